@@ -1,0 +1,2 @@
+//! The firelight command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Composable Transformer modules for Burn: attention, positions, masks, caches, blocks and losses on tensors.

@@ -1,0 +1,1 @@
+//! Text and token ids: tokenizers, memory-mapped token files, deterministic order, and generated toy data.

@@ -1,0 +1,84 @@
+//! Runs the decoding loop to its end and collects the ids of every row.
+
+use std::ops::ControlFlow;
+
+use crate::{Autoregressive, GenerationError, GenerationOptions, StopReason, TokenStream};
+
+/// The continuation of one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Generated {
+    /// The new ids, without the prompt and without the stop token.
+    pub ids: Vec<u32>,
+    /// Why the row ended.
+    pub stopped: StopReason,
+}
+
+/// Continues the prompt and returns one continuation per row.
+///
+/// `observe` sees the tokens of every step as they come, one entry per row, `None` for rows that have ended; it breaks
+/// off the generation with [`ControlFlow::Break`]. Callers with nothing to watch pass `|_| ControlFlow::Continue(())`.
+///
+/// # Errors
+/// Options out of range, a prompt that the model refuses, or logits that are no distribution.
+pub fn generate<M: Autoregressive>(
+    model: &M,
+    prompt: M::Prompt,
+    options: &GenerationOptions,
+    mut observe: impl FnMut(&[Option<u32>]) -> ControlFlow<()>,
+) -> Result<Vec<Generated>, GenerationError> {
+    let mut stream = TokenStream::new(model, prompt, options)?;
+    let mut rows = vec![Vec::new(); stream.batch_size()];
+    for tokens in stream.by_ref() {
+        let tokens = tokens?;
+        rows.iter_mut().zip(&tokens).for_each(|(row, token)| row.extend(token));
+        if observe(&tokens).is_break() {
+            break;
+        }
+    }
+    // Rows that the loop left open were broken off.
+    let stops = stream.stops().iter().map(|stop| stop.unwrap_or(StopReason::Caller));
+    Ok(rows.into_iter().zip(stops).map(|(ids, stopped)| Generated { ids, stopped }).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mock::Successor;
+
+    fn run(options: &GenerationOptions) -> Vec<Generated> {
+        generate(&Successor::new(8), vec![vec![2], vec![5]], options, |_| ControlFlow::Continue(())).unwrap()
+    }
+
+    #[test]
+    fn greedy_decoding_follows_the_model() {
+        let rows = run(&GenerationOptions::new(4).greedy().with_stop_tokens([7]));
+        assert_eq!(rows[0], Generated { ids: vec![3, 4, 5, 6], stopped: StopReason::MaxNewTokens });
+        assert_eq!(rows[1], Generated { ids: vec![6], stopped: StopReason::StopToken(7) });
+    }
+
+    #[test]
+    fn a_seed_is_a_text_and_another_seed_another() {
+        let options = GenerationOptions::new(40).with_temperature(3.0);
+        assert_eq!(run(&options.clone().with_seed(1)), run(&options.clone().with_seed(1)));
+        assert_ne!(run(&options.clone().with_seed(1)), run(&options.with_seed(2)));
+    }
+
+    #[test]
+    fn a_vanishing_temperature_is_greedy() {
+        let greedy = run(&GenerationOptions::new(20).greedy());
+        assert_eq!(run(&GenerationOptions::new(20).with_temperature(1e-6)), greedy);
+        assert_eq!(run(&GenerationOptions::new(20).with_temperature(2.0).with_top_k(1)), greedy);
+    }
+
+    #[test]
+    fn the_caller_may_break_off() {
+        let mut seen = Vec::new();
+        let rows = generate(&Successor::new(8), vec![vec![0]], &GenerationOptions::new(9).greedy(), |tokens| {
+            seen.push(tokens[0]);
+            if seen.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+        .unwrap();
+        assert_eq!(seen, [Some(1), Some(2)]);
+        assert_eq!(rows, [Generated { ids: vec![1, 2], stopped: StopReason::Caller }]);
+    }
+}

@@ -1,0 +1,52 @@
+//! Decoding for every autoregressive model: from a prompt to new token ids, one token at a time.
+//!
+//! Two borders keep the crate small. A model is whatever implements [`Autoregressive`]: it turns a prompt, and later one
+//! token per row, into logits `[B, V]`, and hides its cache in [`Autoregressive::State`]. Text is whatever a
+//! `firelight_data` tokenizer makes of the ids. Between the two lies one loop:
+//!
+//! ```text
+//! prompt -prefill-> logits [B, V] -processors-> -sampler-> ids [B] -stop?-> step(ids, state) -> logits [B, V] -> ...
+//!                                                            |
+//!                                                            +-> TokenStream -> generate -> generate_text -> text
+//! ```
+//!
+//! - [`GenerationOptions`]: how many tokens, [`Sampling`], seed, stop tokens.
+//! - [`TokenStream`]: the loop, as an iterator. [`generate`](generate()) runs it to its end and collects the ids,
+//!   [`generate_text`] turns them into text while they come.
+//! - [`Sampler`]: greedy choice stays on the device; random choice reads the logits and draws with a generator of our
+//!   own, so equal logits and one seed give one text on every backend.
+//! - [`Processor`]: the changes a row of logits goes through before the draw.
+//!
+//! # Example
+//!
+//! ```
+//! use firelight_generation::{GenerationOptions, Sampling};
+//!
+//! let options = GenerationOptions::new(100).with_temperature(0.8).with_top_k(40).with_seed(7);
+//! assert!(options.validate().is_ok());
+//!
+//! let frozen = options.with_temperature(0.0).validate().unwrap_err();
+//! assert!(frozen.to_string().contains("greedy"));
+//! ```
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
+mod autoregressive;
+mod error;
+mod generate;
+mod options;
+pub mod processors;
+mod sampler;
+mod stop;
+mod stream;
+
+#[cfg(test)]
+mod mock;
+
+pub use autoregressive::{Autoregressive, DecodeState};
+pub use error::GenerationError;
+pub use generate::{Generated, generate};
+pub use options::{GenerationOptions, RandomSampling, Sampling};
+pub use processors::Processor;
+pub use sampler::{Sampled, Sampler};
+pub use stop::{StopCriteria, StopReason};
+pub use stream::TokenStream;

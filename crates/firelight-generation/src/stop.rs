@@ -1,0 +1,57 @@
+//! When a row ends. Asked by [`TokenStream`](crate::TokenStream) after every token.
+
+use crate::GenerationOptions;
+
+/// Why a row ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopReason {
+    /// It reached [`GenerationOptions::max_new_tokens`].
+    MaxNewTokens,
+    /// The model chose this one of [`GenerationOptions::stop_tokens`].
+    StopToken(u32),
+    /// The caller broke off.
+    Caller,
+}
+
+/// The criteria of one generation.
+#[derive(Clone, Debug)]
+pub struct StopCriteria {
+    max_new_tokens: usize,
+    stop_tokens: Vec<u32>,
+}
+
+impl StopCriteria {
+    /// The criteria that the options ask for.
+    pub fn new(options: &GenerationOptions) -> Self {
+        Self { max_new_tokens: options.max_new_tokens, stop_tokens: options.stop_tokens.clone() }
+    }
+
+    /// Whether a row may still get a token when it has `len` new ones.
+    pub fn has_room(&self, len: usize) -> bool {
+        len < self.max_new_tokens
+    }
+
+    /// Whether the row that chose `id` ends here, without it.
+    pub fn ends_with(&self, id: u32) -> Option<StopReason> {
+        self.stop_tokens.contains(&id).then_some(StopReason::StopToken(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_token_ends_a_row_and_others_do_not() {
+        let criteria = StopCriteria::new(&GenerationOptions::new(2).with_stop_tokens([3, 5]));
+        assert_eq!(criteria.ends_with(5), Some(StopReason::StopToken(5)));
+        assert_eq!(criteria.ends_with(4), None);
+    }
+
+    #[test]
+    fn there_is_room_for_exactly_max_new_tokens() {
+        let criteria = StopCriteria::new(&GenerationOptions::new(2));
+        assert_eq!([0, 1, 2].map(|len| criteria.has_room(len)), [true, true, false]);
+    }
+}

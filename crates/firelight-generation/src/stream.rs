@@ -1,0 +1,151 @@
+//! The decoding loop: prefill, then sample and step until every row has ended. [`generate`](crate::generate()) and
+//! [`generate_text`](crate::generate_text) run it; callers that want to interleave their own work iterate it themselves.
+
+use burn::tensor::{Int, Tensor};
+
+use crate::{Autoregressive, GenerationError, GenerationOptions, Sampler, StopCriteria, StopReason};
+
+/// An iterator over the new tokens of all rows: each item has one entry per row, `None` where the row has ended.
+///
+/// The iterator ends when all rows have, or after its first error.
+pub struct TokenStream<'m, M: Autoregressive> {
+    model: &'m M,
+    state: M::State,
+    next: Option<Next>,
+    sampler: Sampler,
+    criteria: StopCriteria,
+    stops: Vec<Option<StopReason>>,
+    len: usize,
+}
+
+/// Where the next logits come from. A token is only stepped when its successor is wanted, so the last one never is.
+enum Next {
+    Logits(Tensor<2>),
+    Step(Tensor<1, Int>),
+}
+
+impl<'m, M: Autoregressive> TokenStream<'m, M> {
+    /// Reads the prompt; the first token comes with the first [`next`](Iterator::next).
+    ///
+    /// # Errors
+    /// Options out of range, or a prompt that the model refuses.
+    pub fn new(model: &'m M, prompt: M::Prompt, options: &GenerationOptions) -> Result<Self, GenerationError> {
+        let sampler = Sampler::new(options)?;
+        let (logits, state) = model.prefill(prompt)?;
+        let [batch_size, _] = logits.dims();
+        Ok(Self {
+            model,
+            state,
+            next: Some(Next::Logits(logits)),
+            sampler,
+            criteria: StopCriteria::new(options),
+            stops: vec![None; batch_size],
+            len: 0,
+        })
+    }
+
+    /// Number of rows, `B`.
+    pub fn batch_size(&self) -> usize {
+        self.stops.len()
+    }
+
+    /// Why each row ended, `None` for the rows that have not.
+    pub fn stops(&self) -> &[Option<StopReason>] {
+        &self.stops
+    }
+
+    /// The next token of every row that has not ended, with no regard to whether any is left.
+    fn advance(&mut self, next: Next) -> Result<Vec<Option<u32>>, GenerationError> {
+        let logits = match next {
+            Next::Logits(logits) => logits,
+            Next::Step(tokens) => self.model.step(tokens, &mut self.state),
+        };
+        let sampled = self.sampler.sample(logits, self.len)?;
+        self.len += 1;
+        self.next = Some(Next::Step(sampled.tokens));
+        Ok(sampled.ids.into_iter().enumerate().map(|(row, id)| self.admit(row, id)).collect())
+    }
+
+    /// The id if its row goes on with it.
+    fn admit(&mut self, row: usize, id: u32) -> Option<u32> {
+        if self.stops[row].is_none() {
+            self.stops[row] = self.criteria.ends_with(id);
+        }
+        self.stops[row].is_none().then_some(id)
+    }
+
+    fn end(&mut self, reason: StopReason) {
+        for stop in &mut self.stops {
+            stop.get_or_insert(reason);
+        }
+    }
+}
+
+impl<M: Autoregressive> Iterator for TokenStream<'_, M> {
+    type Item = Result<Vec<Option<u32>>, GenerationError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if !self.criteria.has_room(self.len) {
+            self.end(StopReason::MaxNewTokens);
+        }
+        if self.stops.iter().all(Option::is_some) {
+            return None;
+        }
+        // After an error nothing is left to continue from.
+        let next = self.next.take()?;
+        let tokens = self.advance(next).map(|tokens| tokens.iter().any(Option::is_some).then_some(tokens));
+        tokens.transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mock::Successor;
+
+    fn stream<'m>(model: &'m Successor, rows: &[&[u32]], options: GenerationOptions) -> TokenStream<'m, Successor> {
+        TokenStream::new(model, rows.iter().map(|row| row.to_vec()).collect(), &options).unwrap()
+    }
+
+    #[test]
+    fn rows_end_one_by_one() {
+        let model = Successor::new(8);
+        let mut stream = stream(&model, &[&[0, 3], &[1]], GenerationOptions::new(9).greedy().with_stop_tokens([6]));
+        let tokens: Vec<_> = stream.by_ref().map(Result::unwrap).collect();
+        assert_eq!(tokens, [[Some(4), Some(2)], [Some(5), Some(3)], [None, Some(4)], [None, Some(5)]]);
+        assert_eq!(stream.stops(), [Some(StopReason::StopToken(6)); 2]);
+    }
+
+    #[test]
+    fn the_last_token_is_not_stepped() {
+        let model = Successor::new(8);
+        let mut stream = stream(&model, &[&[0]], GenerationOptions::new(3).greedy());
+        assert_eq!(stream.by_ref().count(), 3);
+        assert_eq!(model.steps(), 2);
+        assert_eq!(stream.stops(), [Some(StopReason::MaxNewTokens)]);
+    }
+
+    #[test]
+    fn no_tokens_are_wanted_and_none_come() {
+        let model = Successor::new(8);
+        assert_eq!(stream(&model, &[&[0]], GenerationOptions::new(0)).count(), 0);
+    }
+
+    #[test]
+    fn a_refused_prompt_and_bad_options_are_errors_before_the_first_token() {
+        let model = Successor::new(8);
+        let empty = TokenStream::new(&model, vec![vec![]], &GenerationOptions::new(3)).err().unwrap();
+        assert!(matches!(empty, GenerationError::EmptyPrompt));
+        let frozen = GenerationOptions::new(3).with_temperature(0.0);
+        let frozen = TokenStream::new(&model, vec![vec![1]], &frozen).err().unwrap();
+        assert!(matches!(frozen, GenerationError::InvalidOptions { .. }));
+    }
+
+    #[test]
+    fn the_stream_ends_after_an_error() {
+        let model = Successor::new(8).broken_after(2);
+        let mut stream = stream(&model, &[&[0]], GenerationOptions::new(9).greedy());
+        let results: Vec<bool> = stream.by_ref().map(|tokens| tokens.is_ok()).collect();
+        assert_eq!(results, [true, true, false]);
+    }
+}

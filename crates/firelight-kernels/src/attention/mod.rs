@@ -1,0 +1,174 @@
+//! Scaled dot-product attention: `softmax(query keyᵀ / sqrt(E) + bias) value`, hidden pairs left out.
+//!
+//! Source: Vaswani et al. 2017, §3.2.1, eq. 1 (<https://arxiv.org/abs/1706.03762>); grouped key/value heads:
+//! Ainslie et al. 2023, §2.2 (<https://arxiv.org/abs/2305.13245>).
+
+mod reference;
+
+use burn::tensor::{Bool, Tensor};
+
+/// What is hidden from whom, and how the scores are formed. The default hides nothing and scales by `1 / sqrt(E)`.
+///
+/// The parts combine: a key is hidden from a query when any of `causal`, `padding` or `hidden` hides it.
+#[derive(Debug, Clone, Default)]
+pub struct AttentionOptions {
+    /// Factor of the scores; `None` means `1 / sqrt(E)`.
+    pub scale: Option<f64>,
+    /// Hides the future: query `i` sees the keys `0 ..= i + K - Q`, so the last query always sees every key.
+    pub causal: bool,
+    /// `[B, K]`, true where a key is padding and hidden from every query.
+    pub padding: Option<Tensor<2, Bool>>,
+    /// `[B | 1, H | 1, Q | 1, K]`, true where a pair is hidden.
+    pub hidden: Option<Tensor<4, Bool>>,
+    /// `[B | 1, H | 1, Q | 1, K]`, added to the scaled scores.
+    pub bias: Option<Tensor<4>>,
+    /// Share of the weights dropped at random, the rest scaled up; in `[0, 1)`. The caller passes 0 outside training.
+    pub dropout: f64,
+}
+
+impl AttentionOptions {
+    /// Sets the factor of the scores.
+    pub fn with_scale(mut self, scale: Option<f64>) -> Self {
+        self.scale = scale;
+        self
+    }
+
+    /// Hides the future, or not.
+    pub fn with_causal(mut self, causal: bool) -> Self {
+        self.causal = causal;
+        self
+    }
+
+    /// Hides padded keys, `[B, K]`.
+    pub fn with_padding(mut self, padding: Option<Tensor<2, Bool>>) -> Self {
+        self.padding = padding;
+        self
+    }
+
+    /// Hides pairs, `[B | 1, H | 1, Q | 1, K]`.
+    pub fn with_hidden(mut self, hidden: Option<Tensor<4, Bool>>) -> Self {
+        self.hidden = hidden;
+        self
+    }
+
+    /// Adds to the scores, `[B | 1, H | 1, Q | 1, K]`.
+    pub fn with_bias(mut self, bias: Option<Tensor<4>>) -> Self {
+        self.bias = bias;
+        self
+    }
+
+    /// Drops weights at random.
+    pub fn with_dropout(mut self, dropout: f64) -> Self {
+        self.dropout = dropout;
+        self
+    }
+}
+
+/// Attends from every query to the keys that it may see and returns the weighted mean of their values.
+///
+/// Query head `h` reads key/value head `h / (H / G)`, in place: grouped heads are never repeated in memory.
+/// A query that sees no key returns zeros and sends no gradient back.
+///
+/// # Shapes
+/// - `query`: `[B, H, Q, E]`, `key`: `[B, G, K, E]`, `value`: `[B, G, K, F]`, `H` a multiple of `G`
+/// - output: `[B, H, Q, F]`
+///
+/// # Panics
+/// If the shapes do not fit together, or `dropout` is outside `[0, 1)`.
+pub fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
+    check(&query, &key, &value, options);
+    reference::attention(query, key, value, options)
+}
+
+fn check(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &AttentionOptions) {
+    let ([batch, heads, _, d_head], [key_batch, groups, keys, key_d]) = (query.dims(), key.dims());
+    let [value_batch, value_groups, values, _] = value.dims();
+    assert!(
+        batch == key_batch && d_head == key_d && heads.is_multiple_of(groups),
+        "attention: query {:?} and key {:?} do not fit: equal batch and head size are needed, and query heads that are \
+         a multiple of the key heads",
+        query.dims(),
+        key.dims()
+    );
+    assert!(
+        [value_batch, value_groups, values] == [batch, groups, keys],
+        "attention: key {:?} and value {:?} differ in batch, heads or length",
+        key.dims(),
+        value.dims()
+    );
+    if let Some(padding) = &options.padding {
+        assert!(padding.dims() == [batch, keys], "attention: padding {:?} is not [B, K]", padding.dims());
+    }
+    assert!((0.0..1.0).contains(&options.dropout), "attention: dropout {} is not in [0, 1)", options.dropout);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, Distribution, TensorData, Tolerance};
+
+    fn rows<const N: usize, const M: usize>(values: [[f32; M]; N], device: &Device) -> Tensor<4> {
+        Tensor::<2>::from_floats(values, device).unsqueeze()
+    }
+
+    #[test]
+    fn worked_self_attention() {
+        // Unscaled dot products of x = [1, 0], [.8, .6], [0, 1] with themselves; the middle row by hand:
+        // exp(.8), exp(1), exp(.6) = 2.2255, 2.7183, 1.8221 -> weights .3289, .4018, .2693.
+        let device = Device::default();
+        let x = rows([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]], &device);
+        let output = attention(x.clone(), x.clone(), x, &AttentionOptions::default().with_scale(Some(1.0)));
+        let middle = output.slice([0..1, 0..1, 1..2, 0..2]).into_data();
+        let expected = TensorData::from([[[[0.6503f32, 0.5104]]]]);
+        middle.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-4));
+    }
+
+    #[test]
+    fn a_fully_hidden_query_gives_zeros_and_no_gradient() {
+        let device = Device::default().autodiff();
+        let x = Tensor::<4>::random([2, 1, 3, 4], Distribution::Default, &device).require_grad();
+        let padding = Tensor::<2, Bool>::from_bool([[true, true, true], [false, false, true]], &device);
+        let options = AttentionOptions::default().with_padding(Some(padding));
+        let output = attention(x.clone(), x.clone(), x.clone(), &options);
+        let grads = output.clone().sum().backward();
+        let hidden_row = output.slice([0..1]).abs().max().into_scalar::<f32>();
+        let gradient = x.grad(&grads).expect("x requires a gradient");
+        assert_eq!(hidden_row, 0.0);
+        assert_eq!(gradient.clone().slice([0..1]).abs().max().into_scalar::<f32>(), 0.0);
+        assert!(gradient.abs().max().into_scalar::<f32>() > 0.0);
+    }
+
+    #[test]
+    fn grouped_heads_equal_repeated_heads() {
+        let device = Device::default();
+        let random = |shape: [usize; 4]| Tensor::<4>::random(shape, Distribution::Default, &device);
+        let (query, key, value) = (random([2, 4, 3, 8]), random([2, 2, 5, 8]), random([2, 2, 5, 6]));
+        let repeat = |x: Tensor<4>| {
+            let [b, g, k, e] = x.dims();
+            x.reshape([b, g, 1, k * e]).repeat_dim(2, 2).reshape([b, 2 * g, k, e])
+        };
+        let options = AttentionOptions::default().with_causal(true);
+        let grouped = attention(query.clone(), key.clone(), value.clone(), &options);
+        let repeated = attention(query, repeat(key), repeat(value), &options);
+        grouped.into_data().assert_approx_eq::<f32>(&repeated.into_data(), Tolerance::absolute(1e-6));
+    }
+
+    #[test]
+    fn causal_is_aligned_to_the_last_key() {
+        // One query after two keys sees all three; its predecessor sees two.
+        let device = Device::default();
+        let query = rows([[0.0], [0.0]], &device);
+        let value = rows([[3.0], [6.0], [9.0]], &device);
+        let output = attention(query, value.clone(), value, &AttentionOptions::default().with_causal(true));
+        let expected = TensorData::from([[[[4.5f32], [6.0]]]]);
+        output.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+    }
+
+    #[test]
+    #[should_panic(expected = "do not fit")]
+    fn heads_that_do_not_divide_panic() {
+        let device = Device::default();
+        let x = |heads| Tensor::<4>::zeros([1, heads, 2, 4], &device);
+        attention(x(3), x(2), x(2), &AttentionOptions::default());
+    }
+}

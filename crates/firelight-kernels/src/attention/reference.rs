@@ -1,0 +1,72 @@
+//! Attention from Burn primitives: scores, hidden pairs, softmax, dropout, mean of the values.
+
+use super::AttentionOptions;
+use burn::tensor::{Bool, Distribution, Tensor, activation::softmax};
+
+pub(super) fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
+    let [batch, heads, queries, _] = query.dims();
+    let [_, groups, _, d_value] = value.dims();
+    let weights = dropout(weights(scores(query, key, options), options), options.dropout);
+    fold(weights, groups).matmul(value).reshape([batch, heads, queries, d_value]) // [B, H, Q, F]
+}
+
+/// Scaled scores with the bias added, `[B, H, Q, K]`.
+fn scores(query: Tensor<4>, key: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
+    let [batch, heads, queries, d_head] = query.dims();
+    let [_, groups, keys, _] = key.dims();
+    let scale = options.scale.unwrap_or(1.0 / (d_head as f64).sqrt());
+    let query = fold(query.mul_scalar(scale), groups);
+    let scores = query.matmul(key.swap_dims(2, 3)).reshape([batch, heads, queries, keys]);
+    match &options.bias {
+        Some(bias) => scores + bias.clone(),
+        None => scores,
+    }
+}
+
+/// `[B, H, Q, X] -> [B, G, H / G * Q, X]`: the queries of a group share one product with its keys.
+fn fold(x: Tensor<4>, groups: usize) -> Tensor<4> {
+    let [batch, heads, queries, width] = x.dims();
+    if heads == groups { x } else { x.reshape([batch, groups, heads / groups * queries, width]) }
+}
+
+/// Softmax over the visible keys. Hidden scores are the lowest finite number and not `-inf`, so that a query that sees
+/// nothing gives numbers, which the second fill turns into zeros, and never NaN.
+fn weights(scores: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
+    let shape = scores.dims();
+    let Some(hidden) = hidden(shape, options, &scores.device()) else {
+        return softmax(scores, 3);
+    };
+    let lowest = scores.dtype().finfo().map_or(f64::from(f32::MIN), |info| info.min);
+    let hidden = hidden.expand(shape);
+    let weights = softmax(scores.mask_fill(hidden.clone(), lowest), 3);
+    if sees_something(shape, options) { weights } else { weights.mask_fill(hidden, 0.0) }
+}
+
+/// The union of what the options hide, broadcastable to `[B, H, Q, K]`.
+fn hidden(shape: [usize; 4], options: &AttentionOptions, device: &burn::tensor::Device) -> Option<Tensor<4, Bool>> {
+    let [batch, _, queries, keys] = shape;
+    let offset = keys as i64 - queries as i64;
+    let future = (options.causal && queries > 1)
+        .then(|| Tensor::<2, Bool>::tril_mask([queries, keys], offset, device).unsqueeze::<4>());
+    let padding = options.padding.clone().map(|padding| padding.reshape([batch, 1, 1, keys]));
+    [future, padding, options.hidden.clone()].into_iter().flatten().reduce(|a, b| union(a, b))
+}
+
+fn union(a: Tensor<4, Bool>, b: Tensor<4, Bool>) -> Tensor<4, Bool> {
+    let (left, right) = (a.dims(), b.dims());
+    let shape: [usize; 4] = std::array::from_fn(|i| left[i].max(right[i]));
+    a.expand(shape).bool_or(b.expand(shape))
+}
+
+/// True when no query can be without a visible key, which a causal mask alone guarantees.
+fn sees_something([_, _, queries, keys]: [usize; 4], options: &AttentionOptions) -> bool {
+    options.padding.is_none() && options.hidden.is_none() && queries <= keys
+}
+
+fn dropout(weights: Tensor<4>, rate: f64) -> Tensor<4> {
+    if rate == 0.0 {
+        return weights;
+    }
+    let kept = weights.random_like(Distribution::Bernoulli(1.0 - rate));
+    weights * kept * (1.0 / (1.0 - rate))
+}

@@ -1,0 +1,58 @@
+//! Gaussian error linear unit, exact and in its tanh form.
+//!
+//! Source: Hendrycks and Gimpel 2016, §2 (<https://arxiv.org/abs/1606.08415>).
+
+mod reference;
+
+use burn::tensor::Tensor;
+
+/// Which of the two published formulas is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GeluForm {
+    /// `x Φ(x)` with the error function, as BERT and PyTorch's default.
+    Exact,
+    /// `x/2 (1 + tanh(sqrt(2/π) (x + 0.044715 x³)))`, as GPT-2.
+    Tanh,
+}
+
+/// `x Φ(x)`, elementwise, where `Φ` is the distribution function of the standard normal.
+///
+/// # Shapes
+/// - any; the output has the shape of `x`
+pub fn gelu<const D: usize>(x: Tensor<D>, form: GeluForm) -> Tensor<D> {
+    match form {
+        GeluForm::Exact => burn::tensor::activation::gelu(x),
+        GeluForm::Tanh => reference::gelu_tanh(x),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, TensorData, Tolerance};
+    use proptest::prelude::*;
+
+    #[test]
+    fn values_by_hand() {
+        // Φ(1) = .841345 and Φ(-2) = .022750; the tanh form at 1 is .5 (1 + tanh(.833 ...)) = .841192.
+        let device = Device::default();
+        let x = Tensor::<1>::from_floats([-2.0, 0.0, 1.0], &device);
+        let exact = gelu(x.clone(), GeluForm::Exact).into_data();
+        let tanh = gelu(x, GeluForm::Tanh).into_data();
+        exact.assert_approx_eq::<f32>(&TensorData::from([-0.0455f32, 0.0, 0.841345]), Tolerance::absolute(1e-5));
+        tanh.assert_approx_eq::<f32>(&TensorData::from([-0.045402f32, 0.0, 0.841192]), Tolerance::absolute(1e-5));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn positive_minus_negative_is_the_identity(x in -30.0f32..30.0) {
+            // Φ(x) + Φ(-x) = 1, so gelu(x) - gelu(-x) = x, in both forms and far into the tails.
+            let device = Device::default();
+            for form in [GeluForm::Exact, GeluForm::Tanh] {
+                let at = |x: f32| gelu(Tensor::<1>::from_floats([x], &device), form).into_scalar::<f32>();
+                prop_assert!((at(x) - at(-x) - x).abs() <= 1e-5 * x.abs().max(1.0));
+            }
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The tanh form of GELU from Burn primitives.
+
+use burn::tensor::{Tensor, activation::sigmoid};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
+
+/// Two times `sqrt(2/π)`: `(1 + tanh(u)) / 2 = sigmoid(2u)`, which Burn differentiates as one operation.
+const TWICE_SQRT_2_OVER_PI: f64 = 2.0 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
+
+pub(super) fn gelu_tanh<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    let slope = x.clone().square() * (0.044715 * TWICE_SQRT_2_OVER_PI) + TWICE_SQRT_2_OVER_PI;
+    let gate = sigmoid(slope * x.clone());
+    x * gate
+}

@@ -1,0 +1,68 @@
+//! Layer normalisation over the last dimension.
+//!
+//! Source: Ba et al. 2016, §3.1, eq. 4 (<https://arxiv.org/abs/1607.06450>); `gamma` and `beta` are their `g` and `b`.
+
+mod reference;
+
+use burn::tensor::Tensor;
+
+/// `(x - mean) / sqrt(variance + epsilon) * gamma + beta`, with the mean and the (biased) variance of the last dimension.
+///
+/// # Shapes
+/// - `x`: `[..., D]`, `gamma` and `beta`: `[D]`; output: as `x`
+///
+/// # Panics
+/// If `gamma` or `beta` are not as long as the last dimension of `x`.
+pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Option<Tensor<1>>, epsilon: f64) -> Tensor<D> {
+    let width = x.dims()[D - 1];
+    let fits = |length: usize| length == width;
+    assert!(
+        fits(gamma.dims()[0]) && beta.as_ref().is_none_or(|beta| fits(beta.dims()[0])),
+        "layer_norm: gamma {:?} and beta {:?} must be as long as the last dimension of x {:?}",
+        gamma.dims(),
+        beta.map(|beta| beta.dims()),
+        x.dims()
+    );
+    reference::layer_norm(x, gamma, beta, epsilon)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, TensorData, Tolerance};
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_row_by_hand() {
+        // Mean 2, variance 2/3, so the outer values are -+1 / sqrt(2/3) = -+1.224745.
+        let device = Device::default();
+        let x = Tensor::<2>::from_floats([[1.0, 2.0, 3.0]], &device);
+        let gamma = Tensor::<1>::from_floats([1.0, 1.0, 2.0], &device);
+        let beta = Tensor::<1>::from_floats([0.0, 0.5, 0.0], &device);
+        let output = layer_norm(x, gamma, Some(beta), 0.0).into_data();
+        let expected = TensorData::from([[-1.224745f32, 0.5, 2.449490]]);
+        output.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+        #[test]
+        fn shift_and_scale_of_a_row_change_nothing(row in prop::collection::vec(-3.0f32..3.0, 8), a in 1.0f32..4.0, b in -2.0f32..2.0) {
+            prop_assume!(row.iter().any(|x| (x - row[0]).abs() > 0.5));
+            let device = Device::default();
+            let norm = |row: &[f32]| {
+                let x = Tensor::<1>::from_floats(row, &device).unsqueeze::<2>();
+                layer_norm(x, Tensor::ones([8], &device), None, 1e-9).into_data()
+            };
+            let moved: Vec<f32> = row.iter().map(|x| a * x + b).collect();
+            norm(&row).assert_approx_eq::<f32>(&norm(&moved), Tolerance::absolute(1e-4));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "as long as the last dimension")]
+    fn a_gamma_of_another_length_panics() {
+        let device = Device::default();
+        layer_norm(Tensor::<2>::zeros([2, 3], &device), Tensor::ones([4], &device), None, 1e-5);
+    }
+}

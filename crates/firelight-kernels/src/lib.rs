@@ -1,0 +1,34 @@
+//! The differentiable operations that a Transformer lives on, each behind one signature for every Burn backend.
+//!
+//! `firelight-core` computes through these functions and nothing else, so an operation is made faster here without a
+//! caller noticing. Every operation is a folder: `mod.rs` holds the signature, the shapes and the source;
+//! `reference.rs` the composite of Burn primitives, which runs on every backend, differentiates by itself, and is the
+//! oracle of any faster path.
+//!
+//! Letters in shapes: `B` batch, `H` query heads, `G` key/value heads, `Q` queries, `K` keys, `E` head size,
+//! `N` rows, `V` classes.
+//!
+//! ```
+//! use burn::tensor::{Device, Distribution, Tensor};
+//! use firelight_kernels::{AttentionOptions, attention};
+//!
+//! let device = Device::flex();
+//! let query = Tensor::<4>::random([1, 4, 3, 8], Distribution::Default, &device); // [B, H, Q, E]
+//! let memory = Tensor::<4>::random([1, 2, 5, 8], Distribution::Default, &device); // [B, G, K, E]
+//! let output = attention(query, memory.clone(), memory, &AttentionOptions::default().with_causal(true));
+//! assert_eq!(output.dims(), [1, 4, 3, 8]);
+//! ```
+
+mod attention;
+mod cross_entropy;
+mod gelu;
+mod layer_norm;
+mod linear;
+mod rms_norm;
+
+pub use attention::{AttentionOptions, attention};
+pub use cross_entropy::{CrossEntropyOptions, cross_entropy};
+pub use gelu::{GeluForm, gelu};
+pub use layer_norm::layer_norm;
+pub use linear::linear;
+pub use rms_norm::rms_norm;

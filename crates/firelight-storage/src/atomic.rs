@@ -1,0 +1,113 @@
+//! Replaces a file in one move, so that a crash or a full disk leaves either the old file or the new one, never half of
+//! one. Everything Firelight writes and later reads again goes through here. The recipe is POSIX's: write a temporary
+//! file beside the target, flush it to the disk, rename it over the target, flush the folder.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::StorageError;
+
+/// Writes `bytes` to `path`, replacing a file that is there.
+///
+/// # Errors
+/// Returns [`StorageError::Io`] naming `path`; the old file is then untouched.
+pub fn write_atomic(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> Result<(), StorageError> {
+    write_atomic_with(path, |writer| writer.write_all(bytes.as_ref()))
+}
+
+/// Writes what `write` writes to `path`, replacing a file that is there. Writes are buffered.
+///
+/// # Errors
+/// Returns [`StorageError::Io`] naming `path`, also if `write` fails; the old file is then untouched.
+pub fn write_atomic_with(
+    path: impl AsRef<Path>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), StorageError> {
+    let path = path.as_ref();
+    let fill = |temporary: &Path| {
+        let mut writer = BufWriter::new(File::create_new(temporary)?);
+        write(&mut writer)?;
+        writer.flush()
+    };
+    replace(path, |temporary| fill(temporary).map_err(StorageError::io("write", path)))
+}
+
+/// Lets `fill` create a file under a temporary name beside `path` and moves it to `path` once it is on the disk.
+pub(crate) fn replace(path: &Path, fill: impl FnOnce(&Path) -> Result<(), StorageError>) -> Result<(), StorageError> {
+    let temporary = temporary_name(path);
+    let moved = fill(&temporary).and_then(|()| commit(&temporary, path).map_err(StorageError::io("write", path)));
+    if moved.is_err() {
+        // The first error is the one worth telling; a temporary file that cannot be removed does no harm.
+        let _ = fs::remove_file(&temporary);
+    }
+    moved
+}
+
+/// A name beside `path` that no other writer of this machine uses at this time.
+fn temporary_name(path: &Path) -> PathBuf {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}-{}.tmp", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+    path.with_file_name(name)
+}
+
+/// Flushes the temporary file to the disk and gives it its name.
+fn commit(temporary: &Path, path: &Path) -> io::Result<()> {
+    OpenOptions::new().write(true).open(temporary)?.sync_all()?;
+    fs::rename(temporary, path)?;
+    sync_folder(path)
+}
+
+/// Flushes the folder's entry, without which the rename itself could be lost in a power cut.
+#[cfg(unix)]
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+/// Other systems offer no handle on a folder to flush.
+#[cfg(not(unix))]
+fn sync_folder(_path: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replaces_the_file_and_leaves_nothing_beside_it() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.txt");
+        write_atomic(&path, "old").unwrap();
+        write_atomic(&path, "new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_failed_write_keeps_the_old_file() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.txt");
+        write_atomic(&path, "old").unwrap();
+        let error = write_atomic_with(&path, |writer| {
+            writer.write_all(b"half of the ne")?;
+            Err(io::ErrorKind::StorageFull.into())
+        })
+        .unwrap_err();
+        assert!(error.to_string().starts_with(&format!("cannot write `{}`: ", path.display())), "{error}");
+        assert!(!error.is_user_error());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_missing_folder_is_the_users_mistake() {
+        let home = tempfile::tempdir().unwrap();
+        assert!(write_atomic(home.path().join("no/a.txt"), "x").unwrap_err().is_user_error());
+    }
+}

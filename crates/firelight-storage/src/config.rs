@@ -1,0 +1,144 @@
+//! `config.json`: the configuration of a model behind three fields that say who wrote it, in which version, for which
+//! task. [`ModelFolder`](crate::ModelFolder) reads and writes it, the task crates give the configuration itself.
+
+use std::fs;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{StorageError, write_atomic};
+
+/// The value of the field `format` in every configuration that Firelight writes.
+pub const FORMAT: &str = "firelight";
+
+/// The version of the folder's layout that this program writes and reads.
+pub const VERSION: u64 = 1;
+
+/// The configuration as it stands in the file: the stamp first, then the fields of the model.
+#[derive(Serialize, Deserialize)]
+struct Stamped<T, C> {
+    format: T,
+    version: u64,
+    task: T,
+    #[serde(flatten)]
+    config: C,
+}
+
+/// Writes the stamp and the fields of `config` to `path`.
+pub(crate) fn write<C: Serialize>(path: &Path, task: &str, config: &C) -> Result<(), StorageError> {
+    let stamped = Stamped { format: FORMAT, version: VERSION, task, config };
+    let mut text = serde_json::to_string_pretty(&stamped).map_err(fields_error(path, task))?;
+    text.push('\n');
+    write_atomic(path, text)
+}
+
+/// Reads the fields of a configuration for `task` from `path`, after its stamp has been checked.
+pub(crate) fn read<C: DeserializeOwned>(path: &Path, task: &str) -> Result<C, StorageError> {
+    let text = fs::read(path).map_err(StorageError::io("read", path))?;
+    let mut value: Value = serde_json::from_slice(&text)
+        .map_err(|error| StorageError::ConfigSyntax { path: path.into(), reason: error.to_string() })?;
+    check_stamp(path, task, &value)?;
+    if let Value::Object(fields) = &mut value {
+        // What is left belongs to the model, so a configuration may refuse fields it does not know.
+        ["format", "version", "task"].map(|key| fields.remove(key));
+    }
+    serde_json::from_value(value).map_err(fields_error(path, task))
+}
+
+/// Checks format, version and task, in this order: a wrong format makes the rest meaningless.
+fn check_stamp(path: &Path, task: &str, config: &Value) -> Result<(), StorageError> {
+    if config["format"] != FORMAT {
+        return Err(StorageError::ForeignConfig { path: path.into(), found: shown(config, "format") });
+    }
+    if config["version"] != VERSION {
+        let found = shown(config, "version");
+        return Err(StorageError::ConfigVersion { path: path.into(), expected: VERSION, found });
+    }
+    if config["task"] != task {
+        let found = shown(config, "task");
+        return Err(StorageError::ConfigTask { path: path.into(), expected: task.into(), found });
+    }
+    Ok(())
+}
+
+/// The value of `key` as an error message shows it.
+fn shown(config: &Value, key: &str) -> String {
+    config.get(key).map_or_else(|| "none".into(), Value::to_string)
+}
+
+/// Returns a converter of serde's errors, for `map_err`.
+fn fields_error(path: &Path, task: &str) -> impl FnOnce(serde_json::Error) -> StorageError {
+    move |error| StorageError::ConfigFields { path: path.into(), task: task.into(), reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Serialize, Deserialize, PartialEq, Debug)]
+    #[serde(deny_unknown_fields)]
+    struct Config {
+        d_model: usize,
+        dropout: f64,
+    }
+
+    const CONFIG: Config = Config { d_model: 128, dropout: 0.1 };
+
+    fn error_of(text: &str) -> String {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("config.json");
+        fs::write(&path, text).unwrap();
+        let error = read::<Config>(&path, "language").unwrap_err();
+        assert!(error.is_user_error());
+        error.to_string().replace(&format!("{}/", home.path().display()), "")
+    }
+
+    #[test]
+    fn begins_with_the_stamp_and_round_trips() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("config.json");
+        write(&path, "language", &CONFIG).unwrap();
+        assert_eq!(
+            fs::read_to_string(&path).unwrap(),
+            "{\n  \"format\": \"firelight\",\n  \"version\": 1,\n  \"task\": \"language\",\n  \"d_model\": 128,\n  \"dropout\": 0.1\n}\n"
+        );
+        assert_eq!(read::<Config>(&path, "language").unwrap(), CONFIG);
+    }
+
+    #[test]
+    fn an_unknown_version_names_both() {
+        assert_eq!(
+            error_of(r#"{"format": "firelight", "version": 7, "task": "language"}"#),
+            "`config.json` has format version 7, but this program reads version 1: use the Firelight that wrote it, or \
+             train the model again"
+        );
+    }
+
+    #[test]
+    fn another_task_names_both() {
+        assert_eq!(
+            error_of(r#"{"format": "firelight", "version": 1, "task": "vision"}"#),
+            "`config.json` describes a model for the task \"vision\", but a model for the task \"language\" is expected"
+        );
+    }
+
+    #[test]
+    fn what_is_not_ours_says_so() {
+        let foreign =
+            "`config.json` is not a configuration of Firelight: expected `\"format\": \"firelight\"`, found none";
+        assert_eq!(error_of(r#"{"model_type": "gpt2"}"#), foreign);
+        assert_eq!(error_of("[1, 2]"), foreign);
+        assert!(error_of("{\n  oops").starts_with("`config.json` is not JSON: key must be a string at line 2"));
+        assert!(error_of("").starts_with("`config.json` is not JSON: EOF"));
+    }
+
+    #[test]
+    fn an_unknown_or_missing_field_is_named() {
+        let stamp = r#""format": "firelight", "version": 1, "task": "language""#;
+        let unknown = error_of(&format!("{{{stamp}, \"d_modle\": 3}}"));
+        assert!(unknown.contains("unknown field `d_modle`, expected `d_model` or `dropout`"), "{unknown}");
+        assert!(error_of(&format!("{{{stamp}, \"d_model\": 3}}")).contains("missing field `dropout`"));
+    }
+}

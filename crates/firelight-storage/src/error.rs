@@ -1,0 +1,264 @@
+//! Everything that can go wrong between Firelight and the disk, in words that name the file and the way out. Every
+//! function of this crate returns it; the command line turns it into one line and an exit code.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// How many keys or file names an error message spells out before it says how many more there are.
+const LISTED: usize = 4;
+
+/// An error of reading or writing Firelight's files.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StorageError {
+    /// The operating system refused to read or write.
+    #[error("cannot {action} `{}`: {cause}", path.display())]
+    Io {
+        /// What was tried, as a verb: `read`, `write`, `create folder`.
+        action: &'static str,
+        /// The file or folder it was tried on.
+        path: PathBuf,
+        /// The operating system's reason.
+        cause: io::Error,
+    },
+    /// The run folder already holds something.
+    #[error(
+        "the folder `{}` is not empty: continue its run with --resume, replace it with --force, \
+         or choose another folder",
+        path.display()
+    )]
+    FolderExists {
+        /// The folder that was to be created.
+        path: PathBuf,
+    },
+    /// Replacing was asked for, but the folder holds no run, so its files are not ours to remove.
+    #[error(
+        "refusing to replace `{}`: it holds {found} but neither config.json nor recipe.toml, so it is no run of \
+         Firelight; choose another folder, or empty it yourself",
+        path.display()
+    )]
+    ForeignFolder {
+        /// The folder that was to be replaced.
+        path: PathBuf,
+        /// The names found in it.
+        found: String,
+    },
+    /// There is no run to continue.
+    #[error("there is no run to resume in `{}`: {found}; leave out --resume to begin a new run", path.display())]
+    NothingToResume {
+        /// The folder that was to be continued.
+        path: PathBuf,
+        /// What is there instead.
+        found: String,
+    },
+    /// The path of a model folder leads nowhere.
+    #[error("there is no folder `{}`: expected the folder of a trained model, such as `runs/stories-1`", path.display())]
+    MissingFolder {
+        /// The path that was asked for.
+        path: PathBuf,
+    },
+    /// The path of a model folder leads to something that is not a folder.
+    #[error("`{}` is a file, but a folder is expected: give the folder of the run, not a file in it", path.display())]
+    NotAFolder {
+        /// The path that was asked for.
+        path: PathBuf,
+    },
+    /// The folder holds no `config.json`.
+    #[error(
+        "`{}` is no model folder: expected it to hold config.json, found {found}; give the folder that \
+         `firelight train` wrote",
+        path.display()
+    )]
+    NotAModel {
+        /// The folder that was opened.
+        path: PathBuf,
+        /// The names found in it.
+        found: String,
+    },
+    /// The name of a checkpoint could not be read.
+    #[error("`{name}` is no checkpoint: expected `last`, `best` or the number of a step, such as `2000`")]
+    CheckpointName {
+        /// The name that was given.
+        name: String,
+    },
+    /// The folder has no such checkpoint.
+    #[error("`{}` holds no checkpoint `{wanted}`: {available}", path.display())]
+    MissingCheckpoint {
+        /// The model folder.
+        path: PathBuf,
+        /// The checkpoint that was asked for.
+        wanted: String,
+        /// Those that are there, as a clause: `there are last, best and 2000`.
+        available: String,
+    },
+    /// A configuration file that is not valid JSON.
+    #[error("`{}` is not JSON: {reason}; restore the file, or train the model again", path.display())]
+    ConfigSyntax {
+        /// The configuration file.
+        path: PathBuf,
+        /// What the parser says, with line and column.
+        reason: String,
+    },
+    /// A configuration file of another program.
+    #[error(
+        "`{}` is not a configuration of Firelight: expected `\"format\": \"firelight\"`, found {found}",
+        path.display()
+    )]
+    ForeignConfig {
+        /// The configuration file.
+        path: PathBuf,
+        /// What stands in the place of the format.
+        found: String,
+    },
+    /// A configuration file of a newer or older Firelight.
+    #[error(
+        "`{}` has format version {found}, but this program reads version {expected}: use the Firelight that wrote it, \
+         or train the model again",
+        path.display()
+    )]
+    ConfigVersion {
+        /// The configuration file.
+        path: PathBuf,
+        /// The version this program reads.
+        expected: u64,
+        /// The version of the file.
+        found: String,
+    },
+    /// A model of another task.
+    #[error("`{}` describes a model for the task {found}, but a model for the task \"{expected}\" is expected", path.display())]
+    ConfigTask {
+        /// The configuration file.
+        path: PathBuf,
+        /// The task the caller works on.
+        expected: String,
+        /// The task of the file, in quotes if it is a string.
+        found: String,
+    },
+    /// A field of the configuration is missing, unknown or of the wrong type.
+    #[error("`{}` does not describe a \"{task}\" model: {reason}", path.display())]
+    ConfigFields {
+        /// The configuration file.
+        path: PathBuf,
+        /// The task whose configuration was read or written.
+        task: String,
+        /// The field, what was expected and what was found.
+        reason: String,
+    },
+    /// A file that should hold weights, but is cut short or of another kind.
+    #[error(
+        "`{}` is no whole safetensors file ({size} bytes): {reason}; it was cut short or is of another kind, \
+         so copy it again or take another checkpoint",
+        path.display()
+    )]
+    NotWeights {
+        /// The weights file.
+        path: PathBuf,
+        /// Its size in bytes.
+        size: u64,
+        /// What the reader says.
+        reason: String,
+    },
+    /// Weights that do not fit the model they were loaded into.
+    #[error("`{}` does not fit the model: {}; was it written with another configuration?", path.display(), mismatch(missing, unused, wrong))]
+    WeightsMismatch {
+        /// The weights file.
+        path: PathBuf,
+        /// Keys of the model that the file lacks.
+        missing: Vec<String>,
+        /// Keys of the file that the model lacks.
+        unused: Vec<String>,
+        /// Keys of both that differ in shape or kind, each with what was expected and found.
+        wrong: Vec<String>,
+    },
+    /// The weights could not be written.
+    #[error("cannot write the weights `{}`: {reason}", path.display())]
+    SaveWeights {
+        /// The weights file.
+        path: PathBuf,
+        /// What the writer says.
+        reason: String,
+    },
+}
+
+impl StorageError {
+    /// Whether the user can mend this by asking for something else (exit code 2), rather than the machine being at fault,
+    /// such as a full disk or a missing permission (exit code 1).
+    pub fn is_user_error(&self) -> bool {
+        match self {
+            Self::Io { cause, .. } => is_wrong_path(cause.kind()),
+            Self::SaveWeights { .. } => false,
+            _ => true,
+        }
+    }
+
+    /// Returns a converter of the operating system's errors, for `map_err`.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |cause| Self::Io { action, path: path.to_path_buf(), cause }
+    }
+}
+
+/// Whether an error of this kind means that the path was a mistake.
+fn is_wrong_path(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{InvalidFilename, InvalidInput, IsADirectory, NotADirectory, NotFound};
+    matches!(kind, NotFound | NotADirectory | IsADirectory | InvalidInput | InvalidFilename)
+}
+
+/// Spells the first names out and counts the rest: `a, b, c, d and 3 more`.
+pub(crate) fn list(names: &[String]) -> String {
+    let shown = names[..names.len().min(LISTED)].join(", ");
+    match names.len().saturating_sub(LISTED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// Describes in one clause in which keys the file and the model differ.
+fn mismatch(missing: &[String], unused: &[String], wrong: &[String]) -> String {
+    [("missing in the file", missing), ("unknown to the model", unused), ("of another shape", wrong)]
+        .iter()
+        .filter(|(_, keys)| !keys.is_empty())
+        .map(|(what, keys)| format!("{} {what} ({})", keys.len(), list(keys)))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(count: usize) -> Vec<String> {
+        (0..count).map(|i| format!("k{i}")).collect()
+    }
+
+    #[test]
+    fn lists_are_short() {
+        assert_eq!(list(&names(2)), "k0, k1");
+        assert_eq!(list(&names(4)), "k0, k1, k2, k3");
+        assert_eq!(list(&names(9)), "k0, k1, k2, k3 and 5 more");
+    }
+
+    #[test]
+    fn a_mismatch_says_all_three_kinds_in_one_line() {
+        let error = StorageError::WeightsMismatch {
+            path: "m.safetensors".into(),
+            missing: names(5),
+            unused: vec!["head.bias".into()],
+            wrong: vec!["norm.gamma (expected [8], found [4])".into()],
+        };
+        assert_eq!(
+            error.to_string(),
+            "`m.safetensors` does not fit the model: 5 missing in the file (k0, k1, k2, k3 and 1 more), \
+             1 unknown to the model (head.bias), 1 of another shape (norm.gamma (expected [8], found [4])); \
+             was it written with another configuration?"
+        );
+    }
+
+    #[test]
+    fn a_wrong_path_is_the_users_and_a_full_disk_the_machines() {
+        let io = |kind: io::ErrorKind| StorageError::io("write", Path::new("x"))(kind.into());
+        assert!(io(io::ErrorKind::NotFound).is_user_error());
+        assert!(!io(io::ErrorKind::StorageFull).is_user_error());
+        assert!(!io(io::ErrorKind::PermissionDenied).is_user_error());
+        assert!(StorageError::FolderExists { path: "x".into() }.is_user_error());
+    }
+}

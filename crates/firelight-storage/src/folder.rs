@@ -1,0 +1,332 @@
+//! The run folder: everything one training run leaves behind and a model is loaded from. Trainers create it, every other
+//! command opens it; this file alone knows its layout:
+//!
+//! ```text
+//! recipe.toml  config.json  tokenizer.json  metrics.jsonl
+//! model.safetensors                                                    weights of the last step
+//! checkpoints/best/{model.safetensors, state.json}                     lowest validation loss
+//! checkpoints/step-N/{model.safetensors, optimizer.bpk, state.json}    where a run can be resumed
+//! ```
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::list;
+use crate::{Checkpoint, StorageError, config};
+
+const RECIPE: &str = "recipe.toml";
+const CONFIG: &str = "config.json";
+const TOKENIZER: &str = "tokenizer.json";
+const METRICS: &str = "metrics.jsonl";
+const WEIGHTS: &str = "model.safetensors";
+const CHECKPOINTS: &str = "checkpoints";
+const STEP_PREFIX: &str = "step-";
+
+/// What to do when the folder of a new run already holds something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// Refuse, so that no run is lost by accident.
+    #[default]
+    Refuse,
+    /// Remove the old run first. Files that no run writes stay, and a folder without a run is refused.
+    Force,
+    /// Keep what is there and continue it.
+    Resume,
+}
+
+/// The folder of one run. Holding one means that the folder exists, not that every file in it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelFolder {
+    path: PathBuf,
+}
+
+impl ModelFolder {
+    /// Makes the folder of a run, with the folders above it.
+    ///
+    /// Call it after everything else about the run has been checked: [`Existing::Force`] removes the old run at once.
+    ///
+    /// # Errors
+    /// Fails if the folder is not empty ([`Existing::Refuse`]), holds no run ([`Existing::Force`], [`Existing::Resume`]),
+    /// or cannot be made.
+    pub fn create(path: impl AsRef<Path>, existing: Existing) -> Result<Self, StorageError> {
+        let path = path.as_ref();
+        let names = names_in(path)?;
+        let is_run = names.iter().any(|name| name == CONFIG || name == RECIPE);
+        let found =
+            || if names.is_empty() { "it is missing or empty".into() } else { format!("it holds {}", list(&names)) };
+        match existing {
+            Existing::Resume if is_run => {}
+            Existing::Resume => return Err(StorageError::NothingToResume { path: path.into(), found: found() }),
+            _ if names.is_empty() => fs::create_dir_all(path).map_err(StorageError::io("create the folder", path))?,
+            Existing::Refuse => return Err(StorageError::FolderExists { path: path.into() }),
+            Existing::Force if is_run => remove_run(path)?,
+            Existing::Force => return Err(StorageError::ForeignFolder { path: path.into(), found: list(&names) }),
+        }
+        Ok(Self { path: path.into() })
+    }
+
+    /// Makes `<parent>/<name>-<n>` with the lowest `n` from 1 on that is free. Safe when several runs start at once.
+    ///
+    /// # Errors
+    /// Fails if the folder cannot be made.
+    pub fn next_free(parent: impl AsRef<Path>, name: &str) -> Result<Self, StorageError> {
+        let parent = parent.as_ref();
+        fs::create_dir_all(parent).map_err(StorageError::io("create the folder", parent))?;
+        for n in 1_usize.. {
+            let path = parent.join(format!("{name}-{n}"));
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(Self { path }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(StorageError::io("create the folder", &path)(error)),
+            }
+        }
+        unreachable!("a folder system holds fewer names than there are numbers")
+    }
+
+    /// Opens the folder of a trained model.
+    ///
+    /// # Errors
+    /// Fails if there is no such folder, or if it holds no `config.json`.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StorageError> {
+        let path = path.as_ref();
+        if !path.exists() {
+            return Err(StorageError::MissingFolder { path: path.into() });
+        }
+        let names = names_in(path)?;
+        if !names.iter().any(|name| name == CONFIG) {
+            let found = if names.is_empty() { "an empty folder".into() } else { list(&names) };
+            return Err(StorageError::NotAModel { path: path.into(), found });
+        }
+        Ok(Self { path: path.into() })
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// `recipe.toml`: the run as it was asked for.
+    pub fn recipe(&self) -> PathBuf {
+        self.path.join(RECIPE)
+    }
+
+    /// `config.json`: the task and the configuration of the model.
+    pub fn config(&self) -> PathBuf {
+        self.path.join(CONFIG)
+    }
+
+    /// `tokenizer.json`, in the field's common format.
+    pub fn tokenizer(&self) -> PathBuf {
+        self.path.join(TOKENIZER)
+    }
+
+    /// `metrics.jsonl`: one JSON object for each step and each evaluation.
+    pub fn metrics(&self) -> PathBuf {
+        self.path.join(METRICS)
+    }
+
+    /// The folder in which a checkpoint keeps its files, whether it is there or not.
+    pub fn checkpoint_folder(&self, checkpoint: &Checkpoint) -> PathBuf {
+        match checkpoint {
+            Checkpoint::Last => self.path.clone(),
+            Checkpoint::Best => self.path.join(CHECKPOINTS).join("best"),
+            Checkpoint::Step(step) => self.path.join(CHECKPOINTS).join(format!("{STEP_PREFIX}{step}")),
+        }
+    }
+
+    /// Where the weights of a checkpoint are written, whether they are there or not.
+    pub fn weights_path(&self, checkpoint: &Checkpoint) -> PathBuf {
+        self.checkpoint_folder(checkpoint).join(WEIGHTS)
+    }
+
+    /// The weights of a checkpoint, to be read.
+    ///
+    /// # Errors
+    /// Fails if the folder has no such checkpoint; the message lists those it has.
+    pub fn weights(&self, checkpoint: &Checkpoint) -> Result<PathBuf, StorageError> {
+        let path = self.weights_path(checkpoint);
+        if path.is_file() { Ok(path) } else { Err(self.missing(checkpoint)) }
+    }
+
+    /// The checkpoints whose weights are there: the last, the best, then by step.
+    ///
+    /// # Errors
+    /// Fails if the folder cannot be read.
+    pub fn checkpoints(&self) -> Result<Vec<Checkpoint>, StorageError> {
+        let names = names_in(&self.path.join(CHECKPOINTS))?;
+        let steps = names.iter().filter_map(|name| name.strip_prefix(STEP_PREFIX)?.parse().ok().map(Checkpoint::Step));
+        let mut found: Vec<_> = [Checkpoint::Last, Checkpoint::Best].into_iter().chain(steps).collect();
+        found.retain(|checkpoint| self.weights_path(checkpoint).is_file());
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// Writes `config.json`: the format, its version and the task, then the fields of `config`.
+    ///
+    /// `config` must serialise as an object without fields named `format`, `version` or `task`.
+    ///
+    /// # Errors
+    /// Fails if `config` is no such object or the file cannot be written.
+    pub fn write_config<C: Serialize>(&self, task: &str, config: &C) -> Result<(), StorageError> {
+        config::write(&self.config(), task, config)
+    }
+
+    /// Reads the configuration of a model for `task` from `config.json`.
+    ///
+    /// # Errors
+    /// Fails if the file is missing, not JSON, not Firelight's, of another version or task, or lacks fields of `C`.
+    pub fn read_config<C: DeserializeOwned>(&self, task: &str) -> Result<C, StorageError> {
+        config::read(&self.config(), task)
+    }
+
+    /// The error of a checkpoint that is not there, with those that are.
+    fn missing(&self, checkpoint: &Checkpoint) -> StorageError {
+        let names: Vec<String> = self.checkpoints().unwrap_or_default().iter().map(ToString::to_string).collect();
+        let available = match names.as_slice() {
+            [] => "there are none yet; was the training interrupted before its first evaluation?".into(),
+            [one] => format!("there is only `{one}`"),
+            [first @ .., last] => format!("there are {} and {last}", first.join(", ")),
+        };
+        StorageError::MissingCheckpoint { path: self.path.clone(), wanted: checkpoint.to_string(), available }
+    }
+}
+
+/// The sorted names in a folder; none if it is not there.
+fn names_in(path: &Path) -> Result<Vec<String>, StorageError> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return Err(StorageError::NotAFolder { path: path.into() });
+        }
+        Err(error) => return Err(StorageError::io("read the folder", path)(error)),
+    };
+    let names: io::Result<Vec<String>> =
+        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect();
+    let mut names = names.map_err(StorageError::io("read the folder", path))?;
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Removes the files of a run and nothing else.
+fn remove_run(path: &Path) -> Result<(), StorageError> {
+    let checkpoints = path.join(CHECKPOINTS);
+    for name in names_in(&checkpoints)?.iter().filter(|name| *name == "best" || name.starts_with(STEP_PREFIX)) {
+        let checkpoint = checkpoints.join(name);
+        gone(fs::remove_dir_all(&checkpoint)).map_err(StorageError::io("remove", &checkpoint))?;
+    }
+    // A folder that holds foreign files is not empty and stays.
+    let _ = fs::remove_dir(&checkpoints);
+    // The two files that mark a run go last, so that an interrupted removal can be repeated.
+    for name in [METRICS, WEIGHTS, TOKENIZER, RECIPE, CONFIG] {
+        let file = path.join(name);
+        gone(fs::remove_file(&file)).map_err(StorageError::io("remove", &file))?;
+    }
+    Ok(())
+}
+
+/// A removal of what is not there has succeeded.
+fn gone(removal: io::Result<()>) -> io::Result<()> {
+    removal.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    /// A folder with these files, whose content does not matter.
+    fn folder_with(files: &[&str]) -> TempDir {
+        let home = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = home.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        }
+        home
+    }
+
+    const RUN: [&str; 5] =
+        ["recipe.toml", "config.json", "metrics.jsonl", "model.safetensors", "checkpoints/step-10/model.safetensors"];
+
+    #[test]
+    fn a_new_folder_is_made_with_those_above_it() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a/b");
+        assert_eq!(ModelFolder::create(&path, Existing::Refuse).unwrap().path(), path);
+        assert!(path.is_dir());
+        ModelFolder::create(&path, Existing::Force).unwrap();
+    }
+
+    #[test]
+    fn an_existing_run_is_refused_kept_or_replaced_as_asked() {
+        let home = folder_with(&[&RUN[..], &["notes.txt"]].concat());
+        let error = ModelFolder::create(home.path(), Existing::Refuse).unwrap_err();
+        assert!(error.is_user_error());
+        assert!(error.to_string().contains("--resume") && error.to_string().contains("--force"), "{error}");
+
+        let folder = ModelFolder::create(home.path(), Existing::Resume).unwrap();
+        assert!(folder.weights(&Checkpoint::Step(10)).is_ok());
+
+        ModelFolder::create(home.path(), Existing::Force).unwrap();
+        assert_eq!(names_in(home.path()).unwrap(), ["notes.txt"]);
+    }
+
+    #[test]
+    fn force_never_touches_a_folder_without_a_run() {
+        let home = folder_with(&["thesis.tex", "checkpoints/mine"]);
+        let error = ModelFolder::create(home.path(), Existing::Force).unwrap_err();
+        assert!(matches!(error, StorageError::ForeignFolder { .. }));
+        assert!(error.to_string().contains("it holds checkpoints, thesis.tex but neither"), "{error}");
+        assert!(home.path().join("checkpoints/mine").exists());
+    }
+
+    #[test]
+    fn there_must_be_a_run_to_resume() {
+        let home = tempfile::tempdir().unwrap();
+        let error = ModelFolder::create(home.path().join("none"), Existing::Resume).unwrap_err();
+        assert!(
+            error.to_string().ends_with("it is missing or empty; leave out --resume to begin a new run"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_next_free_number_is_taken() {
+        let home = tempfile::tempdir().unwrap();
+        let runs = home.path().join("runs");
+        for n in 1..=3 {
+            assert_eq!(ModelFolder::next_free(&runs, "stories").unwrap().path(), runs.join(format!("stories-{n}")));
+        }
+        fs::remove_dir(runs.join("stories-2")).unwrap();
+        assert_eq!(ModelFolder::next_free(&runs, "stories").unwrap().path(), runs.join("stories-2"));
+    }
+
+    #[test]
+    fn opening_what_is_no_model_says_what_is_there() {
+        let home = folder_with(&["readme.txt"]);
+        let message = |path: &Path| {
+            let error = ModelFolder::open(path).unwrap_err();
+            assert!(error.is_user_error());
+            error.to_string()
+        };
+        assert!(message(home.path()).contains("expected it to hold config.json, found readme.txt"));
+        assert!(message(&home.path().join("none")).starts_with("there is no folder"));
+        assert!(message(&home.path().join("readme.txt")).contains("is a file, but a folder is expected"));
+    }
+
+    #[test]
+    fn a_missing_checkpoint_lists_the_others() {
+        let home =
+            folder_with(&[&RUN[..], &["checkpoints/best/model.safetensors", "checkpoints/step-9/state.json"]].concat());
+        let folder = ModelFolder::open(home.path()).unwrap();
+        assert_eq!(folder.checkpoints().unwrap(), [Checkpoint::Last, Checkpoint::Best, Checkpoint::Step(10)]);
+        assert_eq!(folder.weights(&Checkpoint::Last).unwrap(), home.path().join("model.safetensors"));
+        let error = folder.weights(&Checkpoint::Step(9)).unwrap_err().to_string();
+        assert!(error.ends_with("holds no checkpoint `9`: there are last, best and 10"), "{error}");
+    }
+}

@@ -1,0 +1,35 @@
+//! What Firelight keeps on disk: files that are written whole or not at all, weights as safetensors, and the folder that
+//! holds a trained model. The trainers write here and every command that needs a model reads here; no other crate knows
+//! the names of the files.
+//!
+//! - [`write_atomic`] and [`write_atomic_with`] replace a file in one move.
+//! - [`save_weights`] and [`load_weights`] keep the parameters of any Burn module, strictly: what is missing, left over or
+//!   of another shape is an error that lists it.
+//! - [`ModelFolder`] is the run folder: recipe, configuration, tokenizer, metrics, weights and [`Checkpoint`]s.
+//!
+//! ```
+//! use firelight_storage::{Checkpoint, Existing, ModelFolder};
+//!
+//! let home = tempfile::tempdir().unwrap();
+//! let folder = ModelFolder::create(home.path().join("run"), Existing::Refuse).unwrap();
+//! folder.write_config("language", &std::collections::BTreeMap::from([("d_model", 128)])).unwrap();
+//!
+//! let again = ModelFolder::open(folder.path()).unwrap();
+//! let config: std::collections::BTreeMap<String, usize> = again.read_config("language").unwrap();
+//! assert_eq!(config["d_model"], 128);
+//! assert!(again.weights(&Checkpoint::Best).is_err()); // nothing has been trained yet
+//! ```
+
+mod atomic;
+mod checkpoint;
+mod config;
+mod error;
+mod folder;
+mod weights;
+
+pub use atomic::{write_atomic, write_atomic_with};
+pub use checkpoint::Checkpoint;
+pub use config::{FORMAT, VERSION};
+pub use error::StorageError;
+pub use folder::{Existing, ModelFolder};
+pub use weights::{load_weights, save_weights};

@@ -1,0 +1,224 @@
+//! The parameters of a Burn module as a safetensors file, the field's common format. Trainers save, everything that needs
+//! a trained model loads. Built on Burn's `SafetensorsStore`, made strict and reproducible.
+
+use std::fs;
+use std::path::Path;
+
+use burn::module::Module;
+use burn::store::{ApplyError, ApplyResult, FloatCastAdapter, ModuleSnapshot, SafetensorsStore};
+use burn::tensor::DType;
+
+use crate::{StorageError, atomic};
+
+/// Writes the parameters of `model` to `path`, replacing a file that is there.
+///
+/// Keys are the paths of the parameters through the module, without the names of enum variants:
+/// `blocks.0.attention.query.weight`. Equal weights give equal bytes.
+///
+/// # Errors
+/// Returns an error naming `path` if the file cannot be written; an older file is then untouched.
+pub fn save_weights<M: Module>(model: &M, path: impl AsRef<Path>) -> Result<(), StorageError> {
+    let path = path.as_ref();
+    atomic::replace(path, |temporary| {
+        // Burn writes its metadata in an order that changes from run to run, so the file carries none.
+        let mut store = SafetensorsStore::from_file(temporary).clear_metadata().skip_enum_variants(true);
+        model
+            .save_into(&mut store)
+            .map_err(|error| StorageError::SaveWeights { path: path.into(), reason: one_line(&error) })
+    })
+}
+
+/// Reads the parameters of `model` from `path`, as 32-bit floats, onto the devices the parameters are on.
+///
+/// The parameters keep their ids, so an optimizer that knows them still does.
+///
+/// # Errors
+/// Returns an error naming `path` if it cannot be read, is no whole safetensors file, or lacks keys of the model, holds
+/// others, or holds some in another shape; `model` may then hold a part of the file's weights.
+pub fn load_weights<M: Module>(model: &mut M, path: impl AsRef<Path>) -> Result<(), StorageError> {
+    let path = path.as_ref();
+    let size = file_size(path)?;
+    let mut store = SafetensorsStore::from_file(path)
+        .skip_enum_variants(true)
+        .with_from_adapter(FloatCastAdapter::to(DType::F32))
+        // Burn overlooks unused keys and words the others over many lines: take its findings and judge them here.
+        .allow_partial(true)
+        .validate(false);
+    let result = model.load_from(&mut store).map_err(|error| StorageError::NotWeights {
+        path: path.into(),
+        size,
+        reason: one_line(&error),
+    })?;
+    check(path, result)
+}
+
+/// Refuses anything but a file whose keys and shapes are those of the model.
+fn check(path: &Path, result: ApplyResult) -> Result<(), StorageError> {
+    let missing: Vec<String> = result.missing.into_iter().map(|(key, _)| key).collect();
+    let wrong: Vec<String> = result.errors.iter().map(describe).collect();
+    if missing.is_empty() && wrong.is_empty() && result.unused.is_empty() {
+        return Ok(());
+    }
+    Err(StorageError::WeightsMismatch { path: path.into(), missing, unused: result.unused, wrong })
+}
+
+/// Says in a few words why the tensor of one key was not taken.
+fn describe(error: &ApplyError) -> String {
+    match error {
+        ApplyError::ShapeMismatch { path, expected, found } => {
+            format!("{path} (expected {:?}, found {:?})", &expected[..], &found[..])
+        }
+        ApplyError::DTypeMismatch { path, expected, found } => {
+            format!("{path} (expected {expected:?}, found {found:?})")
+        }
+        ApplyError::AdapterError { path, message } | ApplyError::LoadError { path, message } => {
+            format!("{path} ({message})")
+        }
+    }
+}
+
+/// The size of a file in bytes; a folder or a missing file is an error that names it.
+fn file_size(path: &Path) -> Result<u64, StorageError> {
+    let metadata = fs::metadata(path).map_err(StorageError::io("read", path))?;
+    match metadata.is_dir() {
+        true => Err(StorageError::io("read", path)(std::io::ErrorKind::IsADirectory.into())),
+        false => Ok(metadata.len()),
+    }
+}
+
+/// Burn's message on one line.
+fn one_line(error: &impl ToString) -> String {
+    error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::module::Param;
+    use burn::tensor::{Device, Tensor};
+
+    #[derive(Module, Debug)]
+    struct Layer {
+        weight: Param<Tensor<2>>,
+        bias: Option<Param<Tensor<1>>>,
+    }
+
+    #[derive(Module, Debug)]
+    enum Choice {
+        Plain(Layer),
+    }
+
+    #[derive(Module, Debug)]
+    struct Model {
+        layers: Vec<Layer>,
+        choice: Choice,
+    }
+
+    fn layer(value: f32, width: usize, device: &Device) -> Layer {
+        Layer {
+            weight: Param::from_tensor(Tensor::full([2, width], value, device)),
+            bias: Some(Param::from_tensor(Tensor::full([width], value + 0.5, device))),
+        }
+    }
+
+    fn model(value: f32, width: usize) -> Model {
+        let device = Device::default();
+        Model { layers: vec![layer(value, width, &device)], choice: Choice::Plain(layer(-value, 3, &device)) }
+    }
+
+    fn values(model: &Model) -> Vec<f32> {
+        let Choice::Plain(chosen) = &model.choice;
+        [&model.layers[0].weight, &chosen.weight]
+            .into_iter()
+            .flat_map(|weight| weight.val().into_data().to_vec::<f32>().unwrap())
+            .collect()
+    }
+
+    /// The message of loading a file into a model of width 3, without the folder's name.
+    fn load_error(path: &Path) -> String {
+        let error = load_weights(&mut model(0.0, 3), path).unwrap_err();
+        assert!(error.is_user_error());
+        error.to_string().replace(&format!("{}/", path.parent().unwrap().display()), "")
+    }
+
+    #[test]
+    fn weights_and_ids_round_trip() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("model.safetensors");
+        save_weights(&model(1.0, 3), &path).unwrap();
+
+        let mut loaded = model(9.0, 3);
+        let id = loaded.layers[0].weight.id;
+        load_weights(&mut loaded, &path).unwrap();
+        assert_eq!(values(&loaded), values(&model(1.0, 3)));
+        assert_eq!(loaded.layers[0].weight.id, id);
+    }
+
+    #[test]
+    fn equal_weights_give_equal_bytes_under_plain_keys() {
+        let home = tempfile::tempdir().unwrap();
+        let [first, second] = ["a", "b"].map(|name| home.path().join(name));
+        save_weights(&model(1.0, 3), &first).unwrap();
+        save_weights(&model(1.0, 3), &second).unwrap();
+        let bytes = fs::read(&first).unwrap();
+        assert_eq!(bytes, fs::read(&second).unwrap());
+
+        let header = String::from_utf8_lossy(&bytes);
+        for key in ["layers.0.weight", "layers.0.bias", "choice.weight", "choice.bias"] {
+            assert!(header.contains(&format!("\"{key}\"")), "{header}");
+        }
+    }
+
+    #[test]
+    fn keys_that_differ_are_listed() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("model.safetensors");
+        let mut other = model(1.0, 4);
+        other.choice = Choice::Plain(Layer { bias: None, ..layer(1.0, 3, &Device::default()) });
+        other.layers.push(layer(1.0, 3, &Device::default()));
+        save_weights(&other, &path).unwrap();
+        assert_eq!(
+            load_error(&path),
+            "`model.safetensors` does not fit the model: 1 missing in the file (choice.bias), \
+             2 unknown to the model (layers.1.bias, layers.1.weight), \
+             2 of another shape (layers.0.weight (expected [2, 3], found [2, 4]), \
+             layers.0.bias (expected [3], found [4])); was it written with another configuration?"
+        );
+    }
+
+    #[test]
+    fn truncated_foreign_and_missing_files_are_named() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("model.safetensors");
+        save_weights(&model(1.0, 3), &path).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        for cut in [0, 5, 40, bytes.len() - 1] {
+            fs::write(&path, &bytes[..cut]).unwrap();
+            let message = load_error(&path);
+            assert!(
+                message.starts_with(&format!("`model.safetensors` is no whole safetensors file ({cut} bytes): ")),
+                "{message}"
+            );
+            assert!(!message.contains('\n'));
+        }
+        fs::write(&path, "To be, or not to be, that is the question").unwrap();
+        assert!(load_error(&path).contains("is no whole safetensors file (41 bytes)"));
+        assert!(load_error(&home.path().join("none")).starts_with("cannot read `none`: "));
+        assert!(load_weights(&mut model(0.0, 3), home.path()).unwrap_err().is_user_error());
+    }
+
+    #[test]
+    fn other_float_types_become_f32() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("model.safetensors");
+        let device = Device::default();
+        let mut half = layer(1.5, 3, &device);
+        half.weight = Param::from_tensor(Tensor::<2>::full([2, 3], 1.5, &device).cast(DType::F64));
+        save_weights(&half, &path).unwrap();
+
+        let mut loaded = layer(0.0, 3, &device);
+        load_weights(&mut loaded, &path).unwrap();
+        assert_eq!(loaded.weight.val().dtype(), DType::F32);
+        assert_eq!(loaded.weight.val().into_data().to_vec::<f32>().unwrap(), [1.5; 6]);
+    }
+}

@@ -1,0 +1,114 @@
+//! AdamW whose saved state waits in main memory until its parameter asks for it. Burn materialises loaded states on the
+//! default device, which may be a graphics card that is compiled in but not there; here they go straight to the device
+//! of their parameter. [`OptimizerConfig`](crate::OptimizerConfig) builds it.
+
+use burn::optim::{AdamW, AdamWState, AdaptiveMomentumState, LearningRate, Optimizer, RecordState, StateSink, StateSource};
+use burn::tensor::{Device, Tensor, TensorData};
+
+/// Burn's AdamW with [`Moments`] as its state.
+#[derive(Clone)]
+pub(crate) struct HostedAdamW {
+    rule: AdamW,
+}
+
+impl HostedAdamW {
+    /// Updates by `rule`, which must not use AMSGrad: its third moment is not kept.
+    pub(crate) fn new(rule: AdamW) -> Self {
+        Self { rule }
+    }
+}
+
+impl Optimizer for HostedAdamW {
+    type State<const D: usize> = Moments<D>;
+
+    fn step<const D: usize>(
+        &self,
+        lr: LearningRate,
+        tensor: Tensor<D>,
+        grad: Tensor<D>,
+        state: Option<Moments<D>>,
+    ) -> (Tensor<D>, Option<Moments<D>>) {
+        let state = state.map(|moments| moments.into_state(&grad.device()));
+        let (tensor, state) = self.rule.step(lr, tensor, grad, state);
+        (tensor, state.map(Moments::OnDevice))
+    }
+
+    fn to_device<const D: usize>(state: Moments<D>, device: &Device) -> Moments<D> {
+        Moments::OnDevice(AdamW::to_device(state.into_state(device), device))
+    }
+}
+
+/// The running means of one parameter, on the device or as they were read from a file.
+#[derive(Clone)]
+pub(crate) enum Moments<const D: usize> {
+    OnDevice(AdamWState<D>),
+    OnHost { time: usize, moment_1: TensorData, moment_2: TensorData },
+}
+
+impl<const D: usize> Moments<D> {
+    fn into_state(self, device: &Device) -> AdamWState<D> {
+        match self {
+            Self::OnDevice(state) => state,
+            Self::OnHost { time, moment_1, moment_2 } => AdamWState::new(AdaptiveMomentumState::new(
+                time,
+                Tensor::from_data(moment_1, device),
+                Tensor::from_data(moment_2, device),
+            )),
+        }
+    }
+
+    fn into_host(self) -> (usize, TensorData, TensorData) {
+        match self {
+            Self::OnDevice(AdamWState { momentum }) => {
+                (momentum.time, momentum.moment_1.into_data(), momentum.moment_2.into_data())
+            }
+            Self::OnHost { time, moment_1, moment_2 } => (time, moment_1, moment_2),
+        }
+    }
+}
+
+impl<const D: usize> RecordState for Moments<D> {
+    fn state_flatten(&self, prefix: &str, out: &mut StateSink) {
+        let (time, moment_1, moment_2) = self.clone().into_host();
+        out.push_scalar(prefix, "time", time.into());
+        out.push_tensor(prefix, "moment_1", moment_1);
+        out.push_tensor(prefix, "moment_2", moment_2);
+    }
+
+    fn state_unflatten(prefix: &str, src: &mut StateSource, _device: &Device) -> Option<Self> {
+        Some(Self::OnHost {
+            time: src.take_scalar(prefix, "time")?.try_into().ok()?,
+            moment_1: src.take_tensor(prefix, "moment_1")?,
+            moment_2: src.take_tensor(prefix, "moment_2")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::optim::AdamWConfig;
+
+    fn step(rule: &HostedAdamW, gradient: f32, state: Option<Moments<1>>) -> (Vec<f32>, Moments<1>) {
+        let device = Device::default();
+        let tensor = Tensor::from_floats([1.0], &device);
+        let (tensor, state) = rule.step(0.1, tensor, Tensor::from_floats([gradient], &device), state);
+        (tensor.try_into_vec_as().unwrap(), state.unwrap())
+    }
+
+    #[test]
+    fn a_state_read_from_a_file_continues_to_the_bit() {
+        let rule = HostedAdamW::new(AdamWConfig::new().build());
+        let (_, state) = step(&rule, 0.3, None);
+
+        let mut sink = StateSink::default();
+        state.state_flatten("7", &mut sink);
+        let mut source = StateSource::new(sink.scalars.into_iter().collect());
+        sink.tensors.into_iter().for_each(|(name, data)| source.insert_tensor(name, data));
+        let restored = Moments::state_unflatten("7", &mut source, &Device::default()).unwrap();
+
+        assert!(matches!(restored, Moments::OnHost { time: 1, .. }));
+        assert_eq!(step(&rule, -0.2, Some(state)).0, step(&rule, -0.2, Some(restored)).0);
+        assert!(Moments::<1>::state_unflatten("8", &mut source, &Device::default()).is_none());
+    }
+}

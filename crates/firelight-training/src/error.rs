@@ -1,0 +1,144 @@
+//! What can go wrong between a recipe and a trained model, in words that name the step, file or key and the way out.
+//! Recipes fail with [`RecipeError`](crate::RecipeError); everything after them fails with [`TrainingError`].
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use burn::data::dataset::DatasetError;
+use burn::tensor::TensorReadError;
+use firelight_storage::StorageError;
+
+use crate::ConfigError;
+
+/// An error that stopped a training run or an evaluation.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainingError {
+    /// The settings of the run do not make sense.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A file of the run could not be read or written.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The optimiser's state, the notes of a checkpoint or the metrics could not be read or written.
+    #[error("cannot {action} `{}`: {reason}", path.display())]
+    File {
+        /// What was tried, as a verb: `read`, `write`.
+        action: &'static str,
+        /// The file or folder it was tried on.
+        path: PathBuf,
+        /// Why it failed.
+        reason: String,
+    },
+    /// A checkpoint was written by a model with other parameters.
+    #[error(
+        "the checkpoint `{}` does not fit the model: it has no parameter `{parameter}`; \
+         resume with the model that wrote it",
+        path.display()
+    )]
+    ForeignCheckpoint {
+        /// The folder of the checkpoint.
+        path: PathBuf,
+        /// The first parameter of the model that the checkpoint lacks.
+        parameter: String,
+    },
+    /// The training has left the numbers.
+    #[error(
+        "step {step}: the {quantity} is {value}; lower `optimizer.learning_rate`, lengthen `schedule.warmup_steps`, \
+         or set `optimizer.clip_norm`"
+    )]
+    NotFinite {
+        /// The step, counted from 1.
+        step: usize,
+        /// `loss` or `gradient norm`.
+        quantity: &'static str,
+        /// What was found in its place.
+        value: f64,
+    },
+    /// No parameter received a gradient.
+    #[error("step {step}: no parameter has a gradient; is every parameter of the model frozen?")]
+    NoGradient {
+        /// The step, counted from 1.
+        step: usize,
+    },
+    /// The training batches ran out early.
+    #[error("the training data ended before step {step} of {steps}; the loader must yield one batch for every step")]
+    TooFewBatches {
+        /// The step that found no batch, counted from 1.
+        step: usize,
+        /// The steps of the run.
+        steps: usize,
+    },
+    /// The evaluation found no target to count.
+    #[error("the validation data holds no target: expected at least one, found 0; is the validation part empty?")]
+    NothingToEvaluate,
+    /// A batch could not be loaded.
+    #[error("cannot load a batch of the {part} data: {cause}")]
+    Data {
+        /// `training` or `validation`.
+        part: &'static str,
+        /// The dataset's reason.
+        cause: DatasetError,
+    },
+    /// The device failed to compute or to hand over a number.
+    #[error("the device failed to compute the {quantity}: {cause}")]
+    Device {
+        /// What was being computed.
+        quantity: &'static str,
+        /// The device's reason.
+        cause: TensorReadError,
+    },
+    /// A metric or a renderer of Burn failed.
+    #[error("a metric failed: {0}")]
+    Burn(Arc<burn::train::TrainingError>),
+}
+
+impl TrainingError {
+    /// Whether the user can mend it by asking for something else (exit code 2), rather than the machine (exit code 1).
+    pub fn is_user_error(&self) -> bool {
+        match self {
+            Self::Storage(error) => error.is_user_error(),
+            Self::File { .. } | Self::Data { .. } | Self::Device { .. } | Self::Burn(_) => false,
+            _ => true,
+        }
+    }
+
+    /// Returns a converter of the reasons for which a file could not be used, for `map_err`.
+    pub(crate) fn file<E: ToString>(action: &'static str, path: &std::path::Path) -> impl FnOnce(E) -> Self {
+        move |reason| {
+            // The reasons of other crates may span lines; an error of ours is one line.
+            let reason = reason.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+            Self::File { action, path: path.to_path_buf(), reason }
+        }
+    }
+
+    /// Returns a converter of a device's failure to compute `quantity`, for `map_err`.
+    pub(crate) fn device(quantity: &'static str) -> impl FnOnce(TensorReadError) -> Self {
+        move |cause| Self::Device { quantity, cause }
+    }
+
+    /// Returns a converter of a dataset's failure in one `part` of the data, for `map_err`.
+    pub(crate) fn data(part: &'static str) -> impl FnOnce(DatasetError) -> Self {
+        move |cause| Self::Data { part, cause }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_one_line_and_blame_the_right_side() {
+        let diverged = TrainingError::NotFinite { step: 12, quantity: "loss", value: f64::NAN };
+        assert_eq!(
+            diverged.to_string(),
+            "step 12: the loss is NaN; lower `optimizer.learning_rate`, lengthen `schedule.warmup_steps`, or set \
+             `optimizer.clip_norm`"
+        );
+        assert!(diverged.is_user_error());
+
+        let disk = TrainingError::file("write", "metrics.jsonl".as_ref())("no space\n left");
+        assert_eq!(disk.to_string(), "cannot write `metrics.jsonl`: no space left");
+        assert!(!disk.is_user_error());
+    }
+}

@@ -1,0 +1,1 @@
+//! Training recipes for Burn's Learner: optimiser groups, schedules, clipping, evaluation, checkpoints and metrics.

@@ -1,0 +1,82 @@
+//! What one batch of any task hands to the trainer: the sum of its losses and over how many targets. Both `TrainStep`
+//! and `InferenceStep` of a task return it, so that a mean over many batches weighs every target the same.
+
+use burn::tensor::{Tensor, TensorReadError};
+use burn::train::ItemLazy;
+use burn::train::metric::{Adaptor, LossInput};
+use burn_std::ExecutionError;
+
+/// The losses of one batch.
+///
+/// # Shapes
+/// - `total`: `[1]`, the sum of the losses in nats over the counted targets
+/// - `count`: `[1]`, how many targets were counted (padding and ignored positions are not)
+#[derive(Clone, Debug)]
+pub struct LossOutput {
+    /// The sum of the losses in nats. It carries the graph of a training step until it is synchronised.
+    pub total: Tensor<1>,
+    /// The number of counted targets, as a float.
+    pub count: Tensor<1>,
+}
+
+impl LossOutput {
+    /// The losses of a batch with `count` targets that sum up to `total`.
+    pub fn new(total: Tensor<1>, count: Tensor<1>) -> Self {
+        Self { total, count }
+    }
+
+    /// The mean loss in nats per target, the quantity to differentiate: `[1]`.
+    pub fn mean(&self) -> Tensor<1> {
+        self.total.clone() / self.count.clone()
+    }
+
+    /// Reads total and count with one wait for the device.
+    ///
+    /// # Errors
+    /// Fails if the device could not compute them.
+    pub fn read(&self) -> Result<(f64, f64), TensorReadError> {
+        let [total, count] = read_scalars([self.total.clone(), self.count.clone()])?;
+        Ok((total, count))
+    }
+}
+
+impl ItemLazy for LossOutput {
+    fn sync(self) -> Result<Self, ExecutionError> {
+        self.total.device().flush()?;
+        Ok(Self { total: self.total.without_autodiff(), count: self.count.without_autodiff() })
+    }
+}
+
+impl Adaptor<LossInput> for LossOutput {
+    fn adapt(&self) -> LossInput {
+        LossInput::new(self.mean())
+    }
+}
+
+impl Adaptor<LossOutput> for LossOutput {
+    fn adapt(&self) -> LossOutput {
+        self.clone()
+    }
+}
+
+/// Reads several numbers of one device, each a tensor of one element, with one wait.
+pub(crate) fn read_scalars<const N: usize>(scalars: [Tensor<1>; N]) -> Result<[f64; N], TensorReadError> {
+    let together = Tensor::cat(scalars.into_iter().map(Tensor::without_autodiff).collect(), 0);
+    let values: Vec<f64> = together.try_into_vec_as()?;
+    Ok(std::array::from_fn(|i| values[i]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::Device;
+
+    #[test]
+    fn the_mean_is_the_total_over_the_count() {
+        let device = Device::default().autodiff();
+        let output = LossOutput::new(Tensor::from_floats([6.0], &device), Tensor::from_floats([4.0], &device));
+        assert_eq!(output.read().unwrap(), (6.0, 4.0));
+        assert_eq!(output.mean().try_into_scalar::<f64>().unwrap(), 1.5);
+        assert!(!output.sync().unwrap().total.device().is_autodiff());
+    }
+}

@@ -1,0 +1,55 @@
+//! Why a device could not be selected. Every message lists what is available and how to enable the rest.
+
+use super::{Backend, Request};
+
+/// A device that cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The name means nothing.
+    #[error("{request} is unknown: expected {expected}; available: {available}")]
+    Unknown {
+        /// The name, and whose it is.
+        request: Request,
+        /// The names there are.
+        expected: String,
+        /// What is available and how to enable the rest.
+        available: String,
+    },
+
+    /// The backend is not part of this build.
+    #[error("{request} is not in this build: rebuild with `--features {}`; available: {available}", .backend.name())]
+    NotCompiled {
+        /// The name, and whose it is.
+        request: Request,
+        /// The backend it stands for.
+        backend: Backend,
+        /// What is available and how to enable the rest.
+        available: String,
+    },
+
+    /// The backend is compiled in, and its device is not there.
+    #[error("{request} is not there: {} was found for it; available: {available}", .backend.requirement())]
+    NotThere {
+        /// The name, and whose it is.
+        request: Request,
+        /// The backend it stands for.
+        backend: Backend,
+        /// What is available and how to enable the rest.
+        available: String,
+    },
+
+    /// Nothing is compiled in that works on this machine without being named.
+    #[error("no device was found: available: {available}; the CPU is always there with `--features flex`")]
+    NoDevice {
+        /// What is available when named, and how to enable the rest.
+        available: String,
+    },
+}
+
+impl DeviceError {
+    /// Always true: another name or another build helps.
+    pub fn is_user_error(&self) -> bool {
+        true
+    }
+}

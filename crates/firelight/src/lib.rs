@@ -1,0 +1,44 @@
+//! Firelight: the Transformer library of the Burn ecosystem. This crate re-exports the family, carries one cargo feature
+//! per backend, and selects the device; nothing else lives here.
+//!
+//! ```text
+//!            data              language, core                training
+//! TRAIN  text -> ids -> windows -> batch -> logits -> loss -> fit -> run folder {recipe, config, tokenizer, weights}
+//!
+//!            data             language, core               generation       data
+//! DECODE prompt -> ids -> prefill -> logits -> processors -> sampler -> id -> text
+//!                                      ^                                |
+//!                                      +------------ step --------------+
+//! ```
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`core`] | the Transformer: blocks, attention, positions, masks, caches; tensors in, tensors out |
+//! | [`kernels`] | the differentiable operations below it |
+//! | [`data`] | text and token ids: tokenizers, data sets, deterministic order |
+//! | [`language`] | GPT-style language models: train, evaluate, generate |
+//! | [`generation`] | decoding for every autoregressive model |
+//! | `training` | optimiser, schedule, checkpoints, the loop through Burn's Learner (feature `train`) |
+//! | [`storage`] | what lies on disk: run folders, weights, atomic writes |
+//! | [`device`] | which backend and which device the tensors live on |
+//!
+//! # Example
+//!
+//! ```
+//! let device = firelight::device::select(None)?;
+//! let x = burn::tensor::Tensor::<1>::from_floats([1.0, 2.0], &device);
+//! assert_eq!(x.dims(), [2]);
+//! # Ok::<(), firelight::device::DeviceError>(())
+//! ```
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
+pub mod device;
+
+pub use firelight_core as core;
+pub use firelight_data as data;
+pub use firelight_generation as generation;
+pub use firelight_kernels as kernels;
+pub use firelight_language as language;
+pub use firelight_storage as storage;
+#[cfg(feature = "train")]
+pub use firelight_training as training;

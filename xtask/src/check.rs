@@ -1,0 +1,32 @@
+//! `cargo xtask check`: all that must hold before a change is taken, cheapest first. `.ci/run` keeps the same list.
+
+use anyhow::Result;
+
+use crate::command::{cargo, is_installed, program, run};
+use crate::test;
+
+/// Stops at the first step that fails.
+pub(crate) fn run_all() -> Result<()> {
+    run("format", &mut cargo("fmt --all --check"))?;
+    spelling()?;
+    run("clippy", &mut cargo("clippy --workspace --all-targets --features ndarray -- -D warnings"))?;
+    let mut rustdoc = cargo("doc --workspace --features ndarray --no-deps");
+    run("rustdoc", rustdoc.env("RUSTDOCFLAGS", "-D warnings"))?;
+    test::run_on("flex")?;
+    test::run_on("ndarray")?;
+    run("inference-only build", &mut cargo("check -p firelight --no-default-features --features flex"))?;
+    for backend in ["wgpu", "cuda"] {
+        let line = format!("check -p firelight-cli --features {backend}");
+        run(&format!("{backend} build"), &mut cargo(&line))?;
+    }
+    eprintln!("\nAll checks passed.");
+    Ok(())
+}
+
+fn spelling() -> Result<()> {
+    if is_installed("typos") {
+        return run("spelling", &mut program("typos", ""));
+    }
+    eprintln!("\n==> spelling: skipped, `cargo install typos-cli` brings the program");
+    Ok(())
+}

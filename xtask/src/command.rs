@@ -1,0 +1,78 @@
+//! One step of a task: a program run in the workspace root, announced before and timed after.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+/// `cargo` with the arguments of `line`, which are separated by blanks.
+pub(crate) fn cargo(line: &str) -> Command {
+    program("cargo", line)
+}
+
+/// `name` with the arguments of `line`, to be run in the workspace root.
+pub(crate) fn program(name: &str, line: &str) -> Command {
+    let mut command = Command::new(name);
+    command.args(line.split_whitespace()).current_dir(workspace_root());
+    command
+}
+
+/// Runs `command`; an error tells which step failed.
+pub(crate) fn run(title: &str, command: &mut Command) -> Result<()> {
+    let start = Instant::now();
+    eprintln!("\n==> {title}: {}", display(command));
+    let status = command.status().with_context(|| format!("{title}: cannot start {}", display(command)))?;
+    ensure!(status.success(), "{title} failed ({status}) after {} s", start.elapsed().as_secs());
+    eprintln!("==> {title}: passed in {} s", start.elapsed().as_secs());
+    Ok(())
+}
+
+/// Whether the program can be started at all.
+pub(crate) fn is_installed(name: &str) -> bool {
+    let probe = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    probe.is_ok_and(|status| status.success())
+}
+
+/// As one would type it, with the environment that was added.
+fn display(command: &Command) -> String {
+    let variables = command.get_envs().filter_map(|(name, value)| {
+        value.map(|value| format!("{}={:?}", name.to_string_lossy(), value.to_string_lossy()))
+    });
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    variables.chain(words.map(|word| word.to_string_lossy().into_owned())).collect::<Vec<_>>().join(" ")
+}
+
+fn workspace_root() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_shown_as_one_would_type_it() {
+        let mut command = cargo("test  --workspace");
+        command.env("BURN_DEVICE", "ndarray");
+        assert_eq!(display(&command), "BURN_DEVICE=\"ndarray\" cargo test --workspace");
+    }
+
+    #[test]
+    fn a_failed_step_is_named() {
+        let error = run("version", &mut cargo("--no-such-option")).map_err(|error| error.to_string());
+        assert!(error.is_err_and(|text| text.starts_with("version failed")));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_told_apart() {
+        assert!(is_installed("cargo"));
+        assert!(!is_installed("no-such-program-anywhere"));
+    }
+
+    #[test]
+    fn the_root_holds_the_workspace_manifest() {
+        assert!(workspace_root().join("xtask/Cargo.toml").is_file());
+    }
+}

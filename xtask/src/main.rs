@@ -1,0 +1,33 @@
+//! Development tasks, run as `cargo xtask <task>` from anywhere in the workspace: one file per task.
+
+mod check;
+mod command;
+mod fixtures;
+mod test;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Development tasks of Firelight")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run every check that a change must pass, cheapest first
+    Check,
+    /// Run the tests on one device
+    Test(test::Options),
+    /// Compute the golden tensors anew with PyTorch
+    Fixtures,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().task {
+        Task::Check => check::run_all(),
+        Task::Test(options) => test::run_selected(&options),
+        Task::Fixtures => fixtures::regenerate(),
+    }
+}
