@@ -1,2 +1,25 @@
-//! The firelight command.
-fn main() {}
+//! The firelight command: parses the arguments, calls the library, prints. Text meant for other programs (generated text,
+//! JSON) goes to stdout, everything else to stderr.
+
+mod commands;
+mod failure;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use commands::Command;
+
+/// Train, evaluate and sample Transformers on any Burn backend.
+#[derive(Parser)]
+#[command(name = "firelight", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+fn main() -> ExitCode {
+    output::log_warnings();
+    failure::report(|| Cli::parse().command.unwrap_or_else(Command::main_job).run())
+}

@@ -1,1 +1,71 @@
-//! Composable Transformer modules for Burn: attention, positions, masks, caches, blocks and losses on tensors.
+//! Composable Transformer modules for Burn: tensors in, tensors out. The crate knows no text, task, file or optimiser.
+//!
+//! Read [`Transformer`] first, then [`TransformerBlock`], then [`Attention`]. The route of a sequence is
+//! `x [B, T, D] -> position -> block 0 .. L -> norm -> x [B, T, D]`; [`TokenEmbedding`] stands before it, [`LmHead`]
+//! after it. Training, prefill and cached decoding are the same `forward`: what differs between them rides in [`Pass`].
+//!
+//! # Dimensions
+//! `B` batch, `T` sequence (`S` source, `Q` query, `K` key length), `D` d_model, `H` heads, `G` key/value heads,
+//! `E` d_head, `F` d_ff, `V` vocabulary, `L` layers. Shapes are written `[B, H, Q, K]`.
+//!
+//! # Masks
+//! In every boolean tensor of this crate true means hidden: a padded key, a future key, an ignored target.
+//! [`AttentionMask`] is the only type that combines them.
+//!
+//! # Weights
+//! [`ParamBuilder`] draws the initial weights on the host, each from its own stream keyed by seed and path, so that one
+//! seed gives one model on every backend. `config.init(&device)` uses seed 0.
+//!
+//! ```
+//! use burn::tensor::{Device, Tensor};
+//! use firelight_core::{Pass, PositionConfig, SequenceInput, TransformerConfig};
+//!
+//! let device = Device::flex();
+//! let config = TransformerConfig::new(64, 8, 2).with_position(PositionConfig::rotary());
+//! let model = config.init(&device);
+//! let x = Tensor::<3>::zeros([2, 10, 64], &device); // [B, T, D]
+//! let y = model.forward(x, &SequenceInput::default(), &mut Pass::default());
+//! assert_eq!(y.dims(), [2, 10, 64]);
+//! ```
+
+mod attention;
+mod block;
+mod cache;
+mod embedding;
+mod error;
+mod feed_forward;
+mod head;
+mod init;
+pub mod invariants;
+mod kind;
+mod linear;
+mod loss;
+mod mask;
+mod norm;
+mod pass;
+mod position;
+mod report;
+mod transformer;
+
+pub use attention::{
+    Attention, AttentionConfig, AttentionContext, AttentionPattern, FusedProjection, Projection, ProjectionKind,
+    SeparateProjection,
+};
+pub use block::{BlockContext, Memory, NormPlacement, TransformerBlock, TransformerBlockConfig};
+pub use cache::{Cache, LayerCache};
+pub use embedding::{TokenEmbedding, TokenEmbeddingConfig};
+pub use error::ConfigError;
+pub use feed_forward::{Activation, FeedForward, FeedForwardConfig};
+pub use head::{LmHead, LmHeadConfig, TiedHead};
+pub use init::{Init, ParamBuilder, WeightInit};
+pub use linear::{Linear, LinearConfig};
+pub use loss::{LossConfig, TokenLoss};
+pub use mask::AttentionMask;
+pub use norm::{LayerNorm, Norm, NormConfig, RmsNorm};
+pub use pass::{LayerPass, Pass};
+pub use position::{
+    LearnedPosition, NoPosition, Position, PositionConfig, PositionScheme, PositionSizes, Positions, Rotary,
+    RotaryLayout, Rotation, Sinusoidal,
+};
+pub use report::{ParameterEntry, ParameterReport};
+pub use transformer::{SequenceInput, Transformer, TransformerConfig};

@@ -1,1 +1,47 @@
-//! Text and token ids: tokenizers, memory-mapped token files, deterministic order, and generated toy data.
+//! Text and token ids: everything between a file of text and the windows of ids that a model is trained on. Task crates
+//! build their batches from it, trainers draw the batches through its loader, and generation turns ids back into text.
+//!
+//! The route, in the order of the modules:
+//!
+//! 1. [`read_text`] reads a file, or [`stories()`] writes a text of its own.
+//! 2. [`Tokenizer`] (characters, bytes, byte-level BPE) turns text into ids and back; [`TextStream`] does so id by id.
+//! 3. [`Tokens`] holds the ids, in memory or in a memory-mapped [`TokenFile`], and splits off the validation part.
+//! 4. [`WindowDataset`] cuts them into [`Window`]s of inputs and targets.
+//! 5. [`StepLoader`] batches the windows of each training step, in the [`Order`] that a seed gives.
+//!
+//! ```
+//! use firelight_data::{Tokenizer, TokenizerConfig, Tokens, WindowDataset};
+//! use burn::data::dataset::Dataset;
+//!
+//! let text = firelight_data::stories(7, 10_000);
+//! let tokenizer = Tokenizer::train(&TokenizerConfig::Char, &text).unwrap();
+//! let (training, validation) = Tokens::from(tokenizer.encode(&text).unwrap()).split(0.1).unwrap();
+//! let windows = WindowDataset::for_training(training, 64).unwrap();
+//!
+//! let window = windows.get(0).unwrap();
+//! assert_eq!(tokenizer.decode(&window.inputs), text[..64]);
+//! assert_eq!(tokenizer.decode(&window.targets), text[1..65]); // one token later
+//! assert_eq!(windows.len() + 64 + validation.len(), text.len());
+//! ```
+
+mod dataset;
+mod error;
+mod loader;
+mod order;
+mod stories;
+mod stream;
+mod text;
+mod token_file;
+mod tokenizer;
+mod tokens;
+
+pub use dataset::{Window, WindowDataset};
+pub use error::DataError;
+pub use loader::StepLoader;
+pub use order::Order;
+pub use stories::stories;
+pub use stream::TextStream;
+pub use text::read_text;
+pub use token_file::TokenFile;
+pub use tokenizer::{Tokenizer, TokenizerConfig, TokenizerKind};
+pub use tokens::Tokens;

@@ -1,5 +1,6 @@
 //! What can go wrong between a prompt and its continuation.
 
+use firelight_data::DataError;
 
 /// Why a text could not be generated.
 ///
@@ -8,11 +9,15 @@
 #[non_exhaustive]
 pub enum GenerationError {
     /// The prompt holds no token.
-    #[error("the prompt is empty: expected at least one token to continue from, found none; give a prompt of one character or more")]
+    #[error(
+        "the prompt is empty: expected at least one token to continue from, found none; give a prompt of one character or more"
+    )]
     EmptyPrompt,
 
     /// The prompt is longer than the model can read at once.
-    #[error("the prompt has {tokens} tokens: the context of this model holds {max_seq_len}; shorten the prompt to its last {max_seq_len} tokens")]
+    #[error(
+        "the prompt has {tokens} tokens: the context of this model holds {max_seq_len}; shorten the prompt to its last {max_seq_len} tokens"
+    )]
     PromptTooLong {
         /// Length of the prompt, in tokens.
         tokens: usize,
@@ -37,7 +42,9 @@ pub enum GenerationError {
     },
 
     /// The model's output is no distribution.
-    #[error("the model's logits for new token {step} are not finite (row {row}): its weights are damaged or its training diverged; use an earlier checkpoint or train with a lower learning rate")]
+    #[error(
+        "the model's logits for new token {step} are not finite (row {row}): its weights are damaged or its training diverged; use an earlier checkpoint or train with a lower learning rate"
+    )]
     NonFiniteLogits {
         /// Index of the new token, 0-based.
         step: usize,
@@ -51,16 +58,22 @@ pub enum GenerationError {
         /// What the backend said.
         reason: String,
     },
+
+    /// The prompt or the vocabulary failed in the tokenizer.
+    #[error(transparent)]
+    Data(#[from] DataError),
 }
 
 impl GenerationError {
     /// True when the user can fix it (a prompt, an option), false when the machine or the model's files failed.
     pub fn is_user_error(&self) -> bool {
         match self {
-            Self::EmptyPrompt | Self::PromptTooLong { .. } | Self::UnknownToken { .. } | Self::InvalidOptions { .. } => {
-                true
-            }
+            Self::EmptyPrompt
+            | Self::PromptTooLong { .. }
+            | Self::UnknownToken { .. }
+            | Self::InvalidOptions { .. } => true,
             Self::NonFiniteLogits { .. } | Self::Device { .. } => false,
+            Self::Data(error) => error.is_user_error(),
         }
     }
 }
@@ -77,7 +90,9 @@ mod tests {
             "the prompt has 70 tokens: the context of this model holds 64; shorten the prompt to its last 64 tokens"
         );
         let unknown = GenerationError::UnknownToken { id: 300, vocab_size: 65 };
-        assert!(unknown.to_string().starts_with("token id 300 is outside the vocabulary: the model knows the ids 0 to 64"));
+        assert!(
+            unknown.to_string().starts_with("token id 300 is outside the vocabulary: the model knows the ids 0 to 64")
+        );
     }
 
     #[test]

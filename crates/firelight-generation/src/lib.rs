@@ -38,6 +38,7 @@ pub mod processors;
 mod sampler;
 mod stop;
 mod stream;
+mod text;
 
 #[cfg(test)]
 mod mock;
@@ -50,3 +51,4 @@ pub use processors::Processor;
 pub use sampler::{Sampled, Sampler};
 pub use stop::{StopCriteria, StopReason};
 pub use stream::TokenStream;
+pub use text::{GeneratedText, generate_text};

@@ -158,7 +158,9 @@ impl RandomSampling {
             problems.push("top_k is 0, expected 1 or more; leave it out to keep every token".to_string());
         }
         if let Some(top_p) = self.top_p.filter(|p| !(*p > 0.0 && *p <= 1.0)) {
-            problems.push(format!("top_p is {top_p}, expected more than 0 and at most 1; leave it out to keep every token"));
+            problems.push(format!(
+                "top_p is {top_p}, expected more than 0 and at most 1; leave it out to keep every token"
+            ));
         }
         problems
     }

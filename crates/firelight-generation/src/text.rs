@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use firelight_data::{TextStream, Tokenizer};
+use firelight_data::Tokenizer;
 
 use crate::{Autoregressive, GenerationError, GenerationOptions, StopReason, generate};
 
@@ -34,10 +34,10 @@ pub fn generate_text<M: Autoregressive>(
     options: &GenerationOptions,
     mut observe: impl FnMut(&str) -> ControlFlow<()>,
 ) -> Result<GeneratedText, GenerationError> {
-    let mut stream = TextStream::new(tokenizer);
+    let mut stream = tokenizer.stream();
     let mut text = String::new();
     let mut emit = |piece: Option<String>| {
-        let piece = piece.filter(|piece| !piece.is_empty())?;
+        let piece = piece?;
         text.push_str(&piece);
         Some(observe(&piece))
     };

@@ -42,7 +42,9 @@ pub(crate) fn read<C: DeserializeOwned>(path: &Path, task: &str) -> Result<C, St
     check_stamp(path, task, &value)?;
     if let Value::Object(fields) = &mut value {
         // What is left belongs to the model, so a configuration may refuse fields it does not know.
-        ["format", "version", "task"].map(|key| fields.remove(key));
+        for key in ["format", "version", "task"] {
+            fields.remove(key);
+        }
     }
     serde_json::from_value(value).map_err(fields_error(path, task))
 }

@@ -191,8 +191,8 @@ impl StorageError {
         }
     }
 
-    /// Returns a converter of the operating system's errors, for `map_err`.
-    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    /// Returns a converter of the operating system's errors, for `map_err`: what was tried, as a verb, and on which file.
+    pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |cause| Self::Io { action, path: path.to_path_buf(), cause }
     }
 }

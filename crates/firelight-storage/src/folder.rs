@@ -76,15 +76,15 @@ impl ModelFolder {
     pub fn next_free(parent: impl AsRef<Path>, name: &str) -> Result<Self, StorageError> {
         let parent = parent.as_ref();
         fs::create_dir_all(parent).map_err(StorageError::io("create the folder", parent))?;
-        for n in 1_usize.. {
+        let mut n = 1;
+        loop {
             let path = parent.join(format!("{name}-{n}"));
             match fs::create_dir(&path) {
                 Ok(()) => return Ok(Self { path }),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => n += 1,
                 Err(error) => return Err(StorageError::io("create the folder", &path)(error)),
             }
         }
-        unreachable!("a folder system holds fewer names than there are numbers")
     }
 
     /// Opens the folder of a trained model.

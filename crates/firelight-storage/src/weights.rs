@@ -130,7 +130,7 @@ mod tests {
         let Choice::Plain(chosen) = &model.choice;
         [&model.layers[0].weight, &chosen.weight]
             .into_iter()
-            .flat_map(|weight| weight.val().into_data().to_vec::<f32>().unwrap())
+            .flat_map(|weight| weight.val().into_data().try_to_vec::<f32>().unwrap())
             .collect()
     }
 
@@ -219,6 +219,6 @@ mod tests {
         let mut loaded = layer(0.0, 3, &device);
         load_weights(&mut loaded, &path).unwrap();
         assert_eq!(loaded.weight.val().dtype(), DType::F32);
-        assert_eq!(loaded.weight.val().into_data().to_vec::<f32>().unwrap(), [1.5; 6]);
+        assert_eq!(loaded.weight.val().into_data().try_to_vec::<f32>().unwrap(), [1.5; 6]);
     }
 }

@@ -2,7 +2,9 @@
 //! default device, which may be a graphics card that is compiled in but not there; here they go straight to the device
 //! of their parameter. [`OptimizerConfig`](crate::OptimizerConfig) builds it.
 
-use burn::optim::{AdamW, AdamWState, AdaptiveMomentumState, LearningRate, Optimizer, RecordState, StateSink, StateSource};
+use burn::optim::{
+    AdamW, AdamWState, AdaptiveMomentumState, LearningRate, Optimizer, RecordState, StateSink, StateSource,
+};
 use burn::tensor::{Device, Tensor, TensorData};
 
 /// Burn's AdamW with [`Moments`] as its state.
@@ -30,25 +32,25 @@ impl Optimizer for HostedAdamW {
     ) -> (Tensor<D>, Option<Moments<D>>) {
         let state = state.map(|moments| moments.into_state(&grad.device()));
         let (tensor, state) = self.rule.step(lr, tensor, grad, state);
-        (tensor, state.map(Moments::OnDevice))
+        (tensor, state.map(|state| Moments::OnDevice(Box::new(state))))
     }
 
     fn to_device<const D: usize>(state: Moments<D>, device: &Device) -> Moments<D> {
-        Moments::OnDevice(AdamW::to_device(state.into_state(device), device))
+        Moments::OnDevice(Box::new(AdamW::to_device(state.into_state(device), device)))
     }
 }
 
 /// The running means of one parameter, on the device or as they were read from a file.
 #[derive(Clone)]
 pub(crate) enum Moments<const D: usize> {
-    OnDevice(AdamWState<D>),
+    OnDevice(Box<AdamWState<D>>),
     OnHost { time: usize, moment_1: TensorData, moment_2: TensorData },
 }
 
 impl<const D: usize> Moments<D> {
     fn into_state(self, device: &Device) -> AdamWState<D> {
         match self {
-            Self::OnDevice(state) => state,
+            Self::OnDevice(state) => *state,
             Self::OnHost { time, moment_1, moment_2 } => AdamWState::new(AdaptiveMomentumState::new(
                 time,
                 Tensor::from_data(moment_1, device),
@@ -59,7 +61,8 @@ impl<const D: usize> Moments<D> {
 
     fn into_host(self) -> (usize, TensorData, TensorData) {
         match self {
-            Self::OnDevice(AdamWState { momentum }) => {
+            Self::OnDevice(state) => {
+                let AdamWState { momentum } = *state;
                 (momentum.time, momentum.moment_1.into_data(), momentum.moment_2.into_data())
             }
             Self::OnHost { time, moment_1, moment_2 } => (time, moment_1, moment_2),

@@ -117,7 +117,8 @@ mod tests {
     #[test]
     fn events_fall_on_their_multiples_and_on_the_end() {
         let config = TrainingConfig { steps: 7, evaluate_every: 3, checkpoint_every: 0, ..TrainingConfig::default() };
-        let after = |due: fn(&TrainingConfig, usize) -> bool| (1..=7).filter(|&step| due(&config, step)).collect::<Vec<_>>();
+        let after =
+            |due: fn(&TrainingConfig, usize) -> bool| (1..=7).filter(|&step| due(&config, step)).collect::<Vec<_>>();
         assert_eq!(after(TrainingConfig::evaluates_after), [3, 6, 7]);
         assert_eq!(after(TrainingConfig::checkpoints_after), [7]);
     }

@@ -50,7 +50,7 @@ pub enum TrainingError {
     NotFinite {
         /// The step, counted from 1.
         step: usize,
-        /// `loss` or `gradient norm`.
+        /// `loss`, `gradient norm` or `validation loss`.
         quantity: &'static str,
         /// What was found in its place.
         value: f64,

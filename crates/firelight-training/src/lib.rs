@@ -1,1 +1,57 @@
-//! Training recipes for Burn's Learner: optimiser groups, schedules, clipping, evaluation, checkpoints and metrics.
+//! Training recipes for Burn's Learner.
+//!
+//! A task crate wraps its model so that `TrainStep` and `InferenceStep` return a [`LossOutput`], and calls [`fit()`]:
+//!
+//! 1. [`Recipe`] reads the settings of a run from TOML, with overrides from the command line.
+//! 2. [`fit()`] takes the steps: loss and gradients by the model, [`clip_global_norm`], the learning rate of
+//!    [`ScheduleConfig`], the update of [`OptimizerConfig`].
+//! 3. [`evaluate`] measures the loss over the whole validation data every so many steps; the best weights are kept, and
+//!    checkpoints from which [`resume_point`] continues to the bit.
+//! 4. [`Observer`]s are told: [`ProgressBar`] draws, [`MetricsLog`] writes `metrics.jsonl`. Burn's own metrics and
+//!    renderers join through [`FitInput::extension`]; the [`metrics`] here are made for [`LossOutput`].
+//!
+//! The parts work alone too: [`OptimizerConfig::init`] and [`ScheduleConfig::init`] fit a plain Burn `Learner`.
+//!
+//! ```
+//! use firelight_training::ScheduleConfig;
+//!
+//! let schedule = ScheduleConfig { warmup_steps: 10, steps: 100, min_learning_rate: 1e-4, ..Default::default() };
+//! assert_eq!(schedule.learning_rate(1e-3, 9), 1e-3); // the peak at the end of the warm-up
+//! assert_eq!(schedule.learning_rate(1e-3, 500), 1e-4); // the floor for ever after
+//! ```
+
+mod adamw;
+mod checkpoint;
+mod clip;
+mod config;
+mod error;
+mod evaluate;
+mod events;
+mod fit;
+mod loss;
+pub mod metrics;
+mod metrics_log;
+mod observer;
+mod optimizer;
+mod parameter_ids;
+mod progress;
+mod recipe;
+mod run;
+mod schedule;
+#[cfg(test)]
+mod toy;
+mod trainer;
+
+pub use checkpoint::{StartPoint, ValidationLoss, resume_point};
+pub use clip::{clip_global_norm, global_norm};
+pub use config::{ConfigError, TrainingConfig};
+pub use error::TrainingError;
+pub use evaluate::{Evaluation, evaluate};
+pub use fit::{Extension, FitInput, Fitted, Trainable, fit};
+pub use loss::LossOutput;
+pub use metrics_log::MetricsLog;
+pub use observer::{EvaluationReport, Observer, RunReport, StepReport};
+pub use optimizer::{OptimizerConfig, OptimizerKind};
+pub use progress::ProgressBar;
+pub use recipe::{Recipe, RecipeError};
+pub use schedule::{Schedule, ScheduleConfig, ScheduleKind};

@@ -31,13 +31,13 @@ pub struct OptimizerConfig {
     /// The peak learning rate, which the schedule scales. Above 0, default 0.001.
     pub learning_rate: f64,
     /// Decay of the running mean of the gradients. From 0 to below 1, default 0.9.
-    pub beta_1: f32,
+    pub beta_1: f64,
     /// Decay of the running mean of their squares. From 0 to below 1, default 0.99.
-    pub beta_2: f32,
+    pub beta_2: f64,
     /// Added to the square root of the running squares. Above 0, default 1e-8.
-    pub epsilon: f32,
+    pub epsilon: f64,
     /// Decay of the matrices, as a share per unit of learning rate. At least 0, default 0.1.
-    pub weight_decay: f32,
+    pub weight_decay: f64,
     /// The largest norm of all gradients together; 0 does not clip. At least 0, default 1.
     pub clip_norm: f64,
 }
@@ -76,28 +76,28 @@ impl OptimizerConfig {
     /// Returns one error that lists all bad fields.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let mut problems = Problems::of("optimizer");
-        let mut check = |holds, key, value: f64, expected| problems.require(holds && value.is_finite(), key, value, expected);
+        let mut check =
+            |holds, key, value: f64, expected| problems.require(holds && value.is_finite(), key, value, expected);
         check(self.learning_rate > 0.0, "learning_rate", self.learning_rate, "a number above 0");
         for (key, beta) in [("beta_1", self.beta_1), ("beta_2", self.beta_2)] {
-            check((0.0..1.0).contains(&beta), key, shown(beta), "a number from 0 to below 1");
+            check((0.0..1.0).contains(&beta), key, beta, "a number from 0 to below 1");
         }
-        check(self.epsilon > 0.0, "epsilon", shown(self.epsilon), "a number above 0");
-        check(self.weight_decay >= 0.0, "weight_decay", shown(self.weight_decay), "a number of at least 0");
+        check(self.epsilon > 0.0, "epsilon", self.epsilon, "a number above 0");
+        check(self.weight_decay >= 0.0, "weight_decay", self.weight_decay, "a number of at least 0");
         check(self.clip_norm >= 0.0, "clip_norm", self.clip_norm, "a number of at least 0");
         problems.into_result()
     }
 
     /// The update of one parameter.
-    fn rule(&self, weight_decay: f32) -> HostedAdamW {
+    fn rule(&self, weight_decay: f64) -> HostedAdamW {
         let OptimizerKind::AdamW = self.kind;
-        let config = AdamWConfig::new().with_beta_1(self.beta_1).with_beta_2(self.beta_2);
-        HostedAdamW::new(config.with_epsilon(self.epsilon).with_weight_decay(weight_decay).build())
+        let config = AdamWConfig::new()
+            .with_beta_1(self.beta_1 as f32)
+            .with_beta_2(self.beta_2 as f32)
+            .with_epsilon(self.epsilon as f32)
+            .with_weight_decay(weight_decay as f32);
+        HostedAdamW::new(config.build())
     }
-}
-
-/// A single precision number as a message should show it: 0.1 and not 0.10000000149.
-fn shown(value: f32) -> f64 {
-    value.to_string().parse().unwrap_or(f64::NAN)
 }
 
 /// The parameters that are no matrices.
@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn every_bad_field_is_listed() {
-        let config = OptimizerConfig { learning_rate: 0.0, beta_2: 1.5, clip_norm: f64::NAN, ..OptimizerConfig::default() };
+        let config =
+            OptimizerConfig { learning_rate: 0.0, beta_2: 1.5, clip_norm: f64::NAN, ..OptimizerConfig::default() };
         assert_eq!(
             config.validate().unwrap_err().to_string(),
             "optimizer.learning_rate = 0: expected a number above 0; \

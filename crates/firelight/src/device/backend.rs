@@ -1,5 +1,9 @@
 //! The backends that can be compiled in, and what each of them finds on this machine.
 
+#[cfg(any(feature = "cuda", feature = "rocm", feature = "wgpu", feature = "vulkan", feature = "metal"))]
+use std::panic::AssertUnwindSafe;
+use std::panic;
+
 use burn::tensor::Device;
 #[cfg(any(feature = "wgpu", feature = "vulkan", feature = "metal"))]
 use burn::tensor::DeviceKind;
@@ -81,10 +85,18 @@ impl Backend {
     /// Looks for the devices of this backend.
     pub fn probe(self) -> BackendReport {
         // A broken driver may panic where it should report nothing; then nothing usable is there.
-        let found = std::panic::catch_unwind(|| self.enumerate()).unwrap_or(Some(Vec::new()));
+        let found = panic::catch_unwind(|| self.enumerate()).unwrap_or(Some(Vec::new()));
         let compiled = found.is_some();
-        let named = |(index, device)| NamedDevice { name: self.device_name(index), software: self.is_software(&device), device };
-        BackendReport { backend: self, compiled, devices: found.unwrap_or_default().into_iter().enumerate().map(named).collect() }
+        let named = |(index, device)| NamedDevice {
+            name: self.device_name(index),
+            software: self.is_software(&device),
+            device,
+        };
+        BackendReport {
+            backend: self,
+            compiled,
+            devices: found.unwrap_or_default().into_iter().enumerate().map(named).collect(),
+        }
     }
 
     /// What it takes to have a device of this backend.
@@ -153,7 +165,7 @@ impl NamedDevice {
     /// What the device is, such as the name of a graphics card. Opens the device, which may take a second.
     pub fn description(&self) -> String {
         #[cfg(any(feature = "cuda", feature = "rocm", feature = "wgpu", feature = "vulkan", feature = "metal"))]
-        if let Ok(Some(identity)) = std::panic::catch_unwind(|| self.device.identity()) {
+        if let Ok(Some(identity)) = panic::catch_unwind(AssertUnwindSafe(|| self.device.identity())) {
             let kind = if self.software { " (software)" } else { "" };
             return format!("{}{kind}", identity.name);
         }

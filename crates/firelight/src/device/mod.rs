@@ -139,7 +139,9 @@ fn names() -> String {
 }
 
 fn names_with_index() -> String {
-    let name = |backend: Backend| if backend.has_index() { format!("{}[:INDEX]", backend.name()) } else { backend.name().into() };
+    let name = |backend: Backend| {
+        if backend.has_index() { format!("{}[:INDEX]", backend.name()) } else { backend.name().into() }
+    };
     format!("auto, {}", Backend::ALL.map(name).join(", "))
 }
 
@@ -163,11 +165,8 @@ mod tests {
     }
 
     // A trailing ~ marks a software adapter.
-    const WORKSTATION: &[(Backend, &[&str])] = &[
-        (Backend::Cuda, &["cuda:0", "cuda:1"]),
-        (Backend::Wgpu, &["wgpu:0~", "wgpu:1"]),
-        (Backend::Flex, &["flex"]),
-    ];
+    const WORKSTATION: &[(Backend, &[&str])] =
+        &[(Backend::Cuda, &["cuda:0", "cuda:1"]), (Backend::Wgpu, &["wgpu:0~", "wgpu:1"]), (Backend::Flex, &["flex"])];
     const LAPTOP: &[(Backend, &[&str])] = &[
         (Backend::Cuda, &[]),
         (Backend::Wgpu, &["wgpu:0~"]),
@@ -223,11 +222,15 @@ mod tests {
     fn unknown_names_list_the_known_ones() {
         for unknown in ["gpu", "cuda:x", "flex:0", ""] {
             let message = name(machine(LAPTOP).choose(Some(unknown), None));
-            assert!(message.starts_with(&format!("device `{unknown}` is unknown: expected auto, cuda[:INDEX], ")), "{message}");
+            assert!(
+                message.starts_with(&format!("device `{unknown}` is unknown: expected auto, cuda[:INDEX], ")),
+                "{message}"
+            );
         }
         for unknown in ["auto", "cuda:1", "tch"] {
             let message = name(machine(LAPTOP).choose(None, Some(unknown)));
-            let start = format!("BURN_DEVICE={unknown} is unknown: expected cuda, metal, rocm, vulkan, wgpu, flex, ndarray;");
+            let start =
+                format!("BURN_DEVICE={unknown} is unknown: expected cuda, metal, rocm, vulkan, wgpu, flex, ndarray;");
             assert!(message.starts_with(&start), "{message}");
         }
     }

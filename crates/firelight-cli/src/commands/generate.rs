@@ -1,0 +1,116 @@
+//! `firelight generate`: continues a prompt, on the terminal while it is written or as one line of JSON.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use firelight::device;
+use firelight::generation::{GeneratedText, GenerationOptions, StopReason};
+use firelight::language::TextGenerator;
+use firelight::storage::Checkpoint;
+use serde_json::json;
+
+use crate::output;
+
+/// Continue a prompt with a trained model
+#[derive(clap::Args)]
+pub(crate) struct Generate {
+    /// Run folder of the model
+    run_dir: PathBuf,
+    /// Text to continue
+    #[arg(long, value_name = "TEXT", default_value = "\n", hide_default_value = true)]
+    prompt: String,
+    /// Number of tokens to add
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    max_new_tokens: usize,
+    /// Below 1 sharpens the distribution, above 1 flattens it
+    #[arg(long, value_name = "F", default_value_t = 0.8, conflicts_with = "greedy", allow_negative_numbers = true)]
+    temperature: f64,
+    /// Draw among the N most probable tokens only
+    #[arg(long, value_name = "N", conflicts_with = "greedy")]
+    top_k: Option<usize>,
+    /// Draw among the most probable tokens that hold this share of the probability
+    #[arg(long, value_name = "F", conflicts_with = "greedy", allow_negative_numbers = true)]
+    top_p: Option<f64>,
+    /// Seed of the draws: the same seed gives the same text
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Take the most probable token at every step
+    #[arg(long)]
+    greedy: bool,
+    /// Recompute the whole window at every step; slow, the text is the same
+    #[arg(long)]
+    no_cache: bool,
+    /// Weights to use: last, best or the number of a step
+    #[arg(long, value_name = "NAME", default_value = "last")]
+    checkpoint: String,
+    /// Device: flex, ndarray, wgpu, vulkan, metal, cuda or rocm, with an index such as cuda:1, or auto
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// Print one line of JSON instead of the text
+    #[arg(long)]
+    json: bool,
+}
+
+impl Generate {
+    pub(crate) fn run(self) -> Result<()> {
+        let options = self.options();
+        options.validate()?;
+        let generator = self.generator()?;
+        if self.json {
+            let generated = generator.generate(&self.prompt, &options)?;
+            output::print(&format!("{}\n", self.to_json(&generated)))?;
+            return Ok(());
+        }
+        self.stream(&generator, &options)
+    }
+
+    fn options(&self) -> GenerationOptions {
+        let options = GenerationOptions::new(self.max_new_tokens).with_seed(self.seed);
+        if self.greedy {
+            return options.greedy();
+        }
+        options.with_temperature(self.temperature).with_top_k(self.top_k).with_top_p(self.top_p)
+    }
+
+    fn generator(&self) -> Result<TextGenerator> {
+        let checkpoint: Checkpoint = self.checkpoint.parse()?;
+        let chosen = device::choose(self.device.as_deref())?;
+        let generator = TextGenerator::load_from(&self.run_dir, &checkpoint, &chosen.device)?;
+        output::note(format_args!("checkpoint: {checkpoint} of {}, device: {}", self.run_dir.display(), chosen.name));
+        Ok(if self.no_cache { generator.without_cache() } else { generator })
+    }
+
+    /// Prints the prompt and every piece of its continuation as it comes.
+    fn stream(&self, generator: &TextGenerator, options: &GenerationOptions) -> Result<()> {
+        let mut prompt = Some(self.prompt.as_str()); // printed with the first piece, when nothing can be refused any more
+        let mut written: io::Result<()> = Ok(());
+        generator.generate_streaming(&self.prompt, options, |piece| {
+            written = output::print(&format!("{}{piece}", prompt.take().unwrap_or_default()));
+            if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        written?;
+        output::print(&format!("{}\n", prompt.take().unwrap_or_default()))?;
+        Ok(())
+    }
+
+    fn to_json(&self, generated: &GeneratedText) -> serde_json::Value {
+        json!({
+            "prompt": self.prompt,
+            "text": generated.text,
+            "tokens": generated.ids.len(),
+            "stopped": stop_name(generated.stopped),
+            "checkpoint": self.checkpoint,
+            "seed": self.seed,
+        })
+    }
+}
+
+fn stop_name(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::MaxNewTokens => "max_new_tokens",
+        StopReason::StopToken(_) => "stop_token",
+        _ => "caller",
+    }
+}

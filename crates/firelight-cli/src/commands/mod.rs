@@ -1,0 +1,39 @@
+//! The commands, one file each: an argument type with a `run` method that calls the library and prints.
+
+mod devices;
+mod evaluate;
+mod generate;
+mod train;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::output;
+
+/// What the user asks for.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    Train(train::Train),
+    Generate(generate::Generate),
+    Evaluate(evaluate::Evaluate),
+    Devices(devices::Devices),
+}
+
+impl Command {
+    /// What a bare `firelight` does: train on the embedded default.
+    pub(crate) fn main_job() -> Self {
+        output::note(format_args!(
+            "no command given: running `firelight train` (`firelight --help` lists the commands)"
+        ));
+        Self::Train(train::Train::default())
+    }
+
+    pub(crate) fn run(self) -> Result<()> {
+        match self {
+            Self::Train(command) => command.run(),
+            Self::Generate(command) => command.run(),
+            Self::Evaluate(command) => command.run(),
+            Self::Devices(command) => command.run(),
+        }
+    }
+}

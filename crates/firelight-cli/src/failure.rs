@@ -1,0 +1,99 @@
+//! Turns everything that can go wrong into one line on stderr and an exit code: 2 for the user's mistake, 1 for the
+//! machine's. `main` runs the commands through [`report`].
+
+use std::any::Any;
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::process::ExitCode;
+
+use anyhow::Error;
+use firelight::data::DataError;
+use firelight::device::DeviceError;
+use firelight::generation::GenerationError;
+use firelight::language::LanguageError;
+use firelight::storage::StorageError;
+
+use crate::output;
+
+const SUCCESS: u8 = 0;
+const MACHINE: u8 = 1;
+const USER: u8 = 2;
+
+/// Runs a command and reports its end to the user and to the shell.
+pub(crate) fn report(command: impl FnOnce() -> Result<(), Error>) -> ExitCode {
+    silence_panics();
+    let code = match panic::catch_unwind(AssertUnwindSafe(command)) {
+        Ok(Ok(())) => SUCCESS,
+        Ok(Err(error)) if is_closed_pipe(&error) => SUCCESS,
+        Ok(Err(error)) => {
+            output::note(format_args!("error: {}", one_line(&error.to_string())));
+            if is_user_error(&error) { USER } else { MACHINE }
+        }
+        Err(payload) => {
+            let message = one_line(panic_message(&*payload));
+            output::note(format_args!("error: internal failure: {message} (RUST_BACKTRACE=full shows where)"));
+            MACHINE
+        }
+    };
+    ExitCode::from(code)
+}
+
+/// A panic is a bug or a device that broke down; without being asked for, its backtrace helps nobody.
+fn silence_panics() {
+    if std::env::var("RUST_BACKTRACE").as_deref() != Ok("full") {
+        panic::set_hook(Box::new(|_| {}));
+    }
+}
+
+fn panic_message(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
+
+/// The reader of our output has seen enough, as `head` has after ten lines: no error.
+fn is_closed_pipe(error: &Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn is_user_error(error: &Error) -> bool {
+    let judgements = [
+        error.downcast_ref::<LanguageError>().map(LanguageError::is_user_error),
+        error.downcast_ref::<GenerationError>().map(GenerationError::is_user_error),
+        error.downcast_ref::<DataError>().map(DataError::is_user_error),
+        error.downcast_ref::<StorageError>().map(StorageError::is_user_error),
+        error.downcast_ref::<DeviceError>().map(DeviceError::is_user_error),
+    ];
+    judgements.into_iter().flatten().next().unwrap_or(false)
+}
+
+/// Messages of foreign libraries may span lines; ours never do.
+fn one_line(message: &str) -> String {
+    message.lines().map(str::trim).filter(|line| !line.is_empty()).take(2).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_judges_whose_mistake_it_was() {
+        let user = Error::new(firelight::device::select(Some("toaster")).unwrap_err());
+        assert!(is_user_error(&user));
+        let machine = Error::new(GenerationError::NonFiniteLogits { step: 0, row: 0 });
+        assert!(!is_user_error(&machine));
+        assert!(!is_user_error(&Error::msg("unknown")));
+    }
+
+    #[test]
+    fn a_closed_pipe_is_no_error() {
+        assert!(is_closed_pipe(&Error::new(io::Error::from(io::ErrorKind::BrokenPipe))));
+        assert!(!is_closed_pipe(&Error::new(io::Error::from(io::ErrorKind::StorageFull))));
+    }
+
+    #[test]
+    fn panics_and_foreign_messages_become_one_line() {
+        let payload = panic::catch_unwind(|| panic!("device {} is lost", 3)).unwrap_err();
+        assert_eq!(panic_message(&*payload), "device 3 is lost");
+        assert_eq!(one_line("driver failed:\n\n  out of memory\nstack backtrace:"), "driver failed: out of memory");
+    }
+}

@@ -1,0 +1,44 @@
+//! The two channels of the command: results on stdout, remarks on stderr. Neither panics when its reader is gone.
+
+use std::fmt::Arguments;
+use std::io::{self, Write};
+
+use log::{LevelFilter, Log, Metadata, Record};
+
+/// Writes a result to stdout at once.
+///
+/// # Errors
+/// The pipe is closed or the disk is full.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
+/// Writes a remark to stderr; nobody may be listening.
+pub(crate) fn note(remark: Arguments) {
+    let _ = writeln!(io::stderr().lock(), "{remark}");
+}
+
+/// Shows the warnings of Firelight's own crates, which never print themselves.
+pub(crate) fn log_warnings() {
+    if log::set_logger(&Warnings).is_ok() {
+        log::set_max_level(LevelFilter::Warn);
+    }
+}
+
+struct Warnings;
+
+impl Log for Warnings {
+    fn enabled(&self, metadata: &Metadata) -> bool {
+        metadata.target().starts_with("firelight")
+    }
+
+    fn log(&self, record: &Record) {
+        if self.enabled(record.metadata()) {
+            note(format_args!("{}: {}", record.level().as_str().to_lowercase(), record.args()));
+        }
+    }
+
+    fn flush(&self) {}
+}

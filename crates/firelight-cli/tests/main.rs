@@ -1,0 +1,323 @@
+//! The command as a user meets it: what each command prints where, and one clear line with the right exit code for every
+//! mistake there is.
+
+mod support;
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use support::{Model, command, contents, finish, firelight, model, train};
+
+const USER: i32 = 2;
+const MACHINE: i32 = 1;
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn generate(dir: &Path, more: &[&str]) -> Vec<String> {
+    let common = ["generate", &text(dir), "--prompt", "The fox", "--max-new-tokens", "30"].map(str::to_string);
+    common.into_iter().chain(more.iter().map(|arg| arg.to_string())).collect()
+}
+
+fn evaluate(dir: &Path, data: &Path) -> Vec<String> {
+    ["evaluate", &text(dir), "--data", &text(data), "--json"].map(str::to_string).to_vec()
+}
+
+/// Trains with one more argument into a fresh folder.
+fn train_with(more: &[&str]) -> support::Finished {
+    let scratch = Model::scratch();
+    let args = train(model(), &scratch.path().join("run"));
+    firelight(args.into_iter().chain(more.iter().map(|arg| arg.to_string())))
+}
+
+/// Trains on these bytes as the data file.
+fn train_on(bytes: &[u8]) -> support::Finished {
+    let scratch = Model::scratch();
+    let data = scratch.path().join("data.txt");
+    fs::write(&data, bytes).unwrap();
+    firelight(["train", &text(&model().recipe), "--data", &text(&data), "--out", &text(&scratch.path().join("run"))])
+}
+
+/// Trains by this recipe, made from the good one.
+fn train_by(change: impl FnOnce(String) -> String) -> support::Finished {
+    let scratch = Model::scratch();
+    let recipe = scratch.path().join("changed.toml");
+    fs::write(&recipe, change(fs::read_to_string(&model().recipe).unwrap())).unwrap();
+    let out = scratch.path().join("run");
+    firelight(["train", &text(&recipe), "--data", &text(&model().text), "--out", &text(&out)])
+}
+
+// What the commands do.
+
+#[test]
+fn generate_continues_the_prompt_on_stdout() {
+    let finished = firelight(generate(&model().dir, &["--seed", "3"])).succeeds();
+    assert!(finished.stdout.starts_with("The fox"), "{}", finished.stdout);
+    assert!(finished.stdout.ends_with('\n'));
+    assert_eq!(finished.stdout.chars().count(), "The fox".len() + 30 + 1);
+    assert!(finished.stderr.contains("checkpoint: last"), "{}", finished.stderr);
+}
+
+#[test]
+fn one_seed_is_one_text() {
+    let seeded = |seed| firelight(generate(&model().dir, &["--temperature", "1.5", "--seed", seed])).succeeds().stdout;
+    assert_eq!(seeded("1"), seeded("1"));
+    assert_ne!(seeded("1"), seeded("2"));
+}
+
+#[test]
+fn the_cache_changes_no_greedy_text() {
+    let cached = firelight(generate(&model().dir, &["--greedy"])).succeeds().stdout;
+    assert_eq!(firelight(generate(&model().dir, &["--greedy", "--no-cache"])).succeeds().stdout, cached);
+}
+
+#[test]
+fn generate_speaks_json_with_the_text_of_the_terminal() {
+    let plain = firelight(generate(&model().dir, &["--seed", "3"])).succeeds().stdout;
+    let json = firelight(generate(&model().dir, &["--seed", "3", "--json"])).succeeds().stdout;
+    assert_eq!(json.lines().count(), 1);
+    let value: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(value["prompt"], "The fox");
+    assert_eq!(value["tokens"], 30);
+    assert_eq!(value["stopped"], "max_new_tokens");
+    assert_eq!(format!("The fox{}\n", value["text"].as_str().unwrap()), plain);
+}
+
+#[test]
+fn evaluate_prints_one_line_of_json() {
+    let finished = firelight(evaluate(&model().dir, &model().text)).succeeds();
+    assert_eq!(finished.stdout.lines().count(), 1);
+    let value: Value = serde_json::from_str(&finished.stdout).unwrap();
+    let [loss, perplexity, bits] = ["loss", "perplexity", "bits_per_character"].map(|key| value[key].as_f64().unwrap());
+    assert!((perplexity - loss.exp()).abs() < 1e-6);
+    assert!((bits - loss / 2f64.ln()).abs() < 1e-6); // one token is one character
+    assert!(value["tokens"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn checkpoints_are_chosen_by_name() {
+    let last = firelight(evaluate(&model().dir, &model().text)).succeeds().stdout;
+    for checkpoint in ["best", "10"] {
+        let chosen = firelight(
+            evaluate(&model().dir, &model().text).into_iter().chain(["--checkpoint".into(), checkpoint.into()]),
+        );
+        let chosen = chosen.succeeds();
+        assert!(chosen.stderr.contains(&format!("checkpoint: {checkpoint}")), "{}", chosen.stderr);
+        if checkpoint == "10" {
+            assert_ne!(chosen.stdout, last);
+        }
+    }
+    let missing = firelight(generate(&model().dir, &["--checkpoint", "777"]));
+    missing.fails(USER, &["no checkpoint", "777", "last"]);
+}
+
+#[test]
+fn one_seed_trains_the_same_bytes() {
+    let scratch = Model::scratch();
+    firelight(train(model(), scratch.path())).succeeds();
+    let weights = |dir: &Path| fs::read(dir.join("model.safetensors")).unwrap();
+    assert!(weights(scratch.path()) == weights(&model().dir));
+}
+
+#[test]
+fn overrides_reach_the_recipe_of_the_run() {
+    let scratch = Model::scratch();
+    let more = ["--steps", "3", "--seed", "9", "--set", "model.d_ff=24"].map(str::to_string);
+    firelight(train(model(), scratch.path()).into_iter().chain(more)).succeeds();
+    let recipe = fs::read_to_string(scratch.path().join("recipe.toml")).unwrap();
+    for line in ["steps = 3", "seed = 9", "d_ff = 24"] {
+        assert!(recipe.lines().any(|found| found == line), "{line}: {recipe}");
+    }
+    let steps = fs::read_to_string(scratch.path().join("metrics.jsonl")).unwrap();
+    assert_eq!(steps.lines().filter(|line| line.contains("\"gradient_norm\"")).count(), 3);
+}
+
+#[test]
+fn devices_names_the_default() {
+    let finished = firelight(["devices"]).succeeds();
+    assert!(finished.stdout.lines().any(|line| line.starts_with("flex")), "{}", finished.stdout);
+    assert!(finished.stdout.contains("\ndefault: "), "{}", finished.stdout);
+    assert!(finished.stderr.is_empty(), "{}", finished.stderr);
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly() {
+    let args = generate(&model().dir, &[]).into_iter().map(|arg| if arg == "30" { "100000".into() } else { arg });
+    let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 8];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap(); // and hangs up
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(!stderr.contains("error"), "{stderr}");
+}
+
+// Bad data.
+
+#[test]
+fn a_missing_data_file_is_named() {
+    train_with(&["--data", "nowhere.txt"]).fails(USER, &["nowhere.txt"]);
+}
+
+#[test]
+fn an_empty_data_file_is_refused() {
+    train_on(b"").fails(USER, &["data.txt", "empty"]);
+}
+
+#[test]
+fn bytes_that_are_no_text_are_found() {
+    train_on(b"good text\xFFand more").fails(USER, &["data.txt", "UTF-8", "offset 9"]);
+}
+
+#[test]
+fn a_text_shorter_than_the_context_says_what_is_needed() {
+    train_on(b"short").fails(USER, &["too short", "context of 8"]);
+}
+
+#[test]
+fn a_character_outside_the_vocabulary_is_located() {
+    let prompt = firelight(["generate", &text(&model().dir), "--prompt", "The f\u{e6}x"]);
+    prompt.fails(USER, &["'\u{e6}'", "position 5", "vocabulary"]);
+    let scratch = Model::scratch();
+    let data = scratch.path().join("foreign.txt");
+    fs::write(&data, "The fox ran.\n".repeat(20) + "The hen sat \u{2014}").unwrap();
+    firelight(evaluate(&model().dir, &data)).fails(USER, &["line 21", "column 13", "vocabulary"]);
+}
+
+// Bad recipes.
+
+#[test]
+fn a_missing_recipe_is_named() {
+    firelight(["train", "nowhere.toml"]).fails(USER, &["nowhere.toml"]);
+}
+
+#[test]
+fn a_broken_recipe_is_located() {
+    train_by(|recipe| recipe.replace("d_model = 16", "d_model = = 16")).fails(USER, &["changed.toml", "line 10"]);
+}
+
+#[test]
+fn an_unknown_key_gets_the_nearest_known_one() {
+    train_by(|recipe| recipe.replace("d_model", "d_modle")).fails(USER, &["model.d_modle", "d_model"]);
+    train_with(&["--set", "optimizer.learning_rat=1"]).fails(USER, &["optimizer.learning_rat", "learning_rate"]);
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_named() {
+    train_with(&["--set", "model.d_model=wide"]).fails(USER, &["d_model", "wide"]);
+}
+
+#[test]
+fn heads_must_divide_the_width() {
+    train_with(&["--set", "model.n_heads=3"]).fails(USER, &["d_model", "16", "n_heads", "3"]);
+}
+
+#[test]
+fn an_override_needs_a_key_and_a_value() {
+    let finished = train_with(&["--set", "model.d_model"]);
+    assert_eq!(finished.code, USER);
+    assert!(finished.stderr.contains("expected SECTION.KEY=VALUE"), "{}", finished.stderr);
+}
+
+// Bad folders and files.
+
+#[test]
+fn an_existing_run_is_refused_and_left_as_it_was() {
+    let copy = model().copy();
+    let before = contents(copy.path());
+    firelight(train(model(), copy.path())).fails(USER, &["--resume", "--force"]);
+    assert!(contents(copy.path()) == before);
+}
+
+#[test]
+fn force_replaces_a_run_but_no_foreign_folder() {
+    let copy = model().copy();
+    let force = |dir: &Path| firelight(train(model(), dir).into_iter().chain(["--force".to_string()]));
+    force(copy.path()).succeeds();
+    let foreign = Model::scratch();
+    fs::write(foreign.path().join("thesis.tex"), "years of work").unwrap();
+    force(foreign.path()).fails(USER, &["thesis.tex"]);
+    assert!(foreign.path().join("thesis.tex").exists());
+}
+
+#[test]
+fn a_mistake_costs_no_existing_run() {
+    let copy = model().copy();
+    let before = contents(copy.path());
+    let more = ["--force", "--set", "model.n_heads=3"].map(str::to_string);
+    firelight(train(model(), copy.path()).into_iter().chain(more)).fails(USER, &["n_heads"]);
+    assert!(contents(copy.path()) == before);
+}
+
+#[test]
+fn a_folder_that_is_no_model_says_what_was_expected() {
+    let empty = Model::scratch();
+    firelight(generate(empty.path(), &[])).fails(USER, &["config.json"]);
+    firelight(generate(Path::new("nowhere"), &[])).fails(USER, &["nowhere"]);
+    firelight(evaluate(empty.path(), &model().text)).fails(USER, &["config.json"]);
+}
+
+#[test]
+fn a_damaged_model_file_is_named() {
+    let copy = model().copy();
+    let weights = copy.path().join("model.safetensors");
+    let whole = fs::read(&weights).unwrap();
+    fs::write(&weights, &whole[..whole.len() / 2]).unwrap();
+    firelight(generate(copy.path(), &[])).fails(USER, &["model.safetensors"]);
+    fs::write(&weights, "GIF89a, and nothing that a model could use").unwrap();
+    firelight(generate(copy.path(), &[])).fails(USER, &["model.safetensors"]);
+}
+
+#[test]
+fn a_foreign_configuration_is_named() {
+    let copy = model().copy();
+    let config = copy.path().join("config.json");
+    let newer = fs::read_to_string(&config).unwrap().replace("\"version\": 1", "\"version\": 99");
+    fs::write(&config, newer).unwrap();
+    firelight(generate(copy.path(), &[])).fails(USER, &["99", "1"]);
+    fs::write(&config, "{\"model_type\": \"gpt2\"}").unwrap();
+    firelight(generate(copy.path(), &[])).fails(USER, &["config.json", "firelight"]);
+}
+
+// Bad wishes.
+
+#[test]
+fn a_prompt_longer_than_the_context_is_refused() {
+    let finished = firelight(["generate", &text(&model().dir), "--prompt", "The fox sat down"]);
+    finished.fails(USER, &["16 tokens", "8"]);
+}
+
+#[test]
+fn an_empty_prompt_is_refused() {
+    firelight(["generate", &text(&model().dir), "--prompt", ""]).fails(USER, &["prompt", "empty"]);
+}
+
+#[test]
+fn options_out_of_range_are_all_listed() {
+    let finished = firelight(generate(&model().dir, &["--temperature", "0", "--top-p", "-1"]));
+    finished.fails(USER, &["temperature is 0", "--greedy", "top_p is -1"]);
+}
+
+#[test]
+fn a_device_that_cannot_be_had_lists_those_that_can() {
+    train_with(&["--device", "toaster"]).fails(USER, &["`toaster`", "cuda[:INDEX]", "available: ", "flex"]);
+    if !cfg!(feature = "rocm") {
+        train_with(&["--device", "rocm"]).fails(USER, &["`rocm`", "--features rocm", "available: ", "flex"]);
+    }
+    let mut variable = command(["devices"]);
+    variable.env("BURN_DEVICE", "toaster");
+    finish(variable).fails(USER, &["BURN_DEVICE=toaster", "flex"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_the_machines_fault() {
+    let mut full = command(["devices"]);
+    full.stdout(fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+    finish(full).fails(MACHINE, &["space"]);
+}

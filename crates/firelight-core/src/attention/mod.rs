@@ -1,0 +1,269 @@
+//! Multi-head attention: project, rotate, cache, attend, merge. Grouped-query and multi-query attention are the same
+//! layer with fewer key/value heads.
+//!
+//! Sources: Vaswani et al. 2017, §3.2.2 (<https://arxiv.org/abs/1706.03762>); Ainslie et al. 2023
+//! (<https://arxiv.org/abs/2305.13245>).
+
+mod context;
+mod pattern;
+mod projection;
+
+pub use context::AttentionContext;
+pub use pattern::AttentionPattern;
+pub use projection::{FusedProjection, Projection, ProjectionKind, SeparateProjection};
+
+use crate::block::Memory;
+use crate::error::{Checks, ConfigError, expect_valid};
+use crate::init::{Init, ParamBuilder};
+use crate::linear::{Linear, LinearConfig};
+use crate::mask::AttentionMask;
+use crate::pass::LayerPass;
+use burn::module::Module;
+use burn::nn::{Dropout, DropoutConfig};
+use burn::tensor::{Device, Tensor};
+use firelight_kernels::attention;
+use projection::Widths;
+
+/// Configuration of an [`Attention`] layer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttentionConfig {
+    /// Width `D` of input and output.
+    pub d_model: usize,
+    /// Number of query heads `H`.
+    pub n_heads: usize,
+    /// Number of key/value heads `G`, a divisor of `H`. Default: `H`; 1 is multi-query attention.
+    pub n_kv_heads: usize,
+    /// Width `E` of a head. Default: `D / H`.
+    pub d_head: usize,
+    /// One matrix for queries, keys and values, or three. Default: three.
+    pub projection: ProjectionKind,
+    /// Biases in all projections. Default: true.
+    pub bias: bool,
+    /// Share of the attention weights dropped in training. Default: 0.
+    pub dropout: f64,
+    /// Distribution of the projections that read `x`. Default: `N(0, 0.02)`.
+    pub init: Init,
+    /// Distribution of the projection that writes into the residual stream. Default: `N(0, 0.02)`.
+    pub output_init: Init,
+}
+
+impl AttentionConfig {
+    /// Multi-head attention with heads of `d_model / n_heads`.
+    pub fn new(d_model: usize, n_heads: usize) -> Self {
+        let init = Init::Normal { std: 0.02 };
+        Self {
+            d_model,
+            n_heads,
+            n_kv_heads: n_heads,
+            d_head: if d_model.is_multiple_of(n_heads.max(1)) { d_model / n_heads.max(1) } else { 0 },
+            projection: ProjectionKind::Separate,
+            bias: true,
+            dropout: 0.0,
+            init,
+            output_init: init,
+        }
+    }
+
+    /// Sets the number of key/value heads.
+    pub fn with_n_kv_heads(mut self, n_kv_heads: usize) -> Self {
+        self.n_kv_heads = n_kv_heads;
+        self
+    }
+
+    /// Sets the width of a head, which need not be `d_model / n_heads`.
+    pub fn with_d_head(mut self, d_head: usize) -> Self {
+        self.d_head = d_head;
+        self
+    }
+
+    /// Sets how queries, keys and values are projected.
+    pub fn with_projection(mut self, projection: ProjectionKind) -> Self {
+        self.projection = projection;
+        self
+    }
+
+    /// Sets whether there are biases.
+    pub fn with_bias(mut self, bias: bool) -> Self {
+        self.bias = bias;
+        self
+    }
+
+    /// Sets the dropout of the attention weights.
+    pub fn with_dropout(mut self, dropout: f64) -> Self {
+        self.dropout = dropout;
+        self
+    }
+
+    /// Sets the distributions of the reading and the writing projections.
+    pub fn with_init(mut self, init: Init, output_init: Init) -> Self {
+        (self.init, self.output_init) = (init, output_init);
+        self
+    }
+
+    /// # Errors
+    /// Lists every field that does not fit.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let Self { d_model, n_heads, n_kv_heads, d_head, dropout, .. } = *self;
+        Checks::default()
+            .positive("d_model", d_model)
+            .positive("n_heads", n_heads)
+            .positive("n_kv_heads", n_kv_heads)
+            .require(d_head > 0 || n_heads == 0, || {
+                format!("d_model = {d_model} is not divisible by n_heads = {n_heads}; change one, or set d_head")
+            })
+            .require(n_kv_heads == 0 || n_heads.is_multiple_of(n_kv_heads), || {
+                format!("n_heads = {n_heads} is not a multiple of n_kv_heads = {n_kv_heads}")
+            })
+            .rate("attention_dropout", dropout)
+            .finish()
+    }
+
+    /// Builds the layer with seed 0.
+    pub fn init(&self, device: &Device) -> Attention {
+        self.init_with(&ParamBuilder::new(device, 0))
+    }
+
+    /// Builds the layer at the builder's seed and path.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn init_with(&self, params: &ParamBuilder) -> Attention {
+        expect_valid(self.validate());
+        let (d_query, d_key) = (self.n_heads * self.d_head, self.n_kv_heads * self.d_head);
+        let widths = Widths { d_model: self.d_model, query: d_query, key: d_key };
+        let output = LinearConfig::new(d_query, self.d_model).with_bias(self.bias).with_init(self.output_init);
+        Attention {
+            projection: self.projection.init_with(widths, self.bias, self.init, params),
+            output: output.init_with(&params.scope("output")),
+            dropout: DropoutConfig::new(self.dropout).init(),
+            n_heads: self.n_heads,
+            n_kv_heads: self.n_kv_heads,
+        }
+    }
+}
+
+/// Multi-head attention.
+///
+/// ```text
+/// x -projection-> query, key, value -rotation-> -cache-> -attention(mask, bias)-> heads -merge-> output
+/// ```
+#[derive(Module, Debug)]
+pub struct Attention {
+    /// From the residual stream to queries, keys and values.
+    pub projection: Projection,
+    /// `[H E, D]`, from the heads back.
+    pub output: Linear,
+    dropout: Dropout,
+    n_heads: usize,
+    n_kv_heads: usize,
+}
+
+impl Attention {
+    /// Attends from every token of `x` to `x` itself and, with a cache, to everything before it.
+    ///
+    /// # Shapes
+    /// - `x`: `[B, T, D]`; output: the same
+    pub fn forward(&self, x: Tensor<3>, context: &AttentionContext, pass: &mut LayerPass) -> Tensor<3> {
+        let [query, key, value] = self.projection.project(x);
+        let query = rotate(split(query, self.n_heads), context); // [B, H, T, E]
+        let key = rotate(split(key, self.n_kv_heads), context); // [B, G, T, E]
+        let (key, value) = pass.extend(key, split(value, self.n_kv_heads)); // [B, G, K, E]
+        self.attend(query, key, value, context)
+    }
+
+    /// Attends from every token of `x` to `memory`. With a cache the keys and values of the memory are computed once.
+    ///
+    /// # Shapes
+    /// - `x`: `[B, T, D]`, memory: `[B, S, D]`; output: `[B, T, D]`
+    pub fn forward_cross(&self, x: Tensor<3>, memory: &Memory, pass: &mut LayerPass) -> Tensor<3> {
+        let query = split(self.projection.queries(x), self.n_heads);
+        let (key, value) = pass.memory(|| {
+            let [key, value] = self.projection.keys_and_values(memory.hidden.clone());
+            (split(key, self.n_kv_heads), split(value, self.n_kv_heads)) // [B, G, S, E]
+        });
+        let mask = memory.padding.clone().map_or(AttentionMask::none(), AttentionMask::padding);
+        self.attend(query, key, value, &AttentionContext::masked(mask))
+    }
+
+    fn attend(&self, query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, context: &AttentionContext) -> Tensor<3> {
+        let dropout = self.active_dropout(&query.device());
+        let options = context.mask.options().with_bias(context.bias.clone()).with_dropout(dropout);
+        self.output.forward(merge(attention(query, key, value, &options)))
+    }
+
+    /// The dropout rate in force: 0 outside training, by the same rule as Burn's own [`Dropout`].
+    fn active_dropout(&self, device: &Device) -> f64 {
+        if self.dropout.training.is_enabled() && device.is_autodiff() { self.dropout.prob } else { 0.0 }
+    }
+}
+
+/// `[B, T, H E] -> [B, H, T, E]`.
+fn split(x: Tensor<3>, heads: usize) -> Tensor<4> {
+    let [batch, length, width] = x.dims();
+    x.reshape([batch, length, heads, width / heads]).swap_dims(1, 2)
+}
+
+/// `[B, H, T, E] -> [B, T, H E]`.
+fn merge(x: Tensor<4>) -> Tensor<3> {
+    let [batch, heads, length, d_head] = x.dims();
+    x.swap_dims(1, 2).reshape([batch, length, heads * d_head])
+}
+
+fn rotate(x: Tensor<4>, context: &AttentionContext) -> Tensor<4> {
+    match &context.rotation {
+        Some(rotation) => rotation.apply(x),
+        None => x,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::init::ParamBuilder;
+    use burn::module::Param;
+    use burn::tensor::{Distribution, Tolerance};
+
+    #[test]
+    fn parameters_are_counted_exactly() {
+        let device = Device::default();
+        assert_eq!(AttentionConfig::new(64, 8).init(&device).num_params(), 16_640);
+        // Two of eight key/value heads: keys and values shrink to a quarter.
+        let grouped = AttentionConfig::new(64, 8).with_n_kv_heads(2).init(&device);
+        assert_eq!(grouped.num_params(), 2 * (64 * 64 + 64) + 2 * (64 * 16 + 16));
+    }
+
+    #[test]
+    fn one_fused_matrix_equals_three_side_by_side() {
+        let device = Device::default();
+        let config = AttentionConfig::new(12, 3).with_n_kv_heads(1);
+        let separate = config.init(&device);
+        let mut fused = config.clone().with_projection(ProjectionKind::Fused).init_with(&ParamBuilder::new(&device, 0));
+        let (Projection::Separate(parts), Projection::Fused(whole)) = (&separate.projection, &mut fused.projection)
+        else {
+            panic!("the kinds asked for");
+        };
+        let layers = [&parts.query, &parts.key, &parts.value];
+        let weights = layers.map(|layer| layer.weight.val()).to_vec();
+        whole.qkv.weight = Param::from_tensor(Tensor::cat(weights, 1));
+        let x = Tensor::<3>::random([2, 4, 12], Distribution::Default, &device);
+        let memory = Memory::new(Tensor::<3>::random([2, 5, 12], Distribution::Default, &device));
+        let context = AttentionContext::masked(AttentionMask::causal());
+        let run = |layer: &Attention| {
+            let own = layer.forward(x.clone(), &context, &mut LayerPass::default());
+            layer.forward_cross(own, &memory, &mut LayerPass::default()).into_data()
+        };
+        run(&fused).assert_approx_eq::<f32>(&run(&separate), Tolerance::absolute(1e-6));
+    }
+
+    #[test]
+    fn bad_heads_are_all_listed() {
+        let error = AttentionConfig::new(100, 3).with_n_kv_heads(2).validate().expect_err("two problems");
+        assert_eq!(
+            error.problems(),
+            [
+                "d_model = 100 is not divisible by n_heads = 3; change one, or set d_head",
+                "n_heads = 3 is not a multiple of n_kv_heads = 2",
+            ]
+        );
+    }
+}

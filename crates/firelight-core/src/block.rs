@@ -1,0 +1,225 @@
+//! One layer of a Transformer: self-attention, optionally cross-attention, feed-forward, each with its norm and its
+//! residual connection.
+//!
+//! Sources: post-norm Vaswani et al. 2017, §3.1; pre-norm Xiong et al. 2020 (<https://arxiv.org/abs/2002.04745>).
+
+use crate::attention::{Attention, AttentionConfig, AttentionContext};
+use crate::error::{Checks, ConfigError, expect_valid};
+use crate::feed_forward::{FeedForward, FeedForwardConfig};
+use crate::init::ParamBuilder;
+use crate::norm::{Norm, NormConfig};
+use crate::pass::LayerPass;
+use burn::module::Module;
+use burn::nn::{Dropout, DropoutConfig};
+use burn::tensor::{Bool, Device, Tensor};
+use serde::{Deserialize, Serialize};
+
+/// Where the norm stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum NormPlacement {
+    /// `x + f(norm(x))`; the stack ends with a norm of its own.
+    #[default]
+    Pre,
+    /// `norm(x + f(x))`, as the original Transformer and BERT.
+    Post,
+}
+
+/// The output of an encoder, as a decoder's cross-attention reads it.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    /// `[B, S, D]`.
+    pub hidden: Tensor<3>,
+    /// `[B, S]`, true where the source is padding.
+    pub padding: Option<Tensor<2, Bool>>,
+}
+
+impl Memory {
+    /// A memory without padding.
+    pub fn new(hidden: Tensor<3>) -> Self {
+        Self { hidden, padding: None }
+    }
+
+    /// Sets which source tokens are padding, `[B, S]`.
+    pub fn with_padding(mut self, padding: Option<Tensor<2, Bool>>) -> Self {
+        self.padding = padding;
+        self
+    }
+}
+
+/// What a block reads beside its input: the shared context of its self-attention, and the memory of a decoder.
+#[derive(Debug, Clone, Default)]
+pub struct BlockContext {
+    /// Mask, bias and rotation of the self-attention.
+    pub attention: AttentionContext,
+    /// The encoder's output, in decoders with cross-attention.
+    pub memory: Option<Memory>,
+}
+
+/// Configuration of a [`TransformerBlock`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransformerBlockConfig {
+    /// The self-attention; the cross-attention has the same sizes.
+    pub attention: AttentionConfig,
+    /// The feed-forward network.
+    pub feed_forward: FeedForwardConfig,
+    /// The norm of every part.
+    pub norm: NormConfig,
+    /// Where the norms stand.
+    pub norm_placement: NormPlacement,
+    /// Adds cross-attention to a memory. Default: false.
+    pub cross_attention: bool,
+    /// Dropout of each part's output before it joins the residual stream. Default: 0.
+    pub dropout: f64,
+}
+
+impl TransformerBlockConfig {
+    /// A pre-norm block with layer normalisation.
+    pub fn new(attention: AttentionConfig, feed_forward: FeedForwardConfig) -> Self {
+        Self {
+            attention,
+            feed_forward,
+            norm: NormConfig::default(),
+            norm_placement: NormPlacement::default(),
+            cross_attention: false,
+            dropout: 0.0,
+        }
+    }
+
+    /// Sets the norm.
+    pub fn with_norm(mut self, norm: NormConfig) -> Self {
+        self.norm = norm;
+        self
+    }
+
+    /// Sets where the norms stand.
+    pub fn with_norm_placement(mut self, norm_placement: NormPlacement) -> Self {
+        self.norm_placement = norm_placement;
+        self
+    }
+
+    /// Sets whether the block attends to a memory.
+    pub fn with_cross_attention(mut self, cross_attention: bool) -> Self {
+        self.cross_attention = cross_attention;
+        self
+    }
+
+    /// Sets the dropout of each part's output.
+    pub fn with_dropout(mut self, dropout: f64) -> Self {
+        self.dropout = dropout;
+        self
+    }
+
+    /// # Errors
+    /// Lists every field that does not fit.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        Checks::default()
+            .part(self.attention.validate())
+            .part(self.feed_forward.validate())
+            .part(self.norm.validate())
+            .rate("dropout", self.dropout)
+            .finish()
+    }
+
+    /// Builds the block with seed 0.
+    pub fn init(&self, device: &Device) -> TransformerBlock {
+        self.init_with(&ParamBuilder::new(device, 0))
+    }
+
+    /// Builds the block at the builder's seed and path.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn init_with(&self, params: &ParamBuilder) -> TransformerBlock {
+        expect_valid(self.validate());
+        let norm = |name: &str| self.norm.init_with(self.attention.d_model, &params.scope(name));
+        let attention = |name: &str| self.attention.init_with(&params.scope(name));
+        TransformerBlock {
+            attention_norm: norm("attention_norm"),
+            attention: attention("attention"),
+            cross_attention_norm: self.cross_attention.then(|| norm("cross_attention_norm")),
+            cross_attention: self.cross_attention.then(|| attention("cross_attention")),
+            feed_forward_norm: norm("feed_forward_norm"),
+            feed_forward: self.feed_forward.init_with(&params.scope("feed_forward")),
+            dropout: DropoutConfig::new(self.dropout).init(),
+            norm_placement: self.norm_placement,
+        }
+    }
+}
+
+/// One layer of a Transformer.
+#[derive(Module, Debug)]
+pub struct TransformerBlock {
+    /// Norm of the self-attention.
+    pub attention_norm: Norm,
+    /// Attention of the sequence to itself.
+    pub attention: Attention,
+    /// Norm of the cross-attention.
+    pub cross_attention_norm: Option<Norm>,
+    /// Attention to the memory.
+    pub cross_attention: Option<Attention>,
+    /// Norm of the feed-forward network.
+    pub feed_forward_norm: Norm,
+    /// The feed-forward network.
+    pub feed_forward: FeedForward,
+    dropout: Dropout,
+    #[module(skip)]
+    norm_placement: NormPlacement,
+}
+
+impl TransformerBlock {
+    /// # Shapes
+    /// - `x`: `[B, T, D]`; output: the same
+    ///
+    /// # Panics
+    /// If the block has cross-attention and the context has no memory.
+    pub fn forward(&self, x: Tensor<3>, context: &BlockContext, pass: &mut LayerPass) -> Tensor<3> {
+        let x = self.residual(x, &self.attention_norm, |x| self.attention.forward(x, &context.attention, pass));
+        let x = match (&self.cross_attention, &self.cross_attention_norm) {
+            (Some(attention), Some(norm)) => {
+                let memory = context.memory.as_ref().expect("a block with cross-attention needs a memory");
+                self.residual(x, norm, |x| attention.forward_cross(x, memory, pass))
+            }
+            _ => x,
+        };
+        self.residual(x, &self.feed_forward_norm, |x| self.feed_forward.forward(x))
+    }
+
+    /// Adds one part to the stream, with its norm before or after.
+    fn residual(&self, x: Tensor<3>, norm: &Norm, part: impl FnOnce(Tensor<3>) -> Tensor<3>) -> Tensor<3> {
+        match self.norm_placement {
+            NormPlacement::Pre => x.clone() + self.dropout.forward(part(norm.forward(x))),
+            NormPlacement::Post => norm.forward(x.clone() + self.dropout.forward(part(x))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::feed_forward::Activation;
+
+    fn config(activation: Activation) -> TransformerBlockConfig {
+        let feed_forward = FeedForwardConfig::new(512, activation);
+        TransformerBlockConfig::new(AttentionConfig::new(512, 8), feed_forward)
+    }
+
+    #[test]
+    fn the_layers_of_the_base_model_are_counted_exactly() {
+        let device = Device::default();
+        assert_eq!(config(Activation::Relu).init(&device).num_params(), 3_152_384);
+        assert_eq!(config(Activation::Relu).with_cross_attention(true).init(&device).num_params(), 4_204_032);
+    }
+
+    #[test]
+    #[should_panic(expected = "needs a memory")]
+    fn cross_attention_without_a_memory_panics() {
+        let device = Device::default();
+        let block =
+            TransformerBlockConfig::new(AttentionConfig::new(8, 2), FeedForwardConfig::new(8, Activation::Relu))
+                .with_cross_attention(true)
+                .init(&device);
+        block.forward(Tensor::zeros([1, 1, 8], &device), &BlockContext::default(), &mut LayerPass::default());
+    }
+}

@@ -1,0 +1,76 @@
+//! Token ids become vectors; with a tied head the same matrix turns vectors into logits.
+
+use crate::init::{Init, ParamBuilder};
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Int, Tensor};
+use firelight_kernels::linear;
+
+/// Configuration of a [`TokenEmbedding`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenEmbeddingConfig {
+    /// Number of tokens `V`.
+    pub vocab_size: usize,
+    /// Width `D` of a vector.
+    pub d_model: usize,
+    /// Multiplies the vectors by `sqrt(D)` (Vaswani et al. 2017, §3.4). Default: false, as GPT.
+    pub scale: bool,
+    /// Distribution of the matrix. Default: `N(0, 0.02)`.
+    pub init: Init,
+}
+
+impl TokenEmbeddingConfig {
+    /// An unscaled embedding.
+    pub fn new(vocab_size: usize, d_model: usize) -> Self {
+        Self { vocab_size, d_model, scale: false, init: Init::Normal { std: 0.02 } }
+    }
+
+    /// Sets whether vectors are multiplied by `sqrt(D)`.
+    pub fn with_scale(mut self, scale: bool) -> Self {
+        self.scale = scale;
+        self
+    }
+
+    /// Sets the distribution of the matrix.
+    pub fn with_init(mut self, init: Init) -> Self {
+        self.init = init;
+        self
+    }
+
+    /// Builds the embedding with seed 0.
+    pub fn init(&self, device: &Device) -> TokenEmbedding {
+        self.init_with(&ParamBuilder::new(device, 0))
+    }
+
+    /// Builds the embedding at the builder's seed and path.
+    pub fn init_with(&self, params: &ParamBuilder) -> TokenEmbedding {
+        let factor = if self.scale { (self.d_model as f64).sqrt() } else { 1.0 };
+        TokenEmbedding { weight: params.param("weight", [self.vocab_size, self.d_model], self.init), factor }
+    }
+}
+
+/// One trained vector per token.
+#[derive(Module, Debug)]
+pub struct TokenEmbedding {
+    /// `[V, D]`.
+    pub weight: Param<Tensor<2>>,
+    factor: f64,
+}
+
+impl TokenEmbedding {
+    /// Looks the tokens up.
+    ///
+    /// # Shapes
+    /// - `tokens`: `[B, T]`, each below `V`; output: `[B, T, D]`
+    pub fn forward(&self, tokens: Tensor<2, Int>) -> Tensor<3> {
+        let x = burn::tensor::module::embedding(self.weight.val(), tokens);
+        if self.factor == 1.0 { x } else { x * self.factor }
+    }
+
+    /// Logits from the same matrix: how well each token's vector fits. Both uses share one gradient.
+    ///
+    /// # Shapes
+    /// - `hidden`: `[B, T, D]`; output: `[B, T, V]`
+    pub fn project(&self, hidden: Tensor<3>) -> Tensor<3> {
+        linear(hidden, self.weight.val().transpose(), None)
+    }
+}

@@ -1,0 +1,185 @@
+//! The position-wise feed-forward network, plain or gated.
+//!
+//! Sources: Vaswani et al. 2017, §3.3, eq. 2; gated units: Shazeer 2020, eq. 6 (<https://arxiv.org/abs/2002.05202>).
+
+use crate::error::{Checks, ConfigError, expect_valid};
+use crate::init::{Init, ParamBuilder};
+use crate::linear::{Linear, LinearConfig};
+use burn::module::Module;
+use burn::tensor::activation::{relu, silu};
+use burn::tensor::{Device, Tensor};
+use firelight_kernels::{GeluForm, gelu};
+use serde::{Deserialize, Serialize};
+
+/// The nonlinearity between the two projections.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Activation {
+    /// `max(0, x)`.
+    Relu,
+    /// `x Φ(x)`, exact.
+    Gelu,
+    /// `x Φ(x)` in its tanh form, as GPT-2.
+    #[default]
+    GeluTanh,
+    /// `silu(gate(x)) * up(x)`, with a third projection.
+    SwiGlu,
+}
+
+impl Activation {
+    /// Whether a third projection gates the second.
+    pub fn is_gated(self) -> bool {
+        matches!(self, Self::SwiGlu)
+    }
+
+    /// The usual inner width: `4 D`; for gated units `8/3 D` rounded up to a multiple of 8, for the same parameters.
+    pub fn default_d_ff(self, d_model: usize) -> usize {
+        if self.is_gated() { (8 * d_model).div_ceil(3).next_multiple_of(8) } else { 4 * d_model }
+    }
+
+    fn forward<const R: usize>(self, x: Tensor<R>) -> Tensor<R> {
+        match self {
+            Self::Relu => relu(x),
+            Self::Gelu => gelu(x, GeluForm::Exact),
+            Self::GeluTanh => gelu(x, GeluForm::Tanh),
+            Self::SwiGlu => silu(x),
+        }
+    }
+}
+
+/// Configuration of a [`FeedForward`] network.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FeedForwardConfig {
+    /// Width of input and output.
+    pub d_model: usize,
+    /// Inner width. Default: [`Activation::default_d_ff`].
+    pub d_ff: usize,
+    /// The nonlinearity. Default: the tanh form of GELU.
+    pub activation: Activation,
+    /// Biases in all projections. Default: true.
+    pub bias: bool,
+    /// Distribution of the weights that read `x`. Default: `N(0, 0.02)`.
+    pub init: Init,
+    /// Distribution of the weight that writes into the residual stream. Default: `N(0, 0.02)`.
+    pub output_init: Init,
+}
+
+impl FeedForwardConfig {
+    /// A network with the usual inner width.
+    pub fn new(d_model: usize, activation: Activation) -> Self {
+        let init = Init::Normal { std: 0.02 };
+        let d_ff = activation.default_d_ff(d_model);
+        Self { d_model, d_ff, activation, bias: true, init, output_init: init }
+    }
+
+    /// Sets the inner width.
+    pub fn with_d_ff(mut self, d_ff: usize) -> Self {
+        self.d_ff = d_ff;
+        self
+    }
+
+    /// Sets whether there are biases.
+    pub fn with_bias(mut self, bias: bool) -> Self {
+        self.bias = bias;
+        self
+    }
+
+    /// Sets the distributions of the reading and the writing weights.
+    pub fn with_init(mut self, init: Init, output_init: Init) -> Self {
+        (self.init, self.output_init) = (init, output_init);
+        self
+    }
+
+    /// # Errors
+    /// If a width is 0.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        Checks::default().positive("d_model", self.d_model).positive("d_ff", self.d_ff).finish()
+    }
+
+    /// Builds the network with seed 0.
+    pub fn init(&self, device: &Device) -> FeedForward {
+        self.init_with(&ParamBuilder::new(device, 0))
+    }
+
+    /// Builds the network at the builder's seed and path.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn init_with(&self, params: &ParamBuilder) -> FeedForward {
+        expect_valid(self.validate());
+        let inner = LinearConfig::new(self.d_model, self.d_ff).with_bias(self.bias).with_init(self.init);
+        let outer = LinearConfig::new(self.d_ff, self.d_model).with_bias(self.bias).with_init(self.output_init);
+        FeedForward {
+            gate: self.activation.is_gated().then(|| inner.init_with(&params.scope("gate"))),
+            up: inner.init_with(&params.scope("up")),
+            down: outer.init_with(&params.scope("down")),
+            activation: self.activation,
+        }
+    }
+}
+
+/// `down(activation(up(x)))`, or `down(activation(gate(x)) * up(x))` when gated.
+#[derive(Module, Debug)]
+pub struct FeedForward {
+    /// `[D, F]`, in gated networks only.
+    pub gate: Option<Linear>,
+    /// `[D, F]`.
+    pub up: Linear,
+    /// `[F, D]`.
+    pub down: Linear,
+    #[module(skip)]
+    activation: Activation,
+}
+
+impl FeedForward {
+    /// # Shapes
+    /// - `x`: `[..., D]`; output: the same
+    pub fn forward<const R: usize>(&self, x: Tensor<R>) -> Tensor<R> {
+        let inner = match &self.gate {
+            Some(gate) => self.activation.forward(gate.forward(x.clone())) * self.up.forward(x),
+            None => self.activation.forward(self.up.forward(x)),
+        };
+        self.down.forward(inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::module::Param;
+    use burn::tensor::TensorData;
+
+    fn one(value: f32, device: &Device) -> Linear {
+        Linear { weight: Param::from_data([[value]], device), bias: None }
+    }
+
+    #[test]
+    fn a_gated_unit_by_hand() {
+        // gate: silu(2 * 1) = 2 sigmoid(2) = 1.761594; up: 3; down: halves it -> 2.642391.
+        let device = Device::default();
+        let layer = FeedForward {
+            gate: Some(one(2.0, &device)),
+            up: one(3.0, &device),
+            down: one(0.5, &device),
+            activation: Activation::SwiGlu,
+        };
+        let output = layer.forward(Tensor::<2>::ones([1, 1], &device)).into_scalar::<f32>();
+        assert!((output - 2.642391).abs() < 1e-5);
+    }
+
+    #[test]
+    fn relu_cuts_below_zero() {
+        let device = Device::default();
+        let layer =
+            FeedForward { gate: None, up: one(1.0, &device), down: one(2.0, &device), activation: Activation::Relu };
+        let output = layer.forward(Tensor::<2>::from_floats([[-3.0], [3.0]], &device)).into_data();
+        output.assert_eq(&TensorData::from([[0.0f32], [6.0]]), false);
+    }
+
+    #[test]
+    fn gated_and_plain_have_about_the_same_parameters() {
+        assert_eq!(Activation::SwiGlu.default_d_ff(384), 1024);
+        assert_eq!(Activation::GeluTanh.default_d_ff(384), 1536);
+    }
+}

@@ -1,0 +1,33 @@
+//! Reads a choice with settings in two spellings: `norm = "rms"` with every setting at its default, and
+//! `norm = { kind = "rms", epsilon = 1e-6 }`.
+
+use serde::de::value::{MapAccessDeserializer, MapDeserializer};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use std::{fmt, marker::PhantomData};
+
+/// For `#[serde(deserialize_with)]` on a field whose type is an enum tagged by `kind`.
+pub(crate) fn deserialize<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    deserializer.deserialize_any(KindVisitor(PhantomData))
+}
+
+struct KindVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for KindVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        formatter.write_str("a kind, or a table with `kind` and its settings")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, kind: &str) -> Result<T, E> {
+        T::deserialize(MapDeserializer::new(std::iter::once(("kind", kind))))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map))
+    }
+}

@@ -1,0 +1,75 @@
+//! The affine layer.
+
+use crate::init::{Init, ParamBuilder};
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor};
+use firelight_kernels::linear;
+
+/// Configuration of a [`Linear`] layer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinearConfig {
+    /// Width of the input.
+    pub d_in: usize,
+    /// Width of the output.
+    pub d_out: usize,
+    /// Adds a trained offset, which begins at 0. Default: true.
+    pub bias: bool,
+    /// Distribution of the weight. Default: `N(0, 0.02)`.
+    pub init: Init,
+}
+
+impl LinearConfig {
+    /// A layer with bias.
+    pub fn new(d_in: usize, d_out: usize) -> Self {
+        Self { d_in, d_out, bias: true, init: Init::Normal { std: 0.02 } }
+    }
+
+    /// Sets whether there is a bias.
+    pub fn with_bias(mut self, bias: bool) -> Self {
+        self.bias = bias;
+        self
+    }
+
+    /// Sets the distribution of the weight.
+    pub fn with_init(mut self, init: Init) -> Self {
+        self.init = init;
+        self
+    }
+
+    /// Builds the layer with seed 0.
+    pub fn init(&self, device: &Device) -> Linear {
+        self.init_with(&ParamBuilder::new(device, 0))
+    }
+
+    /// Builds the layer at the builder's seed and path.
+    pub fn init_with(&self, params: &ParamBuilder) -> Linear {
+        Linear {
+            weight: params.param("weight", [self.d_in, self.d_out], self.init),
+            bias: self.bias.then(|| params.param("bias", [self.d_out], Init::Zeros)),
+        }
+    }
+}
+
+/// `x weight + bias` over the last dimension.
+#[derive(Module, Debug)]
+pub struct Linear {
+    /// `[I, O]`.
+    pub weight: Param<Tensor<2>>,
+    /// `[O]`.
+    pub bias: Option<Param<Tensor<1>>>,
+}
+
+impl Linear {
+    /// # Shapes
+    /// - `x`: `[..., I]`; output: `[..., O]`
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        linear(x, self.weight.val(), self.bias.as_ref().map(Param::val))
+    }
+
+    /// The map of the outputs `from .. to` alone, as a layer of its own would compute it.
+    pub(crate) fn forward_columns<const D: usize>(&self, x: Tensor<D>, from: usize, to: usize) -> Tensor<D> {
+        let weight = self.weight.val().narrow(1, from, to - from);
+        let bias = self.bias.as_ref().map(|bias| bias.val().narrow(0, from, to - from));
+        linear(x, weight, bias)
+    }
+}

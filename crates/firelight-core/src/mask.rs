@@ -1,0 +1,129 @@
+//! Which keys are hidden from which queries. The only file that knows that true means hidden, and the only one that
+//! combines masks; everything stays symbolic until the kernel, so plain causal attention never forms a `[T, T]` tensor
+//! here.
+
+use burn::tensor::{Bool, Device, Int, Tensor};
+use firelight_kernels::AttentionOptions;
+
+/// The pairs that attention leaves out. The default hides nothing.
+///
+/// ```
+/// use burn::tensor::{Device, Int, Tensor};
+/// use firelight_core::AttentionMask;
+///
+/// let tokens = Tensor::<2, Int>::from_ints([[5, 6, 0]], &Device::flex()); // 0 pads
+/// let mask = AttentionMask::causal().and(AttentionMask::from_ids(tokens, 0));
+/// assert!(mask.is_causal());
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct AttentionMask {
+    causal: bool,
+    padding: Option<Tensor<2, Bool>>,
+    hidden: Option<Tensor<4, Bool>>,
+}
+
+impl AttentionMask {
+    /// Hides nothing.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Hides the future. The last query is aligned to the last key, so that cached steps see their whole past.
+    pub fn causal() -> Self {
+        Self { causal: true, ..Self::default() }
+    }
+
+    /// Hides keys from every query: `padding` is `[B, K]`, true where a key is padding.
+    pub fn padding(padding: Tensor<2, Bool>) -> Self {
+        Self { padding: Some(padding), ..Self::default() }
+    }
+
+    /// Hides the keys whose token is `pad`: `tokens` is `[B, K]`.
+    pub fn from_ids(tokens: Tensor<2, Int>, pad: i64) -> Self {
+        Self::padding(tokens.equal_scalar(pad))
+    }
+
+    /// Hides the keys from `lengths[b]` on in row `b`, of `key_len` keys.
+    ///
+    /// # Panics
+    /// If a length is above `key_len`.
+    pub fn from_lengths(lengths: &[usize], key_len: usize, device: &Device) -> Self {
+        assert!(lengths.iter().all(|length| *length <= key_len), "a length of {lengths:?} is above {key_len} keys");
+        let ends: Vec<i64> = lengths.iter().map(|length| *length as i64).collect();
+        let ends = Tensor::<1, Int>::from_ints(ends.as_slice(), device).unsqueeze_dim::<2>(1);
+        let keys = Tensor::<1, Int>::arange(0..key_len as i64, device).unsqueeze_dim::<2>(0);
+        let shape = [lengths.len(), key_len];
+        Self::padding(keys.expand(shape).greater_equal(ends.expand(shape)))
+    }
+
+    /// Hides any pairs: `[B | 1, H | 1, Q | 1, K]`, true where a pair is hidden.
+    pub fn from_hidden(hidden: Tensor<4, Bool>) -> Self {
+        Self { hidden: Some(hidden), ..Self::default() }
+    }
+
+    /// The opposite convention: `[B | 1, H | 1, Q | 1, K]`, true where the query sees the key.
+    pub fn from_visible(visible: Tensor<4, Bool>) -> Self {
+        Self::from_hidden(visible.bool_not())
+    }
+
+    /// Hides what either mask hides.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            causal: self.causal || other.causal,
+            padding: either(self.padding, other.padding),
+            hidden: either(self.hidden, other.hidden),
+        }
+    }
+
+    /// Whether the future is hidden.
+    pub fn is_causal(&self) -> bool {
+        self.causal
+    }
+
+    /// The same statement in the kernel's terms.
+    pub(crate) fn options(&self) -> AttentionOptions {
+        AttentionOptions::default()
+            .with_causal(self.causal)
+            .with_padding(self.padding.clone())
+            .with_hidden(self.hidden.clone())
+    }
+}
+
+fn either<const D: usize>(a: Option<Tensor<D, Bool>>, b: Option<Tensor<D, Bool>>) -> Option<Tensor<D, Bool>> {
+    match (a, b) {
+        (Some(a), Some(b)) => {
+            let (left, right) = (a.dims(), b.dims());
+            let shape: [usize; D] = std::array::from_fn(|i| left[i].max(right[i]));
+            Some(a.expand(shape).bool_or(b.expand(shape)))
+        }
+        (a, b) => a.or(b),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags<const D: usize>(mask: Option<Tensor<D, Bool>>) -> Vec<bool> {
+        mask.expect("a mask").into_data().iter::<bool>().collect()
+    }
+
+    #[test]
+    fn ids_and_lengths_say_the_same() {
+        let device = Device::default();
+        let tokens = Tensor::<2, Int>::from_ints([[7, 0, 0], [7, 8, 9]], &device);
+        let ids = flags(AttentionMask::from_ids(tokens, 0).padding);
+        assert_eq!(ids, [false, true, true, false, false, false]);
+        assert_eq!(flags(AttentionMask::from_lengths(&[1, 3], 3, &device).padding), ids);
+    }
+
+    #[test]
+    fn visible_is_the_opposite_of_hidden_and_and_is_a_union() {
+        let device = Device::default();
+        let hidden = Tensor::<4, Bool>::from_bool([[[[true, false]]]], &device);
+        let visible = Tensor::<4, Bool>::from_bool([[[[true, false], [true, true]]]], &device);
+        let both = AttentionMask::from_hidden(hidden).and(AttentionMask::from_visible(visible));
+        assert_eq!(flags(both.hidden), [true, true, true, false]);
+        assert!(AttentionMask::none().and(AttentionMask::causal()).is_causal());
+    }
+}

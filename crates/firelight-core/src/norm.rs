@@ -1,0 +1,140 @@
+//! Normalisation layers and the choice between them.
+
+use crate::error::{Checks, ConfigError};
+use crate::init::{Init, ParamBuilder};
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor};
+use firelight_kernels::{layer_norm, rms_norm};
+use serde::{Deserialize, Serialize};
+
+fn layer_norm_epsilon() -> f64 {
+    1e-5
+}
+
+fn rms_norm_epsilon() -> f64 {
+    1e-6
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Which normalisation a block uses.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum NormConfig {
+    /// Layer normalisation (Ba et al. 2016).
+    Layer {
+        /// Added to the variance. Default: 1e-5.
+        #[serde(default = "layer_norm_epsilon")]
+        epsilon: f64,
+        /// Adds a trained offset. Default: true.
+        #[serde(default = "yes")]
+        bias: bool,
+    },
+    /// Root mean square normalisation (Zhang and Sennrich 2019).
+    Rms {
+        /// Added to the mean square. Default: 1e-6.
+        #[serde(default = "rms_norm_epsilon")]
+        epsilon: f64,
+    },
+}
+
+impl NormConfig {
+    /// Layer normalisation with its defaults.
+    pub fn layer() -> Self {
+        Self::Layer { epsilon: layer_norm_epsilon(), bias: true }
+    }
+
+    /// Root mean square normalisation with its defaults.
+    pub fn rms() -> Self {
+        Self::Rms { epsilon: rms_norm_epsilon() }
+    }
+
+    /// # Errors
+    /// If the epsilon is not a positive number.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let (Self::Layer { epsilon, .. } | Self::Rms { epsilon }) = *self;
+        Checks::default()
+            .require(epsilon > 0.0 && epsilon.is_finite(), || format!("norm.epsilon = {epsilon} must be above 0"))
+            .finish()
+    }
+
+    /// Builds the layer for rows of `d_model` numbers, with seed 0.
+    pub fn init(&self, d_model: usize, device: &Device) -> Norm {
+        self.init_with(d_model, &ParamBuilder::new(device, 0))
+    }
+
+    /// Builds the layer at the builder's path.
+    pub fn init_with(&self, d_model: usize, params: &ParamBuilder) -> Norm {
+        let gamma = params.param("gamma", [d_model], Init::Ones);
+        match *self {
+            Self::Layer { epsilon, bias } => {
+                let beta = bias.then(|| params.param("beta", [d_model], Init::Zeros));
+                Norm::Layer(LayerNorm { gamma, beta, epsilon })
+            }
+            Self::Rms { epsilon } => Norm::Rms(RmsNorm { gamma, epsilon }),
+        }
+    }
+}
+
+impl Default for NormConfig {
+    fn default() -> Self {
+        Self::layer()
+    }
+}
+
+/// A normalisation layer over the last dimension.
+#[derive(Module, Debug)]
+pub enum Norm {
+    /// Layer normalisation.
+    Layer(LayerNorm),
+    /// Root mean square normalisation.
+    Rms(RmsNorm),
+}
+
+impl Norm {
+    /// # Shapes
+    /// - `x`: `[..., D]`; output: the same
+    pub fn forward<const R: usize>(&self, x: Tensor<R>) -> Tensor<R> {
+        match self {
+            Self::Layer(norm) => norm.forward(x),
+            Self::Rms(norm) => norm.forward(x),
+        }
+    }
+}
+
+/// Layer normalisation; see [`firelight_kernels::layer_norm`].
+#[derive(Module, Debug)]
+pub struct LayerNorm {
+    /// `[D]`, begins at 1.
+    pub gamma: Param<Tensor<1>>,
+    /// `[D]`, begins at 0.
+    pub beta: Option<Param<Tensor<1>>>,
+    epsilon: f64,
+}
+
+impl LayerNorm {
+    /// # Shapes
+    /// - `x`: `[..., D]`; output: the same
+    pub fn forward<const R: usize>(&self, x: Tensor<R>) -> Tensor<R> {
+        layer_norm(x, self.gamma.val(), self.beta.as_ref().map(Param::val), self.epsilon)
+    }
+}
+
+/// Root mean square normalisation; see [`firelight_kernels::rms_norm`].
+#[derive(Module, Debug)]
+pub struct RmsNorm {
+    /// `[D]`, begins at 1.
+    pub gamma: Param<Tensor<1>>,
+    epsilon: f64,
+}
+
+impl RmsNorm {
+    /// # Shapes
+    /// - `x`: `[..., D]`; output: the same
+    pub fn forward<const R: usize>(&self, x: Tensor<R>) -> Tensor<R> {
+        rms_norm(x, self.gamma.val(), self.epsilon)
+    }
+}

@@ -1,0 +1,123 @@
+//! Rotary positions: every pair of channels of a query or key is turned by an angle proportional to its position, so
+//! that scores depend on the difference of positions alone.
+//!
+//! Source: Su et al. 2021, §3.2.2, eq. 15 (<https://arxiv.org/abs/2104.09864>); our `E` is their `d`, `theta` the base of
+//! their `θ_i = theta^(-2i/E)`. Differs from the paper: by default channel `i` is paired with `i + E/2`, as in the
+//! published LLaMA weights; `RotaryLayout::Interleaved` pairs neighbours, as the paper.
+
+use super::{PositionScheme, Positions, frequencies};
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use serde::{Deserialize, Serialize};
+
+/// Which channels form a pair.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RotaryLayout {
+    /// Channel `i` with `i + E/2`, as LLaMA.
+    #[default]
+    Halves,
+    /// Channel `2i` with `2i + 1`, as the paper.
+    Interleaved,
+}
+
+/// Turns queries and keys.
+#[derive(Module, Debug)]
+pub struct Rotary {
+    d_head: usize,
+    theta: f64,
+    #[module(skip)]
+    layout: RotaryLayout,
+}
+
+impl Rotary {
+    /// For heads of `d_head` channels.
+    ///
+    /// # Panics
+    /// If `d_head` is odd.
+    pub fn new(d_head: usize, theta: f64, layout: RotaryLayout) -> Self {
+        assert!(d_head.is_multiple_of(2), "d_head = {d_head} must be even with rotary positions");
+        Self { d_head, theta, layout }
+    }
+}
+
+impl PositionScheme for Rotary {
+    fn rotation(&self, positions: &Positions, device: &Device) -> Option<Rotation> {
+        let angles = positions.angles(&frequencies(self.theta, self.d_head), device);
+        let angles = angles.unsqueeze_dim::<4>(1); // [1 | B, 1, T, E / 2]
+        Some(Rotation { cos: angles.clone().cos(), sin: angles.sin(), layout: self.layout })
+    }
+}
+
+/// The rotation of one pass: cosines and sines of its positions, computed once for all layers.
+#[derive(Debug, Clone)]
+pub struct Rotation {
+    cos: Tensor<4>,
+    sin: Tensor<4>,
+    layout: RotaryLayout,
+}
+
+impl Rotation {
+    /// Turns every head of `x` by its token's position.
+    ///
+    /// # Shapes
+    /// - `x`: `[B, H, T, E]`; output: the same
+    pub fn apply(&self, x: Tensor<4>) -> Tensor<4> {
+        match self.layout {
+            RotaryLayout::Halves => self.apply_halves(x),
+            RotaryLayout::Interleaved => self.apply_interleaved(x),
+        }
+    }
+
+    fn apply_halves(&self, x: Tensor<4>) -> Tensor<4> {
+        let half = x.dims()[3] / 2;
+        let [a, b] = self.turn(x.clone().narrow(3, 0, half), x.narrow(3, half, half));
+        Tensor::cat(vec![a, b], 3)
+    }
+
+    fn apply_interleaved(&self, x: Tensor<4>) -> Tensor<4> {
+        let [batch, heads, length, d_head] = x.dims();
+        let pairs = x.reshape([batch, heads, length, d_head / 2, 2]);
+        let channel = |i| pairs.clone().narrow(4, i, 1).squeeze_dim::<4>(4);
+        let [a, b] = self.turn(channel(0), channel(1));
+        Tensor::stack::<5>(vec![a, b], 4).reshape([batch, heads, length, d_head])
+    }
+
+    /// `(a, b) -> (a cos - b sin, a sin + b cos)`.
+    fn turn(&self, a: Tensor<4>, b: Tensor<4>) -> [Tensor<4>; 2] {
+        let (cos, sin) = (self.cos.clone(), self.sin.clone());
+        let first = a.clone() * cos.clone() - b.clone() * sin.clone();
+        [first, a * sin + b * cos]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Distribution, TensorData, Tolerance};
+
+    #[test]
+    fn a_quarter_turn_by_hand() {
+        // One pair at position 1 with frequency 1: (1, 0) -> (cos 1, sin 1) = (.540302, .841471).
+        let device = Device::default();
+        let x = Tensor::<4>::from_floats([[[[1.0, 0.0]]]], &device);
+        let rotary = Rotary::new(2, 10_000.0, RotaryLayout::Halves);
+        let rotation = rotary.rotation(&Positions::Contiguous { start: 1, len: 1 }, &device).expect("a rotation");
+        let expected = TensorData::from([[[[0.540302f32, 0.841471]]]]);
+        rotation.apply(x).into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+    }
+
+    #[test]
+    fn scores_depend_on_the_distance_alone() {
+        let device = Device::default();
+        let [query, key] = [(); 2].map(|()| Tensor::<4>::random([1, 1, 3, 8], Distribution::Default, &device));
+        for layout in [RotaryLayout::Halves, RotaryLayout::Interleaved] {
+            let scores = |start| {
+                let positions = Positions::Contiguous { start, len: 3 };
+                let rotation = Rotary::new(8, 10_000.0, layout).rotation(&positions, &device).expect("a rotation");
+                rotation.apply(query.clone()).matmul(rotation.apply(key.clone()).swap_dims(2, 3)).into_data()
+            };
+            scores(0).assert_approx_eq::<f32>(&scores(40), Tolerance::absolute(1e-4));
+        }
+    }
+}

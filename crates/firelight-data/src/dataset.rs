@@ -1,0 +1,120 @@
+//! Windows of token ids with their targets, as a Burn `Dataset`. Language models are trained on every window of a text
+//! and evaluated on windows that cover it once.
+
+use burn::data::dataset::{Dataset, DatasetError};
+
+use crate::{DataError, Tokens};
+
+/// The ids a model reads and, position by position, the ids it is to predict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Ids the model reads.
+    pub inputs: Vec<u32>,
+    /// For each input, the id that follows it.
+    pub targets: Vec<u32>,
+}
+
+/// Windows over a run of tokens.
+#[derive(Clone, Debug)]
+pub struct WindowDataset {
+    tokens: Tokens,
+    length: usize,
+    stride: usize,
+    count: usize,
+}
+
+impl WindowDataset {
+    /// Every window of `length` tokens is an item: `tokens.len() - length` of them, overlapping, as in nanoGPT.
+    ///
+    /// # Errors
+    /// Fails if the text has fewer than `length + 1` tokens.
+    ///
+    /// # Panics
+    /// Panics if `length` is 0.
+    pub fn for_training(tokens: Tokens, length: usize) -> Result<Self, DataError> {
+        check_length(&tokens, length)?;
+        Ok(Self { count: tokens.len() - length, tokens, length, stride: 1 })
+    }
+
+    /// Windows of `length` tokens side by side, the last one shorter if need be, so that each token but the first, which
+    /// nothing precedes, is the target exactly once.
+    ///
+    /// # Errors
+    /// Fails if the text has fewer than `length + 1` tokens.
+    ///
+    /// # Panics
+    /// Panics if `length` is 0.
+    pub fn for_evaluation(tokens: Tokens, length: usize) -> Result<Self, DataError> {
+        check_length(&tokens, length)?;
+        Ok(Self { count: (tokens.len() - 1).div_ceil(length), tokens, length, stride: length })
+    }
+}
+
+impl Dataset<Window> for WindowDataset {
+    fn get(&self, index: usize) -> Result<Window, DatasetError> {
+        assert!(index < self.count, "window {index} of {}", self.count);
+        let start = index * self.stride;
+        let end = (start + self.length).min(self.tokens.len() - 1);
+        let mut inputs = self.tokens.get(start..end + 1);
+        let targets = inputs[1..].to_vec();
+        inputs.pop();
+        Ok(Window { inputs, targets })
+    }
+
+    fn len(&self) -> usize {
+        self.count
+    }
+}
+
+/// A window needs `length` inputs and one more token for the last target.
+fn check_length(tokens: &Tokens, length: usize) -> Result<(), DataError> {
+    assert!(length > 0, "windows need at least one token");
+    match tokens.len() > length {
+        true => Ok(()),
+        false => Err(DataError::TooShort { tokens: tokens.len(), length }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn tokens(count: u32) -> Tokens {
+        Tokens::from((0..count).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn training_windows_start_at_every_token() {
+        let windows = WindowDataset::for_training(tokens(6), 3).unwrap();
+        assert_eq!(windows.len(), 3);
+        assert_eq!(windows.get(0).unwrap(), Window { inputs: vec![0, 1, 2], targets: vec![1, 2, 3] });
+        assert_eq!(windows.get(2).unwrap(), Window { inputs: vec![2, 3, 4], targets: vec![3, 4, 5] });
+    }
+
+    #[test]
+    fn evaluation_windows_lie_side_by_side_and_the_last_is_shorter() {
+        let windows = WindowDataset::for_evaluation(tokens(6), 3).unwrap();
+        assert_eq!(windows.len(), 2);
+        assert_eq!(windows.get(0).unwrap(), Window { inputs: vec![0, 1, 2], targets: vec![1, 2, 3] });
+        assert_eq!(windows.get(1).unwrap(), Window { inputs: vec![3, 4], targets: vec![4, 5] });
+    }
+
+    #[test]
+    fn a_text_shorter_than_a_window_is_refused() {
+        assert_eq!(WindowDataset::for_training(tokens(4), 3).unwrap().len(), 1);
+        for result in [WindowDataset::for_training(tokens(3), 3), WindowDataset::for_evaluation(tokens(3), 3)] {
+            assert!(matches!(result, Err(DataError::TooShort { tokens: 3, length: 3 })));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn each_token_is_a_target_once_in_evaluation(count in 2_u32..60, length in 1_usize..20) {
+            prop_assume!(count as usize > length);
+            let windows = WindowDataset::for_evaluation(tokens(count), length).unwrap();
+            let targets: Vec<u32> = windows.iter().flat_map(|window| window.unwrap().targets).collect();
+            prop_assert_eq!(targets, (1..count).collect::<Vec<_>>());
+        }
+    }
+}

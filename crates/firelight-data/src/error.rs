@@ -1,0 +1,164 @@
+//! Everything that can be wrong with a text, a tokenizer or a token file, in words that name the place and the way out.
+//! Every function of this crate returns it; the command line turns it into one line and an exit code.
+
+use std::path::PathBuf;
+
+use firelight_storage::StorageError;
+
+/// An error of reading text or turning it into tokens.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// A file could not be read or written.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// There is no such text.
+    #[error("there is no file `{}`: give the path of a text file", path.display())]
+    MissingText {
+        /// The path that was asked for.
+        path: PathBuf,
+    },
+    /// The file of the text is empty.
+    #[error("the file `{}` is empty: give a file with text", path.display())]
+    EmptyText {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file of the text is not UTF-8.
+    #[error(
+        "the file `{}` is not UTF-8 text: the byte at offset {offset} is {byte:#04x}; convert the file to UTF-8",
+        path.display()
+    )]
+    NotUtf8 {
+        /// The file.
+        path: PathBuf,
+        /// Offset of the first byte that is not UTF-8, in bytes from 0.
+        offset: usize,
+        /// The byte.
+        byte: u8,
+    },
+    /// Fewer tokens than one window needs.
+    #[error(
+        "the text is too short: a context of {length} tokens needs at least {} tokens, found {tokens}; \
+         give more text, or a shorter context (max_seq_len)",
+        length + 1
+    )]
+    TooShort {
+        /// Tokens of the text.
+        tokens: usize,
+        /// The context, in tokens.
+        length: usize,
+    },
+    /// The validation part is no part of the text.
+    #[error("validation_fraction is {fraction}: expected a number of at least 0 and less than 1, such as 0.1")]
+    ValidationFraction {
+        /// The fraction that was asked for.
+        fraction: f64,
+    },
+    /// A character that the vocabulary lacks.
+    #[error(
+        "the character {character:?} at position {position} (line {line}, column {column}) is not in the vocabulary of \
+         {vocab_size} characters; remove it, or train with a text that has it or with the `byte` tokenizer"
+    )]
+    UnknownCharacter {
+        /// The character.
+        character: char,
+        /// Its position in characters, from 0.
+        position: usize,
+        /// Its line, from 1.
+        line: usize,
+        /// Its column in characters, from 1.
+        column: usize,
+        /// Size of the vocabulary.
+        vocab_size: usize,
+    },
+    /// A tokenizer cannot be trained on nothing.
+    #[error("a character tokenizer needs a text to take its characters from, but the text is empty")]
+    NoCharacters,
+    /// The name of a tokenizer could not be read.
+    #[error("`{name}` is no tokenizer: expected `char`, `byte` or `bpe:N` with N tokens, such as `bpe:4096`")]
+    TokenizerName {
+        /// The name that was given.
+        name: String,
+    },
+    /// A vocabulary that does not even hold the bytes.
+    #[error(
+        "a bpe tokenizer of {vocab_size} tokens is too small: the 256 bytes alone need 256, so give vocab_size = 256 or more"
+    )]
+    VocabSize {
+        /// The size that was asked for, in tokens.
+        vocab_size: usize,
+    },
+    /// The file of a tokenizer is cut short, of another kind, or of a sort of tokenizer that Firelight does not run.
+    #[error(
+        "`{}` is no tokenizer that Firelight reads: {reason}; expected a tokenizer.json of characters, bytes or \
+         byte-level BPE",
+        path.display()
+    )]
+    TokenizerFile {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+    /// A failure inside the `tokenizers` crate.
+    #[error("the tokenizer failed: {reason}")]
+    Tokenizer {
+        /// What the crate says.
+        reason: String,
+    },
+    /// The token file is cut short or of another kind.
+    #[error(
+        "`{}` is no whole token file: {reason}; it was cut short or is of another kind, so write it again",
+        path.display()
+    )]
+    TokenFile {
+        /// The file.
+        path: PathBuf,
+        /// What was expected and found.
+        reason: String,
+    },
+}
+
+impl DataError {
+    /// Whether the user can mend this by giving something else (exit code 2), rather than the machine being at fault
+    /// (exit code 1).
+    pub fn is_user_error(&self) -> bool {
+        match self {
+            Self::Storage(error) => error.is_user_error(),
+            Self::Tokenizer { .. } => false,
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_name_the_place_and_the_way_out() {
+        let unknown =
+            DataError::UnknownCharacter { character: '\u{e9}', position: 7, line: 2, column: 3, vocab_size: 65 };
+        assert_eq!(
+            unknown.to_string(),
+            "the character '\u{e9}' at position 7 (line 2, column 3) is not in the vocabulary of 65 characters; \
+             remove it, or train with a text that has it or with the `byte` tokenizer"
+        );
+        assert_eq!(
+            DataError::TooShort { tokens: 40, length: 64 }.to_string(),
+            "the text is too short: a context of 64 tokens needs at least 65 tokens, found 40; give more text, or a \
+             shorter context (max_seq_len)"
+        );
+        assert_eq!(
+            DataError::NotUtf8 { path: "a.txt".into(), offset: 3, byte: 0xff }.to_string(),
+            "the file `a.txt` is not UTF-8 text: the byte at offset 3 is 0xff; convert the file to UTF-8"
+        );
+    }
+
+    #[test]
+    fn the_machines_errors_are_not_the_users() {
+        assert!(DataError::NoCharacters.is_user_error());
+        assert!(!DataError::Tokenizer { reason: String::new() }.is_user_error());
+    }
+}

@@ -1,0 +1,48 @@
+//! Reads a text file, with an error for everything that is not text. Called by the task crates before anything else of a
+//! run happens.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use firelight_storage::StorageError;
+
+use crate::DataError;
+
+/// Reads a whole text file.
+///
+/// # Errors
+/// Fails if the file is missing, unreadable, empty, or not UTF-8 (with the offset of the first wrong byte).
+pub fn read_text(path: impl AsRef<Path>) -> Result<String, DataError> {
+    let path = path.as_ref();
+    let bytes = fs::read(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => DataError::MissingText { path: path.into() },
+        _ => StorageError::io("read", path)(error).into(),
+    })?;
+    if bytes.is_empty() {
+        return Err(DataError::EmptyText { path: path.into() });
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to();
+        DataError::NotUtf8 { path: path.into(), offset, byte: error.as_bytes()[offset] }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_text_is_read() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.txt");
+        assert!(matches!(read_text(&path), Err(DataError::MissingText { .. })));
+        fs::write(&path, "").unwrap();
+        assert!(matches!(read_text(&path), Err(DataError::EmptyText { .. })));
+        fs::write(&path, b"ab\xc3\xa9\xff!").unwrap();
+        assert!(matches!(read_text(&path), Err(DataError::NotUtf8 { offset: 4, byte: 0xff, .. })));
+        fs::write(&path, "ab\u{e9}").unwrap();
+        assert_eq!(read_text(&path).unwrap(), "ab\u{e9}");
+        assert!(read_text(home.path()).unwrap_err().is_user_error());
+    }
+}

@@ -1,0 +1,175 @@
+//! Token ids on disk, read through the page cache, so that a corpus may be larger than memory. Written once by whoever
+//! tokenizes a corpus, read by [`Tokens`](crate::Tokens).
+//!
+//! The format is little-endian: 8 bytes magic, version (u32), bytes per token (u32, 2 or 4), the tokens, and their count
+//! (u64). The count comes last so that a file can be written from a stream, and so that a file cut short gives itself
+//! away.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::ops::Range;
+use std::path::Path;
+
+use firelight_storage::{StorageError, write_atomic_with};
+use memmap2::Mmap;
+
+use crate::DataError;
+
+const MAGIC: &[u8; 8] = b"FIRETOKS";
+const VERSION: u32 = 1;
+const HEADER: usize = 16;
+const TRAILER: usize = 8;
+
+/// A memory-mapped file of token ids.
+#[derive(Debug)]
+pub struct TokenFile {
+    map: Mmap,
+    width: usize,
+    len: usize,
+}
+
+impl TokenFile {
+    /// Writes token ids below `vocab_size` to `path`, replacing a file that is there, and opens it.
+    ///
+    /// A token takes 2 bytes if `vocab_size` is at most 65,536, otherwise 4.
+    ///
+    /// # Errors
+    /// Fails if an id is not below `vocab_size` or the file cannot be written; an older file is then untouched.
+    pub fn create(
+        path: impl AsRef<Path>,
+        vocab_size: usize,
+        ids: impl IntoIterator<Item = u32>,
+    ) -> Result<Self, DataError> {
+        let path = path.as_ref();
+        write_atomic_with(path, |writer| write_tokens(writer, vocab_size, ids))?;
+        Self::open(path)
+    }
+
+    /// Opens a token file. The file must not change while it is open.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, is of another kind or version, or is cut short.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, DataError> {
+        let path = path.as_ref();
+        let file = File::open(path).map_err(StorageError::io("read", path))?;
+        // SAFETY: the map is only read. Another program that cuts the file short meanwhile could end this one; the
+        // documentation asks callers not to, and `create` never changes a file in place.
+        let map = unsafe { Mmap::map(&file) }.map_err(StorageError::io("read", path))?;
+        let (width, len) = layout(&map).map_err(|reason| DataError::TokenFile { path: path.into(), reason })?;
+        Ok(Self { map, width, len })
+    }
+
+    /// Number of tokens.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the file holds no token.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies the ids of a range out.
+    ///
+    /// # Panics
+    /// Panics if the range ends behind the last token, as slices do.
+    pub fn get(&self, range: Range<usize>) -> Vec<u32> {
+        assert!(range.end <= self.len, "range {range:?} ends behind the last of {} tokens", self.len);
+        let bytes = &self.map[HEADER + range.start * self.width..HEADER + range.end * self.width];
+        match self.width {
+            2 => bytes.as_chunks().0.iter().map(|&pair| u16::from_le_bytes(pair).into()).collect(),
+            _ => bytes.as_chunks().0.iter().map(|&four| u32::from_le_bytes(four)).collect(),
+        }
+    }
+}
+
+/// Writes header, tokens and count.
+fn write_tokens(writer: &mut dyn Write, vocab_size: usize, ids: impl IntoIterator<Item = u32>) -> io::Result<()> {
+    let width: u32 = if vocab_size <= 1 << 16 { 2 } else { 4 };
+    writer.write_all(MAGIC)?;
+    writer.write_all(&VERSION.to_le_bytes())?;
+    writer.write_all(&width.to_le_bytes())?;
+    let mut count = 0_u64;
+    for id in ids {
+        if id as usize >= vocab_size {
+            let reason = format!("token {count} is {id}, outside the vocabulary of {vocab_size}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        writer.write_all(&id.to_le_bytes()[..width as usize])?;
+        count += 1;
+    }
+    writer.write_all(&count.to_le_bytes())
+}
+
+/// Bytes per token and number of tokens, once the whole file has been found to be in order.
+fn layout(bytes: &[u8]) -> Result<(usize, usize), String> {
+    if bytes.len() < HEADER + TRAILER || &bytes[..8] != MAGIC {
+        return Err(format!("expected at least {} bytes that begin with FIRETOKS", HEADER + TRAILER));
+    }
+    let version = u32_at(bytes, 8);
+    if version != VERSION {
+        return Err(format!("it has version {version}, but this program reads version {VERSION}"));
+    }
+    let width = u32_at(bytes, 12) as usize;
+    if width != 2 && width != 4 {
+        return Err(format!("expected 2 or 4 bytes per token, found {width}"));
+    }
+    let (body, trailer) = bytes[HEADER..].split_at(bytes.len() - HEADER - TRAILER);
+    let count = trailer.iter().rev().fold(0_u64, |count, &byte| count << 8 | u64::from(byte));
+    if count.checked_mul(width as u64) != Some(body.len() as u64) {
+        return Err(format!(
+            "its last bytes promise {count} tokens of {width} bytes, but {} bytes are there",
+            body.len()
+        ));
+    }
+    Ok((width, body.len() / width))
+}
+
+/// The little-endian number at an offset that the caller has checked.
+fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    bytes[offset..offset + 4].iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn both_widths_round_trip() {
+        let home = tempfile::tempdir().unwrap();
+        for (vocab_size, ids, size) in [(65_536, vec![0, 65_535, 7], 30), (65_537, vec![65_536, 1, 2], 36)] {
+            let path = home.path().join(vocab_size.to_string());
+            let file = TokenFile::create(&path, vocab_size, ids.clone()).unwrap();
+            assert_eq!((file.len(), file.get(0..3), file.get(1..2)), (3, ids.clone(), vec![ids[1]]));
+            assert_eq!(fs::metadata(&path).unwrap().len(), size);
+        }
+        assert!(TokenFile::create(home.path().join("none"), 9, []).unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_id_outside_the_vocabulary_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.tokens");
+        let error = TokenFile::create(&path, 10, [3, 10]).unwrap_err();
+        assert!(error.to_string().ends_with("token 1 is 10, outside the vocabulary of 10"), "{error}");
+        assert!(error.is_user_error() && !path.exists());
+    }
+
+    #[test]
+    fn truncated_and_foreign_files_are_named() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.tokens");
+        TokenFile::create(&path, 100, 0..50).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        let mut newer = bytes.clone();
+        newer[8] = 9;
+        for broken in [&bytes[..0], &bytes[..20], &bytes[..100], &bytes[..bytes.len() - 2], &newer, &[b'x'; 400]] {
+            fs::write(&path, broken).unwrap();
+            let error = TokenFile::open(&path).unwrap_err();
+            assert!(matches!(error, DataError::TokenFile { .. }) && error.is_user_error(), "{error}");
+            assert!(!error.to_string().contains('\n'));
+        }
+        assert!(TokenFile::open(home.path().join("none")).unwrap_err().is_user_error());
+    }
+}

@@ -1,0 +1,248 @@
+//! Text to token ids and back: characters, bytes, or byte-level BPE. Trained by the task crates from the text of a run,
+//! loaded again by everything that needs the model. Saved as `tokenizer.json` in the format of Hugging Face's
+//! `tokenizers`, which also trains and runs BPE here.
+
+mod bpe;
+mod characters;
+mod config;
+mod pieces;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use firelight_storage::{StorageError, write_atomic};
+use tokenizers::{Model, ModelWrapper};
+
+pub use config::TokenizerConfig;
+pub(crate) use pieces::Pieces;
+
+use crate::{DataError, TextStream};
+use characters::Characters;
+
+/// Which sort of tokenizer this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TokenizerKind {
+    /// One token a character.
+    Char,
+    /// One token a byte; the id is the byte's value.
+    Byte,
+    /// Byte-level byte pair encoding with the pre-tokenizer of GPT-2.
+    Bpe,
+}
+
+/// Turns text into token ids and token ids into text.
+#[derive(Clone, Debug)]
+pub struct Tokenizer {
+    /// The tokenizer as its file describes it.
+    inner: tokenizers::Tokenizer,
+    encoder: Encoder,
+    pieces: Arc<Pieces>,
+}
+
+/// How text becomes ids. Characters and bytes need no machinery, only BPE runs through the `tokenizers` crate.
+#[derive(Clone, Debug)]
+enum Encoder {
+    Char(Characters),
+    Byte,
+    Bpe,
+}
+
+impl Tokenizer {
+    /// Makes a tokenizer from a text: its characters, its most frequent byte pairs, or, for bytes, nothing.
+    ///
+    /// Equal texts give equal tokenizers. A BPE vocabulary has fewer tokens than asked for if the text has no more pairs.
+    ///
+    /// # Errors
+    /// Fails if there is no character, or if a BPE vocabulary is smaller than 256 tokens.
+    pub fn train(config: &TokenizerConfig, text: &str) -> Result<Self, DataError> {
+        let inner = match *config {
+            TokenizerConfig::Char => characters::train(text)?,
+            TokenizerConfig::Byte => bpe::bytes()?,
+            TokenizerConfig::Bpe { vocab_size } => bpe::train(text, vocab_size)?,
+        };
+        Self::from_inner(inner).map_err(|reason| DataError::Tokenizer { reason })
+    }
+
+    /// Reads a `tokenizer.json`, written by [`save`](Self::save) or by another program.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, is no tokenizer, or is one of another kind than [`TokenizerKind`] lists.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, DataError> {
+        let path = path.as_ref();
+        let foreign = |reason| DataError::TokenizerFile { path: path.into(), reason };
+        let bytes = fs::read(path).map_err(StorageError::io("read", path))?;
+        let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| foreign(error.to_string()))?;
+        // A file may ask for cut or padded ids, which would silently lose or add text.
+        inner.with_padding(None).with_truncation(None).map_err(|error| foreign(error.to_string()))?;
+        Self::from_inner(inner).map_err(foreign)
+    }
+
+    /// Writes the tokenizer to `path`, replacing a file that is there.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written; an older file is then untouched.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), DataError> {
+        let mut text = self.inner.to_string(true).map_err(failure)?;
+        text.push('\n');
+        Ok(write_atomic(path, text)?)
+    }
+
+    /// Turns text into ids.
+    ///
+    /// # Errors
+    /// Fails at the first character outside the vocabulary, which only [`TokenizerKind::Char`] can lack.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
+        match &self.encoder {
+            Encoder::Char(characters) => characters.encode(text),
+            Encoder::Byte => Ok(text.bytes().map(u32::from).collect()),
+            Encoder::Bpe => bpe::encode(&self.inner, text),
+        }
+    }
+
+    /// Turns ids into text. Bytes that are no UTF-8, and ids outside the vocabulary, become U+FFFD.
+    pub fn decode(&self, ids: &[u32]) -> String {
+        let bytes: Vec<u8> = ids.iter().flat_map(|&id| self.pieces.bytes(id)).copied().collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Starts to decode ids one by one.
+    pub fn stream(&self) -> TextStream {
+        TextStream::new(self.pieces.clone())
+    }
+
+    /// Number of ids: each is below it.
+    pub fn vocab_size(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// The token of an id as the file spells it, for display; none for an id outside the vocabulary.
+    ///
+    /// Bytes and BPE spell bytes as printable characters, a space as `\u{120}` for instance.
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    /// Which sort of tokenizer this is.
+    pub fn kind(&self) -> TokenizerKind {
+        match self.encoder {
+            Encoder::Char(_) => TokenizerKind::Char,
+            Encoder::Byte => TokenizerKind::Byte,
+            Encoder::Bpe => TokenizerKind::Bpe,
+        }
+    }
+
+    /// Recognises the kind of a tokenizer; the error is what was found instead.
+    fn from_inner(inner: tokenizers::Tokenizer) -> Result<Self, String> {
+        let encoder = match inner.get_model() {
+            ModelWrapper::WordLevel(model) => Encoder::Char(Characters::recognise(&inner, &model.get_vocab())?),
+            ModelWrapper::BPE(_) if bpe::is_bytes(&inner) => Encoder::Byte,
+            ModelWrapper::BPE(_) => bpe::recognise(&inner).map(|()| Encoder::Bpe)?,
+            ModelWrapper::WordPiece(_) => return Err("it holds a WordPiece model".into()),
+            ModelWrapper::Unigram(_) => return Err("it holds a Unigram model".into()),
+        };
+        let pieces = match &encoder {
+            Encoder::Char(_) => Pieces::of_characters(&inner),
+            Encoder::Byte | Encoder::Bpe => Pieces::of_bytes(&inner),
+        };
+        Ok(Self { inner, encoder, pieces: Arc::new(pieces) })
+    }
+}
+
+/// Converts an error of the `tokenizers` crate, which has no types.
+fn failure(error: tokenizers::Error) -> DataError {
+    DataError::Tokenizer { reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TEXT: &str = "low lower lowest\nnew newer newest\nwide wider widest\n\n  slow slower slowest, 12 123\n";
+
+    fn trained(config: TokenizerConfig) -> Tokenizer {
+        Tokenizer::train(&config, TEXT).unwrap()
+    }
+
+    const CONFIGS: [TokenizerConfig; 3] =
+        [TokenizerConfig::Char, TokenizerConfig::Byte, TokenizerConfig::Bpe { vocab_size: 280 }];
+
+    #[test]
+    fn a_saved_tokenizer_is_the_same_after_loading() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("tokenizer.json");
+        for config in CONFIGS {
+            let tokenizer = trained(config);
+            tokenizer.save(&path).unwrap();
+            let loaded = Tokenizer::load(&path).unwrap();
+            assert_eq!(loaded.kind(), tokenizer.kind());
+            assert_eq!(loaded.vocab_size(), tokenizer.vocab_size());
+            assert_eq!(loaded.encode(TEXT).unwrap(), tokenizer.encode(TEXT).unwrap());
+            assert_eq!(loaded.decode(&loaded.encode(TEXT).unwrap()), TEXT);
+
+            let first = fs::read(&path).unwrap();
+            loaded.save(&path).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), first);
+        }
+    }
+
+    #[test]
+    fn the_file_means_the_same_to_the_tokenizers_crate() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("tokenizer.json");
+        for config in CONFIGS {
+            let tokenizer = trained(config);
+            tokenizer.save(&path).unwrap();
+            let theirs = tokenizers::Tokenizer::from_file(&path).unwrap();
+            let ids = theirs.encode(TEXT, true).unwrap().get_ids().to_vec();
+            assert_eq!(ids, tokenizer.encode(TEXT).unwrap(), "{:?}", tokenizer.kind());
+            assert_eq!(theirs.decode(&ids, true).unwrap(), TEXT);
+        }
+    }
+
+    #[test]
+    fn broken_and_foreign_files_are_named() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("tokenizer.json");
+        trained(TokenizerConfig::Char).save(&path).unwrap();
+        let whole = fs::read_to_string(&path).unwrap();
+        let message = |content: &str| {
+            fs::write(&path, content).unwrap();
+            let error = Tokenizer::load(&path).unwrap_err();
+            assert!(matches!(error, DataError::TokenizerFile { .. }) && error.is_user_error(), "{error}");
+            error.to_string()
+        };
+        message("");
+        message(&whole[..whole.len() / 2]);
+        message(r#"{"d_model": 128}"#);
+        assert!(message(&whole.replace("\"l\":", "\"lo\":")).contains("the token \"lo\" is not one character"));
+        let unigram = r#"{"version": "1.0", "model": {"type": "Unigram", "unk_id": 0, "vocab": [["a", 0.0]]}}"#;
+        assert!(message(unigram).contains("it holds a Unigram model"));
+        assert!(Tokenizer::load(home.path().join("none")).unwrap_err().is_user_error());
+    }
+
+    #[test]
+    fn an_id_outside_the_vocabulary_decodes_to_a_replacement_character() {
+        for config in CONFIGS {
+            let tokenizer = trained(config);
+            assert_eq!(tokenizer.decode(&[tokenizer.vocab_size() as u32]), "\u{fffd}");
+            assert_eq!(tokenizer.token(tokenizer.vocab_size() as u32), None);
+            assert!(tokenizer.token(tokenizer.vocab_size() as u32 - 1).is_some());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_and_bpe_round_trip_any_text(text in "\\PC*|[a-z \n\t\u{a0}]*|.*") {
+            thread_local!(static BOTH: [Tokenizer; 2] =
+                [TokenizerConfig::Byte, TokenizerConfig::Bpe { vocab_size: 300 }].map(trained));
+            BOTH.with(|both| for tokenizer in both {
+                let ids = tokenizer.encode(&text).unwrap();
+                assert!(ids.iter().all(|&id| (id as usize) < tokenizer.vocab_size()));
+                assert_eq!(tokenizer.decode(&ids), text);
+            });
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The loss of a model over a whole dataset, every target weighing the same. The trainer calls it on the way, `evaluate`
+//! commands call [`evaluate`] on a finished model.
+
+use burn::data::dataloader::{DataLoader, Progress};
+use burn::module::Module;
+use burn::tensor::Device;
+use burn::train::InferenceStep;
+
+use crate::{LossOutput, TrainingError};
+
+/// The mean loss over all targets of a dataset.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evaluation {
+    /// The mean loss in nats per target.
+    pub loss: f64,
+    /// How many targets were counted: tokens, for a language model.
+    pub tokens: u64,
+}
+
+impl Evaluation {
+    /// `exp(loss)`: among how many equally likely targets the model hesitates.
+    pub fn perplexity(&self) -> f64 {
+        self.loss.exp()
+    }
+
+    /// The loss in bits per target.
+    pub fn bits_per_token(&self) -> f64 {
+        self.loss / std::f64::consts::LN_2
+    }
+}
+
+/// Evaluates `model` without dropout and without gradients on every batch of `loader`.
+///
+/// Sums are taken in double precision, so the result does not depend on the batch size beyond rounding.
+///
+/// # Errors
+/// Fails if a batch cannot be loaded, the device cannot compute, or no target is counted.
+pub fn evaluate<M>(model: &M, loader: &dyn DataLoader<<M as InferenceStep>::Input>) -> Result<Evaluation, TrainingError>
+where
+    M: Module + InferenceStep<Output = LossOutput>,
+{
+    evaluate_with(model, loader, |_, _| {})
+}
+
+/// Evaluates like [`evaluate`] and hands every output, with the progress of the loader, to `each`.
+pub(crate) fn evaluate_with<M>(
+    model: &M,
+    loader: &dyn DataLoader<<M as InferenceStep>::Input>,
+    mut each: impl FnMut(LossOutput, Progress),
+) -> Result<Evaluation, TrainingError>
+where
+    M: Module + InferenceStep<Output = LossOutput>,
+{
+    let model = model.valid();
+    let loader = loader.to_device(&device_of(&model).inner());
+    let mut batches = loader.iter();
+    let (mut total, mut count) = (0.0, 0.0);
+    while let Some(batch) = batches.next() {
+        let output = model.step(batch.map_err(TrainingError::data("validation"))?);
+        let (batch_total, batch_count) = output.read().map_err(TrainingError::device("validation loss"))?;
+        total += batch_total;
+        count += batch_count;
+        each(output, batches.progress());
+    }
+    if count == 0.0 {
+        Err(TrainingError::NothingToEvaluate)
+    } else {
+        Ok(Evaluation { loss: total / count, tokens: count as u64 })
+    }
+}
+
+/// The device of the first parameter; Burn's default for a model without any.
+pub(crate) fn device_of<M: Module>(model: &M) -> Device {
+    model.devices().into_iter().next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toy::{Line, PointLoader};
+
+    #[test]
+    fn every_point_weighs_the_same_whatever_the_batches() {
+        // The model answers 2 x; the points are (0, 1), (1, 1), (2, 1): squared errors 1, 1 and 9.
+        let model = Line::new(2.0, 0.0, &Device::default().autodiff());
+        for batch_size in [1, 2, 3] {
+            let loader = PointLoader::new(vec![(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)], batch_size);
+            let evaluation = evaluate(&model, &loader).unwrap();
+            assert_eq!(evaluation.tokens, 3);
+            assert!((evaluation.loss - 11.0 / 3.0).abs() < 1e-6, "{}", evaluation.loss);
+        }
+    }
+
+    #[test]
+    fn perplexity_and_bits_follow_from_the_loss() {
+        let evaluation = Evaluation { loss: 8_f64.ln(), tokens: 1 };
+        assert!((evaluation.perplexity() - 8.0).abs() < 1e-12);
+        assert!((evaluation.bits_per_token() - 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn no_data_is_an_error() {
+        let model = Line::new(1.0, 0.0, &Device::default());
+        let error = evaluate(&model, &PointLoader::new(vec![], 2)).unwrap_err();
+        assert!(error.to_string().contains("holds no target"), "{error}");
+        assert!(error.is_user_error());
+    }
+}

@@ -1,0 +1,137 @@
+//! Tells Burn's event processor what the trainer does, so that Burn's metrics, renderers and loggers work as in Burn's own
+//! loop. [`fit`](crate::fit()) sends through it; the silent renderer and logger stand in where the user adds none.
+
+use burn::data::dataloader::Progress;
+use burn::train::logger::{EvaluationProgressLogger, MetricLogger, TrainingProgressLogger};
+use burn::train::metric::store::{EpochSummary, MetricsUpdate, Split};
+use burn::train::metric::{MetricDefinition, NumericEntry};
+use burn::train::renderer::{
+    EvaluationName, MetricState, MetricsRenderer, MetricsRendererEvaluation, MetricsRendererTraining,
+};
+use burn::train::{EventProcessorTraining, Interrupter, LearnerEvent, SupervisedTrainingEventProcessor, TrainingItem};
+
+use crate::{LossOutput, StepReport, Trainable};
+
+/// The events of one run. A failing metric stops the run through the interrupter.
+pub(crate) struct Events<M: Trainable> {
+    processor: SupervisedTrainingEventProcessor<M>,
+    interrupter: Interrupter,
+    /// The stretch between two evaluations, counted from 1.
+    epoch: usize,
+    /// Whether the training part of the stretch has begun.
+    is_training: bool,
+    validated: usize,
+}
+
+impl<M: Trainable> Events<M> {
+    /// Nothing has happened yet.
+    pub(crate) fn new(processor: SupervisedTrainingEventProcessor<M>, interrupter: Interrupter) -> Self {
+        Self { processor, interrupter, epoch: 1, is_training: false, validated: 0 }
+    }
+
+    /// A training step follows, out of `items` items in all.
+    pub(crate) fn training(&mut self, items: usize) {
+        if !self.is_training {
+            self.is_training = true;
+            self.send_train(LearnerEvent::StartSplit { epoch_number: self.epoch, total_items: items });
+        }
+    }
+
+    /// A training step is done.
+    pub(crate) fn trained(&mut self, output: LossOutput, progress: Progress, report: &StepReport) {
+        let item = TrainingItem::new(output, progress, Some(report.step), Some(report.learning_rate.into()));
+        self.send_train(LearnerEvent::ProcessedItem(item));
+    }
+
+    /// An evaluation over `items` items follows.
+    pub(crate) fn validating(&mut self, items: usize) {
+        if self.is_training {
+            self.is_training = false;
+            self.send_train(LearnerEvent::EndSplit(self.epoch));
+        }
+        self.validated = 0;
+        self.send_valid(LearnerEvent::StartSplit { epoch_number: self.epoch, total_items: items });
+    }
+
+    /// A validation batch is done.
+    pub(crate) fn validated(&mut self, output: LossOutput, progress: Progress) {
+        self.validated += 1;
+        let item = TrainingItem::new(output, progress, Some(self.validated), None);
+        self.send_valid(LearnerEvent::ProcessedItem(item));
+    }
+
+    /// The evaluation is done.
+    pub(crate) fn end_epoch(&mut self) {
+        self.send_valid(LearnerEvent::EndSplit(self.epoch));
+        self.send_train(LearnerEvent::EndEpoch(self.epoch));
+        self.epoch += 1;
+    }
+
+    /// Whether someone asked the run to stop, or a metric failed.
+    pub(crate) fn should_stop(&self) -> bool {
+        self.interrupter.should_stop()
+    }
+
+    /// Gives the processor back to Burn.
+    pub(crate) fn into_processor(self) -> SupervisedTrainingEventProcessor<M> {
+        self.processor
+    }
+
+    fn send_train(&mut self, event: LearnerEvent<LossOutput>) {
+        self.interrupter.fail_on_error(self.processor.process_train(event));
+    }
+
+    fn send_valid(&mut self, event: LearnerEvent<LossOutput>) {
+        self.interrupter.fail_on_error(self.processor.process_valid(event));
+    }
+}
+
+/// Shows nothing: a library does not print.
+pub(crate) struct NoRenderer;
+
+impl MetricsRendererTraining for NoRenderer {
+    fn update_train(&mut self, _state: MetricState) {}
+    fn update_valid(&mut self, _state: MetricState) {}
+}
+
+impl MetricsRendererEvaluation for NoRenderer {
+    fn update_test(&mut self, _name: EvaluationName, _state: MetricState) {}
+}
+
+impl TrainingProgressLogger for NoRenderer {
+    fn start(&mut self, _epochs: usize, _first: usize, _items: Option<usize>, _label: Option<&str>) {}
+    fn update_epoch(&mut self, _epoch: usize) {}
+    fn start_split(&mut self, _split: &str, _items: usize) {}
+    fn update_split(&mut self, _items: usize) {}
+    fn end_split(&mut self) {}
+    fn end(&mut self) {}
+    fn log_event_training(&mut self, _event: String) {}
+}
+
+impl EvaluationProgressLogger for NoRenderer {
+    fn start_global_progress(&mut self, _tests: usize) {}
+    fn start_test(&mut self, _name: &str, _items: usize) {}
+    fn update_test_progress(&mut self, _items: usize) {}
+    fn end_test(&mut self) {}
+    fn end_global_progress(&mut self) {}
+    fn log_event_evaluation(&mut self, _event: String) {}
+}
+
+impl MetricsRenderer for NoRenderer {
+    fn manual_close(&mut self) {}
+    fn register_metric(&mut self, _definition: MetricDefinition) {}
+}
+
+/// Keeps nothing: without a logger Burn would write a folder for each split of each epoch.
+pub(crate) struct NoLog;
+
+impl MetricLogger for NoLog {
+    fn log(&mut self, _update: MetricsUpdate, _epoch: usize, _split: &Split) {}
+
+    fn read_numeric(&mut self, name: &str, _epoch: usize, _split: &Split) -> Result<Vec<NumericEntry>, String> {
+        Err(format!("the values of `{name}` are not kept"))
+    }
+
+    fn log_metric_definition(&mut self, _definition: MetricDefinition) {}
+    fn log_epoch_summary(&mut self, _summary: EpochSummary) {}
+}

@@ -1,0 +1,13 @@
+//! Metrics for Burn's own renderers and loggers, made for [`LossOutput`](crate::LossOutput): every target weighs the same
+//! in the value of an epoch. They join a training through [`FitInput::extension`](crate::FitInput::extension).
+
+mod bits_per_token;
+mod mean_loss;
+mod perplexity;
+mod throughput;
+mod token_mean;
+
+pub use bits_per_token::{Bits, BitsPerToken};
+pub use mean_loss::{LossScale, MeanLoss};
+pub use perplexity::{Exponential, Perplexity};
+pub use throughput::TokensPerSecond;

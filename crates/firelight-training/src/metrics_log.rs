@@ -1,0 +1,112 @@
+//! The numbers of a run as one JSON object per line, in `metrics.jsonl`. Steps carry `step`, `loss`, `learning_rate`,
+//! `gradient_norm` and `tokens_per_second`, evaluations `step` and `validation_loss`; losses are printed to the last bit.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use firelight_storage::write_atomic;
+use serde::Serialize;
+
+use crate::{EvaluationReport, Observer, StepReport, TrainingError};
+
+/// An [`Observer`] that writes the metrics file. Every line is handed to the system at once, so a crash loses none.
+#[derive(Debug)]
+pub struct MetricsLog {
+    path: PathBuf,
+    file: File,
+}
+
+impl MetricsLog {
+    /// Begins an empty file at `path`.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be created.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self, TrainingError> {
+        let path = path.as_ref();
+        let file = File::create(path).map_err(TrainingError::file("create", path))?;
+        Ok(Self { path: path.into(), file })
+    }
+
+    /// Continues the file at `path` after `done` steps; what an interrupted run wrote about later steps is dropped.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read or written.
+    pub fn resume(path: impl AsRef<Path>, done: usize) -> Result<Self, TrainingError> {
+        let path = path.as_ref();
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(TrainingError::file("read", path)(error)),
+        };
+        let kept: String =
+            text.split_inclusive('\n').filter(|line| step_of(line).is_some_and(|step| step <= done)).collect();
+        write_atomic(path, kept)?;
+        let file = OpenOptions::new().append(true).open(path).map_err(TrainingError::file("write", path))?;
+        Ok(Self { path: path.into(), file })
+    }
+
+    fn append(&mut self, report: &impl Serialize) -> Result<(), TrainingError> {
+        let mut line = serde_json::to_string(report).map_err(TrainingError::file("write", &self.path))?;
+        line.push('\n');
+        self.file.write_all(line.as_bytes()).map_err(TrainingError::file("write", &self.path))
+    }
+}
+
+impl Observer for MetricsLog {
+    fn step(&mut self, report: &StepReport) -> Result<(), TrainingError> {
+        self.append(report)
+    }
+
+    fn evaluation(&mut self, report: &EvaluationReport) -> Result<(), TrainingError> {
+        self.append(report)
+    }
+}
+
+/// The step that a line is about; none if the line is cut short or not ours.
+fn step_of(line: &str) -> Option<usize> {
+    serde_json::from_str::<serde_json::Value>(line).ok()?["step"].as_u64()?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(step: usize) -> StepReport {
+        StepReport { step, loss: 0.1 + 0.2, learning_rate: 1e-3, gradient_norm: 0.5, tokens_per_second: 768.0 }
+    }
+
+    #[test]
+    fn one_object_per_line_with_every_digit() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("metrics.jsonl");
+        let mut log = MetricsLog::create(&path).unwrap();
+        log.step(&report(1)).unwrap();
+        log.evaluation(&EvaluationReport { step: 1, validation_loss: 1.5, is_best: true }).unwrap();
+        assert_eq!(
+            fs::read_to_string(&path).unwrap(),
+            "{\"step\":1,\"loss\":0.30000000000000004,\"learning_rate\":0.001,\"gradient_norm\":0.5,\
+             \"tokens_per_second\":768.0}\n{\"step\":1,\"validation_loss\":1.5}\n"
+        );
+    }
+
+    #[test]
+    fn resuming_drops_later_steps_and_a_torn_line() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("metrics.jsonl");
+        let mut log = MetricsLog::create(&path).unwrap();
+        (1..=3).for_each(|step| log.step(&report(step)).unwrap());
+        log.file.write_all(b"{\"step\":4,\"lo").unwrap();
+
+        MetricsLog::resume(&path, 2).unwrap().step(&report(3)).unwrap();
+        let steps: Vec<_> = fs::read_to_string(&path).unwrap().lines().map(step_of).collect();
+        assert_eq!(steps, [Some(1), Some(2), Some(3)]);
+        MetricsLog::resume(home.path().join("new.jsonl"), 2).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named() {
+        let error = MetricsLog::create("/no/such/folder/metrics.jsonl").unwrap_err();
+        assert!(error.to_string().starts_with("cannot create `/no/such/folder/metrics.jsonl`: "), "{error}");
+    }
+}

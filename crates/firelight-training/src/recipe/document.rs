@@ -1,0 +1,216 @@
+//! The text of a recipe between TOML and the settings: it takes the overrides, checks the keys, and knows where each one
+//! stands, so that every error can name its place.
+
+use serde::de::DeserializeOwned;
+use toml::de::{DeTable, DeValue};
+use toml::{Table, Value};
+
+use super::RecipeError;
+use super::fields::Fields;
+
+/// A key at the top of a recipe and, if it is a section whose keys are known, those.
+pub(super) type Known = (&'static str, Option<Fields>);
+
+/// The least likeness, from 0 to 1, at which a known key is suggested for an unknown one.
+const LIKENESS: f64 = 0.8;
+
+/// How much a key of another section must be more alike to be suggested.
+const ELSEWHERE: f64 = 0.1;
+
+/// A recipe as a table.
+pub(super) struct Document<'a> {
+    text: &'a str,
+    source: &'a str,
+    table: Table,
+    overridden: Vec<String>,
+}
+
+impl<'a> Document<'a> {
+    /// Reads `text` as TOML.
+    pub(super) fn parse(text: &'a str, source: &'a str) -> Result<Self, RecipeError> {
+        let table = text.parse::<Table>().map_err(|error| {
+            let (line, column) = position(text, error.span().map_or(0, |span| span.start));
+            RecipeError::Syntax { origin: source.into(), line, column, cause: one_line(error.message()) }
+        })?;
+        Ok(Self { text, source, table, overridden: Vec::new() })
+    }
+
+    /// Sets `key`, such as `training.steps`, to a value in TOML, or to the text itself if it is no TOML.
+    pub(super) fn set(&mut self, key: &str, value: &str) -> Result<(), RecipeError> {
+        let refuse = |cause: String| RecipeError::Override { key: key.into(), cause };
+        let mut names: Vec<&str> = key.split('.').collect();
+        let Some(last) = names.pop().filter(|last| !last.is_empty()) else {
+            return Err(refuse("expected a key such as `training.steps`".into()));
+        };
+        let mut table = &mut self.table;
+        for name in names {
+            let inner = table.entry(name).or_insert_with(|| Value::Table(Table::new()));
+            table = inner.as_table_mut().ok_or_else(|| refuse(format!("`{name}` is a value and holds no keys")))?;
+        }
+        table.insert(last.into(), parse_value(value));
+        self.overridden.push(key.into());
+        Ok(())
+    }
+
+    /// Refuses a key that is not among the `known` ones: names at the top, each with the keys of its section.
+    pub(super) fn check_keys(&self, known: &[Known]) -> Result<(), RecipeError> {
+        for (name, value) in &self.table {
+            let Some((_, fields)) = known.iter().find(|(section, _)| section == name) else {
+                return Err(self.unknown("", name, known));
+            };
+            let (Some(fields), Some(section)) = (fields, value.as_table()) else { continue };
+            if let Some(key) = section.keys().find(|key| !fields.contains(&key.as_str())) {
+                return Err(self.unknown(name, key, known));
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of a key at the top that must be there.
+    pub(super) fn required<T: DeserializeOwned>(&self, key: &str) -> Result<T, RecipeError> {
+        self.optional(key)?.ok_or_else(|| self.value_error(key, "missing".into()))
+    }
+
+    /// The value of a key at the top, if it is there.
+    pub(super) fn optional<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, RecipeError> {
+        self.table.get(key).map(|value| self.read(key, value.clone())).transpose()
+    }
+
+    /// The settings of a section; a section that is left out is read as an empty one.
+    pub(super) fn section<T: DeserializeOwned>(&self, name: &str) -> Result<T, RecipeError> {
+        self.read(name, self.table.get(name).cloned().unwrap_or_else(|| Value::Table(Table::new())))
+    }
+
+    fn read<T: DeserializeOwned>(&self, key: &str, value: Value) -> Result<T, RecipeError> {
+        value.try_into().map_err(|error: toml::de::Error| {
+            // The path within the section is part of the error's text only.
+            let text = error.to_string();
+            let inner = text.lines().last().and_then(|line| line.strip_prefix("in `")?.strip_suffix('`'));
+            let key = inner.map_or(key.into(), |inner| format!("{key}.{inner}"));
+            self.value_error(&key, in_plain_words(error.message()))
+        })
+    }
+
+    fn value_error(&self, key: &str, cause: String) -> RecipeError {
+        RecipeError::Value { place: self.place(key), key: key.into(), cause }
+    }
+
+    fn unknown(&self, section: &str, key: &str, known: &[Known]) -> RecipeError {
+        let path = join(section, key);
+        let hint = nearest(section, key, known)
+            .map_or_else(|| listed(section, known), |near| format!("did you mean `{near}`?"));
+        RecipeError::UnknownKey { place: self.place(&path), key: path, hint }
+    }
+
+    /// Where `key` was set: by an override, on a line, or somewhere in the recipe.
+    fn place(&self, key: &str) -> String {
+        let is_part =
+            |set: &&String| *set == key || set.starts_with(&format!("{key}.")) || key.starts_with(&format!("{set}."));
+        match (self.overridden.iter().rfind(is_part), self.line_of(key)) {
+            (Some(set), _) if self.line_of(key).is_none() || set == key => format!("`--set {set}`"),
+            (_, Some(line)) => format!("`{}`, line {line}", self.source),
+            _ => format!("`{}`", self.source),
+        }
+    }
+
+    /// The line on which `key` stands in the text, counted from 1.
+    fn line_of(&self, key: &str) -> Option<usize> {
+        let root = DeTable::parse(self.text).ok()?;
+        let mut table = root.get_ref();
+        let mut line = None;
+        for name in key.split('.') {
+            let (found, value) = table.iter().find(|(found, _)| found.get_ref() == name)?;
+            line = Some(position(self.text, found.span().start).0);
+            match value.get_ref() {
+                DeValue::Table(inner) => table = inner,
+                _ => break,
+            }
+        }
+        line
+    }
+}
+
+/// A value in TOML, or the text itself.
+fn parse_value(text: &str) -> Value {
+    let parsed = format!("value = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
+    parsed.unwrap_or_else(|| Value::String(text.into()))
+}
+
+/// The known key that is most alike, if one is alike enough.
+fn nearest(section: &str, key: &str, known: &[Known]) -> Option<String> {
+    let top = known.iter().map(|(name, _)| ("", *name));
+    let inner = known.iter().flat_map(|(name, fields)| fields.unwrap_or_default().iter().map(|field| (*name, *field)));
+    let likeness =
+        |(home, field): (&str, &str)| strsim::jaro_winkler(key, field) - if home == section { 0.0 } else { ELSEWHERE };
+    let scored = top.chain(inner).map(|candidate| (likeness(candidate), candidate));
+    let best = scored.max_by(|one, other| one.0.total_cmp(&other.0))?;
+    (best.0 >= LIKENESS).then(|| join(best.1.0, best.1.1))
+}
+
+/// The known keys of a section.
+fn listed(section: &str, known: &[Known]) -> String {
+    let fields = known.iter().find(|(name, _)| *name == section).and_then(|(_, fields)| *fields);
+    let names: Vec<String> = match fields {
+        Some(fields) => fields.iter().map(|field| format!("`{section}.{field}`")).collect(),
+        None => known.iter().map(|(name, _)| format!("`{name}`")).collect(),
+    };
+    format!("known are {}", names.join(", "))
+}
+
+fn join(section: &str, key: &str) -> String {
+    if section.is_empty() { key.into() } else { format!("{section}.{key}") }
+}
+
+/// Line and column of a byte, both counted from 1.
+fn position(text: &str, byte: usize) -> (usize, usize) {
+    let before = text.get(..byte).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+/// Serde's message without the names of Rust's types.
+fn in_plain_words(message: &str) -> String {
+    let mut message = one_line(message);
+    for (rust, plain) in [
+        ("expected usize", "expected a whole number of at least 0"),
+        ("expected u64", "expected a whole number of at least 0"),
+        ("expected f64", "expected a number"),
+        ("expected struct ", "expected a section for "),
+    ] {
+        message = message.replace(rust, plain);
+    }
+    message
+}
+
+fn one_line(message: &str) -> String {
+    message.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_toml_or_text() {
+        assert_eq!(parse_value("3"), Value::Integer(3));
+        assert_eq!(parse_value("1e-3"), Value::Float(1e-3));
+        assert_eq!(parse_value("\"3\""), Value::String("3".into()));
+        assert_eq!(parse_value("char"), Value::String("char".into()));
+        assert_eq!(parse_value("{ kind = \"bpe\" }").as_table().unwrap()["kind"], Value::String("bpe".into()));
+    }
+
+    #[test]
+    fn positions_count_lines_and_characters() {
+        assert_eq!(position("a\nü = 1", 0), (1, 1));
+        assert_eq!(position("a\nü = 1", 4), (2, 2));
+        assert_eq!(position("a\n", 99), (2, 1));
+    }
+
+    #[test]
+    fn a_key_is_alike_by_its_beginning_or_its_letters() {
+        let known = [("schedule", Some(["kind", "warmup_steps"].as_slice()))];
+        assert_eq!(nearest("schedule", "warmup", &known).as_deref(), Some("schedule.warmup_steps"));
+        assert_eq!(nearest("schedule", "wramup_steps", &known).as_deref(), Some("schedule.warmup_steps"));
+        assert_eq!(nearest("schedule", "lr", &known), None);
+    }
+}

@@ -1,0 +1,70 @@
+//! What can be wrong with a recipe, each in one line that says where and what to write instead.
+
+use crate::ConfigError;
+
+/// An error of reading a recipe.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecipeError {
+    /// The text is no TOML.
+    #[error("`{origin}`, line {line}, column {column}: not valid TOML: {cause}")]
+    Syntax {
+        /// The name of the recipe.
+        origin: String,
+        /// The line, counted from 1.
+        line: usize,
+        /// The character in the line, counted from 1.
+        column: usize,
+        /// What the parser stumbled over.
+        cause: String,
+    },
+    /// A key that nothing reads.
+    #[error("{place}: unknown key `{key}`; {hint}")]
+    UnknownKey {
+        /// The file and line, or the override.
+        place: String,
+        /// The key with its section.
+        key: String,
+        /// The nearest known key, or all of them.
+        hint: String,
+    },
+    /// A value of the wrong type, or a key that is missing.
+    #[error("{place}: `{key}`: {cause}")]
+    Value {
+        /// The file and line, or the override.
+        place: String,
+        /// The key with its section.
+        key: String,
+        /// What was expected and what was found.
+        cause: String,
+    },
+    /// An override whose key leads nowhere.
+    #[error("`--set {key}`: {cause}")]
+    Override {
+        /// The key as it was given.
+        key: String,
+        /// Why it cannot be set.
+        cause: String,
+    },
+    /// Values out of their range.
+    #[error("`{origin}`: {problems}")]
+    Range {
+        /// The name of the recipe.
+        origin: String,
+        /// All of them.
+        problems: ConfigError,
+    },
+    /// The recipe cannot be written as TOML.
+    #[error("the recipe cannot be written as TOML: {reason}")]
+    Unwritable {
+        /// What cannot be expressed.
+        reason: String,
+    },
+}
+
+impl RecipeError {
+    /// Whether the user can mend it; only a recipe that cannot be written is not the user's doing.
+    pub fn is_user_error(&self) -> bool {
+        !matches!(self, Self::Unwritable { .. })
+    }
+}

@@ -1,0 +1,219 @@
+//! A run written down: the TOML file that `train` reads, with the overrides of the command line, and the copy that lies
+//! beside the weights. What `[data]` and `[model]` hold is the task's business; the rest is the same for every task.
+
+mod document;
+mod error;
+mod fields;
+
+use serde::Serialize;
+use std::cmp::Ordering;
+
+use serde::de::DeserializeOwned;
+
+use crate::config::{ConfigError, Problems, all_of};
+use crate::{OptimizerConfig, ScheduleConfig, TrainingConfig};
+use document::{Document, Known};
+pub use error::RecipeError;
+use fields::fields_of;
+
+/// Everything that decides about a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Recipe<D, M> {
+    /// What is trained: `language`, for example.
+    pub task: String,
+    /// Decides over initial weights, order of the data and dropout. Default 0.
+    pub seed: u64,
+    /// The data and how it is read.
+    pub data: D,
+    /// The structure of the model.
+    pub model: M,
+    /// How long, and what happens on the way.
+    pub training: TrainingConfig,
+    /// The optimiser.
+    pub optimizer: OptimizerConfig,
+    /// The learning rate by step.
+    pub schedule: ScheduleConfig,
+}
+
+impl<D: DeserializeOwned, M: DeserializeOwned> Recipe<D, M> {
+    /// Reads a recipe from TOML and checks it; `source` is the name of the file in error messages.
+    ///
+    /// `overrides` are pairs such as `("training.steps", "500")`. Their values are read as TOML, or else taken as text, and
+    /// replace what the recipe says. Sections and keys that are left out have their defaults, if there are any.
+    ///
+    /// # Errors
+    /// Fails if the text is no TOML, a key is unknown or missing, or a value has the wrong type or is out of range.
+    /// `data` and `model` are read but not judged: their crates know what they may hold.
+    pub fn parse(text: &str, source: &str, overrides: &[(String, String)]) -> Result<Self, RecipeError> {
+        let mut document = Document::parse(text, source)?;
+        overrides.iter().try_for_each(|(key, value)| document.set(key, value))?;
+        document.check_keys(&known_keys::<D, M>())?;
+        let recipe = Self {
+            task: document.required("task")?,
+            seed: document.optional("seed")?.unwrap_or_default(),
+            data: document.section("data")?,
+            model: document.section("model")?,
+            training: document.section("training")?,
+            optimizer: document.section("optimizer")?,
+            schedule: document.section("schedule")?,
+        };
+        recipe.validate().map_err(|problems| RecipeError::Range { origin: source.into(), problems })?;
+        Ok(recipe)
+    }
+}
+
+impl<D, M> Recipe<D, M> {
+    /// Checks the settings that are the same for every task, and that they fit one another.
+    ///
+    /// # Errors
+    /// Returns one error that lists all bad fields.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let mut together = Problems::of("schedule");
+        let (floor, peak) = (self.schedule.min_learning_rate, self.optimizer.learning_rate);
+        let expected = format!("at most optimizer.learning_rate = {peak}");
+        together.require(!floor.partial_cmp(&peak).is_some_and(Ordering::is_gt), "min_learning_rate", floor, &expected);
+        all_of([self.training.validate(), self.optimizer.validate(), self.schedule.validate(), together.into_result()])
+    }
+}
+
+impl<D: Serialize, M: Serialize> Recipe<D, M> {
+    /// The recipe as TOML, defaults and overrides included: [`Recipe::parse`] reads it back.
+    ///
+    /// # Errors
+    /// Fails if `data` or `model` holds what TOML cannot express, such as a map with keys that are no text.
+    pub fn to_toml(&self) -> Result<String, RecipeError> {
+        toml::to_string(self).map_err(|error| RecipeError::Unwritable { reason: error.to_string() })
+    }
+}
+
+/// The keys of a recipe: alone, then by section. A section without a list accepts any key here.
+fn known_keys<D: DeserializeOwned, M: DeserializeOwned>() -> Vec<Known> {
+    vec![
+        ("task", None),
+        ("seed", None),
+        ("data", fields_of::<D>()),
+        ("model", fields_of::<M>()),
+        ("training", fields_of::<TrainingConfig>()),
+        ("optimizer", fields_of::<OptimizerConfig>()),
+        ("schedule", fields_of::<ScheduleConfig>()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct Data {
+        tokenizer: String,
+        validation_fraction: f64,
+    }
+
+    impl Default for Data {
+        fn default() -> Self {
+            Self { tokenizer: "char".into(), validation_fraction: 0.1 }
+        }
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Model {
+        d_model: usize,
+        #[serde(default)]
+        dropout: f64,
+    }
+
+    const TEXT: &str = "task = \"language\"\nseed = 1337\n\n[model]\nd_model = 128\n\n[training]\nsteps = 20\n";
+
+    fn parse(text: &str, overrides: &[(&str, &str)]) -> Result<Recipe<Data, Model>, RecipeError> {
+        let overrides: Vec<_> = overrides.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        Recipe::parse(text, "small.toml", &overrides)
+    }
+
+    fn error(text: &str, overrides: &[(&str, &str)]) -> String {
+        let error = parse(text, overrides).unwrap_err();
+        assert!(error.is_user_error());
+        error.to_string()
+    }
+
+    #[test]
+    fn defaults_fill_what_is_left_out_and_the_text_comes_back() {
+        let recipe = parse(TEXT, &[]).unwrap();
+        assert_eq!((recipe.task.as_str(), recipe.seed, recipe.model.d_model), ("language", 1337, 128));
+        assert_eq!(recipe.data, Data::default());
+        assert_eq!(recipe.training, TrainingConfig { steps: 20, ..TrainingConfig::default() });
+        assert_eq!(parse(&recipe.to_toml().unwrap(), &[]).unwrap(), recipe);
+    }
+
+    #[test]
+    fn overrides_replace_and_add() {
+        let overrides =
+            [("training.steps", "5"), ("seed", "2"), ("data.tokenizer", "byte"), ("optimizer.beta_2", "0.95")];
+        let recipe = parse(TEXT, &overrides).unwrap();
+        assert_eq!((recipe.training.steps, recipe.seed, recipe.optimizer.beta_2), (5, 2, 0.95));
+        assert_eq!(recipe.data.tokenizer, "byte");
+    }
+
+    #[test]
+    fn broken_toml_is_placed() {
+        assert_eq!(
+            error("task = \"language\"\nseed 3\n", &[]),
+            "`small.toml`, line 2, column 6: not valid TOML: key with no value, expected `=`"
+        );
+    }
+
+    #[test]
+    fn an_unknown_key_is_placed_and_the_nearest_is_named() {
+        assert_eq!(
+            error(&TEXT.replace("steps", "step"), &[]),
+            "`small.toml`, line 8: unknown key `training.step`; did you mean `training.steps`?"
+        );
+        assert_eq!(
+            error(&format!("{TEXT}learning_rate = 1\n"), &[]),
+            "`small.toml`, line 9: unknown key `training.learning_rate`; did you mean `optimizer.learning_rate`?"
+        );
+        assert_eq!(
+            error(&TEXT.replace("[training]", "[trainig]"), &[]),
+            "`small.toml`, line 7: unknown key `trainig`; did you mean `training`?"
+        );
+        assert_eq!(
+            error(TEXT, &[("data.zzz", "1")]),
+            "`--set data.zzz`: unknown key `data.zzz`; known are `data.tokenizer`, `data.validation_fraction`"
+        );
+    }
+
+    #[test]
+    fn a_wrong_type_says_what_was_expected_and_found() {
+        assert_eq!(
+            error(&TEXT.replace("20", "\"many\""), &[]),
+            "`small.toml`, line 8: `training.steps`: invalid type: string \"many\", expected a whole number of at least 0"
+        );
+        assert_eq!(
+            error(TEXT, &[("model.d_model", "-3")]),
+            "`--set model.d_model`: `model.d_model`: invalid value: integer `-3`, expected a whole number of at least 0"
+        );
+        assert_eq!(error(&format!("training = 3\n{}", &TEXT[..38]), &[]).lines().count(), 1);
+    }
+
+    #[test]
+    fn a_missing_key_and_a_bad_range_are_named() {
+        assert_eq!(
+            error(&TEXT.replace("d_model", "dropout"), &[]),
+            "`small.toml`, line 4: `model`: missing field `d_model`"
+        );
+        assert_eq!(error(&TEXT.replace("task", "#"), &[]), "`small.toml`: `task`: missing");
+        assert_eq!(
+            error(TEXT, &[("training.steps", "0"), ("schedule.min_learning_rate", "1")]),
+            "`small.toml`: training.steps = 0: expected at least 1; \
+             schedule.min_learning_rate = 1: expected at most optimizer.learning_rate = 0.001"
+        );
+    }
+
+    #[test]
+    fn an_override_through_a_value_is_refused() {
+        assert_eq!(error(TEXT, &[("seed.x", "1")]), "`--set seed.x`: `seed` is a value and holds no keys");
+        assert_eq!(error(TEXT, &[("training.", "1")]), "`--set training.`: expected a key such as `training.steps`");
+    }
+}

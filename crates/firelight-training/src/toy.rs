@@ -1,0 +1,150 @@
+//! The smallest model that can be trained, and data for it: a line through points, with dropout so that the seed of a
+//! step matters. The tests of this crate share it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use burn::data::dataloader::{DataLoader, DataLoaderIterator, Progress};
+use burn::data::dataset::DatasetError;
+use burn::module::{Module, Param};
+use burn::nn::{Dropout, DropoutConfig};
+use burn::tensor::{Device, Tensor};
+use burn::train::{InferenceStep, TrainOutput, TrainStep};
+
+use crate::LossOutput;
+
+/// Keeps other trainings out: the random numbers of a device are one stream for the whole process.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static TRAINING: Mutex<()> = Mutex::new(());
+    TRAINING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `y = slope x + offset`, with the squared error as its loss. The slope is a matrix, the offset a vector.
+#[derive(Module, Debug)]
+pub(crate) struct Line {
+    slope: Param<Tensor<2>>,
+    offset: Param<Tensor<1>>,
+    dropout: Dropout,
+}
+
+impl Line {
+    pub(crate) fn new(slope: f32, offset: f32, device: &Device) -> Self {
+        Self {
+            slope: Param::from_tensor(Tensor::from_floats([[slope]], device)),
+            offset: Param::from_tensor(Tensor::from_floats([offset], device)),
+            dropout: DropoutConfig::new(0.0).init(),
+        }
+    }
+
+    /// Drops inputs in training with this probability.
+    pub(crate) fn with_dropout(mut self, probability: f64) -> Self {
+        self.dropout = DropoutConfig::new(probability).init();
+        self
+    }
+
+    pub(crate) fn slope(&self) -> f32 {
+        self.slope.val().try_into_vec_as().unwrap()[0]
+    }
+
+    fn losses(&self, points: Points) -> LossOutput {
+        let count = Tensor::from_floats([points.x.dims()[0] as f32], &points.x.device());
+        let answers = self.dropout.forward(points.x).matmul(self.slope.val()) + self.offset.val().unsqueeze();
+        LossOutput::new((answers - points.y).square().sum(), count)
+    }
+}
+
+/// A batch of points: `x` and `y` are `[N, 1]`.
+#[derive(Clone, Debug)]
+pub(crate) struct Points {
+    x: Tensor<2>,
+    y: Tensor<2>,
+}
+
+impl Points {
+    pub(crate) fn new(points: Vec<(f32, f32)>, device: &Device) -> Self {
+        let (x, y): (Vec<f32>, Vec<f32>) = points.into_iter().unzip();
+        let column = |values: Vec<f32>| Tensor::<1>::from_floats(values.as_slice(), device).unsqueeze_dim(1);
+        Self { x: column(x), y: column(y) }
+    }
+}
+
+impl TrainStep for Line {
+    type Input = Points;
+    type Output = LossOutput;
+
+    fn step(&self, points: Points) -> TrainOutput<LossOutput> {
+        let output = self.losses(points);
+        TrainOutput::new(self, output.mean().backward(), output)
+    }
+}
+
+impl InferenceStep for Line {
+    type Input = Points;
+    type Output = LossOutput;
+
+    fn step(&self, points: Points) -> LossOutput {
+        self.losses(points)
+    }
+}
+
+/// Hands out points in order, in batches.
+#[derive(Clone)]
+pub(crate) struct PointLoader {
+    points: Vec<(f32, f32)>,
+    batch_size: usize,
+    device: Device,
+}
+
+impl PointLoader {
+    pub(crate) fn new(points: Vec<(f32, f32)>, batch_size: usize) -> Self {
+        Self { points, batch_size, device: Device::default() }
+    }
+
+    /// The batches of the steps from `from` to below `to`: points of `y = 3 x - 1` that depend on the step alone.
+    pub(crate) fn of_steps(from: usize, to: usize) -> Self {
+        let point = |i: usize| {
+            let x = (i * 7 % 11) as f32 / 11.0;
+            (x, 3.0 * x - 1.0)
+        };
+        Self::new((4 * from..4 * to).map(point).collect(), 4)
+    }
+}
+
+impl DataLoader<Points> for PointLoader {
+    fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<Points> + 'a> {
+        Box::new(PointIterator { loader: self, done: 0 })
+    }
+
+    fn num_items(&self) -> usize {
+        self.points.len()
+    }
+
+    fn to_device(&self, device: &Device) -> Arc<dyn DataLoader<Points>> {
+        Arc::new(Self { device: device.clone(), ..self.clone() })
+    }
+
+    fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<Points>> {
+        Arc::new(Self { points: self.points[start..end].to_vec(), ..self.clone() })
+    }
+}
+
+struct PointIterator<'a> {
+    loader: &'a PointLoader,
+    done: usize,
+}
+
+impl Iterator for PointIterator<'_> {
+    type Item = Result<Points, DatasetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let end = (self.done + self.loader.batch_size).min(self.loader.points.len());
+        let points = self.loader.points[self.done..end].to_vec();
+        self.done = end;
+        (!points.is_empty()).then(|| Ok(Points::new(points, &self.loader.device)))
+    }
+}
+
+impl DataLoaderIterator<Points> for PointIterator<'_> {
+    fn progress(&self) -> Progress {
+        Progress::new(self.done, self.loader.points.len(), Some("points".into()))
+    }
+}
