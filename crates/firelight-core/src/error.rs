@@ -8,6 +8,15 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
+    /// Adds the problems that a configuration finds itself to those of a part of it.
+    ///
+    /// # Errors
+    /// If there is any problem.
+    pub fn collect(part: Result<(), Self>, own: impl IntoIterator<Item = Option<String>>) -> Result<(), Self> {
+        let checks = Checks::default().part(part);
+        own.into_iter().flatten().fold(checks, |checks, problem| checks.require(false, || problem)).finish()
+    }
+
     /// The problems, one line each, in the order of the fields.
     pub fn problems(&self) -> &[String] {
         &self.problems

@@ -1,12 +1,16 @@
 //! Reads a choice with settings in two spellings: `norm = "rms"` with every setting at its default, and
-//! `norm = { kind = "rms", epsilon = 1e-6 }`.
+//! `norm = { kind = "rms", epsilon = 1e-6 }`. Configurations that hold [`NormConfig`](crate::NormConfig) or
+//! [`PositionConfig`](crate::PositionConfig) name it in `#[serde(deserialize_with = "firelight_core::kind::deserialize")]`.
 
 use serde::de::value::{MapAccessDeserializer, MapDeserializer};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use std::{fmt, marker::PhantomData};
 
 /// For `#[serde(deserialize_with)]` on a field whose type is an enum tagged by `kind`.
-pub(crate) fn deserialize<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+///
+/// # Errors
+/// If the kind or one of its settings is unknown, or a setting has the wrong type.
+pub fn deserialize<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,

@@ -37,7 +37,7 @@ mod feed_forward;
 mod head;
 mod init;
 pub mod invariants;
-mod kind;
+pub mod kind;
 mod linear;
 mod loss;
 mod mask;

@@ -1,1 +1,43 @@
-//! GPT-style language models: model, batches, training through Burn's Learner, and text generation.
+//! GPT-style language models: text in, a decoder trained by Burn's `Learner`, text out.
+//!
+//! 1. [`LanguageModel`] (model.rs): tokens `[B, T]` become logits `[B, T, V]`.
+//! 2. [`LmBatch`] and [`LmBatcher`] (data.rs): windows of a text become batches.
+//! 3. [`LmTask`] (training.rs): the model as Burn trains it; [`Run`] (run/) assembles a whole training from a recipe.
+//! 4. [`TextGenerator`] (inference.rs): a trained model continues a prompt; the model implements
+//!    [`Autoregressive`](firelight_generation::Autoregressive).
+//!
+//! Without the feature `train` only the model and the generation are built, and `burn-train` is not.
+//!
+//! ```
+//! use burn::tensor::{Device, Int, Tensor};
+//! use firelight_language::LanguageModelConfig;
+//!
+//! let device = Device::flex();
+//! let model = LanguageModelConfig::new(65, 32, 4, 2).with_max_seq_len(16).init(&device);
+//! let tokens = Tensor::<2, Int>::zeros([1, 8], &device); // [B, T]
+//! assert_eq!(model.forward(tokens).dims(), [1, 8, 65]); // [B, T, V]
+//! ```
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
+mod data;
+mod error;
+mod inference;
+mod model;
+#[cfg(feature = "train")]
+mod run;
+#[cfg(feature = "train")]
+mod training;
+
+pub use data::{LmBatch, LmBatcher};
+pub use error::LanguageError;
+pub use inference::{LmState, TextGenerator, Uncached};
+pub use model::{LanguageModel, LanguageModelConfig};
+#[cfg(feature = "train")]
+pub use run::{
+    DataRecipe, Evaluation, LanguageRecipe, ModelRecipe, Run, RunRequest, TrainedRun, evaluate, stories_recipe,
+};
+#[cfg(feature = "train")]
+pub use training::LmTask;
+
+/// The name of this task in `recipe.toml` and `config.json`.
+pub const TASK: &str = "language";

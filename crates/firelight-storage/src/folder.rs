@@ -2,7 +2,7 @@
 //! command opens it; this file alone knows its layout:
 //!
 //! ```text
-//! recipe.toml  config.json  tokenizer.json  metrics.jsonl
+//! recipe.toml  config.json  tokenizer.json  data.tokens  metrics.jsonl
 //! model.safetensors                                                    weights of the last step
 //! checkpoints/best/{model.safetensors, state.json}                     lowest validation loss
 //! checkpoints/step-N/{model.safetensors, optimizer.bpk, state.json}    where a run can be resumed
@@ -21,6 +21,7 @@ use crate::{Checkpoint, StorageError, config};
 const RECIPE: &str = "recipe.toml";
 const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
+const TOKENS: &str = "data.tokens";
 const METRICS: &str = "metrics.jsonl";
 const WEIGHTS: &str = "model.safetensors";
 const CHECKPOINTS: &str = "checkpoints";
@@ -124,6 +125,11 @@ impl ModelFolder {
         self.path.join(TOKENIZER)
     }
 
+    /// `data.tokens`: the text of the run as token ids, from which it can be resumed without its text.
+    pub fn tokens(&self) -> PathBuf {
+        self.path.join(TOKENS)
+    }
+
     /// `metrics.jsonl`: one JSON object for each step and each evaluation.
     pub fn metrics(&self) -> PathBuf {
         self.path.join(METRICS)
@@ -222,7 +228,7 @@ fn remove_run(path: &Path) -> Result<(), StorageError> {
     // A folder that holds foreign files is not empty and stays.
     let _ = fs::remove_dir(&checkpoints);
     // The two files that mark a run go last, so that an interrupted removal can be repeated.
-    for name in [METRICS, WEIGHTS, TOKENIZER, RECIPE, CONFIG] {
+    for name in [METRICS, WEIGHTS, TOKENS, TOKENIZER, RECIPE, CONFIG] {
         let file = path.join(name);
         gone(fs::remove_file(&file)).map_err(StorageError::io("remove", &file))?;
     }

@@ -44,46 +44,55 @@ impl Optimizer for HostedAdamW {
 #[derive(Clone)]
 pub(crate) enum Moments<const D: usize> {
     OnDevice(Box<AdamWState<D>>),
-    OnHost { time: usize, moment_1: TensorData, moment_2: TensorData },
+    OnHost(Box<HostMoments>),
+}
+
+/// The running means in main memory.
+#[derive(Clone)]
+pub(crate) struct HostMoments {
+    time: usize,
+    moment_1: TensorData,
+    moment_2: TensorData,
 }
 
 impl<const D: usize> Moments<D> {
     fn into_state(self, device: &Device) -> AdamWState<D> {
         match self {
             Self::OnDevice(state) => *state,
-            Self::OnHost { time, moment_1, moment_2 } => AdamWState::new(AdaptiveMomentumState::new(
-                time,
-                Tensor::from_data(moment_1, device),
-                Tensor::from_data(moment_2, device),
+            Self::OnHost(host) => AdamWState::new(AdaptiveMomentumState::new(
+                host.time,
+                Tensor::from_data(host.moment_1, device),
+                Tensor::from_data(host.moment_2, device),
             )),
         }
     }
 
-    fn into_host(self) -> (usize, TensorData, TensorData) {
+    fn into_host(self) -> HostMoments {
         match self {
-            Self::OnDevice(state) => {
-                let AdamWState { momentum } = *state;
-                (momentum.time, momentum.moment_1.into_data(), momentum.moment_2.into_data())
-            }
-            Self::OnHost { time, moment_1, moment_2 } => (time, moment_1, moment_2),
+            Self::OnDevice(state) => HostMoments {
+                time: state.momentum.time,
+                moment_1: state.momentum.moment_1.into_data(),
+                moment_2: state.momentum.moment_2.into_data(),
+            },
+            Self::OnHost(host) => *host,
         }
     }
 }
 
 impl<const D: usize> RecordState for Moments<D> {
     fn state_flatten(&self, prefix: &str, out: &mut StateSink) {
-        let (time, moment_1, moment_2) = self.clone().into_host();
-        out.push_scalar(prefix, "time", time.into());
-        out.push_tensor(prefix, "moment_1", moment_1);
-        out.push_tensor(prefix, "moment_2", moment_2);
+        let host = self.clone().into_host();
+        out.push_scalar(prefix, "time", host.time.into());
+        out.push_tensor(prefix, "moment_1", host.moment_1);
+        out.push_tensor(prefix, "moment_2", host.moment_2);
     }
 
     fn state_unflatten(prefix: &str, src: &mut StateSource, _device: &Device) -> Option<Self> {
-        Some(Self::OnHost {
+        Some(Self::OnHost(Box::new(HostMoments {
             time: src.take_scalar(prefix, "time")?.try_into().ok()?,
             moment_1: src.take_tensor(prefix, "moment_1")?,
             moment_2: src.take_tensor(prefix, "moment_2")?,
-        })
+        })))
     }
 }
 
@@ -110,7 +119,7 @@ mod tests {
         sink.tensors.into_iter().for_each(|(name, data)| source.insert_tensor(name, data));
         let restored = Moments::state_unflatten("7", &mut source, &Device::default()).unwrap();
 
-        assert!(matches!(restored, Moments::OnHost { time: 1, .. }));
+        assert!(matches!(restored, Moments::OnHost(_)));
         assert_eq!(step(&rule, -0.2, Some(state)).0, step(&rule, -0.2, Some(restored)).0);
         assert!(Moments::<1>::state_unflatten("8", &mut source, &Device::default()).is_none());
     }

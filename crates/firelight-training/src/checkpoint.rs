@@ -203,8 +203,9 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TrainingError> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toy::Line;
+    use crate::toy::{Line, Points};
     use burn::tensor::Device;
+    use burn::train::TrainStep;
     use firelight_storage::Existing;
 
     fn run_folder() -> (tempfile::TempDir, ModelFolder) {
@@ -249,6 +250,31 @@ mod tests {
         save(&folder, 10);
         fs::write(folder.checkpoint_folder(&Checkpoint::Step(10)).join(STATE), "{").unwrap();
         assert_eq!(resume_point(&folder).unwrap().unwrap().step(), 5);
+    }
+
+    #[test]
+    fn files_that_do_not_fit_the_model_are_named() {
+        let (_home, folder) = run_folder();
+        let device = Device::default().autodiff();
+        let model = Line::new(1.0, 0.0, &device);
+        let mut optimizer = OptimizerConfig::default().init(&model);
+        let output = TrainStep::step(&model, Points::new(vec![(1.0, 2.0)], &device));
+        let model = optimizer.step(0.1, model, output.grads);
+        save_step(&folder, &model, &optimizer, &RunState { step: 5, ..RunState::default() }).unwrap();
+        let mut start = resume_point(&folder).unwrap().unwrap();
+
+        let path = folder.checkpoint_folder(&Checkpoint::Step(5)).join(OPTIMIZER);
+        let bytes = fs::read(&path).unwrap();
+        for length in [0, 10, bytes.len() / 2, bytes.len() - 1] {
+            fs::write(&path, &bytes[..length]).unwrap();
+            let error = start.restore(model.clone(), &OptimizerConfig::default()).err().unwrap().to_string();
+            assert!(error.starts_with(&format!("cannot read `{}`: ", path.display())), "{error}");
+            assert!(!error.contains('\n'), "{error}");
+        }
+
+        start.resumed.as_mut().unwrap().parameters.remove("slope");
+        let error = start.restore(model, &OptimizerConfig::default()).err().unwrap();
+        assert!(error.to_string().contains("does not fit the model: it has no parameter `slope`"), "{error}");
     }
 
     #[test]

@@ -1,0 +1,90 @@
+//! What can go wrong between a text and a trained model, or a model and its text.
+
+use std::path::PathBuf;
+
+use firelight_core::ConfigError;
+use firelight_data::DataError;
+use firelight_generation::GenerationError;
+use firelight_storage::StorageError;
+
+/// Why a language model could not be trained, loaded, evaluated or asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LanguageError {
+    /// The model that a file describes cannot be built.
+    #[error("`{}`: {error}", path.display())]
+    Config {
+        /// The recipe or `config.json`.
+        path: PathBuf,
+        /// Its bad fields.
+        error: ConfigError,
+    },
+    /// A recipe for another task.
+    #[error("the recipe `{}` is for the task `{found}`: expected `language`", path.display())]
+    Task {
+        /// The recipe.
+        path: PathBuf,
+        /// Its task.
+        found: String,
+    },
+    /// A recipe without a text of its own needs one.
+    #[error("the recipe `{}` needs a text to train on: give one with --data FILE", path.display())]
+    NoData {
+        /// The recipe.
+        path: PathBuf,
+    },
+    /// A resumed run was asked for another model.
+    #[error(
+        "cannot resume `{}` with another model: `{key}` differs from config.json; start a new run with --out, or drop the \
+         override",
+        path.display()
+    )]
+    OtherModel {
+        /// The run folder.
+        path: PathBuf,
+        /// The part of the configuration that differs.
+        key: &'static str,
+    },
+    /// A recipe could not be read.
+    #[error("cannot read the recipe `{}`: {reason}", path.display())]
+    RecipeFile {
+        /// The recipe.
+        path: PathBuf,
+        /// The system's reason.
+        reason: std::io::Error,
+    },
+    /// The text or the tokenizer.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The run folder.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The prompt or the options.
+    #[error(transparent)]
+    Generation(#[from] GenerationError),
+    /// The recipe's text.
+    #[cfg(feature = "train")]
+    #[error(transparent)]
+    Recipe(#[from] firelight_training::RecipeError),
+    /// The training.
+    #[cfg(feature = "train")]
+    #[error(transparent)]
+    Training(#[from] firelight_training::TrainingError),
+}
+
+impl LanguageError {
+    /// True when the user can mend it by asking for something else, false when the machine failed.
+    pub fn is_user_error(&self) -> bool {
+        match self {
+            Self::Config { .. } | Self::Task { .. } | Self::NoData { .. } | Self::OtherModel { .. } => true,
+            Self::RecipeFile { reason, .. } => reason.kind() == std::io::ErrorKind::NotFound,
+            Self::Data(error) => error.is_user_error(),
+            Self::Storage(error) => error.is_user_error(),
+            Self::Generation(error) => error.is_user_error(),
+            #[cfg(feature = "train")]
+            Self::Recipe(error) => error.is_user_error(),
+            #[cfg(feature = "train")]
+            Self::Training(error) => error.is_user_error(),
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The language model: token embedding, Transformer, head. Configuration and forward pass; nothing here knows a loss, a
+//! sampler or a tokenizer.
+//!
+//! Source: Radford et al. 2019 (GPT-2), §2.3; the modern form with other positions, norms and activations is the same
+//! type.
+
+use burn::module::Module;
+use burn::tensor::{Device, Int, Tensor};
+use firelight_core::{
+    Cache, ConfigError, LmHead, LmHeadConfig, ParamBuilder, ParameterReport, Pass, SequenceInput, TokenEmbedding,
+    TokenEmbeddingConfig, Transformer, TransformerConfig,
+};
+use serde::{Deserialize, Serialize};
+
+fn yes() -> bool {
+    true
+}
+
+/// Configuration of a [`LanguageModel`], as it stands in `config.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LanguageModelConfig {
+    /// Number of tokens `V`.
+    pub vocab_size: usize,
+    /// The head shares the embedding's matrix. Default: true.
+    #[serde(default = "yes")]
+    pub tied: bool,
+    /// The stack between embedding and head; its `max_seq_len` is the context in tokens.
+    pub transformer: TransformerConfig,
+}
+
+impl LanguageModelConfig {
+    /// A GPT: causal, pre-norm, learned positions, tied head.
+    pub fn new(vocab_size: usize, d_model: usize, n_heads: usize, n_layers: usize) -> Self {
+        Self { vocab_size, tied: true, transformer: TransformerConfig::new(d_model, n_heads, n_layers) }
+    }
+
+    /// Sets whether the head shares the embedding's matrix.
+    pub fn with_tied(mut self, tied: bool) -> Self {
+        self.tied = tied;
+        self
+    }
+
+    /// Sets the context, in tokens.
+    pub fn with_max_seq_len(mut self, max_seq_len: usize) -> Self {
+        self.transformer.max_seq_len = max_seq_len;
+        self
+    }
+
+    /// Replaces the stack by what `change` makes of it.
+    pub fn with_transformer(mut self, change: impl FnOnce(TransformerConfig) -> TransformerConfig) -> Self {
+        self.transformer = change(self.transformer);
+        self
+    }
+
+    /// # Errors
+    /// Lists every field that does not fit.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let empty = (self.vocab_size == 0).then(|| "vocab_size = 0 must be at least 1".to_string());
+        let cross = self.transformer.cross_attention.then(|| "cross_attention = true needs an encoder".to_string());
+        ConfigError::collect(self.transformer.validate(), [empty, cross])
+    }
+
+    /// Builds the model with seed 0.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn init(&self, device: &Device) -> LanguageModel {
+        self.init_with(&ParamBuilder::new(device, 0))
+    }
+
+    /// Builds the model at the builder's seed and path.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn init_with(&self, params: &ParamBuilder) -> LanguageModel {
+        if let Err(error) = self.validate() {
+            panic!("{error}");
+        }
+        let TransformerConfig { d_model, max_seq_len, init, .. } = self.transformer;
+        let embedding = TokenEmbeddingConfig::new(self.vocab_size, d_model).with_init(init.weight);
+        let head = LmHeadConfig::new(d_model, self.vocab_size).with_tied(self.tied).with_init(init.weight);
+        LanguageModel {
+            embedding: embedding.init_with(&params.scope("embedding")),
+            transformer: self.transformer.init_with(&params.scope("transformer")),
+            head: head.init_with(&params.scope("head")),
+            max_seq_len,
+        }
+    }
+}
+
+/// A decoder over tokens.
+#[derive(Module, Debug)]
+pub struct LanguageModel {
+    /// Tokens become vectors.
+    pub embedding: TokenEmbedding,
+    /// Vectors learn of one another.
+    pub transformer: Transformer,
+    /// Vectors become logits.
+    pub head: LmHead,
+    max_seq_len: usize,
+}
+
+impl LanguageModel {
+    /// Logits of every next token, in one plain pass.
+    ///
+    /// # Shapes
+    /// - `tokens`: `[B, T]`; output: `[B, T, V]`
+    ///
+    /// # Panics
+    /// If `T` is beyond the context and the position scheme ends there.
+    pub fn forward(&self, tokens: Tensor<2, Int>) -> Tensor<3> {
+        self.logits(self.hidden(tokens, &SequenceInput::default(), &mut Pass::default()))
+    }
+
+    /// The vectors behind the logits; padding and cache ride along.
+    ///
+    /// # Shapes
+    /// - `tokens`: `[B, T]`; output: `[B, T, D]`
+    ///
+    /// # Panics
+    /// As [`forward`](Self::forward).
+    pub fn hidden(&self, tokens: Tensor<2, Int>, input: &SequenceInput, pass: &mut Pass) -> Tensor<3> {
+        self.transformer.forward(self.embedding.forward(tokens), input, pass)
+    }
+
+    /// The logits of vectors.
+    ///
+    /// # Shapes
+    /// - `hidden`: `[B, T, D]`; output: `[B, T, V]`
+    pub fn logits(&self, hidden: Tensor<3>) -> Tensor<3> {
+        self.head.forward(hidden, &self.embedding)
+    }
+
+    /// The context, in tokens.
+    pub fn max_seq_len(&self) -> usize {
+        self.max_seq_len
+    }
+
+    /// Number of tokens `V`.
+    pub fn vocab_size(&self) -> usize {
+        self.embedding.weight.shape()[0]
+    }
+
+    /// An empty cache for one context.
+    pub fn cache(&self) -> Cache {
+        Cache::new(self.transformer.blocks.len(), self.max_seq_len)
+    }
+
+    /// The parameters by part.
+    pub fn report(&self) -> ParameterReport {
+        ParameterReport::of(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_models_are_counted_exactly() {
+        // nanoGPT's CPU recipe, with biases and the position table; without the biases it prints 804,096.
+        let device = Device::default();
+        let baby = LanguageModelConfig::new(65, 128, 4, 4).with_max_seq_len(64);
+        assert_eq!(baby.init(&device).num_params(), 809_856);
+        // Without biases the norms have none either.
+        let plain = baby.with_transformer(|stack| {
+            let norm = firelight_core::NormConfig::Layer { epsilon: 1e-5, bias: false };
+            stack.with_bias(false).with_norm(norm)
+        });
+        assert_eq!(plain.init(&device).num_params(), 804_096);
+    }
+
+    #[test]
+    fn an_untied_head_is_one_more_matrix() {
+        let device = Device::default();
+        let tied = LanguageModelConfig::new(11, 16, 2, 1).with_max_seq_len(8);
+        let untied = tied.clone().with_tied(false);
+        assert_eq!(untied.init(&device).num_params() - tied.init(&device).num_params(), 11 * 16);
+    }
+
+    #[test]
+    fn all_problems_are_listed() {
+        let error = LanguageModelConfig::new(0, 10, 3, 1).validate().expect_err("two problems");
+        assert_eq!(error.problems().len(), 2, "{error}");
+    }
+}
