@@ -26,7 +26,7 @@ pub(crate) fn report(command: impl FnOnce() -> Result<(), Error>) -> ExitCode {
         Ok(Ok(())) => SUCCESS,
         Ok(Err(error)) if is_closed_pipe(&error) => SUCCESS,
         Ok(Err(error)) => {
-            output::note(format_args!("error: {}", one_line(&error.to_string())));
+            output::note(format_args!("error: {}", message(&error)));
             if is_user_error(&error) { USER } else { MACHINE }
         }
         Err(payload) => {
@@ -57,6 +57,7 @@ fn is_closed_pipe(error: &Error) -> bool {
 
 fn is_user_error(error: &Error) -> bool {
     let judgements = [
+        error.downcast_ref::<clap::Error>().map(|_| true),
         error.downcast_ref::<LanguageError>().map(LanguageError::is_user_error),
         error.downcast_ref::<GenerationError>().map(GenerationError::is_user_error),
         error.downcast_ref::<DataError>().map(DataError::is_user_error),
@@ -64,6 +65,21 @@ fn is_user_error(error: &Error) -> bool {
         error.downcast_ref::<DeviceError>().map(DeviceError::is_user_error),
     ];
     judgements.into_iter().flatten().next().unwrap_or(false)
+}
+
+fn message(error: &Error) -> String {
+    match error.downcast_ref::<clap::Error>() {
+        Some(usage) => usage_message(&usage.to_string()),
+        None => one_line(&error.to_string()),
+    }
+}
+
+/// What clap says about the arguments, in one line and without its outline of the whole command.
+fn usage_message(text: &str) -> String {
+    let lines = text.trim_start_matches("error: ").lines().map(str::trim);
+    let said = lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
+    let said: Vec<&str> = said.filter(|line| !line.is_empty()).collect();
+    format!("{}; `firelight --help` lists what there is", said.join(" ").replace(" tip: ", "; "))
 }
 
 /// Messages of foreign libraries may span lines; ours never do.
@@ -82,6 +98,13 @@ mod tests {
         let machine = Error::new(GenerationError::NonFiniteLogits { step: 0, row: 0 });
         assert!(!is_user_error(&machine));
         assert!(!is_user_error(&Error::msg("unknown")));
+    }
+
+    #[test]
+    fn usage_errors_keep_their_tip_and_lose_the_outline() {
+        let text = "error: unexpected argument '--stepz' found\n\n  tip: a similar argument exists: '--steps'\n\nUsage: firelight\n\nFor more information, try '--help'.\n";
+        let expected = "unexpected argument '--stepz' found; a similar argument exists: '--steps'; `firelight --help` lists what there is";
+        assert_eq!(usage_message(text), expected);
     }
 
     #[test]

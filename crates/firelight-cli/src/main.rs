@@ -21,5 +21,14 @@ struct Cli {
 
 fn main() -> ExitCode {
     output::log_warnings();
-    failure::report(|| Cli::parse().command.unwrap_or_else(Command::main_job).run())
+    failure::report(|| parse()?.run())
+}
+
+/// The command of the arguments; a call for help or the version is answered at once.
+fn parse() -> Result<Command, clap::Error> {
+    match Cli::try_parse() {
+        Ok(cli) => Ok(cli.command.unwrap_or_else(Command::main_job)),
+        Err(answer) if !answer.use_stderr() => answer.exit(),
+        Err(mistake) => Err(mistake),
+    }
 }

@@ -138,6 +138,20 @@ fn overrides_reach_the_recipe_of_the_run() {
 }
 
 #[test]
+fn a_resumed_run_ends_with_the_bytes_of_an_uninterrupted_one() {
+    let scratch = Model::scratch();
+    let run = |more: &[&str]| {
+        let args = train(model(), scratch.path());
+        firelight(args.into_iter().chain(more.iter().map(|arg| arg.to_string()))).succeeds()
+    };
+    run(&["--steps", "10"]);
+    let resumed = run(&["--resume", "--steps", "20"]);
+    assert!(resumed.stderr.contains("from step 10 to 20"), "{}", resumed.stderr);
+    let weights = |dir: &Path| fs::read(dir.join("model.safetensors")).unwrap();
+    assert!(weights(scratch.path()) == weights(&model().dir));
+}
+
+#[test]
 fn devices_names_the_default() {
     let finished = firelight(["devices"]).succeeds();
     assert!(finished.stdout.lines().any(|line| line.starts_with("flex")), "{}", finished.stdout);
@@ -161,7 +175,9 @@ fn a_closed_pipe_ends_quietly() {
 
 #[test]
 fn a_missing_data_file_is_named() {
-    train_with(&["--data", "nowhere.txt"]).fails(USER, &["nowhere.txt"]);
+    firelight(["train", &text(&model().recipe), "--data", "nowhere.txt"]).fails(USER, &["nowhere.txt"]);
+    firelight(evaluate(&model().dir, Path::new("nowhere.txt"))).fails(USER, &["nowhere.txt"]);
+    firelight(["train", &text(&model().recipe)]).fails(USER, &["tiny.toml", "--data FILE"]);
 }
 
 #[test]
@@ -219,9 +235,7 @@ fn heads_must_divide_the_width() {
 
 #[test]
 fn an_override_needs_a_key_and_a_value() {
-    let finished = train_with(&["--set", "model.d_model"]);
-    assert_eq!(finished.code, USER);
-    assert!(finished.stderr.contains("expected SECTION.KEY=VALUE"), "{}", finished.stderr);
+    train_with(&["--set", "model.d_model"]).fails(USER, &["--set", "expected SECTION.KEY=VALUE"]);
 }
 
 // Bad folders and files.
@@ -284,7 +298,32 @@ fn a_foreign_configuration_is_named() {
     firelight(generate(copy.path(), &[])).fails(USER, &["config.json", "firelight"]);
 }
 
+#[test]
+fn a_context_beyond_the_position_table_does_not_load() {
+    let copy = model().copy();
+    let config = copy.path().join("config.json");
+    let wider = fs::read_to_string(&config).unwrap().replace("\"max_seq_len\": 8", "\"max_seq_len\": 16");
+    fs::write(&config, wider).unwrap();
+    firelight(generate(copy.path(), &[])).fails(USER, &["model.safetensors", "[16, 16]", "[8, 16]"]);
+}
+
+#[test]
+fn there_must_be_a_run_to_resume() {
+    let scratch = Model::scratch();
+    let resume = train(model(), &scratch.path().join("run")).into_iter().chain(["--resume".to_string()]);
+    firelight(resume).fails(USER, &["no run to resume"]);
+    assert!(!scratch.path().join("run").exists());
+}
+
 // Bad wishes.
+
+#[test]
+fn misspelt_and_missing_arguments_are_one_line_too() {
+    firelight(["train", "--stepz", "3"]).fails(USER, &["'--stepz'", "'--steps'", "--help"]);
+    firelight(["train", "--resume"]).fails(USER, &["--out <DIR>"]);
+    firelight(["train", "--steps", "many"]).fails(USER, &["'many'", "--steps"]);
+    firelight(["generate", "run", "--greedy", "--top-k", "5"]).fails(USER, &["'--greedy'", "'--top-k <N>'"]);
+}
 
 #[test]
 fn a_prompt_longer_than_the_context_is_refused() {

@@ -1,16 +1,19 @@
-//! `firelight train`: a recipe and a text become a run folder, then a sample shows what was learned.
+//! `firelight train`: a recipe and a text become a run folder, and a sample shows what was learned.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
+use burn::tensor::Device;
+use burn::train::Interrupter;
 use firelight::device;
 use firelight::generation::GenerationOptions;
-use firelight::language::{self, TextGenerator, TrainRequest};
+use firelight::language::{Run, RunRequest, TextGenerator, TrainedRun};
 use firelight::storage::{Checkpoint, Existing};
+use firelight::training::ProgressBar;
 
 use crate::output;
 
-/// Characters of the sample after the training, in tokens of the model.
+/// Length of the sample after the training, in tokens.
 const SAMPLE_TOKENS: usize = 400;
 
 /// Train a model by a recipe; without one, a small GPT on generated stories
@@ -39,27 +42,26 @@ pub(crate) struct Train {
     /// Replace an existing run folder
     #[arg(long, conflicts_with = "resume")]
     force: bool,
-    /// Continue the run in the folder from its newest checkpoint
-    #[arg(long)]
+    /// Continue the run in the folder --out from its newest checkpoint, with its own recipe and text
+    #[arg(long, requires = "out")]
     resume: bool,
 }
 
 impl Train {
     pub(crate) fn run(self) -> Result<()> {
         let chosen = device::choose(self.device.as_deref())?;
-        output::note(format_args!("device: {}", chosen.name));
-        let existing = self.existing();
-        let overrides = self.overrides();
-        let request = TrainRequest {
-            recipe: self.recipe,
-            overrides,
-            data: self.data,
-            out: self.out,
-            existing,
-            device: chosen.device.clone(),
-        };
-        let run = language::train(request)?;
-        todo_report(run)
+        let run = Run::prepare(&self.request(&chosen.device))?;
+        announce(&run, &chosen.name);
+        let trained = run.fit(vec![Box::new(ProgressBar::new())], Interrupter::new())?;
+        conclude(&trained);
+        let sample = sample(&trained, &chosen.device)?;
+        output::print(&sample)?;
+        Ok(())
+    }
+
+    fn request(self, device: &Device) -> RunRequest {
+        let (existing, overrides) = (self.existing(), self.overrides());
+        RunRequest { recipe: self.recipe, overrides, data: self.data, out: self.out, existing, device: device.clone() }
     }
 
     fn existing(&self) -> Existing {
@@ -83,6 +85,44 @@ fn parse_override(text: &str) -> Result<(String, String), String> {
     Ok((key.trim().to_string(), value.trim().to_string()))
 }
 
+/// Says what is about to happen.
+fn announce(run: &Run, device: &str) {
+    let verb = if run.done() == 0 { "training" } else { "resuming" };
+    output::note(format_args!(
+        "{verb} in {} on {device}: {} parameters, {} tokens to train on, {} to validate on, from step {} to {}",
+        run.folder.path().display(),
+        run.report().total(),
+        run.training.len(),
+        run.validation.len(),
+        run.done(),
+        run.recipe.training.steps.max(run.done()),
+    ));
+}
+
+/// Says what came of it.
+fn conclude(run: &TrainedRun) {
+    let end = if run.interrupted { "interrupted" } else { "done" };
+    match (&run.evaluation, &run.best) {
+        (Some(last), Some(best)) => output::note(format_args!(
+            "{end} after {} steps: validation loss {:.4} nats per token, best {:.4} at step {}",
+            run.steps, last.loss, best.loss, best.step
+        )),
+        _ => output::note(format_args!("{end} after {} steps", run.steps)),
+    }
+    let folder = run.folder.path().display();
+    output::note(format_args!("continue a text with: firelight generate {folder} --prompt TEXT; a sample:"));
+}
+
+/// Reads the model back from its folder, as any later command will, and lets it write.
+fn sample(run: &TrainedRun, device: &Device) -> Result<String> {
+    let generator = TextGenerator::load_from(run.folder.path(), &Checkpoint::Last, device)?;
+    let prompt = ["\n", " "].into_iter().find(|prompt| generator.tokenizer().encode(prompt).is_ok());
+    // A vocabulary without any white space still has a first token.
+    let prompt = prompt.map_or_else(|| generator.tokenizer().decode(&[0]), str::to_string);
+    let generated = generator.generate(&prompt, &GenerationOptions::new(SAMPLE_TOKENS))?;
+    Ok(format!("{}\n", generated.text.trim()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,8 +136,8 @@ mod tests {
 
     #[test]
     fn the_short_options_come_last() {
-        let train =
-            Train { steps: Some(5), seed: Some(7), overrides: vec![("seed".into(), "1".into())], ..Train::default() };
+        let overrides = vec![("seed".into(), "1".into())];
+        let train = Train { steps: Some(5), seed: Some(7), overrides, ..Train::default() };
         let expected = [("seed", "1"), ("training.steps", "5"), ("seed", "7")];
         assert_eq!(train.overrides(), expected.map(|(key, value)| (key.to_string(), value.to_string())));
     }

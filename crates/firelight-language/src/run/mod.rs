@@ -204,19 +204,21 @@ impl Run {
 
 /// The recipe with its overrides, and the path it is known by.
 fn read_recipe(request: &RunRequest) -> Result<(PathBuf, LanguageRecipe), LanguageError> {
-    match &request.recipe {
-        Some(path) => Ok((path.clone(), parse_recipe(path, &request.overrides)?)),
-        None => {
-            let source = PathBuf::from("stories.toml");
-            let recipe = LanguageRecipe::parse(stories_recipe(), "stories.toml", &request.overrides)?;
-            Ok((source, recipe))
-        }
-    }
+    let path = request.recipe.clone().unwrap_or_else(|| "stories.toml".into());
+    let recipe = match &request.recipe {
+        Some(path) => parse_recipe(path, &request.overrides)?,
+        None => parse_text(stories_recipe(), &path, &request.overrides)?,
+    };
+    Ok((path, recipe))
 }
 
 fn parse_recipe(path: &Path, overrides: &[(String, String)]) -> Result<LanguageRecipe, LanguageError> {
     let text = fs::read_to_string(path).map_err(|reason| LanguageError::RecipeFile { path: path.into(), reason })?;
-    let recipe = LanguageRecipe::parse(&text, &path.display().to_string(), overrides)?;
+    parse_text(&text, path, overrides)
+}
+
+fn parse_text(text: &str, path: &Path, overrides: &[(String, String)]) -> Result<LanguageRecipe, LanguageError> {
+    let recipe = LanguageRecipe::parse(text, &path.display().to_string(), overrides)?;
     match recipe.task == crate::TASK {
         true => Ok(recipe),
         false => Err(LanguageError::Task { path: path.into(), found: recipe.task }),

@@ -1,8 +1,8 @@
 //! The backends that can be compiled in, and what each of them finds on this machine.
 
+use std::panic;
 #[cfg(any(feature = "cuda", feature = "rocm", feature = "wgpu", feature = "vulkan", feature = "metal"))]
 use std::panic::AssertUnwindSafe;
-use std::panic;
 
 use burn::tensor::Device;
 #[cfg(any(feature = "wgpu", feature = "vulkan", feature = "metal"))]

@@ -1,0 +1,7 @@
+//! End-to-end tests across the crates, in one binary: agreement with PyTorch, invariants over the grid of variants, and
+//! whole runs from text to text. The device is chosen as the program chooses it, so `BURN_DEVICE` moves the whole suite.
+
+mod flow;
+mod invariants;
+mod parity;
+mod support;

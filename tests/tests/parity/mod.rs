@@ -1,0 +1,6 @@
+//! Outputs and gradients agree with PyTorch: every kernel, every module, and whole models.
+
+mod kernels;
+mod models;
+mod modules;
+mod optimizer;

@@ -1,0 +1,186 @@
+//! Golden tensors made by PyTorch: `fixtures/core/<name>.safetensors`, described in `fixtures/SOURCE.md`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::{Bool, Device, Gradients, Int, Tensor, TensorData};
+use safetensors::{Dtype, SafeTensors};
+
+use super::tolerance;
+
+/// The gradient of a key's bias is zero in exact arithmetic (a softmax does not change when all its scores move together)
+/// and holds the rounding noise of sums of about this size, on both sides.
+const KEY_BIAS_SUMS: f64 = 0.1;
+
+/// The tensors of one file, by name.
+pub(crate) struct Golden {
+    name: String,
+    tensors: BTreeMap<String, TensorData>,
+}
+
+impl Golden {
+    pub(crate) fn load(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/core/{name}.safetensors"));
+        let bytes = std::fs::read(&path).expect("a fixture");
+        let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");
+        let tensors = file.tensors().into_iter().map(|(key, view)| (key, data(&view))).collect();
+        Self { name: name.into(), tensors }
+    }
+
+    /// The tensors whose name begins with `prefix`, without it.
+    pub(crate) fn part(&self, prefix: &str) -> Self {
+        let tensors =
+            self.tensors.iter().filter_map(|(key, data)| Some((key.strip_prefix(prefix)?.into(), data.clone())));
+        Self { name: format!("{}/{prefix}", self.name), tensors: tensors.collect() }
+    }
+
+    /// The cases `case0.`, `case1.`, ... of a file of several.
+    pub(crate) fn cases(&self) -> impl Iterator<Item = Self> {
+        (0..).map(|i| self.part(&format!("case{i}."))).take_while(|case| !case.tensors.is_empty())
+    }
+
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.tensors.contains_key(key)
+    }
+
+    pub(crate) fn data(&self, key: &str) -> TensorData {
+        self.tensors.get(key).unwrap_or_else(|| panic!("{} has no `{key}`", self.name)).clone()
+    }
+
+    pub(crate) fn floats<const D: usize>(&self, key: &str, device: &Device) -> Tensor<D> {
+        Tensor::from_data(self.data(key), device)
+    }
+
+    /// A float tensor whose gradient will be asked for.
+    pub(crate) fn input<const D: usize>(&self, key: &str, device: &Device) -> Tensor<D> {
+        self.floats(key, &device.clone().autodiff()).require_grad()
+    }
+
+    pub(crate) fn ints<const D: usize>(&self, key: &str, device: &Device) -> Tensor<D, Int> {
+        Tensor::from_data(self.data(key), device)
+    }
+
+    pub(crate) fn flags<const D: usize>(&self, key: &str, device: &Device) -> Tensor<D, Bool> {
+        Tensor::<D, Int>::from_data(self.data(key), device).bool()
+    }
+
+    pub(crate) fn number(&self, key: &str) -> f64 {
+        self.data(key).iter::<f64>().next().expect("a number")
+    }
+
+    /// Compares a tensor with the golden one: largest difference over largest magnitude.
+    pub(crate) fn check<const D: usize>(&self, key: &str, found: Tensor<D>) {
+        let expected = self.data(key);
+        let shape = found.dims();
+        assert_eq!(expected.shape().to_vec(), shape.to_vec(), "{}: shape of `{key}`", self.name);
+        let found: Vec<f64> = found.into_data().iter::<f64>().collect();
+        let expected: Vec<f64> = expected.iter::<f64>().collect();
+        let floor = if key.ends_with("key.bias") { KEY_BIAS_SUMS } else { f64::MIN_POSITIVE };
+        let size = expected.iter().fold(floor, |size, value| size.max(value.abs()));
+        let difference = found.iter().zip(&expected).fold(0.0, |worst: f64, (a, b)| match (a - b).abs() {
+            difference if difference.is_nan() => f64::INFINITY,
+            difference => worst.max(difference),
+        });
+        let relative = difference / size;
+        assert!(relative <= tolerance(), "{}: `{key}` differs by {relative:.2e} of its size", self.name);
+    }
+
+    /// `sum(output * cotangent)`, differentiated.
+    pub(crate) fn backward<const D: usize>(&self, output: Tensor<D>) -> Gradients {
+        let cotangent = self.floats("cotangent", &output.device());
+        (output * cotangent).sum().backward()
+    }
+
+    /// Compares the gradient of an input with the golden `grad.<key>`.
+    pub(crate) fn check_gradient<const D: usize>(&self, key: &str, input: &Tensor<D>, gradients: &Gradients) {
+        let found = input.grad(gradients).unwrap_or_else(|| panic!("{}: `{key}` has no gradient", self.name));
+        self.check(&format!("grad.{key}"), found);
+    }
+
+    /// Gives every parameter of `module` its golden value.
+    pub(crate) fn fill<M: Module>(&self, module: M) -> M {
+        module.map(&mut Filler { golden: self, path: Vec::new() })
+    }
+
+    /// Compares the gradient of every parameter of `module`.
+    pub(crate) fn check_gradients<M: Module>(&self, module: &M, gradients: &Gradients) {
+        module.visit(&mut Checker { golden: self, path: Vec::new(), gradients });
+    }
+}
+
+fn data(view: &safetensors::tensor::TensorView) -> TensorData {
+    let (shape, bytes) = (view.shape().to_vec(), view.data());
+    match view.dtype() {
+        Dtype::F32 => TensorData::new(numbers(bytes, f32::from_le_bytes), shape),
+        Dtype::I64 => TensorData::new(numbers(bytes, i64::from_le_bytes), shape),
+        Dtype::U8 => TensorData::new(numbers(bytes, u8::from_le_bytes), shape),
+        other => panic!("fixtures hold no {other:?}"),
+    }
+}
+
+fn numbers<T, const N: usize>(bytes: &[u8], read: fn([u8; N]) -> T) -> Vec<T> {
+    bytes.as_chunks().0.iter().map(|bytes| read(*bytes)).collect()
+}
+
+/// The name of a parameter in the fixtures: without enum variants, and without the level of the choice between fused and
+/// separate projections.
+fn enter(path: &mut Vec<String>, name: &str, container: &str) {
+    if !container.starts_with("Enum:") {
+        path.push(name.to_string());
+    }
+}
+
+fn exit(path: &mut Vec<String>, container: &str) {
+    if !container.starts_with("Enum:") {
+        path.pop();
+    }
+}
+
+fn key(path: &[String]) -> String {
+    path.iter().filter(|name| *name != "projection").map(String::as_str).collect::<Vec<_>>().join(".")
+}
+
+struct Filler<'a> {
+    golden: &'a Golden,
+    path: Vec<String>,
+}
+
+impl ModuleMapper for Filler<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let key = key(&self.path);
+        param.map(|old| {
+            let new = self.golden.floats::<D>(&key, &old.device());
+            assert_eq!(new.dims(), old.dims(), "{}: shape of `{key}`", self.golden.name);
+            new.set_require_grad(old.is_require_grad())
+        })
+    }
+
+    fn enter_module(&mut self, name: &str, container: &str) {
+        enter(&mut self.path, name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        exit(&mut self.path, container);
+    }
+}
+
+struct Checker<'a> {
+    golden: &'a Golden,
+    path: Vec<String>,
+    gradients: &'a Gradients,
+}
+
+impl ModuleVisitor for Checker<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.golden.check_gradient(&key(&self.path), &param.val(), self.gradients);
+    }
+
+    fn enter_module(&mut self, name: &str, container: &str) {
+        enter(&mut self.path, name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        exit(&mut self.path, container);
+    }
+}
