@@ -77,7 +77,7 @@ impl LanguageError {
     pub fn is_user_error(&self) -> bool {
         match self {
             Self::Config { .. } | Self::Task { .. } | Self::NoData { .. } | Self::OtherModel { .. } => true,
-            Self::RecipeFile { reason, .. } => reason.kind() == std::io::ErrorKind::NotFound,
+            Self::RecipeFile { reason, .. } => is_users(reason.kind()),
             Self::Data(error) => error.is_user_error(),
             Self::Storage(error) => error.is_user_error(),
             Self::Generation(error) => error.is_user_error(),
@@ -87,4 +87,10 @@ impl LanguageError {
             Self::Training(error) => error.is_user_error(),
         }
     }
+}
+
+/// A path that leads nowhere, to a folder or to what is no text was named wrongly; anything else is the machine's.
+fn is_users(kind: std::io::ErrorKind) -> bool {
+    use std::io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, NotFound};
+    matches!(kind, NotFound | IsADirectory | NotADirectory | InvalidData)
 }

@@ -48,7 +48,7 @@ impl LmState {
     }
 
     fn move_start(&mut self) {
-        let start = (self.max_seq_len / 2).max(1);
+        let start = self.max_seq_len / 2;
         let kept = self.max_seq_len - start;
         let keep = |x: Tensor<2, Int>| x.narrow(1, start, kept);
         self.padding = self.padding.take().map(|padding| padding.narrow(1, start, kept));
@@ -172,7 +172,9 @@ impl TextGenerator {
         Self { model, tokenizer, cached: true }
     }
 
-    /// Loads the last weights of a run onto Burn's default device.
+    /// Loads the last weights of a run onto Burn's default device: the one that `BURN_DEVICE` names, else Burn's choice
+    /// among the backends compiled in, which it does not probe. Programs that carry a GPU backend to machines without the
+    /// GPU choose the device themselves and call [`load_from`](Self::load_from).
     ///
     /// # Errors
     /// If the folder is no language model, or one of its files is missing or damaged.

@@ -57,8 +57,10 @@ impl LanguageModelConfig {
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let empty = (self.vocab_size == 0).then(|| "vocab_size = 0 must be at least 1".to_string());
+        // The window of a text moves by half a context.
+        let short = (self.transformer.max_seq_len == 1).then(|| "max_seq_len = 1 must be at least 2".to_string());
         let cross = self.transformer.cross_attention.then(|| "cross_attention = true needs an encoder".to_string());
-        ConfigError::collect(self.transformer.validate(), [empty, cross])
+        ConfigError::collect(self.transformer.validate(), [empty, short, cross])
     }
 
     /// Builds the model with seed 0.

@@ -47,6 +47,7 @@ impl ProjectionKind {
 
 /// Queries, keys and values as linear maps.
 #[derive(Module, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one per layer, and Burn's modules cannot be boxed")]
 pub enum Projection {
     /// A matrix each.
     Separate(SeparateProjection),

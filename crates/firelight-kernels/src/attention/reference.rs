@@ -49,7 +49,7 @@ fn hidden(shape: [usize; 4], options: &AttentionOptions, device: &burn::tensor::
     let future = (options.causal && queries > 1)
         .then(|| Tensor::<2, Bool>::tril_mask([queries, keys], offset, device).unsqueeze::<4>());
     let padding = options.padding.clone().map(|padding| padding.reshape([batch, 1, 1, keys]));
-    [future, padding, options.hidden.clone()].into_iter().flatten().reduce(|a, b| union(a, b))
+    [future, padding, options.hidden.clone()].into_iter().flatten().reduce(union)
 }
 
 fn union(a: Tensor<4, Bool>, b: Tensor<4, Bool>) -> Tensor<4, Bool> {

@@ -57,6 +57,9 @@ pub struct ModelRecipe {
     /// Number of key/value heads. Default: as many as query heads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_kv_heads: Option<usize>,
+    /// Width of a head. Default: `d_model / n_heads`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub d_head: Option<usize>,
     /// Inner width of the feed-forward networks. Default: four times `d_model`, two thirds of that when gated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_ff: Option<usize>,
@@ -98,7 +101,8 @@ impl ModelRecipe {
             .with_norm(self.norm)
             .with_position(self.position)
             .with_patterns(vec![AttentionPattern::Causal]);
-        let transformer = TransformerConfig { n_kv_heads: self.n_kv_heads, d_ff: self.d_ff, ..stack };
+        let Self { n_kv_heads, d_head, d_ff, .. } = *self;
+        let transformer = TransformerConfig { n_kv_heads, d_head, d_ff, ..stack };
         LanguageModelConfig { vocab_size, tied: self.tied, transformer }
     }
 }

@@ -71,8 +71,8 @@ impl<P: Fn(Backend) -> BackendReport> Chooser<P> {
     fn choose(&self, name: Option<&str>, variable: Option<&str>) -> Result<NamedDevice, DeviceError> {
         match (name, variable) {
             (Some(name), _) if name.eq_ignore_ascii_case("auto") => self.best(),
-            (Some(name), _) => self.named(name),
-            (None, Some(value)) if !value.is_empty() => self.from_variable(value),
+            (Some(name), _) => self.by_name(name),
+            (None, Some(value)) if !value.is_empty() => self.by_variable(value),
             (None, _) => self.best(),
         }
     }
@@ -83,7 +83,7 @@ impl<P: Fn(Backend) -> BackendReport> Chooser<P> {
         found.ok_or_else(|| DeviceError::NoDevice { available: self.offer() })
     }
 
-    fn named(&self, name: &str) -> Result<NamedDevice, DeviceError> {
+    fn by_name(&self, name: &str) -> Result<NamedDevice, DeviceError> {
         let request = Request::Name(name.to_string());
         let (backend, index) = match name.split_once(':') {
             None => (Backend::from_name(name), None),
@@ -99,7 +99,7 @@ impl<P: Fn(Backend) -> BackendReport> Chooser<P> {
     }
 
     /// `BURN_DEVICE` holds a plain backend name: Burn, which reads it as well, knows neither `auto` nor an index.
-    fn from_variable(&self, value: &str) -> Result<NamedDevice, DeviceError> {
+    fn by_variable(&self, value: &str) -> Result<NamedDevice, DeviceError> {
         let request = Request::Variable(value.to_string());
         match Backend::from_name(value) {
             Some(backend) => self.device(request, backend, None),
