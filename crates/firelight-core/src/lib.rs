@@ -27,6 +27,7 @@
 //! let y = model.forward(x, &SequenceInput::default(), &mut Pass::default());
 //! assert_eq!(y.dims(), [2, 10, 64]);
 //! ```
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod attention;
 mod block;

@@ -3,277 +3,19 @@
 //! Encoder, decoder and decoder with cross-attention are one type: the pattern and the memory make the difference.
 //! Source: Vaswani et al. 2017 (<https://arxiv.org/abs/1706.03762>).
 
-use crate::attention::{AttentionConfig, AttentionContext, AttentionPattern, ProjectionKind};
-use crate::block::{BlockContext, Memory, NormPlacement, TransformerBlock, TransformerBlockConfig};
-use crate::error::{Checks, ConfigError, expect_valid};
-use crate::feed_forward::{Activation, FeedForwardConfig};
-use crate::init::{ParamBuilder, WeightInit};
-use crate::kind;
+mod config;
+
+pub use config::TransformerConfig;
+
+use crate::attention::{AttentionContext, AttentionPattern};
+use crate::block::{BlockContext, Memory, TransformerBlock};
 use crate::mask::AttentionMask;
-use crate::norm::{Norm, NormConfig};
+use crate::norm::Norm;
 use crate::pass::Pass;
-use crate::position::{Position, PositionConfig, PositionScheme, PositionSizes, Positions};
+use crate::position::{Position, PositionScheme, Positions};
 use burn::module::Module;
-use burn::nn::{Dropout, DropoutConfig};
+use burn::nn::Dropout;
 use burn::tensor::{Bool, Device, Tensor};
-use serde::{Deserialize, Serialize};
-
-fn max_seq_len() -> usize {
-    1024
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn causal() -> Vec<AttentionPattern> {
-    vec![AttentionPattern::Causal]
-}
-
-/// Configuration of a [`Transformer`]. Files may leave out every field but the first three.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TransformerConfig {
-    /// Width `D` of the residual stream.
-    pub d_model: usize,
-    /// Number of query heads `H`.
-    pub n_heads: usize,
-    /// Number of blocks `L`.
-    pub n_layers: usize,
-    /// Number of key/value heads `G`. Default: `n_heads`.
-    #[serde(default)]
-    pub n_kv_heads: Option<usize>,
-    /// Width `E` of a head. Default: `d_model / n_heads`.
-    #[serde(default)]
-    pub d_head: Option<usize>,
-    /// Inner width of the feed-forward networks. Default: [`Activation::default_d_ff`].
-    #[serde(default)]
-    pub d_ff: Option<usize>,
-    /// Longest sequence in tokens, where the position scheme has an end. Default: 1024.
-    #[serde(default = "max_seq_len")]
-    pub max_seq_len: usize,
-    /// The position scheme. Default: learned.
-    #[serde(default, deserialize_with = "kind::deserialize")]
-    pub position: PositionConfig,
-    /// What the layers attend to, in turn: layer `i` has the pattern `i mod n`. Default: causal in every layer.
-    #[serde(default = "causal")]
-    pub patterns: Vec<AttentionPattern>,
-    /// One matrix for queries, keys and values, or three. Default: three.
-    #[serde(default)]
-    pub projection: ProjectionKind,
-    /// The nonlinearity of the feed-forward networks. Default: the tanh form of GELU.
-    #[serde(default)]
-    pub activation: Activation,
-    /// The norm. Default: layer normalisation.
-    #[serde(default, deserialize_with = "kind::deserialize")]
-    pub norm: NormConfig,
-    /// Where the norms stand. Default: before each part.
-    #[serde(default)]
-    pub norm_placement: NormPlacement,
-    /// Biases in the linear layers. Default: true.
-    #[serde(default = "yes")]
-    pub bias: bool,
-    /// Adds cross-attention to a memory in every block. Default: false.
-    #[serde(default)]
-    pub cross_attention: bool,
-    /// Dropout of each part's output before it joins the residual stream. Default: 0.
-    #[serde(default)]
-    pub dropout: f64,
-    /// Dropout of the attention weights. Default: 0.
-    #[serde(default)]
-    pub attention_dropout: f64,
-    /// Dropout of the embeddings. Default: 0.
-    #[serde(default)]
-    pub embedding_dropout: f64,
-    /// How the weights begin. Default: GPT-2's way.
-    #[serde(default)]
-    pub init: WeightInit,
-}
-
-impl TransformerConfig {
-    /// A causal, pre-norm stack with learned positions, as GPT-2.
-    pub fn new(d_model: usize, n_heads: usize, n_layers: usize) -> Self {
-        Self {
-            d_model,
-            n_heads,
-            n_layers,
-            n_kv_heads: None,
-            d_head: None,
-            d_ff: None,
-            max_seq_len: max_seq_len(),
-            position: PositionConfig::default(),
-            patterns: causal(),
-            projection: ProjectionKind::default(),
-            activation: Activation::default(),
-            norm: NormConfig::default(),
-            norm_placement: NormPlacement::default(),
-            bias: true,
-            cross_attention: false,
-            dropout: 0.0,
-            attention_dropout: 0.0,
-            embedding_dropout: 0.0,
-            init: WeightInit::default(),
-        }
-    }
-
-    /// A stack in which every token sees every other, as an encoder.
-    pub fn encoder(d_model: usize, n_heads: usize, n_layers: usize) -> Self {
-        Self::new(d_model, n_heads, n_layers).with_patterns(vec![AttentionPattern::Full])
-    }
-
-    /// A causal stack with cross-attention, as the decoder of an encoder-decoder.
-    pub fn decoder(d_model: usize, n_heads: usize, n_layers: usize) -> Self {
-        Self { cross_attention: true, ..Self::new(d_model, n_heads, n_layers) }
-    }
-
-    /// Sets the number of key/value heads.
-    pub fn with_n_kv_heads(mut self, n_kv_heads: usize) -> Self {
-        self.n_kv_heads = Some(n_kv_heads);
-        self
-    }
-
-    /// Sets the inner width of the feed-forward networks.
-    pub fn with_d_ff(mut self, d_ff: usize) -> Self {
-        self.d_ff = Some(d_ff);
-        self
-    }
-
-    /// Sets the longest sequence.
-    pub fn with_max_seq_len(mut self, max_seq_len: usize) -> Self {
-        self.max_seq_len = max_seq_len;
-        self
-    }
-
-    /// Sets the position scheme.
-    pub fn with_position(mut self, position: PositionConfig) -> Self {
-        self.position = position;
-        self
-    }
-
-    /// Sets what the layers attend to, in turn.
-    pub fn with_patterns(mut self, patterns: Vec<AttentionPattern>) -> Self {
-        self.patterns = patterns;
-        self
-    }
-
-    /// Sets how queries, keys and values are projected.
-    pub fn with_projection(mut self, projection: ProjectionKind) -> Self {
-        self.projection = projection;
-        self
-    }
-
-    /// Sets the nonlinearity of the feed-forward networks.
-    pub fn with_activation(mut self, activation: Activation) -> Self {
-        self.activation = activation;
-        self
-    }
-
-    /// Sets the norm.
-    pub fn with_norm(mut self, norm: NormConfig) -> Self {
-        self.norm = norm;
-        self
-    }
-
-    /// Sets where the norms stand.
-    pub fn with_norm_placement(mut self, norm_placement: NormPlacement) -> Self {
-        self.norm_placement = norm_placement;
-        self
-    }
-
-    /// Sets whether linear layers have biases.
-    pub fn with_bias(mut self, bias: bool) -> Self {
-        self.bias = bias;
-        self
-    }
-
-    /// Sets all three dropout rates.
-    pub fn with_dropout(mut self, dropout: f64) -> Self {
-        (self.dropout, self.attention_dropout, self.embedding_dropout) = (dropout, dropout, dropout);
-        self
-    }
-
-    /// Sets how the weights begin.
-    pub fn with_init(mut self, init: WeightInit) -> Self {
-        self.init = init;
-        self
-    }
-
-    /// Width `E` of a head.
-    pub fn d_head(&self) -> usize {
-        self.d_head.unwrap_or_else(|| self.attention().d_head)
-    }
-
-    /// # Errors
-    /// Lists every field that does not fit.
-    pub fn validate(&self) -> Result<(), ConfigError> {
-        Checks::default()
-            .part(self.block().validate())
-            .positive("n_layers", self.n_layers)
-            .positive("max_seq_len", self.max_seq_len)
-            .require(!self.patterns.is_empty(), || "patterns = [] must name at least one pattern".into())
-            .part(self.position.validate(self.d_model, self.d_head()))
-            .rate("embedding_dropout", self.embedding_dropout)
-            .finish()
-    }
-
-    /// Builds the stack with seed 0.
-    pub fn init(&self, device: &Device) -> Transformer {
-        self.init_with(&ParamBuilder::new(device, 0))
-    }
-
-    /// Builds the stack at the builder's seed and path.
-    ///
-    /// # Panics
-    /// With the text of [`validate`](Self::validate).
-    pub fn init_with(&self, params: &ParamBuilder) -> Transformer {
-        expect_valid(self.validate());
-        let block = self.block();
-        let final_norm = || self.norm.init_with(self.d_model, &params.scope("norm"));
-        Transformer {
-            position: self.position.init_with(self.sizes(), self.init.weight, &params.scope("position")),
-            blocks: (0..self.n_layers).map(|i| block.init_with(&params.scope("blocks").scope(i))).collect(),
-            norm: (self.norm_placement == NormPlacement::Pre).then(final_norm),
-            dropout: DropoutConfig::new(self.embedding_dropout).init(),
-            patterns: self.patterns.clone(),
-        }
-    }
-
-    fn sizes(&self) -> PositionSizes {
-        PositionSizes { d_model: self.d_model, d_head: self.d_head(), max_seq_len: self.max_seq_len }
-    }
-
-    fn attention(&self) -> AttentionConfig {
-        let config = AttentionConfig::new(self.d_model, self.n_heads)
-            .with_projection(self.projection)
-            .with_bias(self.bias)
-            .with_dropout(self.attention_dropout)
-            .with_init(self.init.weight, self.init.residual(self.residual_branches()));
-        let config = config.clone().with_n_kv_heads(self.n_kv_heads.unwrap_or(config.n_kv_heads));
-        let d_head = self.d_head.unwrap_or(config.d_head);
-        config.with_d_head(d_head)
-    }
-
-    fn feed_forward(&self) -> FeedForwardConfig {
-        let config = FeedForwardConfig::new(self.d_model, self.activation)
-            .with_bias(self.bias)
-            .with_init(self.init.weight, self.init.residual(self.residual_branches()));
-        let d_ff = self.d_ff.unwrap_or(config.d_ff);
-        config.with_d_ff(d_ff)
-    }
-
-    fn block(&self) -> TransformerBlockConfig {
-        TransformerBlockConfig::new(self.attention(), self.feed_forward())
-            .with_norm(self.norm)
-            .with_norm_placement(self.norm_placement)
-            .with_cross_attention(self.cross_attention)
-            .with_dropout(self.dropout)
-    }
-
-    /// Residual additions in the whole stack.
-    fn residual_branches(&self) -> usize {
-        self.n_layers.max(1) * if self.cross_attention { 3 } else { 2 }
-    }
-}
 
 /// What stands beside the embeddings of a pass.
 #[derive(Debug, Clone, Default)]
@@ -368,6 +110,9 @@ impl Transformer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::NormPlacement;
+    use crate::feed_forward::Activation;
+    use crate::position::PositionConfig;
 
     #[test]
     fn the_base_stacks_are_counted_exactly() {
@@ -380,27 +125,5 @@ mod tests {
         let encoder = count(TransformerConfig::encoder(512, 8, 6));
         let decoder = count(TransformerConfig::decoder(512, 8, 6));
         assert_eq!(encoder + decoder, 44_138_496);
-    }
-
-    #[test]
-    fn a_file_names_what_differs_and_nothing_else() {
-        let config: TransformerConfig = serde_json::from_str(
-            r#"{"d_model": 64, "n_heads": 4, "n_layers": 2, "norm": "rms", "position": {"kind": "rotary", "theta": 5e5}}"#,
-        )
-        .expect("a configuration");
-        assert_eq!(config.norm, NormConfig::rms());
-        assert!(matches!(config.position, PositionConfig::Rotary { theta: 5e5, .. }));
-        let text = serde_json::to_string(&config).expect("text");
-        assert_eq!(serde_json::from_str::<TransformerConfig>(&text).expect("a configuration"), config);
-        let error = serde_json::from_str::<TransformerConfig>(r#"{"d_modell": 64}"#).expect_err("an unknown field");
-        assert!(error.to_string().contains("unknown field `d_modell`"), "{error}");
-    }
-
-    #[test]
-    fn all_problems_are_listed_once() {
-        let mut config = TransformerConfig::new(100, 3, 0).with_position(PositionConfig::rotary());
-        config.dropout = 1.0;
-        let error = config.validate().expect_err("three problems");
-        assert_eq!(error.problems().len(), 3, "{error}");
     }
 }

@@ -18,6 +18,7 @@
 //! let output = attention(query, memory.clone(), memory, &AttentionOptions::default().with_causal(true));
 //! assert_eq!(output.dims(), [1, 4, 3, 8]);
 //! ```
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod attention;
 mod cross_entropy;

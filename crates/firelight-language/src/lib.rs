@@ -3,8 +3,8 @@
 //! 1. [`LanguageModel`] (model.rs): tokens `[B, T]` become logits `[B, T, V]`.
 //! 2. [`LmBatch`] and [`LmBatcher`] (data.rs): windows of a text become batches.
 //! 3. [`LmTask`] (training.rs): the model as Burn trains it; [`Run`] (run/) assembles a whole training from a recipe.
-//! 4. [`TextGenerator`] (inference.rs): a trained model continues a prompt; the model implements
-//!    [`Autoregressive`](firelight_generation::Autoregressive).
+//! 4. inference.rs: the model implements [`Autoregressive`](firelight_generation::Autoregressive); [`TextGenerator`] loads
+//!    a run folder and continues prompts.
 //!
 //! Without the feature `train` only the model and the generation are built, and `burn-train` is not.
 //!
@@ -25,17 +25,19 @@ mod inference;
 mod model;
 #[cfg(feature = "train")]
 mod run;
+mod text_generator;
 #[cfg(feature = "train")]
 mod training;
 
 pub use data::{LmBatch, LmBatcher};
 pub use error::LanguageError;
-pub use inference::{LmState, TextGenerator, Uncached};
+pub use inference::{LmState, Uncached};
 pub use model::{LanguageModel, LanguageModelConfig};
 #[cfg(feature = "train")]
 pub use run::{
     DataRecipe, Evaluation, LanguageRecipe, ModelRecipe, Run, RunRequest, TrainedRun, evaluate, stories_recipe,
 };
+pub use text_generator::TextGenerator;
 #[cfg(feature = "train")]
 pub use training::LmTask;
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{LanguageRecipe, parse_recipe};
 use crate::data::{LmBatch, LmBatcher};
 use crate::error::LanguageError;
-use crate::inference::TextGenerator;
+use crate::text_generator::TextGenerator;
 use crate::training::LmTask;
 
 /// Tokens of one validation batch: enough to keep the cores busy, few enough for small memories.
