@@ -3,7 +3,7 @@
 //!
 //! Sources: post-norm Vaswani et al. 2017, §3.1; pre-norm Xiong et al. 2020 (<https://arxiv.org/abs/2002.04745>).
 
-use crate::attention::{Attention, AttentionConfig, AttentionContext};
+use crate::attention::{Attention, AttentionConfig, AttentionContext, Memory};
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::feed_forward::{FeedForward, FeedForwardConfig};
 use crate::init::ParamBuilder;
@@ -11,7 +11,7 @@ use crate::norm::{Norm, NormConfig};
 use crate::pass::LayerPass;
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig};
-use burn::tensor::{Bool, Device, Tensor};
+use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
 /// Where the norm stands.
@@ -24,28 +24,6 @@ pub enum NormPlacement {
     Pre,
     /// `norm(x + f(x))`, as the original Transformer and BERT.
     Post,
-}
-
-/// The output of an encoder, as a decoder's cross-attention reads it.
-#[derive(Debug, Clone)]
-pub struct Memory {
-    /// `[B, S, D]`.
-    pub hidden: Tensor<3>,
-    /// `[B, S]`, true where the source is padding.
-    pub padding: Option<Tensor<2, Bool>>,
-}
-
-impl Memory {
-    /// A memory without padding.
-    pub fn new(hidden: Tensor<3>) -> Self {
-        Self { hidden, padding: None }
-    }
-
-    /// Sets which source tokens are padding, `[B, S]`.
-    pub fn with_padding(mut self, padding: Option<Tensor<2, Bool>>) -> Self {
-        self.padding = padding;
-        self
-    }
 }
 
 /// What a block reads beside its input: the shared context of its self-attention, and the memory of a decoder.

@@ -49,10 +49,10 @@ mod report;
 mod transformer;
 
 pub use attention::{
-    Attention, AttentionConfig, AttentionContext, AttentionPattern, FusedProjection, Projection, ProjectionKind,
-    SeparateProjection,
+    Attention, AttentionConfig, AttentionContext, AttentionPattern, FusedProjection, Memory, Projection,
+    ProjectionKind, SeparateProjection,
 };
-pub use block::{BlockContext, Memory, NormPlacement, TransformerBlock, TransformerBlockConfig};
+pub use block::{BlockContext, NormPlacement, TransformerBlock, TransformerBlockConfig};
 pub use cache::{Cache, LayerCache};
 pub use embedding::{TokenEmbedding, TokenEmbeddingConfig};
 pub use error::ConfigError;

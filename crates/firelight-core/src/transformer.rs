@@ -7,8 +7,8 @@ mod config;
 
 pub use config::TransformerConfig;
 
-use crate::attention::{AttentionContext, AttentionPattern};
-use crate::block::{BlockContext, Memory, TransformerBlock};
+use crate::attention::{AttentionContext, AttentionPattern, Memory};
+use crate::block::{BlockContext, TransformerBlock};
 use crate::mask::AttentionMask;
 use crate::norm::Norm;
 use crate::pass::Pass;

@@ -23,6 +23,7 @@
 //! assert_eq!(tokenizer.decode(&window.targets), text[1..65]); // one token later
 //! assert_eq!(windows.len() + 64 + validation.len(), text.len());
 //! ```
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod dataset;
 mod error;

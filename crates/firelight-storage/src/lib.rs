@@ -19,6 +19,7 @@
 //! assert_eq!(config["d_model"], 128);
 //! assert!(again.weights(&Checkpoint::Best).is_err()); // nothing has been trained yet
 //! ```
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod atomic;
 mod checkpoint;

@@ -19,6 +19,7 @@
 //! assert_eq!(schedule.learning_rate(1e-3, 9), 1e-3); // the peak at the end of the warm-up
 //! assert_eq!(schedule.learning_rate(1e-3, 500), 1e-4); // the floor for ever after
 //! ```
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod adamw;
 mod checkpoint;

@@ -116,7 +116,7 @@ fn conclude(run: &TrainedRun) {
 /// Reads the model back from its folder, as any later command will, and lets it write.
 fn sample(run: &TrainedRun, device: &Device) -> Result<String> {
     let generator = TextGenerator::load_from(run.folder.path(), &Checkpoint::Last, device)?;
-    let prompt = ["\n", " "].into_iter().find(|prompt| generator.tokenizer().encode(prompt).is_ok());
+    let prompt = ["\n\n", " "].into_iter().find(|prompt| generator.tokenizer().encode(prompt).is_ok());
     // A vocabulary without any white space still has a first token.
     let prompt = prompt.map_or_else(|| generator.tokenizer().decode(&[0]), str::to_string);
     let generated = generator.generate(&prompt, &GenerationOptions::new(SAMPLE_TOKENS))?;

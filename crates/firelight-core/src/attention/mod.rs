@@ -5,14 +5,15 @@
 //! (<https://arxiv.org/abs/2305.13245>).
 
 mod context;
+mod memory;
 mod pattern;
 mod projection;
 
 pub use context::AttentionContext;
+pub use memory::Memory;
 pub use pattern::AttentionPattern;
 pub use projection::{FusedProjection, Projection, ProjectionKind, SeparateProjection};
 
-use crate::block::Memory;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
 use crate::linear::{Linear, LinearConfig};

@@ -1,0 +1,25 @@
+//! What cross-attention reads: the output of an encoder.
+
+use burn::tensor::{Bool, Tensor};
+
+/// The output of an encoder, as a decoder's cross-attention reads it.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    /// `[B, S, D]`.
+    pub hidden: Tensor<3>,
+    /// `[B, S]`, true where the source is padding.
+    pub padding: Option<Tensor<2, Bool>>,
+}
+
+impl Memory {
+    /// A memory without padding.
+    pub fn new(hidden: Tensor<3>) -> Self {
+        Self { hidden, padding: None }
+    }
+
+    /// Sets which source tokens are padding, `[B, S]`.
+    pub fn with_padding(mut self, padding: Option<Tensor<2, Bool>>) -> Self {
+        self.padding = padding;
+        self
+    }
+}
