@@ -9,9 +9,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use burn::tensor::Device;
-use burn::train::Interrupter;
 use firelight::generation::GenerationOptions;
-use firelight::language::{Run, RunRequest, TextGenerator};
+use firelight::language::{Interrupter, Run, RunRequest, TextGenerator};
 use firelight::storage::Checkpoint;
 use firelight::training::{Observer, ProgressBar};
 
@@ -83,7 +82,7 @@ fn train(arguments: Arguments, observers: Vec<Box<dyn Observer>>) -> Result<Stri
     println!("training in {}\n{}", run.folder.path().display(), run.report());
 
     // Fit: Burn's Learner under an observer; the folder fills on the way.
-    let trained = run.fit(observers, Interrupter::new())?;
+    let trained = run.fit_with(observers, Interrupter::new())?;
     if let Some(best) = &trained.best {
         println!("best validation loss {:.4} nats per token, at step {}", best.loss, best.step);
     }

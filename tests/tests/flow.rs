@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use burn::train::Interrupter;
+use burn::tensor::Device;
 use firelight::data::{Tokenizer, TokenizerConfig};
 use firelight::generation::GenerationOptions;
 use firelight::language::{self, LanguageError, Run, RunRequest, TextGenerator, TrainedRun};
@@ -11,9 +11,15 @@ use firelight::storage::{Checkpoint, Existing};
 use tempfile::TempDir;
 
 use crate::support::device;
+#[cfg(feature = "flex")]
+use crate::support::is_gpu;
 
-/// The built-in recipe at toy size.
+/// The built-in recipe at toy size, on the device under test.
 fn request(out: &Path) -> RunRequest {
+    request_on(out, &device())
+}
+
+fn request_on(out: &Path, device: &Device) -> RunRequest {
     let overrides = [
         ("data.stories", "6000"),
         ("data.validation_fraction", "0.1"),
@@ -30,11 +36,11 @@ fn request(out: &Path) -> RunRequest {
         ("schedule.steps", "20"),
     ];
     let overrides = overrides.map(|(key, value)| (key.to_string(), value.to_string())).to_vec();
-    RunRequest { overrides, out: Some(out.into()), ..RunRequest::new(&device()) }
+    RunRequest { overrides, out: Some(out.into()), ..RunRequest::new(device) }
 }
 
 fn train(request: &RunRequest) -> TrainedRun {
-    Run::prepare(request).unwrap().fit(Vec::new(), Interrupter::new()).unwrap()
+    Run::prepare(request).unwrap().fit().unwrap()
 }
 
 fn home() -> TempDir {
@@ -92,7 +98,39 @@ fn one_seed_gives_one_file_and_resuming_gives_the_same() {
     assert_eq!(bytes(&train(&parts)), first);
     parts.overrides.push(("model.n_layers".into(), "2".into()));
     let error = Run::prepare(&parts).unwrap_err();
-    assert!(matches!(error, LanguageError::OtherModel { .. }) && error.is_user_error(), "{error}");
+    assert!(matches!(error, LanguageError::OtherRun { .. }) && error.is_user_error(), "{error}");
+}
+
+/// Trains on flex and on `device`, without dropout, whose masks every backend draws in its own way.
+#[cfg(feature = "flex")]
+fn assert_losses_as_on_flex(device: &Device, tolerance: f64) {
+    let flex = firelight::device::select(Some("flex")).unwrap();
+    let [expected, found] = [&flex, device].map(losses);
+    assert_eq!([expected.len(), found.len()], [20, 20]);
+    let worst = expected.iter().zip(&found).fold(0.0, |worst: f64, (a, b)| worst.max((a - b).abs()));
+    assert!(worst <= tolerance, "{worst:e}: {expected:?} {found:?}");
+}
+
+#[cfg(feature = "flex")]
+fn losses(device: &Device) -> Vec<f64> {
+    let home = home();
+    let mut request = request_on(&home.path().join("run"), device);
+    request.overrides.push(("model.dropout".into(), "0.0".into()));
+    let metrics = fs::read_to_string(train(&request).folder.metrics()).unwrap();
+    let lines = metrics.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    lines.filter_map(|line| line["loss"].as_f64()).collect()
+}
+
+#[cfg(all(feature = "flex", feature = "ndarray"))]
+#[test]
+fn first_losses_agree_across_backends() {
+    assert_losses_as_on_flex(&firelight::device::select(Some("ndarray")).unwrap(), 1e-4);
+}
+
+#[cfg(feature = "flex")]
+#[test]
+fn first_losses_of_the_device_under_test_are_those_of_flex() {
+    assert_losses_as_on_flex(&device(), if is_gpu() { 1e-3 } else { 1e-4 });
 }
 
 #[test]

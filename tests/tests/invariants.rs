@@ -1,21 +1,24 @@
 //! Properties that hold for every combination of position scheme, norm, placement, activation and number of key/value
 //! heads.
 
-use burn::tensor::{Bool, Distribution, Int, Tensor};
+use std::collections::BTreeSet;
+
+use burn::tensor::{Bool, Int, Tensor};
 use firelight::core::invariants::{causality, gradients, parts_equal_whole};
 use firelight::core::{
     Activation, Cache, Memory, NormConfig, NormPlacement, Pass, PositionConfig, ProjectionKind, RotaryLayout,
-    SequenceInput, Transformer, TransformerConfig,
+    SequenceInput, Transformer, TransformerConfig, WeightInit,
 };
 
-use crate::support::{device, is_gpu};
+use crate::support::{Noise, device, is_gpu};
 
 /// Cached, padded and plain passes take the same sums in other orders.
 fn tolerance() -> f64 {
     if is_gpu() { 1e-4 } else { 1e-5 }
 }
 
-/// Every position scheme with every norm and placement; the other choices vary along.
+/// Every position scheme with every norm and placement. The other choices are laid out so that any two values of any two
+/// choices meet, which `every_two_choices_meet` checks.
 fn grid() -> Vec<TransformerConfig> {
     let positions = [
         PositionConfig::None,
@@ -24,31 +27,42 @@ fn grid() -> Vec<TransformerConfig> {
         PositionConfig::rotary(),
         PositionConfig::Rotary { theta: 100.0, layout: RotaryLayout::Interleaved },
     ];
+    let norms = [NormConfig::layer(), NormConfig::rms()];
+    let placements = [NormPlacement::Pre, NormPlacement::Post];
     let activations = [Activation::Relu, Activation::Gelu, Activation::GeluTanh, Activation::SwiGlu];
-    let mut grid = Vec::new();
-    for position in positions {
-        for norm in [NormConfig::layer(), NormConfig::rms()] {
-            for placement in [NormPlacement::Pre, NormPlacement::Post] {
-                let i = grid.len();
-                let projection = if i % 2 == 0 { ProjectionKind::Separate } else { ProjectionKind::Fused };
-                grid.push(
-                    TransformerConfig::new(16, 4, 2)
-                        .with_max_seq_len(16)
-                        .with_position(position)
-                        .with_norm(norm)
-                        .with_norm_placement(placement)
-                        .with_activation(activations[i % 4])
-                        .with_n_kv_heads([4, 2, 1][i % 3])
-                        .with_projection(projection),
-                );
-            }
-        }
-    }
-    grid
+    let projections = [ProjectionKind::Separate, ProjectionKind::Fused];
+    let config = |p: usize, n: usize, l: usize| {
+        // Weights as wide as those of a trained model, so that no defect hides behind small numbers.
+        TransformerConfig::new(16, 4, 2)
+            .with_max_seq_len(16)
+            .with_init(WeightInit::xavier())
+            .with_position(positions[p])
+            .with_norm(norms[n])
+            .with_norm_placement(placements[l])
+            .with_projection(projections[(p + n) % 2])
+            .with_activation(activations[(p + 2 * n + l) % 4])
+            .with_n_kv_heads([4, 2, 1][(p + n + 2 * l) % 3])
+    };
+    let places = (0..5).flat_map(|p| (0..2).flat_map(move |n| (0..2).map(move |l| (p, n, l))));
+    places.map(|(p, n, l)| config(p, n, l)).collect()
 }
 
-fn noise(shape: [usize; 3]) -> Tensor<3> {
-    Tensor::random(shape, Distribution::Normal(0.0, 1.0), &device())
+#[test]
+fn every_two_choices_meet() {
+    let choices: Vec<[String; 6]> = grid()
+        .iter()
+        .map(|config| {
+            let TransformerConfig { position, norm, norm_placement, projection, activation, n_kv_heads, .. } = config;
+            let names = (format!("{norm_placement:?}"), format!("{projection:?}"), format!("{activation:?}"));
+            [format!("{position:?}"), format!("{norm:?}"), names.0, names.1, names.2, format!("{n_kv_heads:?}")]
+        })
+        .collect();
+    let values = |i: usize| choices.iter().map(|choice| &choice[i]).collect::<BTreeSet<_>>().len();
+    assert_eq!([0, 1, 2, 3, 4, 5].map(values), [5, 2, 2, 2, 4, 3]);
+    for (i, j) in (0..6).flat_map(|j| (0..j).map(move |i| (i, j))) {
+        let pairs: BTreeSet<_> = choices.iter().map(|choice| (&choice[i], &choice[j])).collect();
+        assert_eq!(pairs.len(), values(i) * values(j), "choices {i} and {j}");
+    }
 }
 
 fn forward(model: &Transformer, x: Tensor<3>) -> Tensor<3> {
@@ -57,20 +71,23 @@ fn forward(model: &Transformer, x: Tensor<3>) -> Tensor<3> {
 
 #[test]
 fn the_future_changes_nothing_in_the_past() {
+    let mut noise = Noise::new(1);
     for config in grid() {
         let model = config.init(&device());
-        causality(|x| forward(&model, x), noise([2, 6, 16]), tolerance()).unwrap_or_else(|e| panic!("{e}: {config:?}"));
+        causality(|x| forward(&model, x), noise.tensor([2, 6, 16]), tolerance())
+            .unwrap_or_else(|e| panic!("{e}: {config:?}"));
     }
 }
 
 #[test]
 fn cached_steps_and_chunks_equal_the_whole() {
+    let mut noise = Noise::new(2);
     for config in grid() {
         let model = config.init(&device());
         for part in [1, 3] {
             let mut cache = Cache::new(2, 16);
             let step = |x| model.forward(x, &SequenceInput::default(), &mut Pass::cached(&mut cache));
-            parts_equal_whole(|x| forward(&model, x), step, noise([2, 7, 16]), part, tolerance())
+            parts_equal_whole(|x| forward(&model, x), step, noise.tensor([2, 7, 16]), part, tolerance())
                 .unwrap_or_else(|e| panic!("{e}: {config:?}"));
         }
     }
@@ -78,12 +95,13 @@ fn cached_steps_and_chunks_equal_the_whole() {
 
 #[test]
 fn padding_on_either_side_changes_nothing() {
+    let mut noise = Noise::new(3);
     for config in grid() {
         let model = config.init(&device());
-        let x = noise([1, 5, 16]);
+        let x = noise.tensor([1, 5, 16]);
         let alone = forward(&model, x.clone());
         for left in [true, false] {
-            let junk = noise([1, 3, 16]) * 10.0;
+            let junk = noise.tensor([1, 3, 16]) * 10.0;
             let flags = |hidden| Tensor::<2, Int>::full([1, if hidden { 3 } else { 5 }], i32::from(hidden), &device());
             let order = |a, b| if left { vec![b, a] } else { vec![a, b] };
             let padding: Tensor<2, Bool> = Tensor::cat(order(flags(false), flags(true)), 1).bool();
@@ -99,16 +117,17 @@ fn padding_on_either_side_changes_nothing() {
 
 #[test]
 fn a_padded_prompt_continues_in_the_cache_as_without_padding() {
+    let mut noise = Noise::new(4);
     for config in grid() {
         let model = config.init(&device());
-        let (prompt, next) = (noise([1, 4, 16]), noise([1, 1, 16]));
+        let (prompt, next) = (noise.tensor([1, 4, 16]), noise.tensor([1, 1, 16]));
         let run = |prompt: Tensor<3>, padding: Option<Tensor<2, Bool>>| {
             let mut cache = Cache::new(2, 16);
             model.forward(prompt, &SequenceInput { padding, memory: None }, &mut Pass::cached(&mut cache));
             model.forward(next.clone(), &SequenceInput::default(), &mut Pass::cached(&mut cache))
         };
         let padding = Tensor::<2, Bool>::from_bool([[true, true, false, false, false, false]], &device());
-        let padded = run(Tensor::cat(vec![noise([1, 2, 16]), prompt.clone()], 1), Some(padding));
+        let padded = run(Tensor::cat(vec![noise.tensor([1, 2, 16]), prompt.clone()], 1), Some(padding));
         let difference = (padded - run(prompt, None)).abs().max().into_scalar::<f64>();
         assert!(difference <= tolerance(), "{difference:e}: {config:?}");
     }
@@ -116,39 +135,50 @@ fn a_padded_prompt_continues_in_the_cache_as_without_padding() {
 
 #[test]
 fn a_decoder_reads_its_memory_once_and_never_its_padding() {
-    let model = TransformerConfig::decoder(16, 4, 2).with_max_seq_len(8).init(&device());
-    let (x, source, junk) = (noise([1, 4, 16]), noise([1, 3, 16]), noise([1, 2, 16]));
-    let plain = SequenceInput::default().with_memory(Memory::new(source.clone()));
-    let whole = model.forward(x.clone(), &plain, &mut Pass::default());
+    let mut noise = Noise::new(5);
+    let config = TransformerConfig::decoder(16, 4, 2).with_max_seq_len(8).with_init(WeightInit::xavier());
+    let model = config.init(&device());
+    let (x, source) = (noise.tensor([1, 4, 16]), noise.tensor([1, 3, 16]));
+    let plain = |hidden| SequenceInput::default().with_memory(Memory::new(hidden));
+    let whole = model.forward(x.clone(), &plain(source.clone()), &mut Pass::default());
+    let other = model.forward(x.clone(), &plain(noise.tensor([1, 3, 16])), &mut Pass::default());
+    assert!((whole.clone() - other).abs().max().into_scalar::<f64>() > 0.1, "the memory matters");
 
+    // The padded memory is there at the first step; what is handed in later must not be read.
     let padding = Tensor::<2, Bool>::from_bool([[false, false, false, true, true]], &device());
-    let memory = Memory::new(Tensor::cat(vec![source, junk], 1)).with_padding(Some(padding));
-    let padded = SequenceInput::default().with_memory(memory);
+    let padded = |hidden| SequenceInput::default().with_memory(Memory::new(hidden).with_padding(Some(padding.clone())));
+    let first = padded(Tensor::cat(vec![source, noise.tensor([1, 2, 16])], 1));
+    let later = padded(noise.tensor([1, 5, 16]));
     let mut cache = Cache::new(2, 8);
-    let step = |x| model.forward(x, &padded, &mut Pass::cached(&mut cache));
+    let step = |x| {
+        let input = if cache.is_empty() { &first } else { &later };
+        model.forward(x, input, &mut Pass::cached(&mut cache))
+    };
     parts_equal_whole(|_| whole, step, x, 1, tolerance()).unwrap();
 }
 
 #[test]
 fn gradients_are_slopes() {
-    // Finite differences in single precision are good to about a hundredth.
-    for config in grid().into_iter().step_by(3) {
+    let mut noise = Noise::new(6);
+    // Narrow weights keep the curvature small: the slopes are then good to about a hundredth.
+    for config in grid().into_iter().step_by(3).map(|config| config.with_init(WeightInit::gpt2())) {
         let (plain, tracked) = (config.init(&device()), config.init(&device().autodiff()));
-        let weights = noise([1, 4, 16]);
+        let weights = noise.tensor([1, 4, 16]);
         let f = |x: Tensor<3>| {
             let model = if x.device().is_autodiff() { &tracked } else { &plain };
             let weights = Tensor::from_data(weights.to_data(), &x.device());
             (forward(model, x) * weights).sum()
         };
-        gradients(f, noise([1, 4, 16]), 3e-2).unwrap_or_else(|e| panic!("{e}: {config:?}"));
+        gradients(f, noise.tensor([1, 4, 16]), 3e-2).unwrap_or_else(|e| panic!("{e}: {config:?}"));
     }
 }
 
 #[test]
 fn without_positions_an_encoder_permutes_with_its_input() {
+    let mut noise = Noise::new(7);
     let config = TransformerConfig::encoder(16, 4, 2).with_position(PositionConfig::None);
     let model = config.init(&device());
-    let x = noise([1, 5, 16]);
+    let x = noise.tensor([1, 5, 16]);
     let order = Tensor::<1, Int>::from_ints([3, 0, 4, 1, 2], &device());
     let permuted = forward(&model, x.clone().select(1, order.clone()));
     let difference = (permuted - forward(&model, x).select(1, order)).abs().max().into_scalar::<f64>();

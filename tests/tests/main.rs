@@ -1,7 +1,10 @@
-//! End-to-end tests across the crates, in one binary: agreement with PyTorch, invariants over the grid of variants, and
-//! whole runs from text to text. The device is chosen as the program chooses it, so `BURN_DEVICE` moves the whole suite.
+//! End-to-end tests across the crates, in one binary: agreement with PyTorch, invariants over the grid of variants, initial
+//! weights, decoding, and whole runs from text to text. The device is chosen as the program chooses it, so `BURN_DEVICE`
+//! moves the whole suite.
 
+mod decoding;
 mod flow;
+mod initial_weights;
 mod invariants;
 mod parity;
 mod support;

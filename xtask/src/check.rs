@@ -1,4 +1,6 @@
-//! `cargo xtask check`: all that must hold before a change is taken, cheapest first. `.ci/run` keeps the same list.
+//! `cargo xtask check`: all that must hold before a change is taken, cheapest first. `.ci/run` runs this list, too.
+
+use std::time::Instant;
 
 use anyhow::Result;
 
@@ -7,6 +9,7 @@ use crate::test;
 
 /// Stops at the first step that fails.
 pub(crate) fn run_all() -> Result<()> {
+    let start = Instant::now();
     run("format", &mut cargo("fmt --all --check"))?;
     spelling()?;
     run("clippy", &mut cargo("clippy --workspace --all-targets --features ndarray -- -D warnings"))?;
@@ -19,7 +22,7 @@ pub(crate) fn run_all() -> Result<()> {
         let line = format!("check -p firelight-cli --features {backend}");
         run(&format!("{backend} build"), &mut cargo(&line))?;
     }
-    eprintln!("\nAll checks passed.");
+    eprintln!("\nAll checks passed in {} s.", start.elapsed().as_secs());
     Ok(())
 }
 

@@ -6,13 +6,17 @@ use clap::Args;
 
 use crate::command::{cargo, run};
 
-/// The packages whose tests are about numbers; the others never touch a device or start programs of their own.
+/// The backends there are. `BURN_DEVICE`, which carries the choice to the tests, takes these names and nothing else.
+const BACKENDS: [&str; 7] = ["flex", "ndarray", "wgpu", "vulkan", "metal", "cuda", "rocm"];
+
+/// The packages whose tests compute on the device. Decoding, clipping and whole trainings are among `firelight-tests`,
+/// because the packages that they test know no backend.
 const NUMERICAL_PACKAGES: &str = "-p firelight-kernels -p firelight-core -p firelight-language -p firelight-tests";
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// flex, ndarray, wgpu, vulkan, metal, cuda or rocm, with `:i` for the i-th GPU; both CPU backends if not given
-    #[arg(long)]
+    /// flex, ndarray, wgpu, vulkan, metal, cuda or rocm; both CPU backends if not given
+    #[arg(long, value_parser = backend)]
     device: Option<String>,
 }
 
@@ -23,18 +27,33 @@ pub(crate) fn run_selected(options: &Options) -> Result<()> {
     }
 }
 
-/// Runs the tests that `device` is for, chosen through `BURN_DEVICE`.
+/// Runs the tests that `device` is for. Without a name flex is chosen of the two CPU backends, so its line is the one of
+/// the README to the letter.
 pub(crate) fn run_on(device: &str) -> Result<()> {
-    run(&format!("tests on {device}"), cargo(&arguments(device)).env("BURN_DEVICE", device))
+    let mut command = cargo(&arguments(device));
+    match device {
+        "flex" => command.env_remove("BURN_DEVICE"),
+        named => command.env("BURN_DEVICE", named),
+    };
+    run(&format!("tests on {device}"), &mut command)
 }
 
 /// Documentation examples run once, on flex. Of the GPU features exactly one is built in: `vulkan` beside `wgpu` would
 /// make both compile SPIR-V, which software Vulkan does not survive.
 fn arguments(device: &str) -> String {
-    match device.split(':').next().unwrap_or(device) {
+    match device {
         "flex" => "test --workspace --features ndarray".to_owned(),
         "ndarray" => "test --workspace --features ndarray --tests".to_owned(),
         gpu => format!("test {NUMERICAL_PACKAGES} --features {gpu} --tests"),
+    }
+}
+
+fn backend(name: &str) -> Result<String, String> {
+    let backend = name.split(':').next().unwrap_or(name);
+    match BACKENDS.contains(&backend) {
+        true if backend == name => Ok(name.to_owned()),
+        true => Err(format!("BURN_DEVICE takes a backend without an index, give `{backend}`")),
+        false => Err(format!("expected one of {}", BACKENDS.join(", "))),
     }
 }
 
@@ -50,10 +69,15 @@ mod tests {
 
     #[test]
     fn a_gpu_backend_is_built_in_alone() {
-        for device in ["wgpu", "wgpu:1"] {
-            let line = arguments(device);
-            assert!(line.contains("--features wgpu --tests"), "{line}");
-            assert!(!line.contains("vulkan") && !line.contains("--workspace"), "{line}");
-        }
+        let line = arguments("wgpu");
+        assert!(line.contains("--features wgpu --tests"), "{line}");
+        assert!(!line.contains("vulkan") && !line.contains("--workspace"), "{line}");
+    }
+
+    #[test]
+    fn a_device_is_named_by_its_backend_alone() {
+        assert_eq!(backend("wgpu"), Ok("wgpu".to_owned()));
+        assert_eq!(backend("wgpu:1"), Err("BURN_DEVICE takes a backend without an index, give `wgpu`".to_owned()));
+        assert!(backend("gpu").is_err_and(|text| text.contains("expected one of flex, ndarray")));
     }
 }

@@ -7,6 +7,7 @@ use crate::attention::{Attention, AttentionConfig, AttentionContext, Memory};
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::feed_forward::{FeedForward, FeedForwardConfig};
 use crate::init::ParamBuilder;
+use crate::kind;
 use crate::norm::{Norm, NormConfig};
 use crate::pass::LayerPass;
 use burn::module::Module;
@@ -36,19 +37,24 @@ pub struct BlockContext {
 }
 
 /// Configuration of a [`TransformerBlock`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TransformerBlockConfig {
     /// The self-attention; the cross-attention has the same sizes.
     pub attention: AttentionConfig,
     /// The feed-forward network.
     pub feed_forward: FeedForwardConfig,
-    /// The norm of every part.
+    /// The norm of every part. Default: layer normalisation.
+    #[serde(default, deserialize_with = "kind::deserialize")]
     pub norm: NormConfig,
-    /// Where the norms stand.
+    /// Where the norms stand. Default: before each part.
+    #[serde(default)]
     pub norm_placement: NormPlacement,
     /// Adds cross-attention to a memory. Default: false.
+    #[serde(default)]
     pub cross_attention: bool,
     /// Dropout of each part's output before it joins the residual stream. Default: 0.
+    #[serde(default)]
     pub dropout: f64,
 }
 
@@ -98,6 +104,13 @@ impl TransformerBlockConfig {
             .part(self.norm.validate())
             .rate("dropout", self.dropout)
             .finish()
+    }
+
+    /// Number of parameters.
+    pub(crate) fn num_params(&self) -> f64 {
+        let attentions = if self.cross_attention { 2.0 } else { 1.0 };
+        let norms = (attentions + 1.0) * self.norm.num_params(self.attention.d_model);
+        attentions * self.attention.num_params() + self.feed_forward.num_params() + norms
     }
 
     /// Builds the block with seed 0.

@@ -103,7 +103,10 @@ impl LayerCache {
     pub fn extend(&mut self, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
         let end = self.len + key.dims()[2];
         assert!(end <= self.capacity, "a cache of {} tokens cannot hold {end}", self.capacity);
-        let (mut keys, mut values) = self.buffers.take().unwrap_or_else(|| (self.buffer(&key), self.buffer(&value)));
+        let (mut keys, mut values) = match self.buffers.take() {
+            Some(buffers) if self.len > 0 || fits(&buffers.0, &key) => buffers,
+            _ => (self.buffer(&key), self.buffer(&value)),
+        };
         let start = self.len;
         write(&mut keys, key, start);
         write(&mut values, value, start);
@@ -129,6 +132,13 @@ impl LayerCache {
         self.buffers = self.buffers.take().map(select);
         self.memory = self.memory.take().map(select);
     }
+}
+
+/// Whether a cleared buffer can be used again: a new text may come in another batch size.
+fn fits(buffer: &Tensor<4>, new: &Tensor<4>) -> bool {
+    let ([batch, groups, _, d_head], [new_batch, new_groups, _, new_d_head]) = (buffer.dims(), new.dims());
+    [batch, groups, d_head] == [new_batch, new_groups, new_d_head]
+        && (buffer.dtype(), buffer.device()) == (new.dtype(), new.device())
 }
 
 /// Writes in place as long as nobody else holds the buffer, which is so once the attention of the last step is done.
@@ -157,6 +167,9 @@ mod tests {
         assert_eq!(cache.len(), 3);
         cache.clear();
         assert!(cache.is_empty());
+        // A cleared cache serves another batch size.
+        let two = Tensor::<4>::ones([2, 1, 1, 1], &device);
+        assert_eq!(cache.layer(0).extend(two.clone(), two).0.dims(), [2, 1, 1, 1]);
     }
 
     #[test]

@@ -1,27 +1,32 @@
 //! Token ids become vectors; with a tied head the same matrix turns vectors into logits.
 
+use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor};
 use firelight_kernels::linear;
+use serde::{Deserialize, Serialize};
 
 /// Configuration of a [`TokenEmbedding`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TokenEmbeddingConfig {
     /// Number of tokens `V`.
     pub vocab_size: usize,
     /// Width `D` of a vector.
     pub d_model: usize,
     /// Multiplies the vectors by `sqrt(D)` (Vaswani et al. 2017, §3.4). Default: false, as GPT.
+    #[serde(default)]
     pub scale: bool,
     /// Distribution of the matrix. Default: `N(0, 0.02)`.
+    #[serde(default)]
     pub init: Init,
 }
 
 impl TokenEmbeddingConfig {
     /// An unscaled embedding.
     pub fn new(vocab_size: usize, d_model: usize) -> Self {
-        Self { vocab_size, d_model, scale: false, init: Init::Normal { std: 0.02 } }
+        Self { vocab_size, d_model, scale: false, init: Init::default() }
     }
 
     /// Sets whether vectors are multiplied by `sqrt(D)`.
@@ -36,13 +41,24 @@ impl TokenEmbeddingConfig {
         self
     }
 
+    /// # Errors
+    /// Lists every field that does not fit.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let sizes = Checks::default().size("vocab_size", self.vocab_size).size("d_model", self.d_model);
+        sizes.part(self.init.validate()).finish()
+    }
+
     /// Builds the embedding with seed 0.
     pub fn init(&self, device: &Device) -> TokenEmbedding {
         self.init_with(&ParamBuilder::new(device, 0))
     }
 
     /// Builds the embedding at the builder's seed and path.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> TokenEmbedding {
+        expect_valid(self.validate());
         let factor = if self.scale { (self.d_model as f64).sqrt() } else { 1.0 };
         TokenEmbedding { weight: params.param("weight", [self.vocab_size, self.d_model], self.init), factor }
     }

@@ -8,12 +8,15 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// Adds the problems that a configuration finds itself to those of a part of it.
+    /// Adds the problems that a configuration finds itself to those of its parts.
     ///
     /// # Errors
     /// If there is any problem.
-    pub fn collect(part: Result<(), Self>, own: impl IntoIterator<Item = Option<String>>) -> Result<(), Self> {
-        let checks = Checks::default().part(part);
+    pub fn collect(
+        parts: impl IntoIterator<Item = Result<(), Self>>,
+        own: impl IntoIterator<Item = Option<String>>,
+    ) -> Result<(), Self> {
+        let checks = parts.into_iter().fold(Checks::default(), Checks::part);
         own.into_iter().flatten().fold(checks, |checks, problem| checks.require(false, || problem)).finish()
     }
 
@@ -27,6 +30,9 @@ impl ConfigError {
         true
     }
 }
+
+/// The largest size of a single dimension.
+const MAX_SIZE: usize = 1 << 26;
 
 /// Collects problems while a configuration validates itself, so that the user sees all of them at once.
 #[derive(Debug, Default)]
@@ -43,9 +49,10 @@ impl Checks {
         self
     }
 
-    /// Notes a size that is zero.
-    pub(crate) fn positive(self, field: &str, value: usize) -> Self {
+    /// Notes a size of 0, or one that no machine holds: such a slip of the hand would end in an aborted process.
+    pub(crate) fn size(self, field: &str, value: usize) -> Self {
         self.require(value > 0, || format!("{field} = 0 must be at least 1"))
+            .require(value <= MAX_SIZE, || format!("{field} = {value} must be at most {MAX_SIZE}"))
     }
 
     /// Notes a dropout rate outside `[0, 1)`.

@@ -11,6 +11,10 @@ use burn::tensor::{Device, Tensor};
 use firelight_kernels::{GeluForm, gelu};
 use serde::{Deserialize, Serialize};
 
+fn yes() -> bool {
+    true
+}
+
 /// The nonlinearity between the two projections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -35,7 +39,8 @@ impl Activation {
 
     /// The usual inner width: `4 D`; for gated units `8/3 D` rounded up to a multiple of 8, for the same parameters.
     pub fn default_d_ff(self, d_model: usize) -> usize {
-        if self.is_gated() { (8 * d_model).div_ceil(3).next_multiple_of(8) } else { 4 * d_model }
+        let plain = d_model.saturating_mul(4);
+        if self.is_gated() { plain.saturating_mul(2).div_ceil(3).next_multiple_of(8) } else { plain }
     }
 
     fn forward<const R: usize>(self, x: Tensor<R>) -> Tensor<R> {
@@ -49,33 +54,37 @@ impl Activation {
 }
 
 /// Configuration of a [`FeedForward`] network.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct FeedForwardConfig {
     /// Width of input and output.
     pub d_model: usize,
     /// Inner width. Default: [`Activation::default_d_ff`].
-    pub d_ff: usize,
+    #[serde(default)]
+    pub d_ff: Option<usize>,
     /// The nonlinearity. Default: the tanh form of GELU.
+    #[serde(default)]
     pub activation: Activation,
     /// Biases in all projections. Default: true.
+    #[serde(default = "yes")]
     pub bias: bool,
     /// Distribution of the weights that read `x`. Default: `N(0, 0.02)`.
+    #[serde(default)]
     pub init: Init,
     /// Distribution of the weight that writes into the residual stream. Default: `N(0, 0.02)`.
+    #[serde(default)]
     pub output_init: Init,
 }
 
 impl FeedForwardConfig {
     /// A network with the usual inner width.
     pub fn new(d_model: usize, activation: Activation) -> Self {
-        let init = Init::Normal { std: 0.02 };
-        let d_ff = activation.default_d_ff(d_model);
-        Self { d_model, d_ff, activation, bias: true, init, output_init: init }
+        Self { d_model, d_ff: None, activation, bias: true, init: Init::default(), output_init: Init::default() }
     }
 
     /// Sets the inner width.
     pub fn with_d_ff(mut self, d_ff: usize) -> Self {
-        self.d_ff = d_ff;
+        self.d_ff = Some(d_ff);
         self
     }
 
@@ -91,10 +100,28 @@ impl FeedForwardConfig {
         self
     }
 
+    /// The inner width.
+    pub fn d_ff(&self) -> usize {
+        self.d_ff.unwrap_or_else(|| self.activation.default_d_ff(self.d_model))
+    }
+
     /// # Errors
-    /// If a width is 0.
+    /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        Checks::default().positive("d_model", self.d_model).positive("d_ff", self.d_ff).finish()
+        Checks::default()
+            .size("d_model", self.d_model)
+            .size("d_ff", self.d_ff.unwrap_or(1))
+            .part(self.init.validate())
+            .part(self.output_init.validate())
+            .finish()
+    }
+
+    /// Number of parameters.
+    pub(crate) fn num_params(&self) -> f64 {
+        let (d_model, d_ff) = (self.d_model as f64, self.d_ff() as f64);
+        let readers = if self.activation.is_gated() { 2.0 } else { 1.0 };
+        let biases = if self.bias { readers * d_ff + d_model } else { 0.0 };
+        (readers + 1.0) * d_model * d_ff + biases
     }
 
     /// Builds the network with seed 0.
@@ -108,8 +135,8 @@ impl FeedForwardConfig {
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> FeedForward {
         expect_valid(self.validate());
-        let inner = LinearConfig::new(self.d_model, self.d_ff).with_bias(self.bias).with_init(self.init);
-        let outer = LinearConfig::new(self.d_ff, self.d_model).with_bias(self.bias).with_init(self.output_init);
+        let inner = LinearConfig::new(self.d_model, self.d_ff()).with_bias(self.bias).with_init(self.init);
+        let outer = LinearConfig::new(self.d_ff(), self.d_model).with_bias(self.bias).with_init(self.output_init);
         FeedForward {
             gate: self.activation.is_gated().then(|| inner.init_with(&params.scope("gate"))),
             up: inner.init_with(&params.scope("up")),

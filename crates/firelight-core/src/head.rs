@@ -1,28 +1,37 @@
 //! The language-model head: vectors become logits, by a matrix of its own or by the embedding's.
 
-use crate::embedding::TokenEmbedding;
+use crate::embedding::{TokenEmbedding, TokenEmbeddingConfig};
+use crate::error::{ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
 use crate::linear::{Linear, LinearConfig};
 use burn::module::Module;
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
+use serde::{Deserialize, Serialize};
+
+fn yes() -> bool {
+    true
+}
 
 /// Configuration of an [`LmHead`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LmHeadConfig {
     /// Width `D` of a vector.
     pub d_model: usize,
     /// Number of tokens `V`.
     pub vocab_size: usize,
     /// Shares the embedding's matrix (Press and Wolf 2017). Default: true.
+    #[serde(default = "yes")]
     pub tied: bool,
     /// Distribution of a matrix of its own. Default: `N(0, 0.02)`.
+    #[serde(default)]
     pub init: Init,
 }
 
 impl LmHeadConfig {
     /// A tied head.
     pub fn new(d_model: usize, vocab_size: usize) -> Self {
-        Self { d_model, vocab_size, tied: true, init: Init::Normal { std: 0.02 } }
+        Self { d_model, vocab_size, tied: true, init: Init::default() }
     }
 
     /// Sets whether the head shares the embedding's matrix.
@@ -37,8 +46,23 @@ impl LmHeadConfig {
         self
     }
 
+    /// # Errors
+    /// Lists every field that does not fit.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        TokenEmbeddingConfig::new(self.vocab_size, self.d_model).with_init(self.init).validate()
+    }
+
+    /// Builds the head with seed 0.
+    pub fn init(&self, device: &Device) -> LmHead {
+        self.init_with(&ParamBuilder::new(device, 0))
+    }
+
     /// Builds the head at the builder's seed and path.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> LmHead {
+        expect_valid(self.validate());
         if self.tied {
             return LmHead::Tied(TiedHead {});
         }

@@ -1,27 +1,36 @@
 //! The affine layer.
 
+use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use firelight_kernels::linear;
+use serde::{Deserialize, Serialize};
+
+fn yes() -> bool {
+    true
+}
 
 /// Configuration of a [`Linear`] layer.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LinearConfig {
     /// Width of the input.
     pub d_in: usize,
     /// Width of the output.
     pub d_out: usize,
     /// Adds a trained offset, which begins at 0. Default: true.
+    #[serde(default = "yes")]
     pub bias: bool,
     /// Distribution of the weight. Default: `N(0, 0.02)`.
+    #[serde(default)]
     pub init: Init,
 }
 
 impl LinearConfig {
     /// A layer with bias.
     pub fn new(d_in: usize, d_out: usize) -> Self {
-        Self { d_in, d_out, bias: true, init: Init::Normal { std: 0.02 } }
+        Self { d_in, d_out, bias: true, init: Init::default() }
     }
 
     /// Sets whether there is a bias.
@@ -36,13 +45,23 @@ impl LinearConfig {
         self
     }
 
+    /// # Errors
+    /// Lists every field that does not fit.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        Checks::default().size("d_in", self.d_in).size("d_out", self.d_out).part(self.init.validate()).finish()
+    }
+
     /// Builds the layer with seed 0.
     pub fn init(&self, device: &Device) -> Linear {
         self.init_with(&ParamBuilder::new(device, 0))
     }
 
     /// Builds the layer at the builder's seed and path.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> Linear {
+        expect_valid(self.validate());
         Linear {
             weight: params.param("weight", [self.d_in, self.d_out], self.init),
             bias: self.bias.then(|| params.param("bias", [self.d_out], Init::Zeros)),

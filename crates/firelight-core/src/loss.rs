@@ -30,6 +30,17 @@ impl TokenLoss {
 }
 
 impl LossConfig {
+    /// Plain cross-entropy.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the label smoothing.
+    pub fn with_label_smoothing(mut self, label_smoothing: f64) -> Self {
+        self.label_smoothing = label_smoothing;
+        self
+    }
+
     /// # Errors
     /// If the smoothing is not in `[0, 1)`.
     pub fn validate(&self) -> Result<(), ConfigError> {

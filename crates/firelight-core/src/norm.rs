@@ -61,6 +61,12 @@ impl NormConfig {
             .finish()
     }
 
+    /// Number of parameters of a layer for rows of `d_model` numbers.
+    pub(crate) fn num_params(&self, d_model: usize) -> f64 {
+        let vectors = if matches!(self, Self::Layer { bias: true, .. }) { 2.0 } else { 1.0 };
+        vectors * d_model as f64
+    }
+
     /// Builds the layer for rows of `d_model` numbers, with seed 0.
     pub fn init(&self, d_model: usize, device: &Device) -> Norm {
         self.init_with(d_model, &ParamBuilder::new(device, 0))

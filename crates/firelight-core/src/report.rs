@@ -23,7 +23,7 @@ impl ParameterEntry {
 
 /// Every parameter of a module; one that is used in several places is counted once.
 ///
-/// Its text is a table of the parts: repeated layers are one row, `2 x blocks`.
+/// Its text is a table of the parts; the layers of a stack are one row.
 #[derive(Debug, Clone, Default)]
 pub struct ParameterReport {
     entries: Vec<ParameterEntry>,

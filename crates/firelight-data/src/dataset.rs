@@ -1,6 +1,8 @@
 //! Windows of token ids with their targets, as a Burn `Dataset`. Language models are trained on every window of a text
 //! and evaluated on windows that cover it once.
 
+use std::fmt;
+
 use burn::data::dataset::{Dataset, DatasetError};
 
 use crate::{DataError, Tokens};
@@ -14,6 +16,34 @@ pub struct Window {
     pub targets: Vec<u32>,
 }
 
+/// The two parts of a text, as errors name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// What a model is trained on.
+    Training,
+    /// What it is evaluated on.
+    Validation,
+}
+
+impl Part {
+    /// What the validation fraction has to become so that this part grows.
+    pub(crate) fn more(self) -> &'static str {
+        match self {
+            Self::Training => "smaller",
+            Self::Validation => "larger",
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Training => "training",
+            Self::Validation => "validation",
+        })
+    }
+}
+
 /// Windows over a run of tokens.
 #[derive(Clone, Debug)]
 pub struct WindowDataset {
@@ -24,28 +54,29 @@ pub struct WindowDataset {
 }
 
 impl WindowDataset {
-    /// Every window of `length` tokens is an item: `tokens.len() - length` of them, overlapping, as in nanoGPT.
+    /// The windows of a training part: every window of `length` tokens is an item, `tokens.len() - length` of them,
+    /// overlapping, as in nanoGPT.
     ///
     /// # Errors
-    /// Fails if the text has fewer than `length + 1` tokens.
+    /// Fails if there are fewer than `length + 1` tokens.
     ///
     /// # Panics
     /// Panics if `length` is 0.
     pub fn for_training(tokens: Tokens, length: usize) -> Result<Self, DataError> {
-        check_length(&tokens, length)?;
+        check_length(Part::Training, &tokens, length)?;
         Ok(Self { count: tokens.len() - length, tokens, length, stride: 1 })
     }
 
-    /// Windows of `length` tokens side by side, the last one shorter if need be, so that each token but the first, which
-    /// nothing precedes, is the target exactly once.
+    /// The windows of a validation part: `length` tokens each, side by side, the last one shorter if need be, so that each
+    /// token but the first, which nothing precedes, is the target exactly once.
     ///
     /// # Errors
-    /// Fails if the text has fewer than `length + 1` tokens.
+    /// Fails if there is no token at all or fewer than `length + 1`.
     ///
     /// # Panics
     /// Panics if `length` is 0.
     pub fn for_evaluation(tokens: Tokens, length: usize) -> Result<Self, DataError> {
-        check_length(&tokens, length)?;
+        check_length(Part::Validation, &tokens, length)?;
         Ok(Self { count: (tokens.len() - 1).div_ceil(length), tokens, length, stride: length })
     }
 }
@@ -67,11 +98,12 @@ impl Dataset<Window> for WindowDataset {
 }
 
 /// A window needs `length` inputs and one more token for the last target.
-fn check_length(tokens: &Tokens, length: usize) -> Result<(), DataError> {
+fn check_length(part: Part, tokens: &Tokens, length: usize) -> Result<(), DataError> {
     assert!(length > 0, "windows need at least one token");
-    match tokens.len() > length {
-        true => Ok(()),
-        false => Err(DataError::TooShort { tokens: tokens.len(), length }),
+    match tokens.len() {
+        0 if part == Part::Validation => Err(DataError::NoValidationPart),
+        tokens if tokens <= length => Err(DataError::TooShort { part, tokens, length }),
+        _ => Ok(()),
     }
 }
 
@@ -103,9 +135,21 @@ mod tests {
     #[test]
     fn a_text_shorter_than_a_window_is_refused() {
         assert_eq!(WindowDataset::for_training(tokens(4), 3).unwrap().len(), 1);
-        for result in [WindowDataset::for_training(tokens(3), 3), WindowDataset::for_evaluation(tokens(3), 3)] {
-            assert!(matches!(result, Err(DataError::TooShort { tokens: 3, length: 3 })));
+        let short = [
+            (Part::Training, WindowDataset::for_training(tokens(3), 3)),
+            (Part::Validation, WindowDataset::for_evaluation(tokens(3), 3)),
+        ];
+        for (whose, result) in short {
+            assert!(matches!(result, Err(DataError::TooShort { part, tokens: 3, length: 3 }) if part == whose));
         }
+    }
+
+    #[test]
+    fn a_fraction_of_nothing_leaves_nothing_to_validate_on() {
+        let (training, validation) = tokens(9).split(0.0).unwrap();
+        assert!(WindowDataset::for_training(training, 3).is_ok());
+        let error = WindowDataset::for_evaluation(validation, 3).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().starts_with("there is no validation part"), "{error}");
     }
 
     proptest! {

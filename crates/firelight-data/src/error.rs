@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use firelight_storage::StorageError;
 
+use crate::Part;
+
 /// An error of reading text or turning it into tokens.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -37,18 +39,26 @@ pub enum DataError {
         /// The byte.
         byte: u8,
     },
-    /// Fewer tokens than one window needs.
+    /// A part of the text has fewer tokens than one window needs.
     #[error(
-        "the text is too short: a context of {length} tokens needs at least {} tokens, found {tokens}; \
-         give more text, or a shorter context (max_seq_len)",
-        length + 1
+        "the {part} part of the text is too short: a context of {length} tokens needs at least {} tokens, found {tokens}; \
+         give more text, a shorter context (max_seq_len), or a {} validation_fraction",
+        length + 1, part.more()
     )]
     TooShort {
-        /// Tokens of the text.
+        /// The part.
+        part: Part,
+        /// Tokens of the part.
         tokens: usize,
         /// The context, in tokens.
         length: usize,
     },
+    /// Nothing is left to validate on.
+    #[error(
+        "there is no validation part: validation_fraction leaves it no token, but a training needs one to tell how good \
+         the model is; give a validation_fraction above 0, such as 0.1"
+    )]
+    NoValidationPart,
     /// The validation part is no part of the text.
     #[error("validation_fraction is {fraction}: expected a number of at least 0 and less than 1, such as 0.1")]
     ValidationFraction {
@@ -88,6 +98,19 @@ pub enum DataError {
     VocabSize {
         /// The size that was asked for, in tokens.
         vocab_size: usize,
+    },
+    /// A vocabulary that no text of this length can fill.
+    #[error(
+        "a bpe tokenizer of {vocab_size} tokens is too large: a text of {bytes} bytes can give at most {limit}; give a \
+         smaller vocab_size"
+    )]
+    VocabTooLarge {
+        /// The size that was asked for, in tokens.
+        vocab_size: usize,
+        /// The largest size, in tokens.
+        limit: usize,
+        /// The length of the text, in bytes.
+        bytes: usize,
     },
     /// The file of a tokenizer is cut short, of another kind, or of a sort of tokenizer that Firelight does not run.
     #[error(
@@ -146,9 +169,9 @@ mod tests {
              remove it, or train with a text that has it or with the `byte` tokenizer"
         );
         assert_eq!(
-            DataError::TooShort { tokens: 40, length: 64 }.to_string(),
-            "the text is too short: a context of 64 tokens needs at least 65 tokens, found 40; give more text, or a \
-             shorter context (max_seq_len)"
+            DataError::TooShort { part: Part::Validation, tokens: 8, length: 64 }.to_string(),
+            "the validation part of the text is too short: a context of 64 tokens needs at least 65 tokens, found 8; \
+             give more text, a shorter context (max_seq_len), or a larger validation_fraction"
         );
         assert_eq!(
             DataError::NotUtf8 { path: "a.txt".into(), offset: 3, byte: 0xff }.to_string(),

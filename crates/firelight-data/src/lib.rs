@@ -36,7 +36,7 @@ mod token_file;
 mod tokenizer;
 mod tokens;
 
-pub use dataset::{Window, WindowDataset};
+pub use dataset::{Part, Window, WindowDataset};
 pub use error::DataError;
 pub use loader::StepLoader;
 pub use order::Order;

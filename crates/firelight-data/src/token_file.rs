@@ -1,9 +1,9 @@
 //! Token ids on disk, read through the page cache, so that a corpus may be larger than memory. Written once by whoever
 //! tokenizes a corpus, read by [`Tokens`](crate::Tokens).
 //!
-//! The format is little-endian: 8 bytes magic, version (u32), bytes per token (u32, 2 or 4), the tokens, and their count
-//! (u64). The count comes last so that a file can be written from a stream, and so that a file cut short gives itself
-//! away.
+//! The format is little-endian: 8 bytes magic, version (u32), bytes per token (u32, 2 or 4), size of the vocabulary (u64),
+//! the tokens, and their count (u64). The count comes last so that a file can be written from a stream, and so that a
+//! file cut short gives itself away.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -16,15 +16,24 @@ use memmap2::Mmap;
 use crate::DataError;
 
 const MAGIC: &[u8; 8] = b"FIRETOKS";
-const VERSION: u32 = 1;
-const HEADER: usize = 16;
+const VERSION: u32 = 2;
+const HEADER: usize = 24;
 const TRAILER: usize = 8;
 
 /// A memory-mapped file of token ids.
 #[derive(Debug)]
 pub struct TokenFile {
     map: Mmap,
+    layout: Layout,
+}
+
+/// What the header and the last bytes say.
+#[derive(Debug)]
+struct Layout {
+    /// Bytes per token.
     width: usize,
+    vocab_size: usize,
+    /// Number of tokens.
     len: usize,
 }
 
@@ -55,18 +64,23 @@ impl TokenFile {
         // SAFETY: the map is only read. Another program that cuts the file short meanwhile could end this one; the
         // documentation asks callers not to, and `create` never changes a file in place.
         let map = unsafe { Mmap::map(&file) }.map_err(StorageError::io("read", path))?;
-        let (width, len) = layout(&map).map_err(|reason| DataError::TokenFile { path: path.into(), reason })?;
-        Ok(Self { map, width, len })
+        let layout = layout(&map).map_err(|reason| DataError::TokenFile { path: path.into(), reason })?;
+        Ok(Self { map, layout })
     }
 
     /// Number of tokens.
     pub fn len(&self) -> usize {
-        self.len
+        self.layout.len
+    }
+
+    /// Size of the vocabulary that the ids are taken from: each is below it. A file belongs to one tokenizer only.
+    pub fn vocab_size(&self) -> usize {
+        self.layout.vocab_size
     }
 
     /// Whether the file holds no token.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.layout.len == 0
     }
 
     /// Copies the ids of a range out.
@@ -74,9 +88,10 @@ impl TokenFile {
     /// # Panics
     /// Panics if the range ends behind the last token, as slices do.
     pub fn get(&self, range: Range<usize>) -> Vec<u32> {
-        assert!(range.end <= self.len, "range {range:?} ends behind the last of {} tokens", self.len);
-        let bytes = &self.map[HEADER + range.start * self.width..HEADER + range.end * self.width];
-        match self.width {
+        let Layout { width, len, .. } = self.layout;
+        assert!(range.end <= len, "range {range:?} ends behind the last of {len} tokens");
+        let bytes = &self.map[HEADER + range.start * width..HEADER + range.end * width];
+        match width {
             2 => bytes.as_chunks().0.iter().map(|&pair| u16::from_le_bytes(pair).into()).collect(),
             _ => bytes.as_chunks().0.iter().map(|&four| u32::from_le_bytes(four)).collect(),
         }
@@ -89,6 +104,7 @@ fn write_tokens(writer: &mut dyn Write, vocab_size: usize, ids: impl IntoIterato
     writer.write_all(MAGIC)?;
     writer.write_all(&VERSION.to_le_bytes())?;
     writer.write_all(&width.to_le_bytes())?;
+    writer.write_all(&(vocab_size as u64).to_le_bytes())?;
     let mut count = 0_u64;
     for id in ids {
         if id as usize >= vocab_size {
@@ -101,33 +117,33 @@ fn write_tokens(writer: &mut dyn Write, vocab_size: usize, ids: impl IntoIterato
     writer.write_all(&count.to_le_bytes())
 }
 
-/// Bytes per token and number of tokens, once the whole file has been found to be in order.
-fn layout(bytes: &[u8]) -> Result<(usize, usize), String> {
+/// Reads header and count, and makes sure that the whole file is there.
+fn layout(bytes: &[u8]) -> Result<Layout, String> {
     if bytes.len() < HEADER + TRAILER || &bytes[..8] != MAGIC {
         return Err(format!("expected at least {} bytes that begin with FIRETOKS", HEADER + TRAILER));
     }
-    let version = u32_at(bytes, 8);
-    if version != VERSION {
+    let version = number(&bytes[8..12]);
+    if version != u64::from(VERSION) {
         return Err(format!("it has version {version}, but this program reads version {VERSION}"));
     }
-    let width = u32_at(bytes, 12) as usize;
+    let (width, vocab_size) = (number(&bytes[12..16]), number(&bytes[16..24]));
     if width != 2 && width != 4 {
         return Err(format!("expected 2 or 4 bytes per token, found {width}"));
     }
     let (body, trailer) = bytes[HEADER..].split_at(bytes.len() - HEADER - TRAILER);
-    let count = trailer.iter().rev().fold(0_u64, |count, &byte| count << 8 | u64::from(byte));
-    if count.checked_mul(width as u64) != Some(body.len() as u64) {
+    let count = number(trailer);
+    if count.checked_mul(width) != Some(body.len() as u64) {
         return Err(format!(
             "its last bytes promise {count} tokens of {width} bytes, but {} bytes are there",
             body.len()
         ));
     }
-    Ok((width, body.len() / width))
+    Ok(Layout { width: width as usize, vocab_size: vocab_size as usize, len: count as usize })
 }
 
-/// The little-endian number at an offset that the caller has checked.
-fn u32_at(bytes: &[u8], offset: usize) -> u32 {
-    bytes[offset..offset + 4].iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte))
+/// The little-endian number of at most 8 bytes.
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
 #[cfg(test)]
@@ -138,11 +154,12 @@ mod tests {
     #[test]
     fn both_widths_round_trip() {
         let home = tempfile::tempdir().unwrap();
-        for (vocab_size, ids, size) in [(65_536, vec![0, 65_535, 7], 30), (65_537, vec![65_536, 1, 2], 36)] {
+        for (vocab_size, ids, size) in [(65_536, vec![0, 65_535, 7], 38), (65_537, vec![65_536, 1, 2], 44)] {
             let path = home.path().join(vocab_size.to_string());
             let file = TokenFile::create(&path, vocab_size, ids.clone()).unwrap();
             assert_eq!((file.len(), file.get(0..3), file.get(1..2)), (3, ids.clone(), vec![ids[1]]));
             assert_eq!(fs::metadata(&path).unwrap().len(), size);
+            assert_eq!(TokenFile::open(&path).unwrap().vocab_size(), vocab_size);
         }
         assert!(TokenFile::create(home.path().join("none"), 9, []).unwrap().is_empty());
     }

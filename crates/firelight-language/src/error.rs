@@ -33,17 +33,44 @@ pub enum LanguageError {
         /// The recipe.
         path: PathBuf,
     },
-    /// A resumed run was asked for another model.
+    /// A run was asked to continue as another one.
     #[error(
-        "cannot resume `{}` with another model: `{key}` differs from config.json; start a new run with --out, or drop the \
-         override",
+        "cannot resume `{}`: `{key}` is not what the run began with; leave it out, or start a new run in another folder",
         path.display()
     )]
-    OtherModel {
+    OtherRun {
         /// The run folder.
         path: PathBuf,
-        /// The part of the configuration that differs.
+        /// What differs.
         key: &'static str,
+    },
+    /// Files of one folder that do not belong together.
+    #[error(
+        "`{}` is for a vocabulary of {found} tokens, but the tokenizer beside it has {tokenizer}; restore the file that belongs \
+         to this run",
+        path.display()
+    )]
+    Vocabulary {
+        /// `config.json` or `data.tokens`.
+        path: PathBuf,
+        /// The number of tokens that it is for.
+        found: usize,
+        /// The number of tokens of the tokenizer.
+        tokenizer: usize,
+    },
+    /// A weight file that cannot hold the model.
+    #[error(
+        "`{}` has {bytes} bytes, too few for the {parameters} parameters of config.json: the file is truncated or belongs to \
+         another model",
+        path.display()
+    )]
+    Truncated {
+        /// The weight file.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+        /// The parameters of the model.
+        parameters: u64,
     },
     /// A recipe could not be read.
     #[error("cannot read the recipe `{}`: {reason}", path.display())]
@@ -76,7 +103,12 @@ impl LanguageError {
     /// True when the user can mend it by asking for something else, false when the machine failed.
     pub fn is_user_error(&self) -> bool {
         match self {
-            Self::Config { .. } | Self::Task { .. } | Self::NoData { .. } | Self::OtherModel { .. } => true,
+            Self::Config { .. }
+            | Self::Task { .. }
+            | Self::NoData { .. }
+            | Self::OtherRun { .. }
+            | Self::Vocabulary { .. }
+            | Self::Truncated { .. } => true,
             Self::RecipeFile { reason, .. } => is_users(reason.kind()),
             Self::Data(error) => error.is_user_error(),
             Self::Storage(error) => error.is_user_error(),

@@ -29,6 +29,8 @@ mod text_generator;
 #[cfg(feature = "train")]
 mod training;
 
+#[cfg(feature = "train")]
+pub use burn::train::Interrupter;
 pub use data::{LmBatch, LmBatcher};
 pub use error::LanguageError;
 pub use inference::{LmState, Uncached};

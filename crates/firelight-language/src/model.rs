@@ -7,8 +7,8 @@
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 use firelight_core::{
-    Cache, ConfigError, LmHead, LmHeadConfig, ParamBuilder, ParameterReport, Pass, SequenceInput, TokenEmbedding,
-    TokenEmbeddingConfig, Transformer, TransformerConfig,
+    AttentionPattern, Cache, ConfigError, LmHead, LmHeadConfig, ParamBuilder, ParameterReport, Pass, SequenceInput,
+    TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig,
 };
 use serde::{Deserialize, Serialize};
 
@@ -56,11 +56,25 @@ impl LanguageModelConfig {
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let empty = (self.vocab_size == 0).then(|| "vocab_size = 0 must be at least 1".to_string());
-        // The window of a text moves by half a context.
-        let short = (self.transformer.max_seq_len == 1).then(|| "max_seq_len = 1 must be at least 2".to_string());
-        let cross = self.transformer.cross_attention.then(|| "cross_attention = true needs an encoder".to_string());
-        ConfigError::collect(self.transformer.validate(), [empty, short, cross])
+        let stack = &self.transformer;
+        let problem = |found: bool, text: &str| found.then(|| text.to_string());
+        let own = [
+            // The window of a text moves by half a context.
+            problem(stack.max_seq_len == 1, "max_seq_len = 1 must be at least 2"),
+            problem(stack.cross_attention, "cross_attention = true needs an encoder"),
+            problem(
+                stack.patterns.iter().any(|pattern| *pattern != AttentionPattern::Causal),
+                "patterns must be causal: a language model that sees its next token learns nothing",
+            ),
+        ];
+        let embedding = TokenEmbeddingConfig::new(self.vocab_size, stack.d_model).validate();
+        ConfigError::collect([embedding, stack.validate()], own)
+    }
+
+    /// Number of parameters, without building the model.
+    pub fn num_params(&self) -> usize {
+        let matrices = if self.tied { 1 } else { 2 };
+        self.transformer.num_params() + matrices * self.vocab_size * self.transformer.d_model
     }
 
     /// Builds the model with seed 0.

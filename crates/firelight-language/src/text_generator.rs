@@ -1,12 +1,13 @@
 //! A trained model and its tokenizer, loaded from a run folder: all that a user of a model needs.
 
+use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_data::Tokenizer;
 use firelight_generation::{GeneratedText, GenerationOptions, generate_text};
-use firelight_storage::{Checkpoint, ModelFolder, load_weights};
+use firelight_storage::{Checkpoint, ModelFolder, StorageError, load_weights};
 
 use crate::error::LanguageError;
 use crate::inference::Uncached;
@@ -50,6 +51,11 @@ impl TextGenerator {
         config.validate().map_err(|error| LanguageError::Config { path: folder.config(), error })?;
         let weights = folder.weights(checkpoint)?;
         let tokenizer = Tokenizer::load(folder.tokenizer())?;
+        if tokenizer.vocab_size() != config.vocab_size {
+            let (found, tokenizer) = (config.vocab_size, tokenizer.vocab_size());
+            return Err(LanguageError::Vocabulary { path: folder.config(), found, tokenizer });
+        }
+        check_size(&config, &weights)?;
         let mut model = config.init(device);
         load_weights(&mut model, weights)?;
         Ok(Self::new(model, tokenizer))
@@ -96,5 +102,15 @@ impl TextGenerator {
             false => generate_text(&Uncached(&self.model), prompt, &self.tokenizer, options, observe)?,
         };
         Ok(text)
+    }
+}
+
+/// Before memory is asked for: a weight file cannot hold more parameters than it has pairs of bytes.
+fn check_size(config: &LanguageModelConfig, weights: &Path) -> Result<(), LanguageError> {
+    let bytes = fs::metadata(weights).map_err(StorageError::io("read", weights))?.len();
+    let parameters = config.num_params() as u64;
+    match parameters.saturating_mul(2) <= bytes {
+        true => Ok(()),
+        false => Err(LanguageError::Truncated { path: weights.into(), bytes, parameters }),
     }
 }

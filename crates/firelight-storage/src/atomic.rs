@@ -62,16 +62,16 @@ fn commit(temporary: &Path, path: &Path) -> io::Result<()> {
     sync_folder(path)
 }
 
-/// Flushes the folder's entry, without which the rename itself could be lost in a power cut.
+/// Flushes the entry of `path` in its folder, without which a rename itself could be lost in a power cut.
 #[cfg(unix)]
-fn sync_folder(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
 }
 
 /// Other systems offer no handle on a folder to flush.
 #[cfg(not(unix))]
-fn sync_folder(_path: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(_path: &Path) -> io::Result<()> {
     Ok(())
 }
 

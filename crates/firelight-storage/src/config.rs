@@ -49,6 +49,12 @@ pub(crate) fn read<C: DeserializeOwned>(path: &Path, task: &str) -> Result<C, St
     serde_json::from_value(value).map_err(fields_error(path, task))
 }
 
+/// Whether the file at `path` is a configuration of Firelight, of any version and task.
+pub(crate) fn is_ours(path: &Path) -> bool {
+    let parsed = fs::read(path).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+    parsed.is_some_and(|config| config["format"] == FORMAT)
+}
+
 /// Checks format, version and task, in this order: a wrong format makes the rest meaningless.
 fn check_stamp(path: &Path, task: &str, config: &Value) -> Result<(), StorageError> {
     if config["format"] != FORMAT {

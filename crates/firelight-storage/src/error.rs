@@ -33,8 +33,8 @@ pub enum StorageError {
     },
     /// Replacing was asked for, but the folder holds no run, so its files are not ours to remove.
     #[error(
-        "refusing to replace `{}`: it holds {found} but neither config.json nor recipe.toml, so it is no run of \
-         Firelight; choose another folder, or empty it yourself",
+        "refusing to replace `{}`: it holds {found} but neither recipe.toml nor a config.json of Firelight, so \
+         it is no run; choose another folder, or empty it yourself",
         path.display()
     )]
     ForeignFolder {
@@ -185,7 +185,7 @@ impl StorageError {
     /// such as a full disk or a missing permission (exit code 1).
     pub fn is_user_error(&self) -> bool {
         match self {
-            Self::Io { cause, .. } => is_wrong_path(cause.kind()),
+            Self::Io { cause, .. } => is_user_error_kind(cause.kind()),
             Self::SaveWeights { .. } => false,
             _ => true,
         }
@@ -197,10 +197,16 @@ impl StorageError {
     }
 }
 
-/// Whether an error of this kind means that the path was a mistake.
-fn is_wrong_path(kind: io::ErrorKind) -> bool {
-    use io::ErrorKind::{InvalidFilename, InvalidInput, IsADirectory, NotADirectory, NotFound};
-    matches!(kind, NotFound | NotADirectory | IsADirectory | InvalidInput | InvalidFilename)
+/// Whether the operating system's error is the user's to mend: a path that leads nowhere, or to something of another kind
+/// or content than was meant. Anything else is the machine's, such as a full disk or a missing permission.
+pub fn is_user_error_kind(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{
+        AlreadyExists, InvalidData, InvalidFilename, InvalidInput, IsADirectory, NotADirectory, NotFound,
+    };
+    matches!(
+        kind,
+        NotFound | AlreadyExists | NotADirectory | IsADirectory | InvalidInput | InvalidFilename | InvalidData
+    )
 }
 
 /// Spells the first names out and counts the rest: `a, b, c, d and 3 more`.
@@ -257,6 +263,7 @@ mod tests {
     fn a_wrong_path_is_the_users_and_a_full_disk_the_machines() {
         let io = |kind: io::ErrorKind| StorageError::io("write", Path::new("x"))(kind.into());
         assert!(io(io::ErrorKind::NotFound).is_user_error());
+        assert!(io(io::ErrorKind::AlreadyExists).is_user_error());
         assert!(!io(io::ErrorKind::StorageFull).is_user_error());
         assert!(!io(io::ErrorKind::PermissionDenied).is_user_error());
         assert!(StorageError::FolderExists { path: "x".into() }.is_user_error());

@@ -1,5 +1,5 @@
 //! The run folder: everything one training run leaves behind and a model is loaded from. Trainers create it, every other
-//! command opens it; this file alone knows its layout:
+//! command opens it; this crate alone knows its layout:
 //!
 //! ```text
 //! recipe.toml  config.json  tokenizer.json  data.tokens  metrics.jsonl
@@ -15,17 +15,16 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::checkpoint_folder::{WEIGHTS, checkpoint_of, name_of, publish, recover, remove};
 use crate::error::list;
-use crate::{Checkpoint, StorageError, config};
+use crate::{Checkpoint, CheckpointFolder, StorageError, config};
 
 const RECIPE: &str = "recipe.toml";
 const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
 const TOKENS: &str = "data.tokens";
 const METRICS: &str = "metrics.jsonl";
-const WEIGHTS: &str = "model.safetensors";
 const CHECKPOINTS: &str = "checkpoints";
-const STEP_PREFIX: &str = "step-";
 
 /// What to do when the folder of a new run already holds something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +32,8 @@ pub enum Existing {
     /// Refuse, so that no run is lost by accident.
     #[default]
     Refuse,
-    /// Remove the old run first. Files that no run writes stay, and a folder without a run is refused.
+    /// Remove the old run first. Files that no run writes stay, and a folder is refused that holds neither `recipe.toml`
+    /// nor a `config.json` of Firelight: models of other programs use the same names.
     Force,
     /// Keep what is there and continue it.
     Resume,
@@ -56,11 +56,11 @@ impl ModelFolder {
     pub fn create(path: impl AsRef<Path>, existing: Existing) -> Result<Self, StorageError> {
         let path = path.as_ref();
         let names = names_in(path)?;
-        let is_run = names.iter().any(|name| name == CONFIG || name == RECIPE);
+        let is_run = names.iter().any(|name| name == RECIPE) || config::is_ours(&path.join(CONFIG));
         let found =
             || if names.is_empty() { "it is missing or empty".into() } else { format!("it holds {}", list(&names)) };
         match existing {
-            Existing::Resume if is_run => {}
+            Existing::Resume if is_run => recover(&path.join(CHECKPOINTS))?,
             Existing::Resume => return Err(StorageError::NothingToResume { path: path.into(), found: found() }),
             _ if names.is_empty() => fs::create_dir_all(path).map_err(StorageError::io("create the folder", path))?,
             Existing::Refuse => return Err(StorageError::FolderExists { path: path.into() }),
@@ -136,17 +136,48 @@ impl ModelFolder {
     }
 
     /// The folder in which a checkpoint keeps its files, whether it is there or not.
-    pub fn checkpoint_folder(&self, checkpoint: &Checkpoint) -> PathBuf {
-        match checkpoint {
-            Checkpoint::Last => self.path.clone(),
-            Checkpoint::Best => self.path.join(CHECKPOINTS).join("best"),
-            Checkpoint::Step(step) => self.path.join(CHECKPOINTS).join(format!("{STEP_PREFIX}{step}")),
+    ///
+    /// If a crash fell between the two moves that replace a checkpoint, this is the old one under its hidden name.
+    pub fn checkpoint_folder(&self, checkpoint: &Checkpoint) -> CheckpointFolder {
+        match name_of(checkpoint) {
+            Some(name) => CheckpointFolder::find(self.path.join(CHECKPOINTS).join(name)),
+            None => CheckpointFolder::at(self.path.clone()),
         }
     }
 
-    /// Where the weights of a checkpoint are written, whether they are there or not.
+    /// Where the weights of a checkpoint lie, whether they are there or not; those of [`Checkpoint::Last`] are written
+    /// here.
     pub fn weights_path(&self, checkpoint: &Checkpoint) -> PathBuf {
-        self.checkpoint_folder(checkpoint).join(WEIGHTS)
+        self.checkpoint_folder(checkpoint).weights()
+    }
+
+    /// Writes the folder of a checkpoint, whole or not at all: `fill` writes its files, which then take the place of an
+    /// older checkpoint in one go.
+    ///
+    /// # Errors
+    /// Returns the error of `fill`, or one naming the file that could not be written; an older checkpoint then stays.
+    ///
+    /// # Panics
+    /// Panics for [`Checkpoint::Last`], whose weights lie in the run folder itself.
+    pub fn write_checkpoint<E: From<StorageError>>(
+        &self,
+        checkpoint: &Checkpoint,
+        fill: impl FnOnce(&CheckpointFolder) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some(name) = name_of(checkpoint) else { panic!("the last weights have no folder of their own") };
+        publish(&self.path.join(CHECKPOINTS).join(name), fill)
+    }
+
+    /// Removes the folder of a checkpoint, if it is there.
+    ///
+    /// # Errors
+    /// Fails if the folder cannot be removed.
+    ///
+    /// # Panics
+    /// Panics for [`Checkpoint::Last`], whose weights lie in the run folder itself.
+    pub fn remove_checkpoint(&self, checkpoint: &Checkpoint) -> Result<(), StorageError> {
+        assert!(*checkpoint != Checkpoint::Last, "the last weights have no folder of their own");
+        remove(self.checkpoint_folder(checkpoint).path())
     }
 
     /// The weights of a checkpoint, to be read.
@@ -164,10 +195,11 @@ impl ModelFolder {
     /// Fails if the folder cannot be read.
     pub fn checkpoints(&self) -> Result<Vec<Checkpoint>, StorageError> {
         let names = names_in(&self.path.join(CHECKPOINTS))?;
-        let steps = names.iter().filter_map(|name| name.strip_prefix(STEP_PREFIX)?.parse().ok().map(Checkpoint::Step));
-        let mut found: Vec<_> = [Checkpoint::Last, Checkpoint::Best].into_iter().chain(steps).collect();
+        let named = names.iter().filter_map(|name| checkpoint_of(name));
+        let mut found: Vec<_> = [Checkpoint::Last].into_iter().chain(named).collect();
         found.retain(|checkpoint| self.weights_path(checkpoint).is_file());
         found.sort_unstable();
+        found.dedup();
         Ok(found)
     }
 
@@ -202,7 +234,7 @@ impl ModelFolder {
 }
 
 /// The sorted names in a folder; none if it is not there.
-fn names_in(path: &Path) -> Result<Vec<String>, StorageError> {
+pub(crate) fn names_in(path: &Path) -> Result<Vec<String>, StorageError> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -221,23 +253,21 @@ fn names_in(path: &Path) -> Result<Vec<String>, StorageError> {
 /// Removes the files of a run and nothing else.
 fn remove_run(path: &Path) -> Result<(), StorageError> {
     let checkpoints = path.join(CHECKPOINTS);
-    for name in names_in(&checkpoints)?.iter().filter(|name| *name == "best" || name.starts_with(STEP_PREFIX)) {
-        let checkpoint = checkpoints.join(name);
-        gone(fs::remove_dir_all(&checkpoint)).map_err(StorageError::io("remove", &checkpoint))?;
+    for name in names_in(&checkpoints)?.iter().filter(|name| checkpoint_of(name).is_some()) {
+        remove(&checkpoints.join(name))?;
     }
     // A folder that holds foreign files is not empty and stays.
     let _ = fs::remove_dir(&checkpoints);
     // The two files that mark a run go last, so that an interrupted removal can be repeated.
-    for name in [METRICS, WEIGHTS, TOKENS, TOKENIZER, RECIPE, CONFIG] {
-        let file = path.join(name);
-        gone(fs::remove_file(&file)).map_err(StorageError::io("remove", &file))?;
+    for file in [METRICS, WEIGHTS, TOKENS, TOKENIZER, CONFIG, RECIPE].map(|name| path.join(name)) {
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(StorageError::io("remove", &file)(error));
+            }
+            _ => {}
+        }
     }
     Ok(())
-}
-
-/// A removal of what is not there has succeeded.
-fn gone(removal: io::Result<()>) -> io::Result<()> {
-    removal.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 #[cfg(test)]
@@ -270,13 +300,15 @@ mod tests {
 
     #[test]
     fn an_existing_run_is_refused_kept_or_replaced_as_asked() {
-        let home = folder_with(&[&RUN[..], &["notes.txt"]].concat());
+        let crashed = ["notes.txt", "checkpoints/.best.replaced/state.json", "checkpoints/.step-20.staging/state.json"];
+        let home = folder_with(&[&RUN[..], &crashed].concat());
         let error = ModelFolder::create(home.path(), Existing::Refuse).unwrap_err();
         assert!(error.is_user_error());
         assert!(error.to_string().contains("--resume") && error.to_string().contains("--force"), "{error}");
 
         let folder = ModelFolder::create(home.path(), Existing::Resume).unwrap();
         assert!(folder.weights(&Checkpoint::Step(10)).is_ok());
+        assert_eq!(names_in(&home.path().join(CHECKPOINTS)).unwrap(), ["best", "step-10"]);
 
         ModelFolder::create(home.path(), Existing::Force).unwrap();
         assert_eq!(names_in(home.path()).unwrap(), ["notes.txt"]);
@@ -289,6 +321,48 @@ mod tests {
         assert!(matches!(error, StorageError::ForeignFolder { .. }));
         assert!(error.to_string().contains("it holds checkpoints, thesis.tex but neither"), "{error}");
         assert!(home.path().join("checkpoints/mine").exists());
+    }
+
+    #[test]
+    fn force_never_touches_the_model_of_another_program() {
+        let files = ["config.json", "model.safetensors", "tokenizer.json"];
+        let home = folder_with(&files);
+        let config = home.path().join("config.json");
+        for foreign in [r#"{"model_type": "gpt2", "n_layer": 12}"#, "not JSON"] {
+            fs::write(&config, foreign).unwrap();
+            let error = ModelFolder::create(home.path(), Existing::Force).unwrap_err();
+            assert!(matches!(error, StorageError::ForeignFolder { .. }) && error.is_user_error(), "{error}");
+            assert!(matches!(
+                ModelFolder::create(home.path(), Existing::Resume),
+                Err(StorageError::NothingToResume { .. })
+            ));
+            assert_eq!(names_in(home.path()).unwrap(), files);
+        }
+        fs::write(&config, r#"{"format": "firelight"}"#).unwrap();
+        ModelFolder::create(home.path(), Existing::Force).unwrap();
+        assert!(names_in(home.path()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_the_runs_is_the_users_mistake() {
+        let home = folder_with(&["runs"]);
+        assert!(ModelFolder::next_free(home.path().join("runs"), "stories").unwrap_err().is_user_error());
+        assert!(ModelFolder::create(home.path().join("runs/a"), Existing::Refuse).unwrap_err().is_user_error());
+    }
+
+    #[test]
+    fn a_checkpoint_that_stepped_aside_is_still_read() {
+        let home = folder_with(&[&RUN[..], &["checkpoints/.best.replaced/model.safetensors"]].concat());
+        let folder = ModelFolder::open(home.path()).unwrap();
+        assert_eq!(folder.checkpoints().unwrap(), [Checkpoint::Last, Checkpoint::Best, Checkpoint::Step(10)]);
+        assert!(folder.weights(&Checkpoint::Best).unwrap().is_file());
+
+        let write = |checkpoint: &CheckpointFolder| crate::write_atomic(checkpoint.weights(), "new");
+        folder.write_checkpoint(&Checkpoint::Best, write).unwrap();
+        assert_eq!(fs::read_to_string(folder.weights(&Checkpoint::Best).unwrap()).unwrap(), "new");
+        assert_eq!(names_in(&home.path().join(CHECKPOINTS)).unwrap(), ["best", "step-10"]);
+        folder.remove_checkpoint(&Checkpoint::Step(10)).unwrap();
+        assert_eq!(folder.checkpoints().unwrap(), [Checkpoint::Last, Checkpoint::Best]);
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! - [`write_atomic`] and [`write_atomic_with`] replace a file in one move.
 //! - [`save_weights`] and [`load_weights`] keep the parameters of any Burn module, strictly: what is missing, left over or
 //!   of another shape is an error that lists it.
-//! - [`ModelFolder`] is the run folder: recipe, configuration, tokenizer, metrics, weights and [`Checkpoint`]s.
+//! - [`ModelFolder`] is the run folder: recipe, configuration, tokenizer, metrics, weights and [`Checkpoint`]s, each in
+//!   its [`CheckpointFolder`].
 //!
 //! ```
 //! use firelight_storage::{Checkpoint, Existing, ModelFolder};
@@ -23,6 +24,7 @@
 
 mod atomic;
 mod checkpoint;
+mod checkpoint_folder;
 mod config;
 mod error;
 mod folder;
@@ -30,7 +32,8 @@ mod weights;
 
 pub use atomic::{write_atomic, write_atomic_with};
 pub use checkpoint::Checkpoint;
+pub use checkpoint_folder::CheckpointFolder;
 pub use config::{FORMAT, VERSION};
-pub use error::StorageError;
+pub use error::{StorageError, is_user_error_kind};
 pub use folder::{Existing, ModelFolder};
-pub use weights::{load_weights, save_weights};
+pub use weights::{check_weights, load_weights, save_weights};

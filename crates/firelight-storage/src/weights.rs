@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use burn::module::Module;
-use burn::store::{ApplyError, ApplyResult, FloatCastAdapter, ModuleSnapshot, SafetensorsStore};
+use burn::store::{ApplyError, ApplyResult, FloatCastAdapter, ModuleSnapshot, ModuleStore, SafetensorsStore};
 use burn::tensor::DType;
 
 use crate::{StorageError, atomic};
@@ -44,12 +44,24 @@ pub fn load_weights<M: Module>(model: &mut M, path: impl AsRef<Path>) -> Result<
         // Burn overlooks unused keys and words the others over many lines: take its findings and judge them here.
         .allow_partial(true)
         .validate(false);
-    let result = model.load_from(&mut store).map_err(|error| StorageError::NotWeights {
-        path: path.into(),
-        size,
-        reason: one_line(&error),
-    })?;
+    let result = model.load_from(&mut store).map_err(not_weights(path, size))?;
     check(path, result)
+}
+
+/// Makes sure that `path` is a whole safetensors file, without a model to load it into.
+///
+/// # Errors
+/// Returns an error naming `path` if it cannot be read or is no whole safetensors file.
+pub fn check_weights(path: impl AsRef<Path>) -> Result<(), StorageError> {
+    let path = path.as_ref();
+    let size = file_size(path)?;
+    // The reader compares the header with the size of the file before it names a single key.
+    SafetensorsStore::from_file(path).keys().map(drop).map_err(not_weights(path, size))
+}
+
+/// Returns a converter of the reader's errors, for `map_err`.
+fn not_weights<E: ToString>(path: &Path, size: u64) -> impl FnOnce(E) -> StorageError {
+    move |error| StorageError::NotWeights { path: path.into(), size, reason: one_line(&error) }
 }
 
 /// Refuses anything but a file whose keys and shapes are those of the model.
@@ -134,11 +146,16 @@ mod tests {
             .collect()
     }
 
-    /// The message of loading a file into a model of width 3, without the folder's name.
-    fn load_error(path: &Path) -> String {
+    /// The message of loading a file into a model of width 3.
+    fn load_text(path: &Path) -> String {
         let error = load_weights(&mut model(0.0, 3), path).unwrap_err();
         assert!(error.is_user_error());
-        error.to_string().replace(&format!("{}/", path.parent().unwrap().display()), "")
+        error.to_string()
+    }
+
+    /// The same without the folder's name.
+    fn load_error(path: &Path) -> String {
+        load_text(path).replace(&format!("{}/", path.parent().unwrap().display()), "")
     }
 
     #[test]
@@ -191,6 +208,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("model.safetensors");
         save_weights(&model(1.0, 3), &path).unwrap();
+        check_weights(&path).unwrap();
         let bytes = fs::read(&path).unwrap();
         for cut in [0, 5, 40, bytes.len() - 1] {
             fs::write(&path, &bytes[..cut]).unwrap();
@@ -200,6 +218,7 @@ mod tests {
                 "{message}"
             );
             assert!(!message.contains('\n'));
+            assert_eq!(check_weights(&path).unwrap_err().to_string(), load_text(&path));
         }
         fs::write(&path, "To be, or not to be, that is the question").unwrap();
         assert!(load_error(&path).contains("is no whole safetensors file (41 bytes)"));

@@ -1,21 +1,18 @@
 //! What a run keeps on the way: the weights with the lowest validation loss, and from time to time everything needed to
 //! continue. The trainer writes here; [`resume_point`] finds where an interrupted run can go on.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::fs::{self, File};
+use std::path::Path;
 
 use burn::module::Module;
-use burn::optim::ModuleOptimizer;
-use firelight_storage::{Checkpoint, ModelFolder, load_weights, save_weights, write_atomic};
+use burn::optim::{ModuleOptimizer, OptimizerRecord};
+use firelight_storage::{
+    Checkpoint, CheckpointFolder, ModelFolder, StorageError, check_weights, load_weights, save_weights, write_atomic,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::parameter_ids::{ParameterIds, ids_of, restore_ids};
 use crate::{OptimizerConfig, TrainingError};
-
-// The names that `ModelFolder` documents; it finds the weights by the first.
-const WEIGHTS: &str = "model.safetensors";
-const OPTIMIZER: &str = "optimizer.bpk";
-const STATE: &str = "state.json";
 
 /// Resumable checkpoints that are kept, the newest ones.
 const KEPT: usize = 2;
@@ -63,8 +60,9 @@ pub struct StartPoint {
 /// The files of the checkpoint that is continued.
 #[derive(Clone, Debug)]
 struct Resumed {
-    folder: PathBuf,
+    folder: CheckpointFolder,
     parameters: ParameterIds,
+    optimizer_tensors: usize,
 }
 
 /// The content of `state.json` in a resumable checkpoint.
@@ -73,6 +71,8 @@ struct Notes {
     #[serde(flatten)]
     state: RunState,
     parameters: ParameterIds,
+    /// Tensors in the optimiser's state, which some parameters may not have yet.
+    optimizer_tensors: usize,
 }
 
 impl StartPoint {
@@ -87,32 +87,37 @@ impl StartPoint {
         mut model: M,
         config: &OptimizerConfig,
     ) -> Result<(M, ModuleOptimizer), TrainingError> {
-        let Some(Resumed { folder, parameters }) = &self.resumed else {
+        let Some(Resumed { folder, parameters, optimizer_tensors }) = &self.resumed else {
             let optimizer = config.init(&model);
             return Ok((model, optimizer));
         };
-        load_weights(&mut model, folder.join(WEIGHTS))?;
+        load_weights(&mut model, folder.weights())?;
         let model = restore_ids(model, parameters)
-            .map_err(|parameter| TrainingError::ForeignCheckpoint { path: folder.clone(), parameter })?;
-        let path = folder.join(OPTIMIZER);
-        let optimizer = config.init(&model).load(&path).map_err(TrainingError::file("read", &path))?;
+            .map_err(|parameter| TrainingError::ForeignCheckpoint { path: folder.path().into(), parameter })?;
+        let optimizer = load_optimizer(config.init(&model), &folder.optimizer(), *optimizer_tensors)?;
         Ok((model, optimizer))
     }
 }
 
-/// The newest checkpoint of a run that is whole; none if there is no such checkpoint.
+/// The newest checkpoint of a run that is whole; none if the run has no checkpoints yet.
+///
+/// Every file is read before it counts as whole. A damaged checkpoint is passed over with a warning in the log.
 ///
 /// # Errors
-/// Fails if the folder cannot be read. A damaged checkpoint is passed over with a warning in the log.
+/// Fails if the folder cannot be read, or if there are checkpoints but none is whole.
 pub fn resume_point(folder: &ModelFolder) -> Result<Option<StartPoint>, TrainingError> {
+    let mut newest_error = None;
     for step in steps_in(folder)?.into_iter().rev() {
-        let path = folder.checkpoint_folder(&Checkpoint::Step(step));
-        match read(&path) {
+        match read(folder.checkpoint_folder(&Checkpoint::Step(step))) {
             Ok(start) => return Ok(Some(start)),
-            Err(error) => log::warn!("passing over a damaged checkpoint: {error}"),
+            Err(error) => {
+                log::warn!("passing over the checkpoint of step {step}: {error}");
+                newest_error.get_or_insert(error);
+            }
         }
     }
-    Ok(None)
+    let unresumable = |cause| TrainingError::NoWholeCheckpoint { path: folder.path().into(), cause: Box::new(cause) };
+    newest_error.map_or(Ok(None), |cause| Err(unresumable(cause)))
 }
 
 /// Writes `checkpoints/step-N`, whole or not at all, and removes the older ones that are no longer needed.
@@ -122,66 +127,56 @@ pub(crate) fn save_step<M: Module>(
     optimizer: &ModuleOptimizer,
     state: &RunState,
 ) -> Result<(), TrainingError> {
-    let notes = Notes { state: state.clone(), parameters: ids_of(model) };
-    publish(&folder.checkpoint_folder(&Checkpoint::Step(state.step)), |staging| {
-        save_weights(model, staging.join(WEIGHTS))?;
-        let path = staging.join(OPTIMIZER);
-        optimizer.save(&path).map_err(TrainingError::file("write", &path))?;
-        write_json(&staging.join(STATE), &notes)
+    let record = optimizer.to_record();
+    let notes = Notes { state: state.clone(), parameters: ids_of(model), optimizer_tensors: record.len() };
+    folder.write_checkpoint(&Checkpoint::Step(state.step), |files| {
+        save_weights(model, files.weights())?;
+        let path = files.optimizer();
+        record.save(&path).map_err(TrainingError::file("write", &path))?;
+        write_json(&files.state(), &notes)
     })?;
     remove_older(folder, state.step)
 }
 
 /// Writes `checkpoints/best`, whole or not at all.
 pub(crate) fn save_best<M: Module>(folder: &ModelFolder, model: &M, state: &RunState) -> Result<(), TrainingError> {
-    publish(&folder.checkpoint_folder(&Checkpoint::Best), |staging| {
-        save_weights(model, staging.join(WEIGHTS))?;
-        write_json(&staging.join(STATE), &state.best)
+    folder.write_checkpoint(&Checkpoint::Best, |files| {
+        save_weights(model, files.weights())?;
+        write_json(&files.state(), &state.best)
     })
 }
 
-/// Reads the notes of the checkpoint at `path` and makes sure that its files are there.
-fn read(path: &Path) -> Result<StartPoint, TrainingError> {
-    for file in [WEIGHTS, OPTIMIZER, STATE].map(|name| path.join(name)) {
-        fs::metadata(&file).map_err(TrainingError::file("read", &file))?;
+/// Reads a checkpoint through and makes sure that all of it is there.
+fn read(folder: CheckpointFolder) -> Result<StartPoint, TrainingError> {
+    let path = folder.state();
+    let text = fs::read(&path).map_err(StorageError::io("read", &path))?;
+    let Notes { state, parameters, optimizer_tensors } =
+        serde_json::from_slice(&text).map_err(TrainingError::damaged(&path))?;
+    check_weights(folder.weights())?;
+    // A state is rebuilt without the model, and dropped again.
+    load_optimizer(OptimizerConfig::default().without_groups(), &folder.optimizer(), optimizer_tensors)?;
+    Ok(StartPoint { state, resumed: Some(Resumed { folder, parameters, optimizer_tensors }) })
+}
+
+/// Gives `optimizer` the state in the file at `path`, which must consist of `tensors` tensors.
+fn load_optimizer(optimizer: ModuleOptimizer, path: &Path, tensors: usize) -> Result<ModuleOptimizer, TrainingError> {
+    // Burn words a missing file as it words a damaged one.
+    File::open(path).map_err(StorageError::io("read", path))?;
+    let record = OptimizerRecord::load(path).map_err(TrainingError::damaged(path))?;
+    let optimizer = optimizer.load_record(record);
+    // Burn begins anew, without a word, where it cannot rebuild the state of a parameter: count what it has taken.
+    match optimizer.to_record().len() {
+        found if found == tensors => Ok(optimizer),
+        found => Err(TrainingError::damaged(path)(format!("expected {tensors} tensors of state, found {found}"))),
     }
-    let file = path.join(STATE);
-    let text = fs::read_to_string(&file).map_err(TrainingError::file("read", &file))?;
-    let Notes { state, parameters } = serde_json::from_str(&text).map_err(TrainingError::file("read", &file))?;
-    Ok(StartPoint { state, resumed: Some(Resumed { folder: path.into(), parameters }) })
-}
-
-/// Lets `fill` write into a folder beside `target` and gives it the name `target` when it is complete.
-fn publish(target: &Path, fill: impl FnOnce(&Path) -> Result<(), TrainingError>) -> Result<(), TrainingError> {
-    let [staging, replaced] = ["staging", "replaced"].map(|role| beside(target, role));
-    remove(&staging)?;
-    fs::create_dir_all(&staging).map_err(TrainingError::file("create", &staging))?;
-    fill(&staging)?;
-    if target.exists() {
-        // A folder cannot be renamed over one that holds files: the old one steps aside for a moment.
-        remove(&replaced)?;
-        fs::rename(target, &replaced).map_err(TrainingError::file("replace", target))?;
-    }
-    fs::rename(&staging, target).map_err(TrainingError::file("write", target))?;
-    remove(&replaced)
-}
-
-/// A hidden name in the folder of `target`.
-fn beside(target: &Path, role: &str) -> PathBuf {
-    let name = target.file_name().unwrap_or_default().to_string_lossy();
-    target.with_file_name(format!(".{name}.{role}"))
-}
-
-/// Removes a folder, if it is there.
-fn remove(path: &Path) -> Result<(), TrainingError> {
-    if path.exists() { fs::remove_dir_all(path).map_err(TrainingError::file("remove", path)) } else { Ok(()) }
 }
 
 /// Removes all but the newest resumable checkpoints up to `step`.
 fn remove_older(folder: &ModelFolder, step: usize) -> Result<(), TrainingError> {
     let mut steps = steps_in(folder)?;
     steps.retain(|&other| other <= step);
-    steps.iter().rev().skip(KEPT).try_for_each(|&old| remove(&folder.checkpoint_folder(&Checkpoint::Step(old))))
+    let mut old = steps.into_iter().rev().skip(KEPT);
+    Ok(old.try_for_each(|step| folder.remove_checkpoint(&Checkpoint::Step(step)))?)
 }
 
 /// The steps whose checkpoints are there, in order.
@@ -235,41 +230,69 @@ mod tests {
         assert_eq!(model.slope(), 15.0);
     }
 
-    #[test]
-    fn a_checkpoint_is_replaced_and_leaves_nothing_beside_it() {
-        let (_home, folder) = run_folder();
-        save(&folder, 5);
-        save(&folder, 5);
-        assert_eq!(fs::read_dir(folder.path().join("checkpoints")).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn a_damaged_checkpoint_is_passed_over() {
-        let (_home, folder) = run_folder();
-        save(&folder, 5);
-        save(&folder, 10);
-        fs::write(folder.checkpoint_folder(&Checkpoint::Step(10)).join(STATE), "{").unwrap();
-        assert_eq!(resume_point(&folder).unwrap().unwrap().step(), 5);
-    }
-
-    #[test]
-    fn files_that_do_not_fit_the_model_are_named() {
-        let (_home, folder) = run_folder();
+    /// Takes a step, so that the optimiser has a state, and saves it as the checkpoint of `step`.
+    fn save_trained(folder: &ModelFolder, step: usize) -> (Line, CheckpointFolder) {
         let device = Device::default().autodiff();
         let model = Line::new(1.0, 0.0, &device);
         let mut optimizer = OptimizerConfig::default().init(&model);
         let output = TrainStep::step(&model, Points::new(vec![(1.0, 2.0)], &device));
         let model = optimizer.step(0.1, model, output.grads);
-        save_step(&folder, &model, &optimizer, &RunState { step: 5, ..RunState::default() }).unwrap();
+        save_step(folder, &model, &optimizer, &RunState { step, ..RunState::default() }).unwrap();
+        (model, folder.checkpoint_folder(&Checkpoint::Step(step)))
+    }
+
+    #[test]
+    fn a_damaged_checkpoint_is_passed_over_whichever_file_it_is() {
+        let (_home, folder) = run_folder();
+        save_trained(&folder, 5);
+        let (_, newest) = save_trained(&folder, 10);
+        for file in [newest.weights(), newest.optimizer(), newest.state()] {
+            let whole = fs::read(&file).unwrap();
+            for length in [0, 10, whole.len() / 2, whole.len() - 3] {
+                fs::write(&file, &whole[..length]).unwrap();
+                assert_eq!(resume_point(&folder).unwrap().unwrap().step(), 5, "{} of {length} bytes", file.display());
+            }
+            fs::remove_file(&file).unwrap();
+            assert_eq!(resume_point(&folder).unwrap().unwrap().step(), 5, "no {}", file.display());
+            fs::write(&file, whole).unwrap();
+        }
+        assert_eq!(resume_point(&folder).unwrap().unwrap().step(), 10);
+    }
+
+    #[test]
+    fn a_run_without_a_whole_checkpoint_does_not_silently_begin_anew() {
+        let (_home, folder) = run_folder();
+        let (_, only) = save_trained(&folder, 5);
+        fs::write(only.state(), "{").unwrap();
+        let error = resume_point(&folder).unwrap_err();
+        assert!(error.to_string().contains("none of its checkpoints is whole: the file `"), "{error}");
+        assert!(error.to_string().contains("state.json` is damaged: EOF") && error.is_user_error(), "{error}");
+    }
+
+    #[test]
+    fn a_state_that_lacks_parameters_is_refused() {
+        let (_home, folder) = run_folder();
+        let (model, files) = save_trained(&folder, 5);
+        let start = resume_point(&folder).unwrap().unwrap();
+        OptimizerConfig::default().init(&model).save(files.optimizer()).unwrap();
+        let error = start.restore(model, &OptimizerConfig::default()).err().unwrap();
+        assert!(error.to_string().ends_with("is damaged: expected 4 tensors of state, found 0"), "{error}");
+        assert!(error.is_user_error() && resume_point(&folder).is_err());
+    }
+
+    #[test]
+    fn files_that_do_not_fit_the_model_are_named() {
+        let (_home, folder) = run_folder();
+        let (model, files) = save_trained(&folder, 5);
         let mut start = resume_point(&folder).unwrap().unwrap();
 
-        let path = folder.checkpoint_folder(&Checkpoint::Step(5)).join(OPTIMIZER);
+        let path = files.optimizer();
         let bytes = fs::read(&path).unwrap();
         for length in [0, 10, bytes.len() / 2, bytes.len() - 1] {
             fs::write(&path, &bytes[..length]).unwrap();
-            let error = start.restore(model.clone(), &OptimizerConfig::default()).err().unwrap().to_string();
-            assert!(error.starts_with(&format!("cannot read `{}`: ", path.display())), "{error}");
-            assert!(!error.contains('\n'), "{error}");
+            let error = start.restore(model.clone(), &OptimizerConfig::default()).err().unwrap();
+            assert!(error.to_string().starts_with(&format!("the file `{}` is damaged: ", path.display())), "{error}");
+            assert!(!error.to_string().contains('\n') && error.is_user_error(), "{error}");
         }
 
         start.resumed.as_mut().unwrap().parameters.remove("slope");

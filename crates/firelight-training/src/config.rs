@@ -3,13 +3,19 @@
 
 use serde::{Deserialize, Serialize};
 
+/// No run takes more steps: the numbers of its items must not overflow.
+const MAX_STEPS: usize = 1_000_000_000_000;
+
+/// No batch holds more items: the loader reserves memory for all of them at once.
+const MAX_BATCH_SIZE: usize = 1_000_000;
+
 /// The `[training]` section of a recipe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingConfig {
-    /// Optimiser steps of the run. At least 1, default 2000. The learning rate does not depend on it.
+    /// Optimiser steps of the run. From 1 to 10^12, default 2000. The learning rate does not depend on it.
     pub steps: usize,
-    /// Items in one batch. At least 1, default 12.
+    /// Items in one batch. From 1 to 1,000,000, default 12.
     pub batch_size: usize,
     /// Steps from one evaluation to the next; 0 evaluates only after the last step. Default 250.
     pub evaluate_every: usize,
@@ -28,10 +34,12 @@ impl TrainingConfig {
     ///
     /// # Errors
     /// Returns one error that lists all bad fields.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self) -> Result<(), SettingsError> {
         let mut problems = Problems::of("training");
-        problems.require(self.steps >= 1, "steps", self.steps, "at least 1");
-        problems.require(self.batch_size >= 1, "batch_size", self.batch_size, "at least 1");
+        for (key, value, most) in [("steps", self.steps, MAX_STEPS), ("batch_size", self.batch_size, MAX_BATCH_SIZE)] {
+            problems.require(value >= 1, key, value, "at least 1");
+            problems.require(value <= most, key, value, &format!("at most {most}"));
+        }
         problems.into_result()
     }
 
@@ -53,11 +61,11 @@ fn is_due(every: usize, done: usize) -> bool {
 /// Settings out of their range; the message lists all of them on one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", problems.join("; "))]
-pub struct ConfigError {
+pub struct SettingsError {
     problems: Vec<String>,
 }
 
-impl ConfigError {
+impl SettingsError {
     /// One sentence for each bad field: its key, the value found and the values allowed.
     pub fn problems(&self) -> &[String] {
         &self.problems
@@ -84,20 +92,20 @@ impl Problems {
     /// Notes that `key` must be `expected` unless it `holds`.
     pub(crate) fn require(&mut self, holds: bool, key: &str, value: impl std::fmt::Display, expected: &str) {
         if !holds {
-            self.found.push(format!("{}.{key} = {value}: expected {expected}", self.section));
+            self.found.push(format!("{}.{key} = {value} must be {expected}", self.section));
         }
     }
 
     /// The error that lists everything found, if anything was.
-    pub(crate) fn into_result(self) -> Result<(), ConfigError> {
-        if self.found.is_empty() { Ok(()) } else { Err(ConfigError { problems: self.found }) }
+    pub(crate) fn into_result(self) -> Result<(), SettingsError> {
+        if self.found.is_empty() { Ok(()) } else { Err(SettingsError { problems: self.found }) }
     }
 }
 
 /// One error out of the results of several sections.
-pub(crate) fn all_of<const N: usize>(results: [Result<(), ConfigError>; N]) -> Result<(), ConfigError> {
+pub(crate) fn all_of<const N: usize>(results: [Result<(), SettingsError>; N]) -> Result<(), SettingsError> {
     let problems: Vec<String> = results.into_iter().filter_map(Result::err).flat_map(|error| error.problems).collect();
-    if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
+    if problems.is_empty() { Ok(()) } else { Err(SettingsError { problems }) }
 }
 
 #[cfg(test)]
@@ -109,8 +117,16 @@ mod tests {
         let config = TrainingConfig { steps: 0, batch_size: 0, ..TrainingConfig::default() };
         assert_eq!(
             config.validate().unwrap_err().to_string(),
-            "training.steps = 0: expected at least 1; training.batch_size = 0: expected at least 1"
+            "training.steps = 0 must be at least 1; training.batch_size = 0 must be at least 1"
         );
+        let config = TrainingConfig { steps: MAX_STEPS + 1, batch_size: 1_000_000_000_000_000, ..config };
+        assert_eq!(
+            config.validate().unwrap_err().to_string(),
+            "training.steps = 1000000000001 must be at most 1000000000000; \
+             training.batch_size = 1000000000000000 must be at most 1000000"
+        );
+        let config = TrainingConfig { steps: MAX_STEPS, batch_size: MAX_BATCH_SIZE, ..config };
+        config.validate().unwrap();
         TrainingConfig::default().validate().unwrap();
     }
 

@@ -8,7 +8,7 @@ use burn::data::dataset::DatasetError;
 use burn::tensor::TensorReadError;
 use firelight_storage::StorageError;
 
-use crate::ConfigError;
+use crate::SettingsError;
 
 /// An error that stopped a training run or an evaluation.
 #[derive(Debug, thiserror::Error)]
@@ -16,19 +16,39 @@ use crate::ConfigError;
 pub enum TrainingError {
     /// The settings of the run do not make sense.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Settings(#[from] SettingsError),
     /// A file of the run could not be read or written.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The optimiser's state, the notes of a checkpoint or the metrics could not be read or written.
+    /// The optimiser's state, the notes of a checkpoint or the metrics could not be written.
     #[error("cannot {action} `{}`: {reason}", path.display())]
     File {
-        /// What was tried, as a verb: `read`, `write`.
+        /// What was tried, as a verb: `write`.
         action: &'static str,
         /// The file or folder it was tried on.
         path: PathBuf,
         /// Why it failed.
         reason: String,
+    },
+    /// A file of a checkpoint is cut short or holds something else.
+    #[error("the file `{}` is damaged: {reason}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was expected and found.
+        reason: String,
+    },
+    /// A run has checkpoints, but none of them is whole.
+    #[error(
+        "cannot resume `{}`, because none of its checkpoints is whole: {cause}; restore the file, or begin the run anew \
+         with --force",
+        path.display()
+    )]
+    NoWholeCheckpoint {
+        /// The folder of the run.
+        path: PathBuf,
+        /// What is wrong with the newest checkpoint.
+        cause: Box<TrainingError>,
     },
     /// A checkpoint was written by a model with other parameters.
     #[error(
@@ -53,6 +73,15 @@ pub enum TrainingError {
         /// `loss`, `gradient norm` or `validation loss`.
         quantity: &'static str,
         /// What was found in its place.
+        value: f64,
+    },
+    /// A finished model does not give numbers.
+    #[error(
+        "the loss is {value}: the weights are damaged or their training has diverged; take another checkpoint, or train \
+         again with a lower `optimizer.learning_rate`"
+    )]
+    LossNotFinite {
+        /// What was found in the place of the loss.
         value: f64,
     },
     /// No parameter received a gradient.
@@ -98,6 +127,7 @@ impl TrainingError {
     pub fn is_user_error(&self) -> bool {
         match self {
             Self::Storage(error) => error.is_user_error(),
+            Self::NoWholeCheckpoint { cause, .. } => cause.is_user_error(),
             Self::File { .. } | Self::Data { .. } | Self::Device { .. } | Self::Burn(_) => false,
             _ => true,
         }
@@ -105,11 +135,12 @@ impl TrainingError {
 
     /// Returns a converter of the reasons for which a file could not be used, for `map_err`.
     pub(crate) fn file<E: ToString>(action: &'static str, path: &std::path::Path) -> impl FnOnce(E) -> Self {
-        move |reason| {
-            // The reasons of other crates may span lines; an error of ours is one line.
-            let reason = reason.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-            Self::File { action, path: path.to_path_buf(), reason }
-        }
+        move |reason| Self::File { action, path: path.to_path_buf(), reason: one_line(&reason) }
+    }
+
+    /// Returns a converter of what is wrong with the content of a file, for `map_err`.
+    pub(crate) fn damaged<E: ToString>(path: &std::path::Path) -> impl FnOnce(E) -> Self {
+        move |reason| Self::Damaged { path: path.to_path_buf(), reason: one_line(&reason) }
     }
 
     /// Returns a converter of a device's failure to compute `quantity`, for `map_err`.
@@ -121,6 +152,11 @@ impl TrainingError {
     pub(crate) fn data(part: &'static str) -> impl FnOnce(DatasetError) -> Self {
         move |cause| Self::Data { part, cause }
     }
+}
+
+/// A reason on one line: those of other crates may span several.
+fn one_line(reason: &impl ToString) -> String {
+    reason.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -34,15 +34,19 @@ impl Evaluation {
 /// Sums are taken in double precision, so the result does not depend on the batch size beyond rounding.
 ///
 /// # Errors
-/// Fails if a batch cannot be loaded, the device cannot compute, or no target is counted.
+/// Fails if a batch cannot be loaded, the device cannot compute, no target is counted, or the loss is no finite number.
 pub fn evaluate<M>(model: &M, loader: &dyn DataLoader<<M as InferenceStep>::Input>) -> Result<Evaluation, TrainingError>
 where
     M: Module + InferenceStep<Output = LossOutput>,
 {
-    evaluate_with(model, loader, |_, _| {})
+    let evaluation = evaluate_with(model, loader, |_, _| {})?;
+    match evaluation.loss.is_finite() {
+        true => Ok(evaluation),
+        false => Err(TrainingError::LossNotFinite { value: evaluation.loss }),
+    }
 }
 
-/// Evaluates like [`evaluate`] and hands every output, with the progress of the loader, to `each`.
+/// Evaluates like [`evaluate`], lets a loss pass that is no finite number, and hands every output, with the progress of the loader, to `each`.
 pub(crate) fn evaluate_with<M>(
     model: &M,
     loader: &dyn DataLoader<<M as InferenceStep>::Input>,
@@ -96,6 +100,16 @@ mod tests {
         let evaluation = Evaluation { loss: 8_f64.ln(), tokens: 1 };
         assert!((evaluation.perplexity() - 8.0).abs() < 1e-12);
         assert!((evaluation.bits_per_token() - 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn weights_that_are_no_numbers_are_refused() {
+        for (slope, found) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf")] {
+            let model = Line::new(slope, 0.0, &Device::default());
+            let error = evaluate(&model, &PointLoader::new(vec![(1.0, 1.0)], 1)).unwrap_err();
+            assert!(error.to_string().starts_with(&format!("the loss is {found}: the weights are damaged")), "{error}");
+            assert!(error.is_user_error());
+        }
     }
 
     #[test]

@@ -27,6 +27,11 @@ pub trait Trainable: LearnerModel + TrainStep<Output = LossOutput> + InferenceSt
 impl<M> Trainable for M where M: LearnerModel + TrainStep<Output = LossOutput> + InferenceStep<Output = LossOutput> {}
 
 /// Adds metrics, a renderer or loggers of Burn to a training.
+///
+/// [`fit()`] takes the steps itself, so the settings of Burn's own loop have no effect: `num_epochs`,
+/// `grads_accumulation`, `early_stopping`, `checkpoint`, `with_checkpointing_strategy` and both kinds of checkpointers are
+/// accepted by the builder and not looked at. The length of a run and its checkpoints are those of [`TrainingConfig`]; to
+/// stop a run early, use [`FitInput::interrupter`]. The training strategy must stay: it is how [`fit()`] comes to train.
 pub type Extension<M> = Box<dyn FnOnce(SupervisedTraining<M>) -> SupervisedTraining<M>>;
 
 /// All that a training needs besides the model. Begin with [`FitInput::new`] and set the fields that differ.
@@ -341,7 +346,7 @@ mod tests {
         let error = fit(line(), input).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "training.steps = 0: expected at least 1; optimizer.epsilon = 0: expected a number above 0"
+            "training.steps = 0 must be at least 1; optimizer.epsilon = 0 must be above 0 and finite"
         );
     }
 

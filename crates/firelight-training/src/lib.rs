@@ -45,7 +45,7 @@ mod trainer;
 
 pub use checkpoint::{StartPoint, ValidationLoss, resume_point};
 pub use clip::{clip_global_norm, global_norm};
-pub use config::{ConfigError, TrainingConfig};
+pub use config::{SettingsError, TrainingConfig};
 pub use error::TrainingError;
 pub use evaluate::{Evaluation, evaluate};
 pub use fit::{Extension, FitInput, Fitted, Trainable, fit};

@@ -25,9 +25,9 @@ impl LossOutput {
         Self { total, count }
     }
 
-    /// The mean loss in nats per target, the quantity to differentiate: `[1]`.
+    /// The mean loss in nats per target, the quantity to differentiate: `[1]`; 0 for a batch without a counted target.
     pub fn mean(&self) -> Tensor<1> {
-        self.total.clone() / self.count.clone()
+        self.total.clone() / self.count.clone().clamp_min(1.0)
     }
 
     /// Reads total and count with one wait for the device.
@@ -70,6 +70,16 @@ pub(crate) fn read_scalars<const N: usize>(scalars: [Tensor<1>; N]) -> Result<[f
 mod tests {
     use super::*;
     use burn::tensor::Device;
+
+    #[test]
+    fn a_batch_without_a_target_has_the_mean_zero() {
+        let device = Device::default().autodiff();
+        let total = Tensor::<1>::from_floats([0.0], &device).require_grad();
+        let mean = LossOutput::new(total.clone(), Tensor::zeros([1], &device)).mean();
+        assert_eq!(mean.clone().try_into_scalar::<f64>().unwrap(), 0.0);
+        let gradient = total.grad(&mean.backward()).unwrap();
+        assert_eq!(gradient.try_into_scalar::<f64>().unwrap(), 1.0);
+    }
 
     #[test]
     fn the_mean_is_the_total_over_the_count() {

@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use firelight_storage::write_atomic;
+use firelight_storage::{StorageError, write_atomic};
 use serde::Serialize;
 
 use crate::{EvaluationReport, Observer, StepReport, TrainingError};
@@ -24,7 +24,7 @@ impl MetricsLog {
     /// Fails if the file cannot be created.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, TrainingError> {
         let path = path.as_ref();
-        let file = File::create(path).map_err(TrainingError::file("create", path))?;
+        let file = File::create(path).map_err(StorageError::io("create", path))?;
         Ok(Self { path: path.into(), file })
     }
 
@@ -37,19 +37,19 @@ impl MetricsLog {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(TrainingError::file("read", path)(error)),
+            Err(error) => return Err(StorageError::io("read", path)(error).into()),
         };
         let kept: String =
             text.split_inclusive('\n').filter(|line| step_of(line).is_some_and(|step| step <= done)).collect();
         write_atomic(path, kept)?;
-        let file = OpenOptions::new().append(true).open(path).map_err(TrainingError::file("write", path))?;
+        let file = OpenOptions::new().append(true).open(path).map_err(StorageError::io("write", path))?;
         Ok(Self { path: path.into(), file })
     }
 
     fn append(&mut self, report: &impl Serialize) -> Result<(), TrainingError> {
         let mut line = serde_json::to_string(report).map_err(TrainingError::file("write", &self.path))?;
         line.push('\n');
-        self.file.write_all(line.as_bytes()).map_err(TrainingError::file("write", &self.path))
+        Ok(self.file.write_all(line.as_bytes()).map_err(StorageError::io("write", &self.path))?)
     }
 }
 

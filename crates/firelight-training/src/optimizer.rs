@@ -10,7 +10,7 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::adamw::HostedAdamW;
-use crate::config::{ConfigError, Problems};
+use crate::config::{Problems, SettingsError};
 
 /// The update rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,28 +63,29 @@ impl OptimizerConfig {
     pub fn init<M: Module>(&self, model: &M) -> ModuleOptimizer {
         let mut vectors = Vectors::default();
         model.visit(&mut vectors);
-        ModuleOptimizer::from(self.rule(self.weight_decay)).with_group(
-            ParamGroup::from_ids(vectors.ids),
-            self.rule(0.0),
-            None,
-        )
+        self.without_groups().with_group(ParamGroup::from_ids(vectors.ids), self.rule(0.0), None)
+    }
+
+    /// The optimiser of no model in particular, to look into a saved state with.
+    pub(crate) fn without_groups(&self) -> ModuleOptimizer {
+        self.rule(self.weight_decay).into()
     }
 
     /// Checks every field.
     ///
     /// # Errors
     /// Returns one error that lists all bad fields.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self) -> Result<(), SettingsError> {
         let mut problems = Problems::of("optimizer");
         let mut check =
             |holds, key, value: f64, expected| problems.require(holds && value.is_finite(), key, value, expected);
-        check(self.learning_rate > 0.0, "learning_rate", self.learning_rate, "a number above 0");
+        check(self.learning_rate > 0.0, "learning_rate", self.learning_rate, "above 0 and finite");
         for (key, beta) in [("beta_1", self.beta_1), ("beta_2", self.beta_2)] {
-            check((0.0..1.0).contains(&beta), key, beta, "a number from 0 to below 1");
+            check((0.0..1.0).contains(&beta), key, beta, "in [0, 1)");
         }
-        check(self.epsilon > 0.0, "epsilon", self.epsilon, "a number above 0");
-        check(self.weight_decay >= 0.0, "weight_decay", self.weight_decay, "a number of at least 0");
-        check(self.clip_norm >= 0.0, "clip_norm", self.clip_norm, "a number of at least 0");
+        check(self.epsilon > 0.0, "epsilon", self.epsilon, "above 0 and finite");
+        check(self.weight_decay >= 0.0, "weight_decay", self.weight_decay, "at least 0 and finite");
+        check(self.clip_norm >= 0.0, "clip_norm", self.clip_norm, "at least 0 and finite");
         problems.into_result()
     }
 
@@ -148,9 +149,8 @@ mod tests {
             OptimizerConfig { learning_rate: 0.0, beta_2: 1.5, clip_norm: f64::NAN, ..OptimizerConfig::default() };
         assert_eq!(
             config.validate().unwrap_err().to_string(),
-            "optimizer.learning_rate = 0: expected a number above 0; \
-             optimizer.beta_2 = 1.5: expected a number from 0 to below 1; \
-             optimizer.clip_norm = NaN: expected a number of at least 0"
+            "optimizer.learning_rate = 0 must be above 0 and finite; optimizer.beta_2 = 1.5 must be in [0, 1); \
+             optimizer.clip_norm = NaN must be at least 0 and finite"
         );
         OptimizerConfig::default().validate().unwrap();
     }

@@ -10,7 +10,7 @@ use burn::lr_scheduler::{LrScheduler, LrSchedulerRecord};
 use burn::optim::LearningRate;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{ConfigError, Problems};
+use crate::config::{Problems, SettingsError};
 
 /// The shape of the learning rate after the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,10 +54,10 @@ impl ScheduleConfig {
     ///
     /// # Errors
     /// Returns one error that lists all bad fields.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self) -> Result<(), SettingsError> {
         let mut problems = Problems::of("schedule");
         let floor = self.min_learning_rate;
-        problems.require(floor >= 0.0 && floor.is_finite(), "min_learning_rate", floor, "a number of at least 0");
+        problems.require(floor >= 0.0 && floor.is_finite(), "min_learning_rate", floor, "at least 0 and finite");
         if self.kind == ScheduleKind::Cosine {
             let holds = self.steps > self.warmup_steps;
             let expected = format!("more than schedule.warmup_steps = {}", self.warmup_steps);
@@ -149,8 +149,8 @@ mod tests {
         let config = ScheduleConfig { steps: 4, min_learning_rate: -1.0, ..COSINE };
         assert_eq!(
             config.validate().unwrap_err().to_string(),
-            "schedule.min_learning_rate = -1: expected a number of at least 0; \
-             schedule.steps = 4: expected more than schedule.warmup_steps = 4"
+            "schedule.min_learning_rate = -1 must be at least 0 and finite; \
+             schedule.steps = 4 must be more than schedule.warmup_steps = 4"
         );
     }
 

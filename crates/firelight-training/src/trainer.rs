@@ -38,7 +38,7 @@ impl<M: Trainable> Trainer<M> {
         let norm = global_norm(&self.model, &grads).ok_or(TrainingError::NoGradient { step })?;
         let [total, count, norm] = read_scalars([item.total.clone(), item.count.clone(), norm])
             .map_err(TrainingError::device("training loss"))?;
-        let loss = total / count;
+        let loss = total / count.max(1.0);
         check_finite(step, "loss", loss)?;
         check_finite(step, "gradient norm", norm)?;
 

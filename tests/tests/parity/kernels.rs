@@ -38,6 +38,7 @@ fn attention_agrees() {
 #[test]
 fn layer_norm_agrees() {
     let device = device();
+    let mut cases = 0;
     for golden in Golden::load("layer_norm").cases() {
         let (x, gamma) = (golden.input::<3>("x", &device), golden.input::<1>("gamma", &device));
         let beta: Option<Tensor<1>> = golden.has("beta").then(|| golden.input("beta", &device));
@@ -49,7 +50,9 @@ fn layer_norm_agrees() {
         if let Some(beta) = &beta {
             golden.check_gradient("beta", beta, &gradients);
         }
+        cases += 1;
     }
+    assert_eq!(cases, 2);
 }
 
 #[test]
@@ -76,6 +79,7 @@ fn gelu_agrees() {
 
 #[test]
 fn cross_entropy_agrees() {
+    let mut cases = 0;
     for golden in Golden::load("cross_entropy").cases() {
         let logits = golden.input::<2>("logits", &device());
         let tracked = logits.device();
@@ -85,11 +89,14 @@ fn cross_entropy_agrees() {
         let losses = cross_entropy(logits.clone(), golden.ints("targets", &tracked), &options);
         golden.check("output", losses.clone());
         golden.check_gradient("logits", &logits, &golden.backward(losses));
+        cases += 1;
     }
+    assert_eq!(cases, 2);
 }
 
 #[test]
 fn linear_agrees() {
+    let mut cases = 0;
     for golden in Golden::load("linear").cases() {
         let (x, weight) = (golden.input::<3>("x", &device()), golden.input::<2>("weight", &device()));
         let bias: Option<Tensor<1>> = golden.has("bias").then(|| golden.input("bias", &device()));
@@ -101,5 +108,7 @@ fn linear_agrees() {
         if let Some(bias) = &bias {
             golden.check_gradient("bias", bias, &gradients);
         }
+        cases += 1;
     }
+    assert_eq!(cases, 2);
 }

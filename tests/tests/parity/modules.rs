@@ -3,8 +3,8 @@
 use burn::tensor::Tensor;
 use firelight::core::{
     Activation, AttentionConfig, AttentionContext, AttentionMask, BlockContext, FeedForwardConfig, LayerPass, Memory,
-    NormPlacement, Pass, PositionConfig, PositionScheme, Positions, Rotary, RotaryLayout, SequenceInput, Sinusoidal,
-    TransformerBlockConfig, TransformerConfig,
+    NormPlacement, Pass, PositionConfig, PositionScheme, Positions, Projection, ProjectionKind, Rotary, RotaryLayout,
+    SequenceInput, Sinusoidal, TransformerBlockConfig, TransformerConfig,
 };
 
 use crate::support::device;
@@ -24,6 +24,29 @@ fn self_attention_agrees() {
     let gradients = golden.backward(output);
     golden.check_gradient("x", &x, &gradients);
     golden.check_gradients(&layer, &gradients);
+}
+
+#[test]
+fn fused_self_attention_agrees() {
+    let golden = Golden::load("attention_module");
+    let fused = golden.fused();
+    let x = golden.input::<3>("x", &device());
+    let config = AttentionConfig::new(16, 4).with_n_kv_heads(2).with_projection(ProjectionKind::Fused);
+    let layer = fused.fill(config.init(&x.device()));
+    let output = layer.forward(x.clone(), &causal(), &mut LayerPass::default());
+    golden.check("output", output.clone());
+    let gradients = golden.backward(output);
+    golden.check_gradient("x", &x, &gradients);
+    fused.check_gradients(&layer, &gradients);
+
+    // Each part by itself as well: small gradients must not hide behind the large ones of their neighbours.
+    let Projection::Fused(projection) = &layer.projection else { panic!("a fused projection") };
+    let weight = projection.qkv.weight.val().grad(&gradients).expect("the matrix's gradient");
+    let bias = projection.qkv.bias.as_ref().expect("a bias").val().grad(&gradients).expect("the bias's gradient");
+    for (name, start, width) in [("query", 0, 16), ("key", 16, 8), ("value", 24, 8)] {
+        golden.check(&format!("grad.{name}.weight"), weight.clone().narrow(1, start, width));
+        golden.check(&format!("grad.{name}.bias"), bias.clone().narrow(0, start, width));
+    }
 }
 
 #[test]

@@ -1,17 +1,20 @@
 //! Golden tensors made by PyTorch: `fixtures/core/<name>.safetensors`, described in `fixtures/SOURCE.md`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Bool, Device, Gradients, Int, Tensor, TensorData};
 use safetensors::{Dtype, SafeTensors};
 
-use super::tolerance;
+use super::{ParameterPath, device, tolerance};
 
 /// The gradient of a key's bias is zero in exact arithmetic (a softmax does not change when all its scores move together)
 /// and holds the rounding noise of sums of about this size, on both sides.
 const KEY_BIAS_SUMS: f64 = 1.0;
+
+/// The three that a fused projection holds in one matrix, in its order.
+const PROJECTIONS: [&str; 3] = ["query", "key", "value"];
 
 /// The tensors of one file, by name.
 pub(crate) struct Golden {
@@ -98,14 +101,42 @@ impl Golden {
         self.check(&format!("grad.{key}"), found);
     }
 
-    /// Gives every parameter of `module` its golden value.
-    pub(crate) fn fill<M: Module>(&self, module: M) -> M {
-        module.map(&mut Filler { golden: self, path: Vec::new() })
+    /// The same layer with one matrix for queries, keys and values: `qkv`, their columns side by side.
+    pub(crate) fn fused(&self) -> Self {
+        let mut tensors = self.tensors.clone();
+        for prefix in ["", "grad."] {
+            tensors.insert(format!("{prefix}qkv.weight"), self.side_by_side::<2>(prefix, "weight"));
+            tensors.insert(format!("{prefix}qkv.bias"), self.side_by_side::<1>(prefix, "bias"));
+        }
+        tensors.retain(|key, _| !PROJECTIONS.iter().any(|name| key.contains(&format!("{name}."))));
+        Self { name: format!("{} fused", self.name), tensors }
     }
 
-    /// Compares the gradient of every parameter of `module`.
+    fn side_by_side<const D: usize>(&self, prefix: &str, kind: &str) -> TensorData {
+        let part = |name| self.floats::<D>(&format!("{prefix}{name}.{kind}"), &device());
+        Tensor::cat(PROJECTIONS.map(part).to_vec(), D - 1).into_data()
+    }
+
+    /// Gives every parameter of `module` its golden value; every golden parameter must be taken.
+    pub(crate) fn fill<M: Module>(&self, module: M) -> M {
+        let mut filler = Filler { golden: self, path: ParameterPath::default(), filled: BTreeSet::new() };
+        let module = module.map(&mut filler);
+        assert_eq!(filler.filled, self.parameters(), "{}: the parameters filled", self.name);
+        module
+    }
+
+    /// Compares the gradient of every parameter of `module`; every golden one must be among them.
     pub(crate) fn check_gradients<M: Module>(&self, module: &M, gradients: &Gradients) {
-        module.visit(&mut Checker { golden: self, path: Vec::new(), gradients });
+        let mut checker =
+            Checker { golden: self, path: ParameterPath::default(), gradients, compared: BTreeSet::new() };
+        module.visit(&mut checker);
+        assert_eq!(checker.compared, self.parameters(), "{}: the gradients compared", self.name);
+    }
+
+    /// What has a gradient and is no input: inputs have no dot in their names.
+    fn parameters(&self) -> BTreeSet<String> {
+        let with_gradient = self.tensors.keys().filter_map(|key| key.strip_prefix("grad."));
+        with_gradient.filter(|key| key.contains('.')).map(String::from).collect()
     }
 }
 
@@ -123,64 +154,52 @@ fn numbers<T, const N: usize>(bytes: &[u8], read: fn([u8; N]) -> T) -> Vec<T> {
     bytes.as_chunks().0.iter().map(|bytes| read(*bytes)).collect()
 }
 
-/// The name of a parameter in the fixtures: without enum variants, and without the level of the choice between fused and
-/// separate projections.
-fn enter(path: &mut Vec<String>, name: &str, container: &str) {
-    if !container.starts_with("Enum:") {
-        path.push(name.to_string());
-    }
-}
-
-fn exit(path: &mut Vec<String>, container: &str) {
-    if !container.starts_with("Enum:") {
-        path.pop();
-    }
-}
-
-fn key(path: &[String]) -> String {
-    path.iter().filter(|name| *name != "projection").map(String::as_str).collect::<Vec<_>>().join(".")
-}
-
 struct Filler<'a> {
     golden: &'a Golden,
-    path: Vec<String>,
+    path: ParameterPath,
+    filled: BTreeSet<String>,
 }
 
 impl ModuleMapper for Filler<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let key = key(&self.path);
-        param.map(|old| {
+        let key = self.path.key();
+        let param = param.map(|old| {
             let new = self.golden.floats::<D>(&key, &old.device());
             assert_eq!(new.dims(), old.dims(), "{}: shape of `{key}`", self.golden.name);
             new.set_require_grad(old.is_require_grad())
-        })
+        });
+        self.filled.insert(key);
+        param
     }
 
     fn enter_module(&mut self, name: &str, container: &str) {
-        enter(&mut self.path, name, container);
+        self.path.enter(name, container);
     }
 
     fn exit_module(&mut self, _name: &str, container: &str) {
-        exit(&mut self.path, container);
+        self.path.exit(container);
     }
 }
 
 struct Checker<'a> {
     golden: &'a Golden,
-    path: Vec<String>,
+    path: ParameterPath,
     gradients: &'a Gradients,
+    compared: BTreeSet<String>,
 }
 
 impl ModuleVisitor for Checker<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.golden.check_gradient(&key(&self.path), &param.val(), self.gradients);
+        let key = self.path.key();
+        self.golden.check_gradient(&key, &param.val(), self.gradients);
+        self.compared.insert(key);
     }
 
     fn enter_module(&mut self, name: &str, container: &str) {
-        enter(&mut self.path, name, container);
+        self.path.enter(name, container);
     }
 
     fn exit_module(&mut self, _name: &str, container: &str) {
-        exit(&mut self.path, container);
+        self.path.exit(container);
     }
 }

@@ -1,18 +1,27 @@
-//! What several tests need: the device, golden tensors, and scratch runs.
+//! What several tests need: the device, seeded noise, the paths of parameters, and golden tensors.
 
 pub(crate) mod golden;
+mod noise;
+mod path;
 
 use burn::tensor::Device;
+use firelight::device::{NamedDevice, choose};
+
+pub(crate) use noise::Noise;
+pub(crate) use path::ParameterPath;
 
 /// The device under test.
 pub(crate) fn device() -> Device {
-    firelight::device::select(None).expect("a device")
+    chosen().device
 }
 
 /// The device under test is a GPU, or a program that behaves like one: its sums are taken in another order.
 pub(crate) fn is_gpu() -> bool {
-    let name = std::env::var("BURN_DEVICE").unwrap_or_else(|_| "flex".into());
-    !matches!(name.as_str(), "" | "flex" | "ndarray")
+    !matches!(chosen().name.as_str(), "flex" | "ndarray")
+}
+
+fn chosen() -> NamedDevice {
+    choose(None).expect("a device")
 }
 
 /// Largest difference over largest magnitude that is allowed between two ways to compute one tensor in single precision:

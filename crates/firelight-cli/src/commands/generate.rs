@@ -11,6 +11,7 @@ use firelight::language::TextGenerator;
 use firelight::storage::Checkpoint;
 use serde_json::json;
 
+use super::opening;
 use crate::output;
 
 /// Continue a prompt with a trained model
@@ -18,9 +19,9 @@ use crate::output;
 pub(crate) struct Generate {
     /// Run folder of the model
     run_dir: PathBuf,
-    /// Text to continue
-    #[arg(long, value_name = "TEXT", default_value = "\n", hide_default_value = true)]
-    prompt: String,
+    /// Text to continue; without one, the text begins a new paragraph
+    #[arg(long, value_name = "TEXT")]
+    prompt: Option<String>,
     /// Number of tokens to add
     #[arg(long, value_name = "N", default_value_t = 200)]
     max_new_tokens: usize,
@@ -58,12 +59,13 @@ impl Generate {
         let options = self.options();
         options.validate()?;
         let generator = self.generator()?;
+        let prompt = self.prompt.clone().unwrap_or_else(|| opening(generator.tokenizer()));
         if self.json {
-            let generated = generator.generate(&self.prompt, &options)?;
-            output::print(&format!("{}\n", self.to_json(&generated)))?;
+            let generated = generator.generate(&prompt, &options)?;
+            output::print(&format!("{}\n", self.to_json(&prompt, &generated)))?;
             return Ok(());
         }
-        self.stream(&generator, &options)
+        stream(&generator, &prompt, &options)
     }
 
     fn options(&self) -> GenerationOptions {
@@ -82,22 +84,9 @@ impl Generate {
         Ok(if self.no_cache { generator.without_cache() } else { generator })
     }
 
-    /// Prints the prompt and every piece of its continuation as it comes.
-    fn stream(&self, generator: &TextGenerator, options: &GenerationOptions) -> Result<()> {
-        let mut prompt = Some(self.prompt.as_str()); // printed with the first piece, when nothing can be refused any more
-        let mut written: io::Result<()> = Ok(());
-        generator.generate_streaming(&self.prompt, options, |piece| {
-            written = output::print(&format!("{}{piece}", prompt.take().unwrap_or_default()));
-            if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
-        written?;
-        output::print(&format!("{}\n", prompt.take().unwrap_or_default()))?;
-        Ok(())
-    }
-
-    fn to_json(&self, generated: &GeneratedText) -> serde_json::Value {
+    fn to_json(&self, prompt: &str, generated: &GeneratedText) -> serde_json::Value {
         json!({
-            "prompt": self.prompt,
+            "prompt": prompt,
             "text": generated.text,
             "tokens": generated.ids.len(),
             "stopped": stop_name(generated.stopped),
@@ -105,6 +94,19 @@ impl Generate {
             "seed": self.seed,
         })
     }
+}
+
+/// Prints the prompt and every piece of its continuation as it comes.
+fn stream(generator: &TextGenerator, prompt: &str, options: &GenerationOptions) -> Result<()> {
+    let mut unprinted = Some(prompt); // goes with the first piece, when nothing can be refused any more
+    let mut written: io::Result<()> = Ok(());
+    generator.generate_streaming(prompt, options, |piece| {
+        written = output::print(&format!("{}{piece}", unprinted.take().unwrap_or_default()));
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    written?;
+    output::print(&format!("{}\n", unprinted.take().unwrap_or_default()))?;
+    Ok(())
 }
 
 fn stop_name(reason: StopReason) -> &'static str {

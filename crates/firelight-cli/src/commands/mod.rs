@@ -7,6 +7,7 @@ mod train;
 
 use anyhow::Result;
 use clap::Subcommand;
+use firelight::data::Tokenizer;
 
 use crate::output;
 
@@ -36,4 +37,10 @@ impl Command {
             Self::Devices(command) => command.run(),
         }
     }
+}
+
+/// What a text begins with when nobody says: a new paragraph, or what comes nearest in the vocabulary.
+fn opening(tokenizer: &Tokenizer) -> String {
+    let known = ["\n\n", " "].into_iter().find(|text| tokenizer.encode(text).is_ok());
+    known.map_or_else(|| tokenizer.decode(&[0]), str::to_string)
 }

@@ -11,6 +11,7 @@ use firelight::language::{Run, RunRequest, TextGenerator, TrainedRun};
 use firelight::storage::{Checkpoint, Existing};
 use firelight::training::ProgressBar;
 
+use super::opening;
 use crate::output;
 
 /// Length of the sample after the training, in tokens.
@@ -52,7 +53,7 @@ impl Train {
         let chosen = device::choose(self.device.as_deref())?;
         let run = Run::prepare(&self.request(&chosen.device))?;
         announce(&run, &chosen.name);
-        let trained = run.fit(vec![Box::new(ProgressBar::new())], Interrupter::new())?;
+        let trained = run.fit_with(vec![Box::new(ProgressBar::new())], Interrupter::new())?;
         conclude(&trained);
         let sample = sample(&trained, &chosen.device)?;
         output::print(&sample)?;
@@ -110,15 +111,14 @@ fn conclude(run: &TrainedRun) {
         _ => output::note(format_args!("{end} after {} steps", run.steps)),
     }
     let folder = run.folder.path().display();
-    output::note(format_args!("continue a text with: firelight generate {folder} --prompt TEXT; a sample:"));
+    output::note(format_args!("continue a text with: firelight generate {folder} --prompt TEXT"));
+    output::note(format_args!("checkpoint: last; a sample:"));
 }
 
 /// Reads the model back from its folder, as any later command will, and lets it write.
 fn sample(run: &TrainedRun, device: &Device) -> Result<String> {
     let generator = TextGenerator::load_from(run.folder.path(), &Checkpoint::Last, device)?;
-    let prompt = ["\n\n", " "].into_iter().find(|prompt| generator.tokenizer().encode(prompt).is_ok());
-    // A vocabulary without any white space still has a first token.
-    let prompt = prompt.map_or_else(|| generator.tokenizer().decode(&[0]), str::to_string);
+    let prompt = opening(generator.tokenizer());
     let generated = generator.generate(&prompt, &GenerationOptions::new(SAMPLE_TOKENS))?;
     Ok(format!("{}\n", generated.text.trim()))
 }

@@ -24,56 +24,68 @@ use burn::nn::{Dropout, DropoutConfig};
 use burn::tensor::{Device, Tensor};
 use firelight_kernels::attention;
 use projection::Widths;
+use serde::{Deserialize, Serialize};
+
+fn yes() -> bool {
+    true
+}
 
 /// Configuration of an [`Attention`] layer.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AttentionConfig {
     /// Width `D` of input and output.
     pub d_model: usize,
     /// Number of query heads `H`.
     pub n_heads: usize,
     /// Number of key/value heads `G`, a divisor of `H`. Default: `H`; 1 is multi-query attention.
-    pub n_kv_heads: usize,
+    #[serde(default)]
+    pub n_kv_heads: Option<usize>,
     /// Width `E` of a head. Default: `D / H`.
-    pub d_head: usize,
+    #[serde(default)]
+    pub d_head: Option<usize>,
     /// One matrix for queries, keys and values, or three. Default: three.
+    #[serde(default)]
     pub projection: ProjectionKind,
     /// Biases in all projections. Default: true.
+    #[serde(default = "yes")]
     pub bias: bool,
     /// Share of the attention weights dropped in training. Default: 0.
+    #[serde(default)]
     pub dropout: f64,
     /// Distribution of the projections that read `x`. Default: `N(0, 0.02)`.
+    #[serde(default)]
     pub init: Init,
     /// Distribution of the projection that writes into the residual stream. Default: `N(0, 0.02)`.
+    #[serde(default)]
     pub output_init: Init,
 }
 
 impl AttentionConfig {
     /// Multi-head attention with heads of `d_model / n_heads`.
     pub fn new(d_model: usize, n_heads: usize) -> Self {
-        let init = Init::Normal { std: 0.02 };
         Self {
             d_model,
             n_heads,
-            n_kv_heads: n_heads,
-            d_head: if d_model.is_multiple_of(n_heads.max(1)) { d_model / n_heads.max(1) } else { 0 },
-            projection: ProjectionKind::Separate,
+            n_kv_heads: None,
+            d_head: None,
+            projection: ProjectionKind::default(),
             bias: true,
             dropout: 0.0,
-            init,
-            output_init: init,
+            init: Init::default(),
+            output_init: Init::default(),
         }
     }
 
     /// Sets the number of key/value heads.
     pub fn with_n_kv_heads(mut self, n_kv_heads: usize) -> Self {
-        self.n_kv_heads = n_kv_heads;
+        self.n_kv_heads = Some(n_kv_heads);
         self
     }
 
     /// Sets the width of a head, which need not be `d_model / n_heads`.
     pub fn with_d_head(mut self, d_head: usize) -> Self {
-        self.d_head = d_head;
+        self.d_head = Some(d_head);
         self
     }
 
@@ -101,22 +113,43 @@ impl AttentionConfig {
         self
     }
 
+    /// Number of key/value heads.
+    pub fn n_kv_heads(&self) -> usize {
+        self.n_kv_heads.unwrap_or(self.n_heads)
+    }
+
+    /// Width of a head.
+    pub fn d_head(&self) -> usize {
+        self.d_head.unwrap_or(self.d_model / self.n_heads.max(1))
+    }
+
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let Self { d_model, n_heads, n_kv_heads, d_head, dropout, .. } = *self;
+        let (d_model, n_heads, n_kv_heads) = (self.d_model, self.n_heads, self.n_kv_heads());
         Checks::default()
-            .positive("d_model", d_model)
-            .positive("n_heads", n_heads)
-            .positive("n_kv_heads", n_kv_heads)
-            .require(d_head > 0 || n_heads == 0, || {
+            .size("d_model", d_model)
+            .size("n_heads", n_heads)
+            .size("n_kv_heads", self.n_kv_heads.unwrap_or(1))
+            .size("d_head", self.d_head.unwrap_or(1))
+            .require(self.d_head.is_some() || n_heads == 0 || d_model.is_multiple_of(n_heads), || {
                 format!("d_model = {d_model} is not divisible by n_heads = {n_heads}; change one, or set d_head")
             })
             .require(n_kv_heads == 0 || n_heads.is_multiple_of(n_kv_heads), || {
                 format!("n_heads = {n_heads} is not a multiple of n_kv_heads = {n_kv_heads}")
             })
-            .rate("attention_dropout", dropout)
+            .rate("attention_dropout", self.dropout)
+            .part(self.init.validate())
+            .part(self.output_init.validate())
             .finish()
+    }
+
+    /// Number of parameters.
+    pub(crate) fn num_params(&self) -> f64 {
+        let (d_model, d_head) = (self.d_model as f64, self.d_head() as f64);
+        let (d_query, d_key) = (self.n_heads as f64 * d_head, self.n_kv_heads() as f64 * d_head);
+        let biases = if self.bias { d_query + 2.0 * d_key + d_model } else { 0.0 };
+        2.0 * d_model * (d_query + d_key) + biases
     }
 
     /// Builds the layer with seed 0.
@@ -130,7 +163,7 @@ impl AttentionConfig {
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> Attention {
         expect_valid(self.validate());
-        let (d_query, d_key) = (self.n_heads * self.d_head, self.n_kv_heads * self.d_head);
+        let (d_query, d_key) = (self.n_heads * self.d_head(), self.n_kv_heads() * self.d_head());
         let widths = Widths { d_model: self.d_model, query: d_query, key: d_key };
         let output = LinearConfig::new(d_query, self.d_model).with_bias(self.bias).with_init(self.output_init);
         Attention {
@@ -138,7 +171,7 @@ impl AttentionConfig {
             output: output.init_with(&params.scope("output")),
             dropout: DropoutConfig::new(self.dropout).init(),
             n_heads: self.n_heads,
-            n_kv_heads: self.n_kv_heads,
+            n_kv_heads: self.n_kv_heads(),
         }
     }
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 /// Which channels form a pair.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum RotaryLayout {
     /// Channel `i` with `i + E/2`, as LLaMA.
     #[default]

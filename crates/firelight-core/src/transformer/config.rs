@@ -13,6 +13,9 @@ use burn::nn::DropoutConfig;
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 
+/// More parameters than this fit no machine that runs one process.
+const MAX_PARAMS: f64 = 1e12;
+
 fn max_seq_len() -> usize {
     1024
 }
@@ -127,6 +130,12 @@ impl TransformerConfig {
         self
     }
 
+    /// Sets the width of a head.
+    pub fn with_d_head(mut self, d_head: usize) -> Self {
+        self.d_head = Some(d_head);
+        self
+    }
+
     /// Sets the inner width of the feed-forward networks.
     pub fn with_d_ff(mut self, d_ff: usize) -> Self {
         self.d_ff = Some(d_ff);
@@ -187,6 +196,30 @@ impl TransformerConfig {
         self
     }
 
+    /// Sets the dropout of each part's output.
+    pub fn with_residual_dropout(mut self, dropout: f64) -> Self {
+        self.dropout = dropout;
+        self
+    }
+
+    /// Sets the dropout of the attention weights.
+    pub fn with_attention_dropout(mut self, dropout: f64) -> Self {
+        self.attention_dropout = dropout;
+        self
+    }
+
+    /// Sets the dropout of the embeddings.
+    pub fn with_embedding_dropout(mut self, dropout: f64) -> Self {
+        self.embedding_dropout = dropout;
+        self
+    }
+
+    /// Sets whether every block attends to a memory.
+    pub fn with_cross_attention(mut self, cross_attention: bool) -> Self {
+        self.cross_attention = cross_attention;
+        self
+    }
+
     /// Sets how the weights begin.
     pub fn with_init(mut self, init: WeightInit) -> Self {
         self.init = init;
@@ -195,20 +228,39 @@ impl TransformerConfig {
 
     /// Width `E` of a head.
     pub fn d_head(&self) -> usize {
-        self.d_head.unwrap_or_else(|| self.attention().d_head)
+        self.attention().d_head()
     }
 
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
+        // Heads that do not divide have no width to judge.
+        let d_head = if self.attention().validate().is_ok() { self.d_head() } else { 2 };
         Checks::default()
             .part(self.block().validate())
-            .positive("n_layers", self.n_layers)
-            .positive("max_seq_len", self.max_seq_len)
+            .size("n_layers", self.n_layers)
+            .size("max_seq_len", self.max_seq_len)
             .require(!self.patterns.is_empty(), || "patterns = [] must name at least one pattern".into())
-            .part(self.position.validate(self.d_model, self.d_head()))
+            .part(self.position.validate(self.d_model, d_head))
             .rate("embedding_dropout", self.embedding_dropout)
+            .require(self.count() <= MAX_PARAMS, || {
+                format!("the sizes make {:.1e} parameters: at most {MAX_PARAMS:.0e} are possible", self.count())
+            })
             .finish()
+    }
+
+    /// Number of parameters of the stack, without building it.
+    pub fn num_params(&self) -> usize {
+        self.count() as usize
+    }
+
+    /// In floating point, which does not overflow whatever a file says, and is exact below 2^53.
+    fn count(&self) -> f64 {
+        let d_model = self.d_model as f64;
+        let norm = if self.norm_placement == NormPlacement::Pre { self.norm.num_params(self.d_model) } else { 0.0 };
+        let learned = self.position == PositionConfig::Learned;
+        let table = if learned { self.max_seq_len as f64 * d_model } else { 0.0 };
+        self.n_layers as f64 * self.block().num_params() + norm + table
     }
 
     /// Builds the stack with seed 0.
@@ -238,22 +290,20 @@ impl TransformerConfig {
     }
 
     fn attention(&self) -> AttentionConfig {
+        let Self { n_kv_heads, d_head, .. } = *self;
         let config = AttentionConfig::new(self.d_model, self.n_heads)
             .with_projection(self.projection)
             .with_bias(self.bias)
             .with_dropout(self.attention_dropout)
             .with_init(self.init.weight, self.init.residual(self.residual_branches()));
-        let config = config.clone().with_n_kv_heads(self.n_kv_heads.unwrap_or(config.n_kv_heads));
-        let d_head = self.d_head.unwrap_or(config.d_head);
-        config.with_d_head(d_head)
+        AttentionConfig { n_kv_heads, d_head, ..config }
     }
 
     fn feed_forward(&self) -> FeedForwardConfig {
         let config = FeedForwardConfig::new(self.d_model, self.activation)
             .with_bias(self.bias)
             .with_init(self.init.weight, self.init.residual(self.residual_branches()));
-        let d_ff = self.d_ff.unwrap_or(config.d_ff);
-        config.with_d_ff(d_ff)
+        FeedForwardConfig { d_ff: self.d_ff, ..config }
     }
 
     fn block(&self) -> TransformerBlockConfig {
@@ -266,13 +316,14 @@ impl TransformerConfig {
 
     /// Residual additions in the whole stack.
     fn residual_branches(&self) -> usize {
-        self.n_layers.max(1) * if self.cross_attention { 3 } else { 2 }
+        self.n_layers.max(1).saturating_mul(if self.cross_attention { 3 } else { 2 })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use burn::module::Module;
 
     #[test]
     fn a_file_names_what_differs_and_nothing_else() {
@@ -294,5 +345,33 @@ mod tests {
         config.dropout = 1.0;
         let error = config.validate().expect_err("three problems");
         assert_eq!(error.problems().len(), 3, "{error}");
+    }
+
+    #[test]
+    fn parameters_are_counted_without_building() {
+        let device = Device::default();
+        let base = TransformerConfig::new(12, 3, 2).with_max_seq_len(5);
+        for config in [
+            base.clone(),
+            base.clone()
+                .with_bias(false)
+                .with_norm(NormConfig::rms())
+                .with_position(PositionConfig::rotary())
+                .with_d_head(4),
+            base.clone().with_activation(Activation::SwiGlu).with_n_kv_heads(1).with_cross_attention(true),
+            base.clone().with_norm_placement(NormPlacement::Post).with_d_head(6).with_d_ff(7),
+        ] {
+            assert_eq!(config.num_params(), config.init(&device).num_params(), "{config:?}");
+        }
+    }
+
+    #[test]
+    fn slips_of_the_hand_are_refused_before_memory_is_asked_for() {
+        for (d_model, n_layers) in [(1 << 40, 1), (8, usize::MAX), (1 << 22, 1 << 20)] {
+            TransformerConfig::new(d_model, 1, n_layers).validate().expect_err("no machine holds it");
+        }
+        let mut config = TransformerConfig::new(8, 2, 1);
+        config.d_head = Some(0);
+        assert_eq!(config.validate().expect_err("no width").to_string(), "d_head = 0 must be at least 1");
     }
 }

@@ -18,6 +18,9 @@ use crate::DataError;
 /// Bytes of text after which a part ends at the next opportunity.
 const PART: usize = 4096;
 
+/// No vocabulary is larger, whatever the text: the trainer reserves memory for all of it at once.
+const MAX_VOCAB_SIZE: usize = 10_000_000;
+
 /// Parts that are encoded at once, on several threads.
 const PARTS_AT_ONCE: usize = 64;
 
@@ -33,6 +36,11 @@ pub(super) fn bytes() -> Result<tokenizers::Tokenizer, DataError> {
 pub(super) fn train(text: &str, vocab_size: usize) -> Result<tokenizers::Tokenizer, DataError> {
     if vocab_size < 256 {
         return Err(DataError::VocabSize { vocab_size });
+    }
+    // A merge makes one token out of at least two bytes of the text.
+    let limit = text.len().saturating_add(256).min(MAX_VOCAB_SIZE);
+    if vocab_size > limit {
+        return Err(DataError::VocabTooLarge { vocab_size, limit, bytes: text.len() });
     }
     let mut trainer = BpeTrainer::builder()
         .show_progress(false)
@@ -64,7 +72,7 @@ pub(super) fn is_bytes(tokenizer: &tokenizers::Tokenizer) -> bool {
         && (0..=255).all(|byte| tokenizer.token_to_id(&spelling(byte).to_string()) == Some(byte.into()))
 }
 
-/// Checks that a BPE tokenizer works on bytes and cuts as GPT-2 does; the error is what it does instead.
+/// Checks that a BPE tokenizer knows every byte and cuts as GPT-2 does; the error is what it does instead.
 pub(super) fn recognise(tokenizer: &tokenizers::Tokenizer) -> Result<(), String> {
     let cuts_as_gpt2 = |pre_tokenizer: &PreTokenizerWrapper| match pre_tokenizer {
         PreTokenizerWrapper::ByteLevel(level) => level.use_regex && !level.add_prefix_space,
@@ -75,6 +83,10 @@ pub(super) fn recognise(tokenizer: &tokenizers::Tokenizer) -> Result<(), String>
     }
     if !tokenizer.get_pre_tokenizer().is_some_and(cuts_as_gpt2) {
         return Err("its BPE model is not byte-level with the pre-tokenizer of GPT-2".into());
+    }
+    let is_missing = |byte: &u8| tokenizer.token_to_id(&spelling(*byte).to_string()).is_none();
+    if let Some(byte) = (0..=255).find(is_missing) {
+        return Err(format!("its vocabulary lacks the byte {byte:#04x}, so it cannot encode every text"));
     }
     // A part may end at any white space, which such a token could reach across.
     let reaches = |token: &AddedToken| token.lstrip || token.rstrip || token.content.contains(char::is_whitespace);
@@ -161,6 +173,35 @@ mod tests {
     fn a_vocabulary_without_all_bytes_is_refused() {
         let small = Tokenizer::train(&TokenizerConfig::Bpe { vocab_size: 255 }, "a");
         assert!(matches!(small, Err(DataError::VocabSize { vocab_size: 255 })));
+    }
+
+    #[test]
+    fn a_vocabulary_that_no_text_of_this_length_fills_is_refused() {
+        assert_eq!(bpe("abab", 260).vocab_size(), 258);
+        let error = |text: &str, vocab_size| {
+            let error = Tokenizer::train(&TokenizerConfig::Bpe { vocab_size }, text).unwrap_err();
+            assert!(error.is_user_error());
+            error.to_string()
+        };
+        assert_eq!(
+            error("abab", 99_999_999_999_999),
+            "a bpe tokenizer of 99999999999999 tokens is too large: a text of 4 bytes can give at most 260; give a \
+             smaller vocab_size"
+        );
+        assert!(error(&" ".repeat(10_000_000), 10_000_001).contains("can give at most 10000000"));
+    }
+
+    #[test]
+    fn a_file_that_lacks_a_byte_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("tokenizer.json");
+        bpe("abc\nabc\nab", 258).save(&path).unwrap();
+        let whole = std::fs::read_to_string(&path).unwrap();
+        // "Q" is in no merge, so the file without it is one that the tokenizers crate reads.
+        let lacking: String = whole.lines().filter(|line| !line.contains("\"Q\":")).collect();
+        std::fs::write(&path, lacking).unwrap();
+        let error = Tokenizer::load(&path).unwrap_err().to_string();
+        assert!(error.contains("its vocabulary lacks the byte 0x51"), "{error}");
     }
 
     #[test]

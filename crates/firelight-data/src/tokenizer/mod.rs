@@ -55,7 +55,8 @@ impl Tokenizer {
     /// Equal texts give equal tokenizers. A BPE vocabulary has fewer tokens than asked for if the text has no more pairs.
     ///
     /// # Errors
-    /// Fails if there is no character, or if a BPE vocabulary is smaller than 256 tokens.
+    /// Fails if there is no character, or if a BPE vocabulary is smaller than 256 tokens or larger than this text can
+    /// fill.
     pub fn train(config: &TokenizerConfig, text: &str) -> Result<Self, DataError> {
         let inner = match *config {
             TokenizerConfig::Char => characters::train(text)?,
@@ -143,8 +144,8 @@ impl Tokenizer {
             ModelWrapper::Unigram(_) => return Err("it holds a Unigram model".into()),
         };
         let pieces = match &encoder {
-            Encoder::Char(_) => Pieces::of_characters(&inner),
-            Encoder::Byte | Encoder::Bpe => Pieces::of_bytes(&inner),
+            Encoder::Char(_) => Pieces::of_characters(&inner)?,
+            Encoder::Byte | Encoder::Bpe => Pieces::of_bytes(&inner)?,
         };
         Ok(Self { inner, encoder, pieces: Arc::new(pieces) })
     }
@@ -218,6 +219,7 @@ mod tests {
         message(&whole[..whole.len() / 2]);
         message(r#"{"d_model": 128}"#);
         assert!(message(&whole.replace("\"l\":", "\"lo\":")).contains("the token \"lo\" is not one character"));
+        assert!(message(&whole.replace("\"w\": 15", "\"w\": 4294967294")).contains("its largest id is 4294967294"));
         let unigram = r#"{"version": "1.0", "model": {"type": "Unigram", "unk_id": 0, "vocab": [["a", 0.0]]}}"#;
         assert!(message(unigram).contains("it holds a Unigram model"));
         assert!(Tokenizer::load(home.path().join("none")).unwrap_err().is_user_error());

@@ -6,19 +6,22 @@ use std::sync::LazyLock;
 /// Stands for an id outside the vocabulary: U+FFFD in UTF-8.
 const UNKNOWN: &[u8] = "\u{fffd}".as_bytes();
 
+/// A vocabulary may leave out ids, but not more than it has tokens.
+const MAX_IDS_PER_TOKEN: usize = 2;
+
 /// The bytes of each token, by id.
 #[derive(Debug)]
 pub(crate) struct Pieces(Vec<Box<[u8]>>);
 
 impl Pieces {
     /// Tokens that stand for themselves.
-    pub(super) fn of_characters(tokenizer: &tokenizers::Tokenizer) -> Self {
+    pub(super) fn of_characters(tokenizer: &tokenizers::Tokenizer) -> Result<Self, String> {
         Self::new(tokenizer, |token| token.as_bytes().into())
     }
 
     /// Tokens that spell bytes in the alphabet of byte-level BPE. Others, such as `<|endoftext|>` in a file from
     /// elsewhere, may hold any character and stand for themselves.
-    pub(super) fn of_bytes(tokenizer: &tokenizers::Tokenizer) -> Self {
+    pub(super) fn of_bytes(tokenizer: &tokenizers::Tokenizer) -> Result<Self, String> {
         let added = tokenizer.get_added_tokens_decoder();
         let is_added = |token: &str| added.values().any(|other| other.content == token);
         Self::new(tokenizer, |token| {
@@ -27,14 +30,18 @@ impl Pieces {
         })
     }
 
-    fn new(tokenizer: &tokenizers::Tokenizer, bytes: impl Fn(&str) -> Box<[u8]>) -> Self {
+    /// Refuses ids far above the number of tokens, each of which would cost memory here and a row in every model.
+    fn new(tokenizer: &tokenizers::Tokenizer, bytes: impl Fn(&str) -> Box<[u8]>) -> Result<Self, String> {
         let vocabulary = tokenizer.get_vocab(true);
         let count = vocabulary.values().max().map_or(0, |&id| id as usize + 1);
+        if count > MAX_IDS_PER_TOKEN * vocabulary.len() {
+            return Err(format!("its largest id is {}, but it has only {} tokens", count - 1, vocabulary.len()));
+        }
         let mut pieces = vec![Box::from(UNKNOWN); count];
         for (token, id) in vocabulary {
             pieces[id as usize] = bytes(&token);
         }
-        Self(pieces)
+        Ok(Self(pieces))
     }
 
     /// Number of ids.

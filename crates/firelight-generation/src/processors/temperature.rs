@@ -1,5 +1,5 @@
 //! Temperature: how sharp the distribution is. Source: Ackley, Hinton, Sejnowski 1985, A Learning Algorithm for
-//! Boltzmann Machines, eq. 2.
+//! Boltzmann Machines.
 
 /// Divides every logit by the temperature, which must be finite and greater than 0: `p_i ~ exp(l_i / T)`.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 //! Root mean square normalisation over the last dimension.
 //!
-//! Source: Zhang and Sennrich 2019, §3, eq. 4 (<https://arxiv.org/abs/1910.07467>); `gamma` is their `g`. The epsilon
+//! Source: Zhang and Sennrich 2019, §4, eq. 4 (<https://arxiv.org/abs/1910.07467>); `gamma` is their `g`. The epsilon
 //! under the root is LLaMA's.
 
 mod reference;

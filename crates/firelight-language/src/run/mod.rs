@@ -7,6 +7,7 @@ mod recipe;
 pub use evaluate::{Evaluation, evaluate};
 pub use recipe::{DataRecipe, LanguageRecipe, ModelRecipe, stories_recipe};
 
+use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,11 +22,15 @@ use firelight_training::{FitInput, MetricsLog, Observer, Recipe, StartPoint, Val
 use crate::data::LmBatcher;
 use crate::error::LanguageError;
 use crate::model::{LanguageModel, LanguageModelConfig};
+use crate::text_generator::TextGenerator;
 use crate::training::LmTask;
 use evaluate::validation_loader;
 
 /// Where runs go when no folder is named.
 const RUNS: &str = "runs";
+
+/// The name of the built-in recipe.
+const BUILT_IN: &str = "stories.toml";
 
 /// What a user asks of a training.
 #[derive(Debug, Clone)]
@@ -49,6 +54,42 @@ impl RunRequest {
     pub fn new(device: &Device) -> Self {
         let (recipe, data, out) = (None, None, None);
         Self { recipe, overrides: Vec::new(), data, out, existing: Existing::Refuse, device: device.clone() }
+    }
+
+    /// Sets the recipe file.
+    pub fn with_recipe(mut self, recipe: impl Into<PathBuf>) -> Self {
+        self.recipe = Some(recipe.into());
+        self
+    }
+
+    /// Changes one key of the recipe: `("model.d_model", 64)`.
+    pub fn with_override(mut self, key: &str, value: impl Display) -> Self {
+        self.overrides.push((key.to_string(), value.to_string()));
+        self
+    }
+
+    /// Sets the text file.
+    pub fn with_data(mut self, data: impl Into<PathBuf>) -> Self {
+        self.data = Some(data.into());
+        self
+    }
+
+    /// Sets the run folder.
+    pub fn with_out(mut self, out: impl Into<PathBuf>) -> Self {
+        self.out = Some(out.into());
+        self
+    }
+
+    /// Sets what to do when the folder holds a run already.
+    pub fn with_existing(mut self, existing: Existing) -> Self {
+        self.existing = existing;
+        self
+    }
+
+    /// What a run without a folder of its own is called: after the recipe, or after the text when there is none.
+    fn name(&self) -> &str {
+        let source = self.recipe.as_deref().or(self.data.as_deref()).unwrap_or(Path::new(BUILT_IN));
+        source.file_stem().and_then(|name| name.to_str()).unwrap_or("run")
     }
 }
 
@@ -102,8 +143,11 @@ impl Run {
     }
 
     fn begin(request: &RunRequest) -> Result<Self, LanguageError> {
-        let (source, recipe) = read_recipe(request)?;
+        let (source, mut recipe) = read_recipe(request)?;
         let text = read_data(&recipe, &source, request.data.as_deref())?;
+        if request.data.is_some() {
+            recipe.data.stories = None; // so that the recipe in the folder does not promise stories
+        }
         let tokenizer = train_tokenizer(&recipe.data, &text)?;
         let tokens = tokenizer.encode(&text)?;
         let config = checked(recipe.model.config(tokenizer.vocab_size()), &source)?;
@@ -111,7 +155,7 @@ impl Run {
 
         let folder = match &request.out {
             Some(out) => ModelFolder::create(out, request.existing)?,
-            None => ModelFolder::next_free(RUNS, name_of(&source))?,
+            None => ModelFolder::next_free(RUNS, request.name())?,
         };
         // The recipe marks the folder as a run; config.json goes last and makes it a model.
         write_atomic(folder.recipe(), recipe.to_toml()?)?;
@@ -121,17 +165,28 @@ impl Run {
         Self::assemble(folder, recipe, tokenizer, &config, StartPoint::default(), &request.device)
     }
 
+    /// Continues a run. A recipe and a text may stand beside the folder, as when the first command is repeated, if they are
+    /// those of the run; the steps alone may change.
     fn resume(out: &Path, request: &RunRequest) -> Result<Self, LanguageError> {
         let folder = ModelFolder::create(out, Existing::Resume)?;
-        let recipe = parse_recipe(&folder.recipe(), &request.overrides)?;
+        let stored = parse_recipe(&folder.recipe(), &[])?;
+        let source = request.recipe.clone().unwrap_or_else(|| folder.recipe());
+        let mut recipe = parse_recipe(&source, &request.overrides)?;
+        recipe.data.stories = stored.data.stories;
+        same_run(out, &recipe, &stored)?;
         let tokenizer = Tokenizer::load(folder.tokenizer())?;
-        let config = recipe.model.config(tokenizer.vocab_size());
-        if config != folder.read_config(crate::TASK)? {
-            return Err(LanguageError::OtherModel { path: out.into(), key: "model" });
+        if let Some(path) = &request.data {
+            same_text(out, &tokenizer.encode(&read_text(path)?)?, &TokenFile::open(folder.tokens())?)?;
+        }
+        let config = folder.read_config(crate::TASK)?;
+        if recipe.model.config(tokenizer.vocab_size()) != config {
+            return Err(LanguageError::OtherRun { path: out.into(), key: "model" });
         }
         let start = resume_point(&folder)?.unwrap_or_default();
-        write_atomic(folder.recipe(), recipe.to_toml()?)?;
-        Self::assemble(folder, recipe, tokenizer, &config, start, &request.device)
+        recipe.training.steps = recipe.training.steps.max(start.step());
+        let run = Self::assemble(folder, recipe, tokenizer, &config, start, &request.device)?;
+        write_atomic(run.folder.recipe(), run.recipe.to_toml()?)?;
+        Ok(run)
     }
 
     fn assemble(
@@ -142,8 +197,15 @@ impl Run {
         start: StartPoint,
         device: &Device,
     ) -> Result<Self, LanguageError> {
-        let tokens = Tokens::from(TokenFile::open(folder.tokens())?);
-        let (training, validation) = check_split(&tokens, &recipe)?;
+        let tokens = TokenFile::open(folder.tokens())?;
+        if tokens.vocab_size() != tokenizer.vocab_size() {
+            return Err(LanguageError::Vocabulary {
+                path: folder.tokens(),
+                found: tokens.vocab_size(),
+                tokenizer: tokenizer.vocab_size(),
+            });
+        }
+        let (training, validation) = check_split(&Tokens::from(tokens), &recipe)?;
         let model = config.init_with(&ParamBuilder::new(device, recipe.seed));
         let task = LmTask::new(model, LossConfig::default());
         Ok(Self { folder, recipe, tokenizer, training, validation, task, start, device: device.clone() })
@@ -159,11 +221,19 @@ impl Run {
         self.start.step()
     }
 
-    /// Trains to the last step, or until `interrupter` says stop; metrics go to the folder and to `observers`.
+    /// Trains to the last step; metrics go to the folder.
     ///
     /// # Errors
     /// If the loss leaves the numbers or a file cannot be written. What was written before stays.
-    pub fn fit(
+    pub fn fit(self) -> Result<TrainedRun, LanguageError> {
+        self.fit_with(Vec::new(), Interrupter::new())
+    }
+
+    /// Trains to the last step, or until `interrupter` says stop; metrics go to the folder and to `observers`.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn fit_with(
         self,
         mut observers: Vec<Box<dyn Observer>>,
         interrupter: Interrupter,
@@ -202,9 +272,16 @@ impl Run {
     }
 }
 
+impl TrainedRun {
+    /// The trained model, ready to write.
+    pub fn generator(&self) -> TextGenerator {
+        TextGenerator::new(self.model.clone(), self.tokenizer.clone())
+    }
+}
+
 /// The recipe with its overrides, and the path it is known by.
 fn read_recipe(request: &RunRequest) -> Result<(PathBuf, LanguageRecipe), LanguageError> {
-    let path = request.recipe.clone().unwrap_or_else(|| "stories.toml".into());
+    let path = request.recipe.clone().unwrap_or_else(|| BUILT_IN.into());
     let recipe = match &request.recipe {
         Some(path) => parse_recipe(path, &request.overrides)?,
         None => parse_text(stories_recipe(), &path, &request.overrides)?,
@@ -261,7 +338,23 @@ fn check_split(tokens: &Tokens, recipe: &LanguageRecipe) -> Result<(Tokens, Toke
     Ok((training, validation))
 }
 
-/// `recipes/shakespeare.toml -> shakespeare`.
-fn name_of(source: &Path) -> &str {
-    source.file_stem().and_then(|name| name.to_str()).unwrap_or("run")
+/// A run continues with the seed, the data and the model that it began with.
+fn same_run(out: &Path, recipe: &LanguageRecipe, stored: &LanguageRecipe) -> Result<(), LanguageError> {
+    let differing = [
+        ("seed", recipe.seed != stored.seed),
+        ("data", recipe.data != stored.data),
+        ("model", recipe.model != stored.model),
+        ("training.batch_size", recipe.training.batch_size != stored.training.batch_size),
+    ];
+    match differing.into_iter().find(|(_, differs)| *differs) {
+        Some((key, _)) => Err(LanguageError::OtherRun { path: out.into(), key }),
+        None => Ok(()),
+    }
+}
+
+fn same_text(out: &Path, tokens: &[u32], stored: &TokenFile) -> Result<(), LanguageError> {
+    match tokens.len() == stored.len() && stored.get(0..stored.len()) == tokens {
+        true => Ok(()),
+        false => Err(LanguageError::OtherRun { path: out.into(), key: "--data" }),
+    }
 }

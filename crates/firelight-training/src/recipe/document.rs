@@ -29,8 +29,11 @@ impl<'a> Document<'a> {
     /// Reads `text` as TOML.
     pub(super) fn parse(text: &'a str, source: &'a str) -> Result<Self, RecipeError> {
         let table = text.parse::<Table>().map_err(|error| {
-            let (line, column) = position(text, error.span().map_or(0, |span| span.start));
-            RecipeError::Syntax { origin: source.into(), line, column, cause: one_line(error.message()) }
+            let span = error.span().unwrap_or_default();
+            let (line, column) = position(text, span.start);
+            let integer = text.get(span).and_then(out_of_range);
+            let cause = integer.unwrap_or_else(|| one_line(error.message()));
+            RecipeError::Syntax { origin: source.into(), line, column, cause }
         })?;
         Ok(Self { text, source, table, overridden: Vec::new() })
     }
@@ -47,7 +50,7 @@ impl<'a> Document<'a> {
             let inner = table.entry(name).or_insert_with(|| Value::Table(Table::new()));
             table = inner.as_table_mut().ok_or_else(|| refuse(format!("`{name}` is a value and holds no keys")))?;
         }
-        table.insert(last.into(), parse_value(value));
+        table.insert(last.into(), parse_value(value).map_err(refuse)?);
         self.overridden.push(key.into());
         Ok(())
     }
@@ -87,7 +90,7 @@ impl<'a> Document<'a> {
             let text = error.to_string();
             let inner = text.lines().last().and_then(|line| line.strip_prefix("in `")?.strip_suffix('`'));
             let key = inner.map_or(key.into(), |inner| format!("{key}.{inner}"));
-            self.value_error(&key, in_plain_words(error.message()))
+            self.value_error(&key, in_plain_words(error.message(), &key))
         })
     }
 
@@ -130,10 +133,22 @@ impl<'a> Document<'a> {
     }
 }
 
-/// A value in TOML, or the text itself.
-fn parse_value(text: &str) -> Value {
+/// A value in TOML, or the text itself. An integer that TOML cannot hold is no text but an error.
+fn parse_value(text: &str) -> Result<Value, String> {
     let parsed = format!("value = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
-    parsed.unwrap_or_else(|| Value::String(text.into()))
+    match (parsed, out_of_range(text)) {
+        (Some(value), _) => Ok(value),
+        (None, Some(cause)) => Err(cause),
+        (None, None) => Ok(Value::String(text.into())),
+    }
+}
+
+/// What is wrong with an integer that TOML cannot hold; none for any other text.
+fn out_of_range(text: &str) -> Option<String> {
+    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+    let error = text.trim().parse::<i64>().err()?;
+    let cause = || format!("{text} is out of range: expected an integer from 0 to {}", i64::MAX);
+    matches!(error.kind(), NegOverflow | PosOverflow).then(cause)
 }
 
 /// The known key that is most alike, if one is alike enough.
@@ -168,14 +183,18 @@ fn position(text: &str, byte: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
 
-/// Serde's message without the names of Rust's types.
-fn in_plain_words(message: &str) -> String {
+/// Serde's message about the value of `key`, without the names of Rust's types.
+fn in_plain_words(message: &str, key: &str) -> String {
     let mut message = one_line(message);
+    if let Some((before, name)) = message.split_once("expected struct ") {
+        let after = name.trim_start_matches(|character: char| !character.is_whitespace());
+        message = format!("{before}expected a section `[{key}]`{after}");
+    }
     for (rust, plain) in [
         ("expected usize", "expected a whole number of at least 0"),
         ("expected u64", "expected a whole number of at least 0"),
         ("expected f64", "expected a number"),
-        ("expected struct ", "expected a section for "),
+        ("invalid type: unit variant, expected string only", "expected a name in quotes"),
     ] {
         message = message.replace(rust, plain);
     }
@@ -192,11 +211,20 @@ mod tests {
 
     #[test]
     fn values_are_toml_or_text() {
-        assert_eq!(parse_value("3"), Value::Integer(3));
-        assert_eq!(parse_value("1e-3"), Value::Float(1e-3));
-        assert_eq!(parse_value("\"3\""), Value::String("3".into()));
-        assert_eq!(parse_value("char"), Value::String("char".into()));
-        assert_eq!(parse_value("{ kind = \"bpe\" }").as_table().unwrap()["kind"], Value::String("bpe".into()));
+        let text = |text: &str| Value::String(text.into());
+        for (written, value) in [
+            ("3", Value::Integer(3)),
+            ("9223372036854775807", Value::Integer(i64::MAX)),
+            ("1e-3", Value::Float(1e-3)),
+            ("\"3\"", text("3")),
+            ("char", text("char")),
+            ("007", text("007")),
+        ] {
+            assert_eq!(parse_value(written).unwrap(), value);
+        }
+        let bpe = parse_value("{ kind = \"bpe\" }").unwrap();
+        assert_eq!(bpe.as_table().unwrap()["kind"], text("bpe"));
+        assert!(parse_value("9223372036854775808").is_err());
     }
 
     #[test]

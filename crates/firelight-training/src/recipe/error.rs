@@ -1,6 +1,6 @@
 //! What can be wrong with a recipe, each in one line that says where and what to write instead.
 
-use crate::ConfigError;
+use crate::SettingsError;
 
 /// An error of reading a recipe.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +52,7 @@ pub enum RecipeError {
         /// The name of the recipe.
         origin: String,
         /// All of them.
-        problems: ConfigError,
+        problems: SettingsError,
     },
     /// The recipe cannot be written as TOML.
     #[error("the recipe cannot be written as TOML: {reason}")]

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 
 use serde::de::DeserializeOwned;
 
-use crate::config::{ConfigError, Problems, all_of};
+use crate::config::{Problems, SettingsError, all_of};
 use crate::{OptimizerConfig, ScheduleConfig, TrainingConfig};
 use document::{Document, Known};
 pub use error::RecipeError;
@@ -67,7 +67,7 @@ impl<D, M> Recipe<D, M> {
     ///
     /// # Errors
     /// Returns one error that lists all bad fields.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self) -> Result<(), SettingsError> {
         let mut together = Problems::of("schedule");
         let (floor, peak) = (self.schedule.min_learning_rate, self.optimizer.learning_rate);
         let expected = format!("at most optimizer.learning_rate = {peak}");
@@ -194,7 +194,37 @@ mod tests {
             error(TEXT, &[("model.d_model", "-3")]),
             "`--set model.d_model`: `model.d_model`: invalid value: integer `-3`, expected a whole number of at least 0"
         );
-        assert_eq!(error(&format!("training = 3\n{}", &TEXT[..38]), &[]).lines().count(), 1);
+        assert_eq!(
+            error(&format!("training = 3\n{}", TEXT.replace("[training]\nsteps = 20", "")), &[]),
+            "`small.toml`, line 1: `training`: invalid type: integer `3`, expected a section `[training]`"
+        );
+        assert_eq!(
+            error(TEXT, &[("schedule.kind", "5")]),
+            "`--set schedule.kind`: `schedule.kind`: expected a name in quotes"
+        );
+        assert_eq!(
+            error(TEXT, &[("model", "5")]),
+            "`--set model`: `model`: invalid type: integer `5`, expected a section `[model]`"
+        );
+    }
+
+    #[test]
+    fn an_integer_that_toml_cannot_hold_is_out_of_range() {
+        assert_eq!(
+            error(TEXT, &[("seed", "18446744073709551615")]),
+            "`--set seed`: 18446744073709551615 is out of range: expected an integer from 0 to 9223372036854775807"
+        );
+        for written in
+            ["18446744073709551615", "99999999999999999999999999", "999999999999999999999999999999999999999999"]
+        {
+            assert_eq!(
+                error(&TEXT.replace("1337", written), &[]),
+                format!(
+                    "`small.toml`, line 2, column 8: not valid TOML: {written} is out of range: expected an integer from \
+                     0 to 9223372036854775807"
+                )
+            );
+        }
     }
 
     #[test]
@@ -206,8 +236,8 @@ mod tests {
         assert_eq!(error(&TEXT.replace("task", "#"), &[]), "`small.toml`: `task`: missing");
         assert_eq!(
             error(TEXT, &[("training.steps", "0"), ("schedule.min_learning_rate", "1")]),
-            "`small.toml`: training.steps = 0: expected at least 1; \
-             schedule.min_learning_rate = 1: expected at most optimizer.learning_rate = 0.001"
+            "`small.toml`: training.steps = 0 must be at least 1; \
+             schedule.min_learning_rate = 1 must be at most optimizer.learning_rate = 0.001"
         );
     }
 

@@ -1,0 +1,25 @@
+//! The name of the parameter that a visitor stands at, as in the fixtures.
+
+/// The path of a parameter: without the names of enum variants, and without the level of the choice between fused and
+/// separate projections.
+#[derive(Default)]
+pub(crate) struct ParameterPath(Vec<String>);
+
+impl ParameterPath {
+    pub(crate) fn enter(&mut self, name: &str, container: &str) {
+        if !container.starts_with("Enum:") {
+            self.0.push(name.to_string());
+        }
+    }
+
+    pub(crate) fn exit(&mut self, container: &str) {
+        if !container.starts_with("Enum:") {
+            self.0.pop();
+        }
+    }
+
+    /// `blocks.0.attention.query.weight`.
+    pub(crate) fn key(&self) -> String {
+        self.0.iter().filter(|name| *name != "projection").map(String::as_str).collect::<Vec<_>>().join(".")
+    }
+}
