@@ -160,7 +160,7 @@ fn a_decoder_reads_its_memory_once_and_never_its_padding() {
 #[test]
 fn gradients_are_slopes() {
     let mut noise = Noise::new(6);
-    // Narrow weights keep the curvature small: the slopes are then good to about a hundredth.
+    // Narrow weights keep kinks and curvature small: the slopes are then good to about a thousandth.
     for config in grid().into_iter().step_by(3).map(|config| config.with_init(WeightInit::gpt2())) {
         let (plain, tracked) = (config.init(&device()), config.init(&device().autodiff()));
         let weights = noise.tensor([1, 4, 16]);
@@ -169,7 +169,7 @@ fn gradients_are_slopes() {
             let weights = Tensor::from_data(weights.to_data(), &x.device());
             (forward(model, x) * weights).sum()
         };
-        gradients(f, noise.tensor([1, 4, 16]), 3e-2).unwrap_or_else(|e| panic!("{e}: {config:?}"));
+        gradients(f, noise.tensor([1, 4, 16]), 1e-2).unwrap_or_else(|e| panic!("{e}: {config:?}"));
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use firelight_core::ConfigError;
 use firelight_data::DataError;
 use firelight_generation::GenerationError;
-use firelight_storage::StorageError;
+use firelight_storage::{StorageError, is_user_error_kind};
 
 /// Why a language model could not be trained, loaded, evaluated or asked.
 #[derive(Debug, thiserror::Error)]
@@ -109,7 +109,7 @@ impl LanguageError {
             | Self::OtherRun { .. }
             | Self::Vocabulary { .. }
             | Self::Truncated { .. } => true,
-            Self::RecipeFile { reason, .. } => is_users(reason.kind()),
+            Self::RecipeFile { reason, .. } => is_user_error_kind(reason.kind()),
             Self::Data(error) => error.is_user_error(),
             Self::Storage(error) => error.is_user_error(),
             Self::Generation(error) => error.is_user_error(),
@@ -119,10 +119,4 @@ impl LanguageError {
             Self::Training(error) => error.is_user_error(),
         }
     }
-}
-
-/// A path that leads nowhere, to a folder or to what is no text was named wrongly; anything else is the machine's.
-fn is_users(kind: std::io::ErrorKind) -> bool {
-    use std::io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, NotFound};
-    matches!(kind, NotFound | IsADirectory | NotADirectory | InvalidData)
 }
