@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 /// The positions of the tokens of one pass, counted in tokens from 0, padding not counted.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
+#[expect(clippy::large_enum_variant, reason = "there is one per pass")]
 pub enum Positions {
     /// Every row stands at `start .. start + len`.
     Contiguous {
