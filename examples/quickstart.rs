@@ -15,7 +15,7 @@ use firelight::core::{
     TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig,
 };
 use firelight::generation::GenerationOptions;
-use firelight::language::{Run, RunRequest, TextGenerator, TrainedRun};
+use firelight::language::{Run, RunRequest, TrainedRun};
 use firelight::storage::Existing;
 
 /// The settings of the built-in recipe that are changed, so that the training takes seconds.

@@ -50,7 +50,7 @@ mod tests {
         // Published for D = 64: positions 0 and 1 .966, positions 0 and 50 .490.
         let table = table(0, 51, 64);
         let similarity = |p: usize| {
-            let rows = table.clone().slice([0..1]) * table.clone().slice([p..p + 1]);
+            let rows = table.clone().narrow(0, 0, 1) * table.clone().narrow(0, p, 1);
             rows.sum().into_scalar::<f32>() / 32.0
         };
         assert!((similarity(1) - 0.966).abs() < 1e-3, "{}", similarity(1));

@@ -131,10 +131,10 @@ mod tests {
         let options = AttentionOptions::default().with_padding(Some(padding));
         let output = attention(x.clone(), x.clone(), x.clone(), &options);
         let grads = output.clone().sum().backward();
-        let hidden_row = output.slice([0..1]).abs().max().into_scalar::<f32>();
+        let hidden_row = output.narrow(0, 0, 1).abs().max().into_scalar::<f32>();
         let gradient = x.grad(&grads).expect("x requires a gradient");
         assert_eq!(hidden_row, 0.0);
-        assert_eq!(gradient.clone().slice([0..1]).abs().max().into_scalar::<f32>(), 0.0);
+        assert_eq!(gradient.clone().narrow(0, 0, 1).abs().max().into_scalar::<f32>(), 0.0);
         assert!(gradient.abs().max().into_scalar::<f32>() > 0.0);
     }
 

@@ -80,10 +80,10 @@ mod tests {
         let options = CrossEntropyOptions::default().with_ignored(Some(ignored)).with_label_smoothing(0.1);
         let losses = cross_entropy(logits.clone(), targets, &options);
         let gradient = logits.grad(&losses.clone().sum().backward()).expect("logits require a gradient");
-        assert_eq!(losses.slice([0..1]).into_scalar::<f32>(), 0.0);
-        assert_eq!(gradient.clone().slice([0..1]).abs().max().into_scalar::<f32>(), 0.0);
+        assert_eq!(losses.narrow(0, 0, 1).into_scalar::<f32>(), 0.0);
+        assert_eq!(gradient.clone().narrow(0, 0, 1).abs().max().into_scalar::<f32>(), 0.0);
         // The gradient of a counted row is softmax minus target and sums to 0.
-        assert!(gradient.slice([1..2]).sum().into_scalar::<f32>().abs() < 1e-6);
+        assert!(gradient.narrow(0, 1, 1).sum().into_scalar::<f32>().abs() < 1e-6);
     }
 
     #[test]

@@ -40,7 +40,7 @@ mod tests {
         let gamma = Tensor::<1>::from_floats([1.0, 1.0, 2.0], &device);
         let beta = Tensor::<1>::from_floats([0.0, 0.5, 0.0], &device);
         let output = layer_norm(x, gamma, Some(beta), 0.0).into_data();
-        let expected = TensorData::from([[-1.224745f32, 0.5, 2.449490]]);
+        let expected = TensorData::from([[-1.224_745f32, 0.5, 2.449_49]]);
         output.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
     }
 
