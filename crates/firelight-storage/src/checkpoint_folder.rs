@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::atomic::sync_folder;
-use crate::folder::names_in;
+use crate::listing::names_in;
 use crate::{Checkpoint, StorageError};
 
 /// The weights' name, in a checkpoint as in the run folder.

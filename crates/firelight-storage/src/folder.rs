@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 
 use crate::checkpoint_folder::{WEIGHTS, checkpoint_of, name_of, publish, recover, remove};
 use crate::error::list;
+use crate::listing::names_in;
 use crate::{Checkpoint, CheckpointFolder, StorageError, config};
 
 const RECIPE: &str = "recipe.toml";
@@ -231,23 +232,6 @@ impl ModelFolder {
         };
         StorageError::MissingCheckpoint { path: self.path.clone(), wanted: checkpoint.to_string(), available }
     }
-}
-
-/// The sorted names in a folder; none if it is not there.
-pub(crate) fn names_in(path: &Path) -> Result<Vec<String>, StorageError> {
-    let entries = match fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-            return Err(StorageError::NotAFolder { path: path.into() });
-        }
-        Err(error) => return Err(StorageError::io("read the folder", path)(error)),
-    };
-    let names: io::Result<Vec<String>> =
-        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect();
-    let mut names = names.map_err(StorageError::io("read the folder", path))?;
-    names.sort_unstable();
-    Ok(names)
 }
 
 /// Removes the files of a run and nothing else.

@@ -28,6 +28,7 @@ mod checkpoint_folder;
 mod config;
 mod error;
 mod folder;
+mod listing;
 mod weights;
 
 pub use atomic::{write_atomic, write_atomic_with};

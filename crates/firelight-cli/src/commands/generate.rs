@@ -2,23 +2,21 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 
 use anyhow::Result;
-use firelight::device;
 use firelight::generation::{GeneratedText, GenerationOptions, StopReason};
 use firelight::language::TextGenerator;
-use firelight::storage::Checkpoint;
 use serde_json::json;
 
 use super::opening;
+use super::trained_model::TrainedModel;
 use crate::output;
 
 /// Continue a prompt with a trained model
 #[derive(clap::Args)]
 pub(crate) struct Generate {
-    /// Run folder of the model
-    run_dir: PathBuf,
+    #[command(flatten)]
+    model: TrainedModel,
     /// Text to continue; without one, the text begins a new paragraph
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
@@ -43,12 +41,6 @@ pub(crate) struct Generate {
     /// Recompute the whole window at every step; slow, the text is the same
     #[arg(long)]
     no_cache: bool,
-    /// Weights to use: last, best or the number of a step
-    #[arg(long, value_name = "NAME", default_value = "last")]
-    checkpoint: String,
-    /// Device: flex, ndarray, wgpu, vulkan, metal, cuda or rocm, with an index such as cuda:1, or auto
-    #[arg(long, value_name = "NAME")]
-    device: Option<String>,
     /// Print one line of JSON instead of the text
     #[arg(long)]
     json: bool,
@@ -77,10 +69,8 @@ impl Generate {
     }
 
     fn generator(&self) -> Result<TextGenerator> {
-        let checkpoint: Checkpoint = self.checkpoint.parse()?;
-        let chosen = device::choose(self.device.as_deref())?;
-        let generator = TextGenerator::load_from(&self.run_dir, &checkpoint, &chosen.device)?;
-        output::note(format_args!("checkpoint: {checkpoint} of {}, device: {}", self.run_dir.display(), chosen.name));
+        let load = |checkpoint: &_, device: &_| Ok(TextGenerator::load_from(&self.model.run_dir, checkpoint, device)?);
+        let generator = self.model.with(load)?;
         Ok(if self.no_cache { generator.without_cache() } else { generator })
     }
 
@@ -90,7 +80,7 @@ impl Generate {
             "text": generated.text,
             "tokens": generated.ids.len(),
             "stopped": stop_name(generated.stopped),
-            "checkpoint": self.checkpoint,
+            "checkpoint": self.model.checkpoint,
             "seed": self.seed,
         })
     }

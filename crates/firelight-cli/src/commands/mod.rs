@@ -4,6 +4,7 @@ mod devices;
 mod evaluate;
 mod generate;
 mod train;
+mod trained_model;
 
 use anyhow::Result;
 use clap::Subcommand;

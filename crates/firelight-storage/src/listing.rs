@@ -1,0 +1,24 @@
+//! What lies in a folder, by name.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::StorageError;
+
+/// The sorted names in a folder; none if it is not there.
+pub(crate) fn names_in(path: &Path) -> Result<Vec<String>, StorageError> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return Err(StorageError::NotAFolder { path: path.into() });
+        }
+        Err(error) => return Err(StorageError::io("read the folder", path)(error)),
+    };
+    let names: io::Result<Vec<String>> =
+        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect();
+    let mut names = names.map_err(StorageError::io("read the folder", path))?;
+    names.sort_unstable();
+    Ok(names)
+}
