@@ -5,6 +5,8 @@ mod command;
 mod fixtures;
 mod test;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -24,10 +26,17 @@ enum Task {
     Fixtures,
 }
 
-fn main() -> anyhow::Result<()> {
-    match Arguments::parse().task {
+fn main() -> ExitCode {
+    let done = match Arguments::parse().task {
         Task::Check => check::run_all(),
         Task::Test(options) => test::run_selected(&options),
         Task::Fixtures => fixtures::regenerate(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
