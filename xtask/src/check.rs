@@ -18,10 +18,9 @@ pub(crate) fn run_all() -> Result<()> {
     test::run_on("flex")?;
     test::run_on("ndarray")?;
     run("inference-only build", &mut cargo("check -p firelight --no-default-features --features flex"))?;
-    for backend in ["wgpu", "cuda"] {
-        let line = format!("check -p firelight-cli --features {backend}");
-        run(&format!("{backend} build"), &mut cargo(&line))?;
-    }
+    run("wgpu build", &mut cargo("check -p firelight-cli --features wgpu"))?;
+    // CubeCL fetches LLVM to generate code for CUDA. Checking types needs none, and this is how its build script is told.
+    run("cuda build", cargo("check -p firelight-cli --features cuda").env("DOCS_RS", "1"))?;
     eprintln!("\nAll checks passed in {} s.", start.elapsed().as_secs());
     Ok(())
 }
