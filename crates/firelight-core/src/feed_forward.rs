@@ -1,6 +1,7 @@
 //! The position-wise feed-forward network, plain or gated.
 //!
-//! Sources: Vaswani et al. 2017, §3.3, eq. 2; gated units: Shazeer 2020, eq. 6 (<https://arxiv.org/abs/2002.05202>).
+//! Sources: Vaswani et al. 2017, §3.3, eq. 2; gated units: Shazeer 2020, eq. 5 and 6
+//! (<https://arxiv.org/abs/2002.05202>); squared ReLU: So et al. 2021, §3 (<https://arxiv.org/abs/2109.08668>).
 
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
@@ -27,14 +28,26 @@ pub enum Activation {
     /// `x Φ(x)` in its tanh form, as GPT-2.
     #[default]
     GeluTanh,
+    /// `x σ(1.702 x)`, the quick GELU of CLIP.
+    QuickGelu,
+    /// `x σ(x)`, also called swish.
+    Silu,
+    /// `max(0, x)²`, as Primer.
+    SquaredRelu,
     /// `silu(gate(x)) * up(x)`, with a third projection.
     SwiGlu,
+    /// `gelu(gate(x)) * up(x)`, exact.
+    GeGlu,
+    /// `gelu(gate(x)) * up(x)` with the tanh form, as Gemma.
+    GeGluTanh,
+    /// `relu(gate(x)) * up(x)`.
+    ReGlu,
 }
 
 impl Activation {
     /// Whether a third projection gates the second.
     pub fn is_gated(self) -> bool {
-        matches!(self, Self::SwiGlu)
+        matches!(self, Self::SwiGlu | Self::GeGlu | Self::GeGluTanh | Self::ReGlu)
     }
 
     /// The usual inner width: `4 D`; for gated units `8/3 D` rounded up to a multiple of 8, for the same parameters.
@@ -45,10 +58,12 @@ impl Activation {
 
     fn forward<const R: usize>(self, x: Tensor<R>) -> Tensor<R> {
         match self {
-            Self::Relu => relu(x),
-            Self::Gelu => gelu(x, GeluForm::Exact),
-            Self::GeluTanh => gelu(x, GeluForm::Tanh),
-            Self::SwiGlu => silu(x),
+            Self::Relu | Self::ReGlu => relu(x),
+            Self::Gelu | Self::GeGlu => gelu(x, GeluForm::Exact),
+            Self::GeluTanh | Self::GeGluTanh => gelu(x, GeluForm::Tanh),
+            Self::QuickGelu => gelu(x, GeluForm::Sigmoid),
+            Self::Silu | Self::SwiGlu => silu(x),
+            Self::SquaredRelu => relu(x).square(),
         }
     }
 }
@@ -202,6 +217,24 @@ mod tests {
             FeedForward { gate: None, up: one(1.0, &device), down: one(2.0, &device), activation: Activation::Relu };
         let output = layer.forward(Tensor::<2>::from_floats([[-3.0], [3.0]], &device)).into_data();
         output.assert_eq(&TensorData::from([[0.0f32], [6.0]]), false);
+    }
+
+    #[test]
+    fn activations_by_hand() {
+        // At 2: relu 2, its square 4, silu 2 / (1 + exp(-2)), quick gelu 2 / (1 + exp(-3.404)), gelu 2 (.977250).
+        let x = || Tensor::<1>::from_floats([2.0], &Device::default());
+        for (activation, expected) in [
+            (Activation::SquaredRelu, 4.0),
+            (Activation::Silu, 1.761_594),
+            (Activation::QuickGelu, 1.935_666),
+            (Activation::ReGlu, 2.0),
+            (Activation::GeGlu, 1.954_500),
+            (Activation::GeGluTanh, 1.954_598),
+        ] {
+            let found = activation.forward(x()).into_scalar::<f32>();
+            assert!((found - expected).abs() < 1e-5, "{activation:?}: {found}");
+        }
+        assert_eq!(Activation::SquaredRelu.forward(-x()).into_scalar::<f32>(), 0.0);
     }
 
     #[test]

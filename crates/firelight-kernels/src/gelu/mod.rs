@@ -1,4 +1,4 @@
-//! Gaussian error linear unit, exact and in its tanh form.
+//! Gaussian error linear unit, exact, in its tanh form and in its sigmoid form.
 //!
 //! Source: Hendrycks and Gimpel 2016, §2 (<https://arxiv.org/abs/1606.08415>).
 
@@ -6,13 +6,15 @@ mod reference;
 
 use burn::tensor::Tensor;
 
-/// Which of the two published formulas is computed.
+/// Which of the three published formulas is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GeluForm {
     /// `x Φ(x)` with the error function, as BERT and PyTorch's default.
     Exact,
     /// `x/2 (1 + tanh(sqrt(2/π) (x + 0.044715 x³)))`, as GPT-2.
     Tanh,
+    /// `x σ(1.702 x)`, the quick GELU of CLIP.
+    Sigmoid,
 }
 
 /// `x Φ(x)`, elementwise, where `Φ` is the distribution function of the standard normal.
@@ -23,6 +25,7 @@ pub fn gelu<const D: usize>(x: Tensor<D>, form: GeluForm) -> Tensor<D> {
     match form {
         GeluForm::Exact => reference::gelu_exact(x),
         GeluForm::Tanh => reference::gelu_tanh(x),
+        GeluForm::Sigmoid => reference::gelu_sigmoid(x),
     }
 }
 
@@ -34,22 +37,25 @@ mod tests {
 
     #[test]
     fn values_by_hand() {
-        // Φ(1) = .841345 and Φ(-2) = .022750; the tanh form at 1 is .5 (1 + tanh(.833 ...)) = .841192.
+        // Φ(1) = .841345 and Φ(-2) = .022750; the tanh form at 1 is .5 (1 + tanh(.833 ...)) = .841192,
+        // and the sigmoid form 1 / (1 + exp(-1.702)) = .845796.
         let device = Device::default();
         let x = Tensor::<1>::from_floats([-2.0, 0.0, 1.0], &device);
         let exact = gelu(x.clone(), GeluForm::Exact).into_data();
-        let tanh = gelu(x, GeluForm::Tanh).into_data();
+        let tanh = gelu(x.clone(), GeluForm::Tanh).into_data();
+        let sigmoid = gelu(x, GeluForm::Sigmoid).into_data();
         exact.assert_approx_eq::<f32>(&TensorData::from([-0.0455f32, 0.0, 0.841345]), Tolerance::absolute(1e-5));
         tanh.assert_approx_eq::<f32>(&TensorData::from([-0.045402f32, 0.0, 0.841192]), Tolerance::absolute(1e-5));
+        sigmoid.assert_approx_eq::<f32>(&TensorData::from([-0.064344f32, 0.0, 0.845796]), Tolerance::absolute(1e-5));
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
         fn positive_minus_negative_is_the_identity(x in -30.0f32..30.0) {
-            // Φ(x) + Φ(-x) = 1, so gelu(x) - gelu(-x) = x, in both forms and far into the tails.
+            // Φ(x) + Φ(-x) = 1, so gelu(x) - gelu(-x) = x, in every form and far into the tails.
             let device = Device::default();
-            for form in [GeluForm::Exact, GeluForm::Tanh] {
+            for form in [GeluForm::Exact, GeluForm::Tanh, GeluForm::Sigmoid] {
                 let at = |x: f32| gelu(Tensor::<1>::from_floats([x], &device), form).into_scalar::<f32>();
                 prop_assert!((at(x) - at(-x) - x).abs() <= 1e-5 * x.abs().max(1.0));
             }

@@ -1,4 +1,4 @@
-//! Both forms of GELU from Burn primitives.
+//! The forms of GELU from Burn primitives.
 
 use burn::tensor::{Tensor, activation::sigmoid};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
@@ -16,5 +16,10 @@ const TWICE_SQRT_2_OVER_PI: f64 = 2.0 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 pub(super) fn gelu_tanh<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     let slope = x.clone().square() * (0.044715 * TWICE_SQRT_2_OVER_PI) + TWICE_SQRT_2_OVER_PI;
     let gate = sigmoid(slope * x.clone());
+    x * gate
+}
+
+pub(super) fn gelu_sigmoid<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    let gate = sigmoid(x.clone() * 1.702);
     x * gate
 }
