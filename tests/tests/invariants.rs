@@ -36,7 +36,16 @@ fn branches() -> Vec<TransformerConfig> {
         let config = TransformerConfig::new(16, 4, 2).with_max_seq_len(16).with_init(WeightInit::xavier());
         config.with_position(position).with_n_kv_heads(2)
     };
-    let with_choices = |base: TransformerConfig| activations.map(|activation| base.clone().with_activation(activation));
+    let placements = [NormPlacement::Sandwich, NormPlacement::Parallel];
+    let with_choices = |base: TransformerConfig| {
+        let mut configs = activations.map(|activation| base.clone().with_activation(activation)).to_vec();
+        configs.extend(placements.map(|placement| base.clone().with_norm_placement(placement)));
+        configs.extend(
+            placements.map(|placement| base.clone().with_norm(NormConfig::None).with_norm_placement(placement)),
+        );
+        configs.push(base.with_norm(NormConfig::None));
+        configs
+    };
     [PositionConfig::None, PositionConfig::rotary()].map(base).into_iter().flat_map(with_choices).collect()
 }
 

@@ -1,7 +1,9 @@
 //! One layer of a Transformer: self-attention, optionally cross-attention, feed-forward, each with its norm and its
 //! residual connection.
 //!
-//! Sources: post-norm Vaswani et al. 2017, §3.1; pre-norm Xiong et al. 2020 (<https://arxiv.org/abs/2002.04745>).
+//! Sources: post-norm Vaswani et al. 2017, §3.1; pre-norm Xiong et al. 2020 (<https://arxiv.org/abs/2002.04745>);
+//! sandwich Ding et al. 2021, §2.3 (<https://arxiv.org/abs/2105.13290>); parallel Chowdhery et al. 2022, §2
+//! (<https://arxiv.org/abs/2204.02311>).
 
 use crate::attention::{Attention, AttentionConfig, AttentionContext, Memory};
 use crate::error::{Checks, ConfigError, expect_valid};
@@ -25,6 +27,18 @@ pub enum NormPlacement {
     Pre,
     /// `norm(x + f(x))`, as the original Transformer and BERT.
     Post,
+    /// `x + norm(f(norm(x)))` with two norms a part, as CogView and Gemma 2; the stack ends with a norm of its own.
+    Sandwich,
+    /// `x + attention(norm(x)) + feed_forward(norm(x))` with one norm, as GPT-J and PaLM; the stack ends with a norm of
+    /// its own.
+    Parallel,
+}
+
+impl NormPlacement {
+    /// Whether the stack ends with a norm: the residual stream of all but post-norm stacks is never normalised itself.
+    pub fn has_final_norm(self) -> bool {
+        self != Self::Post
+    }
 }
 
 /// What a block reads beside its input: the shared context of its self-attention, and the memory of a decoder.
@@ -103,13 +117,21 @@ impl TransformerBlockConfig {
             .part(self.feed_forward.validate())
             .part(self.norm.validate())
             .rate("dropout", self.dropout)
+            .require(!(self.cross_attention && self.norm_placement == NormPlacement::Parallel), || {
+                "norm_placement = parallel has no place for cross_attention: use pre, post or sandwich".into()
+            })
             .finish()
     }
 
     /// Number of parameters.
     pub(crate) fn num_params(&self) -> f64 {
         let attentions = if self.cross_attention { 2.0 } else { 1.0 };
-        let norms = (attentions + 1.0) * self.norm.num_params(self.attention.d_model);
+        let norms = match self.norm_placement {
+            NormPlacement::Pre | NormPlacement::Post => attentions + 1.0,
+            NormPlacement::Sandwich => 2.0 * (attentions + 1.0),
+            NormPlacement::Parallel => 1.0,
+        };
+        let norms = norms * self.norm.num_params(self.attention.d_model);
         attentions * self.attention.num_params() + self.feed_forward.num_params() + norms
     }
 
@@ -126,12 +148,18 @@ impl TransformerBlockConfig {
         expect_valid(self.validate());
         let norm = |name: &str| self.norm.init_with(self.attention.d_model, &params.scope(name));
         let attention = |name: &str| self.attention.init_with(&params.scope(name));
+        let sandwich = self.norm_placement == NormPlacement::Sandwich;
+        let shared = self.norm_placement == NormPlacement::Parallel;
         TransformerBlock {
             attention_norm: norm("attention_norm"),
+            attention_output_norm: sandwich.then(|| norm("attention_output_norm")),
             attention: attention("attention"),
             cross_attention_norm: self.cross_attention.then(|| norm("cross_attention_norm")),
+            cross_attention_output_norm: (self.cross_attention && sandwich)
+                .then(|| norm("cross_attention_output_norm")),
             cross_attention: self.cross_attention.then(|| attention("cross_attention")),
-            feed_forward_norm: norm("feed_forward_norm"),
+            feed_forward_norm: (!shared).then(|| norm("feed_forward_norm")),
+            feed_forward_output_norm: sandwich.then(|| norm("feed_forward_output_norm")),
             feed_forward: self.feed_forward.init_with(&params.scope("feed_forward")),
             dropout: DropoutConfig::new(self.dropout).init(),
             norm_placement: self.norm_placement,
@@ -142,16 +170,22 @@ impl TransformerBlockConfig {
 /// One layer of a Transformer.
 #[derive(Module, Debug)]
 pub struct TransformerBlock {
-    /// Norm of the self-attention.
+    /// Norm of the self-attention; in parallel blocks, of the feed-forward network too.
     pub attention_norm: Norm,
+    /// Second norm of the self-attention, in sandwich blocks.
+    pub attention_output_norm: Option<Norm>,
     /// Attention of the sequence to itself.
     pub attention: Attention,
     /// Norm of the cross-attention.
     pub cross_attention_norm: Option<Norm>,
+    /// Second norm of the cross-attention, in sandwich blocks.
+    pub cross_attention_output_norm: Option<Norm>,
     /// Attention to the memory.
     pub cross_attention: Option<Attention>,
-    /// Norm of the feed-forward network.
-    pub feed_forward_norm: Norm,
+    /// Norm of the feed-forward network, in all but parallel blocks.
+    pub feed_forward_norm: Option<Norm>,
+    /// Second norm of the feed-forward network, in sandwich blocks.
+    pub feed_forward_output_norm: Option<Norm>,
     /// The feed-forward network.
     pub feed_forward: FeedForward,
     dropout: Dropout,
@@ -166,23 +200,42 @@ impl TransformerBlock {
     /// # Panics
     /// If the block has cross-attention and the context has no memory.
     pub fn forward(&self, x: Tensor<3>, context: &BlockContext, pass: &mut LayerPass) -> Tensor<3> {
-        let x = self.residual(x, &self.attention_norm, |x| self.attention.forward(x, &context.attention, pass));
+        let attend = |x, pass: &mut LayerPass| self.attention.forward(x, &context.attention, pass);
+        let Some(feed_forward_norm) = &self.feed_forward_norm else {
+            let normed = self.attention_norm.forward(x.clone());
+            let attended = self.dropout.forward(attend(normed.clone(), pass));
+            return x + attended + self.dropout.forward(self.feed_forward.forward(normed));
+        };
+        let norms = (&self.attention_norm, &self.attention_output_norm);
+        let x = self.residual(x, norms, |x| attend(x, pass));
         let x = match (&self.cross_attention, &self.cross_attention_norm) {
             (Some(attention), Some(norm)) => {
                 let memory = context.memory.as_ref().expect("a block with cross-attention needs a memory");
-                self.residual(x, norm, |x| attention.forward_cross(x, memory, pass))
+                let norms = (norm, &self.cross_attention_output_norm);
+                self.residual(x, norms, |x| attention.forward_cross(x, memory, pass))
             }
             _ => x,
         };
-        self.residual(x, &self.feed_forward_norm, |x| self.feed_forward.forward(x))
+        let norms = (feed_forward_norm, &self.feed_forward_output_norm);
+        self.residual(x, norms, |x| self.feed_forward.forward(x))
     }
 
-    /// Adds one part to the stream, with its norm before or after.
-    fn residual(&self, x: Tensor<3>, norm: &Norm, part: impl FnOnce(Tensor<3>) -> Tensor<3>) -> Tensor<3> {
-        match self.norm_placement {
-            NormPlacement::Pre => x.clone() + self.dropout.forward(part(norm.forward(x))),
-            NormPlacement::Post => norm.forward(x.clone() + self.dropout.forward(part(x))),
+    /// Adds one part to the stream, with its norm before or after, or two around it.
+    fn residual(
+        &self,
+        x: Tensor<3>,
+        (norm, output_norm): (&Norm, &Option<Norm>),
+        part: impl FnOnce(Tensor<3>) -> Tensor<3>,
+    ) -> Tensor<3> {
+        if self.norm_placement == NormPlacement::Post {
+            return norm.forward(x.clone() + self.dropout.forward(part(x)));
         }
+        let output = part(norm.forward(x.clone()));
+        let output = match output_norm {
+            Some(norm) => norm.forward(output),
+            None => output,
+        };
+        x + self.dropout.forward(output)
     }
 }
 
@@ -201,6 +254,13 @@ mod tests {
         let device = Device::default();
         assert_eq!(config(Activation::Relu).init(&device).num_params(), 3_152_384);
         assert_eq!(config(Activation::Relu).with_cross_attention(true).init(&device).num_params(), 4_204_032);
+    }
+
+    #[test]
+    fn a_parallel_block_with_cross_attention_is_refused() {
+        let config = config(Activation::Relu).with_cross_attention(true).with_norm_placement(NormPlacement::Parallel);
+        let error = config.validate().expect_err("no place for a second attention");
+        assert!(error.to_string().contains("use pre, post or sandwich"), "{error}");
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub use init::{Init, ParamBuilder, WeightInit};
 pub use linear::{Linear, LinearConfig};
 pub use loss::{LossConfig, TokenLoss};
 pub use mask::AttentionMask;
-pub use norm::{LayerNorm, Norm, NormConfig, RmsNorm};
+pub use norm::{LayerNorm, NoNorm, Norm, NormConfig, RmsNorm};
 pub use pass::{LayerPass, Pass};
 pub use position::{
     LearnedPosition, NoPosition, Position, PositionConfig, PositionScheme, PositionSizes, Positions, Rotary,

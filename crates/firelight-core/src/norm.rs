@@ -39,6 +39,8 @@ pub enum NormConfig {
         #[serde(default = "rms_norm_epsilon")]
         epsilon: f64,
     },
+    /// No normalisation and no parameters: the rows stay as they are.
+    None,
 }
 
 impl NormConfig {
@@ -55,7 +57,7 @@ impl NormConfig {
     /// # Errors
     /// If the epsilon is not a positive number.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let (Self::Layer { epsilon, .. } | Self::Rms { epsilon }) = *self;
+        let (Self::Layer { epsilon, .. } | Self::Rms { epsilon }) = *self else { return Ok(()) };
         Checks::default()
             .require(epsilon > 0.0 && epsilon.is_finite(), || format!("norm.epsilon = {epsilon} must be above 0"))
             .finish()
@@ -63,7 +65,11 @@ impl NormConfig {
 
     /// Number of parameters of a layer for rows of `d_model` numbers.
     pub(crate) fn num_params(&self, d_model: usize) -> f64 {
-        let vectors = if matches!(self, Self::Layer { bias: true, .. }) { 2.0 } else { 1.0 };
+        let vectors = match self {
+            Self::Layer { bias: true, .. } => 2.0,
+            Self::Layer { bias: false, .. } | Self::Rms { .. } => 1.0,
+            Self::None => 0.0,
+        };
         vectors * d_model as f64
     }
 
@@ -74,13 +80,14 @@ impl NormConfig {
 
     /// Builds the layer at the builder's path.
     pub fn init_with(&self, d_model: usize, params: &ParamBuilder) -> Norm {
-        let gamma = params.param("gamma", [d_model], Init::Ones);
+        let gamma = || params.param("gamma", [d_model], Init::Ones);
         match *self {
             Self::Layer { epsilon, bias } => {
                 let beta = bias.then(|| params.param("beta", [d_model], Init::Zeros));
-                Norm::Layer(LayerNorm { gamma, beta, epsilon })
+                Norm::Layer(LayerNorm { gamma: gamma(), beta, epsilon })
             }
-            Self::Rms { epsilon } => Norm::Rms(RmsNorm { gamma, epsilon }),
+            Self::Rms { epsilon } => Norm::Rms(RmsNorm { gamma: gamma(), epsilon }),
+            Self::None => Norm::None(NoNorm {}),
         }
     }
 }
@@ -98,6 +105,8 @@ pub enum Norm {
     Layer(LayerNorm),
     /// Root mean square normalisation.
     Rms(RmsNorm),
+    /// No normalisation.
+    None(NoNorm),
 }
 
 impl Norm {
@@ -107,9 +116,14 @@ impl Norm {
         match self {
             Self::Layer(norm) => norm.forward(x),
             Self::Rms(norm) => norm.forward(x),
+            Self::None(_) => x,
         }
     }
 }
+
+/// No normalisation: the identity.
+#[derive(Module, Debug)]
+pub struct NoNorm {}
 
 /// Layer normalisation; see [`firelight_kernels::layer_norm`].
 #[derive(Module, Debug)]
@@ -142,5 +156,25 @@ impl RmsNorm {
     /// - `x`: `[..., D]`; output: the same
     pub fn forward<const R: usize>(&self, x: Tensor<R>) -> Tensor<R> {
         rms_norm(x, self.gamma.val(), self.epsilon)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_norm_is_the_identity_without_parameters() {
+        let device = Device::default();
+        let norm = NormConfig::None.init(3, &device);
+        let x = Tensor::<2>::from_floats([[5.0, -7.0, 9.0]], &device);
+        norm.forward(x.clone()).into_data().assert_eq(&x.into_data(), true);
+        assert_eq!((norm.num_params(), NormConfig::None.num_params(3)), (0, 0.0));
+    }
+
+    #[test]
+    fn an_epsilon_of_zero_is_refused() {
+        let error = NormConfig::Rms { epsilon: 0.0 }.validate().expect_err("a division by zero");
+        assert_eq!(error.to_string(), "norm.epsilon = 0 must be above 0");
     }
 }

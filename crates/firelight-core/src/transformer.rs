@@ -47,7 +47,7 @@ pub struct Transformer {
     pub position: Position,
     /// The layers.
     pub blocks: Vec<TransformerBlock>,
-    /// The final norm, in pre-norm stacks.
+    /// The final norm, in all but post-norm stacks.
     pub norm: Option<Norm>,
     dropout: Dropout,
     #[module(skip)]

@@ -1,5 +1,6 @@
 //! Outputs and gradients agree with PyTorch: every kernel, every module, and whole models.
 
+mod blocks;
 mod feed_forward;
 mod kernels;
 mod models;

@@ -257,7 +257,7 @@ impl TransformerConfig {
     /// In floating point, which does not overflow whatever a file says, and is exact below 2^53.
     fn count(&self) -> f64 {
         let d_model = self.d_model as f64;
-        let norm = if self.norm_placement == NormPlacement::Pre { self.norm.num_params(self.d_model) } else { 0.0 };
+        let norm = if self.norm_placement.has_final_norm() { self.norm.num_params(self.d_model) } else { 0.0 };
         let learned = self.position == PositionConfig::Learned;
         let table = if learned { self.max_seq_len as f64 * d_model } else { 0.0 };
         self.n_layers as f64 * self.block().num_params() + norm + table
@@ -279,7 +279,7 @@ impl TransformerConfig {
         Transformer {
             position: self.position.init_with(self.sizes(), self.init.weight, &params.scope("position")),
             blocks: (0..self.n_layers).map(|i| block.init_with(&params.scope("blocks").scope(i))).collect(),
-            norm: (self.norm_placement == NormPlacement::Pre).then(final_norm),
+            norm: self.norm_placement.has_final_norm().then(final_norm),
             dropout: DropoutConfig::new(self.embedding_dropout).init(),
             patterns: self.patterns.clone(),
         }
@@ -360,6 +360,9 @@ mod tests {
                 .with_d_head(4),
             base.clone().with_activation(Activation::SwiGlu).with_n_kv_heads(1).with_cross_attention(true),
             base.clone().with_norm_placement(NormPlacement::Post).with_d_head(6).with_d_ff(7),
+            base.clone().with_norm_placement(NormPlacement::Sandwich).with_cross_attention(true),
+            base.clone().with_norm_placement(NormPlacement::Parallel).with_activation(Activation::GeGlu),
+            base.clone().with_norm_placement(NormPlacement::Sandwich).with_norm(NormConfig::None),
         ] {
             assert_eq!(config.num_params(), config.init(&device).num_params(), "{config:?}");
         }
