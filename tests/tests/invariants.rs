@@ -43,7 +43,8 @@ fn branches() -> Vec<TransformerConfig> {
         configs.extend(
             placements.map(|placement| base.clone().with_norm(NormConfig::None).with_norm_placement(placement)),
         );
-        configs.push(base.with_norm(NormConfig::None));
+        configs.push(base.clone().with_norm(NormConfig::None));
+        configs.push(base.with_layer_scale(0.5));
         configs
     };
     [PositionConfig::None, PositionConfig::rotary()].map(base).into_iter().flat_map(with_choices).collect()

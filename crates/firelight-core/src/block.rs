@@ -10,8 +10,10 @@ use crate::error::{Checks, ConfigError, expect_valid};
 use crate::feed_forward::{FeedForward, FeedForwardConfig};
 use crate::init::ParamBuilder;
 use crate::kind;
+use crate::layer_scale::LayerScale;
 use crate::norm::{Norm, NormConfig};
 use crate::pass::LayerPass;
+use crate::stochastic_depth::StochasticDepth;
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig};
 use burn::tensor::{Device, Tensor};
@@ -70,6 +72,12 @@ pub struct TransformerBlockConfig {
     /// Dropout of each part's output before it joins the residual stream. Default: 0.
     #[serde(default)]
     pub dropout: f64,
+    /// Rate at which a row of the batch goes without a part, in training. Default: 0.
+    #[serde(default)]
+    pub stochastic_depth: f64,
+    /// Scales each channel of each part's output by a trained factor that begins at this value. Default: none.
+    #[serde(default)]
+    pub layer_scale: Option<f64>,
 }
 
 impl TransformerBlockConfig {
@@ -82,6 +90,8 @@ impl TransformerBlockConfig {
             norm_placement: NormPlacement::default(),
             cross_attention: false,
             dropout: 0.0,
+            stochastic_depth: 0.0,
+            layer_scale: None,
         }
     }
 
@@ -109,6 +119,18 @@ impl TransformerBlockConfig {
         self
     }
 
+    /// Sets the rate at which a row goes without a part, in training.
+    pub fn with_stochastic_depth(mut self, stochastic_depth: f64) -> Self {
+        self.stochastic_depth = stochastic_depth;
+        self
+    }
+
+    /// Sets where the trained factors of each part's channels begin.
+    pub fn with_layer_scale(mut self, layer_scale: f64) -> Self {
+        self.layer_scale = Some(layer_scale);
+        self
+    }
+
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
@@ -117,6 +139,10 @@ impl TransformerBlockConfig {
             .part(self.feed_forward.validate())
             .part(self.norm.validate())
             .rate("dropout", self.dropout)
+            .rate("stochastic_depth", self.stochastic_depth)
+            .require(self.layer_scale.is_none_or(|value| value > 0.0 && value.is_finite()), || {
+                format!("layer_scale = {} must be above 0", self.layer_scale.unwrap_or_default())
+            })
             .require(!(self.cross_attention && self.norm_placement == NormPlacement::Parallel), || {
                 "norm_placement = parallel has no place for cross_attention: use pre, post or sandwich".into()
             })
@@ -132,7 +158,8 @@ impl TransformerBlockConfig {
             NormPlacement::Parallel => 1.0,
         };
         let norms = norms * self.norm.num_params(self.attention.d_model);
-        attentions * self.attention.num_params() + self.feed_forward.num_params() + norms
+        let scales = if self.layer_scale.is_some() { (attentions + 1.0) * self.attention.d_model as f64 } else { 0.0 };
+        attentions * self.attention.num_params() + self.feed_forward.num_params() + norms + scales
     }
 
     /// Builds the block with seed 0.
@@ -148,6 +175,9 @@ impl TransformerBlockConfig {
         expect_valid(self.validate());
         let norm = |name: &str| self.norm.init_with(self.attention.d_model, &params.scope(name));
         let attention = |name: &str| self.attention.init_with(&params.scope(name));
+        let scale = |name: &str| {
+            self.layer_scale.map(|value| LayerScale::new(self.attention.d_model, value, &params.scope(name)))
+        };
         let sandwich = self.norm_placement == NormPlacement::Sandwich;
         let shared = self.norm_placement == NormPlacement::Parallel;
         TransformerBlock {
@@ -161,7 +191,11 @@ impl TransformerBlockConfig {
             feed_forward_norm: (!shared).then(|| norm("feed_forward_norm")),
             feed_forward_output_norm: sandwich.then(|| norm("feed_forward_output_norm")),
             feed_forward: self.feed_forward.init_with(&params.scope("feed_forward")),
+            attention_scale: scale("attention_scale"),
+            cross_attention_scale: if self.cross_attention { scale("cross_attention_scale") } else { None },
+            feed_forward_scale: scale("feed_forward_scale"),
             dropout: DropoutConfig::new(self.dropout).init(),
+            stochastic_depth: StochasticDepth::new(self.stochastic_depth),
             norm_placement: self.norm_placement,
         }
     }
@@ -188,7 +222,14 @@ pub struct TransformerBlock {
     pub feed_forward_output_norm: Option<Norm>,
     /// The feed-forward network.
     pub feed_forward: FeedForward,
+    /// Factors of the self-attention's output.
+    pub attention_scale: Option<LayerScale>,
+    /// Factors of the cross-attention's output.
+    pub cross_attention_scale: Option<LayerScale>,
+    /// Factors of the feed-forward network's output.
+    pub feed_forward_scale: Option<LayerScale>,
     dropout: Dropout,
+    stochastic_depth: StochasticDepth,
     #[module(skip)]
     norm_placement: NormPlacement,
 }
@@ -203,39 +244,48 @@ impl TransformerBlock {
         let attend = |x, pass: &mut LayerPass| self.attention.forward(x, &context.attention, pass);
         let Some(feed_forward_norm) = &self.feed_forward_norm else {
             let normed = self.attention_norm.forward(x.clone());
-            let attended = self.dropout.forward(attend(normed.clone(), pass));
-            return x + attended + self.dropout.forward(self.feed_forward.forward(normed));
+            let attended = self.join(attend(normed.clone(), pass), &self.attention_scale);
+            return x + attended + self.join(self.feed_forward.forward(normed), &self.feed_forward_scale);
         };
-        let norms = (&self.attention_norm, &self.attention_output_norm);
-        let x = self.residual(x, norms, |x| attend(x, pass));
+        let frame = (&self.attention_norm, &self.attention_output_norm, &self.attention_scale);
+        let x = self.residual(x, frame, |x| attend(x, pass));
         let x = match (&self.cross_attention, &self.cross_attention_norm) {
             (Some(attention), Some(norm)) => {
                 let memory = context.memory.as_ref().expect("a block with cross-attention needs a memory");
-                let norms = (norm, &self.cross_attention_output_norm);
-                self.residual(x, norms, |x| attention.forward_cross(x, memory, pass))
+                let frame = (norm, &self.cross_attention_output_norm, &self.cross_attention_scale);
+                self.residual(x, frame, |x| attention.forward_cross(x, memory, pass))
             }
             _ => x,
         };
-        let norms = (feed_forward_norm, &self.feed_forward_output_norm);
-        self.residual(x, norms, |x| self.feed_forward.forward(x))
+        let frame = (feed_forward_norm, &self.feed_forward_output_norm, &self.feed_forward_scale);
+        self.residual(x, frame, |x| self.feed_forward.forward(x))
     }
 
     /// Adds one part to the stream, with its norm before or after, or two around it.
     fn residual(
         &self,
         x: Tensor<3>,
-        (norm, output_norm): (&Norm, &Option<Norm>),
+        (norm, output_norm, scale): (&Norm, &Option<Norm>, &Option<LayerScale>),
         part: impl FnOnce(Tensor<3>) -> Tensor<3>,
     ) -> Tensor<3> {
         if self.norm_placement == NormPlacement::Post {
-            return norm.forward(x.clone() + self.dropout.forward(part(x)));
+            return norm.forward(x.clone() + self.join(part(x), scale));
         }
         let output = part(norm.forward(x.clone()));
         let output = match output_norm {
             Some(norm) => norm.forward(output),
             None => output,
         };
-        x + self.dropout.forward(output)
+        x + self.join(output, scale)
+    }
+
+    /// What a part's output passes on its way into the stream: its factors, then what is left out in training.
+    fn join(&self, output: Tensor<3>, scale: &Option<LayerScale>) -> Tensor<3> {
+        let output = match scale {
+            Some(scale) => scale.forward(output),
+            None => output,
+        };
+        self.stochastic_depth.forward(self.dropout.forward(output))
     }
 }
 

@@ -39,6 +39,7 @@ mod head;
 mod init;
 pub mod invariants;
 pub mod kind;
+mod layer_scale;
 mod linear;
 mod loss;
 mod mask;
@@ -46,6 +47,7 @@ mod norm;
 mod pass;
 mod position;
 mod report;
+mod stochastic_depth;
 mod transformer;
 
 pub use attention::{
@@ -59,6 +61,7 @@ pub use error::ConfigError;
 pub use feed_forward::{Activation, FeedForward, FeedForwardConfig};
 pub use head::{LmHead, LmHeadConfig, TiedHead};
 pub use init::{Init, ParamBuilder, WeightInit};
+pub use layer_scale::LayerScale;
 pub use linear::{Linear, LinearConfig};
 pub use loss::{LossConfig, TokenLoss};
 pub use mask::AttentionMask;
@@ -69,4 +72,5 @@ pub use position::{
     RotaryLayout, Rotation, Sinusoidal,
 };
 pub use report::{ParameterEntry, ParameterReport};
+pub use stochastic_depth::StochasticDepth;
 pub use transformer::{SequenceInput, Transformer, TransformerConfig};

@@ -83,6 +83,13 @@ pub struct TransformerConfig {
     /// Dropout of the embeddings. Default: 0.
     #[serde(default)]
     pub embedding_dropout: f64,
+    /// Rate at which a row of the batch goes without a part of the last layer, in training; the layers before it have
+    /// lower rates, in even steps from 0. Default: 0.
+    #[serde(default)]
+    pub stochastic_depth: f64,
+    /// Scales each channel of each part's output by a trained factor that begins at this value. Default: none.
+    #[serde(default)]
+    pub layer_scale: Option<f64>,
     /// How the weights begin. Default: GPT-2's way.
     #[serde(default)]
     pub init: WeightInit,
@@ -110,6 +117,8 @@ impl TransformerConfig {
             dropout: 0.0,
             attention_dropout: 0.0,
             embedding_dropout: 0.0,
+            stochastic_depth: 0.0,
+            layer_scale: None,
             init: WeightInit::default(),
         }
     }
@@ -214,6 +223,18 @@ impl TransformerConfig {
         self
     }
 
+    /// Sets the rate at which a row goes without a part of the last layer, in training.
+    pub fn with_stochastic_depth(mut self, stochastic_depth: f64) -> Self {
+        self.stochastic_depth = stochastic_depth;
+        self
+    }
+
+    /// Sets where the trained factors of each part's channels begin.
+    pub fn with_layer_scale(mut self, layer_scale: f64) -> Self {
+        self.layer_scale = Some(layer_scale);
+        self
+    }
+
     /// Sets whether every block attends to a memory.
     pub fn with_cross_attention(mut self, cross_attention: bool) -> Self {
         self.cross_attention = cross_attention;
@@ -274,11 +295,10 @@ impl TransformerConfig {
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> Transformer {
         expect_valid(self.validate());
-        let block = self.block();
         let final_norm = || self.norm.init_with(self.d_model, &params.scope("norm"));
         Transformer {
             position: self.position.init_with(self.sizes(), self.init.weight, &params.scope("position")),
-            blocks: (0..self.n_layers).map(|i| block.init_with(&params.scope("blocks").scope(i))).collect(),
+            blocks: (0..self.n_layers).map(|i| self.layer(i).init_with(&params.scope("blocks").scope(i))).collect(),
             norm: self.norm_placement.has_final_norm().then(final_norm),
             dropout: DropoutConfig::new(self.embedding_dropout).init(),
             patterns: self.patterns.clone(),
@@ -307,11 +327,19 @@ impl TransformerConfig {
     }
 
     fn block(&self) -> TransformerBlockConfig {
-        TransformerBlockConfig::new(self.attention(), self.feed_forward())
+        let config = TransformerBlockConfig::new(self.attention(), self.feed_forward())
             .with_norm(self.norm)
             .with_norm_placement(self.norm_placement)
             .with_cross_attention(self.cross_attention)
             .with_dropout(self.dropout)
+            .with_stochastic_depth(self.stochastic_depth);
+        TransformerBlockConfig { layer_scale: self.layer_scale, ..config }
+    }
+
+    /// The block of layer `index`: its rate of stochastic depth rises linearly (Huang et al. 2016, eq. 4).
+    fn layer(&self, index: usize) -> TransformerBlockConfig {
+        let share = (index + 1) as f64 / self.n_layers as f64;
+        self.block().with_stochastic_depth(self.stochastic_depth * share)
     }
 
     /// Residual additions in the whole stack.
@@ -340,6 +368,14 @@ mod tests {
     }
 
     #[test]
+    fn stochastic_depth_rises_with_the_layers() {
+        let config = TransformerConfig::new(8, 2, 4).with_stochastic_depth(0.5);
+        assert_eq!([0, 1, 2, 3].map(|i| config.layer(i).stochastic_depth), [0.125, 0.25, 0.375, 0.5]);
+        let error = config.with_stochastic_depth(1.0).with_layer_scale(0.0).validate().expect_err("two problems");
+        assert_eq!(error.to_string(), "stochastic_depth = 1 must be in [0, 1); layer_scale = 0 must be above 0");
+    }
+
+    #[test]
     fn all_problems_are_listed_once() {
         let mut config = TransformerConfig::new(100, 3, 0).with_position(PositionConfig::rotary());
         config.dropout = 1.0;
@@ -363,6 +399,7 @@ mod tests {
             base.clone().with_norm_placement(NormPlacement::Sandwich).with_cross_attention(true),
             base.clone().with_norm_placement(NormPlacement::Parallel).with_activation(Activation::GeGlu),
             base.clone().with_norm_placement(NormPlacement::Sandwich).with_norm(NormConfig::None),
+            base.clone().with_layer_scale(0.1).with_cross_attention(true),
         ] {
             assert_eq!(config.num_params(), config.init(&device).num_params(), "{config:?}");
         }
