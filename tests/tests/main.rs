@@ -7,4 +7,5 @@ mod flow;
 mod initial_weights;
 mod invariants;
 mod parity;
+mod patterns;
 mod support;

@@ -18,6 +18,27 @@ where
     deserializer.deserialize_any(KindVisitor(PhantomData))
 }
 
+/// For `#[serde(deserialize_with)]` on a list of such choices: `["causal", { kind = "sliding_window", left = 64 }]`.
+///
+/// # Errors
+/// As [`deserialize`], for the first choice that does not fit.
+pub fn deserialize_list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let list = Vec::<Kind<T>>::deserialize(deserializer)?;
+    Ok(list.into_iter().map(|kind| kind.0).collect())
+}
+
+struct Kind<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Kind<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserialize(deserializer).map(Self)
+    }
+}
+
 struct KindVisitor<T>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for KindVisitor<T> {

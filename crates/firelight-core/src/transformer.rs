@@ -16,6 +16,7 @@ use crate::position::{Position, PositionScheme, Positions};
 use burn::module::Module;
 use burn::nn::Dropout;
 use burn::tensor::{Bool, Device, Tensor};
+use std::ops::Range;
 
 /// What stands beside the embeddings of a pass.
 #[derive(Debug, Clone, Default)]
@@ -72,7 +73,7 @@ impl Transformer {
             Some(padding) => Positions::from_padding(padding, seq_len),
             None => Positions::Contiguous { start, len: seq_len },
         };
-        let contexts = self.contexts(&positions, padding, input, start + seq_len, &x.device());
+        let contexts = self.contexts(&positions, padding, input, start..start + seq_len, &x.device());
         let mut x = self.dropout.forward(self.position.embed(x, &positions));
         for (i, block) in self.blocks.iter().enumerate() {
             x = block.forward(x, &contexts[i % contexts.len()], &mut pass.layer(i));
@@ -83,21 +84,21 @@ impl Transformer {
         }
     }
 
-    /// One context per pattern: what its layers share is computed once.
+    /// One context per pattern, for the tokens at the indices `tokens`: what its layers share is computed once.
     fn contexts(
         &self,
         positions: &Positions,
         padding: Option<Tensor<2, Bool>>,
         input: &SequenceInput,
-        key_len: usize,
+        tokens: Range<usize>,
         device: &Device,
     ) -> Vec<BlockContext> {
         let rotation = self.position.rotation(positions, device);
-        let bias = self.position.bias(positions, key_len, device);
+        let bias = self.position.bias(positions, tokens.end, device);
         let padding = padding.map_or(AttentionMask::none(), AttentionMask::padding);
         let context = |pattern: &AttentionPattern| BlockContext {
             attention: AttentionContext {
-                mask: pattern.mask().and(padding.clone()),
+                mask: pattern.mask(tokens.clone(), 0..tokens.end, device).and(padding.clone()),
                 bias: bias.clone(),
                 rotation: rotation.clone(),
             },

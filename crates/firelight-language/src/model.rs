@@ -7,8 +7,8 @@
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 use firelight_core::{
-    AttentionPattern, Cache, ConfigError, LmHead, LmHeadConfig, ParamBuilder, ParameterReport, Pass, SequenceInput,
-    TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig,
+    Cache, ConfigError, LmHead, LmHeadConfig, ParamBuilder, ParameterReport, Pass, SequenceInput, TokenEmbedding,
+    TokenEmbeddingConfig, Transformer, TransformerConfig,
 };
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +63,7 @@ impl LanguageModelConfig {
             problem(stack.max_seq_len == 1, "max_seq_len = 1 must be at least 2"),
             problem(stack.cross_attention, "cross_attention = true needs an encoder"),
             problem(
-                stack.patterns.iter().any(|pattern| *pattern != AttentionPattern::Causal),
+                stack.patterns.iter().any(|pattern| !pattern.is_causal()),
                 "patterns must be causal: a language model that sees its next token learns nothing",
             ),
         ];

@@ -54,7 +54,7 @@ pub struct TransformerConfig {
     #[serde(default, deserialize_with = "kind::deserialize")]
     pub position: PositionConfig,
     /// What the layers attend to, in turn: layer `i` has the pattern `i mod n`. Default: causal in every layer.
-    #[serde(default = "causal")]
+    #[serde(default = "causal", deserialize_with = "kind::deserialize_list")]
     pub patterns: Vec<AttentionPattern>,
     /// One matrix for queries, keys and values, or three. Default: three.
     #[serde(default)]
@@ -257,7 +257,8 @@ impl TransformerConfig {
     pub fn validate(&self) -> Result<(), ConfigError> {
         // Heads that do not divide have no width to judge.
         let d_head = if self.attention().validate().is_ok() { self.d_head() } else { 2 };
-        Checks::default()
+        let checks = self.patterns.iter().fold(Checks::default(), |checks, pattern| checks.part(pattern.validate()));
+        checks
             .part(self.block().validate())
             .size("n_layers", self.n_layers)
             .size("max_seq_len", self.max_seq_len)
@@ -373,6 +374,15 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(|i| config.layer(i).stochastic_depth), [0.125, 0.25, 0.375, 0.5]);
         let error = config.with_stochastic_depth(1.0).with_layer_scale(0.0).validate().expect_err("two problems");
         assert_eq!(error.to_string(), "stochastic_depth = 1 must be in [0, 1); layer_scale = 0 must be above 0");
+    }
+
+    #[test]
+    fn patterns_are_names_or_tables() {
+        let text = r#"{"d_model": 8, "n_heads": 2, "n_layers": 2, "patterns": ["causal", {"kind": "sliding_window", "left": 4}]}"#;
+        let config: TransformerConfig = serde_json::from_str(text).expect("a configuration");
+        assert_eq!(config.patterns, [AttentionPattern::Causal, AttentionPattern::SlidingWindow { left: 4, right: 0 }]);
+        let written = serde_json::to_string(&config).expect("text");
+        assert_eq!(serde_json::from_str::<TransformerConfig>(&written).expect("a configuration"), config);
     }
 
     #[test]
