@@ -156,13 +156,41 @@ fn a_padded_prompt_continues_in_the_cache_as_without_padding() {
         let (prompt, next) = (noise.tensor([1, 4, 16]), noise.tensor([1, 1, 16]));
         let run = |prompt: Tensor<3>, padding: Option<Tensor<2, Bool>>| {
             let mut cache = Cache::new(2, 16);
-            model.forward(prompt, &SequenceInput { padding, memory: None }, &mut Pass::cached(&mut cache));
+            model.forward(
+                prompt,
+                &SequenceInput { padding, ..SequenceInput::default() },
+                &mut Pass::cached(&mut cache),
+            );
             model.forward(next.clone(), &SequenceInput::default(), &mut Pass::cached(&mut cache))
         };
         let padding = Tensor::<2, Bool>::from_bool([[true, true, false, false, false, false]], &device());
         let padded = run(Tensor::cat(vec![noise.tensor([1, 2, 16]), prompt.clone()], 1), Some(padding));
         let difference = (padded - run(prompt, None)).abs().max().into_scalar::<f64>();
         assert!(difference <= tolerance(), "{difference:e}: {config:?}");
+    }
+}
+
+#[test]
+fn packed_documents_are_as_if_alone() {
+    let mut noise = Noise::new(8);
+    let documents = Tensor::<2, Int>::from_ints([[4, 4, 4, 9, 9, 9, 9]], &device());
+    for config in grid() {
+        let model = config.init(&device());
+        let x = noise.tensor([1, 7, 16]);
+        let part = |start, len| x.clone().narrow(1, start, len);
+        let alone = Tensor::cat(vec![forward(&model, part(0, 3)), forward(&model, part(3, 4))], 1);
+        let mut cache = Cache::new(2, 16);
+        let mut step = |start, len| {
+            let input = SequenceInput::default().with_documents(documents.clone().narrow(1, start, len));
+            model.forward(part(start, len), &input, &mut Pass::cached(&mut cache))
+        };
+        let cached = Tensor::cat(vec![step(0, 2), step(2, 3), step(5, 1), step(6, 1)], 1);
+        let input = SequenceInput::default().with_documents(documents.clone());
+        let whole = model.forward(x.clone(), &input, &mut Pass::default());
+        for found in [whole, cached] {
+            let difference = (found - alone.clone()).abs().max().into_scalar::<f64>();
+            assert!(difference <= tolerance(), "{difference:e}: {config:?}");
+        }
     }
 }
 

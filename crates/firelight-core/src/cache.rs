@@ -3,7 +3,7 @@
 
 use burn::tensor::{Bool, Int, Tensor};
 
-/// Keys and values of all layers, and which of them are padding.
+/// Keys and values of all layers, which of them are padding, and of which document they are.
 ///
 /// ```
 /// use firelight_core::Cache;
@@ -15,6 +15,7 @@ use burn::tensor::{Bool, Int, Tensor};
 pub struct Cache {
     layers: Vec<LayerCache>,
     padding: Option<Tensor<2, Bool>>,
+    documents: Option<Tensor<2, Int>>,
     capacity: usize,
 }
 
@@ -22,7 +23,7 @@ impl Cache {
     /// An empty cache for `n_layers` layers and up to `capacity` tokens. The buffers are made at the first pass, when
     /// their shape and type are known.
     pub fn new(n_layers: usize, capacity: usize) -> Self {
-        Self { layers: vec![LayerCache::new(capacity); n_layers], padding: None, capacity }
+        Self { layers: vec![LayerCache::new(capacity); n_layers], padding: None, documents: None, capacity }
     }
 
     /// Number of tokens remembered.
@@ -42,7 +43,7 @@ impl Cache {
 
     /// Forgets everything and keeps the buffers.
     pub fn clear(&mut self) {
-        self.padding = None;
+        (self.padding, self.documents) = (None, None);
         for layer in &mut self.layers {
             layer.len = 0;
             layer.memory = None;
@@ -52,6 +53,7 @@ impl Cache {
     /// Keeps the batch rows `rows`, in their order and as often as they are named: `[B']`.
     pub fn select_rows(&mut self, rows: &Tensor<1, Int>) {
         self.padding = self.padding.take().map(|padding| padding.select(0, rows.clone()));
+        self.documents = self.documents.take().map(|documents| documents.select(0, rows.clone()));
         for layer in &mut self.layers {
             layer.select_rows(rows);
         }
@@ -74,6 +76,32 @@ impl Cache {
             None => Tensor::cat(vec![visible(past), new], 1),
         };
         self.padding = Some(whole.clone());
+        Some(whole)
+    }
+
+    /// Adds the documents of the coming tokens, `[B, T]`, and returns those of everything remembered with them, `[B, K]`.
+    /// Tokens that name none belong to the last document of their row.
+    ///
+    /// # Panics
+    /// If tokens without a document came before.
+    pub(crate) fn extend_documents(
+        &mut self,
+        documents: Option<Tensor<2, Int>>,
+        [batch, length]: [usize; 2],
+    ) -> Option<Tensor<2, Int>> {
+        let past = self.len();
+        let whole = match (self.documents.take(), documents) {
+            (None, None) => return None,
+            (None, Some(new)) => {
+                assert!(past == 0, "documents must be named from the first token on: the cache has {past} without");
+                new
+            }
+            (Some(old), new) => {
+                let last = old.clone().narrow(1, past - 1, 1);
+                Tensor::cat(vec![old, new.unwrap_or_else(|| last.expand([batch, length]))], 1)
+            }
+        };
+        self.documents = Some(whole.clone());
         Some(whole)
     }
 
@@ -163,7 +191,7 @@ mod tests {
         layer.extend(row(&[1.0, 2.0], &device), row(&[1.0, 2.0], &device));
         let (key, _) = layer.extend(row(&[3.0], &device), row(&[3.0], &device));
         key.into_data().assert_eq(&TensorData::from([[[[1.0f32], [2.0], [3.0]]]]), false);
-        let mut cache = Cache { layers: vec![layer], padding: None, capacity: 4 };
+        let mut cache = Cache { layers: vec![layer], padding: None, documents: None, capacity: 4 };
         assert_eq!(cache.len(), 3);
         cache.clear();
         assert!(cache.is_empty());
@@ -192,6 +220,17 @@ mod tests {
         let padding = Tensor::<2, Bool>::from_bool([[true]], &device);
         let whole = cache.extend_padding(Some(padding), [1, 1]).expect("a padded token");
         assert_eq!(whole.into_data().iter::<bool>().collect::<Vec<_>>(), [false, false, true]);
+    }
+
+    #[test]
+    fn a_token_without_a_document_belongs_to_the_last_one() {
+        let device = Device::default();
+        let mut cache = Cache::new(1, 4);
+        let documents = Tensor::<2, Int>::from_ints([[4, 7]], &device);
+        cache.extend_documents(Some(documents), [1, 2]);
+        cache.layer(0).extend(row(&[1.0, 2.0], &device), row(&[1.0, 2.0], &device));
+        let whole = cache.extend_documents(None, [1, 1]).expect("documents");
+        assert_eq!(whole.try_to_vec_as::<i64>().expect("a host copy"), [4, 7, 7]);
     }
 
     #[test]

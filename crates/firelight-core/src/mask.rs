@@ -61,6 +61,15 @@ impl AttentionMask {
         Self { hidden: Some(hidden), ..Self::default() }
     }
 
+    /// Hides the keys of other documents: `documents` is `[B, K]`, of which the last `len` tokens are the queries. Any
+    /// number names a document.
+    pub fn documents(documents: Tensor<2, Int>, len: usize) -> Self {
+        let [batch, keys] = documents.dims();
+        let queries = documents.clone().narrow(1, keys - len, len).reshape([batch, 1, len, 1]);
+        let shape = [batch, 1, len, keys];
+        Self::from_hidden(queries.expand(shape).not_equal(documents.reshape([batch, 1, 1, keys]).expand(shape)))
+    }
+
     /// The opposite convention: `[B | 1, H | 1, Q | 1, K]`, true where the query sees the key.
     pub fn from_visible(visible: Tensor<4, Bool>) -> Self {
         Self::from_hidden(visible.bool_not())
@@ -115,6 +124,13 @@ mod tests {
         let ids = flags(AttentionMask::from_ids(tokens, 0).padding);
         assert_eq!(ids, [false, true, true, false, false, false]);
         assert_eq!(flags(AttentionMask::from_lengths(&[1, 3], 3, &device).padding), ids);
+    }
+
+    #[test]
+    fn documents_are_hidden_from_each_other() {
+        let documents = Tensor::<2, Int>::from_ints([[3, 3, 1]], &Device::default());
+        let hidden = flags(AttentionMask::documents(documents, 2).hidden);
+        assert_eq!(hidden, [false, false, true, true, true, false]);
     }
 
     #[test]

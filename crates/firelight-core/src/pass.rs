@@ -1,7 +1,7 @@
 //! The optional side channels of one forward pass. A new channel is a field here and changes no signature.
 
 use crate::cache::{Cache, LayerCache};
-use burn::tensor::{Bool, Tensor};
+use burn::tensor::{Bool, Int, Tensor};
 
 /// What a pass reads and writes beside its input and output. The default is a plain pass, as in training.
 #[derive(Debug, Default)]
@@ -25,6 +25,14 @@ impl<'a> Pass<'a> {
         match &mut self.cache {
             Some(cache) => cache.extend_padding(padding, shape),
             None => padding,
+        }
+    }
+
+    /// Of which document the keys of this pass are, those of the cache included: `[B, T] -> [B, K]`.
+    pub(crate) fn documents(&mut self, documents: Option<Tensor<2, Int>>, shape: [usize; 2]) -> Option<Tensor<2, Int>> {
+        match &mut self.cache {
+            Some(cache) => cache.extend_documents(documents, shape),
+            None => documents,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::pass::Pass;
 use crate::position::{Position, PositionScheme, Positions};
 use burn::module::Module;
 use burn::nn::Dropout;
-use burn::tensor::{Bool, Device, Tensor};
+use burn::tensor::{Bool, Device, Int, Tensor};
 use std::ops::Range;
 
 /// What stands beside the embeddings of a pass.
@@ -23,6 +23,9 @@ use std::ops::Range;
 pub struct SequenceInput {
     /// `[B, T]`, true where a token of this pass is padding.
     pub padding: Option<Tensor<2, Bool>>,
+    /// `[B, T]`, the document of each token, where a row holds several: they do not see each other, and each begins at
+    /// position 0.
+    pub documents: Option<Tensor<2, Int>>,
     /// The encoder's output, for decoders with cross-attention.
     pub memory: Option<Memory>,
 }
@@ -31,6 +34,12 @@ impl SequenceInput {
     /// Sets which tokens are padding, `[B, T]`.
     pub fn with_padding(mut self, padding: Tensor<2, Bool>) -> Self {
         self.padding = Some(padding);
+        self
+    }
+
+    /// Sets the document of each token, `[B, T]`.
+    pub fn with_documents(mut self, documents: Tensor<2, Int>) -> Self {
+        self.documents = Some(documents);
         self
     }
 
@@ -58,7 +67,7 @@ pub struct Transformer {
 impl Transformer {
     /// Runs the stack: all at once in training, in any number of parts with a cache, with the same result.
     ///
-    /// Positions continue where the cache ends and do not count padding.
+    /// Positions continue where the cache ends, do not count padding, and begin anew with each document.
     ///
     /// # Shapes
     /// - `x`: `[B, T, D]`; output: the same
@@ -69,11 +78,17 @@ impl Transformer {
         let [batch, seq_len, _] = x.dims();
         let start = pass.start();
         let padding = pass.padding(input.padding.clone(), [batch, seq_len]);
-        let positions = match &padding {
-            Some(padding) => Positions::from_padding(padding, seq_len),
-            None => Positions::Contiguous { start, len: seq_len },
+        let documents = pass.documents(input.documents.clone(), [batch, seq_len]);
+        let positions = match (&documents, &padding) {
+            (Some(documents), padding) => Positions::from_documents(documents, padding.as_ref(), seq_len),
+            (None, Some(padding)) => Positions::from_padding(padding, seq_len),
+            (None, None) => Positions::Contiguous { start, len: seq_len },
         };
-        let contexts = self.contexts(&positions, padding, input, start..start + seq_len, &x.device());
+        let mut mask = padding.map_or(AttentionMask::none(), AttentionMask::padding);
+        if let Some(documents) = documents {
+            mask = mask.and(AttentionMask::documents(documents, seq_len));
+        }
+        let contexts = self.contexts(&positions, mask, input, start..start + seq_len, &x.device());
         let mut x = self.dropout.forward(self.position.embed(x, &positions));
         for (i, block) in self.blocks.iter().enumerate() {
             x = block.forward(x, &contexts[i % contexts.len()], &mut pass.layer(i));
@@ -88,17 +103,16 @@ impl Transformer {
     fn contexts(
         &self,
         positions: &Positions,
-        padding: Option<Tensor<2, Bool>>,
+        mask: AttentionMask,
         input: &SequenceInput,
         tokens: Range<usize>,
         device: &Device,
     ) -> Vec<BlockContext> {
         let rotation = self.position.rotation(positions, device);
         let bias = self.position.bias(positions, tokens.end, device);
-        let padding = padding.map_or(AttentionMask::none(), AttentionMask::padding);
         let context = |pattern: &AttentionPattern| BlockContext {
             attention: AttentionContext {
-                mask: pattern.mask(tokens.clone(), 0..tokens.end, device).and(padding.clone()),
+                mask: pattern.mask(tokens.clone(), 0..tokens.end, device).and(mask.clone()),
                 bias: bias.clone(),
                 rotation: rotation.clone(),
             },

@@ -73,7 +73,7 @@ impl LanguageModel {
     ) -> Tensor<2> {
         let last = tokens.dims()[1] - 1;
         let mut pass = cache.map_or_else(Pass::default, Pass::cached);
-        let hidden = self.hidden(tokens, &SequenceInput { padding, memory: None }, &mut pass);
+        let hidden = self.hidden(tokens, &SequenceInput { padding, ..SequenceInput::default() }, &mut pass);
         self.logits(hidden.narrow(1, last, 1)).squeeze_dim(1)
     }
 

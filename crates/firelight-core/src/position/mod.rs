@@ -49,6 +49,22 @@ impl Positions {
         Self::PerRow { index, bound: keys }
     }
 
+    /// Counts the tokens of each document from 0, padding not counted: `documents` and `padding` are `[B, K]`, of which
+    /// the last `len` tokens are this pass's.
+    pub fn from_documents(documents: &Tensor<2, Int>, padding: Option<&Tensor<2, Bool>>, len: usize) -> Self {
+        let [batch, keys] = documents.dims();
+        let shape = [batch, len, keys];
+        let queries = documents.clone().narrow(1, keys - len, len).unsqueeze_dim::<3>(2).expand(shape);
+        let other = queries.not_equal(documents.clone().unsqueeze_dim::<3>(1).expand(shape));
+        let future = Tensor::<2, Bool>::tril_mask([len, keys], (keys - len) as i64, &documents.device());
+        let mut skipped = other.bool_or(future.unsqueeze::<3>().expand(shape));
+        if let Some(padding) = padding {
+            skipped = skipped.bool_or(padding.clone().unsqueeze_dim::<3>(1).expand(shape));
+        }
+        let count = skipped.bool_not().int().sum_dim(2).squeeze_dim::<2>(2); // [B, T]
+        Self::PerRow { index: (count - 1).clamp_min(0), bound: keys }
+    }
+
     /// One more than the largest position there can be.
     pub fn bound(&self) -> usize {
         match self {
@@ -232,5 +248,20 @@ mod tests {
         };
         assert_eq!(index.try_to_vec_as::<i64>().expect("a host copy"), [0, 0, 1, 1, 2, 2]);
         assert_eq!(bound, 4);
+    }
+
+    #[test]
+    fn every_document_begins_at_0() {
+        let device = Device::default();
+        let documents = Tensor::<2, Int>::from_ints([[5, 5, 2, 2, 2]], &device);
+        let padding = Tensor::<2, Bool>::from_bool([[false, false, true, false, false]], &device);
+        let index = |padding, len| {
+            let Positions::PerRow { index, .. } = Positions::from_documents(&documents, padding, len) else {
+                panic!("documents give rows of their own");
+            };
+            index.try_to_vec_as::<i64>().expect("a host copy")
+        };
+        assert_eq!(index(None, 5), [0, 1, 0, 1, 2]);
+        assert_eq!(index(Some(&padding), 4), [1, 0, 0, 1]);
     }
 }
