@@ -52,7 +52,7 @@ mod transformer;
 
 pub use attention::{
     Attention, AttentionConfig, AttentionContext, AttentionPattern, FusedProjection, Memory, Projection,
-    ProjectionKind, SeparateProjection,
+    ProjectionKind, ScoreScale, SeparateProjection,
 };
 pub use block::{BlockContext, NormPlacement, TransformerBlock, TransformerBlockConfig};
 pub use cache::{Cache, LayerCache};
@@ -66,7 +66,7 @@ pub use linear::{Linear, LinearConfig};
 pub use loss::{LossConfig, TokenLoss};
 pub use mask::AttentionMask;
 pub use norm::{LayerNorm, NoNorm, Norm, NormConfig, RmsNorm};
-pub use pass::{LayerPass, Pass};
+pub use pass::{AttentionTrace, LayerPass, LayerTrace, Pass};
 pub use position::{
     LearnedPosition, NoPosition, Position, PositionConfig, PositionScheme, PositionSizes, Positions, Rotary,
     RotaryLayout, Rotation, Sinusoidal,

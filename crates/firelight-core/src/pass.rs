@@ -3,16 +3,61 @@
 use crate::cache::{Cache, LayerCache};
 use burn::tensor::{Bool, Int, Tensor};
 
+/// The attention weights of one pass, of every layer. A pass that continues a cache fills it anew.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use firelight_core::{AttentionTrace, Pass, SequenceInput, TransformerConfig};
+///
+/// let device = Device::flex();
+/// let model = TransformerConfig::new(16, 4, 2).init(&device);
+/// let mut trace = AttentionTrace::default();
+/// let x = Tensor::<3>::zeros([1, 3, 16], &device);
+/// model.forward(x, &SequenceInput::default(), &mut Pass::default().with_trace(&mut trace));
+/// assert_eq!(trace.layers.len(), 2);
+/// assert_eq!(trace.layers[0].attention.as_ref().map(|weights| weights.dims()), Some([1, 4, 3, 3]));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct AttentionTrace {
+    /// One entry per layer.
+    pub layers: Vec<LayerTrace>,
+}
+
+/// The attention weights of one layer. Dropout is included, so that the weights times the values are what the layer saw.
+#[derive(Debug, Clone, Default)]
+pub struct LayerTrace {
+    /// Of the self-attention, `[B, H, T, K]`.
+    pub attention: Option<Tensor<4>>,
+    /// Of the cross-attention, `[B, H, T, S]`.
+    pub cross_attention: Option<Tensor<4>>,
+}
+
+impl AttentionTrace {
+    /// An empty entry for layer `index`.
+    fn layer(&mut self, index: usize) -> &mut LayerTrace {
+        self.layers.resize_with(self.layers.len().max(index + 1), LayerTrace::default);
+        self.layers[index] = LayerTrace::default();
+        &mut self.layers[index]
+    }
+}
+
 /// What a pass reads and writes beside its input and output. The default is a plain pass, as in training.
 #[derive(Debug, Default)]
 pub struct Pass<'a> {
     cache: Option<&'a mut Cache>,
+    trace: Option<&'a mut AttentionTrace>,
 }
 
 impl<'a> Pass<'a> {
     /// A pass that continues where `cache` ends and extends it.
     pub fn cached(cache: &'a mut Cache) -> Self {
-        Self { cache: Some(cache) }
+        Self { cache: Some(cache), ..Self::default() }
+    }
+
+    /// Keeps the attention weights of every layer in `trace`.
+    pub fn with_trace(mut self, trace: &'a mut AttentionTrace) -> Self {
+        self.trace = Some(trace);
+        self
     }
 
     /// The number of tokens before this pass.
@@ -38,7 +83,10 @@ impl<'a> Pass<'a> {
 
     /// The channels of layer `index`.
     pub fn layer(&mut self, index: usize) -> LayerPass<'_> {
-        LayerPass { cache: self.cache.as_mut().map(|cache| cache.layer(index)) }
+        LayerPass {
+            cache: self.cache.as_mut().map(|cache| cache.layer(index)),
+            trace: self.trace.as_mut().map(|trace| trace.layer(index)),
+        }
     }
 }
 
@@ -46,9 +94,20 @@ impl<'a> Pass<'a> {
 #[derive(Debug, Default)]
 pub struct LayerPass<'a> {
     cache: Option<&'a mut LayerCache>,
+    trace: Option<&'a mut LayerTrace>,
 }
 
 impl LayerPass<'_> {
+    /// Where the weights of the self-attention are wanted, if they are.
+    pub(crate) fn self_weights(&mut self) -> Option<&mut Option<Tensor<4>>> {
+        self.trace.as_mut().map(|trace| &mut trace.attention)
+    }
+
+    /// Where the weights of the cross-attention are wanted, if they are.
+    pub(crate) fn cross_weights(&mut self) -> Option<&mut Option<Tensor<4>>> {
+        self.trace.as_mut().map(|trace| &mut trace.cross_attention)
+    }
+
     pub(crate) fn extend(&mut self, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
         match &mut self.cache {
             Some(cache) => cache.extend(key, value),

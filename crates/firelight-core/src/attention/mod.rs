@@ -8,11 +8,13 @@ mod context;
 mod memory;
 mod pattern;
 mod projection;
+mod score;
 
 pub use context::AttentionContext;
 pub use memory::Memory;
 pub use pattern::AttentionPattern;
 pub use projection::{FusedProjection, Projection, ProjectionKind, SeparateProjection};
+pub use score::ScoreScale;
 
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
@@ -22,7 +24,7 @@ use crate::pass::LayerPass;
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig};
 use burn::tensor::{Device, Tensor};
-use firelight_kernels::attention;
+use firelight_kernels::{attention, attention_with_weights};
 use projection::Widths;
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +52,12 @@ pub struct AttentionConfig {
     /// Biases in all projections. Default: true.
     #[serde(default = "yes")]
     pub bias: bool,
+    /// Factor of the scores. Default: `1 / sqrt(E)`.
+    #[serde(default)]
+    pub scale: ScoreScale,
+    /// Bounds the scaled scores to `(-c, c)` before bias and mask, as Gemma 2. Default: no bound.
+    #[serde(default)]
+    pub soft_cap: Option<f64>,
     /// Share of the attention weights dropped in training. Default: 0.
     #[serde(default)]
     pub dropout: f64,
@@ -71,6 +79,8 @@ impl AttentionConfig {
             d_head: None,
             projection: ProjectionKind::default(),
             bias: true,
+            scale: ScoreScale::default(),
+            soft_cap: None,
             dropout: 0.0,
             init: Init::default(),
             output_init: Init::default(),
@@ -98,6 +108,18 @@ impl AttentionConfig {
     /// Sets whether there are biases.
     pub fn with_bias(mut self, bias: bool) -> Self {
         self.bias = bias;
+        self
+    }
+
+    /// Sets the factor of the scores.
+    pub fn with_scale(mut self, scale: ScoreScale) -> Self {
+        self.scale = scale;
+        self
+    }
+
+    /// Sets the bound of the scaled scores.
+    pub fn with_soft_cap(mut self, soft_cap: Option<f64>) -> Self {
+        self.soft_cap = soft_cap;
         self
     }
 
@@ -138,6 +160,12 @@ impl AttentionConfig {
             .require(n_kv_heads == 0 || n_heads.is_multiple_of(n_kv_heads), || {
                 format!("n_heads = {n_heads} is not a multiple of n_kv_heads = {n_kv_heads}")
             })
+            .require(self.scale.is_usable(), || {
+                format!("attention_scale = {:?} must be a finite number other than 0", self.scale)
+            })
+            .require(self.soft_cap.is_none_or(|cap| cap > 0.0 && cap.is_finite()), || {
+                format!("attention_soft_cap = {:?} must be above 0, or left out", self.soft_cap.unwrap_or_default())
+            })
             .rate("attention_dropout", self.dropout)
             .part(self.init.validate())
             .part(self.output_init.validate())
@@ -172,6 +200,8 @@ impl AttentionConfig {
             dropout: DropoutConfig::new(self.dropout).init(),
             n_heads: self.n_heads,
             n_kv_heads: self.n_kv_heads(),
+            scale: self.scale,
+            soft_cap: self.soft_cap,
         }
     }
 }
@@ -190,6 +220,10 @@ pub struct Attention {
     dropout: Dropout,
     n_heads: usize,
     n_kv_heads: usize,
+    #[module(skip)]
+    scale: ScoreScale,
+    #[module(skip)]
+    soft_cap: Option<f64>,
 }
 
 impl Attention {
@@ -202,7 +236,7 @@ impl Attention {
         let query = rotate(split(query, self.n_heads), context); // [B, H, T, E]
         let key = rotate(split(key, self.n_kv_heads), context); // [B, G, T, E]
         let (key, value) = pass.extend(key, split(value, self.n_kv_heads)); // [B, G, K, E]
-        self.attend(query, key, value, context)
+        self.attend([query, key, value], context, pass.self_weights())
     }
 
     /// Attends from every token of `x` to `memory`. With a cache the keys and values of the memory are computed once.
@@ -216,13 +250,29 @@ impl Attention {
             (split(key, self.n_kv_heads), split(value, self.n_kv_heads)) // [B, G, S, E]
         });
         let mask = memory.padding.clone().map_or(AttentionMask::none(), AttentionMask::padding);
-        self.attend(query, key, value, &AttentionContext::masked(mask))
+        self.attend([query, key, value], &AttentionContext::masked(mask), pass.cross_weights())
     }
 
-    fn attend(&self, query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, context: &AttentionContext) -> Tensor<3> {
-        let dropout = self.active_dropout(&query.device());
-        let options = context.mask.options().with_bias(context.bias.clone()).with_dropout(dropout);
-        self.output.forward(merge(attention(query, key, value, &options)))
+    /// Attends and merges the heads. The weights are kept where somebody wants them.
+    fn attend(
+        &self,
+        [query, key, value]: [Tensor<4>; 3],
+        context: &AttentionContext,
+        trace: Option<&mut Option<Tensor<4>>>,
+    ) -> Tensor<3> {
+        let options = (context.mask.options().with_bias(context.bias.clone()))
+            .with_scale(self.scale.factor())
+            .with_soft_cap(self.soft_cap)
+            .with_dropout(self.active_dropout(&query.device()));
+        let heads = match trace {
+            Some(trace) => {
+                let (heads, weights) = attention_with_weights(query, key, value, &options);
+                *trace = Some(weights);
+                heads
+            }
+            None => attention(query, key, value, &options),
+        };
+        self.output.forward(merge(heads))
     }
 
     /// The dropout rate in force: 0 outside training, by the same rule as Burn's own [`Dropout`].
@@ -255,7 +305,7 @@ mod tests {
     use super::*;
     use crate::init::ParamBuilder;
     use burn::module::Param;
-    use burn::tensor::{Distribution, Tolerance};
+    use burn::tensor::{Distribution, TensorData, Tolerance};
 
     #[test]
     fn parameters_are_counted_exactly() {
@@ -287,6 +337,39 @@ mod tests {
             layer.forward_cross(own, &memory, &mut LayerPass::default()).into_data()
         };
         run(&fused).assert_approx_eq::<f32>(&run(&separate), Tolerance::absolute(1e-6));
+    }
+
+    #[test]
+    fn the_bank_and_the_loan() {
+        // W_Q = I, W_K swaps the channels, W_V = 2 I; x0 = [1, .5], x1 = [.2, .9]. Keys [.5, 1] and [.9, .2]; the scores
+        // of x0 are 1 and 1, so that both weigh a half: z0 = ([2, 1] + [.4, 1.8]) / 2 = [1.2, 1.4].
+        let device = Device::default();
+        let mut layer = AttentionConfig::new(2, 1).with_bias(false).init(&device);
+        let matrix = |rows: [[f32; 2]; 2]| Param::from_tensor(Tensor::<2>::from_floats(rows, &device));
+        let Projection::Separate(parts) = &mut layer.projection else { panic!("three matrices") };
+        parts.query.weight = matrix([[1.0, 0.0], [0.0, 1.0]]);
+        parts.key.weight = matrix([[0.0, 1.0], [1.0, 0.0]]);
+        parts.value.weight = matrix([[2.0, 0.0], [0.0, 2.0]]);
+        layer.output.weight = matrix([[1.0, 0.0], [0.0, 1.0]]);
+        let x = Tensor::<3>::from_floats([[[1.0, 0.5], [0.2, 0.9]]], &device);
+        let z0 = layer.forward(x, &AttentionContext::default(), &mut LayerPass::default()).narrow(1, 0, 1);
+        z0.into_data().assert_approx_eq::<f32>(&TensorData::from([[[1.2f32, 1.4]]]), Tolerance::absolute(1e-5));
+    }
+
+    #[test]
+    fn scales_and_caps_that_make_no_score_are_refused() {
+        let error = AttentionConfig::new(8, 2)
+            .with_scale(ScoreScale::Constant(0.0))
+            .with_soft_cap(Some(-1.0))
+            .validate()
+            .expect_err("two problems");
+        assert_eq!(
+            error.problems(),
+            [
+                "attention_scale = Constant(0.0) must be a finite number other than 0",
+                "attention_soft_cap = -1.0 must be above 0, or left out",
+            ]
+        );
     }
 
     #[test]

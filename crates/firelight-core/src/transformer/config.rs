@@ -1,7 +1,7 @@
 //! The configuration of a [`Transformer`]: every choice that a stack can be made of, with its default.
 
 use super::Transformer;
-use crate::attention::{AttentionConfig, AttentionPattern, ProjectionKind};
+use crate::attention::{AttentionConfig, AttentionPattern, ProjectionKind, ScoreScale};
 use crate::block::{NormPlacement, TransformerBlockConfig};
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::feed_forward::{Activation, FeedForwardConfig};
@@ -77,6 +77,12 @@ pub struct TransformerConfig {
     /// Dropout of each part's output before it joins the residual stream. Default: 0.
     #[serde(default)]
     pub dropout: f64,
+    /// Factor of the attention scores. Default: `1 / sqrt(E)`.
+    #[serde(default)]
+    pub attention_scale: ScoreScale,
+    /// Bounds the scaled attention scores to `(-c, c)`. Default: no bound.
+    #[serde(default)]
+    pub attention_soft_cap: Option<f64>,
     /// Dropout of the attention weights. Default: 0.
     #[serde(default)]
     pub attention_dropout: f64,
@@ -115,6 +121,8 @@ impl TransformerConfig {
             bias: true,
             cross_attention: false,
             dropout: 0.0,
+            attention_scale: ScoreScale::default(),
+            attention_soft_cap: None,
             attention_dropout: 0.0,
             embedding_dropout: 0.0,
             stochastic_depth: 0.0,
@@ -208,6 +216,18 @@ impl TransformerConfig {
     /// Sets the dropout of each part's output.
     pub fn with_residual_dropout(mut self, dropout: f64) -> Self {
         self.dropout = dropout;
+        self
+    }
+
+    /// Sets the factor of the attention scores.
+    pub fn with_attention_scale(mut self, scale: ScoreScale) -> Self {
+        self.attention_scale = scale;
+        self
+    }
+
+    /// Sets the bound of the scaled attention scores.
+    pub fn with_attention_soft_cap(mut self, soft_cap: Option<f64>) -> Self {
+        self.attention_soft_cap = soft_cap;
         self
     }
 
@@ -315,6 +335,8 @@ impl TransformerConfig {
         let config = AttentionConfig::new(self.d_model, self.n_heads)
             .with_projection(self.projection)
             .with_bias(self.bias)
+            .with_scale(self.attention_scale)
+            .with_soft_cap(self.attention_soft_cap)
             .with_dropout(self.attention_dropout)
             .with_init(self.init.weight, self.init.residual(self.residual_branches()));
         AttentionConfig { n_kv_heads, d_head, ..config }

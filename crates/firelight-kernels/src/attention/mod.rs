@@ -1,7 +1,11 @@
 //! Scaled dot-product attention: `softmax(query keyᵀ / sqrt(E) + bias) value`, hidden pairs left out.
 //!
 //! Source: Vaswani et al. 2017, §3.2.1, eq. 1 (<https://arxiv.org/abs/1706.03762>); grouped key/value heads:
-//! Ainslie et al. 2023, §2.2 (<https://arxiv.org/abs/2305.13245>).
+//! Ainslie et al. 2023, §2.2 (<https://arxiv.org/abs/2305.13245>); soft cap of the scores: Gemma Team 2024, §2
+//! (<https://arxiv.org/abs/2408.00118>).
+//!
+//! Order: scale, soft cap, bias, hidden pairs, softmax. As in Burn's fused operation the bias is added after the cap and
+//! is not bounded by it; a hidden pair stays hidden whatever its bias.
 
 mod reference;
 
@@ -16,11 +20,13 @@ pub struct AttentionOptions {
     pub scale: Option<f64>,
     /// Hides the future: query `i` sees the keys `0 ..= i + K - Q`, so the last query always sees every key.
     pub causal: bool,
+    /// Bounds the scaled scores to `(-c, c)`: `c tanh(scores / c)`. `None` leaves them as they are.
+    pub soft_cap: Option<f64>,
     /// `[B, K]`, true where a key is padding and hidden from every query.
     pub padding: Option<Tensor<2, Bool>>,
     /// `[B | 1, H | 1, Q | 1, K]`, true where a pair is hidden.
     pub hidden: Option<Tensor<4, Bool>>,
-    /// `[B | 1, H | 1, Q | 1, K]`, added to the scaled scores.
+    /// `[B | 1, H | 1, Q | 1, K]`, added to the scaled and capped scores.
     pub bias: Option<Tensor<4>>,
     /// Share of the weights dropped at random, the rest scaled up; in `[0, 1)`. The caller passes 0 outside training.
     pub dropout: f64,
@@ -30,6 +36,12 @@ impl AttentionOptions {
     /// Sets the factor of the scores.
     pub fn with_scale(mut self, scale: Option<f64>) -> Self {
         self.scale = scale;
+        self
+    }
+
+    /// Sets the bound of the scaled scores.
+    pub fn with_soft_cap(mut self, soft_cap: Option<f64>) -> Self {
+        self.soft_cap = soft_cap;
         self
     }
 
@@ -74,10 +86,29 @@ impl AttentionOptions {
 /// - output: `[B, H, Q, F]`
 ///
 /// # Panics
-/// If the shapes do not fit together, or `dropout` is outside `[0, 1)`.
+/// If the shapes do not fit together, `dropout` is outside `[0, 1)`, or `soft_cap` is not above 0.
 pub fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
     check(&query, &key, &value, options);
-    reference::attention(query, key, value, options)
+    reference::mean(reference::weights(query, key, options), value)
+}
+
+/// [`attention`], and the weights that it took the mean with: dropout included, so that the weights times the values
+/// are the output. Without dropout a row sums to 1, or to 0 where its query sees no key.
+///
+/// # Shapes
+/// - as [`attention`]; weights: `[B, H, Q, K]`
+///
+/// # Panics
+/// As [`attention`].
+pub fn attention_with_weights(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    options: &AttentionOptions,
+) -> (Tensor<4>, Tensor<4>) {
+    check(&query, &key, &value, options);
+    let weights = reference::weights(query, key, options);
+    (reference::mean(weights.clone(), value), weights)
 }
 
 fn check(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &AttentionOptions) {
@@ -99,6 +130,7 @@ fn check(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &Attent
     if let Some(padding) = &options.padding {
         assert!(padding.dims() == [batch, keys], "attention: padding {:?} is not [B, K]", padding.dims());
     }
+    assert!(options.soft_cap.is_none_or(|cap| cap > 0.0), "attention: soft cap {:?} is not above 0", options.soft_cap);
     assert!((0.0..1.0).contains(&options.dropout), "attention: dropout {} is not in [0, 1)", options.dropout);
 }
 
@@ -117,10 +149,61 @@ mod tests {
         // exp(.8), exp(1), exp(.6) = 2.2255, 2.7183, 1.8221 -> weights .3289, .4018, .2693.
         let device = Device::default();
         let x = rows([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]], &device);
-        let output = attention(x.clone(), x.clone(), x, &AttentionOptions::default().with_scale(Some(1.0)));
+        let options = AttentionOptions::default().with_scale(Some(1.0));
+        let (output, weights) = attention_with_weights(x.clone(), x.clone(), x, &options);
         let middle = output.slice([0..1, 0..1, 1..2, 0..2]).into_data();
         let expected = TensorData::from([[[[0.6503f32, 0.5104]]]]);
         middle.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-4));
+        let expected = TensorData::from([[[[0.3289f32, 0.4018, 0.2693]]]]);
+        weights.narrow(2, 1, 1).into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-4));
+    }
+
+    #[test]
+    fn a_soft_look_up() {
+        // Scores .9, .1, .7, -.9 of the query with the keys; exponentials 2.4596, 1.1052, 2.0138, .4066; sum 5.9851.
+        let device = Device::default();
+        let query = rows([[0.9, 0.1]], &device);
+        let key = rows([[1.0, 0.0], [0.0, 1.0], [0.7, 0.7], [-1.0, 0.0]], &device);
+        let value = rows([[10.0, 20.0], [30.0, 40.0], [15.0, 25.0], [50.0, 60.0]], &device);
+        let options = AttentionOptions::default().with_scale(Some(1.0));
+        let (output, weights) = attention_with_weights(query, key, value, &options);
+        let expected = TensorData::from([[[[0.4110f32, 0.1847, 0.3365, 0.0679]]]]);
+        weights.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-4));
+        let expected = TensorData::from([[[[18.09f32, 28.09]]]]);
+        output.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-2));
+    }
+
+    #[test]
+    fn a_cap_bounds_the_scores_and_not_the_bias() {
+        // Scores 0 and 200 under a cap of 2: 0 and 2, weights .1192 and .8808; a bias of 2 on the first makes them equal.
+        let device = Device::default();
+        let (query, key) = (rows([[1.0]], &device), rows([[0.0], [200.0]], &device));
+        let options = AttentionOptions::default().with_soft_cap(Some(2.0));
+        let weights = |options: &AttentionOptions| {
+            attention_with_weights(query.clone(), key.clone(), key.clone(), options).1.into_data()
+        };
+        let expected = TensorData::from([[[[0.1192f32, 0.8808]]]]);
+        weights(&options).assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-4));
+        let biased = options.with_bias(Some(rows([[2.0, 0.0]], &device)));
+        let expected = TensorData::from([[[[0.5f32, 0.5]]]]);
+        weights(&biased).assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-4));
+    }
+
+    #[test]
+    fn weights_sum_to_one_or_zero_and_make_the_output() {
+        let device = Device::default();
+        let random = |shape: [usize; 4]| Tensor::<4>::random(shape, Distribution::Default, &device);
+        let (query, key, value) = (random([2, 4, 3, 8]), random([2, 4, 5, 8]), random([2, 4, 5, 6]));
+        let padding = [[false, false, true, false, true], [true, true, true, true, true]];
+        let padding = Tensor::<2, Bool>::from_bool(padding, &device);
+        let options = AttentionOptions::default().with_causal(true).with_padding(Some(padding));
+        let (output, weights) = attention_with_weights(query.clone(), key.clone(), value.clone(), &options);
+        let sums = Tensor::cat(vec![Tensor::<4>::ones([1, 4, 3, 1], &device), Tensor::zeros([1, 4, 3, 1], &device)], 0);
+        let found = weights.clone().sum_dim(3).into_data();
+        found.assert_approx_eq::<f32>(&sums.into_data(), Tolerance::absolute(1e-5));
+        let product = weights.matmul(value.clone()).into_data();
+        output.clone().into_data().assert_approx_eq::<f32>(&product, Tolerance::absolute(1e-6));
+        output.into_data().assert_eq(&attention(query, key, value, &options).into_data(), true);
     }
 
     #[test]

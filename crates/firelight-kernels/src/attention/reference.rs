@@ -3,20 +3,29 @@
 use super::AttentionOptions;
 use burn::tensor::{Bool, Distribution, Tensor, activation::softmax};
 
-pub(super) fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
-    let [batch, heads, queries, _] = query.dims();
+/// The weights that the values are taken with, `[B, H, Q, K]`.
+pub(super) fn weights(query: Tensor<4>, key: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
+    dropout(normalise(scores(query, key, options), options), options.dropout)
+}
+
+/// The weighted mean of the values, `[B, H, Q, F]`.
+pub(super) fn mean(weights: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
+    let [batch, heads, queries, _] = weights.dims();
     let [_, groups, _, d_value] = value.dims();
-    let weights = dropout(weights(scores(query, key, options), options), options.dropout);
     fold(weights, groups).matmul(value).reshape([batch, heads, queries, d_value]) // [B, H, Q, F]
 }
 
-/// Scaled scores with the bias added, `[B, H, Q, K]`.
+/// Scaled and capped scores with the bias added, `[B, H, Q, K]`.
 fn scores(query: Tensor<4>, key: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
     let [batch, heads, queries, d_head] = query.dims();
     let [_, groups, keys, _] = key.dims();
     let scale = options.scale.unwrap_or(1.0 / (d_head as f64).sqrt());
     let query = fold(query.mul_scalar(scale), groups);
     let scores = query.matmul(key.swap_dims(2, 3)).reshape([batch, heads, queries, keys]);
+    let scores = match options.soft_cap {
+        Some(cap) => scores.div_scalar(cap).tanh().mul_scalar(cap),
+        None => scores,
+    };
     match &options.bias {
         Some(bias) => scores + bias.clone(),
         None => scores,
@@ -31,7 +40,7 @@ fn fold(x: Tensor<4>, groups: usize) -> Tensor<4> {
 
 /// Softmax over the visible keys. Hidden scores are the lowest finite number and not `-inf`, so that a query that sees
 /// nothing gives numbers, which the second fill turns into zeros, and never NaN.
-fn weights(scores: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
+fn normalise(scores: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
     let shape = scores.dims();
     let Some(hidden) = hidden(shape, options, &scores.device()) else {
         return softmax(scores, 3);
