@@ -31,6 +31,19 @@ where
     Ok(list.into_iter().map(|kind| kind.0).collect())
 }
 
+/// As [`deserialize`], for a choice that may be left out.
+///
+/// # Errors
+/// As [`deserialize`].
+pub fn deserialize_option<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Ok(Option::<Kind<T>>::deserialize(deserializer)?.map(|kind| kind.0))
+}
+
+/// A choice in either spelling.
 struct Kind<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Kind<T> {

@@ -2,7 +2,9 @@
 //! layer with fewer key/value heads.
 //!
 //! Sources: Vaswani et al. 2017, §3.2.2 (<https://arxiv.org/abs/1706.03762>); Ainslie et al. 2023
-//! (<https://arxiv.org/abs/2305.13245>).
+//! (<https://arxiv.org/abs/2305.13245>); norms of queries and keys: Henry et al. 2020, §3
+//! (<https://arxiv.org/abs/2010.04245>). Differs from it: a trained RMS or layer norm of every head before the rotation,
+//! as Qwen 3, and the scores keep their scale; OLMo 2 takes the norm over all heads at once.
 
 mod context;
 mod memory;
@@ -18,8 +20,10 @@ pub use score::ScoreScale;
 
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
+use crate::kind;
 use crate::linear::{Linear, LinearConfig};
 use crate::mask::AttentionMask;
+use crate::norm::{Norm, NormConfig};
 use crate::pass::LayerPass;
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig};
@@ -52,6 +56,9 @@ pub struct AttentionConfig {
     /// Biases in all projections. Default: true.
     #[serde(default = "yes")]
     pub bias: bool,
+    /// Norm of every head's query and key before the rotation. Default: none.
+    #[serde(default, deserialize_with = "kind::deserialize_option")]
+    pub query_key_norm: Option<NormConfig>,
     /// Factor of the scores. Default: `1 / sqrt(E)`.
     #[serde(default)]
     pub scale: ScoreScale,
@@ -79,6 +86,7 @@ impl AttentionConfig {
             d_head: None,
             projection: ProjectionKind::default(),
             bias: true,
+            query_key_norm: None,
             scale: ScoreScale::default(),
             soft_cap: None,
             dropout: 0.0,
@@ -108,6 +116,12 @@ impl AttentionConfig {
     /// Sets whether there are biases.
     pub fn with_bias(mut self, bias: bool) -> Self {
         self.bias = bias;
+        self
+    }
+
+    /// Sets the norm of every head's query and key.
+    pub fn with_query_key_norm(mut self, norm: Option<NormConfig>) -> Self {
+        self.query_key_norm = norm;
         self
     }
 
@@ -160,6 +174,7 @@ impl AttentionConfig {
             .require(n_kv_heads == 0 || n_heads.is_multiple_of(n_kv_heads), || {
                 format!("n_heads = {n_heads} is not a multiple of n_kv_heads = {n_kv_heads}")
             })
+            .part(self.query_key_norm.map_or(Ok(()), |norm| norm.validate()))
             .require(self.scale.is_usable(), || {
                 format!("attention_scale = {:?} must be a finite number other than 0", self.scale)
             })
@@ -177,7 +192,8 @@ impl AttentionConfig {
         let (d_model, d_head) = (self.d_model as f64, self.d_head() as f64);
         let (d_query, d_key) = (self.n_heads as f64 * d_head, self.n_kv_heads() as f64 * d_head);
         let biases = if self.bias { d_query + 2.0 * d_key + d_model } else { 0.0 };
-        2.0 * d_model * (d_query + d_key) + biases
+        let norms = self.query_key_norm.map_or(0.0, |norm| 2.0 * norm.num_params(self.d_head()));
+        2.0 * d_model * (d_query + d_key) + biases + norms
     }
 
     /// Builds the layer with seed 0.
@@ -194,7 +210,10 @@ impl AttentionConfig {
         let (d_query, d_key) = (self.n_heads * self.d_head(), self.n_kv_heads() * self.d_head());
         let widths = Widths { d_model: self.d_model, query: d_query, key: d_key };
         let output = LinearConfig::new(d_query, self.d_model).with_bias(self.bias).with_init(self.output_init);
+        let norm = |name: &str| self.query_key_norm.map(|norm| norm.init_with(self.d_head(), &params.scope(name)));
         Attention {
+            query_norm: norm("query_norm"),
+            key_norm: norm("key_norm"),
             projection: self.projection.init_with(widths, self.bias, self.init, params),
             output: output.init_with(&params.scope("output")),
             dropout: DropoutConfig::new(self.dropout).init(),
@@ -209,12 +228,16 @@ impl AttentionConfig {
 /// Multi-head attention.
 ///
 /// ```text
-/// x -projection-> query, key, value -rotation-> -cache-> -attention(mask, bias)-> heads -merge-> output
+/// x -projection-> query, key, value -norm-> -rotation-> -cache-> -attention(mask, bias)-> heads -merge-> output
 /// ```
 #[derive(Module, Debug)]
 pub struct Attention {
     /// From the residual stream to queries, keys and values.
     pub projection: Projection,
+    /// Norm of every head's query.
+    pub query_norm: Option<Norm>,
+    /// Norm of every head's key.
+    pub key_norm: Option<Norm>,
     /// `[H E, D]`, from the heads back.
     pub output: Linear,
     dropout: Dropout,
@@ -233,8 +256,8 @@ impl Attention {
     /// - `x`: `[B, T, D]`; output: the same
     pub fn forward(&self, x: Tensor<3>, context: &AttentionContext, pass: &mut LayerPass) -> Tensor<3> {
         let [query, key, value] = self.projection.project(x);
-        let query = rotate(split(query, self.n_heads), context); // [B, H, T, E]
-        let key = rotate(split(key, self.n_kv_heads), context); // [B, G, T, E]
+        let query = rotate(norm(&self.query_norm, split(query, self.n_heads)), context); // [B, H, T, E]
+        let key = rotate(norm(&self.key_norm, split(key, self.n_kv_heads)), context); // [B, G, T, E]
         let (key, value) = pass.extend(key, split(value, self.n_kv_heads)); // [B, G, K, E]
         self.attend([query, key, value], context, pass.self_weights())
     }
@@ -244,10 +267,10 @@ impl Attention {
     /// # Shapes
     /// - `x`: `[B, T, D]`, memory: `[B, S, D]`; output: `[B, T, D]`
     pub fn forward_cross(&self, x: Tensor<3>, memory: &Memory, pass: &mut LayerPass) -> Tensor<3> {
-        let query = split(self.projection.queries(x), self.n_heads);
+        let query = norm(&self.query_norm, split(self.projection.queries(x), self.n_heads));
         let (key, value) = pass.memory(|| {
             let [key, value] = self.projection.keys_and_values(memory.hidden.clone());
-            (split(key, self.n_kv_heads), split(value, self.n_kv_heads)) // [B, G, S, E]
+            (norm(&self.key_norm, split(key, self.n_kv_heads)), split(value, self.n_kv_heads)) // [B, G, S, E]
         });
         let mask = memory.padding.clone().map_or(AttentionMask::none(), AttentionMask::padding);
         self.attend([query, key, value], &AttentionContext::masked(mask), pass.cross_weights())
@@ -293,6 +316,14 @@ fn merge(x: Tensor<4>) -> Tensor<3> {
     x.swap_dims(1, 2).reshape([batch, length, heads * d_head])
 }
 
+/// Over the last dimension of `[B, H, T, E]`: a head by itself.
+fn norm(norm: &Option<Norm>, x: Tensor<4>) -> Tensor<4> {
+    match norm {
+        Some(norm) => norm.forward(x),
+        None => x,
+    }
+}
+
 fn rotate(x: Tensor<4>, context: &AttentionContext) -> Tensor<4> {
     match &context.rotation {
         Some(rotation) => rotation.apply(x),
@@ -314,6 +345,9 @@ mod tests {
         // Two of eight key/value heads: keys and values shrink to a quarter.
         let grouped = AttentionConfig::new(64, 8).with_n_kv_heads(2).init(&device);
         assert_eq!(grouped.num_params(), 2 * (64 * 64 + 64) + 2 * (64 * 16 + 16));
+        // One gain of 8 channels for all queries, one for all keys; a layer norm has an offset beside it.
+        let normed = |norm| AttentionConfig::new(64, 8).with_query_key_norm(Some(norm)).init(&device).num_params();
+        assert_eq!([NormConfig::rms(), NormConfig::layer()].map(normed), [16_640 + 16, 16_640 + 32]);
     }
 
     #[test]

@@ -77,6 +77,9 @@ pub struct TransformerConfig {
     /// Dropout of each part's output before it joins the residual stream. Default: 0.
     #[serde(default)]
     pub dropout: f64,
+    /// Norm of every head's query and key. Default: none.
+    #[serde(default, deserialize_with = "kind::deserialize_option")]
+    pub query_key_norm: Option<NormConfig>,
     /// Factor of the attention scores. Default: `1 / sqrt(E)`.
     #[serde(default)]
     pub attention_scale: ScoreScale,
@@ -121,6 +124,7 @@ impl TransformerConfig {
             bias: true,
             cross_attention: false,
             dropout: 0.0,
+            query_key_norm: None,
             attention_scale: ScoreScale::default(),
             attention_soft_cap: None,
             attention_dropout: 0.0,
@@ -216,6 +220,12 @@ impl TransformerConfig {
     /// Sets the dropout of each part's output.
     pub fn with_residual_dropout(mut self, dropout: f64) -> Self {
         self.dropout = dropout;
+        self
+    }
+
+    /// Sets the norm of every head's query and key.
+    pub fn with_query_key_norm(mut self, norm: Option<NormConfig>) -> Self {
+        self.query_key_norm = norm;
         self
     }
 
@@ -335,6 +345,7 @@ impl TransformerConfig {
         let config = AttentionConfig::new(self.d_model, self.n_heads)
             .with_projection(self.projection)
             .with_bias(self.bias)
+            .with_query_key_norm(self.query_key_norm)
             .with_scale(self.attention_scale)
             .with_soft_cap(self.attention_soft_cap)
             .with_dropout(self.attention_dropout)
@@ -432,6 +443,7 @@ mod tests {
             base.clone().with_norm_placement(NormPlacement::Parallel).with_activation(Activation::GeGlu),
             base.clone().with_norm_placement(NormPlacement::Sandwich).with_norm(NormConfig::None),
             base.clone().with_layer_scale(0.1).with_cross_attention(true),
+            base.clone().with_query_key_norm(Some(NormConfig::rms())).with_n_kv_heads(1),
         ] {
             assert_eq!(config.num_params(), config.init(&device).num_params(), "{config:?}");
         }
