@@ -1,7 +1,10 @@
-//! What a decoder remembers between steps: the keys and values of every layer, in buffers of a fixed capacity that are
-//! filled in place.
+//! What a decoder remembers between steps: the keys and values of every layer, in buffers that are filled in place and
+//! doubled when full, up to a capacity.
 
 use burn::tensor::{Bool, Int, Tensor};
+
+/// Tokens that a buffer grows by at least.
+const CHUNK: usize = 64;
 
 /// Keys and values of all layers, which of them are padding, and of which document they are.
 ///
@@ -21,7 +24,7 @@ pub struct Cache {
 
 impl Cache {
     /// An empty cache for `n_layers` layers and up to `capacity` tokens. The buffers are made at the first pass, when
-    /// their shape and type are known.
+    /// their shape and type are known, and grow with the text.
     pub fn new(n_layers: usize, capacity: usize) -> Self {
         Self { layers: vec![LayerCache::new(capacity); n_layers], padding: None, documents: None, capacity }
     }
@@ -47,6 +50,18 @@ impl Cache {
         for layer in &mut self.layers {
             layer.len = 0;
             layer.memory = None;
+        }
+    }
+
+    /// Forgets the tokens from `len` on, as after a guess that was refused. Nothing changes when there are fewer.
+    pub fn truncate(&mut self, len: usize) {
+        if len >= self.len() {
+            return;
+        }
+        self.padding = self.padding.take().filter(|_| len > 0).map(|padding| padding.narrow(1, 0, len));
+        self.documents = self.documents.take().filter(|_| len > 0).map(|documents| documents.narrow(1, 0, len));
+        for layer in &mut self.layers {
+            layer.len = len;
         }
     }
 
@@ -132,8 +147,8 @@ impl LayerCache {
         let end = self.len + key.dims()[2];
         assert!(end <= self.capacity, "a cache of {} tokens cannot hold {end}", self.capacity);
         let (mut keys, mut values) = match self.buffers.take() {
-            Some(buffers) if self.len > 0 || fits(&buffers.0, &key) => buffers,
-            _ => (self.buffer(&key), self.buffer(&value)),
+            Some((keys, values)) if self.len > 0 || fits(&keys, &key) => (self.grow(keys, end), self.grow(values, end)),
+            _ => (self.buffer(&key, end), self.buffer(&value, end)),
         };
         let start = self.len;
         write(&mut keys, key, start);
@@ -149,9 +164,24 @@ impl LayerCache {
         self.memory.get_or_insert_with(compute).clone()
     }
 
-    fn buffer(&self, like: &Tensor<4>) -> Tensor<4> {
+    /// A buffer for `end` tokens at least, in whole chunks.
+    fn buffer(&self, like: &Tensor<4>, end: usize) -> Tensor<4> {
         let [batch, groups, _, d_head] = like.dims();
-        Tensor::zeros([batch, groups, self.capacity, d_head], (&like.device(), like.dtype()))
+        let room = end.next_multiple_of(CHUNK).min(self.capacity);
+        Tensor::zeros([batch, groups, room, d_head], (&like.device(), like.dtype()))
+    }
+
+    /// The buffer itself when `end` tokens fit, else one of twice the size with the same tokens.
+    fn grow(&self, buffer: Tensor<4>, end: usize) -> Tensor<4> {
+        let room = buffer.dims()[2];
+        if end <= room {
+            return buffer;
+        }
+        let mut larger = self.buffer(&buffer, end.max(2 * room));
+        if self.len > 0 {
+            write(&mut larger, buffer.narrow(2, 0, self.len), 0);
+        }
+        larger
     }
 
     fn select_rows(&mut self, rows: &Tensor<1, Int>) {
@@ -198,6 +228,39 @@ mod tests {
         // A cleared cache serves another batch size.
         let two = Tensor::<4>::ones([2, 1, 1, 1], &device);
         assert_eq!(cache.layer(0).extend(two.clone(), two).0.dims(), [2, 1, 1, 1]);
+    }
+
+    #[test]
+    fn buffers_grow_and_keep_what_they_hold() {
+        let device = Device::default();
+        let mut layer = LayerCache::new(150);
+        let room = |layer: &LayerCache| layer.buffers.as_ref().expect("filled").0.dims()[2];
+        let values: Vec<f32> = (0..150).map(|i| i as f32).collect();
+        let mut rooms = Vec::new();
+        for part in values.chunks(30) {
+            let (key, _) = layer.extend(row(part, &device), row(part, &device));
+            let expected = &values[..key.dims()[2]];
+            assert_eq!(key.try_to_vec_as::<f32>().expect("a host copy"), expected);
+            rooms.push(room(&layer));
+        }
+        assert_eq!(rooms, [64, 64, 128, 128, 150]);
+    }
+
+    #[test]
+    fn a_truncated_cache_goes_on_as_if_the_rest_had_never_been() {
+        let device = Device::default();
+        let mut cache = Cache::new(1, 4);
+        cache.extend_padding(Some(Tensor::from_bool([[true, false, false]], &device)), [1, 3]);
+        cache.layer(0).extend(row(&[1.0, 2.0, 3.0], &device), row(&[1.0, 2.0, 3.0], &device));
+        cache.truncate(9);
+        assert_eq!(cache.len(), 3);
+        cache.truncate(1);
+        let padding = cache.extend_padding(None, [1, 1]).expect("a padded token");
+        assert_eq!(padding.into_data().iter::<bool>().collect::<Vec<_>>(), [true, false]);
+        let (key, _) = cache.layer(0).extend(row(&[7.0], &device), row(&[7.0], &device));
+        assert_eq!(key.try_to_vec_as::<f32>().expect("a host copy"), [1.0, 7.0]);
+        cache.truncate(0);
+        assert!(cache.is_empty());
     }
 
     #[test]
