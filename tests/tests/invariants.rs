@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use burn::tensor::{Bool, Int, Tensor};
 use firelight::core::invariants::{causality, gradients, parts_equal_whole};
 use firelight::core::{
-    Activation, Cache, Memory, NormConfig, NormPlacement, Pass, PositionConfig, ProjectionKind, RotaryLayout,
-    SequenceInput, Transformer, TransformerConfig, WeightInit,
+    Activation, AttentionTrace, Cache, Memory, NormConfig, NormPlacement, Pass, PositionConfig, ProjectionKind,
+    RotaryLayout, SequenceInput, Transformer, TransformerConfig, WeightInit,
 };
 
 use crate::support::{Noise, device, is_gpu};
@@ -74,6 +74,8 @@ fn crossed() -> Vec<TransformerConfig> {
             .with_norm_placement(placements[l])
             .with_projection(projections[(p + n) % 2])
             .with_activation(activations[(p + 2 * n + l) % 4])
+            .with_query_key_norm((p % 2 == l).then(NormConfig::rms))
+            .with_attention_soft_cap((p % 2 == n).then_some(5.0))
             .with_n_kv_heads([4, 2, 1][(p + n + 2 * l) % 3])
     };
     let places = (0..5).flat_map(|p| (0..2).flat_map(move |n| (0..2).map(move |l| (p, n, l))));
@@ -216,6 +218,37 @@ fn a_decoder_reads_its_memory_once_and_never_its_padding() {
         model.forward(x, input, &mut Pass::cached(&mut cache))
     };
     parts_equal_whole(|_| whole, step, x, 1, tolerance()).unwrap();
+}
+
+#[test]
+fn a_trace_changes_nothing_and_its_rows_sum_to_one() {
+    let mut noise = Noise::new(8);
+    for config in grid() {
+        let model = config.init(&device());
+        let (prompt, next) = (noise.tensor([1, 4, 16]), noise.tensor([1, 1, 16]));
+        let padding = Tensor::<2, Bool>::from_bool([[true, false, false, false]], &device());
+        let first = SequenceInput::default().with_padding(padding);
+        let mut plain = Cache::new(2, 16);
+        model.forward(prompt.clone(), &first, &mut Pass::cached(&mut plain));
+        let expected = model.forward(next.clone(), &SequenceInput::default(), &mut Pass::cached(&mut plain));
+
+        let (mut cache, mut trace) = (Cache::new(2, 16), AttentionTrace::default());
+        model.forward(prompt, &first, &mut Pass::cached(&mut cache).with_trace(&mut trace));
+        let shapes = |trace: &AttentionTrace| -> Vec<_> {
+            trace.layers.iter().map(|layer| layer.attention.as_ref().expect("weights").dims()).collect()
+        };
+        assert_eq!(shapes(&trace), [[1, 4, 4, 4]; 2]);
+        let mut pass = Pass::cached(&mut cache).with_trace(&mut trace);
+        let output = model.forward(next, &SequenceInput::default(), &mut pass);
+        assert_eq!(output.into_data(), expected.into_data(), "{config:?}");
+        assert_eq!(shapes(&trace), [[1, 4, 1, 5]; 2]);
+        for layer in &trace.layers {
+            let weights = layer.attention.clone().expect("weights");
+            assert_eq!(weights.clone().narrow(3, 0, 1).max().into_scalar::<f32>(), 0.0, "padding is never seen");
+            let worst = (weights.sum_dim(3) - 1.0).abs().max().into_scalar::<f64>();
+            assert!(worst <= tolerance(), "{worst:e}: {config:?}");
+        }
+    }
 }
 
 #[test]

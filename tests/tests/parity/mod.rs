@@ -2,6 +2,7 @@
 
 mod blocks;
 mod feed_forward;
+mod attention;
 mod kernels;
 mod models;
 mod modules;
