@@ -2,7 +2,7 @@
 
 use crate::init::{Init, ParamBuilder};
 use crate::linear::{Linear, LinearConfig};
-use burn::module::Module;
+use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
@@ -95,6 +95,43 @@ impl Projection {
         }
     }
 
+    /// The same maps with one matrix, number for number. The parameters are new ones: gradients and optimiser state stay
+    /// behind.
+    ///
+    /// # Panics
+    /// If some of the three have a bias and others have not.
+    pub fn into_fused(self) -> Self {
+        let Self::Separate(SeparateProjection { query, key, value }) = self else { return self };
+        let d_query = query.weight.shape()[1];
+        let layers = [query, key, value];
+        let biases: Vec<_> = layers.iter().filter_map(|layer| layer.bias.as_ref().map(Param::val)).collect();
+        assert!(
+            [0, 3].contains(&biases.len()),
+            "{} of the three projections have a bias: all or none fuse",
+            biases.len()
+        );
+        let weights = layers.iter().map(|layer| layer.weight.val()).collect();
+        let weight = Param::from_tensor(Tensor::cat(weights, 1));
+        let bias = (!biases.is_empty()).then(|| Param::from_tensor(Tensor::cat(biases, 0)));
+        Self::Fused(FusedProjection { qkv: Linear { weight, bias }, d_query })
+    }
+
+    /// The same maps with three matrices, number for number. The parameters are new ones, as in
+    /// [`into_fused`](Self::into_fused).
+    pub fn into_separate(self) -> Self {
+        let Self::Fused(fused) = self else { return self };
+        let (d_query, d_key) = (fused.d_query, fused.d_key());
+        let columns = |from, width| Linear {
+            weight: Param::from_tensor(fused.qkv.weight.val().narrow(1, from, width)),
+            bias: fused.qkv.bias.as_ref().map(|bias| Param::from_tensor(bias.val().narrow(0, from, width))),
+        };
+        Self::Separate(SeparateProjection {
+            query: columns(0, d_query),
+            key: columns(d_query, d_key),
+            value: columns(d_query + d_key, d_key),
+        })
+    }
+
     /// The queries alone, `[B, T, H E]`.
     pub(super) fn queries(&self, x: Tensor<3>) -> Tensor<3> {
         match self {
@@ -120,5 +157,42 @@ impl FusedProjection {
     /// `G E`.
     fn d_key(&self) -> usize {
         (self.qkv.weight.shape()[1] - self.d_query) / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, TensorData};
+
+    fn numbers(projection: &Projection) -> Vec<TensorData> {
+        let Projection::Separate(SeparateProjection { query, key, value }) = projection else {
+            panic!("three matrices")
+        };
+        let of = |layer: &Linear| {
+            let bias = layer.bias.as_ref().map(|bias| bias.val().into_data());
+            std::iter::once(layer.weight.val().into_data()).chain(bias).collect::<Vec<_>>()
+        };
+        [query, key, value].into_iter().flat_map(of).collect()
+    }
+
+    #[test]
+    fn there_and_back_is_the_same_bit_for_bit() {
+        // Two of six heads for keys and values: 12 query columns, 4 of keys, 4 of values.
+        let widths = Widths { d_model: 6, query: 12, key: 4 };
+        for bias in [true, false] {
+            let params = ParamBuilder::new(&Device::default(), 3);
+            let mut separate = ProjectionKind::Separate.init_with(widths, bias, Init::default(), &params);
+            if let (true, Projection::Separate(parts)) = (bias, &mut separate) {
+                parts.query.bias = Some(params.param("query_bias", [12], Init::default()));
+                parts.key.bias = Some(params.param("key_bias", [4], Init::default()));
+                parts.value.bias = Some(params.param("value_bias", [4], Init::default()));
+            }
+            let before = numbers(&separate);
+            assert_eq!(before.len(), if bias { 6 } else { 3 });
+            let fused = separate.into_fused();
+            assert!(matches!(&fused, Projection::Fused(fused) if fused.qkv.weight.dims() == [6, 20]));
+            assert_eq!(numbers(&fused.into_separate()), before);
+        }
     }
 }
