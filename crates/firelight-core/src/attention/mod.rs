@@ -56,6 +56,9 @@ pub struct AttentionConfig {
     /// Biases in all projections. Default: true.
     #[serde(default = "yes")]
     pub bias: bool,
+    /// Biases of queries, keys and values, where they differ from `bias`, as in Qwen 2. Default: as `bias`.
+    #[serde(default)]
+    pub qkv_bias: Option<bool>,
     /// Norm of every head's query and key before the rotation. Default: none.
     #[serde(default, deserialize_with = "kind::deserialize_option")]
     pub query_key_norm: Option<NormConfig>,
@@ -86,6 +89,7 @@ impl AttentionConfig {
             d_head: None,
             projection: ProjectionKind::default(),
             bias: true,
+            qkv_bias: None,
             query_key_norm: None,
             scale: ScoreScale::default(),
             soft_cap: None,
@@ -116,6 +120,12 @@ impl AttentionConfig {
     /// Sets whether there are biases.
     pub fn with_bias(mut self, bias: bool) -> Self {
         self.bias = bias;
+        self
+    }
+
+    /// Sets whether queries, keys and values have biases, whatever the other layers have.
+    pub fn with_qkv_bias(mut self, qkv_bias: bool) -> Self {
+        self.qkv_bias = Some(qkv_bias);
         self
     }
 
@@ -191,7 +201,8 @@ impl AttentionConfig {
     pub(crate) fn num_params(&self) -> f64 {
         let (d_model, d_head) = (self.d_model as f64, self.d_head() as f64);
         let (d_query, d_key) = (self.n_heads as f64 * d_head, self.n_kv_heads() as f64 * d_head);
-        let biases = if self.bias { d_query + 2.0 * d_key + d_model } else { 0.0 };
+        let qkv_biases = if self.qkv_bias.unwrap_or(self.bias) { d_query + 2.0 * d_key } else { 0.0 };
+        let biases = qkv_biases + if self.bias { d_model } else { 0.0 };
         let norms = self.query_key_norm.map_or(0.0, |norm| 2.0 * norm.num_params(self.d_head()));
         2.0 * d_model * (d_query + d_key) + biases + norms
     }
@@ -214,7 +225,7 @@ impl AttentionConfig {
         Attention {
             query_norm: norm("query_norm"),
             key_norm: norm("key_norm"),
-            projection: self.projection.init_with(widths, self.bias, self.init, params),
+            projection: self.projection.init_with(widths, self.qkv_bias.unwrap_or(self.bias), self.init, params),
             output: output.init_with(&params.scope("output")),
             dropout: DropoutConfig::new(self.dropout).init(),
             n_heads: self.n_heads,
@@ -345,6 +356,9 @@ mod tests {
         // Two of eight key/value heads: keys and values shrink to a quarter.
         let grouped = AttentionConfig::new(64, 8).with_n_kv_heads(2).init(&device);
         assert_eq!(grouped.num_params(), 2 * (64 * 64 + 64) + 2 * (64 * 16 + 16));
+        // Biases on queries, keys and values alone.
+        let qwen = AttentionConfig::new(64, 8).with_bias(false).with_qkv_bias(true).init(&device);
+        assert_eq!(qwen.num_params(), 16_640 - 64);
         // One gain of 8 channels for all queries, one for all keys; a layer norm has an offset beside it.
         let normed = |norm| AttentionConfig::new(64, 8).with_query_key_norm(Some(norm)).init(&device).num_params();
         assert_eq!([NormConfig::rms(), NormConfig::layer()].map(normed), [16_640 + 16, 16_640 + 32]);

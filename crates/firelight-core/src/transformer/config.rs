@@ -77,6 +77,9 @@ pub struct TransformerConfig {
     /// Dropout of each part's output before it joins the residual stream. Default: 0.
     #[serde(default)]
     pub dropout: f64,
+    /// Biases of queries, keys and values, where they differ from `bias`, as in Qwen 2. Default: as `bias`.
+    #[serde(default)]
+    pub qkv_bias: Option<bool>,
     /// Norm of every head's query and key. Default: none.
     #[serde(default, deserialize_with = "kind::deserialize_option")]
     pub query_key_norm: Option<NormConfig>,
@@ -124,6 +127,7 @@ impl TransformerConfig {
             bias: true,
             cross_attention: false,
             dropout: 0.0,
+            qkv_bias: None,
             query_key_norm: None,
             attention_scale: ScoreScale::default(),
             attention_soft_cap: None,
@@ -220,6 +224,12 @@ impl TransformerConfig {
     /// Sets the dropout of each part's output.
     pub fn with_residual_dropout(mut self, dropout: f64) -> Self {
         self.dropout = dropout;
+        self
+    }
+
+    /// Sets whether queries, keys and values have biases, whatever the other layers have.
+    pub fn with_qkv_bias(mut self, qkv_bias: bool) -> Self {
+        self.qkv_bias = Some(qkv_bias);
         self
     }
 
@@ -341,7 +351,7 @@ impl TransformerConfig {
     }
 
     fn attention(&self) -> AttentionConfig {
-        let Self { n_kv_heads, d_head, .. } = *self;
+        let Self { n_kv_heads, d_head, qkv_bias, .. } = *self;
         let config = AttentionConfig::new(self.d_model, self.n_heads)
             .with_projection(self.projection)
             .with_bias(self.bias)
@@ -350,7 +360,7 @@ impl TransformerConfig {
             .with_soft_cap(self.attention_soft_cap)
             .with_dropout(self.attention_dropout)
             .with_init(self.init.weight, self.init.residual(self.residual_branches()));
-        AttentionConfig { n_kv_heads, d_head, ..config }
+        AttentionConfig { n_kv_heads, d_head, qkv_bias, ..config }
     }
 
     fn feed_forward(&self) -> FeedForwardConfig {
@@ -444,6 +454,7 @@ mod tests {
             base.clone().with_norm_placement(NormPlacement::Sandwich).with_norm(NormConfig::None),
             base.clone().with_layer_scale(0.1).with_cross_attention(true),
             base.clone().with_query_key_norm(Some(NormConfig::rms())).with_n_kv_heads(1),
+            base.clone().with_bias(false).with_qkv_bias(true).with_projection(ProjectionKind::Fused),
         ] {
             assert_eq!(config.num_params(), config.init(&device).num_params(), "{config:?}");
         }
