@@ -68,8 +68,8 @@ pub use mask::AttentionMask;
 pub use norm::{LayerNorm, NoNorm, Norm, NormConfig, RmsNorm};
 pub use pass::{AttentionTrace, LayerPass, LayerTrace, Pass};
 pub use position::{
-    LearnedPosition, NoPosition, Position, PositionConfig, PositionScheme, PositionSizes, Positions, Rotary,
-    RotaryLayout, Rotation, Sinusoidal,
+    Alibi, LearnedPosition, NoPosition, Position, PositionConfig, PositionScheme, PositionSizes, Positions, Rotary,
+    RotaryLayout, Rotation, ScoreBias, ShawPosition, Sinusoidal, T5Bias,
 };
 pub use report::{ParameterEntry, ParameterReport};
 pub use stochastic_depth::StochasticDepth;

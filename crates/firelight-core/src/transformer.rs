@@ -79,16 +79,17 @@ impl Transformer {
         let start = pass.start();
         let padding = pass.padding(input.padding.clone(), [batch, seq_len]);
         let documents = pass.documents(input.documents.clone(), [batch, seq_len]);
-        let positions = match (&documents, &padding) {
-            (Some(documents), padding) => Positions::from_documents(documents, padding.as_ref(), seq_len),
-            (None, Some(padding)) => Positions::from_padding(padding, seq_len),
-            (None, None) => Positions::Contiguous { start, len: seq_len },
-        };
+        let key_len = start + seq_len;
+        let [positions, keys] = [seq_len, key_len].map(|len| match (&documents, &padding) {
+            (Some(documents), padding) => Positions::from_documents(documents, padding.as_ref(), len),
+            (None, Some(padding)) => Positions::from_padding(padding, len),
+            (None, None) => Positions::Contiguous { start: key_len - len, len },
+        });
         let mut mask = padding.map_or(AttentionMask::none(), AttentionMask::padding);
         if let Some(documents) = documents {
             mask = mask.and(AttentionMask::documents(documents, seq_len));
         }
-        let contexts = self.contexts(&positions, mask, input, start..start + seq_len, &x.device());
+        let contexts = self.contexts([&positions, &keys], mask, input, start..key_len, &x.device());
         let mut x = self.dropout.forward(self.position.embed(x, &positions));
         for (i, block) in self.blocks.iter().enumerate() {
             x = block.forward(x, &contexts[i % contexts.len()], &mut pass.layer(i));
@@ -102,14 +103,14 @@ impl Transformer {
     /// One context per pattern, for the tokens at the indices `tokens`: what its layers share is computed once.
     fn contexts(
         &self,
-        positions: &Positions,
+        [positions, keys]: [&Positions; 2],
         mask: AttentionMask,
         input: &SequenceInput,
         tokens: Range<usize>,
         device: &Device,
     ) -> Vec<BlockContext> {
         let rotation = self.position.rotation(positions, device);
-        let bias = self.position.bias(positions, tokens.end, device);
+        let bias = self.position.bias(positions, keys, device);
         let context = |pattern: &AttentionPattern| BlockContext {
             attention: AttentionContext {
                 mask: pattern.mask(tokens.clone(), 0..tokens.end, device).and(mask.clone()),

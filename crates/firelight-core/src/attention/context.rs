@@ -1,16 +1,15 @@
 //! What all layers of one pattern share in a pass: built once, read by every layer.
 
 use crate::mask::AttentionMask;
-use crate::position::Rotation;
-use burn::tensor::Tensor;
+use crate::position::{Rotation, ScoreBias};
 
 /// Mask, score bias and rotation of one pass. The default is plain attention to everything.
 #[derive(Debug, Clone, Default)]
 pub struct AttentionContext {
     /// The pairs that are left out.
     pub mask: AttentionMask,
-    /// `[B | 1, H | 1, Q, K]`, added to the scores.
-    pub bias: Option<Tensor<4>>,
+    /// Added to the scores.
+    pub bias: Option<ScoreBias>,
     /// Turns queries and keys by their positions.
     pub rotation: Option<Rotation>,
 }

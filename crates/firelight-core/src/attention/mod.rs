@@ -294,7 +294,8 @@ impl Attention {
         context: &AttentionContext,
         trace: Option<&mut Option<Tensor<4>>>,
     ) -> Tensor<3> {
-        let options = (context.mask.options().with_bias(context.bias.clone()))
+        let bias = context.bias.as_ref().map(|bias| bias.of(&query));
+        let options = (context.mask.options().with_bias(bias))
             .with_scale(self.scale.factor())
             .with_soft_cap(self.soft_cap)
             .with_dropout(self.active_dropout(&query.device()));

@@ -4,13 +4,21 @@
 //! A new scheme is one file that implements [`PositionScheme`], one variant of [`PositionConfig`] and one of
 //! [`Position`].
 
+mod alibi;
+mod bias;
 mod learned;
 mod rotary;
+mod shaw;
 mod sinusoidal;
+mod t5;
 
+pub use alibi::Alibi;
+pub use bias::ScoreBias;
 pub use learned::LearnedPosition;
 pub use rotary::{Rotary, RotaryLayout, Rotation};
+pub use shaw::ShawPosition;
 pub use sinusoidal::Sinusoidal;
+pub use t5::T5Bias;
 
 use crate::error::{Checks, ConfigError};
 use crate::init::{Init, ParamBuilder};
@@ -85,13 +93,22 @@ impl Positions {
     pub(crate) fn angles(&self, frequencies: &[f64], device: &Device) -> Tensor<3> {
         let frequencies: Vec<f32> = frequencies.iter().map(|frequency| *frequency as f32).collect();
         let frequencies = Tensor::<1>::from_floats(frequencies.as_slice(), device).unsqueeze::<3>();
-        let index = match self {
+        self.index(device).float().unsqueeze_dim::<3>(2) * frequencies
+    }
+
+    /// How many tokens each key stands after each query, negative for the past: `[1 | B, Q, K]`.
+    pub(crate) fn distances(&self, keys: &Self, device: &Device) -> Tensor<3, Int> {
+        keys.index(device).unsqueeze_dim::<3>(1) - self.index(device).unsqueeze_dim::<3>(2)
+    }
+
+    /// `[1 | B, T]`.
+    fn index(&self, device: &Device) -> Tensor<2, Int> {
+        match self {
             Self::Contiguous { start, len } => {
                 Tensor::<1, Int>::arange(*start as i64..(start + len) as i64, device).unsqueeze()
             }
             Self::PerRow { index, .. } => index.clone(),
-        };
-        index.float().unsqueeze_dim::<3>(2) * frequencies
+        }
     }
 }
 
@@ -112,14 +129,26 @@ pub trait PositionScheme {
         None
     }
 
-    /// What is added to the scores of every layer, `[B | 1, H | 1, Q, K]`, for the queries of this pass and `key_len` keys.
-    fn bias(&self, _positions: &Positions, _key_len: usize, _device: &Device) -> Option<Tensor<4>> {
+    /// What is added to the scores of every layer, for the queries of this pass and all keys, those of the cache included.
+    fn bias(&self, _queries: &Positions, _keys: &Positions, _device: &Device) -> Option<ScoreBias> {
         None
     }
 }
 
 fn rotary_theta() -> f64 {
     10_000.0
+}
+
+fn n_buckets() -> usize {
+    32
+}
+
+fn t5_max_distance() -> usize {
+    128
+}
+
+fn shaw_max_distance() -> usize {
+    16
 }
 
 /// Which scheme a model uses.
@@ -143,12 +172,42 @@ pub enum PositionConfig {
         #[serde(default)]
         layout: RotaryLayout,
     },
+    /// Scores fall with the distance, by a slope per head, any length (Press et al. 2022).
+    Alibi,
+    /// A trained bias per head and bucket of distances, any length (Raffel et al. 2020).
+    T5 {
+        /// Number of buckets. Default: 32.
+        #[serde(default = "n_buckets")]
+        n_buckets: usize,
+        /// Distances from here on share the last bucket. Default: 128.
+        #[serde(default = "t5_max_distance")]
+        max_distance: usize,
+        /// Gives half of the buckets to the future, for stacks that see it. Default: false.
+        #[serde(default)]
+        bidirectional: bool,
+    },
+    /// A trained vector per distance, added to the key, any length (Shaw et al. 2018).
+    Shaw {
+        /// Farther distances count as this one. Default: 16.
+        #[serde(default = "shaw_max_distance")]
+        max_distance: usize,
+    },
 }
 
 impl PositionConfig {
     /// Rotary positions with their defaults.
     pub fn rotary() -> Self {
         Self::Rotary { theta: rotary_theta(), layout: RotaryLayout::default() }
+    }
+
+    /// Relative position buckets with their defaults.
+    pub fn t5(bidirectional: bool) -> Self {
+        Self::T5 { n_buckets: n_buckets(), max_distance: t5_max_distance(), bidirectional }
+    }
+
+    /// Relative position vectors with their defaults.
+    pub fn shaw() -> Self {
+        Self::Shaw { max_distance: shaw_max_distance() }
     }
 
     /// # Errors
@@ -164,9 +223,23 @@ impl PositionConfig {
                     format!("d_head = {d_head} (d_model / n_heads) must be even with rotary positions")
                 })
                 .require(*theta > 0.0, || format!("position.theta = {theta} must be above 0")),
-            Self::None | Self::Learned => checks,
+            Self::T5 { n_buckets, max_distance, bidirectional } => {
+                validate_t5(*n_buckets, *max_distance, *bidirectional)
+            }
+            Self::Shaw { max_distance } => checks.size("position.max_distance", *max_distance),
+            Self::None | Self::Learned | Self::Alibi => checks,
         }
         .finish()
+    }
+
+    /// Number of parameters, in floating point as the sizes of a file may be any.
+    pub(crate) fn num_params(&self, sizes: PositionSizes) -> f64 {
+        match *self {
+            Self::Learned => sizes.max_seq_len as f64 * sizes.d_model as f64,
+            Self::T5 { n_buckets, .. } => n_buckets as f64 * sizes.n_heads as f64,
+            Self::Shaw { max_distance } => (2.0 * max_distance as f64 + 1.0) * sizes.d_head as f64,
+            Self::None | Self::Sinusoidal | Self::Rotary { .. } | Self::Alibi => 0.0,
+        }
     }
 
     /// Builds the scheme at the builder's path. `init` is the distribution of a learned table.
@@ -176,8 +249,29 @@ impl PositionConfig {
             Self::Learned => Position::Learned(LearnedPosition::new(sizes.max_seq_len, sizes.d_model, init, params)),
             Self::Sinusoidal => Position::Sinusoidal(Sinusoidal::new(sizes.d_model)),
             Self::Rotary { theta, layout } => Position::Rotary(Rotary::new(sizes.d_head, theta, layout)),
+            Self::Alibi => Position::Alibi(Alibi::new(sizes.n_heads)),
+            Self::T5 { n_buckets, max_distance, bidirectional } => {
+                let shape = [n_buckets, sizes.n_heads];
+                Position::T5(T5Bias::new(shape, max_distance, bidirectional, init, params))
+            }
+            Self::Shaw { max_distance } => Position::Shaw(ShawPosition::new(max_distance, sizes.d_head, init, params)),
         }
     }
+}
+
+/// Each direction needs two buckets, and the widening ones a distance to reach.
+fn validate_t5(n_buckets: usize, max_distance: usize, bidirectional: bool) -> Checks {
+    let directions = if bidirectional { 2 } else { 1 };
+    let near = n_buckets / (2 * directions);
+    Checks::default()
+        .size("position.n_buckets", n_buckets)
+        .size("position.max_distance", max_distance)
+        .require(n_buckets.is_multiple_of(2 * directions), || {
+            format!("position.n_buckets = {n_buckets} must be a multiple of {}", 2 * directions)
+        })
+        .require(max_distance > near, || {
+            format!("position.max_distance = {max_distance} must be above the {near} distances with a bucket each")
+        })
 }
 
 /// The sizes a scheme is built for.
@@ -185,6 +279,8 @@ impl PositionConfig {
 pub struct PositionSizes {
     /// Width of an embedding.
     pub d_model: usize,
+    /// Number of query heads.
+    pub n_heads: usize,
     /// Width of a head.
     pub d_head: usize,
     /// Positions of a learned table.
@@ -202,6 +298,12 @@ pub enum Position {
     Sinusoidal(Sinusoidal),
     /// Rotated queries and keys.
     Rotary(Rotary),
+    /// Scores that fall with the distance.
+    Alibi(Alibi),
+    /// A trained bias per bucket of distances.
+    T5(T5Bias),
+    /// A trained vector per distance.
+    Shaw(ShawPosition),
 }
 
 /// No positions: every hook does nothing.
@@ -217,6 +319,9 @@ impl Position {
             Self::Learned(scheme) => scheme,
             Self::Sinusoidal(scheme) => scheme,
             Self::Rotary(scheme) => scheme,
+            Self::Alibi(scheme) => scheme,
+            Self::T5(scheme) => scheme,
+            Self::Shaw(scheme) => scheme,
         }
     }
 }
@@ -230,8 +335,8 @@ impl PositionScheme for Position {
         self.scheme().rotation(positions, device)
     }
 
-    fn bias(&self, positions: &Positions, key_len: usize, device: &Device) -> Option<Tensor<4>> {
-        self.scheme().bias(positions, key_len, device)
+    fn bias(&self, queries: &Positions, keys: &Positions, device: &Device) -> Option<ScoreBias> {
+        self.scheme().bias(queries, keys, device)
     }
 }
 

@@ -318,11 +318,8 @@ impl TransformerConfig {
 
     /// In floating point, which does not overflow whatever a file says, and is exact below 2^53.
     fn count(&self) -> f64 {
-        let d_model = self.d_model as f64;
         let norm = if self.norm_placement.has_final_norm() { self.norm.num_params(self.d_model) } else { 0.0 };
-        let learned = self.position == PositionConfig::Learned;
-        let table = if learned { self.max_seq_len as f64 * d_model } else { 0.0 };
-        self.n_layers as f64 * self.block().num_params() + norm + table
+        self.n_layers as f64 * self.block().num_params() + norm + self.position.num_params(self.sizes())
     }
 
     /// Builds the stack with seed 0.
@@ -347,7 +344,8 @@ impl TransformerConfig {
     }
 
     fn sizes(&self) -> PositionSizes {
-        PositionSizes { d_model: self.d_model, d_head: self.d_head(), max_seq_len: self.max_seq_len }
+        let Self { d_model, n_heads, max_seq_len, .. } = *self;
+        PositionSizes { d_model, n_heads, d_head: self.d_head(), max_seq_len }
     }
 
     fn attention(&self) -> AttentionConfig {
@@ -448,6 +446,8 @@ mod tests {
                 .with_position(PositionConfig::rotary())
                 .with_d_head(4),
             base.clone().with_activation(Activation::SwiGlu).with_n_kv_heads(1).with_cross_attention(true),
+            base.clone().with_position(PositionConfig::t5(true)),
+            base.clone().with_position(PositionConfig::shaw()),
             base.clone().with_norm_placement(NormPlacement::Post).with_d_head(6).with_d_ff(7),
             base.clone().with_norm_placement(NormPlacement::Sandwich).with_cross_attention(true),
             base.clone().with_norm_placement(NormPlacement::Parallel).with_activation(Activation::GeGlu),
