@@ -59,6 +59,9 @@ fn crossed() -> Vec<TransformerConfig> {
         PositionConfig::Sinusoidal,
         PositionConfig::rotary(),
         PositionConfig::Rotary { theta: 100.0, layout: RotaryLayout::Interleaved },
+        PositionConfig::Alibi,
+        PositionConfig::T5 { n_buckets: 4, max_distance: 5, bidirectional: false },
+        PositionConfig::Shaw { max_distance: 3 },
     ];
     let norms = [NormConfig::layer(), NormConfig::rms()];
     let placements = [NormPlacement::Pre, NormPlacement::Post];
@@ -78,7 +81,7 @@ fn crossed() -> Vec<TransformerConfig> {
             .with_attention_soft_cap((p % 2 == n).then_some(5.0))
             .with_n_kv_heads([4, 2, 1][(p + n + 2 * l) % 3])
     };
-    let places = (0..5).flat_map(|p| (0..2).flat_map(move |n| (0..2).map(move |l| (p, n, l))));
+    let places = (0..positions.len()).flat_map(|p| (0..2).flat_map(move |n| (0..2).map(move |l| (p, n, l))));
     places.map(|(p, n, l)| config(p, n, l)).collect()
 }
 
@@ -93,7 +96,7 @@ fn every_two_choices_meet() {
         })
         .collect();
     let values = |i: usize| choices.iter().map(|choice| &choice[i]).collect::<BTreeSet<_>>().len();
-    assert_eq!([0, 1, 2, 3, 4, 5].map(values), [5, 2, 2, 2, 4, 3]);
+    assert_eq!([0, 1, 2, 3, 4, 5].map(values), [8, 2, 2, 2, 4, 3]);
     for (i, j) in (0..6).flat_map(|j| (0..j).map(move |i| (i, j))) {
         let pairs: BTreeSet<_> = choices.iter().map(|choice| (&choice[i], &choice[j])).collect();
         assert_eq!(pairs.len(), values(i) * values(j), "choices {i} and {j}");

@@ -7,3 +7,4 @@ mod kernels;
 mod models;
 mod modules;
 mod optimizer;
+mod positions;
