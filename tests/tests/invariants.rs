@@ -7,7 +7,7 @@ use burn::tensor::{Bool, Int, Tensor};
 use firelight::core::invariants::{causality, gradients, parts_equal_whole};
 use firelight::core::{
     Activation, AttentionTrace, Cache, Memory, NormConfig, NormPlacement, Pass, PositionConfig, ProjectionKind,
-    RotaryLayout, SequenceInput, Transformer, TransformerConfig, WeightInit,
+    RotaryLayout, RotaryScaling, SequenceInput, Transformer, TransformerConfig, WeightInit,
 };
 
 use crate::support::{Noise, device, is_gpu};
@@ -58,7 +58,12 @@ fn crossed() -> Vec<TransformerConfig> {
         PositionConfig::Learned,
         PositionConfig::Sinusoidal,
         PositionConfig::rotary(),
-        PositionConfig::Rotary { theta: 100.0, layout: RotaryLayout::Interleaved },
+        PositionConfig::Rotary {
+            theta: 100.0,
+            layout: RotaryLayout::Interleaved,
+            width: Some(2),
+            scaling: RotaryScaling::yarn(4.0, 16),
+        },
         PositionConfig::Alibi,
         PositionConfig::T5 { n_buckets: 4, max_distance: 5, bidirectional: false },
         PositionConfig::Shaw { max_distance: 3 },

@@ -69,7 +69,7 @@ pub use norm::{LayerNorm, NoNorm, Norm, NormConfig, RmsNorm};
 pub use pass::{AttentionTrace, LayerPass, LayerTrace, Pass};
 pub use position::{
     Alibi, LearnedPosition, NoPosition, Position, PositionConfig, PositionScheme, PositionSizes, Positions, Rotary,
-    RotaryLayout, Rotation, ScoreBias, ShawPosition, Sinusoidal, T5Bias,
+    RotaryLayout, RotaryScaling, Rotation, ScoreBias, ShawPosition, Sinusoidal, T5Bias,
 };
 pub use report::{ParameterEntry, ParameterReport};
 pub use stochastic_depth::StochasticDepth;

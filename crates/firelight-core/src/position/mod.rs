@@ -8,6 +8,7 @@ mod alibi;
 mod bias;
 mod learned;
 mod rotary;
+mod scaling;
 mod shaw;
 mod sinusoidal;
 mod t5;
@@ -16,6 +17,7 @@ pub use alibi::Alibi;
 pub use bias::ScoreBias;
 pub use learned::LearnedPosition;
 pub use rotary::{Rotary, RotaryLayout, Rotation};
+pub use scaling::RotaryScaling;
 pub use shaw::ShawPosition;
 pub use sinusoidal::Sinusoidal;
 pub use t5::T5Bias;
@@ -171,6 +173,12 @@ pub enum PositionConfig {
         /// Which channels turn together. Default: halves, as LLaMA.
         #[serde(default)]
         layout: RotaryLayout,
+        /// How many channels of a head turn, the first ones. Default: all.
+        #[serde(default)]
+        width: Option<usize>,
+        /// How the frequencies are stretched for longer texts. Default: not.
+        #[serde(default)]
+        scaling: RotaryScaling,
     },
     /// Scores fall with the distance, by a slope per head, any length (Press et al. 2022).
     Alibi,
@@ -197,7 +205,8 @@ pub enum PositionConfig {
 impl PositionConfig {
     /// Rotary positions with their defaults.
     pub fn rotary() -> Self {
-        Self::Rotary { theta: rotary_theta(), layout: RotaryLayout::default() }
+        let (theta, layout) = (rotary_theta(), RotaryLayout::default());
+        Self::Rotary { theta, layout, width: None, scaling: RotaryScaling::None }
     }
 
     /// Relative position buckets with their defaults.
@@ -218,8 +227,13 @@ impl PositionConfig {
             Self::Sinusoidal => checks.require(d_model.is_multiple_of(2), || {
                 format!("d_model = {d_model} must be even with sinusoidal positions")
             }),
-            Self::Rotary { theta, .. } => checks
-                .require(d_head.is_multiple_of(2), || {
+            Self::Rotary { theta, width, scaling, .. } => scaling
+                .check(checks)
+                .require(width.is_none_or(|width| width > 0 && width <= d_head && width.is_multiple_of(2)), || {
+                    let width = width.unwrap_or_default();
+                    format!("position.width = {width} must be even, above 0 and at most d_head = {d_head}")
+                })
+                .require(width.is_some() || d_head.is_multiple_of(2), || {
                     format!("d_head = {d_head} (d_model / n_heads) must be even with rotary positions")
                 })
                 .require(*theta > 0.0, || format!("position.theta = {theta} must be above 0")),
@@ -248,7 +262,10 @@ impl PositionConfig {
             Self::None => Position::None(NoPosition {}),
             Self::Learned => Position::Learned(LearnedPosition::new(sizes.max_seq_len, sizes.d_model, init, params)),
             Self::Sinusoidal => Position::Sinusoidal(Sinusoidal::new(sizes.d_model)),
-            Self::Rotary { theta, layout } => Position::Rotary(Rotary::new(sizes.d_head, theta, layout)),
+            Self::Rotary { theta, layout, width, scaling } => {
+                let rotary = Rotary::new(width.unwrap_or(sizes.d_head), theta, layout);
+                Position::Rotary(rotary.with_scaling(scaling))
+            }
             Self::Alibi => Position::Alibi(Alibi::new(sizes.n_heads)),
             Self::T5 { n_buckets, max_distance, bidirectional } => {
                 let shape = [n_buckets, sizes.n_heads];

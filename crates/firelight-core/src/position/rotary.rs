@@ -3,9 +3,10 @@
 //!
 //! Source: Su et al. 2021, §3.2.2, eq. 15 (<https://arxiv.org/abs/2104.09864>); our `E` is their `d`, `theta` the base of
 //! their `θ_i = theta^(-2i/E)`. Differs from the paper: by default channel `i` is paired with `i + E/2`, as in the
-//! published LLaMA weights; `RotaryLayout::Interleaved` pairs neighbours, as the paper.
+//! published LLaMA weights; `RotaryLayout::Interleaved` pairs neighbours, as the paper. Where fewer channels than `E` turn,
+//! the last ones stay as they are, as in GPT-NeoX.
 
-use super::{PositionScheme, Positions, frequencies};
+use super::{PositionScheme, Positions, RotaryScaling};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -25,28 +26,50 @@ pub enum RotaryLayout {
 /// Turns queries and keys.
 #[derive(Module, Debug)]
 pub struct Rotary {
-    d_head: usize,
+    width: usize,
     theta: f64,
     #[module(skip)]
     layout: RotaryLayout,
+    #[module(skip)]
+    scaling: RotaryScaling,
 }
 
 impl Rotary {
-    /// For heads of `d_head` channels.
+    /// Turns the first `width` channels of a head: all, or fewer.
     ///
     /// # Panics
-    /// If `d_head` is odd.
-    pub fn new(d_head: usize, theta: f64, layout: RotaryLayout) -> Self {
-        assert!(d_head.is_multiple_of(2), "d_head = {d_head} must be even with rotary positions");
-        Self { d_head, theta, layout }
+    /// If `width` is odd.
+    pub fn new(width: usize, theta: f64, layout: RotaryLayout) -> Self {
+        assert!(width.is_multiple_of(2), "d_head = {width} must be even with rotary positions");
+        Self { width, theta, layout, scaling: RotaryScaling::None }
+    }
+
+    /// Sets how the frequencies are stretched.
+    pub fn with_scaling(mut self, scaling: RotaryScaling) -> Self {
+        self.scaling = scaling;
+        self
+    }
+
+    /// How fast each pair turns, in radians per token.
+    pub fn frequencies(&self) -> Vec<f64> {
+        self.scaling.frequencies(self.theta, self.width)
+    }
+
+    /// By what queries and keys grow as they turn: 1 but with YaRN.
+    pub fn attention_factor(&self) -> f64 {
+        self.scaling.attention_factor()
     }
 }
 
 impl PositionScheme for Rotary {
     fn rotation(&self, positions: &Positions, device: &Device) -> Option<Rotation> {
-        let angles = positions.angles(&frequencies(self.theta, self.d_head), device);
-        let angles = angles.unsqueeze_dim::<4>(1); // [1 | B, 1, T, E / 2]
-        Some(Rotation { cos: angles.clone().cos(), sin: angles.sin(), layout: self.layout })
+        let angles = positions.angles(&self.frequencies(), device);
+        let angles = angles.unsqueeze_dim::<4>(1); // [1 | B, 1, T, W / 2]
+        let [cos, sin] = [angles.clone().cos(), angles.sin()].map(|x| match self.attention_factor() {
+            1.0 => x,
+            factor => x * factor,
+        });
+        Some(Rotation { cos, sin, layout: self.layout })
     }
 }
 
@@ -64,6 +87,15 @@ impl Rotation {
     /// # Shapes
     /// - `x`: `[B, H, T, E]`; output: the same
     pub fn apply(&self, x: Tensor<4>) -> Tensor<4> {
+        let (width, d_head) = (2 * self.cos.dims()[3], x.dims()[3]);
+        if width == d_head {
+            return self.apply_all(x);
+        }
+        let turned = self.apply_all(x.clone().narrow(3, 0, width));
+        Tensor::cat(vec![turned, x.narrow(3, width, d_head - width)], 3)
+    }
+
+    fn apply_all(&self, x: Tensor<4>) -> Tensor<4> {
         match self.layout {
             RotaryLayout::Halves => self.apply_halves(x),
             RotaryLayout::Interleaved => self.apply_interleaved(x),
@@ -109,13 +141,30 @@ mod tests {
     }
 
     #[test]
+    fn channels_beyond_the_width_stay() {
+        let device = Device::default();
+        let positions = Positions::Contiguous { start: 1, len: 1 };
+        let rotary = Rotary::new(2, 10_000.0, RotaryLayout::Halves);
+        let rotation = rotary.rotation(&positions, &device).expect("a rotation");
+        let output = rotation.apply(Tensor::from_floats([[[[1.0, 0.0, 5.0, 7.0]]]], &device)).into_data();
+        let expected = TensorData::from([[[[0.540302f32, 0.841471, 5.0, 7.0]]]]);
+        output.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+    }
+
+    #[test]
     fn scores_depend_on_the_distance_alone() {
         let device = Device::default();
         let [query, key] = [(); 2].map(|()| Tensor::<4>::random([1, 1, 3, 8], Distribution::Default, &device));
-        for layout in [RotaryLayout::Halves, RotaryLayout::Interleaved] {
+        let rotary = |width, layout| Rotary::new(width, 10_000.0, layout);
+        for rotary in [
+            rotary(8, RotaryLayout::Halves),
+            rotary(8, RotaryLayout::Interleaved),
+            rotary(4, RotaryLayout::Halves),
+            rotary(6, RotaryLayout::Interleaved).with_scaling(RotaryScaling::yarn(4.0, 16)),
+        ] {
             let scores = |start| {
                 let positions = Positions::Contiguous { start, len: 3 };
-                let rotation = Rotary::new(8, 10_000.0, layout).rotation(&positions, &device).expect("a rotation");
+                let rotation = rotary.rotation(&positions, &device).expect("a rotation");
                 rotation.apply(query.clone()).matmul(rotation.apply(key.clone()).swap_dims(2, 3)).into_data()
             };
             scores(0).assert_approx_eq::<f32>(&scores(40), Tolerance::absolute(1e-4));
