@@ -165,6 +165,8 @@ pub enum PositionConfig {
     Learned,
     /// Sines and cosines, any length (Vaswani et al. 2017).
     Sinusoidal,
+    /// The same with all sines before all cosines, as Marian.
+    SinusoidalHalves,
     /// Rotated queries and keys, any length (Su et al. 2021).
     Rotary {
         /// Base of the frequencies. Default: 10,000.
@@ -224,7 +226,7 @@ impl PositionConfig {
     pub fn validate(&self, d_model: usize, d_head: usize) -> Result<(), ConfigError> {
         let checks = Checks::default();
         match self {
-            Self::Sinusoidal => checks.require(d_model.is_multiple_of(2), || {
+            Self::Sinusoidal | Self::SinusoidalHalves => checks.require(d_model.is_multiple_of(2), || {
                 format!("d_model = {d_model} must be even with sinusoidal positions")
             }),
             Self::Rotary { theta, width, scaling, .. } => scaling
@@ -252,7 +254,7 @@ impl PositionConfig {
             Self::Learned => sizes.max_seq_len as f64 * sizes.d_model as f64,
             Self::T5 { n_buckets, .. } => n_buckets as f64 * sizes.n_heads as f64,
             Self::Shaw { max_distance } => (2.0 * max_distance as f64 + 1.0) * sizes.d_head as f64,
-            Self::None | Self::Sinusoidal | Self::Rotary { .. } | Self::Alibi => 0.0,
+            Self::None | Self::Sinusoidal | Self::SinusoidalHalves | Self::Rotary { .. } | Self::Alibi => 0.0,
         }
     }
 
@@ -262,6 +264,9 @@ impl PositionConfig {
             Self::None => Position::None(NoPosition {}),
             Self::Learned => Position::Learned(LearnedPosition::new(sizes.max_seq_len, sizes.d_model, init, params)),
             Self::Sinusoidal => Position::Sinusoidal(Sinusoidal::new(sizes.d_model)),
+            Self::SinusoidalHalves => {
+                Position::Sinusoidal(Sinusoidal::new(sizes.d_model).with_layout(RotaryLayout::Halves))
+            }
             Self::Rotary { theta, layout, width, scaling } => {
                 let rotary = Rotary::new(width.unwrap_or(sizes.d_head), theta, layout);
                 Position::Rotary(rotary.with_scaling(scaling))

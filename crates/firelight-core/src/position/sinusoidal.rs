@@ -1,29 +1,42 @@
 //! Sinusoidal positions: `PE(p, 2i) = sin(p f_i)`, `PE(p, 2i+1) = cos(p f_i)` with `f_i = 10000^(-2i/D)`, added to the
 //! embeddings. Small `i` turn fast. The table has no length and no parameters.
 //!
-//! Source: Vaswani et al. 2017, §3.5 (<https://arxiv.org/abs/1706.03762>).
+//! Source: Vaswani et al. 2017, §3.5 (<https://arxiv.org/abs/1706.03762>). With `RotaryLayout::Halves` all sines come
+//! first, then all cosines, as in the Marian translation models.
 
-use super::{PositionScheme, Positions, frequencies};
+use super::{PositionScheme, Positions, RotaryLayout, frequencies};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
-/// Sines and cosines of `D / 2` frequencies, interleaved.
+/// Sines and cosines of `D / 2` frequencies, interleaved or in halves.
 #[derive(Module, Debug)]
 pub struct Sinusoidal {
     d_model: usize,
+    #[module(skip)]
+    layout: RotaryLayout,
 }
 
 impl Sinusoidal {
     /// For embeddings of `d_model` numbers, an even count.
     pub fn new(d_model: usize) -> Self {
-        Self { d_model }
+        Self { d_model, layout: RotaryLayout::Interleaved }
+    }
+
+    /// Sets which channels hold the sine and the cosine of one frequency.
+    pub fn with_layout(mut self, layout: RotaryLayout) -> Self {
+        self.layout = layout;
+        self
     }
 
     /// The vectors at `positions`, `[1 | B, T, D]`.
     pub fn table(&self, positions: &Positions, device: &Device) -> Tensor<3> {
         let angles = positions.angles(&frequencies(10_000.0, self.d_model), device);
         let [rows, length, _] = angles.dims();
-        let pairs = Tensor::stack::<4>(vec![angles.clone().sin(), angles.cos()], 3); // [1 | B, T, D / 2, 2]
+        let parts = vec![angles.clone().sin(), angles.cos()];
+        if self.layout == RotaryLayout::Halves {
+            return Tensor::cat(parts, 2);
+        }
+        let pairs = Tensor::stack::<4>(parts, 3); // [1 | B, T, D / 2, 2]
         pairs.reshape([rows, length, self.d_model])
     }
 }
@@ -55,6 +68,15 @@ mod tests {
         };
         assert!((similarity(1) - 0.966).abs() < 1e-3, "{}", similarity(1));
         assert!((similarity(50) - 0.490).abs() < 1e-3, "{}", similarity(50));
+    }
+
+    #[test]
+    fn halves_hold_all_sines_then_all_cosines() {
+        // Position 1 of four channels: frequencies 1 and .01.
+        let positions = Positions::Contiguous { start: 1, len: 1 };
+        let table = Sinusoidal::new(4).with_layout(RotaryLayout::Halves).table(&positions, &Device::default());
+        let expected = burn::tensor::TensorData::from([[[0.841471f32, 0.0099998, 0.540302, 0.99995]]]);
+        table.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
     }
 
     #[test]
