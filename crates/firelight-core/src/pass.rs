@@ -122,3 +122,27 @@ impl LayerPass<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attention::Memory;
+    use crate::transformer::{SequenceInput, TransformerConfig};
+    use burn::tensor::{Device, Distribution};
+
+    #[test]
+    fn a_decoder_shows_what_it_reads_of_its_memory() {
+        let device = Device::default();
+        let model = TransformerConfig::decoder(8, 2, 1).init(&device);
+        let random = |length| Tensor::<3>::random([1, length, 8], Distribution::Default, &device);
+        let padding = Tensor::<2, Bool>::from_bool([[false, false, true]], &device);
+        let memory = Memory::new(random(3)).with_padding(Some(padding));
+        let mut trace = AttentionTrace::default();
+        let input = SequenceInput::default().with_memory(memory);
+        model.forward(random(2), &input, &mut Pass::default().with_trace(&mut trace));
+        let weights = trace.layers[0].cross_attention.clone().expect("the weights of the cross-attention");
+        assert_eq!(weights.dims(), [1, 2, 2, 3]);
+        assert_eq!(weights.clone().narrow(3, 2, 1).max().into_scalar::<f32>(), 0.0);
+        assert!((weights.sum_dim(3) - 1.0).abs().max().into_scalar::<f32>() < 1e-6);
+    }
+}
