@@ -174,9 +174,15 @@ mod tests {
 
     #[test]
     fn the_cache_changes_no_text_even_far_beyond_the_context() {
-        for position in
-            [PositionConfig::None, PositionConfig::Learned, PositionConfig::Sinusoidal, PositionConfig::rotary()]
-        {
+        for position in [
+            PositionConfig::None,
+            PositionConfig::Learned,
+            PositionConfig::Sinusoidal,
+            PositionConfig::rotary(),
+            PositionConfig::Alibi,
+            PositionConfig::t5(false),
+            PositionConfig::shaw(),
+        ] {
             let model = model(position);
             assert_eq!(greedy(&model, &[&[1, 2, 3]]), greedy(&Uncached(&model), &[&[1, 2, 3]]), "{position:?}");
         }

@@ -1,8 +1,8 @@
 //! Outputs and gradients agree with PyTorch: every kernel, every module, and whole models.
 
+mod attention;
 mod blocks;
 mod feed_forward;
-mod attention;
 mod kernels;
 mod models;
 mod modules;
