@@ -6,6 +6,7 @@ use burn::tensor::{Int, Tensor};
 /// The biases of one pass, made once for all layers. Only what depends on a layer's queries is left to the layer.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
+#[expect(clippy::large_enum_variant, reason = "there is one per pass")]
 pub enum ScoreBias {
     /// `[1 | B, 1 | H, Q, K]`, the same in every layer.
     Fixed(Tensor<4>),
