@@ -49,6 +49,7 @@ mod position;
 mod report;
 mod stochastic_depth;
 mod transformer;
+mod vision;
 
 pub use attention::{
     Attention, AttentionConfig, AttentionContext, AttentionPattern, FusedProjection, Memory, Projection,
@@ -74,3 +75,4 @@ pub use position::{
 pub use report::{ParameterEntry, ParameterReport};
 pub use stochastic_depth::StochasticDepth;
 pub use transformer::{SequenceInput, Transformer, TransformerConfig};
+pub use vision::{ImagePooling, PatchEmbedding, PatchPosition, VisionTransformer, VisionTransformerConfig};
