@@ -249,7 +249,10 @@ fn a_trace_changes_nothing_and_its_rows_sum_to_one() {
         assert_eq!(shapes(&trace), [[1, 4, 4, 4]; 2]);
         let mut pass = Pass::cached(&mut cache).with_trace(&mut trace);
         let output = model.forward(next, &SequenceInput::default(), &mut pass);
-        assert_eq!(output.into_data(), expected.into_data(), "{config:?}");
+        // On a CPU to the bit; a GPU fuses operations otherwise when one more result is wanted.
+        let difference = (output - expected).abs().max().into_scalar::<f64>();
+        let allowed = if is_gpu() { tolerance() } else { 0.0 };
+        assert!(difference <= allowed, "{difference:e}: {config:?}");
         assert_eq!(shapes(&trace), [[1, 4, 1, 5]; 2]);
         for layer in &trace.layers {
             let weights = layer.attention.clone().expect("weights");
