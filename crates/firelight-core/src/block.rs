@@ -7,7 +7,7 @@
 
 use crate::attention::{Attention, AttentionConfig, AttentionContext, Memory};
 use crate::error::{Checks, ConfigError, expect_valid};
-use crate::feed_forward::{FeedForward, FeedForwardConfig};
+use crate::feed_forward::{ExpertsConfig, FeedForwardConfig, FeedForwardLayer};
 use crate::init::ParamBuilder;
 use crate::kind;
 use crate::layer_scale::LayerScale;
@@ -16,7 +16,7 @@ use crate::pass::LayerPass;
 use crate::stochastic_depth::StochasticDepth;
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Bool, Device, Tensor};
 use serde::{Deserialize, Serialize};
 
 /// Where the norm stands.
@@ -50,6 +50,8 @@ pub struct BlockContext {
     pub attention: AttentionContext,
     /// The encoder's output, in decoders with cross-attention.
     pub memory: Option<Memory>,
+    /// `[B, T]`, true where a token of this pass is padding: experts do not read it.
+    pub padding: Option<Tensor<2, Bool>>,
 }
 
 /// Configuration of a [`TransformerBlock`].
@@ -58,8 +60,11 @@ pub struct BlockContext {
 pub struct TransformerBlockConfig {
     /// The self-attention; the cross-attention has the same sizes.
     pub attention: AttentionConfig,
-    /// The feed-forward network.
+    /// The feed-forward network, or each of several experts.
     pub feed_forward: FeedForwardConfig,
+    /// Several feed-forward networks, of which every token is read by a few. Default: one for all.
+    #[serde(default)]
+    pub experts: Option<ExpertsConfig>,
     /// The norm of every part. Default: layer normalisation.
     #[serde(default, deserialize_with = "kind::deserialize")]
     pub norm: NormConfig,
@@ -86,6 +91,7 @@ impl TransformerBlockConfig {
         Self {
             attention,
             feed_forward,
+            experts: None,
             norm: NormConfig::default(),
             norm_placement: NormPlacement::default(),
             cross_attention: false,
@@ -93,6 +99,12 @@ impl TransformerBlockConfig {
             stochastic_depth: 0.0,
             layer_scale: None,
         }
+    }
+
+    /// Puts several experts in the place of the feed-forward network.
+    pub fn with_experts(mut self, experts: Option<ExpertsConfig>) -> Self {
+        self.experts = experts;
+        self
     }
 
     /// Sets the norm.
@@ -137,6 +149,7 @@ impl TransformerBlockConfig {
         Checks::default()
             .part(self.attention.validate())
             .part(self.feed_forward.validate())
+            .part(self.experts.map_or(Ok(()), |experts| experts.validate()))
             .part(self.norm.validate())
             .rate("dropout", self.dropout)
             .rate("stochastic_depth", self.stochastic_depth)
@@ -159,7 +172,11 @@ impl TransformerBlockConfig {
         };
         let norms = norms * self.norm.num_params(self.attention.d_model);
         let scales = if self.layer_scale.is_some() { (attentions + 1.0) * self.attention.d_model as f64 } else { 0.0 };
-        attentions * self.attention.num_params() + self.feed_forward.num_params() + norms + scales
+        let feed_forward = match self.experts {
+            Some(experts) => experts.num_params(&self.feed_forward),
+            None => self.feed_forward.num_params(),
+        };
+        attentions * self.attention.num_params() + feed_forward + norms + scales
     }
 
     /// Builds the block with seed 0.
@@ -190,13 +207,20 @@ impl TransformerBlockConfig {
             cross_attention: self.cross_attention.then(|| attention("cross_attention")),
             feed_forward_norm: (!shared).then(|| norm("feed_forward_norm")),
             feed_forward_output_norm: sandwich.then(|| norm("feed_forward_output_norm")),
-            feed_forward: self.feed_forward.init_with(&params.scope("feed_forward")),
+            feed_forward: self.feed_forward_layer(&params.scope("feed_forward")),
             attention_scale: scale("attention_scale"),
             cross_attention_scale: if self.cross_attention { scale("cross_attention_scale") } else { None },
             feed_forward_scale: scale("feed_forward_scale"),
             dropout: DropoutConfig::new(self.dropout).init(),
             stochastic_depth: StochasticDepth::new(self.stochastic_depth),
             norm_placement: self.norm_placement,
+        }
+    }
+
+    fn feed_forward_layer(&self, params: &ParamBuilder) -> FeedForwardLayer {
+        match self.experts {
+            Some(experts) => FeedForwardLayer::Experts(experts.init_with(&self.feed_forward, params)),
+            None => FeedForwardLayer::Dense(self.feed_forward.init_with(params)),
         }
     }
 }
@@ -220,8 +244,8 @@ pub struct TransformerBlock {
     pub feed_forward_norm: Option<Norm>,
     /// Second norm of the feed-forward network, in sandwich blocks.
     pub feed_forward_output_norm: Option<Norm>,
-    /// The feed-forward network.
-    pub feed_forward: FeedForward,
+    /// The feed-forward network, or the experts.
+    pub feed_forward: FeedForwardLayer,
     /// Factors of the self-attention's output.
     pub attention_scale: Option<LayerScale>,
     /// Factors of the cross-attention's output.
@@ -242,10 +266,11 @@ impl TransformerBlock {
     /// If the block has cross-attention and the context has no memory.
     pub fn forward(&self, x: Tensor<3>, context: &BlockContext, pass: &mut LayerPass) -> Tensor<3> {
         let attend = |x, pass: &mut LayerPass| self.attention.forward(x, &context.attention, pass);
+        let feed = |x, pass: &mut LayerPass| self.feed_forward.forward(x, context.padding.as_ref(), pass);
         let Some(feed_forward_norm) = &self.feed_forward_norm else {
             let normed = self.attention_norm.forward(x.clone());
             let attended = self.join(attend(normed.clone(), pass), &self.attention_scale);
-            return x + attended + self.join(self.feed_forward.forward(normed), &self.feed_forward_scale);
+            return x + attended + self.join(feed(normed, pass), &self.feed_forward_scale);
         };
         let frame = (&self.attention_norm, &self.attention_output_norm, &self.attention_scale);
         let x = self.residual(x, frame, |x| attend(x, pass));
@@ -258,7 +283,7 @@ impl TransformerBlock {
             _ => x,
         };
         let frame = (feed_forward_norm, &self.feed_forward_output_norm, &self.feed_forward_scale);
-        self.residual(x, frame, |x| self.feed_forward.forward(x))
+        self.residual(x, frame, |x| feed(x, pass))
     }
 
     /// Adds one part to the stream, with its norm before or after, or two around it.

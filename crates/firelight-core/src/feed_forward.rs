@@ -1,14 +1,19 @@
-//! The position-wise feed-forward network, plain or gated.
+//! The position-wise feed-forward network, plain or gated, alone or one of several experts.
 //!
 //! Sources: Vaswani et al. 2017, §3.3, eq. 2; gated units: Shazeer 2020, eq. 5 and 6
 //! (<https://arxiv.org/abs/2002.05202>); squared ReLU: So et al. 2021, §3 (<https://arxiv.org/abs/2109.08668>).
 
+mod experts;
+
+pub use experts::{ExpertsConfig, MixtureOfExperts};
+
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
 use crate::linear::{Linear, LinearConfig};
+use crate::pass::LayerPass;
 use burn::module::Module;
 use burn::tensor::activation::{relu, silu};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Bool, Device, Tensor};
 use firelight_kernels::{GeluForm, gelu};
 use serde::{Deserialize, Serialize};
 
@@ -183,6 +188,26 @@ impl FeedForward {
             None => self.activation.forward(self.up.forward(x)),
         };
         self.down.forward(inner)
+    }
+}
+
+/// What stands in a block: one network for all tokens, or experts.
+#[derive(Module, Debug)]
+pub enum FeedForwardLayer {
+    /// One network.
+    Dense(FeedForward),
+    /// A few of several networks for each token.
+    Experts(MixtureOfExperts),
+}
+
+impl FeedForwardLayer {
+    /// # Shapes
+    /// - `x`: `[B, T, D]`, `padding`: `[B, T]`; output: as `x`
+    pub fn forward(&self, x: Tensor<3>, padding: Option<&Tensor<2, Bool>>, pass: &mut LayerPass) -> Tensor<3> {
+        match self {
+            Self::Dense(network) => network.forward(x),
+            Self::Experts(experts) => experts.forward(x, padding, pass),
+        }
     }
 }
 

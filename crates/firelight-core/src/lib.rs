@@ -59,7 +59,7 @@ pub use block::{BlockContext, NormPlacement, TransformerBlock, TransformerBlockC
 pub use cache::{Cache, LayerCache};
 pub use embedding::{TokenEmbedding, TokenEmbeddingConfig};
 pub use error::ConfigError;
-pub use feed_forward::{Activation, FeedForward, FeedForwardConfig};
+pub use feed_forward::{Activation, ExpertsConfig, FeedForward, FeedForwardConfig, FeedForwardLayer, MixtureOfExperts};
 pub use head::{LmHead, LmHeadConfig, TiedHead};
 pub use init::{Init, ParamBuilder, WeightInit};
 pub use layer_scale::LayerScale;
@@ -67,7 +67,7 @@ pub use linear::{Linear, LinearConfig};
 pub use loss::{LossConfig, TokenLoss};
 pub use mask::AttentionMask;
 pub use norm::{LayerNorm, NoNorm, Norm, NormConfig, RmsNorm};
-pub use pass::{AttentionTrace, LayerPass, LayerTrace, Pass};
+pub use pass::{AttentionTrace, AuxiliaryLosses, LayerPass, LayerTrace, Pass};
 pub use position::{
     Alibi, LearnedPosition, NoPosition, Position, PositionConfig, PositionScheme, PositionSizes, Positions, Rotary,
     RotaryLayout, RotaryScaling, Rotation, ScoreBias, ShawPosition, Sinusoidal, T5Bias,

@@ -6,11 +6,20 @@ use firelight_kernels::{CrossEntropyOptions, cross_entropy};
 use serde::{Deserialize, Serialize};
 
 /// How predictions are charged.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LossConfig {
     /// Share of the probability spread over all tokens, in `[0, 1)`. Default: 0.
     pub label_smoothing: f64,
+    /// Weight of the [load balance](crate::AuxiliaryLosses::load_balance) of models with experts. Default: 0.01, as
+    /// Fedus et al. 2022, §2.2.
+    pub load_balance: f64,
+}
+
+impl Default for LossConfig {
+    fn default() -> Self {
+        Self { label_smoothing: 0.0, load_balance: 0.01 }
+    }
 }
 
 /// A loss as sum and count, so that the mean over many batches weighs every token alike.
@@ -41,10 +50,21 @@ impl LossConfig {
         self
     }
 
+    /// Sets the weight of the load balance.
+    pub fn with_load_balance(mut self, load_balance: f64) -> Self {
+        self.load_balance = load_balance;
+        self
+    }
+
     /// # Errors
-    /// If the smoothing is not in `[0, 1)`.
+    /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        Checks::default().rate("label_smoothing", self.label_smoothing).finish()
+        Checks::default()
+            .rate("loss.label_smoothing", self.label_smoothing)
+            .require(self.load_balance >= 0.0 && self.load_balance.is_finite(), || {
+                format!("loss.load_balance = {} must be at least 0", self.load_balance)
+            })
+            .finish()
     }
 
     /// Charges every target that is not ignored.
@@ -90,7 +110,7 @@ mod tests {
     fn nothing_counted_costs_nothing() {
         let device = Device::default();
         let ignored = Tensor::<2, Bool>::from_bool([[true, true]], &device);
-        let loss = LossConfig { label_smoothing: 0.1 };
+        let loss = LossConfig::default().with_label_smoothing(0.1);
         let loss = loss.forward(Tensor::zeros([1, 2, 3], &device), Tensor::zeros([1, 2], &device), Some(ignored));
         assert_eq!(loss.mean().into_scalar::<f32>(), 0.0);
     }

@@ -41,11 +41,31 @@ impl AttentionTrace {
     }
 }
 
+/// Losses that parts of a model ask for beside the task's own. The task adds them, with weights of its choice.
+#[derive(Debug, Clone, Default)]
+pub struct AuxiliaryLosses {
+    load_balances: Vec<Tensor<1>>,
+}
+
+impl AuxiliaryLosses {
+    /// How unevenly the tokens are spread over the experts, the mean over the layers that have any: `[1]`, the number of
+    /// experts a token where they are spread evenly; see [`MixtureOfExperts`](crate::MixtureOfExperts).
+    pub fn load_balance(&self) -> Option<Tensor<1>> {
+        let sum = self.load_balances.iter().cloned().reduce(|sum, loss| sum + loss)?;
+        Some(sum / self.load_balances.len() as f32)
+    }
+
+    pub(crate) fn add_load_balance(&mut self, loss: Tensor<1>) {
+        self.load_balances.push(loss);
+    }
+}
+
 /// What a pass reads and writes beside its input and output. The default is a plain pass, as in training.
 #[derive(Debug, Default)]
 pub struct Pass<'a> {
     cache: Option<&'a mut Cache>,
     trace: Option<&'a mut AttentionTrace>,
+    losses: Option<&'a mut AuxiliaryLosses>,
 }
 
 impl<'a> Pass<'a> {
@@ -57,6 +77,12 @@ impl<'a> Pass<'a> {
     /// Keeps the attention weights of every layer in `trace`.
     pub fn with_trace(mut self, trace: &'a mut AttentionTrace) -> Self {
         self.trace = Some(trace);
+        self
+    }
+
+    /// Collects the losses that layers ask for in `losses`.
+    pub fn with_losses(mut self, losses: &'a mut AuxiliaryLosses) -> Self {
+        self.losses = Some(losses);
         self
     }
 
@@ -86,6 +112,7 @@ impl<'a> Pass<'a> {
         LayerPass {
             cache: self.cache.as_mut().map(|cache| cache.layer(index)),
             trace: self.trace.as_mut().map(|trace| trace.layer(index)),
+            losses: self.losses.as_deref_mut(),
         }
     }
 }
@@ -95,6 +122,7 @@ impl<'a> Pass<'a> {
 pub struct LayerPass<'a> {
     cache: Option<&'a mut LayerCache>,
     trace: Option<&'a mut LayerTrace>,
+    losses: Option<&'a mut AuxiliaryLosses>,
 }
 
 impl LayerPass<'_> {
@@ -106,6 +134,11 @@ impl LayerPass<'_> {
     /// Where the weights of the cross-attention are wanted, if they are.
     pub(crate) fn cross_weights(&mut self) -> Option<&mut Option<Tensor<4>>> {
         self.trace.as_mut().map(|trace| &mut trace.cross_attention)
+    }
+
+    /// Where losses beside the task's own are collected, if they are wanted.
+    pub(crate) fn losses(&mut self) -> Option<&mut AuxiliaryLosses> {
+        self.losses.as_deref_mut()
     }
 
     pub(crate) fn extend(&mut self, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {

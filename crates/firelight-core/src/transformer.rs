@@ -118,6 +118,7 @@ impl Transformer {
                 rotation: rotation.clone(),
             },
             memory: input.memory.clone(),
+            padding: input.padding.clone(),
         };
         self.patterns.iter().map(context).collect()
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor};
 use burn::tensor::Device;
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
-use firelight_core::LossConfig;
+use firelight_core::{AuxiliaryLosses, LossConfig, Pass, SequenceInput};
 use firelight_training::LossOutput;
 
 use crate::data::LmBatch;
@@ -29,8 +29,9 @@ impl LmTask {
         Self { model: change(self.model), loss: self.loss }
     }
 
-    fn charge(&self, batch: LmBatch, loss: LossConfig) -> LossOutput {
-        let loss = loss.forward(self.model.forward(batch.inputs), batch.targets, batch.padding);
+    fn charge(&self, batch: LmBatch, loss: LossConfig, pass: &mut Pass) -> LossOutput {
+        let logits = self.model.logits(self.model.hidden(batch.inputs, &SequenceInput::default(), pass));
+        let loss = loss.forward(logits, batch.targets, batch.padding);
         LossOutput::new(loss.total, loss.count)
     }
 }
@@ -39,9 +40,15 @@ impl TrainStep for LmTask {
     type Input = LmBatch;
     type Output = LossOutput;
 
+    /// What is minimised is the loss of the tokens and, with experts, their load balance; what is reported is the former.
     fn step(&self, batch: LmBatch) -> TrainOutput<LossOutput> {
-        let output = self.charge(batch, self.loss);
-        TrainOutput::new(self, output.mean().backward(), output)
+        let mut losses = AuxiliaryLosses::default();
+        let output = self.charge(batch, self.loss, &mut Pass::default().with_losses(&mut losses));
+        let objective = match losses.load_balance() {
+            Some(balance) => output.mean() + balance * self.loss.load_balance,
+            None => output.mean(),
+        };
+        TrainOutput::new(self, objective.backward(), output)
     }
 }
 
@@ -51,7 +58,7 @@ impl InferenceStep for LmTask {
 
     /// The loss without smoothing, whatever the training charges.
     fn step(&self, batch: LmBatch) -> LossOutput {
-        self.charge(batch, LossConfig::default())
+        self.charge(batch, LossConfig::default(), &mut Pass::default())
     }
 }
 

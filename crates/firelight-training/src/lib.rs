@@ -54,5 +54,5 @@ pub use metrics_log::MetricsLog;
 pub use observer::{EvaluationReport, Observer, RunReport, StepReport};
 pub use optimizer::{OptimizerConfig, OptimizerKind};
 pub use progress::ProgressBar;
-pub use recipe::{Recipe, RecipeError};
+pub use recipe::{Fields, Recipe, RecipeError, fields_of};
 pub use schedule::{Schedule, ScheduleConfig, ScheduleKind};

@@ -34,7 +34,7 @@ fn agrees(name: &str, config: &TransformerBlockConfig) {
     let x = golden.input::<3>("x", &device());
     let layer = golden.fill(config.init(&x.device()));
     let attention = AttentionContext::masked(AttentionMask::causal());
-    let context = BlockContext { attention, memory: None };
+    let context = BlockContext { attention, ..BlockContext::default() };
     let output = layer.forward(x.clone(), &context, &mut LayerPass::default());
     golden.check("output", output.clone());
     let gradients = golden.backward(output);

@@ -1,6 +1,6 @@
 //! Feed-forward networks with every activation against PyTorch.
 
-use firelight::core::{Activation, FeedForwardConfig};
+use firelight::core::{Activation, AuxiliaryLosses, ExpertsConfig, FeedForwardConfig, ParamBuilder, Pass};
 
 use crate::support::device;
 use crate::support::golden::Golden;
@@ -23,6 +23,27 @@ fn activations_agree() {
         let output = layer.forward(x.clone());
         golden.check("output", output.clone());
         let gradients = golden.backward(output);
+        golden.check_gradient("x", &x, &gradients);
+        golden.check_gradients(&layer, &gradients);
+    }
+}
+
+#[test]
+fn experts_agree() {
+    let configs = [ExpertsConfig::new(4), ExpertsConfig::new(4).with_top_k(1)];
+    let golden = Golden::load("mixture_of_experts");
+    assert_eq!(golden.cases().count(), configs.len());
+    for (golden, config) in golden.cases().zip(configs) {
+        let x = golden.input::<3>("x", &device());
+        let expert = FeedForwardConfig::new(16, Activation::SwiGlu).with_d_ff(8).with_bias(false);
+        let layer = golden.fill(config.init_with(&expert, &ParamBuilder::new(&x.device(), 0)));
+        let mut losses = AuxiliaryLosses::default();
+        let output = layer.forward(x.clone(), None, &mut Pass::default().with_losses(&mut losses).layer(0));
+        let balance = losses.load_balance().expect("a loss");
+        golden.check("output", output.clone());
+        golden.check("load_balance", balance.clone());
+        let cotangent = golden.floats("cotangent", &output.device());
+        let gradients = ((output * cotangent).sum() + balance).backward();
         golden.check_gradient("x", &x, &gradients);
         golden.check_gradients(&layer, &gradients);
     }

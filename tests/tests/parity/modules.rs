@@ -118,7 +118,7 @@ fn blocks_agree() {
         let golden = Golden::load(name);
         let x = golden.input::<3>("x", &device());
         let layer = golden.fill(block().with_norm_placement(placement).init(&x.device()));
-        let context = BlockContext { attention: causal(), memory: None };
+        let context = BlockContext { attention: causal(), ..BlockContext::default() };
         let output = layer.forward(x.clone(), &context, &mut LayerPass::default());
         golden.check("output", output.clone());
         let gradients = golden.backward(output);
@@ -133,7 +133,7 @@ fn a_decoder_block_agrees() {
     let (x, hidden) = (golden.input::<3>("x", &device()), golden.input::<3>("memory", &device()));
     let layer = golden.fill(block().with_cross_attention(true).init(&x.device()));
     let memory = Memory::new(hidden.clone()).with_padding(Some(golden.flags("memory_padding", &x.device())));
-    let context = BlockContext { attention: causal(), memory: Some(memory) };
+    let context = BlockContext { attention: causal(), memory: Some(memory), ..BlockContext::default() };
     let output = layer.forward(x.clone(), &context, &mut LayerPass::default());
     golden.check("output", output.clone());
     let gradients = golden.backward(output);

@@ -95,9 +95,9 @@ impl Golden {
         (output * cotangent).sum().backward()
     }
 
-    /// Compares the gradient of an input with the golden `grad.<key>`.
+    /// Compares the gradient of an input with the golden `grad.<key>`. None is one of zeros: an expert that no token chose.
     pub(crate) fn check_gradient<const D: usize>(&self, key: &str, input: &Tensor<D>, gradients: &Gradients) {
-        let found = input.grad(gradients).unwrap_or_else(|| panic!("{}: `{key}` has no gradient", self.name));
+        let found = input.grad(gradients).unwrap_or_else(|| input.zeros_like().inner());
         self.check(&format!("grad.{key}"), found);
     }
 

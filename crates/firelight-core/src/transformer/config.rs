@@ -4,7 +4,7 @@ use super::Transformer;
 use crate::attention::{AttentionConfig, AttentionPattern, ProjectionKind, ScoreScale};
 use crate::block::{NormPlacement, TransformerBlockConfig};
 use crate::error::{Checks, ConfigError, expect_valid};
-use crate::feed_forward::{Activation, FeedForwardConfig};
+use crate::feed_forward::{Activation, ExpertsConfig, FeedForwardConfig};
 use crate::init::{ParamBuilder, WeightInit};
 use crate::kind;
 use crate::norm::NormConfig;
@@ -62,6 +62,9 @@ pub struct TransformerConfig {
     /// The nonlinearity of the feed-forward networks. Default: the tanh form of GELU.
     #[serde(default)]
     pub activation: Activation,
+    /// Several feed-forward networks in every layer, of which a token is read by a few. Default: one for all.
+    #[serde(default)]
+    pub experts: Option<ExpertsConfig>,
     /// The norm. Default: layer normalisation.
     #[serde(default, deserialize_with = "kind::deserialize")]
     pub norm: NormConfig,
@@ -122,6 +125,7 @@ impl TransformerConfig {
             patterns: causal(),
             projection: ProjectionKind::default(),
             activation: Activation::default(),
+            experts: None,
             norm: NormConfig::default(),
             norm_placement: NormPlacement::default(),
             bias: true,
@@ -194,6 +198,12 @@ impl TransformerConfig {
     /// Sets the nonlinearity of the feed-forward networks.
     pub fn with_activation(mut self, activation: Activation) -> Self {
         self.activation = activation;
+        self
+    }
+
+    /// Puts several experts in the place of every feed-forward network.
+    pub fn with_experts(mut self, experts: ExpertsConfig) -> Self {
+        self.experts = Some(experts);
         self
     }
 
@@ -370,6 +380,7 @@ impl TransformerConfig {
 
     fn block(&self) -> TransformerBlockConfig {
         let config = TransformerBlockConfig::new(self.attention(), self.feed_forward())
+            .with_experts(self.experts)
             .with_norm(self.norm)
             .with_norm_placement(self.norm_placement)
             .with_cross_attention(self.cross_attention)
@@ -453,6 +464,7 @@ mod tests {
             base.clone().with_norm_placement(NormPlacement::Parallel).with_activation(Activation::GeGlu),
             base.clone().with_norm_placement(NormPlacement::Sandwich).with_norm(NormConfig::None),
             base.clone().with_layer_scale(0.1).with_cross_attention(true),
+            base.clone().with_experts(ExpertsConfig::new(3)).with_activation(Activation::SwiGlu),
             base.clone().with_query_key_norm(Some(NormConfig::rms())).with_n_kv_heads(1),
             base.clone().with_bias(false).with_qkv_bias(true).with_projection(ProjectionKind::Fused),
         ] {

@@ -2,10 +2,12 @@
 //! the folder; `fit` trains.
 
 mod evaluate;
+mod model_recipe;
 mod recipe;
 
 pub use evaluate::{Evaluation, evaluate};
-pub use recipe::{DataRecipe, LanguageRecipe, ModelRecipe, stories_recipe};
+pub use model_recipe::ModelRecipe;
+pub use recipe::{DataRecipe, LanguageRecipe, stories_recipe};
 
 use std::fmt::Display;
 use std::fs;
@@ -14,7 +16,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use burn::train::Interrupter;
-use firelight_core::{LossConfig, ParamBuilder, ParameterReport};
+use firelight_core::{ConfigError, ParamBuilder, ParameterReport};
 use firelight_data::{StepLoader, TokenFile, Tokenizer, TokenizerConfig, Tokens, WindowDataset, read_text, stories};
 use firelight_storage::{Existing, ModelFolder, write_atomic};
 use firelight_training::{FitInput, MetricsLog, Observer, Recipe, StartPoint, ValidationLoss, fit, resume_point};
@@ -150,7 +152,8 @@ impl Run {
         }
         let tokenizer = train_tokenizer(&recipe.data, &text)?;
         let tokens = tokenizer.encode(&text)?;
-        let config = checked(recipe.model.config(tokenizer.vocab_size()), &source)?;
+        let config = recipe.model.config(tokenizer.vocab_size());
+        check_settings(&config, &recipe, &source)?;
         check_split(&Tokens::from(tokens.clone()), &recipe)?;
 
         let folder = match &request.out {
@@ -207,7 +210,7 @@ impl Run {
         }
         let (training, validation) = check_split(&Tokens::from(tokens), &recipe)?;
         let model = config.init_with(&ParamBuilder::new(device, recipe.seed));
-        let task = LmTask::new(model, LossConfig::default());
+        let task = LmTask::new(model, recipe.loss);
         Ok(Self { folder, recipe, tokenizer, training, validation, task, start, device: device.clone() })
     }
 
@@ -244,10 +247,10 @@ impl Run {
         };
         observers.push(Box::new(log));
         let Recipe { seed, training, optimizer, schedule, model, .. } = self.recipe;
-        let windows = WindowDataset::for_training(self.training, model.max_seq_len)?;
+        let windows = WindowDataset::for_training(self.training, model.transformer.max_seq_len)?;
         let steps = self.start.step()..training.steps.max(self.start.step());
         let train = StepLoader::new(windows, LmBatcher, training.batch_size, &self.device).shuffled(seed, steps);
-        let valid = validation_loader(self.validation, model.max_seq_len, &self.device)?;
+        let valid = validation_loader(self.validation, model.transformer.max_seq_len, &self.device)?;
         let input = FitInput {
             training,
             optimizer,
@@ -323,18 +326,16 @@ fn training_bytes(data: &DataRecipe, text: &str) -> usize {
     ((1.0 - data.validation_fraction.clamp(0.0, 1.0)) * text.len() as f64) as usize
 }
 
-fn checked(config: LanguageModelConfig, source: &Path) -> Result<LanguageModelConfig, LanguageError> {
-    match config.validate() {
-        Ok(()) => Ok(config),
-        Err(error) => Err(LanguageError::Config { path: source.into(), error }),
-    }
+fn check_settings(config: &LanguageModelConfig, recipe: &LanguageRecipe, source: &Path) -> Result<(), LanguageError> {
+    let settings = ConfigError::collect([config.validate(), recipe.loss.validate()], []);
+    settings.map_err(|error| LanguageError::Config { path: source.into(), error })
 }
 
 /// Training and validation part, each long enough for one window.
 fn check_split(tokens: &Tokens, recipe: &LanguageRecipe) -> Result<(Tokens, Tokens), LanguageError> {
     let (training, validation) = tokens.split(recipe.data.validation_fraction)?;
-    WindowDataset::for_training(training.clone(), recipe.model.max_seq_len)?;
-    WindowDataset::for_evaluation(validation.clone(), recipe.model.max_seq_len)?;
+    WindowDataset::for_training(training.clone(), recipe.model.transformer.max_seq_len)?;
+    WindowDataset::for_evaluation(validation.clone(), recipe.model.transformer.max_seq_len)?;
     Ok((training, validation))
 }
 
@@ -344,6 +345,7 @@ fn same_run(out: &Path, recipe: &LanguageRecipe, stored: &LanguageRecipe) -> Res
         ("seed", recipe.seed != stored.seed),
         ("data", recipe.data != stored.data),
         ("model", recipe.model != stored.model),
+        ("loss", recipe.loss != stored.loss),
         ("training.batch_size", recipe.training.batch_size != stored.training.batch_size),
     ];
     match differing.into_iter().find(|(_, differs)| *differs) {

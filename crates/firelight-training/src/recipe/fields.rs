@@ -5,10 +5,10 @@ use serde::de::value::Error;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
 
 /// The names of all fields of a struct.
-pub(super) type Fields = &'static [&'static str];
+pub type Fields = &'static [&'static str];
 
-/// The fields of `T`; none if `T` is not read as a plain struct.
-pub(super) fn fields_of<T: DeserializeOwned>() -> Option<Fields> {
+/// The fields of `T` in a file; none if `T` is not read as a struct.
+pub fn fields_of<T: DeserializeOwned>() -> Option<Fields> {
     let mut fields = None;
     // It always fails: there is no value to read, only a question to answer.
     let _ = T::deserialize(Question { fields: &mut fields });

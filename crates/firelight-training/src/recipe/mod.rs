@@ -1,5 +1,5 @@
 //! A run written down: the TOML file that `train` reads, with the overrides of the command line, and the copy that lies
-//! beside the weights. What `[data]` and `[model]` hold is the task's business; the rest is the same for every task.
+//! beside the weights. What `[data]`, `[model]` and `[loss]` hold is the task's business; the rest is the same for every task.
 
 mod document;
 mod error;
@@ -14,11 +14,11 @@ use crate::config::{Problems, SettingsError, all_of};
 use crate::{OptimizerConfig, ScheduleConfig, TrainingConfig};
 use document::{Document, Known};
 pub use error::RecipeError;
-use fields::fields_of;
+pub use fields::{Fields, fields_of};
 
 /// Everything that decides about a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Recipe<D, M> {
+pub struct Recipe<D, M, L> {
     /// What is trained: `language`, for example.
     pub task: String,
     /// Decides over initial weights, order of the data and dropout. Default 0.
@@ -27,6 +27,8 @@ pub struct Recipe<D, M> {
     pub data: D,
     /// The structure of the model.
     pub model: M,
+    /// What the model is charged for.
+    pub loss: L,
     /// How long, and what happens on the way.
     pub training: TrainingConfig,
     /// The optimiser.
@@ -35,7 +37,7 @@ pub struct Recipe<D, M> {
     pub schedule: ScheduleConfig,
 }
 
-impl<D: DeserializeOwned, M: DeserializeOwned> Recipe<D, M> {
+impl<D: DeserializeOwned, M: DeserializeOwned, L: DeserializeOwned> Recipe<D, M, L> {
     /// Reads a recipe from TOML and checks it; `source` is the name of the file in error messages.
     ///
     /// `overrides` are pairs such as `("training.steps", "500")`. Their values are read as TOML, or else taken as text, and
@@ -43,16 +45,17 @@ impl<D: DeserializeOwned, M: DeserializeOwned> Recipe<D, M> {
     ///
     /// # Errors
     /// Fails if the text is no TOML, a key is unknown or missing, or a value has the wrong type or is out of range.
-    /// `data` and `model` are read but not judged: their crates know what they may hold.
+    /// `data`, `model` and `loss` are read but not judged: their crates know what they may hold.
     pub fn parse(text: &str, source: &str, overrides: &[(String, String)]) -> Result<Self, RecipeError> {
         let mut document = Document::parse(text, source)?;
         overrides.iter().try_for_each(|(key, value)| document.set(key, value))?;
-        document.check_keys(&known_keys::<D, M>())?;
+        document.check_keys(&known_keys::<D, M, L>())?;
         let recipe = Self {
             task: document.required("task")?,
             seed: document.optional("seed")?.unwrap_or_default(),
             data: document.section("data")?,
             model: document.section("model")?,
+            loss: document.section("loss")?,
             training: document.section("training")?,
             optimizer: document.section("optimizer")?,
             schedule: document.section("schedule")?,
@@ -62,7 +65,7 @@ impl<D: DeserializeOwned, M: DeserializeOwned> Recipe<D, M> {
     }
 }
 
-impl<D, M> Recipe<D, M> {
+impl<D, M, L> Recipe<D, M, L> {
     /// Checks the settings that are the same for every task, and that they fit one another.
     ///
     /// # Errors
@@ -76,23 +79,24 @@ impl<D, M> Recipe<D, M> {
     }
 }
 
-impl<D: Serialize, M: Serialize> Recipe<D, M> {
+impl<D: Serialize, M: Serialize, L: Serialize> Recipe<D, M, L> {
     /// The recipe as TOML, defaults and overrides included: [`Recipe::parse`] reads it back.
     ///
     /// # Errors
-    /// Fails if `data` or `model` holds what TOML cannot express, such as a map with keys that are no text.
+    /// Fails if `data`, `model` or `loss` holds what TOML cannot express, such as a map with keys that are no text.
     pub fn to_toml(&self) -> Result<String, RecipeError> {
         toml::to_string(self).map_err(|error| RecipeError::Unwritable { reason: error.to_string() })
     }
 }
 
 /// The keys of a recipe: alone, then by section. A section without a list accepts any key here.
-fn known_keys<D: DeserializeOwned, M: DeserializeOwned>() -> Vec<Known> {
+fn known_keys<D: DeserializeOwned, M: DeserializeOwned, L: DeserializeOwned>() -> Vec<Known> {
     vec![
         ("task", None),
         ("seed", None),
         ("data", fields_of::<D>()),
         ("model", fields_of::<M>()),
+        ("loss", fields_of::<L>()),
         ("training", fields_of::<TrainingConfig>()),
         ("optimizer", fields_of::<OptimizerConfig>()),
         ("schedule", fields_of::<ScheduleConfig>()),
@@ -125,9 +129,15 @@ mod tests {
         dropout: f64,
     }
 
+    #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct Loss {
+        label_smoothing: f64,
+    }
+
     const TEXT: &str = "task = \"language\"\nseed = 1337\n\n[model]\nd_model = 128\n\n[training]\nsteps = 20\n";
 
-    fn parse(text: &str, overrides: &[(&str, &str)]) -> Result<Recipe<Data, Model>, RecipeError> {
+    fn parse(text: &str, overrides: &[(&str, &str)]) -> Result<Recipe<Data, Model, Loss>, RecipeError> {
         let overrides: Vec<_> = overrides.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
         Recipe::parse(text, "small.toml", &overrides)
     }
@@ -142,7 +152,7 @@ mod tests {
     fn defaults_fill_what_is_left_out_and_the_text_comes_back() {
         let recipe = parse(TEXT, &[]).unwrap();
         assert_eq!((recipe.task.as_str(), recipe.seed, recipe.model.d_model), ("language", 1337, 128));
-        assert_eq!(recipe.data, Data::default());
+        assert_eq!((&recipe.data, &recipe.loss), (&Data::default(), &Loss::default()));
         assert_eq!(recipe.training, TrainingConfig { steps: 20, ..TrainingConfig::default() });
         assert_eq!(parse(&recipe.to_toml().unwrap(), &[]).unwrap(), recipe);
     }

@@ -1,0 +1,402 @@
+//! A mixture of experts: every token is read by the few feed-forward networks that a router chooses for it.
+//!
+//! Sources: top-k routing Shazeer et al. 2017, §2.1 (<https://arxiv.org/abs/1701.06538>); softmax over the chosen experts
+//! Jiang et al. 2024, §2.1 (<https://arxiv.org/abs/2401.04088>); load-balance loss and capacity Fedus et al. 2022, §2.2,
+//! eq. 3 to 6 (<https://arxiv.org/abs/2101.03961>). Differs from them: no noise on the router, and a capacity is kept in
+//! training alone, so that a text means the same in one pass, in parts and beside others.
+
+use super::{FeedForward, FeedForwardConfig};
+use crate::error::{Checks, ConfigError, expect_valid};
+use crate::init::ParamBuilder;
+use crate::linear::{Linear, LinearConfig};
+use crate::pass::LayerPass;
+use burn::module::Module;
+use burn::nn::{Dropout, DropoutConfig};
+use burn::tensor::{Bool, IndexingUpdateOp, Tensor, TensorData, activation::softmax};
+use serde::{Deserialize, Serialize};
+
+fn top_k() -> usize {
+    2
+}
+
+/// How many experts there are, and how a token finds its own.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExpertsConfig {
+    /// Number of experts `X`.
+    pub n_experts: usize,
+    /// Experts that read a token. Default: 2.
+    #[serde(default = "top_k")]
+    pub top_k: usize,
+    /// Divides the chosen probabilities by their sum, as Mixtral; Switch and OLMoE do not. Default: with two experts a
+    /// token and more. With one the quotient would be 1, and the router would learn nothing from the task.
+    #[serde(default)]
+    pub renormalise: Option<bool>,
+    /// Places of an expert in training, as a multiple of its even share of the tokens: the tokens beyond them go without
+    /// it. Default: as many as are needed, and no token is lost.
+    #[serde(default)]
+    pub capacity: Option<f64>,
+}
+
+impl ExpertsConfig {
+    /// Two of `n_experts` for each token, as Mixtral.
+    pub fn new(n_experts: usize) -> Self {
+        Self { n_experts, top_k: top_k(), renormalise: None, capacity: None }
+    }
+
+    /// Sets how many experts read a token.
+    pub fn with_top_k(mut self, top_k: usize) -> Self {
+        self.top_k = top_k;
+        self
+    }
+
+    /// Sets whether the weights of the chosen experts sum to 1.
+    pub fn with_renormalise(mut self, renormalise: bool) -> Self {
+        self.renormalise = Some(renormalise);
+        self
+    }
+
+    /// Sets the places of an expert in training, as a multiple of its even share.
+    pub fn with_capacity(mut self, capacity: f64) -> Self {
+        self.capacity = Some(capacity);
+        self
+    }
+
+    /// # Errors
+    /// Lists every field that does not fit.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let Self { n_experts, top_k, renormalise, capacity } = *self;
+        Checks::default()
+            .size("experts.n_experts", n_experts)
+            .size("experts.top_k", top_k)
+            .require(top_k <= n_experts, || {
+                format!(
+                    "experts.top_k = {top_k} must be at most n_experts = {n_experts}: a token has no more to choose"
+                )
+            })
+            .require(renormalise != Some(true) || top_k != 1, || {
+                "experts.renormalise = true needs top_k = 2 or more: a single weight would always be 1".into()
+            })
+            .require(capacity.is_none_or(|capacity| capacity > 0.0 && capacity.is_finite()), || {
+                format!("experts.capacity = {} must be above 0, or left out", capacity.unwrap_or_default())
+            })
+            .finish()
+    }
+
+    /// Number of parameters.
+    pub(crate) fn num_params(&self, expert: &FeedForwardConfig) -> f64 {
+        self.n_experts as f64 * (expert.num_params() + expert.d_model as f64)
+    }
+
+    /// Builds the experts, each as `expert` says, at the builder's seed and path.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn init_with(&self, expert: &FeedForwardConfig, params: &ParamBuilder) -> MixtureOfExperts {
+        expect_valid(self.validate());
+        let router = LinearConfig::new(expert.d_model, self.n_experts).with_bias(false).with_init(expert.init);
+        let experts = params.scope("experts");
+        MixtureOfExperts {
+            router: router.init_with(&params.scope("router")),
+            experts: (0..self.n_experts).map(|i| expert.init_with(&experts.scope(i))).collect(),
+            training: DropoutConfig::new(0.0).init(),
+            config: *self,
+        }
+    }
+}
+
+/// Feed-forward networks of which every token is read by a few.
+///
+/// `y = Σ g_e(x) expert_e(x)` over the `top_k` experts with the largest `p = softmax(router(x))`, where `g` is `p`, or `p`
+/// divided by the sum over the chosen. Only the chosen experts are computed.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use firelight_core::{Activation, AuxiliaryLosses, ExpertsConfig, FeedForwardConfig, ParamBuilder, Pass};
+///
+/// let expert = FeedForwardConfig::new(8, Activation::SwiGlu);
+/// let layer = ExpertsConfig::new(4).init_with(&expert, &ParamBuilder::new(&Device::flex(), 0));
+/// let mut losses = AuxiliaryLosses::default();
+/// let mut pass = Pass::default().with_losses(&mut losses);
+/// let y = layer.forward(Tensor::<3>::ones([2, 5, 8], &Device::flex()), None, &mut pass.layer(0));
+/// assert_eq!(y.dims(), [2, 5, 8]);
+/// assert!(losses.load_balance().is_some());
+/// ```
+#[derive(Module, Debug)]
+pub struct MixtureOfExperts {
+    /// `[D, X]`.
+    pub router: Linear,
+    /// The experts.
+    pub experts: Vec<FeedForward>,
+    /// Knows whether the module is being trained.
+    training: Dropout,
+    #[module(skip)]
+    config: ExpertsConfig,
+}
+
+impl MixtureOfExperts {
+    /// Padding, `[B, T]`, goes to no expert, takes no place and gives 0.
+    ///
+    /// The choice is made on the host, ties to the first, so that every backend makes the same: one copy of `[B T, X]`
+    /// numbers a layer.
+    ///
+    /// # Shapes
+    /// - `x`: `[B, T, D]`; output: the same
+    pub fn forward(&self, x: Tensor<3>, padding: Option<&Tensor<2, Bool>>, pass: &mut LayerPass) -> Tensor<3> {
+        let [batch, length, d_model] = x.dims();
+        let tokens = x.reshape([batch * length, d_model]); // [N, D]
+        let probabilities = softmax(self.router.forward(tokens.clone()), 1); // [N, X]
+        let routes = self.routes(&probabilities, padding);
+        if let Some(losses) = pass.losses() {
+            losses.add_load_balance(routes.load_balance(&probabilities));
+        }
+        let gates = self.gates(probabilities, &routes);
+        self.mix(tokens, gates, &routes).reshape([batch, length, d_model])
+    }
+
+    fn routes(&self, probabilities: &Tensor<2>, padding: Option<&Tensor<2, Bool>>) -> Routes {
+        let host: Vec<f32> = probabilities.to_data().iter::<f32>().collect();
+        let padding: Option<Vec<bool>> = padding.map(|padding| padding.to_data().iter::<bool>().collect());
+        let counted = |token: usize| padding.as_ref().is_none_or(|padding| !padding[token]);
+        let mut routes = Routes::new(self.config.n_experts);
+        for (token, row) in host.chunks(self.config.n_experts).enumerate() {
+            routes.push(if counted(token) { largest(row, self.config.top_k) } else { Vec::new() });
+        }
+        if let (Some(capacity), true) = (self.config.capacity, self.is_training(probabilities)) {
+            routes.truncate(capacity);
+        }
+        routes
+    }
+
+    /// By the same rule as Burn's own [`Dropout`].
+    fn is_training(&self, x: &Tensor<2>) -> bool {
+        self.training.training.is_enabled() && x.device().is_autodiff()
+    }
+
+    /// The weight of every expert for every token, 0 where it is not chosen: `[N, X]`.
+    fn gates(&self, probabilities: Tensor<2>, routes: &Routes) -> Tensor<2> {
+        let gates = probabilities.clone()
+            * Tensor::from_data(routes.chosen(), (&probabilities.device(), probabilities.dtype()));
+        let ExpertsConfig { n_experts, top_k, renormalise, .. } = self.config;
+        if !renormalise.unwrap_or(top_k > 1) {
+            return gates;
+        }
+        // The largest k of X probabilities sum to k / X at least: the bound only keeps padding from dividing 0 by 0.
+        let sum = gates.clone().sum_dim(1).clamp_min(0.5 * top_k as f64 / n_experts as f64);
+        gates / sum
+    }
+
+    /// Every expert reads its own tokens, in the order of the experts, so that the sum is always taken alike.
+    fn mix(&self, tokens: Tensor<2>, gates: Tensor<2>, routes: &Routes) -> Tensor<2> {
+        let mut output = tokens.zeros_like();
+        for (e, (expert, rows)) in self.experts.iter().zip(&routes.tokens).enumerate() {
+            if rows.is_empty() {
+                continue;
+            }
+            let rows = Tensor::from_ints(rows.as_slice(), &tokens.device());
+            let gate = gates.clone().narrow(1, e, 1).select(0, rows.clone()); // [n, 1]
+            let read = expert.forward(tokens.clone().select(0, rows.clone())) * gate; // [n, D]
+            output = output.select_assign(0, rows, read, IndexingUpdateOp::Add);
+        }
+        output
+    }
+}
+
+/// The indices of the `k` largest numbers; of equal ones the first.
+fn largest(row: &[f32], k: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..row.len()).collect();
+    order.sort_by(|a, b| row[*b].total_cmp(&row[*a]));
+    order.truncate(k);
+    order
+}
+
+/// Which tokens each expert reads.
+struct Routes {
+    /// For each expert its tokens, in order.
+    tokens: Vec<Vec<i32>>,
+    /// For each expert how many tokens chose it, those without a place among them.
+    demand: Vec<usize>,
+    /// For each token its experts; none for padding.
+    experts: Vec<Vec<usize>>,
+}
+
+impl Routes {
+    fn new(n_experts: usize) -> Self {
+        Self { tokens: vec![Vec::new(); n_experts], demand: vec![0; n_experts], experts: Vec::new() }
+    }
+
+    fn push(&mut self, experts: Vec<usize>) {
+        for &expert in &experts {
+            self.tokens[expert].push(self.experts.len() as i32);
+            self.demand[expert] += 1;
+        }
+        self.experts.push(experts);
+    }
+
+    /// Fedus et al. 2022, eq. 3: the first tokens of the batch have the places.
+    fn truncate(&mut self, capacity: f64) {
+        let share = self.demand.iter().sum::<usize>() as f64 / self.tokens.len() as f64;
+        let places = (capacity * share).ceil() as usize;
+        self.tokens.iter_mut().for_each(|tokens| tokens.truncate(places));
+    }
+
+    /// 1 where a token chose an expert: `[N, X]`.
+    fn chosen(&self) -> TensorData {
+        let n_experts = self.tokens.len();
+        let mut chosen = vec![0f32; self.experts.len() * n_experts];
+        for (token, experts) in self.experts.iter().enumerate() {
+            experts.iter().for_each(|expert| chosen[token * n_experts + expert] = 1.0);
+        }
+        TensorData::new(chosen, [self.experts.len(), n_experts])
+    }
+
+    /// `X Σ_e f_e P_e`, `[1]`, with the share `f` of the tokens that chose an expert and its mean probability `P`: `top_k`
+    /// when all are chosen alike, `X` at most. Fedus et al. 2022, eq. 4 to 6, their `α` left to the task; with several
+    /// experts a token as Mixtral's code, where the shares sum to `top_k`.
+    fn load_balance(&self, probabilities: &Tensor<2>) -> Tensor<1> {
+        let counted: Vec<f32> = self.experts.iter().map(|experts| f32::from(u8::from(!experts.is_empty()))).collect();
+        let n_tokens = counted.iter().sum::<f32>().max(1.0);
+        let demand: Vec<f32> = self.demand.iter().map(|demand| *demand as f32 / n_tokens).collect();
+        let options = (&probabilities.device(), probabilities.dtype());
+        let shares = Tensor::<1>::from_data(demand.as_slice(), options).unsqueeze::<2>(); // [1, X]
+        let rows = counted.len();
+        let counted = Tensor::<2>::from_data(TensorData::new(counted, [rows, 1]), options); // [N, 1]
+        let means = (probabilities.clone() * counted).sum_dim(0) / n_tokens; // [1, X]
+        (means * shares).sum() * self.tokens.len() as f32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::feed_forward::Activation;
+    use crate::init::Init;
+    use crate::pass::{AuxiliaryLosses, Pass};
+    use burn::module::Param;
+    use burn::tensor::{Device, Distribution, Tolerance};
+
+    fn layer(config: ExpertsConfig, device: &Device) -> MixtureOfExperts {
+        let wide = Init::Normal { std: 1.0 };
+        let expert = FeedForwardConfig::new(6, Activation::SwiGlu).with_init(wide, wide);
+        config.init_with(&expert, &ParamBuilder::new(device, 3))
+    }
+
+    fn random(device: &Device) -> Tensor<3> {
+        Tensor::random([2, 5, 6], Distribution::Normal(0.0, 1.0), device)
+    }
+
+    fn run(layer: &MixtureOfExperts, x: Tensor<3>, padding: Option<&Tensor<2, Bool>>) -> (Tensor<3>, Tensor<1>) {
+        let mut losses = AuxiliaryLosses::default();
+        let output = layer.forward(x, padding, &mut Pass::default().with_losses(&mut losses).layer(0));
+        (output, losses.load_balance().expect("a loss"))
+    }
+
+    /// Every expert reads every token, and the gates leave out what was not chosen.
+    fn oracle(layer: &MixtureOfExperts, x: Tensor<3>) -> Tensor<3> {
+        let top_k = layer.config.top_k;
+        let probabilities = softmax(layer.router.forward(x.clone()), 2);
+        let last = probabilities.clone().topk(top_k, 2).narrow(2, top_k - 1, 1).expand(probabilities.dims());
+        let gates = probabilities.clone().mask_fill(probabilities.lower(last), 0.0);
+        let gates = if top_k > 1 { gates.clone() / gates.sum_dim(2) } else { gates };
+        let gated = |(e, expert): (usize, &FeedForward)| expert.forward(x.clone()) * gates.clone().narrow(2, e, 1);
+        layer.experts.iter().enumerate().map(gated).reduce(|sum, read| sum + read).expect("an expert")
+    }
+
+    #[test]
+    fn the_chosen_experts_alone_give_what_all_of_them_gated_give() {
+        let device = Device::default();
+        for top_k in [1, 2, 4] {
+            let layer = layer(ExpertsConfig::new(4).with_top_k(top_k), &device);
+            let x = random(&device);
+            let found = run(&layer, x.clone(), None).0.into_data();
+            found.assert_approx_eq::<f32>(&oracle(&layer, x).into_data(), Tolerance::absolute(1e-5));
+        }
+    }
+
+    #[test]
+    fn gradients_of_the_sparse_form_are_those_of_the_dense_one() {
+        let device = Device::default().autodiff();
+        let layer = layer(ExpertsConfig::new(3), &device);
+        let x = random(&device).require_grad();
+        let weights = random(&device);
+        let gradients = |output: Tensor<3>| {
+            let grads = (output * weights.clone()).sum().backward();
+            [
+                x.grad(&grads).expect("read by experts").flatten::<1>(0, 2),
+                layer.router.weight.val().grad(&grads).expect("routed").flatten(0, 1),
+            ]
+        };
+        let (found, expected) = (gradients(run(&layer, x.clone(), None).0), gradients(oracle(&layer, x.clone())));
+        for (found, expected) in found.into_iter().zip(expected) {
+            found.into_data().assert_approx_eq::<f32>(&expected.into_data(), Tolerance::absolute(1e-4));
+        }
+    }
+
+    #[test]
+    fn padding_goes_to_no_expert() {
+        let device = Device::default();
+        let layer = layer(ExpertsConfig::new(3), &device);
+        let x = random(&device);
+        let padding = Tensor::<2, Bool>::from_bool([[true, false, false, false, false], [false; 5]], &device);
+        let (output, balance) = run(&layer, x.clone(), Some(&padding));
+        assert_eq!(output.clone().slice([0..1, 0..1]).abs().max().into_scalar::<f32>(), 0.0);
+        let (alone, other) = run(&layer, x.clone().slice([0..1, 1..5]), None);
+        let rest = output.slice([0..1, 1..5]).into_data();
+        rest.assert_approx_eq::<f32>(&alone.into_data(), Tolerance::absolute(1e-5));
+        // Junk in the padding does not move the loss.
+        let junk = x.clone().slice_assign([0..1, 0..1, 0..6], Tensor::full([1, 1, 6], 9.0, &device));
+        let again = run(&layer, junk, Some(&padding)).1;
+        assert_eq!(again.into_scalar::<f32>(), balance.into_scalar::<f32>());
+        assert!(other.into_scalar::<f32>() > 0.0);
+    }
+
+    #[test]
+    fn the_balance_by_hand() {
+        // Two tokens with probabilities (.75, .25) and (.75, .25), one expert each: f = (1, 0), P = (.75, .25), loss 1.5;
+        // with both experts for each token f = (1, 1): loss 2.
+        let mut routes = Routes::new(2);
+        let probabilities = Tensor::<2>::from_floats([[0.75, 0.25], [0.75, 0.25]], &Device::default());
+        for _ in 0..2 {
+            routes.push(largest(&[0.75, 0.25], 1));
+        }
+        assert_eq!(routes.load_balance(&probabilities).into_scalar::<f32>(), 1.5);
+        let mut both = Routes::new(2);
+        (0..2).for_each(|_| both.push(largest(&[0.75, 0.25], 2)));
+        assert_eq!(both.load_balance(&probabilities).into_scalar::<f32>(), 2.0);
+    }
+
+    #[test]
+    fn a_capacity_is_kept_in_training_alone_and_the_first_tokens_have_the_places() {
+        let config = ExpertsConfig::new(2).with_top_k(1).with_capacity(0.5);
+        let kept = |device: &Device| -> Vec<bool> {
+            let mut layer = layer(config, device);
+            // All tokens choose expert 0: of 10 its even share is 5, half of it 3 places.
+            layer.router.weight = Param::from_tensor(Tensor::from_data([[1.0f32, 0.0]; 6], device));
+            let output = run(&layer, Tensor::ones([2, 5, 6], device), None).0;
+            output.abs().sum_dim(2).into_data().iter::<f32>().map(|size| size > 0.0).collect()
+        };
+        assert_eq!(kept(&Device::default()), [true; 10]);
+        let trained = kept(&Device::default().autodiff());
+        assert_eq!(trained, [true, true, true, false, false, false, false, false, false, false]);
+    }
+
+    #[test]
+    fn ties_go_to_the_first() {
+        assert_eq!(largest(&[0.2, 0.4, 0.4], 1), [1]);
+        assert_eq!(largest(&[0.25; 4], 2), [0, 1]);
+    }
+
+    #[test]
+    fn more_experts_a_token_than_experts_are_refused_with_everything_else() {
+        let config = ExpertsConfig::new(2).with_top_k(3).with_capacity(0.0);
+        assert_eq!(
+            config.validate().expect_err("two problems").problems(),
+            [
+                "experts.top_k = 3 must be at most n_experts = 2: a token has no more to choose",
+                "experts.capacity = 0 must be above 0, or left out",
+            ]
+        );
+        let single = ExpertsConfig::new(2).with_top_k(1).with_renormalise(true);
+        assert!(single.validate().expect_err("one problem").to_string().contains("top_k = 2 or more"));
+    }
+}

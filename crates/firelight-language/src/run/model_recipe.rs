@@ -1,0 +1,150 @@
+//! The `[model]` section of a language recipe: the keys of the stack itself, so that a recipe can ask for whatever core can
+//! build, and the one key of the model around it.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use firelight_core::TransformerConfig;
+use firelight_training::{Fields, fields_of};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+use crate::model::LanguageModelConfig;
+
+/// The context of a recipe that names none, in tokens.
+const MAX_SEQ_LEN: usize = 256;
+
+/// The keys of the section: those of the stack, and `tied`.
+static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
+    let stack = fields_of::<TransformerConfig>().unwrap_or_default();
+    [&["tied"], stack].concat().leak()
+});
+
+/// The structure that a user chooses. The vocabulary comes from the tokenizer.
+///
+/// In a file the keys of the stack stand beside `tied`, with two differences from [`TransformerConfig`]: the context is 256
+/// tokens by default, and `dropout` is the rate of residual branches, attention weights and embeddings alike, where
+/// `attention_dropout` and `embedding_dropout` say nothing else.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ModelRecipe {
+    /// The head shares the embedding's matrix. Default: true.
+    pub tied: bool,
+    /// The stack between embedding and head.
+    #[serde(flatten)]
+    pub transformer: TransformerConfig,
+}
+
+impl ModelRecipe {
+    /// The whole configuration, for a vocabulary of `vocab_size` tokens.
+    pub fn config(&self, vocab_size: usize) -> LanguageModelConfig {
+        LanguageModelConfig { vocab_size, tied: self.tied, transformer: self.transformer.clone() }
+    }
+}
+
+impl<'de> Deserialize<'de> for ModelRecipe {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_struct("ModelRecipe", &FIELDS, SectionVisitor)
+    }
+}
+
+struct SectionVisitor;
+
+impl<'de> Visitor<'de> for SectionVisitor {
+    type Value = ModelRecipe;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+        formatter.write_str("struct ModelRecipe")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ModelRecipe, A::Error> {
+        let mut section = Section { map, tied: true, named: BTreeSet::new() };
+        let mut transformer = TransformerConfig::deserialize(MapAccessDeserializer::new(&mut section))?;
+        let named = |key| section.named.contains(key);
+        if !named("max_seq_len") {
+            transformer.max_seq_len = MAX_SEQ_LEN;
+        }
+        if !named("attention_dropout") {
+            transformer.attention_dropout = transformer.dropout;
+        }
+        if !named("embedding_dropout") {
+            transformer.embedding_dropout = transformer.dropout;
+        }
+        Ok(ModelRecipe { tied: section.tied, transformer })
+    }
+}
+
+/// The section as the stack reads it: without the key that is not the stack's own.
+struct Section<A> {
+    map: A,
+    tied: bool,
+    named: BTreeSet<String>,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for &mut Section<A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        while let Some(key) = self.map.next_key::<String>()? {
+            if key == "tied" {
+                self.tied = self.map.next_value()?;
+                continue;
+            }
+            self.named.insert(key.clone());
+            return seed.deserialize(key.into_deserializer()).map(Some);
+        }
+        Ok(None)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.map.next_value_seed(seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firelight_core::{Activation, AttentionPattern, ExpertsConfig};
+
+    fn parse(text: &str) -> Result<ModelRecipe, toml::de::Error> {
+        toml::from_str(text)
+    }
+
+    const SIZES: &str = "d_model = 8\nn_heads = 2\nn_layers = 2\n";
+
+    #[test]
+    fn a_section_has_the_keys_of_the_stack_and_of_the_model() {
+        let text = format!(
+            "{SIZES}tied = false\npatterns = [{{ kind = \"sliding_window\", left = 4 }}, \"causal\"]\n\
+             activation = \"swi_glu\"\nexperts = {{ n_experts = 4 }}\n"
+        );
+        let recipe = parse(&text).unwrap();
+        assert!(!recipe.tied && !recipe.config(5).tied);
+        let window = AttentionPattern::SlidingWindow { left: 4, right: 0 };
+        let stack = TransformerConfig::new(8, 2, 2)
+            .with_max_seq_len(MAX_SEQ_LEN)
+            .with_patterns(vec![window, AttentionPattern::Causal])
+            .with_activation(Activation::SwiGlu)
+            .with_experts(ExpertsConfig::new(4));
+        assert_eq!(recipe.transformer, stack);
+        assert_eq!(parse(&toml::to_string(&recipe).unwrap()).unwrap(), recipe);
+    }
+
+    #[test]
+    fn one_dropout_stands_for_those_that_are_not_named() {
+        let rates = |text: &str| {
+            let stack = parse(&format!("{SIZES}{text}")).unwrap().transformer;
+            [stack.dropout, stack.attention_dropout, stack.embedding_dropout]
+        };
+        assert_eq!(rates("dropout = 0.2"), [0.2, 0.2, 0.2]);
+        assert_eq!(rates("dropout = 0.2\nattention_dropout = 0.0"), [0.2, 0.0, 0.2]);
+        assert_eq!(rates("embedding_dropout = 0.1"), [0.0, 0.0, 0.1]);
+    }
+
+    #[test]
+    fn a_key_that_nobody_knows_is_refused() {
+        let error = parse(&format!("{SIZES}d_modell = 8")).unwrap_err();
+        assert!(error.message().contains("unknown field `d_modell`"), "{error}");
+        assert!(fields_of::<ModelRecipe>().unwrap().contains(&"tied"));
+    }
+}
