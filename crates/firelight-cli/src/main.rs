@@ -11,6 +11,9 @@ use clap::Parser;
 
 use commands::Command;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Train, evaluate and sample Transformers on any Burn backend.
 #[derive(Parser)]
 #[command(name = "firelight", version)]

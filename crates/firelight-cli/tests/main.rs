@@ -160,6 +160,17 @@ fn devices_names_the_default() {
 }
 
 #[test]
+fn a_benchmark_prints_one_line_for_each_length() {
+    let bench = ["bench", "attention", "--runs", "1", "--threads", "1", "--pattern", "window:4", "--json"];
+    let finished = firelight(bench.into_iter().chain(["--lengths", "8,16"])).succeeds();
+    let lines: Vec<serde_json::Value> =
+        finished.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!([&lines[0]["name"], &lines[1]["name"]], ["attention-8", "attention-16"]);
+    assert!(lines.iter().all(|line| line["seconds"].as_f64().unwrap() > 0.0 && line["threads"] == 1));
+    firelight(["bench", "attention", "--pattern", "wide"]).fails(USER, &["'wide'", "window:256"]);
+}
+
+#[test]
 fn a_closed_pipe_ends_quietly() {
     let args = generate(&model().dir, &[]).into_iter().map(|arg| if arg == "30" { "100000".into() } else { arg });
     let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

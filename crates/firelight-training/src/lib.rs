@@ -56,3 +56,4 @@ pub use optimizer::{OptimizerConfig, OptimizerKind};
 pub use progress::ProgressBar;
 pub use recipe::{Fields, Recipe, RecipeError, fields_of};
 pub use schedule::{Schedule, ScheduleConfig, ScheduleKind};
+pub use trainer::Trainer;

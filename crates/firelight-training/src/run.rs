@@ -66,7 +66,7 @@ impl<M: Trainable> Run<M> {
         events.training(items);
         let missing = TrainingError::TooFewBatches { step: self.state.step + 1, steps: self.training.steps };
         let batch = batches.next().ok_or(missing)?.map_err(TrainingError::data("training"))?;
-        let (output, report) = self.trainer.step(batch, began)?;
+        let (output, report) = self.trainer.step_since(began, batch)?;
         self.state.step = report.step;
         events.trained(output, batches.progress(), &report);
         self.observers.step(&report)

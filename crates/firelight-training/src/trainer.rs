@@ -12,8 +12,9 @@ use crate::evaluate::device_of;
 use crate::loss::read_scalars;
 use crate::{LossOutput, OptimizerConfig, ScheduleConfig, StepReport, Trainable, TrainingError};
 
-/// The model, its optimiser and what decides about their next step.
-pub(crate) struct Trainer<M> {
+/// The model, its optimiser and what decides about their next step: for loops of one's own. [`fit`](crate::fit()) drives one
+/// through Burn's Learner, with evaluation, checkpoints and metrics around it.
+pub struct Trainer<M> {
     pub(crate) model: M,
     pub(crate) optimizer: ModuleOptimizer,
     pub(crate) optimizer_config: OptimizerConfig,
@@ -24,13 +25,30 @@ pub(crate) struct Trainer<M> {
 }
 
 impl<M: Trainable> Trainer<M> {
-    /// Takes one step on `batch`. Throughput is measured since `began`, so that it includes the loading of the batch.
+    /// Begins at step 0 with a model whose parameters are tracked, as on a device with autodiff.
+    pub fn new(model: M, optimizer_config: OptimizerConfig, schedule: ScheduleConfig, seed: u64) -> Self {
+        let optimizer = optimizer_config.init(&model);
+        Self { model, optimizer, optimizer_config, schedule, seed, done: 0 }
+    }
+
+    /// The model as it is now.
+    pub fn model(&self) -> &M {
+        &self.model
+    }
+
+    /// Takes one step on `batch`. The model is left as it was if that fails.
     ///
-    /// The model is left as it was if the loss or the norm of the gradients is no finite number.
-    pub(crate) fn step(
+    /// # Errors
+    /// If the loss or the norm of the gradients is no finite number, or the device fails.
+    pub fn step(&mut self, batch: <M as TrainStep>::Input) -> Result<(LossOutput, StepReport), TrainingError> {
+        self.step_since(Instant::now(), batch)
+    }
+
+    /// Takes one step on `batch`. Throughput is measured since `began`, so that it includes the loading of the batch.
+    pub(crate) fn step_since(
         &mut self,
-        batch: <M as TrainStep>::Input,
         began: Instant,
+        batch: <M as TrainStep>::Input,
     ) -> Result<(LossOutput, StepReport), TrainingError> {
         let step = self.done + 1;
         self.device().seed(mix(self.seed, self.done as u64));
@@ -78,10 +96,9 @@ mod tests {
 
     fn trainer(slope: f32) -> Trainer<Line> {
         let model = Line::new(slope, 0.0, &Device::default().autodiff());
-        let optimizer_config = OptimizerConfig { weight_decay: 0.0, ..OptimizerConfig::default() };
+        let optimizer = OptimizerConfig { weight_decay: 0.0, ..OptimizerConfig::default() };
         let schedule = ScheduleConfig { warmup_steps: 10, ..ScheduleConfig::default() };
-        let optimizer = optimizer_config.init(&model);
-        Trainer { model, optimizer, optimizer_config, schedule, seed: 1, done: 0 }
+        Trainer::new(model, optimizer, schedule, 1)
     }
 
     #[test]
@@ -89,7 +106,7 @@ mod tests {
         // The line 2 x answers 2 at x = 1 where 1 is right: the loss is 1 and both derivatives are 2.
         let _alone = alone();
         let mut trainer = trainer(2.0);
-        let (_, report) = trainer.step(Points::new(vec![(1.0, 1.0)], &trainer.device()), Instant::now()).unwrap();
+        let (_, report) = trainer.step(Points::new(vec![(1.0, 1.0)], &trainer.device())).unwrap();
         assert_eq!((report.step, report.loss, report.learning_rate), (1, 1.0, 1e-4));
         assert!((report.gradient_norm - 8_f64.sqrt()).abs() < 1e-6);
         assert!(
@@ -103,7 +120,7 @@ mod tests {
         let _alone = alone();
         let mut trainer = trainer(2.0);
         let batch = Points::new(vec![(1.0, f32::NAN)], &trainer.device());
-        let error = trainer.step(batch, Instant::now()).unwrap_err();
+        let error = trainer.step(batch).unwrap_err();
         assert!(error.to_string().starts_with("step 1: the loss is NaN; lower"), "{error}");
         assert_eq!((trainer.done, trainer.model.slope()), (0, 2.0));
     }

@@ -1,5 +1,6 @@
 //! The commands, one file each: an argument type with a `run` method that calls the library and prints.
 
+mod bench;
 mod devices;
 mod evaluate;
 mod generate;
@@ -18,6 +19,7 @@ pub(crate) enum Command {
     Train(train::Train),
     Generate(generate::Generate),
     Evaluate(evaluate::Evaluate),
+    Bench(bench::Bench),
     Devices(devices::Devices),
 }
 
@@ -35,6 +37,7 @@ impl Command {
             Self::Train(command) => command.run(),
             Self::Generate(command) => command.run(),
             Self::Evaluate(command) => command.run(),
+            Self::Bench(command) => command.run(),
             Self::Devices(command) => command.run(),
         }
     }

@@ -1,0 +1,148 @@
+//! `firelight bench`: how fast this machine trains, reads, writes and attends, and how much memory that takes. Random weights
+//! and ids; the shapes, the loss, the clipping and the optimiser are those of the field's usual small references, so that
+//! another framework can be measured beside it. Compare only figures of one run on one machine, the programs in turn.
+
+mod measure;
+mod workload;
+
+use std::process::Command;
+use std::str::FromStr;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use firelight::device;
+use serde_json::json;
+
+use crate::output;
+use measure::{Measurement, measure};
+use workload::Workload;
+
+/// Measure speed and memory on random weights and ids
+#[derive(clap::Args)]
+pub(crate) struct Bench {
+    /// What to measure
+    what: What,
+    /// Shape of the model; baby for train and gpt2 for the rest by default
+    #[arg(long, value_name = "NAME")]
+    config: Option<Shape>,
+    /// Number of tokens of `attention`; several are measured one after the other, each in a process of its own
+    #[arg(long, visible_alias = "lengths", value_name = "N", value_delimiter = ',', default_values_t = [2048])]
+    length: Vec<usize>,
+    /// What a query of `attention` sees: causal, or window:N for the N tokens before it
+    #[arg(long, value_name = "PATTERN", default_value = "causal")]
+    pattern: Pattern,
+    /// Measured runs after one to warm up; the median counts
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    runs: u32,
+    /// Threads of the CPU backends; 0 takes all
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    threads: usize,
+    /// Device: flex, ndarray, wgpu, vulkan, metal, cuda or rocm, with an index such as cuda:1, or auto
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// Type of the numbers
+    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    dtype: Dtype,
+    /// Print one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Steps of a training: forward, backward, clipping, AdamW
+    Train,
+    /// A prompt of 512 tokens in one pass, the logits of its last
+    Prefill,
+    /// A prompt of 128 tokens and 64 greedy tokens with a cache
+    Decode,
+    /// One attention of 8 heads of 64, forward and backward
+    Attention,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Shape {
+    /// 4 layers, 4 heads, width 128, 12 windows of 64 characters
+    Baby,
+    /// 6 layers, 6 heads, width 384, 8 windows of 256 characters
+    Char6,
+    /// GPT-2 124M: 12 layers, 12 heads, width 768, 8 windows of 1,024 tokens
+    Gpt2,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Dtype {
+    F32,
+}
+
+#[derive(Clone, Copy)]
+enum Pattern {
+    Causal,
+    Window(usize),
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let window = |text: &str| text.strip_prefix("window:")?.parse().ok().map(Self::Window);
+        match text {
+            "causal" => Ok(Self::Causal),
+            _ => window(text).ok_or_else(|| "expected `causal` or `window:N`, as `window:256`".into()),
+        }
+    }
+}
+
+impl Bench {
+    pub(crate) fn run(self) -> Result<()> {
+        if self.what == What::Attention && self.length.len() > 1 {
+            return self.length.iter().try_for_each(|length| repeat_with(*length));
+        }
+        measure::use_threads(self.threads)?;
+        let chosen = device::choose(self.device.as_deref())?;
+        let mut workload = Workload::new(&self, &chosen.device)?;
+        let found = measure(&mut workload, self.runs)?;
+        let report = if self.json { self.to_json(&workload, &found, &chosen.name) } else { to_text(&workload, &found) };
+        output::print(&report)?;
+        Ok(())
+    }
+
+    fn shape(&self) -> Shape {
+        self.config.unwrap_or(if self.what == What::Train { Shape::Baby } else { Shape::Gpt2 })
+    }
+
+    fn to_json(&self, workload: &Workload, found: &Measurement, device: &str) -> String {
+        let line = json!({
+            "name": workload.name,
+            "framework": concat!("firelight ", env!("CARGO_PKG_VERSION")),
+            "device": device,
+            "dtype": "f32",
+            "threads": measure::threads(),
+            "seconds": found.seconds,
+            "tokens_per_second": workload.tokens as f64 / found.seconds,
+            "peak_mib": found.peak_mib,
+            "peak_above_start_mib": found.above_start_mib,
+        });
+        format!("{line}\n")
+    }
+}
+
+fn to_text(workload: &Workload, found: &Measurement) -> String {
+    let memory = match (found.peak_mib, found.above_start_mib) {
+        (Some(peak), Some(above)) => format!("{peak:.0} MiB at most, {above:.0} above the start"),
+        _ => "memory unknown on this system".into(),
+    };
+    let (milliseconds, rate) = (1e3 * found.seconds, workload.tokens as f64 / found.seconds);
+    format!("{:<16} {milliseconds:>10.2} ms {rate:>12.1} tokens/s   {memory}\n", workload.name)
+}
+
+/// The same measurement for one length alone: memory that an earlier one left behind would hide what the next one takes.
+fn repeat_with(length: usize) -> Result<()> {
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let place = arguments.iter().position(|argument| argument.starts_with("--length")).context("--length was given")?;
+    let is_joined = arguments[place].contains('=');
+    arguments.splice(place..if is_joined { place + 1 } else { place + 2 }, [format!("--length={length}")]);
+    let status = Command::new(std::env::current_exe()?).args(arguments).status()?;
+    anyhow::ensure!(status.success(), "the measurement of length {length} failed");
+    Ok(())
+}
