@@ -6,7 +6,7 @@
 //!
 //! # Dimensions
 //! `B` batch, `T` sequence (`S` source, `Q` query, `K` key length), `D` d_model, `H` heads, `G` key/value heads,
-//! `E` d_head, `F` d_ff, `V` vocabulary, `L` layers. Shapes are written `[B, H, Q, K]`.
+//! `E` d_head, `W` d_value, `F` d_ff, `V` vocabulary, `L` layers. Shapes are written `[B, H, Q, K]`.
 //!
 //! # Masks
 //! In every boolean tensor of this crate true means hidden: a padded key, a future key, an ignored target.

@@ -1,9 +1,9 @@
-//! The choices of attention against PyTorch: soft cap, norms of queries and keys.
+//! The choices of attention against PyTorch: soft cap, norms of queries and keys, width of the values.
 
 use burn::tensor::Tensor;
 use firelight::core::{
-    AttentionConfig, AttentionContext, AttentionMask, LayerPass, NormConfig, PositionScheme, Positions, Rotary,
-    RotaryLayout,
+    AttentionConfig, AttentionContext, AttentionMask, LayerPass, Memory, NormConfig, PositionScheme, Positions,
+    ProjectionKind, Rotary, RotaryLayout,
 };
 use firelight::kernels::{AttentionOptions, attention};
 
@@ -50,5 +50,33 @@ fn norms_of_queries_and_keys_agree() {
         let gradients = golden.backward(output);
         golden.check_gradient("x", &x, &gradients);
         golden.check_gradients(&layer, &gradients);
+    }
+}
+
+#[test]
+fn values_of_their_own_width_agree() {
+    let golden = Golden::load("attention_d_value");
+    for kind in [ProjectionKind::Separate, ProjectionKind::Fused] {
+        let config =
+            AttentionConfig::new(12, 4).with_n_kv_heads(2).with_d_head(3).with_d_value(5).with_projection(kind);
+        for (i, case) in golden.cases().enumerate() {
+            let parameters = if kind == ProjectionKind::Fused { case.fused() } else { case.part("") };
+            let x = case.input::<3>("x", &device());
+            let layer = parameters.fill(config.init(&x.device()));
+            let memory: Option<Tensor<3>> = case.has("memory").then(|| case.input("memory", &device()));
+            let pass = &mut LayerPass::default();
+            let output = match &memory {
+                Some(memory) => layer.forward_cross(x.clone(), &Memory::new(memory.clone()), pass),
+                None => layer.forward(x.clone(), &AttentionContext::masked(AttentionMask::causal()), pass),
+            };
+            assert_eq!(i == 1, memory.is_some());
+            case.check("output", output.clone());
+            let gradients = case.backward(output);
+            case.check_gradient("x", &x, &gradients);
+            if let Some(memory) = &memory {
+                case.check_gradient("memory", memory, &gradients);
+            }
+            parameters.check_gradients(&layer, &gradients);
+        }
     }
 }

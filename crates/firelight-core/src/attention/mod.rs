@@ -50,6 +50,9 @@ pub struct AttentionConfig {
     /// Width `E` of a head. Default: `D / H`.
     #[serde(default)]
     pub d_head: Option<usize>,
+    /// Width `W` of a head's values, where it differs from that of its queries and keys. Default: `E`.
+    #[serde(default)]
+    pub d_value: Option<usize>,
     /// One matrix for queries, keys and values, or three. Default: three.
     #[serde(default)]
     pub projection: ProjectionKind,
@@ -87,6 +90,7 @@ impl AttentionConfig {
             n_heads,
             n_kv_heads: None,
             d_head: None,
+            d_value: None,
             projection: ProjectionKind::default(),
             bias: true,
             qkv_bias: None,
@@ -108,6 +112,12 @@ impl AttentionConfig {
     /// Sets the width of a head, which need not be `d_model / n_heads`.
     pub fn with_d_head(mut self, d_head: usize) -> Self {
         self.d_head = Some(d_head);
+        self
+    }
+
+    /// Sets the width of a head's values, which need not be that of its queries and keys.
+    pub fn with_d_value(mut self, d_value: usize) -> Self {
+        self.d_value = Some(d_value);
         self
     }
 
@@ -169,6 +179,11 @@ impl AttentionConfig {
         self.d_head.unwrap_or(self.d_model / self.n_heads.max(1))
     }
 
+    /// Width of a head's values.
+    pub fn d_value(&self) -> usize {
+        self.d_value.unwrap_or(self.d_head())
+    }
+
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
@@ -178,6 +193,7 @@ impl AttentionConfig {
             .size("n_heads", n_heads)
             .size("n_kv_heads", self.n_kv_heads.unwrap_or(1))
             .size("d_head", self.d_head.unwrap_or(1))
+            .size("d_value", self.d_value.unwrap_or(1))
             .require(self.d_head.is_some() || n_heads == 0 || d_model.is_multiple_of(n_heads), || {
                 format!("d_model = {d_model} is not divisible by n_heads = {n_heads}; change one, or set d_head")
             })
@@ -200,11 +216,12 @@ impl AttentionConfig {
     /// Number of parameters.
     pub(crate) fn num_params(&self) -> f64 {
         let (d_model, d_head) = (self.d_model as f64, self.d_head() as f64);
-        let (d_query, d_key) = (self.n_heads as f64 * d_head, self.n_kv_heads() as f64 * d_head);
-        let qkv_biases = if self.qkv_bias.unwrap_or(self.bias) { d_query + 2.0 * d_key } else { 0.0 };
+        let (n_heads, n_kv_heads, d_value) = (self.n_heads as f64, self.n_kv_heads() as f64, self.d_value() as f64);
+        let read = n_heads * d_head + n_kv_heads * (d_head + d_value);
+        let qkv_biases = if self.qkv_bias.unwrap_or(self.bias) { read } else { 0.0 };
         let biases = qkv_biases + if self.bias { d_model } else { 0.0 };
         let norms = self.query_key_norm.map_or(0.0, |norm| 2.0 * norm.num_params(self.d_head()));
-        2.0 * d_model * (d_query + d_key) + biases + norms
+        d_model * (read + n_heads * d_value) + biases + norms
     }
 
     /// Builds the layer with seed 0.
@@ -218,10 +235,12 @@ impl AttentionConfig {
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> Attention {
         expect_valid(self.validate());
-        let (d_query, d_key) = (self.n_heads * self.d_head(), self.n_kv_heads() * self.d_head());
-        let widths = Widths { d_model: self.d_model, query: d_query, key: d_key };
-        let output = LinearConfig::new(d_query, self.d_model).with_bias(self.bias).with_init(self.output_init);
-        let norm = |name: &str| self.query_key_norm.map(|norm| norm.init_with(self.d_head(), &params.scope(name)));
+        let (d_head, d_value, n_kv_heads) = (self.d_head(), self.d_value(), self.n_kv_heads());
+        let (query, key, value) = (self.n_heads * d_head, n_kv_heads * d_head, n_kv_heads * d_value);
+        let widths = Widths { d_model: self.d_model, query, key, value };
+        let d_heads = self.n_heads * d_value;
+        let output = LinearConfig::new(d_heads, self.d_model).with_bias(self.bias).with_init(self.output_init);
+        let norm = |name: &str| self.query_key_norm.map(|norm| norm.init_with(d_head, &params.scope(name)));
         Attention {
             query_norm: norm("query_norm"),
             key_norm: norm("key_norm"),
@@ -229,7 +248,7 @@ impl AttentionConfig {
             output: output.init_with(&params.scope("output")),
             dropout: DropoutConfig::new(self.dropout).init(),
             n_heads: self.n_heads,
-            n_kv_heads: self.n_kv_heads(),
+            n_kv_heads,
             scale: self.scale,
             soft_cap: self.soft_cap,
         }
@@ -249,7 +268,7 @@ pub struct Attention {
     pub query_norm: Option<Norm>,
     /// Norm of every head's key.
     pub key_norm: Option<Norm>,
-    /// `[H E, D]`, from the heads back.
+    /// `[H W, D]`, from the heads back.
     pub output: Linear,
     dropout: Dropout,
     n_heads: usize,
@@ -269,7 +288,7 @@ impl Attention {
         let [query, key, value] = self.projection.project(x);
         let query = rotate(norm(&self.query_norm, split(query, self.n_heads)), context); // [B, H, T, E]
         let key = rotate(norm(&self.key_norm, split(key, self.n_kv_heads)), context); // [B, G, T, E]
-        let (key, value) = pass.extend(key, split(value, self.n_kv_heads)); // [B, G, K, E]
+        let (key, value) = pass.extend(key, split(value, self.n_kv_heads)); // [B, G, K, E | W]
         self.attend([query, key, value], context, pass.self_weights())
     }
 
@@ -281,7 +300,7 @@ impl Attention {
         let query = norm(&self.query_norm, split(self.projection.queries(x), self.n_heads));
         let (key, value) = pass.memory(|| {
             let [key, value] = self.projection.keys_and_values(memory.hidden.clone());
-            (norm(&self.key_norm, split(key, self.n_kv_heads)), split(value, self.n_kv_heads)) // [B, G, S, E]
+            (norm(&self.key_norm, split(key, self.n_kv_heads)), split(value, self.n_kv_heads)) // [B, G, S, E | W]
         });
         let mask = memory.padding.clone().map_or(AttentionMask::none(), AttentionMask::padding);
         self.attend([query, key, value], &AttentionContext::masked(mask), pass.cross_weights())
@@ -322,10 +341,10 @@ fn split(x: Tensor<3>, heads: usize) -> Tensor<4> {
     x.reshape([batch, length, heads, width / heads]).swap_dims(1, 2)
 }
 
-/// `[B, H, T, E] -> [B, T, H E]`.
+/// `[B, H, T, W] -> [B, T, H W]`.
 fn merge(x: Tensor<4>) -> Tensor<3> {
-    let [batch, heads, length, d_head] = x.dims();
-    x.swap_dims(1, 2).reshape([batch, length, heads * d_head])
+    let [batch, heads, length, d_value] = x.dims();
+    x.swap_dims(1, 2).reshape([batch, length, heads * d_value])
 }
 
 /// Over the last dimension of `[B, H, T, E]`: a head by itself.
@@ -357,6 +376,9 @@ mod tests {
         // Two of eight key/value heads: keys and values shrink to a quarter.
         let grouped = AttentionConfig::new(64, 8).with_n_kv_heads(2).init(&device);
         assert_eq!(grouped.num_params(), 2 * (64 * 64 + 64) + 2 * (64 * 16 + 16));
+        // Values of 4 channels beside queries and keys of 8: their projection and the one after it shrink to a half.
+        let narrow = AttentionConfig::new(64, 8).with_d_value(4).init(&device);
+        assert_eq!(narrow.num_params(), 2 * (64 * 64 + 64) + (64 * 32 + 32) + (32 * 64 + 64));
         // Biases on queries, keys and values alone.
         let qwen = AttentionConfig::new(64, 8).with_bias(false).with_qkv_bias(true).init(&device);
         assert_eq!(qwen.num_params(), 16_640 - 64);

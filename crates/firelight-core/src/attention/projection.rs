@@ -5,16 +5,17 @@ use crate::linear::{Linear, LinearConfig};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// Whether queries, keys and values have a matrix each, or share one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ProjectionKind {
-    /// Three matrices, `[D, H E]`, `[D, G E]`, `[D, G E]`.
+    /// Three matrices, `[D, H E]`, `[D, G E]`, `[D, G W]`.
     #[default]
     Separate,
-    /// One matrix, `[D, (H + 2 G) E]`, as GPT-2's `c_attn`.
+    /// One matrix, `[D, (H + G) E + G W]`, as GPT-2's `c_attn`.
     Fused,
 }
 
@@ -24,13 +25,15 @@ pub(super) struct Widths {
     pub(super) d_model: usize,
     /// `H E`.
     pub(super) query: usize,
-    /// `G E`, of the keys and again of the values.
+    /// `G E`.
     pub(super) key: usize,
+    /// `G W`.
+    pub(super) value: usize,
 }
 
 impl ProjectionKind {
     pub(super) fn init_with(self, widths: Widths, bias: bool, init: Init, params: &ParamBuilder) -> Projection {
-        let Widths { d_model, query, key } = widths;
+        let Widths { d_model, query, key, value } = widths;
         let linear = |name: &str, width: usize| {
             LinearConfig::new(d_model, width).with_bias(bias).with_init(init).init_with(&params.scope(name))
         };
@@ -38,9 +41,12 @@ impl ProjectionKind {
             Self::Separate => Projection::Separate(SeparateProjection {
                 query: linear("query", query),
                 key: linear("key", key),
-                value: linear("value", key),
+                value: linear("value", value),
             }),
-            Self::Fused => Projection::Fused(FusedProjection { qkv: linear("qkv", query + 2 * key), d_query: query }),
+            Self::Fused => {
+                let qkv = linear("qkv", query + key + value);
+                Projection::Fused(FusedProjection { qkv, d_query: query, d_key: key })
+            }
         }
     }
 }
@@ -62,20 +68,21 @@ pub struct SeparateProjection {
     pub query: Linear,
     /// `[D, G E]`.
     pub key: Linear,
-    /// `[D, G E]`.
+    /// `[D, G W]`.
     pub value: Linear,
 }
 
 /// One matrix whose columns are the queries', then the keys', then the values'.
 #[derive(Module, Debug)]
 pub struct FusedProjection {
-    /// `[D, (H + 2 G) E]`.
+    /// `[D, (H + G) E + G W]`.
     pub qkv: Linear,
     d_query: usize,
+    d_key: usize,
 }
 
 impl Projection {
-    /// Queries, keys and values of the same `x`, `[B, T, D] -> 3 x [B, T, H E | G E]`.
+    /// Queries, keys and values of the same `x`, `[B, T, D] -> [B, T, H E], [B, T, G E], [B, T, G W]`.
     pub(super) fn project(&self, x: Tensor<3>) -> [Tensor<3>; 3] {
         match self {
             Self::Separate(_) => {
@@ -83,14 +90,8 @@ impl Projection {
                 [self.queries(x), key, value]
             }
             Self::Fused(fused) => {
-                let d_key = fused.d_key();
                 let qkv = fused.qkv.forward(x);
-                let key_start = fused.d_query;
-                [
-                    qkv.clone().narrow(2, 0, key_start),
-                    qkv.clone().narrow(2, key_start, d_key),
-                    qkv.narrow(2, key_start + d_key, d_key),
-                ]
+                fused.parts().map(|part| qkv.clone().narrow(2, part.start, part.len()))
             }
         }
     }
@@ -102,7 +103,7 @@ impl Projection {
     /// If some of the three have a bias and others have not.
     pub fn into_fused(self) -> Self {
         let Self::Separate(SeparateProjection { query, key, value }) = self else { return self };
-        let d_query = query.weight.shape()[1];
+        let (d_query, d_key) = (query.weight.shape()[1], key.weight.shape()[1]);
         let layers = [query, key, value];
         let biases: Vec<_> = layers.iter().filter_map(|layer| layer.bias.as_ref().map(Param::val)).collect();
         assert!(
@@ -113,23 +114,19 @@ impl Projection {
         let weights = layers.iter().map(|layer| layer.weight.val()).collect();
         let weight = Param::from_tensor(Tensor::cat(weights, 1));
         let bias = (!biases.is_empty()).then(|| Param::from_tensor(Tensor::cat(biases, 0)));
-        Self::Fused(FusedProjection { qkv: Linear { weight, bias }, d_query })
+        Self::Fused(FusedProjection { qkv: Linear { weight, bias }, d_query, d_key })
     }
 
     /// The same maps with three matrices, number for number. The parameters are new ones, as in
     /// [`into_fused`](Self::into_fused).
     pub fn into_separate(self) -> Self {
         let Self::Fused(fused) = self else { return self };
-        let (d_query, d_key) = (fused.d_query, fused.d_key());
-        let columns = |from, width| Linear {
-            weight: Param::from_tensor(fused.qkv.weight.val().narrow(1, from, width)),
-            bias: fused.qkv.bias.as_ref().map(|bias| Param::from_tensor(bias.val().narrow(0, from, width))),
-        };
-        Self::Separate(SeparateProjection {
-            query: columns(0, d_query),
-            key: columns(d_query, d_key),
-            value: columns(d_query + d_key, d_key),
-        })
+        let [query, key, value] = fused.parts().map(|part| Linear {
+            weight: Param::from_tensor(fused.qkv.weight.val().narrow(1, part.start, part.len())),
+            bias: (fused.qkv.bias.as_ref())
+                .map(|bias| Param::from_tensor(bias.val().narrow(0, part.start, part.len()))),
+        });
+        Self::Separate(SeparateProjection { query, key, value })
     }
 
     /// The queries alone, `[B, T, H E]`.
@@ -140,23 +137,24 @@ impl Projection {
         }
     }
 
-    /// Keys and values alone, 2 x `[B, S, G E]`.
+    /// Keys and values alone, `[B, S, G E]` and `[B, S, G W]`.
     pub(super) fn keys_and_values(&self, memory: Tensor<3>) -> [Tensor<3>; 2] {
         match self {
             Self::Separate(separate) => [separate.key.forward(memory.clone()), separate.value.forward(memory)],
             Self::Fused(fused) => {
-                let (start, d_key) = (fused.d_query, fused.d_key());
-                let both = fused.qkv.forward_columns(memory, start, start + 2 * d_key);
-                [both.clone().narrow(2, 0, d_key), both.narrow(2, d_key, d_key)]
+                let [_, key, value] = fused.parts();
+                let both = fused.qkv.forward_columns(memory, key.start, value.end);
+                [both.clone().narrow(2, 0, key.len()), both.narrow(2, key.len(), value.len())]
             }
         }
     }
 }
 
 impl FusedProjection {
-    /// `G E`.
-    fn d_key(&self) -> usize {
-        (self.qkv.weight.shape()[1] - self.d_query) / 2
+    /// The columns of the queries, of the keys and of the values.
+    fn parts(&self) -> [Range<usize>; 3] {
+        let (keys, values) = (self.d_query, self.d_query + self.d_key);
+        [0..keys, keys..values, values..self.qkv.weight.shape()[1]]
     }
 }
 
@@ -178,20 +176,20 @@ mod tests {
 
     #[test]
     fn there_and_back_is_the_same_bit_for_bit() {
-        // Two of six heads for keys and values: 12 query columns, 4 of keys, 4 of values.
-        let widths = Widths { d_model: 6, query: 12, key: 4 };
+        // Two of six heads for keys and values: 12 query columns, 4 of keys, 6 of values.
+        let widths = Widths { d_model: 6, query: 12, key: 4, value: 6 };
         for bias in [true, false] {
             let params = ParamBuilder::new(&Device::default(), 3);
             let mut separate = ProjectionKind::Separate.init_with(widths, bias, Init::default(), &params);
             if let (true, Projection::Separate(parts)) = (bias, &mut separate) {
                 parts.query.bias = Some(params.param("query_bias", [12], Init::default()));
                 parts.key.bias = Some(params.param("key_bias", [4], Init::default()));
-                parts.value.bias = Some(params.param("value_bias", [4], Init::default()));
+                parts.value.bias = Some(params.param("value_bias", [6], Init::default()));
             }
             let before = numbers(&separate);
             assert_eq!(before.len(), if bias { 6 } else { 3 });
             let fused = separate.into_fused();
-            assert!(matches!(&fused, Projection::Fused(fused) if fused.qkv.weight.dims() == [6, 20]));
+            assert!(matches!(&fused, Projection::Fused(fused) if fused.qkv.weight.dims() == [6, 22]));
             assert_eq!(numbers(&fused.into_separate()), before);
         }
     }

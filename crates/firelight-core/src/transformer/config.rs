@@ -44,6 +44,9 @@ pub struct TransformerConfig {
     /// Width `E` of a head. Default: `d_model / n_heads`.
     #[serde(default)]
     pub d_head: Option<usize>,
+    /// Width `W` of a head's values. Default: that of its queries and keys.
+    #[serde(default)]
+    pub d_value: Option<usize>,
     /// Inner width of the feed-forward networks. Default: [`Activation::default_d_ff`].
     #[serde(default)]
     pub d_ff: Option<usize>,
@@ -119,6 +122,7 @@ impl TransformerConfig {
             n_layers,
             n_kv_heads: None,
             d_head: None,
+            d_value: None,
             d_ff: None,
             max_seq_len: max_seq_len(),
             position: PositionConfig::default(),
@@ -162,6 +166,12 @@ impl TransformerConfig {
     /// Sets the width of a head.
     pub fn with_d_head(mut self, d_head: usize) -> Self {
         self.d_head = Some(d_head);
+        self
+    }
+
+    /// Sets the width of a head's values.
+    pub fn with_d_value(mut self, d_value: usize) -> Self {
+        self.d_value = Some(d_value);
         self
     }
 
@@ -359,7 +369,7 @@ impl TransformerConfig {
     }
 
     fn attention(&self) -> AttentionConfig {
-        let Self { n_kv_heads, d_head, qkv_bias, .. } = *self;
+        let Self { n_kv_heads, d_head, d_value, qkv_bias, .. } = *self;
         let config = AttentionConfig::new(self.d_model, self.n_heads)
             .with_projection(self.projection)
             .with_bias(self.bias)
@@ -368,7 +378,7 @@ impl TransformerConfig {
             .with_soft_cap(self.attention_soft_cap)
             .with_dropout(self.attention_dropout)
             .with_init(self.init.weight, self.init.residual(self.residual_branches()));
-        AttentionConfig { n_kv_heads, d_head, qkv_bias, ..config }
+        AttentionConfig { n_kv_heads, d_head, d_value, qkv_bias, ..config }
     }
 
     fn feed_forward(&self) -> FeedForwardConfig {
@@ -467,6 +477,8 @@ mod tests {
             base.clone().with_experts(ExpertsConfig::new(3)).with_activation(Activation::SwiGlu),
             base.clone().with_query_key_norm(Some(NormConfig::rms())).with_n_kv_heads(1),
             base.clone().with_bias(false).with_qkv_bias(true).with_projection(ProjectionKind::Fused),
+            base.clone().with_d_value(7).with_n_kv_heads(1).with_cross_attention(true),
+            base.clone().with_d_value(2).with_d_head(5).with_projection(ProjectionKind::Fused),
         ] {
             assert_eq!(config.num_params(), config.init(&device).num_params(), "{config:?}");
         }
