@@ -1,9 +1,11 @@
-//! Every causal attention pattern, inside a stack: no leak from the future, and parts through a cache equal the whole.
+//! Every causal attention pattern, inside a stack: no leak from the future, and parts through a cache equal the whole,
+//! whether the cache keeps everything or the tokens in sight alone.
 
-use burn::tensor::{Bool, Tensor, TensorData};
+use burn::tensor::{Bool, Int, Tensor, TensorData};
 use firelight::core::invariants::{causality, parts_equal_whole};
 use firelight::core::{
-    AttentionPattern, Cache, Pass, PositionConfig, SequenceInput, Transformer, TransformerConfig, WeightInit,
+    AttentionPattern, AttentionTrace, Cache, Pass, PositionConfig, SequenceInput, Transformer, TransformerConfig,
+    WeightInit,
 };
 
 use crate::support::{Noise, device, is_gpu};
@@ -60,8 +62,9 @@ fn cached_patterns_equal_the_whole_with_and_without_padding() {
             padding: padded.then(|| padding.clone().narrow(1, start, len)),
             ..SequenceInput::default()
         };
-        for part in [1, 4] {
-            let mut cache = Cache::new(2, 16);
+        for (part, mut cache) in
+            [(1, Cache::new(2, 16)), (4, Cache::new(2, 16)), (1, model.cache(16)), (4, model.cache(16))]
+        {
             let step = |x: Tensor<3>| {
                 let input = input(cache.len(), x.dims()[1]);
                 model.forward(x, &input, &mut Pass::cached(&mut cache))
@@ -83,4 +86,123 @@ fn a_window_over_the_whole_sequence_is_causal_and_a_short_one_is_not() {
     let difference = |a: Tensor<3>| (a - causal.clone()).abs().max().into_scalar::<f64>();
     assert!(difference(window(5)) <= tolerance());
     assert!(difference(window(2)) > 1e-3);
+}
+
+/// Longer than a rolling cache of a short window holds.
+const LONG: usize = 240;
+
+/// Patterns that let a layer forget, and one of them beside a layer that does not; and how far back they look.
+fn forgetful() -> [(Vec<AttentionPattern>, [Option<usize>; 2]); 3] {
+    let window = AttentionPattern::SlidingWindow { left: 5, right: 0 };
+    [
+        (vec![window], [Some(5); 2]),
+        (vec![AttentionPattern::Chunked { size: 7, causal: true }], [Some(6); 2]),
+        (vec![window, AttentionPattern::Causal], [Some(5), None]),
+    ]
+}
+
+fn long(patterns: Vec<AttentionPattern>, position: PositionConfig) -> Transformer {
+    let config = config(patterns).with_max_seq_len(LONG).with_n_kv_heads(2).with_d_value(3).with_position(position);
+    config.init(&device())
+}
+
+/// Keys of 4 channels and values of 3 in 2 heads and 2 layers, with 128 tokens to work with beside those in sight.
+fn most_elements(spans: [Option<usize>; 2]) -> usize {
+    spans.into_iter().map(|span| 2 * (4 + 3) * span.map_or(LONG, |span| span + 128)).sum()
+}
+
+#[test]
+fn rolling_caches_equal_the_whole_in_bounded_memory() {
+    let mut noise = Noise::new(24);
+    let padding = |start: usize, len: usize| {
+        let flags: Vec<bool> = (start..start + len).map(|token| token < 3 || token % 11 == 4).collect();
+        Tensor::<2, Bool>::from_bool(TensorData::new(flags, [1, len]), &device())
+    };
+    for (i, (patterns, spans)) in forgetful().into_iter().enumerate() {
+        for (part, padded) in [(1, false), (1, true), (50, true), (130, false), (200, true)] {
+            let position = [PositionConfig::rotary(), PositionConfig::Alibi, PositionConfig::shaw()][(i + part) % 3];
+            let model = long(patterns.clone(), position);
+            let input =
+                |start, len| SequenceInput { padding: padded.then(|| padding(start, len)), ..SequenceInput::default() };
+            let mut cache = model.cache(LONG);
+            let step = |x: Tensor<3>| {
+                let input = input(cache.len(), x.dims()[1]);
+                let output = model.forward(x, &input, &mut Pass::cached(&mut cache));
+                assert!(cache.num_elements() <= most_elements(spans), "{} numbers", cache.num_elements());
+                output
+            };
+            let whole = |x| model.forward(x, &input(0, LONG), &mut Pass::default());
+            parts_equal_whole(whole, step, noise.tensor([1, LONG, 16]), part, tolerance())
+                .unwrap_or_else(|e| panic!("{e}: {patterns:?} in parts of {part}, padded: {padded}"));
+        }
+    }
+}
+
+#[test]
+fn a_rolling_cache_goes_back_and_changes_rows_as_a_full_one() {
+    let mut noise = Noise::new(25);
+    for (patterns, _) in forgetful() {
+        let model = long(patterns.clone(), PositionConfig::rotary());
+        let (text, guess, next) = (noise.tensor([2, 150, 16]), noise.tensor([2, 40, 16]), noise.tensor([3, 4, 16]));
+        let run = |mut cache: Cache| {
+            let forward =
+                |x: Tensor<3>, cache: &mut Cache| model.forward(x, &SequenceInput::default(), &mut Pass::cached(cache));
+            forward(text.clone(), &mut cache);
+            forward(guess.clone(), &mut cache);
+            cache.truncate(140);
+            cache.select_rows(&Tensor::<1, Int>::from_ints([1, 1, 0], &device()));
+            forward(next.clone(), &mut cache)
+        };
+        let difference = (run(model.cache(LONG)) - run(Cache::new(2, LONG))).abs().max().into_scalar::<f64>();
+        assert!(difference <= tolerance(), "{difference:e}: {patterns:?}");
+    }
+}
+
+#[test]
+fn documents_are_apart_in_a_rolling_cache() {
+    let mut noise = Noise::new(26);
+    let documents = |start: usize, len: usize| {
+        let ids: Vec<i32> = (start..start + len).map(|token| token as i32 / 9).collect();
+        Tensor::<2, Int>::from_data(TensorData::new(ids, [1, len]), &device())
+    };
+    for (patterns, _) in forgetful() {
+        let model = long(patterns.clone(), PositionConfig::t5(false));
+        let input = |start, len| SequenceInput::default().with_documents(documents(start, len));
+        let mut cache = model.cache(LONG);
+        let step = |x: Tensor<3>| {
+            let input = input(cache.len(), x.dims()[1]);
+            model.forward(x, &input, &mut Pass::cached(&mut cache))
+        };
+        let whole = |x| model.forward(x, &input(0, LONG), &mut Pass::default());
+        parts_equal_whole(whole, step, noise.tensor([1, LONG, 16]), 20, tolerance())
+            .unwrap_or_else(|e| panic!("{e}: {patterns:?}"));
+    }
+}
+
+#[test]
+fn a_trace_shows_the_keys_that_a_layer_still_reads() {
+    let mut noise = Noise::new(27);
+    for (patterns, spans) in forgetful() {
+        let model = long(patterns, PositionConfig::rotary());
+        let (mut cache, mut trace) = (model.cache(LONG), AttentionTrace::default());
+        for length in [200, 3] {
+            let mut pass = Pass::cached(&mut cache).with_trace(&mut trace);
+            model.forward(noise.tensor([1, length, 16]), &SequenceInput::default(), &mut pass);
+        }
+        for (layer, span) in trace.layers.iter().zip(spans) {
+            let weights = layer.attention.clone().expect("weights");
+            assert_eq!(weights.dims(), [1, 4, 3, span.unwrap_or(200) + 3]);
+            let worst = (weights.sum_dim(3) - 1.0).abs().max().into_scalar::<f64>();
+            assert!(worst <= tolerance(), "{worst:e}");
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "layer 0 of the cache keeps Last(5), but its attention needs All")]
+fn a_cache_made_for_another_stack_panics() {
+    let mut cache = long(forgetful()[0].0.clone(), PositionConfig::rotary()).cache(LONG);
+    let causal = long(vec![AttentionPattern::Causal], PositionConfig::rotary());
+    let x = Noise::new(28).tensor([1, 2, 16]);
+    causal.forward(x, &SequenceInput::default(), &mut Pass::cached(&mut cache));
 }

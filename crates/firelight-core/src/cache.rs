@@ -1,10 +1,23 @@
-//! What a decoder remembers between steps: the keys and values of every layer, in buffers that are filled in place and
-//! doubled when full, up to a capacity.
+//! What a decoder remembers between steps: the keys and values of every layer, all of them or those that a query can
+//! still see, and which tokens are padding or of which document.
+
+mod layer;
+
+pub use layer::LayerCache;
 
 use burn::tensor::{Bool, Int, Tensor};
+use std::ops::Range;
 
-/// Tokens that a buffer grows by at least.
-const CHUNK: usize = 64;
+/// What a layer keeps of its past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Retention {
+    /// The keys and values of every token.
+    All,
+    /// Those that a query can see which looks back this many tokens and no further: memory that has a bound however long
+    /// the text becomes.
+    Last(usize),
+}
 
 /// Keys and values of all layers, which of them are padding, and of which document they are.
 ///
@@ -26,7 +39,15 @@ impl Cache {
     /// An empty cache for `n_layers` layers and up to `capacity` tokens. The buffers are made at the first pass, when
     /// their shape and type are known, and grow with the text.
     pub fn new(n_layers: usize, capacity: usize) -> Self {
-        Self { layers: vec![LayerCache::new(capacity); n_layers], padding: None, documents: None, capacity }
+        Self::with_retention(vec![Retention::All; n_layers], capacity)
+    }
+
+    /// An empty cache with a layer for each of `retentions`, as [`Transformer::cache`](crate::Transformer::cache) makes it
+    /// for the patterns of a stack. Of the flags of padding and documents every layer keeps all: a byte or a number a
+    /// token.
+    pub fn with_retention(retentions: impl IntoIterator<Item = Retention>, capacity: usize) -> Self {
+        let layers = retentions.into_iter().map(|retention| LayerCache::new(retention, capacity)).collect();
+        Self { layers, padding: None, documents: None, capacity }
     }
 
     /// Number of tokens remembered.
@@ -44,24 +65,41 @@ impl Cache {
         self.capacity
     }
 
+    /// Numbers that there is memory for, in all layers: keys, values, and those of an encoder's output.
+    pub fn num_elements(&self) -> usize {
+        self.layers.iter().map(LayerCache::num_elements).sum()
+    }
+
     /// Forgets everything and keeps the buffers.
     pub fn clear(&mut self) {
         (self.padding, self.documents) = (None, None);
-        for layer in &mut self.layers {
-            layer.len = 0;
-            layer.memory = None;
-        }
+        self.layers.iter_mut().for_each(LayerCache::clear);
+    }
+
+    /// Whether [`truncate`](Self::truncate) can go back to `len` tokens: always where every layer keeps all, and always to
+    /// 0. A layer that keeps the last tokens has 64 more than its queries see, so that of the most that it ever held the
+    /// last 64 can be forgotten.
+    pub fn can_truncate(&self, len: usize) -> bool {
+        self.layers.iter().all(|layer| layer.can_truncate(len))
     }
 
     /// Forgets the tokens from `len` on, as after a guess that was refused. Nothing changes when there are fewer.
+    ///
+    /// # Panics
+    /// If a layer has let go of what the token after `len` sees: [`can_truncate`](Self::can_truncate) tells.
     pub fn truncate(&mut self, len: usize) {
         if len >= self.len() {
             return;
         }
+        assert!(
+            self.can_truncate(len),
+            "a cache of {} tokens cannot go back to {len}: a layer has let go of tokens that the next one sees",
+            self.len()
+        );
         self.padding = self.padding.take().filter(|_| len > 0).map(|padding| padding.narrow(1, 0, len));
         self.documents = self.documents.take().filter(|_| len > 0).map(|documents| documents.narrow(1, 0, len));
         for layer in &mut self.layers {
-            layer.len = len;
+            layer.truncate(len);
         }
     }
 
@@ -120,130 +158,28 @@ impl Cache {
         Some(whole)
     }
 
+    /// The tokens that layer `index` reads with `length` new ones, by their place in the row.
+    pub(crate) fn keys(&self, index: usize, length: usize) -> Range<usize> {
+        self.layers[index].keys(length)
+    }
+
     pub(crate) fn layer(&mut self, index: usize) -> &mut LayerCache {
         &mut self.layers[index]
     }
-}
 
-/// Keys and values of one layer.
-#[derive(Debug, Clone)]
-pub struct LayerCache {
-    buffers: Option<(Tensor<4>, Tensor<4>)>,
-    memory: Option<(Tensor<4>, Tensor<4>)>,
-    len: usize,
-    capacity: usize,
-}
-
-impl LayerCache {
-    fn new(capacity: usize) -> Self {
-        Self { buffers: None, memory: None, len: 0, capacity }
+    /// What every layer keeps.
+    pub(crate) fn retentions(&self) -> impl Iterator<Item = Retention> {
+        self.layers.iter().map(LayerCache::retention)
     }
-
-    /// Appends keys and values, `[B, G, T, E]`, and returns all that are remembered, `[B, G, K, E]`.
-    ///
-    /// # Panics
-    /// If they do not fit into the capacity.
-    pub fn extend(&mut self, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-        let end = self.len + key.dims()[2];
-        assert!(end <= self.capacity, "a cache of {} tokens cannot hold {end}", self.capacity);
-        let (mut keys, mut values) = match self.buffers.take() {
-            Some((keys, values)) if self.len > 0 || fits(&keys, &key) => (self.grow(keys, end), self.grow(values, end)),
-            _ => (self.buffer(&key, end), self.buffer(&value, end)),
-        };
-        let start = self.len;
-        write(&mut keys, key, start);
-        write(&mut values, value, start);
-        self.len = end;
-        let seen = (keys.clone().narrow(2, 0, end), values.clone().narrow(2, 0, end));
-        self.buffers = Some((keys, values));
-        seen
-    }
-
-    /// Keys and values of the encoder's output, computed at the first call only.
-    pub fn memory(&mut self, compute: impl FnOnce() -> (Tensor<4>, Tensor<4>)) -> (Tensor<4>, Tensor<4>) {
-        self.memory.get_or_insert_with(compute).clone()
-    }
-
-    /// A buffer for `end` tokens at least, in whole chunks.
-    fn buffer(&self, like: &Tensor<4>, end: usize) -> Tensor<4> {
-        let [batch, groups, _, d_head] = like.dims();
-        let room = end.next_multiple_of(CHUNK).min(self.capacity);
-        Tensor::zeros([batch, groups, room, d_head], (&like.device(), like.dtype()))
-    }
-
-    /// The buffer itself when `end` tokens fit, else one of twice the size with the same tokens.
-    fn grow(&self, buffer: Tensor<4>, end: usize) -> Tensor<4> {
-        let room = buffer.dims()[2];
-        if end <= room {
-            return buffer;
-        }
-        let mut larger = self.buffer(&buffer, end.max(2 * room));
-        if self.len > 0 {
-            write(&mut larger, buffer.narrow(2, 0, self.len), 0);
-        }
-        larger
-    }
-
-    fn select_rows(&mut self, rows: &Tensor<1, Int>) {
-        let select =
-            |(key, value): (Tensor<4>, Tensor<4>)| (key.select(0, rows.clone()), value.select(0, rows.clone()));
-        self.buffers = self.buffers.take().map(select);
-        self.memory = self.memory.take().map(select);
-    }
-}
-
-/// Whether a cleared buffer can be used again: a new text may come in another batch size.
-fn fits(buffer: &Tensor<4>, new: &Tensor<4>) -> bool {
-    let ([batch, groups, _, d_head], [new_batch, new_groups, _, new_d_head]) = (buffer.dims(), new.dims());
-    [batch, groups, d_head] == [new_batch, new_groups, new_d_head]
-        && (buffer.dtype(), buffer.device()) == (new.dtype(), new.device())
-}
-
-/// Writes in place as long as nobody else holds the buffer, which is so once the attention of the last step is done.
-fn write(buffer: &mut Tensor<4>, new: Tensor<4>, start: usize) {
-    let [batch, groups, length, d_head] = new.dims();
-    buffer.inplace(|buffer| buffer.slice_assign([0..batch, 0..groups, start..start + length, 0..d_head], new));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, TensorData};
+    use burn::tensor::Device;
 
     fn row(values: &[f32], device: &Device) -> Tensor<4> {
         Tensor::<1>::from_floats(values, device).reshape([1, 1, values.len(), 1])
-    }
-
-    #[test]
-    fn steps_append_and_clear_forgets() {
-        let device = Device::default();
-        let mut layer = LayerCache::new(4);
-        layer.extend(row(&[1.0, 2.0], &device), row(&[1.0, 2.0], &device));
-        let (key, _) = layer.extend(row(&[3.0], &device), row(&[3.0], &device));
-        key.into_data().assert_eq(&TensorData::from([[[[1.0f32], [2.0], [3.0]]]]), false);
-        let mut cache = Cache { layers: vec![layer], padding: None, documents: None, capacity: 4 };
-        assert_eq!(cache.len(), 3);
-        cache.clear();
-        assert!(cache.is_empty());
-        // A cleared cache serves another batch size.
-        let two = Tensor::<4>::ones([2, 1, 1, 1], &device);
-        assert_eq!(cache.layer(0).extend(two.clone(), two).0.dims(), [2, 1, 1, 1]);
-    }
-
-    #[test]
-    fn buffers_grow_and_keep_what_they_hold() {
-        let device = Device::default();
-        let mut layer = LayerCache::new(150);
-        let room = |layer: &LayerCache| layer.buffers.as_ref().expect("filled").0.dims()[2];
-        let values: Vec<f32> = (0..150).map(|i| i as f32).collect();
-        let mut rooms = Vec::new();
-        for part in values.chunks(30) {
-            let (key, _) = layer.extend(row(part, &device), row(part, &device));
-            let expected = &values[..key.dims()[2]];
-            assert_eq!(key.try_to_vec_as::<f32>().expect("a host copy"), expected);
-            rooms.push(room(&layer));
-        }
-        assert_eq!(rooms, [64, 64, 128, 128, 150]);
     }
 
     #[test]
@@ -261,17 +197,6 @@ mod tests {
         assert_eq!(key.try_to_vec_as::<f32>().expect("a host copy"), [1.0, 7.0]);
         cache.truncate(0);
         assert!(cache.is_empty());
-    }
-
-    #[test]
-    fn rows_are_reordered_and_repeated() {
-        let device = Device::default();
-        let mut layer = LayerCache::new(1);
-        let batch = Tensor::<1>::from_floats([1.0, 2.0], &device).reshape([2, 1, 1, 1]);
-        layer.extend(batch.clone(), batch);
-        layer.select_rows(&Tensor::from_ints([1, 1, 0], &device));
-        let (keys, _) = layer.buffers.expect("filled");
-        assert_eq!(keys.try_to_vec_as::<f32>().expect("a host copy"), [2.0, 2.0, 1.0]);
     }
 
     #[test]
@@ -297,9 +222,31 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a cache of 1 tokens cannot hold 2")]
-    fn a_full_cache_panics() {
+    fn a_mixed_cache_goes_back_as_far_as_its_shortest_layer() {
         let device = Device::default();
-        LayerCache::new(1).extend(row(&[1.0, 2.0], &device), row(&[1.0, 2.0], &device));
+        let mut cache = Cache::with_retention([Retention::All, Retention::Last(2)], 1000);
+        let steps = |cache: &mut Cache, count| {
+            for _ in 0..count {
+                for layer in 0..2 {
+                    cache.layer(layer).extend(row(&[1.0], &device), row(&[1.0], &device));
+                }
+            }
+        };
+        steps(&mut cache, 300);
+        assert_eq!((cache.keys(0, 3), cache.keys(1, 3)), (0..303, 298..303));
+        assert!(cache.can_truncate(300 - 64) && !cache.can_truncate(100) && cache.can_truncate(0));
+        cache.truncate(300 - 64);
+        assert_eq!((cache.len(), cache.keys(1, 1)), (236, 234..237));
+        cache.truncate(0);
+        assert!(cache.is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "a cache of 300 tokens cannot go back to 100")]
+    fn what_was_let_go_does_not_come_back() {
+        let device = Device::default();
+        let mut cache = Cache::with_retention([Retention::Last(2)], 1000);
+        cache.layer(0).extend(row(&[1.0; 300], &device), row(&[1.0; 300], &device));
+        cache.truncate(100);
     }
 }

@@ -56,7 +56,7 @@ pub use attention::{
     ProjectionKind, ScoreScale, SeparateProjection,
 };
 pub use block::{BlockContext, NormPlacement, TransformerBlock, TransformerBlockConfig};
-pub use cache::{Cache, LayerCache};
+pub use cache::{Cache, LayerCache, Retention};
 pub use embedding::{TokenEmbedding, TokenEmbeddingConfig};
 pub use error::ConfigError;
 pub use feed_forward::{Activation, ExpertsConfig, FeedForward, FeedForwardConfig, FeedForwardLayer, MixtureOfExperts};

@@ -1,7 +1,8 @@
 //! The optional side channels of one forward pass. A new channel is a field here and changes no signature.
 
-use crate::cache::{Cache, LayerCache};
+use crate::cache::{Cache, LayerCache, Retention};
 use burn::tensor::{Bool, Int, Tensor};
+use std::ops::Range;
 
 /// The attention weights of one pass, of every layer. A pass that continues a cache fills it anew.
 ///
@@ -26,7 +27,8 @@ pub struct AttentionTrace {
 /// The attention weights of one layer. Dropout is included, so that the weights times the values are what the layer saw.
 #[derive(Debug, Clone, Default)]
 pub struct LayerTrace {
-    /// Of the self-attention, `[B, H, T, K]`.
+    /// Of the self-attention, `[B, H, T, K]`. A layer whose cache keeps the last tokens alone reads those, so that its `K`
+    /// is shorter than the text.
     pub attention: Option<Tensor<4>>,
     /// Of the cross-attention, `[B, H, T, S]`.
     pub cross_attention: Option<Tensor<4>>,
@@ -104,6 +106,21 @@ impl<'a> Pass<'a> {
         match &mut self.cache {
             Some(cache) => cache.extend_documents(documents, shape),
             None => documents,
+        }
+    }
+
+    /// The tokens that layer `index` reads in this pass of `length` tokens, by their place in the row.
+    pub(crate) fn keys(&self, index: usize, length: usize) -> Range<usize> {
+        self.cache.as_ref().map_or(0..length, |cache| cache.keys(index, length))
+    }
+
+    /// # Panics
+    /// If a layer of the cache keeps less than everything, and not what `needed` says of it.
+    pub(crate) fn check_retention(&self, needed: impl Fn(usize) -> Retention) {
+        let kept = self.cache.iter().flat_map(|cache| cache.retentions()).enumerate();
+        for (layer, kept) in kept.filter(|(_, kept)| *kept != Retention::All) {
+            let needed = needed(layer);
+            assert!(kept == needed, "layer {layer} of the cache keeps {kept:?}, but its attention needs {needed:?}");
         }
     }
 

@@ -4,19 +4,21 @@
 //! Source: Vaswani et al. 2017 (<https://arxiv.org/abs/1706.03762>).
 
 mod config;
+mod row;
 
 pub use config::TransformerConfig;
 
 use crate::attention::{AttentionContext, AttentionPattern, Memory};
 use crate::block::{BlockContext, TransformerBlock};
-use crate::mask::AttentionMask;
+use crate::cache::{Cache, Retention};
 use crate::norm::Norm;
 use crate::pass::Pass;
 use crate::position::{Position, PositionScheme, Positions};
 use burn::module::Module;
 use burn::nn::Dropout;
 use burn::tensor::{Bool, Device, Int, Tensor};
-use std::ops::Range;
+use row::Row;
+use std::collections::BTreeMap;
 
 /// What stands beside the embeddings of a pass.
 #[derive(Debug, Clone, Default)]
@@ -73,23 +75,14 @@ impl Transformer {
     /// - `x`: `[B, T, D]`; output: the same
     ///
     /// # Panics
-    /// If the sequence is longer than the position scheme or the cache, or a decoder is given no memory.
+    /// If the sequence is longer than the position scheme or the cache, a decoder is given no memory, or a layer of the
+    /// cache keeps less than its pattern looks at: [`cache`](Self::cache) makes one that fits.
     pub fn forward(&self, x: Tensor<3>, input: &SequenceInput, pass: &mut Pass) -> Tensor<3> {
         let [batch, seq_len, _] = x.dims();
-        let start = pass.start();
-        let padding = pass.padding(input.padding.clone(), [batch, seq_len]);
-        let documents = pass.documents(input.documents.clone(), [batch, seq_len]);
-        let key_len = start + seq_len;
-        let [positions, keys] = [seq_len, key_len].map(|len| match (&documents, &padding) {
-            (Some(documents), padding) => Positions::from_documents(documents, padding.as_ref(), len),
-            (None, Some(padding)) => Positions::from_padding(padding, len),
-            (None, None) => Positions::Contiguous { start: key_len - len, len },
-        });
-        let mut mask = padding.map_or(AttentionMask::none(), AttentionMask::padding);
-        if let Some(documents) = documents {
-            mask = mask.and(AttentionMask::documents(documents, seq_len));
-        }
-        let contexts = self.contexts([&positions, &keys], mask, input, start..key_len, &x.device());
+        pass.check_retention(|layer| self.retention(layer));
+        let row = Row::new(input, pass, [batch, seq_len]);
+        let positions = row.positions(seq_len);
+        let contexts = self.contexts(&row, &positions, input, pass, &x.device());
         let mut x = self.dropout.forward(self.position.embed(x, &positions));
         for (i, block) in self.blocks.iter().enumerate() {
             x = block.forward(x, &contexts[i % contexts.len()], &mut pass.layer(i));
@@ -100,27 +93,53 @@ impl Transformer {
         }
     }
 
-    /// One context per pattern, for the tokens at the indices `tokens`: what its layers share is computed once.
+    /// An empty cache for up to `capacity` tokens, in which a layer whose pattern looks back a short way keeps the last
+    /// tokens alone. [`Cache::new`] keeps everything, which gives the same outputs and can always go back.
+    ///
+    /// ```
+    /// use burn::tensor::{Device, Tensor};
+    /// use firelight_core::{AttentionPattern, Pass, PositionConfig, SequenceInput, TransformerConfig};
+    ///
+    /// let window = AttentionPattern::SlidingWindow { left: 4, right: 0 };
+    /// let config = TransformerConfig::new(16, 4, 2).with_position(PositionConfig::rotary()).with_patterns(vec![window]);
+    /// let model = config.init(&Device::flex());
+    /// let mut cache = model.cache(10_000);
+    /// for _ in 0..10 {
+    ///     let x = Tensor::<3>::zeros([1, 50, 16], &Device::flex());
+    ///     model.forward(x, &SequenceInput::default(), &mut Pass::cached(&mut cache));
+    /// }
+    /// // 2 layers, keys and values of 16 channels: the 4 tokens of the window and 128 to work with.
+    /// assert_eq!((cache.len(), cache.num_elements()), (500, 2 * 2 * 16 * (4 + 128)));
+    /// ```
+    pub fn cache(&self, capacity: usize) -> Cache {
+        Cache::with_retention((0..self.blocks.len()).map(|layer| self.retention(layer)), capacity)
+    }
+
+    /// What layer `index` reads of its past.
+    fn retention(&self, index: usize) -> Retention {
+        self.patterns[index % self.patterns.len()].span().map_or(Retention::All, Retention::Last)
+    }
+
+    /// One context per pattern: what its layers share is computed once, and once for all patterns that read the same keys.
     fn contexts(
         &self,
-        [positions, keys]: [&Positions; 2],
-        mask: AttentionMask,
+        row: &Row,
+        positions: &Positions,
         input: &SequenceInput,
-        tokens: Range<usize>,
+        pass: &Pass,
         device: &Device,
     ) -> Vec<BlockContext> {
         let rotation = self.position.rotation(positions, device);
-        let bias = self.position.bias(positions, keys, device);
-        let context = |pattern: &AttentionPattern| BlockContext {
-            attention: AttentionContext {
-                mask: pattern.mask(tokens.clone(), 0..tokens.end, device).and(mask.clone()),
-                bias: bias.clone(),
-                rotation: rotation.clone(),
-            },
-            memory: input.memory.clone(),
-            padding: input.padding.clone(),
+        let mut shared = BTreeMap::new();
+        let context = |(layer, pattern): (usize, &AttentionPattern)| {
+            let keys = pass.keys(layer, row.tokens().len());
+            let bias = || self.position.bias(positions, &row.positions(keys.len()), device);
+            let (mask, bias) = shared.entry(keys.start).or_insert_with(|| (row.mask(keys.len()), bias())).clone();
+            let mask = pattern.mask(row.tokens(), keys, device).and(mask);
+            let attention = AttentionContext { mask, bias, rotation: rotation.clone() };
+            BlockContext { attention, memory: input.memory.clone(), padding: input.padding.clone() }
         };
-        self.patterns.iter().map(context).collect()
+        self.patterns.iter().take(self.blocks.len()).enumerate().map(context).collect()
     }
 }
 

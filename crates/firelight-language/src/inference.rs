@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
     use crate::model::LanguageModelConfig;
-    use firelight_core::PositionConfig;
+    use firelight_core::{AttentionPattern, PositionConfig, TransformerConfig, WeightInit};
     use firelight_generation::{GenerationOptions, generate};
 
     fn model(position: PositionConfig) -> LanguageModel {
@@ -185,6 +185,22 @@ mod tests {
         ] {
             let model = model(position);
             assert_eq!(greedy(&model, &[&[1, 2, 3]]), greedy(&Uncached(&model), &[&[1, 2, 3]]), "{position:?}");
+        }
+    }
+
+    #[test]
+    fn a_window_decodes_as_far_as_it_forgets() {
+        let window = AttentionPattern::SlidingWindow { left: 2, right: 0 };
+        for patterns in [vec![window], vec![window, AttentionPattern::Causal]] {
+            let stack = |stack: TransformerConfig| {
+                let stack = stack.with_position(PositionConfig::rotary()).with_patterns(patterns.clone());
+                stack.with_init(WeightInit::xavier())
+            };
+            let config = LanguageModelConfig::new(13, 16, 2, 2).with_max_seq_len(150).with_transformer(stack);
+            let model = config.init(&Device::default());
+            let prompt: Vec<u32> = (0..140).map(|i| i * i % 13).collect();
+            let expected = greedy(&Uncached(&model), &[&prompt, &prompt[60..]]);
+            assert_eq!(greedy(&model, &[&prompt, &prompt[60..]]), expected, "{patterns:?}");
         }
     }
 

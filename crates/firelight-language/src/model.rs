@@ -158,9 +158,9 @@ impl LanguageModel {
         self.embedding.weight.shape()[0]
     }
 
-    /// An empty cache for one context.
+    /// An empty cache for one context. Layers with a short window keep the last tokens alone.
     pub fn cache(&self) -> Cache {
-        Cache::new(self.transformer.blocks.len(), self.max_seq_len)
+        self.transformer.cache(self.max_seq_len)
     }
 
     /// The parameters by part.

@@ -1,0 +1,52 @@
+//! What is known of the tokens that a pass can see, those in the cache included.
+
+use super::SequenceInput;
+use crate::mask::AttentionMask;
+use crate::pass::Pass;
+use crate::position::Positions;
+use burn::tensor::{Bool, Int, Tensor};
+use std::ops::Range;
+
+/// The tokens of a pass, and the padding and documents of all up to them, `[B, K]`.
+pub(super) struct Row {
+    tokens: Range<usize>,
+    padding: Option<Tensor<2, Bool>>,
+    documents: Option<Tensor<2, Int>>,
+}
+
+impl Row {
+    /// For a pass of `[B, T]` tokens, whose flags join those in the cache.
+    pub(super) fn new(input: &SequenceInput, pass: &mut Pass, [batch, seq_len]: [usize; 2]) -> Self {
+        let start = pass.start();
+        Self {
+            tokens: start..start + seq_len,
+            padding: pass.padding(input.padding.clone(), [batch, seq_len]),
+            documents: pass.documents(input.documents.clone(), [batch, seq_len]),
+        }
+    }
+
+    /// The tokens of the pass, by their place in the row.
+    pub(super) fn tokens(&self) -> Range<usize> {
+        self.tokens.clone()
+    }
+
+    /// The positions of the last `len` tokens.
+    pub(super) fn positions(&self, len: usize) -> Positions {
+        match (&self.documents, &self.padding) {
+            (Some(documents), padding) => Positions::from_documents(documents, padding.as_ref(), len),
+            (None, Some(padding)) => Positions::from_padding(padding, len),
+            (None, None) => Positions::Contiguous { start: self.tokens.end - len, len },
+        }
+    }
+
+    /// Hides padding and other documents among the last `len` tokens from the tokens of the pass.
+    pub(super) fn mask(&self, len: usize) -> AttentionMask {
+        let start = self.tokens.end - len;
+        let padding = self.padding.clone().map(|padding| padding.narrow(1, start, len));
+        let mask = padding.map_or(AttentionMask::none(), AttentionMask::padding);
+        match self.documents.clone() {
+            Some(documents) => mask.and(AttentionMask::documents(documents.narrow(1, start, len), self.tokens.len())),
+            None => mask,
+        }
+    }
+}
