@@ -50,6 +50,19 @@ impl SequenceInput {
         self.memory = Some(memory);
         self
     }
+
+    /// Everything must fit the embeddings `x`, `[B, T, D]`.
+    fn check(&self, x: [usize; 3]) {
+        let [batch, seq_len, _] = x;
+        let flags = [
+            ("padding", self.padding.as_ref().map(Tensor::dims)),
+            ("documents", self.documents.as_ref().map(Tensor::dims)),
+        ];
+        for (name, shape) in flags {
+            let shape = shape.unwrap_or([batch, seq_len]);
+            assert!(shape == [batch, seq_len], "{name} {shape:?} is not [B, T] of the embeddings {x:?}");
+        }
+    }
 }
 
 /// A stack of blocks.
@@ -75,9 +88,10 @@ impl Transformer {
     /// - `x`: `[B, T, D]`; output: the same
     ///
     /// # Panics
-    /// If the sequence is longer than the position scheme or the cache, a decoder is given no memory, or a layer of the
-    /// cache keeps less than its pattern looks at: [`cache`](Self::cache) makes one that fits.
+    /// If something in `input` does not fit `x`, the sequence is longer than the position scheme or the cache, a decoder is
+    /// given no memory, or a layer of the cache keeps less than its pattern looks at: [`cache`](Self::cache) makes one that fits.
     pub fn forward(&self, x: Tensor<3>, input: &SequenceInput, pass: &mut Pass) -> Tensor<3> {
+        input.check(x.dims());
         let [batch, seq_len, _] = x.dims();
         pass.check_retention(|layer| self.retention(layer));
         let row = Row::new(input, pass, [batch, seq_len]);
@@ -149,6 +163,24 @@ mod tests {
     use crate::block::NormPlacement;
     use crate::feed_forward::Activation;
     use crate::position::PositionConfig;
+
+    #[test]
+    #[should_panic(expected = "padding [2, 4] is not [B, T] of the embeddings [2, 3, 8]")]
+    fn padding_of_another_length_panics() {
+        let device = Device::default();
+        let model = TransformerConfig::encoder(8, 2, 1).init(&device);
+        let input = SequenceInput::default().with_padding(Tensor::<2, Int>::zeros([2, 4], &device).bool());
+        model.forward(Tensor::zeros([2, 3, 8], &device), &input, &mut Pass::default());
+    }
+
+    #[test]
+    #[should_panic(expected = "memory [1, 5, 8] does not fit the embeddings [2, 3, 8] in batch or width")]
+    fn a_memory_of_another_batch_panics() {
+        let device = Device::default();
+        let model = TransformerConfig::decoder(8, 2, 1).init(&device);
+        let input = SequenceInput::default().with_memory(Memory::new(Tensor::zeros([1, 5, 8], &device)));
+        model.forward(Tensor::zeros([2, 3, 8], &device), &input, &mut Pass::default());
+    }
 
     #[test]
     fn the_base_stacks_are_counted_exactly() {

@@ -22,4 +22,12 @@ impl Memory {
         self.padding = padding;
         self
     }
+
+    /// It must fit the embeddings `x`, `[B, T, D]`, that read it.
+    pub(super) fn check(&self, x: [usize; 3]) {
+        let shape @ [batch, source_len, width] = self.hidden.dims();
+        assert!([batch, width] == [x[0], x[2]], "memory {shape:?} does not fit the embeddings {x:?} in batch or width");
+        let padding = self.padding.as_ref().map_or([batch, source_len], Tensor::dims);
+        assert!(padding == [batch, source_len], "padding {padding:?} of the memory is not [B, S] of its {shape:?}");
+    }
 }

@@ -296,9 +296,14 @@ impl Attention {
     ///
     /// # Shapes
     /// - `x`: `[B, T, D]`, memory: `[B, S, D]`; output: `[B, T, D]`
+    ///
+    /// # Panics
+    /// If the memory does not fit `x`.
     pub fn forward_cross(&self, x: Tensor<3>, memory: &Memory, pass: &mut LayerPass) -> Tensor<3> {
+        let shape = x.dims();
         let query = norm(&self.query_norm, split(self.projection.queries(x), self.n_heads));
         let (key, value) = pass.memory(|| {
+            memory.check(shape);
             let [key, value] = self.projection.keys_and_values(memory.hidden.clone());
             (norm(&self.key_norm, split(key, self.n_kv_heads)), split(value, self.n_kv_heads)) // [B, G, S, E | W]
         });

@@ -127,6 +127,21 @@ fn check(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &Attent
         key.dims(),
         value.dims()
     );
+    let fits = |shape: [usize; 4]| {
+        let whole = [batch, heads, query.dims()[2], keys];
+        shape.iter().zip(whole).all(|(size, whole)| *size == 1 || *size == whole)
+    };
+    for (name, shape) in
+        [("hidden", options.hidden.as_ref().map(Tensor::dims)), ("bias", options.bias.as_ref().map(Tensor::dims))]
+    {
+        let shape = shape.unwrap_or([1; 4]);
+        assert!(
+            fits(shape),
+            "attention: {name} {shape:?} does not fit query {:?} and key {:?}",
+            query.dims(),
+            key.dims()
+        );
+    }
     if let Some(padding) = &options.padding {
         assert!(padding.dims() == [batch, keys], "attention: padding {:?} is not [B, K]", padding.dims());
     }
@@ -245,6 +260,15 @@ mod tests {
         let output = attention(query, value.clone(), value, &AttentionOptions::default().with_causal(true));
         let expected = TensorData::from([[[[4.5f32], [6.0]]]]);
         output.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+    }
+
+    #[test]
+    #[should_panic(expected = "hidden [1, 1, 2, 3] does not fit query [1, 2, 2, 4] and key [1, 2, 2, 4]")]
+    fn a_mask_of_another_length_panics() {
+        let device = Device::default();
+        let x = Tensor::<4>::zeros([1, 2, 2, 4], &device);
+        let hidden = Tensor::<4>::zeros([1, 1, 2, 3], &device).bool();
+        attention(x.clone(), x.clone(), x, &AttentionOptions::default().with_hidden(Some(hidden)));
     }
 
     #[test]
