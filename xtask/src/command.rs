@@ -43,7 +43,8 @@ fn display(command: &Command) -> String {
     variables.chain(words.map(|word| word.to_string_lossy().into_owned())).collect::<Vec<_>>().join(" ")
 }
 
-fn workspace_root() -> &'static Path {
+/// The folder of the workspace manifest.
+pub(crate) fn workspace_root() -> &'static Path {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.parent().unwrap_or(package)
 }

@@ -1,5 +1,6 @@
 //! Development tasks, run as `cargo xtask <task>` from anywhere in the workspace: one file per task.
 
+mod bench;
 mod check;
 mod command;
 mod fixtures;
@@ -22,6 +23,8 @@ enum Task {
     Check,
     /// Run the tests on one device
     Test(test::Options),
+    /// Measure Firelight beside a reference program, the two in turn
+    Bench(bench::Options),
     /// Compute the golden tensors anew with PyTorch
     Fixtures,
 }
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Check => check::run_all(),
         Task::Test(options) => test::run_selected(&options),
+        Task::Bench(options) => bench::compare(&options),
         Task::Fixtures => fixtures::regenerate(),
     };
     match done {

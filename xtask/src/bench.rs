@@ -1,0 +1,157 @@
+//! `cargo xtask bench`: Firelight beside a reference program, the two in turn, and how time and memory of attention grow
+//! with its length. The reference takes the flags of `firelight bench` and prints the same JSON. What is measured goes to
+//! the benchmark part of docs/results.md.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde_json::Value;
+
+use crate::command::{cargo, program, run, workspace_root};
+
+/// What is compared, as the arguments of both programs.
+const WORKS: [&str; 5] = [
+    "train --config baby --runs 20",
+    "train --config char6 --runs 3",
+    "prefill --runs 3",
+    "decode --runs 1",
+    "attention --length 4096 --runs 3",
+];
+
+/// What is fitted.
+const PATTERNS: [&str; 2] = ["causal", "window:256"];
+const LENGTHS: &str = "1024,2048,4096,8192,16384";
+
+/// The part of the results between these lines is written anew.
+const BEGIN: &str = "<!-- benchmarks: written by `cargo xtask bench` -->";
+const END: &str = "<!-- end of benchmarks -->";
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The reference: a Python program with the flags of `firelight bench`
+    #[arg(long, value_name = "FILE")]
+    reference: PathBuf,
+    /// How often both programs are run, in turn
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Only the works whose arguments hold this text
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// Write the tables into docs/results.md
+    #[arg(long)]
+    write: bool,
+}
+
+pub(crate) fn compare(options: &Options) -> Result<()> {
+    let reference = fs::canonicalize(&options.reference).with_context(|| options.reference.display().to_string())?;
+    run("release build", &mut cargo("build --release -p firelight-cli"))?;
+    let mut part = String::from(
+        "| work | tokens per second | reference | ratio | memory above the start, MiB |\n|---|---|---|---|---|\n",
+    );
+    for work in WORKS.iter().filter(|work| work.contains(&options.only)) {
+        part += &row(work, &reference, options.rounds)?;
+    }
+    part +=
+        "\n| attention, forward and backward | exponent of time | exponent of memory | measured |\n|---|---|---|---|\n";
+    for pattern in PATTERNS.iter().filter(|pattern| pattern.contains(&options.only)) {
+        part += &growth(pattern)?;
+    }
+    println!("\n{part}");
+    if options.write { write(&part) } else { Ok(()) }
+}
+
+/// Both programs in turn; the ratio is that of the medians.
+fn row(work: &str, reference: &Path, rounds: u32) -> Result<String> {
+    let (mut ours, mut theirs, mut memory) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        theirs.push(number(&json(program("python3", "").arg(reference).args(work.split(' ')))?, "tokens_per_second")?);
+        let found = json(&mut firelight(work))?;
+        ours.push(number(&found, "tokens_per_second")?);
+        memory.push(number(&found, "peak_above_start_mib").unwrap_or(f64::NAN));
+        eprintln!("{work}: {:.1} beside {:.1} tokens per second", ours[ours.len() - 1], theirs[theirs.len() - 1]);
+    }
+    let [ours, theirs, memory] = [ours, theirs, memory].map(median);
+    Ok(format!("| `{work}` | {ours:.1} | {theirs:.1} | {:.2} | {memory:.0} |\n", ours / theirs))
+}
+
+/// The slopes of time and memory over the length, both logarithmic, by least squares.
+fn growth(pattern: &str) -> Result<String> {
+    let output = text(&mut firelight(&format!("attention --lengths {LENGTHS} --pattern {pattern} --runs 3")))?;
+    let lines = output.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+    let lengths: Vec<f64> = LENGTHS.split(',').filter_map(|length| length.parse().ok()).collect();
+    let column = |key| lines.iter().map(|line| number(line, key)).collect::<Result<Vec<f64>>>();
+    let (seconds, memory) = (column("seconds")?, column("peak_above_start_mib")?);
+    let measured: Vec<String> = lengths
+        .iter()
+        .zip(seconds.iter().zip(&memory))
+        .map(|(length, (seconds, memory))| format!("{length}: {:.0} ms, {memory:.0} MiB", 1e3 * seconds))
+        .collect();
+    let exponents = [&seconds, &memory].map(|values| exponent(&lengths, values));
+    Ok(format!("| {pattern} | {:.2} | {:.2} | {} |\n", exponents[0], exponents[1], measured.join("; ")))
+}
+
+fn exponent(lengths: &[f64], values: &[f64]) -> f64 {
+    let points: Vec<(f64, f64)> = lengths.iter().zip(values).map(|(x, y)| (x.ln(), y.ln())).collect();
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
+    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+    let covariance: f64 = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
+    covariance / points.iter().map(|point| (point.0 - x).powi(2)).sum::<f64>()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn firelight(work: &str) -> Command {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace_root().join("target"), PathBuf::from);
+    let binary = target.join("release/firelight");
+    let mut command = program(&binary.to_string_lossy(), "bench");
+    command.args(work.split(' ')).arg("--json");
+    command
+}
+
+fn json(command: &mut Command) -> Result<Value> {
+    Ok(serde_json::from_str(text(command)?.trim())?)
+}
+
+fn text(command: &mut Command) -> Result<String> {
+    let output = command.output()?;
+    ensure!(output.status.success(), "{:?} failed: {}", command.get_program(), String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn number(line: &Value, key: &str) -> Result<f64> {
+    line[key].as_f64().with_context(|| format!("`{key}` is missing in {line}"))
+}
+
+fn write(part: &str) -> Result<()> {
+    let path = workspace_root().join("docs/results.md");
+    let results = fs::read_to_string(&path)?;
+    let begin = results.find(BEGIN).context("docs/results.md has no place for benchmarks")? + BEGIN.len();
+    let end = results.find(END).context("docs/results.md has no end of the benchmarks")?;
+    fs::write(&path, format!("{}\n\n{part}\n{}", &results[..begin], &results[end..]))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_square_has_the_exponent_two() {
+        let lengths = [1.0, 2.0, 4.0];
+        assert!((exponent(&lengths, &lengths.map(|length| 3.0 * length * length)) - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_missing_number_is_named() {
+        let line = serde_json::json!({ "seconds": 1.5 });
+        assert_eq!(number(&line, "seconds").ok(), Some(1.5));
+        assert!(number(&line, "peak_mib").is_err_and(|error| error.to_string().starts_with("`peak_mib` is missing")));
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+    }
+}
