@@ -33,6 +33,7 @@ mod attention;
 mod block;
 mod cache;
 mod embedding;
+mod encoder_decoder;
 mod error;
 mod feed_forward;
 mod head;
@@ -58,6 +59,7 @@ pub use attention::{
 pub use block::{BlockContext, NormPlacement, TransformerBlock, TransformerBlockConfig};
 pub use cache::{Cache, LayerCache, Retention};
 pub use embedding::{TokenEmbedding, TokenEmbeddingConfig};
+pub use encoder_decoder::{EncoderDecoder, EncoderDecoderConfig};
 pub use error::ConfigError;
 pub use feed_forward::{Activation, ExpertsConfig, FeedForward, FeedForwardConfig, FeedForwardLayer, MixtureOfExperts};
 pub use head::{LmHead, LmHeadConfig, TiedHead};

@@ -1,0 +1,201 @@
+//! Encoder and decoder together, on embeddings: a source is read whole, a target is written token by token.
+//!
+//! Source: Vaswani et al. 2017, §3.1, figure 1 (<https://arxiv.org/abs/1706.03762>).
+
+use crate::attention::Memory;
+use crate::error::{Checks, ConfigError, expect_valid};
+use crate::init::ParamBuilder;
+use crate::pass::Pass;
+use crate::transformer::{SequenceInput, Transformer, TransformerConfig};
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use serde::{Deserialize, Serialize};
+
+/// Configuration of an [`EncoderDecoder`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EncoderDecoderConfig {
+    /// The stack that reads the source.
+    pub encoder: TransformerConfig,
+    /// The stack that writes the target; it has cross-attention.
+    pub decoder: TransformerConfig,
+}
+
+impl EncoderDecoderConfig {
+    /// Two pre-norm stacks of `n_layers` each.
+    pub fn new(d_model: usize, n_heads: usize, n_layers: usize) -> Self {
+        let encoder = TransformerConfig::encoder(d_model, n_heads, n_layers);
+        Self { encoder, decoder: TransformerConfig::decoder(d_model, n_heads, n_layers) }
+    }
+
+    /// Makes the same change in both stacks.
+    pub fn with_both(mut self, change: impl Fn(TransformerConfig) -> TransformerConfig) -> Self {
+        (self.encoder, self.decoder) = (change(self.encoder), change(self.decoder));
+        self
+    }
+
+    /// # Errors
+    /// Lists every field that does not fit.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let (source, target) = (self.encoder.d_model, self.decoder.d_model);
+        Checks::default()
+            .part(self.encoder.validate())
+            .part(self.decoder.validate())
+            .require(source == target, || {
+                format!("encoder.d_model = {source} must equal decoder.d_model = {target}, which reads its output")
+            })
+            .require(!self.encoder.cross_attention, || "encoder.cross_attention = true has nothing to read".into())
+            .require(self.decoder.cross_attention, || {
+                "decoder.cross_attention = false leaves the source unread: set it to true".into()
+            })
+            .finish()
+    }
+
+    /// Number of parameters, without building the stacks.
+    pub fn num_params(&self) -> usize {
+        self.encoder.num_params() + self.decoder.num_params()
+    }
+
+    /// Builds both stacks with seed 0.
+    pub fn init(&self, device: &Device) -> EncoderDecoder {
+        self.init_with(&ParamBuilder::new(device, 0))
+    }
+
+    /// Builds both stacks at the builder's seed and path.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn init_with(&self, params: &ParamBuilder) -> EncoderDecoder {
+        expect_valid(self.validate());
+        EncoderDecoder {
+            encoder: self.encoder.init_with(&params.scope("encoder")),
+            decoder: self.decoder.init_with(&params.scope("decoder")),
+        }
+    }
+}
+
+/// An encoder and a decoder that reads it.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use firelight_core::{EncoderDecoderConfig, SequenceInput};
+///
+/// let device = Device::flex();
+/// let model = EncoderDecoderConfig::new(64, 8, 2).init(&device);
+/// let (source, target) = (Tensor::<3>::zeros([2, 7, 64], &device), Tensor::<3>::zeros([2, 5, 64], &device));
+/// let hidden = model.forward(source, &SequenceInput::default(), target, &SequenceInput::default());
+/// assert_eq!(hidden.dims(), [2, 5, 64]);
+/// ```
+#[derive(Module, Debug)]
+pub struct EncoderDecoder {
+    /// Reads the source.
+    pub encoder: Transformer,
+    /// Writes the target.
+    pub decoder: Transformer,
+}
+
+impl EncoderDecoder {
+    /// Both, in plain passes, as in training.
+    ///
+    /// # Shapes
+    /// - `source`: `[B, S, D]`, `target`: `[B, T, D]`; output: `[B, T, D]`
+    ///
+    /// # Panics
+    /// If an input does not fit its embeddings.
+    pub fn forward(
+        &self,
+        source: Tensor<3>,
+        source_input: &SequenceInput,
+        target: Tensor<3>,
+        target_input: &SequenceInput,
+    ) -> Tensor<3> {
+        let memory = self.encode(source, source_input, &mut Pass::default());
+        self.decode(target, memory, target_input, &mut Pass::default())
+    }
+
+    /// What the decoder reads: the source, with its padding.
+    ///
+    /// # Shapes
+    /// - `source`: `[B, S, D]`; output: `[B, S, D]`
+    ///
+    /// # Panics
+    /// As [`Transformer::forward`].
+    pub fn encode(&self, source: Tensor<3>, input: &SequenceInput, pass: &mut Pass) -> Memory {
+        Memory::new(self.encoder.forward(source, input, pass)).with_padding(input.padding.clone())
+    }
+
+    /// The target, or its next tokens where the pass has a cache.
+    ///
+    /// # Shapes
+    /// - `target`: `[B, T, D]`; output: the same
+    ///
+    /// # Panics
+    /// As [`Transformer::forward`].
+    pub fn decode(&self, target: Tensor<3>, memory: Memory, input: &SequenceInput, pass: &mut Pass) -> Tensor<3> {
+        self.decoder.forward(target, &input.clone().with_memory(memory), pass)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::NormPlacement;
+    use crate::feed_forward::Activation;
+    use crate::init::WeightInit;
+    use crate::invariants::{causality, parts_equal_whole};
+    use crate::position::PositionConfig;
+    use burn::tensor::{Bool, Distribution};
+
+    fn config() -> EncoderDecoderConfig {
+        EncoderDecoderConfig::new(8, 2, 2).with_both(|stack| stack.with_init(WeightInit::xavier()))
+    }
+
+    fn random(length: usize) -> Tensor<3> {
+        Tensor::random([2, length, 8], Distribution::Normal(0.0, 1.0), &Device::default())
+    }
+
+    #[test]
+    fn the_base_model_is_counted_exactly() {
+        let base = EncoderDecoderConfig::new(512, 8, 6).with_both(|stack| {
+            let stack = stack.with_activation(Activation::Relu).with_position(PositionConfig::Sinusoidal);
+            stack.with_norm_placement(NormPlacement::Post)
+        });
+        assert_eq!(base.num_params(), 44_138_496);
+    }
+
+    #[test]
+    fn the_target_is_written_in_parts_as_at_once_and_never_looks_ahead() {
+        let model = config().init(&Device::default());
+        let padding = Tensor::<2, Bool>::from_bool([[false, false, true], [false; 3]], &Device::default());
+        let source = SequenceInput::default().with_padding(padding);
+        let memory = model.encode(random(3), &source, &mut Pass::default());
+        let plain = SequenceInput::default();
+        let whole = |x| model.decode(x, memory.clone(), &plain, &mut Pass::default());
+        let mut cache = model.decoder.cache(8);
+        let step = |x| model.decode(x, memory.clone(), &plain, &mut Pass::cached(&mut cache));
+        parts_equal_whole(whole, step, random(5), 2, 1e-5).expect("parts equal the whole");
+        causality(whole, random(5), 1e-5).expect("causal");
+    }
+
+    #[test]
+    fn the_padding_of_the_source_is_never_read() {
+        let device = Device::default();
+        let model = config().init(&device);
+        let (source, target) = (random(3), random(4));
+        let padding = Tensor::<2, Bool>::from_bool([[false, false, false, true, true]; 2], &device);
+        let padded = Tensor::cat(vec![source.clone(), random(2) * 10.0], 1);
+        let run =
+            |source, input: SequenceInput| model.forward(source, &input, target.clone(), &SequenceInput::default());
+        let alone = run(source.clone(), SequenceInput::default());
+        let found = run(padded.clone(), SequenceInput::default().with_padding(padding));
+        assert!((found - alone.clone()).abs().max().into_scalar::<f32>() < 1e-5);
+        assert!((run(padded, SequenceInput::default()) - alone).abs().max().into_scalar::<f32>() > 1e-3);
+    }
+
+    #[test]
+    fn stacks_that_do_not_meet_are_refused() {
+        let decoder = TransformerConfig::new(16, 2, 1);
+        let error = EncoderDecoderConfig { encoder: config().encoder, decoder }.validate().expect_err("two problems");
+        assert_eq!(error.problems().len(), 2, "{error}");
+    }
+}
