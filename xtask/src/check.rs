@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::command::{cargo, is_installed, program, run};
-use crate::test;
+use crate::{consumer, test};
 
 /// Stops at the first step that fails.
 pub(crate) fn run_all() -> Result<()> {
@@ -17,6 +17,7 @@ pub(crate) fn run_all() -> Result<()> {
     run("rustdoc", rustdoc.env("RUSTDOCFLAGS", "-D warnings"))?;
     test::run_on("flex")?;
     test::run_on("ndarray")?;
+    consumer::check()?;
     run("inference-only build", &mut cargo("check -p firelight --no-default-features --features flex"))?;
     run("wgpu build", &mut cargo("check -p firelight-cli --features wgpu"))?;
     // CubeCL fetches LLVM to generate code for CUDA. Checking types needs none, and this is how its build script is told.

@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod command;
+mod consumer;
 mod fixtures;
 mod test;
 

@@ -1,0 +1,40 @@
+//! `tests/consumer`: a Burn project outside the workspace, with a lock file of its own.
+
+use anyhow::Result;
+
+use crate::command::{cargo, run};
+
+const MANIFEST: &str = "--manifest-path tests/consumer/Cargo.toml";
+
+/// Formats, lints, builds and runs it: its one test trains, saves and loads. Burn is there from the tests before.
+pub(crate) fn check() -> Result<()> {
+    run("consumer format", &mut cargo(&format!("fmt {MANIFEST} --check")))?;
+    run("consumer clippy", &mut cargo(&format!("clippy {MANIFEST} --locked --all-targets -- -D warnings")))?;
+    run("consumer", cargo(&format!("test {MANIFEST} --locked")).env_remove("BURN_DEVICE"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    use crate::command::workspace_root;
+
+    /// Name, version and source of each package.
+    fn packages(lock: &str) -> BTreeSet<String> {
+        let text = fs::read_to_string(workspace_root().join(lock)).unwrap_or_default();
+        let lines = |part: &str| part.lines().filter(|line| !line.is_empty()).take(3).collect::<Vec<_>>().join(", ");
+        text.split("[[package]]").skip(1).map(lines).collect()
+    }
+
+    #[test]
+    fn it_is_locked_to_the_versions_of_the_workspace() {
+        let (root, own) = (packages("Cargo.lock"), packages("tests/consumer/Cargo.lock"));
+        assert!(own.len() > 100, "{} packages", own.len());
+        let others: Vec<_> = own.difference(&root).filter(|package| !package.contains("firelight-consumer")).collect();
+        assert!(
+            others.is_empty(),
+            "copy Cargo.lock to tests/consumer, then run cargo metadata there: cargo drops what is not needed. {others:?}"
+        );
+    }
+}
