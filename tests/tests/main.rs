@@ -6,6 +6,7 @@ mod decoding;
 mod flow;
 mod initial_weights;
 mod invariants;
+mod mechanisms;
 mod parity;
 mod patterns;
 mod support;

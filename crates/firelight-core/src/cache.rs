@@ -17,6 +17,8 @@ pub enum Retention {
     /// Those that a query can see which looks back this many tokens and no further: memory that has a bound however long
     /// the text becomes.
     Last(usize),
+    /// Sums of keys and values whose size does not depend on the length, as linear attention reads them.
+    Sums,
 }
 
 /// Keys and values of all layers, which of them are padding, and of which document they are.
@@ -65,7 +67,7 @@ impl Cache {
         self.capacity
     }
 
-    /// Numbers that there is memory for, in all layers: keys, values, and those of an encoder's output.
+    /// Numbers that there is memory for, in all layers: keys and values or their sums, and those of an encoder's output.
     pub fn num_elements(&self) -> usize {
         self.layers.iter().map(LayerCache::num_elements).sum()
     }
@@ -78,7 +80,7 @@ impl Cache {
 
     /// Whether [`truncate`](Self::truncate) can go back to `len` tokens: always where every layer keeps all, and always to
     /// 0. A layer that keeps the last tokens has 64 more than its queries see, so that of the most that it ever held the
-    /// last 64 can be forgotten.
+    /// last 64 can be forgotten. A layer that keeps sums can forget all or nothing.
     pub fn can_truncate(&self, len: usize) -> bool {
         self.layers.iter().all(|layer| layer.can_truncate(len))
     }

@@ -1,5 +1,6 @@
 //! The optional side channels of one forward pass. A new channel is a field here and changes no signature.
 
+use crate::attention::Sums;
 use crate::cache::{Cache, LayerCache, Retention};
 use burn::tensor::{Bool, Int, Tensor};
 use std::ops::Range;
@@ -28,7 +29,8 @@ pub struct AttentionTrace {
 #[derive(Debug, Clone, Default)]
 pub struct LayerTrace {
     /// Of the self-attention, `[B, H, T, K]`. A layer whose cache keeps the last tokens alone reads those, so that its `K`
-    /// is shorter than the text.
+    /// is shorter than the text. One that keeps sums shows the tokens of the pass; what their weights lack to 1 is the
+    /// past's.
     pub attention: Option<Tensor<4>>,
     /// Of the cross-attention, `[B, H, T, S]`.
     pub cross_attention: Option<Tensor<4>>,
@@ -142,15 +144,26 @@ pub struct LayerPass<'a> {
     losses: Option<&'a mut AuxiliaryLosses>,
 }
 
+/// What one attention reads and writes beside its input and output.
+pub(crate) struct Channels<'a> {
+    /// Where its weights are wanted, if they are.
+    pub(crate) weights: Option<&'a mut Option<Tensor<4>>>,
+    /// Where the sums of the past are, if they stand for its keys.
+    pub(crate) sums: Option<&'a mut Option<Sums>>,
+}
+
 impl LayerPass<'_> {
-    /// Where the weights of the self-attention are wanted, if they are.
-    pub(crate) fn self_weights(&mut self) -> Option<&mut Option<Tensor<4>>> {
-        self.trace.as_mut().map(|trace| &mut trace.attention)
+    /// The channels of the self-attention.
+    pub(crate) fn self_attention(&mut self) -> Channels<'_> {
+        Channels {
+            weights: self.trace.as_mut().map(|trace| &mut trace.attention),
+            sums: self.cache.as_mut().and_then(|cache| cache.sums()),
+        }
     }
 
-    /// Where the weights of the cross-attention are wanted, if they are.
-    pub(crate) fn cross_weights(&mut self) -> Option<&mut Option<Tensor<4>>> {
-        self.trace.as_mut().map(|trace| &mut trace.cross_attention)
+    /// The channels of the cross-attention.
+    pub(crate) fn cross_attention(&mut self) -> Channels<'_> {
+        Channels { weights: self.trace.as_mut().map(|trace| &mut trace.cross_attention), sums: None }
     }
 
     /// Where losses beside the task's own are collected, if they are wanted.

@@ -108,7 +108,8 @@ impl Transformer {
     }
 
     /// An empty cache for up to `capacity` tokens, in which a layer whose pattern looks back a short way keeps the last
-    /// tokens alone. [`Cache::new`] keeps everything, which gives the same outputs and can always go back.
+    /// tokens alone, and one of linear attention sums of them. [`Cache::new`] keeps everything, which gives the same
+    /// outputs, can always go back, and tells documents apart in linear attention.
     ///
     /// ```
     /// use burn::tensor::{Device, Tensor};
@@ -131,7 +132,7 @@ impl Transformer {
 
     /// What layer `index` reads of its past.
     fn retention(&self, index: usize) -> Retention {
-        self.patterns[index % self.patterns.len()].span().map_or(Retention::All, Retention::Last)
+        self.blocks[index].attention.retention(self.patterns[index % self.patterns.len()])
     }
 
     /// One context per pattern: what its layers share is computed once, and once for all patterns that read the same keys.

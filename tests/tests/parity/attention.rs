@@ -1,9 +1,9 @@
-//! The choices of attention against PyTorch: soft cap, norms of queries and keys, width of the values.
+//! The choices of attention against PyTorch: soft cap, norms of queries and keys, width of the values, mechanisms.
 
 use burn::tensor::Tensor;
 use firelight::core::{
-    AttentionConfig, AttentionContext, AttentionMask, LayerPass, Memory, NormConfig, PositionScheme, Positions,
-    ProjectionKind, Rotary, RotaryLayout,
+    AttentionConfig, AttentionContext, AttentionMask, AttentionMechanism, LayerPass, Memory, NormConfig,
+    PositionScheme, Positions, ProjectionKind, Rotary, RotaryLayout,
 };
 use firelight::kernels::{AttentionOptions, attention};
 
@@ -59,24 +59,49 @@ fn values_of_their_own_width_agree() {
     for kind in [ProjectionKind::Separate, ProjectionKind::Fused] {
         let config =
             AttentionConfig::new(12, 4).with_n_kv_heads(2).with_d_head(3).with_d_value(5).with_projection(kind);
-        for (i, case) in golden.cases().enumerate() {
-            let parameters = if kind == ProjectionKind::Fused { case.fused() } else { case.part("") };
-            let x = case.input::<3>("x", &device());
-            let layer = parameters.fill(config.init(&x.device()));
-            let memory: Option<Tensor<3>> = case.has("memory").then(|| case.input("memory", &device()));
-            let pass = &mut LayerPass::default();
-            let output = match &memory {
-                Some(memory) => layer.forward_cross(x.clone(), &Memory::new(memory.clone()), pass),
-                None => layer.forward(x.clone(), &AttentionContext::masked(AttentionMask::causal()), pass),
-            };
-            assert_eq!(i == 1, memory.is_some());
-            case.check("output", output.clone());
-            let gradients = case.backward(output);
-            case.check_gradient("x", &x, &gradients);
-            if let Some(memory) = &memory {
-                case.check_gradient("memory", memory, &gradients);
-            }
-            parameters.check_gradients(&layer, &gradients);
-        }
+        let cases: Vec<_> = golden.cases().collect();
+        let fused = |case: &Golden| if kind == ProjectionKind::Fused { case.fused() } else { case.part("") };
+        check(&config, &cases[0], &fused(&cases[0]), Source::Causal);
+        check(&config, &cases[1], &fused(&cases[1]), Source::Memory);
     }
+}
+
+#[test]
+fn linear_attention_agrees() {
+    let config = AttentionConfig::new(12, 4).with_n_kv_heads(2).with_d_head(3).with_d_value(5);
+    let config = config.with_mechanism(AttentionMechanism::Linear);
+    let cases: Vec<_> = Golden::load("attention_linear").cases().collect();
+    check(&config, &cases[0], &cases[0], Source::Causal);
+    check(&config, &cases[1], &cases[1], Source::Memory);
+}
+
+/// What a layer attends to.
+#[derive(PartialEq)]
+enum Source {
+    /// Its input, the future hidden.
+    Causal,
+    /// `memory`, and `memory_padding` where the case has it.
+    Memory,
+}
+
+/// Output and all gradients of one layer, whose parameters may stand in another order than those of the case.
+fn check(config: &AttentionConfig, case: &Golden, parameters: &Golden, source: Source) {
+    let x = case.input::<3>("x", &device());
+    let layer = parameters.fill(config.init(&x.device()));
+    let pass = &mut LayerPass::default();
+    let memory = (source == Source::Memory).then(|| case.input::<3>("memory", &device()));
+    let output = match &memory {
+        Some(hidden) => {
+            let padding = case.has("memory_padding").then(|| case.flags("memory_padding", &x.device()));
+            layer.forward_cross(x.clone(), &Memory::new(hidden.clone()).with_padding(padding), pass)
+        }
+        None => layer.forward(x.clone(), &AttentionContext::masked(AttentionMask::causal()), pass),
+    };
+    case.check("output", output.clone());
+    let gradients = case.backward(output);
+    case.check_gradient("x", &x, &gradients);
+    if let Some(memory) = &memory {
+        case.check_gradient("memory", memory, &gradients);
+    }
+    parameters.check_gradients(&layer, &gradients);
 }

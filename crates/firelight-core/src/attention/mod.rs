@@ -7,24 +7,30 @@
 //! as Qwen 3, and the scores keep their scale; OLMo 2 takes the norm over all heads at once.
 
 mod context;
+mod linear;
+mod mechanism;
 mod memory;
 mod pattern;
 mod projection;
 mod score;
 
 pub use context::AttentionContext;
+pub use linear::LinearAttention;
+pub(crate) use linear::Sums;
+pub use mechanism::{AttentionMechanism, DotProduct, Mechanism};
 pub use memory::Memory;
 pub use pattern::AttentionPattern;
 pub use projection::{FusedProjection, Projection, ProjectionKind, SeparateProjection};
 pub use score::ScoreScale;
 
+use crate::cache::Retention;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
 use crate::kind;
 use crate::linear::{Linear, LinearConfig};
 use crate::mask::AttentionMask;
 use crate::norm::{Norm, NormConfig};
-use crate::pass::LayerPass;
+use crate::pass::{Channels, LayerPass};
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig};
 use burn::tensor::{Device, Tensor};
@@ -65,6 +71,9 @@ pub struct AttentionConfig {
     /// Norm of every head's query and key before the rotation. Default: none.
     #[serde(default, deserialize_with = "kind::deserialize_option")]
     pub query_key_norm: Option<NormConfig>,
+    /// How a query weighs the keys. Default: by the softmax of dot products.
+    #[serde(default)]
+    pub mechanism: AttentionMechanism,
     /// Factor of the scores. Default: `1 / sqrt(E)`.
     #[serde(default)]
     pub scale: ScoreScale,
@@ -95,6 +104,7 @@ impl AttentionConfig {
             bias: true,
             qkv_bias: None,
             query_key_norm: None,
+            mechanism: AttentionMechanism::default(),
             scale: ScoreScale::default(),
             soft_cap: None,
             dropout: 0.0,
@@ -142,6 +152,12 @@ impl AttentionConfig {
     /// Sets the norm of every head's query and key.
     pub fn with_query_key_norm(mut self, norm: Option<NormConfig>) -> Self {
         self.query_key_norm = norm;
+        self
+    }
+
+    /// Sets how a query weighs the keys.
+    pub fn with_mechanism(mut self, mechanism: AttentionMechanism) -> Self {
+        self.mechanism = mechanism;
         self
     }
 
@@ -208,8 +224,26 @@ impl AttentionConfig {
                 format!("attention_soft_cap = {:?} must be above 0, or left out", self.soft_cap.unwrap_or_default())
             })
             .rate("attention_dropout", self.dropout)
+            .part(self.check_linear())
             .part(self.init.validate())
             .part(self.output_init.validate())
+            .finish()
+    }
+
+    /// Linear attention has no scores to scale or to bound, and forms no weights that could be dropped.
+    fn check_linear(&self) -> Result<(), ConfigError> {
+        let softmax = self.mechanism != AttentionMechanism::Linear;
+        Checks::default()
+            .require(softmax || self.scale == ScoreScale::default(), || {
+                format!("attention_scale = {:?} has no scores to scale in linear attention: leave it out", self.scale)
+            })
+            .require(softmax || self.soft_cap.is_none(), || {
+                let cap = self.soft_cap.unwrap_or_default();
+                format!("attention_soft_cap = {cap:?} has no scores to bound in linear attention: leave it out")
+            })
+            .require(softmax || self.dropout == 0.0, || {
+                format!("attention_dropout = {} has no weights to drop in linear attention: set it to 0", self.dropout)
+            })
             .finish()
     }
 
@@ -246,6 +280,7 @@ impl AttentionConfig {
             key_norm: norm("key_norm"),
             projection: self.projection.init_with(widths, self.qkv_bias.unwrap_or(self.bias), self.init, params),
             output: output.init_with(&params.scope("output")),
+            mechanism: self.mechanism.init(),
             dropout: DropoutConfig::new(self.dropout).init(),
             n_heads: self.n_heads,
             n_kv_heads,
@@ -268,6 +303,8 @@ pub struct Attention {
     pub query_norm: Option<Norm>,
     /// Norm of every head's key.
     pub key_norm: Option<Norm>,
+    /// How a query weighs the keys.
+    pub mechanism: Mechanism,
     /// `[H W, D]`, from the heads back.
     pub output: Linear,
     dropout: Dropout,
@@ -284,12 +321,16 @@ impl Attention {
     ///
     /// # Shapes
     /// - `x`: `[B, T, D]`; output: the same
+    ///
+    /// # Panics
+    /// If the cache keeps sums of the past and the layer needs its keys: any layer but a linear one, and a linear one
+    /// whose mask hides single pairs.
     pub fn forward(&self, x: Tensor<3>, context: &AttentionContext, pass: &mut LayerPass) -> Tensor<3> {
         let [query, key, value] = self.projection.project(x);
         let query = rotate(norm(&self.query_norm, split(query, self.n_heads)), context); // [B, H, T, E]
         let key = rotate(norm(&self.key_norm, split(key, self.n_kv_heads)), context); // [B, G, T, E]
         let (key, value) = pass.extend(key, split(value, self.n_kv_heads)); // [B, G, K, E | W]
-        self.attend([query, key, value], context, pass.self_weights())
+        self.attend([query, key, value], context, pass.self_attention())
     }
 
     /// Attends from every token of `x` to `memory`. With a cache the keys and values of the memory are computed once.
@@ -308,36 +349,65 @@ impl Attention {
             (norm(&self.key_norm, split(key, self.n_kv_heads)), split(value, self.n_kv_heads)) // [B, G, S, E | W]
         });
         let mask = memory.padding.clone().map_or(AttentionMask::none(), AttentionMask::padding);
-        self.attend([query, key, value], &AttentionContext::masked(mask), pass.cross_weights())
+        self.attend([query, key, value], &AttentionContext::masked(mask), pass.cross_attention())
+    }
+
+    /// What the layer reads of the tokens before a pass when its mask is that of `pattern`.
+    pub(crate) fn retention(&self, pattern: AttentionPattern) -> Retention {
+        match (&self.mechanism, pattern) {
+            (Mechanism::Linear(_), AttentionPattern::Full | AttentionPattern::Causal) => Retention::Sums,
+            _ => pattern.span().map_or(Retention::All, Retention::Last),
+        }
     }
 
     /// Attends and merges the heads. The weights are kept where somebody wants them.
-    fn attend(
+    fn attend(&self, qkv: [Tensor<4>; 3], context: &AttentionContext, channels: Channels) -> Tensor<3> {
+        let heads = match &self.mechanism {
+            Mechanism::Linear(linear) => linear_heads(linear, qkv, context, channels),
+            Mechanism::DotProduct(_) => {
+                assert!(channels.sums.is_none(), "a cache that keeps sums of the past serves linear attention alone");
+                self.softmax_heads(qkv, context, channels.weights)
+            }
+        };
+        self.output.forward(merge(heads))
+    }
+
+    fn softmax_heads(
         &self,
         [query, key, value]: [Tensor<4>; 3],
         context: &AttentionContext,
         trace: Option<&mut Option<Tensor<4>>>,
-    ) -> Tensor<3> {
+    ) -> Tensor<4> {
         let bias = context.bias.as_ref().map(|bias| bias.of(&query));
         let options = (context.mask.options().with_bias(bias))
             .with_scale(self.scale.factor())
             .with_soft_cap(self.soft_cap)
             .with_dropout(self.active_dropout(&query.device()));
-        let heads = match trace {
-            Some(trace) => {
-                let (heads, weights) = attention_with_weights(query, key, value, &options);
-                *trace = Some(weights);
-                heads
-            }
-            None => attention(query, key, value, &options),
-        };
-        self.output.forward(merge(heads))
+        let Some(trace) = trace else { return attention(query, key, value, &options) };
+        let (heads, weights) = attention_with_weights(query, key, value, &options);
+        *trace = Some(weights);
+        heads
     }
 
     /// The dropout rate in force: 0 outside training, by the same rule as Burn's own [`Dropout`].
     fn active_dropout(&self, device: &Device) -> f64 {
         if self.dropout.training.is_enabled() && device.is_autodiff() { self.dropout.prob } else { 0.0 }
     }
+}
+
+fn linear_heads(
+    linear: &LinearAttention,
+    qkv: [Tensor<4>; 3],
+    context: &AttentionContext,
+    channels: Channels,
+) -> Tensor<4> {
+    assert!(context.bias.is_none(), "linear attention has no scores that positions could be added to");
+    if let Some(trace) = channels.weights {
+        let past = channels.sums.as_deref().and_then(Option::as_ref);
+        let [query, key, _] = qkv.clone();
+        *trace = Some(linear.weights([query, key], &context.mask, past));
+    }
+    linear.forward(qkv, &context.mask, channels.sums)
 }
 
 /// `[B, T, H E] -> [B, H, T, E]`.
@@ -444,6 +514,25 @@ mod tests {
             [
                 "attention_scale = Constant(0.0) must be a finite number other than 0",
                 "attention_soft_cap = -1.0 must be above 0, or left out",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_linear_attention_has_no_use_for_is_refused() {
+        let error = AttentionConfig::new(8, 2)
+            .with_mechanism(AttentionMechanism::Linear)
+            .with_scale(ScoreScale::None)
+            .with_soft_cap(Some(5.0))
+            .with_dropout(0.1)
+            .validate()
+            .expect_err("three problems");
+        assert_eq!(
+            error.problems(),
+            [
+                "attention_scale = None has no scores to scale in linear attention: leave it out",
+                "attention_soft_cap = 5.0 has no scores to bound in linear attention: leave it out",
+                "attention_dropout = 0.1 has no weights to drop in linear attention: set it to 0",
             ]
         );
     }

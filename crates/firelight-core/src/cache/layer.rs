@@ -1,7 +1,8 @@
 //! What one layer remembers: buffers that are filled in place, doubled when full, and rolled on where the layer keeps the
-//! last tokens alone.
+//! last tokens alone. A layer that keeps sums has no buffers.
 
 use super::Retention;
+use crate::attention::Sums;
 use burn::tensor::{Int, Tensor};
 use std::ops::Range;
 
@@ -13,6 +14,7 @@ const CHUNK: usize = 64;
 pub struct LayerCache {
     buffers: Option<(Tensor<4>, Tensor<4>)>,
     memory: Option<(Tensor<4>, Tensor<4>)>,
+    sums: Option<Sums>,
     /// The token at the begin of the buffers; above 0 once the layer has let go of the first ones.
     first: usize,
     pub(super) len: usize,
@@ -22,11 +24,12 @@ pub struct LayerCache {
 
 impl LayerCache {
     pub(super) fn new(retention: Retention, capacity: usize) -> Self {
-        Self { buffers: None, memory: None, first: 0, len: 0, retention, capacity }
+        Self { buffers: None, memory: None, sums: None, first: 0, len: 0, retention, capacity }
     }
 
     /// Appends keys and values, `[B, G, T, E]` and `[B, G, T, W]`, and returns those that the queries of these tokens can
-    /// see: all that are remembered, or the last ones, `[B, G, K, E]` and `[B, G, K, W]`.
+    /// see: all that are remembered, or the last ones, `[B, G, K, E]` and `[B, G, K, W]`. Where sums stand for the past
+    /// these are the new ones themselves, which the attention adds to the sums.
     ///
     /// # Panics
     /// If they do not fit into the capacity.
@@ -34,6 +37,10 @@ impl LayerCache {
         let length = key.dims()[2];
         let end = self.len + length;
         assert!(end <= self.capacity, "a cache of {} tokens cannot hold {end}", self.capacity);
+        if self.retention == Retention::Sums {
+            self.len = end;
+            return (key, value);
+        }
         let seen = self.keys(length);
         let from = seen.start - self.first;
         let (keys, values) =
@@ -52,8 +59,14 @@ impl LayerCache {
         let start = match self.retention {
             Retention::All => 0,
             Retention::Last(span) => self.len.saturating_sub(span),
+            Retention::Sums => self.len,
         };
         start..self.len + length
+    }
+
+    /// Where the sums are that stand for the past, if they do.
+    pub(crate) fn sums(&mut self) -> Option<&mut Option<Sums>> {
+        (self.retention == Retention::Sums).then_some(&mut self.sums)
     }
 
     pub(super) fn retention(&self) -> Retention {
@@ -62,24 +75,29 @@ impl LayerCache {
 
     pub(super) fn num_elements(&self) -> usize {
         let count = |(key, value): &(Tensor<4>, Tensor<4>)| key.shape().num_elements() + value.shape().num_elements();
-        self.buffers.iter().chain(&self.memory).map(count).sum()
+        let sums = self.sums.as_ref().map_or(0, |sums| sums.shape().num_elements());
+        self.buffers.iter().chain(&self.memory).map(count).sum::<usize>() + sums
     }
 
     pub(super) fn clear(&mut self) {
-        (self.first, self.len, self.memory) = (0, 0, None);
+        (self.first, self.len, self.memory, self.sums) = (0, 0, None, None);
     }
 
     pub(super) fn can_truncate(&self, len: usize) -> bool {
-        let needed = match self.retention {
-            Retention::All => 0,
-            Retention::Last(span) => len.saturating_sub(span),
+        let possible = match self.retention {
+            Retention::All => true,
+            Retention::Last(span) => self.first <= len.saturating_sub(span),
+            Retention::Sums => false,
         };
-        len == 0 || len >= self.len || self.first <= needed
+        possible || len == 0 || len >= self.len
     }
 
     /// To `len` tokens, which [`can_truncate`](Self::can_truncate) has agreed to.
     pub(super) fn truncate(&mut self, len: usize) {
-        (self.first, self.len) = (if len == 0 { 0 } else { self.first }, len);
+        self.len = len;
+        if len == 0 {
+            (self.first, self.sums) = (0, None);
+        }
     }
 
     pub(super) fn select_rows(&mut self, rows: &Tensor<1, Int>) {
@@ -87,6 +105,7 @@ impl LayerCache {
             |(key, value): (Tensor<4>, Tensor<4>)| (key.select(0, rows.clone()), value.select(0, rows.clone()));
         self.buffers = self.buffers.take().map(select);
         self.memory = self.memory.take().map(select);
+        self.sums = self.sums.take().map(|sums| sums.select(0, rows.clone()));
     }
 
     /// Writes the new tokens behind the old ones and returns the buffers, which are longer than what they hold.
@@ -129,7 +148,7 @@ impl LayerCache {
     /// Tokens that a buffer can have at most: beside those in sight some to go back by, and some to fill before it rolls.
     fn room(&self) -> usize {
         match self.retention {
-            Retention::All => self.capacity,
+            Retention::All | Retention::Sums => self.capacity,
             Retention::Last(span) => span.saturating_add(2 * CHUNK).min(self.capacity),
         }
     }

@@ -1,7 +1,7 @@
 //! The configuration of a [`Transformer`]: every choice that a stack can be made of, with its default.
 
 use super::Transformer;
-use crate::attention::{AttentionConfig, AttentionPattern, ProjectionKind, ScoreScale};
+use crate::attention::{AttentionConfig, AttentionMechanism, AttentionPattern, ProjectionKind, ScoreScale};
 use crate::block::{NormPlacement, TransformerBlockConfig};
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::feed_forward::{Activation, ExpertsConfig, FeedForwardConfig};
@@ -89,6 +89,9 @@ pub struct TransformerConfig {
     /// Norm of every head's query and key. Default: none.
     #[serde(default, deserialize_with = "kind::deserialize_option")]
     pub query_key_norm: Option<NormConfig>,
+    /// How a query weighs the keys. Default: by the softmax of dot products.
+    #[serde(default)]
+    pub attention_mechanism: AttentionMechanism,
     /// Factor of the attention scores. Default: `1 / sqrt(E)`.
     #[serde(default)]
     pub attention_scale: ScoreScale,
@@ -137,6 +140,7 @@ impl TransformerConfig {
             dropout: 0.0,
             qkv_bias: None,
             query_key_norm: None,
+            attention_mechanism: AttentionMechanism::default(),
             attention_scale: ScoreScale::default(),
             attention_soft_cap: None,
             attention_dropout: 0.0,
@@ -259,6 +263,12 @@ impl TransformerConfig {
         self
     }
 
+    /// Sets how a query weighs the keys.
+    pub fn with_attention_mechanism(mut self, mechanism: AttentionMechanism) -> Self {
+        self.attention_mechanism = mechanism;
+        self
+    }
+
     /// Sets the factor of the attention scores.
     pub fn with_attention_scale(mut self, scale: ScoreScale) -> Self {
         self.attention_scale = scale;
@@ -324,9 +334,25 @@ impl TransformerConfig {
             .size("max_seq_len", self.max_seq_len)
             .require(!self.patterns.is_empty(), || "patterns = [] must name at least one pattern".into())
             .part(self.position.validate(self.d_model, d_head))
+            .part(self.check_bias())
             .rate("embedding_dropout", self.embedding_dropout)
             .require(self.count() <= MAX_PARAMS, || {
                 format!("the sizes make {:.1e} parameters: at most {MAX_PARAMS:.0e} are possible", self.count())
+            })
+            .finish()
+    }
+
+    /// Positions that add to scores need scores.
+    fn check_bias(&self) -> Result<(), ConfigError> {
+        let adds =
+            matches!(self.position, PositionConfig::Alibi | PositionConfig::T5 { .. } | PositionConfig::Shaw { .. });
+        Checks::default()
+            .require(!adds || self.attention_mechanism != AttentionMechanism::Linear, || {
+                format!(
+                    "position = {:?} adds to scores, which linear attention has none of: use none, learned, sinusoidal \
+                     or rotary",
+                    self.position
+                )
             })
             .finish()
     }
@@ -374,6 +400,7 @@ impl TransformerConfig {
             .with_projection(self.projection)
             .with_bias(self.bias)
             .with_query_key_norm(self.query_key_norm)
+            .with_mechanism(self.attention_mechanism)
             .with_scale(self.attention_scale)
             .with_soft_cap(self.attention_soft_cap)
             .with_dropout(self.attention_dropout)
@@ -448,6 +475,25 @@ mod tests {
     }
 
     #[test]
+    fn mechanisms_are_names() {
+        let text = r#"{"d_model": 8, "n_heads": 2, "n_layers": 2, "attention_mechanism": "linear", "d_value": 3}"#;
+        let config: TransformerConfig = serde_json::from_str(text).expect("a configuration");
+        assert_eq!((config.attention_mechanism, config.d_value), (AttentionMechanism::Linear, Some(3)));
+        let written = serde_json::to_string(&config).expect("text");
+        assert_eq!(serde_json::from_str::<TransformerConfig>(&written).expect("a configuration"), config);
+    }
+
+    #[test]
+    fn positions_that_add_to_scores_need_scores() {
+        let linear = TransformerConfig::new(8, 2, 1).with_attention_mechanism(AttentionMechanism::Linear);
+        for position in [PositionConfig::Alibi, PositionConfig::t5(false), PositionConfig::shaw()] {
+            let error = linear.clone().with_position(position).validate().expect_err("no scores");
+            assert!(error.to_string().contains("use none, learned, sinusoidal or rotary"), "{error}");
+        }
+        assert_eq!(linear.with_position(PositionConfig::rotary()).validate(), Ok(()));
+    }
+
+    #[test]
     fn all_problems_are_listed_once() {
         let mut config = TransformerConfig::new(100, 3, 0).with_position(PositionConfig::rotary());
         config.dropout = 1.0;
@@ -479,6 +525,7 @@ mod tests {
             base.clone().with_bias(false).with_qkv_bias(true).with_projection(ProjectionKind::Fused),
             base.clone().with_d_value(7).with_n_kv_heads(1).with_cross_attention(true),
             base.clone().with_d_value(2).with_d_head(5).with_projection(ProjectionKind::Fused),
+            base.clone().with_attention_mechanism(AttentionMechanism::Linear).with_cross_attention(true),
         ] {
             assert_eq!(config.num_params(), config.init(&device).num_params(), "{config:?}");
         }

@@ -9,7 +9,7 @@
 
 mod reference;
 
-use burn::tensor::{Bool, Tensor};
+use burn::tensor::{Bool, Device, Tensor};
 
 /// What is hidden from whom, and how the scores are formed. The default hides nothing and scales by `1 / sqrt(E)`.
 ///
@@ -73,6 +73,12 @@ impl AttentionOptions {
     pub fn with_dropout(mut self, dropout: f64) -> Self {
         self.dropout = dropout;
         self
+    }
+
+    /// All that is hidden, as pairs: for scores of the shape `[B, H, Q, K]` a mask that broadcasts to it, or none when
+    /// every query sees every key.
+    pub fn hidden_pairs(&self, shape: [usize; 4], device: &Device) -> Option<Tensor<4, Bool>> {
+        reference::hidden(shape, self, device)
     }
 }
 

@@ -52,7 +52,11 @@ fn normalise(scores: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
 }
 
 /// The union of what the options hide, broadcastable to `[B, H, Q, K]`.
-fn hidden(shape: [usize; 4], options: &AttentionOptions, device: &burn::tensor::Device) -> Option<Tensor<4, Bool>> {
+pub(super) fn hidden(
+    shape: [usize; 4],
+    options: &AttentionOptions,
+    device: &burn::tensor::Device,
+) -> Option<Tensor<4, Bool>> {
     let [batch, _, queries, keys] = shape;
     let offset = keys as i64 - queries as i64;
     let future = (options.causal && queries > 1)
