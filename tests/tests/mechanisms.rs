@@ -14,7 +14,12 @@ fn tolerance() -> f64 {
     if is_gpu() { 1e-4 } else { 1e-5 }
 }
 
-const MECHANISMS: [AttentionMechanism; 1] = [AttentionMechanism::Linear];
+const MECHANISMS: [AttentionMechanism; 4] = [
+    AttentionMechanism::DotProduct,
+    AttentionMechanism::Bilinear,
+    AttentionMechanism::Additive,
+    AttentionMechanism::Linear,
+];
 
 /// Longer than a chunk of linear attention, and than a rolling cache of a short window holds.
 const LENGTH: usize = 150;
@@ -37,16 +42,18 @@ fn grid() -> Vec<TransformerConfig> {
         vec![AttentionPattern::LocalGlobal { window: 2, global: 1, causal: true }],
         vec![window, AttentionPattern::Causal],
     ];
-    let positions = [PositionConfig::rotary(), PositionConfig::Learned, PositionConfig::Sinusoidal];
+    // Positions that each mechanism can take, those of other kinds among them.
+    let positions = |mechanism| match mechanism {
+        AttentionMechanism::Linear => [PositionConfig::rotary(), PositionConfig::Learned, PositionConfig::Sinusoidal],
+        AttentionMechanism::Additive => [PositionConfig::rotary(), PositionConfig::t5(false), PositionConfig::Alibi],
+        _ => [PositionConfig::rotary(), PositionConfig::shaw(), PositionConfig::Alibi],
+    };
     let of = |mechanism, i: usize| {
         let config = config(mechanism).with_patterns(patterns[i].clone());
-        config.with_n_kv_heads([4, 2, 1][i % 3]).with_position(positions[(i / 2) % 3])
+        config.with_n_kv_heads([4, 2, 1][i % 3]).with_position(positions(mechanism)[(i / 2) % 3])
     };
-    MECHANISMS
-        .into_iter()
-        .flat_map(|mechanism| (0..patterns.len()).map(move |i| (mechanism, i)))
-        .map(|(m, i)| of(m, i))
-        .collect()
+    let pairs = MECHANISMS.into_iter().flat_map(|mechanism| (0..patterns.len()).map(move |i| (mechanism, i)));
+    pairs.map(|(mechanism, i)| of(mechanism, i)).collect()
 }
 
 fn forward(model: &Transformer, x: Tensor<3>) -> Tensor<3> {

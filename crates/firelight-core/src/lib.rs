@@ -53,8 +53,9 @@ mod transformer;
 mod vision;
 
 pub use attention::{
-    Attention, AttentionConfig, AttentionContext, AttentionMechanism, AttentionPattern, DotProduct, FusedProjection,
-    LinearAttention, Mechanism, Memory, Projection, ProjectionKind, ScoreScale, SeparateProjection,
+    AdditiveScore, Attention, AttentionConfig, AttentionContext, AttentionMechanism, AttentionPattern, BilinearScore,
+    DotProduct, FusedProjection, LinearAttention, Mechanism, Memory, Projection, ProjectionKind, ScoreScale,
+    SeparateProjection,
 };
 pub use block::{BlockContext, NormPlacement, TransformerBlock, TransformerBlockConfig};
 pub use cache::{Cache, LayerCache, Retention};

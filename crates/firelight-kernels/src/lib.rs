@@ -27,7 +27,7 @@ mod layer_norm;
 mod linear;
 mod rms_norm;
 
-pub use attention::{AttentionOptions, attention, attention_with_weights};
+pub use attention::{AttentionOptions, attention, attention_from_scores, attention_with_weights};
 pub use cross_entropy::{CrossEntropyOptions, cross_entropy};
 pub use gelu::{GeluForm, gelu};
 pub use layer_norm::layer_norm;

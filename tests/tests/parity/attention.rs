@@ -67,12 +67,18 @@ fn values_of_their_own_width_agree() {
 }
 
 #[test]
-fn linear_attention_agrees() {
-    let config = AttentionConfig::new(12, 4).with_n_kv_heads(2).with_d_head(3).with_d_value(5);
-    let config = config.with_mechanism(AttentionMechanism::Linear);
-    let cases: Vec<_> = Golden::load("attention_linear").cases().collect();
-    check(&config, &cases[0], &cases[0], Source::Causal);
-    check(&config, &cases[1], &cases[1], Source::Memory);
+fn mechanisms_agree() {
+    use AttentionMechanism::{Additive, Bilinear, Linear};
+    let (linear, scores) = (Golden::load("attention_linear"), Golden::load("attention_scores"));
+    let cases = linear.cases().zip([Linear; 2]).chain(scores.cases().zip([Bilinear, Bilinear, Additive, Additive]));
+    let mut count = 0;
+    for (case, mechanism) in cases {
+        let config = AttentionConfig::new(12, 4).with_n_kv_heads(2).with_d_head(3).with_d_value(5);
+        let source = if count % 2 == 0 { Source::Causal } else { Source::Memory };
+        check(&config.with_mechanism(mechanism), &case, &case, source);
+        count += 1;
+    }
+    assert_eq!(count, 6);
 }
 
 /// What a layer attends to.

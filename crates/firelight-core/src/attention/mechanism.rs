@@ -1,7 +1,10 @@
 //! How a query weighs the keys: the choice, and the one place that tells its kinds apart.
 
 use super::linear::LinearAttention;
+use super::score::{AdditiveScore, BilinearScore};
+use crate::init::{Init, ParamBuilder};
 use burn::module::Module;
+use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 /// How a query weighs the keys.
@@ -12,15 +15,39 @@ pub enum AttentionMechanism {
     /// The softmax of the dot products of query and keys, times [`ScoreScale`](crate::ScoreScale).
     #[default]
     DotProduct,
+    /// The same with a trained matrix between query and key. See [`BilinearScore`].
+    Bilinear,
+    /// The softmax of the scores of a small network that reads the sum of query and key. See [`AdditiveScore`].
+    Additive,
     /// The dot products of positive features of query and keys, over their sum: time and memory grow with the length, not
     /// with its square, and a causal decoder remembers sums of a constant size. See [`LinearAttention`].
     Linear,
 }
 
+/// The sizes that a mechanism is built for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Heads {
+    pub(super) n_heads: usize,
+    pub(super) n_kv_heads: usize,
+    pub(super) d_head: usize,
+}
+
 impl AttentionMechanism {
-    pub(super) fn init(self) -> Mechanism {
+    /// Number of parameters, in floating point as the sizes of a file may be any.
+    pub(super) fn num_params(self, heads: Heads) -> f64 {
+        let (n_heads, n_kv_heads, d_head) = (heads.n_heads as f64, heads.n_kv_heads as f64, heads.d_head as f64);
+        match self {
+            Self::DotProduct | Self::Linear => 0.0,
+            Self::Bilinear => n_heads * d_head * d_head,
+            Self::Additive => (n_heads + n_kv_heads) * d_head * d_head + n_heads * d_head,
+        }
+    }
+
+    pub(super) fn init_with(self, heads: Heads, init: Init, params: &ParamBuilder) -> Mechanism {
         match self {
             Self::DotProduct => Mechanism::DotProduct(DotProduct {}),
+            Self::Bilinear => Mechanism::Bilinear(BilinearScore::new(heads, init, params)),
+            Self::Additive => Mechanism::Additive(AdditiveScore::new(heads, init, params)),
             Self::Linear => Mechanism::Linear(LinearAttention {}),
         }
     }
@@ -31,6 +58,10 @@ impl AttentionMechanism {
 pub enum Mechanism {
     /// Softmax over dot products.
     DotProduct(DotProduct),
+    /// Softmax over products with a matrix between.
+    Bilinear(BilinearScore),
+    /// Softmax over the scores of a small network.
+    Additive(AdditiveScore),
     /// Linear attention.
     Linear(LinearAttention),
 }
@@ -38,3 +69,22 @@ pub enum Mechanism {
 /// Softmax over dot products, which has no parameters.
 #[derive(Module, Debug)]
 pub struct DotProduct {}
+
+impl Mechanism {
+    /// Each head's query as it meets the keys, `[B, H, T, E]` as before.
+    pub(super) fn query(&self, query: Tensor<4>) -> Tensor<4> {
+        match self {
+            Self::Bilinear(score) => score.query(query),
+            Self::Additive(score) => score.query(query),
+            Self::DotProduct(_) | Self::Linear(_) => query,
+        }
+    }
+
+    /// Each head's key as it meets the queries and as a cache keeps it, `[B, G, T, E]` as before.
+    pub(super) fn key(&self, key: Tensor<4>) -> Tensor<4> {
+        match self {
+            Self::Additive(score) => score.key(key),
+            Self::DotProduct(_) | Self::Bilinear(_) | Self::Linear(_) => key,
+        }
+    }
+}

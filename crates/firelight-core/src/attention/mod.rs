@@ -21,7 +21,7 @@ pub use mechanism::{AttentionMechanism, DotProduct, Mechanism};
 pub use memory::Memory;
 pub use pattern::AttentionPattern;
 pub use projection::{FusedProjection, Projection, ProjectionKind, SeparateProjection};
-pub use score::ScoreScale;
+pub use score::{AdditiveScore, BilinearScore, ScoreScale};
 
 use crate::cache::Retention;
 use crate::error::{Checks, ConfigError, expect_valid};
@@ -34,7 +34,8 @@ use crate::pass::{Channels, LayerPass};
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig};
 use burn::tensor::{Device, Tensor};
-use firelight_kernels::{attention, attention_with_weights};
+use firelight_kernels::{attention, attention_from_scores, attention_with_weights};
+use mechanism::Heads;
 use projection::Widths;
 use serde::{Deserialize, Serialize};
 
@@ -224,18 +225,22 @@ impl AttentionConfig {
                 format!("attention_soft_cap = {:?} must be above 0, or left out", self.soft_cap.unwrap_or_default())
             })
             .rate("attention_dropout", self.dropout)
-            .part(self.check_linear())
+            .part(self.check_mechanism())
             .part(self.init.validate())
             .part(self.output_init.validate())
             .finish()
     }
 
-    /// Linear attention has no scores to scale or to bound, and forms no weights that could be dropped.
-    fn check_linear(&self) -> Result<(), ConfigError> {
+    /// A factor belongs to products. Linear attention has no scores to bound, and forms no weights that could be dropped.
+    fn check_mechanism(&self) -> Result<(), ConfigError> {
         let softmax = self.mechanism != AttentionMechanism::Linear;
+        let products = softmax && self.mechanism != AttentionMechanism::Additive;
         Checks::default()
-            .require(softmax || self.scale == ScoreScale::default(), || {
-                format!("attention_scale = {:?} has no scores to scale in linear attention: leave it out", self.scale)
+            .require(products || self.scale == ScoreScale::default(), || {
+                format!(
+                    "attention_scale = {:?} scales products, which attention_mechanism = {:?} does not form: leave it out",
+                    self.scale, self.mechanism
+                )
             })
             .require(softmax || self.soft_cap.is_none(), || {
                 let cap = self.soft_cap.unwrap_or_default();
@@ -255,7 +260,11 @@ impl AttentionConfig {
         let qkv_biases = if self.qkv_bias.unwrap_or(self.bias) { read } else { 0.0 };
         let biases = qkv_biases + if self.bias { d_model } else { 0.0 };
         let norms = self.query_key_norm.map_or(0.0, |norm| 2.0 * norm.num_params(self.d_head()));
-        d_model * (read + n_heads * d_value) + biases + norms
+        d_model * (read + n_heads * d_value) + biases + norms + self.mechanism.num_params(self.heads())
+    }
+
+    fn heads(&self) -> Heads {
+        Heads { n_heads: self.n_heads, n_kv_heads: self.n_kv_heads(), d_head: self.d_head() }
     }
 
     /// Builds the layer with seed 0.
@@ -280,7 +289,7 @@ impl AttentionConfig {
             key_norm: norm("key_norm"),
             projection: self.projection.init_with(widths, self.qkv_bias.unwrap_or(self.bias), self.init, params),
             output: output.init_with(&params.scope("output")),
-            mechanism: self.mechanism.init(),
+            mechanism: self.mechanism.init_with(self.heads(), self.init, &params.scope("mechanism")),
             dropout: DropoutConfig::new(self.dropout).init(),
             n_heads: self.n_heads,
             n_kv_heads,
@@ -327,8 +336,8 @@ impl Attention {
     /// whose mask hides single pairs.
     pub fn forward(&self, x: Tensor<3>, context: &AttentionContext, pass: &mut LayerPass) -> Tensor<3> {
         let [query, key, value] = self.projection.project(x);
-        let query = rotate(norm(&self.query_norm, split(query, self.n_heads)), context); // [B, H, T, E]
-        let key = rotate(norm(&self.key_norm, split(key, self.n_kv_heads)), context); // [B, G, T, E]
+        let query = rotate(self.queries(query), context); // [B, H, T, E]
+        let key = rotate(self.keys(key), context); // [B, G, T, E]
         let (key, value) = pass.extend(key, split(value, self.n_kv_heads)); // [B, G, K, E | W]
         self.attend([query, key, value], context, pass.self_attention())
     }
@@ -342,14 +351,24 @@ impl Attention {
     /// If the memory does not fit `x`.
     pub fn forward_cross(&self, x: Tensor<3>, memory: &Memory, pass: &mut LayerPass) -> Tensor<3> {
         let shape = x.dims();
-        let query = norm(&self.query_norm, split(self.projection.queries(x), self.n_heads));
+        let query = self.queries(self.projection.queries(x)); // [B, H, T, E]
         let (key, value) = pass.memory(|| {
             memory.check(shape);
             let [key, value] = self.projection.keys_and_values(memory.hidden.clone());
-            (norm(&self.key_norm, split(key, self.n_kv_heads)), split(value, self.n_kv_heads)) // [B, G, S, E | W]
+            (self.keys(key), split(value, self.n_kv_heads)) // [B, G, S, E | W]
         });
         let mask = memory.padding.clone().map_or(AttentionMask::none(), AttentionMask::padding);
         self.attend([query, key, value], &AttentionContext::masked(mask), pass.cross_attention())
+    }
+
+    /// `[B, T, H E] -> [B, H, T, E]`, all but turned.
+    fn queries(&self, query: Tensor<3>) -> Tensor<4> {
+        self.mechanism.query(norm(&self.query_norm, split(query, self.n_heads)))
+    }
+
+    /// `[B, T, G E] -> [B, G, T, E]`, all but turned.
+    fn keys(&self, key: Tensor<3>) -> Tensor<4> {
+        self.mechanism.key(norm(&self.key_norm, split(key, self.n_kv_heads)))
     }
 
     /// What the layer reads of the tokens before a pass when its mask is that of `pattern`.
@@ -364,7 +383,7 @@ impl Attention {
     fn attend(&self, qkv: [Tensor<4>; 3], context: &AttentionContext, channels: Channels) -> Tensor<3> {
         let heads = match &self.mechanism {
             Mechanism::Linear(linear) => linear_heads(linear, qkv, context, channels),
-            Mechanism::DotProduct(_) => {
+            _ => {
                 assert!(channels.sums.is_none(), "a cache that keeps sums of the past serves linear attention alone");
                 self.softmax_heads(qkv, context, channels.weights)
             }
@@ -383,9 +402,14 @@ impl Attention {
             .with_scale(self.scale.factor())
             .with_soft_cap(self.soft_cap)
             .with_dropout(self.active_dropout(&query.device()));
-        let Some(trace) = trace else { return attention(query, key, value, &options) };
-        let (heads, weights) = attention_with_weights(query, key, value, &options);
-        *trace = Some(weights);
+        let (heads, weights) = match (&self.mechanism, &trace) {
+            (Mechanism::Additive(score), _) => attention_from_scores(score.scores(query, key), value, &options),
+            (_, Some(_)) => attention_with_weights(query, key, value, &options),
+            (_, None) => return attention(query, key, value, &options),
+        };
+        if let Some(trace) = trace {
+            *trace = Some(weights);
+        }
         heads
     }
 
@@ -519,7 +543,29 @@ mod tests {
     }
 
     #[test]
-    fn what_linear_attention_has_no_use_for_is_refused() {
+    fn a_bilinear_layer_of_unit_matrices_is_one_of_dot_products() {
+        let device = Device::default();
+        let config = AttentionConfig::new(12, 3).with_init(Init::XavierUniform, Init::XavierUniform);
+        let mut bilinear = config.clone().with_mechanism(AttentionMechanism::Bilinear).init(&device);
+        let Mechanism::Bilinear(score) = &mut bilinear.mechanism else { panic!("the mechanism asked for") };
+        let x = Tensor::<3>::random([2, 4, 12], Distribution::Default, &device);
+        let run = |layer: &Attention| {
+            layer.forward(x.clone(), &AttentionContext::default(), &mut LayerPass::default()).into_data()
+        };
+        score.weight = Param::from_tensor(Tensor::<2>::eye(4, &device).repeat_dim(1, 3));
+        run(&bilinear).assert_approx_eq::<f32>(&run(&config.init(&device)), Tolerance::absolute(1e-6));
+    }
+
+    #[test]
+    fn what_a_mechanism_has_no_use_for_is_refused() {
+        let config = AttentionConfig::new(8, 2).with_mechanism(AttentionMechanism::Additive);
+        let error = config.with_scale(ScoreScale::Constant(0.5)).with_soft_cap(Some(5.0)).validate();
+        assert_eq!(
+            error.expect_err("no product").problems(),
+            [
+                "attention_scale = Constant(0.5) scales products, which attention_mechanism = Additive does not form: leave it out"
+            ]
+        );
         let error = AttentionConfig::new(8, 2)
             .with_mechanism(AttentionMechanism::Linear)
             .with_scale(ScoreScale::None)
@@ -530,7 +576,7 @@ mod tests {
         assert_eq!(
             error.problems(),
             [
-                "attention_scale = None has no scores to scale in linear attention: leave it out",
+                "attention_scale = None scales products, which attention_mechanism = Linear does not form: leave it out",
                 "attention_soft_cap = 5.0 has no scores to bound in linear attention: leave it out",
                 "attention_dropout = 0.1 has no weights to drop in linear attention: set it to 0",
             ]

@@ -342,15 +342,22 @@ impl TransformerConfig {
             .finish()
     }
 
-    /// Positions that add to scores need scores.
+    /// Positions that add to scores need scores, and those that read the query a product with it.
     fn check_bias(&self) -> Result<(), ConfigError> {
-        let adds =
-            matches!(self.position, PositionConfig::Alibi | PositionConfig::T5 { .. } | PositionConfig::Shaw { .. });
+        let shaw = matches!(self.position, PositionConfig::Shaw { .. });
+        let adds = shaw || matches!(self.position, PositionConfig::Alibi | PositionConfig::T5 { .. });
         Checks::default()
             .require(!adds || self.attention_mechanism != AttentionMechanism::Linear, || {
                 format!(
                     "position = {:?} adds to scores, which linear attention has none of: use none, learned, sinusoidal \
                      or rotary",
+                    self.position
+                )
+            })
+            .require(!shaw || self.attention_mechanism != AttentionMechanism::Additive, || {
+                format!(
+                    "position = {:?} adds products with the query to scores that are none: use alibi or t5, or \
+                     attention_mechanism = dot_product",
                     self.position
                 )
             })
@@ -476,11 +483,20 @@ mod tests {
 
     #[test]
     fn mechanisms_are_names() {
-        let text = r#"{"d_model": 8, "n_heads": 2, "n_layers": 2, "attention_mechanism": "linear", "d_value": 3}"#;
-        let config: TransformerConfig = serde_json::from_str(text).expect("a configuration");
-        assert_eq!((config.attention_mechanism, config.d_value), (AttentionMechanism::Linear, Some(3)));
-        let written = serde_json::to_string(&config).expect("text");
-        assert_eq!(serde_json::from_str::<TransformerConfig>(&written).expect("a configuration"), config);
+        for (name, mechanism) in [
+            ("dot_product", AttentionMechanism::DotProduct),
+            ("bilinear", AttentionMechanism::Bilinear),
+            ("additive", AttentionMechanism::Additive),
+            ("linear", AttentionMechanism::Linear),
+        ] {
+            let text = format!(
+                r#"{{"d_model": 8, "n_heads": 2, "n_layers": 2, "attention_mechanism": "{name}", "d_value": 3}}"#
+            );
+            let config: TransformerConfig = serde_json::from_str(&text).expect("a configuration");
+            assert_eq!((config.attention_mechanism, config.d_value), (mechanism, Some(3)));
+            let written = serde_json::to_string(&config).expect("text");
+            assert_eq!(serde_json::from_str::<TransformerConfig>(&written).expect("a configuration"), config);
+        }
     }
 
     #[test]
@@ -491,6 +507,10 @@ mod tests {
             assert!(error.to_string().contains("use none, learned, sinusoidal or rotary"), "{error}");
         }
         assert_eq!(linear.with_position(PositionConfig::rotary()).validate(), Ok(()));
+        let additive = TransformerConfig::new(8, 2, 1).with_attention_mechanism(AttentionMechanism::Additive);
+        let error = additive.clone().with_position(PositionConfig::shaw()).validate().expect_err("no products");
+        assert!(error.to_string().contains("use alibi or t5"), "{error}");
+        assert_eq!(additive.with_position(PositionConfig::Alibi).validate(), Ok(()));
     }
 
     #[test]
@@ -526,6 +546,11 @@ mod tests {
             base.clone().with_d_value(7).with_n_kv_heads(1).with_cross_attention(true),
             base.clone().with_d_value(2).with_d_head(5).with_projection(ProjectionKind::Fused),
             base.clone().with_attention_mechanism(AttentionMechanism::Linear).with_cross_attention(true),
+            base.clone().with_attention_mechanism(AttentionMechanism::Bilinear).with_n_kv_heads(1).with_d_head(5),
+            base.clone()
+                .with_attention_mechanism(AttentionMechanism::Additive)
+                .with_n_kv_heads(1)
+                .with_cross_attention(true),
         ] {
             assert_eq!(config.num_params(), config.init(&device).num_params(), "{config:?}");
         }

@@ -117,6 +117,33 @@ pub fn attention_with_weights(
     (reference::mean(weights.clone(), value), weights)
 }
 
+/// Attention with scores that are formed elsewhere, and the weights. The options follow as in [`attention`], but that
+/// the scores have no factor where `scale` is `None`.
+///
+/// # Shapes
+/// - `scores`: `[B, H, Q, K]`, `value`: `[B, G, K, F]`, `H` a multiple of `G`
+/// - output: `[B, H, Q, F]`, weights: `[B, H, Q, K]`
+///
+/// # Panics
+/// As [`attention`].
+pub fn attention_from_scores(
+    scores: Tensor<4>,
+    value: Tensor<4>,
+    options: &AttentionOptions,
+) -> (Tensor<4>, Tensor<4>) {
+    let ([batch, heads, _, keys], [value_batch, groups, values, _]) = (scores.dims(), value.dims());
+    assert!(
+        [batch, keys] == [value_batch, values] && heads.is_multiple_of(groups),
+        "attention: scores {:?} and value {:?} do not fit: equal batch and keys are needed, and heads of scores that are a \
+         multiple of those of the values",
+        scores.dims(),
+        value.dims()
+    );
+    check_options(scores.dims(), options);
+    let weights = reference::weights_of(scores, options);
+    (reference::mean(weights.clone(), value), weights)
+}
+
 fn check(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &AttentionOptions) {
     let ([batch, heads, _, d_head], [key_batch, groups, keys, key_d]) = (query.dims(), key.dims());
     let [value_batch, value_groups, values, _] = value.dims();
@@ -133,20 +160,18 @@ fn check(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &Attent
         key.dims(),
         value.dims()
     );
-    let fits = |shape: [usize; 4]| {
-        let whole = [batch, heads, query.dims()[2], keys];
-        shape.iter().zip(whole).all(|(size, whole)| *size == 1 || *size == whole)
-    };
-    for (name, shape) in
-        [("hidden", options.hidden.as_ref().map(Tensor::dims)), ("bias", options.bias.as_ref().map(Tensor::dims))]
-    {
+    check_options([batch, heads, query.dims()[2], keys], options);
+}
+
+/// Masks and biases must fit the scores, `[B, H, Q, K]`.
+fn check_options(scores: [usize; 4], options: &AttentionOptions) {
+    let [batch, _, _, keys] = scores;
+    let masks =
+        [("hidden", options.hidden.as_ref().map(Tensor::dims)), ("bias", options.bias.as_ref().map(Tensor::dims))];
+    for (name, shape) in masks {
         let shape = shape.unwrap_or([1; 4]);
-        assert!(
-            fits(shape),
-            "attention: {name} {shape:?} does not fit query {:?} and key {:?}",
-            query.dims(),
-            key.dims()
-        );
+        let fits = shape.iter().zip(scores).all(|(size, whole)| *size == 1 || *size == whole);
+        assert!(fits, "attention: {name} {shape:?} does not fit the scores {scores:?}");
     }
     if let Some(padding) = &options.padding {
         assert!(padding.dims() == [batch, keys], "attention: padding {:?} is not [B, K]", padding.dims());
@@ -269,12 +294,40 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "hidden [1, 1, 2, 3] does not fit query [1, 2, 2, 4] and key [1, 2, 2, 4]")]
+    #[should_panic(expected = "hidden [1, 1, 2, 3] does not fit the scores [1, 2, 2, 2]")]
     fn a_mask_of_another_length_panics() {
         let device = Device::default();
         let x = Tensor::<4>::zeros([1, 2, 2, 4], &device);
         let hidden = Tensor::<4>::zeros([1, 1, 2, 3], &device).bool();
         attention(x.clone(), x.clone(), x, &AttentionOptions::default().with_hidden(Some(hidden)));
+    }
+
+    #[test]
+    fn scores_of_ones_own_are_capped_hidden_and_weighed_as_products_are() {
+        let device = Device::default();
+        let random = |shape: [usize; 4]| Tensor::<4>::random(shape, Distribution::Default, &device);
+        let (query, key, value) = (random([2, 4, 3, 8]), random([2, 4, 5, 8]), random([2, 2, 5, 6]));
+        let padding = [[false, false, true, false, true], [true, true, true, true, true]];
+        let options = AttentionOptions::default()
+            .with_causal(true)
+            .with_soft_cap(Some(1.5))
+            .with_scale(Some(0.5))
+            .with_padding(Some(Tensor::<2, Bool>::from_bool(padding, &device)))
+            .with_bias(Some(random([1, 4, 3, 5])));
+        let scores = query.clone().matmul(key.clone().swap_dims(2, 3));
+        let keys = |x: Tensor<4>| Tensor::cat([0, 0, 1, 1].map(|head| x.clone().narrow(1, head, 1)).to_vec(), 1);
+        let (output, weights) = attention_from_scores(scores, value.clone(), &options);
+        let (expected, expected_weights) = attention_with_weights(query, key, keys(value), &options);
+        output.into_data().assert_approx_eq::<f32>(&expected.into_data(), Tolerance::absolute(1e-6));
+        weights.into_data().assert_approx_eq::<f32>(&expected_weights.into_data(), Tolerance::absolute(1e-6));
+    }
+
+    #[test]
+    #[should_panic(expected = "scores [1, 3, 2, 5] and value [1, 2, 5, 4] do not fit")]
+    fn scores_that_do_not_fit_panic() {
+        let device = Device::default();
+        let (scores, value) = (Tensor::zeros([1, 3, 2, 5], &device), Tensor::zeros([1, 2, 5, 4], &device));
+        attention_from_scores(scores, value, &AttentionOptions::default());
     }
 
     #[test]

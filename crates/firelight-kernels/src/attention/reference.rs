@@ -5,7 +5,16 @@ use burn::tensor::{Bool, Distribution, Tensor, activation::softmax};
 
 /// The weights that the values are taken with, `[B, H, Q, K]`.
 pub(super) fn weights(query: Tensor<4>, key: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
-    dropout(normalise(scores(query, key, options), options), options.dropout)
+    finish(products(query, key, options), options)
+}
+
+/// The weights of scores that are formed elsewhere, `[B, H, Q, K]`.
+pub(super) fn weights_of(scores: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
+    let scores = match options.scale {
+        Some(scale) => scores.mul_scalar(scale),
+        None => scores,
+    };
+    finish(scores, options)
 }
 
 /// The weighted mean of the values, `[B, H, Q, F]`.
@@ -15,21 +24,26 @@ pub(super) fn mean(weights: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
     fold(weights, groups).matmul(value).reshape([batch, heads, queries, d_value]) // [B, H, Q, F]
 }
 
-/// Scaled and capped scores with the bias added, `[B, H, Q, K]`.
-fn scores(query: Tensor<4>, key: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
+/// Scaled products, `[B, H, Q, K]`.
+fn products(query: Tensor<4>, key: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
     let [batch, heads, queries, d_head] = query.dims();
     let [_, groups, keys, _] = key.dims();
     let scale = options.scale.unwrap_or(1.0 / (d_head as f64).sqrt());
     let query = fold(query.mul_scalar(scale), groups);
-    let scores = query.matmul(key.swap_dims(2, 3)).reshape([batch, heads, queries, keys]);
+    query.matmul(key.swap_dims(2, 3)).reshape([batch, heads, queries, keys])
+}
+
+/// From scaled scores to weights: cap, bias, softmax, dropout.
+fn finish(scores: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
     let scores = match options.soft_cap {
         Some(cap) => scores.div_scalar(cap).tanh().mul_scalar(cap),
         None => scores,
     };
-    match &options.bias {
+    let scores = match &options.bias {
         Some(bias) => scores + bias.clone(),
         None => scores,
-    }
+    };
+    dropout(normalise(scores, options), options.dropout)
 }
 
 /// `[B, H, Q, X] -> [B, G, H / G * Q, X]`: the queries of a group share one product with its keys.
