@@ -9,4 +9,5 @@ mod invariants;
 mod mechanisms;
 mod parity;
 mod patterns;
+mod round_trip;
 mod support;

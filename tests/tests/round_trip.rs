@@ -1,0 +1,108 @@
+//! Every variant there and back: a configuration as text, the weights as a safetensors file and as Burn's own record.
+
+use std::path::Path;
+
+use burn::module::Module;
+use burn::store::ModuleRecord;
+use burn::tensor::{Int, Tensor, TensorData};
+use firelight::core::{
+    ImagePooling, LmHead, LmHeadConfig, Memory, ParamBuilder, Pass, PatchPosition, SequenceInput, TokenEmbedding,
+    TokenEmbeddingConfig, Transformer, TransformerConfig, VisionTransformerConfig,
+};
+use firelight::storage::{load_weights, save_weights};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tempfile::TempDir;
+
+use crate::support::grid::{cross_decoder_pairs, decoder_pairs, encoder_pairs};
+use crate::support::{Noise, device};
+
+/// `config` through its text.
+fn read_back<C: Serialize + DeserializeOwned>(config: &C) -> C {
+    serde_json::from_str(&serde_json::to_string(config).unwrap()).unwrap()
+}
+
+/// The models that `init` builds of two seeds are the same after the weights of one went to a file and into the other,
+/// and the same again through Burn's record.
+fn assert_survives<M: Module>(
+    folder: &Path,
+    init: impl Fn(&ParamBuilder) -> M,
+    run: impl Fn(&M) -> TensorData,
+    what: &dyn std::fmt::Debug,
+) {
+    let [saved, other] = [1, 2].map(|seed| init(&ParamBuilder::new(&device(), seed)));
+    let expected = run(&saved);
+    assert!(run(&other) != expected, "another seed is another model: {what:?}");
+
+    let path = folder.join("model.safetensors");
+    save_weights(&saved, &path).unwrap();
+    let mut loaded = other.clone();
+    load_weights(&mut loaded, &path).unwrap();
+    assert!(run(&loaded) == expected, "safetensors: {what:?}");
+
+    let bytes = saved.into_record().into_bytes().unwrap();
+    let recorded = other.try_load_record(ModuleRecord::from_bytes(bytes).unwrap()).unwrap();
+    assert!(run(&recorded) == expected, "record: {what:?}");
+}
+
+fn home() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn every_stack_survives() {
+    let (home, mut noise) = (home(), Noise::new(31));
+    for config in decoder_pairs().into_iter().chain(encoder_pairs()).chain(cross_decoder_pairs()) {
+        let (x, memory) = (noise.tensor([2, 6, 16]), noise.tensor([2, 4, 16]));
+        let back = read_back(&config);
+        assert_eq!(back, config);
+        let run = |model: &Transformer| {
+            let input = SequenceInput::default().with_memory(Memory::new(memory.clone()));
+            model.forward(x.clone(), &input, &mut Pass::default()).into_data()
+        };
+        assert_survives(home.path(), |params| back.init_with(params), run, &config);
+    }
+}
+
+#[derive(Module, Debug)]
+struct Ends {
+    embedding: TokenEmbedding,
+    head: LmHead,
+}
+
+#[test]
+fn every_embedding_and_head_survives() {
+    let home = home();
+    for (scale, tied) in [(false, false), (false, true), (true, false), (true, true)] {
+        let embedding = TokenEmbeddingConfig::new(11, 8).with_scale(scale);
+        let head = LmHeadConfig::new(8, 11).with_tied(tied);
+        let back = (read_back(&embedding), read_back(&head));
+        assert_eq!(back, (embedding, head));
+        let init = |params: &ParamBuilder| Ends {
+            embedding: back.0.init_with(&params.scope("embedding")),
+            head: back.1.init_with(&params.scope("head")),
+        };
+        let run = |ends: &Ends| {
+            let tokens = Tensor::<2, Int>::from_ints([[3, 10, 0, 7]], &device());
+            ends.head.forward(ends.embedding.forward(tokens), &ends.embedding).into_data()
+        };
+        assert_survives(home.path(), init, run, &back);
+    }
+}
+
+#[test]
+fn every_vision_transformer_survives() {
+    let (home, mut noise) = (home(), Noise::new(32));
+    for pooling in [ImagePooling::ClassToken, ImagePooling::Mean] {
+        for position in [PatchPosition::Learned, PatchPosition::Sinusoidal2d] {
+            let config = VisionTransformerConfig::new(8, 4, 3, TransformerConfig::encoder(16, 2, 1))
+                .with_pooling(pooling)
+                .with_patch_position(position);
+            let back = read_back(&config);
+            assert_eq!(back, config);
+            let images = noise.tensor([2 * 3, 8, 8]).reshape([2, 3, 8, 8]);
+            let run = |model: &firelight::core::VisionTransformer| model.forward(images.clone()).into_data();
+            assert_survives(home.path(), |params| back.init_with(params), run, &back);
+        }
+    }
+}
