@@ -9,5 +9,6 @@ mod invariants;
 mod mechanisms;
 mod parity;
 mod patterns;
+mod published;
 mod round_trip;
 mod support;
