@@ -1,6 +1,8 @@
-//! What several tests need: the device, seeded noise, the paths of parameters, and golden tensors.
+//! What several tests need: the device, seeded noise, the grid of variants, the paths of parameters, and golden tensors.
 
+mod covering;
 pub(crate) mod golden;
+pub(crate) mod grid;
 mod noise;
 mod path;
 

@@ -1,0 +1,97 @@
+//! The attention weights of a trace, and heads that share their keys and values.
+
+use burn::module::Param;
+use burn::tensor::{Bool, Tensor};
+use firelight::core::invariants::rows_sum_to_one;
+use firelight::core::{
+    AttentionTrace, Cache, Linear, Pass, Projection, ProjectionKind, SeparateProjection, SequenceInput,
+    TransformerConfig,
+};
+
+use super::{assert_close, distance, each, forward, tolerance};
+use crate::support::grid::{decoder_pairs, encoder_pairs};
+use crate::support::{Noise, device, is_gpu};
+
+fn shapes(trace: &AttentionTrace) -> Vec<[usize; 4]> {
+    trace.layers.iter().map(|layer| layer.attention.as_ref().expect("weights").dims()).collect()
+}
+
+#[test]
+fn a_trace_changes_nothing_and_its_rows_sum_to_one() {
+    let mut noise = Noise::new(8);
+    each(decoder_pairs(), |config, model| {
+        let (prompt, next) = (noise.tensor([1, 4, 16]), noise.tensor([1, 1, 16]));
+        let padding = Tensor::<2, Bool>::from_bool([[true, false, false, false]], &device());
+        let first = SequenceInput::default().with_padding(padding);
+        let mut plain = Cache::new(2, 16);
+        model.forward(prompt.clone(), &first, &mut Pass::cached(&mut plain));
+        let expected = model.forward(next.clone(), &SequenceInput::default(), &mut Pass::cached(&mut plain));
+
+        let (mut cache, mut trace) = (Cache::new(2, 16), AttentionTrace::default());
+        model.forward(prompt, &first, &mut Pass::cached(&mut cache).with_trace(&mut trace));
+        assert_eq!(shapes(&trace), [[1, 4, 4, 4]; 2]);
+        let mut pass = Pass::cached(&mut cache).with_trace(&mut trace);
+        let output = model.forward(next, &SequenceInput::default(), &mut pass);
+        // On a CPU to the bit; a GPU fuses operations otherwise when one more result is wanted.
+        let difference = distance(output, expected);
+        let allowed = if is_gpu() { tolerance(model) } else { 0.0 };
+        assert!(difference <= allowed, "{difference:e}: {config:?}");
+        assert_eq!(shapes(&trace), [[1, 4, 1, 5]; 2]);
+        trace.layers.iter().try_for_each(|layer| {
+            let weights = layer.attention.clone().expect("weights");
+            assert_eq!(weights.clone().narrow(3, 0, 1).max().into_scalar::<f32>(), 0.0, "padding is never seen");
+            rows_sum_to_one(weights, tolerance(model))
+        })
+    });
+}
+
+#[test]
+fn every_row_of_an_encoder_sums_to_one() {
+    let mut noise = Noise::new(10);
+    each(encoder_pairs(), |_, model| {
+        let mut trace = AttentionTrace::default();
+        let mut pass = Pass::default().with_trace(&mut trace);
+        model.forward(noise.tensor([2, 5, 16]), &SequenceInput::default(), &mut pass);
+        trace
+            .layers
+            .into_iter()
+            .try_for_each(|layer| rows_sum_to_one(layer.attention.expect("weights"), tolerance(model)))
+    });
+}
+
+/// The layer of `n_kv_heads` heads with each head of its outputs `4 / n_kv_heads` times in a row.
+fn repeated(layer: Linear, n_kv_heads: usize) -> Linear {
+    let repeat = |x: Tensor<2>| {
+        let [rows, columns] = x.dims();
+        let shape = [rows, n_kv_heads, 4 / n_kv_heads, columns / n_kv_heads];
+        let heads = x.reshape([rows, n_kv_heads, 1, columns / n_kv_heads]).expand(shape);
+        heads.reshape([rows, 4 * columns / n_kv_heads])
+    };
+    Linear {
+        weight: Param::from_tensor(repeat(layer.weight.val())),
+        bias: layer.bias.map(|bias| Param::from_tensor(repeat(bias.val().unsqueeze::<2>()).squeeze_dim(0))),
+    }
+}
+
+#[test]
+fn shared_keys_and_values_are_repeated_ones() {
+    let mut noise = Noise::new(11);
+    each(decoder_pairs(), |config, grouped| {
+        let n_kv_heads = config.n_kv_heads.expect("the grid sets it");
+        // All weights but those of the projections are the same by their seed and path.
+        let mut full = TransformerConfig { n_kv_heads: None, ..config.clone() }.init(&device());
+        for (block, source) in full.blocks.iter_mut().zip(&grouped.blocks) {
+            let Projection::Separate(parts) = source.attention.projection.clone().into_separate() else {
+                panic!("three matrices")
+            };
+            let SeparateProjection { query, key, value } = parts;
+            let [key, value] = [key, value].map(|layer| repeated(layer, n_kv_heads));
+            let projection = Projection::Separate(SeparateProjection { query, key, value });
+            let fuses = config.projection == ProjectionKind::Fused;
+            block.attention.projection = if fuses { projection.into_fused() } else { projection };
+        }
+        let x = noise.tensor([1, 6, 16]);
+        assert_close(forward(grouped, x.clone()), forward(&full, x), config);
+        Ok(())
+    });
+}

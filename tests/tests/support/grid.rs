@@ -1,0 +1,145 @@
+//! The variants that properties and round trips run over. A new variant is one word here, a new choice one line; the rows
+//! are laid out by `covering`, so that any two values of any two choices meet.
+
+use std::fmt::Debug;
+
+use firelight::core::{
+    Activation, AttentionPattern, NormConfig, NormPlacement, PositionConfig, ProjectionKind, RotaryLayout,
+    RotaryScaling, ScoreScale, TransformerConfig, WeightInit,
+};
+
+use super::covering::covering;
+use super::is_gpu;
+
+/// How many choices, the first ones, are crossed in full in [`decoders`].
+const CROSSED: usize = 4;
+
+/// One choice: its values, each as a name and the change that it makes to a configuration.
+struct Choice(Vec<(String, Change)>);
+
+type Change = Box<dyn Fn(TransformerConfig) -> TransformerConfig>;
+
+fn choice<T: Clone + Debug + 'static>(
+    values: impl IntoIterator<Item = T>,
+    set: impl Fn(TransformerConfig, T) -> TransformerConfig + Copy + 'static,
+) -> Choice {
+    let value = |value: T| {
+        let change: Change = Box::new({
+            let value = value.clone();
+            move |config| set(config, value.clone())
+        });
+        (format!("{value:?}"), change)
+    };
+    Choice(values.into_iter().map(value).collect())
+}
+
+/// All that a stack can be made of. Position, pattern, placement and key/value heads come first.
+fn choices(causal: bool) -> Vec<Choice> {
+    use Activation::*;
+    use NormPlacement::*;
+    vec![
+        choice(positions(causal), TransformerConfig::with_position),
+        choice(patterns(causal), TransformerConfig::with_patterns),
+        choice([Pre, Post, Sandwich, Parallel], TransformerConfig::with_norm_placement),
+        choice([4, 2, 1], TransformerConfig::with_n_kv_heads),
+        choice(
+            [Relu, Gelu, GeluTanh, QuickGelu, Silu, SquaredRelu, SwiGlu, GeGlu, GeGluTanh, ReGlu],
+            TransformerConfig::with_activation,
+        ),
+        choice(
+            [
+                NormConfig::layer(),
+                NormConfig::Layer { epsilon: 1e-5, bias: false },
+                NormConfig::rms(),
+                NormConfig::None,
+            ],
+            TransformerConfig::with_norm,
+        ),
+        choice([ProjectionKind::Separate, ProjectionKind::Fused], TransformerConfig::with_projection),
+        choice([None, Some(NormConfig::rms()), Some(NormConfig::layer())], TransformerConfig::with_query_key_norm),
+        choice(
+            [ScoreScale::InverseSqrt, ScoreScale::Constant(0.2), ScoreScale::None],
+            TransformerConfig::with_attention_scale,
+        ),
+        choice([None, Some(5.0)], TransformerConfig::with_attention_soft_cap),
+        choice([true, false], TransformerConfig::with_bias),
+        choice([None, Some(true), Some(false)], |config, qkv_bias| TransformerConfig { qkv_bias, ..config }),
+        choice([None, Some(8)], |config, d_head| TransformerConfig { d_head, ..config }),
+        choice([None, Some(0.5)], |config, layer_scale| TransformerConfig { layer_scale, ..config }),
+    ]
+}
+
+fn positions(causal: bool) -> Vec<PositionConfig> {
+    let rotary = |scaling| PositionConfig::Rotary { theta: 100.0, layout: RotaryLayout::Halves, width: None, scaling };
+    let llama3 =
+        RotaryScaling::Llama3 { factor: 4.0, original_max_seq_len: 64, low_freq_factor: 1.0, high_freq_factor: 4.0 };
+    vec![
+        PositionConfig::None,
+        PositionConfig::Learned,
+        PositionConfig::Sinusoidal,
+        PositionConfig::SinusoidalHalves,
+        PositionConfig::rotary(),
+        rotary(RotaryScaling::Linear { factor: 2.0 }),
+        rotary(RotaryScaling::Ntk { factor: 2.0 }),
+        rotary(llama3),
+        PositionConfig::Rotary {
+            theta: 100.0,
+            layout: RotaryLayout::Interleaved,
+            width: Some(2),
+            scaling: RotaryScaling::yarn(4.0, 16),
+        },
+        PositionConfig::Alibi,
+        PositionConfig::T5 { n_buckets: 4, max_distance: 5, bidirectional: !causal },
+        PositionConfig::Shaw { max_distance: 3 },
+    ]
+}
+
+/// Every pattern in every layer, and two in turn.
+fn patterns(causal: bool) -> Vec<Vec<AttentionPattern>> {
+    let plain = if causal { AttentionPattern::Causal } else { AttentionPattern::Full };
+    let window = AttentionPattern::SlidingWindow { left: 2, right: if causal { 0 } else { 1 } };
+    vec![
+        vec![plain],
+        vec![window],
+        vec![window, plain],
+        vec![AttentionPattern::Chunked { size: 3, causal }],
+        vec![AttentionPattern::Strided { stride: 2, causal }],
+        vec![AttentionPattern::LocalGlobal { window: 1, global: 2, causal }],
+        vec![AttentionPattern::BigBird { window: 1, global: 1, random: 0.3, seed: 1, causal }],
+    ]
+}
+
+/// Causal stacks: position x pattern x placement x key/value heads, and any two values of any two choices. On a GPU, where
+/// every new shape is compiled, the pairs alone.
+pub(crate) fn decoders() -> Vec<TransformerConfig> {
+    if is_gpu() { decoder_pairs() } else { rows(true, CROSSED) }
+}
+
+/// Causal stacks in which any two values of any two choices meet, as few as that takes.
+pub(crate) fn decoder_pairs() -> Vec<TransformerConfig> {
+    rows(true, 0)
+}
+
+/// The same for stacks that see their future.
+pub(crate) fn encoder_pairs() -> Vec<TransformerConfig> {
+    rows(false, 0)
+}
+
+/// Decoders with cross-attention, which parallel blocks have no place for.
+pub(crate) fn cross_decoder_pairs() -> Vec<TransformerConfig> {
+    let possible = |config: &TransformerConfig| config.norm_placement != NormPlacement::Parallel;
+    decoder_pairs().into_iter().filter(possible).map(|config| config.with_cross_attention(true)).collect()
+}
+
+fn rows(causal: bool, crossed: usize) -> Vec<TransformerConfig> {
+    let choices = choices(causal);
+    let sizes: Vec<usize> = choices.iter().map(|choice| choice.0.len()).collect();
+    let config =
+        |row: Vec<usize>| row.iter().zip(&choices).fold(base(), |config, (value, choice)| choice.0[*value].1(config));
+    covering(&sizes, crossed).into_iter().map(config).collect()
+}
+
+/// Two small layers. Weights as wide as those of a trained model, so that no defect hides behind small numbers.
+fn base() -> TransformerConfig {
+    TransformerConfig::new(16, 4, 2).with_max_seq_len(16).with_d_ff(24).with_init(WeightInit::xavier())
+}
