@@ -2,7 +2,7 @@
 //! residual connection.
 //!
 //! Sources: post-norm Vaswani et al. 2017, §3.1; pre-norm Xiong et al. 2020 (<https://arxiv.org/abs/2002.04745>);
-//! sandwich Ding et al. 2021, §2.3 (<https://arxiv.org/abs/2105.13290>); parallel Chowdhery et al. 2022, §2
+//! sandwich Ding et al. 2021, §2.4 (<https://arxiv.org/abs/2105.13290>); parallel Chowdhery et al. 2022, §2
 //! (<https://arxiv.org/abs/2204.02311>).
 
 use crate::attention::{Attention, AttentionConfig, AttentionContext, Memory};

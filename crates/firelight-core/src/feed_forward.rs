@@ -1,7 +1,7 @@
 //! The position-wise feed-forward network, plain or gated, alone or one of several experts.
 //!
 //! Sources: Vaswani et al. 2017, §3.3, eq. 2; gated units: Shazeer 2020, eq. 5 and 6
-//! (<https://arxiv.org/abs/2002.05202>); squared ReLU: So et al. 2021, §3 (<https://arxiv.org/abs/2109.08668>).
+//! (<https://arxiv.org/abs/2002.05202>); squared ReLU: So et al. 2021 (<https://arxiv.org/abs/2109.08668>).
 
 mod experts;
 

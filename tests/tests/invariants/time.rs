@@ -69,7 +69,7 @@ fn forward_from(model: &Transformer, x: Tensor<3>, start: usize) -> Tensor<3> {
         bias: model.position.bias(&positions, &positions, &device()),
         rotation: model.position.rotation(&positions, &device()),
     };
-    let context = BlockContext { attention, memory: None };
+    let context = BlockContext { attention, ..BlockContext::default() };
     let x = model.position.embed(x, &positions);
     let x = model.blocks.iter().fold(x, |x, block| block.forward(x, &context, &mut LayerPass::default()));
     match &model.norm {

@@ -4,8 +4,8 @@
 use std::fmt::Debug;
 
 use firelight::core::{
-    Activation, AttentionPattern, NormConfig, NormPlacement, PositionConfig, ProjectionKind, RotaryLayout,
-    RotaryScaling, ScoreScale, TransformerConfig, WeightInit,
+    Activation, AttentionPattern, ExpertsConfig, NormConfig, NormPlacement, PositionConfig, ProjectionKind,
+    RotaryLayout, RotaryScaling, ScoreScale, TransformerConfig, WeightInit,
 };
 
 use super::covering::covering;
@@ -46,6 +46,9 @@ fn choices(causal: bool) -> Vec<Choice> {
             [Relu, Gelu, GeluTanh, QuickGelu, Silu, SquaredRelu, SwiGlu, GeGlu, GeGluTanh, ReGlu],
             TransformerConfig::with_activation,
         ),
+        choice([None, Some(ExpertsConfig::new(3)), Some(ExpertsConfig::new(2).with_top_k(1))], |config, experts| {
+            TransformerConfig { experts, ..config }
+        }),
         choice(
             [
                 NormConfig::layer(),
@@ -65,6 +68,7 @@ fn choices(causal: bool) -> Vec<Choice> {
         choice([true, false], TransformerConfig::with_bias),
         choice([None, Some(true), Some(false)], |config, qkv_bias| TransformerConfig { qkv_bias, ..config }),
         choice([None, Some(8)], |config, d_head| TransformerConfig { d_head, ..config }),
+        choice([None, Some(6)], |config, d_value| TransformerConfig { d_value, ..config }),
         choice([None, Some(0.5)], |config, layer_scale| TransformerConfig { layer_scale, ..config }),
     ]
 }

@@ -115,7 +115,7 @@ impl RotaryScaling {
         }
     }
 
-    /// By what queries and keys grow: `0.1 ln(factor) + 1` with YaRN (§3.4, eq. 22), else 1.
+    /// By what queries and keys grow: `0.1 ln(factor) + 1` with YaRN (§3.4), else 1.
     pub(super) fn attention_factor(&self) -> f64 {
         match *self {
             Self::Yarn { factor, .. } => 0.1 * factor.ln() + 1.0,
