@@ -1,10 +1,36 @@
-//! Position schemes against the code of `transformers`.
+//! Position schemes against PyTorch and the code of `transformers`: their numbers, and stacks with them.
 
 use burn::tensor::Tensor;
-use firelight::core::{Alibi, Init, ParamBuilder, Rotary, RotaryLayout, RotaryScaling, T5Bias};
+use firelight::core::{
+    Activation, Alibi, Init, ParamBuilder, Pass, PositionConfig, PositionScheme, Positions, Rotary, RotaryLayout,
+    RotaryScaling, SequenceInput, Sinusoidal, T5Bias, TransformerConfig,
+};
 
 use crate::support::device;
 use crate::support::golden::Golden;
+
+#[test]
+fn rotary_agrees() {
+    for (prefix, layout) in [("halves.", RotaryLayout::Halves), ("interleaved.", RotaryLayout::Interleaved)] {
+        let golden = Golden::load("rotary").part(prefix);
+        let x = golden.input::<4>("x", &device());
+        let positions = Positions::PerRow { index: golden.ints("positions", &x.device()), bound: usize::MAX };
+        let rotation = Rotary::new(8, 10_000.0, layout).rotation(&positions, &x.device()).expect("a rotation");
+        let output = rotation.apply(x.clone());
+        golden.check("output", output.clone());
+        golden.check_gradient("x", &x, &golden.backward(output));
+    }
+}
+
+#[test]
+fn sinusoidal_agrees() {
+    let golden = Golden::load("sinusoidal");
+    let table = |start, len| -> Tensor<2> {
+        Sinusoidal::new(8).table(&Positions::Contiguous { start, len }, &device()).squeeze_dim(0)
+    };
+    golden.check("table", table(0, 12));
+    golden.check("offset_table", table(golden.number("offset") as usize, 5));
+}
 
 #[test]
 fn alibi_slopes_agree() {
@@ -50,5 +76,34 @@ fn stretched_frequencies_agree() {
         let difference = (found / expected - 1.0).abs().max().into_scalar::<f64>();
         assert!(difference <= 1e-5, "{name}: {difference:e}");
         golden.check(&format!("{name}.attention_factor"), numbers(vec![rotary.attention_factor()]));
+    }
+}
+
+#[test]
+fn stacks_with_positions_agree() {
+    let t5 = |bidirectional| PositionConfig::T5 { n_buckets: 8, max_distance: 5, bidirectional };
+    let shaw = PositionConfig::Shaw { max_distance: 3 };
+    let partial = |layout| {
+        let scaling = RotaryScaling::None;
+        PositionConfig::Rotary { theta: 10_000.0, layout, width: Some(4), scaling }
+    };
+    let stacks = [
+        TransformerConfig::new(12, 3, 1).with_position(PositionConfig::Alibi),
+        TransformerConfig::new(8, 2, 2).with_position(t5(false)),
+        TransformerConfig::encoder(8, 2, 2).with_position(t5(true)),
+        TransformerConfig::new(8, 2, 2).with_position(shaw),
+        TransformerConfig::encoder(8, 2, 2).with_position(shaw),
+        TransformerConfig::encoder(8, 2, 1).with_position(PositionConfig::SinusoidalHalves),
+        TransformerConfig::new(16, 2, 1).with_position(partial(RotaryLayout::Halves)),
+        TransformerConfig::new(16, 2, 1).with_position(partial(RotaryLayout::Interleaved)),
+    ];
+    let golden = Golden::load("position_stacks");
+    assert_eq!(golden.cases().count(), stacks.len());
+    for (golden, config) in golden.cases().zip(stacks) {
+        let x = golden.input::<3>("x", &device());
+        let d_ff = config.d_model;
+        let stack = golden.fill(config.with_d_ff(d_ff).with_activation(Activation::Gelu).init(&x.device()));
+        let output = stack.forward(x.clone(), &SequenceInput::default(), &mut Pass::default());
+        golden.agrees(output, [("x", &x)], &stack);
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Bool, Device, Gradients, Int, Tensor, TensorData};
+use firelight::core::Memory;
 use safetensors::{Dtype, SafeTensors};
 
 use super::{ParameterPath, device, tolerance};
@@ -12,6 +13,9 @@ use super::{ParameterPath, device, tolerance};
 /// The gradient of a key's bias is zero in exact arithmetic (a softmax does not change when all its scores move together)
 /// and holds the rounding noise of sums of about this size, on both sides.
 const KEY_BIAS_SUMS: f64 = 1.0;
+
+/// What has a gradient and is no parameter.
+const INPUTS: [&str; 2] = ["x", "memory"];
 
 /// The three that a fused projection holds in one matrix, in its order.
 const PROJECTIONS: [&str; 3] = ["query", "key", "value"];
@@ -125,6 +129,21 @@ impl Golden {
         module
     }
 
+    /// Compares the output of `module`, and the gradients of its inputs and of all its parameters.
+    pub(crate) fn agrees<M: Module, const D: usize, const X: usize, const N: usize>(
+        &self,
+        output: Tensor<D>,
+        inputs: [(&str, &Tensor<X>); N],
+        module: &M,
+    ) {
+        self.check("output", output.clone());
+        let gradients = self.backward(output);
+        for (name, input) in inputs {
+            self.check_gradient(name, input, &gradients);
+        }
+        self.check_gradients(module, &gradients);
+    }
+
     /// Compares the gradient of every parameter of `module`; every golden one must be among them.
     pub(crate) fn check_gradients<M: Module>(&self, module: &M, gradients: &Gradients) {
         let mut checker =
@@ -133,11 +152,18 @@ impl Golden {
         assert_eq!(checker.compared, self.parameters(), "{}: the gradients compared", self.name);
     }
 
-    /// What has a gradient and is no input: inputs have no dot in their names.
+    /// What has a gradient and is no input.
     fn parameters(&self) -> BTreeSet<String> {
         let with_gradient = self.tensors.keys().filter_map(|key| key.strip_prefix("grad."));
-        with_gradient.filter(|key| key.contains('.')).map(String::from).collect()
+        with_gradient.filter(|key| !INPUTS.contains(key)).map(String::from).collect()
     }
+}
+
+/// `x`, the memory's vectors, and the memory with its padding.
+pub(crate) fn with_memory(golden: &Golden) -> (Tensor<3>, Tensor<3>, Memory) {
+    let (x, hidden) = (golden.input::<3>("x", &device()), golden.input::<3>("memory", &device()));
+    let memory = Memory::new(hidden.clone()).with_padding(Some(golden.flags("memory_padding", &x.device())));
+    (x, hidden, memory)
 }
 
 fn data(view: &safetensors::tensor::TensorView) -> TensorData {
