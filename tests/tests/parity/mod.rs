@@ -8,3 +8,4 @@ mod models;
 mod modules;
 mod optimizer;
 mod positions;
+mod vision;

@@ -15,7 +15,7 @@ use super::{ParameterPath, device, tolerance};
 const KEY_BIAS_SUMS: f64 = 1.0;
 
 /// What has a gradient and is no parameter.
-const INPUTS: [&str; 2] = ["x", "memory"];
+const INPUTS: [&str; 3] = ["x", "memory", "images"];
 
 /// The three that a fused projection holds in one matrix, in its order.
 const PROJECTIONS: [&str; 3] = ["query", "key", "value"];

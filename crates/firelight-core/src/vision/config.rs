@@ -1,0 +1,213 @@
+//! The configuration of a [`VisionTransformer`].
+
+use super::{PatchEmbedding, VisionTransformer};
+use crate::attention::AttentionPattern;
+use crate::error::{Checks, ConfigError, expect_valid};
+use crate::init::{Init, ParamBuilder};
+use crate::linear::LinearConfig;
+use crate::position::PositionConfig;
+use crate::transformer::TransformerConfig;
+use burn::tensor::Device;
+use serde::{Deserialize, Serialize};
+
+/// What stands for the whole image.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ImagePooling {
+    /// A trained token before the patches.
+    #[default]
+    ClassToken,
+    /// The mean of the patches.
+    Mean,
+}
+
+/// How a patch knows its place.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PatchPosition {
+    /// A trained vector per place, and one for the class token.
+    #[default]
+    Learned,
+    /// Sines and cosines of row and column, half of the channels each; nothing for the class token.
+    Sinusoidal2d,
+}
+
+fn channels() -> usize {
+    3
+}
+
+/// Configuration of a [`VisionTransformer`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VisionTransformerConfig {
+    /// Height and width of an image in pixels, multiples of `patch_size`. Learned places are made for this size.
+    pub image_size: [usize; 2],
+    /// Height and width of a patch in pixels.
+    pub patch_size: usize,
+    /// Channels of an image. Default: 3.
+    #[serde(default = "channels")]
+    pub channels: usize,
+    /// Number of classes.
+    pub n_classes: usize,
+    /// What stands for the whole image. Default: the class token.
+    #[serde(default)]
+    pub pooling: ImagePooling,
+    /// How a patch knows its place. Default: learned.
+    #[serde(default)]
+    pub patch_position: PatchPosition,
+    /// The stack; its own positions are off and every token sees every other.
+    pub transformer: TransformerConfig,
+}
+
+impl VisionTransformerConfig {
+    /// A ViT on square RGB images with a class token and learned positions.
+    pub fn new(image_size: usize, patch_size: usize, n_classes: usize, transformer: TransformerConfig) -> Self {
+        Self {
+            image_size: [image_size; 2],
+            patch_size,
+            channels: channels(),
+            n_classes,
+            pooling: ImagePooling::default(),
+            patch_position: PatchPosition::default(),
+            transformer: transformer.with_position(PositionConfig::None).with_patterns(vec![AttentionPattern::Full]),
+        }
+    }
+
+    /// Sets height and width of an image in pixels.
+    pub fn with_image_size(mut self, image_size: [usize; 2]) -> Self {
+        self.image_size = image_size;
+        self
+    }
+
+    /// Sets the channels of an image.
+    pub fn with_channels(mut self, channels: usize) -> Self {
+        self.channels = channels;
+        self
+    }
+
+    /// Sets what stands for the whole image.
+    pub fn with_pooling(mut self, pooling: ImagePooling) -> Self {
+        self.pooling = pooling;
+        self
+    }
+
+    /// Sets how a patch knows its place.
+    pub fn with_patch_position(mut self, patch_position: PatchPosition) -> Self {
+        self.patch_position = patch_position;
+        self
+    }
+
+    /// Rows and columns of patches.
+    pub fn grid(&self) -> [usize; 2] {
+        self.image_size.map(|pixels| pixels / self.patch_size.max(1))
+    }
+
+    /// # Errors
+    /// Lists every field that does not fit.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let (size, patch, stack) = (self.image_size, self.patch_size, &self.transformer);
+        let [rows, columns] = self.grid();
+        let d_model = stack.d_model;
+        let pixels = self.channels.saturating_mul(patch).saturating_mul(patch);
+        Checks::default()
+            .part(stack.validate())
+            .require(patch > 0 && size.iter().all(|pixels| *pixels > 0 && pixels.is_multiple_of(patch)), || {
+                format!("image_size = {size:?} must be multiples of patch_size = {patch}, above 0")
+            })
+            .size("patches of image_size", rows.saturating_mul(columns).max(1))
+            .size("channels", self.channels)
+            .size("channels * patch_size^2", pixels.max(1))
+            .size("n_classes", self.n_classes)
+            .require(self.patch_position != PatchPosition::Sinusoidal2d || d_model.is_multiple_of(4), || {
+                format!("d_model = {d_model} must be a multiple of 4 with two-dimensional positions")
+            })
+            .require(stack.patterns == [AttentionPattern::Full], || {
+                "patterns must be [\"full\"]: a patch sees the whole image".into()
+            })
+            .require(stack.position == PositionConfig::None, || {
+                "position must be \"none\": patches have places of their own, see patch_position".into()
+            })
+            .require(!stack.cross_attention, || "cross_attention must be false: an image has no memory".into())
+            .finish()
+    }
+
+    /// Builds the model with seed 0.
+    pub fn init(&self, device: &Device) -> VisionTransformer {
+        self.init_with(&ParamBuilder::new(device, 0))
+    }
+
+    /// Builds the model at the builder's seed and path.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn init_with(&self, params: &ParamBuilder) -> VisionTransformer {
+        expect_valid(self.validate());
+        let (d_model, init) = (self.transformer.d_model, self.transformer.init.weight);
+        let [rows, columns] = self.grid();
+        let with_class = self.pooling == ImagePooling::ClassToken;
+        let places = rows * columns + usize::from(with_class);
+        let learned = self.patch_position == PatchPosition::Learned;
+        VisionTransformer {
+            patches: PatchEmbedding::new(self.channels, self.patch_size, d_model, init, &params.scope("patches")),
+            class_token: with_class.then(|| params.param("class_token", [1, 1, d_model], Init::Zeros)),
+            position: learned.then(|| params.param("position", [places, d_model], init)),
+            transformer: self.transformer.init_with(&params.scope("transformer")),
+            head: LinearConfig::new(d_model, self.n_classes).with_init(init).init_with(&params.scope("head")),
+            grid: [rows, columns],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> VisionTransformerConfig {
+        VisionTransformerConfig::new(8, 4, 3, TransformerConfig::encoder(16, 2, 1))
+    }
+
+    #[test]
+    fn bad_sizes_are_all_listed() {
+        let mut config = config().with_image_size([10, 8]);
+        config.n_classes = 0;
+        config.transformer.cross_attention = true;
+        let error = config.validate().expect_err("three problems");
+        assert_eq!(
+            error.problems(),
+            [
+                "image_size = [10, 8] must be multiples of patch_size = 4, above 0",
+                "n_classes = 0 must be at least 1",
+                "cross_attention must be false: an image has no memory",
+            ]
+        );
+    }
+
+    #[test]
+    fn slips_of_the_hand_are_refused_before_memory_is_asked_for() {
+        for (image_size, patch_size) in [([1 << 40, 1 << 40], 1), ([1 << 30; 2], 1 << 30)] {
+            let config = VisionTransformerConfig { patch_size, ..config().with_image_size(image_size) };
+            config.validate().expect_err("no machine holds it");
+        }
+    }
+
+    #[test]
+    fn a_file_names_what_differs_and_comes_back() {
+        let text = r#"{"image_size": [32, 48], "patch_size": 8, "n_classes": 10, "pooling": "mean",
+            "transformer": {"d_model": 16, "n_heads": 2, "n_layers": 1, "position": "none", "patterns": ["full"]}}"#;
+        let config: VisionTransformerConfig = serde_json::from_str(text).expect("a configuration");
+        config.validate().expect("a model");
+        assert_eq!((config.grid(), config.channels, config.pooling), ([4, 6], 3, ImagePooling::Mean));
+        let written = serde_json::to_string(&config).expect("text");
+        assert_eq!(serde_json::from_str::<VisionTransformerConfig>(&written).expect("a configuration"), config);
+    }
+
+    #[test]
+    fn a_stack_with_positions_of_its_own_is_refused() {
+        let mut config = config();
+        config.transformer = config.transformer.with_position(PositionConfig::Learned);
+        let error = config.validate().expect_err("two kinds of places");
+        assert!(error.to_string().contains("see patch_position"), "{error}");
+    }
+}
