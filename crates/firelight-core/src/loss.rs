@@ -1,9 +1,17 @@
 //! The loss of token predictions: cross-entropy in nats, the mean over counted tokens only.
+//!
+//! Sources: label smoothing Szegedy et al. 2016, §7 (<https://arxiv.org/abs/1512.00567>); z-loss `z log² Z` with
+//! `Z = Σ_v exp(logit_v)` Chowdhery et al. 2022, §5 (<https://arxiv.org/abs/2204.02311>), who take `z = 1e-4`: it keeps the
+//! softmax's normaliser near 1, which the cross-entropy leaves free to drift.
 
 use crate::error::{Checks, ConfigError};
 use burn::tensor::{Bool, Int, Tensor};
 use firelight_kernels::{CrossEntropyOptions, cross_entropy};
 use serde::{Deserialize, Serialize};
+
+/// Logits that are charged at once where nothing is differentiated: 16 MiB in single precision, which the caches of a CPU
+/// hold and a GPU is busy with.
+const CHUNK: usize = 1 << 22;
 
 /// How predictions are charged.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -11,6 +19,9 @@ use serde::{Deserialize, Serialize};
 pub struct LossConfig {
     /// Share of the probability spread over all tokens, in `[0, 1)`. Default: 0.
     pub label_smoothing: f64,
+    /// Factor of the squared logarithm of the softmax's normaliser, added for every counted token; PaLM takes 1e-4.
+    /// Default: 0.
+    pub z_loss: f64,
     /// Weight of the [load balance](crate::AuxiliaryLosses::load_balance) of models with experts. Default: 0.01, as
     /// Fedus et al. 2022, §2.2.
     pub load_balance: f64,
@@ -18,7 +29,7 @@ pub struct LossConfig {
 
 impl Default for LossConfig {
     fn default() -> Self {
-        Self { label_smoothing: 0.0, load_balance: 0.01 }
+        Self { label_smoothing: 0.0, z_loss: 0.0, load_balance: 0.01 }
     }
 }
 
@@ -27,6 +38,9 @@ impl Default for LossConfig {
 pub struct TokenLoss {
     /// Sum over the counted tokens, in nats: `[1]`.
     pub total: Tensor<1>,
+    /// Sum of the plain cross-entropy over the counted tokens, without smoothing and z-loss, in nats: `[1]`. To report: it
+    /// has no gradient.
+    pub cross_entropy: Tensor<1>,
     /// Number of counted tokens: `[1]`.
     pub count: Tensor<1>,
 }
@@ -35,6 +49,11 @@ impl TokenLoss {
     /// The mean over the counted tokens, `[1]`; 0 where none counts.
     pub fn mean(&self) -> Tensor<1> {
         self.total.clone() / self.count.clone().clamp_min(1.0)
+    }
+
+    /// The mean of the plain cross-entropy, `[1]`: its exponential is the perplexity, whatever the training charges.
+    pub fn mean_cross_entropy(&self) -> Tensor<1> {
+        self.cross_entropy.clone() / self.count.clone().without_autodiff().clamp_min(1.0)
     }
 }
 
@@ -50,6 +69,12 @@ impl LossConfig {
         self
     }
 
+    /// Sets the factor of the z-loss.
+    pub fn with_z_loss(mut self, z_loss: f64) -> Self {
+        self.z_loss = z_loss;
+        self
+    }
+
     /// Sets the weight of the load balance.
     pub fn with_load_balance(mut self, load_balance: f64) -> Self {
         self.load_balance = load_balance;
@@ -59,12 +84,11 @@ impl LossConfig {
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        Checks::default()
-            .rate("loss.label_smoothing", self.label_smoothing)
-            .require(self.load_balance >= 0.0 && self.load_balance.is_finite(), || {
-                format!("loss.load_balance = {} must be at least 0", self.load_balance)
-            })
-            .finish()
+        let weight = |checks: Checks, field: &str, value: f64| {
+            checks.require(value >= 0.0 && value.is_finite(), || format!("loss.{field} = {value} must be at least 0"))
+        };
+        let checks = Checks::default().rate("loss.label_smoothing", self.label_smoothing);
+        weight(weight(checks, "z_loss", self.z_loss), "load_balance", self.load_balance).finish()
     }
 
     /// Charges every target that is not ignored.
@@ -82,16 +106,89 @@ impl LossConfig {
             Some(ignored) => ignored.clone().bool_not().float().sum(),
             None => Tensor::full([1], rows as f64, &logits.device()),
         };
-        let options = CrossEntropyOptions::default().with_ignored(ignored).with_label_smoothing(self.label_smoothing);
-        let losses = cross_entropy(logits.reshape([rows, vocab_size]), targets.reshape([rows]), &options);
-        TokenLoss { total: losses.sum(), count }
+        let rows = Rows { logits: logits.reshape([rows, vocab_size]), targets: targets.reshape([rows]), ignored };
+        let [total, cross_entropy] = self.charge_in_chunks(rows, (CHUNK / vocab_size.max(1)).max(1));
+        TokenLoss { total, cross_entropy, count }
+    }
+
+    /// As [`charge`](Self::charge), `size` rows at a time where nothing is differentiated, so that the temporaries of one
+    /// chunk alone take memory. A gradient is as large as the logits themselves: with one, all rows are charged at once.
+    fn charge_in_chunks(&self, rows: Rows, size: usize) -> [Tensor<1>; 2] {
+        let [length, _] = rows.logits.dims();
+        if length <= size || rows.logits.is_autodiff() {
+            return self.charge(rows);
+        }
+        let chunks = (0..length).step_by(size).map(|start| rows.narrow(start, size.min(length - start)));
+        let sums: Vec<_> = chunks.map(|chunk| self.charge(chunk)).collect();
+        [0, 1].map(|i| Tensor::cat(sums.iter().map(|sums| sums[i].clone()).collect(), 0).sum())
+    }
+
+    /// The sums over all rows, `[1]` each: what is charged, and the plain cross-entropy without a gradient.
+    ///
+    /// One softmax serves all three terms. With logits `x` and the target `t`, `log Z = -log p_t + x_t`; smoothing by `a`
+    /// makes of `-log p_t` the sum `(1 - a) (-log p_t) + a mean_v(-log p_v) = -log p_t + a (x_t - mean_v x_v)`.
+    fn charge(&self, rows: Rows) -> [Tensor<1>; 2] {
+        let plain = rows.losses(); // [N]
+        let reported = plain.clone().without_autodiff().sum();
+        let mut charged = plain.clone();
+        if self.label_smoothing != 0.0 {
+            let mean = rows.logits.clone().mean_dim(1).squeeze_dim::<1>(1);
+            charged = charged + rows.counted(rows.target_logits() - mean) * self.label_smoothing;
+        }
+        if self.z_loss != 0.0 {
+            charged = charged + rows.counted(plain + rows.target_logits()).square() * self.z_loss;
+        }
+        [charged.sum(), reported]
+    }
+}
+
+/// Predictions, one token below the other, and what they are compared with.
+struct Rows {
+    /// `[N, V]`.
+    logits: Tensor<2>,
+    /// `[N]`.
+    targets: Tensor<1, Int>,
+    /// `[N]`.
+    ignored: Option<Tensor<1, Bool>>,
+}
+
+impl Rows {
+    fn narrow(&self, start: usize, length: usize) -> Self {
+        Self {
+            logits: self.logits.clone().narrow(0, start, length),
+            targets: self.targets.clone().narrow(0, start, length),
+            ignored: self.ignored.as_ref().map(|rows| rows.clone().narrow(0, start, length)),
+        }
+    }
+
+    /// The cross-entropy of every row, 0 where it is ignored: `[N]`.
+    fn losses(&self) -> Tensor<1> {
+        let options = CrossEntropyOptions::default().with_ignored(self.ignored.clone());
+        cross_entropy(self.logits.clone(), self.targets.clone(), &options)
+    }
+
+    /// The logit of every row's target, or any where the row is ignored: `[N]`.
+    fn target_logits(&self) -> Tensor<1> {
+        let targets = match &self.ignored {
+            Some(ignored) => self.targets.clone().mask_fill(ignored.clone(), 0),
+            None => self.targets.clone(),
+        };
+        self.logits.clone().gather(1, targets.unsqueeze_dim(1)).squeeze_dim(1)
+    }
+
+    /// `[N]`, with 0 where a row is ignored.
+    fn counted(&self, values: Tensor<1>) -> Tensor<1> {
+        match &self.ignored {
+            Some(ignored) => values.mask_fill(ignored.clone(), 0.0),
+            None => values,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, Distribution};
+    use burn::tensor::{Device, Distribution, TensorData, Tolerance};
 
     #[test]
     fn only_counted_tokens_enter_the_mean() {
@@ -99,7 +196,7 @@ mod tests {
         let logits = Tensor::<3>::random([1, 3, 4], Distribution::Default, &device);
         let targets = Tensor::<2, Int>::from_ints([[1, 2, -1]], &device);
         let ignored = Tensor::<2, Bool>::from_bool([[false, false, true]], &device);
-        let loss = LossConfig::default();
+        let loss = LossConfig::default().with_z_loss(0.1);
         let whole = loss.forward(logits.clone(), targets.clone(), Some(ignored)).mean().into_scalar::<f32>();
         let part = loss.forward(logits.slice([0..1, 0..2]), targets.slice([0..1, 0..2]), None);
         let part = part.mean().into_scalar::<f32>();
@@ -107,11 +204,97 @@ mod tests {
     }
 
     #[test]
-    fn nothing_counted_costs_nothing() {
-        let device = Device::default();
+    fn nothing_counted_costs_nothing_and_teaches_nothing() {
+        let device = Device::default().autodiff();
         let ignored = Tensor::<2, Bool>::from_bool([[true, true]], &device);
-        let loss = LossConfig::default().with_label_smoothing(0.1);
-        let loss = loss.forward(Tensor::zeros([1, 2, 3], &device), Tensor::zeros([1, 2], &device), Some(ignored));
+        let loss = LossConfig::default().with_label_smoothing(0.1).with_z_loss(0.1);
+        let logits = Tensor::<3>::random([1, 2, 3], Distribution::Default, &device).require_grad();
+        let loss = loss.forward(logits.clone(), Tensor::zeros([1, 2], &device), Some(ignored));
         assert_eq!(loss.mean().into_scalar::<f32>(), 0.0);
+        assert_eq!(loss.mean_cross_entropy().into_scalar::<f32>(), 0.0);
+        let gradient = logits.grad(&loss.mean().backward()).expect("a gradient");
+        assert_eq!(gradient.abs().max().into_scalar::<f32>(), 0.0);
+    }
+
+    #[test]
+    fn a_z_loss_by_hand() {
+        // Logits ln 3 and ln 1: Z = 4, log Z = 1.386294, squared 1.921812; the target has probability 3/4: .287682.
+        let device = Device::default();
+        let logits = Tensor::<3>::from_floats([[[3f32.ln(), 0.0]]], &device);
+        let loss = LossConfig::default().with_z_loss(0.5).forward(logits, Tensor::zeros([1, 1], &device), None);
+        assert!((loss.mean().into_scalar::<f64>() - (0.287_682 + 0.960_906)).abs() < 1e-5);
+        assert!((loss.mean_cross_entropy().into_scalar::<f64>() - 0.287_682).abs() < 1e-5);
+    }
+
+    #[test]
+    fn the_z_loss_takes_away_what_the_cross_entropy_cannot_see() {
+        // A number added to all logits of a token changes its z-loss alone.
+        let device = Device::default();
+        let logits = Tensor::<3>::random([1, 5, 7], Distribution::Default, &device);
+        let targets = Tensor::<2, Int>::from_ints([[1, 2, 0, 6, 3]], &device);
+        let loss = |logits| LossConfig::default().with_z_loss(1e-2).forward(logits, targets.clone(), None);
+        let (near, far) = (loss(logits.clone()), loss(logits + 10.0));
+        let plain = [&near, &far].map(|loss| loss.mean_cross_entropy().into_scalar::<f64>());
+        assert!((plain[0] - plain[1]).abs() < 1e-5, "{plain:?}");
+        assert!(far.mean().into_scalar::<f64>() > near.mean().into_scalar::<f64>() + 1.0);
+    }
+
+    #[test]
+    fn smoothing_is_that_of_the_kernel() {
+        let rows = rows(&Device::default());
+        let options = CrossEntropyOptions::default().with_ignored(rows.ignored.clone()).with_label_smoothing(0.1);
+        let expected = cross_entropy(rows.logits.clone(), rows.targets.clone(), &options).sum().into_data();
+        let [total, _] = LossConfig::default().with_label_smoothing(0.1).charge(rows);
+        total.into_data().assert_approx_eq::<f32>(&expected, Tolerance::relative(1e-6));
+    }
+
+    /// Eleven rows, some ignored, one of them with a target that is none.
+    fn rows(device: &Device) -> Rows {
+        let numbers: Vec<f32> = (0..77).map(|i| 3.0 * (1.7 * i as f32).sin()).collect();
+        let ignored = (0..11).map(|i| i == 4 || i == 9).collect();
+        Rows {
+            logits: Tensor::from_data(TensorData::new(numbers, [11, 7]), device),
+            targets: Tensor::from_ints([0, 6, 2, 3, -100, 1, 4, 5, 6, 0, 2], device),
+            ignored: Some(Tensor::from_data(TensorData::new(ignored, [11]), device)),
+        }
+    }
+
+    #[test]
+    fn chunks_charge_what_the_whole_does() {
+        let loss = LossConfig::default().with_label_smoothing(0.1).with_z_loss(0.1);
+        let run = |size| {
+            let sums = loss.charge_in_chunks(rows(&Device::default()), size);
+            Tensor::cat(sums.to_vec(), 0).into_data()
+        };
+        for size in [1, 4, 10] {
+            run(size).assert_approx_eq::<f32>(&run(11), Tolerance::relative(1e-6));
+        }
+    }
+
+    #[test]
+    fn a_forbidden_token_costs_the_others_nothing() {
+        // A logit of minus infinity leaves the softmax to the other two: ln 2, and Z = 2.
+        let device = Device::default().autodiff();
+        let logits = Tensor::<3>::from_floats([[[0.0, f32::NEG_INFINITY, 0.0]]], &device).require_grad();
+        let loss = LossConfig::default().with_z_loss(1.0).forward(logits.clone(), Tensor::zeros([1, 1], &device), None);
+        let log_2 = std::f64::consts::LN_2;
+        assert!((loss.mean().into_scalar::<f64>() - (log_2 + log_2.powi(2))).abs() < 1e-5);
+        let gradient = logits.grad(&loss.mean().backward()).expect("a gradient");
+        assert!(gradient.is_finite().all().into_scalar::<bool>());
+    }
+
+    #[test]
+    fn settings_are_read_with_their_defaults_and_judged() {
+        let old: LossConfig = serde_json::from_str(r#"{"label_smoothing": 0.1}"#).expect("a configuration");
+        assert_eq!(old, LossConfig::default().with_label_smoothing(0.1));
+        let bad = LossConfig { label_smoothing: 1.0, z_loss: -1.0, load_balance: f64::NAN };
+        assert_eq!(
+            bad.validate().expect_err("three problems").problems(),
+            [
+                "loss.label_smoothing = 1 must be in [0, 1)",
+                "loss.z_loss = -1 must be at least 0",
+                "loss.load_balance = NaN must be at least 0",
+            ]
+        );
     }
 }

@@ -4,6 +4,7 @@ mod attention;
 mod blocks;
 mod feed_forward;
 mod kernels;
+mod loss;
 mod models;
 mod modules;
 mod optimizer;
