@@ -5,7 +5,7 @@ use std::fmt;
 use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor};
 use burn::tensor::Device;
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
-use firelight_core::{AuxiliaryLosses, LossConfig, Pass, SequenceInput};
+use firelight_core::{AuxiliaryLosses, LossConfig, Pass, SequenceInput, TokenLoss};
 use firelight_training::LossOutput;
 
 use crate::data::LmBatch;
@@ -29,26 +29,31 @@ impl LmTask {
         Self { model: change(self.model), loss: self.loss }
     }
 
-    fn charge(&self, batch: LmBatch, loss: LossConfig, pass: &mut Pass) -> LossOutput {
+    fn charge(&self, batch: LmBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
         let logits = self.model.logits(self.model.hidden(batch.inputs, &SequenceInput::default(), pass));
-        let loss = loss.forward(logits, batch.targets, batch.padding);
-        LossOutput::new(loss.total, loss.count)
+        loss.forward(logits, batch.targets, batch.padding)
     }
+}
+
+/// The plain cross-entropy, so that training and evaluation report the same quantity.
+fn report(loss: TokenLoss) -> LossOutput {
+    LossOutput::new(loss.cross_entropy, loss.count)
 }
 
 impl TrainStep for LmTask {
     type Input = LmBatch;
     type Output = LossOutput;
 
-    /// What is minimised is the loss of the tokens and, with experts, their load balance; what is reported is the former.
+    /// What is minimised is the loss of the tokens and, with experts, their load balance; what is reported is the plain
+    /// cross-entropy.
     fn step(&self, batch: LmBatch) -> TrainOutput<LossOutput> {
         let mut losses = AuxiliaryLosses::default();
-        let output = self.charge(batch, self.loss, &mut Pass::default().with_losses(&mut losses));
+        let loss = self.charge(batch, self.loss, &mut Pass::default().with_losses(&mut losses));
         let objective = match losses.load_balance() {
-            Some(balance) => output.mean() + balance * self.loss.load_balance,
-            None => output.mean(),
+            Some(balance) => loss.mean() + balance * self.loss.load_balance,
+            None => loss.mean(),
         };
-        TrainOutput::new(self, objective.backward(), output)
+        TrainOutput::new(self, objective.backward(), report(loss))
     }
 }
 
@@ -56,9 +61,9 @@ impl InferenceStep for LmTask {
     type Input = LmBatch;
     type Output = LossOutput;
 
-    /// The loss without smoothing, whatever the training charges.
+    /// The plain cross-entropy, whatever the training charges.
     fn step(&self, batch: LmBatch) -> LossOutput {
-        self.charge(batch, LossConfig::default(), &mut Pass::default())
+        report(self.charge(batch, LossConfig::default(), &mut Pass::default()))
     }
 }
 
@@ -101,5 +106,27 @@ impl Module for LmTask {
 impl fmt::Display for LmTask {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         self.model.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::LanguageModelConfig;
+    use burn::tensor::Tensor;
+
+    #[test]
+    fn training_reports_what_evaluation_does_whatever_it_minimises() {
+        let device = Device::default().autodiff();
+        let model = LanguageModelConfig::new(7, 8, 2, 1).init(&device);
+        let task = LmTask::new(model, LossConfig::default().with_label_smoothing(0.3).with_z_loss(0.1));
+        let batch = |device: &Device| LmBatch {
+            inputs: Tensor::from_ints([[1, 2, 3]], device),
+            targets: Tensor::from_ints([[2, 3, 6]], device),
+            padding: None,
+        };
+        let trained = TrainStep::step(&task, batch(&device)).item.mean().into_scalar::<f64>();
+        let evaluated = InferenceStep::step(&task.valid(), batch(&device.inner())).mean().into_scalar::<f64>();
+        assert!((trained - evaluated).abs() < 1e-6, "{trained} and {evaluated}");
     }
 }
