@@ -3,7 +3,8 @@
 //! `firelight-core` computes through these functions and nothing else, so an operation is made faster here without a
 //! caller noticing. Every operation is a folder: `mod.rs` holds the signature, the shapes and the source;
 //! `reference.rs` the composite of Burn primitives, which runs on every backend, differentiates by itself, and is the
-//! oracle of any faster path.
+//! oracle of any faster path; `flex.rs` the passes over memory of the CPU backend, and `autodiff.rs` how they are
+//! joined to a graph. [`kernel_path`] tells which of the two runs on a device.
 //!
 //! Letters in shapes: `B` batch, `H` query heads, `G` key/value heads, `Q` queries, `K` keys, `E` head size,
 //! `N` rows, `V` classes.
@@ -22,14 +23,26 @@
 
 mod attention;
 mod cross_entropy;
+#[cfg(feature = "flex")]
+mod curve;
+#[cfg(feature = "flex")]
+mod flex;
+mod gated;
 mod gelu;
 mod layer_norm;
 mod linear;
+mod path;
 mod rms_norm;
+mod silu;
+#[cfg(all(test, feature = "flex"))]
+mod testing;
 
 pub use attention::{AttentionOptions, attention, attention_from_scores, attention_with_weights};
 pub use cross_entropy::{CrossEntropyOptions, cross_entropy};
+pub use gated::{Gate, gated};
 pub use gelu::{GeluForm, gelu};
 pub use layer_norm::layer_norm;
 pub use linear::linear;
+pub use path::{KernelPath, kernel_path};
 pub use rms_norm::rms_norm;
+pub use silu::silu;

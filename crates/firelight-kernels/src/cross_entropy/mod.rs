@@ -3,9 +3,16 @@
 //! Source: label smoothing as Szegedy et al. 2016, §7 (<https://arxiv.org/abs/1512.00567>), in the form of PyTorch:
 //! the smoothed distribution gives `1 - a` to the target and spreads `a` evenly over all classes, the target included.
 
+#[cfg(feature = "flex")]
+mod autodiff;
+#[cfg(feature = "flex")]
+mod flex;
 mod reference;
 
 use burn::tensor::{Bool, Int, Tensor};
+
+#[cfg(feature = "flex")]
+use extension::{CrossEntropyExtension, CrossEntropyKernel};
 
 /// Which rows count, and how far the targets are smoothed. The default counts every row and smooths nothing.
 #[derive(Debug, Clone, Default)]
@@ -36,7 +43,8 @@ impl CrossEntropyOptions {
 /// - `logits`: `[N, V]`, `targets`: `[N]`; output: `[N]`
 ///
 /// # Panics
-/// If the number of rows differs, or `label_smoothing` is outside `[0, 1)`.
+/// If the number of rows differs, or `label_smoothing` is outside `[0, 1)`; on a CPU also if a counted target is not a
+/// class.
 pub fn cross_entropy(logits: Tensor<2>, targets: Tensor<1, Int>, options: &CrossEntropyOptions) -> Tensor<1> {
     let rows = logits.dims()[0];
     assert!(
@@ -49,7 +57,60 @@ pub fn cross_entropy(logits: Tensor<2>, targets: Tensor<1, Int>, options: &Cross
         "cross_entropy: label smoothing {} is not in [0, 1)",
         options.label_smoothing
     );
+    #[cfg(feature = "flex")]
+    if crate::path::is_fused(&logits) && matches!(targets.dtype(), burn::tensor::DType::I32 | burn::tensor::DType::I64)
+    {
+        return extension::cross_entropy(logits, targets, options);
+    }
     reference::cross_entropy(logits, targets, options)
+}
+
+#[cfg(feature = "flex")]
+mod extension {
+    use super::CrossEntropyOptions;
+    use crate::flex::OptionalBool;
+    use burn::backend::tensor::{BoolTensor, FloatTensor, IntTensor};
+    use burn::backend::{Backend, Dispatch, backend_extension};
+    use burn::tensor::{Int, Tensor};
+
+    /// The operation that Burn's dispatch and autodiff see.
+    #[backend_extension(Flex, Autodiff)]
+    pub(crate) trait CrossEntropyExtension: Backend {
+        fn cross_entropy(
+            logits: FloatTensor<Self>,
+            targets: IntTensor<Self>,
+            #[extension_type] ignored: OptionalBool<Self>,
+            smoothing: f64,
+        ) -> FloatTensor<Self>;
+    }
+
+    /// What a backend brings: the losses, and the gradient of the logits.
+    pub(crate) trait CrossEntropyKernel: Backend {
+        /// What the backward pass knows of the targets.
+        type Targets: Clone + Send + std::fmt::Debug + 'static;
+        /// Class and kind of every row.
+        fn targets(targets: IntTensor<Self>, ignored: Option<BoolTensor<Self>>, smoothing: f64) -> Self::Targets;
+        /// The losses, `[N]`, and of every row the largest logit and the logarithm of the sum of exponentials relative
+        /// to it, `[N, 2]`.
+        fn forward(logits: FloatTensor<Self>, targets: &Self::Targets) -> [FloatTensor<Self>; 2];
+        /// The gradient of the logits, written over them where nobody else reads them.
+        fn backward(
+            logits: FloatTensor<Self>,
+            sums: FloatTensor<Self>,
+            grad: FloatTensor<Self>,
+            targets: &Self::Targets,
+        ) -> FloatTensor<Self>;
+    }
+
+    pub(super) fn cross_entropy(
+        logits: Tensor<2>,
+        targets: Tensor<1, Int>,
+        options: &CrossEntropyOptions,
+    ) -> Tensor<1> {
+        let ignored = OptionalBool::new(options.ignored.clone());
+        let (logits, targets) = (logits.into_dispatch(), targets.into_dispatch());
+        Tensor::from_dispatch(Dispatch::cross_entropy(logits, targets, ignored, options.label_smoothing))
+    }
 }
 
 #[cfg(test)]
@@ -92,5 +153,48 @@ mod tests {
         let logits = Tensor::<2>::from_floats([[1e4, 0.0]], &device);
         let losses = cross_entropy(logits, Tensor::from_ints([1], &device), &CrossEntropyOptions::default());
         assert_eq!(losses.into_scalar::<f32>(), 1e4);
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn fused_equals_the_reference() {
+        use crate::testing::{Case, compare, normal};
+        let large = Case { size: 1e4, ..Case::all(&[3, 5])[0].clone() };
+        for case in Case::all(&[6, 5]).into_iter().chain(Case::all(&[40, 1000])).chain([large]) {
+            let [rows, classes] = case.shape;
+            let targets: Vec<i32> = (0..rows).map(|row| (row * 7 % classes) as i32).collect();
+            let targets = Tensor::<1, Int>::from_ints(targets.as_slice(), &case.device());
+            for (smoothing, ignore) in [(0.0, false), (0.1, false), (0.0, true), (0.3, true)] {
+                let ignored: Vec<bool> = (0..rows).map(|row| row % 3 == 1).collect();
+                let ignored = ignore.then(|| Tensor::<1, Bool>::from_bool(ignored.as_slice(), &case.device()));
+                let options = CrossEntropyOptions::default().with_ignored(ignored).with_label_smoothing(smoothing);
+                let fused = |[x]: [Tensor<2>; 1]| cross_entropy(x, targets.clone(), &options);
+                compare(&case, [normal(&case, 0)], fused, |[x]| reference::cross_entropy(x, targets.clone(), &options));
+            }
+        }
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn logits_that_are_read_again_keep_their_values() {
+        let device = Device::flex().autodiff();
+        let logits = Tensor::<2>::from_floats([[0.5, -0.5]], &device).require_grad();
+        let twice = logits.clone() * 2.0;
+        let loss = cross_entropy(twice.clone(), Tensor::from_ints([0], &device), &CrossEntropyOptions::default());
+        let squares = twice.clone().square().sum();
+        let gradient = logits.grad(&(loss + squares).backward()).expect("logits require a gradient");
+        // Two times (softmax - target) plus the slope 2 (2x) of the square: 2 (.880797 - 1) + 4, 2 (.119203) - 4.
+        let expected = TensorData::from([[3.761_594f32, -3.761_594]]);
+        gradient.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+        twice.into_data().assert_eq(&TensorData::from([[1f32, -1.0]]), true);
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    #[should_panic(expected = "target 3 of row 1 is not one of 3 classes")]
+    fn a_target_that_is_no_class_panics() {
+        let device = Device::flex();
+        let targets = Tensor::from_ints([0, 3], &device);
+        cross_entropy(Tensor::<2>::zeros([2, 3], &device), targets, &CrossEntropyOptions::default());
     }
 }

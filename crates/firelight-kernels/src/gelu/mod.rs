@@ -2,8 +2,10 @@
 //!
 //! Source: Hendrycks and Gimpel 2016, §2 (<https://arxiv.org/abs/1606.08415>).
 
-mod reference;
+pub(crate) mod reference;
 
+#[cfg(feature = "flex")]
+use crate::curve::{Curve, curve};
 use burn::tensor::Tensor;
 
 /// Which of the three published formulas is computed.
@@ -22,10 +24,21 @@ pub enum GeluForm {
 /// # Shapes
 /// - any; the output has the shape of `x`
 pub fn gelu<const D: usize>(x: Tensor<D>, form: GeluForm) -> Tensor<D> {
-    match form {
-        GeluForm::Exact => reference::gelu_exact(x),
-        GeluForm::Tanh => reference::gelu_tanh(x),
-        GeluForm::Sigmoid => reference::gelu_sigmoid(x),
+    #[cfg(feature = "flex")]
+    if crate::path::is_fused(&x) {
+        return curve(x, form.curve());
+    }
+    reference::gelu(x, form)
+}
+
+#[cfg(feature = "flex")]
+impl GeluForm {
+    pub(crate) fn curve(self) -> Curve {
+        match self {
+            Self::Exact => Curve::GeluExact,
+            Self::Tanh => Curve::GeluTanh,
+            Self::Sigmoid => Curve::GeluSigmoid,
+        }
     }
 }
 
@@ -60,5 +73,45 @@ mod tests {
                 prop_assert!((at(x) - at(-x) - x).abs() <= 1e-5 * x.abs().max(1.0));
             }
         }
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn fused_equals_the_reference() {
+        use crate::testing::{Case, compare, normal};
+        for case in Case::all(&[5, 33]) {
+            for form in [GeluForm::Exact, GeluForm::Tanh, GeluForm::Sigmoid] {
+                compare(&case, [normal(&case, 0)], |[x]| gelu(x, form), |[x]| reference::gelu(x, form));
+            }
+        }
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn the_far_ends_and_nan() {
+        let device = Device::flex().autodiff();
+        for form in [GeluForm::Exact, GeluForm::Tanh, GeluForm::Sigmoid] {
+            let x = Tensor::<1>::from_floats([-1e30, -1e4, 1e4, 1e30, f32::NAN], &device).require_grad();
+            let y = gelu(x.clone(), form);
+            let slopes = x.grad(&y.clone().sum().backward()).expect("x requires a gradient");
+            let (y, slopes) =
+                (y.into_data().try_to_vec::<f32>().unwrap(), slopes.into_data().try_to_vec::<f32>().unwrap());
+            assert!(y[0].abs() < 1e-3 && y[1].abs() < 1e-30 && y[2] == 1e4 && y[3] == 1e30 && y[4].is_nan());
+            assert!(
+                slopes[..2].iter().all(|slope| slope.abs() < 1e-6) && slopes[2..4] == [1.0, 1.0] && slopes[4].is_nan()
+            );
+        }
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn a_checkpointing_graph_computes_it_again() {
+        let slope = |device: Device| {
+            let x = Tensor::<1>::from_floats([0.5], &device).require_grad();
+            let y = gelu(gelu(x.clone() * 2.0, GeluForm::Tanh).exp(), GeluForm::Exact);
+            x.grad(&y.backward()).expect("x requires a gradient").into_scalar::<f32>()
+        };
+        let device = Device::flex().autodiff();
+        assert_eq!(slope(device.clone()), slope(device.gradient_checkpointing()));
     }
 }

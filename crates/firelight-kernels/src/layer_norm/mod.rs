@@ -2,9 +2,16 @@
 //!
 //! Source: Ba et al. 2016, §3.1, eq. 4 (<https://arxiv.org/abs/1607.06450>); `gamma` and `beta` are their `g` and `b`.
 
+#[cfg(feature = "flex")]
+mod autodiff;
+#[cfg(feature = "flex")]
+mod flex;
 mod reference;
 
 use burn::tensor::Tensor;
+
+#[cfg(feature = "flex")]
+use extension::{LayerNormExtension, LayerNormKernel};
 
 /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta`, with the mean and the (biased) variance of the last dimension.
 ///
@@ -23,7 +30,55 @@ pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Option<T
         beta.map(|beta| beta.dims()),
         x.dims()
     );
+    #[cfg(feature = "flex")]
+    if crate::path::is_fused(&x) && [Some(&gamma), beta.as_ref()].iter().flatten().all(|p| p.dtype() == x.dtype()) {
+        return extension::layer_norm(x, gamma, beta, epsilon);
+    }
     reference::layer_norm(x, gamma, beta, epsilon)
+}
+
+#[cfg(feature = "flex")]
+mod extension {
+    use crate::flex::OptionalFloat;
+    use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+    use burn::tensor::Tensor;
+
+    /// The operation that Burn's dispatch and autodiff see.
+    #[backend_extension(Flex, Autodiff)]
+    pub(crate) trait LayerNormExtension: Backend {
+        fn layer_norm(
+            x: FloatTensor<Self>,
+            gamma: FloatTensor<Self>,
+            #[extension_type] beta: OptionalFloat<Self>,
+            epsilon: f64,
+        ) -> FloatTensor<Self>;
+    }
+
+    /// What a backend brings: the operation, and the gradients of `x`, `gamma` and `beta`.
+    pub(crate) trait LayerNormKernel: Backend {
+        fn forward(
+            x: FloatTensor<Self>,
+            gamma: FloatTensor<Self>,
+            beta: Option<FloatTensor<Self>>,
+            epsilon: f64,
+        ) -> FloatTensor<Self>;
+        fn backward(
+            x: FloatTensor<Self>,
+            gamma: FloatTensor<Self>,
+            grad: FloatTensor<Self>,
+            epsilon: f64,
+        ) -> [FloatTensor<Self>; 3];
+    }
+
+    pub(super) fn layer_norm<const D: usize>(
+        x: Tensor<D>,
+        gamma: Tensor<1>,
+        beta: Option<Tensor<1>>,
+        epsilon: f64,
+    ) -> Tensor<D> {
+        let (x, gamma) = (x.into_dispatch(), gamma.into_dispatch());
+        Tensor::from_dispatch(Dispatch::layer_norm(x, gamma, OptionalFloat::new(beta), epsilon))
+    }
 }
 
 #[cfg(test)]
@@ -64,5 +119,21 @@ mod tests {
     fn a_gamma_of_another_length_panics() {
         let device = Device::default();
         layer_norm(Tensor::<2>::zeros([2, 3], &device), Tensor::ones([4], &device), None, 1e-5);
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn fused_equals_the_reference() {
+        use crate::testing::{Case, compare, normal, random};
+        for case in Case::all(&[6, 5]).into_iter().chain(Case::all(&[300, 130])) {
+            let flat = |x: Tensor<2>| x.reshape([case.shape[1]]);
+            let parameter = |seed| random(&case, [1, case.shape[1]], seed);
+            let inputs = [normal(&case, 0), parameter(1), parameter(2)];
+            let fused = |[x, g, b]: [Tensor<2>; 3]| layer_norm(x, flat(g), Some(flat(b)), 1e-5);
+            compare(&case, inputs, fused, |[x, g, b]| reference::layer_norm(x, flat(g), Some(flat(b)), 1e-5));
+            let inputs = [normal(&case, 0), parameter(1)];
+            let fused = |[x, g]: [Tensor<2>; 2]| layer_norm(x, flat(g), None, 1e-5);
+            compare(&case, inputs, fused, |[x, g]| reference::layer_norm(x, flat(g), None, 1e-5));
+        }
     }
 }

@@ -1,8 +1,15 @@
 //! The affine map of a linear layer.
 
+#[cfg(feature = "flex")]
+mod autodiff;
+#[cfg(feature = "flex")]
+mod flex;
 mod reference;
 
 use burn::tensor::Tensor;
+
+#[cfg(feature = "flex")]
+use extension::{LinearExtension, LinearKernel};
 
 /// `x weight + bias`, with every leading dimension of `x` flattened into rows.
 ///
@@ -18,7 +25,50 @@ pub fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tens
         bias.as_ref().is_none_or(|bias| bias.dims()[0] == d_out),
         "linear: the bias is not as long as the {d_out} outputs of the weight"
     );
+    #[cfg(feature = "flex")]
+    if crate::path::is_fused(&x) && d_out > 0 && one_type(&x, &weight, bias.as_ref()) {
+        return extension::linear(x, weight, bias);
+    }
     reference::linear(x, weight, bias)
+}
+
+#[cfg(feature = "flex")]
+fn one_type<const D: usize>(x: &Tensor<D>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> bool {
+    weight.dtype() == x.dtype() && bias.is_none_or(|bias| bias.dtype() == x.dtype())
+}
+
+#[cfg(feature = "flex")]
+mod extension {
+    use crate::flex::OptionalFloat;
+    use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+    use burn::tensor::Tensor;
+
+    /// The operation that Burn's dispatch and autodiff see.
+    #[backend_extension(Flex, Autodiff)]
+    pub(crate) trait LinearExtension: Backend {
+        fn linear(
+            x: FloatTensor<Self>,
+            weight: FloatTensor<Self>,
+            #[extension_type] bias: OptionalFloat<Self>,
+        ) -> FloatTensor<Self>;
+    }
+
+    /// What a backend brings: the map and its three gradients. `grad` is `[..., O]`.
+    pub(crate) trait LinearKernel: Backend {
+        fn forward(
+            x: FloatTensor<Self>,
+            weight: FloatTensor<Self>,
+            bias: Option<FloatTensor<Self>>,
+        ) -> FloatTensor<Self>;
+        fn input_gradient(weight: FloatTensor<Self>, grad: FloatTensor<Self>, x: &[usize]) -> FloatTensor<Self>;
+        fn weight_gradient(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self>;
+        fn bias_gradient(grad: FloatTensor<Self>) -> FloatTensor<Self>;
+    }
+
+    pub(super) fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<D> {
+        let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
+        Tensor::from_dispatch(Dispatch::linear(x, weight, OptionalFloat::new(bias)))
+    }
 }
 
 #[cfg(test)]
@@ -50,5 +100,37 @@ mod tests {
     fn a_wrong_width_panics() {
         let device = Device::default();
         linear(Tensor::<2>::zeros([2, 4], &device), Tensor::zeros([3, 4], &device), None);
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn fused_equals_the_reference() {
+        use crate::testing::{Case, compare, normal, random};
+        for case in Case::all(&[6, 5]).into_iter().chain(Case::all(&[300, 70])) {
+            let [_, d_in] = case.shape;
+            for d_out in [1, 3, 130] {
+                let inputs = || [normal(&case, 0), random(&case, [d_in, d_out], 1)];
+                compare(&case, inputs(), |[x, w]| linear(x, w, None), |[x, w]| reference::linear(x, w, None));
+                let inputs = [normal(&case, 0), random(&case, [d_in, d_out], 1), random(&case, [1, d_out], 2)];
+                let bias = |b: Tensor<2>| Some(b.reshape([d_out]));
+                let (fused, slow) = (linear::<2>, reference::linear::<2>);
+                compare(&case, inputs, |[x, w, b]| fused(x, w, bias(b)), |[x, w, b]| slow(x, w, bias(b)));
+            }
+        }
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn constants_need_no_gradient() {
+        // A frozen weight, and an input that nobody differentiates: the other gradients are 1ᵀ of their factors.
+        let device = Device::flex().autodiff();
+        let x = Tensor::<2>::from_floats([[1.0, 2.0]], &device);
+        let weight = Tensor::<2>::from_floats([[3.0], [4.0]], &device);
+        let (tracked_x, tracked_weight) = (x.clone().require_grad(), weight.clone().require_grad());
+        let grads = linear(tracked_x.clone(), weight, None).backward();
+        tracked_x.grad(&grads).expect("x is tracked").into_data().assert_eq(&TensorData::from([[3f32, 4.0]]), true);
+        let grads = linear(x, tracked_weight.clone(), None).backward();
+        let gradient = tracked_weight.grad(&grads).expect("the weight is tracked").into_data();
+        gradient.assert_eq(&TensorData::from([[1f32], [2.0]]), true);
     }
 }

@@ -3,9 +3,16 @@
 //! Source: Zhang and Sennrich 2019, §4, eq. 4 (<https://arxiv.org/abs/1910.07467>); `gamma` is their `g`. The epsilon
 //! under the root is LLaMA's.
 
+#[cfg(feature = "flex")]
+mod autodiff;
+#[cfg(feature = "flex")]
+mod flex;
 mod reference;
 
 use burn::tensor::Tensor;
+
+#[cfg(feature = "flex")]
+use extension::{RmsNormExtension, RmsNormKernel};
 
 /// `x / sqrt(mean(x²) + epsilon) * gamma`, with the mean over the last dimension.
 ///
@@ -21,7 +28,38 @@ pub fn rms_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, epsilon: f64) ->
         gamma.dims(),
         x.dims()
     );
+    #[cfg(feature = "flex")]
+    if crate::path::is_fused(&x) && gamma.dtype() == x.dtype() {
+        return extension::rms_norm(x, gamma, epsilon);
+    }
     reference::rms_norm(x, gamma, epsilon)
+}
+
+#[cfg(feature = "flex")]
+mod extension {
+    use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+    use burn::tensor::Tensor;
+
+    /// The operation that Burn's dispatch and autodiff see.
+    #[backend_extension(Flex, Autodiff)]
+    pub(crate) trait RmsNormExtension: Backend {
+        fn rms_norm(x: FloatTensor<Self>, gamma: FloatTensor<Self>, epsilon: f64) -> FloatTensor<Self>;
+    }
+
+    /// What a backend brings: the operation, and the gradients of `x` and `gamma`.
+    pub(crate) trait RmsNormKernel: Backend {
+        fn forward(x: FloatTensor<Self>, gamma: FloatTensor<Self>, epsilon: f64) -> FloatTensor<Self>;
+        fn backward(
+            x: FloatTensor<Self>,
+            gamma: FloatTensor<Self>,
+            grad: FloatTensor<Self>,
+            epsilon: f64,
+        ) -> [FloatTensor<Self>; 2];
+    }
+
+    pub(super) fn rms_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, epsilon: f64) -> Tensor<D> {
+        Tensor::from_dispatch(Dispatch::rms_norm(x.into_dispatch(), gamma.into_dispatch(), epsilon))
+    }
 }
 
 #[cfg(test)]
@@ -56,5 +94,17 @@ mod tests {
     fn a_gamma_of_another_length_panics() {
         let device = Device::default();
         rms_norm(Tensor::<2>::zeros([2, 3], &device), Tensor::ones([4], &device), 1e-5);
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn fused_equals_the_reference() {
+        use crate::testing::{Case, compare, normal, random};
+        for case in Case::all(&[6, 5]).into_iter().chain(Case::all(&[300, 130])) {
+            let flat = |x: Tensor<2>| x.reshape([case.shape[1]]);
+            let inputs = [normal(&case, 0), random(&case, [1, case.shape[1]], 1)];
+            let fused = |[x, g]: [Tensor<2>; 2]| rms_norm(x, flat(g), 1e-5);
+            compare(&case, inputs, fused, |[x, g]| reference::rms_norm(x, flat(g), 1e-5));
+        }
     }
 }

@@ -1,0 +1,152 @@
+//! Cross-entropy on the flex backend: two reads of the logits forward, one read and one write backward.
+
+use super::{CrossEntropyExtension, CrossEntropyKernel};
+use crate::flex::{
+    OptionalBool, Real, block_rows, contiguous, filled, for_each_block, maximum, sum, values, vectorised, with_real,
+};
+use burn::backend::Flex;
+use burn::backend::flex::FlexTensor;
+use burn::tensor::{DType, Shape};
+use rayon::prelude::*;
+use std::sync::Arc;
+
+impl CrossEntropyExtension for Flex {
+    fn cross_entropy(
+        logits: FlexTensor,
+        targets: FlexTensor,
+        ignored: OptionalBool<Self>,
+        smoothing: f64,
+    ) -> FlexTensor {
+        let targets = <Self as CrossEntropyKernel>::targets(targets, ignored.into_option(), smoothing);
+        let [losses, _] = Self::forward(logits, &targets);
+        losses
+    }
+}
+
+/// The class of every row, `None` where it is ignored, and the share that is spread over all classes.
+#[derive(Debug, Clone)]
+pub(crate) struct Targets {
+    classes: Arc<[Option<i64>]>,
+    smoothing: f64,
+}
+
+impl Targets {
+    /// The classes as indices.
+    ///
+    /// # Panics
+    /// If one is outside `0 .. classes`, where the reference reads beside the row or panics with less to say.
+    fn indices(&self, classes: usize) -> Vec<Option<usize>> {
+        let index = |(row, target): (usize, &Option<i64>)| {
+            target.map(|target| {
+                let index = usize::try_from(target).ok().filter(|&index| index < classes);
+                index.unwrap_or_else(|| {
+                    panic!("cross_entropy: target {target} of row {row} is not one of {classes} classes")
+                })
+            })
+        };
+        self.classes.iter().enumerate().map(index).collect()
+    }
+}
+
+impl CrossEntropyKernel for Flex {
+    type Targets = Targets;
+
+    fn targets(targets: FlexTensor, ignored: Option<FlexTensor>, smoothing: f64) -> Targets {
+        let (targets, ignored) = (targets.to_contiguous(), ignored.map(|ignored| ignored.to_contiguous()));
+        let numbers: Vec<i64> = match targets.dtype() {
+            DType::I32 => targets.storage::<i32>().iter().map(|&target| i64::from(target)).collect(),
+            _ => targets.storage::<i64>().to_vec(),
+        };
+        let counts = |row: usize| ignored.as_ref().is_none_or(|ignored| ignored.storage::<u8>()[row] == 0);
+        let classes = numbers.into_iter().enumerate().map(|(row, target)| counts(row).then_some(target)).collect();
+        Targets { classes, smoothing }
+    }
+
+    fn forward(logits: FlexTensor, targets: &Targets) -> [FlexTensor; 2] {
+        with_real!(logits, forward(logits, targets))
+    }
+
+    fn backward(logits: FlexTensor, sums: FlexTensor, grad: FlexTensor, targets: &Targets) -> FlexTensor {
+        with_real!(logits, backward(logits, sums, grad, targets))
+    }
+}
+
+/// `loss = log Σ exp(x) - (1 - a) x(target) - a mean(x)`, all relative to the largest logit of the row: their sum would
+/// round the logarithm away where logits are large.
+fn forward<T: Real>(logits: FlexTensor, targets: &Targets) -> [FlexTensor; 2] {
+    let logits = contiguous(logits);
+    let numbers = values::<T>(&logits);
+    let rows = targets.classes.len();
+    let width = numbers.len() / rows;
+    let indices = targets.indices(width);
+    // Loss, largest logit and logarithm of a row lie side by side, so that one loop over rows writes all three.
+    let all = filled(3 * rows, |all| {
+        let block = block_rows(width);
+        all.par_chunks_mut(3 * block).enumerate().for_each(|(index, all)| {
+            for (row, found) in (index * block..).zip(all.chunks_exact_mut(3)) {
+                let logits = &numbers[row * width..(row + 1) * width];
+                found.copy_from_slice(&vectorised(|| loss(logits, indices[row], T::of(targets.smoothing))));
+            }
+        });
+    });
+    let losses = all.iter().step_by(3).copied().collect();
+    let sums = all.chunks_exact(3).flat_map(|row| [row[1], row[2]]).collect();
+    [T::tensor(losses, Shape::from(vec![rows])), T::tensor(sums, Shape::from(vec![rows, 2]))]
+}
+
+/// The loss of a row, its largest logit, and the logarithm of the sum of exponentials relative to that.
+#[inline(always)]
+fn loss<T: Real>(logits: &[T], target: Option<usize>, smoothing: T) -> [T; 3] {
+    let largest = maximum(logits);
+    let log_sum = sum(logits.len(), |i| (logits[i] - largest).exp()).ln();
+    let Some(target) = target else { return [T::ZERO, largest, log_sum] };
+    let mut mean = (T::ONE - smoothing) * (logits[target] - largest);
+    if smoothing > T::ZERO {
+        mean += smoothing * sum(logits.len(), |i| logits[i] - largest) / T::of(logits.len() as f64);
+    }
+    [log_sum - mean, largest, log_sum]
+}
+
+/// `(softmax(x) - (1 - a) [target] - a / V) grad`, over the logits themselves if this was their last use.
+fn backward<T: Real>(logits: FlexTensor, sums: FlexTensor, grad: FlexTensor, targets: &Targets) -> FlexTensor {
+    let mut logits = logits.to_contiguous();
+    let (shape, grad) = (logits.layout().shape().clone(), contiguous(grad));
+    let (sums, grads) = (values::<T>(&sums), values::<T>(&grad));
+    let width = shape[1];
+    let indices = targets.indices(width);
+    if let Some(numbers) = T::storage_mut(&mut logits) {
+        for_each_block(numbers, width, |first, numbers| {
+            for (row, numbers) in (first..).zip(numbers.chunks_exact_mut(width)) {
+                let (largest, log_sum) = (sums[2 * row], sums[2 * row + 1]);
+                vectorised(|| numbers.iter_mut().for_each(|x| *x = (*x - largest - log_sum).exp() * grads[row]));
+                finish_row(numbers, indices[row], T::of(targets.smoothing), grads[row]);
+            }
+        });
+        return logits;
+    }
+    let numbers = values::<T>(&logits);
+    let out = filled(numbers.len(), |out| {
+        for_each_block(out, width, |first, out| {
+            for (row, out) in (first..).zip(out.chunks_exact_mut(width)) {
+                let (largest, log_sum) = (sums[2 * row], sums[2 * row + 1]);
+                let x = &numbers[row * width..(row + 1) * width];
+                vectorised(|| {
+                    out.iter_mut().zip(x).for_each(|(out, &x)| *out = (x - largest - log_sum).exp() * grads[row])
+                });
+                finish_row(out, indices[row], T::of(targets.smoothing), grads[row]);
+            }
+        });
+    });
+    T::tensor(out, shape)
+}
+
+/// Takes the smoothed target, times the gradient, from a row of `softmax grad`.
+#[inline(always)]
+fn finish_row<T: Real>(row: &mut [T], target: Option<usize>, smoothing: T, grad: T) {
+    let Some(target) = target else { return row.fill(T::ZERO) };
+    if smoothing > T::ZERO {
+        let share = smoothing / T::of(row.len() as f64) * grad;
+        row.iter_mut().for_each(|x| *x += -share);
+    }
+    row[target] += -(T::ONE - smoothing) * grad;
+}

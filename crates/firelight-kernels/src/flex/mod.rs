@@ -1,0 +1,189 @@
+//! What the flex kernels share: numbers, buffers, parallel loops over rows, matrix products on views.
+//!
+//! A tensor of the flex backend is a flat buffer with strides. Kernels read it as slices, split it into blocks of whole
+//! rows whose size depends on the shape and never on the number of threads, and add partial sums in the order of the
+//! blocks: two runs give the same bits, on one thread or many.
+
+mod optional;
+mod product;
+mod real;
+
+pub(crate) use optional::{OptionalBool, OptionalFloat};
+pub(crate) use product::{Matrix, MatrixMut, product};
+pub(crate) use real::Real;
+
+use burn::backend::flex::FlexTensor;
+use burn::tensor::DType;
+use rayon::prelude::*;
+
+/// Elements that a block of rows has at least: enough to pay for handing it to another thread.
+const BLOCK: usize = 16 * 1024;
+
+/// Runs a loop compiled for the widest vector units of this CPU.
+#[inline(always)]
+pub(crate) fn vectorised<R>(body: impl FnOnce() -> R) -> R {
+    pulp::Arch::new().dispatch(body)
+}
+
+/// The tensor in row-major order, copied only if it is not.
+pub(crate) fn contiguous(tensor: FlexTensor) -> FlexTensor {
+    if tensor.layout().contiguous_offsets().is_some() { tensor } else { tensor.to_contiguous() }
+}
+
+/// The elements of a contiguous tensor.
+pub(crate) fn values<T: Real>(tensor: &FlexTensor) -> &[T] {
+    let (start, end) = tensor.layout().contiguous_offsets().expect("the tensor was made contiguous");
+    &T::storage(tensor)[start..end]
+}
+
+/// A buffer whose every element `fill` writes, without reading any.
+#[allow(clippy::uninit_vec)]
+pub(crate) fn filled<T: Real>(length: usize, fill: impl FnOnce(&mut [T])) -> Vec<T> {
+    let mut buffer = Vec::with_capacity(length);
+    // SAFETY: the capacity is `length`, any bits are a floating point number, and `fill` writes before anybody reads.
+    // Clearing the buffer first would cost a pass over memory.
+    unsafe { buffer.set_len(length) };
+    fill(&mut buffer);
+    buffer
+}
+
+/// Rows of `width` elements that make a block.
+pub(crate) fn block_rows(width: usize) -> usize {
+    (BLOCK / width.max(1)).max(1)
+}
+
+/// Calls `body` for every block of rows of `out` with the index of its first row; in parallel if there are several.
+pub(crate) fn for_each_block<T: Real>(out: &mut [T], width: usize, body: impl Fn(usize, &mut [T]) + Sync) {
+    let rows = block_rows(width);
+    if out.len() <= rows * width {
+        return body(0, out);
+    }
+    out.par_chunks_mut(rows * width).enumerate().for_each(|(block, out)| body(block * rows, out));
+}
+
+/// As [`for_each_block`], for two buffers of single elements.
+pub(crate) fn for_each_pair_of_blocks<T: Real>(
+    a: &mut [T],
+    b: &mut [T],
+    body: impl Fn(usize, &mut [T], &mut [T]) + Sync,
+) {
+    let pairs = a.par_chunks_mut(BLOCK).zip(b.par_chunks_mut(BLOCK)).enumerate();
+    pairs.for_each(|(block, (a, b))| body(block * BLOCK, a, b));
+}
+
+/// The sum over blocks of rows of what `partial` computes for `first row, end row`: vectors of one length, made in
+/// parallel and added in order.
+pub(crate) fn sum_of_blocks<T: Real>(
+    rows: usize,
+    width: usize,
+    length: usize,
+    partial: impl Fn(usize, usize, &mut [T]) + Sync,
+) -> Vec<T> {
+    // Few blocks, so that the sums take little memory, and as many for every number of threads.
+    let block = block_rows(width).max(rows.div_ceil(32));
+    let mut partials = vec![T::ZERO; rows.div_ceil(block) * length];
+    partials.par_chunks_mut(length).enumerate().for_each(|(index, sums)| {
+        partial(index * block, ((index + 1) * block).min(rows), sums);
+    });
+    let mut sums = partials[..length].to_vec();
+    for partial in partials[length..].chunks_exact(length) {
+        add_to(&mut sums, partial);
+    }
+    sums
+}
+
+/// `sums += values`, element by element.
+#[inline(always)]
+pub(crate) fn add_to<T: Real>(sums: &mut [T], values: &[T]) {
+    for (sum, &value) in sums.iter_mut().zip(values) {
+        *sum += value;
+    }
+}
+
+/// Lanes that a sum is kept in, so that it vectorises in an order of its own choosing.
+const LANES: usize = 32;
+
+/// The sum of `term(i)` over a slice's indices, in lanes whose order depends on the length alone.
+#[inline(always)]
+pub(crate) fn sum<T: Real>(length: usize, term: impl Fn(usize) -> T) -> T {
+    let mut lanes = [T::ZERO; LANES];
+    let whole = length / LANES * LANES;
+    for start in (0..whole).step_by(LANES) {
+        for (lane, sum) in lanes.iter_mut().enumerate() {
+            *sum += term(start + lane);
+        }
+    }
+    for (lane, i) in (whole..length).enumerate() {
+        lanes[lane] += term(i);
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            let upper = lanes[lane + width];
+            lanes[lane] += upper;
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// The largest element, or minus infinity; NaN wins so that it does not go unnoticed.
+#[inline(always)]
+pub(crate) fn maximum<T: Real>(values: &[T]) -> T {
+    let mut lanes = [T::NEG_INFINITY; LANES];
+    let chunks = values.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for (lane, &value) in lanes.iter_mut().zip(chunk) {
+            *lane = if value <= *lane { *lane } else { value };
+        }
+    }
+    let larger = |a: T, b: T| if b <= a { a } else { b };
+    lanes.iter().chain(rest).fold(T::NEG_INFINITY, |a, &b| larger(a, b))
+}
+
+/// Calls a generic function with the number type of a tensor, which [`crate::path`] has checked.
+macro_rules! with_real {
+    ($tensor:expr, $function:ident($($argument:expr),* $(,)?)) => {
+        match $crate::flex::is_double(&$tensor) {
+            true => $function::<f64>($($argument),*),
+            false => $function::<f32>($($argument),*),
+        }
+    };
+}
+pub(crate) use with_real;
+
+/// Whether the tensor holds `f64`; else it holds `f32`.
+pub(crate) fn is_double(tensor: &FlexTensor) -> bool {
+    tensor.dtype() == DType::F64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_and_maxima_of_every_length() {
+        for length in [0, 1, 31, 32, 33, 100] {
+            let values: Vec<f64> = (0..length).map(|i| f64::from(i % 7)).collect();
+            assert_eq!(sum(values.len(), |i| values[i]), values.iter().sum::<f64>());
+            assert_eq!(maximum(&values), values.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+        }
+        assert!(maximum(&[1.0, f32::NAN]).is_nan());
+    }
+
+    #[test]
+    fn blocks_cover_every_row_once() {
+        for rows in [1, 7, 100_000] {
+            let sums = sum_of_blocks::<f64>(rows, 3, 1, |start, end, sums| sums[0] += (end - start) as f64);
+            assert_eq!(sums, [rows as f64]);
+            let mut out = vec![0.0f32; rows * 3];
+            for_each_block(&mut out, 3, |first, out| {
+                for (row, values) in out.chunks_exact_mut(3).enumerate() {
+                    values.fill((first + row) as f32);
+                }
+            });
+            assert!(out.chunks_exact(3).enumerate().all(|(row, values)| values == [row as f32; 3]));
+        }
+    }
+}

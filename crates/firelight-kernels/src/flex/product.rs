@@ -1,0 +1,139 @@
+//! Matrix products on views, through the `gemm` crate that Burn's flex backend multiplies with.
+
+use super::Real;
+use std::marker::PhantomData;
+
+/// A matrix to read: a first element, and the distance to the next row and the next column.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix<'a, T> {
+    first: *const T,
+    rows: usize,
+    columns: usize,
+    strides: [isize; 2],
+    lifetime: PhantomData<&'a [T]>,
+}
+
+impl<'a, T: Real> Matrix<'a, T> {
+    /// The matrix of shape `[rows, columns]` that begins at `values[offset]`.
+    ///
+    /// # Panics
+    /// If an element lies outside `values`.
+    pub(crate) fn new(values: &'a [T], offset: usize, [rows, columns]: [usize; 2], strides: [isize; 2]) -> Self {
+        assert!(fits(values.len(), offset, [rows, columns], strides), "a view of a matrix leaves its buffer");
+        Self { first: values[offset..].as_ptr(), rows, columns, strides, lifetime: PhantomData }
+    }
+
+    /// The matrix of whole rows of `columns` elements.
+    pub(crate) fn rows(values: &'a [T], columns: usize) -> Self {
+        Self::new(values, 0, [values.len() / columns.max(1), columns], [columns as isize, 1])
+    }
+
+    /// Rows and columns exchanged.
+    pub(crate) fn transposed(self) -> Self {
+        let ([a, b], rows, columns) = (self.strides, self.columns, self.rows);
+        Self { rows, columns, strides: [b, a], ..self }
+    }
+}
+
+/// A matrix to write.
+pub(crate) struct MatrixMut<'a, T> {
+    first: *mut T,
+    rows: usize,
+    columns: usize,
+    strides: [isize; 2],
+    lifetime: PhantomData<&'a mut [T]>,
+}
+
+impl<'a, T: Real> MatrixMut<'a, T> {
+    /// As [`Matrix::new`].
+    ///
+    /// # Panics
+    /// If an element lies outside `values`.
+    pub(crate) fn new(values: &'a mut [T], [rows, columns]: [usize; 2], row_stride: usize) -> Self {
+        let strides = [row_stride as isize, 1];
+        assert!(fits(values.len(), 0, [rows, columns], strides), "a view of a matrix leaves its buffer");
+        Self { first: values.as_mut_ptr(), rows, columns, strides, lifetime: PhantomData }
+    }
+
+    /// The matrix of whole rows of `columns` elements.
+    pub(crate) fn rows(values: &'a mut [T], columns: usize) -> Self {
+        let rows = values.len() / columns.max(1);
+        Self::new(values, [rows, columns], columns)
+    }
+}
+
+fn fits(length: usize, offset: usize, shape: [usize; 2], strides: [isize; 2]) -> bool {
+    if shape.contains(&0) {
+        return offset <= length;
+    }
+    let ends = [0, 1].map(|d| (shape[d] - 1) as isize * strides[d]);
+    let least = offset as isize + ends.iter().filter(|end| **end < 0).sum::<isize>();
+    let most = offset as isize + ends.iter().filter(|end| **end > 0).sum::<isize>();
+    least >= 0 && most < length as isize
+}
+
+/// `out = keep * out + factor * left right`, where `keep` is 0 or 1; on several threads if `parallel`.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub(crate) fn product<T: Real>(
+    out: MatrixMut<'_, T>,
+    keep: bool,
+    left: Matrix<'_, T>,
+    right: Matrix<'_, T>,
+    factor: T,
+    parallel: bool,
+) {
+    assert!(
+        left.rows == out.rows && right.columns == out.columns && left.columns == right.rows,
+        "a product of matrices"
+    );
+    // The multiplications that pay for a second thread, as in Burn's flex backend.
+    let large = out.rows.saturating_mul(out.columns).saturating_mul(left.columns) >= 192 * 192 * 192;
+    let threads = if parallel && large { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
+    // SAFETY: the constructors checked that every element of the three views lies in its buffer, and `out` is borrowed
+    // mutably, so it overlaps neither.
+    unsafe {
+        gemm::gemm(
+            out.rows,
+            out.columns,
+            left.columns,
+            out.first,
+            out.strides[1],
+            out.strides[0],
+            keep,
+            left.first,
+            left.strides[1],
+            left.strides[0],
+            right.first,
+            right.strides[1],
+            right.strides[0],
+            T::ONE,
+            factor,
+            false,
+            false,
+            false,
+            threads,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_product_of_views_by_hand() {
+        let (a, b) = ([1.0, 2.0, 3.0, 4.0f32], [5.0, 6.0, 7.0, 8.0f32]);
+        let mut out = vec![1.0f32; 4];
+        product(MatrixMut::rows(&mut out, 2), true, Matrix::rows(&a, 2), Matrix::rows(&b, 2).transposed(), 2.0, false);
+        // 1 + 2 [[1, 2], [3, 4]] [[5, 7], [6, 8]].
+        assert_eq!(out, [35.0, 47.0, 79.0, 107.0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "leaves its buffer")]
+    fn a_view_outside_its_buffer_panics() {
+        Matrix::new(&[0.0f32; 5], 0, [2, 3], [3, 1]);
+    }
+}

@@ -1,0 +1,70 @@
+//! Gated units on the flex backend: one pass forward, one pass for both gradients.
+
+use super::{GatedExtension, GatedKernel};
+use crate::curve::{Curve, Shape, with_shape};
+use crate::flex::{Real, contiguous, filled, for_each_block, for_each_pair_of_blocks, is_double, values, vectorised};
+use burn::backend::Flex;
+use burn::backend::flex::FlexTensor;
+
+impl GatedExtension for Flex {
+    fn gated(gate: FlexTensor, up: FlexTensor, curve: Curve) -> FlexTensor {
+        Self::forward(gate, up, curve)
+    }
+}
+
+impl GatedKernel for Flex {
+    fn forward(gate: FlexTensor, up: FlexTensor, curve: Curve) -> FlexTensor {
+        with_shape!(curve, forward(gate, up))
+    }
+
+    fn backward(gate: FlexTensor, up: FlexTensor, grad: FlexTensor, curve: Curve) -> [FlexTensor; 2] {
+        with_shape!(curve, backward(gate, up, grad))
+    }
+}
+
+fn forward<S: Shape>(gate: FlexTensor, up: FlexTensor) -> FlexTensor {
+    if is_double(&gate) { product::<f64, S>(gate, up) } else { product::<f32, S>(gate, up) }
+}
+
+fn product<T: Real, S: Shape>(gate: FlexTensor, up: FlexTensor) -> FlexTensor {
+    let (gate, up) = (contiguous(gate), contiguous(up));
+    let (gates, ups) = (values::<T>(&gate), values::<T>(&up));
+    let out = filled(gates.len(), |out| {
+        for_each_block(out, 1, |first, out| {
+            let (gates, ups) = (&gates[first..first + out.len()], &ups[first..first + out.len()]);
+            vectorised(|| {
+                for ((out, &gate), &up) in out.iter_mut().zip(gates).zip(ups) {
+                    *out = S::value(gate) * up;
+                }
+            });
+        });
+    });
+    T::tensor(out, gate.layout().shape().clone())
+}
+
+fn backward<S: Shape>(gate: FlexTensor, up: FlexTensor, grad: FlexTensor) -> [FlexTensor; 2] {
+    if is_double(&gate) { slopes::<f64, S>(gate, up, grad) } else { slopes::<f32, S>(gate, up, grad) }
+}
+
+/// `d_gate = grad up kind'(gate)` and `d_up = grad kind(gate)`.
+fn slopes<T: Real, S: Shape>(gate: FlexTensor, up: FlexTensor, grad: FlexTensor) -> [FlexTensor; 2] {
+    let [gate, up, grad] = [gate, up, grad].map(contiguous);
+    let [gates, ups, grads] = [&gate, &up, &grad].map(values::<T>);
+    let mut d_up = Vec::new();
+    let d_gate = filled(gates.len(), |d_gate| {
+        d_up = filled(gates.len(), |d_up| {
+            for_each_pair_of_blocks(d_gate, d_up, |first, d_gate, d_up| {
+                let range = first..first + d_gate.len();
+                let (gates, ups, grads) = (&gates[range.clone()], &ups[range.clone()], &grads[range]);
+                vectorised(|| {
+                    for i in 0..d_gate.len().min(d_up.len()).min(gates.len()).min(ups.len()).min(grads.len()) {
+                        let (value, slope) = S::value_and_slope(gates[i]);
+                        d_gate[i] = grads[i] * ups[i] * slope;
+                        d_up[i] = grads[i] * value;
+                    }
+                });
+            });
+        });
+    });
+    [d_gate, d_up].map(|values| T::tensor(values, gate.layout().shape().clone()))
+}

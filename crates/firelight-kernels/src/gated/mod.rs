@@ -1,0 +1,123 @@
+//! Gated linear units: one projection passes through a nonlinearity and scales the other.
+//!
+//! Source: Shazeer 2020, eq. 5 and 6 (<https://arxiv.org/abs/2002.05202>); `gate` is their `xW` and `up` their `xV`.
+
+#[cfg(feature = "flex")]
+mod autodiff;
+#[cfg(feature = "flex")]
+mod flex;
+mod reference;
+
+use crate::GeluForm;
+use burn::tensor::Tensor;
+
+#[cfg(feature = "flex")]
+pub(crate) use extension::{GatedExtension, GatedKernel};
+
+/// The nonlinearity of the gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Gate {
+    /// GEGLU.
+    Gelu(GeluForm),
+    /// ReGLU.
+    Relu,
+    /// The gated linear unit itself.
+    Sigmoid,
+    /// SwiGLU.
+    Silu,
+}
+
+/// `kind(gate) * up`, elementwise.
+///
+/// # Shapes
+/// - `gate`, `up`: any, equal; output: as they
+///
+/// # Panics
+/// If the shapes differ.
+pub fn gated<const D: usize>(gate: Tensor<D>, up: Tensor<D>, kind: Gate) -> Tensor<D> {
+    assert!(gate.dims() == up.dims(), "gated: gate {:?} and up {:?} differ", gate.dims(), up.dims());
+    #[cfg(feature = "flex")]
+    if crate::path::is_fused(&gate) && gate.dtype() == up.dtype() {
+        return extension::gated(gate, up, kind);
+    }
+    reference::gated(gate, up, kind)
+}
+
+#[cfg(feature = "flex")]
+mod extension {
+    use super::Gate;
+    use crate::curve::Curve;
+    use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+    use burn::tensor::Tensor;
+
+    /// The operation that Burn's dispatch and autodiff see.
+    #[backend_extension(Flex, Autodiff)]
+    pub(crate) trait GatedExtension: Backend {
+        fn gated(gate: FloatTensor<Self>, up: FloatTensor<Self>, curve: Curve) -> FloatTensor<Self>;
+    }
+
+    /// What a backend brings: the product, and the gradients of `gate` and `up`.
+    pub(crate) trait GatedKernel: Backend {
+        fn forward(gate: FloatTensor<Self>, up: FloatTensor<Self>, curve: Curve) -> FloatTensor<Self>;
+        fn backward(
+            gate: FloatTensor<Self>,
+            up: FloatTensor<Self>,
+            grad: FloatTensor<Self>,
+            curve: Curve,
+        ) -> [FloatTensor<Self>; 2];
+    }
+
+    pub(super) fn gated<const D: usize>(gate: Tensor<D>, up: Tensor<D>, kind: Gate) -> Tensor<D> {
+        let curve = match kind {
+            Gate::Gelu(form) => form.curve(),
+            Gate::Relu => Curve::Relu,
+            Gate::Sigmoid => Curve::Sigmoid,
+            Gate::Silu => Curve::Silu,
+        };
+        Tensor::from_dispatch(Dispatch::gated(gate.into_dispatch(), up.into_dispatch(), curve))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, TensorData, Tolerance};
+
+    const KINDS: [Gate; 6] = [
+        Gate::Gelu(GeluForm::Exact),
+        Gate::Gelu(GeluForm::Tanh),
+        Gate::Gelu(GeluForm::Sigmoid),
+        Gate::Relu,
+        Gate::Sigmoid,
+        Gate::Silu,
+    ];
+
+    #[test]
+    fn a_gate_of_one_by_hand() {
+        // gelu(1) = .841345, .841192 and .845796; relu(1) = 1; σ(1) = .731059 = silu(1); each times 2.
+        let device = Device::default();
+        let expected = [1.682_69f32, 1.682_384, 1.691_592, 2.0, 1.462_117, 1.462_117];
+        for (kind, expected) in KINDS.into_iter().zip(expected) {
+            let output = gated(Tensor::<1>::ones([1], &device), Tensor::full([1], 2.0, &device), kind);
+            output.into_data().assert_approx_eq::<f32>(&TensorData::from([expected]), Tolerance::absolute(1e-5));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "differ")]
+    fn shapes_that_differ_panic() {
+        let device = Device::default();
+        gated(Tensor::<1>::ones([2], &device), Tensor::ones([3], &device), Gate::Silu);
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn fused_equals_the_reference() {
+        use crate::testing::{Case, compare, normal};
+        for (case, kind) in Case::all(&[3, 37]).into_iter().zip(KINDS.into_iter().cycle()) {
+            let inputs = [normal(&case, 0), normal(&case, 1)];
+            compare(&case, inputs, |[gate, up]| gated(gate, up, kind), |[gate, up]| reference::gated(gate, up, kind));
+        }
+    }
+}

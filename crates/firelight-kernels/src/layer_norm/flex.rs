@@ -1,0 +1,108 @@
+//! Layer normalisation on the flex backend: a row is read once from memory for all of its passes.
+
+use super::{LayerNormExtension, LayerNormKernel};
+use crate::flex::{
+    OptionalFloat, Real, contiguous, filled, for_each_block, sum, sum_of_blocks, values, vectorised, with_real,
+};
+use burn::backend::Flex;
+use burn::backend::flex::FlexTensor;
+use burn::tensor::Shape;
+
+impl LayerNormExtension for Flex {
+    fn layer_norm(x: FlexTensor, gamma: FlexTensor, beta: OptionalFloat<Self>, epsilon: f64) -> FlexTensor {
+        Self::forward(x, gamma, beta.into_option(), epsilon)
+    }
+}
+
+impl LayerNormKernel for Flex {
+    fn forward(x: FlexTensor, gamma: FlexTensor, beta: Option<FlexTensor>, epsilon: f64) -> FlexTensor {
+        with_real!(x, forward(x, gamma, beta, epsilon))
+    }
+
+    fn backward(x: FlexTensor, gamma: FlexTensor, grad: FlexTensor, epsilon: f64) -> [FlexTensor; 3] {
+        with_real!(x, backward(x, gamma, grad, epsilon))
+    }
+}
+
+/// The mean of a row, and one over the root of its variance plus epsilon.
+#[inline(always)]
+fn statistics<T: Real>(row: &[T], epsilon: T) -> (T, T) {
+    let count = T::of(row.len() as f64);
+    let mean = sum(row.len(), |i| row[i]) / count;
+    let variance = sum(row.len(), |i| (row[i] - mean) * (row[i] - mean)) / count;
+    (mean, T::ONE / (variance + epsilon).sqrt())
+}
+
+fn forward<T: Real>(x: FlexTensor, gamma: FlexTensor, beta: Option<FlexTensor>, epsilon: f64) -> FlexTensor {
+    let (x, gamma, beta) = (contiguous(x), contiguous(gamma), beta.map(contiguous));
+    let (numbers, gamma) = (values::<T>(&x), values::<T>(&gamma));
+    let zeros = vec![T::ZERO; gamma.len()];
+    let beta = beta.as_ref().map_or(zeros.as_slice(), values);
+    let width = gamma.len();
+    let out = filled(numbers.len(), |out| {
+        for_each_block(out, width, |first, out| {
+            let rows = numbers[first * width..].chunks_exact(width);
+            vectorised(|| out.chunks_exact_mut(width).zip(rows).for_each(|(out, x)| row(out, x, gamma, beta, epsilon)));
+        });
+    });
+    T::tensor(out, x.layout().shape().clone())
+}
+
+#[inline(always)]
+fn row<T: Real>(out: &mut [T], x: &[T], gamma: &[T], beta: &[T], epsilon: f64) {
+    let (mean, scale) = statistics(x, T::of(epsilon));
+    for (((out, &x), &gamma), &beta) in out.iter_mut().zip(x).zip(gamma).zip(beta) {
+        *out = (x - mean) * scale * gamma + beta;
+    }
+}
+
+/// The gradients of `x`, `gamma` and `beta`.
+///
+/// With `n` the normalised row and `g = grad gamma`: `dx = (g - mean(g) - n mean(g n)) scale`.
+fn backward<T: Real>(x: FlexTensor, gamma: FlexTensor, grad: FlexTensor, epsilon: f64) -> [FlexTensor; 3] {
+    let [x, gamma, grad] = [x, gamma, grad].map(contiguous);
+    let [numbers, gamma, grads] = [&x, &gamma, &grad].map(values::<T>);
+    let width = gamma.len();
+    let d_x = filled(numbers.len(), |out| {
+        for_each_block(out, width, |first, out| {
+            let rows = numbers[first * width..].chunks_exact(width).zip(grads[first * width..].chunks_exact(width));
+            vectorised(|| {
+                for (out, (x, grad)) in out.chunks_exact_mut(width).zip(rows) {
+                    input_row(out, x, gamma, grad, T::of(epsilon));
+                }
+            });
+        });
+    });
+    let sums = sum_of_blocks(numbers.len() / width, width, 2 * width, |start, end, sums| {
+        let (numbers, grads) = (&numbers[start * width..end * width], &grads[start * width..end * width]);
+        let (d_gamma, d_beta) = sums.split_at_mut(width);
+        vectorised(|| {
+            for (x, grad) in numbers.chunks_exact(width).zip(grads.chunks_exact(width)) {
+                parameter_row(d_gamma, d_beta, x, grad, T::of(epsilon));
+            }
+        });
+    });
+    let parameter = |values: &[T]| T::tensor(values.to_vec(), Shape::from(vec![width]));
+    [T::tensor(d_x, x.layout().shape().clone()), parameter(&sums[..width]), parameter(&sums[width..])]
+}
+
+#[inline(always)]
+fn input_row<T: Real>(out: &mut [T], x: &[T], gamma: &[T], grad: &[T], epsilon: T) {
+    let width = x.len().min(gamma.len()).min(grad.len()).min(out.len());
+    let (mean, scale) = statistics(x, epsilon);
+    let count = T::of(width as f64);
+    let mean_grad = sum(width, |i| grad[i] * gamma[i]) / count;
+    let mean_product = sum(width, |i| grad[i] * gamma[i] * (x[i] - mean)) * scale * scale / count;
+    for i in 0..width {
+        out[i] = (grad[i] * gamma[i] - mean_grad - (x[i] - mean) * mean_product) * scale;
+    }
+}
+
+#[inline(always)]
+fn parameter_row<T: Real>(d_gamma: &mut [T], d_beta: &mut [T], x: &[T], grad: &[T], epsilon: T) {
+    let (mean, scale) = statistics(x, epsilon);
+    for (((d_gamma, d_beta), &x), &grad) in d_gamma.iter_mut().zip(d_beta).zip(x).zip(grad) {
+        *d_gamma += grad * ((x - mean) * scale);
+        *d_beta += grad;
+    }
+}

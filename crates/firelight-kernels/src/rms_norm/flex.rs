@@ -1,0 +1,88 @@
+//! Root mean square normalisation on the flex backend: a row is read once from memory for all of its passes.
+
+use super::{RmsNormExtension, RmsNormKernel};
+use crate::flex::{Real, contiguous, filled, for_each_block, sum, sum_of_blocks, values, vectorised, with_real};
+use burn::backend::Flex;
+use burn::backend::flex::FlexTensor;
+use burn::tensor::Shape;
+
+impl RmsNormExtension for Flex {
+    fn rms_norm(x: FlexTensor, gamma: FlexTensor, epsilon: f64) -> FlexTensor {
+        Self::forward(x, gamma, epsilon)
+    }
+}
+
+impl RmsNormKernel for Flex {
+    fn forward(x: FlexTensor, gamma: FlexTensor, epsilon: f64) -> FlexTensor {
+        with_real!(x, forward(x, gamma, epsilon))
+    }
+
+    fn backward(x: FlexTensor, gamma: FlexTensor, grad: FlexTensor, epsilon: f64) -> [FlexTensor; 2] {
+        with_real!(x, backward(x, gamma, grad, epsilon))
+    }
+}
+
+/// One over the root of the mean square plus epsilon.
+#[inline(always)]
+fn scale<T: Real>(row: &[T], epsilon: T) -> T {
+    T::ONE / (sum(row.len(), |i| row[i] * row[i]) / T::of(row.len() as f64) + epsilon).sqrt()
+}
+
+fn forward<T: Real>(x: FlexTensor, gamma: FlexTensor, epsilon: f64) -> FlexTensor {
+    let (x, gamma) = (contiguous(x), contiguous(gamma));
+    let (numbers, gamma) = (values::<T>(&x), values::<T>(&gamma));
+    let width = gamma.len();
+    let out = filled(numbers.len(), |out| {
+        for_each_block(out, width, |first, out| {
+            let rows = numbers[first * width..].chunks_exact(width);
+            vectorised(|| {
+                for (out, x) in out.chunks_exact_mut(width).zip(rows) {
+                    let scale = scale(x, T::of(epsilon));
+                    out.iter_mut().zip(x).zip(gamma).for_each(|((out, &x), &gamma)| *out = x * scale * gamma);
+                }
+            });
+        });
+    });
+    T::tensor(out, x.layout().shape().clone())
+}
+
+/// The gradients of `x` and `gamma`.
+///
+/// With `n` the normalised row and `g = grad gamma`: `dx = (g - n mean(g n)) scale`.
+fn backward<T: Real>(x: FlexTensor, gamma: FlexTensor, grad: FlexTensor, epsilon: f64) -> [FlexTensor; 2] {
+    let [x, gamma, grad] = [x, gamma, grad].map(contiguous);
+    let [numbers, gamma, grads] = [&x, &gamma, &grad].map(values::<T>);
+    let width = gamma.len();
+    let d_x = filled(numbers.len(), |out| {
+        for_each_block(out, width, |first, out| {
+            let rows = numbers[first * width..].chunks_exact(width).zip(grads[first * width..].chunks_exact(width));
+            vectorised(|| {
+                for (out, (x, grad)) in out.chunks_exact_mut(width).zip(rows) {
+                    input_row(out, x, gamma, grad, T::of(epsilon));
+                }
+            });
+        });
+    });
+    let d_gamma = sum_of_blocks(numbers.len() / width, width, width, |start, end, d_gamma| {
+        let (numbers, grads) = (&numbers[start * width..end * width], &grads[start * width..end * width]);
+        vectorised(|| {
+            for (x, grad) in numbers.chunks_exact(width).zip(grads.chunks_exact(width)) {
+                let scale = scale(x, T::of(epsilon));
+                for ((d_gamma, &x), &grad) in d_gamma.iter_mut().zip(x).zip(grad) {
+                    *d_gamma += grad * (x * scale);
+                }
+            }
+        });
+    });
+    [T::tensor(d_x, x.layout().shape().clone()), T::tensor(d_gamma, Shape::from(vec![width]))]
+}
+
+#[inline(always)]
+fn input_row<T: Real>(out: &mut [T], x: &[T], gamma: &[T], grad: &[T], epsilon: T) {
+    let width = x.len().min(gamma.len()).min(grad.len()).min(out.len());
+    let scale = scale(x, epsilon);
+    let mean_product = sum(width, |i| grad[i] * gamma[i] * x[i]) * scale * scale / T::of(width as f64);
+    for i in 0..width {
+        out[i] = (grad[i] * gamma[i] - x[i] * mean_product) * scale;
+    }
+}

@@ -1,0 +1,92 @@
+//! The comparison of a fused operation with its reference, shared by the tests of all operations.
+
+use burn::tensor::{DType, Device, Tensor, TensorData};
+
+/// One set-up of a comparison: number type, layout of the inputs, size of their numbers, and a shape for the operations
+/// that work on rows.
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    pub(crate) dtype: DType,
+    pub(crate) strided: bool,
+    pub(crate) size: f64,
+    pub(crate) shape: [usize; 2],
+}
+
+impl Case {
+    /// Every combination of type, layout and size, for some rows and for a single one.
+    pub(crate) fn all(&[rows, width]: &[usize; 2]) -> Vec<Self> {
+        let mut cases = Vec::new();
+        for dtype in [DType::F32, DType::F64] {
+            for (strided, size) in [(false, 1.0), (true, 1.0), (false, 30.0)] {
+                cases.extend([rows, 1].map(|rows| Self { dtype, strided, size, shape: [rows, width] }));
+            }
+        }
+        cases
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        Device::flex().autodiff()
+    }
+
+    /// The error that may be made, relative to the largest element.
+    fn tolerance(&self) -> f64 {
+        if self.dtype == DType::F64 { 1e-11 } else { 1e-5 }
+    }
+}
+
+/// Random numbers of the case's shape, type and size; `seed` tells inputs apart.
+pub(crate) fn normal(case: &Case, seed: u64) -> Tensor<2> {
+    random(case, case.shape, seed)
+}
+
+/// Random numbers of the case's type and size, nearly normal.
+pub(crate) fn random<const D: usize>(case: &Case, shape: [usize; D], seed: u64) -> Tensor<D> {
+    let mut state = seed.wrapping_add(7).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut uniform = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1u64 << 53) as f64 - 0.5
+    };
+    let count = shape.iter().product::<usize>();
+    let values: Vec<f64> = (0..count).map(|_| (0..4).map(|_| uniform()).sum::<f64>() * 1.7 * case.size).collect();
+    Tensor::from_data(TensorData::new(values, shape.to_vec()), (&case.device(), case.dtype))
+}
+
+/// Asserts that two functions of some tensors have the same output, and a weighted sum of it the same gradients.
+pub(crate) fn compare<const N: usize, const D: usize, const R: usize>(
+    case: &Case,
+    inputs: [Tensor<D>; N],
+    fused: impl Fn([Tensor<D>; N]) -> Tensor<R>,
+    reference: impl Fn([Tensor<D>; N]) -> Tensor<R>,
+) {
+    let (found, expected) = (differentiate(case, &inputs, fused), differentiate(case, &inputs, reference));
+    for (place, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        let largest = expected.iter().fold(1e-30, |largest: f64, x| largest.max(x.abs()));
+        let error = found.iter().zip(expected).fold(0.0, |error: f64, (a, b)| {
+            if a.is_nan() != b.is_nan() { f64::INFINITY } else { error.max((a - b).abs() / largest) }
+        });
+        let name = if place == 0 { "the output".to_owned() } else { format!("the gradient of input {}", place - 1) };
+        assert!(
+            found.len() == expected.len() && error <= case.tolerance(),
+            "{name} differs by {error:e} of its largest element {largest:e} in {case:?}"
+        );
+    }
+}
+
+/// The output and the gradients of all inputs. A strided input is a transposed view of its leaf.
+fn differentiate<const N: usize, const D: usize, const R: usize>(
+    case: &Case,
+    inputs: &[Tensor<D>; N],
+    function: impl Fn([Tensor<D>; N]) -> Tensor<R>,
+) -> Vec<Vec<f64>> {
+    let turn = |x: Tensor<D>| if case.strided && D > 1 { x.swap_dims(D - 2, D - 1) } else { x };
+    let leaves = inputs.clone().map(|x| {
+        let data = turn(x.clone()).into_data();
+        Tensor::<D>::from_data(data, (&case.device(), case.dtype)).require_grad()
+    });
+    let output = function(leaves.clone().map(turn));
+    let weights = random(case, output.dims(), 99) / case.size;
+    let grads = (output.clone() * weights).sum().backward();
+    let gradients = leaves.map(|x| x.grad(&grads).expect("every input requires a gradient").into_data());
+    let data = std::iter::once(output.into_data()).chain(gradients);
+    data.map(|data| data.iter::<f64>().collect()).collect()
+}
