@@ -21,6 +21,7 @@
 //! ```
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+mod adamw;
 mod attention;
 mod cross_entropy;
 #[cfg(feature = "flex")]
@@ -34,9 +35,11 @@ mod linear;
 mod path;
 mod rms_norm;
 mod silu;
+mod square_sum;
 #[cfg(all(test, feature = "flex"))]
 mod testing;
 
+pub use adamw::{AdamWStep, adamw};
 pub use attention::{AttentionOptions, attention, attention_from_scores, attention_with_weights};
 pub use cross_entropy::{CrossEntropyOptions, cross_entropy};
 pub use gated::{Gate, gated};
@@ -46,3 +49,4 @@ pub use linear::linear;
 pub use path::{KernelPath, kernel_path};
 pub use rms_norm::rms_norm;
 pub use silu::silu;
+pub use square_sum::square_sum;

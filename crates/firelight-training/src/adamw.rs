@@ -2,22 +2,15 @@
 //! default device, which may be a graphics card that is compiled in but not there; here they go straight to the device
 //! of their parameter. [`OptimizerConfig`](crate::OptimizerConfig) builds it.
 
-use burn::optim::{
-    AdamW, AdamWState, AdaptiveMomentumState, LearningRate, Optimizer, RecordState, StateSink, StateSource,
-};
+use burn::optim::{LearningRate, Optimizer, RecordState, StateSink, StateSource};
 use burn::tensor::{Device, Tensor, TensorData};
+use firelight_kernels::{AdamWStep, adamw};
 
-/// Burn's AdamW with [`Moments`] as its state.
+/// AdamW with [`Moments`] as its state.
 #[derive(Clone)]
 pub(crate) struct HostedAdamW {
-    rule: AdamW,
-}
-
-impl HostedAdamW {
-    /// Updates by `rule`, which must not use AMSGrad: its third moment is not kept.
-    pub(crate) fn new(rule: AdamW) -> Self {
-        Self { rule }
-    }
+    /// Everything but the learning rate and the number of the step.
+    pub(crate) rule: AdamWStep,
 }
 
 impl Optimizer for HostedAdamW {
@@ -30,20 +23,22 @@ impl Optimizer for HostedAdamW {
         grad: Tensor<D>,
         state: Option<Moments<D>>,
     ) -> (Tensor<D>, Option<Moments<D>>) {
-        let state = state.map(|moments| moments.into_state(&grad.device()));
-        let (tensor, state) = self.rule.step(lr, tensor, grad, state);
-        (tensor, state.map(|state| Moments::OnDevice(Box::new(state))))
+        let (time, moments) = state.map(|state| state.into_device(&grad.device())).unzip();
+        let rule = AdamWStep { learning_rate: lr, time: time.unwrap_or(0) + 1, ..self.rule };
+        let (tensor, moments) = adamw(tensor, grad, moments, &rule);
+        (tensor, Some(Moments::OnDevice { time: rule.time, moments: Box::new(moments) }))
     }
 
     fn to_device<const D: usize>(state: Moments<D>, device: &Device) -> Moments<D> {
-        Moments::OnDevice(Box::new(AdamW::to_device(state.into_state(device), device)))
+        let (time, moments) = state.into_device(device);
+        Moments::OnDevice { time, moments: Box::new(moments) }
     }
 }
 
 /// The running means of one parameter, on the device or as they were read from a file.
 #[derive(Clone)]
 pub(crate) enum Moments<const D: usize> {
-    OnDevice(Box<AdamWState<D>>),
+    OnDevice { time: usize, moments: Box<[Tensor<D>; 2]> },
     OnHost(Box<HostMoments>),
 }
 
@@ -56,24 +51,21 @@ pub(crate) struct HostMoments {
 }
 
 impl<const D: usize> Moments<D> {
-    fn into_state(self, device: &Device) -> AdamWState<D> {
+    fn into_device(self, device: &Device) -> (usize, [Tensor<D>; 2]) {
         match self {
-            Self::OnDevice(state) => *state,
-            Self::OnHost(host) => AdamWState::new(AdaptiveMomentumState::new(
-                host.time,
-                Tensor::from_data(host.moment_1, device),
-                Tensor::from_data(host.moment_2, device),
-            )),
+            Self::OnDevice { time, moments } => (time, moments.map(|moment| moment.to_device(device))),
+            Self::OnHost(host) => {
+                (host.time, [host.moment_1, host.moment_2].map(|moment| Tensor::from_data(moment, device)))
+            }
         }
     }
 
     fn into_host(self) -> HostMoments {
         match self {
-            Self::OnDevice(state) => HostMoments {
-                time: state.momentum.time,
-                moment_1: state.momentum.moment_1.into_data(),
-                moment_2: state.momentum.moment_2.into_data(),
-            },
+            Self::OnDevice { time, moments } => {
+                let [moment_1, moment_2] = moments.map(Tensor::into_data);
+                HostMoments { time, moment_1, moment_2 }
+            }
             Self::OnHost(host) => *host,
         }
     }
@@ -99,7 +91,7 @@ impl<const D: usize> RecordState for Moments<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::optim::AdamWConfig;
+    use crate::OptimizerConfig;
 
     fn step(rule: &HostedAdamW, gradient: f32, state: Option<Moments<1>>) -> (Vec<f32>, Moments<1>) {
         let device = Device::default();
@@ -110,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_state_read_from_a_file_continues_to_the_bit() {
-        let rule = HostedAdamW::new(AdamWConfig::new().build());
+        let rule = OptimizerConfig::default().rule(0.1);
         let (_, state) = step(&rule, 0.3, None);
 
         let mut sink = StateSink::default();

@@ -9,9 +9,7 @@ use std::collections::HashSet;
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{Tensor, TensorReadError};
-
-/// Elements whose squares are added in one sum: larger sums may be added in an order that differs from run to run.
-const SUMMED_AT_ONCE: usize = 1 << 20;
+use firelight_kernels::square_sum;
 
 /// Added to the norm that is divided by, so that rounding never leaves the clipped norm above its bound.
 const EPSILON: f64 = 1e-6;
@@ -66,19 +64,10 @@ impl ModuleVisitor for SquareSum<'_> {
             return;
         }
         if let Some(gradient) = self.gradients.get::<D>(param.id) {
-            let squares = sum_in_order(gradient.square());
+            let squares = square_sum(gradient);
             self.sum = Some(self.sum.take().map_or(squares.clone(), |sum| sum + squares));
         }
     }
-}
-
-/// The sum of all elements, in an order that does not depend on how many threads take part.
-fn sum_in_order<const D: usize>(tensor: Tensor<D>) -> Tensor<1> {
-    if tensor.shape().num_elements() <= SUMMED_AT_ONCE {
-        return tensor.sum();
-    }
-    let parts = tensor.flatten::<1>(0, D - 1).split(SUMMED_AT_ONCE, 0);
-    Tensor::cat(parts.into_iter().map(Tensor::sum).collect(), 0).sum()
 }
 
 /// Multiplies all gradients by one factor.
@@ -157,12 +146,6 @@ mod tests {
     fn without_gradients_there_is_no_norm() {
         let (model, _) = given([[0.0, 0.0]], [0.0]);
         assert!(global_norm(&model, &GradientsParams::new()).is_none());
-    }
-
-    #[test]
-    fn long_sums_are_taken_in_parts() {
-        let long = Tensor::<2>::ones([3, SUMMED_AT_ONCE / 2], &Device::default());
-        assert_eq!(sum_in_order(long).try_into_scalar::<f64>().unwrap(), 1.5 * SUMMED_AT_ONCE as f64);
     }
 
     proptest! {

@@ -5,8 +5,9 @@
 //! (<https://arxiv.org/abs/1711.05101>). Biases, gains and other vectors are not decayed, as in GPT-2 and after.
 
 use burn::module::{Module, ModuleVisitor, Param, ParamGroup, ParamId};
-use burn::optim::{AdamWConfig, ModuleOptimizer};
+use burn::optim::ModuleOptimizer;
 use burn::tensor::Tensor;
+use firelight_kernels::AdamWStep;
 use serde::{Deserialize, Serialize};
 
 use crate::adamw::HostedAdamW;
@@ -89,15 +90,11 @@ impl OptimizerConfig {
         problems.into_result()
     }
 
-    /// The update of one parameter.
-    fn rule(&self, weight_decay: f64) -> HostedAdamW {
+    /// The update of one parameter; its learning rate and its number are those of each step.
+    pub(crate) fn rule(&self, weight_decay: f64) -> HostedAdamW {
         let OptimizerKind::AdamW = self.kind;
-        let config = AdamWConfig::new()
-            .with_beta_1(self.beta_1 as f32)
-            .with_beta_2(self.beta_2 as f32)
-            .with_epsilon(self.epsilon as f32)
-            .with_weight_decay(weight_decay as f32);
-        HostedAdamW::new(config.build())
+        let Self { learning_rate, beta_1, beta_2, epsilon, .. } = *self;
+        HostedAdamW { rule: AdamWStep { learning_rate, beta_1, beta_2, epsilon, weight_decay, time: 0 } }
     }
 }
 

@@ -17,7 +17,7 @@ use burn::tensor::DType;
 use rayon::prelude::*;
 
 /// Elements that a block of rows has at least: enough to pay for handing it to another thread.
-const BLOCK: usize = 16 * 1024;
+pub(crate) const BLOCK: usize = 16 * 1024;
 
 /// Runs a loop compiled for the widest vector units of this CPU.
 #[inline(always)]
@@ -34,6 +34,12 @@ pub(crate) fn contiguous(tensor: FlexTensor) -> FlexTensor {
 pub(crate) fn values<T: Real>(tensor: &FlexTensor) -> &[T] {
     let (start, end) = tensor.layout().contiguous_offsets().expect("the tensor was made contiguous");
     &T::storage(tensor)[start..end]
+}
+
+/// The elements of a contiguous tensor to write to; copied first if somebody else holds the tensor.
+pub(crate) fn values_mut<T: Real>(tensor: &mut FlexTensor) -> &mut [T] {
+    let (start, end) = tensor.layout().contiguous_offsets().expect("the tensor was made contiguous");
+    &mut T::own_storage(tensor)[start..end]
 }
 
 /// A buffer whose every element `fill` writes, without reading any.

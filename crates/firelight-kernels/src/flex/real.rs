@@ -49,6 +49,8 @@ pub(crate) trait Real:
     fn storage(tensor: &FlexTensor) -> &[Self];
     /// The same to write to, if nobody else reads them.
     fn storage_mut(tensor: &mut FlexTensor) -> Option<&mut [Self]>;
+    /// The same to write to, copied first if somebody else reads them.
+    fn own_storage(tensor: &mut FlexTensor) -> &mut [Self];
     /// A contiguous tensor of `values`.
     fn tensor(values: Vec<Self>, shape: Shape) -> FlexTensor;
 
@@ -213,6 +215,10 @@ macro_rules! real {
 
             fn storage_mut(tensor: &mut FlexTensor) -> Option<&mut [Self]> {
                 tensor.try_storage_mut::<$real>()
+            }
+
+            fn own_storage(tensor: &mut FlexTensor) -> &mut [Self] {
+                tensor.storage_mut::<$real>()
             }
 
             fn tensor(values: Vec<Self>, shape: Shape) -> FlexTensor {
