@@ -4,8 +4,8 @@
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 use firelight::core::invariants::{causality, parts_equal_whole};
 use firelight::core::{
-    AttentionPattern, AttentionTrace, Cache, Pass, PositionConfig, SequenceInput, Transformer, TransformerConfig,
-    WeightInit,
+    AttentionContext, AttentionMask, AttentionPattern, AttentionTrace, BlockContext, Cache, LayerPass, Pass,
+    PositionConfig, SequenceInput, Transformer, TransformerConfig, WeightInit,
 };
 
 use crate::support::{Noise, device, is_gpu};
@@ -26,6 +26,19 @@ fn patterns() -> Vec<Vec<AttentionPattern>> {
     ];
     let mixed = vec![window, AttentionPattern::Causal];
     patterns.into_iter().map(|pattern| vec![pattern]).chain([mixed]).collect()
+}
+
+/// Those that see the future, which no cache serves.
+fn two_sided() -> [Vec<AttentionPattern>; 6] {
+    let window = AttentionPattern::SlidingWindow { left: 1, right: 2 };
+    [
+        vec![AttentionPattern::Full],
+        vec![window, AttentionPattern::Full],
+        vec![AttentionPattern::Chunked { size: 3, causal: false }],
+        vec![AttentionPattern::Strided { stride: 2, causal: false }],
+        vec![AttentionPattern::LocalGlobal { window: 1, global: 2, causal: false }],
+        vec![AttentionPattern::BigBird { window: 1, global: 1, random: 0.3, seed: 1, causal: false }],
+    ]
 }
 
 fn config(patterns: Vec<AttentionPattern>) -> TransformerConfig {
@@ -72,6 +85,59 @@ fn cached_patterns_equal_the_whole_with_and_without_padding() {
             let whole = |x| model.forward(x, &input(0, 9), &mut Pass::default());
             parts_equal_whole(whole, step, noise.tensor([1, 9, 16]), part, tolerance())
                 .unwrap_or_else(|e| panic!("{e}: {patterns:?}"));
+        }
+    }
+}
+
+/// The stack with every pair of every layer's pattern written out as a mask, and no cache.
+fn dense(model: &Transformer, patterns: &[AttentionPattern], x: Tensor<3>, padding: &[[bool; 9]; 2]) -> Tensor<3> {
+    let mut x = x;
+    for (i, block) in model.blocks.iter().enumerate() {
+        let pattern = patterns[i % patterns.len()];
+        let hidden = |row: usize, pair: usize| pattern.hidden(pair / 9, pair % 9) || padding[row][pair % 9];
+        let pairs: Vec<bool> = (0..2).flat_map(|row| (0..81).map(move |pair| hidden(row, pair))).collect();
+        let mask = AttentionMask::from_hidden(Tensor::from_bool(TensorData::new(pairs, [2, 1, 9, 9]), &device()));
+        let context = BlockContext { attention: AttentionContext::masked(mask), ..BlockContext::default() };
+        x = block.forward(x, &context, &mut LayerPass::default());
+    }
+    model.norm.as_ref().expect("a final norm").forward(x)
+}
+
+#[test]
+fn every_pattern_is_its_dense_mask_with_any_heads_padding_and_cache() {
+    let mut noise = Noise::new(29);
+    let causal = [vec![AttentionPattern::Causal]].into_iter().chain(patterns()).map(|patterns| (patterns, true));
+    let all = causal.chain(two_sided().map(|patterns| (patterns, false)));
+    let unpadded = [[false; 9]; 2];
+    let mut padded = unpadded;
+    for (row, token) in [(0, 0), (0, 1), (0, 5), (1, 7), (1, 8)] {
+        padded[row][token] = true;
+    }
+    for (patterns, is_causal) in all {
+        for (heads, padding) in [4, 2, 1].into_iter().flat_map(|heads| [(heads, unpadded), (heads, padded)]) {
+            let config = config(patterns.clone()).with_position(PositionConfig::None).with_n_kv_heads(heads);
+            let model = config.init(&device());
+            let x = noise.tensor([2, 9, 16]);
+            let flags = Tensor::<2, Bool>::from_bool(TensorData::from(padding), &device());
+            let run = |start, len, mut pass: Pass| {
+                let input = SequenceInput::default().with_padding(flags.clone().narrow(1, start, len));
+                model.forward(x.clone().narrow(1, start, len), &input, &mut pass)
+            };
+            let mut found = vec![run(0, 9, Pass::default())];
+            if is_causal {
+                for mut cache in [Cache::new(2, 16), model.cache(16)] {
+                    let parts = [(0, 4), (4, 1), (5, 4)].map(|(start, len)| run(start, len, Pass::cached(&mut cache)));
+                    found.push(Tensor::cat(parts.to_vec(), 1));
+                }
+            }
+            let expected = dense(&model, &patterns, x.clone(), &padding);
+            for (i, found) in found.into_iter().enumerate() {
+                let difference = (found - expected.clone()).abs().max().into_scalar::<f64>();
+                assert!(
+                    difference <= tolerance(),
+                    "{difference:e} in run {i}: {patterns:?}, {heads} heads, {padding:?}"
+                );
+            }
         }
     }
 }
