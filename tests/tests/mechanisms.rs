@@ -4,9 +4,10 @@
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 use firelight::core::invariants::{causality, gradients, parts_equal_whole};
 use firelight::core::{
-    AttentionMechanism, AttentionPattern, AttentionTrace, Cache, Memory, Pass, PositionConfig, SequenceInput,
-    Transformer, TransformerConfig, WeightInit,
+    AttentionMechanism, AttentionPattern, AttentionTrace, Cache, Memory, ParamBuilder, Pass, PositionConfig,
+    ProjectionKind, SequenceInput, Transformer, TransformerConfig, WeightInit,
 };
+use firelight::storage::{load_weights, save_weights};
 
 use crate::support::{Noise, device, is_gpu};
 
@@ -184,6 +185,25 @@ fn gradients_of_every_mechanism_are_slopes() {
             (forward(model, x) * weights).sum()
         };
         gradients(f, noise.tensor([1, 4, 16]), 1e-2).unwrap_or_else(|e| panic!("{e}: {config:?}"));
+    }
+}
+
+#[test]
+fn a_saved_mechanism_comes_back_to_the_bit() {
+    let mut noise = Noise::new(41);
+    let home = tempfile::tempdir().expect("a folder");
+    for (i, config) in grid().into_iter().enumerate() {
+        let config = config.with_projection([ProjectionKind::Separate, ProjectionKind::Fused][i % 2]);
+        let text = serde_json::to_string(&config).expect("text");
+        let read: TransformerConfig = serde_json::from_str(&text).expect("a configuration");
+        let (model, path) = (config.init(&device()), home.path().join(format!("{i}.safetensors")));
+        save_weights(&model, &path).expect("a file");
+        let mut other = read.init_with(&ParamBuilder::new(&device(), 1));
+        let x = noise.tensor([1, 7, 16]);
+        let expected = forward(&model, x.clone());
+        assert!(difference(forward(&other, x.clone()), expected.clone()) > 1e-3);
+        load_weights(&mut other, &path).expect("the same model");
+        assert_eq!(difference(forward(&other, x), expected), 0.0, "{config:?}");
     }
 }
 

@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
     use crate::model::LanguageModelConfig;
-    use firelight_core::{AttentionPattern, PositionConfig, TransformerConfig, WeightInit};
+    use firelight_core::{AttentionMechanism, AttentionPattern, PositionConfig, TransformerConfig, WeightInit};
     use firelight_generation::{GenerationOptions, generate};
 
     fn model(position: PositionConfig) -> LanguageModel {
@@ -201,6 +201,21 @@ mod tests {
             let prompt: Vec<u32> = (0..140).map(|i| i * i % 13).collect();
             let expected = greedy(&Uncached(&model), &[&prompt, &prompt[60..]]);
             assert_eq!(greedy(&model, &[&prompt, &prompt[60..]]), expected, "{patterns:?}");
+        }
+    }
+
+    #[test]
+    fn every_mechanism_decodes_alike_with_and_without_a_cache() {
+        use AttentionMechanism::{Additive, Bilinear, Linear};
+        for mechanism in [Additive, Bilinear, Linear] {
+            let stack = |stack: TransformerConfig| {
+                let stack = stack.with_position(PositionConfig::rotary()).with_attention_mechanism(mechanism);
+                stack.with_init(WeightInit::xavier())
+            };
+            let config = LanguageModelConfig::new(13, 16, 2, 2).with_max_seq_len(16).with_transformer(stack);
+            let model = config.init(&Device::default());
+            let prompts: [&[u32]; 2] = [&[1, 2, 3, 4, 5], &[7, 8]];
+            assert_eq!(greedy(&model, &prompts), greedy(&Uncached(&model), &prompts), "{mechanism:?}");
         }
     }
 

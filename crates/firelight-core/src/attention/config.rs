@@ -340,10 +340,11 @@ mod tests {
 
     #[test]
     fn bad_heads_are_all_listed() {
-        let error = AttentionConfig::new(100, 3).with_n_kv_heads(2).validate().expect_err("two problems");
+        let error = AttentionConfig::new(100, 3).with_n_kv_heads(2).with_d_value(0).validate();
         assert_eq!(
-            error.problems(),
+            error.expect_err("three problems").problems(),
             [
+                "d_value = 0 must be at least 1",
                 "d_model = 100 is not divisible by n_heads = 3; change one, or set d_head",
                 "n_heads = 3 is not a multiple of n_kv_heads = 2",
             ]

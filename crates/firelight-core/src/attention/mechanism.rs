@@ -8,6 +8,21 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 /// How a query weighs the keys.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use firelight_core::{AttentionMechanism, Pass, PositionConfig, SequenceInput, TransformerConfig};
+///
+/// let config = TransformerConfig::new(16, 4, 2)
+///     .with_position(PositionConfig::rotary())
+///     .with_attention_mechanism(AttentionMechanism::Linear);
+/// let model = config.init(&Device::flex());
+/// let mut cache = model.cache(1_000_000);
+/// let x = Tensor::<3>::zeros([1, 300, 16], &Device::flex());
+/// model.forward(x, &SequenceInput::default(), &mut Pass::cached(&mut cache));
+/// // 2 layers of 4 heads: sums of 4 features times 4 values and a one.
+/// assert_eq!((cache.len(), cache.num_elements()), (300, 2 * 4 * 4 * 5));
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
