@@ -4,8 +4,8 @@
 use std::fmt::Debug;
 
 use firelight::core::{
-    Activation, AttentionPattern, ExpertsConfig, NormConfig, NormPlacement, PositionConfig, ProjectionKind,
-    RotaryLayout, RotaryScaling, ScoreScale, TransformerConfig, WeightInit,
+    Activation, AttentionMechanism, AttentionPattern, ExpertsConfig, NormConfig, NormPlacement, PositionConfig,
+    ProjectionKind, RotaryLayout, RotaryScaling, ScoreScale, TransformerConfig, WeightInit,
 };
 
 use super::covering::covering;
@@ -65,6 +65,11 @@ fn choices(causal: bool) -> Vec<Choice> {
             TransformerConfig::with_attention_scale,
         ),
         choice([None, Some(5.0)], TransformerConfig::with_attention_soft_cap),
+        // Those that any other choice goes with; `mechanisms.rs` has the others.
+        choice(
+            [AttentionMechanism::DotProduct, AttentionMechanism::Bilinear],
+            TransformerConfig::with_attention_mechanism,
+        ),
         choice([true, false], TransformerConfig::with_bias),
         choice([None, Some(true), Some(false)], |config, qkv_bias| TransformerConfig { qkv_bias, ..config }),
         choice([None, Some(8)], |config, d_head| TransformerConfig { d_head, ..config }),
