@@ -12,6 +12,7 @@ pub(crate) fn run_all() -> Result<()> {
     let start = Instant::now();
     run("format", &mut cargo("fmt --all --check"))?;
     spelling()?;
+    consumer::check_lock()?;
     run("clippy", &mut cargo("clippy --workspace --all-targets --features ndarray -- -D warnings"))?;
     let mut rustdoc = cargo("doc --workspace --features ndarray --no-deps");
     run("rustdoc", rustdoc.env("RUSTDOCFLAGS", "-D warnings"))?;
