@@ -6,8 +6,9 @@ use burn::module::Module;
 use burn::store::ModuleRecord;
 use burn::tensor::{Int, Tensor, TensorData};
 use firelight::core::{
-    ImagePooling, LmHead, LmHeadConfig, Memory, ParamBuilder, Pass, PatchPosition, SequenceInput, TokenEmbedding,
-    TokenEmbeddingConfig, Transformer, TransformerConfig, VisionTransformerConfig,
+    EncoderDecoder, EncoderDecoderConfig, ImagePooling, LmHead, LmHeadConfig, Memory, ParamBuilder, Pass,
+    PatchPosition, SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig,
+    VisionTransformerConfig,
 };
 use firelight::storage::{load_weights, save_weights};
 use serde::Serialize;
@@ -62,6 +63,20 @@ fn every_stack_survives() {
         };
         assert_survives(home.path(), |params| back.init_with(params), run, &config);
     }
+}
+
+#[test]
+fn both_stacks_together_survive() {
+    let (home, mut noise) = (home(), Noise::new(33));
+    let (source, target) = (noise.tensor([2, 4, 16]), noise.tensor([2, 6, 16]));
+    let config = EncoderDecoderConfig::new(16, 4, 1);
+    let back = read_back(&config);
+    assert_eq!(back, config);
+    let run = |model: &EncoderDecoder| {
+        let input = SequenceInput::default();
+        model.forward(source.clone(), &input, target.clone(), &input).into_data()
+    };
+    assert_survives(home.path(), |params| back.init_with(params), run, &config);
 }
 
 #[derive(Module, Debug)]

@@ -18,6 +18,8 @@ fn gradients_are_slopes() {
             let weights = Tensor::from_data(weights.to_data(), &x.device());
             (forward(model, x) * weights).sum()
         };
-        gradients(f, noise.tensor([1, 4, 16]), 5e-3)
+        // A kink of ReLU close to one input spoils its slopes; a wrong gradient is wrong at every input.
+        let mut check = || gradients(f, noise.tensor([1, 4, 16]), 5e-3);
+        check().or_else(|_| check()).or_else(|_| check())
     });
 }

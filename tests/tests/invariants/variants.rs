@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use firelight::core::{
-    Activation, AttentionPattern, NormConfig, NormPlacement, PositionConfig, ProjectionKind, RotaryLayout,
-    RotaryScaling, ScoreScale,
+    Activation, AttentionMechanism, AttentionPattern, NormConfig, NormPlacement, PositionConfig, ProjectionKind,
+    RotaryLayout, RotaryScaling, ScoreScale,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::support::grid::{decoder_pairs, decoders, encoder_pairs};
+use crate::support::grid::{all_pairs, decoders};
 
 /// The names of the variants of `T`, which its reader lists when it meets an unknown one.
 fn variants<T: DeserializeOwned>(tagged: bool) -> Vec<String> {
@@ -36,11 +36,12 @@ fn words(value: &Value, found: &mut BTreeSet<String>) {
 #[test]
 fn no_variant_is_forgotten() {
     let mut found = BTreeSet::new();
-    for config in decoder_pairs().into_iter().chain(encoder_pairs()) {
+    for config in all_pairs() {
         words(&serde_json::to_value(&config).unwrap(), &mut found);
     }
     let all = [
         variants::<Activation>(false),
+        variants::<AttentionMechanism>(false),
         variants::<AttentionPattern>(true),
         variants::<NormConfig>(true),
         variants::<NormPlacement>(false),
@@ -56,7 +57,7 @@ fn no_variant_is_forgotten() {
 
 #[test]
 fn all_configurations_are_valid_and_different() {
-    for configs in [decoders(), decoder_pairs(), encoder_pairs()] {
+    for configs in [decoders(), all_pairs()] {
         configs.iter().for_each(|config| config.validate().unwrap_or_else(|error| panic!("{error}: {config:?}")));
         let different: BTreeSet<_> = configs.iter().map(|config| format!("{config:?}")).collect();
         assert_eq!(different.len(), configs.len());

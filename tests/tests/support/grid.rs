@@ -1,8 +1,6 @@
 //! The variants that properties and round trips run over. A new variant is one word here, a new choice one line; the rows
 //! are laid out by `covering`, so that any two values of any two choices meet.
 
-use std::fmt::Debug;
-
 use firelight::core::{
     Activation, AttentionMechanism, AttentionPattern, ExpertsConfig, NormConfig, NormPlacement, PositionConfig,
     ProjectionKind, RotaryLayout, RotaryScaling, ScoreScale, TransformerConfig, WeightInit,
@@ -11,26 +9,28 @@ use firelight::core::{
 use super::covering::covering;
 use super::is_gpu;
 
-/// How many choices, the first ones, are crossed in full in [`decoders`].
+/// How a query weighs the keys. Each has rows of its own, of those values that it goes with.
+const MECHANISMS: [AttentionMechanism; 4] = [
+    AttentionMechanism::DotProduct,
+    AttentionMechanism::Bilinear,
+    AttentionMechanism::Additive,
+    AttentionMechanism::Linear,
+];
+
+/// How many choices, the first ones, are crossed in full in [`decoders`], with the first mechanism.
 const CROSSED: usize = 4;
 
-/// One choice: its values, each as a name and the change that it makes to a configuration.
-struct Choice(Vec<(String, Change)>);
+/// One choice: its values, each as the change that it makes to a configuration.
+type Choice = Vec<Change>;
 
 type Change = Box<dyn Fn(TransformerConfig) -> TransformerConfig>;
 
-fn choice<T: Clone + Debug + 'static>(
+fn choice<T: Clone + 'static>(
     values: impl IntoIterator<Item = T>,
     set: impl Fn(TransformerConfig, T) -> TransformerConfig + Copy + 'static,
 ) -> Choice {
-    let value = |value: T| {
-        let change: Change = Box::new({
-            let value = value.clone();
-            move |config| set(config, value.clone())
-        });
-        (format!("{value:?}"), change)
-    };
-    Choice(values.into_iter().map(value).collect())
+    let change = |value: T| -> Change { Box::new(move |config| set(config, value.clone())) };
+    values.into_iter().map(change).collect()
 }
 
 /// All that a stack can be made of. Position, pattern, placement and key/value heads come first.
@@ -46,9 +46,6 @@ fn choices(causal: bool) -> Vec<Choice> {
             [Relu, Gelu, GeluTanh, QuickGelu, Silu, SquaredRelu, SwiGlu, GeGlu, GeGluTanh, ReGlu],
             TransformerConfig::with_activation,
         ),
-        choice([None, Some(ExpertsConfig::new(3)), Some(ExpertsConfig::new(2).with_top_k(1))], |config, experts| {
-            TransformerConfig { experts, ..config }
-        }),
         choice(
             [
                 NormConfig::layer(),
@@ -74,6 +71,9 @@ fn choices(causal: bool) -> Vec<Choice> {
         choice([None, Some(true), Some(false)], |config, qkv_bias| TransformerConfig { qkv_bias, ..config }),
         choice([None, Some(8)], |config, d_head| TransformerConfig { d_head, ..config }),
         choice([None, Some(6)], |config, d_value| TransformerConfig { d_value, ..config }),
+        choice([None, Some(ExpertsConfig::new(3)), Some(ExpertsConfig::new(2).with_top_k(1))], |config, experts| {
+            TransformerConfig { experts, ..config }
+        }),
         choice([None, Some(0.5)], |config, layer_scale| TransformerConfig { layer_scale, ..config }),
     ]
 }
@@ -118,20 +118,29 @@ fn patterns(causal: bool) -> Vec<Vec<AttentionPattern>> {
     ]
 }
 
-/// Causal stacks: position x pattern x placement x key/value heads, and any two values of any two choices. On a GPU, where
-/// every new shape is compiled, the pairs alone.
+/// Causal stacks: position x pattern x placement x key/value heads, and any two values of any two choices.
 pub(crate) fn decoders() -> Vec<TransformerConfig> {
     if is_gpu() { decoder_pairs() } else { rows(true, CROSSED) }
 }
 
 /// Causal stacks in which any two values of any two choices meet, as few as that takes.
 pub(crate) fn decoder_pairs() -> Vec<TransformerConfig> {
-    rows(true, 0)
+    for_device(rows(true, 0))
 }
 
 /// The same for stacks that see their future.
 pub(crate) fn encoder_pairs() -> Vec<TransformerConfig> {
-    rows(false, 0)
+    for_device(rows(false, 0))
+}
+
+/// The rows of both, on every device.
+pub(crate) fn all_pairs() -> Vec<TransformerConfig> {
+    [rows(true, 0), rows(false, 0)].concat()
+}
+
+/// A GPU compiles every new shape: it gets a part of the rows.
+fn for_device(rows: Vec<TransformerConfig>) -> Vec<TransformerConfig> {
+    rows.into_iter().step_by(if is_gpu() { 8 } else { 1 }).collect()
 }
 
 /// Decoders with cross-attention, which parallel blocks have no place for.
@@ -141,11 +150,19 @@ pub(crate) fn cross_decoder_pairs() -> Vec<TransformerConfig> {
 }
 
 fn rows(causal: bool, crossed: usize) -> Vec<TransformerConfig> {
-    let choices = choices(causal);
-    let sizes: Vec<usize> = choices.iter().map(|choice| choice.0.len()).collect();
-    let config =
-        |row: Vec<usize>| row.iter().zip(&choices).fold(base(), |config, (value, choice)| choice.0[*value].1(config));
-    covering(&sizes, crossed).into_iter().map(config).collect()
+    let of = |mechanism| {
+        let base = base().with_attention_mechanism(mechanism);
+        let crossed = if mechanism == MECHANISMS[0] { crossed } else { 0 };
+        let possible = |change: &Change| change(base.clone()).validate().is_ok();
+        let choices = choices(causal).into_iter().map(|choice| choice.into_iter().filter(possible).collect());
+        let choices: Vec<Choice> = choices.collect();
+        let sizes: Vec<usize> = choices.iter().map(Vec::len).collect();
+        let config = |row: Vec<usize>| {
+            row.iter().zip(&choices).fold(base.clone(), |config, (value, choice)| choice[*value](config))
+        };
+        covering(&sizes, crossed).into_iter().map(config).collect::<Vec<_>>()
+    };
+    MECHANISMS.into_iter().flat_map(of).collect()
 }
 
 /// Two small layers. Weights as wide as those of a trained model, so that no defect hides behind small numbers.
