@@ -62,11 +62,6 @@ fn choices(causal: bool) -> Vec<Choice> {
             TransformerConfig::with_attention_scale,
         ),
         choice([None, Some(5.0)], TransformerConfig::with_attention_soft_cap),
-        // Those that any other choice goes with; `mechanisms.rs` has the others.
-        choice(
-            [AttentionMechanism::DotProduct, AttentionMechanism::Bilinear],
-            TransformerConfig::with_attention_mechanism,
-        ),
         choice([true, false], TransformerConfig::with_bias),
         choice([None, Some(true), Some(false)], |config, qkv_bias| TransformerConfig { qkv_bias, ..config }),
         choice([None, Some(8)], |config, d_head| TransformerConfig { d_head, ..config }),
