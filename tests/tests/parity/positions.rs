@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 use firelight::core::{
     Activation, Alibi, Init, ParamBuilder, Pass, PositionConfig, PositionScheme, Positions, Rotary, RotaryLayout,
-    RotaryScaling, SequenceInput, Sinusoidal, T5Bias, TransformerConfig,
+    RotaryScaling, ScoreScale, SequenceInput, Sinusoidal, T5Bias, TransformerConfig,
 };
 
 use crate::support::device;
@@ -96,6 +96,7 @@ fn stacks_with_positions_agree() {
         TransformerConfig::encoder(8, 2, 1).with_position(PositionConfig::SinusoidalHalves),
         TransformerConfig::new(16, 2, 1).with_position(partial(RotaryLayout::Halves)),
         TransformerConfig::new(16, 2, 1).with_position(partial(RotaryLayout::Interleaved)),
+        TransformerConfig::new(8, 2, 1).with_position(shaw).with_attention_scale(ScoreScale::None),
     ];
     let golden = Golden::load("position_stacks");
     assert_eq!(golden.cases().count(), stacks.len());

@@ -133,7 +133,8 @@ impl Attention {
         context: &AttentionContext,
         trace: Option<&mut Option<Tensor<4>>>,
     ) -> Tensor<4> {
-        let bias = context.bias.as_ref().map(|bias| bias.of(&query));
+        let scale = self.scale.value(query.dims()[3]);
+        let bias = context.bias.as_ref().map(|bias| bias.of(&query, scale));
         let options = (context.mask.options().with_bias(bias))
             .with_scale(self.scale.factor())
             .with_soft_cap(self.soft_cap)

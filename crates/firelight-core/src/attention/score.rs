@@ -35,6 +35,11 @@ impl ScoreScale {
         }
     }
 
+    /// The factor as a number, for heads of width `d_head`.
+    pub(super) fn value(self, d_head: usize) -> f64 {
+        self.factor().unwrap_or(1.0 / (d_head as f64).sqrt())
+    }
+
     /// Whether the scores are finite and depend on the queries.
     pub(super) fn is_usable(self) -> bool {
         self.factor().is_none_or(|factor| factor.is_finite() && factor != 0.0)

@@ -20,14 +20,15 @@ pub enum ScoreBias {
 }
 
 impl ScoreBias {
-    /// What is added to the scaled scores of `query`.
+    /// What is added to the scores of `query`: its products with the keys times `scale`, which what depends on the query
+    /// is multiplied with as well.
     ///
     /// # Shapes
     /// - `query`: `[B, H, Q, E]`; output: `[1 | B, 1 | H, Q, K]`
-    pub fn of(&self, query: &Tensor<4>) -> Tensor<4> {
+    pub fn of(&self, query: &Tensor<4>, scale: f64) -> Tensor<4> {
         match self {
             Self::Fixed(bias) => bias.clone(),
-            Self::OfQuery { weight, index } => shaw::products(query.clone(), weight.clone(), index.clone()),
+            Self::OfQuery { weight, index } => shaw::products(query.clone() * scale, weight.clone(), index.clone()),
         }
     }
 }

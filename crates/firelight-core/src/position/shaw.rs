@@ -33,11 +33,11 @@ impl PositionScheme for ShawPosition {
     }
 }
 
-/// The products of every query with the vector of each of its distances, scaled as scores: `[B, H, Q, K]`.
+/// The products of every query with the vector of each of its distances: `[B, H, Q, K]`.
 pub(super) fn products(query: Tensor<4>, weight: Tensor<2>, index: Tensor<3, Int>) -> Tensor<4> {
-    let [batch, heads, queries, d_head] = query.dims();
+    let [batch, heads, queries, _] = query.dims();
     let [_, _, keys] = index.dims();
-    let products = query.matmul(weight.transpose().unsqueeze::<4>()) / (d_head as f64).sqrt(); // [B, H, Q, 2k + 1]
+    let products = query.matmul(weight.transpose().unsqueeze::<4>()); // [B, H, Q, 2k + 1]
     products.gather(3, index.unsqueeze_dim::<4>(1).expand([batch, heads, queries, keys]))
 }
 
@@ -48,14 +48,14 @@ mod tests {
 
     #[test]
     fn distances_pick_their_vectors_by_hand() {
-        // k = 1 and E = 1: past 2, here 3, future 5; queries 1 and 10.
+        // k = 1 and E = 1: past 2, here 3, future 5; queries 2 and 20, scaled by a half.
         let device = Device::default();
         let scheme = ShawPosition { weight: Param::from_data([[2.0], [3.0], [5.0]], &device) };
         let bias = |start| {
             let queries = Positions::Contiguous { start: start + 1, len: 2 };
             let keys = Positions::Contiguous { start, len: 3 };
             let bias = scheme.bias(&queries, &keys, &device).expect("a bias");
-            bias.of(&Tensor::from_floats([[[[1.0], [10.0]]]], &device)).into_data()
+            bias.of(&Tensor::from_floats([[[[2.0], [20.0]]]], &device), 0.5).into_data()
         };
         let expected = TensorData::from([[[[2.0f32, 3.0, 5.0], [20.0, 20.0, 30.0]]]]);
         bias(0).assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
