@@ -12,13 +12,15 @@ use crate::support::golden::Golden;
 fn attention_agrees() {
     let device = device();
     let mut cases = 0;
-    for golden in Golden::load("attention").cases() {
+    let files = ["attention", "attention_soft_cap"].map(Golden::load);
+    for golden in files.iter().flat_map(Golden::cases) {
         let [query, key, value] = ["query", "key", "value"].map(|name| golden.input::<4>(name, &device));
         let tracked = query.device();
         let bias: Option<Tensor<4>> = golden.has("bias").then(|| golden.input("bias", &device));
         let options = AttentionOptions::default()
             .with_causal(golden.number("causal") == 1.0)
             .with_scale(golden.has("scale").then(|| golden.number("scale")))
+            .with_soft_cap(golden.has("soft_cap").then(|| golden.number("soft_cap")))
             .with_padding(golden.has("padding").then(|| golden.flags("padding", &tracked)))
             .with_bias(bias.clone());
         let output = attention(query.clone(), key.clone(), value.clone(), &options);
@@ -32,7 +34,7 @@ fn attention_agrees() {
         }
         cases += 1;
     }
-    assert_eq!(cases, 10);
+    assert_eq!(cases, 12);
 }
 
 #[test]
