@@ -55,6 +55,14 @@ impl<'a, T: Real> MatrixMut<'a, T> {
         Self { first: values.as_mut_ptr(), rows, columns, strides, lifetime: PhantomData }
     }
 
+    /// The matrix whose first element a pointer names.
+    ///
+    /// # Safety
+    /// The pointer must be valid for writes of all elements, which nobody else touches while the matrix lives.
+    pub(crate) unsafe fn from_pointer(first: *mut T, [rows, columns]: [usize; 2], row_stride: usize) -> Self {
+        Self { first, rows, columns, strides: [row_stride as isize, 1], lifetime: PhantomData }
+    }
+
     /// The matrix of whole rows of `columns` elements.
     pub(crate) fn rows(values: &'a mut [T], columns: usize) -> Self {
         let rows = values.len() / columns.max(1);

@@ -65,7 +65,6 @@ pub(crate) trait Real:
 
     /// `e^x - 1` without cancellation near 0.
     #[inline(always)]
-    #[allow(dead_code)]
     fn exp_m1(self) -> Self {
         let (scale, rest) = self.exp_parts();
         scale * rest + (scale - Self::ONE)
@@ -79,7 +78,6 @@ pub(crate) trait Real:
 
     /// `(e^2x - 1) / (e^2x + 1)`, from the side on which the power stays small.
     #[inline(always)]
-    #[allow(dead_code)]
     fn tanh(self) -> Self {
         let power = (-(self.abs() + self.abs())).exp_m1();
         let size = -power / (power + Self::of(2.0));

@@ -1,0 +1,94 @@
+//! Attention as one operation of Burn's dispatch and autodiff, and what a backend brings to it.
+
+use super::AttentionOptions;
+use crate::flex::{OptionalBool, OptionalFloat};
+use burn::backend::tensor::{BoolTensor, FloatTensor};
+use burn::backend::{Backend, Dispatch, backend_extension};
+use burn::tensor::{Distribution, Tensor};
+
+/// The options that are numbers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    pub(super) scale: f64,
+    pub(super) causal: bool,
+    pub(super) soft_cap: Option<f64>,
+    pub(super) dropout: f64,
+    /// Decides with the index of a weight whether it is dropped, so that the backward pass finds the same ones.
+    pub(super) seed: u64,
+}
+
+/// Everything that attention reads.
+#[derive(Debug)]
+pub(crate) struct Inputs<B: Backend> {
+    pub(super) query: FloatTensor<B>,
+    pub(super) key: FloatTensor<B>,
+    pub(super) value: FloatTensor<B>,
+    pub(super) bias: Option<FloatTensor<B>>,
+    pub(super) padding: Option<BoolTensor<B>>,
+    pub(super) hidden: Option<BoolTensor<B>>,
+    pub(super) settings: Settings,
+}
+
+/// The operation that Burn's dispatch and autodiff see.
+#[backend_extension(Flex, Autodiff)]
+pub(crate) trait AttentionExtension: Backend {
+    fn attention(
+        query: FloatTensor<Self>,
+        key: FloatTensor<Self>,
+        value: FloatTensor<Self>,
+        #[extension_type] bias: OptionalFloat<Self>,
+        #[extension_type] padding: OptionalBool<Self>,
+        #[extension_type] hidden: OptionalBool<Self>,
+        settings: Settings,
+    ) -> FloatTensor<Self>;
+}
+
+/// What a backend brings.
+pub(crate) trait AttentionKernel: Backend {
+    /// The output, and of every query the largest score and one over the sum of exponentials relative to it,
+    /// `[B, H, Q, 2]`.
+    fn forward(inputs: &Inputs<Self>) -> [FloatTensor<Self>; 2];
+    /// The gradients of query, key and value, and that of the bias if `with_bias`.
+    fn backward(
+        inputs: &Inputs<Self>,
+        outputs: [FloatTensor<Self>; 2],
+        grad: FloatTensor<Self>,
+        with_bias: bool,
+    ) -> ([FloatTensor<Self>; 3], Option<FloatTensor<Self>>);
+}
+
+impl Settings {
+    /// The settings of a pass over `query`, with a seed of its own if it drops weights.
+    pub(super) fn new(options: &AttentionOptions, query: &Tensor<4>) -> Self {
+        Self {
+            scale: options.scale.unwrap_or(1.0 / (query.dims()[3] as f64).sqrt()),
+            causal: options.causal,
+            soft_cap: options.soft_cap,
+            dropout: options.dropout,
+            seed: if options.dropout > 0.0 { seed(query) } else { 0 },
+        }
+    }
+}
+
+/// Attention on the fused path.
+pub(super) fn attention(
+    [query, key, value]: [Tensor<4>; 3],
+    options: &AttentionOptions,
+    settings: Settings,
+) -> Tensor<4> {
+    Tensor::from_dispatch(Dispatch::attention(
+        query.into_dispatch(),
+        key.into_dispatch(),
+        value.into_dispatch(),
+        OptionalFloat::new(options.bias.clone()),
+        OptionalBool::new(options.padding.clone()),
+        OptionalBool::new(options.hidden.clone()),
+        settings,
+    ))
+}
+
+/// A seed from the generator of the device, so that one seed of the device decides on all dropout.
+fn seed(query: &Tensor<4>) -> u64 {
+    let numbers = Tensor::<1>::random([4], Distribution::Default, &query.device().inner()).into_data();
+    numbers.iter::<f64>().fold(0, |seed: u64, number| seed.rotate_left(16) ^ (number * f64::from(1 << 24)) as u64)
+}

@@ -1,0 +1,242 @@
+//! The backward pass: every tile of scores is formed again, and its weights give parts of all gradients.
+//!
+//! With weights `P = softmax(S)`, dropped to `P'`, and `D = Σ_f grad output` for every query:
+//! `dV = P'ᵀ grad`, `dP = grad Vᵀ` dropped alike, `dS = P (dP - D)`, `dQ = dS K`, `dK = dSᵀ Q`.
+
+use super::problem::{Problem, Tensors};
+use super::view::{Rows, View, into_tensor, is_by_token, readable};
+use super::{Inputs, KEYS, PARALLEL, QUERIES};
+use crate::flex::{Matrix, MatrixMut, Real, product, sum, vectorised};
+use burn::backend::Flex;
+use burn::backend::flex::FlexTensor;
+use rayon::prelude::*;
+use std::ops::Range;
+
+pub(super) fn backward<T: Real>(
+    inputs: &Inputs<Flex>,
+    outputs: [FlexTensor; 2],
+    grad: FlexTensor,
+    with_bias: bool,
+) -> ([FlexTensor; 3], Option<FlexTensor>) {
+    let tensors = Tensors::new(inputs);
+    let problem = Problem::<T>::new(inputs, &tensors);
+    let [output, statistics] = outputs;
+    let grad = readable(&grad);
+    let results = [&inputs.query, &inputs.key, &inputs.value].map(Gradient::<T>::new);
+    let bias = inputs.bias.as_ref().filter(|_| with_bias).map(Gradient::<T>::in_rows);
+    let mut buffers = results.each_ref().map(Gradient::zeros);
+    let mut bias_buffer = bias.as_ref().map(Gradient::zeros);
+    {
+        let [query, key, value] = &mut buffers;
+        let pass = Pass {
+            problem: &problem,
+            output: View::new(&output),
+            statistics: View::new(&statistics),
+            grad: View::new(&grad),
+            d_query: results[0].rows(query),
+            d_key: results[1].rows(key),
+            d_value: results[2].rows(value),
+            d_bias: bias.as_ref().zip(bias_buffer.as_mut()).map(|(bias, buffer)| (bias.shape, bias.rows(buffer))),
+        };
+        pass.run();
+    }
+    let mut finished = results.into_iter().zip(buffers).map(|(gradient, buffer)| gradient.into_tensor(buffer));
+    let mut next = || finished.next().expect("there are three gradients");
+    ([next(), next(), next()], bias.zip(bias_buffer).map(|(bias, buffer)| bias.into_tensor(buffer)))
+}
+
+/// Shape and order of a gradient: as the tensor that it belongs to.
+struct Gradient<T> {
+    shape: [usize; 4],
+    by_token: bool,
+    number: std::marker::PhantomData<T>,
+}
+
+impl<T: Real> Gradient<T> {
+    fn new(tensor: &FlexTensor) -> Self {
+        Self { by_token: is_by_token(tensor), ..Self::in_rows(tensor) }
+    }
+
+    fn in_rows(tensor: &FlexTensor) -> Self {
+        let shape = std::array::from_fn(|d| tensor.layout().shape()[d]);
+        Self { shape, by_token: false, number: std::marker::PhantomData }
+    }
+
+    fn zeros(&self) -> Vec<T> {
+        vec![T::ZERO; self.shape.iter().product()]
+    }
+
+    fn rows<'a>(&self, buffer: &'a mut [T]) -> Rows<'a, T> {
+        Rows::new(buffer, self.shape, self.by_token)
+    }
+
+    fn into_tensor(self, buffer: Vec<T>) -> FlexTensor {
+        into_tensor(buffer, self.shape, self.by_token)
+    }
+}
+
+struct Pass<'a, T> {
+    problem: &'a Problem<'a, T>,
+    output: View<'a, T>,
+    statistics: View<'a, T>,
+    grad: View<'a, T>,
+    d_query: Rows<'a, T>,
+    d_key: Rows<'a, T>,
+    d_value: Rows<'a, T>,
+    d_bias: Option<([usize; 4], Rows<'a, T>)>,
+}
+
+impl<T: Real> Pass<'_, T> {
+    /// A task has a key head of a batch row, or several where they share a gradient of the bias: no two tasks write to
+    /// one place, and each writes in one order.
+    fn run(&self) {
+        let [batch, groups, ..] = self.problem.key.shape;
+        let shared = |dimension: usize| self.d_bias.as_ref().is_some_and(|(shape, _)| shape[dimension] == 1);
+        let batches: Vec<Vec<usize>> = split(batch, shared(0));
+        let groups: Vec<Vec<usize>> = split(groups, shared(1));
+        let tasks: Vec<_> =
+            batches.iter().flat_map(|batches| groups.iter().map(move |groups| (batches, groups))).collect();
+        let run = |(batches, groups): (&Vec<usize>, &Vec<usize>)| {
+            let mut scratch = Scratch::new(self.problem);
+            for &batch in batches {
+                groups.iter().for_each(|&group| self.group(&mut scratch, batch, group));
+            }
+        };
+        if self.problem.work() < PARALLEL {
+            tasks.into_iter().for_each(run);
+        } else {
+            tasks.into_par_iter().for_each(run);
+        }
+    }
+
+    fn group(&self, scratch: &mut Scratch<T>, batch: usize, group: usize) {
+        let heads = self.problem.heads_of_group();
+        for head in group * heads..(group + 1) * heads {
+            for queries in self.problem.query_tiles() {
+                scratch.means(self, batch, head, &queries);
+                for keys in self.problem.key_tiles(batch, head, &queries) {
+                    self.tile(scratch, [batch, head, group], &queries, &keys);
+                }
+            }
+        }
+    }
+
+    fn tile(
+        &self,
+        scratch: &mut Scratch<T>,
+        [batch, head, group]: [usize; 3],
+        queries: &Range<usize>,
+        keys: &Range<usize>,
+    ) {
+        let problem = self.problem;
+        let Scratch { weights, dropped, slopes, gradients, means, factors } = scratch;
+        let size = queries.len() * keys.len();
+        let (weights, gradients) = (&mut weights[..size], &mut gradients[..size]);
+        let mut slopes = slopes.as_mut().map(|slopes| &mut slopes[..size]);
+        problem.scores([batch, head], queries, keys, weights, slopes.as_deref_mut());
+        self.weigh([batch, head], queries, keys, weights);
+        let grad = self.grad.matrix(batch, head, queries);
+        let value = problem.value.matrix(batch, group, keys).transposed();
+        product(MatrixMut::rows(gradients, keys.len()), false, grad, value, T::ONE, false);
+        let mut kept = &*weights;
+        if let (Some(dropout), Some(dropped)) = (&problem.dropout, dropped) {
+            let (dropped, factors) = (&mut dropped[..size], &mut factors[..keys.len()]);
+            vectorised(|| {
+                for (i, query) in queries.clone().enumerate() {
+                    dropout.fill(problem.row(batch, head, query), keys, factors);
+                    for (k, &factor) in factors.iter().enumerate() {
+                        dropped[i * keys.len() + k] = weights[i * keys.len() + k] * factor;
+                        gradients[i * keys.len() + k] *= factor;
+                    }
+                }
+            });
+            kept = dropped;
+        }
+        // SAFETY: this task alone has this batch row and key head, and all query heads of it.
+        let (d_query, d_key, d_value) = unsafe {
+            (
+                self.d_query.matrix(batch, head, queries),
+                self.d_key.matrix(batch, group, keys),
+                self.d_value.matrix(batch, group, keys),
+            )
+        };
+        product(d_value, true, Matrix::rows(kept, keys.len()).transposed(), grad, T::ONE, false);
+        vectorised(|| {
+            for (i, &mean) in means[..queries.len()].iter().enumerate() {
+                let row = i * keys.len()..(i + 1) * keys.len();
+                gradients[row.clone()].iter_mut().zip(&weights[row]).for_each(|(x, &weight)| *x = (*x - mean) * weight);
+            }
+        });
+        self.add_to_bias([batch, head], queries, keys, gradients);
+        if let Some(slopes) = slopes {
+            gradients.iter_mut().zip(slopes).for_each(|(gradient, slope)| *gradient *= *slope);
+        }
+        let gradients = Matrix::rows(gradients, keys.len());
+        product(d_query, true, gradients, problem.key.matrix(batch, group, keys), problem.scale, false);
+        let query = problem.query.matrix(batch, head, queries);
+        product(d_key, true, gradients.transposed(), query, problem.scale, false);
+    }
+
+    /// Scores become weights.
+    fn weigh(&self, [batch, head]: [usize; 2], queries: &Range<usize>, keys: &Range<usize>, scores: &mut [T]) {
+        vectorised(|| {
+            for (query, scores) in queries.clone().zip(scores.chunks_exact_mut(keys.len())) {
+                let kept = self.statistics.row(batch, head, query);
+                let (largest, share) = (kept[0], kept[1]);
+                scores.iter_mut().for_each(|score| *score = (*score - largest).exp() * share);
+            }
+        });
+    }
+
+    /// The gradient of a bias that several weights share is the sum of theirs.
+    fn add_to_bias(&self, [batch, head]: [usize; 2], queries: &Range<usize>, keys: &Range<usize>, gradients: &[T]) {
+        let Some((shape, rows)) = &self.d_bias else { return };
+        let place = |dimension: usize, index: usize| if shape[dimension] == 1 { 0 } else { index };
+        for (query, gradients) in queries.clone().zip(gradients.chunks_exact(keys.len())) {
+            // SAFETY: tasks that share rows of this gradient were joined to one.
+            let row = unsafe { rows.row(place(0, batch), place(1, head), place(2, query)) };
+            if shape[3] == 1 {
+                row[0] += sum(gradients.len(), |k| gradients[k]);
+            } else {
+                crate::flex::add_to(&mut row[keys.clone()], gradients);
+            }
+        }
+    }
+}
+
+/// All indices as one part, or each as its own.
+fn split(count: usize, together: bool) -> Vec<Vec<usize>> {
+    if together { vec![(0..count).collect()] } else { (0..count).map(|index| vec![index]).collect() }
+}
+
+/// Buffers of a task.
+struct Scratch<T> {
+    weights: Vec<T>,
+    dropped: Option<Vec<T>>,
+    slopes: Option<Vec<T>>,
+    gradients: Vec<T>,
+    means: [T; QUERIES],
+    factors: Vec<T>,
+}
+
+impl<T: Real> Scratch<T> {
+    fn new(problem: &Problem<'_, T>) -> Self {
+        let tile = || vec![T::ZERO; QUERIES * KEYS];
+        Self {
+            weights: tile(),
+            dropped: problem.dropout.map(|_| tile()),
+            slopes: problem.soft_cap.map(|_| tile()),
+            gradients: tile(),
+            means: [T::ZERO; QUERIES],
+            factors: vec![T::ZERO; KEYS],
+        }
+    }
+
+    /// `Σ_f grad output`, which is also the mean of `dP` under the weights.
+    fn means(&mut self, pass: &Pass<'_, T>, batch: usize, head: usize, queries: &Range<usize>) {
+        for (mean, query) in self.means.iter_mut().zip(queries.clone()) {
+            let (grad, output) = (pass.grad.row(batch, head, query), pass.output.row(batch, head, query));
+            *mean = sum(grad.len(), |f| grad[f] * output[f]);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The forward pass: for every tile of queries the tiles of keys go by, and maximum, sum and mean are kept up to date.
+
+use super::problem::{Problem, Tensors};
+use super::view::{Rows, into_tensor, is_by_token};
+use super::{Inputs, KEYS, PARALLEL, QUERIES};
+use crate::flex::{Matrix, MatrixMut, Real, filled, maximum, product, sum, vectorised};
+use burn::backend::Flex;
+use burn::backend::flex::FlexTensor;
+use rayon::prelude::*;
+use std::ops::Range;
+
+pub(super) fn forward<T: Real>(inputs: &Inputs<Flex>) -> [FlexTensor; 2] {
+    let tensors = Tensors::new(inputs);
+    let problem = Problem::<T>::new(inputs, &tensors);
+    let [batch, heads, queries] = problem.queries();
+    let (shape, by_token) = ([batch, heads, queries, problem.value.shape[3]], is_by_token(&inputs.query));
+    let mut statistics = Vec::new();
+    let output = filled(shape.iter().product(), |output| {
+        statistics = filled(batch * heads * queries * 2, |statistics| {
+            let output = Rows::new(output, shape, by_token);
+            let statistics = Rows::new(statistics, [batch, heads, queries, 2], false);
+            all_tiles(&problem, &output, &statistics);
+        });
+    });
+    [into_tensor(output, shape, by_token), into_tensor(statistics, [batch, heads, queries, 2], false)]
+}
+
+fn all_tiles<T: Real>(problem: &Problem<'_, T>, output: &Rows<'_, T>, statistics: &Rows<'_, T>) {
+    let [batch, heads, _] = problem.queries();
+    let heads = (0..batch).flat_map(|batch| (0..heads).map(move |head| [batch, head]));
+    let tasks: Vec<_> = heads.flat_map(|head| problem.query_tiles().map(move |queries| (head, queries))).collect();
+    let run = |scratch: &mut Scratch<T>, (head, queries): ([usize; 2], Range<usize>)| {
+        scratch.attend(problem, head, &queries);
+        scratch.store(head, &queries, output, statistics);
+    };
+    let width = problem.value.shape[3];
+    if problem.work() < PARALLEL {
+        let mut scratch = Scratch::new(width);
+        tasks.into_iter().for_each(|task| run(&mut scratch, task));
+    } else {
+        tasks.into_par_iter().for_each_init(|| Scratch::new(width), run);
+    }
+}
+
+/// The state of a tile of queries.
+struct Scratch<T> {
+    scores: Vec<T>,
+    factors: Vec<T>,
+    means: Vec<T>,
+    largest: [T; QUERIES],
+    sums: [T; QUERIES],
+    width: usize,
+}
+
+impl<T: Real> Scratch<T> {
+    fn new(width: usize) -> Self {
+        let (scores, factors) = (vec![T::ZERO; QUERIES * KEYS], vec![T::ZERO; KEYS]);
+        let (largest, sums) = ([T::ZERO; QUERIES], [T::ZERO; QUERIES]);
+        Self { scores, factors, means: vec![T::ZERO; QUERIES * width], largest, sums, width }
+    }
+
+    fn attend(&mut self, problem: &Problem<'_, T>, [batch, head]: [usize; 2], queries: &Range<usize>) {
+        self.largest.fill(T::NEG_INFINITY);
+        self.sums.fill(T::ZERO);
+        self.means.fill(T::ZERO);
+        for keys in problem.key_tiles(batch, head, queries) {
+            let scores = &mut self.scores[..queries.len() * keys.len()];
+            problem.scores([batch, head], queries, &keys, scores, None);
+            self.update(problem, [batch, head], queries, &keys);
+            let weights = Matrix::rows(&self.scores[..queries.len() * keys.len()], keys.len());
+            let means = MatrixMut::rows(&mut self.means[..queries.len() * self.width], self.width);
+            product(means, true, weights, problem.value.matrix(batch, problem.group(head), &keys), T::ONE, false);
+        }
+    }
+
+    /// Scores become exponentials relative to the largest so far; what was summed before is made relative to it too.
+    fn update(
+        &mut self,
+        problem: &Problem<'_, T>,
+        [batch, head]: [usize; 2],
+        queries: &Range<usize>,
+        keys: &Range<usize>,
+    ) {
+        let Self { scores, factors, means, largest, sums, width } = self;
+        let factors = &mut factors[..keys.len()];
+        vectorised(|| {
+            for (i, query) in queries.clone().enumerate() {
+                let scores = &mut scores[i * keys.len()..(i + 1) * keys.len()];
+                let before = largest[i];
+                let highest = maximum(scores);
+                largest[i] = if highest <= before { before } else { highest };
+                if largest[i] == T::NEG_INFINITY {
+                    scores.fill(T::ZERO);
+                    continue;
+                }
+                scores.iter_mut().for_each(|score| *score = (*score - largest[i]).exp());
+                let shrink = (before - largest[i]).exp();
+                sums[i] = sums[i] * shrink + sum(scores.len(), |k| scores[k]);
+                means[i * *width..(i + 1) * *width].iter_mut().for_each(|mean| *mean *= shrink);
+                if let Some(dropout) = &problem.dropout {
+                    dropout.fill(problem.row(batch, head, query), keys, factors);
+                    scores.iter_mut().zip(&*factors).for_each(|(weight, &factor)| *weight *= factor);
+                }
+            }
+        });
+    }
+
+    /// A query that saw nothing gets zeros, and statistics that give its keys no weight.
+    fn store(&self, [batch, head]: [usize; 2], queries: &Range<usize>, output: &Rows<'_, T>, statistics: &Rows<'_, T>) {
+        for (i, query) in queries.clone().enumerate() {
+            let blind = self.largest[i] == T::NEG_INFINITY;
+            let (largest, share) = if blind { (T::ZERO, T::ZERO) } else { (self.largest[i], T::ONE / self.sums[i]) };
+            // SAFETY: this task alone has the queries of this tile.
+            let (out, kept) = unsafe { (output.row(batch, head, query), statistics.row(batch, head, query)) };
+            let means = &self.means[i * self.width..(i + 1) * self.width];
+            out.iter_mut().zip(means).for_each(|(out, &mean)| *out = mean * share);
+            kept.copy_from_slice(&[largest, share]);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Attention on the flex backend, in tiles: a tile of scores is formed, used and forgotten, so memory is linear in the
+//! number of tokens.
+//!
+//! Source: Dao 2023, FlashAttention-2, algorithms 1 and 2 (<https://arxiv.org/abs/2307.08691>). Differs in what is kept
+//! of a row: its largest score and the sum relative to it instead of one logarithm, which would round where scores are
+//! large. Tiles in which the masks hide everything are skipped.
+
+mod backward;
+mod dropout;
+mod forward;
+mod problem;
+mod view;
+
+use super::extension::{AttentionExtension, AttentionKernel, Inputs, Settings};
+use crate::flex::{OptionalBool, OptionalFloat, with_real};
+use burn::backend::Flex;
+use burn::backend::flex::FlexTensor;
+#[cfg(test)]
+pub(super) use dropout::factors;
+
+/// Queries of a tile.
+const QUERIES: usize = 64;
+
+/// Keys of a tile: with the queries they fill a part of a core's second cache.
+const KEYS: usize = 256;
+
+/// Multiplications below which one thread is enough.
+const PARALLEL: usize = 256 * 1024;
+
+impl AttentionExtension for Flex {
+    fn attention(
+        query: FlexTensor,
+        key: FlexTensor,
+        value: FlexTensor,
+        bias: OptionalFloat<Self>,
+        padding: OptionalBool<Self>,
+        hidden: OptionalBool<Self>,
+        settings: Settings,
+    ) -> FlexTensor {
+        let (bias, padding, hidden) = (bias.into_option(), padding.into_option(), hidden.into_option());
+        let [output, _] = Self::forward(&Inputs { query, key, value, bias, padding, hidden, settings });
+        output
+    }
+}
+
+impl AttentionKernel for Flex {
+    fn forward(inputs: &Inputs<Self>) -> [FlexTensor; 2] {
+        use forward::forward;
+        with_real!(inputs.query, forward(inputs))
+    }
+
+    fn backward(
+        inputs: &Inputs<Self>,
+        outputs: [FlexTensor; 2],
+        grad: FlexTensor,
+        with_bias: bool,
+    ) -> ([FlexTensor; 3], Option<FlexTensor>) {
+        use backward::backward;
+        with_real!(inputs.query, backward(inputs, outputs, grad, with_bias))
+    }
+}

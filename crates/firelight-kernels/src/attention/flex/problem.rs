@@ -1,0 +1,155 @@
+//! What both passes share: the inputs as views, and how a tile of scores is made of them.
+
+use super::dropout::Dropout;
+use super::view::{Broadcast, View, readable};
+use super::{Inputs, KEYS, QUERIES};
+use crate::flex::{MatrixMut, Real, product, vectorised};
+use burn::backend::Flex;
+use burn::backend::flex::FlexTensor;
+use std::ops::Range;
+
+/// Query, key and value in an order that can be read.
+pub(super) struct Tensors {
+    query: FlexTensor,
+    key: FlexTensor,
+    value: FlexTensor,
+}
+
+impl Tensors {
+    pub(super) fn new(inputs: &Inputs<Flex>) -> Self {
+        let [query, key, value] = [&inputs.query, &inputs.key, &inputs.value].map(readable);
+        Self { query, key, value }
+    }
+}
+
+pub(super) struct Problem<'a, T> {
+    pub(super) query: View<'a, T>,
+    pub(super) key: View<'a, T>,
+    pub(super) value: View<'a, T>,
+    bias: Option<Broadcast<'a, T>>,
+    padding: Option<Broadcast<'a, u8>>,
+    hidden: Option<Broadcast<'a, u8>>,
+    pub(super) scale: T,
+    pub(super) soft_cap: Option<T>,
+    causal: bool,
+    pub(super) dropout: Option<Dropout<T>>,
+}
+
+impl<'a, T: Real> Problem<'a, T> {
+    pub(super) fn new(inputs: &'a Inputs<Flex>, tensors: &'a Tensors) -> Self {
+        let settings = &inputs.settings;
+        Self {
+            query: View::new(&tensors.query),
+            key: View::new(&tensors.key),
+            value: View::new(&tensors.value),
+            bias: inputs.bias.as_ref().map(|bias| Broadcast::new(bias, T::storage(bias))),
+            padding: inputs.padding.as_ref().map(|padding| Broadcast::of_keys(padding, padding.storage::<u8>())),
+            hidden: inputs.hidden.as_ref().map(|hidden| Broadcast::new(hidden, hidden.storage::<u8>())),
+            scale: T::of(settings.scale),
+            soft_cap: settings.soft_cap.map(T::of),
+            causal: settings.causal,
+            dropout: Dropout::new(settings),
+        }
+    }
+
+    /// `[B, H, Q]`.
+    pub(super) fn queries(&self) -> [usize; 3] {
+        let [batch, heads, queries, _] = self.query.shape;
+        [batch, heads, queries]
+    }
+
+    pub(super) fn keys(&self) -> usize {
+        self.key.shape[2]
+    }
+
+    /// The key head of a query head.
+    pub(super) fn group(&self, head: usize) -> usize {
+        head / self.heads_of_group()
+    }
+
+    pub(super) fn heads_of_group(&self) -> usize {
+        self.query.shape[1] / self.key.shape[1]
+    }
+
+    /// The place of a query in the order of all, which dropout is keyed by.
+    pub(super) fn row(&self, batch: usize, head: usize, query: usize) -> u64 {
+        let [_, heads, queries] = self.queries();
+        ((batch * heads + head) * queries + query) as u64
+    }
+
+    /// Multiplications of one product of a pass.
+    pub(super) fn work(&self) -> usize {
+        self.queries().iter().product::<usize>() * self.keys() * self.query.shape[3]
+    }
+
+    pub(super) fn query_tiles(&self) -> impl Iterator<Item = Range<usize>> + use<T> {
+        let queries = self.query.shape[2];
+        (0..queries.div_ceil(QUERIES)).map(move |tile| tile * QUERIES..((tile + 1) * QUERIES).min(queries))
+    }
+
+    /// The tiles of keys of which some query sees some key.
+    pub(super) fn key_tiles(&self, batch: usize, head: usize, queries: &Range<usize>) -> Vec<Range<usize>> {
+        let end = self.visible(queries.end - 1);
+        let tiles = (0..end.div_ceil(KEYS)).map(|tile| tile * KEYS..((tile + 1) * KEYS).min(end));
+        tiles.filter(|keys| !self.is_hidden(batch, head, queries, keys)).collect()
+    }
+
+    /// How many leading keys the future does not hide from a query.
+    fn visible(&self, query: usize) -> usize {
+        if !self.causal {
+            return self.keys();
+        }
+        (query + 1 + self.keys()).saturating_sub(self.query.shape[2]).min(self.keys())
+    }
+
+    fn is_hidden(&self, batch: usize, head: usize, queries: &Range<usize>, keys: &Range<usize>) -> bool {
+        let all_hidden = |mask: &Broadcast<'_, u8>, query: usize| {
+            let mut all = true;
+            mask.for_each_key([batch, head, query], keys, |_, hidden| all &= hidden != 0);
+            all
+        };
+        let rows = |mask: &Broadcast<'_, u8>| if mask.is_one_row() { 0..1 } else { queries.clone() };
+        [&self.padding, &self.hidden].into_iter().flatten().any(|mask| rows(mask).all(|query| all_hidden(mask, query)))
+    }
+
+    /// A tile of scores: scaled, capped, biased, minus infinity where a key is hidden. The slopes of the cap go to
+    /// `slopes` where the backward pass needs them.
+    pub(super) fn scores(
+        &self,
+        [batch, head]: [usize; 2],
+        queries: &Range<usize>,
+        keys: &Range<usize>,
+        scores: &mut [T],
+        slopes: Option<&mut [T]>,
+    ) {
+        let query = self.query.matrix(batch, head, queries);
+        let key = self.key.matrix(batch, self.group(head), keys).transposed();
+        product(MatrixMut::rows(scores, keys.len()), false, query, key, self.scale, false);
+        if let Some(cap) = self.soft_cap {
+            vectorised(|| scores.iter_mut().for_each(|score| *score = cap * (*score / cap).tanh()));
+            if let Some(slopes) = slopes {
+                let slope = |score: T| T::ONE - score / cap * (score / cap);
+                vectorised(|| slopes.iter_mut().zip(&*scores).for_each(|(out, &score)| *out = slope(score)));
+            }
+        }
+        vectorised(|| {
+            for (query, scores) in queries.clone().zip(scores.chunks_exact_mut(keys.len())) {
+                self.finish_row([batch, head, query], keys, scores);
+            }
+        });
+    }
+
+    #[inline(always)]
+    fn finish_row(&self, place: [usize; 3], keys: &Range<usize>, scores: &mut [T]) {
+        if let Some(bias) = &self.bias {
+            bias.for_each_key(place, keys, |i, bias| scores[i] += bias);
+        }
+        for mask in [&self.padding, &self.hidden].into_iter().flatten() {
+            mask.for_each_key(place, keys, |i, hidden| {
+                scores[i] = if hidden == 0 { scores[i] } else { T::NEG_INFINITY };
+            });
+        }
+        let visible = self.visible(place[2]).clamp(keys.start, keys.end);
+        scores[visible - keys.start..].fill(T::NEG_INFINITY);
+    }
+}
