@@ -1,8 +1,8 @@
-//! Every causal attention pattern, inside a stack: no leak from the future, and parts through a cache equal the whole,
-//! whether the cache keeps everything or the tokens in sight alone.
+//! Attention patterns inside a stack: each against its pairs written out as a mask, and caches that keep the tokens in sight
+//! alone. What holds of every pattern with every other choice is in `invariants`.
 
 use burn::tensor::{Bool, Int, Tensor, TensorData};
-use firelight::core::invariants::{causality, parts_equal_whole};
+use firelight::core::invariants::parts_equal_whole;
 use firelight::core::{
     AttentionContext, AttentionMask, AttentionPattern, AttentionTrace, BlockContext, Cache, LayerPass, Pass,
     PositionConfig, SequenceInput, Transformer, TransformerConfig, WeightInit,
@@ -51,42 +51,6 @@ fn config(patterns: Vec<AttentionPattern>) -> TransformerConfig {
 
 fn forward(model: &Transformer, x: Tensor<3>) -> Tensor<3> {
     model.forward(x, &SequenceInput::default(), &mut Pass::default())
-}
-
-#[test]
-fn no_causal_pattern_sees_the_future() {
-    let mut noise = Noise::new(21);
-    for patterns in patterns() {
-        let model = config(patterns.clone()).init(&device());
-        causality(|x| forward(&model, x), noise.tensor([2, 8, 16]), tolerance())
-            .unwrap_or_else(|e| panic!("{e}: {patterns:?}"));
-    }
-}
-
-#[test]
-fn cached_patterns_equal_the_whole_with_and_without_padding() {
-    let mut noise = Noise::new(22);
-    let flags = [false, true, false, false, false, true, false, false, false];
-    for (patterns, padded) in patterns().into_iter().flat_map(|patterns| [(patterns.clone(), true), (patterns, false)])
-    {
-        let model = config(patterns.clone()).init(&device());
-        let padding = Tensor::<2, Bool>::from_bool(TensorData::new(flags.to_vec(), [1, 9]), &device());
-        let input = |start, len| SequenceInput {
-            padding: padded.then(|| padding.clone().narrow(1, start, len)),
-            ..SequenceInput::default()
-        };
-        for (part, mut cache) in
-            [(1, Cache::new(2, 16)), (4, Cache::new(2, 16)), (1, model.cache(16)), (4, model.cache(16))]
-        {
-            let step = |x: Tensor<3>| {
-                let input = input(cache.len(), x.dims()[1]);
-                model.forward(x, &input, &mut Pass::cached(&mut cache))
-            };
-            let whole = |x| model.forward(x, &input(0, 9), &mut Pass::default());
-            parts_equal_whole(whole, step, noise.tensor([1, 9, 16]), part, tolerance())
-                .unwrap_or_else(|e| panic!("{e}: {patterns:?}"));
-        }
-    }
 }
 
 /// The stack with every pair of every layer's pattern written out as a mask, and no cache.
@@ -140,18 +104,6 @@ fn every_pattern_is_its_dense_mask_with_any_heads_padding_and_cache() {
             }
         }
     }
-}
-
-#[test]
-fn a_window_over_the_whole_sequence_is_causal_and_a_short_one_is_not() {
-    let mut noise = Noise::new(23);
-    let x = noise.tensor([1, 6, 16]);
-    let run = |pattern| forward(&config(vec![pattern]).init(&device()), x.clone());
-    let window = |left| run(AttentionPattern::SlidingWindow { left, right: 0 });
-    let causal = run(AttentionPattern::Causal);
-    let difference = |a: Tensor<3>| (a - causal.clone()).abs().max().into_scalar::<f64>();
-    assert!(difference(window(5)) <= tolerance());
-    assert!(difference(window(2)) > 1e-3);
 }
 
 /// Longer than a rolling cache of a short window holds.

@@ -8,8 +8,11 @@ mod train;
 mod trained_model;
 
 use anyhow::Result;
+use burn::tensor::DType;
 use clap::Subcommand;
 use firelight::data::Tokenizer;
+use firelight::device::NamedDevice;
+use firelight::kernels::kernel_path;
 
 use crate::output;
 
@@ -41,6 +44,11 @@ impl Command {
             Self::Devices(command) => command.run(),
         }
     }
+}
+
+/// A device and the way its operations are computed, as a user reads it: `flex, fused kernels`.
+fn place(chosen: &NamedDevice) -> String {
+    format!("{}, {}", chosen.name, kernel_path(&chosen.device, DType::F32))
 }
 
 /// What a text begins with when nobody says: a new paragraph, or what comes nearest in the vocabulary.

@@ -11,7 +11,7 @@ use firelight::language::{Run, RunRequest, TextGenerator, TrainedRun};
 use firelight::storage::{Checkpoint, Existing};
 use firelight::training::ProgressBar;
 
-use super::opening;
+use super::{opening, place};
 use crate::output;
 
 /// Length of the sample after the training, in tokens.
@@ -52,7 +52,7 @@ impl Train {
     pub(crate) fn run(self) -> Result<()> {
         let chosen = device::choose(self.device.as_deref())?;
         let run = Run::prepare(&self.request(&chosen.device))?;
-        announce(&run, &chosen.name);
+        announce(&run, &place(&chosen));
         let trained = run.fit_with(vec![Box::new(ProgressBar::new())], Interrupter::new())?;
         conclude(&trained);
         let sample = sample(&trained, &chosen.device)?;
@@ -87,10 +87,10 @@ fn parse_override(text: &str) -> Result<(String, String), String> {
 }
 
 /// Says what is about to happen.
-fn announce(run: &Run, device: &str) {
+fn announce(run: &Run, place: &str) {
     let verb = if run.done() == 0 { "training" } else { "resuming" };
     output::note(format_args!(
-        "{verb} in {} on {device}: {} parameters, {} tokens to train on, {} to validate on, from step {} to {}",
+        "{verb} in {} on {place}: {} parameters, {} tokens to train on, {} to validate on, from step {} to {}",
         run.folder.path().display(),
         run.report().total(),
         run.training.len(),

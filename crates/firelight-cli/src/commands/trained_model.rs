@@ -6,6 +6,7 @@ use anyhow::Result;
 use firelight::device;
 use firelight::storage::Checkpoint;
 
+use super::place;
 use crate::output;
 
 #[derive(clap::Args)]
@@ -26,7 +27,11 @@ impl TrainedModel {
         let checkpoint: Checkpoint = self.checkpoint.parse()?;
         let chosen = device::choose(self.device.as_deref())?;
         let used = use_them(&checkpoint, &chosen.device)?;
-        output::note(format_args!("checkpoint: {checkpoint} of {}, device: {}", self.run_dir.display(), chosen.name));
+        output::note(format_args!(
+            "checkpoint: {checkpoint} of {}, device: {}",
+            self.run_dir.display(),
+            place(&chosen)
+        ));
         Ok(used)
     }
 }

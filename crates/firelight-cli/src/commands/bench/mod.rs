@@ -9,8 +9,10 @@ use std::process::Command;
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
+use burn::tensor::DType;
 use clap::ValueEnum;
-use firelight::device;
+use firelight::device::{self, NamedDevice};
+use firelight::kernels::kernel_path;
 use serde_json::json;
 
 use crate::output;
@@ -102,7 +104,7 @@ impl Bench {
         let chosen = device::choose(self.device.as_deref())?;
         let mut workload = Workload::new(&self, &chosen.device)?;
         let found = measure(&mut workload, self.runs)?;
-        let report = if self.json { self.to_json(&workload, &found, &chosen.name) } else { to_text(&workload, &found) };
+        let report = if self.json { self.to_json(&workload, &found, &chosen) } else { to_text(&workload, &found) };
         output::print(&report)?;
         Ok(())
     }
@@ -111,11 +113,12 @@ impl Bench {
         self.config.unwrap_or(if self.what == What::Train { Shape::Baby } else { Shape::Gpt2 })
     }
 
-    fn to_json(&self, workload: &Workload, found: &Measurement, device: &str) -> String {
+    fn to_json(&self, workload: &Workload, found: &Measurement, chosen: &NamedDevice) -> String {
         let line = json!({
             "name": workload.name,
             "framework": concat!("firelight ", env!("CARGO_PKG_VERSION")),
-            "device": device,
+            "device": chosen.name,
+            "kernels": kernel_path(&chosen.device, DType::F32).to_string(),
             "dtype": "f32",
             "threads": measure::threads(),
             "seconds": found.seconds,
