@@ -60,7 +60,8 @@ fn time_all() {
     let device = Device::flex().autodiff();
     let random = |shape: [usize; 2]| Tensor::<2>::random(shape, Distribution::Default, &device).require_grad();
     let (x, wide) = (random([TOKENS, WIDTH]), random([TOKENS, 4 * WIDTH]));
-    let (gamma, bias) = (random([1, WIDTH]).reshape([WIDTH]), random([1, 4 * WIDTH]).reshape([4 * WIDTH]));
+    let parameter = |size: usize| Tensor::<1>::random([size], Distribution::Default, &device).require_grad();
+    let (gamma, bias) = (parameter(WIDTH), parameter(4 * WIDTH));
     time("gelu tanh", || gelu(wide.clone(), GeluForm::Tanh));
     time("gelu exact", || gelu(wide.clone(), GeluForm::Exact));
     time("silu gate", || gated(wide.clone(), wide.clone(), Gate::Silu));
