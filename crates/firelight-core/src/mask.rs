@@ -18,6 +18,7 @@ use firelight_kernels::AttentionOptions;
 #[derive(Debug, Clone, Default)]
 pub struct AttentionMask {
     causal: bool,
+    window: Option<usize>,
     padding: Option<Tensor<2, Bool>>,
     hidden: Option<Tensor<4, Bool>>,
 }
@@ -31,6 +32,11 @@ impl AttentionMask {
     /// Hides the future. The last query is aligned to the last key, so that cached steps see their whole past.
     pub fn causal() -> Self {
         Self { causal: true, ..Self::default() }
+    }
+
+    /// Hides what stands more than `window` keys before a query, aligned as [`causal`](Self::causal).
+    pub fn window(window: usize) -> Self {
+        Self { window: Some(window), ..Self::default() }
     }
 
     /// Hides keys from every query: `padding` is `[B, K]`, true where a key is padding.
@@ -79,6 +85,7 @@ impl AttentionMask {
     pub fn and(self, other: Self) -> Self {
         Self {
             causal: self.causal || other.causal,
+            window: self.window.into_iter().chain(other.window).min(),
             padding: either(self.padding, other.padding),
             hidden: either(self.hidden, other.hidden),
         }
@@ -93,6 +100,7 @@ impl AttentionMask {
     pub(crate) fn options(&self) -> AttentionOptions {
         AttentionOptions::default()
             .with_causal(self.causal)
+            .with_window(self.window)
             .with_padding(self.padding.clone())
             .with_hidden(self.hidden.clone())
     }

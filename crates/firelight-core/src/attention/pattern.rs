@@ -128,6 +128,10 @@ impl AttentionPattern {
             Self::SlidingWindow { left, right: 0 } if left >= queries.end.saturating_sub(keys.start + 1) => {
                 AttentionMask::causal()
             }
+            // The kernel counts from the last key, at which the last query must stand.
+            Self::SlidingWindow { left, right: 0 } if queries.end == keys.end => {
+                AttentionMask::causal().and(AttentionMask::window(left))
+            }
             _ => {
                 let shape = [1, 1, queries.len(), keys.len()];
                 let pairs = queries.flat_map(|query| keys.clone().map(move |key| self.hidden(query, key)));
@@ -230,10 +234,13 @@ mod tests {
     }
 
     #[test]
-    fn a_window_over_the_whole_sequence_is_symbolic() {
+    fn a_window_is_symbolic_and_over_the_whole_sequence_nothing_but_causal() {
         let device = Device::default();
-        let mask = |left| AttentionPattern::SlidingWindow { left, right: 0 }.mask(0..8, 0..8, &device);
-        assert!(mask(7).is_causal() && mask(usize::MAX).is_causal() && !mask(6).is_causal());
+        let options = |left| AttentionPattern::SlidingWindow { left, right: 0 }.mask(0..8, 0..8, &device).options();
+        for (left, window) in [(7, None), (usize::MAX, None), (6, Some(6)), (0, Some(0))] {
+            let options = options(left);
+            assert!(options.causal && options.hidden.is_none() && options.window == window, "{left}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use burn::tensor::{Distribution, Tensor};
 pub(crate) struct Settings {
     pub(super) scale: f64,
     pub(super) causal: bool,
+    pub(super) window: Option<usize>,
     pub(super) soft_cap: Option<f64>,
     pub(super) dropout: f64,
     /// Decides with the index of a weight whether it is dropped, so that the backward pass finds the same ones.
@@ -63,6 +64,7 @@ impl Settings {
         Self {
             scale: options.scale.unwrap_or(1.0 / (query.dims()[3] as f64).sqrt()),
             causal: options.causal,
+            window: options.window,
             soft_cap: options.soft_cap,
             dropout: options.dropout,
             seed: if options.dropout > 0.0 { seed(query) } else { 0 },

@@ -19,13 +19,16 @@ use burn::tensor::{Bool, Device, Tensor};
 
 /// What is hidden from whom, and how the scores are formed. The default hides nothing and scales by `1 / sqrt(E)`.
 ///
-/// The parts combine: a key is hidden from a query when any of `causal`, `padding` or `hidden` hides it.
+/// The parts combine: a key is hidden from a query when any of `causal`, `window`, `padding` or `hidden` hides it.
 #[derive(Debug, Clone, Default)]
 pub struct AttentionOptions {
     /// Factor of the scores; `None` means `1 / sqrt(E)`.
     pub scale: Option<f64>,
     /// Hides the future: query `i` sees the keys `0 ..= i + K - Q`, so the last query always sees every key.
     pub causal: bool,
+    /// Hides what stands more than this many keys before a query, aligned as `causal`: with both, a query sees itself and the
+    /// `window` keys before it. The fused path skips the rest, in time and in memory.
+    pub window: Option<usize>,
     /// Bounds the scaled scores to `(-c, c)`: `c tanh(scores / c)`. `None` leaves them as they are.
     pub soft_cap: Option<f64>,
     /// `[B, K]`, true where a key is padding and hidden from every query.
@@ -54,6 +57,12 @@ impl AttentionOptions {
     /// Hides the future, or not.
     pub fn with_causal(mut self, causal: bool) -> Self {
         self.causal = causal;
+        self
+    }
+
+    /// Hides what stands further before a query than this, or nothing.
+    pub fn with_window(mut self, window: Option<usize>) -> Self {
+        self.window = window;
         self
     }
 
@@ -317,6 +326,25 @@ mod tests {
     }
 
     #[test]
+    fn a_window_shows_the_query_and_the_keys_before_it() {
+        // Zero scores: the mean of what is seen. The last query stands at the last key.
+        let device = Device::default();
+        let query = rows([[0.0], [0.0]], &device);
+        let value = rows([[3.0], [6.0], [9.0]], &device);
+        let mean =
+            |options: AttentionOptions| attention(query.clone(), value.clone(), value.clone(), &options).into_data();
+        let expect = |found: TensorData, expected: [f32; 2]| {
+            let expected = TensorData::new(expected.to_vec(), [1, 1, 2, 1]);
+            found.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+        };
+        let window = |window| AttentionOptions::default().with_window(Some(window));
+        expect(mean(window(1).with_causal(true)), [4.5, 7.5]);
+        expect(mean(window(0).with_causal(true)), [6.0, 9.0]);
+        expect(mean(window(0)), [7.5, 9.0]);
+        expect(mean(window(9).with_causal(true)), [4.5, 6.0]);
+    }
+
+    #[test]
     #[should_panic(expected = "hidden [1, 1, 2, 3] does not fit the scores [1, 2, 2, 2]")]
     fn a_mask_of_another_length_panics() {
         let device = Device::default();
@@ -396,7 +424,7 @@ mod fused_tests {
             self.by_token(case).map(|x| x.swap_dims(1, 2))
         }
 
-        /// All combinations of causal, padding, hidden and soft cap; the first row of the batch is all padding in some.
+        /// All combinations of causal, padding, hidden, soft cap and window; the first row of the batch is all padding in some.
         /// The cap is a power of two, because Burn rounds one over a divisor to `f32` when it differentiates.
         fn options(self, case: &Case) -> Vec<AttentionOptions> {
             let device = case.device();
@@ -406,13 +434,14 @@ mod fused_tests {
             let Self { b, h, q, k, .. } = self;
             let padding = || mask(b * k, &|i| i < k || i % 3 == 1).reshape([b, k]);
             let hidden = || mask(h * q * k, &|i| i % 5 == 2 || (i / k) % q == 1).reshape([1, h, q, k]);
-            let all = (0..16).map(|bits: u32| {
+            let all = (0..32).map(|bits: u32| {
                 let has = |bit: u32| bits >> bit & 1 == 1;
                 AttentionOptions::default()
                     .with_causal(has(0))
                     .with_padding(has(1).then(padding))
                     .with_hidden(has(2).then(hidden))
                     .with_soft_cap(has(3).then_some(2.0))
+                    .with_window(has(4).then_some(k / 3))
             });
             all.collect()
         }

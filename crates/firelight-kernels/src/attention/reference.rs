@@ -75,8 +75,12 @@ pub(super) fn hidden(
     let offset = keys as i64 - queries as i64;
     let future = (options.causal && queries > 1)
         .then(|| Tensor::<2, Bool>::tril_mask([queries, keys], offset, device).unsqueeze::<4>());
+    let behind = options.window.filter(|window| window + 1 < keys).map(|window| {
+        let far = Tensor::<2, Bool>::tril_mask([queries, keys], offset - window as i64 - 1, device);
+        far.bool_not().unsqueeze::<4>()
+    });
     let padding = options.padding.clone().map(|padding| padding.reshape([batch, 1, 1, keys]));
-    [future, padding, options.hidden.clone()].into_iter().flatten().reduce(union)
+    [future, behind, padding, options.hidden.clone()].into_iter().flatten().reduce(union)
 }
 
 fn union(a: Tensor<4, Bool>, b: Tensor<4, Bool>) -> Tensor<4, Bool> {

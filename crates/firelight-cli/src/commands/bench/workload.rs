@@ -1,7 +1,7 @@
 //! What is measured: one step of each kind of work.
 
 use anyhow::Result;
-use burn::tensor::{Bool, Device, Distribution, Int, Tensor};
+use burn::tensor::{Device, Distribution, Int, Tensor};
 use firelight::core::{ParamBuilder, Pass, SequenceInput};
 use firelight::kernels::{AttentionOptions, attention};
 use firelight::language::{LanguageModel, LanguageModelConfig, LmBatch, LmTask};
@@ -122,20 +122,12 @@ fn attend(length: usize, pattern: Pattern, device: &Device) -> Box<dyn FnMut() -
     let [query, key, value] = [random(), random(), random()];
     let options = match pattern {
         Pattern::Causal => AttentionOptions::default().with_causal(true),
-        Pattern::Window(left) => {
-            AttentionOptions::default().with_causal(true).with_hidden(Some(far(length, left, &device)))
-        }
+        Pattern::Window(left) => AttentionOptions::default().with_causal(true).with_window(Some(left)),
     };
     Box::new(move || {
         attention(query.clone(), key.clone(), value.clone(), &options).sum().backward();
         Ok(())
     })
-}
-
-/// True where a key stands more than `left` tokens before its query: `[1, 1, T, T]`.
-fn far(length: usize, left: usize, device: &Device) -> Tensor<4, Bool> {
-    let offset = -(left as i64);
-    Tensor::<2, Bool>::tril_mask([length, length], offset - 1, device).bool_not().unsqueeze()
 }
 
 fn ids(shape: [usize; 2], vocab_size: usize, device: &Device) -> Tensor<2, Int> {

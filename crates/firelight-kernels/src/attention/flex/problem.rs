@@ -32,6 +32,7 @@ pub(super) struct Problem<'a, T> {
     pub(super) scale: T,
     pub(super) soft_cap: Option<T>,
     causal: bool,
+    window: Option<usize>,
     pub(super) dropout: Option<Dropout<T>>,
 }
 
@@ -48,6 +49,7 @@ impl<'a, T: Real> Problem<'a, T> {
             scale: T::of(settings.scale),
             soft_cap: settings.soft_cap.map(T::of),
             causal: settings.causal,
+            window: settings.window,
             dropout: Dropout::new(settings),
         }
     }
@@ -89,8 +91,8 @@ impl<'a, T: Real> Problem<'a, T> {
 
     /// The tiles of keys of which some query sees some key.
     pub(super) fn key_tiles(&self, batch: usize, head: usize, queries: &Range<usize>) -> Vec<Range<usize>> {
-        let end = self.visible(queries.end - 1);
-        let tiles = (0..end.div_ceil(KEYS)).map(|tile| tile * KEYS..((tile + 1) * KEYS).min(end));
+        let (start, end) = (self.behind(queries.start), self.visible(queries.end - 1));
+        let tiles = (start..end).step_by(KEYS).map(|key| key..(key + KEYS).min(end));
         tiles.filter(|keys| !self.is_hidden(batch, head, queries, keys)).collect()
     }
 
@@ -100,6 +102,12 @@ impl<'a, T: Real> Problem<'a, T> {
             return self.keys();
         }
         (query + 1 + self.keys()).saturating_sub(self.query.shape[2]).min(self.keys())
+    }
+
+    /// How many leading keys stand too far behind a query.
+    fn behind(&self, query: usize) -> usize {
+        let reach = |window: usize| window.saturating_add(self.query.shape[2]);
+        self.window.map_or(0, |window| (query + self.keys()).saturating_sub(reach(window)).min(self.keys()))
     }
 
     fn is_hidden(&self, batch: usize, head: usize, queries: &Range<usize>, keys: &Range<usize>) -> bool {
@@ -149,7 +157,8 @@ impl<'a, T: Real> Problem<'a, T> {
                 scores[i] = if hidden == 0 { scores[i] } else { T::NEG_INFINITY };
             });
         }
-        let visible = self.visible(place[2]).clamp(keys.start, keys.end);
-        scores[visible - keys.start..].fill(T::NEG_INFINITY);
+        let within = |key: usize| key.clamp(keys.start, keys.end) - keys.start;
+        scores[within(self.visible(place[2]))..].fill(T::NEG_INFINITY);
+        scores[..within(self.behind(place[2]))].fill(T::NEG_INFINITY);
     }
 }
