@@ -1,6 +1,8 @@
 //! Which way an operation is computed. The one place that decides.
 
-use burn::tensor::{DType, Device, Tensor};
+#[cfg(feature = "flex")]
+use burn::tensor::Tensor;
+use burn::tensor::{DType, Device};
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -34,6 +36,7 @@ pub fn kernel_path(device: &Device, dtype: DType) -> KernelPath {
 }
 
 /// Whether an operation on `tensor` runs fused. Empty tensors do not: there is nothing to do.
+#[cfg(feature = "flex")]
 pub(crate) fn is_fused<const D: usize>(tensor: &Tensor<D>) -> bool {
     tensor.shape().num_elements() > 0 && kernel_path(&tensor.device(), tensor.dtype()) == KernelPath::Fused
 }
