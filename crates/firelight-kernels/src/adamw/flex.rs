@@ -48,7 +48,10 @@ fn adamw<T: Real>(tensors: [FlexTensor; 4], factors: &Factors) -> (FlexTensor, F
         .zip(values_mut::<T>(&mut square).par_chunks_mut(BLOCK))
         .zip(values::<T>(&gradient).par_chunks(BLOCK));
     blocks.for_each(|(((parameter, mean), square), gradient)| {
-        vectorised(|| update(parameter, mean, square, gradient, factors));
+        vectorised(
+            #[inline(always)]
+            || update(parameter, mean, square, gradient, factors),
+        );
     });
     (parameter, mean, square)
 }

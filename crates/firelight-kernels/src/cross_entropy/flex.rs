@@ -85,7 +85,10 @@ fn forward<T: Real>(logits: FlexTensor, targets: &Targets) -> [FlexTensor; 2] {
         all.par_chunks_mut(3 * block).enumerate().for_each(|(index, all)| {
             for (row, found) in (index * block..).zip(all.chunks_exact_mut(3)) {
                 let logits = &numbers[row * width..(row + 1) * width];
-                found.copy_from_slice(&vectorised(|| loss(logits, indices[row], T::of(targets.smoothing))));
+                found.copy_from_slice(&vectorised(
+                    #[inline(always)]
+                    || loss(logits, indices[row], T::of(targets.smoothing)),
+                ));
             }
         });
     });
@@ -98,7 +101,12 @@ fn forward<T: Real>(logits: FlexTensor, targets: &Targets) -> [FlexTensor; 2] {
 #[inline(always)]
 fn loss<T: Real>(logits: &[T], target: Option<usize>, smoothing: T) -> [T; 3] {
     let largest = maximum(logits);
-    let log_sum = sum(logits.len(), |i| (logits[i] - largest).exp()).ln();
+    let log_sum = sum(
+        logits.len(),
+        #[inline(always)]
+        |i| (logits[i] - largest).exp(),
+    )
+    .ln();
     let Some(target) = target else { return [T::ZERO, largest, log_sum] };
     let mut mean = (T::ONE - smoothing) * (logits[target] - largest);
     if smoothing > T::ZERO {
@@ -118,7 +126,14 @@ fn backward<T: Real>(logits: FlexTensor, sums: FlexTensor, grad: FlexTensor, tar
         for_each_block(numbers, width, |first, numbers| {
             for (row, numbers) in (first..).zip(numbers.chunks_exact_mut(width)) {
                 let (largest, log_sum) = (sums[2 * row], sums[2 * row + 1]);
-                vectorised(|| numbers.iter_mut().for_each(|x| *x = (*x - largest - log_sum).exp() * grads[row]));
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        for x in numbers.iter_mut() {
+                            *x = (*x - largest - log_sum).exp() * grads[row];
+                        }
+                    },
+                );
                 finish_row(numbers, indices[row], T::of(targets.smoothing), grads[row]);
             }
         });
@@ -130,9 +145,14 @@ fn backward<T: Real>(logits: FlexTensor, sums: FlexTensor, grad: FlexTensor, tar
             for (row, out) in (first..).zip(out.chunks_exact_mut(width)) {
                 let (largest, log_sum) = (sums[2 * row], sums[2 * row + 1]);
                 let x = &numbers[row * width..(row + 1) * width];
-                vectorised(|| {
-                    out.iter_mut().zip(x).for_each(|(out, &x)| *out = (x - largest - log_sum).exp() * grads[row])
-                });
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        for (out, &x) in out.iter_mut().zip(x) {
+                            *out = (x - largest - log_sum).exp() * grads[row];
+                        }
+                    },
+                );
                 finish_row(out, indices[row], T::of(targets.smoothing), grads[row]);
             }
         });

@@ -44,7 +44,14 @@ fn forward<S: Shape>(x: FlexTensor) -> FlexTensor {
         let out = filled(numbers.len(), |out| {
             for_each_block(out, 1, |first, out| {
                 let x = &numbers[first..first + out.len()];
-                vectorised(|| out.iter_mut().zip(x).for_each(|(out, &x)| *out = S::value(x)));
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        for (out, &x) in out.iter_mut().zip(x) {
+                            *out = S::value(x);
+                        }
+                    },
+                );
             });
         });
         T::tensor(out, x.layout().shape().clone())
@@ -59,11 +66,14 @@ fn backward<S: Shape>(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
         let out = filled(numbers.len(), |out| {
             for_each_block(out, 1, |first, out| {
                 let (x, grad) = (&numbers[first..first + out.len()], &grads[first..first + out.len()]);
-                vectorised(|| {
-                    for ((out, &x), &grad) in out.iter_mut().zip(x).zip(grad) {
-                        *out = grad * S::value_and_slope(x).1;
-                    }
-                });
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        for ((out, &x), &grad) in out.iter_mut().zip(x).zip(grad) {
+                            *out = grad * S::value_and_slope(x).1;
+                        }
+                    },
+                );
             });
         });
         T::tensor(out, x.layout().shape().clone())

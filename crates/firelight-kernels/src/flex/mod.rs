@@ -19,10 +19,23 @@ use rayon::prelude::*;
 /// Elements that a block of rows has at least: enough to pay for handing it to another thread.
 pub(crate) const BLOCK: usize = 16 * 1024;
 
-/// Runs a loop compiled for the widest vector units of this CPU.
+/// Runs a loop compiled for the widest vector units of this CPU. The closure must be marked `#[inline(always)]`, and so
+/// must what it calls: a function that stays a function of its own is compiled for the oldest CPU.
 #[inline(always)]
-pub(crate) fn vectorised<R>(body: impl FnOnce() -> R) -> R {
-    pulp::Arch::new().dispatch(body)
+pub(crate) fn vectorised<R>(body: impl FnMut() -> R) -> R {
+    pulp::Arch::new().dispatch(Body(body))
+}
+
+/// A closure that is called through `FnMut`: the adapter that `FnOnce` goes through is not inlined.
+struct Body<F>(F);
+
+impl<R, F: FnMut() -> R> pulp::NullaryFnOnce for Body<F> {
+    type Output = R;
+
+    #[inline(always)]
+    fn call(mut self) -> R {
+        (self.0)()
+    }
 }
 
 /// The tensor in row-major order, copied only if it is not.

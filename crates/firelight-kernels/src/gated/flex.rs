@@ -32,11 +32,14 @@ fn product<T: Real, S: Shape>(gate: FlexTensor, up: FlexTensor) -> FlexTensor {
     let out = filled(gates.len(), |out| {
         for_each_block(out, 1, |first, out| {
             let (gates, ups) = (&gates[first..first + out.len()], &ups[first..first + out.len()]);
-            vectorised(|| {
-                for ((out, &gate), &up) in out.iter_mut().zip(gates).zip(ups) {
-                    *out = S::value(gate) * up;
-                }
-            });
+            vectorised(
+                #[inline(always)]
+                || {
+                    for ((out, &gate), &up) in out.iter_mut().zip(gates).zip(ups) {
+                        *out = S::value(gate) * up;
+                    }
+                },
+            );
         });
     });
     T::tensor(out, gate.layout().shape().clone())
@@ -56,13 +59,16 @@ fn slopes<T: Real, S: Shape>(gate: FlexTensor, up: FlexTensor, grad: FlexTensor)
             for_each_pair_of_blocks(d_gate, d_up, |first, d_gate, d_up| {
                 let range = first..first + d_gate.len();
                 let (gates, ups, grads) = (&gates[range.clone()], &ups[range.clone()], &grads[range]);
-                vectorised(|| {
-                    for i in 0..d_gate.len().min(d_up.len()).min(gates.len()).min(ups.len()).min(grads.len()) {
-                        let (value, slope) = S::value_and_slope(gates[i]);
-                        d_gate[i] = grads[i] * ups[i] * slope;
-                        d_up[i] = grads[i] * value;
-                    }
-                });
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        for i in 0..d_gate.len().min(d_up.len()).min(gates.len()).min(ups.len()).min(grads.len()) {
+                            let (value, slope) = S::value_and_slope(gates[i]);
+                            d_gate[i] = grads[i] * ups[i] * slope;
+                            d_up[i] = grads[i] * value;
+                        }
+                    },
+                );
             });
         });
     });

@@ -42,7 +42,14 @@ fn forward<T: Real>(x: FlexTensor, gamma: FlexTensor, beta: Option<FlexTensor>, 
     let out = filled(numbers.len(), |out| {
         for_each_block(out, width, |first, out| {
             let rows = numbers[first * width..].chunks_exact(width);
-            vectorised(|| out.chunks_exact_mut(width).zip(rows).for_each(|(out, x)| row(out, x, gamma, beta, epsilon)));
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (out, x) in out.chunks_exact_mut(width).zip(rows.clone()) {
+                        row(out, x, gamma, beta, epsilon);
+                    }
+                },
+            );
         });
     });
     T::tensor(out, x.layout().shape().clone())
@@ -66,21 +73,27 @@ fn backward<T: Real>(x: FlexTensor, gamma: FlexTensor, grad: FlexTensor, epsilon
     let d_x = filled(numbers.len(), |out| {
         for_each_block(out, width, |first, out| {
             let rows = numbers[first * width..].chunks_exact(width).zip(grads[first * width..].chunks_exact(width));
-            vectorised(|| {
-                for (out, (x, grad)) in out.chunks_exact_mut(width).zip(rows) {
-                    input_row(out, x, gamma, grad, T::of(epsilon));
-                }
-            });
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (out, (x, grad)) in out.chunks_exact_mut(width).zip(rows.clone()) {
+                        input_row(out, x, gamma, grad, T::of(epsilon));
+                    }
+                },
+            );
         });
     });
     let sums = sum_of_blocks(numbers.len() / width, width, 2 * width, |start, end, sums| {
         let (numbers, grads) = (&numbers[start * width..end * width], &grads[start * width..end * width]);
         let (d_gamma, d_beta) = sums.split_at_mut(width);
-        vectorised(|| {
-            for (x, grad) in numbers.chunks_exact(width).zip(grads.chunks_exact(width)) {
-                parameter_row(d_gamma, d_beta, x, grad, T::of(epsilon));
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                for (x, grad) in numbers.chunks_exact(width).zip(grads.chunks_exact(width)) {
+                    parameter_row(d_gamma, d_beta, x, grad, T::of(epsilon));
+                }
+            },
+        );
     });
     let parameter = |values: &[T]| T::tensor(values.to_vec(), Shape::from(vec![width]));
     [T::tensor(d_x, x.layout().shape().clone()), parameter(&sums[..width]), parameter(&sums[width..])]

@@ -89,7 +89,14 @@ fn bias_gradient<T: Real>(grad: FlexTensor) -> FlexTensor {
     let d_out = grad.layout().shape()[grad.layout().num_dims() - 1];
     let numbers = values::<T>(&grad);
     let sums = sum_of_blocks(numbers.len() / d_out, d_out, d_out, |start, end, sums| {
-        vectorised(|| numbers[start * d_out..end * d_out].chunks_exact(d_out).for_each(|row| add_to(sums, row)));
+        vectorised(
+            #[inline(always)]
+            || {
+                for row in numbers[start * d_out..end * d_out].chunks_exact(d_out) {
+                    add_to(sums, row);
+                }
+            },
+        );
     });
     T::tensor(sums, Shape::from(vec![d_out]))
 }

@@ -35,12 +35,17 @@ fn forward<T: Real>(x: FlexTensor, gamma: FlexTensor, epsilon: f64) -> FlexTenso
     let out = filled(numbers.len(), |out| {
         for_each_block(out, width, |first, out| {
             let rows = numbers[first * width..].chunks_exact(width);
-            vectorised(|| {
-                for (out, x) in out.chunks_exact_mut(width).zip(rows) {
-                    let scale = scale(x, T::of(epsilon));
-                    out.iter_mut().zip(x).zip(gamma).for_each(|((out, &x), &gamma)| *out = x * scale * gamma);
-                }
-            });
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (out, x) in out.chunks_exact_mut(width).zip(rows.clone()) {
+                        let scale = scale(x, T::of(epsilon));
+                        for ((out, &x), &gamma) in out.iter_mut().zip(x).zip(gamma) {
+                            *out = x * scale * gamma;
+                        }
+                    }
+                },
+            );
         });
     });
     T::tensor(out, x.layout().shape().clone())
@@ -56,23 +61,29 @@ fn backward<T: Real>(x: FlexTensor, gamma: FlexTensor, grad: FlexTensor, epsilon
     let d_x = filled(numbers.len(), |out| {
         for_each_block(out, width, |first, out| {
             let rows = numbers[first * width..].chunks_exact(width).zip(grads[first * width..].chunks_exact(width));
-            vectorised(|| {
-                for (out, (x, grad)) in out.chunks_exact_mut(width).zip(rows) {
-                    input_row(out, x, gamma, grad, T::of(epsilon));
-                }
-            });
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (out, (x, grad)) in out.chunks_exact_mut(width).zip(rows.clone()) {
+                        input_row(out, x, gamma, grad, T::of(epsilon));
+                    }
+                },
+            );
         });
     });
     let d_gamma = sum_of_blocks(numbers.len() / width, width, width, |start, end, d_gamma| {
         let (numbers, grads) = (&numbers[start * width..end * width], &grads[start * width..end * width]);
-        vectorised(|| {
-            for (x, grad) in numbers.chunks_exact(width).zip(grads.chunks_exact(width)) {
-                let scale = scale(x, T::of(epsilon));
-                for ((d_gamma, &x), &grad) in d_gamma.iter_mut().zip(x).zip(grad) {
-                    *d_gamma += grad * (x * scale);
+        vectorised(
+            #[inline(always)]
+            || {
+                for (x, grad) in numbers.chunks_exact(width).zip(grads.chunks_exact(width)) {
+                    let scale = scale(x, T::of(epsilon));
+                    for ((d_gamma, &x), &grad) in d_gamma.iter_mut().zip(x).zip(grad) {
+                        *d_gamma += grad * (x * scale);
+                    }
                 }
-            }
-        });
+            },
+        );
     });
     [T::tensor(d_x, x.layout().shape().clone()), T::tensor(d_gamma, Shape::from(vec![width]))]
 }

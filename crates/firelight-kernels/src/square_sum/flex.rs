@@ -17,7 +17,10 @@ fn square_sum<T: Real>(x: FlexTensor) -> FlexTensor {
     let numbers = values::<T>(&x);
     let total = sum_of_blocks(numbers.len(), 1, 1, |start, end, total: &mut [T]| {
         let part = &numbers[start..end];
-        total[0] = vectorised(|| sum(part.len(), |i| part[i] * part[i]));
+        total[0] = vectorised(
+            #[inline(always)]
+            || sum(part.len(), |i| part[i] * part[i]),
+        );
     });
     T::tensor(total, Shape::from(vec![1]))
 }

@@ -141,15 +141,18 @@ impl<T: Real> Pass<'_, T> {
         let mut kept = &*weights;
         if let (Some(dropout), Some(dropped)) = (&problem.dropout, dropped) {
             let (dropped, factors) = (&mut dropped[..size], &mut factors[..keys.len()]);
-            vectorised(|| {
-                for (i, query) in queries.clone().enumerate() {
-                    dropout.fill(problem.row(batch, head, query), keys, factors);
-                    for (k, &factor) in factors.iter().enumerate() {
-                        dropped[i * keys.len() + k] = weights[i * keys.len() + k] * factor;
-                        gradients[i * keys.len() + k] *= factor;
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (i, query) in queries.clone().enumerate() {
+                        dropout.fill(problem.row(batch, head, query), keys, factors);
+                        for (k, &factor) in factors.iter().enumerate() {
+                            dropped[i * keys.len() + k] = weights[i * keys.len() + k] * factor;
+                            gradients[i * keys.len() + k] *= factor;
+                        }
                     }
-                }
-            });
+                },
+            );
             kept = dropped;
         }
         // SAFETY: this task alone has this batch row and key head, and all query heads of it.
@@ -161,12 +164,17 @@ impl<T: Real> Pass<'_, T> {
             )
         };
         product(d_value, true, Matrix::rows(kept, keys.len()).transposed(), grad, T::ONE, false);
-        vectorised(|| {
-            for (i, &mean) in means[..queries.len()].iter().enumerate() {
-                let row = i * keys.len()..(i + 1) * keys.len();
-                gradients[row.clone()].iter_mut().zip(&weights[row]).for_each(|(x, &weight)| *x = (*x - mean) * weight);
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                for (i, &mean) in means[..queries.len()].iter().enumerate() {
+                    let row = i * keys.len()..(i + 1) * keys.len();
+                    for (x, &weight) in gradients[row.clone()].iter_mut().zip(&weights[row]) {
+                        *x = (*x - mean) * weight;
+                    }
+                }
+            },
+        );
         self.add_to_bias([batch, head], queries, keys, gradients);
         if let Some(slopes) = slopes {
             gradients.iter_mut().zip(slopes).for_each(|(gradient, slope)| *gradient *= *slope);
@@ -179,13 +187,18 @@ impl<T: Real> Pass<'_, T> {
 
     /// Scores become weights.
     fn weigh(&self, [batch, head]: [usize; 2], queries: &Range<usize>, keys: &Range<usize>, scores: &mut [T]) {
-        vectorised(|| {
-            for (query, scores) in queries.clone().zip(scores.chunks_exact_mut(keys.len())) {
-                let kept = self.statistics.row(batch, head, query);
-                let (largest, share) = (kept[0], kept[1]);
-                scores.iter_mut().for_each(|score| *score = (*score - largest).exp() * share);
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                for (query, scores) in queries.clone().zip(scores.chunks_exact_mut(keys.len())) {
+                    let kept = self.statistics.row(batch, head, query);
+                    let (largest, share) = (kept[0], kept[1]);
+                    for score in scores.iter_mut() {
+                        *score = (*score - largest).exp() * share;
+                    }
+                }
+            },
+        );
     }
 
     /// The gradient of a bias that several weights share is the sum of theirs.

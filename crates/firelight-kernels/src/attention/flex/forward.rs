@@ -83,26 +83,31 @@ impl<T: Real> Scratch<T> {
     ) {
         let Self { scores, factors, means, largest, sums, width } = self;
         let factors = &mut factors[..keys.len()];
-        vectorised(|| {
-            for (i, query) in queries.clone().enumerate() {
-                let scores = &mut scores[i * keys.len()..(i + 1) * keys.len()];
-                let before = largest[i];
-                let highest = maximum(scores);
-                largest[i] = if highest <= before { before } else { highest };
-                if largest[i] == T::NEG_INFINITY {
-                    scores.fill(T::ZERO);
-                    continue;
+        vectorised(
+            #[inline(always)]
+            || {
+                for (i, query) in queries.clone().enumerate() {
+                    let scores = &mut scores[i * keys.len()..(i + 1) * keys.len()];
+                    let before = largest[i];
+                    let highest = maximum(scores);
+                    largest[i] = if highest <= before { before } else { highest };
+                    if largest[i] == T::NEG_INFINITY {
+                        scores.fill(T::ZERO);
+                        continue;
+                    }
+                    for score in scores.iter_mut() {
+                        *score = (*score - largest[i]).exp();
+                    }
+                    let shrink = (before - largest[i]).exp();
+                    sums[i] = sums[i] * shrink + sum(scores.len(), |k| scores[k]);
+                    means[i * *width..(i + 1) * *width].iter_mut().for_each(|mean| *mean *= shrink);
+                    if let Some(dropout) = &problem.dropout {
+                        dropout.fill(problem.row(batch, head, query), keys, factors);
+                        scores.iter_mut().zip(&*factors).for_each(|(weight, &factor)| *weight *= factor);
+                    }
                 }
-                scores.iter_mut().for_each(|score| *score = (*score - largest[i]).exp());
-                let shrink = (before - largest[i]).exp();
-                sums[i] = sums[i] * shrink + sum(scores.len(), |k| scores[k]);
-                means[i * *width..(i + 1) * *width].iter_mut().for_each(|mean| *mean *= shrink);
-                if let Some(dropout) = &problem.dropout {
-                    dropout.fill(problem.row(batch, head, query), keys, factors);
-                    scores.iter_mut().zip(&*factors).for_each(|(weight, &factor)| *weight *= factor);
-                }
-            }
-        });
+            },
+        );
     }
 
     /// A query that saw nothing gets zeros, and statistics that give its keys no weight.

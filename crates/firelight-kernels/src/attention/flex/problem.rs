@@ -134,17 +134,33 @@ impl<'a, T: Real> Problem<'a, T> {
         let key = self.key.matrix(batch, self.group(head), keys).transposed();
         product(MatrixMut::rows(scores, keys.len()), false, query, key, self.scale, false);
         if let Some(cap) = self.soft_cap {
-            vectorised(|| scores.iter_mut().for_each(|score| *score = cap * (*score / cap).tanh()));
+            vectorised(
+                #[inline(always)]
+                || {
+                    for score in scores.iter_mut() {
+                        *score = cap * (*score / cap).tanh();
+                    }
+                },
+            );
             if let Some(slopes) = slopes {
-                let slope = |score: T| T::ONE - score / cap * (score / cap);
-                vectorised(|| slopes.iter_mut().zip(&*scores).for_each(|(out, &score)| *out = slope(score)));
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        for (slope, &score) in slopes.iter_mut().zip(&*scores) {
+                            *slope = T::ONE - score / cap * (score / cap);
+                        }
+                    },
+                );
             }
         }
-        vectorised(|| {
-            for (query, scores) in queries.clone().zip(scores.chunks_exact_mut(keys.len())) {
-                self.finish_row([batch, head, query], keys, scores);
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                for (query, scores) in queries.clone().zip(scores.chunks_exact_mut(keys.len())) {
+                    self.finish_row([batch, head, query], keys, scores);
+                }
+            },
+        );
     }
 
     #[inline(always)]
