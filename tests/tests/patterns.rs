@@ -49,10 +49,6 @@ fn config(patterns: Vec<AttentionPattern>) -> TransformerConfig {
         .with_patterns(patterns)
 }
 
-fn forward(model: &Transformer, x: Tensor<3>) -> Tensor<3> {
-    model.forward(x, &SequenceInput::default(), &mut Pass::default())
-}
-
 /// The stack with every pair of every layer's pattern written out as a mask, and no cache.
 fn dense(model: &Transformer, patterns: &[AttentionPattern], x: Tensor<3>, padding: &[[bool; 9]; 2]) -> Tensor<3> {
     let mut x = x;
