@@ -2,6 +2,7 @@
 
 use super::Real;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// A matrix to read: a first element, and the distance to the next row and the next column.
 #[derive(Clone, Copy)]
@@ -26,6 +27,17 @@ impl<'a, T: Real> Matrix<'a, T> {
     /// The matrix of whole rows of `columns` elements.
     pub(crate) fn rows(values: &'a [T], columns: usize) -> Self {
         Self::new(values, 0, [values.len() / columns.max(1), columns], [columns as isize, 1])
+    }
+
+    /// Some of the columns.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub(crate) fn columns(self, columns: Range<usize>) -> Self {
+        assert!(columns.start <= columns.end && columns.end <= self.columns, "columns that a matrix does not have");
+        // SAFETY: the constructor checked that every element lies in the buffer, and these are some of them.
+        let first = unsafe { self.first.offset(columns.start as isize * self.strides[1]) };
+        Self { first, columns: columns.len(), ..self }
     }
 
     /// Rows and columns exchanged.

@@ -2,8 +2,8 @@
 
 use super::{LinearExtension, LinearKernel};
 use crate::flex::{
-    Matrix, MatrixMut, OptionalFloat, Real, add_to, block_rows, contiguous, filled, for_each_block, product, sum,
-    sum_of_blocks, values, vectorised, with_real,
+    Matrix, MatrixMut, OptionalFloat, Real, add_to, contiguous, filled, for_each_block, product, sum_of_blocks, values,
+    vectorised, with_real,
 };
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
@@ -49,13 +49,14 @@ fn forward<T: Real>(x: FlexTensor, weight: FlexTensor, bias: Option<FlexTensor>)
     let last = shape.num_dims() - 1;
     shape[last] = d_out;
     let out = filled(shape.num_elements(), |out| {
+        let is_long_row = out.len() == d_out && d_in * d_out >= ROW_PARALLEL;
         match &bias {
             Some(bias) => repeat_row(out, values::<T>(&contiguous(bias.clone()))),
-            None if out.len() == d_out => out.fill(T::ZERO),
+            None if is_long_row => out.fill(T::ZERO),
             None => {}
         }
-        if out.len() == d_out && add_row(out, values::<T>(&x), &weight) {
-            return;
+        if is_long_row {
+            return add_row(out, values::<T>(&x), &weight);
         }
         let rows = Matrix::rows(values::<T>(&x), d_in);
         product(MatrixMut::rows(out, d_out), bias.is_some(), rows, matrix(&weight), T::ONE, true);
@@ -67,48 +68,18 @@ fn repeat_row<T: Real>(out: &mut [T], row: &[T]) {
     for_each_block(out, row.len(), |_, out| out.chunks_exact_mut(row.len()).for_each(|out| out.copy_from_slice(row)));
 }
 
-/// Adds `x weight` to a single row, as the step of a decoder needs it: every number of the weight is read once, in the order
-/// in which it lies, by all threads. False if it lies in neither order.
-fn add_row<T: Real>(out: &mut [T], x: &[T], weight: &FlexTensor) -> bool {
-    let layout = weight.layout();
-    let numbers = &T::storage(weight)[layout.start_offset()..];
-    let (d_in, d_out) = (x.len() as isize, out.len() as isize);
-    match *layout.strides() {
-        [row, 1] if row == d_out => add_scaled_rows(out, x, numbers),
-        [1, column] if column == d_in => add_products(out, x, numbers),
-        _ => return false,
-    }
-    true
-}
+/// Tasks that the columns of a single row's product are dealt to: it reads each weight once, which two cores do faster.
+const ROW_TASKS: usize = 8;
 
-/// `out += Σ x[i] rows[i]`.
-fn add_scaled_rows<T: Real>(out: &mut [T], x: &[T], rows: &[T]) {
-    let width = out.len();
-    let sums = sum_of_blocks(x.len(), width, width, |start, end, sums| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for (&x, row) in x[start..end].iter().zip(rows[start * width..].chunks_exact(width)) {
-                    sums.iter_mut().zip(row).for_each(|(sum, &weight)| *sum += x * weight);
-                }
-            },
-        );
-    });
-    add_to(out, &sums);
-}
+/// Weights that pay for a second thread.
+const ROW_PARALLEL: usize = 1 << 16;
 
-/// `out[j] += x · columns[j]`.
-fn add_products<T: Real>(out: &mut [T], x: &[T], columns: &[T]) {
-    let block = block_rows(x.len());
-    out.par_chunks_mut(block).zip(columns.par_chunks(block * x.len())).for_each(|(out, columns)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for (out, column) in out.iter_mut().zip(columns.chunks_exact(x.len())) {
-                    *out += sum(x.len(), |i| x[i] * column[i]);
-                }
-            },
-        );
+/// `out += x weight` for a single row, as the step of a decoder needs it; the product by itself would take one thread.
+fn add_row<T: Real>(out: &mut [T], x: &[T], weight: &FlexTensor) {
+    let width = out.len().div_ceil(ROW_TASKS).next_multiple_of(64);
+    out.par_chunks_mut(width).enumerate().for_each(|(task, out)| {
+        let weight = matrix(weight).columns(task * width..task * width + out.len());
+        product(MatrixMut::rows(out, out.len()), true, Matrix::rows(x, x.len()), weight, T::ONE, false);
     });
 }
 
