@@ -23,6 +23,7 @@
 
 mod adamw;
 mod attention;
+mod awake;
 mod cross_entropy;
 #[cfg(feature = "flex")]
 mod curve;
@@ -41,6 +42,7 @@ mod testing;
 
 pub use adamw::{AdamWStep, adamw};
 pub use attention::{AttentionOptions, attention, attention_from_scores, attention_with_weights};
+pub use awake::awake;
 pub use cross_entropy::{CrossEntropyOptions, cross_entropy};
 pub use gated::{Gate, gated};
 pub use gelu::{GeluForm, gelu};

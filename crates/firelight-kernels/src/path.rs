@@ -47,7 +47,7 @@ fn is_switched_off() -> bool {
 }
 
 #[cfg(feature = "flex")]
-fn is_flex(device: &Device) -> bool {
+pub(crate) fn is_flex(device: &Device) -> bool {
     matches!(device.clone().inner().as_dispatch(), burn::backend::DispatchDevice::Flex(_))
 }
 

@@ -3,6 +3,7 @@
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use firelight_core::{Cache, Pass, SequenceInput};
 use firelight_generation::{Autoregressive, DecodeState, GenerationError};
+use firelight_kernels::awake;
 
 use crate::data::tokens;
 use crate::model::LanguageModel;
@@ -72,9 +73,11 @@ impl LanguageModel {
         cache: Option<&mut Cache>,
     ) -> Tensor<2> {
         let last = tokens.dims()[1] - 1;
-        let mut pass = cache.map_or_else(Pass::default, Pass::cached);
-        let hidden = self.hidden(tokens, &SequenceInput { padding, ..SequenceInput::default() }, &mut pass);
-        self.logits(hidden.narrow(1, last, 1)).squeeze_dim(1)
+        awake(&tokens.device(), || {
+            let mut pass = cache.map_or_else(Pass::default, Pass::cached);
+            let hidden = self.hidden(tokens, &SequenceInput { padding, ..SequenceInput::default() }, &mut pass);
+            self.logits(hidden.narrow(1, last, 1)).squeeze_dim(1)
+        })
     }
 
     fn start(&self, prompt: Vec<Vec<u32>>, cache: Option<Cache>) -> Result<(Tensor<2>, LmState), GenerationError> {

@@ -5,6 +5,7 @@ use burn::data::dataloader::{DataLoader, Progress};
 use burn::module::Module;
 use burn::tensor::Device;
 use burn::train::InferenceStep;
+use firelight_kernels::awake;
 
 use crate::{LossOutput, TrainingError};
 
@@ -56,11 +57,14 @@ where
     M: Module + InferenceStep<Output = LossOutput>,
 {
     let model = model.valid();
-    let loader = loader.to_device(&device_of(&model).inner());
+    let device = device_of(&model).inner();
+    let loader = loader.to_device(&device);
     let mut batches = loader.iter();
     let (mut total, mut count) = (0.0, 0.0);
     while let Some(batch) = batches.next() {
-        let output = model.step(batch.map_err(TrainingError::data("validation"))?);
+        let batch = batch.map_err(TrainingError::data("validation"))?;
+        let model = model.clone(); // A module may not be shared between threads.
+        let output = awake(&device, move || model.step(batch));
         let (batch_total, batch_count) = output.read().map_err(TrainingError::device("validation loss"))?;
         total += batch_total;
         count += batch_count;

@@ -6,6 +6,7 @@ use std::time::Instant;
 use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 use burn::train::{TrainOutput, TrainStep};
+use firelight_kernels::awake;
 
 use crate::clip::{global_norm, scale_to_norm};
 use crate::evaluate::device_of;
@@ -46,6 +47,15 @@ impl<M: Trainable> Trainer<M> {
 
     /// Takes one step on `batch`. Throughput is measured since `began`, so that it includes the loading of the batch.
     pub(crate) fn step_since(
+        &mut self,
+        began: Instant,
+        batch: <M as TrainStep>::Input,
+    ) -> Result<(LossOutput, StepReport), TrainingError> {
+        let device = self.device();
+        awake(&device, || self.take(began, batch))
+    }
+
+    fn take(
         &mut self,
         began: Instant,
         batch: <M as TrainStep>::Input,

@@ -102,15 +102,15 @@ fn forward<T: Real>(logits: FlexTensor, targets: &Targets) -> [FlexTensor; 2] {
 fn loss<T: Real>(logits: &[T], target: Option<usize>, smoothing: T) -> [T; 3] {
     let largest = maximum(logits);
     let log_sum = sum(
-        logits.len(),
+        [logits],
         #[inline(always)]
-        |i| (logits[i] - largest).exp(),
+        |[logit]| (logit - largest).exp(),
     )
     .ln();
     let Some(target) = target else { return [T::ZERO, largest, log_sum] };
     let mut mean = (T::ONE - smoothing) * (logits[target] - largest);
     if smoothing > T::ZERO {
-        mean += smoothing * sum(logits.len(), |i| logits[i] - largest) / T::of(logits.len() as f64);
+        mean += smoothing * sum([logits], |[logit]| logit - largest) / T::of(logits.len() as f64);
     }
     [log_sum - mean, largest, log_sum]
 }

@@ -122,19 +122,32 @@ pub(crate) fn add_to<T: Real>(sums: &mut [T], values: &[T]) {
 /// Lanes that a sum is kept in, so that it vectorises in an order of its own choosing.
 const LANES: usize = 32;
 
-/// The sum of `term(i)` over a slice's indices, in lanes whose order depends on the length alone.
+/// The sum of `term` over the columns of some rows of one length, in lanes whose order depends on the length alone.
+///
+/// # Panics
+/// If the rows differ in length.
 #[inline(always)]
-pub(crate) fn sum<T: Real>(length: usize, term: impl Fn(usize) -> T) -> T {
+pub(crate) fn sum<T: Real, const N: usize>(rows: [&[T]; N], term: impl Fn([T; N]) -> T) -> T {
+    let rows = rows.map(<[T]>::as_chunks::<LANES>);
     let mut lanes = [T::ZERO; LANES];
-    let whole = length / LANES * LANES;
-    for start in (0..whole).step_by(LANES) {
+    for chunk in 0..rows[0].0.len() {
+        let chunks = rows.map(|(chunks, _)| &chunks[chunk]);
         for (lane, sum) in lanes.iter_mut().enumerate() {
-            *sum += term(start + lane);
+            *sum += term(chunks.map(|chunk| chunk[lane]));
         }
     }
-    for (lane, i) in (whole..length).enumerate() {
-        lanes[lane] += term(i);
+    // In an array of its own, for the lanes of the loop above stay in registers only if no index into them is unknown.
+    let mut rest = [T::ZERO; LANES];
+    for (column, sum) in rest[..rows[0].1.len()].iter_mut().enumerate() {
+        *sum = term(rows.map(|(_, rest)| rest[column]));
     }
+    add_to(&mut lanes, &rest);
+    halve(lanes)
+}
+
+/// The sum of the lanes, pair by pair.
+#[inline(always)]
+fn halve<T: Real>(mut lanes: [T; LANES]) -> T {
     let mut width = LANES / 2;
     while width > 0 {
         for lane in 0..width {
@@ -185,7 +198,8 @@ mod tests {
     fn sums_and_maxima_of_every_length() {
         for length in [0, 1, 31, 32, 33, 100] {
             let values: Vec<f64> = (0..length).map(|i| f64::from(i % 7)).collect();
-            assert_eq!(sum(values.len(), |i| values[i]), values.iter().sum::<f64>());
+            assert_eq!(sum([&values], |[x]| x), values.iter().sum::<f64>());
+            assert_eq!(sum([&values, &values], |[x, y]| 2.0 * x - y), values.iter().sum::<f64>());
             assert_eq!(maximum(&values), values.iter().copied().fold(f64::NEG_INFINITY, f64::max));
         }
         assert!(maximum(&[1.0, f32::NAN]).is_nan());

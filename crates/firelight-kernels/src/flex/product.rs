@@ -14,6 +14,11 @@ pub(crate) struct Matrix<'a, T> {
     lifetime: PhantomData<&'a [T]>,
 }
 
+// SAFETY: a matrix is a shared slice that is read in another order.
+unsafe impl<T: Sync> Send for Matrix<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Matrix<'_, T> {}
+
 impl<'a, T: Real> Matrix<'a, T> {
     /// The matrix of shape `[rows, columns]` that begins at `values[offset]`.
     ///
@@ -29,15 +34,41 @@ impl<'a, T: Real> Matrix<'a, T> {
         Self::new(values, 0, [values.len() / columns.max(1), columns], [columns as isize, 1])
     }
 
-    /// Some of the columns.
+    /// `[rows, columns]`.
+    pub(crate) fn shape(&self) -> [usize; 2] {
+        [self.rows, self.columns]
+    }
+
+    /// Whether the elements of a row stand side by side.
+    pub(crate) fn has_whole_rows(&self) -> bool {
+        self.strides[1] == 1
+    }
+
+    /// A row.
+    ///
+    /// # Panics
+    /// If there is no such row, or its elements do not stand side by side.
+    #[inline(always)]
+    pub(crate) fn row(&self, row: usize) -> &'a [T] {
+        assert!(row < self.rows && self.strides[1] == 1, "a row that a matrix does not have");
+        // SAFETY: the constructor checked that every element lies in the buffer, and these are some of them.
+        unsafe { std::slice::from_raw_parts(self.first.offset(row as isize * self.strides[0]), self.columns) }
+    }
+
+    /// Some of the rows and columns.
     ///
     /// # Panics
     /// If there are not so many.
-    pub(crate) fn columns(self, columns: Range<usize>) -> Self {
+    pub(crate) fn part(self, rows: Range<usize>, columns: Range<usize>) -> Self {
+        assert!(rows.start <= rows.end && rows.end <= self.rows, "rows that a matrix does not have");
         assert!(columns.start <= columns.end && columns.end <= self.columns, "columns that a matrix does not have");
-        // SAFETY: the constructor checked that every element lies in the buffer, and these are some of them.
-        let first = unsafe { self.first.offset(columns.start as isize * self.strides[1]) };
-        Self { first, columns: columns.len(), ..self }
+        let offset = match rows.is_empty() || columns.is_empty() {
+            true => 0,
+            false => rows.start as isize * self.strides[0] + columns.start as isize * self.strides[1],
+        };
+        // SAFETY: as above.
+        let first = unsafe { self.first.offset(offset) };
+        Self { first, rows: rows.len(), columns: columns.len(), ..self }
     }
 
     /// Rows and columns exchanged.

@@ -28,8 +28,8 @@ impl LayerNormKernel for Flex {
 #[inline(always)]
 fn statistics<T: Real>(row: &[T], epsilon: T) -> (T, T) {
     let count = T::of(row.len() as f64);
-    let mean = sum(row.len(), |i| row[i]) / count;
-    let variance = sum(row.len(), |i| (row[i] - mean) * (row[i] - mean)) / count;
+    let mean = sum([row], |[x]| x) / count;
+    let variance = sum([row], |[x]| (x - mean) * (x - mean)) / count;
     (mean, T::ONE / (variance + epsilon).sqrt())
 }
 
@@ -104,8 +104,8 @@ fn input_row<T: Real>(out: &mut [T], x: &[T], gamma: &[T], grad: &[T], epsilon: 
     let width = x.len().min(gamma.len()).min(grad.len()).min(out.len());
     let (mean, scale) = statistics(x, epsilon);
     let count = T::of(width as f64);
-    let mean_grad = sum(width, |i| grad[i] * gamma[i]) / count;
-    let mean_product = sum(width, |i| grad[i] * gamma[i] * (x[i] - mean)) * scale * scale / count;
+    let mean_grad = sum([grad, gamma], |[grad, gamma]| grad * gamma) / count;
+    let mean_product = sum([grad, gamma, x], |[grad, gamma, x]| grad * gamma * (x - mean)) * scale * scale / count;
     for i in 0..width {
         out[i] = (grad[i] * gamma[i] - mean_grad - (x[i] - mean) * mean_product) * scale;
     }

@@ -1,5 +1,6 @@
 //! The affine map on the flex backend: one product per direction, on views in place of transposed copies.
 
+use super::row::{add_row, is_long};
 use super::{LinearExtension, LinearKernel};
 use crate::flex::{
     Matrix, MatrixMut, OptionalFloat, Real, add_to, contiguous, filled, for_each_block, product, sum_of_blocks, values,
@@ -8,7 +9,6 @@ use crate::flex::{
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::Shape;
-use rayon::prelude::*;
 
 impl LinearExtension for Flex {
     fn linear(x: FlexTensor, weight: FlexTensor, bias: OptionalFloat<Self>) -> FlexTensor {
@@ -49,38 +49,24 @@ fn forward<T: Real>(x: FlexTensor, weight: FlexTensor, bias: Option<FlexTensor>)
     let last = shape.num_dims() - 1;
     shape[last] = d_out;
     let out = filled(shape.num_elements(), |out| {
-        let is_long_row = out.len() == d_out && d_in * d_out >= ROW_PARALLEL;
+        let weight = matrix(&weight);
+        let is_long_row = out.len() == d_out && is_long(&weight);
         match &bias {
             Some(bias) => repeat_row(out, values::<T>(&contiguous(bias.clone()))),
             None if is_long_row => out.fill(T::ZERO),
             None => {}
         }
         if is_long_row {
-            return add_row(out, values::<T>(&x), &weight);
+            return add_row(out, values::<T>(&x), weight);
         }
         let rows = Matrix::rows(values::<T>(&x), d_in);
-        product(MatrixMut::rows(out, d_out), bias.is_some(), rows, matrix(&weight), T::ONE, true);
+        product(MatrixMut::rows(out, d_out), bias.is_some(), rows, weight, T::ONE, true);
     });
     T::tensor(out, shape)
 }
 
 fn repeat_row<T: Real>(out: &mut [T], row: &[T]) {
     for_each_block(out, row.len(), |_, out| out.chunks_exact_mut(row.len()).for_each(|out| out.copy_from_slice(row)));
-}
-
-/// Tasks that the columns of a single row's product are dealt to: it reads each weight once, which two cores do faster.
-const ROW_TASKS: usize = 8;
-
-/// Weights that pay for a second thread.
-const ROW_PARALLEL: usize = 1 << 16;
-
-/// `out += x weight` for a single row, as the step of a decoder needs it; the product by itself would take one thread.
-fn add_row<T: Real>(out: &mut [T], x: &[T], weight: &FlexTensor) {
-    let width = out.len().div_ceil(ROW_TASKS).next_multiple_of(64);
-    out.par_chunks_mut(width).enumerate().for_each(|(task, out)| {
-        let weight = matrix(weight).columns(task * width..task * width + out.len());
-        product(MatrixMut::rows(out, out.len()), true, Matrix::rows(x, x.len()), weight, T::ONE, false);
-    });
 }
 
 /// `grad weightᵀ`, of the shape of `x`.

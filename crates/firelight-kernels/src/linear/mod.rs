@@ -5,6 +5,8 @@ mod autodiff;
 #[cfg(feature = "flex")]
 mod flex;
 mod reference;
+#[cfg(feature = "flex")]
+mod row;
 
 use burn::tensor::Tensor;
 

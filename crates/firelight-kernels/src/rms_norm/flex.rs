@@ -25,7 +25,7 @@ impl RmsNormKernel for Flex {
 /// One over the root of the mean square plus epsilon.
 #[inline(always)]
 fn scale<T: Real>(row: &[T], epsilon: T) -> T {
-    T::ONE / (sum(row.len(), |i| row[i] * row[i]) / T::of(row.len() as f64) + epsilon).sqrt()
+    T::ONE / (sum([row], |[x]| x * x) / T::of(row.len() as f64) + epsilon).sqrt()
 }
 
 fn forward<T: Real>(x: FlexTensor, gamma: FlexTensor, epsilon: f64) -> FlexTensor {
@@ -92,7 +92,7 @@ fn backward<T: Real>(x: FlexTensor, gamma: FlexTensor, grad: FlexTensor, epsilon
 fn input_row<T: Real>(out: &mut [T], x: &[T], gamma: &[T], grad: &[T], epsilon: T) {
     let width = x.len().min(gamma.len()).min(grad.len()).min(out.len());
     let scale = scale(x, epsilon);
-    let mean_product = sum(width, |i| grad[i] * gamma[i] * x[i]) * scale * scale / T::of(width as f64);
+    let mean_product = sum([grad, gamma, x], |[grad, gamma, x]| grad * gamma * x) * scale * scale / T::of(width as f64);
     for i in 0..width {
         out[i] = (grad[i] * gamma[i] - x[i] * mean_product) * scale;
     }

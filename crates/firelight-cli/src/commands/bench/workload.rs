@@ -3,7 +3,7 @@
 use anyhow::Result;
 use burn::tensor::{Device, Distribution, Int, Tensor};
 use firelight::core::{ParamBuilder, Pass, SequenceInput};
-use firelight::kernels::{AttentionOptions, attention};
+use firelight::kernels::{AttentionOptions, attention, awake};
 use firelight::language::{LanguageModel, LanguageModelConfig, LmBatch, LmTask};
 use firelight::training::{OptimizerConfig, ScheduleConfig, ScheduleKind, Trainer};
 
@@ -14,20 +14,23 @@ const PREFILL: usize = 512;
 /// Tokens of a prompt that is continued, and of its continuation.
 const DECODE: [usize; 2] = [128, 64];
 
+/// What is done again and again.
+type Step = Box<dyn FnMut() -> Result<()> + Send>;
+
 /// A step that can be repeated.
 pub(super) struct Workload {
     /// What and at which shape.
     pub(super) name: String,
     /// Tokens that a step works on.
     pub(super) tokens: usize,
-    step: Box<dyn FnMut() -> Result<()>>,
+    step: Step,
     device: Device,
 }
 
 impl Workload {
     pub(super) fn new(bench: &Bench, device: &Device) -> Result<Self> {
         let shape = bench.shape();
-        let (tokens, step): (usize, Box<dyn FnMut() -> Result<()>>) = match bench.what {
+        let (tokens, step): (usize, Step) = match bench.what {
             What::Train => training(shape, device),
             What::Prefill => (PREFILL, prefill(shape, device)),
             What::Decode => (DECODE[1], decode(shape, device)),
@@ -38,7 +41,7 @@ impl Workload {
 
     /// Once, until the device has finished.
     pub(super) fn step(&mut self) -> Result<()> {
-        (self.step)()?;
+        awake(&self.device, &mut self.step)?;
         Ok(self.device.sync()?)
     }
 }
@@ -75,7 +78,7 @@ impl Shape {
 }
 
 /// Forward, backward, clipping to norm 1 and AdamW, through the trainer that `firelight train` drives.
-fn training(shape: Shape, device: &Device) -> (usize, Box<dyn FnMut() -> Result<()>>) {
+fn training(shape: Shape, device: &Device) -> (usize, Step) {
     let (config, batch_size) = (shape.config(), shape.batch_size());
     let device = device.clone().autodiff();
     let task = LmTask::new(config.init_with(&ParamBuilder::new(&device, 0)), Default::default());
@@ -88,13 +91,13 @@ fn training(shape: Shape, device: &Device) -> (usize, Box<dyn FnMut() -> Result<
     (batch_size * seq_len, Box::new(step))
 }
 
-fn prefill(shape: Shape, device: &Device) -> Box<dyn FnMut() -> Result<()>> {
+fn prefill(shape: Shape, device: &Device) -> Step {
     let model = shape.config().init(device);
     let prompt = ids([1, PREFILL], model.vocab_size(), device);
     Box::new(move || read(next(&model, prompt.clone(), &mut Pass::cached(&mut model.cache()))))
 }
 
-fn decode(shape: Shape, device: &Device) -> Box<dyn FnMut() -> Result<()>> {
+fn decode(shape: Shape, device: &Device) -> Step {
     let model = shape.config().init(device);
     let [prompt, length] = DECODE;
     let prompt = ids([1, prompt], model.vocab_size(), device);
@@ -116,7 +119,7 @@ fn next(model: &LanguageModel, tokens: Tensor<2, Int>, pass: &mut Pass) -> Tenso
 }
 
 /// One attention of 8 heads of 64 over `length` tokens, and the gradients of the sum of its output.
-fn attend(length: usize, pattern: Pattern, device: &Device) -> Box<dyn FnMut() -> Result<()>> {
+fn attend(length: usize, pattern: Pattern, device: &Device) -> Step {
     let device = device.clone().autodiff();
     let random = || Tensor::<4>::random([1, 8, length, 64], Distribution::Normal(0.0, 1.0), &device).require_grad();
     let [query, key, value] = [random(), random(), random()];

@@ -209,7 +209,7 @@ impl<T: Real> Pass<'_, T> {
             // SAFETY: tasks that share rows of this gradient were joined to one.
             let row = unsafe { rows.row(place(0, batch), place(1, head), place(2, query)) };
             if shape[3] == 1 {
-                row[0] += sum(gradients.len(), |k| gradients[k]);
+                row[0] += sum([gradients], |[x]| x);
             } else {
                 crate::flex::add_to(&mut row[keys.clone()], gradients);
             }
@@ -249,7 +249,7 @@ impl<T: Real> Scratch<T> {
     fn means(&mut self, pass: &Pass<'_, T>, batch: usize, head: usize, queries: &Range<usize>) {
         for (mean, query) in self.means.iter_mut().zip(queries.clone()) {
             let (grad, output) = (pass.grad.row(batch, head, query), pass.output.row(batch, head, query));
-            *mean = sum(grad.len(), |f| grad[f] * output[f]);
+            *mean = sum([grad, output], |[x, y]| x * y);
         }
     }
 }

@@ -99,7 +99,7 @@ impl<T: Real> Scratch<T> {
                         *score = (*score - largest[i]).exp();
                     }
                     let shrink = (before - largest[i]).exp();
-                    sums[i] = sums[i] * shrink + sum(scores.len(), |k| scores[k]);
+                    sums[i] = sums[i] * shrink + sum([scores], |[weight]| weight);
                     means[i * *width..(i + 1) * *width].iter_mut().for_each(|mean| *mean *= shrink);
                     if let Some(dropout) = &problem.dropout {
                         dropout.fill(problem.row(batch, head, query), keys, factors);
