@@ -44,7 +44,7 @@ fn arguments(device: &str) -> String {
     match device {
         "flex" => "test --workspace --features ndarray".to_owned(),
         "ndarray" => "test --workspace --features ndarray --tests".to_owned(),
-        gpu => format!("test {NUMERICAL_PACKAGES} --features {gpu} --tests"),
+        gpu => format!("test {NUMERICAL_PACKAGES} --features {gpu} --tests --no-fail-fast"),
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod commands;
 mod failure;
+mod memory;
 mod output;
 
 use std::process::ExitCode;
@@ -10,9 +11,6 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use commands::Command;
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Train, evaluate and sample Transformers on any Burn backend.
 #[derive(Parser)]
@@ -23,6 +21,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
+    memory::keep_freed_pages();
     output::log_warnings();
     failure::report(|| parse()?.run())
 }

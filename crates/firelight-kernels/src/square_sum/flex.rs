@@ -19,7 +19,13 @@ fn square_sum<T: Real>(x: FlexTensor) -> FlexTensor {
         let part = &numbers[start..end];
         total[0] = vectorised(
             #[inline(always)]
-            || sum([part], #[inline(always)] |[x]| x * x),
+            || {
+                sum(
+                    [part],
+                    #[inline(always)]
+                    |[x]| x * x,
+                )
+            },
         );
     });
     T::tensor(total, Shape::from(vec![1]))
