@@ -35,6 +35,7 @@ mod layer_norm;
 mod linear;
 mod path;
 mod rms_norm;
+mod rotary;
 mod silu;
 mod square_sum;
 #[cfg(all(test, feature = "flex"))]
@@ -50,5 +51,6 @@ pub use layer_norm::layer_norm;
 pub use linear::linear;
 pub use path::{KernelPath, kernel_path};
 pub use rms_norm::rms_norm;
+pub use rotary::{RotaryPairs, rotary};
 pub use silu::silu;
 pub use square_sum::square_sum;

@@ -9,6 +9,7 @@
 use super::{PositionScheme, Positions, RotaryScaling};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use firelight_kernels::{RotaryPairs, rotary};
 use serde::{Deserialize, Serialize};
 
 /// Which channels form a pair.
@@ -87,40 +88,11 @@ impl Rotation {
     /// # Shapes
     /// - `x`: `[B, H, T, E]`; output: the same
     pub fn apply(&self, x: Tensor<4>) -> Tensor<4> {
-        let (width, d_head) = (2 * self.cos.dims()[3], x.dims()[3]);
-        if width == d_head {
-            return self.apply_all(x);
-        }
-        let turned = self.apply_all(x.clone().narrow(3, 0, width));
-        Tensor::cat(vec![turned, x.narrow(3, width, d_head - width)], 3)
-    }
-
-    fn apply_all(&self, x: Tensor<4>) -> Tensor<4> {
-        match self.layout {
-            RotaryLayout::Halves => self.apply_halves(x),
-            RotaryLayout::Interleaved => self.apply_interleaved(x),
-        }
-    }
-
-    fn apply_halves(&self, x: Tensor<4>) -> Tensor<4> {
-        let half = x.dims()[3] / 2;
-        let [a, b] = self.turn(x.clone().narrow(3, 0, half), x.narrow(3, half, half));
-        Tensor::cat(vec![a, b], 3)
-    }
-
-    fn apply_interleaved(&self, x: Tensor<4>) -> Tensor<4> {
-        let [batch, heads, length, d_head] = x.dims();
-        let pairs = x.reshape([batch, heads, length, d_head / 2, 2]);
-        let channel = |i| pairs.clone().narrow(4, i, 1).squeeze_dim::<4>(4);
-        let [a, b] = self.turn(channel(0), channel(1));
-        Tensor::stack::<5>(vec![a, b], 4).reshape([batch, heads, length, d_head])
-    }
-
-    /// `(a, b) -> (a cos - b sin, a sin + b cos)`.
-    fn turn(&self, a: Tensor<4>, b: Tensor<4>) -> [Tensor<4>; 2] {
-        let (cos, sin) = (self.cos.clone(), self.sin.clone());
-        let first = a.clone() * cos.clone() - b.clone() * sin.clone();
-        [first, a * sin + b * cos]
+        let pairs = match self.layout {
+            RotaryLayout::Halves => RotaryPairs::Halves,
+            RotaryLayout::Interleaved => RotaryPairs::Neighbours,
+        };
+        rotary(x, self.cos.clone(), self.sin.clone(), pairs)
     }
 }
 

@@ -7,6 +7,7 @@
 mod optional;
 mod product;
 mod real;
+pub(crate) mod view;
 
 pub(crate) use optional::{OptionalBool, OptionalFloat};
 pub(crate) use product::{Matrix, MatrixMut, product};

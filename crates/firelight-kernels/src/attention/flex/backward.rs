@@ -4,8 +4,8 @@
 //! `dV = P'ᵀ grad`, `dP = grad Vᵀ` dropped alike, `dS = P (dP - D)`, `dQ = dS K`, `dK = dSᵀ Q`.
 
 use super::problem::{Problem, Tensors};
-use super::view::{Rows, View, into_tensor, is_by_token, readable};
 use super::{Inputs, KEYS, PARALLEL, QUERIES};
+use crate::flex::view::{Rows, View, into_tensor, is_by_token, readable};
 use crate::flex::{Matrix, MatrixMut, Real, product, sum, vectorised};
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;

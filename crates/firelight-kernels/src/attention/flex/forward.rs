@@ -1,8 +1,8 @@
 //! The forward pass: for every tile of queries the tiles of keys go by, and maximum, sum and mean are kept up to date.
 
 use super::problem::{Problem, Tensors};
-use super::view::{Rows, into_tensor, is_by_token};
 use super::{Inputs, KEYS, PARALLEL, QUERIES};
+use crate::flex::view::{Rows, into_tensor, is_by_token};
 use crate::flex::{Matrix, MatrixMut, Real, filled, maximum, product, sum, vectorised};
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;

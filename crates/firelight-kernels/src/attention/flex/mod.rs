@@ -9,7 +9,6 @@ mod backward;
 mod dropout;
 mod forward;
 mod problem;
-mod view;
 
 use super::extension::{AttentionExtension, AttentionKernel, Inputs, Settings};
 use crate::flex::{OptionalBool, OptionalFloat, with_real};

@@ -1,8 +1,8 @@
 //! What both passes share: the inputs as views, and how a tile of scores is made of them.
 
 use super::dropout::Dropout;
-use super::view::{Broadcast, View, readable};
 use super::{Inputs, KEYS, QUERIES};
+use crate::flex::view::{Broadcast, View, readable};
 use crate::flex::{MatrixMut, Real, product, vectorised};
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;

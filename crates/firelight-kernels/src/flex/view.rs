@@ -1,33 +1,33 @@
 //! Tensors of four dimensions read and written where they lie.
 
-use crate::flex::{Matrix, MatrixMut, Real};
+use super::{Matrix, MatrixMut, Real};
 use burn::backend::flex::{FlexTensor, Layout};
 use burn::tensor::Shape;
 use std::marker::PhantomData;
 use std::ops::Range;
 
 /// `[B, heads, rows, width]` to read; the elements of a row lie side by side.
-pub(super) struct View<'a, T> {
+pub(crate) struct View<'a, T> {
     values: &'a [T],
     offset: usize,
-    pub(super) shape: [usize; 4],
+    pub(crate) shape: [usize; 4],
     strides: [isize; 4],
 }
 
 impl<'a, T: Real> View<'a, T> {
     /// The tensor must be [`readable`].
-    pub(super) fn new(tensor: &'a FlexTensor) -> Self {
+    pub(crate) fn new(tensor: &'a FlexTensor) -> Self {
         let (shape, strides) = shape_and_strides(tensor);
         Self { values: T::storage(tensor), offset: tensor.layout().start_offset(), shape, strides }
     }
 
     /// Some rows of a head.
-    pub(super) fn matrix(&self, batch: usize, head: usize, rows: &Range<usize>) -> Matrix<'a, T> {
+    pub(crate) fn matrix(&self, batch: usize, head: usize, rows: &Range<usize>) -> Matrix<'a, T> {
         let strides = [self.strides[2], self.strides[3]];
         Matrix::new(self.values, self.start(batch, head, rows.start), [rows.len(), self.shape[3]], strides)
     }
 
-    pub(super) fn row(&self, batch: usize, head: usize, row: usize) -> &'a [T] {
+    pub(crate) fn row(&self, batch: usize, head: usize, row: usize) -> &'a [T] {
         &self.values[self.start(batch, head, row)..][..self.shape[3]]
     }
 
@@ -38,7 +38,7 @@ impl<'a, T: Real> View<'a, T> {
 }
 
 /// The tensor with the elements of a row side by side, copied only if they are not.
-pub(super) fn readable(tensor: &FlexTensor) -> FlexTensor {
+pub(crate) fn readable(tensor: &FlexTensor) -> FlexTensor {
     let (shape, strides) = shape_and_strides(tensor);
     if strides[3] == 1 || shape[3] == 1 { tensor.clone() } else { tensor.to_contiguous() }
 }
@@ -49,7 +49,7 @@ fn shape_and_strides(tensor: &FlexTensor) -> ([usize; 4], [isize; 4]) {
 }
 
 /// `[B | 1, H | 1, Q | 1, K | 1]` to read as `[B, H, Q, K]`.
-pub(super) struct Broadcast<'a, N> {
+pub(crate) struct Broadcast<'a, N> {
     values: &'a [N],
     offset: usize,
     shape: [usize; 4],
@@ -57,13 +57,13 @@ pub(super) struct Broadcast<'a, N> {
 }
 
 impl<'a, N: Copy> Broadcast<'a, N> {
-    pub(super) fn new(tensor: &'a FlexTensor, values: &'a [N]) -> Self {
+    pub(crate) fn new(tensor: &'a FlexTensor, values: &'a [N]) -> Self {
         let (shape, strides) = shape_and_strides(tensor);
         Self::with_strides(values, tensor.layout().start_offset(), shape, strides)
     }
 
     /// `[B, K]`, equal for all heads and queries.
-    pub(super) fn of_keys(tensor: &'a FlexTensor, values: &'a [N]) -> Self {
+    pub(crate) fn of_keys(tensor: &'a FlexTensor, values: &'a [N]) -> Self {
         let layout = tensor.layout();
         let (shape, strides) = ([layout.shape()[0], 1, 1, layout.shape()[1]], layout.strides());
         Self::with_strides(values, layout.start_offset(), shape, [strides[0], 0, 0, strides[1]])
@@ -75,13 +75,13 @@ impl<'a, N: Copy> Broadcast<'a, N> {
     }
 
     /// Whether all queries read the same row.
-    pub(super) fn is_one_row(&self) -> bool {
+    pub(crate) fn is_one_row(&self) -> bool {
         self.shape[2] == 1
     }
 
     /// Calls `body` with some keys of a row: their index counted from the first, and their value.
     #[inline(always)]
-    pub(super) fn for_each_key(
+    pub(crate) fn for_each_key(
         &self,
         [batch, head, query]: [usize; 3],
         keys: &Range<usize>,
@@ -100,7 +100,7 @@ impl<'a, N: Copy> Broadcast<'a, N> {
 }
 
 /// A new tensor `[B, H, Q, F]` whose rows tasks write, each row one task at a time.
-pub(super) struct Rows<'a, T> {
+pub(crate) struct Rows<'a, T> {
     first: *mut T,
     length: usize,
     strides: [usize; 3],
@@ -112,7 +112,7 @@ pub(super) struct Rows<'a, T> {
 unsafe impl<T: Send> Sync for Rows<'_, T> {}
 
 impl<'a, T: Real> Rows<'a, T> {
-    pub(super) fn new(values: &'a mut [T], shape: [usize; 4], by_token: bool) -> Self {
+    pub(crate) fn new(values: &'a mut [T], shape: [usize; 4], by_token: bool) -> Self {
         let [b, h, r, _] = strides_of(shape, by_token);
         let (length, width) = (values.len(), shape[3]);
         Self { first: values.as_mut_ptr(), length, strides: [b, h, r], width, lifetime: PhantomData }
@@ -123,7 +123,7 @@ impl<'a, T: Real> Rows<'a, T> {
     /// # Safety
     /// As long as it lives nobody else may have this row.
     #[allow(clippy::mut_from_ref)]
-    pub(super) unsafe fn row(&self, batch: usize, head: usize, row: usize) -> &mut [T] {
+    pub(crate) unsafe fn row(&self, batch: usize, head: usize, row: usize) -> &mut [T] {
         let start = self.start(batch, head, &(row..row + 1));
         // SAFETY: `start` has checked that the row lies in the buffer, and the caller keeps others away.
         unsafe { std::slice::from_raw_parts_mut(self.first.add(start), self.width) }
@@ -133,7 +133,7 @@ impl<'a, T: Real> Rows<'a, T> {
     ///
     /// # Safety
     /// As long as it lives nobody else may have one of its rows.
-    pub(super) unsafe fn matrix(&self, batch: usize, head: usize, rows: &Range<usize>) -> MatrixMut<'_, T> {
+    pub(crate) unsafe fn matrix(&self, batch: usize, head: usize, rows: &Range<usize>) -> MatrixMut<'_, T> {
         let start = self.start(batch, head, rows);
         // SAFETY: `start` has checked that the rows lie in the buffer, and the caller keeps others away.
         unsafe { MatrixMut::from_pointer(self.first.add(start), [rows.len(), self.width], self.strides[2]) }
@@ -149,7 +149,7 @@ impl<'a, T: Real> Rows<'a, T> {
 
 /// Whether the heads of a token lie side by side, as a projection leaves them; the results are then laid out alike, and
 /// joining the heads again moves nothing.
-pub(super) fn is_by_token(tensor: &FlexTensor) -> bool {
+pub(crate) fn is_by_token(tensor: &FlexTensor) -> bool {
     let (shape, strides) = shape_and_strides(tensor);
     shape[1] > 1 && shape[2] > 1 && strides[1] < strides[2]
 }
@@ -159,7 +159,7 @@ fn strides_of([_, h, q, f]: [usize; 4], by_token: bool) -> [usize; 4] {
 }
 
 /// The tensor of rows that were written in this order.
-pub(super) fn into_tensor<T: Real>(values: Vec<T>, shape: [usize; 4], by_token: bool) -> FlexTensor {
+pub(crate) fn into_tensor<T: Real>(values: Vec<T>, shape: [usize; 4], by_token: bool) -> FlexTensor {
     let strides = strides_of(shape, by_token).map(|stride| stride as isize);
     let layout = Layout::new(Shape::from(shape.to_vec()), strides.to_vec(), 0);
     let flat = Shape::from(vec![values.len()]);
