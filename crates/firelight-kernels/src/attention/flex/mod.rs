@@ -17,11 +17,16 @@ use burn::backend::flex::FlexTensor;
 #[cfg(test)]
 pub(super) use dropout::factors;
 
-/// Queries of a tile.
-const QUERIES: usize = 64;
+/// Queries of a tile at most.
+const QUERIES: usize = 256;
 
-/// Keys of a tile: with the queries they fill a part of a core's second cache.
-const KEYS: usize = 256;
+/// Keys of a tile at most: with the queries they fill a part of a core's second cache.
+const KEYS: usize = 512;
+
+/// Queries of a tile: many share the work of packing the keys, few compute less that the future hides.
+fn queries_of_tile(queries: usize) -> usize {
+    (queries / 8).next_multiple_of(64).clamp(64, QUERIES)
+}
 
 /// Multiplications below which one thread is enough.
 const PARALLEL: usize = 256 * 1024;

@@ -1,7 +1,7 @@
 //! What both passes share: the inputs as views, and how a tile of scores is made of them.
 
 use super::dropout::Dropout;
-use super::{Inputs, KEYS, QUERIES};
+use super::{Inputs, KEYS, queries_of_tile};
 use crate::flex::view::{Broadcast, View, readable};
 use crate::flex::{MatrixMut, Real, product, vectorised};
 use burn::backend::Flex;
@@ -86,7 +86,8 @@ impl<'a, T: Real> Problem<'a, T> {
 
     pub(super) fn query_tiles(&self) -> impl Iterator<Item = Range<usize>> + use<T> {
         let queries = self.query.shape[2];
-        (0..queries.div_ceil(QUERIES)).map(move |tile| tile * QUERIES..((tile + 1) * QUERIES).min(queries))
+        let tile = queries_of_tile(queries);
+        (0..queries.div_ceil(tile)).map(move |index| index * tile..((index + 1) * tile).min(queries))
     }
 
     /// The tiles of keys of which some query sees some key.
