@@ -32,6 +32,8 @@ mod gated;
 mod gelu;
 mod layer_norm;
 mod linear;
+#[cfg(feature = "extension")]
+mod optional;
 mod path;
 mod rms_norm;
 mod silu;

@@ -1,6 +1,8 @@
 //! Which way an operation is computed. The one place that decides.
 
-#[cfg(feature = "flex")]
+#[cfg(feature = "extension")]
+use burn::backend::DispatchDevice;
+#[cfg(feature = "extension")]
 use burn::tensor::Tensor;
 use burn::tensor::{DType, Device};
 use std::fmt;
@@ -10,7 +12,7 @@ use std::sync::OnceLock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KernelPath {
-    /// Each operation is one pass of our own with a backward pass of its own.
+    /// Operations have kernels and backward passes of our own: all of them on the CPU, attention on a GPU.
     Fused,
     /// Each operation is composed of Burn's, which differentiate by themselves.
     Reference,
@@ -25,20 +27,52 @@ impl fmt::Display for KernelPath {
     }
 }
 
-/// The path of operations on tensors of `dtype` on `device`: fused on Burn's flex backend in `f32` and `f64`, if this
-/// crate was built with its feature `flex`; the reference everywhere else.
+/// The path of operations on tensors of `dtype` on `device`: fused on Burn's flex backend in `f32` and `f64`, and on its
+/// CubeCL backends (wgpu, vulkan, metal, cuda, rocm) in `f32`, `f16` and `bf16`, if this crate was built with the feature of
+/// the backend; the reference everywhere else.
 ///
 /// With the environment variable `FIRELIGHT_KERNELS=reference`, read once, it is the reference everywhere. A fused
 /// operation may still take the reference for an option that it does not support; its documentation says so.
 pub fn kernel_path(device: &Device, dtype: DType) -> KernelPath {
-    let fused = !is_switched_off() && is_flex(device) && matches!(dtype, DType::F32 | DType::F64);
-    if fused { KernelPath::Fused } else { KernelPath::Reference }
+    match kernels(device, dtype) {
+        Some(_) => KernelPath::Fused,
+        None => KernelPath::Reference,
+    }
 }
 
-/// Whether an operation on `tensor` runs fused. Empty tensors do not: there is nothing to do.
-#[cfg(feature = "flex")]
+/// The backends that have kernels of our own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kernels {
+    Cpu,
+    Gpu,
+}
+
+/// Whether an operation that has kernels for every backend of [`kernel_path`] runs fused on `tensor`. Empty tensors do
+/// not: there is nothing to do.
+#[cfg(feature = "extension")]
 pub(crate) fn is_fused<const D: usize>(tensor: &Tensor<D>) -> bool {
-    tensor.shape().num_elements() > 0 && kernel_path(&tensor.device(), tensor.dtype()) == KernelPath::Fused
+    kernels_of(tensor).is_some()
+}
+
+/// Whether an operation that has kernels for the CPU alone runs fused on `tensor`.
+#[cfg(feature = "extension")]
+pub(crate) fn is_fused_on_cpu<const D: usize>(tensor: &Tensor<D>) -> bool {
+    kernels_of(tensor) == Some(Kernels::Cpu)
+}
+
+#[cfg(feature = "extension")]
+fn kernels_of<const D: usize>(tensor: &Tensor<D>) -> Option<Kernels> {
+    let kernels = kernels(&tensor.device(), tensor.dtype());
+    kernels.filter(|_| tensor.shape().num_elements() > 0)
+}
+
+fn kernels(device: &Device, dtype: DType) -> Option<Kernels> {
+    let found = match backend(device) {
+        Some(Kernels::Cpu) => matches!(dtype, DType::F32 | DType::F64),
+        Some(Kernels::Gpu) => matches!(dtype, DType::F32 | DType::F16 | DType::BF16),
+        None => false,
+    };
+    backend(device).filter(|_| found && !is_switched_off())
 }
 
 fn is_switched_off() -> bool {
@@ -46,14 +80,22 @@ fn is_switched_off() -> bool {
     *OFF.get_or_init(|| std::env::var("FIRELIGHT_KERNELS").is_ok_and(|value| value == "reference"))
 }
 
-#[cfg(feature = "flex")]
-fn is_flex(device: &Device) -> bool {
-    matches!(device.clone().inner().as_dispatch(), burn::backend::DispatchDevice::Flex(_))
+/// Only backends whose feature this crate was built with: another crate may have built in more of them.
+#[cfg(feature = "extension")]
+fn backend(device: &Device) -> Option<Kernels> {
+    match device.clone().inner().as_dispatch() {
+        #[cfg(feature = "flex")]
+        DispatchDevice::Flex(_) => Some(Kernels::Cpu),
+        #[cfg(feature = "cube")]
+        DispatchDevice::Cube(_) => Some(Kernels::Gpu),
+        #[allow(unreachable_patterns)]
+        _ => None,
+    }
 }
 
-#[cfg(not(feature = "flex"))]
-fn is_flex(_: &Device) -> bool {
-    false
+#[cfg(not(feature = "extension"))]
+fn backend(_: &Device) -> Option<Kernels> {
+    None
 }
 
 #[cfg(all(test, feature = "flex"))]

@@ -1,7 +1,7 @@
 //! The gradients of attention, from its inputs, its output and two numbers a query: the weights are computed again.
 
 use super::extension::{AttentionExtension, AttentionKernel, Inputs, Settings};
-use crate::flex::{OptionalBool, OptionalFloat};
+use crate::optional::{OptionalBool, OptionalFloat};
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;

@@ -1,7 +1,7 @@
 //! Attention as one operation of Burn's dispatch and autodiff, and what a backend brings to it.
 
-use super::AttentionOptions;
-use crate::flex::{OptionalBool, OptionalFloat};
+use super::{AttentionOptions, blocks};
+use crate::optional::{OptionalBool, OptionalFloat};
 use burn::backend::tensor::{BoolTensor, FloatTensor};
 use burn::backend::{Backend, Dispatch, backend_extension};
 use burn::tensor::{Distribution, Tensor};
@@ -16,6 +16,8 @@ pub(crate) struct Settings {
     pub(super) dropout: f64,
     /// Decides with the index of a weight whether it is dropped, so that the backward pass finds the same ones.
     pub(super) seed: u64,
+    /// How many scores a block of the GPU's path may hold at once.
+    pub(super) block: usize,
 }
 
 /// Everything that attention reads.
@@ -31,7 +33,12 @@ pub(crate) struct Inputs<B: Backend> {
 }
 
 /// The operation that Burn's dispatch and autodiff see.
-#[backend_extension(Flex, Autodiff)]
+#[backend_extension(
+    Flex: cfg(feature = "flex"),
+    Cube: cfg(feature = "cube"),
+    NdArray: cfg(all(test, feature = "ndarray")),
+    Autodiff
+)]
 pub(crate) trait AttentionExtension: Backend {
     fn attention(
         query: FloatTensor<Self>,
@@ -44,18 +51,22 @@ pub(crate) trait AttentionExtension: Backend {
     ) -> FloatTensor<Self>;
 }
 
-/// What a backend brings.
+/// What a backend brings; if nothing of its own, then blocks of its operations, which drop no weights.
 pub(crate) trait AttentionKernel: Backend {
     /// The output, and of every query the largest score and one over the sum of exponentials relative to it,
     /// `[B, H, Q, 2]`.
-    fn forward(inputs: &Inputs<Self>) -> [FloatTensor<Self>; 2];
+    fn forward(inputs: &Inputs<Self>) -> [FloatTensor<Self>; 2] {
+        blocks::forward(inputs)
+    }
     /// The gradients of query, key and value, and that of the bias if `with_bias`.
     fn backward(
         inputs: &Inputs<Self>,
         outputs: [FloatTensor<Self>; 2],
         grad: FloatTensor<Self>,
         with_bias: bool,
-    ) -> ([FloatTensor<Self>; 3], Option<FloatTensor<Self>>);
+    ) -> ([FloatTensor<Self>; 3], Option<FloatTensor<Self>>) {
+        blocks::backward(inputs, outputs, grad, with_bias)
+    }
 }
 
 impl Settings {
@@ -67,6 +78,7 @@ impl Settings {
             window: options.window,
             soft_cap: options.soft_cap,
             dropout: options.dropout,
+            block: blocks::SCORES,
             seed: if options.dropout > 0.0 { seed(query) } else { 0 },
         }
     }

@@ -58,7 +58,7 @@ pub fn cross_entropy(logits: Tensor<2>, targets: Tensor<1, Int>, options: &Cross
         options.label_smoothing
     );
     #[cfg(feature = "flex")]
-    if crate::path::is_fused(&logits) && matches!(targets.dtype(), burn::tensor::DType::I32 | burn::tensor::DType::I64)
+    if crate::path::is_fused_on_cpu(&logits) && matches!(targets.dtype(), burn::tensor::DType::I32 | burn::tensor::DType::I64)
     {
         return extension::cross_entropy(logits, targets, options);
     }
@@ -68,7 +68,7 @@ pub fn cross_entropy(logits: Tensor<2>, targets: Tensor<1, Int>, options: &Cross
 #[cfg(feature = "flex")]
 mod extension {
     use super::CrossEntropyOptions;
-    use crate::flex::OptionalBool;
+    use crate::optional::OptionalBool;
     use burn::backend::tensor::{BoolTensor, FloatTensor, IntTensor};
     use burn::backend::{Backend, Dispatch, backend_extension};
     use burn::tensor::{Int, Tensor};

@@ -31,7 +31,7 @@ pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Option<T
         x.dims()
     );
     #[cfg(feature = "flex")]
-    if crate::path::is_fused(&x) && [Some(&gamma), beta.as_ref()].iter().flatten().all(|p| p.dtype() == x.dtype()) {
+    if crate::path::is_fused_on_cpu(&x) && [Some(&gamma), beta.as_ref()].iter().flatten().all(|p| p.dtype() == x.dtype()) {
         return extension::layer_norm(x, gamma, beta, epsilon);
     }
     reference::layer_norm(x, gamma, beta, epsilon)
@@ -39,7 +39,7 @@ pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Option<T
 
 #[cfg(feature = "flex")]
 mod extension {
-    use crate::flex::OptionalFloat;
+    use crate::optional::OptionalFloat;
     use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
     use burn::tensor::Tensor;
 

@@ -29,7 +29,7 @@ pub fn rms_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, epsilon: f64) ->
         x.dims()
     );
     #[cfg(feature = "flex")]
-    if crate::path::is_fused(&x) && gamma.dtype() == x.dtype() {
+    if crate::path::is_fused_on_cpu(&x) && gamma.dtype() == x.dtype() {
         return extension::rms_norm(x, gamma, epsilon);
     }
     reference::rms_norm(x, gamma, epsilon)

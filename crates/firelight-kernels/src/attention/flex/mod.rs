@@ -12,7 +12,8 @@ mod problem;
 mod view;
 
 use super::extension::{AttentionExtension, AttentionKernel, Inputs, Settings};
-use crate::flex::{OptionalBool, OptionalFloat, with_real};
+use crate::flex::with_real;
+use crate::optional::{OptionalBool, OptionalFloat};
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 #[cfg(test)]
