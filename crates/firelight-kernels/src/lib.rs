@@ -24,6 +24,8 @@
 mod adamw;
 mod attention;
 mod cross_entropy;
+#[cfg(feature = "cube")]
+mod cube;
 #[cfg(feature = "flex")]
 mod curve;
 #[cfg(feature = "flex")]

@@ -42,6 +42,7 @@ pub fn kernel_path(device: &Device, dtype: DType) -> KernelPath {
 
 /// The backends that have kernels of our own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code)] // A build may lack the one or the other.
 enum Kernels {
     Cpu,
     Gpu,

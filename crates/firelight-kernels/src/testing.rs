@@ -1,5 +1,6 @@
 //! The comparison of a fused operation with its reference, shared by the tests of all operations.
 
+use crate::path::{KernelPath, kernel_path};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
 /// One set-up of a comparison: number type, layout of the inputs, size of their numbers, a shape for the operations that
@@ -29,6 +30,20 @@ impl Case {
             }
         }
         cases
+    }
+
+    /// Some rows and a single one, in order and strided, on the default device if that is a GPU with kernels of our own.
+    pub(crate) fn on_gpu(&[rows, width]: &[usize; 2]) -> Vec<Self> {
+        let device = Device::default();
+        let has_kernels = kernel_path(&device, DType::F32) == KernelPath::Fused;
+        let case = |strided, rows| Self { strided, shape: [rows, width], device: device.clone(), ..Self::plain() };
+        let is_gpu = has_kernels && device != Device::flex();
+        if is_gpu { vec![case(false, rows), case(true, rows), case(false, 1)] } else { Vec::new() }
+    }
+
+    /// Numbers in order and in single precision, on flex.
+    pub(crate) fn plain() -> Self {
+        Self { dtype: DType::F32, strided: false, size: 1.0, shape: [1, 1], device: Device::flex() }
     }
 
     pub(crate) fn device(&self) -> Device {
@@ -130,7 +145,7 @@ mod tests {
 
     /// Loss and gradients of a layer that has every kind of sum, on some threads.
     fn layer(threads: usize, inputs: &[Tensor<2>; 4]) -> Vec<Vec<f64>> {
-        let case = Case { dtype: DType::F32, strided: false, size: 1.0, shape: [1, 1], device: Device::flex() };
+        let case = Case::plain();
         let forward = |[x, weight, gamma, bias]: [Tensor<2>; 4]| {
             let width = gamma.dims()[1];
             let x = layer_norm(x, gamma.reshape([width]), Some(bias.clone().reshape([width])), 1e-5);
