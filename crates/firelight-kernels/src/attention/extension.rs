@@ -14,7 +14,7 @@ pub(crate) struct Settings {
     pub(super) window: Option<usize>,
     pub(super) soft_cap: Option<f64>,
     pub(super) dropout: f64,
-    /// Decides with the index of a weight whether it is dropped, so that the backward pass finds the same ones.
+    /// Decides with the index of a weight whether it is dropped, so that the backward pass finds the same ones. On a CPU.
     pub(super) seed: u64,
     /// How many scores a block of the GPU's path may hold at once.
     pub(super) block: usize,
@@ -30,6 +30,18 @@ pub(crate) struct Inputs<B: Backend> {
     pub(super) padding: Option<BoolTensor<B>>,
     pub(super) hidden: Option<BoolTensor<B>>,
     pub(super) settings: Settings,
+    /// What a backend has drawn that keeps its seeds to itself.
+    pub(super) seed: Option<FloatTensor<B>>,
+}
+
+/// Where the weights of a block stand among all, and how many are dropped.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// Queries of the whole pass.
+    pub(super) queries: usize,
+    pub(super) first_query: usize,
+    pub(super) first_key: usize,
+    pub(super) rate: f64,
 }
 
 /// The operation that Burn's dispatch and autodiff see.
@@ -53,6 +65,14 @@ pub(crate) trait AttentionExtension: Backend {
 
 /// What a backend brings; if nothing of its own, then blocks of its operations, which drop no weights.
 pub(crate) trait AttentionKernel: Backend {
+    /// A seed for the weights that a pass drops, on the device; `None` where that of the settings is taken.
+    fn draw_seed(_query: &FloatTensor<Self>, _settings: &Settings) -> Option<FloatTensor<Self>> {
+        None
+    }
+    /// Drops weights of a block, `[B, H, q, k]`, and scales the rest up.
+    fn dropped(_weights: FloatTensor<Self>, _seed: FloatTensor<Self>, _place: Place) -> FloatTensor<Self> {
+        unreachable!("a backend that draws no seeds drops no weights in blocks")
+    }
     /// The output, and of every query the largest score and one over the sum of exponentials relative to it,
     /// `[B, H, Q, 2]`.
     fn forward(inputs: &Inputs<Self>) -> [FloatTensor<Self>; 2] {
@@ -79,7 +99,8 @@ impl Settings {
             soft_cap: options.soft_cap,
             dropout: options.dropout,
             block: blocks::SCORES,
-            seed: if options.dropout > 0.0 { seed(query) } else { 0 },
+            // A GPU is not waited for: it draws its own.
+            seed: if options.dropout > 0.0 && crate::path::is_fused_on_cpu(query) { seed(query) } else { 0 },
         }
     }
 }

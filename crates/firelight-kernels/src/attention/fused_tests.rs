@@ -60,21 +60,19 @@ fn slow(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &AttentionO
 }
 
 fn case(dtype: DType, size: f64) -> Case {
-    Case { dtype, strided: false, size, shape: [1, 1], device: Device::flex() }
+    Case { dtype, size, ..Case::plain() }
 }
 
 /// A case on every device of this build that computes in blocks: the GPU if it is the default, and ndarray, which does so
 /// in tests alone.
 fn block_cases() -> Vec<Case> {
-    let gpu = Device::default();
-    let is_gpu = gpu != Device::flex() && crate::path::is_fused(&Tensor::<1>::ones([1], &gpu));
-    let gpu = is_gpu.then(|| Case { device: gpu, ..case(DType::F32, 1.0) });
+    let gpu = Case::on_gpu(&[1, 1]).into_iter().take(1);
     #[cfg(feature = "ndarray")]
     #[allow(deprecated)]
     let cpu = Some(Case { device: Device::ndarray(), ..case(DType::F64, 1.0) });
     #[cfg(not(feature = "ndarray"))]
     let cpu = None;
-    gpu.into_iter().chain(cpu).collect()
+    gpu.chain(cpu).collect()
 }
 
 /// Compares blocks of at most `rows` queries with the reference.
@@ -166,6 +164,64 @@ fn dropped_weights_are_the_same_in_both_passes() {
     let fused = |tensors| extension::attention(tensors, &options, settings);
     let slow = |[q, k, v]: [Tensor<4>; 3]| reference::mean(reference::weights(q, k, &plain) * factors.clone(), v);
     compare(&case, sizes.by_head(&case), fused, slow);
+}
+
+#[test]
+fn blocks_drop_the_same_weights_in_both_passes() {
+    for case in Case::on_gpu(&[1, 1]).into_iter().take(1) {
+        // With the identity for values and for the gradient, the output is the weights, and the gradient of the values
+        // their transpose.
+        let count = 6;
+        let options = AttentionOptions::default().with_causal(true).with_dropout(0.5);
+        let identity = Tensor::<2>::eye(count, &case.device()).reshape([1, 1, count, count]);
+        let value = identity.clone().require_grad();
+        let [query, key] = [0, 1].map(|seed| random(&case, [1, 1, count, 4], seed));
+        let settings = extension::Settings { block: 2 * count, ..extension::Settings::new(&options, &query) };
+        let output = extension::attention([query, key, value.clone()], &options, settings);
+        let grads = (output.clone() * identity).sum().backward();
+        let weights = output.inner().swap_dims(2, 3).into_data();
+        assert!(weights.iter::<f32>().filter(|&weight| weight > 0.0).count() < count * (count + 1) / 2);
+        value.grad(&grads).expect("the value requires a gradient").into_data().assert_eq(&weights, true);
+    }
+}
+
+/// The gradient that a step along itself agrees with: whoever drops other weights in the backward pass is found out.
+#[test]
+fn blocks_with_dropout_have_the_slopes_of_their_loss() {
+    for case in Case::on_gpu(&[1, 1]).into_iter().take(1) {
+        let options = AttentionOptions::default().with_dropout(0.3);
+        let [_, key, value] = SMALL.by_head(&case);
+        let query = random(&case, [SMALL.b, SMALL.h, SMALL.q, SMALL.e], 5);
+        let loss = |query: Tensor<4>| {
+            case.device().seed(17);
+            let block = SMALL.b * SMALL.h * SMALL.k * 2;
+            let settings = extension::Settings { block, ..extension::Settings::new(&options, &query) };
+            extension::attention([query, key.clone(), value.clone()], &options, settings).square().sum()
+        };
+        let slope = || {
+            let query = query.clone().require_grad();
+            let gradient = query.grad(&loss(query.clone()).backward()).expect("the query requires a gradient");
+            let gradient = Tensor::<4>::from_inner(gradient);
+            let size = gradient.clone().square().sum().into_scalar::<f32>();
+            let at = |step: f32| loss(query.clone() + gradient.clone() * step).into_scalar::<f32>();
+            ((at(0.02) - at(-0.02)) / 0.04, size)
+        };
+        // Other tests draw from the generator of the process at the same time, so equal seeds may need another try.
+        let is_right = |(found, expected): (f32, f32)| (found / expected - 1.0).abs() < 0.01;
+        assert!((0..20).any(|_| is_right(slope())));
+    }
+}
+
+#[test]
+fn blocks_of_half_precision_are_near_the_reference_of_single_precision() {
+    for case in Case::on_gpu(&[1, 1]).into_iter().take(1).filter(|case| case.device.supports_dtype(DType::F16)) {
+        let options = AttentionOptions::default().with_causal(true).with_soft_cap(Some(2.0));
+        let [q, k, v] = SMALL.by_head(&case).map(|x| x.cast(DType::F16));
+        let found = attention(q.clone(), k.clone(), v.clone(), &options).cast(DType::F32);
+        let [q, k, v] = [q, k, v].map(|x| x.cast(DType::F32));
+        let error = (found - slow(q, k, v, &options)).abs().max().into_scalar::<f32>();
+        assert!(error < 5e-3, "{error}");
+    }
 }
 
 #[test]

@@ -107,7 +107,7 @@ impl AttentionOptions {
 ///
 /// Query head `h` reads key/value head `h / (H / G)`, in place: grouped heads are never repeated in memory.
 /// A query that sees no key returns zeros and sends no gradient back. On the fused path memory is linear in the number of
-/// tokens; on a GPU it is taken without dropout alone.
+/// tokens.
 ///
 /// # Shapes
 /// - `query`: `[B, H, Q, E]`, `key`: `[B, G, K, E]`, `value`: `[B, G, K, F]`, `H` a multiple of `G`
@@ -127,9 +127,8 @@ pub fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &A
 
 #[cfg(feature = "extension")]
 fn is_fused(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &AttentionOptions) -> bool {
-    let has_kernel = if options.dropout > 0.0 { crate::path::is_fused_on_cpu } else { crate::path::is_fused };
     let tensors = [Some(query), Some(key), Some(value), options.bias.as_ref()];
-    tensors.into_iter().flatten().all(|tensor| has_kernel(tensor) && tensor.dtype() == query.dtype())
+    tensors.into_iter().flatten().all(|tensor| crate::path::is_fused(tensor) && tensor.dtype() == query.dtype())
 }
 
 /// [`attention`], and the weights that it took the mean with: dropout included, so that the weights times the values

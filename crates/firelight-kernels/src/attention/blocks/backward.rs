@@ -1,9 +1,9 @@
 //! The backward pass: the weights of a block are formed again, and give parts of all gradients.
 //!
-//! With weights `P = softmax(S)` and `D = Σ_f grad output` for every query: `dV = Pᵀ grad`, `dP = grad Vᵀ`,
-//! `dS = P (dP - D)`, `dQ = dS K`, `dK = dSᵀ Q`.
+//! With weights `P = softmax(S)`, dropped to `P'`, and `D = Σ_f grad output` for every query: `dV = P'ᵀ grad`,
+//! `dP = grad Vᵀ` dropped alike, `dS = P (dP - D)`, `dQ = dS K`, `dK = dSᵀ Q`.
 
-use super::super::extension::Inputs;
+use super::super::extension::{AttentionKernel, Inputs};
 use super::block::{Block, blocks};
 use super::float::{Float, whole};
 use burn::backend::tensor::FloatTensor;
@@ -11,7 +11,7 @@ use burn::backend::{Backend, TensorMetadata};
 use std::ops::Range;
 
 /// The gradients of query, key and value, and that of the bias if `with_bias`.
-pub(in super::super) fn backward<B: Backend>(
+pub(in super::super) fn backward<B: AttentionKernel>(
     inputs: &Inputs<B>,
     [output, statistics]: [FloatTensor<B>; 2],
     grad: FloatTensor<B>,
@@ -34,7 +34,7 @@ struct Sums<B: Backend> {
     bias: Option<Sum<B>>,
 }
 
-impl<B: Backend> Sums<B> {
+impl<B: AttentionKernel> Sums<B> {
     fn new(inputs: &Inputs<B>, with_bias: bool) -> Self {
         Self {
             scale: inputs.settings.scale,
@@ -51,10 +51,10 @@ impl<B: Backend> Sums<B> {
         let grad = block.fold(grad); // [B, G, H / G * q, F]
         let (scores, slopes) = block.scores();
         let weights = weights(scores, statistics); // [B, H, q, k]
-        let kept = block.fold(weights.clone().cast(dtype)).transpose();
+        let kept = block.fold(block.drop(weights.clone()).cast(dtype)).transpose();
         self.value.add(&keys(block, self.value.shape), kept.matmul(grad.clone()));
         let slope = block.unfold(grad.matmul(block.value().transpose())).widen(); // [B, H, q, k]
-        let slope = slope.sub(mean).mul(weights);
+        let slope = block.drop(slope).sub(mean).mul(weights);
         if let Some(bias) = &mut self.bias {
             bias.add(&block.ranges(bias.shape), reduce(slope.clone(), bias.shape));
         }
@@ -81,7 +81,7 @@ fn weights<B: Backend>(scores: Float<B>, statistics: Float<B>) -> Float<B> {
 }
 
 /// Where the keys of a block lie in a tensor that has a row for every key.
-fn keys<B: Backend>(block: &Block<'_, B>, [batch, groups, _, width]: [usize; 4]) -> [Range<usize>; 4] {
+fn keys<B: AttentionKernel>(block: &Block<'_, B>, [batch, groups, _, width]: [usize; 4]) -> [Range<usize>; 4] {
     [0..batch, 0..groups, block.keys.clone(), 0..width]
 }
 

@@ -1,6 +1,6 @@
 //! What both passes share: which queries and keys a block has, and how its scores are made of them.
 
-use super::super::extension::Inputs;
+use super::super::extension::{AttentionKernel, Inputs, Place};
 use super::WINDOW_QUERIES;
 use super::float::{Float, slices};
 use burn::backend::tensor::{BoolTensor, FloatTensor, IntTensor};
@@ -16,7 +16,7 @@ pub(super) struct Block<'a, B: Backend> {
 }
 
 /// The blocks of a pass.
-pub(super) fn blocks<B: Backend>(inputs: &Inputs<B>) -> impl Iterator<Item = Block<'_, B>> {
+pub(super) fn blocks<B: AttentionKernel>(inputs: &Inputs<B>) -> impl Iterator<Item = Block<'_, B>> {
     let [batch, heads, queries, _] = inputs.query.shape().dims();
     let [_, _, keys, _] = inputs.key.shape().dims();
     let fitting = (inputs.settings.block / (batch * heads * keys)).clamp(1, queries);
@@ -28,7 +28,7 @@ pub(super) fn blocks<B: Backend>(inputs: &Inputs<B>) -> impl Iterator<Item = Blo
     (0..queries).step_by(count).map(move |first| Block::new(inputs, first..(first + count).min(queries)))
 }
 
-impl<'a, B: Backend> Block<'a, B> {
+impl<'a, B: AttentionKernel> Block<'a, B> {
     /// At least one key, so that a block whose queries see nothing is no special case.
     fn new(inputs: &'a Inputs<B>, queries: Range<usize>) -> Self {
         let mut block = Self { inputs, queries, keys: 0..0 };
@@ -128,6 +128,16 @@ impl<'a, B: Backend> Block<'a, B> {
         };
         let lowest = lowest(&scores);
         (self.masks().into_iter().fold(scores, |scores, mask| scores.fill(mask, lowest)), slopes)
+    }
+
+    /// Weights or their slopes, some of them dropped and the rest scaled up: the same ones in both passes.
+    pub(super) fn drop(&self, weights: Float<B>) -> Float<B> {
+        let (first_query, first_key) = (self.queries.start, self.keys.start);
+        let place = Place { queries: self.shape()[2], first_query, first_key, rate: self.inputs.settings.dropout };
+        match &self.inputs.seed {
+            Some(seed) => Float(B::dropped(weights.0, seed.clone(), place)),
+            None => weights,
+        }
     }
 
     /// What is hidden, in parts that broadcast to `[B, H, q, k]`.

@@ -39,7 +39,7 @@ impl AttentionExtension for Flex {
         settings: Settings,
     ) -> FlexTensor {
         let (bias, padding, hidden) = (bias.into_option(), padding.into_option(), hidden.into_option());
-        let [output, _] = Self::forward(&Inputs { query, key, value, bias, padding, hidden, settings });
+        let [output, _] = Self::forward(&Inputs { query, key, value, bias, padding, hidden, settings, seed: None });
         output
     }
 }
