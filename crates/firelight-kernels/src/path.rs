@@ -12,7 +12,8 @@ use std::sync::OnceLock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KernelPath {
-    /// Operations have kernels and backward passes of our own: all of them on the CPU, attention on a GPU.
+    /// Operations have kernels and backward passes of our own: all of them on the CPU; attention, the norms and
+    /// cross-entropy on a GPU, where the rest takes the reference.
     Fused,
     /// Each operation is composed of Burn's, which differentiate by themselves.
     Reference,
@@ -48,6 +49,15 @@ enum Kernels {
     Gpu,
 }
 
+impl Kernels {
+    fn take(self, dtype: DType) -> bool {
+        match self {
+            Self::Cpu => matches!(dtype, DType::F32 | DType::F64),
+            Self::Gpu => matches!(dtype, DType::F32 | DType::F16 | DType::BF16),
+        }
+    }
+}
+
 /// Whether an operation that has kernels for every backend of [`kernel_path`] runs fused on `tensor`. Empty tensors do
 /// not: there is nothing to do.
 #[cfg(feature = "extension")]
@@ -68,12 +78,7 @@ fn kernels_of<const D: usize>(tensor: &Tensor<D>) -> Option<Kernels> {
 }
 
 fn kernels(device: &Device, dtype: DType) -> Option<Kernels> {
-    let found = match backend(device) {
-        Some(Kernels::Cpu) => matches!(dtype, DType::F32 | DType::F64),
-        Some(Kernels::Gpu) => matches!(dtype, DType::F32 | DType::F16 | DType::BF16),
-        None => false,
-    };
-    backend(device).filter(|_| found && !is_switched_off())
+    backend(device).filter(|kernels| !is_switched_off() && kernels.take(dtype))
 }
 
 fn is_switched_off() -> bool {
@@ -111,6 +116,18 @@ mod tests {
             assert_eq!(kernel_path(&device, DType::BF16), KernelPath::Reference);
         }
         assert!(!is_fused(&Tensor::<2>::zeros([0, 3], &Device::flex())));
+    }
+
+    #[test]
+    fn a_gpu_is_fused_in_single_and_half_precision() {
+        let device = Device::default().autodiff();
+        if backend(&device) == Some(Kernels::Gpu) {
+            for dtype in [DType::F32, DType::F16, DType::BF16] {
+                assert_eq!(kernel_path(&device, dtype), KernelPath::Fused);
+            }
+            assert_eq!(kernel_path(&device, DType::F64), KernelPath::Reference);
+            assert!(!is_fused_on_cpu(&Tensor::<1>::ones([1], &device)));
+        }
     }
 
     #[cfg(feature = "ndarray")]

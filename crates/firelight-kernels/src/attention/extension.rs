@@ -36,6 +36,7 @@ pub(crate) struct Inputs<B: Backend> {
 
 /// Where the weights of a block stand among all, and how many are dropped.
 #[derive(Debug, Clone, Copy)]
+#[cfg_attr(not(feature = "cube"), allow(dead_code))] // Only a GPU drops weights of blocks.
 pub(crate) struct Place {
     /// Queries of the whole pass.
     pub(super) queries: usize,

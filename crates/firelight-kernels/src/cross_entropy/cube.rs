@@ -69,7 +69,7 @@ pub(crate) trait LossOperations: Backend {
         smoothing: f64,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
 
-    /// The gradient of the logits.
+    /// The gradient of the logits, written over them where nobody else reads them.
     #[fusion(dtype = logits, shape = logits)]
     fn losses_backward(
         logits: FloatTensor<Self>,
@@ -129,7 +129,10 @@ impl LossOperations for CubeBackend {
     ) -> CubeTensor {
         let (logits, ignored) = (into_contiguous(logits), ignored.into_option());
         let rows = Rows::new(&logits, logits.meta.shape()[1]);
-        let d_logits = empty(&logits, logits.meta.shape().clone(), logits.dtype);
+        let free = logits.can_mut();
+        let d_logits = if free { logits.clone() } else { empty(&logits, logits.meta.shape().clone(), logits.dtype) };
+        let written =
+            if free { logits.as_tensor_alias(0).into_buffer_arg() } else { d_logits.clone().into_buffer_arg() };
         let (has_ignored, ignored) = (ignored.is_some(), ignored.unwrap_or_else(|| targets.clone()));
         backward_kernel::launch(
             &d_logits.client,
@@ -141,7 +144,7 @@ impl LossOperations for CubeBackend {
             buffer(grad),
             buffer(targets.clone()),
             buffer(ignored.clone()),
-            d_logits.clone().into_buffer_arg(),
+            written,
             rows.count,
             rows.width,
             smoothing as f32,

@@ -180,16 +180,17 @@ mod tests {
     #[cfg(feature = "flex")]
     #[test]
     fn logits_that_are_read_again_keep_their_values() {
-        let device = Device::flex().autodiff();
-        let logits = Tensor::<2>::from_floats([[0.5, -0.5]], &device).require_grad();
-        let twice = logits.clone() * 2.0;
-        let loss = cross_entropy(twice.clone(), Tensor::from_ints([0], &device), &CrossEntropyOptions::default());
-        let squares = twice.clone().square().sum();
-        let gradient = logits.grad(&(loss + squares).backward()).expect("logits require a gradient");
-        // Two times (softmax - target) plus the slope 2 (2x) of the square: 2 (.880797 - 1) + 4, 2 (.119203) - 4.
-        let expected = TensorData::from([[3.761_594f32, -3.761_594]]);
-        gradient.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
-        twice.into_data().assert_eq(&TensorData::from([[1f32, -1.0]]), true);
+        for device in [Device::flex().autodiff(), Device::default().autodiff()] {
+            let logits = Tensor::<2>::from_floats([[0.5, -0.5]], &device).require_grad();
+            let twice = logits.clone() * 2.0;
+            let loss = cross_entropy(twice.clone(), Tensor::from_ints([0], &device), &CrossEntropyOptions::default());
+            let squares = twice.clone().square().sum();
+            let gradient = logits.grad(&(loss + squares).backward()).expect("logits require a gradient");
+            // Two times (softmax - target) plus the slope 2 (2x) of the square: 2 (.880797 - 1) + 4, 2 (.119203) - 4.
+            let expected = TensorData::from([[3.761_594f32, -3.761_594]]);
+            gradient.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+            twice.into_data().assert_eq(&TensorData::from([[1f32, -1.0]]), true);
+        }
     }
 
     #[cfg(feature = "flex")]

@@ -10,7 +10,7 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 
-/// Units of a cube at most; every device has as many.
+/// Units of a cube at most, which WebGPU grants on every device.
 const UNITS: usize = 256;
 
 /// Rows side by side in memory, and the cubes that work on them.
@@ -25,11 +25,7 @@ pub(crate) struct Rows {
 impl Rows {
     pub(crate) fn new(tensor: &CubeTensor, width: usize) -> Self {
         let count = tensor.meta.shape().num_elements() / width;
-        let limit = tensor.client.properties().hardware.max_units_per_cube as usize;
-        let units = width
-            .next_power_of_two()
-            .clamp(32, UNITS)
-            .min(limit.next_power_of_two() / if limit.is_power_of_two() { 1 } else { 2 });
+        let units = width.next_power_of_two().clamp(32, UNITS);
         let cubes = cubecl::calculate_cube_count_elemwise(&tensor.client, count, CubeDim::new_1d(1));
         Self { count, width, units, cubes }
     }
