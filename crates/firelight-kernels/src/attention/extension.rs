@@ -15,6 +15,7 @@ pub(crate) struct Settings {
     pub(super) soft_cap: Option<f64>,
     pub(super) dropout: f64,
     /// Decides with the index of a weight whether it is dropped, so that the backward pass finds the same ones. On a CPU.
+    #[cfg_attr(not(feature = "flex"), allow(dead_code))]
     pub(super) seed: u64,
     /// How many scores a block of the GPU's path may hold at once.
     pub(super) block: usize,

@@ -56,6 +56,6 @@ mod tests {
         let expected = reference::square_sum(x.clone()).into_scalar::<f32>();
         assert!((found / expected - 1.0).abs() < 1e-5, "{found} for {expected}");
         let transposed = square_sum(x.transpose()).into_scalar::<f32>();
-        assert!((transposed / expected - 1.0).abs() < 1e-5);
+        assert!((transposed / expected - 1.0).abs() < 1e-5, "{transposed} for {expected}");
     }
 }
