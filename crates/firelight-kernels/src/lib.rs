@@ -3,8 +3,8 @@
 //! `firelight-core` computes through these functions and nothing else, so an operation is made faster here without a
 //! caller noticing. Every operation is a folder: `mod.rs` holds the signature, the shapes and the source;
 //! `reference.rs` the composite of Burn primitives, which runs on every backend, differentiates by itself, and is the
-//! oracle of any faster path; `flex.rs` the passes over memory of the CPU backend, and `autodiff.rs` how they are
-//! joined to a graph. [`kernel_path`] tells which of the two runs on a device.
+//! oracle of any faster path; `flex.rs` the passes over memory of the CPU backend, `cube.rs` the kernels of the GPU
+//! backends, if it has any, and `autodiff.rs` how they are joined to a graph. [`kernel_path`] tells which of the two runs on a device.
 //!
 //! Letters in shapes: `B` batch, `H` query heads, `G` key/value heads, `Q` queries, `K` keys, `E` head size,
 //! `N` rows, `V` classes.
@@ -25,6 +25,8 @@ mod adamw;
 mod attention;
 mod awake;
 mod cross_entropy;
+#[cfg(feature = "cube")]
+mod cube;
 #[cfg(feature = "flex")]
 mod curve;
 #[cfg(feature = "flex")]
@@ -33,6 +35,8 @@ mod gated;
 mod gelu;
 mod layer_norm;
 mod linear;
+#[cfg(feature = "extension")]
+mod optional;
 mod path;
 mod rms_norm;
 mod rotary;

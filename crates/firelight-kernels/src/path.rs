@@ -1,6 +1,8 @@
 //! Which way an operation is computed. The one place that decides.
 
-#[cfg(feature = "flex")]
+#[cfg(feature = "extension")]
+use burn::backend::DispatchDevice;
+#[cfg(feature = "extension")]
 use burn::tensor::Tensor;
 use burn::tensor::{DType, Device};
 use std::fmt;
@@ -10,7 +12,8 @@ use std::sync::OnceLock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KernelPath {
-    /// Each operation is one pass of our own with a backward pass of its own.
+    /// Operations have kernels and backward passes of our own: all of them on the CPU; attention, the norms and
+    /// cross-entropy on a GPU, where the rest takes the reference.
     Fused,
     /// Each operation is composed of Burn's, which differentiate by themselves.
     Reference,
@@ -25,20 +28,57 @@ impl fmt::Display for KernelPath {
     }
 }
 
-/// The path of operations on tensors of `dtype` on `device`: fused on Burn's flex backend in `f32` and `f64`, if this
-/// crate was built with its feature `flex`; the reference everywhere else.
+/// The path of operations on tensors of `dtype` on `device`: fused on Burn's flex backend in `f32` and `f64`, and on its
+/// CubeCL backends (wgpu, vulkan, metal, cuda, rocm) in `f32`, `f16` and `bf16`, if this crate was built with the feature of
+/// the backend; the reference everywhere else.
 ///
 /// With the environment variable `FIRELIGHT_KERNELS=reference`, read once, it is the reference everywhere. A fused
 /// operation may still take the reference for an option that it does not support; its documentation says so.
 pub fn kernel_path(device: &Device, dtype: DType) -> KernelPath {
-    let fused = !is_switched_off() && is_flex(device) && matches!(dtype, DType::F32 | DType::F64);
-    if fused { KernelPath::Fused } else { KernelPath::Reference }
+    match kernels(device, dtype) {
+        Some(_) => KernelPath::Fused,
+        None => KernelPath::Reference,
+    }
 }
 
-/// Whether an operation on `tensor` runs fused. Empty tensors do not: there is nothing to do.
-#[cfg(feature = "flex")]
+/// The backends that have kernels of our own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code)] // A build may lack the one or the other.
+enum Kernels {
+    Cpu,
+    Gpu,
+}
+
+impl Kernels {
+    fn take(self, dtype: DType) -> bool {
+        match self {
+            Self::Cpu => matches!(dtype, DType::F32 | DType::F64),
+            Self::Gpu => matches!(dtype, DType::F32 | DType::F16 | DType::BF16),
+        }
+    }
+}
+
+/// Whether an operation that has kernels for every backend of [`kernel_path`] runs fused on `tensor`. Empty tensors do
+/// not: there is nothing to do.
+#[cfg(feature = "extension")]
 pub(crate) fn is_fused<const D: usize>(tensor: &Tensor<D>) -> bool {
-    tensor.shape().num_elements() > 0 && kernel_path(&tensor.device(), tensor.dtype()) == KernelPath::Fused
+    kernels_of(tensor).is_some()
+}
+
+/// Whether an operation that has kernels for the CPU alone runs fused on `tensor`.
+#[cfg(feature = "extension")]
+pub(crate) fn is_fused_on_cpu<const D: usize>(tensor: &Tensor<D>) -> bool {
+    kernels_of(tensor) == Some(Kernels::Cpu)
+}
+
+#[cfg(feature = "extension")]
+fn kernels_of<const D: usize>(tensor: &Tensor<D>) -> Option<Kernels> {
+    let kernels = kernels(&tensor.device(), tensor.dtype());
+    kernels.filter(|_| tensor.shape().num_elements() > 0)
+}
+
+fn kernels(device: &Device, dtype: DType) -> Option<Kernels> {
+    backend(device).filter(|kernels| !is_switched_off() && kernels.take(dtype))
 }
 
 fn is_switched_off() -> bool {
@@ -46,14 +86,28 @@ fn is_switched_off() -> bool {
     *OFF.get_or_init(|| std::env::var("FIRELIGHT_KERNELS").is_ok_and(|value| value == "reference"))
 }
 
-#[cfg(feature = "flex")]
-pub(crate) fn is_flex(device: &Device) -> bool {
-    matches!(device.clone().inner().as_dispatch(), burn::backend::DispatchDevice::Flex(_))
+/// Only backends whose feature this crate was built with: another crate may have built in more of them.
+#[cfg(feature = "extension")]
+fn backend(device: &Device) -> Option<Kernels> {
+    match device.clone().inner().as_dispatch() {
+        #[cfg(feature = "flex")]
+        DispatchDevice::Flex(_) => Some(Kernels::Cpu),
+        #[cfg(feature = "cube")]
+        DispatchDevice::Cube(_) => Some(Kernels::Gpu),
+        #[allow(unreachable_patterns)]
+        _ => None,
+    }
 }
 
-#[cfg(not(feature = "flex"))]
-fn is_flex(_: &Device) -> bool {
-    false
+/// Whether the device is the CPU of Burn's flex backend, with kernels of our own built in.
+#[cfg(feature = "flex")]
+pub(crate) fn is_flex(device: &Device) -> bool {
+    backend(device) == Some(Kernels::Cpu)
+}
+
+#[cfg(not(feature = "extension"))]
+fn backend(_: &Device) -> Option<Kernels> {
+    None
 }
 
 #[cfg(all(test, feature = "flex"))]
@@ -68,6 +122,18 @@ mod tests {
             assert_eq!(kernel_path(&device, DType::BF16), KernelPath::Reference);
         }
         assert!(!is_fused(&Tensor::<2>::zeros([0, 3], &Device::flex())));
+    }
+
+    #[test]
+    fn a_gpu_is_fused_in_single_and_half_precision() {
+        let device = Device::default().autodiff();
+        if backend(&device) == Some(Kernels::Gpu) {
+            for dtype in [DType::F32, DType::F16, DType::BF16] {
+                assert_eq!(kernel_path(&device, dtype), KernelPath::Fused);
+            }
+            assert_eq!(kernel_path(&device, DType::F64), KernelPath::Reference);
+            assert!(!is_fused_on_cpu(&Tensor::<1>::ones([1], &device)));
+        }
     }
 
     #[cfg(feature = "ndarray")]

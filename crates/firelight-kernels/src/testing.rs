@@ -1,37 +1,82 @@
 //! The comparison of a fused operation with its reference, shared by the tests of all operations.
 
+use crate::path::{KernelPath, kernel_path};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
-/// One set-up of a comparison: number type, layout of the inputs, size of their numbers, and a shape for the operations
-/// that work on rows.
+/// One set-up of a comparison: number type, layout of the inputs, size of their numbers, a shape for the operations that
+/// work on rows, and the device.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) dtype: DType,
     pub(crate) strided: bool,
     pub(crate) size: f64,
     pub(crate) shape: [usize; 2],
+    pub(crate) device: Device,
 }
 
 impl Case {
-    /// Every combination of type, layout and size, for some rows and for a single one.
+    /// Every combination of type, layout and size, for some rows and for a single one, on flex.
     pub(crate) fn all(&[rows, width]: &[usize; 2]) -> Vec<Self> {
         let mut cases = Vec::new();
         for dtype in [DType::F32, DType::F64] {
             for (strided, size) in [(false, 1.0), (true, 1.0), (false, 30.0)] {
-                cases.extend([rows, 1].map(|rows| Self { dtype, strided, size, shape: [rows, width] }));
+                cases.extend([rows, 1].map(|rows| Self {
+                    dtype,
+                    strided,
+                    size,
+                    shape: [rows, width],
+                    device: Device::flex(),
+                }));
             }
         }
         cases
     }
 
+    /// Some rows and a single one, in order and strided, on the default device if that is a GPU with kernels of our own.
+    pub(crate) fn on_gpu(&[rows, width]: &[usize; 2]) -> Vec<Self> {
+        let device = Device::default();
+        let has_kernels = kernel_path(&device, DType::F32) == KernelPath::Fused;
+        let case = |strided, rows| Self { strided, shape: [rows, width], device: device.clone(), ..Self::plain() };
+        let is_gpu = has_kernels && device != Device::flex();
+        if is_gpu { vec![case(false, rows), case(true, rows), case(false, 1)] } else { Vec::new() }
+    }
+
+    /// Numbers in order and in single precision, on flex.
+    pub(crate) fn plain() -> Self {
+        Self { dtype: DType::F32, strided: false, size: 1.0, shape: [1, 1], device: Device::flex() }
+    }
+
     pub(crate) fn device(&self) -> Device {
-        Device::flex().autodiff()
+        self.device.clone().autodiff()
     }
 
     /// The error that may be made, relative to the largest element. Large numbers round before they cancel.
     fn tolerance(&self) -> f64 {
-        let unit = if self.dtype == DType::F64 { 1e-9 } else { 1e-5 };
+        let unit = match self.dtype {
+            DType::F64 => 1e-9,
+            _ if self.is_on_cpu() => 1e-5,
+            _ => 1e-4,
+        };
         unit * (self.size / 5.0).clamp(1.0, 10.0)
+    }
+
+    /// What gradients that cancel to nothing are compared with. The order of sums on a GPU is nobody's choice.
+    fn smallest(&self) -> f64 {
+        if self.is_on_cpu() { 1e-3 } else { 0.1 }
+    }
+
+    /// Some of many sets on a GPU, where every other shape and option is another program to compile.
+    pub(crate) fn some<T>(&self, sets: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
+        sets.step_by(if self.is_on_cpu() { 1 } else { 5 })
+    }
+
+    #[cfg_attr(feature = "ndarray", allow(deprecated))]
+    fn is_on_cpu(&self) -> bool {
+        #[cfg(feature = "ndarray")]
+        if self.device == Device::ndarray() {
+            return true;
+        }
+        self.device == Device::flex()
     }
 }
 
@@ -61,8 +106,7 @@ pub(crate) fn compare<const N: usize, const D: usize, const R: usize>(
 ) {
     let (found, expected) = (differentiate(case, &inputs, fused), differentiate(case, &inputs, reference));
     for (place, (found, expected)) in found.iter().zip(&expected).enumerate() {
-        // Gradients that cancel to nothing are compared with what they cancel from.
-        let largest = expected.iter().fold(1e-3, |largest: f64, x| largest.max(x.abs()));
+        let largest = expected.iter().fold(case.smallest(), |largest: f64, x| largest.max(x.abs()));
         let error = found.iter().zip(expected).fold(0.0, |error: f64, (a, b)| {
             if a.is_nan() != b.is_nan() { f64::INFINITY } else { error.max((a - b).abs() / largest) }
         });
@@ -101,7 +145,7 @@ mod tests {
 
     /// Loss and gradients of a layer that has every kind of sum, on some threads.
     fn layer(threads: usize, inputs: &[Tensor<2>; 4]) -> Vec<Vec<f64>> {
-        let case = Case { dtype: DType::F32, strided: false, size: 1.0, shape: [1, 1] };
+        let case = Case::plain();
         let forward = |[x, weight, gamma, bias]: [Tensor<2>; 4]| {
             let width = gamma.dims()[1];
             let x = layer_norm(x, gamma.reshape([width]), Some(bias.clone().reshape([width])), 1e-5);

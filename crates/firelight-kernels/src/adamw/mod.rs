@@ -62,7 +62,7 @@ pub fn adamw<const D: usize>(
 #[cfg(feature = "flex")]
 fn fits<const D: usize>(parameter: &Tensor<D>, others: [&Tensor<D>; 3]) -> bool {
     let alike = |other: &&Tensor<D>| other.dtype() == parameter.dtype() && !other.device().is_autodiff();
-    crate::path::is_fused(parameter) && !parameter.device().is_autodiff() && others.iter().all(alike)
+    crate::path::is_fused_on_cpu(parameter) && !parameter.device().is_autodiff() && others.iter().all(alike)
 }
 
 #[cfg(feature = "flex")]

@@ -1,7 +1,7 @@
 //! The gradients of attention, from its inputs, its output and two numbers a query: the weights are computed again.
 
 use super::extension::{AttentionExtension, AttentionKernel, Inputs, Settings};
-use crate::flex::{OptionalBool, OptionalFloat};
+use crate::optional::{OptionalBool, OptionalFloat};
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -24,7 +24,7 @@ impl<B: AttentionKernel, C: CheckpointStrategy> AttentionExtension for Autodiff<
         settings: Settings,
     ) -> FloatTensor<Self> {
         let (padding, hidden) = (padding.into_option(), hidden.into_option());
-        let masks = Masks { padding, hidden, settings };
+        let masks = Masks { padding, hidden, settings, seed: B::draw_seed(query.primitive(), &settings) };
         match bias.into_option() {
             Some(bias) => {
                 let nodes = [query.node(), key.node(), value.node(), bias.node()];
@@ -44,6 +44,7 @@ struct Masks<B: AttentionKernel> {
     padding: Option<BoolTensor<B>>,
     hidden: Option<BoolTensor<B>>,
     settings: Settings,
+    seed: Option<FloatTensor<B>>,
 }
 
 impl<B: AttentionKernel> Masks<B> {
@@ -52,8 +53,8 @@ impl<B: AttentionKernel> Masks<B> {
         let mut tensors = tensors.into_iter();
         let mut next = || tensors.next().expect("attention has three tensors at least");
         let (query, key, value) = (next(), next(), next());
-        let Self { padding, hidden, settings } = self;
-        Inputs { query, key, value, bias: tensors.next(), padding, hidden, settings }
+        let Self { padding, hidden, settings, seed } = self;
+        Inputs { query, key, value, bias: tensors.next(), padding, hidden, settings, seed }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Attention as one operation of Burn's dispatch and autodiff, and what a backend brings to it.
 
-use super::AttentionOptions;
-use crate::flex::{OptionalBool, OptionalFloat};
+use super::{AttentionOptions, blocks};
+use crate::optional::{OptionalBool, OptionalFloat};
 use burn::backend::tensor::{BoolTensor, FloatTensor};
 use burn::backend::{Backend, Dispatch, backend_extension};
 use burn::tensor::{Distribution, Tensor};
@@ -14,8 +14,11 @@ pub(crate) struct Settings {
     pub(super) window: Option<usize>,
     pub(super) soft_cap: Option<f64>,
     pub(super) dropout: f64,
-    /// Decides with the index of a weight whether it is dropped, so that the backward pass finds the same ones.
+    /// Decides with the index of a weight whether it is dropped, so that the backward pass finds the same ones. On a CPU.
+    #[cfg_attr(not(feature = "flex"), allow(dead_code))]
     pub(super) seed: u64,
+    /// How many scores a block of the GPU's path may hold at once.
+    pub(super) block: usize,
 }
 
 /// Everything that attention reads.
@@ -28,10 +31,28 @@ pub(crate) struct Inputs<B: Backend> {
     pub(super) padding: Option<BoolTensor<B>>,
     pub(super) hidden: Option<BoolTensor<B>>,
     pub(super) settings: Settings,
+    /// What a backend has drawn that keeps its seeds to itself.
+    pub(super) seed: Option<FloatTensor<B>>,
+}
+
+/// Where the weights of a block stand among all, and how many are dropped.
+#[derive(Debug, Clone, Copy)]
+#[cfg_attr(not(feature = "cube"), allow(dead_code))] // Only a GPU drops weights of blocks.
+pub(crate) struct Place {
+    /// Queries of the whole pass.
+    pub(super) queries: usize,
+    pub(super) first_query: usize,
+    pub(super) first_key: usize,
+    pub(super) rate: f64,
 }
 
 /// The operation that Burn's dispatch and autodiff see.
-#[backend_extension(Flex, Autodiff)]
+#[backend_extension(
+    Flex: cfg(feature = "flex"),
+    Cube: cfg(feature = "cube"),
+    NdArray: cfg(all(test, feature = "ndarray")),
+    Autodiff
+)]
 pub(crate) trait AttentionExtension: Backend {
     fn attention(
         query: FloatTensor<Self>,
@@ -44,18 +65,30 @@ pub(crate) trait AttentionExtension: Backend {
     ) -> FloatTensor<Self>;
 }
 
-/// What a backend brings.
+/// What a backend brings; if nothing of its own, then blocks of its operations, which drop no weights.
 pub(crate) trait AttentionKernel: Backend {
+    /// A seed for the weights that a pass drops, on the device; `None` where that of the settings is taken.
+    fn draw_seed(_query: &FloatTensor<Self>, _settings: &Settings) -> Option<FloatTensor<Self>> {
+        None
+    }
+    /// Drops weights of a block, `[B, H, q, k]`, and scales the rest up.
+    fn dropped(_weights: FloatTensor<Self>, _seed: FloatTensor<Self>, _place: Place) -> FloatTensor<Self> {
+        unreachable!("a backend that draws no seeds drops no weights in blocks")
+    }
     /// The output, and of every query the largest score and one over the sum of exponentials relative to it,
     /// `[B, H, Q, 2]`.
-    fn forward(inputs: &Inputs<Self>) -> [FloatTensor<Self>; 2];
+    fn forward(inputs: &Inputs<Self>) -> [FloatTensor<Self>; 2] {
+        blocks::forward(inputs)
+    }
     /// The gradients of query, key and value, and that of the bias if `with_bias`.
     fn backward(
         inputs: &Inputs<Self>,
         outputs: [FloatTensor<Self>; 2],
         grad: FloatTensor<Self>,
         with_bias: bool,
-    ) -> ([FloatTensor<Self>; 3], Option<FloatTensor<Self>>);
+    ) -> ([FloatTensor<Self>; 3], Option<FloatTensor<Self>>) {
+        blocks::backward(inputs, outputs, grad, with_bias)
+    }
 }
 
 impl Settings {
@@ -67,7 +100,9 @@ impl Settings {
             window: options.window,
             soft_cap: options.soft_cap,
             dropout: options.dropout,
-            seed: if options.dropout > 0.0 { seed(query) } else { 0 },
+            block: blocks::SCORES,
+            // A GPU is not waited for: it draws its own.
+            seed: if options.dropout > 0.0 && crate::path::is_fused_on_cpu(query) { seed(query) } else { 0 },
         }
     }
 }

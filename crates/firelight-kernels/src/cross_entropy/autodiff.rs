@@ -1,7 +1,7 @@
 //! The gradient of the logits, from the logits themselves and one number a row.
 
 use super::{CrossEntropyExtension, CrossEntropyKernel};
-use crate::flex::OptionalBool;
+use crate::optional::OptionalBool;
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;

@@ -1,9 +1,8 @@
 //! Cross-entropy on the flex backend: two reads of the logits forward, one read and one write backward.
 
 use super::{CrossEntropyExtension, CrossEntropyKernel};
-use crate::flex::{
-    OptionalBool, Real, block_rows, contiguous, filled, for_each_block, maximum, sum, values, vectorised, with_real,
-};
+use crate::flex::{Real, block_rows, contiguous, filled, for_each_block, maximum, sum, values, vectorised, with_real};
+use crate::optional::OptionalBool;
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{DType, Shape};

@@ -3,15 +3,17 @@
 //! Source: label smoothing as Szegedy et al. 2016, §7 (<https://arxiv.org/abs/1512.00567>), in the form of PyTorch:
 //! the smoothed distribution gives `1 - a` to the target and spreads `a` evenly over all classes, the target included.
 
-#[cfg(feature = "flex")]
+#[cfg(feature = "extension")]
 mod autodiff;
+#[cfg(feature = "cube")]
+mod cube;
 #[cfg(feature = "flex")]
 mod flex;
 mod reference;
 
 use burn::tensor::{Bool, Int, Tensor};
 
-#[cfg(feature = "flex")]
+#[cfg(feature = "extension")]
 use extension::{CrossEntropyExtension, CrossEntropyKernel};
 
 /// Which rows count, and how far the targets are smoothed. The default counts every row and smooths nothing.
@@ -57,7 +59,7 @@ pub fn cross_entropy(logits: Tensor<2>, targets: Tensor<1, Int>, options: &Cross
         "cross_entropy: label smoothing {} is not in [0, 1)",
         options.label_smoothing
     );
-    #[cfg(feature = "flex")]
+    #[cfg(feature = "extension")]
     if crate::path::is_fused(&logits) && matches!(targets.dtype(), burn::tensor::DType::I32 | burn::tensor::DType::I64)
     {
         return extension::cross_entropy(logits, targets, options);
@@ -65,16 +67,16 @@ pub fn cross_entropy(logits: Tensor<2>, targets: Tensor<1, Int>, options: &Cross
     reference::cross_entropy(logits, targets, options)
 }
 
-#[cfg(feature = "flex")]
+#[cfg(feature = "extension")]
 mod extension {
     use super::CrossEntropyOptions;
-    use crate::flex::OptionalBool;
+    use crate::optional::OptionalBool;
     use burn::backend::tensor::{BoolTensor, FloatTensor, IntTensor};
     use burn::backend::{Backend, Dispatch, backend_extension};
     use burn::tensor::{Int, Tensor};
 
     /// The operation that Burn's dispatch and autodiff see.
-    #[backend_extension(Flex, Autodiff)]
+    #[backend_extension(Flex: cfg(feature = "flex"), Cube: cfg(feature = "cube"), Autodiff)]
     pub(crate) trait CrossEntropyExtension: Backend {
         fn cross_entropy(
             logits: FloatTensor<Self>,
@@ -160,7 +162,8 @@ mod tests {
     fn fused_equals_the_reference() {
         use crate::testing::{Case, compare, normal};
         let large = Case { size: 1e4, ..Case::all(&[3, 5])[0].clone() };
-        for case in Case::all(&[6, 5]).into_iter().chain(Case::all(&[40, 1000])).chain([large]) {
+        let gpu = [Case::on_gpu(&[6, 5]), Case::on_gpu(&[40, 1000])].concat();
+        for case in [Case::all(&[6, 5]), Case::all(&[40, 1000]), vec![large], gpu].concat() {
             let [rows, classes] = case.shape;
             let targets: Vec<i32> = (0..rows).map(|row| (row * 7 % classes) as i32).collect();
             let targets = Tensor::<1, Int>::from_ints(targets.as_slice(), &case.device());
@@ -177,16 +180,17 @@ mod tests {
     #[cfg(feature = "flex")]
     #[test]
     fn logits_that_are_read_again_keep_their_values() {
-        let device = Device::flex().autodiff();
-        let logits = Tensor::<2>::from_floats([[0.5, -0.5]], &device).require_grad();
-        let twice = logits.clone() * 2.0;
-        let loss = cross_entropy(twice.clone(), Tensor::from_ints([0], &device), &CrossEntropyOptions::default());
-        let squares = twice.clone().square().sum();
-        let gradient = logits.grad(&(loss + squares).backward()).expect("logits require a gradient");
-        // Two times (softmax - target) plus the slope 2 (2x) of the square: 2 (.880797 - 1) + 4, 2 (.119203) - 4.
-        let expected = TensorData::from([[3.761_594f32, -3.761_594]]);
-        gradient.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
-        twice.into_data().assert_eq(&TensorData::from([[1f32, -1.0]]), true);
+        for device in [Device::flex().autodiff(), Device::default().autodiff()] {
+            let logits = Tensor::<2>::from_floats([[0.5, -0.5]], &device).require_grad();
+            let twice = logits.clone() * 2.0;
+            let loss = cross_entropy(twice.clone(), Tensor::from_ints([0], &device), &CrossEntropyOptions::default());
+            let squares = twice.clone().square().sum();
+            let gradient = logits.grad(&(loss + squares).backward()).expect("logits require a gradient");
+            // Two times (softmax - target) plus the slope 2 (2x) of the square: 2 (.880797 - 1) + 4, 2 (.119203) - 4.
+            let expected = TensorData::from([[3.761_594f32, -3.761_594]]);
+            gradient.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+            twice.into_data().assert_eq(&TensorData::from([[1f32, -1.0]]), true);
+        }
     }
 
     #[cfg(feature = "flex")]
@@ -196,5 +200,21 @@ mod tests {
         let device = Device::flex();
         let targets = Tensor::from_ints([0, 3], &device);
         cross_entropy(Tensor::<2>::zeros([2, 3], &device), targets, &CrossEntropyOptions::default());
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn half_precision_on_a_gpu_is_near_the_reference_of_single_precision() {
+        use crate::testing::{Case, normal};
+        use burn::tensor::DType;
+        for case in Case::on_gpu(&[6, 300]).into_iter().filter(|case| case.device.supports_dtype(DType::F16)) {
+            let x = normal(&case, 0).cast(DType::F16);
+            let targets = Tensor::<1, Int>::ones([case.shape[0]], &case.device());
+            let options = CrossEntropyOptions::default().with_label_smoothing(0.1);
+            let found = cross_entropy(x.clone(), targets.clone(), &options).cast(DType::F32);
+            let expected = reference::cross_entropy(x.cast(DType::F32), targets, &options);
+            let error = (found - expected).abs().max().into_scalar::<f32>();
+            assert!(error < 1e-2, "{error}");
+        }
     }
 }

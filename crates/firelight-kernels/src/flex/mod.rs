@@ -4,12 +4,10 @@
 //! rows whose size depends on the shape and never on the number of threads, and add partial sums in the order of the
 //! blocks: two runs give the same bits, on one thread or many.
 
-mod optional;
 mod product;
 mod real;
 pub(crate) mod view;
 
-pub(crate) use optional::{OptionalBool, OptionalFloat};
 pub(crate) use product::{Matrix, MatrixMut, product};
 pub(crate) use real::Real;
 

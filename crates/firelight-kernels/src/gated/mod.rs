@@ -38,7 +38,7 @@ pub enum Gate {
 pub fn gated<const D: usize>(gate: Tensor<D>, up: Tensor<D>, kind: Gate) -> Tensor<D> {
     assert!(gate.dims() == up.dims(), "gated: gate {:?} and up {:?} differ", gate.dims(), up.dims());
     #[cfg(feature = "flex")]
-    if crate::path::is_fused(&gate) && gate.dtype() == up.dtype() {
+    if crate::path::is_fused_on_cpu(&gate) && gate.dtype() == up.dtype() {
         return extension::gated(gate, up, kind);
     }
     reference::gated(gate, up, kind)

@@ -25,7 +25,7 @@ pub enum GeluForm {
 /// - any; the output has the shape of `x`
 pub fn gelu<const D: usize>(x: Tensor<D>, form: GeluForm) -> Tensor<D> {
     #[cfg(feature = "flex")]
-    if crate::path::is_fused(&x) {
+    if crate::path::is_fused_on_cpu(&x) {
         return curve(x, form.curve());
     }
     reference::gelu(x, form)

@@ -2,7 +2,7 @@
 //! the memory traffic of the rest.
 
 use super::{LayerNormExtension, LayerNormKernel};
-use crate::flex::OptionalFloat;
+use crate::optional::OptionalFloat;
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;

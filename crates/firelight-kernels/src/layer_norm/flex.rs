@@ -1,9 +1,8 @@
 //! Layer normalisation on the flex backend: a row is read once from memory for all of its passes.
 
 use super::{LayerNormExtension, LayerNormKernel};
-use crate::flex::{
-    OptionalFloat, Real, contiguous, filled, for_each_block, sum, sum_of_blocks, values, vectorised, with_real,
-};
+use crate::flex::{Real, contiguous, filled, for_each_block, sum, sum_of_blocks, values, vectorised, with_real};
+use crate::optional::OptionalFloat;
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::Shape;

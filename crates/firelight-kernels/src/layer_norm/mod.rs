@@ -2,15 +2,17 @@
 //!
 //! Source: Ba et al. 2016, §3.1, eq. 4 (<https://arxiv.org/abs/1607.06450>); `gamma` and `beta` are their `g` and `b`.
 
-#[cfg(feature = "flex")]
+#[cfg(feature = "extension")]
 mod autodiff;
+#[cfg(feature = "cube")]
+mod cube;
 #[cfg(feature = "flex")]
 mod flex;
 mod reference;
 
 use burn::tensor::Tensor;
 
-#[cfg(feature = "flex")]
+#[cfg(feature = "extension")]
 use extension::{LayerNormExtension, LayerNormKernel};
 
 /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta`, with the mean and the (biased) variance of the last dimension.
@@ -30,21 +32,21 @@ pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Option<T
         beta.map(|beta| beta.dims()),
         x.dims()
     );
-    #[cfg(feature = "flex")]
+    #[cfg(feature = "extension")]
     if crate::path::is_fused(&x) && [Some(&gamma), beta.as_ref()].iter().flatten().all(|p| p.dtype() == x.dtype()) {
         return extension::layer_norm(x, gamma, beta, epsilon);
     }
     reference::layer_norm(x, gamma, beta, epsilon)
 }
 
-#[cfg(feature = "flex")]
+#[cfg(feature = "extension")]
 mod extension {
-    use crate::flex::OptionalFloat;
+    use crate::optional::OptionalFloat;
     use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
     use burn::tensor::Tensor;
 
     /// The operation that Burn's dispatch and autodiff see.
-    #[backend_extension(Flex, Autodiff)]
+    #[backend_extension(Flex: cfg(feature = "flex"), Cube: cfg(feature = "cube"), Autodiff)]
     pub(crate) trait LayerNormExtension: Backend {
         fn layer_norm(
             x: FloatTensor<Self>,
@@ -125,7 +127,9 @@ mod tests {
     #[test]
     fn fused_equals_the_reference() {
         use crate::testing::{Case, compare, normal, random};
-        for case in Case::all(&[6, 5]).into_iter().chain(Case::all(&[300, 130])) {
+        for case in
+            [Case::all(&[6, 5]), Case::all(&[300, 130]), Case::on_gpu(&[6, 5]), Case::on_gpu(&[70, 300])].concat()
+        {
             let flat = |x: Tensor<2>| x.reshape([case.shape[1]]);
             let parameter = |seed| random(&case, [1, case.shape[1]], seed);
             let inputs = [normal(&case, 0), parameter(1), parameter(2)];
@@ -134,6 +138,21 @@ mod tests {
             let inputs = [normal(&case, 0), parameter(1)];
             let fused = |[x, g]: [Tensor<2>; 2]| layer_norm(x, flat(g), None, 1e-5);
             compare(&case, inputs, fused, |[x, g]| reference::layer_norm(x, flat(g), None, 1e-5));
+        }
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn half_precision_on_a_gpu_is_near_the_reference_of_single_precision() {
+        use crate::testing::{Case, normal};
+        use burn::tensor::DType;
+        for case in Case::on_gpu(&[6, 300]).into_iter().filter(|case| case.device.supports_dtype(DType::F16)) {
+            let x = normal(&case, 0).cast(DType::F16);
+            let gamma = Tensor::<1>::ones([300], &case.device());
+            let found = layer_norm(x.clone(), gamma.clone().cast(DType::F16), None, 1e-5).cast(DType::F32);
+            let expected = reference::layer_norm(x.cast(DType::F32), gamma, None, 1e-5);
+            let error = (found - expected).abs().max().into_scalar::<f32>();
+            assert!(error < 5e-3, "{error}");
         }
     }
 }

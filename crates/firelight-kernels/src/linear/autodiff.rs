@@ -2,7 +2,7 @@
 //! weight, nothing for that of the bias.
 
 use super::{LinearExtension, LinearKernel};
-use crate::flex::OptionalFloat;
+use crate::optional::OptionalFloat;
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;

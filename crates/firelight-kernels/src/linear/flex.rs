@@ -3,9 +3,10 @@
 use super::row::{add_row, is_long};
 use super::{LinearExtension, LinearKernel};
 use crate::flex::{
-    Matrix, MatrixMut, OptionalFloat, Real, add_to, contiguous, filled, for_each_block, product, sum_of_blocks, values,
-    vectorised, with_real,
+    Matrix, MatrixMut, Real, add_to, contiguous, filled, for_each_block, product, sum_of_blocks, values, vectorised,
+    with_real,
 };
+use crate::optional::OptionalFloat;
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::Shape;

@@ -28,7 +28,7 @@ pub fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tens
         "linear: the bias is not as long as the {d_out} outputs of the weight"
     );
     #[cfg(feature = "flex")]
-    if crate::path::is_fused(&x) && d_out > 0 && one_type(&x, &weight, bias.as_ref()) {
+    if crate::path::is_fused_on_cpu(&x) && d_out > 0 && one_type(&x, &weight, bias.as_ref()) {
         return extension::linear(x, weight, bias);
     }
     reference::linear(x, weight, bias)
@@ -41,7 +41,7 @@ fn one_type<const D: usize>(x: &Tensor<D>, weight: &Tensor<2>, bias: Option<&Ten
 
 #[cfg(feature = "flex")]
 mod extension {
-    use crate::flex::OptionalFloat;
+    use crate::optional::OptionalFloat;
     use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
     use burn::tensor::Tensor;
 

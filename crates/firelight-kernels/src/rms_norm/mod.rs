@@ -3,15 +3,17 @@
 //! Source: Zhang and Sennrich 2019, §4, eq. 4 (<https://arxiv.org/abs/1910.07467>); `gamma` is their `g`. The epsilon
 //! under the root is LLaMA's.
 
-#[cfg(feature = "flex")]
+#[cfg(feature = "extension")]
 mod autodiff;
+#[cfg(feature = "cube")]
+mod cube;
 #[cfg(feature = "flex")]
 mod flex;
 mod reference;
 
 use burn::tensor::Tensor;
 
-#[cfg(feature = "flex")]
+#[cfg(feature = "extension")]
 use extension::{RmsNormExtension, RmsNormKernel};
 
 /// `x / sqrt(mean(x²) + epsilon) * gamma`, with the mean over the last dimension.
@@ -28,20 +30,20 @@ pub fn rms_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, epsilon: f64) ->
         gamma.dims(),
         x.dims()
     );
-    #[cfg(feature = "flex")]
+    #[cfg(feature = "extension")]
     if crate::path::is_fused(&x) && gamma.dtype() == x.dtype() {
         return extension::rms_norm(x, gamma, epsilon);
     }
     reference::rms_norm(x, gamma, epsilon)
 }
 
-#[cfg(feature = "flex")]
+#[cfg(feature = "extension")]
 mod extension {
     use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
     use burn::tensor::Tensor;
 
     /// The operation that Burn's dispatch and autodiff see.
-    #[backend_extension(Flex, Autodiff)]
+    #[backend_extension(Flex: cfg(feature = "flex"), Cube: cfg(feature = "cube"), Autodiff)]
     pub(crate) trait RmsNormExtension: Backend {
         fn rms_norm(x: FloatTensor<Self>, gamma: FloatTensor<Self>, epsilon: f64) -> FloatTensor<Self>;
     }
@@ -100,11 +102,27 @@ mod tests {
     #[test]
     fn fused_equals_the_reference() {
         use crate::testing::{Case, compare, normal, random};
-        for case in Case::all(&[6, 5]).into_iter().chain(Case::all(&[300, 130])) {
+        for case in
+            [Case::all(&[6, 5]), Case::all(&[300, 130]), Case::on_gpu(&[6, 5]), Case::on_gpu(&[70, 300])].concat()
+        {
             let flat = |x: Tensor<2>| x.reshape([case.shape[1]]);
             let inputs = [normal(&case, 0), random(&case, [1, case.shape[1]], 1)];
             let fused = |[x, g]: [Tensor<2>; 2]| rms_norm(x, flat(g), 1e-5);
             compare(&case, inputs, fused, |[x, g]| reference::rms_norm(x, flat(g), 1e-5));
+        }
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn half_precision_on_a_gpu_is_near_the_reference_of_single_precision() {
+        use crate::testing::{Case, normal};
+        use burn::tensor::DType;
+        for case in Case::on_gpu(&[6, 300]).into_iter().filter(|case| case.device.supports_dtype(DType::F16)) {
+            let x = normal(&case, 0).cast(DType::F16);
+            let gamma = Tensor::<1>::ones([300], &case.device());
+            let found = rms_norm(x.clone(), gamma.clone().cast(DType::F16), 1e-5).cast(DType::F32);
+            let error = (found - reference::rms_norm(x.cast(DType::F32), gamma, 1e-5)).abs().max().into_scalar::<f32>();
+            assert!(error < 5e-3, "{error}");
         }
     }
 }

@@ -30,7 +30,7 @@ pub enum RotaryPairs {
 pub fn rotary(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, pairs: RotaryPairs) -> Tensor<4> {
     check(x.dims(), cos.dims(), sin.dims());
     #[cfg(feature = "flex")]
-    if crate::path::is_fused(&x) && [&cos, &sin].iter().all(|angle| angle.dtype() == x.dtype()) {
+    if crate::path::is_fused_on_cpu(&x) && [&cos, &sin].iter().all(|angle| angle.dtype() == x.dtype()) {
         return extension::rotary(x, cos, sin, pairs);
     }
     reference::rotary(x, cos.detach(), sin.detach(), pairs)

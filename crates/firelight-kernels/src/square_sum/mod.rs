@@ -13,7 +13,7 @@ use burn::tensor::Tensor;
 /// - any; output: `[1]`
 pub fn square_sum<const D: usize>(x: Tensor<D>) -> Tensor<1> {
     #[cfg(feature = "flex")]
-    if crate::path::is_fused(&x) && !x.device().is_autodiff() {
+    if crate::path::is_fused_on_cpu(&x) && !x.device().is_autodiff() {
         return extension::square_sum(x);
     }
     reference::square_sum(x)

@@ -11,7 +11,8 @@ mod forward;
 mod problem;
 
 use super::extension::{AttentionExtension, AttentionKernel, Inputs, Settings};
-use crate::flex::{OptionalBool, OptionalFloat, with_real};
+use crate::flex::with_real;
+use crate::optional::{OptionalBool, OptionalFloat};
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 #[cfg(test)]
@@ -42,7 +43,7 @@ impl AttentionExtension for Flex {
         settings: Settings,
     ) -> FlexTensor {
         let (bias, padding, hidden) = (bias.into_option(), padding.into_option(), hidden.into_option());
-        let [output, _] = Self::forward(&Inputs { query, key, value, bias, padding, hidden, settings });
+        let [output, _] = Self::forward(&Inputs { query, key, value, bias, padding, hidden, settings, seed: None });
         output
     }
 }

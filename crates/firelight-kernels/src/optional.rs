@@ -8,6 +8,7 @@ use burn::tensor::{Bool, Tensor};
 
 /// A tensor of numbers, or none.
 #[derive(ExtensionType)]
+#[extension_type(fusion: cfg(feature = "cube"))]
 pub(crate) enum OptionalFloat<B: Backend> {
     /// There is one.
     Some(FloatTensor<B>),
@@ -22,6 +23,11 @@ impl OptionalFloat<burn::backend::Dispatch> {
 }
 
 impl<B: Backend> OptionalFloat<B> {
+    #[cfg(feature = "cube")]
+    pub(crate) fn of(tensor: Option<FloatTensor<B>>) -> Self {
+        tensor.map_or(Self::None, Self::Some)
+    }
+
     pub(crate) fn into_option(self) -> Option<FloatTensor<B>> {
         match self {
             Self::Some(tensor) => Some(tensor),
@@ -32,6 +38,7 @@ impl<B: Backend> OptionalFloat<B> {
 
 /// A tensor of truths, or none.
 #[derive(ExtensionType)]
+#[extension_type(fusion: cfg(feature = "cube"))]
 pub(crate) enum OptionalBool<B: Backend> {
     /// There is one.
     Some(BoolTensor<B>),
@@ -46,6 +53,11 @@ impl OptionalBool<burn::backend::Dispatch> {
 }
 
 impl<B: Backend> OptionalBool<B> {
+    #[cfg(feature = "cube")]
+    pub(crate) fn of(tensor: Option<BoolTensor<B>>) -> Self {
+        tensor.map_or(Self::None, Self::Some)
+    }
+
     pub(crate) fn into_option(self) -> Option<BoolTensor<B>> {
         match self {
             Self::Some(tensor) => Some(tensor),

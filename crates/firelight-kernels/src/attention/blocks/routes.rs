@@ -1,0 +1,60 @@
+//! The backends that compute attention in blocks.
+
+use super::super::extension::{AttentionExtension, AttentionKernel, Inputs, Settings};
+use super::forward::output;
+use crate::optional::{OptionalBool, OptionalFloat};
+use burn::backend::tensor::FloatTensor;
+
+/// The operation for a backend, from its kernel.
+macro_rules! in_blocks {
+    ($backend:ty) => {
+        impl AttentionExtension for $backend {
+            fn attention(
+                query: FloatTensor<Self>,
+                key: FloatTensor<Self>,
+                value: FloatTensor<Self>,
+                bias: OptionalFloat<Self>,
+                padding: OptionalBool<Self>,
+                hidden: OptionalBool<Self>,
+                settings: Settings,
+            ) -> FloatTensor<Self> {
+                let seed = Self::draw_seed(&query, &settings);
+                let (bias, padding, hidden) = (bias.into_option(), padding.into_option(), hidden.into_option());
+                output::<Self>(&Inputs { query, key, value, bias, padding, hidden, settings, seed })
+            }
+        }
+    };
+}
+
+#[cfg(feature = "cube")]
+mod on_cube {
+    use super::super::super::extension::Place;
+    use super::super::dropout::DropoutOperations;
+    use super::*;
+    use burn::backend::{Cube, TensorMetadata, ops::FloatTensorOps};
+    use burn::tensor::{Distribution, FloatDType, Shape};
+
+    in_blocks!(Cube);
+
+    impl AttentionKernel for Cube {
+        fn draw_seed(query: &FloatTensor<Self>, settings: &Settings) -> Option<FloatTensor<Self>> {
+            let draw = || Self::float_random(Shape::from([2]), Distribution::Default, &query.device(), FloatDType::F32);
+            (settings.dropout > 0.0).then(draw)
+        }
+
+        fn dropped(weights: FloatTensor<Self>, seed: FloatTensor<Self>, place: Place) -> FloatTensor<Self> {
+            Self::drop_weights(weights, seed, place)
+        }
+    }
+}
+
+// A CPU backend without kernels of its own, for a test of the blocks without a GPU.
+#[cfg(all(test, feature = "ndarray"))]
+#[allow(deprecated)]
+mod on_ndarray {
+    use super::*;
+
+    in_blocks!(burn::backend::NdArray);
+
+    impl AttentionKernel for burn::backend::NdArray {}
+}

@@ -1,0 +1,298 @@
+//! Fused attention beside its reference: the kernels of the CPU, and the blocks of the GPU.
+
+use super::*;
+use crate::testing::{Case, compare, random};
+use burn::tensor::{DType, Device, TensorData};
+
+/// Sizes of a comparison, in the letters of the crate; `F` is the width of a value.
+#[derive(Clone, Copy)]
+struct Sizes {
+    b: usize,
+    h: usize,
+    g: usize,
+    q: usize,
+    k: usize,
+    e: usize,
+    f: usize,
+}
+
+const SMALL: Sizes = Sizes { b: 2, h: 4, g: 2, q: 5, k: 7, e: 3, f: 2 };
+
+/// Several tiles of queries and keys, none of them full at the end.
+const TILED: Sizes = Sizes { b: 2, h: 2, g: 1, q: 130, k: 530, e: 8, f: 5 };
+
+impl Sizes {
+    /// Query, key and value with their heads side by side, as a projection leaves them.
+    fn by_token(self, case: &Case) -> [Tensor<4>; 3] {
+        let Self { b, h, g, q, k, e, f } = self;
+        [random(case, [b, q, h, e], 0), random(case, [b, k, g, e], 1), random(case, [b, k, g, f], 2)]
+    }
+
+    fn by_head(self, case: &Case) -> [Tensor<4>; 3] {
+        self.by_token(case).map(|x| x.swap_dims(1, 2))
+    }
+
+    /// All combinations of causal, padding, hidden, soft cap and window; the first row of the batch is all padding in some.
+    /// The cap is a power of two, because Burn rounds one over a divisor to `f32` when it differentiates.
+    fn options(self, case: &Case) -> Vec<AttentionOptions> {
+        let device = case.device();
+        let mask = |count: usize, hides: &dyn Fn(usize) -> bool| -> Tensor<1, Bool> {
+            Tensor::from_bool((0..count).map(hides).collect::<Vec<_>>().as_slice(), &device)
+        };
+        let Self { b, h, q, k, .. } = self;
+        let padding = || mask(b * k, &|i| i < k || i % 3 == 1).reshape([b, k]);
+        let hidden = || mask(h * q * k, &|i| i % 5 == 2 || (i / k) % q == 1).reshape([1, h, q, k]);
+        let all = (0..32).map(|bits: u32| {
+            let has = |bit: u32| bits >> bit & 1 == 1;
+            AttentionOptions::default()
+                .with_causal(has(0))
+                .with_padding(has(1).then(padding))
+                .with_hidden(has(2).then(hidden))
+                .with_soft_cap(has(3).then_some(2.0))
+                .with_window(has(4).then_some(k / 3))
+        });
+        all.collect()
+    }
+}
+
+fn slow(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
+    reference::mean(reference::weights(query, key, options), value)
+}
+
+fn case(dtype: DType, size: f64) -> Case {
+    Case { dtype, size, ..Case::plain() }
+}
+
+/// A case on every device of this build that computes in blocks: the GPU if it is the default, and ndarray, which does so
+/// in tests alone.
+fn block_cases() -> Vec<Case> {
+    let gpu = Case::on_gpu(&[1, 1]).into_iter().take(1);
+    #[cfg(feature = "ndarray")]
+    #[allow(deprecated)]
+    let cpu = Some(Case { device: Device::ndarray(), ..case(DType::F64, 1.0) });
+    #[cfg(not(feature = "ndarray"))]
+    let cpu = None;
+    gpu.chain(cpu).collect()
+}
+
+/// Compares blocks of at most `rows` queries with the reference.
+fn compare_blocks<const N: usize>(
+    case: &Case,
+    sizes: Sizes,
+    rows: usize,
+    inputs: [Tensor<4>; N],
+    options: &AttentionOptions,
+) {
+    let options = |bias: Option<Tensor<4>>| if N == 4 { options.clone().with_bias(bias) } else { options.clone() };
+    let split = |inputs: [Tensor<4>; N]| {
+        let mut inputs = inputs.into_iter();
+        let mut next = || inputs.next().expect("query, key and value");
+        ([next(), next(), next()], inputs.next())
+    };
+    let fused = |inputs| {
+        let (tensors, bias) = split(inputs);
+        let options = options(bias);
+        let block = sizes.b * sizes.h * sizes.k * rows;
+        let settings = extension::Settings { block, ..extension::Settings::new(&options, &tensors[0]) };
+        extension::attention(tensors, &options, settings)
+    };
+    compare(case, inputs, fused, |inputs| {
+        let ([q, k, v], bias) = split(inputs);
+        slow(q, k, v, &options(bias))
+    });
+}
+
+#[test]
+fn every_set_of_options_equals_the_reference() {
+    for case in Case::all(&[1, 1]).into_iter().step_by(2) {
+        for options in SMALL.options(&case) {
+            let fused = |[q, k, v]: [Tensor<4>; 3]| attention(q, k, v, &options);
+            compare(&case, SMALL.by_head(&case), fused, |[q, k, v]| slow(q, k, v, &options));
+        }
+    }
+}
+
+#[test]
+fn several_tiles_of_heads_side_by_side_equal_the_reference() {
+    let case = case(DType::F32, 1.0);
+    for options in TILED.options(&case) {
+        let turn = |x: Tensor<4>| x.swap_dims(1, 2);
+        let fused = |[q, k, v]: [Tensor<4>; 3]| turn(attention(turn(q), turn(k), turn(v), &options));
+        let slow = |[q, k, v]: [Tensor<4>; 3]| turn(slow(turn(q), turn(k), turn(v), &options));
+        compare(&case, TILED.by_token(&case), fused, slow);
+    }
+}
+
+#[test]
+fn a_bias_of_every_breadth_has_the_gradient_of_the_reference() {
+    for sizes in [SMALL, Sizes { q: 70, k: 300, ..SMALL }] {
+        for bits in 0..16usize {
+            let case = case(DType::F64, 1.0);
+            let whole = [sizes.b, sizes.h, sizes.q, sizes.k];
+            let shape: [usize; 4] = std::array::from_fn(|d| if bits >> d & 1 == 1 { whole[d] } else { 1 });
+            let [q, k, v] = sizes.by_head(&case);
+            let options = sizes.options(&case).swap_remove(bits);
+            let fused = |[q, k, v, b]: [Tensor<4>; 4]| attention(q, k, v, &options.clone().with_bias(Some(b)));
+            let slow = |[q, k, v, b]: [Tensor<4>; 4]| slow(q, k, v, &options.clone().with_bias(Some(b)));
+            compare(&case, [q, k, v, random(&case, shape, 3)], fused, slow);
+        }
+    }
+}
+
+#[test]
+fn one_query_more_queries_than_keys_and_large_scores() {
+    let few_keys = Sizes { q: 9, k: 4, ..SMALL };
+    for (sizes, size) in
+        [(Sizes { q: 1, k: 1, ..SMALL }, 1.0), (Sizes { q: 1, k: 600, ..SMALL }, 1.0), (few_keys, 100.0)]
+    {
+        let case = case(DType::F32, size);
+        let options = AttentionOptions::default().with_causal(true);
+        let fused = |[q, k, v]: [Tensor<4>; 3]| attention(q, k, v, &options);
+        compare(&case, sizes.by_head(&case), fused, |[q, k, v]| slow(q, k, v, &options));
+    }
+}
+
+#[test]
+fn dropped_weights_are_the_same_in_both_passes() {
+    let (case, sizes) = (case(DType::F64, 1.0), Sizes { q: 70, k: 300, ..SMALL });
+    let Sizes { b, h, q, k, .. } = sizes;
+    let options = AttentionOptions::default().with_causal(true).with_dropout(0.3);
+    let settings = extension::Settings { seed: 11, ..extension::Settings::new(&options, &sizes.by_head(&case)[0]) };
+    let factors = TensorData::new(flex::factors(&settings, b * h * q, k), [b, h, q, k]);
+    let factors = Tensor::<4>::from_data(factors, (&case.device(), case.dtype));
+    let plain = options.clone().with_dropout(0.0);
+    let fused = |tensors| extension::attention(tensors, &options, settings);
+    let slow = |[q, k, v]: [Tensor<4>; 3]| reference::mean(reference::weights(q, k, &plain) * factors.clone(), v);
+    compare(&case, sizes.by_head(&case), fused, slow);
+}
+
+#[test]
+fn blocks_drop_the_same_weights_in_both_passes() {
+    for case in Case::on_gpu(&[1, 1]).into_iter().take(1) {
+        // With the identity for values and for the gradient, the output is the weights, and the gradient of the values
+        // their transpose.
+        let count = 6;
+        let options = AttentionOptions::default().with_causal(true).with_dropout(0.5);
+        let identity = Tensor::<2>::eye(count, &case.device()).reshape([1, 1, count, count]);
+        let value = identity.clone().require_grad();
+        let [query, key] = [0, 1].map(|seed| random(&case, [1, 1, count, 4], seed));
+        let settings = extension::Settings { block: 2 * count, ..extension::Settings::new(&options, &query) };
+        let output = extension::attention([query, key, value.clone()], &options, settings);
+        let grads = (output.clone() * identity).sum().backward();
+        let weights = output.inner().swap_dims(2, 3).into_data();
+        assert!(weights.iter::<f32>().filter(|&weight| weight > 0.0).count() < count * (count + 1) / 2);
+        value.grad(&grads).expect("the value requires a gradient").into_data().assert_eq(&weights, true);
+    }
+}
+
+/// The gradient that a step along itself agrees with: whoever drops other weights in the backward pass is found out.
+#[test]
+fn blocks_with_dropout_have_the_slopes_of_their_loss() {
+    for case in Case::on_gpu(&[1, 1]).into_iter().take(1) {
+        let options = AttentionOptions::default().with_dropout(0.3);
+        let [_, key, value] = SMALL.by_head(&case);
+        let query = random(&case, [SMALL.b, SMALL.h, SMALL.q, SMALL.e], 5);
+        let loss = |query: Tensor<4>| {
+            case.device().seed(17);
+            let block = SMALL.b * SMALL.h * SMALL.k * 2;
+            let settings = extension::Settings { block, ..extension::Settings::new(&options, &query) };
+            extension::attention([query, key.clone(), value.clone()], &options, settings).square().sum()
+        };
+        let slope = || {
+            let query = query.clone().require_grad();
+            let gradient = query.grad(&loss(query.clone()).backward()).expect("the query requires a gradient");
+            let gradient = Tensor::<4>::from_inner(gradient);
+            let size = gradient.clone().square().sum().into_scalar::<f32>();
+            let at = |step: f32| loss(query.clone() + gradient.clone() * step).into_scalar::<f32>();
+            ((at(0.02) - at(-0.02)) / 0.04, size)
+        };
+        // Other tests draw from the generator of the process at the same time, so equal seeds may need another try.
+        let is_right = |(found, expected): (f32, f32)| (found / expected - 1.0).abs() < 0.01;
+        assert!((0..20).any(|_| is_right(slope())));
+    }
+}
+
+#[test]
+fn blocks_of_half_precision_are_near_the_reference_of_single_precision() {
+    for case in Case::on_gpu(&[1, 1]).into_iter().take(1).filter(|case| case.device.supports_dtype(DType::F16)) {
+        let options = AttentionOptions::default().with_causal(true).with_soft_cap(Some(2.0));
+        let [q, k, v] = SMALL.by_head(&case).map(|x| x.cast(DType::F16));
+        let found = attention(q.clone(), k.clone(), v.clone(), &options).cast(DType::F32);
+        let [q, k, v] = [q, k, v].map(|x| x.cast(DType::F32));
+        let error = (found - slow(q, k, v, &options)).abs().max().into_scalar::<f32>();
+        assert!(error < 5e-3, "{error}");
+    }
+}
+
+#[test]
+fn the_seed_of_the_device_decides_what_is_dropped() {
+    let case = case(DType::F32, 1.0);
+    let run = |seed: u64| {
+        case.device().seed(seed);
+        let [q, k, v] = SMALL.by_head(&case);
+        attention(q, k, v, &AttentionOptions::default().with_dropout(0.5)).into_data()
+    };
+    // Other tests draw from the generator of the process at the same time, so equal seeds may need another try.
+    assert!((0..50).any(|_| run(3) == run(3)));
+    assert_ne!(run(3), run(4));
+}
+
+#[test]
+fn blocks_with_every_set_of_options_equal_the_reference() {
+    for case in block_cases() {
+        for options in case.some(SMALL.options(&case).iter()) {
+            compare_blocks(&case, SMALL, 2, SMALL.by_head(&case), options);
+        }
+    }
+}
+
+#[test]
+fn blocks_give_a_bias_of_every_breadth_its_gradient() {
+    for case in block_cases() {
+        for bits in case.some(0..16usize) {
+            let whole = [SMALL.b, SMALL.h, SMALL.q, SMALL.k];
+            let shape: [usize; 4] = std::array::from_fn(|d| if bits >> d & 1 == 1 { whole[d] } else { 1 });
+            let [q, k, v] = SMALL.by_head(&case);
+            let options = SMALL.options(&case).swap_remove(2 * bits + 1);
+            compare_blocks(&case, SMALL, 2, [q, k, v, random(&case, shape, 3)], &options);
+        }
+    }
+}
+
+#[test]
+fn blocks_of_one_token_of_few_keys_and_of_large_scores() {
+    let one = Sizes { q: 1, k: 1, ..SMALL };
+    let few_keys = Sizes { q: 9, k: 4, ..SMALL };
+    for case in block_cases() {
+        for (sizes, size) in [(one, 1.0), (Sizes { k: 33, ..one }, 1.0), (few_keys, 1.0), (few_keys, 30.0)] {
+            let case = Case { size, ..case.clone() };
+            let options = AttentionOptions::default().with_causal(true);
+            compare_blocks(&case, sizes, 2, sizes.by_head(&case), &options);
+        }
+    }
+}
+
+#[test]
+fn blocks_of_a_window_leave_out_the_keys_that_nobody_sees() {
+    let long = Sizes { b: 1, h: 2, g: 1, q: 300, k: 310, e: 8, f: 5 };
+    for case in block_cases() {
+        for causal in [true, false] {
+            let options = AttentionOptions::default().with_causal(causal).with_window(Some(20));
+            compare_blocks(&case, long, long.q, long.by_head(&case), &options);
+        }
+    }
+}
+
+#[test]
+fn one_block_of_heads_side_by_side_equals_the_reference() {
+    for case in block_cases() {
+        let options = AttentionOptions::default().with_causal(true).with_scale(Some(0.3));
+        let turn = |x: Tensor<4>| x.swap_dims(1, 2);
+        let fused = |[q, k, v]: [Tensor<4>; 3]| {
+            let settings = extension::Settings::new(&options, &turn(q.clone()));
+            turn(extension::attention([q, k, v].map(turn), &options, settings))
+        };
+        let slow = |[q, k, v]: [Tensor<4>; 3]| turn(slow(turn(q), turn(k), turn(v), &options));
+        compare(&case, SMALL.by_token(&case), fused, slow);
+    }
+}
