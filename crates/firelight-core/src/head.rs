@@ -85,6 +85,15 @@ pub enum LmHead {
 pub struct TiedHead {}
 
 impl LmHead {
+    /// The matrix that turns vectors into logits, `[D, V]`: for [`LossConfig::forward_head`](crate::LossConfig::forward_head),
+    /// which never holds all logits.
+    pub fn weight(&self, embedding: &TokenEmbedding) -> Tensor<2> {
+        match self {
+            Self::Tied(_) => embedding.weight.val().transpose(),
+            Self::Own(own) => own.weight.val(),
+        }
+    }
+
     /// # Shapes
     /// - `hidden`: `[B, T, D]`; output: `[B, T, V]`
     pub fn forward(&self, hidden: Tensor<3>, embedding: &TokenEmbedding) -> Tensor<3> {

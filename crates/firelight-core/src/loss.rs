@@ -5,8 +5,8 @@
 //! softmax's normaliser near 1, which the cross-entropy leaves free to drift.
 
 use crate::error::{Checks, ConfigError};
-use burn::tensor::{Bool, Int, Tensor};
-use firelight_kernels::{CrossEntropyOptions, cross_entropy};
+use burn::tensor::{Bool, Device, Int, Tensor};
+use firelight_kernels::{CrossEntropyOptions, cross_entropy, linear, linear_cross_entropy};
 use serde::{Deserialize, Serialize};
 
 /// Logits that are charged at once where nothing is differentiated: 16 MiB in single precision, which the caches of a CPU
@@ -102,13 +102,38 @@ impl LossConfig {
         let [batch, seq_len, vocab_size] = logits.dims();
         let rows = batch * seq_len;
         let ignored = ignored.map(|ignored| ignored.reshape([rows]));
-        let count = match &ignored {
-            Some(ignored) => ignored.clone().bool_not().float().sum(),
-            None => Tensor::full([1], rows as f64, &logits.device()),
-        };
+        let count = count(rows, ignored.as_ref(), &logits.device());
         let rows = Rows { logits: logits.reshape([rows, vocab_size]), targets: targets.reshape([rows]), ignored };
         let [total, cross_entropy] = self.charge_in_chunks(rows, (CHUNK / vocab_size.max(1)).max(1));
         TokenLoss { total, cross_entropy, count }
+    }
+
+    /// [`forward`](Self::forward) of the logits `hidden weight`, which are never held as a whole where they are many and
+    /// plainly charged: with a large vocabulary they are the largest tensor of a training.
+    ///
+    /// # Shapes
+    /// - `hidden`: `[B, T, D]`, `weight`: `[D, V]`, `targets`: `[B, T]`, `ignored`: `[B, T]`
+    ///
+    /// # Panics
+    /// If the shapes differ.
+    pub fn forward_head(
+        &self,
+        hidden: Tensor<3>,
+        weight: Tensor<2>,
+        targets: Tensor<2, Int>,
+        ignored: Option<Tensor<2, Bool>>,
+    ) -> TokenLoss {
+        if self.label_smoothing != 0.0 || self.z_loss != 0.0 {
+            return self.forward(linear(hidden, weight, None), targets, ignored);
+        }
+        let rows = targets.dims().iter().product();
+        let ignored = ignored.map(|ignored| ignored.reshape([rows]));
+        let count = count(rows, ignored.as_ref(), &hidden.device());
+        let (hidden, targets) = (hidden.flatten::<2>(0, 1), targets.reshape([rows]));
+        let losses =
+            linear_cross_entropy(hidden, weight, targets, &CrossEntropyOptions::default().with_ignored(ignored));
+        let total = losses.sum();
+        TokenLoss { cross_entropy: total.clone().without_autodiff(), total, count }
     }
 
     /// As [`charge`](Self::charge), `size` rows at a time where nothing is differentiated, so that the temporaries of one
@@ -134,6 +159,14 @@ impl LossConfig {
             charged = charged + rows.log_normalizers(plain).square() * self.z_loss;
         }
         [charged.sum(), reported]
+    }
+}
+
+/// How many rows are charged, `[1]`.
+fn count(rows: usize, ignored: Option<&Tensor<1, Bool>>, device: &Device) -> Tensor<1> {
+    match ignored {
+        Some(ignored) => ignored.clone().bool_not().float().sum(),
+        None => Tensor::full([1], rows as f64, device),
     }
 }
 
@@ -188,7 +221,30 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, Distribution, TensorData, Tolerance};
+    use burn::tensor::{Distribution, TensorData, Tolerance};
+
+    #[test]
+    fn the_loss_of_a_head_is_that_of_its_logits() {
+        let device = Device::default();
+        let hidden = Tensor::<3>::random([2, 3, 5], Distribution::Default, &device);
+        let weight = Tensor::<2>::random([5, 7], Distribution::Default, &device);
+        let targets = || Tensor::<2, Int>::from_ints([[1, 2, 6], [0, 3, 3]], &device);
+        let ignored = Tensor::<2, Bool>::from_bool([[false, false, true], [false, true, false]], &device);
+        for loss in [LossConfig::default(), LossConfig::default().with_label_smoothing(0.1).with_z_loss(0.1)] {
+            for ignored in [None, Some(ignored.clone())] {
+                let found = loss.forward_head(hidden.clone(), weight.clone(), targets(), ignored.clone());
+                let logits = linear(hidden.clone(), weight.clone(), None);
+                let expected = loss.forward(logits, targets(), ignored);
+                for (found, expected) in [
+                    (found.mean(), expected.mean()),
+                    (found.mean_cross_entropy(), expected.mean_cross_entropy()),
+                    (found.count, expected.count),
+                ] {
+                    found.into_data().assert_approx_eq::<f32>(&expected.into_data(), Tolerance::absolute(1e-5));
+                }
+            }
+        }
+    }
 
     #[test]
     fn only_counted_tokens_enter_the_mean() {

@@ -35,6 +35,7 @@ mod gated;
 mod gelu;
 mod layer_norm;
 mod linear;
+mod linear_cross_entropy;
 #[cfg(feature = "extension")]
 mod optional;
 mod path;
@@ -53,6 +54,7 @@ pub use gated::{Gate, gated};
 pub use gelu::{GeluForm, gelu};
 pub use layer_norm::layer_norm;
 pub use linear::linear;
+pub use linear_cross_entropy::linear_cross_entropy;
 pub use path::{KernelPath, kernel_path};
 pub use rms_norm::rms_norm;
 pub use rotary::{RotaryPairs, rotary};

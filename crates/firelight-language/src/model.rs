@@ -148,6 +148,11 @@ impl LanguageModel {
         self.head.forward(hidden, &self.embedding)
     }
 
+    /// The matrix of [`logits`](Self::logits), `[D, V]`: what a loss needs that never holds all of them.
+    pub fn head_weight(&self) -> Tensor<2> {
+        self.head.weight(&self.embedding)
+    }
+
     /// The context, in tokens.
     pub fn max_seq_len(&self) -> usize {
         self.max_seq_len

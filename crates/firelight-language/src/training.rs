@@ -30,8 +30,8 @@ impl LmTask {
     }
 
     fn charge(&self, batch: LmBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
-        let logits = self.model.logits(self.model.hidden(batch.inputs, &SequenceInput::default(), pass));
-        loss.forward(logits, batch.targets, batch.padding)
+        let hidden = self.model.hidden(batch.inputs, &SequenceInput::default(), pass);
+        loss.forward_head(hidden, self.model.head_weight(), batch.targets, batch.padding)
     }
 }
 

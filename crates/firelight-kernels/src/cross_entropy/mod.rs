@@ -14,7 +14,9 @@ mod reference;
 use burn::tensor::{Bool, Int, Tensor};
 
 #[cfg(feature = "extension")]
-use extension::{CrossEntropyExtension, CrossEntropyKernel};
+use extension::CrossEntropyExtension;
+#[cfg(feature = "extension")]
+pub(crate) use extension::CrossEntropyKernel;
 
 /// Which rows count, and how far the targets are smoothed. The default counts every row and smooths nothing.
 #[derive(Debug, Clone, Default)]
@@ -60,11 +62,16 @@ pub fn cross_entropy(logits: Tensor<2>, targets: Tensor<1, Int>, options: &Cross
         options.label_smoothing
     );
     #[cfg(feature = "extension")]
-    if crate::path::is_fused(&logits) && matches!(targets.dtype(), burn::tensor::DType::I32 | burn::tensor::DType::I64)
-    {
+    if crate::path::is_fused(&logits) && takes(&targets) {
         return extension::cross_entropy(logits, targets, options);
     }
     reference::cross_entropy(logits, targets, options)
+}
+
+/// Whether kernels read targets of this type.
+#[cfg(feature = "extension")]
+pub(crate) fn takes(targets: &Tensor<1, Int>) -> bool {
+    matches!(targets.dtype(), burn::tensor::DType::I32 | burn::tensor::DType::I64)
 }
 
 #[cfg(feature = "extension")]
