@@ -2,15 +2,15 @@
 //! with its length. The reference takes the flags of `firelight bench` and prints the same JSON. What is measured goes to
 //! the benchmark part of docs/results.md.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::Value;
 
-use crate::command::{cargo, program, run, workspace_root};
+use crate::command::{cargo, firelight, program, run, workspace_root};
 
 /// What is compared, as the arguments of both programs.
 const WORKS: [&str; 5] = [
@@ -68,7 +68,7 @@ fn row(work: &str, reference: &Path, rounds: u32) -> Result<String> {
     let (mut ours, mut theirs, mut memory) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         theirs.push(number(&json(program("python3", "").arg(reference).args(work.split(' ')))?, "tokens_per_second")?);
-        let found = json(&mut firelight(work))?;
+        let found = json(&mut firelight(&format!("bench {work} --json")))?;
         ours.push(number(&found, "tokens_per_second")?);
         memory.push(number(&found, "peak_above_start_mib").unwrap_or(f64::NAN));
         eprintln!("{work}: {:.1} beside {:.1} tokens per second", ours[ours.len() - 1], theirs[theirs.len() - 1]);
@@ -79,7 +79,8 @@ fn row(work: &str, reference: &Path, rounds: u32) -> Result<String> {
 
 /// The slopes of time and memory over the length, both logarithmic, by least squares.
 fn growth(pattern: &str) -> Result<String> {
-    let output = text(&mut firelight(&format!("attention --lengths {LENGTHS} --pattern {pattern} --runs 3")))?;
+    let output =
+        text(&mut firelight(&format!("bench attention --lengths {LENGTHS} --pattern {pattern} --runs 3 --json")))?;
     let lines = output.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
     let lengths: Vec<f64> = LENGTHS.split(',').filter_map(|length| length.parse().ok()).collect();
     let column = |key| lines.iter().map(|line| number(line, key)).collect::<Result<Vec<f64>>>();
@@ -104,14 +105,6 @@ fn exponent(lengths: &[f64], values: &[f64]) -> f64 {
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-fn firelight(work: &str) -> Command {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace_root().join("target"), PathBuf::from);
-    let binary = target.join("release/firelight");
-    let mut command = program(&binary.to_string_lossy(), "bench");
-    command.args(work.split(' ')).arg("--json");
-    command
 }
 
 fn json(command: &mut Command) -> Result<Value> {

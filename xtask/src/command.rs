@@ -1,6 +1,7 @@
 //! One step of a task: a program run in the workspace root, announced before and timed after.
 
-use std::path::Path;
+use std::env;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -16,6 +17,12 @@ pub(crate) fn program(name: &str, line: &str) -> Command {
     let mut command = Command::new(name);
     command.args(line.split_whitespace()).current_dir(workspace_root());
     command
+}
+
+/// The command's release build with the arguments of `line`, to be run in the workspace root.
+pub(crate) fn firelight(line: &str) -> Command {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace_root().join("target"), PathBuf::from);
+    program(&target.join("release/firelight").to_string_lossy(), line)
 }
 
 /// Runs `command`; an error tells which step failed.

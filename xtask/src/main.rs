@@ -1,5 +1,6 @@
 //! Development tasks, run as `cargo xtask <task>` from anywhere in the workspace: one file per task.
 
+mod agree;
 mod bench;
 mod check;
 mod command;
@@ -26,6 +27,8 @@ enum Task {
     Test(test::Options),
     /// Measure Firelight beside a reference program, the two in turn
     Bench(bench::Options),
+    /// Train a few steps in several ways and compare them
+    Agree(agree::Options),
     /// Compute the golden tensors anew with PyTorch
     Fixtures,
 }
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         Task::Check => check::run_all(),
         Task::Test(options) => test::run_selected(&options),
         Task::Bench(options) => bench::compare(&options),
+        Task::Agree(options) => agree::compare(&options),
         Task::Fixtures => fixtures::regenerate(),
     };
     match done {
