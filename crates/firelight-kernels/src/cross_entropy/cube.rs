@@ -201,7 +201,11 @@ fn forward_kernel<F: Float, I: Int, M: Int>(
         let mut loss = 0.0f32;
         if counts::<M>(ignored, row, has_ignored) {
             let target = f32::cast_from(logits[first + class::<I>(targets, row)]) - largest;
-            loss = log_sum - (1.0f32 - smoothing) * target - smoothing * mean;
+            loss = log_sum - (1.0f32 - smoothing) * target;
+            // Zero times the minus infinity of a forbidden class would be no number.
+            if smoothing > 0.0f32 {
+                loss -= smoothing * mean;
+            }
         }
         losses[row] = F::cast_from(loss);
         sums[2 * row] = largest;

@@ -157,6 +157,18 @@ mod tests {
     }
 
     #[test]
+    fn a_forbidden_class_leaves_the_others_their_odds() {
+        let device = Device::default().autodiff();
+        let logits = Tensor::<2>::from_floats([[0.0, f32::NEG_INFINITY, 0.0]], &device).require_grad();
+        let losses = cross_entropy(logits.clone(), Tensor::from_ints([0], &device), &CrossEntropyOptions::default());
+        let gradient = logits.grad(&losses.clone().sum().backward()).expect("logits require a gradient");
+        let expected = TensorData::from([std::f32::consts::LN_2]);
+        losses.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+        let expected = TensorData::from([[-0.5f32, 0.0, 0.5]]);
+        gradient.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+    }
+
+    #[test]
     fn large_logits_do_not_overflow() {
         let device = Device::default();
         let logits = Tensor::<2>::from_floats([[1e4, 0.0]], &device);
