@@ -97,14 +97,18 @@ pub(crate) fn random<const D: usize>(case: &Case, shape: [usize; D], seed: u64) 
     Tensor::from_data(TensorData::new(values, shape.to_vec()), (&case.device(), case.dtype))
 }
 
-/// Asserts that two functions of some tensors have the same output, and a weighted sum of it the same gradients.
+/// Asserts that two functions of some tensors have the same output, and a weighted sum of it the same gradients, which are
+/// its slopes.
 pub(crate) fn compare<const N: usize, const D: usize, const R: usize>(
     case: &Case,
     inputs: [Tensor<D>; N],
     fused: impl Fn([Tensor<D>; N]) -> Tensor<R>,
     reference: impl Fn([Tensor<D>; N]) -> Tensor<R>,
 ) {
-    let (found, expected) = (differentiate(case, &inputs, fused), differentiate(case, &inputs, reference));
+    let (found, expected) = (differentiate(case, &inputs, &fused), differentiate(case, &inputs, reference));
+    if case.dtype == DType::F64 && !case.strided && case.size == 1.0 {
+        (0..N).for_each(|place| assert_slope(case, &inputs, &fused, place, &found[place + 1]));
+    }
     for (place, (found, expected)) in found.iter().zip(&expected).enumerate() {
         let largest = expected.iter().fold(case.smallest(), |largest: f64, x| largest.max(x.abs()));
         let error = found.iter().zip(expected).fold(0.0, |error: f64, (a, b)| {
@@ -116,6 +120,31 @@ pub(crate) fn compare<const N: usize, const D: usize, const R: usize>(
             "{name} differs by {error:e} of its largest element {largest:e} in {case:?}"
         );
     }
+}
+
+/// Asserts that a gradient tells how the weighted sum of the output changes along a random direction of its input.
+fn assert_slope<const N: usize, const D: usize, const R: usize>(
+    case: &Case,
+    inputs: &[Tensor<D>; N],
+    function: impl Fn([Tensor<D>; N]) -> Tensor<R>,
+    place: usize,
+    gradient: &[f64],
+) {
+    let direction = random(case, inputs[place].dims(), 50 + place as u64);
+    let at = |step: f64| {
+        let mut moved = inputs.clone();
+        moved[place] = moved[place].clone() + direction.clone() * step;
+        let output = function(moved);
+        let weights = random(case, output.dims(), 99);
+        (output * weights).sum().into_data().iter::<f64>().next().expect("a sum")
+    };
+    const STEP: f64 = 1e-5;
+    let found = (at(STEP) - at(-STEP)) / (2.0 * STEP);
+    let direction: Vec<f64> = direction.into_data().iter().collect();
+    let terms = || gradient.iter().zip(&direction).map(|(gradient, along)| gradient * along);
+    let (expected, size) = (terms().sum::<f64>(), terms().map(f64::abs).sum::<f64>());
+    let error = (found - expected).abs() / size.max(1e-2);
+    assert!(error < 1e-5, "input {place} has the slope {found:e} where its gradient says {expected:e} in {case:?}");
 }
 
 /// The output and the gradients of all inputs. A strided input is a transposed view of its leaf.

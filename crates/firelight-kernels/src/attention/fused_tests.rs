@@ -153,17 +153,34 @@ fn one_query_more_queries_than_keys_and_large_scores() {
 }
 
 #[test]
-fn dropped_weights_are_the_same_in_both_passes() {
+fn dropped_weights_are_the_same_in_both_passes_whatever_else_is_asked_for() {
     let (case, sizes) = (case(DType::F64, 1.0), Sizes { q: 70, k: 300, ..SMALL });
     let Sizes { b, h, q, k, .. } = sizes;
-    let options = AttentionOptions::default().with_causal(true).with_dropout(0.3);
-    let settings = extension::Settings { seed: 11, ..extension::Settings::new(&options, &sizes.by_head(&case)[0]) };
-    let factors = TensorData::new(flex::factors(&settings, b * h * q, k), [b, h, q, k]);
-    let factors = Tensor::<4>::from_data(factors, (&case.device(), case.dtype));
-    let plain = options.clone().with_dropout(0.0);
-    let fused = |tensors| extension::attention(tensors, &options, settings);
-    let slow = |[q, k, v]: [Tensor<4>; 3]| reference::mean(reference::weights(q, k, &plain) * factors.clone(), v);
-    compare(&case, sizes.by_head(&case), fused, slow);
+    for plain in sizes.options(&case) {
+        let options = plain.clone().with_dropout(0.3);
+        let settings = extension::Settings { seed: 11, ..extension::Settings::new(&options, &sizes.by_head(&case)[0]) };
+        let factors = TensorData::new(flex::factors(&settings, b * h * q, k), [b, h, q, k]);
+        let factors = Tensor::<4>::from_data(factors, (&case.device(), case.dtype));
+        let fused = |[q, k, v, bias]: [Tensor<4>; 4]| {
+            extension::attention([q, k, v], &options.clone().with_bias(Some(bias)), settings)
+        };
+        let slow = |[q, k, v, bias]: [Tensor<4>; 4]| {
+            let weights = reference::weights(q, k, &plain.clone().with_bias(Some(bias)));
+            reference::mean(weights * factors.clone(), v)
+        };
+        let [query, key, value] = sizes.by_head(&case);
+        compare(&case, [query, key, value, random(&case, [1, h, q, k], 3)], fused, slow);
+    }
+}
+
+#[test]
+fn the_large_tiles_of_long_texts_equal_the_reference() {
+    let (case, sizes) = (case(DType::F32, 1.0), Sizes { b: 1, h: 1, g: 1, q: 1100, k: 4097, e: 4, f: 3 });
+    for window in [None, Some(700)] {
+        let options = AttentionOptions::default().with_causal(true).with_window(window);
+        let fused = |[q, k, v]: [Tensor<4>; 3]| attention(q, k, v, &options);
+        compare(&case, sizes.by_head(&case), fused, |[q, k, v]| slow(q, k, v, &options));
+    }
 }
 
 #[test]
