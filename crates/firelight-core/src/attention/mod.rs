@@ -134,8 +134,11 @@ impl Attention {
         trace: Option<&mut Option<Tensor<4>>>,
     ) -> Tensor<4> {
         let scale = self.scale.value(query.dims()[3]);
-        let bias = context.bias.as_ref().map(|bias| bias.of(&query, scale));
-        let options = (context.mask.options().with_bias(bias))
+        let options = match &context.bias {
+            Some(bias) => bias.apply(context.mask.options(), &query, scale),
+            None => context.mask.options(),
+        };
+        let options = options
             .with_scale(self.scale.factor())
             .with_soft_cap(self.soft_cap)
             .with_dropout(self.active_dropout(&query.device()));

@@ -6,7 +6,7 @@
 
 use super::{PositionScheme, Positions, ScoreBias};
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 
 /// Lowers scores by distance.
 #[derive(Module, Debug)]
@@ -32,7 +32,12 @@ impl Alibi {
 
 impl PositionScheme for Alibi {
     fn bias(&self, queries: &Positions, keys: &Positions, device: &Device) -> Option<ScoreBias> {
-        let slopes = Tensor::<1>::from_floats(self.slopes().as_slice(), device).reshape([1, self.n_heads, 1, 1]);
+        let slopes = Tensor::<1>::from_floats(self.slopes().as_slice(), device);
+        if let Some(distances) = queries.common_distances(keys) {
+            let distances = Tensor::<1, Int>::arange(distances, device).abs().float().unsqueeze::<2>(); // [1, Q + K - 1]
+            return Some(ScoreBias::ByDistance(distances * slopes.neg().unsqueeze_dim(1)));
+        }
+        let slopes = slopes.reshape([1, self.n_heads, 1, 1]);
         let distances = queries.distances(keys, device).abs().float().unsqueeze_dim::<4>(1); // [1 | B, 1, Q, K]
         Some(ScoreBias::Fixed(distances * slopes.neg()))
     }
@@ -41,11 +46,12 @@ impl PositionScheme for Alibi {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Int, TensorData, Tolerance};
+    use burn::tensor::{TensorData, Tolerance};
 
     fn bias(queries: &Positions, keys: &Positions) -> TensorData {
         match Alibi::new(2).bias(queries, keys, &Device::default()) {
             Some(ScoreBias::Fixed(bias)) => bias.into_data(),
+            Some(ScoreBias::ByDistance(bias)) => bias.into_data(),
             other => panic!("{other:?}"),
         }
     }
@@ -60,7 +66,7 @@ mod tests {
     #[test]
     fn the_last_of_three_tokens_by_hand() {
         let bias = bias(&Positions::Contiguous { start: 2, len: 1 }, &Positions::Contiguous { start: 0, len: 3 });
-        let expected = TensorData::from([[[[-0.125f32, -0.0625, 0.0]], [[-0.007_812_5, -0.003_906_25, 0.0]]]]);
+        let expected = TensorData::from([[-0.125f32, -0.0625, 0.0], [-0.007_812_5, -0.003_906_25, 0.0]]);
         bias.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-7));
     }
 
@@ -70,6 +76,11 @@ mod tests {
         bias(&at(0), &at(0)).assert_eq(&bias(&at(90), &at(90)), true);
         let index = Tensor::<2, Int>::from_ints([[5, 6, 7, 8]], &Device::default());
         let row = Positions::PerRow { index, bound: 9 };
-        bias(&row, &row).assert_eq(&bias(&at(0), &at(0)), true);
+        let (pairs, distances) = (bias(&row, &row), bias(&at(0), &at(0)));
+        let (pairs, distances): (Vec<f32>, Vec<f32>) = (pairs.iter().collect(), distances.iter().collect());
+        for place in 0..2 * 4 * 4 {
+            let (head, query, key) = (place / 16, place / 4 % 4, place % 4);
+            assert_eq!(pairs[place], distances[7 * head + 3 + key - query]);
+        }
     }
 }

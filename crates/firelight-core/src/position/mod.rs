@@ -27,6 +27,7 @@ use crate::init::{Init, ParamBuilder};
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// The positions of the tokens of one pass, counted in tokens from 0, padding not counted.
 #[derive(Debug, Clone)]
@@ -101,6 +102,16 @@ impl Positions {
     /// How many tokens each key stands after each query, negative for the past: `[1 | B, Q, K]`.
     pub(crate) fn distances(&self, keys: &Self, device: &Device) -> Tensor<3, Int> {
         keys.index(device).unsqueeze_dim::<3>(1) - self.index(device).unsqueeze_dim::<3>(2)
+    }
+
+    /// The distances of [`distances`](Self::distances) where all rows stand alike: that of the last query to the first key,
+    /// and so on to that of the first query to the last key.
+    pub(crate) fn common_distances(&self, keys: &Self) -> Option<Range<i64>> {
+        let (Self::Contiguous { start, len }, Self::Contiguous { start: first, len: keys }) = (self, keys) else {
+            return None;
+        };
+        let nearest = *first as i64 - (start + len) as i64 + 1;
+        Some(nearest..nearest + (len + keys) as i64 - 1)
     }
 
     /// `[1 | B, T]`.

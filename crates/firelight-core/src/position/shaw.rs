@@ -45,6 +45,7 @@ pub(super) fn products(query: Tensor<4>, weight: Tensor<2>, index: Tensor<3, Int
 mod tests {
     use super::*;
     use burn::tensor::{TensorData, Tolerance};
+    use firelight_kernels::AttentionOptions;
 
     #[test]
     fn distances_pick_their_vectors_by_hand() {
@@ -55,7 +56,9 @@ mod tests {
             let queries = Positions::Contiguous { start: start + 1, len: 2 };
             let keys = Positions::Contiguous { start, len: 3 };
             let bias = scheme.bias(&queries, &keys, &device).expect("a bias");
-            bias.of(&Tensor::from_floats([[[[2.0], [20.0]]]], &device), 0.5).into_data()
+            let query = Tensor::from_floats([[[[2.0], [20.0]]]], &device);
+            let options = bias.apply(AttentionOptions::default(), &query, 0.5);
+            options.bias.expect("a bias of pairs").into_data()
         };
         let expected = TensorData::from([[[[2.0f32, 3.0, 5.0], [20.0, 20.0, 30.0]]]]);
         bias(0).assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));

@@ -67,6 +67,12 @@ impl T5Bias {
 
 impl PositionScheme for T5Bias {
     fn bias(&self, queries: &Positions, keys: &Positions, device: &Device) -> Option<ScoreBias> {
+        if let Some(distances) = queries.common_distances(keys) {
+            let buckets: Vec<i64> = distances.map(|distance| self.bucket(distance) as i64).collect();
+            let buckets = Tensor::<1, Int>::from_ints(buckets.as_slice(), device).unsqueeze::<2>();
+            let biases = burn::tensor::module::embedding(self.weight.val(), buckets); // [1, Q + K - 1, H]
+            return Some(ScoreBias::ByDistance(biases.squeeze_dim::<2>(0).transpose()));
+        }
         let distances = queries.distances(keys, device);
         let [rows, n_queries, n_keys] = distances.dims();
         let [_, heads] = self.weight.dims();
@@ -103,11 +109,11 @@ mod tests {
             let queries = Positions::Contiguous { start, len: 1 };
             let keys = Positions::Contiguous { start: start - past, len: past + 1 };
             match scheme(false).bias(&queries, &keys, &Device::default()) {
-                Some(ScoreBias::Fixed(bias)) => bias.into_data(),
+                Some(ScoreBias::ByDistance(bias)) => bias.into_data(),
                 other => panic!("{other:?}"),
             }
         };
-        bias(4, 4).assert_eq(&TensorData::from([[[[4.0f32, 3.0, 2.0, 1.0, 0.0]]]]), false);
+        bias(4, 4).assert_eq(&TensorData::from([[4.0f32, 3.0, 2.0, 1.0, 0.0]]), false);
         bias(40, 30).assert_eq(&bias(95, 30), true);
     }
 }

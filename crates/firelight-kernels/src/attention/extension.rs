@@ -1,6 +1,6 @@
 //! Attention as one operation of Burn's dispatch and autodiff, and what a backend brings to it.
 
-use super::{AttentionOptions, blocks};
+use super::{AttentionOptions, blocks, reference};
 use crate::optional::{OptionalBool, OptionalFloat};
 use burn::backend::tensor::{BoolTensor, FloatTensor};
 use burn::backend::{Backend, Dispatch, backend_extension};
@@ -14,6 +14,8 @@ pub(crate) struct Settings {
     pub(super) window: Option<usize>,
     pub(super) soft_cap: Option<f64>,
     pub(super) dropout: f64,
+    /// Whether the bias is one by distance, `[1, H | 1, 1, Q + K - 1]`, and not one of pairs.
+    pub(super) by_distance: bool,
     /// Decides with the index of a weight whether it is dropped, so that the backward pass finds the same ones. On a CPU.
     #[cfg_attr(not(feature = "flex"), allow(dead_code))]
     pub(super) seed: u64,
@@ -100,6 +102,9 @@ impl Settings {
             window: options.window,
             soft_cap: options.soft_cap,
             dropout: options.dropout,
+            by_distance: options.bias.is_none()
+                && options.bias_by_distance.is_some()
+                && crate::path::is_fused_on_cpu(query),
             block: blocks::SCORES,
             // A GPU is not waited for: it draws its own.
             seed: if options.dropout > 0.0 && crate::path::is_fused_on_cpu(query) { seed(query) } else { 0 },
@@ -113,11 +118,15 @@ pub(super) fn attention(
     options: &AttentionOptions,
     settings: Settings,
 ) -> Tensor<4> {
+    let bias = match &options.bias_by_distance {
+        Some(bias) if settings.by_distance => Some(bias.clone().unsqueeze_dims(&[0, 2])),
+        _ => reference::bias(options, [query.dims()[2], key.dims()[2]]),
+    };
     Tensor::from_dispatch(Dispatch::attention(
         query.into_dispatch(),
         key.into_dispatch(),
         value.into_dispatch(),
-        OptionalFloat::new(options.bias.clone()),
+        OptionalFloat::new(bias),
         OptionalBool::new(options.padding.clone()),
         OptionalBool::new(options.hidden.clone()),
         settings,

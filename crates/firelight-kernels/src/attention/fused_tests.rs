@@ -140,6 +140,22 @@ fn a_bias_of_every_breadth_has_the_gradient_of_the_reference() {
 }
 
 #[test]
+fn a_bias_by_distance_is_that_of_its_pairs() {
+    for sizes in [SMALL, Sizes { q: 70, k: 600, ..SMALL }, Sizes { q: 7, k: 3, ..SMALL }, Sizes { q: 1, ..SMALL }] {
+        let case = case(DType::F64, 1.0);
+        let Sizes { h, q, k, .. } = sizes;
+        for (options, heads) in sizes.options(&case).into_iter().step_by(3).zip([h, 1].into_iter().cycle()) {
+            let [query, key, value] = sizes.by_head(&case);
+            let bias = random(&case, [1, 1, heads, q + k - 1], 3);
+            let by_distance =
+                |bias: Tensor<4>| options.clone().with_bias_by_distance(Some(bias.reshape([heads, q + k - 1])));
+            let fused = |[q, k, v, b]: [Tensor<4>; 4]| attention(q, k, v, &by_distance(b));
+            compare(&case, [query, key, value, bias], fused, |[q, k, v, b]| slow(q, k, v, &by_distance(b)));
+        }
+    }
+}
+
+#[test]
 fn one_query_more_queries_than_keys_and_large_scores() {
     let few_keys = Sizes { q: 9, k: 4, ..SMALL };
     for (sizes, size) in

@@ -43,6 +43,10 @@ pub struct AttentionOptions {
     pub hidden: Option<Tensor<4, Bool>>,
     /// `[B | 1, H | 1, Q | 1, K]`, added to the scaled and capped scores.
     pub bias: Option<Tensor<4>>,
+    /// `[H | 1, Q + K - 1]`, added to the scores as `bias` is, by the distance of query and key: column `Q - 1 + j - i` to
+    /// the score of query `i` and key `j`. Where the fused path of the CPU has no other bias, it reads this one in place, so
+    /// that it takes no memory for the pairs.
+    pub bias_by_distance: Option<Tensor<2>>,
     /// Share of the weights dropped at random, the rest scaled up; in `[0, 1)`. The caller passes 0 outside training.
     pub dropout: f64,
 }
@@ -90,6 +94,12 @@ impl AttentionOptions {
         self
     }
 
+    /// Adds to the scores by distance, `[H | 1, Q + K - 1]`.
+    pub fn with_bias_by_distance(mut self, bias_by_distance: Option<Tensor<2>>) -> Self {
+        self.bias_by_distance = bias_by_distance;
+        self
+    }
+
     /// Drops weights at random.
     pub fn with_dropout(mut self, dropout: f64) -> Self {
         self.dropout = dropout;
@@ -129,6 +139,7 @@ pub fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &A
 fn is_fused(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &AttentionOptions) -> bool {
     let tensors = [Some(query), Some(key), Some(value), options.bias.as_ref()];
     tensors.into_iter().flatten().all(|tensor| crate::path::is_fused(tensor) && tensor.dtype() == query.dtype())
+        && options.bias_by_distance.as_ref().is_none_or(|bias| bias.dtype() == query.dtype())
 }
 
 /// [`attention`], and the weights that it took the mean with: dropout included, so that the weights times the values
@@ -212,6 +223,14 @@ fn check_options(scores: [usize; 4], options: &AttentionOptions) {
         let fits = shape.iter().zip(scores).all(|(size, whole)| *size == 1 || *size == whole);
         assert!(fits, "attention: {name} {shape:?} does not fit the scores {scores:?}");
     }
+    if let Some(bias) = &options.bias_by_distance {
+        let ([_, heads, queries, _], [rows, distances]) = (scores, bias.dims());
+        assert!(
+            (rows == 1 || rows == heads) && distances == queries + keys - 1,
+            "attention: bias by distance {:?} does not fit the scores {scores:?}: [H | 1, Q + K - 1] is needed",
+            bias.dims()
+        );
+    }
     if let Some(padding) = &options.padding {
         assert!(padding.dims() == [batch, keys], "attention: padding {:?} is not [B, K]", padding.dims());
     }
@@ -289,6 +308,33 @@ mod tests {
         let product = weights.matmul(value.clone()).into_data();
         output.clone().into_data().assert_approx_eq::<f32>(&product, Tolerance::absolute(1e-6));
         output.into_data().assert_eq(&attention(query, key, value, &options).into_data(), true);
+    }
+
+    #[test]
+    fn a_bias_by_distance_by_hand() {
+        // Zero scores. Two queries and three keys: column 1 - i + j of [a, b, c, d], so query 0 adds b, c, d and query 1
+        // a, b, c. With ln 2 for c and else 0 the weights are 1/4, 1/2, 1/4 and 1/4, 1/4, 1/2.
+        let device = Device::default();
+        let (query, key) = (rows([[0.0], [0.0]], &device), rows([[0.0], [0.0], [0.0]], &device));
+        let bias = Tensor::<2>::from_floats([[0.0, 0.0, 2f32.ln(), 0.0]], &device);
+        let options = AttentionOptions::default().with_bias_by_distance(Some(bias));
+        let value = rows([[4.0], [8.0], [16.0]], &device);
+        let expected = TensorData::from([[[[9.0f32], [11.0]]]]);
+        for output in [
+            attention(query.clone(), key.clone(), value.clone(), &options),
+            attention_with_weights(query, key, value, &options).0,
+        ] {
+            output.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "[H | 1, Q + K - 1] is needed")]
+    fn a_bias_by_too_few_distances_panics() {
+        let device = Device::default();
+        let x = rows([[0.0], [0.0]], &device);
+        let options = AttentionOptions::default().with_bias_by_distance(Some(Tensor::zeros([1, 2], &device)));
+        attention(x.clone(), x.clone(), x, &options);
     }
 
     #[test]

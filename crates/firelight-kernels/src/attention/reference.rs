@@ -39,11 +39,33 @@ fn finish(scores: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
         Some(cap) => scores.div_scalar(cap).tanh().mul_scalar(cap),
         None => scores,
     };
-    let scores = match &options.bias {
-        Some(bias) => scores + bias.clone(),
+    let [_, _, queries, keys] = scores.dims();
+    let scores = match bias(options, [queries, keys]) {
+        Some(bias) => scores + bias,
         None => scores,
     };
     dropout(normalise(scores, options), options.dropout)
+}
+
+/// All that is added to the scores, broadcastable to `[B, H, Q, K]`.
+pub(super) fn bias(options: &AttentionOptions, [queries, keys]: [usize; 2]) -> Option<Tensor<4>> {
+    let by_distance = options.bias_by_distance.clone().map(|bias| of_pairs(bias, [queries, keys]));
+    match (options.bias.clone(), by_distance) {
+        (Some(bias), Some(by_distance)) => Some(bias + by_distance),
+        (bias, by_distance) => bias.or(by_distance),
+    }
+}
+
+/// `[H, Q + K - 1] -> [1, H, Q, K]`, where column `Q - 1 + j - i` goes to the pair `(i, j)`: rows that stand one after the
+/// other and are then read one element shorter move to the left by one from row to row.
+fn of_pairs(bias: Tensor<2>, [queries, keys]: [usize; 2]) -> Tensor<4> {
+    let [heads, distances] = bias.dims();
+    if queries == 1 {
+        return bias.reshape([1, heads, 1, keys]);
+    }
+    let rows = bias.unsqueeze_dim::<3>(1).repeat_dim(1, queries).reshape([heads, queries * distances]);
+    let moved = rows.narrow(1, queries - 1, queries * (distances - 1)).reshape([heads, queries, distances - 1]);
+    moved.narrow(2, 0, keys).unsqueeze()
 }
 
 /// `[B, H, Q, X] -> [B, G, H / G * Q, X]`: the queries of a group share one product with its keys.

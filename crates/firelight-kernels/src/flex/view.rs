@@ -62,6 +62,14 @@ impl<'a, N: Copy> Broadcast<'a, N> {
         Self::with_strides(values, tensor.layout().start_offset(), shape, strides)
     }
 
+    /// `[1, H | 1, 1, Q + K - 1]`, of which query `i` reads column `Q - 1 + j - i` for key `j`.
+    pub(crate) fn by_distance(tensor: &'a FlexTensor, values: &'a [N], queries: usize) -> Self {
+        let ([_, heads, _, distances], [_, head, _, step]) = shape_and_strides(tensor);
+        let offset = tensor.layout().start_offset() as isize + (queries as isize - 1) * step;
+        let shape = [1, heads, queries, distances + 1 - queries];
+        Self::with_strides(values, offset as usize, shape, [0, head, -step, step])
+    }
+
     /// `[B, K]`, equal for all heads and queries.
     pub(crate) fn of_keys(tensor: &'a FlexTensor, values: &'a [N]) -> Self {
         let layout = tensor.layout();

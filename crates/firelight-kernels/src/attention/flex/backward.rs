@@ -205,13 +205,15 @@ impl<T: Real> Pass<'_, T> {
     fn add_to_bias(&self, [batch, head]: [usize; 2], queries: &Range<usize>, keys: &Range<usize>, gradients: &[T]) {
         let Some((shape, rows)) = &self.d_bias else { return };
         let place = |dimension: usize, index: usize| if shape[dimension] == 1 { 0 } else { index };
+        let [_, _, all] = self.problem.queries();
+        let first = |query: usize| if self.problem.by_distance { all - 1 - query } else { 0 };
         for (query, gradients) in queries.clone().zip(gradients.chunks_exact(keys.len())) {
             // SAFETY: tasks that share rows of this gradient were joined to one.
             let row = unsafe { rows.row(place(0, batch), place(1, head), place(2, query)) };
             if shape[3] == 1 {
                 row[0] += sum([gradients], |[x]| x);
             } else {
-                crate::flex::add_to(&mut row[keys.clone()], gradients);
+                crate::flex::add_to(&mut row[first(query) + keys.start..][..keys.len()], gradients);
             }
         }
     }

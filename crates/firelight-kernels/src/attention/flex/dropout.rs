@@ -69,7 +69,16 @@ mod tests {
     use super::*;
 
     fn settings(dropout: f64, seed: u64) -> Settings {
-        Settings { scale: 1.0, causal: false, window: None, soft_cap: None, dropout, seed, block: 0 }
+        Settings {
+            scale: 1.0,
+            causal: false,
+            window: None,
+            soft_cap: None,
+            dropout,
+            by_distance: false,
+            seed,
+            block: 0,
+        }
     }
 
     #[test]
