@@ -78,9 +78,9 @@ mod tests {
         let row = Positions::PerRow { index, bound: 9 };
         let (pairs, distances) = (bias(&row, &row), bias(&at(0), &at(0)));
         let (pairs, distances): (Vec<f32>, Vec<f32>) = (pairs.iter().collect(), distances.iter().collect());
-        for place in 0..2 * 4 * 4 {
+        for (place, bias) in pairs.into_iter().enumerate() {
             let (head, query, key) = (place / 16, place / 4 % 4, place % 4);
-            assert_eq!(pairs[place], distances[7 * head + 3 + key - query]);
+            assert_eq!(bias, distances[7 * head + 3 + key - query]);
         }
     }
 }

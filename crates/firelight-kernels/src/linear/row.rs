@@ -58,9 +58,9 @@ fn add_block<T: Real>(sums: &mut [T], x: &[T], weight: Matrix<'_, T>) {
                     *sum += total;
                 }
             }
-            for row in whole..x.len() {
+            for (row, &x) in (whole..).zip(&x[whole..]) {
                 for (sum, &weight) in sums.iter_mut().zip(weight.row(row)) {
-                    *sum += x[row] * weight;
+                    *sum += x * weight;
                 }
             }
         },
