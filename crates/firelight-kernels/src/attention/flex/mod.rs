@@ -24,9 +24,10 @@ const QUERIES: usize = 256;
 /// Keys of a tile at most: with the queries they fill a part of a core's second cache.
 const KEYS: usize = 512;
 
-/// Queries of a tile: many share the work of packing the keys, few compute less that the future hides.
-fn queries_of_tile(queries: usize) -> usize {
-    (queries / 8).next_multiple_of(64).clamp(64, QUERIES)
+/// Queries of a tile where a query sees so many tokens at most: many queries share the work of packing the keys, few compute
+/// less that is hidden from some of them.
+fn queries_of_tile(seen: usize) -> usize {
+    (seen / 8).next_multiple_of(64).clamp(64, QUERIES)
 }
 
 /// Multiplications below which one thread is enough.

@@ -91,7 +91,7 @@ impl<'a, T: Real> Problem<'a, T> {
 
     pub(super) fn query_tiles(&self) -> impl Iterator<Item = Range<usize>> + use<T> {
         let queries = self.query.shape[2];
-        let tile = queries_of_tile(queries);
+        let tile = queries_of_tile(self.window.map_or(queries, |window| window.min(queries)));
         (0..queries.div_ceil(tile)).map(move |index| index * tile..((index + 1) * tile).min(queries))
     }
 
