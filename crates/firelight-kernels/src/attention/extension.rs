@@ -17,7 +17,7 @@ pub(crate) struct Settings {
     /// Whether the bias is one by distance, `[1, H | 1, 1, Q + K - 1]`, and not one of pairs.
     pub(super) by_distance: bool,
     /// Decides with the index of a weight whether it is dropped, so that the backward pass finds the same ones. On a CPU.
-    #[cfg_attr(not(feature = "flex"), allow(dead_code))]
+    #[cfg_attr(not(feature = "flex"), allow(dead_code))] // A GPU draws its own.
     pub(super) seed: u64,
     /// How many scores a block of the GPU's path may hold at once.
     pub(super) block: usize,

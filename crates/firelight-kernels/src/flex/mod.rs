@@ -127,6 +127,7 @@ const LANES: usize = 32;
 /// If the rows differ in length.
 #[inline(always)]
 pub(crate) fn sum<T: Real, const N: usize>(rows: [&[T]; N], term: impl Fn([T; N]) -> T) -> T {
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()), "a sum over rows of several lengths");
     let rows = rows.map(<[T]>::as_chunks::<LANES>);
     let mut lanes = [T::ZERO; LANES];
     for chunk in 0..rows[0].0.len() {
