@@ -6,6 +6,7 @@ use crate::init::{Init, ParamBuilder};
 use crate::linear::{Linear, LinearConfig};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use firelight_kernels::linear;
 use serde::{Deserialize, Serialize};
 
 fn yes() -> bool {
@@ -97,9 +98,6 @@ impl LmHead {
     /// # Shapes
     /// - `hidden`: `[B, T, D]`; output: `[B, T, V]`
     pub fn forward(&self, hidden: Tensor<3>, embedding: &TokenEmbedding) -> Tensor<3> {
-        match self {
-            Self::Tied(_) => embedding.project(hidden),
-            Self::Own(own) => own.forward(hidden),
-        }
+        linear(hidden, self.weight(embedding), None)
     }
 }
