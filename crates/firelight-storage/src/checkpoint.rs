@@ -1,4 +1,4 @@
-//! Which of a run's weights are meant: those of the last step, the best ones, or those of one step. The command line
+//! Which of a run's weights are meant: those of the last step, the best ones, the average, or those of one step. The command line
 //! reads it from `--checkpoint`, the model folder turns it into a path.
 
 use std::fmt;
@@ -6,14 +6,16 @@ use std::str::FromStr;
 
 use crate::StorageError;
 
-/// One state of the weights of a run. Its text form is `last`, `best` or the number of the step.
+/// One state of the weights of a run. Its text form is `last`, `best`, `average` or the number of the step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Checkpoint {
     /// The weights of the last step, in `model.safetensors`.
     #[default]
     Last,
-    /// The weights with the lowest validation loss, in `checkpoints/best`.
+    /// The weights of the best evaluation, in `checkpoints/best`.
     Best,
+    /// The mean of several checkpoints' weights, in `checkpoints/average`.
+    Average,
     /// The weights after this many steps, in `checkpoints/step-N`.
     Step(usize),
 }
@@ -23,6 +25,7 @@ impl fmt::Display for Checkpoint {
         match self {
             Self::Last => f.write_str("last"),
             Self::Best => f.write_str("best"),
+            Self::Average => f.write_str("average"),
             Self::Step(step) => write!(f, "{step}"),
         }
     }
@@ -35,6 +38,7 @@ impl FromStr for Checkpoint {
         match name {
             "last" => Ok(Self::Last),
             "best" => Ok(Self::Best),
+            "average" => Ok(Self::Average),
             _ => name.parse().map(Self::Step).map_err(|_| StorageError::CheckpointName { name: name.into() }),
         }
     }
@@ -46,7 +50,7 @@ mod tests {
 
     #[test]
     fn text_form_round_trips() {
-        for checkpoint in [Checkpoint::Last, Checkpoint::Best, Checkpoint::Step(2000)] {
+        for checkpoint in [Checkpoint::Last, Checkpoint::Best, Checkpoint::Average, Checkpoint::Step(2000)] {
             assert_eq!(checkpoint.to_string().parse::<Checkpoint>().unwrap(), checkpoint);
         }
     }
@@ -56,7 +60,7 @@ mod tests {
         let error = "newest".parse::<Checkpoint>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "`newest` is no checkpoint: expected `last`, `best` or the number of a step, such as `2000`"
+            "`newest` is no checkpoint: expected `last`, `best`, `average` or the number of a step, such as `2000`"
         );
         assert!(error.is_user_error());
     }

@@ -16,7 +16,9 @@ use crate::{Checkpoint, StorageError};
 pub(crate) const WEIGHTS: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.bpk";
 const STATE: &str = "state.json";
+const SMOOTHED: &str = "smoothed.safetensors";
 const BEST: &str = "best";
+const AVERAGE: &str = "average";
 const STEP_PREFIX: &str = "step-";
 
 /// What a hidden folder beside a checkpoint is: one that is being written.
@@ -54,6 +56,11 @@ impl CheckpointFolder {
         self.path.join(WEIGHTS)
     }
 
+    /// `smoothed.safetensors`: the exponential moving average of the weights, where a run keeps one.
+    pub fn smoothed(&self) -> PathBuf {
+        self.path.join(SMOOTHED)
+    }
+
     /// `optimizer.bpk`: the state of the optimiser.
     pub fn optimizer(&self) -> PathBuf {
         self.path.join(OPTIMIZER)
@@ -70,6 +77,7 @@ pub(crate) fn name_of(checkpoint: &Checkpoint) -> Option<String> {
     match checkpoint {
         Checkpoint::Last => None,
         Checkpoint::Best => Some(BEST.into()),
+        Checkpoint::Average => Some(AVERAGE.into()),
         Checkpoint::Step(step) => Some(format!("{STEP_PREFIX}{step}")),
     }
 }
@@ -78,7 +86,11 @@ pub(crate) fn name_of(checkpoint: &Checkpoint) -> Option<String> {
 pub(crate) fn checkpoint_of(name: &str) -> Option<Checkpoint> {
     let (name, _) = split_role(name).unwrap_or((name, ""));
     let step = || name.strip_prefix(STEP_PREFIX)?.parse().ok();
-    if name == BEST { Some(Checkpoint::Best) } else { step().map(Checkpoint::Step) }
+    match name {
+        BEST => Some(Checkpoint::Best),
+        AVERAGE => Some(Checkpoint::Average),
+        _ => step().map(Checkpoint::Step),
+    }
 }
 
 /// Lets `fill` write into a folder beside `target` and gives it the name `target` once it is complete and on the disk.
@@ -165,7 +177,7 @@ mod tests {
 
     #[test]
     fn names_tell_their_checkpoint() {
-        for checkpoint in [Checkpoint::Best, Checkpoint::Step(20)] {
+        for checkpoint in [Checkpoint::Best, Checkpoint::Average, Checkpoint::Step(20)] {
             let name = name_of(&checkpoint).unwrap();
             for name in [name.clone(), format!(".{name}.staging"), format!(".{name}.replaced")] {
                 assert_eq!(checkpoint_of(&name), Some(checkpoint), "{name}");

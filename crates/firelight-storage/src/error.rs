@@ -43,6 +43,15 @@ pub enum StorageError {
         /// The names found in it.
         found: String,
     },
+    /// Another process trains in the run folder.
+    #[error(
+        "the run folder `{}` is in use by another process: wait until that training ends, or choose another folder",
+        path.display()
+    )]
+    FolderInUse {
+        /// The folder that is locked.
+        path: PathBuf,
+    },
     /// There is no run to continue.
     #[error("there is no run to resume in `{}`: {found}; leave out --resume to begin a new run", path.display())]
     NothingToResume {
@@ -76,7 +85,7 @@ pub enum StorageError {
         found: String,
     },
     /// The name of a checkpoint could not be read.
-    #[error("`{name}` is no checkpoint: expected `last`, `best` or the number of a step, such as `2000`")]
+    #[error("`{name}` is no checkpoint: expected `last`, `best`, `average` or the number of a step, such as `2000`")]
     CheckpointName {
         /// The name that was given.
         name: String,
@@ -169,6 +178,14 @@ pub enum StorageError {
         unused: Vec<String>,
         /// Keys of both that differ in shape or kind, each with what was expected and found.
         wrong: Vec<String>,
+    },
+    /// Weights that cannot be averaged with others.
+    #[error("`{}` is not like the others: {wrong}; average checkpoints of one run", path.display())]
+    NotAlike {
+        /// The weights file.
+        path: PathBuf,
+        /// The first key that differs, with what was expected and found.
+        wrong: String,
     },
     /// The weights could not be written.
     #[error("cannot write the weights `{}`: {reason}", path.display())]

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! recipe.toml  config.json  tokenizer.json  data.tokens  metrics.jsonl
+//! .lock                                                                held by the process that trains
 //! model.safetensors                                                    weights of the last step
 //! checkpoints/best/{model.safetensors, state.json}                     lowest validation loss
 //! checkpoints/step-N/{model.safetensors, optimizer.bpk, state.json}    where a run can be resumed
@@ -11,6 +12,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,6 +20,7 @@ use serde::de::DeserializeOwned;
 use crate::checkpoint_folder::{WEIGHTS, checkpoint_of, name_of, publish, recover, remove};
 use crate::error::list;
 use crate::listing::names_in;
+use crate::lock::{LOCK, Lock};
 use crate::{Checkpoint, CheckpointFolder, StorageError, config};
 
 const RECIPE: &str = "recipe.toml";
@@ -41,9 +44,13 @@ pub enum Existing {
 }
 
 /// The folder of one run. Holding one means that the folder exists, not that every file in it does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// One that was made or continued by [`create`](Self::create) or [`next_free`](Self::next_free) belongs to this process, as
+/// long as it or a clone of it lives; one that was [`open`](Self::open)ed is only read.
+#[derive(Clone, Debug)]
 pub struct ModelFolder {
     path: PathBuf,
+    _lock: Option<Arc<Lock>>,
 }
 
 impl ModelFolder {
@@ -53,22 +60,24 @@ impl ModelFolder {
     ///
     /// # Errors
     /// Fails if the folder is not empty ([`Existing::Refuse`]), holds no run ([`Existing::Force`], [`Existing::Resume`]),
-    /// or cannot be made.
+    /// is in use by another process, or cannot be made.
     pub fn create(path: impl AsRef<Path>, existing: Existing) -> Result<Self, StorageError> {
         let path = path.as_ref();
-        let names = names_in(path)?;
-        let is_run = names.iter().any(|name| name == RECIPE) || config::is_ours(&path.join(CONFIG));
-        let found =
-            || if names.is_empty() { "it is missing or empty".into() } else { format!("it holds {}", list(&names)) };
+        check(path, existing)?;
+        fs::create_dir_all(path).map_err(StorageError::io("create the folder", path))?;
+        let folder = Self::locked(path)?;
+        // Another process may have come first.
+        check(path, existing)?;
         match existing {
-            Existing::Resume if is_run => recover(&path.join(CHECKPOINTS))?,
-            Existing::Resume => return Err(StorageError::NothingToResume { path: path.into(), found: found() }),
-            _ if names.is_empty() => fs::create_dir_all(path).map_err(StorageError::io("create the folder", path))?,
-            Existing::Refuse => return Err(StorageError::FolderExists { path: path.into() }),
-            Existing::Force if is_run => remove_run(path)?,
-            Existing::Force => return Err(StorageError::ForeignFolder { path: path.into(), found: list(&names) }),
+            Existing::Resume => recover(&path.join(CHECKPOINTS))?,
+            Existing::Force => remove_run(path)?,
+            Existing::Refuse => {}
         }
-        Ok(Self { path: path.into() })
+        Ok(folder)
+    }
+
+    fn locked(path: &Path) -> Result<Self, StorageError> {
+        Ok(Self { path: path.into(), _lock: Some(Arc::new(Lock::take(path)?)) })
     }
 
     /// Makes `<parent>/<name>-<n>` with the lowest `n` from 1 on that is free. Safe when several runs start at once.
@@ -82,7 +91,7 @@ impl ModelFolder {
         loop {
             let path = parent.join(format!("{name}-{n}"));
             match fs::create_dir(&path) {
-                Ok(()) => return Ok(Self { path }),
+                Ok(()) => return Self::locked(&path),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => n += 1,
                 Err(error) => return Err(StorageError::io("create the folder", &path)(error)),
             }
@@ -103,7 +112,7 @@ impl ModelFolder {
             let found = if names.is_empty() { "an empty folder".into() } else { list(&names) };
             return Err(StorageError::NotAModel { path: path.into(), found });
         }
-        Ok(Self { path: path.into() })
+        Ok(Self { path: path.into(), _lock: None })
     }
 
     /// The folder itself.
@@ -234,6 +243,23 @@ impl ModelFolder {
     }
 }
 
+/// Whether a run may begin or go on in the folder at `path`, as far as what lies in it goes.
+fn check(path: &Path, existing: Existing) -> Result<(), StorageError> {
+    let mut names = names_in(path)?;
+    names.retain(|name| name != LOCK);
+    let is_run = names.iter().any(|name| name == RECIPE) || config::is_ours(&path.join(CONFIG));
+    let found =
+        || if names.is_empty() { "it is missing or empty".into() } else { format!("it holds {}", list(&names)) };
+    match existing {
+        Existing::Resume if !is_run => Err(StorageError::NothingToResume { path: path.into(), found: found() }),
+        Existing::Refuse if !names.is_empty() => Err(StorageError::FolderExists { path: path.into() }),
+        Existing::Force if !names.is_empty() && !is_run => {
+            Err(StorageError::ForeignFolder { path: path.into(), found: list(&names) })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Removes the files of a run and nothing else.
 fn remove_run(path: &Path) -> Result<(), StorageError> {
     let checkpoints = path.join(CHECKPOINTS);
@@ -294,8 +320,11 @@ mod tests {
         assert!(folder.weights(&Checkpoint::Step(10)).is_ok());
         assert_eq!(names_in(&home.path().join(CHECKPOINTS)).unwrap(), ["best", "step-10"]);
 
+        let error = ModelFolder::create(home.path(), Existing::Force).unwrap_err();
+        assert!(matches!(error, StorageError::FolderInUse { .. }), "{error}");
+        drop(folder);
         ModelFolder::create(home.path(), Existing::Force).unwrap();
-        assert_eq!(names_in(home.path()).unwrap(), ["notes.txt"]);
+        assert_eq!(names_in(home.path()).unwrap(), [LOCK, "notes.txt"]);
     }
 
     #[test]
@@ -324,7 +353,7 @@ mod tests {
         }
         fs::write(&config, r#"{"format": "firelight"}"#).unwrap();
         ModelFolder::create(home.path(), Existing::Force).unwrap();
-        assert!(names_in(home.path()).unwrap().is_empty());
+        assert_eq!(names_in(home.path()).unwrap(), [LOCK]);
     }
 
     #[test]
@@ -366,7 +395,7 @@ mod tests {
         for n in 1..=3 {
             assert_eq!(ModelFolder::next_free(&runs, "stories").unwrap().path(), runs.join(format!("stories-{n}")));
         }
-        fs::remove_dir(runs.join("stories-2")).unwrap();
+        fs::remove_dir_all(runs.join("stories-2")).unwrap();
         assert_eq!(ModelFolder::next_free(&runs, "stories").unwrap().path(), runs.join("stories-2"));
     }
 

@@ -5,6 +5,7 @@
 //! - [`write_atomic`] and [`write_atomic_with`] replace a file in one move.
 //! - [`save_weights`] and [`load_weights`] keep the parameters of any Burn module, strictly: what is missing, left over or
 //!   of another shape is an error that lists it.
+//! - [`average_weights`] takes the mean of several weight files.
 //! - [`ModelFolder`] is the run folder: recipe, configuration, tokenizer, metrics, weights and [`Checkpoint`]s, each in
 //!   its [`CheckpointFolder`].
 //!
@@ -23,15 +24,18 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod atomic;
+mod average;
 mod checkpoint;
 mod checkpoint_folder;
 mod config;
 mod error;
 mod folder;
 mod listing;
+mod lock;
 mod weights;
 
 pub use atomic::{write_atomic, write_atomic_with};
+pub use average::average_weights;
 pub use checkpoint::Checkpoint;
 pub use checkpoint_folder::CheckpointFolder;
 pub use config::{FORMAT, VERSION};

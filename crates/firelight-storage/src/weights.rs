@@ -60,7 +60,7 @@ pub fn check_weights(path: impl AsRef<Path>) -> Result<(), StorageError> {
 }
 
 /// Returns a converter of the reader's errors, for `map_err`.
-fn not_weights<E: ToString>(path: &Path, size: u64) -> impl FnOnce(E) -> StorageError {
+pub(crate) fn not_weights<E: ToString>(path: &Path, size: u64) -> impl FnOnce(E) -> StorageError {
     move |error| StorageError::NotWeights { path: path.into(), size, reason: one_line(&error) }
 }
 

@@ -12,10 +12,8 @@ use firelight_storage::{
 use serde::{Deserialize, Serialize};
 
 use crate::parameter_ids::{ParameterIds, ids_of, restore_ids};
-use crate::{OptimizerConfig, TrainingError};
-
-/// Resumable checkpoints that are kept, the newest ones.
-const KEPT: usize = 2;
+use crate::smoothed::Smoothed;
+use crate::{OptimizerConfig, TrainingConfig, TrainingError};
 
 /// A validation loss and when it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,20 +31,37 @@ pub(crate) struct RunState {
     pub(crate) step: usize,
     /// The newest evaluation.
     pub(crate) evaluation: Option<ValidationLoss>,
-    /// The evaluation with the lowest loss.
+    /// The best evaluation.
     pub(crate) best: Option<ValidationLoss>,
+    /// What makes it the best: the deciding metric, turned so that lower is better.
+    #[serde(default)]
+    badness: Option<f64>,
+    /// Evaluations since the best one.
+    #[serde(default)]
+    without_gain: usize,
 }
 
 impl RunState {
-    /// Notes an evaluation after the current step and returns whether it is the best so far.
-    pub(crate) fn note(&mut self, loss: f64) -> bool {
+    /// Notes an evaluation after the current step and returns whether it is the best so far: the one of lowest `badness`.
+    pub(crate) fn note(&mut self, loss: f64, badness: f64) -> bool {
         let evaluation = ValidationLoss { step: self.step, loss };
-        let is_best = self.best.is_none_or(|best| loss < best.loss);
+        let is_best = self.badness.is_none_or(|best| badness < best);
         self.evaluation = Some(evaluation);
+        self.without_gain = if is_best { 0 } else { self.without_gain + 1 };
         if is_best {
-            self.best = Some(evaluation);
+            (self.best, self.badness) = (Some(evaluation), Some(badness));
         }
         is_best
+    }
+
+    /// Whether no step is left to take: all are done, or patience has run out.
+    pub(crate) fn ends(&self, training: &TrainingConfig) -> bool {
+        self.step >= training.steps || (training.patience > 0 && self.without_gain >= training.patience)
+    }
+
+    /// Whether a run that stands here has nothing left to do.
+    pub(crate) fn is_finished(&self, training: &TrainingConfig) -> bool {
+        self.ends(training) && self.evaluation.is_some_and(|newest| newest.step == self.step)
     }
 }
 
@@ -63,6 +78,7 @@ struct Resumed {
     folder: CheckpointFolder,
     parameters: ParameterIds,
     optimizer_tensors: usize,
+    smoothed: bool,
 }
 
 /// The content of `state.json` in a resumable checkpoint.
@@ -73,6 +89,9 @@ struct Notes {
     parameters: ParameterIds,
     /// Tensors in the optimiser's state, which some parameters may not have yet.
     optimizer_tensors: usize,
+    /// Whether the moving average of the weights lies beside them.
+    #[serde(default)]
+    smoothed: bool,
 }
 
 impl StartPoint {
@@ -81,13 +100,23 @@ impl StartPoint {
         self.state.step
     }
 
+    /// Whether a run by these settings that stands here has nothing left to do.
+    pub fn is_finished(&self, training: &TrainingConfig) -> bool {
+        self.state.is_finished(training)
+    }
+
+    /// The best evaluation so far.
+    pub fn best(&self) -> Option<ValidationLoss> {
+        self.state.best
+    }
+
     /// Gives `model` the weights of the checkpoint and builds its optimiser with the state it had.
     pub(crate) fn restore<M: Module>(
         &self,
         mut model: M,
         config: &OptimizerConfig,
     ) -> Result<(M, ModuleOptimizer), TrainingError> {
-        let Some(Resumed { folder, parameters, optimizer_tensors }) = &self.resumed else {
+        let Some(Resumed { folder, parameters, optimizer_tensors, .. }) = &self.resumed else {
             let optimizer = config.init(&model);
             return Ok((model, optimizer));
         };
@@ -96,6 +125,18 @@ impl StartPoint {
             .map_err(|parameter| TrainingError::ForeignCheckpoint { path: folder.path().into(), parameter })?;
         let optimizer = load_optimizer(config.init(&model), &folder.optimizer(), *optimizer_tensors)?;
         Ok((model, optimizer))
+    }
+
+    /// The moving average of the weights of `model`: the one of the checkpoint, or one that begins here.
+    pub(crate) fn smoothed<M: Module>(&self, model: &M, decay: f64) -> Result<Option<Smoothed>, TrainingError> {
+        match self.resumed.as_ref().filter(|resumed| resumed.smoothed && decay > 0.0) {
+            Some(resumed) => {
+                let mut averages = model.clone();
+                load_weights(&mut averages, resumed.folder.smoothed())?;
+                Ok(Smoothed::new(decay, &averages))
+            }
+            None => Ok(Smoothed::new(decay, model)),
+        }
     }
 }
 
@@ -120,22 +161,28 @@ pub fn resume_point(folder: &ModelFolder) -> Result<Option<StartPoint>, Training
     newest_error.map_or(Ok(None), |cause| Err(unresumable(cause)))
 }
 
-/// Writes `checkpoints/step-N`, whole or not at all, and removes the older ones that are no longer needed.
+/// Writes `checkpoints/step-N`, whole or not at all, and removes all but the newest `keep`; 0 keeps all.
 pub(crate) fn save_step<M: Module>(
     folder: &ModelFolder,
     model: &M,
+    smoothed: Option<&M>,
     optimizer: &ModuleOptimizer,
     state: &RunState,
+    keep: usize,
 ) -> Result<(), TrainingError> {
     let record = optimizer.to_record();
-    let notes = Notes { state: state.clone(), parameters: ids_of(model), optimizer_tensors: record.len() };
+    let (parameters, optimizer_tensors) = (ids_of(model), record.len());
+    let notes = Notes { state: state.clone(), parameters, optimizer_tensors, smoothed: smoothed.is_some() };
     folder.write_checkpoint(&Checkpoint::Step(state.step), |files| {
         save_weights(model, files.weights())?;
+        if let Some(smoothed) = smoothed {
+            save_weights(smoothed, files.smoothed())?;
+        }
         let path = files.optimizer();
         record.save(&path).map_err(TrainingError::file("write", &path))?;
         write_json(&files.state(), &notes)
     })?;
-    remove_older(folder, state.step)
+    if keep > 0 { remove_older(folder, state.step, keep) } else { Ok(()) }
 }
 
 /// Writes `checkpoints/best`, whole or not at all.
@@ -150,12 +197,15 @@ pub(crate) fn save_best<M: Module>(folder: &ModelFolder, model: &M, state: &RunS
 fn read(folder: CheckpointFolder) -> Result<StartPoint, TrainingError> {
     let path = folder.state();
     let text = fs::read(&path).map_err(StorageError::io("read", &path))?;
-    let Notes { state, parameters, optimizer_tensors } =
+    let Notes { state, parameters, optimizer_tensors, smoothed } =
         serde_json::from_slice(&text).map_err(TrainingError::damaged(&path))?;
     check_weights(folder.weights())?;
+    if smoothed {
+        check_weights(folder.smoothed())?;
+    }
     // A state is rebuilt without the model, and dropped again.
     load_optimizer(OptimizerConfig::default().without_groups(), &folder.optimizer(), optimizer_tensors)?;
-    Ok(StartPoint { state, resumed: Some(Resumed { folder, parameters, optimizer_tensors }) })
+    Ok(StartPoint { state, resumed: Some(Resumed { folder, parameters, optimizer_tensors, smoothed }) })
 }
 
 /// Gives `optimizer` the state in the file at `path`, which must consist of `tensors` tensors.
@@ -171,11 +221,11 @@ fn load_optimizer(optimizer: ModuleOptimizer, path: &Path, tensors: usize) -> Re
     }
 }
 
-/// Removes all but the newest resumable checkpoints up to `step`.
-fn remove_older(folder: &ModelFolder, step: usize) -> Result<(), TrainingError> {
+/// Removes all but the newest `keep` resumable checkpoints up to `step`.
+fn remove_older(folder: &ModelFolder, step: usize, keep: usize) -> Result<(), TrainingError> {
     let mut steps = steps_in(folder)?;
     steps.retain(|&other| other <= step);
-    let mut old = steps.into_iter().rev().skip(KEPT);
+    let mut old = steps.into_iter().rev().skip(keep);
     Ok(old.try_for_each(|step| folder.remove_checkpoint(&Checkpoint::Step(step)))?)
 }
 
@@ -212,7 +262,7 @@ mod tests {
     fn save(folder: &ModelFolder, step: usize) -> Line {
         let model = Line::new(step as f32, 0.0, &Device::default());
         let state = RunState { step, ..RunState::default() };
-        save_step(folder, &model, &OptimizerConfig::default().init(&model), &state).unwrap();
+        save_step(folder, &model, None, &OptimizerConfig::default().init(&model), &state, 2).unwrap();
         model
     }
 
@@ -237,7 +287,7 @@ mod tests {
         let mut optimizer = OptimizerConfig::default().init(&model);
         let output = TrainStep::step(&model, Points::new(vec![(1.0, 2.0)], &device));
         let model = optimizer.step(0.1, model, output.grads);
-        save_step(folder, &model, &optimizer, &RunState { step, ..RunState::default() }).unwrap();
+        save_step(folder, &model, Some(&model), &optimizer, &RunState { step, ..RunState::default() }, 2).unwrap();
         (model, folder.checkpoint_folder(&Checkpoint::Step(step)))
     }
 
@@ -246,7 +296,7 @@ mod tests {
         let (_home, folder) = run_folder();
         save_trained(&folder, 5);
         let (_, newest) = save_trained(&folder, 10);
-        for file in [newest.weights(), newest.optimizer(), newest.state()] {
+        for file in [newest.weights(), newest.smoothed(), newest.optimizer(), newest.state()] {
             let whole = fs::read(&file).unwrap();
             for length in [0, 10, whole.len() / 2, whole.len() - 3] {
                 fs::write(&file, &whole[..length]).unwrap();
@@ -301,12 +351,37 @@ mod tests {
     }
 
     #[test]
-    fn only_a_lower_loss_is_better() {
+    fn all_checkpoints_stay_if_so_asked() {
+        let (_home, folder) = run_folder();
+        let model = Line::new(0.0, 0.0, &Device::default());
+        for step in 1..=4 {
+            let state = RunState { step, ..RunState::default() };
+            save_step(&folder, &model, None, &OptimizerConfig::default().init(&model), &state, 0).unwrap();
+        }
+        assert_eq!(steps_in(&folder).unwrap(), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn only_a_lower_badness_is_better() {
         let mut state = RunState { step: 1, ..RunState::default() };
-        assert!(state.note(2.0));
+        assert!(state.note(2.0, 0.5));
         state.step = 2;
-        assert!(!state.note(2.0));
-        assert_eq!(state.evaluation, Some(ValidationLoss { step: 2, loss: 2.0 }));
+        assert!(!state.note(1.0, 0.5));
+        assert_eq!(state.evaluation, Some(ValidationLoss { step: 2, loss: 1.0 }));
         assert_eq!(state.best, Some(ValidationLoss { step: 1, loss: 2.0 }));
+    }
+
+    #[test]
+    fn a_run_ends_at_its_last_step_or_when_patience_runs_out() {
+        let training = TrainingConfig { steps: 10, patience: 2, ..TrainingConfig::default() };
+        let mut state = RunState { step: 4, ..RunState::default() };
+        for (badness, ends) in [(2.0, false), (2.0, false), (1.0, false), (3.0, false), (1.5, true)] {
+            state.note(badness, badness);
+            assert_eq!(state.ends(&training), ends, "{badness}");
+        }
+        assert!(state.is_finished(&training));
+        assert!(!state.is_finished(&TrainingConfig { patience: 0, ..training.clone() }));
+        state.step = 10;
+        assert!(state.ends(&training) && !state.is_finished(&training), "its last step was not evaluated");
     }
 }

@@ -3,11 +3,17 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The name of the validation loss among the metrics.
+pub(crate) const LOSS: &str = "loss";
+
 /// No run takes more steps: the numbers of its items must not overflow.
 const MAX_STEPS: usize = 1_000_000_000_000;
 
 /// No batch holds more items: the loader reserves memory for all of them at once.
 const MAX_BATCH_SIZE: usize = 1_000_000;
+
+/// No group of batches is larger: one optimiser step reads all of them.
+const MAX_ACCUMULATE: usize = 1_000_000;
 
 /// The `[training]` section of a recipe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,17 +21,42 @@ const MAX_BATCH_SIZE: usize = 1_000_000;
 pub struct TrainingConfig {
     /// Optimiser steps of the run. From 1 to 10^12, default 2000. The learning rate does not depend on it.
     pub steps: usize,
+    /// Times that the run sees every item of its data, in the place of `steps`; 0, the default, goes by `steps`.
+    pub epochs: usize,
     /// Items in one batch. From 1 to 1,000,000, default 12.
     pub batch_size: usize,
+    /// Batches whose gradients make one optimiser step: the step is that of one batch with all their items. From 1, the
+    /// default, to 1,000,000.
+    pub accumulate: usize,
     /// Steps from one evaluation to the next; 0 evaluates only after the last step. Default 250.
     pub evaluate_every: usize,
     /// Steps from one checkpoint to the next; 0 writes only the one after the last step. Default 500.
     pub checkpoint_every: usize,
+    /// Resumable checkpoints that are kept, the newest ones; 0 keeps all. Default 2.
+    pub keep_checkpoints: usize,
+    /// What decides which evaluation is the best: `loss`, the default, or the name of a metric of the task.
+    pub best_by: String,
+    /// Evaluations in a row without a better one after which the run ends; 0, the default, never ends it early.
+    pub patience: usize,
+    /// Decay of the exponential moving average of the weights, which is evaluated and kept in their place; 0, the default,
+    /// keeps none. From 0 to below 1.
+    pub smoothing: f64,
 }
 
 impl Default for TrainingConfig {
     fn default() -> Self {
-        Self { steps: 2000, batch_size: 12, evaluate_every: 250, checkpoint_every: 500 }
+        Self {
+            steps: 2000,
+            epochs: 0,
+            batch_size: 12,
+            accumulate: 1,
+            evaluate_every: 250,
+            checkpoint_every: 500,
+            keep_checkpoints: 2,
+            best_by: LOSS.into(),
+            patience: 0,
+            smoothing: 0.0,
+        }
     }
 }
 
@@ -36,11 +67,26 @@ impl TrainingConfig {
     /// Returns one error that lists all bad fields.
     pub fn validate(&self) -> Result<(), SettingsError> {
         let mut problems = Problems::of("training");
-        for (key, value, most) in [("steps", self.steps, MAX_STEPS), ("batch_size", self.batch_size, MAX_BATCH_SIZE)] {
+        for (key, value, most) in [
+            ("steps", self.steps, MAX_STEPS),
+            ("batch_size", self.batch_size, MAX_BATCH_SIZE),
+            ("accumulate", self.accumulate, MAX_ACCUMULATE),
+        ] {
             problems.require(value >= 1, key, value, "at least 1");
             problems.require(value <= most, key, value, &format!("at most {most}"));
         }
+        problems.require((0.0..1.0).contains(&self.smoothing), "smoothing", self.smoothing, "in [0, 1)");
         problems.into_result()
+    }
+
+    /// The same settings with the number of steps that `epochs` over `items` items take, the last batches of an epoch
+    /// reaching into the next; without `epochs` nothing changes.
+    #[must_use]
+    pub fn over(mut self, items: usize) -> Self {
+        if self.epochs > 0 {
+            self.steps = self.epochs.saturating_mul(items).div_ceil(self.batch_size * self.accumulate).max(1);
+        }
+        self
     }
 
     /// Whether an evaluation follows when `done` steps are done.
@@ -58,16 +104,25 @@ fn is_due(every: usize, done: usize) -> bool {
     every > 0 && done.is_multiple_of(every)
 }
 
+/// One setting out of its range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The key with its section: `training.steps`.
+    pub key: String,
+    /// The key, the value found and the values allowed, in one sentence.
+    pub text: String,
+}
+
 /// Settings out of their range; the message lists all of them on one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", problems.join("; "))]
+#[error("{}", problems.iter().map(|problem| problem.text.as_str()).collect::<Vec<_>>().join("; "))]
 pub struct SettingsError {
-    problems: Vec<String>,
+    problems: Vec<Problem>,
 }
 
 impl SettingsError {
-    /// One sentence for each bad field: its key, the value found and the values allowed.
-    pub fn problems(&self) -> &[String] {
+    /// Each bad field.
+    pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
@@ -80,7 +135,7 @@ impl SettingsError {
 /// Collects what is wrong with one section, so that the user hears of all of it at once.
 pub(crate) struct Problems {
     section: &'static str,
-    found: Vec<String>,
+    found: Vec<Problem>,
 }
 
 impl Problems {
@@ -92,7 +147,8 @@ impl Problems {
     /// Notes that `key` must be `expected` unless it `holds`.
     pub(crate) fn require(&mut self, holds: bool, key: &str, value: impl std::fmt::Display, expected: &str) {
         if !holds {
-            self.found.push(format!("{}.{key} = {value} must be {expected}", self.section));
+            let key = format!("{}.{key}", self.section);
+            self.found.push(Problem { text: format!("{key} = {value} must be {expected}"), key });
         }
     }
 
@@ -104,7 +160,7 @@ impl Problems {
 
 /// One error out of the results of several sections.
 pub(crate) fn all_of<const N: usize>(results: [Result<(), SettingsError>; N]) -> Result<(), SettingsError> {
-    let problems: Vec<String> = results.into_iter().filter_map(Result::err).flat_map(|error| error.problems).collect();
+    let problems: Vec<_> = results.into_iter().filter_map(Result::err).flat_map(|error| error.problems).collect();
     if problems.is_empty() { Ok(()) } else { Err(SettingsError { problems }) }
 }
 
@@ -128,6 +184,13 @@ mod tests {
         let config = TrainingConfig { steps: MAX_STEPS, batch_size: MAX_BATCH_SIZE, ..config };
         config.validate().unwrap();
         TrainingConfig::default().validate().unwrap();
+    }
+
+    #[test]
+    fn epochs_become_steps() {
+        let config = TrainingConfig { epochs: 3, batch_size: 4, accumulate: 2, ..TrainingConfig::default() };
+        assert_eq!(config.clone().over(10).steps, 4); // 30 items, 8 a step
+        assert_eq!(TrainingConfig { epochs: 0, ..config }.over(10).steps, 2000);
     }
 
     #[test]

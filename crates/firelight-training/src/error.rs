@@ -64,16 +64,21 @@ pub enum TrainingError {
     },
     /// The training has left the numbers.
     #[error(
-        "step {step}: the {quantity} is {value}; lower `optimizer.learning_rate`, lengthen `schedule.warmup_steps`, \
-         or set `optimizer.clip_norm`"
+        "step {step}, batch {batch}: the {quantity} is {value}{}; lower `optimizer.learning_rate`, lengthen \
+         `schedule.warmup_steps`, or set `optimizer.clip_norm`",
+        culprit.as_ref().map_or(String::new(), |tensor| format!(", and {tensor} is not finite"))
     )]
     NotFinite {
         /// The step, counted from 1.
         step: usize,
-        /// `loss`, `gradient norm` or `validation loss`.
+        /// The first training batch of the step, counted from 1 over the whole run.
+        batch: usize,
+        /// `loss`, `gradient norm` or the name of a validation metric.
         quantity: &'static str,
         /// What was found in its place.
         value: f64,
+        /// The first tensor that holds such a number, in words.
+        culprit: Option<String>,
     },
     /// A finished model does not give numbers.
     #[error(
@@ -97,6 +102,14 @@ pub enum TrainingError {
         step: usize,
         /// The steps of the run.
         steps: usize,
+    },
+    /// The recipe names a metric that the task does not measure.
+    #[error("`training.best_by` is `{name}`, which nobody measures: known are {known}")]
+    UnknownMetric {
+        /// The name in the recipe.
+        name: String,
+        /// The names there are.
+        known: String,
     },
     /// The evaluation found no target to count.
     #[error("the validation data holds no target: expected at least one, found 0; is the validation part empty?")]
@@ -165,11 +178,12 @@ mod tests {
 
     #[test]
     fn messages_are_one_line_and_blame_the_right_side() {
-        let diverged = TrainingError::NotFinite { step: 12, quantity: "loss", value: f64::NAN };
+        let culprit = Some("the weight `head`".to_string());
+        let diverged = TrainingError::NotFinite { step: 12, batch: 23, quantity: "loss", value: f64::NAN, culprit };
         assert_eq!(
             diverged.to_string(),
-            "step 12: the loss is NaN; lower `optimizer.learning_rate`, lengthen `schedule.warmup_steps`, or set \
-             `optimizer.clip_norm`"
+            "step 12, batch 23: the loss is NaN, and the weight `head` is not finite; lower `optimizer.learning_rate`, \
+             lengthen `schedule.warmup_steps`, or set `optimizer.clip_norm`"
         );
         assert!(diverged.is_user_error());
 

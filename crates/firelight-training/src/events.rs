@@ -1,20 +1,29 @@
 //! Tells Burn's event processor what the trainer does, so that Burn's metrics, renderers and loggers work as in Burn's own
 //! loop. [`fit`](crate::fit()) sends through it; the silent renderer and logger stand in where the user adds none.
 
+use std::sync::Arc;
+
 use burn::data::dataloader::Progress;
 use burn::train::logger::{EvaluationProgressLogger, MetricLogger, TrainingProgressLogger};
-use burn::train::metric::store::{EpochSummary, MetricsUpdate, Split};
+use burn::train::metric::store::{EpochSummary, EventStoreClient, MetricsUpdate, Split};
 use burn::train::metric::{MetricDefinition, NumericEntry};
 use burn::train::renderer::{
     EvaluationName, MetricState, MetricsRenderer, MetricsRendererEvaluation, MetricsRendererTraining,
 };
-use burn::train::{EventProcessorTraining, Interrupter, LearnerEvent, SupervisedTrainingEventProcessor, TrainingItem};
+use burn::train::{
+    CloneEarlyStoppingStrategy, EventProcessorTraining, Interrupter, LearnerEvent, LearningCheckpointer,
+    SupervisedTrainingEventProcessor, TrainingComponents, TrainingItem,
+};
 
+use crate::trainer::Trainer;
 use crate::{LossOutput, StepReport, Trainable};
 
 /// The events of one run. A failing metric stops the run through the interrupter.
 pub(crate) struct Events<M: Trainable> {
     processor: SupervisedTrainingEventProcessor<M>,
+    store: Arc<EventStoreClient>,
+    checkpointer: Option<LearningCheckpointer<M>>,
+    early_stopping: Option<Box<dyn CloneEarlyStoppingStrategy>>,
     interrupter: Interrupter,
     /// The stretch between two evaluations, counted from 1.
     epoch: usize,
@@ -25,8 +34,17 @@ pub(crate) struct Events<M: Trainable> {
 
 impl<M: Trainable> Events<M> {
     /// Nothing has happened yet.
-    pub(crate) fn new(processor: SupervisedTrainingEventProcessor<M>, interrupter: Interrupter) -> Self {
-        Self { processor, interrupter, epoch: 1, is_training: false, validated: 0 }
+    pub(crate) fn new(components: TrainingComponents<M>) -> Self {
+        Self {
+            processor: components.event_processor,
+            store: components.event_store,
+            checkpointer: components.checkpointer,
+            early_stopping: components.early_stopping,
+            interrupter: components.interrupter,
+            epoch: 1,
+            is_training: false,
+            validated: 0,
+        }
     }
 
     /// A training step follows, out of `items` items in all.
@@ -60,11 +78,21 @@ impl<M: Trainable> Events<M> {
         self.send_valid(LearnerEvent::ProcessedItem(item));
     }
 
-    /// The evaluation is done.
-    pub(crate) fn end_epoch(&mut self) {
+    /// The evaluation of the model that `trainer` holds is done. Burn's checkpointers, where a user set them, are called with
+    /// the step as their key; returns whether Burn's early stopping, where a user set it, ends the run.
+    pub(crate) fn end_epoch(&mut self, trainer: &Trainer<M>) -> bool {
         self.send_valid(LearnerEvent::EndSplit(self.epoch));
         self.send_train(LearnerEvent::EndEpoch(self.epoch));
+        if self.checkpointer.is_some() || self.early_stopping.is_some() {
+            self.interrupter.fail_on_error(self.processor.flush());
+        }
+        if let Some(checkpointer) = &mut self.checkpointer {
+            checkpointer.checkpoint(&trainer.learner(), trainer.done, &self.store);
+        }
+        let stops = |strategy: &mut Box<dyn CloneEarlyStoppingStrategy>| strategy.should_stop(self.epoch, &self.store);
+        let stopped = self.early_stopping.as_mut().is_some_and(stops);
         self.epoch += 1;
+        stopped
     }
 
     /// Whether someone asked the run to stop, or a metric failed.

@@ -17,8 +17,10 @@ use crate::events::{Events, NoLog, NoRenderer};
 use crate::observer::Observers;
 use crate::run::{Finished, Run};
 use crate::trainer::Trainer;
+use crate::validation::Metrics;
 use crate::{
     LossOutput, Observer, OptimizerConfig, ScheduleConfig, StartPoint, TrainingConfig, TrainingError, ValidationLoss,
+    ValidationMetric,
 };
 
 /// A model that [`fit()`] can train: Burn's `LearnerModel` whose steps return [`LossOutput`].
@@ -28,10 +30,10 @@ impl<M> Trainable for M where M: LearnerModel + TrainStep<Output = LossOutput> +
 
 /// Adds metrics, a renderer or loggers of Burn to a training.
 ///
-/// [`fit()`] takes the steps itself, so the settings of Burn's own loop have no effect: `num_epochs`,
-/// `grads_accumulation`, `early_stopping`, `checkpoint`, `with_checkpointing_strategy` and both kinds of checkpointers are
-/// accepted by the builder and not looked at. The length of a run and its checkpoints are those of [`TrainingConfig`]; to
-/// stop a run early, use [`FitInput::interrupter`]. The training strategy must stay: it is how [`fit()`] comes to train.
+/// [`fit()`] takes the steps itself. To Burn an epoch is the stretch from one evaluation to the next: `early_stopping` is
+/// asked after each, and checkpointers write after each, with the step as their key. The length of a run and its resumable
+/// checkpoints are those of [`TrainingConfig`]; `num_epochs`, `grads_accumulation` and `checkpoint` are accepted by the
+/// builder and not looked at. The training strategy must stay: it is how [`fit()`] comes to train.
 pub type Extension<M> = Box<dyn FnOnce(SupervisedTraining<M>) -> SupervisedTraining<M>>;
 
 /// All that a training needs besides the model. Begin with [`FitInput::new`] and set the fields that differ.
@@ -56,6 +58,8 @@ pub struct FitInput<M: Trainable> {
     pub observers: Vec<Box<dyn Observer>>,
     /// Stops the run after the current step when asked to.
     pub interrupter: Interrupter,
+    /// Metrics of the task that are measured at every evaluation, beside the loss.
+    pub metrics: Vec<Box<dyn ValidationMetric<M>>>,
     /// Burn's own metrics and renderers, if wanted.
     pub extension: Option<Extension<M>>,
 }
@@ -74,6 +78,7 @@ impl<M: Trainable> FitInput<M> {
             start: StartPoint::default(),
             observers: Vec::new(),
             interrupter: Interrupter::new(),
+            metrics: Vec::new(),
             extension: None,
         }
     }
@@ -82,13 +87,13 @@ impl<M: Trainable> FitInput<M> {
 /// What a training leaves behind.
 #[derive(Debug)]
 pub struct Fitted<M> {
-    /// The model after the last step, without gradients.
+    /// The model after the last step, without gradients; the moving average of its weights, where one is kept.
     pub model: M,
     /// Steps done, earlier runs included.
     pub steps: usize,
     /// The newest evaluation, which follows the last step unless the run was interrupted.
     pub evaluation: Option<ValidationLoss>,
-    /// The evaluation with the lowest loss.
+    /// The best evaluation.
     pub best: Option<ValidationLoss>,
     /// Whether the run was stopped by its interrupter before its last step.
     pub interrupted: bool,
@@ -105,6 +110,7 @@ pub struct Fitted<M> {
 pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, TrainingError> {
     all_of([input.training.validate(), input.optimizer.validate(), input.schedule.validate()])?;
     let model = if device_of(&model).is_autodiff() { model } else { model.train() };
+    let metrics = Metrics::new(input.metrics, &input.training.best_by)?;
     let (model, optimizer) = input.start.restore(model, &input.optimizer)?;
 
     let run = Run {
@@ -114,8 +120,12 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
             optimizer_config: input.optimizer.clone(),
             schedule: input.schedule.clone(),
             seed: input.seed,
+            accumulate: input.training.accumulate,
+            smoothed: input.start.smoothed(&model, input.training.smoothing)?,
             done: input.start.step(),
         },
+        metrics,
+        stopped: false,
         state: input.start.state,
         training: input.training,
         folder: input.folder,
@@ -165,7 +175,7 @@ impl<M: Trainable> SupervisedLearningStrategy<M> for StepByStep<M> {
         valid_loader: ValidLoader<M>,
         _starting_epoch: usize,
     ) -> (M, SupervisedTrainingEventProcessor<M>) {
-        let mut events = Events::new(components.event_processor, components.interrupter);
+        let mut events = Events::new(components);
         let run = self.run.lock().ok().and_then(|mut run| run.take());
         let mut run = run.unwrap_or_else(|| unreachable!("Burn runs a strategy once"));
         drop(learner);
@@ -173,7 +183,7 @@ impl<M: Trainable> SupervisedLearningStrategy<M> for StepByStep<M> {
         if let Ok(mut slot) = self.outcome.lock() {
             *slot = Some(outcome);
         }
-        (run.trainer.model, events.into_processor())
+        (run.trainer.kept(), events.into_processor())
     }
 }
 
@@ -186,8 +196,11 @@ mod tests {
     use crate::toy::{Line, PointLoader, alone};
     use crate::{EvaluationReport, RunReport, StepReport, resume_point};
     use burn::tensor::Device;
+    use burn::train::checkpoint::FileCheckpointer;
     use burn::train::logger::FileMetricLogger;
     use burn::train::metric::LossMetric;
+    use burn::train::metric::store::{Aggregate, Direction, Split as BurnSplit};
+    use burn::train::{MetricEarlyStoppingStrategy, StoppingCondition};
     use firelight_storage::{Checkpoint, Existing};
 
     /// Remembers what it is told, and stops the run after a step if asked to.
@@ -299,6 +312,102 @@ mod tests {
         for checkpoint in [Checkpoint::Last, Checkpoint::Best, Checkpoint::Step(8), Checkpoint::Step(11)] {
             assert_eq!(bytes(&whole, checkpoint), bytes(&parts, checkpoint), "{checkpoint}");
         }
+    }
+
+    #[test]
+    fn averaged_weights_and_groups_of_batches_continue_to_the_bit_too() {
+        let _alone = alone();
+        let [(_a, whole), (_b, parts)] = [run_folder(), run_folder()];
+        let input = |steps, start: StartPoint, folder: &ModelFolder| {
+            let from = 3 * start.step();
+            let mut input = input(steps, start, Some(folder));
+            input.training = TrainingConfig { accumulate: 3, smoothing: 0.9, ..input.training };
+            input.train_loader = Arc::new(PointLoader::of_steps(from, 3 * steps));
+            input
+        };
+        fit(line(), input(9, StartPoint::default(), &whole)).unwrap();
+        fit(line(), input(5, StartPoint::default(), &parts)).unwrap();
+        let start = resume_point(&parts).unwrap().unwrap();
+        fit(line(), input(9, start, &parts)).unwrap();
+        for checkpoint in [Checkpoint::Last, Checkpoint::Best, Checkpoint::Step(9)] {
+            assert_eq!(bytes(&whole, checkpoint), bytes(&parts, checkpoint), "{checkpoint}");
+        }
+        let [kept, trained] = [Checkpoint::Last, Checkpoint::Step(9)].map(|checkpoint| bytes(&whole, checkpoint));
+        assert_ne!(kept, trained, "the average is not the newest weights");
+        assert_eq!(fs::read(whole.checkpoint_folder(&Checkpoint::Step(9)).smoothed()).unwrap(), kept);
+    }
+
+    /// A metric that gets worse with every evaluation.
+    struct Worse(f64);
+
+    impl ValidationMetric<Line> for Worse {
+        fn name(&self) -> &str {
+            "accuracy"
+        }
+
+        fn higher_is_better(&self) -> bool {
+            true
+        }
+
+        fn measure(&mut self, _model: &Line) -> Result<f64, TrainingError> {
+            self.0 -= 0.125;
+            Ok(self.0)
+        }
+    }
+
+    #[test]
+    fn a_named_metric_decides_and_patience_ends_the_run() {
+        let _alone = alone();
+        let (_home, folder) = run_folder();
+        let run = |training: TrainingConfig, start| {
+            let metrics: Vec<Box<dyn ValidationMetric<Line>>> = vec![Box::new(Worse(1.0))];
+            fit(line(), FitInput { training, metrics, ..input(40, start, Some(&folder)) })
+        };
+        let training = TrainingConfig {
+            steps: 40,
+            evaluate_every: 4,
+            checkpoint_every: 0,
+            best_by: "accuracy".into(),
+            patience: 2,
+            ..TrainingConfig::default()
+        };
+        let fitted = run(training.clone(), StartPoint::default()).unwrap();
+        assert_eq!((fitted.best.unwrap().step, fitted.steps, fitted.interrupted), (4, 12, false));
+        let start = resume_point(&folder).unwrap().unwrap();
+        assert!(start.is_finished(&training));
+        assert_eq!(run(training.clone(), start).unwrap().steps, 12);
+
+        let error = run(TrainingConfig { best_by: "bleu".into(), ..training }, StartPoint::default()).unwrap_err();
+        assert_eq!(error.to_string(), "`training.best_by` is `bleu`, which nobody measures: known are loss, accuracy");
+    }
+
+    #[test]
+    fn checkpointers_and_early_stopping_of_burn_are_served() {
+        let _alone = alone();
+        let home = tempfile::tempdir().unwrap();
+        let stop = MetricEarlyStoppingStrategy::new(
+            &LossMetric::new(),
+            Aggregate::Mean,
+            Direction::Highest, // the loss falls, so the first evaluation stays the best
+            BurnSplit::Valid,
+            StoppingCondition::NoImprovementSince { n_epochs: 2 },
+        );
+        let log = FileMetricLogger::new(home.path());
+        let checkpoints = home.path().join("checkpoint");
+        let [model, optimizer, schedule] =
+            ["model", "optim", "scheduler"].map(|name| FileCheckpointer::new(&checkpoints, name));
+        let extend: Extension<Line> = Box::new(|training| {
+            training
+                .with_metric_logger(log)
+                .metrics((LossMetric::new(),))
+                .with_custom_checkpointers(model, optimizer, schedule)
+                .early_stopping(stop)
+        });
+        let fitted =
+            fit(line(), FitInput { extension: Some(extend), ..input(40, StartPoint::default(), None) }).unwrap();
+        assert_eq!(fitted.steps, 12);
+        let files: Vec<_> = fs::read_dir(&checkpoints).unwrap().map(|file| file.unwrap().file_name()).collect();
+        assert!(files.iter().any(|name| name.to_string_lossy().contains("12")), "{files:?}");
     }
 
     #[test]

@@ -21,10 +21,12 @@
 //! ```
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+mod accumulate;
 mod adamw;
 mod checkpoint;
 mod clip;
 mod config;
+mod culprit;
 mod error;
 mod evaluate;
 mod events;
@@ -39,13 +41,16 @@ mod progress;
 mod recipe;
 mod run;
 mod schedule;
+mod smoothed;
 #[cfg(test)]
 mod toy;
 mod trainer;
+mod validation;
+mod writer;
 
 pub use checkpoint::{StartPoint, ValidationLoss, resume_point};
 pub use clip::{clip_global_norm, global_norm};
-pub use config::{SettingsError, TrainingConfig};
+pub use config::{Problem, SettingsError, TrainingConfig};
 pub use error::TrainingError;
 pub use evaluate::{Evaluation, evaluate};
 pub use fit::{Extension, FitInput, Fitted, Trainable, fit};
@@ -57,3 +62,4 @@ pub use progress::ProgressBar;
 pub use recipe::{Fields, Recipe, RecipeError, fields_of};
 pub use schedule::{Schedule, ScheduleConfig, ScheduleKind};
 pub use trainer::Trainer;
+pub use validation::ValidationMetric;

@@ -82,7 +82,8 @@ mod tests {
         let path = home.path().join("metrics.jsonl");
         let mut log = MetricsLog::create(&path).unwrap();
         log.step(&report(1)).unwrap();
-        log.evaluation(&EvaluationReport { step: 1, validation_loss: 1.5, is_best: true }).unwrap();
+        log.evaluation(&EvaluationReport { step: 1, validation_loss: 1.5, is_best: true, ..Default::default() })
+            .unwrap();
         assert_eq!(
             fs::read_to_string(&path).unwrap(),
             "{\"step\":1,\"loss\":0.30000000000000004,\"learning_rate\":0.001,\"gradient_norm\":0.5,\

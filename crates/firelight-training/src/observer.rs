@@ -1,6 +1,8 @@
 //! What the trainer tells about a run while it goes on, and the trait of those who listen: the progress bar, the metrics
 //! file, and whatever a user adds.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::TrainingError;
@@ -30,13 +32,16 @@ pub struct StepReport {
 }
 
 /// One evaluation over the whole validation data.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct EvaluationReport {
     /// The number of steps done before it.
     pub step: usize,
     /// The mean loss in nats per target.
     pub validation_loss: f64,
-    /// Whether it is the lowest of the run so far.
+    /// The metrics of the task by name.
+    #[serde(flatten)]
+    pub metrics: BTreeMap<String, f64>,
+    /// Whether it is the best of the run so far.
     #[serde(skip)]
     pub is_best: bool,
 }

@@ -108,7 +108,9 @@ mod tests {
         let report =
             StepReport { step: 10, loss: 2.5, learning_rate: 1e-3, gradient_norm: 1.0, tokens_per_second: 1234.6 };
         progress.step(&report).unwrap();
-        progress.evaluation(&EvaluationReport { step: 10, validation_loss: 2.0, is_best: true }).unwrap();
+        progress
+            .evaluation(&EvaluationReport { step: 10, validation_loss: 2.0, is_best: true, ..Default::default() })
+            .unwrap();
         progress.finished().unwrap();
         assert_eq!(
             String::from_utf8(written.0.lock().unwrap().clone()).unwrap(),

@@ -11,7 +11,9 @@ use crate::checkpoint::{RunState, save_best, save_step};
 use crate::evaluate::evaluate_with;
 use crate::events::Events;
 use crate::observer::Observers;
-use crate::trainer::{Trainer, check_finite};
+use crate::trainer::Trainer;
+use crate::validation::Metrics;
+use crate::writer::Writer;
 use crate::{EvaluationReport, Observer, RunReport, Trainable, TrainingConfig, TrainingError};
 
 /// How a run ended.
@@ -25,34 +27,64 @@ pub(crate) struct Run<M> {
     pub(crate) trainer: Trainer<M>,
     pub(crate) state: RunState,
     pub(crate) training: TrainingConfig,
+    pub(crate) metrics: Metrics<M>,
+    /// Whether Burn's early stopping has ended the run.
+    pub(crate) stopped: bool,
     pub(crate) folder: Option<ModelFolder>,
     pub(crate) observers: Observers,
 }
 
 impl<M: Trainable> Run<M> {
-    /// Takes all steps that are left, then writes the last weights.
+    /// Takes all steps that are left. The checkpoint after the last one is written at the very end, so that a run whose
+    /// newest checkpoint is its last lacks nothing; such a run changes nothing.
     pub(crate) fn train(
         &mut self,
         train_loader: &TrainLoader<M>,
         valid_loader: &ValidLoader<M>,
         events: &mut Events<M>,
     ) -> Result<Finished, TrainingError> {
+        self.observers.started(&RunReport { done: self.state.step, steps: self.training.steps })?;
+        let mut interrupted = false;
+        if !self.state.is_finished(&self.training) {
+            let writer = Writer::start();
+            let taken = self.take_steps(train_loader, valid_loader, events, &writer);
+            // What was handed over is written also when a later step fails.
+            let written = writer.finish();
+            interrupted = taken?;
+            written?;
+            self.finish(valid_loader, events, interrupted)?;
+        }
+        self.observers.finished()?;
+        Ok(Finished { state: self.state.clone(), interrupted })
+    }
+
+    /// Takes steps until the run ends, and returns whether it was interrupted before.
+    fn take_steps(
+        &mut self,
+        train_loader: &TrainLoader<M>,
+        valid_loader: &ValidLoader<M>,
+        events: &mut Events<M>,
+        writer: &Writer,
+    ) -> Result<bool, TrainingError> {
         let loader = train_loader.to_device(&self.trainer.device());
         let mut batches = loader.iter();
-        let mut interrupted = false;
-        self.observers.started(&RunReport { done: self.state.step, steps: self.training.steps })?;
-        while self.state.step < self.training.steps && !interrupted {
+        while !self.ends() && !writer.has_failed() {
             self.step(batches.as_mut(), loader.num_items(), events)?;
-            interrupted = events.should_stop() && self.state.step < self.training.steps;
-            if !interrupted && self.training.evaluates_after(self.state.step) {
-                self.evaluate(valid_loader, events)?;
+            if events.should_stop() && self.state.step < self.training.steps {
+                return Ok(true);
             }
-            if interrupted || self.training.checkpoints_after(self.state.step) {
-                self.checkpoint()?;
+            if self.training.evaluates_after(self.state.step) {
+                self.evaluate(valid_loader, events, writer)?;
+            }
+            if !self.ends() && self.training.checkpoints_after(self.state.step) {
+                self.checkpoint(writer);
             }
         }
-        self.finish(valid_loader, events, interrupted)?;
-        Ok(Finished { state: self.state.clone(), interrupted })
+        Ok(false)
+    }
+
+    fn ends(&self) -> bool {
+        self.stopped || self.state.ends(&self.training)
     }
 
     /// Takes the next step.
@@ -64,47 +96,66 @@ impl<M: Trainable> Run<M> {
     ) -> Result<(), TrainingError> {
         let began = Instant::now();
         events.training(items);
-        let missing = TrainingError::TooFewBatches { step: self.state.step + 1, steps: self.training.steps };
-        let batch = batches.next().ok_or(missing)?.map_err(TrainingError::data("training"))?;
-        let (output, report) = self.trainer.step_since(began, batch)?;
+        let group = (&mut *batches).take(self.training.accumulate).collect::<Result<Vec<_>, _>>();
+        let group = group.map_err(TrainingError::data("training"))?;
+        if group.is_empty() {
+            return Err(TrainingError::TooFewBatches { step: self.state.step + 1, steps: self.training.steps });
+        }
+        let (output, report) = self.trainer.step_since(began, group)?;
         self.state.step = report.step;
         events.trained(output, batches.progress(), &report);
         self.observers.step(&report)
     }
 
-    /// Measures the validation loss and keeps the weights if it is the lowest.
-    fn evaluate(&mut self, loader: &ValidLoader<M>, events: &mut Events<M>) -> Result<(), TrainingError> {
+    /// Measures the validation loss and the task's metrics, and keeps the weights if they are the best.
+    fn evaluate(
+        &mut self,
+        loader: &ValidLoader<M>,
+        events: &mut Events<M>,
+        writer: &Writer,
+    ) -> Result<(), TrainingError> {
+        let model = self.trainer.kept();
         events.validating(loader.num_items());
-        let evaluation =
-            evaluate_with(&self.trainer.model, loader.as_ref(), |output, progress| events.validated(output, progress))?;
-        events.end_epoch();
-        check_finite(self.state.step, "validation loss", evaluation.loss)?;
-        let is_best = self.state.note(evaluation.loss);
-        if let (true, Some(folder)) = (is_best, &self.folder) {
-            save_best(folder, &self.trainer.model, &self.state)?;
+        let evaluation = evaluate_with(&model, loader.as_ref(), |output, progress| events.validated(output, progress))?;
+        self.stopped |= events.end_epoch(&self.trainer);
+        let measured = self.metrics.measure(&model.valid(), &evaluation)?;
+        self.trainer.check_validation("validation loss", evaluation.loss)?;
+        self.trainer.check_validation("metric of `training.best_by`", measured.badness)?;
+        let is_best = self.state.note(evaluation.loss, measured.badness);
+        if let (true, Some(folder)) = (is_best, self.folder.clone()) {
+            let state = self.state.clone();
+            writer.write(move || save_best(&folder, &model, &state));
         }
-        let report = EvaluationReport { step: self.state.step, validation_loss: evaluation.loss, is_best };
+        let (step, metrics) = (self.state.step, measured.metrics);
+        let report = EvaluationReport { step, validation_loss: evaluation.loss, metrics, is_best };
         self.observers.evaluation(&report)
     }
 
-    fn checkpoint(&self) -> Result<(), TrainingError> {
-        let Some(folder) = &self.folder else { return Ok(()) };
-        save_step(folder, &self.trainer.model, &self.trainer.optimizer, &self.state)
+    /// Hands everything that is needed to continue to the writer.
+    fn checkpoint(&self, writer: &Writer) {
+        let Some(folder) = self.folder.clone() else { return };
+        let (model, optimizer) = (self.trainer.model.clone(), self.trainer.optimizer.clone());
+        let smoothed = self.trainer.smoothed.is_some().then(|| self.trainer.kept());
+        let (state, keep) = (self.state.clone(), self.training.keep_checkpoints);
+        writer.write(move || save_step(&folder, &model, smoothed.as_ref(), &optimizer, &state, keep));
     }
 
-    /// Writes the last weights. A run that had no step left to take is evaluated here if it never was.
+    /// Writes the last weights and, after them, the last checkpoint. A run that had no step left to take is evaluated here
+    /// if it never was.
     fn finish(
         &mut self,
         loader: &ValidLoader<M>,
         events: &mut Events<M>,
         interrupted: bool,
     ) -> Result<(), TrainingError> {
+        let writer = Writer::start();
         if !interrupted && self.state.evaluation.is_none_or(|newest| newest.step != self.state.step) {
-            self.evaluate(loader, events)?;
+            self.evaluate(loader, events, &writer)?;
         }
         if let Some(folder) = &self.folder {
-            save_weights(&self.trainer.model, folder.weights_path(&Checkpoint::Last))?;
+            save_weights(&self.trainer.kept(), folder.weights_path(&Checkpoint::Last))?;
         }
-        self.observers.finished()
+        self.checkpoint(&writer);
+        writer.finish()
     }
 }

@@ -94,6 +94,14 @@ pub struct Schedule {
     step: usize,
 }
 
+impl Schedule {
+    /// The same schedule after `done` updates.
+    pub(crate) fn after(mut self, done: usize) -> Self {
+        self.step = done;
+        self
+    }
+}
+
 impl LrScheduler for Schedule {
     fn step(&mut self) -> LearningRate {
         let rate = self.config.learning_rate(self.peak, self.step);

@@ -3,14 +3,17 @@
 
 use std::time::Instant;
 
-use burn::optim::ModuleOptimizer;
+use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::Device;
-use burn::train::{TrainOutput, TrainStep};
+use burn::train::{Learner, TrainOutput, TrainStep};
 use firelight_kernels::awake;
 
+use crate::accumulate::Accumulated;
 use crate::clip::{global_norm, scale_to_norm};
+use crate::culprit::culprit;
 use crate::evaluate::device_of;
 use crate::loss::read_scalars;
+use crate::smoothed::Smoothed;
 use crate::{LossOutput, OptimizerConfig, ScheduleConfig, StepReport, Trainable, TrainingError};
 
 /// The model, its optimiser and what decides about their next step: for loops of one's own. [`fit`](crate::fit()) drives one
@@ -21,6 +24,10 @@ pub struct Trainer<M> {
     pub(crate) optimizer_config: OptimizerConfig,
     pub(crate) schedule: ScheduleConfig,
     pub(crate) seed: u64,
+    /// Batches of one step.
+    pub(crate) accumulate: usize,
+    /// The moving average of the weights, if one is kept.
+    pub(crate) smoothed: Option<Smoothed>,
     /// Steps done.
     pub(crate) done: usize,
 }
@@ -29,7 +36,7 @@ impl<M: Trainable> Trainer<M> {
     /// Begins at step 0 with a model whose parameters are tracked, as on a device with autodiff.
     pub fn new(model: M, optimizer_config: OptimizerConfig, schedule: ScheduleConfig, seed: u64) -> Self {
         let optimizer = optimizer_config.init(&model);
-        Self { model, optimizer, optimizer_config, schedule, seed, done: 0 }
+        Self { model, optimizer, optimizer_config, schedule, seed, accumulate: 1, smoothed: None, done: 0 }
     }
 
     /// The model as it is now.
@@ -42,40 +49,97 @@ impl<M: Trainable> Trainer<M> {
     /// # Errors
     /// If the loss or the norm of the gradients is no finite number, or the device fails.
     pub fn step(&mut self, batch: <M as TrainStep>::Input) -> Result<(LossOutput, StepReport), TrainingError> {
-        self.step_since(Instant::now(), batch)
+        self.step_since(Instant::now(), vec![batch])
     }
 
-    /// Takes one step on `batch`. Throughput is measured since `began`, so that it includes the loading of the batch.
+    /// Takes one step on all `batches` together. Throughput is measured since `began`, so that it includes the loading.
     pub(crate) fn step_since(
         &mut self,
         began: Instant,
-        batch: <M as TrainStep>::Input,
+        batches: Vec<<M as TrainStep>::Input>,
     ) -> Result<(LossOutput, StepReport), TrainingError> {
         let device = self.device();
-        awake(&device, || self.take(began, batch))
+        awake(&device, || self.take(began, batches))
     }
 
     fn take(
         &mut self,
         began: Instant,
-        batch: <M as TrainStep>::Input,
+        batches: Vec<<M as TrainStep>::Input>,
     ) -> Result<(LossOutput, StepReport), TrainingError> {
         let step = self.done + 1;
-        self.device().seed(mix(self.seed, self.done as u64));
-        let TrainOutput { grads, item } = TrainStep::step(&self.model, batch);
-        let norm = global_norm(&self.model, &grads).ok_or(TrainingError::NoGradient { step })?;
-        let [total, count, norm] = read_scalars([item.total.clone(), item.count.clone(), norm])
+        let (gradients, output) = self.gradients(batches).mean(&self.model);
+        let norm = global_norm(&self.model, &gradients).ok_or(TrainingError::NoGradient { step })?;
+        let [total, count, norm] = read_scalars([output.total.clone(), output.count.clone(), norm])
             .map_err(TrainingError::device("training loss"))?;
         let loss = total / count.max(1.0);
-        check_finite(step, "loss", loss)?;
-        check_finite(step, "gradient norm", norm)?;
+        self.check_finite("loss", loss, &gradients)?;
+        self.check_finite("gradient norm", norm, &gradients)?;
 
-        let grads = scale_to_norm(&self.model, grads, norm, self.optimizer_config.clip_norm);
+        let gradients = scale_to_norm(&self.model, gradients, norm, self.optimizer_config.clip_norm);
         let learning_rate = self.schedule.learning_rate(self.optimizer_config.learning_rate, self.done);
-        self.model = self.model.clone().optimize(&mut self.optimizer, learning_rate.into(), grads);
+        self.model = self.model.clone().optimize(&mut self.optimizer, learning_rate.into(), gradients);
         self.done = step;
+        if let Some(smoothed) = &mut self.smoothed {
+            smoothed.update(&self.model, step);
+        }
         let tokens_per_second = count / began.elapsed().as_secs_f64();
-        Ok((item, StepReport { step, loss, learning_rate, gradient_norm: norm, tokens_per_second }))
+        Ok((output, StepReport { step, loss, learning_rate, gradient_norm: norm, tokens_per_second }))
+    }
+
+    /// The gradients of all `batches`, each under a seed of its own.
+    fn gradients(&self, batches: Vec<<M as TrainStep>::Input>) -> Accumulated {
+        let first = self.first_batch();
+        let mut all: Option<Accumulated> = None;
+        for (batch, input) in (first..).zip(batches) {
+            self.device().seed(mix(self.seed, batch as u64));
+            let TrainOutput { grads, item } = TrainStep::step(&self.model, input);
+            // A shared graph would keep the activations of every batch.
+            let item = LossOutput::new(item.total.without_autodiff(), item.count.without_autodiff());
+            all = Some(match all {
+                Some(all) => all.add(&self.model, grads, item),
+                None => Accumulated::new(grads, item),
+            });
+        }
+        all.unwrap_or_else(|| unreachable!("a step has at least one batch"))
+    }
+
+    /// The number of the next step's first batch, from 0 over the whole run.
+    fn first_batch(&self) -> usize {
+        self.done * self.accumulate
+    }
+
+    fn check_finite(
+        &self,
+        quantity: &'static str,
+        value: f64,
+        gradients: &GradientsParams,
+    ) -> Result<(), TrainingError> {
+        if value.is_finite() {
+            return Ok(());
+        }
+        let culprit = culprit(&self.model, gradients);
+        Err(TrainingError::NotFinite { step: self.done + 1, batch: self.first_batch() + 1, quantity, value, culprit })
+    }
+
+    /// Refuses a number that an evaluation found and with which a training cannot go on.
+    pub(crate) fn check_validation(&self, quantity: &'static str, value: f64) -> Result<(), TrainingError> {
+        if value.is_finite() {
+            return Ok(());
+        }
+        let culprit = culprit(&self.model, &GradientsParams::new());
+        Err(TrainingError::NotFinite { step: self.done, batch: self.first_batch(), quantity, value, culprit })
+    }
+
+    /// The model that is evaluated and kept: the moving average, or else the weights themselves.
+    pub(crate) fn kept(&self) -> M {
+        self.smoothed.as_ref().map_or_else(|| self.model.clone(), |smoothed| smoothed.of(&self.model))
+    }
+
+    /// A learner of Burn's that stands where this trainer stands.
+    pub(crate) fn learner(&self) -> Learner<M> {
+        let schedule = self.schedule.init(self.optimizer_config.learning_rate).after(self.done);
+        Learner::new(self.model.clone(), self.optimizer.clone(), schedule)
     }
 
     /// The device of the model, with gradients.
@@ -92,11 +156,6 @@ fn mix(seed: u64, step: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
-}
-
-/// Refuses a loss or norm with which a training cannot go on.
-pub(crate) fn check_finite(step: usize, quantity: &'static str, value: f64) -> Result<(), TrainingError> {
-    if value.is_finite() { Ok(()) } else { Err(TrainingError::NotFinite { step, quantity, value }) }
 }
 
 #[cfg(test)]
@@ -131,7 +190,8 @@ mod tests {
         let mut trainer = trainer(2.0);
         let batch = Points::new(vec![(1.0, f32::NAN)], &trainer.device());
         let error = trainer.step(batch).unwrap_err();
-        assert!(error.to_string().starts_with("step 1: the loss is NaN; lower"), "{error}");
+        let expected = "step 1, batch 1: the loss is NaN, and the gradient of `slope` is not finite; lower";
+        assert!(error.to_string().starts_with(expected), "{error}");
         assert_eq!((trainer.done, trainer.model.slope()), (0, 2.0));
     }
 

@@ -1,0 +1,139 @@
+//! The mean of the weights of several checkpoints, which often generalises better than any of them. It needs no model:
+//! files in, file out.
+//!
+//! Source: Izmailov et al. 2018, Averaging Weights Leads to Wider Optima and Better Generalization, section 3
+//! (<https://arxiv.org/abs/1803.05407>); over the last checkpoints of one run as in Vaswani et al. 2017, section 6.1.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+
+use crate::weights::not_weights;
+use crate::{StorageError, write_atomic};
+
+/// A tensor being averaged: its shape, and the sum of its values so far.
+type Sums = BTreeMap<String, (Vec<usize>, Vec<f64>)>;
+
+/// Writes the mean of the weights in `files` to `path`, as 32-bit floats; sums are taken in double precision.
+///
+/// # Errors
+/// Fails if a file cannot be read, holds anything but 32-bit floats, or does not have the keys and shapes of the first one,
+/// or if `path` cannot be written.
+///
+/// # Panics
+/// Panics if `files` is empty.
+pub fn average_weights(files: &[PathBuf], path: impl AsRef<Path>) -> Result<(), StorageError> {
+    let [first, others @ ..] = files else { panic!("an average needs at least one file") };
+    let mut sums = read(first)?;
+    for file in others {
+        add(&mut sums, read(file)?).map_err(|wrong| mismatch(file, wrong))?;
+    }
+    write_atomic(&path, serialise(&sums, files.len(), path.as_ref())?)
+}
+
+fn read(path: &Path) -> Result<Sums, StorageError> {
+    let bytes = fs::read(path).map_err(StorageError::io("read", path))?;
+    let tensors = SafeTensors::deserialize(&bytes).map_err(not_weights(path, bytes.len() as u64))?;
+    tensors
+        .iter()
+        .map(|(key, view)| Ok((key.to_string(), values(key, &view).map_err(|w| mismatch(path, w))?)))
+        .collect()
+}
+
+fn values(key: &str, view: &TensorView) -> Result<(Vec<usize>, Vec<f64>), String> {
+    match view.dtype() {
+        Dtype::F32 => {
+            let float = |bytes: &[u8]| f64::from(f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+            Ok((view.shape().to_vec(), view.data().chunks_exact(4).map(float).collect()))
+        }
+        other => Err(format!("{key} (expected F32, found {other:?})")),
+    }
+}
+
+/// Adds the values of one more file; another key or shape is described.
+fn add(sums: &mut Sums, more: Sums) -> Result<(), String> {
+    if let Some(key) = sums.keys().find(|key| !more.contains_key(*key)) {
+        return Err(format!("{key} (missing)"));
+    }
+    for (key, (shape, values)) in more {
+        match sums.get_mut(&key) {
+            Some((expected, sum)) if *expected == shape => sum.iter_mut().zip(values).for_each(|(sum, x)| *sum += x),
+            Some((expected, _)) => return Err(format!("{key} (expected {expected:?}, found {shape:?})")),
+            None => return Err(format!("{key} (unknown)")),
+        }
+    }
+    Ok(())
+}
+
+fn mismatch(path: &Path, wrong: String) -> StorageError {
+    StorageError::NotAlike { path: path.into(), wrong }
+}
+
+fn serialise(sums: &Sums, count: usize, path: &Path) -> Result<Vec<u8>, StorageError> {
+    let mean = |sum: &f64| ((sum / count as f64) as f32).to_le_bytes();
+    let data: Vec<Vec<u8>> = sums.values().map(|(_, sum)| sum.iter().flat_map(mean).collect()).collect();
+    let failed = |error: safetensors::SafeTensorError| StorageError::SaveWeights {
+        path: path.into(),
+        reason: error.to_string(),
+    };
+    let views = sums.iter().zip(&data).map(|((key, (shape, _)), data)| {
+        Ok((key.as_str(), TensorView::new(Dtype::F32, shape.clone(), data).map_err(failed)?))
+    });
+    let views: Vec<_> = views.collect::<Result<_, StorageError>>()?;
+    safetensors::serialize(views, None).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{load_weights, save_weights};
+    use burn::module::{Module, Param};
+    use burn::tensor::{Device, Tensor};
+
+    #[derive(Module, Debug)]
+    struct Layer {
+        weight: Param<Tensor<2>>,
+    }
+
+    fn layer<const D: usize>(values: [f32; D]) -> Layer {
+        let values = Tensor::<1>::from_floats(values, &Device::default());
+        Layer { weight: Param::from_tensor(values.unsqueeze()) }
+    }
+
+    #[test]
+    fn the_mean_of_three_files_is_a_file_of_the_same_model() {
+        let home = tempfile::tempdir().unwrap();
+        let files = [[1.0, -2.0], [2.0, 0.0], [6.0, 0.5]].map(|values| {
+            let path = home.path().join(format!("{}.safetensors", values[0]));
+            save_weights(&layer(values), &path).unwrap();
+            path
+        });
+        let mean = home.path().join("mean.safetensors");
+        average_weights(&files, &mean).unwrap();
+        let mut loaded = layer([0.0, 0.0]);
+        load_weights(&mut loaded, &mean).unwrap();
+        assert_eq!(loaded.weight.val().try_into_vec_as::<f32>().unwrap(), [3.0, -0.5]);
+
+        average_weights(&files[..1], &mean).unwrap();
+        assert_eq!(fs::read(&mean).unwrap(), fs::read(&files[0]).unwrap(), "one file is its own mean");
+    }
+
+    #[test]
+    fn files_of_different_models_are_named() {
+        let home = tempfile::tempdir().unwrap();
+        let [narrow, wide] = ["narrow", "wide"].map(|name| home.path().join(name));
+        save_weights(&layer([1.0]), &narrow).unwrap();
+        save_weights(&layer([1.0, 2.0]), &wide).unwrap();
+        let error = average_weights(&[narrow.clone(), wide], home.path().join("mean")).unwrap_err();
+        assert!(error.is_user_error());
+        assert!(
+            error.to_string().contains("wide` is not like the others: weight (expected [1, 1], found [1, 2])"),
+            "{error}"
+        );
+        fs::write(&narrow, "no weights").unwrap();
+        assert!(average_weights(&[narrow], home.path().join("mean")).unwrap_err().to_string().contains("no whole"));
+    }
+}

@@ -1,0 +1,49 @@
+//! The lock of a run folder: one process writes in it at a time. It is the kernel's own, so it ends with its process,
+//! however that ends. [`ModelFolder`](crate::ModelFolder) takes it for every run and holds it as long as it lives.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::Path;
+
+use crate::StorageError;
+
+/// The empty file that is locked. It stays when the lock is gone: removing it would let two processes hold two of them.
+pub(crate) const LOCK: &str = ".lock";
+
+/// A folder that belongs to this process until the value is dropped.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock of `folder`, which must be there.
+    ///
+    /// # Errors
+    /// Fails if another process has it, or if the file cannot be made.
+    pub(crate) fn take(folder: &Path) -> Result<Self, StorageError> {
+        let path = folder.join(LOCK);
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        let file = file.map_err(StorageError::io("write", &path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { _file: file }),
+            Err(TryLockError::WouldBlock) => Err(StorageError::FolderInUse { path: folder.into() }),
+            Err(TryLockError::Error(cause)) => Err(StorageError::io("lock", &path)(cause)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_has_one_owner_until_it_lets_go() {
+        let home = tempfile::tempdir().unwrap();
+        let lock = Lock::take(home.path()).unwrap();
+        let error = Lock::take(home.path()).unwrap_err();
+        assert!(matches!(error, StorageError::FolderInUse { .. }) && error.is_user_error());
+        assert!(error.to_string().contains("in use by another process"), "{error}");
+        drop(lock);
+        Lock::take(home.path()).unwrap();
+    }
+}

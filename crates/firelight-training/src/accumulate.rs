@@ -1,0 +1,122 @@
+//! The gradients of several batches as those of one: each batch weighs by its number of counted targets, so that the step
+//! is the one of a single batch with all the items, also where batches differ in length or the last group is smaller. The
+//! trainer adds here; nothing of it outlives a step, so a checkpoint has nothing of it to keep.
+
+use std::collections::HashSet;
+
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::optim::GradientsParams;
+use burn::tensor::Tensor;
+
+use crate::LossOutput;
+
+/// The sum of `count * gradient` over the batches so far, with the sums of their losses.
+pub(crate) struct Accumulated {
+    gradients: GradientsParams,
+    output: LossOutput,
+    batches: usize,
+}
+
+impl Accumulated {
+    /// The gradients of the mean loss of one batch.
+    pub(crate) fn new(gradients: GradientsParams, output: LossOutput) -> Self {
+        Self { gradients, output, batches: 1 }
+    }
+
+    /// Adds those of one more batch of the same `model`.
+    pub(crate) fn add<M: Module>(self, model: &M, gradients: GradientsParams, output: LossOutput) -> Self {
+        let mut sum = match self.batches {
+            1 => weighted(model, self.gradients, &self.output),
+            _ => self.gradients,
+        };
+        let mut more = weighted(model, gradients, &output);
+        model.visit(&mut Add { sum: &mut sum, more: &mut more });
+        let LossOutput { total, count } = self.output;
+        let output = LossOutput::new(total + output.total, count + output.count);
+        Self { gradients: sum, output, batches: self.batches + 1 }
+    }
+
+    /// The gradients of the mean loss over all targets, and the sums of the losses.
+    pub(crate) fn mean<M: Module>(self, model: &M) -> (GradientsParams, LossOutput) {
+        let mut gradients = self.gradients;
+        if self.batches > 1 {
+            let factor = self.output.count.clone().clamp_min(1.0).recip();
+            model.visit(&mut Multiply { gradients: &mut gradients, seen: HashSet::new(), factor });
+        }
+        (gradients, self.output)
+    }
+}
+
+fn weighted<M: Module>(model: &M, mut gradients: GradientsParams, output: &LossOutput) -> GradientsParams {
+    let factor = output.count.clone();
+    model.visit(&mut Multiply { gradients: &mut gradients, seen: HashSet::new(), factor });
+    gradients
+}
+
+/// Multiplies all gradients by a number on the device, each once.
+struct Multiply<'a> {
+    gradients: &'a mut GradientsParams,
+    seen: HashSet<ParamId>,
+    factor: Tensor<1>,
+}
+
+impl ModuleVisitor for Multiply<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if !self.seen.insert(param.id) {
+            return;
+        }
+        if let Some(gradient) = self.gradients.remove::<D>(param.id) {
+            let factor = self.factor.clone().without_autodiff().reshape([1; D]);
+            self.gradients.register(param.id, gradient * factor);
+        }
+    }
+}
+
+/// Adds the gradients `more` to `sum`; each is taken once, also if the module holds a parameter twice.
+struct Add<'a> {
+    sum: &'a mut GradientsParams,
+    more: &'a mut GradientsParams,
+}
+
+impl ModuleVisitor for Add<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let Some(more) = self.more.remove::<D>(param.id) else { return };
+        let sum = match self.sum.remove::<D>(param.id) {
+            Some(sum) => sum + more,
+            None => more,
+        };
+        self.sum.register(param.id, sum);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toy::{Line, Points};
+    use burn::tensor::Device;
+    use burn::train::TrainStep;
+
+    fn gradients(model: &Line, points: &[(f32, f32)]) -> Accumulated {
+        let output = TrainStep::step(model, Points::new(points.to_vec(), &Device::default().autodiff()));
+        Accumulated::new(output.grads, output.item)
+    }
+
+    fn values(model: &Line, accumulated: Accumulated) -> Vec<f64> {
+        let (gradients, output) = accumulated.mean(model);
+        let (total, count) = output.read().unwrap();
+        let norm = crate::global_norm(model, &gradients).unwrap().try_into_scalar::<f64>().unwrap();
+        vec![norm, total, count]
+    }
+
+    #[test]
+    fn batches_of_unequal_size_are_one_batch() {
+        let model = Line::new(2.0, 0.5, &Device::default().autodiff());
+        let points = [(1.0, 1.0), (0.5, -1.0), (2.0, 0.0), (-1.0, 3.0)];
+        let whole = values(&model, gradients(&model, &points));
+        let [first, second, third] = [&points[..2], &points[2..3], &points[3..]].map(|part| gradients(&model, part));
+        let parts = first.add(&model, second.gradients, second.output).add(&model, third.gradients, third.output);
+        for (found, expected) in values(&model, parts).into_iter().zip(whole) {
+            assert!((found - expected).abs() < 1e-5 * expected.abs(), "{found} instead of {expected}");
+        }
+    }
+}
