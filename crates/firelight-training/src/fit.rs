@@ -472,7 +472,7 @@ mod tests {
         wild.optimizer.learning_rate = 1e30;
         wild.schedule = ScheduleConfig { warmup_steps: 0, ..wild.schedule };
         let error = fit(line(), wild).unwrap_err();
-        assert!(error.to_string().starts_with("step 2: the loss is inf; lower"), "{error}");
+        assert!(error.to_string().starts_with("step 2, batch 2: the loss is inf"), "{error}");
         assert!(error.is_user_error() && resume_point(&folder).unwrap().is_none());
     }
 }

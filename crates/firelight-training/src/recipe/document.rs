@@ -7,6 +7,7 @@ use toml::{Table, Value};
 
 use super::RecipeError;
 use super::fields::Fields;
+use crate::Problem;
 
 /// A key at the top of a recipe and, if it is a section whose keys are known, those.
 pub(super) type Known = (&'static str, Option<Fields>);
@@ -55,18 +56,19 @@ impl<'a> Document<'a> {
         Ok(())
     }
 
-    /// Refuses a key that is not among the `known` ones: names at the top, each with the keys of its section.
-    pub(super) fn check_keys(&self, known: &[Known]) -> Result<(), RecipeError> {
+    /// The keys that are not among the `known` ones: names at the top, each with the keys of its section.
+    pub(super) fn unknown_keys(&self, known: &[Known]) -> Vec<RecipeError> {
+        let mut found = Vec::new();
         for (name, value) in &self.table {
             let Some((_, fields)) = known.iter().find(|(section, _)| section == name) else {
-                return Err(self.unknown("", name, known));
+                found.push(self.unknown("", name, known));
+                continue;
             };
             let (Some(fields), Some(section)) = (fields, value.as_table()) else { continue };
-            if let Some(key) = section.keys().find(|key| !fields.contains(&key.as_str())) {
-                return Err(self.unknown(name, key, known));
-            }
+            let foreign = section.keys().filter(|key| !fields.contains(&key.as_str()));
+            found.extend(foreign.map(|key| self.unknown(name, key, known)));
         }
-        Ok(())
+        found
     }
 
     /// The value of a key at the top that must be there.
@@ -96,6 +98,13 @@ impl<'a> Document<'a> {
 
     fn value_error(&self, key: &str, cause: String) -> RecipeError {
         RecipeError::Value { place: self.place(key), key: key.into(), cause }
+    }
+
+    /// What is wrong with values that are readable, each with its place.
+    pub(super) fn range_errors(&self, problems: &[Problem]) -> Vec<RecipeError> {
+        let placed =
+            |problem: &Problem| RecipeError::Range { place: self.place(&problem.key), text: problem.text.clone() };
+        problems.iter().map(placed).collect()
     }
 
     fn unknown(&self, section: &str, key: &str, known: &[Known]) -> RecipeError {

@@ -1,7 +1,5 @@
 //! What can be wrong with a recipe, each in one line that says where and what to write instead.
 
-use crate::SettingsError;
-
 /// An error of reading a recipe.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -46,13 +44,27 @@ pub enum RecipeError {
         /// Why it cannot be set.
         cause: String,
     },
-    /// Values out of their range.
-    #[error("`{origin}`: {problems}")]
+    /// A value out of its range.
+    #[error("{place}: {text}")]
     Range {
-        /// The name of the recipe.
-        origin: String,
+        /// The file and line, or the override.
+        place: String,
+        /// The key, the value found and the values allowed.
+        text: String,
+    },
+    /// More than one thing is wrong.
+    #[error("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Several {
         /// All of them.
-        problems: SettingsError,
+        errors: Vec<RecipeError>,
+    },
+    /// A run was to be continued by another recipe.
+    #[error("the run began with another recipe: {}; a resumed run may change {allowed} alone", changes.join(", "))]
+    Changed {
+        /// Each key with its old and its new value.
+        changes: Vec<String>,
+        /// The keys that may change.
+        allowed: String,
     },
     /// The recipe cannot be written as TOML.
     #[error("the recipe cannot be written as TOML: {reason}")]
@@ -63,6 +75,15 @@ pub enum RecipeError {
 }
 
 impl RecipeError {
+    /// One error out of several findings, if there are any.
+    pub(super) fn of(mut errors: Vec<Self>) -> Result<(), Self> {
+        match errors.len() {
+            0 => Ok(()),
+            1 => Err(errors.remove(0)),
+            _ => Err(Self::Several { errors }),
+        }
+    }
+
     /// Whether the user can mend it; only a recipe that cannot be written is not the user's doing.
     pub fn is_user_error(&self) -> bool {
         !matches!(self, Self::Unwritable { .. })

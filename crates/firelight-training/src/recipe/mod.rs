@@ -1,6 +1,7 @@
 //! A run written down: the TOML file that `train` reads, with the overrides of the command line, and the copy that lies
 //! beside the weights. What `[data]`, `[model]` and `[loss]` hold is the task's business; the rest is the same for every task.
 
+mod changes;
 mod document;
 mod error;
 mod fields;
@@ -11,7 +12,7 @@ use std::cmp::Ordering;
 use serde::de::DeserializeOwned;
 
 use crate::config::{Problems, SettingsError, all_of};
-use crate::{OptimizerConfig, ScheduleConfig, TrainingConfig};
+use crate::{OptimizerConfig, Problem, ScheduleConfig, TrainingConfig};
 use document::{Document, Known};
 pub use error::RecipeError;
 pub use fields::{Fields, fields_of};
@@ -44,24 +45,76 @@ impl<D: DeserializeOwned, M: DeserializeOwned, L: DeserializeOwned> Recipe<D, M,
     /// replace what the recipe says. Sections and keys that are left out have their defaults, if there are any.
     ///
     /// # Errors
-    /// Fails if the text is no TOML, a key is unknown or missing, or a value has the wrong type or is out of range.
-    /// `data`, `model` and `loss` are read but not judged: their crates know what they may hold.
+    /// Fails if the text is no TOML, a key is unknown or missing, or a value has the wrong type or is out of range; the
+    /// message lists all bad fields with their lines. `data`, `model` and `loss` are read but not judged: their crates know
+    /// what they may hold, and judge with [`parse_with`](Self::parse_with).
     pub fn parse(text: &str, source: &str, overrides: &[(String, String)]) -> Result<Self, RecipeError> {
+        Self::parse_with(text, source, overrides, |_| Vec::new())
+    }
+
+    /// Reads a recipe as [`parse`](Self::parse) does, and lists what `judge` finds wrong with the sections of the task among
+    /// the bad fields.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse), and if `judge` finds anything.
+    pub fn parse_with(
+        text: &str,
+        source: &str,
+        overrides: &[(String, String)],
+        judge: impl FnOnce(&Self) -> Vec<Problem>,
+    ) -> Result<Self, RecipeError> {
         let mut document = Document::parse(text, source)?;
         overrides.iter().try_for_each(|(key, value)| document.set(key, value))?;
-        document.check_keys(&known_keys::<D, M, L>())?;
-        let recipe = Self {
-            task: document.required("task")?,
-            seed: document.optional("seed")?.unwrap_or_default(),
-            data: document.section("data")?,
-            model: document.section("model")?,
-            loss: document.section("loss")?,
-            training: document.section("training")?,
-            optimizer: document.section("optimizer")?,
-            schedule: document.section("schedule")?,
-        };
-        recipe.validate().map_err(|problems| RecipeError::Range { origin: source.into(), problems })?;
+        RecipeError::of(document.unknown_keys(&known_keys::<D, M, L>()))?;
+        let recipe = Self::read(&document)?;
+        let mut problems = recipe.validate().err().map_or(Vec::new(), |error| error.problems().to_vec());
+        problems.extend(judge(&recipe));
+        RecipeError::of(document.range_errors(&problems))?;
         Ok(recipe)
+    }
+
+    fn read(document: &Document) -> Result<Self, RecipeError> {
+        let mut errors = Errors::default();
+        let recipe = (
+            errors.note(document.required("task")),
+            errors.note(document.optional("seed")),
+            errors.note(document.section("data")),
+            errors.note(document.section("model")),
+            errors.note(document.section("loss")),
+            errors.note(document.section("training")),
+            errors.note(document.section("optimizer")),
+            errors.note(document.section("schedule")),
+        );
+        let (
+            Some(task),
+            Some(seed),
+            Some(data),
+            Some(model),
+            Some(loss),
+            Some(training),
+            Some(optimizer),
+            Some(schedule),
+        ) = recipe
+        else {
+            return Err(errors.into_error());
+        };
+        Ok(Self { task, seed: seed.unwrap_or_default(), data, model, loss, training, optimizer, schedule })
+    }
+}
+
+/// What is wrong with the sections of a recipe, as far as they have been read.
+#[derive(Default)]
+struct Errors {
+    found: Vec<RecipeError>,
+}
+
+impl Errors {
+    fn note<T>(&mut self, result: Result<T, RecipeError>) -> Option<T> {
+        result.map_err(|error| self.found.push(error)).ok()
+    }
+
+    fn into_error(mut self) -> RecipeError {
+        if self.found.len() == 1 { self.found.remove(0) } else { RecipeError::Several { errors: self.found } }
     }
 }
 
@@ -246,9 +299,47 @@ mod tests {
         assert_eq!(error(&TEXT.replace("task", "#"), &[]), "`small.toml`: `task`: missing");
         assert_eq!(
             error(TEXT, &[("training.steps", "0"), ("schedule.min_learning_rate", "1")]),
-            "`small.toml`: training.steps = 0 must be at least 1; \
+            "`--set training.steps`: training.steps = 0 must be at least 1; `--set schedule.min_learning_rate`: \
              schedule.min_learning_rate = 1 must be at most optimizer.learning_rate = 0.001"
         );
+    }
+
+    #[test]
+    fn every_bad_field_is_listed_with_its_line() {
+        let text = TEXT.replace("d_model = 128", "d_modle = 1\nwidth = 2").replace("steps", "stepz");
+        assert_eq!(
+            error(&text, &[]),
+            "`small.toml`, line 5: unknown key `model.d_modle`; did you mean `model.d_model`?; `small.toml`, line 6: \
+             unknown key `model.width`; known are `model.d_model`, `model.dropout`; `small.toml`, line 9: unknown key \
+             `training.stepz`; did you mean `training.steps`?"
+        );
+        let text = TEXT.replace("128", "\"wide\"").replace("20", "-1");
+        let both = error(&text, &[]);
+        assert!(both.contains("line 5: `model.d_model`") && both.contains("line 8: `training.steps`"), "{both}");
+
+        let text = format!("{}batch_size = 0\n", TEXT.replace("20", "0"));
+        let judge = |recipe: &Recipe<Data, Model, Loss>| {
+            let text = format!("d_model = {} is too much", recipe.model.d_model);
+            vec![Problem { key: "model.d_model".into(), text }]
+        };
+        assert_eq!(
+            Recipe::parse_with(&text, "small.toml", &[], judge).unwrap_err().to_string(),
+            "`small.toml`, line 8: training.steps = 0 must be at least 1; `small.toml`, line 9: training.batch_size = 0 \
+             must be at least 1; `small.toml`, line 5: d_model = 128 is too much"
+        );
+    }
+
+    #[test]
+    fn a_resumed_run_may_change_some_keys_and_the_others_are_named() {
+        let began = parse(TEXT, &[]).unwrap();
+        let changed = parse(TEXT, &[("training.steps", "90"), ("schedule.kind", "constant")]).unwrap();
+        changed.continues(&began).unwrap();
+        let other = parse(TEXT, &[("model.d_model", "64"), ("seed", "1"), ("training.steps", "5")]).unwrap();
+        let error = other.continues(&began).unwrap_err();
+        assert!(error.is_user_error());
+        let expected = "the run began with another recipe: model.d_model was 128 and is 64, seed was 1337 and is 1; a \
+                        resumed run may change training.steps, ";
+        assert!(error.to_string().starts_with(expected), "{error}");
     }
 
     #[test]
