@@ -82,7 +82,7 @@ fn train(arguments: Arguments, observers: Vec<Box<dyn Observer>>) -> Result<Stri
     println!("training in {}\n{}", run.folder.path().display(), run.report());
 
     // Fit: Burn's Learner under an observer; the folder fills on the way.
-    let trained = run.fit_with(observers, Interrupter::new())?;
+    let trained = run.fit_with(observers, Interrupter::new(), None)?;
     if let Some(best) = &trained.best {
         println!("best validation loss {:.4} nats per token, at step {}", best.loss, best.step);
     }

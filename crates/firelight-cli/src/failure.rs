@@ -2,6 +2,7 @@
 //! machine's. `main` runs the commands through [`report`].
 
 use std::any::Any;
+use std::fmt;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
@@ -18,6 +19,18 @@ use crate::output;
 const SUCCESS: u8 = 0;
 const MACHINE: u8 = 1;
 const USER: u8 = 2;
+
+/// A mistake of the user that only the command itself can see.
+#[derive(Debug)]
+pub(crate) struct Mistake(pub(crate) String);
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Mistake {}
 
 /// Runs a command and reports its end to the user and to the shell.
 pub(crate) fn report(command: impl FnOnce() -> Result<(), Error>) -> ExitCode {
@@ -58,6 +71,7 @@ fn is_closed_pipe(error: &Error) -> bool {
 fn is_user_error(error: &Error) -> bool {
     let judgements = [
         error.downcast_ref::<clap::Error>().map(|_| true),
+        error.downcast_ref::<Mistake>().map(|_| true),
         error.downcast_ref::<LanguageError>().map(LanguageError::is_user_error),
         error.downcast_ref::<GenerationError>().map(GenerationError::is_user_error),
         error.downcast_ref::<DataError>().map(DataError::is_user_error),

@@ -3,6 +3,7 @@
 
 mod commands;
 mod failure;
+mod interruption;
 mod memory;
 mod output;
 

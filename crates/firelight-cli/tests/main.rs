@@ -1,6 +1,7 @@
 //! The command as a user meets it: what each command prints where, and one clear line with the right exit code for every
 //! mistake there is.
 
+mod crash;
 mod support;
 
 use std::fs;
@@ -149,6 +150,71 @@ fn a_resumed_run_ends_with_the_bytes_of_an_uninterrupted_one() {
     assert!(resumed.stderr.contains("from step 10 to 20"), "{}", resumed.stderr);
     let weights = |dir: &Path| fs::read(dir.join("model.safetensors")).unwrap();
     assert!(weights(scratch.path()) == weights(&model().dir));
+}
+
+#[test]
+fn a_dry_run_says_what_it_would_cost_and_leaves_nothing() {
+    let scratch = Model::scratch();
+    let out = scratch.path().join("run");
+    let finished = firelight(train(model(), &out).into_iter().chain(["--dry-run".to_string()])).succeeds();
+    assert!(
+        finished.stdout.contains("parameters, ") && finished.stdout.contains("MFLOP per token"),
+        "{}",
+        finished.stdout
+    );
+    assert!(!out.exists());
+    train_with(&["--dry-run", "--set", "model.n_heads=3"]).fails(USER, &["n_heads"]);
+}
+
+#[test]
+fn a_self_check_tells_what_holds_and_changes_nothing() {
+    let scratch = Model::scratch();
+    let checked = firelight(train(model(), scratch.path()).into_iter().chain(["--self-check".to_string()])).succeeds();
+    assert_eq!(checked.stderr.matches("self-check: ").count(), 4, "{}", checked.stderr);
+    let weights = |dir: &Path| fs::read(dir.join("model.safetensors")).unwrap();
+    assert!(weights(scratch.path()) == weights(&model().dir));
+    let wild = train_with(&["--self-check", "--set", "model.init={weight={kind=\"normal\",std=3.0}}"]);
+    assert!(wild.stderr.contains("the first loss is ln V FAILS"), "{}", wild.stderr);
+    assert_ne!(wild.code, 0);
+}
+
+#[test]
+fn checkpoints_are_averaged_and_used() {
+    let copy = model().copy();
+    let averaged = firelight(["average", &text(copy.path()), "--newest", "2"]).succeeds();
+    assert!(averaged.stderr.contains("steps 10, 20"), "{}", averaged.stderr);
+    let average =
+        firelight(evaluate(copy.path(), &model().text).into_iter().chain(["--checkpoint".into(), "average".into()]));
+    assert!(average.succeeds().stderr.contains("checkpoint: average"));
+    firelight(["average", &text(copy.path()), "--steps", "10,777"]).fails(USER, &["no checkpoint `777`"]);
+    firelight(["average", &text(copy.path()), "--newest", "3"]).fails(USER, &["2 checkpoints", "3 are wanted"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_finishes_the_step_saves_and_says_how_to_go_on() {
+    let scratch = Model::scratch();
+    let long = ["--steps", "100000", "--set", "schedule.steps=20"].map(str::to_string);
+    let mut child =
+        command(train(model(), scratch.path()).into_iter().chain(long)).stderr(Stdio::piped()).spawn().unwrap();
+    let metrics = scratch.path().join("metrics.jsonl");
+    while !fs::read_to_string(&metrics).is_ok_and(|text| text.lines().count() > 5) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let interrupt = |child: &std::process::Child| {
+        std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap()
+    };
+    assert!(interrupt(&child).success());
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{stderr}");
+    assert!(
+        stderr.contains("interrupted after") && stderr.contains("resume with: firelight train --resume"),
+        "{stderr}"
+    );
+    let lines = fs::read_to_string(&metrics).unwrap().lines().filter(|line| line.contains("gradient_norm")).count();
+    let resumed = firelight(["train", "--resume", "--out", &text(scratch.path()), "--steps", &(lines + 5).to_string()]);
+    assert!(resumed.succeeds().stderr.contains(&format!("from step {lines} to {}", lines + 5)));
 }
 
 #[test]
@@ -319,11 +385,51 @@ fn a_context_beyond_the_position_table_does_not_load() {
 }
 
 #[test]
-fn there_must_be_a_run_to_resume() {
+fn there_must_be_a_run_to_resume_unless_the_command_could_begin_one() {
     let scratch = Model::scratch();
-    let resume = train(model(), &scratch.path().join("run")).into_iter().chain(["--resume".to_string()]);
-    firelight(resume).fails(USER, &["no run to resume"]);
-    assert!(!scratch.path().join("run").exists());
+    let out = scratch.path().join("run");
+    firelight(["train", "--resume", "--out", &text(&out)]).fails(USER, &["no run to resume"]);
+    assert!(!out.exists());
+    let resume = || firelight(train(model(), &out).into_iter().chain(["--resume".to_string()])).succeeds();
+    assert!(resume().stderr.contains("from step 0 to 20"));
+    let before = contents(&out);
+    let again = resume();
+    assert!(again.stderr.contains("is finished after 20 steps, best ") && again.stdout.is_empty(), "{}", again.stderr);
+    assert!(contents(&out) == before);
+}
+
+#[test]
+fn a_run_that_was_stopped_while_its_folder_was_filled_begins_again() {
+    let copy = model().copy();
+    for name in ["config.json", "model.safetensors", "metrics.jsonl", "tokenizer.json"] {
+        fs::remove_file(copy.path().join(name)).unwrap();
+    }
+    fs::remove_dir_all(copy.path().join("checkpoints")).unwrap();
+    firelight(["train", "--resume", "--out", &text(copy.path())]).fails(USER, &["--data FILE"]);
+    let resumed = firelight(train(model(), copy.path()).into_iter().chain(["--resume".to_string()])).succeeds();
+    assert!(resumed.stderr.contains("from step 0 to 20"), "{}", resumed.stderr);
+    let weights = |dir: &Path| fs::read(dir.join("model.safetensors")).unwrap();
+    assert!(weights(copy.path()) == weights(&model().dir));
+}
+
+#[test]
+fn what_a_resumed_run_may_not_change_is_named() {
+    let copy = model().copy();
+    let before = contents(copy.path());
+    let more = ["--resume", "--steps", "30", "--set", "model.d_ff=24", "--seed", "9"].map(str::to_string);
+    let finished = firelight(train(model(), copy.path()).into_iter().chain(more));
+    finished.fails(USER, &["model.d_ff was 32 and is 24", "seed was 1 and is 9", "may change training.steps"]);
+    assert!(contents(copy.path()) == before);
+}
+
+#[test]
+fn a_folder_in_use_is_left_alone() {
+    let copy = model().copy();
+    let lock = fs::OpenOptions::new().write(true).create(true).truncate(false).open(copy.path().join(".lock")).unwrap();
+    lock.lock().unwrap();
+    let resume = ["--resume", "--steps", "30"].map(str::to_string);
+    firelight(train(model(), copy.path()).into_iter().chain(resume)).fails(USER, &["in use by another process"]);
+    drop(lock);
 }
 
 // Bad wishes.

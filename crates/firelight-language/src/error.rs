@@ -72,6 +72,14 @@ pub enum LanguageError {
         /// The parameters of the model.
         parameters: u64,
     },
+    /// The device failed to compute or to hand over numbers.
+    #[error("the device failed to compute {quantity}: {cause}")]
+    Device {
+        /// What was being computed.
+        quantity: &'static str,
+        /// The device's reason.
+        cause: burn::tensor::TensorReadError,
+    },
     /// A recipe could not be read.
     #[error("cannot read the recipe `{}`: {reason}", path.display())]
     RecipeFile {
@@ -109,6 +117,7 @@ impl LanguageError {
             | Self::OtherRun { .. }
             | Self::Vocabulary { .. }
             | Self::Truncated { .. } => true,
+            Self::Device { .. } => false,
             Self::RecipeFile { reason, .. } => is_user_error_kind(reason.kind()),
             Self::Data(error) => error.is_user_error(),
             Self::Storage(error) => error.is_user_error(),
@@ -118,5 +127,11 @@ impl LanguageError {
             #[cfg(feature = "train")]
             Self::Training(error) => error.is_user_error(),
         }
+    }
+
+    /// Returns a converter of a device's failure to compute `quantity`, for `map_err`.
+    #[cfg(feature = "train")]
+    pub(crate) fn device(quantity: &'static str) -> impl FnOnce(burn::tensor::TensorReadError) -> Self {
+        move |cause| Self::Device { quantity, cause }
     }
 }

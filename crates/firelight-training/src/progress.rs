@@ -7,7 +7,10 @@ use indicatif::{ProgressDrawTarget, ProgressStyle};
 
 use crate::{EvaluationReport, Observer, RunReport, StepReport, TrainingError};
 
-const TEMPLATE: &str = "{bar:30} {pos}/{len}  {msg}  {eta} left";
+const TEMPLATE: &str = "{bar:20} {pos}/{len}  {msg}  {eta} left";
+
+/// The weight of the newest loss in the smoothed one.
+const WEIGHT: f64 = 0.05;
 
 /// An [`Observer`] that draws on the standard error, so that the standard output stays free for results.
 pub struct ProgressBar {
@@ -15,6 +18,7 @@ pub struct ProgressBar {
     /// Takes the lines where no bar can be drawn.
     plain: Box<dyn Write + Send>,
     steps: usize,
+    smoothed: Option<f64>,
     last: Option<StepReport>,
 }
 
@@ -33,7 +37,17 @@ impl ProgressBar {
     fn on(target: ProgressDrawTarget, plain: Box<dyn Write + Send>) -> Self {
         let style = ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = indicatif::ProgressBar::with_draw_target(None, target).with_style(style);
-        Self { bar, plain, steps: 0, last: None }
+        Self { bar, plain, steps: 0, smoothed: None, last: None }
+    }
+
+    /// What is worth knowing about the newest step.
+    fn status(&self, report: &StepReport) -> String {
+        let StepReport { loss, gradient_norm, learning_rate, tokens_per_second, .. } = report;
+        let smoothed = self.smoothed.unwrap_or(*loss);
+        format!(
+            "loss {loss:.4} (smoothed {smoothed:.4}), gradient {gradient_norm:.2}, rate {learning_rate:.1e}, \
+             {tokens_per_second:.0} tokens/s"
+        )
     }
 
     /// Writes a line that stays. Progress that cannot be shown is no reason to stop a training.
@@ -56,7 +70,9 @@ impl Observer for ProgressBar {
     }
 
     fn step(&mut self, report: &StepReport) -> Result<(), TrainingError> {
-        self.bar.set_message(status(report));
+        let smoothed = self.smoothed.map_or(report.loss, |old| old + (report.loss - old) * WEIGHT);
+        self.smoothed = Some(smoothed);
+        self.bar.set_message(self.status(report));
         self.bar.set_position(report.step as u64);
         self.last = Some(*report);
         Ok(())
@@ -64,7 +80,7 @@ impl Observer for ProgressBar {
 
     fn evaluation(&mut self, report: &EvaluationReport) -> Result<(), TrainingError> {
         let best = if report.is_best { ", the best so far" } else { "" };
-        let status = self.last.as_ref().map_or(String::new(), |last| format!("{}, ", status(last)));
+        let status = self.last.map_or(String::new(), |last| format!("{}, ", self.status(&last)));
         let (step, loss) = (report.step, report.validation_loss);
         self.line(&format!("step {step}/{}: {status}validation loss {loss:.4}{best}", self.steps));
         Ok(())
@@ -74,11 +90,6 @@ impl Observer for ProgressBar {
         self.bar.finish_and_clear();
         Ok(())
     }
-}
-
-/// What is worth knowing about the newest step.
-fn status(report: &StepReport) -> String {
-    format!("loss {:.4}, {:.0} tokens/s", report.loss, report.tokens_per_second)
 }
 
 #[cfg(test)]
@@ -114,7 +125,8 @@ mod tests {
         progress.finished().unwrap();
         assert_eq!(
             String::from_utf8(written.0.lock().unwrap().clone()).unwrap(),
-            "step 10/20: loss 2.5000, 1235 tokens/s, validation loss 2.0000, the best so far\n"
+            "step 10/20: loss 2.5000 (smoothed 2.5000), gradient 1.00, rate 1.0e-3, 1235 tokens/s, validation loss 2.0000, \
+             the best so far\n"
         );
     }
 }

@@ -1,5 +1,6 @@
 //! The commands, one file each: an argument type with a `run` method that calls the library and prints.
 
+mod average;
 mod bench;
 mod devices;
 mod evaluate;
@@ -22,6 +23,7 @@ pub(crate) enum Command {
     Train(train::Train),
     Generate(generate::Generate),
     Evaluate(evaluate::Evaluate),
+    Average(average::Average),
     Bench(bench::Bench),
     Devices(devices::Devices),
 }
@@ -40,6 +42,7 @@ impl Command {
             Self::Train(command) => command.run(),
             Self::Generate(command) => command.run(),
             Self::Evaluate(command) => command.run(),
+            Self::Average(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::Devices(command) => command.run(),
         }

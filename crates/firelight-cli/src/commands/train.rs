@@ -2,17 +2,22 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use burn::tensor::Device;
 use burn::train::Interrupter;
+use burn::train::logger::InMemoryMetricLogger;
+use burn::train::metric::{LearningRateMetric, LossMetric};
+use burn::train::renderer::tui::TuiMetricsRendererWrapper;
 use firelight::device;
 use firelight::generation::GenerationOptions;
-use firelight::language::{Run, RunRequest, TextGenerator, TrainedRun};
+use firelight::language::{Check, LmTask, Run, RunRequest, TextGenerator, TrainedRun};
 use firelight::storage::{Checkpoint, Existing};
-use firelight::training::ProgressBar;
+use firelight::training::metrics::{Perplexity, TokensPerSecond};
+use firelight::training::{Extension, Observer, ProgressBar};
 
 use super::{opening, place};
-use crate::output;
+use crate::interruption::INTERRUPTED;
+use crate::{interruption, output};
 
 /// Length of the sample after the training, in tokens.
 const SAMPLE_TOKENS: usize = 400;
@@ -43,18 +48,46 @@ pub(crate) struct Train {
     /// Replace an existing run folder
     #[arg(long, conflicts_with = "resume")]
     force: bool,
-    /// Continue the run in the folder --out from its newest checkpoint, with its own recipe and text
+    /// Continue the run in the folder --out from its newest checkpoint; a command with a recipe begins it if need be
     #[arg(long, requires = "out")]
     resume: bool,
+    /// Check recipe and text, say what the training would cost, and stop
+    #[arg(long)]
+    dry_run: bool,
+    /// First check that the model keeps the future out, ignores padding, begins at ln V and learns one batch by heart
+    #[arg(long)]
+    self_check: bool,
+    /// Show Burn's dashboard in the place of the progress bar
+    #[arg(long)]
+    tui: bool,
 }
 
 impl Train {
     pub(crate) fn run(self) -> Result<()> {
         let chosen = device::choose(self.device.as_deref())?;
-        let run = Run::prepare(&self.request(&chosen.device))?;
+        let (dry_run, checked, tui) = (self.dry_run, self.self_check, self.tui);
+        let request = self.request(&chosen.device);
+        if dry_run {
+            return estimate(&request);
+        }
+        let run = Run::prepare(&request)?;
+        if run.is_finished() {
+            conclude_finished(&run);
+            return Ok(());
+        }
         announce(&run, &place(&chosen));
-        let trained = run.fit_with(vec![Box::new(ProgressBar::new())], Interrupter::new())?;
+        if checked {
+            self_check(&run)?;
+        }
+        let trained = train(run, tui)?;
         conclude(&trained);
+        if trained.interrupted {
+            output::note(format_args!(
+                "resume with: firelight train --resume --out {}",
+                trained.folder.path().display()
+            ));
+            std::process::exit(INTERRUPTED);
+        }
         let sample = sample(&trained, &chosen.device)?;
         output::print(&sample)?;
         Ok(())
@@ -84,6 +117,47 @@ impl Train {
 fn parse_override(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("expected SECTION.KEY=VALUE, such as model.d_model=64")?;
     Ok((key.trim().to_string(), value.trim().to_string()))
+}
+
+/// Says what a training would cost.
+fn estimate(request: &RunRequest) -> Result<()> {
+    let estimate = Run::estimate(request)?;
+    output::print(&format!("{estimate}\n"))?;
+    Ok(())
+}
+
+/// Says what holds, and refuses to train a model of which something does not.
+fn self_check(run: &Run) -> Result<()> {
+    let checks = run.self_check()?;
+    checks.iter().for_each(|check| output::note(format_args!("self-check: {check}")));
+    ensure!(checks.iter().all(Check::holds), "the self-check failed, so nothing was trained");
+    Ok(())
+}
+
+/// Trains under the eyes of a progress bar or of Burn's dashboard.
+fn train(run: Run, tui: bool) -> Result<TrainedRun> {
+    let interrupter = Interrupter::new();
+    interruption::listen(&interrupter)?;
+    let observers: Vec<Box<dyn Observer>> = if tui { Vec::new() } else { vec![Box::new(ProgressBar::new())] };
+    let dashboard = tui.then(|| dashboard(interrupter.clone()));
+    Ok(run.fit_with(observers, interrupter, dashboard)?)
+}
+
+/// Burn's own screen, with the numbers of a language model on it.
+fn dashboard(interrupter: Interrupter) -> Extension<LmTask> {
+    Box::new(|training| {
+        let renderer = TuiMetricsRendererWrapper::new(interrupter, None);
+        let metrics = (LossMetric::new(), Perplexity::new(), TokensPerSecond::new(), LearningRateMetric::new());
+        training.with_metric_logger(InMemoryMetricLogger::new()).renderer(Box::new(renderer)).metrics(metrics)
+    })
+}
+
+/// Says that there is nothing to do.
+fn conclude_finished(run: &Run) {
+    let folder = run.folder.path().display();
+    let best = run.best().map_or(String::new(), |best| format!(", best {:.4} at step {}", best.loss, best.step));
+    output::note(format_args!("the run in {folder} is finished after {} steps{best}: nothing was changed", run.done()));
+    output::note(format_args!("train it further with: firelight train --resume --out {folder} --steps N"));
 }
 
 /// Says what is about to happen.

@@ -1,15 +1,20 @@
 //! A whole training: from a recipe and a text to a run folder. `prepare` reads and checks everything and only then makes
 //! the folder; `fit` trains.
 
+mod estimate;
 mod evaluate;
 mod model_recipe;
 mod recipe;
+mod request;
+mod self_check;
 
+pub use estimate::Estimate;
 pub use evaluate::{Evaluation, evaluate};
 pub use model_recipe::ModelRecipe;
 pub use recipe::{DataRecipe, LanguageRecipe, stories_recipe};
+pub use request::RunRequest;
+pub use self_check::Check;
 
-use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,8 +23,10 @@ use burn::tensor::Device;
 use burn::train::Interrupter;
 use firelight_core::{ConfigError, ParamBuilder, ParameterReport};
 use firelight_data::{StepLoader, TokenFile, Tokenizer, TokenizerConfig, Tokens, WindowDataset, read_text, stories};
-use firelight_storage::{Existing, ModelFolder, write_atomic};
-use firelight_training::{FitInput, MetricsLog, Observer, Recipe, StartPoint, ValidationLoss, fit, resume_point};
+use firelight_storage::{Existing, ModelFolder, StorageError, write_atomic};
+use firelight_training::{
+    Extension, FitInput, MetricsLog, Observer, Problem, Recipe, StartPoint, ValidationLoss, fit, resume_point,
+};
 
 use crate::data::LmBatcher;
 use crate::error::LanguageError;
@@ -30,70 +37,6 @@ use evaluate::validation_loader;
 
 /// Where runs go when no folder is named.
 const RUNS: &str = "runs";
-
-/// The name of the built-in recipe.
-const BUILT_IN: &str = "stories.toml";
-
-/// What a user asks of a training.
-#[derive(Debug, Clone)]
-pub struct RunRequest {
-    /// The recipe; none is the built-in one, or the folder's own when a run is resumed.
-    pub recipe: Option<PathBuf>,
-    /// Changes of the recipe: `("training.steps", "500")`. The last word on a key counts.
-    pub overrides: Vec<(String, String)>,
-    /// The text; not needed by a recipe that generates its own, or to resume.
-    pub data: Option<PathBuf>,
-    /// The run folder; none is the next free `runs/<recipe>-<n>`.
-    pub out: Option<PathBuf>,
-    /// What to do when the folder holds a run already.
-    pub existing: Existing,
-    /// Where to compute.
-    pub device: Device,
-}
-
-impl RunRequest {
-    /// The built-in recipe in a new folder on `device`.
-    pub fn new(device: &Device) -> Self {
-        let (recipe, data, out) = (None, None, None);
-        Self { recipe, overrides: Vec::new(), data, out, existing: Existing::Refuse, device: device.clone() }
-    }
-
-    /// Sets the recipe file.
-    pub fn with_recipe(mut self, recipe: impl Into<PathBuf>) -> Self {
-        self.recipe = Some(recipe.into());
-        self
-    }
-
-    /// Changes one key of the recipe: `("model.d_model", 64)`.
-    pub fn with_override(mut self, key: &str, value: impl Display) -> Self {
-        self.overrides.push((key.to_string(), value.to_string()));
-        self
-    }
-
-    /// Sets the text file.
-    pub fn with_data(mut self, data: impl Into<PathBuf>) -> Self {
-        self.data = Some(data.into());
-        self
-    }
-
-    /// Sets the run folder.
-    pub fn with_out(mut self, out: impl Into<PathBuf>) -> Self {
-        self.out = Some(out.into());
-        self
-    }
-
-    /// Sets what to do when the folder holds a run already.
-    pub fn with_existing(mut self, existing: Existing) -> Self {
-        self.existing = existing;
-        self
-    }
-
-    /// What a run without a folder of its own is called: after the recipe, or after the text when there is none.
-    fn name(&self) -> &str {
-        let source = self.recipe.as_deref().or(self.data.as_deref()).unwrap_or(Path::new(BUILT_IN));
-        source.file_stem().and_then(|name| name.to_str()).unwrap_or("run")
-    }
-}
 
 /// A training that is ready to begin: everything is read and checked, the folder is made.
 #[derive(Debug)]
@@ -135,30 +78,26 @@ pub struct TrainedRun {
 impl Run {
     /// Reads recipe and text, or continues the run in the folder.
     ///
+    /// A run that was stopped before it had its first checkpoint begins again, and so does one that is to be resumed in a
+    /// folder without a run if the request names a recipe or a text: a command that is repeated until it succeeds may say
+    /// [`Existing::Resume`] from the first time on.
+    ///
     /// # Errors
     /// If the recipe, the text or the folder cannot be used. Nothing is written before all is checked.
     pub fn prepare(request: &RunRequest) -> Result<Self, LanguageError> {
-        match (&request.out, request.existing) {
-            (Some(out), Existing::Resume) => Self::resume(out, request),
-            _ => Self::begin(request),
-        }
-    }
-
-    fn begin(request: &RunRequest) -> Result<Self, LanguageError> {
-        let (source, mut recipe) = read_recipe(request)?;
-        let text = read_data(&recipe, &source, request.data.as_deref())?;
-        if request.data.is_some() {
-            recipe.data.stories = None; // so that the recipe in the folder does not promise stories
-        }
-        let tokenizer = train_tokenizer(&recipe.data, &text)?;
-        let tokens = tokenizer.encode(&text)?;
-        let config = recipe.model.config(tokenizer.vocab_size());
-        check_settings(&config, &recipe, &source)?;
-        check_split(&Tokens::from(tokens.clone()), &recipe)?;
-
-        let folder = match &request.out {
-            Some(out) => ModelFolder::create(out, request.existing)?,
-            None => ModelFolder::next_free(RUNS, request.name())?,
+        let Plan { recipe, tokenizer, tokens, config } = match (&request.out, request.existing) {
+            (Some(out), Existing::Resume) => match ModelFolder::create(out, Existing::Resume) {
+                Ok(folder) if folder.config().is_file() => return Self::resume(folder, request),
+                Ok(folder) => return Self::begin_again(folder, request),
+                Err(StorageError::NothingToResume { .. }) if request.names_a_source() => Plan::new(request)?,
+                Err(error) => return Err(error.into()),
+            },
+            _ => Plan::new(request)?,
+        };
+        let folder = match (&request.out, request.existing) {
+            (Some(out), Existing::Resume) => ModelFolder::create(out, Existing::Refuse)?,
+            (Some(out), existing) => ModelFolder::create(out, existing)?,
+            (None, _) => ModelFolder::next_free(RUNS, request.name())?,
         };
         // The recipe marks the folder as a run; config.json goes last and makes it a model.
         write_atomic(folder.recipe(), recipe.to_toml()?)?;
@@ -168,27 +107,50 @@ impl Run {
         Self::assemble(folder, recipe, tokenizer, &config, StartPoint::default(), &request.device)
     }
 
+    /// Checks what a training would begin with and says what it would cost; nothing is written.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare), as far as recipe and text go.
+    pub fn estimate(request: &RunRequest) -> Result<Estimate, LanguageError> {
+        let Plan { recipe, config, .. } = Plan::new(request)?;
+        Ok(Estimate::new(&config, &recipe))
+    }
+
+    /// Begins a run again that was stopped while its folder was being filled.
+    fn begin_again(folder: ModelFolder, request: &RunRequest) -> Result<Self, LanguageError> {
+        let (own, out) = (folder.recipe(), folder.path().to_path_buf());
+        let mut again = request.clone();
+        again.recipe = again.recipe.or(Some(own)).filter(|path| path.is_file());
+        again.existing = Existing::Force;
+        again.out = Some(out);
+        drop(folder); // The new run takes the folder's lock.
+        Self::prepare(&again)
+    }
+
     /// Continues a run. A recipe and a text may stand beside the folder, as when the first command is repeated, if they are
-    /// those of the run; the steps alone may change.
-    fn resume(out: &Path, request: &RunRequest) -> Result<Self, LanguageError> {
-        let folder = ModelFolder::create(out, Existing::Resume)?;
+    /// those of the run; how long it goes on may change.
+    fn resume(folder: ModelFolder, request: &RunRequest) -> Result<Self, LanguageError> {
+        let out = folder.path().to_path_buf();
         let stored = parse_recipe(&folder.recipe(), &[])?;
         let source = request.recipe.clone().unwrap_or_else(|| folder.recipe());
         let mut recipe = parse_recipe(&source, &request.overrides)?;
         recipe.data.stories = stored.data.stories;
-        same_run(out, &recipe, &stored)?;
         let tokenizer = Tokenizer::load(folder.tokenizer())?;
         if let Some(path) = &request.data {
-            same_text(out, &tokenizer.encode(&read_text(path)?)?, &TokenFile::open(folder.tokens())?)?;
+            same_text(&out, &tokenizer.encode(&read_text(path)?)?, &TokenFile::open(folder.tokens())?)?;
         }
+        recipe.training =
+            recipe.training.clone().over(items(&recipe, &Tokens::from(TokenFile::open(folder.tokens())?))?);
+        recipe.continues(&stored)?;
         let config = folder.read_config(crate::TASK)?;
         if recipe.model.config(tokenizer.vocab_size()) != config {
-            return Err(LanguageError::OtherRun { path: out.into(), key: "model" });
+            return Err(LanguageError::OtherRun { path: out, key: "model" });
         }
         let start = resume_point(&folder)?.unwrap_or_default();
-        recipe.training.steps = recipe.training.steps.max(start.step());
         let run = Self::assemble(folder, recipe, tokenizer, &config, start, &request.device)?;
-        write_atomic(run.folder.recipe(), run.recipe.to_toml()?)?;
+        if !run.is_finished() {
+            write_atomic(run.folder.recipe(), run.recipe.to_toml()?)?;
+        }
         Ok(run)
     }
 
@@ -224,15 +186,36 @@ impl Run {
         self.start.step()
     }
 
+    /// Whether an earlier run has done all there is to do.
+    pub fn is_finished(&self) -> bool {
+        self.start.is_finished(&self.recipe.training)
+    }
+
+    /// The best evaluation of an earlier run.
+    pub fn best(&self) -> Option<ValidationLoss> {
+        self.start.best()
+    }
+
+    /// Checks that the model keeps the future out, ignores padding, begins at the loss of a guess and can learn one batch by
+    /// heart. The training that follows is the same with and without.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn self_check(&self) -> Result<Vec<Check>, LanguageError> {
+        let config = self.recipe.model.config(self.tokenizer.vocab_size());
+        self_check::self_check(&config, self.recipe.seed, &self.training, &self.device)
+    }
+
     /// Trains to the last step; metrics go to the folder.
     ///
     /// # Errors
     /// If the loss leaves the numbers or a file cannot be written. What was written before stays.
     pub fn fit(self) -> Result<TrainedRun, LanguageError> {
-        self.fit_with(Vec::new(), Interrupter::new())
+        self.fit_with(Vec::new(), Interrupter::new(), None)
     }
 
-    /// Trains to the last step, or until `interrupter` says stop; metrics go to the folder and to `observers`.
+    /// Trains to the last step, or until `interrupter` says stop; metrics go to the folder and to `observers`, and to what
+    /// `extension` adds of Burn's own metrics and renderers.
     ///
     /// # Errors
     /// As [`fit`](Self::fit).
@@ -240,16 +223,20 @@ impl Run {
         self,
         mut observers: Vec<Box<dyn Observer>>,
         interrupter: Interrupter,
+        extension: Option<Extension<LmTask>>,
     ) -> Result<TrainedRun, LanguageError> {
-        let log = match self.start.step() {
-            0 => MetricsLog::create(self.folder.metrics())?,
-            done => MetricsLog::resume(self.folder.metrics(), done)?,
-        };
-        observers.push(Box::new(log));
+        if !self.is_finished() {
+            let log = match self.start.step() {
+                0 => MetricsLog::create(self.folder.metrics())?,
+                done => MetricsLog::resume(self.folder.metrics(), done)?,
+            };
+            observers.push(Box::new(log));
+        }
         let Recipe { seed, training, optimizer, schedule, model, .. } = self.recipe;
         let windows = WindowDataset::for_training(self.training, model.transformer.max_seq_len)?;
-        let steps = self.start.step()..training.steps.max(self.start.step());
-        let train = StepLoader::new(windows, LmBatcher, training.batch_size, &self.device).shuffled(seed, steps);
+        let batches = |step: usize| step.saturating_mul(training.accumulate);
+        let batches = batches(self.start.step())..batches(training.steps.max(self.start.step()));
+        let train = StepLoader::new(windows, LmBatcher, training.batch_size, &self.device).shuffled(seed, batches);
         let valid = validation_loader(self.validation, model.transformer.max_seq_len, &self.device)?;
         let input = FitInput {
             training,
@@ -260,6 +247,7 @@ impl Run {
             start: self.start,
             observers,
             interrupter,
+            extension,
             ..FitInput::new(Arc::new(train), Arc::new(valid))
         };
         let fitted = fit(self.task, input)?;
@@ -282,9 +270,41 @@ impl TrainedRun {
     }
 }
 
+/// What a run begins with, all of it checked.
+struct Plan {
+    recipe: LanguageRecipe,
+    tokenizer: Tokenizer,
+    tokens: Vec<u32>,
+    config: LanguageModelConfig,
+}
+
+impl Plan {
+    fn new(request: &RunRequest) -> Result<Self, LanguageError> {
+        let (source, mut recipe) = read_recipe(request)?;
+        let text = read_data(&recipe, &source, request.data.as_deref())?;
+        if request.data.is_some() {
+            recipe.data.stories = None; // so that the recipe in the folder does not promise stories
+        }
+        let tokenizer = train_tokenizer(&recipe.data, &text)?;
+        let tokens = tokenizer.encode(&text)?;
+        let config = recipe.model.config(tokenizer.vocab_size());
+        check_settings(&config, &recipe, &source)?;
+        let all = Tokens::from(tokens.clone());
+        check_split(&all, &recipe)?;
+        recipe.training = recipe.training.clone().over(items(&recipe, &all)?);
+        Ok(Self { recipe, tokenizer, tokens, config })
+    }
+}
+
+/// The windows side by side that the training part makes: what an epoch goes through.
+fn items(recipe: &LanguageRecipe, tokens: &Tokens) -> Result<usize, LanguageError> {
+    let (training, _) = check_split(tokens, recipe)?;
+    Ok(training.len() / recipe.model.transformer.max_seq_len)
+}
+
 /// The recipe with its overrides, and the path it is known by.
 fn read_recipe(request: &RunRequest) -> Result<(PathBuf, LanguageRecipe), LanguageError> {
-    let path = request.recipe.clone().unwrap_or_else(|| BUILT_IN.into());
+    let path = request.recipe.clone().unwrap_or_else(|| request::BUILT_IN.into());
     let recipe = match &request.recipe {
         Some(path) => parse_recipe(path, &request.overrides)?,
         None => parse_text(stories_recipe(), &path, &request.overrides)?,
@@ -298,11 +318,21 @@ fn parse_recipe(path: &Path, overrides: &[(String, String)]) -> Result<LanguageR
 }
 
 fn parse_text(text: &str, path: &Path, overrides: &[(String, String)]) -> Result<LanguageRecipe, LanguageError> {
-    let recipe = LanguageRecipe::parse(text, &path.display().to_string(), overrides)?;
+    let recipe = LanguageRecipe::parse_with(text, &path.display().to_string(), overrides, judge)?;
     match recipe.task == crate::TASK {
         true => Ok(recipe),
         false => Err(LanguageError::Task { path: path.into(), found: recipe.task }),
     }
+}
+
+/// What is wrong with the model and its loss, whatever the vocabulary is going to be.
+fn judge(recipe: &LanguageRecipe) -> Vec<Problem> {
+    let placed = |section: &str, result: Result<(), ConfigError>| {
+        let problems = result.err().map_or(Vec::new(), |error| error.problems().to_vec());
+        let key = |text: &str| format!("{section}.{}", text.split(' ').next().unwrap_or_default());
+        problems.into_iter().map(|text| Problem { key: key(&text), text }).collect::<Vec<_>>()
+    };
+    [placed("model", recipe.model.config(1).validate()), placed("loss", recipe.loss.validate())].concat()
 }
 
 fn read_data(recipe: &LanguageRecipe, source: &Path, data: Option<&Path>) -> Result<String, LanguageError> {
@@ -337,21 +367,6 @@ fn check_split(tokens: &Tokens, recipe: &LanguageRecipe) -> Result<(Tokens, Toke
     WindowDataset::for_training(training.clone(), recipe.model.transformer.max_seq_len)?;
     WindowDataset::for_evaluation(validation.clone(), recipe.model.transformer.max_seq_len)?;
     Ok((training, validation))
-}
-
-/// A run continues with the seed, the data and the model that it began with.
-fn same_run(out: &Path, recipe: &LanguageRecipe, stored: &LanguageRecipe) -> Result<(), LanguageError> {
-    let differing = [
-        ("seed", recipe.seed != stored.seed),
-        ("data", recipe.data != stored.data),
-        ("model", recipe.model != stored.model),
-        ("loss", recipe.loss != stored.loss),
-        ("training.batch_size", recipe.training.batch_size != stored.training.batch_size),
-    ];
-    match differing.into_iter().find(|(_, differs)| *differs) {
-        Some((key, _)) => Err(LanguageError::OtherRun { path: out.into(), key }),
-        None => Ok(()),
-    }
 }
 
 fn same_text(out: &Path, tokens: &[u32], stored: &TokenFile) -> Result<(), LanguageError> {

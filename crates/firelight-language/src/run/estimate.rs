@@ -1,0 +1,122 @@
+//! What a training is going to cost, known before anything is allocated: parameters, arithmetic and memory.
+//!
+//! Source of the arithmetic: Chowdhery et al. 2022, PaLM, appendix B (<https://arxiv.org/abs/2204.02311>): `6 N + 12 L H Q T`
+//! floating point operations per token in forward and backward pass. The memory is counted from what this library's own
+//! operations keep for the backward pass; docs/results.md has measurements beside it.
+
+use std::fmt;
+
+use firelight_training::Recipe;
+
+use super::LanguageRecipe;
+use crate::model::LanguageModelConfig;
+
+/// Bytes of a 32-bit float.
+const FLOAT: usize = 4;
+
+/// Logits of more floats than this are computed in blocks and never lie in memory whole.
+const LOGITS_IN_BLOCKS: usize = 16 << 20;
+
+/// What a training costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Estimate {
+    /// Numbers that are trained.
+    pub parameters: usize,
+    /// Floating point operations of one training token, forward and backward.
+    pub flops_per_token: usize,
+    /// Training tokens of one optimiser step.
+    pub tokens_per_step: usize,
+    /// Optimiser steps.
+    pub steps: usize,
+    /// Bytes of weights, gradients and the optimiser's moments.
+    pub state_bytes: usize,
+    /// Bytes that the forward pass of one batch keeps for the backward pass.
+    pub activation_bytes: usize,
+}
+
+impl Estimate {
+    pub(super) fn new(config: &LanguageModelConfig, recipe: &LanguageRecipe) -> Self {
+        let Recipe { training, .. } = recipe;
+        let (parameters, tokens) = (config.num_params(), training.batch_size * config.transformer.max_seq_len);
+        // Weights, gradients, two moments; the moving average is one copy more.
+        let copies = if training.smoothing > 0.0 { 5 } else { 4 };
+        Self {
+            parameters,
+            flops_per_token: flops_per_token(config),
+            tokens_per_step: tokens * training.accumulate,
+            steps: training.steps,
+            state_bytes: copies * FLOAT * parameters,
+            activation_bytes: FLOAT * (tokens * floats_per_token(config) + logits(config, tokens)),
+        }
+    }
+}
+
+/// The lookup of the embedding is no product; a tied matrix is one in the head.
+fn flops_per_token(config: &LanguageModelConfig) -> usize {
+    let stack = &config.transformer;
+    let products = stack.num_params() + config.vocab_size * stack.d_model;
+    6 * products + 12 * stack.n_layers * stack.n_heads * stack.d_head() * stack.max_seq_len
+}
+
+/// Floats that the layers keep of one token: in each two norms with their inputs (4 d), queries, keys and values (3 d or
+/// less), the output of the attention (d), and the inner activations before and after their curve (2 or 3 d_ff).
+fn floats_per_token(config: &LanguageModelConfig) -> usize {
+    let stack = &config.transformer;
+    let heads = stack.n_heads + 2 * stack.n_kv_heads.unwrap_or(stack.n_heads);
+    let inner = if stack.activation.is_gated() { 3 } else { 2 };
+    let layer = 4 * stack.d_model
+        + (heads + stack.n_heads) * stack.d_head()
+        + inner * stack.d_ff.unwrap_or_else(|| stack.activation.default_d_ff(stack.d_model));
+    stack.n_layers * layer + 2 * stack.d_model
+}
+
+/// Logits and their gradient, where they are not computed in blocks.
+fn logits(config: &LanguageModelConfig, tokens: usize) -> usize {
+    let all = tokens * config.vocab_size;
+    if all > LOGITS_IN_BLOCKS { LOGITS_IN_BLOCKS } else { 2 * all }
+}
+
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let mebibytes = |bytes: usize| bytes.div_ceil(1 << 20);
+        write!(
+            f,
+            "{} parameters, {:.1} MFLOP per token, {} tokens a step, {:.2e} FLOP in {} steps, about {} MiB: {} for weights, \
+             gradients and moments, {} for activations",
+            self.parameters,
+            self.flops_per_token as f64 / 1e6,
+            self.tokens_per_step,
+            self.flops_per_token as f64 * self.tokens_per_step as f64 * self.steps as f64,
+            self.steps,
+            mebibytes(self.state_bytes + self.activation_bytes),
+            mebibytes(self.state_bytes),
+            mebibytes(self.activation_bytes)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_costs_of_a_small_model_are_counted_by_hand() {
+        // d 8, 2 heads of 4, 1 layer, inner 32, context 4, 5 tokens, tied, no positions to learn.
+        let text = "task = \"language\"\n[model]\nd_model = 8\nn_heads = 2\nn_layers = 1\nd_ff = 32\nmax_seq_len = 4\n\
+                    position = \"none\"\n[training]\nsteps = 10\nbatch_size = 3\naccumulate = 2\n";
+        let recipe = LanguageRecipe::parse(text, "small.toml", &[]).unwrap();
+        let config = recipe.model.config(5);
+        let estimate = Estimate::new(&config, &recipe);
+        // Attention 4 (64 + 8), feed-forward 2 * 256 + 32 + 8, three norms of 16, embedding 40.
+        assert_eq!(estimate.parameters, 288 + 552 + 48 + 40);
+        assert_eq!(estimate.flops_per_token, 6 * (888 + 40) + 12 * 8 * 4);
+        assert_eq!((estimate.tokens_per_step, estimate.steps), (24, 10));
+        assert_eq!(estimate.state_bytes, 16 * 928);
+        // A token keeps 4 * 8 + 4 * 8 + 2 * 32 floats of the layer, 16 of the head, and 10 of the logits.
+        assert_eq!(estimate.activation_bytes, 4 * 12 * (128 + 16 + 10));
+        assert!(
+            estimate.to_string().starts_with("928 parameters, 0.0 MFLOP per token, 24 tokens a step"),
+            "{estimate}"
+        );
+    }
+}

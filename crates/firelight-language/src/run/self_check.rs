@@ -1,0 +1,176 @@
+//! What a model must be able to do before it is worth training: keep the future out, ignore padding, begin at the loss of a
+//! guess, and learn one batch by heart. A model that fails wastes the hours that follow.
+//!
+//! The last two are those of Karpathy 2019, A Recipe for Training Neural Networks, step 2.
+
+use std::fmt;
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::module::Module;
+use burn::tensor::{Bool, Device, Tensor, TensorData};
+use burn::train::InferenceStep;
+use firelight_core::{LossConfig, ParamBuilder, Pass, SequenceInput};
+use firelight_data::{Tokens, Window};
+use firelight_training::{OptimizerConfig, ScheduleConfig, ScheduleKind, Trainer};
+
+use crate::data::{LmBatch, LmBatcher, tokens as ids};
+use crate::error::LanguageError;
+use crate::model::{LanguageModel, LanguageModelConfig};
+use crate::training::LmTask;
+
+/// Largest difference between logits that should be the same.
+const SAME: f64 = 1e-3;
+
+/// Largest distance of the first loss from `ln V`, as a share of it.
+const GUESS: f64 = 0.2;
+
+/// Steps on one batch, and the share of its loss that may be left after them.
+const BY_HEART: (usize, f64) = (60, 0.5);
+
+/// One property of a model, and whether it holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    /// What must hold.
+    pub property: &'static str,
+    /// What was measured.
+    pub found: f64,
+    /// The most that is allowed.
+    pub limit: f64,
+}
+
+impl Check {
+    /// Whether the property holds.
+    pub fn holds(&self) -> bool {
+        self.found <= self.limit
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let verdict = if self.holds() { "holds" } else { "FAILS" };
+        write!(f, "{} {verdict}: {:.2e}, at most {:.2e}", self.property, self.found, self.limit)
+    }
+}
+
+/// Checks the model of `config` and `seed`, without dropout, on the first tokens of `text`.
+pub(super) fn self_check(
+    config: &LanguageModelConfig,
+    seed: u64,
+    text: &Tokens,
+    device: &Device,
+) -> Result<Vec<Check>, LanguageError> {
+    let quiet = config.clone().with_transformer(|stack| {
+        stack.with_dropout(0.0).with_attention_dropout(0.0).with_embedding_dropout(0.0).with_stochastic_depth(0.0)
+    });
+    let model = quiet.init_with(&ParamBuilder::new(device, seed)).valid();
+    let window = text.get(0..model.max_seq_len() + 1);
+    let row = &window[..model.max_seq_len()];
+    let logits = model.logits_of(&[row], None)?;
+    Ok(vec![
+        future(&model, row, &logits)?,
+        padding(&model, row, &logits)?,
+        guess(&model, &window)?,
+        by_heart(&model, seed, &window)?,
+    ])
+}
+
+impl LanguageModel {
+    /// The logits of rows of equal length on the host, row after row; `padding` counts hidden tokens at the left.
+    fn logits_of(&self, rows: &[&[u32]], padding: Option<&[usize]>) -> Result<Vec<f32>, LanguageError> {
+        let device = self.devices().into_iter().next().unwrap_or_default();
+        let shape = [rows.len(), rows[0].len()];
+        let mut input = SequenceInput::default();
+        if let Some(hidden) = padding {
+            let flags: Vec<bool> = hidden.iter().flat_map(|&hidden| (0..shape[1]).map(move |t| t < hidden)).collect();
+            input = input.with_padding(Tensor::<2, Bool>::from_bool(TensorData::new(flags, shape), &device));
+        }
+        let logits = self.logits(self.hidden(ids(rows.concat(), shape, &device), &input, &mut Pass::default()));
+        logits.try_into_vec_as().map_err(LanguageError::device("the logits of the self-check"))
+    }
+}
+
+/// Other tokens from the middle on change nothing before it.
+fn future(model: &LanguageModel, row: &[u32], logits: &[f32]) -> Result<Check, LanguageError> {
+    let (half, vocab) = (row.len() / 2, model.vocab_size());
+    let changed: Vec<u32> =
+        row.iter().enumerate().map(|(t, &id)| if t < half { id } else { (id + 1) % vocab as u32 }).collect();
+    let found = model.logits_of(&[&changed], None)?;
+    let past = half * vocab;
+    Ok(Check { property: "the future changes nothing", found: distance(&found[..past], &logits[..past]), limit: SAME })
+}
+
+/// The first half of the row, padded at its left, gives what it gave.
+fn padding(model: &LanguageModel, row: &[u32], logits: &[f32]) -> Result<Check, LanguageError> {
+    let (half, vocab) = (row.len() / 2, model.vocab_size());
+    let hidden = row.len() - half;
+    let padded = [&vec![0; hidden], &row[..half]].concat();
+    let found = model.logits_of(&[row, &padded], Some(&[0, hidden]))?;
+    let tail = &found[(row.len() + hidden) * vocab..];
+    Ok(Check { property: "padding changes nothing", found: distance(tail, &logits[..half * vocab]), limit: SAME })
+}
+
+/// Nothing is known yet: the loss is that of a guess among all tokens.
+fn guess(model: &LanguageModel, window: &[u32]) -> Result<Check, LanguageError> {
+    let task = LmTask::new(model.clone(), LossConfig::default());
+    let device = model.devices().into_iter().next().unwrap_or_default();
+    let output = InferenceStep::step(&task, batch(window, &device));
+    let (total, count) = output.read().map_err(LanguageError::device("the loss of the self-check"))?;
+    let expected = (model.vocab_size() as f64).ln();
+    let found = (total / count - expected).abs();
+    Ok(Check { property: "the first loss is ln V", found, limit: GUESS * expected })
+}
+
+/// A batch that is seen again and again is learnt.
+fn by_heart(model: &LanguageModel, seed: u64, window: &[u32]) -> Result<Check, LanguageError> {
+    let task = LmTask::new(model.clone().train(), LossConfig::default());
+    let optimizer = OptimizerConfig { learning_rate: 3e-3, weight_decay: 0.0, ..OptimizerConfig::default() };
+    let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 10, ..ScheduleConfig::default() };
+    let device = task.devices().into_iter().next().unwrap_or_default().autodiff();
+    let mut trainer = Trainer::new(task, optimizer, schedule, seed);
+    let mut losses = Vec::new();
+    for _ in 0..BY_HEART.0 {
+        losses.push(trainer.step(batch(window, &device))?.1.loss);
+    }
+    let found = losses[losses.len() - 1] / losses[0];
+    Ok(Check { property: "one batch is learnt by heart", found, limit: BY_HEART.1 })
+}
+
+fn batch(window: &[u32], device: &Device) -> LmBatch {
+    let (inputs, targets) = (window[..window.len() - 1].to_vec(), window[1..].to_vec());
+    LmBatcher.batch(vec![Window { inputs, targets }], device)
+}
+
+fn distance(found: &[f32], expected: &[f32]) -> f64 {
+    found.iter().zip(expected).map(|(a, b)| f64::from((a - b).abs())).fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checks(change: impl FnOnce(LanguageModelConfig) -> LanguageModelConfig) -> Vec<Check> {
+        let config = change(LanguageModelConfig::new(11, 16, 2, 2).with_max_seq_len(12));
+        let text = Tokens::from((0..40).map(|i| i * 7 % 11).collect::<Vec<u32>>());
+        self_check(&config, 1, &text, &Device::default()).unwrap()
+    }
+
+    #[test]
+    fn a_sound_model_passes_with_dropout_and_all() {
+        let checks = checks(|config| config.with_transformer(|stack| stack.with_dropout(0.5)));
+        assert_eq!(checks.len(), 4);
+        assert!(checks.iter().all(Check::holds), "{checks:?}");
+    }
+
+    #[test]
+    fn a_model_that_begins_far_from_a_guess_is_caught() {
+        let wild = firelight_core::Init::Normal { std: 3.0 };
+        let checks = checks(|config| {
+            config.with_transformer(|mut stack| {
+                stack.init.weight = wild;
+                stack
+            })
+        });
+        assert!(!checks[2].holds(), "{checks:?}");
+        assert!(checks[2].to_string().starts_with("the first loss is ln V FAILS: "), "{}", checks[2]);
+    }
+}
