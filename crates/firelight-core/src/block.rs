@@ -6,6 +6,7 @@
 //! (<https://arxiv.org/abs/2204.02311>).
 
 use crate::attention::{Attention, AttentionConfig, AttentionContext, Memory};
+use crate::dropout;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::feed_forward::{ExpertsConfig, FeedForwardConfig, FeedForwardLayer};
 use crate::init::ParamBuilder;
@@ -310,7 +311,7 @@ impl TransformerBlock {
             Some(scale) => scale.forward(output),
             None => output,
         };
-        self.stochastic_depth.forward(self.dropout.forward(output))
+        self.stochastic_depth.forward(dropout::drop(&self.dropout, output))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor};
-use firelight_kernels::linear;
+use firelight_kernels::{embedding, linear};
 use serde::{Deserialize, Serialize};
 
 /// Configuration of a [`TokenEmbedding`].
@@ -77,8 +77,11 @@ impl TokenEmbedding {
     ///
     /// # Shapes
     /// - `tokens`: `[B, T]`, each below `V`; output: `[B, T, D]`
+    ///
+    /// # Panics
+    /// On a CPU if a token is not below `V`.
     pub fn forward(&self, tokens: Tensor<2, Int>) -> Tensor<3> {
-        let x = burn::tensor::module::embedding(self.weight.val(), tokens);
+        let x = embedding(self.weight.val(), tokens);
         if self.factor == 1.0 { x } else { x * self.factor }
     }
 

@@ -32,6 +32,7 @@
 mod attention;
 mod block;
 mod cache;
+mod dropout;
 mod embedding;
 mod encoder_decoder;
 mod error;

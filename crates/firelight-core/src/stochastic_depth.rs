@@ -4,6 +4,7 @@
 //! differences: the draw is for each row and not for the batch, and what is kept is divided by `p` in training, so that
 //! nothing is scaled afterwards.
 
+use crate::dropout;
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig};
 use burn::tensor::Tensor;
@@ -23,11 +24,11 @@ impl StochasticDepth {
     /// # Shapes
     /// - `x`: `[B, T, D]`; output: the same
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
-        if self.dropout.prob == 0.0 || !x.device().is_autodiff() {
+        if dropout::rate(&self.dropout, &x.device()) == 0.0 {
             return x;
         }
         let [batch, ..] = x.dims();
-        let kept = self.dropout.forward(Tensor::ones([batch, 1, 1], (&x.device(), x.dtype())));
+        let kept = dropout::drop(&self.dropout, Tensor::ones([batch, 1, 1], (&x.device(), x.dtype())));
         x * kept
     }
 }

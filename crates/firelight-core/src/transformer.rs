@@ -11,6 +11,7 @@ pub use config::TransformerConfig;
 use crate::attention::{AttentionContext, AttentionPattern, Memory};
 use crate::block::{BlockContext, TransformerBlock};
 use crate::cache::{Cache, Retention};
+use crate::dropout;
 use crate::norm::Norm;
 use crate::pass::Pass;
 use crate::position::{Position, PositionScheme, Positions};
@@ -97,7 +98,7 @@ impl Transformer {
         let row = Row::new(input, pass, [batch, seq_len]);
         let positions = row.positions(seq_len);
         let contexts = self.contexts(&row, &positions, input, pass, &x.device());
-        let mut x = self.dropout.forward(self.position.embed(x, &positions));
+        let mut x = dropout::drop(&self.dropout, self.position.embed(x, &positions));
         for (i, block) in self.blocks.iter().enumerate() {
             x = block.forward(x, &contexts[i % contexts.len()], &mut pass.layer(i));
         }

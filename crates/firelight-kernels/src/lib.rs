@@ -29,10 +29,14 @@ mod cross_entropy;
 mod cube;
 #[cfg(feature = "flex")]
 mod curve;
+mod dropout;
+mod embedding;
 #[cfg(feature = "flex")]
 mod flex;
 mod gated;
 mod gelu;
+#[cfg(feature = "flex")]
+mod half;
 mod layer_norm;
 mod linear;
 mod linear_cross_entropy;
@@ -50,6 +54,8 @@ pub use adamw::{AdamWStep, adamw};
 pub use attention::{AttentionOptions, attention, attention_from_scores, attention_with_weights};
 pub use awake::awake;
 pub use cross_entropy::{CrossEntropyOptions, cross_entropy};
+pub use dropout::dropout;
+pub use embedding::embedding;
 pub use gated::{Gate, gated};
 pub use gelu::{GeluForm, gelu};
 pub use layer_norm::layer_norm;

@@ -28,14 +28,15 @@ impl fmt::Display for KernelPath {
     }
 }
 
-/// The path of operations on tensors of `dtype` on `device`: fused on Burn's flex backend in `f32` and `f64`, and on its
-/// CubeCL backends (wgpu, vulkan, metal, cuda, rocm) in `f32`, `f16` and `bf16`, if this crate was built with the feature of
-/// the backend; the reference everywhere else.
+/// The path of operations on tensors of `dtype` on `device`: fused on Burn's flex backend in `f32`, `f64` and, computed in
+/// `f32`, in `f16` and `bf16`, and on its CubeCL backends (wgpu, vulkan, metal, cuda, rocm) in `f32`, `f16` and `bf16`, if this
+/// crate was built with the feature of the backend; the reference everywhere else.
 ///
 /// With the environment variable `FIRELIGHT_KERNELS=reference`, read once, it is the reference everywhere. A fused
 /// operation may still take the reference for an option that it does not support; its documentation says so.
 pub fn kernel_path(device: &Device, dtype: DType) -> KernelPath {
-    match kernels(device, dtype) {
+    let is_half = matches!(dtype, DType::F16 | DType::BF16);
+    match kernels(device, if is_half && backend(device) == Some(Kernels::Cpu) { DType::F32 } else { dtype }) {
         Some(_) => KernelPath::Fused,
         None => KernelPath::Reference,
     }
@@ -69,6 +70,12 @@ pub(crate) fn is_fused<const D: usize>(tensor: &Tensor<D>) -> bool {
 #[cfg(feature = "extension")]
 pub(crate) fn is_fused_on_cpu<const D: usize>(tensor: &Tensor<D>) -> bool {
     kernels_of(tensor) == Some(Kernels::Cpu)
+}
+
+/// Whether there are kernels for the CPU that `tensor` lies on, whatever its type, and something to do.
+#[cfg(feature = "flex")]
+pub(crate) fn has_kernels_of_the_cpu<const D: usize>(tensor: &Tensor<D>) -> bool {
+    is_flex(&tensor.device()) && !is_switched_off() && tensor.shape().num_elements() > 0
 }
 
 #[cfg(feature = "extension")]
@@ -115,11 +122,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flex_is_fused_in_full_and_double_precision() {
+    fn flex_is_fused_in_every_precision() {
         for device in [Device::flex(), Device::flex().autodiff()] {
-            assert_eq!(kernel_path(&device, DType::F32), KernelPath::Fused);
-            assert_eq!(kernel_path(&device, DType::F64), KernelPath::Fused);
-            assert_eq!(kernel_path(&device, DType::BF16), KernelPath::Reference);
+            for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+                assert_eq!(kernel_path(&device, dtype), KernelPath::Fused);
+            }
         }
         assert!(!is_fused(&Tensor::<2>::zeros([0, 3], &Device::flex())));
     }

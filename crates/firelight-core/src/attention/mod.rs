@@ -26,13 +26,14 @@ pub use projection::{FusedProjection, Projection, ProjectionKind, SeparateProjec
 pub use score::{AdditiveScore, BilinearScore, ScoreScale};
 
 use crate::cache::Retention;
+use crate::dropout;
 use crate::linear::Linear;
 use crate::mask::AttentionMask;
 use crate::norm::Norm;
 use crate::pass::{Channels, LayerPass};
 use burn::module::Module;
 use burn::nn::Dropout;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use firelight_kernels::{attention, attention_from_scores, attention_with_weights};
 
 /// Multi-head attention.
@@ -141,7 +142,7 @@ impl Attention {
         let options = options
             .with_scale(self.scale.factor())
             .with_soft_cap(self.soft_cap)
-            .with_dropout(self.active_dropout(&query.device()));
+            .with_dropout(dropout::rate(&self.dropout, &query.device()));
         let (heads, weights) = match (&self.mechanism, &trace) {
             (Mechanism::Additive(score), _) => attention_from_scores(score.scores(query, key), value, &options),
             (_, Some(_)) => attention_with_weights(query, key, value, &options),
@@ -151,11 +152,6 @@ impl Attention {
             *trace = Some(weights);
         }
         heads
-    }
-
-    /// The dropout rate in force: 0 outside training, by the same rule as Burn's own [`Dropout`].
-    fn active_dropout(&self, device: &Device) -> f64 {
-        if self.dropout.training.is_enabled() && device.is_autodiff() { self.dropout.prob } else { 0.0 }
     }
 }
 
@@ -206,7 +202,7 @@ mod tests {
     use super::*;
     use crate::init::{Init, ParamBuilder};
     use burn::module::Param;
-    use burn::tensor::{Distribution, TensorData, Tolerance};
+    use burn::tensor::{Device, Distribution, TensorData, Tolerance};
 
     #[test]
     fn one_fused_matrix_equals_three_side_by_side() {

@@ -6,6 +6,7 @@
 //! training alone, so that a text means the same in one pass, in parts and beside others.
 
 use super::{FeedForward, FeedForwardConfig};
+use crate::dropout::is_training;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::ParamBuilder;
 use crate::linear::{Linear, LinearConfig};
@@ -162,15 +163,10 @@ impl MixtureOfExperts {
         for (token, row) in host.chunks(self.config.n_experts).enumerate() {
             routes.push(if counted(token) { largest(row, self.config.top_k) } else { Vec::new() });
         }
-        if let (Some(capacity), true) = (self.config.capacity, self.is_training(probabilities)) {
+        if let (Some(capacity), true) = (self.config.capacity, is_training(&self.training, &probabilities.device())) {
             routes.truncate(capacity);
         }
         routes
-    }
-
-    /// By the same rule as Burn's own [`Dropout`].
-    fn is_training(&self, x: &Tensor<2>) -> bool {
-        self.training.training.is_enabled() && x.device().is_autodiff()
     }
 
     /// The weight of every expert for every token, 0 where it is not chosen: `[N, X]`.

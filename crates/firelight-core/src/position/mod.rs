@@ -88,7 +88,7 @@ impl Positions {
     pub(crate) fn rows_of(&self, table: Tensor<2>) -> Tensor<3> {
         match self {
             Self::Contiguous { start, len } => table.narrow(0, *start, *len).unsqueeze(),
-            Self::PerRow { index, .. } => burn::tensor::module::embedding(table, index.clone()),
+            Self::PerRow { index, .. } => firelight_kernels::embedding(table, index.clone()),
         }
     }
 

@@ -70,13 +70,13 @@ impl PositionScheme for T5Bias {
         if let Some(distances) = queries.common_distances(keys) {
             let buckets: Vec<i64> = distances.map(|distance| self.bucket(distance) as i64).collect();
             let buckets = Tensor::<1, Int>::from_ints(buckets.as_slice(), device).unsqueeze::<2>();
-            let biases = burn::tensor::module::embedding(self.weight.val(), buckets); // [1, Q + K - 1, H]
+            let biases = firelight_kernels::embedding(self.weight.val(), buckets); // [1, Q + K - 1, H]
             return Some(ScoreBias::ByDistance(biases.squeeze_dim::<2>(0).transpose()));
         }
         let distances = queries.distances(keys, device);
         let [rows, n_queries, n_keys] = distances.dims();
         let [_, heads] = self.weight.dims();
-        let biases = burn::tensor::module::embedding(self.weight.val(), self.buckets(distances, device));
+        let biases = firelight_kernels::embedding(self.weight.val(), self.buckets(distances, device));
         let biases = biases.reshape([rows, n_queries, n_keys, heads]).permute([0, 3, 1, 2]); // [1 | B, H, Q, K]
         Some(ScoreBias::Fixed(biases))
     }

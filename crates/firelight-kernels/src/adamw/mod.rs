@@ -53,10 +53,24 @@ pub fn adamw<const D: usize>(
         assert!(shape == parameter.dims(), "adamw: {name} {shape:?} is not of the parameter's {:?}", parameter.dims());
     }
     #[cfg(feature = "flex")]
+    if crate::half::is_half(&parameter) {
+        let [mean, square] = moments;
+        return in_single([parameter, gradient, mean, square], step);
+    }
+    #[cfg(feature = "flex")]
     if fits(&parameter, [&gradient, &moments[0], &moments[1]]) {
         return extension::adamw(parameter, gradient, moments, *step);
     }
     reference::adamw(parameter, gradient, moments, step)
+}
+
+/// Each result is rounded once, to the type of what it replaces.
+#[cfg(feature = "flex")]
+fn in_single<const D: usize>(tensors: [Tensor<D>; 4], step: &AdamWStep) -> (Tensor<D>, [Tensor<D>; 2]) {
+    let [parameter, _, mean, square] = tensors.each_ref().map(Tensor::dtype);
+    let [p, gradient, m, s] = tensors.map(crate::half::widen);
+    let (p, [m, s]) = adamw(p, gradient, Some([m, s]), step);
+    (p.cast(parameter), [m.cast(mean), s.cast(square)])
 }
 
 #[cfg(feature = "flex")]

@@ -4,7 +4,7 @@ use super::{AttentionOptions, blocks, reference};
 use crate::optional::{OptionalBool, OptionalFloat};
 use burn::backend::tensor::{BoolTensor, FloatTensor};
 use burn::backend::{Backend, Dispatch, backend_extension};
-use burn::tensor::{Distribution, Tensor};
+use burn::tensor::Tensor;
 
 /// The options that are numbers.
 #[derive(Debug, Clone, Copy)]
@@ -107,7 +107,11 @@ impl Settings {
                 && crate::path::is_fused_on_cpu(query),
             block: blocks::SCORES,
             // A GPU is not waited for: it draws its own.
-            seed: if options.dropout > 0.0 && crate::path::is_fused_on_cpu(query) { seed(query) } else { 0 },
+            seed: if options.dropout > 0.0 && crate::path::is_fused_on_cpu(query) {
+                crate::dropout::seed(&query.device())
+            } else {
+                0
+            },
         }
     }
 }
@@ -131,10 +135,4 @@ pub(super) fn attention(
         OptionalBool::new(options.hidden.clone()),
         settings,
     ))
-}
-
-/// A seed from the generator of the device, so that one seed of the device decides on all dropout.
-fn seed(query: &Tensor<4>) -> u64 {
-    let numbers = Tensor::<1>::random([4], Distribution::Default, &query.device().inner()).into_data();
-    numbers.iter::<f64>().fold(0, |seed: u64, number| seed.rotate_left(16) ^ (number * f64::from(1 << 24)) as u64)
 }

@@ -175,7 +175,10 @@ fn dropped_weights_are_the_same_in_both_passes_whatever_else_is_asked_for() {
     for plain in sizes.options(&case) {
         let options = plain.clone().with_dropout(0.3);
         let settings = extension::Settings { seed: 11, ..extension::Settings::new(&options, &sizes.by_head(&case)[0]) };
-        let factors = TensorData::new(flex::factors(&settings, b * h * q, k), [b, h, q, k]);
+        let factors = TensorData::new(
+            crate::flex::dropout::factors(settings.dropout, settings.seed, [b * h * q, k]),
+            [b, h, q, k],
+        );
         let factors = Tensor::<4>::from_data(factors, (&case.device(), case.dtype));
         let fused = |[q, k, v, bias]: [Tensor<4>; 4]| {
             extension::attention([q, k, v], &options.clone().with_bias(Some(bias)), settings)

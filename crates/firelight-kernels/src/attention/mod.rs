@@ -21,6 +21,8 @@ mod flex;
 mod fused_tests;
 mod reference;
 
+#[cfg(feature = "flex")]
+use crate::half::{in_single, is_half, widen};
 use burn::tensor::{Bool, Device, Tensor};
 
 /// What is hidden from whom, and how the scores are formed. The default hides nothing and scales by `1 / sqrt(E)`.
@@ -106,6 +108,13 @@ impl AttentionOptions {
         self
     }
 
+    /// The same with biases in single precision where they are of half precision.
+    #[cfg(feature = "flex")]
+    fn widened(&self) -> Self {
+        let (bias, by_distance) = (self.bias.clone().map(widen), self.bias_by_distance.clone().map(widen));
+        self.clone().with_bias(bias).with_bias_by_distance(by_distance)
+    }
+
     /// All that is hidden, as pairs: for scores of the shape `[B, H, Q, K]` a mask that broadcasts to it, or none when
     /// every query sees every key.
     pub fn hidden_pairs(&self, shape: [usize; 4], device: &Device) -> Option<Tensor<4, Bool>> {
@@ -127,6 +136,11 @@ impl AttentionOptions {
 /// If the shapes do not fit together, `dropout` is outside `[0, 1)`, or `soft_cap` is not above 0.
 pub fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
     check(&query, &key, &value, options);
+    #[cfg(feature = "flex")]
+    if is_half(&query) {
+        let options = options.widened();
+        return in_single(query, |query| attention(query, widen(key), widen(value), &options));
+    }
     #[cfg(feature = "extension")]
     if is_fused(&query, &key, &value, options) {
         let settings = extension::Settings::new(options, &query);
@@ -157,6 +171,12 @@ pub fn attention_with_weights(
     options: &AttentionOptions,
 ) -> (Tensor<4>, Tensor<4>) {
     check(&query, &key, &value, options);
+    #[cfg(feature = "flex")]
+    if is_half(&query) {
+        let (options, dtype) = (options.widened(), query.dtype());
+        let (output, weights) = attention_with_weights(widen(query), widen(key), widen(value), &options);
+        return (output.cast(dtype), weights.cast(dtype));
+    }
     let weights = reference::weights(query.clone(), key.clone(), options);
     // Dropped weights are drawn, so that a second draw would not belong to the first.
     let output = if options.dropout > 0.0 {
@@ -190,6 +210,12 @@ pub fn attention_from_scores(
         value.dims()
     );
     check_options(scores.dims(), options);
+    #[cfg(feature = "flex")]
+    if is_half(&scores) {
+        let (options, dtype) = (options.widened(), scores.dtype());
+        let (output, weights) = attention_from_scores(widen(scores), widen(value), &options);
+        return (output.cast(dtype), weights.cast(dtype));
+    }
     let weights = reference::weights_of(scores, options);
     (reference::mean(weights.clone(), value), weights)
 }

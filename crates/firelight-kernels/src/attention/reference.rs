@@ -1,7 +1,8 @@
 //! Attention from Burn primitives: scores, hidden pairs, softmax, dropout, mean of the values.
 
 use super::AttentionOptions;
-use burn::tensor::{Bool, Distribution, Tensor, activation::softmax};
+use crate::dropout::reference::dropout;
+use burn::tensor::{Bool, Tensor, activation::softmax};
 
 /// The weights that the values are taken with, `[B, H, Q, K]`.
 pub(super) fn weights(query: Tensor<4>, key: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
@@ -114,12 +115,4 @@ fn union(a: Tensor<4, Bool>, b: Tensor<4, Bool>) -> Tensor<4, Bool> {
 /// True when no query can be without a visible key, which a causal mask alone guarantees.
 fn sees_something([_, _, queries, keys]: [usize; 4], options: &AttentionOptions) -> bool {
     options.padding.is_none() && options.hidden.is_none() && queries <= keys
-}
-
-fn dropout(weights: Tensor<4>, rate: f64) -> Tensor<4> {
-    if rate == 0.0 {
-        return weights;
-    }
-    let kept = weights.random_like(Distribution::Bernoulli(1.0 - rate));
-    weights * kept * (1.0 / (1.0 - rate))
 }

@@ -61,6 +61,10 @@ pub fn cross_entropy(logits: Tensor<2>, targets: Tensor<1, Int>, options: &Cross
         "cross_entropy: label smoothing {} is not in [0, 1)",
         options.label_smoothing
     );
+    #[cfg(feature = "flex")]
+    if crate::half::is_half(&logits) {
+        return crate::half::in_single(logits, |logits| cross_entropy(logits, targets, options));
+    }
     #[cfg(feature = "extension")]
     if crate::path::is_fused(&logits) && takes(&targets) {
         return extension::cross_entropy(logits, targets, options);

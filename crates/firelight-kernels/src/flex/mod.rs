@@ -4,10 +4,13 @@
 //! rows whose size depends on the shape and never on the number of threads, and add partial sums in the order of the
 //! blocks: two runs give the same bits, on one thread or many.
 
+pub(crate) mod dropout;
+mod number;
 mod product;
 mod real;
 pub(crate) mod view;
 
+pub(crate) use number::Number;
 pub(crate) use product::{Matrix, MatrixMut, product};
 pub(crate) use real::Real;
 
@@ -43,20 +46,20 @@ pub(crate) fn contiguous(tensor: FlexTensor) -> FlexTensor {
 }
 
 /// The elements of a contiguous tensor.
-pub(crate) fn values<T: Real>(tensor: &FlexTensor) -> &[T] {
+pub(crate) fn values<T: Number>(tensor: &FlexTensor) -> &[T] {
     let (start, end) = tensor.layout().contiguous_offsets().expect("the tensor was made contiguous");
     &T::storage(tensor)[start..end]
 }
 
 /// The elements of a contiguous tensor to write to; copied first if somebody else holds the tensor.
-pub(crate) fn values_mut<T: Real>(tensor: &mut FlexTensor) -> &mut [T] {
+pub(crate) fn values_mut<T: Number>(tensor: &mut FlexTensor) -> &mut [T] {
     let (start, end) = tensor.layout().contiguous_offsets().expect("the tensor was made contiguous");
     &mut T::own_storage(tensor)[start..end]
 }
 
 /// A buffer whose every element `fill` writes, without reading any.
 #[allow(clippy::uninit_vec)]
-pub(crate) fn filled<T: Real>(length: usize, fill: impl FnOnce(&mut [T])) -> Vec<T> {
+pub(crate) fn filled<T: Number>(length: usize, fill: impl FnOnce(&mut [T])) -> Vec<T> {
     let mut buffer = Vec::with_capacity(length);
     // SAFETY: the capacity is `length`, any bits are a floating point number, and `fill` writes before anybody reads.
     // Clearing the buffer first would cost a pass over memory.
@@ -71,7 +74,7 @@ pub(crate) fn block_rows(width: usize) -> usize {
 }
 
 /// Calls `body` for every block of rows of `out` with the index of its first row; in parallel if there are several.
-pub(crate) fn for_each_block<T: Real>(out: &mut [T], width: usize, body: impl Fn(usize, &mut [T]) + Sync) {
+pub(crate) fn for_each_block<T: Number>(out: &mut [T], width: usize, body: impl Fn(usize, &mut [T]) + Sync) {
     let rows = block_rows(width);
     if out.len() <= rows * width {
         return body(0, out);

@@ -3,20 +3,17 @@
 //! Everything here is free of branches, calls and fused multiply-adds: loops over it become vector instructions of
 //! whatever width [`vectorised`](super::vectorised) finds, and every width gives the same bits.
 
-use burn::backend::flex::FlexTensor;
-use burn::tensor::{Shape, TensorData};
+use super::Number;
 use std::fmt::Debug;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub};
 
 /// A floating point number that the fast paths compute with.
 pub(crate) trait Real:
-    Copy
+    Number
     + Debug
     + Default
     + PartialOrd
-    + Send
-    + Sync
     + Sum
     + Add<Output = Self>
     + Sub<Output = Self>
@@ -25,7 +22,6 @@ pub(crate) trait Real:
     + Neg<Output = Self>
     + AddAssign
     + MulAssign
-    + 'static
 {
     const ZERO: Self;
     const ONE: Self;
@@ -45,14 +41,6 @@ pub(crate) trait Real:
     fn sqrt(self) -> Self;
     fn ln(self) -> Self;
     fn abs(self) -> Self;
-    /// The numbers that a tensor of this type is stored as.
-    fn storage(tensor: &FlexTensor) -> &[Self];
-    /// The same to write to, if nobody else reads them.
-    fn storage_mut(tensor: &mut FlexTensor) -> Option<&mut [Self]>;
-    /// The same to write to, copied first if somebody else reads them.
-    fn own_storage(tensor: &mut FlexTensor) -> &mut [Self];
-    /// A contiguous tensor of `values`.
-    fn tensor(values: Vec<Self>, shape: Shape) -> FlexTensor;
 
     /// `e^x`; 0 below the normal numbers, infinity above all numbers, NaN for NaN.
     #[inline(always)]
@@ -205,22 +193,6 @@ macro_rules! real {
             #[inline(always)]
             fn abs(self) -> Self {
                 <$real>::abs(self)
-            }
-
-            fn storage(tensor: &FlexTensor) -> &[Self] {
-                tensor.storage::<$real>()
-            }
-
-            fn storage_mut(tensor: &mut FlexTensor) -> Option<&mut [Self]> {
-                tensor.try_storage_mut::<$real>()
-            }
-
-            fn own_storage(tensor: &mut FlexTensor) -> &mut [Self] {
-                tensor.storage_mut::<$real>()
-            }
-
-            fn tensor(values: Vec<Self>, shape: Shape) -> FlexTensor {
-                FlexTensor::from_data(TensorData::new(values, shape))
             }
         }
     };

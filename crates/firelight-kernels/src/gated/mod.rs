@@ -38,6 +38,10 @@ pub enum Gate {
 pub fn gated<const D: usize>(gate: Tensor<D>, up: Tensor<D>, kind: Gate) -> Tensor<D> {
     assert!(gate.dims() == up.dims(), "gated: gate {:?} and up {:?} differ", gate.dims(), up.dims());
     #[cfg(feature = "flex")]
+    if crate::half::is_half(&gate) {
+        return crate::half::in_single(gate, |gate| gated(gate, crate::half::widen(up), kind));
+    }
+    #[cfg(feature = "flex")]
     if crate::path::is_fused_on_cpu(&gate) && gate.dtype() == up.dtype() {
         return extension::gated(gate, up, kind);
     }

@@ -25,6 +25,10 @@ pub enum GeluForm {
 /// - any; the output has the shape of `x`
 pub fn gelu<const D: usize>(x: Tensor<D>, form: GeluForm) -> Tensor<D> {
     #[cfg(feature = "flex")]
+    if crate::half::is_half(&x) {
+        return crate::half::in_single(x, |x| gelu(x, form));
+    }
+    #[cfg(feature = "flex")]
     if crate::path::is_fused_on_cpu(&x) {
         return curve(x, form.curve());
     }

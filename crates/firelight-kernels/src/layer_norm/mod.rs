@@ -32,6 +32,11 @@ pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Option<T
         beta.map(|beta| beta.dims()),
         x.dims()
     );
+    #[cfg(feature = "flex")]
+    if crate::half::is_half(&x) {
+        use crate::half::{in_single, widen};
+        return in_single(x, |x| layer_norm(x, widen(gamma), beta.map(widen), epsilon));
+    }
     #[cfg(feature = "extension")]
     if crate::path::is_fused(&x) && [Some(&gamma), beta.as_ref()].iter().flatten().all(|p| p.dtype() == x.dtype()) {
         return extension::layer_norm(x, gamma, beta, epsilon);

@@ -28,6 +28,11 @@ pub fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tens
         "linear: the bias is not as long as the {d_out} outputs of the weight"
     );
     #[cfg(feature = "flex")]
+    if crate::half::is_half(&x) {
+        use crate::half::{in_single, widen};
+        return in_single(x, |x| linear(x, widen(weight), bias.map(widen)));
+    }
+    #[cfg(feature = "flex")]
     if crate::path::is_fused_on_cpu(&x) && d_out > 0 && one_type(&x, &weight, bias.as_ref()) {
         return extension::linear(x, weight, bias);
     }

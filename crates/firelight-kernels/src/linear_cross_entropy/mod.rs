@@ -41,6 +41,10 @@ fn in_blocks(
     options: &CrossEntropyOptions,
     rows: usize,
 ) -> Tensor<1> {
+    #[cfg(feature = "flex")]
+    if crate::half::is_half(&x) {
+        return crate::half::in_single(x, |x| in_blocks(x, crate::half::widen(weight), targets, options, rows));
+    }
     #[cfg(feature = "extension")]
     if x.dims()[0] > rows && extension::serves(&x, &weight, &targets, options) {
         return extension::linear_cross_entropy(x, weight, targets, options, rows);

@@ -30,6 +30,10 @@ pub fn rms_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, epsilon: f64) ->
         gamma.dims(),
         x.dims()
     );
+    #[cfg(feature = "flex")]
+    if crate::half::is_half(&x) {
+        return crate::half::in_single(x, |x| rms_norm(x, crate::half::widen(gamma), epsilon));
+    }
     #[cfg(feature = "extension")]
     if crate::path::is_fused(&x) && gamma.dtype() == x.dtype() {
         return extension::rms_norm(x, gamma, epsilon);

@@ -30,6 +30,11 @@ pub enum RotaryPairs {
 pub fn rotary(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, pairs: RotaryPairs) -> Tensor<4> {
     check(x.dims(), cos.dims(), sin.dims());
     #[cfg(feature = "flex")]
+    if crate::half::is_half(&x) {
+        use crate::half::{in_single, widen};
+        return in_single(x, |x| rotary(x, widen(cos), widen(sin), pairs));
+    }
+    #[cfg(feature = "flex")]
     if crate::path::is_fused_on_cpu(&x) && [&cos, &sin].iter().all(|angle| angle.dtype() == x.dtype()) {
         return extension::rotary(x, cos, sin, pairs);
     }

@@ -12,6 +12,10 @@ use burn::tensor::Tensor;
 /// - any; the output has the shape of `x`
 pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     #[cfg(feature = "flex")]
+    if crate::half::is_half(&x) {
+        return crate::half::in_single(x, silu);
+    }
+    #[cfg(feature = "flex")]
     if crate::path::is_fused_on_cpu(&x) {
         return crate::curve::curve(x, crate::curve::Curve::Silu);
     }

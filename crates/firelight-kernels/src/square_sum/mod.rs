@@ -10,8 +10,12 @@ use burn::tensor::Tensor;
 /// Nothing is recorded for a backward pass on the fused path.
 ///
 /// # Shapes
-/// - any; output: `[1]`
+/// - any; output: `[1]`, in single precision where the CPU is given half precision, whose largest number is soon reached
 pub fn square_sum<const D: usize>(x: Tensor<D>) -> Tensor<1> {
+    #[cfg(feature = "flex")]
+    if crate::half::is_half(&x) {
+        return square_sum(crate::half::widen(x));
+    }
     #[cfg(feature = "flex")]
     if crate::path::is_fused_on_cpu(&x) && !x.device().is_autodiff() {
         return extension::square_sum(x);

@@ -145,7 +145,7 @@ impl<T: Real> Pass<'_, T> {
                 #[inline(always)]
                 || {
                     for (i, query) in queries.clone().enumerate() {
-                        dropout.fill(problem.row(batch, head, query), keys, factors);
+                        dropout.fill(problem.row(batch, head, query), keys.start, factors);
                         for (k, &factor) in factors.iter().enumerate() {
                             dropped[i * keys.len() + k] = weights[i * keys.len() + k] * factor;
                             gradients[i * keys.len() + k] *= factor;

@@ -102,7 +102,7 @@ impl<T: Real> Scratch<T> {
                     sums[i] = sums[i] * shrink + sum([scores], |[weight]| weight);
                     means[i * *width..(i + 1) * *width].iter_mut().for_each(|mean| *mean *= shrink);
                     if let Some(dropout) = &problem.dropout {
-                        dropout.fill(problem.row(batch, head, query), keys, factors);
+                        dropout.fill(problem.row(batch, head, query), keys.start, factors);
                         scores.iter_mut().zip(&*factors).for_each(|(weight, &factor)| *weight *= factor);
                     }
                 }

@@ -6,7 +6,6 @@
 //! large. Tiles in which the masks hide everything are skipped.
 
 mod backward;
-mod dropout;
 mod forward;
 mod problem;
 
@@ -15,8 +14,6 @@ use crate::flex::with_real;
 use crate::optional::{OptionalBool, OptionalFloat};
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
-#[cfg(test)]
-pub(super) use dropout::factors;
 
 /// Queries of a tile at most.
 const QUERIES: usize = 256;

@@ -1,7 +1,7 @@
 //! What both passes share: the inputs as views, and how a tile of scores is made of them.
 
-use super::dropout::Dropout;
 use super::{Inputs, KEYS, queries_of_tile};
+use crate::flex::dropout::Dropout;
 use crate::flex::view::{Broadcast, View, readable};
 use crate::flex::{MatrixMut, Real, product, vectorised};
 use burn::backend::Flex;
@@ -55,7 +55,7 @@ impl<'a, T: Real> Problem<'a, T> {
             soft_cap: settings.soft_cap.map(T::of),
             causal: settings.causal,
             window: settings.window,
-            dropout: Dropout::new(settings),
+            dropout: Dropout::new(settings.dropout, settings.seed),
         }
     }
 

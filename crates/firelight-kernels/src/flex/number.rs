@@ -1,0 +1,63 @@
+//! What the elements of a tensor are stored as: `f32` and `f64`, in which kernels compute, and `f16` and `bf16`, which they
+//! copy, and whose sums they form in `f32`.
+
+use super::Real;
+use burn::backend::flex::FlexTensor;
+use burn::tensor::{Shape, TensorData, bf16, f16};
+
+/// A floating point number of a tensor. Any bits are one.
+pub(crate) trait Number: Copy + Send + Sync + 'static {
+    /// What sums of many are formed in.
+    type Sum: Real;
+    /// The same number, exactly.
+    fn widen(self) -> Self::Sum;
+    /// The nearest number to a sum.
+    fn round(sum: Self::Sum) -> Self;
+    /// The numbers that a tensor of this type is stored as.
+    fn storage(tensor: &FlexTensor) -> &[Self];
+    /// The same to write to, if nobody else reads them.
+    fn storage_mut(tensor: &mut FlexTensor) -> Option<&mut [Self]>;
+    /// The same to write to, copied first if somebody else reads them.
+    fn own_storage(tensor: &mut FlexTensor) -> &mut [Self];
+    /// A contiguous tensor of `values`.
+    fn tensor(values: Vec<Self>, shape: Shape) -> FlexTensor;
+}
+
+macro_rules! number {
+    ($number:ty, $sum:ty, $widen:expr, $round:expr) => {
+        impl Number for $number {
+            type Sum = $sum;
+
+            #[inline(always)]
+            fn widen(self) -> $sum {
+                $widen(self)
+            }
+
+            #[inline(always)]
+            fn round(sum: $sum) -> Self {
+                $round(sum)
+            }
+
+            fn storage(tensor: &FlexTensor) -> &[Self] {
+                tensor.storage::<$number>()
+            }
+
+            fn storage_mut(tensor: &mut FlexTensor) -> Option<&mut [Self]> {
+                tensor.try_storage_mut::<$number>()
+            }
+
+            fn own_storage(tensor: &mut FlexTensor) -> &mut [Self] {
+                tensor.storage_mut::<$number>()
+            }
+
+            fn tensor(values: Vec<Self>, shape: Shape) -> FlexTensor {
+                FlexTensor::from_data(TensorData::new(values, shape))
+            }
+        }
+    };
+}
+
+number!(f32, f32, std::convert::identity, std::convert::identity);
+number!(f64, f64, std::convert::identity, std::convert::identity);
+number!(f16, f32, f16::to_f32, f16::from_f32);
+number!(bf16, f32, bf16::to_f32, bf16::from_f32);
