@@ -3,7 +3,7 @@
 //! here.
 
 use burn::tensor::{Bool, Device, Int, Tensor};
-use firelight_kernels::AttentionOptions;
+use firelight_kernels::{AttentionOptions, Chunks};
 
 /// The pairs that attention leaves out. The default hides nothing.
 ///
@@ -19,8 +19,26 @@ use firelight_kernels::AttentionOptions;
 pub struct AttentionMask {
     causal: bool,
     window: Option<usize>,
+    chunks: Option<Parts<Chunks>>,
+    documents: Option<Parts<Tensor<2, Int>>>,
     padding: Option<Tensor<2, Bool>>,
     hidden: Option<Tensor<4, Bool>>,
+}
+
+/// What tells the parts of a row, for so many queries and keys, `[B | 1, Q, K]`.
+#[derive(Debug, Clone)]
+struct Parts<T> {
+    of: T,
+    shape: [usize; 3],
+    device: Device,
+}
+
+impl<T> Parts<T> {
+    /// The pairs of different parts, where the kernel reads another kind of them already.
+    fn hidden(self, options: impl FnOnce(AttentionOptions, Option<T>) -> AttentionOptions) -> Option<Tensor<4, Bool>> {
+        let [batch, queries, keys] = self.shape;
+        options(AttentionOptions::default(), Some(self.of)).hidden_pairs([batch, 1, queries, keys], &self.device)
+    }
 }
 
 impl AttentionMask {
@@ -37,6 +55,12 @@ impl AttentionMask {
     /// Hides what stands more than `window` keys before a query, aligned as [`causal`](Self::causal).
     pub fn window(window: usize) -> Self {
         Self { window: Some(window), ..Self::default() }
+    }
+
+    /// Hides the keys of other chunks, for so many queries and keys.
+    pub(crate) fn chunks(chunks: Chunks, [queries, keys]: [usize; 2], device: &Device) -> Self {
+        let chunks = Parts { of: chunks, shape: [1, queries, keys], device: device.clone() };
+        Self { chunks: Some(chunks), ..Self::default() }
     }
 
     /// Hides keys from every query: `padding` is `[B, K]`, true where a key is padding.
@@ -71,9 +95,8 @@ impl AttentionMask {
     /// number names a document.
     pub fn documents(documents: Tensor<2, Int>, len: usize) -> Self {
         let [batch, keys] = documents.dims();
-        let queries = documents.clone().narrow(1, keys - len, len).reshape([batch, 1, len, 1]);
-        let shape = [batch, 1, len, keys];
-        Self::from_hidden(queries.expand(shape).not_equal(documents.reshape([batch, 1, 1, keys]).expand(shape)))
+        let device = documents.device();
+        Self { documents: Some(Parts { of: documents, shape: [batch, len, keys], device }), ..Self::default() }
     }
 
     /// The opposite convention: `[B | 1, H | 1, Q | 1, K]`, true where the query sees the key.
@@ -83,11 +106,19 @@ impl AttentionMask {
 
     /// Hides what either mask hides.
     pub fn and(self, other: Self) -> Self {
+        let (chunks, more_chunks) = first(self.chunks, other.chunks);
+        let (documents, more_documents) = first(self.documents, other.documents);
+        let more = [
+            more_chunks.and_then(|chunks| chunks.hidden(AttentionOptions::with_chunks)),
+            more_documents.and_then(|documents| documents.hidden(AttentionOptions::with_documents)),
+        ];
         Self {
             causal: self.causal || other.causal,
             window: self.window.into_iter().chain(other.window).min(),
+            chunks,
+            documents,
             padding: either(self.padding, other.padding),
-            hidden: either(self.hidden, other.hidden),
+            hidden: more.into_iter().fold(either(self.hidden, other.hidden), either),
         }
     }
 
@@ -101,9 +132,16 @@ impl AttentionMask {
         AttentionOptions::default()
             .with_causal(self.causal)
             .with_window(self.window)
+            .with_chunks(self.chunks.as_ref().map(|chunks| chunks.of))
+            .with_documents(self.documents.as_ref().map(|documents| documents.of.clone()))
             .with_padding(self.padding.clone())
             .with_hidden(self.hidden.clone())
     }
+}
+
+/// One of two, and the other.
+fn first<T>(a: Option<T>, b: Option<T>) -> (Option<T>, Option<T>) {
+    if a.is_some() { (a, b) } else { (b, None) }
 }
 
 fn either<const D: usize>(a: Option<Tensor<D, Bool>>, b: Option<Tensor<D, Bool>>) -> Option<Tensor<D, Bool>> {
@@ -136,9 +174,16 @@ mod tests {
 
     #[test]
     fn documents_are_hidden_from_each_other() {
-        let documents = Tensor::<2, Int>::from_ints([[3, 3, 1]], &Device::default());
-        let hidden = flags(AttentionMask::documents(documents, 2).hidden);
-        assert_eq!(hidden, [false, false, true, true, true, false]);
+        let device = Device::default();
+        let documents = AttentionMask::documents(Tensor::from_ints([[3, 3, 1]], &device), 2);
+        let pairs = |mask: AttentionMask| flags(mask.options().hidden_pairs([1, 1, 2, 3], &device));
+        assert_eq!(pairs(documents.clone()), [false, false, true, true, true, false]);
+        let others = AttentionMask::documents(Tensor::from_ints([[5, 6, 6]], &device), 2);
+        assert_eq!(pairs(documents.clone().and(others)), [true, false, true, true, true, false]);
+        // Chunks of two: the first token is in one, the others in another; and of three, in one.
+        let chunks = |size, before| AttentionMask::chunks(Chunks { size, before }, [2, 3], &device);
+        assert_eq!(pairs(chunks(2, 1).and(chunks(3, 0))), [true, false, false, true, false, false]);
+        assert_eq!(pairs(chunks(3, 0).and(chunks(2, 1)).and(documents)), [true, false, true, true, true, false]);
     }
 
     #[test]

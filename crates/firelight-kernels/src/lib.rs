@@ -51,7 +51,7 @@ mod square_sum;
 mod testing;
 
 pub use adamw::{AdamWStep, adamw};
-pub use attention::{AttentionOptions, attention, attention_from_scores, attention_with_weights};
+pub use attention::{AttentionOptions, Chunks, attention, attention_from_scores, attention_with_weights};
 pub use awake::awake;
 pub use cross_entropy::{CrossEntropyOptions, cross_entropy};
 pub use dropout::dropout;

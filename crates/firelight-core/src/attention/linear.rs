@@ -45,7 +45,8 @@ impl LinearAttention {
         past: Option<&mut Option<Sums>>,
     ) -> Tensor<4> {
         let options = mask.options();
-        if options.hidden.is_some() || options.window.is_some() {
+        let takes_pairs = options.hidden.is_some() || options.chunks.is_some() || options.documents.is_some();
+        if takes_pairs || options.window.is_some() {
             assert!(
                 past.is_none(),
                 "a mask of single pairs, as documents make it, needs every key: linear attention that keeps sums of \

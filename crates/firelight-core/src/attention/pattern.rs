@@ -9,6 +9,7 @@
 use crate::error::{Checks, ConfigError};
 use crate::mask::AttentionMask;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
+use firelight_kernels::Chunks;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -132,6 +133,12 @@ impl AttentionPattern {
             Self::SlidingWindow { left, right: 0 } if queries.end == keys.end => {
                 AttentionMask::causal().and(AttentionMask::window(left))
             }
+            // As above.
+            Self::Chunked { size, causal } if queries.end == keys.end => {
+                let chunks = Chunks { size, before: keys.start % size };
+                let chunks = AttentionMask::chunks(chunks, [queries.len(), keys.len()], device);
+                if causal { chunks.and(AttentionMask::causal()) } else { chunks }
+            }
             _ => {
                 let shape = [1, 1, queries.len(), keys.len()];
                 let pairs = queries.flat_map(|query| keys.clone().map(move |key| self.hidden(query, key)));
@@ -240,6 +247,20 @@ mod tests {
         for (left, window) in [(7, None), (usize::MAX, None), (6, Some(6)), (0, Some(0))] {
             let options = options(left);
             assert!(options.causal && options.hidden.is_none() && options.window == window, "{left}");
+        }
+    }
+
+    #[test]
+    fn chunks_are_symbolic_wherever_the_keys_begin() {
+        let device = Device::default();
+        for (causal, keys) in [(true, 0..8), (false, 2..8), (true, 7..8)] {
+            let pattern = AttentionPattern::Chunked { size: 3, causal };
+            let options = pattern.mask(7..8, keys.clone(), &device).options();
+            assert!(options.causal == causal && options.hidden.is_none(), "{keys:?}");
+            assert_eq!(options.chunks, Some(Chunks { size: 3, before: keys.start % 3 }));
+            let pairs = options.hidden_pairs([1, 1, 1, keys.len()], &device).expect("a mask of chunks");
+            let expected: Vec<bool> = keys.map(|key| pattern.hidden(7, key)).collect();
+            assert_eq!(pairs.into_data().iter::<bool>().collect::<Vec<_>>(), expected);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Attention as one operation of Burn's dispatch and autodiff, and what a backend brings to it.
 
-use super::{AttentionOptions, blocks, reference};
-use crate::optional::{OptionalBool, OptionalFloat};
-use burn::backend::tensor::{BoolTensor, FloatTensor};
+use super::{AttentionOptions, Chunks, blocks, reference};
+use crate::optional::{OptionalBool, OptionalFloat, OptionalInt};
+use burn::backend::tensor::{BoolTensor, FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, backend_extension};
 use burn::tensor::Tensor;
 
@@ -12,6 +12,9 @@ pub(crate) struct Settings {
     pub(super) scale: f64,
     pub(super) causal: bool,
     pub(super) window: Option<usize>,
+    /// On a CPU; elsewhere they are hidden pairs.
+    #[cfg_attr(not(feature = "flex"), allow(dead_code))]
+    pub(super) chunks: Option<Chunks>,
     pub(super) soft_cap: Option<f64>,
     pub(super) dropout: f64,
     /// Whether the bias is one by distance, `[1, H | 1, 1, Q + K - 1]`, and not one of pairs.
@@ -32,6 +35,9 @@ pub(crate) struct Inputs<B: Backend> {
     pub(super) bias: Option<FloatTensor<B>>,
     pub(super) padding: Option<BoolTensor<B>>,
     pub(super) hidden: Option<BoolTensor<B>>,
+    /// On a CPU; elsewhere they are hidden pairs.
+    #[cfg_attr(not(feature = "flex"), allow(dead_code))]
+    pub(super) documents: Option<IntTensor<B>>,
     pub(super) settings: Settings,
     /// What a backend has drawn that keeps its seeds to itself.
     pub(super) seed: Option<FloatTensor<B>>,
@@ -63,6 +69,7 @@ pub(crate) trait AttentionExtension: Backend {
         #[extension_type] bias: OptionalFloat<Self>,
         #[extension_type] padding: OptionalBool<Self>,
         #[extension_type] hidden: OptionalBool<Self>,
+        #[extension_type] documents: OptionalInt<Self>,
         settings: Settings,
     ) -> FloatTensor<Self>;
 }
@@ -100,6 +107,7 @@ impl Settings {
             scale: options.scale.unwrap_or(1.0 / (query.dims()[3] as f64).sqrt()),
             causal: options.causal,
             window: options.window,
+            chunks: options.chunks,
             soft_cap: options.soft_cap,
             dropout: options.dropout,
             by_distance: options.bias.is_none()
@@ -122,9 +130,15 @@ pub(super) fn attention(
     options: &AttentionOptions,
     settings: Settings,
 ) -> Tensor<4> {
+    let [batch, heads, queries, _] = query.dims();
+    let shape = [batch, heads, queries, key.dims()[2]];
     let bias = match &options.bias_by_distance {
         Some(bias) if settings.by_distance => Some(bias.clone().unsqueeze_dims(&[0, 2])),
-        _ => reference::bias(options, [query.dims()[2], key.dims()[2]]),
+        _ => reference::bias(options, [queries, shape[3]]),
+    };
+    let (hidden, documents) = match crate::path::is_fused_on_cpu(&query) {
+        true => (options.hidden.clone(), options.documents.clone()),
+        false => (reference::of_other_parts(shape, options, &query.device()), None),
     };
     Tensor::from_dispatch(Dispatch::attention(
         query.into_dispatch(),
@@ -132,7 +146,8 @@ pub(super) fn attention(
         value.into_dispatch(),
         OptionalFloat::new(bias),
         OptionalBool::new(options.padding.clone()),
-        OptionalBool::new(options.hidden.clone()),
+        OptionalBool::new(hidden),
+        OptionalInt::new(documents),
         settings,
     ))
 }

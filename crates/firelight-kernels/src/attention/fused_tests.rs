@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::{Case, compare, random};
-use burn::tensor::{DType, Device, TensorData};
+use burn::tensor::{DType, Device, TensorData, Tolerance};
 
 /// Sizes of a comparison, in the letters of the crate; `F` is the width of a value.
 #[derive(Clone, Copy)]
@@ -52,6 +52,35 @@ impl Sizes {
                 .with_window(has(4).then_some(k / 3))
         });
         all.collect()
+    }
+}
+
+impl Sizes {
+    /// Chunks, documents that stand together or mixed, and all of them, with and without causality and a window.
+    fn parts(self, case: &Case) -> Vec<AttentionOptions> {
+        let Self { b, q, k, .. } = self;
+        let documents = |name: fn(usize) -> i64| {
+            let names: Vec<i64> = (0..b * k).map(name).collect();
+            (q <= k).then(|| Tensor::<2, Int>::from_data(TensorData::new(names, [b, k]), &case.device()))
+        };
+        let together = || documents(|key| 7 - (key as f64).sqrt() as i64);
+        let mixed = || documents(|key| (key / 3 * 5 % 4) as i64 - 1);
+        let options = |bits: u32| {
+            let plain = AttentionOptions::default().with_causal(bits & 1 == 1);
+            plain.with_window((bits & 2 == 2).then_some(k / 3))
+        };
+        let chunks = |size, before| Some(Chunks { size, before });
+        let parts = |bits| {
+            [
+                options(bits).with_chunks(chunks(3, 0)),
+                options(bits).with_chunks(chunks(k / 2 + 1, 2)),
+                options(bits).with_chunks(chunks(usize::MAX, 1)),
+                options(bits).with_documents(together()),
+                options(bits).with_documents(mixed()),
+                options(bits).with_documents(mixed()).with_chunks(chunks(k / 2 + 1, k)),
+            ]
+        };
+        (0..4).flat_map(parts).collect()
     }
 }
 
@@ -110,6 +139,47 @@ fn every_set_of_options_equals_the_reference() {
             compare(&case, SMALL.by_head(&case), fused, |[q, k, v]| slow(q, k, v, &options));
         }
     }
+}
+
+#[test]
+fn chunks_and_documents_equal_the_reference() {
+    let few_keys = Sizes { q: 9, k: 4, ..SMALL };
+    for sizes in [SMALL, TILED, few_keys, Sizes { q: 1, k: 600, ..SMALL }, Sizes { b: 1, q: 300, k: 300, ..TILED }] {
+        let case = case(if sizes.q < 100 { DType::F64 } else { DType::F32 }, 1.0);
+        for options in sizes.parts(&case) {
+            let fused = |[q, k, v]: [Tensor<4>; 3]| attention(q, k, v, &options);
+            compare(&case, sizes.by_head(&case), fused, |[q, k, v]| slow(q, k, v, &options));
+        }
+    }
+}
+
+#[test]
+fn documents_by_hand() {
+    // Zero scores: the mean of the values of the own document, up to the own token where the future is hidden.
+    let device = Device::flex();
+    let x = Tensor::<4>::zeros([1, 1, 5, 2], &device);
+    let value = Tensor::<1>::from_floats([1.0, 3.0, 10.0, 5.0, 20.0], &device).reshape([1, 1, 5, 1]);
+    let documents = Tensor::<2, Int>::from_ints([[4, 4, -1, 4, -1]], &device);
+    let whole = AttentionOptions::default().with_documents(Some(documents));
+    let chunks = AttentionOptions::default().with_chunks(Some(Chunks { size: 3, before: 1 }));
+    let expected = [
+        (whole.clone(), [3f32, 3.0, 15.0, 3.0, 15.0]),
+        (whole.with_causal(true), [1.0, 2.0, 10.0, 3.0, 15.0]),
+        (chunks.clone(), [2.0, 2.0, 35.0 / 3.0, 35.0 / 3.0, 35.0 / 3.0]),
+        (chunks.with_causal(true), [1.0, 2.0, 10.0, 7.5, 35.0 / 3.0]),
+    ];
+    for (options, expected) in expected {
+        let output = attention(x.clone(), x.clone(), value.clone(), &options).reshape([5]).into_data();
+        output.assert_approx_eq::<f32>(&TensorData::from(expected), Tolerance::absolute(1e-5));
+    }
+}
+
+#[test]
+#[should_panic(expected = "documents [1, 3] are not [B, K]")]
+fn documents_of_other_keys_panic() {
+    let x = Tensor::<4>::zeros([1, 1, 2, 2], &Device::flex());
+    let documents = Tensor::<2, Int>::zeros([1, 3], &Device::flex());
+    attention(x.clone(), x.clone(), x, &AttentionOptions::default().with_documents(Some(documents)));
 }
 
 #[test]
@@ -277,6 +347,15 @@ fn the_seed_of_the_device_decides_what_is_dropped() {
 fn blocks_with_every_set_of_options_equal_the_reference() {
     for case in block_cases() {
         for options in case.some(SMALL.options(&case).iter()) {
+            compare_blocks(&case, SMALL, 2, SMALL.by_head(&case), options);
+        }
+    }
+}
+
+#[test]
+fn blocks_with_chunks_and_documents_equal_the_reference() {
+    for case in block_cases() {
+        for options in case.some(SMALL.parts(&case).iter()) {
             compare_blocks(&case, SMALL, 2, SMALL.by_head(&case), options);
         }
     }

@@ -23,11 +23,23 @@ mod reference;
 
 #[cfg(feature = "flex")]
 use crate::half::{in_single, is_half, widen};
-use burn::tensor::{Bool, Device, Tensor};
+#[cfg(feature = "extension")]
+use burn::tensor::DType;
+use burn::tensor::{Bool, Device, Int, Tensor};
+
+/// A text cut into pieces that see nothing but themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunks {
+    /// Tokens of a piece.
+    pub size: usize,
+    /// Tokens before the first key: a key `j` belongs to piece `(j + before) / size`.
+    pub before: usize,
+}
 
 /// What is hidden from whom, and how the scores are formed. The default hides nothing and scales by `1 / sqrt(E)`.
 ///
-/// The parts combine: a key is hidden from a query when any of `causal`, `window`, `padding` or `hidden` hides it.
+/// The parts combine: a key is hidden from a query when any of `causal`, `window`, `chunks`,
+/// `documents`, `padding` or `hidden` hides it.
 #[derive(Debug, Clone, Default)]
 pub struct AttentionOptions {
     /// Factor of the scores; `None` means `1 / sqrt(E)`.
@@ -37,6 +49,13 @@ pub struct AttentionOptions {
     /// Hides what stands more than this many keys before a query, aligned as `causal`: with both, a query sees itself and the
     /// `window` keys before it. The fused path skips the rest, in time and in memory.
     pub window: Option<usize>,
+    /// Hides the keys of other pieces of the text; query `i` stands at key `i + K - Q`, as with `causal`. The fused path of the
+    /// CPU skips them.
+    pub chunks: Option<Chunks>,
+    /// `[B, K]`, the document of every key, which hides the keys of other documents; query `i` is of the document of key
+    /// `i + K - Q`. Any number names a document. The fused path of the CPU skips the keys before the first and behind the last
+    /// of a document.
+    pub documents: Option<Tensor<2, Int>>,
     /// Bounds the scaled scores to `(-c, c)`: `c tanh(scores / c)`. `None` leaves them as they are.
     pub soft_cap: Option<f64>,
     /// `[B, K]`, true where a key is padding and hidden from every query.
@@ -75,6 +94,18 @@ impl AttentionOptions {
     /// Hides what stands further before a query than this, or nothing.
     pub fn with_window(mut self, window: Option<usize>) -> Self {
         self.window = window;
+        self
+    }
+
+    /// Hides the other pieces of a text, or nothing.
+    pub fn with_chunks(mut self, chunks: Option<Chunks>) -> Self {
+        self.chunks = chunks;
+        self
+    }
+
+    /// Hides other documents, `[B, K]`.
+    pub fn with_documents(mut self, documents: Option<Tensor<2, Int>>) -> Self {
+        self.documents = documents;
         self
     }
 
@@ -133,7 +164,8 @@ impl AttentionOptions {
 /// - output: `[B, H, Q, F]`
 ///
 /// # Panics
-/// If the shapes do not fit together, `dropout` is outside `[0, 1)`, or `soft_cap` is not above 0.
+/// If the shapes do not fit together, `dropout` is outside `[0, 1)`, `soft_cap` is not above 0, or
+/// `documents` have more queries than keys.
 pub fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
     check(&query, &key, &value, options);
     #[cfg(feature = "flex")]
@@ -154,6 +186,7 @@ fn is_fused(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &Att
     let tensors = [Some(query), Some(key), Some(value), options.bias.as_ref()];
     tensors.into_iter().flatten().all(|tensor| crate::path::is_fused(tensor) && tensor.dtype() == query.dtype())
         && options.bias_by_distance.as_ref().is_none_or(|bias| bias.dtype() == query.dtype())
+        && options.documents.as_ref().is_none_or(|documents| matches!(documents.dtype(), DType::I32 | DType::I64))
 }
 
 /// [`attention`], and the weights that it took the mean with: dropout included, so that the weights times the values
@@ -241,7 +274,7 @@ fn check(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &Attent
 
 /// Masks and biases must fit the scores, `[B, H, Q, K]`.
 fn check_options(scores: [usize; 4], options: &AttentionOptions) {
-    let [batch, _, _, keys] = scores;
+    let [batch, _, queries, keys] = scores;
     let masks =
         [("hidden", options.hidden.as_ref().map(Tensor::dims)), ("bias", options.bias.as_ref().map(Tensor::dims))];
     for (name, shape) in masks {
@@ -260,6 +293,12 @@ fn check_options(scores: [usize; 4], options: &AttentionOptions) {
     if let Some(padding) = &options.padding {
         assert!(padding.dims() == [batch, keys], "attention: padding {:?} is not [B, K]", padding.dims());
     }
+    if let Some(documents) = &options.documents {
+        let dims = documents.dims();
+        assert!(dims == [batch, keys], "attention: documents {dims:?} are not [B, K] of the scores {scores:?}");
+        assert!(queries <= keys, "attention: documents of {keys} keys do not tell that of {queries} queries");
+    }
+    assert!(options.chunks.is_none_or(|chunks| chunks.size > 0), "attention: chunks of 0 tokens");
     assert!(options.soft_cap.is_none_or(|cap| cap > 0.0), "attention: soft cap {:?} is not above 0", options.soft_cap);
     assert!((0.0..1.0).contains(&options.dropout), "attention: dropout {} is not in [0, 1)", options.dropout);
 }

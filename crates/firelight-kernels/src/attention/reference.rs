@@ -1,8 +1,8 @@
 //! Attention from Burn primitives: scores, hidden pairs, softmax, dropout, mean of the values.
 
-use super::AttentionOptions;
+use super::{AttentionOptions, Chunks};
 use crate::dropout::reference::dropout;
-use burn::tensor::{Bool, Tensor, activation::softmax};
+use burn::tensor::{Bool, Device, Int, Tensor, activation::softmax};
 
 /// The weights that the values are taken with, `[B, H, Q, K]`.
 pub(super) fn weights(query: Tensor<4>, key: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
@@ -89,11 +89,7 @@ fn normalise(scores: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
 }
 
 /// The union of what the options hide, broadcastable to `[B, H, Q, K]`.
-pub(super) fn hidden(
-    shape: [usize; 4],
-    options: &AttentionOptions,
-    device: &burn::tensor::Device,
-) -> Option<Tensor<4, Bool>> {
+pub(super) fn hidden(shape: [usize; 4], options: &AttentionOptions, device: &Device) -> Option<Tensor<4, Bool>> {
     let [batch, _, queries, keys] = shape;
     let offset = keys as i64 - queries as i64;
     let future = (options.causal && queries > 1)
@@ -103,7 +99,39 @@ pub(super) fn hidden(
         far.bool_not().unsqueeze::<4>()
     });
     let padding = options.padding.clone().map(|padding| padding.reshape([batch, 1, 1, keys]));
-    [future, behind, padding, options.hidden.clone()].into_iter().flatten().reduce(union)
+    [future, behind, padding, of_other_parts(shape, options, device)].into_iter().flatten().reduce(union)
+}
+
+/// The union of the hidden pairs, other chunks and other documents.
+pub(super) fn of_other_parts(
+    [_, _, queries, keys]: [usize; 4],
+    options: &AttentionOptions,
+    device: &Device,
+) -> Option<Tensor<4, Bool>> {
+    let chunks = options.chunks.map(|chunks| {
+        let part = |places| part(chunks, places, device);
+        let before = keys as i64 - queries as i64;
+        differ(part(before..keys as i64), part(0..keys as i64))
+    });
+    let documents = options.documents.clone().map(|documents| {
+        let of_queries = documents.clone().narrow(1, keys - queries, queries);
+        differ(of_queries, documents)
+    });
+    [chunks, documents, options.hidden.clone()].into_iter().flatten().reduce(union)
+}
+
+/// The chunks of some places, `[1, N]`; a query may stand before the first key.
+fn part(chunks: Chunks, places: std::ops::Range<i64>, device: &Device) -> Tensor<2, Int> {
+    let chunk = |place: i64| (place + chunks.before as i64).div_euclid(chunks.size as i64);
+    let parts: Vec<i64> = places.map(chunk).collect();
+    Tensor::<1, Int>::from_ints(parts.as_slice(), device).unsqueeze()
+}
+
+/// Where the parts of queries, `[N, Q]`, and of keys, `[N, K]`, differ: `[N, 1, Q, K]`.
+fn differ(queries: Tensor<2, Int>, keys: Tensor<2, Int>) -> Tensor<4, Bool> {
+    let ([rows, length], [_, width]) = (queries.dims(), keys.dims());
+    let shape = [rows, 1, length, width];
+    queries.reshape([rows, 1, length, 1]).expand(shape).not_equal(keys.reshape([rows, 1, 1, width]).expand(shape))
 }
 
 fn union(a: Tensor<4, Bool>, b: Tensor<4, Bool>) -> Tensor<4, Bool> {

@@ -1,11 +1,13 @@
 //! Cross-entropy on the flex backend: two reads of the logits forward, one read and one write backward.
 
 use super::{CrossEntropyExtension, CrossEntropyKernel};
-use crate::flex::{Real, block_rows, contiguous, filled, for_each_block, maximum, sum, values, vectorised, with_real};
+use crate::flex::{
+    Real, block_rows, contiguous, filled, for_each_block, integers, maximum, sum, values, vectorised, with_real,
+};
 use crate::optional::OptionalBool;
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
-use burn::tensor::{DType, Shape};
+use burn::tensor::Shape;
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -51,13 +53,10 @@ impl CrossEntropyKernel for Flex {
     type Targets = Targets;
 
     fn targets(targets: FlexTensor, ignored: Option<FlexTensor>, smoothing: f64) -> Targets {
-        let (targets, ignored) = (targets.to_contiguous(), ignored.map(|ignored| ignored.to_contiguous()));
-        let numbers: Vec<i64> = match targets.dtype() {
-            DType::I32 => targets.storage::<i32>().iter().map(|&target| i64::from(target)).collect(),
-            _ => targets.storage::<i64>().to_vec(),
-        };
+        let ignored = ignored.map(|ignored| ignored.to_contiguous());
         let counts = |row: usize| ignored.as_ref().is_none_or(|ignored| ignored.storage::<u8>()[row] == 0);
-        let classes = numbers.into_iter().enumerate().map(|(row, target)| counts(row).then_some(target)).collect();
+        let classes =
+            integers(&targets).into_iter().enumerate().map(|(row, target)| counts(row).then_some(target)).collect();
         Targets { classes, smoothing }
     }
 

@@ -2,7 +2,7 @@
 //! over the rows, so that no two tasks write to one place.
 
 use super::{EmbeddingExtension, EmbeddingKernel};
-use crate::flex::{BLOCK, Number, Real, block_rows, contiguous, filled, for_each_block, values, vectorised};
+use crate::flex::{BLOCK, Number, Real, block_rows, contiguous, filled, for_each_block, integers, values, vectorised};
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{DType, Shape, bf16, f16};
@@ -41,16 +41,11 @@ impl EmbeddingKernel for Flex {
 /// # Panics
 /// If there is no such row.
 fn rows(tokens: &FlexTensor, vocab_size: usize) -> Vec<usize> {
-    let tokens = tokens.to_contiguous();
-    let numbers: Vec<i64> = match tokens.dtype() {
-        DType::I32 => tokens.storage::<i32>().iter().map(|&token| i64::from(token)).collect(),
-        _ => tokens.storage::<i64>().to_vec(),
-    };
     let row = |(place, token): (usize, i64)| {
         let row = usize::try_from(token).ok().filter(|&row| row < vocab_size);
         row.unwrap_or_else(|| panic!("embedding: token {token} at {place} is not one of {vocab_size} rows"))
     };
-    numbers.into_iter().enumerate().map(row).collect()
+    integers(tokens).into_iter().enumerate().map(row).collect()
 }
 
 fn gather<N: Number>(weight: FlexTensor, tokens: FlexTensor) -> FlexTensor {

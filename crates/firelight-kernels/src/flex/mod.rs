@@ -57,6 +57,15 @@ pub(crate) fn values_mut<T: Number>(tensor: &mut FlexTensor) -> &mut [T] {
     &mut T::own_storage(tensor)[start..end]
 }
 
+/// The elements of a tensor of `i32` or `i64`, in row-major order.
+pub(crate) fn integers(tensor: &FlexTensor) -> Vec<i64> {
+    let tensor = tensor.to_contiguous();
+    match tensor.dtype() {
+        DType::I32 => tensor.storage::<i32>().iter().map(|&number| i64::from(number)).collect(),
+        _ => tensor.storage::<i64>().to_vec(),
+    }
+}
+
 /// A buffer whose every element `fill` writes, without reading any.
 #[allow(clippy::uninit_vec)]
 pub(crate) fn filled<T: Number>(length: usize, fill: impl FnOnce(&mut [T])) -> Vec<T> {

@@ -1,5 +1,7 @@
 //! What both passes share: the inputs as views, and how a tile of scores is made of them.
 
+use super::super::Chunks;
+use super::documents::Documents;
 use super::{Inputs, KEYS, queries_of_tile};
 use crate::flex::dropout::Dropout;
 use crate::flex::view::{Broadcast, View, readable};
@@ -34,6 +36,8 @@ pub(super) struct Problem<'a, T> {
     pub(super) soft_cap: Option<T>,
     causal: bool,
     window: Option<usize>,
+    chunks: Option<Chunks>,
+    documents: Option<Documents>,
     pub(super) dropout: Option<Dropout<T>>,
 }
 
@@ -55,6 +59,8 @@ impl<'a, T: Real> Problem<'a, T> {
             soft_cap: settings.soft_cap.map(T::of),
             causal: settings.causal,
             window: settings.window,
+            chunks: settings.chunks,
+            documents: inputs.documents.as_ref().map(Documents::new),
             dropout: Dropout::new(settings.dropout, settings.seed),
         }
     }
@@ -91,15 +97,43 @@ impl<'a, T: Real> Problem<'a, T> {
 
     pub(super) fn query_tiles(&self) -> impl Iterator<Item = Range<usize>> + use<T> {
         let queries = self.query.shape[2];
-        let tile = queries_of_tile(self.window.map_or(queries, |window| window.min(queries)));
+        let chunk = self.chunks.map_or(queries, |chunks| chunks.size);
+        let tile = queries_of_tile(self.window.unwrap_or(queries).min(chunk).min(queries));
         (0..queries.div_ceil(tile)).map(move |index| index * tile..((index + 1) * tile).min(queries))
     }
 
     /// The tiles of keys of which some query sees some key.
     pub(super) fn key_tiles(&self, batch: usize, head: usize, queries: &Range<usize>) -> Vec<Range<usize>> {
-        let (start, end) = (self.behind(queries.start), self.visible(queries.end - 1));
+        let Range { start, end } = self.reach(batch, queries);
         let tiles = (start..end).step_by(KEYS).map(|key| key..(key + KEYS).min(end));
         tiles.filter(|keys| !self.is_hidden(batch, head, queries, keys)).collect()
+    }
+
+    /// The keys of which some queries see some.
+    fn reach(&self, batch: usize, queries: &Range<usize>) -> Range<usize> {
+        let span = |query| self.span(batch, query);
+        if self.documents.is_none() {
+            // From query to query both ends move forward.
+            return span(queries.start).start..span(queries.end - 1).end;
+        }
+        let widest = queries.clone().map(span).reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
+        widest.expect("a tile has queries")
+    }
+
+    /// The keys of which a query sees some; causality, window, chunks and documents hide all others.
+    fn span(&self, batch: usize, query: usize) -> Range<usize> {
+        let mut span = self.behind(query)..self.visible(query);
+        let chunk = self.chunks.map(|chunks| chunk(chunks, self.own_key(query), self.keys()));
+        let document = self.documents.as_ref().map(|documents| documents.span(batch, self.own_key(query) as usize));
+        for part in [chunk, document].into_iter().flatten() {
+            span = span.start.max(part.start)..span.end.min(part.end);
+        }
+        span
+    }
+
+    /// The key at which a query stands; below 0 where there are more queries than keys.
+    fn own_key(&self, query: usize) -> isize {
+        (query + self.keys()) as isize - self.query.shape[2] as isize
     }
 
     /// How many leading keys the future does not hide from a query.
@@ -179,8 +213,21 @@ impl<'a, T: Real> Problem<'a, T> {
                 scores[i] = if hidden == 0 { scores[i] } else { T::NEG_INFINITY };
             });
         }
+        let [batch, _, query] = place;
+        if let Some(documents) = &self.documents {
+            documents.hide_others(batch, self.own_key(query) as usize, keys, scores);
+        }
         let within = |key: usize| key.clamp(keys.start, keys.end) - keys.start;
-        scores[within(self.visible(place[2]))..].fill(T::NEG_INFINITY);
-        scores[..within(self.behind(place[2]))].fill(T::NEG_INFINITY);
+        let span = self.span(batch, query);
+        scores[within(span.end)..].fill(T::NEG_INFINITY);
+        scores[..within(span.start)].fill(T::NEG_INFINITY);
     }
+}
+
+/// The keys of the chunk of a query that stands at key `own`.
+fn chunk(Chunks { size, before }: Chunks, own: isize, keys: usize) -> Range<usize> {
+    let [size, before] = [size, before].map(|number| isize::try_from(number).unwrap_or(isize::MAX / 4));
+    let start = (own + before).div_euclid(size) * size - before;
+    let key = |end: isize| end.clamp(0, keys as isize) as usize;
+    key(start)..key(start + size)
 }
