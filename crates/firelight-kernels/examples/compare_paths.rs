@@ -65,6 +65,10 @@ fn time_all() {
     time("gelu tanh", || gelu(wide.clone(), GeluForm::Tanh));
     time("gelu exact", || gelu(wide.clone(), GeluForm::Exact));
     time("silu gate", || gated(wide.clone(), wide.clone(), Gate::Silu));
+    time("dropout", || dropout(x.clone(), 0.2));
+    let (table, words) = (random([CLASSES, WIDTH]), random([TOKENS, 1]) * CLASSES as f64);
+    let words = words.int().reshape([TOKENS / LENGTH, LENGTH]);
+    time("embedding 8192", || embedding(table.clone(), words.clone()));
     time("layer norm", || layer_norm(x.clone(), gamma.clone(), Some(gamma.clone()), 1e-5));
     time("rms norm", || rms_norm(x.clone(), gamma.clone(), 1e-5));
     let weight = random([WIDTH, 4 * WIDTH]);
@@ -85,6 +89,8 @@ fn time_all() {
     time("attention 256", || attend(&x, LENGTH, &AttentionOptions::default()));
     let long = rows(2048);
     time("attention causal 2048", || attend(&long, 2048, &causal));
+    let chunks = causal.clone().with_chunks(Some(Chunks { size: LENGTH, before: 0 }));
+    time("attention chunks of 256 in 2048", || attend(&long, 2048, &chunks));
 }
 
 fn time<const D: usize>(name: &str, operation: impl Fn() -> Tensor<D>) {

@@ -84,6 +84,15 @@ fn kernels_of<const D: usize>(tensor: &Tensor<D>) -> Option<Kernels> {
     kernels.filter(|_| tensor.shape().num_elements() > 0)
 }
 
+/// Panics where the tensors of an operation hold numbers of several types: backends would read one as the other, or round it.
+pub(crate) fn check_types(operation: &str, parts: &[(&str, Option<DType>)]) {
+    let mut given = parts.iter().filter_map(|(name, dtype)| Some((name, (*dtype)?)));
+    let Some((first, expected)) = given.next() else { return };
+    if let Some((name, found)) = given.find(|(_, dtype)| *dtype != expected) {
+        panic!("{operation}: {first} holds {expected:?} and {name} {found:?}: cast one of them, `Tensor::cast`");
+    }
+}
+
 fn kernels(device: &Device, dtype: DType) -> Option<Kernels> {
     backend(device).filter(|kernels| !is_switched_off() && kernels.take(dtype))
 }
@@ -129,6 +138,14 @@ mod tests {
             }
         }
         assert!(!is_fused(&Tensor::<2>::zeros([0, 3], &Device::flex())));
+    }
+
+    #[test]
+    #[should_panic(expected = "linear: x holds BF16 and weight F32: cast one of them")]
+    fn numbers_of_two_types_are_refused() {
+        let device = Device::flex();
+        let (x, weight) = (Tensor::<2>::ones([2, 3], (&device, DType::BF16)), Tensor::ones([3, 4], &device));
+        crate::linear(x, weight, None);
     }
 
     #[test]

@@ -41,7 +41,8 @@ impl AdamWStep {
 /// - all equal
 ///
 /// # Panics
-/// If the shapes differ.
+/// If the shapes differ, or the types of the numbers; gradient and moments of a parameter of half precision may be in `f32` on
+/// the CPU.
 pub fn adamw<const D: usize>(
     parameter: Tensor<D>,
     gradient: Tensor<D>,
@@ -57,6 +58,10 @@ pub fn adamw<const D: usize>(
         let [mean, square] = moments;
         return in_single([parameter, gradient, mean, square], step);
     }
+    let [parameter_type, gradient_type] = [&parameter, &gradient].map(|tensor| Some(tensor.dtype()));
+    let moment_types = moments.each_ref().map(|moment| ("moment", Some(moment.dtype())));
+    let types = [("parameter", parameter_type), ("gradient", gradient_type)];
+    crate::path::check_types("adamw", &[types, moment_types].concat());
     #[cfg(feature = "flex")]
     if fits(&parameter, [&gradient, &moments[0], &moments[1]]) {
         return extension::adamw(parameter, gradient, moments, *step);
@@ -75,7 +80,7 @@ fn in_single<const D: usize>(tensors: [Tensor<D>; 4], step: &AdamWStep) -> (Tens
 
 #[cfg(feature = "flex")]
 fn fits<const D: usize>(parameter: &Tensor<D>, others: [&Tensor<D>; 3]) -> bool {
-    let alike = |other: &&Tensor<D>| other.dtype() == parameter.dtype() && !other.device().is_autodiff();
+    let alike = |other: &&Tensor<D>| !other.device().is_autodiff();
     crate::path::is_fused_on_cpu(parameter) && !parameter.device().is_autodiff() && others.iter().all(alike)
 }
 

@@ -76,6 +76,7 @@ impl Sizes {
                 options(bits).with_chunks(chunks(k / 2 + 1, 2)),
                 options(bits).with_chunks(chunks(usize::MAX, 1)),
                 options(bits).with_documents(together()),
+                options(bits).with_documents(together().map(|documents| documents.narrow(0, b - 1, 1))),
                 options(bits).with_documents(mixed()),
                 options(bits).with_documents(mixed()).with_chunks(chunks(k / 2 + 1, k)),
             ]
@@ -175,7 +176,7 @@ fn documents_by_hand() {
 }
 
 #[test]
-#[should_panic(expected = "documents [1, 3] are not [B, K]")]
+#[should_panic(expected = "documents [1, 3] are not [B | 1, K]")]
 fn documents_of_other_keys_panic() {
     let x = Tensor::<4>::zeros([1, 1, 2, 2], &Device::flex());
     let documents = Tensor::<2, Int>::zeros([1, 3], &Device::flex());

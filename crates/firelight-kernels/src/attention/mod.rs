@@ -23,9 +23,8 @@ mod reference;
 
 #[cfg(feature = "flex")]
 use crate::half::{in_single, is_half, widen};
-#[cfg(feature = "extension")]
-use burn::tensor::DType;
-use burn::tensor::{Bool, Device, Int, Tensor};
+use crate::path::check_types;
+use burn::tensor::{Bool, DType, Device, Int, Tensor};
 
 /// A text cut into pieces that see nothing but themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +33,16 @@ pub struct Chunks {
     pub size: usize,
     /// Tokens before the first key: a key `j` belongs to piece `(j + before) / size`.
     pub before: usize,
+}
+
+impl Chunks {
+    /// Where the piece of a place begins and ends, counted from the first key, before which a place and its piece may stand.
+    fn around(self, place: i64) -> std::ops::Range<i64> {
+        let [size, before] =
+            [self.size, self.before].map(|number| i64::try_from(number).unwrap_or(i64::MAX).min(1 << 60));
+        let start = (place + before).div_euclid(size) * size - before;
+        start..start + size
+    }
 }
 
 /// What is hidden from whom, and how the scores are formed. The default hides nothing and scales by `1 / sqrt(E)`.
@@ -52,7 +61,7 @@ pub struct AttentionOptions {
     /// Hides the keys of other pieces of the text; query `i` stands at key `i + K - Q`, as with `causal`. The fused path of the
     /// CPU skips them.
     pub chunks: Option<Chunks>,
-    /// `[B, K]`, the document of every key, which hides the keys of other documents; query `i` is of the document of key
+    /// `[B | 1, K]`, the document of every key, which hides the keys of other documents; query `i` is of the document of key
     /// `i + K - Q`. Any number names a document. The fused path of the CPU skips the keys before the first and behind the last
     /// of a document.
     pub documents: Option<Tensor<2, Int>>,
@@ -103,7 +112,7 @@ impl AttentionOptions {
         self
     }
 
-    /// Hides other documents, `[B, K]`.
+    /// Hides other documents, `[B | 1, K]`.
     pub fn with_documents(mut self, documents: Option<Tensor<2, Int>>) -> Self {
         self.documents = documents;
         self
@@ -139,6 +148,12 @@ impl AttentionOptions {
         self
     }
 
+    /// The types of the tensors of numbers.
+    fn types(&self) -> [(&'static str, Option<DType>); 2] {
+        let by_distance = self.bias_by_distance.as_ref().map(Tensor::dtype);
+        [("bias", self.bias.as_ref().map(Tensor::dtype)), ("bias by distance", by_distance)]
+    }
+
     /// The same with biases in single precision where they are of half precision.
     #[cfg(feature = "flex")]
     fn widened(&self) -> Self {
@@ -164,8 +179,8 @@ impl AttentionOptions {
 /// - output: `[B, H, Q, F]`
 ///
 /// # Panics
-/// If the shapes do not fit together, `dropout` is outside `[0, 1)`, `soft_cap` is not above 0, or
-/// `documents` have more queries than keys.
+/// If the shapes do not fit together, `dropout` is outside `[0, 1)`, `soft_cap` is not above 0,
+/// `documents` have more queries than keys, or the tensors hold numbers of several types.
 pub fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
     check(&query, &key, &value, options);
     #[cfg(feature = "flex")]
@@ -184,8 +199,7 @@ pub fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &A
 #[cfg(feature = "extension")]
 fn is_fused(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &AttentionOptions) -> bool {
     let tensors = [Some(query), Some(key), Some(value), options.bias.as_ref()];
-    tensors.into_iter().flatten().all(|tensor| crate::path::is_fused(tensor) && tensor.dtype() == query.dtype())
-        && options.bias_by_distance.as_ref().is_none_or(|bias| bias.dtype() == query.dtype())
+    tensors.into_iter().flatten().all(|tensor| crate::path::is_fused(tensor))
         && options.documents.as_ref().is_none_or(|documents| matches!(documents.dtype(), DType::I32 | DType::I64))
 }
 
@@ -243,6 +257,8 @@ pub fn attention_from_scores(
         value.dims()
     );
     check_options(scores.dims(), options);
+    let types = [("scores", Some(scores.dtype())), ("value", Some(value.dtype()))];
+    check_types("attention_from_scores", &[&types[..], &options.types()].concat());
     #[cfg(feature = "flex")]
     if is_half(&scores) {
         let (options, dtype) = (options.widened(), scores.dtype());
@@ -270,6 +286,8 @@ fn check(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &Attent
         value.dims()
     );
     check_options([batch, heads, query.dims()[2], keys], options);
+    let types = [("query", query), ("key", key), ("value", value)].map(|(name, tensor)| (name, Some(tensor.dtype())));
+    check_types("attention", &[&types[..], &options.types()].concat());
 }
 
 /// Masks and biases must fit the scores, `[B, H, Q, K]`.
@@ -294,8 +312,12 @@ fn check_options(scores: [usize; 4], options: &AttentionOptions) {
         assert!(padding.dims() == [batch, keys], "attention: padding {:?} is not [B, K]", padding.dims());
     }
     if let Some(documents) = &options.documents {
-        let dims = documents.dims();
-        assert!(dims == [batch, keys], "attention: documents {dims:?} are not [B, K] of the scores {scores:?}");
+        let [rows, names] = documents.dims();
+        assert!(
+            (rows == batch || rows == 1) && names == keys,
+            "attention: documents {:?} are not [B | 1, K] of the scores {scores:?}",
+            [rows, names]
+        );
         assert!(queries <= keys, "attention: documents of {keys} keys do not tell that of {queries} queries");
     }
     assert!(options.chunks.is_none_or(|chunks| chunks.size > 0), "attention: chunks of 0 tokens");

@@ -122,8 +122,7 @@ pub(super) fn of_other_parts(
 
 /// The chunks of some places, `[1, N]`; a query may stand before the first key.
 fn part(chunks: Chunks, places: std::ops::Range<i64>, device: &Device) -> Tensor<2, Int> {
-    let chunk = |place: i64| (place + chunks.before as i64).div_euclid(chunks.size as i64);
-    let parts: Vec<i64> = places.map(chunk).collect();
+    let parts: Vec<i64> = places.map(|place| chunks.around(place).start).collect();
     Tensor::<1, Int>::from_ints(parts.as_slice(), device).unsqueeze()
 }
 

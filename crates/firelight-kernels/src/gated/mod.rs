@@ -34,15 +34,16 @@ pub enum Gate {
 /// - `gate`, `up`: any, equal; output: as they
 ///
 /// # Panics
-/// If the shapes differ.
+/// If the shapes or the types of the numbers differ.
 pub fn gated<const D: usize>(gate: Tensor<D>, up: Tensor<D>, kind: Gate) -> Tensor<D> {
     assert!(gate.dims() == up.dims(), "gated: gate {:?} and up {:?} differ", gate.dims(), up.dims());
+    crate::path::check_types("gated", &[("gate", Some(gate.dtype())), ("up", Some(up.dtype()))]);
     #[cfg(feature = "flex")]
     if crate::half::is_half(&gate) {
         return crate::half::in_single(gate, |gate| gated(gate, crate::half::widen(up), kind));
     }
     #[cfg(feature = "flex")]
-    if crate::path::is_fused_on_cpu(&gate) && gate.dtype() == up.dtype() {
+    if crate::path::is_fused_on_cpu(&gate) {
         return extension::gated(gate, up, kind);
     }
     reference::gated(gate, up, kind)

@@ -10,6 +10,7 @@ mod cube;
 mod flex;
 mod reference;
 
+use crate::path::check_types;
 use burn::tensor::Tensor;
 
 #[cfg(feature = "extension")]
@@ -21,7 +22,7 @@ use extension::{LayerNormExtension, LayerNormKernel};
 /// - `x`: `[..., D]`, `gamma` and `beta`: `[D]`; output: as `x`
 ///
 /// # Panics
-/// If `gamma` or `beta` are not as long as the last dimension of `x`.
+/// If `gamma` or `beta` are not as long as the last dimension of `x`, or they hold numbers of several types.
 pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Option<Tensor<1>>, epsilon: f64) -> Tensor<D> {
     let width = x.dims()[D - 1];
     let fits = |length: usize| length == width;
@@ -29,16 +30,18 @@ pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Option<T
         fits(gamma.dims()[0]) && beta.as_ref().is_none_or(|beta| fits(beta.dims()[0])),
         "layer_norm: gamma {:?} and beta {:?} must be as long as the last dimension of x {:?}",
         gamma.dims(),
-        beta.map(|beta| beta.dims()),
+        beta.as_ref().map(Tensor::dims),
         x.dims()
     );
+    let beta_type = beta.as_ref().map(Tensor::dtype);
+    check_types("layer_norm", &[("x", Some(x.dtype())), ("gamma", Some(gamma.dtype())), ("beta", beta_type)]);
     #[cfg(feature = "flex")]
     if crate::half::is_half(&x) {
         use crate::half::{in_single, widen};
         return in_single(x, |x| layer_norm(x, widen(gamma), beta.map(widen), epsilon));
     }
     #[cfg(feature = "extension")]
-    if crate::path::is_fused(&x) && [Some(&gamma), beta.as_ref()].iter().flatten().all(|p| p.dtype() == x.dtype()) {
+    if crate::path::is_fused(&x) {
         return extension::layer_norm(x, gamma, beta, epsilon);
     }
     reference::layer_norm(x, gamma, beta, epsilon)

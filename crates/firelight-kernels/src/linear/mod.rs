@@ -8,6 +8,7 @@ mod reference;
 #[cfg(feature = "flex")]
 mod row;
 
+use crate::path::check_types;
 use burn::tensor::Tensor;
 
 #[cfg(feature = "flex")]
@@ -19,7 +20,7 @@ use extension::{LinearExtension, LinearKernel};
 /// - `x`: `[..., I]`, `weight`: `[I, O]`, `bias`: `[O]`; output: `[..., O]`
 ///
 /// # Panics
-/// If the last dimension of `x` is not `I`, or `bias` is not as long as `O`.
+/// If the last dimension of `x` is not `I`, `bias` is not as long as `O`, or they hold numbers of several types.
 pub fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<D> {
     let [d_in, d_out] = weight.dims();
     assert!(x.dims()[D - 1] == d_in, "linear: x {:?} does not end in the {d_in} inputs of the weight", x.dims());
@@ -27,21 +28,18 @@ pub fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tens
         bias.as_ref().is_none_or(|bias| bias.dims()[0] == d_out),
         "linear: the bias is not as long as the {d_out} outputs of the weight"
     );
+    let bias_type = bias.as_ref().map(Tensor::dtype);
+    check_types("linear", &[("x", Some(x.dtype())), ("weight", Some(weight.dtype())), ("bias", bias_type)]);
     #[cfg(feature = "flex")]
     if crate::half::is_half(&x) {
         use crate::half::{in_single, widen};
         return in_single(x, |x| linear(x, widen(weight), bias.map(widen)));
     }
     #[cfg(feature = "flex")]
-    if crate::path::is_fused_on_cpu(&x) && d_out > 0 && one_type(&x, &weight, bias.as_ref()) {
+    if crate::path::is_fused_on_cpu(&x) && d_out > 0 {
         return extension::linear(x, weight, bias);
     }
     reference::linear(x, weight, bias)
-}
-
-#[cfg(feature = "flex")]
-fn one_type<const D: usize>(x: &Tensor<D>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> bool {
-    weight.dtype() == x.dtype() && bias.is_none_or(|bias| bias.dtype() == x.dtype())
 }
 
 #[cfg(feature = "flex")]

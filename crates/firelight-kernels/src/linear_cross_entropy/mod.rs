@@ -41,6 +41,7 @@ fn in_blocks(
     options: &CrossEntropyOptions,
     rows: usize,
 ) -> Tensor<1> {
+    crate::path::check_types("linear_cross_entropy", &[("x", Some(x.dtype())), ("weight", Some(weight.dtype()))]);
     #[cfg(feature = "flex")]
     if crate::half::is_half(&x) {
         return crate::half::in_single(x, |x| in_blocks(x, crate::half::widen(weight), targets, options, rows));
@@ -86,7 +87,7 @@ mod extension {
             && targets.dims()[0] == rows
             && options.ignored.as_ref().is_none_or(|ignored| ignored.dims()[0] == rows)
             && (0.0..1.0).contains(&options.label_smoothing);
-        fits && crate::path::is_fused(x) && weight.dtype() == x.dtype() && crate::cross_entropy::takes(targets)
+        fits && crate::path::is_fused(x) && crate::cross_entropy::takes(targets)
     }
 
     pub(super) fn linear_cross_entropy(

@@ -22,7 +22,7 @@ use extension::{RmsNormExtension, RmsNormKernel};
 /// - `x`: `[..., D]`, `gamma`: `[D]`; output: as `x`
 ///
 /// # Panics
-/// If `gamma` is not as long as the last dimension of `x`.
+/// If `gamma` is not as long as the last dimension of `x`, or they hold numbers of two types.
 pub fn rms_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, epsilon: f64) -> Tensor<D> {
     assert!(
         gamma.dims()[0] == x.dims()[D - 1],
@@ -30,12 +30,13 @@ pub fn rms_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, epsilon: f64) ->
         gamma.dims(),
         x.dims()
     );
+    crate::path::check_types("rms_norm", &[("x", Some(x.dtype())), ("gamma", Some(gamma.dtype()))]);
     #[cfg(feature = "flex")]
     if crate::half::is_half(&x) {
         return crate::half::in_single(x, |x| rms_norm(x, crate::half::widen(gamma), epsilon));
     }
     #[cfg(feature = "extension")]
-    if crate::path::is_fused(&x) && gamma.dtype() == x.dtype() {
+    if crate::path::is_fused(&x) {
         return extension::rms_norm(x, gamma, epsilon);
     }
     reference::rms_norm(x, gamma, epsilon)

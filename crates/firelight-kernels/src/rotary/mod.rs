@@ -20,13 +20,13 @@ pub enum RotaryPairs {
 }
 
 /// Turns every pair `(a, b)` of the first `W` channels of `x` into `(a cos - b sin, a sin + b cos)`; the others stay.
-/// Cosines and sines are constants: no gradient reaches them.
+/// Cosines and sines are constants: no gradient reaches them. On the CPU those of an `x` of half precision may be in `f32`.
 ///
 /// # Shapes
 /// - `x`: `[B, H, T, E]`, `cos`, `sin`: `[1 | B, 1, T, W / 2]` with `W <= E`; output: as `x`
 ///
 /// # Panics
-/// If the shapes do not fit together.
+/// If the shapes do not fit together, or the types of the numbers.
 pub fn rotary(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, pairs: RotaryPairs) -> Tensor<4> {
     check(x.dims(), cos.dims(), sin.dims());
     #[cfg(feature = "flex")]
@@ -34,8 +34,10 @@ pub fn rotary(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, pairs: RotaryPairs) 
         use crate::half::{in_single, widen};
         return in_single(x, |x| rotary(x, widen(cos), widen(sin), pairs));
     }
+    let types = [("x", Some(x.dtype())), ("cos", Some(cos.dtype())), ("sin", Some(sin.dtype()))];
+    crate::path::check_types("rotary", &types);
     #[cfg(feature = "flex")]
-    if crate::path::is_fused_on_cpu(&x) && [&cos, &sin].iter().all(|angle| angle.dtype() == x.dtype()) {
+    if crate::path::is_fused_on_cpu(&x) {
         return extension::rotary(x, cos, sin, pairs);
     }
     reference::rotary(x, cos.detach(), sin.detach(), pairs)

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// The documents of all rows, numbered from 0 on.
 pub(super) struct Documents {
-    /// Of every key, `[B, K]`.
+    /// Of every key, `[B | 1, K]`.
     of_keys: Vec<u32>,
     /// From the first to the last key of each.
     spans: Vec<Range<usize>>,
@@ -17,7 +17,7 @@ pub(super) struct Documents {
 }
 
 impl Documents {
-    /// Of a tensor `[B, K]` of names.
+    /// Of a tensor `[B | 1, K]` of names.
     pub(super) fn new(names: &FlexTensor) -> Self {
         let keys = names.layout().shape()[1];
         let mut documents = Self { of_keys: Vec::new(), spans: Vec::new(), are_mixed: false, keys };
@@ -44,7 +44,14 @@ impl Documents {
 
     /// The keys from the first to the last of the document of a key.
     pub(super) fn span(&self, batch: usize, key: usize) -> Range<usize> {
-        self.spans[self.of_keys[batch * self.keys + key] as usize].clone()
+        self.spans[self.row(batch)[key] as usize].clone()
+    }
+
+    /// The documents of the keys of a row.
+    #[inline(always)]
+    fn row(&self, batch: usize) -> &[u32] {
+        let row = if self.of_keys.len() == self.keys { 0 } else { batch };
+        &self.of_keys[row * self.keys..][..self.keys]
     }
 
     /// Scores of minus infinity for the keys of other documents than that of key `own`. Those outside of its span may be left.
@@ -53,7 +60,7 @@ impl Documents {
         if !self.are_mixed {
             return;
         }
-        let of_keys = &self.of_keys[batch * self.keys..][..self.keys];
+        let of_keys = self.row(batch);
         for (score, &document) in scores.iter_mut().zip(&of_keys[keys.clone()]) {
             *score = if document == of_keys[own] { *score } else { T::NEG_INFINITY };
         }

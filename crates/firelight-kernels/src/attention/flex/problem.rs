@@ -123,17 +123,22 @@ impl<'a, T: Real> Problem<'a, T> {
     /// The keys of which a query sees some; causality, window, chunks and documents hide all others.
     fn span(&self, batch: usize, query: usize) -> Range<usize> {
         let mut span = self.behind(query)..self.visible(query);
-        let chunk = self.chunks.map(|chunks| chunk(chunks, self.own_key(query), self.keys()));
-        let document = self.documents.as_ref().map(|documents| documents.span(batch, self.own_key(query) as usize));
-        for part in [chunk, document].into_iter().flatten() {
-            span = span.start.max(part.start)..span.end.min(part.end);
+        let own = self.own_key(query);
+        let chunk = self.chunks.map(|chunks| {
+            let chunk = chunks.around(own);
+            [chunk.start, chunk.end].map(|key| key.clamp(0, self.keys() as i64) as usize)
+        });
+        let document = self.documents.as_ref().map(|documents| documents.span(batch, own as usize));
+        let document = document.map(|keys| [keys.start, keys.end]);
+        for [start, end] in [chunk, document].into_iter().flatten() {
+            span = span.start.max(start)..span.end.min(end);
         }
         span
     }
 
     /// The key at which a query stands; below 0 where there are more queries than keys.
-    fn own_key(&self, query: usize) -> isize {
-        (query + self.keys()) as isize - self.query.shape[2] as isize
+    fn own_key(&self, query: usize) -> i64 {
+        (query + self.keys()) as i64 - self.query.shape[2] as i64
     }
 
     /// How many leading keys the future does not hide from a query.
@@ -222,12 +227,4 @@ impl<'a, T: Real> Problem<'a, T> {
         scores[within(span.end)..].fill(T::NEG_INFINITY);
         scores[..within(span.start)].fill(T::NEG_INFINITY);
     }
-}
-
-/// The keys of the chunk of a query that stands at key `own`.
-fn chunk(Chunks { size, before }: Chunks, own: isize, keys: usize) -> Range<usize> {
-    let [size, before] = [size, before].map(|number| isize::try_from(number).unwrap_or(isize::MAX / 4));
-    let start = (own + before).div_euclid(size) * size - before;
-    let key = |end: isize| end.clamp(0, keys as isize) as usize;
-    key(start)..key(start + size)
 }
