@@ -120,9 +120,10 @@ pub(super) fn of_other_parts(
     [chunks, documents, options.hidden.clone()].into_iter().flatten().reduce(union)
 }
 
-/// The chunks of some places, `[1, N]`; a query may stand before the first key.
+/// The chunks of some places up to the last key, `[1, N]`, each named by its end among the keys.
 fn part(chunks: Chunks, places: std::ops::Range<i64>, device: &Device) -> Tensor<2, Int> {
-    let parts: Vec<i64> = places.map(|place| chunks.around(place).start).collect();
+    let keys = places.end;
+    let parts: Vec<i64> = places.map(|place| chunks.around(place).end.clamp(0, keys)).collect();
     Tensor::<1, Int>::from_ints(parts.as_slice(), device).unsqueeze()
 }
 
