@@ -65,6 +65,25 @@ pub enum DataError {
         /// The fraction that was asked for.
         fraction: f64,
     },
+    /// Numbers of a [`Batching`](crate::Batching) that are out of their range.
+    #[error("{problems}")]
+    Batching {
+        /// Each with its key, what was found and what is expected.
+        problems: String,
+    },
+    /// Items that fit into no batch of a token budget.
+    #[error(
+        "a batch of {budget} tokens cannot hold every item: {too_long} above it, the longest of {longest}; give \
+         batching.budget = {longest} or more, or cut these items or leave them out"
+    )]
+    AboveBudget {
+        /// How many items are too long.
+        too_long: usize,
+        /// The length of the longest, in tokens.
+        longest: usize,
+        /// The budget, in tokens.
+        budget: usize,
+    },
     /// A character that the vocabulary lacks.
     #[error(
         "the character {character:?} at position {position} (line {line}, column {column}) is not in the vocabulary of \

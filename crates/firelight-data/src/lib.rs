@@ -7,7 +7,7 @@
 //! 2. [`Tokenizer`] (characters, bytes, byte-level BPE) turns text into ids and back; [`TextStream`] does so id by id.
 //! 3. [`Tokens`] holds the ids, in memory or in a memory-mapped [`TokenFile`], and splits off the validation part.
 //! 4. [`WindowDataset`] cuts them into [`Window`]s of inputs and targets.
-//! 5. [`StepLoader`] batches the windows of each training step, in the [`Order`] that a seed gives.
+//! 5. [`StepLoader`] batches the items of each training step by a [`BatchPlan`], in the [`Order`] that a seed gives.
 //!
 //! ```
 //! use firelight_data::{Tokenizer, TokenizerConfig, Tokens, WindowDataset};
@@ -25,10 +25,13 @@
 //! ```
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+mod batching;
+mod buckets;
 mod dataset;
 mod error;
 mod loader;
 mod order;
+mod prefetch;
 mod stories;
 mod stream;
 mod text;
@@ -36,6 +39,7 @@ mod token_file;
 mod tokenizer;
 mod tokens;
 
+pub use batching::{BatchPlan, Batching};
 pub use dataset::{Part, Window, WindowDataset};
 pub use error::DataError;
 pub use loader::StepLoader;

@@ -1,6 +1,6 @@
 //! Batches as a pure function of the training step: a Burn `DataLoader` over any Burn `Dataset` and `Batcher`. Trainers
 //! use it shuffled, so that step `s` of a seed sees the same items in a new run and in a resumed one; evaluation uses it
-//! in order.
+//! in order. Which items a batch has is the business of its [`BatchPlan`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,20 +10,40 @@ use burn::data::dataloader::{DataLoader, DataLoaderIterator, Progress};
 use burn::data::dataset::{Dataset, DatasetError};
 use burn::tensor::Device;
 
-use crate::Order;
+use crate::prefetch::Prefetch;
+use crate::{BatchPlan, Order};
 
 /// A loader whose batches depend on nothing but the step.
 ///
 /// As made by [`new`](Self::new) it goes once through the dataset in order, the last batch holding what is left; with
 /// [`shuffled`](Self::shuffled) it yields the batches of a range of training steps.
 pub struct StepLoader<I, O> {
-    dataset: Arc<dyn Dataset<I>>,
+    source: Source<I>,
     batcher: Arc<dyn Batcher<I, O>>,
-    batch_size: usize,
-    order: Option<Order>,
-    /// Positions of the sequence of items that are loaded: those of the dataset, or those of the endless shuffled order.
+    /// Positions of the plan that are loaded: those of its one epoch, or those of the endless shuffled epochs.
     positions: Range<usize>,
+    ahead: Option<Ahead>,
     device: Device,
+}
+
+/// Where the items of a batch come from: all that a worker thread needs.
+struct Source<I> {
+    dataset: Arc<dyn Dataset<I>>,
+    plan: BatchPlan,
+    order: Option<Order>,
+}
+
+/// How far worker threads read ahead.
+#[derive(Clone, Copy)]
+struct Ahead {
+    workers: usize,
+    depth: usize,
+}
+
+impl<I> Source<I> {
+    fn items(&self, positions: Range<usize>) -> Result<Vec<I>, DatasetError> {
+        self.dataset.get_many(self.plan.items(positions, self.order))
+    }
 }
 
 impl<I, O> StepLoader<I, O> {
@@ -37,50 +57,86 @@ impl<I, O> StepLoader<I, O> {
         batch_size: usize,
         device: &Device,
     ) -> Self {
-        assert!(batch_size > 0, "a batch needs at least one item");
-        let positions = 0..dataset.len();
-        let (dataset, batcher) = (Arc::new(dataset), Arc::new(batcher));
-        Self { dataset, batcher, batch_size, order: None, positions, device: device.clone() }
+        let plan = BatchPlan::fixed(dataset.len(), batch_size);
+        Self::planned(dataset, batcher, plan, device)
+    }
+
+    /// Goes through `dataset` batch by batch of `plan`, with the batches on `device`. A plan with buckets goes from the
+    /// short items to the long ones.
+    ///
+    /// # Panics
+    /// Panics if the plan is for another number of items.
+    pub fn planned(
+        dataset: impl Dataset<I> + 'static,
+        batcher: impl Batcher<I, O> + 'static,
+        plan: BatchPlan,
+        device: &Device,
+    ) -> Self {
+        let (planned, len) = (plan.num_items(), dataset.len());
+        assert!(planned == len, "a plan for {planned} items, but the dataset has {len}");
+        let positions = 0..plan.num_positions();
+        let source = Source { dataset: Arc::new(dataset), plan, order: None };
+        Self { source, batcher: Arc::new(batcher), positions, ahead: None, device: device.clone() }
     }
 
     /// Yields the batches of the training steps `steps`, from 0, in the order of `seed`: every item once, then every item
-    /// once in another order, and so on, without end. A batch may reach from one epoch into the next.
+    /// once in another order, and so on, without end. A batch of a fixed size may reach from one epoch into the next; with
+    /// buckets none does.
     ///
     /// # Panics
     /// Panics if the dataset is empty.
     #[must_use]
     pub fn shuffled(mut self, seed: u64, steps: Range<usize>) -> Self {
-        assert!(!self.dataset.is_empty(), "an empty dataset has no order");
-        self.order = Some(Order::new(seed));
-        self.positions = steps.start * self.batch_size..steps.end.saturating_mul(self.batch_size);
+        assert!(!self.source.dataset.is_empty(), "an empty dataset has no order");
+        let stride = self.source.plan.stride();
+        self.source.order = Some(Order::new(seed));
+        self.positions = steps.start * stride..steps.end.saturating_mul(stride);
         self
     }
 
-    /// The batch of the items at these positions.
-    fn batch(&self, positions: Range<usize>) -> Result<O, DatasetError> {
-        let len = self.dataset.len();
-        let items = positions.map(|position| self.order.map_or(position, |order| order.item(position, len))).collect();
-        Ok(self.batcher.batch(self.dataset.get_many(items)?, &self.device))
+    /// Reads the items of the next batches on `workers` threads; with 0 of them, as before, when a batch is asked for. The
+    /// batches and their order are the same. At most `depth` of them, rounded up to a multiple of `workers`, are in memory
+    /// ahead of the one asked for. Tensors are made by whoever asks, on the thread that computes: devices with queues of
+    /// their own for every thread would otherwise have to wait for one another.
+    ///
+    /// A panic of the dataset is handed on with its batch. The threads end with the iterator that they read for.
+    #[must_use]
+    pub fn prefetch(mut self, workers: usize, depth: usize) -> Self {
+        self.ahead = (workers > 0).then_some(Ahead { workers, depth });
+        self
     }
 }
 
-// Derived, it would ask for `I: Clone` and `O: Clone`.
+// Derived, these would ask for `I: Clone` and `O: Clone`.
+impl<I> Clone for Source<I> {
+    fn clone(&self) -> Self {
+        Self { dataset: self.dataset.clone(), plan: self.plan.clone(), order: self.order }
+    }
+}
+
 impl<I, O> Clone for StepLoader<I, O> {
     fn clone(&self) -> Self {
         Self {
-            dataset: self.dataset.clone(),
+            source: self.source.clone(),
             batcher: self.batcher.clone(),
-            batch_size: self.batch_size,
-            order: self.order,
             positions: self.positions.clone(),
+            ahead: self.ahead,
             device: self.device.clone(),
         }
     }
 }
 
-impl<I: 'static, O: 'static> DataLoader<O> for StepLoader<I, O> {
+impl<I: Send + 'static, O: 'static> DataLoader<O> for StepLoader<I, O> {
     fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<O> + 'a> {
-        Box::new(Batches { loader: self, next: self.positions.start })
+        let spans = spans(self.positions.clone(), self.source.plan.stride());
+        let items: Items<'a, I> = match self.ahead {
+            Some(Ahead { workers, depth }) => {
+                let source = self.source.clone();
+                Box::new(Prefetch::new(workers, depth, spans, move |span| source.items(span)))
+            }
+            None => Box::new(spans.map(|span| self.source.items(span))),
+        };
+        Box::new(Batches { loader: self, items, next: self.positions.start })
     }
 
     fn num_items(&self) -> usize {
@@ -97,9 +153,19 @@ impl<I: 'static, O: 'static> DataLoader<O> for StepLoader<I, O> {
     }
 }
 
+/// The positions of each batch.
+fn spans(positions: Range<usize>, stride: usize) -> impl Iterator<Item = Range<usize>> + Clone + Send + 'static {
+    let end = positions.end;
+    positions.step_by(stride).map(move |start| start..start.saturating_add(stride).min(end))
+}
+
+/// The items of each batch.
+type Items<'a, I> = Box<dyn Iterator<Item = Result<Vec<I>, DatasetError>> + 'a>;
+
 /// The batches of a loader, one after the other.
 struct Batches<'a, I, O> {
     loader: &'a StepLoader<I, O>,
+    items: Items<'a, I>,
     next: usize,
 }
 
@@ -107,24 +173,28 @@ impl<I, O> Iterator for Batches<'_, I, O> {
     type Item = Result<O, DatasetError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let start = self.next;
-        let end = start.saturating_add(self.loader.batch_size).min(self.loader.positions.end);
-        self.next = end;
-        (start < end).then(|| self.loader.batch(start..end))
+        let StepLoader { source, batcher, positions, device, .. } = self.loader;
+        let items = self.items.next()?;
+        self.next = self.next.saturating_add(source.plan.stride()).min(positions.end);
+        Some(items.map(|items| batcher.batch(items, device)))
     }
 }
 
 impl<I, O> DataLoaderIterator<O> for Batches<'_, I, O> {
     fn progress(&self) -> Progress {
-        let positions = &self.loader.positions;
-        Progress::new(self.next - positions.start, positions.len(), Some("items".into()))
+        let StepLoader { source, positions, .. } = self.loader;
+        Progress::new(self.next - positions.start, positions.len(), Some(source.plan.unit().into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Batching;
     use burn::data::dataset::InMemDataset;
+    use proptest::prelude::*;
+    use std::thread::sleep;
+    use std::time::Duration;
 
     /// Batches the items as they are.
     struct Collect;
@@ -179,5 +249,71 @@ mod tests {
         let shuffled = loader(9, 2).shuffled(1, 2..6);
         assert_eq!(batches(shuffled.slice(2, 8).as_ref()), batches(&shuffled)[1..]);
         assert_eq!(batches(shuffled.to_device(&Device::default()).as_ref()), batches(&shuffled));
+    }
+
+    /// Numbers that take their time, and of which every seventh cannot be had.
+    struct Slow(usize);
+
+    impl Dataset<usize> for Slow {
+        fn get(&self, index: usize) -> Result<usize, DatasetError> {
+            sleep(Duration::from_micros((index * 7919 % 5 * 200) as u64));
+            match index % 7 {
+                6 => Err(DatasetError::new(std::io::Error::other(format!("no item {index}")))),
+                _ => Ok(index),
+            }
+        }
+
+        fn len(&self) -> usize {
+            self.0
+        }
+    }
+
+    #[test]
+    fn prefetched_batches_and_errors_are_those_of_the_plain_loader() {
+        let plain = StepLoader::new(Slow(20), Collect, 3, &Device::default()).shuffled(5, 2..30);
+        let all = |loader: &dyn DataLoader<Vec<usize>>| -> Vec<_> {
+            loader.iter().map(|batch| batch.map_err(|error| error.to_string())).collect()
+        };
+        let expected = all(&plain);
+        assert!(expected.iter().any(Result::is_err) && expected.iter().any(Result::is_ok));
+        for (workers, depth) in [(1, 1), (2, 4), (3, 5), (8, 8)] {
+            let ahead = plain.clone().prefetch(workers, depth);
+            assert_eq!(all(&ahead), expected, "{workers} workers");
+            assert_eq!(all(ahead.slice(3, 30).as_ref()), all(plain.slice(3, 30).as_ref()));
+        }
+        assert_eq!(all(&plain.clone().prefetch(0, 4)), expected);
+    }
+
+    #[test]
+    fn progress_follows_the_batches_that_were_taken() {
+        let loader = loader(9, 2).prefetch(3, 6);
+        let mut iterator = loader.iter();
+        iterator.next();
+        assert_eq!(iterator.progress().items_processed, 2);
+        assert_eq!(iterator.by_ref().count(), 4);
+        assert!(iterator.progress().is_completed());
+    }
+
+    #[test]
+    #[should_panic(expected = "a plan for 4 items, but the dataset has 5")]
+    fn a_plan_for_another_dataset_is_refused() {
+        let data = InMemDataset::new((0..5).collect());
+        let _ = StepLoader::planned(data, Collect, BatchPlan::fixed(4, 2), &Device::default());
+    }
+
+    proptest! {
+        #[test]
+        fn a_run_resumed_at_any_step_sees_the_same_batches(
+            lengths in prop::collection::vec(1_usize..30, 1..60), seed: u64, start in 0_usize..100, kind in 0_usize..3,
+        ) {
+            let batching = [Batching::Fixed, Batching::Buckets { buckets: 3 }, Batching::Tokens { budget: 64, buckets: 4 }];
+            let plan = BatchPlan::new(batching[kind], 4, lengths.iter().copied()).unwrap();
+            let data = InMemDataset::new((0..lengths.len()).collect());
+            let loader = StepLoader::planned(data, Collect, plan, &Device::default());
+            let whole = batches(&loader.clone().shuffled(seed, 0..120));
+            prop_assert_eq!(whole.len(), 120);
+            prop_assert_eq!(&batches(&loader.clone().shuffled(seed, start..120)), &whole[start..]);
+            prop_assert_eq!(&batches(&loader.shuffled(seed, start..120).prefetch(2, 4)), &whole[start..]);
+        }
     }
 }

@@ -22,6 +22,11 @@ impl Order {
         Self { seed }
     }
 
+    /// An order of its own for a part of the items.
+    pub(crate) fn part(&self, number: u64) -> Self {
+        Self { seed: mix(self.seed ^ mix(!number)) }
+    }
+
     /// The item at a position of an endless sequence: all `len` items in one order, then all in another, and so on.
     ///
     /// # Panics

@@ -1,0 +1,280 @@
+//! Which items make up a batch: so many of them, or as many of similar length as a number of tokens allows. A [`BatchPlan`]
+//! is made once from the lengths of the items; every batch of every epoch follows from it, a seed and the step, so that a
+//! resumed run has nothing to replay. The [`StepLoader`](crate::StepLoader) draws its batches from it, for every task.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::buckets::Buckets;
+use crate::{DataError, Order};
+
+/// Buckets where a recipe names no number.
+const BUCKETS: usize = 16;
+
+fn buckets() -> usize {
+    BUCKETS
+}
+
+/// How a recipe asks for batches: `"fixed"`, `"buckets"`, or `{ kind = "tokens", budget = 4096 }`.
+///
+/// Buckets hold items of similar length, so that little is padded; a batch takes its items from one of them. Their bounds
+/// are chosen so that the fewest tokens pad.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum Batching {
+    /// The batch size of the training in every batch, whatever the lengths.
+    #[default]
+    Fixed,
+    /// At most the batch size of the training in every batch, of similar lengths.
+    Buckets {
+        /// Number of buckets, at least 1. Default: 16.
+        #[serde(default = "buckets")]
+        buckets: usize,
+    },
+    /// As many items of similar length as fit into a number of tokens, which takes the place of the batch size.
+    Tokens {
+        /// Tokens of a batch at most, padding included: its rows times the length of the longest.
+        budget: usize,
+        /// Number of buckets, at least 1. Default: 16.
+        #[serde(default = "buckets")]
+        buckets: usize,
+    },
+}
+
+impl Batching {
+    /// # Errors
+    /// Lists every number that is out of its range.
+    pub fn validate(&self) -> Result<(), DataError> {
+        let numbers = match *self {
+            Self::Fixed => vec![],
+            Self::Buckets { buckets } => vec![("buckets", buckets)],
+            Self::Tokens { budget, buckets } => vec![("budget", budget), ("buckets", buckets)],
+        };
+        let zeros = numbers.into_iter().filter(|(_, number)| *number == 0);
+        let problems: Vec<_> = zeros.map(|(key, _)| format!("batching.{key} = 0 must be at least 1")).collect();
+        if problems.is_empty() { Ok(()) } else { Err(DataError::Batching { problems: problems.join("; ") }) }
+    }
+}
+
+/// The batches of a dataset, epoch by epoch. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct BatchPlan {
+    layout: Layout,
+}
+
+/// A plan counts in positions: those of the items where batches of one size follow each other through the epochs, and
+/// those of the batches where every epoch has its own.
+#[derive(Clone, Debug)]
+enum Layout {
+    Even { items: usize, batch_size: usize },
+    Buckets(Arc<Buckets>),
+}
+
+impl BatchPlan {
+    /// `batch_size` of `items` items in every batch.
+    ///
+    /// # Panics
+    /// Panics if `batch_size` is 0.
+    pub fn fixed(items: usize, batch_size: usize) -> Self {
+        assert!(batch_size > 0, "a batch needs at least one item");
+        Self { layout: Layout::Even { items, batch_size } }
+    }
+
+    /// What `batching` asks for, of items with these lengths in tokens. A token budget has no use for `batch_size`.
+    ///
+    /// # Errors
+    /// Fails if a number is out of its range or an item alone is above the budget. Nothing is left out in silence: a task
+    /// whose data has such items cuts them or leaves them out of its dataset.
+    ///
+    /// # Panics
+    /// Panics if `batch_size` is 0.
+    pub fn new(
+        batching: Batching,
+        batch_size: usize,
+        lengths: impl IntoIterator<Item = usize>,
+    ) -> Result<Self, DataError> {
+        batching.validate()?;
+        let lengths = lengths.into_iter();
+        let layout = match batching {
+            Batching::Fixed => return Ok(Self::fixed(lengths.count(), batch_size)),
+            Batching::Buckets { buckets } => Buckets::new(lengths.collect(), buckets, |_| batch_size),
+            Batching::Tokens { budget, buckets } => {
+                let lengths: Vec<usize> = lengths.collect();
+                check_lengths(&lengths, budget)?;
+                Buckets::new(lengths, buckets, |longest| budget / longest.max(1))
+            }
+        };
+        Ok(Self { layout: Layout::Buckets(Arc::new(layout)) })
+    }
+
+    /// What `batching` asks for, of items that are all `length` tokens long. No list of them is made, so that there may be
+    /// as many as the windows of a large text.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    ///
+    /// # Panics
+    /// Panics if `batch_size` is 0.
+    pub fn uniform(batching: Batching, batch_size: usize, items: usize, length: usize) -> Result<Self, DataError> {
+        batching.validate()?;
+        match batching {
+            Batching::Tokens { budget, .. } => {
+                check_lengths(&[length], budget)?;
+                Ok(Self::fixed(items, budget / length.max(1)))
+            }
+            _ => Ok(Self::fixed(items, batch_size)),
+        }
+    }
+
+    /// Number of items.
+    pub fn num_items(&self) -> usize {
+        match &self.layout {
+            Layout::Even { items, .. } => *items,
+            Layout::Buckets(buckets) => buckets.num_items(),
+        }
+    }
+
+    /// Number of batches in which every item is seen once.
+    pub fn num_batches(&self) -> usize {
+        self.num_positions().div_ceil(self.stride())
+    }
+
+    /// What the positions count, for the user.
+    pub(crate) fn unit(&self) -> &'static str {
+        match &self.layout {
+            Layout::Even { .. } => "items",
+            Layout::Buckets(_) => "batches",
+        }
+    }
+
+    /// Positions of one epoch.
+    pub(crate) fn num_positions(&self) -> usize {
+        match &self.layout {
+            Layout::Even { items, .. } => *items,
+            Layout::Buckets(buckets) => buckets.num_batches(),
+        }
+    }
+
+    /// Positions from one batch to the next.
+    pub(crate) fn stride(&self) -> usize {
+        match &self.layout {
+            Layout::Even { batch_size, .. } => *batch_size,
+            Layout::Buckets(_) => 1,
+        }
+    }
+
+    /// The items at positions of the one epoch in order, or of the endless epochs of a shuffled order.
+    pub(crate) fn items(&self, positions: Range<usize>, order: Option<Order>) -> Vec<usize> {
+        match &self.layout {
+            Layout::Even { items, .. } => {
+                positions.map(|position| order.map_or(position, |order| order.item(position, *items))).collect()
+            }
+            Layout::Buckets(buckets) => positions.flat_map(|batch| buckets.batch(batch, order)).collect(),
+        }
+    }
+}
+
+/// Every item must fit into a batch of its own.
+fn check_lengths(lengths: &[usize], budget: usize) -> Result<(), DataError> {
+    let too_long = lengths.iter().filter(|length| **length > budget).count();
+    match lengths.iter().max() {
+        Some(&longest) if longest > budget => Err(DataError::AboveBudget { too_long, longest, budget }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn epoch(plan: &BatchPlan, order: Option<Order>, number: usize) -> Vec<Vec<usize>> {
+        let batches = plan.num_batches();
+        (number * batches..(number + 1) * batches).map(|batch| plan.items(batch..batch + 1, order)).collect()
+    }
+
+    fn tokens(budget: usize, buckets: usize, lengths: &[usize]) -> Result<BatchPlan, DataError> {
+        BatchPlan::new(Batching::Tokens { budget, buckets }, 1, lengths.iter().copied())
+    }
+
+    #[test]
+    fn a_budget_holds_many_short_items_or_few_long_ones() {
+        // Two buckets: lengths 1 and 2 pad one token, 5 and 6 another; 12 / 2 rows, then 12 / 6.
+        let plan = tokens(12, 2, &[5, 1, 6, 2, 6]).unwrap();
+        assert_eq!(epoch(&plan, None, 0), [vec![1, 3], vec![0], vec![2, 4]]);
+        assert_eq!((plan.num_items(), plan.num_batches()), (5, 3));
+    }
+
+    #[test]
+    fn batches_of_a_bucket_are_about_equally_large() {
+        let plan = BatchPlan::new(Batching::Buckets { buckets: 1 }, 4, [3; 9]).unwrap();
+        assert_eq!(epoch(&plan, None, 0), [vec![0, 1, 2], vec![3, 4, 5], vec![6, 7, 8]]);
+    }
+
+    #[test]
+    fn equal_lengths_need_no_list() {
+        let plan = BatchPlan::uniform(Batching::Tokens { budget: 100, buckets: 4 }, 1, 7, 30).unwrap();
+        assert_eq!(plan.items(3..6, None), [3, 4, 5]);
+        assert_eq!((plan.stride(), plan.num_batches()), (3, 3));
+        let plan = BatchPlan::uniform(Batching::Buckets { buckets: 4 }, 2, 7, 30).unwrap();
+        assert_eq!(plan.stride(), 2);
+    }
+
+    #[test]
+    fn items_above_the_budget_are_counted() {
+        let error = tokens(4, 2, &[5, 4, 9]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "a batch of 4 tokens cannot hold every item: 2 above it, the longest of 9; give batching.budget = 9 or more, or \
+             cut these items or leave them out"
+        );
+        let uniform = BatchPlan::uniform(Batching::Tokens { budget: 4, buckets: 1 }, 1, 7, 5);
+        assert!(error.is_user_error() && uniform.is_err());
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_all_listed() {
+        let error = tokens(0, 0, &[1]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "batching.budget = 0 must be at least 1; batching.buckets = 0 must be at least 1"
+        );
+        assert!(BatchPlan::new(Batching::Buckets { buckets: 0 }, 1, [1]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn an_epoch_has_every_item_once_within_the_budget(
+            lengths in prop::collection::vec(0_usize..40, 1..200),
+            budget in 40_usize..400,
+            buckets in 1_usize..20,
+            seed: u64,
+            number in 0_usize..1_000,
+        ) {
+            let plan = tokens(budget, buckets, &lengths).unwrap();
+            for order in [None, Some(Order::new(seed))] {
+                let batches = epoch(&plan, order, if order.is_some() { number } else { 0 });
+                for batch in &batches {
+                    let longest = batch.iter().map(|&item| lengths[item]).max().unwrap();
+                    prop_assert!(longest * batch.len() <= budget);
+                }
+                let mut items = batches.concat();
+                items.sort_unstable();
+                prop_assert_eq!(items, (0..lengths.len()).collect::<Vec<_>>());
+            }
+        }
+
+        #[test]
+        fn buckets_hold_the_batch_size(
+            lengths in prop::collection::vec(0_usize..40, 1..200), batch_size in 1_usize..20, buckets in 1_usize..20,
+        ) {
+            let plan = BatchPlan::new(Batching::Buckets { buckets }, batch_size, lengths.iter().copied()).unwrap();
+            let batches = epoch(&plan, Some(Order::new(1)), 3);
+            prop_assert!(batches.iter().all(|batch| !batch.is_empty() && batch.len() <= batch_size));
+            prop_assert_eq!(batches.concat().len(), lengths.len());
+        }
+    }
+}
