@@ -59,6 +59,18 @@ pub enum DataError {
          the model is; give a validation_fraction above 0, such as 0.1"
     )]
     NoValidationPart,
+    /// A part has no document with a token to predict.
+    #[error(
+        "the {part} part of the text holds no document with a token to predict: the parts are cut between two documents, so \
+         give more documents or a {} validation_fraction", part.more()
+    )]
+    NoDocument {
+        /// The part.
+        part: Part,
+    },
+    /// Documents cannot be told apart by nothing.
+    #[error("the text that separates documents is empty: give one, such as \"<|endoftext|>\"")]
+    EmptySeparator,
     /// The validation part is no part of the text.
     #[error("validation_fraction is {fraction}: expected a number of at least 0 and less than 1, such as 0.1")]
     ValidationFraction {

@@ -6,7 +6,8 @@
 //! 1. [`read_text`] reads a file, or [`stories()`] writes a text of its own.
 //! 2. [`Tokenizer`] (characters, bytes, byte-level BPE) turns text into ids and back; [`TextStream`] does so id by id.
 //! 3. [`Tokens`] holds the ids, in memory or in a memory-mapped [`TokenFile`], and splits off the validation part.
-//! 4. [`WindowDataset`] cuts them into [`Window`]s of inputs and targets.
+//! 4. [`WindowDataset`] cuts them into [`Window`]s of inputs and targets; [`Documents`] knows where documents end, and
+//!    [`DocumentDataset`] and [`PackedDataset`] keep them apart.
 //! 5. [`StepLoader`] batches the items of each training step by a [`BatchPlan`], in the [`Order`] that a seed gives.
 //!
 //! ```
@@ -28,9 +29,12 @@
 mod batching;
 mod buckets;
 mod dataset;
+mod document_dataset;
+mod documents;
 mod error;
 mod loader;
 mod order;
+mod packing;
 mod prefetch;
 mod stories;
 mod stream;
@@ -41,9 +45,12 @@ mod tokens;
 
 pub use batching::{BatchPlan, Batching};
 pub use dataset::{Part, Window, WindowDataset};
+pub use document_dataset::{DocumentDataset, PackedDataset, PackedRow};
+pub use documents::{Documents, Separator};
 pub use error::DataError;
 pub use loader::StepLoader;
 pub use order::Order;
+pub use packing::pack;
 pub use stories::stories;
 pub use stream::TextStream;
 pub use text::read_text;
