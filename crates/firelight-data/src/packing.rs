@@ -2,7 +2,7 @@
 //! the shortest, each into the fullest row that has room for it. [`PackedDataset`](crate::PackedDataset) packs with it.
 //!
 //! Source: Ding et al. 2024, Fewer truncations improve language modeling, §3 and algorithm 1
-//! (<https://arxiv.org/abs/2404.10830>); at most 11/9 of the fewest rows, and 6/9 of one (Johnson 1973; Dósa 2007).
+//! (<https://arxiv.org/abs/2404.10830>); in the limit at most 11/9 of the fewest rows (Johnson et al. 1974).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn the_longest_come_first_and_each_into_the_fullest_row() {
-        // 7 | 6 | 6 and 3: the 3 fits best beside the 7, then 2 beside a 6, the last 4 beside the other.
+        // 7, 6 and 6 open a row each; 4 fills one with a 6, 3 that with the 7, and 2 joins the other 6.
         let rows = pack(&[2, 6, 3, 7, 6, 4], 10, 0);
         let mut lengths: Vec<Vec<usize>> =
             rows.iter().map(|row| row.iter().map(|&item| [2, 6, 3, 7, 6, 4][item]).collect()).collect();

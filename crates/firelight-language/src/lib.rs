@@ -1,7 +1,7 @@
 //! GPT-style language models: text in, a decoder trained by Burn's `Learner`, text out.
 //!
 //! 1. [`LanguageModel`] (model.rs): tokens `[B, T]` become logits `[B, T, V]`.
-//! 2. [`LmBatch`] and [`LmBatcher`] (data.rs): windows of a text become batches.
+//! 2. [`LmBatch`] and [`LmBatcher`] (data.rs): windows of a text, or its documents, become batches.
 //! 3. [`LmTask`] (training.rs): the model as Burn trains it; [`Run`] (run/) assembles a whole training from a recipe.
 //! 4. inference.rs: the model implements [`Autoregressive`](firelight_generation::Autoregressive); [`TextGenerator`] loads
 //!    a run folder and continues prompts.
@@ -37,7 +37,7 @@ pub use inference::{LmState, Uncached};
 pub use model::{LanguageModel, LanguageModelConfig};
 #[cfg(feature = "train")]
 pub use run::{
-    Check, DataRecipe, Estimate, Evaluation, LanguageRecipe, ModelRecipe, Run, RunRequest, TrainedRun, evaluate,
+    Check, DataRecipe, Estimate, Evaluation, LanguageRecipe, ModelRecipe, Packing, Run, RunRequest, TrainedRun, evaluate,
     stories_recipe,
 };
 pub use text_generator::TextGenerator;

@@ -30,7 +30,8 @@ impl LmTask {
     }
 
     fn charge(&self, batch: LmBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
-        let hidden = self.model.hidden(batch.inputs, &SequenceInput::default(), pass);
+        let input = SequenceInput { documents: batch.documents, ..SequenceInput::default() };
+        let hidden = self.model.hidden(batch.inputs, &input, pass);
         loss.forward_head(hidden, self.model.head_weight(), batch.targets, batch.padding)
     }
 }
@@ -112,8 +113,13 @@ impl fmt::Display for LmTask {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::LmBatcher;
     use crate::model::LanguageModelConfig;
+    use burn::data::dataloader::batcher::Batcher;
+    use burn::module::Param;
     use burn::tensor::Tensor;
+    use firelight_core::{AttentionPattern, PositionConfig};
+    use firelight_data::{PackedRow, Window};
 
     #[test]
     fn training_reports_what_evaluation_does_whatever_it_minimises() {
@@ -124,9 +130,73 @@ mod tests {
             inputs: Tensor::from_ints([[1, 2, 3]], device),
             targets: Tensor::from_ints([[2, 3, 6]], device),
             padding: None,
+            documents: None,
         };
         let trained = TrainStep::step(&task, batch(&device)).item.mean().into_scalar::<f64>();
         let evaluated = InferenceStep::step(&task.valid(), batch(&device.inner())).mean().into_scalar::<f64>();
         assert!((trained - evaluated).abs() < 1e-6, "{trained} and {evaluated}");
+    }
+
+    /// Loss and gradients, by path, of a training step.
+    fn trained(task: &LmTask, batch: LmBatch) -> (f64, Vec<(String, Vec<f32>)>) {
+        let mut losses = AuxiliaryLosses::default();
+        let loss = task.charge(batch, task.loss, &mut Pass::default().with_losses(&mut losses)).mean();
+        let mut gradients = Gradients { of: loss.clone().backward(), path: Vec::new(), found: Vec::new() };
+        task.visit(&mut gradients);
+        (loss.into_scalar::<f64>(), gradients.found)
+    }
+
+    struct Gradients {
+        of: burn::tensor::Gradients,
+        path: Vec<String>,
+        found: Vec<(String, Vec<f32>)>,
+    }
+
+    impl ModuleVisitor for Gradients {
+        fn enter_module(&mut self, name: &str, _container: &str) {
+            self.path.push(name.to_string());
+        }
+
+        fn exit_module(&mut self, _name: &str, _container: &str) {
+            self.path.pop();
+        }
+
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let gradient = param.val().grad(&self.of).map(|gradient| gradient.try_to_vec_as().unwrap());
+            self.found.push((self.path.join("."), gradient.unwrap_or_default()));
+        }
+    }
+
+    #[test]
+    fn packed_documents_train_as_each_in_a_row_of_its_own() {
+        let device = Device::default().autodiff();
+        let window = |ids: &[u32]| Window { inputs: ids[..ids.len() - 1].to_vec(), targets: ids[1..].to_vec() };
+        let documents = [&[1, 2, 3, 4, 5][..], &[6, 5, 4], &[3, 3], &[0, 6, 1, 5, 2, 4, 3]].map(window);
+        let [a, b, c, d] = documents.clone();
+        let rows = [vec![d], vec![a, b, c]].map(|windows| PackedRow { windows });
+        for (position, pattern) in [
+            (PositionConfig::Learned, AttentionPattern::Causal),
+            (PositionConfig::rotary(), AttentionPattern::SlidingWindow { left: 2, right: 0 }),
+            (PositionConfig::Alibi, AttentionPattern::Causal),
+        ] {
+            let config = LanguageModelConfig::new(7, 8, 2, 2)
+                .with_max_seq_len(8)
+                .with_transformer(|stack| stack.with_position(position.clone()).with_patterns(vec![pattern.clone()]));
+            let task = LmTask::new(config.init(&device), LossConfig::default());
+            let packed: LmBatch = LmBatcher.batch(rows.to_vec(), &device);
+            assert_eq!((packed.inputs.dims(), packed.padding.is_some()), ([2, 7], true));
+            let (expected, gradients) = trained(&task, LmBatcher.batch(documents.to_vec(), &device));
+            let (found, packed_gradients) = trained(&task, packed.clone());
+            assert!((found - expected).abs() < 1e-5, "{position:?}: {found} and {expected}");
+            assert_eq!(gradients.len(), packed_gradients.len());
+            for ((path, expected), (_, found)) in gradients.iter().zip(&packed_gradients) {
+                assert!(!expected.is_empty(), "{path} has a gradient");
+                let differs = expected.iter().zip(found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                assert!(differs < 1e-5, "{position:?}: the gradient of {path} differs by {differs}");
+            }
+            // Were they not told apart, the loss would be another one.
+            let (mixed, _) = trained(&task, LmBatch { documents: None, ..packed });
+            assert!((mixed - expected).abs() > 1e-4, "{position:?}: {mixed} and {expected}");
+        }
     }
 }

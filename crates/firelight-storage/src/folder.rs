@@ -2,7 +2,7 @@
 //! command opens it; this crate alone knows its layout:
 //!
 //! ```text
-//! recipe.toml  config.json  tokenizer.json  data.tokens  metrics.jsonl
+//! recipe.toml  config.json  tokenizer.json  data.tokens  data.documents  metrics.jsonl
 //! .lock                                                                held by the process that trains
 //! model.safetensors                                                    weights of the last step
 //! checkpoints/best/{model.safetensors, state.json}                     lowest validation loss
@@ -27,6 +27,7 @@ const RECIPE: &str = "recipe.toml";
 const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
 const TOKENS: &str = "data.tokens";
+const DOCUMENTS: &str = "data.documents";
 const METRICS: &str = "metrics.jsonl";
 const CHECKPOINTS: &str = "checkpoints";
 
@@ -138,6 +139,11 @@ impl ModelFolder {
     /// `data.tokens`: the text of the run as token ids, from which it can be resumed without its text.
     pub fn tokens(&self) -> PathBuf {
         self.path.join(TOKENS)
+    }
+
+    /// `data.documents`: the lengths of the documents of the text in tokens, where a run tells them apart.
+    pub fn documents(&self) -> PathBuf {
+        self.path.join(DOCUMENTS)
     }
 
     /// `metrics.jsonl`: one JSON object for each step and each evaluation.
@@ -269,7 +275,7 @@ fn remove_run(path: &Path) -> Result<(), StorageError> {
     // A folder that holds foreign files is not empty and stays.
     let _ = fs::remove_dir(&checkpoints);
     // The two files that mark a run go last, so that an interrupted removal can be repeated.
-    for file in [METRICS, WEIGHTS, TOKENS, TOKENIZER, CONFIG, RECIPE].map(|name| path.join(name)) {
+    for file in [METRICS, WEIGHTS, DOCUMENTS, TOKENS, TOKENIZER, CONFIG, RECIPE].map(|name| path.join(name)) {
         match fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(StorageError::io("remove", &file)(error));

@@ -79,12 +79,12 @@ impl TrainingConfig {
         problems.into_result()
     }
 
-    /// The same settings with the number of steps that `epochs` over `items` items take, the last batches of an epoch
-    /// reaching into the next; without `epochs` nothing changes.
+    /// The same settings with the number of steps that `epochs` of `batches` batches each take; without `epochs` nothing
+    /// changes.
     #[must_use]
-    pub fn over(mut self, items: usize) -> Self {
+    pub fn over(mut self, batches: usize) -> Self {
         if self.epochs > 0 {
-            self.steps = self.epochs.saturating_mul(items).div_ceil(self.batch_size * self.accumulate).max(1);
+            self.steps = self.epochs.saturating_mul(batches).div_ceil(self.accumulate).max(1);
         }
         self
     }
@@ -188,8 +188,8 @@ mod tests {
 
     #[test]
     fn epochs_become_steps() {
-        let config = TrainingConfig { epochs: 3, batch_size: 4, accumulate: 2, ..TrainingConfig::default() };
-        assert_eq!(config.clone().over(10).steps, 4); // 30 items, 8 a step
+        let config = TrainingConfig { epochs: 3, accumulate: 4, ..TrainingConfig::default() };
+        assert_eq!(config.clone().over(10).steps, 8); // 30 batches, 4 a step
         assert_eq!(TrainingConfig { epochs: 0, ..config }.over(10).steps, 2000);
     }
 

@@ -4,18 +4,14 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_core::LossConfig;
-use firelight_data::{DataError, StepLoader, Tokens, Window, WindowDataset};
 use firelight_storage::{Checkpoint, ModelFolder};
 use serde::Serialize;
 
+use super::corpus::Corpus;
 use super::{LanguageRecipe, parse_recipe};
-use crate::data::{LmBatch, LmBatcher};
 use crate::error::LanguageError;
 use crate::text_generator::TextGenerator;
 use crate::training::LmTask;
-
-/// Tokens of one validation batch: enough to keep the cores busy, few enough for small memories.
-const BATCH_TOKENS: usize = 4096;
 
 /// How well a model predicts a text.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -31,7 +27,7 @@ pub struct Evaluation {
 }
 
 /// Evaluates a run on the validation part of `text`, split off as in its training: every token but the first is
-/// predicted once, from windows of the context side by side.
+/// predicted once, from windows of the context side by side, or from its document where the run tells documents apart.
 ///
 /// # Errors
 /// If the folder is no trained language model, or the text has unknown characters or is too short.
@@ -44,11 +40,11 @@ pub fn evaluate(
     let generator = TextGenerator::load_from(folder.as_ref(), checkpoint, device)?;
     let recipe: LanguageRecipe = parse_recipe(&ModelFolder::open(folder)?.recipe(), &[])?;
     let tokenizer = generator.tokenizer();
-    let tokens = Tokens::from(tokenizer.encode(text)?);
-    let (_, validation) = tokens.split(recipe.data.validation_fraction)?;
-    let loader = validation_loader(validation.clone(), generator.model().max_seq_len(), device)?;
+    let (_, validation) = Corpus::encode(tokenizer, &recipe.data, text)?.split(recipe.data.validation_fraction)?;
+    let loader = validation.validation_loader(&recipe, device)?;
     let task = LmTask::new(generator.model().clone(), LossConfig::default());
-    let found = firelight_training::evaluate(&task, &loader)?;
+    let found = firelight_training::evaluate(&task, loader.as_ref())?;
+    let validation = validation.tokens();
     let characters = tokenizer.decode(&validation.get(1..validation.len())).chars().count();
     let bits = found.loss * found.tokens as f64 / std::f64::consts::LN_2;
     Ok(Evaluation {
@@ -57,14 +53,4 @@ pub fn evaluate(
         bits_per_character: bits / characters as f64,
         tokens: found.tokens,
     })
-}
-
-/// The validation batches of a text, in order.
-pub(super) fn validation_loader(
-    tokens: Tokens,
-    max_seq_len: usize,
-    device: &Device,
-) -> Result<StepLoader<Window, LmBatch>, DataError> {
-    let windows = WindowDataset::for_evaluation(tokens, max_seq_len)?;
-    Ok(StepLoader::new(windows, LmBatcher, (BATCH_TOKENS / max_seq_len).max(1), device))
 }

@@ -1,6 +1,7 @@
 //! A whole training: from a recipe and a text to a run folder. `prepare` reads and checks everything and only then makes
 //! the folder; `fit` trains.
 
+mod corpus;
 mod estimate;
 mod evaluate;
 mod model_recipe;
@@ -11,29 +12,27 @@ mod self_check;
 pub use estimate::Estimate;
 pub use evaluate::{Evaluation, evaluate};
 pub use model_recipe::ModelRecipe;
-pub use recipe::{DataRecipe, LanguageRecipe, stories_recipe};
+pub use recipe::{DataRecipe, LanguageRecipe, Packing, stories_recipe};
 pub use request::RunRequest;
 pub use self_check::Check;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use burn::tensor::Device;
 use burn::train::Interrupter;
 use firelight_core::{ConfigError, ParamBuilder, ParameterReport};
-use firelight_data::{StepLoader, TokenFile, Tokenizer, TokenizerConfig, Tokens, WindowDataset, read_text, stories};
+use firelight_data::{TokenFile, Tokenizer, TokenizerConfig, Tokens, read_text, stories};
 use firelight_storage::{Existing, ModelFolder, StorageError, write_atomic};
 use firelight_training::{
     Extension, FitInput, MetricsLog, Observer, Problem, Recipe, StartPoint, ValidationLoss, fit, resume_point,
 };
 
-use crate::data::LmBatcher;
 use crate::error::LanguageError;
 use crate::model::{LanguageModel, LanguageModelConfig};
 use crate::text_generator::TextGenerator;
 use crate::training::LmTask;
-use evaluate::validation_loader;
+use corpus::Corpus;
 
 /// Where runs go when no folder is named.
 const RUNS: &str = "runs";
@@ -51,6 +50,8 @@ pub struct Run {
     pub training: Tokens,
     /// Tokens to validate on.
     pub validation: Tokens,
+    /// The same tokens with their documents.
+    parts: (Corpus, Corpus),
     task: LmTask,
     start: StartPoint,
     device: Device,
@@ -85,7 +86,7 @@ impl Run {
     /// # Errors
     /// If the recipe, the text or the folder cannot be used. Nothing is written before all is checked.
     pub fn prepare(request: &RunRequest) -> Result<Self, LanguageError> {
-        let Plan { recipe, tokenizer, tokens, config } = match (&request.out, request.existing) {
+        let Plan { recipe, tokenizer, corpus, config } = match (&request.out, request.existing) {
             (Some(out), Existing::Resume) => match ModelFolder::create(out, Existing::Resume) {
                 Ok(folder) if folder.config().is_file() => return Self::resume(folder, request),
                 Ok(folder) => return Self::begin_again(folder, request),
@@ -101,7 +102,7 @@ impl Run {
         };
         // The recipe marks the folder as a run; config.json goes last and makes it a model.
         write_atomic(folder.recipe(), recipe.to_toml()?)?;
-        TokenFile::create(folder.tokens(), tokenizer.vocab_size(), tokens)?;
+        corpus.save(&folder, tokenizer.vocab_size())?;
         tokenizer.save(folder.tokenizer())?;
         folder.write_config(crate::TASK, &config)?;
         Self::assemble(folder, recipe, tokenizer, &config, StartPoint::default(), &request.device)
@@ -137,10 +138,9 @@ impl Run {
         recipe.data.stories = stored.data.stories;
         let tokenizer = Tokenizer::load(folder.tokenizer())?;
         if let Some(path) = &request.data {
-            same_text(&out, &tokenizer.encode(&read_text(path)?)?, &TokenFile::open(folder.tokens())?)?;
+            let corpus = Corpus::encode(&tokenizer, &recipe.data, &read_text(path)?)?;
+            same_text(&out, corpus.tokens(), &TokenFile::open(folder.tokens())?)?;
         }
-        recipe.training =
-            recipe.training.clone().over(items(&recipe, &Tokens::from(TokenFile::open(folder.tokens())?))?);
         recipe.continues(&stored)?;
         let config = folder.read_config(crate::TASK)?;
         if recipe.model.config(tokenizer.vocab_size()) != config {
@@ -156,7 +156,7 @@ impl Run {
 
     fn assemble(
         folder: ModelFolder,
-        recipe: LanguageRecipe,
+        mut recipe: LanguageRecipe,
         tokenizer: Tokenizer,
         config: &LanguageModelConfig,
         start: StartPoint,
@@ -170,10 +170,13 @@ impl Run {
                 tokenizer: tokenizer.vocab_size(),
             });
         }
-        let (training, validation) = check_split(&Tokens::from(tokens), &recipe)?;
+        let parts = Corpus::open(&folder, &recipe.data, tokens)?.parts(&recipe)?;
+        recipe.training = recipe.training.clone().over(parts.0.batches_of_an_epoch(&recipe)?);
+        let (training, validation) = (parts.0.tokens().clone(), parts.1.tokens().clone());
         let model = config.init_with(&ParamBuilder::new(device, recipe.seed));
         let task = LmTask::new(model, recipe.loss);
-        Ok(Self { folder, recipe, tokenizer, training, validation, task, start, device: device.clone() })
+        let device = device.clone();
+        Ok(Self { folder, recipe, tokenizer, training, validation, parts, task, start, device })
     }
 
     /// The parameters of the model by part.
@@ -232,12 +235,11 @@ impl Run {
             };
             observers.push(Box::new(log));
         }
-        let Recipe { seed, training, optimizer, schedule, model, .. } = self.recipe;
-        let windows = WindowDataset::for_training(self.training, model.transformer.max_seq_len)?;
-        let batches = |step: usize| step.saturating_mul(training.accumulate);
-        let batches = batches(self.start.step())..batches(training.steps.max(self.start.step()));
-        let train = StepLoader::new(windows, LmBatcher, training.batch_size, &self.device).shuffled(seed, batches);
-        let valid = validation_loader(self.validation, model.transformer.max_seq_len, &self.device)?;
+        let batches = |step: usize| step.saturating_mul(self.recipe.training.accumulate);
+        let end = self.recipe.training.steps.max(self.start.step());
+        let train = self.parts.0.training_loader(&self.recipe, batches(self.start.step())..batches(end), &self.device)?;
+        let valid = self.parts.1.validation_loader(&self.recipe, &self.device)?;
+        let Recipe { seed, training, optimizer, schedule, .. } = self.recipe;
         let input = FitInput {
             training,
             optimizer,
@@ -248,7 +250,7 @@ impl Run {
             observers,
             interrupter,
             extension,
-            ..FitInput::new(Arc::new(train), Arc::new(valid))
+            ..FitInput::new(train, valid)
         };
         let fitted = fit(self.task, input)?;
         Ok(TrainedRun {
@@ -274,7 +276,7 @@ impl TrainedRun {
 struct Plan {
     recipe: LanguageRecipe,
     tokenizer: Tokenizer,
-    tokens: Vec<u32>,
+    corpus: Corpus,
     config: LanguageModelConfig,
 }
 
@@ -286,20 +288,13 @@ impl Plan {
             recipe.data.stories = None; // so that the recipe in the folder does not promise stories
         }
         let tokenizer = train_tokenizer(&recipe.data, &text)?;
-        let tokens = tokenizer.encode(&text)?;
         let config = recipe.model.config(tokenizer.vocab_size());
-        check_settings(&config, &recipe, &source)?;
-        let all = Tokens::from(tokens.clone());
-        check_split(&all, &recipe)?;
-        recipe.training = recipe.training.clone().over(items(&recipe, &all)?);
-        Ok(Self { recipe, tokenizer, tokens, config })
+        config.validate().map_err(|error| LanguageError::Config { path: source, error })?;
+        let corpus = Corpus::encode(&tokenizer, &recipe.data, &text)?;
+        let (training, _) = corpus.parts(&recipe)?;
+        recipe.training = recipe.training.clone().over(training.batches_of_an_epoch(&recipe)?);
+        Ok(Self { recipe, tokenizer, corpus, config })
     }
-}
-
-/// The windows side by side that the training part makes: what an epoch goes through.
-fn items(recipe: &LanguageRecipe, tokens: &Tokens) -> Result<usize, LanguageError> {
-    let (training, _) = check_split(tokens, recipe)?;
-    Ok(training.len() / recipe.model.transformer.max_seq_len)
 }
 
 /// The recipe with its overrides, and the path it is known by.
@@ -329,10 +324,14 @@ fn parse_text(text: &str, path: &Path, overrides: &[(String, String)]) -> Result
 fn judge(recipe: &LanguageRecipe) -> Vec<Problem> {
     let placed = |section: &str, result: Result<(), ConfigError>| {
         let problems = result.err().map_or(Vec::new(), |error| error.problems().to_vec());
-        let key = |text: &str| format!("{section}.{}", text.split(' ').next().unwrap_or_default());
+        let key = |text: &str| {
+            let word = text.split([' ', ':']).next().unwrap_or_default();
+            if word.contains('.') { word.to_string() } else { format!("{section}.{word}") }
+        };
         problems.into_iter().map(|text| Problem { key: key(&text), text }).collect::<Vec<_>>()
     };
-    [placed("model", recipe.model.config(1).validate()), placed("loss", recipe.loss.validate())].concat()
+    let model = placed("model", recipe.model.config(1).validate());
+    [model, placed("loss", recipe.loss.validate()), placed("data", recipe.data.validate())].concat()
 }
 
 fn read_data(recipe: &LanguageRecipe, source: &Path, data: Option<&Path>) -> Result<String, LanguageError> {
@@ -356,21 +355,8 @@ fn training_bytes(data: &DataRecipe, text: &str) -> usize {
     ((1.0 - data.validation_fraction.clamp(0.0, 1.0)) * text.len() as f64) as usize
 }
 
-fn check_settings(config: &LanguageModelConfig, recipe: &LanguageRecipe, source: &Path) -> Result<(), LanguageError> {
-    let settings = ConfigError::collect([config.validate(), recipe.loss.validate()], []);
-    settings.map_err(|error| LanguageError::Config { path: source.into(), error })
-}
-
-/// Training and validation part, each long enough for one window.
-fn check_split(tokens: &Tokens, recipe: &LanguageRecipe) -> Result<(Tokens, Tokens), LanguageError> {
-    let (training, validation) = tokens.split(recipe.data.validation_fraction)?;
-    WindowDataset::for_training(training.clone(), recipe.model.transformer.max_seq_len)?;
-    WindowDataset::for_evaluation(validation.clone(), recipe.model.transformer.max_seq_len)?;
-    Ok((training, validation))
-}
-
-fn same_text(out: &Path, tokens: &[u32], stored: &TokenFile) -> Result<(), LanguageError> {
-    match tokens.len() == stored.len() && stored.get(0..stored.len()) == tokens {
+fn same_text(out: &Path, tokens: &Tokens, stored: &TokenFile) -> Result<(), LanguageError> {
+    match tokens.len() == stored.len() && stored.get(0..stored.len()) == tokens.get(0..tokens.len()) {
         true => Ok(()),
         false => Err(LanguageError::OtherRun { path: out.into(), key: "--data" }),
     }

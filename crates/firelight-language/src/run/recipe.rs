@@ -1,7 +1,7 @@
 //! What a language recipe says about its data, and the recipe that is built in.
 
-use firelight_core::LossConfig;
-use firelight_data::TokenizerConfig;
+use firelight_core::{ConfigError, LossConfig, kind};
+use firelight_data::{Batching, Separator, TokenizerConfig};
 use firelight_training::Recipe;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,9 @@ pub fn stories_recipe() -> &'static str {
     include_str!("stories.toml")
 }
 
+/// No machine reads faster with more threads.
+const MAX_WORKERS: usize = 64;
+
 /// The `[data]` section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -26,11 +29,68 @@ pub struct DataRecipe {
     /// Characters of generated stories to train on when no text is given. Default: none, a text must be given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stories: Option<usize>,
+    /// What ends a document: `"line"`, `"blank_line"` or `{ kind = "text", text = "<|endoftext|>" }`. Documents do not see
+    /// each other; one that is longer than the context is cut. Default: none, the text is one stream of tokens and every
+    /// window of it is trained on.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "kind::deserialize_option")]
+    pub documents: Option<Separator>,
+    /// Whether documents share rows. Default: none do.
+    pub packing: Packing,
+    /// How many rows a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", budget = N }`. Default: fixed, those of
+    /// `training.batch_size`.
+    #[serde(deserialize_with = "kind::deserialize")]
+    pub batching: Batching,
+    /// Threads that read batches ahead; they change neither the batches nor their order. At most 64, default 0.
+    pub workers: usize,
+}
+
+/// Whether several documents lie in one row of a batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Packing {
+    /// Each has a row of its own, padded to the longest of the batch.
+    #[default]
+    None,
+    /// The longest first, each in the fullest row that has room for it.
+    BestFit,
 }
 
 impl Default for DataRecipe {
     fn default() -> Self {
-        Self { tokenizer: TokenizerConfig::default(), validation_fraction: 0.1, stories: None }
+        Self {
+            tokenizer: TokenizerConfig::default(),
+            validation_fraction: 0.1,
+            stories: None,
+            documents: None,
+            packing: Packing::default(),
+            batching: Batching::default(),
+            workers: 0,
+        }
+    }
+}
+
+impl DataRecipe {
+    /// # Errors
+    /// Lists every field that does not fit. The fraction and the budget are judged with the text.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let separator = self.documents.as_ref().map_or(Ok(()), Separator::validate);
+        let unpackable = self.packing != Packing::None && self.documents.is_none();
+        ConfigError::collect(
+            [],
+            [
+                separator.err().map(|error| format!("data.documents: {error}")),
+                unpackable.then(|| "data.packing needs documents: give data.documents, such as \"blank_line\"".into()),
+                self.batching.validate().err().map(|error| format!("data: {error}")),
+                (self.workers > MAX_WORKERS)
+                    .then(|| format!("data.workers = {} must be at most {MAX_WORKERS}", self.workers)),
+            ],
+        )
+    }
+
+    /// Whether both give the same batches.
+    pub(super) fn is_same_data(&self, other: &Self) -> bool {
+        Self { workers: other.workers, ..self.clone() } == *other
     }
 }
 
@@ -56,5 +116,43 @@ mod tests {
         let recipe = LanguageRecipe::parse(stories_recipe(), "stories.toml", &overrides).unwrap();
         assert_eq!(recipe.model.transformer.norm, NormConfig::rms());
         assert!(matches!(recipe.model.transformer.position, PositionConfig::Rotary { theta: 500.0, .. }));
+    }
+
+    fn data(text: &str) -> DataRecipe {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn documents_and_batches_are_named_or_given_in_full() {
+        let short = data("documents = \"blank_line\"\npacking = \"best_fit\"\nbatching = \"buckets\"\nworkers = 2\n");
+        assert_eq!(short.documents, Some(Separator::BlankLine));
+        assert_eq!((short.packing, short.batching), (Packing::BestFit, Batching::Buckets { buckets: 16 }));
+        let full =
+            data("documents = { kind = \"text\", text = \"#\" }\nbatching = { kind = \"tokens\", budget = 900 }\n");
+        assert_eq!(full.documents, Some(Separator::Text { text: "#".into() }));
+        assert_eq!(full.batching, Batching::Tokens { budget: 900, buckets: 16 });
+        for recipe in [short, full, DataRecipe::default()] {
+            recipe.validate().unwrap();
+            assert_eq!(data(&toml::to_string(&recipe).unwrap()), recipe);
+        }
+    }
+
+    #[test]
+    fn all_problems_are_listed() {
+        let packed = data("packing = \"best_fit\"\nbatching = { kind = \"buckets\", buckets = 0 }\nworkers = 65\n");
+        assert_eq!(
+            packed.validate().unwrap_err().to_string(),
+            "data.packing needs documents: give data.documents, such as \"blank_line\"; \
+             data: batching.buckets = 0 must be at least 1; data.workers = 65 must be at most 64"
+        );
+        let empty = data("documents = { kind = \"text\", text = \"\" }");
+        assert!(empty.validate().unwrap_err().to_string().starts_with("data.documents: the text that separates"));
+    }
+
+    #[test]
+    fn workers_do_not_make_other_data() {
+        let recipe = data("documents = \"line\"");
+        assert!(recipe.is_same_data(&DataRecipe { workers: 3, ..recipe.clone() }));
+        assert!(!recipe.is_same_data(&DataRecipe { packing: Packing::BestFit, ..recipe.clone() }));
     }
 }

@@ -9,7 +9,8 @@ use super::{Recipe, RecipeError};
 
 /// Keys, and sections with all their keys, that a resumed run may change: how long it goes on, what it keeps, and how fast
 /// it learns. Everything else belongs to the weights and to the order of the data.
-const MAY_CHANGE: [&str; 10] = [
+const MAY_CHANGE: [&str; 11] = [
+    "data.workers",
     "training.steps",
     "training.epochs",
     "training.evaluate_every",

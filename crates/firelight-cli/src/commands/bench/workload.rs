@@ -86,7 +86,7 @@ fn training(shape: Shape, device: &Device) -> (usize, Step) {
     let mut trainer = Trainer::new(task, OptimizerConfig::default(), schedule, 0);
     let seq_len = config.transformer.max_seq_len;
     let ids = || ids([batch_size, seq_len], config.vocab_size, &device);
-    let batch = LmBatch { inputs: ids(), targets: ids(), padding: None };
+    let batch = LmBatch { inputs: ids(), targets: ids(), padding: None, documents: None };
     let step = move || Ok(trainer.step(batch.clone()).map(drop)?);
     (batch_size * seq_len, Box::new(step))
 }
