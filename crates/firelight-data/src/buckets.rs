@@ -1,9 +1,9 @@
 //! Items of similar length, gathered once, from which [`BatchPlan`](crate::BatchPlan) takes batches that pad little.
 //!
 //! The number of batches of a bucket never changes; an epoch shuffles the items within each bucket and the batches among
-//! each other. So a batch is computed from its number alone, without the epochs before it. Buckets with a batch size of
-//! their own: Vaswani et al. 2018, Tensor2Tensor (<https://arxiv.org/abs/1803.07416>), whose bounds grow by a factor; here
-//! they are those that pad the fewest tokens.
+//! each other. So a batch is computed from its number alone, without the epochs before it. Buckets whose batch size follows
+//! from a number of tokens are those of Tensor2Tensor (`data_reader.py`, `batching_scheme`). There the bounds grow by a
+//! factor; here they are those that pad the fewest tokens.
 
 use std::ops::Range;
 

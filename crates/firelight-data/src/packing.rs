@@ -1,8 +1,8 @@
 //! Which documents share a row, so that few rows have gaps: best-fit-decreasing bin packing, from the longest document to
 //! the shortest, each into the fullest row that has room for it. [`PackedDataset`](crate::PackedDataset) packs with it.
 //!
-//! Source: Ding et al. 2024, Fewer truncations improve language modeling, §3 and algorithm 1
-//! (<https://arxiv.org/abs/2404.10830>); in the limit at most 11/9 of the fewest rows (Johnson et al. 1974).
+//! Source: Ding et al. 2024, Fewer truncations improve language modeling, Best-fit Packing (<https://arxiv.org/abs/2404.10830>);
+//! in the limit at most 11/9 of the fewest rows (Johnson et al. 1974).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
