@@ -51,7 +51,12 @@ fn baby() -> LanguageModelConfig {
 }
 
 /// Shuffled batches of generated stories.
-fn loader(config: &LanguageModelConfig, batch_size: usize, steps: usize, device: &Device) -> Result<StepLoader<firelight::data::Window, LmBatch>> {
+fn loader(
+    config: &LanguageModelConfig,
+    batch_size: usize,
+    steps: usize,
+    device: &Device,
+) -> Result<StepLoader<firelight::data::Window, LmBatch>> {
     let text = stories(1, 100_000);
     let tokens = Tokenizer::train(&TokenizerConfig::Char, &text)?.encode(&text)?;
     let windows = WindowDataset::for_training(Tokens::from(tokens), config.transformer.max_seq_len.min(64))?;
@@ -74,12 +79,8 @@ fn train(
     let train = loader(config, training.batch_size, training.steps, device)?;
     let valid = loader(config, 1, 1, device)?;
     let observers: Vec<Box<dyn Observer>> = vec![Box::new(MetricsLog::create(folder.metrics())?), observer];
-    let input = FitInput {
-        training,
-        observers,
-        folder: Some(folder),
-        ..FitInput::new(Arc::new(train), Arc::new(valid))
-    };
+    let input =
+        FitInput { training, observers, folder: Some(folder), ..FitInput::new(Arc::new(train), Arc::new(valid)) };
     fit(task(config, device), input)?;
     Ok(())
 }
@@ -147,7 +148,10 @@ fn loop_share(sizes: &Sizes, device: &Device) -> Result<()> {
         bare.extend(bare_steps(sizes.loop_steps, device)?);
     }
     let [whole, bare] = [whole, bare].map(|times| median(times).as_secs_f64() * 1e3);
-    println!("loop: a step takes {whole:.2} ms, its arithmetic {bare:.2} ms: {:.1} % more", (whole / bare - 1.0) * 100.0);
+    println!(
+        "loop: a step takes {whole:.2} ms, its arithmetic {bare:.2} ms: {:.1} % more",
+        (whole / bare - 1.0) * 100.0
+    );
     Ok(())
 }
 
@@ -155,18 +159,34 @@ fn loop_share(sizes: &Sizes, device: &Device) -> Result<()> {
 fn memory(sizes: &Sizes, device: &Device) -> Result<()> {
     let watch = Watch::default();
     let (steps, small) = (sizes.memory_steps, LanguageModelConfig::new(65, 32, 2, 2).with_max_seq_len(32));
-    let schedule = TrainingConfig { steps, batch_size: 4, evaluate_every: steps / 10, checkpoint_every: steps / 10, ..TrainingConfig::default() };
+    let schedule = TrainingConfig {
+        steps,
+        batch_size: 4,
+        evaluate_every: steps / 10,
+        checkpoint_every: steps / 10,
+        ..TrainingConfig::default()
+    };
     train(&small, schedule, Box::new(watch.clone()), device)?;
     let held = watch.steps.lock().unwrap();
-    println!("memory: {} MiB after {} steps, {} MiB after {steps}", held[steps / 5 - 1].1, steps / 5, held[steps - 1].1);
+    println!(
+        "memory: {} MiB after {} steps, {} MiB after {steps}",
+        held[steps / 5 - 1].1,
+        steps / 5,
+        held[steps - 1].1
+    );
     Ok(())
 }
 
 /// The longest time that a step took after which, or before which, a checkpoint was written.
 fn checkpoint(sizes: &Sizes, device: &Device) -> Result<()> {
     let watch = Watch::default();
-    let training =
-        TrainingConfig { steps: 12, batch_size: 1, evaluate_every: 0, checkpoint_every: 4, ..TrainingConfig::default() };
+    let training = TrainingConfig {
+        steps: 12,
+        batch_size: 1,
+        evaluate_every: 0,
+        checkpoint_every: 4,
+        ..TrainingConfig::default()
+    };
     train(&sizes.checkpointed, training, Box::new(watch.clone()), device)?;
     let gaps = watch.gaps();
     let (typical, longest) = (median(gaps.clone()), gaps.iter().max().copied().unwrap_or_default());

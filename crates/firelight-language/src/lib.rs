@@ -37,8 +37,8 @@ pub use inference::{LmState, Uncached};
 pub use model::{LanguageModel, LanguageModelConfig};
 #[cfg(feature = "train")]
 pub use run::{
-    Check, DataRecipe, Estimate, Evaluation, LanguageRecipe, ModelRecipe, Packing, Run, RunRequest, TrainedRun, evaluate,
-    stories_recipe,
+    Check, DataRecipe, Estimate, Evaluation, LanguageRecipe, ModelRecipe, Packing, Run, RunRequest, TrainedRun,
+    evaluate, stories_recipe,
 };
 pub use text_generator::TextGenerator;
 #[cfg(feature = "train")]

@@ -29,6 +29,7 @@ const TOKENIZER: &str = "tokenizer.json";
 const TOKENS: &str = "data.tokens";
 const DOCUMENTS: &str = "data.documents";
 const METRICS: &str = "metrics.jsonl";
+const REPORT: &str = "report.html";
 const CHECKPOINTS: &str = "checkpoints";
 
 /// What to do when the folder of a new run already holds something.
@@ -149,6 +150,11 @@ impl ModelFolder {
     /// `metrics.jsonl`: one JSON object for each step and each evaluation.
     pub fn metrics(&self) -> PathBuf {
         self.path.join(METRICS)
+    }
+
+    /// `report.html`: the curves, the recipe and samples on one page.
+    pub fn report(&self) -> PathBuf {
+        self.path.join(REPORT)
     }
 
     /// The folder in which a checkpoint keeps its files, whether it is there or not.
@@ -275,7 +281,7 @@ fn remove_run(path: &Path) -> Result<(), StorageError> {
     // A folder that holds foreign files is not empty and stays.
     let _ = fs::remove_dir(&checkpoints);
     // The two files that mark a run go last, so that an interrupted removal can be repeated.
-    for file in [METRICS, WEIGHTS, DOCUMENTS, TOKENS, TOKENIZER, CONFIG, RECIPE].map(|name| path.join(name)) {
+    for file in [REPORT, METRICS, WEIGHTS, DOCUMENTS, TOKENS, TOKENIZER, CONFIG, RECIPE].map(|name| path.join(name)) {
         match fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(StorageError::io("remove", &file)(error));

@@ -88,8 +88,11 @@ impl Train {
             ));
             std::process::exit(INTERRUPTED);
         }
-        let sample = sample(&trained, &chosen.device)?;
-        output::print(&sample)?;
+        let (prompt, text) = sample(&trained, &chosen.device)?;
+        trained.write_report(&place(&chosen), &[(&prompt, &text)])?;
+        output::note(format_args!("report: {}", trained.folder.report().display()));
+        output::note(format_args!("checkpoint: last; a sample:"));
+        output::print(&format!("{}\n", text.trim()))?;
         Ok(())
     }
 
@@ -186,15 +189,14 @@ fn conclude(run: &TrainedRun) {
     }
     let folder = run.folder.path().display();
     output::note(format_args!("continue a text with: firelight generate {folder} --prompt TEXT"));
-    output::note(format_args!("checkpoint: last; a sample:"));
 }
 
-/// Reads the model back from its folder, as any later command will, and lets it write.
-fn sample(run: &TrainedRun, device: &Device) -> Result<String> {
+/// Reads the model back from its folder, as any later command will, and lets it write: the prompt and the text.
+fn sample(run: &TrainedRun, device: &Device) -> Result<(String, String)> {
     let generator = TextGenerator::load_from(run.folder.path(), &Checkpoint::Last, device)?;
     let prompt = opening(generator.tokenizer());
     let generated = generator.generate(&prompt, &GenerationOptions::new(SAMPLE_TOKENS))?;
-    Ok(format!("{}\n", generated.text.trim()))
+    Ok((prompt, generated.text))
 }
 
 #[cfg(test)]

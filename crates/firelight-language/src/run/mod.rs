@@ -6,6 +6,7 @@ mod estimate;
 mod evaluate;
 mod model_recipe;
 mod recipe;
+mod report;
 mod request;
 mod self_check;
 
@@ -237,7 +238,8 @@ impl Run {
         }
         let batches = |step: usize| step.saturating_mul(self.recipe.training.accumulate);
         let end = self.recipe.training.steps.max(self.start.step());
-        let train = self.parts.0.training_loader(&self.recipe, batches(self.start.step())..batches(end), &self.device)?;
+        let train =
+            self.parts.0.training_loader(&self.recipe, batches(self.start.step())..batches(end), &self.device)?;
         let valid = self.parts.1.validation_loader(&self.recipe, &self.device)?;
         let Recipe { seed, training, optimizer, schedule, .. } = self.recipe;
         let input = FitInput {

@@ -1,0 +1,98 @@
+//! The curves of a run, read from its `metrics.jsonl`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use firelight_storage::StorageError;
+use serde_json::{Map, Value};
+
+use crate::{Chart, Curve, TrainingError};
+
+/// The weight of the newest loss in the smoothed curve.
+const WEIGHT: f64 = 0.05;
+
+/// All numbers of a run by name, each with the steps at which it was measured.
+pub(super) struct Curves {
+    values: BTreeMap<String, Vec<(f64, f64)>>,
+}
+
+impl Curves {
+    /// Reads the file at `path`. A last line that was cut short by a crash is left out.
+    pub(super) fn read(path: &Path) -> Result<Self, TrainingError> {
+        let text = std::fs::read_to_string(path).map_err(StorageError::io("read", path))?;
+        let mut values = BTreeMap::<String, Vec<(f64, f64)>>::new();
+        for (number, line) in text.split_inclusive('\n').enumerate().filter(|(_, line)| line.ends_with('\n')) {
+            let fields: Map<String, Value> = serde_json::from_str(line)
+                .map_err(|error| TrainingError::damaged(path)(format!("line {}: {error}", number + 1)))?;
+            let Some(step) = fields.get("step").and_then(Value::as_f64) else { continue };
+            for (name, value) in fields.iter().filter(|(name, _)| *name != "step") {
+                values.entry(name.clone()).or_default().extend(value.as_f64().map(|value| (step, value)));
+            }
+        }
+        Ok(Self { values })
+    }
+
+    /// The charts of the report, each with its heading.
+    pub(super) fn charts(&self) -> Vec<(&'static str, Chart)> {
+        let loss = self.curve("loss", "batch");
+        let losses = vec![
+            Curve { name: "batch, smoothed".into(), points: smoothed(&loss.points) },
+            self.curve("validation_loss", "validation"),
+        ];
+        let single = |name: &str, unit: &str| Chart {
+            x_label: "step".into(),
+            y_label: unit.into(),
+            curves: vec![self.curve(name, unit)],
+        };
+        let mut charts = vec![
+            ("Loss", Chart { x_label: "step".into(), y_label: "nats per target".into(), curves: losses }),
+            ("Learning rate", single("learning_rate", "learning rate")),
+            ("Norm of the gradients before clipping", single("gradient_norm", "norm")),
+            ("Throughput", single("tokens_per_second", "tokens per second")),
+        ];
+        let own = self.of_the_task();
+        if !own.is_empty() {
+            charts.insert(
+                1,
+                ("Metrics of the validation", Chart { x_label: "step".into(), y_label: "value".into(), curves: own }),
+            );
+        }
+        charts
+    }
+
+    fn curve(&self, key: &str, name: &str) -> Curve {
+        Curve { name: name.into(), points: self.values.get(key).cloned().unwrap_or_default() }
+    }
+
+    /// What the task measured beside the loss.
+    fn of_the_task(&self) -> Vec<Curve> {
+        let common = ["loss", "validation_loss", "learning_rate", "gradient_norm", "tokens_per_second"];
+        self.values.keys().filter(|key| !common.contains(&key.as_str())).map(|key| self.curve(key, key)).collect()
+    }
+}
+
+/// The exponential moving average of a curve.
+fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let follow = |mean: &mut Option<f64>, &(step, value): &(f64, f64)| {
+        let next = mean.map_or(value, |old| old + (value - old) * WEIGHT);
+        *mean = Some(next);
+        Some((step, next))
+    };
+    points.iter().scan(None, follow).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn curves_are_smoothed_and_a_metric_of_the_task_has_a_chart() {
+        assert_eq!(smoothed(&[(1.0, 4.0), (2.0, 2.0)]), [(1.0, 4.0), (2.0, 3.9)]);
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("metrics.jsonl");
+        std::fs::write(&path, "{\"step\":5,\"validation_loss\":2.0,\"accuracy\":0.5}\n{\"step\":6,\"lo").unwrap();
+        let charts = Curves::read(&path).unwrap().charts();
+        assert_eq!(charts[1].0, "Metrics of the validation");
+        assert_eq!(charts[1].1.curves, [Curve { name: "accuracy".into(), points: vec![(5.0, 0.5)] }]);
+    }
+}
