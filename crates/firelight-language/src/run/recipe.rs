@@ -87,11 +87,6 @@ impl DataRecipe {
             ],
         )
     }
-
-    /// Whether both give the same batches.
-    pub(super) fn is_same_data(&self, other: &Self) -> bool {
-        Self { workers: other.workers, ..self.clone() } == *other
-    }
 }
 
 #[cfg(test)]
@@ -147,12 +142,5 @@ mod tests {
         );
         let empty = data("documents = { kind = \"text\", text = \"\" }");
         assert!(empty.validate().unwrap_err().to_string().starts_with("data.documents: the text that separates"));
-    }
-
-    #[test]
-    fn workers_do_not_make_other_data() {
-        let recipe = data("documents = \"line\"");
-        assert!(recipe.is_same_data(&DataRecipe { workers: 3, ..recipe.clone() }));
-        assert!(!recipe.is_same_data(&DataRecipe { packing: Packing::BestFit, ..recipe.clone() }));
     }
 }
