@@ -306,6 +306,21 @@ fn a_value_of_the_wrong_type_is_named() {
 }
 
 #[test]
+fn a_group_of_no_parameter_costs_no_run_folder() {
+    let scratch = Model::scratch();
+    let (out, group) = (scratch.path().join("run"), "optimizer.groups=[{ parameters = \"embeding.*\" }]");
+    let args = train(model(), &out).into_iter().chain(["--set", group].map(str::to_string));
+    firelight(args).fails(USER, &["tiny.toml", "groups[0].parameters = \"embeding.*\"", "`embedding.weight`"]);
+    assert!(!out.exists());
+}
+
+#[test]
+fn a_key_of_another_optimizer_or_schedule_is_refused() {
+    train_with(&["--set", "optimizer.momentum=0.9"]).fails(USER, &["`optimizer`", "kind = \"muon\""]);
+    train_with(&["--set", "schedule.decay_steps=9"]).fails(USER, &["schedule.decay_steps = 9", "`wsd`"]);
+}
+
+#[test]
 fn heads_must_divide_the_width() {
     train_with(&["--set", "model.n_heads=3"]).fails(USER, &["d_model", "16", "n_heads", "3"]);
 }

@@ -38,7 +38,7 @@ pub use model::{LanguageModel, LanguageModelConfig};
 #[cfg(feature = "train")]
 pub use run::{
     Check, DataRecipe, Estimate, Evaluation, LanguageRecipe, ModelRecipe, Packing, Run, RunRequest, TrainedRun,
-    evaluate, stories_recipe,
+    evaluate, read_recipe, stories_recipe,
 };
 pub use text_generator::TextGenerator;
 #[cfg(feature = "train")]

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::parameter_ids::{ParameterIds, ids_of, restore_ids};
 use crate::smoothed::Smoothed;
-use crate::{OptimizerConfig, TrainingConfig, TrainingError};
+use crate::{OptimizerConfig, OptimizerKind, TrainingConfig, TrainingError};
 
 /// A validation loss and when it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,6 +77,7 @@ pub struct StartPoint {
 struct Resumed {
     folder: CheckpointFolder,
     parameters: ParameterIds,
+    optimizer: OptimizerKind,
     optimizer_tensors: usize,
     smoothed: bool,
 }
@@ -87,6 +88,9 @@ struct Notes {
     #[serde(flatten)]
     state: RunState,
     parameters: ParameterIds,
+    /// What wrote the optimiser's state.
+    #[serde(default)]
+    optimizer: OptimizerKind,
     /// Tensors in the optimiser's state, which some parameters may not have yet.
     optimizer_tensors: usize,
     /// Whether the moving average of the weights lies beside them.
@@ -116,14 +120,18 @@ impl StartPoint {
         mut model: M,
         config: &OptimizerConfig,
     ) -> Result<(M, ModuleOptimizer), TrainingError> {
-        let Some(Resumed { folder, parameters, optimizer_tensors, .. }) = &self.resumed else {
+        let Some(Resumed { folder, parameters, optimizer, optimizer_tensors, .. }) = &self.resumed else {
             let optimizer = config.init(&model);
             return Ok((model, optimizer));
         };
+        same_optimizer(folder, *optimizer, config.kind())?;
         load_weights(&mut model, folder.weights())?;
         let model = restore_ids(model, parameters)
             .map_err(|parameter| TrainingError::ForeignCheckpoint { path: folder.path().into(), parameter })?;
-        let optimizer = load_optimizer(config.init(&model), &folder.optimizer(), *optimizer_tensors)?;
+        let path = folder.optimizer();
+        let optimizer = config.init(&model).load_record(load_record(&path, *optimizer_tensors)?);
+        // Burn begins anew, without a word, where it cannot rebuild the state of a parameter: count what it has taken.
+        count_tensors(&path, optimizer.to_record().len(), *optimizer_tensors)?;
         Ok((model, optimizer))
     }
 
@@ -166,13 +174,14 @@ pub(crate) fn save_step<M: Module>(
     folder: &ModelFolder,
     model: &M,
     smoothed: Option<&M>,
-    optimizer: &ModuleOptimizer,
+    (kind, optimizer): (OptimizerKind, &ModuleOptimizer),
     state: &RunState,
     keep: usize,
 ) -> Result<(), TrainingError> {
     let record = optimizer.to_record();
     let (parameters, optimizer_tensors) = (ids_of(model), record.len());
-    let notes = Notes { state: state.clone(), parameters, optimizer_tensors, smoothed: smoothed.is_some() };
+    let smooth = smoothed.is_some();
+    let notes = Notes { state: state.clone(), parameters, optimizer: kind, optimizer_tensors, smoothed: smooth };
     folder.write_checkpoint(&Checkpoint::Step(state.step), |files| {
         save_weights(model, files.weights())?;
         if let Some(smoothed) = smoothed {
@@ -197,27 +206,39 @@ pub(crate) fn save_best<M: Module>(folder: &ModelFolder, model: &M, state: &RunS
 fn read(folder: CheckpointFolder) -> Result<StartPoint, TrainingError> {
     let path = folder.state();
     let text = fs::read(&path).map_err(StorageError::io("read", &path))?;
-    let Notes { state, parameters, optimizer_tensors, smoothed } =
+    let Notes { state, parameters, optimizer, optimizer_tensors, smoothed } =
         serde_json::from_slice(&text).map_err(TrainingError::damaged(&path))?;
     check_weights(folder.weights())?;
     if smoothed {
         check_weights(folder.smoothed())?;
     }
-    // A state is rebuilt without the model, and dropped again.
-    load_optimizer(OptimizerConfig::default().without_groups(), &folder.optimizer(), optimizer_tensors)?;
-    Ok(StartPoint { state, resumed: Some(Resumed { folder, parameters, optimizer_tensors, smoothed }) })
+    load_record(&folder.optimizer(), optimizer_tensors)?;
+    Ok(StartPoint { state, resumed: Some(Resumed { folder, parameters, optimizer, optimizer_tensors, smoothed }) })
 }
 
-/// Gives `optimizer` the state in the file at `path`, which must consist of `tensors` tensors.
-fn load_optimizer(optimizer: ModuleOptimizer, path: &Path, tensors: usize) -> Result<ModuleOptimizer, TrainingError> {
+/// The optimiser's state in the file at `path`, which must consist of `tensors` tensors.
+fn load_record(path: &Path, tensors: usize) -> Result<OptimizerRecord, TrainingError> {
     // Burn words a missing file as it words a damaged one.
     File::open(path).map_err(StorageError::io("read", path))?;
     let record = OptimizerRecord::load(path).map_err(TrainingError::damaged(path))?;
-    let optimizer = optimizer.load_record(record);
-    // Burn begins anew, without a word, where it cannot rebuild the state of a parameter: count what it has taken.
-    match optimizer.to_record().len() {
-        found if found == tensors => Ok(optimizer),
-        found => Err(TrainingError::damaged(path)(format!("expected {tensors} tensors of state, found {found}"))),
+    count_tensors(path, record.len(), tensors)?;
+    Ok(record)
+}
+
+fn count_tensors(path: &Path, found: usize, expected: usize) -> Result<(), TrainingError> {
+    match found == expected {
+        true => Ok(()),
+        false => Err(TrainingError::damaged(path)(format!("expected {expected} tensors of state, found {found}"))),
+    }
+}
+
+/// A state means nothing to another kind of optimizer.
+fn same_optimizer(folder: &CheckpointFolder, found: OptimizerKind, asked: OptimizerKind) -> Result<(), TrainingError> {
+    match found == asked {
+        true => Ok(()),
+        false => {
+            Err(TrainingError::OtherOptimizer { path: folder.path().into(), found: found.name(), asked: asked.name() })
+        }
     }
 }
 
@@ -249,6 +270,7 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TrainingError> 
 mod tests {
     use super::*;
     use crate::toy::{Line, Points};
+    use crate::{AdafactorConfig, AdamConfig, LionConfig, MuonConfig, ParameterGroup, UpdateRule};
     use burn::tensor::Device;
     use burn::train::TrainStep;
     use firelight_storage::Existing;
@@ -262,7 +284,8 @@ mod tests {
     fn save(folder: &ModelFolder, step: usize) -> Line {
         let model = Line::new(step as f32, 0.0, &Device::default());
         let state = RunState { step, ..RunState::default() };
-        save_step(folder, &model, None, &OptimizerConfig::default().init(&model), &state, 2).unwrap();
+        let optimizer = OptimizerConfig::default().init(&model);
+        save_step(folder, &model, None, (OptimizerKind::AdamW, &optimizer), &state, 2).unwrap();
         model
     }
 
@@ -282,12 +305,17 @@ mod tests {
 
     /// Takes a step, so that the optimiser has a state, and saves it as the checkpoint of `step`.
     fn save_trained(folder: &ModelFolder, step: usize) -> (Line, CheckpointFolder) {
+        save_trained_by(&OptimizerConfig::default(), folder, step)
+    }
+
+    fn save_trained_by(config: &OptimizerConfig, folder: &ModelFolder, step: usize) -> (Line, CheckpointFolder) {
         let device = Device::default().autodiff();
         let model = Line::new(1.0, 0.0, &device);
-        let mut optimizer = OptimizerConfig::default().init(&model);
+        let mut optimizer = config.init(&model);
         let output = TrainStep::step(&model, Points::new(vec![(1.0, 2.0)], &device));
         let model = optimizer.step(0.1, model, output.grads);
-        save_step(folder, &model, Some(&model), &optimizer, &RunState { step, ..RunState::default() }, 2).unwrap();
+        let state = RunState { step, ..RunState::default() };
+        save_step(folder, &model, Some(&model), (config.kind(), &optimizer), &state, 2).unwrap();
         (model, folder.checkpoint_folder(&Checkpoint::Step(step)))
     }
 
@@ -331,6 +359,49 @@ mod tests {
     }
 
     #[test]
+    fn a_checkpoint_is_continued_by_the_kind_that_wrote_it_alone() {
+        let slope = ParameterGroup { parameters: "slope".into(), muon: Some(true), ..ParameterGroup::default() };
+        let muon = OptimizerConfig { groups: vec![slope], ..UpdateRule::Muon(MuonConfig::default()).into() };
+        let kinds = [
+            OptimizerConfig::default(),
+            UpdateRule::Adam(AdamConfig::vaswani()).into(),
+            UpdateRule::Lion(LionConfig::default()).into(),
+            UpdateRule::Adafactor(AdafactorConfig::default()).into(),
+            muon,
+        ];
+        for (config, tensors) in kinds.iter().zip([4, 4, 2, 3, 3]) {
+            let (_home, folder) = run_folder();
+            let (model, _) = save_trained_by(config, &folder, 5);
+            let start = resume_point(&folder).unwrap().unwrap();
+            for other in &kinds {
+                match start.restore(model.clone(), other) {
+                    Ok((_, optimizer)) => assert_eq!((other, optimizer.to_record().len()), (config, tensors)),
+                    Err(error) => {
+                        let [found, asked] = [config, other].map(|config| config.kind().name());
+                        let expected = format!("with optimizer.kind = \"{found}\", not \"{asked}\"");
+                        assert!(error.to_string().contains(&expected) && error.is_user_error(), "{error}");
+                        assert_ne!(found, asked);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_matrix_that_has_gone_from_one_rule_to_the_other_is_noticed() {
+        let group = |muon| ParameterGroup { parameters: "slope".into(), muon: Some(muon), ..ParameterGroup::default() };
+        let config = |groups| OptimizerConfig { groups, ..UpdateRule::Muon(MuonConfig::default()).into() };
+        let (_home, folder) = run_folder();
+        let (model, _) = save_trained_by(&config(vec![group(true)]), &folder, 5);
+        let start = resume_point(&folder).unwrap().unwrap();
+        let offset =
+            ParameterGroup { parameters: "slope".into(), weight_decay: Some(0.0), ..ParameterGroup::default() };
+        start.restore(model.clone(), &config(vec![group(true), offset])).unwrap();
+        let error = start.restore(model, &OptimizerConfig { groups: vec![], ..OptimizerConfig::default() }).err();
+        assert!(error.is_some());
+    }
+
+    #[test]
     fn files_that_do_not_fit_the_model_are_named() {
         let (_home, folder) = run_folder();
         let (model, files) = save_trained(&folder, 5);
@@ -356,7 +427,8 @@ mod tests {
         let model = Line::new(0.0, 0.0, &Device::default());
         for step in 1..=4 {
             let state = RunState { step, ..RunState::default() };
-            save_step(&folder, &model, None, &OptimizerConfig::default().init(&model), &state, 0).unwrap();
+            let optimizer = OptimizerConfig::default().init(&model);
+            save_step(&folder, &model, None, (OptimizerKind::AdamW, &optimizer), &state, 0).unwrap();
         }
         assert_eq!(steps_in(&folder).unwrap(), [1, 2, 3, 4]);
     }

@@ -62,6 +62,20 @@ pub enum TrainingError {
         /// The first parameter of the model that the checkpoint lacks.
         parameter: String,
     },
+    /// A checkpoint holds the state of another kind of optimizer.
+    #[error(
+        "the checkpoint `{}` was written with optimizer.kind = \"{found}\", not \"{asked}\": set the kind as it was, or \
+         begin the run anew with --force",
+        path.display()
+    )]
+    OtherOptimizer {
+        /// The folder of the checkpoint.
+        path: PathBuf,
+        /// The kind that wrote it.
+        found: &'static str,
+        /// The kind that was to continue it.
+        asked: &'static str,
+    },
     /// The training has left the numbers.
     #[error(
         "step {step}, batch {batch}: the {quantity} is {value}{}; lower `optimizer.learning_rate`, lengthen \

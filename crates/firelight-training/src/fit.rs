@@ -108,7 +108,12 @@ pub struct Fitted<M> {
 /// Fails if a setting is out of its range, a file cannot be read or written, a batch cannot be loaded, or the loss or the
 /// norm of the gradients is no longer a finite number. Checkpoints written before stay.
 pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, TrainingError> {
-    all_of([input.training.validate(), input.optimizer.validate(), input.schedule.validate()])?;
+    all_of([
+        input.training.validate(),
+        input.optimizer.validate(),
+        input.optimizer.validate_for(&model),
+        input.schedule.validate(),
+    ])?;
     let model = if device_of(&model).is_autodiff() { model } else { model.train() };
     let metrics = Metrics::new(input.metrics, &input.training.best_by)?;
     let (model, optimizer) = input.start.restore(model, &input.optimizer)?;
@@ -451,11 +456,11 @@ mod tests {
     #[test]
     fn bad_settings_are_all_listed_before_anything_is_done() {
         let mut input = input(0, StartPoint::default(), None);
-        input.optimizer.epsilon = 0.0;
+        input.optimizer.clip_norm = -1.0;
         let error = fit(line(), input).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "training.steps = 0 must be at least 1; optimizer.epsilon = 0 must be above 0 and finite"
+            "training.steps = 0 must be at least 1; optimizer.clip_norm = -1 must be at least 0 and finite"
         );
     }
 

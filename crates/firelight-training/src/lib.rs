@@ -22,7 +22,6 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod accumulate;
-mod adamw;
 mod checkpoint;
 mod clip;
 mod config;
@@ -59,11 +58,14 @@ pub use fit::{Extension, FitInput, Fitted, Trainable, fit};
 pub use loss::LossOutput;
 pub use metrics_log::MetricsLog;
 pub use observer::{EvaluationReport, Observer, RunReport, StepReport};
-pub use optimizer::{OptimizerConfig, OptimizerKind};
+pub use optimizer::{
+    AdafactorConfig, AdamConfig, LionConfig, MuonConfig, OptimizerConfig, OptimizerKind, ParameterGroup, StepSize,
+    UpdateRule, UpdateScale,
+};
 pub use plot::{Chart, Curve};
 pub use progress::ProgressBar;
 pub use recipe::{Fields, Recipe, RecipeError, fields_of};
 pub use report::Report;
-pub use schedule::{Schedule, ScheduleConfig, ScheduleKind};
+pub use schedule::{DecayShape, Schedule, ScheduleConfig, ScheduleKind};
 pub use trainer::Trainer;
 pub use validation::ValidationMetric;

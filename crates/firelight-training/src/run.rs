@@ -135,9 +135,10 @@ impl<M: Trainable> Run<M> {
     fn checkpoint(&self, writer: &Writer) {
         let Some(folder) = self.folder.clone() else { return };
         let (model, optimizer) = (self.trainer.model.clone(), self.trainer.optimizer.clone());
+        let kind = self.trainer.optimizer_config.kind();
         let smoothed = self.trainer.smoothed.is_some().then(|| self.trainer.kept());
         let (state, keep) = (self.state.clone(), self.training.keep_checkpoints);
-        writer.write(move || save_step(&folder, &model, smoothed.as_ref(), &optimizer, &state, keep));
+        writer.write(move || save_step(&folder, &model, smoothed.as_ref(), (kind, &optimizer), &state, keep));
     }
 
     /// Writes the last weights and, after them, the last checkpoint. A run that had no step left to take is evaluated here

@@ -34,6 +34,9 @@ pub struct Trainer<M> {
 
 impl<M: Trainable> Trainer<M> {
     /// Begins at step 0 with a model whose parameters are tracked, as on a device with autodiff.
+    ///
+    /// # Panics
+    /// With the text of [`OptimizerConfig::validate_for`].
     pub fn new(model: M, optimizer_config: OptimizerConfig, schedule: ScheduleConfig, seed: u64) -> Self {
         let optimizer = optimizer_config.init(&model);
         Self { model, optimizer, optimizer_config, schedule, seed, accumulate: 1, smoothed: None, done: 0 }

@@ -26,7 +26,8 @@ use firelight_core::{ConfigError, ParamBuilder, ParameterReport};
 use firelight_data::{TokenFile, Tokenizer, TokenizerConfig, Tokens, read_text, stories};
 use firelight_storage::{Existing, ModelFolder, StorageError, write_atomic};
 use firelight_training::{
-    Extension, FitInput, MetricsLog, Observer, Problem, Recipe, StartPoint, ValidationLoss, fit, resume_point,
+    Extension, FitInput, MetricsLog, Observer, Problem, Recipe, RecipeError, StartPoint, ValidationLoss, fit,
+    resume_point,
 };
 
 use crate::error::LanguageError;
@@ -284,14 +285,16 @@ struct Plan {
 
 impl Plan {
     fn new(request: &RunRequest) -> Result<Self, LanguageError> {
-        let (source, mut recipe) = read_recipe(request)?;
+        let source = request.recipe.clone().unwrap_or_else(|| request::BUILT_IN.into());
+        let mut recipe = read_recipe(request.recipe.as_deref(), &request.overrides)?;
         let text = read_data(&recipe, &source, request.data.as_deref())?;
         if request.data.is_some() {
             recipe.data.stories = None; // so that the recipe in the folder does not promise stories
         }
         let tokenizer = train_tokenizer(&recipe.data, &text)?;
         let config = recipe.model.config(tokenizer.vocab_size());
-        config.validate().map_err(|error| LanguageError::Config { path: source, error })?;
+        config.validate().map_err(|error| LanguageError::Config { path: source.clone(), error })?;
+        check_groups(&config, &recipe, &source, &request.device)?;
         let corpus = Corpus::encode(&tokenizer, &recipe.data, &text)?;
         let (training, _) = corpus.parts(&recipe)?;
         recipe.training = recipe.training.clone().over(training.batches_of_an_epoch(&recipe)?);
@@ -299,14 +302,16 @@ impl Plan {
     }
 }
 
-/// The recipe with its overrides, and the path it is known by.
-fn read_recipe(request: &RunRequest) -> Result<(PathBuf, LanguageRecipe), LanguageError> {
-    let path = request.recipe.clone().unwrap_or_else(|| request::BUILT_IN.into());
-    let recipe = match &request.recipe {
-        Some(path) => parse_recipe(path, &request.overrides)?,
-        None => parse_text(stories_recipe(), &path, &request.overrides)?,
-    };
-    Ok((path, recipe))
+/// The recipe at `path`, or the built-in one, with overrides such as `("training.steps", "500")`; checked, as far as it can be
+/// without a text.
+///
+/// # Errors
+/// If the file cannot be read, or is no recipe of a language model.
+pub fn read_recipe(path: Option<&Path>, overrides: &[(String, String)]) -> Result<LanguageRecipe, LanguageError> {
+    match path {
+        Some(path) => parse_recipe(path, overrides),
+        None => parse_text(stories_recipe(), Path::new(request::BUILT_IN), overrides),
+    }
 }
 
 fn parse_recipe(path: &Path, overrides: &[(String, String)]) -> Result<LanguageRecipe, LanguageError> {
@@ -320,6 +325,22 @@ fn parse_text(text: &str, path: &Path, overrides: &[(String, String)]) -> Result
         true => Ok(recipe),
         false => Err(LanguageError::Task { path: path.into(), found: recipe.task }),
     }
+}
+
+/// Finds groups of parameters that the model does not have; only a model knows its parameters.
+fn check_groups(
+    config: &LanguageModelConfig,
+    recipe: &LanguageRecipe,
+    source: &Path,
+    device: &Device,
+) -> Result<(), LanguageError> {
+    if recipe.optimizer.groups.is_empty() {
+        return Ok(());
+    }
+    let model = config.init_with(&ParamBuilder::new(device, recipe.seed));
+    let place = format!("`{}`", source.display());
+    let problems = recipe.optimizer.validate_for(&model);
+    Ok(problems.map_err(|error| RecipeError::Range { place, text: error.to_string() })?)
 }
 
 /// What is wrong with the model and its loss, whatever the vocabulary is going to be.

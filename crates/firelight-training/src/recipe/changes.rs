@@ -9,7 +9,7 @@ use super::{Recipe, RecipeError};
 
 /// Keys, and sections with all their keys, that a resumed run may change: how long it goes on, what it keeps, and how fast
 /// it learns. Everything else belongs to the weights and to the order of the data.
-const MAY_CHANGE: [&str; 11] = [
+const MAY_CHANGE: [&str; 12] = [
     "data.workers",
     "training.steps",
     "training.epochs",
@@ -18,6 +18,7 @@ const MAY_CHANGE: [&str; 11] = [
     "training.keep_checkpoints",
     "training.patience",
     "optimizer.learning_rate",
+    "optimizer.adamw_learning_rate",
     "optimizer.weight_decay",
     "optimizer.clip_norm",
     "schedule",

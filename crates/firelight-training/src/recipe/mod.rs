@@ -159,6 +159,7 @@ fn known_keys<D: DeserializeOwned, M: DeserializeOwned, L: DeserializeOwned>() -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{AdamConfig, UpdateRule};
     use serde::Deserialize;
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -215,7 +216,9 @@ mod tests {
         let overrides =
             [("training.steps", "5"), ("seed", "2"), ("data.tokenizer", "byte"), ("optimizer.beta_2", "0.95")];
         let recipe = parse(TEXT, &overrides).unwrap();
-        assert_eq!((recipe.training.steps, recipe.seed, recipe.optimizer.beta_2), (5, 2, 0.95));
+        let adamw = AdamConfig { beta_2: 0.95, ..AdamConfig::adamw() };
+        assert_eq!((recipe.training.steps, recipe.seed), (5, 2));
+        assert_eq!(recipe.optimizer.rule, UpdateRule::AdamW(adamw));
         assert_eq!(recipe.data.tokenizer, "byte");
     }
 
