@@ -5,6 +5,7 @@
 //! recipe.toml  config.json  tokenizer.json  data.tokens  data.documents  metrics.jsonl
 //! .lock                                                                held by the process that trains
 //! model.safetensors                                                    weights of the last step
+//! tensorboard/events.out.tfevents.*                                    on request
 //! checkpoints/best/{model.safetensors, state.json}                     lowest validation loss
 //! checkpoints/step-N/{model.safetensors, optimizer.bpk, state.json}    where a run can be resumed
 //! ```
@@ -30,6 +31,7 @@ const TOKENS: &str = "data.tokens";
 const DOCUMENTS: &str = "data.documents";
 const METRICS: &str = "metrics.jsonl";
 const REPORT: &str = "report.html";
+const EVENTS: &str = "tensorboard";
 const CHECKPOINTS: &str = "checkpoints";
 
 /// What to do when the folder of a new run already holds something.
@@ -157,6 +159,11 @@ impl ModelFolder {
         self.path.join(REPORT)
     }
 
+    /// `tensorboard`: the folder of event files, where a run was asked for them.
+    pub fn tensorboard(&self) -> PathBuf {
+        self.path.join(EVENTS)
+    }
+
     /// The folder in which a checkpoint keeps its files, whether it is there or not.
     ///
     /// If a crash fell between the two moves that replace a checkpoint, this is the old one under its hidden name.
@@ -280,6 +287,7 @@ fn remove_run(path: &Path) -> Result<(), StorageError> {
     }
     // A folder that holds foreign files is not empty and stays.
     let _ = fs::remove_dir(&checkpoints);
+    remove(&path.join(EVENTS))?;
     // The two files that mark a run go last, so that an interrupted removal can be repeated.
     for file in [REPORT, METRICS, WEIGHTS, DOCUMENTS, TOKENS, TOKENIZER, CONFIG, RECIPE].map(|name| path.join(name)) {
         match fs::remove_file(&file) {

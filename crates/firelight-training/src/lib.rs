@@ -43,6 +43,7 @@ mod report;
 mod run;
 mod schedule;
 mod smoothed;
+mod tensorboard;
 #[cfg(test)]
 mod toy;
 mod trainer;
@@ -67,5 +68,6 @@ pub use progress::ProgressBar;
 pub use recipe::{Fields, Recipe, RecipeError, fields_of};
 pub use report::Report;
 pub use schedule::{DecayShape, Schedule, ScheduleConfig, ScheduleKind};
+pub use tensorboard::TensorBoard;
 pub use trainer::Trainer;
 pub use validation::ValidationMetric;

@@ -13,7 +13,7 @@ use firelight::generation::GenerationOptions;
 use firelight::language::{Check, LmTask, Run, RunRequest, TextGenerator, TrainedRun};
 use firelight::storage::{Checkpoint, Existing};
 use firelight::training::metrics::{Perplexity, TokensPerSecond};
-use firelight::training::{Extension, Observer, ProgressBar};
+use firelight::training::{Extension, Observer, ProgressBar, TensorBoard};
 
 use super::{opening, place};
 use crate::interruption::INTERRUPTED;
@@ -60,12 +60,15 @@ pub(crate) struct Train {
     /// Show Burn's dashboard in the place of the progress bar
     #[arg(long)]
     tui: bool,
+    /// Write TensorBoard event files into the run folder too
+    #[arg(long)]
+    tensorboard: bool,
 }
 
 impl Train {
     pub(crate) fn run(self) -> Result<()> {
         let chosen = device::choose(self.device.as_deref())?;
-        let (dry_run, checked, tui) = (self.dry_run, self.self_check, self.tui);
+        let (dry_run, checked, view) = (self.dry_run, self.self_check, self.view());
         let request = self.request(&chosen.device);
         if dry_run {
             return estimate(&request);
@@ -79,7 +82,7 @@ impl Train {
         if checked {
             self_check(&run)?;
         }
-        let trained = train(run, tui)?;
+        let trained = train(run, &view)?;
         conclude(&trained);
         if trained.interrupted {
             output::note(format_args!(
@@ -99,6 +102,10 @@ impl Train {
     fn request(self, device: &Device) -> RunRequest {
         let (existing, overrides) = (self.existing(), self.overrides());
         RunRequest { recipe: self.recipe, overrides, data: self.data, out: self.out, existing, device: device.clone() }
+    }
+
+    fn view(&self) -> View {
+        View { tui: self.tui, tensorboard: self.tensorboard }
     }
 
     fn existing(&self) -> Existing {
@@ -137,12 +144,24 @@ fn self_check(run: &Run) -> Result<()> {
     Ok(())
 }
 
+/// What a training shows while it goes on.
+struct View {
+    tui: bool,
+    tensorboard: bool,
+}
+
 /// Trains under the eyes of a progress bar or of Burn's dashboard.
-fn train(run: Run, tui: bool) -> Result<TrainedRun> {
+fn train(run: Run, view: &View) -> Result<TrainedRun> {
     let interrupter = Interrupter::new();
     interruption::listen(&interrupter)?;
-    let observers: Vec<Box<dyn Observer>> = if tui { Vec::new() } else { vec![Box::new(ProgressBar::new())] };
-    let dashboard = tui.then(|| dashboard(interrupter.clone()));
+    let mut observers: Vec<Box<dyn Observer>> = Vec::new();
+    if !view.tui {
+        observers.push(Box::new(ProgressBar::new()));
+    }
+    if view.tensorboard {
+        observers.push(Box::new(TensorBoard::create(run.folder.tensorboard())?));
+    }
+    let dashboard = view.tui.then(|| dashboard(interrupter.clone()));
     Ok(run.fit_with(observers, interrupter, dashboard)?)
 }
 

@@ -85,10 +85,14 @@ impl Corpus {
     /// Batches in which a training sees the whole part once: documents each, a stream as windows side by side.
     pub(super) fn batches_of_an_epoch(&self, recipe: &LanguageRecipe) -> Result<usize, DataError> {
         let items = self.items(Part::Training, recipe)?;
-        match self {
-            Self::Stream(tokens) => Ok((tokens.len() / items.row_len).div_ceil(recipe.training.batch_size)),
-            Self::Documents(_) => Ok(items.plan(recipe.data.batching, recipe.training.batch_size)?.num_batches()),
-        }
+        let (batching, batch_size) = (recipe.data.batching, recipe.training.batch_size);
+        let plan = match self {
+            Self::Stream(tokens) => {
+                BatchPlan::uniform(batching, batch_size, tokens.len() / items.row_len, items.row_len)?
+            }
+            Self::Documents(_) => items.plan(batching, batch_size)?,
+        };
+        Ok(plan.num_batches())
     }
 
     /// The batches of training steps.

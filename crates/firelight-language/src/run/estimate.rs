@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use firelight_data::Batching;
 use firelight_training::Recipe;
 
 use super::LanguageRecipe;
@@ -24,7 +25,7 @@ pub struct Estimate {
     pub parameters: usize,
     /// Floating point operations of one training token, forward and backward.
     pub flops_per_token: usize,
-    /// Training tokens of one optimiser step.
+    /// The most training tokens of one optimiser step.
     pub tokens_per_step: usize,
     /// Optimiser steps.
     pub steps: usize,
@@ -37,7 +38,7 @@ pub struct Estimate {
 impl Estimate {
     pub(super) fn new(config: &LanguageModelConfig, recipe: &LanguageRecipe) -> Self {
         let Recipe { training, .. } = recipe;
-        let (parameters, tokens) = (config.num_params(), training.batch_size * config.transformer.max_seq_len);
+        let (parameters, tokens) = (config.num_params(), batch_tokens(config, recipe));
         // Weights, gradients, two moments; the moving average is one copy more.
         let copies = if training.smoothing > 0.0 { 5 } else { 4 };
         Self {
@@ -48,6 +49,14 @@ impl Estimate {
             state_bytes: copies * FLOAT * parameters,
             activation_bytes: FLOAT * (tokens * floats_per_token(config) + logits(config, tokens)),
         }
+    }
+}
+
+/// The most tokens that a batch can have, padding included.
+fn batch_tokens(config: &LanguageModelConfig, recipe: &LanguageRecipe) -> usize {
+    match recipe.data.batching {
+        Batching::Tokens { budget, .. } => budget,
+        _ => recipe.training.batch_size * config.transformer.max_seq_len,
     }
 }
 
