@@ -8,7 +8,7 @@ use burn::train::Interrupter;
 use burn::train::logger::InMemoryMetricLogger;
 use burn::train::metric::{LearningRateMetric, LossMetric};
 use burn::train::renderer::tui::TuiMetricsRendererWrapper;
-use firelight::device;
+use firelight::device::{self, NamedDevice};
 use firelight::generation::GenerationOptions;
 use firelight::language::{Check, LmTask, Run, RunRequest, TextGenerator, TrainedRun};
 use firelight::storage::{Checkpoint, Existing};
@@ -84,19 +84,7 @@ impl Train {
         }
         let trained = train(run, &view)?;
         conclude(&trained);
-        if trained.interrupted {
-            output::note(format_args!(
-                "resume with: firelight train --resume --out {}",
-                trained.folder.path().display()
-            ));
-            std::process::exit(INTERRUPTED);
-        }
-        let (prompt, text) = sample(&trained, &chosen.device)?;
-        trained.write_report(&place(&chosen), &[(&prompt, &text)])?;
-        output::note(format_args!("report: {}", trained.folder.report().display()));
-        output::note(format_args!("checkpoint: last; a sample:"));
-        output::print(&format!("{}\n", text.trim()))?;
-        Ok(())
+        show(&trained, &chosen)
     }
 
     fn request(self, device: &Device) -> RunRequest {
@@ -196,7 +184,7 @@ fn announce(run: &Run, place: &str) {
     ));
 }
 
-/// Says what came of it.
+/// Says what came of it; a run that was interrupted ends here, as shells expect it to.
 fn conclude(run: &TrainedRun) {
     let end = if run.interrupted { "interrupted" } else { "done" };
     match (&run.evaluation, &run.best) {
@@ -207,15 +195,23 @@ fn conclude(run: &TrainedRun) {
         _ => output::note(format_args!("{end} after {} steps", run.steps)),
     }
     let folder = run.folder.path().display();
+    if run.interrupted {
+        output::note(format_args!("resume with: firelight train --resume --out {folder}"));
+        std::process::exit(INTERRUPTED);
+    }
     output::note(format_args!("continue a text with: firelight generate {folder} --prompt TEXT"));
 }
 
-/// Reads the model back from its folder, as any later command will, and lets it write: the prompt and the text.
-fn sample(run: &TrainedRun, device: &Device) -> Result<(String, String)> {
-    let generator = TextGenerator::load_from(run.folder.path(), &Checkpoint::Last, device)?;
+/// Reads the model back from its folder, as any later command will, lets it write, and draws the report.
+fn show(run: &TrainedRun, chosen: &NamedDevice) -> Result<()> {
+    let generator = TextGenerator::load_from(run.folder.path(), &Checkpoint::Last, &chosen.device)?;
     let prompt = opening(generator.tokenizer());
-    let generated = generator.generate(&prompt, &GenerationOptions::new(SAMPLE_TOKENS))?;
-    Ok((prompt, generated.text))
+    let text = generator.generate(&prompt, &GenerationOptions::new(SAMPLE_TOKENS))?.text;
+    run.write_report(&place(chosen), &[(&prompt, &text)])?;
+    output::note(format_args!("report: {}", run.folder.report().display()));
+    output::note(format_args!("checkpoint: last; a sample:"));
+    output::print(&format!("{}\n", text.trim()))?;
+    Ok(())
 }
 
 #[cfg(test)]

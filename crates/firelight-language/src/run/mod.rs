@@ -18,7 +18,7 @@ pub use request::RunRequest;
 pub use self_check::Check;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn::tensor::Device;
 use burn::train::Interrupter;

@@ -10,7 +10,6 @@ use super::{Recipe, RecipeError};
 /// Keys, and sections with all their keys, that a resumed run may change: how long it goes on, what it keeps, and how fast
 /// it learns. Everything else belongs to the weights and to the order of the data.
 const MAY_CHANGE: [&str; 12] = [
-    "data.workers",
     "training.steps",
     "training.epochs",
     "training.evaluate_every",
@@ -22,6 +21,7 @@ const MAY_CHANGE: [&str; 12] = [
     "optimizer.weight_decay",
     "optimizer.clip_norm",
     "schedule",
+    "data.workers",
 ];
 
 impl<D: Serialize, M: Serialize, L: Serialize> Recipe<D, M, L> {
