@@ -14,6 +14,7 @@ mod blocks;
 // A test lists Burn's ndarray backend, too.
 #[cfg(feature = "extension")]
 #[cfg_attr(test, allow(deprecated))]
+#[allow(clippy::too_many_arguments)] // Burn's dispatch takes tensors one by one.
 mod extension;
 #[cfg(feature = "flex")]
 mod flex;
