@@ -200,7 +200,7 @@ pub fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &A
 #[cfg(feature = "extension")]
 fn is_fused(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &AttentionOptions) -> bool {
     let tensors = [Some(query), Some(key), Some(value), options.bias.as_ref()];
-    tensors.into_iter().flatten().all(|tensor| crate::path::is_fused(tensor))
+    tensors.into_iter().flatten().all(crate::path::is_fused)
         && options.documents.as_ref().is_none_or(|documents| matches!(documents.dtype(), DType::I32 | DType::I64))
 }
 
