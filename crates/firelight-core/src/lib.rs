@@ -48,6 +48,7 @@ mod mask;
 mod norm;
 mod pass;
 mod position;
+mod recompute;
 mod report;
 mod stochastic_depth;
 mod transformer;

@@ -62,6 +62,11 @@ impl AuxiliaryLosses {
     pub(crate) fn add_load_balance(&mut self, loss: Tensor<1>) {
         self.load_balances.push(loss);
     }
+
+    /// One of every layer that has experts.
+    pub(crate) fn into_load_balances(self) -> Vec<Tensor<1>> {
+        self.load_balances
+    }
 }
 
 /// What a pass reads and writes beside its input and output. The default is a plain pass, as in training.
@@ -70,6 +75,7 @@ pub struct Pass<'a> {
     cache: Option<&'a mut Cache>,
     trace: Option<&'a mut AttentionTrace>,
     losses: Option<&'a mut AuxiliaryLosses>,
+    recomputes: bool,
 }
 
 impl<'a> Pass<'a> {
@@ -87,6 +93,15 @@ impl<'a> Pass<'a> {
     /// Collects the losses that layers ask for in `losses`.
     pub fn with_losses(mut self, losses: &'a mut AuxiliaryLosses) -> Self {
         self.losses = Some(losses);
+        self
+    }
+
+    /// Sets whether the activations of a block are dropped once its output is there, and computed again in the backward pass:
+    /// of every block the graph keeps the input alone. The gradients are the same, what is dropped at random included;
+    /// the memory of a training step grows with the number of blocks by their inputs, and time by a third. Without
+    /// autodiff nothing is kept anyway, and this changes nothing.
+    pub fn with_recomputation(mut self, recomputes: bool) -> Self {
+        self.recomputes = recomputes;
         self
     }
 
@@ -126,6 +141,21 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// Whether blocks are computed again in the backward pass.
+    ///
+    /// # Panics
+    /// If they are and the pass has a cache or a trace, which a second run would fill again.
+    pub(crate) fn recomputes(&self) -> bool {
+        let alone = self.cache.is_none() && self.trace.is_none();
+        assert!(alone || !self.recomputes, "a pass that recomputes its blocks has neither cache nor trace");
+        self.recomputes
+    }
+
+    /// Where losses beside the task's own are collected, if they are wanted.
+    pub(crate) fn losses(&mut self) -> Option<&mut AuxiliaryLosses> {
+        self.losses.as_deref_mut()
+    }
+
     /// The channels of layer `index`.
     pub fn layer(&mut self, index: usize) -> LayerPass<'_> {
         LayerPass {
@@ -150,6 +180,13 @@ pub(crate) struct Channels<'a> {
     pub(crate) weights: Option<&'a mut Option<Tensor<4>>>,
     /// Where the sums of the past are, if they stand for its keys.
     pub(crate) sums: Option<&'a mut Option<Sums>>,
+}
+
+impl<'a> LayerPass<'a> {
+    /// A pass that collects losses and does nothing else.
+    pub(crate) fn collecting(losses: Option<&'a mut AuxiliaryLosses>) -> Self {
+        Self { losses, ..Self::default() }
+    }
 }
 
 impl LayerPass<'_> {

@@ -91,6 +91,7 @@ impl Transformer {
     /// # Panics
     /// If something in `input` does not fit `x`, the sequence is longer than the position scheme or the cache, a decoder is
     /// given no memory, or a layer of the cache keeps less than its pattern looks at: [`cache`](Self::cache) makes one that fits.
+    /// Also if the pass recomputes its blocks and has a cache or a trace, or the device does not support that.
     pub fn forward(&self, x: Tensor<3>, input: &SequenceInput, pass: &mut Pass) -> Tensor<3> {
         input.check(x.dims());
         let [batch, seq_len, _] = x.dims();
@@ -100,7 +101,11 @@ impl Transformer {
         let contexts = self.contexts(&row, &positions, input, pass, &x.device());
         let mut x = dropout::drop(&self.dropout, self.position.embed(x, &positions));
         for (i, block) in self.blocks.iter().enumerate() {
-            x = block.forward(x, &contexts[i % contexts.len()], &mut pass.layer(i));
+            let context = &contexts[i % contexts.len()];
+            x = match pass.recomputes() {
+                true => block.forward_recomputed(x, context, pass.losses()),
+                false => block.forward(x, context, &mut pass.layer(i)),
+            };
         }
         match &self.norm {
             Some(norm) => norm.forward(x),

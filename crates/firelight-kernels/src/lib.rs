@@ -43,6 +43,7 @@ mod linear_cross_entropy;
 #[cfg(feature = "extension")]
 mod optional;
 mod path;
+mod recompute;
 mod rms_norm;
 mod rotary;
 mod silu;
@@ -62,6 +63,7 @@ pub use layer_norm::layer_norm;
 pub use linear::linear;
 pub use linear_cross_entropy::linear_cross_entropy;
 pub use path::{KernelPath, kernel_path};
+pub use recompute::{can_recompute, recomputed};
 pub use rms_norm::rms_norm;
 pub use rotary::{RotaryPairs, rotary};
 pub use silu::silu;

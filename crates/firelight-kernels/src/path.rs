@@ -115,6 +115,22 @@ fn backend(device: &Device) -> Option<Kernels> {
     }
 }
 
+/// Whether operations of our own join Burn's graph on this device, with kernels or without.
+#[cfg(feature = "extension")]
+pub(crate) fn is_extended(device: &Device) -> bool {
+    match device.clone().inner().as_dispatch() {
+        #[cfg(feature = "ndarray")]
+        #[allow(deprecated)]
+        DispatchDevice::NdArray(_) => true,
+        _ => backend(device).is_some(),
+    }
+}
+
+#[cfg(not(feature = "extension"))]
+pub(crate) fn is_extended(_: &Device) -> bool {
+    false
+}
+
 /// Whether the device is the CPU of Burn's flex backend, with kernels of our own built in.
 #[cfg(feature = "flex")]
 pub(crate) fn is_flex(device: &Device) -> bool {

@@ -6,7 +6,7 @@ use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor};
 use burn::tensor::Device;
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
 use firelight_core::{AuxiliaryLosses, LossConfig, Pass, SequenceInput, TokenLoss};
-use firelight_training::LossOutput;
+use firelight_training::{LossOutput, Recompute};
 
 use crate::data::LmBatch;
 use crate::model::LanguageModel;
@@ -17,16 +17,23 @@ pub struct LmTask {
     /// The model.
     pub model: LanguageModel,
     loss: LossConfig,
+    recompute: Recompute,
 }
 
 impl LmTask {
     /// Trains `model` on next-token prediction.
     pub fn new(model: LanguageModel, loss: LossConfig) -> Self {
-        Self { model, loss }
+        Self { model, loss, recompute: Recompute::None }
+    }
+
+    /// Sets what a training step computes twice.
+    pub fn with_recompute(mut self, recompute: Recompute) -> Self {
+        self.recompute = recompute;
+        self
     }
 
     fn with_model(self, change: impl FnOnce(LanguageModel) -> LanguageModel) -> Self {
-        Self { model: change(self.model), loss: self.loss }
+        Self { model: change(self.model), loss: self.loss, recompute: self.recompute }
     }
 
     fn charge(&self, batch: LmBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
@@ -49,7 +56,9 @@ impl TrainStep for LmTask {
     /// cross-entropy.
     fn step(&self, batch: LmBatch) -> TrainOutput<LossOutput> {
         let mut losses = AuxiliaryLosses::default();
-        let loss = self.charge(batch, self.loss, &mut Pass::default().with_losses(&mut losses));
+        let recomputes = self.recompute == Recompute::Blocks;
+        let mut pass = Pass::default().with_losses(&mut losses).with_recomputation(recomputes);
+        let loss = self.charge(batch, self.loss, &mut pass);
         let objective = match losses.load_balance() {
             Some(balance) => loss.mean() + balance * self.loss.load_balance,
             None => loss.mean(),
@@ -88,7 +97,7 @@ impl Module for LmTask {
     }
 
     fn valid(&self) -> Self {
-        Self { model: self.model.valid(), loss: self.loss }
+        Self { model: self.model.valid(), loss: self.loss, recompute: self.recompute }
     }
 
     fn materialize(self) -> Self {
@@ -197,6 +206,50 @@ mod tests {
             // Were they not told apart, the loss would be another one.
             let (mixed, _) = trained(&task, LmBatch { documents: None, ..packed });
             assert!((mixed - expected).abs() > 1e-4, "{position:?}: {mixed} and {expected}");
+        }
+    }
+}
+
+#[cfg(all(test, feature = "flex"))]
+mod recompute_tests {
+    use super::*;
+    use crate::model::LanguageModelConfig;
+    use burn::module::Param;
+    use burn::tensor::{Tensor, TensorData, Tolerance};
+    use firelight_training::{OptimizerConfig, ScheduleConfig, Trainer};
+
+    struct Values(Vec<TensorData>);
+
+    impl ModuleVisitor for Values {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.0.push(param.val().into_data());
+        }
+    }
+
+    /// The weights after three steps.
+    fn trained(tied: bool, recompute: Recompute) -> Vec<TensorData> {
+        let device = Device::flex().autodiff();
+        let config = LanguageModelConfig::new(7, 8, 2, 3).with_max_seq_len(8).with_tied(tied);
+        let task = LmTask::new(config.init(&device), LossConfig::default()).with_recompute(recompute);
+        let mut trainer = Trainer::new(task, OptimizerConfig::default(), ScheduleConfig::default(), 1);
+        for _ in 0..3 {
+            let tokens = |tokens: [[i32; 5]; 2]| Tensor::from_ints(tokens, &device);
+            let (inputs, targets) = (tokens([[1, 2, 3, 4, 5], [0; 5]]), tokens([[2, 3, 4, 5, 6], [1; 5]]));
+            let batch = LmBatch { inputs, targets, padding: None, documents: None };
+            trainer.step(batch).expect("a step");
+        }
+        let mut values = Values(Vec::new());
+        trainer.model().visit(&mut values);
+        values.0
+    }
+
+    #[test]
+    fn a_model_whose_blocks_are_recomputed_learns_the_same_tied_or_not() {
+        for tied in [true, false] {
+            let plain = trained(tied, Recompute::None);
+            for (found, expected) in trained(tied, Recompute::Blocks).iter().zip(&plain) {
+                found.assert_approx_eq::<f32>(expected, Tolerance::absolute(1e-6));
+            }
         }
     }
 }

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Recompute;
+
 /// The name of the validation loss among the metrics.
 pub(crate) const LOSS: &str = "loss";
 
@@ -41,6 +43,9 @@ pub struct TrainingConfig {
     /// Decay of the exponential moving average of the weights, which is evaluated and kept in their place; 0, the default,
     /// keeps none. From 0 to below 1.
     pub smoothing: f64,
+    /// What of the forward pass is dropped and computed again in the backward pass, to save memory: `none`, the default,
+    /// `blocks` or `burn`.
+    pub recompute: Recompute,
 }
 
 impl Default for TrainingConfig {
@@ -56,6 +61,7 @@ impl Default for TrainingConfig {
             best_by: LOSS.into(),
             patience: 0,
             smoothing: 0.0,
+            recompute: Recompute::None,
         }
     }
 }

@@ -103,6 +103,15 @@ pub enum TrainingError {
         /// What was found in the place of the loss.
         value: f64,
     },
+    /// Blocks cannot be recomputed on the device.
+    #[error(
+        "`training.recompute` = blocks is not there for the device {device}, whose backend this program was built without \
+         the operations of; set it to `none` or `burn`, or take another device"
+    )]
+    CannotRecompute {
+        /// The device.
+        device: String,
+    },
     /// No parameter received a gradient.
     #[error("step {step}: no parameter has a gradient; is every parameter of the model frozen?")]
     NoGradient {

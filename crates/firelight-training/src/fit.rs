@@ -115,8 +115,10 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
         input.schedule.validate(),
     ])?;
     let model = if device_of(&model).is_autodiff() { model } else { model.train() };
+    input.training.recompute.check(&device_of(&model))?;
     let metrics = Metrics::new(input.metrics, &input.training.best_by)?;
     let (model, optimizer) = input.start.restore(model, &input.optimizer)?;
+    let model = input.training.recompute.apply(model);
 
     let run = Run {
         trainer: Trainer {

@@ -39,6 +39,7 @@ mod parameter_ids;
 mod plot;
 mod progress;
 mod recipe;
+mod recompute;
 mod report;
 mod run;
 mod schedule;
@@ -66,6 +67,7 @@ pub use optimizer::{
 pub use plot::{Chart, Curve};
 pub use progress::ProgressBar;
 pub use recipe::{Fields, Recipe, RecipeError, fields_of};
+pub use recompute::Recompute;
 pub use report::Report;
 pub use schedule::{DecayShape, Schedule, ScheduleConfig, ScheduleKind};
 pub use tensorboard::TensorBoard;

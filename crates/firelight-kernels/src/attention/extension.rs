@@ -132,6 +132,9 @@ pub(super) fn attention(
 ) -> Tensor<4> {
     let [batch, heads, queries, _] = query.dims();
     let shape = [batch, heads, queries, key.dims()[2]];
+    if settings.dropout > 0.0 && !crate::path::is_fused_on_cpu(&query) {
+        crate::recompute::replay::before_drawing(&query.device()); // A GPU draws its own.
+    }
     let bias = match &options.bias_by_distance {
         Some(bias) if settings.by_distance => Some(bias.clone().unsqueeze_dims(&[0, 2])),
         _ => reference::bias(options, [queries, shape[3]]),

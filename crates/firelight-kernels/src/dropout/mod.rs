@@ -55,9 +55,15 @@ pub fn dropout<const D: usize>(x: Tensor<D>, rate: f64) -> Tensor<D> {
     reference::dropout(x, rate)
 }
 
-/// A seed from the generator of the device, so that one seed of the device decides on all dropout.
+/// A seed from the generator of the device, so that one seed of the device decides on all dropout; in a part of a model that
+/// runs again, the one that it drew before.
 #[cfg(feature = "extension")]
 pub(crate) fn seed(device: &Device) -> u64 {
+    crate::recompute::replay::next(|| drawn(device))
+}
+
+#[cfg(feature = "extension")]
+fn drawn(device: &Device) -> u64 {
     let numbers = Tensor::<1>::random([4], burn::tensor::Distribution::Default, &device.clone().inner()).into_data();
     numbers.iter::<f64>().fold(0, |seed: u64, number| seed.rotate_left(16) ^ (number * f64::from(1 << 24)) as u64)
 }

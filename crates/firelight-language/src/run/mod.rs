@@ -176,7 +176,7 @@ impl Run {
         recipe.training = recipe.training.clone().over(parts.0.batches_of_an_epoch(&recipe)?);
         let (training, validation) = (parts.0.tokens().clone(), parts.1.tokens().clone());
         let model = config.init_with(&ParamBuilder::new(device, recipe.seed));
-        let task = LmTask::new(model, recipe.loss);
+        let task = LmTask::new(model, recipe.loss).with_recompute(recipe.training.recompute);
         let device = device.clone();
         Ok(Self { folder, recipe, tokenizer, training, validation, parts, task, start, device })
     }

@@ -7,15 +7,16 @@ use toml::{Table, Value};
 
 use super::{Recipe, RecipeError};
 
-/// Keys, and sections with all their keys, that a resumed run may change: how long it goes on, what it keeps, and how fast
-/// it learns. Everything else belongs to the weights and to the order of the data.
-const MAY_CHANGE: [&str; 12] = [
+/// Keys, and sections with all their keys, that a resumed run may change: how long it goes on, what it keeps, how fast it
+/// learns, and what it computes twice. Everything else belongs to the weights and to the order of the data.
+const MAY_CHANGE: [&str; 13] = [
     "training.steps",
     "training.epochs",
     "training.evaluate_every",
     "training.checkpoint_every",
     "training.keep_checkpoints",
     "training.patience",
+    "training.recompute",
     "optimizer.learning_rate",
     "optimizer.adamw_learning_rate",
     "optimizer.weight_decay",

@@ -13,6 +13,7 @@ use burn::tensor::DType;
 use clap::ValueEnum;
 use firelight::device::{self, NamedDevice};
 use firelight::kernels::kernel_path;
+use firelight::training::Recompute;
 use serde_json::json;
 
 use crate::output;
@@ -42,6 +43,9 @@ pub(crate) struct Bench {
     /// Device: flex, ndarray, wgpu, vulkan, metal, cuda or rocm, with an index such as cuda:1, or auto
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
+    /// What a step of `train` computes twice to save memory: none, blocks or burn
+    #[arg(long, value_name = "WHAT", default_value = "none", value_parser = recompute)]
+    recompute: Recompute,
     /// Type of the numbers
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     dtype: Dtype,
@@ -68,6 +72,8 @@ enum Shape {
     Baby,
     /// 6 layers, 6 heads, width 384, 8 windows of 256 characters
     Char6,
+    /// The same with 12 layers
+    Char12,
     /// GPT-2 124M: 12 layers, 12 heads, width 768, 8 windows of 1,024 tokens
     Gpt2,
 }
@@ -93,6 +99,11 @@ impl FromStr for Pattern {
             _ => window(text).ok_or_else(|| "expected `causal` or `window:N`, as `window:256`".into()),
         }
     }
+}
+
+fn recompute(text: &str) -> Result<Recompute, String> {
+    let known = [Recompute::None, Recompute::Blocks, Recompute::Burn];
+    known.into_iter().find(|known| known.to_string() == text).ok_or_else(|| "expected none, blocks or burn".into())
 }
 
 impl Bench {

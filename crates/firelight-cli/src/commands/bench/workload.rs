@@ -5,7 +5,7 @@ use burn::tensor::{Device, Distribution, Int, Tensor};
 use firelight::core::{ParamBuilder, Pass, SequenceInput};
 use firelight::kernels::{AttentionOptions, attention, awake};
 use firelight::language::{LanguageModel, LanguageModelConfig, LmBatch, LmTask};
-use firelight::training::{OptimizerConfig, ScheduleConfig, ScheduleKind, Trainer};
+use firelight::training::{OptimizerConfig, Recompute, ScheduleConfig, ScheduleKind, Trainer};
 
 use super::{Bench, Pattern, Shape, What};
 
@@ -31,7 +31,7 @@ impl Workload {
     pub(super) fn new(bench: &Bench, device: &Device) -> Result<Self> {
         let shape = bench.shape();
         let (tokens, step): (usize, Step) = match bench.what {
-            What::Train => training(shape, device),
+            What::Train => training(shape, bench.recompute, device)?,
             What::Prefill => (PREFILL, prefill(shape, device)),
             What::Decode => (DECODE[1], decode(shape, device)),
             What::Attention => (bench.length[0], attend(bench.length[0], bench.pattern, device)),
@@ -50,9 +50,11 @@ fn name(bench: &Bench) -> String {
     let shape = match bench.shape() {
         Shape::Baby => "baby",
         Shape::Char6 => "char6",
+        Shape::Char12 => "char12",
         Shape::Gpt2 => "gpt2",
     };
     match bench.what {
+        What::Train if bench.recompute != Recompute::None => format!("train-{shape}-recompute-{}", bench.recompute),
         What::Train => format!("train-{shape}"),
         What::Prefill => format!("prefill-{shape}"),
         What::Decode => format!("decode-{shape}"),
@@ -65,6 +67,7 @@ impl Shape {
         match self {
             Self::Baby => LanguageModelConfig::new(65, 128, 4, 4).with_max_seq_len(64),
             Self::Char6 => LanguageModelConfig::new(65, 384, 6, 6).with_max_seq_len(256),
+            Self::Char12 => LanguageModelConfig::new(65, 384, 6, 12).with_max_seq_len(256),
             Self::Gpt2 => LanguageModelConfig::new(50_257, 768, 12, 12).with_max_seq_len(1024),
         }
     }
@@ -72,23 +75,28 @@ impl Shape {
     fn batch_size(self) -> usize {
         match self {
             Self::Baby => 12,
-            Self::Char6 | Self::Gpt2 => 8,
+            Self::Char6 | Self::Char12 | Self::Gpt2 => 8,
         }
     }
 }
 
 /// Forward, backward, clipping to norm 1 and AdamW, through the trainer that `firelight train` drives.
-fn training(shape: Shape, device: &Device) -> (usize, Step) {
+fn training(shape: Shape, recompute: Recompute, device: &Device) -> Result<(usize, Step)> {
     let (config, batch_size) = (shape.config(), shape.batch_size());
-    let device = device.clone().autodiff();
-    let task = LmTask::new(config.init_with(&ParamBuilder::new(&device, 0)), Default::default());
+    recompute.check(device)?;
+    let device = match recompute {
+        Recompute::Burn => device.clone().autodiff().gradient_checkpointing(),
+        _ => device.clone().autodiff(),
+    };
+    let model = config.init_with(&ParamBuilder::new(&device, 0));
+    let task = LmTask::new(model, Default::default()).with_recompute(recompute);
     let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
     let mut trainer = Trainer::new(task, OptimizerConfig::default(), schedule, 0);
     let seq_len = config.transformer.max_seq_len;
     let ids = || ids([batch_size, seq_len], config.vocab_size, &device);
     let batch = LmBatch { inputs: ids(), targets: ids(), padding: None, documents: None };
     let step = move || Ok(trainer.step(batch.clone()).map(drop)?);
-    (batch_size * seq_len, Box::new(step))
+    Ok((batch_size * seq_len, Box::new(step)))
 }
 
 fn prefill(shape: Shape, device: &Device) -> Step {
