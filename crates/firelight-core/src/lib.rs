@@ -48,6 +48,7 @@ mod mask;
 mod norm;
 mod pass;
 mod position;
+mod precision;
 mod recompute;
 mod report;
 mod stochastic_depth;

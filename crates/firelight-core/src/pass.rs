@@ -2,7 +2,8 @@
 
 use crate::attention::Sums;
 use crate::cache::{Cache, LayerCache, Retention};
-use burn::tensor::{Bool, Int, Tensor};
+use crate::precision::Precision;
+use burn::tensor::{Bool, FloatDType, Int, Tensor};
 use std::ops::Range;
 
 /// The attention weights of one pass, of every layer. A pass that continues a cache fills it anew.
@@ -76,6 +77,7 @@ pub struct Pass<'a> {
     trace: Option<&'a mut AttentionTrace>,
     losses: Option<&'a mut AuxiliaryLosses>,
     recomputes: bool,
+    precision: Precision,
 }
 
 impl<'a> Pass<'a> {
@@ -103,6 +105,20 @@ impl<'a> Pass<'a> {
     pub fn with_recomputation(mut self, recomputes: bool) -> Self {
         self.recomputes = recomputes;
         self
+    }
+
+    /// Sets the type that the blocks compute in; none, the default, is that of the parameters. Parameters, their gradients,
+    /// the embeddings and the output stay as they are. A cache keeps the type that it was begun with.
+    ///
+    /// Ask the device first: [`Device::supports_dtype`](burn::tensor::Device::supports_dtype).
+    pub fn with_precision(mut self, precision: Option<FloatDType>) -> Self {
+        self.precision = Precision(precision);
+        self
+    }
+
+    /// The type that the blocks compute in.
+    pub(crate) fn precision(&self) -> Precision {
+        self.precision
     }
 
     /// The number of tokens before this pass.

@@ -6,6 +6,7 @@
 use crate::block::{BlockContext, TransformerBlock};
 use crate::pass::{AuxiliaryLosses, LayerPass};
 use crate::position::ScoreBias;
+use crate::precision::{Precision, widened};
 use burn::tensor::Tensor;
 use firelight_kernels::recomputed;
 use std::iter::once;
@@ -19,9 +20,10 @@ impl TransformerBlock {
         &self,
         x: Tensor<3>,
         context: &BlockContext,
+        precision: Precision,
         losses: Option<&mut AuxiliaryLosses>,
     ) -> Tensor<3> {
-        let (shape, with_losses) = (x.dims(), losses.is_some());
+        let (shape, dtype, with_losses) = (x.dims(), x.dtype(), losses.is_some());
         let mut inputs = vec![x.reshape([-1])];
         let context = context.exchanged(&mut |tensor| {
             inputs.push(tensor.clone());
@@ -34,11 +36,14 @@ impl TransformerBlock {
             let context = context.exchanged(&mut |_| next());
             let mut losses = AuxiliaryLosses::default();
             let mut pass = LayerPass::collecting(with_losses.then_some(&mut losses));
-            let output = block.forward(x, &context, &mut pass);
-            once(output.reshape([-1])).chain(losses.into_load_balances()).collect()
+            let output = precision.module(block).forward(x, &context, &mut pass).reshape([-1]);
+            let losses = losses.into_load_balances();
+            // They stand in one vector, and losses are in single precision.
+            let output = if losses.is_empty() { output } else { widened(output) };
+            once(output).chain(losses).collect()
         });
         let mut outputs = outputs.into_iter();
-        let output = outputs.next().expect("a block has an output").reshape(shape);
+        let output = outputs.next().expect("a block has an output").reshape(shape).cast(dtype);
         if let Some(losses) = losses {
             outputs.for_each(|loss| losses.add_load_balance(loss));
         }
@@ -49,7 +54,7 @@ impl TransformerBlock {
 impl BlockContext {
     /// The same with others in the place of the tensors through which gradients may flow: the memory, and biases that are
     /// trained.
-    fn exchanged(&self, exchange: Exchange) -> Self {
+    pub(crate) fn exchanged(&self, exchange: Exchange) -> Self {
         let mut context = self.clone();
         if let Some(memory) = &mut context.memory {
             memory.hidden = through(memory.hidden.clone(), exchange);

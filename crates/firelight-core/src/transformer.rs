@@ -99,18 +99,21 @@ impl Transformer {
         let row = Row::new(input, pass, [batch, seq_len]);
         let positions = row.positions(seq_len);
         let contexts = self.contexts(&row, &positions, input, pass, &x.device());
-        let mut x = dropout::drop(&self.dropout, self.position.embed(x, &positions));
+        let (precision, dtype) = (pass.precision(), x.dtype());
+        let contexts: Vec<_> = contexts.into_iter().map(|context| precision.context(context)).collect();
+        let mut x = precision.tensor(dropout::drop(&self.dropout, self.position.embed(x, &positions)));
         for (i, block) in self.blocks.iter().enumerate() {
             let context = &contexts[i % contexts.len()];
             x = match pass.recomputes() {
-                true => block.forward_recomputed(x, context, pass.losses()),
-                false => block.forward(x, context, &mut pass.layer(i)),
+                true => block.forward_recomputed(x, context, precision, pass.losses()),
+                false => precision.module(block).forward(x, context, &mut pass.layer(i)),
             };
         }
-        match &self.norm {
-            Some(norm) => norm.forward(x),
+        let x = match &self.norm {
+            Some(norm) => precision.module(norm).forward(x),
             None => x,
-        }
+        };
+        x.cast(dtype)
     }
 
     /// An empty cache for up to `capacity` tokens, in which a layer whose pattern looks back a short way keeps the last

@@ -6,7 +6,7 @@ use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor};
 use burn::tensor::Device;
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
 use firelight_core::{AuxiliaryLosses, LossConfig, Pass, SequenceInput, TokenLoss};
-use firelight_training::{LossOutput, Recompute};
+use firelight_training::{LossOutput, LossScale, Precision, Recompute};
 
 use crate::data::LmBatch;
 use crate::model::LanguageModel;
@@ -18,12 +18,14 @@ pub struct LmTask {
     pub model: LanguageModel,
     loss: LossConfig,
     recompute: Recompute,
+    precision: Precision,
+    loss_scale: Option<LossScale>,
 }
 
 impl LmTask {
     /// Trains `model` on next-token prediction.
     pub fn new(model: LanguageModel, loss: LossConfig) -> Self {
-        Self { model, loss, recompute: Recompute::None }
+        Self { model, loss, recompute: Recompute::None, precision: Precision::F32, loss_scale: None }
     }
 
     /// Sets what a training step computes twice.
@@ -32,8 +34,23 @@ impl LmTask {
         self
     }
 
+    /// Sets what passes compute in. `f16` brings a [`loss_scale`](Self::loss_scale), which the trainer needs as well.
+    pub fn with_precision(mut self, precision: Precision) -> Self {
+        (self.precision, self.loss_scale) = (precision, precision.loss_scale());
+        self
+    }
+
+    /// What training steps multiply their loss with.
+    pub fn loss_scale(&self) -> Option<LossScale> {
+        self.loss_scale.clone()
+    }
+
     fn with_model(self, change: impl FnOnce(LanguageModel) -> LanguageModel) -> Self {
-        Self { model: change(self.model), loss: self.loss, recompute: self.recompute }
+        Self { model: change(self.model), ..self }
+    }
+
+    fn pass<'a>(&self) -> Pass<'a> {
+        Pass::default().with_precision(self.precision.dtype())
     }
 
     fn charge(&self, batch: LmBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
@@ -57,11 +74,15 @@ impl TrainStep for LmTask {
     fn step(&self, batch: LmBatch) -> TrainOutput<LossOutput> {
         let mut losses = AuxiliaryLosses::default();
         let recomputes = self.recompute == Recompute::Blocks;
-        let mut pass = Pass::default().with_losses(&mut losses).with_recomputation(recomputes);
+        let mut pass = self.pass().with_losses(&mut losses).with_recomputation(recomputes);
         let loss = self.charge(batch, self.loss, &mut pass);
         let objective = match losses.load_balance() {
             Some(balance) => loss.mean() + balance * self.loss.load_balance,
             None => loss.mean(),
+        };
+        let objective = match &self.loss_scale {
+            Some(scale) => scale.scaled(objective),
+            None => objective,
         };
         TrainOutput::new(self, objective.backward(), report(loss))
     }
@@ -73,7 +94,7 @@ impl InferenceStep for LmTask {
 
     /// The plain cross-entropy, whatever the training charges.
     fn step(&self, batch: LmBatch) -> LossOutput {
-        report(self.charge(batch, LossConfig::default(), &mut Pass::default()))
+        report(self.charge(batch, LossConfig::default(), &mut self.pass()))
     }
 }
 
@@ -97,7 +118,7 @@ impl Module for LmTask {
     }
 
     fn valid(&self) -> Self {
-        Self { model: self.model.valid(), loss: self.loss, recompute: self.recompute }
+        self.clone().with_model(|model| model.valid())
     }
 
     fn materialize(self) -> Self {
@@ -211,7 +232,7 @@ mod tests {
 }
 
 #[cfg(all(test, feature = "flex"))]
-mod recompute_tests {
+mod precision_and_memory {
     use super::*;
     use crate::model::LanguageModelConfig;
     use burn::module::Param;
@@ -226,17 +247,33 @@ mod recompute_tests {
         }
     }
 
+    fn device(recompute: Recompute) -> Device {
+        match recompute {
+            Recompute::Burn => Device::flex().autodiff().gradient_checkpointing(),
+            _ => Device::flex().autodiff(),
+        }
+    }
+
+    fn trainer(tied: bool, precision: Precision, recompute: Recompute) -> Trainer<LmTask> {
+        let config = LanguageModelConfig::new(7, 8, 2, 3).with_max_seq_len(8).with_tied(tied);
+        let task = LmTask::new(config.init(&device(recompute)), LossConfig::default());
+        let task = task.with_precision(precision).with_recompute(recompute);
+        let (optimizer, scale) = (OptimizerConfig { learning_rate: 1e-2, ..Default::default() }, task.loss_scale());
+        let schedule = ScheduleConfig { warmup_steps: 2, ..ScheduleConfig::default() };
+        Trainer::new(task, optimizer, schedule, 1).with_loss_scale(scale)
+    }
+
+    fn batch(recompute: Recompute) -> LmBatch {
+        let tokens = |tokens: [[i32; 5]; 2]| Tensor::from_ints(tokens, &device(recompute));
+        let (inputs, targets) = (tokens([[1, 2, 3, 4, 5], [0; 5]]), tokens([[2, 3, 4, 5, 6], [1; 5]]));
+        LmBatch { inputs, targets, padding: None, documents: None }
+    }
+
     /// The weights after three steps.
     fn trained(tied: bool, recompute: Recompute) -> Vec<TensorData> {
-        let device = Device::flex().autodiff();
-        let config = LanguageModelConfig::new(7, 8, 2, 3).with_max_seq_len(8).with_tied(tied);
-        let task = LmTask::new(config.init(&device), LossConfig::default()).with_recompute(recompute);
-        let mut trainer = Trainer::new(task, OptimizerConfig::default(), ScheduleConfig::default(), 1);
+        let mut trainer = trainer(tied, Precision::F32, recompute);
         for _ in 0..3 {
-            let tokens = |tokens: [[i32; 5]; 2]| Tensor::from_ints(tokens, &device);
-            let (inputs, targets) = (tokens([[1, 2, 3, 4, 5], [0; 5]]), tokens([[2, 3, 4, 5, 6], [1; 5]]));
-            let batch = LmBatch { inputs, targets, padding: None, documents: None };
-            trainer.step(batch).expect("a step");
+            trainer.step(batch(recompute)).expect("a step");
         }
         let mut values = Values(Vec::new());
         trainer.model().visit(&mut values);
@@ -244,12 +281,59 @@ mod recompute_tests {
     }
 
     #[test]
-    fn a_model_whose_blocks_are_recomputed_learns_the_same_tied_or_not() {
+    fn a_model_whose_activations_are_recomputed_learns_the_same_tied_or_not() {
         for tied in [true, false] {
             let plain = trained(tied, Recompute::None);
-            for (found, expected) in trained(tied, Recompute::Blocks).iter().zip(&plain) {
-                found.assert_approx_eq::<f32>(expected, Tolerance::absolute(1e-6));
+            for recompute in [Recompute::Blocks, Recompute::Burn] {
+                for (found, expected) in trained(tied, recompute).iter().zip(&plain) {
+                    found.assert_approx_eq::<f32>(expected, Tolerance::absolute(1e-6));
+                }
             }
         }
+    }
+
+    #[test]
+    fn a_model_learns_in_half_precision_what_it_learns_in_single_precision() {
+        let losses = |precision: Precision, recompute: Recompute| {
+            let mut trainer = trainer(true, precision, recompute);
+            let losses = (0..30).map(|_| trainer.step(batch(recompute)).expect("a step").1.loss).collect::<Vec<_>>();
+            let mut values = Values(Vec::new());
+            trainer.model().visit(&mut values);
+            assert!(values.0.iter().all(|weight| weight.dtype == burn::tensor::DType::F32));
+            losses
+        };
+        let single = losses(Precision::F32, Recompute::None);
+        assert!(single[29] < 0.5 * single[0], "{single:?}");
+        for precision in [Precision::Bf16, Precision::F16] {
+            for recompute in [Recompute::None, Recompute::Blocks, Recompute::Burn] {
+                for (step, (found, expected)) in losses(precision, recompute).iter().zip(&single).enumerate() {
+                    let error = (found - expected).abs();
+                    assert!(error < 0.03, "step {step} in {precision}: {found} and {expected}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_whose_gradients_overflow_is_passed_over_and_the_next_one_taken() {
+        let mut trainer = trainer(true, Precision::F16, Recompute::None);
+        let batch = || batch(Recompute::None);
+        let weights = |trainer: &Trainer<LmTask>| {
+            let mut values = Values(Vec::new());
+            trainer.model().visit(&mut values);
+            values.0
+        };
+        let before = weights(&trainer);
+        let scale = trainer.model().loss_scale().expect("f16 has a scale");
+        // The gradient of a logit is at most the scale over ten tokens: 2^40 is far above what f16 holds.
+        let factor = scale.scaled(Tensor::ones([1], &Device::flex())).into_scalar::<f32>();
+        assert_eq!(factor, 65_536.0);
+        scale.begin_at(2f64.powi(40));
+        let report = trainer.step(batch()).expect("passed over").1;
+        assert!(report.step == 1 && report.loss.is_finite() && !report.gradient_norm.is_finite());
+        assert_eq!(weights(&trainer), before);
+        let taken = (0..30).position(|_| trainer.step(batch()).expect("a step").1.gradient_norm.is_finite());
+        assert!(taken.is_some_and(|steps| steps > 3), "{taken:?}");
+        assert_ne!(weights(&trainer), before);
     }
 }

@@ -12,6 +12,7 @@ use firelight_storage::{
 use serde::{Deserialize, Serialize};
 
 use crate::parameter_ids::{ParameterIds, ids_of, restore_ids};
+use crate::precision::Scale;
 use crate::smoothed::Smoothed;
 use crate::{OptimizerConfig, OptimizerKind, TrainingConfig, TrainingError};
 
@@ -39,6 +40,9 @@ pub(crate) struct RunState {
     /// Evaluations since the best one.
     #[serde(default)]
     without_gain: usize,
+    /// Where the scale of the loss stands, if there is one.
+    #[serde(default)]
+    pub(crate) loss_scale: Option<Scale>,
 }
 
 impl RunState {

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Recompute;
+use crate::{Precision, Recompute};
 
 /// The name of the validation loss among the metrics.
 pub(crate) const LOSS: &str = "loss";
@@ -46,6 +46,9 @@ pub struct TrainingConfig {
     /// What of the forward pass is dropped and computed again in the backward pass, to save memory: `none`, the default,
     /// `blocks` or `burn`.
     pub recompute: Recompute,
+    /// What passes compute in: `f32`, the default, `bf16` or `f16`. Parameters and the optimiser's state are `f32` in any
+    /// case.
+    pub precision: Precision,
 }
 
 impl Default for TrainingConfig {
@@ -62,6 +65,7 @@ impl Default for TrainingConfig {
             patience: 0,
             smoothing: 0.0,
             recompute: Recompute::None,
+            precision: Precision::F32,
         }
     }
 }

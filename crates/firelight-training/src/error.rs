@@ -8,7 +8,7 @@ use burn::data::dataset::DatasetError;
 use burn::tensor::TensorReadError;
 use firelight_storage::StorageError;
 
-use crate::SettingsError;
+use crate::{Precision, SettingsError};
 
 /// An error that stopped a training run or an evaluation.
 #[derive(Debug, thiserror::Error)]
@@ -103,6 +103,20 @@ pub enum TrainingError {
         /// What was found in the place of the loss.
         value: f64,
     },
+    /// The device cannot compute in the type.
+    #[error(
+        "the device {device} cannot compute in {precision}, which `training.precision` asks for; set it to another of f32, \
+         bf16 and f16, or take another device"
+    )]
+    Precision {
+        /// The device.
+        device: String,
+        /// The type.
+        precision: Precision,
+    },
+    /// A training in `f16` was given no scale for its loss.
+    #[error("`training.precision` = f16 needs a scale for the loss: hand that of the task to `FitInput::loss_scale`")]
+    NoLossScale,
     /// Blocks cannot be recomputed on the device.
     #[error(
         "`training.recompute` = blocks is not there for the device {device}, whose backend this program was built without \

@@ -19,8 +19,8 @@ use crate::run::{Finished, Run};
 use crate::trainer::Trainer;
 use crate::validation::Metrics;
 use crate::{
-    LossOutput, Observer, OptimizerConfig, ScheduleConfig, StartPoint, TrainingConfig, TrainingError, ValidationLoss,
-    ValidationMetric,
+    LossOutput, LossScale, Observer, OptimizerConfig, Precision, ScheduleConfig, StartPoint, TrainingConfig,
+    TrainingError, ValidationLoss, ValidationMetric,
 };
 
 /// A model that [`fit()`] can train: Burn's `LearnerModel` whose steps return [`LossOutput`].
@@ -58,6 +58,8 @@ pub struct FitInput<M: Trainable> {
     pub observers: Vec<Box<dyn Observer>>,
     /// Stops the run after the current step when asked to.
     pub interrupter: Interrupter,
+    /// The scale of the loss that the task multiplies with, which `training.precision` = `f16` needs.
+    pub loss_scale: Option<LossScale>,
     /// Metrics of the task that are measured at every evaluation, beside the loss.
     pub metrics: Vec<Box<dyn ValidationMetric<M>>>,
     /// Burn's own metrics and renderers, if wanted.
@@ -78,6 +80,7 @@ impl<M: Trainable> FitInput<M> {
             start: StartPoint::default(),
             observers: Vec::new(),
             interrupter: Interrupter::new(),
+            loss_scale: None,
             metrics: Vec::new(),
             extension: None,
         }
@@ -116,6 +119,8 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
     ])?;
     let model = if device_of(&model).is_autodiff() { model } else { model.train() };
     input.training.recompute.check(&device_of(&model))?;
+    input.training.precision.check(&device_of(&model))?;
+    let loss_scale = restored(input.loss_scale, &input.training, &input.start)?;
     let metrics = Metrics::new(input.metrics, &input.training.best_by)?;
     let (model, optimizer) = input.start.restore(model, &input.optimizer)?;
     let model = input.training.recompute.apply(model);
@@ -129,6 +134,7 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
             seed: input.seed,
             accumulate: input.training.accumulate,
             smoothed: input.start.smoothed(&model, input.training.smoothing)?,
+            loss_scale,
             done: input.start.step(),
         },
         metrics,
@@ -165,6 +171,21 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
             interrupted: finished.interrupted,
         }),
     }
+}
+
+/// The scale of the loss, where the run left it.
+fn restored(
+    scale: Option<LossScale>,
+    training: &TrainingConfig,
+    start: &StartPoint,
+) -> Result<Option<LossScale>, TrainingError> {
+    if training.precision == Precision::F16 && scale.is_none() {
+        return Err(TrainingError::NoLossScale);
+    }
+    if let (Some(scale), Some(state)) = (&scale, start.state.loss_scale) {
+        scale.restore(state);
+    }
+    Ok(scale)
 }
 
 /// Burn's strategy that takes the steps of one run.

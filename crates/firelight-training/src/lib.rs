@@ -37,6 +37,7 @@ mod observer;
 mod optimizer;
 mod parameter_ids;
 mod plot;
+mod precision;
 mod progress;
 mod recipe;
 mod recompute;
@@ -65,6 +66,7 @@ pub use optimizer::{
     UpdateRule, UpdateScale,
 };
 pub use plot::{Chart, Curve};
+pub use precision::{LossScale, Precision};
 pub use progress::ProgressBar;
 pub use recipe::{Fields, Recipe, RecipeError, fields_of};
 pub use recompute::Recompute;

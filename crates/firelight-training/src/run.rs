@@ -14,7 +14,7 @@ use crate::observer::Observers;
 use crate::trainer::Trainer;
 use crate::validation::Metrics;
 use crate::writer::Writer;
-use crate::{EvaluationReport, Observer, RunReport, Trainable, TrainingConfig, TrainingError};
+use crate::{EvaluationReport, LossScale, Observer, RunReport, Trainable, TrainingConfig, TrainingError};
 
 /// How a run ended.
 pub(crate) struct Finished {
@@ -103,6 +103,7 @@ impl<M: Trainable> Run<M> {
         }
         let (output, report) = self.trainer.step_since(began, group)?;
         self.state.step = report.step;
+        self.state.loss_scale = self.trainer.loss_scale.as_ref().map(LossScale::state);
         events.trained(output, batches.progress(), &report);
         self.observers.step(&report)
     }

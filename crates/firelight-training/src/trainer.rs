@@ -14,7 +14,7 @@ use crate::culprit::culprit;
 use crate::evaluate::device_of;
 use crate::loss::read_scalars;
 use crate::smoothed::Smoothed;
-use crate::{LossOutput, OptimizerConfig, ScheduleConfig, StepReport, Trainable, TrainingError};
+use crate::{LossOutput, LossScale, OptimizerConfig, ScheduleConfig, StepReport, Trainable, TrainingError};
 
 /// The model, its optimiser and what decides about their next step: for loops of one's own. [`fit`](crate::fit()) drives one
 /// through Burn's Learner, with evaluation, checkpoints and metrics around it.
@@ -28,6 +28,8 @@ pub struct Trainer<M> {
     pub(crate) accumulate: usize,
     /// The moving average of the weights, if one is kept.
     pub(crate) smoothed: Option<Smoothed>,
+    /// What the task multiplies its loss with, if anything.
+    pub(crate) loss_scale: Option<LossScale>,
     /// Steps done.
     pub(crate) done: usize,
 }
@@ -39,7 +41,15 @@ impl<M: Trainable> Trainer<M> {
     /// With the text of [`OptimizerConfig::validate_for`].
     pub fn new(model: M, optimizer_config: OptimizerConfig, schedule: ScheduleConfig, seed: u64) -> Self {
         let optimizer = optimizer_config.init(&model);
-        Self { model, optimizer, optimizer_config, schedule, seed, accumulate: 1, smoothed: None, done: 0 }
+        let (smoothed, loss_scale) = (None, None);
+        Self { model, optimizer, optimizer_config, schedule, seed, accumulate: 1, smoothed, loss_scale, done: 0 }
+    }
+
+    /// Divides gradients by the scale that the task multiplies its loss with, and adapts it.
+    #[must_use]
+    pub fn with_loss_scale(mut self, loss_scale: Option<LossScale>) -> Self {
+        self.loss_scale = loss_scale;
+        self
     }
 
     /// The model as it is now.
@@ -72,22 +82,35 @@ impl<M: Trainable> Trainer<M> {
     ) -> Result<(LossOutput, StepReport), TrainingError> {
         let step = self.done + 1;
         let (gradients, output) = self.gradients(batches).mean(&self.model);
+        let gradients = match &self.loss_scale {
+            Some(scale) => scale.unscaled(&self.model, gradients),
+            None => gradients,
+        };
         let norm = global_norm(&self.model, &gradients).ok_or(TrainingError::NoGradient { step })?;
         let [total, count, norm] = read_scalars([output.total.clone(), output.count.clone(), norm])
             .map_err(TrainingError::device("training loss"))?;
         let loss = total / count.max(1.0);
         self.check_finite("loss", loss, &gradients)?;
+        let learning_rate = self.schedule.learning_rate(self.optimizer_config.learning_rate, self.done);
+        let tokens_per_second = count / began.elapsed().as_secs_f64();
+        let report = StepReport { step, loss, learning_rate, gradient_norm: norm, tokens_per_second };
+        if !norm.is_finite() && self.loss_scale.as_ref().is_some_and(LossScale::halve) {
+            self.done = step; // The batch is passed over, as it will be when the run is repeated.
+            return Ok((output, report));
+        }
         self.check_finite("gradient norm", norm, &gradients)?;
 
         let gradients = scale_to_norm(&self.model, gradients, norm, self.optimizer_config.clip_norm);
-        let learning_rate = self.schedule.learning_rate(self.optimizer_config.learning_rate, self.done);
         self.model = self.model.clone().optimize(&mut self.optimizer, learning_rate.into(), gradients);
         self.done = step;
         if let Some(smoothed) = &mut self.smoothed {
             smoothed.update(&self.model, step);
         }
+        if let Some(scale) = &self.loss_scale {
+            scale.keep();
+        }
         let tokens_per_second = count / began.elapsed().as_secs_f64();
-        Ok((output, StepReport { step, loss, learning_rate, gradient_norm: norm, tokens_per_second }))
+        Ok((output, StepReport { tokens_per_second, ..report }))
     }
 
     /// The gradients of all `batches`, each under a seed of its own.

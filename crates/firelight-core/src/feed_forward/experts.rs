@@ -11,6 +11,7 @@ use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::ParamBuilder;
 use crate::linear::{Linear, LinearConfig};
 use crate::pass::LayerPass;
+use crate::precision::widened;
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig};
 use burn::tensor::{Bool, IndexingUpdateOp, Tensor, TensorData, activation::softmax};
@@ -146,12 +147,12 @@ impl MixtureOfExperts {
     pub fn forward(&self, x: Tensor<3>, padding: Option<&Tensor<2, Bool>>, pass: &mut LayerPass) -> Tensor<3> {
         let [batch, length, d_model] = x.dims();
         let tokens = x.reshape([batch * length, d_model]); // [N, D]
-        let probabilities = softmax(self.router.forward(tokens.clone()), 1); // [N, X]
+        let probabilities = softmax(widened(self.router.forward(tokens.clone())), 1); // [N, X]
         let routes = self.routes(&probabilities, padding);
         if let Some(losses) = pass.losses() {
             losses.add_load_balance(routes.load_balance(&probabilities));
         }
-        let gates = self.gates(probabilities, &routes);
+        let gates = self.gates(probabilities, &routes).cast(tokens.dtype());
         self.mix(tokens, gates, &routes).reshape([batch, length, d_model])
     }
 

@@ -8,7 +8,7 @@
 
 use super::{PositionScheme, Positions, RotaryScaling};
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, FloatDType, Tensor};
 use firelight_kernels::{RotaryPairs, rotary};
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +93,11 @@ impl Rotation {
             RotaryLayout::Interleaved => RotaryPairs::Neighbours,
         };
         rotary(x, self.cos.clone(), self.sin.clone(), pairs)
+    }
+
+    /// The same in another type.
+    pub(crate) fn cast(self, dtype: FloatDType) -> Self {
+        Self { cos: self.cos.cast(dtype), sin: self.sin.cast(dtype), layout: self.layout }
     }
 }
 

@@ -176,7 +176,9 @@ impl Run {
         recipe.training = recipe.training.clone().over(parts.0.batches_of_an_epoch(&recipe)?);
         let (training, validation) = (parts.0.tokens().clone(), parts.1.tokens().clone());
         let model = config.init_with(&ParamBuilder::new(device, recipe.seed));
-        let task = LmTask::new(model, recipe.loss).with_recompute(recipe.training.recompute);
+        let task = LmTask::new(model, recipe.loss)
+            .with_recompute(recipe.training.recompute)
+            .with_precision(recipe.training.precision);
         let device = device.clone();
         Ok(Self { folder, recipe, tokenizer, training, validation, parts, task, start, device })
     }
@@ -244,6 +246,7 @@ impl Run {
         let valid = self.parts.1.validation_loader(&self.recipe, &self.device)?;
         let Recipe { seed, training, optimizer, schedule, .. } = self.recipe;
         let input = FitInput {
+            loss_scale: self.task.loss_scale(),
             training,
             optimizer,
             schedule,

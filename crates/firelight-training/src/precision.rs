@@ -1,0 +1,212 @@
+//! The type that a training computes in, and the scale that keeps the gradients of `f16` from vanishing.
+//!
+//! Source: Micikevicius et al. 2018, Mixed precision training, §3.1 and §3.2 (<https://arxiv.org/abs/1710.03740>), the scale
+//! found as in their §3.2's last paragraph, with the numbers of PyTorch's `GradScaler`.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::optim::GradientsParams;
+use burn::tensor::{Device, FloatDType, Tensor};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+
+use crate::TrainingError;
+
+/// `training.precision`: what a forward and a backward pass compute in. Parameters, their gradients and the state of the
+/// optimiser are `f32` in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Precision {
+    /// Single precision.
+    #[default]
+    F32,
+    /// The range of `f32` with 8 bits of precision.
+    Bf16,
+    /// 11 bits of precision from 6e-5 to 65504: with a [`LossScale`].
+    F16,
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+        })
+    }
+}
+
+impl Precision {
+    /// The type to cast to, for [`Pass::with_precision`] of `firelight-core`; none where nothing is cast.
+    ///
+    /// [`Pass::with_precision`]: https://docs.rs/firelight-core/latest/firelight_core/struct.Pass.html#method.with_precision
+    pub fn dtype(self) -> Option<FloatDType> {
+        match self {
+            Self::F32 => None,
+            Self::Bf16 => Some(FloatDType::BF16),
+            Self::F16 => Some(FloatDType::F16),
+        }
+    }
+
+    /// The scale that a training in this type needs: one for `f16`.
+    pub fn loss_scale(self) -> Option<LossScale> {
+        (self == Self::F16).then(LossScale::default)
+    }
+
+    /// Refuses a `device` that cannot compute in this type.
+    ///
+    /// # Errors
+    /// Names device, type and what to do.
+    pub fn check(self, device: &Device) -> Result<(), TrainingError> {
+        let device = device.clone().inner();
+        match self.dtype().is_none_or(|dtype| device.supports_dtype(dtype)) {
+            true => Ok(()),
+            false => Err(TrainingError::Precision { device: format!("{device:?}"), precision: self }),
+        }
+    }
+}
+
+/// What the loss is multiplied with before the backward pass, and the gradients divided by after it: shared by the task,
+/// which multiplies, and the trainer, which divides, skips a step whose gradients have left the numbers, and adapts it.
+#[derive(Clone, Debug, Default)]
+pub struct LossScale(Arc<Mutex<Scale>>);
+
+/// Where a [`LossScale`] stands.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Scale {
+    factor: f64,
+    /// Steps since the factor changed.
+    good: usize,
+}
+
+/// Steps without an overflow after which the factor doubles.
+const PATIENCE: usize = 2000;
+
+impl Default for Scale {
+    fn default() -> Self {
+        Self { factor: 65_536.0, good: 0 }
+    }
+}
+
+impl Scale {
+    /// After a step whose gradients were numbers.
+    fn kept(self) -> Self {
+        match self.good + 1 == PATIENCE {
+            true => Self { factor: 2.0 * self.factor, good: 0 },
+            false => Self { good: self.good + 1, ..self },
+        }
+    }
+
+    /// After a step whose gradients were not; none where no smaller factor is left to try.
+    fn halved(self) -> Option<Self> {
+        (self.factor > 1.0).then(|| Self { factor: 0.5 * self.factor, good: 0 })
+    }
+}
+
+impl LossScale {
+    /// The loss to differentiate.
+    pub fn scaled(&self, loss: Tensor<1>) -> Tensor<1> {
+        loss * self.state().factor
+    }
+
+    /// Begins anew with a factor of one's own in the place of 2^16.
+    pub fn begin_at(&self, factor: f64) {
+        self.restore(Scale { factor, good: 0 });
+    }
+
+    pub(crate) fn state(&self) -> Scale {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn restore(&self, scale: Scale) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = scale;
+    }
+
+    /// The gradients of the loss itself.
+    pub(crate) fn unscaled<M: Module>(&self, model: &M, mut gradients: GradientsParams) -> GradientsParams {
+        let factor = 1.0 / self.state().factor;
+        model.visit(&mut Unscale { gradients: &mut gradients, seen: HashSet::new(), factor });
+        gradients
+    }
+
+    /// Notes a step that was taken.
+    pub(crate) fn keep(&self) {
+        self.restore(self.state().kept());
+    }
+
+    /// Notes gradients that have left the numbers, and returns whether a smaller scale can help.
+    pub(crate) fn halve(&self) -> bool {
+        self.state().halved().map(|scale| self.restore(scale)).is_some()
+    }
+}
+
+/// Multiplies all gradients by one factor, each once.
+struct Unscale<'a> {
+    gradients: &'a mut GradientsParams,
+    seen: HashSet<ParamId>,
+    factor: f64,
+}
+
+impl ModuleVisitor for Unscale<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if !self.seen.insert(param.id) {
+            return;
+        }
+        if let Some(gradient) = self.gradients.remove::<D>(param.id) {
+            self.gradients.register(param.id, gradient * self.factor);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scale_halves_at_once_and_doubles_after_two_thousand_steps() {
+        let scale = LossScale::default();
+        assert_eq!(scale.state().factor, 65_536.0);
+        for _ in 1..PATIENCE {
+            scale.keep();
+        }
+        assert_eq!(scale.state(), Scale { factor: 65_536.0, good: PATIENCE - 1 });
+        scale.keep();
+        assert_eq!(scale.state(), Scale { factor: 131_072.0, good: 0 });
+        scale.keep();
+        assert!(scale.halve());
+        assert_eq!(scale.state(), Scale { factor: 65_536.0, good: 0 });
+    }
+
+    #[test]
+    fn below_one_no_scale_helps() {
+        let scale = LossScale::default();
+        assert!((0..16).all(|_| scale.halve()));
+        assert!(!scale.halve());
+        assert_eq!(scale.state().factor, 1.0);
+    }
+
+    #[test]
+    fn the_scale_is_restored_to_the_bit() {
+        let scale = Scale { factor: 1.0 / 3.0, good: 7 };
+        let text = serde_json::to_string(&scale).unwrap();
+        assert_eq!(serde_json::from_str::<Scale>(&text).unwrap(), scale);
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    #[allow(deprecated)]
+    fn a_device_without_the_type_is_refused() {
+        let ndarray = Device::ndarray();
+        Precision::F32.check(&ndarray).unwrap();
+        for (precision, name) in [(Precision::Bf16, "bf16"), (Precision::F16, "f16")] {
+            let error = precision.check(&ndarray.clone().autodiff()).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains(name) && text.contains("NdArray") && text.contains("`training.precision`"), "{text}");
+            assert!(error.is_user_error());
+            precision.check(&Device::flex()).unwrap();
+        }
+    }
+}
