@@ -18,8 +18,7 @@ use firelight::kernels::awake;
 use firelight::language::{LanguageModelConfig, LmBatch, LmBatcher, LmTask};
 use firelight::storage::{Existing, ModelFolder};
 use firelight::training::{
-    FitInput, MetricsLog, Observer, OptimizerConfig, ScheduleConfig, StepReport, TrainingConfig, TrainingError,
-    clip_global_norm, fit,
+    FitInput, MetricsLog, Observer, OptimizerConfig, StepReport, TrainingConfig, TrainingError, clip_global_norm, fit,
 };
 
 /// What is trained, and for how long.
@@ -108,7 +107,7 @@ impl Watch {
 /// The resident size; 0 where the system does not tell.
 fn resident_mebibytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    status.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * 4096 >> 20
+    status.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * 4096 / (1 << 20)
 }
 
 fn median(mut durations: Vec<Duration>) -> Duration {
@@ -126,7 +125,7 @@ fn bare_steps(steps: usize, device: &Device) -> Result<Vec<Duration>> {
     let mut step = |batch| -> Result<()> {
         let TrainOutput { grads, .. } = TrainStep::step(&model, batch);
         let (gradients, _) = clip_global_norm(&model, grads, config.clip_norm)?;
-        model = optimizer.step(config.learning_rate.into(), model.clone(), gradients);
+        model = optimizer.step(config.learning_rate, model.clone(), gradients);
         Ok(())
     };
     let timed = batches.into_iter().map(|batch| {
@@ -159,14 +158,14 @@ fn loop_share(sizes: &Sizes, device: &Device) -> Result<()> {
 fn memory(sizes: &Sizes, device: &Device) -> Result<()> {
     let watch = Watch::default();
     let (steps, small) = (sizes.memory_steps, LanguageModelConfig::new(65, 32, 2, 2).with_max_seq_len(32));
-    let schedule = TrainingConfig {
+    let training = TrainingConfig {
         steps,
         batch_size: 4,
         evaluate_every: steps / 10,
         checkpoint_every: steps / 10,
         ..TrainingConfig::default()
     };
-    train(&small, schedule, Box::new(watch.clone()), device)?;
+    train(&small, training, Box::new(watch.clone()), device)?;
     let held = watch.steps.lock().unwrap();
     println!(
         "memory: {} MiB after {} steps, {} MiB after {steps}",

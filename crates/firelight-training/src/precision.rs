@@ -102,7 +102,7 @@ impl Scale {
 
     /// After a step whose gradients were not; none where no smaller factor is left to try.
     fn halved(self) -> Option<Self> {
-        (self.factor > 1.0).then(|| Self { factor: 0.5 * self.factor, good: 0 })
+        (self.factor > 1.0).then_some(Self { factor: 0.5 * self.factor, good: 0 })
     }
 }
 

@@ -8,7 +8,6 @@ use firelight_kernels::can_recompute;
 use serde::{Deserialize, Serialize};
 
 use crate::TrainingError;
-use crate::evaluate::device_of;
 
 /// `training.recompute`: what is computed twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,7 +81,7 @@ mod tests {
             for _ in 0..3 {
                 trainer.step(Points::new(vec![(1.0, 1.0), (0.5, 2.0)], &trainer.device())).unwrap();
             }
-            (trainer.model().slope(), device_of(trainer.model()).gradient_checkpointing_strategy())
+            (trainer.model().slope(), crate::evaluate::device_of(trainer.model()).gradient_checkpointing_strategy())
         };
         let (found, strategy) = slope(Recompute::Burn);
         assert_eq!(strategy, Some(GradientCheckpointingStrategy::Balanced));
