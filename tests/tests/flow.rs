@@ -98,7 +98,8 @@ fn one_seed_gives_one_file_and_resuming_gives_the_same() {
     assert_eq!(bytes(&train(&parts)), first);
     parts.overrides.push(("model.n_layers".into(), "2".into()));
     let error = Run::prepare(&parts).unwrap_err();
-    assert!(matches!(error, LanguageError::OtherRun { .. }) && error.is_user_error(), "{error}");
+    assert!(matches!(error, LanguageError::Recipe(_)) && error.is_user_error(), "{error}");
+    assert!(error.to_string().contains("model.n_layers was 1 and is 2"), "{error}");
 }
 
 /// Trains on flex and on `device`, without dropout, whose masks every backend draws in its own way.
