@@ -336,4 +336,18 @@ mod precision_and_memory {
         assert!(taken.is_some_and(|steps| steps > 3), "{taken:?}");
         assert_ne!(weights(&trainer), before);
     }
+
+    #[test]
+    #[allow(deprecated)] // Burn's older CPU backend has no half precision.
+    fn a_device_without_the_precision_is_refused_before_anything_is_written() {
+        let home = tempfile::tempdir().expect("a folder");
+        let out = home.path().join("run");
+        for precision in ["bf16", "f16"] {
+            let request = crate::RunRequest::new(&Device::ndarray()).with_out(&out);
+            let request = request.with_override("training.precision", precision);
+            let error = crate::Run::prepare(&request).expect_err("no such type").to_string();
+            assert!(error.contains(&format!("cannot compute in {precision}")), "{error}");
+            assert!(!out.exists());
+        }
+    }
 }

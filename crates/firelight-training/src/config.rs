@@ -1,9 +1,10 @@
 //! How long a run lasts and what it does on the way, and the error that every settings struct of this crate reports.
 //! Recipes hold these settings as `[training]`; [`fit`](crate::fit()) reads them.
 
+use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 
-use crate::{Precision, Recompute};
+use crate::{Precision, Recompute, TrainingError};
 
 /// The name of the validation loss among the metrics.
 pub(crate) const LOSS: &str = "loss";
@@ -87,6 +88,15 @@ impl TrainingConfig {
         }
         problems.require((0.0..1.0).contains(&self.smoothing), "smoothing", self.smoothing, "in [0, 1)");
         problems.into_result()
+    }
+
+    /// Checks that `device` can train with these settings.
+    ///
+    /// # Errors
+    /// If it cannot compute in the precision, or cannot recompute what it is to.
+    pub fn check_device(&self, device: &Device) -> Result<(), TrainingError> {
+        self.recompute.check(device)?;
+        self.precision.check(device)
     }
 
     /// The same settings with the number of steps that `epochs` of `batches` batches each take; without `epochs` nothing

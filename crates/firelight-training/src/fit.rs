@@ -118,8 +118,7 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
         input.schedule.validate(),
     ])?;
     let model = if device_of(&model).is_autodiff() { model } else { model.train() };
-    input.training.recompute.check(&device_of(&model))?;
-    input.training.precision.check(&device_of(&model))?;
+    input.training.check_device(&device_of(&model))?;
     let loss_scale = restored(input.loss_scale, &input.training, &input.start)?;
     let metrics = Metrics::new(input.metrics, &input.training.best_by)?;
     let (model, optimizer) = input.start.restore(model, &input.optimizer)?;

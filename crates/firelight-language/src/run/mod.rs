@@ -144,6 +144,7 @@ impl Run {
             same_text(&out, corpus.tokens(), &TokenFile::open(folder.tokens())?)?;
         }
         recipe.continues(&stored)?;
+        recipe.training.check_device(&request.device)?;
         let config = folder.read_config(crate::TASK)?;
         if recipe.model.config(tokenizer.vocab_size()) != config {
             return Err(LanguageError::OtherRun { path: out, key: "model" });
@@ -290,6 +291,7 @@ impl Plan {
     fn new(request: &RunRequest) -> Result<Self, LanguageError> {
         let source = request.recipe.clone().unwrap_or_else(|| request::BUILT_IN.into());
         let mut recipe = read_recipe(request.recipe.as_deref(), &request.overrides)?;
+        recipe.training.check_device(&request.device)?;
         let text = read_data(&recipe, &source, request.data.as_deref())?;
         if request.data.is_some() {
             recipe.data.stories = None; // so that the recipe in the folder does not promise stories
