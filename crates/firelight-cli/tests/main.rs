@@ -219,6 +219,25 @@ fn ctrl_c_finishes_the_step_saves_and_says_how_to_go_on() {
 }
 
 #[test]
+fn visualize_draws_the_schedules_that_are_asked_for() {
+    let scratch = Model::scratch();
+    let out = text(&scratch.path().join("rates.svg"));
+    let recipe = text(&model().recipe);
+    let finished = firelight(["visualize", "schedule", &recipe, "--out", &out]).succeeds();
+    assert_eq!((finished.stdout.as_str(), finished.stderr.trim()), ("", format!("wrote {out}").as_str()));
+    let own = fs::read_to_string(&out).unwrap();
+    assert!(own.starts_with("<svg") && own.contains("cosine") && !own.contains("wsd"));
+
+    let kinds = ["--kinds", "cosine,wsd,inverse_sqrt", "--set", "schedule.warmup_steps=3"];
+    firelight(["visualize", "schedule", "--out", &out].into_iter().chain(kinds)).succeeds();
+    let several = fs::read_to_string(&out).unwrap();
+    assert!(
+        ["cosine", "wsd", "inverse_sqrt", "learning rate of the next step"].iter().all(|name| several.contains(name))
+    );
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1, "nothing else is left behind");
+}
+
+#[test]
 fn devices_names_the_default() {
     let finished = firelight(["devices"]).succeeds();
     assert!(finished.stdout.lines().any(|line| line.starts_with("flex")), "{}", finished.stdout);
@@ -319,6 +338,8 @@ fn a_group_of_no_parameter_costs_no_run_folder() {
 fn a_key_of_another_optimizer_or_schedule_is_refused() {
     train_with(&["--set", "optimizer.momentum=0.9"]).fails(USER, &["`optimizer`", "kind = \"muon\""]);
     train_with(&["--set", "schedule.decay_steps=9"]).fails(USER, &["schedule.decay_steps = 9", "`wsd`"]);
+    let noam = ["visualize", "schedule", "--kinds", "noam", "--set", "schedule.warmup_steps=0"];
+    firelight(noam).fails(USER, &["schedule.warmup_steps = 0 must be at least 1"]);
 }
 
 #[test]

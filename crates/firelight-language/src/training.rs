@@ -305,7 +305,7 @@ mod precision_and_memory {
             let losses = (0..30).map(|_| trainer.step(batch(recompute)).expect("a step").1.loss).collect::<Vec<_>>();
             let mut values = Values(Vec::new());
             trainer.model().visit(&mut values);
-            assert!(values.0.iter().all(|weight| weight.dtype == burn::tensor::DType::F32));
+            assert!(values.0.iter().all(|weight| weight.dtype() == burn::tensor::DType::F32));
             losses
         };
         let single = losses(Precision::F32, Recompute::None);

@@ -65,7 +65,7 @@ pub use optimizer::{
     AdafactorConfig, AdamConfig, LionConfig, MuonConfig, OptimizerConfig, OptimizerKind, ParameterGroup, StepSize,
     UpdateRule, UpdateScale,
 };
-pub use plot::{Chart, Curve};
+pub use plot::{Chart, Curve, draw_schedules};
 pub use precision::{LossScale, Precision};
 pub use progress::ProgressBar;
 pub use recipe::{Fields, Recipe, RecipeError, fields_of};

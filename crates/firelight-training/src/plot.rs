@@ -5,8 +5,13 @@ use std::ops::Range;
 
 use plotters::prelude::*;
 
+use crate::ScheduleConfig;
+
 /// Width and height of a chart in pixels.
 const SIZE: (u32, u32) = (760, 300);
+
+/// Width of the column on the right in which the lines are named.
+const LEGEND: u32 = 150;
 
 /// More points than this on a line cannot be told apart.
 const POINTS: usize = 1500;
@@ -69,10 +74,11 @@ impl Chart {
     ) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>> {
         let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
         area.fill(&WHITE)?;
+        let (left, right) = area.split_horizontally(SIZE.0 - LEGEND);
         let points = || curves.iter().flat_map(|curve| curve.points.iter());
         let (x, y) = (bounds(points().map(|point| point.0), 0.0), bounds(points().map(|point| point.1), 0.05));
         let mut chart =
-            ChartBuilder::on(&area).margin(12).x_label_area_size(38).y_label_area_size(64).build_cartesian_2d(x, y)?;
+            ChartBuilder::on(&left).margin(12).x_label_area_size(38).y_label_area_size(64).build_cartesian_2d(x, y)?;
         chart
             .configure_mesh()
             .x_desc(&self.x_label)
@@ -85,18 +91,12 @@ impl Chart {
             .label_style(("sans-serif", 13))
             .axis_desc_style(("sans-serif", 14))
             .draw()?;
-        for (curve, colour) in curves.iter().zip(COLOURS.iter().cycle()) {
-            let line = LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2));
-            let key = move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2));
-            chart.draw_series(line)?.label(&curve.name).legend(key);
+        for ((curve, colour), row) in curves.iter().zip(COLOURS.iter().cycle()).zip(0..) {
+            chart.draw_series(LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2)))?;
+            let y = 20 + 22 * row;
+            right.draw(&PathElement::new([(0, y), (18, y)], colour.stroke_width(2)))?;
+            right.draw(&Text::new(curve.name.clone(), (24, y - 6), ("sans-serif", 13)))?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .background_style(WHITE.mix(0.85))
-            .border_style(TRANSPARENT)
-            .label_font(("sans-serif", 13))
-            .draw()?;
         area.present()
     }
 }
@@ -118,28 +118,41 @@ fn bounds(values: impl Iterator<Item = f64>, margin: f64) -> Range<f64> {
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, greatest), value| (least.min(value), greatest.max(value)));
     match greatest - least {
         span if span.is_finite() && span > 0.0 => least - margin * span..greatest + margin * span,
-        _ if least.is_finite() => least - 0.5..least + 0.5,
+        _ if least.is_finite() && least != 0.0 => least - least.abs()..least + least.abs(),
         _ => 0.0..1.0,
     }
 }
 
-/// A number on an axis, in few characters.
+/// A number on an axis, with the three digits that count.
 fn tick(value: f64) -> String {
-    let size = value.abs();
-    if value == 0.0 {
-        "0".into()
-    } else if !(1e-3..1e6).contains(&size) {
-        format!("{value:.1e}")
-    } else if size >= 100.0 || value.fract() == 0.0 {
-        format!("{value:.0}")
-    } else {
-        format!("{value:.4}").trim_end_matches('0').trim_end_matches('.').into()
+    let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
+    match rounded.abs() {
+        0.0 => "0".into(),
+        1e-4..1e6 => rounded.to_string(),
+        _ => format!("{rounded:e}"),
     }
+}
+
+/// The learning rates of `schedules`, each with its name, over the first `steps` steps, where `peak` is the highest. Those
+/// that are the same have one line with all their names.
+pub fn draw_schedules(schedules: &[(String, ScheduleConfig)], peak: f64, steps: usize) -> String {
+    let mut curves: Vec<Curve> = Vec::new();
+    for (name, schedule) in schedules {
+        let samples = POINTS.min(steps).max(1);
+        let done = (0..=samples).map(|i| (i as u128 * steps as u128 / samples as u128) as usize);
+        let points: Vec<_> = done.map(|done| (done as f64, schedule.learning_rate(peak, done))).collect();
+        match curves.iter_mut().find(|curve| curve.points == points) {
+            Some(same) => same.name = format!("{}, {name}", same.name),
+            None => curves.push(Curve { name: name.clone(), points }),
+        }
+    }
+    Chart { x_label: "steps done".into(), y_label: "learning rate of the next step".into(), curves }.to_svg()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ScheduleKind;
 
     fn chart(points: Vec<(f64, f64)>) -> String {
         let curve = Curve { name: "loss & more".into(), points };
@@ -172,8 +185,31 @@ mod tests {
     }
 
     #[test]
+    fn a_line_at_one_height_lies_in_the_middle() {
+        assert_eq!(bounds([3e-3, 3e-3].into_iter(), 0.05), 0.0..6e-3);
+        assert_eq!(bounds([-2.0].into_iter(), 0.0), -4.0..0.0);
+        assert_eq!(bounds([0.0].into_iter(), 0.0), 0.0..1.0);
+        assert_eq!(bounds([1.0, 3.0].into_iter(), 0.5), 0.0..4.0);
+    }
+
+    #[test]
+    fn schedules_are_drawn_each_and_equal_ones_once() {
+        let schedules =
+            ScheduleKind::ALL.map(|kind| (kind.name().to_string(), ScheduleConfig::default().with_kind(kind)));
+        let svg = draw_schedules(&schedules, 3e-3, 2000);
+        for text in ["steps done", "learning rate", "cosine", "wsd", "noam, inverse_sqrt", "2000", "0.003"] {
+            assert!(svg.contains(text), "{text}");
+        }
+        let curves =
+            svg.lines().filter(|line| line.starts_with("<polyline") && line.matches(',').count() > 200).count();
+        assert_eq!(curves, 5);
+        assert!(draw_schedules(&schedules, 3e-3, 0).starts_with("<svg"));
+        assert!(draw_schedules(&schedules[..1], 1.0, usize::MAX).starts_with("<svg"));
+    }
+
+    #[test]
     fn ticks_are_short() {
         let ticks = [0.0, 1500.0, 0.25, 3e-4, 2e7, 2.5].map(tick);
-        assert_eq!(ticks, ["0", "1500", "0.25", "3.0e-4", "2.0e7", "2.5"]);
+        assert_eq!(ticks, ["0", "1500", "0.25", "0.0003", "2e7", "2.5"]);
     }
 }

@@ -69,7 +69,6 @@ impl ModuleMapper for Checkpointing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evaluate::device_of;
     use crate::toy::{Line, Points, alone};
     use crate::{OptimizerConfig, ScheduleConfig, Trainer};
 

@@ -7,6 +7,7 @@ mod evaluate;
 mod generate;
 mod train;
 mod trained_model;
+mod visualize;
 
 use anyhow::Result;
 use burn::tensor::DType;
@@ -25,6 +26,7 @@ pub(crate) enum Command {
     Evaluate(evaluate::Evaluate),
     Average(average::Average),
     Bench(bench::Bench),
+    Visualize(visualize::Visualize),
     Devices(devices::Devices),
 }
 
@@ -44,6 +46,7 @@ impl Command {
             Self::Evaluate(command) => command.run(),
             Self::Average(command) => command.run(),
             Self::Bench(command) => command.run(),
+            Self::Visualize(command) => command.run(),
             Self::Devices(command) => command.run(),
         }
     }

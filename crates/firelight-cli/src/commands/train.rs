@@ -112,7 +112,7 @@ impl Train {
     }
 }
 
-fn parse_override(text: &str) -> Result<(String, String), String> {
+pub(super) fn parse_override(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("expected SECTION.KEY=VALUE, such as model.d_model=64")?;
     Ok((key.trim().to_string(), value.trim().to_string()))
 }

@@ -313,6 +313,65 @@ mod tests {
         close([model.weight.val().into_scalar(), model.bias.unwrap().val().into_scalar()], [2.0, 1.9]);
     }
 
+    /// Each rule, Muon for the weight of a linear map.
+    fn every_kind() -> [OptimizerConfig; 5] {
+        let weight = ParameterGroup { parameters: "weight".into(), muon: Some(true), ..ParameterGroup::default() };
+        let absolute = AdafactorConfig { step_size: StepSize::Absolute, ..AdafactorConfig::default() };
+        let muon = UpdateRule::Muon(MuonConfig { adamw_learning_rate: 0.02, ..MuonConfig::default() });
+        let muon = OptimizerConfig { groups: vec![weight], ..muon.into() };
+        let [adamw, adam] = [UpdateRule::AdamW(AdamConfig::adamw()), UpdateRule::Adam(AdamConfig::vaswani())];
+        let rules = [adamw, adam, UpdateRule::Lion(LionConfig::default()), UpdateRule::Adafactor(absolute)];
+        let [adamw, adam, lion, adafactor] = rules.map(OptimizerConfig::from);
+        [adamw, adam, lion, adafactor, muon].map(|config| OptimizerConfig { weight_decay: 0.0, ..config })
+    }
+
+    /// One step down a bowl whose bottom is at 1 for the weights and at -1 for the biases.
+    fn roll(optimizer: &mut ModuleOptimizer, rate: f64, model: Linear) -> Linear {
+        let (weight, bias) = (model.weight.val(), model.bias.as_ref().unwrap().val());
+        let loss = (weight - 1.0).square().sum() + (bias + 1.0).square().sum();
+        let gradients = GradientsParams::from_grads(loss.backward(), &model);
+        optimizer.step(rate, model, gradients)
+    }
+
+    fn farthest(model: &Linear) -> f64 {
+        let (weight, bias) = (model.weight.val(), model.bias.as_ref().unwrap().val());
+        let [weight, bias]: [f64; 2] =
+            [(weight - 1.0).abs().max().into_scalar(), (bias + 1.0).abs().max().into_scalar()];
+        weight.max(bias)
+    }
+
+    #[test]
+    fn every_kind_finds_the_bottom_of_a_bowl() {
+        let device = Device::default().autodiff();
+        for config in every_kind() {
+            let mut model = LinearConfig::new(3, 5).init(&device);
+            let mut optimizer = config.init(&model);
+            let rate = config.learning_rate.max(0.02);
+            for step in 0..400 {
+                model = roll(&mut optimizer, rate * (1.0 - f64::from(step) / 400.0), model);
+            }
+            assert!(farthest(&model) < 0.05, "{}: {}", config.kind().name(), farthest(&model));
+        }
+    }
+
+    #[test]
+    fn every_kind_continues_to_the_bit_from_its_file() {
+        let device = Device::default().autodiff();
+        for config in every_kind() {
+            let mut model = LinearConfig::new(3, 5).init(&device);
+            let mut optimizer = config.init(&model);
+            for _ in 0..3 {
+                model = roll(&mut optimizer, 0.1, model);
+            }
+            let mut restored = config.init(&model).from_bytes(optimizer.into_bytes().unwrap()).unwrap();
+            let [whole, parts] = [&mut optimizer, &mut restored].map(|optimizer| {
+                let model = (0..3).fold(model.clone(), |model, _| roll(optimizer, 0.1, model));
+                [model.weight.val().into_data(), model.bias.unwrap().val().unsqueeze::<2>().into_data()]
+            });
+            assert_eq!(whole, parts, "{}", config.kind().name());
+        }
+    }
+
     #[test]
     #[should_panic(
         expected = "optimizer.groups[0].parameters = \"gain\" must be the pattern of a parameter; there are"

@@ -1,0 +1,79 @@
+//! `firelight visualize`: pictures of what a recipe asks for.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Subcommand;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use firelight::language::{LanguageError, LanguageRecipe, read_recipe};
+use firelight::storage::write_atomic;
+use firelight::training::{ScheduleConfig, ScheduleKind, TrainingError, draw_schedules};
+
+use super::train::parse_override;
+use crate::output;
+
+/// Draw what a recipe asks for
+#[derive(clap::Args)]
+pub(crate) struct Visualize {
+    #[command(subcommand)]
+    subject: Subject,
+}
+
+/// What can be drawn.
+#[derive(Subcommand)]
+enum Subject {
+    Schedule(Schedule),
+}
+
+/// Draw the learning rate by step
+#[derive(clap::Args)]
+struct Schedule {
+    /// Recipe file (TOML); without one, the embedded recipe of small English stories
+    recipe: Option<PathBuf>,
+    /// Override a value of the recipe, such as schedule.warmup_steps=200; may be repeated
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE", value_parser = parse_override)]
+    overrides: Vec<(String, String)>,
+    /// Kinds to draw side by side, separated by commas; without them, the recipe's own
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kind())]
+    kinds: Vec<ScheduleKind>,
+    /// SVG file to write
+    #[arg(long, value_name = "FILE", default_value = "schedule.svg")]
+    out: PathBuf,
+}
+
+impl Visualize {
+    pub(crate) fn run(self) -> Result<()> {
+        match self.subject {
+            Subject::Schedule(schedule) => schedule.run(),
+        }
+    }
+}
+
+impl Schedule {
+    fn run(self) -> Result<()> {
+        let recipe = read_recipe(self.recipe.as_deref(), &self.overrides)?;
+        let schedules = self.schedules(&recipe)?;
+        let steps = recipe.training.steps.max(recipe.schedule.steps);
+        write_atomic(&self.out, draw_schedules(&schedules, recipe.optimizer.learning_rate, steps))?;
+        output::note(format_args!("wrote {}", self.out.display()));
+        Ok(())
+    }
+
+    /// The schedules by name: the recipe's own, or those that were asked for with its settings.
+    fn schedules(&self, recipe: &LanguageRecipe) -> Result<Vec<(String, ScheduleConfig)>, LanguageError> {
+        let own = [recipe.schedule.kind];
+        let kinds = if self.kinds.is_empty() { &own[..] } else { &self.kinds };
+        let schedule = |&kind: &ScheduleKind| {
+            let schedule = recipe.schedule.with_kind(kind);
+            schedule.validate().map_err(TrainingError::from)?;
+            Ok((kind.name().to_string(), schedule))
+        };
+        kinds.iter().map(schedule).collect()
+    }
+}
+
+/// Reads the name of a kind.
+fn kind() -> impl TypedValueParser<Value = ScheduleKind> {
+    let named = |name: String| ScheduleKind::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or_default();
+    PossibleValuesParser::new(ScheduleKind::ALL.map(ScheduleKind::name)).map(named)
+}
