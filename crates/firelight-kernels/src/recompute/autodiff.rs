@@ -29,7 +29,7 @@ pub(super) fn recomputed<M: Module + 'static>(
 ) -> Vec<Tensor<1>> {
     let constants = parameters::detached(module);
     let tracked: Vec<_> = inputs.iter().map(Tensor::is_tracked).collect();
-    let held: Vec<_> = inputs.iter().cloned().map(Tensor::detach).collect();
+    let held: Vec<_> = inputs.iter().map(|input| input.clone().detach().set_require_grad(false)).collect();
     let (outputs, seeds) = Seeds::of(|| forward(&constants, held.clone()));
     let lengths: Vec<_> = outputs.iter().map(|output| output.dims()[0]).collect();
     let (ids, parameters): (Vec<_>, Vec<_>) = parameters::trained(module).into_iter().unzip();

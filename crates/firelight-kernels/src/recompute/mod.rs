@@ -152,6 +152,22 @@ mod tests {
     }
 
     #[test]
+    fn the_forward_pass_leaves_no_graph_and_the_backward_pass_makes_one() {
+        let device = Device::flex().autodiff();
+        let part = Part::new(4, 0.0, &device);
+        let inputs = vec![wave([3, 4], 0.9, &device).reshape([-1]).require_grad(), Tensor::zeros([4], &device)];
+        let tracked = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let heard = tracked.clone();
+        let outputs = recomputed(&part, inputs, move |part, inputs| {
+            let outputs = part.forward(inputs);
+            heard.lock().expect("no panic").push(outputs[0].is_tracked());
+            outputs
+        });
+        outputs[0].clone().sum().backward();
+        assert_eq!(*tracked.lock().expect("no panic"), [false, true]);
+    }
+
+    #[test]
     fn a_parameter_of_two_parts_gathers_the_gradients_of_both() {
         let device = Device::flex().autodiff();
         let part = Part::new(3, 0.0, &device);

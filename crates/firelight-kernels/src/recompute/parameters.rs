@@ -37,7 +37,8 @@ struct Detach;
 
 impl ModuleMapper for Detach {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        param.map(Tensor::detach)
+        // A detached leaf would still require its gradient, and with it the graph that is to be spared.
+        param.map(|tensor| tensor.detach().set_require_grad(false))
     }
 }
 
