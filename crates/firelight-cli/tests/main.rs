@@ -328,9 +328,9 @@ fn a_value_of_the_wrong_type_is_named() {
 #[test]
 fn a_group_of_no_parameter_costs_no_run_folder() {
     let scratch = Model::scratch();
-    let (out, group) = (scratch.path().join("run"), "optimizer.groups=[{ parameters = \"embeding.*\" }]");
+    let (out, group) = (scratch.path().join("run"), "optimizer.groups=[{ parameters = \"embedder.*\" }]");
     let args = train(model(), &out).into_iter().chain(["--set", group].map(str::to_string));
-    firelight(args).fails(USER, &["tiny.toml", "groups[0].parameters = \"embeding.*\"", "`embedding.weight`"]);
+    firelight(args).fails(USER, &["tiny.toml", "groups[0].parameters = \"embedder.*\"", "`embedding.weight`"]);
     assert!(!out.exists());
 }
 

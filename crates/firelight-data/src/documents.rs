@@ -181,7 +181,7 @@ mod tests {
     fn every_separator_ends_the_document_before_it() {
         assert_eq!(Separator::BlankLine.split(TEXT), ["one\ntwo\n\n", "three\n \r\n\n", "four"]);
         assert_eq!(Separator::Line.split(TEXT), ["one\n", "two\n\n", "three\n \r\n\n", "four"]);
-        assert_eq!(Separator::Text { text: "t".into() }.split(TEXT), ["one\nt", "wo\n\nt", "hree\n \r\n\nfour"]);
+        assert_eq!(Separator::Text { text: "e\n".into() }.split(TEXT), ["one\n", "two\n\nthree\n", " \r\n\nfour"]);
         assert_eq!(Separator::BlankLine.split("\n\nfirst\n"), ["\n\nfirst\n"]);
         assert!(Separator::Line.split("").is_empty());
         assert!(Separator::Text { text: String::new() }.validate().unwrap_err().is_user_error());

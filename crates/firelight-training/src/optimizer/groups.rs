@@ -284,10 +284,10 @@ mod tests {
 
     #[test]
     fn what_a_recipe_says_of_parameters_that_are_not_there_is_found() {
-        let config = OptimizerConfig { groups: vec![group("embeding.*")], ..OptimizerConfig::default() };
+        let config = OptimizerConfig { groups: vec![group("embedder.*")], ..OptimizerConfig::default() };
         assert_eq!(
             config.validate_for(&stack()).unwrap_err().to_string(),
-            "optimizer.groups[0].parameters = \"embeding.*\" must be the pattern of a parameter; there are \
+            "optimizer.groups[0].parameters = \"embedder.*\" must be the pattern of a parameter; there are \
              `embedding.weight`, `blocks.*.weight`, `blocks.*.bias`, `head.weight`, `head.bias`"
         );
         let head = LinearConfig::new(1, 1).init(&Device::default());
