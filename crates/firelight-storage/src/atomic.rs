@@ -55,6 +55,14 @@ fn temporary_name(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
+/// Whether a file of this name was being written when its writer was killed, if no writer is left.
+pub(crate) fn is_temporary(name: &str) -> bool {
+    let stem = name.strip_prefix('.').and_then(|name| name.strip_suffix(".tmp"));
+    let numbers = stem.and_then(|stem| stem.rsplit_once('.')).and_then(|(_, numbers)| numbers.split_once('-'));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    numbers.is_some_and(|(process, count)| is_number(process) && is_number(count))
+}
+
 /// Flushes the temporary file to the disk and gives it its name.
 fn commit(temporary: &Path, path: &Path) -> io::Result<()> {
     OpenOptions::new().write(true).open(temporary)?.sync_all()?;
@@ -103,6 +111,15 @@ mod tests {
         assert!(!error.is_user_error());
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_temporary_name_is_told_from_others() {
+        let temporary = temporary_name(Path::new("runs/a.txt"));
+        assert!(is_temporary(temporary.file_name().unwrap().to_str().unwrap()));
+        for other in ["a.txt", ".a.txt.tmp", ".a.1-.tmp", ".a.one-1.tmp", "a.txt.1-1.tmp", ".lock", ".tmp"] {
+            assert!(!is_temporary(other), "{other}");
+        }
     }
 
     #[test]

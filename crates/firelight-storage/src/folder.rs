@@ -18,6 +18,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::atomic::is_temporary;
 use crate::checkpoint_folder::{WEIGHTS, checkpoint_of, name_of, publish, recover, remove};
 use crate::error::list;
 use crate::listing::names_in;
@@ -72,6 +73,7 @@ impl ModelFolder {
         let folder = Self::locked(path)?;
         // Another process may have come first.
         check(path, existing)?;
+        remove_temporaries(path)?;
         match existing {
             Existing::Resume => recover(&path.join(CHECKPOINTS))?,
             Existing::Force => remove_run(path)?,
@@ -265,7 +267,7 @@ impl ModelFolder {
 /// Whether a run may begin or go on in the folder at `path`, as far as what lies in it goes.
 fn check(path: &Path, existing: Existing) -> Result<(), StorageError> {
     let mut names = names_in(path)?;
-    names.retain(|name| name != LOCK);
+    names.retain(|name| name != LOCK && !is_temporary(name));
     let is_run = names.iter().any(|name| name == RECIPE) || config::is_ours(&path.join(CONFIG));
     let found =
         || if names.is_empty() { "it is missing or empty".into() } else { format!("it holds {}", list(&names)) };
@@ -277,6 +279,14 @@ fn check(path: &Path, existing: Existing) -> Result<(), StorageError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Removes what writers left behind that were killed; whoever holds the lock knows that none is at work.
+fn remove_temporaries(path: &Path) -> Result<(), StorageError> {
+    names_in(path)?.iter().filter(|name| is_temporary(name)).try_for_each(|name| {
+        let file = path.join(name);
+        fs::remove_file(&file).map_err(StorageError::io("remove", &file))
+    })
 }
 
 /// Removes the files of a run and nothing else.
@@ -326,6 +336,23 @@ mod tests {
         assert_eq!(ModelFolder::create(&path, Existing::Refuse).unwrap().path(), path);
         assert!(path.is_dir());
         ModelFolder::create(&path, Existing::Force).unwrap();
+    }
+
+    /// A process can be killed while it writes the very first file.
+    #[test]
+    fn a_run_killed_in_its_first_write_begins_again() {
+        let home = folder_with(&[LOCK, ".recipe.toml.4711-0.tmp"]);
+        let error = ModelFolder::create(home.path(), Existing::Resume).unwrap_err();
+        assert!(matches!(error, StorageError::NothingToResume { .. }), "{error}");
+        ModelFolder::create(home.path(), Existing::Refuse).unwrap();
+        assert_eq!(names_in(home.path()).unwrap(), [LOCK]);
+    }
+
+    #[test]
+    fn a_write_that_was_cut_short_leaves_nothing_in_a_resumed_run() {
+        let home = folder_with(&[&RUN[..], &[".model.safetensors.4711-3.tmp"]].concat());
+        ModelFolder::create(home.path(), Existing::Resume).unwrap();
+        assert!(!names_in(home.path()).unwrap().iter().any(|name| is_temporary(name)));
     }
 
     #[test]
