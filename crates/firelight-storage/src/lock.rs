@@ -3,11 +3,17 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use crate::StorageError;
 
 /// The empty file that is locked. It stays when the lock is gone: removing it would let two processes hold two of them.
 pub(crate) const LOCK: &str = ".lock";
+
+/// How long to wait for the owner: a process that was killed lets go only when its last write is on the disk, and a command
+/// that is repeated until it succeeds may come sooner.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A folder that belongs to this process until the value is dropped.
 #[derive(Debug)]
@@ -19,15 +25,19 @@ impl Lock {
     /// Takes the lock of `folder`, which must be there.
     ///
     /// # Errors
-    /// Fails if another process has it, or if the file cannot be made.
+    /// Fails if another process has it and keeps it for a second, or if the file cannot be made.
     pub(crate) fn take(folder: &Path) -> Result<Self, StorageError> {
         let path = folder.join(LOCK);
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(StorageError::io("write", &path))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self { _file: file }),
-            Err(TryLockError::WouldBlock) => Err(StorageError::FolderInUse { path: folder.into() }),
-            Err(TryLockError::Error(cause)) => Err(StorageError::io("lock", &path)(cause)),
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self { _file: file }),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(Duration::from_millis(20)),
+                Err(TryLockError::WouldBlock) => return Err(StorageError::FolderInUse { path: folder.into() }),
+                Err(TryLockError::Error(cause)) => return Err(StorageError::io("lock", &path)(cause)),
+            }
         }
     }
 }
@@ -45,5 +55,18 @@ mod tests {
         assert!(error.to_string().contains("in use by another process"), "{error}");
         drop(lock);
         Lock::take(home.path()).unwrap();
+    }
+
+    #[test]
+    fn an_owner_that_is_about_to_end_is_waited_for() {
+        let home = tempfile::tempdir().unwrap();
+        let lock = Lock::take(home.path()).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                sleep(PATIENCE / 10);
+                drop(lock);
+            });
+            Lock::take(home.path()).unwrap();
+        });
     }
 }
