@@ -53,8 +53,21 @@ pub(crate) fn values<T: Number>(tensor: &FlexTensor) -> &[T] {
 
 /// The elements of a contiguous tensor to write to; copied first if somebody else holds the tensor.
 pub(crate) fn values_mut<T: Number>(tensor: &mut FlexTensor) -> &mut [T] {
+    if !tensor.is_unique() {
+        *tensor = copied::<T>(tensor);
+    }
     let (start, end) = tensor.layout().contiguous_offsets().expect("the tensor was made contiguous");
     &mut T::own_storage(tensor)[start..end]
+}
+
+/// A copy of a contiguous tensor, made by all threads.
+fn copied<T: Number>(tensor: &FlexTensor) -> FlexTensor {
+    let values = values::<T>(tensor);
+    let copy = filled(values.len(), |copy: &mut [T]| {
+        let blocks = copy.par_chunks_mut(BLOCK).zip(values.par_chunks(BLOCK));
+        blocks.for_each(|(copy, values)| copy.copy_from_slice(values));
+    });
+    T::tensor(copy, tensor.layout().shape().clone())
 }
 
 /// The elements of a tensor of `i32` or `i64`, in row-major order.
