@@ -16,6 +16,8 @@
 //! - [`Sampler`]: greedy choice stays on the device; random choice reads the logits and draws with a generator of our
 //!   own, so equal logits and one seed give one text on every backend.
 //! - [`Processor`]: the changes a row of logits goes through before the draw.
+//! - [`beam_search`]: another loop over the same models, which follows several continuations of each row and returns the
+//!   best; its settings are [`BeamOptions`].
 //!
 //! # Example
 //!
@@ -31,6 +33,7 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod autoregressive;
+mod beam;
 mod error;
 mod generate;
 mod options;
@@ -44,6 +47,7 @@ mod text;
 mod mock;
 
 pub use autoregressive::{Autoregressive, DecodeState};
+pub use beam::{BeamOptions, EarlyStopping, Hypothesis, beam_search};
 pub use error::GenerationError;
 pub use generate::{Generated, generate};
 pub use options::{GenerationOptions, RandomSampling, Sampling};

@@ -1,9 +1,11 @@
-//! A model without weights for the tests of the loop: the token after `t` is most probably `t + 1`.
+//! Models without weights for the tests of the loops: in [`Successor`] the token after `t` is most probably `t + 1`, in
+//! [`Pairs`] a table tells what comes after any two tokens.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
+use crate::processors::softmax;
 use crate::{Autoregressive, DecodeState, GenerationError};
 
 pub(crate) struct Successor {
@@ -65,5 +67,90 @@ impl Autoregressive for Successor {
         state.0 += 1;
         self.steps.set(self.steps.get() + 1);
         self.logits(token.try_into_vec_as::<u32>().unwrap())
+    }
+}
+
+/// The logits are a table's entry for the last two tokens, `[V, V, V]`.
+#[derive(Debug)]
+pub(crate) struct Pairs {
+    vocab_size: usize,
+    table: Vec<f32>,
+    rows_read: RefCell<Vec<usize>>,
+}
+
+/// The last two tokens of every row.
+#[derive(Debug)]
+pub(crate) struct LastTwo {
+    rows: Vec<[u32; 2]>,
+    len: usize,
+}
+
+impl DecodeState for LastTwo {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn select_rows(&mut self, rows: Tensor<1, Int>) {
+        let rows = rows.try_into_vec_as::<u32>().unwrap();
+        self.rows = rows.into_iter().map(|row| self.rows[row as usize]).collect();
+    }
+}
+
+impl Pairs {
+    pub(crate) fn new(vocab_size: usize, table: Vec<f32>) -> Self {
+        Self { vocab_size, table, rows_read: RefCell::default() }
+    }
+
+    /// The distribution after the token before the last and the last.
+    pub(crate) fn from_probabilities<const V: usize>(vocab_size: usize, next: impl Fn(u32, u32) -> [f64; V]) -> Self {
+        let ids = 0..vocab_size as u32;
+        let rows = ids.clone().flat_map(|before| ids.clone().map(move |last| (before, last)));
+        let table = rows.flat_map(|(before, last)| next(before, last)).map(|p| p.ln() as f32).collect();
+        Self::new(vocab_size, table)
+    }
+
+    pub(crate) fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+
+    /// How many rows each call read, the prompt's first.
+    pub(crate) fn rows_read(&self) -> Vec<usize> {
+        self.rows_read.borrow().clone()
+    }
+
+    /// `ln p` of `next` after two tokens.
+    pub(crate) fn log_probability(&self, before: u32, last: u32, next: u32) -> f64 {
+        let row: Vec<f64> = self.row([before, last]).iter().map(|&logit| f64::from(logit)).collect();
+        softmax(&row)[next as usize].ln()
+    }
+
+    fn row(&self, [before, last]: [u32; 2]) -> &[f32] {
+        let start = (before as usize * self.vocab_size + last as usize) * self.vocab_size;
+        &self.table[start..start + self.vocab_size]
+    }
+
+    fn logits(&self, state: &LastTwo) -> Tensor<2> {
+        self.rows_read.borrow_mut().push(state.rows.len());
+        let values: Vec<f32> = state.rows.iter().flat_map(|&row| self.row(row)).copied().collect();
+        Tensor::from_data(TensorData::new(values, [state.rows.len(), self.vocab_size]), &Device::default())
+    }
+}
+
+/// Prompts have two tokens.
+impl Autoregressive for Pairs {
+    type Prompt = Vec<Vec<u32>>;
+    type State = LastTwo;
+
+    fn prefill(&self, prompt: Self::Prompt) -> Result<(Tensor<2>, LastTwo), GenerationError> {
+        let rows = prompt.into_iter().map(|row| row.try_into().map_err(|_| GenerationError::EmptyPrompt));
+        let state = LastTwo { rows: rows.collect::<Result<_, _>>()?, len: 2 };
+        Ok((self.logits(&state), state))
+    }
+
+    fn step(&self, token: Tensor<1, Int>, state: &mut LastTwo) -> Tensor<2> {
+        let tokens = token.try_into_vec_as::<u32>().unwrap();
+        state.rows = state.rows.iter().zip(tokens).map(|(row, token)| [row[1], token]).collect();
+        state.len += 1;
+        self.logits(state)
     }
 }

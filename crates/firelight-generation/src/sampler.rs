@@ -93,7 +93,8 @@ fn random(logits: Tensor<2>, processors: &[Processor], seed: u64, step: usize) -
     .collect()
 }
 
-fn host(logits: Tensor<2>) -> Result<Vec<f32>, GenerationError> {
+/// Reads the logits `[R, V]` from their device.
+pub(crate) fn host(logits: Tensor<2>) -> Result<Vec<f32>, GenerationError> {
     logits.try_into_vec_as::<f32>().map_err(unreadable)
 }
 

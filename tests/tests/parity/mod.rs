@@ -1,6 +1,7 @@
 //! Outputs and gradients agree with PyTorch: every kernel, every module, and whole models.
 
 mod attention;
+mod beams;
 mod blocks;
 mod feed_forward;
 mod kernels;

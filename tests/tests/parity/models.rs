@@ -7,7 +7,7 @@ use firelight::language::{LanguageModel, LanguageModelConfig};
 use crate::support::device;
 use crate::support::golden::Golden;
 
-fn gpt() -> LanguageModelConfig {
+pub(super) fn gpt() -> LanguageModelConfig {
     LanguageModelConfig::new(11, 16, 4, 2).with_max_seq_len(8).with_transformer(|stack| stack.with_d_ff(32))
 }
 

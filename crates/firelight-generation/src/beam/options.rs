@@ -1,0 +1,169 @@
+//! How wide to search, how to compare hypotheses of different lengths, and when to end. Read by
+//! [`beam_search`](crate::beam_search).
+
+use serde::{Deserialize, Serialize};
+
+use crate::{GenerationError, StopReason};
+
+/// Options of a beam search.
+///
+/// The methods build on one another: `BeamOptions::new(100).with_beams(5).with_length_penalty(0.6)`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct BeamOptions {
+    /// Unfinished hypotheses that a row follows at the same time, at least 1. Default 4.
+    pub beams: usize,
+    /// The most tokens of a hypothesis, its stop token counted, at least 1. Default 200.
+    pub max_new_tokens: usize,
+    /// The exponent `p` of a score `log P / length^p`. Above 0 favours long hypotheses, below 0 short ones; 0 compares bare
+    /// log-probabilities. Default 1, the mean of a token.
+    pub length_penalty: f64,
+    /// When a row has searched enough. Default [`EarlyStopping::Heuristic`].
+    pub early_stopping: EarlyStopping,
+    /// How many hypotheses of a row are returned, from 1 to `beams`. Default 1.
+    pub n_best: usize,
+    /// Ids that finish a hypothesis. They are not part of the result. Default none: all have the full length.
+    pub stop_tokens: Vec<u32>,
+}
+
+/// When a row ends that holds as many finished hypotheses as it has beams. It ends in any case with its last beam, at the
+/// latest when hypotheses have their full length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum EarlyStopping {
+    /// At once (`early_stopping=True` of the transformers package).
+    Full,
+    /// When the best beam, finished as long as it is now, would be no better than the worst finished hypothesis
+    /// (`early_stopping=False`). It may yet have become better, if the length penalty is above 0.
+    #[default]
+    Heuristic,
+    /// When no beam can become better than the worst finished hypothesis (`early_stopping="never"`): with a length penalty
+    /// above 0 the best beam is scored as if it reached the full length without losing any probability.
+    Never,
+}
+
+impl Default for BeamOptions {
+    fn default() -> Self {
+        Self::new(200)
+    }
+}
+
+impl BeamOptions {
+    /// Hypotheses of at most `max_new_tokens` tokens, everything else at its default.
+    pub fn new(max_new_tokens: usize) -> Self {
+        Self {
+            beams: 4,
+            max_new_tokens,
+            length_penalty: 1.0,
+            early_stopping: EarlyStopping::default(),
+            n_best: 1,
+            stop_tokens: Vec::new(),
+        }
+    }
+
+    /// Sets how many unfinished hypotheses a row follows.
+    pub fn with_beams(mut self, beams: usize) -> Self {
+        self.beams = beams;
+        self
+    }
+
+    /// Sets the exponent of the length in a score.
+    pub fn with_length_penalty(mut self, length_penalty: f64) -> Self {
+        self.length_penalty = length_penalty;
+        self
+    }
+
+    /// Sets when a row has searched enough.
+    pub fn with_early_stopping(mut self, early_stopping: EarlyStopping) -> Self {
+        self.early_stopping = early_stopping;
+        self
+    }
+
+    /// Sets how many hypotheses of a row are returned.
+    pub fn with_n_best(mut self, n_best: usize) -> Self {
+        self.n_best = n_best;
+        self
+    }
+
+    /// Sets the ids that finish a hypothesis.
+    pub fn with_stop_tokens(mut self, stop_tokens: impl Into<Vec<u32>>) -> Self {
+        self.stop_tokens = stop_tokens.into();
+        self
+    }
+
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// [`GenerationError::InvalidOptions`] with one sentence for each field out of range.
+    pub fn validate(&self) -> Result<(), GenerationError> {
+        let mut problems = Vec::new();
+        if self.beams == 0 {
+            problems.push("beams is 0, expected 1 or more".to_string());
+        }
+        if self.max_new_tokens == 0 {
+            problems.push("max_new_tokens is 0, expected 1 or more".to_string());
+        }
+        if !self.length_penalty.is_finite() {
+            problems.push(format!("length_penalty is {}, expected a finite number", self.length_penalty));
+        }
+        if self.n_best == 0 || self.n_best > self.beams {
+            let (n_best, beams) = (self.n_best, self.beams);
+            problems.push(format!("n_best is {n_best}, expected 1 or more and at most the number of beams, {beams}"));
+        }
+        if problems.is_empty() { Ok(()) } else { Err(GenerationError::InvalidOptions { problems }) }
+    }
+
+    /// The score of `length` new tokens, the stop token counted.
+    pub(super) fn score(&self, log_probability: f64, length: usize) -> f64 {
+        log_probability / (length as f64).powf(self.length_penalty)
+    }
+
+    /// Whether a hypothesis is finished by `token`, its token number `length`.
+    pub(super) fn finishes(&self, token: u32, length: usize) -> Option<StopReason> {
+        let stop = self.stop_tokens.contains(&token).then_some(StopReason::StopToken(token));
+        stop.or((length == self.max_new_tokens).then_some(StopReason::MaxNewTokens))
+    }
+
+    /// How many continuations a row looks at, so that `beams` are left of them whatever ends: each beam has at most one
+    /// continuation by each stop token.
+    pub(super) fn candidates(&self) -> usize {
+        self.beams.saturating_mul(1 + self.stop_tokens.len().max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bad_field_is_listed() {
+        let options = BeamOptions::new(0).with_beams(0).with_length_penalty(f64::NAN).with_n_best(3);
+        assert_eq!(
+            options.validate().unwrap_err().to_string(),
+            "invalid generation options: beams is 0, expected 1 or more; max_new_tokens is 0, expected 1 or more; \
+             length_penalty is NaN, expected a finite number; n_best is 3, expected 1 or more and at most the number of \
+             beams, 0"
+        );
+        assert!(BeamOptions::new(1).with_n_best(5).validate().is_err());
+        assert!(BeamOptions::new(1).with_beams(5).with_n_best(5).validate().is_ok());
+    }
+
+    #[test]
+    fn the_stop_token_comes_before_the_length() {
+        let options = BeamOptions::new(2).with_stop_tokens([7]);
+        assert_eq!(options.finishes(7, 2), Some(StopReason::StopToken(7)));
+        assert_eq!(options.finishes(6, 2), Some(StopReason::MaxNewTokens));
+        assert_eq!(options.finishes(6, 1), None);
+    }
+
+    #[test]
+    fn a_score_divides_by_a_power_of_the_length() {
+        let options = BeamOptions::new(9);
+        assert_eq!(options.score(-6.0, 4), -1.5);
+        assert_eq!(options.clone().with_length_penalty(0.5).score(-6.0, 4), -3.0);
+        assert_eq!(options.clone().with_length_penalty(0.0).score(-6.0, 4), -6.0);
+        assert_eq!(options.with_length_penalty(-1.0).score(-6.0, 4), -24.0);
+    }
+}
