@@ -8,6 +8,7 @@ use burn::data::dataset::DatasetError;
 use burn::tensor::TensorReadError;
 use firelight_storage::StorageError;
 
+use crate::metrics::text::TextMetricError;
 use crate::{Precision, SettingsError};
 
 /// An error that stopped a training run or an evaluation.
@@ -17,6 +18,9 @@ pub enum TrainingError {
     /// The settings of the run do not make sense.
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    /// A metric of generated text has no value.
+    #[error(transparent)]
+    Text(#[from] TextMetricError),
     /// A file of the run could not be read or written.
     #[error(transparent)]
     Storage(#[from] StorageError),

@@ -8,7 +8,8 @@
 //! 3. [`evaluate`] measures the loss over the whole validation data every so many steps; the best weights are kept, and
 //!    checkpoints from which [`resume_point`] continues to the bit.
 //! 4. [`Observer`]s are told: [`ProgressBar`] draws, [`MetricsLog`] writes `metrics.jsonl`. Burn's own metrics and
-//!    renderers join through [`FitInput::extension`]; the [`metrics`] here are made for [`LossOutput`].
+//!    renderers join through [`FitInput::extension`]; the [`metrics`] here are made for [`LossOutput`], and
+//!    [`metrics::text`] scores generated text: BLEU, chrF, exact match.
 //!
 //! The parts work alone too: [`OptimizerConfig::init`] and [`ScheduleConfig::init`] fit a plain Burn `Learner`.
 //!

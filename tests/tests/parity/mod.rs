@@ -1,4 +1,5 @@
-//! Outputs and gradients agree with PyTorch: every kernel, every module, and whole models.
+//! Outputs and gradients agree with PyTorch: every kernel, every module, and whole models; beam search with transformers, and
+//! scores of text with sacrebleu.
 
 mod attention;
 mod beams;
@@ -10,4 +11,5 @@ mod models;
 mod modules;
 mod optimizer;
 mod positions;
+mod text_metrics;
 mod vision;

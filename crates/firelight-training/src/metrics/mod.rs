@@ -1,9 +1,11 @@
 //! Metrics for Burn's own renderers and loggers, made for [`LossOutput`](crate::LossOutput): every target weighs the same
-//! in the value of an epoch. They join a training through [`FitInput::extension`](crate::FitInput::extension).
+//! in the value of an epoch. They join a training through [`FitInput::extension`](crate::FitInput::extension). Metrics of
+//! generated text, which know neither Burn nor a task, are in [`text`].
 
 mod bits_per_token;
 mod mean_loss;
 mod perplexity;
+pub mod text;
 mod throughput;
 mod token_mean;
 

@@ -1,0 +1,149 @@
+//! BLEU, chrF and their tokenizers against sacrebleu: scores, precisions, counts and signatures of every choice, on corpora of
+//! made sentences. `tests/fixtures/text_metrics.py` wrote them down.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use firelight::training::metrics::text::{Bleu, BleuTokenizer, Chrf, Smoothing};
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error, StrDeserializer};
+
+#[derive(Deserialize)]
+struct Golden {
+    corpora: BTreeMap<String, Vec<(String, String)>>,
+    bleu: Vec<BleuCase>,
+    chrf: Vec<ChrfCase>,
+    sentences: Vec<[f64; 3]>,
+    tokens: BTreeMap<String, Vec<Vec<String>>>,
+}
+
+#[derive(Deserialize)]
+struct BleuCase {
+    corpus: String,
+    tokenizer: String,
+    lowercase: bool,
+    smoothing: String,
+    value: Option<f64>,
+    effective_order: bool,
+    score: f64,
+    precisions: [f64; 4],
+    brevity_penalty: f64,
+    lengths: [u64; 2],
+    matches: [u64; 4],
+    totals: [u64; 4],
+    text: String,
+    signature: String,
+}
+
+#[derive(Deserialize)]
+struct ChrfCase {
+    corpus: String,
+    char_order: usize,
+    word_order: usize,
+    beta: u32,
+    lowercase: bool,
+    whitespace: bool,
+    score: f64,
+    name: String,
+    signature: String,
+}
+
+impl Golden {
+    fn load() -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/text_metrics.json");
+        serde_json::from_slice(&std::fs::read(path).expect("a fixture")).expect("the fixture's fields")
+    }
+
+    /// Hypotheses and references.
+    fn corpus(&self, name: &str) -> (Vec<&str>, Vec<&str>) {
+        self.corpora[name].iter().map(|(hypothesis, reference)| (hypothesis.as_str(), reference.as_str())).unzip()
+    }
+}
+
+impl BleuCase {
+    fn metric(&self) -> Bleu {
+        let value = self.value.unwrap_or_default();
+        let smoothing = match self.smoothing.as_str() {
+            "exp" => Smoothing::Exp,
+            "floor" => Smoothing::Floor { value },
+            "add-k" => Smoothing::AddK { value },
+            "none" => Smoothing::None,
+            other => panic!("no smoothing is called {other}"),
+        };
+        let metric = Bleu::default().with_tokenizer(tokenizer(&self.tokenizer)).with_lowercase(self.lowercase);
+        metric.with_smoothing(smoothing).with_effective_order(self.effective_order)
+    }
+}
+
+fn tokenizer(name: &str) -> BleuTokenizer {
+    let name: StrDeserializer<Error> = name.into_deserializer();
+    BleuTokenizer::deserialize(name).expect("a tokenizer of ours")
+}
+
+fn close(found: f64, expected: f64, what: &str) {
+    assert!((found - expected).abs() < 1e-9, "{what}: {found}, expected {expected}");
+}
+
+/// The signature without who computed.
+fn choices(signature: &str) -> &str {
+    signature.split("|version:").next().expect("a first part")
+}
+
+#[test]
+fn bleu_agrees_with_sacrebleu() {
+    let golden = Golden::load();
+    for case in &golden.bleu {
+        let (hypotheses, references) = golden.corpus(&case.corpus);
+        let found = case.metric().corpus(&hypotheses, &references).expect("as many references");
+        let what = format!("{}, {}", case.corpus, case.signature);
+        close(found.score, case.score, &what);
+        close(found.brevity_penalty, case.brevity_penalty, &what);
+        found.precisions.iter().zip(case.precisions).for_each(|(found, expected)| close(*found, expected, &what));
+        assert_eq!([found.hypothesis_len, found.reference_len], case.lengths, "{what}");
+        assert_eq!((found.matches, found.totals), (case.matches, case.totals), "{what}");
+        assert_eq!(found.to_string(), case.text, "{what}");
+        assert_eq!(choices(&case.metric().signature()), choices(&case.signature));
+    }
+}
+
+#[test]
+fn chrf_agrees_with_sacrebleu() {
+    let golden = Golden::load();
+    for case in &golden.chrf {
+        let (hypotheses, references) = golden.corpus(&case.corpus);
+        let metric = Chrf::default().with_char_order(case.char_order).with_word_order(case.word_order);
+        let metric = metric.with_beta(case.beta).with_lowercase(case.lowercase).with_whitespace(case.whitespace);
+        let found = metric.corpus(&hypotheses, &references).expect("as many references");
+        close(found, case.score, &format!("{}, {}, {}", case.corpus, case.name, case.signature));
+        assert_eq!((metric.name(), choices(&metric.signature())), (case.name.clone(), choices(&case.signature)));
+    }
+}
+
+#[test]
+fn single_sentences_agree_with_sacrebleu() {
+    let golden = Golden::load();
+    let pairs = &golden.corpora["prose"];
+    assert_eq!(pairs.len(), golden.sentences.len());
+    for ((hypothesis, reference), expected) in pairs.iter().zip(&golden.sentences) {
+        let bleu =
+            Bleu::default().with_effective_order(true).sentence(hypothesis, reference).expect("settings in range");
+        let [chrf, chrf_words] =
+            [Chrf::default(), Chrf::plus_plus()].map(|chrf| chrf.sentence(hypothesis, reference).expect("settings"));
+        for (found, expected) in [bleu.score, chrf, chrf_words].iter().zip(expected) {
+            close(*found, *expected, hypothesis);
+        }
+    }
+}
+
+#[test]
+fn tokens_agree_with_sacrebleu() {
+    let golden = Golden::load();
+    assert_eq!(golden.tokens.len(), 4);
+    for (name, expected) in &golden.tokens {
+        let texts = golden.corpora["prose"].iter().flat_map(|(hypothesis, reference)| [hypothesis, reference]);
+        for (text, expected) in texts.zip(expected) {
+            assert_eq!(&tokenizer(name).tokens(text), expected, "{name}");
+        }
+    }
+}
