@@ -54,6 +54,17 @@ pub enum TrainingError {
         /// What is wrong with the newest checkpoint.
         cause: Box<TrainingError>,
     },
+    /// A run was asked to continue as another one.
+    #[error(
+        "cannot resume `{}`: `{key}` is not what the run began with; leave it out, or start a new run in another folder",
+        path.display()
+    )]
+    OtherRun {
+        /// The run folder.
+        path: PathBuf,
+        /// What differs.
+        key: &'static str,
+    },
     /// A checkpoint was written by a model with other parameters.
     #[error(
         "the checkpoint `{}` does not fit the model: it has no parameter `{parameter}`; \

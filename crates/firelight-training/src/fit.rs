@@ -1,5 +1,5 @@
 //! Trains any Burn model step by step, as a strategy of Burn's `SupervisedTraining`. A task crate calls [`fit()`] with its
-//! model and loaders; `run.rs` decides what happens after which step. This file and `events.rs` alone know Burn's
+//! model and loaders; `training_loop.rs` decides what happens after which step. This file and `events.rs` alone know Burn's
 //! `Learner`, whose interfaces change most from version to version.
 
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::config::all_of;
 use crate::evaluate::device_of;
 use crate::events::{Events, NoLog, NoRenderer};
 use crate::observer::Observers;
-use crate::run::{Finished, Run};
+use crate::training_loop::{Finished, TrainingLoop};
 use crate::trainer::Trainer;
 use crate::validation::Metrics;
 use crate::{
@@ -124,7 +124,7 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
     let (model, optimizer) = input.start.restore(model, &input.optimizer)?;
     let model = input.training.recompute.apply(model);
 
-    let run = Run {
+    let run = TrainingLoop {
         trainer: Trainer {
             model: model.clone(),
             optimizer: optimizer.clone(),
@@ -189,7 +189,7 @@ fn restored(
 
 /// Burn's strategy that takes the steps of one run.
 struct StepByStep<M: Trainable> {
-    run: Mutex<Option<Run<M>>>,
+    run: Mutex<Option<TrainingLoop<M>>>,
     outcome: Mutex<Option<Result<Finished, TrainingError>>>,
 }
 

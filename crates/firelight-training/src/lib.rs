@@ -43,13 +43,14 @@ mod progress;
 mod recipe;
 mod recompute;
 mod report;
-mod run;
 mod schedule;
 mod smoothed;
+mod task;
 mod tensorboard;
 #[cfg(test)]
 mod toy;
 mod trainer;
+mod training_loop;
 mod validation;
 mod writer;
 
@@ -73,6 +74,7 @@ pub use recipe::{Fields, Recipe, RecipeError, fields_of};
 pub use recompute::Recompute;
 pub use report::Report;
 pub use schedule::{DecayShape, Schedule, ScheduleConfig, ScheduleKind};
+pub use task::{Check, Estimate, RecipeOf, Run, RunRequest, Section, Task, TrainedRun, read_recipe, task_of};
 pub use tensorboard::TensorBoard;
 pub use trainer::Trainer;
 pub use validation::ValidationMetric;

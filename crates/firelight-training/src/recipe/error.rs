@@ -1,9 +1,31 @@
 //! What can be wrong with a recipe, each in one line that says where and what to write instead.
 
+use std::path::PathBuf;
+
+use firelight_storage::is_user_error_kind;
+
 /// An error of reading a recipe.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecipeError {
+    /// The file could not be read.
+    #[error("cannot read the recipe `{}`: {reason}", path.display())]
+    File {
+        /// The recipe.
+        path: PathBuf,
+        /// The system's reason.
+        reason: std::io::Error,
+    },
+    /// A recipe for another task.
+    #[error("the recipe `{}` is for the task `{found}`: expected {expected}", path.display())]
+    Task {
+        /// The recipe.
+        path: PathBuf,
+        /// Its task.
+        found: String,
+        /// The tasks that were expected.
+        expected: String,
+    },
     /// The text is no TOML.
     #[error("`{origin}`, line {line}, column {column}: not valid TOML: {cause}")]
     Syntax {
@@ -84,8 +106,12 @@ impl RecipeError {
         }
     }
 
-    /// Whether the user can mend it; only a recipe that cannot be written is not the user's doing.
+    /// Whether the user can mend it; a recipe that cannot be written and a disk that fails are not the user's doing.
     pub fn is_user_error(&self) -> bool {
-        !matches!(self, Self::Unwritable { .. })
+        match self {
+            Self::File { reason, .. } => is_user_error_kind(reason.kind()),
+            Self::Unwritable { .. } => false,
+            _ => true,
+        }
     }
 }

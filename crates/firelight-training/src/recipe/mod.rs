@@ -142,6 +142,11 @@ impl<D: Serialize, M: Serialize, L: Serialize> Recipe<D, M, L> {
     }
 }
 
+/// The task that a recipe is for, whatever else it says.
+pub(crate) fn task_in(text: &str, source: &str) -> Result<String, RecipeError> {
+    Document::parse(text, source)?.required("task")
+}
+
 /// The keys of a recipe: alone, then by section. A section without a list accepts any key here.
 fn known_keys<D: DeserializeOwned, M: DeserializeOwned, L: DeserializeOwned>() -> Vec<Known> {
     vec![

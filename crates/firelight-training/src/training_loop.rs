@@ -23,7 +23,7 @@ pub(crate) struct Finished {
 }
 
 /// A training in progress.
-pub(crate) struct Run<M> {
+pub(crate) struct TrainingLoop<M> {
     pub(crate) trainer: Trainer<M>,
     pub(crate) state: RunState,
     pub(crate) training: TrainingConfig,
@@ -34,7 +34,7 @@ pub(crate) struct Run<M> {
     pub(crate) observers: Observers,
 }
 
-impl<M: Trainable> Run<M> {
+impl<M: Trainable> TrainingLoop<M> {
     /// Takes all steps that are left. The checkpoint after the last one is written at the very end, so that a run whose
     /// newest checkpoint is its last lacks nothing; such a run changes nothing.
     pub(crate) fn train(

@@ -1,0 +1,159 @@
+//! A whole training, from a recipe and its data to a run folder, for every kind of task. A task crate says through [`Task`]
+//! what its data, its model and its loss are; everything else about a run is decided here, once: how it begins, what it
+//! checks before it writes, how it is resumed, and what it leaves behind.
+
+mod begin;
+mod check;
+mod estimate;
+mod request;
+mod run;
+mod trained;
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use burn::train::{TrainLoader, ValidLoader};
+use firelight_storage::{ModelFolder, StorageError};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use begin::{read_recipe, task_of};
+pub use check::Check;
+pub use estimate::Estimate;
+pub use request::RunRequest;
+pub use run::Run;
+pub use trained::TrainedRun;
+
+use crate::{LossScale, Problem, Recipe, RecipeError, Trainable, TrainingError, ValidationMetric};
+
+/// The recipe of a task.
+pub type RecipeOf<T> = Recipe<<T as Task>::Data, <T as Task>::Model, <T as Task>::Loss>;
+
+/// A section of a recipe that belongs to the task.
+pub trait Section: Clone + Debug + PartialEq + Serialize + DeserializeOwned {}
+
+impl<S: Clone + Debug + PartialEq + Serialize + DeserializeOwned> Section for S {}
+
+/// What a kind of training says of itself.
+pub trait Task: Sized {
+    /// The name in `recipe.toml` and `config.json`: `language`.
+    const NAME: &'static str;
+    /// Name and text of the recipe that is trained when none is named.
+    const BUILT_IN: (&'static str, &'static str);
+
+    /// The `[data]` section.
+    type Data: Section;
+    /// The `[model]` section.
+    type Model: Section;
+    /// The `[loss]` section.
+    type Loss: Section;
+    /// The structure of the model, as `config.json` holds it.
+    type Config: Section;
+    /// What is trained and validated on, with all that turns it into batches, such as a tokenizer.
+    type Corpus;
+    /// The model with its loss, as Burn trains it.
+    type Learner: Trainable;
+    /// What can go wrong.
+    type Error: From<StorageError> + From<RecipeError> + From<TrainingError>;
+
+    /// Lists what is wrong with the task's sections, as far as that shows without the data.
+    fn judge(recipe: &RecipeOf<Self>) -> Vec<Problem>;
+
+    /// Reads the data at `paths`, or makes what the recipe generates, and learns from it what comes before the training. The
+    /// recipe is changed where the data decides; `source` is its name in error messages.
+    ///
+    /// # Errors
+    /// If the data cannot be read or does not fit the recipe.
+    fn read(
+        recipe: &mut RecipeOf<Self>,
+        source: &Path,
+        paths: &[PathBuf],
+    ) -> Result<Self::Corpus, Self::Error>;
+
+    /// Takes over into the recipe of a resumed run what reading the data decided when the run began.
+    fn recall(_recipe: &mut RecipeOf<Self>, _stored: &RecipeOf<Self>) {}
+
+    /// Writes the corpus into a run folder, so that the run can be resumed without its data.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    fn save(corpus: &Self::Corpus, folder: &ModelFolder) -> Result<(), Self::Error>;
+
+    /// Reads the corpus of a run folder.
+    ///
+    /// # Errors
+    /// If a file is missing or damaged, or files do not belong together.
+    fn open(recipe: &RecipeOf<Self>, folder: &ModelFolder) -> Result<Self::Corpus, Self::Error>;
+
+    /// Whether the data at `paths` is what a run's corpus was made from.
+    ///
+    /// # Errors
+    /// If the data cannot be read.
+    fn is_of(corpus: &Self::Corpus, recipe: &RecipeOf<Self>, paths: &[PathBuf]) -> Result<bool, Self::Error>;
+
+    /// How much there is to train and validate on, in words: `90 tokens to train on, 10 to validate on`.
+    fn sizes(corpus: &Self::Corpus) -> String;
+
+    /// The structure that the recipe asks for, with what the data decides, such as the size of the vocabulary.
+    ///
+    /// # Errors
+    /// If no such model can be built; `source` is the recipe's name.
+    fn config(recipe: &RecipeOf<Self>, corpus: &Self::Corpus, source: &Path) -> Result<Self::Config, Self::Error>;
+
+    /// A new model with its loss, its weights decided by the recipe's seed.
+    fn learner(recipe: &RecipeOf<Self>, config: &Self::Config, device: &Device) -> Self::Learner;
+
+    /// What the learner multiplies its loss with, if anything.
+    fn loss_scale(learner: &Self::Learner) -> Option<LossScale>;
+
+    /// The parameters of the model by part.
+    fn parameters(learner: &Self::Learner) -> Vec<(String, usize)>;
+
+    /// Batches in which a training sees all of its data once.
+    ///
+    /// # Errors
+    /// If the data has nothing to train on, or does not fit into batches.
+    fn batches_of_an_epoch(corpus: &Self::Corpus, recipe: &RecipeOf<Self>) -> Result<usize, Self::Error>;
+
+    /// The training batches of these numbers, counted over the whole run.
+    ///
+    /// # Errors
+    /// If the data does not fit into batches.
+    fn training_loader(
+        corpus: &Self::Corpus,
+        recipe: &RecipeOf<Self>,
+        batches: Range<usize>,
+        device: &Device,
+    ) -> Result<TrainLoader<Self::Learner>, Self::Error>;
+
+    /// The validation batches.
+    ///
+    /// # Errors
+    /// If there is nothing to validate on.
+    fn validation_loader(
+        corpus: &Self::Corpus,
+        recipe: &RecipeOf<Self>,
+        device: &Device,
+    ) -> Result<ValidLoader<Self::Learner>, Self::Error>;
+
+    /// What is measured at every evaluation beside the loss.
+    fn metrics(_corpus: &Self::Corpus, _recipe: &RecipeOf<Self>) -> Vec<Box<dyn ValidationMetric<Self::Learner>>> {
+        Vec::new()
+    }
+
+    /// What a training would cost.
+    fn estimate(recipe: &RecipeOf<Self>, config: &Self::Config) -> Estimate;
+
+    /// Tries the properties that a model must have before it is worth training.
+    ///
+    /// # Errors
+    /// If the device fails.
+    fn self_check(
+        recipe: &RecipeOf<Self>,
+        config: &Self::Config,
+        corpus: &Self::Corpus,
+        device: &Device,
+    ) -> Result<Vec<Check>, Self::Error>;
+}

@@ -1,0 +1,232 @@
+//! A training that is ready to begin: [`Run::prepare`] reads and checks everything and only then makes the folder;
+//! [`Run::fit`] trains.
+
+use std::fmt;
+
+use burn::tensor::Device;
+use burn::train::Interrupter;
+use firelight_storage::{Existing, ModelFolder, StorageError, write_atomic};
+
+use super::begin::{Plan, read_recipe};
+use super::{Check, Estimate, RecipeOf, RunRequest, Task, TrainedRun};
+use crate::{
+    Extension, FitInput, MetricsLog, Observer, StartPoint, TrainingError, ValidationLoss, fit, resume_point,
+};
+
+/// Where runs go when no folder is named.
+const RUNS: &str = "runs";
+
+/// A training that is ready to begin: everything is read and checked, the folder is made.
+pub struct Run<T: Task> {
+    /// Where the run writes.
+    pub folder: ModelFolder,
+    /// The recipe, overrides included.
+    pub recipe: RecipeOf<T>,
+    /// What is trained and validated on.
+    pub corpus: T::Corpus,
+    config: T::Config,
+    learner: T::Learner,
+    start: StartPoint,
+    device: Device,
+}
+
+impl<T: Task> Run<T> {
+    /// Reads recipe and data, or continues the run in the folder.
+    ///
+    /// A run that was stopped before it had its first checkpoint begins again, and so does one that is to be resumed in a
+    /// folder without a run if the request names a recipe or data: a command that is repeated until it succeeds may say
+    /// [`Existing::Resume`] from the first time on.
+    ///
+    /// # Errors
+    /// If the recipe, the data or the folder cannot be used. Nothing is written before all is checked.
+    pub fn prepare(request: &RunRequest) -> Result<Self, T::Error> {
+        match (&request.out, request.existing) {
+            (Some(out), Existing::Resume) => match ModelFolder::create(out, Existing::Resume) {
+                Ok(folder) if folder.config().is_file() => Self::resume(folder, request),
+                Ok(folder) => Self::begin_again(folder, request),
+                Err(StorageError::NothingToResume { .. }) if request.names_a_source() => {
+                    Self::begin(&request.clone().with_existing(Existing::Refuse))
+                }
+                Err(error) => Err(error.into()),
+            },
+            _ => Self::begin(request),
+        }
+    }
+
+    /// Checks what a training would begin with and says what it would cost; nothing is written.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare), as far as recipe and data go.
+    pub fn estimate(request: &RunRequest) -> Result<Estimate, T::Error> {
+        let Plan { recipe, config, .. } = Plan::<T>::new(request)?;
+        Ok(T::estimate(&recipe, &config))
+    }
+
+    fn begin(request: &RunRequest) -> Result<Self, T::Error> {
+        let Plan { recipe, corpus, config } = Plan::<T>::new(request)?;
+        let folder = match &request.out {
+            Some(out) => ModelFolder::create(out, request.existing)?,
+            None => ModelFolder::next_free(RUNS, request.name(T::BUILT_IN.0))?,
+        };
+        // The recipe marks the folder as a run; config.json goes last and makes it a model.
+        write_atomic(folder.recipe(), recipe.to_toml()?)?;
+        T::save(&corpus, &folder)?;
+        folder.write_config(T::NAME, &config)?;
+        let corpus = T::open(&recipe, &folder)?; // as a resumed run will: in files, where it is large
+        Ok(Self::assemble(folder, recipe, corpus, config, StartPoint::default(), &request.device))
+    }
+
+    /// Begins a run again that was stopped while its folder was being filled.
+    fn begin_again(folder: ModelFolder, request: &RunRequest) -> Result<Self, T::Error> {
+        let mut again = request.clone();
+        again.recipe = again.recipe.or(Some(folder.recipe())).filter(|path| path.is_file());
+        again.existing = Existing::Force;
+        drop(folder); // The new run takes the folder's lock.
+        Self::begin(&again)
+    }
+
+    /// Continues a run. A recipe and data may stand beside the folder, as when the first command is repeated, if they are
+    /// those of the run; how long it goes on may change.
+    fn resume(folder: ModelFolder, request: &RunRequest) -> Result<Self, T::Error> {
+        let stored = read_recipe::<T>(Some(&folder.recipe()), &[])?;
+        let source = request.recipe.clone().unwrap_or_else(|| folder.recipe());
+        let mut recipe = read_recipe::<T>(Some(&source), &request.overrides)?;
+        T::recall(&mut recipe, &stored);
+        let corpus = T::open(&recipe, &folder)?;
+        if !request.data.is_empty() && !T::is_of(&corpus, &recipe, &request.data)? {
+            return Err(other_run(&folder, "--data").into());
+        }
+        recipe.continues(&stored)?;
+        recipe.training.check_device(&request.device)?;
+        let config = folder.read_config(T::NAME)?;
+        if T::config(&recipe, &corpus, &source)? != config {
+            return Err(other_run(&folder, "model").into());
+        }
+        recipe.training = recipe.training.clone().over(T::batches_of_an_epoch(&corpus, &recipe)?);
+        let start = resume_point(&folder)?.unwrap_or_default();
+        let run = Self::assemble(folder, recipe, corpus, config, start, &request.device);
+        if !run.is_finished() {
+            write_atomic(run.folder.recipe(), run.recipe.to_toml()?)?;
+        }
+        Ok(run)
+    }
+
+    fn assemble(
+        folder: ModelFolder,
+        recipe: RecipeOf<T>,
+        corpus: T::Corpus,
+        config: T::Config,
+        start: StartPoint,
+        device: &Device,
+    ) -> Self {
+        let learner = T::learner(&recipe, &config, device);
+        Self { folder, recipe, corpus, config, learner, start, device: device.clone() }
+    }
+
+    /// The structure of the model.
+    pub fn config(&self) -> &T::Config {
+        &self.config
+    }
+
+    /// The parameters of the model by part.
+    pub fn parameters(&self) -> Vec<(String, usize)> {
+        T::parameters(&self.learner)
+    }
+
+    /// Steps that an earlier run has done.
+    pub fn done(&self) -> usize {
+        self.start.step()
+    }
+
+    /// Whether an earlier run has done all there is to do.
+    pub fn is_finished(&self) -> bool {
+        self.start.is_finished(&self.recipe.training)
+    }
+
+    /// The best evaluation of an earlier run.
+    pub fn best(&self) -> Option<ValidationLoss> {
+        self.start.best()
+    }
+
+    /// Tries the properties that a model must have before it is worth training; the training that follows is the same with
+    /// and without.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn self_check(&self) -> Result<Vec<Check>, T::Error> {
+        T::self_check(&self.recipe, &self.config, &self.corpus, &self.device)
+    }
+
+    /// Trains to the last step; metrics go to the folder.
+    ///
+    /// # Errors
+    /// If the loss leaves the numbers or a file cannot be written. What was written before stays.
+    pub fn fit(self) -> Result<TrainedRun<T>, T::Error> {
+        self.fit_with(Vec::new(), Interrupter::new(), None)
+    }
+
+    /// Trains to the last step, or until `interrupter` says stop; metrics go to the folder and to `observers`, and to what
+    /// `extension` adds of Burn's own metrics and renderers.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn fit_with(
+        self,
+        mut observers: Vec<Box<dyn Observer>>,
+        interrupter: Interrupter,
+        extension: Option<Extension<T::Learner>>,
+    ) -> Result<TrainedRun<T>, T::Error> {
+        observers.extend(self.log()?);
+        let input = FitInput { observers, interrupter, extension, ..self.input()? };
+        let fitted = fit(self.learner, input)?;
+        Ok(TrainedRun {
+            folder: self.folder,
+            learner: fitted.model,
+            corpus: self.corpus,
+            steps: fitted.steps,
+            evaluation: fitted.evaluation,
+            best: fitted.best,
+            interrupted: fitted.interrupted,
+        })
+    }
+
+    /// The metrics of the folder; a finished run gets none, and nothing in its folder changes.
+    fn log(&self) -> Result<Option<Box<dyn Observer>>, TrainingError> {
+        let path = self.folder.metrics();
+        Ok(match (self.is_finished(), self.start.step()) {
+            (true, _) => None,
+            (false, 0) => Some(Box::new(MetricsLog::create(path)?)),
+            (false, done) => Some(Box::new(MetricsLog::resume(path, done)?)),
+        })
+    }
+
+    fn input(&self) -> Result<FitInput<T::Learner>, T::Error> {
+        let recipe = &self.recipe;
+        let batches = |step: usize| step.saturating_mul(recipe.training.accumulate);
+        let (start, end) = (self.start.step(), recipe.training.steps.max(self.start.step()));
+        let train = T::training_loader(&self.corpus, recipe, batches(start)..batches(end), &self.device)?;
+        let valid = T::validation_loader(&self.corpus, recipe, &self.device)?;
+        Ok(FitInput {
+            training: recipe.training.clone(),
+            optimizer: recipe.optimizer.clone(),
+            schedule: recipe.schedule.clone(),
+            seed: recipe.seed,
+            folder: Some(self.folder.clone()),
+            start: self.start.clone(),
+            loss_scale: T::loss_scale(&self.learner),
+            metrics: T::metrics(&self.corpus, recipe),
+            ..FitInput::new(train, valid)
+        })
+    }
+}
+
+impl<T: Task> fmt::Debug for Run<T> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Run").field("folder", &self.folder).field("recipe", &self.recipe).finish_non_exhaustive()
+    }
+}
+
+/// The error of a run that is asked to continue as another one.
+fn other_run(folder: &ModelFolder, key: &'static str) -> TrainingError {
+    TrainingError::OtherRun { path: folder.path().into(), key }
+}
