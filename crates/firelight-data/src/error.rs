@@ -116,15 +116,35 @@ pub enum DataError {
     /// A tokenizer cannot be trained on nothing.
     #[error("a character tokenizer needs a text to take its characters from, but the text is empty")]
     NoCharacters,
+    /// A tokenizer of words or pieces of words cannot be trained without them.
+    #[error(
+        "the tokenizer has nothing to learn from: no word occurs {min_frequency} times or more in its text; give more text \
+         or a smaller min_frequency"
+    )]
+    NoWords {
+        /// How often a word has to occur.
+        min_frequency: usize,
+    },
+    /// A special token that the vocabulary cannot take.
+    #[error("the special token {token:?} {reason}; give another name, such as \"</s>\"")]
+    SpecialToken {
+        /// The token.
+        token: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// The name of a tokenizer could not be read.
-    #[error("`{name}` is no tokenizer: expected `char`, `byte` or `bpe:N` with N tokens, such as `bpe:4096`")]
+    #[error(
+        "`{name}` is no tokenizer: expected `char`, `byte`, `bpe:N`, `sentence_bpe:N` or `unigram:N` with N tokens, such as \
+         `bpe:4096`, or `word:N` with the words that occur N times or more"
+    )]
     TokenizerName {
         /// The name that was given.
         name: String,
     },
     /// A vocabulary that does not even hold the bytes.
     #[error(
-        "a bpe tokenizer of {vocab_size} tokens is too small: the 256 bytes alone need 256, so give vocab_size = 256 or more"
+        "a subword tokenizer of {vocab_size} tokens is too small: the 256 bytes alone need 256, so give vocab_size = 256 or more"
     )]
     VocabSize {
         /// The size that was asked for, in tokens.
@@ -132,7 +152,7 @@ pub enum DataError {
     },
     /// A vocabulary that no text of this length can fill.
     #[error(
-        "a bpe tokenizer of {vocab_size} tokens is too large: a text of {bytes} bytes can give at most {limit}; give a \
+        "a subword tokenizer of {vocab_size} tokens is too large: a text of {bytes} bytes can give at most {limit}; give a \
          smaller vocab_size"
     )]
     VocabTooLarge {
@@ -145,8 +165,8 @@ pub enum DataError {
     },
     /// The file of a tokenizer is cut short, of another kind, or of a sort of tokenizer that Firelight does not run.
     #[error(
-        "`{}` is no tokenizer that Firelight reads: {reason}; expected a tokenizer.json of characters, bytes or \
-         byte-level BPE",
+        "`{}` is no tokenizer that Firelight reads: {reason}; expected a tokenizer.json of characters, bytes, \
+         words, byte-level BPE, or byte-level Unigram",
         path.display()
     )]
     TokenizerFile {

@@ -1,10 +1,12 @@
-//! Text and token ids: everything between a file of text and the windows of ids that a model is trained on. Task crates
-//! build their batches from it, trainers draw the batches through its loader, and generation turns ids back into text.
+//! Text and token ids: everything between a file of text and the windows of ids that a model is trained on. Task
+//! crates build their batches from it, trainers draw the batches through its loader, and generation turns ids back into
+//! text.
 //!
-//! The route, in the order of the modules:
+//! The route of running text, in the order of the modules:
 //!
 //! 1. [`read_text`] reads a file, or [`stories()`] writes a text of its own.
-//! 2. [`Tokenizer`] (characters, bytes, byte-level BPE) turns text into ids and back; [`TextStream`] does so id by id.
+//! 2. [`Tokenizer`] (characters, bytes, words, byte-level BPE or Unigram) turns text into ids and back, with special tokens
+//!    that no text gives; [`TextStream`] does so id by id.
 //! 3. [`Tokens`] holds the ids, in memory or in a memory-mapped [`TokenFile`], and splits off the validation part.
 //! 4. [`WindowDataset`] cuts them into [`Window`]s of inputs and targets; [`Documents`] knows where documents end, and
 //!    [`DocumentDataset`] and [`PackedDataset`] keep them apart.

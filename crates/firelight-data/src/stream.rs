@@ -5,7 +5,7 @@ use std::mem;
 use std::str;
 use std::sync::Arc;
 
-use crate::tokenizer::Pieces;
+use crate::tokenizer::{Pieces, Seam};
 
 /// Decodes one id at a time; made by [`Tokenizer::stream`](crate::Tokenizer::stream).
 ///
@@ -13,18 +13,19 @@ use crate::tokenizer::Pieces;
 #[derive(Clone, Debug)]
 pub struct TextStream {
     pieces: Arc<Pieces>,
+    seam: Seam,
     /// Bytes of a character that is not whole yet: at most three between calls.
     held: Vec<u8>,
 }
 
 impl TextStream {
     pub(crate) fn new(pieces: Arc<Pieces>) -> Self {
-        Self { pieces, held: Vec::new() }
+        Self { pieces, seam: Seam::default(), held: Vec::new() }
     }
 
     /// Takes the next id and returns the text that is certain now, if there is any.
     pub fn push(&mut self, id: u32) -> Option<String> {
-        self.held.extend_from_slice(self.pieces.bytes(id));
+        self.pieces.append(id, &mut self.seam, &mut self.held);
         let text = self.take_certain();
         (!text.is_empty()).then_some(text)
     }

@@ -1,4 +1,4 @@
-//! Which tokenizer a recipe asks for. In TOML: `tokenizer = "char"`, `"byte"`, `"bpe:4096"`, or the same in full,
+//! Which tokenizer a recipe asks for. In TOML: `tokenizer = "char"`, `"byte"`, `"bpe:4096"`, `"word:2"`, or the same in full,
 //! `{ kind = "bpe", vocab_size = 4096 }`.
 
 use std::fmt;
@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::DataError;
 
 /// The tokenizer of a run.
+///
+/// For running text: `Bpe`. For pairs of sentences: `SentenceBpe`, or `Unigram`. These two put a space in front of every text
+/// and take it away again, so that a word at the beginning of a sentence is the word that it is elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TokenizerConfig {
@@ -25,14 +28,72 @@ pub enum TokenizerConfig {
         /// Number of tokens, 256 or more; the 256 bytes are among them.
         vocab_size: usize,
     },
+    /// `{ kind = "sentence_bpe", vocab_size = N }`: the same, trained on the lines of the text, each with a space in front.
+    SentenceBpe {
+        /// Number of tokens, 256 or more; the 256 bytes are among them.
+        vocab_size: usize,
+    },
+    /// `{ kind = "unigram", vocab_size = N }`: the likeliest pieces of words by a Unigram model of bytes, trained on the lines
+    /// of the text, each with a space in front.
+    Unigram {
+        /// Number of tokens, 256 or more; the 256 bytes are among them.
+        vocab_size: usize,
+    },
+    /// `{ kind = "word", min_frequency = N }`: one token a word or punctuation mark.
+    ///
+    /// Words are what white space and punctuation leave; decoding puts one space between two of them, and none where a
+    /// punctuation mark stood without. Other words than those of the vocabulary are one token, `<unk>`.
+    Word {
+        /// How often a word has to occur in the text to be in the vocabulary; 1 takes all.
+        min_frequency: usize,
+    },
 }
+
+impl TokenizerConfig {
+    /// Whether what such a tokenizer decodes may go on with a text, as a language model does: its tokens hold all spaces.
+    /// The others decode a text of its own, without a space in front.
+    pub fn continues_text(&self) -> bool {
+        matches!(self, Self::Char | Self::Byte | Self::Bpe { .. })
+    }
+
+    /// The kind, and its number with the key of it.
+    fn parts(&self) -> (&'static str, Option<(&'static str, usize)>) {
+        match *self {
+            Self::Char => ("char", None),
+            Self::Byte => ("byte", None),
+            Self::Bpe { vocab_size } => ("bpe", Some((VOCAB_SIZE, vocab_size))),
+            Self::SentenceBpe { vocab_size } => ("sentence_bpe", Some((VOCAB_SIZE, vocab_size))),
+            Self::Unigram { vocab_size } => ("unigram", Some((VOCAB_SIZE, vocab_size))),
+            Self::Word { min_frequency } => ("word", Some((MIN_FREQUENCY, min_frequency))),
+        }
+    }
+
+    /// The tokenizer of a kind; `number` is asked for by its key where the kind has one.
+    fn of_kind<E>(
+        kind: &str,
+        number: impl FnOnce(&'static str) -> Result<usize, E>,
+        unknown: impl FnOnce() -> E,
+    ) -> Result<Self, E> {
+        Ok(match kind {
+            "char" => Self::Char,
+            "byte" => Self::Byte,
+            "bpe" => Self::Bpe { vocab_size: number(VOCAB_SIZE)? },
+            "sentence_bpe" => Self::SentenceBpe { vocab_size: number(VOCAB_SIZE)? },
+            "unigram" => Self::Unigram { vocab_size: number(VOCAB_SIZE)? },
+            "word" => Self::Word { min_frequency: number(MIN_FREQUENCY)? },
+            _ => return Err(unknown()),
+        })
+    }
+}
+
+const VOCAB_SIZE: &str = "vocab_size";
+const MIN_FREQUENCY: &str = "min_frequency";
 
 impl fmt::Display for TokenizerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Char => f.write_str("char"),
-            Self::Byte => f.write_str("byte"),
-            Self::Bpe { vocab_size } => write!(f, "bpe:{vocab_size}"),
+        match self.parts() {
+            (kind, None) => f.write_str(kind),
+            (kind, Some((_, number))) => write!(f, "{kind}:{number}"),
         }
     }
 }
@@ -42,26 +103,21 @@ impl FromStr for TokenizerConfig {
 
     fn from_str(name: &str) -> Result<Self, DataError> {
         let unknown = || DataError::TokenizerName { name: name.into() };
-        match (name, name.strip_prefix("bpe:")) {
-            ("char", _) => Ok(Self::Char),
-            ("byte", _) => Ok(Self::Byte),
-            (_, Some(size)) => size.parse().map(|vocab_size| Self::Bpe { vocab_size }).map_err(|_| unknown()),
-            _ => Err(unknown()),
-        }
+        let (kind, number) = name.split_once(':').map_or((name, None), |(kind, number)| (kind, Some(number)));
+        let read = |_| number.and_then(|number| number.parse().ok()).ok_or_else(unknown);
+        let config = Self::of_kind(kind, read, unknown)?;
+        if config.parts().1.is_some() == number.is_some() { Ok(config) } else { Err(unknown()) }
     }
 }
 
 impl Serialize for TokenizerConfig {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Bpe { vocab_size } => {
-                let mut table = serializer.serialize_map(Some(2))?;
-                table.serialize_entry("kind", "bpe")?;
-                table.serialize_entry("vocab_size", vocab_size)?;
-                table.end()
-            }
-            _ => serializer.collect_str(self),
-        }
+        let (kind, number) = self.parts();
+        let Some((key, number)) = number else { return serializer.serialize_str(kind) };
+        let mut table = serializer.serialize_map(Some(2))?;
+        table.serialize_entry("kind", kind)?;
+        table.serialize_entry(key, &number)?;
+        table.end()
     }
 }
 
@@ -71,12 +127,19 @@ impl<'de> Deserialize<'de> for TokenizerConfig {
     }
 }
 
-/// The table form as it is written; `vocab_size` belongs to bpe alone.
+/// The table form as it is written; which number belongs to it depends on the kind.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
     kind: String,
     vocab_size: Option<usize>,
+    min_frequency: Option<usize>,
+}
+
+impl Table {
+    fn number(&mut self, key: &'static str) -> Option<usize> {
+        if key == VOCAB_SIZE { self.vocab_size.take() } else { self.min_frequency.take() }
+    }
 }
 
 /// Reads either form, with an error that tells both.
@@ -94,12 +157,15 @@ impl<'de> Visitor<'de> for NameOrTable {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TokenizerConfig, A::Error> {
-        let table = Table::deserialize(de::value::MapAccessDeserializer::new(map))?;
-        match (table.kind.as_str(), table.vocab_size) {
-            ("bpe", Some(vocab_size)) => Ok(TokenizerConfig::Bpe { vocab_size }),
-            ("bpe", None) => Err(de::Error::missing_field("vocab_size")),
-            (kind, None) => self.visit_str(kind),
-            (kind, Some(_)) => Err(de::Error::custom(format!("a `{kind}` tokenizer takes no vocab_size"))),
+        let mut table = Table::deserialize(de::value::MapAccessDeserializer::new(map))?;
+        let kind = table.kind.clone();
+        let unknown = || de::Error::custom(DataError::TokenizerName { name: kind.clone() });
+        let read = |key| table.number(key).ok_or_else(|| de::Error::missing_field(key));
+        let config = TokenizerConfig::of_kind(&kind, read, unknown)?;
+        let left = [VOCAB_SIZE, MIN_FREQUENCY].into_iter().find(|key| table.number(key).is_some());
+        match left {
+            Some(key) => Err(de::Error::custom(format!("a `{kind}` tokenizer takes no {key}"))),
+            None => Ok(config),
         }
     }
 }
@@ -117,6 +183,10 @@ mod tests {
             (r#"{"kind":"byte"}"#, TokenizerConfig::Byte),
             (r#""bpe:512""#, bpe.clone()),
             (r#"{"kind":"bpe","vocab_size":512}"#, bpe.clone()),
+            (r#""sentence_bpe:512""#, TokenizerConfig::SentenceBpe { vocab_size: 512 }),
+            (r#"{"kind":"unigram","vocab_size":512}"#, TokenizerConfig::Unigram { vocab_size: 512 }),
+            (r#""word:2""#, TokenizerConfig::Word { min_frequency: 2 }),
+            (r#"{"kind":"word","min_frequency":2}"#, TokenizerConfig::Word { min_frequency: 2 }),
         ] {
             assert_eq!(from_str::<TokenizerConfig>(text).unwrap(), config);
             assert_eq!(from_str::<TokenizerConfig>(&to_string(&config).unwrap()).unwrap(), config);
@@ -128,10 +198,15 @@ mod tests {
     #[test]
     fn other_forms_are_refused_with_the_known_ones() {
         let message = |text: &str| from_str::<TokenizerConfig>(text).unwrap_err().to_string();
-        assert!(message(r#""word""#).contains("`word` is no tokenizer: expected `char`, `byte` or `bpe:N`"));
+        assert!(message(r#""words""#).contains("`words` is no tokenizer: expected `char`, `byte`, `bpe:N`"));
+        for name in ["word", "bpe:", "bpe:x", "char:3", "word:-1"] {
+            assert!(message(&format!("{name:?}")).contains("is no tokenizer"), "{name}");
+        }
         assert!(message("3").contains(r#"expected "char", "byte" or { kind = "bpe", vocab_size = N }"#));
         assert!(message(r#"{"kind":"bpe"}"#).contains("missing field `vocab_size`"));
         assert!(message(r#"{"kind":"char","vocab_size":9}"#).contains("takes no vocab_size"));
+        assert!(message(r#"{"kind":"bpe","vocab_size":9,"min_frequency":1}"#).contains("takes no min_frequency"));
+        assert!(message(r#"{"kind":"word","vocab_size":9}"#).contains("missing field `min_frequency`"));
         assert!(message(r#"{"kind":"bpe","vocab":9}"#).contains("unknown field `vocab`"));
     }
 }

@@ -1,11 +1,15 @@
-//! Text to token ids and back: characters, bytes, or byte-level BPE. Trained by the task crates from the text of a run,
-//! loaded again by everything that needs the model. Saved as `tokenizer.json` in the format of Hugging Face's
-//! `tokenizers`, which also trains and runs BPE here.
+//! Text to token ids and back: characters, bytes, words, byte-level BPE or Unigram. Trained by the task crates from the text
+//! of a run, loaded again by everything that needs the model. Saved as `tokenizer.json` in the format of Hugging Face's
+//! `tokenizers`, which also trains and runs BPE, Unigram and words here.
 
 mod bpe;
+mod byte_level;
 mod characters;
 mod config;
 mod pieces;
+mod special;
+mod unigram;
+mod words;
 
 use std::fs;
 use std::path::Path;
@@ -15,10 +19,11 @@ use firelight_storage::{StorageError, write_atomic};
 use tokenizers::{Model, ModelWrapper};
 
 pub use config::TokenizerConfig;
-pub(crate) use pieces::Pieces;
+pub(crate) use pieces::{Pieces, Seam};
 
 use crate::{DataError, TextStream};
 use characters::Characters;
+use pieces::Spacing;
 
 /// Which sort of tokenizer this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,40 +35,57 @@ pub enum TokenizerKind {
     Byte,
     /// Byte-level byte pair encoding with the pre-tokenizer of GPT-2.
     Bpe,
+    /// The same with a space in front of every text.
+    SentenceBpe,
+    /// Byte-level Unigram with the pre-tokenizer of GPT-2 and a space in front of every text.
+    Unigram,
+    /// One token a word or punctuation mark.
+    Word,
 }
 
 /// Turns text into token ids and token ids into text.
+///
+/// Special tokens have ids that no text is ever turned into, and stand for no text: a task puts them where it needs them.
 #[derive(Clone, Debug)]
 pub struct Tokenizer {
-    /// The tokenizer as its file describes it.
+    /// The tokenizer as its file describes it, without the space that is put in front of sentences.
     inner: tokenizers::Tokenizer,
     encoder: Encoder,
     pieces: Arc<Pieces>,
 }
 
-/// How text becomes ids. Characters and bytes need no machinery, only BPE runs through the `tokenizers` crate.
+/// How text becomes ids. Characters and bytes need no machinery, the others run through the `tokenizers` crate.
 #[derive(Clone, Debug)]
 enum Encoder {
     Char(Characters),
     Byte,
     Bpe,
+    SentenceBpe,
+    Unigram,
+    Word,
 }
 
 impl Tokenizer {
-    /// Makes a tokenizer from a text: its characters, its most frequent byte pairs, or, for bytes, nothing.
+    /// Makes a tokenizer from a text: its characters, words, most frequent byte pairs, likeliest pieces, or, for bytes,
+    /// nothing.
     ///
-    /// Equal texts give equal tokenizers. A BPE vocabulary has fewer tokens than asked for if the text has no more pairs.
+    /// Equal texts give equal tokenizers. A vocabulary has fewer tokens than asked for if the text has no more pairs or
+    /// pieces.
     ///
     /// # Errors
-    /// Fails if there is no character, or if a BPE vocabulary is smaller than 256 tokens or larger than this text can
-    /// fill.
+    /// Fails if there is no character or no word that is frequent enough, or if a vocabulary of BPE or Unigram is smaller
+    /// than 256 tokens or larger than this text can fill.
     pub fn train(config: &TokenizerConfig, text: &str) -> Result<Self, DataError> {
         let inner = match *config {
             TokenizerConfig::Char => characters::train(text)?,
             TokenizerConfig::Byte => bpe::bytes()?,
             TokenizerConfig::Bpe { vocab_size } => bpe::train(text, vocab_size)?,
+            TokenizerConfig::SentenceBpe { vocab_size } => bpe::train_on_sentences(text, vocab_size)?,
+            TokenizerConfig::Unigram { vocab_size } => unigram::train(text, vocab_size)?,
+            TokenizerConfig::Word { min_frequency } => words::train(text, min_frequency)?,
         };
-        Self::from_inner(inner).map_err(|reason| DataError::Tokenizer { reason })
+        let sentences = matches!(config, TokenizerConfig::SentenceBpe { .. } | TokenizerConfig::Unigram { .. });
+        Self::from_inner(inner, sentences).map_err(|reason| DataError::Tokenizer { reason })
     }
 
     /// Reads a `tokenizer.json`, written by [`save`](Self::save) or by another program.
@@ -77,7 +99,8 @@ impl Tokenizer {
         let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| foreign(error.to_string()))?;
         // A file may ask for cut or padded ids, which would silently lose or add text.
         inner.with_padding(None).with_truncation(None).map_err(|error| foreign(error.to_string()))?;
-        Self::from_inner(inner).map_err(foreign)
+        let is_for_sentences = byte_level::take_space(&mut inner);
+        Self::from_inner(inner, is_for_sentences).map_err(foreign)
     }
 
     /// Writes the tokenizer to `path`, replacing a file that is there.
@@ -85,7 +108,7 @@ impl Tokenizer {
     /// # Errors
     /// Fails if the file cannot be written; an older file is then untouched.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), DataError> {
-        let mut text = self.inner.to_string(true).map_err(failure)?;
+        let mut text = self.file().to_string(true).map_err(failure)?;
         text.push('\n');
         Ok(write_atomic(path, text)?)
     }
@@ -93,18 +116,25 @@ impl Tokenizer {
     /// Turns text into ids.
     ///
     /// # Errors
-    /// Fails at the first character outside the vocabulary, which only [`TokenizerKind::Char`] can lack.
+    /// Fails at the first character outside the vocabulary of a [`TokenizerKind::Char`]. [`TokenizerKind::Word`] has a
+    /// token for unknown words, and the others know every text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
         match &self.encoder {
             Encoder::Char(characters) => characters.encode(text),
             Encoder::Byte => Ok(text.bytes().map(u32::from).collect()),
-            Encoder::Bpe => bpe::encode(&self.inner, text),
+            Encoder::Bpe | Encoder::Word => byte_level::encode(&self.inner, text),
+            Encoder::SentenceBpe | Encoder::Unigram => byte_level::encode(&self.inner, &byte_level::with_space(text)),
         }
     }
 
-    /// Turns ids into text. Bytes that are no UTF-8, and ids outside the vocabulary, become U+FFFD.
+    /// Turns ids into text. Special tokens are skipped; bytes that are no UTF-8, and ids outside the vocabulary, become
+    /// U+FFFD.
+    ///
+    /// This is the text that was encoded, except that words outside a vocabulary of words are lost and the white space
+    /// between words is one space each.
     pub fn decode(&self, ids: &[u32]) -> String {
-        let bytes: Vec<u8> = ids.iter().flat_map(|&id| self.pieces.bytes(id)).copied().collect();
+        let (mut bytes, mut seam) = (Vec::new(), Seam::default());
+        ids.iter().for_each(|&id| self.pieces.append(id, &mut seam, &mut bytes));
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
@@ -120,7 +150,8 @@ impl Tokenizer {
 
     /// The token of an id as the file spells it, for display; none for an id outside the vocabulary.
     ///
-    /// Bytes and BPE spell bytes as printable characters, a space as `\u{120}` for instance.
+    /// All but characters and words spell bytes as printable characters, a space as `\u{120}` for instance. Words mark with
+    /// U+FFED where no space stands between them.
     pub fn token(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
     }
@@ -131,23 +162,56 @@ impl Tokenizer {
             Encoder::Char(_) => TokenizerKind::Char,
             Encoder::Byte => TokenizerKind::Byte,
             Encoder::Bpe => TokenizerKind::Bpe,
+            Encoder::SentenceBpe => TokenizerKind::SentenceBpe,
+            Encoder::Unigram => TokenizerKind::Unigram,
+            Encoder::Word => TokenizerKind::Word,
         }
     }
 
+    /// The tokenizer as it stands in its file.
+    fn file(&self) -> tokenizers::Tokenizer {
+        let mut inner = self.inner.clone();
+        if self.is_for_sentences() {
+            byte_level::write_space(&mut inner);
+        }
+        inner
+    }
+
+    /// Whether every text gets a space in front.
+    fn is_for_sentences(&self) -> bool {
+        matches!(self.encoder, Encoder::SentenceBpe | Encoder::Unigram)
+    }
+
     /// Recognises the kind of a tokenizer; the error is what was found instead.
-    fn from_inner(inner: tokenizers::Tokenizer) -> Result<Self, String> {
-        let encoder = match inner.get_model() {
-            ModelWrapper::WordLevel(model) => Encoder::Char(Characters::recognise(&inner, &model.get_vocab())?),
-            ModelWrapper::BPE(_) if bpe::is_bytes(&inner) => Encoder::Byte,
-            ModelWrapper::BPE(_) => bpe::recognise(&inner).map(|()| Encoder::Bpe)?,
-            ModelWrapper::WordPiece(_) => return Err("it holds a WordPiece model".into()),
-            ModelWrapper::Unigram(_) => return Err("it holds a Unigram model".into()),
-        };
+    fn from_inner(mut inner: tokenizers::Tokenizer, is_for_sentences: bool) -> Result<Self, String> {
+        // What a user types is text, even where it looks like a special token.
+        inner.set_encode_special_tokens(true);
+        let encoder = Encoder::recognise(&inner, is_for_sentences)?;
         let pieces = match &encoder {
             Encoder::Char(_) => Pieces::of_characters(&inner)?,
-            Encoder::Byte | Encoder::Bpe => Pieces::of_bytes(&inner)?,
+            Encoder::Word => Pieces::of_words(&inner)?,
+            Encoder::Byte | Encoder::Bpe => Pieces::of_bytes(&inner, Spacing::Written)?,
+            Encoder::SentenceBpe | Encoder::Unigram => Pieces::of_bytes(&inner, Spacing::InFront)?,
         };
         Ok(Self { inner, encoder, pieces: Arc::new(pieces) })
+    }
+}
+
+impl Encoder {
+    fn recognise(inner: &tokenizers::Tokenizer, is_for_sentences: bool) -> Result<Self, String> {
+        match (inner.get_model(), is_for_sentences) {
+            (ModelWrapper::WordLevel(model), false) => match inner.get_normalizer() {
+                Some(_) => words::recognise(inner, model).map(|()| Self::Word),
+                None => Characters::recognise(inner, &model.get_vocab()).map(Self::Char),
+            },
+            (ModelWrapper::BPE(_), false) if bpe::is_bytes(inner) => Ok(Self::Byte),
+            (ModelWrapper::BPE(_), false) => byte_level::recognise(inner, "BPE").map(|()| Self::Bpe),
+            (ModelWrapper::BPE(_), true) => byte_level::recognise(inner, "BPE").map(|()| Self::SentenceBpe),
+            (ModelWrapper::Unigram(_), true) => byte_level::recognise(inner, "Unigram").map(|()| Self::Unigram),
+            (ModelWrapper::Unigram(_), false) => Err("its Unigram model puts no space in front of a text".into()),
+            (ModelWrapper::WordLevel(_), true) => Err("its WordLevel model puts a space in front of a text".into()),
+            (ModelWrapper::WordPiece(_), _) => Err("it holds a WordPiece model".into()),
+        }
     }
 }
 
@@ -167,8 +231,22 @@ mod tests {
         Tokenizer::train(&config, TEXT).unwrap()
     }
 
-    const CONFIGS: [TokenizerConfig; 3] =
-        [TokenizerConfig::Char, TokenizerConfig::Byte, TokenizerConfig::Bpe { vocab_size: 280 }];
+    const CONFIGS: [TokenizerConfig; 6] = [
+        TokenizerConfig::Char,
+        TokenizerConfig::Byte,
+        TokenizerConfig::Bpe { vocab_size: 280 },
+        TokenizerConfig::SentenceBpe { vocab_size: 280 },
+        TokenizerConfig::Unigram { vocab_size: 280 },
+        TokenizerConfig::Word { min_frequency: 1 },
+    ];
+
+    /// The text as this tokenizer gives it back.
+    fn kept(tokenizer: &Tokenizer, text: &str) -> String {
+        match tokenizer.kind() {
+            TokenizerKind::Word => text.split_whitespace().collect::<Vec<_>>().join(" "),
+            _ => text.to_owned(),
+        }
+    }
 
     #[test]
     fn a_saved_tokenizer_is_the_same_after_loading() {
@@ -181,7 +259,7 @@ mod tests {
             assert_eq!(loaded.kind(), tokenizer.kind());
             assert_eq!(loaded.vocab_size(), tokenizer.vocab_size());
             assert_eq!(loaded.encode(TEXT).unwrap(), tokenizer.encode(TEXT).unwrap());
-            assert_eq!(loaded.decode(&loaded.encode(TEXT).unwrap()), TEXT);
+            assert_eq!(loaded.decode(&loaded.encode(TEXT).unwrap()), kept(&loaded, TEXT));
 
             let first = fs::read(&path).unwrap();
             loaded.save(&path).unwrap();
@@ -199,7 +277,7 @@ mod tests {
             let theirs = tokenizers::Tokenizer::from_file(&path).unwrap();
             let ids = theirs.encode(TEXT, true).unwrap().get_ids().to_vec();
             assert_eq!(ids, tokenizer.encode(TEXT).unwrap(), "{:?}", tokenizer.kind());
-            assert_eq!(theirs.decode(&ids, true).unwrap(), TEXT);
+            assert_eq!(theirs.decode(&ids, true).unwrap(), kept(&tokenizer, TEXT));
         }
     }
 
@@ -221,7 +299,11 @@ mod tests {
         assert!(message(&whole.replace("\"l\":", "\"lo\":")).contains("the token \"lo\" is not one character"));
         assert!(message(&whole.replace("\"w\": 15", "\"w\": 4294967294")).contains("its largest id is 4294967294"));
         let unigram = r#"{"version": "1.0", "model": {"type": "Unigram", "unk_id": 0, "vocab": [["a", 0.0]]}}"#;
-        assert!(message(unigram).contains("it holds a Unigram model"));
+        assert!(message(unigram).contains("its Unigram model puts no space in front of a text"));
+        trained(TokenizerConfig::Word { min_frequency: 1 }).save(&path).unwrap();
+        let words = fs::read_to_string(&path).unwrap();
+        assert!(message(&words.replace("WhitespaceSplit", "Whitespace")).contains("cuts neither"));
+        assert!(message(&words.replace("\"<unk>\":", "\"gone\":")).contains("lacks the token \"<unk>\""));
         assert!(Tokenizer::load(home.path().join("none")).unwrap_err().is_user_error());
     }
 
@@ -237,10 +319,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_and_bpe_round_trip_any_text(text in "\\PC*|[a-z \n\t\u{a0}]*|.*") {
-            thread_local!(static BOTH: [Tokenizer; 2] =
-                [TokenizerConfig::Byte, TokenizerConfig::Bpe { vocab_size: 300 }].map(trained));
-            BOTH.with(|both| for tokenizer in both {
+        fn bytes_bpe_and_unigram_round_trip_any_text(text in "\\PC*|[a-z \n\t\u{a0}]*|.*") {
+            thread_local!(static LOSSLESS: [Tokenizer; 4] = [
+                TokenizerConfig::Byte,
+                TokenizerConfig::Bpe { vocab_size: 300 },
+                TokenizerConfig::SentenceBpe { vocab_size: 300 },
+                TokenizerConfig::Unigram { vocab_size: 300 },
+            ].map(trained));
+            LOSSLESS.with(|all| for tokenizer in all {
                 let ids = tokenizer.encode(&text).unwrap();
                 assert!(ids.iter().all(|&id| (id as usize) < tokenizer.vocab_size()));
                 assert_eq!(tokenizer.decode(&ids), text);

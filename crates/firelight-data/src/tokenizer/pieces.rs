@@ -1,4 +1,5 @@
-//! What each token stands for, as bytes. Decoding, at once or in a stream, is to look these up and join them.
+//! What each token stands for, as bytes. Decoding, at once or in a stream, is to look these up and join them; where a space
+//! stands between two tokens, [`Spacing`] tells.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -9,49 +10,117 @@ const UNKNOWN: &[u8] = "\u{fffd}".as_bytes();
 /// A vocabulary may leave out ids, but not more than it has tokens.
 const MAX_IDS_PER_TOKEN: usize = 2;
 
+/// Marks the side on which a token of the word tokenizer joins its neighbour: the joiner of OpenNMT's tokenizer, U+FFED.
+pub(super) const JOINER: char = '\u{ffed}';
+
 /// The bytes of each token, by id.
 #[derive(Debug)]
-pub(crate) struct Pieces(Vec<Box<[u8]>>);
+pub(crate) struct Pieces {
+    pieces: Vec<Piece>,
+    spacing: Spacing,
+}
+
+/// Where the spaces of a text are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spacing {
+    /// In the tokens.
+    Written,
+    /// In the tokens, and one more than the text has in front of it.
+    InFront,
+    /// Between any two tokens, except where one of them joins.
+    Joined,
+}
+
+/// One token.
+#[derive(Clone, Debug)]
+enum Piece {
+    Text {
+        bytes: Box<[u8]>,
+        joins_left: bool,
+        joins_right: bool,
+    },
+    /// A special token, which is no part of any text.
+    Special,
+}
+
+impl Piece {
+    /// A token that joins nothing.
+    fn plain(bytes: &[u8]) -> Self {
+        Self::Text { bytes: bytes.into(), joins_left: false, joins_right: false }
+    }
+
+    /// A token of the word tokenizer, with its joiners.
+    fn word(token: &str) -> Self {
+        let (left, right) = (token.strip_prefix(JOINER), token.strip_suffix(JOINER));
+        let bytes = token.trim_matches(JOINER).as_bytes().into();
+        Self::Text { bytes, joins_left: left.is_some(), joins_right: right.is_some() }
+    }
+}
+
+/// What the tokens so far mean for the next one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seam {
+    has_text: bool,
+    joins: bool,
+}
 
 impl Pieces {
     /// Tokens that stand for themselves.
     pub(super) fn of_characters(tokenizer: &tokenizers::Tokenizer) -> Result<Self, String> {
-        Self::new(tokenizer, |token| token.as_bytes().into())
+        Self::new(tokenizer, Spacing::Written, |token| Piece::plain(token.as_bytes()))
     }
 
-    /// Tokens that spell bytes in the alphabet of byte-level BPE. Others, such as `<|endoftext|>` in a file from
-    /// elsewhere, may hold any character and stand for themselves.
-    pub(super) fn of_bytes(tokenizer: &tokenizers::Tokenizer) -> Result<Self, String> {
+    /// Words and marks, which tell by joiners where no space is.
+    pub(super) fn of_words(tokenizer: &tokenizers::Tokenizer) -> Result<Self, String> {
+        Self::new(tokenizer, Spacing::Joined, Piece::word)
+    }
+
+    /// Tokens that spell bytes in the alphabet of byte-level BPE. Others that a file from elsewhere adds may hold any
+    /// character and stand for themselves.
+    pub(super) fn of_bytes(tokenizer: &tokenizers::Tokenizer, spacing: Spacing) -> Result<Self, String> {
         let added = tokenizer.get_added_tokens_decoder();
         let is_added = |token: &str| added.values().any(|other| other.content == token);
-        Self::new(tokenizer, |token| {
-            let spelt: Option<Box<[u8]>> = token.chars().map(|spelling| BYTES.get(&spelling).copied()).collect();
-            spelt.filter(|_| !is_added(token)).unwrap_or_else(|| token.as_bytes().into())
+        Self::new(tokenizer, spacing, |token| {
+            let spelt: Option<Vec<u8>> = token.chars().map(|spelling| BYTES.get(&spelling).copied()).collect();
+            spelt.filter(|_| !is_added(token)).map_or(Piece::plain(token.as_bytes()), |bytes| Piece::plain(&bytes))
         })
     }
 
     /// Refuses ids far above the number of tokens, each of which would cost memory here and a row in every model.
-    fn new(tokenizer: &tokenizers::Tokenizer, bytes: impl Fn(&str) -> Box<[u8]>) -> Result<Self, String> {
+    fn new(tokenizer: &tokenizers::Tokenizer, spacing: Spacing, piece: impl Fn(&str) -> Piece) -> Result<Self, String> {
         let vocabulary = tokenizer.get_vocab(true);
         let count = vocabulary.values().max().map_or(0, |&id| id as usize + 1);
         if count > MAX_IDS_PER_TOKEN * vocabulary.len() {
             return Err(format!("its largest id is {}, but it has only {} tokens", count - 1, vocabulary.len()));
         }
-        let mut pieces = vec![Box::from(UNKNOWN); count];
+        let mut pieces = vec![Piece::plain(UNKNOWN); count];
         for (token, id) in vocabulary {
-            pieces[id as usize] = bytes(&token);
+            pieces[id as usize] = piece(&token);
         }
-        Ok(Self(pieces))
+        for (id, _) in tokenizer.get_added_tokens_decoder().iter().filter(|(_, token)| token.special) {
+            pieces[*id as usize] = Piece::Special;
+        }
+        Ok(Self { pieces, spacing })
     }
 
     /// Number of ids.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.pieces.len()
     }
 
-    /// The bytes of one id.
-    pub(crate) fn bytes(&self, id: u32) -> &[u8] {
-        self.0.get(id as usize).map_or(UNKNOWN, |bytes| bytes)
+    /// Appends what one id stands for, after the ids that `seam` has seen.
+    pub(crate) fn append(&self, id: u32, seam: &mut Seam, text: &mut Vec<u8>) {
+        let (bytes, joins_left, joins_right) = match self.pieces.get(id as usize) {
+            Some(Piece::Text { bytes, joins_left, joins_right }) => (&**bytes, *joins_left, *joins_right),
+            Some(Piece::Special) => return,
+            None => (UNKNOWN, false, false),
+        };
+        match self.spacing {
+            Spacing::InFront if !seam.has_text => text.extend(bytes.strip_prefix(b" ").unwrap_or(bytes)),
+            Spacing::Joined if seam.has_text && !seam.joins && !joins_left => text.extend([b" ", bytes].concat()),
+            _ => text.extend(bytes),
+        }
+        *seam = Seam { has_text: true, joins: joins_right };
     }
 }
 

@@ -80,6 +80,7 @@ impl DataRecipe {
             [],
             [
                 separator.err().map(|error| format!("data.documents: {error}")),
+                (!self.tokenizer.continues_text()).then(|| begins_anew(&self.tokenizer)),
                 unpackable.then(|| "data.packing needs documents: give data.documents, such as \"blank_line\"".into()),
                 self.batching.validate().err().map(|error| format!("data: {error}")),
                 (self.workers > MAX_WORKERS)
@@ -87,6 +88,12 @@ impl DataRecipe {
             ],
         )
     }
+}
+
+fn begins_anew(tokenizer: &TokenizerConfig) -> String {
+    format!(
+        "data.tokenizer = {tokenizer} begins every text anew, but a language model continues one: give char, byte or bpe:N"
+    )
 }
 
 #[cfg(test)]
@@ -115,6 +122,14 @@ mod tests {
 
     fn data(text: &str) -> DataRecipe {
         toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_tokenizer_that_begins_every_text_anew_is_refused() {
+        for tokenizer in ["sentence_bpe:300", "unigram:300", "word:1"] {
+            let error = data(&format!("tokenizer = {tokenizer:?}\n")).validate().unwrap_err().to_string();
+            assert!(error.contains(&format!("data.tokenizer = {tokenizer} begins every text anew")), "{error}");
+        }
     }
 
     #[test]

@@ -1,0 +1,210 @@
+//! What BPE and Unigram share: text as bytes spelt in printable characters, so that no text is lost, cut into words by the
+//! pre-tokenizer of GPT-2. A long text is handed to the `tokenizers` crate in parts, because that needs some hundred bytes
+//! of memory for each byte of text it works on.
+//!
+//! The pre-tokenizer counts a space to the word behind it, so that `dog` at the beginning of a text is another word than
+//! ` dog` inside it. In running text that happens once; where every line is a sentence it would split the counts of every
+//! word that can begin one. The tokenizers for sentences therefore put a space in front of each text and take it away
+//! again in decoding: Llama's `Prepend` and `Strip` in the file, SentencePiece's `add_dummy_prefix` (Kudo and Richardson
+//! 2018). Source of bytes and pre-tokenizer: Radford et al. 2019, GPT-2, section 2.2.
+
+use tokenizers::decoders::sequence::Sequence;
+use tokenizers::decoders::strip::Strip;
+use tokenizers::normalizers::Prepend;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::{
+    AddedToken, DecoderWrapper, ModelWrapper, NormalizerWrapper, OffsetReferential, OffsetType, PreTokenizedString,
+    PreTokenizer, PreTokenizerWrapper,
+};
+
+use super::failure;
+use super::pieces::spelling;
+use crate::DataError;
+
+/// Bytes of text after which a part ends at the next opportunity.
+const PART: usize = 4096;
+
+/// No vocabulary is larger, whatever the text: the trainers reserve memory for all of it at once.
+const MAX_VOCAB_SIZE: usize = 10_000_000;
+
+/// Parts that are encoded at once, on several threads.
+const PARTS_AT_ONCE: usize = 64;
+
+/// A vocabulary holds the bytes, and no more than a text of this length can fill.
+pub(super) fn check_vocab_size(text: &str, vocab_size: usize) -> Result<(), DataError> {
+    if vocab_size < 256 {
+        return Err(DataError::VocabSize { vocab_size });
+    }
+    // Every token beyond the bytes stands for at least two bytes of the text.
+    let limit = text.len().saturating_add(256).min(MAX_VOCAB_SIZE);
+    match vocab_size > limit {
+        true => Err(DataError::VocabTooLarge { vocab_size, limit, bytes: text.len() }),
+        false => Ok(()),
+    }
+}
+
+/// The ids of a text.
+pub(super) fn encode(tokenizer: &tokenizers::Tokenizer, text: &str) -> Result<Vec<u32>, DataError> {
+    let parts: Vec<&str> = parts(text).collect();
+    let mut ids = Vec::new();
+    for group in parts.chunks(PARTS_AT_ONCE) {
+        for encoding in tokenizer.encode_batch_fast(group.to_vec(), false).map_err(failure)? {
+            ids.extend_from_slice(encoding.get_ids());
+        }
+    }
+    Ok(ids)
+}
+
+/// The text as the tokenizers for sentences read it.
+pub(super) fn with_space(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(" {text}") }
+}
+
+/// Tells the file of a tokenizer for sentences about the space in front, which only the file needs to know: in memory the
+/// space is put there before the text is cut into parts.
+pub(super) fn write_space(tokenizer: &mut tokenizers::Tokenizer) {
+    let decoders = vec![
+        DecoderWrapper::ByteLevel(ByteLevel::default()),
+        DecoderWrapper::Fuse(Default::default()),
+        DecoderWrapper::Strip(Strip::new(' ', 1, 0)),
+    ];
+    tokenizer.with_normalizer(Some(Prepend::new(" ".into()))).with_decoder(Some(Sequence::new(decoders)));
+}
+
+/// Undoes [`write_space`]; whether there was something to undo.
+pub(super) fn take_space(tokenizer: &mut tokenizers::Tokenizer) -> bool {
+    let found = matches!(tokenizer.get_normalizer(), Some(NormalizerWrapper::Prepend(front)) if front.prepend == " ");
+    if found {
+        tokenizer.with_normalizer(None::<NormalizerWrapper>).with_decoder(Some(ByteLevel::default()));
+    }
+    found
+}
+
+/// Checks that a tokenizer knows every byte and cuts as GPT-2 does; the error is what it does instead.
+pub(super) fn recognise(tokenizer: &tokenizers::Tokenizer, model: &str) -> Result<(), String> {
+    let cuts_as_gpt2 = |pre_tokenizer: &PreTokenizerWrapper| match pre_tokenizer {
+        PreTokenizerWrapper::ByteLevel(level) => level.use_regex && !level.add_prefix_space,
+        _ => false,
+    };
+    if tokenizer.get_normalizer().is_some() {
+        return Err(format!("its {model} model changes the text before it encodes it (a normalizer)"));
+    }
+    if !tokenizer.get_pre_tokenizer().is_some_and(cuts_as_gpt2) {
+        return Err(format!("its {model} model is not byte-level with the pre-tokenizer of GPT-2"));
+    }
+    let is_missing = |byte: &u8| tokenizer.token_to_id(&spelling(*byte).to_string()).is_none();
+    if let Some(byte) = (0..=255).find(is_missing) {
+        return Err(format!("its vocabulary lacks the byte {byte:#04x}, so it cannot encode every text"));
+    }
+    // A part may end at any white space, which such a token could reach across.
+    let reaches = |token: &AddedToken| token.lstrip || token.rstrip || token.content.contains(char::is_whitespace);
+    match tokenizer.get_added_tokens_decoder().into_values().find(|token| !token.special && reaches(token)) {
+        Some(token) => Err(format!("its added token {:?} takes white space in", token.content)),
+        None => Ok(()),
+    }
+}
+
+/// A tokenizer that hands the words of a pre-tokenizer to a model and joins the bytes again.
+pub(super) fn assemble(model: impl Into<ModelWrapper>, pre_tokenizer: ByteLevel) -> tokenizers::Tokenizer {
+    let mut tokenizer = tokenizers::Tokenizer::new(model);
+    tokenizer.with_pre_tokenizer(Some(pre_tokenizer)).with_decoder(Some(ByteLevel::default()));
+    tokenizer
+}
+
+/// The pre-tokenizer of GPT-2, which adds no space in front of a text.
+pub(super) fn gpt2() -> ByteLevel {
+    ByteLevel::new(false, false, true)
+}
+
+/// The words of a part, spelt in the byte alphabet, as the trainers count them.
+pub(super) fn words(part: &str) -> tokenizers::Result<Vec<String>> {
+    let mut text = PreTokenizedString::from(part);
+    gpt2().pre_tokenize(&mut text)?;
+    let splits = text.get_splits(OffsetReferential::Normalized, OffsetType::None);
+    Ok(splits.into_iter().map(|(word, _, _)| word.to_owned()).collect())
+}
+
+/// The lines of a text as the tokenizers for sentences are trained on them: each with a space in front, in parts.
+pub(super) fn sentences(text: &str) -> impl Iterator<Item = String> {
+    let in_front = |number: usize, part: &str| if number == 0 { with_space(part) } else { part.to_owned() };
+    text.lines().flat_map(move |line| parts(line).enumerate().map(move |(number, part)| in_front(number, part)))
+}
+
+/// Cuts a text into parts that can be encoded one by one.
+///
+/// A part ends where white space follows something else: no word of GPT-2's pre-tokenizer reaches across such a place,
+/// and where it cuts does not depend on what stands further to the left.
+pub(super) fn parts(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let (part, after) = rest.split_at(part_len(rest));
+        rest = after;
+        (!part.is_empty()).then_some(part)
+    })
+}
+
+/// Length of the first part in bytes.
+fn part_len(text: &str) -> usize {
+    let mut after_word = false;
+    for (offset, character) in text.char_indices().skip_while(|&(offset, _)| offset < PART) {
+        let is_space = character.is_whitespace();
+        if after_word && is_space {
+            return offset;
+        }
+        after_word = !is_space;
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Tokenizer, TokenizerConfig, TokenizerKind};
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_long_text_is_encoded_as_if_it_were_one_part() {
+        let text = crate::stories(2, 40_000).replace(". ", ".  \n\t");
+        for config in [TokenizerConfig::Bpe { vocab_size: 600 }, TokenizerConfig::Unigram { vocab_size: 600 }] {
+            let tokenizer = Tokenizer::train(&config, &text).unwrap();
+            assert!(parts(&text).count() > 5);
+            let read = if tokenizer.kind() == TokenizerKind::Bpe { text.clone() } else { with_space(&text) };
+            let whole = tokenizer.inner.encode_fast(read, false).unwrap();
+            assert_eq!(tokenizer.encode(&text).unwrap(), whole.get_ids());
+        }
+    }
+
+    #[test]
+    fn a_word_is_the_same_at_the_begin_of_a_sentence_and_inside_it() {
+        let lines = "dogs see cats\ncats see dogs\n".repeat(20);
+        for config in [TokenizerConfig::SentenceBpe { vocab_size: 270 }, TokenizerConfig::Unigram { vocab_size: 270 }] {
+            let tokenizer = Tokenizer::train(&config, &lines).unwrap();
+            let [first, second] = ["dogs see cats", "cats see dogs"].map(|text| tokenizer.encode(text).unwrap());
+            assert_eq!(first.iter().rev().copied().collect::<Vec<_>>(), second, "{config}");
+            assert_eq!((first.len(), tokenizer.token(first[0]).as_deref()), (3, Some("\u{120}dogs")));
+            assert_eq!(tokenizer.decode(&first[1..]), "see cats");
+        }
+    }
+
+    #[test]
+    fn a_space_of_the_text_is_kept_beside_the_one_in_front() {
+        let tokenizer = Tokenizer::train(&TokenizerConfig::SentenceBpe { vocab_size: 256 }, "").unwrap();
+        assert_eq!(tokenizer.encode("a").unwrap().len(), 2);
+        assert!(tokenizer.encode("").unwrap().is_empty());
+        for text in ["a", " a", "  a", " ", "", "\n"] {
+            assert_eq!(tokenizer.decode(&tokenizer.encode(text).unwrap()), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parts_join_to_the_text_and_end_before_white_space(text in "([a-z]{0,400}[ \n\u{2003}]{0,3}){0,60}") {
+            let parts: Vec<&str> = parts(&text).collect();
+            prop_assert_eq!(parts.concat(), text.as_str());
+            for pair in parts.windows(2) {
+                prop_assert!(pair[0].len() >= PART && !pair[0].ends_with(char::is_whitespace));
+                prop_assert!(pair[1].starts_with(char::is_whitespace));
+            }
+        }
+    }
+}
