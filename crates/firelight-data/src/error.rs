@@ -39,6 +39,95 @@ pub enum DataError {
         /// The byte.
         byte: u8,
     },
+    /// A line of a file is not UTF-8.
+    #[error(
+        "line {line} of `{}` is not UTF-8 text: the byte at offset {offset} of the file is {byte:#04x}; convert the file to \
+         UTF-8",
+        path.display()
+    )]
+    LineNotUtf8 {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// Offset of the first byte that is not UTF-8, in bytes from 0 of the file.
+        offset: usize,
+        /// The byte.
+        byte: u8,
+    },
+    /// Two files that belong together have different numbers of lines.
+    #[error(
+        "`{}` has {source_lines} lines, but `{}` has {target_lines}: line {} of `{}` has no partner; give files whose lines \
+         belong together one by one",
+        source_path.display(), target_path.display(), source_lines.min(target_lines) + 1,
+        if source_lines > target_lines { source_path.display() } else { target_path.display() }
+    )]
+    UnequalLines {
+        /// File of the sources.
+        source_path: PathBuf,
+        /// Its number of lines.
+        source_lines: usize,
+        /// File of the targets.
+        target_path: PathBuf,
+        /// Its number of lines.
+        target_lines: usize,
+    },
+    /// A line of a table has too many or too few columns.
+    #[error(
+        "line {line} of `{}` has {found} columns separated by tabs: expected {expected}",
+        path.display()
+    )]
+    Columns {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// Columns that the line should have.
+        expected: usize,
+        /// Columns that it has.
+        found: usize,
+    },
+    /// A table lacks a column.
+    #[error(
+        "`{}` has no column `{column}`: its first line names {found}; give one of these as the column",
+        path.display()
+    )]
+    MissingColumn {
+        /// The file.
+        path: PathBuf,
+        /// The column that was asked for.
+        column: String,
+        /// The columns that there are.
+        found: String,
+    },
+    /// A line of JSON lines lacks a key.
+    #[error("line {line} of `{}` lacks the key `{key}`: its keys are {found}; give one of these as the key", path.display())]
+    MissingKey {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The key that was asked for.
+        key: String,
+        /// The keys that there are.
+        found: String,
+    },
+    /// A line of JSON lines is no object with texts.
+    #[error("line {line} of `{}` cannot be read: {reason}; expected a JSON object with a text for each side", path.display())]
+    JsonLine {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What was found.
+        reason: String,
+    },
+    /// Numbers of a [`LengthFilter`](crate::LengthFilter) that are out of their range.
+    #[error("{problems}")]
+    Filter {
+        /// Each with its key, what was found and what is expected.
+        problems: String,
+    },
     /// A part of the text has fewer tokens than one window needs.
     #[error(
         "the {part} part of the text is too short: a context of {length} tokens needs at least {} tokens, found {tokens}; \

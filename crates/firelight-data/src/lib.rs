@@ -1,4 +1,4 @@
-//! Text and token ids: everything between a file of text and the windows of ids that a model is trained on. Task
+//! Text and token ids: everything between a file of text and the windows or pairs of ids that a model is trained on. Task
 //! crates build their batches from it, trainers draw the batches through its loader, and generation turns ids back into
 //! text.
 //!
@@ -11,6 +11,11 @@
 //! 4. [`WindowDataset`] cuts them into [`Window`]s of inputs and targets; [`Documents`] knows where documents end, and
 //!    [`DocumentDataset`] and [`PackedDataset`] keep them apart.
 //! 5. [`StepLoader`] batches the items of each training step by a [`BatchPlan`], in the [`Order`] that a seed gives.
+//!
+//! The route of pairs ends at ids as well:
+//!
+//! 1. [`PairFiles`] reads a [`ParallelText`] from lines, a table or JSON lines.
+//! 2. [`Tokenizer`] turns them into [`EncodedPair`]s, of which a [`LengthFilter`] drops the unfit and tells so.
 //!
 //! ```
 //! use firelight_data::{Tokenizer, TokenizerConfig, Tokens, WindowDataset};
@@ -37,6 +42,7 @@ mod error;
 mod loader;
 mod order;
 mod packing;
+mod parallel;
 mod prefetch;
 mod stories;
 mod stream;
@@ -53,6 +59,9 @@ pub use error::DataError;
 pub use loader::StepLoader;
 pub use order::Order;
 pub use packing::pack;
+pub use parallel::{
+    DropReason, Dropped, EncodedPair, LengthFilter, Pair, PairFiles, PairNames, PairReport, ParallelText, read_lines,
+};
 pub use stories::stories;
 pub use stream::TextStream;
 pub use text::read_text;

@@ -15,17 +15,19 @@ use crate::DataError;
 /// Fails if the file is missing, unreadable, empty, or not UTF-8 (with the offset of the first wrong byte).
 pub fn read_text(path: impl AsRef<Path>) -> Result<String, DataError> {
     let path = path.as_ref();
+    String::from_utf8(read_bytes(path)?).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to();
+        DataError::NotUtf8 { path: path.into(), offset, byte: error.as_bytes()[offset] }
+    })
+}
+
+/// The bytes of a file, of which there must be some.
+pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, DataError> {
     let bytes = fs::read(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => DataError::MissingText { path: path.into() },
         _ => StorageError::io("read", path)(error).into(),
     })?;
-    if bytes.is_empty() {
-        return Err(DataError::EmptyText { path: path.into() });
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let offset = error.utf8_error().valid_up_to();
-        DataError::NotUtf8 { path: path.into(), offset, byte: error.as_bytes()[offset] }
-    })
+    if bytes.is_empty() { Err(DataError::EmptyText { path: path.into() }) } else { Ok(bytes) }
 }
 
 #[cfg(test)]

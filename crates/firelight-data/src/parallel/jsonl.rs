@@ -1,0 +1,125 @@
+//! JSON lines: an object a line, with a text for the source and one for the target.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::{Pair, PairNames, read_lines};
+use crate::DataError;
+
+/// Reads the pairs of a file.
+pub(super) fn pairs(path: &Path, keys: &PairNames) -> Result<Vec<Pair>, DataError> {
+    let pair = |line: &Line| Ok(Pair { source: line.text(&keys.source)?, target: line.text(&keys.target)? });
+    read(path, pair, || Pair::new("", ""))
+}
+
+/// Reads the sources of a file.
+pub(super) fn sources(path: &Path, key: &str) -> Result<Vec<String>, DataError> {
+    read(path, |line| line.text(key), String::new)
+}
+
+/// Takes something from each line, or `empty` for a line without anything.
+fn read<T>(
+    path: &Path,
+    take: impl Fn(&Line) -> Result<T, DataError>,
+    empty: impl Fn() -> T,
+) -> Result<Vec<T>, DataError> {
+    let lines = read_lines(path)?;
+    let one = |(index, text): (usize, &String)| match text.trim().is_empty() {
+        true => Ok(empty()),
+        false => take(&Line::parse(path, index + 1, text)?),
+    };
+    lines.iter().enumerate().map(one).collect()
+}
+
+/// One line of a file, as JSON.
+struct Line<'a> {
+    path: &'a Path,
+    number: usize,
+    object: Value,
+}
+
+impl<'a> Line<'a> {
+    fn parse(path: &'a Path, number: usize, text: &str) -> Result<Self, DataError> {
+        let wrong = |reason| DataError::JsonLine { path: path.into(), line: number, reason };
+        match serde_json::from_str(text) {
+            Ok(object @ Value::Object(_)) => Ok(Self { path, number, object }),
+            Ok(other) => Err(wrong(format!("it is {} and not an object", kind(&other)))),
+            Err(error) => Err(wrong(format!("no JSON at column {}: {}", error.column(), without_place(&error)))),
+        }
+    }
+
+    /// The text of a key, or of a JSON Pointer, which begins with `/`.
+    fn text(&self, key: &str) -> Result<String, DataError> {
+        let value = if key.starts_with('/') { self.object.pointer(key) } else { self.object.get(key) };
+        match value {
+            Some(Value::String(text)) => Ok(text.clone()),
+            Some(other) => {
+                let reason = format!("its `{key}` is {} and not a text", kind(other));
+                Err(DataError::JsonLine { path: self.path.into(), line: self.number, reason })
+            }
+            None => Err(self.missing(key)),
+        }
+    }
+
+    fn missing(&self, key: &str) -> DataError {
+        let names = |object: &Map<String, Value>| object.keys().cloned().collect::<Vec<_>>().join(", ");
+        let found = self.object.as_object().map(names).unwrap_or_default();
+        DataError::MissingKey { path: self.path.into(), line: self.number, key: key.into(), found }
+    }
+}
+
+/// What serde_json says, without its own count of lines, which is always 1 here.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or_default().to_owned()
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn read(content: &str) -> Result<Vec<Pair>, DataError> {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.jsonl");
+        fs::write(&path, content).unwrap();
+        pairs(&path, &PairNames::default())
+    }
+
+    const GOOD: &str = "{\"id\": 1, \"target\": \"b\\n\", \"source\": \"\\u00e9\"}\n";
+
+    #[test]
+    fn other_keys_are_left_alone() {
+        let pairs = read(&format!("{GOOD}\n{GOOD}")).unwrap();
+        assert_eq!(pairs, [Pair::new("\u{e9}", "b\n"), Pair::new("", ""), Pair::new("\u{e9}", "b\n")]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        let message = |line: &str| {
+            let error = read(&format!("{GOOD}{line}\n{GOOD}")).unwrap_err();
+            assert!(error.is_user_error());
+            error.to_string()
+        };
+        let missing = message(r#"{"src": "a", "target": "b"}"#);
+        assert!(
+            missing.contains("line 2 of `") && missing.contains("lacks the key `source`: its keys are src, target;")
+        );
+        assert!(message(r#"{"source": 3, "target": "b"}"#).contains("its `source` is a number and not a text"));
+        assert!(message("[1]").contains("it is an array and not an object"));
+        let cut = message(r#"{"source": "a", "#);
+        assert!(cut.contains("no JSON at column 16: EOF while parsing"), "{cut}");
+    }
+}

@@ -1,0 +1,97 @@
+//! Files with a text a line, alone or in pairs.
+
+use std::path::Path;
+
+use super::Pair;
+use crate::DataError;
+use crate::text::read_bytes;
+
+/// U+FEFF, which some programs put in front of a text to tell its encoding.
+const BYTE_ORDER_MARK: &str = "\u{feff}";
+
+/// Reads the lines of a file, empty ones too, without their ends.
+///
+/// A line ends with a line feed, with or without a carriage return before it; other separators of Unicode, such as U+2028,
+/// are part of the line. A byte order mark is skipped.
+///
+/// # Errors
+/// Fails if the file is missing, unreadable, empty, or not UTF-8 (with the line and the offset of the first wrong byte).
+pub fn read_lines(path: impl AsRef<Path>) -> Result<Vec<String>, DataError> {
+    let path = path.as_ref();
+    let text = String::from_utf8(read_bytes(path)?).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to();
+        let (before, byte) = (&error.as_bytes()[..offset], error.as_bytes()[offset]);
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        DataError::LineNotUtf8 { path: path.into(), line, offset, byte }
+    })?;
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text);
+    if text.is_empty() {
+        return Err(DataError::EmptyText { path: path.into() });
+    }
+    let lines = text.strip_suffix('\n').unwrap_or(text).split('\n');
+    Ok(lines.map(|line| line.strip_suffix('\r').unwrap_or(line).to_owned()).collect())
+}
+
+/// Joins the lines of two files.
+pub(super) fn pairs(source: &Path, target: &Path) -> Result<Vec<Pair>, DataError> {
+    let (sources, targets) = (read_lines(source)?, read_lines(target)?);
+    if sources.len() != targets.len() {
+        return Err(DataError::UnequalLines {
+            source_path: source.into(),
+            source_lines: sources.len(),
+            target_path: target.into(),
+            target_lines: targets.len(),
+        });
+    }
+    Ok(sources.into_iter().zip(targets).map(|(source, target)| Pair { source, target }).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::fs;
+
+    #[test]
+    fn lines_are_kept_with_the_empty_ones() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a");
+        let lines = |bytes: &[u8]| {
+            fs::write(&path, bytes).unwrap();
+            read_lines(&path)
+        };
+        assert_eq!(lines(b"a\n\n b \r\n\nc").unwrap(), ["a", "", " b ", "", "c"]);
+        assert_eq!(lines(b"\n").unwrap(), [""]);
+        assert_eq!(lines("\u{feff}a\r".as_bytes()).unwrap(), ["a"]);
+        assert!(matches!(lines("\u{feff}".as_bytes()), Err(DataError::EmptyText { .. })));
+        assert!(matches!(lines(b""), Err(DataError::EmptyText { .. })));
+        let error = lines(b"ab\n\xc3\xa9x\xffy\n").unwrap_err();
+        assert!(matches!(error, DataError::LineNotUtf8 { line: 2, offset: 6, byte: 0xff, .. }), "{error}");
+        assert!(matches!(read_lines(home.path().join("b")), Err(DataError::MissingText { .. })));
+    }
+
+    #[test]
+    fn files_of_different_lengths_are_refused_with_both() {
+        let home = tempfile::tempdir().unwrap();
+        let [de, en] = ["a.de", "a.en"].map(|name| home.path().join(name));
+        fs::write(&de, "1\n2\n3\n").unwrap();
+        fs::write(&en, "1\n2").unwrap();
+        let (longer, shorter) = (de.display(), en.display());
+        let expected = format!("`{longer}` has 3 lines, but `{shorter}` has 2: line 3 of `{longer}` has no partner; ");
+        assert!(pairs(&de, &en).unwrap_err().to_string().starts_with(&expected));
+        assert!(pairs(&en, &de).unwrap_err().to_string().contains(&format!("line 3 of `{longer}` has no partner")));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_line_by_line_is_read_line_by_line(
+            lines in prop::collection::vec("[a-z\u{e9}\u{85}\u{2029} \t]{0,6}", 1..20), ends_with_return: bool,
+        ) {
+            let home = tempfile::tempdir().unwrap();
+            let path = home.path().join("a");
+            let end = if ends_with_return { "\r\n" } else { "\n" };
+            fs::write(&path, lines.iter().map(|line| format!("{line}{end}")).collect::<String>()).unwrap();
+            prop_assert_eq!(read_lines(&path).unwrap(), lines);
+        }
+    }
+}
