@@ -128,6 +128,23 @@ pub enum DataError {
         /// Each with its key, what was found and what is expected.
         problems: String,
     },
+    /// Numbers of a [`Toy`](crate::Toy) that are out of their range.
+    #[error("{problems}")]
+    Toy {
+        /// Each with its key, what was found and what is expected.
+        problems: String,
+    },
+    /// A generated task has fewer sources than pairs were asked for.
+    #[error(
+        "the task has {available} different sources, but {asked} pairs were asked for: give fewer, or longer sources from more \
+         letters or digits"
+    )]
+    ToyTooSmall {
+        /// Pairs that were asked for.
+        asked: usize,
+        /// Sources that there are.
+        available: u128,
+    },
     /// A part of the text has fewer tokens than one window needs.
     #[error(
         "the {part} part of the text is too short: a context of {length} tokens needs at least {} tokens, found {tokens}; \

@@ -14,7 +14,7 @@
 //!
 //! The route of pairs ends at ids as well:
 //!
-//! 1. [`PairFiles`] reads a [`ParallelText`] from lines, a table or JSON lines.
+//! 1. [`PairFiles`] reads a [`ParallelText`] from lines, a table or JSON lines; a [`Toy`] writes [`Pair`]s of its own.
 //! 2. [`Tokenizer`] turns them into [`EncodedPair`]s, of which a [`LengthFilter`] drops the unfit and tells so.
 //!
 //! ```
@@ -36,6 +36,7 @@
 mod batching;
 mod buckets;
 mod dataset;
+mod dice;
 mod document_dataset;
 mod documents;
 mod error;
@@ -50,6 +51,7 @@ mod text;
 mod token_file;
 mod tokenizer;
 mod tokens;
+mod toys;
 
 pub use batching::{BatchPlan, Batching};
 pub use dataset::{Part, Window, WindowDataset};
@@ -68,3 +70,4 @@ pub use text::read_text;
 pub use token_file::TokenFile;
 pub use tokenizer::{Tokenizer, TokenizerConfig, TokenizerKind};
 pub use tokens::Tokens;
+pub use toys::{Toy, ToySplits};

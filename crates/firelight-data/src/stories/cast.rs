@@ -1,10 +1,10 @@
 //! Who and what a story is about. Chosen once for each story, so that names, pronouns and things stay the same from its
 //! first sentence to its last.
 
-use super::Dice;
 use super::words::{
     ANIMALS, BABIES, DISHES, HOMES, NAMES, NATURES, PLACES, PROJECTS, Pronouns, SKILLS, SPOTS, THINGS, TIMES, WEATHERS,
 };
+use crate::dice::Dice;
 
 /// One of the two characters.
 struct Character {

@@ -6,9 +6,7 @@ mod cast;
 mod plots;
 mod words;
 
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
-
+use crate::dice::Dice;
 use cast::Cast;
 use plots::PLOTS;
 
@@ -31,34 +29,6 @@ fn story(dice: &mut Dice) -> String {
     let cast = Cast::choose(dice);
     let sentences: Vec<String> = plot.iter().map(|step| cast.fill(dice.pick(step))).collect();
     sentences.join(" ")
-}
-
-/// The source of chance. Every choice takes one number of the ChaCha8 stream, by arithmetic that stands here, so that no
-/// release of another crate can change the text of a seed.
-struct Dice(ChaCha8Rng);
-
-impl Dice {
-    fn new(seed: u64) -> Self {
-        let mut key = [0; 32];
-        key[..8].copy_from_slice(&seed.to_le_bytes());
-        Self(ChaCha8Rng::from_seed(key))
-    }
-
-    /// One of the choices, each about as likely as the others.
-    fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        let index = (u64::from(self.0.next_u32()) * choices.len() as u64) >> 32;
-        choices[index as usize]
-    }
-
-    /// One of the choices that `fits`; there must be one.
-    fn pick_where<T: Copy>(&mut self, choices: &[T], fits: impl Fn(T) -> bool) -> T {
-        loop {
-            let choice = self.pick(choices);
-            if fits(choice) {
-                return choice;
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -104,14 +74,5 @@ mod tests {
         let distinct: HashSet<&str> = all.iter().copied().collect();
         assert!(all.len() > 500);
         assert_eq!(all.len(), distinct.len());
-    }
-
-    #[test]
-    fn one_of_a_list_is_about_as_likely_as_another() {
-        let mut dice = Dice::new(0);
-        let mut counts = [0; 5];
-        (0..5_000).for_each(|_| counts[dice.pick(&[0, 1, 2, 3, 4])] += 1);
-        // 1,000 expected, standard deviation 28.
-        assert!(counts.iter().all(|count| (830..1_170).contains(count)), "{counts:?}");
     }
 }
