@@ -145,6 +145,12 @@ pub enum DataError {
         /// Sources that there are.
         available: u128,
     },
+    /// Numbers of a denoising objective that are out of their range.
+    #[error("{problems}")]
+    Denoising {
+        /// Each with its key, what was found and what is expected.
+        problems: String,
+    },
     /// A part of the text has fewer tokens than one window needs.
     #[error(
         "the {part} part of the text is too short: a context of {length} tokens needs at least {} tokens, found {tokens}; \

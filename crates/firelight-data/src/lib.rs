@@ -16,6 +16,7 @@
 //!
 //! 1. [`PairFiles`] reads a [`ParallelText`] from lines, a table or JSON lines; a [`Toy`] writes [`Pair`]s of its own.
 //! 2. [`Tokenizer`] turns them into [`EncodedPair`]s, of which a [`LengthFilter`] drops the unfit and tells so.
+//! 3. Or [`SpanCorruption`] and [`BartNoise`] make inputs and targets out of the ids of plain text.
 //!
 //! ```
 //! use firelight_data::{Tokenizer, TokenizerConfig, Tokens, WindowDataset};
@@ -36,6 +37,7 @@
 mod batching;
 mod buckets;
 mod dataset;
+mod denoising;
 mod dice;
 mod document_dataset;
 mod documents;
@@ -55,6 +57,7 @@ mod toys;
 
 pub use batching::{BatchPlan, Batching};
 pub use dataset::{Part, Window, WindowDataset};
+pub use denoising::{BartNoise, BartTokens, NoiseSeed, SpanCorruption};
 pub use document_dataset::{DocumentDataset, PackedDataset, PackedRow};
 pub use documents::{Documents, Separator};
 pub use error::DataError;
