@@ -15,7 +15,7 @@ use firelight::core::{
     TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig,
 };
 use firelight::generation::GenerationOptions;
-use firelight::language::{Run, RunRequest, TrainedRun};
+use firelight::language::{Run, RunRequest, TextGenerator, TrainedRun};
 use firelight::storage::Existing;
 
 /// The settings of the built-in recipe that are changed, so that the training takes seconds.
@@ -82,7 +82,7 @@ fn train(device: &Device, out: &Path) -> Result<TrainedRun> {
     let request = RunRequest::new(device).with_out(out).with_existing(Existing::Force);
     let request = SMALL.iter().fold(request, |request, (key, value)| request.with_override(key, value));
     let run = Run::prepare(&request)?;
-    println!("{} parameters on {} tokens", run.report().total(), run.training.len());
+    println!("{} parameters on {} tokens", run.config().num_params(), run.corpus.training().len());
     Ok(run.fit()?)
 }
 
@@ -90,7 +90,7 @@ fn show(run: TrainedRun) -> Result<()> {
     if let Some(evaluation) = run.evaluation {
         println!("validation loss {:.3} after {} steps", evaluation.loss, run.steps);
     }
-    let generator = run.generator();
+    let generator = TextGenerator::from(run);
     let options = GenerationOptions::new(160).with_temperature(0.5).with_seed(1);
     println!("One day {}", generator.generate("One day ", &options)?.text);
     Ok(())

@@ -57,7 +57,7 @@ impl Arguments {
         let changes: &[(&str, &str)] = if self.toy { &TOY } else { &[] };
         RunRequest {
             recipe: self.recipe,
-            data: self.text,
+            data: self.text.into_iter().collect(),
             out: self.out,
             overrides: changes.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
             ..RunRequest::new(device)
@@ -76,10 +76,10 @@ fn train(arguments: Arguments, observers: Vec<Box<dyn Observer>>) -> Result<Stri
     // Config and data: the recipe and the text are read and checked before anything is written.
     let device = firelight::device::select(None)?;
     let run = Run::prepare(&arguments.request(&device))?;
-    let prompt = run.tokenizer.decode(&run.training.get(0..8)); // what a model of this text can surely read
+    let prompt = run.corpus.tokenizer.decode(&run.corpus.training().get(0..8)); // what a model of this text can surely read
 
     // Model.
-    println!("training in {}\n{}", run.folder.path().display(), run.report());
+    println!("training {} parameters in {}", run.config().num_params(), run.folder.path().display());
 
     // Fit: Burn's Learner under an observer; the folder fills on the way.
     let trained = run.fit_with(observers, Interrupter::new(), None)?;

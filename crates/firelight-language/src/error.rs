@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use firelight_core::ConfigError;
 use firelight_data::DataError;
 use firelight_generation::GenerationError;
-use firelight_storage::{StorageError, is_user_error_kind};
+use firelight_storage::StorageError;
 
 /// Why a language model could not be trained, loaded, evaluated or asked.
 #[derive(Debug, thiserror::Error)]
@@ -19,30 +19,17 @@ pub enum LanguageError {
         /// Its bad fields.
         error: ConfigError,
     },
-    /// A recipe for another task.
-    #[error("the recipe `{}` is for the task `{found}`: expected `language`", path.display())]
-    Task {
-        /// The recipe.
-        path: PathBuf,
-        /// Its task.
-        found: String,
-    },
     /// A recipe without a text of its own needs one.
     #[error("the recipe `{}` needs a text to train on: give one with --data FILE", path.display())]
     NoData {
         /// The recipe.
         path: PathBuf,
     },
-    /// A run was asked to continue as another one.
-    #[error(
-        "cannot resume `{}`: `{key}` is not what the run began with; leave it out, or start a new run in another folder",
-        path.display()
-    )]
-    OtherRun {
-        /// The run folder.
-        path: PathBuf,
-        /// What differs.
-        key: &'static str,
+    /// Running text is one file.
+    #[error("a language model is trained on one text, but {count} were given: join them into one file")]
+    SeveralTexts {
+        /// How many were given.
+        count: usize,
     },
     /// Files of one folder that do not belong together.
     #[error(
@@ -80,14 +67,6 @@ pub enum LanguageError {
         /// The device's reason.
         cause: burn::tensor::TensorReadError,
     },
-    /// A recipe could not be read.
-    #[error("cannot read the recipe `{}`: {reason}", path.display())]
-    RecipeFile {
-        /// The recipe.
-        path: PathBuf,
-        /// The system's reason.
-        reason: std::io::Error,
-    },
     /// The text or the tokenizer.
     #[error(transparent)]
     Data(#[from] DataError),
@@ -112,13 +91,11 @@ impl LanguageError {
     pub fn is_user_error(&self) -> bool {
         match self {
             Self::Config { .. }
-            | Self::Task { .. }
             | Self::NoData { .. }
-            | Self::OtherRun { .. }
+            | Self::SeveralTexts { .. }
             | Self::Vocabulary { .. }
             | Self::Truncated { .. } => true,
             Self::Device { .. } => false,
-            Self::RecipeFile { reason, .. } => is_user_error_kind(reason.kind()),
             Self::Data(error) => error.is_user_error(),
             Self::Storage(error) => error.is_user_error(),
             Self::Generation(error) => error.is_user_error(),

@@ -2,7 +2,8 @@
 //!
 //! 1. [`LanguageModel`] (model.rs): tokens `[B, T]` become logits `[B, T, V]`.
 //! 2. [`LmBatch`] and [`LmBatcher`] (data.rs): windows of a text, or its documents, become batches.
-//! 3. [`LmTask`] (training.rs): the model as Burn trains it; [`Run`] (run/) assembles a whole training from a recipe.
+//! 3. [`LmTask`] (training.rs): the model as Burn trains it; [`Language`] (run/) says what recipes mean, so that a [`Run`]
+//!    is a whole training.
 //! 4. inference.rs: the model implements [`Autoregressive`](firelight_generation::Autoregressive); [`TextGenerator`] loads
 //!    a run folder and continues prompts.
 //!
@@ -36,9 +37,11 @@ pub use error::LanguageError;
 pub use inference::{LmState, Uncached};
 pub use model::{LanguageModel, LanguageModelConfig};
 #[cfg(feature = "train")]
+pub use firelight_training::RunRequest;
+#[cfg(feature = "train")]
 pub use run::{
-    Check, DataRecipe, Estimate, Evaluation, LanguageRecipe, ModelRecipe, Packing, Run, RunRequest, TrainedRun,
-    evaluate, read_recipe, stories_recipe,
+    DataRecipe, Evaluation, Language, LanguageRecipe, LmText, ModelRecipe, Packing, Run, TrainedRun, evaluate,
+    stories_recipe,
 };
 pub use text_generator::TextGenerator;
 #[cfg(feature = "train")]

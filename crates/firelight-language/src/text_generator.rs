@@ -105,6 +105,14 @@ impl TextGenerator {
     }
 }
 
+/// The model after the last step, with its tokenizer.
+#[cfg(feature = "train")]
+impl From<crate::TrainedRun> for TextGenerator {
+    fn from(run: crate::TrainedRun) -> Self {
+        Self::new(run.learner.model, run.corpus.tokenizer)
+    }
+}
+
 /// Before memory is asked for: a weight file cannot hold more parameters than it has pairs of bytes.
 fn check_size(config: &LanguageModelConfig, weights: &Path) -> Result<(), LanguageError> {
     let bytes = fs::metadata(weights).map_err(StorageError::io("read", weights))?.len();

@@ -133,6 +133,17 @@ pub struct Problem {
     pub text: String,
 }
 
+impl Problem {
+    /// What is wrong with a `section` in which every text begins with its key: `d_model = 0 must be at least 1`.
+    pub fn list(section: &str, texts: impl IntoIterator<Item = String>) -> Vec<Self> {
+        let key = |text: &str| {
+            let word = text.split([' ', ':']).next().unwrap_or_default();
+            if word.contains('.') { word.to_string() } else { format!("{section}.{word}") }
+        };
+        texts.into_iter().map(|text| Self { key: key(&text), text }).collect()
+    }
+}
+
 /// Settings out of their range; the message lists all of them on one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", problems.iter().map(|problem| problem.text.as_str()).collect::<Vec<_>>().join("; "))]

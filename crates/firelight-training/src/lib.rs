@@ -11,6 +11,9 @@
 //!    renderers join through [`FitInput::extension`]; the [`metrics`] here are made for [`LossOutput`], and
 //!    [`metrics::text`] scores generated text: BLEU, chrF, exact match.
 //!
+//! A task crate that says with [`Task`] what its sections of a recipe mean gets whole runs with it: a [`Run`] reads and checks
+//! everything, makes or resumes the run folder, and trains.
+//!
 //! The parts work alone too: [`OptimizerConfig::init`] and [`ScheduleConfig::init`] fit a plain Burn `Learner`.
 //!
 //! ```
@@ -70,11 +73,13 @@ pub use optimizer::{
 pub use plot::{Chart, Curve, draw_schedules};
 pub use precision::{LossScale, Precision};
 pub use progress::ProgressBar;
-pub use recipe::{Fields, Recipe, RecipeError, fields_of};
+pub use recipe::{AnyRecipe, Fields, Recipe, RecipeError, fields_of};
 pub use recompute::Recompute;
 pub use report::Report;
 pub use schedule::{DecayShape, Schedule, ScheduleConfig, ScheduleKind};
-pub use task::{Check, Estimate, RecipeOf, Run, RunRequest, Section, Task, TrainedRun, read_recipe, task_of};
+pub use task::{
+    Check, Estimate, RecipeOf, Run, RunRequest, Section, Task, TrainedRun, read_any_recipe, read_recipe, task_of,
+};
 pub use tensorboard::TensorBoard;
 pub use trainer::Trainer;
 pub use validation::ValidationMetric;

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use firelight::language::{LanguageError, LanguageRecipe, read_recipe};
+use firelight::language::stories_recipe;
 use firelight::storage::write_atomic;
-use firelight::training::{ScheduleConfig, ScheduleKind, TrainingError, draw_schedules};
+use firelight::training::{AnyRecipe, RecipeError, ScheduleConfig, ScheduleKind, TrainingError, draw_schedules, read_any_recipe};
 
 use super::train::parse_override;
 use crate::output;
@@ -51,7 +51,7 @@ impl Visualize {
 
 impl Schedule {
     fn run(self) -> Result<()> {
-        let recipe = read_recipe(self.recipe.as_deref(), &self.overrides)?;
+        let recipe = self.recipe()?;
         let schedules = self.schedules(&recipe)?;
         let steps = recipe.training.steps.max(recipe.schedule.steps);
         write_atomic(&self.out, draw_schedules(&schedules, recipe.optimizer.learning_rate, steps))?;
@@ -59,13 +59,20 @@ impl Schedule {
         Ok(())
     }
 
+    fn recipe(&self) -> Result<AnyRecipe, RecipeError> {
+        match &self.recipe {
+            Some(path) => read_any_recipe(path, &self.overrides),
+            None => AnyRecipe::parse(stories_recipe(), "stories.toml", &self.overrides),
+        }
+    }
+
     /// The schedules by name: the recipe's own, or those that were asked for with its settings.
-    fn schedules(&self, recipe: &LanguageRecipe) -> Result<Vec<(String, ScheduleConfig)>, LanguageError> {
+    fn schedules(&self, recipe: &AnyRecipe) -> Result<Vec<(String, ScheduleConfig)>, TrainingError> {
         let own = [recipe.schedule.kind];
         let kinds = if self.kinds.is_empty() { &own[..] } else { &self.kinds };
         let schedule = |&kind: &ScheduleKind| {
             let schedule = recipe.schedule.with_kind(kind);
-            schedule.validate().map_err(TrainingError::from)?;
+            schedule.validate()?;
             Ok((kind.name().to_string(), schedule))
         };
         kinds.iter().map(schedule).collect()

@@ -195,11 +195,12 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::super::{Run, RunRequest, evaluate};
+    use super::super::{Run, evaluate};
     use super::*;
     use crate::training::LmTask;
     use firelight_core::LossConfig;
     use firelight_storage::{Checkpoint, Existing};
+    use firelight_training::RunRequest;
 
     const RECIPE: &str = "task = \"language\"\n\n[data]\nvalidation_fraction = 0.2\n\n\
         [model]\nd_model = 8\nn_heads = 2\nn_layers = 1\nmax_seq_len = 24\n\n[training]\nsteps = 4\nbatch_size = 3\n";

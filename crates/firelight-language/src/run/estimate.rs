@@ -4,10 +4,8 @@
 //! floating point operations per token in forward and backward pass. The memory is counted from what this library's own
 //! operations keep for the backward pass; docs/results.md has measurements beside it.
 
-use std::fmt;
-
 use firelight_data::Batching;
-use firelight_training::Recipe;
+use firelight_training::{Estimate, Recipe};
 
 use super::LanguageRecipe;
 use crate::model::LanguageModelConfig;
@@ -18,37 +16,19 @@ const FLOAT: usize = 4;
 /// Logits of more floats than this are computed in blocks and never lie in memory whole.
 const LOGITS_IN_BLOCKS: usize = 16 << 20;
 
-/// What a training costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Estimate {
-    /// Numbers that are trained.
-    pub parameters: usize,
-    /// Floating point operations of one training token, forward and backward.
-    pub flops_per_token: usize,
-    /// The most training tokens of one optimiser step.
-    pub tokens_per_step: usize,
-    /// Optimiser steps.
-    pub steps: usize,
-    /// Bytes of weights, gradients and the optimiser's moments.
-    pub state_bytes: usize,
-    /// Bytes that the forward pass of one batch keeps for the backward pass.
-    pub activation_bytes: usize,
-}
-
-impl Estimate {
-    pub(super) fn new(config: &LanguageModelConfig, recipe: &LanguageRecipe) -> Self {
-        let Recipe { training, .. } = recipe;
-        let (parameters, tokens) = (config.num_params(), batch_tokens(config, recipe));
-        // Weights, gradients, two moments; the moving average is one copy more.
-        let copies = if training.smoothing > 0.0 { 5 } else { 4 };
-        Self {
-            parameters,
-            flops_per_token: flops_per_token(config),
-            tokens_per_step: tokens * training.accumulate,
-            steps: training.steps,
-            state_bytes: copies * FLOAT * parameters,
-            activation_bytes: FLOAT * (tokens * floats_per_token(config) + logits(config, tokens)),
-        }
+/// What a training of `config` by `recipe` costs.
+pub(super) fn estimate(config: &LanguageModelConfig, recipe: &LanguageRecipe) -> Estimate {
+    let Recipe { training, .. } = recipe;
+    let (parameters, tokens) = (config.num_params(), batch_tokens(config, recipe));
+    // Weights, gradients, two moments; the moving average is one copy more.
+    let copies = if training.smoothing > 0.0 { 5 } else { 4 };
+    Estimate {
+        parameters,
+        flops_per_token: flops_per_token(config),
+        tokens_per_step: tokens * training.accumulate,
+        steps: training.steps,
+        state_bytes: copies * FLOAT * parameters,
+        activation_bytes: FLOAT * (tokens * floats_per_token(config) + logits(config, tokens)),
     }
 }
 
@@ -85,25 +65,6 @@ fn logits(config: &LanguageModelConfig, tokens: usize) -> usize {
     if all > LOGITS_IN_BLOCKS { LOGITS_IN_BLOCKS } else { 2 * all }
 }
 
-impl fmt::Display for Estimate {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let mebibytes = |bytes: usize| bytes.div_ceil(1 << 20);
-        write!(
-            f,
-            "{} parameters, {:.1} MFLOP per token, {} tokens a step, {:.2e} FLOP in {} steps, about {} MiB: {} for weights, \
-             gradients and moments, {} for activations",
-            self.parameters,
-            self.flops_per_token as f64 / 1e6,
-            self.tokens_per_step,
-            self.flops_per_token as f64 * self.tokens_per_step as f64 * self.steps as f64,
-            self.steps,
-            mebibytes(self.state_bytes + self.activation_bytes),
-            mebibytes(self.state_bytes),
-            mebibytes(self.activation_bytes)
-        )
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,7 +76,7 @@ mod tests {
                     position = \"none\"\n[training]\nsteps = 10\nbatch_size = 3\naccumulate = 2\n";
         let recipe = LanguageRecipe::parse(text, "small.toml", &[]).unwrap();
         let config = recipe.model.config(5);
-        let estimate = Estimate::new(&config, &recipe);
+        let estimate = estimate(&config, &recipe);
         // Attention 4 (64 + 8), feed-forward 2 * 256 + 32 + 8, three norms of 16, embedding 40.
         assert_eq!(estimate.parameters, 288 + 552 + 48 + 40);
         assert_eq!(estimate.flops_per_token, 6 * (888 + 40) + 12 * 8 * 4);

@@ -5,10 +5,11 @@ use std::path::Path;
 use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_storage::{Checkpoint, ModelFolder};
+use firelight_training::read_recipe;
 use serde::Serialize;
 
 use super::corpus::Corpus;
-use super::{LanguageRecipe, parse_recipe};
+use super::Language;
 use crate::error::LanguageError;
 use crate::text_generator::TextGenerator;
 use crate::training::LmTask;
@@ -38,7 +39,7 @@ pub fn evaluate(
     device: &Device,
 ) -> Result<Evaluation, LanguageError> {
     let generator = TextGenerator::load_from(folder.as_ref(), checkpoint, device)?;
-    let recipe: LanguageRecipe = parse_recipe(&ModelFolder::open(folder)?.recipe(), &[])?;
+    let recipe = read_recipe::<Language>(Some(&ModelFolder::open(folder)?.recipe()), &[])?;
     let tokenizer = generator.tokenizer();
     let (_, validation) = Corpus::encode(tokenizer, &recipe.data, text)?.split(recipe.data.validation_fraction)?;
     let loader = validation.validation_loader(&recipe, device)?;

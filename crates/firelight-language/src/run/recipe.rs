@@ -10,9 +10,12 @@ use super::model_recipe::ModelRecipe;
 /// The recipe of a language model.
 pub type LanguageRecipe = Recipe<DataRecipe, ModelRecipe, LossConfig>;
 
+/// The built-in recipe.
+pub(super) const STORIES: &str = include_str!("stories.toml");
+
 /// The recipe that is trained when none is named: a small GPT on generated stories, about two minutes on two cores.
 pub fn stories_recipe() -> &'static str {
-    include_str!("stories.toml")
+    STORIES
 }
 
 /// No machine reads faster with more threads.

@@ -3,15 +3,13 @@
 //!
 //! The last two are those of Karpathy 2019, A Recipe for Training Neural Networks, step 2.
 
-use std::fmt;
-
 use burn::data::dataloader::batcher::Batcher;
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 use burn::train::InferenceStep;
 use firelight_core::{LossConfig, ParamBuilder, Pass, SequenceInput};
 use firelight_data::{Tokens, Window};
-use firelight_training::{OptimizerConfig, ScheduleConfig, ScheduleKind, Trainer};
+use firelight_training::{Check, OptimizerConfig, ScheduleConfig, ScheduleKind, Trainer};
 
 use crate::data::{LmBatch, LmBatcher, tokens as ids};
 use crate::error::LanguageError;
@@ -26,31 +24,6 @@ const GUESS: f64 = 0.2;
 
 /// Steps on one batch, and the share of its loss that may be left after them.
 const BY_HEART: (usize, f64) = (60, 0.5);
-
-/// One property of a model, and whether it holds.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Check {
-    /// What must hold.
-    pub property: &'static str,
-    /// What was measured.
-    pub found: f64,
-    /// The most that is allowed.
-    pub limit: f64,
-}
-
-impl Check {
-    /// Whether the property holds.
-    pub fn holds(&self) -> bool {
-        self.found <= self.limit
-    }
-}
-
-impl fmt::Display for Check {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let verdict = if self.holds() { "holds" } else { "FAILS" };
-        write!(f, "{} {verdict}: {:.2e}, at most {:.2e}", self.property, self.found, self.limit)
-    }
-}
 
 /// Checks the model of `config` and `seed`, without dropout, on the first tokens of `text`.
 pub(super) fn self_check(

@@ -38,6 +38,9 @@ pub struct Recipe<D, M, L> {
     pub schedule: ScheduleConfig,
 }
 
+/// A recipe whose task does not matter: what is the same for all of them is read and checked, the rest is kept as it is.
+pub type AnyRecipe = Recipe<toml::Table, toml::Table, toml::Table>;
+
 impl<D: DeserializeOwned, M: DeserializeOwned, L: DeserializeOwned> Recipe<D, M, L> {
     /// Reads a recipe from TOML and checks it; `source` is the name of the file in error messages.
     ///

@@ -7,7 +7,7 @@ use burn::tensor::Device;
 
 use super::{RecipeOf, RunRequest, Task};
 use crate::recipe::task_in;
-use crate::{Recipe, RecipeError};
+use crate::{AnyRecipe, Recipe, RecipeError};
 
 /// What a run begins with, all of it checked.
 pub(super) struct Plan<T: Task> {
@@ -62,6 +62,14 @@ pub fn read_recipe<T: Task>(
         true => Ok(recipe),
         false => Err(RecipeError::Task { path: name.into(), found: recipe.task, expected: format!("`{}`", T::NAME) }),
     }
+}
+
+/// The recipe at `path`, whatever its task is.
+///
+/// # Errors
+/// If the file cannot be read, or something is wrong with what all recipes share.
+pub fn read_any_recipe(path: &Path, overrides: &[(String, String)]) -> Result<AnyRecipe, RecipeError> {
+    AnyRecipe::parse(&read(path)?, &path.display().to_string(), overrides)
 }
 
 /// The task that the recipe at `path` is for, whatever else it says.

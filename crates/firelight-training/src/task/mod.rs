@@ -19,7 +19,7 @@ use firelight_storage::{ModelFolder, StorageError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use begin::{read_recipe, task_of};
+pub use begin::{read_any_recipe, read_recipe, task_of};
 pub use check::Check;
 pub use estimate::Estimate;
 pub use request::RunRequest;

@@ -1,0 +1,135 @@
+//! A training from its beginning to its report, as a terminal shows it, whatever the task is.
+
+use anyhow::{Result, ensure};
+use burn::train::Interrupter;
+use burn::train::logger::InMemoryMetricLogger;
+use burn::train::metric::{LearningRateMetric, LossMetric};
+use burn::train::renderer::tui::TuiMetricsRendererWrapper;
+use firelight::device::NamedDevice;
+use firelight::training::metrics::{Perplexity, TokensPerSecond};
+use firelight::training::{
+    Check, Extension, Observer, ProgressBar, Run, RunRequest, Task, TensorBoard, Trainable, TrainedRun,
+};
+
+use super::super::place;
+use crate::interruption::INTERRUPTED;
+use crate::{interruption, output};
+
+/// What a task shows of itself.
+pub(super) trait Shown: Task<Error: Send + Sync + std::error::Error + 'static> {
+    /// What can be done with the model in `folder`: a sentence with a command.
+    fn next(folder: &str) -> String;
+
+    /// What the trained model makes of what, read back from its folder as any later command will: headings and texts.
+    fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<(String, String)>>;
+}
+
+/// What was asked of a training beside the training itself.
+#[derive(Clone, Copy)]
+pub(super) struct Course {
+    pub(super) dry_run: bool,
+    pub(super) self_check: bool,
+    pub(super) tui: bool,
+    pub(super) tensorboard: bool,
+}
+
+impl Course {
+    pub(super) fn follow<T: Shown>(self, request: &RunRequest, chosen: &NamedDevice) -> Result<()> {
+        if self.dry_run {
+            return Ok(output::print(&format!("{}\n", Run::<T>::estimate(request)?))?);
+        }
+        let run = Run::<T>::prepare(request)?;
+        if run.is_finished() {
+            conclude_finished(&run);
+            return Ok(());
+        }
+        announce(&run, &place(chosen));
+        if self.self_check {
+            check(&run)?;
+        }
+        let trained = self.train(run)?;
+        conclude(&trained);
+        show(&trained, chosen)
+    }
+
+    /// Trains under the eyes of a progress bar or of Burn's dashboard.
+    fn train<T: Shown>(self, run: Run<T>) -> Result<TrainedRun<T>> {
+        let interrupter = Interrupter::new();
+        interruption::listen(&interrupter)?;
+        let mut observers: Vec<Box<dyn Observer>> = Vec::new();
+        if !self.tui {
+            observers.push(Box::new(ProgressBar::new()));
+        }
+        if self.tensorboard {
+            observers.push(Box::new(TensorBoard::create(run.folder.tensorboard())?));
+        }
+        let dashboard = self.tui.then(|| dashboard(interrupter.clone()));
+        Ok(run.fit_with(observers, interrupter, dashboard)?)
+    }
+}
+
+/// Says what holds, and refuses to train a model of which something does not.
+fn check<T: Shown>(run: &Run<T>) -> Result<()> {
+    let checks = run.self_check()?;
+    checks.iter().for_each(|check| output::note(format_args!("self-check: {check}")));
+    ensure!(checks.iter().all(Check::holds), "the self-check failed, so nothing was trained");
+    Ok(())
+}
+
+/// Burn's own screen, with the numbers of a model of tokens on it.
+fn dashboard<M: Trainable>(interrupter: Interrupter) -> Extension<M> {
+    Box::new(|training| {
+        let renderer = TuiMetricsRendererWrapper::new(interrupter, None);
+        let metrics = (LossMetric::new(), Perplexity::new(), TokensPerSecond::new(), LearningRateMetric::new());
+        training.with_metric_logger(InMemoryMetricLogger::new()).renderer(Box::new(renderer)).metrics(metrics)
+    })
+}
+
+/// Says that there is nothing to do.
+fn conclude_finished<T: Shown>(run: &Run<T>) {
+    let folder = run.folder.path().display();
+    let best = run.best().map_or(String::new(), |best| format!(", best {:.4} at step {}", best.loss, best.step));
+    output::note(format_args!("the run in {folder} is finished after {} steps{best}: nothing was changed", run.done()));
+    output::note(format_args!("train it further with: firelight train --resume --out {folder} --steps N"));
+}
+
+/// Says what is about to happen.
+fn announce<T: Shown>(run: &Run<T>, place: &str) {
+    let verb = if run.done() == 0 { "training" } else { "resuming" };
+    output::note(format_args!(
+        "{verb} in {} on {place}: {} parameters, {}, from step {} to {}",
+        run.folder.path().display(),
+        run.parameters().iter().map(|(_, count)| count).sum::<usize>(),
+        T::sizes(&run.corpus),
+        run.done(),
+        run.recipe.training.steps.max(run.done()),
+    ));
+}
+
+/// Says what came of it; a run that was interrupted ends here, as shells expect it to.
+fn conclude<T: Shown>(run: &TrainedRun<T>) {
+    let end = if run.interrupted { "interrupted" } else { "done" };
+    match (&run.evaluation, &run.best) {
+        (Some(last), Some(best)) => output::note(format_args!(
+            "{end} after {} steps: validation loss {:.4} nats per token, best {:.4} at step {}",
+            run.steps, last.loss, best.loss, best.step
+        )),
+        _ => output::note(format_args!("{end} after {} steps", run.steps)),
+    }
+    let folder = run.folder.path().display().to_string();
+    if run.interrupted {
+        output::note(format_args!("resume with: firelight train --resume --out {folder}"));
+        std::process::exit(INTERRUPTED);
+    }
+    output::note(format_args!("{}", T::next(&folder)));
+}
+
+/// Shows what the model makes, and draws the report.
+fn show<T: Shown>(run: &TrainedRun<T>, chosen: &NamedDevice) -> Result<()> {
+    let samples = T::samples(run, chosen)?;
+    run.write_report(&place(chosen), samples.clone())?;
+    output::note(format_args!("report: {}", run.folder.report().display()));
+    output::note(format_args!("checkpoint: last; a sample:"));
+    samples.iter().try_for_each(|(_, text)| output::print(&format!("{}\n", text.trim())))?;
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! What a language model shows after its training: a text of its own.
+
+use anyhow::Result;
+use firelight::device::NamedDevice;
+use firelight::generation::GenerationOptions;
+use firelight::language::{Language, TextGenerator, TrainedRun};
+use firelight::storage::Checkpoint;
+
+use super::super::opening;
+use super::course::Shown;
+
+/// Length of the sample, in tokens.
+const SAMPLE_TOKENS: usize = 400;
+
+impl Shown for Language {
+    fn next(folder: &str) -> String {
+        format!("continue a text with: firelight generate {folder} --prompt TEXT")
+    }
+
+    fn samples(run: &TrainedRun, chosen: &NamedDevice) -> Result<Vec<(String, String)>> {
+        let generator = TextGenerator::load_from(run.folder.path(), &Checkpoint::Last, &chosen.device)?;
+        let prompt = opening(generator.tokenizer());
+        let text = generator.generate(&prompt, &GenerationOptions::new(SAMPLE_TOKENS))?.text;
+        let heading =
+            if prompt.trim().is_empty() { "from nothing".to_string() } else { format!("after \"{prompt}\"") };
+        Ok(vec![(heading, text)])
+    }
+}

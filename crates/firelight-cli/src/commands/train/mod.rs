@@ -1,0 +1,131 @@
+//! `firelight train`: a recipe and its data become a run folder, and samples show what was learned. Here are the arguments;
+//! `course.rs` follows a training of any task, and each task has a file for what it shows of itself.
+
+mod course;
+mod language;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use burn::tensor::Device;
+use firelight::device::{self, NamedDevice};
+use firelight::language::Language;
+use firelight::storage::Existing;
+use firelight::training::{RunRequest, Task, task_of};
+
+use crate::failure::Mistake;
+use course::{Course, Shown};
+
+/// Train a model by a recipe; without one, a small GPT on generated stories
+#[derive(clap::Args, Default)]
+pub(crate) struct Train {
+    /// Recipe file (TOML); without one, the embedded recipe of small English stories
+    recipe: Option<PathBuf>,
+    /// Text file (UTF-8) to train on
+    #[arg(long, value_name = "FILE")]
+    data: Option<PathBuf>,
+    /// Run folder to write; without one, the next free runs/RECIPE-N
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Stop after N steps; the learning rate schedule stays the recipe's
+    #[arg(long, value_name = "N")]
+    steps: Option<usize>,
+    /// Seed of the weights, the order of the data and dropout
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Device: flex, ndarray, wgpu, vulkan, metal, cuda or rocm, with an index such as cuda:1, or auto
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// Override a value of the recipe, such as model.d_model=64; may be repeated
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE", value_parser = parse_override)]
+    overrides: Vec<(String, String)>,
+    /// Replace an existing run folder
+    #[arg(long, conflicts_with = "resume")]
+    force: bool,
+    /// Continue the run in the folder --out from its newest checkpoint; a command with a recipe begins it if need be
+    #[arg(long, requires = "out")]
+    resume: bool,
+    /// Check recipe and text, say what the training would cost, and stop
+    #[arg(long)]
+    dry_run: bool,
+    /// First check that the model keeps the future out, ignores padding, begins at ln V and learns one batch by heart
+    #[arg(long)]
+    self_check: bool,
+    /// Show Burn's dashboard in the place of the progress bar
+    #[arg(long)]
+    tui: bool,
+    /// Write TensorBoard event files into the run folder too
+    #[arg(long)]
+    tensorboard: bool,
+}
+
+impl Train {
+    pub(crate) fn run(self) -> Result<()> {
+        let chosen = device::choose(self.device.as_deref())?;
+        let task = self.task()?;
+        match task.as_str() {
+            Language::NAME => self.follow::<Language>(&chosen),
+            other => bail!(Mistake(format!("there is no task `{other}`: expected `{}`", Language::NAME))),
+        }
+    }
+
+    /// The task of the recipe, or of the run that is resumed.
+    fn task(&self) -> Result<String> {
+        let recipe = |folder: &Path| Some(folder.join("recipe.toml")).filter(|path| self.resume && path.is_file());
+        match self.recipe.clone().or_else(|| self.out.as_deref().and_then(recipe)) {
+            Some(path) => Ok(task_of(&path)?),
+            None => Ok(Language::NAME.to_string()),
+        }
+    }
+
+    fn follow<T: Shown>(self, chosen: &NamedDevice) -> Result<()> {
+        let course = Course { dry_run: self.dry_run, self_check: self.self_check, tui: self.tui, tensorboard: self.tensorboard };
+        course.follow::<T>(&self.request(&chosen.device), chosen)
+    }
+
+    fn request(self, device: &Device) -> RunRequest {
+        let (existing, overrides) = (self.existing(), self.overrides());
+        let data = self.data.into_iter().collect();
+        RunRequest { recipe: self.recipe, overrides, data, out: self.out, existing, device: device.clone() }
+    }
+
+    fn existing(&self) -> Existing {
+        match (self.force, self.resume) {
+            (true, _) => Existing::Force,
+            (_, true) => Existing::Resume,
+            _ => Existing::Refuse,
+        }
+    }
+
+    /// All overrides in the order of their weight: the short options are the last word.
+    fn overrides(&self) -> Vec<(String, String)> {
+        let steps = self.steps.map(|steps| ("training.steps".to_string(), steps.to_string()));
+        let seed = self.seed.map(|seed| ("seed".to_string(), seed.to_string()));
+        self.overrides.iter().cloned().chain(steps).chain(seed).collect()
+    }
+}
+
+pub(super) fn parse_override(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("expected SECTION.KEY=VALUE, such as model.d_model=64")?;
+    Ok((key.trim().to_string(), value.trim().to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overrides_split_at_the_first_equals_sign() {
+        let parsed = parse_override("optimizer.kind = adamw=x").unwrap();
+        assert_eq!(parsed, ("optimizer.kind".to_string(), "adamw=x".to_string()));
+        assert!(parse_override("model.d_model").is_err());
+    }
+
+    #[test]
+    fn the_short_options_come_last() {
+        let overrides = vec![("seed".into(), "1".into())];
+        let train = Train { steps: Some(5), seed: Some(7), overrides, ..Train::default() };
+        let expected = [("seed", "1"), ("training.steps", "5"), ("seed", "7")];
+        assert_eq!(train.overrides(), expected.map(|(key, value)| (key.to_string(), value.to_string())));
+    }
+}

@@ -1,0 +1,105 @@
+//! The text of a run with its tokenizer: read and encoded when the run begins, kept as tokens in its folder.
+
+use std::path::{Path, PathBuf};
+
+use firelight_data::{TokenFile, Tokenizer, TokenizerConfig, Tokens, read_text, stories};
+use firelight_storage::ModelFolder;
+
+use super::corpus::Corpus;
+use super::{DataRecipe, LanguageRecipe};
+use crate::error::LanguageError;
+
+/// What a language model is trained and validated on.
+#[derive(Debug, Clone)]
+pub struct LmText {
+    /// Text to tokens.
+    pub tokenizer: Tokenizer,
+    /// All of it, before it is split.
+    whole: Corpus,
+    /// To train and to validate on.
+    pub(super) parts: (Corpus, Corpus),
+}
+
+impl LmText {
+    /// Tokens to train on.
+    pub fn training(&self) -> &Tokens {
+        self.parts.0.tokens()
+    }
+
+    /// Tokens to validate on.
+    pub fn validation(&self) -> &Tokens {
+        self.parts.1.tokens()
+    }
+
+    fn new(recipe: &LanguageRecipe, tokenizer: Tokenizer, whole: Corpus) -> Result<Self, LanguageError> {
+        let parts = whole.parts(recipe)?;
+        Ok(Self { tokenizer, whole, parts })
+    }
+
+    pub(super) fn read(
+        recipe: &mut LanguageRecipe,
+        source: &Path,
+        paths: &[PathBuf],
+    ) -> Result<Self, LanguageError> {
+        let text = match (one_file(paths)?, recipe.data.stories) {
+            (Some(path), _) => read_text(path)?,
+            (None, Some(length)) => stories(recipe.seed, length),
+            (None, None) => return Err(LanguageError::NoData { path: source.into() }),
+        };
+        if !paths.is_empty() {
+            recipe.data.stories = None; // so that the recipe in the folder does not promise stories
+        }
+        let tokenizer = train_tokenizer(&recipe.data, &text)?;
+        let whole = Corpus::encode(&tokenizer, &recipe.data, &text)?;
+        Self::new(recipe, tokenizer, whole)
+    }
+
+    pub(super) fn save(&self, folder: &ModelFolder) -> Result<(), LanguageError> {
+        self.whole.save(folder, self.tokenizer.vocab_size())?;
+        Ok(self.tokenizer.save(folder.tokenizer())?)
+    }
+
+    pub(super) fn open(recipe: &LanguageRecipe, folder: &ModelFolder) -> Result<Self, LanguageError> {
+        let tokenizer = Tokenizer::load(folder.tokenizer())?;
+        let tokens = TokenFile::open(folder.tokens())?;
+        if tokens.vocab_size() != tokenizer.vocab_size() {
+            return Err(LanguageError::Vocabulary {
+                path: folder.tokens(),
+                found: tokens.vocab_size(),
+                tokenizer: tokenizer.vocab_size(),
+            });
+        }
+        let whole = Corpus::open(folder, &recipe.data, tokens)?;
+        Self::new(recipe, tokenizer, whole)
+    }
+
+    /// Whether the text at `paths` is this one.
+    pub(super) fn is_of(&self, recipe: &LanguageRecipe, paths: &[PathBuf]) -> Result<bool, LanguageError> {
+        let Some(path) = one_file(paths)? else { return Ok(true) };
+        let other = Corpus::encode(&self.tokenizer, &recipe.data, &read_text(path)?)?;
+        let [tokens, other] = [self.whole.tokens(), other.tokens()];
+        Ok(tokens.len() == other.len() && tokens.get(0..tokens.len()) == other.get(0..other.len()))
+    }
+}
+
+/// The one file that running text is read from.
+fn one_file(paths: &[PathBuf]) -> Result<Option<&Path>, LanguageError> {
+    match paths {
+        [] => Ok(None),
+        [path] => Ok(Some(path)),
+        several => Err(LanguageError::SeveralTexts { count: several.len() }),
+    }
+}
+
+/// A character vocabulary is that of the whole text, as nanoGPT's; merges are learned from the training part alone.
+fn train_tokenizer(data: &DataRecipe, text: &str) -> Result<Tokenizer, LanguageError> {
+    let part = match data.tokenizer {
+        TokenizerConfig::Bpe { .. } => &text[..text.floor_char_boundary(training_bytes(data, text))],
+        _ => text,
+    };
+    Ok(Tokenizer::train(&data.tokenizer, part)?)
+}
+
+fn training_bytes(data: &DataRecipe, text: &str) -> usize {
+    ((1.0 - data.validation_fraction.clamp(0.0, 1.0)) * text.len() as f64) as usize
+}
