@@ -57,7 +57,7 @@ fn a_run_learns_saves_loads_and_writes() {
 
     // The loaded model is the trained one, to the letter.
     let options = GenerationOptions::new(40).greedy();
-    let trained = TextGenerator::new(run.learner.model, run.corpus.tokenizer).generate("The ", &options).unwrap();
+    let trained = TextGenerator::new(run.model, run.corpus.tokenizer).generate("The ", &options).unwrap();
     let loaded = TextGenerator::load_from(run.folder.path(), &Checkpoint::Last, &device()).unwrap();
     assert_eq!(loaded.generate("The ", &options).unwrap(), trained);
     assert_eq!(trained.ids.len(), 40);

@@ -13,6 +13,7 @@ use firelight::device::DeviceError;
 use firelight::generation::GenerationError;
 use firelight::language::LanguageError;
 use firelight::storage::StorageError;
+use firelight::training::{RecipeError, TrainingError};
 
 use crate::output;
 
@@ -73,6 +74,8 @@ fn is_user_error(error: &Error) -> bool {
         error.downcast_ref::<clap::Error>().map(|_| true),
         error.downcast_ref::<Mistake>().map(|_| true),
         error.downcast_ref::<LanguageError>().map(LanguageError::is_user_error),
+        error.downcast_ref::<RecipeError>().map(RecipeError::is_user_error),
+        error.downcast_ref::<TrainingError>().map(TrainingError::is_user_error),
         error.downcast_ref::<GenerationError>().map(GenerationError::is_user_error),
         error.downcast_ref::<DataError>().map(DataError::is_user_error),
         error.downcast_ref::<StorageError>().map(StorageError::is_user_error),

@@ -34,10 +34,10 @@ mod training;
 pub use burn::train::Interrupter;
 pub use data::{LmBatch, LmBatcher};
 pub use error::LanguageError;
-pub use inference::{LmState, Uncached};
-pub use model::{LanguageModel, LanguageModelConfig};
 #[cfg(feature = "train")]
 pub use firelight_training::RunRequest;
+pub use inference::{LmState, Uncached};
+pub use model::{LanguageModel, LanguageModelConfig};
 #[cfg(feature = "train")]
 pub use run::{
     DataRecipe, Evaluation, Language, LanguageRecipe, LmText, ModelRecipe, Packing, Run, TrainedRun, evaluate,

@@ -109,7 +109,7 @@ impl TextGenerator {
 #[cfg(feature = "train")]
 impl From<crate::TrainedRun> for TextGenerator {
     fn from(run: crate::TrainedRun) -> Self {
-        Self::new(run.learner.model, run.corpus.tokenizer)
+        Self::new(run.model, run.corpus.tokenizer)
     }
 }
 

@@ -1,63 +1,18 @@
-//! The language model as Burn's `Learner` trains it: `TrainStep` and `InferenceStep` over [`LmBatch`].
+//! What a language model is charged for on an [`LmBatch`]; as an [`LmTask`] Burn's `Learner` trains it.
 
-use std::fmt;
-
-use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor};
-use burn::tensor::Device;
-use burn::train::{InferenceStep, TrainOutput, TrainStep};
 use firelight_core::{AuxiliaryLosses, LossConfig, Pass, SequenceInput, TokenLoss};
-use firelight_training::{LossOutput, LossScale, Precision, Recompute};
+use firelight_training::{LossOutput, Objective, Switches, TrainLoss, Trainee};
 
 use crate::data::LmBatch;
 use crate::model::LanguageModel;
 
 /// A language model with its loss.
-#[derive(Debug, Clone)]
-pub struct LmTask {
-    /// The model.
-    pub model: LanguageModel,
-    loss: LossConfig,
-    recompute: Recompute,
-    precision: Precision,
-    loss_scale: Option<LossScale>,
-}
+pub type LmTask = Trainee<LanguageModel>;
 
-impl LmTask {
-    /// Trains `model` on next-token prediction.
-    pub fn new(model: LanguageModel, loss: LossConfig) -> Self {
-        Self { model, loss, recompute: Recompute::None, precision: Precision::F32, loss_scale: None }
-    }
-
-    /// Sets what a training step computes twice.
-    pub fn with_recompute(mut self, recompute: Recompute) -> Self {
-        self.recompute = recompute;
-        self
-    }
-
-    /// Sets what passes compute in. `f16` brings a [`loss_scale`](Self::loss_scale), which the trainer needs as well.
-    pub fn with_precision(mut self, precision: Precision) -> Self {
-        (self.precision, self.loss_scale) = (precision, precision.loss_scale());
-        self
-    }
-
-    /// What training steps multiply their loss with.
-    pub fn loss_scale(&self) -> Option<LossScale> {
-        self.loss_scale.clone()
-    }
-
-    fn with_model(self, change: impl FnOnce(LanguageModel) -> LanguageModel) -> Self {
-        Self { model: change(self.model), ..self }
-    }
-
-    fn pass<'a>(&self) -> Pass<'a> {
-        Pass::default().with_precision(self.precision.dtype())
-    }
-
-    fn charge(&self, batch: LmBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
-        let input = SequenceInput { documents: batch.documents, ..SequenceInput::default() };
-        let hidden = self.model.hidden(batch.inputs, &input, pass);
-        loss.forward_head(hidden, self.model.head_weight(), batch.targets, batch.padding)
-    }
+fn charge(model: &LanguageModel, batch: LmBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
+    let input = SequenceInput { documents: batch.documents, ..SequenceInput::default() };
+    let hidden = model.hidden(batch.inputs, &input, pass);
+    loss.forward_head(hidden, model.head_weight(), batch.targets, batch.padding)
 }
 
 /// The plain cross-entropy, so that training and evaluation report the same quantity.
@@ -65,78 +20,25 @@ fn report(loss: TokenLoss) -> LossOutput {
     LossOutput::new(loss.cross_entropy, loss.count)
 }
 
-impl TrainStep for LmTask {
-    type Input = LmBatch;
-    type Output = LossOutput;
+impl Objective for LanguageModel {
+    type Batch = LmBatch;
+    type Loss = LossConfig;
 
-    /// What is minimised is the loss of the tokens and, with experts, their load balance; what is reported is the plain
-    /// cross-entropy.
-    fn step(&self, batch: LmBatch) -> TrainOutput<LossOutput> {
+    /// What is minimised is the loss of the tokens and, with experts, their load balance.
+    fn train_loss(&self, batch: LmBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
         let mut losses = AuxiliaryLosses::default();
-        let recomputes = self.recompute == Recompute::Blocks;
-        let mut pass = self.pass().with_losses(&mut losses).with_recomputation(recomputes);
-        let loss = self.charge(batch, self.loss, &mut pass);
-        let objective = match losses.load_balance() {
-            Some(balance) => loss.mean() + balance * self.loss.load_balance,
-            None => loss.mean(),
+        let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
+        let charged = charge(self, batch, *loss, &mut pass.with_losses(&mut losses));
+        let minimised = match losses.load_balance() {
+            Some(balance) => charged.mean() + balance * loss.load_balance,
+            None => charged.mean(),
         };
-        let objective = match &self.loss_scale {
-            Some(scale) => scale.scaled(objective),
-            None => objective,
-        };
-        TrainOutput::new(self, objective.backward(), report(loss))
-    }
-}
-
-impl InferenceStep for LmTask {
-    type Input = LmBatch;
-    type Output = LossOutput;
-
-    /// The plain cross-entropy, whatever the training charges.
-    fn step(&self, batch: LmBatch) -> LossOutput {
-        report(self.charge(batch, LossConfig::default(), &mut self.pass()))
-    }
-}
-
-/// Transparent: the task's parameters are the model's, under the model's own paths, so that a trained file is a model's
-/// file. A derived implementation would put the field's name before every path.
-impl Module for LmTask {
-    fn collect_devices(&self, devices: Devices) -> Devices {
-        self.model.collect_devices(devices)
+        TrainLoss { minimised, reported: report(charged) }
     }
 
-    fn fork(self, device: &Device) -> Self {
-        self.with_model(|model| model.fork(device))
-    }
-
-    fn to_device(self, device: &Device) -> Self {
-        self.with_model(|model| model.to_device(device))
-    }
-
-    fn train(self) -> Self {
-        self.with_model(LanguageModel::train)
-    }
-
-    fn valid(&self) -> Self {
-        self.clone().with_model(|model| model.valid())
-    }
-
-    fn materialize(self) -> Self {
-        self.with_model(LanguageModel::materialize)
-    }
-
-    fn visit<Visitor: ModuleVisitor>(&self, visitor: &mut Visitor) {
-        self.model.visit(visitor);
-    }
-
-    fn map<Mapper: ModuleMapper>(self, mapper: &mut Mapper) -> Self {
-        self.with_model(|model| model.map(mapper))
-    }
-}
-
-impl fmt::Display for LmTask {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        self.model.fmt(f)
+    fn valid_loss(&self, batch: LmBatch, switches: Switches) -> LossOutput {
+        let mut pass = Pass::default().with_precision(switches.dtype);
+        report(charge(self, batch, LossConfig::default(), &mut pass))
     }
 }
 
@@ -146,8 +48,9 @@ mod tests {
     use crate::data::LmBatcher;
     use crate::model::LanguageModelConfig;
     use burn::data::dataloader::batcher::Batcher;
-    use burn::module::Param;
-    use burn::tensor::Tensor;
+    use burn::module::{Module, ModuleVisitor, Param};
+    use burn::tensor::{Device, Tensor};
+    use burn::train::{InferenceStep, TrainStep};
     use firelight_core::{AttentionPattern, PositionConfig};
     use firelight_data::{PackedRow, Window};
 
@@ -170,7 +73,7 @@ mod tests {
     /// Loss and gradients, by path, of a training step.
     fn trained(task: &LmTask, batch: LmBatch) -> (f64, Vec<(String, Vec<f32>)>) {
         let mut losses = AuxiliaryLosses::default();
-        let loss = task.charge(batch, task.loss, &mut Pass::default().with_losses(&mut losses)).mean();
+        let loss = charge(&task.model, batch, LossConfig::default(), &mut Pass::default().with_losses(&mut losses)).mean();
         let mut gradients = Gradients { of: loss.clone().backward(), path: Vec::new(), found: Vec::new() };
         task.visit(&mut gradients);
         (loss.into_scalar::<f64>(), gradients.found)
@@ -235,9 +138,9 @@ mod tests {
 mod precision_and_memory {
     use super::*;
     use crate::model::LanguageModelConfig;
-    use burn::module::Param;
-    use burn::tensor::{Tensor, TensorData, Tolerance};
-    use firelight_training::{OptimizerConfig, ScheduleConfig, Trainer};
+    use burn::module::{Module, ModuleVisitor, Param};
+    use burn::tensor::{Device, Tensor, TensorData, Tolerance};
+    use firelight_training::{OptimizerConfig, Precision, Recompute, ScheduleConfig, Trainer};
 
     struct Values(Vec<TensorData>);
 

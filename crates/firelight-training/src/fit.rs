@@ -15,8 +15,8 @@ use crate::config::all_of;
 use crate::evaluate::device_of;
 use crate::events::{Events, NoLog, NoRenderer};
 use crate::observer::Observers;
-use crate::training_loop::{Finished, TrainingLoop};
 use crate::trainer::Trainer;
+use crate::training_loop::{Finished, TrainingLoop};
 use crate::validation::Metrics;
 use crate::{
     LossOutput, LossScale, Observer, OptimizerConfig, Precision, ScheduleConfig, StartPoint, TrainingConfig,

@@ -1,6 +1,6 @@
 //! Training recipes for Burn's Learner.
 //!
-//! A task crate wraps its model so that `TrainStep` and `InferenceStep` return a [`LossOutput`], and calls [`fit()`]:
+//! A task crate says what its model is charged for ([`Objective`]), which makes it a [`Trainee`], and calls [`fit()`]:
 //!
 //! 1. [`Recipe`] reads the settings of a run from TOML, with overrides from the command line.
 //! 2. [`fit()`] takes the steps: loss and gradients by the model, [`clip_global_norm`], the learning rate of
@@ -52,6 +52,7 @@ mod task;
 mod tensorboard;
 #[cfg(test)]
 mod toy;
+mod trainee;
 mod trainer;
 mod training_loop;
 mod validation;
@@ -81,5 +82,6 @@ pub use task::{
     Check, Estimate, RecipeOf, Run, RunRequest, Section, Task, TrainedRun, read_any_recipe, read_recipe, task_of,
 };
 pub use tensorboard::TensorBoard;
+pub use trainee::{Objective, Switches, TrainLoss, Trainee};
 pub use trainer::Trainer;
 pub use validation::ValidationMetric;

@@ -7,7 +7,9 @@ use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use firelight::language::stories_recipe;
 use firelight::storage::write_atomic;
-use firelight::training::{AnyRecipe, RecipeError, ScheduleConfig, ScheduleKind, TrainingError, draw_schedules, read_any_recipe};
+use firelight::training::{
+    AnyRecipe, RecipeError, ScheduleConfig, ScheduleKind, TrainingError, draw_schedules, read_any_recipe,
+};
 
 use super::train::parse_override;
 use crate::output;

@@ -8,8 +8,8 @@ use firelight_storage::{Checkpoint, ModelFolder};
 use firelight_training::read_recipe;
 use serde::Serialize;
 
-use super::corpus::Corpus;
 use super::Language;
+use super::corpus::Corpus;
 use crate::error::LanguageError;
 use crate::text_generator::TextGenerator;
 use crate::training::LmTask;

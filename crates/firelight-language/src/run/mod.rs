@@ -16,7 +16,7 @@ use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
 use firelight_storage::ModelFolder;
-use firelight_training::{Check, Estimate, LossScale, Problem, Task};
+use firelight_training::{Check, Estimate, Problem, Task};
 
 pub use evaluate::{Evaluation, evaluate};
 pub use model_recipe::ModelRecipe;
@@ -24,7 +24,7 @@ pub use recipe::{DataRecipe, LanguageRecipe, Packing, stories_recipe};
 pub use text::LmText;
 
 use crate::error::LanguageError;
-use crate::model::LanguageModelConfig;
+use crate::model::{LanguageModel, LanguageModelConfig};
 use crate::training::LmTask;
 
 /// A training of a language model that is ready to begin.
@@ -46,7 +46,7 @@ impl Task for Language {
     type Loss = LossConfig;
     type Config = LanguageModelConfig;
     type Corpus = LmText;
-    type Learner = LmTask;
+    type Net = LanguageModel;
     type Error = LanguageError;
 
     fn judge(recipe: &LanguageRecipe) -> Vec<Problem> {
@@ -88,19 +88,12 @@ impl Task for Language {
         Ok(config)
     }
 
-    fn learner(recipe: &LanguageRecipe, config: &LanguageModelConfig, device: &Device) -> LmTask {
-        let model = config.init_with(&ParamBuilder::new(device, recipe.seed));
-        LmTask::new(model, recipe.loss)
-            .with_recompute(recipe.training.recompute)
-            .with_precision(recipe.training.precision)
+    fn model(config: &LanguageModelConfig, seed: u64, device: &Device) -> LanguageModel {
+        config.init_with(&ParamBuilder::new(device, seed))
     }
 
-    fn loss_scale(learner: &LmTask) -> Option<LossScale> {
-        learner.loss_scale()
-    }
-
-    fn parameters(learner: &LmTask) -> Vec<(String, usize)> {
-        learner.model.report().parts()
+    fn parameters(model: &LanguageModel) -> Vec<(String, usize)> {
+        model.report().parts()
     }
 
     fn batches_of_an_epoch(corpus: &LmText, recipe: &LanguageRecipe) -> Result<usize, LanguageError> {

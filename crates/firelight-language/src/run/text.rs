@@ -36,11 +36,7 @@ impl LmText {
         Ok(Self { tokenizer, whole, parts })
     }
 
-    pub(super) fn read(
-        recipe: &mut LanguageRecipe,
-        source: &Path,
-        paths: &[PathBuf],
-    ) -> Result<Self, LanguageError> {
+    pub(super) fn read(recipe: &mut LanguageRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, LanguageError> {
         let text = match (one_file(paths)?, recipe.data.stories) {
             (Some(path), _) => read_text(path)?,
             (None, Some(length)) => stories(recipe.seed, length),

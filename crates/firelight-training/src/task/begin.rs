@@ -40,7 +40,7 @@ fn check_groups<T: Task>(
         return Ok(());
     }
     let place = format!("`{}`", source.display());
-    let problems = recipe.optimizer.validate_for(&T::learner(recipe, config, device));
+    let problems = recipe.optimizer.validate_for(&T::model(config, recipe.seed, device));
     problems.map_err(|error| RecipeError::Range { place, text: error.to_string() })
 }
 
@@ -49,10 +49,7 @@ fn check_groups<T: Task>(
 ///
 /// # Errors
 /// If the file cannot be read, or is no recipe of the task.
-pub fn read_recipe<T: Task>(
-    path: Option<&Path>,
-    overrides: &[(String, String)],
-) -> Result<RecipeOf<T>, RecipeError> {
+pub fn read_recipe<T: Task>(path: Option<&Path>, overrides: &[(String, String)]) -> Result<RecipeOf<T>, RecipeError> {
     let (name, text) = match path {
         Some(path) => (path, read(path)?),
         None => (Path::new(T::BUILT_IN.0), T::BUILT_IN.1.to_string()),

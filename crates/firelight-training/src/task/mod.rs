@@ -26,7 +26,7 @@ pub use request::RunRequest;
 pub use run::Run;
 pub use trained::TrainedRun;
 
-use crate::{LossScale, Problem, Recipe, RecipeError, Trainable, TrainingError, ValidationMetric};
+use crate::{Objective, Problem, Recipe, RecipeError, Trainee, TrainingError, ValidationMetric};
 
 /// The recipe of a task.
 pub type RecipeOf<T> = Recipe<<T as Task>::Data, <T as Task>::Model, <T as Task>::Loss>;
@@ -48,13 +48,13 @@ pub trait Task: Sized {
     /// The `[model]` section.
     type Model: Section;
     /// The `[loss]` section.
-    type Loss: Section;
+    type Loss: Section + Send;
     /// The structure of the model, as `config.json` holds it.
     type Config: Section;
     /// What is trained and validated on, with all that turns it into batches, such as a tokenizer.
     type Corpus;
-    /// The model with its loss, as Burn trains it.
-    type Learner: Trainable;
+    /// The model.
+    type Net: Objective<Loss = Self::Loss>;
     /// What can go wrong.
     type Error: From<StorageError> + From<RecipeError> + From<TrainingError>;
 
@@ -66,11 +66,7 @@ pub trait Task: Sized {
     ///
     /// # Errors
     /// If the data cannot be read or does not fit the recipe.
-    fn read(
-        recipe: &mut RecipeOf<Self>,
-        source: &Path,
-        paths: &[PathBuf],
-    ) -> Result<Self::Corpus, Self::Error>;
+    fn read(recipe: &mut RecipeOf<Self>, source: &Path, paths: &[PathBuf]) -> Result<Self::Corpus, Self::Error>;
 
     /// Takes over into the recipe of a resumed run what reading the data decided when the run began.
     fn recall(_recipe: &mut RecipeOf<Self>, _stored: &RecipeOf<Self>) {}
@@ -102,14 +98,11 @@ pub trait Task: Sized {
     /// If no such model can be built; `source` is the recipe's name.
     fn config(recipe: &RecipeOf<Self>, corpus: &Self::Corpus, source: &Path) -> Result<Self::Config, Self::Error>;
 
-    /// A new model with its loss, its weights decided by the recipe's seed.
-    fn learner(recipe: &RecipeOf<Self>, config: &Self::Config, device: &Device) -> Self::Learner;
-
-    /// What the learner multiplies its loss with, if anything.
-    fn loss_scale(learner: &Self::Learner) -> Option<LossScale>;
+    /// A new model, its weights decided by `seed`.
+    fn model(config: &Self::Config, seed: u64, device: &Device) -> Self::Net;
 
     /// The parameters of the model by part.
-    fn parameters(learner: &Self::Learner) -> Vec<(String, usize)>;
+    fn parameters(model: &Self::Net) -> Vec<(String, usize)>;
 
     /// Batches in which a training sees all of its data once.
     ///
@@ -126,7 +119,7 @@ pub trait Task: Sized {
         recipe: &RecipeOf<Self>,
         batches: Range<usize>,
         device: &Device,
-    ) -> Result<TrainLoader<Self::Learner>, Self::Error>;
+    ) -> Result<TrainLoader<Trainee<Self::Net>>, Self::Error>;
 
     /// The validation batches.
     ///
@@ -136,10 +129,10 @@ pub trait Task: Sized {
         corpus: &Self::Corpus,
         recipe: &RecipeOf<Self>,
         device: &Device,
-    ) -> Result<ValidLoader<Self::Learner>, Self::Error>;
+    ) -> Result<ValidLoader<Trainee<Self::Net>>, Self::Error>;
 
     /// What is measured at every evaluation beside the loss.
-    fn metrics(_corpus: &Self::Corpus, _recipe: &RecipeOf<Self>) -> Vec<Box<dyn ValidationMetric<Self::Learner>>> {
+    fn metrics(_corpus: &Self::Corpus, _recipe: &RecipeOf<Self>) -> Vec<Box<dyn ValidationMetric<Trainee<Self::Net>>>> {
         Vec::new()
     }
 

@@ -9,9 +9,7 @@ use firelight_storage::{Existing, ModelFolder, StorageError, write_atomic};
 
 use super::begin::{Plan, read_recipe};
 use super::{Check, Estimate, RecipeOf, RunRequest, Task, TrainedRun};
-use crate::{
-    Extension, FitInput, MetricsLog, Observer, StartPoint, TrainingError, ValidationLoss, fit, resume_point,
-};
+use crate::{Extension, FitInput, MetricsLog, Observer, StartPoint, Trainee, TrainingError, ValidationLoss, fit, resume_point};
 
 /// Where runs go when no folder is named.
 const RUNS: &str = "runs";
@@ -25,7 +23,7 @@ pub struct Run<T: Task> {
     /// What is trained and validated on.
     pub corpus: T::Corpus,
     config: T::Config,
-    learner: T::Learner,
+    task: Trainee<T::Net>,
     start: StartPoint,
     device: Device,
 }
@@ -119,8 +117,10 @@ impl<T: Task> Run<T> {
         start: StartPoint,
         device: &Device,
     ) -> Self {
-        let learner = T::learner(&recipe, &config, device);
-        Self { folder, recipe, corpus, config, learner, start, device: device.clone() }
+        let task = Trainee::new(T::model(&config, recipe.seed, device), recipe.loss.clone())
+            .with_recompute(recipe.training.recompute)
+            .with_precision(recipe.training.precision);
+        Self { folder, recipe, corpus, config, task, start, device: device.clone() }
     }
 
     /// The structure of the model.
@@ -130,7 +130,7 @@ impl<T: Task> Run<T> {
 
     /// The parameters of the model by part.
     pub fn parameters(&self) -> Vec<(String, usize)> {
-        T::parameters(&self.learner)
+        T::parameters(&self.task.model)
     }
 
     /// Steps that an earlier run has done.
@@ -174,14 +174,14 @@ impl<T: Task> Run<T> {
         self,
         mut observers: Vec<Box<dyn Observer>>,
         interrupter: Interrupter,
-        extension: Option<Extension<T::Learner>>,
+        extension: Option<Extension<Trainee<T::Net>>>,
     ) -> Result<TrainedRun<T>, T::Error> {
         observers.extend(self.log()?);
         let input = FitInput { observers, interrupter, extension, ..self.input()? };
-        let fitted = fit(self.learner, input)?;
+        let fitted = fit(self.task, input)?;
         Ok(TrainedRun {
             folder: self.folder,
-            learner: fitted.model,
+            model: fitted.model.model,
             corpus: self.corpus,
             steps: fitted.steps,
             evaluation: fitted.evaluation,
@@ -200,7 +200,7 @@ impl<T: Task> Run<T> {
         })
     }
 
-    fn input(&self) -> Result<FitInput<T::Learner>, T::Error> {
+    fn input(&self) -> Result<FitInput<Trainee<T::Net>>, T::Error> {
         let recipe = &self.recipe;
         let batches = |step: usize| step.saturating_mul(recipe.training.accumulate);
         let (start, end) = (self.start.step(), recipe.training.steps.max(self.start.step()));
@@ -213,7 +213,7 @@ impl<T: Task> Run<T> {
             seed: recipe.seed,
             folder: Some(self.folder.clone()),
             start: self.start.clone(),
-            loss_scale: T::loss_scale(&self.learner),
+            loss_scale: self.task.loss_scale(),
             metrics: T::metrics(&self.corpus, recipe),
             ..FitInput::new(train, valid)
         })

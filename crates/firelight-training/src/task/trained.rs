@@ -11,8 +11,8 @@ use crate::{Report, TrainingError, ValidationLoss};
 pub struct TrainedRun<T: Task> {
     /// The run folder.
     pub folder: ModelFolder,
-    /// The model after the last step, with its loss.
-    pub learner: T::Learner,
+    /// The model after the last step.
+    pub model: T::Net,
     /// What it was trained and validated on.
     pub corpus: T::Corpus,
     /// Steps done, earlier runs included.
@@ -36,7 +36,7 @@ impl<T: Task> TrainedRun<T> {
         let report = Report {
             title: format!("Training of {name}"),
             facts: self.facts(device),
-            parameters: T::parameters(&self.learner),
+            parameters: T::parameters(&self.model),
             samples,
         };
         report.write(&self.folder)

@@ -21,8 +21,7 @@ impl Shown for Language {
         let generator = TextGenerator::load_from(run.folder.path(), &Checkpoint::Last, &chosen.device)?;
         let prompt = opening(generator.tokenizer());
         let text = generator.generate(&prompt, &GenerationOptions::new(SAMPLE_TOKENS))?.text;
-        let heading =
-            if prompt.trim().is_empty() { "from nothing".to_string() } else { format!("after \"{prompt}\"") };
+        let heading = if prompt.trim().is_empty() { "from nothing".to_string() } else { format!("after \"{prompt}\"") };
         Ok(vec![(heading, text)])
     }
 }

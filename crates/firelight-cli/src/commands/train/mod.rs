@@ -79,7 +79,8 @@ impl Train {
     }
 
     fn follow<T: Shown>(self, chosen: &NamedDevice) -> Result<()> {
-        let course = Course { dry_run: self.dry_run, self_check: self.self_check, tui: self.tui, tensorboard: self.tensorboard };
+        let course =
+            Course { dry_run: self.dry_run, self_check: self.self_check, tui: self.tui, tensorboard: self.tensorboard };
         course.follow::<T>(&self.request(&chosen.device), chosen)
     }
 

@@ -1,0 +1,151 @@
+//! A model with its loss, as Burn's `Learner` trains it. A task crate says through [`Objective`] what its model is charged
+//! for on a batch; precision, recomputation, the scale of the loss and the paths of the parameters are the same for all.
+
+use std::fmt;
+
+use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor};
+use burn::tensor::{Device, FloatDType, Tensor};
+use burn::train::{InferenceStep, TrainOutput, TrainStep};
+
+use crate::{LossOutput, LossScale, Precision, Recompute};
+
+/// A model that knows what it is charged for.
+pub trait Objective: Module + fmt::Display + 'static {
+    /// What one pass reads.
+    type Batch: Send + 'static;
+    /// The settings of the loss.
+    type Loss: Clone + fmt::Debug + Send + 'static;
+
+    /// What a training step minimises, and what it reports.
+    fn train_loss(&self, batch: Self::Batch, loss: &Self::Loss, switches: Switches) -> TrainLoss;
+
+    /// What an evaluation reports: the same quantity, whatever the training charges beside it.
+    fn valid_loss(&self, batch: Self::Batch, switches: Switches) -> LossOutput;
+}
+
+/// How a pass is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Switches {
+    /// Whether blocks are computed again in the backward pass.
+    pub recompute_blocks: bool,
+    /// The type that blocks compute in; none is that of the parameters.
+    pub dtype: Option<FloatDType>,
+}
+
+/// The loss of one training step.
+#[derive(Clone, Debug)]
+pub struct TrainLoss {
+    /// What is minimised, `[1]`.
+    pub minimised: Tensor<1>,
+    /// What is reported.
+    pub reported: LossOutput,
+}
+
+/// A model with its loss.
+#[derive(Clone, Debug)]
+pub struct Trainee<M: Objective> {
+    /// The model.
+    pub model: M,
+    loss: M::Loss,
+    recompute: Recompute,
+    precision: Precision,
+    loss_scale: Option<LossScale>,
+}
+
+impl<M: Objective> Trainee<M> {
+    /// Trains `model`, charged by `loss`.
+    pub fn new(model: M, loss: M::Loss) -> Self {
+        Self { model, loss, recompute: Recompute::None, precision: Precision::F32, loss_scale: None }
+    }
+
+    /// Sets what a training step computes twice.
+    pub fn with_recompute(mut self, recompute: Recompute) -> Self {
+        self.recompute = recompute;
+        self
+    }
+
+    /// Sets what passes compute in. `f16` brings a [`loss_scale`](Self::loss_scale), which the trainer needs as well.
+    pub fn with_precision(mut self, precision: Precision) -> Self {
+        (self.precision, self.loss_scale) = (precision, precision.loss_scale());
+        self
+    }
+
+    /// What training steps multiply their loss with.
+    pub fn loss_scale(&self) -> Option<LossScale> {
+        self.loss_scale.clone()
+    }
+
+    fn with_model(self, change: impl FnOnce(M) -> M) -> Self {
+        Self { model: change(self.model), ..self }
+    }
+
+    fn switches(&self, recompute_blocks: bool) -> Switches {
+        Switches { recompute_blocks, dtype: self.precision.dtype() }
+    }
+}
+
+impl<M: Objective> TrainStep for Trainee<M> {
+    type Input = M::Batch;
+    type Output = LossOutput;
+
+    fn step(&self, batch: M::Batch) -> TrainOutput<LossOutput> {
+        let switches = self.switches(self.recompute == Recompute::Blocks);
+        let TrainLoss { minimised, reported } = self.model.train_loss(batch, &self.loss, switches);
+        let minimised = match &self.loss_scale {
+            Some(scale) => scale.scaled(minimised),
+            None => minimised,
+        };
+        TrainOutput::new(self, minimised.backward(), reported)
+    }
+}
+
+impl<M: Objective> InferenceStep for Trainee<M> {
+    type Input = M::Batch;
+    type Output = LossOutput;
+
+    fn step(&self, batch: M::Batch) -> LossOutput {
+        self.model.valid_loss(batch, self.switches(false))
+    }
+}
+
+/// Transparent: the parameters are the model's, under the model's own paths, so that a trained file is a model's file. A
+/// derived implementation would put the field's name before every path.
+impl<M: Objective> Module for Trainee<M> {
+    fn collect_devices(&self, devices: Devices) -> Devices {
+        self.model.collect_devices(devices)
+    }
+
+    fn fork(self, device: &Device) -> Self {
+        self.with_model(|model| model.fork(device))
+    }
+
+    fn to_device(self, device: &Device) -> Self {
+        self.with_model(|model| model.to_device(device))
+    }
+
+    fn train(self) -> Self {
+        self.with_model(M::train)
+    }
+
+    fn valid(&self) -> Self {
+        self.clone().with_model(|model| model.valid())
+    }
+
+    fn materialize(self) -> Self {
+        self.with_model(M::materialize)
+    }
+
+    fn visit<Visitor: ModuleVisitor>(&self, visitor: &mut Visitor) {
+        self.model.visit(visitor);
+    }
+
+    fn map<Mapper: ModuleMapper>(self, mapper: &mut Mapper) -> Self {
+        self.with_model(|model| model.map(mapper))
+    }
+}
+
+impl<M: Objective> fmt::Display for Trainee<M> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        fmt::Display::fmt(&self.model, f)
+    }
+}
