@@ -12,6 +12,7 @@ use firelight::data::DataError;
 use firelight::device::DeviceError;
 use firelight::generation::GenerationError;
 use firelight::language::LanguageError;
+use firelight::seq2seq::Seq2SeqError;
 use firelight::storage::StorageError;
 use firelight::training::{RecipeError, TrainingError};
 
@@ -74,6 +75,7 @@ fn is_user_error(error: &Error) -> bool {
         error.downcast_ref::<clap::Error>().map(|_| true),
         error.downcast_ref::<Mistake>().map(|_| true),
         error.downcast_ref::<LanguageError>().map(LanguageError::is_user_error),
+        error.downcast_ref::<Seq2SeqError>().map(Seq2SeqError::is_user_error),
         error.downcast_ref::<RecipeError>().map(RecipeError::is_user_error),
         error.downcast_ref::<TrainingError>().map(TrainingError::is_user_error),
         error.downcast_ref::<GenerationError>().map(GenerationError::is_user_error),

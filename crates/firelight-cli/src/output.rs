@@ -3,6 +3,7 @@
 use std::fmt::Arguments;
 use std::io::{self, Write};
 
+use indicatif::{ProgressBar, ProgressStyle};
 use log::{LevelFilter, Log, Metadata, Record};
 
 /// Writes a result to stdout at once.
@@ -18,6 +19,12 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 /// Writes a remark to stderr; nobody may be listening.
 pub(crate) fn note(remark: Arguments) {
     let _ = writeln!(io::stderr().lock(), "{remark}");
+}
+
+/// A bar on stderr that counts the lines that are done; nothing where stderr is no terminal.
+pub(crate) fn progress(lines: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{wide_bar} {pos} of {len} lines, {eta} left");
+    ProgressBar::new(lines as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// Shows the warnings of Firelight's own crates, which never print themselves.

@@ -4,6 +4,7 @@
 //! Source: Vaswani et al. 2017 (<https://arxiv.org/abs/1706.03762>).
 
 mod config;
+mod cost;
 mod row;
 
 pub use config::TransformerConfig;

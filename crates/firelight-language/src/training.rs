@@ -73,7 +73,8 @@ mod tests {
     /// Loss and gradients, by path, of a training step.
     fn trained(task: &LmTask, batch: LmBatch) -> (f64, Vec<(String, Vec<f32>)>) {
         let mut losses = AuxiliaryLosses::default();
-        let loss = charge(&task.model, batch, LossConfig::default(), &mut Pass::default().with_losses(&mut losses)).mean();
+        let loss =
+            charge(&task.model, batch, LossConfig::default(), &mut Pass::default().with_losses(&mut losses)).mean();
         let mut gradients = Gradients { of: loss.clone().backward(), path: Vec::new(), found: Vec::new() };
         task.visit(&mut gradients);
         (loss.into_scalar::<f64>(), gradients.found)

@@ -2,7 +2,9 @@
 //! command opens it; this crate alone knows its layout:
 //!
 //! ```text
-//! recipe.toml  config.json  tokenizer.json  data.tokens  data.documents  metrics.jsonl
+//! recipe.toml  config.json  tokenizer.json  metrics.jsonl
+//! data.tokens  data.documents                                          of a text
+//! training.jsonl  validation.jsonl  source_tokenizer.json              of pairs of texts
 //! .lock                                                                held by the process that trains
 //! model.safetensors                                                    weights of the last step
 //! tensorboard/events.out.tfevents.*                                    on request
@@ -30,6 +32,9 @@ const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
 const TOKENS: &str = "data.tokens";
 const DOCUMENTS: &str = "data.documents";
+const SOURCE_TOKENIZER: &str = "source_tokenizer.json";
+const TRAINING_PAIRS: &str = "training.jsonl";
+const VALIDATION_PAIRS: &str = "validation.jsonl";
 const METRICS: &str = "metrics.jsonl";
 const REPORT: &str = "report.html";
 const EVENTS: &str = "tensorboard";
@@ -149,6 +154,21 @@ impl ModelFolder {
     /// `data.documents`: the lengths of the documents of the text in tokens, where a run tells them apart.
     pub fn documents(&self) -> PathBuf {
         self.path.join(DOCUMENTS)
+    }
+
+    /// `source_tokenizer.json`, where the source of pairs has a tokenizer of its own.
+    pub fn source_tokenizer(&self) -> PathBuf {
+        self.path.join(SOURCE_TOKENIZER)
+    }
+
+    /// `training.jsonl`: the pairs that a run is trained on, from which it can be resumed without its files.
+    pub fn training_pairs(&self) -> PathBuf {
+        self.path.join(TRAINING_PAIRS)
+    }
+
+    /// `validation.jsonl`: the pairs that it is validated on.
+    pub fn validation_pairs(&self) -> PathBuf {
+        self.path.join(VALIDATION_PAIRS)
     }
 
     /// `metrics.jsonl`: one JSON object for each step and each evaluation.
@@ -299,7 +319,8 @@ fn remove_run(path: &Path) -> Result<(), StorageError> {
     let _ = fs::remove_dir(&checkpoints);
     remove(&path.join(EVENTS))?;
     // The two files that mark a run go last, so that an interrupted removal can be repeated.
-    for file in [REPORT, METRICS, WEIGHTS, DOCUMENTS, TOKENS, TOKENIZER, CONFIG, RECIPE].map(|name| path.join(name)) {
+    let data = [DOCUMENTS, TOKENS, TRAINING_PAIRS, VALIDATION_PAIRS, SOURCE_TOKENIZER, TOKENIZER];
+    for file in [REPORT, METRICS, WEIGHTS].into_iter().chain(data).chain([CONFIG, RECIPE]).map(|name| path.join(name)) {
         match fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(StorageError::io("remove", &file)(error));

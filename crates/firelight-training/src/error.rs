@@ -163,6 +163,14 @@ pub enum TrainingError {
         /// The names there are.
         known: String,
     },
+    /// A metric of the task could not be measured.
+    #[error("cannot measure `{name}`: {reason}")]
+    Metric {
+        /// Its name.
+        name: &'static str,
+        /// Why not.
+        reason: String,
+    },
     /// The evaluation found no target to count.
     #[error("the validation data holds no target: expected at least one, found 0; is the validation part empty?")]
     NothingToEvaluate,

@@ -74,12 +74,12 @@ pub use optimizer::{
 pub use plot::{Chart, Curve, draw_schedules};
 pub use precision::{LossScale, Precision};
 pub use progress::ProgressBar;
-pub use recipe::{AnyRecipe, Fields, Recipe, RecipeError, fields_of};
+pub use recipe::{AnyRecipe, Apart, Fields, Recipe, RecipeError, fields_of};
 pub use recompute::Recompute;
 pub use report::Report;
 pub use schedule::{DecayShape, Schedule, ScheduleConfig, ScheduleKind};
 pub use task::{
-    Check, Estimate, RecipeOf, Run, RunRequest, Section, Task, TrainedRun, read_any_recipe, read_recipe, task_of,
+    Check, Cost, Estimate, RecipeOf, Run, RunRequest, Section, Task, TrainedRun, read_any_recipe, read_recipe, task_of,
 };
 pub use tensorboard::TensorBoard;
 pub use trainee::{Objective, Switches, TrainLoss, Trainee};

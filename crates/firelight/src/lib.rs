@@ -17,6 +17,7 @@
 //! | [`kernels`] | the differentiable operations below it |
 //! | [`data`] | text and token ids: tokenizers, data sets, deterministic order |
 //! | [`language`] | GPT-style language models: train, evaluate, generate |
+//! | [`seq2seq`] | encoder-decoders: train, evaluate, translate |
 //! | [`generation`] | decoding for every autoregressive model |
 //! | `training` | optimiser, schedule, checkpoints, the loop through Burn's Learner (feature `train`) |
 //! | [`storage`] | what lies on disk: run folders, weights, atomic writes |
@@ -39,6 +40,7 @@ pub use firelight_data as data;
 pub use firelight_generation as generation;
 pub use firelight_kernels as kernels;
 pub use firelight_language as language;
+pub use firelight_seq2seq as seq2seq;
 pub use firelight_storage as storage;
 #[cfg(feature = "train")]
 pub use firelight_training as training;

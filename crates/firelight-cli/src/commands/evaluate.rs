@@ -1,23 +1,34 @@
-//! `firelight evaluate`: the loss of a trained model over the whole validation part of a text.
+//! `firelight evaluate`: how good a trained model is, on the validation part of a text or on a split of parallel files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail, ensure};
+use burn::tensor::Device;
 use firelight::data;
 use firelight::language::{self, Evaluation};
+use firelight::seq2seq;
+use firelight::storage::{Checkpoint, ModelFolder};
+use firelight::training::task_of;
 use serde_json::json;
 
 use super::trained_model::TrainedModel;
+use super::translate::Search;
+use crate::failure::Mistake;
 use crate::output;
 
-/// Measure a trained model on the validation part of a text
+/// Measure a trained model on the validation part of a text, or on a split of parallel files
 #[derive(clap::Args)]
 pub(crate) struct Evaluate {
     #[command(flatten)]
     model: TrainedModel,
-    /// Text file (UTF-8); its validation part is measured, split off as in training
-    #[arg(long, value_name = "FILE")]
+    /// Text file (UTF-8), whose validation part is measured, split off as in training; for seq2seq a folder of parallel files
+    #[arg(long, value_name = "PATH")]
     data: PathBuf,
+    /// For seq2seq: the split to measure, such as test for the files test.de and test.en
+    #[arg(long, value_name = "NAME")]
+    split: Option<String>,
+    #[command(flatten)]
+    search: Search,
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
@@ -25,13 +36,41 @@ pub(crate) struct Evaluate {
 
 impl Evaluate {
     pub(crate) fn run(self) -> Result<()> {
-        let text = data::read_text(&self.data)?;
-        let measure =
-            |checkpoint: &_, device: &_| Ok(language::evaluate(&self.model.run_dir, checkpoint, &text, device)?);
-        let evaluation = self.model.with(measure)?;
-        let report = if self.json { to_json(&evaluation) } else { to_text(&evaluation) };
+        let folder = ModelFolder::open(&self.model.run_dir)?;
+        let report = match task_of(&folder.recipe())?.as_str() {
+            language::TASK => self.text()?,
+            seq2seq::TASK => self.pairs()?,
+            other => bail!(Mistake(format!("`{}` is a run of the unknown task `{other}`", folder.path().display()))),
+        };
         output::print(&report)?;
         Ok(())
+    }
+
+    fn text(&self) -> Result<String> {
+        ensure!(self.split.is_none(), Mistake("--split is for pairs of texts; a text has one validation part".into()));
+        let text = data::read_text(&self.data)?;
+        let measure = |checkpoint: &Checkpoint, device: &Device| {
+            Ok(language::evaluate(&self.model.run_dir, checkpoint, &text, device)?)
+        };
+        let evaluation = self.model.with(measure)?;
+        Ok(if self.json { to_json(&evaluation) } else { to_text(&evaluation) })
+    }
+
+    fn pairs(&self) -> Result<String> {
+        let split = self.split.as_deref().unwrap_or("val");
+        let data: (&Path, &str) = (&self.data, split);
+        let measure = |checkpoint: &Checkpoint, device: &Device| {
+            Ok(seq2seq::evaluate(&self.model.run_dir, checkpoint, data, &self.search.options(), device)?)
+        };
+        let found = self.model.with(measure)?;
+        if self.json {
+            return Ok(format!("{}\n", serde_json::to_string(&found)?));
+        }
+        Ok(format!(
+            "loss         {:.4} nats per token\nperplexity   {:.3}\nBLEU         {:.2} ({})\nchrF         {:.2}\n\
+             exact match  {:.1} %\ntranslation  {:.1} seconds\n",
+            found.loss, found.perplexity, found.bleu, found.signature, found.chrf, found.exact_match, found.seconds
+        ))
     }
 }
 

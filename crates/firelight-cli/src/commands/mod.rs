@@ -7,6 +7,7 @@ mod evaluate;
 mod generate;
 mod train;
 mod trained_model;
+mod translate;
 mod visualize;
 
 use anyhow::Result;
@@ -23,6 +24,7 @@ use crate::output;
 pub(crate) enum Command {
     Train(train::Train),
     Generate(generate::Generate),
+    Translate(translate::Translate),
     Evaluate(evaluate::Evaluate),
     Average(average::Average),
     Bench(bench::Bench),
@@ -43,6 +45,7 @@ impl Command {
         match self {
             Self::Train(command) => command.run(),
             Self::Generate(command) => command.run(),
+            Self::Translate(command) => command.run(),
             Self::Evaluate(command) => command.run(),
             Self::Average(command) => command.run(),
             Self::Bench(command) => command.run(),

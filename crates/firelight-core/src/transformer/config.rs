@@ -161,6 +161,17 @@ impl TransformerConfig {
         Self { cross_attention: true, ..Self::new(d_model, n_heads, n_layers) }
     }
 
+    /// Takes `dropout` for the attention weights and the embeddings as well, where a file has `named` no rates for them.
+    pub fn with_one_dropout(mut self, named: impl Fn(&str) -> bool) -> Self {
+        if !named("attention_dropout") {
+            self.attention_dropout = self.dropout;
+        }
+        if !named("embedding_dropout") {
+            self.embedding_dropout = self.dropout;
+        }
+        self
+    }
+
     /// Sets the number of key/value heads.
     pub fn with_n_kv_heads(mut self, n_kv_heads: usize) -> Self {
         self.n_kv_heads = Some(n_kv_heads);

@@ -1,13 +1,11 @@
 //! The `[model]` section of a language recipe: the keys of the stack itself, so that a recipe can ask for whatever core can
 //! build, and the one key of the model around it.
 
-use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use firelight_core::TransformerConfig;
-use firelight_training::{Fields, fields_of};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor};
+use firelight_training::{Apart, Fields, fields_of};
+use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
 
 use crate::model::LanguageModelConfig;
@@ -42,62 +40,27 @@ impl ModelRecipe {
     }
 }
 
+/// The key that is not the stack's own.
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Own {
+    tied: bool,
+}
+
+impl Default for Own {
+    fn default() -> Self {
+        Self { tied: true }
+    }
+}
+
 impl<'de> Deserialize<'de> for ModelRecipe {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_struct("ModelRecipe", &FIELDS, SectionVisitor)
-    }
-}
-
-struct SectionVisitor;
-
-impl<'de> Visitor<'de> for SectionVisitor {
-    type Value = ModelRecipe;
-
-    fn expecting(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
-        formatter.write_str("struct ModelRecipe")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ModelRecipe, A::Error> {
-        let mut section = Section { map, tied: true, named: BTreeSet::new() };
-        let mut transformer = TransformerConfig::deserialize(MapAccessDeserializer::new(&mut section))?;
-        let named = |key| section.named.contains(key);
-        if !named("max_seq_len") {
+        let Apart { own, rest, named } = Apart::<Own, TransformerConfig>::read(deserializer, "ModelRecipe", &FIELDS)?;
+        let mut transformer = rest.with_one_dropout(|key| named.contains(key));
+        if !named.contains("max_seq_len") {
             transformer.max_seq_len = MAX_SEQ_LEN;
         }
-        if !named("attention_dropout") {
-            transformer.attention_dropout = transformer.dropout;
-        }
-        if !named("embedding_dropout") {
-            transformer.embedding_dropout = transformer.dropout;
-        }
-        Ok(ModelRecipe { tied: section.tied, transformer })
-    }
-}
-
-/// The section as the stack reads it: without the key that is not the stack's own.
-struct Section<A> {
-    map: A,
-    tied: bool,
-    named: BTreeSet<String>,
-}
-
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for &mut Section<A> {
-    type Error = A::Error;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
-        while let Some(key) = self.map.next_key::<String>()? {
-            if key == "tied" {
-                self.tied = self.map.next_value()?;
-                continue;
-            }
-            self.named.insert(key.clone());
-            return seed.deserialize(key.into_deserializer()).map(Some);
-        }
-        Ok(None)
-    }
-
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
-        self.map.next_value_seed(seed)
+        Ok(Self { tied: own.tied, transformer })
     }
 }
 

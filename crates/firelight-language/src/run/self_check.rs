@@ -1,29 +1,17 @@
-//! What a model must be able to do before it is worth training: keep the future out, ignore padding, begin at the loss of a
-//! guess, and learn one batch by heart. A model that fails wastes the hours that follow.
-//!
-//! The last two are those of Karpathy 2019, A Recipe for Training Neural Networks, step 2.
+//! What a language model must be able to do before it is worth training: keep the future out, ignore padding, begin at the
+//! loss of a guess, and learn one batch by heart.
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
-use burn::train::InferenceStep;
 use firelight_core::{LossConfig, ParamBuilder, Pass, SequenceInput};
 use firelight_data::{Tokens, Window};
-use firelight_training::{Check, OptimizerConfig, ScheduleConfig, ScheduleKind, Trainer};
+use firelight_training::Check;
 
 use crate::data::{LmBatch, LmBatcher, tokens as ids};
 use crate::error::LanguageError;
 use crate::model::{LanguageModel, LanguageModelConfig};
 use crate::training::LmTask;
-
-/// Largest difference between logits that should be the same.
-const SAME: f64 = 1e-3;
-
-/// Largest distance of the first loss from `ln V`, as a share of it.
-const GUESS: f64 = 0.2;
-
-/// Steps on one batch, and the share of its loss that may be left after them.
-const BY_HEART: (usize, f64) = (60, 0.5);
 
 /// Checks the model of `config` and `seed`, without dropout, on the first tokens of `text`.
 pub(super) fn self_check(
@@ -39,11 +27,13 @@ pub(super) fn self_check(
     let window = text.get(0..model.max_seq_len() + 1);
     let row = &window[..model.max_seq_len()];
     let logits = model.logits_of(&[row], None)?;
+    let task = LmTask::new(model.clone(), LossConfig::default());
+    let model_device = model.devices().into_iter().next().unwrap_or_default();
     Ok(vec![
         future(&model, row, &logits)?,
         padding(&model, row, &logits)?,
-        guess(&model, &window)?,
-        by_heart(&model, seed, &window)?,
+        Check::guess(&task, batch(&window, &model_device), model.vocab_size())?,
+        Check::by_heart(task.train(), || batch(&window, &model_device.clone().autodiff()), seed)?,
     ])
 }
 
@@ -69,7 +59,7 @@ fn future(model: &LanguageModel, row: &[u32], logits: &[f32]) -> Result<Check, L
         row.iter().enumerate().map(|(t, &id)| if t < half { id } else { (id + 1) % vocab as u32 }).collect();
     let found = model.logits_of(&[&changed], None)?;
     let past = half * vocab;
-    Ok(Check { property: "the future changes nothing", found: distance(&found[..past], &logits[..past]), limit: SAME })
+    Ok(Check::same("the future changes nothing", &found[..past], &logits[..past]))
 }
 
 /// The first half of the row, padded at its left, gives what it gave.
@@ -79,42 +69,12 @@ fn padding(model: &LanguageModel, row: &[u32], logits: &[f32]) -> Result<Check, 
     let padded = [&vec![0; hidden], &row[..half]].concat();
     let found = model.logits_of(&[row, &padded], Some(&[0, hidden]))?;
     let tail = &found[(row.len() + hidden) * vocab..];
-    Ok(Check { property: "padding changes nothing", found: distance(tail, &logits[..half * vocab]), limit: SAME })
-}
-
-/// Nothing is known yet: the loss is that of a guess among all tokens.
-fn guess(model: &LanguageModel, window: &[u32]) -> Result<Check, LanguageError> {
-    let task = LmTask::new(model.clone(), LossConfig::default());
-    let device = model.devices().into_iter().next().unwrap_or_default();
-    let output = InferenceStep::step(&task, batch(window, &device));
-    let (total, count) = output.read().map_err(LanguageError::device("the loss of the self-check"))?;
-    let expected = (model.vocab_size() as f64).ln();
-    let found = (total / count - expected).abs();
-    Ok(Check { property: "the first loss is ln V", found, limit: GUESS * expected })
-}
-
-/// A batch that is seen again and again is learnt.
-fn by_heart(model: &LanguageModel, seed: u64, window: &[u32]) -> Result<Check, LanguageError> {
-    let task = LmTask::new(model.clone().train(), LossConfig::default());
-    let optimizer = OptimizerConfig { learning_rate: 3e-3, weight_decay: 0.0, ..OptimizerConfig::default() };
-    let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 10, ..ScheduleConfig::default() };
-    let device = task.devices().into_iter().next().unwrap_or_default().autodiff();
-    let mut trainer = Trainer::new(task, optimizer, schedule, seed);
-    let mut losses = Vec::new();
-    for _ in 0..BY_HEART.0 {
-        losses.push(trainer.step(batch(window, &device))?.1.loss);
-    }
-    let found = losses[losses.len() - 1] / losses[0];
-    Ok(Check { property: "one batch is learnt by heart", found, limit: BY_HEART.1 })
+    Ok(Check::same("padding changes nothing", tail, &logits[..half * vocab]))
 }
 
 fn batch(window: &[u32], device: &Device) -> LmBatch {
     let (inputs, targets) = (window[..window.len() - 1].to_vec(), window[1..].to_vec());
     LmBatcher.batch(vec![Window { inputs, targets }], device)
-}
-
-fn distance(found: &[f32], expected: &[f32]) -> f64 {
-    found.iter().zip(expected).map(|(a, b)| f64::from((a - b).abs())).fold(0.0, f64::max)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A run written down: the TOML file that `train` reads, with the overrides of the command line, and the copy that lies
 //! beside the weights. What `[data]`, `[model]` and `[loss]` hold is the task's business; the rest is the same for every task.
 
+mod apart;
 mod changes;
 mod document;
 mod error;
@@ -13,6 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::config::{Problems, SettingsError, all_of};
 use crate::{OptimizerConfig, Problem, ScheduleConfig, TrainingConfig};
+pub use apart::Apart;
 use document::{Document, Known};
 pub use error::RecipeError;
 pub use fields::{Fields, fields_of};

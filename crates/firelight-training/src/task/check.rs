@@ -1,6 +1,22 @@
-//! What a model must be able to do before it is worth training. A model that fails wastes the hours that follow.
+//! What a model must be able to do before it is worth training. A model that fails wastes the hours that follow. What depends
+//! on the shape of its input is tried by its task, the rest here.
+//!
+//! Source of [`Check::guess`] and [`Check::by_heart`]: Karpathy 2019, A Recipe for Training Neural Networks, step 2.
 
 use std::fmt;
+
+use burn::train::InferenceStep;
+
+use crate::{Objective, OptimizerConfig, ScheduleConfig, ScheduleKind, Trainee, Trainer, TrainingError};
+
+/// Largest difference between logits that should be the same.
+const SAME: f64 = 1e-3;
+
+/// Largest distance of the first loss from `ln V`, as a share of it.
+const GUESS: f64 = 0.2;
+
+/// Steps on one batch, and the share of its loss that may be left after them.
+const BY_HEART: (usize, f64) = (60, 0.5);
 
 /// One property of a model, and whether it holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +30,46 @@ pub struct Check {
 }
 
 impl Check {
+    /// Logits that something must not change.
+    ///
+    /// # Panics
+    /// If there is not the same number of them.
+    pub fn same(property: &'static str, found: &[f32], expected: &[f32]) -> Self {
+        assert_eq!(found.len(), expected.len(), "as many logits");
+        let distances = found.iter().zip(expected).map(|(a, b)| f64::from((a - b).abs()));
+        Self { property, found: distances.fold(0.0, f64::max), limit: SAME }
+    }
+
+    /// Nothing is known yet: the loss is that of a guess among all `vocab_size` tokens.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn guess<M: Objective>(task: &Trainee<M>, batch: M::Batch, vocab_size: usize) -> Result<Self, TrainingError> {
+        let (total, count) =
+            InferenceStep::step(task, batch).read().map_err(TrainingError::device("loss of the self-check"))?;
+        let expected = (vocab_size as f64).ln();
+        let found = (total / count - expected).abs();
+        Ok(Self { property: "the first loss is ln V", found, limit: GUESS * expected })
+    }
+
+    /// A batch that is seen again and again is learnt.
+    ///
+    /// # Errors
+    /// If the device fails or the loss leaves the numbers.
+    pub fn by_heart<M: Objective>(
+        task: Trainee<M>,
+        batch: impl Fn() -> M::Batch,
+        seed: u64,
+    ) -> Result<Self, TrainingError> {
+        let optimizer = OptimizerConfig { learning_rate: 3e-3, weight_decay: 0.0, ..OptimizerConfig::default() };
+        let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 10, ..ScheduleConfig::default() };
+        let mut trainer = Trainer::new(task, optimizer, schedule, seed);
+        let losses =
+            (0..BY_HEART.0).map(|_| Ok(trainer.step(batch())?.1.loss)).collect::<Result<Vec<_>, TrainingError>>()?;
+        let found = losses[losses.len() - 1] / losses[0];
+        Ok(Self { property: "one batch is learnt by heart", found, limit: BY_HEART.1 })
+    }
+
     /// Whether the property holds.
     pub fn holds(&self) -> bool {
         self.found <= self.limit

@@ -1,6 +1,30 @@
-//! What a training is going to cost, known before anything is allocated. A task counts; here is how it is told.
+//! What a training is going to cost, known before anything is allocated: parameters, arithmetic and memory. A task counts what
+//! its model costs; here is what follows from it, and how it is told.
 
 use std::fmt;
+
+use crate::TrainingConfig;
+
+/// Bytes of a 32-bit float.
+const FLOAT: usize = 4;
+
+/// Logits of more floats than this are computed in blocks and never lie in memory whole.
+const LOGITS_IN_BLOCKS: usize = 16 << 20;
+
+/// What a model costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// Numbers that are trained.
+    pub parameters: usize,
+    /// Floating point operations of one training token, forward and backward.
+    pub flops_per_token: usize,
+    /// Floats that the layers keep of one token for the backward pass.
+    pub floats_per_token: usize,
+    /// Logits of one token.
+    pub vocab_size: usize,
+    /// The most tokens of one batch, padding included.
+    pub batch_tokens: usize,
+}
 
 /// What a training costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +41,25 @@ pub struct Estimate {
     pub state_bytes: usize,
     /// Bytes that the forward pass of one batch keeps for the backward pass.
     pub activation_bytes: usize,
+}
+
+impl Estimate {
+    /// What training a model of this cost takes.
+    pub fn new(cost: Cost, training: &TrainingConfig) -> Self {
+        // Weights, gradients, two moments; the moving average is one copy more.
+        let copies = if training.smoothing > 0.0 { 5 } else { 4 };
+        let all = cost.batch_tokens * cost.vocab_size;
+        // Logits and their gradient, where they are not computed in blocks.
+        let logits = if all > LOGITS_IN_BLOCKS { LOGITS_IN_BLOCKS } else { 2 * all };
+        Self {
+            parameters: cost.parameters,
+            flops_per_token: cost.flops_per_token,
+            tokens_per_step: cost.batch_tokens * training.accumulate,
+            steps: training.steps,
+            state_bytes: copies * FLOAT * cost.parameters,
+            activation_bytes: FLOAT * (cost.batch_tokens * cost.floats_per_token + logits),
+        }
+    }
 }
 
 impl fmt::Display for Estimate {

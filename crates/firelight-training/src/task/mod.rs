@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 
 pub use begin::{read_any_recipe, read_recipe, task_of};
 pub use check::Check;
-pub use estimate::Estimate;
+pub use estimate::{Cost, Estimate};
 pub use request::RunRequest;
 pub use run::Run;
 pub use trained::TrainedRun;

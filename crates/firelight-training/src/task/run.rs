@@ -9,7 +9,9 @@ use firelight_storage::{Existing, ModelFolder, StorageError, write_atomic};
 
 use super::begin::{Plan, read_recipe};
 use super::{Check, Estimate, RecipeOf, RunRequest, Task, TrainedRun};
-use crate::{Extension, FitInput, MetricsLog, Observer, StartPoint, Trainee, TrainingError, ValidationLoss, fit, resume_point};
+use crate::{
+    Extension, FitInput, MetricsLog, Observer, StartPoint, Trainee, TrainingError, ValidationLoss, fit, resume_point,
+};
 
 /// Where runs go when no folder is named.
 const RUNS: &str = "runs";

@@ -3,6 +3,7 @@
 
 mod course;
 mod language;
+mod seq2seq;
 
 use std::path::{Path, PathBuf};
 
@@ -10,6 +11,7 @@ use anyhow::{Result, bail};
 use burn::tensor::Device;
 use firelight::device::{self, NamedDevice};
 use firelight::language::Language;
+use firelight::seq2seq::Seq2Seq;
 use firelight::storage::Existing;
 use firelight::training::{RunRequest, Task, task_of};
 
@@ -21,9 +23,15 @@ use course::{Course, Shown};
 pub(crate) struct Train {
     /// Recipe file (TOML); without one, the embedded recipe of small English stories
     recipe: Option<PathBuf>,
-    /// Text file (UTF-8) to train on
-    #[arg(long, value_name = "FILE")]
+    /// What to train on: a text file (UTF-8); for seq2seq a folder of parallel files, a .tsv or a .jsonl file
+    #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
+    /// For seq2seq: file of the sources, one a line
+    #[arg(long, value_name = "FILE", requires = "target", conflicts_with = "data")]
+    source: Option<PathBuf>,
+    /// For seq2seq: file of the targets, one a line
+    #[arg(long, value_name = "FILE", requires = "source")]
+    target: Option<PathBuf>,
     /// Run folder to write; without one, the next free runs/RECIPE-N
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -65,7 +73,12 @@ impl Train {
         let task = self.task()?;
         match task.as_str() {
             Language::NAME => self.follow::<Language>(&chosen),
-            other => bail!(Mistake(format!("there is no task `{other}`: expected `{}`", Language::NAME))),
+            Seq2Seq::NAME => self.follow::<Seq2Seq>(&chosen),
+            other => bail!(Mistake(format!(
+                "there is no task `{other}`: expected `{}` or `{}`",
+                Language::NAME,
+                Seq2Seq::NAME
+            ))),
         }
     }
 
@@ -86,7 +99,7 @@ impl Train {
 
     fn request(self, device: &Device) -> RunRequest {
         let (existing, overrides) = (self.existing(), self.overrides());
-        let data = self.data.into_iter().collect();
+        let data = self.data.into_iter().chain(self.source).chain(self.target).collect();
         RunRequest { recipe: self.recipe, overrides, data, out: self.out, existing, device: device.clone() }
     }
 

@@ -1,0 +1,90 @@
+//! Pairs of ids become batches. Teacher forcing is built here and nowhere else: the decoder reads the target shifted by one,
+//! with the start token in front, and is to predict the target with the end token behind.
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use firelight_data::EncodedPair;
+
+use crate::vocabulary::Ends;
+
+/// What one step of a model reads.
+#[derive(Debug, Clone)]
+pub struct PairBatch {
+    /// `[B, S]`, each source with the end token behind it.
+    pub source: Tensor<2, Int>,
+    /// `[B, S]`, true where a source has ended; none while all are equally long.
+    pub source_padding: Option<Tensor<2, Bool>>,
+    /// `[B, T]`, each target with the start token in front.
+    pub inputs: Tensor<2, Int>,
+    /// `[B, T]`, each target with the end token behind it.
+    pub targets: Tensor<2, Int>,
+    /// `[B, T]`, true where a target has ended; none while all are equally long. Targets are padded on the right, where a causal
+    /// decoder cannot see the padding, so that it matters to the loss alone.
+    pub padding: Option<Tensor<2, Bool>>,
+}
+
+/// Stacks pairs, the shorter ones padded on the right.
+#[derive(Debug, Clone, Copy)]
+pub struct PairBatcher {
+    ends: Ends,
+}
+
+impl PairBatcher {
+    /// A batcher that puts these tokens around the sequences: `start` in front of targets, the others behind.
+    pub fn new(start: u32, source_end: u32, target_end: u32) -> Self {
+        Self { ends: Ends { start, source: source_end, target: target_end } }
+    }
+}
+
+impl Batcher<EncodedPair, PairBatch> for PairBatcher {
+    fn batch(&self, pairs: Vec<EncodedPair>, device: &Device) -> PairBatch {
+        let Ends { start, source, target } = self.ends;
+        let rows = |row: &dyn Fn(&EncodedPair) -> Vec<u32>| pairs.iter().map(row).collect::<Vec<_>>();
+        let (source, source_padding) = right_padded(&rows(&|pair| [&pair.source[..], &[source]].concat()), device);
+        let (inputs, padding) = right_padded(&rows(&|pair| [&[start], &pair.target[..]].concat()), device);
+        let (targets, _) = right_padded(&rows(&|pair| [&pair.target[..], &[target]].concat()), device);
+        PairBatch { source, source_padding, inputs, targets, padding }
+    }
+}
+
+/// Rows of ids as a tensor, `[B, T]`, and which of them are padding; none if no row is shorter than the longest.
+pub(crate) fn right_padded(rows: &[Vec<u32>], device: &Device) -> (Tensor<2, Int>, Option<Tensor<2, Bool>>) {
+    let length = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let shape = [rows.len(), length];
+    let padded =
+        |row: &Vec<u32>| row.iter().map(|&id| id as i32).chain(std::iter::repeat_n(0, length - row.len())).collect();
+    let ids: Vec<i32> = rows.iter().flat_map::<Vec<i32>, _>(padded).collect();
+    let padding = rows.iter().any(|row| row.len() < length).then(|| {
+        let flags: Vec<bool> = rows.iter().flat_map(|row| (0..length).map(|t| t >= row.len())).collect();
+        Tensor::from_bool(TensorData::new(flags, shape), device)
+    });
+    (Tensor::from_data(TensorData::new(ids, shape), device), padding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(source: &[u32], target: &[u32]) -> EncodedPair {
+        EncodedPair { source: source.into(), target: target.into() }
+    }
+
+    #[test]
+    fn targets_are_shifted_once_and_padding_is_marked_on_both_sides() {
+        let batcher = PairBatcher::new(7, 8, 9);
+        let batch = batcher.batch(vec![pair(&[1, 2, 3], &[4]), pair(&[5], &[6, 4])], &Device::default());
+        let ids = |tensor: Tensor<2, Int>| tensor.try_to_vec_as::<i64>().unwrap();
+        let flags = |padding: Option<Tensor<2, Bool>>| padding.map(|padding| ids(padding.int()));
+        assert_eq!(ids(batch.source), [1, 2, 3, 8, 5, 8, 0, 0]);
+        assert_eq!(flags(batch.source_padding), Some(vec![0, 0, 0, 0, 0, 0, 1, 1]));
+        assert_eq!(ids(batch.inputs), [7, 4, 0, 7, 6, 4]);
+        assert_eq!(ids(batch.targets), [4, 9, 0, 6, 4, 9]);
+        assert_eq!(flags(batch.padding), Some(vec![0, 0, 1, 0, 0, 0]));
+    }
+
+    #[test]
+    fn pairs_of_one_length_have_no_padding() {
+        let batch = PairBatcher::new(0, 1, 1).batch(vec![pair(&[2], &[3]), pair(&[4], &[5])], &Device::default());
+        assert!(batch.source_padding.is_none() && batch.padding.is_none());
+    }
+}

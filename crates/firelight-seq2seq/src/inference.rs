@@ -1,0 +1,194 @@
+//! The decoding interface of [`Seq2SeqModel`]: the source is read once, targets are written token by token, cached and not, in
+//! one way of computing.
+
+use burn::tensor::{Int, Tensor};
+use firelight_core::{Cache, Memory, Pass, SequenceInput};
+use firelight_generation::{Autoregressive, DecodeState, GenerationError};
+use firelight_kernels::awake;
+
+use crate::data::right_padded;
+use crate::model::Seq2SeqModel;
+
+/// What a model remembers between two tokens: the sources, and of the targets so far either their keys and values or, without
+/// a cache, their tokens.
+#[derive(Debug, Clone)]
+pub struct Seq2SeqState {
+    memory: Memory,
+    cache: Option<Cache>,
+    written: Tensor<2, Int>,
+}
+
+impl DecodeState for Seq2SeqState {
+    fn len(&self) -> usize {
+        self.written.dims()[1]
+    }
+
+    fn select_rows(&mut self, rows: Tensor<1, Int>) {
+        self.memory = Memory {
+            hidden: self.memory.hidden.clone().select(0, rows.clone()),
+            padding: self.memory.padding.take().map(|padding| padding.select(0, rows.clone())),
+        };
+        self.written = self.written.clone().select(0, rows.clone());
+        if let Some(cache) = &mut self.cache {
+            cache.select_rows(&rows);
+        }
+    }
+}
+
+impl Seq2SeqModel {
+    /// Reads the sources, and the start token of every target.
+    fn start(
+        &self,
+        sources: Vec<Vec<u32>>,
+        cache: Option<Cache>,
+    ) -> Result<(Tensor<2>, Seq2SeqState), GenerationError> {
+        self.check(&sources)?;
+        let device = self.embedding.weight.device();
+        let (source, padding) = right_padded(&sources, &device);
+        let memory = awake(&device, || self.encode(source, padding, &mut Pass::default()));
+        let first = Tensor::full([sources.len(), 1], self.start_token() as i64, &device);
+        let mut state = Seq2SeqState { memory, cache, written: first.clone() };
+        Ok((self.next_logits(first, &mut state), state))
+    }
+
+    /// Logits after the last token, `[B, V]`. `unread` is what the cache does not hold yet.
+    fn next_logits(&self, unread: Tensor<2, Int>, state: &mut Seq2SeqState) -> Tensor<2> {
+        let Seq2SeqState { memory, cache, written } = state;
+        let tokens = if cache.is_some() { unread } else { written.clone() };
+        let last = tokens.dims()[1] - 1;
+        awake(&tokens.device(), || {
+            let mut pass = cache.as_mut().map_or_else(Pass::default, Pass::cached);
+            let hidden = self.decode(tokens, memory.clone(), &SequenceInput::default(), &mut pass);
+            self.logits(hidden.narrow(1, last, 1)).squeeze_dim(1)
+        })
+    }
+
+    fn next(&self, token: Tensor<1, Int>, state: &mut Seq2SeqState) -> Tensor<2> {
+        let token = token.unsqueeze_dim::<2>(1); // [B, 1]
+        state.written = Tensor::cat(vec![state.written.clone(), token.clone()], 1);
+        self.next_logits(token, state)
+    }
+
+    fn check(&self, sources: &[Vec<u32>]) -> Result<(), GenerationError> {
+        let (max_seq_len, vocab_size) = (self.max_source_len(), self.source_vocab_size());
+        if sources.is_empty() || sources.iter().any(Vec::is_empty) {
+            return Err(GenerationError::EmptyPrompt);
+        }
+        if let Some(row) = sources.iter().find(|row| row.len() > max_seq_len) {
+            return Err(GenerationError::PromptTooLong { tokens: row.len(), max_seq_len });
+        }
+        match sources.iter().flatten().find(|id| **id as usize >= vocab_size) {
+            Some(id) => Err(GenerationError::UnknownToken { id: *id, vocab_size }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Decodes with a cache. A prompt is one row of source ids per text, the end token behind each.
+impl Autoregressive for Seq2SeqModel {
+    type Prompt = Vec<Vec<u32>>;
+    type State = Seq2SeqState;
+
+    fn prefill(&self, sources: Vec<Vec<u32>>) -> Result<(Tensor<2>, Seq2SeqState), GenerationError> {
+        self.start(sources, Some(self.cache()))
+    }
+
+    fn step(&self, token: Tensor<1, Int>, state: &mut Seq2SeqState) -> Tensor<2> {
+        self.next(token, state)
+    }
+}
+
+/// Decodes without a cache: every step reads the whole target again. Slow, and the proof that the cache changes nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Uncached<'a>(pub &'a Seq2SeqModel);
+
+impl Autoregressive for Uncached<'_> {
+    type Prompt = Vec<Vec<u32>>;
+    type State = Seq2SeqState;
+
+    fn prefill(&self, sources: Vec<Vec<u32>>) -> Result<(Tensor<2>, Seq2SeqState), GenerationError> {
+        self.0.start(sources, None)
+    }
+
+    fn step(&self, token: Tensor<1, Int>, state: &mut Seq2SeqState) -> Tensor<2> {
+        self.0.next(token, state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::*;
+    use crate::model::{Seq2SeqConfig, Tying};
+    use burn::tensor::Device;
+    use firelight_core::{PositionConfig, WeightInit};
+    use firelight_generation::{BeamOptions, GenerationOptions, beam_search, generate};
+
+    const END: u32 = 12;
+
+    fn model(position: PositionConfig) -> Seq2SeqModel {
+        let wide = WeightInit { weight: firelight_core::Init::Normal { std: 0.5 }, scale_residual: false };
+        let config = Seq2SeqConfig { start_token: 11, ..Seq2SeqConfig::new(13, 16, 2, 2) }.with_tying(Tying::Target);
+        let config = config.with_max_seq_len(20).with_both(|stack| {
+            let stack = stack.with_init(wide).with_n_kv_heads(1);
+            stack.with_position(position)
+        });
+        config.init(&Device::default())
+    }
+
+    const SOURCES: [&[u32]; 3] = [&[1, 2, 3, 4, 5, END], &[7, 8, END], &[9, 1, 1, END]];
+
+    fn rows(sources: &[&[u32]]) -> Vec<Vec<u32>> {
+        sources.iter().map(|row| row.to_vec()).collect()
+    }
+
+    fn greedy<M: Autoregressive<Prompt = Vec<Vec<u32>>>>(model: &M, sources: &[&[u32]]) -> Vec<Vec<u32>> {
+        let options = GenerationOptions::new(12).greedy().with_stop_tokens([END]);
+        let found = generate(model, rows(sources), &options, |_| ControlFlow::Continue(())).unwrap();
+        found.into_iter().map(|row| row.ids).collect()
+    }
+
+    fn beams<M: Autoregressive<Prompt = Vec<Vec<u32>>>>(model: &M, sources: &[&[u32]], beams: usize) -> Vec<Vec<u32>> {
+        let options = BeamOptions::new(12).with_beams(beams).with_stop_tokens([END]);
+        let found = beam_search(model, rows(sources), &options).unwrap();
+        found.into_iter().map(|mut row| row.remove(0).ids).collect()
+    }
+
+    #[test]
+    fn the_cache_changes_no_translation_greedy_or_by_beams() {
+        for position in [PositionConfig::Learned, PositionConfig::Sinusoidal, PositionConfig::rotary()] {
+            let model = model(position);
+            assert_eq!(greedy(&model, &SOURCES), greedy(&Uncached(&model), &SOURCES), "{position:?}");
+            assert_eq!(beams(&model, &SOURCES, 3), beams(&Uncached(&model), &SOURCES, 3), "{position:?}");
+        }
+    }
+
+    #[test]
+    fn one_beam_is_greedy() {
+        let model = model(PositionConfig::rotary());
+        assert_eq!(beams(&model, &SOURCES, 1), greedy(&model, &SOURCES));
+    }
+
+    #[test]
+    fn company_and_order_change_no_translation() {
+        let model = model(PositionConfig::Learned);
+        let together = beams(&model, &SOURCES, 4);
+        for (source, found) in SOURCES.iter().zip(&together) {
+            assert_eq!(&beams(&model, &[source], 4)[0], found);
+        }
+        let reversed: Vec<&[u32]> = SOURCES.iter().rev().copied().collect();
+        let mut found = beams(&model, &reversed, 4);
+        found.reverse();
+        assert_eq!(found, together);
+    }
+
+    #[test]
+    fn bad_sources_are_refused() {
+        let model = model(PositionConfig::Learned);
+        let refuse = |source: Vec<u32>| model.prefill(vec![source]).err().unwrap().to_string();
+        assert!(refuse(vec![]).contains("empty"));
+        assert!(refuse(vec![0; 21]).contains("21 tokens"));
+        assert!(refuse(vec![13]).contains("token id 13"));
+    }
+}

@@ -1,0 +1,325 @@
+//! The model: embeddings of source and target, an encoder and a decoder that reads it, a head. Nothing here knows a loss, a
+//! search or a tokenizer.
+//!
+//! Source: Vaswani et al. 2017, §3 (<https://arxiv.org/abs/1706.03762>); the modern form with other positions, norms and
+//! activations is the same type.
+
+use burn::module::Module;
+use burn::tensor::{Bool, Device, Int, Tensor};
+use firelight_core::{
+    Activation, Cache, ConfigError, EncoderDecoder, EncoderDecoderConfig, LmHead, LmHeadConfig, Memory, NormPlacement,
+    ParamBuilder, ParameterReport, Pass, PositionConfig, SequenceInput, TokenEmbedding, TokenEmbeddingConfig,
+    TransformerConfig, WeightInit,
+};
+use serde::{Deserialize, Serialize};
+
+/// Which of the three matrices over tokens (embedding of the source, embedding of the target, head) are one and the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Tying {
+    /// None.
+    None,
+    /// The embedding of the target and the head (Press and Wolf 2017, §3).
+    Target,
+    /// All three (Vaswani et al. 2017, §3.4); source and target have one vocabulary.
+    #[default]
+    All,
+}
+
+/// Configuration of a [`Seq2SeqModel`], as it stands in `config.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seq2SeqConfig {
+    /// Number of tokens of the source.
+    pub source_vocab_size: usize,
+    /// Number of tokens `V` of the target.
+    pub target_vocab_size: usize,
+    /// Which matrices over tokens are shared. Default: all.
+    #[serde(default)]
+    pub tying: Tying,
+    /// Multiplies the embeddings by `sqrt(D)`. Default: false.
+    #[serde(default)]
+    pub scale_embedding: bool,
+    /// The token that every target begins with. Default: 0.
+    #[serde(default)]
+    pub start_token: u32,
+    /// The stacks.
+    pub stacks: EncoderDecoderConfig,
+}
+
+impl Seq2SeqConfig {
+    /// Two pre-norm stacks of `n_layers` each, one vocabulary, all matrices tied.
+    pub fn new(vocab_size: usize, d_model: usize, n_heads: usize, n_layers: usize) -> Self {
+        Self {
+            source_vocab_size: vocab_size,
+            target_vocab_size: vocab_size,
+            tying: Tying::All,
+            scale_embedding: false,
+            start_token: 0,
+            stacks: EncoderDecoderConfig::new(d_model, n_heads, n_layers),
+        }
+    }
+
+    /// The base model of Vaswani et al. 2017, table 3: 6 layers, width 512, 8 heads, inner width 2048, dropout 0.1.
+    pub fn base(vocab_size: usize) -> Self {
+        Self::vaswani(vocab_size, 512, 8, 0.1)
+    }
+
+    /// The big model of Vaswani et al. 2017, table 3: 6 layers, width 1024, 16 heads, inner width 4096, dropout 0.3.
+    pub fn big(vocab_size: usize) -> Self {
+        Self::vaswani(vocab_size, 1024, 16, 0.3)
+    }
+
+    /// Norms after each part, ReLU, sinusoids, scaled embeddings. Dropout is that of residuals and embeddings (§5.4).
+    fn vaswani(vocab_size: usize, d_model: usize, n_heads: usize, dropout: f64) -> Self {
+        let stack = |stack: TransformerConfig| {
+            let stack = stack.with_activation(Activation::Relu).with_position(PositionConfig::Sinusoidal);
+            let stack = stack.with_norm_placement(NormPlacement::Post).with_init(WeightInit::xavier());
+            stack.with_dropout(dropout).with_embedding_dropout(dropout)
+        };
+        let stacks = EncoderDecoderConfig::new(d_model, n_heads, 6).with_both(stack);
+        Self { stacks, scale_embedding: true, ..Self::new(vocab_size, d_model, n_heads, 6) }
+    }
+
+    /// Sets which matrices are shared.
+    pub fn with_tying(mut self, tying: Tying) -> Self {
+        self.tying = tying;
+        self
+    }
+
+    /// Sets the longest source and target, in tokens.
+    pub fn with_max_seq_len(self, max_seq_len: usize) -> Self {
+        self.with_both(|stack| stack.with_max_seq_len(max_seq_len))
+    }
+
+    /// Makes the same change in both stacks.
+    pub fn with_both(mut self, change: impl Fn(TransformerConfig) -> TransformerConfig) -> Self {
+        self.stacks = self.stacks.with_both(change);
+        self
+    }
+
+    /// # Errors
+    /// Lists every field that does not fit.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let (source, target) = (self.source_vocab_size, self.target_vocab_size);
+        let d_model = self.stacks.decoder.d_model;
+        let own = [
+            (self.tying == Tying::All && source != target).then(|| {
+                format!(
+                    "tying = \"all\" needs one vocabulary, but source_vocab_size = {source} and target_vocab_size = {target}; \
+                     set it to \"target\""
+                )
+            }),
+            (self.start_token as usize >= target.max(1)).then(|| {
+                format!("start_token = {} must be below target_vocab_size = {target}", self.start_token)
+            }),
+            self.stacks
+                .decoder
+                .patterns
+                .iter()
+                .any(|pattern| !pattern.is_causal())
+                .then(|| "patterns of the decoder must be causal: a decoder that sees its next token learns nothing".into()),
+        ];
+        let embeddings = [source, target].map(|size| TokenEmbeddingConfig::new(size, d_model).validate());
+        ConfigError::collect([self.stacks.validate()].into_iter().chain(embeddings), own)
+    }
+
+    /// Number of parameters, without building the model.
+    pub fn num_params(&self) -> usize {
+        let (source, target) = (self.source_vocab_size, self.target_vocab_size);
+        let rows = match self.tying {
+            Tying::None => source + 2 * target,
+            Tying::Target => source + target,
+            Tying::All => target,
+        };
+        self.stacks.num_params() + rows * self.stacks.decoder.d_model
+    }
+
+    /// Builds the model with seed 0.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn init(&self, device: &Device) -> Seq2SeqModel {
+        self.init_with(&ParamBuilder::new(device, 0))
+    }
+
+    /// Builds the model at the builder's seed and path.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn init_with(&self, params: &ParamBuilder) -> Seq2SeqModel {
+        if let Err(error) = self.validate() {
+            panic!("{error}");
+        }
+        let TransformerConfig { d_model, init, .. } = self.stacks.decoder;
+        let embedding =
+            |size| TokenEmbeddingConfig::new(size, d_model).with_scale(self.scale_embedding).with_init(init.weight);
+        let source = (self.tying != Tying::All).then_some(self.source_vocab_size);
+        let head = LmHeadConfig::new(d_model, self.target_vocab_size).with_tied(self.tying != Tying::None);
+        Seq2SeqModel {
+            source_embedding: source.map(|size| embedding(size).init_with(&params.scope("source_embedding"))),
+            embedding: embedding(self.target_vocab_size).init_with(&params.scope("embedding")),
+            stacks: self.stacks.init_with(&params.scope("stacks")),
+            head: head.with_init(init.weight).init_with(&params.scope("head")),
+            max_source_len: self.stacks.encoder.max_seq_len,
+            max_target_len: self.stacks.decoder.max_seq_len,
+            start_token: self.start_token as usize,
+        }
+    }
+}
+
+/// An encoder-decoder over tokens.
+#[derive(Module, Debug)]
+pub struct Seq2SeqModel {
+    /// Source tokens become vectors, where they do not by the embedding of the target.
+    pub source_embedding: Option<TokenEmbedding>,
+    /// Target tokens become vectors.
+    pub embedding: TokenEmbedding,
+    /// Encoder and decoder.
+    pub stacks: EncoderDecoder,
+    /// Vectors become logits.
+    pub head: LmHead,
+    max_source_len: usize,
+    max_target_len: usize,
+    start_token: usize,
+}
+
+impl Seq2SeqModel {
+    /// Logits of every next target token, in plain passes, as in training.
+    ///
+    /// # Shapes
+    /// - `source`: `[B, S]`, `source_padding`: `[B, S]`, true where a source has ended, `target`: `[B, T]`; output: `[B, T, V]`
+    ///
+    /// # Panics
+    /// If a sequence is longer than the position scheme of its stack.
+    pub fn forward(
+        &self,
+        source: Tensor<2, Int>,
+        source_padding: Option<Tensor<2, Bool>>,
+        target: Tensor<2, Int>,
+    ) -> Tensor<3> {
+        let memory = self.encode(source, source_padding, &mut Pass::default());
+        self.logits(self.decode(target, memory, &SequenceInput::default(), &mut Pass::default()))
+    }
+
+    /// What the decoder reads of a source. A pass with a trace keeps the attention weights of the encoder.
+    ///
+    /// # Shapes
+    /// - `source`: `[B, S]`, `padding`: `[B, S]`; the memory: `[B, S, D]`
+    ///
+    /// # Panics
+    /// As [`forward`](Self::forward).
+    pub fn encode(&self, source: Tensor<2, Int>, padding: Option<Tensor<2, Bool>>, pass: &mut Pass) -> Memory {
+        let embedding = self.source_embedding.as_ref().unwrap_or(&self.embedding);
+        let input = SequenceInput { padding, ..SequenceInput::default() };
+        self.stacks.encode(embedding.forward(source), &input, pass)
+    }
+
+    /// The vectors behind the logits of the target, or of its next tokens where the pass has a cache. A pass with a trace keeps
+    /// the weights of the decoder's attention and of its cross-attention.
+    ///
+    /// # Shapes
+    /// - `target`: `[B, T]`; output: `[B, T, D]`
+    ///
+    /// # Panics
+    /// As [`forward`](Self::forward).
+    pub fn decode(&self, target: Tensor<2, Int>, memory: Memory, input: &SequenceInput, pass: &mut Pass) -> Tensor<3> {
+        self.stacks.decode(self.embedding.forward(target), memory, input, pass)
+    }
+
+    /// The logits of vectors.
+    ///
+    /// # Shapes
+    /// - `hidden`: `[B, T, D]`; output: `[B, T, V]`
+    pub fn logits(&self, hidden: Tensor<3>) -> Tensor<3> {
+        self.head.forward(hidden, &self.embedding)
+    }
+
+    /// The matrix of [`logits`](Self::logits), `[D, V]`: what a loss needs that never holds all of them.
+    pub fn head_weight(&self) -> Tensor<2> {
+        self.head.weight(&self.embedding)
+    }
+
+    /// The longest source, in tokens.
+    pub fn max_source_len(&self) -> usize {
+        self.max_source_len
+    }
+
+    /// The longest target, in tokens, the first one included.
+    pub fn max_target_len(&self) -> usize {
+        self.max_target_len
+    }
+
+    /// The token that every target begins with.
+    pub fn start_token(&self) -> u32 {
+        self.start_token as u32
+    }
+
+    /// Number of tokens of the source.
+    pub fn source_vocab_size(&self) -> usize {
+        self.source_embedding.as_ref().unwrap_or(&self.embedding).weight.shape()[0]
+    }
+
+    /// Number of tokens `V` of the target.
+    pub fn vocab_size(&self) -> usize {
+        self.embedding.weight.shape()[0]
+    }
+
+    /// An empty cache for one target.
+    pub fn cache(&self) -> Cache {
+        self.stacks.decoder.cache(self.max_target_len)
+    }
+
+    /// The parameters by part.
+    pub fn report(&self) -> ParameterReport {
+        ParameterReport::of(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firelight_core::AttentionTrace;
+
+    #[test]
+    fn published_models_are_counted_exactly() {
+        // Table 3 says 65 and 213 million, with vocabularies of about 37,000.
+        assert_eq!(Seq2SeqConfig::base(37_000).num_params(), 44_138_496 + 37_000 * 512);
+        assert_eq!(Seq2SeqConfig::big(37_000).num_params(), 176_395_264 + 37_000 * 1024);
+    }
+
+    #[test]
+    fn the_count_is_that_of_the_model_however_it_is_tied() {
+        for (tying, matrices) in [(Tying::None, 3), (Tying::Target, 2), (Tying::All, 1)] {
+            let config = Seq2SeqConfig::new(11, 8, 2, 1).with_max_seq_len(6).with_tying(tying);
+            assert_eq!(config.init(&Device::default()).num_params(), config.num_params());
+            assert_eq!(config.num_params() - config.stacks.num_params(), matrices * 11 * 8);
+        }
+    }
+
+    #[test]
+    fn all_weights_of_attention_are_there_on_request() {
+        let model = Seq2SeqConfig::new(9, 8, 2, 3).with_max_seq_len(6).init(&Device::default());
+        let tokens = |length| Tensor::<2, Int>::ones([2, length], &Device::default());
+        let [mut encoder, mut decoder] = [AttentionTrace::default(), AttentionTrace::default()];
+        let memory = model.encode(tokens(5), None, &mut Pass::default().with_trace(&mut encoder));
+        model.decode(tokens(4), memory, &SequenceInput::default(), &mut Pass::default().with_trace(&mut decoder));
+        let shape = |weights: &Option<Tensor<4>>| weights.as_ref().map(Tensor::dims);
+        for (encoder, decoder) in encoder.layers.iter().zip(&decoder.layers) {
+            assert_eq!((shape(&encoder.attention), shape(&encoder.cross_attention)), (Some([2, 2, 5, 5]), None));
+            assert_eq!(shape(&decoder.attention), Some([2, 2, 4, 4]));
+            assert_eq!(shape(&decoder.cross_attention), Some([2, 2, 4, 5]));
+        }
+        assert_eq!((encoder.layers.len(), decoder.layers.len()), (3, 3));
+    }
+
+    #[test]
+    fn all_problems_are_listed() {
+        let config = Seq2SeqConfig { source_vocab_size: 5, start_token: 9, ..Seq2SeqConfig::new(9, 10, 3, 1) };
+        let error = config.validate().expect_err("problems");
+        let text = error.to_string();
+        assert!(text.contains("tying = \"all\" needs one vocabulary") && text.contains("start_token = 9"), "{text}");
+        assert_eq!(error.problems().len(), 4, "{text}"); // the heads of both stacks
+    }
+}

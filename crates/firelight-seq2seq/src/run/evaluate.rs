@@ -1,0 +1,77 @@
+//! How well a trained model predicts and translates a split of parallel files.
+
+use std::path::Path;
+use std::time::Instant;
+
+use burn::tensor::Device;
+use firelight_core::LossConfig;
+use firelight_storage::{Checkpoint, ModelFolder};
+use firelight_training::metrics::text::{Bleu, Chrf, exact_match};
+use firelight_training::{TrainingError, read_recipe};
+use serde::Serialize;
+
+use super::Seq2Seq;
+use super::files::split;
+use super::pairs::{check_lengths, loader_of};
+use crate::error::Seq2SeqError;
+use crate::training::Seq2SeqTask;
+use crate::translator::{TranslateOptions, Translator};
+
+/// What a model is worth on a split.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Evaluation {
+    /// Mean loss in nats per token of the targets, the end included, without smoothing.
+    pub loss: f64,
+    /// `exp(loss)`.
+    pub perplexity: f64,
+    /// Corpus BLEU of the translations.
+    pub bleu: f64,
+    /// Corpus chrF2 of the translations.
+    pub chrf: f64,
+    /// Percentage of translations that are the target to the letter.
+    pub exact_match: f64,
+    /// How BLEU was computed.
+    pub signature: String,
+    /// Seconds of the translation.
+    pub seconds: f64,
+}
+
+/// Evaluates a run on the files `DIR/split.SOURCE` and `DIR/split.TARGET`; endings and tokenizers are those of its training.
+///
+/// # Errors
+/// If the folder is no run of this task, there is no such split, or a line cannot be read by the model.
+pub fn evaluate(
+    folder: impl AsRef<Path>,
+    checkpoint: &Checkpoint,
+    (data, name): (&Path, &str),
+    options: &TranslateOptions,
+    device: &Device,
+) -> Result<Evaluation, Seq2SeqError> {
+    let translator = Translator::load_from(folder.as_ref(), checkpoint, device)?;
+    let recipe = read_recipe::<Seq2Seq>(Some(&ModelFolder::open(folder)?.recipe()), &[])?;
+    let pairs = split(&recipe.data, data, name)?.read()?.pairs;
+    let ids = pairs.iter().map(|pair| translator.vocabulary().encode(pair)).collect::<Result<Vec<_>, _>>()?;
+    check_lengths(&recipe, &ids)?;
+    let task = Seq2SeqTask::new(translator.model().clone(), LossConfig::default());
+    let loader = loader_of(translator.vocabulary(), ids, device)?;
+    let loss = firelight_training::evaluate(&task, loader.as_ref())?;
+
+    let [sources, targets]: [Vec<&str>; 2] = [
+        pairs.iter().map(|pair| pair.source.as_str()).collect(),
+        pairs.iter().map(|pair| pair.target.as_str()).collect(),
+    ];
+    let began = Instant::now();
+    let found = translator.translate_with(&sources, options, |_| ())?;
+    let seconds = began.elapsed().as_secs_f64();
+    let found: Vec<&str> = found.iter().map(|best| best.first().map_or("", |best| best.text.as_str())).collect();
+    let bleu = Bleu::default();
+    Ok(Evaluation {
+        loss: loss.loss,
+        perplexity: loss.perplexity(),
+        bleu: bleu.corpus(&found, &targets).map_err(TrainingError::from)?.score,
+        chrf: Chrf::default().corpus(&found, &targets).map_err(TrainingError::from)?,
+        exact_match: exact_match(&found, &targets).map_err(TrainingError::from)?,
+        signature: bleu.signature(),
+        seconds,
+    })
+}

@@ -1,0 +1,66 @@
+//! Where the pairs of a run and of its splits are: in a folder of parallel files, in two files, or in a table.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use firelight_data::{PairFiles, PairNames};
+
+use super::PairRecipe;
+use crate::error::Seq2SeqError;
+
+/// The splits that a training reads of a folder.
+const TRAINING: &str = "train";
+const VALIDATION: &str = "val";
+
+/// The files to train on, and those to validate on, if they have their own.
+pub(super) fn files_of(recipe: &PairRecipe, paths: &[PathBuf]) -> Result<(PairFiles, Option<PairFiles>), Seq2SeqError> {
+    match paths {
+        [folder] if folder.is_dir() => {
+            let training = split(recipe, folder, TRAINING)?;
+            Ok((training, split(recipe, folder, VALIDATION).ok()))
+        }
+        [source, target] => Ok((PairFiles::Lines { source: source.clone(), target: target.clone() }, None)),
+        [table] => Ok((table_of(recipe, table)?, None)),
+        _ => Err(Seq2SeqError::NoPairs { path: paths.first().cloned().unwrap_or_default() }),
+    }
+}
+
+/// The files of a split of a folder: `DIR/val.de` and `DIR/val.en`.
+pub(super) fn split(recipe: &PairRecipe, folder: &Path, split: &str) -> Result<PairFiles, Seq2SeqError> {
+    let (Some(source), Some(target)) = (&recipe.source, &recipe.target) else {
+        return Err(Seq2SeqError::NoNames { path: folder.into() });
+    };
+    let names = [source, target].map(|side| format!("{split}.{side}"));
+    let [source, target] = [&names[0], &names[1]].map(|name| folder.join(name));
+    match source.is_file() && target.is_file() {
+        true => Ok(PairFiles::Lines { source, target }),
+        false => Err(Seq2SeqError::UnknownSplit {
+            path: folder.into(),
+            split: split.into(),
+            expected: names.to_vec(),
+            found: splits_in(folder, recipe.source.as_deref().unwrap_or_default()),
+        }),
+    }
+}
+
+/// The splits that a folder has, in words.
+fn splits_in(folder: &Path, side: &str) -> String {
+    let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let of_side = names.filter(|path| path.extension().is_some_and(|ending| ending == side));
+    let mut splits: Vec<String> =
+        of_side.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect();
+    splits.sort_unstable();
+    match splits.as_slice() {
+        [] => format!("no file ends in `.{side}`"),
+        splits => format!("there is {}", splits.join(", ")),
+    }
+}
+
+fn table_of(recipe: &PairRecipe, path: &Path) -> Result<PairFiles, Seq2SeqError> {
+    let names = recipe.source.clone().zip(recipe.target.clone()).map(|(source, target)| PairNames { source, target });
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("tsv") => Ok(PairFiles::Tsv { path: path.into(), columns: names }),
+        Some("jsonl") => Ok(PairFiles::Jsonl { path: path.into(), keys: names.unwrap_or_default() }),
+        _ => Err(Seq2SeqError::NoPairs { path: path.into() }),
+    }
+}

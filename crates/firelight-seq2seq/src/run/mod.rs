@@ -1,0 +1,138 @@
+//! Encoder-decoders as recipes train them: what `[data]`, `[model]` and `[loss]` mean, and how pairs become batches.
+//! `firelight_training::Run` does the rest.
+
+mod estimate;
+mod evaluate;
+mod files;
+mod model_recipe;
+mod pairs;
+mod recipe;
+mod score;
+mod self_check;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use burn::train::{TrainLoader, ValidLoader};
+use firelight_core::{ConfigError, LossConfig, ParamBuilder};
+use firelight_storage::ModelFolder;
+use firelight_training::{Check, Estimate, Problem, Task, ValidationMetric};
+
+pub use evaluate::{Evaluation, evaluate};
+pub use model_recipe::Seq2SeqModelRecipe;
+pub use pairs::PairText;
+pub use recipe::{PairRecipe, Seq2SeqRecipe, dates_recipe};
+
+use crate::error::Seq2SeqError;
+use crate::model::{Seq2SeqConfig, Seq2SeqModel};
+use crate::training::Seq2SeqTask;
+
+/// A training of an encoder-decoder that is ready to begin.
+pub type Run = firelight_training::Run<Seq2Seq>;
+
+/// What the training of an encoder-decoder leaves behind.
+pub type TrainedRun = firelight_training::TrainedRun<Seq2Seq>;
+
+/// From one sequence to another.
+#[derive(Debug, Clone, Copy)]
+pub struct Seq2Seq;
+
+impl Task for Seq2Seq {
+    const NAME: &'static str = crate::TASK;
+    const BUILT_IN: (&'static str, &'static str) = ("dates.toml", recipe::DATES);
+
+    type Data = PairRecipe;
+    type Model = Seq2SeqModelRecipe;
+    type Loss = LossConfig;
+    type Config = Seq2SeqConfig;
+    type Corpus = PairText;
+    type Net = Seq2SeqModel;
+    type Error = Seq2SeqError;
+
+    fn judge(recipe: &Seq2SeqRecipe) -> Vec<Problem> {
+        let placed = |section: &str, result: Result<(), ConfigError>| {
+            Problem::list(section, result.err().map_or(Vec::new(), |error| error.problems().to_vec()))
+        };
+        let model = placed("model", recipe.model.config([2, 2], 0).validate());
+        [model, placed("loss", recipe.loss.validate()), placed("data", recipe.data.validate())].concat()
+    }
+
+    fn read(recipe: &mut Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<PairText, Seq2SeqError> {
+        PairText::read(recipe, source, paths)
+    }
+
+    fn recall(recipe: &mut Seq2SeqRecipe, stored: &Seq2SeqRecipe) {
+        recipe.data.toy = stored.data.toy;
+    }
+
+    fn save(corpus: &PairText, folder: &ModelFolder) -> Result<(), Seq2SeqError> {
+        corpus.save(folder)
+    }
+
+    fn open(recipe: &Seq2SeqRecipe, folder: &ModelFolder) -> Result<PairText, Seq2SeqError> {
+        PairText::open(recipe, folder)
+    }
+
+    fn is_of(corpus: &PairText, recipe: &Seq2SeqRecipe, paths: &[PathBuf]) -> Result<bool, Seq2SeqError> {
+        corpus.is_of(recipe, paths)
+    }
+
+    fn sizes(corpus: &PairText) -> String {
+        corpus.sizes()
+    }
+
+    fn config(recipe: &Seq2SeqRecipe, corpus: &PairText, source: &Path) -> Result<Seq2SeqConfig, Seq2SeqError> {
+        let vocabulary = corpus.vocabulary();
+        let sizes = [vocabulary.source().vocab_size(), vocabulary.target().vocab_size()];
+        let config = recipe.model.config(sizes, vocabulary.ends().start);
+        config.validate().map_err(|error| Seq2SeqError::Config { path: source.into(), error })?;
+        Ok(config)
+    }
+
+    fn model(config: &Seq2SeqConfig, seed: u64, device: &Device) -> Seq2SeqModel {
+        config.init_with(&ParamBuilder::new(device, seed))
+    }
+
+    fn parameters(model: &Seq2SeqModel) -> Vec<(String, usize)> {
+        model.report().parts()
+    }
+
+    fn batches_of_an_epoch(corpus: &PairText, recipe: &Seq2SeqRecipe) -> Result<usize, Seq2SeqError> {
+        Ok(corpus.training_plan(recipe)?.num_batches())
+    }
+
+    fn training_loader(
+        corpus: &PairText,
+        recipe: &Seq2SeqRecipe,
+        batches: Range<usize>,
+        device: &Device,
+    ) -> Result<TrainLoader<Seq2SeqTask>, Seq2SeqError> {
+        corpus.training_loader(recipe, batches, device)
+    }
+
+    fn validation_loader(
+        corpus: &PairText,
+        recipe: &Seq2SeqRecipe,
+        device: &Device,
+    ) -> Result<ValidLoader<Seq2SeqTask>, Seq2SeqError> {
+        corpus.validation_loader(recipe, device)
+    }
+
+    fn metrics(corpus: &PairText, recipe: &Seq2SeqRecipe) -> Vec<Box<dyn ValidationMetric<Seq2SeqTask>>> {
+        score::metrics(corpus, &recipe.data)
+    }
+
+    fn estimate(recipe: &Seq2SeqRecipe, config: &Seq2SeqConfig) -> Estimate {
+        estimate::estimate(config, recipe)
+    }
+
+    fn self_check(
+        recipe: &Seq2SeqRecipe,
+        config: &Seq2SeqConfig,
+        corpus: &PairText,
+        device: &Device,
+    ) -> Result<Vec<Check>, Seq2SeqError> {
+        self_check::self_check(config, recipe.seed, corpus, device)
+    }
+}

@@ -1,0 +1,124 @@
+//! The `[model]` section of a recipe: the keys of one stack, from which encoder and decoder are made, and those of the model
+//! around them.
+
+use std::sync::LazyLock;
+
+use firelight_core::{AttentionPattern, EncoderDecoderConfig, PositionConfig, TransformerConfig};
+use firelight_training::{Apart, Fields, fields_of};
+use serde::de::Deserializer;
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Seq2SeqConfig, Tying};
+
+/// The longest sequence of a recipe that names none, in tokens.
+const MAX_SEQ_LEN: usize = 256;
+
+/// The keys of the section: those of the model and those of the stack.
+static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
+    let [own, stack] = [fields_of::<Own>(), fields_of::<TransformerConfig>()].map(Option::unwrap_or_default);
+    [own, stack].concat().leak()
+});
+
+/// The structure that a user chooses. The vocabularies come from the tokenizers.
+///
+/// In a file the keys of [`TransformerConfig`] stand beside those of the model. They describe the decoder, and the encoder but
+/// for its `n_layers`, which `n_encoder_layers` may set apart, and for its pattern: a source is seen whole. Sequences are 256
+/// tokens by default, and `dropout` is the rate of residual branches, attention weights and embeddings alike, where
+/// `attention_dropout` and `embedding_dropout` say nothing else.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Seq2SeqModelRecipe {
+    /// Keys of the model.
+    #[serde(flatten)]
+    own: Own,
+    /// The stack.
+    #[serde(flatten)]
+    pub transformer: TransformerConfig,
+}
+
+/// The keys that are not the stack's.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Own {
+    /// Which matrices over tokens are shared.
+    tying: Tying,
+    /// Multiplies the embeddings by `sqrt(D)`.
+    scale_embedding: bool,
+    /// Blocks of the encoder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_encoder_layers: Option<usize>,
+}
+
+impl Seq2SeqModelRecipe {
+    /// The whole configuration, for vocabularies of these sizes, source and target.
+    pub fn config(&self, [source_vocab_size, target_vocab_size]: [usize; 2], start_token: u32) -> Seq2SeqConfig {
+        Seq2SeqConfig {
+            source_vocab_size,
+            target_vocab_size,
+            tying: self.own.tying,
+            scale_embedding: self.own.scale_embedding,
+            start_token,
+            stacks: EncoderDecoderConfig { encoder: self.encoder(), decoder: self.decoder() },
+        }
+    }
+
+    /// Blocks of the encoder.
+    fn encoder(&self) -> TransformerConfig {
+        let position = match self.transformer.position {
+            PositionConfig::T5 { n_buckets, max_distance, .. } => {
+                PositionConfig::T5 { n_buckets, max_distance, bidirectional: true }
+            }
+            position => position,
+        };
+        TransformerConfig {
+            n_layers: self.own.n_encoder_layers.unwrap_or(self.transformer.n_layers),
+            patterns: vec![AttentionPattern::Full],
+            cross_attention: false,
+            position,
+            ..self.transformer.clone()
+        }
+    }
+
+    fn decoder(&self) -> TransformerConfig {
+        TransformerConfig { cross_attention: true, ..self.transformer.clone() }
+    }
+}
+
+impl<'de> Deserialize<'de> for Seq2SeqModelRecipe {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Apart { own, rest, named } =
+            Apart::<Own, TransformerConfig>::read(deserializer, "Seq2SeqModelRecipe", &FIELDS)?;
+        let mut transformer = rest.with_one_dropout(|key| named.contains(key));
+        if !named.contains("max_seq_len") {
+            transformer.max_seq_len = MAX_SEQ_LEN;
+        }
+        Ok(Self { own, transformer })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_stack_is_described_and_two_are_made() {
+        let text = "d_model = 8\nn_heads = 2\nn_layers = 3\nn_encoder_layers = 5\ntying = \"target\"\nposition = \"t5\"\n\
+                    dropout = 0.1\n";
+        let recipe: Seq2SeqModelRecipe = toml::from_str(text).unwrap();
+        let config = recipe.config([9, 7], 3);
+        config.validate().unwrap();
+        let EncoderDecoderConfig { encoder, decoder } = &config.stacks;
+        assert_eq!((encoder.n_layers, decoder.n_layers, config.tying), (5, 3, Tying::Target));
+        assert_eq!((encoder.position, decoder.position), (PositionConfig::t5(true), PositionConfig::t5(false)));
+        assert_eq!((encoder.attention_dropout, decoder.embedding_dropout, decoder.max_seq_len), (0.1, 0.1, 256));
+        let again: Seq2SeqModelRecipe = toml::from_str(&toml::to_string(&recipe).unwrap()).unwrap();
+        assert_eq!(again, recipe);
+    }
+
+    #[test]
+    fn a_key_that_nobody_knows_is_refused() {
+        let error =
+            toml::from_str::<Seq2SeqModelRecipe>("d_model = 8\nn_heads = 2\nn_layers = 3\ntied = true\n").unwrap_err();
+        assert!(error.message().contains("unknown field `tied`"), "{error}");
+        assert!(fields_of::<Seq2SeqModelRecipe>().unwrap().contains(&"tying"));
+    }
+}

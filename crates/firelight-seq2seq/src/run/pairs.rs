@@ -1,0 +1,226 @@
+//! The pairs of a run with their tokenizers: read and filtered when the run begins, kept as text in its folder.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use burn::data::dataloader::DataLoader;
+use burn::data::dataset::InMemDataset;
+use burn::tensor::Device;
+use firelight_data::{
+    BatchPlan, Batching, Dropped, EncodedPair, LengthFilter, Pair, PairFiles, PairNames, ParallelText, StepLoader,
+    Tokenizer,
+};
+use firelight_storage::{ModelFolder, write_atomic_with};
+
+use super::Seq2SeqRecipe;
+use super::files::files_of;
+use crate::data::{PairBatch, PairBatcher};
+use crate::error::Seq2SeqError;
+use crate::vocabulary::Vocabulary;
+
+/// Tokens of one validation batch: enough to keep the cores busy, few enough for small memories.
+const BATCH_TOKENS: usize = 4096;
+
+/// Batches that each worker thread may hold.
+const BATCHES_AHEAD: usize = 2;
+
+/// A loader of batches.
+type Loader = Arc<dyn DataLoader<PairBatch>>;
+
+/// What an encoder-decoder is trained and validated on.
+#[derive(Debug, Clone)]
+pub struct PairText {
+    vocabulary: Vocabulary,
+    texts: Parts<Pair>,
+    ids: Parts<EncodedPair>,
+    dropped: Dropped,
+}
+
+/// Pairs to train and to validate on.
+#[derive(Debug, Clone)]
+struct Parts<P> {
+    training: Vec<P>,
+    validation: Vec<P>,
+}
+
+impl PairText {
+    /// The tokenizers.
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+
+    /// The pairs to train on, before any is left out.
+    pub fn training(&self) -> &[Pair] {
+        &self.texts.training
+    }
+
+    /// The pairs to validate on.
+    pub fn validation(&self) -> &[Pair] {
+        &self.texts.validation
+    }
+
+    /// The ids of the pairs that are trained on.
+    pub(super) fn training_ids(&self) -> &[EncodedPair] {
+        &self.ids.training
+    }
+
+    pub(super) fn sizes(&self) -> String {
+        let [training, validation] = [&self.ids.training, &self.ids.validation].map(Vec::len);
+        let dropped = match self.dropped.count() {
+            0 => String::new(),
+            _ => format!(" ({})", self.dropped),
+        };
+        format!("{training} pairs to train on{dropped}, {validation} to validate on")
+    }
+
+    pub(super) fn read(recipe: &mut Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, Seq2SeqError> {
+        let texts = texts_of(recipe, source, paths)?;
+        if !paths.is_empty() {
+            recipe.data.toy = None; // so that the recipe in the folder does not promise generated pairs
+        }
+        let vocabulary = train_tokenizers(recipe, &texts.training)?;
+        Self::new(recipe, vocabulary, texts)
+    }
+
+    fn new(recipe: &Seq2SeqRecipe, vocabulary: Vocabulary, texts: Parts<Pair>) -> Result<Self, Seq2SeqError> {
+        let encode = |pairs: &[Pair]| pairs.iter().map(|pair| vocabulary.encode(pair)).collect::<Result<Vec<_>, _>>();
+        let (training, dropped) = filter(recipe).apply(encode(&texts.training)?);
+        let validation = encode(&texts.validation)?;
+        check_lengths(recipe, &validation)?;
+        let empty = |purpose, reason| Err(Seq2SeqError::NothingLeft { purpose, reason });
+        match (training.is_empty(), validation.is_empty()) {
+            (true, _) => empty("train on", dropped.to_string()),
+            (_, true) => empty("validate on", "give more pairs, or a larger data.validation_fraction".into()),
+            _ => Ok(Self { vocabulary, texts, ids: Parts { training, validation }, dropped }),
+        }
+    }
+
+    pub(super) fn save(&self, folder: &ModelFolder) -> Result<(), Seq2SeqError> {
+        self.vocabulary.save(folder)?;
+        write_pairs(&folder.training_pairs(), &self.texts.training)?;
+        write_pairs(&folder.validation_pairs(), &self.texts.validation)
+    }
+
+    pub(super) fn open(recipe: &Seq2SeqRecipe, folder: &ModelFolder) -> Result<Self, Seq2SeqError> {
+        let read = |path| PairFiles::Jsonl { path, keys: PairNames::default() }.read();
+        let [training, validation] = [read(folder.training_pairs())?.pairs, read(folder.validation_pairs())?.pairs];
+        Self::new(recipe, Vocabulary::load(folder)?, Parts { training, validation })
+    }
+
+    /// Whether the pairs at `paths` are these.
+    pub(super) fn is_of(&self, recipe: &Seq2SeqRecipe, paths: &[PathBuf]) -> Result<bool, Seq2SeqError> {
+        let other = texts_of(recipe, Path::new(""), paths)?;
+        Ok(other.training == self.texts.training && other.validation == self.texts.validation)
+    }
+
+    pub(super) fn training_plan(&self, recipe: &Seq2SeqRecipe) -> Result<BatchPlan, Seq2SeqError> {
+        let lengths = self.ids.training.iter().map(length);
+        Ok(BatchPlan::new(recipe.data.batching, recipe.training.batch_size, lengths)?)
+    }
+
+    pub(super) fn training_loader(
+        &self,
+        recipe: &Seq2SeqRecipe,
+        batches: Range<usize>,
+        device: &Device,
+    ) -> Result<Loader, Seq2SeqError> {
+        let plan = self.training_plan(recipe)?;
+        let loader = self.loader(self.ids.training.clone(), plan, device).shuffled(recipe.seed, batches);
+        let workers = recipe.data.workers;
+        Ok(Arc::new(loader.prefetch(workers, workers * BATCHES_AHEAD)))
+    }
+
+    /// The validation pairs, from the short to the long.
+    pub(super) fn validation_loader(&self, _recipe: &Seq2SeqRecipe, device: &Device) -> Result<Loader, Seq2SeqError> {
+        loader_of(&self.vocabulary, self.ids.validation.clone(), device)
+    }
+
+    fn loader(&self, pairs: Vec<EncodedPair>, plan: BatchPlan, device: &Device) -> StepLoader<EncodedPair, PairBatch> {
+        StepLoader::planned(InMemDataset::new(pairs), batcher(&self.vocabulary), plan, device)
+    }
+}
+
+/// A loader that reads every pair once.
+pub(super) fn loader_of(
+    vocabulary: &Vocabulary,
+    pairs: Vec<EncodedPair>,
+    device: &Device,
+) -> Result<Loader, Seq2SeqError> {
+    let budget = pairs.iter().map(length).max().unwrap_or(1).max(BATCH_TOKENS);
+    let plan = BatchPlan::new(Batching::Tokens { budget, buckets: 16 }, 1, pairs.iter().map(length))?;
+    Ok(Arc::new(StepLoader::planned(InMemDataset::new(pairs), batcher(vocabulary), plan, device)))
+}
+
+fn batcher(vocabulary: &Vocabulary) -> PairBatcher {
+    let ends = vocabulary.ends();
+    PairBatcher::new(ends.start, ends.source, ends.target)
+}
+
+/// Tokens of the longer side, the end included.
+fn length(pair: &EncodedPair) -> usize {
+    pair.source.len().max(pair.target.len()) + 1
+}
+
+/// The filter of the recipe, which lets nothing pass that the model cannot read.
+fn filter(recipe: &Seq2SeqRecipe) -> LengthFilter {
+    let most = recipe.model.transformer.max_seq_len - 1;
+    let bounded = |max: Option<usize>| Some(max.map_or(most, |max| max.min(most)));
+    let filter = recipe.data.filter;
+    LengthFilter { max_source: bounded(filter.max_source), max_target: bounded(filter.max_target), ..filter }
+}
+
+/// A model is judged on every pair, so none may be too long.
+pub(super) fn check_lengths(recipe: &Seq2SeqRecipe, pairs: &[EncodedPair]) -> Result<(), Seq2SeqError> {
+    let max_seq_len = recipe.model.transformer.max_seq_len;
+    let sides = |pair: &EncodedPair| [("source", pair.source.len() + 1), ("target", pair.target.len() + 1)];
+    let all =
+        pairs.iter().enumerate().flat_map(|(index, pair)| sides(pair).map(|(side, tokens)| (index + 1, side, tokens)));
+    match all.into_iter().find(|(_, _, tokens)| *tokens > max_seq_len) {
+        Some((line, side, tokens)) => Err(Seq2SeqError::TooLong { line, side, tokens, max_seq_len }),
+        None => Ok(()),
+    }
+}
+
+fn texts_of(recipe: &Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<Parts<Pair>, Seq2SeqError> {
+    let data = &recipe.data;
+    let share = |pairs: usize| ((pairs as f64 * data.validation_fraction).round() as usize).clamp(1, pairs.max(2) - 1);
+    if let (true, Some(toy)) = (paths.is_empty(), data.toy) {
+        let validation = share(data.toy_pairs);
+        let splits = toy.splits(recipe.seed, data.toy_pairs - validation, validation, 0)?;
+        return Ok(Parts { training: splits.training, validation: splits.validation });
+    }
+    if paths.is_empty() {
+        return Err(Seq2SeqError::NoData { path: source.into() });
+    }
+    let (training, validation) = files_of(data, paths)?;
+    let mut training = training.read()?.pairs;
+    let validation = match validation {
+        Some(files) => files.read()?.pairs,
+        None => training.split_off(training.len() - share(training.len()).min(training.len())),
+    };
+    Ok(Parts { training, validation })
+}
+
+/// Tokenizers know the training part alone.
+fn train_tokenizers(recipe: &Seq2SeqRecipe, training: &[Pair]) -> Result<Vocabulary, Seq2SeqError> {
+    let train = |text: &str| Tokenizer::train(&recipe.data.tokenizer, text);
+    let text = ParallelText { pairs: training.to_vec() };
+    if recipe.data.joint {
+        return Ok(Vocabulary::new(None, train(&text.joined())?)?);
+    }
+    let side = |text: fn(&Pair) -> &str| training.iter().flat_map(|pair| [text(pair), "\n"]).collect::<String>();
+    let [source, target] = [side(|pair| &pair.source), side(|pair| &pair.target)];
+    Ok(Vocabulary::new(Some(train(&source)?), train(&target)?)?)
+}
+
+fn write_pairs(path: &Path, pairs: &[Pair]) -> Result<(), Seq2SeqError> {
+    write_atomic_with(path, |writer| {
+        for pair in pairs {
+            serde_json::to_writer(&mut *writer, pair)?;
+            writer.write_all(b"\n")?;
+        }
+        Ok(())
+    })?;
+    Ok(())
+}

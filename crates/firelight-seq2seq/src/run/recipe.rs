@@ -1,0 +1,129 @@
+//! What a recipe says about its pairs, and the recipe that is built in.
+
+use firelight_core::{ConfigError, LossConfig, kind};
+use firelight_data::{Batching, LengthFilter, TokenizerConfig, Toy};
+use firelight_training::Recipe;
+use serde::{Deserialize, Serialize};
+
+use super::model_recipe::Seq2SeqModelRecipe;
+
+/// The recipe of an encoder-decoder.
+pub type Seq2SeqRecipe = Recipe<PairRecipe, Seq2SeqModelRecipe, LossConfig>;
+
+/// The built-in recipe.
+pub(super) const DATES: &str = include_str!("dates.toml");
+
+/// The recipe that is trained when none is named: dates as people write them become dates of ISO 8601, in about a minute on two
+/// cores.
+pub fn dates_recipe() -> &'static str {
+    DATES
+}
+
+/// No machine reads faster with more threads.
+const MAX_WORKERS: usize = 64;
+
+/// The `[data]` section.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PairRecipe {
+    /// What the sides are called: the endings of parallel files (`"de"` for `train.de`), the columns of a TSV file, or the keys
+    /// of a JSONL file. Default: none; files of two columns or with the keys `source` and `target`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// See `source`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// A generated task, in the place of files: `{ kind = "dates" }`. Default: none, pairs must be given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub toy: Option<Toy>,
+    /// Pairs of the generated task, those to validate on included. Default: 20,000.
+    pub toy_pairs: usize,
+    /// The share of the pairs that is only validated on, where there is no file for it; in `(0, 1)`. Default: 0.05.
+    pub validation_fraction: f64,
+    /// How texts become tokens. Default: `"sentence_bpe:8000"`.
+    pub tokenizer: TokenizerConfig,
+    /// Whether both sides have one tokenizer. Default: true.
+    pub joint: bool,
+    /// Which pairs are trained on. Those that the model cannot read are left out in any case. Default: those without an empty
+    /// side.
+    pub filter: LengthFilter,
+    /// How many pairs a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", budget = N }`, where a pair counts with its
+    /// longer side. Default: fixed, those of `training.batch_size`.
+    #[serde(deserialize_with = "kind::deserialize")]
+    pub batching: Batching,
+    /// Threads that read batches ahead; they change neither the batches nor their order. At most 64, default 0.
+    pub workers: usize,
+    /// How many validation sources are translated, greedily, at every evaluation; `bleu` and `exact_match` of the translations
+    /// are then metrics that `training.best_by` may name. Default: 0.
+    pub translated: usize,
+}
+
+impl Default for PairRecipe {
+    fn default() -> Self {
+        Self {
+            source: None,
+            target: None,
+            toy: None,
+            toy_pairs: 20_000,
+            validation_fraction: 0.05,
+            tokenizer: TokenizerConfig::SentenceBpe { vocab_size: 8000 },
+            joint: true,
+            filter: LengthFilter::default(),
+            batching: Batching::default(),
+            workers: 0,
+            translated: 0,
+        }
+    }
+}
+
+impl PairRecipe {
+    /// # Errors
+    /// Lists every field that does not fit. The budget is judged with the pairs.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let fraction = self.validation_fraction;
+        let text = |error: firelight_data::DataError| format!("data: {error}");
+        ConfigError::collect(
+            [],
+            [
+                (self.source.is_some() != self.target.is_some())
+                    .then(|| "data.source and data.target belong together: give both or neither".into()),
+                self.toy.and_then(|toy| toy.validate().err()).map(|error| format!("data.toy: {error}")),
+                (self.toy_pairs < 2).then(|| format!("data.toy_pairs = {} must be at least 2", self.toy_pairs)),
+                (!(fraction > 0.0 && fraction < 1.0))
+                    .then(|| format!("data.validation_fraction = {fraction} must be above 0 and below 1")),
+                self.filter.validate().err().map(text),
+                self.batching.validate().err().map(text),
+                (self.workers > MAX_WORKERS)
+                    .then(|| format!("data.workers = {} must be at most {MAX_WORKERS}", self.workers)),
+            ],
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_recipe_is_whole_and_comes_back_from_its_own_text() {
+        let recipe = Seq2SeqRecipe::parse(dates_recipe(), "dates.toml", &[]).unwrap();
+        assert_eq!(recipe.task, crate::TASK);
+        assert_eq!(recipe.data.toy, Some(Toy::Dates));
+        recipe.model.config([70, 70], 68).validate().unwrap();
+        let text = recipe.to_toml().unwrap();
+        assert_eq!(Seq2SeqRecipe::parse(&text, "recipe.toml", &[]).unwrap(), recipe);
+    }
+
+    #[test]
+    fn all_problems_are_listed() {
+        let recipe = PairRecipe {
+            source: Some("de".into()),
+            toy_pairs: 1,
+            validation_fraction: 1.0,
+            workers: 65,
+            ..PairRecipe::default()
+        };
+        assert_eq!(recipe.validate().unwrap_err().problems().len(), 4);
+        PairRecipe::default().validate().unwrap();
+    }
+}

@@ -1,0 +1,76 @@
+//! What an encoder-decoder must be able to do before it is worth training: keep the target's future out, ignore the padding of
+//! the source, begin at the loss of a guess, and learn one batch by heart.
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::module::Module;
+use burn::tensor::Device;
+use firelight_core::{LossConfig, ParamBuilder};
+use firelight_data::EncodedPair;
+use firelight_training::Check;
+
+use super::PairText;
+use crate::data::{PairBatch, PairBatcher, right_padded};
+use crate::error::Seq2SeqError;
+use crate::model::{Seq2SeqConfig, Seq2SeqModel};
+use crate::training::Seq2SeqTask;
+
+/// Pairs of the batch that is learnt by heart.
+const PAIRS: usize = 4;
+
+/// Checks the model of `config` and `seed`, without dropout, on the first pairs.
+pub(super) fn self_check(
+    config: &Seq2SeqConfig,
+    seed: u64,
+    corpus: &PairText,
+    device: &Device,
+) -> Result<Vec<Check>, Seq2SeqError> {
+    let quiet = config.clone().with_both(|stack| {
+        stack.with_dropout(0.0).with_attention_dropout(0.0).with_embedding_dropout(0.0).with_stochastic_depth(0.0)
+    });
+    let model = quiet.init_with(&ParamBuilder::new(device, seed)).valid();
+    let pairs = &corpus.training_ids()[..PAIRS.min(corpus.training_ids().len())];
+    let ends = corpus.vocabulary().ends();
+    let batcher = PairBatcher::new(ends.start, ends.source, ends.target);
+    let batch = |device: &Device| -> PairBatch { batcher.batch(pairs.to_vec(), device) };
+    let task = Seq2SeqTask::new(model.clone(), LossConfig::default());
+    let device = model.devices().into_iter().next().unwrap_or_default();
+    Ok(vec![
+        future(&model, &pairs[0], &device)?,
+        padding(&model, &pairs[0], &device)?,
+        Check::guess(&task, batch(&device), model.vocab_size())?,
+        Check::by_heart(task.train(), || batch(&device.clone().autodiff()), seed)?,
+    ])
+}
+
+/// The logits of a target after a source, token after token, of the last of `sources`; all are read in one batch.
+fn logits(
+    model: &Seq2SeqModel,
+    sources: &[Vec<u32>],
+    target: &[u32],
+    device: &Device,
+) -> Result<Vec<f32>, Seq2SeqError> {
+    let (source, padding) = right_padded(sources, device);
+    let (target, _) = right_padded(&vec![target.to_vec(); sources.len()], device);
+    let logits = model.forward(source, padding, target);
+    let last = logits.narrow(0, sources.len() - 1, 1);
+    last.try_into_vec_as().map_err(Seq2SeqError::device("the logits of the self-check"))
+}
+
+/// Other target tokens from the middle on change nothing before it.
+fn future(model: &Seq2SeqModel, pair: &EncodedPair, device: &Device) -> Result<Check, Seq2SeqError> {
+    let (half, vocab) = (pair.target.len().div_ceil(2), model.vocab_size());
+    let other = |(t, &id): (usize, &u32)| if t < half { id } else { (id + 1) % vocab as u32 };
+    let changed: Vec<u32> = pair.target.iter().enumerate().map(other).collect();
+    let sources = [pair.source.clone()];
+    let [found, expected] = [&changed, &pair.target].map(|target| logits(model, &sources, target, device));
+    let past = half * vocab;
+    Ok(Check::same("the future changes nothing", &found?[..past], &expected?[..past]))
+}
+
+/// A longer source in the same batch, and so padding, changes nothing.
+fn padding(model: &Seq2SeqModel, pair: &EncodedPair, device: &Device) -> Result<Check, Seq2SeqError> {
+    let half = pair.source[..pair.source.len().div_ceil(2)].to_vec();
+    let alone = logits(model, &[half.clone()], &pair.target, device)?;
+    let padded = logits(model, &[pair.source.clone(), half], &pair.target, device)?;
+    Ok(Check::same("padding changes nothing", &padded, &alone))
+}

@@ -1,0 +1,250 @@
+//! A trained model and its tokenizers, loaded from a run folder: lines in, translations out, as many and in the same order.
+
+use std::path::Path;
+
+use burn::tensor::Device;
+use firelight_generation::{BeamOptions, Hypothesis, beam_search};
+use firelight_storage::{Checkpoint, ModelFolder, load_weights};
+
+use crate::error::Seq2SeqError;
+use crate::model::{Seq2SeqConfig, Seq2SeqModel};
+use crate::vocabulary::Vocabulary;
+
+/// Source tokens of one batch of a search, padding and beams included: enough to keep the cores busy, few enough for small
+/// memories.
+const BATCH_TOKENS: usize = 4096;
+
+/// How translations are searched.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TranslateOptions {
+    /// Hypotheses that are followed at a time; 1 is greedy. Default: 5.
+    pub beams: usize,
+    /// The power of the length that log-probabilities are divided by. Default: 1.
+    pub length_penalty: f64,
+    /// Translations of a line, best first; at most as many as beams. Default: 1.
+    pub n_best: usize,
+    /// Whether a line that is too long is cut; otherwise it is an error. Default: false.
+    pub truncate: bool,
+}
+
+impl Default for TranslateOptions {
+    fn default() -> Self {
+        Self { beams: 5, length_penalty: 1.0, n_best: 1, truncate: false }
+    }
+}
+
+impl TranslateOptions {
+    /// The search of one hypothesis, the likeliest token at every step.
+    pub fn greedy() -> Self {
+        Self { beams: 1, ..Self::default() }
+    }
+}
+
+/// One translation of a line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Translation {
+    /// The text.
+    pub text: String,
+    /// Its ids, without the tokens around them.
+    pub ids: Vec<u32>,
+    /// Its log-probability in nats, divided by the power of its length.
+    pub score: f64,
+}
+
+/// A trained model and its tokenizers.
+#[derive(Debug)]
+pub struct Translator {
+    model: Seq2SeqModel,
+    vocabulary: Vocabulary,
+}
+
+impl Translator {
+    /// Puts a model and its tokenizers together.
+    pub fn new(model: Seq2SeqModel, vocabulary: Vocabulary) -> Self {
+        Self { model, vocabulary }
+    }
+
+    /// Loads the last weights of a run onto Burn's default device.
+    ///
+    /// # Errors
+    /// If the folder is no run of this task, or one of its files is missing or damaged.
+    pub fn load(folder: impl AsRef<Path>) -> Result<Self, Seq2SeqError> {
+        Self::load_from(folder, &Checkpoint::Last, &Device::default())
+    }
+
+    /// Loads the weights of a checkpoint onto a device.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), and if there is no such checkpoint.
+    pub fn load_from(folder: impl AsRef<Path>, checkpoint: &Checkpoint, device: &Device) -> Result<Self, Seq2SeqError> {
+        let folder = ModelFolder::open(folder)?;
+        let config: Seq2SeqConfig = folder.read_config(crate::TASK)?;
+        config.validate().map_err(|error| Seq2SeqError::Config { path: folder.config(), error })?;
+        let weights = folder.weights(checkpoint)?;
+        let vocabulary = Vocabulary::load(&folder)?;
+        check_vocabulary(&config, &vocabulary, &folder)?;
+        let mut model = config.init(device);
+        load_weights(&mut model, weights)?;
+        Ok(Self::new(model, vocabulary))
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Seq2SeqModel {
+        &self.model
+    }
+
+    /// The tokenizers.
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+
+    /// The best translation of every line, by five beams.
+    ///
+    /// # Errors
+    /// If a line is too long, or has a character that the tokenizer does not know.
+    pub fn translate<S: AsRef<str>>(&self, lines: &[S]) -> Result<Vec<String>, Seq2SeqError> {
+        let found = self.translate_with(lines, &TranslateOptions::default(), |_| ())?;
+        Ok(found.into_iter().map(|best| best.into_iter().next().map_or(String::new(), |best| best.text)).collect())
+    }
+
+    /// The best translations of every line; `observe` hears after every batch how many lines are done. An empty line has none:
+    /// its list is empty. Neither batch mates nor their order change a translation.
+    ///
+    /// # Errors
+    /// As [`translate`](Self::translate), and if an option is out of its range.
+    pub fn translate_with<S: AsRef<str>>(
+        &self,
+        lines: &[S],
+        options: &TranslateOptions,
+        observe: impl FnMut(usize),
+    ) -> Result<Vec<Vec<Translation>>, Seq2SeqError> {
+        let sources = lines.iter().enumerate();
+        let sources = sources.map(|(index, line)| self.source(index, line.as_ref(), options.truncate));
+        let found = self.search(&sources.collect::<Result<Vec<_>, _>>()?, options, observe)?;
+        Ok(found.into_iter().map(|best| best.into_iter().map(|found| self.translation(found)).collect()).collect())
+    }
+
+    /// The ids of a line with the end token, or nothing for an empty one.
+    fn source(&self, index: usize, line: &str, truncate: bool) -> Result<Vec<u32>, Seq2SeqError> {
+        let mut ids = self.vocabulary.source().encode(line.trim_end_matches(['\r', '\n']))?;
+        let max_seq_len = self.model.max_source_len();
+        if truncate {
+            ids.truncate(max_seq_len - 1);
+        }
+        match ids.len() {
+            0 => Ok(ids),
+            tokens if tokens >= max_seq_len => {
+                Err(Seq2SeqError::TooLong { line: index + 1, side: "source", tokens: tokens + 1, max_seq_len })
+            }
+            _ => {
+                ids.push(self.vocabulary.ends().source);
+                Ok(ids)
+            }
+        }
+    }
+
+    /// The hypotheses of every source, those of similar length searched together.
+    fn search(
+        &self,
+        sources: &[Vec<u32>],
+        options: &TranslateOptions,
+        mut observe: impl FnMut(usize),
+    ) -> Result<Vec<Vec<Hypothesis>>, Seq2SeqError> {
+        let beams = BeamOptions::new(self.model.max_target_len() - 1)
+            .with_beams(options.beams)
+            .with_length_penalty(options.length_penalty)
+            .with_n_best(options.n_best)
+            .with_stop_tokens([self.vocabulary.ends().target]);
+        beams.validate()?;
+        let mut found = vec![Vec::new(); sources.len()];
+        let mut done = sources.iter().filter(|source| source.is_empty()).count();
+        for batch in batches(sources, BATCH_TOKENS / options.beams.max(1)) {
+            let prompt = batch.iter().map(|&index| sources[index].clone()).collect();
+            for (&index, best) in batch.iter().zip(beam_search(&self.model, prompt, &beams)?) {
+                found[index] = best;
+            }
+            done += batch.len();
+            observe(done);
+        }
+        Ok(found)
+    }
+
+    fn translation(&self, found: Hypothesis) -> Translation {
+        Translation { text: self.vocabulary.target().decode(&found.ids), ids: found.ids, score: found.score }
+    }
+}
+
+/// The sources that are not empty, by their place, the longest first, in batches of about so many tokens.
+fn batches(sources: &[Vec<u32>], budget: usize) -> Vec<Vec<usize>> {
+    let mut order: Vec<usize> = (0..sources.len()).filter(|&index| !sources[index].is_empty()).collect();
+    order.sort_by_key(|&index| std::cmp::Reverse(sources[index].len()));
+    let mut batches: Vec<Vec<usize>> = Vec::new();
+    for index in order {
+        match batches.last_mut() {
+            Some(batch) if (batch.len() + 1) * sources[batch[0]].len() <= budget => batch.push(index),
+            _ => batches.push(vec![index]),
+        }
+    }
+    batches
+}
+
+/// Files that lie in one folder must fit each other.
+fn check_vocabulary(config: &Seq2SeqConfig, vocabulary: &Vocabulary, folder: &ModelFolder) -> Result<(), Seq2SeqError> {
+    let (source_size, target_size) = (config.source_vocab_size, config.target_vocab_size);
+    let (source_found, target_found) = (vocabulary.source().vocab_size(), vocabulary.target().vocab_size());
+    match (source_size, target_size) == (source_found, target_found) {
+        true => Ok(()),
+        false => {
+            let path = folder.config();
+            Err(Seq2SeqError::Vocabulary { path, source_size, target_size, source_found, target_found })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firelight_data::{Tokenizer, TokenizerConfig};
+
+    fn translator() -> Translator {
+        let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abcdefgh ").unwrap();
+        let vocabulary = Vocabulary::new(None, tokenizer).unwrap();
+        let start_token = vocabulary.ends().start;
+        let config = Seq2SeqConfig { start_token, ..Seq2SeqConfig::new(11, 16, 2, 1) }.with_max_seq_len(9);
+        let wide =
+            firelight_core::WeightInit { weight: firelight_core::Init::Normal { std: 0.5 }, scale_residual: false };
+        Translator::new(config.with_both(|stack| stack.with_init(wide)).init(&Device::default()), vocabulary)
+    }
+
+    #[test]
+    fn lines_keep_their_places_whatever_their_length() {
+        let translator = translator();
+        let lines = ["abc", "", "hgfedcba", "a"];
+        let together = translator.translate(&lines).unwrap();
+        assert_eq!((together.len(), together[1].as_str()), (4, ""));
+        for (line, found) in lines.iter().zip(&together) {
+            assert_eq!(&translator.translate(&[line]).unwrap()[0], found);
+        }
+        let mut heard = Vec::new();
+        let options = TranslateOptions { n_best: 3, ..TranslateOptions::default() };
+        let found = translator.translate_with(&lines, &options, |done| heard.push(done)).unwrap();
+        assert_eq!((found[0].len(), found[1].len(), heard.last()), (3, 0, Some(&4)));
+        assert!(found[0].is_sorted_by(|a, b| a.score >= b.score));
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_named_or_cut_if_that_is_allowed() {
+        let error = translator().translate(&["a", "abcdefgha"]).unwrap_err();
+        assert!(error.is_user_error());
+        assert!(error.to_string().starts_with("line 2 has 10 tokens, the end of the source included"), "{error}");
+        let options = TranslateOptions { truncate: true, ..TranslateOptions::greedy() };
+        let cut = translator().translate_with(&["abcdefgha"], &options, |_| ()).unwrap();
+        assert_eq!(cut, translator().translate_with(&["abcdefgh"], &options, |_| ()).unwrap());
+    }
+
+    #[test]
+    fn batches_hold_all_lines_once_and_stay_in_their_budget() {
+        let sources: Vec<Vec<u32>> = [3, 0, 9, 2, 2, 5].into_iter().map(|length| vec![1; length]).collect();
+        assert_eq!(batches(&sources, 6), [vec![2], vec![5], vec![0, 3], vec![4]]);
+    }
+}

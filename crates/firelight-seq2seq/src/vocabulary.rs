@@ -1,0 +1,155 @@
+//! The tokenizers of a run: one for both sides, or one each. Both know where a sequence begins and ends.
+
+use std::path::Path;
+
+use firelight_data::{DataError, EncodedPair, Pair, Tokenizer};
+use firelight_storage::ModelFolder;
+
+use crate::error::Seq2SeqError;
+
+/// The token in front of every target.
+pub(crate) const START: &str = "<s>";
+
+/// The token behind every source and every target.
+pub(crate) const END: &str = "</s>";
+
+/// The ids around sequences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    /// In front of every target.
+    pub(crate) start: u32,
+    /// Behind every source.
+    pub(crate) source: u32,
+    /// Behind every target.
+    pub(crate) target: u32,
+}
+
+/// The tokenizers of source and target.
+#[derive(Clone, Debug)]
+pub struct Vocabulary {
+    /// Of the source, where it has its own.
+    source: Option<Tokenizer>,
+    /// Of the target, or of both.
+    target: Tokenizer,
+    ends: Ends,
+}
+
+impl Vocabulary {
+    /// One tokenizer for both sides, or two, to which the tokens `<s>` and `</s>` are added where they have none.
+    ///
+    /// # Errors
+    /// If they cannot be added.
+    pub fn new(source: Option<Tokenizer>, target: Tokenizer) -> Result<Self, DataError> {
+        let source = source.map(with_ends).transpose()?;
+        let target = with_ends(target)?;
+        let id = |tokenizer: &Tokenizer, token| tokenizer.special(token).unwrap_or_default();
+        let ends = Ends {
+            start: id(&target, START),
+            source: id(source.as_ref().unwrap_or(&target), END),
+            target: id(&target, END),
+        };
+        Ok(Self { source, target, ends })
+    }
+
+    /// Reads the tokenizers of a run folder.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or is no tokenizer.
+    pub fn load(folder: &ModelFolder) -> Result<Self, Seq2SeqError> {
+        let source = folder.source_tokenizer();
+        let source = source.is_file().then(|| Tokenizer::load(&source)).transpose()?;
+        let target = Tokenizer::load(folder.tokenizer())?;
+        for (tokenizer, path) in [(source.as_ref(), folder.source_tokenizer()), (Some(&target), folder.tokenizer())] {
+            check_ends(tokenizer, &path)?;
+        }
+        Ok(Self::new(source, target)?)
+    }
+
+    /// Writes the tokenizers into a run folder.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub fn save(&self, folder: &ModelFolder) -> Result<(), DataError> {
+        if let Some(source) = &self.source {
+            source.save(folder.source_tokenizer())?;
+        }
+        self.target.save(folder.tokenizer())
+    }
+
+    /// The tokenizer of the source.
+    pub fn source(&self) -> &Tokenizer {
+        self.source.as_ref().unwrap_or(&self.target)
+    }
+
+    /// The tokenizer of the target.
+    pub fn target(&self) -> &Tokenizer {
+        &self.target
+    }
+
+    /// Whether both sides have one tokenizer.
+    pub fn is_joint(&self) -> bool {
+        self.source.is_none()
+    }
+
+    pub(crate) fn ends(&self) -> Ends {
+        self.ends
+    }
+
+    /// The ids of a pair, without the tokens around them.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode(&self, pair: &Pair) -> Result<EncodedPair, DataError> {
+        EncodedPair::encode(pair, self.source(), self.target())
+    }
+}
+
+/// The tokenizer with the tokens around sequences.
+fn with_ends(tokenizer: Tokenizer) -> Result<Tokenizer, DataError> {
+    let missing: Vec<&str> = [START, END].into_iter().filter(|token| tokenizer.special(token).is_none()).collect();
+    if missing.is_empty() { Ok(tokenizer) } else { tokenizer.with_special_tokens(&missing) }
+}
+
+/// A tokenizer of a run has the tokens already; one without them belongs to something else.
+fn check_ends(tokenizer: Option<&Tokenizer>, path: &Path) -> Result<(), Seq2SeqError> {
+    let Some(tokenizer) = tokenizer else { return Ok(()) };
+    match [START, END].into_iter().find(|token| tokenizer.special(token).is_none()) {
+        Some(token) => Err(Seq2SeqError::MissingToken { path: path.into(), token }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firelight_data::TokenizerConfig;
+    use firelight_storage::Existing;
+
+    fn tokenizer(text: &str) -> Tokenizer {
+        Tokenizer::train(&TokenizerConfig::Char, text).unwrap()
+    }
+
+    #[test]
+    fn the_ends_stand_behind_the_vocabulary_and_come_back_from_the_folder() {
+        let home = tempfile::tempdir().unwrap();
+        for source in [None, Some(tokenizer("abcd"))] {
+            let folder = ModelFolder::create(home.path().join(source.is_some().to_string()), Existing::Refuse).unwrap();
+            let joint = source.is_none();
+            let vocabulary = Vocabulary::new(source, tokenizer("xyz")).unwrap();
+            assert_eq!(vocabulary.ends().start, 3);
+            assert_eq!((vocabulary.ends().source, vocabulary.ends().target), (if joint { 4 } else { 5 }, 4));
+            vocabulary.save(&folder).unwrap();
+            let loaded = Vocabulary::load(&folder).unwrap();
+            assert_eq!((loaded.ends(), loaded.is_joint()), (vocabulary.ends(), joint));
+        }
+    }
+
+    #[test]
+    fn a_tokenizer_without_the_ends_is_no_tokenizer_of_a_run() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = ModelFolder::create(home.path().join("run"), Existing::Refuse).unwrap();
+        tokenizer("abc").save(folder.tokenizer()).unwrap();
+        let error = Vocabulary::load(&folder).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("has no token `<s>`"), "{error}");
+    }
+}
