@@ -4,6 +4,7 @@
 mod browser;
 mod crash;
 mod support;
+mod translation;
 
 use std::fs;
 use std::io::Read;

@@ -286,7 +286,7 @@ mod tests {
     fn published_models_are_counted_exactly() {
         // Table 3 says 65 and 213 million, with vocabularies of about 37,000.
         assert_eq!(Seq2SeqConfig::base(37_000).num_params(), 44_138_496 + 37_000 * 512);
-        assert_eq!(Seq2SeqConfig::big(37_000).num_params(), 176_395_264 + 37_000 * 1024);
+        assert_eq!(Seq2SeqConfig::big(37_000).num_params(), 176_357_376 + 37_000 * 1024);
     }
 
     #[test]
@@ -320,6 +320,6 @@ mod tests {
         let error = config.validate().expect_err("problems");
         let text = error.to_string();
         assert!(text.contains("tying = \"all\" needs one vocabulary") && text.contains("start_token = 9"), "{text}");
-        assert_eq!(error.problems().len(), 4, "{text}"); // the heads of both stacks
+        assert_eq!(error.problems().len(), 3, "{text}");
     }
 }

@@ -1,0 +1,187 @@
+//! Encoder-decoders as a user trains, asks and measures them, and the mistakes that can be made on the way.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::LazyLock;
+
+use crate::support::{Model, command, firelight, model};
+
+const USER: i32 = 2;
+
+const RECIPE: &str = r#"
+task = "seq2seq"
+
+[data]
+source = "a"
+target = "b"
+tokenizer = "char"
+translated = 4
+
+[model]
+d_model = 16
+n_heads = 2
+n_layers = 1
+d_ff = 32
+max_seq_len = 12
+position = "learned"
+
+[training]
+steps = 6
+batch_size = 8
+evaluate_every = 3
+checkpoint_every = 3
+best_by = "bleu"
+
+[optimizer]
+learning_rate = 0.01
+"#;
+
+/// A folder of parallel files, the recipe beside them, and a run that was trained on them for a moment.
+struct Pairs {
+    data: PathBuf,
+    recipe: PathBuf,
+    run: PathBuf,
+}
+
+fn pairs() -> &'static Pairs {
+    static PAIRS: LazyLock<Pairs> = LazyLock::new(|| {
+        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pairs");
+        let _ = fs::remove_dir_all(&home); // of an earlier run of the tests
+        fs::create_dir_all(&home).unwrap();
+        let [data, recipe, run] = ["data", "pairs.toml", "run"].map(|name| home.join(name));
+        fs::create_dir_all(&data).unwrap();
+        let lines: Vec<String> =
+            (0..60_u32).map(|i| format!("ab{}dc", ["", "a", "ba", "dab"][i as usize % 4])).collect();
+        for (split, lines) in [("train", &lines[..]), ("val", &lines[..8]), ("test", &lines[4..10])] {
+            let backwards = lines.iter().map(|line| line.chars().rev().collect::<String>() + "\n").collect::<String>();
+            fs::write(data.join(format!("{split}.a")), lines.join("\n") + "\n").unwrap();
+            fs::write(data.join(format!("{split}.b")), backwards).unwrap();
+        }
+        fs::write(&recipe, RECIPE).unwrap();
+        firelight(train(&recipe, &data, &run)).succeeds();
+        Pairs { data, recipe, run }
+    });
+    &PAIRS
+}
+
+fn train(recipe: &Path, data: &Path, out: &Path) -> Vec<String> {
+    let [recipe, data, out] = [recipe, data, out].map(|path| path.display().to_string());
+    ["train", &recipe, "--data", &data, "--out", &out].map(str::to_string).to_vec()
+}
+
+fn translate(options: &[&str]) -> Vec<String> {
+    let run = pairs().run.display().to_string();
+    ["translate", &run].iter().chain(options).map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_pipe_gives_a_line_for_a_line_in_order() {
+    let mut run = command(translate(&["--beams", "2"]))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    run.stdin.take().unwrap().write_all(b"abc\n\nd\n").unwrap();
+    let output = run.wait_with_output().unwrap();
+    let piped = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = piped.lines().collect();
+    assert_eq!((lines.len(), lines[1]), (3, ""));
+    let alone = firelight(translate(&["--beams", "2", "--text", "d"])).succeeds().stdout;
+    assert_eq!(alone.trim_end_matches('\n'), lines[2]);
+}
+
+#[test]
+fn the_best_translations_come_as_json_with_falling_scores() {
+    let found = firelight(translate(&["--text", "abc", "--beams", "3", "--n-best", "3", "--json"])).succeeds().stdout;
+    let line: serde_json::Value = serde_json::from_str(&found).unwrap();
+    let scores: Vec<f64> =
+        line["translations"].as_array().unwrap().iter().map(|found| found["score"].as_f64().unwrap()).collect();
+    assert!(line["source"] == "abc" && scores.len() == 3 && scores.is_sorted_by(|a, b| a >= b), "{line}");
+}
+
+#[test]
+fn a_split_is_measured_from_its_own_files_alone() {
+    let home = Model::scratch();
+    for side in ["a", "b"] {
+        let name = format!("test.{side}");
+        fs::copy(pairs().data.join(&name), home.path().join(&name)).unwrap();
+    }
+    let [run, data] = [&pairs().run, home.path()].map(|path| path.display().to_string());
+    let found = firelight(["evaluate", &run, "--data", &data, "--split", "test", "--json"]).succeeds().stdout;
+    let line: serde_json::Value = serde_json::from_str(&found).unwrap();
+    for key in ["loss", "perplexity", "bleu", "chrf", "exact_match", "seconds"] {
+        assert!(line[key].is_number(), "{key} is not in {line}");
+    }
+    assert!(line["signature"].as_str().unwrap().contains("tok:13a"), "{line}");
+    firelight(["evaluate", &run, "--data", &data, "--split", "dev"])
+        .fails(USER, &["no split `dev`", "dev.a and dev.b", "there is test"]);
+}
+
+#[test]
+fn evaluations_report_what_translations_are_worth_and_a_repeated_command_changes_nothing() {
+    let metrics = fs::read_to_string(pairs().run.join("metrics.jsonl")).unwrap();
+    let evaluations = metrics.lines().filter(|line| line.contains("validation_loss"));
+    assert_eq!(evaluations.filter(|line| line.contains("\"bleu\"") && line.contains("\"exact_match\"")).count(), 2);
+    let weights = || fs::read(pairs().run.join("model.safetensors")).unwrap();
+    let before = weights();
+    let again = train(&pairs().recipe, &pairs().data, &pairs().run).into_iter().chain(["--resume".to_string()]);
+    assert!(firelight(again).succeeds().stderr.contains("is finished after 6 steps"));
+    assert_eq!(weights(), before);
+}
+
+#[test]
+fn a_run_stopped_half_way_ends_with_the_bytes_of_one_that_was_not() {
+    let home = Model::scratch();
+    let out = home.path().join("run");
+    let arguments = |more: &[&str]| {
+        let all = train(&pairs().recipe, &pairs().data, &out).into_iter().chain(more.iter().map(ToString::to_string));
+        all.collect::<Vec<_>>()
+    };
+    firelight(arguments(&["--steps", "3"])).succeeds();
+    firelight(arguments(&["--resume"])).succeeds();
+    let [found, expected] = [&out, &pairs().run].map(|run| fs::read(run.join("model.safetensors")).unwrap());
+    assert!(found == expected);
+}
+
+#[test]
+fn files_that_part_are_told_where() {
+    let home = Model::scratch();
+    let [source, target] = ["s.txt", "t.txt"].map(|name| home.path().join(name));
+    fs::write(&source, "a\nb\na\n").unwrap();
+    fs::write(&target, "a\nb\n").unwrap();
+    let recipe = pairs().recipe.display().to_string();
+    let [s, t] = [&source, &target].map(|path| path.display().to_string());
+    firelight(["train", &recipe, "--source", &s, "--target", &t, "--dry-run"])
+        .fails(USER, &["s.txt", "3 lines", "t.txt", "2", "line 3"]);
+    fs::write(&target, b"a\nb\xff\na\n").unwrap();
+    firelight(["train", &recipe, "--source", &s, "--target", &t, "--dry-run"]).fails(USER, &["t.txt", "line 2"]);
+    fs::write(&target, "a\nb\na\n").unwrap();
+    firelight(["train", &recipe, "--source", &s, "--target", &t, "--dry-run"]).succeeds();
+}
+
+#[test]
+fn a_line_that_is_too_long_is_named_and_cut_only_if_asked() {
+    firelight(translate(&["--text", "a\nabababababababab"])).fails(USER, &["line 2 has 17 tokens", "reads 12"]);
+    firelight(translate(&["--text", "a\nabababababababab", "--truncate"])).succeeds();
+}
+
+#[test]
+fn models_of_another_task_are_refused_by_name() {
+    let language = model().dir.display().to_string();
+    firelight(["translate", &language, "--text", "a"]).fails(USER, &["language", "seq2seq"]);
+    let run = pairs().run.display().to_string();
+    firelight(["generate", &run, "--prompt", "a"]).fails(USER, &["seq2seq", "language"]);
+}
+
+#[test]
+fn a_self_check_of_an_encoder_decoder_holds() {
+    let home = Model::scratch();
+    let out = home.path().join("run");
+    let arguments = train(&pairs().recipe, &pairs().data, &out);
+    let said =
+        firelight(arguments.into_iter().chain(["--self-check", "--steps", "1"].map(str::to_string))).succeeds().stderr;
+    assert_eq!(said.matches(" holds: ").count(), 4, "{said}");
+}
