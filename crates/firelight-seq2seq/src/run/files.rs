@@ -64,3 +64,40 @@ fn table_of(recipe: &PairRecipe, path: &Path) -> Result<PairFiles, Seq2SeqError>
         _ => Err(Seq2SeqError::NoPairs { path: path.into() }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recipe(names: Option<[&str; 2]>) -> PairRecipe {
+        let [source, target] = names.map_or([None, None], |names| names.map(|name| Some(name.to_string())));
+        PairRecipe { source, target, ..PairRecipe::default() }
+    }
+
+    #[test]
+    fn a_folder_is_read_by_the_names_of_its_sides() {
+        let home = tempfile::tempdir().unwrap();
+        for name in ["train.de", "train.en", "test.de", "test.en", "val.de"] {
+            fs::write(home.path().join(name), "x\n").unwrap();
+        }
+        let named = recipe(Some(["de", "en"]));
+        let (training, validation) = files_of(&named, &[home.path().into()]).unwrap();
+        let [source, target] = ["train.de", "train.en"].map(|name| home.path().join(name));
+        assert_eq!((training, validation), (PairFiles::Lines { source, target }, None), "val.en is not there");
+        let error = split(&named, home.path(), "dev").unwrap_err();
+        assert!(error.is_user_error() && error.to_string().ends_with("there is test, train, val"), "{error}");
+        let error = files_of(&recipe(None), &[home.path().into()]).unwrap_err();
+        assert!(error.to_string().contains("set data.source and data.target"), "{error}");
+    }
+
+    #[test]
+    fn a_table_is_known_by_its_ending() {
+        let path = |name: &str| [PathBuf::from(name)];
+        let (tsv, _) = files_of(&recipe(None), &path("a.tsv")).unwrap();
+        assert_eq!(tsv, PairFiles::Tsv { path: "a.tsv".into(), columns: None });
+        let (jsonl, _) = files_of(&recipe(Some(["de", "en"])), &path("a.jsonl")).unwrap();
+        let keys = PairNames { source: "de".into(), target: "en".into() };
+        assert_eq!(jsonl, PairFiles::Jsonl { path: "a.jsonl".into(), keys });
+        assert!(files_of(&recipe(None), &path("a.txt")).unwrap_err().to_string().contains("`a.txt` holds no pairs"));
+    }
+}

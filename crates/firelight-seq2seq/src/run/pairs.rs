@@ -224,3 +224,64 @@ fn write_pairs(path: &Path, pairs: &[Pair]) -> Result<(), Seq2SeqError> {
     })?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Seq2Seq;
+    use super::*;
+    use firelight_storage::Existing;
+    use firelight_training::read_recipe;
+
+    fn recipe(overrides: &[(&str, &str)]) -> Seq2SeqRecipe {
+        let overrides: Vec<_> = overrides.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        let mut recipe = read_recipe::<Seq2Seq>(None, &overrides).unwrap();
+        recipe.data.toy_pairs = 40;
+        recipe
+    }
+
+    #[test]
+    fn generated_pairs_come_back_from_the_folder_with_one_tokenizer_or_two() {
+        let home = tempfile::tempdir().unwrap();
+        for joint in ["true", "false"] {
+            let mut recipe = recipe(&[("data.joint", joint), ("model.tying", "\"target\"")]);
+            let made = PairText::read(&mut recipe, Path::new("dates.toml"), &[]).unwrap();
+            assert_eq!((made.training().len(), made.validation().len()), (38, 2));
+            let folder = ModelFolder::create(home.path().join(joint), Existing::Refuse).unwrap();
+            made.save(&folder).unwrap();
+            let read = PairText::open(&recipe, &folder).unwrap();
+            assert_eq!((read.training_ids(), read.validation()), (made.training_ids(), made.validation()));
+            assert_eq!(read.vocabulary().is_joint(), joint == "true");
+        }
+    }
+
+    #[test]
+    fn what_the_model_cannot_read_is_not_trained_on_but_must_not_be_validated_on() {
+        let home = tempfile::tempdir().unwrap();
+        let [source, target] = ["s", "t"].map(|name| home.path().join(name));
+        std::fs::write(&source, format!("ab\n{}\n\nba\n", "ab".repeat(40))).unwrap();
+        std::fs::write(&target, "b\nb\na\na\n").unwrap();
+        let mut recipe = recipe(&[("data.validation_fraction", "0.25")]);
+        let paths = [source.clone(), target.clone()];
+        let pairs = PairText::read(&mut recipe, Path::new("x.toml"), &paths).unwrap();
+        assert_eq!((pairs.training_ids().len(), pairs.training().len(), pairs.validation().len()), (1, 3, 1));
+        assert!(pairs.sizes().starts_with("1 pairs to train on (dropped 2 of 3 pairs"), "{}", pairs.sizes());
+        assert!(pairs.is_of(&recipe, &paths).unwrap());
+
+        std::fs::write(&source, format!("ab\nb\na\n{}\n", "ab".repeat(40))).unwrap();
+        assert!(!pairs.is_of(&recipe, &paths).unwrap());
+        let error = PairText::read(&mut recipe, Path::new("x.toml"), &paths).unwrap_err();
+        assert!(error.to_string().starts_with("line 1 has 81 tokens, the end of the source included"), "{error}");
+    }
+
+    #[test]
+    fn all_pairs_dropped_and_no_pairs_at_all_are_told() {
+        let mut filtered = recipe(&[]);
+        filtered.data.filter.max_target = Some(3);
+        let error = PairText::read(&mut filtered, Path::new("x.toml"), &[]).unwrap_err();
+        assert!(error.to_string().starts_with("there is no pair to train on: dropped 38 of 38 pairs"), "{error}");
+        let mut without = recipe(&[]);
+        without.data.toy = None;
+        let error = PairText::read(&mut without, Path::new("x.toml"), &[]).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("`x.toml` needs pairs"), "{error}");
+    }
+}
