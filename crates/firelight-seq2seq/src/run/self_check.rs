@@ -70,7 +70,7 @@ fn future(model: &Seq2SeqModel, pair: &EncodedPair, device: &Device) -> Result<C
 /// A longer source in the same batch, and so padding, changes nothing.
 fn padding(model: &Seq2SeqModel, pair: &EncodedPair, device: &Device) -> Result<Check, Seq2SeqError> {
     let half = pair.source[..pair.source.len().div_ceil(2)].to_vec();
-    let alone = logits(model, &[half.clone()], &pair.target, device)?;
+    let alone = logits(model, std::slice::from_ref(&half), &pair.target, device)?;
     let padded = logits(model, &[pair.source.clone(), half], &pair.target, device)?;
     Ok(Check::same("padding changes nothing", &padded, &alone))
 }
