@@ -13,9 +13,10 @@ use serde_json::Value;
 use crate::command::{cargo, firelight, program, run, workspace_root};
 
 /// What is compared, as the arguments of both programs.
-const WORKS: [&str; 5] = [
+const WORKS: [&str; 6] = [
     "train --config baby --runs 20",
     "train --config char6 --runs 3",
+    "train --config seq2seq --runs 5",
     "prefill --runs 3",
     "decode --runs 1",
     "attention --length 4096 --runs 3",

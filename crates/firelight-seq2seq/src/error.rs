@@ -83,6 +83,14 @@ pub enum Seq2SeqError {
         /// The most that the model reads.
         max_seq_len: usize,
     },
+    /// A line that the tokenizer cannot read.
+    #[error("line {line}: {error}")]
+    Line {
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong in it; a position is one of this line.
+        error: DataError,
+    },
     /// Files of one folder that do not belong together.
     #[error(
         "`{}` is for vocabularies of {source_size} and {target_size} tokens, but the tokenizers beside it have {source_found} and \
@@ -141,7 +149,7 @@ impl Seq2SeqError {
     pub fn is_user_error(&self) -> bool {
         match self {
             Self::Device { .. } => false,
-            Self::Data(error) => error.is_user_error(),
+            Self::Data(error) | Self::Line { error, .. } => error.is_user_error(),
             Self::Storage(error) => error.is_user_error(),
             Self::Generation(error) => error.is_user_error(),
             #[cfg(feature = "train")]
@@ -150,6 +158,11 @@ impl Seq2SeqError {
             Self::Training(error) => error.is_user_error(),
             _ => true,
         }
+    }
+
+    /// Returns a converter of what is wrong in the line after so many, for `map_err`.
+    pub(crate) fn in_line(index: usize) -> impl FnOnce(DataError) -> Self {
+        move |error| Self::Line { line: index + 1, error }
     }
 
     /// Returns a converter of a device's failure to compute `quantity`, for `map_err`.

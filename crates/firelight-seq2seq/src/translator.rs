@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use burn::tensor::Device;
+use firelight_core::{AttentionTrace, Pass, SequenceInput};
 use firelight_generation::{BeamOptions, Hypothesis, beam_search};
 use firelight_storage::{Checkpoint, ModelFolder, load_weights};
 
+use crate::data::right_padded;
 use crate::error::Seq2SeqError;
 use crate::model::{Seq2SeqConfig, Seq2SeqModel};
 use crate::vocabulary::Vocabulary;
@@ -126,7 +128,8 @@ impl Translator {
 
     /// The ids of a line with the end token, or nothing for an empty one.
     fn source(&self, index: usize, line: &str, truncate: bool) -> Result<Vec<u32>, Seq2SeqError> {
-        let mut ids = self.vocabulary.source().encode(line.trim_end_matches(['\r', '\n']))?;
+        let text = line.trim_end_matches(['\r', '\n']);
+        let mut ids = self.vocabulary.source().encode(text).map_err(Seq2SeqError::in_line(index))?;
         let max_seq_len = self.model.max_source_len();
         if truncate {
             ids.truncate(max_seq_len - 1);
@@ -141,6 +144,43 @@ impl Translator {
                 Ok(ids)
             }
         }
+    }
+
+    /// Which token of the source each token of a translation looked at most: places of `(source, target)`, one for each
+    /// token of the target. A line that was cut for the translation is cut here, too.
+    ///
+    /// Source: Garg et al. 2019, Jointly learning to align and translate, §4.1 (<https://arxiv.org/abs/1909.02074>): the mean
+    /// over the heads of the cross-attention in the last layer but one. Weights are no proof of what a model relies on.
+    ///
+    /// # Errors
+    /// As [`translate`](Self::translate).
+    pub fn align(&self, line: &str, translation: &Translation) -> Result<Vec<(usize, usize)>, Seq2SeqError> {
+        let source = self.source(0, line, true)?;
+        if source.is_empty() || translation.ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let weights = self.cross_attention(&source, &translation.ids)?;
+        let nearest = |row: &[f32]| (0..row.len() - 1).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or_default();
+        Ok(weights
+            .chunks(source.len())
+            .take(translation.ids.len())
+            .enumerate()
+            .map(|(t, row)| (nearest(row), t))
+            .collect())
+    }
+
+    /// The weights with which the tokens `ids`, as they were predicted, looked at those of the source: `[T, S]`.
+    fn cross_attention(&self, source: &[u32], ids: &[u32]) -> Result<Vec<f32>, Seq2SeqError> {
+        let device = self.model.embedding.weight.device();
+        let (source, _) = right_padded(&[source.to_vec()], &device);
+        let (target, _) = right_padded(&[[&[self.vocabulary.ends().start], ids].concat()], &device);
+        let memory = self.model.encode(source, None, &mut Pass::default());
+        let mut trace = AttentionTrace::default();
+        self.model.decode(target, memory, &SequenceInput::default(), &mut Pass::default().with_trace(&mut trace));
+        let layer = trace.layers.len().saturating_sub(2);
+        let weights = trace.layers.get(layer).and_then(|layer| layer.cross_attention.clone());
+        let weights = weights.unwrap_or_else(|| unreachable!("a decoder has cross-attention")); // [1, H, T, S]
+        weights.mean_dim(1).try_into_vec_as().map_err(Seq2SeqError::device("the weights of an alignment"))
     }
 
     /// The hypotheses of every source, those of similar length searched together.
@@ -240,6 +280,29 @@ mod tests {
         let options = TranslateOptions { truncate: true, ..TranslateOptions::greedy() };
         let cut = translator().translate_with(&["abcdefgha"], &options, |_| ()).unwrap();
         assert_eq!(cut, translator().translate_with(&["abcdefgh"], &options, |_| ()).unwrap());
+    }
+
+    #[test]
+    fn every_token_of_a_translation_is_aligned_with_one_of_the_line() {
+        let translator = translator();
+        let found =
+            translator.translate_with(&["abc"], &TranslateOptions::greedy(), |_| ()).unwrap().remove(0).remove(0);
+        let pairs = translator.align("abc", &found).unwrap();
+        assert!(!pairs.is_empty() && pairs.len() == found.ids.len());
+        assert!(pairs.iter().enumerate().all(|(t, pair)| pair.0 < 3 && pair.1 == t), "{pairs:?}");
+        // By hand: the place of the largest mean weight, the end token left out.
+        let source = translator.source(0, "abc", false).unwrap();
+        let weights = translator.cross_attention(&source, &found.ids).unwrap();
+        let first = &weights[..3];
+        assert!(first.iter().all(|weight| *weight <= first[pairs[0].0]), "{first:?}");
+        assert!((weights[..4].iter().sum::<f32>() - 1.0).abs() < 1e-5, "a mean of weights is a weight");
+        assert!(translator.align("", &found).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_character_that_is_unknown_is_found_in_its_line() {
+        let error = translator().translate(&["a", "bz"]).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().starts_with("line 2: the character 'z'"), "{error}");
     }
 
     #[test]

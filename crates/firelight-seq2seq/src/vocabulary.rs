@@ -102,6 +102,16 @@ impl Vocabulary {
     pub fn encode(&self, pair: &Pair) -> Result<EncodedPair, DataError> {
         EncodedPair::encode(pair, self.source(), self.target())
     }
+
+    /// The ids of pairs in their order.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode), with the line of the pair.
+    pub fn encode_all(&self, pairs: &[Pair]) -> Result<Vec<EncodedPair>, Seq2SeqError> {
+        let encoded = pairs.iter().enumerate();
+        let encoded = encoded.map(|(index, pair)| self.encode(pair).map_err(Seq2SeqError::in_line(index)));
+        encoded.collect()
+    }
 }
 
 /// The tokenizer with the tokens around sequences.

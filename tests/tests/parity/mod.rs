@@ -11,5 +11,6 @@ mod models;
 mod modules;
 mod optimizer;
 mod positions;
+mod seq2seq;
 mod text_metrics;
 mod vision;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use firelight::data::read_lines;
 use firelight::seq2seq::{TranslateOptions, Translation, Translator};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
@@ -25,6 +25,9 @@ pub(crate) struct Translate {
     text: Option<String>,
     #[command(flatten)]
     search: Search,
+    /// Say after each translation which source token each of its tokens looked at most: places SOURCE-TARGET, after a tab
+    #[arg(long)]
+    alignment: bool,
     /// Print one line of JSON for each line: the source and its translations with their scores
     #[arg(long)]
     json: bool,
@@ -54,16 +57,18 @@ impl Search {
     }
 }
 
+/// A translation, and which tokens belong together, where that was asked for.
+struct Found {
+    translation: Translation,
+    alignment: Option<Vec<(usize, usize)>>,
+}
+
 impl Translate {
     pub(crate) fn run(self) -> Result<()> {
         let lines = self.lines()?;
         let found = self.model.with(|checkpoint, device| {
             let translator = Translator::load_from(&self.model.run_dir, checkpoint, device)?;
-            let progress = output::progress(lines.len());
-            let found =
-                translator.translate_with(&lines, &self.search.options(), |done| progress.set_position(done as u64));
-            progress.finish_and_clear();
-            Ok(found?)
+            self.translate(&translator, &lines)
         })?;
         lines.iter().zip(&found).try_for_each(|(line, found)| output::print(&self.shown(line, found)))?;
         Ok(())
@@ -80,16 +85,45 @@ impl Translate {
         Ok(text.lines().map(str::to_string).collect())
     }
 
-    fn shown(&self, line: &str, found: &[Translation]) -> String {
+    fn translate(&self, translator: &Translator, lines: &[String]) -> Result<Vec<Vec<Found>>> {
+        let progress = output::progress(lines.len());
+        let best = translator.translate_with(lines, &self.search.options(), |done| progress.set_position(done as u64));
+        progress.finish_and_clear();
+        let aligned = |line: &String, translation: Translation| {
+            let alignment = self.alignment.then(|| translator.align(line, &translation)).transpose()?;
+            Ok(Found { translation, alignment })
+        };
+        let of_line =
+            |(line, best): (&String, Vec<Translation>)| best.into_iter().map(|found| aligned(line, found)).collect();
+        lines.iter().zip(best?).map(of_line).collect()
+    }
+
+    /// One line out for each line in, and for each of the best where more than one is asked for.
+    fn shown(&self, line: &str, found: &[Found]) -> String {
         if self.json {
-            let one = |found: &Translation| json!({"text": found.text, "score": found.score});
-            return format!("{}\n", json!({"source": line, "translations": found.iter().map(one).collect::<Vec<_>>()}));
+            let translations: Vec<Value> = found.iter().map(Found::to_json).collect();
+            return format!("{}\n", json!({"source": line, "translations": translations}));
         }
-        // One line out for each line in, and for each of the best where more than one is asked for.
-        let empty = vec![String::new()];
-        let texts: Vec<String> = found.iter().map(|found| found.text.replace('\n', " ")).collect();
-        let texts = if texts.is_empty() { empty } else { texts };
-        texts.iter().flat_map(|text| [text.as_str(), "\n"]).collect()
+        if found.is_empty() { "\n".into() } else { found.iter().map(Found::to_line).collect() }
+    }
+}
+
+impl Found {
+    fn to_json(&self) -> Value {
+        let mut object = json!({"text": self.translation.text, "score": self.translation.score});
+        if let Some(pairs) = &self.alignment {
+            object["alignment"] = json!(pairs);
+        }
+        object
+    }
+
+    fn to_line(&self) -> String {
+        let text = self.translation.text.replace('\n', " ");
+        let alignment = self.alignment.iter().map(|pairs| {
+            let pairs: Vec<String> = pairs.iter().map(|(source, target)| format!("{source}-{target}")).collect();
+            format!("\t{}", pairs.join(" "))
+        });
+        format!("{text}{}\n", alignment.collect::<String>())
     }
 }
 

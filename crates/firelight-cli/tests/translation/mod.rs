@@ -103,6 +103,18 @@ fn the_best_translations_come_as_json_with_falling_scores() {
 }
 
 #[test]
+fn an_alignment_names_a_source_token_for_each_of_the_translation() {
+    let found = firelight(translate(&["--text", "abcd", "--alignment"])).succeeds().stdout;
+    let (text, alignment) = found.trim_end_matches('\n').split_once('\t').unwrap();
+    let pairs: Vec<(usize, usize)> = alignment
+        .split_terminator(' ')
+        .map(|pair| pair.split_once('-').map(|(s, t)| (s.parse().unwrap(), t.parse().unwrap())).unwrap())
+        .collect();
+    assert_eq!(pairs.len(), text.chars().count(), "a token is a character: {found}");
+    assert!(pairs.iter().enumerate().all(|(t, pair)| pair.0 < 4 && pair.1 == t), "{found}");
+}
+
+#[test]
 fn a_split_is_measured_from_its_own_files_alone() {
     let home = Model::scratch();
     for side in ["a", "b"] {

@@ -50,7 +50,7 @@ pub fn evaluate(
     let translator = Translator::load_from(folder.as_ref(), checkpoint, device)?;
     let recipe = read_recipe::<Seq2Seq>(Some(&ModelFolder::open(folder)?.recipe()), &[])?;
     let pairs = split(&recipe.data, data, name)?.read()?.pairs;
-    let ids = pairs.iter().map(|pair| translator.vocabulary().encode(pair)).collect::<Result<Vec<_>, _>>()?;
+    let ids = translator.vocabulary().encode_all(&pairs)?;
     check_lengths(&recipe, &ids)?;
     let task = Seq2SeqTask::new(translator.model().clone(), LossConfig::default());
     let loader = loader_of(translator.vocabulary(), ids, device)?;

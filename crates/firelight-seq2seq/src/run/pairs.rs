@@ -84,9 +84,8 @@ impl PairText {
     }
 
     fn new(recipe: &Seq2SeqRecipe, vocabulary: Vocabulary, texts: Parts<Pair>) -> Result<Self, Seq2SeqError> {
-        let encode = |pairs: &[Pair]| pairs.iter().map(|pair| vocabulary.encode(pair)).collect::<Result<Vec<_>, _>>();
-        let (training, dropped) = filter(recipe).apply(encode(&texts.training)?);
-        let validation = encode(&texts.validation)?;
+        let (training, dropped) = filter(recipe).apply(vocabulary.encode_all(&texts.training)?);
+        let validation = vocabulary.encode_all(&texts.validation)?;
         check_lengths(recipe, &validation)?;
         let empty = |purpose, reason| Err(Seq2SeqError::NothingLeft { purpose, reason });
         match (training.is_empty(), validation.is_empty()) {

@@ -76,6 +76,8 @@ enum Shape {
     Char12,
     /// GPT-2 124M: 12 layers, 12 heads, width 768, 8 windows of 1,024 tokens
     Gpt2,
+    /// An encoder-decoder: 3 layers each, 8 heads, width 256, 128 pairs of 16 tokens a side
+    Seq2seq,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

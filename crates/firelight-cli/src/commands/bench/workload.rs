@@ -1,18 +1,22 @@
 //! What is measured: one step of each kind of work.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use burn::tensor::{Device, Distribution, Int, Tensor};
-use firelight::core::{ParamBuilder, Pass, SequenceInput};
+use firelight::core::{LossConfig, ParamBuilder, Pass, SequenceInput};
 use firelight::kernels::{AttentionOptions, attention, awake};
 use firelight::language::{LanguageModel, LanguageModelConfig, LmBatch, LmTask};
-use firelight::training::{OptimizerConfig, Recompute, ScheduleConfig, ScheduleKind, Trainer};
+use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask, Tying};
+use firelight::training::{Objective, OptimizerConfig, Recompute, ScheduleConfig, ScheduleKind, Trainee, Trainer};
 
 use super::{Bench, Pattern, Shape, What};
+use crate::failure::Mistake;
 
 /// Tokens of a prompt that is only read.
 const PREFILL: usize = 512;
 /// Tokens of a prompt that is continued, and of its continuation.
 const DECODE: [usize; 2] = [128, 64];
+/// Pairs of a batch, and tokens of either side of a pair.
+const PAIRS: [usize; 2] = [128, 16];
 
 /// What is done again and again.
 type Step = Box<dyn FnMut() -> Result<()> + Send>;
@@ -31,9 +35,10 @@ impl Workload {
     pub(super) fn new(bench: &Bench, device: &Device) -> Result<Self> {
         let shape = bench.shape();
         let (tokens, step): (usize, Step) = match bench.what {
+            What::Train if shape == Shape::Seq2seq => pairs(bench.recompute, device)?,
             What::Train => training(shape, bench.recompute, device)?,
-            What::Prefill => (PREFILL, prefill(shape, device)),
-            What::Decode => (DECODE[1], decode(shape, device)),
+            What::Prefill => (PREFILL, prefill(shape, device)?),
+            What::Decode => (DECODE[1], decode(shape, device)?),
             What::Attention => (bench.length[0], attend(bench.length[0], bench.pattern, device)),
         };
         Ok(Self { name: name(bench), tokens, step, device: device.clone() })
@@ -52,6 +57,7 @@ fn name(bench: &Bench) -> String {
         Shape::Char6 => "char6",
         Shape::Char12 => "char12",
         Shape::Gpt2 => "gpt2",
+        Shape::Seq2seq => "seq2seq",
     };
     match bench.what {
         What::Train if bench.recompute != Recompute::None => format!("train-{shape}-recompute-{}", bench.recompute),
@@ -63,60 +69,81 @@ fn name(bench: &Bench) -> String {
 }
 
 impl Shape {
-    fn config(self) -> LanguageModelConfig {
-        match self {
+    fn config(self) -> Result<LanguageModelConfig> {
+        Ok(match self {
             Self::Baby => LanguageModelConfig::new(65, 128, 4, 4).with_max_seq_len(64),
             Self::Char6 => LanguageModelConfig::new(65, 384, 6, 6).with_max_seq_len(256),
             Self::Char12 => LanguageModelConfig::new(65, 384, 6, 12).with_max_seq_len(256),
             Self::Gpt2 => LanguageModelConfig::new(50_257, 768, 12, 12).with_max_seq_len(1024),
-        }
+            Self::Seq2seq => bail!(Mistake("the shape seq2seq is one of `bench train`".into())),
+        })
     }
 
     fn batch_size(self) -> usize {
         match self {
             Self::Baby => 12,
             Self::Char6 | Self::Char12 | Self::Gpt2 => 8,
+            Self::Seq2seq => PAIRS[0],
         }
     }
 }
 
 /// Forward, backward, clipping to norm 1 and AdamW, through the trainer that `firelight train` drives.
 fn training(shape: Shape, recompute: Recompute, device: &Device) -> Result<(usize, Step)> {
-    let (config, batch_size) = (shape.config(), shape.batch_size());
-    recompute.check(device)?;
-    let device = match recompute {
-        Recompute::Burn => device.clone().autodiff().gradient_checkpointing(),
-        _ => device.clone().autodiff(),
-    };
-    let model = config.init_with(&ParamBuilder::new(&device, 0));
-    let task = LmTask::new(model, Default::default()).with_recompute(recompute);
-    let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
-    let mut trainer = Trainer::new(task, OptimizerConfig::default(), schedule, 0);
+    let (config, batch_size) = (shape.config()?, shape.batch_size());
+    let device = training_device(recompute, device)?;
+    let task = LmTask::new(config.init_with(&ParamBuilder::new(&device, 0)), LossConfig::default());
     let seq_len = config.transformer.max_seq_len;
     let ids = || ids([batch_size, seq_len], config.vocab_size, &device);
     let batch = LmBatch { inputs: ids(), targets: ids(), padding: None, documents: None };
-    let step = move || Ok(trainer.step(batch.clone()).map(drop)?);
-    Ok((batch_size * seq_len, Box::new(step)))
+    Ok((batch_size * seq_len, steps(task.with_recompute(recompute), batch)))
 }
 
-fn prefill(shape: Shape, device: &Device) -> Step {
-    let model = shape.config().init(device);
+/// The same of an encoder-decoder of 3 layers each, 8 heads and width 256, three matrices over 8,000 tokens, with label
+/// smoothing. Source and target tokens count.
+fn pairs(recompute: Recompute, device: &Device) -> Result<(usize, Step)> {
+    let device = training_device(recompute, device)?;
+    let config = Seq2SeqConfig::new(8000, 256, 8, 3).with_tying(Tying::None).with_max_seq_len(128);
+    let model = config.with_both(|stack| stack.with_d_ff(512)).init_with(&ParamBuilder::new(&device, 0));
+    let task = Seq2SeqTask::new(model, LossConfig::default().with_label_smoothing(0.1));
+    let ids = || ids(PAIRS, 8000, &device);
+    let batch = PairBatch { source: ids(), source_padding: None, inputs: ids(), targets: ids(), padding: None };
+    Ok((2 * PAIRS[0] * PAIRS[1], steps(task.with_recompute(recompute), batch)))
+}
+
+fn training_device(recompute: Recompute, device: &Device) -> Result<Device> {
+    recompute.check(device)?;
+    Ok(match recompute {
+        Recompute::Burn => device.clone().autodiff().gradient_checkpointing(),
+        _ => device.clone().autodiff(),
+    })
+}
+
+/// The step of a training, on one batch again and again.
+fn steps<M: Objective<Batch: Clone>>(task: Trainee<M>, batch: M::Batch) -> Step {
+    let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
+    let mut trainer = Trainer::new(task, OptimizerConfig::default(), schedule, 0);
+    Box::new(move || Ok(trainer.step(batch.clone()).map(drop)?))
+}
+
+fn prefill(shape: Shape, device: &Device) -> Result<Step> {
+    let model = shape.config()?.init(device);
     let prompt = ids([1, PREFILL], model.vocab_size(), device);
-    Box::new(move || read(next(&model, prompt.clone(), &mut Pass::cached(&mut model.cache()))))
+    Ok(Box::new(move || read(next(&model, prompt.clone(), &mut Pass::cached(&mut model.cache())))))
 }
 
-fn decode(shape: Shape, device: &Device) -> Step {
-    let model = shape.config().init(device);
+fn decode(shape: Shape, device: &Device) -> Result<Step> {
+    let model = shape.config()?.init(device);
     let [prompt, length] = DECODE;
     let prompt = ids([1, prompt], model.vocab_size(), device);
-    Box::new(move || {
+    Ok(Box::new(move || {
         let mut cache = model.cache();
         let mut token = next(&model, prompt.clone(), &mut Pass::cached(&mut cache));
         for _ in 1..length {
             token = next(&model, token, &mut Pass::cached(&mut cache));
         }
         read(token)
-    })
+    }))
 }
 
 /// The most probable token after the last of `tokens`, `[1, T] -> [1, 1]`.
