@@ -29,6 +29,12 @@ pub enum Seq2SeqError {
         /// The recipe.
         path: PathBuf,
     },
+    /// A path that leads nowhere.
+    #[error("there is no file or folder `{}` to read pairs from: check the path", path.display())]
+    Missing {
+        /// What was given.
+        path: PathBuf,
+    },
     /// A file that is no table of pairs.
     #[error(
         "`{}` holds no pairs: expected a folder of parallel files, a `.tsv` or a `.jsonl` file, or two files, of source and target",
@@ -70,8 +76,8 @@ pub enum Seq2SeqError {
     },
     /// A text that the model cannot read at once.
     #[error(
-        "line {line} has {tokens} tokens, the end of the {side} included, but the model reads {max_seq_len}: shorten it, or allow \
-         longer ones to be cut"
+        "line {line} has {tokens} tokens, the end of the {side} included, but the model reads {max_seq_len}: shorten it, train with a \
+         larger model.max_seq_len, or cut it with --truncate where it is only translated"
     )]
     TooLong {
         /// The line, counted from 1.

@@ -161,19 +161,16 @@ impl Translator {
         }
         let weights = self.cross_attention(&source, &translation.ids)?;
         let nearest = |row: &[f32]| (0..row.len() - 1).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or_default();
-        Ok(weights
-            .chunks(source.len())
-            .take(translation.ids.len())
-            .enumerate()
-            .map(|(t, row)| (nearest(row), t))
-            .collect())
+        Ok(weights.chunks(source.len()).enumerate().map(|(t, row)| (nearest(row), t)).collect())
     }
 
     /// The weights with which the tokens `ids`, as they were predicted, looked at those of the source: `[T, S]`.
     fn cross_attention(&self, source: &[u32], ids: &[u32]) -> Result<Vec<f32>, Seq2SeqError> {
         let device = self.model.embedding.weight.device();
         let (source, _) = right_padded(&[source.to_vec()], &device);
-        let (target, _) = right_padded(&[[&[self.vocabulary.ends().start], ids].concat()], &device);
+        // What predicts a token is the one before it.
+        let read = [&[self.vocabulary.ends().start], &ids[..ids.len() - 1]].concat();
+        let (target, _) = right_padded(&[read], &device);
         let memory = self.model.encode(source, None, &mut Pass::default());
         let mut trace = AttentionTrace::default();
         self.model.decode(target, memory, &SequenceInput::default(), &mut Pass::default().with_trace(&mut trace));
@@ -190,7 +187,7 @@ impl Translator {
         options: &TranslateOptions,
         mut observe: impl FnMut(usize),
     ) -> Result<Vec<Vec<Hypothesis>>, Seq2SeqError> {
-        let beams = BeamOptions::new(self.model.max_target_len() - 1)
+        let beams = BeamOptions::new(self.model.max_target_len())
             .with_beams(options.beams)
             .with_length_penalty(options.length_penalty)
             .with_n_best(options.n_best)

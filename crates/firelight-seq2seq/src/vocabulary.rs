@@ -103,12 +103,12 @@ impl Vocabulary {
         EncodedPair::encode(pair, self.source(), self.target())
     }
 
-    /// The ids of pairs in their order.
+    /// The ids of pairs in their order; `before` of them lie before the first in its file.
     ///
     /// # Errors
     /// As [`encode`](Self::encode), with the line of the pair.
-    pub fn encode_all(&self, pairs: &[Pair]) -> Result<Vec<EncodedPair>, Seq2SeqError> {
-        let encoded = pairs.iter().enumerate();
+    pub fn encode_all(&self, pairs: &[Pair], before: usize) -> Result<Vec<EncodedPair>, Seq2SeqError> {
+        let encoded = pairs.iter().enumerate().map(|(index, pair)| (index + before, pair));
         let encoded = encoded.map(|(index, pair)| self.encode(pair).map_err(Seq2SeqError::in_line(index)));
         encoded.collect()
     }

@@ -82,7 +82,8 @@ impl Observer for ProgressBar {
         let best = if report.is_best { ", the best so far" } else { "" };
         let status = self.last.map_or(String::new(), |last| format!("{}, ", self.status(&last)));
         let (step, loss) = (report.step, report.validation_loss);
-        self.line(&format!("step {step}/{}: {status}validation loss {loss:.4}{best}", self.steps));
+        let metrics = report.metrics.iter().map(|(name, value)| format!(", {name} {value:.2}")).collect::<String>();
+        self.line(&format!("step {step}/{}: {status}validation loss {loss:.4}{metrics}{best}", self.steps));
         Ok(())
     }
 

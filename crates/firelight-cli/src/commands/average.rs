@@ -30,7 +30,7 @@ impl Average {
         let listed = steps.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let path = folder.weights(&Checkpoint::Average)?;
         output::note(format_args!("the mean of the checkpoints of steps {listed}: {}", path.display()));
-        output::note(format_args!("use it with: firelight generate {} --checkpoint average", self.run_dir.display()));
+        output::note(format_args!("every command takes it by: {} --checkpoint average", self.run_dir.display()));
         Ok(())
     }
 

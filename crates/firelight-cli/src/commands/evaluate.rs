@@ -6,13 +6,12 @@ use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
 use firelight::data;
 use firelight::language::{self, Evaluation};
-use firelight::seq2seq;
+use firelight::seq2seq::{self, TranslateOptions};
 use firelight::storage::{Checkpoint, ModelFolder};
 use firelight::training::task_of;
 use serde_json::json;
 
 use super::trained_model::TrainedModel;
-use super::translate::Search;
 use crate::failure::Mistake;
 use crate::output;
 
@@ -21,14 +20,19 @@ use crate::output;
 pub(crate) struct Evaluate {
     #[command(flatten)]
     model: TrainedModel,
-    /// Text file (UTF-8), whose validation part is measured, split off as in training; for seq2seq a folder of parallel files
+    /// Text file (UTF-8), whose validation part is measured, split off as in training; for seq2seq a folder of parallel files,
+    /// or a .tsv or .jsonl file
     #[arg(long, value_name = "PATH")]
     data: PathBuf,
     /// For seq2seq: the split to measure, such as test for the files test.de and test.en
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
-    #[command(flatten)]
-    search: Search,
+    /// For seq2seq: hypotheses that are followed at a time, 5 without a number; 1 is greedy
+    #[arg(long, value_name = "N")]
+    beams: Option<usize>,
+    /// For seq2seq: the power of the length that log-probabilities are divided by, 1 without a number
+    #[arg(long, value_name = "P")]
+    length_penalty: Option<f64>,
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
@@ -47,7 +51,8 @@ impl Evaluate {
     }
 
     fn text(&self) -> Result<String> {
-        ensure!(self.split.is_none(), Mistake("--split is for pairs of texts; a text has one validation part".into()));
+        let plain = self.split.is_none() && self.beams.is_none() && self.length_penalty.is_none();
+        ensure!(plain, Mistake("--split, --beams and --length-penalty are for pairs of texts: leave them out".into()));
         let text = data::read_text(&self.data)?;
         let measure = |checkpoint: &Checkpoint, device: &Device| {
             Ok(language::evaluate(&self.model.run_dir, checkpoint, &text, device)?)
@@ -59,8 +64,11 @@ impl Evaluate {
     fn pairs(&self) -> Result<String> {
         let split = self.split.as_deref().unwrap_or("val");
         let data: (&Path, &str) = (&self.data, split);
+        let usual = TranslateOptions::default();
+        let (beams, penalty) = (self.beams.unwrap_or(usual.beams), self.length_penalty.unwrap_or(usual.length_penalty));
+        let options = TranslateOptions { beams, length_penalty: penalty, ..usual };
         let measure = |checkpoint: &Checkpoint, device: &Device| {
-            Ok(seq2seq::evaluate(&self.model.run_dir, checkpoint, data, &self.search.options(), device)?)
+            Ok(seq2seq::evaluate(&self.model.run_dir, checkpoint, data, &options, device)?)
         };
         let found = self.model.with(measure)?;
         if self.json {

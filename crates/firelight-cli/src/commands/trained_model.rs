@@ -13,7 +13,7 @@ use crate::output;
 pub(super) struct TrainedModel {
     /// Run folder of the model
     pub(super) run_dir: PathBuf,
-    /// Weights to use: last, best or the number of a step
+    /// Weights to use: last, best, average or the number of a step
     #[arg(long, value_name = "NAME", default_value = "last")]
     pub(super) checkpoint: String,
     /// Device: flex, ndarray, wgpu, vulkan, metal, cuda or rocm, with an index such as cuda:1, or auto

@@ -35,7 +35,7 @@ pub(crate) struct Translate {
 
 /// How translations are searched.
 #[derive(clap::Args, Clone)]
-pub(super) struct Search {
+struct Search {
     /// Hypotheses that are followed at a time; 1 is greedy
     #[arg(long, value_name = "N", default_value_t = 5)]
     beams: usize,
@@ -51,7 +51,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    pub(super) fn options(&self) -> TranslateOptions {
+    fn options(&self) -> TranslateOptions {
         let Self { beams, length_penalty, n_best, truncate } = *self;
         TranslateOptions { beams, length_penalty, n_best, truncate }
     }
@@ -98,13 +98,14 @@ impl Translate {
         lines.iter().zip(best?).map(of_line).collect()
     }
 
-    /// One line out for each line in, and for each of the best where more than one is asked for.
+    /// One line out for each line in, or as many as translations are asked for.
     fn shown(&self, line: &str, found: &[Found]) -> String {
         if self.json {
             let translations: Vec<Value> = found.iter().map(Found::to_json).collect();
             return format!("{}\n", json!({"source": line, "translations": translations}));
         }
-        if found.is_empty() { "\n".into() } else { found.iter().map(Found::to_line).collect() }
+        let missing = self.search.n_best.max(1).saturating_sub(found.len()); // an empty line has no translation
+        found.iter().map(Found::to_line).chain(std::iter::repeat_n("\n".to_string(), missing)).collect()
     }
 }
 

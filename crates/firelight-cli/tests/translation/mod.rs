@@ -158,6 +158,44 @@ fn a_run_stopped_half_way_ends_with_the_bytes_of_one_that_was_not() {
     assert!(found == expected);
 }
 
+/// The arguments of the training into a fresh folder, with more.
+fn train_into(out: &Path, more: &[&str]) -> Vec<String> {
+    train(&pairs().recipe, &pairs().data, out).into_iter().chain(more.iter().map(ToString::to_string)).collect()
+}
+
+#[test]
+fn what_does_not_fit_together_is_told_before_a_folder_is_made() {
+    let home = Model::scratch();
+    let out = home.path().join("run");
+    for (change, texts) in [
+        ("data.translated=0", &["training.best_by", "bleu"][..]),
+        ("data.joint=false", &["tying = \"all\" needs data.joint = true"]),
+        ("data.source=fr", &["train.fr and train.b", "no file ends in `.fr`"]),
+    ] {
+        firelight(train_into(&out, &["--set", change])).fails(USER, texts);
+        assert!(!out.exists(), "{change}");
+    }
+}
+
+#[test]
+fn a_resumed_run_names_the_key_that_changed_whatever_else_it_would_change() {
+    let changed = train_into(&pairs().run, &["--resume", "--set", "model.max_seq_len=5"]);
+    firelight(changed).fails(USER, &["model.max_seq_len was 12 and is 5"]);
+}
+
+#[test]
+fn steps_are_the_last_word_against_epochs_and_recipes_have_names() {
+    let home = Model::scratch();
+    let out = home.path().join("run");
+    let epochs = ["--dry-run", "--set", "training.epochs=2"];
+    let said = firelight(train_into(&out, &epochs)).succeeds().stdout;
+    assert!(said.contains("in 16 steps"), "60 pairs in batches of 8, twice: {said}");
+    let said = firelight(train_into(&out, &[&epochs[..], &["--steps", "5"]].concat())).succeeds().stdout;
+    assert!(said.contains("in 5 steps"), "{said}");
+    assert!(firelight(["train", "dates", "--dry-run"]).succeeds().stdout.starts_with("523008 parameters"));
+    firelight(["train", "--source", "a", "--target", "b"]).fails(USER, &["name a recipe of the task seq2seq"]);
+}
+
 #[test]
 fn files_that_part_are_told_where() {
     let home = Model::scratch();

@@ -62,7 +62,9 @@ impl Task for Language {
     }
 
     fn recall(recipe: &mut LanguageRecipe, stored: &LanguageRecipe) {
-        recipe.data.stories = stored.data.stories;
+        if stored.data.stories.is_none() {
+            recipe.data.stories = None; // a text was given in their place
+        }
     }
 
     fn save(corpus: &LmText, folder: &ModelFolder) -> Result<(), LanguageError> {

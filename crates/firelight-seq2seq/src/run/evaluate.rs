@@ -11,7 +11,7 @@ use firelight_training::{TrainingError, read_recipe};
 use serde::Serialize;
 
 use super::Seq2Seq;
-use super::files::split;
+use super::files::{split, table_of};
 use super::pairs::{check_lengths, loader_of};
 use crate::error::Seq2SeqError;
 use crate::training::Seq2SeqTask;
@@ -36,7 +36,8 @@ pub struct Evaluation {
     pub seconds: f64,
 }
 
-/// Evaluates a run on the files `DIR/split.SOURCE` and `DIR/split.TARGET`; endings and tokenizers are those of its training.
+/// Evaluates a run on the files `DIR/split.SOURCE` and `DIR/split.TARGET`, or on a TSV or JSONL file in the place of `DIR`; names
+/// and tokenizers are those of its training.
 ///
 /// # Errors
 /// If the folder is no run of this task, there is no such split, or a line cannot be read by the model.
@@ -49,9 +50,10 @@ pub fn evaluate(
 ) -> Result<Evaluation, Seq2SeqError> {
     let translator = Translator::load_from(folder.as_ref(), checkpoint, device)?;
     let recipe = read_recipe::<Seq2Seq>(Some(&ModelFolder::open(folder)?.recipe()), &[])?;
-    let pairs = split(&recipe.data, data, name)?.read()?.pairs;
-    let ids = translator.vocabulary().encode_all(&pairs)?;
-    check_lengths(&recipe, &ids)?;
+    let files = if data.is_file() { table_of(&recipe.data, data)? } else { split(&recipe.data, data, name)? };
+    let pairs = files.read()?.pairs;
+    let ids = translator.vocabulary().encode_all(&pairs, 0)?;
+    check_lengths(&recipe, &ids, 0)?;
     let task = Seq2SeqTask::new(translator.model().clone(), LossConfig::default());
     let loader = loader_of(translator.vocabulary(), ids, device)?;
     let loss = firelight_training::evaluate(&task, loader.as_ref())?;

@@ -14,10 +14,15 @@ const VALIDATION: &str = "val";
 
 /// The files to train on, and those to validate on, if they have their own.
 pub(super) fn files_of(recipe: &PairRecipe, paths: &[PathBuf]) -> Result<(PairFiles, Option<PairFiles>), Seq2SeqError> {
+    if let Some(path) = paths.iter().find(|path| !path.exists()) {
+        return Err(Seq2SeqError::Missing { path: path.clone() });
+    }
     match paths {
         [folder] if folder.is_dir() => {
             let training = split(recipe, folder, TRAINING)?;
-            Ok((training, split(recipe, folder, VALIDATION).ok()))
+            let names = [&recipe.source, &recipe.target].into_iter().flatten();
+            let has_own = names.map(|side| format!("{VALIDATION}.{side}")).any(|name| folder.join(name).is_file());
+            Ok((training, has_own.then(|| split(recipe, folder, VALIDATION)).transpose()?))
         }
         [source, target] => Ok((PairFiles::Lines { source: source.clone(), target: target.clone() }, None)),
         [table] => Ok((table_of(recipe, table)?, None)),
@@ -56,7 +61,7 @@ fn splits_in(folder: &Path, side: &str) -> String {
     }
 }
 
-fn table_of(recipe: &PairRecipe, path: &Path) -> Result<PairFiles, Seq2SeqError> {
+pub(super) fn table_of(recipe: &PairRecipe, path: &Path) -> Result<PairFiles, Seq2SeqError> {
     let names = recipe.source.clone().zip(recipe.target.clone()).map(|(source, target)| PairNames { source, target });
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("tsv") => Ok(PairFiles::Tsv { path: path.into(), columns: names }),
@@ -77,13 +82,16 @@ mod tests {
     #[test]
     fn a_folder_is_read_by_the_names_of_its_sides() {
         let home = tempfile::tempdir().unwrap();
-        for name in ["train.de", "train.en", "test.de", "test.en", "val.de"] {
+        for name in ["train.de", "train.en", "test.de", "test.en"] {
             fs::write(home.path().join(name), "x\n").unwrap();
         }
         let named = recipe(Some(["de", "en"]));
         let (training, validation) = files_of(&named, &[home.path().into()]).unwrap();
         let [source, target] = ["train.de", "train.en"].map(|name| home.path().join(name));
-        assert_eq!((training, validation), (PairFiles::Lines { source, target }, None), "val.en is not there");
+        assert_eq!((training, validation), (PairFiles::Lines { source, target }, None));
+        fs::write(home.path().join("val.de"), "x\n").unwrap();
+        let half = files_of(&named, &[home.path().into()]).unwrap_err();
+        assert!(half.to_string().contains("expected val.de and val.en"), "{half}");
         let error = split(&named, home.path(), "dev").unwrap_err();
         assert!(error.is_user_error() && error.to_string().ends_with("there is test, train, val"), "{error}");
         let error = files_of(&recipe(None), &[home.path().into()]).unwrap_err();
@@ -92,12 +100,18 @@ mod tests {
 
     #[test]
     fn a_table_is_known_by_its_ending() {
-        let path = |name: &str| [PathBuf::from(name)];
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| {
+            fs::write(home.path().join(name), "").unwrap();
+            [home.path().join(name)]
+        };
         let (tsv, _) = files_of(&recipe(None), &path("a.tsv")).unwrap();
-        assert_eq!(tsv, PairFiles::Tsv { path: "a.tsv".into(), columns: None });
+        assert_eq!(tsv, PairFiles::Tsv { path: home.path().join("a.tsv"), columns: None });
         let (jsonl, _) = files_of(&recipe(Some(["de", "en"])), &path("a.jsonl")).unwrap();
         let keys = PairNames { source: "de".into(), target: "en".into() };
-        assert_eq!(jsonl, PairFiles::Jsonl { path: "a.jsonl".into(), keys });
-        assert!(files_of(&recipe(None), &path("a.txt")).unwrap_err().to_string().contains("`a.txt` holds no pairs"));
+        assert_eq!(jsonl, PairFiles::Jsonl { path: home.path().join("a.jsonl"), keys });
+        assert!(files_of(&recipe(None), &path("a.txt")).unwrap_err().to_string().contains("a.txt` holds no pairs"));
+        let typo = files_of(&recipe(None), &[home.path().join("b.tsv")]).unwrap_err();
+        assert!(typo.is_user_error() && typo.to_string().starts_with("there is no file or folder"), "{typo}");
     }
 }

@@ -25,7 +25,7 @@ pub use pairs::PairText;
 pub use recipe::{PairRecipe, Seq2SeqRecipe, dates_recipe};
 
 use crate::error::Seq2SeqError;
-use crate::model::{Seq2SeqConfig, Seq2SeqModel};
+use crate::model::{Seq2SeqConfig, Seq2SeqModel, Tying};
 use crate::training::Seq2SeqTask;
 
 /// A training of an encoder-decoder that is ready to begin.
@@ -55,7 +55,11 @@ impl Task for Seq2Seq {
             Problem::list(section, result.err().map_or(Vec::new(), |error| error.problems().to_vec()))
         };
         let model = placed("model", recipe.model.config([2, 2], 0).validate());
-        [model, placed("loss", recipe.loss.validate()), placed("data", recipe.data.validate())].concat()
+        let apart = (!recipe.data.joint && recipe.model.tying() == Tying::All).then(|| {
+            "tying = \"all\" needs data.joint = true: one matrix for one vocabulary; set it to \"target\"".into()
+        });
+        let tying = Problem::list("model", apart);
+        [model, tying, placed("loss", recipe.loss.validate()), placed("data", recipe.data.validate())].concat()
     }
 
     fn read(recipe: &mut Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<PairText, Seq2SeqError> {
@@ -63,7 +67,9 @@ impl Task for Seq2Seq {
     }
 
     fn recall(recipe: &mut Seq2SeqRecipe, stored: &Seq2SeqRecipe) {
-        recipe.data.toy = stored.data.toy;
+        if stored.data.toy.is_none() {
+            recipe.data.toy = None; // pairs were given in its place
+        }
     }
 
     fn save(corpus: &PairText, folder: &ModelFolder) -> Result<(), Seq2SeqError> {
@@ -113,10 +119,10 @@ impl Task for Seq2Seq {
 
     fn validation_loader(
         corpus: &PairText,
-        recipe: &Seq2SeqRecipe,
+        _recipe: &Seq2SeqRecipe,
         device: &Device,
     ) -> Result<ValidLoader<Seq2SeqTask>, Seq2SeqError> {
-        corpus.validation_loader(recipe, device)
+        corpus.validation_loader(device)
     }
 
     fn metrics(corpus: &PairText, recipe: &Seq2SeqRecipe) -> Vec<Box<dyn ValidationMetric<Seq2SeqTask>>> {

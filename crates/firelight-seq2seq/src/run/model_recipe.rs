@@ -61,7 +61,11 @@ impl Seq2SeqModelRecipe {
         }
     }
 
-    /// Blocks of the encoder.
+    /// Which matrices over tokens are shared.
+    pub(super) fn tying(&self) -> Tying {
+        self.own.tying
+    }
+
     fn encoder(&self) -> TransformerConfig {
         let position = match self.transformer.position {
             PositionConfig::T5 { n_buckets, max_distance, .. } => {

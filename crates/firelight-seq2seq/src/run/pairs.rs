@@ -42,6 +42,8 @@ pub struct PairText {
 struct Parts<P> {
     training: Vec<P>,
     validation: Vec<P>,
+    /// Pairs of the file before the first to validate on, so that errors name its line.
+    before: usize,
 }
 
 impl PairText {
@@ -84,14 +86,14 @@ impl PairText {
     }
 
     fn new(recipe: &Seq2SeqRecipe, vocabulary: Vocabulary, texts: Parts<Pair>) -> Result<Self, Seq2SeqError> {
-        let (training, dropped) = filter(recipe).apply(vocabulary.encode_all(&texts.training)?);
-        let validation = vocabulary.encode_all(&texts.validation)?;
-        check_lengths(recipe, &validation)?;
+        let (training, dropped) = filter(recipe).apply(vocabulary.encode_all(&texts.training, 0)?);
+        let validation = vocabulary.encode_all(&texts.validation, texts.before)?;
+        check_lengths(recipe, &validation, texts.before)?;
         let empty = |purpose, reason| Err(Seq2SeqError::NothingLeft { purpose, reason });
         match (training.is_empty(), validation.is_empty()) {
             (true, _) => empty("train on", dropped.to_string()),
             (_, true) => empty("validate on", "give more pairs, or a larger data.validation_fraction".into()),
-            _ => Ok(Self { vocabulary, texts, ids: Parts { training, validation }, dropped }),
+            _ => Ok(Self { vocabulary, texts, ids: Parts { training, validation, before: 0 }, dropped }),
         }
     }
 
@@ -104,7 +106,7 @@ impl PairText {
     pub(super) fn open(recipe: &Seq2SeqRecipe, folder: &ModelFolder) -> Result<Self, Seq2SeqError> {
         let read = |path| PairFiles::Jsonl { path, keys: PairNames::default() }.read();
         let [training, validation] = [read(folder.training_pairs())?.pairs, read(folder.validation_pairs())?.pairs];
-        Self::new(recipe, Vocabulary::load(folder)?, Parts { training, validation })
+        Self::new(recipe, Vocabulary::load(folder)?, Parts { training, validation, before: 0 })
     }
 
     /// Whether the pairs at `paths` are these.
@@ -131,7 +133,7 @@ impl PairText {
     }
 
     /// The validation pairs, from the short to the long.
-    pub(super) fn validation_loader(&self, _recipe: &Seq2SeqRecipe, device: &Device) -> Result<Loader, Seq2SeqError> {
+    pub(super) fn validation_loader(&self, device: &Device) -> Result<Loader, Seq2SeqError> {
         loader_of(&self.vocabulary, self.ids.validation.clone(), device)
     }
 
@@ -170,11 +172,13 @@ fn filter(recipe: &Seq2SeqRecipe) -> LengthFilter {
 }
 
 /// A model is judged on every pair, so none may be too long.
-pub(super) fn check_lengths(recipe: &Seq2SeqRecipe, pairs: &[EncodedPair]) -> Result<(), Seq2SeqError> {
+pub(super) fn check_lengths(recipe: &Seq2SeqRecipe, pairs: &[EncodedPair], before: usize) -> Result<(), Seq2SeqError> {
     let max_seq_len = recipe.model.transformer.max_seq_len;
     let sides = |pair: &EncodedPair| [("source", pair.source.len() + 1), ("target", pair.target.len() + 1)];
-    let all =
-        pairs.iter().enumerate().flat_map(|(index, pair)| sides(pair).map(|(side, tokens)| (index + 1, side, tokens)));
+    let all = pairs
+        .iter()
+        .enumerate()
+        .flat_map(|(index, pair)| sides(pair).map(|(side, tokens)| (before + index + 1, side, tokens)));
     match all.into_iter().find(|(_, _, tokens)| *tokens > max_seq_len) {
         Some((line, side, tokens)) => Err(Seq2SeqError::TooLong { line, side, tokens, max_seq_len }),
         None => Ok(()),
@@ -187,18 +191,25 @@ fn texts_of(recipe: &Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<
     if let (true, Some(toy)) = (paths.is_empty(), data.toy) {
         let validation = share(data.toy_pairs);
         let splits = toy.splits(recipe.seed, data.toy_pairs - validation, validation, 0)?;
-        return Ok(Parts { training: splits.training, validation: splits.validation });
+        return Ok(Parts { training: splits.training, validation: splits.validation, before: 0 });
     }
     if paths.is_empty() {
         return Err(Seq2SeqError::NoData { path: source.into() });
     }
     let (training, validation) = files_of(data, paths)?;
     let mut training = training.read()?.pairs;
-    let validation = match validation {
-        Some(files) => files.read()?.pairs,
-        None => training.split_off(training.len() - share(training.len()).min(training.len())),
+    let (validation, before) = match validation {
+        Some(files) => (files.read()?.pairs, 0),
+        None => {
+            let before = training.len() - share(training.len()).min(training.len());
+            (training.split_off(before), before)
+        }
     };
-    Ok(Parts { training, validation })
+    if training.is_empty() {
+        let reason = "there are too few pairs to share them with the validation".to_string();
+        return Err(Seq2SeqError::NothingLeft { purpose: "train on", reason });
+    }
+    Ok(Parts { training, validation, before })
 }
 
 /// Tokenizers know the training part alone.
@@ -269,7 +280,7 @@ mod tests {
         std::fs::write(&source, format!("ab\nb\na\n{}\n", "ab".repeat(40))).unwrap();
         assert!(!pairs.is_of(&recipe, &paths).unwrap());
         let error = PairText::read(&mut recipe, Path::new("x.toml"), &paths).unwrap_err();
-        assert!(error.to_string().starts_with("line 1 has 81 tokens, the end of the source included"), "{error}");
+        assert!(error.to_string().starts_with("line 4 has 81 tokens, the end of the source included"), "{error}");
     }
 
     #[test]

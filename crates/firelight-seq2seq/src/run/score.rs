@@ -1,10 +1,14 @@
 //! What translations are worth at an evaluation: some validation sources are translated greedily and compared with their
 //! targets.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
+use firelight_data::Pair;
 use firelight_training::metrics::text::{Bleu, exact_match};
 use firelight_training::{TrainingError, ValidationMetric};
 
 use super::{PairRecipe, PairText};
+use crate::error::Seq2SeqError;
 use crate::training::Seq2SeqTask;
 use crate::translator::{TranslateOptions, Translator};
 use crate::vocabulary::Vocabulary;
@@ -12,35 +16,63 @@ use crate::vocabulary::Vocabulary;
 /// How translations are compared with targets.
 type Score = fn(&[String], &[String]) -> Result<f64, TrainingError>;
 
-/// The metrics of a run: none if nothing is to be translated.
+/// The metrics of a run, in the order in which they are measured: none if nothing is to be translated.
 pub(super) fn metrics(corpus: &PairText, recipe: &PairRecipe) -> Vec<Box<dyn ValidationMetric<Seq2SeqTask>>> {
     if recipe.translated == 0 {
         return Vec::new();
     }
     let some = &corpus.validation()[..recipe.translated.min(corpus.validation().len())];
+    let [sources, targets] = [|pair: &Pair| pair.source.clone(), |pair: &Pair| pair.target.clone()]
+        .map(|side| some.iter().map(side).collect());
+    let translations =
+        Translations { sources, targets, vocabulary: corpus.vocabulary().clone(), found: Mutex::default() };
+    let translations = Arc::new(translations);
     let named: [(&'static str, Score); 2] = [
         ("bleu", |found, expected| Ok(Bleu::default().corpus(found, expected)?.score)),
         ("exact_match", |found, expected| Ok(exact_match(found, expected)?)),
     ];
     let metric = |(name, score)| {
-        Box::new(Translated {
-            name,
-            score,
-            sources: some.iter().map(|pair| pair.source.clone()).collect(),
-            targets: some.iter().map(|pair| pair.target.clone()).collect(),
-            vocabulary: corpus.vocabulary().clone(),
-        }) as Box<dyn ValidationMetric<Seq2SeqTask>>
+        let translations = translations.clone();
+        Box::new(Translated { name, score, translations }) as Box<dyn ValidationMetric<Seq2SeqTask>>
     };
     named.into_iter().map(metric).collect()
+}
+
+/// What is translated at every evaluation, once for all metrics.
+struct Translations {
+    sources: Vec<String>,
+    targets: Vec<String>,
+    vocabulary: Vocabulary,
+    /// What the first metric of an evaluation has left for the next.
+    found: Mutex<Option<Vec<String>>>,
+}
+
+impl Translations {
+    fn of(&self, task: &Seq2SeqTask) -> Result<Vec<String>, Seq2SeqError> {
+        let translator = Translator::new(task.model.clone(), self.vocabulary.clone());
+        let found = translator.translate_with(&self.sources, &TranslateOptions::greedy(), |_| ())?;
+        Ok(found.into_iter().map(|best| best.into_iter().next().map_or(String::new(), |best| best.text)).collect())
+    }
+
+    /// Translates, or takes what was left.
+    fn take(&self, task: &Seq2SeqTask) -> Result<Vec<String>, Seq2SeqError> {
+        let mut left = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        match left.take() {
+            Some(found) => Ok(found),
+            None => {
+                let found = self.of(task)?;
+                *left = Some(found.clone());
+                Ok(found)
+            }
+        }
+    }
 }
 
 /// A score of greedy translations.
 struct Translated {
     name: &'static str,
     score: Score,
-    sources: Vec<String>,
-    targets: Vec<String>,
-    vocabulary: Vocabulary,
+    translations: Arc<Translations>,
 }
 
 impl ValidationMetric<Seq2SeqTask> for Translated {
@@ -53,10 +85,8 @@ impl ValidationMetric<Seq2SeqTask> for Translated {
     }
 
     fn measure(&mut self, task: &Seq2SeqTask) -> Result<f64, TrainingError> {
-        let translator = Translator::new(task.model.clone(), self.vocabulary.clone());
-        let found = translator.translate_with(&self.sources, &TranslateOptions::greedy(), |_| ());
+        let found = self.translations.take(task);
         let found = found.map_err(|error| TrainingError::Metric { name: self.name, reason: error.to_string() })?;
-        let texts = found.into_iter().map(|best| best.into_iter().next().map_or(String::new(), |best| best.text));
-        (self.score)(&texts.collect::<Vec<_>>(), &self.targets)
+        (self.score)(&found, &self.translations.targets)
     }
 }

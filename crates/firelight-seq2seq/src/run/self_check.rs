@@ -30,13 +30,18 @@ pub(super) fn self_check(
     let model = quiet.init_with(&ParamBuilder::new(device, seed)).valid();
     let pairs = &corpus.training_ids()[..PAIRS.min(corpus.training_ids().len())];
     let ends = corpus.vocabulary().ends();
+    let longest = pairs.iter().max_by_key(|pair| pair.source.len().min(pair.target.len())).cloned().unwrap_or_default();
+    let longest = EncodedPair {
+        source: [&longest.source[..], &[ends.source]].concat(),
+        target: [&[ends.start], &longest.target[..]].concat(),
+    };
     let batcher = PairBatcher::new(ends.start, ends.source, ends.target);
     let batch = |device: &Device| -> PairBatch { batcher.batch(pairs.to_vec(), device) };
     let task = Seq2SeqTask::new(model.clone(), LossConfig::default());
     let device = model.devices().into_iter().next().unwrap_or_default();
     Ok(vec![
-        future(&model, &pairs[0], &device)?,
-        padding(&model, &pairs[0], &device)?,
+        future(&model, &longest, &device)?,
+        padding(&model, &longest, &device)?,
         Check::guess(&task, batch(&device), model.vocab_size())?,
         Check::by_heart(task.train(), || batch(&device.clone().autodiff()), seed)?,
     ])

@@ -7,6 +7,7 @@ use burn::tensor::Device;
 
 use super::{RecipeOf, RunRequest, Task};
 use crate::recipe::task_in;
+use crate::validation::Metrics;
 use crate::{AnyRecipe, Recipe, RecipeError};
 
 /// What a run begins with, all of it checked.
@@ -24,6 +25,7 @@ impl<T: Task> Plan<T> {
         let corpus = T::read(&mut recipe, &source, &request.data)?;
         let config = T::config(&recipe, &corpus, &source)?;
         check_groups::<T>(&recipe, &config, &source, &request.device)?;
+        Metrics::new(T::metrics(&corpus, &recipe), &recipe.training.best_by)?;
         recipe.training = recipe.training.clone().over(T::batches_of_an_epoch(&corpus, &recipe)?);
         Ok(Self { recipe, corpus, config })
     }

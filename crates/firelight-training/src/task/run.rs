@@ -92,11 +92,11 @@ impl<T: Task> Run<T> {
         let source = request.recipe.clone().unwrap_or_else(|| folder.recipe());
         let mut recipe = read_recipe::<T>(Some(&source), &request.overrides)?;
         T::recall(&mut recipe, &stored);
+        recipe.continues(&stored)?;
         let corpus = T::open(&recipe, &folder)?;
         if !request.data.is_empty() && !T::is_of(&corpus, &recipe, &request.data)? {
             return Err(other_run(&folder, "--data").into());
         }
-        recipe.continues(&stored)?;
         recipe.training.check_device(&request.device)?;
         let config = folder.read_config(T::NAME)?;
         if T::config(&recipe, &corpus, &source)? != config {

@@ -19,7 +19,7 @@ pub struct TrainedRun<T: Task> {
     pub steps: usize,
     /// The last evaluation.
     pub evaluation: Option<ValidationLoss>,
-    /// The evaluation with the lowest loss.
+    /// The best evaluation by `training.best_by`.
     pub best: Option<ValidationLoss>,
     /// Whether the run was stopped before its last step.
     pub interrupted: bool,

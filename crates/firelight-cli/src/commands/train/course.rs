@@ -129,7 +129,10 @@ fn show<T: Shown>(run: &TrainedRun<T>, chosen: &NamedDevice) -> Result<()> {
     let samples = T::samples(run, chosen)?;
     run.write_report(&place(chosen), samples.clone())?;
     output::note(format_args!("report: {}", run.folder.report().display()));
-    output::note(format_args!("checkpoint: last; a sample:"));
-    samples.iter().try_for_each(|(_, text)| output::print(&format!("{}\n", text.trim())))?;
+    output::note(format_args!("checkpoint: last; what it writes:"));
+    for (heading, text) in samples {
+        output::note(format_args!("{heading}:"));
+        output::print(&format!("{}\n", text.trim()))?;
+    }
     Ok(())
 }

@@ -7,7 +7,7 @@ mod seq2seq;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
 use firelight::device::{self, NamedDevice};
 use firelight::language::Language;
@@ -18,10 +18,14 @@ use firelight::training::{RunRequest, Task, task_of};
 use crate::failure::Mistake;
 use course::{Course, Shown};
 
+/// Why --source and --target are refused.
+const PAIRS_ALONE: &str =
+    "--source and --target are for pairs of texts: name a recipe of the task seq2seq, such as dates";
+
 /// Train a model by a recipe; without one, a small GPT on generated stories
 #[derive(clap::Args, Default)]
 pub(crate) struct Train {
-    /// Recipe file (TOML); without one, the embedded recipe of small English stories
+    /// Recipe file (TOML), or an embedded one by its name: stories, which is taken without one, or dates
     recipe: Option<PathBuf>,
     /// What to train on: a text file (UTF-8); for seq2seq a folder of parallel files, a .tsv or a .jsonl file
     #[arg(long, value_name = "PATH")]
@@ -53,7 +57,7 @@ pub(crate) struct Train {
     /// Continue the run in the folder --out from its newest checkpoint; a command with a recipe begins it if need be
     #[arg(long, requires = "out")]
     resume: bool,
-    /// Check recipe and text, say what the training would cost, and stop
+    /// Check recipe and data, say what the training would cost, and stop
     #[arg(long)]
     dry_run: bool,
     /// First check that the model keeps the future out, ignores padding, begins at ln V and learns one batch by heart
@@ -68,9 +72,10 @@ pub(crate) struct Train {
 }
 
 impl Train {
-    pub(crate) fn run(self) -> Result<()> {
+    pub(crate) fn run(mut self) -> Result<()> {
         let chosen = device::choose(self.device.as_deref())?;
         let task = self.task()?;
+        ensure!(self.source.is_none() || task == Seq2Seq::NAME, Mistake(PAIRS_ALONE.into()));
         match task.as_str() {
             Language::NAME => self.follow::<Language>(&chosen),
             Seq2Seq::NAME => self.follow::<Seq2Seq>(&chosen),
@@ -82,8 +87,14 @@ impl Train {
         }
     }
 
-    /// The task of the recipe, or of the run that is resumed.
-    fn task(&self) -> Result<String> {
+    /// The task of the recipe, or of the run that is resumed. The name of an embedded recipe gives way to a file.
+    fn task(&mut self) -> Result<String> {
+        let embedded = [("stories", Language::NAME), ("dates", Seq2Seq::NAME)];
+        let named = |path: &PathBuf| embedded.iter().find(|(name, _)| path.as_os_str() == *name && !path.exists());
+        if let Some((_, task)) = self.recipe.as_ref().and_then(named) {
+            self.recipe = None;
+            return Ok(task.to_string());
+        }
         let recipe = |folder: &Path| Some(folder.join("recipe.toml")).filter(|path| self.resume && path.is_file());
         match self.recipe.clone().or_else(|| self.out.as_deref().and_then(recipe)) {
             Some(path) => Ok(task_of(&path)?),
@@ -113,7 +124,9 @@ impl Train {
 
     /// All overrides in the order of their weight: the short options are the last word.
     fn overrides(&self) -> Vec<(String, String)> {
-        let steps = self.steps.map(|steps| ("training.steps".to_string(), steps.to_string()));
+        // Steps are the last word against epochs, too.
+        let steps = self.steps.into_iter().flat_map(|steps| [("training.epochs", 0), ("training.steps", steps)]);
+        let steps = steps.map(|(key, number)| (key.to_string(), number.to_string()));
         let seed = self.seed.map(|seed| ("seed".to_string(), seed.to_string()));
         self.overrides.iter().cloned().chain(steps).chain(seed).collect()
     }
@@ -139,7 +152,7 @@ mod tests {
     fn the_short_options_come_last() {
         let overrides = vec![("seed".into(), "1".into())];
         let train = Train { steps: Some(5), seed: Some(7), overrides, ..Train::default() };
-        let expected = [("seed", "1"), ("training.steps", "5"), ("seed", "7")];
+        let expected = [("seed", "1"), ("training.epochs", "0"), ("training.steps", "5"), ("seed", "7")];
         assert_eq!(train.overrides(), expected.map(|(key, value)| (key.to_string(), value.to_string())));
     }
 }
