@@ -167,7 +167,9 @@ proptest! {
         for (found, expected) in found.iter().zip(&expected) {
             prop_assert!((found.score - expected.score).abs() < 1e-9, "{found:?} {expected:?}");
         }
-        prop_assert_eq!(&found[0].ids, &expected[0].ids);
+        // Of several that are equally good any may be the first.
+        let is_best = |other: &Hypothesis| other.ids == found[0].ids && (other.score - expected[0].score).abs() < 1e-9;
+        prop_assert!(expected.iter().any(is_best), "{found:?} {expected:?}");
     }
 
     #[test]
