@@ -325,6 +325,15 @@ mod tests {
         [adamw, adam, lion, adafactor, muon].map(|config| OptimizerConfig { weight_decay: 0.0, ..config })
     }
 
+    /// Weights between -1 and 1, the same every time: Burn's own would be drawn anew.
+    fn layer(device: &Device) -> Linear {
+        let values: Vec<f32> = (0..15).map(|i| (1.7 * i as f32).sin()).collect();
+        let mut layer = LinearConfig::new(3, 5).init(device);
+        layer.weight = Param::from_data(burn::tensor::TensorData::new(values, [3, 5]), device);
+        layer.bias = Some(Param::from_data([0.3, -0.2, 0.1, 0.4, -0.5], device));
+        layer
+    }
+
     /// One step down a bowl whose bottom is at 1 for the weights and at -1 for the biases.
     fn roll(optimizer: &mut ModuleOptimizer, rate: f64, model: Linear) -> Linear {
         let (weight, bias) = (model.weight.val(), model.bias.as_ref().unwrap().val());
@@ -344,7 +353,7 @@ mod tests {
     fn every_kind_finds_the_bottom_of_a_bowl() {
         let device = Device::default().autodiff();
         for config in every_kind() {
-            let mut model = LinearConfig::new(3, 5).init(&device);
+            let mut model = layer(&device);
             let mut optimizer = config.init(&model);
             let rate = config.learning_rate.max(0.02);
             for step in 0..400 {
@@ -359,7 +368,7 @@ mod tests {
     fn every_kind_continues_to_the_bit_from_its_file() {
         let device = Device::default().autodiff();
         for config in every_kind() {
-            let mut model = LinearConfig::new(3, 5).init(&device);
+            let mut model = layer(&device);
             let mut optimizer = config.init(&model);
             for _ in 0..3 {
                 model = roll(&mut optimizer, 0.1, model);
