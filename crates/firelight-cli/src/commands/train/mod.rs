@@ -90,7 +90,7 @@ impl Train {
     /// The task of the recipe, or of the run that is resumed. The name of an embedded recipe gives way to a file.
     fn task(&mut self) -> Result<String> {
         let embedded = [("stories", Language::NAME), ("dates", Seq2Seq::NAME)];
-        let named = |path: &PathBuf| embedded.iter().find(|(name, _)| path.as_os_str() == *name && !path.exists());
+        let named = |path: &PathBuf| embedded.iter().find(|(name, _)| path.as_os_str() == *name && !path.is_file());
         if let Some((_, task)) = self.recipe.as_ref().and_then(named) {
             self.recipe = None;
             return Ok(task.to_string());
