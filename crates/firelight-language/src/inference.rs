@@ -2,7 +2,7 @@
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use firelight_core::{Cache, Pass, SequenceInput};
-use firelight_generation::{Autoregressive, DecodeState, GenerationError};
+use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt};
 use firelight_kernels::awake;
 
 use crate::data::tokens;
@@ -81,26 +81,12 @@ impl LanguageModel {
     }
 
     fn start(&self, prompt: Vec<Vec<u32>>, cache: Option<Cache>) -> Result<(Tensor<2>, LmState), GenerationError> {
-        self.check(&prompt)?;
+        check_prompt(&prompt, self.max_seq_len(), self.vocab_size())?;
         let read = prompt.iter().map(Vec::len).max().unwrap_or(0);
         let (tokens, padding) = left_padded(&prompt, read, &self.embedding.weight.device());
         let mut state = LmState { tokens, padding, cache, max_seq_len: self.max_seq_len(), read };
         let logits = self.next_logits((state.tokens.clone(), state.padding.clone()), state.cache.as_mut());
         Ok((logits, state))
-    }
-
-    fn check(&self, prompt: &[Vec<u32>]) -> Result<(), GenerationError> {
-        let (max_seq_len, vocab_size) = (self.max_seq_len(), self.vocab_size());
-        if prompt.is_empty() || prompt.iter().any(Vec::is_empty) {
-            return Err(GenerationError::EmptyPrompt);
-        }
-        if let Some(row) = prompt.iter().find(|row| row.len() > max_seq_len) {
-            return Err(GenerationError::PromptTooLong { tokens: row.len(), max_seq_len });
-        }
-        match prompt.iter().flatten().find(|id| **id as usize >= vocab_size) {
-            Some(id) => Err(GenerationError::UnknownToken { id: *id, vocab_size }),
-            None => Ok(()),
-        }
     }
 
     fn next(&self, token: Tensor<1, Int>, state: &mut LmState) -> Tensor<2> {

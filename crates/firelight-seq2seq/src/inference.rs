@@ -3,7 +3,7 @@
 
 use burn::tensor::{Int, Tensor};
 use firelight_core::{Cache, Memory, Pass, SequenceInput};
-use firelight_generation::{Autoregressive, DecodeState, GenerationError};
+use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt};
 use firelight_kernels::awake;
 
 use crate::data::right_padded;
@@ -42,7 +42,7 @@ impl Seq2SeqModel {
         sources: Vec<Vec<u32>>,
         cache: Option<Cache>,
     ) -> Result<(Tensor<2>, Seq2SeqState), GenerationError> {
-        self.check(&sources)?;
+        check_prompt(&sources, self.max_source_len(), self.source_vocab_size())?;
         let device = self.embedding.weight.device();
         let (source, padding) = right_padded(&sources, &device);
         let memory = awake(&device, || self.encode(source, padding, &mut Pass::default()));
@@ -67,20 +67,6 @@ impl Seq2SeqModel {
         let token = token.unsqueeze_dim::<2>(1); // [B, 1]
         state.written = Tensor::cat(vec![state.written.clone(), token.clone()], 1);
         self.next_logits(token, state)
-    }
-
-    fn check(&self, sources: &[Vec<u32>]) -> Result<(), GenerationError> {
-        let (max_seq_len, vocab_size) = (self.max_source_len(), self.source_vocab_size());
-        if sources.is_empty() || sources.iter().any(Vec::is_empty) {
-            return Err(GenerationError::EmptyPrompt);
-        }
-        if let Some(row) = sources.iter().find(|row| row.len() > max_seq_len) {
-            return Err(GenerationError::PromptTooLong { tokens: row.len(), max_seq_len });
-        }
-        match sources.iter().flatten().find(|id| **id as usize >= vocab_size) {
-            Some(id) => Err(GenerationError::UnknownToken { id: *id, vocab_size }),
-            None => Ok(()),
-        }
     }
 }
 
