@@ -45,6 +45,14 @@ pub enum Batching {
 }
 
 impl Batching {
+    /// The most tokens that a batch can have, padding included, where no item is longer than `longest`.
+    pub fn max_tokens(&self, batch_size: usize, longest: usize) -> usize {
+        match *self {
+            Self::Tokens { budget, .. } => budget,
+            Self::Fixed | Self::Buckets { .. } => batch_size * longest,
+        }
+    }
+
     /// # Errors
     /// Lists every number that is out of its range.
     pub fn validate(&self) -> Result<(), DataError> {

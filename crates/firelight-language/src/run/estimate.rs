@@ -1,7 +1,6 @@
 //! What a training is going to cost: the stack's own cost per token, and the head's. docs/results.md has measurements beside
 //! it.
 
-use firelight_data::Batching;
 use firelight_training::{Cost, Estimate};
 
 use super::LanguageRecipe;
@@ -15,17 +14,9 @@ pub(super) fn estimate(config: &LanguageModelConfig, recipe: &LanguageRecipe) ->
         flops_per_token: stack.train_flops_per_token() + 6 * config.vocab_size * stack.d_model,
         floats_per_token: stack.floats_kept_per_token(),
         vocab_size: config.vocab_size,
-        batch_tokens: batch_tokens(config, recipe),
+        batch_tokens: recipe.data.batching.max_tokens(recipe.training.batch_size, config.transformer.max_seq_len),
     };
     Estimate::new(cost, &recipe.training)
-}
-
-/// The most tokens that a batch can have, padding included.
-fn batch_tokens(config: &LanguageModelConfig, recipe: &LanguageRecipe) -> usize {
-    match recipe.data.batching {
-        Batching::Tokens { budget, .. } => budget,
-        _ => recipe.training.batch_size * config.transformer.max_seq_len,
-    }
 }
 
 #[cfg(test)]

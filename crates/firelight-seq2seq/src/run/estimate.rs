@@ -1,6 +1,5 @@
 //! What a training is going to cost: a step reads sources with the encoder and writes targets with the decoder.
 
-use firelight_data::Batching;
 use firelight_training::{Cost, Estimate};
 
 use super::Seq2SeqRecipe;
@@ -15,17 +14,9 @@ pub(super) fn estimate(config: &Seq2SeqConfig, recipe: &Seq2SeqRecipe) -> Estima
         flops_per_token: stacks.map(|stack| stack.train_flops_per_token()).iter().sum::<usize>() + 6 * products,
         floats_per_token: stacks.map(|stack| stack.floats_kept_per_token()).iter().sum(),
         vocab_size: config.target_vocab_size,
-        batch_tokens: batch_tokens(config, recipe),
+        batch_tokens: recipe.data.batching.max_tokens(recipe.training.batch_size, config.stacks.decoder.max_seq_len),
     };
     Estimate::new(cost, &recipe.training)
-}
-
-/// The most tokens of a side that a batch can have, padding included.
-fn batch_tokens(config: &Seq2SeqConfig, recipe: &Seq2SeqRecipe) -> usize {
-    match recipe.data.batching {
-        Batching::Tokens { budget, .. } => budget,
-        _ => recipe.training.batch_size * config.stacks.decoder.max_seq_len,
-    }
 }
 
 #[cfg(test)]
