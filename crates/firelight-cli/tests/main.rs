@@ -1,6 +1,7 @@
 //! The command as a user meets it: what each command prints where, and one clear line with the right exit code for every
 //! mistake there is.
 
+mod bench;
 mod browser;
 mod crash;
 mod support;
@@ -244,26 +245,6 @@ fn devices_names_the_default() {
     assert!(finished.stdout.lines().any(|line| line.starts_with("flex")), "{}", finished.stdout);
     assert!(finished.stdout.contains("\ndefault: "), "{}", finished.stdout);
     assert!(finished.stderr.is_empty(), "{}", finished.stderr);
-}
-
-#[test]
-fn an_encoder_decoder_is_measured_by_the_tokens_of_both_sides() {
-    let found = firelight(["bench", "train", "--config", "seq2seq", "--runs", "1", "--json"]).succeeds().stdout;
-    let line: Value = serde_json::from_str(&found).unwrap();
-    let tokens = line["tokens_per_second"].as_f64().unwrap() * line["seconds"].as_f64().unwrap();
-    assert!(line["name"] == "train-seq2seq" && (tokens - 4096.0).abs() < 1e-6, "{line}");
-}
-
-#[test]
-fn a_benchmark_prints_one_line_for_each_length() {
-    let bench = ["bench", "attention", "--runs", "1", "--threads", "1", "--pattern", "window:4", "--json"];
-    let finished = firelight(bench.into_iter().chain(["--lengths", "8,16"])).succeeds();
-    let lines: Vec<serde_json::Value> =
-        finished.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!([&lines[0]["name"], &lines[1]["name"]], ["attention-8", "attention-16"]);
-    assert!(lines.iter().all(|line| line["seconds"].as_f64().unwrap() > 0.0 && line["threads"] == 1));
-    firelight(["bench", "attention", "--pattern", "wide"]).fails(USER, &["'wide'", "window:256"]);
-    firelight(["bench", "decode", "--config", "seq2seq"]).fails(USER, &["`bench train`"]);
 }
 
 #[test]
