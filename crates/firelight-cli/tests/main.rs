@@ -14,7 +14,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use support::{Model, command, contents, finish, firelight, model, train};
+use support::{Model, command, contents, finish, firelight, in_a_terminal, model, train};
 
 const USER: i32 = 2;
 const MACHINE: i32 = 1;
@@ -153,6 +153,19 @@ fn a_resumed_run_ends_with_the_bytes_of_an_uninterrupted_one() {
     assert!(resumed.stderr.contains("from step 10 to 20"), "{}", resumed.stderr);
     let weights = |dir: &Path| fs::read(dir.join("model.safetensors")).unwrap();
     assert!(weights(scratch.path()) == weights(&model().dir));
+}
+
+#[test]
+fn the_dashboard_takes_the_whole_screen_of_a_terminal_and_gives_it_back() {
+    let scratch = Model::scratch();
+    let Some(screen) = in_a_terminal([train(model(), scratch.path()), vec!["--tui".into()]].concat()) else {
+        eprintln!("skipped: there is no `script` to play the terminal");
+        return;
+    };
+    let [taken, given_back] = ["\u{1b}[?1049h", "\u{1b}[?1049l"].map(|code| screen.find(code).expect("the screen"));
+    let shown = &screen[taken..given_back];
+    assert!(shown.contains("Metrics") && shown.contains("Perplexity"), "{shown}");
+    assert!(screen[given_back..].contains("done after 20 steps"), "{screen}");
 }
 
 #[test]

@@ -14,6 +14,10 @@ type Job = Box<dyn FnOnce() -> Result<(), TrainingError> + Send>;
 /// Jobs that may wait while another is being written; each holds the weights of a step in memory.
 const WAITING: usize = 1;
 
+/// The priority of the writing thread: beside threads that use every core it gets about a tenth of one.
+#[cfg(target_os = "linux")]
+const NICENESS: i32 = 10;
+
 /// A thread that does one job after the other and stops at the first that fails.
 pub(crate) struct Writer {
     jobs: SyncSender<Job>,
@@ -24,7 +28,10 @@ impl Writer {
     /// Starts the thread.
     pub(crate) fn start() -> Self {
         let (jobs, todo) = sync_channel::<Job>(WAITING);
-        let thread = thread::spawn(move || todo.into_iter().try_for_each(|job| job()));
+        let thread = thread::spawn(move || {
+            give_way();
+            todo.into_iter().try_for_each(|job| job())
+        });
         Self { jobs, thread }
     }
 
@@ -49,6 +56,12 @@ impl Writer {
     }
 }
 
+/// Lets the threads that train go first. Linux alone keeps a priority for each thread; where it refuses, writing is only ruder.
+fn give_way() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::setpriority_process(None, NICENESS);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +82,18 @@ mod tests {
         [0, 1, 2, 4].into_iter().for_each(|number| writer.write(note(&heard, number)));
         writer.finish().unwrap();
         assert_eq!(*heard.lock().unwrap(), [0, 1, 2, 4]);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_writer_alone_gives_way() {
+        let niceness = || rustix::process::getpriority_process(None).unwrap();
+        let (own, (tell, told)) = (niceness(), sync_channel(1));
+        let writer = Writer::start();
+        writer.write(move || Ok(tell.send(niceness()).unwrap()));
+        assert_eq!(told.recv().unwrap(), NICENESS.max(own));
+        writer.finish().unwrap();
+        assert_eq!(niceness(), own);
     }
 
     #[test]

@@ -44,6 +44,16 @@ pub(crate) fn finish(mut command: Command) -> Finished {
     }
 }
 
+/// What the command writes to a terminal of 80 by 24 characters; none where nothing can play one.
+pub(crate) fn in_a_terminal(args: Vec<String>) -> Option<String> {
+    let words = args.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
+    let line = format!("stty cols 80 rows 24; '{}' {words}", env!("CARGO_BIN_EXE_firelight"));
+    let output = Command::new("script").args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output().ok()?;
+    let screen = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{screen}");
+    Some(screen)
+}
+
 impl Finished {
     /// The command did what was asked.
     #[track_caller]

@@ -135,6 +135,11 @@ impl<T: Task> Run<T> {
         T::parameters(&self.task.model)
     }
 
+    /// What the training is going to cost.
+    pub fn cost(&self) -> Estimate {
+        T::estimate(&self.recipe, &self.config)
+    }
+
     /// Steps that an earlier run has done.
     pub fn done(&self) -> usize {
         self.start.step()

@@ -1,0 +1,302 @@
+//! Whole trainings of the smallest model: what they learn, tell, keep and continue.
+
+use std::fs;
+
+use super::*;
+use crate::metrics::Perplexity;
+use crate::toy::{Line, PointLoader, alone};
+use crate::{EvaluationReport, RunReport, StepReport, resume_point};
+use burn::tensor::Device;
+use burn::train::checkpoint::FileCheckpointer;
+use burn::train::logger::FileMetricLogger;
+use burn::train::metric::LossMetric;
+use burn::train::metric::store::{Aggregate, Direction, Split as BurnSplit};
+use burn::train::{MetricEarlyStoppingStrategy, StoppingCondition};
+use firelight_storage::{Checkpoint, Existing};
+
+/// Remembers what it is told, and stops the run after a step if asked to.
+#[derive(Clone, Default)]
+struct Listener {
+    heard: Arc<Mutex<Vec<String>>>,
+    stop: Option<(usize, Interrupter)>,
+}
+
+impl Listener {
+    fn hear(&self, what: String) -> Result<(), TrainingError> {
+        self.heard.lock().unwrap().push(what);
+        Ok(())
+    }
+}
+
+impl Observer for Listener {
+    fn started(&mut self, run: &RunReport) -> Result<(), TrainingError> {
+        self.hear(format!("started {}/{}", run.done, run.steps))
+    }
+
+    fn step(&mut self, report: &StepReport) -> Result<(), TrainingError> {
+        if let Some((_, interrupter)) = self.stop.as_ref().filter(|(step, _)| *step == report.step) {
+            interrupter.stop(None);
+        }
+        self.hear(format!("step {}", report.step))
+    }
+
+    fn evaluation(&mut self, report: &EvaluationReport) -> Result<(), TrainingError> {
+        self.hear(format!("evaluation {}", report.step))
+    }
+
+    fn finished(&mut self) -> Result<(), TrainingError> {
+        self.hear("finished".into())
+    }
+}
+
+fn line() -> Line {
+    Line::new(0.0, 0.0, &Device::default().autodiff()).with_dropout(0.3)
+}
+
+/// `steps` steps with an evaluation and a checkpoint every four, from `start` on.
+fn input(steps: usize, start: StartPoint, folder: Option<&ModelFolder>) -> FitInput<Line> {
+    let train_loader = Arc::new(PointLoader::of_steps(start.step(), steps.max(start.step())));
+    FitInput {
+        training: TrainingConfig { steps, evaluate_every: 4, checkpoint_every: 4, ..TrainingConfig::default() },
+        optimizer: OptimizerConfig { learning_rate: 0.1, ..OptimizerConfig::default() },
+        schedule: ScheduleConfig { warmup_steps: 2, steps: 20, ..ScheduleConfig::default() },
+        seed: 7,
+        folder: folder.cloned(),
+        start,
+        ..FitInput::new(train_loader, Arc::new(PointLoader::of_steps(0, 3)))
+    }
+}
+
+fn run_folder() -> (tempfile::TempDir, ModelFolder) {
+    let home = tempfile::tempdir().unwrap();
+    let folder = ModelFolder::create(home.path().join("run"), Existing::Refuse).unwrap();
+    (home, folder)
+}
+
+fn bytes(folder: &ModelFolder, checkpoint: Checkpoint) -> Vec<u8> {
+    fs::read(folder.weights(&checkpoint).unwrap()).unwrap()
+}
+
+#[test]
+fn a_line_is_learnt() {
+    let _alone = alone();
+    let mut input = input(120, StartPoint::default(), None);
+    input.schedule.steps = 120;
+    input.optimizer.weight_decay = 0.0;
+    let fitted = fit(Line::new(0.0, 0.0, &Device::default()), input).unwrap();
+    assert!((fitted.model.slope() - 3.0).abs() < 0.1, "{}", fitted.model.slope());
+    assert!(fitted.best.unwrap().loss < 1e-3);
+    assert_eq!((fitted.steps, fitted.interrupted), (120, false));
+}
+
+#[test]
+fn one_seed_gives_one_file_and_another_seed_another() {
+    let _alone = alone();
+    let files = [7, 7, 8].map(|seed| {
+        let (_home, folder) = run_folder();
+        fit(line(), FitInput { seed, ..input(6, StartPoint::default(), Some(&folder)) }).unwrap();
+        bytes(&folder, Checkpoint::Last)
+    });
+    assert_eq!(files[0], files[1]);
+    assert_ne!(files[0], files[2]);
+}
+
+#[test]
+fn an_interrupted_run_continues_to_the_bit() {
+    let _alone = alone();
+    let [(_a, whole), (_b, parts)] = [run_folder(), run_folder()];
+    fit(line(), input(11, StartPoint::default(), Some(&whole))).unwrap();
+
+    let mut first = input(11, StartPoint::default(), Some(&parts));
+    first.observers = vec![Box::new(Listener { stop: Some((6, first.interrupter.clone())), ..Listener::default() })];
+    let fitted = fit(line(), first).unwrap();
+    assert_eq!((fitted.steps, fitted.interrupted), (6, true));
+    assert_eq!(fitted.evaluation.unwrap().step, 4);
+
+    let start = resume_point(&parts).unwrap().unwrap();
+    assert_eq!(start.step(), 6);
+    // The initial weights of the second model must not matter.
+    let model = Line::new(5.0, 5.0, &Device::default().autodiff()).with_dropout(0.3);
+    let fitted = fit(model, input(11, start, Some(&parts))).unwrap();
+    assert_eq!((fitted.steps, fitted.interrupted), (11, false));
+    for checkpoint in [Checkpoint::Last, Checkpoint::Best, Checkpoint::Step(8), Checkpoint::Step(11)] {
+        assert_eq!(bytes(&whole, checkpoint), bytes(&parts, checkpoint), "{checkpoint}");
+    }
+}
+
+#[test]
+fn averaged_weights_and_groups_of_batches_continue_to_the_bit_too() {
+    let _alone = alone();
+    let [(_a, whole), (_b, parts)] = [run_folder(), run_folder()];
+    let input = |steps, start: StartPoint, folder: &ModelFolder| {
+        let from = 3 * start.step();
+        let mut input = input(steps, start, Some(folder));
+        input.training = TrainingConfig { accumulate: 3, smoothing: 0.9, ..input.training };
+        input.train_loader = Arc::new(PointLoader::of_steps(from, 3 * steps));
+        input
+    };
+    fit(line(), input(9, StartPoint::default(), &whole)).unwrap();
+    fit(line(), input(5, StartPoint::default(), &parts)).unwrap();
+    let start = resume_point(&parts).unwrap().unwrap();
+    fit(line(), input(9, start, &parts)).unwrap();
+    for checkpoint in [Checkpoint::Last, Checkpoint::Best, Checkpoint::Step(9)] {
+        assert_eq!(bytes(&whole, checkpoint), bytes(&parts, checkpoint), "{checkpoint}");
+    }
+    let [kept, trained] = [Checkpoint::Last, Checkpoint::Step(9)].map(|checkpoint| bytes(&whole, checkpoint));
+    assert_ne!(kept, trained, "the average is not the newest weights");
+    assert_eq!(fs::read(whole.checkpoint_folder(&Checkpoint::Step(9)).smoothed()).unwrap(), kept);
+}
+
+#[test]
+fn a_last_group_of_fewer_batches_is_a_step_of_those() {
+    let _alone = alone();
+    let [(_a, whole), (_b, parts)] = [run_folder(), run_folder()];
+    let run = |accumulate, batches: std::ops::Range<usize>, steps, start, folder: &ModelFolder| {
+        let mut input = input(steps, start, Some(folder));
+        input.training.accumulate = accumulate;
+        input.train_loader = Arc::new(PointLoader::of_steps(batches.start, batches.end));
+        fit(Line::new(0.0, 0.0, &Device::default()), input).unwrap()
+    };
+    assert_eq!(run(3, 0..7, 3, StartPoint::default(), &whole).steps, 3);
+    run(3, 0..6, 2, StartPoint::default(), &parts);
+    run(1, 6..7, 3, resume_point(&parts).unwrap().unwrap(), &parts);
+    assert_eq!(bytes(&whole, Checkpoint::Last), bytes(&parts, Checkpoint::Last));
+}
+
+/// A metric that gets worse with every evaluation.
+struct Worse(f64);
+
+impl ValidationMetric<Line> for Worse {
+    fn name(&self) -> &str {
+        "accuracy"
+    }
+
+    fn higher_is_better(&self) -> bool {
+        true
+    }
+
+    fn measure(&mut self, _model: &Line) -> Result<f64, TrainingError> {
+        self.0 -= 0.125;
+        Ok(self.0)
+    }
+}
+
+#[test]
+fn a_named_metric_decides_and_patience_ends_the_run() {
+    let _alone = alone();
+    let (_home, folder) = run_folder();
+    let run = |training: TrainingConfig, start| {
+        let metrics: Vec<Box<dyn ValidationMetric<Line>>> = vec![Box::new(Worse(1.0))];
+        fit(line(), FitInput { training, metrics, ..input(40, start, Some(&folder)) })
+    };
+    let training = TrainingConfig {
+        steps: 40,
+        evaluate_every: 4,
+        checkpoint_every: 0,
+        best_by: "accuracy".into(),
+        patience: 2,
+        ..TrainingConfig::default()
+    };
+    let fitted = run(training.clone(), StartPoint::default()).unwrap();
+    assert_eq!((fitted.best.unwrap().step, fitted.steps, fitted.interrupted), (4, 12, false));
+    let start = resume_point(&folder).unwrap().unwrap();
+    assert!(start.is_finished(&training));
+    assert_eq!(run(training.clone(), start).unwrap().steps, 12);
+
+    let error = run(TrainingConfig { best_by: "bleu".into(), ..training }, StartPoint::default()).unwrap_err();
+    assert_eq!(error.to_string(), "`training.best_by` is `bleu`, which nobody measures: known are loss, accuracy");
+}
+
+#[test]
+fn checkpointers_and_early_stopping_of_burn_are_served() {
+    let _alone = alone();
+    let home = tempfile::tempdir().unwrap();
+    let stop = MetricEarlyStoppingStrategy::new(
+        &LossMetric::new(),
+        Aggregate::Mean,
+        Direction::Highest, // the loss falls, so the first evaluation stays the best
+        BurnSplit::Valid,
+        StoppingCondition::NoImprovementSince { n_epochs: 2 },
+    );
+    let log = FileMetricLogger::new(home.path());
+    let checkpoints = home.path().join("checkpoint");
+    let [model, optimizer, schedule] =
+        ["model", "optim", "scheduler"].map(|name| FileCheckpointer::new(&checkpoints, name));
+    let extend: Extension<Line> = Box::new(|training| {
+        training
+            .with_metric_logger(log)
+            .metrics((LossMetric::new(),))
+            .with_custom_checkpointers(model, optimizer, schedule)
+            .early_stopping(stop)
+    });
+    let fitted = fit(line(), FitInput { extension: Some(extend), ..input(40, StartPoint::default(), None) }).unwrap();
+    assert_eq!(fitted.steps, 12);
+    let files: Vec<_> = fs::read_dir(&checkpoints).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert!(files.iter().any(|name| name.to_string_lossy().contains("12")), "{files:?}");
+}
+
+#[test]
+fn a_finished_run_has_nothing_left_to_do() {
+    let _alone = alone();
+    let (_home, folder) = run_folder();
+    fit(line(), input(4, StartPoint::default(), Some(&folder))).unwrap();
+    let before = bytes(&folder, Checkpoint::Last);
+    let listener = Listener::default();
+    let mut again = input(4, resume_point(&folder).unwrap().unwrap(), Some(&folder));
+    again.observers = vec![Box::new(listener.clone())];
+    assert_eq!(fit(line(), again).unwrap().steps, 4);
+    assert_eq!(*listener.heard.lock().unwrap(), ["started 4/4", "finished"]);
+    assert_eq!(bytes(&folder, Checkpoint::Last), before);
+}
+
+#[test]
+fn observers_hear_of_everything_in_order() {
+    let _alone = alone();
+    let listener = Listener::default();
+    let mut input = input(5, StartPoint::default(), None);
+    input.observers = vec![Box::new(listener.clone())];
+    fit(line(), input).unwrap();
+    let heard = listener.heard.lock().unwrap().join(", ");
+    assert_eq!(heard, "started 0/5, step 1, step 2, step 3, step 4, evaluation 4, step 5, evaluation 5, finished");
+}
+
+#[test]
+fn metrics_of_burn_join() {
+    let _alone = alone();
+    let home = tempfile::tempdir().unwrap();
+    let log = FileMetricLogger::new(home.path());
+    let extend: Extension<Line> =
+        Box::new(|training| training.with_metric_logger(log).metrics((LossMetric::new(), Perplexity::new())));
+    fit(line(), FitInput { extension: Some(extend), ..input(5, StartPoint::default(), None) }).unwrap();
+    for file in ["train/epoch-1/Loss.log", "valid/epoch-1/Perplexity.log", "train/epoch-2/Perplexity.log"] {
+        assert!(home.path().join(file).is_file(), "{file}");
+    }
+}
+
+#[test]
+fn bad_settings_are_all_listed_before_anything_is_done() {
+    let mut input = input(0, StartPoint::default(), None);
+    input.optimizer.clip_norm = -1.0;
+    let error = fit(line(), input).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "training.steps = 0 must be at least 1; optimizer.clip_norm = -1 must be at least 0 and finite"
+    );
+}
+
+#[test]
+fn too_few_batches_and_numbers_that_overflow_stop_the_run() {
+    let _alone = alone();
+    let mut short = input(5, StartPoint::default(), None);
+    short.train_loader = Arc::new(PointLoader::of_steps(0, 3));
+    let error = fit(line(), short).unwrap_err();
+    assert!(error.to_string().starts_with("the training data ended before step 4 of 5"), "{error}");
+
+    let (_home, folder) = run_folder();
+    let mut wild = input(12, StartPoint::default(), Some(&folder));
+    wild.optimizer.learning_rate = 1e30;
+    wild.schedule = ScheduleConfig { warmup_steps: 0, ..wild.schedule };
+    let error = fit(line(), wild).unwrap_err();
+    assert!(error.to_string().starts_with("step 2, batch 2: the loss is inf"), "{error}");
+    assert!(error.is_user_error() && resume_point(&folder).unwrap().is_none());
+}
