@@ -30,6 +30,14 @@ pub fn awake<R: Send>(device: &Device, work: impl FnOnce() -> R + Send) -> R {
 mod pool {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::time::{Duration, Instant};
+
+    /// A thread that finds nothing to do for so long is let go; waking it up again is little beside such a gap.
+    ///
+    /// There must be an end to it. A thread may come to wait here while it has begun a part of the step itself: that part
+    /// waits for another thread, and whoever waits in the pool takes what is queued, this waiting too. The part goes on when
+    /// the waiting ends, and the step ends when the part does.
+    const PATIENCE: Duration = Duration::from_millis(1);
 
     /// Whether the threads are held awake. Once is enough, and several steps at a time need their threads for work.
     static HELD: AtomicBool = AtomicBool::new(false);
@@ -59,12 +67,21 @@ mod pool {
         fn wake_others(&self) {
             let (ended, own) = (self.ended.clone(), rayon::current_thread_index());
             rayon::spawn_broadcast(move |thread| {
-                while Some(thread.index()) != own && !ended.load(Relaxed) {
-                    if rayon::yield_now() != Some(rayon::Yield::Executed) {
-                        (0..64).for_each(|_| std::hint::spin_loop());
-                    }
+                if Some(thread.index()) != own {
+                    look_for_work(&ended);
                 }
             });
+        }
+    }
+
+    /// Does what there is to do until the step has ended, or until there was nothing for a while.
+    fn look_for_work(ended: &AtomicBool) {
+        let mut busy = Instant::now();
+        while !ended.load(Relaxed) && busy.elapsed() < PATIENCE {
+            match rayon::yield_now() {
+                Some(rayon::Yield::Executed) => busy = Instant::now(),
+                _ => (0..64).for_each(|_| std::hint::spin_loop()),
+            }
         }
     }
 
@@ -72,6 +89,49 @@ mod pool {
         fn drop(&mut self) {
             self.ended.store(true, Relaxed);
             HELD.store(false, Relaxed);
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        fn wait_for(flag: &AtomicBool) {
+            while !flag.load(Relaxed) {
+                std::hint::spin_loop();
+            }
+        }
+
+        /// The second thread is in the midst of a part of the step, whose other half the first one has, when it is kept awake.
+        #[test]
+        fn a_thread_that_has_begun_a_part_of_the_step_ends_it() {
+            let [begun, queued, halved, done] = [const { AtomicBool::new(false) }; 4];
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+            let half = || {
+                halved.store(true, Relaxed);
+                std::thread::sleep(Duration::from_millis(20)); // The other one is done, waits for this and looks for work.
+            };
+            let part = |_: &rayon::Scope| {
+                begun.store(true, Relaxed);
+                wait_for(&queued);
+                rayon::join(|| wait_for(&halved), half);
+                done.store(true, Relaxed);
+            };
+            pool.in_place_scope(|scope| {
+                scope.spawn(part);
+                let is_done = pool.install(|| {
+                    wait_for(&begun);
+                    let watch = Watch { ended: Arc::new(AtomicBool::new(false)) };
+                    watch.wake_others();
+                    queued.store(true, Relaxed);
+                    let began = Instant::now();
+                    while !done.load(Relaxed) && began.elapsed() < Duration::from_secs(10) {
+                        rayon::yield_now();
+                    }
+                    done.load(Relaxed)
+                });
+                assert!(is_done, "the step waits for its part, and that for the end of the step");
+            });
         }
     }
 }
