@@ -4,7 +4,7 @@
 //! `dV = P'ᵀ grad`, `dP = grad Vᵀ` dropped alike, `dS = P (dP - D)`, `dQ = dS K`, `dK = dSᵀ Q`.
 
 use super::problem::{Problem, Tensors};
-use super::{Inputs, KEYS, PARALLEL, QUERIES};
+use super::{Inputs, PARALLEL, QUERIES};
 use crate::flex::view::{Rows, View, into_tensor, is_by_token, readable};
 use crate::flex::{Matrix, MatrixMut, Real, product, sum, vectorised};
 use burn::backend::Flex;
@@ -96,16 +96,16 @@ impl<T: Real> Pass<'_, T> {
         let groups: Vec<Vec<usize>> = split(groups, shared(1));
         let tasks: Vec<_> =
             batches.iter().flat_map(|batches| groups.iter().map(move |groups| (batches, groups))).collect();
-        let run = |(batches, groups): (&Vec<usize>, &Vec<usize>)| {
-            let mut scratch = Scratch::new(self.problem);
+        let run = |scratch: &mut Scratch<T>, (batches, groups): (&Vec<usize>, &Vec<usize>)| {
             for &batch in batches {
-                groups.iter().for_each(|&group| self.group(&mut scratch, batch, group));
+                groups.iter().for_each(|&group| self.group(scratch, batch, group));
             }
         };
         if self.problem.work() < PARALLEL {
-            tasks.into_iter().for_each(run);
+            let mut scratch = Scratch::new(self.problem);
+            tasks.into_iter().for_each(|task| run(&mut scratch, task));
         } else {
-            tasks.into_par_iter().for_each(run);
+            tasks.into_par_iter().for_each_init(|| Scratch::new(self.problem), run);
         }
     }
 
@@ -224,7 +224,7 @@ fn split(count: usize, together: bool) -> Vec<Vec<usize>> {
     if together { vec![(0..count).collect()] } else { (0..count).map(|index| vec![index]).collect() }
 }
 
-/// Buffers of a task.
+/// Buffers of one tile after the other.
 struct Scratch<T> {
     weights: Vec<T>,
     dropped: Option<Vec<T>>,
@@ -236,14 +236,15 @@ struct Scratch<T> {
 
 impl<T: Real> Scratch<T> {
     fn new(problem: &Problem<'_, T>) -> Self {
-        let tile = || vec![T::ZERO; QUERIES * KEYS];
+        let [queries, keys] = problem.tile();
+        let tile = || vec![T::ZERO; queries * keys];
         Self {
             weights: tile(),
             dropped: problem.dropout.map(|_| tile()),
             slopes: problem.soft_cap.map(|_| tile()),
             gradients: tile(),
             means: [T::ZERO; QUERIES],
-            factors: vec![T::ZERO; KEYS],
+            factors: vec![T::ZERO; keys],
         }
     }
 

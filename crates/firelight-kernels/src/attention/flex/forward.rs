@@ -1,7 +1,7 @@
 //! The forward pass: for every tile of queries the tiles of keys go by, and maximum, sum and mean are kept up to date.
 
 use super::problem::{Problem, Tensors};
-use super::{Inputs, KEYS, PARALLEL, QUERIES};
+use super::{Inputs, PARALLEL, QUERIES};
 use crate::flex::view::{Rows, into_tensor, is_by_token};
 use crate::flex::{Matrix, MatrixMut, Real, filled, maximum, product, sum, vectorised};
 use burn::backend::Flex;
@@ -33,12 +33,11 @@ fn all_tiles<T: Real>(problem: &Problem<'_, T>, output: &Rows<'_, T>, statistics
         scratch.attend(problem, head, &queries);
         scratch.store(head, &queries, output, statistics);
     };
-    let width = problem.value.shape[3];
     if problem.work() < PARALLEL {
-        let mut scratch = Scratch::new(width);
+        let mut scratch = Scratch::new(problem);
         tasks.into_iter().for_each(|task| run(&mut scratch, task));
     } else {
-        tasks.into_par_iter().for_each_init(|| Scratch::new(width), run);
+        tasks.into_par_iter().for_each_init(|| Scratch::new(problem), run);
     }
 }
 
@@ -53,10 +52,10 @@ struct Scratch<T> {
 }
 
 impl<T: Real> Scratch<T> {
-    fn new(width: usize) -> Self {
-        let (scores, factors) = (vec![T::ZERO; QUERIES * KEYS], vec![T::ZERO; KEYS]);
-        let (largest, sums) = ([T::ZERO; QUERIES], [T::ZERO; QUERIES]);
-        Self { scores, factors, means: vec![T::ZERO; QUERIES * width], largest, sums, width }
+    fn new(problem: &Problem<'_, T>) -> Self {
+        let ([queries, keys], width) = (problem.tile(), problem.value.shape[3]);
+        let [scores, factors, means] = [queries * keys, keys, queries * width].map(|length| vec![T::ZERO; length]);
+        Self { scores, factors, means, largest: [T::ZERO; QUERIES], sums: [T::ZERO; QUERIES], width }
     }
 
     fn attend(&mut self, problem: &Problem<'_, T>, [batch, head]: [usize; 2], queries: &Range<usize>) {

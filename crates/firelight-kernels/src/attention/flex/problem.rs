@@ -102,6 +102,11 @@ impl<'a, T: Real> Problem<'a, T> {
         (0..queries.div_ceil(tile)).map(move |index| index * tile..((index + 1) * tile).min(queries))
     }
 
+    /// The most queries and the most keys of a tile.
+    pub(super) fn tile(&self) -> [usize; 2] {
+        [self.query_tiles().next().map_or(0, |queries| queries.len()), self.keys().min(KEYS)]
+    }
+
     /// The tiles of keys of which some query sees some key.
     pub(super) fn key_tiles(&self, batch: usize, head: usize, queries: &Range<usize>) -> Vec<Range<usize>> {
         let Range { start, end } = self.reach(batch, queries);
