@@ -119,20 +119,12 @@ fn backward<T: Real>(logits: FlexTensor, sums: FlexTensor, grad: FlexTensor, tar
     let (shape, grad) = (logits.layout().shape().clone(), contiguous(grad));
     let (sums, grads) = (values::<T>(&sums), values::<T>(&grad));
     let width = shape[1];
-    let indices = targets.indices(width);
+    let (indices, smoothing) = (targets.indices(width), T::of(targets.smoothing));
+    let slope = |row: usize| Slope::new(&sums[2 * row..2 * row + 2], grads[row], smoothing, width);
     if let Some(numbers) = T::storage_mut(&mut logits) {
         for_each_block(numbers, width, |first, numbers| {
             for (row, numbers) in (first..).zip(numbers.chunks_exact_mut(width)) {
-                let (largest, log_sum) = (sums[2 * row], sums[2 * row + 1]);
-                vectorised(
-                    #[inline(always)]
-                    || {
-                        for x in numbers.iter_mut() {
-                            *x = (*x - largest - log_sum).exp() * grads[row];
-                        }
-                    },
-                );
-                finish_row(numbers, indices[row], T::of(targets.smoothing), grads[row]);
+                slope(row).over(numbers, indices[row]);
             }
         });
         return logits;
@@ -141,30 +133,52 @@ fn backward<T: Real>(logits: FlexTensor, sums: FlexTensor, grad: FlexTensor, tar
     let out = filled(numbers.len(), |out| {
         for_each_block(out, width, |first, out| {
             for (row, out) in (first..).zip(out.chunks_exact_mut(width)) {
-                let (largest, log_sum) = (sums[2 * row], sums[2 * row + 1]);
-                let x = &numbers[row * width..(row + 1) * width];
-                vectorised(
-                    #[inline(always)]
-                    || {
-                        for (out, &x) in out.iter_mut().zip(x) {
-                            *out = (x - largest - log_sum).exp() * grads[row];
-                        }
-                    },
-                );
-                finish_row(out, indices[row], T::of(targets.smoothing), grads[row]);
+                slope(row).of(&numbers[row * width..(row + 1) * width], out, indices[row]);
             }
         });
     });
     T::tensor(out, shape)
 }
 
-/// Takes the smoothed target, times the gradient, from a row of `softmax grad`.
-#[inline(always)]
-fn finish_row<T: Real>(row: &mut [T], target: Option<usize>, smoothing: T, grad: T) {
-    let Some(target) = target else { return row.fill(T::ZERO) };
-    if smoothing > T::ZERO {
-        let share = smoothing / T::of(row.len() as f64) * grad;
-        row.iter_mut().for_each(|x| *x += -share);
+/// What the gradient of the logits of a row is made of. The loops read plain numbers: an index in them, which may fail, would
+/// keep them from being vectorised.
+#[derive(Clone, Copy)]
+struct Slope<T> {
+    largest: T,
+    log_sum: T,
+    grad: T,
+    /// What every class has of the smoothed target, times the gradient.
+    share: T,
+    /// What the target has more.
+    rest: T,
+}
+
+impl<T: Real> Slope<T> {
+    fn new(sums: &[T], grad: T, smoothing: T, classes: usize) -> Self {
+        let (share, rest) = (smoothing / T::of(classes as f64) * grad, (T::ONE - smoothing) * grad);
+        Self { largest: sums[0], log_sum: sums[1], grad, share, rest }
     }
-    row[target] += -(T::ONE - smoothing) * grad;
+
+    #[inline(always)]
+    fn at(self, x: T) -> T {
+        (x - self.largest - self.log_sum).exp() * self.grad - self.share
+    }
+
+    fn of(self, logits: &[T], out: &mut [T], target: Option<usize>) {
+        let Some(target) = target else { return out.fill(T::ZERO) };
+        vectorised(
+            #[inline(always)]
+            || out.iter_mut().zip(logits).for_each(move |(out, &x)| *out = self.at(x)),
+        );
+        out[target] += -self.rest;
+    }
+
+    fn over(self, logits: &mut [T], target: Option<usize>) {
+        let Some(target) = target else { return logits.fill(T::ZERO) };
+        vectorised(
+            #[inline(always)]
+            || logits.iter_mut().for_each(move |x| *x = self.at(*x)),
+        );
+        logits[target] += -self.rest;
+    }
 }
