@@ -48,6 +48,7 @@ mod recompute;
 mod report;
 mod schedule;
 mod smoothed;
+mod spare;
 mod task;
 mod tensorboard;
 #[cfg(test)]

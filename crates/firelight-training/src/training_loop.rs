@@ -11,6 +11,7 @@ use crate::checkpoint::{RunState, save_best, save_step};
 use crate::evaluate::evaluate_with;
 use crate::events::Events;
 use crate::observer::Observers;
+use crate::spare;
 use crate::trainer::Trainer;
 use crate::validation::Metrics;
 use crate::writer::Writer;
@@ -46,6 +47,9 @@ impl<M: Trainable> TrainingLoop<M> {
         self.observers.started(&RunReport { done: self.state.step, steps: self.training.steps })?;
         let mut interrupted = false;
         if !self.state.is_finished(&self.training) {
+            if self.folder.is_some() && self.training.checkpoint_every > 0 {
+                spare::take(&self.trainer.model, &self.trainer.device());
+            }
             let writer = Writer::start();
             let taken = self.take_steps(train_loader, valid_loader, events, &writer);
             // What was handed over is written also when a later step fails.

@@ -39,8 +39,6 @@ pub struct Estimate {
     pub steps: usize,
     /// Bytes of weights, gradients and the optimiser's moments.
     pub state_bytes: usize,
-    /// Bytes of what a checkpoint holds; the step after it makes as many new ones.
-    pub checkpoint_bytes: usize,
     /// Bytes that the forward pass of one batch keeps for the backward pass.
     pub activation_bytes: usize,
 }
@@ -50,7 +48,6 @@ impl Estimate {
     pub fn new(cost: Cost, training: &TrainingConfig) -> Self {
         // Weights, gradients, two moments; the moving average is one copy more.
         let copies = if training.smoothing > 0.0 { 5 } else { 4 };
-        let all_but_gradients = copies - 1;
         let all = cost.batch_tokens * cost.vocab_size;
         // Logits and their gradient, where they are not computed in blocks.
         let logits = if all > LOGITS_IN_BLOCKS { LOGITS_IN_BLOCKS } else { 2 * all };
@@ -60,7 +57,6 @@ impl Estimate {
             tokens_per_step: cost.batch_tokens * training.accumulate,
             steps: training.steps,
             state_bytes: copies * FLOAT * cost.parameters,
-            checkpoint_bytes: all_but_gradients * FLOAT * cost.parameters,
             activation_bytes: FLOAT * (cost.batch_tokens * cost.floats_per_token + logits),
         }
     }

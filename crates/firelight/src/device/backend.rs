@@ -54,13 +54,6 @@ pub struct NamedDevice {
     pub device: Device,
 }
 
-impl NamedDevice {
-    /// Whether tensors on it lie in the memory of the process.
-    pub fn is_cpu(&self) -> bool {
-        [Backend::Flex, Backend::Ndarray].iter().any(|backend| backend.name() == self.name)
-    }
-}
-
 impl Backend {
     /// All backends, the preferred ones first: Burn's own order.
     pub const ALL: [Self; 7] =

@@ -13,7 +13,7 @@ use firelight::training::{
 
 use super::super::place;
 use crate::interruption::INTERRUPTED;
-use crate::{interruption, memory, output};
+use crate::{interruption, output};
 
 /// What a task shows of itself.
 pub(super) trait Shown: Task<Error: Send + Sync + std::error::Error + 'static> {
@@ -46,9 +46,6 @@ impl Course {
         announce(&run, &place(chosen));
         if self.self_check {
             check(&run)?;
-        }
-        if run.recipe.training.checkpoint_every > 0 && chosen.is_cpu() {
-            memory::set_aside(run.cost().checkpoint_bytes);
         }
         let trained = self.train(run)?;
         conclude(&trained);
