@@ -74,7 +74,7 @@ pub enum DataError {
     },
     /// A line of a table has too many or too few columns.
     #[error(
-        "line {line} of `{}` has {found} columns separated by tabs: expected {expected}",
+        "line {line} of `{}` has {found} columns separated by {separator}: expected {expected}",
         path.display()
     )]
     Columns {
@@ -86,6 +86,113 @@ pub enum DataError {
         expected: usize,
         /// Columns that it has.
         found: usize,
+        /// What separates them.
+        separator: &'static str,
+    },
+    /// A table that should hold texts with labels has nothing but texts.
+    #[error(
+        "line {line} of `{}` has one column: expected a text and its label separated by {separator}; give a table with both, or \
+         the ending that fits how the file is written (.tsv, .csv or .jsonl)",
+        path.display()
+    )]
+    OneColumn {
+        /// The file.
+        path: PathBuf,
+        /// Its first line with a text, from 1.
+        line: usize,
+        /// What should separate the columns.
+        separator: &'static str,
+    },
+    /// A table has fewer columns than the number of one that is asked for.
+    #[error(
+        "`{}` has no column {number}: its lines have {columns} columns, numbered from 0; give one of these numbers, or a name \
+         of its header",
+        path.display()
+    )]
+    ColumnNumber {
+        /// The file.
+        path: PathBuf,
+        /// The column that was asked for, from 0.
+        number: usize,
+        /// Number of columns.
+        columns: usize,
+    },
+    /// A quote in CSV has no partner.
+    #[error(
+        "the quote on line {line} of `{}` {reason}; put quotes around the whole value, and double those within it",
+        path.display()
+    )]
+    Quotes {
+        /// The file.
+        path: PathBuf,
+        /// The line of the quote that begins the value, from 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The `csv` crate refuses a file.
+    #[error("`{}` cannot be read as CSV: {reason}", path.display())]
+    Csv {
+        /// The file.
+        path: PathBuf,
+        /// What the crate says.
+        reason: String,
+    },
+    /// The ending of a file names no format of labelled texts.
+    #[error("the ending of `{}` tells no format of labelled texts: expected .tsv, .csv or .jsonl", path.display())]
+    LabelledEnding {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Labelled texts without a column of text.
+    #[error("columns.text is empty: name at least one column, such as [\"sentence\"] or [\"0\"]")]
+    NoTextColumn,
+    /// A file of labelled texts has nothing but a header or empty lines.
+    #[error("`{}` holds no example: give a file with a text and its label a line", path.display())]
+    NoExamples {
+        /// The file.
+        path: PathBuf,
+    },
+    /// An example without a label.
+    #[error("line {line} of `{}` has an empty label in the column `{column}`: give every example a label", path.display())]
+    EmptyLabel {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The column of the labels.
+        column: String,
+    },
+    /// A label that no example of the training had.
+    #[error(
+        "line {line} of `{}` has the label `{label}`, which the training did not have: the known labels are {known}",
+        path.display()
+    )]
+    UnknownLabel {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The label.
+        label: String,
+        /// The labels of the training.
+        known: String,
+    },
+    /// A label of a regression that is no number.
+    #[error("line {line} of `{}` has the label `{label}`: a regression needs a finite number", path.display())]
+    NoNumber {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The label.
+        label: String,
+    },
+    /// Names of classes that make no classifier.
+    #[error("{problem}; does columns.label name the column of the labels?")]
+    Labels {
+        /// What is wrong with them.
+        problem: String,
     },
     /// A table lacks a column.
     #[error(
@@ -113,7 +220,7 @@ pub enum DataError {
         found: String,
     },
     /// A line of JSON lines is no object with texts.
-    #[error("line {line} of `{}` cannot be read: {reason}; expected a JSON object with a text for each side", path.display())]
+    #[error("line {line} of `{}` cannot be read: {reason}; expected a JSON object with a text for each key", path.display())]
     JsonLine {
         /// The file.
         path: PathBuf,

@@ -18,6 +18,8 @@
 //! 2. [`Tokenizer`] turns them into [`EncodedPair`]s, of which a [`LengthFilter`] drops the unfit and tells so.
 //! 3. Or [`SpanCorruption`] and [`BartNoise`] make inputs and targets out of the ids of plain text.
 //!
+//! Texts with labels, for classifiers and regressions, are the business of [`labelled`].
+//!
 //! ```
 //! use firelight_data::{Tokenizer, TokenizerConfig, Tokens, WindowDataset};
 //! use burn::data::dataset::Dataset;
@@ -42,6 +44,7 @@ mod dice;
 mod document_dataset;
 mod documents;
 mod error;
+pub mod labelled;
 mod loader;
 mod order;
 mod packing;

@@ -33,14 +33,14 @@ fn read<T>(
 }
 
 /// One line of a file, as JSON.
-struct Line<'a> {
+pub(crate) struct Line<'a> {
     path: &'a Path,
     number: usize,
     object: Value,
 }
 
 impl<'a> Line<'a> {
-    fn parse(path: &'a Path, number: usize, text: &str) -> Result<Self, DataError> {
+    pub(crate) fn parse(path: &'a Path, number: usize, text: &str) -> Result<Self, DataError> {
         let wrong = |reason| DataError::JsonLine { path: path.into(), line: number, reason };
         match serde_json::from_str(text) {
             Ok(object @ Value::Object(_)) => Ok(Self { path, number, object }),
@@ -50,16 +50,35 @@ impl<'a> Line<'a> {
     }
 
     /// The text of a key, or of a JSON Pointer, which begins with `/`.
-    fn text(&self, key: &str) -> Result<String, DataError> {
-        let value = if key.starts_with('/') { self.object.pointer(key) } else { self.object.get(key) };
-        match value {
-            Some(Value::String(text)) => Ok(text.clone()),
-            Some(other) => {
-                let reason = format!("its `{key}` is {} and not a text", kind(other));
-                Err(DataError::JsonLine { path: self.path.into(), line: self.number, reason })
-            }
-            None => Err(self.missing(key)),
+    pub(crate) fn text(&self, key: &str) -> Result<String, DataError> {
+        match self.value(key)? {
+            Value::String(text) => Ok(text.clone()),
+            other => Err(self.no_text(key, other)),
         }
+    }
+
+    /// The text of a key, or the spelling of its number or truth value.
+    pub(crate) fn spelling(&self, key: &str) -> Result<String, DataError> {
+        match self.value(key)? {
+            Value::String(text) => Ok(text.clone()),
+            value @ (Value::Number(_) | Value::Bool(_)) => Ok(value.to_string()),
+            other => Err(self.no_text(key, other)),
+        }
+    }
+
+    /// Number of the line, from 1.
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    fn value(&self, key: &str) -> Result<&Value, DataError> {
+        let value = if key.starts_with('/') { self.object.pointer(key) } else { self.object.get(key) };
+        value.ok_or_else(|| self.missing(key))
+    }
+
+    fn no_text(&self, key: &str, found: &Value) -> DataError {
+        let reason = format!("its `{key}` is {} and not a text", kind(found));
+        DataError::JsonLine { path: self.path.into(), line: self.number, reason }
     }
 
     fn missing(&self, key: &str) -> DataError {

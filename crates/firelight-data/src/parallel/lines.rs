@@ -17,19 +17,23 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 /// # Errors
 /// Fails if the file is missing, unreadable, empty, or not UTF-8 (with the line and the offset of the first wrong byte).
 pub fn read_lines(path: impl AsRef<Path>) -> Result<Vec<String>, DataError> {
-    let path = path.as_ref();
-    let text = String::from_utf8(read_bytes(path)?).map_err(|error| {
+    let text = read_utf8(path.as_ref())?;
+    let lines = text.strip_suffix('\n').unwrap_or(&text).split('\n');
+    Ok(lines.map(|line| line.strip_suffix('\r').unwrap_or(line).to_owned()).collect())
+}
+
+/// Reads a whole text of lines, without its byte order mark.
+pub(crate) fn read_utf8(path: &Path) -> Result<String, DataError> {
+    let mut text = String::from_utf8(read_bytes(path)?).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
         let (before, byte) = (&error.as_bytes()[..offset], error.as_bytes()[offset]);
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         DataError::LineNotUtf8 { path: path.into(), line, offset, byte }
     })?;
-    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text);
-    if text.is_empty() {
-        return Err(DataError::EmptyText { path: path.into() });
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.drain(..BYTE_ORDER_MARK.len());
     }
-    let lines = text.strip_suffix('\n').unwrap_or(text).split('\n');
-    Ok(lines.map(|line| line.strip_suffix('\r').unwrap_or(line).to_owned()).collect())
+    if text.is_empty() { Err(DataError::EmptyText { path: path.into() }) } else { Ok(text) }
 }
 
 /// Joins the lines of two files.

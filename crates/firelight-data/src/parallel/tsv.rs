@@ -37,6 +37,7 @@ impl<'a> Table<'a> {
                     line: self.first + number,
                     expected: columns,
                     found: values.len(),
+                    separator: "tabs",
                 }),
             }
         };

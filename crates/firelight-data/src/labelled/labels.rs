@@ -1,0 +1,161 @@
+//! The classes of a classifier, by name and by number.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::LabelledText;
+use crate::DataError;
+
+/// Names of classes. The number of a class is its place among them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
+pub struct Labels {
+    names: Vec<String>,
+}
+
+impl Labels {
+    /// The labels of the examples that a model is trained on, sorted: by value if all are whole numbers, by spelling
+    /// otherwise.
+    ///
+    /// # Errors
+    /// Fails if there are fewer than two different ones.
+    pub fn of(texts: &[LabelledText]) -> Result<Self, DataError> {
+        let distinct: BTreeSet<&str> = texts.iter().map(|text| text.label.as_str()).collect();
+        let mut names: Vec<String> = distinct.into_iter().map(str::to_owned).collect();
+        let values: Option<Vec<i64>> = names.iter().map(|name| name.parse().ok()).collect();
+        if values.is_some() {
+            names.sort_by_key(|name| name.parse::<i64>().ok());
+        }
+        Self::new(names)
+    }
+
+    /// Classes of these names, in this order.
+    ///
+    /// # Errors
+    /// Fails if there are fewer than two, or if a name is empty or occurs twice.
+    pub fn new(names: Vec<String>) -> Result<Self, DataError> {
+        let problem = |(index, name): (usize, &String)| match name.as_str() {
+            "" => Some("a label is empty".into()),
+            _ => names[..index].contains(name).then(|| format!("the label `{name}` occurs twice")),
+        };
+        let few =
+            || format!("there is {} label ({}), but a classifier needs two or more", names.len(), names.join(", "));
+        match names.iter().enumerate().find_map(problem).or_else(|| (names.len() < 2).then(few)) {
+            Some(problem) => Err(DataError::Labels { problem }),
+            None => Ok(Self { names }),
+        }
+    }
+
+    /// The names, by number.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Number of classes, two or more.
+    #[expect(clippy::len_without_is_empty, reason = "there are always two or more")]
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The number of a class; none for another label.
+    pub fn id(&self, label: &str) -> Option<usize> {
+        self.names.iter().position(|name| name == label)
+    }
+
+    /// The numbers of the classes of examples, which were read from `path`.
+    ///
+    /// # Errors
+    /// Fails at the first label that is not among these, with its line.
+    pub fn ids(&self, path: &Path, texts: &[LabelledText]) -> Result<Vec<usize>, DataError> {
+        let unknown = |text: &LabelledText| DataError::UnknownLabel {
+            path: path.into(),
+            line: text.line,
+            label: text.label.clone(),
+            known: self.names.join(", "),
+        };
+        texts.iter().map(|text| self.id(&text.label).ok_or_else(|| unknown(text))).collect()
+    }
+}
+
+impl TryFrom<Vec<String>> for Labels {
+    type Error = DataError;
+
+    fn try_from(names: Vec<String>) -> Result<Self, DataError> {
+        Self::new(names)
+    }
+}
+
+impl From<Labels> for Vec<String> {
+    fn from(labels: Labels) -> Self {
+        labels.names
+    }
+}
+
+/// The labels of examples as numbers, for a regression.
+///
+/// # Errors
+/// Fails at the first label that is no finite number, with its line.
+pub fn numbers(path: &Path, texts: &[LabelledText]) -> Result<Vec<f64>, DataError> {
+    let number = |text: &LabelledText| {
+        let value = text.label.trim().parse().ok().filter(|value: &f64| value.is_finite());
+        let wrong = || DataError::NoNumber { path: path.into(), line: text.line, label: text.label.clone() };
+        value.ok_or_else(wrong)
+    };
+    texts.iter().map(number).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(labels: &[&str]) -> Vec<LabelledText> {
+        let text = |(index, label): (usize, &&str)| LabelledText {
+            text: String::new(),
+            pair: None,
+            label: (*label).into(),
+            line: index + 2,
+        };
+        labels.iter().enumerate().map(text).collect()
+    }
+
+    #[test]
+    fn labels_are_sorted_by_value_or_by_spelling() {
+        assert_eq!(Labels::of(&texts(&["10", "9", "-1", "9"])).unwrap().names(), ["-1", "9", "10"]);
+        assert_eq!(Labels::of(&texts(&["b", "10", "9"])).unwrap().names(), ["10", "9", "b"]);
+    }
+
+    #[test]
+    fn a_label_unseen_in_training_is_named_with_its_line_and_those_known() {
+        let labels = Labels::of(&texts(&["bad", "good"])).unwrap();
+        assert_eq!(labels.ids(Path::new("dev.tsv"), &texts(&["good", "bad"])).unwrap(), [1, 0]);
+        let error = labels.ids(Path::new("dev.tsv"), &texts(&["good", "Good"])).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "line 3 of `dev.tsv` has the label `Good`, which the training did not have: the known labels are bad, good"
+        );
+    }
+
+    #[test]
+    fn names_are_two_or_more_different_ones_and_a_list_in_a_file() {
+        let labels: Labels = serde_json::from_str(r#"["no", "maybe", "yes"]"#).unwrap();
+        assert_eq!((labels.len(), labels.id("yes"), labels.id("")), (3, Some(2), None));
+        assert_eq!(serde_json::to_string(&labels).unwrap(), r#"["no","maybe","yes"]"#);
+        for (wrong, reason) in
+            [(r#"["a", "a"]"#, "`a` occurs twice"), (r#"["a", ""]"#, "is empty"), (r#"["a"]"#, "1 label (a)")]
+        {
+            let error = serde_json::from_str::<Labels>(wrong).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn labels_of_a_regression_are_finite_numbers() {
+        assert_eq!(numbers(Path::new("a"), &texts(&["1", " -2.5"])).unwrap(), [1.0, -2.5]);
+        for wrong in ["x", "inf", "NaN", ""] {
+            let error = numbers(Path::new("a"), &texts(&["1", wrong])).unwrap_err();
+            assert!(matches!(&error, DataError::NoNumber { line: 3, .. }), "{error}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Labelled texts: the examples of a classifier or a regression, one or two texts each with the label that a file gives them.
+//! Read from tab-separated values, CSV or JSON lines, strictly: whatever is wrong is an error with its line, and every
+//! example knows its line, so that it can be found again.
+//!
+//! ```
+//! use firelight_data::labelled::{self, Columns, Labels, stratified_split};
+//!
+//! let home = tempfile::tempdir().unwrap();
+//! let path = home.path().join("train.tsv");
+//! std::fs::write(&path, "a fine film\tgood\ndull\tbad\nlovely\tgood\n").unwrap();
+//!
+//! let texts = labelled::read(&path, &Columns::default()).unwrap();
+//! assert_eq!((texts[1].text.as_str(), texts[1].line), ("dull", 2));
+//! let labels = Labels::of(&texts).unwrap();
+//! assert_eq!(labels.names(), ["bad", "good"]);
+//! let ids = labels.ids(&path, &texts).unwrap();
+//! assert_eq!(ids, [1, 0, 1]);
+//! let (training, validation) = stratified_split(&ids, 1, 7);
+//! assert_eq!((training.len(), validation.len()), (2, 1));
+//! ```
+
+mod json;
+mod labels;
+mod quotes;
+mod split;
+mod table;
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+pub use labels::{Labels, numbers};
+pub use split::stratified_split;
+
+use crate::DataError;
+use table::Separator;
+
+/// A text, or a pair of texts, with its label.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LabelledText {
+    /// The text.
+    pub text: String,
+    /// The second text, where the columns name one.
+    pub pair: Option<String>,
+    /// The label as the file writes it.
+    pub label: String,
+    /// The line of the file on which the example begins, from 1.
+    pub line: usize,
+}
+
+/// Which columns of a table, or keys of JSON lines, hold what.
+///
+/// A column of a table is named by the header or counted from 0. With a name the first line is the header. With numbers
+/// alone it is one if its label occurs nowhere below and is either a usual name for labels, such as `label`, or no number
+/// above numbers alone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Columns {
+    /// Columns of the text; several are joined by a space. Default: `["0"]`.
+    pub text: Vec<String>,
+    /// Column of the second text, for pairs of texts. Default: none.
+    pub pair: Option<String>,
+    /// Column of the label. Default: `"1"`.
+    pub label: String,
+}
+
+impl Default for Columns {
+    /// The first two columns: text and label.
+    fn default() -> Self {
+        Self { text: vec!["0".into()], pair: None, label: "1".into() }
+    }
+}
+
+impl Columns {
+    /// All columns, in no order that matters.
+    fn all(&self) -> impl Iterator<Item = &str> {
+        self.text.iter().chain(&self.pair).chain([&self.label]).map(String::as_str)
+    }
+}
+
+/// How a file of labelled texts is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LabelledFormat {
+    /// Tab-separated values without quotes: an example a line.
+    Tsv,
+    /// Comma-separated values of RFC 4180: values in quotes may hold commas, line feeds and doubled quotes.
+    Csv,
+    /// A JSON object a line. Keys that begin with `/` are JSON Pointers.
+    JsonLines,
+}
+
+impl LabelledFormat {
+    /// The format that a file's ending names: `.tsv`, `.csv`, or `.jsonl` and `.ndjson`.
+    ///
+    /// # Errors
+    /// Fails if the ending is another one.
+    pub fn of(path: &Path) -> Result<Self, DataError> {
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        match ending.to_ascii_lowercase().as_str() {
+            "tsv" => Ok(Self::Tsv),
+            "csv" => Ok(Self::Csv),
+            "jsonl" | "ndjson" => Ok(Self::JsonLines),
+            _ => Err(DataError::LabelledEnding { path: path.into() }),
+        }
+    }
+}
+
+/// Reads the labelled texts of a file, in their order. Empty lines are skipped, and so is a byte order mark.
+///
+/// # Errors
+/// Fails if the file is missing, empty, not UTF-8 or of no known ending, or if a line lacks a column or a key, has more or
+/// fewer columns than the first, a wrong quote or an empty label; always with the line.
+pub fn read(path: &Path, columns: &Columns) -> Result<Vec<LabelledText>, DataError> {
+    if columns.text.is_empty() {
+        return Err(DataError::NoTextColumn);
+    }
+    let texts = match LabelledFormat::of(path)? {
+        LabelledFormat::Tsv => table::read(path, Separator::Tab, columns)?,
+        LabelledFormat::Csv => table::read(path, Separator::Comma, columns)?,
+        LabelledFormat::JsonLines => json::read(path, columns)?,
+    };
+    match texts.iter().find(|text| text.label.is_empty()) {
+        Some(text) => Err(DataError::EmptyLabel { path: path.into(), line: text.line, column: columns.label.clone() }),
+        None if texts.is_empty() => Err(DataError::NoExamples { path: path.into() }),
+        None => Ok(texts),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::fs;
+
+    fn columns(text: &[&str], pair: Option<&str>, label: &str) -> Columns {
+        Columns {
+            text: text.iter().map(|name| (*name).into()).collect(),
+            pair: pair.map(Into::into),
+            label: label.into(),
+        }
+    }
+
+    fn read_as(name: &str, content: impl AsRef<[u8]>, columns: &Columns) -> Result<Vec<LabelledText>, DataError> {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join(name);
+        fs::write(&path, content).unwrap();
+        read(&path, columns)
+    }
+
+    fn example(text: &str, pair: Option<&str>, label: &str, line: usize) -> LabelledText {
+        LabelledText { text: text.into(), pair: pair.map(Into::into), label: label.into(), line }
+    }
+
+    #[test]
+    fn the_three_formats_hold_the_same_examples() {
+        let named = columns(&["title", "body"], Some("other"), "class");
+        let expected = |lines: [usize; 2]| {
+            [example("A b", Some("x, y"), "7", lines[0]), example("\u{c9} ", Some(""), "no", lines[1])]
+        };
+        let tsv = "class\ttitle\tbody\tother\n7\tA\tb\tx, y\r\n\nno\t\u{c9}\t\t\n";
+        assert_eq!(read_as("a.tsv", tsv, &named).unwrap(), expected([2, 4]));
+        let csv = "class,title,body,other\r\n7,A,b,\"x, y\"\r\n\r\nno,\u{c9},,\r\n";
+        assert_eq!(read_as("a.csv", csv, &named).unwrap(), expected([2, 4]));
+        let json = "{\"class\": 7, \"title\": \"A\", \"body\": \"b\", \"other\": \"x, y\"}\n\n\
+                    {\"class\": \"no\", \"title\": \"\u{c9}\", \"body\": \"\", \"other\": \"\"}";
+        assert_eq!(read_as("a.JSONL", json, &named).unwrap(), expected([1, 3]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place_and_the_way_out() {
+        let numbers = Columns::default();
+        let message = |name: &str, content: &[u8], columns: &Columns| {
+            let error = read_as(name, content, columns).unwrap_err();
+            assert!(error.is_user_error());
+            error.to_string()
+        };
+        assert!(message("a.txt", b"a\tb", &numbers).contains("expected .tsv, .csv or .jsonl"));
+        assert!(message("a.tsv", b"", &numbers).contains("is empty"));
+        assert!(message("a.csv", b"\n\n", &numbers).contains("no example"));
+        assert!(message("a.csv", b"text,label\n", &numbers).contains("no example"));
+        assert!(message("a.tsv", b"a\tb\nc\xff\td\n", &numbers).contains("line 2 of `"));
+        assert!(message("a.tsv", b"a\tb\nc\t\n", &numbers).contains("line 2 of `"));
+        assert!(
+            message("a.jsonl", b"{\"text\": \"a\"}", &columns(&["text"], None, "label")).contains("the key `label`")
+        );
+        assert!(message("a.tsv", b"a\tb", &columns(&[], None, "1")).contains("columns.text"));
+    }
+
+    proptest! {
+        #[test]
+        fn csv_gives_back_what_was_written(
+            rows in prop::collection::vec(["[a-c\",\n\r \u{e9}]{0,6}", "[a-c\",\n ]{1,4}"], 1..8)
+        ) {
+            let quoted = |value: &str| format!("\"{}\"", value.replace('"', "\"\""));
+            let content: String =
+                rows.iter().map(|[text, label]| format!("{},{}\n", quoted(text), quoted(label))).collect();
+            let found = read_as("a.csv", content, &Columns::default()).unwrap();
+            let (mut line, mut expected) = (1, Vec::new());
+            for [text, label] in &rows {
+                expected.push(example(text, None, label, line));
+                line += 1 + text.matches('\n').count() + label.matches('\n').count();
+            }
+            prop_assert_eq!(found, expected);
+        }
+    }
+}
