@@ -1,5 +1,5 @@
-//! `cargo xtask fixtures`: computes the golden values anew; needs python3 with torch, numpy, safetensors, transformers
-//! and sacrebleu.
+//! `cargo xtask fixtures`: computes the golden values anew; needs python3 with torch, numpy, safetensors, transformers,
+//! sacrebleu, scikit-learn, scipy and seqeval.
 
 use anyhow::Result;
 
@@ -7,5 +7,6 @@ use crate::command::{program, run};
 
 pub(crate) fn regenerate() -> Result<()> {
     run("golden tensors", &mut program("python3", "tests/fixtures/generate.py"))?;
-    run("golden scores of text", &mut program("python3", "tests/fixtures/text_metrics.py"))
+    run("golden scores of text", &mut program("python3", "tests/fixtures/text_metrics.py"))?;
+    run("golden scores of classes", &mut program("python3", "tests/fixtures/class_metrics.py"))
 }

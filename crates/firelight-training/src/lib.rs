@@ -9,7 +9,7 @@
 //!    checkpoints from which [`resume_point`] continues to the bit.
 //! 4. [`Observer`]s are told: [`ProgressBar`] draws, [`MetricsLog`] writes `metrics.jsonl`. Burn's own metrics and
 //!    renderers join through [`FitInput::extension`]; the [`metrics`] here are made for [`LossOutput`], and
-//!    [`metrics::text`] scores generated text: BLEU, chrF, exact match.
+//!    [`metrics::text`] scores generated text (BLEU, chrF, exact match), [`metrics::classes`] predicted classes.
 //!
 //! A task crate that says with [`Task`] what its sections of a recipe mean gets whole runs with it: a [`Run`] reads and checks
 //! everything, makes or resumes the run folder, and trains.

@@ -8,7 +8,7 @@ use std::path::Path;
 use firelight_storage::{ModelFolder, StorageError, write_atomic};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::{Chart, TrainingError};
+use crate::TrainingError;
 use curves::Curves;
 
 /// The look of the page: one column of text, and nothing that is loaded from elsewhere.
@@ -23,6 +23,8 @@ pub struct Report {
     pub facts: Vec<(String, String)>,
     /// The parameters by part.
     pub parameters: Vec<(String, usize)>,
+    /// What else is shown of the model, such as its confusion matrix: a heading and an SVG element.
+    pub figures: Vec<(String, String)>,
     /// What the model made of what: a heading and a text.
     pub samples: Vec<(String, String)>,
 }
@@ -51,7 +53,8 @@ impl Report {
                 body {
                     h1 { (self.title) }
                     (table(&self.facts))
-                    @for (heading, chart) in curves.charts() { (figure(heading, &chart)) }
+                    @for (heading, chart) in curves.charts() { (figure(heading, &chart.to_svg())) }
+                    @for (heading, svg) in &self.figures { (figure(heading, svg)) }
                     @if !self.samples.is_empty() { h2 { "Samples" } }
                     @for (heading, text) in &self.samples { h3 { (heading) } pre.sample { (text) } }
                     h2 { "Recipe" }
@@ -68,8 +71,8 @@ fn read(path: &Path) -> Result<String, StorageError> {
     std::fs::read_to_string(path).map_err(StorageError::io("read", path))
 }
 
-fn figure(heading: &str, chart: &Chart) -> Markup {
-    html! { figure { figcaption { (heading) } (PreEscaped(chart.to_svg())) } }
+fn figure(heading: &str, svg: &str) -> Markup {
+    html! { figure { figcaption { (heading) } (PreEscaped(svg)) } }
 }
 
 fn table(facts: &[(String, String)]) -> Markup {
@@ -89,6 +92,7 @@ fn parameters(parts: &[(String, usize)]) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::classes::draw_confusion;
     use firelight_storage::Existing;
 
     fn report() -> Report {
@@ -96,6 +100,10 @@ mod tests {
             title: "stories-1 <test>".into(),
             facts: vec![("device".into(), "flex".into())],
             parameters: vec![("embedding".into(), 30), ("blocks".into(), 12)],
+            figures: vec![(
+                "Confusion".into(),
+                draw_confusion(&[vec![3, 1], vec![0, 2]], &["no".into(), "yes".into()]),
+            )],
             samples: vec![("after \"Once\"".into(), "Once <upon> a time & so on".into())],
         }
     }
@@ -121,10 +129,11 @@ mod tests {
             "Once &lt;upon&gt; a time &amp; so on",
             "task = &quot;language&quot;",
             ">42<",
+            "<figcaption>Confusion</figcaption><svg",
         ] {
             assert!(page.contains(text), "{text} is not in {page}");
         }
-        assert_eq!(page.matches("<svg").count(), 4);
+        assert_eq!(page.matches("<svg").count(), 5);
         assert!(!page.contains("src=") && !page.contains("href=") && !page.contains("@import"));
     }
 

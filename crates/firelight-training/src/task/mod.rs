@@ -136,6 +136,14 @@ pub trait Task: Sized {
         Vec::new()
     }
 
+    /// What the report shows of the trained model beside its curves, such as a confusion matrix: headings and SVG elements.
+    ///
+    /// # Errors
+    /// If the data cannot be read.
+    fn figures(_model: &Self::Net, _corpus: &Self::Corpus) -> Result<Vec<(String, String)>, Self::Error> {
+        Ok(Vec::new())
+    }
+
     /// What a training would cost.
     fn estimate(recipe: &RecipeOf<Self>, config: &Self::Config) -> Estimate;
 

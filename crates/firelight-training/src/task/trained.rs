@@ -5,7 +5,7 @@ use std::fmt;
 use firelight_storage::ModelFolder;
 
 use super::Task;
-use crate::{Report, TrainingError, ValidationLoss};
+use crate::{Report, ValidationLoss};
 
 /// What a training leaves behind.
 pub struct TrainedRun<T: Task> {
@@ -26,20 +26,21 @@ pub struct TrainedRun<T: Task> {
 }
 
 impl<T: Task> TrainedRun<T> {
-    /// Writes `report.html` into the run folder: curves, recipe, parameters, `device` in words, and samples, each under its
-    /// heading.
+    /// Writes `report.html` into the run folder: curves, the task's figures, recipe, parameters, `device` in words, and samples,
+    /// each under its heading.
     ///
     /// # Errors
-    /// If the run's metrics cannot be read or the page cannot be written.
-    pub fn write_report(&self, device: &str, samples: Vec<(String, String)>) -> Result<(), TrainingError> {
+    /// If the run's metrics cannot be read, the task cannot draw, or the page cannot be written.
+    pub fn write_report(&self, device: &str, samples: Vec<(String, String)>) -> Result<(), T::Error> {
         let name = self.folder.path().file_name().unwrap_or_default().to_string_lossy();
         let report = Report {
             title: format!("Training of {name}"),
             facts: self.facts(device),
             parameters: T::parameters(&self.model),
+            figures: T::figures(&self.model, &self.corpus)?,
             samples,
         };
-        report.write(&self.folder)
+        Ok(report.write(&self.folder)?)
     }
 
     fn facts(&self, device: &str) -> Vec<(String, String)> {
