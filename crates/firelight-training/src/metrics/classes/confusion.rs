@@ -56,7 +56,7 @@ impl ConfusionMatrix {
 
     /// Precision, recall and F1 of each class.
     pub fn per_class(&self) -> Vec<PerClass> {
-        let class = |class| PerClass::of(self.counts[class][class], self.predicted(class), self.support(class));
+        let class = |class: usize| PerClass::of(self.counts[class][class], self.predicted(class), self.support(class));
         (0..self.counts.len()).map(class).collect()
     }
 

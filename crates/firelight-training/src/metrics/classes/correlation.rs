@@ -10,7 +10,7 @@ pub fn pearson(predictions: &[f64], targets: &[f64]) -> Option<f64> {
     assert_eq!(predictions.len(), targets.len(), "as many predictions as targets");
     let (left, right) = (centred(predictions), centred(targets));
     let product = |one: &[f64], other: &[f64]| one.iter().zip(other).map(|(one, other)| one * other).sum::<f64>();
-    let scale = product(&left, &left).sqrt() * product(&right, &right).sqrt();
+    let scale = (product(&left, &left) * product(&right, &right)).sqrt();
     (scale > 0.0).then(|| (product(&left, &right) / scale).clamp(-1.0, 1.0))
 }
 

@@ -17,7 +17,7 @@ const WIDE_ENOUGH: usize = 26;
 const NAME: usize = 18;
 
 /// About how wide a character is.
-const CHARACTER: i32 = 8;
+const CHARACTER: i32 = 7;
 
 /// Room for the name of an axis.
 const AXIS: i32 = 26;
@@ -71,7 +71,7 @@ fn draw<'a>(
             let share = count as f64 / whole;
             area.draw(&Rectangle::new(layout.cell(target, prediction), shade(share).filled()))?;
             if layout.square >= WIDE_ENOUGH as i32 {
-                let ink = if share > 0.5 { WHITE } else { INK };
+                let ink = if share > 0.5 { &WHITE } else { &INK };
                 let style = text(if layout.square < 48 { 11 } else { 13 }, ink);
                 area.draw(&Text::new(count.to_string(), layout.centre(target, prediction), style))?;
             }
@@ -88,20 +88,20 @@ fn draw_names<'a>(
 ) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>> {
     let (from, to) = (layout.from(), layout.from() + layout.square * layout.classes);
     let size = layout.square.clamp(9, 13);
-    let beside = text(size, INK).pos(Pos::new(HPos::Right, VPos::Center));
-    let below = text(size, INK).pos(Pos::new(HPos::Right, VPos::Center)).transform(FontTransform::Rotate270);
+    let beside = text(size, &INK).pos(Pos::new(HPos::Right, VPos::Center));
+    let below = text(size, &INK).pos(Pos::new(HPos::Right, VPos::Center)).transform(FontTransform::Rotate270);
     for (class, name) in names.iter().enumerate() {
         let (_, middle) = layout.centre(class, 0);
         area.draw(&Text::new(name.clone(), (from - 6, middle), beside.clone()))?;
         let (middle, _) = layout.centre(0, class);
         match layout.names < layout.square {
-            true => area.draw(&Text::new(name.clone(), (middle, layout.top() + to - from + 12), text(size, INK)))?,
+            true => area.draw(&Text::new(name.clone(), (middle, layout.top() + to - from + 12), text(size, &INK)))?,
             false => area.draw(&Text::new(name.clone(), (middle, layout.top() + to - from + 6), below.clone()))?,
         }
     }
     let (_, height) = layout.size();
-    area.draw(&Text::new("predicted", ((from + to) / 2, height as i32 - 12), text(14, INK)))?;
-    let turned = text(14, INK).transform(FontTransform::Rotate270);
+    area.draw(&Text::new("predicted", ((from + to) / 2, height as i32 - 12), text(14, &INK)))?;
+    let turned = text(14, &INK).transform(FontTransform::Rotate270);
     area.draw(&Text::new("true", (12, layout.top() + (to - from) / 2), turned))
 }
 
@@ -143,8 +143,8 @@ impl Layout {
 }
 
 /// Text around its middle.
-fn text(size: i32, colour: RGBColor) -> TextStyle<'static> {
-    TextStyle::from(("sans-serif", size).into_font()).color(&colour).pos(Pos::new(HPos::Center, VPos::Center))
+fn text(size: i32, colour: &'static RGBColor) -> TextStyle<'static> {
+    TextStyle::from(("sans-serif", size).into_font()).color(colour).pos(Pos::new(HPos::Center, VPos::Center))
 }
 
 /// From almost white to the full colour.
