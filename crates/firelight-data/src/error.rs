@@ -258,6 +258,23 @@ pub enum DataError {
         /// Each with its key, what was found and what is expected.
         problems: String,
     },
+    /// A tokenizer without a mask.
+    #[error("the tokenizer has no special token {token:?} to hide tokens behind: add it with its special tokens")]
+    NoMask {
+        /// The mask that was asked for.
+        token: String,
+    },
+    /// Too few documents for next-sentence pairs.
+    #[error(
+        "there {} with {pairs} sentences that another one follows: pairs of sentences need two documents or more, and one of \
+         two sentences", if *documents == 1 { "is 1 document".to_owned() } else { format!("are {documents} documents") }
+    )]
+    SentencePairs {
+        /// Documents with a sentence.
+        documents: usize,
+        /// Sentences that another one follows.
+        pairs: usize,
+    },
     /// A part of the text has fewer tokens than one window needs.
     #[error(
         "the {part} part of the text is too short: a context of {length} tokens needs at least {} tokens, found {tokens}; \
@@ -354,7 +371,7 @@ pub enum DataError {
     },
     /// The name of a tokenizer could not be read.
     #[error(
-        "`{name}` is no tokenizer: expected `char`, `byte`, `bpe:N`, `sentence_bpe:N` or `unigram:N` with N tokens, such as \
+        "`{name}` is no tokenizer: expected `char`, `byte`, `bpe:N`, `sentence_bpe:N`, `unigram:N` or `word_piece:N` with N tokens, such as \
          `bpe:4096`, or `word:N` with the words that occur N times or more"
     )]
     TokenizerName {
@@ -368,6 +385,17 @@ pub enum DataError {
     VocabSize {
         /// The size that was asked for, in tokens.
         vocab_size: usize,
+    },
+    /// A vocabulary of WordPiece that does not even hold the characters.
+    #[error(
+        "a WordPiece tokenizer of {vocab_size} tokens is too small: the special tokens and the characters of this text alone \
+         need {needed}, so give vocab_size = {needed} or more"
+    )]
+    WordPieceSize {
+        /// The size that was asked for, in tokens.
+        vocab_size: usize,
+        /// The least size, in tokens.
+        needed: usize,
     },
     /// A vocabulary that no text of this length can fill.
     #[error(
@@ -385,7 +413,7 @@ pub enum DataError {
     /// The file of a tokenizer is cut short, of another kind, or of a sort of tokenizer that Firelight does not run.
     #[error(
         "`{}` is no tokenizer that Firelight reads: {reason}; expected a tokenizer.json of characters, bytes, \
-         words, byte-level BPE, or byte-level Unigram",
+         words, byte-level BPE, byte-level Unigram, or BERT's WordPiece",
         path.display()
     )]
     TokenizerFile {

@@ -5,7 +5,7 @@
 //! The route of running text, in the order of the modules:
 //!
 //! 1. [`read_text`] reads a file, or [`stories()`] writes a text of its own.
-//! 2. [`Tokenizer`] (characters, bytes, words, byte-level BPE or Unigram) turns text into ids and back, with special tokens
+//! 2. [`Tokenizer`] (characters, bytes, words, byte-level BPE, Unigram or WordPiece) turns text into ids and back, with special tokens
 //!    that no text gives; [`TextStream`] does so id by id.
 //! 3. [`Tokens`] holds the ids, in memory or in a memory-mapped [`TokenFile`], and splits off the validation part.
 //! 4. [`WindowDataset`] cuts them into [`Window`]s of inputs and targets; [`Documents`] knows where documents end, and
@@ -18,7 +18,8 @@
 //! 2. [`Tokenizer`] turns them into [`EncodedPair`]s, of which a [`LengthFilter`] drops the unfit and tells so.
 //! 3. Or [`SpanCorruption`] and [`BartNoise`] make inputs and targets out of the ids of plain text.
 //!
-//! Texts with labels, for classifiers and regressions, are the business of [`labelled`].
+//! For encoders [`Masking`] hides tokens that the model is to tell, [`SentencePairs`] asks which sentence is the next, and
+//! [`replaced_tokens`] which tokens are not the text's own. Texts with labels, for classifiers and regressions, are the business of [`labelled`].
 //!
 //! ```
 //! use firelight_data::{Tokenizer, TokenizerConfig, Tokens, WindowDataset};
@@ -60,7 +61,10 @@ mod toys;
 
 pub use batching::{BatchPlan, Batching};
 pub use dataset::{Part, Window, WindowDataset};
-pub use denoising::{BartNoise, BartTokens, NoiseSeed, SpanCorruption};
+pub use denoising::{
+    BartNoise, BartTokens, MaskUnit, MaskVocabulary, MaskedText, Masking, NoiseSeed, SentencePair, SentencePairs,
+    SpanCorruption, replaced_tokens,
+};
 pub use document_dataset::{DocumentDataset, PackedDataset, PackedRow};
 pub use documents::{Documents, Separator};
 pub use error::DataError;

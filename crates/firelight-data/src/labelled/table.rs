@@ -12,6 +12,9 @@ use crate::parallel::{read_lines, read_utf8};
 const USUAL_NAMES: [&str; 9] =
     ["label", "labels", "class", "class index", "category", "target", "sentiment", "score", "intent"];
 
+/// Characters of a name that a message shows.
+const NAME: usize = 40;
+
 /// What stands between two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Separator {
@@ -49,6 +52,9 @@ pub(super) fn read(path: &Path, separator: Separator, columns: &Columns) -> Resu
         Separator::Comma => commas(path)?,
     };
     let mut table = Table { path, separator, rows };
+    if table.rows.is_empty() {
+        return Ok(Vec::new());
+    }
     table.check_widths()?;
     let header = table.take_header(columns)?;
     table.texts(columns, &header)
@@ -97,7 +103,7 @@ impl Table<'_> {
     /// Removes the header, if there is one, and gives its names.
     fn take_header(&mut self, columns: &Columns) -> Result<Vec<String>, DataError> {
         let is_named = columns.all().any(|column| number(column).is_none());
-        match !self.rows.is_empty() && (is_named || self.has_header(self.column(&columns.label, &[])?)) {
+        match is_named || self.has_header(self.column(&columns.label, &[])?) {
             true => Ok(self.rows.remove(0).values),
             false => Ok(Vec::new()),
         }
@@ -122,7 +128,7 @@ impl Table<'_> {
             None => Err(DataError::MissingColumn {
                 path: self.path.into(),
                 column: column.into(),
-                found: header.join(", "),
+                found: header.iter().map(|name| shortened(name)).collect::<Vec<_>>().join(", "),
             }),
         }
     }
@@ -138,6 +144,14 @@ impl Table<'_> {
             line: row.line,
         };
         Ok(self.rows.iter().map(of_row).collect())
+    }
+}
+
+/// A name for a message: the first line may be an example, with a text in the place of a name.
+fn shortened(name: &str) -> String {
+    match name.char_indices().nth(NAME) {
+        Some((end, _)) => format!("{}...", &name[..end]),
+        None => name.into(),
     }
 }
 
@@ -187,6 +201,9 @@ mod tests {
             "{unequal}"
         );
         assert!(message("x,y\na,1\n", Separator::Comma, "text", "y").contains("its first line names x, y;"));
+        let text = "\u{e9}".repeat(90);
+        let long = message(&format!("{text},y\na,1\n"), Separator::Comma, "text", "y");
+        assert!(long.contains(&format!("names {}..., y;", &text[..80])), "{long}");
         assert!(message("a,1\nb,2\n", Separator::Comma, "2", "1").contains("no column 2"));
         assert!(message("a,1\n\"b,0\n", Separator::Comma, "0", "1").contains("the quote on line 2 of `"));
     }

@@ -25,7 +25,7 @@ use crate::DataError;
 const PART: usize = 4096;
 
 /// No vocabulary is larger, whatever the text: the trainers reserve memory for all of it at once.
-const MAX_VOCAB_SIZE: usize = 10_000_000;
+pub(super) const MAX_VOCAB_SIZE: usize = 10_000_000;
 
 /// Parts that are encoded at once, on several threads.
 const PARTS_AT_ONCE: usize = 64;
@@ -45,7 +45,11 @@ pub(super) fn check_vocab_size(text: &str, vocab_size: usize) -> Result<(), Data
 
 /// The ids of a text.
 pub(super) fn encode(tokenizer: &tokenizers::Tokenizer, text: &str) -> Result<Vec<u32>, DataError> {
-    let parts: Vec<&str> = parts(text).collect();
+    encode_parts(tokenizer, parts(text).collect())
+}
+
+/// The ids of the parts of a text.
+pub(super) fn encode_parts(tokenizer: &tokenizers::Tokenizer, parts: Vec<&str>) -> Result<Vec<u32>, DataError> {
     let mut ids = Vec::new();
     for group in parts.chunks(PARTS_AT_ONCE) {
         for encoding in tokenizer.encode_batch_fast(group.to_vec(), false).map_err(failure)? {
@@ -135,23 +139,28 @@ pub(super) fn sentences(text: &str) -> impl Iterator<Item = String> {
 /// A part ends where white space follows something else: no word of GPT-2's pre-tokenizer reaches across such a place,
 /// and where it cuts does not depend on what stands further to the left.
 pub(super) fn parts(text: &str) -> impl Iterator<Item = &str> {
+    parts_before(text, char::is_whitespace)
+}
+
+/// Cuts a text into parts that end where a space follows something else.
+pub(super) fn parts_before(text: &str, is_space: impl Fn(char) -> bool) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
-        let (part, after) = rest.split_at(part_len(rest));
+        let (part, after) = rest.split_at(part_len(rest, &is_space));
         rest = after;
         (!part.is_empty()).then_some(part)
     })
 }
 
 /// Length of the first part in bytes.
-fn part_len(text: &str) -> usize {
+fn part_len(text: &str, is_space: impl Fn(char) -> bool) -> usize {
     let mut after_word = false;
     for (offset, character) in text.char_indices().skip_while(|&(offset, _)| offset < PART) {
-        let is_space = character.is_whitespace();
-        if after_word && is_space {
+        let ends = is_space(character);
+        if after_word && ends {
             return offset;
         }
-        after_word = !is_space;
+        after_word = !ends;
     }
     text.len()
 }

@@ -47,6 +47,11 @@ pub enum TokenizerConfig {
         /// How often a word has to occur in the text to be in the vocabulary; 1 takes all.
         min_frequency: usize,
     },
+    /// `{ kind = "word_piece", vocab_size = N }`: BERT's pieces of words in lower case and without accents, for encoders.
+    WordPiece {
+        /// Number of tokens; the characters of the text and five special tokens are among them.
+        vocab_size: usize,
+    },
 }
 
 impl TokenizerConfig {
@@ -65,6 +70,7 @@ impl TokenizerConfig {
             Self::SentenceBpe { vocab_size } => ("sentence_bpe", Some((VOCAB_SIZE, vocab_size))),
             Self::Unigram { vocab_size } => ("unigram", Some((VOCAB_SIZE, vocab_size))),
             Self::Word { min_frequency } => ("word", Some((MIN_FREQUENCY, min_frequency))),
+            Self::WordPiece { vocab_size } => ("word_piece", Some((VOCAB_SIZE, vocab_size))),
         }
     }
 
@@ -81,6 +87,7 @@ impl TokenizerConfig {
             "sentence_bpe" => Self::SentenceBpe { vocab_size: number(VOCAB_SIZE)? },
             "unigram" => Self::Unigram { vocab_size: number(VOCAB_SIZE)? },
             "word" => Self::Word { min_frequency: number(MIN_FREQUENCY)? },
+            "word_piece" => Self::WordPiece { vocab_size: number(VOCAB_SIZE)? },
             _ => return Err(unknown()),
         })
     }
@@ -185,6 +192,7 @@ mod tests {
             (r#"{"kind":"bpe","vocab_size":512}"#, bpe.clone()),
             (r#""sentence_bpe:512""#, TokenizerConfig::SentenceBpe { vocab_size: 512 }),
             (r#"{"kind":"unigram","vocab_size":512}"#, TokenizerConfig::Unigram { vocab_size: 512 }),
+            (r#""word_piece:512""#, TokenizerConfig::WordPiece { vocab_size: 512 }),
             (r#""word:2""#, TokenizerConfig::Word { min_frequency: 2 }),
             (r#"{"kind":"word","min_frequency":2}"#, TokenizerConfig::Word { min_frequency: 2 }),
         ] {

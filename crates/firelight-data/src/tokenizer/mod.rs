@@ -1,6 +1,6 @@
-//! Text to token ids and back: characters, bytes, words, byte-level BPE or Unigram. Trained by the task crates from the text
+//! Text to token ids and back: characters, bytes, words, byte-level BPE, Unigram or WordPiece. Trained by the task crates from the text
 //! of a run, loaded again by everything that needs the model. Saved as `tokenizer.json` in the format of Hugging Face's
-//! `tokenizers`, which also trains and runs BPE, Unigram and words here.
+//! `tokenizers`, which also trains and runs BPE, Unigram, WordPiece and words here.
 
 mod bpe;
 mod byte_level;
@@ -9,6 +9,7 @@ mod config;
 mod pieces;
 mod special;
 mod unigram;
+mod word_piece;
 mod words;
 
 use std::fs;
@@ -41,6 +42,8 @@ pub enum TokenizerKind {
     Unigram,
     /// One token a word or punctuation mark.
     Word,
+    /// BERT's pieces of lower-case words.
+    WordPiece,
 }
 
 /// Turns text into token ids and token ids into text.
@@ -63,6 +66,7 @@ enum Encoder {
     SentenceBpe,
     Unigram,
     Word,
+    WordPiece,
 }
 
 impl Tokenizer {
@@ -74,7 +78,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// Fails if there is no character or no word that is frequent enough, or if a vocabulary of BPE or Unigram is smaller
-    /// than 256 tokens or larger than this text can fill.
+    /// than 256 tokens, one of WordPiece smaller than its alphabet, or one larger than this text can fill.
     pub fn train(config: &TokenizerConfig, text: &str) -> Result<Self, DataError> {
         let inner = match *config {
             TokenizerConfig::Char => characters::train(text)?,
@@ -83,6 +87,7 @@ impl Tokenizer {
             TokenizerConfig::SentenceBpe { vocab_size } => bpe::train_on_sentences(text, vocab_size)?,
             TokenizerConfig::Unigram { vocab_size } => unigram::train(text, vocab_size)?,
             TokenizerConfig::Word { min_frequency } => words::train(text, min_frequency)?,
+            TokenizerConfig::WordPiece { vocab_size } => word_piece::train(text, vocab_size)?,
         };
         let sentences = matches!(config, TokenizerConfig::SentenceBpe { .. } | TokenizerConfig::Unigram { .. });
         Self::from_inner(inner, sentences).map_err(|reason| DataError::Tokenizer { reason })
@@ -116,14 +121,15 @@ impl Tokenizer {
     /// Turns text into ids.
     ///
     /// # Errors
-    /// Fails at the first character outside the vocabulary of a [`TokenizerKind::Char`]. [`TokenizerKind::Word`] has a
-    /// token for unknown words, and the others know every text.
+    /// Fails at the first character outside the vocabulary of a [`TokenizerKind::Char`]. [`TokenizerKind::Word`] and
+    /// [`TokenizerKind::WordPiece`] have a token for unknown words, and the others know every text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
         match &self.encoder {
             Encoder::Char(characters) => characters.encode(text),
             Encoder::Byte => Ok(text.bytes().map(u32::from).collect()),
             Encoder::Bpe | Encoder::Word => byte_level::encode(&self.inner, text),
             Encoder::SentenceBpe | Encoder::Unigram => byte_level::encode(&self.inner, &byte_level::with_space(text)),
+            Encoder::WordPiece => byte_level::encode_parts(&self.inner, word_piece::parts(text).collect()),
         }
     }
 
@@ -131,7 +137,7 @@ impl Tokenizer {
     /// U+FFFD.
     ///
     /// This is the text that was encoded, except that words outside a vocabulary of words are lost and the white space
-    /// between words is one space each.
+    /// between words is one space each; WordPiece loses case and accents too, and puts spaces around marks.
     pub fn decode(&self, ids: &[u32]) -> String {
         let (mut bytes, mut seam) = (Vec::new(), Seam::default());
         ids.iter().for_each(|&id| self.pieces.append(id, &mut seam, &mut bytes));
@@ -156,6 +162,12 @@ impl Tokenizer {
         self.inner.id_to_token(id)
     }
 
+    /// Whether a token goes on with the word of the token before it: with WordPiece a `##` piece, with bytes, characters, BPE and
+    /// Unigram one that does not begin with white space. Special tokens and whole words never do.
+    pub fn continues_word(&self, id: u32) -> bool {
+        !matches!(self.encoder, Encoder::Word) && self.pieces.continues_word(id)
+    }
+
     /// Which sort of tokenizer this is.
     pub fn kind(&self) -> TokenizerKind {
         match self.encoder {
@@ -165,6 +177,7 @@ impl Tokenizer {
             Encoder::SentenceBpe => TokenizerKind::SentenceBpe,
             Encoder::Unigram => TokenizerKind::Unigram,
             Encoder::Word => TokenizerKind::Word,
+            Encoder::WordPiece => TokenizerKind::WordPiece,
         }
     }
 
@@ -190,6 +203,7 @@ impl Tokenizer {
         let pieces = match &encoder {
             Encoder::Char(_) => Pieces::of_characters(&inner)?,
             Encoder::Word => Pieces::of_words(&inner)?,
+            Encoder::WordPiece => Pieces::of_word_pieces(&inner)?,
             Encoder::Byte | Encoder::Bpe => Pieces::of_bytes(&inner, Spacing::Written)?,
             Encoder::SentenceBpe | Encoder::Unigram => Pieces::of_bytes(&inner, Spacing::InFront)?,
         };
@@ -210,7 +224,8 @@ impl Encoder {
             (ModelWrapper::Unigram(_), true) => byte_level::recognise(inner, "Unigram").map(|()| Self::Unigram),
             (ModelWrapper::Unigram(_), false) => Err("its Unigram model puts no space in front of a text".into()),
             (ModelWrapper::WordLevel(_), true) => Err("its WordLevel model puts a space in front of a text".into()),
-            (ModelWrapper::WordPiece(_), _) => Err("it holds a WordPiece model".into()),
+            (ModelWrapper::WordPiece(model), false) => word_piece::recognise(inner, model).map(|()| Self::WordPiece),
+            (ModelWrapper::WordPiece(_), true) => Err("its WordPiece model puts a space in front of a text".into()),
         }
     }
 }
@@ -315,6 +330,20 @@ mod tests {
             assert_eq!(tokenizer.token(tokenizer.vocab_size() as u32), None);
             assert!(tokenizer.token(tokenizer.vocab_size() as u32 - 1).is_some());
         }
+    }
+
+    #[test]
+    fn a_token_without_white_space_in_front_continues_a_word() {
+        let continues = |config, text| {
+            let tokenizer = Tokenizer::train(&config, "low lower\nlowest").unwrap();
+            let ids = tokenizer.encode(text).unwrap();
+            ids.iter().map(|&id| tokenizer.continues_word(id)).collect::<Vec<_>>()
+        };
+        assert_eq!(continues(TokenizerConfig::Byte, "a b\nc"), [true, false, true, false, true]);
+        assert_eq!(continues(TokenizerConfig::SentenceBpe { vocab_size: 256 }, "a b"), [false, true, false, true]);
+        assert_eq!(continues(TokenizerConfig::Word { min_frequency: 1 }, "low, low"), [false; 3]);
+        // Of `low` only the letters, and the marked letters behind the first.
+        assert_eq!(continues(TokenizerConfig::WordPiece { vocab_size: 18 }, "lo w"), [false, true, false]);
     }
 
     proptest! {

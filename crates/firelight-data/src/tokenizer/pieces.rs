@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use super::word_piece::CONTINUES;
+
 /// Stands for an id outside the vocabulary: U+FFFD in UTF-8.
 const UNKNOWN: &[u8] = "\u{fffd}".as_bytes();
 
@@ -75,6 +77,14 @@ impl Pieces {
         Self::new(tokenizer, Spacing::Joined, Piece::word)
     }
 
+    /// Words and pieces of words, which tell by `##` that they go on with one.
+    pub(super) fn of_word_pieces(tokenizer: &tokenizers::Tokenizer) -> Result<Self, String> {
+        Self::new(tokenizer, Spacing::Joined, |token| match token.strip_prefix(CONTINUES) {
+            Some(rest) => Piece::Text { bytes: rest.as_bytes().into(), joins_left: true, joins_right: false },
+            None => Piece::plain(token.as_bytes()),
+        })
+    }
+
     /// Tokens that spell bytes in the alphabet of byte-level BPE. Others that a file from elsewhere adds may hold any
     /// character and stand for themselves.
     pub(super) fn of_bytes(tokenizer: &tokenizers::Tokenizer, spacing: Spacing) -> Result<Self, String> {
@@ -106,6 +116,20 @@ impl Pieces {
     /// Number of ids.
     pub(crate) fn len(&self) -> usize {
         self.pieces.len()
+    }
+
+    /// Whether an id is no part of any text.
+    pub(super) fn is_special(&self, id: u32) -> bool {
+        matches!(self.pieces.get(id as usize), Some(Piece::Special))
+    }
+
+    /// Whether a token goes on with the word of the token before it: one that joins it, or one without white space in front.
+    pub(super) fn continues_word(&self, id: u32) -> bool {
+        match (self.pieces.get(id as usize), self.spacing) {
+            (Some(Piece::Text { joins_left, .. }), Spacing::Joined) => *joins_left,
+            (Some(Piece::Text { bytes, .. }), _) => !bytes.first().is_some_and(u8::is_ascii_whitespace),
+            _ => false,
+        }
     }
 
     /// Appends what one id stands for, after the ids that `seam` has seen.

@@ -35,10 +35,25 @@ impl Tokenizer {
         }
     }
 
+    /// Adds those of the special tokens that are not there yet, as [`with_special_tokens`](Self::with_special_tokens) does.
+    /// WordPiece has some from its training.
+    ///
+    /// # Errors
+    /// Fails if a token is empty, occurs twice, or is in the vocabulary as a token of text.
+    pub fn ensure_special_tokens(self, tokens: &[&str]) -> Result<Self, DataError> {
+        let missing: Vec<&str> = tokens.iter().copied().filter(|token| self.special(token).is_none()).collect();
+        if missing.is_empty() { Ok(self) } else { self.with_special_tokens(&missing) }
+    }
+
     /// The id of a special token; none if it is not one.
     pub fn special(&self, token: &str) -> Option<u32> {
         let added = self.inner.get_added_tokens_decoder();
         added.into_iter().find(|(_, other)| other.special && other.content == token).map(|(id, _)| id)
+    }
+
+    /// Whether an id is that of a special token.
+    pub fn is_special(&self, id: u32) -> bool {
+        self.pieces.is_special(id)
     }
 
     fn check_special(&self, tokens: &[&str]) -> Result<(), DataError> {
@@ -84,6 +99,9 @@ mod tests {
             let first = plain.vocab_size() as u32;
             assert_eq!(tokenizer.vocab_size(), plain.vocab_size() + 3, "{config}");
             let ids = ["<pad>", "<s>", "</s>", "low"].map(|token| tokenizer.special(token));
+            assert!(
+                tokenizer.is_special(first) && !tokenizer.is_special(first - 1) && !tokenizer.is_special(first + 3)
+            );
             assert_eq!(ids, [Some(first), Some(first + 1), Some(first + 2), None]);
             assert_eq!(tokenizer.encode(TEXT).unwrap(), plain.encode(TEXT).unwrap());
             assert_eq!(tokenizer.kind(), plain.kind());
