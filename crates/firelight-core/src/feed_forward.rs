@@ -196,6 +196,7 @@ impl FeedForward {
 
 /// What stands in a block: one network for all tokens, or experts.
 #[derive(Module, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one per layer, and Burn's modules cannot be boxed")]
 pub enum FeedForwardLayer {
     /// One network.
     Dense(FeedForward),
@@ -221,7 +222,7 @@ mod tests {
     use burn::tensor::TensorData;
 
     fn one(value: f32, device: &Device) -> Linear {
-        Linear { weight: Param::from_data([[value]], device), bias: None }
+        Linear { weight: Param::from_data([[value]], device), bias: None, adapter: None }
     }
 
     #[test]

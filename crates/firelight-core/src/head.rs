@@ -68,12 +68,14 @@ impl LmHeadConfig {
             return LmHead::Tied(TiedHead {});
         }
         let own = LinearConfig::new(self.d_model, self.vocab_size).with_bias(false).with_init(self.init);
-        LmHead::Own(own.init_with(params))
+        // Its matrix is read as a whole, without what an adapter would add.
+        LmHead::Own(own.init_with(&params.without_adapters()))
     }
 }
 
 /// Turns vectors into logits.
 #[derive(Module, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one per model, and Burn's modules cannot be boxed")]
 pub enum LmHead {
     /// Reads the embedding's matrix.
     Tied(TiedHead),

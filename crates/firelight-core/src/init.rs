@@ -1,7 +1,8 @@
 //! Initial weights: drawn on the host, each parameter from its own stream keyed by (seed, path), right when a module is
 //! built. Burn's own parameters are lazy and every backend has its own generator; here one seed is one model everywhere.
 
-use crate::error::{Checks, ConfigError};
+use crate::adapter::{Adapter, AdapterConfig, AdapterPlan};
+use crate::error::{Checks, ConfigError, expect_valid};
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
 use rand::{Rng, SeedableRng};
@@ -144,18 +145,52 @@ pub struct ParamBuilder {
     device: Device,
     seed: u64,
     path: String,
+    adapters: Option<AdapterPlan>,
 }
 
 impl ParamBuilder {
     /// Starts at the root of a model.
     pub fn new(device: &Device, seed: u64) -> Self {
-        Self { device: device.clone(), seed, path: String::new() }
+        Self { device: device.clone(), seed, path: String::new(), adapters: None }
     }
 
     /// The builder of the part called `name`.
     pub fn scope(&self, name: impl std::fmt::Display) -> Self {
         let path = if self.path.is_empty() { name.to_string() } else { format!("{}.{name}", self.path) };
         Self { path, ..self.clone() }
+    }
+
+    /// Builds every linear layer that `config` names with an adapter, and its own weights not to be trained. All other weights are
+    /// what they are without adapters.
+    ///
+    /// # Panics
+    /// With the text of [`AdapterConfig::validate`].
+    pub fn with_adapters(self, config: &AdapterConfig) -> Self {
+        expect_valid(config.validate());
+        Self { adapters: Some(AdapterPlan::new(config)), ..self }
+    }
+
+    /// The same place of a part that takes no adapters.
+    pub fn without_adapters(&self) -> Self {
+        Self { adapters: None, ..self.clone() }
+    }
+
+    /// Makes sure, when the model is built, that every target of the adapters is a layer.
+    ///
+    /// # Errors
+    /// Lists the targets that fit no layer, with the layers that there are.
+    pub fn check_adapters(&self) -> Result<(), ConfigError> {
+        self.adapters.as_ref().map_or(Ok(()), AdapterPlan::check)
+    }
+
+    /// The adapter of the linear layer that is built here, if it is to have one.
+    pub(crate) fn adapter(&self, d_in: usize, d_out: usize) -> Option<Adapter> {
+        self.adapters.as_ref().and_then(|plan| plan.adapter(d_in, d_out, self))
+    }
+
+    /// The path of the module under construction.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
     }
 
     /// The device that parameters are made on.

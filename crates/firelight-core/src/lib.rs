@@ -29,6 +29,7 @@
 //! ```
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+mod adapter;
 mod attention;
 mod block;
 mod cache;
@@ -55,6 +56,7 @@ mod stochastic_depth;
 mod transformer;
 mod vision;
 
+pub use adapter::{Adapter, AdapterConfig, merge_adapters};
 pub use attention::{
     AdditiveScore, Attention, AttentionConfig, AttentionContext, AttentionMechanism, AttentionPattern, BilinearScore,
     DotProduct, FusedProjection, LinearAttention, Mechanism, Memory, Projection, ProjectionKind, ScoreScale,

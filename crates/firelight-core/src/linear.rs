@@ -1,5 +1,6 @@
 //! The affine layer.
 
+use crate::adapter::Adapter;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
 use burn::module::{Module, Param};
@@ -62,33 +63,54 @@ impl LinearConfig {
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> Linear {
         expect_valid(self.validate());
-        Linear {
+        let layer = Linear {
             weight: params.param("weight", [self.d_in, self.d_out], self.init),
             bias: self.bias.then(|| params.param("bias", [self.d_out], Init::Zeros)),
+            adapter: None,
+        };
+        match params.adapter(self.d_in, self.d_out) {
+            Some(adapter) => Linear { adapter: Some(adapter), ..layer.no_grad() },
+            None => layer,
         }
     }
 }
 
-/// `x weight + bias` over the last dimension.
+/// `x weight + bias` over the last dimension, and what an adapter adds.
 #[derive(Module, Debug)]
 pub struct Linear {
     /// `[I, O]`.
     pub weight: Param<Tensor<2>>,
     /// `[O]`.
     pub bias: Option<Param<Tensor<1>>>,
+    /// A low-rank change, in a model that is built with adapters; weight and bias are then not trained.
+    pub adapter: Option<Adapter>,
 }
 
 impl Linear {
     /// # Shapes
     /// - `x`: `[..., I]`; output: `[..., O]`
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        linear(x, self.weight.val(), self.bias.as_ref().map(Param::val))
+        let change = self.adapter.as_ref().map(|adapter| adapter.forward(x.clone()));
+        add(linear(x, self.weight.val(), self.bias.as_ref().map(Param::val)), change)
     }
 
     /// The map of the outputs `from .. to` alone, as a layer of its own would compute it.
     pub(crate) fn forward_columns<const D: usize>(&self, x: Tensor<D>, from: usize, to: usize) -> Tensor<D> {
         let weight = self.weight.val().narrow(1, from, to - from);
         let bias = self.bias.as_ref().map(|bias| bias.val().narrow(0, from, to - from));
-        linear(x, weight, bias)
+        let change = self.adapter.as_ref().map(|adapter| adapter.forward_columns(x.clone(), from, to));
+        add(linear(x, weight, bias), change)
+    }
+
+    /// The weight with the change of the adapter.
+    pub(crate) fn merged_weight(&self) -> Tensor<2> {
+        add(self.weight.val(), self.adapter.as_ref().map(Adapter::change))
+    }
+}
+
+fn add<const D: usize>(y: Tensor<D>, change: Option<Tensor<D>>) -> Tensor<D> {
+    match change {
+        Some(change) => y + change,
+        None => y,
     }
 }

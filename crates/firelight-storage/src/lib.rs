@@ -5,6 +5,7 @@
 //! - [`write_atomic`] and [`write_atomic_with`] replace a file in one move.
 //! - [`save_weights`] and [`load_weights`] keep the parameters of any Burn module, strictly: what is missing, left over or
 //!   of another shape is an error that lists it.
+//! - [`save_adapters`] and [`save_base`] keep low-rank adapters and the model beside them apart, as their readers do.
 //! - [`average_weights`] takes the mean of several weight files.
 //! - [`ModelFolder`] is the run folder: recipe, configuration, tokenizer, metrics, weights and [`Checkpoint`]s, each in
 //!   its [`CheckpointFolder`].
@@ -23,6 +24,7 @@
 //! ```
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+mod adapters;
 mod atomic;
 mod average;
 mod checkpoint;
@@ -34,6 +36,7 @@ mod listing;
 mod lock;
 mod weights;
 
+pub use adapters::{load_adapters, load_base, save_adapters, save_base};
 pub use atomic::{write_atomic, write_atomic_with};
 pub use average::average_weights;
 pub use checkpoint::Checkpoint;

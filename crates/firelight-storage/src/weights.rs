@@ -18,10 +18,15 @@ use crate::{StorageError, atomic};
 /// # Errors
 /// Returns an error naming `path` if the file cannot be written; an older file is then untouched.
 pub fn save_weights<M: Module>(model: &M, path: impl AsRef<Path>) -> Result<(), StorageError> {
-    let path = path.as_ref();
+    save_where(model, path.as_ref(), |_, _| true)
+}
+
+/// Writes the parameters whose path and container are to be kept.
+pub(crate) fn save_where<M: Module>(model: &M, path: &Path, keeps: fn(&str, &str) -> bool) -> Result<(), StorageError> {
     atomic::replace(path, |temporary| {
         // Burn writes its metadata in an order that changes from run to run, so the file carries none.
-        let mut store = SafetensorsStore::from_file(temporary).clear_metadata().skip_enum_variants(true);
+        let store = SafetensorsStore::from_file(temporary).clear_metadata().skip_enum_variants(true);
+        let mut store = store.with_predicate(keeps);
         model
             .save_into(&mut store)
             .map_err(|error| StorageError::SaveWeights { path: path.into(), reason: one_line(&error) })
@@ -36,7 +41,15 @@ pub fn save_weights<M: Module>(model: &M, path: impl AsRef<Path>) -> Result<(), 
 /// Returns an error naming `path` if it cannot be read, is no whole safetensors file, or lacks keys of the model, holds
 /// others, or holds some in another shape; `model` may then hold a part of the file's weights.
 pub fn load_weights<M: Module>(model: &mut M, path: impl AsRef<Path>) -> Result<(), StorageError> {
-    let path = path.as_ref();
+    load_where(model, path.as_ref(), |_, _| true)
+}
+
+/// Reads the parameters whose path and container are wanted; the file must hold no others.
+pub(crate) fn load_where<M: Module>(
+    model: &mut M,
+    path: &Path,
+    wants: fn(&str, &str) -> bool,
+) -> Result<(), StorageError> {
     let size = file_size(path)?;
     let mut store = SafetensorsStore::from_file(path)
         .skip_enum_variants(true)
@@ -45,7 +58,9 @@ pub fn load_weights<M: Module>(model: &mut M, path: impl AsRef<Path>) -> Result<
         .allow_partial(true)
         .validate(false);
     let result = model.load_from(&mut store).map_err(not_weights(path, size))?;
-    check(path, result)
+    let unwanted: Vec<String> = result.applied.iter().filter(|key| !wants(key, "")).cloned().collect();
+    let missing = result.missing.into_iter().filter(|(key, _)| wants(key, "")).collect();
+    check(path, ApplyResult { missing, unused: [result.unused, unwanted].concat(), ..result })
 }
 
 /// Makes sure that `path` is a whole safetensors file, without a model to load it into.

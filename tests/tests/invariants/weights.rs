@@ -75,6 +75,7 @@ fn with_all_heads(attention: &Attention, n_kv_heads: usize) -> (Projection, Mech
     let [key, value] = [key, value].map(|layer| Linear {
         weight: layer.weight.map(|weight| repeated(weight, n_kv_heads)),
         bias: layer.bias.map(|bias| bias.map(|bias| repeated(bias.unsqueeze(), n_kv_heads).squeeze_dim(0))),
+        adapter: None,
     });
     let mechanism = match attention.mechanism.clone() {
         Mechanism::Additive(score) => {

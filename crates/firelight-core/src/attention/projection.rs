@@ -96,8 +96,8 @@ impl Projection {
         }
     }
 
-    /// The same maps with one matrix, number for number. The parameters are new ones: gradients and optimiser state stay
-    /// behind.
+    /// The same maps with one matrix, number for number, with adapters merged into it. The parameters are new ones: gradients
+    /// and optimiser state stay behind.
     ///
     /// # Panics
     /// If some of the three have a bias and others have not.
@@ -111,20 +111,22 @@ impl Projection {
             "{} of the three projections have a bias: all or none fuse",
             biases.len()
         );
-        let weights = layers.iter().map(|layer| layer.weight.val()).collect();
+        let weights = layers.iter().map(Linear::merged_weight).collect();
         let weight = Param::from_tensor(Tensor::cat(weights, 1));
         let bias = (!biases.is_empty()).then(|| Param::from_tensor(Tensor::cat(biases, 0)));
-        Self::Fused(FusedProjection { qkv: Linear { weight, bias }, d_query, d_key })
+        Self::Fused(FusedProjection { qkv: Linear { weight, bias, adapter: None }, d_query, d_key })
     }
 
     /// The same maps with three matrices, number for number. The parameters are new ones, as in
     /// [`into_fused`](Self::into_fused).
     pub fn into_separate(self) -> Self {
         let Self::Fused(fused) = self else { return self };
+        let weight = fused.qkv.merged_weight();
         let [query, key, value] = fused.parts().map(|part| Linear {
-            weight: Param::from_tensor(fused.qkv.weight.val().narrow(1, part.start, part.len())),
+            weight: Param::from_tensor(weight.clone().narrow(1, part.start, part.len())),
             bias: (fused.qkv.bias.as_ref())
                 .map(|bias| Param::from_tensor(bias.val().narrow(0, part.start, part.len()))),
+            adapter: None,
         });
         Self::Separate(SeparateProjection { query, key, value })
     }
@@ -161,7 +163,8 @@ impl FusedProjection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, TensorData};
+    use crate::adapter::AdapterConfig;
+    use burn::tensor::{Device, Distribution, TensorData, Tolerance};
 
     fn numbers(projection: &Projection) -> Vec<TensorData> {
         let Projection::Separate(SeparateProjection { query, key, value }) = projection else {
@@ -191,6 +194,29 @@ mod tests {
             let fused = separate.into_fused();
             assert!(matches!(&fused, Projection::Fused(fused) if fused.qkv.weight.dims() == [6, 22]));
             assert_eq!(numbers(&fused.into_separate()), before);
+        }
+    }
+    #[test]
+    fn adapters_are_merged_into_the_other_form() {
+        let device = Device::default();
+        let params = ParamBuilder::new(&device, 1).with_adapters(&AdapterConfig::new(2).with_targets(["*"]));
+        let widths = Widths { d_model: 6, query: 12, key: 4, value: 6 };
+        let x = Tensor::<3>::random([1, 4, 6], Distribution::Normal(0.0, 1.0), &device);
+        for kind in [ProjectionKind::Separate, ProjectionKind::Fused] {
+            let mut one = kind.init_with(widths, true, Init::default(), &params);
+            let layers = match &mut one {
+                Projection::Separate(parts) => vec![&mut parts.query, &mut parts.key, &mut parts.value],
+                Projection::Fused(fused) => vec![&mut fused.qkv],
+            };
+            for layer in layers {
+                let adapter = layer.adapter.as_mut().expect("a target");
+                adapter.up = Param::from_tensor(adapter.up.val().ones_like());
+            }
+            let other =
+                if kind == ProjectionKind::Separate { one.clone().into_fused() } else { one.clone().into_separate() };
+            for (one, other) in one.project(x.clone()).into_iter().zip(other.project(x.clone())) {
+                other.into_data().assert_approx_eq::<f32>(&one.into_data(), Tolerance::absolute(1e-5));
+            }
         }
     }
 }
