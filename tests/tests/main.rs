@@ -2,6 +2,7 @@
 //! weights, decoding, and whole runs from text to text. The device is chosen as the program chooses it, so `BURN_DEVICE`
 //! moves the whole suite.
 
+mod adapters;
 mod decoding;
 mod flow;
 mod initial_weights;

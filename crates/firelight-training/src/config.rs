@@ -50,6 +50,9 @@ pub struct TrainingConfig {
     /// What passes compute in: `f32`, the default, `bf16` or `f16`. Parameters and the optimiser's state are `f32` in any
     /// case.
     pub precision: Precision,
+    /// Parameters that stay as they are, by their paths or those of modules: `["embedding", "*.blocks.0"]`. A `!` in front
+    /// names what is trained after all; the last one that fits counts. Default: none.
+    pub freeze: Vec<String>,
 }
 
 impl Default for TrainingConfig {
@@ -67,6 +70,7 @@ impl Default for TrainingConfig {
             smoothing: 0.0,
             recompute: Recompute::None,
             precision: Precision::F32,
+            freeze: Vec::new(),
         }
     }
 }

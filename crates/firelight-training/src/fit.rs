@@ -14,6 +14,7 @@ use firelight_storage::ModelFolder;
 use crate::config::all_of;
 use crate::evaluate::device_of;
 use crate::events::{Events, NoLog, NoRenderer};
+use crate::freeze;
 use crate::observer::Observers;
 use crate::trainer::Trainer;
 use crate::training_loop::{Finished, TrainingLoop};
@@ -116,12 +117,14 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
         input.optimizer.validate(),
         input.optimizer.validate_for(&model),
         input.schedule.validate(),
+        freeze::check(&model, &input.training.freeze),
     ])?;
     let model = if device_of(&model).is_autodiff() { model } else { model.train() };
     input.training.check_device(&device_of(&model))?;
     let loss_scale = restored(input.loss_scale, &input.training, &input.start)?;
     let metrics = Metrics::new(input.metrics, &input.training.best_by)?;
     let (model, optimizer) = input.start.restore(model, &input.optimizer)?;
+    let model = freeze::freeze(model, &input.training.freeze)?;
     let model = input.training.recompute.apply(model);
 
     let run = TrainingLoop {

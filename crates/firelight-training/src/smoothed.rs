@@ -54,10 +54,12 @@ impl ModuleVisitor for Mix<'_> {
         if !self.seen.insert(param.id) {
             return;
         }
+        let is_trained = param.val().is_require_grad();
         let weight = param.val().without_autodiff();
         let mixed = match self.averages.remove::<D>(param.id) {
-            Some(average) => average * self.decay + weight * (1.0 - self.decay),
-            None => weight,
+            // The mean of equal numbers is not always that number.
+            Some(average) if is_trained => average * self.decay + weight * (1.0 - self.decay),
+            _ => weight,
         };
         self.averages.register(param.id, mixed);
     }

@@ -45,6 +45,10 @@ impl Line {
         self.slope.val().try_into_vec_as().unwrap()[0]
     }
 
+    pub(crate) fn offset(&self) -> f32 {
+        self.offset.val().try_into_vec_as().unwrap()[0]
+    }
+
     fn losses(&self, points: Points) -> LossOutput {
         let count = Tensor::from_floats([points.x.dims()[0] as f32], &points.x.device());
         let answers = self.dropout.forward(points.x).matmul(self.slope.val()) + self.offset.val().unsqueeze();

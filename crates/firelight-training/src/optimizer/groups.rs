@@ -14,6 +14,7 @@ use wildmatch::WildMatch;
 
 use super::{OptimizerConfig, OptimizerKind, not_negative};
 use crate::config::Problems;
+use crate::path::ModulePath;
 
 /// The name under which stacks keep their layers.
 const LAYERS: &str = "blocks";
@@ -182,21 +183,21 @@ fn share_of(parameter: &Parameter, depth_factor: f64, config: &OptimizerConfig) 
 #[derive(Default)]
 struct Collect {
     found: Vec<Parameter>,
-    path: Vec<String>,
+    path: ModulePath,
 }
 
 impl ModuleVisitor for Collect {
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.path.push(name.into());
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
     }
 
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.pop();
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if !self.found.iter().any(|parameter| parameter.id == param.id) {
-            self.found.push(Parameter { id: param.id, path: self.path.join("."), rank: D });
+            self.found.push(Parameter { id: param.id, path: self.path.joined(), rank: D });
         }
     }
 }
@@ -214,6 +215,16 @@ mod tests {
         blocks: Vec<Linear>,
         head: Linear,
         tied: Param<Tensor<2>>,
+    }
+
+    #[derive(Module, Debug)]
+    enum Choice {
+        Plain(Linear),
+    }
+
+    #[derive(Module, Debug)]
+    struct Chosen {
+        choice: Choice,
     }
 
     fn stack() -> Stack {
@@ -246,6 +257,13 @@ mod tests {
             let weight_decay = if path.ends_with("bias") { 0.0 } else { 0.1 };
             assert_eq!(share, Share { muon: false, rate_factor: 1.0, weight_decay }, "{path}");
         }
+    }
+
+    #[test]
+    fn paths_are_those_of_the_weights_file() {
+        let chosen = Chosen { choice: Choice::Plain(LinearConfig::new(1, 1).init(&Device::default())) };
+        let paths: Vec<String> = Parameters::of(&chosen).all.into_iter().map(|parameter| parameter.path).collect();
+        assert_eq!(paths, ["choice.weight", "choice.bias"]);
     }
 
     #[test]

@@ -1,0 +1,164 @@
+//! Parameters that a training leaves as they are: `freeze = ["embedding", "*.blocks.0"]` in `[training]`. They have no
+//! gradients, so that neither an optimiser nor its decay moves them; their bytes stay the same.
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::Tensor;
+use wildmatch::WildMatch;
+
+use crate::config::{Problems, SettingsError};
+use crate::path::ModulePath;
+
+/// In front of a pattern whose parameters are trained.
+const EXCEPT: char = '!';
+
+/// `model` with the parameters frozen that `patterns` name: for loops of one's own, before a [`Trainer`](crate::Trainer) is made.
+/// [`fit`](crate::fit()) does so by `training.freeze`.
+///
+/// A pattern names a parameter, or a module with all that is in it, by its path, as
+/// [`ParameterGroup`](crate::ParameterGroup) does: `*` stands for any text, dots included, and `?` for one character. With
+/// a `!` in front it names what is trained after all. The last pattern that fits counts: `["*", "!*.adapter", "!head"]` trains
+/// adapters and the head alone.
+///
+/// # Errors
+/// Lists the patterns that fit no parameter.
+pub fn freeze<M: Module>(model: M, patterns: &[String]) -> Result<M, SettingsError> {
+    check(&model, patterns)?;
+    Ok(model.map(&mut Freeze { patterns, path: ModulePath::default() }))
+}
+
+/// Refuses patterns that fit no parameter of `model`.
+pub(crate) fn check<M: Module>(model: &M, patterns: &[String]) -> Result<(), SettingsError> {
+    let mut paths = Paths::default();
+    model.visit(&mut paths);
+    let mut problems = Problems::of("training");
+    for (index, pattern) in patterns.iter().enumerate() {
+        let is_there = paths.found.iter().any(|path| fits(pattern, path));
+        let key = format!("freeze[{index}]");
+        problems.require(is_there, &key, format!("\"{pattern}\""), "the pattern of a parameter or of a module");
+    }
+    problems.into_result()
+}
+
+/// Whether the last pattern that fits a path freezes it.
+fn is_frozen(patterns: &[String], path: &str) -> bool {
+    let last = patterns.iter().rev().find(|pattern| fits(pattern, path));
+    last.is_some_and(|pattern| !pattern.starts_with(EXCEPT))
+}
+
+/// Whether a pattern names a path or a module that it goes through.
+fn fits(pattern: &str, path: &str) -> bool {
+    let pattern = pattern.strip_prefix(EXCEPT).unwrap_or(pattern);
+    WildMatch::new(pattern).matches(path) || WildMatch::new(&format!("{pattern}.*")).matches(path)
+}
+
+#[derive(Default)]
+struct Paths {
+    found: Vec<String>,
+    path: ModulePath,
+}
+
+impl ModuleVisitor for Paths {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
+    }
+
+    fn visit_float<const D: usize>(&mut self, _param: &Param<Tensor<D>>) {
+        self.found.push(self.path.joined());
+    }
+}
+
+struct Freeze<'a> {
+    patterns: &'a [String],
+    path: ModulePath,
+}
+
+impl ModuleMapper for Freeze<'_> {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        if is_frozen(self.patterns, &self.path.joined()) { param.set_require_grad(false) } else { param }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toy::{Line, PointLoader, Points, alone};
+    use crate::{FitInput, OptimizerConfig, ParameterGroup, ScheduleConfig, Trainer, TrainingConfig, fit};
+    use burn::tensor::Device;
+    use std::sync::Arc;
+
+    fn patterns(patterns: &[&str]) -> Vec<String> {
+        patterns.iter().map(|pattern| (*pattern).to_owned()).collect()
+    }
+
+    #[test]
+    fn the_last_pattern_that_fits_counts() {
+        let frozen = |list: &[&str], path: &str| is_frozen(&patterns(list), path);
+        let layer = "encoder.blocks.1.attention.query.weight";
+        for list in
+            [&["encoder"][..], &["encoder.blocks.1"], &["*.attention"], &["*.query.*"], &["*"], &["!*", "*.blocks.?"]]
+        {
+            assert!(frozen(list, layer), "{list:?}");
+        }
+        for list in [&["enc"][..], &["encoder.blocks"][..0], &["*", "!encoder"], &["encoder.blocks.10"], &["blocks.1"]]
+        {
+            assert!(!frozen(list, layer), "{list:?}");
+        }
+        let adapters = ["*", "!*.adapter", "!head"];
+        assert!(frozen(&adapters, layer) && !frozen(&adapters, "head.weight"));
+        assert!(!frozen(&adapters, "encoder.blocks.1.attention.query.adapter.down"));
+    }
+
+    #[test]
+    fn a_pattern_that_fits_nothing_is_refused() {
+        let error = freeze(Line::new(2.0, 0.0, &Device::default()), &patterns(&["slope", "!slop"])).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "training.freeze[1] = \"!slop\" must be the pattern of a parameter or of a module"
+        );
+    }
+
+    #[test]
+    fn frozen_bytes_stay_and_the_others_move_with_their_group() {
+        let _alone = alone();
+        let line = freeze(Line::new(2.0, 1.5, &Device::default().autodiff()), &patterns(&["slope"])).unwrap();
+        let group = |name: &str, factor| ParameterGroup {
+            parameters: name.into(),
+            learning_rate_factor: Some(factor),
+            ..ParameterGroup::default()
+        };
+        let groups = vec![group("slope", 2.0), group("offset", 0.5)];
+        let optimizer = OptimizerConfig { learning_rate: 0.1, weight_decay: 0.5, groups, ..OptimizerConfig::default() };
+        let mut trainer =
+            Trainer::new(line, optimizer, ScheduleConfig { warmup_steps: 0, ..ScheduleConfig::default() }, 1);
+        for _ in 0..3 {
+            trainer.step(Points::new(vec![(1.0, 9.0)], &trainer.device())).unwrap();
+        }
+        assert_eq!(trainer.model().slope().to_bits(), 2.0_f32.to_bits());
+        assert!(trainer.model().offset() > 1.6, "{}", trainer.model().offset());
+    }
+
+    #[test]
+    fn a_whole_training_with_a_moving_average_keeps_frozen_bytes() {
+        let _alone = alone();
+        let start = 0.1_f32; // Not a sum of few powers of two: averaging would round it.
+        let points = |steps| Arc::new(PointLoader::of_steps(0, steps));
+        let training =
+            TrainingConfig { steps: 5, smoothing: 0.9, freeze: patterns(&["slope"]), ..TrainingConfig::default() };
+        let input = FitInput { training, ..FitInput::new(points(5), points(1)) };
+        let fitted = fit(Line::new(start, 0.0, &Device::default()), input).unwrap();
+        assert_eq!(fitted.model.slope().to_bits(), start.to_bits());
+        assert_ne!(fitted.model.offset(), 0.0);
+    }
+}
