@@ -91,6 +91,11 @@ impl LossConfig {
         weight(weight(checks, "z_loss", self.z_loss), "load_balance", self.load_balance).finish()
     }
 
+    /// Whether tokens are charged by their cross-entropy alone.
+    pub fn is_plain(&self) -> bool {
+        self.label_smoothing == 0.0 && self.z_loss == 0.0
+    }
+
     /// Charges every target that is not ignored.
     ///
     /// # Shapes
@@ -123,7 +128,7 @@ impl LossConfig {
         targets: Tensor<2, Int>,
         ignored: Option<Tensor<2, Bool>>,
     ) -> TokenLoss {
-        if self.label_smoothing != 0.0 || self.z_loss != 0.0 {
+        if !self.is_plain() {
             return self.forward(linear(hidden, weight, None), targets, ignored);
         }
         let rows = targets.dims().iter().product();

@@ -15,9 +15,11 @@ fn charge(model: &LanguageModel, batch: LmBatch, loss: LossConfig, pass: &mut Pa
     loss.forward_head(hidden, model.head_weight(), batch.targets, batch.padding)
 }
 
-/// The plain cross-entropy, so that training and evaluation report the same quantity.
-fn report(loss: TokenLoss) -> LossOutput {
-    LossOutput::new(loss.cross_entropy, loss.count)
+/// The plain cross-entropy, so that training and evaluation report the same quantity, and beside it what `config` charged,
+/// where that is another one.
+fn report(loss: TokenLoss, config: &LossConfig) -> LossOutput {
+    let charged = (!config.is_plain()).then_some(loss.total);
+    LossOutput::new(loss.cross_entropy, loss.count).with_charged(charged)
 }
 
 impl Objective for LanguageModel {
@@ -33,12 +35,13 @@ impl Objective for LanguageModel {
             Some(balance) => charged.mean() + balance * loss.load_balance,
             None => charged.mean(),
         };
-        TrainLoss { minimised, reported: report(charged) }
+        TrainLoss { minimised, reported: report(charged, loss) }
     }
 
     fn valid_loss(&self, batch: LmBatch, switches: Switches) -> LossOutput {
         let mut pass = Pass::default().with_precision(switches.dtype);
-        report(charge(self, batch, LossConfig::default(), &mut pass))
+        let plain = LossConfig::default();
+        report(charge(self, batch, plain, &mut pass), &plain)
     }
 }
 
@@ -65,7 +68,10 @@ mod tests {
             padding: None,
             documents: None,
         };
-        let trained = TrainStep::step(&task, batch(&device)).item.mean().into_scalar::<f64>();
+        let item = TrainStep::step(&task, batch(&device)).item;
+        let charged = item.charged.clone().expect("smoothed").into_scalar::<f64>() / 3.0;
+        let trained = item.mean().into_scalar::<f64>();
+        assert!(charged > trained + 0.1, "z-loss alone is 0.1 ln² 7 = 0.38 at first: {charged} and {trained}");
         let evaluated = InferenceStep::step(&task.valid(), batch(&device.inner())).mean().into_scalar::<f64>();
         assert!((trained - evaluated).abs() < 1e-6, "{trained} and {evaluated}");
     }

@@ -26,9 +26,11 @@ fn charge(
     loss.forward_head(hidden, model.head_weight(), batch.targets, batch.padding)
 }
 
-/// The plain cross-entropy, without smoothing, so that training and evaluation report the same quantity.
-fn report(loss: TokenLoss) -> LossOutput {
-    LossOutput::new(loss.cross_entropy, loss.count)
+/// The plain cross-entropy, so that training and evaluation report the same quantity, and beside it what `config` charged,
+/// where that is another one.
+fn report(loss: TokenLoss, config: &LossConfig) -> LossOutput {
+    let charged = (!config.is_plain()).then_some(loss.total);
+    LossOutput::new(loss.cross_entropy, loss.count).with_charged(charged)
 }
 
 impl Objective for Seq2SeqModel {
@@ -47,11 +49,55 @@ impl Objective for Seq2SeqModel {
         );
         let balances = [encoder, decoder].into_iter().filter_map(|losses| losses.load_balance());
         let minimised = balances.fold(charged.mean(), |sum, balance| sum + balance * loss.load_balance);
-        TrainLoss { minimised, reported: report(charged) }
+        TrainLoss { minimised, reported: report(charged, loss) }
     }
 
     fn valid_loss(&self, batch: PairBatch, switches: Switches) -> LossOutput {
         let [mut encoder, mut decoder] = [pass(switches, false), pass(switches, false)];
-        report(charge(self, batch, LossConfig::default(), &mut encoder, &mut decoder))
+        let plain = LossConfig::default();
+        report(charge(self, batch, plain, &mut encoder, &mut decoder), &plain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::PairBatcher;
+    use crate::model::Seq2SeqConfig;
+    use burn::data::dataloader::batcher::Batcher;
+    use burn::module::Module;
+    use burn::tensor::Device;
+    use burn::tensor::activation::log_softmax;
+    use burn::train::{InferenceStep, TrainStep};
+    use firelight_data::EncodedPair;
+    use firelight_training::{OptimizerConfig, ScheduleConfig, Trainer};
+
+    fn batch(device: &Device) -> PairBatch {
+        let pair = |source: &[u32], target: &[u32]| EncodedPair { source: source.into(), target: target.into() };
+        PairBatcher::new(7, 8, 8).batch(vec![pair(&[1, 2, 3], &[4]), pair(&[5], &[6, 4])], device)
+    }
+
+    #[test]
+    fn the_plain_loss_is_reported_beside_the_smoothed_one() {
+        let device = Device::default().autodiff();
+        let model = Seq2SeqConfig::new(9, 8, 2, 1).init(&device);
+        let report = |smoothing: f64| {
+            let task = Seq2SeqTask::new(model.clone(), LossConfig::default().with_label_smoothing(smoothing));
+            let evaluated = InferenceStep::step(&task.valid(), batch(&device.clone().inner())).mean();
+            let (optimizer, schedule) = (OptimizerConfig::default(), ScheduleConfig::default());
+            let (_, step) = Trainer::new(task, optimizer, schedule, 0).step(batch(&device)).unwrap();
+            assert!((step.loss - evaluated.into_scalar::<f64>()).abs() < 1e-6, "{step:?}");
+            step.charged_loss
+        };
+        assert_eq!(report(0.0), None);
+        // Szegedy et al. 2016, §7: a share of the charge is the mean of -ln p over all tokens.
+        let PairBatch { source, source_padding, inputs, padding, .. } = batch(&device);
+        let spread = -log_softmax(model.forward(source, source_padding, inputs), 2).mean_dim(2).squeeze_dim::<2>(2);
+        let counted = padding.unwrap().bool_not().float();
+        let spread = (spread * counted.clone()).sum().into_scalar::<f64>() / counted.sum().into_scalar::<f64>();
+        let task = Seq2SeqTask::new(model.clone(), LossConfig::default());
+        let plain = TrainStep::step(&task, batch(&device)).item.mean().into_scalar::<f64>();
+        let charged = report(0.4).unwrap();
+        assert!((charged - (0.6 * plain + 0.4 * spread)).abs() < 1e-5, "{charged} of {plain} and {spread}");
     }
 }

@@ -31,9 +31,7 @@ impl Accumulated {
         };
         let mut more = weighted(model, gradients, &output);
         model.visit(&mut Add { sum: &mut sum, more: &mut more });
-        let LossOutput { total, count } = self.output;
-        let output = LossOutput::new(total + output.total, count + output.count);
-        Self { gradients: sum, output, batches: self.batches + 1 }
+        Self { gradients: sum, output: self.output.plus(output), batches: self.batches + 1 }
     }
 
     /// The gradients of the mean loss over all targets, and the sums of the losses.

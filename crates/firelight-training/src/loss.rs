@@ -17,12 +17,34 @@ pub struct LossOutput {
     pub total: Tensor<1>,
     /// The number of counted targets, as a float.
     pub count: Tensor<1>,
+    /// The sum of what a training step charges, `[1]`, where that is not the loss it reports: with label smoothing, for example.
+    pub charged: Option<Tensor<1>>,
 }
 
 impl LossOutput {
     /// The losses of a batch with `count` targets that sum up to `total`.
     pub fn new(total: Tensor<1>, count: Tensor<1>) -> Self {
-        Self { total, count }
+        Self { total, count, charged: None }
+    }
+
+    /// Adds the sum of what a training step charges beside the loss that it reports.
+    #[must_use]
+    pub fn with_charged(mut self, charged: Option<Tensor<1>>) -> Self {
+        self.charged = charged;
+        self
+    }
+
+    /// The same numbers without a graph, which would keep the activations of the batch.
+    pub(crate) fn without_autodiff(self) -> Self {
+        let Self { total, count, charged } = self;
+        let charged = charged.map(Tensor::without_autodiff);
+        Self { total: total.without_autodiff(), count: count.without_autodiff(), charged }
+    }
+
+    /// The sums of both batches; what they charged only where both tell.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        let charged = self.charged.zip(other.charged).map(|(one, other)| one + other);
+        Self { total: self.total + other.total, count: self.count + other.count, charged }
     }
 
     /// The mean loss in nats per target, the quantity to differentiate: `[1]`; 0 for a batch without a counted target.
@@ -43,7 +65,7 @@ impl LossOutput {
 impl ItemLazy for LossOutput {
     fn sync(self) -> Result<Self, ExecutionError> {
         self.total.device().flush()?;
-        Ok(Self { total: self.total.without_autodiff(), count: self.count.without_autodiff() })
+        Ok(self.without_autodiff())
     }
 }
 

@@ -1,5 +1,6 @@
-//! The numbers of a run as one JSON object per line, in `metrics.jsonl`. Steps carry `step`, `loss`, `learning_rate`,
-//! `gradient_norm` and `tokens_per_second`, evaluations `step` and `validation_loss`; losses are printed to the last bit.
+//! The numbers of a run as one JSON object per line, in `metrics.jsonl`. Steps carry `step`, `loss`, `charged_loss` where that is
+//! another quantity, `learning_rate`, `gradient_norm` and `tokens_per_second`, evaluations `step` and `validation_loss`; losses
+//! are printed to the last bit.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -73,7 +74,8 @@ mod tests {
     use super::*;
 
     fn report(step: usize) -> StepReport {
-        StepReport { step, loss: 0.1 + 0.2, learning_rate: 1e-3, gradient_norm: 0.5, tokens_per_second: 768.0 }
+        let (loss, charged_loss) = (0.1 + 0.2, None);
+        StepReport { step, loss, charged_loss, learning_rate: 1e-3, gradient_norm: 0.5, tokens_per_second: 768.0 }
     }
 
     #[test]
@@ -82,12 +84,15 @@ mod tests {
         let path = home.path().join("metrics.jsonl");
         let mut log = MetricsLog::create(&path).unwrap();
         log.step(&report(1)).unwrap();
+        log.step(&StepReport { charged_loss: Some(0.75), ..report(1) }).unwrap();
         log.evaluation(&EvaluationReport { step: 1, validation_loss: 1.5, is_best: true, ..Default::default() })
             .unwrap();
         assert_eq!(
             fs::read_to_string(&path).unwrap(),
             "{\"step\":1,\"loss\":0.30000000000000004,\"learning_rate\":0.001,\"gradient_norm\":0.5,\
-             \"tokens_per_second\":768.0}\n{\"step\":1,\"validation_loss\":1.5}\n"
+             \"tokens_per_second\":768.0}\n{\"step\":1,\"loss\":0.30000000000000004,\"charged_loss\":0.75,\
+             \"learning_rate\":0.001,\"gradient_norm\":0.5,\"tokens_per_second\":768.0}\n\
+             {\"step\":1,\"validation_loss\":1.5}\n"
         );
     }
 

@@ -23,6 +23,9 @@ pub struct StepReport {
     pub step: usize,
     /// The mean loss of the batch in nats per target, before the step.
     pub loss: f64,
+    /// The mean of what the step charged in nats per target, where that is not the loss: with label smoothing or z-loss.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub charged_loss: Option<f64>,
     /// The learning rate of the step.
     pub learning_rate: f64,
     /// The norm of all gradients together, before clipping.

@@ -117,8 +117,14 @@ mod tests {
         let written = Shared::default();
         let mut progress = ProgressBar::on(ProgressDrawTarget::hidden(), Box::new(written.clone()));
         progress.started(&RunReport { done: 0, steps: 20 }).unwrap();
-        let report =
-            StepReport { step: 10, loss: 2.5, learning_rate: 1e-3, gradient_norm: 1.0, tokens_per_second: 1234.6 };
+        let report = StepReport {
+            step: 10,
+            loss: 2.5,
+            charged_loss: None,
+            learning_rate: 1e-3,
+            gradient_norm: 1.0,
+            tokens_per_second: 1234.6,
+        };
         progress.step(&report).unwrap();
         progress
             .evaluation(&EvaluationReport { step: 10, validation_loss: 2.0, is_best: true, ..Default::default() })

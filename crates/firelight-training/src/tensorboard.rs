@@ -54,13 +54,15 @@ impl TensorBoard {
 
 impl Observer for TensorBoard {
     fn step(&mut self, report: &StepReport) -> Result<(), TrainingError> {
-        let StepReport { step, loss, learning_rate, gradient_norm, tokens_per_second } = *report;
+        let StepReport { step, loss, charged_loss, learning_rate, gradient_norm, tokens_per_second } = *report;
         let values = [
-            ("training/loss", loss),
-            ("training/learning_rate", learning_rate),
-            ("training/gradient_norm", gradient_norm),
-            ("training/tokens_per_second", tokens_per_second),
+            ("training/loss", Some(loss)),
+            ("training/charged_loss", charged_loss),
+            ("training/learning_rate", Some(learning_rate)),
+            ("training/gradient_norm", Some(gradient_norm)),
+            ("training/tokens_per_second", Some(tokens_per_second)),
         ];
+        let values: Vec<(&str, f64)> = values.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         self.write(step, &values)
     }
 
@@ -141,7 +143,14 @@ mod tests {
     fn what_is_written_is_read_back() {
         let home = tempfile::tempdir().unwrap();
         let mut board = TensorBoard::create(home.path().join("tensorboard")).unwrap();
-        let report = StepReport { step: 7, loss: 2.5, learning_rate: 0.5, gradient_norm: 1.5, tokens_per_second: 9.0 };
+        let report = StepReport {
+            step: 7,
+            loss: 2.5,
+            charged_loss: Some(2.75),
+            learning_rate: 0.5,
+            gradient_norm: 1.5,
+            tokens_per_second: 9.0,
+        };
         board.step(&report).unwrap();
         board.evaluation(&EvaluationReport { step: 7, validation_loss: 2.25, ..Default::default() }).unwrap();
 
@@ -153,6 +162,7 @@ mod tests {
         });
         let expected = [
             ("training/loss", 2.5),
+            ("training/charged_loss", 2.75),
             ("training/learning_rate", 0.5),
             ("training/gradient_norm", 1.5),
             ("training/tokens_per_second", 9.0),

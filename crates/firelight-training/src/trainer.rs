@@ -87,13 +87,16 @@ impl<M: Trainable> Trainer<M> {
             None => gradients,
         };
         let norm = global_norm(&self.model, &gradients).ok_or(TrainingError::NoGradient { step })?;
-        let [total, count, norm] = read_scalars([output.total.clone(), output.count.clone(), norm])
-            .map_err(TrainingError::device("training loss"))?;
+        let charged = output.charged.as_ref().unwrap_or(&output.total);
+        let [total, count, norm, charged] =
+            read_scalars([output.total.clone(), output.count.clone(), norm, charged.clone()])
+                .map_err(TrainingError::device("training loss"))?;
         let loss = total / count.max(1.0);
+        let charged_loss = output.charged.is_some().then(|| charged / count.max(1.0));
         self.check_finite("loss", loss, &gradients)?;
         let learning_rate = self.schedule.learning_rate(self.optimizer_config.learning_rate, self.done);
         let tokens_per_second = count / began.elapsed().as_secs_f64();
-        let report = StepReport { step, loss, learning_rate, gradient_norm: norm, tokens_per_second };
+        let report = StepReport { step, loss, charged_loss, learning_rate, gradient_norm: norm, tokens_per_second };
         if !norm.is_finite() && self.loss_scale.as_ref().is_some_and(LossScale::halve) {
             self.done = step; // The batch is passed over, as it will be when the run is repeated.
             return Ok((output, report));
@@ -120,8 +123,7 @@ impl<M: Trainable> Trainer<M> {
         for (batch, input) in (first..).zip(batches) {
             self.device().seed(mix(self.seed, batch as u64));
             let TrainOutput { grads, item } = TrainStep::step(&self.model, input);
-            // A shared graph would keep the activations of every batch.
-            let item = LossOutput::new(item.total.without_autodiff(), item.count.without_autodiff());
+            let item = item.without_autodiff();
             all = Some(match all {
                 Some(all) => all.add(&self.model, grads, item),
                 None => Accumulated::new(grads, item),

@@ -34,11 +34,11 @@ impl Curves {
 
     /// The charts of the report, each with its heading.
     pub(super) fn charts(&self) -> Vec<(&'static str, Chart)> {
-        let loss = self.curve("loss", "batch");
-        let losses = vec![
-            Curve { name: "batch, smoothed".into(), points: smoothed(&loss.points) },
-            self.curve("validation_loss", "validation"),
-        ];
+        let mean = |key: &str, name: &str| Curve { name: name.into(), points: smoothed(&self.curve(key, name).points) };
+        let charged = self.values.contains_key("charged_loss");
+        let charged = charged.then(|| mean("charged_loss", "batch as it is charged, smoothed"));
+        let losses = [mean("loss", "batch, smoothed"), self.curve("validation_loss", "validation")];
+        let losses = losses.into_iter().chain(charged).collect();
         let single = |name: &str, unit: &str| Chart {
             x_label: "step".into(),
             y_label: unit.into(),
@@ -66,7 +66,7 @@ impl Curves {
 
     /// What the task measured beside the loss.
     fn of_the_task(&self) -> Vec<Curve> {
-        let common = ["loss", "validation_loss", "learning_rate", "gradient_norm", "tokens_per_second"];
+        let common = ["loss", "charged_loss", "validation_loss", "learning_rate", "gradient_norm", "tokens_per_second"];
         self.values.keys().filter(|key| !common.contains(&key.as_str())).map(|key| self.curve(key, key)).collect()
     }
 }
@@ -94,5 +94,15 @@ mod tests {
         let charts = Curves::read(&path).unwrap().charts();
         assert_eq!(charts[1].0, "Metrics of the validation");
         assert_eq!(charts[1].1.curves, [Curve { name: "accuracy".into(), points: vec![(5.0, 0.5)] }]);
+        assert_eq!(charts[0].1.curves.len(), 2);
+    }
+
+    #[test]
+    fn what_a_step_charges_is_a_curve_beside_the_loss() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("metrics.jsonl");
+        std::fs::write(&path, "{\"step\":1,\"loss\":2.0,\"charged_loss\":3.0}\n").unwrap();
+        let charts = Curves::read(&path).unwrap().charts();
+        assert_eq!((charts[0].1.curves[2].points.clone(), charts.len()), (vec![(1.0, 3.0)], 4));
     }
 }
