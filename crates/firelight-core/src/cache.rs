@@ -107,10 +107,19 @@ impl Cache {
 
     /// Keeps the batch rows `rows`, in their order and as often as they are named: `[B']`.
     pub fn select_rows(&mut self, rows: &Tensor<1, Int>) {
+        self.select_tokens(rows);
+        for layer in &mut self.layers {
+            layer.select_memory(rows);
+        }
+    }
+
+    /// As [`select_rows`](Self::select_rows), where every row takes the place of one that reads the same encoder's output,
+    /// whose keys and values stay as they are. Beams of one source do so at nearly every step.
+    pub fn select_tokens(&mut self, rows: &Tensor<1, Int>) {
         self.padding = self.padding.take().map(|padding| padding.select(0, rows.clone()));
         self.documents = self.documents.take().map(|documents| documents.select(0, rows.clone()));
         for layer in &mut self.layers {
-            layer.select_rows(rows);
+            layer.select_tokens(rows);
         }
     }
 

@@ -1,7 +1,7 @@
 //! What decoding asks of a model: logits for a prompt, then logits for one more token per row. Implemented by the task
 //! crates (a language model's prompt is ids, a translator's the source ids), called by [`TokenStream`](crate::TokenStream).
 
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 
 use crate::GenerationError;
 
@@ -35,7 +35,13 @@ pub trait DecodeState {
         self.len() == 0
     }
 
-    /// Keeps the given rows in the given order: `[B']` indices into the `B` rows held now. A row may be taken more than
-    /// once, which is how beams branch.
-    fn select_rows(&mut self, rows: Tensor<1, Int>);
+    /// Keeps the given rows in the given order: indices into the `B` rows held now. A row may be taken more than once, which
+    /// is how beams branch.
+    fn select_rows(&mut self, rows: &[usize]);
+}
+
+/// The indices of [`DecodeState::select_rows`] as tensors are selected by them, `[B']`.
+pub fn row_indices(rows: &[usize], device: &Device) -> Tensor<1, Int> {
+    let rows: Vec<i32> = rows.iter().map(|&row| row as i32).collect();
+    Tensor::from_ints(rows.as_slice(), device)
 }

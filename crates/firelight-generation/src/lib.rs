@@ -47,7 +47,7 @@ mod text;
 #[cfg(test)]
 mod mock;
 
-pub use autoregressive::{Autoregressive, DecodeState};
+pub use autoregressive::{Autoregressive, DecodeState, row_indices};
 pub use beam::{BeamOptions, EarlyStopping, Hypothesis, beam_search};
 pub use error::GenerationError;
 pub use generate::{Generated, generate};

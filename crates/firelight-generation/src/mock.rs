@@ -21,7 +21,7 @@ impl DecodeState for Position {
         self.0
     }
 
-    fn select_rows(&mut self, _rows: Tensor<1, Int>) {}
+    fn select_rows(&mut self, _rows: &[usize]) {}
 }
 
 impl Successor {
@@ -90,9 +90,8 @@ impl DecodeState for LastTwo {
         self.len
     }
 
-    fn select_rows(&mut self, rows: Tensor<1, Int>) {
-        let rows = rows.try_into_vec_as::<u32>().unwrap();
-        self.rows = rows.into_iter().map(|row| self.rows[row as usize]).collect();
+    fn select_rows(&mut self, rows: &[usize]) {
+        self.rows = rows.iter().map(|&row| self.rows[row]).collect();
     }
 }
 

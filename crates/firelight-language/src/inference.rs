@@ -2,7 +2,7 @@
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use firelight_core::{Cache, Pass, SequenceInput};
-use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt};
+use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt, row_indices};
 use firelight_kernels::awake;
 
 use crate::data::tokens;
@@ -56,7 +56,8 @@ impl DecodeState for LmState {
         self.read
     }
 
-    fn select_rows(&mut self, rows: Tensor<1, Int>) {
+    fn select_rows(&mut self, rows: &[usize]) {
+        let rows = row_indices(rows, &self.tokens.device());
         self.tokens = self.tokens.clone().select(0, rows.clone());
         self.padding = self.padding.take().map(|padding| padding.select(0, rows.clone()));
         if let Some(cache) = &mut self.cache {

@@ -3,7 +3,7 @@
 
 use burn::tensor::{Int, Tensor};
 use firelight_core::{Cache, Memory, Pass, SequenceInput};
-use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt};
+use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt, row_indices};
 use firelight_kernels::awake;
 
 use crate::data::right_padded;
@@ -14,6 +14,8 @@ use crate::model::Seq2SeqModel;
 #[derive(Debug, Clone)]
 pub struct Seq2SeqState {
     memory: Memory,
+    /// The source of every row.
+    sources: Vec<usize>,
     cache: Option<Cache>,
     written: Tensor<2, Int>,
 }
@@ -23,14 +25,24 @@ impl DecodeState for Seq2SeqState {
         self.written.dims()[1]
     }
 
-    fn select_rows(&mut self, rows: Tensor<1, Int>) {
-        self.memory = Memory {
-            hidden: self.memory.hidden.clone().select(0, rows.clone()),
-            padding: self.memory.padding.take().map(|padding| padding.select(0, rows.clone())),
-        };
+    /// What was read of a source moves only where rows become those of another one: when a row ends, or branches. Beams change
+    /// places with others of their source at nearly every step.
+    fn select_rows(&mut self, rows: &[usize]) {
+        let sources: Vec<usize> = rows.iter().map(|&row| self.sources[row]).collect();
+        let keeps_sources = sources == self.sources;
+        self.sources = sources;
+        let rows = row_indices(rows, &self.written.device());
         self.written = self.written.clone().select(0, rows.clone());
-        if let Some(cache) = &mut self.cache {
-            cache.select_rows(&rows);
+        match (&mut self.cache, keeps_sources) {
+            (Some(cache), true) => cache.select_tokens(&rows),
+            (Some(cache), false) => cache.select_rows(&rows),
+            (None, _) => {}
+        }
+        if !keeps_sources {
+            self.memory = Memory {
+                hidden: self.memory.hidden.clone().select(0, rows.clone()),
+                padding: self.memory.padding.take().map(|padding| padding.select(0, rows)),
+            };
         }
     }
 }
@@ -47,13 +59,13 @@ impl Seq2SeqModel {
         let (source, padding) = right_padded(&sources, &device);
         let memory = awake(&device, || self.encode(source, padding, &mut Pass::default()));
         let first = Tensor::full([sources.len(), 1], self.start_token() as i64, &device);
-        let mut state = Seq2SeqState { memory, cache, written: first.clone() };
+        let mut state = Seq2SeqState { memory, sources: (0..sources.len()).collect(), cache, written: first.clone() };
         Ok((self.next_logits(first, &mut state), state))
     }
 
     /// Logits after the last token, `[B, V]`. `unread` is what the cache does not hold yet.
     fn next_logits(&self, unread: Tensor<2, Int>, state: &mut Seq2SeqState) -> Tensor<2> {
-        let Seq2SeqState { memory, cache, written } = state;
+        let Seq2SeqState { memory, cache, written, .. } = state;
         let tokens = if cache.is_some() { unread } else { written.clone() };
         let last = tokens.dims()[1] - 1;
         awake(&tokens.device(), || {
@@ -110,6 +122,7 @@ mod tests {
     use burn::tensor::Device;
     use firelight_core::{PositionConfig, WeightInit};
     use firelight_generation::{BeamOptions, GenerationOptions, beam_search, generate};
+    use proptest::prelude::*;
 
     const END: u32 = 12;
 
@@ -167,6 +180,41 @@ mod tests {
         let mut found = beams(&model, &reversed, 4);
         found.reverse();
         assert_eq!(found, together);
+    }
+
+    /// The logits after a target, of a source alone, by the pass of a training.
+    fn alone(model: &Seq2SeqModel, source: &[u32], target: &[u32]) -> Vec<f32> {
+        let device = Device::default();
+        let [(source, _), (target, _)] = [source, target].map(|ids| right_padded(&[ids.to_vec()], &device));
+        let last = target.dims()[1] - 1;
+        model.forward(source, None, target).narrow(1, last, 1).try_into_vec_as().unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(12))]
+
+        #[test]
+        fn rows_that_change_places_branch_and_end_go_on_reading_their_source(
+            steps in prop::collection::vec(prop::collection::vec((any::<usize>(), 0_u32..10), 1..6), 1..5),
+        ) {
+            let model = model(PositionConfig::rotary());
+            let (_, mut state) = model.prefill(rows(&SOURCES)).unwrap();
+            let mut held: Vec<(usize, Vec<u32>)> = (0..3).map(|source| (source, vec![11])).collect();
+            for step in steps {
+                let chosen: Vec<usize> = step.iter().map(|(row, _)| row % held.len()).collect();
+                let written = |(&row, (_, token)): (&usize, &(usize, u32))| (held[row].0, [&held[row].1[..], &[*token]].concat());
+                held = chosen.iter().zip(&step).map(written).collect();
+                state.select_rows(&chosen);
+                let tokens: Vec<usize> = step.iter().map(|(_, token)| *token as usize).collect();
+                let logits = model.step(row_indices(&tokens, &Device::default()), &mut state);
+                let logits: Vec<f32> = logits.try_into_vec_as().unwrap();
+                for (found, (source, target)) in logits.chunks(13).zip(&held) {
+                    for (found, expected) in found.iter().zip(alone(&model, SOURCES[*source], target)) {
+                        prop_assert!((found - expected).abs() < 1e-3, "{found} and {expected}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

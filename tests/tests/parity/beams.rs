@@ -4,6 +4,7 @@
 use burn::tensor::{Int, Tensor};
 use firelight::generation::{
     Autoregressive, BeamOptions, DecodeState, EarlyStopping, GenerationError, Hypothesis, StopReason, beam_search,
+    row_indices,
 };
 
 use super::models::gpt;
@@ -28,8 +29,8 @@ impl DecodeState for Sources {
         self.len
     }
 
-    fn select_rows(&mut self, rows: Tensor<1, Int>) {
-        self.sources = self.sources.clone().select(0, rows);
+    fn select_rows(&mut self, rows: &[usize]) {
+        self.sources = self.sources.clone().select(0, row_indices(rows, &device()));
     }
 }
 

@@ -6,7 +6,10 @@ use crate::attention::Sums;
 use burn::tensor::{Int, Tensor};
 use std::ops::Range;
 
-/// Tokens that a buffer grows by at least, and that a layer which keeps the last ones can go back by.
+/// Tokens that a buffer grows by at least. Beams copy whole buffers, so that the first one is for a sentence.
+const GROWTH: usize = 16;
+
+/// Tokens that a layer which keeps the last ones can go back by, and that it takes in before it rolls.
 const CHUNK: usize = 64;
 
 /// Keys and values of one layer.
@@ -100,12 +103,13 @@ impl LayerCache {
         }
     }
 
-    pub(super) fn select_rows(&mut self, rows: &Tensor<1, Int>) {
-        let select =
-            |(key, value): (Tensor<4>, Tensor<4>)| (key.select(0, rows.clone()), value.select(0, rows.clone()));
-        self.buffers = self.buffers.take().map(select);
-        self.memory = self.memory.take().map(select);
+    pub(super) fn select_tokens(&mut self, rows: &Tensor<1, Int>) {
+        self.buffers = self.buffers.take().map(|(keys, values)| (select(keys, rows), select(values, rows)));
         self.sums = self.sums.take().map(|sums| sums.select(0, rows.clone()));
+    }
+
+    pub(super) fn select_memory(&mut self, rows: &Tensor<1, Int>) {
+        self.memory = self.memory.take().map(|(keys, values)| (select(keys, rows), select(values, rows)));
     }
 
     /// Writes the new tokens behind the old ones and returns the buffers, which are longer than what they hold.
@@ -153,10 +157,10 @@ impl LayerCache {
         }
     }
 
-    /// A buffer for `end` tokens at least, in whole chunks.
+    /// A buffer for `end` tokens at least.
     fn buffer(&self, like: &Tensor<4>, end: usize) -> Tensor<4> {
         let [batch, groups, _, width] = like.dims();
-        let room = end.next_multiple_of(CHUNK).min(self.room());
+        let room = end.next_multiple_of(GROWTH).min(self.room());
         Tensor::zeros([batch, groups, room, width], (&like.device(), like.dtype()))
     }
 
@@ -172,6 +176,13 @@ impl LayerCache {
         }
         larger
     }
+}
+
+/// A row is one piece of memory: over two dimensions flex copies rows on all cores, over four on one.
+fn select(buffer: Tensor<4>, rows: &Tensor<1, Int>) -> Tensor<4> {
+    let [batch, groups, length, width] = buffer.dims();
+    let chosen = buffer.reshape([batch, groups * length * width]).select(0, rows.clone());
+    chosen.reshape([rows.dims()[0], groups, length, width])
 }
 
 /// Whether a cleared buffer can be used again: a new text may come in another batch size.
@@ -231,7 +242,7 @@ mod tests {
             assert_eq!(extend(&mut layer, part), values[..30 * (i + 1)]);
             rooms.push(room(&layer));
         }
-        assert_eq!(rooms, [64, 64, 128, 128, 150]);
+        assert_eq!(rooms, [32, 64, 128, 128, 150]);
     }
 
     #[test]
@@ -287,7 +298,7 @@ mod tests {
         let mut layer = LayerCache::new(Retention::All, 1);
         let batch = Tensor::<1>::from_floats([1.0, 2.0], &device).reshape([2, 1, 1, 1]);
         layer.extend(batch.clone(), batch);
-        layer.select_rows(&Tensor::from_ints([1, 1, 0], &device));
+        layer.select_tokens(&Tensor::from_ints([1, 1, 0], &device));
         let (keys, _) = layer.buffers.expect("filled");
         assert_eq!(keys.try_to_vec_as::<f32>().expect("a host copy"), [2.0, 2.0, 1.0]);
     }

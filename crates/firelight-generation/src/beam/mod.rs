@@ -14,8 +14,8 @@
 //! ```
 //!
 //! All rows are decoded together, at most `B * beams` of them in a step; rows that have ended leave the batch. The logits are
-//! read once a step, and all else is decided on the host in f64 (`candidates.rs`): equal logits give equal results on every
-//! backend, and no row sees its batch mates. A model's cache follows the beams by [`DecodeState::select_rows`].
+//! read once a step, and all else is decided on the host in f64 (`candidates.rs`), the rows on all cores: equal logits give
+//! equal results on every backend, and no row sees its batch mates. A model's cache follows the beams by [`DecodeState::select_rows`].
 //!
 //! # Source
 //! Wu et al. 2016, Google's neural machine translation system (<https://arxiv.org/abs/1609.08144>), §7, eq. 14, divides
@@ -39,10 +39,11 @@ mod hypotheses;
 mod options;
 mod search;
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 
 pub use hypotheses::Hypothesis;
 pub use options::{BeamOptions, EarlyStopping};
+use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
 use search::Search;
 
 use crate::sampler::host;
@@ -64,7 +65,7 @@ use crate::{Autoregressive, DecodeState, GenerationError};
 ///     fn len(&self) -> usize {
 ///         self.0
 ///     }
-///     fn select_rows(&mut self, _rows: Tensor<1, Int>) {} // a coin has no memory
+///     fn select_rows(&mut self, _rows: &[usize]) {} // a coin has no memory
 /// }
 ///
 /// impl Autoregressive for Coin {
@@ -126,15 +127,21 @@ struct Branches {
 fn advance(searches: &mut [Search], logits: Tensor<2>, length: usize) -> Result<Branches, GenerationError> {
     let [held, vocab_size] = logits.dims();
     let logits = host(logits)?;
+    let beams: Vec<usize> = searches.iter().map(|search| search.beams().len()).collect();
+    let mut rest = &logits[..];
+    let rows = beams.iter().map(|beams| rest.split_off(..beams * vocab_size).unwrap_or_default());
+    let rows: Vec<&[f32]> = rows.collect();
+    let advanced = searches.par_iter_mut().zip(rows).map(|(search, logits)| search.advance(logits, length));
+    let advanced: Vec<Option<()>> = advanced.collect();
+    if let Some(row) = advanced.iter().position(Option::is_none) {
+        return Err(GenerationError::NonFiniteLogits { step: length - 1, row });
+    }
     let mut branches = Branches { held, ..Branches::default() };
     let mut first = 0;
-    for (row, search) in searches.iter_mut().enumerate() {
-        let next = first + search.beams().len();
-        let advanced = search.advance(&logits[first * vocab_size..next * vocab_size], length);
-        advanced.ok_or(GenerationError::NonFiniteLogits { step: length - 1, row })?;
+    for (search, beams) in searches.iter().zip(beams) {
         branches.parents.extend(search.beams().iter().map(|beam| first + beam.parent()));
         branches.tokens.extend(search.beams().iter().filter_map(|beam| beam.last()));
-        first = next;
+        first += beams;
     }
     Ok(branches)
 }
@@ -143,21 +150,16 @@ impl Branches {
     /// The logits after the tokens of all beams, `[R', V]`; the state's rows become their parents.
     fn follow<M: Autoregressive>(self, model: &M, state: &mut M::State, device: &Device) -> Tensor<2> {
         if !self.keeps_rows() {
-            let parents = self.parents.iter().map(|&parent| parent as i64).collect();
-            state.select_rows(ints(parents, device));
+            state.select_rows(&self.parents);
         }
-        model.step(ints(self.tokens.into_iter().map(i64::from).collect(), device), state)
+        let tokens: Vec<i32> = self.tokens.iter().map(|&token| token as i32).collect();
+        model.step(Tensor::from_ints(tokens.as_slice(), device), state)
     }
 
     /// A selection of all rows in their order would copy the whole cache for nothing.
     fn keeps_rows(&self) -> bool {
         self.parents.iter().copied().eq(0..self.held)
     }
-}
-
-fn ints(values: Vec<i64>, device: &Device) -> Tensor<1, Int> {
-    let shape = [values.len()];
-    Tensor::from_data(TensorData::new(values, shape), device)
 }
 
 #[cfg(test)]
