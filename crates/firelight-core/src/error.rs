@@ -20,6 +20,11 @@ impl ConfigError {
         own.into_iter().flatten().fold(checks, |checks, problem| checks.require(false, || problem)).finish()
     }
 
+    /// The problems that a check found, none if all is well.
+    pub fn list(result: Result<(), Self>) -> Vec<String> {
+        result.err().map_or_else(Vec::new, |error| error.problems)
+    }
+
     /// The problems, one line each, in the order of the fields.
     pub fn problems(&self) -> &[String] {
         &self.problems

@@ -45,6 +45,15 @@ pub enum Batching {
 }
 
 impl Batching {
+    /// Tokens of a batch where nothing is trained, padding included: enough to keep the cores busy, few enough for small
+    /// memories.
+    pub const TOKENS_TO_READ: usize = 4096;
+
+    /// Batches in which items are read once, to validate on them, for example; the longest has so many tokens.
+    pub fn to_read(longest: usize) -> Self {
+        Self::Tokens { budget: Self::TOKENS_TO_READ.max(longest), buckets: BUCKETS }
+    }
+
     /// The most tokens that a batch can have, padding included, where no item is longer than `longest`.
     pub fn max_tokens(&self, batch_size: usize, longest: usize) -> usize {
         match *self {
@@ -174,13 +183,18 @@ impl BatchPlan {
         }
     }
 
-    /// The items at positions of the one epoch in order, or of the endless epochs of a shuffled order.
-    pub(crate) fn items(&self, positions: Range<usize>, order: Option<Order>) -> Vec<usize> {
+    /// The items at positions of the one epoch in order, or of the endless epochs of a shuffled order, each with its epoch.
+    pub(crate) fn items(&self, positions: Range<usize>, order: Option<Order>) -> Vec<(u64, usize)> {
+        let epoch = |position: usize| (position / self.num_positions()) as u64;
         match &self.layout {
             Layout::Even { items, .. } => {
-                positions.map(|position| order.map_or(position, |order| order.item(position, *items))).collect()
+                let item = |position| order.map_or(position, |order| order.item(position, *items));
+                positions.map(|position| (epoch(position), item(position))).collect()
             }
-            Layout::Buckets(buckets) => positions.flat_map(|batch| buckets.batch(batch, order)).collect(),
+            Layout::Buckets(buckets) => {
+                let of = |batch: usize| buckets.batch(batch, order).into_iter().map(move |item| (epoch(batch), item));
+                positions.flat_map(of).collect()
+            }
         }
     }
 }
@@ -199,9 +213,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn items(plan: &BatchPlan, positions: Range<usize>, order: Option<Order>) -> Vec<usize> {
+        plan.items(positions, order).into_iter().map(|(_, item)| item).collect()
+    }
+
     fn epoch(plan: &BatchPlan, order: Option<Order>, number: usize) -> Vec<Vec<usize>> {
         let batches = plan.num_batches();
-        (number * batches..(number + 1) * batches).map(|batch| plan.items(batch..batch + 1, order)).collect()
+        (number * batches..(number + 1) * batches).map(|batch| items(plan, batch..batch + 1, order)).collect()
     }
 
     fn tokens(budget: usize, buckets: usize, lengths: &[usize]) -> Result<BatchPlan, DataError> {
@@ -225,7 +243,7 @@ mod tests {
     #[test]
     fn equal_lengths_need_no_list() {
         let plan = BatchPlan::uniform(Batching::Tokens { budget: 100, buckets: 4 }, 1, 7, 30).unwrap();
-        assert_eq!(plan.items(3..6, None), [3, 4, 5]);
+        assert_eq!(items(&plan, 3..6, None), [3, 4, 5]);
         assert_eq!((plan.stride(), plan.num_batches()), (3, 3));
         let plan = BatchPlan::uniform(Batching::Buckets { buckets: 4 }, 2, 7, 30).unwrap();
         assert_eq!(plan.stride(), 2);

@@ -62,17 +62,18 @@ mod toys;
 pub use batching::{BatchPlan, Batching};
 pub use dataset::{Part, Window, WindowDataset};
 pub use denoising::{
-    BartNoise, BartTokens, MaskUnit, MaskVocabulary, MaskedText, Masking, NoiseSeed, SentencePair, SentencePairs,
-    SpanCorruption, replaced_tokens,
+    BartNoise, BartTokens, Denoising, MaskUnit, MaskVocabulary, MaskedText, Masking, Noise, NoiseSeed, Noises,
+    SentencePair, SentencePairs, SpanCorruption, replaced_tokens,
 };
 pub use document_dataset::{DocumentDataset, PackedDataset, PackedRow};
 pub use documents::{Documents, Separator};
 pub use error::DataError;
-pub use loader::StepLoader;
+pub use loader::{StepLoader, check_workers};
 pub use order::Order;
 pub use packing::pack;
 pub use parallel::{
-    DropReason, Dropped, EncodedPair, LengthFilter, Pair, PairFiles, PairNames, PairReport, ParallelText, read_lines,
+    DropReason, Dropped, EncodedPair, LengthFilter, Pair, PairFiles, PairNames, PairReport, ParallelText, lines_of,
+    read_lines,
 };
 pub use stories::stories;
 pub use stream::TextStream;

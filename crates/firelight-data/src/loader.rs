@@ -13,6 +13,17 @@ use burn::tensor::Device;
 use crate::prefetch::Prefetch;
 use crate::{BatchPlan, Order};
 
+/// Batches that each worker thread may hold.
+const BATCHES_AHEAD: usize = 2;
+
+/// No machine reads faster with more threads.
+const MAX_WORKERS: usize = 64;
+
+/// What is wrong with `data.workers` of a recipe, the number of threads that read batches ahead; nothing up to 64.
+pub fn check_workers(workers: usize) -> Option<String> {
+    (workers > MAX_WORKERS).then(|| format!("data.workers = {workers} must be at most {MAX_WORKERS}"))
+}
+
 /// A loader whose batches depend on nothing but the step.
 ///
 /// As made by [`new`](Self::new) it goes once through the dataset in order, the last batch holding what is left; with
@@ -31,7 +42,11 @@ struct Source<I> {
     dataset: Arc<dyn Dataset<I>>,
     plan: BatchPlan,
     order: Option<Order>,
+    change: Option<Change<I>>,
 }
+
+/// What an item becomes in an epoch, by its number.
+type Change<I> = Arc<dyn Fn(I, u64, usize) -> I + Send + Sync>;
 
 /// How far worker threads read ahead.
 #[derive(Clone, Copy)]
@@ -42,7 +57,10 @@ struct Ahead {
 
 impl<I> Source<I> {
     fn items(&self, positions: Range<usize>) -> Result<Vec<I>, DatasetError> {
-        self.dataset.get_many(self.plan.items(positions, self.order))
+        let places = self.plan.items(positions, self.order);
+        let items = self.dataset.get_many(places.iter().map(|(_, item)| *item).collect())?;
+        let Some(change) = &self.change else { return Ok(items) };
+        Ok(items.into_iter().zip(places).map(|(item, (epoch, number))| change(item, epoch, number)).collect())
     }
 }
 
@@ -75,7 +93,7 @@ impl<I, O> StepLoader<I, O> {
         let (planned, len) = (plan.num_items(), dataset.len());
         assert!(planned == len, "a plan for {planned} items, but the dataset has {len}");
         let positions = 0..plan.num_positions();
-        let source = Source { dataset: Arc::new(dataset), plan, order: None };
+        let source = Source { dataset: Arc::new(dataset), plan, order: None, change: None };
         Self { source, batcher: Arc::new(batcher), positions, ahead: None, device: device.clone() }
     }
 
@@ -94,6 +112,14 @@ impl<I, O> StepLoader<I, O> {
         self
     }
 
+    /// Changes every item when it is read, by its epoch, from 0, and its number in the dataset: noise that is new in every epoch
+    /// and the same in a resumed run. It may make an item shorter; the plan knows the lengths without it.
+    #[must_use]
+    pub fn with_change(mut self, change: impl Fn(I, u64, usize) -> I + Send + Sync + 'static) -> Self {
+        self.source.change = Some(Arc::new(change));
+        self
+    }
+
     /// Reads the items of the next batches on `workers` threads; with 0 of them, as before, when a batch is asked for. The
     /// batches and their order are the same. At most `depth` of them, rounded up to a multiple of `workers`, are in memory
     /// ahead of the one asked for. Tensors are made by whoever asks, on the thread that computes: devices with queues of
@@ -105,12 +131,19 @@ impl<I, O> StepLoader<I, O> {
         self.ahead = (workers > 0).then_some(Ahead { workers, depth });
         self
     }
+
+    /// [`prefetch`](Self::prefetch) as recipes ask for it, by a number of threads alone.
+    #[must_use]
+    pub fn with_workers(self, workers: usize) -> Self {
+        self.prefetch(workers, workers * BATCHES_AHEAD)
+    }
 }
 
 // Derived, these would ask for `I: Clone` and `O: Clone`.
 impl<I> Clone for Source<I> {
     fn clone(&self) -> Self {
-        Self { dataset: self.dataset.clone(), plan: self.plan.clone(), order: self.order }
+        let Self { dataset, plan, order, change } = self;
+        Self { dataset: dataset.clone(), plan: plan.clone(), order: *order, change: change.clone() }
     }
 }
 
@@ -282,6 +315,25 @@ mod tests {
             assert_eq!(all(ahead.slice(3, 30).as_ref()), all(plain.slice(3, 30).as_ref()));
         }
         assert_eq!(all(&plain.clone().prefetch(0, 4)), expected);
+    }
+
+    #[test]
+    fn a_change_knows_epoch_and_number_of_every_item() {
+        for batching in [Batching::Fixed, Batching::Buckets { buckets: 2 }] {
+            let plan = BatchPlan::new(batching, 4, [3, 1, 1, 3, 2, 2, 1, 3, 1, 2]).unwrap();
+            let epoch_len = plan.num_batches();
+            let data = InMemDataset::new((0..10).collect());
+            let loader = StepLoader::planned(data, Collect, plan, &Device::default());
+            let plain = batches(&loader.clone().shuffled(1, 0..2 * epoch_len)).concat();
+            let loader = loader.with_change(|item, epoch, number| 100 * epoch as usize + 10 * number + item);
+            let changed = batches(&loader.clone().shuffled(1, 0..2 * epoch_len)).concat();
+            // 11 times the item, and a hundred more from the eleventh on.
+            let expected = plain.iter().enumerate().map(|(place, item)| 100 * (place / 10) + 11 * item);
+            assert_eq!(changed, expected.collect::<Vec<_>>());
+            let resumed = loader.clone().shuffled(1, 1..2 * epoch_len).prefetch(2, 4);
+            assert_eq!(batches(&resumed).concat(), changed[changed.len() - batches(&resumed).concat().len()..]);
+            assert!(batches(&loader).concat().iter().all(|item| item % 11 == 0), "in order there is the epoch 0");
+        }
     }
 
     #[test]

@@ -45,20 +45,6 @@ pub enum LanguageError {
         /// The number of tokens of the tokenizer.
         tokenizer: usize,
     },
-    /// A weight file that cannot hold the model.
-    #[error(
-        "`{}` has {bytes} bytes, too few for the {parameters} parameters of config.json: the file is truncated or belongs to \
-         another model",
-        path.display()
-    )]
-    Truncated {
-        /// The weight file.
-        path: PathBuf,
-        /// Its size.
-        bytes: u64,
-        /// The parameters of the model.
-        parameters: u64,
-    },
     /// The device failed to compute or to hand over numbers.
     #[error("the device failed to compute {quantity}: {cause}")]
     Device {
@@ -90,11 +76,7 @@ impl LanguageError {
     /// True when the user can mend it by asking for something else, false when the machine failed.
     pub fn is_user_error(&self) -> bool {
         match self {
-            Self::Config { .. }
-            | Self::NoData { .. }
-            | Self::SeveralTexts { .. }
-            | Self::Vocabulary { .. }
-            | Self::Truncated { .. } => true,
+            Self::Config { .. } | Self::NoData { .. } | Self::SeveralTexts { .. } | Self::Vocabulary { .. } => true,
             Self::Device { .. } => false,
             Self::Data(error) => error.is_user_error(),
             Self::Storage(error) => error.is_user_error(),

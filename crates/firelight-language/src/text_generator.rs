@@ -1,13 +1,12 @@
 //! A trained model and its tokenizer, loaded from a run folder: all that a user of a model needs.
 
-use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_data::Tokenizer;
 use firelight_generation::{GeneratedText, GenerationOptions, generate_text};
-use firelight_storage::{Checkpoint, ModelFolder, StorageError, load_weights};
+use firelight_storage::{Checkpoint, ModelFolder, check_size, load_weights};
 
 use crate::error::LanguageError;
 use crate::inference::Uncached;
@@ -55,7 +54,7 @@ impl TextGenerator {
             let (found, tokenizer) = (config.vocab_size, tokenizer.vocab_size());
             return Err(LanguageError::Vocabulary { path: folder.config(), found, tokenizer });
         }
-        check_size(&config, &weights)?;
+        check_size(&weights, config.num_params())?;
         let mut model = config.init(device);
         load_weights(&mut model, weights)?;
         Ok(Self::new(model, tokenizer))
@@ -110,15 +109,5 @@ impl TextGenerator {
 impl From<crate::TrainedRun> for TextGenerator {
     fn from(run: crate::TrainedRun) -> Self {
         Self::new(run.model, run.corpus.tokenizer)
-    }
-}
-
-/// Before memory is asked for: a weight file cannot hold more parameters than it has pairs of bytes.
-fn check_size(config: &LanguageModelConfig, weights: &Path) -> Result<(), LanguageError> {
-    let bytes = fs::metadata(weights).map_err(StorageError::io("read", weights))?.len();
-    let parameters = config.num_params() as u64;
-    match parameters.saturating_mul(2) <= bytes {
-        true => Ok(()),
-        false => Err(LanguageError::Truncated { path: weights.into(), bytes, parameters }),
     }
 }

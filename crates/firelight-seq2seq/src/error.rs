@@ -29,6 +29,12 @@ pub enum Seq2SeqError {
         /// The recipe.
         path: PathBuf,
     },
+    /// A recipe that makes pairs out of a text needs one.
+    #[error("`{}` makes pairs out of a plain text (data.objective): give one text file with --data", path.display())]
+    NoText {
+        /// The recipe.
+        path: PathBuf,
+    },
     /// A path that leads nowhere.
     #[error("there is no file or folder `{}` to read pairs from: check the path", path.display())]
     Missing {
@@ -114,6 +120,12 @@ pub enum Seq2SeqError {
         source_found: usize,
         /// Tokens of the tokenizer of the target.
         target_found: usize,
+    },
+    /// A run with two tokenizers that has lost that of the source.
+    #[error("`{}` is missing, the tokenizer of the source: restore the file that belongs to this run", path.display())]
+    NoSourceTokenizer {
+        /// Where it should be.
+        path: PathBuf,
     },
     /// A tokenizer that knows no beginning and no end.
     #[error("the tokenizer `{}` has no token `{token}`; restore the file that belongs to this run", path.display())]

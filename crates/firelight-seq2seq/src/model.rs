@@ -35,6 +35,9 @@ pub struct Seq2SeqConfig {
     pub source_vocab_size: usize,
     /// Number of tokens `V` of the target.
     pub target_vocab_size: usize,
+    /// Whether source and target have one vocabulary. Default: true.
+    #[serde(default = "yes")]
+    pub joint: bool,
     /// Which matrices over tokens are shared. Default: all.
     #[serde(default)]
     pub tying: Tying,
@@ -48,12 +51,17 @@ pub struct Seq2SeqConfig {
     pub stacks: EncoderDecoderConfig,
 }
 
+fn yes() -> bool {
+    true
+}
+
 impl Seq2SeqConfig {
     /// Two pre-norm stacks of `n_layers` each, one vocabulary, all matrices tied.
     pub fn new(vocab_size: usize, d_model: usize, n_heads: usize, n_layers: usize) -> Self {
         Self {
             source_vocab_size: vocab_size,
             target_vocab_size: vocab_size,
+            joint: true,
             tying: Tying::All,
             scale_embedding: false,
             start_token: 0,

@@ -4,17 +4,14 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_core::{AttentionTrace, Pass, SequenceInput};
+use firelight_data::Batching;
 use firelight_generation::{BeamOptions, Hypothesis, beam_search};
-use firelight_storage::{Checkpoint, ModelFolder, load_weights};
+use firelight_storage::{Checkpoint, ModelFolder, check_size, load_weights};
 
 use crate::data::right_padded;
 use crate::error::Seq2SeqError;
 use crate::model::{Seq2SeqConfig, Seq2SeqModel};
 use crate::vocabulary::Vocabulary;
-
-/// Source tokens of one batch of a search, padding and beams included: enough to keep the cores busy, few enough for small
-/// memories.
-const BATCH_TOKENS: usize = 4096;
 
 /// How translations are searched.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,11 +24,14 @@ pub struct TranslateOptions {
     pub n_best: usize,
     /// Whether a line that is too long is cut; otherwise it is an error. Default: false.
     pub truncate: bool,
+    /// Lines that are translated together, at most; never more than have 4,096 tokens of the source, beams and padding
+    /// included. Fewer take less memory and more time, and give the same translations. Default: as many as that.
+    pub batch: usize,
 }
 
 impl Default for TranslateOptions {
     fn default() -> Self {
-        Self { beams: 5, length_penalty: 1.0, n_best: 1, truncate: false }
+        Self { beams: 5, length_penalty: 1.0, n_best: 1, truncate: false, batch: usize::MAX }
     }
 }
 
@@ -83,8 +83,9 @@ impl Translator {
         let config: Seq2SeqConfig = folder.read_config(crate::TASK)?;
         config.validate().map_err(|error| Seq2SeqError::Config { path: folder.config(), error })?;
         let weights = folder.weights(checkpoint)?;
-        let vocabulary = Vocabulary::load(&folder)?;
+        let vocabulary = Vocabulary::load(&folder, config.joint)?;
         check_vocabulary(&config, &vocabulary, &folder)?;
+        check_size(&weights, config.num_params())?;
         let mut model = config.init(device);
         load_weights(&mut model, weights)?;
         Ok(Self::new(model, vocabulary))
@@ -195,7 +196,7 @@ impl Translator {
         beams.validate()?;
         let mut found = vec![Vec::new(); sources.len()];
         let mut done = sources.iter().filter(|source| source.is_empty()).count();
-        for batch in batches(sources, BATCH_TOKENS / options.beams.max(1)) {
+        for batch in batches(sources, Batching::TOKENS_TO_READ / options.beams.max(1), options.batch) {
             let prompt = batch.iter().map(|&index| sources[index].clone()).collect();
             for (&index, best) in batch.iter().zip(beam_search(&self.model, prompt, &beams)?) {
                 found[index] = best;
@@ -211,14 +212,17 @@ impl Translator {
     }
 }
 
-/// The sources that are not empty, by their place, the longest first, in batches of about so many tokens.
-fn batches(sources: &[Vec<u32>], budget: usize) -> Vec<Vec<usize>> {
+/// The sources that are not empty, by their place, the longest first, in batches of about so many tokens and at most so many
+/// sources.
+fn batches(sources: &[Vec<u32>], budget: usize, most: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..sources.len()).filter(|&index| !sources[index].is_empty()).collect();
     order.sort_by_key(|&index| std::cmp::Reverse(sources[index].len()));
     let mut batches: Vec<Vec<usize>> = Vec::new();
     for index in order {
         match batches.last_mut() {
-            Some(batch) if (batch.len() + 1) * sources[batch[0]].len() <= budget => batch.push(index),
+            Some(batch) if batch.len() < most && (batch.len() + 1) * sources[batch[0]].len() <= budget => {
+                batch.push(index);
+            }
             _ => batches.push(vec![index]),
         }
     }
@@ -267,6 +271,9 @@ mod tests {
         let found = translator.translate_with(&lines, &options, |done| heard.push(done)).unwrap();
         assert_eq!((found[0].len(), found[1].len(), heard.last()), (3, 0, Some(&4)));
         assert!(found[0].is_sorted_by(|a, b| a.score >= b.score));
+        let texts = |found: &[Vec<Translation>]| found.concat().into_iter().map(|best| best.text).collect::<Vec<_>>();
+        let single = translator.translate_with(&lines, &TranslateOptions { batch: 1, ..options }, |_| ()).unwrap();
+        assert_eq!(texts(&single), texts(&found));
     }
 
     #[test]
@@ -305,6 +312,7 @@ mod tests {
     #[test]
     fn batches_hold_all_lines_once_and_stay_in_their_budget() {
         let sources: Vec<Vec<u32>> = [3, 0, 9, 2, 2, 5].into_iter().map(|length| vec![1; length]).collect();
-        assert_eq!(batches(&sources, 6), [vec![2], vec![5], vec![0, 3], vec![4]]);
+        assert_eq!(batches(&sources, 6, 9), [vec![2], vec![5], vec![0, 3], vec![4]]);
+        assert_eq!(batches(&sources, 99, 2), [vec![2, 5], vec![0, 3], vec![4]]);
     }
 }

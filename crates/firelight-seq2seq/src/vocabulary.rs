@@ -51,13 +51,16 @@ impl Vocabulary {
         Ok(Self { source, target, ends })
     }
 
-    /// Reads the tokenizers of a run folder.
+    /// Reads the tokenizers of a run folder: one for both sides if they are `joint`, or one each.
     ///
     /// # Errors
-    /// If a file cannot be read, or is no tokenizer.
-    pub fn load(folder: &ModelFolder) -> Result<Self, Seq2SeqError> {
+    /// If a file is missing, cannot be read, or is no tokenizer.
+    pub fn load(folder: &ModelFolder, joint: bool) -> Result<Self, Seq2SeqError> {
         let source = folder.source_tokenizer();
-        let source = source.is_file().then(|| Tokenizer::load(&source)).transpose()?;
+        if !joint && !source.is_file() {
+            return Err(Seq2SeqError::NoSourceTokenizer { path: source });
+        }
+        let source = (!joint).then(|| Tokenizer::load(&source)).transpose()?;
         let target = Tokenizer::load(folder.tokenizer())?;
         for (tokenizer, path) in [(source.as_ref(), folder.source_tokenizer()), (Some(&target), folder.tokenizer())] {
             check_ends(tokenizer, &path)?;
@@ -149,8 +152,12 @@ mod tests {
             assert_eq!(vocabulary.ends().start, 3);
             assert_eq!((vocabulary.ends().source, vocabulary.ends().target), (if joint { 4 } else { 5 }, 4));
             vocabulary.save(&folder).unwrap();
-            let loaded = Vocabulary::load(&folder).unwrap();
+            let loaded = Vocabulary::load(&folder, joint).unwrap();
             assert_eq!((loaded.ends(), loaded.is_joint()), (vocabulary.ends(), joint));
+            let _ = std::fs::remove_file(folder.source_tokenizer());
+            let lost = Vocabulary::load(&folder, joint).err().map(|error| error.to_string());
+            assert_eq!(lost.is_none(), joint);
+            assert!(lost.is_none_or(|error| error.contains("source_tokenizer.json` is missing")));
         }
     }
 
@@ -159,7 +166,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let folder = ModelFolder::create(home.path().join("run"), Existing::Refuse).unwrap();
         tokenizer("abc").save(folder.tokenizer()).unwrap();
-        let error = Vocabulary::load(&folder).unwrap_err();
+        let error = Vocabulary::load(&folder, true).unwrap_err();
         assert!(error.is_user_error() && error.to_string().contains("has no token `<s>`"), "{error}");
     }
 }

@@ -44,4 +44,4 @@ pub use checkpoint_folder::CheckpointFolder;
 pub use config::{FORMAT, VERSION};
 pub use error::{StorageError, is_user_error_kind};
 pub use folder::{Existing, ModelFolder};
-pub use weights::{check_weights, load_weights, save_weights};
+pub use weights::{check_size, check_weights, load_weights, save_weights};

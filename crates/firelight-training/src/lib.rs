@@ -83,7 +83,8 @@ pub use recompute::Recompute;
 pub use report::Report;
 pub use schedule::{DecayShape, Schedule, ScheduleConfig, ScheduleKind};
 pub use task::{
-    Check, Cost, Estimate, RecipeOf, Run, RunRequest, Section, Task, TrainedRun, read_any_recipe, read_recipe, task_of,
+    BuiltIn, Check, Cost, Estimate, RecipeOf, Run, RunRequest, Section, Task, TrainedRun, built_in, read_any_recipe,
+    read_recipe, task_of,
 };
 pub use tensorboard::TensorBoard;
 pub use trainee::{Objective, Switches, TrainLoss, Trainee};

@@ -24,7 +24,7 @@ pub(crate) struct Evaluate {
     /// or a .tsv or .jsonl file
     #[arg(long, value_name = "PATH")]
     data: PathBuf,
-    /// For seq2seq: the split to measure, such as test for the files test.de and test.en
+    /// For seq2seq: the split to measure, such as test for the files test.de and test.en; val without a name
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
     /// For seq2seq: hypotheses that are followed at a time, 5 without a number; 1 is greedy

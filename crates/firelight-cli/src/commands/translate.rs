@@ -1,15 +1,14 @@
 //! `firelight translate`: lines in, translations out, as many and in the same order.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use firelight::data::read_lines;
+use firelight::data::{lines_of, read_lines};
 use firelight::seq2seq::{TranslateOptions, Translation, Translator};
 use serde_json::{Value, json};
 
 use super::trained_model::TrainedModel;
-use crate::failure::Mistake;
 use crate::output;
 
 /// Translate lines by a trained encoder-decoder; without --file and --text, those of the standard input
@@ -48,12 +47,15 @@ struct Search {
     /// Cut lines that are too long for the model, which are an error otherwise
     #[arg(long)]
     truncate: bool,
+    /// Translate at most so many lines together: fewer take less memory and more time
+    #[arg(long, value_name = "N", default_value_t = usize::MAX, hide_default_value = true)]
+    batch: usize,
 }
 
 impl Search {
     fn options(&self) -> TranslateOptions {
-        let Self { beams, length_penalty, n_best, truncate } = *self;
-        TranslateOptions { beams, length_penalty, n_best, truncate }
+        let Self { beams, length_penalty, n_best, truncate, batch } = *self;
+        TranslateOptions { beams, length_penalty, n_best, truncate, batch }
     }
 }
 
@@ -78,11 +80,11 @@ impl Translate {
         if let Some(path) = &self.file {
             return Ok(read_lines(path)?);
         }
-        let text = match &self.text {
-            Some(text) => text.clone(),
-            None => standard_input()?,
+        let (bytes, name) = match &self.text {
+            Some(text) => (text.clone().into_bytes(), "--text"),
+            None => (standard_input()?, "the standard input"),
         };
-        Ok(text.lines().map(str::to_string).collect())
+        Ok(lines_of(bytes, Path::new(name))?)
     }
 
     fn translate(&self, translator: &Translator, lines: &[String]) -> Result<Vec<Vec<Found>>> {
@@ -128,14 +130,8 @@ impl Found {
     }
 }
 
-fn standard_input() -> Result<String> {
+fn standard_input() -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     std::io::stdin().read_to_end(&mut bytes)?;
-    let text = String::from_utf8(bytes);
-    text.map_err(|error| {
-        let byte = error.utf8_error().valid_up_to();
-        let line = error.as_bytes()[..byte].iter().filter(|byte| **byte == b'\n').count() + 1;
-        Mistake(format!("the standard input is not UTF-8: line {line}, byte {byte} of the input; convert it to UTF-8"))
-            .into()
-    })
+    Ok(bytes)
 }

@@ -94,6 +94,19 @@ fn a_pipe_gives_a_line_for_a_line_in_order() {
 }
 
 #[test]
+fn a_pipe_that_is_not_utf_8_is_refused_as_a_file_is() {
+    let home = Model::scratch();
+    let file = home.path().join("a.txt");
+    fs::write(&file, b"ab\nc\xff\n").unwrap();
+    let expected = &["line 2 of `", "the byte at offset 4", "is 0xff"];
+    firelight(translate(&["--file", &file.display().to_string()])).fails(USER, expected);
+    let stdin = fs::File::open(&file).unwrap();
+    let output = command(translate(&[])).stdin(stdin).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(USER) && expected.iter().all(|text| said.contains(text)), "{said}");
+}
+
+#[test]
 fn the_best_translations_come_as_json_with_falling_scores() {
     let found = firelight(translate(&["--text", "abc", "--beams", "3", "--n-best", "3", "--json"])).succeeds().stdout;
     let line: serde_json::Value = serde_json::from_str(&found).unwrap();
@@ -193,6 +206,9 @@ fn steps_are_the_last_word_against_epochs_and_recipes_have_names() {
     let said = firelight(train_into(&out, &[&epochs[..], &["--steps", "5"]].concat())).succeeds().stdout;
     assert!(said.contains("in 5 steps"), "{said}");
     assert!(firelight(["train", "dates", "--dry-run"]).succeeds().stdout.starts_with("523008 parameters"));
+    for name in ["copy", "reverse", "addition"] {
+        firelight(["train", name, "--dry-run"]).succeeds();
+    }
     firelight(["train", "--source", "a", "--target", "b"]).fails(USER, &["name a recipe of the task seq2seq"]);
 }
 

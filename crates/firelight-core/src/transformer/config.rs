@@ -161,8 +161,15 @@ impl TransformerConfig {
         Self { cross_attention: true, ..Self::new(d_model, n_heads, n_layers) }
     }
 
-    /// Takes `dropout` for the attention weights and the embeddings as well, where a file has `named` no rates for them.
-    pub fn with_one_dropout(mut self, named: impl Fn(&str) -> bool) -> Self {
+    /// The longest sequence of a recipe that names none, in tokens.
+    pub const RECIPE_SEQ_LEN: usize = 256;
+
+    /// Completes what a recipe has `named`: `dropout` is the rate of the attention weights and the embeddings as well, and
+    /// sequences have [`RECIPE_SEQ_LEN`](Self::RECIPE_SEQ_LEN) tokens, where nothing else is said.
+    pub fn for_recipe(mut self, named: impl Fn(&str) -> bool) -> Self {
+        if !named("max_seq_len") {
+            self.max_seq_len = Self::RECIPE_SEQ_LEN;
+        }
         if !named("attention_dropout") {
             self.attention_dropout = self.dropout;
         }

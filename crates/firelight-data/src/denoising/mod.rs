@@ -1,16 +1,18 @@
 //! Objectives that make pairs out of plain text: noise is put on the ids of a text, and the model is to tell what was there.
 //! [`SpanCorruption`] is T5's, [`BartNoise`] are BART's; [`Masking`] and [`SentencePairs`] are BERT's, and [`replaced_tokens`]
 //! is ELECTRA's. All are functions of ids and a [`NoiseSeed`], so that every epoch has noise of its own and a resumed run goes
-//! on with the same.
+//! on with the same. A recipe names one of the first two as its [`Denoising`], which with a tokenizer becomes a [`Noise`].
 
 mod bart;
 mod masked;
+mod noise;
 mod pairs;
 mod replaced;
 mod spans;
 
 pub use bart::{BartNoise, BartTokens};
 pub use masked::{MaskUnit, MaskVocabulary, MaskedText, Masking};
+pub use noise::{Denoising, Noise, Noises};
 pub use pairs::{SentencePair, SentencePairs};
 pub use replaced::replaced_tokens;
 pub use spans::SpanCorruption;

@@ -17,14 +17,27 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 /// # Errors
 /// Fails if the file is missing, unreadable, empty, or not UTF-8 (with the line and the offset of the first wrong byte).
 pub fn read_lines(path: impl AsRef<Path>) -> Result<Vec<String>, DataError> {
-    let text = read_utf8(path.as_ref())?;
-    let lines = text.strip_suffix('\n').unwrap_or(&text).split('\n');
-    Ok(lines.map(|line| line.strip_suffix('\r').unwrap_or(line).to_owned()).collect())
+    Ok(split(&read_utf8(path.as_ref())?))
+}
+
+/// The lines of what was read from `path`, as [`read_lines`] tells them apart; none if it is empty.
+///
+/// # Errors
+/// Fails if it is not UTF-8, as [`read_lines`].
+pub fn lines_of(bytes: Vec<u8>, path: &Path) -> Result<Vec<String>, DataError> {
+    let text = utf8(bytes, path)?;
+    Ok(if text.is_empty() { Vec::new() } else { split(&text) })
 }
 
 /// Reads a whole text of lines, without its byte order mark.
 pub(crate) fn read_utf8(path: &Path) -> Result<String, DataError> {
-    let mut text = String::from_utf8(read_bytes(path)?).map_err(|error| {
+    let text = utf8(read_bytes(path)?, path)?;
+    if text.is_empty() { Err(DataError::EmptyText { path: path.into() }) } else { Ok(text) }
+}
+
+/// What was read from `path` as text, without its byte order mark.
+fn utf8(bytes: Vec<u8>, path: &Path) -> Result<String, DataError> {
+    let mut text = String::from_utf8(bytes).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
         let (before, byte) = (&error.as_bytes()[..offset], error.as_bytes()[offset]);
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -33,7 +46,12 @@ pub(crate) fn read_utf8(path: &Path) -> Result<String, DataError> {
     if text.starts_with(BYTE_ORDER_MARK) {
         text.drain(..BYTE_ORDER_MARK.len());
     }
-    if text.is_empty() { Err(DataError::EmptyText { path: path.into() }) } else { Ok(text) }
+    Ok(text)
+}
+
+fn split(text: &str) -> Vec<String> {
+    let lines = text.strip_suffix('\n').unwrap_or(text).split('\n');
+    lines.map(|line| line.strip_suffix('\r').unwrap_or(line).to_owned()).collect()
 }
 
 /// Joins the lines of two files.
@@ -69,6 +87,7 @@ mod tests {
         assert_eq!(lines("\u{feff}a\r".as_bytes()).unwrap(), ["a"]);
         assert!(matches!(lines("\u{feff}".as_bytes()), Err(DataError::EmptyText { .. })));
         assert!(matches!(lines(b""), Err(DataError::EmptyText { .. })));
+        assert!(lines_of(Vec::new(), &path).unwrap().is_empty());
         let error = lines(b"ab\n\xc3\xa9x\xffy\n").unwrap_err();
         assert!(matches!(error, DataError::LineNotUtf8 { line: 2, offset: 6, byte: 0xff, .. }), "{error}");
         assert!(matches!(read_lines(home.path().join("b")), Err(DataError::MissingText { .. })));

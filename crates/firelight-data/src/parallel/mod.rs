@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 pub use encoded::EncodedPair;
 pub use filter::{DropReason, Dropped, LengthFilter};
 pub(crate) use jsonl::Line as JsonLine;
-pub use lines::read_lines;
 pub(crate) use lines::read_utf8;
+pub use lines::{lines_of, read_lines};
 pub use report::PairReport;
 
 use crate::DataError;

@@ -14,9 +14,11 @@ pub(super) fn problems(digits: usize) -> Vec<String> {
     }
 }
 
-pub(super) fn pair(dice: &mut Dice, digits: usize) -> Pair {
+pub(super) fn pair(dice: &mut Dice, digits: usize, reversed: bool) -> Pair {
     let (left, right) = (number(dice, digits), number(dice, digits));
-    Pair::new(format!("{left}+{right}"), format!("{}", left + right))
+    let sum = (left + right).to_string();
+    let sum = if reversed { sum.chars().rev().collect() } else { sum };
+    Pair::new(format!("{left}+{right}"), sum)
 }
 
 /// A number below the power of ten that its digits give.
@@ -36,12 +38,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_target_is_the_sum(seed: u64, digits in 1_usize..=18) {
-            let pair = pair(&mut Dice::new(seed), digits);
+        fn the_target_is_the_sum(seed: u64, digits in 1_usize..=18, reversed: bool) {
+            let pair = pair(&mut Dice::new(seed), digits, reversed);
             let (left, right) = pair.source.split_once('+').unwrap();
             prop_assert!(left.len() <= digits && right.len() <= digits);
             let sum = left.parse::<u64>().unwrap() + right.parse::<u64>().unwrap();
-            prop_assert_eq!(pair.target, sum.to_string());
+            let expected = if reversed { sum.to_string().chars().rev().collect() } else { sum.to_string() };
+            prop_assert_eq!(pair.target, expected);
         }
     }
 }

@@ -17,12 +17,6 @@ use firelight_storage::ModelFolder;
 use super::{DataRecipe, LanguageRecipe, Packing};
 use crate::data::{LmBatch, LmBatcher};
 
-/// Tokens of one validation batch: enough to keep the cores busy, few enough for small memories.
-const BATCH_TOKENS: usize = 4096;
-
-/// Batches that each worker thread may hold.
-const BATCHES_AHEAD: usize = 2;
-
 /// A loader of the batches of a part.
 pub(super) type Loader = Arc<dyn DataLoader<LmBatch>>;
 
@@ -110,8 +104,7 @@ impl Corpus {
     /// The batches of the validation part, in order, those of documents from the short to the long.
     pub(super) fn validation_loader(&self, recipe: &LanguageRecipe, device: &Device) -> Result<Loader, DataError> {
         let items = self.items(Part::Validation, recipe)?;
-        let budget = BATCH_TOKENS.max(items.row_len);
-        let plan = items.plan(Batching::Tokens { budget, buckets: 16 }, 1)?;
+        let plan = items.plan(Batching::to_read(items.row_len), 1)?;
         Ok(items.loader(Reading { plan, shuffled: None, workers: recipe.data.workers, device }))
     }
 
@@ -186,7 +179,7 @@ impl Reading<'_> {
             Some((seed, steps)) => loader.shuffled(seed, steps),
             None => loader,
         };
-        Arc::new(loader.prefetch(self.workers, self.workers * BATCHES_AHEAD))
+        Arc::new(loader.with_workers(self.workers))
     }
 }
 

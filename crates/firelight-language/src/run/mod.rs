@@ -16,7 +16,7 @@ use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
 use firelight_storage::ModelFolder;
-use firelight_training::{Check, Estimate, Problem, Task};
+use firelight_training::{BuiltIn, Check, Estimate, Problem, Task};
 
 pub use evaluate::{Evaluation, evaluate};
 pub use model_recipe::ModelRecipe;
@@ -39,7 +39,7 @@ pub struct Language;
 
 impl Task for Language {
     const NAME: &'static str = crate::TASK;
-    const BUILT_IN: (&'static str, &'static str) = ("stories.toml", recipe::STORIES);
+    const BUILT_IN: &'static [BuiltIn] = &[BuiltIn { name: "stories", text: recipe::STORIES }];
 
     type Data = DataRecipe;
     type Model = ModelRecipe;
@@ -50,11 +50,12 @@ impl Task for Language {
     type Error = LanguageError;
 
     fn judge(recipe: &LanguageRecipe) -> Vec<Problem> {
-        let placed = |section: &str, result: Result<(), ConfigError>| {
-            Problem::list(section, result.err().map_or(Vec::new(), |error| error.problems().to_vec()))
-        };
-        let model = placed("model", recipe.model.config(1).validate());
-        [model, placed("loss", recipe.loss.validate()), placed("data", recipe.data.validate())].concat()
+        let checks = [
+            ("model", recipe.model.config(1).validate()),
+            ("loss", recipe.loss.validate()),
+            ("data", recipe.data.validate()),
+        ];
+        checks.into_iter().flat_map(|(section, check)| Problem::list(section, ConfigError::list(check))).collect()
     }
 
     fn read(recipe: &mut LanguageRecipe, source: &Path, paths: &[PathBuf]) -> Result<LmText, LanguageError> {

@@ -10,9 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::LanguageModelConfig;
 
-/// The context of a recipe that names none, in tokens.
-const MAX_SEQ_LEN: usize = 256;
-
 /// The keys of the section: those of the stack, and `tied`.
 static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
     let stack = fields_of::<TransformerConfig>().unwrap_or_default();
@@ -56,11 +53,7 @@ impl Default for Own {
 impl<'de> Deserialize<'de> for ModelRecipe {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Apart { own, rest, named } = Apart::<Own, TransformerConfig>::read(deserializer, "ModelRecipe", &FIELDS)?;
-        let mut transformer = rest.with_one_dropout(|key| named.contains(key));
-        if !named.contains("max_seq_len") {
-            transformer.max_seq_len = MAX_SEQ_LEN;
-        }
-        Ok(Self { tied: own.tied, transformer })
+        Ok(Self { tied: own.tied, transformer: rest.for_recipe(|key| named.contains(key)) })
     }
 }
 
@@ -85,7 +78,7 @@ mod tests {
         assert!(!recipe.tied && !recipe.config(5).tied);
         let window = AttentionPattern::SlidingWindow { left: 4, right: 0 };
         let stack = TransformerConfig::new(8, 2, 2)
-            .with_max_seq_len(MAX_SEQ_LEN)
+            .with_max_seq_len(TransformerConfig::RECIPE_SEQ_LEN)
             .with_patterns(vec![window, AttentionPattern::Causal])
             .with_activation(Activation::SwiGlu)
             .with_experts(ExpertsConfig::new(4));

@@ -1,7 +1,7 @@
 //! What a language recipe says about its data, and the recipe that is built in.
 
 use firelight_core::{ConfigError, LossConfig, kind};
-use firelight_data::{Batching, Separator, TokenizerConfig};
+use firelight_data::{Batching, Separator, TokenizerConfig, check_workers};
 use firelight_training::Recipe;
 use serde::{Deserialize, Serialize};
 
@@ -17,9 +17,6 @@ pub(super) const STORIES: &str = include_str!("stories.toml");
 pub fn stories_recipe() -> &'static str {
     STORIES
 }
-
-/// No machine reads faster with more threads.
-const MAX_WORKERS: usize = 64;
 
 /// The `[data]` section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -86,8 +83,7 @@ impl DataRecipe {
                 (!self.tokenizer.continues_text()).then(|| begins_anew(&self.tokenizer)),
                 unpackable.then(|| "data.packing needs documents: give data.documents, such as \"blank_line\"".into()),
                 self.batching.validate().err().map(|error| format!("data: {error}")),
-                (self.workers > MAX_WORKERS)
-                    .then(|| format!("data.workers = {} must be at most {MAX_WORKERS}", self.workers)),
+                check_workers(self.workers),
             ],
         )
     }

@@ -56,7 +56,7 @@ pub fn evaluate(
     check_lengths(&recipe, &ids, 0)?;
     let task = Seq2SeqTask::new(translator.model().clone(), LossConfig::default());
     let loader = loader_of(translator.vocabulary(), ids, device)?;
-    let loss = firelight_training::evaluate(&task, loader.as_ref())?;
+    let loss = firelight_training::evaluate(&task, &loader)?;
 
     let [sources, targets]: [Vec<&str>; 2] = [
         pairs.iter().map(|pair| pair.source.as_str()).collect(),

@@ -17,7 +17,7 @@ use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
 use firelight_storage::ModelFolder;
-use firelight_training::{Check, Estimate, Problem, Task, ValidationMetric};
+use firelight_training::{BuiltIn, Check, Estimate, Problem, Task, ValidationMetric};
 
 pub use evaluate::{Evaluation, evaluate};
 pub use model_recipe::Seq2SeqModelRecipe;
@@ -40,7 +40,7 @@ pub struct Seq2Seq;
 
 impl Task for Seq2Seq {
     const NAME: &'static str = crate::TASK;
-    const BUILT_IN: (&'static str, &'static str) = ("dates.toml", recipe::DATES);
+    const BUILT_IN: &'static [BuiltIn] = &recipe::BUILT_IN;
 
     type Data = PairRecipe;
     type Model = Seq2SeqModelRecipe;
@@ -51,15 +51,16 @@ impl Task for Seq2Seq {
     type Error = Seq2SeqError;
 
     fn judge(recipe: &Seq2SeqRecipe) -> Vec<Problem> {
-        let placed = |section: &str, result: Result<(), ConfigError>| {
-            Problem::list(section, result.err().map_or(Vec::new(), |error| error.problems().to_vec()))
-        };
-        let model = placed("model", recipe.model.config([2, 2], 0).validate());
         let apart = (!recipe.data.joint && recipe.model.tying() == Tying::All).then(|| {
             "tying = \"all\" needs data.joint = true: one matrix for one vocabulary; set it to \"target\"".into()
         });
-        let tying = Problem::list("model", apart);
-        [model, tying, placed("loss", recipe.loss.validate()), placed("data", recipe.data.validate())].concat()
+        let problems = [
+            ("model", ConfigError::list(recipe.model.config([2, 2], 0).validate())),
+            ("model", apart.into_iter().collect()),
+            ("loss", ConfigError::list(recipe.loss.validate())),
+            ("data", ConfigError::list(recipe.data.validate())),
+        ];
+        problems.into_iter().flat_map(|(section, problems)| Problem::list(section, problems)).collect()
     }
 
     fn read(recipe: &mut Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<PairText, Seq2SeqError> {
@@ -92,6 +93,7 @@ impl Task for Seq2Seq {
         let vocabulary = corpus.vocabulary();
         let sizes = [vocabulary.source().vocab_size(), vocabulary.target().vocab_size()];
         let config = recipe.model.config(sizes, vocabulary.ends().start);
+        let config = Seq2SeqConfig { joint: vocabulary.is_joint(), ..config };
         config.validate().map_err(|error| Seq2SeqError::Config { path: source.into(), error })?;
         Ok(config)
     }
@@ -119,10 +121,10 @@ impl Task for Seq2Seq {
 
     fn validation_loader(
         corpus: &PairText,
-        _recipe: &Seq2SeqRecipe,
+        recipe: &Seq2SeqRecipe,
         device: &Device,
     ) -> Result<ValidLoader<Seq2SeqTask>, Seq2SeqError> {
-        corpus.validation_loader(device)
+        corpus.validation_loader(recipe, device)
     }
 
     fn metrics(corpus: &PairText, recipe: &Seq2SeqRecipe) -> Vec<Box<dyn ValidationMetric<Seq2SeqTask>>> {

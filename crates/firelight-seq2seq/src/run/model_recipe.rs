@@ -10,9 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Seq2SeqConfig, Tying};
 
-/// The longest sequence of a recipe that names none, in tokens.
-const MAX_SEQ_LEN: usize = 256;
-
 /// The keys of the section: those of the model and those of the stack.
 static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
     let [own, stack] = [fields_of::<Own>(), fields_of::<TransformerConfig>()].map(Option::unwrap_or_default);
@@ -54,6 +51,7 @@ impl Seq2SeqModelRecipe {
         Seq2SeqConfig {
             source_vocab_size,
             target_vocab_size,
+            joint: true,
             tying: self.own.tying,
             scale_embedding: self.own.scale_embedding,
             start_token,
@@ -91,11 +89,7 @@ impl<'de> Deserialize<'de> for Seq2SeqModelRecipe {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Apart { own, rest, named } =
             Apart::<Own, TransformerConfig>::read(deserializer, "Seq2SeqModelRecipe", &FIELDS)?;
-        let mut transformer = rest.with_one_dropout(|key| named.contains(key));
-        if !named.contains("max_seq_len") {
-            transformer.max_seq_len = MAX_SEQ_LEN;
-        }
-        Ok(Self { own, transformer })
+        Ok(Self { own, transformer: rest.for_recipe(|key| named.contains(key)) })
     }
 }
 

@@ -1,4 +1,5 @@
-//! The pairs of a run with their tokenizers: read and filtered when the run begins, kept as text in its folder.
+//! The pairs of a run with their tokenizers: read and filtered when the run begins, kept as text in its folder. A text that
+//! pairs are to be made of is a pair with itself until a batch is read.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,22 +9,19 @@ use burn::data::dataloader::DataLoader;
 use burn::data::dataset::InMemDataset;
 use burn::tensor::Device;
 use firelight_data::{
-    BatchPlan, Batching, Dropped, EncodedPair, LengthFilter, Pair, PairFiles, PairNames, ParallelText, StepLoader,
-    Tokenizer,
+    BatchPlan, Batching, Denoising, Dropped, EncodedPair, LengthFilter, Noise, NoiseSeed, Pair, PairFiles, PairNames,
+    ParallelText, StepLoader, Tokenizer, read_text,
 };
 use firelight_storage::{ModelFolder, write_atomic_with};
 
-use super::Seq2SeqRecipe;
 use super::files::files_of;
+use super::{PairRecipe, Seq2SeqRecipe};
 use crate::data::{PairBatch, PairBatcher};
 use crate::error::Seq2SeqError;
 use crate::vocabulary::Vocabulary;
 
-/// Tokens of one validation batch: enough to keep the cores busy, few enough for small memories.
-const BATCH_TOKENS: usize = 4096;
-
-/// Batches that each worker thread may hold.
-const BATCHES_AHEAD: usize = 2;
+/// The noise of the validation is that of no epoch of the training.
+const VALIDATION_EPOCH: u64 = u64::MAX;
 
 /// A loader of batches.
 type Loader = Arc<dyn DataLoader<PairBatch>>;
@@ -35,6 +33,8 @@ pub struct PairText {
     texts: Parts<Pair>,
     ids: Parts<EncodedPair>,
     dropped: Dropped,
+    /// What makes pairs of texts, where the recipe asks for it.
+    noise: Option<Noise>,
 }
 
 /// Pairs to train and to validate on.
@@ -86,14 +86,16 @@ impl PairText {
     }
 
     fn new(recipe: &Seq2SeqRecipe, vocabulary: Vocabulary, texts: Parts<Pair>) -> Result<Self, Seq2SeqError> {
-        let (training, dropped) = filter(recipe).apply(vocabulary.encode_all(&texts.training, 0)?);
-        let validation = vocabulary.encode_all(&texts.validation, texts.before)?;
+        let (training, dropped) = filter(recipe).apply(pieces(recipe, vocabulary.encode_all(&texts.training, 0)?));
+        let validation = pieces(recipe, vocabulary.encode_all(&texts.validation, texts.before)?);
         check_lengths(recipe, &validation, texts.before)?;
+        let noise = |objective: &Denoising| objective.noise(vocabulary.target(), longest(recipe));
+        let noise = recipe.data.objective.as_ref().map(noise).transpose()?;
         let empty = |purpose, reason| Err(Seq2SeqError::NothingLeft { purpose, reason });
         match (training.is_empty(), validation.is_empty()) {
             (true, _) => empty("train on", dropped.to_string()),
             (_, true) => empty("validate on", "give more pairs, or a larger data.validation_fraction".into()),
-            _ => Ok(Self { vocabulary, texts, ids: Parts { training, validation, before: 0 }, dropped }),
+            _ => Ok(Self { vocabulary, texts, ids: Parts { training, validation, before: 0 }, dropped, noise }),
         }
     }
 
@@ -106,7 +108,7 @@ impl PairText {
     pub(super) fn open(recipe: &Seq2SeqRecipe, folder: &ModelFolder) -> Result<Self, Seq2SeqError> {
         let read = |path| PairFiles::Jsonl { path, keys: PairNames::default() }.read();
         let [training, validation] = [read(folder.training_pairs())?.pairs, read(folder.validation_pairs())?.pairs];
-        Self::new(recipe, Vocabulary::load(folder)?, Parts { training, validation, before: 0 })
+        Self::new(recipe, Vocabulary::load(folder, recipe.data.joint)?, Parts { training, validation, before: 0 })
     }
 
     /// Whether the pairs at `paths` are these.
@@ -127,18 +129,31 @@ impl PairText {
         device: &Device,
     ) -> Result<Loader, Seq2SeqError> {
         let plan = self.training_plan(recipe)?;
-        let loader = self.loader(self.ids.training.clone(), plan, device).shuffled(recipe.seed, batches);
-        let workers = recipe.data.workers;
-        Ok(Arc::new(loader.prefetch(workers, workers * BATCHES_AHEAD)))
+        let pairs = InMemDataset::new(self.ids.training.clone());
+        let loader = StepLoader::planned(pairs, batcher(&self.vocabulary), plan, device);
+        let seed = recipe.seed;
+        let loader = self.noisy(loader, move |epoch| NoiseSeed { seed, epoch, index: 0 });
+        Ok(Arc::new(loader.shuffled(recipe.seed, batches).with_workers(recipe.data.workers)))
     }
 
-    /// The validation pairs, from the short to the long.
-    pub(super) fn validation_loader(&self, device: &Device) -> Result<Loader, Seq2SeqError> {
-        loader_of(&self.vocabulary, self.ids.validation.clone(), device)
+    /// The validation pairs, from the short to the long, with noise that is the same at every evaluation.
+    pub(super) fn validation_loader(&self, recipe: &Seq2SeqRecipe, device: &Device) -> Result<Loader, Seq2SeqError> {
+        let loader = loader_of(&self.vocabulary, self.ids.validation.clone(), device)?;
+        let seed = NoiseSeed { seed: recipe.seed, epoch: VALIDATION_EPOCH, index: 0 };
+        Ok(Arc::new(self.noisy(loader, move |_| seed)))
     }
 
-    fn loader(&self, pairs: Vec<EncodedPair>, plan: BatchPlan, device: &Device) -> StepLoader<EncodedPair, PairBatch> {
-        StepLoader::planned(InMemDataset::new(pairs), batcher(&self.vocabulary), plan, device)
+    /// Makes pairs of texts in every epoch anew, where the recipe asks for it.
+    fn noisy(
+        &self,
+        loader: StepLoader<EncodedPair, PairBatch>,
+        seed: impl Fn(u64) -> NoiseSeed + Send + Sync + 'static,
+    ) -> StepLoader<EncodedPair, PairBatch> {
+        let Some(noise) = self.noise.clone() else { return loader };
+        let change = move |text: EncodedPair, epoch, number: usize| {
+            noise.apply(&text.target, NoiseSeed { index: number as u64, ..seed(epoch) })
+        };
+        loader.with_change(change)
     }
 }
 
@@ -147,10 +162,10 @@ pub(super) fn loader_of(
     vocabulary: &Vocabulary,
     pairs: Vec<EncodedPair>,
     device: &Device,
-) -> Result<Loader, Seq2SeqError> {
-    let budget = pairs.iter().map(length).max().unwrap_or(1).max(BATCH_TOKENS);
-    let plan = BatchPlan::new(Batching::Tokens { budget, buckets: 16 }, 1, pairs.iter().map(length))?;
-    Ok(Arc::new(StepLoader::planned(InMemDataset::new(pairs), batcher(vocabulary), plan, device)))
+) -> Result<StepLoader<EncodedPair, PairBatch>, Seq2SeqError> {
+    let batching = Batching::to_read(pairs.iter().map(length).max().unwrap_or(1));
+    let plan = BatchPlan::new(batching, 1, pairs.iter().map(length))?;
+    Ok(StepLoader::planned(InMemDataset::new(pairs), batcher(vocabulary), plan, device))
 }
 
 fn batcher(vocabulary: &Vocabulary) -> PairBatcher {
@@ -163,9 +178,24 @@ fn length(pair: &EncodedPair) -> usize {
     pair.source.len().max(pair.target.len()) + 1
 }
 
+/// The most tokens of a side, beside its end.
+fn longest(recipe: &Seq2SeqRecipe) -> usize {
+    recipe.model.transformer.max_seq_len - 1
+}
+
+/// Texts that pairs are to be made of are cut into as many as the model can read; pairs stay whole.
+fn pieces(recipe: &Seq2SeqRecipe, pairs: Vec<EncodedPair>) -> Vec<EncodedPair> {
+    if recipe.data.objective.is_none() {
+        return pairs;
+    }
+    let cut = |text: &EncodedPair| text.target.chunks(longest(recipe).max(1)).map(<[u32]>::to_vec).collect::<Vec<_>>();
+    let ids = pairs.iter().flat_map(cut);
+    ids.map(|ids| EncodedPair { source: ids.clone(), target: ids }).collect()
+}
+
 /// The filter of the recipe, which lets nothing pass that the model cannot read.
 fn filter(recipe: &Seq2SeqRecipe) -> LengthFilter {
-    let most = recipe.model.transformer.max_seq_len - 1;
+    let most = longest(recipe);
     let bounded = |max: Option<usize>| Some(max.map_or(most, |max| max.min(most)));
     let filter = recipe.data.filter;
     LengthFilter { max_source: bounded(filter.max_source), max_target: bounded(filter.max_target), ..filter }
@@ -193,11 +223,16 @@ fn texts_of(recipe: &Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<
         let splits = toy.splits(recipe.seed, data.toy_pairs - validation, validation, 0)?;
         return Ok(Parts { training: splits.training, validation: splits.validation, before: 0 });
     }
-    if paths.is_empty() {
+    if paths.is_empty() && data.objective.is_none() {
         return Err(Seq2SeqError::NoData { path: source.into() });
     }
-    let (training, validation) = files_of(data, paths)?;
-    let mut training = training.read()?.pairs;
+    let (mut training, validation) = match data.objective {
+        Some(_) => (plain_texts(data, source, paths)?, None),
+        None => {
+            let (training, validation) = files_of(data, paths)?;
+            (training.read()?.pairs, validation)
+        }
+    };
     let (validation, before) = match validation {
         Some(files) => (files.read()?.pairs, 0),
         None => {
@@ -212,9 +247,23 @@ fn texts_of(recipe: &Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<
     Ok(Parts { training, validation, before })
 }
 
+/// The texts of a file that are not blank, each a pair with itself.
+fn plain_texts(data: &PairRecipe, source: &Path, paths: &[PathBuf]) -> Result<Vec<Pair>, Seq2SeqError> {
+    let [path] = paths else { return Err(Seq2SeqError::NoText { path: source.into() }) };
+    let text = read_text(path)?;
+    let texts = data.documents.split(&text).into_iter().map(str::trim_end).filter(|text| !text.is_empty());
+    Ok(texts.map(|text| Pair::new(text, text)).collect())
+}
+
 /// Tokenizers know the training part alone.
 fn train_tokenizers(recipe: &Seq2SeqRecipe, training: &[Pair]) -> Result<Vocabulary, Seq2SeqError> {
     let train = |text: &str| Tokenizer::train(&recipe.data.tokenizer, text);
+    if let Some(objective) = &recipe.data.objective {
+        let text: String = training.iter().flat_map(|pair| [pair.target.as_str(), "\n"]).collect();
+        let special = objective.special_tokens(longest(recipe));
+        let special: Vec<&str> = special.iter().map(String::as_str).collect();
+        return Ok(Vocabulary::new(None, train(&text)?.with_special_tokens(&special)?)?);
+    }
     let text = ParallelText { pairs: training.to_vec() };
     if recipe.data.joint {
         return Ok(Vocabulary::new(None, train(&text.joined())?)?);
@@ -239,6 +288,8 @@ fn write_pairs(path: &Path, pairs: &[Pair]) -> Result<(), Seq2SeqError> {
 mod tests {
     use super::super::Seq2Seq;
     use super::*;
+    use burn::tensor::{Int, Tensor};
+    use firelight_data::{Noises, SpanCorruption};
     use firelight_storage::Existing;
     use firelight_training::read_recipe;
 
@@ -281,6 +332,51 @@ mod tests {
         assert!(!pairs.is_of(&recipe, &paths).unwrap());
         let error = PairText::read(&mut recipe, Path::new("x.toml"), &paths).unwrap_err();
         assert!(error.to_string().starts_with("line 4 has 81 tokens, the end of the source included"), "{error}");
+    }
+
+    /// The sources and targets of the batches of a loader.
+    fn read(loader: &Loader) -> Vec<[Vec<i32>; 2]> {
+        let ids = |tensor: Tensor<2, Int>| tensor.try_into_vec_as::<i32>().unwrap();
+        loader.iter().map(Result::unwrap).map(|batch| [ids(batch.source), ids(batch.targets)]).collect()
+    }
+
+    #[test]
+    fn texts_become_pairs_by_noise_that_is_new_in_every_epoch_and_the_same_in_every_evaluation() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("text.txt");
+        let lines = (0..40).map(|i| format!("text {i} is here. {}\n\n", "abc ".repeat(i % 5)));
+        std::fs::write(&path, lines.collect::<String>()).unwrap();
+        let objectives = [Denoising::SpanCorruption(SpanCorruption::default()), Denoising::Bart(Noises::default())];
+        for (number, objective) in objectives.into_iter().enumerate() {
+            let mut recipe =
+                recipe(&[("model.max_seq_len", "16"), ("data.batching", "fixed"), ("training.batch_size", "1")]);
+            (recipe.data.toy, recipe.data.objective) = (None, Some(objective));
+            let made = PairText::read(&mut recipe, Path::new("x.toml"), std::slice::from_ref(&path)).unwrap();
+            assert_eq!((made.training().len(), made.validation().len()), (38, 2));
+            assert!(made.training_ids().len() > 38, "texts of more than 15 characters are cut");
+            let folder = ModelFolder::create(home.path().join(number.to_string()), Existing::Refuse).unwrap();
+            made.save(&folder).unwrap();
+            let opened = PairText::open(&recipe, &folder).unwrap();
+
+            let device = Device::default();
+            let epoch = made.training_plan(&recipe).unwrap().num_batches();
+            let all = |text: &PairText, steps| read(&text.training_loader(&recipe, steps, &device).unwrap());
+            let two = all(&made, 0..2 * epoch);
+            assert_eq!(all(&opened, epoch..2 * epoch), two[epoch..], "a resumed run goes on with the same noise");
+            let mut sorted = [&two[..epoch], &two[epoch..]].map(<[_]>::to_vec);
+            sorted.iter_mut().for_each(|epoch| epoch.sort());
+            assert_ne!(sorted[0], sorted[1], "without noise an epoch is another order of the same texts");
+            let validate = |text: &PairText| read(&text.validation_loader(&recipe, &device).unwrap());
+            assert_eq!(validate(&made), validate(&opened));
+        }
+    }
+
+    #[test]
+    fn an_objective_without_a_text_is_told_what_it_needs() {
+        let mut recipe = recipe(&[]);
+        (recipe.data.toy, recipe.data.objective) = (None, Some(Denoising::Bart(Noises::default())));
+        let error = PairText::read(&mut recipe, Path::new("x.toml"), &[]).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("give one text file with --data"), "{error}");
     }
 
     #[test]

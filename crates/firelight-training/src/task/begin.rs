@@ -5,7 +5,7 @@ use std::path::Path;
 
 use burn::tensor::Device;
 
-use super::{RecipeOf, RunRequest, Task};
+use super::{RecipeOf, RunRequest, Task, built_in};
 use crate::recipe::task_in;
 use crate::validation::Metrics;
 use crate::{AnyRecipe, Recipe, RecipeError};
@@ -19,7 +19,7 @@ pub(super) struct Plan<T: Task> {
 
 impl<T: Task> Plan<T> {
     pub(super) fn new(request: &RunRequest) -> Result<Self, T::Error> {
-        let source = request.recipe.clone().unwrap_or_else(|| T::BUILT_IN.0.into());
+        let source = request.recipe.clone().unwrap_or_else(|| T::BUILT_IN[0].name.into());
         let mut recipe = read_recipe::<T>(request.recipe.as_deref(), &request.overrides)?;
         recipe.training.check_device(&request.device)?;
         let corpus = T::read(&mut recipe, &source, &request.data)?;
@@ -46,16 +46,15 @@ fn check_groups<T: Task>(
     problems.map_err(|error| RecipeError::Range { place, text: error.to_string() })
 }
 
-/// The recipe at `path`, or the task's built-in one, with overrides such as `("training.steps", "500")`; checked, as far as it
-/// can be without the data.
+/// The recipe at `path`, the built-in one of that name where there is no such file, or without a path the first of those, with
+/// overrides such as `("training.steps", "500")`; checked, as far as it can be without the data.
 ///
 /// # Errors
 /// If the file cannot be read, or is no recipe of the task.
 pub fn read_recipe<T: Task>(path: Option<&Path>, overrides: &[(String, String)]) -> Result<RecipeOf<T>, RecipeError> {
-    let (name, text) = match path {
-        Some(path) => (path, read(path)?),
-        None => (Path::new(T::BUILT_IN.0), T::BUILT_IN.1.to_string()),
-    };
+    let name = path.unwrap_or(Path::new(T::BUILT_IN[0].name));
+    let found = if path.is_some() { built_in::<T>(name) } else { T::BUILT_IN.first().copied() };
+    let text = found.map_or_else(|| read(name), |recipe| Ok(recipe.text.to_string()))?;
     let recipe = Recipe::parse_with(&text, &name.display().to_string(), overrides, T::judge)?;
     match recipe.task == T::NAME {
         true => Ok(recipe),

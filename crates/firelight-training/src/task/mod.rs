@@ -4,6 +4,7 @@
 
 mod begin;
 mod check;
+mod embedded;
 mod estimate;
 mod request;
 mod run;
@@ -21,6 +22,7 @@ use serde::de::DeserializeOwned;
 
 pub use begin::{read_any_recipe, read_recipe, task_of};
 pub use check::Check;
+pub use embedded::{BuiltIn, built_in};
 pub use estimate::{Cost, Estimate};
 pub use request::RunRequest;
 pub use run::Run;
@@ -40,8 +42,8 @@ impl<S: Clone + Debug + PartialEq + Serialize + DeserializeOwned> Section for S 
 pub trait Task: Sized {
     /// The name in `recipe.toml` and `config.json`: `language`.
     const NAME: &'static str;
-    /// Name and text of the recipe that is trained when none is named.
-    const BUILT_IN: (&'static str, &'static str);
+    /// The recipes that are part of the program, one at least; the first is trained when none is named.
+    const BUILT_IN: &'static [BuiltIn];
 
     /// The `[data]` section.
     type Data: Section;

@@ -9,7 +9,7 @@ use firelight_storage::Existing;
 /// What a user asks of a training.
 #[derive(Debug, Clone)]
 pub struct RunRequest {
-    /// The recipe; none is the task's built-in one, or the folder's own when a run is resumed.
+    /// The recipe, a file or the name of a built-in one; none is the first of those, or the folder's own when a run is resumed.
     pub recipe: Option<PathBuf>,
     /// Changes of the recipe: `("training.steps", "500")`. The last word on a key counts.
     pub overrides: Vec<(String, String)>,
@@ -24,13 +24,13 @@ pub struct RunRequest {
 }
 
 impl RunRequest {
-    /// The built-in recipe in a new folder on `device`.
+    /// The first built-in recipe in a new folder on `device`.
     pub fn new(device: &Device) -> Self {
         let (recipe, data, out) = (None, Vec::new(), None);
         Self { recipe, overrides: Vec::new(), data, out, existing: Existing::Refuse, device: device.clone() }
     }
 
-    /// Sets the recipe file.
+    /// Sets the recipe: a file, or the name of a built-in one.
     pub fn with_recipe(mut self, recipe: impl Into<PathBuf>) -> Self {
         self.recipe = Some(recipe.into());
         self

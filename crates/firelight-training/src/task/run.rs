@@ -66,7 +66,7 @@ impl<T: Task> Run<T> {
         let Plan { recipe, corpus, config } = Plan::<T>::new(request)?;
         let folder = match &request.out {
             Some(out) => ModelFolder::create(out, request.existing)?,
-            None => ModelFolder::next_free(RUNS, request.name(T::BUILT_IN.0))?,
+            None => ModelFolder::next_free(RUNS, request.name(T::BUILT_IN[0].name))?,
         };
         // The recipe marks the folder as a run; config.json goes last and makes it a model.
         write_atomic(folder.recipe(), recipe.to_toml()?)?;

@@ -13,7 +13,7 @@ use firelight::device::{self, NamedDevice};
 use firelight::language::Language;
 use firelight::seq2seq::Seq2Seq;
 use firelight::storage::Existing;
-use firelight::training::{RunRequest, Task, task_of};
+use firelight::training::{RunRequest, Task, built_in, task_of};
 
 use crate::failure::Mistake;
 use course::{Course, Shown};
@@ -25,7 +25,7 @@ const PAIRS_ALONE: &str =
 /// Train a model by a recipe; without one, a small GPT on generated stories
 #[derive(clap::Args, Default)]
 pub(crate) struct Train {
-    /// Recipe file (TOML), or an embedded one by its name: stories, which is taken without one, or dates
+    /// Recipe file (TOML), or an embedded one by its name: stories, which is taken without one, dates, copy, reverse or addition
     recipe: Option<PathBuf>,
     /// What to train on: a text file (UTF-8); for seq2seq a folder of parallel files, a .tsv or a .jsonl file
     #[arg(long, value_name = "PATH")]
@@ -72,7 +72,7 @@ pub(crate) struct Train {
 }
 
 impl Train {
-    pub(crate) fn run(mut self) -> Result<()> {
+    pub(crate) fn run(self) -> Result<()> {
         let chosen = device::choose(self.device.as_deref())?;
         let task = self.task()?;
         ensure!(self.source.is_none() || task == Seq2Seq::NAME, Mistake(PAIRS_ALONE.into()));
@@ -88,12 +88,12 @@ impl Train {
     }
 
     /// The task of the recipe, or of the run that is resumed. The name of an embedded recipe gives way to a file.
-    fn task(&mut self) -> Result<String> {
-        let embedded = [("stories", Language::NAME), ("dates", Seq2Seq::NAME)];
-        let named = |path: &PathBuf| embedded.iter().find(|(name, _)| path.as_os_str() == *name && !path.is_file());
-        if let Some((_, task)) = self.recipe.as_ref().and_then(named) {
-            self.recipe = None;
-            return Ok(task.to_string());
+    fn task(&self) -> Result<String> {
+        if self.recipe.as_deref().and_then(built_in::<Seq2Seq>).is_some() {
+            return Ok(Seq2Seq::NAME.to_string());
+        }
+        if self.recipe.as_deref().and_then(built_in::<Language>).is_some() {
+            return Ok(Language::NAME.to_string());
         }
         let recipe = |folder: &Path| Some(folder.join("recipe.toml")).filter(|path| self.resume && path.is_file());
         match self.recipe.clone().or_else(|| self.out.as_deref().and_then(recipe)) {
