@@ -14,11 +14,11 @@ pub(crate) fn is_training(dropout: &Dropout, device: &Device) -> bool {
     dropout.training.is_enabled() && device.is_autodiff()
 }
 
-/// Drops numbers in training.
+/// Drops numbers in training, at the rate of `dropout`; outside of it nothing happens.
 ///
 /// # Shapes
 /// - any; the output has the shape of `x`
-pub(crate) fn drop<const D: usize>(dropout: &Dropout, x: Tensor<D>) -> Tensor<D> {
+pub fn drop<const D: usize>(dropout: &Dropout, x: Tensor<D>) -> Tensor<D> {
     let rate = rate(dropout, &x.device());
     firelight_kernels::dropout(x, rate)
 }

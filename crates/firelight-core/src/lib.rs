@@ -64,6 +64,7 @@ pub use attention::{
 };
 pub use block::{BlockContext, NormPlacement, TransformerBlock, TransformerBlockConfig};
 pub use cache::{Cache, LayerCache, Retention};
+pub use dropout::drop as dropout;
 pub use embedding::{TokenEmbedding, TokenEmbeddingConfig};
 pub use encoder_decoder::{EncoderDecoder, EncoderDecoderConfig};
 pub use error::ConfigError;

@@ -63,8 +63,8 @@ impl NormConfig {
             .finish()
     }
 
-    /// Number of parameters of a layer for rows of `d_model` numbers.
-    pub(crate) fn num_params(&self, d_model: usize) -> f64 {
+    /// Number of parameters of a layer for rows of `d_model` numbers, in floating point, which does not overflow.
+    pub fn num_params(&self, d_model: usize) -> f64 {
         let vectors = match self {
             Self::Layer { bias: true, .. } => 2.0,
             Self::Layer { bias: false, .. } | Self::Rms { .. } => 1.0,

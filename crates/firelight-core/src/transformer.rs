@@ -72,6 +72,8 @@ impl SequenceInput {
 pub struct Transformer {
     /// The position scheme.
     pub position: Position,
+    /// The norm of the embeddings, positions included, where there is one.
+    pub embedding_norm: Option<Norm>,
     /// The layers.
     pub blocks: Vec<TransformerBlock>,
     /// The final norm, in all but post-norm stacks.
@@ -102,7 +104,7 @@ impl Transformer {
         let contexts = self.contexts(&row, &positions, input, pass, &x.device());
         let (precision, dtype) = (pass.precision(), x.dtype());
         let contexts: Vec<_> = contexts.into_iter().map(|context| precision.context(context)).collect();
-        let mut x = precision.tensor(dropout::drop(&self.dropout, self.position.embed(x, &positions)));
+        let mut x = precision.tensor(dropout::drop(&self.dropout, self.embed(x, &positions)));
         for (i, block) in self.blocks.iter().enumerate() {
             let context = &contexts[i % contexts.len()];
             x = match pass.recomputes() {
@@ -143,6 +145,15 @@ impl Transformer {
     /// What layer `index` reads of its past.
     fn retention(&self, index: usize) -> Retention {
         self.blocks[index].attention.retention(self.patterns[index % self.patterns.len()])
+    }
+
+    /// The embeddings with what the position scheme adds to them, normalised where that is asked for.
+    fn embed(&self, x: Tensor<3>, positions: &Positions) -> Tensor<3> {
+        let x = self.position.embed(x, positions);
+        match &self.embedding_norm {
+            Some(norm) => norm.forward(x),
+            None => x,
+        }
     }
 
     /// One context per pattern: what its layers share is computed once, and once for all patterns that read the same keys.

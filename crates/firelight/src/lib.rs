@@ -17,6 +17,7 @@
 //! | [`kernels`] | the differentiable operations below it |
 //! | [`data`] | text and token ids: tokenizers, data sets, deterministic order |
 //! | [`language`] | GPT-style language models: train, evaluate, generate |
+//! | [`classification`] | text encoders with heads: labels, tokens, spans, masked language models, embeddings |
 //! | [`seq2seq`] | encoder-decoders: train, evaluate, translate |
 //! | [`generation`] | decoding for every autoregressive model |
 //! | `training` | optimiser, schedule, checkpoints, the loop through Burn's Learner (feature `train`) |
@@ -35,6 +36,7 @@
 
 pub mod device;
 
+pub use firelight_classification as classification;
 pub use firelight_core as core;
 pub use firelight_data as data;
 pub use firelight_generation as generation;

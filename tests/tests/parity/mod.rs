@@ -1,5 +1,5 @@
-//! Outputs and gradients agree with PyTorch: every kernel, every module, and whole models; beam search with transformers, and
-//! scores of text with sacrebleu, scores of classes with scikit-learn.
+//! Outputs and gradients agree with PyTorch: every kernel, every module, and whole models; text encoders and beam search with
+//! transformers, scores of text with sacrebleu, scores of classes with scikit-learn.
 
 mod attention;
 mod beams;
@@ -13,5 +13,6 @@ mod modules;
 mod optimizer;
 mod positions;
 mod seq2seq;
+mod text_encoders;
 mod text_metrics;
 mod vision;

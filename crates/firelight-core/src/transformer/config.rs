@@ -101,6 +101,9 @@ pub struct TransformerConfig {
     /// Dropout of the attention weights. Default: 0.
     #[serde(default)]
     pub attention_dropout: f64,
+    /// Normalises the embeddings, positions included, before the first block, as BERT. Default: false.
+    #[serde(default)]
+    pub embedding_norm: bool,
     /// Dropout of the embeddings. Default: 0.
     #[serde(default)]
     pub embedding_dropout: f64,
@@ -144,6 +147,7 @@ impl TransformerConfig {
             attention_scale: ScoreScale::default(),
             attention_soft_cap: None,
             attention_dropout: 0.0,
+            embedding_norm: false,
             embedding_dropout: 0.0,
             stochastic_depth: 0.0,
             layer_scale: None,
@@ -305,6 +309,12 @@ impl TransformerConfig {
         self
     }
 
+    /// Sets whether the embeddings are normalised before the first block.
+    pub fn with_embedding_norm(mut self, embedding_norm: bool) -> Self {
+        self.embedding_norm = embedding_norm;
+        self
+    }
+
     /// Sets the dropout of the embeddings.
     pub fn with_embedding_dropout(mut self, dropout: f64) -> Self {
         self.embedding_dropout = dropout;
@@ -389,8 +399,10 @@ impl TransformerConfig {
 
     /// In floating point, which does not overflow whatever a file says, and is exact below 2^53.
     fn count(&self) -> f64 {
-        let norm = if self.norm_placement.has_final_norm() { self.norm.num_params(self.d_model) } else { 0.0 };
-        self.n_layers as f64 * self.block().num_params() + norm + self.position.num_params(self.sizes())
+        let norms =
+            [self.norm_placement.has_final_norm(), self.embedding_norm].into_iter().filter(|norm| *norm).count();
+        let norms = norms as f64 * self.norm.num_params(self.d_model);
+        self.n_layers as f64 * self.block().num_params() + norms + self.position.num_params(self.sizes())
     }
 
     /// Builds the stack with seed 0.
@@ -404,11 +416,12 @@ impl TransformerConfig {
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> Transformer {
         expect_valid(self.validate());
-        let final_norm = || self.norm.init_with(self.d_model, &params.scope("norm"));
+        let norm = |name: &str| self.norm.init_with(self.d_model, &params.scope(name));
         Transformer {
             position: self.position.init_with(self.sizes(), self.init.weight, &params.scope("position")),
             blocks: (0..self.n_layers).map(|i| self.layer(i).init_with(&params.scope("blocks").scope(i))).collect(),
-            norm: self.norm_placement.has_final_norm().then(final_norm),
+            embedding_norm: self.embedding_norm.then(|| norm("embedding_norm")),
+            norm: self.norm_placement.has_final_norm().then(|| norm("norm")),
             dropout: DropoutConfig::new(self.embedding_dropout).init(),
             patterns: self.patterns.clone(),
         }
@@ -558,6 +571,7 @@ mod tests {
             base.clone().with_norm_placement(NormPlacement::Parallel).with_activation(Activation::GeGlu),
             base.clone().with_norm_placement(NormPlacement::Sandwich).with_norm(NormConfig::None),
             base.clone().with_layer_scale(0.1).with_cross_attention(true),
+            base.clone().with_embedding_norm(true).with_norm_placement(NormPlacement::Post),
             base.clone().with_experts(ExpertsConfig::new(3)).with_activation(Activation::SwiGlu),
             base.clone().with_query_key_norm(Some(NormConfig::rms())).with_n_kv_heads(1),
             base.clone().with_bias(false).with_qkv_bias(true).with_projection(ProjectionKind::Fused),

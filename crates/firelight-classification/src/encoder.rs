@@ -1,0 +1,262 @@
+//! The text encoder: tokens and segments become vectors, in which every token has seen every other. Nothing here knows a head,
+//! a loss or a tokenizer.
+//!
+//! Sources: BERT, Devlin et al. 2019, §3 (<https://arxiv.org/abs/1810.04805>): token, segment and position embeddings, summed
+//! and normalised, then post-norm blocks; DistilBERT, Sanh et al. 2019, §3 (<https://arxiv.org/abs/1910.01108>): the same
+//! without segments, half as deep; the modern form as Warner et al. 2024, ModernBERT, §2.1 (<https://arxiv.org/abs/2412.13663>):
+//! pre-norm, rotary positions, gated units, no biases.
+
+use burn::module::Module;
+use burn::tensor::{Bool, Device, Int, Tensor};
+use firelight_core::{
+    Activation, AttentionPattern, ConfigError, Init, NormConfig, NormPlacement, ParamBuilder, Pass, PositionConfig,
+    SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig, WeightInit,
+};
+use serde::{Deserialize, Serialize};
+
+/// Added to the variance by every norm of BERT.
+const BERT_EPSILON: f64 = 1e-12;
+
+/// What an encoder reads: rows of tokens, padded on the right.
+#[derive(Debug, Clone)]
+pub struct TextInput {
+    /// `[B, T]`.
+    pub tokens: Tensor<2, Int>,
+    /// `[B, T]`, the segment of each token; without them all tokens are of segment 0.
+    pub segments: Option<Tensor<2, Int>>,
+    /// `[B, T]`, true where a text has ended.
+    pub padding: Option<Tensor<2, Bool>>,
+}
+
+impl TextInput {
+    /// Texts of one segment and of equal length.
+    pub fn new(tokens: Tensor<2, Int>) -> Self {
+        Self { tokens, segments: None, padding: None }
+    }
+
+    /// Sets the segment of each token, `[B, T]`.
+    pub fn with_segments(mut self, segments: Tensor<2, Int>) -> Self {
+        self.segments = Some(segments);
+        self
+    }
+
+    /// Sets which tokens are padding, `[B, T]`.
+    pub fn with_padding(mut self, padding: Tensor<2, Bool>) -> Self {
+        self.padding = Some(padding);
+        self
+    }
+}
+
+/// Configuration of a [`TextEncoder`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TextEncoderConfig {
+    /// Number of tokens `V`.
+    pub vocab_size: usize,
+    /// Number of segments that tokens may belong to, such as 2 for pairs of texts; 0, the default, has no embedding for them.
+    #[serde(default)]
+    pub n_segments: usize,
+    /// The stack.
+    pub transformer: TransformerConfig,
+}
+
+impl TextEncoderConfig {
+    /// A pre-norm encoder with learned positions, without segments.
+    pub fn new(vocab_size: usize, d_model: usize, n_heads: usize, n_layers: usize) -> Self {
+        let transformer = TransformerConfig::encoder(d_model, n_heads, n_layers);
+        Self { vocab_size, n_segments: 0, transformer }
+    }
+
+    /// A pre-norm encoder with rotary positions, gated units, root mean square norms and no biases.
+    pub fn modern(vocab_size: usize, d_model: usize, n_heads: usize, n_layers: usize) -> Self {
+        Self::new(vocab_size, d_model, n_heads, n_layers).with_stack(|stack| {
+            let stack = stack.with_position(PositionConfig::rotary()).with_norm(NormConfig::rms());
+            stack.with_activation(Activation::GeGlu).with_bias(false)
+        })
+    }
+
+    /// BERT of any size: two segments, embedding norm, post-norm, exact GELU, dropout 0.1, 512 positions.
+    pub fn bert(vocab_size: usize, d_model: usize, n_heads: usize, n_layers: usize) -> Self {
+        let init = WeightInit { weight: Init::TruncatedNormal { std: 0.02 }, scale_residual: false };
+        let config = Self::new(vocab_size, d_model, n_heads, n_layers).with_stack(|stack| {
+            let stack = stack.with_norm_placement(NormPlacement::Post).with_embedding_norm(true);
+            let stack = stack.with_norm(NormConfig::Layer { epsilon: BERT_EPSILON, bias: true });
+            let stack = stack.with_activation(Activation::Gelu).with_max_seq_len(512);
+            stack.with_dropout(0.1).with_init(init)
+        });
+        config.with_n_segments(2)
+    }
+
+    /// BERT-base: 12 layers of width 768 with 12 heads.
+    pub fn bert_base(vocab_size: usize) -> Self {
+        Self::bert(vocab_size, 768, 12, 12)
+    }
+
+    /// BERT-large: 24 layers of width 1024 with 16 heads.
+    pub fn bert_large(vocab_size: usize) -> Self {
+        Self::bert(vocab_size, 1024, 16, 24)
+    }
+
+    /// DistilBERT: the half of BERT-base, without segments.
+    pub fn distilbert(vocab_size: usize) -> Self {
+        Self::bert(vocab_size, 768, 12, 6).with_n_segments(0)
+    }
+
+    /// Sets the number of segments.
+    pub fn with_n_segments(mut self, n_segments: usize) -> Self {
+        self.n_segments = n_segments;
+        self
+    }
+
+    /// Changes the stack.
+    pub fn with_stack(mut self, change: impl FnOnce(TransformerConfig) -> TransformerConfig) -> Self {
+        self.transformer = change(self.transformer);
+        self
+    }
+
+    /// # Errors
+    /// Lists every field that does not fit.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let TransformerConfig { d_model, cross_attention, ref patterns, .. } = self.transformer;
+        let own = [
+            patterns
+                .iter()
+                .any(|pattern: &AttentionPattern| pattern.is_causal())
+                .then(|| "patterns of an encoder must not be causal: every token is to see what follows it".into()),
+            cross_attention.then(|| "cross_attention = true has nothing to read in an encoder: leave it out".into()),
+        ];
+        let embedding = TokenEmbeddingConfig::new(self.vocab_size, d_model).validate();
+        let segments = TokenEmbeddingConfig::new(self.n_segments.max(1), d_model).validate();
+        ConfigError::collect([embedding, segments, self.transformer.validate()], own)
+    }
+
+    /// Number of parameters, without building the encoder.
+    pub fn num_params(&self) -> usize {
+        (self.vocab_size + self.n_segments) * self.transformer.d_model + self.transformer.num_params()
+    }
+
+    /// Builds the encoder with seed 0.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn init(&self, device: &Device) -> TextEncoder {
+        self.init_with(&ParamBuilder::new(device, 0))
+    }
+
+    /// Builds the encoder at the builder's seed and path.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn init_with(&self, params: &ParamBuilder) -> TextEncoder {
+        if let Err(error) = self.validate() {
+            panic!("{error}");
+        }
+        let TransformerConfig { d_model, init, .. } = self.transformer;
+        let embedding = |name: &str, size: usize| {
+            TokenEmbeddingConfig::new(size, d_model).with_init(init.weight).init_with(&params.scope(name))
+        };
+        TextEncoder {
+            embedding: embedding("embedding", self.vocab_size),
+            segment_embedding: (self.n_segments > 0).then(|| embedding("segment_embedding", self.n_segments)),
+            transformer: self.transformer.init_with(&params.scope("transformer")),
+            max_seq_len: self.transformer.max_seq_len,
+        }
+    }
+}
+
+/// Token and segment embeddings in front of a bidirectional stack.
+#[derive(Module, Debug)]
+pub struct TextEncoder {
+    /// Tokens become vectors.
+    pub embedding: TokenEmbedding,
+    /// Segments become vectors, where there are some.
+    pub segment_embedding: Option<TokenEmbedding>,
+    /// The stack.
+    pub transformer: Transformer,
+    max_seq_len: usize,
+}
+
+impl TextEncoder {
+    /// A vector for every token. Those of padding mean nothing.
+    ///
+    /// # Shapes
+    /// - `input.tokens`: `[B, T]`; output: `[B, T, D]`
+    ///
+    /// # Panics
+    /// If a text is longer than the position scheme, or segments are given to an encoder without.
+    pub fn forward(&self, input: &TextInput, pass: &mut Pass) -> Tensor<3> {
+        let x = self.with_segments(self.embedding.forward(input.tokens.clone()), input.segments.clone());
+        let sequence = SequenceInput { padding: input.padding.clone(), ..SequenceInput::default() };
+        self.transformer.forward(x, &sequence, pass)
+    }
+
+    fn with_segments(&self, x: Tensor<3>, segments: Option<Tensor<2, Int>>) -> Tensor<3> {
+        match (&self.segment_embedding, segments) {
+            (Some(embedding), Some(segments)) => x + embedding.forward(segments),
+            (Some(embedding), None) => x + embedding.weight.val().narrow(0, 0, 1).unsqueeze::<3>(), // [1, 1, D]
+            (None, None) => x,
+            (None, Some(_)) => panic!("the encoder has no segments: set n_segments"),
+        }
+    }
+
+    /// The longest text, in tokens.
+    pub fn max_seq_len(&self) -> usize {
+        self.max_seq_len
+    }
+
+    /// Number of tokens `V`.
+    pub fn vocab_size(&self) -> usize {
+        self.embedding.weight.shape()[0]
+    }
+
+    /// Width `D` of a vector.
+    pub fn d_model(&self) -> usize {
+        self.embedding.weight.shape()[1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::Tolerance;
+
+    #[test]
+    fn the_count_is_that_of_the_encoder() {
+        for config in [
+            TextEncoderConfig::new(11, 8, 2, 1),
+            TextEncoderConfig::modern(11, 8, 2, 1),
+            TextEncoderConfig::bert(11, 8, 2, 1),
+        ] {
+            assert_eq!(config.init(&Device::default()).num_params(), config.num_params());
+        }
+    }
+
+    #[test]
+    fn published_encoders_are_counted_exactly() {
+        // Without the poolers of 768 * 769 and 1024 * 1025; DistilBERT has none. `BertModel` and `DistilBertModel` count so.
+        assert_eq!(TextEncoderConfig::bert_base(30_522).num_params(), 109_482_240 - 590_592);
+        assert_eq!(TextEncoderConfig::bert_large(30_522).num_params(), 335_141_888 - 1_049_600);
+        assert_eq!(TextEncoderConfig::distilbert(30_522).num_params(), 66_362_880);
+    }
+
+    #[test]
+    fn no_segments_are_the_first_segment() {
+        let device = Device::default();
+        let encoder = TextEncoderConfig::bert(9, 8, 2, 1).init(&device);
+        let tokens = Tensor::<2, Int>::from_ints([[1, 2, 3]], &device);
+        let run = |input: TextInput| encoder.forward(&input, &mut Pass::default()).into_data();
+        let plain = run(TextInput::new(tokens.clone()));
+        let first = run(TextInput::new(tokens.clone()).with_segments(Tensor::zeros([1, 3], &device)));
+        plain.assert_approx_eq::<f32>(&first, Tolerance::absolute(1e-6));
+        let second = run(TextInput::new(tokens).with_segments(Tensor::ones([1, 3], &device)));
+        assert_ne!(second, plain);
+    }
+
+    #[test]
+    fn a_causal_encoder_is_refused() {
+        let mut config = TextEncoderConfig::new(9, 8, 3, 1);
+        config.transformer.patterns = vec![AttentionPattern::Causal];
+        config.transformer.cross_attention = true;
+        assert_eq!(config.validate().expect_err("three problems").problems().len(), 3);
+    }
+}

@@ -1,0 +1,71 @@
+//! Which token stood where a mask stands: a dense layer with a curve and a norm, then the embedding's own matrix and a bias.
+//!
+//! Source: Devlin et al. 2019, §3.1 (<https://arxiv.org/abs/1810.04805>) and its published code, whose decoder is tied to the
+//! embedding and has a bias of its own.
+
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
+use firelight_core::{Init, Linear, LinearConfig, Norm, NormConfig, ParamBuilder, TokenEmbedding};
+use firelight_kernels::linear;
+use serde::{Deserialize, Serialize};
+
+use super::HeadActivation;
+
+/// Configuration of a [`MaskedLanguageHead`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MaskedLanguageHeadConfig {
+    /// The curve of the dense layer. Default: the exact GELU.
+    pub activation: HeadActivation,
+}
+
+impl Default for MaskedLanguageHeadConfig {
+    fn default() -> Self {
+        Self { activation: HeadActivation::Gelu }
+    }
+}
+
+impl MaskedLanguageHeadConfig {
+    /// Number of parameters beside the embedding, without building the head.
+    pub fn num_params(&self, d_model: usize, vocab_size: usize, norm: NormConfig) -> usize {
+        d_model * d_model + d_model + norm.num_params(d_model) as usize + vocab_size
+    }
+
+    /// Builds the head at the builder's path, with the encoder's norm.
+    pub fn init_with(
+        &self,
+        [d_model, vocab_size]: [usize; 2],
+        norm: NormConfig,
+        init: Init,
+        params: &ParamBuilder,
+    ) -> MaskedLanguageHead {
+        MaskedLanguageHead {
+            dense: LinearConfig::new(d_model, d_model).with_init(init).init_with(&params.scope("dense")),
+            norm: norm.init_with(d_model, &params.scope("norm")),
+            bias: params.param("bias", [vocab_size], Init::Zeros),
+            activation: self.activation,
+        }
+    }
+}
+
+/// Turns vectors into the logits of the tokens that were masked.
+#[derive(Module, Debug)]
+pub struct MaskedLanguageHead {
+    /// `[D, D]`.
+    pub dense: Linear,
+    /// The norm behind it.
+    pub norm: Norm,
+    /// `[V]`, added to the logits.
+    pub bias: Param<Tensor<1>>,
+    #[module(skip)]
+    activation: HeadActivation,
+}
+
+impl MaskedLanguageHead {
+    /// # Shapes
+    /// - `hidden`: `[B, T, D]`; output: `[B, T, V]`
+    pub fn forward(&self, hidden: Tensor<3>, embedding: &TokenEmbedding) -> Tensor<3> {
+        let x = self.norm.forward(self.activation.forward(self.dense.forward(hidden)));
+        linear(x, embedding.weight.val().transpose(), Some(self.bias.val()))
+    }
+}

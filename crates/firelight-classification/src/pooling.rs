@@ -1,0 +1,270 @@
+//! From the vectors of a text's tokens to one vector of the text. Padding never counts.
+//!
+//! Sources: the class token with a dense layer and tanh, Devlin et al. 2019, §3.1 (<https://arxiv.org/abs/1810.04805>, the
+//! pooler of its published code); mean and max Reimers and Gurevych 2019, §3 (<https://arxiv.org/abs/1908.10084>); attention
+//! Yang et al. 2016, eq. 5 to 7 (<https://aclanthology.org/N16-1174>): `u = tanh(W h + b)`, weights `softmax(u · q)`.
+
+use burn::module::{Module, Param};
+use burn::tensor::activation::{softmax, tanh};
+use burn::tensor::{Bool, Tensor};
+use firelight_core::{Init, Linear, LinearConfig, ParamBuilder};
+use firelight_kernels::linear;
+use serde::{Deserialize, Serialize};
+
+use crate::heads::HeadActivation;
+
+/// Where the vector of a text comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PoolingConfig {
+    /// The vector of the first token, which is the class token.
+    #[default]
+    Class,
+    /// The mean over the tokens.
+    Mean,
+    /// The largest value of each channel.
+    Max,
+    /// A mean with trained weights.
+    Attention,
+}
+
+impl PoolingConfig {
+    fn num_params(self, d_model: usize) -> usize {
+        if self == Self::Attention { d_model * d_model + 2 * d_model } else { 0 }
+    }
+
+    /// Builds the layer at the builder's path.
+    pub fn init_with(self, d_model: usize, init: Init, params: &ParamBuilder) -> Pooling {
+        match self {
+            Self::Class => Pooling::Class(ClassPooling {}),
+            Self::Mean => Pooling::Mean(MeanPooling {}),
+            Self::Max => Pooling::Max(MaxPooling {}),
+            Self::Attention => Pooling::Attention(AttentionPooling {
+                projection: LinearConfig::new(d_model, d_model).with_init(init).init_with(&params.scope("projection")),
+                query: params.param("query", [d_model], init),
+            }),
+        }
+    }
+}
+
+/// One vector out of many.
+#[derive(Module, Debug)]
+pub enum Pooling {
+    /// The first.
+    Class(ClassPooling),
+    /// Their mean.
+    Mean(MeanPooling),
+    /// Their maximum.
+    Max(MaxPooling),
+    /// Their mean with trained weights.
+    Attention(AttentionPooling),
+}
+
+impl Pooling {
+    /// # Shapes
+    /// - `hidden`: `[B, T, D]`, `padding`: `[B, T]`, true where a text has ended; output: `[B, D]`
+    pub fn forward(&self, hidden: Tensor<3>, padding: Option<&Tensor<2, Bool>>) -> Tensor<2> {
+        match self {
+            Self::Class(_) => hidden.narrow(1, 0, 1).squeeze_dim(1),
+            Self::Mean(_) => mean(hidden, padding),
+            Self::Max(_) => filled(hidden, padding, f32::MIN).max_dim(1).squeeze_dim(1),
+            Self::Attention(attention) => attention.forward(hidden, padding),
+        }
+    }
+}
+
+/// The vector of the first token.
+#[derive(Module, Debug)]
+pub struct ClassPooling {}
+
+/// The mean over the tokens that are no padding.
+#[derive(Module, Debug)]
+pub struct MeanPooling {}
+
+/// The maximum over the tokens that are no padding.
+#[derive(Module, Debug)]
+pub struct MaxPooling {}
+
+/// The mean over the tokens with trained weights.
+#[derive(Module, Debug)]
+pub struct AttentionPooling {
+    /// `[D, D]`.
+    pub projection: Linear,
+    /// `[D]`, what a token is compared with.
+    pub query: Param<Tensor<1>>,
+}
+
+impl AttentionPooling {
+    fn forward(&self, hidden: Tensor<3>, padding: Option<&Tensor<2, Bool>>) -> Tensor<2> {
+        let keys = tanh(self.projection.forward(hidden.clone()));
+        let query = self.query.val().unsqueeze_dim::<2>(1); // [D, 1]
+        let weights = softmax(filled(linear(keys, query, None), padding, f32::MIN), 1); // [B, T, 1]
+        (hidden * weights).sum_dim(1).squeeze_dim(1)
+    }
+}
+
+/// The mean over the tokens that are no padding.
+///
+/// # Shapes
+/// - `hidden`: `[B, T, D]`, `padding`: `[B, T]`; output: `[B, D]`
+pub(crate) fn mean(hidden: Tensor<3>, padding: Option<&Tensor<2, Bool>>) -> Tensor<2> {
+    let Some(padding) = padding else { return hidden.mean_dim(1).squeeze_dim(1) };
+    let count = padding.clone().bool_not().float().sum_dim(1).clamp_min(1.0); // [B, 1]
+    let sum: Tensor<2> = filled(hidden, Some(padding), 0.0).sum_dim(1).squeeze_dim(1);
+    sum / count
+}
+
+/// `x`, `[B, T, C]`, with `value` where a token is padding.
+fn filled(x: Tensor<3>, padding: Option<&Tensor<2, Bool>>, value: f32) -> Tensor<3> {
+    match padding {
+        Some(padding) => {
+            let shape = x.dims();
+            x.mask_fill(padding.clone().unsqueeze_dim::<3>(2).expand(shape), value)
+        }
+        None => x,
+    }
+}
+
+/// Configuration of a [`Pooler`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolerConfig {
+    /// Where the vector comes from. Default: the class token.
+    #[serde(default)]
+    pub pooling: PoolingConfig,
+    /// The curve of a dense layer behind it; none leaves the vector as it is.
+    #[serde(default)]
+    pub dense: Option<HeadActivation>,
+}
+
+impl PoolerConfig {
+    /// The class token through a dense layer and tanh, as BERT.
+    pub fn bert() -> Self {
+        Self { pooling: PoolingConfig::Class, dense: Some(HeadActivation::Tanh) }
+    }
+
+    /// The class token through a dense layer and ReLU, as DistilBERT.
+    pub fn distilbert() -> Self {
+        Self { pooling: PoolingConfig::Class, dense: Some(HeadActivation::Relu) }
+    }
+
+    /// The pooled vector as it is.
+    pub fn plain(pooling: PoolingConfig) -> Self {
+        Self { pooling, dense: None }
+    }
+
+    /// Number of parameters, without building the layer.
+    pub fn num_params(&self, d_model: usize) -> usize {
+        self.pooling.num_params(d_model) + self.dense.map_or(0, |_| d_model * d_model + d_model)
+    }
+
+    /// Builds the layer at the builder's path.
+    pub fn init_with(&self, d_model: usize, init: Init, params: &ParamBuilder) -> Pooler {
+        let dense = || LinearConfig::new(d_model, d_model).with_init(init).init_with(&params.scope("dense"));
+        Pooler {
+            pooling: self.pooling.init_with(d_model, init, &params.scope("pooling")),
+            dense: self.dense.map(|_| dense()),
+            activation: self.dense.unwrap_or_default(),
+        }
+    }
+}
+
+/// One vector of a text, through a dense layer where there is one.
+#[derive(Module, Debug)]
+pub struct Pooler {
+    /// One vector out of many.
+    pub pooling: Pooling,
+    /// `[D, D]`.
+    pub dense: Option<Linear>,
+    #[module(skip)]
+    activation: HeadActivation,
+}
+
+impl Pooler {
+    /// # Shapes
+    /// - `hidden`: `[B, T, D]`, `padding`: `[B, T]`, true where a text has ended; output: `[B, D]`
+    pub fn forward(&self, hidden: Tensor<3>, padding: Option<&Tensor<2, Bool>>) -> Tensor<2> {
+        let pooled = self.pooling.forward(hidden, padding);
+        match &self.dense {
+            Some(dense) => self.activation.forward(dense.forward(pooled)),
+            None => pooled,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, Distribution, TensorData, Tolerance};
+
+    const ALL: [PoolingConfig; 4] =
+        [PoolingConfig::Class, PoolingConfig::Mean, PoolingConfig::Max, PoolingConfig::Attention];
+
+    fn pooling(config: PoolingConfig, device: &Device) -> Pooling {
+        config.init_with(2, Init::Normal { std: 1.0 }, &ParamBuilder::new(device, 3))
+    }
+
+    #[test]
+    fn three_tokens_by_hand() {
+        let device = Device::default();
+        let hidden = || Tensor::<3>::from_floats([[[1.0, -4.0], [3.0, -2.0], [9.0, 9.0]]], &device);
+        let padding = Tensor::<2, Bool>::from_bool(TensorData::from([[false, false, true]]), &device);
+        for (config, expected) in [
+            (PoolingConfig::Class, [1.0f32, -4.0]),
+            (PoolingConfig::Mean, [2.0, -3.0]),
+            (PoolingConfig::Max, [3.0, -2.0]),
+        ] {
+            let found = pooling(config, &device).forward(hidden(), Some(&padding)).into_data();
+            found.assert_approx_eq::<f32>(&TensorData::from([expected]), Tolerance::absolute(1e-6));
+        }
+        // The identity for W and q = (0.5, 0): scores 0.5 tanh(1) and 0.5 tanh(3), whose softmax is 0.470851 and 0.529149.
+        let attention = AttentionPooling {
+            projection: Linear {
+                weight: Param::from_data([[1.0, 0.0], [0.0, 1.0]], &device),
+                bias: None,
+                adapter: None,
+            },
+            query: Param::from_data([0.5, 0.0], &device),
+        };
+        let found = Pooling::Attention(attention).forward(hidden(), Some(&padding)).into_data();
+        found.assert_approx_eq::<f32>(&TensorData::from([[2.058_299f32, -2.941_701]]), Tolerance::absolute(1e-5));
+    }
+
+    #[test]
+    fn padding_changes_nothing_whatever_stands_there() {
+        let device = Device::default();
+        let hidden = Tensor::<3>::random([2, 3, 2], Distribution::Default, &device);
+        let noise = Tensor::<3>::full([2, 2, 2], 1e6, &device);
+        let longer = Tensor::cat(vec![hidden.clone(), noise], 1);
+        let padding = TensorData::from([[false, false, false, true, true]; 2]);
+        let padding = Tensor::<2, Bool>::from_bool(padding, &device);
+        for config in ALL {
+            let pooling = pooling(config, &device);
+            let expected = pooling.forward(hidden.clone(), None).into_data();
+            let found = pooling.forward(longer.clone(), Some(&padding)).into_data();
+            found.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+        }
+    }
+
+    #[test]
+    fn padding_learns_nothing() {
+        let device = Device::default().autodiff();
+        let padding = Tensor::<2, Bool>::from_bool(TensorData::from([[false, true]]), &device);
+        for config in ALL {
+            let hidden = Tensor::<3>::random([1, 2, 2], Distribution::Default, &device).require_grad();
+            let gradients = pooling(config, &device).forward(hidden.clone(), Some(&padding)).sum().backward();
+            let gradient = hidden.grad(&gradients).expect("a gradient");
+            assert_eq!(gradient.narrow(1, 1, 1).abs().max().into_scalar::<f32>(), 0.0, "{config:?}");
+        }
+    }
+
+    #[test]
+    fn poolers_are_counted_without_building() {
+        let device = Device::default();
+        for config in [PoolerConfig::bert(), PoolerConfig::plain(PoolingConfig::Attention)] {
+            let built = config.init_with(3, Init::default(), &ParamBuilder::new(&device, 0));
+            assert_eq!(built.num_params(), config.num_params(3));
+        }
+    }
+}
