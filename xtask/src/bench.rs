@@ -17,6 +17,7 @@ const WORKS: [&str; 6] = [
     "train --config baby --runs 20",
     "train --config char6 --runs 3",
     "train --config seq2seq --runs 5",
+    "train --config bert --runs 5",
     "prefill --runs 3",
     "decode --runs 1",
     "attention --length 4096 --runs 3",

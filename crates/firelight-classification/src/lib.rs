@@ -7,6 +7,11 @@
 //!    the tokens behind masks ([`MaskedLanguageHead`]).
 //! 4. [`TextClassifier`] and its siblings (model.rs): an encoder with a head. [`SequenceLossConfig`] (loss.rs) charges answers for
 //!    whole texts.
+//! 5. [`ClassifierTask`] (training.rs): the model as Burn trains it; [`Classification`] (run/) says what recipes mean, so that a
+//!    [`Run`] is a whole training.
+//! 6. [`Classifier`] loads a run folder and names the label of every text.
+//!
+//! Without the feature `train` only the models and the classifier are built, and `burn-train` is not.
 //!
 //! ```
 //! use burn::tensor::{Device, Int, Tensor};
@@ -20,13 +25,28 @@
 //! ```
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+mod classifier;
+mod data;
 mod encoder;
+mod error;
 mod heads;
 mod loss;
 mod model;
 mod pooling;
+#[cfg(feature = "train")]
+mod run;
+#[cfg(feature = "train")]
+mod training;
+mod vocabulary;
 
+#[cfg(feature = "train")]
+pub use burn::train::Interrupter;
+pub use classifier::{Classifier, Prediction};
+pub use data::{EncodedText, Example, TextBatch, TextBatcher};
 pub use encoder::{TextEncoder, TextEncoderConfig, TextInput};
+pub use error::ClassificationError;
+#[cfg(feature = "train")]
+pub use firelight_training::RunRequest;
 pub use heads::{
     HeadActivation, MaskedLanguageHead, MaskedLanguageHeadConfig, SequenceHead, SequenceHeadConfig, Span, SpanHead,
     SpanHeadConfig, SpanLogits, TokenHead, TokenHeadConfig,
@@ -39,3 +59,14 @@ pub use model::{
 pub use pooling::{
     AttentionPooling, ClassPooling, MaxPooling, MeanPooling, Pooler, PoolerConfig, Pooling, PoolingConfig,
 };
+#[cfg(feature = "train")]
+pub use run::{
+    Classification, ClassificationRecipe, ClassifierModelRecipe, Evaluation, Held, LabelledCorpus, LabelledRecipe, Run,
+    TrainedRun, evaluate, texts_recipe,
+};
+#[cfg(feature = "train")]
+pub use training::ClassifierTask;
+pub use vocabulary::TextVocabulary;
+
+/// The name of this task in `recipe.toml` and `config.json`.
+pub const TASK: &str = "classification";

@@ -8,6 +8,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
 use anyhow::Error;
+use firelight::classification::ClassificationError;
 use firelight::data::DataError;
 use firelight::device::DeviceError;
 use firelight::generation::GenerationError;
@@ -75,6 +76,7 @@ fn is_user_error(error: &Error) -> bool {
         error.downcast_ref::<clap::Error>().map(|_| true),
         error.downcast_ref::<Mistake>().map(|_| true),
         error.downcast_ref::<LanguageError>().map(LanguageError::is_user_error),
+        error.downcast_ref::<ClassificationError>().map(ClassificationError::is_user_error),
         error.downcast_ref::<Seq2SeqError>().map(Seq2SeqError::is_user_error),
         error.downcast_ref::<RecipeError>().map(RecipeError::is_user_error),
         error.downcast_ref::<TrainingError>().map(TrainingError::is_user_error),

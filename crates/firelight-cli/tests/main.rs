@@ -3,6 +3,7 @@
 
 mod bench;
 mod browser;
+mod classification;
 mod crash;
 mod support;
 mod translation;

@@ -1,9 +1,11 @@
-//! `firelight evaluate`: how good a trained model is, on the validation part of a text or on a split of parallel files.
+//! `firelight evaluate`: how good a trained model is, on the validation part of a text, or on a split of parallel files or of
+//! labelled texts.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
+use firelight::classification;
 use firelight::data;
 use firelight::language::{self, Evaluation};
 use firelight::seq2seq::{self, TranslateOptions};
@@ -15,16 +17,17 @@ use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
 use crate::output;
 
-/// Measure a trained model on the validation part of a text, or on a split of parallel files
+/// Measure a trained model on the validation part of a text, or on a split of parallel files or of labelled texts
 #[derive(clap::Args)]
 pub(crate) struct Evaluate {
     #[command(flatten)]
     model: TrainedModel,
     /// Text file (UTF-8), whose validation part is measured, split off as in training; for seq2seq a folder of parallel files,
-    /// or a .tsv or .jsonl file
+    /// or a .tsv or .jsonl file; for classification a folder with a file for each split, or one file
     #[arg(long, value_name = "PATH")]
     data: PathBuf,
-    /// For seq2seq: the split to measure, such as test for the files test.de and test.en; val without a name
+    /// The split to measure, such as test for the files test.de and test.en, or test.tsv; without a name val for seq2seq, dev for
+    /// classification
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
     /// For seq2seq: hypotheses that are followed at a time, 5 without a number; 1 is greedy
@@ -44,6 +47,7 @@ impl Evaluate {
         let report = match task_of(&folder.recipe())?.as_str() {
             language::TASK => self.text()?,
             seq2seq::TASK => self.pairs()?,
+            classification::TASK => self.labels()?,
             other => bail!(Mistake(format!("`{}` is a run of the unknown task `{other}`", folder.path().display()))),
         };
         output::print(&report)?;
@@ -59,6 +63,27 @@ impl Evaluate {
         };
         let evaluation = self.model.with(measure)?;
         Ok(if self.json { to_json(&evaluation) } else { to_text(&evaluation) })
+    }
+
+    fn labels(&self) -> Result<String> {
+        let plain = self.beams.is_none() && self.length_penalty.is_none();
+        ensure!(plain, Mistake("--beams and --length-penalty are for pairs of texts: leave them out".into()));
+        let data: (&Path, &str) = (&self.data, self.split.as_deref().unwrap_or("dev"));
+        let measure = |checkpoint: &Checkpoint, device: &Device| {
+            Ok(classification::evaluate(&self.model.run_dir, checkpoint, data, device)?)
+        };
+        let found = self.model.with(measure)?;
+        if self.json {
+            return Ok(format!("{}\n", serde_json::to_string(&found)?));
+        }
+        Ok(format!(
+            "loss      {:.4} nats per text\naccuracy  {:.2} %\nmacro F1  {:.2} %\nexamples  {}\nreading   {:.1} seconds\n",
+            found.loss,
+            100.0 * found.accuracy,
+            100.0 * found.macro_f1,
+            found.examples,
+            found.seconds
+        ))
     }
 
     fn pairs(&self) -> Result<String> {

@@ -2,9 +2,11 @@
 
 mod average;
 mod bench;
+mod classify;
 mod devices;
 mod evaluate;
 mod generate;
+mod texts;
 mod train;
 mod trained_model;
 mod translate;
@@ -25,6 +27,7 @@ pub(crate) enum Command {
     Train(train::Train),
     Generate(generate::Generate),
     Translate(translate::Translate),
+    Classify(classify::Classify),
     Evaluate(evaluate::Evaluate),
     Average(average::Average),
     Bench(bench::Bench),
@@ -46,6 +49,7 @@ impl Command {
             Self::Train(command) => command.run(),
             Self::Generate(command) => command.run(),
             Self::Translate(command) => command.run(),
+            Self::Classify(command) => command.run(),
             Self::Evaluate(command) => command.run(),
             Self::Average(command) => command.run(),
             Self::Bench(command) => command.run(),

@@ -14,6 +14,14 @@ fn an_encoder_decoder_is_measured_by_the_tokens_of_both_sides() {
 }
 
 #[test]
+fn a_text_encoder_is_measured_by_all_its_tokens() {
+    let found = firelight(["bench", "train", "--config", "bert", "--runs", "1", "--json"]).succeeds().stdout;
+    let line: Value = serde_json::from_str(&found).unwrap();
+    let tokens = line["tokens_per_second"].as_f64().unwrap() * line["seconds"].as_f64().unwrap();
+    assert!(line["name"] == "train-bert" && (tokens - 2080.0).abs() < 1e-6, "{line}");
+}
+
+#[test]
 fn a_benchmark_prints_one_line_for_each_length() {
     let bench = ["bench", "attention", "--runs", "1", "--threads", "1", "--pattern", "window:4", "--json"];
     let finished = firelight(bench.into_iter().chain(["--lengths", "8,16"])).succeeds();

@@ -44,6 +44,8 @@ pub trait Task: Sized {
     const NAME: &'static str;
     /// The recipes that are part of the program, one at least; the first is trained when none is named.
     const BUILT_IN: &'static [BuiltIn];
+    /// What a loss is the mean over, as people read it: nats per token.
+    const TARGET: &'static str = "token";
 
     /// The `[data]` section.
     type Data: Section;

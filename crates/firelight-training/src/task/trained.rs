@@ -46,10 +46,10 @@ impl<T: Task> TrainedRun<T> {
     fn facts(&self, device: &str) -> Vec<(String, String)> {
         let mut facts = vec![("device", device.to_string()), ("steps", self.steps.to_string())];
         if let Some(last) = &self.evaluation {
-            facts.push(("validation loss", format!("{:.4} nats per token", last.loss)));
+            facts.push(("validation loss", format!("{:.4} nats per {}", last.loss, T::TARGET)));
         }
         if let Some(best) = &self.best {
-            facts.push(("best", format!("{:.4} nats per token at step {}", best.loss, best.step)));
+            facts.push(("best", format!("{:.4} nats per {} at step {}", best.loss, T::TARGET, best.step)));
         }
         facts.push(("data", T::sizes(&self.corpus)));
         facts.push(("written by", concat!("firelight ", env!("CARGO_PKG_VERSION")).to_string()));

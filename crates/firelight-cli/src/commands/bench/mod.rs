@@ -78,6 +78,8 @@ enum Shape {
     Gpt2,
     /// An encoder-decoder: 3 layers each, 8 heads, width 256, 128 pairs of 16 tokens a side
     Seq2seq,
+    /// A text encoder with a class token: 4 layers, 4 heads, width 256, 32 texts of 64 tokens, 2 classes
+    Bert,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

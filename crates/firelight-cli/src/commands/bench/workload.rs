@@ -2,6 +2,10 @@
 
 use anyhow::{Result, bail};
 use burn::tensor::{Device, Distribution, Int, Tensor};
+use firelight::classification::{
+    ClassifierTask, PoolerConfig, PoolingConfig, SequenceHeadConfig, SequenceLossConfig, SequenceTargets, TextBatch,
+    TextClassifierConfig, TextEncoderConfig, TextInput,
+};
 use firelight::core::{LossConfig, ParamBuilder, Pass, SequenceInput};
 use firelight::kernels::{AttentionOptions, attention, awake};
 use firelight::language::{LanguageModel, LanguageModelConfig, LmBatch, LmTask};
@@ -17,6 +21,8 @@ const PREFILL: usize = 512;
 const DECODE: [usize; 2] = [128, 64];
 /// Pairs of a batch, and tokens of either side of a pair.
 const PAIRS: [usize; 2] = [128, 16];
+/// Texts of a batch, and tokens of a text with its class token.
+const TEXTS: [usize; 2] = [32, 65];
 
 /// What is done again and again.
 type Step = Box<dyn FnMut() -> Result<()> + Send>;
@@ -36,6 +42,7 @@ impl Workload {
         let shape = bench.shape();
         let (tokens, step): (usize, Step) = match bench.what {
             What::Train if shape == Shape::Seq2seq => pairs(bench.recompute, device)?,
+            What::Train if shape == Shape::Bert => texts(bench.recompute, device)?,
             What::Train => training(shape, bench.recompute, device)?,
             What::Prefill => (PREFILL, prefill(shape, device)?),
             What::Decode => (DECODE[1], decode(shape, device)?),
@@ -58,6 +65,7 @@ fn name(bench: &Bench) -> String {
         Shape::Char12 => "char12",
         Shape::Gpt2 => "gpt2",
         Shape::Seq2seq => "seq2seq",
+        Shape::Bert => "bert",
     };
     match bench.what {
         What::Train if bench.recompute != Recompute::None => format!("train-{shape}-recompute-{}", bench.recompute),
@@ -75,7 +83,9 @@ impl Shape {
             Self::Char6 => LanguageModelConfig::new(65, 384, 6, 6).with_max_seq_len(256),
             Self::Char12 => LanguageModelConfig::new(65, 384, 6, 12).with_max_seq_len(256),
             Self::Gpt2 => LanguageModelConfig::new(50_257, 768, 12, 12).with_max_seq_len(1024),
-            Self::Seq2seq => bail!(Mistake("the shape seq2seq is one of `bench train`".into())),
+            Self::Seq2seq | Self::Bert => {
+                bail!(Mistake("the shapes seq2seq and bert are those of `bench train`".into()))
+            }
         })
     }
 
@@ -84,6 +94,7 @@ impl Shape {
             Self::Baby => 12,
             Self::Char6 | Self::Char12 | Self::Gpt2 => 8,
             Self::Seq2seq => PAIRS[0],
+            Self::Bert => TEXTS[0],
         }
     }
 }
@@ -109,6 +120,19 @@ fn pairs(recompute: Recompute, device: &Device) -> Result<(usize, Step)> {
     let ids = || ids(PAIRS, 8000, &device);
     let batch = PairBatch { source: ids(), source_padding: None, inputs: ids(), targets: ids(), padding: None };
     Ok((2 * PAIRS[0] * PAIRS[1], steps(task.with_recompute(recompute), batch)))
+}
+
+/// The same of a classifier: a pre-norm encoder of 4 layers, 4 heads and width 256 over 8,000 tokens, whose class token's vector
+/// is read by a linear layer for 2 classes. All tokens count.
+fn texts(recompute: Recompute, device: &Device) -> Result<(usize, Step)> {
+    let device = training_device(recompute, device)?;
+    let encoder = TextEncoderConfig::new(8000, 256, 4, 4).with_stack(|stack| stack.with_max_seq_len(TEXTS[1]));
+    let head = SequenceHeadConfig::new(PoolerConfig::plain(PoolingConfig::Class));
+    let config = TextClassifierConfig::new(encoder, ["no", "yes"]).with_head(head);
+    let task = ClassifierTask::new(config.init_with(&ParamBuilder::new(&device, 0)), SequenceLossConfig::default());
+    let targets = SequenceTargets::Class(ids([1, TEXTS[0]], 2, &device).squeeze_dim(0));
+    let batch = TextBatch { input: TextInput::new(ids(TEXTS, 8000, &device)), targets };
+    Ok((TEXTS[0] * TEXTS[1], steps(task.with_recompute(recompute), batch)))
 }
 
 fn training_device(recompute: Recompute, device: &Device) -> Result<Device> {

@@ -111,8 +111,12 @@ fn conclude<T: Shown>(run: &TrainedRun<T>) {
     let end = if run.interrupted { "interrupted" } else { "done" };
     match (&run.evaluation, &run.best) {
         (Some(last), Some(best)) => output::note(format_args!(
-            "{end} after {} steps: validation loss {:.4} nats per token, best {:.4} at step {}",
-            run.steps, last.loss, best.loss, best.step
+            "{end} after {} steps: validation loss {:.4} nats per {}, best {:.4} at step {}",
+            run.steps,
+            last.loss,
+            T::TARGET,
+            best.loss,
+            best.step
         )),
         _ => output::note(format_args!("{end} after {} steps", run.steps)),
     }

@@ -1,6 +1,7 @@
 //! `firelight train`: a recipe and its data become a run folder, and samples show what was learned. Here are the arguments;
 //! `course.rs` follows a training of any task, and each task has a file for what it shows of itself.
 
+mod classification;
 mod course;
 mod language;
 mod seq2seq;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
+use firelight::classification::Classification;
 use firelight::device::{self, NamedDevice};
 use firelight::language::Language;
 use firelight::seq2seq::Seq2Seq;
@@ -25,9 +27,11 @@ const PAIRS_ALONE: &str =
 /// Train a model by a recipe; without one, a small GPT on generated stories
 #[derive(clap::Args, Default)]
 pub(crate) struct Train {
-    /// Recipe file (TOML), or an embedded one by its name: stories, which is taken without one, dates, copy, reverse or addition
+    /// Recipe file (TOML), or an embedded one by its name: stories, which is taken without one, dates, copy, reverse, addition
+    /// or texts
     recipe: Option<PathBuf>,
-    /// What to train on: a text file (UTF-8); for seq2seq a folder of parallel files, a .tsv or a .jsonl file
+    /// What to train on: a text file (UTF-8); for seq2seq a folder of parallel files, a .tsv or a .jsonl file; for
+    /// classification a folder with a file for each split, or one .tsv, .csv or .jsonl file
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     /// For seq2seq: file of the sources, one a line
@@ -79,21 +83,20 @@ impl Train {
         match task.as_str() {
             Language::NAME => self.follow::<Language>(&chosen),
             Seq2Seq::NAME => self.follow::<Seq2Seq>(&chosen),
+            Classification::NAME => self.follow::<Classification>(&chosen),
             other => bail!(Mistake(format!(
-                "there is no task `{other}`: expected `{}` or `{}`",
+                "there is no task `{other}`: expected `{}`, `{}` or `{}`",
                 Language::NAME,
-                Seq2Seq::NAME
+                Seq2Seq::NAME,
+                Classification::NAME
             ))),
         }
     }
 
     /// The task of the recipe, or of the run that is resumed. The name of an embedded recipe gives way to a file.
     fn task(&self) -> Result<String> {
-        if self.recipe.as_deref().and_then(built_in::<Seq2Seq>).is_some() {
-            return Ok(Seq2Seq::NAME.to_string());
-        }
-        if self.recipe.as_deref().and_then(built_in::<Language>).is_some() {
-            return Ok(Language::NAME.to_string());
+        if let Some(task) = self.recipe.as_deref().and_then(task_of_built_in) {
+            return Ok(task.to_string());
         }
         let recipe = |folder: &Path| Some(folder.join("recipe.toml")).filter(|path| self.resume && path.is_file());
         match self.recipe.clone().or_else(|| self.out.as_deref().and_then(recipe)) {
@@ -155,4 +158,12 @@ mod tests {
         let expected = [("seed", "1"), ("training.epochs", "0"), ("training.steps", "5"), ("seed", "7")];
         assert_eq!(train.overrides(), expected.map(|(key, value)| (key.to_string(), value.to_string())));
     }
+}
+
+/// The task of the embedded recipe of this name, if there is one.
+fn task_of_built_in(recipe: &Path) -> Option<&'static str> {
+    let is_language = built_in::<Language>(recipe).map(|_| Language::NAME);
+    let is_seq2seq = built_in::<Seq2Seq>(recipe).map(|_| Seq2Seq::NAME);
+    let is_classification = built_in::<Classification>(recipe).map(|_| Classification::NAME);
+    is_language.or(is_seq2seq).or(is_classification)
 }

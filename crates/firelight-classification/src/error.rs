@@ -1,0 +1,150 @@
+//! What can go wrong between labelled texts and a trained model, or a model and its answers.
+
+use std::path::PathBuf;
+
+use firelight_core::ConfigError;
+use firelight_data::DataError;
+use firelight_storage::StorageError;
+
+/// Why a model could not be trained, loaded, evaluated or asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClassificationError {
+    /// The model that a file describes cannot be built.
+    #[error("`{}`: {error}", path.display())]
+    Config {
+        /// The recipe or `config.json`.
+        path: PathBuf,
+        /// Its bad fields.
+        error: ConfigError,
+    },
+    /// A recipe without data.
+    #[error("the recipe `{}` needs data: give a folder or a file with --data", path.display())]
+    NoData {
+        /// The recipe.
+        path: PathBuf,
+    },
+    /// A path that leads nowhere.
+    #[error("there is no file or folder `{}` to read texts from: check the path", path.display())]
+    Missing {
+        /// What was given.
+        path: PathBuf,
+    },
+    /// One file, by a recipe that reads its validation texts from another one.
+    #[error(
+        "`{}` is one file, but data.validation = \"{split}\" names another file of a folder: give the folder, or set \
+         data.validation to the number of texts that are only validated on",
+        path.display()
+    )]
+    OneFile {
+        /// The file.
+        path: PathBuf,
+        /// The split that the recipe names.
+        split: String,
+    },
+    /// A split that the folder does not have.
+    #[error("there is no split `{split}` in `{}`: expected {split}.tsv, {split}.csv or {split}.jsonl; {found}", path.display())]
+    UnknownSplit {
+        /// The folder.
+        path: PathBuf,
+        /// The split that was asked for.
+        split: String,
+        /// The splits that there are, in words.
+        found: String,
+    },
+    /// Too few texts for both parts.
+    #[error(
+        "data.validation = {validation} leaves nothing of the {texts} texts to train on: set it to a number below {texts}"
+    )]
+    NothingLeft {
+        /// Texts to validate on.
+        validation: usize,
+        /// All of them.
+        texts: usize,
+    },
+    /// Class weights for another number of classes.
+    #[error(
+        "loss.class_weights has {found} numbers, but the data has {} classes: {}; give a number for each, in this order",
+        classes.len(),
+        classes.join(", ")
+    )]
+    ClassWeights {
+        /// Numbers that the recipe gives.
+        found: usize,
+        /// The classes.
+        classes: Vec<String>,
+    },
+    /// A line that the tokenizer cannot read.
+    #[error("line {line}: {error}")]
+    Line {
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong in it.
+        error: DataError,
+    },
+    /// Files of one folder that do not belong together.
+    #[error(
+        "`{}` is for a vocabulary of {size} tokens, but the tokenizer beside it has {found}; restore the file that belongs to \
+         this run",
+        path.display()
+    )]
+    Vocabulary {
+        /// `config.json`.
+        path: PathBuf,
+        /// Tokens that the model knows.
+        size: usize,
+        /// Tokens of the tokenizer.
+        found: usize,
+    },
+    /// A tokenizer that knows no beginning and no end of a text.
+    #[error("the tokenizer `{}` has no token `{token}`; restore the file that belongs to this run", path.display())]
+    MissingToken {
+        /// The tokenizer.
+        path: PathBuf,
+        /// The token.
+        token: &'static str,
+    },
+    /// The device failed to compute or to hand over numbers.
+    #[error("the device failed to compute {quantity}: {cause}")]
+    Device {
+        /// What was being computed.
+        quantity: &'static str,
+        /// The device's reason.
+        cause: burn::tensor::TensorReadError,
+    },
+    /// The texts or the tokenizer.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The run folder.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The recipe.
+    #[cfg(feature = "train")]
+    #[error(transparent)]
+    Recipe(#[from] firelight_training::RecipeError),
+    /// The training.
+    #[cfg(feature = "train")]
+    #[error(transparent)]
+    Training(#[from] firelight_training::TrainingError),
+}
+
+impl ClassificationError {
+    /// True when the user can mend it by asking for something else, false when the machine failed.
+    pub fn is_user_error(&self) -> bool {
+        match self {
+            Self::Device { .. } => false,
+            Self::Data(error) | Self::Line { error, .. } => error.is_user_error(),
+            Self::Storage(error) => error.is_user_error(),
+            #[cfg(feature = "train")]
+            Self::Recipe(error) => error.is_user_error(),
+            #[cfg(feature = "train")]
+            Self::Training(error) => error.is_user_error(),
+            _ => true,
+        }
+    }
+
+    /// Returns a converter of a device's failure to compute `quantity`, for `map_err`.
+    pub(crate) fn device(quantity: &'static str) -> impl FnOnce(burn::tensor::TensorReadError) -> Self {
+        move |cause| Self::Device { quantity, cause }
+    }
+}

@@ -1,0 +1,302 @@
+//! The labelled texts of a run with their tokenizer and their classes: read and split when the run begins, kept as text in its
+//! folder.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use burn::data::dataloader::DataLoader;
+use burn::data::dataset::InMemDataset;
+use burn::tensor::Device;
+use firelight_data::labelled::{self, Columns, LabelledText, Labels, stratified_split};
+use firelight_data::{BatchPlan, Batching, StepLoader, Tokenizer};
+use firelight_storage::{ModelFolder, write_atomic_with};
+
+use super::files::files_of;
+use super::recipe::{ClassificationRecipe, Held};
+use crate::data::{Example, TextBatch, TextBatcher};
+use crate::error::ClassificationError;
+use crate::vocabulary::TextVocabulary;
+
+/// Tokens of one validation batch: enough to keep the cores busy, few enough for small memories.
+const BATCH_TOKENS: usize = 4096;
+
+/// Batches that each worker thread may hold.
+const BATCHES_AHEAD: usize = 2;
+
+/// A loader of batches.
+type Loader = Arc<dyn DataLoader<TextBatch>>;
+
+/// What a classifier is trained and validated on.
+#[derive(Debug, Clone)]
+pub struct LabelledCorpus {
+    vocabulary: TextVocabulary,
+    labels: Labels,
+    texts: Parts,
+    training: Vec<Example>,
+    validation: Vec<Example>,
+}
+
+/// Texts to train and to validate on, and the files of the two.
+#[derive(Debug, Clone, PartialEq)]
+struct Parts {
+    training: Vec<LabelledText>,
+    validation: Vec<LabelledText>,
+    files: [PathBuf; 2],
+}
+
+impl LabelledCorpus {
+    /// The tokenizer.
+    pub fn vocabulary(&self) -> &TextVocabulary {
+        &self.vocabulary
+    }
+
+    /// The classes.
+    pub fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    /// The texts to validate on.
+    pub fn validation_texts(&self) -> &[LabelledText] {
+        &self.texts.validation
+    }
+
+    /// What is trained on.
+    pub fn training(&self) -> &[Example] {
+        &self.training
+    }
+
+    /// What is validated on.
+    pub fn validation(&self) -> &[Example] {
+        &self.validation
+    }
+
+    /// How many training texts each class has.
+    pub(super) fn class_counts(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.labels.len()];
+        self.training.iter().for_each(|example| counts[example.class] += 1);
+        counts
+    }
+
+    pub(super) fn sizes(&self) -> String {
+        let cut = self.training.iter().filter(|example| example.text.is_cut).count();
+        let cut = if cut > 0 { format!(" ({cut} cut to model.max_seq_len)") } else { String::new() };
+        let (training, validation) = (self.training.len(), self.validation.len());
+        format!("{training} texts of {} classes to train on{cut}, {validation} to validate on", self.labels.len())
+    }
+
+    pub(super) fn read(
+        recipe: &ClassificationRecipe,
+        source: &Path,
+        paths: &[PathBuf],
+    ) -> Result<Self, ClassificationError> {
+        let texts = texts_of(recipe, source, paths)?;
+        let of_text =
+            |text: &LabelledText| [text.text.as_str(), "\n", text.pair.as_deref().unwrap_or(""), "\n"].concat();
+        let all: String = texts.training.iter().map(of_text).collect();
+        let vocabulary = TextVocabulary::new(Tokenizer::train(&recipe.data.tokenizer, &all)?)?;
+        Self::new(recipe, vocabulary, texts)
+    }
+
+    fn new(
+        recipe: &ClassificationRecipe,
+        vocabulary: TextVocabulary,
+        texts: Parts,
+    ) -> Result<Self, ClassificationError> {
+        let labels = Labels::of(&texts.training)?;
+        let max_len = recipe.model.max_seq_len();
+        let [training_file, validation_file] = &texts.files;
+        let training = examples(&vocabulary, &labels, (training_file, &texts.training), max_len)?;
+        let validation = examples(&vocabulary, &labels, (validation_file, &texts.validation), max_len)?;
+        Ok(Self { vocabulary, labels, texts, training, validation })
+    }
+
+    pub(super) fn save(&self, folder: &ModelFolder) -> Result<(), ClassificationError> {
+        self.vocabulary.save(folder)?;
+        write_texts(&folder.training_pairs(), &self.texts.training)?;
+        write_texts(&folder.validation_pairs(), &self.texts.validation)
+    }
+
+    pub(super) fn open(recipe: &ClassificationRecipe, folder: &ModelFolder) -> Result<Self, ClassificationError> {
+        let files = [folder.training_pairs(), folder.validation_pairs()];
+        let [training, validation] = [stored(recipe, &files[0])?, stored(recipe, &files[1])?];
+        Self::new(recipe, TextVocabulary::load(folder)?, Parts { training, validation, files })
+    }
+
+    /// Whether the texts at `paths` are these.
+    pub(super) fn is_of(&self, recipe: &ClassificationRecipe, paths: &[PathBuf]) -> Result<bool, ClassificationError> {
+        let other = texts_of(recipe, Path::new(""), paths)?;
+        let same = |one: &[LabelledText], other: &[LabelledText]| {
+            let content = |text: &LabelledText| (text.text.clone(), text.pair.clone(), text.label.clone());
+            one.iter().map(content).eq(other.iter().map(content))
+        };
+        Ok(same(&other.training, &self.texts.training) && same(&other.validation, &self.texts.validation))
+    }
+
+    pub(super) fn training_plan(&self, recipe: &ClassificationRecipe) -> Result<BatchPlan, ClassificationError> {
+        let lengths = self.training.iter().map(length);
+        Ok(BatchPlan::new(recipe.data.batching, recipe.training.batch_size, lengths)?)
+    }
+
+    pub(super) fn training_loader(
+        &self,
+        recipe: &ClassificationRecipe,
+        batches: Range<usize>,
+        device: &Device,
+    ) -> Result<Loader, ClassificationError> {
+        let plan = self.training_plan(recipe)?;
+        let dataset = InMemDataset::new(self.training.clone());
+        let loader = StepLoader::planned(dataset, TextBatcher, plan, device).shuffled(recipe.seed, batches);
+        let workers = recipe.data.workers;
+        Ok(Arc::new(loader.prefetch(workers, workers * BATCHES_AHEAD)))
+    }
+
+    /// The validation texts, from the short to the long.
+    pub(super) fn validation_loader(&self, device: &Device) -> Result<Loader, ClassificationError> {
+        let budget = self.validation.iter().map(length).max().unwrap_or(1).max(BATCH_TOKENS);
+        let batching = Batching::Tokens { budget, buckets: 16 };
+        let plan = BatchPlan::new(batching, 1, self.validation.iter().map(length))?;
+        let dataset = InMemDataset::new(self.validation.clone());
+        Ok(Arc::new(StepLoader::planned(dataset, TextBatcher, plan, device)))
+    }
+}
+
+fn length(example: &Example) -> usize {
+    example.text.ids.len()
+}
+
+/// The texts of a file as ids, each with the number of its class.
+pub(super) fn examples(
+    vocabulary: &TextVocabulary,
+    labels: &Labels,
+    (file, texts): (&Path, &[LabelledText]),
+    max_len: usize,
+) -> Result<Vec<Example>, ClassificationError> {
+    let classes = labels.ids(file, texts)?;
+    let example = |(text, class): (&LabelledText, usize)| {
+        let encoded = vocabulary.encode(&text.text, text.pair.as_deref(), max_len);
+        let text = encoded.map_err(|error| ClassificationError::Line { line: text.line, error })?;
+        Ok(Example { text, class })
+    };
+    texts.iter().zip(classes).map(example).collect()
+}
+
+fn texts_of(recipe: &ClassificationRecipe, source: &Path, paths: &[PathBuf]) -> Result<Parts, ClassificationError> {
+    let [path] = paths else { return Err(ClassificationError::NoData { path: source.into() }) };
+    let (training_file, validation_file) = files_of(&recipe.data, path)?;
+    let read = |file: &Path| labelled::read(file, &recipe.data.columns);
+    let training = read(&training_file)?;
+    match (validation_file, &recipe.data.validation) {
+        (None, Held::Texts(validation)) => {
+            let classes = Labels::of(&training)?.ids(&training_file, &training)?;
+            if *validation >= training.len() {
+                return Err(ClassificationError::NothingLeft { validation: *validation, texts: training.len() });
+            }
+            let parts = stratified_split(&classes, *validation, recipe.seed);
+            let chosen = |items: Vec<usize>| -> Vec<LabelledText> {
+                items.into_iter().map(|item| training[item].clone()).collect()
+            };
+            let (training, validation) = (chosen(parts.0), chosen(parts.1));
+            Ok(Parts { training, validation, files: [training_file.clone(), training_file] })
+        }
+        (file, _) => {
+            let file = file.unwrap_or_else(|| training_file.clone());
+            Ok(Parts { training, validation: read(&file)?, files: [training_file, file] })
+        }
+    }
+}
+
+/// The texts of a run folder: JSON lines with the keys of a [`LabelledText`].
+fn stored(recipe: &ClassificationRecipe, path: &Path) -> Result<Vec<LabelledText>, ClassificationError> {
+    let pair = recipe.data.columns.pair.as_ref().map(|_| "pair".into());
+    Ok(labelled::read(path, &Columns { text: vec!["text".into()], pair, label: "label".into() })?)
+}
+
+fn write_texts(path: &Path, texts: &[LabelledText]) -> Result<(), ClassificationError> {
+    write_atomic_with(path, |writer| {
+        for text in texts {
+            serde_json::to_writer(&mut *writer, text)?;
+            writer.write_all(b"\n")?;
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::Classification;
+    use super::*;
+    use firelight_storage::Existing;
+    use firelight_training::read_recipe;
+    use std::fs;
+
+    pub(crate) fn recipe(overrides: &[(&str, &str)]) -> ClassificationRecipe {
+        let overrides: Vec<_> = overrides.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        read_recipe::<Classification>(None, &overrides).unwrap()
+    }
+
+    /// Two classes that one word decides.
+    pub(crate) fn folder(lines: usize) -> tempfile::TempDir {
+        let home = tempfile::tempdir().unwrap();
+        let line = |i: usize| match i % 3 {
+            0 => "a dull and empty film\tbad\n".to_string(),
+            _ => format!("a fine film {}\tgood\n", "and a warm one ".repeat(i % 4)),
+        };
+        for (split, count) in [("train", lines), ("dev", lines / 2)] {
+            fs::write(home.path().join(format!("{split}.tsv")), (0..count).map(line).collect::<String>()).unwrap();
+        }
+        home
+    }
+
+    #[test]
+    fn texts_come_back_from_the_folder_with_tokenizer_and_classes() {
+        let (data, home) = (folder(12), tempfile::tempdir().unwrap());
+        let recipe = self::recipe(&[]);
+        let paths = [data.path().to_path_buf()];
+        let made = LabelledCorpus::read(&recipe, Path::new("x.toml"), &paths).unwrap();
+        assert_eq!(made.sizes(), "12 texts of 2 classes to train on, 6 to validate on");
+        assert_eq!((made.labels().names(), made.class_counts()), (&["bad".into(), "good".into()][..], vec![4, 8]));
+        let run = ModelFolder::create(home.path().join("run"), Existing::Refuse).unwrap();
+        made.save(&run).unwrap();
+        let read = LabelledCorpus::open(&recipe, &run).unwrap();
+        assert_eq!((read.training(), read.validation()), (made.training(), made.validation()));
+        assert!(read.is_of(&recipe, &paths).unwrap());
+        fs::write(data.path().join("dev.tsv"), "a film\tbad\n").unwrap();
+        assert!(!read.is_of(&recipe, &paths).unwrap());
+    }
+
+    #[test]
+    fn a_number_of_texts_is_held_back_with_the_shares_of_the_classes() {
+        let data = folder(12);
+        let recipe = self::recipe(&[("data.validation", "3")]);
+        let made = LabelledCorpus::read(&recipe, Path::new("x.toml"), &[data.path().join("train.tsv")]).unwrap();
+        assert_eq!((made.class_counts(), made.validation().len()), (vec![3, 6], 3));
+        assert_eq!(made.validation_texts().iter().filter(|text| text.label == "bad").count(), 1);
+        let all = self::recipe(&[("data.validation", "12")]);
+        let error = LabelledCorpus::read(&all, Path::new("x.toml"), &[data.path().join("train.tsv")]).unwrap_err();
+        assert!(error.to_string().contains("set it to a number below 12"), "{error}");
+    }
+
+    #[test]
+    fn the_tokenizer_knows_the_training_texts_alone() {
+        let data = folder(6);
+        fs::write(data.path().join("dev.tsv"), "splendid splendid\tgood\n").unwrap();
+        let made = LabelledCorpus::read(&recipe(&[]), Path::new("x.toml"), &[data.path().into()]).unwrap();
+        let ids = &made.validation()[0].text.ids;
+        assert_eq!(ids[1], ids[2]);
+        let unknown = made.vocabulary().tokenizer().encode("never").unwrap();
+        assert_eq!(ids[1], unknown[0]);
+    }
+
+    #[test]
+    fn a_label_unseen_in_training_is_named_with_its_line() {
+        let data = folder(6);
+        fs::write(data.path().join("dev.tsv"), "a film\tbad\na film\tugly\n").unwrap();
+        let error = LabelledCorpus::read(&recipe(&[]), Path::new("x.toml"), &[data.path().into()]).unwrap_err();
+        let text = error.to_string();
+        assert!(error.is_user_error() && text.contains("line 2") && text.contains("ugly"), "{text}");
+        let error = LabelledCorpus::read(&recipe(&[]), Path::new("x.toml"), &[]).unwrap_err();
+        assert!(error.to_string().contains("`x.toml` needs data"), "{error}");
+    }
+}

@@ -1,0 +1,36 @@
+//! What a training is going to cost: every token goes once through the stack, the head is next to nothing.
+
+use firelight_training::{Cost, Estimate};
+
+use super::ClassificationRecipe;
+use crate::model::TextClassifierConfig;
+
+/// What a training of `config` by `recipe` costs. The embedding of tokens is looked up and costs no arithmetic.
+pub(super) fn estimate(config: &TextClassifierConfig, recipe: &ClassificationRecipe) -> Estimate {
+    let stack = &config.encoder.transformer;
+    let cost = Cost {
+        parameters: config.num_params(),
+        flops_per_token: stack.train_flops_per_token(),
+        floats_per_token: stack.floats_kept_per_token(),
+        vocab_size: 0,
+        batch_tokens: recipe.data.batching.max_tokens(recipe.training.batch_size, stack.max_seq_len),
+    };
+    Estimate::new(cost, &recipe.training)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stack_is_counted() {
+        let text = "task = \"classification\"\n[model]\nd_model = 8\nn_heads = 2\nn_layers = 1\nd_ff = 32\nmax_seq_len = 4\n\
+                    position = \"none\"\n[training]\nsteps = 10\nbatch_size = 3\n";
+        let recipe = ClassificationRecipe::parse(text, "small.toml", &[]).unwrap();
+        let found = estimate(&recipe.model.config(5, vec!["a".into(), "b".into()]), &recipe);
+        // A block has 288 + 552 + 32 numbers, the stack a norm of 16, the embedding 40, the head 18.
+        assert_eq!(found.parameters, 872 + 16 + 40 + 18);
+        assert_eq!(found.flops_per_token, 6 * 888 + 12 * 8 * 4);
+        assert_eq!((found.tokens_per_step, found.activation_bytes), (12, 4 * 12 * 144));
+    }
+}

@@ -1,0 +1,71 @@
+//! Where the texts of a run and of its splits are: in the files of a folder, or in one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::recipe::{Held, LabelledRecipe};
+use crate::error::ClassificationError;
+
+/// The endings of tables and JSON lines, in the order in which they are looked for.
+const ENDINGS: [&str; 3] = ["tsv", "csv", "jsonl"];
+
+/// The file to train on, and that to validate on where it has its own.
+pub(super) fn files_of(
+    recipe: &LabelledRecipe,
+    path: &Path,
+) -> Result<(PathBuf, Option<PathBuf>), ClassificationError> {
+    match &recipe.validation {
+        _ if !path.exists() => Err(ClassificationError::Missing { path: path.into() }),
+        Held::Texts(_) if path.is_file() => Ok((path.into(), None)),
+        Held::Texts(_) => Ok((split(path, &recipe.training)?, None)),
+        Held::Split(name) if path.is_file() => {
+            Err(ClassificationError::OneFile { path: path.into(), split: name.clone() })
+        }
+        Held::Split(name) => Ok((split(path, &recipe.training)?, Some(split(path, name)?))),
+    }
+}
+
+/// The file of a split in a folder: `DIR/dev.tsv`.
+pub(super) fn split(folder: &Path, name: &str) -> Result<PathBuf, ClassificationError> {
+    let files = ENDINGS.map(|ending| folder.join(format!("{name}.{ending}")));
+    let unknown =
+        || ClassificationError::UnknownSplit { path: folder.into(), split: name.into(), found: splits_in(folder) };
+    files.into_iter().find(|file| file.is_file()).ok_or_else(unknown)
+}
+
+/// The splits that a folder has, in words.
+fn splits_in(folder: &Path) -> String {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let tables =
+        files.filter(|path| ENDINGS.iter().any(|ending| path.extension().is_some_and(|found| found == *ending)));
+    let mut names: Vec<String> =
+        tables.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect();
+    names.sort_unstable();
+    match names.as_slice() {
+        [] => "there is no such file in it".into(),
+        names => format!("there is {}", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splits_are_files_and_those_that_are_there_are_named() {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name);
+        for name in ["train.csv", "dev.tsv", "notes.md"] {
+            fs::write(path(name), "").unwrap();
+        }
+        let recipe = LabelledRecipe::default();
+        assert_eq!(files_of(&recipe, home.path()).unwrap(), (path("train.csv"), Some(path("dev.tsv"))));
+        let error = split(home.path(), "test").unwrap_err();
+        assert!(error.is_user_error() && error.to_string().ends_with("there is dev, train"), "{error}");
+        let held = LabelledRecipe { validation: Held::Texts(5), ..recipe.clone() };
+        assert_eq!(files_of(&held, &path("dev.tsv")).unwrap(), (path("dev.tsv"), None));
+        let error = files_of(&recipe, &path("dev.tsv")).unwrap_err();
+        assert!(error.to_string().contains("data.validation = \"dev\" names another file"), "{error}");
+        assert!(files_of(&recipe, &path("nothing")).unwrap_err().to_string().starts_with("there is no file or folder"));
+    }
+}

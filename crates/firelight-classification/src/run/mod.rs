@@ -1,0 +1,182 @@
+//! Classifiers of texts as recipes train them: what `[data]`, `[model]` and `[loss]` mean, and how labelled texts become
+//! batches. `firelight_training::Run` does the rest.
+
+mod corpus;
+mod estimate;
+mod evaluate;
+mod files;
+mod model_recipe;
+mod recipe;
+mod score;
+mod self_check;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use burn::module::Module;
+use burn::tensor::Device;
+use burn::train::{TrainLoader, ValidLoader};
+use firelight_core::{ConfigError, ParamBuilder};
+use firelight_storage::ModelFolder;
+use firelight_training::metrics::classes::draw_confusion;
+use firelight_training::{BuiltIn, Check, Estimate, Problem, Task, ValidationMetric};
+
+pub use corpus::LabelledCorpus;
+pub use evaluate::{Evaluation, evaluate};
+pub use model_recipe::ClassifierModelRecipe;
+pub use recipe::{ClassificationRecipe, Held, LabelledRecipe, texts_recipe};
+
+use crate::error::ClassificationError;
+use crate::loss::{ClassWeights, SequenceLossConfig};
+use crate::model::{TextClassifier, TextClassifierConfig};
+use crate::training::ClassifierTask;
+
+/// A training of a classifier that is ready to begin.
+pub type Run = firelight_training::Run<Classification>;
+
+/// What the training of a classifier leaves behind.
+pub type TrainedRun = firelight_training::TrainedRun<Classification>;
+
+/// From a text to one of several labels.
+#[derive(Debug, Clone, Copy)]
+pub struct Classification;
+
+impl Task for Classification {
+    const NAME: &'static str = crate::TASK;
+    const BUILT_IN: &'static [BuiltIn] = &[BuiltIn { name: "texts", text: recipe::TEXTS }];
+    const TARGET: &'static str = "text";
+
+    type Data = LabelledRecipe;
+    type Model = ClassifierModelRecipe;
+    type Loss = SequenceLossConfig;
+    type Config = TextClassifierConfig;
+    type Corpus = LabelledCorpus;
+    type Net = TextClassifier;
+    type Error = ClassificationError;
+
+    fn judge(recipe: &ClassificationRecipe) -> Vec<Problem> {
+        let placed = |section: &str, result: Result<(), ConfigError>| {
+            Problem::list(section, result.err().map_or(Vec::new(), |error| error.problems().to_vec()))
+        };
+        let model = recipe.model.config(1, vec!["a".into(), "b".into()]).validate();
+        let short = recipe.model.max_seq_len() < 4;
+        let short = short.then(|| "max_seq_len must be at least 4: three tokens stand around a pair of texts".into());
+        [
+            placed("model", model),
+            Problem::list("model", short),
+            placed("loss", recipe.loss.validate()),
+            placed("data", recipe.data.validate()),
+        ]
+        .concat()
+    }
+
+    fn read(
+        recipe: &mut ClassificationRecipe,
+        source: &Path,
+        paths: &[PathBuf],
+    ) -> Result<LabelledCorpus, ClassificationError> {
+        let corpus = LabelledCorpus::read(recipe, source, paths)?;
+        recipe.loss.class_weights = recipe.loss.class_weights.clone().resolved(&corpus.class_counts());
+        match &recipe.loss.class_weights {
+            ClassWeights::Given(weights) if weights.len() != corpus.labels().len() => {
+                let classes = corpus.labels().names().to_vec();
+                Err(ClassificationError::ClassWeights { found: weights.len(), classes })
+            }
+            _ => Ok(corpus),
+        }
+    }
+
+    fn recall(recipe: &mut ClassificationRecipe, stored: &ClassificationRecipe) {
+        if recipe.loss.class_weights == ClassWeights::Balanced {
+            recipe.loss.class_weights = stored.loss.class_weights.clone();
+        }
+    }
+
+    fn save(corpus: &LabelledCorpus, folder: &ModelFolder) -> Result<(), ClassificationError> {
+        corpus.save(folder)
+    }
+
+    fn open(recipe: &ClassificationRecipe, folder: &ModelFolder) -> Result<LabelledCorpus, ClassificationError> {
+        LabelledCorpus::open(recipe, folder)
+    }
+
+    fn is_of(
+        corpus: &LabelledCorpus,
+        recipe: &ClassificationRecipe,
+        paths: &[PathBuf],
+    ) -> Result<bool, ClassificationError> {
+        corpus.is_of(recipe, paths)
+    }
+
+    fn sizes(corpus: &LabelledCorpus) -> String {
+        corpus.sizes()
+    }
+
+    fn config(
+        recipe: &ClassificationRecipe,
+        corpus: &LabelledCorpus,
+        source: &Path,
+    ) -> Result<TextClassifierConfig, ClassificationError> {
+        let config = recipe.model.config(corpus.vocabulary().vocab_size(), corpus.labels().names().to_vec());
+        config.validate().map_err(|error| ClassificationError::Config { path: source.into(), error })?;
+        Ok(config)
+    }
+
+    fn model(config: &TextClassifierConfig, seed: u64, device: &Device) -> TextClassifier {
+        config.init_with(&ParamBuilder::new(device, seed))
+    }
+
+    fn parameters(model: &TextClassifier) -> Vec<(String, usize)> {
+        model.report().parts()
+    }
+
+    fn batches_of_an_epoch(
+        corpus: &LabelledCorpus,
+        recipe: &ClassificationRecipe,
+    ) -> Result<usize, ClassificationError> {
+        Ok(corpus.training_plan(recipe)?.num_batches())
+    }
+
+    fn training_loader(
+        corpus: &LabelledCorpus,
+        recipe: &ClassificationRecipe,
+        batches: Range<usize>,
+        device: &Device,
+    ) -> Result<TrainLoader<ClassifierTask>, ClassificationError> {
+        corpus.training_loader(recipe, batches, device)
+    }
+
+    fn validation_loader(
+        corpus: &LabelledCorpus,
+        _recipe: &ClassificationRecipe,
+        device: &Device,
+    ) -> Result<ValidLoader<ClassifierTask>, ClassificationError> {
+        corpus.validation_loader(device)
+    }
+
+    fn metrics(
+        corpus: &LabelledCorpus,
+        _recipe: &ClassificationRecipe,
+    ) -> Vec<Box<dyn ValidationMetric<ClassifierTask>>> {
+        score::metrics(corpus)
+    }
+
+    fn figures(model: &TextClassifier, corpus: &LabelledCorpus) -> Result<Vec<(String, String)>, ClassificationError> {
+        let (found, _) = score::report(&model.valid(), corpus.validation())?;
+        let heading = "confusion matrix of the validation texts: a row for each true label".to_string();
+        Ok(vec![(heading, draw_confusion(&found.confusion, corpus.labels().names()))])
+    }
+
+    fn estimate(recipe: &ClassificationRecipe, config: &TextClassifierConfig) -> Estimate {
+        estimate::estimate(config, recipe)
+    }
+
+    fn self_check(
+        recipe: &ClassificationRecipe,
+        config: &TextClassifierConfig,
+        corpus: &LabelledCorpus,
+        device: &Device,
+    ) -> Result<Vec<Check>, ClassificationError> {
+        self_check::self_check(config, recipe.seed, corpus, device)
+    }
+}

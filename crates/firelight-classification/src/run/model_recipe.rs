@@ -1,0 +1,117 @@
+//! The `[model]` section of a recipe: the keys of the stack, and those of embedding and head around it.
+
+use std::sync::LazyLock;
+
+use firelight_core::{AttentionPattern, TransformerConfig};
+use firelight_training::{Apart, Fields, fields_of};
+use serde::de::Deserializer;
+use serde::{Deserialize, Serialize};
+
+use crate::encoder::TextEncoderConfig;
+use crate::heads::{HeadActivation, SequenceHeadConfig};
+use crate::loss::Outcome;
+use crate::model::TextClassifierConfig;
+use crate::pooling::{PoolerConfig, PoolingConfig};
+
+/// The longest text of a recipe that names none, in tokens.
+const MAX_SEQ_LEN: usize = 256;
+
+/// The keys of the section: those of the model and those of the stack.
+static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
+    let [own, stack] = [fields_of::<Own>(), fields_of::<TransformerConfig>()].map(Option::unwrap_or_default);
+    [own, stack].concat().leak()
+});
+
+/// The structure that a user chooses. The vocabulary comes from the tokenizer, the classes from the data.
+///
+/// In a file the keys of [`TransformerConfig`] stand beside those of the model. Every token sees every other where no other
+/// patterns are named; texts are cut to 256 tokens by default; `dropout` is the rate of residual branches, attention weights,
+/// embeddings and of the text's vector alike, where `attention_dropout`, `embedding_dropout` and `head_dropout` say nothing else.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ClassifierModelRecipe {
+    /// Keys of the model.
+    #[serde(flatten)]
+    own: Own,
+    /// The stack.
+    #[serde(flatten)]
+    pub transformer: TransformerConfig,
+}
+
+/// The keys that are not the stack's.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Own {
+    /// Segments that tokens may belong to; 2 for pairs of texts.
+    n_segments: usize,
+    /// Where the vector of a text comes from.
+    pooling: PoolingConfig,
+    /// The curve of a dense layer behind it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pooler: Option<HeadActivation>,
+    /// Dropout of the text's vector.
+    head_dropout: f64,
+}
+
+impl ClassifierModelRecipe {
+    /// The whole configuration, for a vocabulary of this size and these classes.
+    pub fn config(&self, vocab_size: usize, labels: Vec<String>) -> TextClassifierConfig {
+        let Own { n_segments, pooling, pooler, head_dropout } = self.own;
+        let pooler = PoolerConfig { pooling, dense: pooler };
+        TextClassifierConfig {
+            labels,
+            outcome: Outcome::SingleLabel,
+            encoder: TextEncoderConfig { vocab_size, n_segments, transformer: self.transformer.clone() },
+            head: SequenceHeadConfig::new(pooler).with_dropout(head_dropout),
+        }
+    }
+
+    /// The longest text, in tokens.
+    pub(super) fn max_seq_len(&self) -> usize {
+        self.transformer.max_seq_len
+    }
+}
+
+impl<'de> Deserialize<'de> for ClassifierModelRecipe {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Apart { mut own, rest, named } =
+            Apart::<Own, TransformerConfig>::read(deserializer, "ClassifierModelRecipe", &FIELDS)?;
+        let mut transformer = rest.with_one_dropout(|key| named.contains(key));
+        if !named.contains("head_dropout") {
+            own.head_dropout = transformer.dropout;
+        }
+        if !named.contains("max_seq_len") {
+            transformer.max_seq_len = MAX_SEQ_LEN;
+        }
+        if !named.contains("patterns") {
+            transformer.patterns = vec![AttentionPattern::Full];
+        }
+        Ok(Self { own, transformer })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_encoder_sees_everything_and_has_one_dropout() {
+        let text = "d_model = 8\nn_heads = 2\nn_layers = 1\nn_segments = 2\npooling = \"max\"\npooler = \"tanh\"\ndropout = 0.1\n\
+                    attention_dropout = 0.2\n";
+        let recipe: ClassifierModelRecipe = toml::from_str(text).unwrap();
+        let config = recipe.config(9, vec!["a".into(), "b".into()]);
+        config.validate().unwrap();
+        assert_eq!(config.head.pooler, PoolerConfig { pooling: PoolingConfig::Max, dense: Some(HeadActivation::Tanh) });
+        let stack = &config.encoder.transformer;
+        assert_eq!(stack.patterns, [AttentionPattern::Full]);
+        assert_eq!((config.head.dropout, stack.attention_dropout, stack.embedding_dropout), (0.1, 0.2, 0.1));
+        let again: ClassifierModelRecipe = toml::from_str(&toml::to_string(&recipe).unwrap()).unwrap();
+        assert_eq!(again, recipe);
+    }
+
+    #[test]
+    fn a_key_that_nobody_knows_is_refused() {
+        let text = "d_model = 8\nn_heads = 2\nn_layers = 1\npool = \"max\"\n";
+        let error = toml::from_str::<ClassifierModelRecipe>(text).unwrap_err();
+        assert!(error.message().contains("unknown field `pool`"), "{error}");
+    }
+}

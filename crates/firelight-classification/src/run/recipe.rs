@@ -1,0 +1,112 @@
+//! What a recipe says about its labelled texts, and the recipe that is built in.
+
+use firelight_core::{ConfigError, kind};
+use firelight_data::labelled::Columns;
+use firelight_data::{Batching, TokenizerConfig};
+use firelight_training::Recipe;
+use serde::{Deserialize, Serialize};
+
+use super::model_recipe::ClassifierModelRecipe;
+use crate::loss::SequenceLossConfig;
+
+/// The recipe of a classifier of texts.
+pub type ClassificationRecipe = Recipe<LabelledRecipe, ClassifierModelRecipe, SequenceLossConfig>;
+
+/// The built-in recipe.
+pub(super) const TEXTS: &str = include_str!("texts.toml");
+
+/// The recipe that is trained when none is named: a small encoder for a few thousand short texts of any labels.
+pub fn texts_recipe() -> &'static str {
+    TEXTS
+}
+
+/// No machine reads faster with more threads.
+const MAX_WORKERS: usize = 64;
+
+/// What is held back from the training to validate on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Held {
+    /// So many of the training texts, with as large a share of each class as all have, drawn by the seed.
+    Texts(usize),
+    /// A file of its own, by its name without the ending.
+    Split(String),
+}
+
+/// The `[data]` section.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LabelledRecipe {
+    /// The file to train on in a folder, by its name without the ending `.tsv`, `.csv` or `.jsonl`. Default: `"train"`.
+    pub training: String,
+    /// What is only validated on: the name of another file, or a number of texts. Default: `"dev"`.
+    pub validation: Held,
+    /// Which columns hold what: `{ text = ["title", "body"], label = "class" }`, with `pair` for pairs of texts. Default: the
+    /// text in the first column, the label in the second.
+    pub columns: Columns,
+    /// How texts become tokens. It knows the training texts alone. Default: `"word:2"`.
+    pub tokenizer: TokenizerConfig,
+    /// How many texts a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", budget = N }`. Default: buckets.
+    #[serde(deserialize_with = "kind::deserialize")]
+    pub batching: Batching,
+    /// Threads that read batches ahead; they change neither the batches nor their order. At most 64, default 0.
+    pub workers: usize,
+}
+
+impl Default for LabelledRecipe {
+    fn default() -> Self {
+        Self {
+            training: "train".into(),
+            validation: Held::Split("dev".into()),
+            columns: Columns::default(),
+            tokenizer: TokenizerConfig::Word { min_frequency: 2 },
+            batching: Batching::Buckets { buckets: 16 },
+            workers: 0,
+        }
+    }
+}
+
+impl LabelledRecipe {
+    /// # Errors
+    /// Lists every field that does not fit.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let own = [
+            (self.validation == Held::Texts(0))
+                .then(|| "data.validation = 0 must be at least 1, or the name of a file".into()),
+            self.columns.text.is_empty().then(|| "data.columns.text = [] must name at least one column".into()),
+            self.batching.validate().err().map(|error| format!("data: {error}")),
+            (self.workers > MAX_WORKERS)
+                .then(|| format!("data.workers = {} must be at most {MAX_WORKERS}", self.workers)),
+        ];
+        ConfigError::collect([], own)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_recipe_is_whole_and_comes_back_from_its_own_text() {
+        let recipe = ClassificationRecipe::parse(texts_recipe(), "texts.toml", &[]).unwrap();
+        assert_eq!(recipe.task, crate::TASK);
+        recipe.model.config(70, vec!["a".into(), "b".into()]).validate().unwrap();
+        let text = recipe.to_toml().unwrap();
+        assert_eq!(ClassificationRecipe::parse(&text, "recipe.toml", &[]).unwrap(), recipe);
+    }
+
+    #[test]
+    fn what_is_held_back_is_a_name_or_a_number() {
+        let read = |text: &str| toml::from_str::<LabelledRecipe>(text).unwrap().validation;
+        assert_eq!(read("validation = 100"), Held::Texts(100));
+        assert_eq!(read("validation = \"val\""), Held::Split("val".into()));
+    }
+
+    #[test]
+    fn all_problems_are_listed() {
+        let columns = Columns { text: Vec::new(), ..Columns::default() };
+        let recipe = LabelledRecipe { validation: Held::Texts(0), columns, workers: 65, ..LabelledRecipe::default() };
+        assert_eq!(recipe.validate().unwrap_err().problems().len(), 3);
+        LabelledRecipe::default().validate().unwrap();
+    }
+}

@@ -1,0 +1,27 @@
+//! What a classifier shows after its training: the labels that it gives to validation texts.
+
+use anyhow::Result;
+use firelight::classification::{Classification, Classifier, TrainedRun};
+use firelight::device::NamedDevice;
+use firelight::storage::Checkpoint;
+
+use super::course::Shown;
+
+/// How many texts are classified.
+const SAMPLES: usize = 3;
+
+impl Shown for Classification {
+    fn next(folder: &str) -> String {
+        format!("classify a text with: firelight classify {folder} --text TEXT")
+    }
+
+    fn samples(run: &TrainedRun, chosen: &NamedDevice) -> Result<Vec<(String, String)>> {
+        let classifier = Classifier::load_from(run.folder.path(), &Checkpoint::Last, &chosen.device)?;
+        let some: Vec<_> = run.corpus.validation_texts().iter().take(SAMPLES).collect();
+        let texts: Vec<String> = some.iter().map(|text| classifier.line_of(&text.text, text.pair.as_deref())).collect();
+        let found = classifier.classify(&texts)?;
+        let sample =
+            |(text, found): (&String, firelight::classification::Prediction)| (format!("\"{text}\" is"), found.label);
+        Ok(texts.iter().zip(found).map(sample).collect())
+    }
+}

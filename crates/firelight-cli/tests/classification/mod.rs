@@ -1,0 +1,202 @@
+//! Classifiers of texts as a user trains, asks and measures them, and the mistakes that can be made on the way.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use crate::USER;
+use crate::support::{Model, command, firelight, model};
+
+const RECIPE: &str = r#"
+task = "classification"
+
+[data]
+tokenizer = "word:1"
+
+[model]
+d_model = 16
+n_heads = 2
+n_layers = 1
+d_ff = 32
+max_seq_len = 12
+position = "learned"
+pooling = "mean"
+
+[training]
+steps = 40
+batch_size = 8
+evaluate_every = 20
+checkpoint_every = 20
+best_by = "accuracy"
+
+[optimizer]
+learning_rate = 0.01
+
+[schedule]
+kind = "constant"
+warmup_steps = 0
+"#;
+
+/// A trained classifier, the folder of its splits, and its recipe.
+struct Texts {
+    data: PathBuf,
+    recipe: PathBuf,
+    run: PathBuf,
+}
+
+/// The shared classifier: one word decides.
+fn texts() -> &'static Texts {
+    static TEXTS: LazyLock<Texts> = LazyLock::new(|| {
+        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("classification");
+        let _ = fs::remove_dir_all(&home); // of an earlier run of the tests
+        let [data, recipe, run] = ["data", "tiny.toml", "run"].map(|name| home.join(name));
+        fs::create_dir_all(&data).unwrap();
+        let line = |i: usize| {
+            let (word, label) = if i % 2 == 0 { ("fine", "good") } else { ("dull", "bad") };
+            format!("a {word} film{}\t{label}\n", " and more".repeat(i % 4))
+        };
+        for (split, lines) in [("train", 0..40), ("dev", 40..52), ("test", 52..60)] {
+            fs::write(data.join(format!("{split}.tsv")), lines.map(line).collect::<String>()).unwrap();
+        }
+        fs::write(&recipe, RECIPE).unwrap();
+        firelight(train(&recipe, &data, &run)).succeeds();
+        Texts { data, recipe, run }
+    });
+    &TEXTS
+}
+
+fn train(recipe: &Path, data: &Path, out: &Path) -> Vec<String> {
+    let [recipe, data, out] = [recipe, data, out].map(|path| path.display().to_string());
+    ["train", &recipe, "--data", &data, "--out", &out].map(str::to_string).to_vec()
+}
+
+/// The arguments of a training on this folder or file, with more.
+fn train_on(data: &Path, out: &Path, more: &[&str]) -> Vec<String> {
+    train(&texts().recipe, data, out).into_iter().chain(more.iter().map(ToString::to_string)).collect()
+}
+
+fn classify(options: &[&str]) -> Vec<String> {
+    let run = texts().run.display().to_string();
+    ["classify", &run].iter().chain(options).map(ToString::to_string).collect()
+}
+
+#[test]
+fn one_word_is_learnt_and_a_pipe_gives_a_label_for_a_line_in_order() {
+    let mut run = command(classify(&["--json"]))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    run.stdin.take().unwrap().write_all(b"a dull film\na fine film and more and more\n\na dull one").unwrap();
+    let output = run.wait_with_output().unwrap();
+    let piped = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<Value> = piped.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let labels: Vec<&str> = lines.iter().map(|line| line["label"].as_str().unwrap()).collect();
+    assert_eq!((labels.len(), labels[0], labels[1], labels[3]), (4, "bad", "good", "bad"));
+    assert_eq!(lines[1]["text"], "a fine film and more and more");
+    let sum: f64 = lines[2]["probabilities"].as_object().unwrap().values().map(|value| value.as_f64().unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-5);
+    let alone = firelight(classify(&["--json", "--text", "a dull film"])).succeeds().stdout;
+    let alone: Value = serde_json::from_str(&alone).unwrap();
+    let chance = |line: &Value| line["probabilities"]["bad"].as_f64().unwrap();
+    assert!((chance(&alone) - chance(&lines[0])).abs() < 1e-5, "{alone} {}", lines[0]);
+    let plain = firelight(classify(&["--text", "a fine film"])).succeeds().stdout;
+    assert!(plain.starts_with("good\t0.") || plain.starts_with("good\t1."), "{plain}");
+}
+
+#[test]
+fn a_split_is_measured_from_its_own_file_alone() {
+    let home = Model::scratch();
+    fs::copy(texts().data.join("test.tsv"), home.path().join("test.tsv")).unwrap();
+    let [run, data] = [&texts().run, home.path()].map(|path| path.display().to_string());
+    let found = firelight(["evaluate", &run, "--data", &data, "--split", "test", "--json"]).succeeds().stdout;
+    let line: Value = serde_json::from_str(&found).unwrap();
+    assert!(line["accuracy"] == 1.0 && line["macro_f1"] == 1.0 && line["examples"] == 8, "{line}");
+    assert!(line["loss"].as_f64().unwrap() < 0.2 && line["seconds"].is_number(), "{line}");
+    firelight(["evaluate", &run, "--data", &data, "--split", "dev"])
+        .fails(USER, &["no split `dev`", "dev.tsv", "there is test"]);
+    fs::write(home.path().join("test.tsv"), "a film\tgood\na film\tugly\n").unwrap();
+    firelight(["evaluate", &run, "--data", &data, "--split", "test"]).fails(USER, &["line 2", "`ugly`", "bad, good"]);
+    fs::write(home.path().join("test.tsv"), "a film without a label\n").unwrap();
+    firelight(["evaluate", &run, "--data", &data, "--split", "test"]).fails(USER, &["test.tsv", "line 1"]);
+}
+
+#[test]
+fn the_metrics_decide_and_the_report_shows_the_confusion() {
+    let metrics = fs::read_to_string(texts().run.join("metrics.jsonl")).unwrap();
+    let evaluations: Vec<&str> = metrics.lines().filter(|line| line.contains("validation_loss")).collect();
+    assert!(
+        evaluations.len() == 2 && evaluations.iter().all(|line| line.contains("accuracy") && line.contains("macro_f1"))
+    );
+    let report = fs::read_to_string(texts().run.join("report.html")).unwrap();
+    assert!(report.contains("confusion matrix") && report.contains("nats per text"));
+}
+
+#[test]
+fn a_run_stopped_half_way_ends_with_the_bytes_of_one_that_was_not() {
+    let home = Model::scratch();
+    let out = home.path().join("run");
+    firelight(train_on(&texts().data, &out, &["--steps", "20"])).succeeds();
+    firelight(train_on(&texts().data, &out, &["--resume"])).succeeds();
+    let [found, expected] = [&out, &texts().run].map(|run| fs::read(run.join("model.safetensors")).unwrap());
+    assert!(found == expected);
+    let balanced = home.path().join("balanced");
+    let more = ["--set", "loss.class_weights=balanced", "--steps", "2"];
+    firelight(train_on(&texts().data, &balanced, &more)).succeeds();
+    firelight(train_on(&texts().data, &balanced, &[&more[..2], &["--resume", "--steps", "3"]].concat())).succeeds();
+}
+
+#[test]
+fn what_does_not_fit_together_is_told_before_a_folder_is_made() {
+    let home = Model::scratch();
+    let (out, data) = (home.path().join("run"), home.path().join("data"));
+    let file = texts().data.join("train.tsv");
+    firelight(train_on(&file, &out, &[])).fails(USER, &["train.tsv", "data.validation"]);
+    firelight(train_on(&file, &out, &["--set", "data.validation=40"])).fails(USER, &["below 40"]);
+    firelight(train_on(&texts().data, &out, &["--set", "loss.class_weights=[1.0]"]))
+        .fails(USER, &["2 classes: bad, good"]);
+    firelight(train_on(&texts().data, &out, &["--set", "model.patterns=[\"causal\"]"]))
+        .fails(USER, &["must not be causal"]);
+    firelight(train_on(&texts().data, &out, &["--set", "training.best_by=bleu"])).fails(USER, &["bleu", "accuracy"]);
+    fs::create_dir(&data).unwrap();
+    firelight(train_on(&data, &out, &[])).fails(USER, &["no split `train`", "no such file"]);
+    fs::write(data.join("train.csv"), "text,label\na,x\n\"b,y\n").unwrap();
+    fs::write(data.join("dev.csv"), "text,label\na,x\n").unwrap();
+    firelight(train_on(&data, &out, &[])).fails(USER, &["train.csv", "line 3"]);
+    fs::write(data.join("train.csv"), "text,label\na,x\nb,x\n").unwrap();
+    firelight(train_on(&data, &out, &[])).fails(USER, &["1 label (x)"]);
+    assert!(!out.exists());
+    let held = ["--set", "data.validation=10", "--dry-run"];
+    firelight(train_on(&file, &out, &held)).succeeds();
+}
+
+#[test]
+fn models_of_another_task_are_refused_by_name_and_a_self_check_holds() {
+    let language = model().dir.display().to_string();
+    firelight(["classify", &language, "--text", "a"]).fails(USER, &["language", "classification"]);
+    let home = Model::scratch();
+    let said = firelight(train_on(&texts().data, &home.path().join("run"), &["--self-check", "--steps", "1"]));
+    let said = said.succeeds().stderr;
+    assert_eq!(said.matches(" holds: ").count(), 3, "{said}");
+    let missing = home.path().join("nothing.txt").display().to_string();
+    firelight(classify(&["--file", &missing])).fails(USER, &["nothing.txt"]);
+}
+
+#[test]
+fn the_recipes_of_the_repository_fit_their_data() {
+    let home = Model::scratch();
+    let line = |i: usize| format!("\"{}\",\"a title, {i}\",\"what is said\"\n", i % 4 + 1);
+    fs::write(home.path().join("test.csv"), (0..16).map(line).collect::<String>()).unwrap();
+    let news = home.path().to_path_buf();
+    for (name, data, more) in [("sst2", &texts().data, &[][..]), ("ag-news", &news, &["--set", "data.validation=4"])] {
+        let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../recipes/{name}.toml"));
+        let arguments = train(&recipe, data, &home.path().join("run")).into_iter();
+        let arguments = arguments.chain(more.iter().map(ToString::to_string)).chain(["--dry-run".to_string()]);
+        assert!(firelight(arguments).succeeds().stdout.contains("parameters"), "{name}");
+    }
+}
