@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::command::{cargo, firelight, program, run, workspace_root};
 
 /// What is compared, as the arguments of both programs.
-const WORKS: [&str; 6] = [
+const WORKS: [&str; 7] = [
     "train --config baby --runs 20",
     "train --config char6 --runs 3",
     "train --config seq2seq --runs 5",

@@ -13,9 +13,6 @@ use crate::loss::Outcome;
 use crate::model::TextClassifierConfig;
 use crate::pooling::{PoolerConfig, PoolingConfig};
 
-/// The longest text of a recipe that names none, in tokens.
-const MAX_SEQ_LEN: usize = 256;
-
 /// The keys of the section: those of the model and those of the stack.
 static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
     let [own, stack] = [fields_of::<Own>(), fields_of::<TransformerConfig>()].map(Option::unwrap_or_default);
@@ -75,12 +72,9 @@ impl<'de> Deserialize<'de> for ClassifierModelRecipe {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Apart { mut own, rest, named } =
             Apart::<Own, TransformerConfig>::read(deserializer, "ClassifierModelRecipe", &FIELDS)?;
-        let mut transformer = rest.with_one_dropout(|key| named.contains(key));
+        let mut transformer = rest.for_recipe(|key| named.contains(key));
         if !named.contains("head_dropout") {
             own.head_dropout = transformer.dropout;
-        }
-        if !named.contains("max_seq_len") {
-            transformer.max_seq_len = MAX_SEQ_LEN;
         }
         if !named.contains("patterns") {
             transformer.patterns = vec![AttentionPattern::Full];
