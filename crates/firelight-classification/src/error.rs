@@ -43,12 +43,14 @@ pub enum ClassificationError {
         split: String,
     },
     /// A split that the folder does not have.
-    #[error("there is no split `{split}` in `{}`: expected {split}.tsv, {split}.csv or {split}.jsonl; {found}", path.display())]
+    #[error("there is no split `{split}` in `{}`: expected {}; {found}", path.display(), expected.join(" or "))]
     UnknownSplit {
         /// The folder.
         path: PathBuf,
         /// The split that was asked for.
         split: String,
+        /// The files that it could be.
+        expected: Vec<String>,
         /// The splits that there are, in words.
         found: String,
     },
@@ -73,6 +75,44 @@ pub enum ClassificationError {
         found: usize,
         /// The classes.
         classes: Vec<String>,
+    },
+    /// Another run to begin from, whose encoder is another one.
+    #[error(
+        "the run `{}` has another encoder: {}; set these keys of [model] as in its recipe.toml",
+        path.display(),
+        differing.join(", ")
+    )]
+    OtherEncoder {
+        /// The run to begin from.
+        path: PathBuf,
+        /// The keys that differ, with both values.
+        differing: Vec<String>,
+    },
+    /// Another run to begin from, whose head is for other classes.
+    #[error(
+        "the head of the run `{}` is for {} classes ({}), but the data has {}: {}; set model.new_head = true to begin with a new head",
+        path.display(),
+        found.len(),
+        found.join(", "),
+        expected.len(),
+        expected.join(", ")
+    )]
+    OtherHead {
+        /// The run to begin from.
+        path: PathBuf,
+        /// Its classes.
+        found: Vec<String>,
+        /// The classes of the data.
+        expected: Vec<String>,
+    },
+    /// Files without a single token.
+    #[error("there is no text to train on or none to validate on: all lines are empty")]
+    NoTokens,
+    /// A file of a run folder that is not as it was written.
+    #[error("`{}` is damaged: expected a JSON string on every line; restore the file that belongs to this run", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
     },
     /// A line that the tokenizer cannot read.
     #[error("line {line}: {error}")]

@@ -9,7 +9,9 @@
 //!    whole texts.
 //! 5. [`ClassifierTask`] (training.rs): the model as Burn trains it; [`Classification`] (run/) says what recipes mean, so that a
 //!    [`Run`] is a whole training.
-//! 6. [`Classifier`] loads a run folder and names the label of every text.
+//! 6. [`Classifier`] loads a run folder and names the label of every text; [`Embedder`] turns texts into vectors.
+//! 7. [`MaskedLanguage`] (pretraining/) is the training of a masked language model, whose batches masking.rs makes; pretrained.rs
+//!    begins a classifier from its run.
 //!
 //! Without the feature `train` only the models and the classifier are built, and `burn-train` is not.
 //!
@@ -27,12 +29,18 @@
 
 mod classifier;
 mod data;
+mod embedder;
 mod encoder;
 mod error;
 mod heads;
 mod loss;
+#[cfg(feature = "train")]
+mod masking;
 mod model;
 mod pooling;
+mod pretrained;
+#[cfg(feature = "train")]
+mod pretraining;
 #[cfg(feature = "train")]
 mod run;
 #[cfg(feature = "train")]
@@ -43,6 +51,7 @@ mod vocabulary;
 pub use burn::train::Interrupter;
 pub use classifier::{Classifier, Prediction};
 pub use data::{EncodedText, Example, TextBatch, TextBatcher};
+pub use embedder::Embedder;
 pub use encoder::{TextEncoder, TextEncoderConfig, TextInput};
 pub use error::ClassificationError;
 #[cfg(feature = "train")]
@@ -52,6 +61,8 @@ pub use heads::{
     SpanHeadConfig, SpanLogits, TokenHead, TokenHeadConfig,
 };
 pub use loss::{ClassWeights, Outcome, SequenceLoss, SequenceLossConfig, SequenceTargets};
+#[cfg(feature = "train")]
+pub use masking::{MaskedBatch, MaskedBatcher, MaskedExample, MaskedLanguageTask};
 pub use model::{
     MaskedLanguageModel, MaskedLanguageModelConfig, SpanReader, SpanReaderConfig, TextClassifier, TextClassifierConfig,
     TokenClassifier, TokenClassifierConfig,
@@ -59,6 +70,8 @@ pub use model::{
 pub use pooling::{
     AttentionPooling, ClassPooling, MaxPooling, MeanPooling, Pooler, PoolerConfig, Pooling, PoolingConfig,
 };
+#[cfg(feature = "train")]
+pub use pretraining::{EncoderModelRecipe, MaskedCorpus, MaskedLanguage, MaskedLanguageRecipe, TextsRecipe};
 #[cfg(feature = "train")]
 pub use run::{
     Classification, ClassificationRecipe, ClassifierModelRecipe, Evaluation, Held, LabelledCorpus, LabelledRecipe, Run,
@@ -70,3 +83,6 @@ pub use vocabulary::TextVocabulary;
 
 /// The name of this task in `recipe.toml` and `config.json`.
 pub const TASK: &str = "classification";
+
+/// The name of the training of a masked language model in `recipe.toml` and `config.json`.
+pub const MASKED_LANGUAGE_TASK: &str = "masked_language";

@@ -9,8 +9,11 @@ use firelight_storage::ModelFolder;
 use crate::data::EncodedText;
 use crate::error::ClassificationError;
 
+/// What stands in the place of a hidden token.
+pub(crate) const MASK: &str = "[MASK]";
+
 /// The tokens of their own that an encoder knows: in front of every text, behind every text, and in the place of a hidden one.
-const SPECIAL: [&str; 3] = ["[CLS]", "[SEP]", "[MASK]"];
+const SPECIAL: [&str; 3] = ["[CLS]", "[SEP]", MASK];
 
 /// A tokenizer with the tokens of an encoder.
 #[derive(Clone, Debug)]
@@ -68,6 +71,19 @@ impl TextVocabulary {
         self.tokenizer.vocab_size()
     }
 
+    /// A text in as many pieces of at most `max_len` tokens as it needs, each with the tokens around it; none for an empty text.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn pieces(&self, text: &str, max_len: usize) -> Result<Vec<EncodedText>, DataError> {
+        let ids = self.tokenizer.encode(text)?;
+        let piece = |ids: &[u32]| {
+            let ids = [&[self.class], ids, &[self.separator]].concat();
+            EncodedText { second_from: ids.len(), ids, is_cut: false }
+        };
+        Ok(ids.chunks(max_len.saturating_sub(2).max(1)).map(piece).collect())
+    }
+
     /// A text, or a pair, with the tokens around it, cut to `max_len` tokens in all: of a pair the longer text loses its last
     /// tokens, one by one.
     ///
@@ -123,6 +139,14 @@ mod tests {
         let pair = vocabulary.encode("abcde", Some("fe"), 7).unwrap();
         assert_eq!((pair.ids, pair.second_from), (vec![6, 0, 1, 7, 5, 4, 7], 4));
         assert_eq!(vocabulary.encode("abc", Some("d"), 1).unwrap().ids, [6, 7, 7]);
+    }
+
+    #[test]
+    fn a_long_text_comes_in_pieces() {
+        let pieces = vocabulary().pieces("abcde", 4).unwrap();
+        let ids: Vec<&[u32]> = pieces.iter().map(|piece| piece.ids.as_slice()).collect();
+        assert_eq!(ids, [&[6, 0, 1, 7][..], &[6, 2, 3, 7], &[6, 4, 7]]);
+        assert!(vocabulary().pieces("", 4).unwrap().is_empty());
     }
 
     #[test]

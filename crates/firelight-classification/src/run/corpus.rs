@@ -85,12 +85,17 @@ impl LabelledCorpus {
         format!("{training} texts of {} classes to train on{cut}, {validation} to validate on", self.labels.len())
     }
 
+    /// Reads the texts; the tokenizer is that of another run, or trained.
     pub(super) fn read(
         recipe: &ClassificationRecipe,
         source: &Path,
         paths: &[PathBuf],
+        vocabulary: Option<TextVocabulary>,
     ) -> Result<Self, ClassificationError> {
         let texts = texts_of(recipe, source, paths)?;
+        if let Some(vocabulary) = vocabulary {
+            return Self::new(recipe, vocabulary, texts);
+        }
         let of_text =
             |text: &LabelledText| [text.text.as_str(), "\n", text.pair.as_deref().unwrap_or(""), "\n"].concat();
         let all: String = texts.training.iter().map(of_text).collect();
@@ -254,7 +259,7 @@ pub(super) mod tests {
         let (data, home) = (folder(12), tempfile::tempdir().unwrap());
         let recipe = self::recipe(&[]);
         let paths = [data.path().to_path_buf()];
-        let made = LabelledCorpus::read(&recipe, Path::new("x.toml"), &paths).unwrap();
+        let made = LabelledCorpus::read(&recipe, Path::new("x.toml"), &paths, None).unwrap();
         assert_eq!(made.sizes(), "12 texts of 2 classes to train on, 6 to validate on");
         assert_eq!((made.labels().names(), made.class_counts()), (&["bad".into(), "good".into()][..], vec![4, 8]));
         let run = ModelFolder::create(home.path().join("run"), Existing::Refuse).unwrap();
@@ -270,11 +275,12 @@ pub(super) mod tests {
     fn a_number_of_texts_is_held_back_with_the_shares_of_the_classes() {
         let data = folder(12);
         let recipe = self::recipe(&[("data.validation", "3")]);
-        let made = LabelledCorpus::read(&recipe, Path::new("x.toml"), &[data.path().join("train.tsv")]).unwrap();
+        let made = LabelledCorpus::read(&recipe, Path::new("x.toml"), &[data.path().join("train.tsv")], None).unwrap();
         assert_eq!((made.class_counts(), made.validation().len()), (vec![3, 6], 3));
         assert_eq!(made.validation_texts().iter().filter(|text| text.label == "bad").count(), 1);
         let all = self::recipe(&[("data.validation", "12")]);
-        let error = LabelledCorpus::read(&all, Path::new("x.toml"), &[data.path().join("train.tsv")]).unwrap_err();
+        let error =
+            LabelledCorpus::read(&all, Path::new("x.toml"), &[data.path().join("train.tsv")], None).unwrap_err();
         assert!(error.to_string().contains("set it to a number below 12"), "{error}");
     }
 
@@ -282,7 +288,7 @@ pub(super) mod tests {
     fn the_tokenizer_knows_the_training_texts_alone() {
         let data = folder(6);
         fs::write(data.path().join("dev.tsv"), "splendid splendid\tgood\n").unwrap();
-        let made = LabelledCorpus::read(&recipe(&[]), Path::new("x.toml"), &[data.path().into()]).unwrap();
+        let made = LabelledCorpus::read(&recipe(&[]), Path::new("x.toml"), &[data.path().into()], None).unwrap();
         let ids = &made.validation()[0].text.ids;
         assert_eq!(ids[1], ids[2]);
         let unknown = made.vocabulary().tokenizer().encode("never").unwrap();
@@ -293,10 +299,10 @@ pub(super) mod tests {
     fn a_label_unseen_in_training_is_named_with_its_line() {
         let data = folder(6);
         fs::write(data.path().join("dev.tsv"), "a film\tbad\na film\tugly\n").unwrap();
-        let error = LabelledCorpus::read(&recipe(&[]), Path::new("x.toml"), &[data.path().into()]).unwrap_err();
+        let error = LabelledCorpus::read(&recipe(&[]), Path::new("x.toml"), &[data.path().into()], None).unwrap_err();
         let text = error.to_string();
         assert!(error.is_user_error() && text.contains("line 2") && text.contains("ugly"), "{text}");
-        let error = LabelledCorpus::read(&recipe(&[]), Path::new("x.toml"), &[]).unwrap_err();
+        let error = LabelledCorpus::read(&recipe(&[]), Path::new("x.toml"), &[], None).unwrap_err();
         assert!(error.to_string().contains("`x.toml` needs data"), "{error}");
     }
 }

@@ -14,30 +14,47 @@ pub(super) fn files_of(
     recipe: &LabelledRecipe,
     path: &Path,
 ) -> Result<(PathBuf, Option<PathBuf>), ClassificationError> {
-    match &recipe.validation {
+    files_in(path, (&recipe.training, &recipe.validation), &ENDINGS)
+}
+
+/// The same of files with these endings.
+pub(crate) fn files_in(
+    path: &Path,
+    (training, validation): (&str, &Held),
+    endings: &[&str],
+) -> Result<(PathBuf, Option<PathBuf>), ClassificationError> {
+    match validation {
         _ if !path.exists() => Err(ClassificationError::Missing { path: path.into() }),
         Held::Texts(_) if path.is_file() => Ok((path.into(), None)),
-        Held::Texts(_) => Ok((split(path, &recipe.training)?, None)),
+        Held::Texts(_) => Ok((split_of(path, training, endings)?, None)),
         Held::Split(name) if path.is_file() => {
             Err(ClassificationError::OneFile { path: path.into(), split: name.clone() })
         }
-        Held::Split(name) => Ok((split(path, &recipe.training)?, Some(split(path, name)?))),
+        Held::Split(name) => Ok((split_of(path, training, endings)?, Some(split_of(path, name, endings)?))),
     }
 }
 
 /// The file of a split in a folder: `DIR/dev.tsv`.
 pub(super) fn split(folder: &Path, name: &str) -> Result<PathBuf, ClassificationError> {
-    let files = ENDINGS.map(|ending| folder.join(format!("{name}.{ending}")));
-    let unknown =
-        || ClassificationError::UnknownSplit { path: folder.into(), split: name.into(), found: splits_in(folder) };
-    files.into_iter().find(|file| file.is_file()).ok_or_else(unknown)
+    split_of(folder, name, &ENDINGS)
+}
+
+fn split_of(folder: &Path, name: &str, endings: &[&str]) -> Result<PathBuf, ClassificationError> {
+    let names: Vec<String> = endings.iter().map(|ending| format!("{name}.{ending}")).collect();
+    let found = names.iter().map(|name| folder.join(name)).find(|file| file.is_file());
+    found.ok_or_else(|| ClassificationError::UnknownSplit {
+        path: folder.into(),
+        split: name.into(),
+        expected: names,
+        found: splits_in(folder, endings),
+    })
 }
 
 /// The splits that a folder has, in words.
-fn splits_in(folder: &Path) -> String {
+fn splits_in(folder: &Path, endings: &[&str]) -> String {
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let tables =
-        files.filter(|path| ENDINGS.iter().any(|ending| path.extension().is_some_and(|found| found == *ending)));
+        files.filter(|path| endings.iter().any(|ending| path.extension().is_some_and(|found| found == *ending)));
     let mut names: Vec<String> =
         tables.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect();
     names.sort_unstable();

@@ -21,6 +21,9 @@ use firelight_storage::ModelFolder;
 use firelight_training::metrics::classes::draw_confusion;
 use firelight_training::{BuiltIn, Check, Estimate, Problem, Task, ValidationMetric};
 
+pub(crate) use files::files_in;
+pub(crate) use model_recipe::encoder_stack;
+
 pub use corpus::LabelledCorpus;
 pub use evaluate::{Evaluation, evaluate};
 pub use model_recipe::ClassifierModelRecipe;
@@ -29,6 +32,7 @@ pub use recipe::{ClassificationRecipe, Held, LabelledRecipe, texts_recipe};
 use crate::error::ClassificationError;
 use crate::loss::{ClassWeights, SequenceLossConfig};
 use crate::model::{TextClassifier, TextClassifierConfig};
+use crate::pretrained::Pretrained;
 use crate::training::ClassifierTask;
 
 /// A training of a classifier that is ready to begin.
@@ -75,7 +79,15 @@ impl Task for Classification {
         source: &Path,
         paths: &[PathBuf],
     ) -> Result<LabelledCorpus, ClassificationError> {
-        let corpus = LabelledCorpus::read(recipe, source, paths)?;
+        let from = match recipe.model.from() {
+            Some((path, new_head)) => Some((Pretrained::open(path)?, new_head)),
+            None => None,
+        };
+        let vocabulary = from.as_ref().map(|(run, _)| run.vocabulary()).transpose()?;
+        let corpus = LabelledCorpus::read(recipe, source, paths, vocabulary)?;
+        if let Some((run, new_head)) = from {
+            run.check(&Self::config(recipe, &corpus, source)?, new_head)?;
+        }
         recipe.loss.class_weights = recipe.loss.class_weights.clone().resolved(&corpus.class_counts());
         match &recipe.loss.class_weights {
             ClassWeights::Given(weights) if weights.len() != corpus.labels().len() => {
@@ -124,6 +136,18 @@ impl Task for Classification {
 
     fn model(config: &TextClassifierConfig, seed: u64, device: &Device) -> TextClassifier {
         config.init_with(&ParamBuilder::new(device, seed))
+    }
+
+    fn start(
+        recipe: &ClassificationRecipe,
+        config: &TextClassifierConfig,
+        device: &Device,
+    ) -> Result<TextClassifier, ClassificationError> {
+        let model = Self::model(config, recipe.seed, device);
+        match recipe.model.from() {
+            Some((path, new_head)) => Pretrained::open(path)?.give(model, config, new_head, device),
+            None => Ok(model),
+        }
     }
 
     fn parameters(model: &TextClassifier) -> Vec<(String, usize)> {

@@ -1,5 +1,7 @@
 //! The `[model]` section of a recipe: the keys of the stack, and those of embedding and head around it.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use firelight_core::{AttentionPattern, TransformerConfig};
@@ -47,12 +49,17 @@ struct Own {
     pooler: Option<HeadActivation>,
     /// Dropout of the text's vector.
     head_dropout: f64,
+    /// The run whose weights the first step begins with, of a masked language model or of a classifier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<PathBuf>,
+    /// Whether the head begins anew, where the other run has one.
+    new_head: bool,
 }
 
 impl ClassifierModelRecipe {
     /// The whole configuration, for a vocabulary of this size and these classes.
     pub fn config(&self, vocab_size: usize, labels: Vec<String>) -> TextClassifierConfig {
-        let Own { n_segments, pooling, pooler, head_dropout } = self.own;
+        let Own { n_segments, pooling, pooler, head_dropout, .. } = self.own;
         let pooler = PoolerConfig { pooling, dense: pooler };
         TextClassifierConfig {
             labels,
@@ -60,6 +67,11 @@ impl ClassifierModelRecipe {
             encoder: TextEncoderConfig { vocab_size, n_segments, transformer: self.transformer.clone() },
             head: SequenceHeadConfig::new(pooler).with_dropout(head_dropout),
         }
+    }
+
+    /// The run to begin from, and whether the head begins anew.
+    pub(super) fn from(&self) -> Option<(&Path, bool)> {
+        self.own.from.as_deref().map(|path| (path, self.own.new_head))
     }
 
     /// The longest text, in tokens.
@@ -72,15 +84,21 @@ impl<'de> Deserialize<'de> for ClassifierModelRecipe {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Apart { mut own, rest, named } =
             Apart::<Own, TransformerConfig>::read(deserializer, "ClassifierModelRecipe", &FIELDS)?;
-        let mut transformer = rest.for_recipe(|key| named.contains(key));
+        let transformer = encoder_stack(rest, &named);
         if !named.contains("head_dropout") {
             own.head_dropout = transformer.dropout;
         }
-        if !named.contains("patterns") {
-            transformer.patterns = vec![AttentionPattern::Full];
-        }
         Ok(Self { own, transformer })
     }
+}
+
+/// The stack of an encoder, where a file has `named` so many keys of it.
+pub(crate) fn encoder_stack(stack: TransformerConfig, named: &BTreeSet<String>) -> TransformerConfig {
+    let mut stack = stack.for_recipe(|key| named.contains(key));
+    if !named.contains("patterns") {
+        stack.patterns = vec![AttentionPattern::Full];
+    }
+    stack
 }
 
 #[cfg(test)]

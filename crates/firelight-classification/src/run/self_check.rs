@@ -78,7 +78,7 @@ mod tests {
     fn one_batch_is_learnt_to_zero_loss() {
         let data = folder(8);
         let recipe = recipe(&[]);
-        let corpus = LabelledCorpus::read(&recipe, Path::new("x.toml"), &[data.path().into()]).unwrap();
+        let corpus = LabelledCorpus::read(&recipe, Path::new("x.toml"), &[data.path().into()], None).unwrap();
         let config = quiet(&Classification::config(&recipe, &corpus, Path::new("x.toml")).unwrap());
         let device = Device::default().autodiff();
         let task = ClassifierTask::new(config.init(&device), SequenceLossConfig::default());

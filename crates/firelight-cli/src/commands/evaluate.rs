@@ -48,6 +48,11 @@ impl Evaluate {
             language::TASK => self.text()?,
             seq2seq::TASK => self.pairs()?,
             classification::TASK => self.labels()?,
+            classification::MASKED_LANGUAGE_TASK => bail!(Mistake(format!(
+                "`{}` is a run of the task `masked_language`, whose losses are in its metrics.jsonl: evaluate a classifier that \
+                 began from it",
+                folder.path().display()
+            ))),
             other => bail!(Mistake(format!("`{}` is a run of the unknown task `{other}`", folder.path().display()))),
         };
         output::print(&report)?;

@@ -4,6 +4,7 @@ mod average;
 mod bench;
 mod classify;
 mod devices;
+mod embed;
 mod evaluate;
 mod generate;
 mod texts;
@@ -28,6 +29,7 @@ pub(crate) enum Command {
     Generate(generate::Generate),
     Translate(translate::Translate),
     Classify(classify::Classify),
+    Embed(embed::Embed),
     Evaluate(evaluate::Evaluate),
     Average(average::Average),
     Bench(bench::Bench),
@@ -50,6 +52,7 @@ impl Command {
             Self::Generate(command) => command.run(),
             Self::Translate(command) => command.run(),
             Self::Classify(command) => command.run(),
+            Self::Embed(command) => command.run(),
             Self::Evaluate(command) => command.run(),
             Self::Average(command) => command.run(),
             Self::Bench(command) => command.run(),

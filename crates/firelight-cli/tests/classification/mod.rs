@@ -193,10 +193,64 @@ fn the_recipes_of_the_repository_fit_their_data() {
     let line = |i: usize| format!("\"{}\",\"a title, {i}\",\"what is said\"\n", i % 4 + 1);
     fs::write(home.path().join("test.csv"), (0..16).map(line).collect::<String>()).unwrap();
     let news = home.path().to_path_buf();
-    for (name, data, more) in [("sst2", &texts().data, &[][..]), ("ag-news", &news, &["--set", "data.validation=4"])] {
+    for (name, data, more) in [
+        ("sst2", &texts().data, &[][..]),
+        ("mlm-pretrain", &texts().data, &[]),
+        ("ag-news", &news, &["--set", "data.validation=4"]),
+    ] {
         let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../recipes/{name}.toml"));
         let arguments = train(&recipe, data, &home.path().join("run")).into_iter();
         let arguments = arguments.chain(more.iter().map(ToString::to_string)).chain(["--dry-run".to_string()]);
         assert!(firelight(arguments).succeeds().stdout.contains("parameters"), "{name}");
     }
+}
+
+const MASKED: &str = r#"
+task = "masked_language"
+
+[data]
+tokenizer = "word:1"
+
+[model]
+d_model = 16
+n_heads = 2
+n_layers = 1
+d_ff = 32
+max_seq_len = 12
+position = "learned"
+
+[training]
+steps = 4
+batch_size = 8
+evaluate_every = 2
+checkpoint_every = 2
+"#;
+
+#[test]
+fn a_classifier_begins_from_a_masked_language_model_and_from_another_classifier() {
+    let home = Model::scratch();
+    let path = |name: &str| home.path().join(name);
+    fs::write(path("masked.toml"), MASKED).unwrap();
+    firelight(train(&path("masked.toml"), &texts().data, &path("masked"))).succeeds();
+    let half: Vec<String> = train(&path("masked.toml"), &texts().data, &path("again"));
+    firelight(half.iter().cloned().chain(["--steps", "2"].map(str::to_string))).succeeds();
+    firelight(half.iter().cloned().chain(["--resume".to_string()])).succeeds();
+    let [found, expected] = ["again", "masked"].map(|run| fs::read(path(run).join("model.safetensors")).unwrap());
+    assert!(found == expected, "a stopped run ends with the bytes of one that was not");
+    let masked = path("masked").display().to_string();
+    let vectors = firelight(["embed", &masked, "--text", "a fine film", "--json"]).succeeds().stdout;
+    let line: Value = serde_json::from_str(&vectors).unwrap();
+    let length: f64 = line["embedding"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap().powi(2)).sum();
+    assert!((length - 1.0).abs() < 1e-4 && line["embedding"].as_array().unwrap().len() == 16, "{line}");
+    firelight(train_on(&texts().data, &path("begun"), &["--from", &masked, "--steps", "2"])).succeeds();
+    let run = texts().run.display().to_string();
+    firelight(train_on(&texts().data, &path("more"), &["--from", &run, "--steps", "1"])).succeeds();
+    let other = ["--from", &masked, "--set", "model.d_ff=48"];
+    firelight(train_on(&texts().data, &path("other"), &other)).fails(USER, &["another encoder", "d_ff"]);
+    let three = path("three.tsv");
+    fs::write(&three, "a film\tgood\na dull film\tbad\na day\tso\na night\tso\n").unwrap();
+    let head = ["--from", &run, "--set", "data.validation=1", "--steps", "1"];
+    firelight(train_on(&three, &path("head"), &head)).fails(USER, &["2 classes (bad, good)", "model.new_head = true"]);
+    let anew = [&head[..], &["--set", "model.new_head=true"]].concat();
+    firelight(train_on(&three, &path("head"), &anew)).succeeds();
 }

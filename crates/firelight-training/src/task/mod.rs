@@ -105,6 +105,14 @@ pub trait Task: Sized {
     /// A new model, its weights decided by `seed`.
     fn model(config: &Self::Config, seed: u64, device: &Device) -> Self::Net;
 
+    /// The model before its first step: a new one, unless the recipe begins from another run.
+    ///
+    /// # Errors
+    /// If the other run cannot be read.
+    fn start(recipe: &RecipeOf<Self>, config: &Self::Config, device: &Device) -> Result<Self::Net, Self::Error> {
+        Ok(Self::model(config, recipe.seed, device))
+    }
+
     /// The parameters of the model by part.
     fn parameters(model: &Self::Net) -> Vec<(String, usize)>;
 

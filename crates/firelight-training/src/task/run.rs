@@ -73,7 +73,7 @@ impl<T: Task> Run<T> {
         T::save(&corpus, &folder)?;
         folder.write_config(T::NAME, &config)?;
         let corpus = T::open(&recipe, &folder)?; // as a resumed run will: in files, where it is large
-        Ok(Self::assemble(folder, recipe, corpus, config, StartPoint::default(), &request.device))
+        Self::assemble(folder, recipe, corpus, config, StartPoint::default(), &request.device)
     }
 
     /// Begins a run again that was stopped while its folder was being filled.
@@ -104,7 +104,7 @@ impl<T: Task> Run<T> {
         }
         recipe.training = recipe.training.clone().over(T::batches_of_an_epoch(&corpus, &recipe)?);
         let start = resume_point(&folder)?.unwrap_or_default();
-        let run = Self::assemble(folder, recipe, corpus, config, start, &request.device);
+        let run = Self::assemble(folder, recipe, corpus, config, start, &request.device)?;
         if !run.is_finished() {
             write_atomic(run.folder.recipe(), run.recipe.to_toml()?)?;
         }
@@ -118,11 +118,15 @@ impl<T: Task> Run<T> {
         config: T::Config,
         start: StartPoint,
         device: &Device,
-    ) -> Self {
-        let task = Trainee::new(T::model(&config, recipe.seed, device), recipe.loss.clone())
+    ) -> Result<Self, T::Error> {
+        let model = match start.step() {
+            0 => T::start(&recipe, &config, device)?,
+            _ => T::model(&config, recipe.seed, device), // the checkpoint holds its weights
+        };
+        let task = Trainee::new(model, recipe.loss.clone())
             .with_recompute(recipe.training.recompute)
             .with_precision(recipe.training.precision);
-        Self { folder, recipe, corpus, config, task, start, device: device.clone() }
+        Ok(Self { folder, recipe, corpus, config, task, start, device: device.clone() })
     }
 
     /// The structure of the model.

@@ -4,13 +4,14 @@
 mod classification;
 mod course;
 mod language;
+mod masked_language;
 mod seq2seq;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
-use firelight::classification::Classification;
+use firelight::classification::{Classification, MaskedLanguage};
 use firelight::device::{self, NamedDevice};
 use firelight::language::Language;
 use firelight::seq2seq::Seq2Seq;
@@ -24,11 +25,14 @@ use course::{Course, Shown};
 const PAIRS_ALONE: &str =
     "--source and --target are for pairs of texts: name a recipe of the task seq2seq, such as dates";
 
+/// Why --from is refused.
+const FROM_ALONE: &str = "--from is for classifiers: name a recipe of the task classification, such as texts";
+
 /// Train a model by a recipe; without one, a small GPT on generated stories
 #[derive(clap::Args, Default)]
 pub(crate) struct Train {
-    /// Recipe file (TOML), or an embedded one by its name: stories, which is taken without one, dates, copy, reverse, addition
-    /// or texts
+    /// Recipe file (TOML), or an embedded one by its name: stories, which is taken without one, dates, copy, reverse, addition,
+    /// texts or masked
     recipe: Option<PathBuf>,
     /// What to train on: a text file (UTF-8); for seq2seq a folder of parallel files, a .tsv or a .jsonl file; for
     /// classification a folder with a file for each split, or one .tsv, .csv or .jsonl file
@@ -40,6 +44,9 @@ pub(crate) struct Train {
     /// For seq2seq: file of the targets, one a line
     #[arg(long, value_name = "FILE", requires = "source")]
     target: Option<PathBuf>,
+    /// For classification: a run of the task masked_language or classification, whose encoder and tokenizer are the beginning
+    #[arg(long, value_name = "RUN_DIR")]
+    from: Option<PathBuf>,
     /// Run folder to write; without one, the next free runs/RECIPE-N
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -79,16 +86,19 @@ impl Train {
     pub(crate) fn run(self) -> Result<()> {
         let chosen = device::choose(self.device.as_deref())?;
         let task = self.task()?;
+        ensure!(self.from.is_none() || task == Classification::NAME, Mistake(FROM_ALONE.into()));
         ensure!(self.source.is_none() || task == Seq2Seq::NAME, Mistake(PAIRS_ALONE.into()));
         match task.as_str() {
             Language::NAME => self.follow::<Language>(&chosen),
             Seq2Seq::NAME => self.follow::<Seq2Seq>(&chosen),
             Classification::NAME => self.follow::<Classification>(&chosen),
+            MaskedLanguage::NAME => self.follow::<MaskedLanguage>(&chosen),
             other => bail!(Mistake(format!(
-                "there is no task `{other}`: expected `{}`, `{}` or `{}`",
+                "there is no task `{other}`: expected `{}`, `{}`, `{}` or `{}`",
                 Language::NAME,
                 Seq2Seq::NAME,
-                Classification::NAME
+                Classification::NAME,
+                MaskedLanguage::NAME
             ))),
         }
     }
@@ -131,7 +141,8 @@ impl Train {
         let steps = self.steps.into_iter().flat_map(|steps| [("training.epochs", 0), ("training.steps", steps)]);
         let steps = steps.map(|(key, number)| (key.to_string(), number.to_string()));
         let seed = self.seed.map(|seed| ("seed".to_string(), seed.to_string()));
-        self.overrides.iter().cloned().chain(steps).chain(seed).collect()
+        let from = self.from.iter().map(|path| ("model.from".to_string(), format!("{:?}", path.display().to_string())));
+        self.overrides.iter().cloned().chain(from).chain(steps).chain(seed).collect()
     }
 }
 
@@ -165,5 +176,6 @@ fn task_of_built_in(recipe: &Path) -> Option<&'static str> {
     let is_language = built_in::<Language>(recipe).map(|_| Language::NAME);
     let is_seq2seq = built_in::<Seq2Seq>(recipe).map(|_| Seq2Seq::NAME);
     let is_classification = built_in::<Classification>(recipe).map(|_| Classification::NAME);
-    is_language.or(is_seq2seq).or(is_classification)
+    let is_masked = built_in::<MaskedLanguage>(recipe).map(|_| MaskedLanguage::NAME);
+    is_language.or(is_seq2seq).or(is_classification).or(is_masked)
 }

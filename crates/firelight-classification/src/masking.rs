@@ -1,0 +1,195 @@
+//! Texts become batches in which some tokens are hidden, other ones every epoch, and what a model is charged for on them.
+//!
+//! Sources: Devlin et al. 2019, §3.1, task 1 (<https://arxiv.org/abs/1810.04805>); masks that differ from epoch to epoch Liu et
+//! al. 2019, RoBERTa, §4.1 (<https://arxiv.org/abs/1907.11692>).
+
+use std::sync::Arc;
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataset::{Dataset, DatasetError};
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use firelight_core::{AuxiliaryLosses, LossConfig, Pass, TokenLoss};
+use firelight_data::{MaskVocabulary, Masking, NoiseSeed};
+use firelight_training::{LossOutput, Objective, Switches, TrainLoss, Trainee};
+
+use crate::data::{EncodedText, input_of};
+use crate::encoder::TextInput;
+use crate::model::MaskedLanguageModel;
+
+/// The epoch whose masks a validation has, every time the same.
+const FIXED_EPOCH: u64 = u64::MAX;
+
+/// A text with hidden tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MaskedExample {
+    /// The text as the model reads it.
+    pub text: EncodedText,
+    /// The places that it is asked about, and the tokens that stood there.
+    pub hidden: Vec<(usize, u32)>,
+}
+
+/// What one step of a masked language model reads.
+#[derive(Debug, Clone)]
+pub struct MaskedBatch {
+    /// The texts.
+    pub input: TextInput,
+    /// `[M]`, the places that are asked about, each `b T + t`.
+    pub places: Tensor<1, Int>,
+    /// `[1, M]`, the tokens that stood there.
+    pub targets: Tensor<2, Int>,
+    /// `[1, M]`, true where a place does not count: a batch that hides nothing asks about one that does not.
+    pub ignored: Option<Tensor<2, Bool>>,
+}
+
+/// Texts of which every epoch of a training hides other tokens, and a validation always the same.
+#[derive(Debug, Clone)]
+pub(crate) struct MaskedDataset {
+    pub(crate) texts: Arc<Vec<EncodedText>>,
+    pub(crate) vocabulary: Arc<MaskVocabulary>,
+    pub(crate) masking: Masking,
+    pub(crate) seed: u64,
+    /// Whether the texts come with their tokens hidden; else the loader hides them, which knows the epoch.
+    pub(crate) is_fixed: bool,
+}
+
+impl MaskedDataset {
+    /// The text of this index with the tokens hidden that `epoch` hides.
+    pub(crate) fn hide(&self, text: &EncodedText, epoch: u64, index: usize) -> MaskedExample {
+        let seed = NoiseSeed { seed: self.seed, epoch, index: index as u64 };
+        let masked = self.masking.apply(&text.ids, &self.vocabulary, seed);
+        let chosen = masked.chosen.iter().enumerate().filter(|(_, is_chosen)| **is_chosen);
+        let hidden = chosen.map(|(place, _)| (place, text.ids[place])).collect();
+        MaskedExample { text: EncodedText { ids: masked.inputs, ..text.clone() }, hidden }
+    }
+}
+
+impl Dataset<MaskedExample> for MaskedDataset {
+    fn get(&self, index: usize) -> Result<MaskedExample, DatasetError> {
+        let text = &self.texts[index];
+        Ok(match self.is_fixed {
+            true => self.hide(text, FIXED_EPOCH, index),
+            false => MaskedExample { text: text.clone(), hidden: Vec::new() },
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.texts.len()
+    }
+}
+
+/// Stacks texts with hidden tokens.
+#[derive(Debug, Clone, Copy)]
+pub struct MaskedBatcher;
+
+impl Batcher<MaskedExample, MaskedBatch> for MaskedBatcher {
+    fn batch(&self, examples: Vec<MaskedExample>, device: &Device) -> MaskedBatch {
+        let texts: Vec<&EncodedText> = examples.iter().map(|example| &example.text).collect();
+        let input = input_of(&texts, device);
+        let length = input.tokens.dims()[1];
+        let of_row = |(row, example): (usize, &MaskedExample)| {
+            example.hidden.iter().map(|(place, id)| ((row * length + place) as i32, *id as i32)).collect::<Vec<_>>()
+        };
+        let (mut places, mut targets): (Vec<i32>, Vec<i32>) = examples.iter().enumerate().flat_map(of_row).unzip();
+        let is_empty = places.is_empty();
+        if is_empty {
+            (places, targets) = (vec![0], vec![0]);
+        }
+        let count = places.len();
+        MaskedBatch {
+            input,
+            places: Tensor::from_data(TensorData::new(places, [count]), device),
+            targets: Tensor::from_data(TensorData::new(targets, [1, count]), device),
+            ignored: is_empty.then(|| Tensor::from_bool(TensorData::from([[true]]), device)),
+        }
+    }
+}
+
+/// A masked language model with its loss.
+pub type MaskedLanguageTask = Trainee<MaskedLanguageModel>;
+
+fn charge(model: &MaskedLanguageModel, batch: MaskedBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
+    loss.forward(model.forward_at(&batch.input, batch.places, pass), batch.targets, batch.ignored)
+}
+
+fn report(loss: TokenLoss) -> LossOutput {
+    LossOutput::new(loss.cross_entropy, loss.count)
+}
+
+impl Objective for MaskedLanguageModel {
+    type Batch = MaskedBatch;
+    type Loss = LossConfig;
+
+    /// What is minimised is the loss of the hidden tokens and, with experts, the load balance.
+    fn train_loss(&self, batch: MaskedBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
+        let mut auxiliary = AuxiliaryLosses::default();
+        let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
+        let charged = charge(self, batch, *loss, &mut pass.with_losses(&mut auxiliary));
+        let balance = auxiliary.load_balance().map(|balance| balance * loss.load_balance);
+        let minimised = balance.into_iter().fold(charged.mean(), |sum, balance| sum + balance);
+        TrainLoss { minimised, reported: report(charged) }
+    }
+
+    fn valid_loss(&self, batch: MaskedBatch, switches: Switches) -> LossOutput {
+        let mut pass = Pass::default().with_precision(switches.dtype);
+        report(charge(self, batch, LossConfig::default(), &mut pass))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vocabulary::TextVocabulary;
+    use firelight_data::{Tokenizer, TokenizerConfig};
+
+    fn dataset(is_fixed: bool) -> MaskedDataset {
+        let vocabulary = TextVocabulary::new(Tokenizer::train(&TokenizerConfig::Char, "abcdefghij").unwrap()).unwrap();
+        let texts = ["abcdefghij", "ab", "cdefg"].map(|text| vocabulary.encode(text, None, 20).unwrap());
+        MaskedDataset {
+            texts: Arc::new(texts.to_vec()),
+            vocabulary: Arc::new(MaskVocabulary::of(vocabulary.tokenizer(), "[MASK]").unwrap()),
+            masking: Masking { ratio: 0.4, ..Masking::default() },
+            seed: 3,
+            is_fixed,
+        }
+    }
+
+    #[test]
+    fn epochs_hide_other_tokens_and_a_validation_the_same() {
+        let moving = dataset(false);
+        let of = |epoch, index: usize| moving.hide(&moving.texts[index], epoch, index);
+        assert_eq!(of(0, 0), of(0, 0));
+        assert!((1..20).any(|epoch| of(epoch, 0).hidden != of(0, 0).hidden));
+        assert!(moving.get(0).unwrap().hidden.is_empty(), "the loader hides");
+        let fixed = dataset(true);
+        assert_eq!(fixed.get(0).unwrap(), fixed.hide(&fixed.texts[0], FIXED_EPOCH, 0));
+        let ends = |example: &MaskedExample| (example.text.ids[0], *example.text.ids.last().unwrap());
+        assert!((0..30).all(|number| ends(&of(number / 3, number as usize % 3)) == (10, 11)), "ends are never hidden");
+    }
+
+    #[test]
+    fn places_are_counted_over_the_rows() {
+        let examples: Vec<_> = (0..3).map(|number| dataset(true).get(number).unwrap()).collect();
+        let expected: Vec<(i64, i64)> = examples
+            .iter()
+            .enumerate()
+            .flat_map(|(row, example)| {
+                example.hidden.iter().map(move |(t, id)| ((12 * row + t) as i64, i64::from(*id)))
+            })
+            .collect();
+        let batch = MaskedBatcher.batch(examples, &Device::default());
+        let places: Vec<i64> = batch.places.try_into_vec_as().unwrap();
+        let targets: Vec<i64> = batch.targets.try_into_vec_as().unwrap();
+        assert_eq!(places.into_iter().zip(targets).collect::<Vec<_>>(), expected);
+        assert!(batch.ignored.is_none() && expected.len() == 7, "four, one and two: {expected:?}");
+    }
+
+    #[test]
+    fn a_batch_that_hides_nothing_costs_nothing() {
+        let text = EncodedText { ids: vec![10, 11], second_from: 2, is_cut: false };
+        let batch = MaskedBatcher.batch(vec![MaskedExample { text, hidden: Vec::new() }], &Device::default());
+        let encoder = crate::TextEncoderConfig::modern(13, 8, 2, 1);
+        let model = crate::MaskedLanguageModelConfig::new(encoder).init(&Device::default());
+        let loss = model.valid_loss(batch, Switches::default());
+        assert_eq!(loss.read().unwrap(), (0.0, 0.0));
+    }
+}

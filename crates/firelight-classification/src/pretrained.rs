@@ -1,0 +1,161 @@
+//! What a run of this crate has learnt, taken over by another one: the encoder of a masked language model or of a classifier,
+//! with its tokenizer.
+
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use firelight_storage::{Checkpoint, ModelFolder, StorageError, load_weights};
+
+use crate::encoder::{TextEncoder, TextEncoderConfig};
+use crate::error::ClassificationError;
+use crate::model::{MaskedLanguageModelConfig, TextClassifier, TextClassifierConfig};
+use crate::vocabulary::TextVocabulary;
+
+/// A run with an encoder.
+pub(crate) struct Pretrained {
+    folder: ModelFolder,
+    model: Structure,
+}
+
+/// What the run trained.
+enum Structure {
+    Classifier(TextClassifierConfig),
+    Masked(MaskedLanguageModelConfig),
+}
+
+impl Pretrained {
+    /// Opens the folder of a run.
+    pub(crate) fn open(path: &Path) -> Result<Self, ClassificationError> {
+        let folder = ModelFolder::open(path)?;
+        let model = match folder.read_config(crate::TASK) {
+            Err(StorageError::ConfigTask { .. }) => Structure::Masked(folder.read_config(crate::MASKED_LANGUAGE_TASK)?),
+            config => Structure::Classifier(config?),
+        };
+        let pretrained = Self { folder, model };
+        let valid = pretrained.encoder_config().validate();
+        valid.map_err(|error| ClassificationError::Config { path: pretrained.folder.config(), error })?;
+        Ok(pretrained)
+    }
+
+    /// The structure of the encoder.
+    pub(crate) fn encoder_config(&self) -> &TextEncoderConfig {
+        match &self.model {
+            Structure::Classifier(config) => &config.encoder,
+            Structure::Masked(config) => &config.encoder,
+        }
+    }
+
+    /// The tokenizer.
+    pub(crate) fn vocabulary(&self) -> Result<TextVocabulary, ClassificationError> {
+        let vocabulary = TextVocabulary::load(&self.folder)?;
+        let (size, found) = (self.encoder_config().vocab_size, vocabulary.vocab_size());
+        match size == found {
+            true => Ok(vocabulary),
+            false => Err(ClassificationError::Vocabulary { path: self.folder.config(), size, found }),
+        }
+    }
+
+    /// The encoder with the weights of a checkpoint.
+    pub(crate) fn encoder(&self, checkpoint: &Checkpoint, device: &Device) -> Result<TextEncoder, ClassificationError> {
+        let weights = self.folder.weights(checkpoint)?;
+        match &self.model {
+            Structure::Classifier(config) => Ok(classifier(config, weights, device)?.encoder),
+            Structure::Masked(config) => {
+                let mut model = config.init(device);
+                load_weights(&mut model, weights)?;
+                Ok(model.encoder)
+            }
+        }
+    }
+}
+
+#[cfg(feature = "train")]
+impl Pretrained {
+    /// Makes sure that a classifier of this structure can begin from the run.
+    pub(crate) fn check(&self, config: &TextClassifierConfig, new_head: bool) -> Result<(), ClassificationError> {
+        let path = || self.folder.path().to_path_buf();
+        let differing = differing(self.encoder_config(), &config.encoder);
+        if !differing.is_empty() {
+            return Err(ClassificationError::OtherEncoder { path: path(), differing });
+        }
+        match &self.model {
+            Structure::Classifier(found) if !new_head && found.labels != config.labels => {
+                Err(ClassificationError::OtherHead {
+                    path: path(),
+                    found: found.labels.clone(),
+                    expected: config.labels.clone(),
+                })
+            }
+            Structure::Classifier(found) if !new_head && found.head.pooler != config.head.pooler => {
+                let differing = vec!["model.pooling or model.pooler".into()];
+                Err(ClassificationError::OtherEncoder { path: path(), differing })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the weights of the last checkpoint to a new classifier of a structure that was [checked](Self::check): those of the
+    /// encoder, and those of the head where the run has one and no new one is asked for.
+    pub(crate) fn give(
+        &self,
+        mut model: TextClassifier,
+        config: &TextClassifierConfig,
+        new_head: bool,
+        device: &Device,
+    ) -> Result<TextClassifier, ClassificationError> {
+        let weights = self.folder.weights(&Checkpoint::Last)?;
+        match &self.model {
+            // Dropout rates are those of the new run, weights those of the old one.
+            Structure::Classifier(found) => {
+                let config = TextClassifierConfig { encoder: config.encoder.clone(), ..found.clone() };
+                let learnt = classifier(&config, weights, device)?;
+                if !new_head {
+                    model.head.pooler = learnt.head.pooler;
+                    model.head.output = learnt.head.output;
+                }
+                model.encoder = learnt.encoder;
+            }
+            Structure::Masked(found) => {
+                let config = MaskedLanguageModelConfig { encoder: config.encoder.clone(), ..found.clone() };
+                let mut learnt = config.init(device);
+                load_weights(&mut learnt, weights)?;
+                model.encoder = learnt.encoder;
+            }
+        }
+        Ok(model)
+    }
+}
+
+fn classifier(
+    config: &TextClassifierConfig,
+    weights: PathBuf,
+    device: &Device,
+) -> Result<TextClassifier, ClassificationError> {
+    let mut model = config.init(device);
+    load_weights(&mut model, weights)?;
+    Ok(model)
+}
+
+/// The keys in which two encoders differ, but for those that no weight depends on: rates of dropout and how weights begin.
+#[cfg(feature = "train")]
+fn differing(one: &TextEncoderConfig, other: &TextEncoderConfig) -> Vec<String> {
+    let quiet = |config: &TextEncoderConfig| {
+        let init = firelight_core::WeightInit::default();
+        let quiet = |stack: firelight_core::TransformerConfig| stack.with_dropout(0.0).with_stochastic_depth(0.0);
+        serde_json::to_value(config.clone().with_stack(|stack| quiet(stack).with_init(init))).unwrap_or_default()
+    };
+    let (one, other) = (quiet(one), quiet(other));
+    let fields = |value: &serde_json::Value| -> Vec<(String, serde_json::Value)> {
+        let own = value.as_object().into_iter().flatten();
+        let stack = value["transformer"].as_object().into_iter().flatten();
+        own.chain(stack)
+            .filter(|(key, _)| *key != "transformer")
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    };
+    let pairs = fields(&one).into_iter().zip(fields(&other));
+    pairs
+        .filter(|(one, other)| one != other)
+        .map(|(one, other)| format!("{} = {} for {}", one.0, one.1, other.1))
+        .collect()
+}

@@ -1,0 +1,143 @@
+//! What a recipe of a masked language model says, and the recipe that is built in.
+
+use std::sync::LazyLock;
+
+use firelight_core::{ConfigError, LossConfig, TransformerConfig, kind};
+use firelight_data::labelled::Columns;
+use firelight_data::{Batching, Masking, TokenizerConfig};
+use firelight_training::{Apart, Fields, Recipe, fields_of};
+use serde::de::Deserializer;
+use serde::{Deserialize, Serialize};
+
+use crate::encoder::TextEncoderConfig;
+use crate::model::MaskedLanguageModelConfig;
+use crate::run::{Held, encoder_stack};
+
+/// The recipe of a masked language model.
+pub type MaskedLanguageRecipe = Recipe<TextsRecipe, EncoderModelRecipe, LossConfig>;
+
+/// The built-in recipe.
+pub(super) const MASKED: &str = include_str!("masked.toml");
+
+/// No machine reads faster with more threads.
+const MAX_WORKERS: usize = 64;
+
+/// The `[data]` section.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TextsRecipe {
+    /// The file to train on in a folder, by its name without the ending `.txt`, `.tsv`, `.csv` or `.jsonl`. Default: `"train"`.
+    pub training: String,
+    /// What is only validated on: the name of another file, or a number of texts from the end. Default: `"dev"`.
+    pub validation: Held,
+    /// Which columns of a table hold texts; its labels are not read. Default: the text in the first column, the label in the
+    /// second. In a `.txt` every line is a text.
+    pub columns: Columns,
+    /// How texts become tokens. It knows the training texts alone. Default: `"word:2"`.
+    pub tokenizer: TokenizerConfig,
+    /// Which tokens are hidden, and how.
+    pub masking: Masking,
+    /// How many texts a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", budget = N }`. Default: buckets.
+    #[serde(deserialize_with = "kind::deserialize")]
+    pub batching: Batching,
+    /// Threads that read batches ahead; they change neither the batches nor their order. At most 64, default 0.
+    pub workers: usize,
+}
+
+impl Default for TextsRecipe {
+    fn default() -> Self {
+        Self {
+            training: "train".into(),
+            validation: Held::Split("dev".into()),
+            columns: Columns::default(),
+            tokenizer: TokenizerConfig::Word { min_frequency: 2 },
+            masking: Masking::default(),
+            batching: Batching::Buckets { buckets: 16 },
+            workers: 0,
+        }
+    }
+}
+
+impl TextsRecipe {
+    /// # Errors
+    /// Lists every field that does not fit.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let text = |error: firelight_data::DataError| format!("data: {error}");
+        let own = [
+            (self.validation == Held::Texts(0))
+                .then(|| "data.validation = 0 must be at least 1, or the name of a file".into()),
+            self.columns.text.is_empty().then(|| "data.columns.text = [] must name at least one column".into()),
+            self.masking.validate().err().map(text),
+            self.batching.validate().err().map(text),
+            (self.workers > MAX_WORKERS)
+                .then(|| format!("data.workers = {} must be at most {MAX_WORKERS}", self.workers)),
+        ];
+        ConfigError::collect([], own)
+    }
+}
+
+/// The keys of `[model]`: those of the encoder and those of the stack.
+static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
+    let [own, stack] = [fields_of::<Own>(), fields_of::<TransformerConfig>()].map(Option::unwrap_or_default);
+    [own, stack].concat().leak()
+});
+
+/// The `[model]` section: the encoder as in the recipe of a classifier, without a head.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EncoderModelRecipe {
+    /// Keys of the encoder.
+    #[serde(flatten)]
+    own: Own,
+    /// The stack.
+    #[serde(flatten)]
+    pub transformer: TransformerConfig,
+}
+
+/// The keys that are not the stack's.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Own {
+    /// Segments that tokens may belong to.
+    n_segments: usize,
+}
+
+impl EncoderModelRecipe {
+    /// The whole configuration, for a vocabulary of this size.
+    pub fn config(&self, vocab_size: usize) -> MaskedLanguageModelConfig {
+        MaskedLanguageModelConfig::new(TextEncoderConfig {
+            vocab_size,
+            n_segments: self.own.n_segments,
+            transformer: self.transformer.clone(),
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for EncoderModelRecipe {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Apart { own, rest, named } =
+            Apart::<Own, TransformerConfig>::read(deserializer, "EncoderModelRecipe", &FIELDS)?;
+        Ok(Self { own, transformer: encoder_stack(rest, &named) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_recipe_is_whole_and_comes_back_from_its_own_text() {
+        let recipe = MaskedLanguageRecipe::parse(MASKED, "masked.toml", &[]).unwrap();
+        assert_eq!(recipe.task, crate::MASKED_LANGUAGE_TASK);
+        recipe.model.config(70).validate().unwrap();
+        let text = recipe.to_toml().unwrap();
+        assert_eq!(MaskedLanguageRecipe::parse(&text, "recipe.toml", &[]).unwrap(), recipe);
+    }
+
+    #[test]
+    fn all_problems_are_listed() {
+        let masking = Masking { ratio: 0.0, ..Masking::default() };
+        let recipe = TextsRecipe { validation: Held::Texts(0), masking, workers: 65, ..TextsRecipe::default() };
+        assert_eq!(recipe.validate().unwrap_err().problems().len(), 3);
+        TextsRecipe::default().validate().unwrap();
+    }
+}

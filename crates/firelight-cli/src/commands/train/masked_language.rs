@@ -1,0 +1,28 @@
+//! What a masked language model shows after its training: which validation text is nearest to another one.
+
+use anyhow::Result;
+use firelight::classification::{Embedder, MaskedLanguage};
+use firelight::device::NamedDevice;
+use firelight::storage::Checkpoint;
+use firelight::training::TrainedRun;
+
+use super::course::Shown;
+
+/// How many texts are compared with the first.
+const TEXTS: usize = 100;
+
+impl Shown for MaskedLanguage {
+    fn next(folder: &str) -> String {
+        format!("begin a classifier with: firelight train texts --data DIR --from {folder}")
+    }
+
+    fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<(String, String)>> {
+        let embedder = Embedder::load_from(run.folder.path(), &Checkpoint::Last, &chosen.device)?;
+        let texts = &run.corpus.validation_texts()[..TEXTS.min(run.corpus.validation_texts().len())];
+        let vectors = embedder.embed(texts)?;
+        let cosine = |index: usize| vectors[0].iter().zip(&vectors[index]).map(|(a, b)| a * b).sum::<f32>();
+        let nearest = (1..texts.len()).max_by(|&a, &b| cosine(a).total_cmp(&cosine(b)));
+        let sample = |index: usize| (format!("nearest to \"{}\"", texts[0]), texts[index].clone());
+        Ok(nearest.map(sample).into_iter().collect())
+    }
+}
