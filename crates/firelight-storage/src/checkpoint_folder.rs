@@ -202,6 +202,22 @@ mod tests {
     }
 
     #[test]
+    fn the_old_checkpoint_stays_while_its_successor_is_written_and_when_that_fails() {
+        let home = tempfile::tempdir().unwrap();
+        let target = home.path().join("best");
+        write(&target, "old");
+        let weights = || fs::read_to_string(CheckpointFolder::find(target.clone()).weights()).unwrap();
+        let failed = publish(&target, |folder| {
+            fs::write(folder.weights(), "ha").unwrap();
+            assert_ne!(folder.path(), target);
+            assert_eq!(weights(), "old", "written beside it");
+            Err(StorageError::CheckpointName { name: "x".into() })
+        });
+        assert!(failed.is_err());
+        assert_eq!((weights().as_str(), names_in(home.path()).unwrap()), ("old", vec!["best".to_string()]));
+    }
+
+    #[test]
     fn a_crash_between_the_two_moves_loses_nothing() {
         let home = tempfile::tempdir().unwrap();
         let target = home.path().join("best");

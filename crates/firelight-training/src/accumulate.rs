@@ -14,34 +14,37 @@ use crate::LossOutput;
 pub(crate) struct Accumulated {
     gradients: GradientsParams,
     output: LossOutput,
-    batches: usize,
+    /// The sum of each batch, by which a bad one is found.
+    losses: Vec<Tensor<1>>,
 }
 
 impl Accumulated {
     /// The gradients of the mean loss of one batch.
     pub(crate) fn new(gradients: GradientsParams, output: LossOutput) -> Self {
-        Self { gradients, output, batches: 1 }
+        let losses = vec![output.total.clone()];
+        Self { gradients, output, losses }
     }
 
     /// Adds those of one more batch of the same `model`.
-    pub(crate) fn add<M: Module>(self, model: &M, gradients: GradientsParams, output: LossOutput) -> Self {
-        let mut sum = match self.batches {
+    pub(crate) fn add<M: Module>(mut self, model: &M, gradients: GradientsParams, output: LossOutput) -> Self {
+        let mut sum = match self.losses.len() {
             1 => weighted(model, self.gradients, &self.output),
             _ => self.gradients,
         };
         let mut more = weighted(model, gradients, &output);
         model.visit(&mut Add { sum: &mut sum, more: &mut more });
-        Self { gradients: sum, output: self.output.plus(output), batches: self.batches + 1 }
+        self.losses.push(output.total.clone());
+        Self { gradients: sum, output: self.output.plus(output), losses: self.losses }
     }
 
-    /// The gradients of the mean loss over all targets, and the sums of the losses.
-    pub(crate) fn mean<M: Module>(self, model: &M) -> (GradientsParams, LossOutput) {
+    /// The gradients of the mean loss over all targets, the sums of the losses, and the loss of each batch.
+    pub(crate) fn mean<M: Module>(self, model: &M) -> (GradientsParams, LossOutput, Vec<Tensor<1>>) {
         let mut gradients = self.gradients;
-        if self.batches > 1 {
+        if self.losses.len() > 1 {
             let factor = self.output.count.clone().clamp_min(1.0).recip();
             model.visit(&mut Multiply { gradients: &mut gradients, seen: HashSet::new(), factor });
         }
-        (gradients, self.output)
+        (gradients, self.output, self.losses)
     }
 }
 
@@ -100,7 +103,7 @@ mod tests {
     }
 
     fn values(model: &Line, accumulated: Accumulated) -> Vec<f64> {
-        let (gradients, output) = accumulated.mean(model);
+        let (gradients, output, _) = accumulated.mean(model);
         let (total, count) = output.read().unwrap();
         let norm = crate::global_norm(model, &gradients).unwrap().try_into_scalar::<f64>().unwrap();
         vec![norm, total, count]

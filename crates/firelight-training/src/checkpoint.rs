@@ -30,6 +30,9 @@ pub struct ValidationLoss {
 pub(crate) struct RunState {
     /// Steps done.
     pub(crate) step: usize,
+    /// The seed of the run; checkpoints of older versions have none.
+    #[serde(default)]
+    pub(crate) seed: Option<u64>,
     /// The newest evaluation.
     pub(crate) evaluation: Option<ValidationLoss>,
     /// The best evaluation.
@@ -116,6 +119,16 @@ impl StartPoint {
     /// The best evaluation so far.
     pub fn best(&self) -> Option<ValidationLoss> {
         self.state.best
+    }
+
+    /// Refuses to go on under another seed than the run began with.
+    pub(crate) fn check_seed(&self, asked: u64) -> Result<(), TrainingError> {
+        match (&self.resumed, self.state.seed) {
+            (Some(Resumed { folder, .. }), Some(found)) if found != asked => {
+                Err(TrainingError::OtherSeed { path: folder.path().into(), found, asked })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Gives `model` the weights of the checkpoint and builds its optimiser with the state it had.
@@ -423,6 +436,43 @@ mod tests {
         start.resumed.as_mut().unwrap().parameters.remove("slope");
         let error = start.restore(model, &OptimizerConfig::default()).err().unwrap();
         assert!(error.to_string().contains("does not fit the model: it has no parameter `slope`"), "{error}");
+    }
+
+    #[test]
+    fn a_run_goes_on_under_its_own_seed_alone_and_an_old_checkpoint_under_any() {
+        let (_home, folder) = run_folder();
+        let (_, files) = save_trained(&folder, 5);
+        let text = fs::read_to_string(files.state()).unwrap();
+        assert!(text.contains("\"seed\": null"), "{text}");
+        let resumed = |seed: &str| {
+            fs::write(files.state(), text.replace("  \"seed\": null,\n", seed)).unwrap();
+            resume_point(&folder).unwrap().unwrap()
+        };
+        resumed("").check_seed(8).unwrap(); // as older versions wrote it
+        let start = resumed("  \"seed\": 18446744073709551615,\n");
+        start.check_seed(u64::MAX).unwrap();
+        let error = start.check_seed(8).unwrap_err();
+        let expected = "step-5` was written by a run of the seed 18446744073709551615, not 8: give the seed";
+        assert!(error.to_string().contains(expected) && error.is_user_error(), "{error}");
+    }
+
+    #[test]
+    fn a_checkpoint_that_cannot_be_written_leaves_the_one_before_it() {
+        let (_home, folder) = run_folder();
+        let model = Line::new(1.0, 0.0, &Device::default());
+        let save = |step: usize| {
+            let state = RunState { step, ..RunState::default() };
+            let optimizer = OptimizerConfig::default().init(&model);
+            save_step(&folder, &model, None, (OptimizerKind::AdamW, &optimizer), &state, 1)
+        };
+        save(5).unwrap();
+        let in_the_way = folder.path().join("checkpoints/.step-10.staging");
+        fs::write(&in_the_way, "a file where the folder is to be").unwrap();
+        assert!(save(10).unwrap_err().to_string().contains(".step-10.staging"));
+        assert_eq!(resume_point(&folder).unwrap().unwrap().step(), 5);
+        fs::remove_file(in_the_way).unwrap();
+        save(10).unwrap();
+        assert_eq!(steps_in(&folder).unwrap(), [10]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What can go wrong between a recipe and a trained model, in words that name the step, file or key and the way out.
 //! Recipes fail with [`RecipeError`](crate::RecipeError); everything after them fails with [`TrainingError`].
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -77,6 +78,20 @@ pub enum TrainingError {
         /// The first parameter of the model that the checkpoint lacks.
         parameter: String,
     },
+    /// A run was to go on under another seed, with other batches and dropout than it began with.
+    #[error(
+        "the checkpoint `{}` was written by a run of the seed {found}, not {asked}: give the seed as it was, or begin a run of \
+         its own in another folder",
+        path.display()
+    )]
+    OtherSeed {
+        /// The folder of the checkpoint.
+        path: PathBuf,
+        /// The seed that the run began with.
+        found: u64,
+        /// The seed that was to continue it.
+        asked: u64,
+    },
     /// A checkpoint holds the state of another kind of optimizer.
     #[error(
         "the checkpoint `{}` was written with optimizer.kind = \"{found}\", not \"{asked}\": set the kind as it was, or \
@@ -93,20 +108,21 @@ pub enum TrainingError {
     },
     /// The training has left the numbers.
     #[error(
-        "step {step}, batch {batch}: the {quantity} is {value}{}; lower `optimizer.learning_rate`, lengthen \
+        "step {step}, {}: the {quantity} is {value}{}; lower `optimizer.learning_rate`, lengthen \
          `schedule.warmup_steps`, or set `optimizer.clip_norm`",
-        culprit.as_ref().map_or(String::new(), |tensor| format!(", and {tensor} is not finite"))
+        one_or_several(batches),
+        culprit.as_ref().map_or(String::new(), |culprit| format!(", and {culprit}"))
     )]
     NotFinite {
         /// The step, counted from 1.
         step: usize,
-        /// The first training batch of the step, counted from 1 over the whole run.
-        batch: usize,
+        /// The training batch, counted from 1 over the whole run; several, where only their sum tells.
+        batches: RangeInclusive<usize>,
         /// `loss`, `gradient norm` or the name of a validation metric.
         quantity: &'static str,
         /// What was found in its place.
         value: f64,
-        /// The first tensor that holds such a number, in words.
+        /// The first tensor that holds such a number, or the largest gradient, in words.
         culprit: Option<String>,
     },
     /// A finished model does not give numbers.
@@ -227,6 +243,14 @@ impl TrainingError {
     }
 }
 
+/// Batches in words.
+fn one_or_several(batches: &RangeInclusive<usize>) -> String {
+    match batches.start() == batches.end() {
+        true => format!("batch {}", batches.start()),
+        false => format!("batches {} to {}", batches.start(), batches.end()),
+    }
+}
+
 /// A reason on one line: those of other crates may span several.
 fn one_line(reason: &impl ToString) -> String {
     reason.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
@@ -238,8 +262,9 @@ mod tests {
 
     #[test]
     fn messages_are_one_line_and_blame_the_right_side() {
-        let culprit = Some("the weight `head`".to_string());
-        let diverged = TrainingError::NotFinite { step: 12, batch: 23, quantity: "loss", value: f64::NAN, culprit };
+        let culprit = Some("the weight `head` is not finite".to_string());
+        let diverged =
+            TrainingError::NotFinite { step: 12, batches: 23..=23, quantity: "loss", value: f64::NAN, culprit };
         assert_eq!(
             diverged.to_string(),
             "step 12, batch 23: the loss is NaN, and the weight `head` is not finite; lower `optimizer.learning_rate`, \

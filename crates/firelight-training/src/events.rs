@@ -11,7 +11,7 @@ use burn::train::renderer::{
     EvaluationName, MetricState, MetricsRenderer, MetricsRendererEvaluation, MetricsRendererTraining,
 };
 use burn::train::{
-    CloneEarlyStoppingStrategy, EventProcessorTraining, Interrupter, LearnerEvent, LearningCheckpointer,
+    CloneEarlyStoppingStrategy, EventProcessorTraining, Interrupter, Learner, LearnerEvent, LearningCheckpointer,
     SupervisedTrainingEventProcessor, TrainingComponents, TrainingItem,
 };
 
@@ -87,7 +87,7 @@ impl<M: Trainable> Events<M> {
             self.interrupter.fail_on_error(self.processor.flush());
         }
         if let Some(checkpointer) = &mut self.checkpointer {
-            checkpointer.checkpoint(&trainer.learner(), trainer.done, &self.store);
+            checkpointer.checkpoint(&learner(trainer), trainer.done, &self.store);
         }
         let stops = |strategy: &mut Box<dyn CloneEarlyStoppingStrategy>| strategy.should_stop(self.epoch, &self.store);
         let stopped = self.early_stopping.as_mut().is_some_and(stops);
@@ -112,6 +112,12 @@ impl<M: Trainable> Events<M> {
     fn send_valid(&mut self, event: LearnerEvent<LossOutput>) {
         self.interrupter.fail_on_error(self.processor.process_valid(event));
     }
+}
+
+/// A learner of Burn's that stands where `trainer` stands.
+fn learner<M: Trainable>(trainer: &Trainer<M>) -> Learner<M> {
+    let schedule = trainer.schedule.init(trainer.optimizer_config.learning_rate).after(trainer.done);
+    Learner::new(trainer.model.clone(), trainer.optimizer.clone(), schedule)
 }
 
 /// Shows nothing: a library does not print.
@@ -162,4 +168,27 @@ impl MetricLogger for NoLog {
 
     fn log_metric_definition(&mut self, _definition: MetricDefinition) {}
     fn log_epoch_summary(&mut self, _summary: EpochSummary) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    fn sources(folder: &Path) -> Vec<PathBuf> {
+        let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        paths.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn no_other_file_knows_the_events_and_the_learner_of_burn() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        for (name, homes) in [("LearnerEvent", &["events.rs"][..]), ("Learner::new(", &["events.rs", "fit.rs"])] {
+            let knows = |path: &PathBuf| fs::read_to_string(path).is_ok_and(|text| text.contains(name));
+            let mut found: Vec<_> = sources(&folder).into_iter().filter(knows).collect();
+            found.sort();
+            assert_eq!(found, homes.iter().map(|home| folder.join(home)).collect::<Vec<_>>(), "{name}");
+        }
+    }
 }

@@ -11,6 +11,7 @@ use burn::train::{
 };
 use firelight_storage::ModelFolder;
 
+use crate::checkpoint::RunState;
 use crate::config::all_of;
 use crate::evaluate::device_of;
 use crate::events::{Events, NoLog, NoRenderer};
@@ -121,6 +122,7 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
     ])?;
     let model = if device_of(&model).is_autodiff() { model } else { model.train() };
     input.training.check_device(&device_of(&model))?;
+    input.start.check_seed(input.seed)?;
     let loss_scale = restored(input.loss_scale, &input.training, &input.start)?;
     let metrics = Metrics::new(input.metrics, &input.training.best_by)?;
     let (model, optimizer) = input.start.restore(model, &input.optimizer)?;
@@ -141,7 +143,7 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
         },
         metrics,
         stopped: false,
-        state: input.start.state,
+        state: RunState { seed: Some(input.seed), ..input.start.state },
         training: input.training,
         folder: input.folder,
         observers: Observers(input.observers),

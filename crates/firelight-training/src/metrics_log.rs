@@ -29,10 +29,11 @@ impl MetricsLog {
         Ok(Self { path: path.into(), file })
     }
 
-    /// Continues the file at `path` after `done` steps; what an interrupted run wrote about later steps is dropped.
+    /// Continues the file at `path` after `done` steps; what an interrupted run wrote about later steps is dropped, and a last
+    /// line that was cut short.
     ///
     /// # Errors
-    /// Fails if the file cannot be read or written.
+    /// Fails if the file cannot be read or written, or another line is none of ours; then nothing is changed.
     pub fn resume(path: impl AsRef<Path>, done: usize) -> Result<Self, TrainingError> {
         let path = path.as_ref();
         let text = match fs::read_to_string(path) {
@@ -40,9 +41,7 @@ impl MetricsLog {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(StorageError::io("read", path)(error).into()),
         };
-        let kept: String =
-            text.split_inclusive('\n').filter(|line| step_of(line).is_some_and(|step| step <= done)).collect();
-        write_atomic(path, kept)?;
+        write_atomic(path, up_to(done, &text).map_err(TrainingError::damaged(path))?)?;
         let file = OpenOptions::new().append(true).open(path).map_err(StorageError::io("write", path))?;
         Ok(Self { path: path.into(), file })
     }
@@ -62,6 +61,20 @@ impl Observer for MetricsLog {
     fn evaluation(&mut self, report: &EvaluationReport) -> Result<(), TrainingError> {
         self.append(report)
     }
+}
+
+/// The lines about the first `done` steps, or what is wrong with a line.
+fn up_to(done: usize, text: &str) -> Result<String, String> {
+    let mut kept = String::new();
+    for (number, line) in (1..).zip(text.split_inclusive('\n')) {
+        match step_of(line) {
+            Some(step) if step <= done => kept.extend([line.trim_end_matches('\n'), "\n"]),
+            Some(_) => {}
+            None if !line.ends_with('\n') => {} // The last line: a kill or a power cut in the midst of it.
+            None => return Err(format!("line {number} is no JSON object with a `step`; mend or remove the line")),
+        }
+    }
+    Ok(kept)
 }
 
 /// The step that a line is about; none if the line is cut short or not ours.
@@ -108,6 +121,35 @@ mod tests {
         let steps: Vec<_> = fs::read_to_string(&path).unwrap().lines().map(step_of).collect();
         assert_eq!(steps, [Some(1), Some(2), Some(3)]);
         MetricsLog::resume(home.path().join("new.jsonl"), 2).unwrap();
+    }
+
+    #[test]
+    fn a_line_that_is_not_ours_is_named_and_nothing_is_changed() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("metrics.jsonl");
+        for bad in ["not JSON", "{\"loss\":1.0}", "", "{\"step\":2,\"lo"] {
+            let text = format!("{{\"step\":1}}\n{bad}\n{{\"step\":3}}\n");
+            fs::write(&path, &text).unwrap();
+            let error = MetricsLog::resume(&path, 1).unwrap_err();
+            let expected = format!("the file `{}` is damaged: line 2 is no JSON object with a `step`", path.display());
+            assert!(error.to_string().starts_with(&expected) && error.is_user_error(), "{error}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        fs::write(&path, "{\"step\":1}\n{\"step\":2}").unwrap();
+        MetricsLog::resume(&path, 2).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"step\":1}\n{\"step\":2}\n");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named() {
+        let home = tempfile::tempdir().unwrap();
+        let error = MetricsLog::resume(home.path(), 1).unwrap_err(); // a folder in its place
+        assert!(error.to_string().starts_with(&format!("cannot read `{}`: ", home.path().display())), "{error}");
+        let path = home.path().join("metrics.jsonl");
+        fs::write(&path, b"{\"step\":1}\n\xFF\n").unwrap();
+        let error = MetricsLog::resume(&path, 1).unwrap_err();
+        assert!(error.to_string().starts_with(&format!("cannot read `{}`: ", path.display())), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"{\"step\":1}\n\xFF\n");
     }
 
     #[test]

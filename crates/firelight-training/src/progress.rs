@@ -1,9 +1,9 @@
 //! The progress of a run on the terminal: a bar with the loss, the throughput and the time left, and a line for every
-//! evaluation. Where there is no terminal, only the lines are written.
+//! evaluation. Where there is no terminal, only the lines are written, each with the time left.
 
 use std::io::{self, Write};
 
-use indicatif::{ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressDrawTarget, ProgressStyle};
 
 use crate::{EvaluationReport, Observer, RunReport, StepReport, TrainingError};
 
@@ -50,11 +50,12 @@ impl ProgressBar {
         )
     }
 
-    /// Writes a line that stays. Progress that cannot be shown is no reason to stop a training.
-    fn line(&mut self, text: &str) {
+    /// Writes a line about a step that stays. Progress that cannot be shown is no reason to stop a training.
+    fn line(&mut self, step: usize, text: &str) {
+        let place = format!("step {step}/{}", self.steps);
         match self.bar.is_hidden() {
-            true => drop(writeln!(self.plain, "{text}")),
-            false => self.bar.println(text),
+            true => drop(writeln!(self.plain, "{place}, {:#} left: {text}", HumanDuration(self.bar.eta()))),
+            false => self.bar.println(format!("{place}: {text}")),
         }
     }
 }
@@ -83,7 +84,7 @@ impl Observer for ProgressBar {
         let status = self.last.map_or(String::new(), |last| format!("{}, ", self.status(&last)));
         let (step, loss) = (report.step, report.validation_loss);
         let metrics = report.metrics.iter().map(|(name, value)| format!(", {name} {value:.2}")).collect::<String>();
-        self.line(&format!("step {step}/{}: {status}validation loss {loss:.4}{metrics}{best}", self.steps));
+        self.line(step, &format!("{status}validation loss {loss:.4}{metrics}{best}"));
         Ok(())
     }
 
@@ -96,7 +97,10 @@ impl Observer for ProgressBar {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use indicatif::TermLike;
     use std::sync::{Arc, Mutex};
+    use std::thread;
+    use std::time::Duration;
 
     #[derive(Clone, Default)]
     struct Shared(Arc<Mutex<Vec<u8>>>);
@@ -112,28 +116,102 @@ mod tests {
         }
     }
 
+    impl Shared {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    fn report(step: usize, loss: f64) -> StepReport {
+        StepReport { step, loss, charged_loss: None, learning_rate: 1e-3, gradient_norm: 1.0, tokens_per_second: 1234.6 }
+    }
+
+    fn evaluation() -> EvaluationReport {
+        EvaluationReport { step: 10, validation_loss: 2.0, is_best: true, ..Default::default() }
+    }
+
+    /// The time before a ` left`, in seconds.
+    fn seconds_left(text: &str) -> u64 {
+        let before = text.split_once("s left").expect("seconds are left").0;
+        let digits = before.rsplit(|character: char| !character.is_ascii_digit()).next().unwrap();
+        digits.parse().unwrap()
+    }
+
     #[test]
-    fn without_a_terminal_every_evaluation_is_a_plain_line() {
+    fn without_a_terminal_every_evaluation_is_a_plain_line_with_the_time_left() {
         let written = Shared::default();
         let mut progress = ProgressBar::on(ProgressDrawTarget::hidden(), Box::new(written.clone()));
-        progress.started(&RunReport { done: 0, steps: 20 }).unwrap();
-        let report = StepReport {
-            step: 10,
-            loss: 2.5,
-            charged_loss: None,
-            learning_rate: 1e-3,
-            gradient_norm: 1.0,
-            tokens_per_second: 1234.6,
-        };
-        progress.step(&report).unwrap();
-        progress
-            .evaluation(&EvaluationReport { step: 10, validation_loss: 2.0, is_best: true, ..Default::default() })
-            .unwrap();
+        progress.started(&RunReport { done: 0, steps: 110 }).unwrap();
+        thread::sleep(Duration::from_millis(500));
+        progress.step(&report(10, 2.5)).unwrap();
+        progress.evaluation(&evaluation()).unwrap();
         progress.finished().unwrap();
+        let (place, rest) = written.text().split_once(" left: ").map(|(a, b)| (a.to_string(), b.to_string())).unwrap();
         assert_eq!(
-            String::from_utf8(written.0.lock().unwrap().clone()).unwrap(),
-            "step 10/20: loss 2.5000 (smoothed 2.5000), gradient 1.00, rate 1.0e-3, 1235 tokens/s, validation loss 2.0000, \
-             the best so far\n"
+            rest,
+            "loss 2.5000 (smoothed 2.5000), gradient 1.00, rate 1.0e-3, 1235 tokens/s, validation loss 2.0000, the best so \
+             far\n"
         );
+        // Ten steps took half a second or more, so that 100 take 5 or more.
+        assert!(place.starts_with("step 10/110, ") && seconds_left(&format!("{place} left")) >= 4, "{place}");
+    }
+
+    /// A terminal that only remembers.
+    #[derive(Clone, Debug, Default)]
+    struct Terminal(Arc<Mutex<String>>);
+
+    impl TermLike for Terminal {
+        fn width(&self) -> u16 {
+            200
+        }
+
+        fn move_cursor_up(&self, _lines: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_down(&self, _lines: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_right(&self, _characters: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_left(&self, _characters: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(&format!("{text}\n"))
+        }
+
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push_str(text);
+            Ok(())
+        }
+
+        fn clear_line(&self) -> io::Result<()> {
+            self.write_str("\n")
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_terminal_shows_the_smoothed_loss_and_the_time_left() {
+        let terminal = Terminal::default();
+        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+        let mut progress = ProgressBar::on(target, Box::new(Shared::default()));
+        progress.started(&RunReport { done: 0, steps: 42 }).unwrap();
+        progress.step(&report(1, 4.0)).unwrap();
+        thread::sleep(Duration::from_millis(200));
+        progress.step(&report(2, 2.0)).unwrap();
+        let drawn = terminal.0.lock().unwrap().clone();
+        let status = "loss 2.0000 (smoothed 3.9000), gradient 1.00, rate 1.0e-3, 1235 tokens/s"; // 4 + (2 - 4) / 20
+        let (before, after) = drawn.rsplit_once(status).unwrap_or_else(|| panic!("{drawn}"));
+        // Two steps took a fifth of a second or more, so that 40 take some seconds.
+        assert!(before.ends_with("2/42  ") && seconds_left(after) >= 1, "{drawn}");
     }
 }

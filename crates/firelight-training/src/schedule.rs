@@ -299,8 +299,9 @@ mod tests {
         assert_rates(&cosine, &[(0, 0.25), (3, 1.0), (4, 1.0), (6, quarter), (8, 0.6), (12, 0.2), (1000, 0.2)]);
         let linear = of(ScheduleKind::Linear);
         assert_rates(&linear, &[(0, 0.25), (3, 1.0), (4, 1.0), (6, 0.8), (8, 0.6), (12, 0.2), (1000, 0.2)]);
-        let constant = ScheduleConfig { warmup_steps: 0, ..of(ScheduleKind::Constant) };
-        assert_rates(&constant, &[(0, 1.0), (50, 1.0)]);
+        assert_rates(&of(ScheduleKind::Constant), &[(0, 0.25), (1, 0.5), (2, 0.75), (3, 1.0), (4, 1.0), (50, 1.0)]);
+        let at_once = ScheduleConfig { warmup_steps: 0, ..of(ScheduleKind::Constant) };
+        assert_rates(&at_once, &[(0, 1.0), (50, 1.0)]);
     }
 
     #[test]

@@ -7,10 +7,11 @@ use burn::data::dataloader::{DataLoader, DataLoaderIterator, Progress};
 use burn::data::dataset::DatasetError;
 use burn::module::{Module, Param};
 use burn::nn::{Dropout, DropoutConfig};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, GradientCheckpointingStrategy, Tensor};
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
+use serde::{Deserialize, Serialize};
 
-use crate::LossOutput;
+use crate::{LossOutput, Objective, Switches, TrainLoss};
 
 /// Keeps other trainings out: the random numbers of a device are one stream for the whole process.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
@@ -90,6 +91,42 @@ impl InferenceStep for Line {
     }
 }
 
+/// The settings of a loss that has none: it notes how each training pass is computed, with Burn's strategy for its graph.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Noted {
+    #[serde(skip)]
+    passes: Arc<Mutex<Vec<(Switches, Option<GradientCheckpointingStrategy>)>>>,
+}
+
+impl Noted {
+    pub(crate) fn passes(&self) -> Vec<(Switches, Option<GradientCheckpointingStrategy>)> {
+        self.passes.lock().unwrap().clone()
+    }
+}
+
+impl PartialEq for Noted {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Objective for Line {
+    type Batch = Points;
+    type Loss = Noted;
+
+    fn train_loss(&self, points: Points, noted: &Noted, switches: Switches) -> TrainLoss {
+        let strategy = self.slope.val().gradient_checkpointing_strategy();
+        noted.passes.lock().unwrap().push((switches, strategy));
+        let reported = self.losses(points);
+        TrainLoss { minimised: reported.mean(), reported }
+    }
+
+    fn valid_loss(&self, points: Points, _switches: Switches) -> LossOutput {
+        self.losses(points)
+    }
+}
+
 /// Hands out points in order, in batches.
 #[derive(Clone)]
 pub(crate) struct PointLoader {
@@ -110,6 +147,12 @@ impl PointLoader {
             (x, 3.0 * x - 1.0)
         };
         Self::new((4 * from..4 * to).map(point).collect(), 4)
+    }
+
+    /// The same with a point in the batch of the step `step`, counted from 1, that has no value.
+    pub(crate) fn spoilt(mut self, step: usize) -> Self {
+        self.points[4 * (step - 1)].1 = f32::NAN;
+        self
     }
 }
 

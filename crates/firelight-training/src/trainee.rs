@@ -149,3 +149,28 @@ impl<M: Objective> fmt::Display for Trainee<M> {
         fmt::Display::fmt(&self.model, f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toy::{Line, Noted, Points};
+
+    #[test]
+    fn what_a_pass_is_to_do_reaches_the_model() {
+        let device = Device::default().autodiff();
+        let noted = Noted::default();
+        let task = Trainee::new(Line::new(1.0, 0.0, &device), noted.clone());
+        for (recompute, precision) in [
+            (Recompute::None, Precision::F32),
+            (Recompute::Blocks, Precision::F32),
+            (Recompute::Burn, Precision::Bf16),
+            (Recompute::Blocks, Precision::F16),
+        ] {
+            let task = task.clone().with_recompute(recompute).with_precision(precision);
+            TrainStep::step(&task, Points::new(vec![(1.0, 2.0)], &device));
+        }
+        let switches: Vec<_> = noted.passes().into_iter().map(|(switches, _)| switches).collect();
+        let expected = [(false, None), (true, None), (false, Some(FloatDType::BF16)), (true, Some(FloatDType::F16))];
+        assert_eq!(switches, expected.map(|(recompute_blocks, dtype)| Switches { recompute_blocks, dtype }));
+    }
+}

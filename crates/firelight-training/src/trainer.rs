@@ -1,11 +1,12 @@
 //! One optimiser step after another: seed, forward and backward, clip, learning rate, update. It knows neither files nor
 //! Burn's events; [`fit`](crate::fit()) drives it.
 
+use std::ops::RangeInclusive;
 use std::time::Instant;
 
 use burn::optim::{GradientsParams, ModuleOptimizer};
-use burn::tensor::Device;
-use burn::train::{Learner, TrainOutput, TrainStep};
+use burn::tensor::{Device, Tensor};
+use burn::train::{TrainOutput, TrainStep};
 use firelight_kernels::awake;
 
 use crate::accumulate::Accumulated;
@@ -81,7 +82,7 @@ impl<M: Trainable> Trainer<M> {
         batches: Vec<<M as TrainStep>::Input>,
     ) -> Result<(LossOutput, StepReport), TrainingError> {
         let step = self.done + 1;
-        let (gradients, output) = self.gradients(batches).mean(&self.model);
+        let (gradients, output, losses) = self.gradients(batches).mean(&self.model);
         let gradients = match &self.loss_scale {
             Some(scale) => scale.unscaled(&self.model, gradients),
             None => gradients,
@@ -93,7 +94,7 @@ impl<M: Trainable> Trainer<M> {
                 .map_err(TrainingError::device("training loss"))?;
         let loss = total / count.max(1.0);
         let charged_loss = output.charged.is_some().then(|| charged / count.max(1.0));
-        self.check_finite("loss", loss, &gradients)?;
+        self.check_finite("loss", loss, &losses, &gradients)?;
         let learning_rate = self.schedule.learning_rate(self.optimizer_config.learning_rate, self.done);
         let tokens_per_second = count / began.elapsed().as_secs_f64();
         let report = StepReport { step, loss, charged_loss, learning_rate, gradient_norm: norm, tokens_per_second };
@@ -101,7 +102,7 @@ impl<M: Trainable> Trainer<M> {
             self.done = step; // The batch is passed over, as it will be when the run is repeated.
             return Ok((output, report));
         }
-        self.check_finite("gradient norm", norm, &gradients)?;
+        self.check_finite("gradient norm", norm, &losses, &gradients)?;
 
         let gradients = scale_to_norm(&self.model, gradients, norm, self.optimizer_config.clip_norm);
         self.model = self.model.clone().optimize(&mut self.optimizer, learning_rate.into(), gradients);
@@ -141,13 +142,24 @@ impl<M: Trainable> Trainer<M> {
         &self,
         quantity: &'static str,
         value: f64,
+        losses: &[Tensor<1>],
         gradients: &GradientsParams,
     ) -> Result<(), TrainingError> {
         if value.is_finite() {
             return Ok(());
         }
-        let culprit = culprit(&self.model, gradients);
-        Err(TrainingError::NotFinite { step: self.done + 1, batch: self.first_batch() + 1, quantity, value, culprit })
+        let (batches, culprit) = (self.bad_batches(losses), culprit(&self.model, gradients));
+        Err(TrainingError::NotFinite { step: self.done + 1, batches, quantity, value, culprit })
+    }
+
+    /// The first batch of the step whose loss is not finite, counted from 1; all of them, where only their sum tells.
+    fn bad_batches(&self, losses: &[Tensor<1>]) -> RangeInclusive<usize> {
+        let first = self.first_batch() + 1;
+        let is_bad = |loss: &Tensor<1>| !loss.clone().try_into_scalar::<f64>().is_ok_and(f64::is_finite);
+        match losses.iter().position(is_bad) {
+            Some(bad) => first + bad..=first + bad,
+            None => first..=self.first_batch() + losses.len(),
+        }
     }
 
     /// Refuses a number that an evaluation found and with which a training cannot go on.
@@ -155,19 +167,13 @@ impl<M: Trainable> Trainer<M> {
         if value.is_finite() {
             return Ok(());
         }
-        let culprit = culprit(&self.model, &GradientsParams::new());
-        Err(TrainingError::NotFinite { step: self.done, batch: self.first_batch(), quantity, value, culprit })
+        let (batch, culprit) = (self.first_batch(), culprit(&self.model, &GradientsParams::new()));
+        Err(TrainingError::NotFinite { step: self.done, batches: batch..=batch, quantity, value, culprit })
     }
 
     /// The model that is evaluated and kept: the moving average, or else the weights themselves.
     pub(crate) fn kept(&self) -> M {
         self.smoothed.as_ref().map_or_else(|| self.model.clone(), |smoothed| smoothed.of(&self.model))
-    }
-
-    /// A learner of Burn's that stands where this trainer stands.
-    pub(crate) fn learner(&self) -> Learner<M> {
-        let schedule = self.schedule.init(self.optimizer_config.learning_rate).after(self.done);
-        Learner::new(self.model.clone(), self.optimizer.clone(), schedule)
     }
 
     /// The device of the model, with gradients.
@@ -190,6 +196,7 @@ fn mix(seed: u64, step: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::toy::{Line, Points, alone};
+    use crate::{AdamConfig, UpdateRule};
 
     fn trainer(slope: f32) -> Trainer<Line> {
         let model = Line::new(slope, 0.0, &Device::default().autodiff());
@@ -221,6 +228,67 @@ mod tests {
         let expected = "step 1, batch 1: the loss is NaN, and the gradient of `slope` is not finite; lower";
         assert!(error.to_string().starts_with(expected), "{error}");
         assert_eq!((trainer.done, trainer.model.slope()), (0, 2.0));
+    }
+
+    #[test]
+    fn a_gradient_that_overflows_is_named_while_the_loss_is_still_a_number() {
+        // The derivative by the slope is 2 x (slope x - y): -2e40, more than single precision holds, where the loss is 1e20.
+        let _alone = alone();
+        let mut trainer = trainer(0.0);
+        let batch = Points::new(vec![(1e30, 1e10)], &trainer.device());
+        let error = trainer.step(batch).unwrap_err();
+        let expected = "step 1, batch 1: the gradient norm is inf, and the gradient of `slope` is not finite; lower";
+        assert!(error.to_string().starts_with(expected), "{error}");
+        assert_eq!((trainer.done, trainer.model.slope()), (0, 0.0));
+    }
+
+    #[test]
+    fn a_sum_of_squares_that_overflows_names_the_largest_gradient() {
+        // The derivatives are 2 x (slope x - y) = 1e30 and 2 (slope x - y) = 1e5: both are finite, the square of the first is not.
+        let _alone = alone();
+        let mut trainer = trainer(0.0);
+        let batch = Points::new(vec![(1e25, -5e4)], &trainer.device());
+        let error = trainer.step(batch).unwrap_err();
+        let expected =
+            "step 1, batch 1: the gradient norm is inf, and the largest gradient is 1.0e30, of `slope`; lower";
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
+
+    #[test]
+    fn the_bad_one_of_several_batches_is_named_or_all_where_only_their_sum_tells() {
+        let _alone = alone();
+        let error = |points: [(f32, f32); 3]| {
+            let mut trainer = Trainer { accumulate: 3, done: 1, ..trainer(0.0) };
+            let batches = points.map(|point| Points::new(vec![point], &trainer.device()));
+            trainer.step_since(Instant::now(), batches.into()).unwrap_err().to_string()
+        };
+        let bad = error([(1.0, 1.0), (1.0, 1.0), (1.0, f32::NAN)]);
+        assert!(bad.starts_with("step 2, batch 6: the loss is NaN, and the gradient of `slope`"), "{bad}");
+        let bad = error([(1.0, 1.0), (1.0, f32::INFINITY), (1.0, f32::NAN)]);
+        assert!(bad.starts_with("step 2, batch 5: the loss is NaN"), "{bad}");
+        let sum = error([(0.0, 1.5e19), (0.0, 1.5e19), (1.0, 1.0)]); // squares of 2.25e38, twice
+        assert!(sum.starts_with("step 2, batches 4 to 6: the loss is inf"), "{sum}");
+    }
+
+    #[test]
+    fn the_step_is_that_of_clipped_gradients() {
+        // Both derivatives are 2 and their norm is sqrt 8, so that 0.5 / sqrt 2 is left of each; with epsilon = 1 Adam's first
+        // step is r g / (g + 1), which the size of g decides.
+        let _alone = alone();
+        let adamw = AdamConfig { epsilon: 1.0, ..AdamConfig::adamw() };
+        let optimizer = OptimizerConfig {
+            learning_rate: 0.1,
+            weight_decay: 0.0,
+            clip_norm: 0.5,
+            ..UpdateRule::AdamW(adamw).into()
+        };
+        let schedule = ScheduleConfig { warmup_steps: 0, ..ScheduleConfig::default() };
+        let mut trainer = Trainer::new(Line::new(2.0, 0.0, &Device::default().autodiff()), optimizer, schedule, 1);
+        let (_, report) = trainer.step(Points::new(vec![(1.0, 1.0)], &trainer.device())).unwrap();
+        assert!((report.gradient_norm - 8_f64.sqrt()).abs() < 1e-6, "the norm is that before clipping");
+        let gradient = 0.5 / 2_f64.sqrt();
+        let moved = 2.0 - f64::from(trainer.model.slope());
+        assert!((moved - 0.1 * gradient / (gradient + 1.0)).abs() < 1e-6, "{moved}");
     }
 
     #[test]

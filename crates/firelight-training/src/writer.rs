@@ -66,6 +66,7 @@ fn give_way() {
 mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
+    use std::time::Duration;
 
     fn note(heard: &Arc<Mutex<Vec<u32>>>, number: u32) -> impl FnOnce() -> Result<(), TrainingError> + use<> {
         let heard = heard.clone();
@@ -82,6 +83,21 @@ mod tests {
         [0, 1, 2, 4].into_iter().for_each(|number| writer.write(note(&heard, number)));
         writer.finish().unwrap();
         assert_eq!(*heard.lock().unwrap(), [0, 1, 2, 4]);
+    }
+
+    #[test]
+    fn the_training_goes_on_while_a_job_waits() {
+        let (heard, (go_on, gate)) = (Arc::new(Mutex::new(Vec::new())), sync_channel::<()>(1));
+        let writer = Writer::start();
+        let job = note(&heard, 1);
+        writer.write(move || {
+            let _ = gate.recv_timeout(Duration::from_secs(20)); // as a slow disk
+            job()
+        });
+        assert!(heard.lock().unwrap().is_empty() && !writer.has_failed());
+        go_on.send(()).unwrap();
+        writer.finish().unwrap();
+        assert_eq!(*heard.lock().unwrap(), [1]);
     }
 
     #[test]

@@ -4,13 +4,16 @@ use std::fs;
 
 use super::*;
 use crate::metrics::Perplexity;
-use crate::toy::{Line, PointLoader, alone};
-use crate::{EvaluationReport, RunReport, StepReport, resume_point};
+use crate::toy::{Line, Noted, PointLoader, alone};
+use crate::{EvaluationReport, RunReport, StepReport, Trainee, resume_point};
 use burn::tensor::Device;
 use burn::train::checkpoint::FileCheckpointer;
-use burn::train::logger::FileMetricLogger;
-use burn::train::metric::LossMetric;
+use burn::train::logger::{EvaluationProgressLogger, FileMetricLogger, TrainingProgressLogger};
 use burn::train::metric::store::{Aggregate, Direction, Split as BurnSplit};
+use burn::train::metric::{LossMetric, MetricDefinition};
+use burn::train::renderer::{
+    EvaluationName, MetricState, MetricsRenderer, MetricsRendererEvaluation, MetricsRendererTraining,
+};
 use burn::train::{MetricEarlyStoppingStrategy, StoppingCondition};
 use firelight_storage::{Checkpoint, Existing};
 
@@ -208,6 +211,40 @@ fn a_named_metric_decides_and_patience_ends_the_run() {
 }
 
 #[test]
+fn the_best_metric_is_remembered_over_an_interruption() {
+    let _alone = alone();
+    let (_home, folder) = run_folder();
+    let input = |start, first: f64| {
+        let metrics: Vec<Box<dyn ValidationMetric<Line>>> = vec![Box::new(Worse(first))];
+        let mut input = FitInput { metrics, ..input(12, start, Some(&folder)) };
+        input.training.best_by = "accuracy".into();
+        input
+    };
+    let mut first = input(StartPoint::default(), 1.0);
+    first.observers = vec![Box::new(Listener { stop: Some((6, first.interrupter.clone())), ..Listener::default() })];
+    assert_eq!(fit(line(), first).unwrap().best.unwrap().step, 4);
+    let best = bytes(&folder, Checkpoint::Best);
+
+    // The first evaluation after the interruption finds a worse metric than the one before it, and a lower loss.
+    let fitted = fit(line(), input(resume_point(&folder).unwrap().unwrap(), 0.5)).unwrap();
+    assert_eq!((fitted.steps, fitted.best.unwrap().step), (12, 4));
+    assert!(fitted.evaluation.unwrap().loss < fitted.best.unwrap().loss);
+    assert!(bytes(&folder, Checkpoint::Best) == best);
+}
+
+#[test]
+fn another_seed_cannot_continue_a_run() {
+    let _alone = alone();
+    let (_home, folder) = run_folder();
+    fit(line(), input(4, StartPoint::default(), Some(&folder))).unwrap();
+    let start = resume_point(&folder).unwrap().unwrap();
+    let other = FitInput { seed: 8, ..input(8, start.clone(), Some(&folder)) };
+    let error = fit(line(), other).unwrap_err();
+    assert!(error.to_string().contains("was written by a run of the seed 7, not 8"), "{error}");
+    assert_eq!(fit(line(), input(8, start, Some(&folder))).unwrap().steps, 8);
+}
+
+#[test]
 fn checkpointers_and_early_stopping_of_burn_are_served() {
     let _alone = alone();
     let home = tempfile::tempdir().unwrap();
@@ -271,6 +308,140 @@ fn metrics_of_burn_join() {
     for file in ["train/epoch-1/Loss.log", "valid/epoch-1/Perplexity.log", "train/epoch-2/Perplexity.log"] {
         assert!(home.path().join(file).is_file(), "{file}");
     }
+}
+
+/// Counts what Burn's event processor has a renderer show.
+#[derive(Clone, Default)]
+struct Recording(Arc<Mutex<Vec<&'static str>>>);
+
+impl Recording {
+    fn note(&self, call: &'static str) {
+        self.0.lock().unwrap().push(call);
+    }
+
+    fn count(&self, call: &str) -> usize {
+        self.0.lock().unwrap().iter().filter(|noted| **noted == call).count()
+    }
+}
+
+impl MetricsRendererTraining for Recording {
+    fn update_train(&mut self, _state: MetricState) {
+        self.note("train");
+    }
+
+    fn update_valid(&mut self, _state: MetricState) {
+        self.note("valid");
+    }
+}
+
+impl MetricsRendererEvaluation for Recording {
+    fn update_test(&mut self, _name: EvaluationName, _state: MetricState) {}
+}
+
+impl TrainingProgressLogger for Recording {
+    fn start(&mut self, _epochs: usize, _first: usize, _items: Option<usize>, _label: Option<&str>) {}
+    fn update_epoch(&mut self, _epoch: usize) {}
+    fn start_split(&mut self, _split: &str, _items: usize) {
+        self.note("split");
+    }
+    fn update_split(&mut self, _items: usize) {}
+    fn end_split(&mut self) {}
+    fn end(&mut self) {}
+    fn log_event_training(&mut self, _event: String) {}
+}
+
+impl EvaluationProgressLogger for Recording {
+    fn start_global_progress(&mut self, _tests: usize) {}
+    fn start_test(&mut self, _name: &str, _items: usize) {}
+    fn update_test_progress(&mut self, _items: usize) {}
+    fn end_test(&mut self) {}
+    fn end_global_progress(&mut self) {}
+    fn log_event_evaluation(&mut self, _event: String) {}
+}
+
+impl MetricsRenderer for Recording {
+    fn manual_close(&mut self) {}
+    fn register_metric(&mut self, _definition: MetricDefinition) {}
+}
+
+#[test]
+fn a_renderer_of_burn_is_shown_every_batch() {
+    let _alone = alone();
+    let (home, recording) = (tempfile::tempdir().unwrap(), Recording::default());
+    let (log, renderer) = (FileMetricLogger::new(home.path()), Box::new(recording.clone()));
+    let extend: Extension<Line> =
+        Box::new(|training| training.with_metric_logger(log).renderer(renderer).metrics((LossMetric::new(),)));
+    fit(line(), FitInput { extension: Some(extend), ..input(5, StartPoint::default(), None) }).unwrap();
+    // Five steps; two evaluations of three batches; a split for each stretch and each evaluation.
+    assert_eq!(["train", "valid", "split"].map(|call| recording.count(call)), [5, 6, 4]);
+}
+
+/// A training in `f16` from `start` on, without its scale.
+fn half_input(steps: usize, start: StartPoint, folder: &ModelFolder) -> FitInput<Trainee<Line>> {
+    let train_loader = Arc::new(PointLoader::of_steps(start.step(), steps));
+    let training = TrainingConfig { steps, precision: Precision::F16, ..TrainingConfig::default() };
+    let folder = Some(folder.clone());
+    FitInput { training, folder, start, ..FitInput::new(train_loader, Arc::new(PointLoader::of_steps(0, 3))) }
+}
+
+#[test]
+fn the_scale_of_the_loss_goes_on_where_it_stood() {
+    let _alone = alone();
+    let [(_a, whole), (_b, parts)] = [run_folder(), run_folder()];
+    let train = |steps, start, folder, factor: Option<f64>| {
+        let model = Line::new(0.0, 0.0, &Device::flex().autodiff()).with_dropout(0.3);
+        let task = Trainee::new(model, Noted::default()).with_precision(Precision::F16);
+        let scale = task.loss_scale().unwrap();
+        factor.into_iter().for_each(|factor| scale.begin_at(factor));
+        fit(task, FitInput { loss_scale: Some(scale.clone()), ..half_input(steps, start, folder) }).unwrap();
+        scale.state()
+    };
+    // No power of two, so that a run with another scale rounds other gradients.
+    let expected = train(5, StartPoint::default(), &whole, Some(1000.0));
+    train(2, StartPoint::default(), &parts, Some(1000.0));
+    let found = train(5, resume_point(&parts).unwrap().unwrap(), &parts, None);
+    assert_eq!(found, expected);
+    assert!(bytes(&whole, Checkpoint::Last) == bytes(&parts, Checkpoint::Last));
+    assert_ne!(expected, Precision::F16.loss_scale().unwrap().state());
+}
+
+#[test]
+fn half_precision_without_a_scale_is_refused() {
+    let _alone = alone();
+    let (_home, folder) = run_folder();
+    let task = Trainee::new(Line::new(0.0, 0.0, &Device::flex().autodiff()), Noted::default());
+    let error = fit(task, half_input(2, StartPoint::default(), &folder)).unwrap_err();
+    assert!(matches!(error, TrainingError::NoLossScale) && error.is_user_error(), "{error}");
+}
+
+#[test]
+fn one_checkpoint_stays_if_so_asked() {
+    let _alone = alone();
+    let (_home, folder) = run_folder();
+    let mut input = input(10, StartPoint::default(), Some(&folder));
+    input.training.keep_checkpoints = 1;
+    fit(line(), input).unwrap();
+    let mut kept = folder.checkpoints().unwrap();
+    kept.retain(|checkpoint| matches!(checkpoint, Checkpoint::Step(_)));
+    assert_eq!(kept, [Checkpoint::Step(10)]);
+}
+
+#[test]
+fn a_number_that_is_none_leaves_the_last_good_checkpoint_as_it_was() {
+    let _alone = alone();
+    let (_home, folder) = run_folder();
+    fit(line(), input(4, StartPoint::default(), Some(&folder))).unwrap();
+    let files = folder.checkpoint_folder(&Checkpoint::Step(4));
+    let read = || [files.weights(), files.optimizer(), files.state()].map(|file| fs::read(file).unwrap());
+    let before = read();
+
+    let start = resume_point(&folder).unwrap().unwrap();
+    let mut spoilt = input(12, start, Some(&folder));
+    spoilt.train_loader = Arc::new(PointLoader::of_steps(4, 12).spoilt(2));
+    let error = fit(line(), spoilt).unwrap_err();
+    assert!(error.to_string().starts_with("step 6, batch 6: the loss is NaN"), "{error}");
+    assert_eq!(resume_point(&folder).unwrap().unwrap().step(), 4);
+    assert!(read() == before && bytes(&folder, Checkpoint::Best) == before[0]);
 }
 
 #[test]

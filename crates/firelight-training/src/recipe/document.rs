@@ -56,24 +56,26 @@ impl<'a> Document<'a> {
         Ok(())
     }
 
-    /// The keys that are not among the `known` ones: names at the top, each with the keys of its section.
-    pub(super) fn unknown_keys(&self, known: &[Known]) -> Vec<RecipeError> {
+    /// Takes out the keys that are not among the `known` ones, names at the top, each with the keys of its section: what is wrong
+    /// with each, and the key that was probably meant.
+    pub(super) fn take_unknown_keys(&mut self, known: &[Known]) -> Vec<(RecipeError, Option<String>)> {
         let mut found = Vec::new();
         for (name, value) in &self.table {
             let Some((_, fields)) = known.iter().find(|(section, _)| section == name) else {
-                found.push(self.unknown("", name, known));
+                found.push(("", name.clone()));
                 continue;
             };
             let (Some(fields), Some(section)) = (fields, value.as_table()) else { continue };
             let foreign = section.keys().filter(|key| !fields.contains(&key.as_str()));
-            found.extend(foreign.map(|key| self.unknown(name, key, known)));
+            found.extend(foreign.map(|key| (name.as_str(), key.clone())));
         }
-        found
+        let found: Vec<_> = found.into_iter().map(|(section, key)| (section.to_string(), key)).collect();
+        found.into_iter().map(|(section, key)| self.take_unknown(&section, &key, known)).collect()
     }
 
     /// The value of a key at the top that must be there.
     pub(super) fn required<T: DeserializeOwned>(&self, key: &str) -> Result<T, RecipeError> {
-        self.optional(key)?.ok_or_else(|| self.value_error(key, "missing".into()))
+        self.optional(key)?.ok_or_else(|| self.value_error(key, "missing"))
     }
 
     /// The value of a key at the top, if it is there.
@@ -81,23 +83,21 @@ impl<'a> Document<'a> {
         self.table.get(key).map(|value| self.read(key, value.clone())).transpose()
     }
 
-    /// The settings of a section; a section that is left out is read as an empty one.
-    pub(super) fn section<T: DeserializeOwned>(&self, name: &str) -> Result<T, RecipeError> {
-        self.read(name, self.table.get(name).cloned().unwrap_or_else(|| Value::Table(Table::new())))
+    /// What stands under a key at the top, if it is there.
+    pub(super) fn value(&self, key: &str) -> Option<&Value> {
+        self.table.get(key)
     }
 
     fn read<T: DeserializeOwned>(&self, key: &str, value: Value) -> Result<T, RecipeError> {
         value.try_into().map_err(|error: toml::de::Error| {
-            // The path within the section is part of the error's text only.
-            let text = error.to_string();
-            let inner = text.lines().last().and_then(|line| line.strip_prefix("in `")?.strip_suffix('`'));
-            let key = inner.map_or(key.into(), |inner| format!("{key}.{inner}"));
-            self.value_error(&key, in_plain_words(error.message(), &key))
+            let key = path_of(&error).map_or(key.into(), |inner| format!("{key}.{inner}"));
+            self.value_error(&key, error.message())
         })
     }
 
-    fn value_error(&self, key: &str, cause: String) -> RecipeError {
-        RecipeError::Value { place: self.place(key), key: key.into(), cause }
+    /// The error of a value that does not fit, in plain words.
+    pub(super) fn value_error(&self, key: &str, cause: &str) -> RecipeError {
+        RecipeError::Value { place: self.place(key), key: key.into(), cause: in_plain_words(cause, key) }
     }
 
     /// What is wrong with values that are readable, each with its place.
@@ -107,19 +107,31 @@ impl<'a> Document<'a> {
         problems.iter().map(placed).collect()
     }
 
-    fn unknown(&self, section: &str, key: &str, known: &[Known]) -> RecipeError {
-        let path = join(section, key);
-        let hint = nearest(section, key, known)
-            .map_or_else(|| listed(section, known), |near| format!("did you mean `{near}`?"));
-        RecipeError::UnknownKey { place: self.place(&path), key: path, hint }
+    fn take_unknown(&mut self, section: &str, key: &str, known: &[Known]) -> (RecipeError, Option<String>) {
+        let (path, near) = (join(section, key), nearest(section, key, known));
+        let hint = near.as_ref().map_or_else(|| listed(section, known), |near| format!("did you mean `{near}`?"));
+        let error = RecipeError::UnknownKey { place: self.place(&path), key: path, hint };
+        match self.table.get_mut(section).and_then(Value::as_table_mut) {
+            Some(section) => section.remove(key),
+            None => self.table.remove(key),
+        };
+        (error, near.filter(|near| !self.holds(near)))
+    }
+
+    fn holds(&self, key: &str) -> bool {
+        let (section, key) = key.split_once('.').unwrap_or((key, ""));
+        self.table.get(section).is_some_and(|value| key.is_empty() || value.get(key).is_some())
     }
 
     /// Where `key` was set: by an override, on a line, or somewhere in the recipe.
     fn place(&self, key: &str) -> String {
-        let is_part =
-            |set: &&String| *set == key || set.starts_with(&format!("{key}.")) || key.starts_with(&format!("{set}."));
-        match (self.overridden.iter().rfind(is_part), self.line_of(key)) {
-            (Some(set), _) if self.line_of(key).is_none() || set == key => format!("`--set {set}`"),
+        let plain = key.split('.').map(|name| indexed(name).0).collect::<Vec<_>>().join(".");
+        let covers = |set: &&String| plain == **set || plain.starts_with(&format!("{set}."));
+        let is_within = |set: &&String| set.starts_with(&format!("{plain}."));
+        let line = self.line_of(key);
+        let set = self.overridden.iter().rfind(covers);
+        match (set.or(self.overridden.iter().rfind(is_within).filter(|_| line.is_none())), line) {
+            (Some(set), _) => format!("`--set {set}`"),
             (_, Some(line)) => format!("`{}`, line {line}", self.source),
             _ => format!("`{}`", self.source),
         }
@@ -130,16 +142,34 @@ impl<'a> Document<'a> {
         let root = DeTable::parse(self.text).ok()?;
         let mut table = root.get_ref();
         let mut line = None;
-        for name in key.split('.') {
+        for (name, index) in key.split('.').map(indexed) {
             let (found, value) = table.iter().find(|(found, _)| found.get_ref() == name)?;
             line = Some(position(self.text, found.span().start).0);
-            match value.get_ref() {
+            let element = index.and_then(|index| value.get_ref().as_array()?.get(index));
+            if let Some(element) = element {
+                line = Some(position(self.text, element.span().start).0);
+            }
+            match element.unwrap_or(value).get_ref() {
                 DeValue::Table(inner) => table = inner,
                 _ => break,
             }
         }
         line
     }
+}
+
+/// A name and the number in brackets behind it, as in `groups[1]`.
+fn indexed(name: &str) -> (&str, Option<usize>) {
+    let split = || {
+        let (name, number) = name.strip_suffix(']')?.split_once('[')?;
+        Some((name, Some(number.parse().ok()?)))
+    };
+    split().unwrap_or((name, None))
+}
+
+/// The path to the value that an error is about, which is part of the error's text only.
+pub(super) fn path_of(error: &toml::de::Error) -> Option<String> {
+    Some(error.to_string().lines().last()?.strip_prefix("in `")?.strip_suffix('`')?.to_string())
 }
 
 /// A value in TOML, or the text itself. An integer that TOML cannot hold is no text but an error.

@@ -6,6 +6,7 @@ mod changes;
 mod document;
 mod error;
 mod fields;
+mod findings;
 
 use serde::Serialize;
 use std::cmp::Ordering;
@@ -18,6 +19,7 @@ pub use apart::Apart;
 use document::{Document, Known};
 pub use error::RecipeError;
 pub use fields::{Fields, fields_of};
+use findings::Findings;
 
 /// Everything that decides about a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -68,58 +70,33 @@ impl<D: DeserializeOwned, M: DeserializeOwned, L: DeserializeOwned> Recipe<D, M,
         overrides: &[(String, String)],
         judge: impl FnOnce(&Self) -> Vec<Problem>,
     ) -> Result<Self, RecipeError> {
-        let mut document = Document::parse(text, source)?;
-        overrides.iter().try_for_each(|(key, value)| document.set(key, value))?;
-        RecipeError::of(document.unknown_keys(&known_keys::<D, M, L>()))?;
-        let recipe = Self::read(&document)?;
-        let mut problems = recipe.validate().err().map_or(Vec::new(), |error| error.problems().to_vec());
-        problems.extend(judge(&recipe));
-        RecipeError::of(document.range_errors(&problems))?;
-        Ok(recipe)
+        let (mut document, mut findings) = (Document::parse(text, source)?, Findings::default());
+        for (key, value) in overrides {
+            findings.note(document.set(key, value));
+        }
+        for (error, meant) in document.take_unknown_keys(&known_keys::<D, M, L>()) {
+            findings.note_unknown(error, meant);
+        }
+        let recipe = Self::read(&document, &mut findings);
+        if let Some(recipe) = &recipe {
+            findings.judge(&document, &judge(recipe));
+        }
+        findings.into_result()?;
+        Ok(recipe.unwrap_or_else(|| unreachable!("what cannot be read is told")))
     }
 
-    fn read(document: &Document) -> Result<Self, RecipeError> {
-        let mut errors = Errors::default();
-        let recipe = (
-            errors.note(document.required("task")),
-            errors.note(document.optional("seed")),
-            errors.note(document.section("data")),
-            errors.note(document.section("model")),
-            errors.note(document.section("loss")),
-            errors.note(document.section("training")),
-            errors.note(document.section("optimizer")),
-            errors.note(document.section("schedule")),
-        );
-        let (
-            Some(task),
-            Some(seed),
-            Some(data),
-            Some(model),
-            Some(loss),
-            Some(training),
-            Some(optimizer),
-            Some(schedule),
-        ) = recipe
-        else {
-            return Err(errors.into_error());
-        };
-        Ok(Self { task, seed: seed.unwrap_or_default(), data, model, loss, training, optimizer, schedule })
-    }
-}
-
-/// What is wrong with the sections of a recipe, as far as they have been read.
-#[derive(Default)]
-struct Errors {
-    found: Vec<RecipeError>,
-}
-
-impl Errors {
-    fn note<T>(&mut self, result: Result<T, RecipeError>) -> Option<T> {
-        result.map_err(|error| self.found.push(error)).ok()
-    }
-
-    fn into_error(mut self) -> RecipeError {
-        if self.found.len() == 1 { self.found.remove(0) } else { RecipeError::Several { errors: self.found } }
+    /// The recipe, with defaults for what is wrong with it; none if a section cannot be read at all.
+    fn read(document: &Document, findings: &mut Findings) -> Option<Self> {
+        let task = findings.note(document.required("task")).unwrap_or_default();
+        let seed = findings.note(document.optional("seed")).flatten().unwrap_or_default();
+        let (data, model) = (findings.section(document, "data"), findings.section(document, "model"));
+        let (loss, training) = (findings.section(document, "loss"), findings.section(document, "training"));
+        let (optimizer, schedule) = (findings.section(document, "optimizer"), findings.section(document, "schedule"));
+        let (training, optimizer, schedule) = (training?, optimizer?, schedule?);
+        if let Err(error) = check(&training, &optimizer, &schedule) {
+            findings.judge(document, error.problems());
+        }
+        Some(Self { task, seed, data: data?, model: model?, loss: loss?, training, optimizer, schedule })
     }
 }
 
@@ -129,12 +106,20 @@ impl<D, M, L> Recipe<D, M, L> {
     /// # Errors
     /// Returns one error that lists all bad fields.
     pub fn validate(&self) -> Result<(), SettingsError> {
-        let mut together = Problems::of("schedule");
-        let (floor, peak) = (self.schedule.min_learning_rate, self.optimizer.learning_rate);
-        let expected = format!("at most optimizer.learning_rate = {peak}");
-        together.require(!floor.partial_cmp(&peak).is_some_and(Ordering::is_gt), "min_learning_rate", floor, &expected);
-        all_of([self.training.validate(), self.optimizer.validate(), self.schedule.validate(), together.into_result()])
+        check(&self.training, &self.optimizer, &self.schedule)
     }
+}
+
+fn check(
+    training: &TrainingConfig,
+    optimizer: &OptimizerConfig,
+    schedule: &ScheduleConfig,
+) -> Result<(), SettingsError> {
+    let mut together = Problems::of("schedule");
+    let (floor, peak) = (schedule.min_learning_rate, optimizer.learning_rate);
+    let expected = format!("at most optimizer.learning_rate = {peak}");
+    together.require(!floor.partial_cmp(&peak).is_some_and(Ordering::is_gt), "min_learning_rate", floor, &expected);
+    all_of([training.validate(), optimizer.validate(), schedule.validate(), together.into_result()])
 }
 
 impl<D: Serialize, M: Serialize, L: Serialize> Recipe<D, M, L> {
@@ -145,6 +130,18 @@ impl<D: Serialize, M: Serialize, L: Serialize> Recipe<D, M, L> {
     pub fn to_toml(&self) -> Result<String, RecipeError> {
         toml::to_string(self).map_err(|error| RecipeError::Unwritable { reason: error.to_string() })
     }
+}
+
+/// Refuses a recipe for `problems` that only its data or its model show, each with its place.
+pub(crate) fn refuse(
+    text: &str,
+    source: &str,
+    overrides: &[(String, String)],
+    problems: &[Problem],
+) -> Result<(), RecipeError> {
+    let mut document = Document::parse(text, source)?;
+    overrides.iter().try_for_each(|(key, value)| document.set(key, value))?;
+    RecipeError::of(document.range_errors(problems))
 }
 
 /// The task that a recipe is for, whatever else it says.
@@ -340,6 +337,82 @@ mod tests {
             "`small.toml`, line 8: training.steps = 0 must be at least 1; `small.toml`, line 9: training.batch_size = 0 \
              must be at least 1; `small.toml`, line 5: d_model = 128 is too much"
         );
+    }
+
+    #[test]
+    fn mistakes_of_all_sorts_are_one_report() {
+        let text = "task = \"language\"\nseed = \"lucky\"\n[model]\nd_model = \"wide\"\n[training]\nsteps = \"many\"\n\
+                    batch_sice = 3\nsmoothing = true\naccumulate = 0\n[optimizer]\nclip_norm = -1\n";
+        let judge = |recipe: &Recipe<Data, Model, Loss>| {
+            let text = |key: &str, value: usize| Problem {
+                key: format!("model.{key}"),
+                text: format!("{key} = {value} is bad"),
+            };
+            vec![text("d_model", recipe.model.d_model), text("dropout", 2)]
+        };
+        let found = Recipe::parse_with(text, "small.toml", &[("seed.x".into(), "1".into())], judge).unwrap_err();
+        assert_eq!(
+            found.to_string().split("; ").collect::<Vec<_>>(),
+            [
+                "`--set seed.x`: `seed` is a value and holds no keys",
+                "`small.toml`, line 7: unknown key `training.batch_sice`",
+                "did you mean `training.batch_size`?",
+                "`small.toml`, line 2: `seed`: invalid type: string \"lucky\", expected a whole number of at least 0",
+                "`small.toml`, line 4: `model.d_model`: invalid type: string \"wide\", expected a whole number of at least 0",
+                "`small.toml`, line 8: `training.smoothing`: invalid type: boolean `true`, expected a number",
+                "`small.toml`, line 6: `training.steps`: invalid type: string \"many\", expected a whole number of at least 0",
+                "`small.toml`, line 9: training.accumulate = 0 must be at least 1",
+                "`small.toml`, line 11: optimizer.clip_norm = -1 must be at least 0 and finite",
+                "`small.toml`: dropout = 2 is bad",
+            ]
+        );
+        let text = "task = \"language\"\n[model]\nd_model = 8\n[training]\nstep = 3\nsteps = \"many\"\nprecision = 16\n\
+                    batch_size = 0\n";
+        let lines: Vec<String> = error(text, &[]).split("line ").skip(1).map(|rest| rest[..1].to_string()).collect();
+        assert_eq!(lines, ["5", "7", "6", "8"], "an unknown key, two wrong types and a range");
+    }
+
+    #[test]
+    fn what_rests_on_a_value_that_was_not_read_is_not_judged() {
+        let text = format!("{TEXT}[optimizer]\nlearning_rate = \"slow\"\n[schedule]\nmin_learning_rate = 0.5\n");
+        let found = error(&text, &[]);
+        assert!(
+            found.contains("line 10: `optimizer.learning_rate`") && !found.contains("min_learning_rate"),
+            "{found}"
+        );
+        let text = format!("{TEXT}[optimizer]\nkind = \"muom\"\nmomentum = 0.9\n");
+        let found = error(&text, &[]);
+        assert!(found.contains("line 10: `optimizer.kind`") && !found.contains("`momentum`"), "{found}");
+    }
+
+    #[test]
+    fn every_bad_field_of_every_group_has_its_line() {
+        let text = format!(
+            "{TEXT}[optimizer]\nmoment = 1\nmomentum = 0.9\nepsilon = \"small\"\n[[optimizer.groups]]\nparameters = 3\n\
+             weight_decay = \"much\"\n[[optimizer.groups]]\nweight_decy = 0.1\nparameters = \"*\"\n[[optimizer.groups]]\n"
+        );
+        assert_eq!(
+            error(&text, &[]).split("; ").collect::<Vec<_>>(),
+            [
+                "`small.toml`, line 10: unknown key `optimizer.moment`",
+                "did you mean `optimizer.momentum`?",
+                "`small.toml`, line 12: `optimizer.epsilon`: invalid type: string \"small\", expected a number",
+                "`small.toml`, line 14: `optimizer.groups[0].parameters`: invalid type: integer `3`, expected a string",
+                "`small.toml`, line 15: `optimizer.groups[0].weight_decay`: invalid type: string \"much\", expected a number",
+                "`small.toml`, line 17: `optimizer.groups[1].weight_decy`: unknown field `weight_decy`, expected one of \
+                 `parameters`, `learning_rate_factor`, `weight_decay`, `muon`",
+                "`small.toml`, line 19: `optimizer.groups[2]`: missing field `parameters`",
+                "`small.toml`, line 11: `optimizer.momentum`: kind = \"adamw\" does not read the key `momentum`, which belongs \
+                 to kind = \"muon\"",
+            ]
+        );
+        let text = format!(
+            "{TEXT}[[optimizer.groups]]\nparameters = \"*\"\n[[optimizer.groups]]\nparameters = \"*\"\nweight_decay = -1\n"
+        );
+        let range = "optimizer.groups[1].weight_decay = -1 must be at least 0 and finite";
+        assert_eq!(error(&text, &[]), format!("`small.toml`, line 13: {range}"));
+        let groups = "[{ parameters = \"a\" }, { parameters = \"b\", weight_decay = -1.0 }]";
+        assert_eq!(error(&text, &[("optimizer.groups", groups)]), format!("`--set optimizer.groups`: {range}"));
     }
 
     #[test]

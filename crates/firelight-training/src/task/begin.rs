@@ -3,12 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use burn::tensor::Device;
-
 use super::{RecipeOf, RunRequest, Task, built_in};
-use crate::recipe::task_in;
+use crate::recipe::{refuse, task_in};
 use crate::validation::Metrics;
-use crate::{AnyRecipe, Recipe, RecipeError};
+use crate::{AnyRecipe, Problem, Recipe, RecipeError};
 
 /// What a run begins with, all of it checked.
 pub(super) struct Plan<T: Task> {
@@ -24,26 +22,30 @@ impl<T: Task> Plan<T> {
         recipe.training.check_device(&request.device)?;
         let corpus = T::read(&mut recipe, &source, &request.data)?;
         let config = T::config(&recipe, &corpus, &source)?;
-        check_groups::<T>(&recipe, &config, &source, &request.device)?;
-        Metrics::new(T::metrics(&corpus, &recipe), &recipe.training.best_by)?;
+        check_names::<T>(request, &recipe, &corpus, &config)?;
         recipe.training = recipe.training.clone().over(T::batches_of_an_epoch(&corpus, &recipe)?);
         Ok(Self { recipe, corpus, config })
     }
 }
 
-/// Finds groups of parameters that the model does not have; only a model knows its parameters.
-fn check_groups<T: Task>(
+/// Finds a metric that nobody measures and groups of parameters that the model does not have: only the task knows its metrics,
+/// and only a model its parameters.
+fn check_names<T: Task>(
+    request: &RunRequest,
     recipe: &RecipeOf<T>,
+    corpus: &T::Corpus,
     config: &T::Config,
-    source: &Path,
-    device: &Device,
 ) -> Result<(), RecipeError> {
-    if recipe.optimizer.groups.is_empty() {
-        return Ok(());
-    }
-    let place = format!("`{}`", source.display());
-    let problems = recipe.optimizer.validate_for(&T::model(config, recipe.seed, device));
-    problems.map_err(|error| RecipeError::Range { place, text: error.to_string() })
+    let metric = Metrics::new(T::metrics(corpus, recipe), &recipe.training.best_by).err();
+    let metric = metric.map(|error| Problem { key: "training.best_by".into(), text: error.to_string() });
+    let groups = match recipe.optimizer.groups.is_empty() {
+        true => Ok(()),
+        false => recipe.optimizer.validate_for(&T::model(config, recipe.seed, &request.device)),
+    };
+    let groups = groups.err().map_or(Vec::new(), |error| error.problems().to_vec());
+    let problems: Vec<_> = metric.into_iter().chain(groups).collect();
+    let (name, text) = source::<T>(request.recipe.as_deref())?;
+    refuse(&text, &name, &request.overrides, &problems)
 }
 
 /// The recipe at `path`, the built-in one of that name where there is no such file, or without a path the first of those, with
@@ -52,14 +54,20 @@ fn check_groups<T: Task>(
 /// # Errors
 /// If the file cannot be read, or is no recipe of the task.
 pub fn read_recipe<T: Task>(path: Option<&Path>, overrides: &[(String, String)]) -> Result<RecipeOf<T>, RecipeError> {
-    let name = path.unwrap_or(Path::new(T::BUILT_IN[0].name));
-    let found = if path.is_some() { built_in::<T>(name) } else { T::BUILT_IN.first().copied() };
-    let text = found.map_or_else(|| read(name), |recipe| Ok(recipe.text.to_string()))?;
-    let recipe = Recipe::parse_with(&text, &name.display().to_string(), overrides, T::judge)?;
+    let (name, text) = source::<T>(path)?;
+    let recipe = Recipe::parse_with(&text, &name, overrides, T::judge)?;
     match recipe.task == T::NAME {
         true => Ok(recipe),
         false => Err(RecipeError::Task { path: name.into(), found: recipe.task, expected: format!("`{}`", T::NAME) }),
     }
+}
+
+/// The name in messages and the text of the recipe at `path`, or of a built-in one.
+fn source<T: Task>(path: Option<&Path>) -> Result<(String, String), RecipeError> {
+    let name = path.unwrap_or(Path::new(T::BUILT_IN[0].name));
+    let found = if path.is_some() { built_in::<T>(name) } else { T::BUILT_IN.first().copied() };
+    let text = found.map_or_else(|| read(name), |recipe| Ok(recipe.text.to_string()))?;
+    Ok((name.display().to_string(), text))
 }
 
 /// The recipe at `path`, whatever its task is.

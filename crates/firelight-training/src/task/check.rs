@@ -37,7 +37,9 @@ impl Check {
     pub fn same(property: &'static str, found: &[f32], expected: &[f32]) -> Self {
         assert_eq!(found.len(), expected.len(), "as many logits");
         let distances = found.iter().zip(expected).map(|(a, b)| f64::from((a - b).abs()));
-        Self { property, found: distances.fold(0.0, f64::max), limit: SAME }
+        // `f64::max` would pass over a distance that is no number.
+        let larger = |most: f64, next: f64| if next > most || next.is_nan() { next } else { most };
+        Self { property, found: distances.fold(0.0, larger), limit: SAME }
     }
 
     /// Nothing is known yet: the loss is that of a guess among all `vocab_size` tokens.
@@ -86,11 +88,42 @@ impl fmt::Display for Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::toy::{Line, Noted, Points, alone};
+    use burn::module::Module;
+    use burn::tensor::Device;
 
     #[test]
     fn a_property_holds_up_to_its_limit_and_no_number_is_above_all() {
         let check = |found| Check { property: "the first loss is ln V", found, limit: 0.5 };
         assert!(check(0.5).holds() && !check(0.51).holds() && !check(f64::NAN).holds());
         assert_eq!(check(0.25).to_string(), "the first loss is ln V holds: 2.50e-1, at most 5.00e-1");
+    }
+
+    #[test]
+    fn logits_that_differ_anywhere_or_are_no_numbers_are_not_the_same() {
+        let same = |found: &[f32]| Check::same("padding changes nothing", found, &[1.0, 2.0, 3.0]).holds();
+        assert!(same(&[1.0, 2.0, 3.0005]));
+        for found in
+            [[1.0, 2.0, 3.1], [0.9, 2.0, 3.0], [f32::NAN, 2.0, 3.0], [1.0, 2.0, f32::NAN], [1.0, f32::INFINITY, 3.0]]
+        {
+            assert!(!same(&found), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn one_batch_is_learnt_by_heart_unless_the_weights_cannot() {
+        let _alone = alone();
+        let device = Device::default().autodiff();
+        let found = |points: &[(f32, f32)]| {
+            let task = Trainee::new(Line::new(0.0, 0.0, &device), Noted::default());
+            Check::by_heart(task, || Points::new(points.to_vec(), &device), 1).unwrap()
+        };
+        let learnt = found(&[(1.0, 0.2), (1.0, 0.2)]);
+        assert!(learnt.holds(), "{learnt}");
+        let torn = found(&[(1.0, 0.2), (1.0, -0.2)]); // no line answers both
+        assert!(!torn.holds() && torn.to_string().contains("one batch is learnt by heart FAILS"), "{torn}");
+        let frozen = Trainee::new(Line::new(0.0, 0.0, &device).no_grad(), Noted::default());
+        let error = Check::by_heart(frozen, || Points::new(vec![(1.0, 0.2)], &device), 1).unwrap_err();
+        assert!(matches!(error, TrainingError::NoGradient { step: 1 }), "{error}");
     }
 }

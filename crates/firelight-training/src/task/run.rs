@@ -105,9 +105,7 @@ impl<T: Task> Run<T> {
         recipe.training = recipe.training.clone().over(T::batches_of_an_epoch(&corpus, &recipe)?);
         let start = resume_point(&folder)?.unwrap_or_default();
         let run = Self::assemble(folder, recipe, corpus, config, start, &request.device)?;
-        if !run.is_finished() {
-            write_atomic(run.folder.recipe(), run.recipe.to_toml()?)?;
-        }
+        run.start.restore(run.task.clone(), &run.recipe.optimizer)?; // fails before anything is written
         Ok(run)
     }
 
@@ -188,6 +186,9 @@ impl<T: Task> Run<T> {
         extension: Option<Extension<Trainee<T::Net>>>,
     ) -> Result<TrainedRun<T>, T::Error> {
         observers.extend(self.log()?);
+        if !self.is_finished() {
+            write_atomic(self.folder.recipe(), self.recipe.to_toml()?)?; // a resumed run may have changed it
+        }
         let input = FitInput { observers, interrupter, extension, ..self.input()? };
         let fitted = fit(self.task, input)?;
         Ok(TrainedRun {
@@ -240,4 +241,173 @@ impl<T: Task> fmt::Debug for Run<T> {
 /// The error of a run that is asked to continue as another one.
 fn other_run(folder: &ModelFolder, key: &'static str) -> TrainingError {
     TrainingError::OtherRun { path: folder.path().into(), key }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toy::{Line, Noted, PointLoader, alone};
+    use crate::{Cost, Precision, Problem, RecipeError, Recompute, Switches};
+    use burn::tensor::{FloatDType, GradientCheckpointingStrategy};
+    use burn::train::{TrainLoader, ValidLoader};
+    use serde::{Deserialize, Serialize};
+    use std::error::Error;
+    use std::ops::Range;
+    use std::path::{Path, PathBuf};
+    use std::sync::Arc;
+
+    /// A section without keys.
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Nothing {}
+
+    /// The task of a line through points.
+    struct Toy;
+
+    impl Task for Toy {
+        const NAME: &'static str = "toy";
+        const BUILT_IN: (&'static str, &'static str) = ("toy", "task = \"toy\"\n\n[training]\nsteps = 3\n");
+        type Data = Nothing;
+        type Model = Nothing;
+        type Loss = Noted;
+        type Config = Nothing;
+        type Corpus = ();
+        type Net = Line;
+        type Error = Box<dyn Error>;
+
+        fn judge(_recipe: &RecipeOf<Self>) -> Vec<Problem> {
+            Vec::new()
+        }
+
+        fn read(_recipe: &mut RecipeOf<Self>, _source: &Path, _paths: &[PathBuf]) -> Result<(), Self::Error> {
+            Ok(())
+        }
+
+        fn save(_corpus: &(), _folder: &ModelFolder) -> Result<(), Self::Error> {
+            Ok(())
+        }
+
+        fn open(_recipe: &RecipeOf<Self>, _folder: &ModelFolder) -> Result<(), Self::Error> {
+            Ok(())
+        }
+
+        fn is_of(_corpus: &(), _recipe: &RecipeOf<Self>, _paths: &[PathBuf]) -> Result<bool, Self::Error> {
+            Ok(true)
+        }
+
+        fn sizes(_corpus: &()) -> String {
+            "points".into()
+        }
+
+        fn config(_recipe: &RecipeOf<Self>, _corpus: &(), _source: &Path) -> Result<Nothing, Self::Error> {
+            Ok(Nothing {})
+        }
+
+        fn model(_config: &Nothing, _seed: u64, device: &Device) -> Line {
+            Line::new(0.0, 0.0, device)
+        }
+
+        fn parameters(_model: &Line) -> Vec<(String, usize)> {
+            vec![("line".into(), 2)]
+        }
+
+        fn batches_of_an_epoch(_corpus: &(), _recipe: &RecipeOf<Self>) -> Result<usize, Self::Error> {
+            Ok(4)
+        }
+
+        fn training_loader(
+            _corpus: &(),
+            _recipe: &RecipeOf<Self>,
+            batches: Range<usize>,
+            _device: &Device,
+        ) -> Result<TrainLoader<Trainee<Line>>, Self::Error> {
+            Ok(Arc::new(PointLoader::of_steps(batches.start, batches.end)))
+        }
+
+        fn validation_loader(
+            _corpus: &(),
+            _recipe: &RecipeOf<Self>,
+            _device: &Device,
+        ) -> Result<ValidLoader<Trainee<Line>>, Self::Error> {
+            Ok(Arc::new(PointLoader::of_steps(0, 3)))
+        }
+
+        fn estimate(recipe: &RecipeOf<Self>, _config: &Nothing) -> Estimate {
+            let (parameters, flops_per_token, floats_per_token, vocab_size, batch_tokens) = (2, 12, 2, 0, 4);
+            let cost = Cost { parameters, flops_per_token, floats_per_token, vocab_size, batch_tokens };
+            Estimate::new(cost, &recipe.training)
+        }
+
+        fn self_check(
+            _recipe: &RecipeOf<Self>,
+            _config: &Nothing,
+            _corpus: &(),
+            _device: &Device,
+        ) -> Result<Vec<Check>, Self::Error> {
+            Ok(Vec::new())
+        }
+    }
+
+    /// A request with changes of the built-in recipe, and the folder that it is for.
+    fn request(changes: &[(&str, &str)]) -> (tempfile::TempDir, RunRequest) {
+        let home = tempfile::tempdir().unwrap();
+        let request = RunRequest::new(&Device::flex()).with_out(home.path().join("run"));
+        let change = |request: RunRequest, (key, value): &(&str, &str)| request.with_override(key, value);
+        (home, changes.iter().fold(request, change))
+    }
+
+    #[test]
+    fn precision_and_recomputation_of_a_recipe_reach_every_training_pass() {
+        let _alone = alone();
+        let passes = |changes: &[(&str, &str)]| {
+            let (_home, request) = request(changes);
+            let run = Run::<Toy>::prepare(&request).unwrap();
+            let noted = run.recipe.loss.clone();
+            run.fit().unwrap();
+            noted.passes()
+        };
+        let plain = passes(&[]);
+        assert_eq!(plain.len(), 3);
+        assert!(plain.iter().all(|(switches, _)| *switches == Switches::default()));
+        assert!(plain.iter().all(|(_, strategy)| *strategy != Some(GradientCheckpointingStrategy::Balanced)));
+        for (precision, dtype) in [("bf16", FloatDType::BF16), ("f16", FloatDType::F16)] {
+            let half = passes(&[("training.precision", precision)]);
+            assert!(half.iter().all(|(switches, _)| switches.dtype == Some(dtype)), "{half:?}");
+        }
+        let burn = passes(&[("training.recompute", "burn")]);
+        assert!(
+            burn.iter().all(|(_, strategy)| *strategy == Some(GradientCheckpointingStrategy::Balanced)),
+            "{burn:?}"
+        );
+        // Where the kernels of the CPU are built in, as in a test of the whole workspace.
+        if Recompute::Blocks.check(&Device::flex()).is_ok() {
+            let blocks = passes(&[("training.recompute", "blocks")]);
+            assert!(blocks.iter().all(|(switches, _)| switches.recompute_blocks), "{blocks:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_only_the_task_knows_are_all_told_with_their_place_before_a_folder_is_made() {
+        let (home, request) = request(&[]);
+        let recipe = home.path().join("toy.toml");
+        let text = "task = \"toy\"\n[training]\nsteps = 3\nbest_by = \"bleu\"\n[optimizer]\n\n[[optimizer.groups]]\n\
+                    parameters = \"slope\"\n[[optimizer.groups]]\nweight_decay = 0\nparameters = \"slop\"\n";
+        std::fs::write(&recipe, text).unwrap();
+        let error = Run::<Toy>::prepare(&request.clone().with_recipe(&recipe)).unwrap_err();
+        let error = error.downcast::<RecipeError>().unwrap();
+        let (place, text) = (recipe.display(), error.to_string());
+        let metric = "`training.best_by` is `bleu`, which nobody measures: known are loss";
+        assert!(text.starts_with(&format!("`{place}`, line 4: {metric}; `{place}`, line 11: ")), "{text}");
+        assert!(text.contains("groups[1].parameters = \"slop\"") && error.is_user_error(), "{text}");
+        assert!(!request.out.unwrap().exists());
+    }
+
+    #[test]
+    fn half_precision_needs_nothing_of_the_task_but_its_scale() {
+        let _alone = alone();
+        let (_home, request) = request(&[("training.precision", "f16")]);
+        let run = Run::<Toy>::prepare(&request).unwrap();
+        assert_eq!(run.recipe.training.precision, Precision::F16);
+        assert_eq!(run.fit().unwrap().steps, 3);
+    }
 }

@@ -1,0 +1,174 @@
+//! Everything that is wrong with a recipe. A section is read again and again, each time without what did not fit before, so
+//! that the user hears of all mistakes at once; what rests on a value that could not be read is not judged.
+
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+use super::RecipeError;
+use super::document::{Document, path_of};
+use crate::Problem;
+
+/// What is read for a required key that is missing or does not fit, so that the rest of its section can be judged.
+const STAND_IN: Value = Value::Integer(1);
+
+/// What was found so far.
+#[derive(Default)]
+pub(super) struct Findings {
+    errors: Vec<RecipeError>,
+    /// Keys, and sections, whose values were not read.
+    lost: Vec<String>,
+}
+
+impl Findings {
+    /// Notes an error, if it is one.
+    pub(super) fn note<T>(&mut self, result: Result<T, RecipeError>) -> Option<T> {
+        result.map_err(|error| self.errors.push(error)).ok()
+    }
+
+    /// Notes a key that nothing reads, and the one that was probably meant.
+    pub(super) fn note_unknown(&mut self, error: RecipeError, meant: Option<String>) {
+        self.errors.push(error);
+        self.lost.extend(meant);
+    }
+
+    /// Notes what is wrong with values that were read.
+    pub(super) fn judge(&mut self, document: &Document, problems: &[Problem]) {
+        let section = |problem: &Problem| problem.key.split('.').next().unwrap_or_default().to_string();
+        let stands = |problem: &&Problem| !self.rests_on_lost(&section(problem), &problem.text);
+        let told: Vec<_> = problems.iter().filter(stands).cloned().collect();
+        self.errors.extend(document.range_errors(&told));
+    }
+
+    /// One error out of all that was found, if anything was.
+    pub(super) fn into_result(self) -> Result<(), RecipeError> {
+        RecipeError::of(self.errors)
+    }
+
+    /// The settings of a section, with defaults for values that do not fit. A section that is left out is an empty one.
+    pub(super) fn section<T: DeserializeOwned>(&mut self, document: &Document, name: &str) -> Option<T> {
+        let mut section = self.table::<T>(document, name);
+        let mut stand_ins = Vec::new();
+        loop {
+            let error = match read::<T>(&section) {
+                Ok(settings) => return Some(settings),
+                Err(error) => error,
+            };
+            let Fault { key, cause } = Fault::of(&section, &error);
+            let top = key.split('.').next().unwrap_or_default().to_string();
+            if stand_ins.contains(&top) {
+                return None;
+            }
+            if key.is_empty() {
+                self.tell(document, name, "", &cause);
+                let missing = missing_in(&cause).filter(|missing| !stand_ins.contains(missing))?;
+                section.insert(missing.clone(), STAND_IN);
+                self.lost.push(format!("{name}.{missing}"));
+                stand_ins.push(missing);
+                continue;
+            }
+            match elements::<T>(&section, &top) {
+                Some(faults) => faults.iter().for_each(|fault| self.tell(document, name, &fault.key, &fault.cause)),
+                None => self.tell(document, name, &key, &cause),
+            }
+            section.remove(&top)?;
+            self.lost.push(format!("{name}.{top}"));
+        }
+    }
+
+    /// The table of a section; an empty one in the place of what is no table.
+    fn table<T: DeserializeOwned>(&mut self, document: &Document, name: &str) -> Table {
+        match document.value(name) {
+            None => Table::new(),
+            Some(Value::Table(section)) => section.clone(),
+            Some(other) => {
+                let cause =
+                    other.clone().try_into::<T>().err().map_or(String::new(), |error| error.message().to_string());
+                self.tell(document, name, "", &cause);
+                self.lost.push(name.into());
+                Table::new()
+            }
+        }
+    }
+
+    /// Notes that a value does not fit, unless that follows from another one.
+    fn tell(&mut self, document: &Document, section: &str, key: &str, cause: &str) {
+        if !self.rests_on_lost(section, cause) {
+            let key = if key.is_empty() { section.to_string() } else { format!("{section}.{key}") };
+            self.errors.push(document.value_error(&key, cause));
+        }
+    }
+
+    /// Whether a sentence about `section` is about a value that was not read, too.
+    fn rests_on_lost(&self, section: &str, text: &str) -> bool {
+        let is_named = |key: &str| text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == key);
+        self.lost.iter().any(|lost| match lost.split_once('.') {
+            None => lost == section,
+            Some((home, key)) => text.contains(lost) || (home == section && is_named(key)),
+        })
+    }
+}
+
+/// What is wrong with each element of the array `key`; none if it is no array or its elements are not at fault.
+fn elements<T: DeserializeOwned>(section: &Table, key: &str) -> Option<Vec<Fault>> {
+    let with = |elements: Vec<Value>| {
+        let mut section = section.clone();
+        section.insert(key.into(), Value::Array(elements));
+        read::<T>(&section).err().filter(|error| path_of(error).is_some_and(|path| path.split('.').next() == Some(key)))
+    };
+    let elements = section.get(key)?.as_array().filter(|_| with(Vec::new()).is_none())?;
+    let mut faults = Vec::new();
+    for (index, element) in elements.iter().enumerate() {
+        let (mut element, mut removed) = (element.clone(), Vec::new());
+        while let Some(error) = with(vec![element.clone()]) {
+            let Fault { key: inner, cause } = Fault::within(&element, &error);
+            if missing_in(&cause).is_some_and(|missing| removed.contains(&missing)) {
+                break;
+            }
+            let dot = if inner.is_empty() { "" } else { "." };
+            faults.push(Fault { key: format!("{key}[{index}]{dot}{inner}"), cause });
+            match element.as_table_mut().and_then(|table| table.remove(&inner)) {
+                Some(_) => removed.push(inner),
+                None => break,
+            }
+        }
+    }
+    Some(faults)
+}
+
+/// What is wrong with one value: its key within the section or element, empty for the whole, and why.
+struct Fault {
+    key: String,
+    cause: String,
+}
+
+impl Fault {
+    /// By the path of the error, or else by the first key of `table` that its text names.
+    fn of(table: &Table, error: &toml::de::Error) -> Self {
+        let text = error.message();
+        match path_of(error).or_else(|| named_in(text, table)) {
+            Some(key) => Self { cause: text.strip_prefix(&format!("`{key}`: ")).unwrap_or(text).into(), key },
+            None => Self { key: String::new(), cause: text.into() },
+        }
+    }
+
+    /// The same within an element of an array, whose key the path begins with.
+    fn within(element: &Value, error: &toml::de::Error) -> Self {
+        let inner = path_of(error).and_then(|path| Some(path.split('.').nth(1)?.to_string()));
+        let named = || named_in(error.message(), element.as_table()?);
+        Self { key: inner.or_else(named).unwrap_or_default(), cause: error.message().into() }
+    }
+}
+
+fn read<T: DeserializeOwned>(section: &Table) -> Result<T, toml::de::Error> {
+    Value::Table(section.clone()).try_into()
+}
+
+/// The first key of `table` between backticks.
+fn named_in(text: &str, table: &Table) -> Option<String> {
+    text.split('`').skip(1).step_by(2).find(|word| table.contains_key(*word)).map(str::to_string)
+}
+
+/// The field that serde misses.
+fn missing_in(cause: &str) -> Option<String> {
+    Some(cause.strip_prefix("missing field `")?.strip_suffix('`')?.to_string())
+}
