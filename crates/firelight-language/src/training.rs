@@ -147,7 +147,9 @@ mod precision_and_memory {
     use crate::model::LanguageModelConfig;
     use burn::module::{Module, ModuleVisitor, Param};
     use burn::tensor::{Device, Tensor, TensorData, Tolerance};
+    use burn::train::TrainStep;
     use firelight_training::{OptimizerConfig, Precision, Recompute, ScheduleConfig, Trainer};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
 
     struct Values(Vec<TensorData>);
 
@@ -206,6 +208,25 @@ mod precision_and_memory {
                 }
             }
         }
+    }
+
+    #[test]
+    #[allow(deprecated)] // Burn's older CPU backend.
+    fn a_step_recomputes_the_blocks_where_it_is_to() {
+        // On a device that cannot, a step that does panics.
+        let cannot = |device: &Device| Recompute::Blocks.check(device).is_err();
+        let Some(device) = [Device::flex(), Device::ndarray()].into_iter().find(cannot) else { return };
+        let step = |recompute| {
+            let device = device.clone().autodiff();
+            let tokens = || Tensor::from_ints([[1, 2, 3]], &device);
+            let batch = LmBatch { inputs: tokens(), targets: tokens(), padding: None, documents: None };
+            let model = LanguageModelConfig::new(7, 8, 2, 1).with_max_seq_len(8).init(&device);
+            let task = LmTask::new(model, LossConfig::default()).with_recompute(recompute);
+            TrainStep::step(&task, batch).item.read().is_ok()
+        };
+        assert!(step(Recompute::None));
+        let panic = catch_unwind(AssertUnwindSafe(|| step(Recompute::Blocks))).expect_err("the blocks were recomputed");
+        assert!(panic.downcast_ref::<String>().is_some_and(|text| text.starts_with("recomputed: ")));
     }
 
     #[test]

@@ -101,3 +101,47 @@ mod tests {
         assert!((charged - (0.6 * plain + 0.4 * spread)).abs() < 1e-5, "{charged} of {plain} and {spread}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::PairBatcher;
+    use crate::model::Seq2SeqConfig;
+    use burn::data::dataloader::batcher::Batcher;
+    use burn::tensor::Device;
+    use burn::train::TrainStep;
+    use firelight_data::EncodedPair;
+    use firelight_training::{Precision, Recompute};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// The loss of a training step.
+    fn step(device: &Device, change: impl FnOnce(Seq2SeqTask) -> Seq2SeqTask) -> f64 {
+        let device = device.clone().autodiff();
+        let pairs = vec![EncodedPair { source: vec![2, 3, 4], target: vec![4, 3, 2] }];
+        let batch: PairBatch = PairBatcher::new(0, 1, 1).batch(pairs, &device);
+        let model = Seq2SeqConfig::new(7, 8, 2, 1).with_max_seq_len(8).init(&device);
+        let task = change(Seq2SeqTask::new(model, LossConfig::default()));
+        let (total, count) = TrainStep::step(&task, batch).item.read().unwrap();
+        total / count
+    }
+
+    #[test]
+    #[allow(deprecated)] // Burn's older CPU backend.
+    fn a_step_recomputes_the_blocks_where_it_is_to() {
+        // On a device that cannot, a step that does panics.
+        let cannot = |device: &Device| Recompute::Blocks.check(device).is_err();
+        let Some(device) = [Device::flex(), Device::ndarray()].into_iter().find(cannot) else { return };
+        let loss = |recompute| step(&device, |task| task.with_recompute(recompute));
+        assert!(loss(Recompute::None).is_finite());
+        let panic = catch_unwind(AssertUnwindSafe(|| loss(Recompute::Blocks))).expect_err("the blocks were recomputed");
+        assert!(panic.downcast_ref::<String>().is_some_and(|text| text.starts_with("recomputed: ")));
+    }
+
+    #[test]
+    fn a_step_computes_in_the_precision_that_it_is_to() {
+        let [single, brain, half] = [Precision::F32, Precision::Bf16, Precision::F16]
+            .map(|precision| step(&Device::flex(), |task| task.with_precision(precision)));
+        assert!((single - brain).abs() < 0.05 && (single - half).abs() < 0.05, "{single}, {brain}, {half}");
+        assert!(single != brain && single != half && brain != half, "{single}, {brain}, {half}");
+    }
+}

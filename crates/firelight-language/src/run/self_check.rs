@@ -80,6 +80,7 @@ fn batch(window: &[u32], device: &Device) -> LmBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_core::AttentionPattern;
 
     fn checks(change: impl FnOnce(LanguageModelConfig) -> LanguageModelConfig) -> Vec<Check> {
         let config = change(LanguageModelConfig::new(11, 16, 2, 2).with_max_seq_len(12));
@@ -92,6 +93,53 @@ mod tests {
         let checks = checks(|config| config.with_transformer(|stack| stack.with_dropout(0.5)));
         assert_eq!(checks.len(), 4);
         assert!(checks.iter().all(Check::holds), "{checks:?}");
+    }
+
+    /// A model, a row of its context, and the logits of the row.
+    fn probe(seed: u64) -> (LanguageModelConfig, LanguageModel, Vec<u32>, Vec<f32>) {
+        let config = LanguageModelConfig::new(11, 16, 2, 2).with_max_seq_len(12);
+        let model = config.init_with(&ParamBuilder::new(&Device::default(), seed));
+        let row: Vec<u32> = (0..12).map(|i| i * 7 % 11).collect();
+        let logits = model.logits_of(&[&row], None).unwrap();
+        (config, model, row, logits)
+    }
+
+    #[test]
+    fn a_stack_that_sees_the_future_is_caught() {
+        let (config, mut model, row, logits) = probe(1);
+        assert!(future(&model, &row, &logits).unwrap().holds());
+        let seeing = config.transformer.with_patterns(vec![AttentionPattern::Full]);
+        model.transformer = seeing.init(&Device::default());
+        let logits = model.logits_of(&[&row], None).unwrap();
+        let check = future(&model, &row, &logits).unwrap();
+        assert!(!check.holds() && check.to_string().starts_with("the future changes nothing FAILS"), "{check}");
+    }
+
+    #[test]
+    fn logits_that_padding_changes_are_caught() {
+        let (_, model, row, logits) = probe(1);
+        assert!(padding(&model, &row, &logits).unwrap().holds());
+        let (_, _, _, others) = probe(2);
+        let check = padding(&model, &row, &others).unwrap();
+        assert!(!check.holds() && check.to_string().starts_with("padding changes nothing FAILS"), "{check}");
+    }
+
+    #[test]
+    fn a_frozen_model_learns_no_batch_by_heart() {
+        let device = Device::default().autodiff();
+        let config = LanguageModelConfig::new(11, 16, 2, 2).with_max_seq_len(12);
+        let window: Vec<u32> = (0..13).map(|i| i * 7 % 11).collect();
+        let learns = |model: LanguageModel| {
+            Check::by_heart(LmTask::new(model, LossConfig::default()), || batch(&window, &device), 1)
+        };
+        assert!(learns(config.init(&device)).unwrap().holds());
+        let mut half_frozen = config.init(&device);
+        (half_frozen.embedding, half_frozen.transformer.blocks) =
+            (half_frozen.embedding.no_grad(), half_frozen.transformer.blocks.no_grad());
+        let check = learns(half_frozen).unwrap();
+        assert!(!check.holds(), "{check}");
+        let error = learns(config.init(&device).no_grad()).unwrap_err();
+        assert!(error.to_string().contains("is every parameter of the model frozen?"), "{error}");
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(super) fn self_check(
     let device = model.devices().into_iter().next().unwrap_or_default();
     Ok(vec![
         future(&model, &longest, &device)?,
-        padding(&model, &longest, &device)?,
+        padding(&longest.source, |sources| logits(&model, sources, &longest.target, &device))?,
         Check::guess(&task, batch(&device), model.vocab_size())?,
         Check::by_heart(task.train(), || batch(&device.clone().autodiff()), seed)?,
     ])
@@ -72,10 +72,64 @@ fn future(model: &Seq2SeqModel, pair: &EncodedPair, device: &Device) -> Result<C
     Ok(Check::same("the future changes nothing", &found?[..past], &expected?[..past]))
 }
 
-/// A longer source in the same batch, and so padding, changes nothing.
-fn padding(model: &Seq2SeqModel, pair: &EncodedPair, device: &Device) -> Result<Check, Seq2SeqError> {
-    let half = pair.source[..pair.source.len().div_ceil(2)].to_vec();
-    let alone = logits(model, std::slice::from_ref(&half), &pair.target, device)?;
-    let padded = logits(model, &[pair.source.clone(), half], &pair.target, device)?;
+/// A longer source in the same batch, and so padding, changes nothing of the logits after the last one.
+fn padding(
+    source: &[u32],
+    logits: impl Fn(&[Vec<u32>]) -> Result<Vec<f32>, Seq2SeqError>,
+) -> Result<Check, Seq2SeqError> {
+    let half = source[..source.len().div_ceil(2)].to_vec();
+    let alone = logits(std::slice::from_ref(&half))?;
+    let padded = logits(&[source.to_vec(), half])?;
     Ok(Check::same("padding changes nothing", &padded, &alone))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firelight_core::AttentionPattern;
+
+    fn config() -> Seq2SeqConfig {
+        Seq2SeqConfig::new(11, 16, 2, 2).with_max_seq_len(12)
+    }
+
+    fn pair() -> EncodedPair {
+        EncodedPair { source: (0..10).map(|i| i * 7 % 11).collect(), target: (0..9).map(|i| i * 4 % 11).collect() }
+    }
+
+    #[test]
+    fn a_decoder_that_sees_the_future_is_caught() {
+        let (device, config) = (Device::default(), config());
+        let mut model = config.init(&device);
+        assert!(future(&model, &pair(), &device).unwrap().holds());
+        model.stacks.decoder = config.stacks.decoder.with_patterns(vec![AttentionPattern::Full]).init(&device);
+        let check = future(&model, &pair(), &device).unwrap();
+        assert!(!check.holds() && check.to_string().starts_with("the future changes nothing FAILS"), "{check}");
+    }
+
+    #[test]
+    fn padding_that_is_read_as_text_is_caught() {
+        let (device, pair) = (Device::default(), pair());
+        let model = config().init(&device);
+        assert!(padding(&pair.source, |sources| logits(&model, sources, &pair.target, &device)).unwrap().holds());
+        let unmasked = |sources: &[Vec<u32>]| {
+            let (source, _) = right_padded(sources, &device);
+            let (target, _) = right_padded(&vec![pair.target.clone(); sources.len()], &device);
+            let logits = model.forward(source, None, target).narrow(0, sources.len() - 1, 1);
+            logits.try_into_vec_as().map_err(Seq2SeqError::device("the logits"))
+        };
+        let check = padding(&pair.source, unmasked).unwrap();
+        assert!(!check.holds() && check.to_string().starts_with("padding changes nothing FAILS"), "{check}");
+    }
+
+    #[test]
+    fn a_frozen_model_learns_no_batch_by_heart() {
+        let device = Device::default().autodiff();
+        let learns = |model: Seq2SeqModel| {
+            let batch = || PairBatcher::new(0, 1, 1).batch(vec![pair(); 2], &device);
+            Check::by_heart(Seq2SeqTask::new(model, LossConfig::default()), batch, 1)
+        };
+        assert!(learns(config().init(&device)).unwrap().holds());
+        let error = learns(config().init(&device).no_grad()).unwrap_err();
+        assert!(error.to_string().contains("is every parameter of the model frozen?"), "{error}");
+    }
 }
