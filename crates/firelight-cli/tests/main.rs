@@ -156,6 +156,41 @@ fn a_resumed_run_ends_with_the_bytes_of_an_uninterrupted_one() {
     assert!(weights(scratch.path()) == weights(&model().dir));
 }
 
+/// The training losses of a run.
+fn losses(out: &Path) -> Vec<f64> {
+    let metrics = fs::read_to_string(out.join("metrics.jsonl")).unwrap();
+    metrics.lines().filter_map(|line| serde_json::from_str::<Value>(line).unwrap()["loss"].as_f64()).collect()
+}
+
+#[test]
+fn a_precision_of_the_recipe_is_what_the_model_computes_in() {
+    let single = losses(&model().dir);
+    for precision in ["bf16", "f16"] {
+        let scratch = Model::scratch();
+        let change = ["--set".to_string(), format!("training.precision={precision}")];
+        firelight(train(model(), scratch.path()).into_iter().chain(change)).succeeds();
+        let half = losses(scratch.path());
+        assert_eq!(half.len(), 20);
+        assert_ne!(half[0], single[0], "{precision} was not computed in");
+        let error = half.iter().zip(&single).map(|(half, single)| (half - single).abs()).fold(0.0, f64::max);
+        assert!(error < 0.1, "{precision}: {half:?} and {single:?}");
+    }
+}
+
+#[test]
+fn tensorboard_finds_one_file_with_all_numbers() {
+    let scratch = Model::scratch();
+    firelight(train(model(), scratch.path()).into_iter().chain(["--tensorboard".to_string()])).succeeds();
+    let files: Vec<_> =
+        fs::read_dir(scratch.path().join("tensorboard")).unwrap().map(|file| file.unwrap().path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    assert!(files[0].file_name().unwrap().to_string_lossy().starts_with("events.out.tfevents."), "{files:?}");
+    let bytes = fs::read(&files[0]).unwrap();
+    let count = |tag: &str| bytes.windows(tag.len()).filter(|window| *window == tag.as_bytes()).count();
+    assert_eq!(["training/loss", "training/gradient_norm", "validation/loss"].map(count), [20, 20, 2]);
+    assert!(!model().dir.join("tensorboard").exists(), "it was not asked for");
+}
+
 #[test]
 fn the_dashboard_takes_the_whole_screen_of_a_terminal_and_gives_it_back() {
     let scratch = Model::scratch();
@@ -175,10 +210,14 @@ fn a_dry_run_says_what_it_would_cost_and_leaves_nothing() {
     let out = scratch.path().join("run");
     let finished = firelight(train(model(), &out).into_iter().chain(["--dry-run".to_string()])).succeeds();
     assert!(
-        finished.stdout.contains("parameters, ") && finished.stdout.contains("MFLOP per token"),
+        ["parameters, ", "MFLOP per token", "FLOP in 20 steps", "MiB"]
+            .iter()
+            .all(|text| finished.stdout.contains(text)),
         "{}",
         finished.stdout
     );
+    let trained = firelight(train(model(), &scratch.path().join("trained"))).succeeds();
+    assert!(trained.stderr.contains(&format!("estimate: {}", finished.stdout)), "{}", trained.stderr);
     assert!(!out.exists());
     train_with(&["--dry-run", "--set", "model.n_heads=3"]).fails(USER, &["n_heads"]);
 }
@@ -207,29 +246,49 @@ fn checkpoints_are_averaged_and_used() {
     firelight(["average", &text(copy.path()), "--newest", "3"]).fails(USER, &["2 checkpoints", "3 are wanted"]);
 }
 
+/// Interrupts a training as Ctrl-C does after a few steps, and returns how many it had done when it ended, and what it said.
+#[cfg(unix)]
+fn interrupted(out: &Path, more: &[&str]) -> (usize, String) {
+    let args = train(model(), out).into_iter().chain(more.iter().map(|arg| arg.to_string()));
+    let mut child = command(args).stderr(Stdio::piped()).spawn().unwrap();
+    let metrics = out.join("metrics.jsonl");
+    while !fs::read_to_string(&metrics).is_ok_and(|text| text.lines().count() > 5) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let interrupt = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupt.success());
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{stderr}");
+    let text = fs::read_to_string(&metrics).unwrap();
+    (text.lines().filter(|line| line.contains("gradient_norm")).count(), stderr)
+}
+
+#[cfg(unix)]
+#[test]
+fn epochs_are_counted_over_an_interruption() {
+    let scratch = Model::scratch();
+    let epochs = ["--set", "training.epochs=5"];
+    let dry = train_with(&[&epochs[..], &["--dry-run"]].concat()).succeeds().stdout;
+    let steps: usize = dry.split("FLOP in ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!(steps > 100, "{dry}");
+    let (done, _) = interrupted(scratch.path(), &epochs);
+    let resumed = firelight(["train", "--resume", "--out", &text(scratch.path())]).succeeds();
+    assert!(resumed.stderr.contains(&format!("from step {done} to {steps}")), "{}", resumed.stderr);
+    assert!(resumed.stderr.contains(&format!("done after {steps} steps")), "{}", resumed.stderr);
+    let metrics = fs::read_to_string(scratch.path().join("metrics.jsonl")).unwrap();
+    assert_eq!(metrics.lines().filter(|line| line.contains("gradient_norm")).count(), steps);
+}
+
 #[cfg(unix)]
 #[test]
 fn ctrl_c_finishes_the_step_saves_and_says_how_to_go_on() {
     let scratch = Model::scratch();
-    let long = ["--steps", "100000", "--set", "schedule.steps=20"].map(str::to_string);
-    let mut child =
-        command(train(model(), scratch.path()).into_iter().chain(long)).stderr(Stdio::piped()).spawn().unwrap();
-    let metrics = scratch.path().join("metrics.jsonl");
-    while !fs::read_to_string(&metrics).is_ok_and(|text| text.lines().count() > 5) {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    let interrupt = |child: &std::process::Child| {
-        std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap()
-    };
-    assert!(interrupt(&child).success());
-    let mut stderr = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{stderr}");
+    let (lines, stderr) = interrupted(scratch.path(), &["--steps", "100000", "--set", "schedule.steps=20"]);
     assert!(
         stderr.contains("interrupted after") && stderr.contains("resume with: firelight train --resume"),
         "{stderr}"
     );
-    let lines = fs::read_to_string(&metrics).unwrap().lines().filter(|line| line.contains("gradient_norm")).count();
     let resumed = firelight(["train", "--resume", "--out", &text(scratch.path()), "--steps", &(lines + 5).to_string()]);
     assert!(resumed.succeeds().stderr.contains(&format!("from step {lines} to {}", lines + 5)));
 }
@@ -331,6 +390,23 @@ fn a_value_of_the_wrong_type_is_named() {
 }
 
 #[test]
+fn mistakes_of_all_sorts_are_one_report_with_their_lines() {
+    let change = |recipe: String| {
+        let recipe = recipe.replace("tied = true", "tied = 1").replace("steps = 20\nbatch", "steps = \"many\"\nbatch");
+        let recipe = recipe.replace("batch_size = 4", "batch_size = 0").replace("norm = ", "nrom = ");
+        recipe.replace("evaluate_every = 10", "precision = \"f8\"")
+    };
+    let texts = [
+        "line 17: unknown key `model.nrom`",
+        "line 18: `model.tied`: invalid type: integer `1`, expected a boolean",
+        "line 21: `training.steps`",
+        "line 22: training.batch_size = 0",
+        "line 23: `training.precision`",
+    ];
+    train_by(change).fails(USER, &texts);
+}
+
+#[test]
 fn a_group_of_no_parameter_costs_no_run_folder() {
     let scratch = Model::scratch();
     let (out, group) = (scratch.path().join("run"), "optimizer.groups=[{ parameters = \"embedder.*\" }]");
@@ -341,7 +417,7 @@ fn a_group_of_no_parameter_costs_no_run_folder() {
 
 #[test]
 fn a_key_of_another_optimizer_or_schedule_is_refused() {
-    train_with(&["--set", "optimizer.momentum=0.9"]).fails(USER, &["`optimizer`", "kind = \"muon\""]);
+    train_with(&["--set", "optimizer.momentum=0.9"]).fails(USER, &["`optimizer.momentum`", "kind = \"muon\""]);
     train_with(&["--set", "schedule.decay_steps=9"]).fails(USER, &["schedule.decay_steps = 9", "`wsd`"]);
     let noam = ["visualize", "schedule", "--kinds", "noam", "--set", "schedule.warmup_steps=0"];
     firelight(noam).fails(USER, &["schedule.warmup_steps = 0 must be at least 1"]);
@@ -452,6 +528,67 @@ fn a_run_that_was_stopped_while_its_folder_was_filled_begins_again() {
     assert!(resumed.stderr.contains("from step 0 to 20"), "{}", resumed.stderr);
     let weights = |dir: &Path| fs::read(dir.join("model.safetensors")).unwrap();
     assert!(weights(copy.path()) == weights(&model().dir));
+}
+
+#[test]
+fn a_run_without_checkpoints_begins_again_to_the_same_bytes() {
+    let copy = model().copy();
+    fs::remove_dir_all(copy.path().join("checkpoints")).unwrap();
+    let resumed = firelight(["train", "--resume", "--out", &text(copy.path())]).succeeds();
+    assert!(resumed.stderr.contains("from step 0 to 20"), "{}", resumed.stderr);
+    let weights = |dir: &Path, name: &str| fs::read(dir.join(name)).unwrap();
+    for name in ["model.safetensors", "checkpoints/best/model.safetensors", "checkpoints/step-20/model.safetensors"] {
+        assert!(weights(copy.path(), name) == weights(&model().dir, name), "{name}");
+    }
+}
+
+/// Resumes a copy of the run for ten steps more.
+fn resume(copy: &Path, more: &[&str]) -> support::Finished {
+    let args = ["train", "--resume", "--out", &text(copy), "--steps", "30"].map(str::to_string);
+    firelight(args.into_iter().chain(more.iter().map(|arg| arg.to_string())))
+}
+
+#[test]
+fn a_damaged_newest_checkpoint_is_told_and_the_one_before_it_resumed() {
+    let copy = model().copy();
+    let optimizer = copy.path().join("checkpoints/step-20/optimizer.bpk");
+    let whole = fs::read(&optimizer).unwrap();
+    fs::write(&optimizer, &whole[..whole.len() / 2]).unwrap();
+    let resumed = resume(copy.path(), &[]).succeeds();
+    for text in ["warn: passing over the checkpoint of step 20: ", "optimizer.bpk", "from step 10 to 30"] {
+        assert!(resumed.stderr.contains(text), "`{text}` is not in {}", resumed.stderr);
+    }
+}
+
+#[test]
+fn a_checkpoint_of_another_model_or_other_data_is_refused_and_nothing_changed() {
+    let (copy, other) = (model().copy(), Model::scratch());
+    let wider = ["--steps", "1", "--set", "model.d_ff=24"].map(str::to_string);
+    firelight(train(model(), &other.path().join("run")).into_iter().chain(wider)).succeeds();
+    let weights = copy.path().join("checkpoints/step-20/model.safetensors");
+    fs::copy(other.path().join("run/model.safetensors"), weights).unwrap();
+    let before = contents(copy.path());
+    resume(copy.path(), &[]).fails(USER, &["step-20/model.safetensors", "[16, 32]", "[16, 24]"]);
+    assert!(contents(copy.path()) == before);
+
+    let copy = model().copy();
+    let (before, data) = (contents(copy.path()), other.path().join("other.txt"));
+    fs::write(&data, fs::read_to_string(&model().text).unwrap().replace("hen", "cat")).unwrap();
+    resume(copy.path(), &["--data", &text(&data)]).fails(USER, &["`--data` is not what the run began with"]);
+    assert!(contents(copy.path()) == before);
+}
+
+#[test]
+fn metrics_that_cannot_be_read_stop_a_resumed_run_before_it_changes_anything() {
+    let copy = model().copy();
+    let metrics = copy.path().join("metrics.jsonl");
+    fs::write(&metrics, fs::read_to_string(&metrics).unwrap().replacen("{\"step\":2,", "{\"stop\":2,", 1)).unwrap();
+    let before = contents(copy.path());
+    let resumed = resume(copy.path(), &[]);
+    let error = resumed.stderr.lines().last().unwrap_or_default();
+    let expected = "metrics.jsonl` is damaged: line 2 is no JSON object with a `step`";
+    assert!(resumed.code == USER && error.starts_with("error: ") && error.contains(expected), "{}", resumed.stderr);
+    assert!(contents(copy.path()) == before);
 }
 
 #[test]

@@ -1,28 +1,83 @@
 //! The report of a run, opened in a real browser.
 
 use std::fs;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Output};
 
 use crate::support::{Model, firelight, model, train};
 
-/// Opens a page in headless Chromium and returns its document after the scripts have run, and what the browser complained
-/// about; none where there is no Chromium.
-fn open(page: &std::path::Path) -> Option<(String, String)> {
+/// Opens a page in headless Chromium, to do with it what `wish` says; none where there is no Chromium.
+fn open(page: &Path, wish: &[&str]) -> Option<Output> {
     let home = Model::scratch();
     let profile = format!("--user-data-dir={}", home.path().display());
     let flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"];
     let output = Command::new("chromium")
         .args(flags)
-        .args(["--disable-sync", "--disable-quic", "--enable-logging=stderr", "--v=0", "--dump-dom", &profile])
+        .args(["--disable-sync", "--disable-quic", "--enable-logging=stderr", "--v=0", &profile])
+        .args(wish)
         .arg(format!("file://{}", page.display()))
-        .output();
-    match output {
-        Ok(output) => {
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            Some((String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr).into_owned()))
-        }
-        Err(_) => None,
-    }
+        .output()
+        .ok()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(output)
+}
+
+/// The document of a page after its scripts have run, and what the browser complained about.
+fn document(page: &Path) -> Option<(String, String)> {
+    let output = open(page, &["--dump-dom"])?;
+    Some((String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+/// What a page looks like, as a PNG file.
+fn screenshot(page: &Path) -> Option<Vec<u8>> {
+    let picture = page.with_extension("png");
+    open(page, &["--window-size=1000,2000", &format!("--screenshot={}", picture.display())])?;
+    Some(fs::read(picture).unwrap())
+}
+
+/// The text between two others, behind the first of which it stands.
+fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+    let rest = text.split_once(before).unwrap_or_else(|| panic!("`{before}` is not in {text}")).1;
+    rest.split_once(after).unwrap_or_else(|| panic!("`{after}` does not follow in {rest}")).0
+}
+
+#[test]
+fn the_report_tells_device_parameters_and_samples_of_the_run() {
+    let scratch = Model::scratch();
+    let trained = firelight(train(model(), scratch.path())).succeeds();
+    let page = fs::read_to_string(scratch.path().join("report.html")).unwrap();
+    let device = between(&trained.stderr, " on ", ": ");
+    assert!(page.contains(&format!("<th>device</th><td>{device}</td>")), "{device} is not in {page}");
+
+    let total = between(&trained.stderr, &format!("{device}: "), " parameters");
+    let table = between(&page, "<table class=\"parameters\">", "</table>");
+    let numbers: Vec<usize> = table
+        .split("<td class=\"number\">")
+        .skip(1)
+        .map(|rest| rest.split_once('<').unwrap().0.parse().unwrap())
+        .collect();
+    let (last, parts) = numbers.split_last().unwrap();
+    assert_eq!((last.to_string().as_str(), *last), (total, parts.iter().sum()));
+    assert!(parts.len() > 2 && table.contains("embedding"), "{table}");
+
+    // The alphabet of the model holds nothing that HTML would write in another way.
+    assert_eq!(between(&page, "<pre class=\"sample\">", "</pre>").trim(), trained.stdout.trim());
+}
+
+#[test]
+fn the_report_of_a_run_can_be_seen() {
+    let scratch = Model::scratch();
+    firelight(train(model(), scratch.path())).succeeds();
+    let blank = scratch.path().join("blank.html");
+    fs::write(&blank, "<!DOCTYPE html><title>blank</title>").unwrap();
+    let Some(blank) = screenshot(&blank) else {
+        eprintln!("skipped: there is no `chromium` to open the report in");
+        return;
+    };
+    let seen = screenshot(&scratch.path().join("report.html")).unwrap();
+    assert!(seen.starts_with(b"\x89PNG\r\n\x1a\n"), "no picture");
+    // One colour packs into next to nothing, text and curves do not.
+    assert!(seen.len() > 5 * blank.len(), "{} bytes, and {} of a blank page", seen.len(), blank.len());
 }
 
 #[test]
@@ -34,7 +89,7 @@ fn the_report_of_a_run_opens_whole_and_loads_nothing() {
     let written = fs::read_to_string(&page).unwrap();
     assert!(!written.contains("src=") && !written.contains("href="), "the page would load something");
 
-    let Some((document, complaints)) = open(&page) else {
+    let Some((document, complaints)) = document(&page) else {
         eprintln!("skipped: there is no `chromium` to open the report in");
         return;
     };

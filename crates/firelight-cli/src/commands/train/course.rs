@@ -93,7 +93,7 @@ fn conclude_finished<T: Shown>(run: &Run<T>) {
     output::note(format_args!("train it further with: firelight train --resume --out {folder} --steps N"));
 }
 
-/// Says what is about to happen.
+/// Says what is about to happen, and what it is going to cost.
 fn announce<T: Shown>(run: &Run<T>, place: &str) {
     let verb = if run.done() == 0 { "training" } else { "resuming" };
     output::note(format_args!(
@@ -104,6 +104,7 @@ fn announce<T: Shown>(run: &Run<T>, place: &str) {
         run.done(),
         run.recipe.training.steps.max(run.done()),
     ));
+    output::note(format_args!("estimate: {}", run.cost()));
 }
 
 /// Says what came of it; a run that was interrupted ends here, as shells expect it to.
