@@ -266,7 +266,8 @@ mod tests {
 
     impl Task for Toy {
         const NAME: &'static str = "toy";
-        const BUILT_IN: (&'static str, &'static str) = ("toy", "task = \"toy\"\n\n[training]\nsteps = 3\n");
+        const BUILT_IN: &'static [BuiltIn] =
+            &[BuiltIn { name: "toy", text: "task = \"toy\"\n\n[training]\nsteps = 3\n" }];
         type Data = Nothing;
         type Model = Nothing;
         type Loss = Noted;
