@@ -70,7 +70,8 @@ mod tests {
     use burn::tensor::activation::log_softmax;
     use burn::train::{InferenceStep, TrainStep};
     use firelight_data::EncodedPair;
-    use firelight_training::{OptimizerConfig, ScheduleConfig, Trainer};
+    use firelight_training::{OptimizerConfig, Precision, Recompute, ScheduleConfig, Trainer};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
 
     fn batch(device: &Device) -> PairBatch {
         let pair = |source: &[u32], target: &[u32]| EncodedPair { source: source.into(), target: target.into() };
@@ -100,19 +101,6 @@ mod tests {
         let charged = report(0.4).unwrap();
         assert!((charged - (0.6 * plain + 0.4 * spread)).abs() < 1e-5, "{charged} of {plain} and {spread}");
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::data::PairBatcher;
-    use crate::model::Seq2SeqConfig;
-    use burn::data::dataloader::batcher::Batcher;
-    use burn::tensor::Device;
-    use burn::train::TrainStep;
-    use firelight_data::EncodedPair;
-    use firelight_training::{Precision, Recompute};
-    use std::panic::{AssertUnwindSafe, catch_unwind};
 
     /// The loss of a training step.
     fn step(device: &Device, change: impl FnOnce(Seq2SeqTask) -> Seq2SeqTask) -> f64 {

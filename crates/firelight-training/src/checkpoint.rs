@@ -49,6 +49,11 @@ pub(crate) struct RunState {
 }
 
 impl RunState {
+    /// The same in a run of `seed`.
+    pub(crate) fn of_seed(self, seed: u64) -> Self {
+        Self { seed: Some(seed), ..self }
+    }
+
     /// Notes an evaluation after the current step and returns whether it is the best so far: the one of lowest `badness`.
     pub(crate) fn note(&mut self, loss: f64, badness: f64) -> bool {
         let evaluation = ValidationLoss { step: self.step, loss };

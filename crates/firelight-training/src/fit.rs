@@ -11,7 +11,6 @@ use burn::train::{
 };
 use firelight_storage::ModelFolder;
 
-use crate::checkpoint::RunState;
 use crate::config::all_of;
 use crate::evaluate::device_of;
 use crate::events::{Events, NoLog, NoRenderer};
@@ -143,7 +142,7 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
         },
         metrics,
         stopped: false,
-        state: RunState { seed: Some(input.seed), ..input.start.state },
+        state: input.start.state.of_seed(input.seed),
         training: input.training,
         folder: input.folder,
         observers: Observers(input.observers),

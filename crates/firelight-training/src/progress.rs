@@ -123,7 +123,14 @@ mod tests {
     }
 
     fn report(step: usize, loss: f64) -> StepReport {
-        StepReport { step, loss, charged_loss: None, learning_rate: 1e-3, gradient_norm: 1.0, tokens_per_second: 1234.6 }
+        StepReport {
+            step,
+            loss,
+            charged_loss: None,
+            learning_rate: 1e-3,
+            gradient_norm: 1.0,
+            tokens_per_second: 1234.6,
+        }
     }
 
     fn evaluation() -> EvaluationReport {

@@ -247,7 +247,7 @@ fn other_run(folder: &ModelFolder, key: &'static str) -> TrainingError {
 mod tests {
     use super::*;
     use crate::toy::{Line, Noted, PointLoader, alone};
-    use crate::{Cost, Precision, Problem, RecipeError, Recompute, Switches};
+    use crate::{BuiltIn, Cost, Precision, Problem, RecipeError, Recompute, Switches};
     use burn::tensor::{FloatDType, GradientCheckpointingStrategy};
     use burn::train::{TrainLoader, ValidLoader};
     use serde::{Deserialize, Serialize};
