@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use firelight_storage::StorageError;
 
-use crate::Part;
+use crate::{ImageError, Part};
 
 /// An error of reading text or turning it into tokens.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +14,9 @@ pub enum DataError {
     /// A file could not be read or written.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// Images could not be read.
+    #[error(transparent)]
+    Image(#[from] ImageError),
     /// There is no such text.
     #[error("there is no file `{}`: give the path of a text file", path.display())]
     MissingText {
@@ -447,6 +450,7 @@ impl DataError {
     pub fn is_user_error(&self) -> bool {
         match self {
             Self::Storage(error) => error.is_user_error(),
+            Self::Image(error) => error.is_user_error(),
             Self::Tokenizer { .. } => false,
             _ => true,
         }

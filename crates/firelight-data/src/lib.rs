@@ -1,4 +1,4 @@
-//! Text and token ids: everything between a file of text and the windows or pairs of ids that a model is trained on. Task
+//! Text, token ids and images: everything between a file of text and the windows or pairs of ids that a model is trained on. Task
 //! crates build their batches from it, trainers draw the batches through its loader, and generation turns ids back into
 //! text.
 //!
@@ -20,6 +20,9 @@
 //!
 //! For encoders [`Masking`] hides tokens that the model is to tell, [`SentencePairs`] asks which sentence is the next, and
 //! [`replaced_tokens`] which tokens are not the text's own. Texts with labels, for classifiers and regressions, are the business of [`labelled`].
+//!
+//! Images have a route of their own: [`ImageFiles`] reads an [`ImageSet`] from IDX, CIFAR or folders, and [`ImageDataset`] makes
+//! normalised pixels of it, changed by an [`Augmentation`] where they are trained on.
 //!
 //! ```
 //! use firelight_data::{Tokenizer, TokenizerConfig, Tokens, WindowDataset};
@@ -45,6 +48,7 @@ mod dice;
 mod document_dataset;
 mod documents;
 mod error;
+mod images;
 pub mod labelled;
 mod loader;
 mod order;
@@ -68,6 +72,10 @@ pub use denoising::{
 pub use document_dataset::{DocumentDataset, PackedDataset, PackedRow};
 pub use documents::{Documents, Separator};
 pub use error::DataError;
+pub use images::{
+    Augmentation, Cifar, Draw, Image, ImageDataset, ImageError, ImageFiles, ImageSample, ImageSet, ImageShape, Mixing,
+    Normalization, RandAugment, RandomOperation, ReadImages, ReadOptions,
+};
 pub use loader::{StepLoader, check_workers};
 pub use order::Order;
 pub use packing::pack;
