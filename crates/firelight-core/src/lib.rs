@@ -84,4 +84,6 @@ pub use position::{
 pub use report::{ParameterEntry, ParameterReport};
 pub use stochastic_depth::StochasticDepth;
 pub use transformer::{SequenceInput, Transformer, TransformerConfig};
-pub use vision::{ImagePooling, PatchEmbedding, PatchPosition, VisionTransformer, VisionTransformerConfig};
+pub use vision::{
+    Distillation, ImagePooling, PatchEmbedding, PatchPosition, VisionTransformer, VisionTransformerConfig,
+};

@@ -42,7 +42,9 @@ pub struct VisionTransformer {
     pub patches: PatchEmbedding,
     /// `[1, 1, D]`, begins at 0.
     pub class_token: Option<Param<Tensor<3>>>,
-    /// `[(1 +) R S, D]`, the class token's place first.
+    /// The second token and its head.
+    pub distillation: Option<Distillation>,
+    /// `[N + R S, D]`, the places of the `N` tokens before the patches first.
     pub position: Option<Param<Tensor<2>>>,
     /// The encoder, with its final norm.
     pub transformer: Transformer,
@@ -51,6 +53,15 @@ pub struct VisionTransformer {
     /// Rows and columns of the learned places.
     #[module(skip)]
     grid: [usize; 2],
+}
+
+/// What learns from a teacher: a token behind the class token, and the head on it.
+#[derive(Module, Debug)]
+pub struct Distillation {
+    /// `[1, 1, D]`, begins at 0.
+    pub token: Param<Tensor<3>>,
+    /// `[D, classes]`.
+    pub head: Linear,
 }
 
 impl VisionTransformer {
@@ -65,31 +76,46 @@ impl VisionTransformer {
         self.logits(self.hidden(images, &mut Pass::default()))
     }
 
-    /// The vectors of all tokens after the final norm, the class token's first. The pass brings back what it was asked for:
+    /// The vectors of all tokens after the final norm, those of the `N` tokens before the patches first. The pass brings back what it was asked for:
     /// the attention of every layer, the losses of experts.
     ///
     /// # Shapes
-    /// - `images`: `[B, C, R P, S P]`; output: `[B, (1 +) R S, D]`
+    /// - `images`: `[B, C, R P, S P]`; output: `[B, N + R S, D]`
     ///
     /// # Panics
     /// As [`forward`](Self::forward).
     pub fn hidden(&self, images: Tensor<4>, pass: &mut Pass) -> Tensor<3> {
         let [_, _, height, width] = images.dims();
-        let x = self.with_class(self.patches.forward(images)); // [B, (1 +) R S, D]
+        let x = self.with_tokens(self.patches.forward(images)); // [B, N + R S, D]
         let places = self.places(self.grid_of([height, width]), x.dims()[2], &x.device());
         self.transformer.forward(x + places.unsqueeze(), &SequenceInput::default(), pass)
     }
 
-    /// The head on the class token, or on the mean of the patches.
+    /// The head on the class token, or on the mean of the patches; with a distillation token the mean of both heads' logits.
     ///
     /// # Shapes
-    /// - `hidden`: `[B, (1 +) R S, D]`; output: `[B, classes]`
+    /// - `hidden`: `[B, N + R S, D]`; output: `[B, classes]`
     pub fn logits(&self, hidden: Tensor<3>) -> Tensor<2> {
+        let own = self.class_logits(hidden.clone());
+        match self.distillation_logits(hidden) {
+            Some(taught) => (own + taught) * 0.5,
+            None => own,
+        }
+    }
+
+    /// The head on the class token, or on the mean of the patches, alone: `[B, N + R S, D] -> [B, classes]`.
+    pub fn class_logits(&self, hidden: Tensor<3>) -> Tensor<2> {
         let pooled = match &self.class_token {
             Some(_) => hidden.narrow(1, 0, 1),
             None => hidden.mean_dim(1),
         };
         self.head.forward(pooled.squeeze_dim::<2>(1))
+    }
+
+    /// The head on the distillation token, where there is one: `[B, N + R S, D] -> [B, classes]`.
+    pub fn distillation_logits(&self, hidden: Tensor<3>) -> Option<Tensor<2>> {
+        let distillation = self.distillation.as_ref()?;
+        Some(distillation.head.forward(hidden.narrow(1, 1, 1).squeeze_dim::<2>(1)))
     }
 
     /// The same model for images of `[height, width]` pixels: its learned places are interpolated once and trained from
@@ -111,20 +137,28 @@ impl VisionTransformer {
         self.patches.grid(image_size).unwrap_or_else(|| panic!("{image_size:?} pixels are no whole number of patches"))
     }
 
-    fn with_class(&self, patches: Tensor<3>) -> Tensor<3> {
-        let [batch, _, d_model] = patches.dims();
-        match &self.class_token {
-            Some(class) => Tensor::cat(vec![class.val().expand([batch, 1, d_model]), patches], 1),
-            None => patches,
-        }
+    /// The tokens before the patches.
+    fn tokens(&self) -> Vec<Tensor<3>> {
+        let taught = self.distillation.as_ref().map(|distillation| &distillation.token);
+        self.class_token.iter().chain(taught).map(Param::val).collect()
     }
 
-    /// What is added to the tokens of a grid, `[(1 +) R S, D]`.
+    fn with_tokens(&self, patches: Tensor<3>) -> Tensor<3> {
+        let [batch, _, d_model] = patches.dims();
+        let tokens = self.tokens();
+        if tokens.is_empty() {
+            return patches;
+        }
+        let tokens = tokens.into_iter().map(|token| token.expand([batch, 1, d_model]));
+        Tensor::cat(tokens.chain([patches]).collect(), 1)
+    }
+
+    /// What is added to the tokens of a grid, `[N + R S, D]`.
     fn places(&self, grid: [usize; 2], d_model: usize, device: &Device) -> Tensor<2> {
         match &self.position {
             Some(table) if grid == self.grid => table.val(),
             Some(table) => position::resize(table.val(), self.grid, grid),
-            None => position::sinusoidal(grid, self.class_token.is_some(), d_model, device),
+            None => position::sinusoidal(grid, self.tokens().len(), d_model, device),
         }
     }
 }
@@ -173,19 +207,34 @@ mod tests {
 
     #[test]
     fn one_model_reads_images_of_any_whole_number_of_patches() {
-        for pooling in [ImagePooling::ClassToken, ImagePooling::Mean] {
+        for pooling in [ImagePooling::ClassToken, ImagePooling::Mean, ImagePooling::Distilled] {
             for position in [PatchPosition::Learned, PatchPosition::Sinusoidal2d] {
                 let model = config(pooling, position).init(&Device::default());
                 for [height, width] in [[8, 8], [16, 4], [4, 4], [20, 12]] {
                     let mut trace = AttentionTrace::default();
                     let hidden = model.hidden(images(height, width), &mut Pass::default().with_trace(&mut trace));
-                    let tokens = height * width / 16 + usize::from(pooling == ImagePooling::ClassToken);
+                    let tokens = height * width / 16 + pooling.tokens();
                     assert_eq!(hidden.dims(), [2, tokens, 16]);
                     let weights = trace.layers[0].attention.as_ref().expect("weights");
                     assert_eq!(weights.dims(), [2, 2, tokens, tokens]);
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_answer_of_a_distilled_model_is_the_mean_of_two_heads() {
+        let model = config(ImagePooling::Distilled, PatchPosition::Learned).init(&Device::default());
+        let hidden = model.hidden(images(8, 8), &mut Pass::default());
+        let taught = model.distillation_logits(hidden.clone()).expect("a second head");
+        let expected = ((model.class_logits(hidden.clone()) + taught.clone()) / 2.0).into_data();
+        model.logits(hidden.clone()).into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+        assert!((taught - model.class_logits(hidden)).abs().max().into_scalar::<f64>() > 1e-4, "the heads differ");
+        // The two tokens have places of their own, and begin alike.
+        assert_eq!(model.position.as_ref().expect("a table").dims(), [6, 16]);
+        assert!(
+            config(ImagePooling::ClassToken, PatchPosition::Learned).init(&Device::default()).distillation.is_none()
+        );
     }
 
     #[test]

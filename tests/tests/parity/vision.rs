@@ -2,13 +2,13 @@
 
 use burn::tensor::Tensor;
 use firelight::core::{
-    Activation, ImagePooling, PatchPosition, TransformerConfig, VisionTransformer, VisionTransformerConfig,
+    Activation, ImagePooling, NormConfig, PatchPosition, TransformerConfig, VisionTransformer, VisionTransformerConfig,
 };
 
 use crate::support::device;
 use crate::support::golden::Golden;
 
-use ImagePooling::{ClassToken, Mean};
+use ImagePooling::{ClassToken, Distilled, Mean};
 use PatchPosition::{Learned, Sinusoidal2d};
 
 /// Patches of two pixels, five classes.
@@ -28,6 +28,23 @@ fn classifiers_agree() {
         config(8, 1, [2, 3]).with_pooling(Mean).with_patch_position(Learned),       // images of 3 x 5 patches
     ];
     let golden = Golden::load("vit");
+    assert_eq!(golden.cases().count(), models.len());
+    for (golden, config) in golden.cases().zip(models) {
+        let images = golden.input::<4>("images", &device());
+        let model = golden.fill(config.init(&images.device()));
+        golden.agrees(model.forward(images.clone()), [("images", &images)], &model);
+    }
+}
+
+#[test]
+fn the_models_of_hugging_face_agree() {
+    // ViTForImageClassification, the same on larger images, and DeiTForImageClassificationWithTeacher.
+    let models = [ClassToken, ClassToken, Distilled].map(|pooling| {
+        let mut config = config(8, 2, [2, 2]).with_pooling(pooling);
+        config.transformer = config.transformer.with_norm(NormConfig::Layer { epsilon: 1e-12, bias: true });
+        config
+    });
+    let golden = Golden::load("hf_vit");
     assert_eq!(golden.cases().count(), models.len());
     for (golden, config) in golden.cases().zip(models) {
         let images = golden.input::<4>("images", &device());

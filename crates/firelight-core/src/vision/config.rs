@@ -1,6 +1,6 @@
 //! The configuration of a [`VisionTransformer`].
 
-use super::{PatchEmbedding, VisionTransformer};
+use super::{Distillation, PatchEmbedding, VisionTransformer};
 use crate::attention::AttentionPattern;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
@@ -20,6 +20,20 @@ pub enum ImagePooling {
     ClassToken,
     /// The mean of the patches.
     Mean,
+    /// A class token and, behind it, a distillation token with a head of its own, which learns from a teacher (Touvron et al.
+    /// 2021, §4, <https://arxiv.org/abs/2012.12877>). The logits are the mean of both heads'.
+    Distilled,
+}
+
+impl ImagePooling {
+    /// Trained tokens before the patches.
+    pub fn tokens(self) -> usize {
+        match self {
+            Self::Mean => 0,
+            Self::ClassToken => 1,
+            Self::Distilled => 2,
+        }
+    }
 }
 
 /// How a patch knows its place.
@@ -27,10 +41,10 @@ pub enum ImagePooling {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PatchPosition {
-    /// A trained vector per place, and one for the class token.
+    /// A trained vector per place, and one for each token before the patches.
     #[default]
     Learned,
-    /// Sines and cosines of row and column, half of the channels each; nothing for the class token.
+    /// Sines and cosines of row and column, half of the channels each; nothing for the tokens before the patches.
     Sinusoidal2d,
 }
 
@@ -146,17 +160,24 @@ impl VisionTransformerConfig {
         expect_valid(self.validate());
         let (d_model, init) = (self.transformer.d_model, self.transformer.init.weight);
         let [rows, columns] = self.grid();
-        let with_class = self.pooling == ImagePooling::ClassToken;
-        let places = rows * columns + usize::from(with_class);
+        let tokens = self.pooling.tokens();
+        let places = rows * columns + tokens;
         let learned = self.patch_position == PatchPosition::Learned;
         VisionTransformer {
             patches: PatchEmbedding::new(self.channels, self.patch_size, d_model, init, &params.scope("patches")),
-            class_token: with_class.then(|| params.param("class_token", [1, 1, d_model], Init::Zeros)),
+            class_token: (tokens > 0).then(|| params.param("class_token", [1, 1, d_model], Init::Zeros)),
+            distillation: (tokens > 1).then(|| self.distillation(&params.scope("distillation"))),
             position: learned.then(|| params.param("position", [places, d_model], init)),
             transformer: self.transformer.init_with(&params.scope("transformer")),
             head: LinearConfig::new(d_model, self.n_classes).with_init(init).init_with(&params.scope("head")),
             grid: [rows, columns],
         }
+    }
+
+    fn distillation(&self, params: &ParamBuilder) -> Distillation {
+        let (d_model, init) = (self.transformer.d_model, self.transformer.init.weight);
+        let head = LinearConfig::new(d_model, self.n_classes).with_init(init).init_with(&params.scope("head"));
+        Distillation { token: params.param("token", [1, 1, d_model], Init::Zeros), head }
     }
 }
 

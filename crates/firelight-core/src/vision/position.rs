@@ -2,33 +2,33 @@
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-/// Sines and cosines of the column, then of the row, a quarter of the channels each: `[(1 +) R S, D]`, zeros for the
-/// class token.
+/// Sines and cosines of the column, then of the row, a quarter of the channels each: `[N + R S, D]`, zeros for the `N` tokens
+/// `before` the patches.
 ///
 /// Source: Beyer et al. 2022, `posemb_sincos_2d` of their code: frequencies `10000^(-i / (D/4 - 1))`.
-pub(super) fn sinusoidal([rows, columns]: [usize; 2], with_class: bool, d_model: usize, device: &Device) -> Tensor<2> {
+pub(super) fn sinusoidal([rows, columns]: [usize; 2], before: usize, d_model: usize, device: &Device) -> Tensor<2> {
     let quarter = d_model / 4;
     let frequency = |i: usize| 10_000f64.powf(-(i as f64) / (quarter as f64 - 1.0).max(1.0));
     let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (row as f64, column as f64)));
-    let class = vec![0.0f32; if with_class { d_model } else { 0 }];
+    let none = vec![0.0f32; before * d_model];
     let values = places.flat_map(|(row, column)| {
         let wave = move |place: f64, turn: fn(f64) -> f64| (0..quarter).map(move |i| turn(place * frequency(i)) as f32);
         wave(column, f64::sin).chain(wave(column, f64::cos)).chain(wave(row, f64::sin)).chain(wave(row, f64::cos))
     });
-    let values: Vec<f32> = class.into_iter().chain(values).collect();
-    let places = rows * columns + usize::from(with_class);
+    let values: Vec<f32> = none.into_iter().chain(values).collect();
+    let places = rows * columns + before;
     Tensor::from_data(TensorData::new(values, [places, d_model]), device)
 }
 
 /// The places of a grid, for another: bicubic, every place at the centre of its patch. What stands before the patches,
-/// the class token's place, stays as it is.
+/// the places of the tokens there, stays as it is.
 ///
 /// Source: Dosovitskiy et al. 2021, §3.2 (<https://arxiv.org/abs/2010.11929>); cubic convolution: Keys 1981, with
 /// `a = -3/4`, as `F.interpolate(mode="bicubic", align_corners=False)` of PyTorch and therefore `interpolate_pos_encoding`
 /// of Hugging Face. timm differs: it smooths (`antialias`) with `a = -1/2`.
 ///
 /// # Shapes
-/// - `table`: `[(1 +) R S, D]` with `R`, `S` = `old`; output: `[(1 +) R' S', D]` with `R'`, `S'` = `new`
+/// - `table`: `[N + R S, D]` with `R`, `S` = `old`; output: `[N + R' S', D]` with `R'`, `S'` = `new`
 pub(super) fn resize(table: Tensor<2>, old: [usize; 2], new: [usize; 2]) -> Tensor<2> {
     let patches = old[0] * old[1];
     let before = table.dims()[0] - patches;
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_place_by_hand() {
         // D = 4: one frequency, 1: column 2, row 1 -> sin 2, cos 2, sin 1, cos 1.
-        let places = sinusoidal([2, 3], true, 4, &Device::default());
+        let places = sinusoidal([2, 3], 1, 4, &Device::default());
         assert_eq!(places.dims(), [7, 4]);
         assert_eq!(places.clone().narrow(0, 0, 1).abs().sum().into_scalar::<f32>(), 0.0);
         let expected = TensorData::from([[0.909_297f32, -0.416_147, 0.841_471, 0.540_302]]);
