@@ -5,6 +5,7 @@
 //! recipe.toml  config.json  tokenizer.json  metrics.jsonl
 //! data.tokens  data.documents                                          of a text
 //! training.jsonl  validation.jsonl  source_tokenizer.json              of pairs of texts
+//! images.idx  images.json                                              of images
 //! .lock                                                                held by the process that trains
 //! model.safetensors                                                    weights of the last step
 //! tensorboard/events.out.tfevents.*                                    on request
@@ -35,6 +36,8 @@ const DOCUMENTS: &str = "data.documents";
 const SOURCE_TOKENIZER: &str = "source_tokenizer.json";
 const TRAINING_PAIRS: &str = "training.jsonl";
 const VALIDATION_PAIRS: &str = "validation.jsonl";
+const IMAGES: &str = "images.idx";
+const IMAGE_INDEX: &str = "images.json";
 const METRICS: &str = "metrics.jsonl";
 const REPORT: &str = "report.html";
 const EVENTS: &str = "tensorboard";
@@ -169,6 +172,16 @@ impl ModelFolder {
     /// `validation.jsonl`: the pairs that it is validated on.
     pub fn validation_pairs(&self) -> PathBuf {
         self.path.join(VALIDATION_PAIRS)
+    }
+
+    /// `images.idx`: the pixels of the images of a run, from which it can be resumed without its files.
+    pub fn images(&self) -> PathBuf {
+        self.path.join(IMAGES)
+    }
+
+    /// `images.json`: their classes and labels, and which of them are trained on.
+    pub fn image_index(&self) -> PathBuf {
+        self.path.join(IMAGE_INDEX)
     }
 
     /// `metrics.jsonl`: one JSON object for each step and each evaluation.
@@ -319,7 +332,8 @@ fn remove_run(path: &Path) -> Result<(), StorageError> {
     let _ = fs::remove_dir(&checkpoints);
     remove(&path.join(EVENTS))?;
     // The two files that mark a run go last, so that an interrupted removal can be repeated.
-    let data = [DOCUMENTS, TOKENS, TRAINING_PAIRS, VALIDATION_PAIRS, SOURCE_TOKENIZER, TOKENIZER];
+    let pairs = [TRAINING_PAIRS, VALIDATION_PAIRS, SOURCE_TOKENIZER];
+    let data = [DOCUMENTS, TOKENS].into_iter().chain(pairs).chain([IMAGES, IMAGE_INDEX, TOKENIZER]);
     for file in [REPORT, METRICS, WEIGHTS].into_iter().chain(data).chain([CONFIG, RECIPE]).map(|name| path.join(name)) {
         match fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

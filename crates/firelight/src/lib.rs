@@ -15,10 +15,11 @@
 //! |---|---|
 //! | [`core`] | the Transformer: blocks, attention, positions, masks, caches; tensors in, tensors out |
 //! | [`kernels`] | the differentiable operations below it |
-//! | [`data`] | text and token ids: tokenizers, data sets, deterministic order |
+//! | [`data`] | text, token ids and images: tokenizers, data sets, augmentation, deterministic order |
 //! | [`language`] | GPT-style language models: train, evaluate, generate |
 //! | [`classification`] | text encoders with heads: labels, tokens, spans, masked language models, embeddings |
 //! | [`seq2seq`] | encoder-decoders: train, evaluate, translate |
+//! | [`vision`] | vision transformers: train, evaluate, classify |
 //! | [`generation`] | decoding for every autoregressive model |
 //! | `training` | optimiser, schedule, checkpoints, the loop through Burn's Learner (feature `train`) |
 //! | [`storage`] | what lies on disk: run folders, weights, atomic writes |
@@ -46,3 +47,4 @@ pub use firelight_seq2seq as seq2seq;
 pub use firelight_storage as storage;
 #[cfg(feature = "train")]
 pub use firelight_training as training;
+pub use firelight_vision as vision;

@@ -1,0 +1,112 @@
+//! What can go wrong between images and a trained model, or a model and its answers.
+
+use std::path::PathBuf;
+
+use firelight_core::ConfigError;
+use firelight_data::{ImageError, ImageShape};
+use firelight_storage::StorageError;
+
+/// Why a model could not be trained, loaded, evaluated or asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VisionError {
+    /// The model that a file describes cannot be built.
+    #[error("`{}`: {error}", path.display())]
+    Config {
+        /// The recipe or `config.json`.
+        path: PathBuf,
+        /// Its bad fields.
+        error: ConfigError,
+    },
+    /// A recipe without images.
+    #[error("the recipe `{}` needs images to train on: give a folder with --data DIR", path.display())]
+    NoData {
+        /// The recipe.
+        path: PathBuf,
+    },
+    /// Images that do not lie in one folder.
+    #[error("images are read from one folder, but {count} paths were given: put them into one")]
+    SeveralFolders {
+        /// How many were given.
+        count: usize,
+    },
+    /// Images to validate on of another shape than those to train on.
+    #[error(
+        "the images of `{split}` have {found} (channels, height, width), but those to train on have {expected}: bring all to one \
+         with data.image_size and data.channels"
+    )]
+    OtherShape {
+        /// Their split.
+        split: String,
+        /// The shape of the images to train on.
+        expected: ImageShape,
+        /// Their own.
+        found: ImageShape,
+    },
+    /// A file of a run folder that does not fit the others.
+    #[error("`{}` does not fit the run: {reason}; restore the file that belongs to it", path.display())]
+    Corpus {
+        /// The file.
+        path: PathBuf,
+        /// What was expected and found.
+        reason: String,
+    },
+    /// Weights whose head is for another number of classes than the model has names for.
+    #[error(
+        "the head in `{}` is for another number of classes than the {classes} that config.json names: {reason}; restore the \
+         config.json of these weights, or keep the rest and begin the head anew: read the weights with their own config.json and \
+         call `VisionModel::with_new_head`",
+        path.display()
+    )]
+    Head {
+        /// The weights.
+        path: PathBuf,
+        /// Classes that are named.
+        classes: usize,
+        /// The shapes that were expected and found.
+        reason: String,
+    },
+    /// The device failed to compute or to hand over numbers.
+    #[error("the device failed to compute {quantity}: {cause}")]
+    Device {
+        /// What was being computed.
+        quantity: &'static str,
+        /// The device's reason.
+        cause: burn::tensor::TensorReadError,
+    },
+    /// The images.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// The run folder.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The recipe.
+    #[cfg(feature = "train")]
+    #[error(transparent)]
+    Recipe(#[from] firelight_training::RecipeError),
+    /// The training.
+    #[cfg(feature = "train")]
+    #[error(transparent)]
+    Training(#[from] firelight_training::TrainingError),
+}
+
+impl VisionError {
+    /// True when the user can mend it by asking for something else, false when the machine failed.
+    pub fn is_user_error(&self) -> bool {
+        match self {
+            Self::Device { .. } => false,
+            Self::Image(error) => error.is_user_error(),
+            Self::Storage(error) => error.is_user_error(),
+            #[cfg(feature = "train")]
+            Self::Recipe(error) => error.is_user_error(),
+            #[cfg(feature = "train")]
+            Self::Training(error) => error.is_user_error(),
+            _ => true,
+        }
+    }
+
+    /// Returns a converter of a device's failure to compute `quantity`, for `map_err`.
+    pub(crate) fn device(quantity: &'static str) -> impl FnOnce(burn::tensor::TensorReadError) -> Self {
+        move |cause| Self::Device { quantity, cause }
+    }
+}

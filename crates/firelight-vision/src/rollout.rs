@@ -1,0 +1,119 @@
+//! Which patches of an image the answer came from, as far as attention tells.
+//!
+//! Source: Abnar and Zuidema 2020, Quantifying attention flow in transformers, §3 (<https://arxiv.org/abs/2005.00928>): the layers
+//! `A_l = (W_l + I) / 2`, with `W_l` the mean of the heads' weights, multiplied from the first to the last. The row of the class
+//! token is taken, the mean of both rows with a distillation token, or that of all rows where the mean of the patches is classified. Weights are no proof of what a model
+//! relies on.
+
+use burn::tensor::{Device, Tensor};
+use firelight_core::{AttentionTrace, Pass};
+use firelight_data::{Image, ImageShape};
+
+use crate::error::VisionError;
+use crate::inference::ImageClassifier;
+
+/// How much of the rest of the image shows through where the attention is least.
+const DARK: f64 = 0.25;
+
+/// The share of every patch in the answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rollout {
+    /// Rows and columns of patches.
+    pub grid: [usize; 2],
+    /// One for each patch, row by row; with the share of the class token they sum up to 1.
+    pub shares: Vec<f64>,
+}
+
+impl ImageClassifier {
+    /// Follows the attention of all layers from the answer back to the patches of an image.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn rollout(&self, image: &Image) -> Result<Rollout, VisionError> {
+        let mut trace = AttentionTrace::default();
+        self.model().logits(self.read(std::slice::from_ref(image)), &mut Pass::default().with_trace(&mut trace));
+        let weights = trace.layers.iter().filter_map(|layer| layer.attention.clone());
+        let layers: Vec<Tensor<2>> = weights.map(|weights| weights.mean_dim(1).squeeze_dims::<2>(&[0, 1])).collect(); // [T, T]
+        let flow = rolled(&layers, &self.model().device()).try_into_vec_as::<f64>();
+        let flow = flow.map_err(VisionError::device("the attention of an image"))?;
+        let vit = &self.config().vit;
+        let tokens = self.config().tokens();
+        let first = vit.pooling.tokens();
+        let rows = if first > 0 { first } else { tokens };
+        let share = |patch: usize| (0..rows).map(|row| flow[row * tokens + patch]).sum::<f64>() / rows as f64;
+        Ok(Rollout { grid: vit.grid(), shares: (first..tokens).map(share).collect() })
+    }
+}
+
+/// The product of the layers, each with the identity beside its weights: `[T, T]`.
+fn rolled(layers: &[Tensor<2>], device: &Device) -> Tensor<2> {
+    let tokens = layers.first().map_or(0, |layer| layer.dims()[0]);
+    let identity = Tensor::<2>::eye(tokens, device);
+    layers.iter().fold(identity.clone(), |product, layer| ((layer.clone() + identity.clone()) * 0.5).matmul(product))
+}
+
+impl Rollout {
+    /// The image in colour, dark where little of the answer came from and reddish where most did; of its own size.
+    pub fn overlay(&self, image: &Image) -> Image {
+        let [rows, columns] = self.grid;
+        let most = self.shares.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        let heat = self.shares.iter().map(|share| (255.0 * share / most).round() as u8).collect();
+        let heat = Image::new(ImageShape::new(1, [rows, columns]), heat).resized(image.shape().size());
+        let image = image.clone().with_channels(3);
+        let blended = image.pixels().iter().enumerate().map(|(index, pixel)| {
+            let (channel, place) = (index / image.shape().plane(), index % image.shape().plane());
+            let heat = f64::from(heat.pixels()[place]) / 255.0;
+            let light = f64::from(*pixel) * (DARK + (1.0 - DARK) * heat);
+            let red = if channel == 0 { 255.0 } else { 0.0 };
+            (light + 0.4 * heat * (red - light)).round() as u8
+        });
+        Image::new(image.shape(), blended.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{VisionConfig, VitSize};
+    use firelight_core::{ImagePooling, Init, PatchPosition, TransformerConfig, WeightInit};
+
+    #[test]
+    fn two_layers_of_two_tokens_by_hand() {
+        // (W + I) / 2 of the layers: [[.6, .4], [.25, .75]] and [[.9, .1], [.5, .5]]; the second times the first.
+        let device = Device::default();
+        let layers =
+            [[[0.2f32, 0.8], [0.5, 0.5]], [[0.8, 0.2], [1.0, 0.0]]].map(|layer| Tensor::from_floats(layer, &device));
+        let found: Vec<f64> = rolled(&layers, &device).try_into_vec_as().unwrap();
+        let expected = [0.565, 0.435, 0.425, 0.575];
+        assert!(found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-6), "{found:?}");
+    }
+
+    fn classifier(pooling: ImagePooling) -> ImageClassifier {
+        let wide = WeightInit { weight: Init::Normal { std: 0.5 }, scale_residual: false };
+        let names = ["a", "b"].map(str::to_string).to_vec();
+        let mut config = VisionConfig::of_small_images(VitSize::Tiny, names, 1, [8, 12]);
+        config = config.with_stack(|_| TransformerConfig::encoder(16, 2, 3).with_init(wide));
+        config.vit = config.vit.with_pooling(pooling).with_patch_position(PatchPosition::Sinusoidal2d);
+        ImageClassifier::new(config.init(&Device::default()), config)
+    }
+
+    #[test]
+    fn shares_of_all_patches_and_the_class_token_are_the_whole() {
+        let image = Image::new(ImageShape::new(1, [8, 12]), (0..96).map(|p| (p * p % 256) as u8).collect());
+        let mean = classifier(ImagePooling::Mean).rollout(&image).unwrap();
+        assert_eq!((mean.grid, mean.shares.len()), ([2, 3], 6));
+        assert!((mean.shares.iter().sum::<f64>() - 1.0).abs() < 1e-5 && mean.shares.iter().all(|share| *share > 0.0));
+        // The class token keeps at least (1/2)^3 for itself.
+        let class = classifier(ImagePooling::ClassToken).rollout(&image).unwrap();
+        let sum: f64 = class.shares.iter().sum();
+        assert!(sum > 0.0 && sum < 0.875 + 1e-6, "{sum}");
+    }
+
+    #[test]
+    fn an_overlay_is_dark_but_for_the_patch_that_counts() {
+        let rollout = Rollout { grid: [1, 2], shares: vec![0.0, 0.5] };
+        let image = Image::new(ImageShape::new(1, [1, 2]), vec![200, 100]);
+        // By hand: 200 * .25 = 50 in every channel; 100 and 40 % of red: 100 + .4 * 155 and 100 - .4 * 100.
+        assert_eq!(rollout.overlay(&image).pixels(), [50, 162, 50, 60, 50, 60]);
+    }
+}

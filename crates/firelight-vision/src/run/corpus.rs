@@ -1,0 +1,246 @@
+//! The images of a run: read when it begins, kept in its folder as bytes, with their classes and the statistics of those that are
+//! trained on.
+
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use burn::data::dataloader::DataLoader;
+use burn::tensor::Device;
+use firelight_data::{ImageDataset, ImageFiles, ImageSet, Normalization, ReadImages, StepLoader};
+use firelight_storage::{ModelFolder, StorageError, write_atomic};
+use serde::{Deserialize, Serialize};
+
+use super::{ImageRecipe, VisionRecipe};
+use crate::data::{ImageBatch, ImageBatcher};
+use crate::error::VisionError;
+
+/// Images of one validation batch: enough to keep the cores busy, few enough for small memories.
+const VALIDATION_BATCH: usize = 128;
+
+/// Batches that each worker thread may hold.
+const BATCHES_AHEAD: usize = 2;
+
+/// The share that is validated on where nothing is said.
+const VALIDATION_SHARE: usize = 10;
+
+/// The splits that a training reads of a folder.
+const TRAINING: &str = "train";
+const VALIDATION: &str = "val";
+
+/// A loader of batches.
+type Loader = Arc<dyn DataLoader<ImageBatch>>;
+
+/// What a vision transformer is trained and validated on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImageCorpus {
+    training: ImageSet,
+    validation: ImageSet,
+    normalization: Normalization,
+    skipped: usize,
+}
+
+/// What a run folder says about the file of its images.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Index {
+    classes: Vec<String>,
+    /// How many of the images are trained on; the others are validated on.
+    training: usize,
+    /// Files that were left out.
+    skipped: usize,
+    normalization: Normalization,
+    /// The class of each image, by its place in `classes`.
+    labels: Vec<u32>,
+}
+
+impl ImageCorpus {
+    /// The images to train on.
+    pub fn training(&self) -> &ImageSet {
+        &self.training
+    }
+
+    /// The images to validate on.
+    pub fn validation(&self) -> &ImageSet {
+        &self.validation
+    }
+
+    /// The names of the classes.
+    pub fn classes(&self) -> &[String] {
+        self.training.classes()
+    }
+
+    /// How pixels become numbers, by the images to train on.
+    pub fn normalization(&self) -> &Normalization {
+        &self.normalization
+    }
+
+    pub(super) fn sizes(&self) -> String {
+        let skipped = match self.skipped {
+            0 => String::new(),
+            files => format!(" ({files} files that cannot be read left out)"),
+        };
+        let [training, validation] = [&self.training, &self.validation].map(ImageSet::len);
+        let (shape, classes) = (self.training.shape(), self.classes().len());
+        format!("{training} images of {shape} in {classes} classes to train on{skipped}, {validation} to validate on")
+    }
+
+    pub(super) fn read(recipe: &ImageRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, VisionError> {
+        let folder = match paths {
+            [folder] => folder,
+            [] => return Err(VisionError::NoData { path: source.into() }),
+            _ => return Err(VisionError::SeveralFolders { count: paths.len() }),
+        };
+        let [training, validation] = read_parts(recipe, folder)?;
+        let skipped = training.skipped.len() + validation.skipped.len();
+        let normalization = Normalization::of(&training.set);
+        Ok(Self { training: training.set, validation: validation.set, normalization, skipped })
+    }
+
+    pub(super) fn save(&self, folder: &ModelFolder) -> Result<(), VisionError> {
+        let both = self.training.followed_by(&self.validation)?;
+        both.save(folder.images())?;
+        let index = Index {
+            classes: self.classes().to_vec(),
+            training: self.training.len(),
+            skipped: self.skipped,
+            normalization: self.normalization.clone(),
+            labels: both.labels().to_vec(),
+        };
+        let text = serde_json::to_string(&index).unwrap_or_else(|error| unreachable!("an index is an object: {error}"));
+        Ok(write_atomic(folder.image_index(), text)?)
+    }
+
+    pub(super) fn open(folder: &ModelFolder) -> Result<Self, VisionError> {
+        let path = folder.image_index();
+        let text = fs::read_to_string(&path).map_err(StorageError::io("read", &path))?;
+        let broken = |reason: String| VisionError::Corpus { path: path.clone(), reason };
+        let index: Index = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
+        let count = index.labels.len();
+        let both = ImageSet::open(folder.images(), index.classes, index.labels)?;
+        if !index.normalization.fits(both.shape().channels) {
+            return Err(broken(format!("its normalization is not one of {} channels", both.shape().channels)));
+        }
+        let (training, validation) = both.split(count.saturating_sub(index.training))?;
+        Ok(Self { training, validation, normalization: index.normalization, skipped: index.skipped })
+    }
+
+    pub(super) fn training_loader(&self, recipe: &VisionRecipe, batches: Range<usize>, device: &Device) -> Loader {
+        let (size, data) = (recipe.training.batch_size, &recipe.data);
+        let images = ImageDataset::for_training(
+            self.training.clone(),
+            self.normalization.clone(),
+            data.augmentation.clone(),
+            recipe.seed,
+            [size, batches.end],
+        );
+        let batcher = ImageBatcher::new(self.training.shape()).with_mixing(data.augmentation.mixing());
+        let loader = StepLoader::new(images, batcher, size, device);
+        let loader = loader.prefetch(data.workers, data.workers * BATCHES_AHEAD);
+        loader.slice(batches.start.saturating_mul(size), batches.end.saturating_mul(size))
+    }
+
+    pub(super) fn validation_loader(&self, device: &Device) -> Loader {
+        loader_of(self.validation.clone(), self.normalization.clone(), device)
+    }
+}
+
+/// A loader that reads every image once, as it is.
+pub(super) fn loader_of(set: ImageSet, normalization: Normalization, device: &Device) -> Loader {
+    let batcher = ImageBatcher::new(set.shape());
+    Arc::new(StepLoader::new(ImageDataset::for_evaluation(set, normalization), batcher, VALIDATION_BATCH, device))
+}
+
+/// The images to train on and those to validate on, with the classes of the former.
+pub(super) fn read_parts(recipe: &ImageRecipe, folder: &Path) -> Result<[ReadImages; 2], VisionError> {
+    let mut splits = ImageFiles::splits(folder)?;
+    let only = if splits.len() == 1 { splits.keys().next().cloned() } else { None };
+    let training = match splits.remove(only.as_deref().unwrap_or(TRAINING)) {
+        Some(files) => files.read(&recipe.options())?,
+        None => ImageFiles::split(folder, TRAINING)?.read(&recipe.options())?, // which tells what there is
+    };
+    match splits.remove(VALIDATION) {
+        Some(files) => {
+            let validation = files.read(&recipe.options())?;
+            let (expected, found) = (training.set.shape(), validation.set.shape());
+            if expected != found {
+                return Err(VisionError::OtherShape { split: VALIDATION.into(), expected, found });
+            }
+            let set = validation.set.with_classes(training.set.classes())?;
+            Ok([training, ReadImages { set, ..validation }])
+        }
+        None => {
+            let share = (training.set.len() / VALIDATION_SHARE).max(1);
+            let (set, validation) = training.set.split(recipe.validation.unwrap_or(share))?;
+            Ok([ReadImages { set, ..training }, ReadImages { set: validation, skipped: Vec::new() }])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firelight_data::{Image, ImageShape};
+    use firelight_storage::Existing;
+
+    /// Stripes: `class` says in which direction. Images differ by where the stripes begin.
+    fn stripes(class: usize, offset: usize) -> Image {
+        let pixel = |y: usize, x: usize| if ([y, x, y + x][class] + offset) / 2 % 2 == 0 { 230 } else { 20 };
+        let pixels = (0..64).map(|place| pixel(place / 8, place % 8) + (offset % 8) as u8).collect();
+        Image::new(ImageShape::new(1, [8, 8]), pixels)
+    }
+
+    /// A folder of three classes with `images` images each.
+    fn folder(path: &Path, images: usize) {
+        for (class, name) in ["across", "diagonal", "upright"].iter().enumerate() {
+            fs::create_dir_all(path.join(name)).unwrap();
+            (0..images).for_each(|i| stripes(class, i).write_png(path.join(name).join(format!("{i:03}.png"))).unwrap());
+        }
+    }
+
+    #[test]
+    fn images_come_back_from_the_run_folder() {
+        let home = tempfile::tempdir().unwrap();
+        folder(&home.path().join("data"), 10);
+        let data = [home.path().join("data")];
+        let read = ImageCorpus::read(&ImageRecipe::default(), Path::new("x.toml"), &data).unwrap();
+        assert_eq!(read.sizes(), "27 images of 1 x 8 x 8 in 3 classes to train on, 3 to validate on");
+        let mut labels = read.validation().labels().to_vec();
+        labels.sort_unstable();
+        assert_eq!(labels, [0, 1, 2], "the last images are of all classes");
+        assert_eq!(read.normalization(), &Normalization::of(read.training()));
+        let run = ModelFolder::create(home.path().join("run"), Existing::Refuse).unwrap();
+        read.save(&run).unwrap();
+        assert_eq!(ImageCorpus::open(&run).unwrap(), read);
+
+        let half = ImageRecipe { validation: Some(15), ..ImageRecipe::default() };
+        assert_ne!(ImageCorpus::read(&half, Path::new("x.toml"), &data).unwrap(), read);
+        fs::write(run.image_index(), "{\"classes\": []}").unwrap();
+        let error = ImageCorpus::open(&run).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("missing field"), "{error}");
+    }
+
+    #[test]
+    fn a_split_of_its_own_is_validated_on() {
+        let home = tempfile::tempdir().unwrap();
+        folder(&home.path().join("train"), 4);
+        folder(&home.path().join("val"), 2);
+        let data = [home.path().to_path_buf()];
+        let read = || ImageCorpus::read(&ImageRecipe::default(), Path::new("x.toml"), &data);
+        assert_eq!([read().unwrap().training().len(), read().unwrap().validation().len()], [12, 6]);
+        fs::create_dir(home.path().join("val/spiral")).unwrap();
+        stripes(0, 0).write_png(home.path().join("val/spiral/1.png")).unwrap();
+        let error = read().unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("the class `spiral` is none"), "{error}");
+    }
+
+    #[test]
+    fn no_data_and_two_folders_are_told() {
+        let read =
+            |paths: &[PathBuf]| ImageCorpus::read(&ImageRecipe::default(), Path::new("x.toml"), paths).unwrap_err();
+        assert!(read(&[]).to_string().contains("`x.toml` needs images"));
+        assert!(read(&["a".into(), "b".into()]).to_string().contains("2 paths were given"));
+        assert!(read(&["missing".into()]).is_user_error());
+    }
+}

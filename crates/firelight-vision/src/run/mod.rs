@@ -1,0 +1,133 @@
+//! Vision transformers as recipes train them: what `[data]`, `[model]` and `[loss]` mean, and how images become batches.
+//! `firelight_training::Run` does the rest.
+
+mod accuracy;
+mod corpus;
+mod estimate;
+mod evaluate;
+mod model_recipe;
+mod recipe;
+mod self_check;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use burn::train::{TrainLoader, ValidLoader};
+use firelight_core::{ConfigError, LossConfig, ParamBuilder};
+use firelight_storage::ModelFolder;
+use firelight_training::{Check, Estimate, Problem, Task, ValidationMetric};
+
+pub use corpus::ImageCorpus;
+pub use evaluate::{Evaluation, evaluate};
+pub use model_recipe::VisionModelRecipe;
+pub use recipe::{ImageRecipe, VisionRecipe, images_recipe};
+
+use crate::error::VisionError;
+use crate::model::{VisionConfig, VisionModel};
+use crate::training::VisionTask;
+
+/// A training of a vision transformer that is ready to begin.
+pub type Run = firelight_training::Run<Vision>;
+
+/// What the training of a vision transformer leaves behind.
+pub type TrainedRun = firelight_training::TrainedRun<Vision>;
+
+/// From an image to its class.
+#[derive(Debug, Clone, Copy)]
+pub struct Vision;
+
+impl Task for Vision {
+    const NAME: &'static str = crate::TASK;
+    const BUILT_IN: (&'static str, &'static str) = ("images.toml", recipe::IMAGES);
+
+    type Data = ImageRecipe;
+    type Model = VisionModelRecipe;
+    type Loss = LossConfig;
+    type Config = VisionConfig;
+    type Corpus = ImageCorpus;
+    type Net = VisionModel;
+    type Error = VisionError;
+
+    fn judge(recipe: &VisionRecipe) -> Vec<Problem> {
+        let placed = |section: &str, result: Result<(), ConfigError>| {
+            Problem::list(section, result.err().map_or(Vec::new(), |error| error.problems().to_vec()))
+        };
+        let model = placed("model", recipe.model.sketch(recipe.data.image_size).validate());
+        [model, placed("loss", recipe.loss.validate()), placed("data", recipe.data.validate())].concat()
+    }
+
+    fn read(recipe: &mut VisionRecipe, source: &Path, paths: &[PathBuf]) -> Result<ImageCorpus, VisionError> {
+        ImageCorpus::read(&recipe.data, source, paths)
+    }
+
+    fn save(corpus: &ImageCorpus, folder: &ModelFolder) -> Result<(), VisionError> {
+        corpus.save(folder)
+    }
+
+    fn open(_recipe: &VisionRecipe, folder: &ModelFolder) -> Result<ImageCorpus, VisionError> {
+        ImageCorpus::open(folder)
+    }
+
+    fn is_of(corpus: &ImageCorpus, recipe: &VisionRecipe, paths: &[PathBuf]) -> Result<bool, VisionError> {
+        Ok(ImageCorpus::read(&recipe.data, Path::new(""), paths)? == *corpus)
+    }
+
+    fn sizes(corpus: &ImageCorpus) -> String {
+        corpus.sizes()
+    }
+
+    fn config(recipe: &VisionRecipe, corpus: &ImageCorpus, source: &Path) -> Result<VisionConfig, VisionError> {
+        let vit = recipe.model.config(corpus.training().shape(), corpus.classes().len());
+        let config =
+            VisionConfig { classes: corpus.classes().to_vec(), normalization: corpus.normalization().clone(), vit };
+        config.validate().map_err(|error| VisionError::Config { path: source.into(), error })?;
+        Ok(config)
+    }
+
+    fn model(config: &VisionConfig, seed: u64, device: &Device) -> VisionModel {
+        config.init_with(&ParamBuilder::new(device, seed))
+    }
+
+    fn parameters(model: &VisionModel) -> Vec<(String, usize)> {
+        model.report().parts()
+    }
+
+    fn batches_of_an_epoch(corpus: &ImageCorpus, recipe: &VisionRecipe) -> Result<usize, VisionError> {
+        Ok(corpus.training().len().div_ceil(recipe.training.batch_size))
+    }
+
+    fn training_loader(
+        corpus: &ImageCorpus,
+        recipe: &VisionRecipe,
+        batches: Range<usize>,
+        device: &Device,
+    ) -> Result<TrainLoader<VisionTask>, VisionError> {
+        Ok(corpus.training_loader(recipe, batches, device))
+    }
+
+    fn validation_loader(
+        corpus: &ImageCorpus,
+        _recipe: &VisionRecipe,
+        device: &Device,
+    ) -> Result<ValidLoader<VisionTask>, VisionError> {
+        Ok(corpus.validation_loader(device))
+    }
+
+    fn metrics(corpus: &ImageCorpus, _recipe: &VisionRecipe) -> Vec<Box<dyn ValidationMetric<VisionTask>>> {
+        vec![Box::new(accuracy::Accuracy::on(corpus))]
+    }
+
+    fn estimate(recipe: &VisionRecipe, config: &VisionConfig) -> Estimate {
+        estimate::estimate(config, recipe)
+    }
+
+    fn self_check(
+        recipe: &VisionRecipe,
+        config: &VisionConfig,
+        corpus: &ImageCorpus,
+        device: &Device,
+    ) -> Result<Vec<Check>, VisionError> {
+        self_check::self_check(config, recipe.seed, corpus, device)
+    }
+}

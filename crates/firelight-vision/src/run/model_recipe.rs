@@ -1,0 +1,119 @@
+//! The `[model]` section of a recipe: the keys of the encoder, and those of the model around it.
+
+use std::sync::LazyLock;
+
+use firelight_core::{
+    AttentionPattern, ImagePooling, PatchPosition, PositionConfig, TransformerConfig, VisionTransformerConfig,
+};
+use firelight_data::ImageShape;
+use firelight_training::{Apart, Fields, fields_of};
+use serde::de::Deserializer;
+use serde::{Deserialize, Serialize};
+
+use crate::model::tokens;
+
+/// The keys of the section: those of the model and those of the stack.
+static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
+    let [own, stack] = [fields_of::<Own>(), fields_of::<TransformerConfig>()].map(Option::unwrap_or_default);
+    [own, stack].concat().leak()
+});
+
+/// The structure that a user chooses. Size, channels and classes come from the images.
+///
+/// In a file the keys of [`TransformerConfig`] stand beside those of the model; `position` and `patterns`, which a model of
+/// images has no choice of, may be left out. `dropout` is the rate of residual branches, attention weights and embeddings
+/// alike, where `attention_dropout` and `embedding_dropout` say nothing else.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct VisionModelRecipe {
+    /// Keys of the model.
+    #[serde(flatten)]
+    own: Own,
+    /// The encoder.
+    #[serde(flatten)]
+    pub transformer: TransformerConfig,
+}
+
+/// The keys that are not the stack's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Own {
+    /// Height and width of a patch in pixels.
+    patch_size: usize,
+    /// What stands for the whole image.
+    pooling: ImagePooling,
+    /// How a patch knows its place.
+    patch_position: PatchPosition,
+}
+
+impl Default for Own {
+    fn default() -> Self {
+        Self { patch_size: 16, pooling: ImagePooling::default(), patch_position: PatchPosition::default() }
+    }
+}
+
+impl VisionModelRecipe {
+    /// The whole configuration, for images of this shape.
+    pub fn config(&self, shape: ImageShape, n_classes: usize) -> VisionTransformerConfig {
+        let mut vit = VisionTransformerConfig {
+            image_size: shape.size(),
+            patch_size: self.own.patch_size,
+            channels: shape.channels,
+            n_classes,
+            pooling: self.own.pooling,
+            patch_position: self.own.patch_position,
+            transformer: self.transformer.clone(),
+        };
+        vit.transformer.max_seq_len = tokens(&vit).max(1);
+        vit
+    }
+
+    /// The configuration for images of this size, or of one patch: what can be judged before the images are there.
+    pub(super) fn sketch(&self, image_size: Option<[usize; 2]>) -> VisionTransformerConfig {
+        self.config(ImageShape::new(1, image_size.unwrap_or([self.own.patch_size; 2])), 1)
+    }
+}
+
+impl<'de> Deserialize<'de> for VisionModelRecipe {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Apart { own, rest, named } =
+            Apart::<Own, TransformerConfig>::read(deserializer, "VisionModelRecipe", &FIELDS)?;
+        let mut transformer = rest.with_one_dropout(|key| named.contains(key));
+        if !named.contains("position") {
+            transformer.position = PositionConfig::None;
+        }
+        if !named.contains("patterns") {
+            transformer.patterns = vec![AttentionPattern::Full];
+        }
+        Ok(Self { own, transformer })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<VisionModelRecipe, toml::de::Error> {
+        toml::from_str(&format!("d_model = 8\nn_heads = 2\nn_layers = 3\n{text}"))
+    }
+
+    #[test]
+    fn the_images_decide_the_size() {
+        let recipe = read("patch_size = 4\npooling = \"mean\"\ndropout = 0.1\n").unwrap();
+        let vit = recipe.config(ImageShape::new(1, [28, 32]), 10);
+        vit.validate().unwrap();
+        assert_eq!((vit.grid(), vit.channels, vit.transformer.max_seq_len), ([7, 8], 1, 56));
+        assert_eq!((vit.pooling, vit.transformer.embedding_dropout), (ImagePooling::Mean, 0.1));
+        let again: VisionModelRecipe = toml::from_str(&toml::to_string(&recipe).unwrap()).unwrap();
+        assert_eq!(again, recipe);
+        assert!(recipe.sketch(Some([30, 28])).validate().is_err());
+    }
+
+    #[test]
+    fn what_an_image_has_no_use_for_is_refused() {
+        let error = read("tied = true\n").unwrap_err();
+        assert!(error.message().contains("unknown field `tied`"), "{error}");
+        let causal = read("patterns = [\"causal\"]\n").unwrap().sketch(None).validate().unwrap_err();
+        assert!(causal.to_string().contains("a patch sees the whole image"), "{causal}");
+        assert!(fields_of::<VisionModelRecipe>().unwrap().contains(&"patch_size"));
+    }
+}

@@ -1,0 +1,62 @@
+//! What a vision transformer must be able to do before it is worth training: answer without regard to its batch mates, begin at
+//! the loss of a guess, and learn one batch by heart.
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use firelight_core::{LossConfig, ParamBuilder};
+use firelight_training::{Check, TrainingError};
+
+use super::ImageCorpus;
+use super::corpus::loader_of;
+use crate::data::ImageBatch;
+use crate::error::VisionError;
+use crate::model::{VisionConfig, VisionModel};
+use crate::training::VisionTask;
+
+/// Images of the batch that is learnt by heart.
+const IMAGES: usize = 8;
+
+/// Checks the model of `config` and `seed`, without dropout, on the first images.
+pub(super) fn self_check(
+    config: &VisionConfig,
+    seed: u64,
+    corpus: &ImageCorpus,
+    device: &Device,
+) -> Result<Vec<Check>, VisionError> {
+    let quiet = config.clone().with_stack(|stack| {
+        stack.with_dropout(0.0).with_attention_dropout(0.0).with_embedding_dropout(0.0).with_stochastic_depth(0.0)
+    });
+    let model = quiet.init_with(&ParamBuilder::new(device, seed)).valid();
+    let device = model.device();
+    let task = VisionTask::new(model.clone(), LossConfig::default());
+    Ok(vec![
+        batch_mates(&model, batch(corpus, &device)?.images)?,
+        Check::guess(&task, batch(corpus, &device)?, config.classes.len())?,
+        Check::by_heart(task.train(), batches(corpus, &device.clone().autodiff())?, seed)?,
+    ])
+}
+
+/// The first images as they are.
+fn batch(corpus: &ImageCorpus, device: &Device) -> Result<ImageBatch, VisionError> {
+    let images = corpus.training();
+    let few = IMAGES.min(images.len());
+    let (first, _) = images.split((images.len() - few).max(1))?;
+    let loader = loader_of(first, corpus.normalization().clone(), device);
+    let batch = loader.iter().next().unwrap_or_else(|| unreachable!("a part of a split is not empty"));
+    Ok(batch.map_err(|cause| TrainingError::Data { part: "training", cause })?)
+}
+
+/// The same batch again and again.
+fn batches(corpus: &ImageCorpus, device: &Device) -> Result<impl Fn() -> ImageBatch + use<>, VisionError> {
+    let batch = batch(corpus, device)?;
+    Ok(move || batch.clone())
+}
+
+/// An image alone has the logits that it has among others.
+fn batch_mates(model: &VisionModel, images: Tensor<4>) -> Result<Check, VisionError> {
+    let logits = |images: Tensor<4>| -> Result<Vec<f32>, VisionError> {
+        model.forward(images).try_into_vec_as().map_err(VisionError::device("the logits of the self-check"))
+    };
+    let (alone, together) = (logits(images.clone().narrow(0, 0, 1))?, logits(images)?);
+    Ok(Check::same("batch mates change nothing", &together[..alone.len()], &alone))
+}

@@ -1,0 +1,127 @@
+//! What a model is charged for on an [`ImageBatch`]; as a [`VisionTask`] Burn's `Learner` trains it.
+
+use burn::tensor::{Int, Tensor};
+use firelight_core::{AuxiliaryLosses, LossConfig, Pass, TokenLoss};
+use firelight_training::{LossOutput, Objective, Switches, TrainLoss, Trainee};
+
+use crate::data::ImageBatch;
+use crate::model::VisionModel;
+
+/// A vision transformer with its loss.
+pub type VisionTask = Trainee<VisionModel>;
+
+/// The loss of a batch. Mixed images have mixed targets, whose cross-entropy is the weighted sum of that of both.
+fn charge(model: &VisionModel, batch: ImageBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
+    let logits = model.logits(batch.images, pass).unsqueeze_dim::<3>(1); // [B, 1, classes]
+    let against = |targets: Tensor<1, Int>| loss.forward(logits.clone(), targets.unsqueeze_dim(1), None);
+    match batch.partners {
+        None => against(batch.targets),
+        Some(partners) => weighted(against(batch.targets), against(partners.targets), partners.share),
+    }
+}
+
+fn weighted(own: TokenLoss, other: TokenLoss, share: f64) -> TokenLoss {
+    TokenLoss {
+        total: own.total * share + other.total * (1.0 - share),
+        cross_entropy: own.cross_entropy * share + other.cross_entropy * (1.0 - share),
+        count: own.count,
+    }
+}
+
+/// The plain cross-entropy, without smoothing, so that training and evaluation report the same quantity.
+fn report(loss: TokenLoss) -> LossOutput {
+    LossOutput::new(loss.cross_entropy, loss.count)
+}
+
+impl Objective for VisionModel {
+    type Batch = ImageBatch;
+    type Loss = LossConfig;
+
+    /// What is minimised is the loss of the images and, with experts, their load balance.
+    fn train_loss(&self, batch: ImageBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
+        let mut losses = AuxiliaryLosses::default();
+        let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
+        let charged = charge(self, batch, *loss, &mut pass.with_losses(&mut losses));
+        let minimised = match losses.load_balance() {
+            Some(balance) => charged.mean() + balance * loss.load_balance,
+            None => charged.mean(),
+        };
+        TrainLoss { minimised, reported: report(charged) }
+    }
+
+    fn valid_loss(&self, batch: ImageBatch, switches: Switches) -> LossOutput {
+        report(charge(self, batch, LossConfig::default(), &mut Pass::default().with_precision(switches.dtype)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Partners;
+    use crate::model::{VisionConfig, VitSize};
+    use burn::module::Module;
+    use burn::tensor::{Device, Distribution};
+    use burn::train::{InferenceStep, TrainStep};
+    use firelight_core::TransformerConfig;
+    use firelight_training::{OptimizerConfig, ScheduleConfig, ScheduleKind, Trainer};
+
+    fn model(device: &Device) -> VisionModel {
+        let names = (0..5).map(|class| class.to_string()).collect();
+        let config = VisionConfig::of_small_images(VitSize::Tiny, names, 1, [8, 8]);
+        config.with_stack(|_| TransformerConfig::encoder(16, 2, 2)).init(device)
+    }
+
+    fn batch(device: &Device, partners: Option<([i32; 4], f64)>) -> ImageBatch {
+        ImageBatch {
+            images: Tensor::random([4, 1, 8, 8], Distribution::Normal(0.0, 1.0), device),
+            targets: Tensor::from_ints([0, 3, 1, 4], device),
+            partners: partners.map(|(targets, share)| Partners { targets: Tensor::from_ints(targets, device), share }),
+        }
+    }
+
+    #[test]
+    fn training_reports_what_evaluation_does_whatever_it_minimises() {
+        let device = Device::default().autodiff();
+        let task = VisionTask::new(model(&device), LossConfig::default().with_label_smoothing(0.3));
+        let trained = batch(&device, None);
+        let evaluated = ImageBatch { images: trained.images.clone().inner(), ..batch(&device.clone().inner(), None) };
+        let trained = TrainStep::step(&task, trained).item.mean().into_scalar::<f64>();
+        let evaluated = InferenceStep::step(&task.valid(), evaluated).mean().into_scalar::<f64>();
+        assert!((trained - evaluated).abs() < 1e-6, "{trained} and {evaluated}");
+    }
+
+    #[test]
+    fn mixed_images_are_charged_with_mixed_targets() {
+        // The cross-entropy with the targets 0.7 of one class and 0.3 of another, smoothed by 0.2 over five classes, by hand.
+        let device = Device::default();
+        let model = model(&device);
+        let batch = batch(&device, Some(([2, 3, 0, 1], 0.7)));
+        let logits: Vec<f64> = model.forward(batch.images.clone()).try_into_vec_as().unwrap();
+        let found = charge(&model, batch, LossConfig::default().with_label_smoothing(0.2), &mut Pass::default());
+        let (mut smooth, mut plain) = (0.0, 0.0);
+        for (row, (own, other)) in logits.chunks(5).zip([(0, 2), (3, 3), (1, 0), (4, 1)]) {
+            let normalizer = row.iter().map(|logit| logit.exp()).sum::<f64>().ln();
+            for (class, logit) in row.iter().enumerate() {
+                let mixed = 0.7 * f64::from(class == own) + 0.3 * f64::from(class == other);
+                smooth += (0.8 * mixed + 0.2 / 5.0) * (normalizer - logit);
+                plain += mixed * (normalizer - logit);
+            }
+        }
+        let [total, cross_entropy, count] =
+            [found.total, found.cross_entropy, found.count].map(|sum| sum.into_scalar::<f64>());
+        assert!((total - smooth).abs() < 1e-5 && (cross_entropy - plain).abs() < 1e-5, "{total} and {smooth}");
+        assert_eq!(count, 4.0);
+    }
+
+    #[test]
+    fn one_batch_is_learnt_to_zero_loss() {
+        let device = Device::default().autodiff();
+        let task = VisionTask::new(model(&device), LossConfig::default());
+        let optimizer = OptimizerConfig { learning_rate: 3e-3, weight_decay: 0.0, ..OptimizerConfig::default() };
+        let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 10, ..ScheduleConfig::default() };
+        let mut trainer = Trainer::new(task, optimizer, schedule, 0);
+        let batch = batch(&device, None);
+        let losses: Vec<f64> = (0..150).map(|_| trainer.step(batch.clone()).unwrap().1.loss).collect();
+        assert!(losses[0] > 1.0 && losses[149] < 1e-2, "{} to {}", losses[0], losses[149]);
+    }
+}
