@@ -9,13 +9,14 @@ use std::process::ExitCode;
 
 use anyhow::Error;
 use firelight::classification::ClassificationError;
-use firelight::data::DataError;
+use firelight::data::{DataError, ImageError};
 use firelight::device::DeviceError;
 use firelight::generation::GenerationError;
 use firelight::language::LanguageError;
 use firelight::seq2seq::Seq2SeqError;
 use firelight::storage::StorageError;
 use firelight::training::{RecipeError, TrainingError};
+use firelight::vision::VisionError;
 
 use crate::output;
 
@@ -78,10 +79,12 @@ fn is_user_error(error: &Error) -> bool {
         error.downcast_ref::<LanguageError>().map(LanguageError::is_user_error),
         error.downcast_ref::<ClassificationError>().map(ClassificationError::is_user_error),
         error.downcast_ref::<Seq2SeqError>().map(Seq2SeqError::is_user_error),
+        error.downcast_ref::<VisionError>().map(VisionError::is_user_error),
         error.downcast_ref::<RecipeError>().map(RecipeError::is_user_error),
         error.downcast_ref::<TrainingError>().map(TrainingError::is_user_error),
         error.downcast_ref::<GenerationError>().map(GenerationError::is_user_error),
         error.downcast_ref::<DataError>().map(DataError::is_user_error),
+        error.downcast_ref::<ImageError>().map(ImageError::is_user_error),
         error.downcast_ref::<StorageError>().map(StorageError::is_user_error),
         error.downcast_ref::<DeviceError>().map(DeviceError::is_user_error),
     ];

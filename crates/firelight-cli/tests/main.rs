@@ -7,6 +7,7 @@ mod classification;
 mod crash;
 mod support;
 mod translation;
+mod vision;
 
 use std::fs;
 use std::io::Read;

@@ -1,16 +1,23 @@
-//! `firelight classify`: texts in, labels with their probabilities out, as many and in the same order.
+//! `firelight classify`: what a trained classifier says of texts or of images, by the task of its run. Texts in, labels with
+//! their probabilities out, as many and in the same order; images are the business of `classify_images.rs`.
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use firelight::classification::{Classifier, Prediction};
+use firelight::storage::ModelFolder;
+use firelight::training::task_of;
+use firelight::vision;
 use serde_json::{Map, Value, json};
 
+use super::classify_images::ClassifyImages;
 use super::texts::Texts;
 use super::trained_model::TrainedModel;
+use crate::failure::Mistake;
 use crate::output;
 
-/// Name the label of texts by a trained classifier; without --file and --text, of the lines of the standard input
+/// Name the label of texts by a trained classifier, or of images by a trained vision transformer; without --file, --text and
+/// --image, of the lines of the standard input
 #[derive(clap::Args)]
 pub(crate) struct Classify {
     #[command(flatten)]
@@ -21,13 +28,26 @@ pub(crate) struct Classify {
     /// Text to classify
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
-    /// Print one line of JSON for each text: the text, its label and the probabilities of all labels
+    #[command(flatten)]
+    images: ClassifyImages,
+    /// Print one line of JSON for each: what was given, its label and the probabilities of all labels
     #[arg(long)]
     json: bool,
 }
 
 impl Classify {
     pub(crate) fn run(self) -> Result<()> {
+        let folder = ModelFolder::open(&self.model.run_dir)?;
+        if task_of(&folder.recipe())? == vision::TASK {
+            let is_text = self.text.is_some() || self.file.is_some();
+            ensure!(!is_text, Mistake("--text and --file are for classifiers of texts: give --image".into()));
+            return self.images.run(&self.model, self.json);
+        }
+        ensure!(self.images.is_empty(), Mistake("--image and --rollout are for vision transformers: give --text or --file".into()));
+        self.texts()
+    }
+
+    fn texts(&self) -> Result<()> {
         let mut texts = Texts::new(self.text.as_deref(), self.file.as_deref())?;
         self.model.with(|checkpoint, device| {
             let classifier = Classifier::load_from(&self.model.run_dir, checkpoint, device)?;

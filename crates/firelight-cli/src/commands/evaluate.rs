@@ -1,5 +1,5 @@
-//! `firelight evaluate`: how good a trained model is, on the validation part of a text, or on a split of parallel files or of
-//! labelled texts.
+//! `firelight evaluate`: how good a trained model is, on the validation part of a text or of images, or on a split of parallel
+//! files, of labelled texts or of images.
 
 use std::path::{Path, PathBuf};
 
@@ -11,23 +11,26 @@ use firelight::language::{self, Evaluation};
 use firelight::seq2seq::{self, TranslateOptions};
 use firelight::storage::{Checkpoint, ModelFolder};
 use firelight::training::task_of;
+use firelight::vision;
 use serde_json::json;
 
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
 use crate::output;
 
-/// Measure a trained model on the validation part of a text, or on a split of parallel files or of labelled texts
+/// Measure a trained model on the validation part of a text or of images, or on a split of parallel files, of labelled texts or
+/// of images
 #[derive(clap::Args)]
 pub(crate) struct Evaluate {
     #[command(flatten)]
     model: TrainedModel,
     /// Text file (UTF-8), whose validation part is measured, split off as in training; for seq2seq a folder of parallel files,
-    /// or a .tsv or .jsonl file; for classification a folder with a file for each split, or one file
+    /// or a .tsv or .jsonl file; for classification a folder with a file for each split, or one file; for vision a folder of
+    /// images
     #[arg(long, value_name = "PATH")]
     data: PathBuf,
-    /// The split to measure, such as test for the files test.de and test.en, or test.tsv; without a name val for seq2seq, dev for
-    /// classification
+    /// The split to measure, such as test for the files test.de and test.en, or test.tsv, or t10k for those of MNIST; without a
+    /// name val for seq2seq, dev for classification
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
     /// For seq2seq: hypotheses that are followed at a time, 5 without a number; 1 is greedy
@@ -53,6 +56,7 @@ impl Evaluate {
                  began from it",
                 folder.path().display()
             ))),
+            vision::TASK => self.images()?,
             other => bail!(Mistake(format!("`{}` is a run of the unknown task `{other}`", folder.path().display()))),
         };
         output::print(&report)?;
@@ -88,6 +92,25 @@ impl Evaluate {
             100.0 * found.macro_f1,
             found.examples,
             found.seconds
+        ))
+    }
+
+    fn images(&self) -> Result<String> {
+        let plain = self.beams.is_none() && self.length_penalty.is_none();
+        ensure!(plain, Mistake("--beams and --length-penalty are for pairs of texts: leave them out".into()));
+        let data: (&Path, Option<&str>) = (&self.data, self.split.as_deref());
+        let measure = |checkpoint: &Checkpoint, device: &Device| {
+            Ok(vision::evaluate(&self.model.run_dir, checkpoint, data, device)?)
+        };
+        let found = self.model.with(measure)?;
+        if self.json {
+            return Ok(format!("{}\n", serde_json::to_string(&found)?));
+        }
+        let [accuracy, macro_f1] = [found.accuracy, found.macro_f1].map(|share| 100.0 * share);
+        Ok(format!(
+            "loss      {:.4} nats per image\naccuracy  {accuracy:.2} %\nmacro F1  {macro_f1:.2} %\nexamples  {}\nanswers   {:.1} \
+             seconds\n",
+            found.loss, found.examples, found.seconds
         ))
     }
 

@@ -3,6 +3,7 @@
 mod average;
 mod bench;
 mod classify;
+mod classify_images;
 mod devices;
 mod embed;
 mod evaluate;

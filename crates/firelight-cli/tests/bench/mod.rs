@@ -22,6 +22,15 @@ fn a_text_encoder_is_measured_by_all_its_tokens() {
 }
 
 #[test]
+fn a_vision_transformer_is_measured_by_its_patches_and_its_class_token() {
+    let found = firelight(["bench", "train", "--config", "vit", "--runs", "1", "--json"]).succeeds().stdout;
+    let line: Value = serde_json::from_str(&found).unwrap();
+    let tokens = line["tokens_per_second"].as_f64().unwrap() * line["seconds"].as_f64().unwrap();
+    assert!(line["name"] == "train-vit" && (tokens - 6400.0).abs() < 1e-6, "{line}");
+    firelight(["bench", "decode", "--config", "vit"]).fails(USER, &["`bench train`"]);
+}
+
+#[test]
 fn a_benchmark_prints_one_line_for_each_length() {
     let bench = ["bench", "attention", "--runs", "1", "--threads", "1", "--pattern", "window:4", "--json"];
     let finished = firelight(bench.into_iter().chain(["--lengths", "8,16"])).succeeds();

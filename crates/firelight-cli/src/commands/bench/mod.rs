@@ -80,6 +80,8 @@ enum Shape {
     Seq2seq,
     /// A text encoder with a class token: 4 layers, 4 heads, width 256, 32 texts of 64 tokens, 2 classes
     Bert,
+    /// A vision transformer: 6 layers, 4 heads, width 128, 128 images of 28 x 28 pixels in patches of 4
+    Vit,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -6,11 +6,12 @@ use firelight::classification::{
     ClassifierTask, PoolerConfig, PoolingConfig, SequenceHeadConfig, SequenceLossConfig, SequenceTargets, TextBatch,
     TextClassifierConfig, TextEncoderConfig, TextInput,
 };
-use firelight::core::{LossConfig, ParamBuilder, Pass, SequenceInput};
+use firelight::core::{Activation, LossConfig, ParamBuilder, Pass, SequenceInput, TransformerConfig};
 use firelight::kernels::{AttentionOptions, attention, awake};
 use firelight::language::{LanguageModel, LanguageModelConfig, LmBatch, LmTask};
 use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask, Tying};
 use firelight::training::{Objective, OptimizerConfig, Recompute, ScheduleConfig, ScheduleKind, Trainee, Trainer};
+use firelight::vision::{ImageBatch, VisionConfig, VisionTask, VitSize};
 
 use super::{Bench, Pattern, Shape, What};
 use crate::failure::Mistake;
@@ -23,6 +24,9 @@ const DECODE: [usize; 2] = [128, 64];
 const PAIRS: [usize; 2] = [128, 16];
 /// Texts of a batch, and tokens of a text with its class token.
 const TEXTS: [usize; 2] = [32, 65];
+
+/// Images of a batch.
+const IMAGES: usize = 128;
 
 /// What is done again and again.
 type Step = Box<dyn FnMut() -> Result<()> + Send>;
@@ -43,6 +47,7 @@ impl Workload {
         let (tokens, step): (usize, Step) = match bench.what {
             What::Train if shape == Shape::Seq2seq => pairs(bench.recompute, device)?,
             What::Train if shape == Shape::Bert => texts(bench.recompute, device)?,
+            What::Train if shape == Shape::Vit => images(bench.recompute, device)?,
             What::Train => training(shape, bench.recompute, device)?,
             What::Prefill => (PREFILL, prefill(shape, device)?),
             What::Decode => (DECODE[1], decode(shape, device)?),
@@ -66,6 +71,7 @@ fn name(bench: &Bench) -> String {
         Shape::Gpt2 => "gpt2",
         Shape::Seq2seq => "seq2seq",
         Shape::Bert => "bert",
+        Shape::Vit => "vit",
     };
     match bench.what {
         What::Train if bench.recompute != Recompute::None => format!("train-{shape}-recompute-{}", bench.recompute),
@@ -83,8 +89,8 @@ impl Shape {
             Self::Char6 => LanguageModelConfig::new(65, 384, 6, 6).with_max_seq_len(256),
             Self::Char12 => LanguageModelConfig::new(65, 384, 6, 12).with_max_seq_len(256),
             Self::Gpt2 => LanguageModelConfig::new(50_257, 768, 12, 12).with_max_seq_len(1024),
-            Self::Seq2seq | Self::Bert => {
-                bail!(Mistake("the shapes seq2seq and bert are those of `bench train`".into()))
+            Self::Seq2seq | Self::Bert | Self::Vit => {
+                bail!(Mistake("the shapes seq2seq, bert and vit are those of `bench train`".into()))
             }
         })
     }
@@ -95,6 +101,7 @@ impl Shape {
             Self::Char6 | Self::Char12 | Self::Gpt2 => 8,
             Self::Seq2seq => PAIRS[0],
             Self::Bert => TEXTS[0],
+            Self::Vit => IMAGES,
         }
     }
 }
@@ -133,6 +140,20 @@ fn texts(recompute: Recompute, device: &Device) -> Result<(usize, Step)> {
     let targets = SequenceTargets::Class(ids([1, TEXTS[0]], 2, &device).squeeze_dim(0));
     let batch = TextBatch { input: TextInput::new(ids(TEXTS, 8000, &device)), targets };
     Ok((TEXTS[0] * TEXTS[1], steps(task.with_recompute(recompute), batch)))
+}
+
+/// The same of a vision transformer of 6 layers, 4 heads and width 128, with a class token, on images of 28 x 28 shades of grey.
+/// The patches and the class token count.
+fn images(recompute: Recompute, device: &Device) -> Result<(usize, Step)> {
+    let device = training_device(recompute, device)?;
+    let classes = (0..10).map(|class| class.to_string()).collect();
+    let stack = TransformerConfig::encoder(128, 4, 6).with_d_ff(512).with_activation(Activation::Gelu);
+    let config = VisionConfig::of_small_images(VitSize::Tiny, classes, 1, [28, 28]).with_stack(|_| stack);
+    let task = VisionTask::new(config.init_with(&ParamBuilder::new(&device, 0)), LossConfig::default());
+    let pixels = Tensor::random([IMAGES, 1, 28, 28], Distribution::Uniform(0.0, 1.0), &device);
+    let targets = ids([1, IMAGES], 10, &device).squeeze_dim(0);
+    let batch = ImageBatch { images: pixels, targets, partners: None };
+    Ok((IMAGES * config.tokens(), steps(task.with_recompute(recompute), batch)))
 }
 
 fn training_device(recompute: Recompute, device: &Device) -> Result<Device> {

@@ -6,6 +6,7 @@ mod course;
 mod language;
 mod masked_language;
 mod seq2seq;
+mod vision;
 
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,7 @@ use firelight::language::Language;
 use firelight::seq2seq::Seq2Seq;
 use firelight::storage::Existing;
 use firelight::training::{RunRequest, Task, built_in, task_of};
+use firelight::vision::Vision;
 
 use crate::failure::Mistake;
 use course::{Course, Shown};
@@ -32,10 +34,10 @@ const FROM_ALONE: &str = "--from is for classifiers: name a recipe of the task c
 #[derive(clap::Args, Default)]
 pub(crate) struct Train {
     /// Recipe file (TOML), or an embedded one by its name: stories, which is taken without one, dates, copy, reverse, addition,
-    /// texts or masked
+    /// texts, masked or images
     recipe: Option<PathBuf>,
     /// What to train on: a text file (UTF-8); for seq2seq a folder of parallel files, a .tsv or a .jsonl file; for
-    /// classification a folder with a file for each split, or one .tsv, .csv or .jsonl file
+    /// classification a folder with a file for each split, or one .tsv, .csv or .jsonl file; for vision a folder of images
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     /// For seq2seq: file of the sources, one a line
@@ -93,12 +95,14 @@ impl Train {
             Seq2Seq::NAME => self.follow::<Seq2Seq>(&chosen),
             Classification::NAME => self.follow::<Classification>(&chosen),
             MaskedLanguage::NAME => self.follow::<MaskedLanguage>(&chosen),
+            Vision::NAME => self.follow::<Vision>(&chosen),
             other => bail!(Mistake(format!(
-                "there is no task `{other}`: expected `{}`, `{}`, `{}` or `{}`",
+                "there is no task `{other}`: expected `{}`, `{}`, `{}`, `{}` or `{}`",
                 Language::NAME,
                 Seq2Seq::NAME,
                 Classification::NAME,
-                MaskedLanguage::NAME
+                MaskedLanguage::NAME,
+                Vision::NAME
             ))),
         }
     }
@@ -177,5 +181,6 @@ fn task_of_built_in(recipe: &Path) -> Option<&'static str> {
     let is_seq2seq = built_in::<Seq2Seq>(recipe).map(|_| Seq2Seq::NAME);
     let is_classification = built_in::<Classification>(recipe).map(|_| Classification::NAME);
     let is_masked = built_in::<MaskedLanguage>(recipe).map(|_| MaskedLanguage::NAME);
-    is_language.or(is_seq2seq).or(is_classification).or(is_masked)
+    let is_vision = built_in::<Vision>(recipe).map(|_| Vision::NAME);
+    is_language.or(is_seq2seq).or(is_classification).or(is_masked).or(is_vision)
 }

@@ -1,0 +1,59 @@
+//! `firelight classify --image`: images in, their classes with probabilities out, and a picture of where the answer came from.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use firelight::data::Image;
+use firelight::vision::{Classification, ImageClassifier};
+use serde_json::{Map, Value, json};
+
+use super::trained_model::TrainedModel;
+use crate::failure::Mistake;
+use crate::output;
+
+/// The arguments of `firelight classify` that are for images.
+#[derive(clap::Args)]
+pub(super) struct ClassifyImages {
+    /// Image to classify (PNG or JPEG), brought to the size and the channels of the model; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(super) image: Vec<PathBuf>,
+    /// Write a PNG of the one image, bright where its patches count in the answer as far as attention tells (attention rollout)
+    #[arg(long, value_name = "FILE", requires = "image")]
+    pub(super) rollout: Option<PathBuf>,
+}
+
+impl ClassifyImages {
+    /// Whether none is given.
+    pub(super) fn is_empty(&self) -> bool {
+        self.image.is_empty() && self.rollout.is_none()
+    }
+
+    pub(super) fn run(&self, model: &TrainedModel, as_json: bool) -> Result<()> {
+        ensure!(!self.image.is_empty(), Mistake("give an image to classify with --image FILE".into()));
+        let one = self.rollout.is_none() || self.image.len() == 1;
+        ensure!(one, Mistake("--rollout draws one image: give one --image".into()));
+        let images = self.image.iter().map(Image::open).collect::<Result<Vec<_>, _>>()?;
+        let (found, classes) = model.with(|checkpoint, device| {
+            let classifier = ImageClassifier::load_from(&model.run_dir, checkpoint, device)?;
+            if let (Some(path), [image]) = (&self.rollout, &images[..]) {
+                classifier.rollout(image)?.overlay(image).write_png(path)?;
+            }
+            Ok((classifier.classify(&images)?, classifier.classes().to_vec()))
+        })?;
+        for (path, found) in self.image.iter().map(|path| path.display().to_string()).zip(&found) {
+            output::print(&if as_json { to_json(&path, found, &classes) } else { to_text(&path, found) })?;
+        }
+        Ok(())
+    }
+}
+
+fn to_json(path: &str, found: &Classification, classes: &[String]) -> String {
+    let probabilities: Map<String, Value> =
+        classes.iter().zip(&found.probabilities).map(|(class, value)| (class.clone(), json!(value))).collect();
+    format!("{}\n", json!({"image": path, "label": found.label, "probabilities": probabilities}))
+}
+
+fn to_text(path: &str, found: &Classification) -> String {
+    let surety = found.probabilities.iter().copied().fold(0.0, f64::max);
+    format!("{path}\t{}\t{surety:.4}\n", found.label)
+}

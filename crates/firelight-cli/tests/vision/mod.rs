@@ -1,0 +1,153 @@
+//! Images as a user meets them: trained from a folder, classified, evaluated, and every mistake in one line.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use firelight::data::{Image, ImageShape};
+use serde_json::Value;
+
+use crate::support::{Model, contents, firelight};
+use crate::{USER, text};
+
+const RECIPE: &str = "task = \"vision\"\nseed = 1\n\
+    [data.augmentation]\ncrop_padding = 1\nerasing = 0.2\nmixup = 0.5\n\
+    [model]\npatch_size = 4\nd_model = 16\nn_heads = 2\nn_layers = 2\nd_ff = 32\nstochastic_depth = 0.1\n\
+    [training]\nsteps = 40\nbatch_size = 8\nevaluate_every = 20\ncheckpoint_every = 20\nbest_by = \"accuracy\"\n\
+    [optimizer]\nlearning_rate = 0.005\n[schedule]\nwarmup_steps = 5\nsteps = 40\n";
+
+/// A trained model, its images and its recipe.
+struct Images {
+    data: PathBuf,
+    recipe: PathBuf,
+    run: PathBuf,
+}
+
+/// Bright above or bright below, 12 images each, which differ in how bright they are.
+fn write_images(folder: &Path) {
+    for (class, name) in ["above", "below"].iter().enumerate() {
+        fs::create_dir_all(folder.join(name)).unwrap();
+        for i in 0..12 {
+            let pixel = |place: usize| if (place / 32 == 0) == (class == 0) { 250 - 8 * i } else { 3 * i };
+            let image = Image::new(ImageShape::new(1, [8, 8]), (0..64).map(|place| pixel(place) as u8).collect());
+            image.write_png(folder.join(name).join(format!("{i:02}.png"))).unwrap();
+        }
+    }
+}
+
+fn images() -> &'static Images {
+    static IMAGES: LazyLock<Images> = LazyLock::new(|| {
+        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("vision");
+        let _ = fs::remove_dir_all(&home); // of an earlier run of the tests
+        let [data, recipe, run] = ["data", "small.toml", "run"].map(|name| home.join(name));
+        write_images(&data);
+        fs::write(&recipe, RECIPE).unwrap();
+        firelight(["train", &text(&recipe), "--data", &text(&data), "--out", &text(&run), "--self-check"]).succeeds();
+        Images { data, recipe, run }
+    });
+    &IMAGES
+}
+
+#[test]
+fn a_trained_model_names_its_images_and_says_where_it_looked() {
+    let (files, scratch) = (["above/03.png", "below/07.png"].map(|name| images().data.join(name)), Model::scratch());
+    let overlay = scratch.path().join("where.png");
+    let run = text(&images().run);
+    let [above, below] = files.map(|path| text(&path));
+    let found = firelight(["classify", &run, "--image", &above, "--image", &below, "--json"]).succeeds();
+    let lines: Vec<Value> = found.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&lines[0]["label"], &lines[1]["label"]), (&Value::from("above"), &Value::from("below")));
+    let probabilities = lines[0]["probabilities"].as_object().unwrap();
+    let sum: f64 = probabilities.values().map(|value| value.as_f64().unwrap()).sum();
+    assert!(lines[0]["image"] == above && probabilities.len() == 2 && (sum - 1.0).abs() < 1e-9, "{}", lines[0]);
+    assert!(found.stderr.contains("checkpoint: last"), "{}", found.stderr);
+
+    let plain = firelight(["classify", &run, "--image", &above, "--rollout", &text(&overlay)]).succeeds().stdout;
+    assert!(plain.starts_with(&format!("{above}\tabove\t")), "{plain}");
+    assert_eq!(Image::open(&overlay).unwrap().shape(), ImageShape::new(3, [8, 8]));
+    firelight(["classify", &run, "--image", &above, "--image", &below, "--rollout", "x.png"])
+        .fails(USER, &["one --image"]);
+}
+
+#[test]
+fn evaluate_measures_what_was_validated_on_or_a_split() {
+    let run = text(&images().run);
+    let evaluate = |more: &[&str]| {
+        let args = ["evaluate", &run, "--data", &text(&images().data), "--json"].map(str::to_string);
+        firelight(args.into_iter().chain(more.iter().map(|arg| arg.to_string())))
+    };
+    let found: Value = serde_json::from_str(&evaluate(&[]).succeeds().stdout).unwrap();
+    assert!(found["accuracy"] == 1.0 && found["macro_f1"] == 1.0 && found["examples"] == 2, "{found}");
+    assert!(found["loss"].as_f64().unwrap() < 0.6 && found["seconds"].as_f64().unwrap() > 0.0, "{found}");
+    let all: Value = serde_json::from_str(&evaluate(&["--split", "train"]).succeeds().stdout).unwrap();
+    assert_eq!(all["examples"], 24);
+    evaluate(&["--split", "test"]).fails(USER, &["no split `test`", "there is train"]);
+    evaluate(&["--beams", "2"]).fails(USER, &["--beams", "pairs of texts"]);
+}
+
+#[test]
+fn a_resumed_run_ends_with_the_bytes_of_an_uninterrupted_one_and_without_its_images() {
+    let (scratch, run) = (Model::scratch(), Model::scratch());
+    let data = scratch.path().join("data");
+    write_images(&data);
+    let (recipe, out) = (text(&images().recipe), text(run.path()));
+    firelight(["train", &recipe, "--data", &text(&data), "--out", &out, "--steps", "20"]).succeeds();
+    fs::remove_dir_all(&data).unwrap();
+    firelight(["train", "--resume", "--out", &out, "--steps", "40"]).succeeds();
+    let weights = |folder: &Path| fs::read(folder.join("model.safetensors")).unwrap();
+    assert!(weights(run.path()) == weights(&images().run));
+    // Other images are no continuation.
+    write_images(&data);
+    let bright = Image::new(ImageShape::new(1, [8, 8]), vec![255; 64]);
+    bright.write_png(data.join("above/00.png")).unwrap();
+    let other = ["train", &recipe, "--data", &text(&data), "--out", &out, "--resume", "--steps", "60"];
+    firelight(other).fails(USER, &["--data"]);
+}
+
+#[test]
+fn bad_images_are_named_before_anything_is_written() {
+    let scratch = Model::scratch();
+    let (data, out) = (scratch.path().join("data"), scratch.path().join("run"));
+    write_images(&data);
+    let train = |more: &[&str]| {
+        let args = ["train", &text(&images().recipe), "--data", &text(&data), "--out", &text(&out)].map(str::to_string);
+        firelight(args.into_iter().chain(more.iter().map(|arg| arg.to_string())))
+    };
+    fs::write(data.join("below/notes.txt"), "dark").unwrap();
+    train(&[]).fails(USER, &["below/notes.txt` is no image", "data.skip_unreadable = true"]);
+    let skipping = train(&["--set", "data.skip_unreadable=true", "--dry-run"]).succeeds();
+    assert!(skipping.stdout.contains("parameters"), "{}", skipping.stdout);
+    fs::remove_file(data.join("below/notes.txt")).unwrap();
+    let whole = fs::read(data.join("above/00.png")).unwrap();
+    fs::write(data.join("above/00.png"), &whole[..whole.len() / 2]).unwrap();
+    train(&[]).fails(USER, &["above/00.png` is damaged or cut short"]);
+    fs::write(data.join("above/00.png"), whole).unwrap();
+    Image::new(ImageShape::new(3, [4, 8]), vec![0; 96]).write_png(data.join("above/00.png")).unwrap();
+    train(&[]).fails(USER, &["3 x 4 x 8", "1 x 8 x 8", "data.image_size"]);
+    fs::remove_file(data.join("above/00.png")).unwrap();
+    fs::create_dir(data.join("beside")).unwrap();
+    train(&[]).fails(USER, &["beside` holds no image"]);
+    fs::remove_dir(data.join("beside")).unwrap();
+    train(&["--set", "model.patch_size=3"]).fails(USER, &["must be multiples of patch_size = 3"]);
+    train(&["--set", "data.augmentation.flip=2"]).fails(USER, &["data.augmentation.flip = 2 must be from 0 to 1"]);
+    train(&["--set", "data.validation=99"]).fails(USER, &["data.validation", "below 23"]);
+    assert!(!out.exists() || contents(&out).is_empty());
+    firelight(["train", &text(&images().recipe)]).fails(USER, &["needs images", "--data DIR"]);
+}
+
+#[test]
+fn a_model_without_classes_and_a_head_for_others_are_refused() {
+    let run = text(&images().run);
+    firelight(["classify", &run]).fails(USER, &["--image FILE"]);
+    let copy = Model::scratch();
+    let config = fs::read_to_string(images().run.join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    config["classes"] = serde_json::json!(["above", "below", "beside"]);
+    config["vit"]["n_classes"] = 3.into();
+    fs::copy(images().run.join("recipe.toml"), copy.path().join("recipe.toml")).unwrap();
+    fs::copy(images().run.join("model.safetensors"), copy.path().join("model.safetensors")).unwrap();
+    fs::write(copy.path().join("config.json"), config.to_string()).unwrap();
+    let image = text(&images().data.join("above/00.png"));
+    let head = ["than the 3 that config.json names", "with_new_head"];
+    firelight(["classify", &text(copy.path()), "--image", &image]).fails(USER, &head);
+}
