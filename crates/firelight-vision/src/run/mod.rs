@@ -16,7 +16,7 @@ use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
 use firelight_storage::ModelFolder;
-use firelight_training::{Check, Estimate, Problem, Task, ValidationMetric};
+use firelight_training::{BuiltIn, Check, Estimate, Problem, Task, ValidationMetric};
 
 pub use corpus::ImageCorpus;
 pub use evaluate::{Evaluation, evaluate};
@@ -39,7 +39,7 @@ pub struct Vision;
 
 impl Task for Vision {
     const NAME: &'static str = crate::TASK;
-    const BUILT_IN: (&'static str, &'static str) = ("images.toml", recipe::IMAGES);
+    const BUILT_IN: &'static [BuiltIn] = &[BuiltIn { name: "images", text: recipe::IMAGES }];
 
     type Data = ImageRecipe;
     type Model = VisionModelRecipe;

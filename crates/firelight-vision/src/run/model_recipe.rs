@@ -77,7 +77,7 @@ impl<'de> Deserialize<'de> for VisionModelRecipe {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Apart { own, rest, named } =
             Apart::<Own, TransformerConfig>::read(deserializer, "VisionModelRecipe", &FIELDS)?;
-        let mut transformer = rest.with_one_dropout(|key| named.contains(key));
+        let mut transformer = rest.for_recipe(|key| named.contains(key));
         if !named.contains("position") {
             transformer.position = PositionConfig::None;
         }
