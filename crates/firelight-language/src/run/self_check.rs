@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frozen_model_learns_no_batch_by_heart() {
+    fn a_model_whose_blocks_are_frozen_learns_no_batch_by_heart() {
         let device = Device::default().autodiff();
         let config = LanguageModelConfig::new(11, 16, 2, 2).with_max_seq_len(12);
         let window: Vec<u32> = (0..13).map(|i| i * 7 % 11).collect();
@@ -138,8 +138,6 @@ mod tests {
             (half_frozen.embedding.no_grad(), half_frozen.transformer.blocks.no_grad());
         let check = learns(half_frozen).unwrap();
         assert!(!check.holds(), "{check}");
-        let error = learns(config.init(&device).no_grad()).unwrap_err();
-        assert!(error.to_string().contains("is every parameter of the model frozen?"), "{error}");
     }
 
     #[test]

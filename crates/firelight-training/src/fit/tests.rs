@@ -372,8 +372,8 @@ fn a_renderer_of_burn_is_shown_every_batch() {
     let extend: Extension<Line> =
         Box::new(|training| training.with_metric_logger(log).renderer(renderer).metrics((LossMetric::new(),)));
     fit(line(), FitInput { extension: Some(extend), ..input(5, StartPoint::default(), None) }).unwrap();
-    // Five steps; two evaluations of three batches; a split for each stretch and each evaluation.
-    assert_eq!(["train", "valid", "split"].map(|call| recording.count(call)), [5, 6, 4]);
+    // Five steps; two evaluations of three batches; two splits each, at the end of which their means are shown.
+    assert_eq!(["train", "valid", "split"].map(|call| recording.count(call)), [5 + 2, 6 + 2, 2 + 2]);
 }
 
 /// A training in `f16` from `start` on, without its scale.
