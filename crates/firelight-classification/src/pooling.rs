@@ -50,6 +50,7 @@ impl PoolingConfig {
 
 /// One vector out of many.
 #[derive(Module, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one per model, and Burn's modules cannot be boxed")]
 pub enum Pooling {
     /// The first.
     Class(ClassPooling),

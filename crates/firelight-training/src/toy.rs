@@ -91,16 +91,19 @@ impl InferenceStep for Line {
     }
 }
 
+/// How a pass is computed, and Burn's strategy for its graph.
+pub(crate) type ToyPass = (Switches, Option<GradientCheckpointingStrategy>);
+
 /// The settings of a loss that has none: it notes how each training pass is computed, with Burn's strategy for its graph.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Noted {
     #[serde(skip)]
-    passes: Arc<Mutex<Vec<(Switches, Option<GradientCheckpointingStrategy>)>>>,
+    passes: Arc<Mutex<Vec<ToyPass>>>,
 }
 
 impl Noted {
-    pub(crate) fn passes(&self) -> Vec<(Switches, Option<GradientCheckpointingStrategy>)> {
+    pub(crate) fn passes(&self) -> Vec<ToyPass> {
         self.passes.lock().unwrap().clone()
     }
 }

@@ -106,7 +106,10 @@ mod tests {
         let niceness = || rustix::process::getpriority_process(None).unwrap();
         let (own, (tell, told)) = (niceness(), sync_channel(1));
         let writer = Writer::start();
-        writer.write(move || Ok(tell.send(niceness()).unwrap()));
+        writer.write(move || {
+            tell.send(niceness()).unwrap();
+            Ok(())
+        });
         assert_eq!(told.recv().unwrap(), NICENESS.max(own));
         writer.finish().unwrap();
         assert_eq!(niceness(), own);

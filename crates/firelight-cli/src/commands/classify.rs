@@ -43,7 +43,10 @@ impl Classify {
             ensure!(!is_text, Mistake("--text and --file are for classifiers of texts: give --image".into()));
             return self.images.run(&self.model, self.json);
         }
-        ensure!(self.images.is_empty(), Mistake("--image and --rollout are for vision transformers: give --text or --file".into()));
+        ensure!(
+            self.images.is_empty(),
+            Mistake("--image and --rollout are for vision transformers: give --text or --file".into())
+        );
         self.texts()
     }
 

@@ -344,16 +344,16 @@ mod tests {
     fn texts_become_pairs_by_noise_that_is_new_in_every_epoch_and_the_same_in_every_evaluation() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("text.txt");
-        let lines = (0..40).map(|i| format!("text {i} is here. {}\n\n", "abc ".repeat(i % 5)));
+        let lines = (0..40).map(|i| format!("text {i} is here. {}\n\n", "abc ".repeat(10 * (i % 5))));
         std::fs::write(&path, lines.collect::<String>()).unwrap();
         let objectives = [Denoising::SpanCorruption(SpanCorruption::default()), Denoising::Bart(Noises::default())];
         for (number, objective) in objectives.into_iter().enumerate() {
             let mut recipe =
-                recipe(&[("model.max_seq_len", "16"), ("data.batching", "fixed"), ("training.batch_size", "1")]);
+                recipe(&[("model.max_seq_len", "48"), ("data.batching", "fixed"), ("training.batch_size", "1")]);
             (recipe.data.toy, recipe.data.objective) = (None, Some(objective));
             let made = PairText::read(&mut recipe, Path::new("x.toml"), std::slice::from_ref(&path)).unwrap();
             assert_eq!((made.training().len(), made.validation().len()), (38, 2));
-            assert!(made.training_ids().len() > 38, "texts of more than 15 characters are cut");
+            assert!(made.training_ids().len() > 38, "texts of more than 47 characters are cut");
             let folder = ModelFolder::create(home.path().join(number.to_string()), Existing::Refuse).unwrap();
             made.save(&folder).unwrap();
             let opened = PairText::open(&recipe, &folder).unwrap();
