@@ -92,7 +92,7 @@ impl Translate {
         let best = translator.translate_with(lines, &self.search.options(), |done| progress.set_position(done as u64));
         progress.finish_and_clear();
         let aligned = |line: &String, translation: Translation| {
-            let alignment = self.alignment.then(|| translator.align(line, &translation)).transpose()?;
+            let alignment = if self.alignment { Some(translator.align(line, &translation)?) } else { None };
             Ok(Found { translation, alignment })
         };
         let of_line =

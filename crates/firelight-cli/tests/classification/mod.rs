@@ -56,7 +56,7 @@ fn texts() -> &'static Texts {
         let [data, recipe, run] = ["data", "tiny.toml", "run"].map(|name| home.join(name));
         fs::create_dir_all(&data).unwrap();
         let line = |i: usize| {
-            let (word, label) = if i % 2 == 0 { ("fine", "good") } else { ("dull", "bad") };
+            let (word, label) = if i.is_multiple_of(2) { ("fine", "good") } else { ("dull", "bad") };
             format!("a {word} film{}\t{label}\n", " and more".repeat(i % 4))
         };
         for (split, lines) in [("train", 0..40), ("dev", 40..52), ("test", 52..60)] {

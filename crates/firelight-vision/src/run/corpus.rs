@@ -186,7 +186,7 @@ mod tests {
 
     /// Stripes: `class` says in which direction. Images differ by where the stripes begin.
     fn stripes(class: usize, offset: usize) -> Image {
-        let pixel = |y: usize, x: usize| if ([y, x, y + x][class] + offset) / 2 % 2 == 0 { 230 } else { 20 };
+        let pixel = |y: usize, x: usize| if (([y, x, y + x][class] + offset) / 2).is_multiple_of(2) { 230 } else { 20 };
         let pixels = (0..64).map(|place| pixel(place / 8, place % 8) + (offset % 8) as u8).collect();
         Image::new(ImageShape::new(1, [8, 8]), pixels)
     }

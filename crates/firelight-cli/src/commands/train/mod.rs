@@ -155,6 +155,16 @@ pub(super) fn parse_override(text: &str) -> Result<(String, String), String> {
     Ok((key.trim().to_string(), value.trim().to_string()))
 }
 
+/// The task of the embedded recipe of this name, if there is one.
+fn task_of_built_in(recipe: &Path) -> Option<&'static str> {
+    let is_language = built_in::<Language>(recipe).map(|_| Language::NAME);
+    let is_seq2seq = built_in::<Seq2Seq>(recipe).map(|_| Seq2Seq::NAME);
+    let is_classification = built_in::<Classification>(recipe).map(|_| Classification::NAME);
+    let is_masked = built_in::<MaskedLanguage>(recipe).map(|_| MaskedLanguage::NAME);
+    let is_vision = built_in::<Vision>(recipe).map(|_| Vision::NAME);
+    is_language.or(is_seq2seq).or(is_classification).or(is_masked).or(is_vision)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,14 +183,4 @@ mod tests {
         let expected = [("seed", "1"), ("training.epochs", "0"), ("training.steps", "5"), ("seed", "7")];
         assert_eq!(train.overrides(), expected.map(|(key, value)| (key.to_string(), value.to_string())));
     }
-}
-
-/// The task of the embedded recipe of this name, if there is one.
-fn task_of_built_in(recipe: &Path) -> Option<&'static str> {
-    let is_language = built_in::<Language>(recipe).map(|_| Language::NAME);
-    let is_seq2seq = built_in::<Seq2Seq>(recipe).map(|_| Seq2Seq::NAME);
-    let is_classification = built_in::<Classification>(recipe).map(|_| Classification::NAME);
-    let is_masked = built_in::<MaskedLanguage>(recipe).map(|_| MaskedLanguage::NAME);
-    let is_vision = built_in::<Vision>(recipe).map(|_| Vision::NAME);
-    is_language.or(is_seq2seq).or(is_classification).or(is_masked).or(is_vision)
 }
