@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn mistakes_of_all_sorts_are_one_report() {
         let text = "task = \"language\"\nseed = \"lucky\"\n[model]\nd_model = \"wide\"\n[training]\nsteps = \"many\"\n\
-                    batch_sice = 3\nsmoothing = true\naccumulate = 0\n[optimizer]\nclip_norm = -1\n";
+                    batch_sizes = 3\nsmoothing = true\naccumulate = 0\n[optimizer]\nclip_norm = -1\n";
         let judge = |recipe: &Recipe<Data, Model, Loss>| {
             let text = |key: &str, value: usize| Problem {
                 key: format!("model.{key}"),
@@ -355,7 +355,7 @@ mod tests {
             found.to_string().split("; ").collect::<Vec<_>>(),
             [
                 "`--set seed.x`: `seed` is a value and holds no keys",
-                "`small.toml`, line 7: unknown key `training.batch_sice`",
+                "`small.toml`, line 7: unknown key `training.batch_sizes`",
                 "did you mean `training.batch_size`?",
                 "`small.toml`, line 2: `seed`: invalid type: string \"lucky\", expected a whole number of at least 0",
                 "`small.toml`, line 4: `model.d_model`: invalid type: string \"wide\", expected a whole number of at least 0",
