@@ -195,14 +195,16 @@ fn tensorboard_finds_one_file_with_all_numbers() {
 #[test]
 fn the_dashboard_takes_the_whole_screen_of_a_terminal_and_gives_it_back() {
     let scratch = Model::scratch();
-    let Some(screen) = in_a_terminal([train(model(), scratch.path()), vec!["--tui".into()]].concat()) else {
+    // Long enough for the dashboard, which draws itself ten times a second.
+    let more = ["--tui", "--steps", "500"].map(str::to_string);
+    let Some(screen) = in_a_terminal([train(model(), scratch.path()), more.into()].concat()) else {
         eprintln!("skipped: there is no `script` to play the terminal");
         return;
     };
     let [taken, given_back] = ["\u{1b}[?1049h", "\u{1b}[?1049l"].map(|code| screen.find(code).expect("the screen"));
     let shown = &screen[taken..given_back];
     assert!(shown.contains("Metrics") && shown.contains("Perplexity"), "{shown}");
-    assert!(screen[given_back..].contains("done after 20 steps"), "{screen}");
+    assert!(screen[given_back..].contains("done after 500 steps"), "{screen}");
 }
 
 #[test]

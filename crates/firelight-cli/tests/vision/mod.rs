@@ -13,8 +13,8 @@ use crate::{USER, text};
 const RECIPE: &str = "task = \"vision\"\nseed = 1\n\
     [data.augmentation]\ncrop_padding = 1\nerasing = 0.2\nmixup = 0.5\n\
     [model]\npatch_size = 4\nd_model = 16\nn_heads = 2\nn_layers = 2\nd_ff = 32\nstochastic_depth = 0.1\n\
-    [training]\nsteps = 40\nbatch_size = 8\nevaluate_every = 20\ncheckpoint_every = 20\nbest_by = \"accuracy\"\n\
-    [optimizer]\nlearning_rate = 0.005\n[schedule]\nwarmup_steps = 5\nsteps = 40\n";
+    [training]\nsteps = 120\nbatch_size = 8\nevaluate_every = 60\ncheckpoint_every = 60\nbest_by = \"accuracy\"\n\
+    [optimizer]\nlearning_rate = 0.005\n[schedule]\nwarmup_steps = 5\nsteps = 120\n";
 
 /// A trained model, its images and its recipe.
 struct Images {
@@ -91,16 +91,16 @@ fn a_resumed_run_ends_with_the_bytes_of_an_uninterrupted_one_and_without_its_ima
     let data = scratch.path().join("data");
     write_images(&data);
     let (recipe, out) = (text(&images().recipe), text(run.path()));
-    firelight(["train", &recipe, "--data", &text(&data), "--out", &out, "--steps", "20"]).succeeds();
+    firelight(["train", &recipe, "--data", &text(&data), "--out", &out, "--steps", "60"]).succeeds();
     fs::remove_dir_all(&data).unwrap();
-    firelight(["train", "--resume", "--out", &out, "--steps", "40"]).succeeds();
+    firelight(["train", "--resume", "--out", &out, "--steps", "120"]).succeeds();
     let weights = |folder: &Path| fs::read(folder.join("model.safetensors")).unwrap();
     assert!(weights(run.path()) == weights(&images().run));
     // Other images are no continuation.
     write_images(&data);
     let bright = Image::new(ImageShape::new(1, [8, 8]), vec![255; 64]);
     bright.write_png(data.join("above/00.png")).unwrap();
-    let other = ["train", &recipe, "--data", &text(&data), "--out", &out, "--resume", "--steps", "60"];
+    let other = ["train", &recipe, "--data", &text(&data), "--out", &out, "--resume", "--steps", "140"];
     firelight(other).fails(USER, &["--data"]);
 }
 
