@@ -30,6 +30,21 @@ fn a_vision_transformer_is_measured_by_its_patches_and_its_class_token() {
     firelight(["bench", "decode", "--config", "vit"]).fails(USER, &["`bench train`"]);
 }
 
+/// Only Linux tells the peak of a process.
+#[test]
+#[cfg(target_os = "linux")]
+fn blocks_that_are_computed_twice_take_less_memory() {
+    for config in ["char6", "seq2seq"] {
+        let peak = |recompute: &str| {
+            let bench = ["bench", "train", "--config", config, "--runs", "1", "--recompute", recompute];
+            let found = firelight(bench.into_iter().chain(["--device", "flex", "--json"])).succeeds().stdout;
+            serde_json::from_str::<Value>(&found).unwrap()["peak_above_start_mib"].as_f64().unwrap()
+        };
+        let [kept, recomputed] = ["none", "blocks"].map(peak);
+        assert!(recomputed < 0.9 * kept, "{config}: {recomputed} MiB instead of {kept} MiB");
+    }
+}
+
 #[test]
 fn a_benchmark_prints_one_line_for_each_length() {
     let bench = ["bench", "attention", "--runs", "1", "--threads", "1", "--pattern", "window:4", "--json"];
