@@ -8,6 +8,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use serde::Serialize;
+
 use crate::StorageError;
 
 /// Writes `bytes` to `path`, replacing a file that is there.
@@ -33,6 +35,22 @@ pub fn write_atomic_with(
         writer.flush()
     };
     replace(path, |temporary| fill(temporary).map_err(StorageError::io("write", path)))
+}
+
+/// Writes `items` to `path` as JSON, one a line, replacing a file that is there.
+///
+/// # Errors
+/// Returns [`StorageError::Io`] naming `path`, also if an item cannot be expressed in JSON; the old file is then untouched.
+pub fn write_json_lines<T: Serialize>(
+    path: impl AsRef<Path>,
+    items: impl IntoIterator<Item = T>,
+) -> Result<(), StorageError> {
+    write_atomic_with(path, |writer| {
+        items.into_iter().try_for_each(|item| {
+            serde_json::to_writer(&mut *writer, &item)?;
+            writer.write_all(b"\n")
+        })
+    })
 }
 
 /// Lets `fill` create a file under a temporary name beside `path` and moves it to `path` once it is on the disk.
@@ -126,5 +144,16 @@ mod tests {
     fn a_missing_folder_is_the_users_mistake() {
         let home = tempfile::tempdir().unwrap();
         assert!(write_atomic(home.path().join("no/a.txt"), "x").unwrap_err().is_user_error());
+    }
+
+    #[test]
+    fn items_stand_a_line_each() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.jsonl");
+        write_json_lines(&path, ["a\nb", "c"]).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "\"a\\nb\"\n\"c\"\n");
+        let maps = [std::collections::BTreeMap::from([(vec![1], 2)])]; // no JSON: its key is no text
+        assert!(write_json_lines(&path, maps).unwrap_err().to_string().contains("a.jsonl"));
+        assert_eq!(fs::read_to_string(&path).unwrap().len(), 11);
     }
 }

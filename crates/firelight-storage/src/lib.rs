@@ -2,7 +2,7 @@
 //! holds a trained model. The trainers write here and every command that needs a model reads here; no other crate knows
 //! the names of the files.
 //!
-//! - [`write_atomic`] and [`write_atomic_with`] replace a file in one move.
+//! - [`write_atomic`], [`write_atomic_with`] and [`write_json_lines`] replace a file in one move.
 //! - [`save_weights`] and [`load_weights`] keep the parameters of any Burn module, strictly: what is missing, left over or
 //!   of another shape is an error that lists it.
 //! - [`save_adapters`] and [`save_base`] keep low-rank adapters and the model beside them apart, as their readers do.
@@ -37,7 +37,7 @@ mod lock;
 mod weights;
 
 pub use adapters::{load_adapters, load_base, save_adapters, save_base};
-pub use atomic::{write_atomic, write_atomic_with};
+pub use atomic::{write_atomic, write_atomic_with, write_json_lines};
 pub use average::average_weights;
 pub use checkpoint::Checkpoint;
 pub use checkpoint_folder::CheckpointFolder;

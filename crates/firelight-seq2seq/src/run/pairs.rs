@@ -12,7 +12,7 @@ use firelight_data::{
     BatchPlan, Batching, Denoising, Dropped, EncodedPair, LengthFilter, Noise, NoiseSeed, Pair, PairFiles, PairNames,
     ParallelText, StepLoader, Tokenizer, read_text,
 };
-use firelight_storage::{ModelFolder, write_atomic_with};
+use firelight_storage::{ModelFolder, write_json_lines};
 
 use super::files::files_of;
 use super::{PairRecipe, Seq2SeqRecipe};
@@ -101,8 +101,8 @@ impl PairText {
 
     pub(super) fn save(&self, folder: &ModelFolder) -> Result<(), Seq2SeqError> {
         self.vocabulary.save(folder)?;
-        write_pairs(&folder.training_pairs(), &self.texts.training)?;
-        write_pairs(&folder.validation_pairs(), &self.texts.validation)
+        write_json_lines(folder.training_pairs(), &self.texts.training)?;
+        Ok(write_json_lines(folder.validation_pairs(), &self.texts.validation)?)
     }
 
     pub(super) fn open(recipe: &Seq2SeqRecipe, folder: &ModelFolder) -> Result<Self, Seq2SeqError> {
@@ -271,17 +271,6 @@ fn train_tokenizers(recipe: &Seq2SeqRecipe, training: &[Pair]) -> Result<Vocabul
     let side = |text: fn(&Pair) -> &str| training.iter().flat_map(|pair| [text(pair), "\n"]).collect::<String>();
     let [source, target] = [side(|pair| &pair.source), side(|pair| &pair.target)];
     Ok(Vocabulary::new(Some(train(&source)?), train(&target)?)?)
-}
-
-fn write_pairs(path: &Path, pairs: &[Pair]) -> Result<(), Seq2SeqError> {
-    write_atomic_with(path, |writer| {
-        for pair in pairs {
-            serde_json::to_writer(&mut *writer, pair)?;
-            writer.write_all(b"\n")?;
-        }
-        Ok(())
-    })?;
-    Ok(())
 }
 
 #[cfg(test)]
