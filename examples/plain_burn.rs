@@ -51,7 +51,7 @@ fn train(sizes: &Sizes, directory: &Path) -> Result<Evaluation> {
     let model = LmTask::new(config.init(&device.clone().autodiff()), LossConfig::default());
     let optimizer = OptimizerConfig { learning_rate: 4e-3, ..OptimizerConfig::default() };
     let all = sizes.steps * sizes.epochs;
-    let schedule = ScheduleConfig { warmup_steps: all / 20, steps: all, ..ScheduleConfig::default() };
+    let schedule = ScheduleConfig { warmup_steps: all / 20, steps: Some(all), ..ScheduleConfig::default() };
 
     // Fit.
     let learner = Learner::new(model.clone(), optimizer.init(&model), schedule.init(optimizer.learning_rate));

@@ -127,13 +127,14 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
     let (model, optimizer) = input.start.restore(model, &input.optimizer)?;
     let model = freeze::freeze(model, &input.training.freeze)?;
     let model = input.training.recompute.apply(model);
+    let schedule = input.schedule.over(input.training.steps);
 
     let run = TrainingLoop {
         trainer: Trainer {
             model: model.clone(),
             optimizer: optimizer.clone(),
             optimizer_config: input.optimizer.clone(),
-            schedule: input.schedule.clone(),
+            schedule: schedule.clone(),
             seed: input.seed,
             accumulate: input.training.accumulate,
             smoothed: input.start.smoothed(&model, input.training.smoothing)?,
@@ -159,8 +160,7 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
         Some(extend) => extend(training),
         None => training,
     };
-    let schedule = input.schedule.init(input.optimizer.learning_rate);
-    let result = training.launch(Learner::new(model, optimizer, schedule));
+    let result = training.launch(Learner::new(model, optimizer, schedule.init(input.optimizer.learning_rate)));
 
     let outcome = strategy.outcome.lock().ok().and_then(|mut outcome| outcome.take());
     let finished = outcome.unwrap_or_else(|| unreachable!("Burn runs the strategy before it returns"))?;

@@ -20,13 +20,13 @@ const EXCEPT: char = '!';
 /// adapters and the head alone.
 ///
 /// # Errors
-/// Lists the patterns that fit no parameter.
+/// Lists the patterns that fit no parameter, and fails if nothing is left to train.
 pub fn freeze<M: Module>(model: M, patterns: &[String]) -> Result<M, SettingsError> {
     check(&model, patterns)?;
     Ok(model.map(&mut Freeze { patterns, path: ModulePath::default() }))
 }
 
-/// Refuses patterns that fit no parameter of `model`.
+/// Refuses patterns that fit no parameter of `model`, and those that fit all.
 pub(crate) fn check<M: Module>(model: &M, patterns: &[String]) -> Result<(), SettingsError> {
     let mut paths = Paths::default();
     model.visit(&mut paths);
@@ -36,6 +36,8 @@ pub(crate) fn check<M: Module>(model: &M, patterns: &[String]) -> Result<(), Set
         let key = format!("freeze[{index}]");
         problems.require(is_there, &key, format!("\"{pattern}\""), "the pattern of a parameter or of a module");
     }
+    let leaves_some = patterns.is_empty() || paths.found.iter().any(|path| !is_frozen(patterns, path));
+    problems.require(leaves_some, "freeze", format!("{patterns:?}"), "patterns that leave a parameter to train");
     problems.into_result()
 }
 
@@ -69,6 +71,21 @@ impl ModuleVisitor for Paths {
     fn visit_float<const D: usize>(&mut self, _param: &Param<Tensor<D>>) {
         self.found.push(self.path.joined());
     }
+}
+
+/// Whether `model` has a parameter that a training moves; a backward pass without one is a programmer's error to Burn.
+pub(crate) fn is_trained<M: Module>(model: &M) -> bool {
+    struct Trained(bool);
+
+    impl ModuleVisitor for Trained {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.0 |= param.val().is_require_grad();
+        }
+    }
+
+    let mut trained = Trained(false);
+    model.visit(&mut trained);
+    trained.0
 }
 
 struct Freeze<'a> {
@@ -127,6 +144,18 @@ mod tests {
             error.to_string(),
             "training.freeze[1] = \"!slop\" must be the pattern of a parameter or of a module"
         );
+    }
+
+    #[test]
+    fn a_model_without_anything_to_train_is_refused_by_the_patterns_and_by_the_step() {
+        let _alone = alone();
+        let line = || Line::new(2.0, 0.0, &Device::default().autodiff());
+        let error = freeze(line(), &patterns(&["*"])).unwrap_err();
+        assert_eq!(error.to_string(), "training.freeze = [\"*\"] must be patterns that leave a parameter to train");
+        let schedule = ScheduleConfig::default();
+        let mut trainer = Trainer::new(line().no_grad(), OptimizerConfig::default(), schedule, 1);
+        let error = trainer.step(Points::new(vec![(1.0, 9.0)], &trainer.device())).unwrap_err();
+        assert!(error.to_string().starts_with("step 1: no parameter has a gradient"), "{error}");
     }
 
     #[test]

@@ -19,7 +19,7 @@
 //! ```
 //! use firelight_training::ScheduleConfig;
 //!
-//! let schedule = ScheduleConfig { warmup_steps: 10, steps: 100, min_learning_rate: 1e-4, ..Default::default() };
+//! let schedule = ScheduleConfig { warmup_steps: 10, steps: Some(100), min_learning_rate: 1e-4, ..Default::default() };
 //! assert_eq!(schedule.learning_rate(1e-3, 9), 1e-3); // the peak at the end of the warm-up
 //! assert_eq!(schedule.learning_rate(1e-3, 500), 1e-4); // the floor for ever after
 //! ```

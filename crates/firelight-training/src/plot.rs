@@ -194,8 +194,8 @@ mod tests {
 
     #[test]
     fn schedules_are_drawn_each_and_equal_ones_once() {
-        let schedules =
-            ScheduleKind::ALL.map(|kind| (kind.name().to_string(), ScheduleConfig::default().with_kind(kind)));
+        let schedules = ScheduleKind::ALL
+            .map(|kind| (kind.name().to_string(), ScheduleConfig::default().with_kind(kind).over(2000)));
         let svg = draw_schedules(&schedules, 3e-3, 2000);
         for text in ["steps done", "learning rate", "cosine", "wsd", "noam, inverse_sqrt", "2000", "0.003"] {
             assert!(svg.contains(text), "{text}");

@@ -111,8 +111,9 @@ pub struct ScheduleConfig {
     /// Steps of linear warm-up from zero to the peak; 0 begins at the peak, which noam cannot. Default 100.
     pub warmup_steps: usize,
     /// The horizon: the step at which `cosine`, `linear` and `wsd` reach their floor, warm-up included. The others have
-    /// none. Default 2000.
-    pub steps: usize,
+    /// none. Default: the last step of the training.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<usize>,
     /// The floor, below which no kind falls. At least 0 and at most the peak, default 0.
     pub min_learning_rate: f64,
     /// The time scale of `inverse_sqrt`, in steps: the rate is halved three of them after the warm-up. Default: the warm-up.
@@ -131,7 +132,7 @@ impl Default for ScheduleConfig {
         Self {
             kind: ScheduleKind::Cosine,
             warmup_steps: 100,
-            steps: 2000,
+            steps: None,
             min_learning_rate: 0.0,
             timescale_steps: None,
             decay_steps: None,
@@ -144,6 +145,13 @@ impl ScheduleConfig {
     /// The schedule that scales `peak`, for Burn's own training loop.
     pub fn init(&self, peak: f64) -> Schedule {
         Schedule { config: self.clone(), peak, step: 0 }
+    }
+
+    /// The schedule of a training of `steps`, which is its horizon where it names none. A training that ends within the warm-up
+    /// ends below the peak.
+    pub fn over(mut self, steps: usize) -> Self {
+        self.steps.get_or_insert(steps.max(self.warmup_steps + 1));
+        self
     }
 
     /// The same settings with another shape; those that the shape does not read are left out.
@@ -174,10 +182,9 @@ impl ScheduleConfig {
                 "at least 1 with kind = \"noam\"",
             );
         }
-        if self.kind.has_horizon() {
-            let holds = self.steps > self.warmup_steps;
+        if let (true, Some(steps)) = (self.kind.has_horizon(), self.steps) {
             let expected = format!("more than schedule.warmup_steps = {}", self.warmup_steps);
-            problems.require(holds, "steps", self.steps, &expected);
+            problems.require(steps > self.warmup_steps, "steps", steps, &expected);
         }
         self.check_own_keys(&mut problems);
         problems.into_result()
@@ -196,7 +203,7 @@ impl ScheduleConfig {
             problems.require(steps >= 1, "timescale_steps", steps, "at least 1");
         }
         if let (ScheduleKind::Wsd, Some(steps)) = (self.kind, self.decay_steps) {
-            let most = self.steps.saturating_sub(self.warmup_steps);
+            let most = self.horizon().saturating_sub(self.warmup_steps);
             let expected = format!("from 1 to {most}, the schedule.steps after the warm-up");
             problems.require((1..=most.max(1)).contains(&steps), "decay_steps", steps, &expected);
         }
@@ -222,16 +229,22 @@ impl ScheduleConfig {
                 floor.max(peak * self.inverse_sqrt(self.timescale_steps.unwrap_or(self.warmup_steps), done))
             }
             ScheduleKind::Wsd => {
-                let decay_steps = self.decay_steps.unwrap_or(self.steps / DECAY_SHARE).max(1);
-                let start = self.steps.saturating_sub(decay_steps).max(self.warmup_steps);
+                let steps = self.horizon();
+                let decay_steps = self.decay_steps.unwrap_or(steps / DECAY_SHARE).max(1);
+                let start = steps.saturating_sub(decay_steps).max(self.warmup_steps);
                 way(self.decay.unwrap_or_default().rest(self.progress(start, done)))
             }
         }
     }
 
+    /// The step of the floor; without a number there is none, and the peak stays.
+    fn horizon(&self) -> usize {
+        self.steps.unwrap_or(usize::MAX)
+    }
+
     /// The share of the way from `start` to the horizon, from 0 to 1.
     fn progress(&self, start: usize, done: usize) -> f64 {
-        let length = self.steps.saturating_sub(start).max(1);
+        let length = self.horizon().saturating_sub(start).max(1);
         (done.saturating_sub(start) as f64 / length as f64).min(1.0)
     }
 
@@ -281,7 +294,7 @@ mod tests {
 
     /// Four steps of warm-up, eight from the peak of 1 to the floor.
     fn of(kind: ScheduleKind) -> ScheduleConfig {
-        ScheduleConfig { kind, warmup_steps: 4, steps: 12, min_learning_rate: 0.2, ..ScheduleConfig::default() }
+        ScheduleConfig { kind, warmup_steps: 4, steps: Some(12), min_learning_rate: 0.2, ..ScheduleConfig::default() }
     }
 
     fn assert_rates(config: &ScheduleConfig, expected: &[(usize, f64)]) {
@@ -356,12 +369,25 @@ mod tests {
 
     #[test]
     fn a_horizon_within_the_warm_up_is_refused() {
-        let config = ScheduleConfig { steps: 4, min_learning_rate: -1.0, ..of(ScheduleKind::Cosine) };
+        let config = ScheduleConfig { steps: Some(4), min_learning_rate: -1.0, ..of(ScheduleKind::Cosine) };
         assert_eq!(
             config.validate().unwrap_err().to_string(),
             "schedule.min_learning_rate = -1 must be at least 0 and finite; \
              schedule.steps = 4 must be more than schedule.warmup_steps = 4"
         );
+    }
+
+    #[test]
+    fn without_a_horizon_of_its_own_it_is_that_of_the_training() {
+        for kind in ScheduleKind::ALL {
+            let open = ScheduleConfig { steps: None, ..of(kind) };
+            open.validate().unwrap();
+            assert_eq!(open.clone().over(12), of(kind));
+            assert_eq!(of(kind).over(99), of(kind));
+            assert_eq!(open.clone().over(3).steps, Some(5), "the warm-up has four steps");
+        }
+        let endless = ScheduleConfig { steps: None, ..of(ScheduleKind::Linear) };
+        assert_rates(&endless, &[(3, 1.0), (1000, 1.0)]);
     }
 
     #[test]
@@ -397,7 +423,7 @@ mod tests {
             warmup in 1_usize..50,
             length in 1_usize..500,
         ) {
-            let config = ScheduleConfig { warmup_steps: warmup, steps: warmup + length, ..of(kind) };
+            let config = ScheduleConfig { warmup_steps: warmup, steps: Some(warmup + length), ..of(kind) };
             let rates: Vec<f64> = (warmup - 1..warmup + length + 50).map(|done| config.learning_rate(1.0, done)).collect();
             prop_assert_eq!(rates[0], 1.0);
             prop_assert!(rates.windows(2).all(|pair| pair[1] <= pair[0]));

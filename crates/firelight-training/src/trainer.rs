@@ -13,6 +13,7 @@ use crate::accumulate::Accumulated;
 use crate::clip::{global_norm, scale_to_norm};
 use crate::culprit::culprit;
 use crate::evaluate::device_of;
+use crate::freeze::is_trained;
 use crate::loss::read_scalars;
 use crate::smoothed::Smoothed;
 use crate::{LossOutput, LossScale, OptimizerConfig, ScheduleConfig, StepReport, Trainable, TrainingError};
@@ -82,6 +83,9 @@ impl<M: Trainable> Trainer<M> {
         batches: Vec<<M as TrainStep>::Input>,
     ) -> Result<(LossOutput, StepReport), TrainingError> {
         let step = self.done + 1;
+        if !is_trained(&self.model) {
+            return Err(TrainingError::NoGradient { step });
+        }
         let (gradients, output, losses) = self.gradients(batches).mean(&self.model);
         let gradients = match &self.loss_scale {
             Some(scale) => scale.unscaled(&self.model, gradients),

@@ -55,7 +55,7 @@ impl Schedule {
     fn run(self) -> Result<()> {
         let recipe = self.recipe()?;
         let schedules = self.schedules(&recipe)?;
-        let steps = recipe.training.steps.max(recipe.schedule.steps);
+        let steps = recipe.training.steps.max(recipe.schedule.steps.unwrap_or_default());
         write_atomic(&self.out, draw_schedules(&schedules, recipe.optimizer.learning_rate, steps))?;
         output::note(format_args!("wrote {}", self.out.display()));
         Ok(())
@@ -75,7 +75,7 @@ impl Schedule {
         let schedule = |&kind: &ScheduleKind| {
             let schedule = recipe.schedule.with_kind(kind);
             schedule.validate()?;
-            Ok((kind.name().to_string(), schedule))
+            Ok((kind.name().to_string(), schedule.over(recipe.training.steps)))
         };
         kinds.iter().map(schedule).collect()
     }

@@ -62,7 +62,7 @@ fn input(steps: usize, start: StartPoint, folder: Option<&ModelFolder>) -> FitIn
     FitInput {
         training: TrainingConfig { steps, evaluate_every: 4, checkpoint_every: 4, ..TrainingConfig::default() },
         optimizer: OptimizerConfig { learning_rate: 0.1, ..OptimizerConfig::default() },
-        schedule: ScheduleConfig { warmup_steps: 2, steps: 20, ..ScheduleConfig::default() },
+        schedule: ScheduleConfig { warmup_steps: 2, steps: Some(20), ..ScheduleConfig::default() },
         seed: 7,
         folder: folder.cloned(),
         start,
@@ -84,7 +84,7 @@ fn bytes(folder: &ModelFolder, checkpoint: Checkpoint) -> Vec<u8> {
 fn a_line_is_learnt() {
     let _alone = alone();
     let mut input = input(120, StartPoint::default(), None);
-    input.schedule.steps = 120;
+    input.schedule.steps = Some(120);
     input.optimizer.weight_decay = 0.0;
     let fitted = fit(Line::new(0.0, 0.0, &Device::default()), input).unwrap();
     assert!((fitted.model.slope() - 3.0).abs() < 0.1, "{}", fitted.model.slope());

@@ -101,6 +101,15 @@ impl<D: DeserializeOwned, M: DeserializeOwned, L: DeserializeOwned> Recipe<D, M,
 }
 
 impl<D, M, L> Recipe<D, M, L> {
+    /// The same recipe for data of which an epoch has so many batches: the steps of the training and the horizon of the schedule
+    /// are numbers, whatever decides them.
+    #[must_use]
+    pub(crate) fn over(self, batches: usize) -> Self {
+        let training = self.training.over(batches);
+        let schedule = self.schedule.over(training.steps);
+        Self { training, schedule, ..self }
+    }
+
     /// Checks the settings that are the same for every task, and that they fit one another.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ impl<T: Task> Plan<T> {
         let corpus = T::read(&mut recipe, &source, &request.data)?;
         let config = T::config(&recipe, &corpus, &source)?;
         check_names::<T>(request, &recipe, &corpus, &config)?;
-        recipe.training = recipe.training.clone().over(T::batches_of_an_epoch(&corpus, &recipe)?);
+        let recipe = recipe.clone().over(T::batches_of_an_epoch(&corpus, &recipe)?);
         Ok(Self { recipe, corpus, config })
     }
 }

@@ -102,7 +102,7 @@ impl<T: Task> Run<T> {
         if T::config(&recipe, &corpus, &source)? != config {
             return Err(other_run(&folder, "model").into());
         }
-        recipe.training = recipe.training.clone().over(T::batches_of_an_epoch(&corpus, &recipe)?);
+        let recipe = recipe.clone().over(T::batches_of_an_epoch(&corpus, &recipe)?);
         let start = resume_point(&folder)?.unwrap_or_default();
         let run = Self::assemble(folder, recipe, corpus, config, start, &request.device)?;
         run.start.restore(run.task.clone(), &run.recipe.optimizer)?; // fails before anything is written
