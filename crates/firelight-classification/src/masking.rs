@@ -124,8 +124,7 @@ impl Objective for MaskedLanguageModel {
         let mut auxiliary = AuxiliaryLosses::default();
         let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
         let charged = charge(self, batch, *loss, &mut pass.with_losses(&mut auxiliary));
-        let balance = auxiliary.load_balance().map(|balance| balance * loss.load_balance);
-        let minimised = balance.into_iter().fold(charged.mean(), |sum, balance| sum + balance);
+        let minimised = auxiliary.added_to(charged.mean(), loss.load_balance);
         TrainLoss { minimised, reported: report(charged) }
     }
 

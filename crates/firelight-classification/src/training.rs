@@ -21,8 +21,7 @@ impl Objective for TextClassifier {
         let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
         let outputs = self.forward(&batch.input, &mut pass.with_losses(&mut auxiliary));
         let charged = loss.forward(outputs, batch.targets);
-        let balance = auxiliary.load_balance().map(|balance| balance * loss.load_balance);
-        let minimised = balance.into_iter().fold(charged.mean(), |sum, balance| sum + balance);
+        let minimised = auxiliary.added_to(charged.mean(), loss.load_balance);
         TrainLoss { minimised, reported: LossOutput::new(charged.plain, charged.count) }
     }
 

@@ -60,6 +60,15 @@ impl AuxiliaryLosses {
         Some(sum / self.load_balances.len() as f32)
     }
 
+    /// What a training minimises: `loss`, `[1]`, and `load_balance` times how unevenly the tokens are spread, where there are
+    /// experts.
+    pub fn added_to(&self, loss: Tensor<1>, load_balance: f64) -> Tensor<1> {
+        match self.load_balance() {
+            Some(balance) => loss + balance * load_balance,
+            None => loss,
+        }
+    }
+
     pub(crate) fn add_load_balance(&mut self, loss: Tensor<1>) {
         self.load_balances.push(loss);
     }

@@ -31,10 +31,7 @@ impl Objective for LanguageModel {
         let mut losses = AuxiliaryLosses::default();
         let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
         let charged = charge(self, batch, *loss, &mut pass.with_losses(&mut losses));
-        let minimised = match losses.load_balance() {
-            Some(balance) => charged.mean() + balance * loss.load_balance,
-            None => charged.mean(),
-        };
+        let minimised = losses.added_to(charged.mean(), loss.load_balance);
         TrainLoss { minimised, reported: report(charged, loss) }
     }
 

@@ -47,8 +47,8 @@ impl Objective for Seq2SeqModel {
             &mut pass(switches, true).with_losses(&mut encoder),
             &mut pass(switches, true).with_losses(&mut decoder),
         );
-        let balances = [encoder, decoder].into_iter().filter_map(|losses| losses.load_balance());
-        let minimised = balances.fold(charged.mean(), |sum, balance| sum + balance * loss.load_balance);
+        let sides = [encoder, decoder];
+        let minimised = sides.iter().fold(charged.mean(), |sum, side| side.added_to(sum, loss.load_balance));
         TrainLoss { minimised, reported: report(charged, loss) }
     }
 
