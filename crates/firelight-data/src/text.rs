@@ -9,16 +9,29 @@ use firelight_storage::StorageError;
 
 use crate::DataError;
 
-/// Reads a whole text file.
+/// U+FEFF, which some programs put in front of a text to tell its encoding.
+const BYTE_ORDER_MARK: &str = "\u{feff}";
+
+/// Reads a whole text file, without a byte order mark.
 ///
 /// # Errors
 /// Fails if the file is missing, unreadable, empty, or not UTF-8 (with the offset of the first wrong byte).
 pub fn read_text(path: impl AsRef<Path>) -> Result<String, DataError> {
     let path = path.as_ref();
-    String::from_utf8(read_bytes(path)?).map_err(|error| {
+    let text = String::from_utf8(read_bytes(path)?).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
         DataError::NotUtf8 { path: path.into(), offset, byte: error.as_bytes()[offset] }
-    })
+    })?;
+    let text = without_mark(text);
+    if text.is_empty() { Err(DataError::EmptyText { path: path.into() }) } else { Ok(text) }
+}
+
+/// A text that was read from a file, without a byte order mark.
+pub(crate) fn without_mark(mut text: String) -> String {
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.drain(..BYTE_ORDER_MARK.len());
+    }
+    text
 }
 
 /// The bytes of a file, of which there must be some.
@@ -45,6 +58,8 @@ mod tests {
         assert!(matches!(read_text(&path), Err(DataError::NotUtf8 { offset: 4, byte: 0xff, .. })));
         fs::write(&path, "ab\u{e9}").unwrap();
         assert_eq!(read_text(&path).unwrap(), "ab\u{e9}");
+        fs::write(&path, "\u{feff}ab").unwrap();
+        assert_eq!(read_text(&path).unwrap(), "ab");
         assert!(read_text(home.path()).unwrap_err().is_user_error());
     }
 }

@@ -11,6 +11,9 @@ use crate::failure::Mistake;
 /// Lines that are read before the first of them is answered: enough that texts of similar length stand together.
 const LINES: usize = 1024;
 
+/// What some programs put in front of a UTF-8 file; no part of its text.
+const BYTE_ORDER_MARK: &str = "\u{feff}";
+
 /// Texts that are read as they are needed.
 pub(super) enum Texts {
     /// One, whatever lines it has.
@@ -50,7 +53,7 @@ impl Texts {
     }
 }
 
-/// A line without its end; none behind the last.
+/// A line without its end, the first without a byte order mark; none behind the last.
 fn next_line(reader: &mut impl BufRead, number: usize) -> Result<Option<String>> {
     let mut bytes = Vec::new();
     if reader.read_until(b'\n', &mut bytes).context("cannot read the texts")? == 0 {
@@ -58,5 +61,6 @@ fn next_line(reader: &mut impl BufRead, number: usize) -> Result<Option<String>>
     }
     let wrong = |_| Mistake(format!("line {number} is not UTF-8: convert the texts to UTF-8"));
     let line = String::from_utf8(bytes).map_err(wrong)?;
-    Ok(Some(line.trim_end_matches(['\n', '\r']).to_string()))
+    let begin = if number == 1 { BYTE_ORDER_MARK } else { "" };
+    Ok(Some(line.strip_prefix(begin).unwrap_or(&line).trim_end_matches(['\n', '\r']).to_string()))
 }

@@ -48,7 +48,7 @@ impl Default for Masking {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaskVocabulary {
     mask: u32,
-    /// The tokens that are not special, from which random ones are drawn.
+    /// The tokens that stand for text, from which random ones are drawn: neither special nor unknown.
     ordinary: Vec<u32>,
     /// Which tokens may be chosen, by id.
     is_ordinary: Vec<bool>,
@@ -73,7 +73,9 @@ impl MaskVocabulary {
     pub fn of(tokenizer: &Tokenizer, mask: &str) -> Result<Self, DataError> {
         let mask = tokenizer.special(mask).ok_or_else(|| DataError::NoMask { token: mask.into() })?;
         let ids = 0..tokenizer.vocab_size() as u32;
-        let is_ordinary: Vec<bool> = ids.clone().map(|id| !tokenizer.is_special(id)).collect();
+        let unknown = tokenizer.unknown();
+        let is_ordinary = ids.clone().map(|id| !tokenizer.is_special(id) && Some(id) != unknown);
+        let is_ordinary: Vec<bool> = is_ordinary.collect();
         Ok(Self {
             mask,
             ordinary: ids.clone().filter(|&id| is_ordinary[id as usize]).collect(),
@@ -252,6 +254,17 @@ mod tests {
             assert!(kept.len() < text.len());
         }
         assert!(MaskVocabulary::of(&tokenizer, "[MASK]").unwrap_err().to_string().contains("[MASK]"));
+    }
+
+    #[test]
+    fn unknown_words_are_neither_chosen_nor_drawn() {
+        let tokenizer = Tokenizer::train(&TokenizerConfig::Word { min_frequency: 1 }, "one two").unwrap();
+        let tokenizer = tokenizer.with_special_tokens(&["[MASK]"]).unwrap();
+        let ids = tokenizer.encode("one never two").unwrap();
+        assert_eq!(Some(ids[1]), tokenizer.unknown());
+        let vocabulary = MaskVocabulary::of(&tokenizer, "[MASK]").unwrap();
+        assert!(!vocabulary.may_be_chosen(ids[1]) && !vocabulary.ordinary.contains(&ids[1]));
+        assert_eq!(vocabulary.ordinary.len(), 2);
     }
 
     #[test]

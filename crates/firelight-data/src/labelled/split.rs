@@ -1,5 +1,7 @@
 //! Cuts off a validation part with as large a share of each class as the whole has.
 
+use std::cmp::Reverse;
+
 use crate::dice::Dice;
 
 /// The items to train on and those to validate on, in ascending order: `validation` items, at most all, drawn by the seed.
@@ -22,13 +24,15 @@ pub fn stratified_split(labels: &[usize], validation: usize, seed: u64) -> (Vec<
     (training, validation)
 }
 
-/// How many items each class gives: the whole part of its share, and one more for those with the largest remainders.
+/// How many items each class gives: the whole part of its share, and one more for those with the largest remainders; a class
+/// that would have nothing left comes last.
 fn shares(sizes: &[usize], wanted: usize) -> Vec<usize> {
     let total = sizes.iter().sum::<usize>().max(1) as u128;
     let exact = |size: usize| size as u128 * wanted as u128;
     let mut shares: Vec<usize> = sizes.iter().map(|&size| (exact(size) / total) as usize).collect();
     let mut order: Vec<usize> = (0..sizes.len()).collect();
-    order.sort_by_key(|&class| std::cmp::Reverse(exact(sizes[class]) % total));
+    let is_emptied = |class: usize| shares[class] + 1 >= sizes[class];
+    order.sort_by_key(|&class| (is_emptied(class), Reverse(exact(sizes[class]) % total)));
     let missing = wanted - shares.iter().sum::<usize>();
     order.into_iter().take(missing).for_each(|class| shares[class] += 1);
     shares
@@ -44,6 +48,8 @@ mod tests {
         // Exactly 3.5, 1.05 and 0.45.
         assert_eq!(shares(&[70, 21, 9], 5), [4, 1, 0]);
         assert_eq!(shares(&[1, 1, 1], 1), [1, 0, 0]);
+        // Exactly 0.5 and 4.5: the single item of the first class stays.
+        assert_eq!(shares(&[1, 9], 5), [0, 5]);
         assert_eq!(shares(&[0, 4], 3), [0, 3]);
         assert_eq!(shares(&[], 0), [0; 0]);
     }

@@ -4,10 +4,7 @@ use std::path::Path;
 
 use super::Pair;
 use crate::DataError;
-use crate::text::read_bytes;
-
-/// U+FEFF, which some programs put in front of a text to tell its encoding.
-const BYTE_ORDER_MARK: &str = "\u{feff}";
+use crate::text::{read_bytes, without_mark};
 
 /// Reads the lines of a file, empty ones too, without their ends.
 ///
@@ -37,16 +34,13 @@ pub(crate) fn read_utf8(path: &Path) -> Result<String, DataError> {
 
 /// What was read from `path` as text, without its byte order mark.
 fn utf8(bytes: Vec<u8>, path: &Path) -> Result<String, DataError> {
-    let mut text = String::from_utf8(bytes).map_err(|error| {
+    let text = String::from_utf8(bytes).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
         let (before, byte) = (&error.as_bytes()[..offset], error.as_bytes()[offset]);
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         DataError::LineNotUtf8 { path: path.into(), line, offset, byte }
     })?;
-    if text.starts_with(BYTE_ORDER_MARK) {
-        text.drain(..BYTE_ORDER_MARK.len());
-    }
-    Ok(text)
+    Ok(without_mark(text))
 }
 
 fn split(text: &str) -> Vec<String> {

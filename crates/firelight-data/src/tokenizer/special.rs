@@ -1,7 +1,7 @@
 //! Special tokens: ids behind the vocabulary for begin, end, padding and the like. A task puts them into its sequences
 //! itself; no text is encoded as one, and decoding skips them. In the file they are `added_tokens` with `special: true`.
 
-use tokenizers::AddedToken;
+use tokenizers::{AddedToken, ModelWrapper};
 
 use super::Tokenizer;
 use crate::DataError;
@@ -54,6 +54,15 @@ impl Tokenizer {
     /// Whether an id is that of a special token.
     pub fn is_special(&self, id: u32) -> bool {
         self.pieces.is_special(id)
+    }
+
+    /// The id that stands for what the vocabulary lacks; none where every text is known.
+    pub fn unknown(&self) -> Option<u32> {
+        match self.inner.get_model() {
+            ModelWrapper::WordLevel(model) => self.inner.token_to_id(&model.unk_token),
+            ModelWrapper::WordPiece(model) => self.inner.token_to_id(&model.unk_token),
+            _ => None,
+        }
     }
 
     fn check_special(&self, tokens: &[&str]) -> Result<(), DataError> {
