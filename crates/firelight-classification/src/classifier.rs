@@ -6,6 +6,7 @@ use std::path::Path;
 use burn::tensor::Device;
 use burn::tensor::activation::log_softmax;
 use firelight_core::Pass;
+use firelight_data::Batching;
 use firelight_kernels::awake;
 use firelight_storage::{Checkpoint, ModelFolder, load_weights};
 
@@ -13,9 +14,6 @@ use crate::data::{EncodedText, input_of};
 use crate::error::ClassificationError;
 use crate::model::{TextClassifier, TextClassifierConfig};
 use crate::vocabulary::TextVocabulary;
-
-/// Tokens of one batch, padding included: enough to keep the cores busy, few enough for small memories.
-const BATCH_TOKENS: usize = 4096;
 
 /// What a classifier says of a text.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,12 +147,15 @@ pub(crate) fn log_probabilities(
 ) -> Result<Vec<Vec<f64>>, ClassificationError> {
     let device = model.encoder.embedding.weight.device();
     let mut found = vec![Vec::new(); texts.len()];
-    for batch in batches(texts, BATCH_TOKENS) {
+    for batch in batches(texts, Batching::TOKENS_TO_READ) {
         let input = input_of(&batch.iter().map(|&index| &texts[index]).collect::<Vec<_>>(), &device);
         let logits = awake(&device, || model.forward(&input, &mut Pass::default()));
         let classes = logits.dims()[1];
         let rows: Vec<f64> =
             log_softmax(logits, 1).try_into_vec_as().map_err(ClassificationError::device("the probabilities"))?;
+        if rows.iter().any(|value| value.is_nan()) {
+            return Err(ClassificationError::NotFinite);
+        }
         batch.iter().zip(rows.chunks(classes)).for_each(|(&index, row)| found[index] = row.to_vec());
     }
     Ok(found)
@@ -218,6 +219,15 @@ mod tests {
         assert_eq!(texts.classify(&["abcdefgha"]).unwrap(), texts.classify(&["abcdefg"]).unwrap());
         let pairs = classifier(2);
         assert_ne!(pairs.classify(&["ab\tcd"]).unwrap(), pairs.classify(&["abcd"]).unwrap());
+    }
+
+    #[test]
+    fn a_model_without_numbers_gives_no_label() {
+        let mut damaged = classifier(0);
+        let embedding = &mut damaged.model.encoder.embedding;
+        embedding.weight = embedding.weight.clone().map(|weight| weight * f32::NAN);
+        let error = damaged.classify(&["abc"]).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("weights are damaged"), "{error}");
     }
 
     #[test]

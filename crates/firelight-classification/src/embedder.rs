@@ -7,6 +7,7 @@ use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
 use firelight_core::Pass;
+use firelight_data::Batching;
 use firelight_kernels::awake;
 use firelight_storage::Checkpoint;
 
@@ -17,9 +18,6 @@ use crate::error::ClassificationError;
 use crate::pooling::mean;
 use crate::pretrained::Pretrained;
 use crate::vocabulary::TextVocabulary;
-
-/// Tokens of one batch, padding included.
-const BATCH_TOKENS: usize = 4096;
 
 /// The encoder of a run, of any head, and its tokenizer.
 #[derive(Debug)]
@@ -76,7 +74,7 @@ impl Embedder {
         let encoded: Vec<EncodedText> = encoded.collect::<Result<_, _>>()?;
         let device = self.encoder.embedding.weight.device();
         let mut found = vec![Vec::new(); texts.len()];
-        for batch in batches(&encoded, BATCH_TOKENS) {
+        for batch in batches(&encoded, Batching::TOKENS_TO_READ) {
             let input = input_of(&batch.iter().map(|&index| &encoded[index]).collect::<Vec<_>>(), &device);
             let vectors = awake(&device, || self.vectors(&input));
             let numbers: Vec<f32> =

@@ -54,6 +54,17 @@ pub enum ClassificationError {
         /// The splits that there are, in words.
         found: String,
     },
+    /// A split of data that has none.
+    #[error(
+        "`{}` is one file and has no split `{split}`: leave --split out, or give the folder that the splits are in",
+        path.display()
+    )]
+    SplitOfFile {
+        /// The file.
+        path: PathBuf,
+        /// The split that was asked for.
+        split: String,
+    },
     /// Too few texts for both parts.
     #[error(
         "data.validation = {validation} leaves nothing of the {texts} texts to train on: set it to a number below {texts}"
@@ -144,6 +155,11 @@ pub enum ClassificationError {
         /// The token.
         token: &'static str,
     },
+    /// A model whose answers are no numbers.
+    #[error(
+        "the model answers with numbers that are not finite: its weights are damaged, restore them or train it anew"
+    )]
+    NotFinite,
     /// The device failed to compute or to hand over numbers.
     #[error("the device failed to compute {quantity}: {cause}")]
     Device {

@@ -43,6 +43,18 @@ pub enum VisionError {
         /// Their own.
         found: ImageShape,
     },
+    /// Images that are all of one class.
+    #[error(
+        "all images of `{}` are of the class `{class}`, but a classifier needs two or more: give a folder with a folder of \
+         images for each class",
+        path.display()
+    )]
+    OneClass {
+        /// The folder.
+        path: PathBuf,
+        /// The class.
+        class: String,
+    },
     /// A file of a run folder that does not fit the others.
     #[error("`{}` does not fit the run: {reason}; restore the file that belongs to it", path.display())]
     Corpus {
@@ -66,6 +78,11 @@ pub enum VisionError {
         /// The shapes that were expected and found.
         reason: String,
     },
+    /// A model whose answers are no numbers.
+    #[error(
+        "the model answers with numbers that are not finite: its weights are damaged, restore them or train it anew"
+    )]
+    NotFinite,
     /// The device failed to compute or to hand over numbers.
     #[error("the device failed to compute {quantity}: {cause}")]
     Device {

@@ -112,7 +112,10 @@ pub(crate) fn probabilities(model: &VisionModel, images: Tensor<4>) -> Result<Ve
     let logits = awake(&device, || model.logits(images, &mut Pass::default()));
     let [_, classes] = logits.dims();
     let logits: Vec<f64> = logits.try_into_vec_as().map_err(VisionError::device("the logits of images"))?;
-    Ok(logits.chunks(classes).map(softmax).collect())
+    match logits.iter().all(|logit| logit.is_finite()) {
+        true => Ok(logits.chunks(classes).map(softmax).collect()),
+        false => Err(VisionError::NotFinite),
+    }
 }
 
 fn softmax(logits: &[f64]) -> Vec<f64> {

@@ -6,21 +6,16 @@ use std::sync::Arc;
 
 use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
-use firelight_data::{BatchPlan, Batching, MaskVocabulary, StepLoader, Tokenizer, labelled, read_lines};
-use firelight_storage::{ModelFolder, write_atomic_with};
+use firelight_data::labelled::{self, LabelledText};
+use firelight_data::{BatchPlan, Batching, MaskVocabulary, StepLoader, Tokenizer, read_lines};
+use firelight_storage::{ModelFolder, write_json_lines};
 
 use super::recipe::{MaskedLanguageRecipe, TextsRecipe};
 use crate::data::EncodedText;
 use crate::error::ClassificationError;
 use crate::masking::{MaskedBatch, MaskedBatcher, MaskedDataset};
-use crate::run::{Held, files_in};
+use crate::run::{Held, Parts, files_in};
 use crate::vocabulary::{MASK, TextVocabulary};
-
-/// Tokens of one validation batch: enough to keep the cores busy, few enough for small memories.
-const BATCH_TOKENS: usize = 4096;
-
-/// Batches that each worker thread may hold.
-const BATCHES_AHEAD: usize = 2;
 
 /// The endings of files of texts, in the order in which they are looked for.
 const ENDINGS: [&str; 4] = ["txt", "tsv", "csv", "jsonl"];
@@ -33,14 +28,14 @@ type Loader = Arc<dyn DataLoader<MaskedBatch>>;
 pub struct MaskedCorpus {
     vocabulary: TextVocabulary,
     masks: Arc<MaskVocabulary>,
-    texts: Parts,
+    texts: Texts,
     training: Arc<Vec<EncodedText>>,
     validation: Arc<Vec<EncodedText>>,
 }
 
 /// Texts to train and to validate on.
 #[derive(Debug, Clone, PartialEq)]
-struct Parts {
+struct Texts {
     training: Vec<String>,
     validation: Vec<String>,
 }
@@ -86,7 +81,7 @@ impl MaskedCorpus {
     fn new(
         recipe: &MaskedLanguageRecipe,
         vocabulary: TextVocabulary,
-        texts: Parts,
+        texts: Texts,
     ) -> Result<Self, ClassificationError> {
         let max_len = recipe.model.transformer.max_seq_len;
         let encode = |texts: &[String]| -> Result<Arc<Vec<EncodedText>>, ClassificationError> {
@@ -105,13 +100,13 @@ impl MaskedCorpus {
 
     pub(super) fn save(&self, folder: &ModelFolder) -> Result<(), ClassificationError> {
         self.vocabulary.save(folder)?;
-        write_texts(&folder.training_pairs(), &self.texts.training)?;
-        write_texts(&folder.validation_pairs(), &self.texts.validation)
+        write_json_lines(folder.training_pairs(), &self.texts.training)?;
+        Ok(write_json_lines(folder.validation_pairs(), &self.texts.validation)?)
     }
 
     pub(super) fn open(recipe: &MaskedLanguageRecipe, folder: &ModelFolder) -> Result<Self, ClassificationError> {
         let [training, validation] = [stored(&folder.training_pairs())?, stored(&folder.validation_pairs())?];
-        Self::new(recipe, TextVocabulary::load(folder)?, Parts { training, validation })
+        Self::new(recipe, TextVocabulary::load(folder)?, Texts { training, validation })
     }
 
     /// Whether the texts at `paths` are these.
@@ -131,11 +126,11 @@ impl MaskedCorpus {
         device: &Device,
     ) -> Result<Loader, ClassificationError> {
         let plan = self.training_plan(recipe)?;
-        let (dataset, workers) = (self.masked(recipe, false), recipe.data.workers);
+        let dataset = self.masked(recipe, false);
         let masks = dataset.clone();
         let loader = StepLoader::planned(dataset, MaskedBatcher, plan, device).shuffled(recipe.seed, batches);
         let loader = loader.with_change(move |example, epoch, index| masks.hide(&example.text, epoch, index));
-        Ok(Arc::new(loader.prefetch(workers, workers * BATCHES_AHEAD)))
+        Ok(Arc::new(loader.with_workers(recipe.data.workers)))
     }
 
     /// The validation texts, from the short to the long; every time the same tokens are hidden.
@@ -144,9 +139,8 @@ impl MaskedCorpus {
         recipe: &MaskedLanguageRecipe,
         device: &Device,
     ) -> Result<Loader, ClassificationError> {
-        let lengths = || self.validation.iter().map(|text| text.ids.len());
-        let budget = lengths().max().unwrap_or(1).max(BATCH_TOKENS);
-        let plan = BatchPlan::new(Batching::Tokens { budget, buckets: 16 }, 1, lengths())?;
+        let lengths = self.validation.iter().map(|text| text.ids.len());
+        let plan = BatchPlan::new(Batching::to_read(lengths.clone().max().unwrap_or(1)), 1, lengths)?;
         Ok(Arc::new(StepLoader::planned(self.masked(recipe, true), MaskedBatcher, plan, device)))
     }
 
@@ -161,33 +155,47 @@ impl MaskedCorpus {
     }
 }
 
-fn texts_of(data: &TextsRecipe, source: &Path, paths: &[PathBuf]) -> Result<Parts, ClassificationError> {
+fn texts_of(data: &TextsRecipe, source: &Path, paths: &[PathBuf]) -> Result<Texts, ClassificationError> {
     let [path] = paths else { return Err(ClassificationError::NoData { path: source.into() }) };
-    let (training_file, validation_file) = files_in(path, (&data.training, &data.validation), &ENDINGS)?;
-    let mut training = read(&training_file, data)?;
-    let validation = match (validation_file, &data.validation) {
-        (Some(file), _) => read(&file, data)?,
-        (None, Held::Texts(validation)) if *validation < training.len() => {
-            training.split_off(training.len() - validation)
+    let (training, validation) = files_in(path, (&data.training, &data.validation), &ENDINGS)?;
+    let parts = match validation {
+        Some(validation) => [read(&training, data)?, read(&validation, data)?],
+        None if is_table(&training) => {
+            let parts = Parts::read((training, None), &data.validation, &data.columns, data.split_seed)?;
+            [parts.training, parts.validation].map(without_labels)
         }
-        (None, Held::Texts(validation)) => {
-            return Err(ClassificationError::NothingLeft { validation: *validation, texts: training.len() });
-        }
-        (None, Held::Split(_)) => unreachable!("a split has its file"),
+        None => last_lines(&training, &data.validation)?,
     };
-    Ok(Parts { training, validation })
+    let [training, validation] = parts.map(|texts| texts.into_iter().filter(|text| !text.trim().is_empty()).collect());
+    Ok(Texts { training, validation })
 }
 
-/// The texts of a file, of pairs both, without the empty ones.
+/// Whether a file has columns; a `.txt` has a text on every line.
+fn is_table(file: &Path) -> bool {
+    file.extension().is_none_or(|ending| ending != "txt")
+}
+
+/// The lines of a file, the last ones apart.
+fn last_lines(file: &Path, held: &Held) -> Result<[Vec<String>; 2], ClassificationError> {
+    let mut lines = read_lines(file)?;
+    let Held::Texts(validation) = *held else { unreachable!("a split has its file") };
+    if validation >= lines.len() {
+        return Err(ClassificationError::NothingLeft { validation, texts: lines.len() });
+    }
+    let last = lines.split_off(lines.len() - validation);
+    Ok([lines, last])
+}
+
 fn read(file: &Path, data: &TextsRecipe) -> Result<Vec<String>, ClassificationError> {
-    let texts = match file.extension().is_some_and(|ending| ending == "txt") {
-        true => read_lines(file)?,
-        false => {
-            let texts = labelled::read(file, &data.columns)?.into_iter();
-            texts.flat_map(|text| [Some(text.text), text.pair]).flatten().collect()
-        }
-    };
-    Ok(texts.into_iter().filter(|text| !text.trim().is_empty()).collect())
+    match is_table(file) {
+        true => Ok(without_labels(labelled::read(file, &data.columns)?)),
+        false => Ok(read_lines(file)?),
+    }
+}
+
+/// The texts alone, of pairs both.
+fn without_labels(texts: Vec<LabelledText>) -> Vec<String> {
+    texts.into_iter().flat_map(|text| [Some(text.text), text.pair]).flatten().collect()
 }
 
 /// The texts of a run folder: a JSON string a line.
@@ -198,17 +206,6 @@ fn stored(path: &Path) -> Result<Vec<String>, ClassificationError> {
         .filter(|line| !line.is_empty())
         .map(|line| serde_json::from_str(line).map_err(damaged))
         .collect()
-}
-
-fn write_texts(path: &Path, texts: &[String]) -> Result<(), ClassificationError> {
-    write_atomic_with(path, |writer| {
-        for text in texts {
-            serde_json::to_writer(&mut *writer, text)?;
-            writer.write_all(b"\n")?;
-        }
-        Ok(())
-    })?;
-    Ok(())
 }
 
 #[cfg(test)]

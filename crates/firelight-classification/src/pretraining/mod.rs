@@ -45,16 +45,13 @@ impl Task for MaskedLanguage {
     type Error = ClassificationError;
 
     fn judge(recipe: &MaskedLanguageRecipe) -> Vec<Problem> {
-        let placed = |section: &str, result: Result<(), ConfigError>| {
-            Problem::list(section, result.err().map_or(Vec::new(), |error| error.problems().to_vec()))
-        };
         let short = recipe.model.transformer.max_seq_len < 4;
         let short = short.then(|| "max_seq_len must be at least 4: two tokens stand around a text".into());
         [
-            placed("model", recipe.model.config(1).validate()),
+            Problem::list("model", ConfigError::list(recipe.model.config(1).validate())),
             Problem::list("model", short),
-            placed("loss", recipe.loss.validate()),
-            placed("data", recipe.data.validate()),
+            Problem::list("loss", ConfigError::list(recipe.loss.validate())),
+            Problem::list("data", ConfigError::list(recipe.data.validate())),
         ]
         .concat()
     }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use firelight_core::{ConfigError, LossConfig, TransformerConfig, kind};
 use firelight_data::labelled::Columns;
-use firelight_data::{Batching, Masking, TokenizerConfig};
+use firelight_data::{Batching, Masking, TokenizerConfig, check_workers};
 use firelight_training::{Apart, Fields, Recipe, fields_of};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
@@ -19,17 +19,17 @@ pub type MaskedLanguageRecipe = Recipe<TextsRecipe, EncoderModelRecipe, LossConf
 /// The built-in recipe.
 pub(super) const MASKED: &str = include_str!("masked.toml");
 
-/// No machine reads faster with more threads.
-const MAX_WORKERS: usize = 64;
-
 /// The `[data]` section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TextsRecipe {
     /// The file to train on in a folder, by its name without the ending `.txt`, `.tsv`, `.csv` or `.jsonl`. Default: `"train"`.
     pub training: String,
-    /// What is only validated on: the name of another file, or a number of texts from the end. Default: `"dev"`.
+    /// What is only validated on: the name of another file, or a number of texts: those of a table are the ones that a classifier
+    /// holds back, those of a `.txt` the last. Default: `"dev"`.
     pub validation: Held,
+    /// What draws the texts of a table that a number holds back, as for a classifier. Default: 0.
+    pub split_seed: u64,
     /// Which columns of a table hold texts; its labels are not read. Default: the text in the first column, the label in the
     /// second. In a `.txt` every line is a text.
     pub columns: Columns,
@@ -49,6 +49,7 @@ impl Default for TextsRecipe {
         Self {
             training: "train".into(),
             validation: Held::Split("dev".into()),
+            split_seed: 0,
             columns: Columns::default(),
             tokenizer: TokenizerConfig::Word { min_frequency: 2 },
             masking: Masking::default(),
@@ -69,8 +70,7 @@ impl TextsRecipe {
             self.columns.text.is_empty().then(|| "data.columns.text = [] must name at least one column".into()),
             self.masking.validate().err().map(text),
             self.batching.validate().err().map(text),
-            (self.workers > MAX_WORKERS)
-                .then(|| format!("data.workers = {} must be at most {MAX_WORKERS}", self.workers)),
+            check_workers(self.workers),
         ];
         ConfigError::collect([], own)
     }

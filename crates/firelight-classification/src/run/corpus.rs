@@ -8,21 +8,16 @@ use std::sync::Arc;
 use burn::data::dataloader::DataLoader;
 use burn::data::dataset::InMemDataset;
 use burn::tensor::Device;
-use firelight_data::labelled::{self, Columns, LabelledText, Labels, stratified_split};
+use firelight_data::labelled::{self, Columns, LabelledText, Labels};
 use firelight_data::{BatchPlan, Batching, StepLoader, Tokenizer};
-use firelight_storage::{ModelFolder, write_atomic_with};
+use firelight_storage::{ModelFolder, write_json_lines};
 
 use super::files::files_of;
-use super::recipe::{ClassificationRecipe, Held};
+use super::parts::Parts;
+use super::recipe::{ClassificationRecipe, LabelledRecipe};
 use crate::data::{Example, TextBatch, TextBatcher};
 use crate::error::ClassificationError;
 use crate::vocabulary::TextVocabulary;
-
-/// Tokens of one validation batch: enough to keep the cores busy, few enough for small memories.
-const BATCH_TOKENS: usize = 4096;
-
-/// Batches that each worker thread may hold.
-const BATCHES_AHEAD: usize = 2;
 
 /// A loader of batches.
 type Loader = Arc<dyn DataLoader<TextBatch>>;
@@ -35,14 +30,6 @@ pub struct LabelledCorpus {
     texts: Parts,
     training: Vec<Example>,
     validation: Vec<Example>,
-}
-
-/// Texts to train and to validate on, and the files of the two.
-#[derive(Debug, Clone, PartialEq)]
-struct Parts {
-    training: Vec<LabelledText>,
-    validation: Vec<LabelledText>,
-    files: [PathBuf; 2],
 }
 
 impl LabelledCorpus {
@@ -118,8 +105,8 @@ impl LabelledCorpus {
 
     pub(super) fn save(&self, folder: &ModelFolder) -> Result<(), ClassificationError> {
         self.vocabulary.save(folder)?;
-        write_texts(&folder.training_pairs(), &self.texts.training)?;
-        write_texts(&folder.validation_pairs(), &self.texts.validation)
+        write_json_lines(folder.training_pairs(), &self.texts.training)?;
+        Ok(write_json_lines(folder.validation_pairs(), &self.texts.validation)?)
     }
 
     pub(super) fn open(recipe: &ClassificationRecipe, folder: &ModelFolder) -> Result<Self, ClassificationError> {
@@ -152,15 +139,13 @@ impl LabelledCorpus {
         let plan = self.training_plan(recipe)?;
         let dataset = InMemDataset::new(self.training.clone());
         let loader = StepLoader::planned(dataset, TextBatcher, plan, device).shuffled(recipe.seed, batches);
-        let workers = recipe.data.workers;
-        Ok(Arc::new(loader.prefetch(workers, workers * BATCHES_AHEAD)))
+        Ok(Arc::new(loader.with_workers(recipe.data.workers)))
     }
 
     /// The validation texts, from the short to the long.
     pub(super) fn validation_loader(&self, device: &Device) -> Result<Loader, ClassificationError> {
-        let budget = self.validation.iter().map(length).max().unwrap_or(1).max(BATCH_TOKENS);
-        let batching = Batching::Tokens { budget, buckets: 16 };
-        let plan = BatchPlan::new(batching, 1, self.validation.iter().map(length))?;
+        let lengths = self.validation.iter().map(length);
+        let plan = BatchPlan::new(Batching::to_read(lengths.clone().max().unwrap_or(1)), 1, lengths)?;
         let dataset = InMemDataset::new(self.validation.clone());
         Ok(Arc::new(StepLoader::planned(dataset, TextBatcher, plan, device)))
     }
@@ -188,44 +173,14 @@ pub(super) fn examples(
 
 fn texts_of(recipe: &ClassificationRecipe, source: &Path, paths: &[PathBuf]) -> Result<Parts, ClassificationError> {
     let [path] = paths else { return Err(ClassificationError::NoData { path: source.into() }) };
-    let (training_file, validation_file) = files_of(&recipe.data, path)?;
-    let read = |file: &Path| labelled::read(file, &recipe.data.columns);
-    let training = read(&training_file)?;
-    match (validation_file, &recipe.data.validation) {
-        (None, Held::Texts(validation)) => {
-            let classes = Labels::of(&training)?.ids(&training_file, &training)?;
-            if *validation >= training.len() {
-                return Err(ClassificationError::NothingLeft { validation: *validation, texts: training.len() });
-            }
-            let parts = stratified_split(&classes, *validation, recipe.seed);
-            let chosen = |items: Vec<usize>| -> Vec<LabelledText> {
-                items.into_iter().map(|item| training[item].clone()).collect()
-            };
-            let (training, validation) = (chosen(parts.0), chosen(parts.1));
-            Ok(Parts { training, validation, files: [training_file.clone(), training_file] })
-        }
-        (file, _) => {
-            let file = file.unwrap_or_else(|| training_file.clone());
-            Ok(Parts { training, validation: read(&file)?, files: [training_file, file] })
-        }
-    }
+    let LabelledRecipe { validation, columns, split_seed, .. } = &recipe.data;
+    Parts::read(files_of(&recipe.data, path)?, validation, columns, *split_seed)
 }
 
 /// The texts of a run folder: JSON lines with the keys of a [`LabelledText`].
-fn stored(recipe: &ClassificationRecipe, path: &Path) -> Result<Vec<LabelledText>, ClassificationError> {
+pub(super) fn stored(recipe: &ClassificationRecipe, path: &Path) -> Result<Vec<LabelledText>, ClassificationError> {
     let pair = recipe.data.columns.pair.as_ref().map(|_| "pair".into());
     Ok(labelled::read(path, &Columns { text: vec!["text".into()], pair, label: "label".into() })?)
-}
-
-fn write_texts(path: &Path, texts: &[LabelledText]) -> Result<(), ClassificationError> {
-    write_atomic_with(path, |writer| {
-        for text in texts {
-            serde_json::to_writer(&mut *writer, text)?;
-            writer.write_all(b"\n")?;
-        }
-        Ok(())
-    })?;
-    Ok(())
 }
 
 #[cfg(test)]

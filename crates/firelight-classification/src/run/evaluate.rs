@@ -1,18 +1,18 @@
 //! How well a trained model classifies the texts of a split.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use burn::tensor::Device;
-use firelight_data::labelled::{self, Labels};
+use firelight_data::labelled::{self, LabelledText, Labels};
 use firelight_storage::{Checkpoint, ModelFolder};
 use firelight_training::read_recipe;
 use serde::Serialize;
 
-use super::Classification;
-use super::corpus::examples;
+use super::corpus::{examples, stored};
 use super::files::split;
 use super::score::report;
+use super::{Classification, ClassificationRecipe, Held, LabelledCorpus};
 use crate::classifier::Classifier;
 use crate::error::ClassificationError;
 
@@ -31,25 +31,23 @@ pub struct Evaluation {
     pub seconds: f64,
 }
 
-/// Evaluates a run on the file `DIR/split.tsv` (or `.csv`, `.jsonl`), or on a file in the place of `DIR`; columns, labels and
-/// tokenizer are those of its training.
+/// Evaluates a run on the file `DIR/split.tsv` (or `.csv`, `.jsonl`); columns, labels and tokenizer are those of its training.
+/// Without a split it is the file that the run validates on, or a file in the place of `DIR`. Where a run held back some of its
+/// training texts, and the data is these texts, it is those that were held back.
 ///
 /// # Errors
-/// If the folder is no run of this task, there is no such split, or a text has a label that the training did not have.
+/// If the folder is no run of this task, there is no such split, a file is to have splits, or a text has a label that the
+/// training did not have.
 pub fn evaluate(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,
-    (data, name): (&Path, &str),
+    (data, name): (&Path, Option<&str>),
     device: &Device,
 ) -> Result<Evaluation, ClassificationError> {
     let classifier = Classifier::load_from(folder.as_ref(), checkpoint, device)?;
-    let recipe = read_recipe::<Classification>(Some(&ModelFolder::open(folder)?.recipe()), &[])?;
-    let file = match data.is_file() {
-        true => data.to_path_buf(),
-        false if data.is_dir() => split(data, name)?,
-        false => return Err(ClassificationError::Missing { path: data.into() }),
-    };
-    let texts = labelled::read(&file, &recipe.data.columns)?;
+    let folder = ModelFolder::open(folder)?;
+    let recipe = read_recipe::<Classification>(Some(&folder.recipe()), &[])?;
+    let (file, texts) = texts_of(&folder, &recipe, data, name)?;
     let labels = Labels::new(classifier.labels().to_vec())?;
     let began = Instant::now();
     let max_len = classifier.model().encoder.max_seq_len();
@@ -62,4 +60,36 @@ pub fn evaluate(
         examples: examples.len(),
         seconds: began.elapsed().as_secs_f64(),
     })
+}
+
+/// The texts to measure on and their file.
+fn texts_of(
+    folder: &ModelFolder,
+    recipe: &ClassificationRecipe,
+    data: &Path,
+    name: Option<&str>,
+) -> Result<(PathBuf, Vec<LabelledText>), ClassificationError> {
+    let file = match (name, &recipe.data.validation) {
+        _ if !data.exists() => return Err(ClassificationError::Missing { path: data.into() }),
+        (Some(name), _) if data.is_file() => {
+            return Err(ClassificationError::SplitOfFile { path: data.into(), split: name.into() });
+        }
+        (None, Held::Texts(_)) if is_trained_on(folder, recipe, data) => {
+            let file = folder.validation_pairs();
+            let texts = stored(recipe, &file)?;
+            return Ok((file, texts));
+        }
+        (None, _) if data.is_file() => data.to_path_buf(),
+        (Some(name), _) => split(data, name)?,
+        (None, Held::Split(name)) => split(data, name)?,
+        (None, Held::Texts(_)) => split(data, &recipe.data.training)?,
+    };
+    let texts = labelled::read(&file, &recipe.data.columns)?;
+    Ok((file, texts))
+}
+
+/// Whether `data` is what the run was trained and validated on. Data that cannot be read is not; whoever reads it next says why.
+fn is_trained_on(folder: &ModelFolder, recipe: &ClassificationRecipe, data: &Path) -> bool {
+    let own = LabelledCorpus::open(recipe, folder);
+    own.and_then(|own| own.is_of(recipe, &[data.into()])).unwrap_or(false)
 }

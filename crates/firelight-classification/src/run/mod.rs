@@ -6,6 +6,7 @@ mod estimate;
 mod evaluate;
 mod files;
 mod model_recipe;
+mod parts;
 mod recipe;
 mod score;
 mod self_check;
@@ -23,6 +24,7 @@ use firelight_training::{BuiltIn, Check, Estimate, Problem, Task, ValidationMetr
 
 pub(crate) use files::files_in;
 pub(crate) use model_recipe::encoder_stack;
+pub(crate) use parts::Parts;
 
 pub use corpus::LabelledCorpus;
 pub use evaluate::{Evaluation, evaluate};
@@ -59,17 +61,17 @@ impl Task for Classification {
     type Error = ClassificationError;
 
     fn judge(recipe: &ClassificationRecipe) -> Vec<Problem> {
-        let placed = |section: &str, result: Result<(), ConfigError>| {
-            Problem::list(section, result.err().map_or(Vec::new(), |error| error.problems().to_vec()))
-        };
         let model = recipe.model.config(1, vec!["a".into(), "b".into()]).validate();
         let short = recipe.model.max_seq_len() < 4;
         let short = short.then(|| "max_seq_len must be at least 4: three tokens stand around a pair of texts".into());
+        let pair = recipe.data.columns.pair.is_some() && recipe.model.n_segments() < 2;
+        let pair = pair.then(|| "n_segments must be 2 where data.columns.pair names a second text".into());
         [
-            placed("model", model),
+            Problem::list("model", ConfigError::list(model)),
             Problem::list("model", short),
-            placed("loss", recipe.loss.validate()),
-            placed("data", recipe.data.validate()),
+            Problem::list("model", pair),
+            Problem::list("loss", ConfigError::list(recipe.loss.validate())),
+            Problem::list("data", ConfigError::list(recipe.data.validate())),
         ]
         .concat()
     }

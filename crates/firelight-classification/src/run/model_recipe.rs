@@ -74,6 +74,11 @@ impl ClassifierModelRecipe {
         self.own.from.as_deref().map(|path| (path, self.own.new_head))
     }
 
+    /// Segments that tokens may belong to.
+    pub(super) fn n_segments(&self) -> usize {
+        self.own.n_segments
+    }
+
     /// The longest text, in tokens.
     pub(super) fn max_seq_len(&self) -> usize {
         self.transformer.max_seq_len

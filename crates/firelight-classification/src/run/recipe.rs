@@ -2,7 +2,7 @@
 
 use firelight_core::{ConfigError, kind};
 use firelight_data::labelled::Columns;
-use firelight_data::{Batching, TokenizerConfig};
+use firelight_data::{Batching, TokenizerConfig, check_workers};
 use firelight_training::Recipe;
 use serde::{Deserialize, Serialize};
 
@@ -20,14 +20,11 @@ pub fn texts_recipe() -> &'static str {
     TEXTS
 }
 
-/// No machine reads faster with more threads.
-const MAX_WORKERS: usize = 64;
-
 /// What is held back from the training to validate on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Held {
-    /// So many of the training texts, with as large a share of each class as all have, drawn by the seed.
+    /// So many of the training texts, with as large a share of each class as all have, drawn by `data.split_seed`.
     Texts(usize),
     /// A file of its own, by its name without the ending.
     Split(String),
@@ -41,6 +38,9 @@ pub struct LabelledRecipe {
     pub training: String,
     /// What is only validated on: the name of another file, or a number of texts. Default: `"dev"`.
     pub validation: Held,
+    /// What draws the texts that a number holds back; the seed of the recipe does not, so that trainings of several seeds, and
+    /// those that one begins from, are judged by the same texts. Default: 0.
+    pub split_seed: u64,
     /// Which columns hold what: `{ text = ["title", "body"], label = "class" }`, with `pair` for pairs of texts. Default: the
     /// text in the first column, the label in the second.
     pub columns: Columns,
@@ -58,6 +58,7 @@ impl Default for LabelledRecipe {
         Self {
             training: "train".into(),
             validation: Held::Split("dev".into()),
+            split_seed: 0,
             columns: Columns::default(),
             tokenizer: TokenizerConfig::Word { min_frequency: 2 },
             batching: Batching::Buckets { buckets: 16 },
@@ -75,8 +76,7 @@ impl LabelledRecipe {
                 .then(|| "data.validation = 0 must be at least 1, or the name of a file".into()),
             self.columns.text.is_empty().then(|| "data.columns.text = [] must name at least one column".into()),
             self.batching.validate().err().map(|error| format!("data: {error}")),
-            (self.workers > MAX_WORKERS)
-                .then(|| format!("data.workers = {} must be at most {MAX_WORKERS}", self.workers)),
+            check_workers(self.workers),
         ];
         ConfigError::collect([], own)
     }

@@ -30,7 +30,7 @@ pub(crate) struct Evaluate {
     #[arg(long, value_name = "PATH")]
     data: PathBuf,
     /// The split to measure, such as test for the files test.de and test.en, or test.tsv, or t10k for those of MNIST; without a
-    /// name val for seq2seq, dev for classification
+    /// name val for seq2seq, what the run validates on for the others
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
     /// For seq2seq: hypotheses that are followed at a time, 5 without a number; 1 is greedy
@@ -77,7 +77,7 @@ impl Evaluate {
     fn labels(&self) -> Result<String> {
         let plain = self.beams.is_none() && self.length_penalty.is_none();
         ensure!(plain, Mistake("--beams and --length-penalty are for pairs of texts: leave them out".into()));
-        let data: (&Path, &str) = (&self.data, self.split.as_deref().unwrap_or("dev"));
+        let data: (&Path, Option<&str>) = (&self.data, self.split.as_deref());
         let measure = |checkpoint: &Checkpoint, device: &Device| {
             Ok(classification::evaluate(&self.model.run_dir, checkpoint, data, device)?)
         };
@@ -115,6 +115,9 @@ impl Evaluate {
     }
 
     fn pairs(&self) -> Result<String> {
+        let is_misplaced = self.split.is_some() && self.data.is_file();
+        let told = || format!("`{}` is one file and has no splits: leave --split out", self.data.display());
+        ensure!(!is_misplaced, Mistake(told()));
         let split = self.split.as_deref().unwrap_or("val");
         let data: (&Path, &str) = (&self.data, split);
         let usual = TranslateOptions::default();

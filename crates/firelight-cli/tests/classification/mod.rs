@@ -127,6 +127,30 @@ fn a_split_is_measured_from_its_own_file_alone() {
 }
 
 #[test]
+fn without_a_split_it_is_what_the_run_validates_on() {
+    let measure = |run: &Path, data: &Path, more: &[&str]| {
+        let [run, data] = [run, data].map(|path| path.display().to_string());
+        firelight(["evaluate", &run, "--data", &data, "--json"].iter().copied().chain(more.iter().copied()))
+    };
+    let examples = |run: &Path, data: &Path, more: &[&str]| {
+        let line: Value = serde_json::from_str(&measure(run, data, more).succeeds().stdout).unwrap();
+        line["examples"].as_u64().unwrap()
+    };
+    let Texts { data, run, .. } = texts();
+    assert_eq!(examples(run, data, &[]), 12);
+    assert_eq!(examples(run, &data.join("train.tsv"), &[]), 40);
+    measure(run, &data.join("dev.tsv"), &["--split", "dev"]).fails(USER, &["dev.tsv", "no split `dev`", "folder"]);
+
+    let home = Model::scratch();
+    let held = home.path().join("held");
+    firelight(train_on(data, &held, &["--set", "data.validation=7", "--steps", "2"])).succeeds();
+    assert_eq!(examples(&held, data, &[]), 7);
+    assert_eq!(examples(&held, &data.join("train.tsv"), &[]), 7);
+    assert_eq!(examples(&held, &data.join("test.tsv"), &[]), 8, "none of another file was trained on");
+    assert_eq!(examples(&held, data, &["--split", "test"]), 8);
+}
+
+#[test]
 fn the_metrics_decide_and_the_report_shows_the_confusion() {
     let metrics = fs::read_to_string(texts().run.join("metrics.jsonl")).unwrap();
     let evaluations: Vec<&str> = metrics.lines().filter(|line| line.contains("validation_loss")).collect();

@@ -19,9 +19,6 @@ use crate::error::VisionError;
 /// Images of one validation batch: enough to keep the cores busy, few enough for small memories.
 const VALIDATION_BATCH: usize = 128;
 
-/// Batches that each worker thread may hold.
-const BATCHES_AHEAD: usize = 2;
-
 /// The share that is validated on where nothing is said.
 const VALIDATION_SHARE: usize = 10;
 
@@ -93,6 +90,9 @@ impl ImageCorpus {
             _ => return Err(VisionError::SeveralFolders { count: paths.len() }),
         };
         let [training, validation] = read_parts(recipe, folder)?;
+        if let [class] = training.set.classes() {
+            return Err(VisionError::OneClass { path: folder.clone(), class: class.clone() });
+        }
         let skipped = training.skipped.len() + validation.skipped.len();
         let normalization = Normalization::of(&training.set);
         Ok(Self { training: training.set, validation: validation.set, normalization, skipped })
@@ -137,7 +137,7 @@ impl ImageCorpus {
         );
         let batcher = ImageBatcher::new(self.training.shape()).with_mixing(data.augmentation.mixing());
         let loader = StepLoader::new(images, batcher, size, device);
-        let loader = loader.prefetch(data.workers, data.workers * BATCHES_AHEAD);
+        let loader = loader.with_workers(data.workers);
         loader.slice(batches.start.saturating_mul(size), batches.end.saturating_mul(size))
     }
 
@@ -242,5 +242,10 @@ mod tests {
         assert!(read(&[]).to_string().contains("`x.toml` needs images"));
         assert!(read(&["a".into(), "b".into()]).to_string().contains("2 paths were given"));
         assert!(read(&["missing".into()]).is_user_error());
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir(home.path().join("only")).unwrap();
+        (0..3).for_each(|i| stripes(0, i).write_png(home.path().join(format!("only/{i}.png"))).unwrap());
+        let error = read(&[home.path().into()]);
+        assert!(error.is_user_error() && error.to_string().contains("are of the class `only`"), "{error}");
     }
 }

@@ -39,6 +39,7 @@ pub struct Vision;
 
 impl Task for Vision {
     const NAME: &'static str = crate::TASK;
+    const TARGET: &'static str = "image";
     const BUILT_IN: &'static [BuiltIn] = &[BuiltIn { name: "images", text: recipe::IMAGES }];
 
     type Data = ImageRecipe;
@@ -50,11 +51,13 @@ impl Task for Vision {
     type Error = VisionError;
 
     fn judge(recipe: &VisionRecipe) -> Vec<Problem> {
-        let placed = |section: &str, result: Result<(), ConfigError>| {
-            Problem::list(section, result.err().map_or(Vec::new(), |error| error.problems().to_vec()))
-        };
-        let model = placed("model", recipe.model.sketch(recipe.data.image_size).validate());
-        [model, placed("loss", recipe.loss.validate()), placed("data", recipe.data.validate())].concat()
+        let model = recipe.model.sketch(recipe.data.image_size).validate();
+        [
+            Problem::list("model", ConfigError::list(model)),
+            Problem::list("loss", ConfigError::list(recipe.loss.validate())),
+            Problem::list("data", ConfigError::list(recipe.data.validate())),
+        ]
+        .concat()
     }
 
     fn read(recipe: &mut VisionRecipe, source: &Path, paths: &[PathBuf]) -> Result<ImageCorpus, VisionError> {

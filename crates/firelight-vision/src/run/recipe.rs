@@ -1,7 +1,7 @@
 //! What a recipe says about its images, and the recipe that is built in.
 
 use firelight_core::{ConfigError, LossConfig};
-use firelight_data::{Augmentation, ReadOptions};
+use firelight_data::{Augmentation, ReadOptions, check_workers};
 use firelight_training::Recipe;
 use serde::{Deserialize, Serialize};
 
@@ -17,9 +17,6 @@ pub(super) const IMAGES: &str = include_str!("images.toml");
 pub fn images_recipe() -> &'static str {
     IMAGES
 }
-
-/// No machine reads faster with more threads.
-const MAX_WORKERS: usize = 64;
 
 /// The `[data]` section.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -59,8 +56,7 @@ impl ImageRecipe {
                     .filter(|channels| ![1, 3].contains(channels))
                     .map(|channels| format!("data.channels = {channels} must be 1 or 3")),
                 (self.validation == Some(0)).then(|| "data.validation = 0 must be at least 1".into()),
-                (self.workers > MAX_WORKERS)
-                    .then(|| format!("data.workers = {} must be at most {MAX_WORKERS}", self.workers)),
+                check_workers(self.workers),
                 self.augmentation.validate().err().map(text),
             ],
         )
