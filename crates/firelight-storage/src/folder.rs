@@ -1,17 +1,10 @@
 //! The run folder: everything one training run leaves behind and a model is loaded from. Trainers create it, every other
-//! command opens it; this crate alone knows its layout:
-//!
-//! ```text
-//! recipe.toml  config.json  tokenizer.json  metrics.jsonl
-//! data.tokens  data.documents                                          of a text
-//! training.jsonl  validation.jsonl  source_tokenizer.json              of pairs of texts
-//! images.idx  images.json                                              of images
-//! .lock                                                                held by the process that trains
-//! model.safetensors                                                    weights of the last step
-//! tensorboard/events.out.tfevents.*                                    on request
-//! checkpoints/best/{model.safetensors, state.json}                     lowest validation loss
-//! checkpoints/step-N/{model.safetensors, optimizer.bpk, state.json}    where a run can be resumed
-//! ```
+//! command opens it; this crate alone knows its layout (layout.rs).
+
+mod existing;
+mod layout;
+
+pub use existing::Existing;
 
 use std::fs;
 use std::io;
@@ -21,40 +14,13 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::atomic::is_temporary;
-use crate::checkpoint_folder::{WEIGHTS, checkpoint_of, name_of, publish, recover, remove};
+use self::existing::{check, remove_temporaries};
+use self::layout::{CHECKPOINTS, CONFIG, remove_run};
+use crate::checkpoint_folder::{checkpoint_of, name_of, publish, recover, remove};
 use crate::error::list;
 use crate::listing::names_in;
-use crate::lock::{LOCK, Lock};
+use crate::lock::Lock;
 use crate::{Checkpoint, CheckpointFolder, StorageError, config};
-
-const RECIPE: &str = "recipe.toml";
-const CONFIG: &str = "config.json";
-const TOKENIZER: &str = "tokenizer.json";
-const TOKENS: &str = "data.tokens";
-const DOCUMENTS: &str = "data.documents";
-const SOURCE_TOKENIZER: &str = "source_tokenizer.json";
-const TRAINING_PAIRS: &str = "training.jsonl";
-const VALIDATION_PAIRS: &str = "validation.jsonl";
-const IMAGES: &str = "images.idx";
-const IMAGE_INDEX: &str = "images.json";
-const METRICS: &str = "metrics.jsonl";
-const REPORT: &str = "report.html";
-const EVENTS: &str = "tensorboard";
-const CHECKPOINTS: &str = "checkpoints";
-
-/// What to do when the folder of a new run already holds something.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Existing {
-    /// Refuse, so that no run is lost by accident.
-    #[default]
-    Refuse,
-    /// Remove the old run first. Files that no run writes stay, and a folder is refused that holds neither `recipe.toml`
-    /// nor a `config.json` of Firelight: models of other programs use the same names.
-    Force,
-    /// Keep what is there and continue it.
-    Resume,
-}
 
 /// The folder of one run. Holding one means that the folder exists, not that every file in it does.
 ///
@@ -132,71 +98,6 @@ impl ModelFolder {
     /// The folder itself.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// `recipe.toml`: the run as it was asked for.
-    pub fn recipe(&self) -> PathBuf {
-        self.path.join(RECIPE)
-    }
-
-    /// `config.json`: the task and the configuration of the model.
-    pub fn config(&self) -> PathBuf {
-        self.path.join(CONFIG)
-    }
-
-    /// `tokenizer.json`, in the field's common format.
-    pub fn tokenizer(&self) -> PathBuf {
-        self.path.join(TOKENIZER)
-    }
-
-    /// `data.tokens`: the text of the run as token ids, from which it can be resumed without its text.
-    pub fn tokens(&self) -> PathBuf {
-        self.path.join(TOKENS)
-    }
-
-    /// `data.documents`: the lengths of the documents of the text in tokens, where a run tells them apart.
-    pub fn documents(&self) -> PathBuf {
-        self.path.join(DOCUMENTS)
-    }
-
-    /// `source_tokenizer.json`, where the source of pairs has a tokenizer of its own.
-    pub fn source_tokenizer(&self) -> PathBuf {
-        self.path.join(SOURCE_TOKENIZER)
-    }
-
-    /// `training.jsonl`: the pairs that a run is trained on, from which it can be resumed without its files.
-    pub fn training_pairs(&self) -> PathBuf {
-        self.path.join(TRAINING_PAIRS)
-    }
-
-    /// `validation.jsonl`: the pairs that it is validated on.
-    pub fn validation_pairs(&self) -> PathBuf {
-        self.path.join(VALIDATION_PAIRS)
-    }
-
-    /// `images.idx`: the pixels of the images of a run, from which it can be resumed without its files.
-    pub fn images(&self) -> PathBuf {
-        self.path.join(IMAGES)
-    }
-
-    /// `images.json`: their classes and labels, and which of them are trained on.
-    pub fn image_index(&self) -> PathBuf {
-        self.path.join(IMAGE_INDEX)
-    }
-
-    /// `metrics.jsonl`: one JSON object for each step and each evaluation.
-    pub fn metrics(&self) -> PathBuf {
-        self.path.join(METRICS)
-    }
-
-    /// `report.html`: the curves, the recipe and samples on one page.
-    pub fn report(&self) -> PathBuf {
-        self.path.join(REPORT)
-    }
-
-    /// `tensorboard`: the folder of event files, where a run was asked for them.
-    pub fn tensorboard(&self) -> PathBuf {
-        self.path.join(EVENTS)
     }
 
     /// The folder in which a checkpoint keeps its files, whether it is there or not.
@@ -297,61 +198,13 @@ impl ModelFolder {
     }
 }
 
-/// Whether a run may begin or go on in the folder at `path`, as far as what lies in it goes.
-fn check(path: &Path, existing: Existing) -> Result<(), StorageError> {
-    let mut names = names_in(path)?;
-    names.retain(|name| name != LOCK && !is_temporary(name));
-    let is_run = names.iter().any(|name| name == RECIPE) || config::is_ours(&path.join(CONFIG));
-    let found =
-        || if names.is_empty() { "it is missing or empty".into() } else { format!("it holds {}", list(&names)) };
-    match existing {
-        Existing::Resume if !is_run => Err(StorageError::NothingToResume { path: path.into(), found: found() }),
-        Existing::Refuse if !names.is_empty() => Err(StorageError::FolderExists { path: path.into() }),
-        Existing::Force if !names.is_empty() && !is_run => {
-            Err(StorageError::ForeignFolder { path: path.into(), found: list(&names) })
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Removes what writers left behind that were killed; whoever holds the lock knows that none is at work.
-fn remove_temporaries(path: &Path) -> Result<(), StorageError> {
-    names_in(path)?.iter().filter(|name| is_temporary(name)).try_for_each(|name| {
-        let file = path.join(name);
-        fs::remove_file(&file).map_err(StorageError::io("remove", &file))
-    })
-}
-
-/// Removes the files of a run and nothing else.
-fn remove_run(path: &Path) -> Result<(), StorageError> {
-    let checkpoints = path.join(CHECKPOINTS);
-    for name in names_in(&checkpoints)?.iter().filter(|name| checkpoint_of(name).is_some()) {
-        remove(&checkpoints.join(name))?;
-    }
-    // A folder that holds foreign files is not empty and stays.
-    let _ = fs::remove_dir(&checkpoints);
-    remove(&path.join(EVENTS))?;
-    // The two files that mark a run go last, so that an interrupted removal can be repeated.
-    let pairs = [TRAINING_PAIRS, VALIDATION_PAIRS, SOURCE_TOKENIZER];
-    let data = [DOCUMENTS, TOKENS].into_iter().chain(pairs).chain([IMAGES, IMAGE_INDEX, TOKENIZER]);
-    for file in [REPORT, METRICS, WEIGHTS].into_iter().chain(data).chain([CONFIG, RECIPE]).map(|name| path.join(name)) {
-        match fs::remove_file(&file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(StorageError::io("remove", &file)(error));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use tempfile::TempDir;
 
     /// A folder with these files, whose content does not matter.
-    fn folder_with(files: &[&str]) -> TempDir {
+    pub(super) fn folder_with(files: &[&str]) -> TempDir {
         let home = tempfile::tempdir().unwrap();
         for file in files {
             let path = home.path().join(file);
@@ -361,82 +214,8 @@ mod tests {
         home
     }
 
-    const RUN: [&str; 5] =
+    pub(super) const RUN: [&str; 5] =
         ["recipe.toml", "config.json", "metrics.jsonl", "model.safetensors", "checkpoints/step-10/model.safetensors"];
-
-    #[test]
-    fn a_new_folder_is_made_with_those_above_it() {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("a/b");
-        assert_eq!(ModelFolder::create(&path, Existing::Refuse).unwrap().path(), path);
-        assert!(path.is_dir());
-        ModelFolder::create(&path, Existing::Force).unwrap();
-    }
-
-    /// A process can be killed while it writes the very first file.
-    #[test]
-    fn a_run_killed_in_its_first_write_begins_again() {
-        let home = folder_with(&[LOCK, ".recipe.toml.4711-0.tmp"]);
-        let error = ModelFolder::create(home.path(), Existing::Resume).unwrap_err();
-        assert!(matches!(error, StorageError::NothingToResume { .. }), "{error}");
-        ModelFolder::create(home.path(), Existing::Refuse).unwrap();
-        assert_eq!(names_in(home.path()).unwrap(), [LOCK]);
-    }
-
-    #[test]
-    fn a_write_that_was_cut_short_leaves_nothing_in_a_resumed_run() {
-        let home = folder_with(&[&RUN[..], &[".model.safetensors.4711-3.tmp"]].concat());
-        ModelFolder::create(home.path(), Existing::Resume).unwrap();
-        assert!(!names_in(home.path()).unwrap().iter().any(|name| is_temporary(name)));
-    }
-
-    #[test]
-    fn an_existing_run_is_refused_kept_or_replaced_as_asked() {
-        let crashed = ["notes.txt", "checkpoints/.best.replaced/state.json", "checkpoints/.step-20.staging/state.json"];
-        let home = folder_with(&[&RUN[..], &crashed].concat());
-        let error = ModelFolder::create(home.path(), Existing::Refuse).unwrap_err();
-        assert!(error.is_user_error());
-        assert!(error.to_string().contains("--resume") && error.to_string().contains("--force"), "{error}");
-
-        let folder = ModelFolder::create(home.path(), Existing::Resume).unwrap();
-        assert!(folder.weights(&Checkpoint::Step(10)).is_ok());
-        assert_eq!(names_in(&home.path().join(CHECKPOINTS)).unwrap(), ["best", "step-10"]);
-
-        let error = ModelFolder::create(home.path(), Existing::Force).unwrap_err();
-        assert!(matches!(error, StorageError::FolderInUse { .. }), "{error}");
-        drop(folder);
-        ModelFolder::create(home.path(), Existing::Force).unwrap();
-        assert_eq!(names_in(home.path()).unwrap(), [LOCK, "notes.txt"]);
-    }
-
-    #[test]
-    fn force_never_touches_a_folder_without_a_run() {
-        let home = folder_with(&["thesis.tex", "checkpoints/mine"]);
-        let error = ModelFolder::create(home.path(), Existing::Force).unwrap_err();
-        assert!(matches!(error, StorageError::ForeignFolder { .. }));
-        assert!(error.to_string().contains("it holds checkpoints, thesis.tex but neither"), "{error}");
-        assert!(home.path().join("checkpoints/mine").exists());
-    }
-
-    #[test]
-    fn force_never_touches_the_model_of_another_program() {
-        let files = ["config.json", "model.safetensors", "tokenizer.json"];
-        let home = folder_with(&files);
-        let config = home.path().join("config.json");
-        for foreign in [r#"{"model_type": "gpt2", "n_layer": 12}"#, "not JSON"] {
-            fs::write(&config, foreign).unwrap();
-            let error = ModelFolder::create(home.path(), Existing::Force).unwrap_err();
-            assert!(matches!(error, StorageError::ForeignFolder { .. }) && error.is_user_error(), "{error}");
-            assert!(matches!(
-                ModelFolder::create(home.path(), Existing::Resume),
-                Err(StorageError::NothingToResume { .. })
-            ));
-            assert_eq!(names_in(home.path()).unwrap(), files);
-        }
-        fs::write(&config, r#"{"format": "firelight"}"#).unwrap();
-        ModelFolder::create(home.path(), Existing::Force).unwrap();
-        assert_eq!(names_in(home.path()).unwrap(), [LOCK]);
-    }
 
     #[test]
     fn a_file_in_the_place_of_the_runs_is_the_users_mistake() {
@@ -458,16 +237,6 @@ mod tests {
         assert_eq!(names_in(&home.path().join(CHECKPOINTS)).unwrap(), ["best", "step-10"]);
         folder.remove_checkpoint(&Checkpoint::Step(10)).unwrap();
         assert_eq!(folder.checkpoints().unwrap(), [Checkpoint::Last, Checkpoint::Best]);
-    }
-
-    #[test]
-    fn there_must_be_a_run_to_resume() {
-        let home = tempfile::tempdir().unwrap();
-        let error = ModelFolder::create(home.path().join("none"), Existing::Resume).unwrap_err();
-        assert!(
-            error.to_string().ends_with("it is missing or empty; leave out --resume to begin a new run"),
-            "{error}"
-        );
     }
 
     #[test]

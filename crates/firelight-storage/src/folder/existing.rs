@@ -1,0 +1,141 @@
+//! What becomes of the files that a new run finds in its folder.
+
+use std::fs;
+use std::path::Path;
+
+use super::layout::{CONFIG, RECIPE};
+use crate::atomic::is_temporary;
+use crate::error::list;
+use crate::listing::names_in;
+use crate::lock::LOCK;
+use crate::{StorageError, config};
+
+/// What to do when the folder of a new run already holds something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// Refuse, so that no run is lost by accident.
+    #[default]
+    Refuse,
+    /// Remove the old run first. Files that no run writes stay, and a folder is refused that holds neither `recipe.toml`
+    /// nor a `config.json` of Firelight: models of other programs use the same names.
+    Force,
+    /// Keep what is there and continue it.
+    Resume,
+}
+
+/// Whether a run may begin or go on in the folder at `path`, as far as what lies in it goes.
+pub(super) fn check(path: &Path, existing: Existing) -> Result<(), StorageError> {
+    let mut names = names_in(path)?;
+    names.retain(|name| name != LOCK && !is_temporary(name));
+    let is_run = names.iter().any(|name| name == RECIPE) || config::is_ours(&path.join(CONFIG));
+    let found =
+        || if names.is_empty() { "it is missing or empty".into() } else { format!("it holds {}", list(&names)) };
+    match existing {
+        Existing::Resume if !is_run => Err(StorageError::NothingToResume { path: path.into(), found: found() }),
+        Existing::Refuse if !names.is_empty() => Err(StorageError::FolderExists { path: path.into() }),
+        Existing::Force if !names.is_empty() && !is_run => {
+            Err(StorageError::ForeignFolder { path: path.into(), found: list(&names) })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes what writers left behind that were killed; whoever holds the lock knows that none is at work.
+pub(super) fn remove_temporaries(path: &Path) -> Result<(), StorageError> {
+    names_in(path)?.iter().filter(|name| is_temporary(name)).try_for_each(|name| {
+        let file = path.join(name);
+        fs::remove_file(&file).map_err(StorageError::io("remove", &file))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::CHECKPOINTS;
+    use super::super::tests::{RUN, folder_with};
+    use super::*;
+    use crate::{Checkpoint, ModelFolder};
+
+    #[test]
+    fn a_new_folder_is_made_with_those_above_it() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a/b");
+        assert_eq!(ModelFolder::create(&path, Existing::Refuse).unwrap().path(), path);
+        assert!(path.is_dir());
+        ModelFolder::create(&path, Existing::Force).unwrap();
+    }
+
+    /// A process can be killed while it writes the very first file.
+    #[test]
+    fn a_run_killed_in_its_first_write_begins_again() {
+        let home = folder_with(&[LOCK, ".recipe.toml.4711-0.tmp"]);
+        let error = ModelFolder::create(home.path(), Existing::Resume).unwrap_err();
+        assert!(matches!(error, StorageError::NothingToResume { .. }), "{error}");
+        ModelFolder::create(home.path(), Existing::Refuse).unwrap();
+        assert_eq!(names_in(home.path()).unwrap(), [LOCK]);
+    }
+
+    #[test]
+    fn a_write_that_was_cut_short_leaves_nothing_in_a_resumed_run() {
+        let home = folder_with(&[&RUN[..], &[".model.safetensors.4711-3.tmp"]].concat());
+        ModelFolder::create(home.path(), Existing::Resume).unwrap();
+        assert!(!names_in(home.path()).unwrap().iter().any(|name| is_temporary(name)));
+    }
+
+    #[test]
+    fn an_existing_run_is_refused_kept_or_replaced_as_asked() {
+        let crashed = ["notes.txt", "checkpoints/.best.replaced/state.json", "checkpoints/.step-20.staging/state.json"];
+        let home = folder_with(&[&RUN[..], &crashed].concat());
+        let error = ModelFolder::create(home.path(), Existing::Refuse).unwrap_err();
+        assert!(error.is_user_error());
+        assert!(error.to_string().contains("--resume") && error.to_string().contains("--force"), "{error}");
+
+        let folder = ModelFolder::create(home.path(), Existing::Resume).unwrap();
+        assert!(folder.weights(&Checkpoint::Step(10)).is_ok());
+        assert_eq!(names_in(&home.path().join(CHECKPOINTS)).unwrap(), ["best", "step-10"]);
+
+        let error = ModelFolder::create(home.path(), Existing::Force).unwrap_err();
+        assert!(matches!(error, StorageError::FolderInUse { .. }), "{error}");
+        drop(folder);
+        ModelFolder::create(home.path(), Existing::Force).unwrap();
+        assert_eq!(names_in(home.path()).unwrap(), [LOCK, "notes.txt"]);
+    }
+
+    #[test]
+    fn force_never_touches_a_folder_without_a_run() {
+        let home = folder_with(&["thesis.tex", "checkpoints/mine"]);
+        let error = ModelFolder::create(home.path(), Existing::Force).unwrap_err();
+        assert!(matches!(error, StorageError::ForeignFolder { .. }));
+        assert!(error.to_string().contains("it holds checkpoints, thesis.tex but neither"), "{error}");
+        assert!(home.path().join("checkpoints/mine").exists());
+    }
+
+    #[test]
+    fn force_never_touches_the_model_of_another_program() {
+        let files = ["config.json", "model.safetensors", "tokenizer.json"];
+        let home = folder_with(&files);
+        let config = home.path().join("config.json");
+        for foreign in [r#"{"model_type": "gpt2", "n_layer": 12}"#, "not JSON"] {
+            fs::write(&config, foreign).unwrap();
+            let error = ModelFolder::create(home.path(), Existing::Force).unwrap_err();
+            assert!(matches!(error, StorageError::ForeignFolder { .. }) && error.is_user_error(), "{error}");
+            assert!(matches!(
+                ModelFolder::create(home.path(), Existing::Resume),
+                Err(StorageError::NothingToResume { .. })
+            ));
+            assert_eq!(names_in(home.path()).unwrap(), files);
+        }
+        fs::write(&config, r#"{"format": "firelight"}"#).unwrap();
+        ModelFolder::create(home.path(), Existing::Force).unwrap();
+        assert_eq!(names_in(home.path()).unwrap(), [LOCK]);
+    }
+
+    #[test]
+    fn there_must_be_a_run_to_resume() {
+        let home = tempfile::tempdir().unwrap();
+        let error = ModelFolder::create(home.path().join("none"), Existing::Resume).unwrap_err();
+        assert!(
+            error.to_string().ends_with("it is missing or empty; leave out --resume to begin a new run"),
+            "{error}"
+        );
+    }
+}

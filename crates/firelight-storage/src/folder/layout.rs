@@ -1,0 +1,127 @@
+//! What lies in a run folder, and under which name. A new file gets its name, its path and its place in the removal here:
+//!
+//! ```text
+//! recipe.toml  config.json  tokenizer.json  metrics.jsonl
+//! data.tokens  data.documents                                          of a text
+//! training.jsonl  validation.jsonl  source_tokenizer.json              of pairs of texts
+//! images.idx  images.json                                              of images
+//! .lock                                                                held by the process that trains
+//! model.safetensors                                                    weights of the last step
+//! tensorboard/events.out.tfevents.*                                    on request
+//! checkpoints/best/{model.safetensors, state.json}                     lowest validation loss
+//! checkpoints/step-N/{model.safetensors, optimizer.bpk, state.json}    where a run can be resumed
+//! ```
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::ModelFolder;
+use crate::StorageError;
+use crate::checkpoint_folder::{WEIGHTS, checkpoint_of, remove};
+use crate::listing::names_in;
+
+pub(super) const RECIPE: &str = "recipe.toml";
+pub(super) const CONFIG: &str = "config.json";
+const TOKENIZER: &str = "tokenizer.json";
+const TOKENS: &str = "data.tokens";
+const DOCUMENTS: &str = "data.documents";
+const SOURCE_TOKENIZER: &str = "source_tokenizer.json";
+const TRAINING_PAIRS: &str = "training.jsonl";
+const VALIDATION_PAIRS: &str = "validation.jsonl";
+const IMAGES: &str = "images.idx";
+const IMAGE_INDEX: &str = "images.json";
+const METRICS: &str = "metrics.jsonl";
+const REPORT: &str = "report.html";
+const EVENTS: &str = "tensorboard";
+pub(super) const CHECKPOINTS: &str = "checkpoints";
+
+impl ModelFolder {
+    /// `recipe.toml`: the run as it was asked for.
+    pub fn recipe(&self) -> PathBuf {
+        self.path.join(RECIPE)
+    }
+
+    /// `config.json`: the task and the configuration of the model.
+    pub fn config(&self) -> PathBuf {
+        self.path.join(CONFIG)
+    }
+
+    /// `tokenizer.json`, in the field's common format.
+    pub fn tokenizer(&self) -> PathBuf {
+        self.path.join(TOKENIZER)
+    }
+
+    /// `data.tokens`: the text of the run as token ids, from which it can be resumed without its text.
+    pub fn tokens(&self) -> PathBuf {
+        self.path.join(TOKENS)
+    }
+
+    /// `data.documents`: the lengths of the documents of the text in tokens, where a run tells them apart.
+    pub fn documents(&self) -> PathBuf {
+        self.path.join(DOCUMENTS)
+    }
+
+    /// `source_tokenizer.json`, where the source of pairs has a tokenizer of its own.
+    pub fn source_tokenizer(&self) -> PathBuf {
+        self.path.join(SOURCE_TOKENIZER)
+    }
+
+    /// `training.jsonl`: the pairs that a run is trained on, from which it can be resumed without its files.
+    pub fn training_pairs(&self) -> PathBuf {
+        self.path.join(TRAINING_PAIRS)
+    }
+
+    /// `validation.jsonl`: the pairs that it is validated on.
+    pub fn validation_pairs(&self) -> PathBuf {
+        self.path.join(VALIDATION_PAIRS)
+    }
+
+    /// `images.idx`: the pixels of the images of a run, from which it can be resumed without its files.
+    pub fn images(&self) -> PathBuf {
+        self.path.join(IMAGES)
+    }
+
+    /// `images.json`: their classes and labels, and which of them are trained on.
+    pub fn image_index(&self) -> PathBuf {
+        self.path.join(IMAGE_INDEX)
+    }
+
+    /// `metrics.jsonl`: one JSON object for each step and each evaluation.
+    pub fn metrics(&self) -> PathBuf {
+        self.path.join(METRICS)
+    }
+
+    /// `report.html`: the curves, the recipe and samples on one page.
+    pub fn report(&self) -> PathBuf {
+        self.path.join(REPORT)
+    }
+
+    /// `tensorboard`: the folder of event files, where a run was asked for them.
+    pub fn tensorboard(&self) -> PathBuf {
+        self.path.join(EVENTS)
+    }
+}
+
+/// Removes the files of a run and nothing else.
+pub(super) fn remove_run(path: &Path) -> Result<(), StorageError> {
+    let checkpoints = path.join(CHECKPOINTS);
+    for name in names_in(&checkpoints)?.iter().filter(|name| checkpoint_of(name).is_some()) {
+        remove(&checkpoints.join(name))?;
+    }
+    // A folder that holds foreign files is not empty and stays.
+    let _ = fs::remove_dir(&checkpoints);
+    remove(&path.join(EVENTS))?;
+    // The two files that mark a run go last, so that an interrupted removal can be repeated.
+    let pairs = [TRAINING_PAIRS, VALIDATION_PAIRS, SOURCE_TOKENIZER];
+    let data = [DOCUMENTS, TOKENS].into_iter().chain(pairs).chain([IMAGES, IMAGE_INDEX, TOKENIZER]);
+    for file in [REPORT, METRICS, WEIGHTS].into_iter().chain(data).chain([CONFIG, RECIPE]).map(|name| path.join(name)) {
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(StorageError::io("remove", &file)(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
