@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::{Case, compare, random};
-use burn::tensor::{DType, Device, TensorData, Tolerance};
+use burn::tensor::{Bool, DType, Device, Int, TensorData, Tolerance};
 
 /// Sizes of a comparison, in the letters of the crate; `F` is the width of a value.
 #[derive(Clone, Copy)]

@@ -1,0 +1,273 @@
+//! What is hidden from whom, and how the scores are formed: the options of every form of attention.
+
+use super::reference;
+#[cfg(feature = "flex")]
+use crate::half::widen;
+use burn::tensor::{Bool, DType, Device, Int, Tensor};
+
+/// A text cut into pieces that see nothing but themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunks {
+    /// Tokens of a piece.
+    pub size: usize,
+    /// Tokens before the first key: a key `j` belongs to piece `(j + before) / size`.
+    pub before: usize,
+}
+
+impl Chunks {
+    /// Where the piece of a place begins and ends, counted from the first key, before which a place and its piece may stand.
+    pub(super) fn around(self, place: i64) -> std::ops::Range<i64> {
+        let [size, before] =
+            [self.size, self.before].map(|number| i64::try_from(number).unwrap_or(i64::MAX).min(1 << 60));
+        let start = (place + before).div_euclid(size) * size - before;
+        start..start + size
+    }
+}
+
+/// What is hidden from whom, and how the scores are formed. The default hides nothing and scales by `1 / sqrt(E)`.
+///
+/// The parts combine: a key is hidden from a query when any of `causal`, `window`, `chunks`,
+/// `documents`, `padding` or `hidden` hides it.
+#[derive(Debug, Clone, Default)]
+pub struct AttentionOptions {
+    /// Factor of the scores; `None` means `1 / sqrt(E)`.
+    pub scale: Option<f64>,
+    /// Hides the future: query `i` sees the keys `0 ..= i + K - Q`, so the last query always sees every key.
+    pub causal: bool,
+    /// Hides what stands more than this many keys before a query, aligned as `causal`: with both, a query sees itself and the
+    /// `window` keys before it. The fused path skips the rest, in time and in memory.
+    pub window: Option<usize>,
+    /// Hides the keys of other pieces of the text; query `i` stands at key `i + K - Q`, as with `causal`. The fused path of the
+    /// CPU skips them.
+    pub chunks: Option<Chunks>,
+    /// `[B | 1, K]`, the document of every key, which hides the keys of other documents; query `i` is of the document of key
+    /// `i + K - Q`. Any number names a document. The fused path of the CPU skips the keys before the first and behind the last
+    /// of a document.
+    pub documents: Option<Tensor<2, Int>>,
+    /// Bounds the scaled scores to `(-c, c)`: `c tanh(scores / c)`. `None` leaves them as they are.
+    pub soft_cap: Option<f64>,
+    /// `[B, K]`, true where a key is padding and hidden from every query.
+    pub padding: Option<Tensor<2, Bool>>,
+    /// `[B | 1, H | 1, Q | 1, K]`, true where a pair is hidden.
+    pub hidden: Option<Tensor<4, Bool>>,
+    /// `[B | 1, H | 1, Q | 1, K]`, added to the scaled and capped scores.
+    pub bias: Option<Tensor<4>>,
+    /// `[H | 1, Q + K - 1]`, added to the scores as `bias` is, by the distance of query and key: column `Q - 1 + j - i` to
+    /// the score of query `i` and key `j`. Where the fused path of the CPU has no other bias, it reads this one in place, so
+    /// that it takes no memory for the pairs.
+    pub bias_by_distance: Option<Tensor<2>>,
+    /// Share of the weights dropped at random, the rest scaled up; in `[0, 1)`. The caller passes 0 outside training.
+    pub dropout: f64,
+}
+
+impl AttentionOptions {
+    /// Sets the factor of the scores.
+    pub fn with_scale(mut self, scale: Option<f64>) -> Self {
+        self.scale = scale;
+        self
+    }
+
+    /// Sets the bound of the scaled scores.
+    pub fn with_soft_cap(mut self, soft_cap: Option<f64>) -> Self {
+        self.soft_cap = soft_cap;
+        self
+    }
+
+    /// Hides the future, or not.
+    pub fn with_causal(mut self, causal: bool) -> Self {
+        self.causal = causal;
+        self
+    }
+
+    /// Hides what stands further before a query than this, or nothing.
+    pub fn with_window(mut self, window: Option<usize>) -> Self {
+        self.window = window;
+        self
+    }
+
+    /// Hides the other pieces of a text, or nothing.
+    pub fn with_chunks(mut self, chunks: Option<Chunks>) -> Self {
+        self.chunks = chunks;
+        self
+    }
+
+    /// Hides other documents, `[B | 1, K]`.
+    pub fn with_documents(mut self, documents: Option<Tensor<2, Int>>) -> Self {
+        self.documents = documents;
+        self
+    }
+
+    /// Hides padded keys, `[B, K]`.
+    pub fn with_padding(mut self, padding: Option<Tensor<2, Bool>>) -> Self {
+        self.padding = padding;
+        self
+    }
+
+    /// Hides pairs, `[B | 1, H | 1, Q | 1, K]`.
+    pub fn with_hidden(mut self, hidden: Option<Tensor<4, Bool>>) -> Self {
+        self.hidden = hidden;
+        self
+    }
+
+    /// Adds to the scores, `[B | 1, H | 1, Q | 1, K]`.
+    pub fn with_bias(mut self, bias: Option<Tensor<4>>) -> Self {
+        self.bias = bias;
+        self
+    }
+
+    /// Adds to the scores by distance, `[H | 1, Q + K - 1]`.
+    pub fn with_bias_by_distance(mut self, bias_by_distance: Option<Tensor<2>>) -> Self {
+        self.bias_by_distance = bias_by_distance;
+        self
+    }
+
+    /// Drops weights at random.
+    pub fn with_dropout(mut self, dropout: f64) -> Self {
+        self.dropout = dropout;
+        self
+    }
+
+    /// The types of the tensors of numbers.
+    pub(super) fn types(&self) -> [(&'static str, Option<DType>); 2] {
+        let by_distance = self.bias_by_distance.as_ref().map(Tensor::dtype);
+        [("bias", self.bias.as_ref().map(Tensor::dtype)), ("bias by distance", by_distance)]
+    }
+
+    /// The same with biases in single precision where they are of half precision.
+    #[cfg(feature = "flex")]
+    pub(super) fn widened(&self) -> Self {
+        let (bias, by_distance) = (self.bias.clone().map(widen), self.bias_by_distance.clone().map(widen));
+        self.clone().with_bias(bias).with_bias_by_distance(by_distance)
+    }
+
+    /// All that is hidden, as pairs: for scores of the shape `[B, H, Q, K]` a mask that broadcasts to it, or none when
+    /// every query sees every key.
+    pub fn hidden_pairs(&self, shape: [usize; 4], device: &Device) -> Option<Tensor<4, Bool>> {
+        reference::hidden(shape, self, device)
+    }
+}
+
+/// Masks and biases must fit the scores, `[B, H, Q, K]`.
+pub(super) fn check_options(scores: [usize; 4], options: &AttentionOptions) {
+    let [batch, _, queries, keys] = scores;
+    let masks =
+        [("hidden", options.hidden.as_ref().map(Tensor::dims)), ("bias", options.bias.as_ref().map(Tensor::dims))];
+    for (name, shape) in masks {
+        let shape = shape.unwrap_or([1; 4]);
+        let fits = shape.iter().zip(scores).all(|(size, whole)| *size == 1 || *size == whole);
+        assert!(fits, "attention: {name} {shape:?} does not fit the scores {scores:?}");
+    }
+    if let Some(bias) = &options.bias_by_distance {
+        let ([_, heads, queries, _], [rows, distances]) = (scores, bias.dims());
+        assert!(
+            (rows == 1 || rows == heads) && distances == queries + keys - 1,
+            "attention: bias by distance {:?} does not fit the scores {scores:?}: [H | 1, Q + K - 1] is needed",
+            bias.dims()
+        );
+    }
+    if let Some(padding) = &options.padding {
+        assert!(padding.dims() == [batch, keys], "attention: padding {:?} is not [B, K]", padding.dims());
+    }
+    if let Some(documents) = &options.documents {
+        let [rows, names] = documents.dims();
+        assert!(
+            (rows == batch || rows == 1) && names == keys,
+            "attention: documents {:?} are not [B | 1, K] of the scores {scores:?}",
+            [rows, names]
+        );
+        assert!(queries <= keys, "attention: documents of {keys} keys do not tell that of {queries} queries");
+    }
+    assert!(options.chunks.is_none_or(|chunks| chunks.size > 0), "attention: chunks of 0 tokens");
+    assert!(options.soft_cap.is_none_or(|cap| cap > 0.0), "attention: soft cap {:?} is not above 0", options.soft_cap);
+    assert!((0.0..1.0).contains(&options.dropout), "attention: dropout {} is not in [0, 1)", options.dropout);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::rows;
+    use super::super::{attention, attention_with_weights};
+    use super::*;
+    use burn::tensor::{TensorData, Tolerance};
+
+    #[test]
+    fn a_cap_bounds_the_scores_and_not_the_bias() {
+        // Scores 0 and 200 under a cap of 2: 0 and 2, weights .1192 and .8808; a bias of 2 on the first makes them equal.
+        let device = Device::default();
+        let (query, key) = (rows([[1.0]], &device), rows([[0.0], [200.0]], &device));
+        let options = AttentionOptions::default().with_soft_cap(Some(2.0));
+        let weights = |options: &AttentionOptions| {
+            attention_with_weights(query.clone(), key.clone(), key.clone(), options).1.into_data()
+        };
+        let expected = TensorData::from([[[[0.1192f32, 0.8808]]]]);
+        weights(&options).assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-4));
+        let biased = options.with_bias(Some(rows([[2.0, 0.0]], &device)));
+        let expected = TensorData::from([[[[0.5f32, 0.5]]]]);
+        weights(&biased).assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-4));
+    }
+
+    #[test]
+    fn a_bias_by_distance_by_hand() {
+        // Zero scores. Two queries and three keys: column 1 - i + j of [a, b, c, d], so query 0 adds b, c, d and query 1
+        // a, b, c. With ln 2 for c and else 0 the weights are 1/4, 1/2, 1/4 and 1/4, 1/4, 1/2.
+        let device = Device::default();
+        let (query, key) = (rows([[0.0], [0.0]], &device), rows([[0.0], [0.0], [0.0]], &device));
+        let bias = Tensor::<2>::from_floats([[0.0, 0.0, 2f32.ln(), 0.0]], &device);
+        let options = AttentionOptions::default().with_bias_by_distance(Some(bias));
+        let value = rows([[4.0], [8.0], [16.0]], &device);
+        let expected = TensorData::from([[[[9.0f32], [11.0]]]]);
+        for output in [
+            attention(query.clone(), key.clone(), value.clone(), &options),
+            attention_with_weights(query, key, value, &options).0,
+        ] {
+            output.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "[H | 1, Q + K - 1] is needed")]
+    fn a_bias_by_too_few_distances_panics() {
+        let device = Device::default();
+        let x = rows([[0.0], [0.0]], &device);
+        let options = AttentionOptions::default().with_bias_by_distance(Some(Tensor::zeros([1, 2], &device)));
+        attention(x.clone(), x.clone(), x, &options);
+    }
+
+    #[test]
+    fn causal_is_aligned_to_the_last_key() {
+        // One query after two keys sees all three; its predecessor sees two.
+        let device = Device::default();
+        let query = rows([[0.0], [0.0]], &device);
+        let value = rows([[3.0], [6.0], [9.0]], &device);
+        let output = attention(query, value.clone(), value, &AttentionOptions::default().with_causal(true));
+        let expected = TensorData::from([[[[4.5f32], [6.0]]]]);
+        output.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+    }
+
+    #[test]
+    fn a_window_shows_the_query_and_the_keys_before_it() {
+        // Zero scores: the mean of what is seen. The last query stands at the last key.
+        let device = Device::default();
+        let query = rows([[0.0], [0.0]], &device);
+        let value = rows([[3.0], [6.0], [9.0]], &device);
+        let mean =
+            |options: AttentionOptions| attention(query.clone(), value.clone(), value.clone(), &options).into_data();
+        let expect = |found: TensorData, expected: [f32; 2]| {
+            let expected = TensorData::new(expected.to_vec(), [1, 1, 2, 1]);
+            found.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+        };
+        let window = |window| AttentionOptions::default().with_window(Some(window));
+        expect(mean(window(1).with_causal(true)), [4.5, 7.5]);
+        expect(mean(window(0).with_causal(true)), [6.0, 9.0]);
+        expect(mean(window(0)), [7.5, 9.0]);
+        expect(mean(window(9).with_causal(true)), [4.5, 6.0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "hidden [1, 1, 2, 3] does not fit the scores [1, 2, 2, 2]")]
+    fn a_mask_of_another_length_panics() {
+        let device = Device::default();
+        let x = Tensor::<4>::zeros([1, 2, 2, 4], &device);
+        let hidden = Tensor::<4>::zeros([1, 1, 2, 3], &device).bool();
+        attention(x.clone(), x.clone(), x, &AttentionOptions::default().with_hidden(Some(hidden)));
+    }
+}
