@@ -1,0 +1,78 @@
+//! Finds where an interrupted run can go on: its newest checkpoint that is whole.
+
+use std::fs;
+
+use firelight_storage::{Checkpoint, CheckpointFolder, ModelFolder, StorageError, check_weights};
+
+use super::start::{Resumed, StartPoint, load_record};
+use super::{Notes, steps_in};
+use crate::TrainingError;
+
+/// The newest checkpoint of a run that is whole; none if the run has no checkpoints yet.
+///
+/// Every file is read before it counts as whole. A damaged checkpoint is passed over with a warning in the log.
+///
+/// # Errors
+/// Fails if the folder cannot be read, or if there are checkpoints but none is whole.
+pub fn resume_point(folder: &ModelFolder) -> Result<Option<StartPoint>, TrainingError> {
+    let mut newest_error = None;
+    for step in steps_in(folder)?.into_iter().rev() {
+        match read(folder.checkpoint_folder(&Checkpoint::Step(step))) {
+            Ok(start) => return Ok(Some(start)),
+            Err(error) => {
+                log::warn!("passing over the checkpoint of step {step}: {error}");
+                newest_error.get_or_insert(error);
+            }
+        }
+    }
+    let unresumable = |cause| TrainingError::NoWholeCheckpoint { path: folder.path().into(), cause: Box::new(cause) };
+    newest_error.map_or(Ok(None), |cause| Err(unresumable(cause)))
+}
+
+/// Reads a checkpoint through and makes sure that all of it is there.
+fn read(folder: CheckpointFolder) -> Result<StartPoint, TrainingError> {
+    let path = folder.state();
+    let text = fs::read(&path).map_err(StorageError::io("read", &path))?;
+    let Notes { state, parameters, optimizer, optimizer_tensors, smoothed } =
+        serde_json::from_slice(&text).map_err(TrainingError::damaged(&path))?;
+    check_weights(folder.weights())?;
+    if smoothed {
+        check_weights(folder.smoothed())?;
+    }
+    load_record(&folder.optimizer(), optimizer_tensors)?;
+    Ok(StartPoint { state, resumed: Some(Resumed { folder, parameters, optimizer, optimizer_tensors, smoothed }) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{run_folder, save_trained};
+    use super::*;
+
+    #[test]
+    fn a_damaged_checkpoint_is_passed_over_whichever_file_it_is() {
+        let (_home, folder) = run_folder();
+        save_trained(&folder, 5);
+        let (_, newest) = save_trained(&folder, 10);
+        for file in [newest.weights(), newest.smoothed(), newest.optimizer(), newest.state()] {
+            let whole = fs::read(&file).unwrap();
+            for length in [0, 10, whole.len() / 2, whole.len() - 3] {
+                fs::write(&file, &whole[..length]).unwrap();
+                assert_eq!(resume_point(&folder).unwrap().unwrap().step(), 5, "{} of {length} bytes", file.display());
+            }
+            fs::remove_file(&file).unwrap();
+            assert_eq!(resume_point(&folder).unwrap().unwrap().step(), 5, "no {}", file.display());
+            fs::write(&file, whole).unwrap();
+        }
+        assert_eq!(resume_point(&folder).unwrap().unwrap().step(), 10);
+    }
+
+    #[test]
+    fn a_run_without_a_whole_checkpoint_does_not_silently_begin_anew() {
+        let (_home, folder) = run_folder();
+        let (_, only) = save_trained(&folder, 5);
+        fs::write(only.state(), "{").unwrap();
+        let error = resume_point(&folder).unwrap_err();
+        assert!(error.to_string().contains("none of its checkpoints is whole: the file `"), "{error}");
+        assert!(error.to_string().contains("state.json` is damaged: EOF") && error.is_user_error(), "{error}");
+    }
+}

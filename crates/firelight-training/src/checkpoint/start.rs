@@ -1,0 +1,217 @@
+//! Where a run begins, and how a model and its optimiser are given back what they had there.
+
+use std::fs::File;
+use std::path::Path;
+
+use burn::module::Module;
+use burn::optim::{ModuleOptimizer, OptimizerRecord};
+use firelight_storage::{CheckpointFolder, StorageError, load_weights};
+
+use super::{RunState, ValidationLoss};
+use crate::parameter_ids::{ParameterIds, restore_ids};
+use crate::smoothed::Smoothed;
+use crate::{OptimizerConfig, OptimizerKind, TrainingConfig, TrainingError};
+
+/// Where a run begins: at its first step, or at a checkpoint of an earlier run.
+#[derive(Clone, Debug, Default)]
+pub struct StartPoint {
+    pub(crate) state: RunState,
+    pub(super) resumed: Option<Resumed>,
+}
+
+/// The files of the checkpoint that is continued.
+#[derive(Clone, Debug)]
+pub(super) struct Resumed {
+    pub(super) folder: CheckpointFolder,
+    pub(super) parameters: ParameterIds,
+    pub(super) optimizer: OptimizerKind,
+    pub(super) optimizer_tensors: usize,
+    pub(super) smoothed: bool,
+}
+
+impl StartPoint {
+    /// Steps done already: 0 for a new run. The training batches must begin with the one of the next step.
+    pub fn step(&self) -> usize {
+        self.state.step
+    }
+
+    /// Whether a run by these settings that stands here has nothing left to do.
+    pub fn is_finished(&self, training: &TrainingConfig) -> bool {
+        self.state.is_finished(training)
+    }
+
+    /// The best evaluation so far.
+    pub fn best(&self) -> Option<ValidationLoss> {
+        self.state.best
+    }
+
+    /// Refuses to go on under another seed than the run began with.
+    pub(crate) fn check_seed(&self, asked: u64) -> Result<(), TrainingError> {
+        match (&self.resumed, self.state.seed) {
+            (Some(Resumed { folder, .. }), Some(found)) if found != asked => {
+                Err(TrainingError::OtherSeed { path: folder.path().into(), found, asked })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives `model` the weights of the checkpoint and builds its optimiser with the state it had.
+    pub(crate) fn restore<M: Module>(
+        &self,
+        mut model: M,
+        config: &OptimizerConfig,
+    ) -> Result<(M, ModuleOptimizer), TrainingError> {
+        let Some(Resumed { folder, parameters, optimizer, optimizer_tensors, .. }) = &self.resumed else {
+            let optimizer = config.init(&model);
+            return Ok((model, optimizer));
+        };
+        same_optimizer(folder, *optimizer, config.kind())?;
+        load_weights(&mut model, folder.weights())?;
+        let model = restore_ids(model, parameters)
+            .map_err(|parameter| TrainingError::ForeignCheckpoint { path: folder.path().into(), parameter })?;
+        let path = folder.optimizer();
+        let optimizer = config.init(&model).load_record(load_record(&path, *optimizer_tensors)?);
+        // Burn begins anew, without a word, where it cannot rebuild the state of a parameter: count what it has taken.
+        count_tensors(&path, optimizer.to_record().len(), *optimizer_tensors)?;
+        Ok((model, optimizer))
+    }
+
+    /// The moving average of the weights of `model`: the one of the checkpoint, or one that begins here.
+    pub(crate) fn smoothed<M: Module>(&self, model: &M, decay: f64) -> Result<Option<Smoothed>, TrainingError> {
+        match self.resumed.as_ref().filter(|resumed| resumed.smoothed && decay > 0.0) {
+            Some(resumed) => {
+                let mut averages = model.clone();
+                load_weights(&mut averages, resumed.folder.smoothed())?;
+                Ok(Smoothed::new(decay, &averages))
+            }
+            None => Ok(Smoothed::new(decay, model)),
+        }
+    }
+}
+
+/// The optimiser's state in the file at `path`, which must consist of `tensors` tensors.
+pub(super) fn load_record(path: &Path, tensors: usize) -> Result<OptimizerRecord, TrainingError> {
+    // Burn words a missing file as it words a damaged one.
+    File::open(path).map_err(StorageError::io("read", path))?;
+    let record = OptimizerRecord::load(path).map_err(TrainingError::damaged(path))?;
+    count_tensors(path, record.len(), tensors)?;
+    Ok(record)
+}
+
+fn count_tensors(path: &Path, found: usize, expected: usize) -> Result<(), TrainingError> {
+    match found == expected {
+        true => Ok(()),
+        false => Err(TrainingError::damaged(path)(format!("expected {expected} tensors of state, found {found}"))),
+    }
+}
+
+/// A state means nothing to another kind of optimizer.
+fn same_optimizer(folder: &CheckpointFolder, found: OptimizerKind, asked: OptimizerKind) -> Result<(), TrainingError> {
+    match found == asked {
+        true => Ok(()),
+        false => {
+            Err(TrainingError::OtherOptimizer { path: folder.path().into(), found: found.name(), asked: asked.name() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::resume_point;
+    use super::super::tests::{run_folder, save_trained, save_trained_by};
+    use super::*;
+    use crate::{AdafactorConfig, AdamConfig, LionConfig, MuonConfig, ParameterGroup, UpdateRule};
+    use std::fs;
+
+    #[test]
+    fn a_state_that_lacks_parameters_is_refused() {
+        let (_home, folder) = run_folder();
+        let (model, files) = save_trained(&folder, 5);
+        let start = resume_point(&folder).unwrap().unwrap();
+        OptimizerConfig::default().init(&model).save(files.optimizer()).unwrap();
+        let error = start.restore(model, &OptimizerConfig::default()).err().unwrap();
+        assert!(error.to_string().ends_with("is damaged: expected 4 tensors of state, found 0"), "{error}");
+        assert!(error.is_user_error() && resume_point(&folder).is_err());
+    }
+
+    #[test]
+    fn a_checkpoint_is_continued_by_the_kind_that_wrote_it_alone() {
+        let slope = ParameterGroup { parameters: "slope".into(), muon: Some(true), ..ParameterGroup::default() };
+        let muon = OptimizerConfig { groups: vec![slope], ..UpdateRule::Muon(MuonConfig::default()).into() };
+        let kinds = [
+            OptimizerConfig::default(),
+            UpdateRule::Adam(AdamConfig::vaswani()).into(),
+            UpdateRule::Lion(LionConfig::default()).into(),
+            UpdateRule::Adafactor(AdafactorConfig::default()).into(),
+            muon,
+        ];
+        for (config, tensors) in kinds.iter().zip([4, 4, 2, 3, 3]) {
+            let (_home, folder) = run_folder();
+            let (model, _) = save_trained_by(config, &folder, 5);
+            let start = resume_point(&folder).unwrap().unwrap();
+            for other in &kinds {
+                match start.restore(model.clone(), other) {
+                    Ok((_, optimizer)) => assert_eq!((other, optimizer.to_record().len()), (config, tensors)),
+                    Err(error) => {
+                        let [found, asked] = [config, other].map(|config| config.kind().name());
+                        let expected = format!("with optimizer.kind = \"{found}\", not \"{asked}\"");
+                        assert!(error.to_string().contains(&expected) && error.is_user_error(), "{error}");
+                        assert_ne!(found, asked);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_matrix_that_has_gone_from_one_rule_to_the_other_is_noticed() {
+        let group = |muon| ParameterGroup { parameters: "slope".into(), muon: Some(muon), ..ParameterGroup::default() };
+        let config = |groups| OptimizerConfig { groups, ..UpdateRule::Muon(MuonConfig::default()).into() };
+        let (_home, folder) = run_folder();
+        let (model, _) = save_trained_by(&config(vec![group(true)]), &folder, 5);
+        let start = resume_point(&folder).unwrap().unwrap();
+        let offset =
+            ParameterGroup { parameters: "slope".into(), weight_decay: Some(0.0), ..ParameterGroup::default() };
+        start.restore(model.clone(), &config(vec![group(true), offset])).unwrap();
+        let error = start.restore(model, &OptimizerConfig { groups: vec![], ..OptimizerConfig::default() }).err();
+        assert!(error.is_some());
+    }
+
+    #[test]
+    fn files_that_do_not_fit_the_model_are_named() {
+        let (_home, folder) = run_folder();
+        let (model, files) = save_trained(&folder, 5);
+        let mut start = resume_point(&folder).unwrap().unwrap();
+
+        let path = files.optimizer();
+        let bytes = fs::read(&path).unwrap();
+        for length in [0, 10, bytes.len() / 2, bytes.len() - 1] {
+            fs::write(&path, &bytes[..length]).unwrap();
+            let error = start.restore(model.clone(), &OptimizerConfig::default()).err().unwrap();
+            assert!(error.to_string().starts_with(&format!("the file `{}` is damaged: ", path.display())), "{error}");
+            assert!(!error.to_string().contains('\n') && error.is_user_error(), "{error}");
+        }
+
+        start.resumed.as_mut().unwrap().parameters.remove("slope");
+        let error = start.restore(model, &OptimizerConfig::default()).err().unwrap();
+        assert!(error.to_string().contains("does not fit the model: it has no parameter `slope`"), "{error}");
+    }
+
+    #[test]
+    fn a_run_goes_on_under_its_own_seed_alone_and_an_old_checkpoint_under_any() {
+        let (_home, folder) = run_folder();
+        let (_, files) = save_trained(&folder, 5);
+        let text = fs::read_to_string(files.state()).unwrap();
+        assert!(text.contains("\"seed\": null"), "{text}");
+        let resumed = |seed: &str| {
+            fs::write(files.state(), text.replace("  \"seed\": null,\n", seed)).unwrap();
+            resume_point(&folder).unwrap().unwrap()
+        };
+        resumed("").check_seed(8).unwrap(); // as older versions wrote it
+        let start = resumed("  \"seed\": 18446744073709551615,\n");
+        start.check_seed(u64::MAX).unwrap();
+        let error = start.check_seed(8).unwrap_err();
+        let expected = "step-5` was written by a run of the seed 18446744073709551615, not 8: give the seed";
+        assert!(error.to_string().contains(expected) && error.is_user_error(), "{error}");
+    }
+}
