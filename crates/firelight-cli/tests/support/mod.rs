@@ -112,6 +112,29 @@ pub(crate) fn train(model: &Model, out: &Path) -> Vec<String> {
     ["train", &recipe, "--data", &text, "--out", &out].map(str::to_string).to_vec()
 }
 
+/// Trains with one more argument into a fresh folder.
+pub(crate) fn train_with(more: &[&str]) -> Finished {
+    let scratch = Model::scratch();
+    let args = train(model(), &scratch.path().join("run"));
+    firelight(args.into_iter().chain(more.iter().map(|arg| arg.to_string())))
+}
+
+/// The arguments that continue a prompt by a model.
+pub(crate) fn generate(dir: &Path, more: &[&str]) -> Vec<String> {
+    let common = ["generate", &text(dir), "--prompt", "The fox", "--max-new-tokens", "30"].map(str::to_string);
+    common.into_iter().chain(more.iter().map(|arg| arg.to_string())).collect()
+}
+
+/// The arguments that measure a model on a text.
+pub(crate) fn evaluate(dir: &Path, data: &Path) -> Vec<String> {
+    ["evaluate", &text(dir), "--data", &text(data), "--json"].map(str::to_string).to_vec()
+}
+
+/// A path as an argument.
+pub(crate) fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
 /// All files of a folder with their bytes.
 pub(crate) fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files: Vec<_> = entries(folder)

@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use firelight::data::{Image, ImageShape};
 use serde_json::Value;
 
-use crate::support::{Model, contents, firelight};
-use crate::{USER, text};
+use crate::USER;
+use crate::support::{Model, contents, firelight, text};
 
 const RECIPE: &str = "task = \"vision\"\nseed = 1\n\
     [data.augmentation]\ncrop_padding = 1\nerasing = 0.2\nmixup = 0.5\n\

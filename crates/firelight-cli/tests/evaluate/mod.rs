@@ -1,0 +1,34 @@
+//! A trained model is measured on a text, by the checkpoint that is named.
+
+use serde_json::Value;
+
+use crate::USER;
+use crate::support::{evaluate, firelight, generate, model};
+
+#[test]
+fn evaluate_prints_one_line_of_json() {
+    let finished = firelight(evaluate(&model().dir, &model().text)).succeeds();
+    assert_eq!(finished.stdout.lines().count(), 1);
+    let value: Value = serde_json::from_str(&finished.stdout).unwrap();
+    let [loss, perplexity, bits] = ["loss", "perplexity", "bits_per_character"].map(|key| value[key].as_f64().unwrap());
+    assert!((perplexity - loss.exp()).abs() < 1e-6);
+    assert!((bits - loss / 2f64.ln()).abs() < 1e-6); // one token is one character
+    assert!(value["tokens"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn checkpoints_are_chosen_by_name() {
+    let last = firelight(evaluate(&model().dir, &model().text)).succeeds().stdout;
+    for checkpoint in ["best", "10"] {
+        let chosen = firelight(
+            evaluate(&model().dir, &model().text).into_iter().chain(["--checkpoint".into(), checkpoint.into()]),
+        );
+        let chosen = chosen.succeeds();
+        assert!(chosen.stderr.contains(&format!("checkpoint: {checkpoint}")), "{}", chosen.stderr);
+        if checkpoint == "10" {
+            assert_ne!(chosen.stdout, last);
+        }
+    }
+    let missing = firelight(generate(&model().dir, &["--checkpoint", "777"]));
+    missing.fails(USER, &["no checkpoint", "777", "last"]);
+}

@@ -1,0 +1,85 @@
+//! A prompt is continued, and what is no prompt or no option is refused.
+
+use std::fs;
+use std::io::Read;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::USER;
+use crate::support::{Model, command, evaluate, firelight, generate, model, text};
+
+#[test]
+fn generate_continues_the_prompt_on_stdout() {
+    let finished = firelight(generate(&model().dir, &["--seed", "3"])).succeeds();
+    assert!(finished.stdout.starts_with("The fox"), "{}", finished.stdout);
+    assert!(finished.stdout.ends_with('\n'));
+    assert_eq!(finished.stdout.chars().count(), "The fox".len() + 30 + 1);
+    assert!(finished.stderr.contains("checkpoint: last"), "{}", finished.stderr);
+}
+
+#[test]
+fn one_seed_is_one_text() {
+    let seeded = |seed| firelight(generate(&model().dir, &["--temperature", "1.5", "--seed", seed])).succeeds().stdout;
+    assert_eq!(seeded("1"), seeded("1"));
+    assert_ne!(seeded("1"), seeded("2"));
+}
+
+#[test]
+fn the_cache_changes_no_greedy_text() {
+    let cached = firelight(generate(&model().dir, &["--greedy"])).succeeds().stdout;
+    assert_eq!(firelight(generate(&model().dir, &["--greedy", "--no-cache"])).succeeds().stdout, cached);
+}
+
+#[test]
+fn generate_speaks_json_with_the_text_of_the_terminal() {
+    let plain = firelight(generate(&model().dir, &["--seed", "3"])).succeeds().stdout;
+    let json = firelight(generate(&model().dir, &["--seed", "3", "--json"])).succeeds().stdout;
+    assert_eq!(json.lines().count(), 1);
+    let value: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(value["prompt"], "The fox");
+    assert_eq!(value["tokens"], 30);
+    assert_eq!(value["stopped"], "max_new_tokens");
+    assert_eq!(format!("The fox{}\n", value["text"].as_str().unwrap()), plain);
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly() {
+    let args = generate(&model().dir, &[]).into_iter().map(|arg| if arg == "30" { "100000".into() } else { arg });
+    let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 8];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap(); // and hangs up
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(!stderr.contains("error"), "{stderr}");
+}
+
+// Bad wishes.
+
+#[test]
+fn a_character_outside_the_vocabulary_is_located() {
+    let prompt = firelight(["generate", &text(&model().dir), "--prompt", "The f\u{e6}x"]);
+    prompt.fails(USER, &["'\u{e6}'", "position 5", "vocabulary"]);
+    let scratch = Model::scratch();
+    let data = scratch.path().join("foreign.txt");
+    fs::write(&data, "The fox ran.\n".repeat(20) + "The hen sat \u{2014}").unwrap();
+    firelight(evaluate(&model().dir, &data)).fails(USER, &["line 21", "column 13", "vocabulary"]);
+}
+
+#[test]
+fn a_prompt_longer_than_the_context_is_refused() {
+    let finished = firelight(["generate", &text(&model().dir), "--prompt", "The fox sat down"]);
+    finished.fails(USER, &["16 tokens", "8"]);
+}
+
+#[test]
+fn an_empty_prompt_is_refused() {
+    firelight(["generate", &text(&model().dir), "--prompt", ""]).fails(USER, &["prompt", "empty"]);
+}
+
+#[test]
+fn options_out_of_range_are_all_listed() {
+    let finished = firelight(generate(&model().dir, &["--temperature", "0", "--top-p", "-1"]));
+    finished.fails(USER, &["temperature is 0", "--greedy", "top_p is -1"]);
+}

@@ -1,0 +1,24 @@
+//! Schedules are drawn without a training.
+
+use std::fs;
+
+use crate::support::{Model, firelight, model, text};
+
+#[test]
+fn visualize_draws_the_schedules_that_are_asked_for() {
+    let scratch = Model::scratch();
+    let out = text(&scratch.path().join("rates.svg"));
+    let recipe = text(&model().recipe);
+    let finished = firelight(["visualize", "schedule", &recipe, "--out", &out]).succeeds();
+    assert_eq!((finished.stdout.as_str(), finished.stderr.trim()), ("", format!("wrote {out}").as_str()));
+    let own = fs::read_to_string(&out).unwrap();
+    assert!(own.starts_with("<svg") && own.contains("cosine") && !own.contains("wsd"));
+
+    let kinds = ["--kinds", "cosine,wsd,inverse_sqrt", "--set", "schedule.warmup_steps=3"];
+    firelight(["visualize", "schedule", "--out", &out].into_iter().chain(kinds)).succeeds();
+    let several = fs::read_to_string(&out).unwrap();
+    assert!(
+        ["cosine", "wsd", "inverse_sqrt", "learning rate of the next step"].iter().all(|name| several.contains(name))
+    );
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1, "nothing else is left behind");
+}
