@@ -1,6 +1,6 @@
 //! The numbers of a run as one JSON object per line, in `metrics.jsonl`. Steps carry `step`, `loss`, `charged_loss` where that is
-//! another quantity, `learning_rate`, `gradient_norm` and `tokens_per_second`, evaluations `step` and `validation_loss`; losses
-//! are printed to the last bit.
+//! another quantity, `learning_rate`, `gradient_norm` and `tokens_per_second` (of what the loss is the mean over, tokens or whole
+//! texts and images), evaluations `step` and `validation_loss`; losses are printed to the last bit.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

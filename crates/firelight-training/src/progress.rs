@@ -17,6 +17,8 @@ pub struct ProgressBar {
     bar: indicatif::ProgressBar,
     /// Takes the lines where no bar can be drawn.
     plain: Box<dyn Write + Send>,
+    /// What is counted by the second.
+    target: &'static str,
     steps: usize,
     smoothed: Option<f64>,
     last: Option<StepReport>,
@@ -34,19 +36,25 @@ impl ProgressBar {
         Self::on(ProgressDrawTarget::stderr(), Box::new(io::stderr()))
     }
 
+    /// Says what the throughput counts, such as `text`; a `token` without a word.
+    pub fn counting(mut self, target: &'static str) -> Self {
+        self.target = target;
+        self
+    }
+
     fn on(target: ProgressDrawTarget, plain: Box<dyn Write + Send>) -> Self {
         let style = ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = indicatif::ProgressBar::with_draw_target(None, target).with_style(style);
-        Self { bar, plain, steps: 0, smoothed: None, last: None }
+        Self { bar, plain, target: "token", steps: 0, smoothed: None, last: None }
     }
 
     /// What is worth knowing about the newest step.
     fn status(&self, report: &StepReport) -> String {
         let StepReport { loss, gradient_norm, learning_rate, tokens_per_second, .. } = report;
-        let smoothed = self.smoothed.unwrap_or(*loss);
+        let (smoothed, target) = (self.smoothed.unwrap_or(*loss), self.target);
         format!(
             "loss {loss:.4} (smoothed {smoothed:.4}), gradient {gradient_norm:.2}, rate {learning_rate:.1e}, \
-             {tokens_per_second:.0} tokens/s"
+             {tokens_per_second:.0} {target}s/s"
         )
     }
 

@@ -32,8 +32,8 @@ impl Curves {
         Ok(Self { values })
     }
 
-    /// The charts of the report, each with its heading.
-    pub(super) fn charts(&self) -> Vec<(&'static str, Chart)> {
+    /// The charts of the report, each with its heading; a loss is the mean over each `target`.
+    pub(super) fn charts(&self, target: &str) -> Vec<(&'static str, Chart)> {
         let mean = |key: &str, name: &str| Curve { name: name.into(), points: smoothed(&self.curve(key, name).points) };
         let charged = self.values.contains_key("charged_loss");
         let charged = charged.then(|| mean("charged_loss", "batch as it is charged, smoothed"));
@@ -45,10 +45,10 @@ impl Curves {
             curves: vec![self.curve(name, unit)],
         };
         let mut charts = vec![
-            ("Loss", Chart { x_label: "step".into(), y_label: "nats per target".into(), curves: losses }),
+            ("Loss", Chart { x_label: "step".into(), y_label: format!("nats per {target}"), curves: losses }),
             ("Learning rate", single("learning_rate", "learning rate")),
             ("Norm of the gradients before clipping", single("gradient_norm", "norm")),
-            ("Throughput", single("tokens_per_second", "tokens per second")),
+            ("Throughput", single("tokens_per_second", &format!("{target}s per second"))),
         ];
         let own = self.of_the_task();
         if !own.is_empty() {
@@ -91,10 +91,10 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("metrics.jsonl");
         std::fs::write(&path, "{\"step\":5,\"validation_loss\":2.0,\"accuracy\":0.5}\n{\"step\":6,\"lo").unwrap();
-        let charts = Curves::read(&path).unwrap().charts();
+        let charts = Curves::read(&path).unwrap().charts("text");
         assert_eq!(charts[1].0, "Metrics of the validation");
         assert_eq!(charts[1].1.curves, [Curve { name: "accuracy".into(), points: vec![(5.0, 0.5)] }]);
-        assert_eq!(charts[0].1.curves.len(), 2);
+        assert_eq!((charts[0].1.curves.len(), charts[0].1.y_label.as_str()), (2, "nats per text"));
     }
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("metrics.jsonl");
         std::fs::write(&path, "{\"step\":1,\"loss\":2.0,\"charged_loss\":3.0}\n").unwrap();
-        let charts = Curves::read(&path).unwrap().charts();
+        let charts = Curves::read(&path).unwrap().charts("text");
         assert_eq!((charts[0].1.curves[2].points.clone(), charts.len()), (vec![(1.0, 3.0)], 4));
     }
 }

@@ -19,6 +19,8 @@ const STYLE: &str = include_str!("style.css");
 pub struct Report {
     /// The name of the run.
     pub title: String,
+    /// What a loss is the mean over: `token`, `text`, `image`.
+    pub target: &'static str,
     /// What is known in one line each, such as the device: a name and a value.
     pub facts: Vec<(String, String)>,
     /// The parameters by part.
@@ -53,7 +55,7 @@ impl Report {
                 body {
                     h1 { (self.title) }
                     (table(&self.facts))
-                    @for (heading, chart) in curves.charts() { (figure(heading, &chart.to_svg())) }
+                    @for (heading, chart) in curves.charts(self.target) { (figure(heading, &chart.to_svg())) }
                     @for (heading, svg) in &self.figures { (figure(heading, svg)) }
                     @if !self.samples.is_empty() { h2 { "Samples" } }
                     @for (heading, text) in &self.samples { h3 { (heading) } pre.sample { (text) } }
@@ -98,6 +100,7 @@ mod tests {
     fn report() -> Report {
         Report {
             title: "stories-1 <test>".into(),
+            target: "token",
             facts: vec![("device".into(), "flex".into())],
             parameters: vec![("embedding".into(), 30), ("blocks".into(), 12)],
             figures: vec![(

@@ -35,6 +35,7 @@ impl<T: Task> TrainedRun<T> {
         let name = self.folder.path().file_name().unwrap_or_default().to_string_lossy();
         let report = Report {
             title: format!("Training of {name}"),
+            target: T::TARGET,
             facts: self.facts(device),
             parameters: T::parameters(&self.model),
             figures: T::figures(&self.model, &self.corpus)?,

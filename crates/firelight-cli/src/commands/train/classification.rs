@@ -11,6 +11,8 @@ use super::course::Shown;
 const SAMPLES: usize = 3;
 
 impl Shown for Classification {
+    const SHOWS: &'static str = "what it takes validation texts for";
+
     fn next(folder: &str) -> String {
         format!("classify a text with: firelight classify {folder} --text TEXT")
     }
@@ -21,7 +23,7 @@ impl Shown for Classification {
         let texts: Vec<String> = some.iter().map(|text| classifier.line_of(&text.text, text.pair.as_deref())).collect();
         let found = classifier.classify(&texts)?;
         let sample =
-            |(text, found): (&String, firelight::classification::Prediction)| (format!("\"{text}\" is"), found.label);
+            |(text, found): (&String, firelight::classification::Prediction)| (format!("\"{text}\""), found.label);
         Ok(texts.iter().zip(found).map(sample).collect())
     }
 }

@@ -17,6 +17,9 @@ use crate::{interruption, output};
 
 /// What a task shows of itself.
 pub(super) trait Shown: Task<Error: Send + Sync + std::error::Error + 'static> {
+    /// What the samples are, in words.
+    const SHOWS: &'static str;
+
     /// What can be done with the model in `folder`: a sentence with a command.
     fn next(folder: &str) -> String;
 
@@ -58,12 +61,12 @@ impl Course {
         interruption::listen(&interrupter)?;
         let mut observers: Vec<Box<dyn Observer>> = Vec::new();
         if !self.tui {
-            observers.push(Box::new(ProgressBar::new()));
+            observers.push(Box::new(ProgressBar::new().counting(T::TARGET)));
         }
         if self.tensorboard {
             observers.push(Box::new(TensorBoard::create(run.folder.tensorboard())?));
         }
-        let dashboard = self.tui.then(|| dashboard(interrupter.clone()));
+        let dashboard = self.tui.then(|| dashboard(interrupter.clone(), T::TARGET));
         Ok(run.fit_with(observers, interrupter, dashboard)?)
     }
 }
@@ -76,12 +79,14 @@ fn check<T: Shown>(run: &Run<T>) -> Result<()> {
     Ok(())
 }
 
-/// Burn's own screen, with the numbers of a model of tokens on it.
-fn dashboard<M: Trainable>(interrupter: Interrupter) -> Extension<M> {
-    Box::new(|training| {
+/// Burn's own screen; perplexity and throughput are numbers of models whose targets are tokens.
+fn dashboard<M: Trainable>(interrupter: Interrupter, target: &str) -> Extension<M> {
+    let is_of_tokens = target == "token";
+    Box::new(move |training| {
         let renderer = TuiMetricsRendererWrapper::new(interrupter, None);
-        let metrics = (LossMetric::new(), Perplexity::new(), TokensPerSecond::new(), LearningRateMetric::new());
-        training.with_metric_logger(InMemoryMetricLogger::new()).renderer(Box::new(renderer)).metrics(metrics)
+        let training = training.with_metric_logger(InMemoryMetricLogger::new()).renderer(Box::new(renderer));
+        let training = training.metrics((LossMetric::new(), LearningRateMetric::new()));
+        if is_of_tokens { training.metrics((Perplexity::new(), TokensPerSecond::new())) } else { training }
     })
 }
 
@@ -134,7 +139,7 @@ fn show<T: Shown>(run: &TrainedRun<T>, chosen: &NamedDevice) -> Result<()> {
     let samples = T::samples(run, chosen)?;
     run.write_report(&place(chosen), samples.clone())?;
     output::note(format_args!("report: {}", run.folder.report().display()));
-    output::note(format_args!("checkpoint: last; what it writes:"));
+    output::note(format_args!("checkpoint: last; {}:", T::SHOWS));
     for (heading, text) in samples {
         output::note(format_args!("{heading}:"));
         output::print(&format!("{}\n", text.trim()))?;

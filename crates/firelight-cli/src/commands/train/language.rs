@@ -13,6 +13,8 @@ use super::course::Shown;
 const SAMPLE_TOKENS: usize = 400;
 
 impl Shown for Language {
+    const SHOWS: &'static str = "what it writes";
+
     fn next(folder: &str) -> String {
         format!("continue a text with: firelight generate {folder} --prompt TEXT")
     }

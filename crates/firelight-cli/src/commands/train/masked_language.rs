@@ -12,6 +12,8 @@ use super::course::Shown;
 const TEXTS: usize = 100;
 
 impl Shown for MaskedLanguage {
+    const SHOWS: &'static str = "what it takes for alike";
+
     fn next(folder: &str) -> String {
         format!("begin a classifier with: firelight train texts --data DIR --from {folder}")
     }

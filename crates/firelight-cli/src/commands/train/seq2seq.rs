@@ -11,6 +11,8 @@ use super::course::Shown;
 const SAMPLES: usize = 3;
 
 impl Shown for Seq2Seq {
+    const SHOWS: &'static str = "what it writes";
+
     fn next(folder: &str) -> String {
         format!("translate a text with: firelight translate {folder} --text TEXT")
     }

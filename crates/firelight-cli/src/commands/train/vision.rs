@@ -12,6 +12,8 @@ use super::course::Shown;
 const SAMPLES: usize = 3;
 
 impl Shown for Vision {
+    const SHOWS: &'static str = "what it takes validation images for";
+
     fn next(folder: &str) -> String {
         format!("classify an image with: firelight classify {folder} --image FILE")
     }
