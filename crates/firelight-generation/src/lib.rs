@@ -48,7 +48,7 @@ mod text;
 mod mock;
 
 pub use autoregressive::{Autoregressive, DecodeState, row_indices};
-pub use beam::{BeamOptions, EarlyStopping, Hypothesis, beam_search};
+pub use beam::{BeamOptions, EarlyStopping, Hypothesis, MAX_BEAMS, beam_search};
 pub use error::GenerationError;
 pub use generate::{Generated, generate};
 pub use options::{GenerationOptions, RandomSampling, Sampling};

@@ -42,7 +42,7 @@ mod search;
 use burn::tensor::{Device, Tensor};
 
 pub use hypotheses::Hypothesis;
-pub use options::{BeamOptions, EarlyStopping};
+pub use options::{BeamOptions, EarlyStopping, MAX_BEAMS};
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
 use search::Search;
 

@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{GenerationError, StopReason};
 
+/// The most beams: each needs a cache of its own, and no search is known to gain from hundreds.
+pub const MAX_BEAMS: usize = 1024;
+
 /// Options of a beam search.
 ///
 /// The methods build on one another: `BeamOptions::new(100).with_beams(5).with_length_penalty(0.6)`.
@@ -12,7 +15,7 @@ use crate::{GenerationError, StopReason};
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct BeamOptions {
-    /// Unfinished hypotheses that a row follows at the same time, at least 1. Default 4.
+    /// Unfinished hypotheses that a row follows at the same time, from 1 to [`MAX_BEAMS`]. Default 4.
     pub beams: usize,
     /// The most tokens of a hypothesis, its stop token counted, at least 1. Default 200.
     pub max_new_tokens: usize,
@@ -99,8 +102,8 @@ impl BeamOptions {
     /// [`GenerationError::InvalidOptions`] with one sentence for each field out of range.
     pub fn validate(&self) -> Result<(), GenerationError> {
         let mut problems = Vec::new();
-        if self.beams == 0 {
-            problems.push("beams is 0, expected 1 or more".to_string());
+        if !(1..=MAX_BEAMS).contains(&self.beams) {
+            problems.push(format!("beams is {}, expected 1 to {MAX_BEAMS}", self.beams));
         }
         if self.max_new_tokens == 0 {
             problems.push("max_new_tokens is 0, expected 1 or more".to_string());
@@ -142,10 +145,11 @@ mod tests {
         let options = BeamOptions::new(0).with_beams(0).with_length_penalty(f64::NAN).with_n_best(3);
         assert_eq!(
             options.validate().unwrap_err().to_string(),
-            "invalid generation options: beams is 0, expected 1 or more; max_new_tokens is 0, expected 1 or more; \
+            "invalid generation options: beams is 0, expected 1 to 1024; max_new_tokens is 0, expected 1 or more; \
              length_penalty is NaN, expected a finite number; n_best is 3, expected 1 or more and at most the number of \
              beams, 0"
         );
+        assert!(BeamOptions::new(1).with_beams(MAX_BEAMS + 1).validate().is_err());
         assert!(BeamOptions::new(1).with_n_best(5).validate().is_err());
         assert!(BeamOptions::new(1).with_beams(5).with_n_best(5).validate().is_ok());
     }
