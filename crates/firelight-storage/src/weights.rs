@@ -1,7 +1,8 @@
 //! The parameters of a Burn module as a safetensors file, the field's common format. Trainers save, everything that needs
 //! a trained model loads. Built on Burn's `SafetensorsStore`, made strict and reproducible.
 
-use std::fs;
+use std::fs::{self, File, Permissions};
+use std::io;
 use std::path::Path;
 
 use burn::module::Module;
@@ -27,10 +28,19 @@ pub(crate) fn save_where<M: Module>(model: &M, path: &Path, keeps: fn(&str, &str
         // Burn writes its metadata in an order that changes from run to run, so the file carries none.
         let store = SafetensorsStore::from_file(temporary).clear_metadata().skip_enum_variants(true);
         let mut store = store.with_predicate(keeps);
+        let permissions = permissions_beside(temporary).map_err(StorageError::io("write", path))?;
         model
             .save_into(&mut store)
-            .map_err(|error| StorageError::SaveWeights { path: path.into(), reason: one_line(&error) })
+            .map_err(|error| StorageError::SaveWeights { path: path.into(), reason: one_line(&error) })?;
+        fs::set_permissions(temporary, permissions).map_err(StorageError::io("write", path))
     })
+}
+
+/// The permissions that other files get at `path`; those that Burn writes are for their owner alone.
+fn permissions_beside(path: &Path) -> io::Result<Permissions> {
+    let permissions = File::create_new(path)?.metadata()?.permissions();
+    fs::remove_file(path)?;
+    Ok(permissions)
 }
 
 /// Reads the parameters of `model` from `path`, as 32-bit floats, onto the devices the parameters are on.
@@ -202,6 +212,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("model.safetensors");
         save_weights(&model(1.0, 3), &path).unwrap();
+
+        let plain = home.path().join("plain");
+        fs::write(&plain, "").unwrap();
+        let [found, usual] = [&path, &plain].map(|path| fs::metadata(path).unwrap().permissions());
+        assert_eq!(found, usual, "whoever may read the other files of a run may load its model");
 
         let mut loaded = model(9.0, 3);
         let id = loaded.layers[0].weight.id;

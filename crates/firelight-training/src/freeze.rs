@@ -6,7 +6,7 @@ use burn::tensor::Tensor;
 use wildmatch::WildMatch;
 
 use crate::config::{Problems, SettingsError};
-use crate::path::ModulePath;
+use crate::path::{ModulePath, listed};
 
 /// In front of a pattern whose parameters are trained.
 const EXCEPT: char = '!';
@@ -31,10 +31,11 @@ pub(crate) fn check<M: Module>(model: &M, patterns: &[String]) -> Result<(), Set
     let mut paths = Paths::default();
     model.visit(&mut paths);
     let mut problems = Problems::of("training");
+    let expected = format!("the pattern of a parameter or of a module; there are {}", listed(&paths.found));
     for (index, pattern) in patterns.iter().enumerate() {
         let is_there = paths.found.iter().any(|path| fits(pattern, path));
         let key = format!("freeze[{index}]");
-        problems.require(is_there, &key, format!("\"{pattern}\""), "the pattern of a parameter or of a module");
+        problems.require(is_there, &key, format!("\"{pattern}\""), &expected);
     }
     let leaves_some = patterns.is_empty() || paths.found.iter().any(|path| !is_frozen(patterns, path));
     problems.require(leaves_some, "freeze", format!("{patterns:?}"), "patterns that leave a parameter to train");
@@ -142,7 +143,7 @@ mod tests {
         let error = freeze(Line::new(2.0, 0.0, &Device::default()), &patterns(&["slope", "!slop"])).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "training.freeze[1] = \"!slop\" must be the pattern of a parameter or of a module"
+            "training.freeze[1] = \"!slop\" must be the pattern of a parameter or of a module; there are `slope`, `offset`"
         );
     }
 

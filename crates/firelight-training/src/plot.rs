@@ -11,7 +11,10 @@ use crate::ScheduleConfig;
 const SIZE: (u32, u32) = (760, 300);
 
 /// Width of the column on the right in which the lines are named.
-const LEGEND: u32 = 150;
+const LEGEND: u32 = 170;
+
+/// The most numbers below a chart.
+const TICKS: usize = 10;
 
 /// More points than this on a line cannot be told apart.
 const POINTS: usize = 1500;
@@ -77,14 +80,16 @@ impl Chart {
         let (left, right) = area.split_horizontally(SIZE.0 - LEGEND);
         let points = || curves.iter().flat_map(|curve| curve.points.iter());
         let (x, y) = (bounds(points().map(|point| point.0), 0.0), bounds(points().map(|point| point.1), 0.05));
+        let [across, up] = [&x, &y].map(|range| range.end - range.start);
         let mut chart =
-            ChartBuilder::on(&left).margin(12).x_label_area_size(38).y_label_area_size(64).build_cartesian_2d(x, y)?;
+            ChartBuilder::on(&left).margin(12).x_label_area_size(38).y_label_area_size(84).build_cartesian_2d(x, y)?;
         chart
             .configure_mesh()
             .x_desc(&self.x_label)
             .y_desc(&self.y_label)
-            .y_label_formatter(&|value| tick(*value))
-            .x_label_formatter(&|value| tick(*value))
+            .x_labels((across as usize + 1).clamp(2, TICKS))
+            .y_label_formatter(&|value| tick(*value, up))
+            .x_label_formatter(&|value| tick(*value, across))
             .light_line_style(TRANSPARENT)
             .bold_line_style(RGBColor(226, 226, 226))
             .axis_style(RGBColor(120, 120, 120))
@@ -93,6 +98,9 @@ impl Chart {
             .draw()?;
         for ((curve, colour), row) in curves.iter().zip(COLOURS.iter().cycle()).zip(0..) {
             chart.draw_series(LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2)))?;
+            if let [point] = curve.points[..] {
+                chart.draw_series([Circle::new(point, 3, colour.filled())])?; // a line of one point cannot be seen
+            }
             let y = 20 + 22 * row;
             right.draw(&PathElement::new([(0, y), (18, y)], colour.stroke_width(2)))?;
             right.draw(&Text::new(curve.name.clone(), (24, y - 6), ("sans-serif", 13)))?;
@@ -123,13 +131,14 @@ fn bounds(values: impl Iterator<Item = f64>, margin: f64) -> Range<f64> {
     }
 }
 
-/// A number on an axis, with the three digits that count.
-fn tick(value: f64) -> String {
-    let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
+/// A number on an axis of this length, to a thousandth of it.
+fn tick(value: f64, length: f64) -> String {
+    let places = (3.0 - length.log10().floor()).clamp(0.0, 12.0) as usize;
+    let rounded: f64 = format!("{value:.places$}").parse().unwrap_or(value);
     match rounded.abs() {
         0.0 => "0".into(),
         1e-4..1e6 => rounded.to_string(),
-        _ => format!("{rounded:e}"),
+        _ => format!("{:e}", format!("{value:.2e}").parse().unwrap_or(value)),
     }
 }
 
@@ -209,7 +218,9 @@ mod tests {
 
     #[test]
     fn ticks_are_short() {
-        let ticks = [0.0, 1500.0, 0.25, 3e-4, 2e7, 2.5].map(tick);
-        assert_eq!(ticks, ["0", "1500", "0.25", "0.0003", "2e7", "2.5"]);
+        let ticks = [0.0, 1500.0, 0.25, 3e-4, 2e7, 2.5].map(|value| tick(value, 2.0 * value.max(0.5)));
+        assert_eq!(ticks, ["0", "1500", "0.25", "0", "2e7", "2.5"]);
+        assert_eq!([3e-4, -6.78e-21, 2.5e-5].map(|value| tick(value, 1e-3)), ["0.0003", "0", "2.5e-5"]);
+        assert_eq!([2.31, 2.3125, 2.315].map(|value| tick(value, 0.03)), ["2.31", "2.3125", "2.315"]);
     }
 }

@@ -91,7 +91,7 @@ impl Observer for ProgressBar {
         let best = if report.is_best { ", the best so far" } else { "" };
         let status = self.last.map_or(String::new(), |last| format!("{}, ", self.status(&last)));
         let (step, loss) = (report.step, report.validation_loss);
-        let metrics = report.metrics.iter().map(|(name, value)| format!(", {name} {value:.2}")).collect::<String>();
+        let metrics = report.metrics.iter().map(|(name, value)| metric(name, *value)).collect::<String>();
         self.line(step, &format!("{status}validation loss {loss:.4}{metrics}{best}"));
         Ok(())
     }
@@ -100,6 +100,11 @@ impl Observer for ProgressBar {
         self.bar.finish_and_clear();
         Ok(())
     }
+}
+
+/// A metric with the digits that tell evaluations apart: a share has more of them than a number of per cent.
+fn metric(name: &str, value: f64) -> String {
+    if value.abs() <= 1.0 { format!(", {name} {value:.4}") } else { format!(", {name} {value:.2}") }
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ impl ClassifyImages {
             let classifier = ImageClassifier::load_from(&model.run_dir, checkpoint, device)?;
             if let (Some(path), [image]) = (&self.rollout, &images[..]) {
                 classifier.rollout(image)?.overlay(image).write_png(path)?;
+                output::note(format_args!("wrote {}", path.display()));
             }
             Ok((classifier.classify(&images)?, classifier.classes().to_vec()))
         })?;

@@ -48,14 +48,15 @@ struct Search {
     #[arg(long)]
     truncate: bool,
     /// Translate at most so many lines together: fewer take less memory and more time
-    #[arg(long, value_name = "N", default_value_t = usize::MAX, hide_default_value = true)]
-    batch: usize,
+    #[arg(long, value_name = "N", default_value_t = u32::MAX, hide_default_value = true,
+        value_parser = clap::value_parser!(u32).range(1..))]
+    batch: u32,
 }
 
 impl Search {
     fn options(&self) -> TranslateOptions {
         let Self { beams, length_penalty, n_best, truncate, batch } = *self;
-        TranslateOptions { beams, length_penalty, n_best, truncate, batch }
+        TranslateOptions { beams, length_penalty, n_best, truncate, batch: batch as usize }
     }
 }
 

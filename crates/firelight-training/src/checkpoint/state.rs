@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::TrainingConfig;
+use crate::config::LOSS;
 use crate::precision::Scale;
 
 /// A validation loss and when it was measured.
@@ -12,6 +13,17 @@ pub struct ValidationLoss {
     pub step: usize,
     /// The mean loss in nats per target.
     pub loss: f64,
+}
+
+impl ValidationLoss {
+    /// The evaluation as the best one of a run, by its loss or by another metric: `by accuracy at step 6, where the loss was 0.7085`.
+    pub fn in_words(&self, best_by: &str) -> String {
+        let Self { step, loss } = self;
+        match best_by {
+            LOSS => format!("{loss:.4} at step {step}"),
+            metric => format!("by {metric} at step {step}, where the loss was {loss:.4}"),
+        }
+    }
 }
 
 /// Where a run stands: `state.json`.

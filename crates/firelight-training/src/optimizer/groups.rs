@@ -5,7 +5,7 @@
 //! MAE have it: the layer `i` of `n` has the rate times `decay^(n - i)`, counted from 0, what comes before the layers
 //! `decay^(n + 1)`, and what comes after them the whole rate.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
@@ -14,7 +14,7 @@ use wildmatch::WildMatch;
 
 use super::{OptimizerConfig, OptimizerKind, not_negative};
 use crate::config::Problems;
-use crate::path::ModulePath;
+use crate::path::{ModulePath, listed};
 
 /// The name under which stacks keep their layers.
 const LAYERS: &str = "blocks";
@@ -124,7 +124,10 @@ impl Parameters {
     pub(super) fn check(&self, config: &OptimizerConfig, problems: &mut Problems) {
         for (index, group) in config.groups.iter().enumerate() {
             let fits = self.all.iter().any(|parameter| group.matches(&parameter.path));
-            let expected = format!("the pattern of a parameter; there are {}", self.listed());
+            let expected = format!(
+                "the pattern of a parameter; there are {}",
+                listed(self.all.iter().map(|parameter| &parameter.path))
+            );
             let (key, found) = (format!("groups[{index}].parameters"), format!("\"{}\"", group.parameters));
             problems.require(fits, &key, found, &expected);
         }
@@ -134,17 +137,6 @@ impl Parameters {
         let muon = self.shares(config).iter().any(|(share, _)| share.muon);
         let idle = "given a matrix: none is in `blocks`, and no group says muon = true of one";
         problems.require(muon || config.kind() != OptimizerKind::Muon, "kind", "\"muon\"", idle);
-    }
-
-    /// The paths, with one line for what repeats from layer to layer.
-    fn listed(&self) -> String {
-        let general = |path: &str| {
-            let names = path.split('.').map(|name| if name.parse::<usize>().is_ok() { "*" } else { name });
-            format!("`{}`", names.collect::<Vec<_>>().join("."))
-        };
-        let mut seen = BTreeSet::new();
-        let paths = self.all.iter().map(|parameter| general(&parameter.path));
-        paths.filter(|path| seen.insert(path.clone())).collect::<Vec<_>>().join(", ")
     }
 
     /// The share of the learning rate by depth.

@@ -36,7 +36,7 @@ impl Curves {
     pub(super) fn charts(&self, target: &str) -> Vec<(&'static str, Chart)> {
         let mean = |key: &str, name: &str| Curve { name: name.into(), points: smoothed(&self.curve(key, name).points) };
         let charged = self.values.contains_key("charged_loss");
-        let charged = charged.then(|| mean("charged_loss", "batch as it is charged, smoothed"));
+        let charged = charged.then(|| mean("charged_loss", "as charged, smoothed"));
         let losses = [mean("loss", "batch, smoothed"), self.curve("validation_loss", "validation")];
         let losses = losses.into_iter().chain(charged).collect();
         let single = |name: &str, unit: &str| Chart {

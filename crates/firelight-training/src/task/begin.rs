@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use super::{RecipeOf, RunRequest, Task, built_in};
+use crate::config::all_of;
+use crate::freeze;
 use crate::recipe::{refuse, task_in};
 use crate::validation::Metrics;
 use crate::{AnyRecipe, Problem, Recipe, RecipeError};
@@ -28,7 +30,7 @@ impl<T: Task> Plan<T> {
     }
 }
 
-/// Finds a metric that nobody measures and groups of parameters that the model does not have: only the task knows its metrics,
+/// Finds a metric that nobody measures and groups or frozen parts that the model does not have: only the task knows its metrics,
 /// and only a model its parameters.
 fn check_names<T: Task>(
     request: &RunRequest,
@@ -38,12 +40,12 @@ fn check_names<T: Task>(
 ) -> Result<(), RecipeError> {
     let metric = Metrics::new(T::metrics(corpus, recipe), &recipe.training.best_by).err();
     let metric = metric.map(|error| Problem { key: "training.best_by".into(), text: error.to_string() });
-    let groups = match recipe.optimizer.groups.is_empty() {
-        true => Ok(()),
-        false => recipe.optimizer.validate_for(&T::model(config, recipe.seed, &request.device)),
-    };
-    let groups = groups.err().map_or(Vec::new(), |error| error.problems().to_vec());
-    let problems: Vec<_> = metric.into_iter().chain(groups).collect();
+    let names_parameters = !recipe.optimizer.groups.is_empty() || !recipe.training.freeze.is_empty();
+    let model = names_parameters.then(|| T::model(config, recipe.seed, &request.device));
+    let check = |model| all_of([recipe.optimizer.validate_for(&model), freeze::check(&model, &recipe.training.freeze)]);
+    let parameters = model.and_then(|model| check(model).err());
+    let parameters = parameters.map_or(Vec::new(), |error| error.problems().to_vec());
+    let problems: Vec<_> = metric.into_iter().chain(parameters).collect();
     let (name, text) = source::<T>(request.recipe.as_deref())?;
     refuse(&text, &name, &request.overrides, &problems)
 }
@@ -55,10 +57,9 @@ fn check_names<T: Task>(
 /// If the file cannot be read, or is no recipe of the task.
 pub fn read_recipe<T: Task>(path: Option<&Path>, overrides: &[(String, String)]) -> Result<RecipeOf<T>, RecipeError> {
     let (name, text) = source::<T>(path)?;
-    let recipe = Recipe::parse_with(&text, &name, overrides, T::judge)?;
-    match recipe.task == T::NAME {
-        true => Ok(recipe),
-        false => Err(RecipeError::Task { path: name.into(), found: recipe.task, expected: format!("`{}`", T::NAME) }),
+    match task_in(&text, &name)? {
+        task if task == T::NAME => Recipe::parse_with(&text, &name, overrides, T::judge),
+        found => Err(RecipeError::Task { path: name.into(), found, expected: format!("`{}`", T::NAME) }),
     }
 }
 

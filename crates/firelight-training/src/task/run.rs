@@ -198,6 +198,7 @@ impl<T: Task> Run<T> {
             steps: fitted.steps,
             evaluation: fitted.evaluation,
             best: fitted.best,
+            best_by: self.recipe.training.best_by,
             interrupted: fitted.interrupted,
         })
     }

@@ -19,8 +19,10 @@ pub struct TrainedRun<T: Task> {
     pub steps: usize,
     /// The last evaluation.
     pub evaluation: Option<ValidationLoss>,
-    /// The best evaluation by `training.best_by`.
+    /// The best evaluation by `best_by`.
     pub best: Option<ValidationLoss>,
+    /// What decides which evaluation is the best: `training.best_by`.
+    pub best_by: String,
     /// Whether the run was stopped before its last step.
     pub interrupted: bool,
 }
@@ -50,7 +52,7 @@ impl<T: Task> TrainedRun<T> {
             facts.push(("validation loss", format!("{:.4} nats per {}", last.loss, T::TARGET)));
         }
         if let Some(best) = &self.best {
-            facts.push(("best", format!("{:.4} nats per {} at step {}", best.loss, T::TARGET, best.step)));
+            facts.push(("best", best.in_words(&self.best_by)));
         }
         facts.push(("data", T::sizes(&self.corpus)));
         facts.push(("written by", concat!("firelight ", env!("CARGO_PKG_VERSION")).to_string()));

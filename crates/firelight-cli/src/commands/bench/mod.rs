@@ -29,8 +29,9 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "NAME")]
     config: Option<Shape>,
     /// Number of tokens of `attention`; several are measured one after the other, each in a process of its own
-    #[arg(long, visible_alias = "lengths", value_name = "N", value_delimiter = ',', default_values_t = [2048])]
-    length: Vec<usize>,
+    #[arg(long, visible_alias = "lengths", value_name = "N", value_delimiter = ',', default_values_t = [2048],
+        value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    length: Vec<u32>,
     /// What a query of `attention` sees: causal, or window:N for the N tokens before it
     #[arg(long, value_name = "PATTERN", default_value = "causal")]
     pattern: Pattern,
@@ -38,8 +39,8 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: u32,
     /// Threads of the CPU backends; 0 takes all
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    threads: usize,
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
+    threads: u32,
     /// Device: flex, ndarray, wgpu, vulkan, metal, cuda or rocm, with an index such as cuda:1, or auto
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
@@ -117,7 +118,7 @@ impl Bench {
         if self.what == What::Attention && self.length.len() > 1 {
             return self.length.iter().try_for_each(|length| repeat_with(*length));
         }
-        measure::use_threads(self.threads)?;
+        measure::use_threads(self.threads as usize)?;
         let chosen = device::choose(self.device.as_deref())?;
         let mut workload = Workload::new(&self, &chosen.device)?;
         let found = measure(&mut workload, self.runs)?;
@@ -157,7 +158,7 @@ fn to_text(workload: &Workload, found: &Measurement) -> String {
 }
 
 /// The same measurement for one length alone: memory that an earlier one left behind would hide what the next one takes.
-fn repeat_with(length: usize) -> Result<()> {
+fn repeat_with(length: u32) -> Result<()> {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     let place = arguments.iter().position(|argument| argument.starts_with("--length")).context("--length was given")?;
     let is_joined = arguments[place].contains('=');

@@ -51,7 +51,10 @@ impl Workload {
             What::Train => training(shape, bench.recompute, device)?,
             What::Prefill => (PREFILL, prefill(shape, device)?),
             What::Decode => (DECODE[1], decode(shape, device)?),
-            What::Attention => (bench.length[0], attend(bench.length[0], bench.pattern, device)),
+            What::Attention => {
+                let length = bench.length[0] as usize;
+                (length, attend(length, bench.pattern, device))
+            }
         };
         Ok(Self { name: name(bench), tokens, step, device: device.clone() })
     }

@@ -1,7 +1,7 @@
 //! What a classifier shows after its training: the labels that it gives to validation texts.
 
 use anyhow::Result;
-use firelight::classification::{Classification, Classifier, TrainedRun};
+use firelight::classification::{Classification, Classifier, Prediction, TrainedRun};
 use firelight::device::NamedDevice;
 use firelight::storage::Checkpoint;
 
@@ -22,8 +22,10 @@ impl Shown for Classification {
         let some: Vec<_> = run.corpus.validation_texts().iter().take(SAMPLES).collect();
         let texts: Vec<String> = some.iter().map(|text| classifier.line_of(&text.text, text.pair.as_deref())).collect();
         let found = classifier.classify(&texts)?;
-        let sample =
-            |(text, found): (&String, firelight::classification::Prediction)| (format!("\"{text}\""), found.label);
+        let sample = |(text, found): (&String, Prediction)| {
+            let surety = found.probabilities.iter().map(|(_, probability)| *probability).fold(0.0, f64::max);
+            (format!("\"{text}\""), format!("{} ({:.1} %)", found.label, 100.0 * surety))
+        };
         Ok(texts.iter().zip(found).map(sample).collect())
     }
 }

@@ -1,5 +1,7 @@
 //! A training from its beginning to its report, as a terminal shows it, whatever the task is.
 
+use std::io::{self, IsTerminal};
+
 use anyhow::{Result, ensure};
 use burn::train::Interrupter;
 use burn::train::logger::InMemoryMetricLogger;
@@ -12,6 +14,7 @@ use firelight::training::{
 };
 
 use super::super::place;
+use crate::failure::Mistake;
 use crate::interruption::INTERRUPTED;
 use crate::{interruption, output};
 
@@ -38,6 +41,11 @@ pub(super) struct Course {
 
 impl Course {
     pub(super) fn follow<T: Shown>(self, request: &RunRequest, chosen: &NamedDevice) -> Result<()> {
+        let has_screen = !self.tui || io::stdout().is_terminal();
+        ensure!(
+            has_screen,
+            Mistake("--tui draws on a terminal: leave it out where the output is a file or a pipe".into())
+        );
         if self.dry_run {
             return Ok(output::print(&format!("{}\n", Run::<T>::estimate(request)?))?);
         }
@@ -93,7 +101,8 @@ fn dashboard<M: Trainable>(interrupter: Interrupter, target: &str) -> Extension<
 /// Says that there is nothing to do.
 fn conclude_finished<T: Shown>(run: &Run<T>) {
     let folder = run.folder.path().display();
-    let best = run.best().map_or(String::new(), |best| format!(", best {:.4} at step {}", best.loss, best.step));
+    let best_by = &run.recipe.training.best_by;
+    let best = run.best().map_or(String::new(), |best| format!(", best {}", best.in_words(best_by)));
     output::note(format_args!("the run in {folder} is finished after {} steps{best}: nothing was changed", run.done()));
     output::note(format_args!("train it further with: firelight train --resume --out {folder} --steps N"));
 }
@@ -117,12 +126,11 @@ fn conclude<T: Shown>(run: &TrainedRun<T>) {
     let end = if run.interrupted { "interrupted" } else { "done" };
     match (&run.evaluation, &run.best) {
         (Some(last), Some(best)) => output::note(format_args!(
-            "{end} after {} steps: validation loss {:.4} nats per {}, best {:.4} at step {}",
+            "{end} after {} steps: validation loss {:.4} nats per {}, best {}",
             run.steps,
             last.loss,
             T::TARGET,
-            best.loss,
-            best.step
+            best.in_words(&run.best_by)
         )),
         _ => output::note(format_args!("{end} after {} steps", run.steps)),
     }
