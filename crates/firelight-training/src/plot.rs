@@ -87,7 +87,7 @@ impl Chart {
             .configure_mesh()
             .x_desc(&self.x_label)
             .y_desc(&self.y_label)
-            .x_labels((across as usize + 1).clamp(2, TICKS))
+            .x_labels((across as usize).saturating_add(1).clamp(2, TICKS))
             .y_label_formatter(&|value| tick(*value, up))
             .x_label_formatter(&|value| tick(*value, across))
             .light_line_style(TRANSPARENT)

@@ -57,10 +57,16 @@ fn check_names<T: Task>(
 /// If the file cannot be read, or is no recipe of the task.
 pub fn read_recipe<T: Task>(path: Option<&Path>, overrides: &[(String, String)]) -> Result<RecipeOf<T>, RecipeError> {
     let (name, text) = source::<T>(path)?;
-    match task_in(&text, &name)? {
-        task if task == T::NAME => Recipe::parse_with(&text, &name, overrides, T::judge),
-        found => Err(RecipeError::Task { path: name.into(), found, expected: format!("`{}`", T::NAME) }),
-    }
+    let check = |task: &str| match task == T::NAME {
+        true => Ok(()),
+        false => {
+            Err(RecipeError::Task { path: (&name).into(), found: task.into(), expected: format!("`{}`", T::NAME) })
+        }
+    };
+    check(&task_in(&text, &name)?)?; // before the keys, which are unknown to another task
+    let recipe = Recipe::parse_with(&text, &name, overrides, T::judge)?;
+    check(&recipe.task)?; // which an override may have changed
+    Ok(recipe)
 }
 
 /// The name in messages and the text of the recipe at `path`, or of a built-in one.
