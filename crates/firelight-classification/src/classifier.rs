@@ -227,7 +227,7 @@ mod tests {
         let embedding = &mut damaged.model.encoder.embedding;
         embedding.weight = embedding.weight.clone().map(|weight| weight * f32::NAN);
         let error = damaged.classify(&["abc"]).unwrap_err();
-        assert!(error.is_user_error() && error.to_string().contains("weights are damaged"), "{error}");
+        assert!(error.is_user_error() && error.to_string().contains("its weights are damaged"), "{error}");
     }
 
     #[test]

@@ -79,6 +79,9 @@ impl Embedder {
             let vectors = awake(&device, || self.vectors(&input));
             let numbers: Vec<f32> =
                 vectors.try_into_vec_as().map_err(ClassificationError::device("the vectors of texts"))?;
+            if numbers.iter().any(|number| !number.is_finite()) {
+                return Err(ClassificationError::NotFinite);
+            }
             let rows = numbers.chunks(self.encoder.d_model());
             batch.iter().zip(rows).for_each(|(&index, row)| found[index] = row.to_vec());
         }

@@ -57,6 +57,15 @@ impl TokenLoss {
     }
 }
 
+/// Makes sure that every prediction has its target: reshaped, others would be charged to the wrong tokens.
+fn check_shapes(predictions: [usize; 2], targets: &Tensor<2, Int>, ignored: Option<&Tensor<2, Bool>>) {
+    let told = |name: &str, found: [usize; 2]| {
+        assert!(found == predictions, "{name} {found:?} are not [B, T] of the predictions {predictions:?}");
+    };
+    told("targets", targets.dims());
+    ignored.into_iter().for_each(|ignored| told("ignored", ignored.dims()));
+}
+
 impl LossConfig {
     /// Plain cross-entropy.
     pub fn new() -> Self {
@@ -105,6 +114,7 @@ impl LossConfig {
     /// If the shapes differ.
     pub fn forward(&self, logits: Tensor<3>, targets: Tensor<2, Int>, ignored: Option<Tensor<2, Bool>>) -> TokenLoss {
         let [batch, seq_len, vocab_size] = logits.dims();
+        check_shapes([batch, seq_len], &targets, ignored.as_ref());
         let rows = batch * seq_len;
         let ignored = ignored.map(|ignored| ignored.reshape([rows]));
         let count = count(rows, ignored.as_ref(), &logits.device());
@@ -131,7 +141,9 @@ impl LossConfig {
         if !self.is_plain() {
             return self.forward(linear(hidden, weight, None), targets, ignored);
         }
-        let rows = targets.dims().iter().product();
+        let [batch, seq_len, _] = hidden.dims();
+        check_shapes([batch, seq_len], &targets, ignored.as_ref());
+        let rows = batch * seq_len;
         let ignored = ignored.map(|ignored| ignored.reshape([rows]));
         let count = count(rows, ignored.as_ref(), &hidden.device());
         let (hidden, targets) = (hidden.flatten::<2>(0, 1), targets.reshape([rows]));
@@ -249,6 +261,22 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "targets [3, 2] are not [B, T] of the predictions [2, 3]")]
+    fn targets_of_another_order_panic() {
+        let device = Device::default();
+        LossConfig::default().forward(Tensor::zeros([2, 3, 5], &device), Tensor::zeros([3, 2], &device), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "ignored [2, 2] are not [B, T] of the predictions [2, 3]")]
+    fn marks_of_another_length_panic() {
+        let device = Device::default();
+        let ignored = Tensor::<2, Int>::zeros([2, 2], &device).bool();
+        let (hidden, weight) = (Tensor::zeros([2, 3, 4], &device), Tensor::zeros([4, 5], &device));
+        LossConfig::default().forward_head(hidden, weight, Tensor::zeros([2, 3], &device), Some(ignored));
     }
 
     #[test]

@@ -148,6 +148,8 @@ fn either<const D: usize>(a: Option<Tensor<D, Bool>>, b: Option<Tensor<D, Bool>>
     match (a, b) {
         (Some(a), Some(b)) => {
             let (left, right) = (a.dims(), b.dims());
+            let fits = (0..D).all(|i| left[i] == right[i] || left[i] == 1 || right[i] == 1);
+            assert!(fits, "mask: {left:?} cannot be joined with {right:?}");
             let shape: [usize; D] = std::array::from_fn(|i| left[i].max(right[i]));
             Some(a.expand(shape).bool_or(b.expand(shape)))
         }

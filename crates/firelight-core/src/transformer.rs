@@ -184,7 +184,8 @@ mod tests {
     use super::*;
     use crate::block::NormPlacement;
     use crate::feed_forward::Activation;
-    use crate::position::PositionConfig;
+    use crate::position::{PositionConfig, RotaryLayout, RotaryScaling};
+    use crate::{Init, NormConfig, ParamBuilder, WeightInit};
 
     #[test]
     #[should_panic(expected = "padding [2, 4] is not [B, T] of the embeddings [2, 3, 8]")]
@@ -202,6 +203,50 @@ mod tests {
         let model = TransformerConfig::decoder(8, 2, 1).init(&device);
         let input = SequenceInput::default().with_memory(Memory::new(Tensor::zeros([1, 5, 8], &device)));
         model.forward(Tensor::zeros([2, 3, 8], &device), &input, &mut Pass::default());
+    }
+
+    /// What a stack makes of the same input, its weights drawn by the same seed.
+    fn output(config: &TransformerConfig, device: &Device) -> Vec<f32> {
+        let wide = WeightInit { weight: Init::Normal { std: 0.5 }, scale_residual: false };
+        let model = config.clone().with_init(wide).init_with(&ParamBuilder::new(device, 3));
+        let numbers: Vec<f32> = (0..48).map(|i| (i as f32 * 0.7).sin()).collect();
+        let x = Tensor::<1>::from_floats(numbers.as_slice(), device).reshape([1, 6, 8]);
+        model.forward(x, &SequenceInput::default(), &mut Pass::default()).into_data().iter::<f32>().collect()
+    }
+
+    #[test]
+    fn every_choice_of_a_stack_reaches_its_layers() {
+        let device = Device::default();
+        let rotary =
+            |theta, scaling| PositionConfig::Rotary { theta, layout: RotaryLayout::default(), width: None, scaling };
+        let base = || TransformerConfig::new(8, 2, 2).with_position(rotary(1e4, RotaryScaling::None));
+        let plain = output(&base(), &device);
+        assert_eq!(output(&base(), &device), plain);
+        for (name, config) in [
+            ("soft cap", base().with_attention_soft_cap(Some(0.1))),
+            ("norm of queries and keys", base().with_query_key_norm(Some(NormConfig::rms()))),
+            ("layer scale", base().with_layer_scale(0.5)),
+            ("embedding norm", base().with_embedding_norm(true)),
+            ("theta", base().with_position(rotary(100.0, RotaryScaling::None))),
+            ("scaling", base().with_position(rotary(1e4, RotaryScaling::Linear { factor: 4.0 }))),
+        ] {
+            assert_ne!(output(&config, &device), plain, "{name}");
+        }
+        let biases = |config: TransformerConfig| config.with_bias(false).with_qkv_bias(true).init(&device).num_params();
+        assert_eq!(biases(base()) - base().with_bias(false).init(&device).num_params(), 2 * 3 * 8);
+    }
+
+    #[test]
+    fn each_dropout_drops_by_itself_and_in_training_alone() {
+        let rates = |embedding: f64, residual: f64, attention: f64| {
+            let config = TransformerConfig::new(8, 2, 2).with_embedding_dropout(embedding);
+            config.with_residual_dropout(residual).with_attention_dropout(attention)
+        };
+        for config in [rates(0.5, 0.0, 0.0), rates(0.0, 0.5, 0.0), rates(0.0, 0.0, 0.5)] {
+            let (training, inference) = (Device::default().autodiff(), Device::default());
+            assert_ne!(output(&config, &training), output(&config, &training), "{config:?}");
+            assert_eq!(output(&config, &inference), output(&rates(0.0, 0.0, 0.0), &inference), "{config:?}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ const MAX_ACCUMULATE: usize = 1_000_000;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingConfig {
-    /// Optimiser steps of the run. From 1 to 10^12, default 2000. The learning rate does not depend on it.
+    /// Optimiser steps of the run. From 1 to 10^12, default 2000. The learning rate depends on it where `schedule.steps` is left out.
     pub steps: usize,
     /// Times that the run sees every item of its data, in the place of `steps`; 0, the default, goes by `steps`.
     pub epochs: usize,

@@ -111,7 +111,7 @@ pub struct ScheduleConfig {
     /// Steps of linear warm-up from zero to the peak; 0 begins at the peak, which noam cannot. Default 100.
     pub warmup_steps: usize,
     /// The horizon: the step at which `cosine`, `linear` and `wsd` reach their floor, warm-up included. The others have
-    /// none. Default: the last step of the training.
+    /// none. Default: the last step of the training, see [`over`](Self::over); without one the peak stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<usize>,
     /// The floor, below which no kind falls. At least 0 and at most the peak, default 0.

@@ -80,7 +80,7 @@ pub enum VisionError {
     },
     /// A model whose answers are no numbers.
     #[error(
-        "the model answers with numbers that are not finite: its weights are damaged, restore them or train it anew"
+        "the model answers with numbers that are not finite: its weights are damaged, or its training left the numbers; restore them, or train with a lower rate"
     )]
     NotFinite,
     /// The device failed to compute or to hand over numbers.

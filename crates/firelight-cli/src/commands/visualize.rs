@@ -2,16 +2,15 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use firelight::language::stories_recipe;
 use firelight::storage::write_atomic;
-use firelight::training::{
-    AnyRecipe, RecipeError, ScheduleConfig, ScheduleKind, TrainingError, draw_schedules, read_any_recipe,
-};
+use firelight::training::{AnyRecipe, RecipeError, ScheduleConfig, ScheduleKind, draw_schedules, read_any_recipe};
 
 use super::train::parse_override;
+use crate::failure::Mistake;
 use crate::output;
 
 /// Draw what a recipe asks for
@@ -69,12 +68,19 @@ impl Schedule {
     }
 
     /// The schedules by name: the recipe's own, or those that were asked for with its settings.
-    fn schedules(&self, recipe: &AnyRecipe) -> Result<Vec<(String, ScheduleConfig)>, TrainingError> {
+    fn schedules(&self, recipe: &AnyRecipe) -> Result<Vec<(String, ScheduleConfig)>> {
         let own = [recipe.schedule.kind];
         let kinds = if self.kinds.is_empty() { &own[..] } else { &self.kinds };
         let schedule = |&kind: &ScheduleKind| {
             let schedule = recipe.schedule.with_kind(kind);
             schedule.validate()?;
+            let is_open = recipe.training.epochs > 0 && schedule.steps.is_none();
+            ensure!(
+                !is_open,
+                Mistake(
+                    "the recipe trains for epochs, whose steps the data decides: give --set schedule.steps=N".into()
+                )
+            );
             Ok((kind.name().to_string(), schedule.over(recipe.training.steps)))
         };
         kinds.iter().map(schedule).collect()

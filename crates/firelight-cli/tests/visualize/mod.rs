@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use crate::USER;
 use crate::support::{Model, firelight, model, text};
 
 #[test]
@@ -21,4 +22,9 @@ fn visualize_draws_the_schedules_that_are_asked_for() {
         ["cosine", "wsd", "inverse_sqrt", "learning rate of the next step"].iter().all(|name| several.contains(name))
     );
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1, "nothing else is left behind");
+
+    let recipe = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes/sst2.toml");
+    let epochs = ["visualize", "schedule", recipe, "--out", &out];
+    firelight(epochs).fails(USER, &["epochs", "schedule.steps=N"]);
+    firelight(epochs.iter().chain(&["--set", "schedule.steps=90"])).succeeds();
 }

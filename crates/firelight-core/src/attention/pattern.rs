@@ -155,7 +155,12 @@ impl AttentionPattern {
         match self {
             Self::Chunked { size, .. } => checks.size("patterns.size", size),
             Self::Strided { stride, .. } => checks.size("patterns.stride", stride),
-            Self::BigBird { random, .. } => checks
+            Self::SlidingWindow { left: 0, right: 0 } => checks.require(false, || {
+                "patterns.left = 0 and patterns.right = 0 let nothing but the query itself be seen; set left to 1 or more".into()
+            }),
+            Self::LocalGlobal { window, .. } => checks.size("patterns.window", window),
+            Self::BigBird { window, random, .. } => checks
+                .size("patterns.window", window)
                 .require((0.0..=1.0).contains(&random), || format!("patterns.random = {random} must be in [0, 1]")),
             _ => checks,
         }
@@ -279,5 +284,16 @@ mod tests {
     fn sizes_of_nothing_are_refused() {
         let error = AttentionPattern::Chunked { size: 0, causal: true }.validate().expect_err("no chunk");
         assert_eq!(error.to_string(), "patterns.size = 0 must be at least 1");
+        let windows = [
+            AttentionPattern::SlidingWindow { left: 0, right: 0 },
+            AttentionPattern::LocalGlobal { window: 0, global: 1, causal: true },
+            AttentionPattern::BigBird { window: 0, global: 1, random: 0.1, seed: 1, causal: false },
+        ];
+        for (pattern, key) in
+            windows.into_iter().zip(["patterns.left = 0", "patterns.window = 0", "patterns.window = 0"])
+        {
+            assert!(pattern.validate().expect_err("no window").to_string().starts_with(key), "{pattern:?}");
+        }
+        AttentionPattern::SlidingWindow { left: 0, right: 1 }.validate().expect("the next key is seen");
     }
 }

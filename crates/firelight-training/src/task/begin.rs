@@ -24,15 +24,15 @@ impl<T: Task> Plan<T> {
         recipe.training.check_device(&request.device)?;
         let corpus = T::read(&mut recipe, &source, &request.data)?;
         let config = T::config(&recipe, &corpus, &source)?;
-        check_names::<T>(request, &recipe, &corpus, &config)?;
         let recipe = recipe.clone().over(T::batches_of_an_epoch(&corpus, &recipe)?);
+        check_whole::<T>(request, &recipe, &corpus, &config)?;
         Ok(Self { recipe, corpus, config })
     }
 }
 
-/// Finds a metric that nobody measures and groups or frozen parts that the model does not have: only the task knows its metrics,
-/// and only a model its parameters.
-fn check_names<T: Task>(
+/// Finds a metric that nobody measures, groups or frozen parts that the model does not have, and a decay longer than the training:
+/// only the task knows its metrics, only a model its parameters, and only the data its epochs.
+fn check_whole<T: Task>(
     request: &RunRequest,
     recipe: &RecipeOf<T>,
     corpus: &T::Corpus,
@@ -45,7 +45,8 @@ fn check_names<T: Task>(
     let check = |model| all_of([recipe.optimizer.validate_for(&model), freeze::check(&model, &recipe.training.freeze)]);
     let parameters = model.and_then(|model| check(model).err());
     let parameters = parameters.map_or(Vec::new(), |error| error.problems().to_vec());
-    let problems: Vec<_> = metric.into_iter().chain(parameters).collect();
+    let schedule = recipe.schedule.validate().err().map_or(Vec::new(), |error| error.problems().to_vec());
+    let problems: Vec<_> = metric.into_iter().chain(parameters).chain(schedule).collect();
     let (name, text) = source::<T>(request.recipe.as_deref())?;
     refuse(&text, &name, &request.overrides, &problems)
 }
