@@ -108,7 +108,7 @@ fn every_embedding_and_head_survives() {
 #[test]
 fn every_vision_transformer_survives() {
     let (home, mut noise) = (home(), Noise::new(32));
-    for pooling in [ImagePooling::ClassToken, ImagePooling::Mean] {
+    for pooling in [ImagePooling::ClassToken, ImagePooling::Mean, ImagePooling::Distilled] {
         for position in [PatchPosition::Learned, PatchPosition::Sinusoidal2d] {
             let config = VisionTransformerConfig::new(8, 4, 3, TransformerConfig::encoder(16, 2, 1))
                 .with_pooling(pooling)

@@ -12,6 +12,7 @@ use firelight_storage::{Checkpoint, ModelFolder, load_weights};
 
 use crate::data::{EncodedText, input_of};
 use crate::error::ClassificationError;
+use crate::loss::Outcome;
 use crate::model::{TextClassifier, TextClassifierConfig};
 use crate::vocabulary::TextVocabulary;
 
@@ -63,6 +64,9 @@ impl Classifier {
         let folder = ModelFolder::open(folder)?;
         let config: TextClassifierConfig = folder.read_config(crate::TASK)?;
         config.validate().map_err(|error| ClassificationError::Config { path: folder.config(), error })?;
+        if config.outcome != Outcome::SingleLabel {
+            return Err(ClassificationError::Outcome { path: folder.config() });
+        }
         let weights = folder.weights(checkpoint)?;
         let vocabulary = TextVocabulary::load(&folder)?;
         let (size, found) = (config.encoder.vocab_size, vocabulary.vocab_size());

@@ -18,6 +18,15 @@ pub enum ClassificationError {
         /// Its bad fields.
         error: ConfigError,
     },
+    /// A model of several labels or of numbers, where one label is to be named.
+    #[error(
+        "`{}` describes a model of several labels or of numbers, but a classifier names one label: call the model itself",
+        path.display()
+    )]
+    Outcome {
+        /// `config.json`.
+        path: PathBuf,
+    },
     /// A recipe without data.
     #[error("the recipe `{}` needs data: give a folder or a file with --data", path.display())]
     NoData {

@@ -114,7 +114,7 @@ impl Cache {
     }
 
     /// As [`select_rows`](Self::select_rows), where every row takes the place of one that reads the same encoder's output,
-    /// whose keys and values stay as they are. Beams of one source do so at nearly every step.
+    /// whose keys and values stay as they are: `rows` is `[B]`. Beams of one source do so at nearly every step.
     pub fn select_tokens(&mut self, rows: &Tensor<1, Int>) {
         self.padding = self.padding.take().map(|padding| padding.select(0, rows.clone()));
         self.documents = self.documents.take().map(|documents| documents.select(0, rows.clone()));

@@ -24,7 +24,8 @@ pub enum Init {
         /// Standard deviation.
         std: f64,
     },
-    /// Normal with mean 0, redrawn beyond two standard deviations.
+    /// Normal with mean 0, redrawn beyond two standard deviations: `truncated_normal` of BERT's code (Devlin et al. 2019,
+    /// <https://arxiv.org/abs/1810.04805>).
     TruncatedNormal {
         /// Standard deviation before the truncation.
         std: f64,
@@ -198,7 +199,7 @@ impl ParamBuilder {
         &self.device
     }
 
-    /// A trainable parameter, drawn now.
+    /// A trainable parameter of this `shape`, drawn now.
     pub fn param<const D: usize>(&self, name: &str, shape: [usize; D], init: Init) -> Param<Tensor<D>> {
         let mut rng = self.scope(name).rng();
         let fans = [shape[0], shape[D - 1]];

@@ -1,6 +1,9 @@
 //! Which keys are hidden from which queries. The only file that knows that true means hidden, and the only one that
 //! combines masks; everything stays symbolic until the kernel, so plain causal attention never forms a `[T, T]` tensor
 //! here.
+//!
+//! Source: Vaswani et al. 2017, §3.2.3 (<https://arxiv.org/abs/1706.03762>): illegal connections have a score of -∞, and so a
+//! weight of 0. Different here: a row in which all is hidden has weights of 0 in the place of NaN.
 
 use burn::tensor::{Bool, Device, Int, Tensor};
 use firelight_kernels::{AttentionOptions, Chunks};

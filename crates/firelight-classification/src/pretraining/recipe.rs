@@ -30,8 +30,8 @@ pub struct TextsRecipe {
     pub validation: Held,
     /// What draws the texts of a table that a number holds back, as for a classifier. Default: 0.
     pub split_seed: u64,
-    /// Which columns of a table hold texts; its labels are not read. Default: the text in the first column, the label in the
-    /// second. In a `.txt` every line is a text.
+    /// Which columns of a table hold texts, and its labels, of which nothing is learnt. Default: the text in the first column,
+    /// the label in the second. In a `.txt` every line is a text.
     pub columns: Columns,
     /// How texts become tokens. It knows the training texts alone. Default: `"word:2"`.
     pub tokenizer: TokenizerConfig,

@@ -12,7 +12,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A memory without padding.
+    /// A memory `[B, S, D]` without padding.
     pub fn new(hidden: Tensor<3>) -> Self {
         Self { hidden, padding: None }
     }

@@ -1,7 +1,8 @@
 //! Multi-head attention: project, rotate, cache, attend, merge. Grouped-query and multi-query attention are the same
 //! layer with fewer key/value heads.
 //!
-//! Sources: Vaswani et al. 2017, §3.2.2 (<https://arxiv.org/abs/1706.03762>); Ainslie et al. 2023
+//! Sources: Vaswani et al. 2017, §3.2.2 (<https://arxiv.org/abs/1706.03762>); multi-query: Shazeer 2019, §3
+//! (<https://arxiv.org/abs/1911.02150>); grouped-query: Ainslie et al. 2023
 //! (<https://arxiv.org/abs/2305.13245>); norms of queries and keys: Henry et al. 2020, §3
 //! (<https://arxiv.org/abs/2010.04245>). Differs from it: a trained RMS or layer norm of every head before the rotation,
 //! as Qwen 3, and the scores keep their scale; OLMo 2 takes the norm over all heads at once.

@@ -5,6 +5,16 @@
 //! (<https://arxiv.org/abs/2004.05150>); BigBird Zaheer et al. 2020, §2 (<https://arxiv.org/abs/2007.14062>). Different
 //! here: the two sets of the strided form stand together in one head, and a pair of BigBird is random by itself, with a
 //! chance, where the paper draws a number of blocks for each query; so the choice does not depend on the length.
+//!
+//! The query at `i` sees the key at `j`, and no `j > i` where the pattern is causal, if
+//!
+//! ```text
+//! sliding window   i - left <= j <= i + right
+//! chunked          floor(i / size) = floor(j / size)
+//! strided          |i - j| <= stride, or stride divides |i - j|
+//! local + global   |i - j| <= window, or i < global, or j < global
+//! BigBird          as local + global, or the draw of (seed, i, j) is below random
+//! ```
 
 use crate::error::{Checks, ConfigError};
 use crate::mask::AttentionMask;

@@ -72,7 +72,7 @@ pub struct SeparateProjection {
     pub value: Linear,
 }
 
-/// One matrix whose columns are the queries', then the keys', then the values'.
+/// One matrix whose columns are the queries', then the keys', then the values', as `c_attn` of GPT-2 (Radford et al. 2019).
 #[derive(Module, Debug)]
 pub struct FusedProjection {
     /// `[D, (H + G) E + G W]`.

@@ -52,7 +52,7 @@ impl LayerCache {
         (keys.narrow(2, from, seen.len()), values.narrow(2, from, seen.len()))
     }
 
-    /// Keys and values of the encoder's output, computed at the first call only.
+    /// Keys `[B, G, S, E]` and values `[B, G, S, W]` of the encoder's output, computed at the first call only.
     pub fn memory(&mut self, compute: impl FnOnce() -> (Tensor<4>, Tensor<4>)) -> (Tensor<4>, Tensor<4>) {
         self.memory.get_or_insert_with(compute).clone()
     }

@@ -1,6 +1,10 @@
 //! Attention with linear biases: every score is lowered in proportion to the distance of query and key, by a slope of
 //! the head's own, so that a model reads texts longer than those it was trained on. No parameters, any length.
 //!
+//! ```text
+//! score(i, j) = q_i · k_j / sqrt(E) - m_h |i - j|        m_h = 2^(-8h/H), h = 1 ..= H
+//! ```
+//!
 //! Source: Press et al. 2022, §3 (<https://arxiv.org/abs/2108.12409>); slopes of head counts that are no power of two as
 //! in their published code. Differs from the paper: where the future is visible the distance counts in both directions.
 

@@ -1,6 +1,10 @@
 //! Rotary positions: every pair of channels of a query or key is turned by an angle proportional to its position, so
 //! that scores depend on the difference of positions alone.
 //!
+//! ```text
+//! (a, b) at position p becomes (a cos pθ_i - b sin pθ_i, a sin pθ_i + b cos pθ_i)        θ_i = theta^(-2i/E), i = 0 .. E/2
+//! ```
+//!
 //! Source: Su et al. 2021, §3.2.2, eq. 15 (<https://arxiv.org/abs/2104.09864>); our `E` is their `d`, `theta` the base of
 //! their `θ_i = theta^(-2i/E)`. Differs from the paper: by default channel `i` is paired with `i + E/2`, as in the
 //! published LLaMA weights; `RotaryLayout::Interleaved` pairs neighbours, as the paper. Where fewer channels than `E` turn,

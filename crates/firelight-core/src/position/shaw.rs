@@ -1,6 +1,10 @@
 //! Relative positions as vectors: the score of a pair is the product of the query with the key plus a trained vector for
 //! their distance, cut at `k` on either side.
 //!
+//! ```text
+//! score(i, j) = q_i · (k_j + w_clip(j - i, -k, k)) / sqrt(E)
+//! ```
+//!
 //! Source: Shaw et al. 2018, §3.1, eq. 4, distances cut as in §3.2, the two products apart as in §3.3
 //! (<https://arxiv.org/abs/1803.02155>); our `weight` is their `w^K`, `max_distance` their `k`. Differs from the paper: the
 //! term of the values (eq. 3, `w^V`) is left out, which their ablation finds not to be needed, and all layers share one

@@ -1,6 +1,14 @@
 //! Relative position buckets: a trained bias per head and bucket of distances, added to the scores. Near distances have
 //! a bucket each, farther ones share buckets that widen with the logarithm of the distance.
 //!
+//! ```text
+//! score(i, j) = q_i · k_j / sqrt(E) + weight[bucket(i - j), h]
+//! bucket(d)   = d                                                    where d < N/2
+//!             = min(N - 1, N/2 + floor(N/2 ln(2d/N) / ln(2 max/N)))   beyond
+//! ```
+//!
+//! with `N` buckets and `max` the distance of the last; in both directions each has half of the buckets.
+//!
 //! Source: Raffel et al. 2020, §2.1 (<https://arxiv.org/abs/1910.10683>); the buckets are those of the published code.
 //! As there, all layers share one table. Differs from T5: scores are still divided by the root of the head's width.
 

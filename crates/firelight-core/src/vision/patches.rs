@@ -1,4 +1,7 @@
 //! The cut of an image into patches.
+//!
+//! Source: Dosovitskiy et al. 2021, §3.1, eq. 1 (<https://arxiv.org/abs/2010.11929>): `x_p E`, a convolution whose stride is its
+//! size.
 
 use crate::init::{Init, ParamBuilder};
 use crate::linear::{Linear, LinearConfig};
