@@ -187,6 +187,7 @@ mod tests {
     use crate::pooling::{PoolerConfig, PoolingConfig};
     use firelight_core::{Init, WeightInit};
     use firelight_data::{Tokenizer, TokenizerConfig};
+    use firelight_storage::Existing;
 
     fn classifier(n_segments: usize) -> Classifier {
         let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abcdefgh ").unwrap();
@@ -223,6 +224,16 @@ mod tests {
         assert_eq!(texts.classify(&["abcdefgha"]).unwrap(), texts.classify(&["abcdefg"]).unwrap());
         let pairs = classifier(2);
         assert_ne!(pairs.classify(&["ab\tcd"]).unwrap(), pairs.classify(&["abcd"]).unwrap());
+    }
+
+    #[test]
+    fn a_model_of_several_labels_is_not_asked_for_one() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = ModelFolder::create(home.path().join("run"), Existing::Refuse).unwrap();
+        let config = TextClassifierConfig::new(TextEncoderConfig::modern(12, 16, 2, 1), ["x", "y"]);
+        folder.write_config(crate::TASK, &TextClassifierConfig { outcome: Outcome::MultiLabel, ..config }).unwrap();
+        let error = Classifier::load(folder.path()).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("a classifier names one label"), "{error}");
     }
 
     #[test]

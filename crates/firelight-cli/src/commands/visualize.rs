@@ -7,7 +7,9 @@ use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use firelight::language::stories_recipe;
 use firelight::storage::write_atomic;
-use firelight::training::{AnyRecipe, RecipeError, ScheduleConfig, ScheduleKind, draw_schedules, read_any_recipe};
+use firelight::training::{
+    AnyRecipe, RecipeError, ScheduleConfig, ScheduleKind, TrainingError, draw_schedules, read_any_recipe,
+};
 
 use super::train::parse_override;
 use crate::failure::Mistake;
@@ -73,7 +75,7 @@ impl Schedule {
         let kinds = if self.kinds.is_empty() { &own[..] } else { &self.kinds };
         let schedule = |&kind: &ScheduleKind| {
             let schedule = recipe.schedule.with_kind(kind);
-            schedule.validate()?;
+            schedule.validate().map_err(TrainingError::from)?;
             let is_open = recipe.training.epochs > 0 && schedule.steps.is_none();
             ensure!(
                 !is_open,

@@ -26,5 +26,5 @@ fn visualize_draws_the_schedules_that_are_asked_for() {
     let recipe = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes/sst2.toml");
     let epochs = ["visualize", "schedule", recipe, "--out", &out];
     firelight(epochs).fails(USER, &["epochs", "schedule.steps=N"]);
-    firelight(epochs.iter().chain(&["--set", "schedule.steps=90"])).succeeds();
+    firelight(epochs.iter().chain(&["--set", "schedule.steps=900"])).succeeds();
 }
