@@ -214,6 +214,12 @@ mod tests {
         model.forward(x, &SequenceInput::default(), &mut Pass::default()).into_data().iter::<f32>().collect()
     }
 
+    /// The largest difference: a device that tunes its kernels need not repeat the last bits.
+    fn distance(one: &[f32], other: &[f32]) -> f32 {
+        assert_eq!(one.len(), other.len());
+        one.iter().zip(other).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+    }
+
     #[test]
     fn every_choice_of_a_stack_reaches_its_layers() {
         let device = Device::default();
@@ -221,7 +227,7 @@ mod tests {
             |theta, scaling| PositionConfig::Rotary { theta, layout: RotaryLayout::default(), width: None, scaling };
         let base = || TransformerConfig::new(8, 2, 2).with_position(rotary(1e4, RotaryScaling::None));
         let plain = output(&base(), &device);
-        assert_eq!(output(&base(), &device), plain);
+        assert!(distance(&output(&base(), &device), &plain) < 1e-4);
         for (name, config) in [
             ("soft cap", base().with_attention_soft_cap(Some(0.1))),
             ("norm of queries and keys", base().with_query_key_norm(Some(NormConfig::rms()))),
@@ -230,7 +236,7 @@ mod tests {
             ("theta", base().with_position(rotary(100.0, RotaryScaling::None))),
             ("scaling", base().with_position(rotary(1e4, RotaryScaling::Linear { factor: 4.0 }))),
         ] {
-            assert_ne!(output(&config, &device), plain, "{name}");
+            assert!(distance(&output(&config, &device), &plain) > 1e-3, "{name}");
         }
         let biases = |config: TransformerConfig| config.with_bias(false).with_qkv_bias(true).init(&device).num_params();
         assert_eq!(biases(base()) - base().with_bias(false).init(&device).num_params(), 2 * 3 * 8);
@@ -244,8 +250,9 @@ mod tests {
         };
         for config in [rates(0.5, 0.0, 0.0), rates(0.0, 0.5, 0.0), rates(0.0, 0.0, 0.5)] {
             let (training, inference) = (Device::default().autodiff(), Device::default());
-            assert_ne!(output(&config, &training), output(&config, &training), "{config:?}");
-            assert_eq!(output(&config, &inference), output(&rates(0.0, 0.0, 0.0), &inference), "{config:?}");
+            let plain = output(&rates(0.0, 0.0, 0.0), &inference);
+            assert!(distance(&output(&config, &training), &output(&config, &training)) > 1e-3, "{config:?}");
+            assert!(distance(&output(&config, &inference), &plain) < 1e-4, "{config:?}");
         }
     }
 

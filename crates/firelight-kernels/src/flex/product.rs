@@ -123,6 +123,10 @@ fn fits(length: usize, offset: usize, shape: [usize; 2], strides: [isize; 2]) ->
     least >= 0 && most < length as isize
 }
 
+/// Multiplications that pay for a second thread where the threads are [`awake`](crate::awake): 16 rows with a matrix of 256 x
+/// 256, which take some 20 microseconds.
+const PARALLEL: usize = 1 << 20;
+
 /// `out = keep * out + factor * left right`, where `keep` is 0 or 1; on several threads if `parallel`.
 ///
 /// # Panics
@@ -139,8 +143,7 @@ pub(crate) fn product<T: Real>(
         left.rows == out.rows && right.columns == out.columns && left.columns == right.rows,
         "a product of matrices"
     );
-    // The multiplications that pay for a second thread, as in Burn's flex backend.
-    let large = out.rows.saturating_mul(out.columns).saturating_mul(left.columns) >= 192 * 192 * 192;
+    let large = out.rows.saturating_mul(out.columns).saturating_mul(left.columns) >= PARALLEL;
     let threads = if parallel && large { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
     // SAFETY: the constructors checked that every element of the three views lies in its buffer, and `out` is borrowed
     // mutably, so it overlaps neither.

@@ -1,5 +1,6 @@
 //! The affine map on the flex backend: one product per direction, on views in place of transposed copies.
 
+use super::few::{are_few, multiply_few};
 use super::row::{add_row, is_long};
 use super::{LinearExtension, LinearKernel};
 use crate::flex::{
@@ -50,17 +51,17 @@ fn forward<T: Real>(x: FlexTensor, weight: FlexTensor, bias: Option<FlexTensor>)
     let last = shape.num_dims() - 1;
     shape[last] = d_out;
     let out = filled(shape.num_elements(), |out| {
-        let weight = matrix(&weight);
+        let (rows, weight) = (Matrix::rows(values::<T>(&x), d_in), matrix(&weight));
         let is_long_row = out.len() == d_out && is_long(&weight);
         match &bias {
             Some(bias) => repeat_row(out, values::<T>(&contiguous(bias.clone()))),
             None if is_long_row => out.fill(T::ZERO),
+            None if are_few(&rows, &weight) => return multiply_few(out, rows, weight),
             None => {}
         }
         if is_long_row {
             return add_row(out, values::<T>(&x), weight);
         }
-        let rows = Matrix::rows(values::<T>(&x), d_in);
         product(MatrixMut::rows(out, d_out), bias.is_some(), rows, weight, T::ONE, true);
     });
     T::tensor(out, shape)

@@ -3,6 +3,8 @@
 #[cfg(feature = "flex")]
 mod autodiff;
 #[cfg(feature = "flex")]
+mod few;
+#[cfg(feature = "flex")]
 mod flex;
 mod reference;
 #[cfg(feature = "flex")]
@@ -122,6 +124,16 @@ mod tests {
                 compare(&case, inputs, |[x, w, b]| fused(x, w, bias(b)), |[x, w, b]| slow(x, w, bias(b)));
             }
         }
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn a_few_rows_times_a_tied_weight_equal_the_reference() {
+        let device = Device::flex();
+        let x = Tensor::<3>::random([3, 2, 5], Distribution::Default, &device);
+        let weight = Tensor::<2>::random([2100, 5], Distribution::Default, &device).transpose();
+        let fused = linear(x.clone(), weight.clone(), None).into_data();
+        fused.assert_approx_eq::<f32>(&reference::linear(x, weight, None).into_data(), Tolerance::absolute(1e-5));
     }
 
     #[cfg(feature = "flex")]
