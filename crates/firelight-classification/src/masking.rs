@@ -139,6 +139,7 @@ mod tests {
     use super::*;
     use crate::vocabulary::TextVocabulary;
     use firelight_data::{Tokenizer, TokenizerConfig};
+    use firelight_training::{OptimizerConfig, ScheduleConfig, ScheduleKind, Trainer};
 
     fn dataset(is_fixed: bool) -> MaskedDataset {
         let vocabulary = TextVocabulary::new(Tokenizer::train(&TokenizerConfig::Char, "abcdefghij").unwrap()).unwrap();
@@ -180,6 +181,21 @@ mod tests {
         let targets: Vec<i64> = batch.targets.try_into_vec_as().unwrap();
         assert_eq!(places.into_iter().zip(targets).collect::<Vec<_>>(), expected);
         assert!(batch.ignored.is_none() && expected.len() == 7, "four, one and two: {expected:?}");
+    }
+
+    #[test]
+    fn one_batch_is_learnt_to_zero_loss() {
+        let device = Device::default().autodiff();
+        let encoder = crate::TextEncoderConfig::modern(13, 16, 2, 1);
+        let encoder = encoder.with_stack(|stack| stack.with_dropout(0.0));
+        let model = crate::MaskedLanguageModelConfig::new(encoder).init(&device);
+        let batch = || MaskedBatcher.batch((0..3).map(|text| dataset(true).get(text).unwrap()).collect(), &device);
+        let optimizer = OptimizerConfig { learning_rate: 1e-2, weight_decay: 0.0, ..OptimizerConfig::default() };
+        let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
+        let task = MaskedLanguageTask::new(model, LossConfig::default());
+        let mut trainer = Trainer::new(task, optimizer, schedule, 0);
+        let losses: Vec<f64> = (0..80).map(|_| trainer.step(batch()).unwrap().1.loss).collect();
+        assert!(losses[0] > 2.0 && losses[79] < 1e-2, "{losses:?}");
     }
 
     #[test]
