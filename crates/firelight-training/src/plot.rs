@@ -79,7 +79,9 @@ impl Chart {
         area.fill(&WHITE)?;
         let (left, right) = area.split_horizontally(SIZE.0 - LEGEND);
         let points = || curves.iter().flat_map(|curve| curve.points.iter());
-        let (x, y) = (bounds(points().map(|point| point.0), 0.0), bounds(points().map(|point| point.1), 0.05));
+        // Counts begin at 0, so that a single point stands where the run is and not in the middle of twice as long a one.
+        let x = bounds(points().map(|point| point.0).chain([0.0]), 0.0);
+        let y = bounds(points().map(|point| point.1), 0.05);
         let [across, up] = [&x, &y].map(|range| range.end - range.start);
         let mut chart =
             ChartBuilder::on(&left).margin(12).x_label_area_size(38).y_label_area_size(84).build_cartesian_2d(x, y)?;
@@ -184,6 +186,12 @@ mod tests {
         {
             assert!(chart(points).ends_with("</svg>\n"));
         }
+    }
+
+    #[test]
+    fn the_axis_of_a_single_point_ends_with_it() {
+        let svg = chart(vec![(1500.0, 2.0)]);
+        assert!(svg.contains("\n1500\n") && !svg.contains("\n2000\n"), "{svg}");
     }
 
     #[test]
