@@ -240,6 +240,17 @@ mod tests {
     }
 
     #[test]
+    fn recipe_and_data_are_handed_on_and_what_was_learnt_is_not() {
+        let home = folder_with(&[&RUN[..], &["tokenizer.json", "training.jsonl", "adapters.safetensors"]].concat());
+        let out = home.path().join("merged");
+        let merged = ModelFolder::create(&out, Existing::Refuse).unwrap();
+        ModelFolder::open(home.path()).unwrap().hand_on(&merged).unwrap();
+        let mut names = names_in(&out).unwrap();
+        names.retain(|name| !name.starts_with('.'));
+        assert_eq!(names, ["recipe.toml", "tokenizer.json", "training.jsonl"]);
+    }
+
+    #[test]
     fn the_next_free_number_is_taken() {
         let home = tempfile::tempdir().unwrap();
         let runs = home.path().join("runs");

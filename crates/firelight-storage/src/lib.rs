@@ -5,7 +5,8 @@
 //! - [`write_atomic`], [`write_atomic_with`] and [`write_json_lines`] replace a file in one move.
 //! - [`save_weights`] and [`load_weights`] keep the parameters of any Burn module, strictly: what is missing, left over or
 //!   of another shape is an error that lists it.
-//! - [`save_adapters`] and [`save_base`] keep low-rank adapters and the model beside them apart, as their readers do.
+//! - [`save_adapters`] and [`save_base`] keep low-rank adapters and the model beside them apart, as their readers do;
+//!   [`take_base`] gives one model what another one has learnt.
 //! - [`average_weights`] takes the mean of several weight files.
 //! - [`ModelFolder`] is the run folder: recipe, configuration, tokenizer, metrics, weights and [`Checkpoint`]s, each in
 //!   its [`CheckpointFolder`].
@@ -36,7 +37,7 @@ mod listing;
 mod lock;
 mod weights;
 
-pub use adapters::{load_adapters, load_base, save_adapters, save_base};
+pub use adapters::{has_adapters, load_adapters, load_base, save_adapters, save_base, take_base};
 pub use atomic::{write_atomic, write_atomic_with, write_json_lines};
 pub use average::average_weights;
 pub use checkpoint::Checkpoint;

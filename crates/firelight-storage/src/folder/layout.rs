@@ -7,6 +7,7 @@
 //! images.idx  images.json                                              of images
 //! .lock                                                                held by the process that trains
 //! model.safetensors                                                    weights of the last step
+//! adapters.safetensors                                                 its low-rank adapters alone, where it has some
 //! tensorboard/events.out.tfevents.*                                    on request
 //! checkpoints/best/{model.safetensors, state.json}                     lowest validation loss
 //! checkpoints/step-N/{model.safetensors, optimizer.bpk, state.json}    where a run can be resumed
@@ -31,10 +32,15 @@ const TRAINING_PAIRS: &str = "training.jsonl";
 const VALIDATION_PAIRS: &str = "validation.jsonl";
 const IMAGES: &str = "images.idx";
 const IMAGE_INDEX: &str = "images.json";
+const ADAPTERS: &str = "adapters.safetensors";
 const METRICS: &str = "metrics.jsonl";
 const REPORT: &str = "report.html";
 const EVENTS: &str = "tensorboard";
 pub(super) const CHECKPOINTS: &str = "checkpoints";
+
+/// What a run is trained and validated on, and what turns it into tokens.
+const DATA: [&str; 8] =
+    [DOCUMENTS, TOKENS, TRAINING_PAIRS, VALIDATION_PAIRS, SOURCE_TOKENIZER, IMAGES, IMAGE_INDEX, TOKENIZER];
 
 impl ModelFolder {
     /// `recipe.toml`: the run as it was asked for.
@@ -87,6 +93,11 @@ impl ModelFolder {
         self.path.join(IMAGE_INDEX)
     }
 
+    /// `adapters.safetensors`: the low-rank adapters of the last step alone, where the model has some.
+    pub fn adapters(&self) -> PathBuf {
+        self.path.join(ADAPTERS)
+    }
+
     /// `metrics.jsonl`: one JSON object for each step and each evaluation.
     pub fn metrics(&self) -> PathBuf {
         self.path.join(METRICS)
@@ -101,6 +112,18 @@ impl ModelFolder {
     pub fn tensorboard(&self) -> PathBuf {
         self.path.join(EVENTS)
     }
+
+    /// Copies recipe and data into the folder of a model that was made from the one here, as far as they are there.
+    ///
+    /// # Errors
+    /// If a file cannot be read or written.
+    pub fn hand_on(&self, to: &Self) -> Result<(), StorageError> {
+        for name in [RECIPE].iter().chain(&DATA).filter(|name| self.path.join(name).is_file()) {
+            let target = to.path.join(name);
+            fs::copy(self.path.join(name), &target).map_err(StorageError::io("write", &target))?;
+        }
+        Ok(())
+    }
 }
 
 /// Removes the files of a run and nothing else.
@@ -113,9 +136,8 @@ pub(super) fn remove_run(path: &Path) -> Result<(), StorageError> {
     let _ = fs::remove_dir(&checkpoints);
     remove(&path.join(EVENTS))?;
     // The two files that mark a run go last, so that an interrupted removal can be repeated.
-    let pairs = [TRAINING_PAIRS, VALIDATION_PAIRS, SOURCE_TOKENIZER];
-    let data = [DOCUMENTS, TOKENS].into_iter().chain(pairs).chain([IMAGES, IMAGE_INDEX, TOKENIZER]);
-    for file in [REPORT, METRICS, WEIGHTS].into_iter().chain(data).chain([CONFIG, RECIPE]).map(|name| path.join(name)) {
+    let learnt = [REPORT, METRICS, ADAPTERS, WEIGHTS];
+    for file in learnt.into_iter().chain(DATA).chain([CONFIG, RECIPE]).map(|name| path.join(name)) {
         match fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(StorageError::io("remove", &file)(error));
