@@ -117,7 +117,7 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
         input.optimizer.validate(),
         input.optimizer.validate_for(&model),
         input.schedule.validate(),
-        freeze::check(&model, &input.training.freeze),
+        freeze::check(&model, &[], &input.training.freeze),
     ])?;
     let model = if device_of(&model).is_autodiff() { model } else { model.train() };
     input.training.check_device(&device_of(&model))?;

@@ -6,6 +6,7 @@ use burn::tensor::Tensor;
 use wildmatch::WildMatch;
 
 use crate::config::{Problems, SettingsError};
+use crate::evaluate::device_of;
 use crate::path::{ModulePath, listed};
 
 /// In front of a pattern whose parameters are trained.
@@ -22,12 +23,12 @@ const EXCEPT: char = '!';
 /// # Errors
 /// Lists the patterns that fit no parameter, and fails if nothing is left to train.
 pub fn freeze<M: Module>(model: M, patterns: &[String]) -> Result<M, SettingsError> {
-    check(&model, patterns)?;
+    check(&model, &[], patterns)?;
     Ok(model.map(&mut Freeze { patterns, path: ModulePath::default() }))
 }
 
-/// Refuses patterns that fit no parameter of `model`, and those that fit all.
-pub(crate) fn check<M: Module>(model: &M, patterns: &[String]) -> Result<(), SettingsError> {
+/// Refuses patterns that fit no parameter of `model`, and those that, after the ones of `before`, fit all.
+pub(crate) fn check<M: Module>(model: &M, before: &[String], patterns: &[String]) -> Result<(), SettingsError> {
     let mut paths = Paths::default();
     model.visit(&mut paths);
     let mut problems = Problems::of("training");
@@ -37,7 +38,8 @@ pub(crate) fn check<M: Module>(model: &M, patterns: &[String]) -> Result<(), Set
         let key = format!("freeze[{index}]");
         problems.require(is_there, &key, format!("\"{pattern}\""), &expected);
     }
-    let leaves_some = patterns.is_empty() || paths.found.iter().any(|path| !is_frozen(patterns, path));
+    let all = [before, patterns].concat();
+    let leaves_some = all.is_empty() || paths.found.iter().any(|path| !is_frozen(&all, path));
     problems.require(leaves_some, "freeze", format!("{patterns:?}"), "patterns that leave a parameter to train");
     problems.into_result()
 }
@@ -76,15 +78,27 @@ impl ModuleVisitor for Paths {
 
 /// Whether `model` has a parameter that a training moves; a backward pass without one is a programmer's error to Burn.
 pub(crate) fn is_trained<M: Module>(model: &M) -> bool {
-    struct Trained(bool);
+    trained(model) > 0
+}
+
+/// How many numbers of `model` a training moves that freezes what `patterns` name.
+pub(crate) fn trained_beside<M: Module>(model: M, patterns: &[String]) -> usize {
+    let model = if device_of(&model).is_autodiff() { model } else { model.train() };
+    trained(&model.map(&mut Freeze { patterns, path: ModulePath::default() }))
+}
+
+/// How many numbers of `model` have a gradient.
+fn trained<M: Module>(model: &M) -> usize {
+    struct Trained(usize);
 
     impl ModuleVisitor for Trained {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            self.0 |= param.val().is_require_grad();
+            let value = param.val();
+            self.0 += if value.is_require_grad() { value.shape().num_elements() } else { 0 };
         }
     }
 
-    let mut trained = Trained(false);
+    let mut trained = Trained(0);
     model.visit(&mut trained);
     trained.0
 }
@@ -145,6 +159,21 @@ mod tests {
             error.to_string(),
             "training.freeze[1] = \"!slop\" must be the pattern of a parameter or of a module; there are `slope`, `offset`"
         );
+    }
+
+    #[test]
+    fn what_is_trained_is_counted_on_any_device_and_the_last_word_is_the_recipes() {
+        let line = |device: Device| Line::new(2.0, 0.0, &device);
+        for device in [Device::default(), Device::default().autodiff()] {
+            for (list, expected) in [(&[][..], 2), (&["slope"], 1), (&["*", "!offset"], 1), (&["*"], 0)] {
+                assert_eq!(trained_beside(line(device.clone()), &patterns(list)), expected, "{list:?}");
+            }
+        }
+        let model = line(Device::default());
+        check(&model, &patterns(&["slope"]), &[]).unwrap();
+        check(&model, &patterns(&["*"]), &patterns(&["!slope"])).unwrap();
+        let error = check(&model, &patterns(&["slope"]), &patterns(&["offset"])).unwrap_err().to_string();
+        assert_eq!(error, "training.freeze = [\"offset\"] must be patterns that leave a parameter to train");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use burn::data::dataloader::DataLoaderIterator;
 use burn::train::{TrainLoader, TrainStep, ValidLoader};
-use firelight_storage::{Checkpoint, ModelFolder, save_weights};
+use firelight_storage::{Checkpoint, ModelFolder, has_adapters, save_adapters, save_weights};
 
 use crate::checkpoint::{RunState, save_best, save_step};
 use crate::evaluate::evaluate_with;
@@ -159,7 +159,11 @@ impl<M: Trainable> TrainingLoop<M> {
             self.evaluate(loader, events, &writer)?;
         }
         if let Some(folder) = &self.folder {
-            save_weights(&self.trainer.kept(), folder.weights_path(&Checkpoint::Last))?;
+            let kept = self.trainer.kept();
+            save_weights(&kept, folder.weights_path(&Checkpoint::Last))?;
+            if has_adapters(&kept) {
+                save_adapters(&kept, folder.adapters())?;
+            }
         }
         self.checkpoint(&writer);
         writer.finish()

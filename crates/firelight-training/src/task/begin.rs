@@ -30,8 +30,8 @@ impl<T: Task> Plan<T> {
     }
 }
 
-/// Finds a metric that nobody measures, groups or frozen parts that the model does not have, and a decay longer than the training:
-/// only the task knows its metrics, only a model its parameters, and only the data its epochs.
+/// Finds a metric that nobody measures, adapters, groups or frozen parts that the model does not have, and a decay longer than the
+/// training: only the task knows its metrics, only a model its parameters, and only the data its epochs.
 fn check_whole<T: Task>(
     request: &RunRequest,
     recipe: &RecipeOf<T>,
@@ -42,11 +42,13 @@ fn check_whole<T: Task>(
     let metric = metric.map(|error| Problem { key: "training.best_by".into(), text: error.to_string() });
     let names_parameters = !recipe.optimizer.groups.is_empty() || !recipe.training.freeze.is_empty();
     let model = names_parameters.then(|| T::model(config, recipe.seed, &request.device));
-    let check = |model| all_of([recipe.optimizer.validate_for(&model), freeze::check(&model, &recipe.training.freeze)]);
+    let (own, freeze) = (T::frozen(config), &recipe.training.freeze);
+    let check = |model| all_of([recipe.optimizer.validate_for(&model), freeze::check(&model, &own, freeze)]);
     let parameters = model.and_then(|model| check(model).err());
     let parameters = parameters.map_or(Vec::new(), |error| error.problems().to_vec());
     let schedule = recipe.schedule.validate().err().map_or(Vec::new(), |error| error.problems().to_vec());
-    let problems: Vec<_> = metric.into_iter().chain(parameters).chain(schedule).collect();
+    let structure = T::inspect(config, &request.device);
+    let problems: Vec<_> = metric.into_iter().chain(structure).chain(parameters).chain(schedule).collect();
     let (name, text) = source::<T>(request.recipe.as_deref())?;
     refuse(&text, &name, &request.overrides, &problems)
 }

@@ -14,7 +14,7 @@ const LOGITS_IN_BLOCKS: usize = 16 << 20;
 /// What a model costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// Numbers that are trained.
+    /// Numbers that the model has.
     pub parameters: usize,
     /// Floating point operations of one training token, forward and backward.
     pub flops_per_token: usize,
@@ -29,9 +29,11 @@ pub struct Cost {
 /// What a training costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
-    /// Numbers that are trained.
+    /// Numbers that the model has.
     pub parameters: usize,
-    /// Floating point operations of one training token, forward and backward.
+    /// Those that are trained.
+    pub trained: usize,
+    /// Floating point operations of one training token, forward and backward, as if all were trained.
     pub flops_per_token: usize,
     /// The most training tokens of one optimiser step.
     pub tokens_per_step: usize,
@@ -46,28 +48,40 @@ pub struct Estimate {
 impl Estimate {
     /// What training a model of this cost takes.
     pub fn new(cost: Cost, training: &TrainingConfig) -> Self {
-        // Weights, gradients, two moments; the moving average is one copy more.
-        let copies = if training.smoothing > 0.0 { 5 } else { 4 };
         let all = cost.batch_tokens * cost.vocab_size;
         // Logits and their gradient, where they are not computed in blocks.
         let logits = if all > LOGITS_IN_BLOCKS { LOGITS_IN_BLOCKS } else { 2 * all };
         Self {
             parameters: cost.parameters,
+            trained: cost.parameters,
             flops_per_token: cost.flops_per_token,
             tokens_per_step: cost.batch_tokens * training.accumulate,
             steps: training.steps,
-            state_bytes: copies * FLOAT * cost.parameters,
+            state_bytes: state_bytes(training, cost.parameters, cost.parameters),
             activation_bytes: FLOAT * (cost.batch_tokens * cost.floats_per_token + logits),
         }
     }
+
+    /// The same for a model of so many parameters, of which a part is trained.
+    pub(super) fn of_part(self, training: &TrainingConfig, parameters: usize, trained: usize) -> Self {
+        Self { parameters, trained, state_bytes: state_bytes(training, parameters, trained), ..self }
+    }
+}
+
+/// Weights, with one copy more of them where a moving average is kept; gradients and two moments of what is trained.
+fn state_bytes(training: &TrainingConfig, parameters: usize, trained: usize) -> usize {
+    let copies = if training.smoothing > 0.0 { 2 } else { 1 };
+    FLOAT * (copies * parameters + 3 * trained)
 }
 
 impl fmt::Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let mebibytes = |bytes: usize| bytes.div_ceil(1 << 20);
+        let is_part = self.trained < self.parameters;
+        let trained = if is_part { format!(", {} of them trained", self.trained) } else { String::new() };
         write!(
             f,
-            "{} parameters, {:.1} MFLOP per token, {} tokens a step, {:.2e} FLOP in {} steps, about {} MiB: {} for weights, \
+            "{} parameters{trained}, {:.1} MFLOP per token, {} tokens a step, {:.2e} FLOP in {} steps, about {} MiB: {} for weights, \
              gradients and moments, {} for activations",
             self.parameters,
             self.flops_per_token as f64 / 1e6,

@@ -105,6 +105,17 @@ pub trait Task: Sized {
     /// A new model, its weights decided by `seed`.
     fn model(config: &Self::Config, seed: u64, device: &Device) -> Self::Net;
 
+    /// Lists what is wrong with the structure that only a model of it shows, such as adapters of layers that it does not have.
+    fn inspect(_config: &Self::Config, _device: &Device) -> Vec<Problem> {
+        Vec::new()
+    }
+
+    /// What trainings of this structure leave as it is, as patterns of `training.freeze`. Those of the recipe follow them, and the
+    /// last one that fits counts.
+    fn frozen(_config: &Self::Config) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The model before its first step: a new one, unless the recipe begins from another run.
     ///
     /// # Errors

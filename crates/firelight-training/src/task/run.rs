@@ -3,14 +3,17 @@
 
 use std::fmt;
 
+use burn::module::Module;
 use burn::tensor::Device;
 use burn::train::Interrupter;
 use firelight_storage::{Existing, ModelFolder, StorageError, write_atomic};
 
 use super::begin::{Plan, read_recipe};
 use super::{Check, Estimate, RecipeOf, RunRequest, Task, TrainedRun};
+use crate::freeze::trained_beside;
 use crate::{
-    Extension, FitInput, MetricsLog, Observer, StartPoint, Trainee, TrainingError, ValidationLoss, fit, resume_point,
+    Extension, FitInput, MetricsLog, Observer, StartPoint, Trainee, TrainingConfig, TrainingError, ValidationLoss, fit,
+    resume_point,
 };
 
 /// Where runs go when no folder is named.
@@ -59,7 +62,7 @@ impl<T: Task> Run<T> {
     /// As [`prepare`](Self::prepare), as far as recipe and data go.
     pub fn estimate(request: &RunRequest) -> Result<Estimate, T::Error> {
         let Plan { recipe, config, .. } = Plan::<T>::new(request)?;
-        Ok(T::estimate(&recipe, &config))
+        Ok(cost_of::<T>(&recipe, &config, || T::model(&config, recipe.seed, &request.device)))
     }
 
     fn begin(request: &RunRequest) -> Result<Self, T::Error> {
@@ -139,7 +142,7 @@ impl<T: Task> Run<T> {
 
     /// What the training is going to cost.
     pub fn cost(&self) -> Estimate {
-        T::estimate(&self.recipe, &self.config)
+        cost_of::<T>(&self.recipe, &self.config, || self.task.model.clone())
     }
 
     /// Steps that an earlier run has done.
@@ -220,7 +223,7 @@ impl<T: Task> Run<T> {
         let train = T::training_loader(&self.corpus, recipe, batches(start)..batches(end), &self.device)?;
         let valid = T::validation_loader(&self.corpus, recipe, &self.device)?;
         Ok(FitInput {
-            training: recipe.training.clone(),
+            training: TrainingConfig { freeze: frozen::<T>(recipe, &self.config), ..recipe.training.clone() },
             optimizer: recipe.optimizer.clone(),
             schedule: recipe.schedule.clone(),
             seed: recipe.seed,
@@ -237,6 +240,21 @@ impl<T: Task> fmt::Debug for Run<T> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.debug_struct("Run").field("folder", &self.folder).field("recipe", &self.recipe).finish_non_exhaustive()
     }
+}
+
+/// What a training leaves as it is: what the task says, and then the recipe, which has the last word.
+fn frozen<T: Task>(recipe: &RecipeOf<T>, config: &T::Config) -> Vec<String> {
+    [T::frozen(config), recipe.training.freeze.clone()].concat()
+}
+
+/// What a training costs; `model` is built where only it shows how much of it is trained.
+fn cost_of<T: Task>(recipe: &RecipeOf<T>, config: &T::Config, model: impl FnOnce() -> T::Net) -> Estimate {
+    let (estimate, frozen) = (T::estimate(recipe, config), frozen::<T>(recipe, config));
+    if frozen.is_empty() {
+        return estimate;
+    }
+    let model = model();
+    estimate.of_part(&recipe.training, model.num_params(), trained_beside(model, &frozen))
 }
 
 /// The error of a run that is asked to continue as another one.
@@ -402,6 +420,15 @@ mod tests {
         assert!(text.starts_with(&format!("`{place}`, line 4: {metric}; `{place}`, line 11: ")), "{text}");
         assert!(text.contains("groups[1].parameters = \"slop\"") && error.is_user_error(), "{text}");
         assert!(!request.out.unwrap().exists());
+    }
+
+    #[test]
+    fn what_is_frozen_has_no_gradient_and_no_moments_in_the_estimate() {
+        let (_home, request) = request(&[("training.freeze", "[\"slope\"]")]);
+        let found = Run::<Toy>::estimate(&request).unwrap();
+        assert_eq!((found.parameters, found.trained, found.state_bytes), (2, 1, 4 * (2 + 3)));
+        assert!(found.to_string().starts_with("2 parameters, 1 of them trained, 0.0 MFLOP"), "{found}");
+        assert_eq!(Run::<Toy>::prepare(&request).unwrap().cost(), found);
     }
 
     #[test]
