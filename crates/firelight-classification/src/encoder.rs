@@ -9,8 +9,9 @@
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor};
 use firelight_core::{
-    Activation, AttentionPattern, ConfigError, Init, NormConfig, NormPlacement, ParamBuilder, Pass, PositionConfig,
-    SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig, WeightInit,
+    Activation, AdapterConfig, AttentionPattern, ConfigError, Init, NormConfig, NormPlacement, ParamBuilder, Pass,
+    PositionConfig, SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig, WeightInit,
+    merge_adapters,
 };
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +57,9 @@ pub struct TextEncoderConfig {
     /// Number of segments that tokens may belong to, such as 2 for pairs of texts; 0, the default, has no embedding for them.
     #[serde(default)]
     pub n_segments: usize,
+    /// Low-rank adapters of layers of the stack. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapters: Option<AdapterConfig>,
     /// The stack.
     pub transformer: TransformerConfig,
 }
@@ -64,7 +68,7 @@ impl TextEncoderConfig {
     /// A pre-norm encoder with learned positions, without segments.
     pub fn new(vocab_size: usize, d_model: usize, n_heads: usize, n_layers: usize) -> Self {
         let transformer = TransformerConfig::encoder(d_model, n_heads, n_layers);
-        Self { vocab_size, n_segments: 0, transformer }
+        Self { vocab_size, n_segments: 0, adapters: None, transformer }
     }
 
     /// A pre-norm encoder with rotary positions, gated units, root mean square norms and no biases.
@@ -108,6 +112,12 @@ impl TextEncoderConfig {
         self
     }
 
+    /// Sets the adapters of layers of the stack.
+    pub fn with_adapters(mut self, adapters: Option<AdapterConfig>) -> Self {
+        self.adapters = adapters;
+        self
+    }
+
     /// Changes the stack.
     pub fn with_stack(mut self, change: impl FnOnce(TransformerConfig) -> TransformerConfig) -> Self {
         self.transformer = change(self.transformer);
@@ -127,10 +137,34 @@ impl TextEncoderConfig {
         ];
         let embedding = TokenEmbeddingConfig::new(self.vocab_size, d_model).validate();
         let segments = TokenEmbeddingConfig::new(self.n_segments.max(1), d_model).validate();
-        ConfigError::collect([embedding, segments, self.transformer.validate()], own)
+        let adapters = self.adapters.as_ref().map_or(Ok(()), AdapterConfig::validate);
+        ConfigError::collect([embedding, segments, self.transformer.validate(), adapters], own)
     }
 
-    /// Number of parameters, without building the encoder.
+    /// Makes sure that every target of the adapters is a layer; the stack is built for it.
+    ///
+    /// # Errors
+    /// Lists the targets that fit no layer, with the layers that there are.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn check_adapters(&self, params: &ParamBuilder) -> Result<(), ConfigError> {
+        let Some(adapters) = &self.adapters else { return Ok(()) };
+        let params = params.clone().with_adapters(adapters);
+        self.build(&params);
+        params.check_adapters()
+    }
+
+    /// Adds the adapters of a model with this encoder into its weights, so that it computes the same without them; a model that
+    /// has none stays as it is.
+    pub fn merge<M: Module>(&self, model: M) -> M {
+        match &self.adapters {
+            Some(adapters) => merge_adapters(model, adapters),
+            None => model,
+        }
+    }
+
+    /// Number of parameters, without building the encoder; those of adapters are not counted.
     pub fn num_params(&self) -> usize {
         (self.vocab_size + self.n_segments) * self.transformer.d_model + self.transformer.num_params()
     }
@@ -151,6 +185,11 @@ impl TextEncoderConfig {
         if let Err(error) = self.validate() {
             panic!("{error}");
         }
+        let adapted = self.adapters.as_ref().map(|adapters| params.clone().with_adapters(adapters));
+        self.build(adapted.as_ref().unwrap_or(params))
+    }
+
+    fn build(&self, params: &ParamBuilder) -> TextEncoder {
         let TransformerConfig { d_model, init, .. } = self.transformer;
         let embedding = |name: &str, size: usize| {
             TokenEmbeddingConfig::new(size, d_model).with_init(init.weight).init_with(&params.scope(name))
@@ -250,6 +289,42 @@ mod tests {
         plain.assert_approx_eq::<f32>(&first, Tolerance::absolute(1e-6));
         let second = run(TextInput::new(tokens).with_segments(Tensor::ones([1, 3], &device)));
         assert_ne!(second, plain);
+    }
+
+    #[test]
+    fn adapters_are_told_where_there_are_some_and_merged_they_compute_the_same() {
+        let device = Device::default();
+        let plain = TextEncoderConfig::modern(9, 8, 2, 1);
+        assert!(!serde_json::to_string(&plain).unwrap().contains("adapters"), "files without them stay as they are");
+        let adapters = AdapterConfig::new(2).with_alpha(8.0).with_targets(["query", "feed_forward.up"]);
+        let config = plain.clone().with_adapters(Some(adapters));
+        let read: TextEncoderConfig = serde_json::from_str(&serde_json::to_string(&config).unwrap()).unwrap();
+        assert_eq!(read, config);
+        let params = ParamBuilder::new(&device, 1);
+        config.check_adapters(&params).unwrap();
+        let mut encoder = config.init_with(&params);
+        let adapter = encoder.transformer.blocks[0].attention.output.adapter.as_ref();
+        assert!(adapter.is_none() && encoder.num_params() > config.num_params());
+        encoder = encoder.map(&mut Ones);
+        let run = |encoder: &TextEncoder| {
+            let tokens = Tensor::<2, Int>::from_ints([[1, 2, 3]], &device);
+            encoder.forward(&TextInput::new(tokens), &mut Pass::default()).into_data()
+        };
+        let merged = run(&config.merge(encoder.clone()));
+        merged.assert_approx_eq::<f32>(&run(&encoder), Tolerance::absolute(1e-5));
+        assert_ne!(run(&encoder), run(&plain.init_with(&params)), "the adapters count");
+    }
+
+    /// Gives adapters that change nothing yet something to change.
+    struct Ones;
+
+    impl burn::module::ModuleMapper for Ones {
+        fn map_float<const D: usize>(
+            &mut self,
+            param: burn::module::Param<Tensor<D>>,
+        ) -> burn::module::Param<Tensor<D>> {
+            param.map(|tensor| if tensor.dims()[0] == 2 { tensor.zeros_like() + 0.3 } else { tensor })
+        }
     }
 
     #[test]

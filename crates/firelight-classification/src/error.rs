@@ -125,6 +125,15 @@ pub enum ClassificationError {
         /// The classes of the data.
         expected: Vec<String>,
     },
+    /// A model whose adapters are to be merged, but that has none.
+    #[error(
+        "`{}` describes a model without adapters: its weights are whole already, use the run as it is",
+        path.display()
+    )]
+    NoAdapters {
+        /// `config.json`.
+        path: PathBuf,
+    },
     /// Files without a single token.
     #[error("there is no text to train on or none to validate on: all lines are empty")]
     NoTokens,

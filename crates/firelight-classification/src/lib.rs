@@ -11,7 +11,7 @@
 //!    [`Run`] is a whole training.
 //! 6. [`Classifier`] loads a run folder and names the label of every text; [`Embedder`] turns texts into vectors.
 //! 7. [`MaskedLanguage`] (pretraining/) is the training of a masked language model, whose batches masking.rs makes; pretrained.rs
-//!    begins a classifier from its run.
+//!    begins a classifier from its run, as a whole or by low-rank adapters, which [`merge`] (merge.rs) adds into the weights.
 //!
 //! Without the feature `train` only the models and the classifier are built, and `burn-train` is not.
 //!
@@ -36,6 +36,7 @@ mod heads;
 mod loss;
 #[cfg(feature = "train")]
 mod masking;
+mod merge;
 mod model;
 mod pooling;
 mod pretrained;
@@ -63,6 +64,7 @@ pub use heads::{
 pub use loss::{ClassWeights, Outcome, SequenceLoss, SequenceLossConfig, SequenceTargets};
 #[cfg(feature = "train")]
 pub use masking::{MaskedBatch, MaskedBatcher, MaskedExample, MaskedLanguageTask};
+pub use merge::merge;
 pub use model::{
     MaskedLanguageModel, MaskedLanguageModelConfig, SpanReader, SpanReaderConfig, TextClassifier, TextClassifierConfig,
     TokenClassifier, TokenClassifierConfig,

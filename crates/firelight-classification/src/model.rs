@@ -13,6 +13,9 @@ use crate::heads::{
 use crate::loss::Outcome;
 use crate::pooling::PoolerConfig;
 
+/// The encoder in the paths of a model's parameters.
+pub(crate) const ENCODER: &str = "encoder";
+
 /// Configuration of a [`TextClassifier`], as it stands in `config.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -60,7 +63,18 @@ impl TextClassifierConfig {
         ConfigError::collect([self.encoder.validate()], own)
     }
 
-    /// Number of parameters, without building the model.
+    /// Makes sure that every target of the encoder's adapters is a layer; the encoder is built for it.
+    ///
+    /// # Errors
+    /// Lists the targets that fit no layer, with the layers that there are.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn check_adapters(&self, device: &Device) -> Result<(), ConfigError> {
+        self.encoder.check_adapters(&ParamBuilder::new(device, 0).scope(ENCODER))
+    }
+
+    /// Number of parameters, without building the model; those of adapters are not counted.
     pub fn num_params(&self) -> usize {
         self.encoder.num_params() + self.head.num_params(self.encoder.transformer.d_model, self.labels.len())
     }
@@ -83,7 +97,7 @@ impl TextClassifierConfig {
         }
         let sizes = [self.encoder.transformer.d_model, self.labels.len()];
         TextClassifier {
-            encoder: self.encoder.init_with(&params.scope("encoder")),
+            encoder: self.encoder.init_with(&params.scope(ENCODER)),
             head: self.head.init_with(sizes, self.encoder.transformer.init.weight, &params.scope("head")),
         }
     }
@@ -166,7 +180,7 @@ impl MaskedLanguageModelConfig {
         let stack = &self.encoder.transformer;
         let sizes = [stack.d_model, self.encoder.vocab_size];
         MaskedLanguageModel {
-            encoder: self.encoder.init_with(&params.scope("encoder")),
+            encoder: self.encoder.init_with(&params.scope(ENCODER)),
             head: self.head.init_with(sizes, stack.norm, stack.init.weight, &params.scope("head")),
         }
     }
@@ -262,7 +276,7 @@ impl TokenClassifierConfig {
         }
         let stack = &self.encoder.transformer;
         TokenClassifier {
-            encoder: self.encoder.init_with(&params.scope("encoder")),
+            encoder: self.encoder.init_with(&params.scope(ENCODER)),
             head: self.head.init_with([stack.d_model, self.labels.len()], stack.init.weight, &params.scope("head")),
         }
     }
@@ -328,7 +342,7 @@ impl SpanReaderConfig {
     pub fn init_with(&self, params: &ParamBuilder) -> SpanReader {
         let stack = &self.encoder.transformer;
         SpanReader {
-            encoder: self.encoder.init_with(&params.scope("encoder")),
+            encoder: self.encoder.init_with(&params.scope(ENCODER)),
             head: self.head.init_with(stack.d_model, stack.init.weight, &params.scope("head")),
         }
     }

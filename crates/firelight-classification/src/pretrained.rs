@@ -4,11 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
+#[cfg(feature = "train")]
+use firelight_storage::take_base;
 use firelight_storage::{Checkpoint, ModelFolder, StorageError, load_weights};
 
 use crate::encoder::{TextEncoder, TextEncoderConfig};
 use crate::error::ClassificationError;
-use crate::model::{MaskedLanguageModelConfig, TextClassifier, TextClassifierConfig};
+use crate::model::{MaskedLanguageModel, MaskedLanguageModelConfig, TextClassifier, TextClassifierConfig};
 use crate::vocabulary::TextVocabulary;
 
 /// A run with an encoder.
@@ -60,11 +62,7 @@ impl Pretrained {
         let weights = self.folder.weights(checkpoint)?;
         match &self.model {
             Structure::Classifier(config) => Ok(classifier(config, weights, device)?.encoder),
-            Structure::Masked(config) => {
-                let mut model = config.init(device);
-                load_weights(&mut model, weights)?;
-                Ok(model.encoder)
-            }
+            Structure::Masked(config) => Ok(masked(config, weights, device)?.encoder),
         }
     }
 }
@@ -95,31 +93,26 @@ impl Pretrained {
     }
 
     /// Gives the weights of the last checkpoint to a new classifier of a structure that was [checked](Self::check): those of the
-    /// encoder, and those of the head where the run has one and no new one is asked for.
+    /// encoder, into which its adapters are merged, and those of the head where the run has one and no new one is asked for. The
+    /// adapters of the new classifier stay as they begin.
     pub(crate) fn give(
         &self,
         mut model: TextClassifier,
-        config: &TextClassifierConfig,
         new_head: bool,
         device: &Device,
     ) -> Result<TextClassifier, ClassificationError> {
         let weights = self.folder.weights(&Checkpoint::Last)?;
         match &self.model {
-            // Dropout rates are those of the new run, weights those of the old one.
             Structure::Classifier(found) => {
-                let config = TextClassifierConfig { encoder: config.encoder.clone(), ..found.clone() };
-                let learnt = classifier(&config, weights, device)?;
+                let learnt = found.encoder.merge(classifier(found, weights, device)?);
+                take_base(&mut model.encoder, &learnt.encoder);
                 if !new_head {
-                    model.head.pooler = learnt.head.pooler;
-                    model.head.output = learnt.head.output;
+                    take_base(&mut model.head, &learnt.head);
                 }
-                model.encoder = learnt.encoder;
             }
             Structure::Masked(found) => {
-                let config = MaskedLanguageModelConfig { encoder: config.encoder.clone(), ..found.clone() };
-                let mut learnt = config.init(device);
-                load_weights(&mut learnt, weights)?;
-                model.encoder = learnt.encoder;
+                let learnt = found.encoder.merge(masked(found, weights, device)?);
+                take_base(&mut model.encoder, &learnt.encoder);
             }
         }
         Ok(model)
@@ -136,13 +129,25 @@ fn classifier(
     Ok(model)
 }
 
-/// The keys in which two encoders differ, but for those that no weight depends on: rates of dropout and how weights begin.
+fn masked(
+    config: &MaskedLanguageModelConfig,
+    weights: PathBuf,
+    device: &Device,
+) -> Result<MaskedLanguageModel, ClassificationError> {
+    let mut model = config.init(device);
+    load_weights(&mut model, weights)?;
+    Ok(model)
+}
+
+/// The keys in which two encoders differ, but for those that no weight depends on: rates of dropout and how weights begin. Adapters
+/// may differ, too: those of the one are merged, those of the other begin anew.
 #[cfg(feature = "train")]
 fn differing(one: &TextEncoderConfig, other: &TextEncoderConfig) -> Vec<String> {
     let quiet = |config: &TextEncoderConfig| {
         let init = firelight_core::WeightInit::default();
         let quiet = |stack: firelight_core::TransformerConfig| stack.with_dropout(0.0).with_stochastic_depth(0.0);
-        serde_json::to_value(config.clone().with_stack(|stack| quiet(stack).with_init(init))).unwrap_or_default()
+        let bare = config.clone().with_adapters(None);
+        serde_json::to_value(bare.with_stack(|stack| quiet(stack).with_init(init))).unwrap_or_default()
     };
     let (one, other) = (quiet(one), quiet(other));
     let fields = |value: &serde_json::Value| -> Vec<(String, serde_json::Value)> {

@@ -107,6 +107,7 @@ impl EncoderModelRecipe {
         MaskedLanguageModelConfig::new(TextEncoderConfig {
             vocab_size,
             n_segments: self.own.n_segments,
+            adapters: None,
             transformer: self.transformer.clone(),
         })
     }

@@ -1,6 +1,7 @@
 //! Classifiers of texts as recipes train them: what `[data]`, `[model]` and `[loss]` mean, and how labelled texts become
 //! batches. `firelight_training::Run` does the rest.
 
+mod adapters;
 mod corpus;
 mod estimate;
 mod evaluate;
@@ -67,7 +68,7 @@ impl Task for Classification {
         let pair = recipe.data.columns.pair.is_some() && recipe.model.n_segments() < 2;
         let pair = pair.then(|| "n_segments must be 2 where data.columns.pair names a second text".into());
         [
-            Problem::list("model", ConfigError::list(model)),
+            adapters::judge(recipe, model),
             Problem::list("model", short),
             Problem::list("model", pair),
             Problem::list("loss", ConfigError::list(recipe.loss.validate())),
@@ -140,6 +141,14 @@ impl Task for Classification {
         config.init_with(&ParamBuilder::new(device, seed))
     }
 
+    fn inspect(config: &TextClassifierConfig, device: &Device) -> Vec<Problem> {
+        adapters::problems(config.check_adapters(device))
+    }
+
+    fn frozen(config: &TextClassifierConfig) -> Vec<String> {
+        adapters::frozen(config)
+    }
+
     fn start(
         recipe: &ClassificationRecipe,
         config: &TextClassifierConfig,
@@ -147,7 +156,7 @@ impl Task for Classification {
     ) -> Result<TextClassifier, ClassificationError> {
         let model = Self::model(config, recipe.seed, device);
         match recipe.model.from() {
-            Some((path, new_head)) => Pretrained::open(path)?.give(model, config, new_head, device),
+            Some((path, new_head)) => Pretrained::open(path)?.give(model, new_head, device),
             None => Ok(model),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use firelight_core::{AttentionPattern, TransformerConfig};
+use firelight_core::{AdapterConfig, AttentionPattern, TransformerConfig};
 use firelight_training::{Apart, Fields, fields_of};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,9 @@ struct Own {
     from: Option<PathBuf>,
     /// Whether the head begins anew, where the other run has one.
     new_head: bool,
+    /// Low-rank adapters of the encoder of that run, which itself stays as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adapters: Option<AdapterConfig>,
 }
 
 impl ClassifierModelRecipe {
@@ -61,10 +64,11 @@ impl ClassifierModelRecipe {
     pub fn config(&self, vocab_size: usize, labels: Vec<String>) -> TextClassifierConfig {
         let Own { n_segments, pooling, pooler, head_dropout, .. } = self.own;
         let pooler = PoolerConfig { pooling, dense: pooler };
+        let (adapters, transformer) = (self.own.adapters.clone(), self.transformer.clone());
         TextClassifierConfig {
             labels,
             outcome: Outcome::SingleLabel,
-            encoder: TextEncoderConfig { vocab_size, n_segments, transformer: self.transformer.clone() },
+            encoder: TextEncoderConfig { vocab_size, n_segments, adapters, transformer },
             head: SequenceHeadConfig::new(pooler).with_dropout(head_dropout),
         }
     }
@@ -72,6 +76,11 @@ impl ClassifierModelRecipe {
     /// The run to begin from, and whether the head begins anew.
     pub(super) fn from(&self) -> Option<(&Path, bool)> {
         self.own.from.as_deref().map(|path| (path, self.own.new_head))
+    }
+
+    /// Whether adapters are asked for, but no run that they are to change.
+    pub(super) fn adapts_nothing(&self) -> bool {
+        self.own.adapters.is_some() && self.own.from.is_none()
     }
 
     /// Segments that tokens may belong to.

@@ -36,11 +36,12 @@ pub(super) fn self_check(
     ])
 }
 
-/// The same structure without dropout.
+/// The same structure without dropout, and without adapters: it is the weights beside them that must be able to learn.
 fn quiet(config: &TextClassifierConfig) -> TextClassifierConfig {
     let mut quiet = config.clone();
     quiet.head.dropout = 0.0;
-    quiet.encoder = quiet.encoder.with_stack(|stack| stack.with_dropout(0.0).with_stochastic_depth(0.0));
+    quiet.encoder =
+        quiet.encoder.with_adapters(None).with_stack(|stack| stack.with_dropout(0.0).with_stochastic_depth(0.0));
     quiet
 }
 

@@ -1,0 +1,226 @@
+//! Whole trainings of adapters: what they change, how they go on, and what becomes of them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use firelight_storage::{Checkpoint, Existing, ModelFolder, average_weights};
+use firelight_training::{RunRequest, Task};
+use safetensors::SafeTensors;
+use tempfile::TempDir;
+
+use super::super::corpus::tests::folder;
+use super::super::{Classification, Run, evaluate};
+use crate::{ClassificationError, Classifier, Embedder, MaskedLanguage, TextClassifierConfig, merge};
+
+/// What makes the built-in recipes tiny. Without dropout, so that trainings beside one another change nothing of each other.
+const TINY: [(&str, &str); 12] = [
+    ("model.d_model", "16"),
+    ("model.n_heads", "2"),
+    ("model.n_layers", "1"),
+    ("model.d_ff", "24"),
+    ("model.dropout", "0"),
+    ("data.tokenizer", "word:1"),
+    ("training.epochs", "0"),
+    ("training.steps", "4"),
+    ("training.batch_size", "4"),
+    ("training.evaluate_every", "2"),
+    ("training.checkpoint_every", "2"),
+    ("schedule.warmup_steps", "0"),
+];
+
+const ADAPTERS: &str = "{ rank = 2, alpha = 16, targets = [\"query\", \"feed_forward.up\"] }";
+
+const TEXTS: [&str; 3] = ["a fine film", "a dull and empty film", "a warm one"];
+
+/// Texts and runs on them.
+struct Home {
+    data: TempDir,
+}
+
+impl Home {
+    /// Texts, and a masked language model of them in `base`.
+    fn new() -> Self {
+        let home = Self { data: folder(12) };
+        firelight_training::Run::<MaskedLanguage>::prepare(&home.request("base", &[])).unwrap().fit().unwrap();
+        home
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.data.path().join(name)
+    }
+
+    fn request(&self, out: &str, changes: &[(&str, &str)]) -> RunRequest {
+        let request = RunRequest::new(&Device::default()).with_data(self.data.path()).with_out(self.path(out));
+        let change = |request: RunRequest, (key, value): &(&str, &str)| request.with_override(key, value);
+        TINY.iter().chain(changes).fold(request, change)
+    }
+
+    /// A training of adapters on another run.
+    fn adapted(&self, from: &str, out: &str, changes: &[(&str, &str)]) -> RunRequest {
+        let from = format!("{:?}", self.path(from).display().to_string());
+        let rate = ("optimizer.learning_rate", "0.05");
+        self.request(out, &[&[("model.from", from.as_str()), ("model.adapters", ADAPTERS), rate], changes].concat())
+    }
+
+    fn trained(&self, request: &RunRequest) -> PathBuf {
+        Run::prepare(request).unwrap().fit().unwrap();
+        request.out.clone().unwrap()
+    }
+
+    /// The error of a training that cannot begin; it leaves no folder.
+    fn error(&self, request: &RunRequest) -> String {
+        let error = Run::prepare(request).unwrap_err();
+        assert!(error.is_user_error() && !request.out.as_ref().unwrap().exists(), "{error}");
+        error.to_string()
+    }
+}
+
+/// The bytes of every parameter of a file.
+fn parameters(file: &Path) -> BTreeMap<String, Vec<u8>> {
+    let bytes = fs::read(file).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    file.iter().map(|(key, view)| (key.to_string(), view.data().to_vec())).collect()
+}
+
+fn weights(run: &Path) -> BTreeMap<String, Vec<u8>> {
+    parameters(&run.join("model.safetensors"))
+}
+
+fn is_adapter(key: &str) -> bool {
+    key.contains(".adapter.")
+}
+
+fn probabilities(run: &Path, checkpoint: &Checkpoint) -> Vec<f64> {
+    let found = Classifier::load_from(run, checkpoint, &Device::default()).unwrap().classify(&TEXTS).unwrap();
+    found.into_iter().flat_map(|found| found.probabilities).map(|(_, probability)| probability).collect()
+}
+
+fn assert_alike(found: &[f64], expected: &[f64]) {
+    let near = found.iter().zip(expected).all(|(one, other)| (one - other).abs() < 1e-5);
+    assert!(near && found.len() == expected.len(), "{found:?} {expected:?}");
+}
+
+#[test]
+fn adapters_and_head_are_trained_and_the_encoder_keeps_its_bytes() {
+    let home = Home::new();
+    let run = home.trained(&home.adapted("base", "run", &[]));
+    let (base, found) = (weights(&home.path("base")), weights(&run));
+    let of_encoder = |key: &&String| key.starts_with("encoder.") && !is_adapter(key);
+    assert!(found.keys().filter(of_encoder).eq(base.keys().filter(of_encoder)));
+    assert!(found.iter().filter(|(key, _)| of_encoder(key)).all(|(key, bytes)| *bytes == base[key]));
+
+    let begun = Run::prepare(&home.adapted("base", "begun", &[("training.steps", "1")])).unwrap();
+    let cost = begun.cost();
+    begun.fit().unwrap();
+    let early = weights(&home.path("begun"));
+    assert!(found.iter().filter(|(key, _)| !of_encoder(key)).all(|(key, bytes)| *bytes != early[key]));
+    let numbers = |keep: &dyn Fn(&str) -> bool| {
+        found.iter().filter(|(key, _)| keep(key)).map(|(_, bytes)| bytes.len() / 4).sum::<usize>()
+    };
+    let trained = numbers(&|key| is_adapter(key) || key.starts_with("head."));
+    assert_eq!((cost.parameters, cost.trained), (numbers(&|_| true), trained));
+    assert!(cost.to_string().contains(&format!(" parameters, {trained} of them trained, ")), "{cost}");
+
+    let alone = parameters(&run.join("adapters.safetensors"));
+    assert!(alone.iter().eq(found.iter().filter(|(key, _)| is_adapter(key))) && alone.len() == 4, "{:?}", alone.keys());
+    assert!(!home.path("base").join("adapters.safetensors").exists());
+}
+
+#[test]
+fn merged_weights_say_what_the_adapters_said() {
+    let home = Home::new();
+    let run = home.trained(&home.adapted("base", "run", &[]));
+    for checkpoint in [Checkpoint::Last, Checkpoint::Step(2)] {
+        let out = home.path(&format!("merged-{checkpoint}"));
+        merge(&run, &checkpoint, &out, &Device::default()).unwrap();
+        assert!(weights(&out).keys().all(|key| !is_adapter(key)));
+        assert_alike(&probabilities(&out, &Checkpoint::Last), &probabilities(&run, &checkpoint));
+    }
+    let merged = home.path("merged-last");
+    let config: TextClassifierConfig = ModelFolder::open(&merged).unwrap().read_config(crate::TASK).unwrap();
+    assert_eq!(config.encoder.adapters, None);
+    let measured = |run: &Path| evaluate(run, &Checkpoint::Last, (home.data.path(), None), &Device::default()).unwrap();
+    assert!((measured(&merged).loss - measured(&run).loss).abs() < 1e-5);
+    let vectors = |run: &Path| Embedder::load(run).unwrap().embed(&TEXTS).unwrap().concat();
+    let [one, other] = [&merged, &run].map(|run| vectors(run).into_iter().map(f64::from).collect::<Vec<_>>());
+    assert_alike(&one, &other);
+
+    let again = merge(&merged, &Checkpoint::Last, home.path("again"), &Device::default()).unwrap_err();
+    assert!(again.is_user_error() && again.to_string().contains("a model without adapters"), "{again}");
+    assert!(merge(&run, &Checkpoint::Last, &merged, &Device::default()).unwrap_err().is_user_error());
+    let resumed = RunRequest::new(&Device::default()).with_out(&merged).with_existing(Existing::Resume);
+    let error = Run::prepare(&resumed).unwrap_err();
+    assert!(matches!(error, ClassificationError::Training(_)) && error.to_string().contains("`model`"), "{error}");
+}
+
+#[test]
+fn a_stopped_run_ends_with_the_bytes_of_one_that_was_not() {
+    let home = Home::new();
+    let whole = home.trained(&home.adapted("base", "whole", &[("training.smoothing", "0.5")]));
+    let half = home.adapted("base", "half", &[("training.smoothing", "0.5"), ("schedule.steps", "4")]);
+    home.trained(&half.clone().with_override("training.steps", 2));
+    home.trained(&half.with_existing(Existing::Resume));
+    assert_eq!(weights(&home.path("half")), weights(&whole));
+    let files = ["half", "whole"].map(|name| parameters(&home.path(name).join("adapters.safetensors")));
+    assert_eq!(files[0], files[1]);
+
+    let folder = ModelFolder::open(&whole).unwrap();
+    let files = [2, 4].map(|step| folder.weights(&Checkpoint::Step(step)).unwrap());
+    folder.write_checkpoint(&Checkpoint::Average, |average| average_weights(&files, average.weights())).unwrap();
+    assert_eq!(probabilities(&whole, &Checkpoint::Average).len(), 6);
+}
+
+#[test]
+fn a_run_with_adapters_is_begun_from_with_them_in_its_weights() {
+    let home = Home::new();
+    let first = home.trained(&home.adapted("base", "first", &[]));
+    merge(&first, &Checkpoint::Last, home.path("merged"), &Device::default()).unwrap();
+    let second = home.adapted("first", "second", &[]);
+    let plan = Run::prepare(&second).unwrap();
+    let model = Classification::start(&plan.recipe, plan.config(), &Device::default()).unwrap();
+    firelight_storage::save_base(&model, home.path("begun")).unwrap();
+    assert_eq!(parameters(&home.path("begun")), weights(&home.path("merged")), "the head, too, is the run's");
+    plan.fit().unwrap();
+    let kept = |run: &str| {
+        let of_encoder = |key: &String| key.starts_with("encoder.") && !is_adapter(key);
+        weights(&home.path(run)).into_iter().filter(|(key, _)| of_encoder(key)).collect::<Vec<_>>()
+    };
+    assert_eq!(kept("second"), kept("merged"));
+}
+
+#[test]
+fn what_the_recipe_freezes_has_the_last_word() {
+    let home = Home::new();
+    let freeze = ("training.freeze", "[\"head\", \"!encoder.embedding\"]");
+    let run = home.trained(&home.adapted("base", "run", &[freeze]));
+    let begun = home.trained(&home.adapted("base", "begun", &[freeze, ("training.steps", "1")]));
+    let (base, early, found) = (weights(&home.path("base")), weights(&begun), weights(&run));
+    assert_eq!(early["head.output.weight"], found["head.output.weight"]);
+    assert_ne!(base["encoder.embedding.weight"], found["encoder.embedding.weight"]);
+    let error = home.error(&home.adapted("base", "none", &[("training.freeze", "[\"*\"]")]));
+    assert!(
+        error.contains("`--set training.freeze`: training.freeze = [\"*\"] must be patterns that leave"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_told_before_a_folder_is_made() {
+    let home = Home::new();
+    let targets = "[\"kernel\", \"query\", \"head.output\"]";
+    let error = home.error(&home.adapted("base", "run", &[("model.adapters.targets", targets)]));
+    let named = |target: &str| {
+        format!("`--set model.adapters.targets`: model.adapters.targets names `{target}`, but there are `encoder.")
+    };
+    assert!(error.contains(&named("kernel")) && error.contains(&named("head.output")), "{error}");
+    assert!(!error.contains("names `query`"), "{error}");
+    let error = home.error(&home.adapted("base", "run", &[("model.adapters.rank", "0")]));
+    assert_eq!(error, "`--set model.adapters.rank`: model.adapters.rank = 0 must be at least 1");
+    let error = home.error(&home.request("run", &[("model.adapters", ADAPTERS)]));
+    assert!(
+        error.starts_with("`--set model.adapters`: adapters change an encoder that has learnt: name its"),
+        "{error}"
+    );
+}
