@@ -8,6 +8,7 @@ mod devices;
 mod embed;
 mod evaluate;
 mod generate;
+mod merge;
 mod texts;
 mod train;
 mod trained_model;
@@ -33,6 +34,7 @@ pub(crate) enum Command {
     Embed(embed::Embed),
     Evaluate(evaluate::Evaluate),
     Average(average::Average),
+    Merge(merge::Merge),
     Bench(bench::Bench),
     Visualize(visualize::Visualize),
     Devices(devices::Devices),
@@ -56,6 +58,7 @@ impl Command {
             Self::Embed(command) => command.run(),
             Self::Evaluate(command) => command.run(),
             Self::Average(command) => command.run(),
+            Self::Merge(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::Visualize(command) => command.run(),
             Self::Devices(command) => command.run(),

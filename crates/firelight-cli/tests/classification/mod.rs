@@ -278,3 +278,22 @@ fn a_classifier_begins_from_a_masked_language_model_and_from_another_classifier(
     let anew = [&head[..], &["--set", "model.new_head=true"]].concat();
     firelight(train_on(&three, &path("head"), &anew)).succeeds();
 }
+
+#[test]
+fn adapters_are_trained_on_a_run_and_merged_into_one_that_says_the_same() {
+    let home = Model::scratch();
+    let path = |name: &str| home.path().join(name);
+    let run = texts().run.display().to_string();
+    let adapters = "model.adapters={ rank = 2, targets = [\"query\", \"value\"] }";
+    let training = train_on(&texts().data, &path("adapted"), &["--from", &run, "--set", adapters, "--steps", "4"]);
+    let begun = firelight(training).succeeds();
+    assert!(begun.stderr.contains(" of them trained, "), "{}", begun.stderr);
+    assert!(path("adapted").join("adapters.safetensors").is_file());
+    let [adapted, merged] = ["adapted", "merged"].map(|name| path(name).display().to_string());
+    firelight(["merge", &adapted, "--out", &merged]).succeeds();
+    let answer = |run: &str| firelight(["classify", run, "--text", "a fine film"]).succeeds().stdout;
+    assert_eq!(answer(&merged), answer(&adapted));
+    firelight(["merge", &merged, "--out", &path("again").display().to_string()]).fails(USER, &["without adapters"]);
+    let none = ["--set", "model.adapters.rank=2"];
+    firelight(train_on(&texts().data, &path("none"), &none)).fails(USER, &["model.adapters", "--from"]);
+}
