@@ -1,24 +1,27 @@
-//! JSON lines of labelled texts. A label may be a number or a truth value, and stands for its spelling.
+//! JSON lines of labelled texts. A label may be a number or a truth value, and stands for its spelling; several may be a list.
 
 use std::path::Path;
 
-use super::{Columns, LabelledText};
+use super::{Columns, LabelKind, LabelledText};
 use crate::DataError;
 use crate::parallel::{JsonLine, read_lines};
 
 /// Reads the labelled texts of a file.
-pub(super) fn read(path: &Path, columns: &Columns) -> Result<Vec<LabelledText>, DataError> {
+pub(super) fn read(path: &Path, columns: &Columns, kind: &LabelKind) -> Result<Vec<LabelledText>, DataError> {
     let lines = read_lines(path)?;
     let filled = lines.iter().enumerate().filter(|(_, text)| !text.trim().is_empty());
-    filled.map(|(index, text)| labelled(&JsonLine::parse(path, index + 1, text)?, columns)).collect()
+    filled.map(|(index, text)| labelled(&JsonLine::parse(path, index + 1, text)?, columns, kind)).collect()
 }
 
-fn labelled(line: &JsonLine, columns: &Columns) -> Result<LabelledText, DataError> {
+fn labelled(line: &JsonLine, columns: &Columns, kind: &LabelKind) -> Result<LabelledText, DataError> {
     let texts = columns.text.iter().map(|key| line.text(key)).collect::<Result<Vec<_>, _>>()?;
     Ok(LabelledText {
         text: texts.join(" "),
         pair: columns.pair.as_ref().map(|key| line.text(key)).transpose()?,
-        label: line.spelling(&columns.label)?,
+        label: match kind.separator() {
+            Some(separator) => line.spellings(&columns.label, separator)?,
+            None => line.spelling(&columns.label)?,
+        },
         line: line.number(),
     })
 }
@@ -32,7 +35,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a.jsonl");
         fs::write(&path, content).unwrap();
-        super::read(&path, &Columns { text: vec!["text".into()], pair: None, label: "/meta/label".into() })
+        let columns = Columns { text: vec!["text".into()], pair: None, label: "/meta/label".into() };
+        super::read(&path, &columns, &LabelKind::SingleLabel)
     }
 
     #[test]

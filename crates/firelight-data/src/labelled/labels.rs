@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::LabelledText;
+use super::{LabelKind, LabelledText};
 use crate::DataError;
 
 /// Names of classes. The number of a class is its place among them.
@@ -22,13 +22,21 @@ impl Labels {
     /// # Errors
     /// Fails if there are fewer than two different ones.
     pub fn of(texts: &[LabelledText]) -> Result<Self, DataError> {
-        let distinct: BTreeSet<&str> = texts.iter().map(|text| text.label.as_str()).collect();
+        Self::of_kind(texts, &LabelKind::SingleLabel)
+    }
+
+    /// As [`of`](Self::of), of examples with labels of this kind.
+    ///
+    /// # Errors
+    /// Fails if there are fewer different ones than [`named`](Self::named) takes.
+    pub fn of_kind(texts: &[LabelledText], kind: &LabelKind) -> Result<Self, DataError> {
+        let distinct: BTreeSet<&str> = texts.iter().flat_map(|text| kind.parts(&text.label)).collect();
         let mut names: Vec<String> = distinct.into_iter().map(str::to_owned).collect();
         let values: Option<Vec<i64>> = names.iter().map(|name| name.parse().ok()).collect();
         if values.is_some() {
             names.sort_by_key(|name| name.parse::<i64>().ok());
         }
-        Self::new(names)
+        Self::named(names, kind)
     }
 
     /// Classes of these names, in this order.
@@ -36,13 +44,26 @@ impl Labels {
     /// # Errors
     /// Fails if there are fewer than two, or if a name is empty or occurs twice.
     pub fn new(names: Vec<String>) -> Result<Self, DataError> {
+        Self::named(names, &LabelKind::SingleLabel)
+    }
+
+    /// Outputs of these names, in this order, for labels of this kind.
+    ///
+    /// # Errors
+    /// Fails if there are fewer than two of which one is true, or none at all, or if a name is empty or occurs twice.
+    pub fn named(names: Vec<String>, kind: &LabelKind) -> Result<Self, DataError> {
         let problem = |(index, name): (usize, &String)| match name.as_str() {
             "" => Some("a label is empty".into()),
             _ => names[..index].contains(name).then(|| format!("the label `{name}` occurs twice")),
         };
-        let few =
-            || format!("there is {} label ({}), but a classifier needs two or more", names.len(), names.join(", "));
-        match names.iter().enumerate().find_map(problem).or_else(|| (names.len() < 2).then(few)) {
+        let few = || match names.as_slice() {
+            [] => "there is no label".into(),
+            names => {
+                format!("there is {} label ({}), but a classifier needs two or more", names.len(), names.join(", "))
+            }
+        };
+        let is_few = names.len() < kind.fewest();
+        match names.iter().enumerate().find_map(problem).or_else(|| is_few.then(few)) {
             Some(problem) => Err(DataError::Labels { problem }),
             None => Ok(Self { names }),
         }
@@ -53,8 +74,8 @@ impl Labels {
         &self.names
     }
 
-    /// Number of classes, two or more.
-    #[expect(clippy::len_without_is_empty, reason = "there are always two or more")]
+    /// Number of classes: two or more of which one is true, one or more otherwise.
+    #[expect(clippy::len_without_is_empty, reason = "there is always one")]
     pub fn len(&self) -> usize {
         self.names.len()
     }
@@ -69,13 +90,29 @@ impl Labels {
     /// # Errors
     /// Fails at the first label that is not among these, with its line.
     pub fn ids(&self, path: &Path, texts: &[LabelledText]) -> Result<Vec<usize>, DataError> {
-        let unknown = |text: &LabelledText| DataError::UnknownLabel {
-            path: path.into(),
-            line: text.line,
-            label: text.label.clone(),
-            known: self.names.join(", "),
+        texts.iter().map(|text| self.known(path, text.line, &text.label)).collect()
+    }
+
+    /// The numbers of all classes of each example, where there may be several.
+    ///
+    /// # Errors
+    /// As [`ids`](Self::ids).
+    pub fn id_lists(
+        &self,
+        path: &Path,
+        texts: &[LabelledText],
+        kind: &LabelKind,
+    ) -> Result<Vec<Vec<usize>>, DataError> {
+        let of_text = |text: &LabelledText| {
+            kind.parts(&text.label).iter().map(|part| self.known(path, text.line, part)).collect()
         };
-        texts.iter().map(|text| self.id(&text.label).ok_or_else(|| unknown(text))).collect()
+        texts.iter().map(of_text).collect()
+    }
+
+    fn known(&self, path: &Path, line: usize, label: &str) -> Result<usize, DataError> {
+        let unknown =
+            || DataError::UnknownLabel { path: path.into(), line, label: label.into(), known: self.names.join(", ") };
+        self.id(label).ok_or_else(unknown)
     }
 }
 
@@ -148,6 +185,23 @@ mod tests {
             let error = serde_json::from_str::<Labels>(wrong).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
         }
+    }
+
+    #[test]
+    fn classes_of_several_labels_are_all_that_occur() {
+        let (several, path) = (LabelKind::multi_label(), Path::new("dev.tsv"));
+        let labels = Labels::of_kind(&texts(&["b|a", "", "c | a"]), &several).unwrap();
+        assert_eq!(labels.names(), ["a", "b", "c"]);
+        let lists = labels.id_lists(path, &texts(&["", "c|a", "b"]), &several).unwrap();
+        assert_eq!(lists, [vec![], vec![2, 0], vec![1]]);
+        let error = labels.id_lists(path, &texts(&["a", "b|x"]), &several).unwrap_err().to_string();
+        assert!(
+            error.starts_with("line 3 of `dev.tsv` has the label `x`") && error.ends_with("are a, b, c"),
+            "{error}"
+        );
+        assert_eq!(Labels::of_kind(&texts(&["a", ""]), &several).unwrap().len(), 1);
+        let error = Labels::of_kind(&texts(&["", ""]), &several).unwrap_err().to_string();
+        assert!(error.starts_with("there is no label;"), "{error}");
     }
 
     #[test]

@@ -20,6 +20,7 @@
 //! ```
 
 mod json;
+mod kind;
 mod labels;
 mod quotes;
 mod split;
@@ -29,6 +30,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+pub use kind::LabelKind;
 pub use labels::{Labels, numbers};
 pub use split::stratified_split;
 
@@ -42,7 +44,7 @@ pub struct LabelledText {
     pub text: String,
     /// The second text, where the columns name one.
     pub pair: Option<String>,
-    /// The label as the file writes it.
+    /// The label as the file writes it; several of a JSON list with the separator between them.
     pub label: String,
     /// The line of the file on which the example begins, from 1.
     pub line: usize,
@@ -112,15 +114,24 @@ impl LabelledFormat {
 /// Fails if the file is missing, empty, not UTF-8 or of no known ending, or if a line lacks a column or a key, has more or
 /// fewer columns than the first, a wrong quote or an empty label; always with the line.
 pub fn read(path: &Path, columns: &Columns) -> Result<Vec<LabelledText>, DataError> {
+    read_as(path, columns, &LabelKind::SingleLabel)
+}
+
+/// As [`read`], of labels of this kind: where there may be several, an empty label says that there is none.
+///
+/// # Errors
+/// As [`read`], and if a label of a JSON list holds the separator.
+pub fn read_as(path: &Path, columns: &Columns, kind: &LabelKind) -> Result<Vec<LabelledText>, DataError> {
     if columns.text.is_empty() {
         return Err(DataError::NoTextColumn);
     }
     let texts = match LabelledFormat::of(path)? {
-        LabelledFormat::Tsv => table::read(path, Separator::Tab, columns)?,
-        LabelledFormat::Csv => table::read(path, Separator::Comma, columns)?,
-        LabelledFormat::JsonLines => json::read(path, columns)?,
+        LabelledFormat::Tsv => table::read(path, Separator::Tab, (columns, kind))?,
+        LabelledFormat::Csv => table::read(path, Separator::Comma, (columns, kind))?,
+        LabelledFormat::JsonLines => json::read(path, columns, kind)?,
     };
-    match texts.iter().find(|text| text.label.is_empty()) {
+    let is_missing = |text: &&LabelledText| text.label.is_empty() && kind.separator().is_none();
+    match texts.iter().find(is_missing) {
         Some(text) => Err(DataError::EmptyLabel { path: path.into(), line: text.line, column: columns.label.clone() }),
         None if texts.is_empty() => Err(DataError::NoExamples { path: path.into() }),
         None => Ok(texts),
@@ -185,6 +196,23 @@ mod tests {
             message("a.jsonl", b"{\"text\": \"a\"}", &columns(&["text"], None, "label")).contains("the key `label`")
         );
         assert!(message("a.tsv", b"a\tb", &columns(&[], None, "1")).contains("columns.text"));
+    }
+
+    #[test]
+    fn several_labels_may_be_none_and_a_first_line_of_several_numbers_is_no_header() {
+        let several = |name: &str, content: &str, columns: &Columns| {
+            let home = tempfile::tempdir().unwrap();
+            fs::write(home.path().join(name), content).unwrap();
+            let found = super::read_as(&home.path().join(name), columns, &LabelKind::multi_label());
+            found.map(|texts| texts.into_iter().map(|text| text.label).collect::<Vec<_>>())
+        };
+        assert_eq!(several("a.tsv", "a\t1|2\nb\t\nc\t3\n", &Columns::default()).unwrap(), ["1|2", "", "3"]);
+        assert_eq!(several("a.csv", "text,labels\na,x|y\nb,\n", &Columns::default()).unwrap(), ["x|y", ""]);
+        let keys = columns(&["t"], None, "l");
+        let lines = "{\"t\": \"a\", \"l\": [\"x\", 2]}\n{\"t\": \"b\", \"l\": []}\n{\"t\": \"c\", \"l\": \"x|y\"}\n";
+        assert_eq!(several("a.jsonl", lines, &keys).unwrap(), ["x|2", "", "x|y"]);
+        let error = several("a.jsonl", "{\"t\": \"a\", \"l\": [\"x|y\"]}\n", &keys).unwrap_err().to_string();
+        assert!(error.contains("line 1 of `") && error.contains("`x|y`, which holds the separator `|`"), "{error}");
     }
 
     proptest! {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use csv::ReaderBuilder;
 
-use super::{Columns, LabelledText, quotes};
+use super::{Columns, LabelKind, LabelledText, quotes};
 use crate::DataError;
 use crate::parallel::{read_lines, read_utf8};
 
@@ -46,7 +46,11 @@ struct Table<'a> {
 }
 
 /// Reads the labelled texts of a table.
-pub(super) fn read(path: &Path, separator: Separator, columns: &Columns) -> Result<Vec<LabelledText>, DataError> {
+pub(super) fn read(
+    path: &Path,
+    separator: Separator,
+    (columns, kind): (&Columns, &LabelKind),
+) -> Result<Vec<LabelledText>, DataError> {
     let rows = match separator {
         Separator::Tab => tabs(path)?,
         Separator::Comma => commas(path)?,
@@ -56,7 +60,7 @@ pub(super) fn read(path: &Path, separator: Separator, columns: &Columns) -> Resu
         return Ok(Vec::new());
     }
     table.check_widths()?;
-    let header = table.take_header(columns)?;
+    let header = table.take_header(columns, kind)?;
     table.texts(columns, &header)
 }
 
@@ -101,19 +105,19 @@ impl Table<'_> {
     }
 
     /// Removes the header, if there is one, and gives its names.
-    fn take_header(&mut self, columns: &Columns) -> Result<Vec<String>, DataError> {
+    fn take_header(&mut self, columns: &Columns, kind: &LabelKind) -> Result<Vec<String>, DataError> {
         let is_named = columns.all().any(|column| number(column).is_none());
-        match is_named || self.has_header(self.column(&columns.label, &[])?) {
+        match is_named || self.has_header(self.column(&columns.label, &[])?, kind) {
             true => Ok(self.rows.remove(0).values),
             false => Ok(Vec::new()),
         }
     }
 
     /// Whether the first row is no example; the documentation of [`Columns`] has the rule.
-    fn has_header(&self, label: usize) -> bool {
+    fn has_header(&self, label: usize, kind: &LabelKind) -> bool {
         let mut labels = self.rows.iter().map(|row| row.values[label].as_str());
         let Some(first) = labels.next() else { return false };
-        let is_number = |label: &str| label.parse::<f64>().is_ok();
+        let is_number = |label: &str| kind.parts(label).iter().all(|part| part.parse::<f64>().is_ok());
         let below: Vec<&str> = labels.collect();
         let above_numbers = !below.is_empty() && below.iter().all(|label| is_number(label)) && !is_number(first);
         !below.contains(&first) && (above_numbers || USUAL_NAMES.contains(&first.to_lowercase().as_str()))
@@ -169,7 +173,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a");
         fs::write(&path, content).unwrap();
-        super::read(&path, separator, &Columns { text: vec![text.into()], pair: None, label: label.into() })
+        let columns = Columns { text: vec![text.into()], pair: None, label: label.into() };
+        super::read(&path, separator, (&columns, &LabelKind::SingleLabel))
     }
 
     fn texts(content: &str, text: &str, label: &str) -> Vec<String> {

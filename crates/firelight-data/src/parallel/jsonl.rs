@@ -59,11 +59,17 @@ impl<'a> Line<'a> {
 
     /// The text of a key, or the spelling of its number or truth value.
     pub(crate) fn spelling(&self, key: &str) -> Result<String, DataError> {
-        match self.value(key)? {
-            Value::String(text) => Ok(text.clone()),
-            value @ (Value::Number(_) | Value::Bool(_)) => Ok(value.to_string()),
-            other => Err(self.no_text(key, other)),
-        }
+        self.spelt(key, self.value(key)?)
+    }
+
+    /// The spellings of a list with a separator between them; what is no list is spelt as it is.
+    pub(crate) fn spellings(&self, key: &str, separator: &str) -> Result<String, DataError> {
+        let Value::Array(items) = self.value(key)? else { return self.spelling(key) };
+        let spelt = |item: &Value| match self.spelt(key, item)? {
+            text if text.contains(separator) => Err(self.parted(key, &text, separator)),
+            text => Ok(text),
+        };
+        Ok(items.iter().map(spelt).collect::<Result<Vec<_>, _>>()?.join(separator))
     }
 
     /// Number of the line, from 1.
@@ -74,6 +80,20 @@ impl<'a> Line<'a> {
     fn value(&self, key: &str) -> Result<&Value, DataError> {
         let value = if key.starts_with('/') { self.object.pointer(key) } else { self.object.get(key) };
         value.ok_or_else(|| self.missing(key))
+    }
+
+    fn spelt(&self, key: &str, value: &Value) -> Result<String, DataError> {
+        match value {
+            Value::String(text) => Ok(text.clone()),
+            value @ (Value::Number(_) | Value::Bool(_)) => Ok(value.to_string()),
+            other => Err(self.no_text(key, other)),
+        }
+    }
+
+    fn parted(&self, key: &str, label: &str, separator: &str) -> DataError {
+        let reason =
+            format!("its `{key}` has `{label}`, which holds the separator `{separator}`: choose another separator");
+        DataError::JsonLine { path: self.path.into(), line: self.number, reason }
     }
 
     fn no_text(&self, key: &str, found: &Value) -> DataError {
