@@ -32,8 +32,8 @@ impl Curves {
         Ok(Self { values })
     }
 
-    /// The charts of the report, each with its heading; a loss is the mean over each `target`.
-    pub(super) fn charts(&self, target: &str) -> Vec<(&'static str, Chart)> {
+    /// The charts of the report, each with its heading; a loss is the mean over each `target`, in `loss_unit`.
+    pub(super) fn charts(&self, target: &str, loss_unit: &str) -> Vec<(&'static str, Chart)> {
         let mean = |key: &str, name: &str| Curve { name: name.into(), points: smoothed(&self.curve(key, name).points) };
         let charged = self.values.contains_key("charged_loss");
         let charged = charged.then(|| mean("charged_loss", "as charged, smoothed"));
@@ -45,7 +45,7 @@ impl Curves {
             curves: vec![self.curve(name, unit)],
         };
         let mut charts = vec![
-            ("Loss", Chart { x_label: "step".into(), y_label: format!("nats per {target}"), curves: losses }),
+            ("Loss", Chart { x_label: "step".into(), y_label: loss_unit.into(), curves: losses }),
             ("Learning rate", single("learning_rate", "learning rate")),
             ("Norm of the gradients before clipping", single("gradient_norm", "norm")),
             ("Throughput", single("tokens_per_second", &format!("{target}s per second"))),
@@ -91,7 +91,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("metrics.jsonl");
         std::fs::write(&path, "{\"step\":5,\"validation_loss\":2.0,\"accuracy\":0.5}\n{\"step\":6,\"lo").unwrap();
-        let charts = Curves::read(&path).unwrap().charts("text");
+        let charts = Curves::read(&path).unwrap().charts("text", "nats per text");
         assert_eq!(charts[1].0, "Metrics of the validation");
         assert_eq!(charts[1].1.curves, [Curve { name: "accuracy".into(), points: vec![(5.0, 0.5)] }]);
         assert_eq!((charts[0].1.curves.len(), charts[0].1.y_label.as_str()), (2, "nats per text"));
@@ -102,7 +102,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("metrics.jsonl");
         std::fs::write(&path, "{\"step\":1,\"loss\":2.0,\"charged_loss\":3.0}\n").unwrap();
-        let charts = Curves::read(&path).unwrap().charts("text");
+        let charts = Curves::read(&path).unwrap().charts("text", "nats per text");
         assert_eq!((charts[0].1.curves[2].points.clone(), charts.len()), (vec![(1.0, 3.0)], 4));
     }
 }

@@ -21,6 +21,8 @@ pub struct Report {
     pub title: String,
     /// What a loss is the mean over: `token`, `text`, `image`.
     pub target: &'static str,
+    /// What a loss counts: `nats per token`.
+    pub loss_unit: String,
     /// What is known in one line each, such as the device: a name and a value.
     pub facts: Vec<(String, String)>,
     /// The parameters by part.
@@ -55,7 +57,7 @@ impl Report {
                 body {
                     h1 { (self.title) }
                     (table(&self.facts))
-                    @for (heading, chart) in curves.charts(self.target) { (figure(heading, &chart.to_svg())) }
+                    @for (heading, chart) in curves.charts(self.target, &self.loss_unit) { (figure(heading, &chart.to_svg())) }
                     @for (heading, svg) in &self.figures { (figure(heading, svg)) }
                     @if !self.samples.is_empty() { h2 { "Samples" } }
                     @for (heading, text) in &self.samples { h3 { (heading) } pre.sample { (text) } }
@@ -101,6 +103,7 @@ mod tests {
         Report {
             title: "stories-1 <test>".into(),
             target: "token",
+            loss_unit: "nats per token".into(),
             facts: vec![("device".into(), "flex".into())],
             parameters: vec![("embedding".into(), 30), ("blocks".into(), 12)],
             figures: vec![(

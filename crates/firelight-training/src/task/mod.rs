@@ -44,7 +44,7 @@ pub trait Task: Sized {
     const NAME: &'static str;
     /// The recipes that are part of the program, one at least; the first is trained when none is named.
     const BUILT_IN: &'static [BuiltIn];
-    /// What a loss is the mean over, as people read it: nats per token.
+    /// What a loss is the mean over, as people read it: token.
     const TARGET: &'static str = "token";
 
     /// The `[data]` section.
@@ -157,6 +157,11 @@ pub trait Task: Sized {
     /// What is measured at every evaluation beside the loss.
     fn metrics(_corpus: &Self::Corpus, _recipe: &RecipeOf<Self>) -> Vec<Box<dyn ValidationMetric<Trainee<Self::Net>>>> {
         Vec::new()
+    }
+
+    /// What the loss of a training on this data counts, as people read it behind the number.
+    fn loss_unit(_corpus: &Self::Corpus) -> String {
+        format!("nats per {}", Self::TARGET)
     }
 
     /// What the report shows of the trained model beside its curves, such as a confusion matrix: headings and SVG elements.

@@ -38,6 +38,7 @@ impl<T: Task> TrainedRun<T> {
         let report = Report {
             title: format!("Training of {name}"),
             target: T::TARGET,
+            loss_unit: T::loss_unit(&self.corpus),
             facts: self.facts(device),
             parameters: T::parameters(&self.model),
             figures: T::figures(&self.model, &self.corpus)?,
@@ -49,7 +50,7 @@ impl<T: Task> TrainedRun<T> {
     fn facts(&self, device: &str) -> Vec<(String, String)> {
         let mut facts = vec![("device", device.to_string()), ("steps", self.steps.to_string())];
         if let Some(last) = &self.evaluation {
-            facts.push(("validation loss", format!("{:.4} nats per {}", last.loss, T::TARGET)));
+            facts.push(("validation loss", format!("{:.4} {}", last.loss, T::loss_unit(&self.corpus))));
         }
         if let Some(best) = &self.best {
             facts.push(("best", best.in_words(&self.best_by)));

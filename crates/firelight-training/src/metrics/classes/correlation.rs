@@ -1,6 +1,33 @@
-//! Whether predicted numbers rise and fall with the true ones, for regressions.
+//! Whether predicted numbers rise and fall with the true ones, and how far off they are, for regressions.
+
+use serde::Serialize;
 
 use super::ranks::ranks;
+
+/// Everything that is said of a regression on some examples.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct RegressionReport {
+    /// [`pearson`] of predictions and targets.
+    pub pearson: Option<f64>,
+    /// [`spearman`] of predictions and targets.
+    pub spearman: Option<f64>,
+    /// The mean of the squared differences.
+    pub mean_squared_error: f64,
+}
+
+/// Compares predicted with true numbers.
+///
+/// # Panics
+/// Panics if there is no example, or if the lengths differ.
+pub fn regression_report(predictions: &[f64], targets: &[f64]) -> RegressionReport {
+    assert!(!targets.is_empty(), "at least one example");
+    let squares = predictions.iter().zip(targets).map(|(prediction, target)| (prediction - target).powi(2));
+    RegressionReport {
+        pearson: pearson(predictions, targets),
+        spearman: spearman(predictions, targets),
+        mean_squared_error: squares.sum::<f64>() / targets.len() as f64,
+    }
+}
 
 /// Pearson's correlation: how close the points lie to a rising line, from -1 to 1; none where all values of a side are equal.
 ///
@@ -44,6 +71,14 @@ mod tests {
         assert_eq!(spearman(&[1.0, 2.0, 3.0], &[0.0, 2.0, 3.0]), Some(1.0));
         // Ranks 1.5, 1.5, 3 and 1, 2, 3: centred products 1.5, squares 1.5 and 2.
         assert!((spearman(&[5.0, 5.0, 9.0], &[0.1, 0.2, 0.7]).unwrap() - 1.5 / 3.0_f64.sqrt()).abs() < 1e-15);
+    }
+
+    #[test]
+    fn numbers_that_rise_alike_may_still_be_off() {
+        let report = regression_report(&[1.0, 2.0, 4.0], &[2.0, 3.0, 6.0]);
+        assert_eq!((report.spearman, report.mean_squared_error), (Some(1.0), 2.0));
+        assert!(report.pearson.unwrap() > 0.99);
+        assert_eq!(regression_report(&[1.0, 1.0], &[0.0, 2.0]).pearson, None);
     }
 
     #[test]

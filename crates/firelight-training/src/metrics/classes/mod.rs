@@ -1,5 +1,6 @@
-//! What predicted classes, numbers and spans are worth beside the true ones: [`class_report`] for classes, [`pearson`] and
-//! [`spearman`] for a regression, [`entity_report`] for tags of tokens. Numbers in, numbers out: no tensor, no device, no task.
+//! What predicted classes, numbers and spans are worth beside the true ones: [`class_report`] for classes,
+//! [`multi_label_report`] for any number of them, [`regression_report`] for numbers, [`entity_report`] for tags of tokens. Numbers
+//! in, numbers out: no tensor, no device, no task.
 //!
 //! The values are those of scikit-learn, SciPy and the script `conlleval`, each at its default; a score whose denominator is
 //! zero is 0. Where they have several ways, the documentation of the item says which one it is.
@@ -19,15 +20,17 @@ mod correlation;
 mod drawing;
 mod entities;
 mod ranks;
+mod several;
 
 use serde::Serialize;
 
 pub use calibration::{CALIBRATION_BINS, calibration_error};
 pub use confusion::{ConfusionMatrix, PerClass};
-pub use correlation::{pearson, spearman};
+pub use correlation::{RegressionReport, pearson, regression_report, spearman};
 pub use drawing::draw_confusion;
 pub use entities::{EntityError, EntityReport, entity_report};
 pub use ranks::{auroc, auroc_one_vs_rest};
+pub use several::{MultiLabelReport, multi_label_report};
 
 /// Everything that is said of a classifier on some examples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
