@@ -71,7 +71,7 @@ fn main() -> Result<()> {
     let toy = std::env::args().any(|word| word == "--toy");
     let found = train(Path::new("runs/wishes"), if toy { 1 } else { 30 }, vec![Box::new(ProgressBar::new())])?;
     for prediction in found {
-        println!("{}: {:?}", prediction.label, prediction.probabilities);
+        println!("{}: {:?}", prediction.labels().join(", "), prediction.probabilities());
     }
     Ok(())
 }
@@ -80,5 +80,5 @@ fn main() -> Result<()> {
 fn trains_and_classifies_at_toy_size() {
     let home = tempfile::tempdir().unwrap();
     let found = train(home.path(), 30, Vec::new()).unwrap();
-    assert_eq!([found[0].label.as_str(), found[1].label.as_str()], ["bakery", "florist"]);
+    assert_eq!([found[0].labels(), found[1].labels()], [["bakery"], ["florist"]]);
 }

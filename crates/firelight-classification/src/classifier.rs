@@ -1,5 +1,5 @@
-//! A trained classifier and its tokenizer, loaded from a run folder: texts in, labels with their probabilities out, as many and
-//! in the same order.
+//! A trained classifier and its tokenizer, loaded from a run folder: texts in, labels with their probabilities or numbers out,
+//! as many and in the same order.
 
 use std::path::Path;
 
@@ -18,11 +18,49 @@ use crate::vocabulary::TextVocabulary;
 
 /// What a classifier says of a text.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Prediction {
-    /// The likeliest label.
-    pub label: String,
-    /// All labels with their probabilities, in the order of the labels.
-    pub probabilities: Vec<(String, f64)>,
+pub enum Prediction {
+    /// One of several classes.
+    Label {
+        /// The likeliest label.
+        label: String,
+        /// All labels with their probabilities, in the order of the labels.
+        probabilities: Vec<(String, f64)>,
+    },
+    /// Any number of classes.
+    Labels {
+        /// The labels that are at least as likely as not, in the order of the labels.
+        labels: Vec<String>,
+        /// All labels with their probabilities, each its own, in the order of the labels.
+        probabilities: Vec<(String, f64)>,
+    },
+    /// A number.
+    Value(f64),
+}
+
+impl Prediction {
+    /// The labels that it names: one, any number of them, or none where it is a number.
+    pub fn labels(&self) -> &[String] {
+        match self {
+            Self::Label { label, .. } => std::slice::from_ref(label),
+            Self::Labels { labels, .. } => labels,
+            Self::Value(_) => &[],
+        }
+    }
+
+    /// The labels that it names with their probabilities.
+    pub fn named(&self) -> impl Iterator<Item = (&str, f64)> {
+        let is_named = |label: &String| self.labels().contains(label);
+        let named = self.probabilities().iter().filter(move |(label, _)| is_named(label));
+        named.map(|(label, probability)| (label.as_str(), *probability))
+    }
+
+    /// All labels with their probabilities; none where it is a number.
+    pub fn probabilities(&self) -> &[(String, f64)] {
+        match self {
+            Self::Label { probabilities, .. } | Self::Labels { probabilities, .. } => probabilities,
+            Self::Value(_) => &[],
+        }
+    }
 }
 
 /// A trained classifier and its tokenizer.
@@ -31,17 +69,24 @@ pub struct Classifier {
     model: TextClassifier,
     vocabulary: TextVocabulary,
     labels: Vec<String>,
+    outcome: Outcome,
 }
 
 impl Classifier {
-    /// Puts a model, a tokenizer and the names of the classes together.
+    /// Puts a model, a tokenizer and the names of the classes together, of which one is true.
     ///
     /// # Panics
     /// If there is not a name for each output of the model.
     pub fn new(model: TextClassifier, vocabulary: TextVocabulary, labels: Vec<String>) -> Self {
         let (found, expected) = (labels.len(), model.num_outputs());
         assert!(found == expected, "{found} labels for {expected} outputs");
-        Self { model, vocabulary, labels }
+        Self { model, vocabulary, labels, outcome: Outcome::default() }
+    }
+
+    /// Sets what a label is.
+    pub fn with_outcome(mut self, outcome: Outcome) -> Self {
+        self.outcome = outcome;
+        self
     }
 
     /// Loads the last weights of a run onto Burn's default device.
@@ -64,9 +109,6 @@ impl Classifier {
         let folder = ModelFolder::open(folder)?;
         let config: TextClassifierConfig = folder.read_config(crate::TASK)?;
         config.validate().map_err(|error| ClassificationError::Config { path: folder.config(), error })?;
-        if config.outcome != Outcome::SingleLabel {
-            return Err(ClassificationError::Outcome { path: folder.config() });
-        }
         let weights = folder.weights(checkpoint)?;
         let vocabulary = TextVocabulary::load(&folder)?;
         let (size, found) = (config.encoder.vocab_size, vocabulary.vocab_size());
@@ -75,7 +117,7 @@ impl Classifier {
         }
         let mut model = config.init(device);
         load_weights(&mut model, weights)?;
-        Ok(Self::new(model, vocabulary, config.labels))
+        Ok(Self::new(model, vocabulary, config.labels).with_outcome(config.outcome))
     }
 
     /// The model.
@@ -88,16 +130,21 @@ impl Classifier {
         &self.vocabulary
     }
 
-    /// The names of the classes.
+    /// The names of the classes; of a regression that of its number.
     pub fn labels(&self) -> &[String] {
         &self.labels
     }
 
-    /// The label of every text, with the probabilities of all. Neither company nor order changes one. A text that is too long
-    /// is cut, as in training. To an encoder of two segments a tab parts the texts of a pair.
+    /// What a label is.
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// The label of every text, or its labels, with the probabilities of all, or its number. Neither company nor order changes
+    /// one. A text that is too long is cut, as in training. To an encoder of two segments a tab parts the texts of a pair.
     ///
     /// # Errors
-    /// If a text has a character that the tokenizer does not know, with its line, or the device fails.
+    /// If a text has a character that the tokenizer does not know, with its line, if an answer is no number, or the device fails.
     pub fn classify<S: AsRef<str>>(&self, texts: &[S]) -> Result<Vec<Prediction>, ClassificationError> {
         self.classify_after(0, texts)
     }
@@ -114,7 +161,7 @@ impl Classifier {
         let encoded = (before + 1..)
             .zip(texts)
             .map(|(line, text)| self.encode(text.as_ref()).map_err(|error| ClassificationError::Line { line, error }));
-        let found = log_probabilities(&self.model, &encoded.collect::<Result<Vec<_>, _>>()?)?;
+        let found = answers(&self.model, self.outcome, &encoded.collect::<Result<Vec<_>, _>>()?)?;
         Ok(found.iter().map(|row| self.prediction(row)).collect())
     }
 
@@ -132,11 +179,32 @@ impl Classifier {
         self.vocabulary.encode(text, pair, self.model.encoder.max_seq_len())
     }
 
+    /// A row of [`answers`] in words.
     fn prediction(&self, row: &[f64]) -> Prediction {
-        let best = likeliest(row);
-        let probabilities = self.labels.iter().cloned().zip(row.iter().map(|value| value.exp())).collect();
-        Prediction { label: self.labels[best].clone(), probabilities }
+        let named = |probability: fn(f64) -> f64| {
+            self.labels.iter().cloned().zip(row.iter().map(|&answer| probability(answer))).collect()
+        };
+        match self.outcome {
+            Outcome::SingleLabel => {
+                Prediction::Label { label: self.labels[likeliest(row)].clone(), probabilities: named(f64::exp) }
+            }
+            Outcome::MultiLabel => {
+                let held = self.labels.iter().zip(row).filter(|(_, logit)| is_held(**logit));
+                let labels = held.map(|(label, _)| label.clone()).collect();
+                Prediction::Labels { labels, probabilities: named(sigmoid) }
+            }
+            Outcome::Regression => Prediction::Value(row[0]),
+        }
     }
+}
+
+/// Whether a label of this logit holds: whether its probability is at least one half.
+pub(crate) fn is_held(logit: f64) -> bool {
+    logit >= 0.0
+}
+
+fn sigmoid(logit: f64) -> f64 {
+    1.0 / (1.0 + (-logit).exp())
 }
 
 /// The number of the largest value, the first of equal ones.
@@ -144,23 +212,27 @@ fn likeliest(row: &[f64]) -> usize {
     (0..row.len()).fold(0, |best, class| if row[class] > row[best] { class } else { best })
 }
 
-/// The logarithms of the probabilities of all classes, a row for each text; texts of similar length are read together.
-pub(crate) fn log_probabilities(
+/// The logarithms of the probabilities of all classes, of several labels their logits, of a regression its number: a row for
+/// each text; texts of similar length are read together.
+pub(crate) fn answers(
     model: &TextClassifier,
+    outcome: Outcome,
     texts: &[EncodedText],
 ) -> Result<Vec<Vec<f64>>, ClassificationError> {
     let device = model.encoder.embedding.weight.device();
     let mut found = vec![Vec::new(); texts.len()];
     for batch in batches(texts, Batching::TOKENS_TO_READ) {
         let input = input_of(&batch.iter().map(|&index| &texts[index]).collect::<Vec<_>>(), &device);
-        let logits = awake(&device, || model.forward(&input, &mut Pass::default()));
-        let classes = logits.dims()[1];
-        let rows: Vec<f64> =
-            log_softmax(logits, 1).try_into_vec_as().map_err(ClassificationError::device("the probabilities"))?;
-        if rows.iter().any(|value| value.is_nan()) {
+        let outputs = awake(&device, || model.forward(&input, &mut Pass::default()));
+        let width = outputs.dims()[1];
+        let outputs = if outcome == Outcome::SingleLabel { log_softmax(outputs, 1) } else { outputs };
+        let rows: Vec<f64> = outputs.try_into_vec_as().map_err(ClassificationError::device("the answers"))?;
+        // The logarithm of a probability of 0 is no damage.
+        let is_answer = |value: &f64| value.is_finite() || (outcome == Outcome::SingleLabel && !value.is_nan());
+        if !rows.iter().all(is_answer) {
             return Err(ClassificationError::NotFinite);
         }
-        batch.iter().zip(rows.chunks(classes)).for_each(|(&index, row)| found[index] = row.to_vec());
+        batch.iter().zip(rows.chunks(width)).for_each(|(&index, row)| found[index] = row.to_vec());
     }
     Ok(found)
 }
@@ -187,17 +259,21 @@ mod tests {
     use crate::pooling::{PoolerConfig, PoolingConfig};
     use firelight_core::{Init, WeightInit};
     use firelight_data::{Tokenizer, TokenizerConfig};
-    use firelight_storage::Existing;
 
     fn classifier(n_segments: usize) -> Classifier {
+        classifier_of(n_segments, &["x", "y", "z"])
+    }
+
+    fn classifier_of(n_segments: usize, labels: &[&str]) -> Classifier {
         let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abcdefgh ").unwrap();
         let wide = WeightInit { weight: Init::Normal { std: 0.5 }, scale_residual: false };
         let encoder = TextEncoderConfig::modern(12, 16, 2, 1).with_n_segments(n_segments);
         let encoder = encoder.with_stack(|stack| stack.with_init(wide).with_max_seq_len(9));
-        let config = TextClassifierConfig::new(encoder, ["x", "y", "z"])
+        let config = TextClassifierConfig::new(encoder, labels.iter().copied())
+            .with_outcome(if labels.len() == 1 { Outcome::Regression } else { Outcome::SingleLabel })
             .with_head(SequenceHeadConfig::new(PoolerConfig::plain(PoolingConfig::Mean)));
         let vocabulary = TextVocabulary::new(tokenizer).unwrap();
-        Classifier::new(config.init(&Device::default()), vocabulary, config.labels)
+        Classifier::new(config.init(&Device::default()), vocabulary, config.labels).with_outcome(config.outcome)
     }
 
     #[test]
@@ -207,14 +283,14 @@ mod tests {
         let together = classifier.classify(&texts).unwrap();
         for (text, found) in texts.iter().zip(&together) {
             let alone = classifier.classify(&[text]).unwrap().remove(0);
-            assert_eq!(alone.label, found.label);
-            for (one, other) in alone.probabilities.iter().zip(&found.probabilities) {
+            assert_eq!(alone.labels(), found.labels());
+            for (one, other) in alone.probabilities().iter().zip(found.probabilities()) {
                 assert!(one.0 == other.0 && (one.1 - other.1).abs() < 1e-6, "{alone:?} {found:?}");
             }
-            let sum: f64 = found.probabilities.iter().map(|(_, probability)| probability).sum();
+            let sum: f64 = found.probabilities().iter().map(|(_, probability)| probability).sum();
             assert!((sum - 1.0).abs() < 1e-6);
         }
-        let chance = |found: &Prediction| found.probabilities[0].1;
+        let chance = |found: &Prediction| found.probabilities()[0].1;
         assert!((chance(&together[0]) - chance(&together[1])).abs() > 0.1, "the texts differ: {together:?}");
     }
 
@@ -227,13 +303,23 @@ mod tests {
     }
 
     #[test]
-    fn a_model_of_several_labels_is_not_asked_for_one() {
-        let home = tempfile::tempdir().unwrap();
-        let folder = ModelFolder::create(home.path().join("run"), Existing::Refuse).unwrap();
-        let config = TextClassifierConfig::new(TextEncoderConfig::modern(12, 16, 2, 1), ["x", "y"]);
-        folder.write_config(crate::TASK, &TextClassifierConfig { outcome: Outcome::MultiLabel, ..config }).unwrap();
-        let error = Classifier::load(folder.path()).unwrap_err();
-        assert!(error.is_user_error() && error.to_string().contains("a classifier names one label"), "{error}");
+    fn several_labels_are_those_at_least_as_likely_as_not() {
+        let classifier = classifier(0).with_outcome(Outcome::MultiLabel);
+        let found = classifier.prediction(&[0.0, -3_f64.ln(), 1e3]);
+        assert_eq!(found.labels(), ["x", "z"]);
+        let chances: Vec<f64> = found.probabilities().iter().map(|(_, probability)| *probability).collect();
+        assert!(chances[0] == 0.5 && (chances[1] - 0.25).abs() < 1e-15 && chances[2] == 1.0, "{chances:?}");
+        assert_eq!(classifier.prediction(&[-1.0; 3]).labels(), [""; 0]);
+    }
+
+    #[test]
+    fn a_regression_gives_the_output_itself() {
+        let classifier = classifier_of(0, &["value"]);
+        let input = input_of(&[&classifier.encode("abc").unwrap()], &Device::default());
+        let output = classifier.model.forward(&input, &mut Pass::default()).into_scalar::<f64>();
+        let found = classifier.classify(&["abc"]).unwrap();
+        assert_eq!(found, [Prediction::Value(output)]);
+        assert!(found[0].labels().is_empty() && found[0].probabilities().is_empty());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Texts of ids become batches, the shorter ones padded on the right.
+//! Texts of ids become batches with what is true of them, the shorter ones padded on the right.
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
@@ -17,13 +17,35 @@ pub struct EncodedText {
     pub is_cut: bool,
 }
 
-/// A text with its class.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What is true of a text.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Target {
+    /// The number of its class.
+    Class(usize),
+    /// Of every class, whether it holds.
+    Classes(Vec<bool>),
+    /// Its number.
+    Number(f64),
+}
+
+impl Target {
+    /// The class, 1 or 0 for every class, or the number.
+    pub(crate) fn numbers(&self) -> Vec<f64> {
+        match self {
+            Self::Class(class) => vec![*class as f64],
+            Self::Classes(flags) => flags.iter().map(|&flag| f64::from(u8::from(flag))).collect(),
+            Self::Number(number) => vec![*number],
+        }
+    }
+}
+
+/// A text with what is true of it.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Example {
     /// The text.
     pub text: EncodedText,
-    /// The number of its class.
-    pub class: usize,
+    /// What is true of it; of the same kind in all examples of a batch.
+    pub target: Target,
 }
 
 /// What one step of a classifier reads.
@@ -35,17 +57,32 @@ pub struct TextBatch {
     pub targets: SequenceTargets,
 }
 
-/// Stacks texts with their classes.
+/// Stacks texts with what is true of them.
 #[derive(Debug, Clone, Copy)]
 pub struct TextBatcher;
 
 impl Batcher<Example, TextBatch> for TextBatcher {
     fn batch(&self, examples: Vec<Example>, device: &Device) -> TextBatch {
         let texts: Vec<&EncodedText> = examples.iter().map(|example| &example.text).collect();
-        let classes: Vec<i32> = examples.iter().map(|example| example.class as i32).collect();
-        let shape = [classes.len()];
-        let targets = SequenceTargets::Class(Tensor::from_data(TensorData::new(classes, shape), device));
-        TextBatch { input: input_of(&texts, device), targets }
+        TextBatch { input: input_of(&texts, device), targets: targets_of(&examples, device) }
+    }
+}
+
+/// What is true of the texts side by side, of the kind of the first.
+fn targets_of(examples: &[Example], device: &Device) -> SequenceTargets {
+    let rows: Vec<Vec<f64>> = examples.iter().map(|example| example.target.numbers()).collect();
+    let (shape, values) = ([rows.len(), rows.first().map_or(0, Vec::len)], rows.concat());
+    let table = || -> Tensor<2> {
+        let values: Vec<f32> = values.iter().map(|&value| value as f32).collect();
+        Tensor::from_data(TensorData::new(values, shape), device)
+    };
+    match examples.first().map(|example| &example.target) {
+        Some(Target::Classes(_)) => SequenceTargets::Classes(table()),
+        Some(Target::Number(_)) => SequenceTargets::Numbers(table()),
+        Some(Target::Class(_)) | None => {
+            let classes: Vec<i32> = values.iter().map(|&class| class as i32).collect();
+            SequenceTargets::Class(Tensor::from_data(TensorData::new(classes, [shape[0]]), device))
+        }
     }
 }
 
@@ -76,7 +113,22 @@ mod tests {
     use super::*;
 
     fn example(ids: &[u32], second_from: usize, class: usize) -> Example {
-        Example { text: EncodedText { ids: ids.into(), second_from, is_cut: false }, class }
+        Example { text: EncodedText { ids: ids.into(), second_from, is_cut: false }, target: Target::Class(class) }
+    }
+
+    #[test]
+    fn flags_and_numbers_are_rows() {
+        let device = Device::default();
+        let batch = |targets: [Target; 2]| {
+            let of = |target| Example { target, ..example(&[5], 1, 0) };
+            TextBatcher.batch(targets.map(of).into(), &device).targets
+        };
+        let flags = batch([Target::Classes(vec![true, false, true]), Target::Classes(vec![false; 3])]);
+        let SequenceTargets::Classes(flags) = flags else { panic!("flags") };
+        assert_eq!(flags.dims(), [2, 3]);
+        assert_eq!(flags.try_to_vec_as::<f32>().unwrap(), [1.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
+        let SequenceTargets::Numbers(numbers) = batch([2.5, -1.0].map(Target::Number)) else { panic!("numbers") };
+        assert_eq!((numbers.dims(), numbers.try_to_vec_as::<f32>().unwrap()), ([2, 1], vec![2.5, -1.0]));
     }
 
     #[test]

@@ -18,15 +18,6 @@ pub enum ClassificationError {
         /// Its bad fields.
         error: ConfigError,
     },
-    /// A model of several labels or of numbers, where one label is to be named.
-    #[error(
-        "`{}` describes a model of several labels or of numbers, but a classifier names one label: call the model itself",
-        path.display()
-    )]
-    Outcome {
-        /// `config.json`.
-        path: PathBuf,
-    },
     /// A recipe without data.
     #[error("the recipe `{}` needs data: give a folder or a file with --data", path.display())]
     NoData {
@@ -107,6 +98,20 @@ pub enum ClassificationError {
         path: PathBuf,
         /// The keys that differ, with both values.
         differing: Vec<String>,
+    },
+    /// Another run to begin from, whose head answers another kind of question.
+    #[error(
+        "the head of the run `{}` is for data.outcome = \"{found}\", but the recipe has \"{expected}\"; set model.new_head = true \
+         to begin with a new head",
+        path.display()
+    )]
+    OtherOutcome {
+        /// The run to begin from.
+        path: PathBuf,
+        /// What its labels are.
+        found: &'static str,
+        /// What the labels of the recipe are.
+        expected: &'static str,
     },
     /// Another run to begin from, whose head is for other classes.
     #[error(

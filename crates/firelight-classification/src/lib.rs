@@ -9,7 +9,7 @@
 //!    whole texts.
 //! 5. [`ClassifierTask`] (training.rs): the model as Burn trains it; [`Classification`] (run/) says what recipes mean, so that a
 //!    [`Run`] is a whole training.
-//! 6. [`Classifier`] loads a run folder and names the label of every text; [`Embedder`] turns texts into vectors.
+//! 6. [`Classifier`] loads a run folder and names the label of every text, its labels or its number; [`Embedder`] turns texts into vectors.
 //! 7. [`MaskedLanguage`] (pretraining/) is the training of a masked language model, whose batches masking.rs makes; pretrained.rs
 //!    begins a classifier from its run, as a whole or by low-rank adapters, which [`merge`] (merge.rs) adds into the weights.
 //!
@@ -51,7 +51,7 @@ mod vocabulary;
 #[cfg(feature = "train")]
 pub use burn::train::Interrupter;
 pub use classifier::{Classifier, Prediction};
-pub use data::{EncodedText, Example, TextBatch, TextBatcher};
+pub use data::{EncodedText, Example, Target, TextBatch, TextBatcher};
 pub use embedder::Embedder;
 pub use encoder::{TextEncoder, TextEncoderConfig, TextInput};
 pub use error::ClassificationError;

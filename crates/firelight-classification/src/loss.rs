@@ -8,6 +8,7 @@
 use burn::tensor::activation::{log_sigmoid, log_softmax};
 use burn::tensor::{Device, Int, Tensor};
 use firelight_core::ConfigError;
+use firelight_data::labelled::LabelKind;
 use serde::{Deserialize, Serialize};
 
 /// What a label is.
@@ -22,6 +23,36 @@ pub enum Outcome {
     MultiLabel,
     /// Numbers.
     Regression,
+}
+
+impl Outcome {
+    /// The name in `recipe.toml` and `config.json`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SingleLabel => "single_label",
+            Self::MultiLabel => "multi_label",
+            Self::Regression => "regression",
+        }
+    }
+
+    /// What the plain loss counts, as people read it behind the number.
+    pub fn loss_unit(self) -> &'static str {
+        match self {
+            Self::SingleLabel => "nats per text",
+            Self::MultiLabel => "nats per label of a text",
+            Self::Regression => "squared error per text",
+        }
+    }
+}
+
+impl From<&LabelKind> for Outcome {
+    fn from(kind: &LabelKind) -> Self {
+        match kind {
+            LabelKind::SingleLabel => Self::SingleLabel,
+            LabelKind::MultiLabel { .. } => Self::MultiLabel,
+            LabelKind::Regression => Self::Regression,
+        }
+    }
 }
 
 /// What is true of the texts of a batch.

@@ -77,6 +77,10 @@ impl Pretrained {
             return Err(ClassificationError::OtherEncoder { path: path(), differing });
         }
         match &self.model {
+            Structure::Classifier(found) if !new_head && found.outcome != config.outcome => {
+                let [found, expected] = [found, config].map(|config| config.outcome.name());
+                Err(ClassificationError::OtherOutcome { path: path(), found, expected })
+            }
             Structure::Classifier(found) if !new_head && found.labels != config.labels => {
                 Err(ClassificationError::OtherHead {
                     path: path(),

@@ -161,7 +161,8 @@ fn texts_of(data: &TextsRecipe, source: &Path, paths: &[PathBuf]) -> Result<Text
     let parts = match validation {
         Some(validation) => [read(&training, data)?, read(&validation, data)?],
         None if is_table(&training) => {
-            let parts = Parts::read((training, None), &data.validation, &data.columns, data.split_seed)?;
+            let parts =
+                Parts::read((training, None), &data.validation, (&data.columns, &data.outcome), data.split_seed)?;
             [parts.training, parts.validation].map(without_labels)
         }
         None => last_lines(&training, &data.validation)?,
@@ -188,7 +189,7 @@ fn last_lines(file: &Path, held: &Held) -> Result<[Vec<String>; 2], Classificati
 
 fn read(file: &Path, data: &TextsRecipe) -> Result<Vec<String>, ClassificationError> {
     match is_table(file) {
-        true => Ok(without_labels(labelled::read(file, &data.columns)?)),
+        true => Ok(without_labels(labelled::read_as(file, &data.columns, &data.outcome)?)),
         false => Ok(read_lines(file)?),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use firelight_core::{ConfigError, LossConfig, TransformerConfig, kind};
-use firelight_data::labelled::Columns;
+use firelight_data::labelled::{Columns, LabelKind};
 use firelight_data::{Batching, Masking, TokenizerConfig, check_workers};
 use firelight_training::{Apart, Fields, Recipe, fields_of};
 use serde::de::Deserializer;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::encoder::TextEncoderConfig;
 use crate::model::MaskedLanguageModelConfig;
-use crate::run::{Held, encoder_stack};
+use crate::run::{Held, check_outcome, encoder_stack};
 
 /// The recipe of a masked language model.
 pub type MaskedLanguageRecipe = Recipe<TextsRecipe, EncoderModelRecipe, LossConfig>;
@@ -33,6 +33,9 @@ pub struct TextsRecipe {
     /// Which columns of a table hold texts, and its labels, of which nothing is learnt. Default: the text in the first column,
     /// the label in the second. In a `.txt` every line is a text.
     pub columns: Columns,
+    /// What the column of the labels holds, as for a classifier: it decides which texts are held back. Default: a single label.
+    #[serde(deserialize_with = "kind::deserialize", skip_serializing_if = "LabelKind::is_single_label")]
+    pub outcome: LabelKind,
     /// How texts become tokens. It knows the training texts alone. Default: `"word:2"`.
     pub tokenizer: TokenizerConfig,
     /// Which tokens are hidden, and how.
@@ -51,6 +54,7 @@ impl Default for TextsRecipe {
             validation: Held::Split("dev".into()),
             split_seed: 0,
             columns: Columns::default(),
+            outcome: LabelKind::default(),
             tokenizer: TokenizerConfig::Word { min_frequency: 2 },
             masking: Masking::default(),
             batching: Batching::Buckets { buckets: 16 },
@@ -68,6 +72,7 @@ impl TextsRecipe {
             (self.validation == Held::Texts(0))
                 .then(|| "data.validation = 0 must be at least 1, or the name of a file".into()),
             self.columns.text.is_empty().then(|| "data.columns.text = [] must name at least one column".into()),
+            check_outcome(&self.outcome),
             self.masking.validate().err().map(text),
             self.batching.validate().err().map(text),
             check_workers(self.workers),

@@ -1,4 +1,4 @@
-//! The labelled texts of a run with their tokenizer and their classes: read and split when the run begins, kept as text in its
+//! The labelled texts of a run with their tokenizer and their targets: read and split when the run begins, kept as text in its
 //! folder.
 
 use std::ops::Range;
@@ -15,8 +15,10 @@ use firelight_storage::{ModelFolder, write_json_lines};
 use super::files::files_of;
 use super::parts::Parts;
 use super::recipe::{ClassificationRecipe, LabelledRecipe};
-use crate::data::{Example, TextBatch, TextBatcher};
+use super::targets::Targets;
+use crate::data::{Example, Target, TextBatch, TextBatcher};
 use crate::error::ClassificationError;
+use crate::loss::Outcome;
 use crate::vocabulary::TextVocabulary;
 
 /// A loader of batches.
@@ -26,7 +28,7 @@ type Loader = Arc<dyn DataLoader<TextBatch>>;
 #[derive(Debug, Clone)]
 pub struct LabelledCorpus {
     vocabulary: TextVocabulary,
-    labels: Labels,
+    targets: Targets,
     texts: Parts,
     training: Vec<Example>,
     validation: Vec<Example>,
@@ -38,9 +40,14 @@ impl LabelledCorpus {
         &self.vocabulary
     }
 
-    /// The classes.
+    /// The classes; of a regression the name of its number.
     pub fn labels(&self) -> &Labels {
-        &self.labels
+        self.targets.labels()
+    }
+
+    /// What a label is.
+    pub fn outcome(&self) -> Outcome {
+        self.targets.outcome()
     }
 
     /// The texts to validate on.
@@ -58,10 +65,14 @@ impl LabelledCorpus {
         &self.validation
     }
 
-    /// How many training texts each class has.
+    /// How many training texts each class has, where each text has one.
     pub(super) fn class_counts(&self) -> Vec<usize> {
-        let mut counts = vec![0; self.labels.len()];
-        self.training.iter().for_each(|example| counts[example.class] += 1);
+        let mut counts = vec![0; self.labels().len()];
+        for example in &self.training {
+            if let Target::Class(class) = example.target {
+                counts[class] += 1;
+            }
+        }
         counts
     }
 
@@ -69,7 +80,7 @@ impl LabelledCorpus {
         let cut = self.training.iter().filter(|example| example.text.is_cut).count();
         let cut = if cut > 0 { format!(" ({cut} cut to model.max_seq_len)") } else { String::new() };
         let (training, validation) = (self.training.len(), self.validation.len());
-        format!("{training} texts of {} classes to train on{cut}, {validation} to validate on", self.labels.len())
+        format!("{training} texts {} to train on{cut}, {validation} to validate on", self.targets.in_words())
     }
 
     /// Reads the texts; the tokenizer is that of another run, or trained.
@@ -95,12 +106,12 @@ impl LabelledCorpus {
         vocabulary: TextVocabulary,
         texts: Parts,
     ) -> Result<Self, ClassificationError> {
-        let labels = Labels::of(&texts.training)?;
+        let targets = Targets::of(&recipe.data.outcome, &texts.training)?;
         let max_len = recipe.model.max_seq_len();
         let [training_file, validation_file] = &texts.files;
-        let training = examples(&vocabulary, &labels, (training_file, &texts.training), max_len)?;
-        let validation = examples(&vocabulary, &labels, (validation_file, &texts.validation), max_len)?;
-        Ok(Self { vocabulary, labels, texts, training, validation })
+        let training = examples(&vocabulary, &targets, (training_file, &texts.training), max_len)?;
+        let validation = examples(&vocabulary, &targets, (validation_file, &texts.validation), max_len)?;
+        Ok(Self { vocabulary, targets, texts, training, validation })
     }
 
     pub(super) fn save(&self, folder: &ModelFolder) -> Result<(), ClassificationError> {
@@ -155,32 +166,33 @@ fn length(example: &Example) -> usize {
     example.text.ids.len()
 }
 
-/// The texts of a file as ids, each with the number of its class.
+/// The texts of a file as ids, each with what is true of it.
 pub(super) fn examples(
     vocabulary: &TextVocabulary,
-    labels: &Labels,
+    targets: &Targets,
     (file, texts): (&Path, &[LabelledText]),
     max_len: usize,
 ) -> Result<Vec<Example>, ClassificationError> {
-    let classes = labels.ids(file, texts)?;
-    let example = |(text, class): (&LabelledText, usize)| {
+    let found = targets.read(file, texts)?;
+    let example = |(text, target): (&LabelledText, Target)| {
         let encoded = vocabulary.encode(&text.text, text.pair.as_deref(), max_len);
         let text = encoded.map_err(|error| ClassificationError::Line { line: text.line, error })?;
-        Ok(Example { text, class })
+        Ok(Example { text, target })
     };
-    texts.iter().zip(classes).map(example).collect()
+    texts.iter().zip(found).map(example).collect()
 }
 
 fn texts_of(recipe: &ClassificationRecipe, source: &Path, paths: &[PathBuf]) -> Result<Parts, ClassificationError> {
     let [path] = paths else { return Err(ClassificationError::NoData { path: source.into() }) };
-    let LabelledRecipe { validation, columns, split_seed, .. } = &recipe.data;
-    Parts::read(files_of(&recipe.data, path)?, validation, columns, *split_seed)
+    let LabelledRecipe { validation, columns, outcome, split_seed, .. } = &recipe.data;
+    Parts::read(files_of(&recipe.data, path)?, validation, (columns, outcome), *split_seed)
 }
 
 /// The texts of a run folder: JSON lines with the keys of a [`LabelledText`].
 pub(super) fn stored(recipe: &ClassificationRecipe, path: &Path) -> Result<Vec<LabelledText>, ClassificationError> {
     let pair = recipe.data.columns.pair.as_ref().map(|_| "pair".into());
-    Ok(labelled::read(path, &Columns { text: vec!["text".into()], pair, label: "label".into() })?)
+    let columns = Columns { text: vec!["text".into()], pair, label: "label".into() };
+    Ok(labelled::read_as(path, &columns, &recipe.data.outcome)?)
 }
 
 #[cfg(test)]

@@ -1,34 +1,50 @@
-//! How well a trained model classifies the texts of a split.
+//! How well a trained model answers for the texts of a split.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use burn::tensor::Device;
-use firelight_data::labelled::{self, LabelledText, Labels};
+use firelight_data::labelled::{self, LabelledText};
 use firelight_storage::{Checkpoint, ModelFolder};
 use firelight_training::read_recipe;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::corpus::{examples, stored};
 use super::files::split;
 use super::score::report;
+use super::targets::Targets;
 use super::{Classification, ClassificationRecipe, Held, LabelledCorpus};
 use crate::classifier::Classifier;
 use crate::error::ClassificationError;
+use crate::loss::Outcome;
 
 /// What a model is worth on a split.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Evaluation {
-    /// Mean cross-entropy in nats per text, without weights and smoothing.
+    /// What a label is.
+    #[serde(skip)]
+    pub outcome: Outcome,
+    /// The mean loss without weights and smoothing, in its [unit](Outcome::loss_unit).
     pub loss: f64,
-    /// The share of texts whose likeliest label is theirs.
-    pub accuracy: f64,
-    /// The mean F1 of the classes.
-    pub macro_f1: f64,
+    /// The scores by name, in their order: those that `training.best_by` may name, and in JSON fields beside the others. What the
+    /// texts do not define, such as the area under the curve of one class, is left out.
+    #[serde(flatten, serialize_with = "fields")]
+    pub scores: Vec<(&'static str, f64)>,
     /// Number of texts.
     pub examples: usize,
     /// Seconds from the texts to the scores.
     pub seconds: f64,
+}
+
+impl Evaluation {
+    /// The score of this name.
+    pub fn score(&self, name: &str) -> Option<f64> {
+        self.scores.iter().find(|(found, _)| *found == name).map(|(_, value)| *value)
+    }
+}
+
+fn fields<S: Serializer>(scores: &[(&'static str, f64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(scores.iter().copied())
 }
 
 /// Evaluates a run on the file `DIR/split.tsv` (or `.csv`, `.jsonl`); columns, labels and tokenizer are those of its training.
@@ -37,7 +53,7 @@ pub struct Evaluation {
 ///
 /// # Errors
 /// If the folder is no run of this task, there is no such split, a file is to have splits, or a text has a label that the
-/// training did not have.
+/// training did not have, or no number in a regression.
 pub fn evaluate(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,
@@ -48,15 +64,16 @@ pub fn evaluate(
     let folder = ModelFolder::open(folder)?;
     let recipe = read_recipe::<Classification>(Some(&folder.recipe()), &[])?;
     let (file, texts) = texts_of(&folder, &recipe, data, name)?;
-    let labels = Labels::new(classifier.labels().to_vec())?;
+    let targets = Targets::named(&recipe.data.outcome, classifier.labels().to_vec())?;
     let began = Instant::now();
     let max_len = classifier.model().encoder.max_seq_len();
-    let examples = examples(classifier.vocabulary(), &labels, (&file, &texts), max_len)?;
-    let (found, loss) = report(classifier.model(), &examples)?;
+    let examples = examples(classifier.vocabulary(), &targets, (&file, &texts), max_len)?;
+    let outcome = targets.outcome();
+    let (found, loss) = report(classifier.model(), outcome, &examples)?;
     Ok(Evaluation {
+        outcome,
         loss,
-        accuracy: found.accuracy,
-        macro_f1: found.macro_f1,
+        scores: found.scores().into_iter().map(|(score, value)| (score.name, value)).collect(),
         examples: examples.len(),
         seconds: began.elapsed().as_secs_f64(),
     })
@@ -84,7 +101,7 @@ fn texts_of(
         (None, Held::Split(name)) => split(data, name)?,
         (None, Held::Texts(_)) => split(data, &recipe.data.training)?,
     };
-    let texts = labelled::read(&file, &recipe.data.columns)?;
+    let texts = labelled::read_as(&file, &recipe.data.columns, &recipe.data.outcome)?;
     Ok((file, texts))
 }
 

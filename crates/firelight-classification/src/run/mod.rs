@@ -9,8 +9,12 @@ mod files;
 mod model_recipe;
 mod parts;
 mod recipe;
+mod report;
 mod score;
 mod self_check;
+mod targets;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -20,12 +24,13 @@ use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::{ConfigError, ParamBuilder};
 use firelight_storage::ModelFolder;
-use firelight_training::metrics::classes::draw_confusion;
+use firelight_training::metrics::classes::{ClassReport, draw_confusion};
 use firelight_training::{BuiltIn, Check, Estimate, Problem, Task, ValidationMetric};
 
 pub(crate) use files::files_in;
 pub(crate) use model_recipe::encoder_stack;
 pub(crate) use parts::Parts;
+pub(crate) use recipe::check_outcome;
 
 pub use corpus::LabelledCorpus;
 pub use evaluate::{Evaluation, evaluate};
@@ -33,7 +38,7 @@ pub use model_recipe::ClassifierModelRecipe;
 pub use recipe::{ClassificationRecipe, Held, LabelledRecipe, texts_recipe};
 
 use crate::error::ClassificationError;
-use crate::loss::{ClassWeights, SequenceLossConfig};
+use crate::loss::{ClassWeights, Outcome, SequenceLossConfig};
 use crate::model::{TextClassifier, TextClassifierConfig};
 use crate::pretrained::Pretrained;
 use crate::training::ClassifierTask;
@@ -44,7 +49,7 @@ pub type Run = firelight_training::Run<Classification>;
 /// What the training of a classifier leaves behind.
 pub type TrainedRun = firelight_training::TrainedRun<Classification>;
 
-/// From a text to one of several labels.
+/// From a text to one of several labels, to any number of them, or to a number.
 #[derive(Debug, Clone, Copy)]
 pub struct Classification;
 
@@ -72,6 +77,7 @@ impl Task for Classification {
             Problem::list("model", short),
             Problem::list("model", pair),
             Problem::list("loss", ConfigError::list(recipe.loss.validate())),
+            Problem::list("loss", unfit_loss(recipe)),
             Problem::list("data", ConfigError::list(recipe.data.validate())),
         ]
         .concat()
@@ -133,6 +139,7 @@ impl Task for Classification {
         source: &Path,
     ) -> Result<TextClassifierConfig, ClassificationError> {
         let config = recipe.model.config(corpus.vocabulary().vocab_size(), corpus.labels().names().to_vec());
+        let config = config.with_outcome(corpus.outcome());
         config.validate().map_err(|error| ClassificationError::Config { path: source.into(), error })?;
         Ok(config)
     }
@@ -197,9 +204,14 @@ impl Task for Classification {
     }
 
     fn figures(model: &TextClassifier, corpus: &LabelledCorpus) -> Result<Vec<(String, String)>, ClassificationError> {
-        let (found, _) = score::report(&model.valid(), corpus.validation())?;
-        let heading = "confusion matrix of the validation texts: a row for each true label".to_string();
-        Ok(vec![(heading, draw_confusion(&found.confusion, corpus.labels().names()))])
+        let (found, _) = score::report(&model.valid(), corpus.outcome(), corpus.validation())?;
+        let heading = "confusion matrix of the validation texts: a row for each true label";
+        let drawn = |report: &ClassReport| draw_confusion(&report.confusion, corpus.labels().names());
+        Ok(found.class().map(|report| (heading.to_string(), drawn(report))).into_iter().collect())
+    }
+
+    fn loss_unit(corpus: &LabelledCorpus) -> String {
+        corpus.outcome().loss_unit().into()
     }
 
     fn estimate(recipe: &ClassificationRecipe, config: &TextClassifierConfig) -> Estimate {
@@ -214,4 +226,23 @@ impl Task for Classification {
     ) -> Result<Vec<Check>, ClassificationError> {
         self_check::self_check(config, recipe.seed, corpus, device)
     }
+}
+
+/// What of the loss means nothing for the labels of the recipe.
+fn unfit_loss(recipe: &ClassificationRecipe) -> Vec<String> {
+    let (loss, outcome) = (&recipe.loss, Outcome::from(&recipe.data.outcome));
+    let has_weights = loss.class_weights != ClassWeights::None;
+    let weights = match outcome {
+        Outcome::SingleLabel => None,
+        // A label that most texts lack has as many terms in the loss as any other.
+        Outcome::MultiLabel => (loss.class_weights == ClassWeights::Balanced).then_some(
+            "loss.class_weights = \"balanced\" is for single labels: give a number for each label, or leave it out",
+        ),
+        Outcome::Regression => {
+            has_weights.then_some("loss.class_weights are for classes: leave them out of a regression")
+        }
+    };
+    let has_smoothing = outcome != Outcome::SingleLabel && loss.label_smoothing != 0.0;
+    let smoothing = has_smoothing.then_some("loss.label_smoothing is for single labels: leave it out");
+    [weights, smoothing].into_iter().flatten().map(Into::into).collect()
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use firelight_data::labelled::{self, Columns, LabelledText, stratified_split};
+use firelight_data::labelled::{self, Columns, LabelKind, LabelledText, stratified_split};
 
 use super::recipe::Held;
 use crate::error::ClassificationError;
@@ -18,25 +18,26 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Reads the file to train on and that to validate on; where there is none, texts are held back, drawn by the seed with
-    /// as large a share of each label as all have.
+    /// Reads the file to train on and that to validate on; where there is none, texts are held back, drawn by the seed; where
+    /// each has one label, with as large a share of each as all have.
     pub(crate) fn read(
         (training_file, validation_file): (PathBuf, Option<PathBuf>),
         held: &Held,
-        columns: &Columns,
+        (columns, kind): (&Columns, &LabelKind),
         split_seed: u64,
     ) -> Result<Self, ClassificationError> {
-        let texts = labelled::read(&training_file, columns)?;
+        let texts = labelled::read_as(&training_file, columns, kind)?;
         match (validation_file, held) {
             (Some(file), _) => {
-                let validation = labelled::read(&file, columns)?;
+                let validation = labelled::read_as(&file, columns, kind)?;
                 Ok(Self { training: texts, validation, files: [training_file, file] })
             }
             (None, Held::Texts(validation)) if *validation >= texts.len() => {
                 Err(ClassificationError::NothingLeft { validation: *validation, texts: texts.len() })
             }
             (None, Held::Texts(validation)) => {
-                let [training, validation] = hold_back(&texts, *validation, split_seed);
+                let classes = if kind.is_single_label() { classes(&texts) } else { vec![0; texts.len()] };
+                let [training, validation] = hold_back(&texts, &classes, *validation, split_seed);
                 Ok(Self { training, validation, files: [training_file.clone(), training_file] })
             }
             (None, Held::Split(_)) => unreachable!("a split has its file"),
@@ -44,11 +45,15 @@ impl Parts {
     }
 }
 
-fn hold_back(texts: &[LabelledText], validation: usize, split_seed: u64) -> [Vec<LabelledText>; 2] {
+/// The number of each text's label.
+fn classes(texts: &[LabelledText]) -> Vec<usize> {
     let labels: Vec<&str> = texts.iter().map(|text| text.label.as_str()).collect();
     let known: Vec<&str> = labels.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
-    let classes: Vec<usize> = labels.iter().map(|label| known.partition_point(|other| other < label)).collect();
-    let (training, validation) = stratified_split(&classes, validation, split_seed);
+    labels.iter().map(|label| known.partition_point(|other| other < label)).collect()
+}
+
+fn hold_back(texts: &[LabelledText], classes: &[usize], validation: usize, split_seed: u64) -> [Vec<LabelledText>; 2] {
+    let (training, validation) = stratified_split(classes, validation, split_seed);
     [training, validation].map(|items| items.into_iter().map(|item| texts[item].clone()).collect())
 }
 
@@ -63,12 +68,20 @@ mod tests {
         let path = home.path().join("train.tsv");
         let line = |i: usize| format!("text {i}\t{}\n", if i.is_multiple_of(4) { "rare" } else { "usual" });
         fs::write(&path, (0..40).map(line).collect::<String>()).unwrap();
-        let read = |seed| Parts::read((path.clone(), None), &Held::Texts(8), &Columns::default(), seed).unwrap();
+        let columns = Columns::default();
+        let read_as = |kind: LabelKind, seed| {
+            Parts::read((path.clone(), None), &Held::Texts(8), (&columns, &kind), seed).unwrap()
+        };
+        let read = |seed| read_as(LabelKind::SingleLabel, seed);
         assert_eq!(read(1), read(1));
         assert_ne!(read(1), read(2));
         let Parts { training, validation, files } = read(1);
         assert_eq!((training.len(), validation.len(), files), (32, 8, [path.clone(), path.clone()]));
         assert_eq!(validation.iter().filter(|text| text.label == "rare").count(), 2);
         assert!(validation.iter().all(|text| !training.contains(text)));
+        let several = read_as(LabelKind::multi_label(), 1);
+        assert_eq!(several, read_as(LabelKind::multi_label(), 1));
+        assert_ne!(several.validation, validation, "the shares of the labels count for nothing");
+        assert_eq!((several.training.len(), several.validation.len()), (32, 8));
     }
 }

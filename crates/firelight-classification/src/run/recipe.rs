@@ -1,7 +1,7 @@
 //! What a recipe says about its labelled texts, and the recipe that is built in.
 
 use firelight_core::{ConfigError, kind};
-use firelight_data::labelled::Columns;
+use firelight_data::labelled::{Columns, LabelKind};
 use firelight_data::{Batching, TokenizerConfig, check_workers};
 use firelight_training::Recipe;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,8 @@ pub fn texts_recipe() -> &'static str {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Held {
-    /// So many of the training texts, with as large a share of each class as all have, drawn by `data.split_seed`.
+    /// So many of the training texts, drawn by `data.split_seed`; of single labels with as large a share of each class as all
+    /// have.
     Texts(usize),
     /// A file of its own, by its name without the ending.
     Split(String),
@@ -44,6 +45,10 @@ pub struct LabelledRecipe {
     /// Which columns hold what: `{ text = ["title", "body"], label = "class" }`, with `pair` for pairs of texts. Default: the
     /// text in the first column, the label in the second.
     pub columns: Columns,
+    /// What the column of the labels holds: `"single_label"`, `"multi_label"`, of which
+    /// `{ kind = "multi_label", separator = ";" }` names another separator than `|`, or `"regression"`. Default: a single label.
+    #[serde(deserialize_with = "kind::deserialize", skip_serializing_if = "LabelKind::is_single_label")]
+    pub outcome: LabelKind,
     /// How texts become tokens. It knows the training texts alone. Default: `"word:2"`.
     pub tokenizer: TokenizerConfig,
     /// How many texts a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", budget = N }`. Default: buckets.
@@ -60,6 +65,7 @@ impl Default for LabelledRecipe {
             validation: Held::Split("dev".into()),
             split_seed: 0,
             columns: Columns::default(),
+            outcome: LabelKind::default(),
             tokenizer: TokenizerConfig::Word { min_frequency: 2 },
             batching: Batching::Buckets { buckets: 16 },
             workers: 0,
@@ -75,11 +81,18 @@ impl LabelledRecipe {
             (self.validation == Held::Texts(0))
                 .then(|| "data.validation = 0 must be at least 1, or the name of a file".into()),
             self.columns.text.is_empty().then(|| "data.columns.text = [] must name at least one column".into()),
+            check_outcome(&self.outcome),
             self.batching.validate().err().map(|error| format!("data: {error}")),
             check_workers(self.workers),
         ];
         ConfigError::collect([], own)
     }
+}
+
+/// What is wrong with the kind of the labels.
+pub(crate) fn check_outcome(outcome: &LabelKind) -> Option<String> {
+    let is_empty = matches!(outcome, LabelKind::MultiLabel { separator } if separator.is_empty());
+    is_empty.then(|| "data.outcome.separator = \"\" must have at least one character".into())
 }
 
 #[cfg(test)]
@@ -100,6 +113,21 @@ mod tests {
         let read = |text: &str| toml::from_str::<LabelledRecipe>(text).unwrap().validation;
         assert_eq!(read("validation = 100"), Held::Texts(100));
         assert_eq!(read("validation = \"val\""), Held::Split("val".into()));
+    }
+
+    #[test]
+    fn labels_are_single_unless_the_recipe_says_otherwise() {
+        let read = |text: &str| toml::from_str::<LabelledRecipe>(text).unwrap();
+        let single = read("outcome = \"single_label\"");
+        assert_eq!(single, LabelledRecipe::default());
+        assert!(!toml::to_string(&single).unwrap().contains("outcome"), "recipes of older runs have no such key");
+        let several = read("outcome = \"multi_label\"");
+        assert_eq!(several.outcome, LabelKind::multi_label());
+        assert_eq!(read(&toml::to_string(&several).unwrap()), several);
+        let other = read("outcome = { kind = \"multi_label\", separator = \"\" }");
+        assert!(other.validate().unwrap_err().to_string().contains("data.outcome.separator"));
+        assert_eq!(read("outcome = \"regression\"").outcome, LabelKind::Regression);
+        assert!(toml::from_str::<LabelledRecipe>("outcome = \"several\"").is_err());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use firelight_training::Check;
 use super::LabelledCorpus;
 use crate::data::{EncodedText, Example, TextBatcher, input_of};
 use crate::error::ClassificationError;
-use crate::loss::SequenceLossConfig;
+use crate::loss::{Outcome, SequenceLossConfig};
 use crate::model::{TextClassifier, TextClassifierConfig};
 use crate::training::ClassifierTask;
 
@@ -29,11 +29,21 @@ pub(super) fn self_check(
     let batch = |device: &Device| TextBatcher.batch(examples.to_vec(), device);
     let task = ClassifierTask::new(model.clone(), SequenceLossConfig::default());
     let device = model.devices().into_iter().next().unwrap_or_default();
-    Ok(vec![
-        padding(&model, examples, &device)?,
-        Check::guess(&task, batch(&device), model.num_outputs())?,
-        Check::by_heart(task.train(), || batch(&device.clone().autodiff()), seed)?,
-    ])
+    let mut checks = vec![padding(&model, examples, &device)?];
+    if let Some(choices) = choices(config) {
+        checks.push(Check::guess(&task, batch(&device), choices)?);
+    }
+    checks.push(Check::by_heart(task.train(), || batch(&device.clone().autodiff()), seed)?);
+    Ok(checks)
+}
+
+/// Among how many a guess chooses; a number cannot be guessed.
+fn choices(config: &TextClassifierConfig) -> Option<usize> {
+    match config.outcome {
+        Outcome::SingleLabel => Some(config.labels.len()),
+        Outcome::MultiLabel => Some(2),
+        Outcome::Regression => None,
+    }
 }
 
 /// The same structure without dropout, and without adapters: it is the weights beside them that must be able to learn.

@@ -1,5 +1,5 @@
 //! `firelight classify`: what a trained classifier says of texts or of images, by the task of its run. Texts in, labels with
-//! their probabilities out, as many and in the same order; images are the business of `classify_images.rs`.
+//! their probabilities or numbers out, as many and in the same order; images are the business of `classify_images.rs`.
 
 use std::path::PathBuf;
 
@@ -16,8 +16,8 @@ use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
 use crate::output;
 
-/// Name the label of texts by a trained classifier, or of images by a trained vision transformer; without --file, --text and
-/// --image, of the lines of the standard input
+/// Name the label of texts by a trained classifier, their labels or their number, or the label of images by a trained vision
+/// transformer; without --file, --text and --image, of the lines of the standard input
 #[derive(clap::Args)]
 pub(crate) struct Classify {
     #[command(flatten)]
@@ -30,7 +30,7 @@ pub(crate) struct Classify {
     text: Option<String>,
     #[command(flatten)]
     images: ClassifyImages,
-    /// Print one line of JSON for each: what was given, its label and the probabilities of all labels
+    /// Print one line of JSON for each: what was given, its label, or labels, and the probabilities of all, or its number
     #[arg(long)]
     json: bool,
 }
@@ -56,20 +56,34 @@ impl Classify {
             let classifier = Classifier::load_from(&self.model.run_dir, checkpoint, device)?;
             while let Some((before, some)) = texts.next_lines()? {
                 let found = classifier.classify_after(before, &some)?;
-                let lines = some.iter().zip(&found).map(|(text, found)| self.shown(text, found));
+                let shown = |(text, found): (&String, &Prediction)| match self.json {
+                    true => as_json(text, found),
+                    false => as_line(found),
+                };
+                let lines = some.iter().zip(&found).map(shown);
                 output::print(&lines.collect::<String>())?;
             }
             Ok(())
         })
     }
+}
 
-    fn shown(&self, text: &str, found: &Prediction) -> String {
-        if self.json {
-            let probabilities: Map<String, Value> =
-                found.probabilities.iter().map(|(label, value)| (label.clone(), json!(value))).collect();
-            return format!("{}\n", json!({"text": text, "label": found.label, "probabilities": probabilities}));
-        }
-        let best = found.probabilities.iter().find(|(label, _)| *label == found.label);
-        format!("{}\t{:.4}\n", found.label, best.map_or(0.0, |(_, probability)| *probability))
+fn as_json(text: &str, found: &Prediction) -> String {
+    let probabilities: Map<String, Value> =
+        found.probabilities().iter().map(|(label, value)| (label.clone(), json!(value))).collect();
+    let line = match found {
+        Prediction::Label { label, .. } => json!({"text": text, "label": label, "probabilities": probabilities}),
+        Prediction::Labels { labels, .. } => json!({"text": text, "labels": labels, "probabilities": probabilities}),
+        Prediction::Value(value) => json!({"text": text, "value": value}),
+    };
+    format!("{line}\n")
+}
+
+/// The labels, each with its probability behind it, between tabs; or the number.
+fn as_line(found: &Prediction) -> String {
+    if let Prediction::Value(value) = found {
+        return format!("{value:.4}\n");
     }
+    let named: Vec<_> = found.named().map(|(label, probability)| format!("{label}\t{probability:.4}")).collect();
+    format!("{}\n", named.join("\t"))
 }

@@ -85,14 +85,7 @@ impl Evaluate {
         if self.json {
             return Ok(format!("{}\n", serde_json::to_string(&found)?));
         }
-        Ok(format!(
-            "loss      {:.4} nats per text\naccuracy  {:.2} %\nmacro F1  {:.2} %\nexamples  {}\nreading   {:.1} seconds\n",
-            found.loss,
-            100.0 * found.accuracy,
-            100.0 * found.macro_f1,
-            found.examples,
-            found.seconds
-        ))
+        Ok(labels_to_text(&found))
     }
 
     fn images(&self) -> Result<String> {
@@ -136,6 +129,30 @@ impl Evaluate {
             found.loss, found.perplexity, found.bleu, found.signature, found.chrf, found.exact_match, found.seconds
         ))
     }
+}
+
+/// A line for each score, with the values below one another.
+fn labels_to_text(found: &classification::Evaluation) -> String {
+    let score = |(name, value): &(&str, f64)| match is_share(name) {
+        true => (in_words(name), format!("{:.2} %", 100.0 * value)),
+        false => (in_words(name), format!("{value:.4}")),
+    };
+    let loss = ("loss".to_string(), format!("{:.4} {}", found.loss, found.outcome.loss_unit()));
+    let rest = [("examples", found.examples.to_string()), ("reading", format!("{:.1} seconds", found.seconds))];
+    let rest = rest.map(|(name, value)| (name.to_string(), value));
+    let lines: Vec<_> = std::iter::once(loss).chain(found.scores.iter().map(score)).chain(rest).collect();
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    lines.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect()
+}
+
+/// The name of a score as people read it: macro F1.
+fn in_words(name: &str) -> String {
+    name.replace('_', " ").replace(" f1", " F1").replace("auroc", "AUROC")
+}
+
+/// Whether a score counts successes, which people read in percent.
+fn is_share(name: &str) -> bool {
+    name.ends_with("_f1") || ["accuracy", "exact_match"].contains(&name)
 }
 
 fn to_json(evaluation: &Evaluation) -> String {

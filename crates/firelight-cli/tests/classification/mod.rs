@@ -151,6 +151,39 @@ fn without_a_split_it_is_what_the_run_validates_on() {
 }
 
 #[test]
+fn several_labels_and_numbers_are_answered_as_what_they_are() {
+    let home = Model::scratch();
+    let lines = |label: fn(usize) -> &'static str| -> String {
+        (0..16).map(|i| format!("a {} day\t{}\n", ["dull", "fine"][i % 2], label(i))).collect()
+    };
+    let data = |name: &str, content: String| {
+        let data = home.path().join(name);
+        fs::create_dir_all(&data).unwrap();
+        for split in ["train.tsv", "dev.tsv"] {
+            fs::write(data.join(split), &content).unwrap();
+        }
+        data
+    };
+    let answer = |data: &Path, options: &[&str]| -> [Value; 2] {
+        let out = data.join("run");
+        firelight(train_on(data, &out, options)).succeeds();
+        let [run, data] = [&out, data].map(|path| path.display().to_string());
+        let classified = firelight(["classify", &run, "--text", "a fine day", "--json"]).succeeds().stdout;
+        let measured = firelight(["evaluate", &run, "--data", &data, "--json"]).succeeds().stdout;
+        [classified, measured].map(|line| serde_json::from_str(&line).unwrap())
+    };
+    let tags = data("tags", lines(|i| ["", "sun|warm"][i % 2]));
+    let options = ["--set", "data.outcome=multi_label", "--set", "training.best_by=micro_f1"];
+    let [found, scores] = answer(&tags, &options);
+    assert_eq!(found["labels"], serde_json::json!(["sun", "warm"]), "{found}");
+    assert!(found["probabilities"]["warm"].as_f64().unwrap() > 0.5 && scores["exact_match"] == 1.0, "{found} {scores}");
+    let numbers = data("numbers", lines(|i| ["-1", "1.5"][i % 2]));
+    let options = ["--set", "data.outcome=regression", "--set", "training.best_by=pearson"];
+    let [found, scores] = answer(&numbers, &options);
+    assert!(found["value"].as_f64().unwrap() > 0.5 && scores["pearson"].as_f64().unwrap() > 0.9, "{found} {scores}");
+}
+
+#[test]
 fn the_metrics_decide_and_the_report_shows_the_confusion() {
     let metrics = fs::read_to_string(texts().run.join("metrics.jsonl")).unwrap();
     let evaluations: Vec<&str> = metrics.lines().filter(|line| line.contains("validation_loss")).collect();

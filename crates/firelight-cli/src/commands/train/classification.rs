@@ -1,4 +1,4 @@
-//! What a classifier shows after its training: the labels that it gives to validation texts.
+//! What a classifier shows after its training: the labels or numbers that it gives to validation texts.
 
 use anyhow::Result;
 use firelight::classification::{Classification, Classifier, Prediction, TrainedRun};
@@ -22,10 +22,17 @@ impl Shown for Classification {
         let some: Vec<_> = run.corpus.validation_texts().iter().take(SAMPLES).collect();
         let texts: Vec<String> = some.iter().map(|text| classifier.line_of(&text.text, text.pair.as_deref())).collect();
         let found = classifier.classify(&texts)?;
-        let sample = |(text, found): (&String, Prediction)| {
-            let surety = found.probabilities.iter().map(|(_, probability)| *probability).fold(0.0, f64::max);
-            (format!("\"{text}\""), format!("{} ({:.1} %)", found.label, 100.0 * surety))
-        };
+        let sample = |(text, found): (&String, Prediction)| (format!("\"{text}\""), in_words(&found));
         Ok(texts.iter().zip(found).map(sample).collect())
     }
+}
+
+/// The labels with their probabilities, or the number.
+fn in_words(found: &Prediction) -> String {
+    if let Prediction::Value(value) = found {
+        return format!("{value:.4}");
+    }
+    let named: Vec<_> =
+        found.named().map(|(label, probability)| format!("{label} ({:.1} %)", 100.0 * probability)).collect();
+    if named.is_empty() { "no label".into() } else { named.join(", ") }
 }

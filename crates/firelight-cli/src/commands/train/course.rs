@@ -126,10 +126,10 @@ fn conclude<T: Shown>(run: &TrainedRun<T>) {
     let end = if run.interrupted { "interrupted" } else { "done" };
     match (&run.evaluation, &run.best) {
         (Some(last), Some(best)) => output::note(format_args!(
-            "{end} after {} steps: validation loss {:.4} nats per {}, best {}",
+            "{end} after {} steps: validation loss {:.4} {}, best {}",
             run.steps,
             last.loss,
-            T::TARGET,
+            T::loss_unit(&run.corpus),
             best.in_words(&run.best_by)
         )),
         _ => output::note(format_args!("{end} after {} steps", run.steps)),

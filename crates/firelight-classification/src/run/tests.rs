@@ -1,0 +1,166 @@
+//! Whole trainings of every kind of label, small enough for seconds: what is learnt, measured and answered, and what is refused.
+
+use std::fs;
+use std::path::Path;
+
+use burn::tensor::Device;
+use firelight_storage::Checkpoint;
+use firelight_training::RunRequest;
+
+use super::{Evaluation, Run, TrainedRun, evaluate};
+use crate::classifier::{Classifier, Prediction};
+use crate::error::ClassificationError;
+
+/// The settings of the built-in recipe that differ: the texts are few and short.
+const SMALL: [(&str, &str); 9] = [
+    ("data.tokenizer", "word:1"),
+    ("model.d_model", "16"),
+    ("model.n_layers", "1"),
+    ("model.dropout", "0"),
+    ("training.epochs", "40"),
+    ("training.evaluate_every", "60"),
+    ("training.batch_size", "8"),
+    ("optimizer.learning_rate", "0.01"),
+    ("schedule.warmup_steps", "5"),
+];
+
+/// A folder with `train.tsv` and `dev.tsv`, whose lines are made of three words.
+fn folder(label: impl Fn([&str; 3]) -> String) -> tempfile::TempDir {
+    let home = tempfile::tempdir().unwrap();
+    let line = |i: usize| {
+        let words = [["dry", "rain"][i % 2], ["calm", "wind"][i / 2 % 2], ["dark", "sun"][i / 4 % 2]];
+        format!("{} today\t{}\n", words.join(" and "), label(words))
+    };
+    for (split, lines) in [("train", 0..24), ("dev", 24..32)] {
+        fs::write(home.path().join(format!("{split}.tsv")), lines.map(line).collect::<String>()).unwrap();
+    }
+    home
+}
+
+fn several() -> tempfile::TempDir {
+    folder(|words| words.into_iter().filter(|word| ["rain", "wind"].contains(word)).collect::<Vec<_>>().join("|"))
+}
+
+fn number() -> tempfile::TempDir {
+    folder(|words| words.into_iter().filter(|word| ["rain", "wind", "sun"].contains(word)).count().to_string())
+}
+
+fn prepare(data: &Path, more: &[(&str, &str)]) -> Result<Run, ClassificationError> {
+    let request = RunRequest::new(&Device::default()).with_data(data).with_out(data.join("run"));
+    Run::prepare(&SMALL.iter().chain(more).fold(request, |request, (key, value)| request.with_override(key, value)))
+}
+
+/// Trains, checks that the answers have the loss that the training found, and measures.
+fn train(data: &Path, more: &[(&str, &str)]) -> (TrainedRun, Evaluation) {
+    let trained = prepare(data, more).unwrap().fit().unwrap();
+    let found = measure(data);
+    assert!((found.loss - trained.evaluation.unwrap().loss).abs() < 1e-5, "{found:?} {:?}", trained.evaluation);
+    (trained, found)
+}
+
+fn measure(data: &Path) -> Evaluation {
+    evaluate(data.join("run"), &Checkpoint::Last, (data, None), &Device::default()).unwrap()
+}
+
+fn answers(data: &Path, texts: &[&str]) -> Vec<Prediction> {
+    Classifier::load(data.join("run")).unwrap().classify(texts).unwrap()
+}
+
+fn names(found: &Evaluation) -> Vec<&str> {
+    found.scores.iter().map(|(name, _)| *name).collect()
+}
+
+#[test]
+fn several_labels_are_learnt_measured_and_answered() {
+    let home = several();
+    let multi = [("data.outcome", "multi_label"), ("training.best_by", "micro_f1")];
+    let (trained, found) = train(home.path(), &multi);
+    assert_eq!(trained.corpus.sizes(), "24 texts with any of 2 labels to train on, 8 to validate on");
+    assert_eq!(names(&found), ["micro_f1", "macro_f1", "exact_match"]);
+    assert_eq!((found.score("exact_match"), found.examples), (Some(1.0), 8), "{found:?}");
+    let metrics = fs::read_to_string(trained.folder.metrics()).unwrap();
+    assert!(metrics.contains("\"exact_match\":1.0") && metrics.contains("\"micro_f1\":1.0"), "{metrics}");
+    let found = answers(
+        home.path(),
+        &["dry and wind and dark today", "rain and wind and dark today", "dry and calm and sun today"],
+    );
+    assert_eq!(found.iter().map(Prediction::labels).collect::<Vec<_>>(), [&["wind"][..], &["rain", "wind"], &[]]);
+    let other = number();
+    let run = home.path().join("run").display().to_string();
+    let regression = [("data.outcome", "regression"), ("training.best_by", "loss"), ("model.from", run.as_str())];
+    let error = prepare(other.path(), &regression).unwrap_err();
+    let told = error.to_string();
+    assert!(
+        error.is_user_error() && told.contains("\"multi_label\"") && told.contains("model.new_head = true"),
+        "{told}"
+    );
+}
+
+#[test]
+fn numbers_are_learnt_measured_and_answered() {
+    let home = number();
+    let (trained, found) = train(home.path(), &[("data.outcome", "regression"), ("training.best_by", "pearson")]);
+    assert_eq!(trained.corpus.sizes(), "24 texts with a number each to train on, 8 to validate on");
+    assert_eq!(names(&found), ["pearson", "spearman", "mean_squared_error"]);
+    assert!(found.score("pearson").unwrap() > 0.95 && found.score("spearman").unwrap() > 0.8, "{found:?}");
+    assert!((found.loss - found.score("mean_squared_error").unwrap()).abs() < 1e-12 && found.loss < 0.1, "{found:?}");
+    let answered = answers(home.path(), &["rain and wind and sun today", "dry and calm and dark today"]);
+    let [Prediction::Value(most), Prediction::Value(least)] = answered[..] else { panic!("{answered:?}") };
+    assert!((most - 3.0).abs() < 0.8 && least.abs() < 0.8, "{most} {least}");
+}
+
+#[test]
+fn one_label_has_its_scores_beside_the_old_fields() {
+    let home = folder(|[rain, ..]| rain.into());
+    let (trained, found) = train(home.path(), &[]);
+    let line = serde_json::to_value(&found).unwrap();
+    assert_eq!((&line["accuracy"], &line["macro_f1"], &line["examples"]), (&1.0.into(), &1.0.into(), &8.into()));
+    for name in ["loss", "seconds", "weighted_f1", "matthews", "calibration_error", "auroc"] {
+        assert!(line[name].is_number(), "{name}: {line}");
+    }
+    let recipe = fs::read_to_string(trained.folder.recipe()).unwrap();
+    assert!(!recipe.contains("outcome"), "{recipe}");
+    fs::write(home.path().join("dev.tsv"), "rain today\train\n").unwrap();
+    assert!(measure(home.path()).score("auroc").is_none(), "one class has no area");
+}
+
+#[test]
+fn texts_with_several_labels_are_held_back_and_found_again() {
+    let home = several();
+    let more = [("data.outcome.kind", "multi_label"), ("data.outcome.separator", "|"), ("data.validation", "5")];
+    let (trained, found) = train(home.path(), &[&more[..], &[("training.best_by", "loss")]].concat());
+    assert_eq!((trained.corpus.training().len(), found.examples), (19, 5));
+}
+
+#[test]
+fn untrained_models_of_every_kind_hold_what_they_must() {
+    for (data, outcome, count) in [(several(), "multi_label", 3), (number(), "regression", 2)] {
+        let run = prepare(data.path(), &[("data.outcome", outcome), ("training.best_by", "loss")]).unwrap();
+        let checks = run.self_check().unwrap();
+        assert_eq!(checks.len(), count);
+        assert!(checks.iter().all(firelight_training::Check::holds), "{checks:?}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_the_kind_of_the_labels_is_told() {
+    let home = several();
+    let message = |more: &[(&str, &str)]| {
+        let error = prepare(home.path(), more).unwrap_err();
+        assert!(error.is_user_error());
+        error.to_string()
+    };
+    let multi = ("data.outcome", "multi_label");
+    let unknown = message(&[multi]);
+    assert!(unknown.contains("`accuracy`") && unknown.contains("loss, micro_f1, macro_f1, exact_match"), "{unknown}");
+    let weights = message(&[multi, ("loss.class_weights", "balanced"), ("loss.label_smoothing", "0.1")]);
+    assert!(weights.contains("loss.class_weights") && weights.contains("loss.label_smoothing"), "{weights}");
+    let by_loss = ("training.best_by", "loss");
+    let number = message(&[("data.outcome", "regression"), by_loss, ("data.columns.label", "\"0\"")]);
+    assert!(number.contains("train.tsv") && number.contains("needs a finite number"), "{number}");
+    fs::write(home.path().join("dev.tsv"), "rain\train\nsnow\train|snow\n").unwrap();
+    let label = message(&[multi, by_loss]);
+    for word in ["line 2", "dev.tsv", "`snow`", "rain, wind"] {
+        assert!(label.contains(word), "{label}");
+    }
+}
