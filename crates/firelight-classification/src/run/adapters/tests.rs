@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::super::corpus::tests::folder;
 use super::super::{Classification, Run, evaluate};
-use crate::{ClassificationError, Classifier, Embedder, MaskedLanguage, TextClassifierConfig, merge};
+use crate::{ClassificationError, Classifier, Embedder, MaskedLanguage, Prediction, TextClassifierConfig, merge};
 
 /// What makes the built-in recipes tiny. Without dropout, so that trainings beside one another change nothing of each other.
 const TINY: [(&str, &str); 12] = [
@@ -94,7 +94,7 @@ fn is_adapter(key: &str) -> bool {
 
 fn probabilities(run: &Path, checkpoint: &Checkpoint) -> Vec<f64> {
     let found = Classifier::load_from(run, checkpoint, &Device::default()).unwrap().classify(&TEXTS).unwrap();
-    found.into_iter().flat_map(|found| found.probabilities).map(|(_, probability)| probability).collect()
+    found.iter().flat_map(Prediction::probabilities).map(|(_, probability)| *probability).collect()
 }
 
 fn assert_alike(found: &[f64], expected: &[f64]) {
