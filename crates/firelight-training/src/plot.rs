@@ -190,8 +190,8 @@ mod tests {
 
     #[test]
     fn the_axis_of_a_single_point_ends_with_it() {
-        let svg = chart(vec![(1500.0, 2.0)]);
-        assert!(svg.contains("\n1500\n") && !svg.contains("\n2000\n"), "{svg}");
+        let svg = chart(vec![(2000.0, 2.0)]);
+        assert!(svg.contains("\n2000\n") && !svg.contains("\n4000\n"), "{svg}");
     }
 
     #[test]
