@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use burn::module::Module;
 use burn::tensor::Device;
 #[cfg(feature = "train")]
 use firelight_storage::take_base;
@@ -10,7 +11,9 @@ use firelight_storage::{Checkpoint, ModelFolder, StorageError, load_weights};
 
 use crate::encoder::{TextEncoder, TextEncoderConfig};
 use crate::error::ClassificationError;
-use crate::model::{MaskedLanguageModel, MaskedLanguageModelConfig, TextClassifier, TextClassifierConfig};
+#[cfg(feature = "train")]
+use crate::model::TextClassifier;
+use crate::model::{MaskedLanguageModelConfig, TextClassifierConfig};
 use crate::vocabulary::TextVocabulary;
 
 /// A run with an encoder.
@@ -61,8 +64,8 @@ impl Pretrained {
     pub(crate) fn encoder(&self, checkpoint: &Checkpoint, device: &Device) -> Result<TextEncoder, ClassificationError> {
         let weights = self.folder.weights(checkpoint)?;
         match &self.model {
-            Structure::Classifier(config) => Ok(classifier(config, weights, device)?.encoder),
-            Structure::Masked(config) => Ok(masked(config, weights, device)?.encoder),
+            Structure::Classifier(config) => Ok(learnt(config.init(device), weights)?.encoder),
+            Structure::Masked(config) => Ok(learnt(config.init(device), weights)?.encoder),
         }
     }
 }
@@ -108,37 +111,23 @@ impl Pretrained {
         let weights = self.folder.weights(&Checkpoint::Last)?;
         match &self.model {
             Structure::Classifier(found) => {
-                let learnt = found.encoder.merge(classifier(found, weights, device)?);
-                take_base(&mut model.encoder, &learnt.encoder);
+                let taken = found.encoder.merge(learnt(found.init(device), weights)?);
+                take_base(&mut model.encoder, &taken.encoder);
                 if !new_head {
-                    take_base(&mut model.head, &learnt.head);
+                    take_base(&mut model.head, &taken.head);
                 }
             }
             Structure::Masked(found) => {
-                let learnt = found.encoder.merge(masked(found, weights, device)?);
-                take_base(&mut model.encoder, &learnt.encoder);
+                let taken = found.encoder.merge(learnt(found.init(device), weights)?);
+                take_base(&mut model.encoder, &taken.encoder);
             }
         }
         Ok(model)
     }
 }
 
-fn classifier(
-    config: &TextClassifierConfig,
-    weights: PathBuf,
-    device: &Device,
-) -> Result<TextClassifier, ClassificationError> {
-    let mut model = config.init(device);
-    load_weights(&mut model, weights)?;
-    Ok(model)
-}
-
-fn masked(
-    config: &MaskedLanguageModelConfig,
-    weights: PathBuf,
-    device: &Device,
-) -> Result<MaskedLanguageModel, ClassificationError> {
-    let mut model = config.init(device);
+/// A model with the weights of a file.
+fn learnt<M: Module>(mut model: M, weights: PathBuf) -> Result<M, ClassificationError> {
     load_weights(&mut model, weights)?;
     Ok(model)
 }
