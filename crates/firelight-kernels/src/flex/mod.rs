@@ -11,7 +11,7 @@ mod real;
 pub(crate) mod view;
 
 pub(crate) use number::Number;
-pub(crate) use product::{Matrix, MatrixMut, product};
+pub(crate) use product::{Matrix, MatrixMut, product, product_of_long_sums};
 pub(crate) use real::Real;
 
 use burn::backend::flex::FlexTensor;

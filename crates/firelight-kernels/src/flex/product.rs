@@ -111,7 +111,28 @@ impl<'a, T: Real> MatrixMut<'a, T> {
         let rows = values.len() / columns.max(1);
         Self::new(values, [rows, columns], columns)
     }
+
+    /// The first `rows` rows, and the others.
+    fn split_at_row(self, rows: usize) -> (Self, Self) {
+        assert!(rows < self.rows, "rows that a matrix does not have");
+        // SAFETY: the row is one of the matrix, and the two parts have none in common.
+        let first = unsafe { self.first.offset(rows as isize * self.strides[0]) };
+        let others = Self { first, rows: self.rows - rows, lifetime: PhantomData, ..self };
+        (Self { rows, ..self }, others)
+    }
+
+    /// The first `columns` columns, and the others.
+    fn split_at_column(self, columns: usize) -> (Self, Self) {
+        assert!(columns < self.columns, "columns that a matrix does not have");
+        // SAFETY: as for rows.
+        let first = unsafe { self.first.offset(columns as isize * self.strides[1]) };
+        let others = Self { first, columns: self.columns - columns, lifetime: PhantomData, ..self };
+        (Self { columns, ..self }, others)
+    }
 }
+
+// SAFETY: a matrix is a mutable slice that is written in another order.
+unsafe impl<T: Send> Send for MatrixMut<'_, T> {}
 
 fn fits(length: usize, offset: usize, shape: [usize; 2], strides: [isize; 2]) -> bool {
     if shape.contains(&0) {
@@ -143,8 +164,7 @@ pub(crate) fn product<T: Real>(
         left.rows == out.rows && right.columns == out.columns && left.columns == right.rows,
         "a product of matrices"
     );
-    let large = out.rows.saturating_mul(out.columns).saturating_mul(left.columns) >= PARALLEL;
-    let threads = if parallel && large { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
+    let threads = if parallel && is_large(&out, &left) { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
     // SAFETY: the constructors checked that every element of the three views lies in its buffer, and `out` is borrowed
     // mutably, so it overlaps neither.
     unsafe {
@@ -172,6 +192,42 @@ pub(crate) fn product<T: Real>(
     }
 }
 
+fn is_large<T>(out: &MatrixMut<'_, T>, left: &Matrix<'_, T>) -> bool {
+    out.rows.saturating_mul(out.columns).saturating_mul(left.columns) >= PARALLEL
+}
+
+/// Rows and columns that a thread computes, at least: for fewer the `gemm` crate cuts the sums elsewhere, and then the bits
+/// of a result would depend on the number of threads.
+const PART: usize = 64;
+
+/// `out = left right`, where each thread computes a part of `out` by itself: for the gradient of a weight, a small matrix of
+/// long sums. Threads that share the packed blocks of one product wait for one another at each of the many blocks of such
+/// sums.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub(crate) fn product_of_long_sums<T: Real>(out: MatrixMut<'_, T>, left: Matrix<'_, T>, right: Matrix<'_, T>) {
+    let threads = if is_large(&out, &left) { rayon::current_num_threads() } else { 1 };
+    product_in_parts(out, left, right, threads);
+}
+
+fn product_in_parts<T: Real>(out: MatrixMut<'_, T>, left: Matrix<'_, T>, right: Matrix<'_, T>, threads: usize) {
+    let ([rows, columns], terms) = ([out.rows, out.columns], left.columns);
+    if threads < 2 || rows.max(columns) < 2 * PART {
+        return product(out, false, left, right, T::ONE, false);
+    }
+    let (few, many) = (threads / 2, threads.div_ceil(2));
+    let at = (rows.max(columns) * few / threads).next_multiple_of(PART).min(rows.max(columns) - PART);
+    let ((out, other), lefts, rights) = match rows >= columns {
+        true => (out.split_at_row(at), [left.part(0..at, 0..terms), left.part(at..rows, 0..terms)], [right; 2]),
+        false => (out.split_at_column(at), [left; 2], [right.part(0..terms, 0..at), right.part(0..terms, at..columns)]),
+    };
+    rayon::join(
+        || product_in_parts(out, lefts[0], rights[0], few),
+        || product_in_parts(other, lefts[1], rights[1], many),
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,6 +239,26 @@ mod tests {
         product(MatrixMut::rows(&mut out, 2), true, Matrix::rows(&a, 2), Matrix::rows(&b, 2).transposed(), 2.0, false);
         // 1 + 2 [[1, 2], [3, 4]] [[5, 7], [6, 8]].
         assert_eq!(out, [35.0, 47.0, 79.0, 107.0]);
+    }
+
+    #[test]
+    fn parts_equal_the_whole_to_the_bit() {
+        for (rows, columns, terms) in [(64, 127, 9), (128, 128, 700), (130, 515, 65), (517, 200, 300), (3, 2000, 40)] {
+            let numbers = |count: usize| (0..count).map(|i| ((i * 37 % 101) as f32 - 50.0) / 7.0).collect::<Vec<_>>();
+            let (a, b) = (numbers(terms * rows), numbers(terms * columns));
+            let (left, right) = (Matrix::rows(&a, rows).transposed(), Matrix::rows(&b, columns));
+            let by = |threads: usize| {
+                let mut out = vec![f32::NAN; rows * columns];
+                product_in_parts(MatrixMut::rows(&mut out, columns), left, right, threads);
+                out
+            };
+            let whole = by(1);
+            let sum: f32 = (0..terms).map(|k| a[k * rows + rows - 1] * b[k * columns + columns - 1]).sum();
+            assert!((whole[rows * columns - 1] / sum - 1.0).abs() < 1e-4);
+            for threads in [2, 3, 5, 16] {
+                assert_eq!(by(threads), whole, "{rows} x {columns} in {threads} parts");
+            }
+        }
     }
 
     #[test]

@@ -4,8 +4,8 @@ use super::few::{are_few, multiply_few};
 use super::row::{add_row, is_long};
 use super::{LinearExtension, LinearKernel};
 use crate::flex::{
-    Matrix, MatrixMut, Real, add_to, contiguous, filled, for_each_block, product, sum_of_blocks, values, vectorised,
-    with_real,
+    Matrix, MatrixMut, Real, add_to, contiguous, filled, for_each_block, product, product_of_long_sums, sum_of_blocks,
+    values, vectorised, with_real,
 };
 use crate::optional::OptionalFloat;
 use burn::backend::Flex;
@@ -88,7 +88,7 @@ fn weight_gradient<T: Real>(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
     let [d_in, d_out] = [&x, &grad].map(|tensor| tensor.layout().shape()[tensor.layout().num_dims() - 1]);
     let out = filled(d_in * d_out, |out| {
         let (x, grad) = (Matrix::rows(values::<T>(&x), d_in), Matrix::rows(values::<T>(&grad), d_out));
-        product(MatrixMut::rows(out, d_out), false, x.transposed(), grad, T::ONE, true);
+        product_of_long_sums(MatrixMut::rows(out, d_out), x.transposed(), grad);
     });
     T::tensor(out, Shape::from(vec![d_in, d_out]))
 }
