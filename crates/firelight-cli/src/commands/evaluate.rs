@@ -125,8 +125,15 @@ impl Evaluate {
         }
         Ok(format!(
             "loss         {:.4} nats per token\nperplexity   {:.3}\nBLEU         {:.2} ({})\nchrF         {:.2}\n\
-             exact match  {:.1} %\ntranslation  {:.1} seconds\n",
-            found.loss, found.perplexity, found.bleu, found.signature, found.chrf, found.exact_match, found.seconds
+             exact match  {:.1} %\ntokens       {:.2} % foreseen\ntranslation  {:.1} seconds\n",
+            found.loss,
+            found.perplexity,
+            found.bleu,
+            found.signature,
+            found.chrf,
+            found.exact_match,
+            100.0 * found.token_accuracy,
+            found.seconds
         ))
     }
 }

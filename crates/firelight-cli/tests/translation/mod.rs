@@ -137,7 +137,7 @@ fn a_split_is_measured_from_its_own_files_alone() {
     let [run, data] = [&pairs().run, home.path()].map(|path| path.display().to_string());
     let found = firelight(["evaluate", &run, "--data", &data, "--split", "test", "--json"]).succeeds().stdout;
     let line: serde_json::Value = serde_json::from_str(&found).unwrap();
-    for key in ["loss", "perplexity", "bleu", "chrf", "exact_match", "seconds"] {
+    for key in ["loss", "perplexity", "bleu", "chrf", "exact_match", "token_accuracy", "seconds"] {
         assert!(line[key].is_number(), "{key} is not in {line}");
     }
     assert!(line["signature"].as_str().unwrap().contains("tok:13a"), "{line}");
@@ -149,7 +149,8 @@ fn a_split_is_measured_from_its_own_files_alone() {
 fn evaluations_report_what_translations_are_worth_and_a_repeated_command_changes_nothing() {
     let metrics = fs::read_to_string(pairs().run.join("metrics.jsonl")).unwrap();
     let evaluations = metrics.lines().filter(|line| line.contains("validation_loss"));
-    assert_eq!(evaluations.filter(|line| line.contains("\"bleu\"") && line.contains("\"exact_match\"")).count(), 2);
+    let scores = ["\"bleu\"", "\"exact_match\"", "\"token_accuracy\""];
+    assert_eq!(evaluations.filter(|line| scores.iter().all(|score| line.contains(score))).count(), 2);
     let weights = || fs::read(pairs().run.join("model.safetensors")).unwrap();
     let before = weights();
     let again = train(&pairs().recipe, &pairs().data, &pairs().run).into_iter().chain(["--resume".to_string()]);

@@ -11,6 +11,7 @@ use firelight_training::{TrainingError, read_recipe};
 use serde::Serialize;
 
 use super::Seq2Seq;
+use super::accuracy::token_accuracy;
 use super::files::{split, table_of};
 use super::pairs::{check_lengths, loader_of};
 use crate::error::Seq2SeqError;
@@ -30,6 +31,8 @@ pub struct Evaluation {
     pub chrf: f64,
     /// Percentage of translations that are the target to the letter.
     pub exact_match: f64,
+    /// The share of the targets' tokens, the ends included, that are the likeliest after the true ones before them.
+    pub token_accuracy: f64,
     /// How BLEU was computed.
     pub signature: String,
     /// Seconds of the translation.
@@ -57,6 +60,7 @@ pub fn evaluate(
     let task = Seq2SeqTask::new(translator.model().clone(), LossConfig::default());
     let loader = loader_of(translator.vocabulary(), ids, device)?;
     let loss = firelight_training::evaluate(&task, &loader)?;
+    let token_accuracy = token_accuracy(translator.model(), &loader)?;
 
     let [sources, targets]: [Vec<&str>; 2] = [
         pairs.iter().map(|pair| pair.source.as_str()).collect(),
@@ -73,6 +77,7 @@ pub fn evaluate(
         bleu: bleu.corpus(&found, &targets).map_err(TrainingError::from)?.score,
         chrf: Chrf::default().corpus(&found, &targets).map_err(TrainingError::from)?,
         exact_match: exact_match(&found, &targets).map_err(TrainingError::from)?,
+        token_accuracy,
         signature: bleu.signature(),
         seconds,
     })

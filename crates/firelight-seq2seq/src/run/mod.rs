@@ -1,6 +1,7 @@
 //! Encoder-decoders as recipes train them: what `[data]`, `[model]` and `[loss]` mean, and how pairs become batches.
 //! `firelight_training::Run` does the rest.
 
+mod accuracy;
 mod estimate;
 mod evaluate;
 mod files;
@@ -128,7 +129,7 @@ impl Task for Seq2Seq {
     }
 
     fn metrics(corpus: &PairText, recipe: &Seq2SeqRecipe) -> Vec<Box<dyn ValidationMetric<Seq2SeqTask>>> {
-        score::metrics(corpus, &recipe.data)
+        score::metrics(corpus, recipe)
     }
 
     fn estimate(recipe: &Seq2SeqRecipe, config: &Seq2SeqConfig) -> Estimate {

@@ -136,6 +136,14 @@ impl PairText {
         Ok(Arc::new(loader.shuffled(recipe.seed, batches).with_workers(recipe.data.workers)))
     }
 
+    /// What of it is needed to validate.
+    pub(super) fn to_validate(&self) -> Self {
+        let none = Parts { training: Vec::new(), validation: Vec::new(), before: 0 };
+        let ids = Parts { training: Vec::new(), validation: self.ids.validation.clone(), before: 0 };
+        let (vocabulary, noise) = (self.vocabulary.clone(), self.noise.clone());
+        Self { vocabulary, texts: none, ids, dropped: self.dropped.clone(), noise }
+    }
+
     /// The validation pairs, from the short to the long, with noise that is the same at every evaluation.
     pub(super) fn validation_loader(&self, recipe: &Seq2SeqRecipe, device: &Device) -> Result<Loader, Seq2SeqError> {
         let loader = loader_of(&self.vocabulary, self.ids.validation.clone(), device)?;

@@ -1,13 +1,15 @@
-//! What translations are worth at an evaluation: some validation sources are translated greedily and compared with their
-//! targets.
+//! What a model is worth at an evaluation, beside its loss: how many target tokens it foresees, and what greedy translations of
+//! some validation sources are worth beside their targets.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use burn::module::Module;
 use firelight_data::Pair;
 use firelight_training::metrics::text::{Bleu, exact_match};
 use firelight_training::{TrainingError, ValidationMetric};
 
-use super::{PairRecipe, PairText};
+use super::accuracy::token_accuracy;
+use super::{PairRecipe, PairText, Seq2SeqRecipe};
 use crate::error::Seq2SeqError;
 use crate::training::Seq2SeqTask;
 use crate::translator::{TranslateOptions, Translator};
@@ -16,11 +18,17 @@ use crate::vocabulary::Vocabulary;
 /// How translations are compared with targets.
 type Score = fn(&[String], &[String]) -> Result<f64, TrainingError>;
 
-/// The metrics of a run, in the order in which they are measured: none if nothing is to be translated.
-pub(super) fn metrics(corpus: &PairText, recipe: &PairRecipe) -> Vec<Box<dyn ValidationMetric<Seq2SeqTask>>> {
-    if recipe.translated == 0 {
-        return Vec::new();
+/// The metrics of a run, in the order in which they are measured; those of translations only if some are to be made.
+pub(super) fn metrics(corpus: &PairText, recipe: &Seq2SeqRecipe) -> Vec<Box<dyn ValidationMetric<Seq2SeqTask>>> {
+    let foreseen = Box::new(Foreseen { corpus: corpus.to_validate(), recipe: recipe.clone() });
+    let mut metrics: Vec<Box<dyn ValidationMetric<_>>> = vec![foreseen];
+    if recipe.data.translated > 0 {
+        metrics.extend(of_translations(corpus, &recipe.data));
     }
+    metrics
+}
+
+fn of_translations(corpus: &PairText, recipe: &PairRecipe) -> Vec<Box<dyn ValidationMetric<Seq2SeqTask>>> {
     let some = &corpus.validation()[..recipe.translated.min(corpus.validation().len())];
     let [sources, targets] = [|pair: &Pair| pair.source.clone(), |pair: &Pair| pair.target.clone()]
         .map(|side| some.iter().map(side).collect());
@@ -36,6 +44,29 @@ pub(super) fn metrics(corpus: &PairText, recipe: &PairRecipe) -> Vec<Box<dyn Val
         Box::new(Translated { name, score, translations }) as Box<dyn ValidationMetric<Seq2SeqTask>>
     };
     named.into_iter().map(metric).collect()
+}
+
+/// The share of the validation pairs' tokens that the model foresees.
+struct Foreseen {
+    corpus: PairText,
+    recipe: Seq2SeqRecipe,
+}
+
+impl ValidationMetric<Seq2SeqTask> for Foreseen {
+    fn name(&self) -> &str {
+        "token_accuracy"
+    }
+
+    fn higher_is_better(&self) -> bool {
+        true
+    }
+
+    fn measure(&mut self, task: &Seq2SeqTask) -> Result<f64, TrainingError> {
+        let device = task.devices().into_iter().next().unwrap_or_default();
+        let loader = self.corpus.validation_loader(&self.recipe, &device);
+        let failed = |error: Seq2SeqError| TrainingError::Metric { name: "token_accuracy", reason: error.to_string() };
+        token_accuracy(&task.model, &*loader.map_err(failed)?)
+    }
 }
 
 /// What is translated at every evaluation, once for all metrics.
