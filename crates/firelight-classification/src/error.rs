@@ -142,6 +142,17 @@ pub enum ClassificationError {
     /// Files without a single token.
     #[error("there is no text to train on or none to validate on: all lines are empty")]
     NoTokens,
+    /// Documents of which no pairs of sentences can be made.
+    #[error(
+        "the {part} part: {error}; a document is the lines of a .txt between two blank ones, or a row of a table, and each of its \
+         lines a sentence"
+    )]
+    SentencePairs {
+        /// The part of the data.
+        part: &'static str,
+        /// What is lacking.
+        error: DataError,
+    },
     /// A file of a run folder that is not as it was written.
     #[error("`{}` is damaged: expected a JSON string on every line; restore the file that belongs to this run", path.display())]
     Damaged {
@@ -212,7 +223,7 @@ impl ClassificationError {
     pub fn is_user_error(&self) -> bool {
         match self {
             Self::Device { .. } => false,
-            Self::Data(error) | Self::Line { error, .. } => error.is_user_error(),
+            Self::Data(error) | Self::Line { error, .. } | Self::SentencePairs { error, .. } => error.is_user_error(),
             Self::Storage(error) => error.is_user_error(),
             #[cfg(feature = "train")]
             Self::Recipe(error) => error.is_user_error(),

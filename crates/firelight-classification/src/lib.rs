@@ -10,7 +10,8 @@
 //! 5. [`ClassifierTask`] (training.rs): the model as Burn trains it; [`Classification`] (run/) says what recipes mean, so that a
 //!    [`Run`] is a whole training.
 //! 6. [`Classifier`] loads a run folder and names the label of every text, its labels or its number; [`Embedder`] turns texts into vectors.
-//! 7. [`MaskedLanguage`] (pretraining/) is the training of a masked language model, whose batches masking.rs makes; pretrained.rs
+//! 7. [`MaskedLanguage`] (pretraining/) is the training of a masked language model, whose batches masking.rs makes, or of another
+//!    [`PretrainingModel`] (objectives/) on texts without labels; pretrained.rs
 //!    begins a classifier from its run, as a whole or by low-rank adapters, which [`merge`] (merge.rs) adds into the weights.
 //!
 //! Without the feature `train` only the models and the classifier are built, and `burn-train` is not.
@@ -38,6 +39,7 @@ mod loss;
 mod masking;
 mod merge;
 mod model;
+mod objectives;
 mod pooling;
 mod pretrained;
 #[cfg(feature = "train")]
@@ -69,11 +71,17 @@ pub use model::{
     MaskedLanguageModel, MaskedLanguageModelConfig, SpanReader, SpanReaderConfig, TextClassifier, TextClassifierConfig,
     TokenClassifier, TokenClassifierConfig,
 };
+pub use objectives::{
+    NextSentenceLogits, NextSentenceModel, PretrainingConfig, PretrainingModel, PretrainingObjective,
+};
 pub use pooling::{
     AttentionPooling, ClassPooling, MaxPooling, MeanPooling, Pooler, PoolerConfig, Pooling, PoolingConfig,
 };
 #[cfg(feature = "train")]
-pub use pretraining::{EncoderModelRecipe, MaskedCorpus, MaskedLanguage, MaskedLanguageRecipe, TextsRecipe};
+pub use pretraining::{
+    EncoderModelRecipe, MaskedCorpus, MaskedLanguage, MaskedLanguageRecipe, NextSentenceBatch, PretrainingBatch,
+    PretrainingTask, TextsRecipe,
+};
 #[cfg(feature = "train")]
 pub use run::{
     Classification, ClassificationRecipe, ClassifierModelRecipe, Evaluation, Held, LabelledCorpus, LabelledRecipe, Run,

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use burn::data::dataloader::batcher::Batcher;
-use burn::data::dataset::{Dataset, DatasetError};
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use firelight_core::{AuxiliaryLosses, LossConfig, Pass, TokenLoss};
 use firelight_data::{MaskVocabulary, Masking, NoiseSeed};
@@ -15,9 +14,6 @@ use firelight_training::{LossOutput, Objective, Switches, TrainLoss, Trainee};
 use crate::data::{EncodedText, input_of};
 use crate::encoder::TextInput;
 use crate::model::MaskedLanguageModel;
-
-/// The epoch whose masks a validation has, every time the same.
-const FIXED_EPOCH: u64 = u64::MAX;
 
 /// A text with hidden tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,39 +37,26 @@ pub struct MaskedBatch {
     pub ignored: Option<Tensor<2, Bool>>,
 }
 
-/// Texts of which every epoch of a training hides other tokens, and a validation always the same.
+/// What hides tokens of texts, other ones in every epoch.
 #[derive(Debug, Clone)]
-pub(crate) struct MaskedDataset {
-    pub(crate) texts: Arc<Vec<EncodedText>>,
+pub(crate) struct Hiding {
     pub(crate) vocabulary: Arc<MaskVocabulary>,
     pub(crate) masking: Masking,
     pub(crate) seed: u64,
-    /// Whether the texts come with their tokens hidden; else the loader hides them, which knows the epoch.
-    pub(crate) is_fixed: bool,
 }
 
-impl MaskedDataset {
+impl Hiding {
     /// The text of this index with the tokens hidden that `epoch` hides.
     pub(crate) fn hide(&self, text: &EncodedText, epoch: u64, index: usize) -> MaskedExample {
-        let seed = NoiseSeed { seed: self.seed, epoch, index: index as u64 };
-        let masked = self.masking.apply(&text.ids, &self.vocabulary, seed);
+        let masked = self.masking.apply(&text.ids, &self.vocabulary, self.seed(epoch, index));
         let chosen = masked.chosen.iter().enumerate().filter(|(_, is_chosen)| **is_chosen);
         let hidden = chosen.map(|(place, _)| (place, text.ids[place])).collect();
         MaskedExample { text: EncodedText { ids: masked.inputs, ..text.clone() }, hidden }
     }
-}
 
-impl Dataset<MaskedExample> for MaskedDataset {
-    fn get(&self, index: usize) -> Result<MaskedExample, DatasetError> {
-        let text = &self.texts[index];
-        Ok(match self.is_fixed {
-            true => self.hide(text, FIXED_EPOCH, index),
-            false => MaskedExample { text: text.clone(), hidden: Vec::new() },
-        })
-    }
-
-    fn len(&self) -> usize {
-        self.texts.len()
+    /// What the noise of an example is drawn from.
+    pub(crate) fn seed(&self, epoch: u64, index: usize) -> NoiseSeed {
+        NoiseSeed { seed: self.seed, epoch, index: index as u64 }
     }
 }
 
@@ -107,6 +90,11 @@ impl Batcher<MaskedExample, MaskedBatch> for MaskedBatcher {
 /// A masked language model with its loss.
 pub type MaskedLanguageTask = Trainee<MaskedLanguageModel>;
 
+/// A pass as the switches ask for it.
+pub(crate) fn pass<'a>(switches: Switches, recompute: bool) -> Pass<'a> {
+    Pass::default().with_precision(switches.dtype).with_recomputation(recompute && switches.recompute_blocks)
+}
+
 fn charge(model: &MaskedLanguageModel, batch: MaskedBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
     loss.forward(model.forward_at(&batch.input, batch.places, pass), batch.targets, batch.ignored)
 }
@@ -122,15 +110,13 @@ impl Objective for MaskedLanguageModel {
     /// What is minimised is the loss of the hidden tokens and, with experts, the load balance.
     fn train_loss(&self, batch: MaskedBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
         let mut auxiliary = AuxiliaryLosses::default();
-        let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
-        let charged = charge(self, batch, *loss, &mut pass.with_losses(&mut auxiliary));
+        let charged = charge(self, batch, *loss, &mut pass(switches, true).with_losses(&mut auxiliary));
         let minimised = auxiliary.added_to(charged.mean(), loss.load_balance);
         TrainLoss { minimised, reported: report(charged) }
     }
 
     fn valid_loss(&self, batch: MaskedBatch, switches: Switches) -> LossOutput {
-        let mut pass = Pass::default().with_precision(switches.dtype);
-        report(charge(self, batch, LossConfig::default(), &mut pass))
+        report(charge(self, batch, LossConfig::default(), &mut pass(switches, false)))
     }
 }
 
@@ -141,34 +127,33 @@ mod tests {
     use firelight_data::{Tokenizer, TokenizerConfig};
     use firelight_training::{OptimizerConfig, ScheduleConfig, ScheduleKind, Trainer};
 
-    fn dataset(is_fixed: bool) -> MaskedDataset {
+    /// Three texts, and what hides their tokens.
+    fn texts() -> (Vec<EncodedText>, Hiding) {
         let vocabulary = TextVocabulary::new(Tokenizer::train(&TokenizerConfig::Char, "abcdefghij").unwrap()).unwrap();
         let texts = ["abcdefghij", "ab", "cdefg"].map(|text| vocabulary.encode(text, None, 20).unwrap());
-        MaskedDataset {
-            texts: Arc::new(texts.to_vec()),
-            vocabulary: Arc::new(MaskVocabulary::of(vocabulary.tokenizer(), "[MASK]").unwrap()),
-            masking: Masking { ratio: 0.4, ..Masking::default() },
-            seed: 3,
-            is_fixed,
-        }
+        let vocabulary = Arc::new(MaskVocabulary::of(vocabulary.tokenizer(), "[MASK]").unwrap());
+        let masking = Masking { ratio: 0.4, ..Masking::default() };
+        (texts.to_vec(), Hiding { vocabulary, masking, seed: 3 })
+    }
+
+    fn examples() -> Vec<MaskedExample> {
+        let (texts, hiding) = texts();
+        (0..3).map(|index| hiding.hide(&texts[index], 0, index)).collect()
     }
 
     #[test]
-    fn epochs_hide_other_tokens_and_a_validation_the_same() {
-        let moving = dataset(false);
-        let of = |epoch, index: usize| moving.hide(&moving.texts[index], epoch, index);
+    fn epochs_hide_other_tokens_but_never_the_ends() {
+        let (texts, hiding) = texts();
+        let of = |epoch, index: usize| hiding.hide(&texts[index], epoch, index);
         assert_eq!(of(0, 0), of(0, 0));
         assert!((1..20).any(|epoch| of(epoch, 0).hidden != of(0, 0).hidden));
-        assert!(moving.get(0).unwrap().hidden.is_empty(), "the loader hides");
-        let fixed = dataset(true);
-        assert_eq!(fixed.get(0).unwrap(), fixed.hide(&fixed.texts[0], FIXED_EPOCH, 0));
         let ends = |example: &MaskedExample| (example.text.ids[0], *example.text.ids.last().unwrap());
         assert!((0..30).all(|number| ends(&of(number / 3, number as usize % 3)) == (10, 11)), "ends are never hidden");
     }
 
     #[test]
     fn places_are_counted_over_the_rows() {
-        let examples: Vec<_> = (0..3).map(|number| dataset(true).get(number).unwrap()).collect();
+        let examples = examples();
         let expected: Vec<(i64, i64)> = examples
             .iter()
             .enumerate()
@@ -189,7 +174,7 @@ mod tests {
         let encoder = crate::TextEncoderConfig::modern(13, 16, 2, 1);
         let encoder = encoder.with_stack(|stack| stack.with_dropout(0.0));
         let model = crate::MaskedLanguageModelConfig::new(encoder).init(&device);
-        let batch = || MaskedBatcher.batch((0..3).map(|text| dataset(true).get(text).unwrap()).collect(), &device);
+        let batch = || MaskedBatcher.batch(examples(), &device);
         let optimizer = OptimizerConfig { learning_rate: 1e-2, weight_decay: 0.0, ..OptimizerConfig::default() };
         let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
         let task = MaskedLanguageTask::new(model, LossConfig::default());

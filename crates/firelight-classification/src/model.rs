@@ -207,8 +207,7 @@ impl MaskedLanguageModel {
         self.head.forward(self.encoder.forward(input, pass), &self.encoder.embedding)
     }
 
-    /// The logits of some tokens alone, which is all that a training charges: with a large vocabulary the head is most of the
-    /// work.
+    /// The logits of some tokens alone, as [`MaskedLanguageHead::forward_at`].
     ///
     /// # Shapes
     /// - `input.tokens`: `[B, T]`, `places`: `[M]`, each `b T + t`; output: `[1, M, V]`
@@ -216,9 +215,7 @@ impl MaskedLanguageModel {
     /// # Panics
     /// As [`TextEncoder::forward`].
     pub fn forward_at(&self, input: &TextInput, places: Tensor<1, Int>, pass: &mut Pass) -> Tensor<3> {
-        let hidden = self.encoder.forward(input, pass).flatten::<2>(0, 1); // [B T, D]
-        let chosen = firelight_kernels::embedding(hidden, places.unsqueeze()); // [1, M, D]
-        self.head.forward(chosen, &self.encoder.embedding)
+        self.head.forward_at(self.encoder.forward(input, pass), places, &self.encoder.embedding)
     }
 
     /// The parameters by part.

@@ -4,6 +4,9 @@
 //! pooler of its published code); mean and max Reimers and Gurevych 2019, §3 (<https://arxiv.org/abs/1908.10084>); attention
 //! Yang et al. 2016, eq. 5 to 7 (<https://aclanthology.org/N16-1174>): `u = tanh(W h + b)`, weights `softmax(u · q)`.
 
+#[cfg(feature = "train")]
+use std::mem::discriminant;
+
 use burn::module::{Module, Param};
 use burn::tensor::activation::{softmax, tanh};
 use burn::tensor::{Bool, Tensor};
@@ -183,6 +186,13 @@ pub struct Pooler {
 }
 
 impl Pooler {
+    /// Whether both compute alike, whatever their weights.
+    #[cfg(feature = "train")]
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let curve = |pooler: &Self| pooler.dense.as_ref().map(|_| pooler.activation);
+        discriminant(&self.pooling) == discriminant(&other.pooling) && curve(self) == curve(other)
+    }
+
     /// # Shapes
     /// - `hidden`: `[B, T, D]`, `padding`: `[B, T]`, true where a text has ended; output: `[B, D]`
     pub fn forward(&self, hidden: Tensor<3>, padding: Option<&Tensor<2, Bool>>) -> Tensor<2> {

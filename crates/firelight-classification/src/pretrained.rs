@@ -1,5 +1,5 @@
-//! What a run of this crate has learnt, taken over by another one: the encoder of a masked language model or of a classifier,
-//! with its tokenizer.
+//! What a run of this crate has learnt, taken over by another one: the encoder of a pre-training or of a classifier, with its
+//! tokenizer.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,8 @@ use crate::encoder::{TextEncoder, TextEncoderConfig};
 use crate::error::ClassificationError;
 #[cfg(feature = "train")]
 use crate::model::TextClassifier;
-use crate::model::{MaskedLanguageModelConfig, TextClassifierConfig};
+use crate::model::TextClassifierConfig;
+use crate::objectives::PretrainingConfig;
 use crate::vocabulary::TextVocabulary;
 
 /// A run with an encoder.
@@ -25,7 +26,7 @@ pub(crate) struct Pretrained {
 /// What the run trained.
 enum Structure {
     Classifier(TextClassifierConfig),
-    Masked(MaskedLanguageModelConfig),
+    Pretraining(PretrainingConfig),
 }
 
 impl Pretrained {
@@ -33,7 +34,9 @@ impl Pretrained {
     pub(crate) fn open(path: &Path) -> Result<Self, ClassificationError> {
         let folder = ModelFolder::open(path)?;
         let model = match folder.read_config(crate::TASK) {
-            Err(StorageError::ConfigTask { .. }) => Structure::Masked(folder.read_config(crate::MASKED_LANGUAGE_TASK)?),
+            Err(StorageError::ConfigTask { .. }) => {
+                Structure::Pretraining(folder.read_config(crate::MASKED_LANGUAGE_TASK)?)
+            }
             config => Structure::Classifier(config?),
         };
         let pretrained = Self { folder, model };
@@ -46,7 +49,7 @@ impl Pretrained {
     pub(crate) fn encoder_config(&self) -> &TextEncoderConfig {
         match &self.model {
             Structure::Classifier(config) => &config.encoder,
-            Structure::Masked(config) => &config.encoder,
+            Structure::Pretraining(config) => &config.encoder,
         }
     }
 
@@ -65,7 +68,7 @@ impl Pretrained {
         let weights = self.folder.weights(checkpoint)?;
         match &self.model {
             Structure::Classifier(config) => Ok(learnt(config.init(device), weights)?.encoder),
-            Structure::Masked(config) => Ok(learnt(config.init(device), weights)?.encoder),
+            Structure::Pretraining(config) => Ok(learnt(config.init(device), weights)?.encoder().clone()),
         }
     }
 }
@@ -100,8 +103,9 @@ impl Pretrained {
     }
 
     /// Gives the weights of the last checkpoint to a new classifier of a structure that was [checked](Self::check): those of the
-    /// encoder, into which its adapters are merged, and those of the head where the run has one and no new one is asked for. The
-    /// adapters of the new classifier stay as they begin.
+    /// encoder, into which its adapters are merged, and, where no new head is asked for, those of the head: a classifier's whole, and
+    /// the pooler that a pre-training has learnt where the classifier's is of the same kind. The adapters of the new classifier stay
+    /// as they begin.
     pub(crate) fn give(
         &self,
         mut model: TextClassifier,
@@ -117,9 +121,13 @@ impl Pretrained {
                     take_base(&mut model.head, &taken.head);
                 }
             }
-            Structure::Masked(found) => {
+            Structure::Pretraining(found) => {
                 let taken = found.encoder.merge(learnt(found.init(device), weights)?);
-                take_base(&mut model.encoder, &taken.encoder);
+                take_base(&mut model.encoder, taken.encoder());
+                let pooler = taken.pooler().filter(|pooler| !new_head && pooler.is_like(&model.head.pooler));
+                if let Some(pooler) = pooler {
+                    take_base(&mut model.head.pooler, pooler);
+                }
             }
         }
         Ok(model)

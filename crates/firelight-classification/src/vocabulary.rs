@@ -90,8 +90,27 @@ impl TextVocabulary {
     /// # Errors
     /// As [`Tokenizer::encode`].
     pub fn encode(&self, text: &str, pair: Option<&str>, max_len: usize) -> Result<EncodedText, DataError> {
-        let mut first = self.tokenizer.encode(text)?;
-        let mut second = pair.map(|pair| self.tokenizer.encode(pair)).transpose()?;
+        let pair = pair.map(|pair| self.tokenizer.encode(pair)).transpose()?;
+        Ok(self.around().put(self.tokenizer.encode(text)?, pair, max_len))
+    }
+
+    /// What stands around texts.
+    pub(crate) fn around(&self) -> Around {
+        Around { class: self.class, separator: self.separator }
+    }
+}
+
+/// The tokens that stand around texts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Around {
+    class: u32,
+    separator: u32,
+}
+
+impl Around {
+    /// The tokens of a text, or of a pair, with those around them, cut to `max_len` in all: of a pair the longer text loses its
+    /// last tokens, one by one.
+    pub(crate) fn put(self, mut first: Vec<u32>, mut second: Option<Vec<u32>>, max_len: usize) -> EncodedText {
         let around = if second.is_some() { 3 } else { 2 };
         let whole = first.len() + second.as_ref().map_or(0, Vec::len) + around;
         let mut over = whole.saturating_sub(max_len);
@@ -108,7 +127,7 @@ impl TextVocabulary {
             ids.extend(second);
             ids.push(self.separator);
         }
-        Ok(EncodedText { ids, second_from, is_cut: whole > max_len })
+        EncodedText { ids, second_from, is_cut: whole > max_len }
     }
 }
 

@@ -4,7 +4,7 @@
 //! embedding and has a bias of its own.
 
 use burn::module::{Module, Param};
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
 use firelight_core::{Init, Linear, LinearConfig, Norm, NormConfig, ParamBuilder, TokenEmbedding};
 use firelight_kernels::linear;
 use serde::{Deserialize, Serialize};
@@ -67,5 +67,16 @@ impl MaskedLanguageHead {
     pub fn forward(&self, hidden: Tensor<3>, embedding: &TokenEmbedding) -> Tensor<3> {
         let x = self.norm.forward(self.activation.forward(self.dense.forward(hidden)));
         linear(x, embedding.weight.val().transpose(), Some(self.bias.val()))
+    }
+
+    /// The logits of some tokens alone, which is all that a training charges: with a large vocabulary the head is most of the
+    /// work.
+    ///
+    /// # Shapes
+    /// - `hidden`: `[B, T, D]`, `places`: `[M]`, each `b T + t`; output: `[1, M, V]`
+    pub fn forward_at(&self, hidden: Tensor<3>, places: Tensor<1, Int>, embedding: &TokenEmbedding) -> Tensor<3> {
+        let hidden = hidden.flatten::<2>(0, 1); // [B T, D]
+        let chosen = firelight_kernels::embedding(hidden, places.unsqueeze()); // [1, M, D]
+        self.forward(chosen, embedding)
     }
 }

@@ -1,4 +1,4 @@
-//! The texts of a masked language model with their tokenizer: read when the run begins, kept as text in its folder.
+//! The texts of a pre-training with their tokenizer: read when the run begins, kept as text in its folder.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -6,38 +6,30 @@ use std::sync::Arc;
 
 use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
-use firelight_data::labelled::{self, LabelledText};
-use firelight_data::{BatchPlan, Batching, MaskVocabulary, StepLoader, Tokenizer, read_lines};
-use firelight_storage::{ModelFolder, write_json_lines};
+use firelight_data::{BatchPlan, Batching, MaskVocabulary, StepLoader, Tokenizer};
+use firelight_storage::ModelFolder;
 
-use super::recipe::{MaskedLanguageRecipe, TextsRecipe};
-use crate::data::EncodedText;
+use super::examples::{ExampleDataset, Examples, PretrainingBatch, PretrainingBatcher};
+use super::recipe::MaskedLanguageRecipe;
+use super::texts::Texts;
+use super::units::Units;
 use crate::error::ClassificationError;
-use crate::masking::{MaskedBatch, MaskedBatcher, MaskedDataset};
-use crate::run::{Held, Parts, files_in};
+use crate::masking::Hiding;
+use crate::objectives::PretrainingObjective;
 use crate::vocabulary::{MASK, TextVocabulary};
 
-/// The endings of files of texts, in the order in which they are looked for.
-const ENDINGS: [&str; 4] = ["txt", "tsv", "csv", "jsonl"];
-
 /// A loader of batches.
-type Loader = Arc<dyn DataLoader<MaskedBatch>>;
+type Loader = Arc<dyn DataLoader<PretrainingBatch>>;
 
-/// What a masked language model is trained and validated on.
+/// What a model is pre-trained and validated on.
 #[derive(Debug, Clone)]
 pub struct MaskedCorpus {
     vocabulary: TextVocabulary,
     masks: Arc<MaskVocabulary>,
+    objective: PretrainingObjective,
     texts: Texts,
-    training: Arc<Vec<EncodedText>>,
-    validation: Arc<Vec<EncodedText>>,
-}
-
-/// Texts to train and to validate on.
-#[derive(Debug, Clone, PartialEq)]
-struct Texts {
-    training: Vec<String>,
-    validation: Vec<String>,
+    training: Units,
+    validation: Units,
 }
 
 impl MaskedCorpus {
@@ -46,25 +38,22 @@ impl MaskedCorpus {
         &self.vocabulary
     }
 
-    /// The texts to validate on.
-    pub fn validation_texts(&self) -> &[String] {
-        &self.texts.validation
+    /// The texts to validate on, of documents their sentences.
+    pub fn validation_texts(&self) -> Vec<&str> {
+        let texts = self.texts.validation.iter().map(String::as_str);
+        match self.objective.reads_documents() {
+            true => texts.flat_map(str::lines).collect(),
+            false => texts.collect(),
+        }
     }
 
-    pub(super) fn training(&self) -> &[EncodedText] {
-        &self.training
+    /// What the model is trained by.
+    pub fn objective(&self) -> PretrainingObjective {
+        self.objective
     }
 
     pub(super) fn sizes(&self) -> String {
-        let tokens = |texts: &[EncodedText]| texts.iter().map(|text| text.ids.len()).sum::<usize>();
-        let (training, validation) = (&self.training, &self.validation);
-        format!(
-            "{} texts of {} tokens to train on, {} of {} to validate on",
-            training.len(),
-            tokens(training),
-            validation.len(),
-            tokens(validation)
-        )
+        Units::sizes(&self.training, &self.validation)
     }
 
     pub(super) fn read(
@@ -72,7 +61,7 @@ impl MaskedCorpus {
         source: &Path,
         paths: &[PathBuf],
     ) -> Result<Self, ClassificationError> {
-        let texts = texts_of(&recipe.data, source, paths)?;
+        let texts = Texts::read(&recipe.data, source, paths)?;
         let all: String = texts.training.iter().flat_map(|text| [text.as_str(), "\n"]).collect();
         let vocabulary = TextVocabulary::new(Tokenizer::train(&recipe.data.tokenizer, &all)?)?;
         Self::new(recipe, vocabulary, texts)
@@ -83,40 +72,33 @@ impl MaskedCorpus {
         vocabulary: TextVocabulary,
         texts: Texts,
     ) -> Result<Self, ClassificationError> {
-        let max_len = recipe.model.transformer.max_seq_len;
-        let encode = |texts: &[String]| -> Result<Arc<Vec<EncodedText>>, ClassificationError> {
-            let pieces = (1..).zip(texts).map(|(line, text)| {
-                vocabulary.pieces(text, max_len).map_err(|error| ClassificationError::Line { line, error })
-            });
-            Ok(Arc::new(pieces.collect::<Result<Vec<_>, _>>()?.concat()))
+        let (objective, max_len) = (recipe.data.objective, recipe.model.transformer.max_seq_len);
+        let units = |part, texts: &[String]| match objective.reads_documents() {
+            true => Units::pairs((part, texts), &vocabulary, max_len),
+            false => Units::texts(texts, &vocabulary, max_len),
         };
-        let (training, validation) = (encode(&texts.training)?, encode(&texts.validation)?);
-        if training.is_empty() || validation.is_empty() {
-            return Err(ClassificationError::NoTokens);
-        }
+        let (training, validation) = (units("training", &texts.training)?, units("validation", &texts.validation)?);
         let masks = Arc::new(MaskVocabulary::of(vocabulary.tokenizer(), MASK)?);
-        Ok(Self { vocabulary, masks, texts, training, validation })
+        Ok(Self { vocabulary, masks, objective, texts, training, validation })
     }
 
     pub(super) fn save(&self, folder: &ModelFolder) -> Result<(), ClassificationError> {
         self.vocabulary.save(folder)?;
-        write_json_lines(folder.training_pairs(), &self.texts.training)?;
-        Ok(write_json_lines(folder.validation_pairs(), &self.texts.validation)?)
+        self.texts.save(folder)
     }
 
     pub(super) fn open(recipe: &MaskedLanguageRecipe, folder: &ModelFolder) -> Result<Self, ClassificationError> {
-        let [training, validation] = [stored(&folder.training_pairs())?, stored(&folder.validation_pairs())?];
-        Self::new(recipe, TextVocabulary::load(folder)?, Texts { training, validation })
+        let texts = Texts::open(folder)?;
+        Self::new(recipe, TextVocabulary::load(folder)?, texts)
     }
 
     /// Whether the texts at `paths` are these.
     pub(super) fn is_of(&self, recipe: &MaskedLanguageRecipe, paths: &[PathBuf]) -> Result<bool, ClassificationError> {
-        Ok(texts_of(&recipe.data, Path::new(""), paths)? == self.texts)
+        Ok(Texts::read(&recipe.data, Path::new(""), paths)? == self.texts)
     }
 
     pub(super) fn training_plan(&self, recipe: &MaskedLanguageRecipe) -> Result<BatchPlan, ClassificationError> {
-        let lengths = self.training.iter().map(|text| text.ids.len());
-        Ok(BatchPlan::new(recipe.data.batching, recipe.training.batch_size, lengths)?)
+        Ok(BatchPlan::new(recipe.data.batching, recipe.training.batch_size, self.training.lengths())?)
     }
 
     pub(super) fn training_loader(
@@ -126,93 +108,42 @@ impl MaskedCorpus {
         device: &Device,
     ) -> Result<Loader, ClassificationError> {
         let plan = self.training_plan(recipe)?;
-        let dataset = self.masked(recipe, false);
-        let masks = dataset.clone();
-        let loader = StepLoader::planned(dataset, MaskedBatcher, plan, device).shuffled(recipe.seed, batches);
-        let loader = loader.with_change(move |example, epoch, index| masks.hide(&example.text, epoch, index));
+        let examples = self.training(recipe);
+        let dataset = ExampleDataset { examples: examples.clone(), is_fixed: false };
+        let loader = StepLoader::planned(dataset, PretrainingBatcher, plan, device).shuffled(recipe.seed, batches);
+        let loader = loader.with_change(move |_, epoch, index| Some(examples.draw(epoch, index)));
         Ok(Arc::new(loader.with_workers(recipe.data.workers)))
     }
 
-    /// The validation texts, from the short to the long; every time the same tokens are hidden.
-    pub(super) fn validation_loader(
-        &self,
-        recipe: &MaskedLanguageRecipe,
-        device: &Device,
-    ) -> Result<Loader, ClassificationError> {
-        let lengths = self.validation.iter().map(|text| text.ids.len());
-        let plan = BatchPlan::new(Batching::to_read(lengths.clone().max().unwrap_or(1)), 1, lengths)?;
-        Ok(Arc::new(StepLoader::planned(self.masked(recipe, true), MaskedBatcher, plan, device)))
+    /// The examples of the training.
+    pub(super) fn training(&self, recipe: &MaskedLanguageRecipe) -> Examples {
+        Examples { units: self.training.clone(), hiding: self.hiding(recipe) }
     }
 
-    pub(super) fn masked(&self, recipe: &MaskedLanguageRecipe, is_validation: bool) -> MaskedDataset {
-        MaskedDataset {
-            texts: if is_validation { self.validation.clone() } else { self.training.clone() },
-            vocabulary: self.masks.clone(),
-            masking: recipe.data.masking,
-            seed: recipe.seed,
-            is_fixed: is_validation,
-        }
+    /// The examples of the validation.
+    pub(super) fn validation(&self, recipe: &MaskedLanguageRecipe) -> Examples {
+        Examples { units: self.validation.clone(), hiding: self.hiding(recipe) }
+    }
+
+    fn hiding(&self, recipe: &MaskedLanguageRecipe) -> Hiding {
+        Hiding { vocabulary: self.masks.clone(), masking: recipe.data.masking, seed: recipe.seed }
     }
 }
 
-fn texts_of(data: &TextsRecipe, source: &Path, paths: &[PathBuf]) -> Result<Texts, ClassificationError> {
-    let [path] = paths else { return Err(ClassificationError::NoData { path: source.into() }) };
-    let (training, validation) = files_in(path, (&data.training, &data.validation), &ENDINGS)?;
-    let parts = match validation {
-        Some(validation) => [read(&training, data)?, read(&validation, data)?],
-        None if is_table(&training) => {
-            let parts =
-                Parts::read((training, None), &data.validation, (&data.columns, &data.outcome), data.split_seed)?;
-            [parts.training, parts.validation].map(without_labels)
-        }
-        None => last_lines(&training, &data.validation)?,
-    };
-    let [training, validation] = parts.map(|texts| texts.into_iter().filter(|text| !text.trim().is_empty()).collect());
-    Ok(Texts { training, validation })
-}
-
-/// Whether a file has columns; a `.txt` has a text on every line.
-fn is_table(file: &Path) -> bool {
-    file.extension().is_none_or(|ending| ending != "txt")
-}
-
-/// The lines of a file, the last ones apart.
-fn last_lines(file: &Path, held: &Held) -> Result<[Vec<String>; 2], ClassificationError> {
-    let mut lines = read_lines(file)?;
-    let Held::Texts(validation) = *held else { unreachable!("a split has its file") };
-    if validation >= lines.len() {
-        return Err(ClassificationError::NothingLeft { validation, texts: lines.len() });
-    }
-    let last = lines.split_off(lines.len() - validation);
-    Ok([lines, last])
-}
-
-fn read(file: &Path, data: &TextsRecipe) -> Result<Vec<String>, ClassificationError> {
-    match is_table(file) {
-        true => Ok(without_labels(labelled::read_as(file, &data.columns, &data.outcome)?)),
-        false => Ok(read_lines(file)?),
-    }
-}
-
-/// The texts alone, of pairs both.
-fn without_labels(texts: Vec<LabelledText>) -> Vec<String> {
-    texts.into_iter().flat_map(|text| [Some(text.text), text.pair]).flatten().collect()
-}
-
-/// The texts of a run folder: a JSON string a line.
-fn stored(path: &Path) -> Result<Vec<String>, ClassificationError> {
-    let damaged = |_| ClassificationError::Damaged { path: path.into() };
-    read_lines(path)?
-        .iter()
-        .filter(|line| !line.is_empty())
-        .map(|line| serde_json::from_str(line).map_err(damaged))
-        .collect()
+/// The examples of a validation, from the short to the long; every time the same.
+pub(super) fn validation_loader(examples: &Examples, device: &Device) -> Result<Loader, ClassificationError> {
+    let lengths = examples.units.lengths();
+    let longest = lengths.iter().copied().max().unwrap_or(1);
+    let plan = BatchPlan::new(Batching::to_read(longest), 1, lengths)?;
+    let dataset = ExampleDataset { examples: examples.clone(), is_fixed: true };
+    Ok(Arc::new(StepLoader::planned(dataset, PretrainingBatcher, plan, device)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::MaskedLanguage;
     use super::*;
+    use burn::data::dataset::Dataset;
     use firelight_storage::Existing;
     use firelight_training::read_recipe;
     use std::fs;
@@ -229,9 +160,53 @@ mod tests {
         let folder = ModelFolder::create(path("run"), Existing::Refuse).unwrap();
         made.save(&folder).unwrap();
         let read = MaskedCorpus::open(&recipe, &folder).unwrap();
-        assert_eq!((read.training(), &read.texts), (made.training(), &made.texts));
+        assert_eq!(read.texts, made.texts);
+        let examples = |corpus: &MaskedCorpus| (0..3).map(|i| corpus.training(&recipe).draw(1, i)).collect::<Vec<_>>();
+        assert_eq!(examples(&read), examples(&made));
         assert!(read.is_of(&recipe, &[home.path().into()]).unwrap());
         let error = MaskedCorpus::read(&recipe, Path::new("x.toml"), &[path("train.txt")]).unwrap_err();
         assert!(error.to_string().contains("train.txt` is one file"), "{error}");
+    }
+
+    #[test]
+    fn documents_come_back_from_the_folder_and_a_lack_of_pairs_is_named() {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name);
+        let text = "a fine film\nso dull\n\na day\na fine day\na night\n";
+        fs::write(path("train.txt"), text).unwrap();
+        fs::write(path("dev.txt"), text).unwrap();
+        let mut recipe = read_recipe::<MaskedLanguage>(None, &[]).unwrap();
+        recipe.data.objective = PretrainingObjective::MaskedAndNextSentence;
+        let read = || MaskedCorpus::read(&recipe, Path::new("x.toml"), &[home.path().into()]);
+        let made = read().unwrap();
+        assert_eq!(made.sizes(), "2 documents with 3 pairs of sentences to train on, 2 with 3 to validate on");
+        assert_eq!(made.validation_texts(), ["a fine film", "so dull", "a day", "a fine day", "a night"]);
+        let folder = ModelFolder::create(path("run"), Existing::Refuse).unwrap();
+        made.save(&folder).unwrap();
+        assert_eq!(MaskedCorpus::open(&recipe, &folder).unwrap().texts, made.texts);
+        fs::write(path("dev.txt"), "a day\na night\n").unwrap();
+        let error = read().unwrap_err();
+        assert!(
+            error.is_user_error() && error.to_string().contains("validation part: there is 1 document with 1"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn epochs_draw_other_examples_and_a_validation_always_the_same() {
+        let home = tempfile::tempdir().unwrap();
+        for name in ["train.txt", "dev.txt"] {
+            fs::write(home.path().join(name), "a b c d\na b\n\nc d\nd c b a\n").unwrap();
+        }
+        for objective in [PretrainingObjective::Masked, PretrainingObjective::MaskedAndNextSentence] {
+            let mut recipe = read_recipe::<MaskedLanguage>(None, &[]).unwrap();
+            recipe.data.objective = objective;
+            let corpus = MaskedCorpus::read(&recipe, Path::new("x.toml"), &[home.path().into()]).unwrap();
+            let dataset = |is_fixed| ExampleDataset { examples: corpus.validation(&recipe), is_fixed };
+            assert_eq!(dataset(true).get(0).unwrap(), Some(corpus.validation(&recipe).fixed(0)));
+            assert_eq!(dataset(false).get(0).unwrap(), None, "the loader draws");
+            let drawn = |epoch| corpus.training(&recipe).draw(epoch, 0);
+            assert!(drawn(3) == drawn(3) && (1..20).any(|epoch| drawn(epoch) != drawn(0)), "{objective:?}");
+        }
     }
 }

@@ -1,33 +1,36 @@
-//! Masked language models as recipes train them, to begin classifiers from: what `[data]` and `[model]` mean, and how texts
-//! become batches. `firelight_training::Run` does the rest.
+//! Pre-trainings as recipes describe them, to begin classifiers from: what `[data]` and `[model]` mean, how texts become batches,
+//! and what each objective charges. `firelight_training::Run` does the rest.
 
 mod corpus;
+mod examples;
+mod next_sentence;
+mod objective;
 mod recipe;
+mod score;
+mod self_check;
+#[cfg(test)]
+mod tests;
+mod texts;
+mod units;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use burn::data::dataloader::batcher::Batcher;
-use burn::data::dataset::Dataset;
-use burn::module::Module;
 use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
-use firelight_core::{ConfigError, LossConfig, ParamBuilder, Pass};
+use firelight_core::{ConfigError, LossConfig, ParamBuilder};
 use firelight_storage::ModelFolder;
-use firelight_training::{BuiltIn, Check, Cost, Estimate, Problem, Task, TrainingError};
+use firelight_training::{BuiltIn, Check, Cost, Estimate, Problem, Task, ValidationMetric};
 
 pub use corpus::MaskedCorpus;
+pub use examples::{NextSentenceBatch, PretrainingBatch};
+pub use objective::PretrainingTask;
 pub use recipe::{EncoderModelRecipe, MaskedLanguageRecipe, TextsRecipe};
 
-use crate::data::input_of;
 use crate::error::ClassificationError;
-use crate::masking::{MaskedBatcher, MaskedLanguageTask};
-use crate::model::{MaskedLanguageModel, MaskedLanguageModelConfig};
+use crate::objectives::{PretrainingConfig, PretrainingModel};
 
-/// Texts of the batch that is learnt by heart.
-const TEXTS: usize = 8;
-
-/// Which tokens stood where masks stand.
+/// Which tokens stood where masks stand, and whatever else `data.objective` asks.
 #[derive(Debug, Clone, Copy)]
 pub struct MaskedLanguage;
 
@@ -39,16 +42,21 @@ impl Task for MaskedLanguage {
     type Data = TextsRecipe;
     type Model = EncoderModelRecipe;
     type Loss = LossConfig;
-    type Config = MaskedLanguageModelConfig;
+    type Config = PretrainingConfig;
     type Corpus = MaskedCorpus;
-    type Net = MaskedLanguageModel;
+    type Net = PretrainingModel;
     type Error = ClassificationError;
 
     fn judge(recipe: &MaskedLanguageRecipe) -> Vec<Problem> {
-        let short = recipe.model.transformer.max_seq_len < 4;
-        let short = short.then(|| "max_seq_len must be at least 4: two tokens stand around a text".into());
+        let (least, around) = if recipe.data.objective.reads_documents() {
+            (5, "three tokens stand around a pair of sentences")
+        } else {
+            (4, "two tokens stand around a text")
+        };
+        let short = recipe.model.transformer.max_seq_len < least;
+        let short = short.then(|| format!("max_seq_len must be at least {least}: {around}"));
         [
-            Problem::list("model", ConfigError::list(recipe.model.config(1).validate())),
+            Problem::list("model", ConfigError::list(recipe.model.config(1, recipe.data.objective).validate())),
             Problem::list("model", short),
             Problem::list("loss", ConfigError::list(recipe.loss.validate())),
             Problem::list("data", ConfigError::list(recipe.data.validate())),
@@ -88,17 +96,17 @@ impl Task for MaskedLanguage {
         recipe: &MaskedLanguageRecipe,
         corpus: &MaskedCorpus,
         source: &Path,
-    ) -> Result<MaskedLanguageModelConfig, ClassificationError> {
-        let config = recipe.model.config(corpus.vocabulary().vocab_size());
+    ) -> Result<PretrainingConfig, ClassificationError> {
+        let config = recipe.model.config(corpus.vocabulary().vocab_size(), recipe.data.objective);
         config.validate().map_err(|error| ClassificationError::Config { path: source.into(), error })?;
         Ok(config)
     }
 
-    fn model(config: &MaskedLanguageModelConfig, seed: u64, device: &Device) -> MaskedLanguageModel {
+    fn model(config: &PretrainingConfig, seed: u64, device: &Device) -> PretrainingModel {
         config.init_with(&ParamBuilder::new(device, seed))
     }
 
-    fn parameters(model: &MaskedLanguageModel) -> Vec<(String, usize)> {
+    fn parameters(model: &PretrainingModel) -> Vec<(String, usize)> {
         model.report().parts()
     }
 
@@ -111,7 +119,7 @@ impl Task for MaskedLanguage {
         recipe: &MaskedLanguageRecipe,
         batches: Range<usize>,
         device: &Device,
-    ) -> Result<TrainLoader<MaskedLanguageTask>, ClassificationError> {
+    ) -> Result<TrainLoader<PretrainingTask>, ClassificationError> {
         corpus.training_loader(recipe, batches, device)
     }
 
@@ -119,12 +127,19 @@ impl Task for MaskedLanguage {
         corpus: &MaskedCorpus,
         recipe: &MaskedLanguageRecipe,
         device: &Device,
-    ) -> Result<ValidLoader<MaskedLanguageTask>, ClassificationError> {
-        corpus.validation_loader(recipe, device)
+    ) -> Result<ValidLoader<PretrainingTask>, ClassificationError> {
+        corpus::validation_loader(&corpus.validation(recipe), device)
+    }
+
+    fn metrics(
+        corpus: &MaskedCorpus,
+        recipe: &MaskedLanguageRecipe,
+    ) -> Vec<Box<dyn ValidationMetric<PretrainingTask>>> {
+        score::metrics(recipe.data.objective, &corpus.validation(recipe))
     }
 
     /// The head reads the chosen share of the tokens alone.
-    fn estimate(recipe: &MaskedLanguageRecipe, config: &MaskedLanguageModelConfig) -> Estimate {
+    fn estimate(recipe: &MaskedLanguageRecipe, config: &PretrainingConfig) -> Estimate {
         let stack = &config.encoder.transformer;
         let head = stack.d_model * (stack.d_model + config.encoder.vocab_size);
         let share = recipe.data.masking.ratio;
@@ -140,38 +155,10 @@ impl Task for MaskedLanguage {
 
     fn self_check(
         recipe: &MaskedLanguageRecipe,
-        config: &MaskedLanguageModelConfig,
+        config: &PretrainingConfig,
         corpus: &MaskedCorpus,
         device: &Device,
     ) -> Result<Vec<Check>, ClassificationError> {
-        let mut quiet = config.clone();
-        quiet.encoder = quiet.encoder.with_stack(|stack| stack.with_dropout(0.0).with_stochastic_depth(0.0));
-        let model = quiet.init_with(&ParamBuilder::new(device, recipe.seed)).valid();
-        let dataset = corpus.masked(recipe, true);
-        let some = (0..TEXTS.min(dataset.len())).map(|index| dataset.get(index));
-        let examples =
-            some.collect::<Result<Vec<_>, _>>().map_err(|cause| TrainingError::Data { part: "self-check", cause })?;
-        let batch = |device: &Device| MaskedBatcher.batch(examples.clone(), device);
-        let task = MaskedLanguageTask::new(model.clone(), LossConfig::default());
-        let device = model.devices().into_iter().next().unwrap_or_default();
-        Ok(vec![
-            padding(&model, corpus, &device)?,
-            Check::guess(&task, batch(&device), config.encoder.vocab_size)?,
-            Check::by_heart(task.train(), || batch(&device.clone().autodiff()), recipe.seed)?,
-        ])
+        self_check::self_check(recipe, config, corpus, device)
     }
-}
-
-/// A longer text in the same batch, and so padding, changes nothing.
-fn padding(model: &MaskedLanguageModel, corpus: &MaskedCorpus, device: &Device) -> Result<Check, ClassificationError> {
-    let mut texts: Vec<_> = corpus.training().iter().take(TEXTS).collect();
-    texts.sort_by_key(|text| text.ids.len());
-    let length = texts[0].ids.len();
-    let logits = |texts: &[&crate::data::EncodedText]| {
-        let found = model.forward(&input_of(texts, device), &mut Pass::default());
-        let first = found.narrow(0, 0, 1).narrow(1, 0, length);
-        first.try_into_vec_as::<f32>().map_err(ClassificationError::device("the logits of the self-check"))
-    };
-    let [alone, padded] = [logits(&texts[..1])?, logits(&texts)?];
-    Ok(Check::same("padding changes nothing", &padded, &alone))
 }

@@ -1,4 +1,4 @@
-//! What a recipe of a masked language model says, and the recipe that is built in.
+//! What the recipe of a pre-training says, and the recipe that is built in.
 
 use std::sync::LazyLock;
 
@@ -10,10 +10,10 @@ use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
 
 use crate::encoder::TextEncoderConfig;
-use crate::model::MaskedLanguageModelConfig;
+use crate::objectives::{PretrainingConfig, PretrainingObjective};
 use crate::run::{Held, check_outcome, encoder_stack};
 
-/// The recipe of a masked language model.
+/// The recipe of a pre-training.
 pub type MaskedLanguageRecipe = Recipe<TextsRecipe, EncoderModelRecipe, LossConfig>;
 
 /// The built-in recipe.
@@ -38,6 +38,9 @@ pub struct TextsRecipe {
     pub outcome: LabelKind,
     /// How texts become tokens. It knows the training texts alone. Default: `"word:2"`.
     pub tokenizer: TokenizerConfig,
+    /// What the model is trained by: `"masked"` or `"masked_and_next_sentence"`. Default: masked tokens alone.
+    #[serde(deserialize_with = "kind::deserialize", skip_serializing_if = "PretrainingObjective::is_masked")]
+    pub objective: PretrainingObjective,
     /// Which tokens are hidden, and how.
     pub masking: Masking,
     /// How many texts a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", budget = N }`. Default: buckets.
@@ -56,6 +59,7 @@ impl Default for TextsRecipe {
             columns: Columns::default(),
             outcome: LabelKind::default(),
             tokenizer: TokenizerConfig::Word { min_frequency: 2 },
+            objective: PretrainingObjective::default(),
             masking: Masking::default(),
             batching: Batching::Buckets { buckets: 16 },
             workers: 0,
@@ -107,14 +111,11 @@ struct Own {
 }
 
 impl EncoderModelRecipe {
-    /// The whole configuration, for a vocabulary of this size.
-    pub fn config(&self, vocab_size: usize) -> MaskedLanguageModelConfig {
-        MaskedLanguageModelConfig::new(TextEncoderConfig {
-            vocab_size,
-            n_segments: self.own.n_segments,
-            adapters: None,
-            transformer: self.transformer.clone(),
-        })
+    /// The whole configuration, for a vocabulary of this size and an objective.
+    pub fn config(&self, vocab_size: usize, objective: PretrainingObjective) -> PretrainingConfig {
+        let (n_segments, transformer) = (self.own.n_segments, self.transformer.clone());
+        let encoder = TextEncoderConfig { vocab_size, n_segments, adapters: None, transformer };
+        PretrainingConfig::new(encoder, objective)
     }
 }
 
@@ -134,9 +135,24 @@ mod tests {
     fn the_built_in_recipe_is_whole_and_comes_back_from_its_own_text() {
         let recipe = MaskedLanguageRecipe::parse(MASKED, "masked.toml", &[]).unwrap();
         assert_eq!(recipe.task, crate::MASKED_LANGUAGE_TASK);
-        recipe.model.config(70).validate().unwrap();
+        recipe.model.config(70, recipe.data.objective).validate().unwrap();
         let text = recipe.to_toml().unwrap();
+        assert!(!text.contains("objective"), "recipes of masked tokens stay as they are: {text}");
         assert_eq!(MaskedLanguageRecipe::parse(&text, "recipe.toml", &[]).unwrap(), recipe);
+    }
+
+    #[test]
+    fn an_objective_is_named_and_comes_back() {
+        for (named, expected) in [("masked_and_next_sentence", PretrainingObjective::MaskedAndNextSentence)] {
+            let change = [("data.objective".to_string(), named.to_string())];
+            let recipe = MaskedLanguageRecipe::parse(MASKED, "masked.toml", &change).unwrap();
+            assert_eq!(recipe.data.objective, expected);
+            let text = recipe.to_toml().unwrap();
+            assert_eq!(MaskedLanguageRecipe::parse(&text, "recipe.toml", &[]).unwrap(), recipe);
+        }
+        let change = [("data.objective".to_string(), "next".to_string())];
+        let error = MaskedLanguageRecipe::parse(MASKED, "masked.toml", &change).unwrap_err().to_string();
+        assert!(error.contains("data.objective") && error.contains("masked_and_next_sentence"), "{error}");
     }
 
     #[test]

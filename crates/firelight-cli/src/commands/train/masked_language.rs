@@ -1,4 +1,4 @@
-//! What a masked language model shows after its training: which validation text is nearest to another one.
+//! What a pre-trained encoder shows after its training: which validation text is nearest to another one.
 
 use anyhow::Result;
 use firelight::classification::{Embedder, MaskedLanguage};
@@ -20,11 +20,12 @@ impl Shown for MaskedLanguage {
 
     fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<(String, String)>> {
         let embedder = Embedder::load_from(run.folder.path(), &Checkpoint::Last, &chosen.device)?;
-        let texts = &run.corpus.validation_texts()[..TEXTS.min(run.corpus.validation_texts().len())];
-        let vectors = embedder.embed(texts)?;
+        let mut texts = run.corpus.validation_texts();
+        texts.truncate(TEXTS);
+        let vectors = embedder.embed(&texts)?;
         let cosine = |index: usize| vectors[0].iter().zip(&vectors[index]).map(|(a, b)| a * b).sum::<f32>();
         let nearest = (1..texts.len()).max_by(|&a, &b| cosine(a).total_cmp(&cosine(b)));
-        let sample = |index: usize| (format!("nearest to \"{}\"", texts[0]), texts[index].clone());
+        let sample = |index: usize| (format!("nearest to \"{}\"", texts[0]), texts[index].to_string());
         Ok(nearest.map(sample).into_iter().collect())
     }
 }

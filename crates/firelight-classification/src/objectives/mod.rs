@@ -1,0 +1,202 @@
+//! What encoders are pre-trained by, and the whole models that are trained then: the encoder with the heads of its objective.
+//! Nothing here knows a tokenizer or a loss.
+//!
+//! Sources: masked language models alone and with next-sentence prediction Devlin et al. 2019, BERT, §3.1
+//! (<https://arxiv.org/abs/1810.04805>).
+
+mod next_sentence;
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use firelight_core::{ConfigError, ParamBuilder, ParameterReport, Pass, kind};
+use serde::{Deserialize, Serialize};
+
+pub use next_sentence::{NextSentenceLogits, NextSentenceModel};
+
+use crate::encoder::{TextEncoder, TextEncoderConfig, TextInput};
+use crate::heads::MaskedLanguageHeadConfig;
+use crate::model::{MaskedLanguageModel, MaskedLanguageModelConfig};
+use crate::pooling::Pooler;
+
+/// What an encoder is pre-trained by: `"masked"` or `"masked_and_next_sentence"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum PretrainingObjective {
+    /// Which tokens stood where masks stand.
+    #[default]
+    Masked,
+    /// The same in pairs of sentences, and whether the second follows the first: BERT's.
+    MaskedAndNextSentence,
+}
+
+impl PretrainingObjective {
+    /// Whether masked tokens are all that is asked about; files leave the objective out then.
+    pub(crate) fn is_masked(&self) -> bool {
+        *self == Self::Masked
+    }
+
+    /// Whether sentences and their order count, and not texts alone.
+    #[cfg(feature = "train")]
+    pub(crate) fn reads_documents(&self) -> bool {
+        *self == Self::MaskedAndNextSentence
+    }
+}
+
+/// Configuration of a [`PretrainingModel`], as it stands in `config.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PretrainingConfig {
+    /// What the encoder is pre-trained by. Default: masked tokens.
+    #[serde(default, deserialize_with = "kind::deserialize", skip_serializing_if = "PretrainingObjective::is_masked")]
+    pub objective: PretrainingObjective,
+    /// The encoder.
+    pub encoder: TextEncoderConfig,
+    /// The head of the masked tokens. Default: as BERT.
+    #[serde(default)]
+    pub head: MaskedLanguageHeadConfig,
+}
+
+impl PretrainingConfig {
+    /// An encoder with the heads of an objective, that of masked tokens as BERT's.
+    pub fn new(encoder: TextEncoderConfig, objective: PretrainingObjective) -> Self {
+        Self { objective, encoder, head: MaskedLanguageHeadConfig::default() }
+    }
+
+    /// # Errors
+    /// Lists every field that does not fit.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let own = match self.objective {
+            PretrainingObjective::Masked => None,
+            PretrainingObjective::MaskedAndNextSentence => next_sentence::problem(&self.encoder),
+        };
+        ConfigError::collect([self.encoder.validate()], [own])
+    }
+
+    /// Number of parameters, without building the model.
+    pub fn num_params(&self) -> usize {
+        let more = match self.objective {
+            PretrainingObjective::Masked => 0,
+            PretrainingObjective::MaskedAndNextSentence => next_sentence::num_params(&self.encoder),
+        };
+        self.masked().num_params() + more
+    }
+
+    /// Builds the model with seed 0.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn init(&self, device: &Device) -> PretrainingModel {
+        self.init_with(&ParamBuilder::new(device, 0))
+    }
+
+    /// Builds the model at the builder's seed and path. Weights of the same path begin alike, whatever the objective.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn init_with(&self, params: &ParamBuilder) -> PretrainingModel {
+        if let Err(error) = self.validate() {
+            panic!("{error}");
+        }
+        match self.objective {
+            PretrainingObjective::Masked => PretrainingModel::Masked(self.masked().init_with(params)),
+            PretrainingObjective::MaskedAndNextSentence => {
+                PretrainingModel::NextSentence(NextSentenceModel::new(self.masked().init_with(params), params, self))
+            }
+        }
+    }
+
+    /// The encoder with the head of the masked tokens.
+    fn masked(&self) -> MaskedLanguageModelConfig {
+        MaskedLanguageModelConfig { encoder: self.encoder.clone(), head: self.head }
+    }
+}
+
+/// An encoder with the heads of its objective.
+#[derive(Module, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one per training, and Burn's modules cannot be boxed")]
+pub enum PretrainingModel {
+    /// Says which tokens stood where masks stand.
+    Masked(MaskedLanguageModel),
+    /// Says so in pairs of sentences, and whether the second follows the first.
+    NextSentence(NextSentenceModel),
+}
+
+impl PretrainingModel {
+    /// What is said of every token: the logits of what stood there.
+    ///
+    /// # Shapes
+    /// - `input.tokens`: `[B, T]`; output: `[B, T, V]`
+    ///
+    /// # Panics
+    /// As [`TextEncoder::forward`].
+    pub fn forward(&self, input: &TextInput, pass: &mut Pass) -> Tensor<3> {
+        match self {
+            Self::Masked(model) => model.forward(input, pass),
+            Self::NextSentence(model) => {
+                model.head.forward(model.encoder.forward(input, pass), &model.encoder.embedding)
+            }
+        }
+    }
+
+    /// The encoder.
+    pub fn encoder(&self) -> &TextEncoder {
+        match self {
+            Self::Masked(model) => &model.encoder,
+            Self::NextSentence(model) => &model.encoder,
+        }
+    }
+
+    /// What makes one vector of a text, where the objective has learnt it.
+    pub fn pooler(&self) -> Option<&Pooler> {
+        match self {
+            Self::NextSentence(model) => Some(&model.next_sentence.pooler),
+            _ => None,
+        }
+    }
+
+    /// The parameters by part.
+    pub fn report(&self) -> ParameterReport {
+        ParameterReport::of(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(objective: PretrainingObjective) -> PretrainingConfig {
+        PretrainingConfig::new(TextEncoderConfig::bert(11, 8, 2, 1), objective)
+    }
+
+    #[test]
+    fn files_without_an_objective_are_those_of_masked_language_models() {
+        let masked = MaskedLanguageModelConfig::new(TextEncoderConfig::bert(11, 8, 2, 1));
+        let text = serde_json::to_string(&masked).unwrap();
+        let found: PretrainingConfig = serde_json::from_str(&text).unwrap();
+        assert_eq!(found, config(PretrainingObjective::Masked));
+        assert_eq!(serde_json::to_string(&found).unwrap(), text);
+        let named = config(PretrainingObjective::MaskedAndNextSentence);
+        let text = serde_json::to_string(&named).unwrap();
+        assert_eq!(serde_json::from_str::<PretrainingConfig>(&text).unwrap(), named);
+    }
+
+    #[test]
+    fn the_counts_are_those_of_the_models() {
+        let device = Device::default();
+        for objective in [PretrainingObjective::Masked, PretrainingObjective::MaskedAndNextSentence] {
+            let config = config(objective);
+            assert_eq!(config.init(&device).num_params(), config.num_params(), "{objective:?}");
+        }
+    }
+
+    #[test]
+    fn a_pair_needs_two_segments() {
+        let config = PretrainingConfig {
+            encoder: TextEncoderConfig::new(11, 8, 2, 1),
+            ..config(PretrainingObjective::MaskedAndNextSentence)
+        };
+        let error = config.validate().unwrap_err().to_string();
+        assert!(error.contains("n_segments = 0 must be 2"), "{error}");
+    }
+}

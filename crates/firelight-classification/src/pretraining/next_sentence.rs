@@ -1,0 +1,172 @@
+//! What a model is charged for on pairs of sentences: the tokens behind masks and, with the same weight, the order of the pair.
+//!
+//! Source: Devlin et al. 2019, §A.2 (<https://arxiv.org/abs/1810.04805>): "the training loss is the sum of the mean masked LM
+//! likelihood and the mean next sentence prediction likelihood".
+
+use burn::tensor::Tensor;
+use firelight_core::{AuxiliaryLosses, LossConfig, Pass, TokenLoss};
+use firelight_training::{LossOutput, Objective, Switches, TrainLoss};
+
+use super::examples::NextSentenceBatch;
+use crate::masking::pass;
+use crate::objectives::NextSentenceModel;
+
+/// What is charged for one batch.
+struct Charged {
+    tokens: TokenLoss,
+    order: TokenLoss,
+}
+
+impl Charged {
+    fn of(model: &NextSentenceModel, batch: NextSentenceBatch, loss: LossConfig, pass: &mut Pass) -> Self {
+        let NextSentenceBatch { masked, order } = batch;
+        let logits = model.forward_at(&masked.input, masked.places, pass);
+        Self {
+            tokens: loss.forward(logits.tokens, masked.targets, masked.ignored),
+            order: LossConfig::default().forward(logits.order.unsqueeze(), order.unsqueeze(), None), // [1, B, 2]
+        }
+    }
+
+    /// Both means, `[1]`.
+    fn sum(&self) -> Tensor<1> {
+        self.tokens.mean() + self.order.mean()
+    }
+
+    /// The loss of the hidden tokens, as every masked language model reports it, and beside it the sum.
+    fn report(self) -> LossOutput {
+        let charged = self.sum() * self.tokens.count.clone().clamp_min(1.0);
+        LossOutput::new(self.tokens.cross_entropy, self.tokens.count).with_charged(Some(charged))
+    }
+}
+
+impl Objective for NextSentenceModel {
+    type Batch = NextSentenceBatch;
+    type Loss = LossConfig;
+
+    /// What is minimised is the mean loss of the hidden tokens, that of the pairs' order and, with experts, the load balance.
+    fn train_loss(&self, batch: NextSentenceBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
+        let mut auxiliary = AuxiliaryLosses::default();
+        let charged = Charged::of(self, batch, *loss, &mut pass(switches, true).with_losses(&mut auxiliary));
+        let minimised = auxiliary.added_to(charged.sum(), loss.load_balance);
+        TrainLoss { minimised, reported: charged.report() }
+    }
+
+    fn valid_loss(&self, batch: NextSentenceBatch, switches: Switches) -> LossOutput {
+        let tokens = Charged::of(self, batch, LossConfig::default(), &mut pass(switches, false)).tokens;
+        LossOutput::new(tokens.cross_entropy, tokens.count)
+    }
+}
+
+/// What a validation measures beside the loss.
+pub(super) const SCORES: [(&str, bool); 2] = [("next_sentence_loss", false), ("next_sentence_accuracy", true)];
+
+/// The sums over a batch: losses and right answers about the order, and pairs; `[3]`.
+pub(super) fn sums(model: &NextSentenceModel, batch: NextSentenceBatch) -> Tensor<1> {
+    let NextSentenceBatch { masked, order } = batch;
+    let logits = model.forward_at(&masked.input, masked.places, &mut Pass::default()).order; // [B, 2]
+    let right = logits.clone().argmax(1).squeeze_dim::<1>(1).equal(order.clone()).float().sum();
+    let loss = LossConfig::default().forward(logits.unsqueeze(), order.unsqueeze(), None);
+    Tensor::cat(vec![loss.total, right, loss.count], 0)
+}
+
+/// The scores of the sums.
+pub(super) fn scores(sums: &[f64]) -> Vec<f64> {
+    let [losses, right, pairs] = *sums else { panic!("three sums, not {}", sums.len()) };
+    vec![losses / pairs, right / pairs]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::masking::MaskedBatch;
+    use crate::{PretrainingConfig, PretrainingModel, PretrainingObjective, TextEncoderConfig, TextInput};
+    use burn::tensor::{Bool, Device, Int, TensorData, Tolerance};
+    use firelight_training::{OptimizerConfig, ScheduleConfig, ScheduleKind, Trainee, Trainer};
+
+    /// Sums of a few logarithms in single precision.
+    const TOLERANCE: f64 = 1e-5;
+
+    fn model(device: &Device) -> NextSentenceModel {
+        let encoder = TextEncoderConfig::bert(9, 8, 2, 1).with_stack(|stack| stack.with_dropout(0.0));
+        let config = PretrainingConfig::new(encoder, PretrainingObjective::MaskedAndNextSentence);
+        match config.init(device) {
+            PretrainingModel::NextSentence(model) => model,
+            other => panic!("{other}"),
+        }
+    }
+
+    /// Two pairs, the second one shorter and, if asked for, with more padding.
+    fn batch(padding: usize, device: &Device) -> NextSentenceBatch {
+        let row = |row: &[i32]| [row, &vec![0; 6 + padding - row.len()]].concat();
+        let ints = |rows: [&[i32]; 2]| -> Tensor<2, Int> {
+            let values = rows.map(row).concat();
+            Tensor::from_data(TensorData::new(values, [2, 6 + padding]), device)
+        };
+        let flags = [6, 5].map(|length| (0..6 + padding).map(|t| t >= length).collect::<Vec<_>>()).concat();
+        let flags: Tensor<2, Bool> = Tensor::from_bool(TensorData::new(flags, [2, 6 + padding]), device);
+        let input = TextInput::new(ints([&[6, 2, 8, 7, 3, 7], &[6, 8, 7, 4, 7]]))
+            .with_segments(ints([&[0, 0, 0, 0, 1, 1], &[0, 0, 0, 1, 1]]))
+            .with_padding(flags);
+        let places = Tensor::from_data(TensorData::from([2_i64, 6 + padding as i64 + 1]), device);
+        let masked = MaskedBatch { input, places, targets: Tensor::from_ints([[5, 1]], device), ignored: None };
+        NextSentenceBatch { masked, order: Tensor::from_ints([0, 1], device) }
+    }
+
+    /// `-log softmax(logits)[target]`.
+    fn cross_entropy(logits: &[f64], target: usize) -> f64 {
+        logits.iter().map(|logit| logit.exp()).sum::<f64>().ln() - logits[target]
+    }
+
+    #[test]
+    fn the_loss_is_the_sum_of_both_means() {
+        let device = Device::default().autodiff();
+        let model = model(&device);
+        let NextSentenceBatch { masked, .. } = batch(0, &device);
+        let logits = model.forward_at(&masked.input, masked.places, &mut Pass::default());
+        let tokens: Vec<f64> = logits.tokens.try_into_vec_as().unwrap();
+        let order: Vec<f64> = logits.order.try_into_vec_as().unwrap();
+        let tokens = cross_entropy(&tokens[..9], 5) + cross_entropy(&tokens[9..], 1);
+        let order = cross_entropy(&order[..2], 0) + cross_entropy(&order[2..], 1);
+
+        let TrainLoss { minimised, reported } =
+            model.train_loss(batch(0, &device), &LossConfig::default(), Switches::default());
+        let near = |found: f64, expected: f64| assert!((found - expected).abs() < TOLERANCE, "{found} {expected}");
+        near(minimised.into_scalar::<f64>(), tokens / 2.0 + order / 2.0);
+        let (total, count) = reported.read().unwrap();
+        near(total, tokens);
+        near(count, 2.0);
+        near(reported.charged.unwrap().into_scalar::<f64>(), tokens + order);
+        let (total, _) = model.valid_loss(batch(0, &device), Switches::default()).read().unwrap();
+        near(total, tokens);
+        let sums: Vec<f64> = sums(&model, batch(0, &device)).try_into_vec_as().unwrap();
+        near(sums[0], order);
+        near(scores(&[3.0, 1.0, 4.0])[1], 0.25);
+    }
+
+    #[test]
+    fn padding_changes_nothing() {
+        let device = Device::default();
+        let model = model(&device);
+        let logits = |padding| {
+            let NextSentenceBatch { masked, .. } = batch(padding, &device);
+            let logits = model.forward_at(&masked.input, masked.places, &mut Pass::default());
+            [logits.tokens.flatten::<1>(0, 2).into_data(), logits.order.flatten::<1>(0, 1).into_data()]
+        };
+        for (found, expected) in logits(3).iter().zip(logits(0)) {
+            found.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+        }
+    }
+
+    #[test]
+    fn one_batch_is_learnt_by_heart() {
+        let device = Device::default().autodiff();
+        let optimizer = OptimizerConfig { learning_rate: 1e-2, weight_decay: 0.0, ..OptimizerConfig::default() };
+        let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
+        let mut trainer = Trainer::new(Trainee::new(model(&device), LossConfig::default()), optimizer, schedule, 0);
+        let charged: Vec<f64> =
+            (0..80).map(|_| trainer.step(batch(0, &device)).unwrap().1.charged_loss.unwrap()).collect();
+        assert!(charged[0] > 2.0 && charged[79] < 2e-2, "{charged:?}");
+        let sums: Vec<f64> = sums(&trainer.model().model, batch(0, &device)).try_into_vec_as().unwrap();
+        assert_eq!(sums[1..], [2.0, 2.0], "both pairs are told right");
+    }
+}

@@ -1,0 +1,199 @@
+//! Whole pre-trainings of every objective: how they go on, what they measure, and the classifiers that begin from them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use firelight_storage::{Existing, save_weights};
+use firelight_training::{Run, RunRequest, Task};
+use safetensors::SafeTensors;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::MaskedLanguage;
+use crate::{Classification, ClassificationError, Embedder};
+
+/// What makes the built-in recipes tiny. Without dropout, so that trainings beside one another change nothing of each other.
+const TINY: [(&str, &str); 12] = [
+    ("model.d_model", "16"),
+    ("model.n_heads", "2"),
+    ("model.n_layers", "1"),
+    ("model.d_ff", "24"),
+    ("model.dropout", "0"),
+    ("data.tokenizer", "word:1"),
+    ("training.epochs", "0"),
+    ("training.steps", "4"),
+    ("training.batch_size", "4"),
+    ("training.evaluate_every", "2"),
+    ("training.checkpoint_every", "2"),
+    ("schedule.warmup_steps", "0"),
+];
+
+/// Each objective, what it needs of the model, and what is measured on the way.
+const OBJECTIVES: [(&str, &[(&str, &str)], &[&str]); 2] = [
+    ("masked", &[], &[]),
+    ("masked_and_next_sentence", &[("model.n_segments", "2")], &["next_sentence_loss", "next_sentence_accuracy"]),
+];
+
+/// Documents and labelled texts, and runs on them.
+struct Home(TempDir);
+
+impl Home {
+    fn new() -> Self {
+        let home = Self(tempfile::tempdir().unwrap());
+        let document = |i: usize| format!("a film of {}\nit was {}\nand so on\n\n", i % 4, ["dull", "fine"][i % 2]);
+        let row = |i: usize| format!("it was {}\t{}\n", ["dull", "fine"][i % 2], i % 2);
+        for (split, count) in [("train", 8), ("dev", 4)] {
+            for (name, line) in [("texts", &document as &dyn Fn(usize) -> String), ("labelled", &row)] {
+                fs::create_dir_all(home.path(name)).unwrap();
+                let ending = if name == "texts" { "txt" } else { "tsv" };
+                let file = home.path(name).join(format!("{split}.{ending}"));
+                fs::write(file, (0..count).map(line).collect::<String>()).unwrap();
+            }
+        }
+        home
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn request(&self, data: &str, out: &str, changes: &[(&str, &str)]) -> RunRequest {
+        let request = RunRequest::new(&Device::default()).with_data(self.path(data)).with_out(self.path(out));
+        let change = |request: RunRequest, (key, value): &(&str, &str)| request.with_override(key, value);
+        TINY.iter().chain(changes).fold(request, change)
+    }
+
+    fn pretraining(&self, objective: &str, out: &str, changes: &[(&str, &str)]) -> RunRequest {
+        self.request("texts", out, &[&[("data.objective", objective)], changes].concat())
+    }
+
+    fn trained(&self, request: &RunRequest) -> PathBuf {
+        Run::<MaskedLanguage>::prepare(request).unwrap().fit().unwrap();
+        request.out.clone().unwrap()
+    }
+
+    /// The parameters of a classifier before its first step.
+    fn begun(&self, from: &Path, changes: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
+        let from = format!("{:?}", from.display().to_string());
+        let request = self.request("labelled", "classifier", &[&[("model.from", from.as_str())], changes].concat());
+        let run = Run::<Classification>::prepare(&request.with_existing(Existing::Force)).unwrap();
+        let model = Classification::start(&run.recipe, run.config(), &Device::default()).unwrap();
+        save_weights(&model, self.path("begun.safetensors")).unwrap();
+        run.fit().unwrap();
+        parameters(&self.path("begun.safetensors"))
+    }
+}
+
+/// The bytes of every parameter of a file.
+fn parameters(file: &Path) -> BTreeMap<String, Vec<u8>> {
+    let bytes = fs::read(file).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    file.iter().map(|(key, view)| (key.to_string(), view.data().to_vec())).collect()
+}
+
+fn weights(run: &Path) -> BTreeMap<String, Vec<u8>> {
+    parameters(&run.join("model.safetensors"))
+}
+
+#[test]
+fn a_stopped_run_ends_with_the_bytes_of_one_that_was_not() {
+    for (objective, changes, _) in OBJECTIVES {
+        let home = Home::new();
+        let whole = home.trained(&home.pretraining(objective, "whole", changes));
+        let half = home.pretraining(objective, "half", &[changes, &[("schedule.steps", "4")]].concat());
+        home.trained(&half.clone().with_override("training.steps", 2));
+        home.trained(&half.with_existing(Existing::Resume));
+        assert_eq!(weights(&home.path("half")), weights(&whole), "{objective}");
+    }
+}
+
+#[test]
+fn losses_and_scores_stand_in_the_metrics() {
+    for (objective, changes, scores) in OBJECTIVES {
+        let home = Home::new();
+        let run = home.trained(&home.pretraining(objective, "run", changes));
+        let metrics = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+        let lines: Vec<Value> = metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let (evaluations, steps): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line["validation_loss"].is_number());
+        assert_eq!((evaluations.len(), steps.len()), (2, 4), "{metrics}");
+        assert!(evaluations.iter().all(|line| scores.iter().all(|name| line[*name].is_number())), "{metrics}");
+        let has_charged = steps.iter().all(|line| line["charged_loss"].is_number());
+        assert_eq!(has_charged, !scores.is_empty(), "{metrics}");
+        let best = |name: &&str| {
+            let changes = [changes, &[("training.best_by", *name)]].concat();
+            home.trained(&home.pretraining(objective, name, &changes));
+        };
+        scores.iter().for_each(best);
+    }
+}
+
+#[test]
+fn a_model_of_every_objective_is_worth_training() {
+    for (objective, changes, _) in OBJECTIVES {
+        let home = Home::new();
+        let run = Run::<MaskedLanguage>::prepare(&home.pretraining(objective, "run", changes)).unwrap();
+        for check in run.self_check().unwrap() {
+            assert!(check.holds(), "{objective}: {check}");
+        }
+        let counted: usize = run.parameters().iter().map(|(_, count)| count).sum();
+        assert_eq!(run.cost().parameters, counted, "{objective}");
+    }
+}
+
+#[test]
+fn a_classifier_begins_with_the_encoder_of_every_objective() {
+    for (objective, changes, _) in OBJECTIVES {
+        let home = Home::new();
+        let run = home.trained(&home.pretraining(objective, "run", changes));
+        let changes: Vec<_> = changes.iter().copied().filter(|(key, _)| key.starts_with("model.")).collect();
+        let (learnt, begun) = (weights(&run), home.begun(&run, &changes));
+        let encoder: Vec<_> = begun.iter().filter(|(key, _)| key.starts_with("encoder.")).collect();
+        assert!(!encoder.is_empty() && encoder.iter().all(|(key, bytes)| learnt[*key] == **bytes), "{objective}");
+        let vectors = Embedder::load(&run).unwrap().embed(&["it was fine"]).unwrap();
+        assert_eq!((vectors.len(), vectors[0].len()), (1, 16));
+    }
+}
+
+#[test]
+fn the_pooler_of_next_sentence_prediction_is_taken_over_where_it_fits() {
+    let home = Home::new();
+    let segments = ("model.n_segments", "2");
+    let run = home.trained(&home.pretraining("masked_and_next_sentence", "run", &[segments]));
+    let learnt = weights(&run);
+    let is_taken = |changes: &[(&str, &str)]| {
+        let begun = home.begun(&run, &[&[segments], changes].concat());
+        begun["head.pooler.dense.weight"] == learnt["next_sentence.pooler.dense.weight"]
+    };
+    let [class, tanh] = [("model.pooling", "class"), ("model.pooler", "tanh")];
+    assert!(is_taken(&[class, tanh]));
+    assert!(!is_taken(&[class, tanh, ("model.new_head", "true")]));
+    assert!(!is_taken(&[class, ("model.pooler", "gelu")]));
+    assert!(!is_taken(&[("model.pooling", "mean"), tanh]));
+}
+
+#[test]
+fn what_does_not_fit_is_told_with_its_key() {
+    let home = Home::new();
+    let error = |objective: &str, changes: &[(&str, &str)]| {
+        let request = home.pretraining(objective, "run", changes);
+        let error: ClassificationError = Run::<MaskedLanguage>::prepare(&request).unwrap_err();
+        assert!(error.is_user_error() && !home.path("run").exists(), "{error}");
+        error.to_string()
+    };
+    let segments = [("model.n_segments", "2")];
+    let found = error("masked_and_next_sentence", &[]);
+    assert!(found.contains("model.n_segments") || found.contains("n_segments = 0 must be 2"), "{found}");
+    let ratio = [&segments[..], &[("data.masking.ratio", "1.5")]].concat();
+    let found = error("masked_and_next_sentence", &ratio);
+    assert!(found.contains("masking.ratio = 1.5 must be above 0"), "{found}");
+    let short = [&segments[..], &[("model.max_seq_len", "4")]].concat();
+    let found = error("masked_and_next_sentence", &short);
+    assert!(found.contains("max_seq_len must be at least 5"), "{found}");
+    let found = error("next", &[]);
+    assert!(found.contains("data.objective") && found.contains("masked_and_next_sentence"), "{found}");
+    fs::write(home.path("texts").join("dev.txt"), "one\n\ntwo\n").unwrap();
+    let found = error("masked_and_next_sentence", &segments);
+    assert!(found.contains("the validation part") && found.contains("between two blank ones"), "{found}");
+}
