@@ -224,9 +224,13 @@ impl TextEncoder {
     /// # Panics
     /// If a text is longer than the position scheme, or segments are given to an encoder without.
     pub fn forward(&self, input: &TextInput, pass: &mut Pass) -> Tensor<3> {
-        let x = self.with_segments(self.embedding.forward(input.tokens.clone()), input.segments.clone());
         let sequence = SequenceInput { padding: input.padding.clone(), ..SequenceInput::default() };
-        self.transformer.forward(x, &sequence, pass)
+        self.transformer.forward(self.embed(input), &sequence, pass)
+    }
+
+    /// The vectors of tokens and segments, before the stack: `[B, T, D]`.
+    pub(crate) fn embed(&self, input: &TextInput) -> Tensor<3> {
+        self.with_segments(self.embedding.forward(input.tokens.clone()), input.segments.clone())
     }
 
     fn with_segments(&self, x: Tensor<3>, segments: Option<Tensor<2, Int>>) -> Tensor<3> {

@@ -60,8 +60,8 @@ pub use error::ClassificationError;
 #[cfg(feature = "train")]
 pub use firelight_training::RunRequest;
 pub use heads::{
-    HeadActivation, MaskedLanguageHead, MaskedLanguageHeadConfig, SequenceHead, SequenceHeadConfig, Span, SpanHead,
-    SpanHeadConfig, SpanLogits, TokenHead, TokenHeadConfig,
+    HeadActivation, MaskedLanguageHead, MaskedLanguageHeadConfig, ReplacedTokenHead, SequenceHead, SequenceHeadConfig,
+    Span, SpanHead, SpanHeadConfig, SpanLogits, TokenHead, TokenHeadConfig,
 };
 pub use loss::{ClassWeights, Outcome, SequenceLoss, SequenceLossConfig, SequenceTargets};
 #[cfg(feature = "train")]
@@ -72,7 +72,8 @@ pub use model::{
     TokenClassifier, TokenClassifierConfig,
 };
 pub use objectives::{
-    NextSentenceLogits, NextSentenceModel, PretrainingConfig, PretrainingModel, PretrainingObjective,
+    Generator, NextSentenceLogits, NextSentenceModel, PretrainingConfig, PretrainingModel, PretrainingObjective,
+    ReplacedTokenModel, ReplacedTokens,
 };
 pub use pooling::{
     AttentionPooling, ClassPooling, MaxPooling, MeanPooling, Pooler, PoolerConfig, Pooling, PoolingConfig,
@@ -80,7 +81,7 @@ pub use pooling::{
 #[cfg(feature = "train")]
 pub use pretraining::{
     EncoderModelRecipe, MaskedCorpus, MaskedLanguage, MaskedLanguageRecipe, NextSentenceBatch, PretrainingBatch,
-    PretrainingTask, TextsRecipe,
+    PretrainingTask, ReplacedBatch, TextsRecipe,
 };
 #[cfg(feature = "train")]
 pub use run::{

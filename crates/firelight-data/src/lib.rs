@@ -67,7 +67,7 @@ pub use batching::{BatchPlan, Batching};
 pub use dataset::{Part, Window, WindowDataset};
 pub use denoising::{
     BartNoise, BartTokens, Denoising, MaskUnit, MaskVocabulary, MaskedText, Masking, Noise, NoiseSeed, Noises,
-    SentencePair, SentencePairs, SpanCorruption, replaced_tokens,
+    SentencePair, SentencePairs, SpanCorruption, generator_draws, replaced_tokens,
 };
 pub use document_dataset::{DocumentDataset, PackedDataset, PackedRow};
 pub use documents::{Documents, Separator};

@@ -28,7 +28,12 @@ impl Default for MaskedLanguageHeadConfig {
 impl MaskedLanguageHeadConfig {
     /// Number of parameters beside the embedding, without building the head.
     pub fn num_params(&self, d_model: usize, vocab_size: usize, norm: NormConfig) -> usize {
-        d_model * d_model + d_model + norm.num_params(d_model) as usize + vocab_size
+        self.num_params_between([d_model, d_model, vocab_size], norm)
+    }
+
+    /// The same of a head for vectors of another width than the embedding's.
+    pub(crate) fn num_params_between(&self, [d_hidden, d_model, vocab_size]: [usize; 3], norm: NormConfig) -> usize {
+        d_hidden * d_model + d_model + norm.num_params(d_model) as usize + vocab_size
     }
 
     /// Builds the head at the builder's path, with the encoder's norm.
@@ -39,8 +44,19 @@ impl MaskedLanguageHeadConfig {
         init: Init,
         params: &ParamBuilder,
     ) -> MaskedLanguageHead {
+        self.init_between([d_model, d_model, vocab_size], norm, init, params)
+    }
+
+    /// The same for vectors of another width than the embedding's, to which the dense layer leads.
+    pub(crate) fn init_between(
+        &self,
+        [d_hidden, d_model, vocab_size]: [usize; 3],
+        norm: NormConfig,
+        init: Init,
+        params: &ParamBuilder,
+    ) -> MaskedLanguageHead {
         MaskedLanguageHead {
-            dense: LinearConfig::new(d_model, d_model).with_init(init).init_with(&params.scope("dense")),
+            dense: LinearConfig::new(d_hidden, d_model).with_init(init).init_with(&params.scope("dense")),
             norm: norm.init_with(d_model, &params.scope("norm")),
             bias: params.param("bias", [vocab_size], Init::Zeros),
             activation: self.activation,
@@ -51,7 +67,7 @@ impl MaskedLanguageHeadConfig {
 /// Turns vectors into the logits of the tokens that were masked.
 #[derive(Module, Debug)]
 pub struct MaskedLanguageHead {
-    /// `[D, D]`.
+    /// `[D, D]`; `[G, D]` of a generator of width `G`.
     pub dense: Linear,
     /// The norm behind it.
     pub norm: Norm,

@@ -1,6 +1,7 @@
 //! What turns the vectors of an encoder into answers, one file for each kind.
 
 mod masked_language;
+mod replaced_token;
 mod sequence;
 mod span;
 mod token;
@@ -11,6 +12,7 @@ use firelight_kernels::{GeluForm, gelu};
 use serde::{Deserialize, Serialize};
 
 pub use masked_language::{MaskedLanguageHead, MaskedLanguageHeadConfig};
+pub use replaced_token::ReplacedTokenHead;
 pub use sequence::{SequenceHead, SequenceHeadConfig};
 pub use span::{Span, SpanHead, SpanHeadConfig, SpanLogits};
 pub use token::{TokenHead, TokenHeadConfig};

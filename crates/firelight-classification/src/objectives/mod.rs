@@ -2,23 +2,27 @@
 //! Nothing here knows a tokenizer or a loss.
 //!
 //! Sources: masked language models alone and with next-sentence prediction Devlin et al. 2019, BERT, §3.1
-//! (<https://arxiv.org/abs/1810.04805>).
+//! (<https://arxiv.org/abs/1810.04805>); replaced-token detection Clark et al. 2020, ELECTRA, §2
+//! (<https://arxiv.org/abs/2003.10555>).
 
 mod next_sentence;
+mod replaced_token;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use firelight_core::{ConfigError, ParamBuilder, ParameterReport, Pass, kind};
+use firelight_core::{ConfigError, ParamBuilder, ParameterReport, Pass, TransformerConfig, kind};
 use serde::{Deserialize, Serialize};
 
 pub use next_sentence::{NextSentenceLogits, NextSentenceModel};
+pub use replaced_token::{Generator, ReplacedTokenModel, ReplacedTokens};
 
 use crate::encoder::{TextEncoder, TextEncoderConfig, TextInput};
 use crate::heads::MaskedLanguageHeadConfig;
 use crate::model::{MaskedLanguageModel, MaskedLanguageModelConfig};
 use crate::pooling::Pooler;
 
-/// What an encoder is pre-trained by: `"masked"` or `"masked_and_next_sentence"`.
+/// What an encoder is pre-trained by: `"masked"`, `"masked_and_next_sentence"` or `"replaced"`, which has settings:
+/// `{ kind = "replaced", generator_size = 0.25, lambda = 50 }`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -28,6 +32,8 @@ pub enum PretrainingObjective {
     Masked,
     /// The same in pairs of sentences, and whether the second follows the first: BERT's.
     MaskedAndNextSentence,
+    /// Which tokens a generator has replaced: ELECTRA's.
+    Replaced(ReplacedTokens),
 }
 
 impl PretrainingObjective {
@@ -67,19 +73,30 @@ impl PretrainingConfig {
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let own = match self.objective {
-            PretrainingObjective::Masked => None,
-            PretrainingObjective::MaskedAndNextSentence => next_sentence::problem(&self.encoder),
+            PretrainingObjective::Masked => Vec::new(),
+            PretrainingObjective::MaskedAndNextSentence => next_sentence::problem(&self.encoder).into_iter().collect(),
+            PretrainingObjective::Replaced(replaced) => replaced.problems(&self.encoder.transformer),
         };
-        ConfigError::collect([self.encoder.validate()], [own])
+        ConfigError::collect([self.encoder.validate()], own.into_iter().map(Some))
     }
 
     /// Number of parameters, without building the model.
     pub fn num_params(&self) -> usize {
-        let more = match self.objective {
-            PretrainingObjective::Masked => 0,
-            PretrainingObjective::MaskedAndNextSentence => next_sentence::num_params(&self.encoder),
-        };
-        self.masked().num_params() + more
+        match (self.objective, self.generator()) {
+            (_, Some(generator)) => self.encoder.num_params() + replaced_token::num_params(self, &generator),
+            (PretrainingObjective::MaskedAndNextSentence, _) => {
+                self.masked().num_params() + next_sentence::num_params(&self.encoder)
+            }
+            _ => self.masked().num_params(),
+        }
+    }
+
+    /// The stack of the generator, where there is one.
+    pub fn generator(&self) -> Option<TransformerConfig> {
+        match self.objective {
+            PretrainingObjective::Replaced(replaced) => Some(replaced.generator(&self.encoder.transformer)),
+            _ => None,
+        }
     }
 
     /// Builds the model with seed 0.
@@ -103,6 +120,9 @@ impl PretrainingConfig {
             PretrainingObjective::MaskedAndNextSentence => {
                 PretrainingModel::NextSentence(NextSentenceModel::new(self.masked().init_with(params), params, self))
             }
+            PretrainingObjective::Replaced(replaced) => {
+                PretrainingModel::Replaced(ReplacedTokenModel::new(self, replaced, params))
+            }
         }
     }
 
@@ -120,13 +140,15 @@ pub enum PretrainingModel {
     Masked(MaskedLanguageModel),
     /// Says so in pairs of sentences, and whether the second follows the first.
     NextSentence(NextSentenceModel),
+    /// Says which tokens its generator has replaced.
+    Replaced(ReplacedTokenModel),
 }
 
 impl PretrainingModel {
-    /// What is said of every token: the logits of what stood there.
+    /// What is said of every token: the logits of what stood there, or one, of its being replaced.
     ///
     /// # Shapes
-    /// - `input.tokens`: `[B, T]`; output: `[B, T, V]`
+    /// - `input.tokens`: `[B, T]`; output: `[B, T, V]` or `[B, T, 1]`
     ///
     /// # Panics
     /// As [`TextEncoder::forward`].
@@ -136,6 +158,7 @@ impl PretrainingModel {
             Self::NextSentence(model) => {
                 model.head.forward(model.encoder.forward(input, pass), &model.encoder.embedding)
             }
+            Self::Replaced(model) => model.forward(input, pass).unsqueeze_dim(2), // [B, T, 1]
         }
     }
 
@@ -144,6 +167,7 @@ impl PretrainingModel {
         match self {
             Self::Masked(model) => &model.encoder,
             Self::NextSentence(model) => &model.encoder,
+            Self::Replaced(model) => &model.encoder,
         }
     }
 
@@ -176,15 +200,18 @@ mod tests {
         let found: PretrainingConfig = serde_json::from_str(&text).unwrap();
         assert_eq!(found, config(PretrainingObjective::Masked));
         assert_eq!(serde_json::to_string(&found).unwrap(), text);
-        let named = config(PretrainingObjective::MaskedAndNextSentence);
-        let text = serde_json::to_string(&named).unwrap();
-        assert_eq!(serde_json::from_str::<PretrainingConfig>(&text).unwrap(), named);
+        let replaced = PretrainingObjective::Replaced(ReplacedTokens { lambda: 20.0, ..ReplacedTokens::default() });
+        for objective in [PretrainingObjective::MaskedAndNextSentence, replaced] {
+            let text = serde_json::to_string(&config(objective)).unwrap();
+            assert_eq!(serde_json::from_str::<PretrainingConfig>(&text).unwrap(), config(objective));
+        }
     }
 
     #[test]
     fn the_counts_are_those_of_the_models() {
         let device = Device::default();
-        for objective in [PretrainingObjective::Masked, PretrainingObjective::MaskedAndNextSentence] {
+        let replaced = PretrainingObjective::Replaced(ReplacedTokens { generator_size: 0.5, lambda: 50.0 });
+        for objective in [PretrainingObjective::Masked, PretrainingObjective::MaskedAndNextSentence, replaced] {
             let config = config(objective);
             assert_eq!(config.init(&device).num_params(), config.num_params(), "{objective:?}");
         }

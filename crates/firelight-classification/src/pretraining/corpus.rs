@@ -117,12 +117,12 @@ impl MaskedCorpus {
 
     /// The examples of the training.
     pub(super) fn training(&self, recipe: &MaskedLanguageRecipe) -> Examples {
-        Examples { units: self.training.clone(), hiding: self.hiding(recipe) }
+        Examples { units: self.training.clone(), hiding: self.hiding(recipe), objective: self.objective }
     }
 
     /// The examples of the validation.
     pub(super) fn validation(&self, recipe: &MaskedLanguageRecipe) -> Examples {
-        Examples { units: self.validation.clone(), hiding: self.hiding(recipe) }
+        Examples { units: self.validation.clone(), hiding: self.hiding(recipe), objective: self.objective }
     }
 
     fn hiding(&self, recipe: &MaskedLanguageRecipe) -> Hiding {
@@ -198,7 +198,8 @@ mod tests {
         for name in ["train.txt", "dev.txt"] {
             fs::write(home.path().join(name), "a b c d\na b\n\nc d\nd c b a\n").unwrap();
         }
-        for objective in [PretrainingObjective::Masked, PretrainingObjective::MaskedAndNextSentence] {
+        let replaced = PretrainingObjective::Replaced(crate::ReplacedTokens::default());
+        for objective in [PretrainingObjective::Masked, PretrainingObjective::MaskedAndNextSentence, replaced] {
             let mut recipe = read_recipe::<MaskedLanguage>(None, &[]).unwrap();
             recipe.data.objective = objective;
             let corpus = MaskedCorpus::read(&recipe, Path::new("x.toml"), &[home.path().into()]).unwrap();

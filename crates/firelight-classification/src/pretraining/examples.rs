@@ -4,13 +4,18 @@
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::{Dataset, DatasetError};
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use firelight_data::generator_draws;
 
 use super::units::Units;
 use crate::data::EncodedText;
 use crate::masking::{Hiding, MaskedBatch, MaskedBatcher, MaskedExample};
+use crate::objectives::PretrainingObjective;
 
 /// The epoch whose examples a validation has, every time the same.
 const FIXED_EPOCH: u64 = u64::MAX;
+
+/// The largest number below 1 in single precision.
+const BELOW_ONE: f32 = 1.0 - f32::EPSILON / 2.0;
 
 /// A text with hidden tokens, and what else is asked about it.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,12 +32,16 @@ impl PretrainingExample {
 }
 
 /// What is asked about a text beside its hidden tokens.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Beside {
     Nothing,
     /// Whether its second sentence follows the first.
     Order {
         is_next: bool,
+    },
+    /// Which tokens are replaced; these numbers decide by what.
+    Replaced {
+        draws: Vec<f64>,
     },
 }
 
@@ -43,6 +52,8 @@ pub enum PretrainingBatch {
     Masked(MaskedBatch),
     /// Of one that reads pairs of sentences.
     NextSentence(NextSentenceBatch),
+    /// Of one that tells which tokens are replaced.
+    Replaced(ReplacedBatch),
 }
 
 /// Pairs of sentences with hidden tokens.
@@ -54,11 +65,21 @@ pub struct NextSentenceBatch {
     pub order: Tensor<1, Int>,
 }
 
+/// Texts with hidden tokens, and what decides about the generator's tokens in their places.
+#[derive(Debug, Clone)]
+pub struct ReplacedBatch {
+    /// The texts, and the tokens that are asked about.
+    pub masked: MaskedBatch,
+    /// `[M]`, from 0 to below 1, a number for each of those tokens.
+    pub draws: Tensor<1>,
+}
+
 /// Where examples are drawn from. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Examples {
     pub(super) units: Units,
     pub(super) hiding: Hiding,
+    pub(super) objective: PretrainingObjective,
 }
 
 impl Examples {
@@ -67,13 +88,22 @@ impl Examples {
         match &self.units {
             Units::Texts(texts) => {
                 let masked = self.hiding.hide(&texts[index], epoch, index);
-                PretrainingExample { masked, beside: Beside::Nothing }
+                PretrainingExample { beside: self.beside(&masked, epoch, index), masked }
             }
             Units::Pairs(pairs) => {
                 let (text, is_next) = pairs.draw(self.hiding.seed(epoch, index));
                 let masked = self.hiding.hide(&text, epoch, index);
                 PretrainingExample { masked, beside: Beside::Order { is_next } }
             }
+        }
+    }
+
+    fn beside(&self, masked: &MaskedExample, epoch: u64, index: usize) -> Beside {
+        match self.objective {
+            PretrainingObjective::Replaced(_) => {
+                Beside::Replaced { draws: generator_draws(self.hiding.seed(epoch, index), masked.hidden.len()) }
+            }
+            _ => Beside::Nothing,
         }
     }
 
@@ -113,6 +143,9 @@ impl Batcher<Option<PretrainingExample>, PretrainingBatch> for PretrainingBatche
             Some(Beside::Order { .. }) => {
                 PretrainingBatch::NextSentence(NextSentenceBatch { masked, order: order_of(&beside, device) })
             }
+            Some(Beside::Replaced { .. }) => {
+                PretrainingBatch::Replaced(ReplacedBatch { masked, draws: draws_of(&beside, device) })
+            }
             Some(Beside::Nothing) | None => PretrainingBatch::Masked(masked),
         }
     }
@@ -123,4 +156,15 @@ fn order_of(beside: &[Beside], device: &Device) -> Tensor<1, Int> {
     let classes: Vec<i32> = beside.iter().map(class).collect();
     let count = classes.len();
     Tensor::from_data(TensorData::new(classes, [count]), device)
+}
+
+/// The draws of all rows; one more than there are hidden tokens where there are none, as in a [`MaskedBatch`].
+fn draws_of(beside: &[Beside], device: &Device) -> Tensor<1> {
+    let of_row = |beside: &Beside| match beside {
+        Beside::Replaced { draws } => draws.iter().map(|&draw| (draw as f32).min(BELOW_ONE)).collect(),
+        _ => Vec::new(),
+    };
+    let draws: Vec<f32> = beside.iter().flat_map(of_row).collect();
+    let draws = if draws.is_empty() { vec![0.0] } else { draws };
+    Tensor::from_floats(draws.as_slice(), device)
 }

@@ -2,10 +2,12 @@
 //! and what each objective charges. `firelight_training::Run` does the rest.
 
 mod corpus;
+mod estimate;
 mod examples;
 mod next_sentence;
 mod objective;
 mod recipe;
+mod replaced;
 mod score;
 mod self_check;
 #[cfg(test)]
@@ -20,15 +22,15 @@ use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
 use firelight_storage::ModelFolder;
-use firelight_training::{BuiltIn, Check, Cost, Estimate, Problem, Task, ValidationMetric};
+use firelight_training::{BuiltIn, Check, Estimate, Problem, Task, ValidationMetric};
 
 pub use corpus::MaskedCorpus;
-pub use examples::{NextSentenceBatch, PretrainingBatch};
+pub use examples::{NextSentenceBatch, PretrainingBatch, ReplacedBatch};
 pub use objective::PretrainingTask;
 pub use recipe::{EncoderModelRecipe, MaskedLanguageRecipe, TextsRecipe};
 
 use crate::error::ClassificationError;
-use crate::objectives::{PretrainingConfig, PretrainingModel};
+use crate::objectives::{PretrainingConfig, PretrainingModel, PretrainingObjective};
 
 /// Which tokens stood where masks stand, and whatever else `data.objective` asks.
 #[derive(Debug, Clone, Copy)]
@@ -138,19 +140,16 @@ impl Task for MaskedLanguage {
         score::metrics(recipe.data.objective, &corpus.validation(recipe))
     }
 
-    /// The head reads the chosen share of the tokens alone.
+    /// Of a generator and a discriminator the loss of the latter is reported.
+    fn loss_unit(corpus: &MaskedCorpus) -> String {
+        match corpus.objective() {
+            PretrainingObjective::Replaced(_) => "nats per token".into(),
+            _ => format!("nats per {}", Self::TARGET),
+        }
+    }
+
     fn estimate(recipe: &MaskedLanguageRecipe, config: &PretrainingConfig) -> Estimate {
-        let stack = &config.encoder.transformer;
-        let head = stack.d_model * (stack.d_model + config.encoder.vocab_size);
-        let share = recipe.data.masking.ratio;
-        let cost = Cost {
-            parameters: config.num_params(),
-            flops_per_token: stack.train_flops_per_token() + (6.0 * share * head as f64) as usize,
-            floats_per_token: stack.floats_kept_per_token(),
-            vocab_size: (share * config.encoder.vocab_size as f64).ceil() as usize,
-            batch_tokens: recipe.data.batching.max_tokens(recipe.training.batch_size, stack.max_seq_len),
-        };
-        Estimate::new(cost, &recipe.training)
+        estimate::estimate(recipe, config)
     }
 
     fn self_check(

@@ -24,6 +24,7 @@ impl Objective for PretrainingModel {
             (Self::NextSentence(model), PretrainingBatch::NextSentence(batch)) => {
                 model.train_loss(batch, loss, switches)
             }
+            (Self::Replaced(model), PretrainingBatch::Replaced(batch)) => model.train_loss(batch, loss, switches),
             _ => panic!("{OTHER}"),
         }
     }
@@ -34,6 +35,7 @@ impl Objective for PretrainingModel {
         match (self, batch) {
             (Self::Masked(model), PretrainingBatch::Masked(batch)) => model.valid_loss(batch, switches),
             (Self::NextSentence(model), PretrainingBatch::NextSentence(batch)) => model.valid_loss(batch, switches),
+            (Self::Replaced(model), PretrainingBatch::Replaced(batch)) => model.valid_loss(batch, switches),
             _ => panic!("{OTHER}"),
         }
     }

@@ -38,7 +38,8 @@ pub struct TextsRecipe {
     pub outcome: LabelKind,
     /// How texts become tokens. It knows the training texts alone. Default: `"word:2"`.
     pub tokenizer: TokenizerConfig,
-    /// What the model is trained by: `"masked"` or `"masked_and_next_sentence"`. Default: masked tokens alone.
+    /// What the model is trained by: `"masked"`, `"masked_and_next_sentence"`, or `"replaced"`, whose settings are
+    /// `{ kind = "replaced", generator_size = 0.25, lambda = 50 }`. Default: masked tokens alone.
     #[serde(deserialize_with = "kind::deserialize", skip_serializing_if = "PretrainingObjective::is_masked")]
     pub objective: PretrainingObjective,
     /// Which tokens are hidden, and how.
@@ -130,6 +131,7 @@ impl<'de> Deserialize<'de> for EncoderModelRecipe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::objectives::ReplacedTokens;
 
     #[test]
     fn the_built_in_recipe_is_whole_and_comes_back_from_its_own_text() {
@@ -143,7 +145,14 @@ mod tests {
 
     #[test]
     fn an_objective_is_named_and_comes_back() {
-        for (named, expected) in [("masked_and_next_sentence", PretrainingObjective::MaskedAndNextSentence)] {
+        let replaced = |generator_size| {
+            PretrainingObjective::Replaced(ReplacedTokens { generator_size, ..ReplacedTokens::default() })
+        };
+        for (named, expected) in [
+            ("masked_and_next_sentence", PretrainingObjective::MaskedAndNextSentence),
+            ("replaced", replaced(0.25)),
+            ("{ kind = \"replaced\", generator_size = 0.5 }", replaced(0.5)),
+        ] {
             let change = [("data.objective".to_string(), named.to_string())];
             let recipe = MaskedLanguageRecipe::parse(MASKED, "masked.toml", &change).unwrap();
             assert_eq!(recipe.data.objective, expected);

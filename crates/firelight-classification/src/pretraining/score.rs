@@ -8,8 +8,8 @@ use firelight_training::{TrainingError, ValidationMetric};
 
 use super::corpus::validation_loader;
 use super::examples::{Examples, PretrainingBatch};
-use super::next_sentence;
 use super::objective::PretrainingTask;
+use super::{next_sentence, replaced};
 use crate::error::ClassificationError;
 use crate::objectives::{PretrainingModel, PretrainingObjective};
 
@@ -18,6 +18,7 @@ fn names(objective: PretrainingObjective) -> &'static [(&'static str, bool)] {
     match objective {
         PretrainingObjective::Masked => &[],
         PretrainingObjective::MaskedAndNextSentence => &next_sentence::SCORES,
+        PretrainingObjective::Replaced(_) => &replaced::SCORES,
     }
 }
 
@@ -53,6 +54,7 @@ fn sums_of(model: &PretrainingModel, batch: PretrainingBatch) -> burn::tensor::T
         (PretrainingModel::NextSentence(model), PretrainingBatch::NextSentence(batch)) => {
             next_sentence::sums(model, batch)
         }
+        (PretrainingModel::Replaced(model), PretrainingBatch::Replaced(batch)) => replaced::sums(model, batch),
         _ => panic!("only objectives with scores are measured, on their own batches"),
     }
 }
@@ -60,6 +62,7 @@ fn sums_of(model: &PretrainingModel, batch: PretrainingBatch) -> burn::tensor::T
 fn scores_of(model: &PretrainingModel, sums: &[f64]) -> Vec<f64> {
     match model {
         PretrainingModel::NextSentence(_) => next_sentence::scores(sums),
+        PretrainingModel::Replaced(_) => replaced::scores(sums),
         PretrainingModel::Masked(_) => Vec::new(),
     }
 }

@@ -12,7 +12,7 @@ use super::objective::PretrainingTask;
 use super::recipe::MaskedLanguageRecipe;
 use crate::data::{EncodedText, input_of};
 use crate::error::ClassificationError;
-use crate::objectives::{PretrainingConfig, PretrainingModel};
+use crate::objectives::{PretrainingConfig, PretrainingModel, PretrainingObjective};
 
 /// Texts of the batch that is learnt by heart.
 const TEXTS: usize = 8;
@@ -32,9 +32,13 @@ pub(super) fn self_check(
     let task = PretrainingTask::new(model.clone(), LossConfig::default());
     let device = model.devices().into_iter().next().unwrap_or_default();
     let texts: Vec<EncodedText> = some(corpus.training(recipe)).flatten().map(|example| example.into_text()).collect();
+    let answers = match config.objective {
+        PretrainingObjective::Replaced(_) => 2, // of every token: replaced, or the text's own
+        _ => config.encoder.vocab_size,
+    };
     Ok(vec![
         padding(&model, texts.iter().collect(), &device)?,
-        Check::guess(&task, batch(&device), config.encoder.vocab_size)?,
+        Check::guess(&task, batch(&device), answers)?,
         Check::by_heart(task.train(), || batch(&device.clone().autodiff()), recipe.seed)?,
     ])
 }

@@ -31,9 +31,10 @@ const TINY: [(&str, &str); 12] = [
 ];
 
 /// Each objective, what it needs of the model, and what is measured on the way.
-const OBJECTIVES: [(&str, &[(&str, &str)], &[&str]); 2] = [
+const OBJECTIVES: [(&str, &[(&str, &str)], &[&str]); 3] = [
     ("masked", &[], &[]),
     ("masked_and_next_sentence", &[("model.n_segments", "2")], &["next_sentence_loss", "next_sentence_accuracy"]),
+    ("{ kind = \"replaced\", generator_size = 0.5 }", &[], &["generator_loss", "replaced_accuracy", "replaced_f1"]),
 ];
 
 /// Documents and labelled texts, and runs on them.
@@ -191,6 +192,13 @@ fn what_does_not_fit_is_told_with_its_key() {
     let short = [&segments[..], &[("model.max_seq_len", "4")]].concat();
     let found = error("masked_and_next_sentence", &short);
     assert!(found.contains("max_seq_len must be at least 5"), "{found}");
+    let found = error("{ kind = \"replaced\", generator_size = 1.5, lambda = 0 }", &[]);
+    assert!(found.contains("data.objective.generator_size = 1.5 must be above 0 and at most 1"), "{found}");
+    assert!(found.contains("data.objective.lambda = 0 must be above 0"), "{found}");
+    let found = error("{ kind = \"replaced\", generator_size = 0.7 }", &[]);
+    assert!(found.contains("generator_size = 0.7 makes a generator that cannot be built"), "{found}");
+    let found = error("{ kind = \"replaced\", size = 0.5 }", &[]);
+    assert!(found.contains("size") && found.contains("generator_size"), "{found}");
     let found = error("next", &[]);
     assert!(found.contains("data.objective") && found.contains("masked_and_next_sentence"), "{found}");
     fs::write(home.path("texts").join("dev.txt"), "one\n\ntwo\n").unwrap();

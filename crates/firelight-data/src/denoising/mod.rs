@@ -14,7 +14,7 @@ pub use bart::{BartNoise, BartTokens};
 pub use masked::{MaskUnit, MaskVocabulary, MaskedText, Masking};
 pub use noise::{Denoising, Noise, Noises};
 pub use pairs::{SentencePair, SentencePairs};
-pub use replaced::replaced_tokens;
+pub use replaced::{generator_draws, replaced_tokens};
 pub use spans::SpanCorruption;
 
 use crate::dice::Dice;

@@ -2,7 +2,17 @@
 //! tell of every token whether it is the text's own. Source: Clark et al. 2020, ELECTRA, section 2
 //! (<https://arxiv.org/abs/2003.10555>).
 
-use super::MaskedText;
+use super::{MaskedText, NoiseSeed, STREAM};
+use crate::dice::Dice;
+
+/// Keeps these draws apart from the mask of the same item.
+const DRAWS: u64 = STREAM ^ 2;
+
+/// Numbers from 0 to below 1 that decide which tokens a generator's probabilities give for the item's `count` chosen places.
+pub fn generator_draws(seed: NoiseSeed, count: usize) -> Vec<f64> {
+    let dice = &mut Dice::of(&[seed.seed, seed.epoch, seed.index, DRAWS]);
+    (0..count).map(|_| dice.fraction()).collect()
+}
 
 /// The text with the generator's tokens, and which of its tokens are replaced. A token that the generator got right is not.
 ///
@@ -35,6 +45,13 @@ mod tests {
         let (corrupted, replaced) = replaced_tokens(&[the, chef, cooked, the, meal], &masked, &[the, ate]);
         assert_eq!(corrupted, [the, chef, ate, the, meal]);
         assert_eq!(replaced, [false, false, true, false, false]);
+    }
+
+    #[test]
+    fn draws_are_a_function_of_seed_epoch_and_item() {
+        let at = |epoch, index| generator_draws(NoiseSeed { seed: 7, epoch, index }, 3);
+        assert_eq!(at(0, 0), at(0, 0));
+        assert!(at(0, 0) != at(1, 0) && at(0, 0) != at(0, 1) && at(0, 0).iter().all(|draw| (0.0..1.0).contains(draw)));
     }
 
     #[test]
