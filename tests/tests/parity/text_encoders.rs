@@ -1,13 +1,16 @@
-//! BERT and DistilBERT of the transformers package: vectors, pooled vectors, logits of every head, losses, and the gradient of
-//! every parameter; texts of unequal length and of two segments.
+//! BERT, DistilBERT and ELECTRA of the transformers package: vectors, pooled vectors, logits of every head, losses, and the gradient
+//! of every parameter; texts of unequal length and of two segments.
 
 use burn::module::Module;
+use burn::tensor::activation::log_sigmoid;
 use burn::tensor::{Int, Tensor};
 use firelight::classification::{
-    MaskedLanguageModelConfig, PoolerConfig, SequenceHeadConfig, SequenceLossConfig, SequenceTargets, SpanReaderConfig,
-    TextClassifierConfig, TextEncoderConfig, TextInput, TokenClassifierConfig,
+    MaskedBatch, MaskedLanguageModelConfig, NextSentenceBatch, PoolerConfig, PretrainingConfig, PretrainingModel,
+    PretrainingObjective, ReplacedTokenHead, ReplacedTokens, SequenceHeadConfig, SequenceLossConfig, SequenceTargets,
+    SpanReaderConfig, TextClassifierConfig, TextEncoder, TextEncoderConfig, TextInput, TokenClassifierConfig,
 };
 use firelight::core::{LossConfig, Pass};
+use firelight::training::{Objective, Switches};
 
 use crate::support::device;
 use crate::support::golden::Golden;
@@ -104,4 +107,52 @@ fn readers_of_spans_agree() {
     golden.check("loss", logits.loss(starts, ends));
     let scores: Tensor<3> = Tensor::stack(vec![logits.start, logits.end], 2); // [B, T, 2]
     golden.check_gradients(&model, &golden.backward(scores));
+}
+
+#[test]
+fn next_sentence_predictions_agree() {
+    let golden = case("pretraining_tiny", 0);
+    let config = PretrainingConfig::new(encoder(2), PretrainingObjective::MaskedAndNextSentence);
+    let PretrainingModel::NextSentence(model) = config.init(&device().autodiff()) else { panic!("pairs") };
+    let model = golden.fill(model);
+    let input = input(&golden);
+    let device = input.tokens.device();
+    let places: Tensor<1, Int> = golden.ints("places", &device);
+    let logits = model.forward_at(&input, places.clone(), &mut Pass::default());
+    golden.check("seq_relationship_logits", logits.order);
+    let whole: Tensor<3> = golden.floats("prediction_logits", &device);
+    let expected = whole.flatten::<2>(0, 1).select(0, places.clone()).unsqueeze::<3>();
+    let difference = (logits.tokens - expected).abs().max().into_scalar::<f64>();
+    assert!(difference < 1e-5, "{difference:e}");
+    let targets = golden.ints::<1>("targets", &device).unsqueeze();
+    let masked = MaskedBatch { input, places, targets, ignored: None };
+    let batch = NextSentenceBatch { masked, order: golden.ints("order", &device) };
+    agrees(&golden, &model, model.train_loss(batch, &LossConfig::default(), Switches::default()).minimised);
+}
+
+/// The part of ELECTRA that is kept.
+#[derive(Module, Debug)]
+struct Discriminator {
+    encoder: TextEncoder,
+    head: ReplacedTokenHead,
+}
+
+#[test]
+fn discriminators_agree() {
+    let golden = case("pretraining_tiny", 1);
+    let config = PretrainingConfig::new(encoder(2), PretrainingObjective::Replaced(ReplacedTokens::default()));
+    let PretrainingModel::Replaced(mut model) = config.init(&device().autodiff()) else { panic!("a discriminator") };
+    let filled = golden.fill(Discriminator { encoder: model.encoder, head: model.head });
+    (model.encoder, model.head) = (filled.encoder.clone(), filled.head.clone());
+    let input = input(&golden);
+    let logits = model.forward(&input, &mut Pass::default());
+    let is_padding = input.padding.expect("texts of unequal length");
+    let expected: Tensor<2> = golden.floats("logits", &logits.device());
+    let difference = (logits.clone() - expected).mask_fill(is_padding.clone(), 0.0).abs().max().into_scalar::<f64>();
+    assert!(difference < 1e-5, "{difference:e}");
+    let is_replaced = golden.ints::<2>("replaced", &logits.device()).float();
+    let own = is_replaced.clone().neg() + 1.0;
+    let losses = log_sigmoid(logits.clone()) * is_replaced + log_sigmoid(logits.neg()) * own;
+    let counted = is_padding.clone().bool_not().float().sum();
+    agrees(&golden, &filled, losses.mask_fill(is_padding, 0.0).sum().neg() / counted);
 }
