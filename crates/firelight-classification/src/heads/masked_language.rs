@@ -1,7 +1,9 @@
-//! Which token stood where a mask stands: a dense layer with a curve and a norm, then the embedding's own matrix and a bias.
+//! Which token stood where a mask stands: a dense layer with a curve and a norm, then a matrix and a bias.
 //!
-//! Source: Devlin et al. 2019, §3.1 (<https://arxiv.org/abs/1810.04805>) and its published code, whose decoder is tied to the
-//! embedding and has a bias of its own.
+//! Source: Devlin et al. 2019, §3.1 (<https://arxiv.org/abs/1810.04805>) and its published code, whose matrix is that of the
+//! embedding. A matrix of its own leaves the embedding free of what the head needs, how frequent a token is above all, and that is
+//! better to begin other models from: Chung et al. 2021, Rethinking embedding coupling in pre-trained language models, §4
+//! (<https://arxiv.org/abs/2010.12821>).
 
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor};
@@ -17,11 +19,13 @@ use super::HeadActivation;
 pub struct MaskedLanguageHeadConfig {
     /// The curve of the dense layer. Default: the exact GELU.
     pub activation: HeadActivation,
+    /// Whether the head ends in the embedding's matrix. Default: true.
+    pub tied: bool,
 }
 
 impl Default for MaskedLanguageHeadConfig {
     fn default() -> Self {
-        Self { activation: HeadActivation::Gelu }
+        Self { activation: HeadActivation::Gelu, tied: true }
     }
 }
 
@@ -33,7 +37,8 @@ impl MaskedLanguageHeadConfig {
 
     /// The same of a head for vectors of another width than the embedding's.
     pub(crate) fn num_params_between(&self, [d_hidden, d_model, vocab_size]: [usize; 3], norm: NormConfig) -> usize {
-        d_hidden * d_model + d_model + norm.num_params(d_model) as usize + vocab_size
+        let decoder = if self.tied { 0 } else { d_model * vocab_size };
+        d_hidden * d_model + d_model + norm.num_params(d_model) as usize + decoder + vocab_size
     }
 
     /// Builds the head at the builder's path, with the encoder's norm.
@@ -58,6 +63,7 @@ impl MaskedLanguageHeadConfig {
         MaskedLanguageHead {
             dense: LinearConfig::new(d_hidden, d_model).with_init(init).init_with(&params.scope("dense")),
             norm: norm.init_with(d_model, &params.scope("norm")),
+            decoder: (!self.tied).then(|| params.param("decoder", [d_model, vocab_size], init)),
             bias: params.param("bias", [vocab_size], Init::Zeros),
             activation: self.activation,
         }
@@ -71,6 +77,8 @@ pub struct MaskedLanguageHead {
     pub dense: Linear,
     /// The norm behind it.
     pub norm: Norm,
+    /// `[D, V]`, the last matrix, where it is not the embedding's.
+    pub decoder: Option<Param<Tensor<2>>>,
     /// `[V]`, added to the logits.
     pub bias: Param<Tensor<1>>,
     #[module(skip)]
@@ -82,7 +90,8 @@ impl MaskedLanguageHead {
     /// - `hidden`: `[B, T, D]`; output: `[B, T, V]`
     pub fn forward(&self, hidden: Tensor<3>, embedding: &TokenEmbedding) -> Tensor<3> {
         let x = self.norm.forward(self.activation.forward(self.dense.forward(hidden)));
-        linear(x, embedding.weight.val().transpose(), Some(self.bias.val()))
+        let decoder = self.decoder.as_ref().map_or_else(|| embedding.weight.val().transpose(), Param::val);
+        linear(x, decoder, Some(self.bias.val()))
     }
 
     /// The logits of some tokens alone, which is all that a training charges: with a large vocabulary the head is most of the

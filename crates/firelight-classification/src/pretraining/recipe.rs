@@ -104,11 +104,19 @@ pub struct EncoderModelRecipe {
 }
 
 /// The keys that are not the stack's.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Own {
     /// Segments that tokens may belong to.
     n_segments: usize,
+    /// Whether the head of the masked tokens ends in the embedding's matrix.
+    tied: bool,
+}
+
+impl Default for Own {
+    fn default() -> Self {
+        Self { n_segments: 0, tied: true }
+    }
 }
 
 impl EncoderModelRecipe {
@@ -116,7 +124,9 @@ impl EncoderModelRecipe {
     pub fn config(&self, vocab_size: usize, objective: PretrainingObjective) -> PretrainingConfig {
         let (n_segments, transformer) = (self.own.n_segments, self.transformer.clone());
         let encoder = TextEncoderConfig { vocab_size, n_segments, adapters: None, transformer };
-        PretrainingConfig::new(encoder, objective)
+        let mut config = PretrainingConfig::new(encoder, objective);
+        config.head.tied = self.own.tied;
+        config
     }
 }
 
