@@ -6,6 +6,7 @@ mod bpe;
 mod byte_level;
 mod characters;
 mod config;
+mod offsets;
 mod pieces;
 mod special;
 mod unigram;
