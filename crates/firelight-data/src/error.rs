@@ -197,6 +197,57 @@ pub enum DataError {
         /// What is wrong with them.
         problem: String,
     },
+    /// The ending of a file names no format of tagged sentences.
+    #[error("the ending of `{}` tells no format of tagged sentences: expected .conll, .txt, .tsv or .jsonl", path.display())]
+    TaggedEnding {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file of tagged sentences has nothing but empty lines.
+    #[error("`{}` holds no sentence: give a file with a token and its tag a line", path.display())]
+    NoSentences {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A line with tokens that do not fit their tags.
+    #[error("line {line} of `{}` {reason}", path.display())]
+    TaggedLine {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it, and how to mend it.
+        reason: String,
+    },
+    /// A tag that breaks the rules of its scheme.
+    #[error("line {line} of `{}` has the tag `{tag}`, which {reason}", path.display())]
+    Tag {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The tag.
+        tag: String,
+        /// What is wrong with it, and how to mend it.
+        reason: String,
+    },
+    /// A tag that no token of the training had.
+    #[error(
+        "line {line} of `{}` has the tag `{tag}` of the token `{token}`, which the training did not have: the known tags are {known}",
+        path.display()
+    )]
+    UnknownTag {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The tag.
+        tag: String,
+        /// The token that has it.
+        token: String,
+        /// The tags of the training.
+        known: String,
+    },
     /// A table lacks a column.
     #[error(
         "`{}` has no column `{column}`: its first line names {found}; give one of these as the column",

@@ -19,7 +19,8 @@
 //! 3. Or [`SpanCorruption`] and [`BartNoise`] make inputs and targets out of the ids of plain text.
 //!
 //! For encoders [`Masking`] hides tokens that the model is to tell, [`SentencePairs`] asks which sentence is the next, and
-//! [`replaced_tokens`] which tokens are not the text's own. Texts with labels, for classifiers and regressions, are the business of [`labelled`].
+//! [`replaced_tokens`] which tokens are not the text's own. Texts with labels, for classifiers and regressions, are the business of [`labelled`], sentences
+//! with a tag for every token that of [`tagged`].
 //!
 //! Images have a route of their own: [`ImageFiles`] reads an [`ImageSet`] from IDX, CIFAR or folders, and [`ImageDataset`] makes
 //! normalised pixels of it, changed by an [`Augmentation`] where they are trained on.
@@ -57,6 +58,7 @@ mod parallel;
 mod prefetch;
 mod stories;
 mod stream;
+pub mod tagged;
 mod text;
 mod token_file;
 mod tokenizer;

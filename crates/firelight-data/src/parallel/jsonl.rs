@@ -72,6 +72,20 @@ impl<'a> Line<'a> {
         Ok(items.iter().map(spelt).collect::<Result<Vec<_>, _>>()?.join(separator))
     }
 
+    /// The texts of a list, or the spellings of its numbers and truth values.
+    pub(crate) fn list(&self, key: &str) -> Result<Vec<String>, DataError> {
+        let wrong = |reason| DataError::JsonLine { path: self.path.into(), line: self.number, reason };
+        let Value::Array(items) = self.value(key)? else {
+            return Err(wrong(format!("its `{key}` is {} and not a list", kind(self.value(key)?))));
+        };
+        let spelt = |item: &Value| match item {
+            Value::String(text) => Ok(text.clone()),
+            item @ (Value::Number(_) | Value::Bool(_)) => Ok(item.to_string()),
+            other => Err(wrong(format!("its `{key}` has {} among its texts", kind(other)))),
+        };
+        items.iter().map(spelt).collect()
+    }
+
     /// Number of the line, from 1.
     pub(crate) fn number(&self) -> usize {
         self.number
