@@ -3,16 +3,14 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use burn::data::dataloader::DataLoader;
-use burn::data::dataset::InMemDataset;
 use burn::tensor::Device;
 use firelight_data::labelled::{self, Columns, LabelledText, Labels};
-use firelight_data::{BatchPlan, Batching, StepLoader, Tokenizer};
+use firelight_data::{BatchPlan, Tokenizer};
 use firelight_storage::{ModelFolder, write_json_lines};
 
 use super::files::files_of;
+use super::loaders::{Loader, Shuffled, in_order};
 use super::parts::Parts;
 use super::recipe::{ClassificationRecipe, LabelledRecipe};
 use super::targets::Targets;
@@ -20,9 +18,6 @@ use crate::data::{Example, Target, TextBatch, TextBatcher};
 use crate::error::ClassificationError;
 use crate::loss::Outcome;
 use crate::vocabulary::TextVocabulary;
-
-/// A loader of batches.
-type Loader = Arc<dyn DataLoader<TextBatch>>;
 
 /// What a classifier is trained and validated on.
 #[derive(Debug, Clone)]
@@ -146,19 +141,15 @@ impl LabelledCorpus {
         recipe: &ClassificationRecipe,
         batches: Range<usize>,
         device: &Device,
-    ) -> Result<Loader, ClassificationError> {
+    ) -> Result<Loader<TextBatch>, ClassificationError> {
         let plan = self.training_plan(recipe)?;
-        let dataset = InMemDataset::new(self.training.clone());
-        let loader = StepLoader::planned(dataset, TextBatcher, plan, device).shuffled(recipe.seed, batches);
-        Ok(Arc::new(loader.with_workers(recipe.data.workers)))
+        let all = Shuffled { examples: &self.training, plan, seed: recipe.seed, workers: recipe.data.workers };
+        Ok(all.loader(TextBatcher, batches, device))
     }
 
     /// The validation texts, from the short to the long.
-    pub(super) fn validation_loader(&self, device: &Device) -> Result<Loader, ClassificationError> {
-        let lengths = self.validation.iter().map(length);
-        let plan = BatchPlan::new(Batching::to_read(lengths.clone().max().unwrap_or(1)), 1, lengths)?;
-        let dataset = InMemDataset::new(self.validation.clone());
-        Ok(Arc::new(StepLoader::planned(dataset, TextBatcher, plan, device)))
+    pub(super) fn validation_loader(&self, device: &Device) -> Result<Loader<TextBatch>, ClassificationError> {
+        Ok(in_order(&self.validation, length, TextBatcher, device)?)
     }
 }
 

@@ -1,21 +1,31 @@
 //! What a training is going to cost: every token goes once through the stack, the head is next to nothing.
 
-use firelight_training::{Cost, Estimate};
+use firelight_core::TransformerConfig;
+use firelight_data::Batching;
+use firelight_training::{Cost, Estimate, TrainingConfig};
 
 use super::ClassificationRecipe;
 use crate::model::TextClassifierConfig;
 
-/// What a training of `config` by `recipe` costs. The embedding of tokens is looked up and costs no arithmetic.
+/// What a training of `config` by `recipe` costs.
 pub(super) fn estimate(config: &TextClassifierConfig, recipe: &ClassificationRecipe) -> Estimate {
-    let stack = &config.encoder.transformer;
+    estimate_of((&config.encoder.transformer, config.num_params()), recipe.data.batching, &recipe.training)
+}
+
+/// The same of any model that is a stack and little else. The embedding of tokens is looked up and costs no arithmetic.
+pub(crate) fn estimate_of(
+    (stack, parameters): (&TransformerConfig, usize),
+    batching: Batching,
+    training: &TrainingConfig,
+) -> Estimate {
     let cost = Cost {
-        parameters: config.num_params(),
+        parameters,
         flops_per_token: stack.train_flops_per_token(),
         floats_per_token: stack.floats_kept_per_token(),
         vocab_size: 0,
-        batch_tokens: recipe.data.batching.max_tokens(recipe.training.batch_size, stack.max_seq_len),
+        batch_tokens: batching.max_tokens(training.batch_size, stack.max_seq_len),
     };
-    Estimate::new(cost, &recipe.training)
+    Estimate::new(cost, training)
 }
 
 #[cfg(test)]

@@ -10,27 +10,26 @@ use firelight_training::read_recipe;
 use serde::{Serialize, Serializer};
 
 use super::corpus::{examples, stored};
-use super::files::split;
+use super::files::{Measured, measured};
 use super::score::report;
 use super::targets::Targets;
-use super::{Classification, ClassificationRecipe, Held, LabelledCorpus};
+use super::{Classification, ClassificationRecipe, LabelledCorpus};
 use crate::classifier::Classifier;
 use crate::error::ClassificationError;
-use crate::loss::Outcome;
 
 /// What a model is worth on a split.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Evaluation {
-    /// What a label is.
-    #[serde(skip)]
-    pub outcome: Outcome,
-    /// The mean loss without weights and smoothing, in its [unit](Outcome::loss_unit).
+    /// The mean loss without weights and smoothing.
     pub loss: f64,
+    /// What it counts, as people read it behind the number.
+    #[serde(skip)]
+    pub loss_unit: &'static str,
     /// The scores by name, in their order: those that `training.best_by` may name, and in JSON fields beside the others. What the
     /// texts do not define, such as the area under the curve of one class, is left out.
     #[serde(flatten, serialize_with = "fields")]
     pub scores: Vec<(&'static str, f64)>,
-    /// Number of texts.
+    /// Number of texts, sentences or questions.
     pub examples: usize,
     /// Seconds from the texts to the scores.
     pub seconds: f64,
@@ -71,8 +70,8 @@ pub fn evaluate(
     let outcome = targets.outcome();
     let (found, loss) = report(classifier.model(), outcome, &examples)?;
     Ok(Evaluation {
-        outcome,
         loss,
+        loss_unit: outcome.loss_unit(),
         scores: found.scores().into_iter().map(|(score, value)| (score.name, value)).collect(),
         examples: examples.len(),
         seconds: began.elapsed().as_secs_f64(),
@@ -86,20 +85,14 @@ fn texts_of(
     data: &Path,
     name: Option<&str>,
 ) -> Result<(PathBuf, Vec<LabelledText>), ClassificationError> {
-    let file = match (name, &recipe.data.validation) {
-        _ if !data.exists() => return Err(ClassificationError::Missing { path: data.into() }),
-        (Some(name), _) if data.is_file() => {
-            return Err(ClassificationError::SplitOfFile { path: data.into(), split: name.into() });
-        }
-        (None, Held::Texts(_)) if is_trained_on(folder, recipe, data) => {
+    let is_trained_on = || is_trained_on(folder, recipe, data);
+    let file = match measured((data, name), &recipe.data, is_trained_on)? {
+        Measured::File(file) => file,
+        Measured::HeldBack => {
             let file = folder.validation_pairs();
             let texts = stored(recipe, &file)?;
             return Ok((file, texts));
         }
-        (None, _) if data.is_file() => data.to_path_buf(),
-        (Some(name), _) => split(data, name)?,
-        (None, Held::Split(name)) => split(data, name)?,
-        (None, Held::Texts(_)) => split(data, &recipe.data.training)?,
     };
     let texts = labelled::read_as(&file, &recipe.data.columns, &recipe.data.outcome)?;
     Ok((file, texts))

@@ -34,11 +34,46 @@ pub(crate) fn files_in(
     }
 }
 
-/// The file of a split in a folder: `DIR/dev.tsv`.
-pub(super) fn split(folder: &Path, name: &str) -> Result<PathBuf, ClassificationError> {
-    split_of(folder, name, &ENDINGS)
+/// What a run is measured on.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Measured {
+    /// The texts that it held back.
+    HeldBack,
+    /// Those of a file.
+    File(PathBuf),
 }
 
+/// The texts of labelled files to measure a run of this recipe on.
+pub(super) fn measured(
+    (data, name): (&Path, Option<&str>),
+    recipe: &LabelledRecipe,
+    is_trained_on: impl FnOnce() -> bool,
+) -> Result<Measured, ClassificationError> {
+    measured_in((data, name), (&recipe.training, &recipe.validation), &ENDINGS, is_trained_on)
+}
+
+/// The same of files with these endings: the split of this name, or what the run validates on, or a file in the place of a folder.
+pub(crate) fn measured_in(
+    (data, name): (&Path, Option<&str>),
+    (training, validation): (&str, &Held),
+    endings: &[&str],
+    is_trained_on: impl FnOnce() -> bool,
+) -> Result<Measured, ClassificationError> {
+    let split = |name: &str| Ok(Measured::File(split_of(data, name, endings)?));
+    match (name, validation) {
+        _ if !data.exists() => Err(ClassificationError::Missing { path: data.into() }),
+        (Some(name), _) if data.is_file() => {
+            Err(ClassificationError::SplitOfFile { path: data.into(), split: name.into() })
+        }
+        (None, Held::Texts(_)) if is_trained_on() => Ok(Measured::HeldBack),
+        (None, _) if data.is_file() => Ok(Measured::File(data.into())),
+        (Some(name), _) => split(name),
+        (None, Held::Split(name)) => split(name),
+        (None, Held::Texts(_)) => split(training),
+    }
+}
+
+/// The file of a split in a folder: `DIR/dev.tsv`.
 fn split_of(folder: &Path, name: &str, endings: &[&str]) -> Result<PathBuf, ClassificationError> {
     let names: Vec<String> = endings.iter().map(|ending| format!("{name}.{ending}")).collect();
     let found = names.iter().map(|name| folder.join(name)).find(|file| file.is_file());
@@ -77,7 +112,7 @@ mod tests {
         }
         let recipe = LabelledRecipe::default();
         assert_eq!(files_of(&recipe, home.path()).unwrap(), (path("train.csv"), Some(path("dev.tsv"))));
-        let error = split(home.path(), "test").unwrap_err();
+        let error = split_of(home.path(), "test", &ENDINGS).unwrap_err();
         assert!(error.is_user_error() && error.to_string().ends_with("there is dev, train"), "{error}");
         let held = LabelledRecipe { validation: Held::Texts(5), ..recipe.clone() };
         assert_eq!(files_of(&held, &path("dev.tsv")).unwrap(), (path("dev.tsv"), None));

@@ -6,6 +6,8 @@ mod corpus;
 mod estimate;
 mod evaluate;
 mod files;
+mod judge;
+mod loaders;
 mod model_recipe;
 mod parts;
 mod recipe;

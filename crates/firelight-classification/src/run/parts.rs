@@ -2,8 +2,9 @@
 //! language model that it begins from are parted alike, so that neither learns the texts that the other is judged by.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use firelight_data::DataError;
 use firelight_data::labelled::{self, Columns, LabelKind, LabelledText, stratified_split};
 
 use super::recipe::Held;
@@ -11,9 +12,9 @@ use crate::error::ClassificationError;
 
 /// Texts to train and to validate on, and the files of the two.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Parts {
-    pub(crate) training: Vec<LabelledText>,
-    pub(crate) validation: Vec<LabelledText>,
+pub(crate) struct Parts<T = LabelledText> {
+    pub(crate) training: Vec<T>,
+    pub(crate) validation: Vec<T>,
     pub(crate) files: [PathBuf; 2],
 }
 
@@ -21,23 +22,40 @@ impl Parts {
     /// Reads the file to train on and that to validate on; where there is none, texts are held back, drawn by the seed; where
     /// each has one label, with as large a share of each as all have.
     pub(crate) fn read(
-        (training_file, validation_file): (PathBuf, Option<PathBuf>),
+        files: (PathBuf, Option<PathBuf>),
         held: &Held,
         (columns, kind): (&Columns, &LabelKind),
         split_seed: u64,
     ) -> Result<Self, ClassificationError> {
-        let texts = labelled::read_as(&training_file, columns, kind)?;
+        let classes =
+            |texts: &[LabelledText]| if kind.is_single_label() { classes(texts) } else { vec![0; texts.len()] };
+        Self::read_by(files, held, split_seed, |file| labelled::read_as(file, columns, kind), classes)
+    }
+}
+
+impl<T: Clone> Parts<T> {
+    /// The same of items of any kind: what reads them from a file, and the class of each, of which as large a share is held back as
+    /// all have.
+    pub(crate) fn read_by(
+        (training_file, validation_file): (PathBuf, Option<PathBuf>),
+        held: &Held,
+        split_seed: u64,
+        read: impl Fn(&Path) -> Result<Vec<T>, DataError>,
+        classes: impl Fn(&[T]) -> Vec<usize>,
+    ) -> Result<Self, ClassificationError> {
+        let all = read(&training_file)?;
         match (validation_file, held) {
             (Some(file), _) => {
-                let validation = labelled::read_as(&file, columns, kind)?;
-                Ok(Self { training: texts, validation, files: [training_file, file] })
+                let validation = read(&file)?;
+                Ok(Self { training: all, validation, files: [training_file, file] })
             }
-            (None, Held::Texts(validation)) if *validation >= texts.len() => {
-                Err(ClassificationError::NothingLeft { validation: *validation, texts: texts.len() })
+            (None, Held::Texts(validation)) if *validation >= all.len() => {
+                Err(ClassificationError::NothingLeft { validation: *validation, texts: all.len() })
             }
             (None, Held::Texts(validation)) => {
-                let classes = if kind.is_single_label() { classes(&texts) } else { vec![0; texts.len()] };
-                let [training, validation] = hold_back(&texts, &classes, *validation, split_seed);
+                let (training, validation) = stratified_split(&classes(&all), *validation, split_seed);
+                let some = |items: Vec<usize>| items.into_iter().map(|item| all[item].clone()).collect();
+                let [training, validation] = [training, validation].map(some);
                 Ok(Self { training, validation, files: [training_file.clone(), training_file] })
             }
             (None, Held::Split(_)) => unreachable!("a split has its file"),
@@ -50,11 +68,6 @@ fn classes(texts: &[LabelledText]) -> Vec<usize> {
     let labels: Vec<&str> = texts.iter().map(|text| text.label.as_str()).collect();
     let known: Vec<&str> = labels.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
     labels.iter().map(|label| known.partition_point(|other| other < label)).collect()
-}
-
-fn hold_back(texts: &[LabelledText], classes: &[usize], validation: usize, split_seed: u64) -> [Vec<LabelledText>; 2] {
-    let (training, validation) = stratified_split(classes, validation, split_seed);
-    [training, validation].map(|items| items.into_iter().map(|item| texts[item].clone()).collect())
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use firelight_training::metrics::classes::{
     ClassReport, MultiLabelReport, RegressionReport, class_report, multi_label_report, regression_report,
 };
 
+use super::judge::Score;
 use crate::classifier::is_held;
 use crate::data::Example;
 use crate::loss::Outcome;
@@ -16,40 +17,22 @@ pub(super) enum Report {
     Number(RegressionReport),
 }
 
-/// A number of a report.
-#[derive(Clone, Copy)]
-pub(super) struct Score {
-    /// The name in recipes, `metrics.jsonl` and evaluations.
-    pub(super) name: &'static str,
-    pub(super) higher_is_better: bool,
-    /// The number; none of a report of another kind, and where there is none, as of the area under a curve of one class.
-    pub(super) of: fn(&Report) -> Option<f64>,
-}
-
 /// All scores. A report has those of its kind.
-const SCORES: [Score; 12] = [
-    higher("accuracy", |report| Some(report.class()?.accuracy)),
-    higher("macro_f1", |report| Some(report.class()?.macro_f1)),
-    higher("weighted_f1", |report| Some(report.class()?.weighted_f1)),
-    higher("matthews", |report| Some(report.class()?.matthews)),
-    lower("calibration_error", |report| Some(report.class()?.calibration_error)),
-    higher("auroc", |report| report.class().filter(|report| report.per_class.len() == 2)?.auroc),
-    higher("micro_f1", |report| Some(report.classes()?.micro_f1)),
-    higher("macro_f1", |report| Some(report.classes()?.macro_f1)),
-    higher("exact_match", |report| Some(report.classes()?.exact_match)),
+const SCORES: [Score<Report>; 12] = [
+    Score::higher("accuracy", |report| Some(report.class()?.accuracy)),
+    Score::higher("macro_f1", |report| Some(report.class()?.macro_f1)),
+    Score::higher("weighted_f1", |report| Some(report.class()?.weighted_f1)),
+    Score::higher("matthews", |report| Some(report.class()?.matthews)),
+    Score::lower("calibration_error", |report| Some(report.class()?.calibration_error)),
+    Score::higher("auroc", |report| report.class().filter(|report| report.per_class.len() == 2)?.auroc),
+    Score::higher("micro_f1", |report| Some(report.classes()?.micro_f1)),
+    Score::higher("macro_f1", |report| Some(report.classes()?.macro_f1)),
+    Score::higher("exact_match", |report| Some(report.classes()?.exact_match)),
     // Answers that are all the same correlate with nothing.
-    higher("pearson", |report| Some(report.number()?.pearson.unwrap_or(0.0))),
-    higher("spearman", |report| Some(report.number()?.spearman.unwrap_or(0.0))),
-    lower("mean_squared_error", |report| Some(report.number()?.mean_squared_error)),
+    Score::higher("pearson", |report| Some(report.number()?.pearson.unwrap_or(0.0))),
+    Score::higher("spearman", |report| Some(report.number()?.spearman.unwrap_or(0.0))),
+    Score::lower("mean_squared_error", |report| Some(report.number()?.mean_squared_error)),
 ];
-
-const fn higher(name: &'static str, of: fn(&Report) -> Option<f64>) -> Score {
-    Score { name, higher_is_better: true, of }
-}
-
-const fn lower(name: &'static str, of: fn(&Report) -> Option<f64>) -> Score {
-    Score { name, higher_is_better: false, of }
-}
 
 impl Report {
     /// Compares rows of [`answers`](crate::classifier::answers) with what is true of the texts, and gives their mean loss, too.
@@ -66,7 +49,7 @@ impl Report {
     }
 
     /// The scores of its kind, in their order.
-    pub(super) fn scores(&self) -> Vec<(Score, f64)> {
+    pub(super) fn scores(&self) -> Vec<(Score<Self>, f64)> {
         SCORES.iter().filter_map(|score| Some((*score, (score.of)(self)?))).collect()
     }
 

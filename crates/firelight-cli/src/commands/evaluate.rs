@@ -144,7 +144,7 @@ fn labels_to_text(found: &classification::Evaluation) -> String {
         true => (in_words(name), format!("{:.2} %", 100.0 * value)),
         false => (in_words(name), format!("{value:.4}")),
     };
-    let loss = ("loss".to_string(), format!("{:.4} {}", found.loss, found.outcome.loss_unit()));
+    let loss = ("loss".to_string(), format!("{:.4} {}", found.loss, found.loss_unit));
     let rest = [("examples", found.examples.to_string()), ("reading", format!("{:.1} seconds", found.seconds))];
     let rest = rest.map(|(name, value)| (name.to_string(), value));
     let lines: Vec<_> = std::iter::once(loss).chain(found.scores.iter().map(score)).chain(rest).collect();
