@@ -110,11 +110,7 @@ impl Classifier {
         let config: TextClassifierConfig = folder.read_config(crate::TASK)?;
         config.validate().map_err(|error| ClassificationError::Config { path: folder.config(), error })?;
         let weights = folder.weights(checkpoint)?;
-        let vocabulary = TextVocabulary::load(&folder)?;
-        let (size, found) = (config.encoder.vocab_size, vocabulary.vocab_size());
-        if size != found {
-            return Err(ClassificationError::Vocabulary { path: folder.config(), size, found });
-        }
+        let vocabulary = TextVocabulary::load(&folder)?.fits(config.encoder.vocab_size, &folder)?;
         let mut model = config.init(device);
         load_weights(&mut model, weights)?;
         Ok(Self::new(model, vocabulary, config.labels).with_outcome(config.outcome))
@@ -208,7 +204,7 @@ fn sigmoid(logit: f64) -> f64 {
 }
 
 /// The number of the largest value, the first of equal ones.
-fn likeliest(row: &[f64]) -> usize {
+pub(crate) fn likeliest(row: &[f64]) -> usize {
     (0..row.len()).fold(0, |best, class| if row[class] > row[best] { class } else { best })
 }
 

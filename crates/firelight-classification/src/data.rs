@@ -17,6 +17,15 @@ pub struct EncodedText {
     pub is_cut: bool,
 }
 
+/// Words, or as many of a sentence as fit, as an encoder reads them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedWords {
+    /// Their tokens, with those around them.
+    pub text: EncodedText,
+    /// The place of each word's first token, which speaks for the word.
+    pub places: Vec<usize>,
+}
+
 /// What is true of a text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Target {

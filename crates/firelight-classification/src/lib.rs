@@ -13,8 +13,10 @@
 //! 7. [`MaskedLanguage`] (pretraining/) is the training of a masked language model, whose batches masking.rs makes, or of another
 //!    [`PretrainingModel`] (objectives/) on texts without labels; pretrained.rs
 //!    begins a classifier from its run, as a whole or by low-rank adapters, which [`merge`] (merge.rs) adds into the weights.
+//! 8. [`TokenClassification`] (tagging/) is the training of a [`TokenClassifier`] on tagged sentences, and [`Tagger`] (tagger.rs)
+//!    loads its run and tags the words of texts.
 //!
-//! Without the feature `train` only the models and the classifier are built, and `burn-train` is not.
+//! Without the feature `train` only the models and what asks them are built, and `burn-train` is not.
 //!
 //! ```
 //! use burn::tensor::{Device, Int, Tensor};
@@ -46,6 +48,9 @@ mod pretrained;
 mod pretraining;
 #[cfg(feature = "train")]
 mod run;
+mod tagger;
+#[cfg(feature = "train")]
+mod tagging;
 #[cfg(feature = "train")]
 mod training;
 mod vocabulary;
@@ -53,7 +58,7 @@ mod vocabulary;
 #[cfg(feature = "train")]
 pub use burn::train::Interrupter;
 pub use classifier::{Classifier, Prediction};
-pub use data::{EncodedText, Example, Target, TextBatch, TextBatcher};
+pub use data::{EncodedText, EncodedWords, Example, Target, TextBatch, TextBatcher};
 pub use embedder::Embedder;
 pub use encoder::{TextEncoder, TextEncoderConfig, TextInput};
 pub use error::ClassificationError;
@@ -88,12 +93,21 @@ pub use run::{
     Classification, ClassificationRecipe, ClassifierModelRecipe, Evaluation, Held, LabelledCorpus, LabelledRecipe, Run,
     TrainedRun, evaluate, texts_recipe,
 };
+pub use tagger::{Entity, TaggedToken, Tagger, Tagging};
+#[cfg(feature = "train")]
+pub use tagging::{
+    TaggedBatch, TaggedBatcher, TaggedCorpus, TaggedExample, TaggedRecipe, TokenClassification,
+    TokenClassificationRecipe, TokenClassificationRun, TokenClassifierTask, TokenModelRecipe, evaluate_tags,
+};
 #[cfg(feature = "train")]
 pub use training::ClassifierTask;
 pub use vocabulary::TextVocabulary;
 
 /// The name of this task in `recipe.toml` and `config.json`.
 pub const TASK: &str = "classification";
+
+/// The name of the classification of tokens in `recipe.toml` and `config.json`.
+pub const TOKEN_CLASSIFICATION_TASK: &str = "token_classification";
 
 /// The name of the training of a masked language model in `recipe.toml` and `config.json`.
 pub const MASKED_LANGUAGE_TASK: &str = "masked_language";

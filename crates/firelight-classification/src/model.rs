@@ -255,6 +255,11 @@ impl TokenClassifierConfig {
         ConfigError::collect([self.encoder.validate()], own)
     }
 
+    /// Number of parameters, without building the model.
+    pub fn num_params(&self) -> usize {
+        self.encoder.num_params() + (self.encoder.transformer.d_model + 1) * self.labels.len()
+    }
+
     /// Builds the model with seed 0.
     ///
     /// # Panics
@@ -298,6 +303,16 @@ impl TokenClassifier {
     /// As [`TextEncoder::forward`].
     pub fn forward(&self, input: &TextInput, pass: &mut Pass) -> Tensor<3> {
         self.head.forward(self.encoder.forward(input, pass))
+    }
+
+    /// Number of classes `C`.
+    pub fn num_classes(&self) -> usize {
+        self.head.output.weight.shape()[1]
+    }
+
+    /// The parameters by part.
+    pub fn report(&self) -> ParameterReport {
+        ParameterReport::of(self)
     }
 }
 
@@ -393,6 +408,8 @@ mod tests {
         assert_eq!(classifier.init(&device).num_params(), classifier.num_params());
         let masked = MaskedLanguageModelConfig::new(encoder());
         assert_eq!(masked.init(&device).num_params(), masked.num_params());
+        let tokens = TokenClassifierConfig::new(encoder(), LABELS);
+        assert_eq!(tokens.init(&device).num_params(), tokens.num_params());
     }
 
     #[test]

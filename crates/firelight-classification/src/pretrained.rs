@@ -1,5 +1,5 @@
-//! What a run of this crate has learnt, taken over by another one: the encoder of a pre-training or of a classifier, with its
-//! tokenizer.
+//! What a run of this crate has learnt, taken over by another one: the encoder of a masked language model or of a classifier,
+//! with its tokenizer.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::encoder::{TextEncoder, TextEncoderConfig};
 use crate::error::ClassificationError;
 #[cfg(feature = "train")]
 use crate::model::TextClassifier;
-use crate::model::TextClassifierConfig;
+use crate::model::{TextClassifierConfig, TokenClassifierConfig};
 use crate::objectives::PretrainingConfig;
 use crate::vocabulary::TextVocabulary;
 
@@ -27,18 +27,27 @@ pub(crate) struct Pretrained {
 enum Structure {
     Classifier(TextClassifierConfig),
     Pretraining(PretrainingConfig),
+    Tokens(TokenClassifierConfig),
+}
+
+impl Structure {
+    /// Reads the structure of a run, of whichever task it is.
+    fn read(folder: &ModelFolder) -> Result<Self, StorageError> {
+        let or = |found: Result<Self, StorageError>, next: &dyn Fn() -> Result<Self, StorageError>| match found {
+            Err(StorageError::ConfigTask { .. }) => next(),
+            found => found,
+        };
+        let found = folder.read_config(crate::TASK).map(Self::Classifier);
+        let found = or(found, &|| folder.read_config(crate::TOKEN_CLASSIFICATION_TASK).map(Self::Tokens));
+        or(found, &|| folder.read_config(crate::MASKED_LANGUAGE_TASK).map(Self::Pretraining))
+    }
 }
 
 impl Pretrained {
     /// Opens the folder of a run.
     pub(crate) fn open(path: &Path) -> Result<Self, ClassificationError> {
         let folder = ModelFolder::open(path)?;
-        let model = match folder.read_config(crate::TASK) {
-            Err(StorageError::ConfigTask { .. }) => {
-                Structure::Pretraining(folder.read_config(crate::MASKED_LANGUAGE_TASK)?)
-            }
-            config => Structure::Classifier(config?),
-        };
+        let model = Structure::read(&folder)?;
         let pretrained = Self { folder, model };
         let valid = pretrained.encoder_config().validate();
         valid.map_err(|error| ClassificationError::Config { path: pretrained.folder.config(), error })?;
@@ -50,17 +59,13 @@ impl Pretrained {
         match &self.model {
             Structure::Classifier(config) => &config.encoder,
             Structure::Pretraining(config) => &config.encoder,
+            Structure::Tokens(config) => &config.encoder,
         }
     }
 
     /// The tokenizer.
     pub(crate) fn vocabulary(&self) -> Result<TextVocabulary, ClassificationError> {
-        let vocabulary = TextVocabulary::load(&self.folder)?;
-        let (size, found) = (self.encoder_config().vocab_size, vocabulary.vocab_size());
-        match size == found {
-            true => Ok(vocabulary),
-            false => Err(ClassificationError::Vocabulary { path: self.folder.config(), size, found }),
-        }
+        TextVocabulary::load(&self.folder)?.fits(self.encoder_config().vocab_size, &self.folder)
     }
 
     /// The encoder with the weights of a checkpoint.
@@ -69,6 +74,7 @@ impl Pretrained {
         match &self.model {
             Structure::Classifier(config) => Ok(learnt(config.init(device), weights)?.encoder),
             Structure::Pretraining(config) => Ok(learnt(config.init(device), weights)?.encoder().clone()),
+            Structure::Tokens(config) => Ok(learnt(config.init(device), weights)?.encoder),
         }
     }
 }
@@ -77,11 +83,8 @@ impl Pretrained {
 impl Pretrained {
     /// Makes sure that a classifier of this structure can begin from the run.
     pub(crate) fn check(&self, config: &TextClassifierConfig, new_head: bool) -> Result<(), ClassificationError> {
+        self.check_encoder(&config.encoder)?;
         let path = || self.folder.path().to_path_buf();
-        let differing = differing(self.encoder_config(), &config.encoder);
-        if !differing.is_empty() {
-            return Err(ClassificationError::OtherEncoder { path: path(), differing });
-        }
         match &self.model {
             Structure::Classifier(found) if !new_head && found.outcome != config.outcome => {
                 let [found, expected] = [found, config].map(|config| config.outcome.name());
@@ -102,6 +105,14 @@ impl Pretrained {
         }
     }
 
+    /// Makes sure that a model with this encoder can begin from the run.
+    pub(crate) fn check_encoder(&self, config: &TextEncoderConfig) -> Result<(), ClassificationError> {
+        match differing(self.encoder_config(), config) {
+            differing if differing.is_empty() => Ok(()),
+            differing => Err(ClassificationError::OtherEncoder { path: self.folder.path().into(), differing }),
+        }
+    }
+
     /// Gives the weights of the last checkpoint to a new classifier of a structure that was [checked](Self::check): those of the
     /// encoder, into which its adapters are merged, and, where no new head is asked for, those of the head: a classifier's whole, and
     /// the pooler that a pre-training has learnt where the classifier's is of the same kind. The adapters of the new classifier stay
@@ -112,25 +123,37 @@ impl Pretrained {
         new_head: bool,
         device: &Device,
     ) -> Result<TextClassifier, ClassificationError> {
-        let weights = self.folder.weights(&Checkpoint::Last)?;
         match &self.model {
-            Structure::Classifier(found) => {
+            Structure::Classifier(found) if !new_head => {
+                let weights = self.folder.weights(&Checkpoint::Last)?;
                 let taken = found.encoder.merge(learnt(found.init(device), weights)?);
                 take_base(&mut model.encoder, &taken.encoder);
-                if !new_head {
-                    take_base(&mut model.head, &taken.head);
-                }
+                take_base(&mut model.head, &taken.head);
             }
-            Structure::Pretraining(found) => {
+            Structure::Pretraining(found) if !new_head => {
+                let weights = self.folder.weights(&Checkpoint::Last)?;
                 let taken = found.encoder.merge(learnt(found.init(device), weights)?);
                 take_base(&mut model.encoder, taken.encoder());
-                let pooler = taken.pooler().filter(|pooler| !new_head && pooler.is_like(&model.head.pooler));
-                if let Some(pooler) = pooler {
+                if let Some(pooler) = taken.pooler().filter(|pooler| pooler.is_like(&model.head.pooler)) {
                     take_base(&mut model.head.pooler, pooler);
                 }
             }
+            _ => self.give_encoder(&mut model.encoder, device)?,
         }
         Ok(model)
+    }
+
+    /// Gives the weights of the last checkpoint to a new encoder that was [checked](Self::check_encoder); adapters are merged.
+    pub(crate) fn give_encoder(&self, encoder: &mut TextEncoder, device: &Device) -> Result<(), ClassificationError> {
+        let weights = self.folder.weights(&Checkpoint::Last)?;
+        let config = self.encoder_config();
+        let taken = match &self.model {
+            Structure::Classifier(found) => config.merge(learnt(found.init(device), weights)?).encoder,
+            Structure::Pretraining(found) => config.merge(learnt(found.init(device), weights)?).encoder().clone(),
+            Structure::Tokens(found) => config.merge(learnt(found.init(device), weights)?).encoder,
+        };
+        take_base(encoder, &taken);
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@
 use firelight_data::{DataError, Tokenizer};
 use firelight_storage::ModelFolder;
 
-use crate::data::EncodedText;
+use crate::data::{EncodedText, EncodedWords};
 use crate::error::ClassificationError;
 
 /// What stands in the place of a hidden token.
@@ -45,6 +45,14 @@ impl TextVocabulary {
         match SPECIAL.into_iter().find(|token| tokenizer.special(token).is_none()) {
             Some(token) => Err(ClassificationError::MissingToken { path: folder.tokenizer(), token }),
             None => Ok(Self::new(tokenizer)?),
+        }
+    }
+
+    /// Makes sure that the model beside it in the folder is for as many tokens.
+    pub(crate) fn fits(self, size: usize, folder: &ModelFolder) -> Result<Self, ClassificationError> {
+        match self.vocab_size() {
+            found if found == size => Ok(self),
+            found => Err(ClassificationError::Vocabulary { path: folder.config(), size, found }),
         }
     }
 
@@ -129,6 +137,86 @@ impl Around {
         }
         EncodedText { ids, second_from, is_cut: whole > max_len }
     }
+
+    /// Words, with single spaces between them, and the tokens around them, in as many parts of at most `max_len` tokens as they
+    /// need; between two parts no word is cut, and one that alone is longer loses its last tokens.
+    ///
+    /// Source: Devlin et al. 2019, §5.3: the first token of a word is the one that is classified.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_words<S: AsRef<str>>(&self, words: &[S], max_len: usize) -> Result<Vec<EncodedWords>, DataError> {
+        let room = max_len.saturating_sub(2).max(1);
+        let mut parts: Vec<Vec<Pieces>> = Vec::new();
+        let mut left = 0;
+        for pieces in self.pieces_of_words(words)? {
+            let pieces = pieces.cut(room);
+            if parts.is_empty() || pieces.ids.len() > left {
+                parts.push(Vec::new());
+                left = room;
+            }
+            left -= pieces.ids.len();
+            parts.last_mut().into_iter().for_each(|part| part.push(pieces.clone()));
+        }
+        Ok(parts.iter().map(|part| self.part(part)).collect())
+    }
+
+    /// The tokens of each word. A space between two words, where it is a token, belongs to the second one; a word of which the
+    /// tokenizer leaves nothing, such as a control character, is hidden.
+    fn pieces_of_words<S: AsRef<str>>(&self, words: &[S]) -> Result<Vec<Pieces>, DataError> {
+        let text = words.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(" ");
+        let mut tokens = self.tokenizer.encode_with_offsets(&text)?.into_iter().peekable();
+        let mut begin = 0;
+        let pieces_of = |word: &S| {
+            let end = begin + word.as_ref().len();
+            let mut pieces = Pieces { ids: Vec::new(), first: None, is_cut: false };
+            while let Some((id, stretch)) = tokens.next_if(|(_, stretch)| stretch.end <= end) {
+                if pieces.first.is_none() && stretch.end > begin {
+                    pieces.first = Some(pieces.ids.len());
+                }
+                pieces.ids.push(id);
+            }
+            if pieces.first.is_none() {
+                pieces.first = Some(pieces.ids.len());
+                pieces.ids.push(self.mask);
+            }
+            begin = end + 1;
+            pieces
+        };
+        Ok(words.iter().map(pieces_of).collect())
+    }
+
+    fn part(&self, words: &[Pieces]) -> EncodedWords {
+        let (mut ids, mut places) = (vec![self.class], Vec::new());
+        for word in words {
+            places.extend(word.first.map(|first| ids.len() + first));
+            ids.extend(&word.ids);
+        }
+        ids.push(self.separator);
+        let is_cut = words.iter().any(|word| word.is_cut);
+        EncodedWords { text: EncodedText { second_from: ids.len(), ids, is_cut }, places }
+    }
+}
+
+/// The tokens of a word.
+#[derive(Clone)]
+struct Pieces {
+    ids: Vec<u32>,
+    /// Which of them is the first that is more than white space.
+    first: Option<usize>,
+    is_cut: bool,
+}
+
+impl Pieces {
+    /// The word in at most so many tokens: from its first one on, where it has more.
+    fn cut(mut self, room: usize) -> Self {
+        if self.ids.len() > room {
+            self.ids.drain(..self.first.unwrap_or(0));
+            self.ids.truncate(room);
+            (self.first, self.is_cut) = (Some(0), true);
+        }
+        self
+    }
 }
 
 #[cfg(test)]
@@ -166,6 +254,57 @@ mod tests {
         let ids: Vec<&[u32]> = pieces.iter().map(|piece| piece.ids.as_slice()).collect();
         assert_eq!(ids, [&[6, 0, 1, 7][..], &[6, 2, 3, 7], &[6, 4, 7]]);
         assert!(vocabulary().pieces("", 4).unwrap().is_empty());
+    }
+
+    #[test]
+    fn words_are_spoken_for_by_their_first_tokens_and_never_cut_in_two() {
+        let text = "ab ba a b fab cab ab ba".repeat(9);
+        let words = ["ab", "fab", "b", "\u{200b}"];
+        for (config, expected) in [
+            (TokenizerConfig::Char, 8),
+            (TokenizerConfig::Byte, 8),
+            (TokenizerConfig::Word { min_frequency: 1 }, 3),
+            (TokenizerConfig::SentenceBpe { vocab_size: 256 }, 9),
+            (TokenizerConfig::WordPiece { vocab_size: 14 }, 4),
+        ] {
+            let vocabulary = TextVocabulary::new(Tokenizer::train(&config, &text).unwrap()).unwrap();
+            let known = if config == TokenizerConfig::Char { &words[..3] } else { &words };
+            let whole = vocabulary.encode_words(known, 99).unwrap();
+            let [EncodedWords { text, places }] = &whole[..] else { panic!("{whole:?}") };
+            assert_eq!(places.len(), known.len(), "{config:?}");
+            let begins = places.iter().map(|&place| vocabulary.tokenizer.token(text.ids[place]).unwrap());
+            let begins: String = begins.take(3).filter_map(|token| token.chars().next()).collect();
+            assert!(["afb", "\u{120}\u{120}\u{120}"].contains(&begins.as_str()), "{config:?} {begins}");
+            let found = vocabulary.encode_words(&words[..3], 6).unwrap();
+            let joined: Vec<u32> =
+                found.iter().flat_map(|part| &part.text.ids[1..part.text.ids.len() - 1]).copied().collect();
+            assert_eq!(
+                (joined.len(), found.iter().map(|part| part.places.len()).sum::<usize>()),
+                (expected, 3),
+                "{config:?}"
+            );
+            assert!(found.iter().all(|part| part.text.ids.len() <= 6 && !part.text.is_cut));
+        }
+        let hidden = vocabulary().encode_words(&["ab", "", "c"], 9);
+        assert!(hidden.is_err(), "the space is unknown to these characters");
+    }
+
+    #[test]
+    fn a_word_without_tokens_is_hidden_and_one_that_is_too_long_loses_its_end() {
+        let bytes = TextVocabulary::new(Tokenizer::train(&TokenizerConfig::Byte, "").unwrap()).unwrap();
+        let long = bytes.encode_words(&["a", "bcdefg", "h"], 6).unwrap();
+        let cut: Vec<bool> = long.iter().map(|part| part.text.is_cut).collect();
+        assert_eq!(
+            (cut, &long[1].text.ids[1..5], long[1].places[0]),
+            (vec![false, true, false], &[98, 99, 100, 101][..], 1)
+        );
+        assert!(bytes.encode_words::<&str>(&[], 6).unwrap().is_empty());
+        let config = TokenizerConfig::WordPiece { vocab_size: 14 };
+        let pieces = TextVocabulary::new(Tokenizer::train(&config, "ab fab cab").unwrap()).unwrap();
+        let [EncodedWords { text, places }] = &pieces.encode_words(&["ab", "\u{1}", "b"], 9).unwrap()[..] else {
+            panic!("one part")
+        };
+        assert_eq!((places.len(), text.ids[places[1]]), (3, pieces.mask()));
     }
 
     #[test]

@@ -29,7 +29,10 @@ use firelight_storage::ModelFolder;
 use firelight_training::metrics::classes::{ClassReport, draw_confusion};
 use firelight_training::{BuiltIn, Check, Estimate, Problem, Task, ValidationMetric};
 
-pub(crate) use files::files_in;
+pub(crate) use estimate::estimate_of;
+pub(crate) use files::{Measured, files_in, measured_in};
+pub(crate) use judge::{Score, scored};
+pub(crate) use loaders::{Loader, Shuffled, in_order};
 pub(crate) use model_recipe::encoder_stack;
 pub(crate) use parts::Parts;
 pub(crate) use recipe::check_outcome;

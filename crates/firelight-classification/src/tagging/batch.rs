@@ -1,0 +1,121 @@
+//! Tagged sentences become batches, and what a model is charged for on them: the tag of every word, at its first token.
+//!
+//! Source: Devlin et al. 2019, §5.3 (<https://arxiv.org/abs/1810.04805>).
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use firelight_core::{AuxiliaryLosses, LossConfig, Pass, TokenLoss};
+use firelight_training::{LossOutput, Objective, Switches, TrainLoss, Trainee};
+
+use crate::data::{EncodedText, EncodedWords, input_of};
+use crate::encoder::TextInput;
+use crate::model::TokenClassifier;
+
+/// A sentence, or a part of a long one, with the tags of its words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaggedExample {
+    /// The words.
+    pub words: EncodedWords,
+    /// The number of each word's tag.
+    pub tags: Vec<usize>,
+}
+
+/// What one step of a classifier of tokens reads.
+#[derive(Debug, Clone)]
+pub struct TaggedBatch {
+    /// The sentences.
+    pub input: TextInput,
+    /// `[B, T]`, the tags of first tokens; 0 elsewhere.
+    pub targets: Tensor<2, Int>,
+    /// `[B, T]`, true where a token does not speak for a word: padding, the tokens around a sentence, those that go on with a word.
+    pub ignored: Tensor<2, Bool>,
+}
+
+/// Stacks tagged sentences.
+#[derive(Debug, Clone, Copy)]
+pub struct TaggedBatcher;
+
+impl Batcher<TaggedExample, TaggedBatch> for TaggedBatcher {
+    fn batch(&self, examples: Vec<TaggedExample>, device: &Device) -> TaggedBatch {
+        let texts: Vec<&EncodedText> = examples.iter().map(|example| &example.words.text).collect();
+        let input = input_of(&texts, device);
+        let [rows, length] = input.tokens.dims();
+        let (mut targets, mut ignored) = (vec![0; rows * length], vec![true; rows * length]);
+        for (row, example) in examples.iter().enumerate() {
+            for (place, tag) in example.words.places.iter().zip(&example.tags) {
+                targets[row * length + place] = *tag as i32;
+                ignored[row * length + place] = false;
+            }
+        }
+        TaggedBatch {
+            input,
+            targets: Tensor::from_data(TensorData::new(targets, [rows, length]), device),
+            ignored: Tensor::from_bool(TensorData::new(ignored, [rows, length]), device),
+        }
+    }
+}
+
+/// A classifier of tokens with its loss.
+pub type TokenClassifierTask = Trainee<TokenClassifier>;
+
+fn charge(model: &TokenClassifier, batch: TaggedBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
+    loss.forward(model.forward(&batch.input, pass), batch.targets, Some(batch.ignored))
+}
+
+fn report(loss: TokenLoss) -> LossOutput {
+    LossOutput::new(loss.cross_entropy, loss.count)
+}
+
+impl Objective for TokenClassifier {
+    type Batch = TaggedBatch;
+    type Loss = LossConfig;
+
+    /// What is minimised is the loss of the words and, with experts, the load balance.
+    fn train_loss(&self, batch: TaggedBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
+        let mut auxiliary = AuxiliaryLosses::default();
+        let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
+        let charged = charge(self, batch, *loss, &mut pass.with_losses(&mut auxiliary));
+        let minimised = auxiliary.added_to(charged.mean(), loss.load_balance);
+        TrainLoss { minimised, reported: report(charged) }
+    }
+
+    fn valid_loss(&self, batch: TaggedBatch, switches: Switches) -> LossOutput {
+        let mut pass = Pass::default().with_precision(switches.dtype);
+        report(charge(self, batch, LossConfig::default(), &mut pass))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{TextEncoderConfig, TokenClassifierConfig};
+
+    fn example(ids: &[u32], places: &[usize], tags: &[usize]) -> TaggedExample {
+        let text = EncodedText { ids: ids.into(), second_from: ids.len(), is_cut: false };
+        TaggedExample { words: EncodedWords { text, places: places.into() }, tags: tags.into() }
+    }
+
+    #[test]
+    fn tags_stand_at_the_first_tokens_of_words_and_nowhere_else() {
+        let device = Device::default();
+        let examples = vec![example(&[7, 1, 2, 8], &[1], &[2]), example(&[7, 1, 2, 3, 4, 8], &[1, 3], &[0, 1])];
+        let batch = TaggedBatcher.batch(examples, &device);
+        let ids = |tensor: Tensor<2, Int>| tensor.try_to_vec_as::<i64>().unwrap();
+        assert_eq!(ids(batch.targets), [0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]);
+        assert_eq!(ids(batch.ignored.int()), [1, 0, 1, 1, 1, 1, 1, 0, 1, 0, 1, 1]);
+    }
+
+    #[test]
+    fn padding_and_batch_mates_change_no_loss_and_other_tokens_are_not_charged() {
+        let device = Device::default();
+        let model = TokenClassifierConfig::new(TextEncoderConfig::modern(9, 8, 2, 1), ["a", "b", "c"]).init(&device);
+        let loss = |examples: &[TaggedExample]| {
+            model.valid_loss(TaggedBatcher.batch(examples.to_vec(), &device), Switches::default()).read().unwrap()
+        };
+        let [one, other] = [example(&[7, 1, 2, 8], &[1], &[2]), example(&[7, 1, 2, 3, 4, 8], &[1, 3], &[0, 1])];
+        let both = [one, other];
+        let (alone, beside, together) = (loss(&both[..1]), loss(&both[1..]), loss(&both));
+        assert_eq!((alone.1, together.1), (1.0, 3.0));
+        assert!((alone.0 + beside.0 - together.0).abs() < 1e-5, "{alone:?} {beside:?} {together:?}");
+    }
+}

@@ -1,0 +1,66 @@
+//! How well a trained model tags the sentences of a split.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use burn::tensor::Device;
+use firelight_data::labelled::Labels;
+use firelight_data::tagged::{self, TaggedSentence};
+use firelight_storage::{Checkpoint, ModelFolder};
+use firelight_training::read_recipe;
+
+use super::corpus::{ENDINGS, TaggedCorpus, examples};
+use super::score::{report, scores};
+use super::{TokenClassification, TokenClassificationRecipe};
+use crate::error::ClassificationError;
+use crate::run::{Evaluation, Measured, measured_in};
+use crate::tagger::Tagger;
+
+/// What the loss counts.
+const UNIT: &str = "nats per word";
+
+/// Evaluates a run on the file `DIR/split.conll` (or `.txt`, `.tsv`, `.jsonl`); the scheme, the tags and the tokenizer are those of its
+/// training. Which sentences are measured without a split, [`evaluate`](crate::evaluate) says.
+///
+/// # Errors
+/// If the folder is no run of this task, there is no such split, a file is to have splits, or a word has a tag that the training
+/// did not have.
+pub fn evaluate_tags(
+    folder: impl AsRef<Path>,
+    checkpoint: &Checkpoint,
+    (data, name): (&Path, Option<&str>),
+    device: &Device,
+) -> Result<Evaluation, ClassificationError> {
+    let tagger = Tagger::load_from(folder.as_ref(), checkpoint, device)?;
+    let folder = ModelFolder::open(folder)?;
+    let recipe = read_recipe::<TokenClassification>(Some(&folder.recipe()), &[])?;
+    let (file, sentences) = sentences_of(&folder, &recipe, data, name)?;
+    let tags = Labels::new(tagger.tags().to_vec())?;
+    let began = Instant::now();
+    let max_len = tagger.model().encoder.max_seq_len();
+    let examples = examples(tagger.vocabulary(), &tags, (&file, &sentences), max_len)?;
+    let (found, loss) = report(tagger.model(), tags.names(), (&examples, &sentences))?;
+    let seconds = began.elapsed().as_secs_f64();
+    Ok(Evaluation { loss, loss_unit: UNIT, scores: scores(&found), examples: sentences.len(), seconds })
+}
+
+/// The sentences to measure on and their file.
+fn sentences_of(
+    folder: &ModelFolder,
+    recipe: &TokenClassificationRecipe,
+    data: &Path,
+    name: Option<&str>,
+) -> Result<(PathBuf, Vec<TaggedSentence>), ClassificationError> {
+    // Data that cannot be read was not trained on; whoever reads it next says why.
+    let is_trained_on = || {
+        let own = TaggedCorpus::open(recipe, folder);
+        own.and_then(|own| own.is_of(&recipe.data, &[data.into()])).unwrap_or(false)
+    };
+    let splits = (recipe.data.training.as_str(), &recipe.data.validation);
+    let file = match measured_in((data, name), splits, &ENDINGS, is_trained_on)? {
+        Measured::File(file) => file,
+        Measured::HeldBack => folder.validation_pairs(),
+    };
+    let sentences = tagged::read(&file, recipe.data.scheme)?;
+    Ok((file, sentences))
+}

@@ -1,0 +1,157 @@
+//! What a recipe of a classifier of tokens says, and the recipe that is built in.
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use firelight_core::{ConfigError, LossConfig, TransformerConfig, kind};
+use firelight_data::tagged::TagScheme;
+use firelight_data::{Batching, TokenizerConfig, check_workers};
+use firelight_training::{Apart, Fields, Recipe, fields_of};
+use serde::de::Deserializer;
+use serde::{Deserialize, Serialize};
+
+use crate::encoder::TextEncoderConfig;
+use crate::heads::TokenHeadConfig;
+use crate::model::TokenClassifierConfig;
+use crate::run::{Held, encoder_stack};
+
+/// The recipe of a classifier of tokens.
+pub type TokenClassificationRecipe = Recipe<TaggedRecipe, TokenModelRecipe, LossConfig>;
+
+/// The built-in recipe.
+pub(super) const ENTITIES: &str = include_str!("entities.toml");
+
+/// The `[data]` section.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TaggedRecipe {
+    /// The file to train on in a folder, by its name without the ending `.conll`, `.txt`, `.tsv` or `.jsonl`. Default: `"train"`.
+    pub training: String,
+    /// What is only validated on: the name of another file, or a number of sentences. Default: `"dev"`.
+    pub validation: Held,
+    /// What draws the sentences that a number holds back; the seed of the recipe does not. Default: 0.
+    pub split_seed: u64,
+    /// What the tags mean: `"iob2"`, `"iob1"` or `"plain"`. Default: entities in IOB2.
+    pub scheme: TagScheme,
+    /// How words become tokens. It knows the training sentences alone. Default: `"word:2"`.
+    pub tokenizer: TokenizerConfig,
+    /// How many sentences a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", budget = N }`. Default: buckets.
+    #[serde(deserialize_with = "kind::deserialize")]
+    pub batching: Batching,
+    /// Threads that read batches ahead; they change neither the batches nor their order. At most 64, default 0.
+    pub workers: usize,
+}
+
+impl Default for TaggedRecipe {
+    fn default() -> Self {
+        Self {
+            training: "train".into(),
+            validation: Held::Split("dev".into()),
+            split_seed: 0,
+            scheme: TagScheme::default(),
+            tokenizer: TokenizerConfig::Word { min_frequency: 2 },
+            batching: Batching::Buckets { buckets: 16 },
+            workers: 0,
+        }
+    }
+}
+
+impl TaggedRecipe {
+    /// # Errors
+    /// Lists every field that does not fit.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let own = [
+            (self.validation == Held::Texts(0))
+                .then(|| "data.validation = 0 must be at least 1, or the name of a file".into()),
+            self.batching.validate().err().map(|error| format!("data: {error}")),
+            check_workers(self.workers),
+        ];
+        ConfigError::collect([], own)
+    }
+}
+
+/// The keys of `[model]`: those of the model and those of the stack.
+static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
+    let [own, stack] = [fields_of::<Own>(), fields_of::<TransformerConfig>()].map(Option::unwrap_or_default);
+    [own, stack].concat().leak()
+});
+
+/// The `[model]` section: the encoder as in the recipe of a classifier of texts, with a head for every token. `dropout` is that of
+/// the head, too, where `head_dropout` says nothing else.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TokenModelRecipe {
+    /// Keys of the model.
+    #[serde(flatten)]
+    own: Own,
+    /// The stack.
+    #[serde(flatten)]
+    pub transformer: TransformerConfig,
+}
+
+/// The keys that are not the stack's.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Own {
+    /// Segments that tokens may belong to: those of the run to begin from.
+    n_segments: usize,
+    /// Dropout of the tokens' vectors.
+    head_dropout: f64,
+    /// The run whose encoder the first step begins with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<PathBuf>,
+}
+
+impl TokenModelRecipe {
+    /// The whole configuration, for a vocabulary of this size and these tags.
+    pub fn config(&self, vocab_size: usize, tags: Vec<String>) -> TokenClassifierConfig {
+        let (n_segments, transformer) = (self.own.n_segments, self.transformer.clone());
+        TokenClassifierConfig {
+            labels: tags,
+            encoder: TextEncoderConfig { vocab_size, n_segments, adapters: None, transformer },
+            head: TokenHeadConfig { dropout: self.own.head_dropout },
+        }
+    }
+
+    /// The run to begin from.
+    pub(super) fn from(&self) -> Option<&Path> {
+        self.own.from.as_deref()
+    }
+}
+
+impl<'de> Deserialize<'de> for TokenModelRecipe {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Apart { mut own, rest, named } =
+            Apart::<Own, TransformerConfig>::read(deserializer, "TokenModelRecipe", &FIELDS)?;
+        let transformer = encoder_stack(rest, &named);
+        if !named.contains("head_dropout") {
+            own.head_dropout = transformer.dropout;
+        }
+        Ok(Self { own, transformer })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_recipe_is_whole_and_comes_back_from_its_own_text() {
+        let recipe = TokenClassificationRecipe::parse(ENTITIES, "entities.toml", &[]).unwrap();
+        assert_eq!(recipe.task, crate::TOKEN_CLASSIFICATION_TASK);
+        let config = recipe.model.config(70, vec!["B-A".into(), "O".into()]);
+        config.validate().unwrap();
+        assert_eq!(config.head.dropout, 0.3);
+        let text = recipe.to_toml().unwrap();
+        assert_eq!(TokenClassificationRecipe::parse(&text, "recipe.toml", &[]).unwrap(), recipe);
+    }
+
+    #[test]
+    fn all_problems_are_listed() {
+        let recipe = TaggedRecipe { validation: Held::Texts(0), workers: 65, ..TaggedRecipe::default() };
+        assert_eq!(recipe.validate().unwrap_err().problems().len(), 2);
+        TaggedRecipe::default().validate().unwrap();
+        let read = |text: &str| toml::from_str::<TaggedRecipe>(text).map(|recipe| recipe.scheme);
+        assert_eq!(read("scheme = \"iob1\"").unwrap(), TagScheme::Iob1);
+        assert!(read("scheme = \"bilou\"").is_err());
+    }
+}
