@@ -15,6 +15,7 @@ mod loading;
 mod recipe;
 mod resume;
 mod support;
+mod tagging;
 mod train;
 mod translation;
 mod vision;

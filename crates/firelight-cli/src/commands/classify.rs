@@ -1,11 +1,13 @@
-//! `firelight classify`: what a trained classifier says of texts or of images, by the task of its run. Texts in, labels with
-//! their probabilities or numbers out, as many and in the same order; images are the business of `classify_images.rs`.
+//! `firelight classify`: what a trained classifier says of texts, of their words or of images, by the task of its run. Texts in,
+//! labels with their probabilities, numbers or tags out, as many and in the same order; images are the business of
+//! `classify_images.rs`.
 
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use firelight::classification::{Classifier, Prediction};
-use firelight::storage::ModelFolder;
+use burn::tensor::Device;
+use firelight::classification::{Classifier, Prediction, TOKEN_CLASSIFICATION_TASK, Tagger, Tagging};
+use firelight::storage::{Checkpoint, ModelFolder};
 use firelight::training::task_of;
 use firelight::vision;
 use serde_json::{Map, Value, json};
@@ -16,8 +18,8 @@ use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
 use crate::output;
 
-/// Name the label of texts by a trained classifier, their labels or their number, or the label of images by a trained vision
-/// transformer; without --file, --text and --image, of the lines of the standard input
+/// Name the label of texts by a trained classifier, their labels or their number, the tags of their words, or the label of images
+/// by a trained vision transformer; without --file, --text and --image, of the lines of the standard input
 #[derive(clap::Args)]
 pub(crate) struct Classify {
     #[command(flatten)]
@@ -30,7 +32,8 @@ pub(crate) struct Classify {
     text: Option<String>,
     #[command(flatten)]
     images: ClassifyImages,
-    /// Print one line of JSON for each: what was given, its label, or labels, and the probabilities of all, or its number
+    /// Print one line of JSON for each: what was given, its label, or labels, and the probabilities of all, or its number,
+    /// or its words with their tags and its entities
     #[arg(long)]
     json: bool,
 }
@@ -38,7 +41,8 @@ pub(crate) struct Classify {
 impl Classify {
     pub(crate) fn run(self) -> Result<()> {
         let folder = ModelFolder::open(&self.model.run_dir)?;
-        if task_of(&folder.recipe())? == vision::TASK {
+        let task = task_of(&folder.recipe())?;
+        if task == vision::TASK {
             let is_text = self.text.is_some() || self.file.is_some();
             ensure!(!is_text, Mistake("--text and --file are for classifiers of texts: give --image".into()));
             return self.images.run(&self.model, self.json);
@@ -47,21 +51,49 @@ impl Classify {
             self.images.is_empty(),
             Mistake("--image and --rollout are for vision transformers: give --text or --file".into())
         );
-        self.texts()
+        if task == TOKEN_CLASSIFICATION_TASK { self.words() } else { self.texts() }
+    }
+
+    fn words(&self) -> Result<()> {
+        let load =
+            |checkpoint: &Checkpoint, device: &Device| Ok(Tagger::load_from(&self.model.run_dir, checkpoint, device)?);
+        self.answer(load, |tagger: &Tagger, before, texts| {
+            let found = tagger.tag_after(before, texts)?;
+            let shown = |(text, found): (&String, &Tagging)| match self.json {
+                true => {
+                    format!("{}\n", json!({"text": text, "tokens": found.tokens, "entities": found.entities}))
+                }
+                false => as_columns(found),
+            };
+            Ok(texts.iter().zip(&found).map(shown).collect())
+        })
     }
 
     fn texts(&self) -> Result<()> {
+        let load = |checkpoint: &Checkpoint, device: &Device| {
+            Ok(Classifier::load_from(&self.model.run_dir, checkpoint, device)?)
+        };
+        self.answer(load, |classifier: &Classifier, before, texts| {
+            let found = classifier.classify_after(before, texts)?;
+            let shown = |(text, found): (&String, &Prediction)| match self.json {
+                true => as_json(text, found),
+                false => as_line(found),
+            };
+            Ok(texts.iter().zip(&found).map(shown).collect())
+        })
+    }
+
+    /// Prints what a model that is loaded says of the texts, while they are read.
+    fn answer<M>(
+        &self,
+        load: impl FnOnce(&Checkpoint, &Device) -> Result<M>,
+        say: impl Fn(&M, usize, &[String]) -> Result<String>,
+    ) -> Result<()> {
         let mut texts = Texts::new(self.text.as_deref(), self.file.as_deref())?;
         self.model.with(|checkpoint, device| {
-            let classifier = Classifier::load_from(&self.model.run_dir, checkpoint, device)?;
+            let model = load(checkpoint, device)?;
             while let Some((before, some)) = texts.next_lines()? {
-                let found = classifier.classify_after(before, &some)?;
-                let shown = |(text, found): (&String, &Prediction)| match self.json {
-                    true => as_json(text, found),
-                    false => as_line(found),
-                };
-                let lines = some.iter().zip(&found).map(shown);
-                output::print(&lines.collect::<String>())?;
+                output::print(&say(&model, before, &some)?)?;
             }
             Ok(())
         })
@@ -77,6 +109,12 @@ fn as_json(text: &str, found: &Prediction) -> String {
         Prediction::Value(value) => json!({"text": text, "value": value}),
     };
     format!("{line}\n")
+}
+
+/// A line for each word, with its tag and the probability between tabs, and an empty one behind the text.
+fn as_columns(found: &Tagging) -> String {
+    let lines = found.tokens.iter().map(|found| format!("{}\t{}\t{:.4}\n", found.token, found.tag, found.probability));
+    lines.chain(["\n".to_string()]).collect()
 }
 
 /// The labels, each with its probability behind it, between tabs; or the number.

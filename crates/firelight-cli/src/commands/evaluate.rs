@@ -1,11 +1,11 @@
 //! `firelight evaluate`: how good a trained model is, on the validation part of a text or of images, or on a split of parallel
-//! files, of labelled texts or of images.
+//! files, of labelled texts, of tagged sentences or of images.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
-use firelight::classification;
+use firelight::classification::{self, Evaluation as Measured};
 use firelight::data;
 use firelight::language::{self, Evaluation};
 use firelight::seq2seq::{self, TranslateOptions};
@@ -18,15 +18,15 @@ use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
 use crate::output;
 
-/// Measure a trained model on the validation part of a text or of images, or on a split of parallel files, of labelled texts or
-/// of images
+/// Measure a trained model on the validation part of a text or of images, or on a split of parallel files, of labelled texts, of
+/// tagged sentences or of images
 #[derive(clap::Args)]
 pub(crate) struct Evaluate {
     #[command(flatten)]
     model: TrainedModel,
     /// Text file (UTF-8), whose validation part is measured, split off as in training; for seq2seq a folder of parallel files,
-    /// or a .tsv or .jsonl file; for classification a folder with a file for each split, or one file; for vision a folder of
-    /// images
+    /// or a .tsv or .jsonl file; for classification and token_classification a folder with a file for each split, or one file;
+    /// for vision a folder of images
     #[arg(long, value_name = "PATH")]
     data: PathBuf,
     /// The split to measure, such as test for the files test.de and test.en, or test.tsv, or t10k for those of MNIST; without a
@@ -44,13 +44,21 @@ pub(crate) struct Evaluate {
     json: bool,
 }
 
+/// A folder of splits, or a file, and the name of one.
+type Split<'a> = (&'a Path, Option<&'a str>);
+
 impl Evaluate {
     pub(crate) fn run(self) -> Result<()> {
-        let folder = ModelFolder::open(&self.model.run_dir)?;
+        let run = &self.model.run_dir;
+        let folder = ModelFolder::open(run)?;
         let report = match task_of(&folder.recipe())?.as_str() {
             language::TASK => self.text()?,
             seq2seq::TASK => self.pairs()?,
-            classification::TASK => self.labels()?,
+            classification::TASK => {
+                self.labels(|checkpoint, data, device| Ok(classification::evaluate(run, checkpoint, data, device)?))?
+            }
+            classification::TOKEN_CLASSIFICATION_TASK => self
+                .labels(|checkpoint, data, device| Ok(classification::evaluate_tags(run, checkpoint, data, device)?))?,
             classification::MASKED_LANGUAGE_TASK => bail!(Mistake(format!(
                 "`{}` is a run of the task `masked_language`, whose losses are in its metrics.jsonl: evaluate a classifier that \
                  began from it",
@@ -74,13 +82,12 @@ impl Evaluate {
         Ok(if self.json { to_json(&evaluation) } else { to_text(&evaluation) })
     }
 
-    fn labels(&self) -> Result<String> {
+    /// Texts with labels, or sentences with tags, as the task measures them.
+    fn labels(&self, evaluate: impl FnOnce(&Checkpoint, Split, &Device) -> Result<Measured>) -> Result<String> {
         let plain = self.beams.is_none() && self.length_penalty.is_none();
         ensure!(plain, Mistake("--beams and --length-penalty are for pairs of texts: leave them out".into()));
-        let data: (&Path, Option<&str>) = (&self.data, self.split.as_deref());
-        let measure = |checkpoint: &Checkpoint, device: &Device| {
-            Ok(classification::evaluate(&self.model.run_dir, checkpoint, data, device)?)
-        };
+        let data: Split = (&self.data, self.split.as_deref());
+        let measure = |checkpoint: &Checkpoint, device: &Device| evaluate(checkpoint, data, device);
         let found = self.model.with(measure)?;
         if self.json {
             return Ok(format!("{}\n", serde_json::to_string(&found)?));
@@ -91,7 +98,7 @@ impl Evaluate {
     fn images(&self) -> Result<String> {
         let plain = self.beams.is_none() && self.length_penalty.is_none();
         ensure!(plain, Mistake("--beams and --length-penalty are for pairs of texts: leave them out".into()));
-        let data: (&Path, Option<&str>) = (&self.data, self.split.as_deref());
+        let data: Split = (&self.data, self.split.as_deref());
         let measure = |checkpoint: &Checkpoint, device: &Device| {
             Ok(vision::evaluate(&self.model.run_dir, checkpoint, data, device)?)
         };
@@ -139,7 +146,7 @@ impl Evaluate {
 }
 
 /// A line for each score, with the values below one another.
-fn labels_to_text(found: &classification::Evaluation) -> String {
+fn labels_to_text(found: &Measured) -> String {
     let score = |(name, value): &(&str, f64)| match is_share(name) {
         true => (in_words(name), format!("{:.2} %", 100.0 * value)),
         false => (in_words(name), format!("{value:.4}")),
@@ -154,12 +161,12 @@ fn labels_to_text(found: &classification::Evaluation) -> String {
 
 /// The name of a score as people read it: macro F1.
 fn in_words(name: &str) -> String {
-    name.replace('_', " ").replace(" f1", " F1").replace("auroc", "AUROC")
+    name.replace('_', " ").replace("f1", "F1").replace("auroc", "AUROC")
 }
 
 /// Whether a score counts successes, which people read in percent.
 fn is_share(name: &str) -> bool {
-    name.ends_with("_f1") || ["accuracy", "exact_match"].contains(&name)
+    name.ends_with("f1") || ["accuracy", "exact_match", "precision", "recall"].contains(&name)
 }
 
 fn to_json(evaluation: &Evaluation) -> String {

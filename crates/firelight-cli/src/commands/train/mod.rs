@@ -6,13 +6,14 @@ mod course;
 mod language;
 mod masked_language;
 mod seq2seq;
+mod token_classification;
 mod vision;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
-use firelight::classification::{Classification, MaskedLanguage};
+use firelight::classification::{Classification, MaskedLanguage, TokenClassification};
 use firelight::device::{self, NamedDevice};
 use firelight::language::Language;
 use firelight::seq2seq::Seq2Seq;
@@ -28,16 +29,18 @@ const PAIRS_ALONE: &str =
     "--source and --target are for pairs of texts: name a recipe of the task seq2seq, such as dates";
 
 /// Why --from is refused.
-const FROM_ALONE: &str = "--from is for classifiers: name a recipe of the task classification, such as texts";
+const FROM_ALONE: &str = "--from is for classifiers: name a recipe of the task classification, such as texts, or of \
+                          token_classification, such as entities";
 
 /// Train a model by a recipe; without one, a small GPT on generated stories
 #[derive(clap::Args, Default)]
 pub(crate) struct Train {
     /// Recipe file (TOML), or an embedded one by its name: stories, which is taken without one, dates, copy, reverse, addition,
-    /// texts, masked or images
+    /// texts, entities, masked or images
     recipe: Option<PathBuf>,
     /// What to train on: a text file (UTF-8); for seq2seq a folder of parallel files, a .tsv or a .jsonl file; for
-    /// classification a folder with a file for each split, or one .tsv, .csv or .jsonl file; for vision a folder of images
+    /// classification a folder with a file for each split, or one .tsv, .csv or .jsonl file; for token_classification the same of
+    /// .conll, .txt, .tsv or .jsonl files; for vision a folder of images
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     /// For seq2seq: file of the sources, one a line
@@ -46,7 +49,7 @@ pub(crate) struct Train {
     /// For seq2seq: file of the targets, one a line
     #[arg(long, value_name = "FILE", requires = "source")]
     target: Option<PathBuf>,
-    /// For classification: a run of the task masked_language or classification, whose encoder and tokenizer are the beginning
+    /// For classification and token_classification: a run of one of them or of the task masked_language, whose encoder and tokenizer are the beginning
     #[arg(long, value_name = "RUN_DIR")]
     from: Option<PathBuf>,
     /// Run folder to write; without one, the next free runs/RECIPE-N
@@ -88,19 +91,22 @@ impl Train {
     pub(crate) fn run(self) -> Result<()> {
         let chosen = device::choose(self.device.as_deref())?;
         let task = self.task()?;
-        ensure!(self.from.is_none() || task == Classification::NAME, Mistake(FROM_ALONE.into()));
+        let begins = [Classification::NAME, TokenClassification::NAME].contains(&task.as_str());
+        ensure!(self.from.is_none() || begins, Mistake(FROM_ALONE.into()));
         ensure!(self.source.is_none() || task == Seq2Seq::NAME, Mistake(PAIRS_ALONE.into()));
         match task.as_str() {
             Language::NAME => self.follow::<Language>(&chosen),
             Seq2Seq::NAME => self.follow::<Seq2Seq>(&chosen),
             Classification::NAME => self.follow::<Classification>(&chosen),
+            TokenClassification::NAME => self.follow::<TokenClassification>(&chosen),
             MaskedLanguage::NAME => self.follow::<MaskedLanguage>(&chosen),
             Vision::NAME => self.follow::<Vision>(&chosen),
             other => bail!(Mistake(format!(
-                "there is no task `{other}`: expected `{}`, `{}`, `{}`, `{}` or `{}`",
+                "there is no task `{other}`: expected `{}`, `{}`, `{}`, `{}`, `{}` or `{}`",
                 Language::NAME,
                 Seq2Seq::NAME,
                 Classification::NAME,
+                TokenClassification::NAME,
                 MaskedLanguage::NAME,
                 Vision::NAME
             ))),
@@ -160,9 +166,10 @@ fn task_of_built_in(recipe: &Path) -> Option<&'static str> {
     let is_language = built_in::<Language>(recipe).map(|_| Language::NAME);
     let is_seq2seq = built_in::<Seq2Seq>(recipe).map(|_| Seq2Seq::NAME);
     let is_classification = built_in::<Classification>(recipe).map(|_| Classification::NAME);
+    let is_tokens = built_in::<TokenClassification>(recipe).map(|_| TokenClassification::NAME);
     let is_masked = built_in::<MaskedLanguage>(recipe).map(|_| MaskedLanguage::NAME);
     let is_vision = built_in::<Vision>(recipe).map(|_| Vision::NAME);
-    is_language.or(is_seq2seq).or(is_classification).or(is_masked).or(is_vision)
+    is_language.or(is_seq2seq).or(is_classification).or(is_tokens).or(is_masked).or(is_vision)
 }
 
 #[cfg(test)]
