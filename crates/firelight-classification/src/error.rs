@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use firelight_core::ConfigError;
-use firelight_data::DataError;
+use firelight_data::{DataError, Part};
 use firelight_storage::StorageError;
 
 /// Why a model could not be trained, loaded, evaluated or asked.
@@ -149,7 +149,7 @@ pub enum ClassificationError {
     )]
     SentencePairs {
         /// The part of the data.
-        part: &'static str,
+        part: Part,
         /// What is lacking.
         error: DataError,
     },

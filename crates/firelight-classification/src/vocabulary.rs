@@ -102,42 +102,6 @@ impl TextVocabulary {
         Ok(self.around().put(self.tokenizer.encode(text)?, pair, max_len))
     }
 
-    /// What stands around texts.
-    pub(crate) fn around(&self) -> Around {
-        Around { class: self.class, separator: self.separator }
-    }
-}
-
-/// The tokens that stand around texts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Around {
-    class: u32,
-    separator: u32,
-}
-
-impl Around {
-    /// The tokens of a text, or of a pair, with those around them, cut to `max_len` in all: of a pair the longer text loses its
-    /// last tokens, one by one.
-    pub(crate) fn put(self, mut first: Vec<u32>, mut second: Option<Vec<u32>>, max_len: usize) -> EncodedText {
-        let around = if second.is_some() { 3 } else { 2 };
-        let whole = first.len() + second.as_ref().map_or(0, Vec::len) + around;
-        let mut over = whole.saturating_sub(max_len);
-        while over > 0 && first.len() + second.as_ref().map_or(0, Vec::len) > 0 {
-            match &mut second {
-                Some(second) if second.len() > first.len() => drop(second.pop()),
-                _ => drop(first.pop()),
-            }
-            over -= 1;
-        }
-        let mut ids = [&[self.class], &first[..], &[self.separator]].concat();
-        let second_from = ids.len();
-        if let Some(second) = second {
-            ids.extend(second);
-            ids.push(self.separator);
-        }
-        EncodedText { ids, second_from, is_cut: whole > max_len }
-    }
-
     /// Words, with single spaces between them, and the tokens around them, in as many parts of at most `max_len` tokens as they
     /// need; between two parts no word is cut, and one that alone is longer loses its last tokens.
     ///
@@ -195,6 +159,42 @@ impl Around {
         ids.push(self.separator);
         let is_cut = words.iter().any(|word| word.is_cut);
         EncodedWords { text: EncodedText { second_from: ids.len(), ids, is_cut }, places }
+    }
+
+    /// What stands around texts.
+    pub(crate) fn around(&self) -> Around {
+        Around { class: self.class, separator: self.separator }
+    }
+}
+
+/// The tokens that stand around texts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Around {
+    class: u32,
+    separator: u32,
+}
+
+impl Around {
+    /// The tokens of a text, or of a pair, with those around them, cut to `max_len` in all: of a pair the longer text loses its
+    /// last tokens, one by one.
+    pub(crate) fn put(self, mut first: Vec<u32>, mut second: Option<Vec<u32>>, max_len: usize) -> EncodedText {
+        let around = if second.is_some() { 3 } else { 2 };
+        let whole = first.len() + second.as_ref().map_or(0, Vec::len) + around;
+        let mut over = whole.saturating_sub(max_len);
+        while over > 0 && first.len() + second.as_ref().map_or(0, Vec::len) > 0 {
+            match &mut second {
+                Some(second) if second.len() > first.len() => drop(second.pop()),
+                _ => drop(first.pop()),
+            }
+            over -= 1;
+        }
+        let mut ids = [&[self.class], &first[..], &[self.separator]].concat();
+        let second_from = ids.len();
+        if let Some(second) = second {
+            ids.extend(second);
+            ids.push(self.separator);
+        }
+        EncodedText { ids, second_from, is_cut: whole > max_len }
     }
 }
 

@@ -105,3 +105,30 @@ impl MaskedLanguageHead {
         self.forward(chosen, embedding)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, Tolerance};
+    use firelight_core::TokenEmbeddingConfig;
+
+    #[test]
+    fn a_matrix_of_its_own_is_what_the_head_ends_in() {
+        let device = Device::default();
+        let params = ParamBuilder::new(&device, 3);
+        let embedding = TokenEmbeddingConfig::new(7, 4).init_with(&params);
+        let init = Init::Normal { std: 0.5 };
+        let head = |tied| {
+            let config = MaskedLanguageHeadConfig { tied, ..MaskedLanguageHeadConfig::default() };
+            config.init_with([4, 7], NormConfig::default(), init, &params.scope("head"))
+        };
+        let hidden = Tensor::<3>::random([1, 3, 4], burn::tensor::Distribution::Default, &device);
+        let (tied, mut own) = (head(true), head(false));
+        assert!(tied.decoder.is_none());
+        let [expected, found] = [&tied, &own].map(|head| head.forward(hidden.clone(), &embedding).into_data());
+        assert_ne!(expected, found);
+        own.decoder = Some(Param::from_tensor(embedding.weight.val().transpose()));
+        let found = own.forward(hidden, &embedding).into_data();
+        found.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+    }
+}

@@ -50,6 +50,15 @@ impl PretrainingObjective {
 }
 
 /// Configuration of a [`PretrainingModel`], as it stands in `config.json`.
+///
+/// ```
+/// use burn::tensor::Device;
+/// use firelight_classification::{PretrainingConfig, PretrainingModel, PretrainingObjective, TextEncoderConfig};
+///
+/// let encoder = TextEncoderConfig::bert(100, 32, 4, 2);
+/// let model = PretrainingConfig::new(encoder, PretrainingObjective::MaskedAndNextSentence).init(&Device::flex());
+/// assert!(model.pooler().is_some() && matches!(model, PretrainingModel::NextSentence(_)));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PretrainingConfig {
@@ -212,7 +221,11 @@ mod tests {
         let device = Device::default();
         let replaced = PretrainingObjective::Replaced(ReplacedTokens { generator_size: 0.5, lambda: 50.0 });
         for objective in [PretrainingObjective::Masked, PretrainingObjective::MaskedAndNextSentence, replaced] {
-            let config = config(objective);
+            let mut config = config(objective);
+            assert_eq!(config.init(&device).num_params(), config.num_params(), "{objective:?}");
+            let tied = config.num_params();
+            config.head.tied = false;
+            assert_eq!(config.num_params(), tied + 8 * 11, "a matrix of its own");
             assert_eq!(config.init(&device).num_params(), config.num_params(), "{objective:?}");
         }
     }

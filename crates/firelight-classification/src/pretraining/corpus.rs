@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
-use firelight_data::{BatchPlan, Batching, MaskVocabulary, StepLoader, Tokenizer};
+use firelight_data::{BatchPlan, Batching, MaskVocabulary, Part, StepLoader, Tokenizer};
 use firelight_storage::ModelFolder;
 
 use super::examples::{ExampleDataset, Examples, PretrainingBatch, PretrainingBatcher};
@@ -77,7 +77,8 @@ impl MaskedCorpus {
             true => Units::pairs((part, texts), &vocabulary, max_len),
             false => Units::texts(texts, &vocabulary, max_len),
         };
-        let (training, validation) = (units("training", &texts.training)?, units("validation", &texts.validation)?);
+        let (training, validation) =
+            (units(Part::Training, &texts.training)?, units(Part::Validation, &texts.validation)?);
         let masks = Arc::new(MaskVocabulary::of(vocabulary.tokenizer(), MASK)?);
         Ok(Self { vocabulary, masks, objective, texts, training, validation })
     }

@@ -168,3 +168,37 @@ fn draws_of(beside: &[Beside], device: &Device) -> Tensor<1> {
     let draws = if draws.is_empty() { vec![0.0] } else { draws };
     Tensor::from_floats(draws.as_slice(), device)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example(beside: Beside) -> Option<PretrainingExample> {
+        let text = EncodedText { ids: vec![6, 7], second_from: 2, is_cut: false };
+        Some(PretrainingExample { masked: MaskedExample { text, hidden: Vec::new() }, beside })
+    }
+
+    #[test]
+    fn class_0_is_the_sentence_that_follows() {
+        let pairs = [true, false].map(|is_next| example(Beside::Order { is_next })).to_vec();
+        let PretrainingBatch::NextSentence(batch) = PretrainingBatcher.batch(pairs, &Device::default()) else {
+            panic!("pairs")
+        };
+        assert_eq!(batch.order.try_into_vec_as::<i64>().unwrap(), [0, 1]);
+    }
+
+    #[test]
+    fn there_is_a_draw_below_one_for_every_place() {
+        let batch = |draws: Vec<f64>| {
+            let examples = vec![example(Beside::Replaced { draws })];
+            match PretrainingBatcher.batch(examples, &Device::default()) {
+                PretrainingBatch::Replaced(batch) => batch,
+                other => panic!("{other:?}"),
+            }
+        };
+        let nothing = batch(Vec::new());
+        assert_eq!(nothing.draws.dims(), nothing.masked.places.dims());
+        let draws: Vec<f32> = batch(vec![0.25, 1.0 - 1e-12]).draws.try_into_vec_as().unwrap();
+        assert!(draws[0] == 0.25 && draws[1] < 1.0 && draws[1] > 0.999, "{draws:?}");
+    }
+}

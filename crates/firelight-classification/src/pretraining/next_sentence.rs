@@ -32,7 +32,8 @@ impl Charged {
         self.tokens.mean() + self.order.mean()
     }
 
-    /// The loss of the hidden tokens, as every masked language model reports it, and beside it the sum.
+    /// The loss of the hidden tokens, as every masked language model reports it, and beside it the sum. Where several batches make
+    /// a step, each weighs by its hidden tokens.
     fn report(self) -> LossOutput {
         let charged = self.sum() * self.tokens.count.clone().clamp_min(1.0);
         LossOutput::new(self.tokens.cross_entropy, self.tokens.count).with_charged(Some(charged))

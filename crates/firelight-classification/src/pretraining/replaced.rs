@@ -117,7 +117,8 @@ impl Charged {
         self.tokens.mean() + self.verdict.loss() / self.verdict.count() * self.lambda
     }
 
-    /// The loss of the discriminator, which is what is kept, and beside it the sum.
+    /// The loss of the discriminator, which is what is kept, and beside it the sum. Where several batches make a step, each weighs
+    /// by its tokens.
     fn report(&self) -> LossOutput {
         let count = self.verdict.count();
         let charged = self.sum() * count.clone();

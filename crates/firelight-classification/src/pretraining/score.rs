@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::module::Module;
-use burn::tensor::Device;
+use burn::tensor::Tensor;
 use firelight_training::{TrainingError, ValidationMetric};
 
 use super::corpus::validation_loader;
@@ -37,7 +37,7 @@ pub(super) fn metrics(
 
 /// The scores of a model, in their order.
 fn scores(model: &PretrainingModel, examples: &Examples) -> Result<Vec<f64>, ClassificationError> {
-    let device = model.devices().into_iter().next().unwrap_or_else(Device::default);
+    let device = model.devices().into_iter().next().unwrap_or_default();
     let mut sums: Vec<f64> = Vec::new();
     for batch in validation_loader(examples, &device)?.iter() {
         let batch = batch.map_err(|cause| TrainingError::Data { part: "validation", cause })?;
@@ -49,7 +49,7 @@ fn scores(model: &PretrainingModel, examples: &Examples) -> Result<Vec<f64>, Cla
     Ok(scores_of(model, &sums))
 }
 
-fn sums_of(model: &PretrainingModel, batch: PretrainingBatch) -> burn::tensor::Tensor<1> {
+fn sums_of(model: &PretrainingModel, batch: PretrainingBatch) -> Tensor<1> {
     match (model, batch) {
         (PretrainingModel::NextSentence(model), PretrainingBatch::NextSentence(batch)) => {
             next_sentence::sums(model, batch)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use firelight_data::{DataError, NoiseSeed, SentencePairs};
+use firelight_data::{DataError, NoiseSeed, Part, SentencePairs};
 
 use crate::data::EncodedText;
 use crate::error::ClassificationError;
@@ -50,7 +50,7 @@ impl Units {
 
     /// The pairs of a part of the documents, each at most `max_len` tokens long.
     pub(super) fn pairs(
-        (part, documents): (&'static str, &[String]),
+        (part, documents): (Part, &[String]),
         vocabulary: &TextVocabulary,
         max_len: usize,
     ) -> Result<Self, ClassificationError> {
@@ -133,7 +133,7 @@ mod tests {
     fn pairs(max_len: usize) -> Arc<Pairs> {
         let vocabulary = TextVocabulary::new(Tokenizer::train(&TokenizerConfig::Char, "abcdefghij").unwrap()).unwrap();
         let documents = DOCUMENTS.map(String::from);
-        let Units::Pairs(pairs) = Units::pairs(("training", &documents), &vocabulary, max_len).unwrap() else {
+        let Units::Pairs(pairs) = Units::pairs((Part::Training, &documents), &vocabulary, max_len).unwrap() else {
             panic!("pairs")
         };
         pairs
