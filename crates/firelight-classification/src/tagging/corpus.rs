@@ -12,7 +12,7 @@ use firelight_storage::{ModelFolder, write_json_lines};
 use super::batch::{TaggedBatch, TaggedBatcher, TaggedExample};
 use super::recipe::{TaggedRecipe, TokenClassificationRecipe};
 use crate::error::ClassificationError;
-use crate::run::{Loader, Parts, Shuffled, files_in, in_order};
+use crate::run::{Held, Loader, Parts, Shuffled, files_in, in_order};
 use crate::vocabulary::TextVocabulary;
 
 /// The endings of tagged sentences, in the order in which they are looked for.
@@ -90,7 +90,10 @@ impl TaggedCorpus {
         vocabulary: TextVocabulary,
         sentences: Parts<TaggedSentence>,
     ) -> Result<Self, ClassificationError> {
-        let tags = tagged::tags_of(&sentences.training)?;
+        // A tag that stands in one sentence alone may be held back with it, and is a tag of the file none the less.
+        let is_held_back = matches!(recipe.data.validation, Held::Texts(_));
+        let held = if is_held_back { sentences.validation.as_slice() } else { &[] };
+        let tags = tagged::tags_of(sentences.training.iter().chain(held))?;
         let max_len = recipe.model.transformer.max_seq_len;
         let [training_file, validation_file] = &sentences.files;
         let training = examples(&vocabulary, &tags, (training_file, &sentences.training), max_len)?;
@@ -234,6 +237,9 @@ mod tests {
         fs::write(path("dev.tsv"), "in\tO\n\nAda\tB-ORG\n").unwrap();
         told(read(&[], ""), &["line 3 of `", "dev.tsv", "`B-ORG`", "`Ada`", "B-LOC, B-PER, I-PER, O"]);
         told(read(&[("data.validation", "2")], "train.txt"), &["below 2"]);
+        let held = recipe(&[("data.tokenizer", "word:1"), ("data.validation", "1")]);
+        let made = TaggedCorpus::read(&held, Path::new("x.toml"), &[path("train.txt")], None).unwrap();
+        assert_eq!((made.tags().len(), made.validation().len()), (4, 1), "whichever sentence is held back");
         told(read(&[], "train.txt"), &["train.txt` is one file", "data.validation"]);
         told(read(&[("data.training", "all")], ""), &["no split `all`", "all.conll", "there is dev, train"]);
     }

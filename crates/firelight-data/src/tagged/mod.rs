@@ -105,8 +105,9 @@ pub fn read(path: &Path, scheme: TagScheme) -> Result<Vec<TaggedSentence>, DataE
 ///
 /// # Errors
 /// Fails if there are fewer than two different ones.
-pub fn tags_of(sentences: &[TaggedSentence]) -> Result<Labels, DataError> {
-    let mut names: Vec<String> = sentences.iter().flat_map(|sentence| sentence.tags.iter().cloned()).collect();
+pub fn tags_of<'a>(sentences: impl IntoIterator<Item = &'a TaggedSentence>) -> Result<Labels, DataError> {
+    let tags = sentences.into_iter().flat_map(|sentence| &sentence.tags);
+    let mut names: Vec<String> = tags.cloned().collect();
     names.sort_unstable();
     names.dedup();
     Labels::new(names)
