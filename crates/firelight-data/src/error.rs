@@ -248,6 +248,28 @@ pub enum DataError {
         /// The tags of the training.
         known: String,
     },
+    /// The ending of a file names no format of questions.
+    #[error("the ending of `{}` tells no format of questions: expected .jsonl", path.display())]
+    QuestionEnding {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file of questions has nothing but empty lines.
+    #[error("`{}` holds no question: give a file with a question, its context and its answers a line", path.display())]
+    NoQuestions {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A question whose answers do not fit its text.
+    #[error("line {line} of `{}` {reason}", path.display())]
+    QuestionLine {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it, and how to mend it.
+        reason: String,
+    },
     /// A table lacks a column.
     #[error(
         "`{}` has no column `{column}`: its first line names {found}; give one of these as the column",

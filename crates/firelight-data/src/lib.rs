@@ -20,7 +20,7 @@
 //!
 //! For encoders [`Masking`] hides tokens that the model is to tell, [`SentencePairs`] asks which sentence is the next, and
 //! [`replaced_tokens`] which tokens are not the text's own. Texts with labels, for classifiers and regressions, are the business of [`labelled`], sentences
-//! with a tag for every token that of [`tagged`].
+//! with a tag for every token that of [`tagged`], questions about texts that of [`questions`].
 //!
 //! Images have a route of their own: [`ImageFiles`] reads an [`ImageSet`] from IDX, CIFAR or folders, and [`ImageDataset`] makes
 //! normalised pixels of it, changed by an [`Augmentation`] where they are trained on.
@@ -56,6 +56,7 @@ mod order;
 mod packing;
 mod parallel;
 mod prefetch;
+pub mod questions;
 mod stories;
 mod stream;
 pub mod tagged;

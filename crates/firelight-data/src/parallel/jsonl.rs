@@ -86,6 +86,14 @@ impl<'a> Line<'a> {
         items.iter().map(spelt).collect()
     }
 
+    /// The whole numbers of a list, from 0.
+    pub(crate) fn counts(&self, key: &str) -> Result<Vec<usize>, DataError> {
+        let number = |item: &Value| item.as_u64().and_then(|number| usize::try_from(number).ok());
+        let found = self.value(key)?.as_array().and_then(|items| items.iter().map(number).collect());
+        let reason = || format!("its `{key}` is not a list of whole numbers from 0");
+        found.ok_or_else(|| DataError::JsonLine { path: self.path.into(), line: self.number, reason: reason() })
+    }
+
     /// Number of the line, from 1.
     pub(crate) fn number(&self) -> usize {
         self.number
