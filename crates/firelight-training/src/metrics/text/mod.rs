@@ -1,4 +1,5 @@
-//! What generated text is worth beside a reference: [`Bleu`], [`Chrf`] and [`exact_match`]. Text in, numbers out: no
+//! What generated text is worth beside a reference: [`Bleu`], [`Chrf`] and [`exact_match`], and answers to questions beside the
+//! true ones: [`AnswerScore`]. Text in, numbers out: no
 //! tensor, no device, no task.
 //!
 //! Scores of this kind can be compared only if everything around the formula is equal, the tokens first of all, so the rules
@@ -20,12 +21,14 @@
 //! # Ok::<(), firelight_training::metrics::text::TextMetricError>(())
 //! ```
 
+mod answers;
 mod bleu;
 mod chrf;
 mod error;
 mod ngrams;
 mod tokenize;
 
+pub use answers::AnswerScore;
 pub use bleu::{Bleu, BleuScore, Smoothing};
 pub use chrf::Chrf;
 pub use error::TextMetricError;
