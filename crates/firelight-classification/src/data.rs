@@ -1,5 +1,7 @@
 //! Texts of ids become batches with what is true of them, the shorter ones padded on the right.
 
+use std::ops::Range;
+
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
@@ -24,6 +26,26 @@ pub struct EncodedWords {
     pub text: EncodedText,
     /// The place of each word's first token, which speaks for the word.
     pub places: Vec<usize>,
+}
+
+/// A question with its text, or a window on a long one, as an encoder reads them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuestionWindow {
+    /// The tokens, with those around them: those of the text are the second segment.
+    pub text: EncodedText,
+    /// The bytes of the text that each of its tokens in the window stands for.
+    pub stretches: Vec<Range<usize>>,
+}
+
+impl QuestionWindow {
+    /// The places of the first and of the last token of an answer, which are these bytes of the text; none where the window does not
+    /// hold it as a whole.
+    pub fn places_of(&self, answer: Range<usize>) -> Option<[usize; 2]> {
+        let first = self.stretches.iter().position(|stretch| stretch.end > answer.start)?;
+        let last = self.stretches.iter().rposition(|stretch| stretch.start < answer.end)?;
+        let is_whole = self.stretches[first].start <= answer.start && self.stretches[last].end >= answer.end;
+        (is_whole && first <= last).then(|| [first, last].map(|token| self.text.second_from + token))
+    }
 }
 
 /// What is true of a text.

@@ -167,6 +167,31 @@ pub enum ClassificationError {
         /// What is wrong in it.
         error: DataError,
     },
+    /// A text that is too long for its question to be read with it.
+    #[error(
+        "line {line}: the question and its text have {tokens} tokens, but model.max_seq_len = {max_len}: raise it, or set data.stride to \
+         read the text in windows"
+    )]
+    LongContext {
+        /// The line, counted from 1.
+        line: usize,
+        /// Their tokens, with those around them.
+        tokens: usize,
+        /// The most that the model reads.
+        max_len: usize,
+    },
+    /// A question that is too long.
+    #[error(
+        "line {line}: the question has {tokens} tokens, which leave no room for its text of model.max_seq_len = {max_len}: raise it"
+    )]
+    LongQuestion {
+        /// The line, counted from 1.
+        line: usize,
+        /// Its tokens.
+        tokens: usize,
+        /// The most that the model reads.
+        max_len: usize,
+    },
     /// Files of one folder that do not belong together.
     #[error(
         "`{}` is for a vocabulary of {size} tokens, but the tokenizer beside it has {found}; restore the file that belongs to \

@@ -14,7 +14,8 @@
 //!    [`PretrainingModel`] (objectives/) on texts without labels; pretrained.rs
 //!    begins a classifier from its run, as a whole or by low-rank adapters, which [`merge`] (merge.rs) adds into the weights.
 //! 8. [`TokenClassification`] (tagging/) is the training of a [`TokenClassifier`] on tagged sentences, and [`Tagger`] (tagger.rs)
-//!    loads its run and tags the words of texts.
+//!    loads its run and tags the words of texts; [`QuestionAnswering`] (answering/) that of a [`SpanReader`] on questions about texts,
+//!    and [`Reader`] (reader.rs) answers them.
 //!
 //! Without the feature `train` only the models and what asks them are built, and `burn-train` is not.
 //!
@@ -30,6 +31,8 @@
 //! ```
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+#[cfg(feature = "train")]
+mod answering;
 mod classifier;
 mod data;
 mod embedder;
@@ -46,6 +49,7 @@ mod pooling;
 mod pretrained;
 #[cfg(feature = "train")]
 mod pretraining;
+mod reader;
 #[cfg(feature = "train")]
 mod run;
 mod tagger;
@@ -56,9 +60,14 @@ mod training;
 mod vocabulary;
 
 #[cfg(feature = "train")]
+pub use answering::{
+    QuestionAnswering, QuestionAnsweringRecipe, QuestionAnsweringRun, QuestionCorpus, QuestionsRecipe, SpanBatch,
+    SpanBatcher, SpanExample, SpanLossConfig, SpanModelRecipe, SpanTask, evaluate_answers,
+};
+#[cfg(feature = "train")]
 pub use burn::train::Interrupter;
 pub use classifier::{Classifier, Prediction};
-pub use data::{EncodedText, EncodedWords, Example, Target, TextBatch, TextBatcher};
+pub use data::{EncodedText, EncodedWords, Example, QuestionWindow, Target, TextBatch, TextBatcher};
 pub use embedder::Embedder;
 pub use encoder::{TextEncoder, TextEncoderConfig, TextInput};
 pub use error::ClassificationError;
@@ -73,8 +82,8 @@ pub use loss::{ClassWeights, Outcome, SequenceLoss, SequenceLossConfig, Sequence
 pub use masking::{MaskedBatch, MaskedBatcher, MaskedExample, MaskedLanguageTask};
 pub use merge::merge;
 pub use model::{
-    MaskedLanguageModel, MaskedLanguageModelConfig, SpanReader, SpanReaderConfig, TextClassifier, TextClassifierConfig,
-    TokenClassifier, TokenClassifierConfig,
+    MaskedLanguageModel, MaskedLanguageModelConfig, ReadingConfig, SpanReader, SpanReaderConfig, TextClassifier,
+    TextClassifierConfig, TokenClassifier, TokenClassifierConfig,
 };
 pub use objectives::{
     Generator, NextSentenceLogits, NextSentenceModel, PretrainingConfig, PretrainingModel, PretrainingObjective,
@@ -88,6 +97,7 @@ pub use pretraining::{
     EncoderModelRecipe, MaskedCorpus, MaskedLanguage, MaskedLanguageRecipe, NextSentenceBatch, PretrainingBatch,
     PretrainingTask, ReplacedBatch, TextsRecipe,
 };
+pub use reader::{FoundAnswer, Reader};
 #[cfg(feature = "train")]
 pub use run::{
     Classification, ClassificationRecipe, ClassifierModelRecipe, Evaluation, Held, LabelledCorpus, LabelledRecipe, Run,
@@ -108,6 +118,9 @@ pub const TASK: &str = "classification";
 
 /// The name of the classification of tokens in `recipe.toml` and `config.json`.
 pub const TOKEN_CLASSIFICATION_TASK: &str = "token_classification";
+
+/// The name of the answering of questions in `recipe.toml` and `config.json`.
+pub const QUESTION_ANSWERING_TASK: &str = "question_answering";
 
 /// The name of the training of a masked language model in `recipe.toml` and `config.json`.
 pub const MASKED_LANGUAGE_TASK: &str = "masked_language";

@@ -325,18 +325,55 @@ pub struct SpanReaderConfig {
     /// The head.
     #[serde(default)]
     pub head: SpanHeadConfig,
+    /// How texts are read.
+    #[serde(default)]
+    pub reading: ReadingConfig,
+}
+
+/// How a reader reads texts, which no weight depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReadingConfig {
+    /// Tokens from the begin of one window on a long text to that of the next. Default: none; a long text is an error.
+    pub stride: Option<usize>,
+    /// The most tokens of an answer. Default: 30, as in BERT's published code.
+    pub max_answer_len: usize,
+    /// Whether a text need not tell the answer: whether some questions of the training had none. Default: false.
+    pub unanswerable: bool,
+}
+
+impl Default for ReadingConfig {
+    fn default() -> Self {
+        Self { stride: None, max_answer_len: 30, unanswerable: false }
+    }
 }
 
 impl SpanReaderConfig {
     /// A reader of answers on an encoder.
     pub fn new(encoder: TextEncoderConfig) -> Self {
-        Self { encoder, head: SpanHeadConfig::default() }
+        Self { encoder, head: SpanHeadConfig::default(), reading: ReadingConfig::default() }
+    }
+
+    /// Sets how texts are read.
+    pub fn with_reading(mut self, reading: ReadingConfig) -> Self {
+        self.reading = reading;
+        self
     }
 
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        self.encoder.validate()
+        let ReadingConfig { stride, max_answer_len, .. } = self.reading;
+        let own = [
+            (stride == Some(0)).then(|| "reading.stride = 0 must be at least 1".into()),
+            (max_answer_len == 0).then(|| "reading.max_answer_len = 0 must be at least 1".into()),
+        ];
+        ConfigError::collect([self.encoder.validate()], own)
+    }
+
+    /// Number of parameters, without building the model.
+    pub fn num_params(&self) -> usize {
+        self.encoder.num_params() + (self.encoder.transformer.d_model + 1) * 2
     }
 
     /// Builds the model with seed 0.
@@ -380,6 +417,11 @@ impl SpanReader {
     pub fn forward(&self, input: &TextInput, pass: &mut Pass) -> SpanLogits {
         self.head.forward(self.encoder.forward(input, pass), input.padding.as_ref())
     }
+
+    /// The parameters by part.
+    pub fn report(&self) -> ParameterReport {
+        ParameterReport::of(self)
+    }
 }
 
 /// What is wrong with a dropout rate.
@@ -410,6 +452,8 @@ mod tests {
         assert_eq!(masked.init(&device).num_params(), masked.num_params());
         let tokens = TokenClassifierConfig::new(encoder(), LABELS);
         assert_eq!(tokens.init(&device).num_params(), tokens.num_params());
+        let spans = SpanReaderConfig::new(encoder());
+        assert_eq!(spans.init(&device).num_params(), spans.num_params());
     }
 
     #[test]

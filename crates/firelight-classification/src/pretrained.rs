@@ -13,7 +13,7 @@ use crate::encoder::{TextEncoder, TextEncoderConfig};
 use crate::error::ClassificationError;
 #[cfg(feature = "train")]
 use crate::model::TextClassifier;
-use crate::model::{TextClassifierConfig, TokenClassifierConfig};
+use crate::model::{SpanReaderConfig, TextClassifierConfig, TokenClassifierConfig};
 use crate::objectives::PretrainingConfig;
 use crate::vocabulary::TextVocabulary;
 
@@ -28,6 +28,7 @@ enum Structure {
     Classifier(TextClassifierConfig),
     Pretraining(PretrainingConfig),
     Tokens(TokenClassifierConfig),
+    Spans(SpanReaderConfig),
 }
 
 impl Structure {
@@ -39,6 +40,7 @@ impl Structure {
         };
         let found = folder.read_config(crate::TASK).map(Self::Classifier);
         let found = or(found, &|| folder.read_config(crate::TOKEN_CLASSIFICATION_TASK).map(Self::Tokens));
+        let found = or(found, &|| folder.read_config(crate::QUESTION_ANSWERING_TASK).map(Self::Spans));
         or(found, &|| folder.read_config(crate::MASKED_LANGUAGE_TASK).map(Self::Pretraining))
     }
 }
@@ -60,6 +62,7 @@ impl Pretrained {
             Structure::Classifier(config) => &config.encoder,
             Structure::Pretraining(config) => &config.encoder,
             Structure::Tokens(config) => &config.encoder,
+            Structure::Spans(config) => &config.encoder,
         }
     }
 
@@ -75,6 +78,7 @@ impl Pretrained {
             Structure::Classifier(config) => Ok(learnt(config.init(device), weights)?.encoder),
             Structure::Pretraining(config) => Ok(learnt(config.init(device), weights)?.encoder().clone()),
             Structure::Tokens(config) => Ok(learnt(config.init(device), weights)?.encoder),
+            Structure::Spans(config) => Ok(learnt(config.init(device), weights)?.encoder),
         }
     }
 }
@@ -151,6 +155,7 @@ impl Pretrained {
             Structure::Classifier(found) => config.merge(learnt(found.init(device), weights)?).encoder,
             Structure::Pretraining(found) => config.merge(learnt(found.init(device), weights)?).encoder().clone(),
             Structure::Tokens(found) => config.merge(learnt(found.init(device), weights)?).encoder,
+            Structure::Spans(found) => config.merge(learnt(found.init(device), weights)?).encoder,
         };
         take_base(encoder, &taken);
         Ok(())

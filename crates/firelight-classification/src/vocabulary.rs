@@ -6,7 +6,7 @@
 use firelight_data::{DataError, Tokenizer};
 use firelight_storage::ModelFolder;
 
-use crate::data::{EncodedText, EncodedWords};
+use crate::data::{EncodedText, EncodedWords, QuestionWindow};
 use crate::error::ClassificationError;
 
 /// What stands in the place of a hidden token.
@@ -123,6 +123,43 @@ impl TextVocabulary {
             parts.last_mut().into_iter().for_each(|part| part.push(pieces.clone()));
         }
         Ok(parts.iter().map(|part| self.part(part)).collect())
+    }
+
+    /// A question with its text, and the tokens around them, in windows of at most `max_len` tokens: one, or where the text is too long
+    /// as many as begin every `stride` tokens until its end; at most as far apart as a window is long. Errors name the line.
+    ///
+    /// Source: Devlin et al. 2019, §4.2, and the `doc_stride` of its published code.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`], and if the question leaves no room for the text, or the text is too long and there is no stride.
+    pub fn encode_question(
+        &self,
+        (question, context): (&str, &str),
+        max_len: usize,
+        stride: Option<usize>,
+        line: usize,
+    ) -> Result<Vec<QuestionWindow>, ClassificationError> {
+        let unread = |error| ClassificationError::Line { line, error };
+        let question = self.tokenizer.encode(question).map_err(unread)?;
+        let context = self.tokenizer.encode_with_offsets(context).map_err(unread)?;
+        let (around, len) = (question.len() + 3, context.len());
+        let room = max_len.saturating_sub(around);
+        let step = match stride {
+            _ if room == 0 => return Err(ClassificationError::LongQuestion { line, tokens: question.len(), max_len }),
+            None if len > room => return Err(ClassificationError::LongContext { line, tokens: around + len, max_len }),
+            stride => stride.unwrap_or(room).clamp(1, room),
+        };
+        let last = len.saturating_sub(room).div_ceil(step);
+        let window = |number: usize| {
+            let some = &context[number * step..len.min(number * step + room)];
+            let mut ids = [&[self.class], &question[..], &[self.separator]].concat();
+            let second_from = ids.len();
+            ids.extend(some.iter().map(|(id, _)| *id));
+            ids.push(self.separator);
+            let text = EncodedText { ids, second_from, is_cut: false };
+            QuestionWindow { text, stretches: some.iter().map(|(_, stretch)| stretch.clone()).collect() }
+        };
+        Ok((0..=last).map(window).collect())
     }
 
     /// The tokens of each word. A space between two words, where it is a token, belongs to the second one; a word of which the
@@ -305,6 +342,27 @@ mod tests {
             panic!("one part")
         };
         assert_eq!((places.len(), text.ids[places[1]]), (3, pieces.mask()));
+    }
+
+    #[test]
+    fn windows_reach_to_the_end_of_a_text_and_know_where_they_stand() {
+        let vocabulary = vocabulary();
+        let windows = |context: &str, max_len, stride| vocabulary.encode_question(("ab", context), max_len, stride, 7);
+        let found = windows("cdefab", 9, Some(3)).unwrap();
+        let ids: Vec<&[u32]> = found.iter().map(|window| window.text.ids.as_slice()).collect();
+        assert_eq!(ids, [&[6, 0, 1, 7, 2, 3, 4, 5, 7][..], &[6, 0, 1, 7, 5, 0, 1, 7]]);
+        assert_eq!((found[1].text.second_from, &found[1].stretches[..]), (4, &[3..4, 4..5, 5..6][..]));
+        assert_eq!(
+            (found[0].places_of(1..3), found[1].places_of(1..3), found[1].places_of(4..6)),
+            (Some([5, 6]), None, Some([5, 6]))
+        );
+        assert_eq!((found[0].places_of(3..5), found[1].places_of(3..5)), (None, Some([4, 5])));
+        assert_eq!(windows("cdefab", 9, Some(99)).unwrap().len(), 2, "no token is passed over");
+        assert_eq!(windows("cdef", 9, None).unwrap().len(), 1);
+        assert!(windows("", 9, None).unwrap()[0].stretches.is_empty());
+        let long = windows("cdefab", 9, None).unwrap_err().to_string();
+        assert!(long.contains("line 7") && long.contains("11 tokens") && long.contains("data.stride"), "{long}");
+        assert!(windows("c", 5, None).unwrap_err().to_string().contains("line 7: the question has 2 tokens"));
     }
 
     #[test]

@@ -1,0 +1,63 @@
+//! How well a trained reader answers the questions of a split.
+
+use std::path::Path;
+use std::time::Instant;
+
+use burn::tensor::Device;
+use firelight_data::questions::{self, Question};
+use firelight_storage::{Checkpoint, ModelFolder};
+use firelight_training::read_recipe;
+
+use super::corpus::{ENDINGS, QuestionCorpus, examples};
+use super::score::{report, scores};
+use super::{QuestionAnswering, QuestionAnsweringRecipe};
+use crate::error::ClassificationError;
+use crate::reader::Reader;
+use crate::run::{Evaluation, Measured, measured_in};
+
+/// What the loss counts.
+pub(super) const UNIT: &str = "nats per window";
+
+/// Evaluates a run on the file `DIR/split.jsonl`; the tokenizer and the windows are those of its training. Which questions are measured
+/// without a split, [`evaluate`](crate::evaluate) says.
+///
+/// # Errors
+/// If the folder is no run of this task, there is no such split, a file is to have splits, or an answer does not stand where its
+/// line says.
+pub fn evaluate_answers(
+    folder: impl AsRef<Path>,
+    checkpoint: &Checkpoint,
+    (data, name): (&Path, Option<&str>),
+    device: &Device,
+) -> Result<Evaluation, ClassificationError> {
+    let reader = Reader::load_from(folder.as_ref(), checkpoint, device)?;
+    let folder = ModelFolder::open(folder)?;
+    let recipe = read_recipe::<QuestionAnswering>(Some(&folder.recipe()), &[])?;
+    let questions = questions_of(&folder, &recipe, data, name)?;
+    let began = Instant::now();
+    let (max_len, reading) = (reader.model().encoder.max_seq_len(), reader.reading());
+    let examples = examples(reader.vocabulary(), &questions, max_len, reading.stride)?;
+    let (found, loss) = report(reader.model(), reading, (&examples, &questions))?;
+    let seconds = began.elapsed().as_secs_f64();
+    Ok(Evaluation { loss, loss_unit: UNIT, scores: scores(&found), examples: questions.len(), seconds })
+}
+
+/// The questions to measure on.
+fn questions_of(
+    folder: &ModelFolder,
+    recipe: &QuestionAnsweringRecipe,
+    data: &Path,
+    name: Option<&str>,
+) -> Result<Vec<Question>, ClassificationError> {
+    // Data that cannot be read was not trained on; whoever reads it next says why.
+    let is_trained_on = || {
+        let own = QuestionCorpus::open(recipe, folder);
+        own.and_then(|own| own.is_of(&recipe.data, &[data.into()])).unwrap_or(false)
+    };
+    let splits = (recipe.data.training.as_str(), &recipe.data.validation);
+    let file = match measured_in((data, name), splits, &ENDINGS, is_trained_on)? {
+        Measured::File(file) => file,
+        Measured::HeldBack => folder.validation_pairs(),
+    };
+    Ok(questions::read(&file)?)
+}

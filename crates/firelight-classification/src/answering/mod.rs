@@ -1,0 +1,173 @@
+//! Readers as recipes train them: what `[data]` and `[model]` mean, and how questions with their texts become batches.
+//! `firelight_training::Run` does the rest.
+
+mod batch;
+mod corpus;
+mod evaluate;
+mod recipe;
+mod score;
+mod self_check;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use burn::train::{TrainLoader, ValidLoader};
+use firelight_core::{ConfigError, ParamBuilder};
+use firelight_storage::ModelFolder;
+use firelight_training::{BuiltIn, Check, Estimate, Problem, Task, ValidationMetric};
+
+pub use batch::{SpanBatch, SpanBatcher, SpanExample, SpanLossConfig, SpanTask};
+pub use corpus::QuestionCorpus;
+pub use evaluate::evaluate_answers;
+pub use recipe::{QuestionAnsweringRecipe, QuestionsRecipe, SpanModelRecipe};
+
+use crate::error::ClassificationError;
+use crate::model::{ReadingConfig, SpanReader, SpanReaderConfig};
+use crate::pretrained::Pretrained;
+use crate::run::estimate_of;
+
+/// A training of a reader that is ready to begin.
+pub type QuestionAnsweringRun = firelight_training::Run<QuestionAnswering>;
+
+/// From a question about a text to the stretch of the text that answers it.
+#[derive(Debug, Clone, Copy)]
+pub struct QuestionAnswering;
+
+impl Task for QuestionAnswering {
+    const NAME: &'static str = crate::QUESTION_ANSWERING_TASK;
+    const BUILT_IN: &'static [BuiltIn] = &[BuiltIn { name: "answers", text: recipe::ANSWERS }];
+    const TARGET: &'static str = "window";
+
+    type Data = QuestionsRecipe;
+    type Model = SpanModelRecipe;
+    type Loss = SpanLossConfig;
+    type Config = SpanReaderConfig;
+    type Corpus = QuestionCorpus;
+    type Net = SpanReader;
+    type Error = ClassificationError;
+
+    fn judge(recipe: &QuestionAnsweringRecipe) -> Vec<Problem> {
+        let model = recipe.model.config(1, ReadingConfig::default()).validate();
+        let short = recipe.model.transformer.max_seq_len < 5;
+        let short = short.then(|| "max_seq_len must be at least 5: three tokens stand around question and text".into());
+        let segments = recipe.model.n_segments() < 2;
+        let segments = segments.then(|| "n_segments must be 2: question and text are two segments".into());
+        [
+            Problem::list("model", ConfigError::list(model)),
+            Problem::list("model", short),
+            Problem::list("model", segments),
+            Problem::list("loss", ConfigError::list(recipe.loss.validate())),
+            Problem::list("data", ConfigError::list(recipe.data.validate())),
+        ]
+        .concat()
+    }
+
+    fn read(
+        recipe: &mut QuestionAnsweringRecipe,
+        source: &Path,
+        paths: &[PathBuf],
+    ) -> Result<QuestionCorpus, ClassificationError> {
+        let from = recipe.model.from().map(Pretrained::open).transpose()?;
+        let vocabulary = from.as_ref().map(Pretrained::vocabulary).transpose()?;
+        let corpus = QuestionCorpus::read(recipe, source, paths, vocabulary)?;
+        if let Some(run) = from {
+            run.check_encoder(&Self::config(recipe, &corpus, source)?.encoder)?;
+        }
+        Ok(corpus)
+    }
+
+    fn save(corpus: &QuestionCorpus, folder: &ModelFolder) -> Result<(), ClassificationError> {
+        corpus.save(folder)
+    }
+
+    fn open(recipe: &QuestionAnsweringRecipe, folder: &ModelFolder) -> Result<QuestionCorpus, ClassificationError> {
+        QuestionCorpus::open(recipe, folder)
+    }
+
+    fn is_of(
+        corpus: &QuestionCorpus,
+        recipe: &QuestionAnsweringRecipe,
+        paths: &[PathBuf],
+    ) -> Result<bool, ClassificationError> {
+        corpus.is_of(&recipe.data, paths)
+    }
+
+    fn sizes(corpus: &QuestionCorpus) -> String {
+        corpus.sizes()
+    }
+
+    fn config(
+        recipe: &QuestionAnsweringRecipe,
+        corpus: &QuestionCorpus,
+        source: &Path,
+    ) -> Result<SpanReaderConfig, ClassificationError> {
+        let config = recipe.model.config(corpus.vocabulary().vocab_size(), corpus.reading());
+        config.validate().map_err(|error| ClassificationError::Config { path: source.into(), error })?;
+        Ok(config)
+    }
+
+    fn model(config: &SpanReaderConfig, seed: u64, device: &Device) -> SpanReader {
+        config.init_with(&ParamBuilder::new(device, seed))
+    }
+
+    /// The encoder is that of the other run, the head begins anew.
+    fn start(
+        recipe: &QuestionAnsweringRecipe,
+        config: &SpanReaderConfig,
+        device: &Device,
+    ) -> Result<SpanReader, ClassificationError> {
+        let mut model = Self::model(config, recipe.seed, device);
+        if let Some(path) = recipe.model.from() {
+            Pretrained::open(path)?.give_encoder(&mut model.encoder, device)?;
+        }
+        Ok(model)
+    }
+
+    fn parameters(model: &SpanReader) -> Vec<(String, usize)> {
+        model.report().parts()
+    }
+
+    fn batches_of_an_epoch(
+        corpus: &QuestionCorpus,
+        recipe: &QuestionAnsweringRecipe,
+    ) -> Result<usize, ClassificationError> {
+        Ok(corpus.training_plan(recipe)?.num_batches())
+    }
+
+    fn training_loader(
+        corpus: &QuestionCorpus,
+        recipe: &QuestionAnsweringRecipe,
+        batches: Range<usize>,
+        device: &Device,
+    ) -> Result<TrainLoader<SpanTask>, ClassificationError> {
+        corpus.training_loader(recipe, batches, device)
+    }
+
+    fn validation_loader(
+        corpus: &QuestionCorpus,
+        _recipe: &QuestionAnsweringRecipe,
+        device: &Device,
+    ) -> Result<ValidLoader<SpanTask>, ClassificationError> {
+        corpus.validation_loader(device)
+    }
+
+    fn metrics(corpus: &QuestionCorpus, _recipe: &QuestionAnsweringRecipe) -> Vec<Box<dyn ValidationMetric<SpanTask>>> {
+        score::metrics(corpus)
+    }
+
+    fn estimate(recipe: &QuestionAnsweringRecipe, config: &SpanReaderConfig) -> Estimate {
+        estimate_of((&config.encoder.transformer, config.num_params()), recipe.data.batching, &recipe.training)
+    }
+
+    fn self_check(
+        recipe: &QuestionAnsweringRecipe,
+        config: &SpanReaderConfig,
+        corpus: &QuestionCorpus,
+        device: &Device,
+    ) -> Result<Vec<Check>, ClassificationError> {
+        self_check::self_check(config, recipe.seed, corpus, device)
+    }
+}

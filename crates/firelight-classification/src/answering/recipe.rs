@@ -1,0 +1,165 @@
+//! What a recipe of a reader says, and the recipe that is built in.
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use firelight_core::{ConfigError, TransformerConfig, kind};
+use firelight_data::{Batching, TokenizerConfig, check_workers};
+use firelight_training::{Apart, Fields, Recipe, fields_of};
+use serde::de::Deserializer;
+use serde::{Deserialize, Serialize};
+
+use super::batch::SpanLossConfig;
+use crate::encoder::TextEncoderConfig;
+use crate::model::{ReadingConfig, SpanReaderConfig};
+use crate::run::{Held, encoder_stack};
+
+/// The recipe of a reader.
+pub type QuestionAnsweringRecipe = Recipe<QuestionsRecipe, SpanModelRecipe, SpanLossConfig>;
+
+/// The built-in recipe.
+pub(super) const ANSWERS: &str = include_str!("answers.toml");
+
+/// The `[data]` section.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct QuestionsRecipe {
+    /// The file to train on in a folder, by its name without the ending `.jsonl`. Default: `"train"`.
+    pub training: String,
+    /// What is only validated on: the name of another file, or a number of questions. Default: `"dev"`.
+    pub validation: Held,
+    /// What draws the questions that a number holds back; the seed of the recipe does not. Default: 0.
+    pub split_seed: u64,
+    /// Tokens from the begin of one window on a long text to that of the next, as BERT's `doc_stride`. Without it a text that is
+    /// longer than `model.max_seq_len` leaves room for is an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stride: Option<usize>,
+    /// The most tokens that an answer is given. Default: 30.
+    pub max_answer_len: usize,
+    /// How texts become tokens. It knows the training texts alone. Default: `"word:2"`.
+    pub tokenizer: TokenizerConfig,
+    /// How many windows a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", budget = N }`. Default: buckets.
+    #[serde(deserialize_with = "kind::deserialize")]
+    pub batching: Batching,
+    /// Threads that read batches ahead; they change neither the batches nor their order. At most 64, default 0.
+    pub workers: usize,
+}
+
+impl Default for QuestionsRecipe {
+    fn default() -> Self {
+        Self {
+            training: "train".into(),
+            validation: Held::Split("dev".into()),
+            split_seed: 0,
+            stride: None,
+            max_answer_len: ReadingConfig::default().max_answer_len,
+            tokenizer: TokenizerConfig::Word { min_frequency: 2 },
+            batching: Batching::Buckets { buckets: 16 },
+            workers: 0,
+        }
+    }
+}
+
+impl QuestionsRecipe {
+    /// # Errors
+    /// Lists every field that does not fit.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let own = [
+            (self.validation == Held::Texts(0))
+                .then(|| "data.validation = 0 must be at least 1, or the name of a file".into()),
+            (self.stride == Some(0)).then(|| "data.stride = 0 must be at least 1".into()),
+            (self.max_answer_len == 0).then(|| "data.max_answer_len = 0 must be at least 1".into()),
+            self.batching.validate().err().map(|error| format!("data: {error}")),
+            check_workers(self.workers),
+        ];
+        ConfigError::collect([], own)
+    }
+}
+
+/// The keys of `[model]`: those of the encoder and those of the stack.
+static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
+    let [own, stack] = [fields_of::<Own>(), fields_of::<TransformerConfig>()].map(Option::unwrap_or_default);
+    [own, stack].concat().leak()
+});
+
+/// The `[model]` section: the encoder as in the recipe of a classifier of texts; question and text are its two segments.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SpanModelRecipe {
+    /// Keys of the encoder.
+    #[serde(flatten)]
+    own: Own,
+    /// The stack.
+    #[serde(flatten)]
+    pub transformer: TransformerConfig,
+}
+
+/// The keys that are not the stack's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Own {
+    /// Segments that tokens may belong to.
+    n_segments: usize,
+    /// The run whose encoder the first step begins with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<PathBuf>,
+}
+
+impl Default for Own {
+    fn default() -> Self {
+        Self { n_segments: 2, from: None }
+    }
+}
+
+impl SpanModelRecipe {
+    /// The whole configuration, for a vocabulary of this size.
+    pub fn config(&self, vocab_size: usize, reading: ReadingConfig) -> SpanReaderConfig {
+        let (n_segments, transformer) = (self.own.n_segments, self.transformer.clone());
+        let encoder = TextEncoderConfig { vocab_size, n_segments, adapters: None, transformer };
+        SpanReaderConfig::new(encoder).with_reading(reading)
+    }
+
+    /// The run to begin from.
+    pub(super) fn from(&self) -> Option<&Path> {
+        self.own.from.as_deref()
+    }
+
+    /// Segments that tokens may belong to.
+    pub(super) fn n_segments(&self) -> usize {
+        self.own.n_segments
+    }
+}
+
+impl<'de> Deserialize<'de> for SpanModelRecipe {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Apart { own, rest, named } =
+            Apart::<Own, TransformerConfig>::read(deserializer, "SpanModelRecipe", &FIELDS)?;
+        Ok(Self { own, transformer: encoder_stack(rest, &named) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_recipe_is_whole_and_comes_back_from_its_own_text() {
+        let recipe = QuestionAnsweringRecipe::parse(ANSWERS, "answers.toml", &[]).unwrap();
+        assert_eq!(recipe.task, crate::QUESTION_ANSWERING_TASK);
+        recipe.model.config(70, ReadingConfig::default()).validate().unwrap();
+        let text = recipe.to_toml().unwrap();
+        assert_eq!(QuestionAnsweringRecipe::parse(&text, "recipe.toml", &[]).unwrap(), recipe);
+    }
+
+    #[test]
+    fn all_problems_are_listed() {
+        let recipe = QuestionsRecipe {
+            validation: Held::Texts(0),
+            stride: Some(0),
+            max_answer_len: 0,
+            workers: 65,
+            ..QuestionsRecipe::default()
+        };
+        assert_eq!(recipe.validate().unwrap_err().problems().len(), 4);
+        QuestionsRecipe::default().validate().unwrap();
+    }
+}

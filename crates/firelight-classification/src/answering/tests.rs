@@ -1,0 +1,152 @@
+//! Whole trainings, small enough for seconds: what is learnt, measured and answered, and what is refused.
+
+use std::fs;
+use std::path::Path;
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::tensor::Device;
+use firelight_storage::Checkpoint;
+use firelight_training::{OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, Trainer};
+
+use super::self_check::quiet;
+use super::{QuestionAnswering, QuestionAnsweringRun, SpanBatcher, SpanLossConfig, SpanTask, evaluate_answers};
+use crate::error::ClassificationError;
+use crate::reader::Reader;
+use crate::run::Evaluation;
+
+/// The settings of the built-in recipe that differ: the texts are few and short.
+const SMALL: [(&str, &str); 9] = [
+    ("data.tokenizer", "word:1"),
+    ("model.d_model", "32"),
+    ("model.n_layers", "2"),
+    ("model.dropout", "0"),
+    ("training.epochs", "40"),
+    ("training.evaluate_every", "200"),
+    ("training.batch_size", "8"),
+    ("optimizer.learning_rate", "0.005"),
+    ("schedule.warmup_steps", "5"),
+];
+
+/// A question for the colour, or for the one who has it, whose answer stands behind the word that it asks by.
+fn question(i: usize) -> (String, String, String) {
+    let [name, other] = [["ada", "rose", "eva", "ida"][i % 4], ["tom", "jim", "ben"][i / 4 % 3]];
+    let [one, two] = [["red", "blue", "green"][i / 12 % 3], ["dark red", "pink", "white"][i / 2 % 3]];
+    let context = format!("here {name} wears {one} . there {other} likes {two} now .");
+    let (asked, answer) = match i / 3 % 3 {
+        0 => ("what is worn ?", one),
+        1 => ("what is liked ?", two),
+        _ => ("who is here ?", name),
+    };
+    (asked.into(), context, answer.into())
+}
+
+/// A line of a file; no answer where it is empty.
+fn line((question, context, answer): (String, String, String)) -> String {
+    let answers = match answer.as_str() {
+        "" => serde_json::json!({"text": [], "answer_start": []}),
+        answer => {
+            serde_json::json!({"text": [answer], "answer_start": [context.find(&format!(" {answer} ")).unwrap() + 1]})
+        }
+    };
+    format!("{}\n", serde_json::json!({"question": question, "context": context, "answers": answers}))
+}
+
+/// A folder with `train.jsonl` and `dev.jsonl`.
+fn folder(question: impl Fn(usize) -> (String, String, String)) -> tempfile::TempDir {
+    let home = tempfile::tempdir().unwrap();
+    // Of 108 questions every sixth is validated on.
+    for (split, is_held) in [("train", false), ("dev", true)] {
+        let some = (0..108).filter(|i| (i % 6 == 5) == is_held);
+        let lines: String = some.map(|i| line(question(i))).collect();
+        fs::write(home.path().join(format!("{split}.jsonl")), lines).unwrap();
+    }
+    home
+}
+
+fn prepare(data: &Path, more: &[(&str, &str)]) -> Result<QuestionAnsweringRun, ClassificationError> {
+    let request = RunRequest::new(&Device::default()).with_data(data).with_out(data.join("run"));
+    let settings = SMALL.iter().chain(more);
+    QuestionAnsweringRun::prepare(&settings.fold(request, |request, (key, value)| request.with_override(key, value)))
+}
+
+fn measure(data: &Path, split: Option<&str>) -> Evaluation {
+    evaluate_answers(data.join("run"), &Checkpoint::Last, (data, split), &Device::default()).unwrap()
+}
+
+#[test]
+fn answers_beside_what_is_asked_for_are_learnt_measured_and_given() {
+    let home = folder(question);
+    let trained = prepare(home.path(), &[]).unwrap().fit().unwrap();
+    let found = measure(home.path(), Some("dev"));
+    assert!((found.loss - trained.evaluation.unwrap().loss).abs() < 1e-5, "{found:?} {:?}", trained.evaluation);
+    let line = serde_json::to_value(&found).unwrap();
+    assert!(line["exact_match"] == 1.0 && line["f1"] == 1.0 && line["examples"] == 18, "{line}");
+    let metrics = fs::read_to_string(trained.folder.metrics()).unwrap();
+    assert!(metrics.contains("\"exact_match\":1.0") && metrics.contains("\"f1\":1.0"), "{metrics}");
+    let reader = Reader::load(home.path().join("run")).unwrap();
+    let context = "here eva wears blue . there jim likes dark red now .";
+    let found = reader.answer(&[("what is liked ?", context), ("what is worn ?", context)]).unwrap();
+    let answers: Vec<_> = found.iter().map(|found| (found.answer.as_str(), found.start, found.end)).collect();
+    assert_eq!(answers, [("dark red", 38, 46), ("blue", 15, 19)]);
+    assert!(found.iter().all(|found| found.score > 0.5), "{found:?}");
+}
+
+#[test]
+fn questions_without_an_answer_and_texts_in_windows_are_learnt() {
+    // Behind `here` stands the name, or none at all.
+    let asked = |i: usize| {
+        let (_, context, _) = question(i);
+        let name = context.split(' ').nth(1).unwrap().to_string();
+        match i % 3 {
+            0 => ("who is here ?".to_string(), context.replace("here", "nobody"), String::new()),
+            _ => ("who is here ?".to_string(), context, name),
+        }
+    };
+    let home = folder(asked);
+    let more =
+        [("data.stride", "4"), ("model.max_seq_len", "14"), ("training.epochs", "20"), ("data.validation", "12")];
+    let trained = prepare(home.path(), &more).unwrap().fit().unwrap();
+    assert!(trained.corpus.sizes().starts_with("78 questions with "), "{}", trained.corpus.sizes());
+    let found = measure(home.path(), None);
+    assert_eq!((found.examples, found.score("exact_match")), (12, Some(1.0)), "{found:?}");
+    assert!((found.loss - trained.evaluation.unwrap().loss).abs() < 1e-5, "{found:?} {:?}", trained.evaluation);
+    let reader = Reader::load(home.path().join("run")).unwrap();
+    let none = reader.answer(&[("who is here ?", "nobody rose wears blue . there jim likes pink now .")]).unwrap();
+    assert_eq!((none[0].answer.as_str(), none[0].start, none[0].end), ("", 0, 0));
+}
+
+#[test]
+fn one_batch_is_learnt_to_zero_loss() {
+    let home = folder(question);
+    let run = prepare(home.path(), &[]).unwrap();
+    for check in run.self_check().unwrap() {
+        assert!(check.holds(), "{check}");
+    }
+    let device = Device::default().autodiff();
+    let config = quiet(&QuestionAnswering::config(&run.recipe, &run.corpus, Path::new("answers.toml")).unwrap());
+    let task = SpanTask::new(config.init(&device), SpanLossConfig::default());
+    let batch = || SpanBatcher.batch(run.corpus.training()[..8].concat(), &device);
+    let optimizer = OptimizerConfig { learning_rate: 3e-3, weight_decay: 0.0, ..OptimizerConfig::default() };
+    let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
+    let mut trainer = Trainer::new(task, optimizer, schedule, 0);
+    let losses: Vec<f64> = (0..100).map(|_| trainer.step(batch()).unwrap().1.loss).collect();
+    assert!(losses[0] > 0.5 && losses[99] < 1e-2, "{losses:?}");
+}
+
+#[test]
+fn what_does_not_fit_is_told_before_a_folder_is_made() {
+    let home = folder(question);
+    let message = |more: &[(&str, &str)]| {
+        let error = prepare(home.path(), more).unwrap_err();
+        assert!(error.is_user_error());
+        error.to_string()
+    };
+    let short = message(&[("model.max_seq_len", "4"), ("model.n_segments", "0"), ("data.stride", "0")]);
+    for part in ["max_seq_len must be at least 5", "n_segments must be 2", "data.stride = 0"] {
+        assert!(short.contains(part), "{short}");
+    }
+    assert!(message(&[("training.best_by", "accuracy")]).contains("loss, exact_match, f1"));
+    let long = message(&[("model.max_seq_len", "12")]);
+    assert!(long.contains("line 1") && long.contains("data.stride"), "{long}");
+    assert!(!home.path().join("run").exists());
+}
