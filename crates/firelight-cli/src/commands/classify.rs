@@ -4,9 +4,11 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
-use firelight::classification::{Classifier, Prediction, TOKEN_CLASSIFICATION_TASK, Tagger, Tagging};
+use firelight::classification::{
+    Classifier, FoundAnswer, Prediction, QUESTION_ANSWERING_TASK, Reader, TOKEN_CLASSIFICATION_TASK, Tagger, Tagging,
+};
 use firelight::storage::{Checkpoint, ModelFolder};
 use firelight::training::task_of;
 use firelight::vision;
@@ -18,13 +20,13 @@ use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
 use crate::output;
 
-/// Name the label of texts by a trained classifier, their labels or their number, the tags of their words, or the label of images
-/// by a trained vision transformer; without --file, --text and --image, of the lines of the standard input
+/// Name the label of texts by a trained classifier, their labels or their number, the tags of their words, the answers
+/// to questions about them, or the label of images by a trained vision transformer; without --file, --text and --image, of the lines of the standard input
 #[derive(clap::Args)]
 pub(crate) struct Classify {
     #[command(flatten)]
     model: TrainedModel,
-    /// File of texts, one a line; of pairs, a tab parts the two
+    /// File of texts, one a line; of pairs, and of questions with their texts, a tab parts the two
     #[arg(long, value_name = "FILE", conflicts_with = "text")]
     file: Option<PathBuf>,
     /// Text to classify
@@ -33,7 +35,7 @@ pub(crate) struct Classify {
     #[command(flatten)]
     images: ClassifyImages,
     /// Print one line of JSON for each: what was given, its label, or labels, and the probabilities of all, or its number,
-    /// or its words with their tags and its entities
+    /// or its words with their tags and its entities, or the answer with its score and its place
     #[arg(long)]
     json: bool,
 }
@@ -51,7 +53,36 @@ impl Classify {
             self.images.is_empty(),
             Mistake("--image and --rollout are for vision transformers: give --text or --file".into())
         );
-        if task == TOKEN_CLASSIFICATION_TASK { self.words() } else { self.texts() }
+        match task.as_str() {
+            TOKEN_CLASSIFICATION_TASK => self.words(),
+            QUESTION_ANSWERING_TASK => self.questions(),
+            _ => self.texts(),
+        }
+    }
+
+    /// A question and its text stand in a line, with a tab between them.
+    fn questions(&self) -> Result<()> {
+        let load =
+            |checkpoint: &Checkpoint, device: &Device| Ok(Reader::load_from(&self.model.run_dir, checkpoint, device)?);
+        self.answer(load, |reader: &Reader, before, lines| {
+            let parted = |(line, text): (usize, &String)| match text.split_once('\t') {
+                Some((question, context)) => Ok((question.to_string(), context.to_string())),
+                None => bail!(Mistake(format!(
+                    "line {line} has no tab: give a question, a tab and the text that it is about"
+                ))),
+            };
+            let questions = (before + 1..).zip(lines).map(parted).collect::<Result<Vec<_>>>()?;
+            let found = reader.answer_after(before, &questions)?;
+            let shown = |(text, found): (&String, &FoundAnswer)| match self.json {
+                true => {
+                    let FoundAnswer { answer, score, start, end } = found;
+                    let line = json!({"text": text, "answer": answer, "score": score, "start": start, "end": end});
+                    format!("{line}\n")
+                }
+                false => format!("{}\t{:.4}\t{}\t{}\n", found.answer, found.score, found.start, found.end),
+            };
+            Ok(lines.iter().zip(&found).map(shown).collect())
+        })
     }
 
     fn words(&self) -> Result<()> {

@@ -25,7 +25,7 @@ pub(crate) struct Evaluate {
     #[command(flatten)]
     model: TrainedModel,
     /// Text file (UTF-8), whose validation part is measured, split off as in training; for seq2seq a folder of parallel files,
-    /// or a .tsv or .jsonl file; for classification and token_classification a folder with a file for each split, or one file;
+    /// or a .tsv or .jsonl file; for classification, token_classification and question_answering a folder with a file for each split, or one file;
     /// for vision a folder of images
     #[arg(long, value_name = "PATH")]
     data: PathBuf,
@@ -59,6 +59,9 @@ impl Evaluate {
             }
             classification::TOKEN_CLASSIFICATION_TASK => self
                 .labels(|checkpoint, data, device| Ok(classification::evaluate_tags(run, checkpoint, data, device)?))?,
+            classification::QUESTION_ANSWERING_TASK => self.labels(|checkpoint, data, device| {
+                Ok(classification::evaluate_answers(run, checkpoint, data, device)?)
+            })?,
             classification::MASKED_LANGUAGE_TASK => bail!(Mistake(format!(
                 "`{}` is a run of the task `masked_language`, whose losses are in its metrics.jsonl: evaluate a classifier that \
                  began from it",

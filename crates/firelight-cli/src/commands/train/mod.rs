@@ -5,6 +5,7 @@ mod classification;
 mod course;
 mod language;
 mod masked_language;
+mod question_answering;
 mod seq2seq;
 mod token_classification;
 mod vision;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
-use firelight::classification::{Classification, MaskedLanguage, TokenClassification};
+use firelight::classification::{Classification, MaskedLanguage, QuestionAnswering, TokenClassification};
 use firelight::device::{self, NamedDevice};
 use firelight::language::Language;
 use firelight::seq2seq::Seq2Seq;
@@ -29,18 +30,18 @@ const PAIRS_ALONE: &str =
     "--source and --target are for pairs of texts: name a recipe of the task seq2seq, such as dates";
 
 /// Why --from is refused.
-const FROM_ALONE: &str = "--from is for classifiers: name a recipe of the task classification, such as texts, or of \
-                          token_classification, such as entities";
+const FROM_ALONE: &str = "--from is for classifiers: name a recipe of the task classification, such as texts, of \
+                          token_classification, such as entities, or of question_answering, such as answers";
 
 /// Train a model by a recipe; without one, a small GPT on generated stories
 #[derive(clap::Args, Default)]
 pub(crate) struct Train {
     /// Recipe file (TOML), or an embedded one by its name: stories, which is taken without one, dates, copy, reverse, addition,
-    /// texts, entities, masked or images
+    /// texts, entities, answers, masked or images
     recipe: Option<PathBuf>,
     /// What to train on: a text file (UTF-8); for seq2seq a folder of parallel files, a .tsv or a .jsonl file; for
     /// classification a folder with a file for each split, or one .tsv, .csv or .jsonl file; for token_classification the same of
-    /// .conll, .txt, .tsv or .jsonl files; for vision a folder of images
+    /// .conll, .txt, .tsv or .jsonl files; for question_answering of .jsonl files; for vision a folder of images
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     /// For seq2seq: file of the sources, one a line
@@ -49,7 +50,7 @@ pub(crate) struct Train {
     /// For seq2seq: file of the targets, one a line
     #[arg(long, value_name = "FILE", requires = "source")]
     target: Option<PathBuf>,
-    /// For classification and token_classification: a run of one of them or of the task masked_language, whose encoder and tokenizer are the beginning
+    /// For classification, token_classification and question_answering: a run of one of them or of the task masked_language, whose encoder and tokenizer are the beginning
     #[arg(long, value_name = "RUN_DIR")]
     from: Option<PathBuf>,
     /// Run folder to write; without one, the next free runs/RECIPE-N
@@ -91,7 +92,8 @@ impl Train {
     pub(crate) fn run(self) -> Result<()> {
         let chosen = device::choose(self.device.as_deref())?;
         let task = self.task()?;
-        let begins = [Classification::NAME, TokenClassification::NAME].contains(&task.as_str());
+        let begins =
+            [Classification::NAME, TokenClassification::NAME, QuestionAnswering::NAME].contains(&task.as_str());
         ensure!(self.from.is_none() || begins, Mistake(FROM_ALONE.into()));
         ensure!(self.source.is_none() || task == Seq2Seq::NAME, Mistake(PAIRS_ALONE.into()));
         match task.as_str() {
@@ -99,14 +101,16 @@ impl Train {
             Seq2Seq::NAME => self.follow::<Seq2Seq>(&chosen),
             Classification::NAME => self.follow::<Classification>(&chosen),
             TokenClassification::NAME => self.follow::<TokenClassification>(&chosen),
+            QuestionAnswering::NAME => self.follow::<QuestionAnswering>(&chosen),
             MaskedLanguage::NAME => self.follow::<MaskedLanguage>(&chosen),
             Vision::NAME => self.follow::<Vision>(&chosen),
             other => bail!(Mistake(format!(
-                "there is no task `{other}`: expected `{}`, `{}`, `{}`, `{}`, `{}` or `{}`",
+                "there is no task `{other}`: expected `{}`, `{}`, `{}`, `{}`, `{}`, `{}` or `{}`",
                 Language::NAME,
                 Seq2Seq::NAME,
                 Classification::NAME,
                 TokenClassification::NAME,
+                QuestionAnswering::NAME,
                 MaskedLanguage::NAME,
                 Vision::NAME
             ))),
@@ -167,9 +171,10 @@ fn task_of_built_in(recipe: &Path) -> Option<&'static str> {
     let is_seq2seq = built_in::<Seq2Seq>(recipe).map(|_| Seq2Seq::NAME);
     let is_classification = built_in::<Classification>(recipe).map(|_| Classification::NAME);
     let is_tokens = built_in::<TokenClassification>(recipe).map(|_| TokenClassification::NAME);
+    let is_answers = built_in::<QuestionAnswering>(recipe).map(|_| QuestionAnswering::NAME);
     let is_masked = built_in::<MaskedLanguage>(recipe).map(|_| MaskedLanguage::NAME);
     let is_vision = built_in::<Vision>(recipe).map(|_| Vision::NAME);
-    is_language.or(is_seq2seq).or(is_classification).or(is_tokens).or(is_masked).or(is_vision)
+    is_language.or(is_seq2seq).or(is_classification).or(is_tokens).or(is_answers).or(is_masked).or(is_vision)
 }
 
 #[cfg(test)]

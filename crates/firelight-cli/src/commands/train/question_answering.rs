@@ -1,0 +1,35 @@
+//! What a reader shows after its training: the answers that it gives to validation questions.
+
+use anyhow::Result;
+use firelight::classification::{FoundAnswer, QuestionAnswering, Reader};
+use firelight::data::questions::Question;
+use firelight::device::NamedDevice;
+use firelight::storage::Checkpoint;
+use firelight::training::TrainedRun;
+
+use super::course::Shown;
+
+/// How many questions are answered.
+const SAMPLES: usize = 3;
+
+impl Shown for QuestionAnswering {
+    const SHOWS: &'static str = "how it answers validation questions";
+
+    fn next(folder: &str) -> String {
+        format!(
+            "answer a question with: firelight classify {folder} --file FILE, a question, a tab and its text a line"
+        )
+    }
+
+    fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<(String, String)>> {
+        let reader = Reader::load_from(run.folder.path(), &Checkpoint::Last, &chosen.device)?;
+        let some: Vec<&Question> = run.corpus.validation_questions().iter().take(SAMPLES).collect();
+        let asked: Vec<(&str, &str)> =
+            some.iter().map(|found| (found.question.as_str(), found.context.as_str())).collect();
+        let sample = |(question, found): (&&Question, FoundAnswer)| {
+            let answer = if found.answer.is_empty() { "no answer" } else { &found.answer };
+            (format!("\"{}\"", question.question), format!("{answer} ({:.1} %)", 100.0 * found.score))
+        };
+        Ok(some.iter().zip(reader.answer(&asked)?).map(sample).collect())
+    }
+}
