@@ -135,14 +135,20 @@ pub(crate) fn remove(path: &Path) -> Result<(), StorageError> {
 /// Puts the complete folder `staging` in the place of `target`.
 fn swap(staging: &Path, target: &Path) -> Result<(), StorageError> {
     sync_files(staging).map_err(StorageError::io("write", staging))?;
+    let replaced = step_aside(target)?;
+    let renamed = fs::rename(staging, target).and_then(|()| sync_folder(target));
+    renamed.map_err(StorageError::io("write", target))?;
+    remove(&replaced)
+}
+
+/// Moves the folder `target`, if it is there, to the name under which it is still found and [`recover`]ed, and returns that.
+fn step_aside(target: &Path) -> Result<PathBuf, StorageError> {
     let replaced = beside(target, REPLACED);
     if target.exists() {
         remove(&replaced)?;
         fs::rename(target, &replaced).map_err(StorageError::io("replace", target))?;
     }
-    let renamed = fs::rename(staging, target).and_then(|()| sync_folder(target));
-    renamed.map_err(StorageError::io("write", target))?;
-    remove(&replaced)
+    Ok(replaced)
 }
 
 /// Flushes the files of a folder to the disk, and its entries.
@@ -221,9 +227,11 @@ mod tests {
     fn a_crash_between_the_two_moves_loses_nothing() {
         let home = tempfile::tempdir().unwrap();
         let target = home.path().join("best");
-        for (name, weights) in [(".best.replaced", "old"), (".best.staging", "half"), (".step-5.staging", "half")] {
+        write(&target, "old");
+        step_aside(&target).unwrap();
+        for name in [".best.staging", ".step-5.staging"] {
             fs::create_dir(home.path().join(name)).unwrap();
-            fs::write(home.path().join(name).join(WEIGHTS), weights).unwrap();
+            fs::write(home.path().join(name).join(WEIGHTS), "half").unwrap();
         }
         assert_eq!(fs::read_to_string(CheckpointFolder::find(target.clone()).weights()).unwrap(), "old");
         recover(home.path()).unwrap();
