@@ -241,6 +241,13 @@ mod tests {
     }
 
     #[test]
+    fn buckets_keep_short_items_from_long_ones() {
+        // One bucket would fill up the batch of the two short ones with a long one.
+        let plan = BatchPlan::new(Batching::Buckets { buckets: 2 }, 4, [9, 1, 9, 9, 1, 9, 9]).unwrap();
+        assert_eq!(epoch(&plan, None, 0), [vec![1, 4], vec![0, 2], vec![3, 5, 6]]);
+    }
+
+    #[test]
     fn equal_lengths_need_no_list() {
         let plan = BatchPlan::uniform(Batching::Tokens { budget: 100, buckets: 4 }, 1, 7, 30).unwrap();
         assert_eq!(items(&plan, 3..6, None), [3, 4, 5]);

@@ -226,7 +226,9 @@ mod tests {
     use crate::Batching;
     use burn::data::dataset::InMemDataset;
     use proptest::prelude::*;
-    use std::thread::sleep;
+    use std::collections::HashSet;
+    use std::sync::Mutex;
+    use std::thread::{self, ThreadId, sleep};
     use std::time::Duration;
 
     /// Batches the items as they are.
@@ -315,6 +317,32 @@ mod tests {
             assert_eq!(all(ahead.slice(3, 30).as_ref()), all(plain.slice(3, 30).as_ref()));
         }
         assert_eq!(all(&plain.clone().prefetch(0, 4)), expected);
+    }
+
+    /// Numbers that remember which threads read them.
+    #[derive(Clone, Default)]
+    struct Noting(Arc<Mutex<HashSet<ThreadId>>>);
+
+    impl Dataset<usize> for Noting {
+        fn get(&self, index: usize) -> Result<usize, DatasetError> {
+            self.0.lock().unwrap().insert(thread::current().id());
+            Ok(index)
+        }
+
+        fn len(&self) -> usize {
+            20
+        }
+    }
+
+    #[test]
+    fn every_worker_reads_beside_the_thread_that_takes_the_batches() {
+        for workers in [0, 1, 3] {
+            let dataset = Noting::default();
+            batches(&StepLoader::new(dataset.clone(), Collect, 2, &Device::default()).with_workers(workers));
+            let readers = dataset.0.lock().unwrap();
+            assert_eq!(readers.len(), workers.max(1));
+            assert_eq!(readers.contains(&thread::current().id()), workers == 0);
+        }
     }
 
     #[test]
