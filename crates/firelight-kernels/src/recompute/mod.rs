@@ -205,4 +205,18 @@ mod tests {
         let gradient = x.grad(&outputs[0].clone().sum().backward()).expect("a gradient");
         gradient.into_data().assert_eq(&outputs[0].to_data(), true);
     }
+
+    #[cfg(feature = "ndarray")]
+    #[test]
+    #[allow(deprecated)]
+    fn what_is_drawn_after_a_part_ran_again_is_not_what_was_drawn_after_it_ran_first() {
+        let device = Device::ndarray().autodiff();
+        let x = Tensor::<1>::ones([500], &device).require_grad();
+        let part = Part::new(2, 0.0, &device);
+        let outputs = recomputed(&part, vec![x], |_, inputs| vec![dropout(inputs[0].clone(), 0.5)]);
+        let draw = || Tensor::<1>::random([500], burn::tensor::Distribution::Default, &device).into_data();
+        let first = draw();
+        outputs[0].clone().sum().backward();
+        assert_ne!(draw(), first);
+    }
 }
