@@ -102,15 +102,17 @@ mod tests {
         assert!((charged - (0.6 * plain + 0.4 * spread)).abs() < 1e-5, "{charged} of {plain} and {spread}");
     }
 
-    /// The loss of a training step.
-    fn step(device: &Device, change: impl FnOnce(Seq2SeqTask) -> Seq2SeqTask) -> f64 {
+    /// The losses of a training step and of an evaluation.
+    fn losses(device: &Device, change: impl FnOnce(Seq2SeqTask) -> Seq2SeqTask) -> [f64; 2] {
         let device = device.clone().autodiff();
         let pairs = vec![EncodedPair { source: vec![2, 3, 4], target: vec![4, 3, 2] }];
         let batch: PairBatch = PairBatcher::new(0, 1, 1).batch(pairs, &device);
         let model = Seq2SeqConfig::new(7, 8, 2, 1).with_max_seq_len(8).init(&device);
         let task = change(Seq2SeqTask::new(model, LossConfig::default()));
-        let (total, count) = TrainStep::step(&task, batch).item.read().unwrap();
-        total / count
+        [TrainStep::step(&task, batch.clone()).item, InferenceStep::step(&task, batch)].map(|output| {
+            let (total, count) = output.read().unwrap();
+            total / count
+        })
     }
 
     #[test]
@@ -119,17 +121,19 @@ mod tests {
         // On a device that cannot, a step that does panics.
         let cannot = |device: &Device| Recompute::Blocks.check(device).is_err();
         let Some(device) = [Device::flex(), Device::ndarray()].into_iter().find(cannot) else { return };
-        let loss = |recompute| step(&device, |task| task.with_recompute(recompute));
+        let loss = |recompute| losses(&device, |task| task.with_recompute(recompute))[0];
         assert!(loss(Recompute::None).is_finite());
         let panic = catch_unwind(AssertUnwindSafe(|| loss(Recompute::Blocks))).expect_err("the blocks were recomputed");
         assert!(panic.downcast_ref::<String>().is_some_and(|text| text.starts_with("recomputed: ")));
     }
 
     #[test]
-    fn a_step_computes_in_the_precision_that_it_is_to() {
-        let [single, brain, half] = [Precision::F32, Precision::Bf16, Precision::F16]
-            .map(|precision| step(&Device::flex(), |task| task.with_precision(precision)));
-        assert!((single - brain).abs() < 0.05 && (single - half).abs() < 0.05, "{single}, {brain}, {half}");
-        assert!(single != brain && single != half && brain != half, "{single}, {brain}, {half}");
+    fn steps_and_evaluations_compute_in_the_precision_that_they_are_to() {
+        let found = [Precision::F32, Precision::Bf16, Precision::F16]
+            .map(|precision| losses(&Device::flex(), |task| task.with_precision(precision)));
+        for [single, brain, half] in [0, 1].map(|of| found.map(|losses| losses[of])) {
+            assert!((single - brain).abs() < 0.05 && (single - half).abs() < 0.05, "{single}, {brain}, {half}");
+            assert!(single != brain && single != half && brain != half, "{single}, {brain}, {half}");
+        }
     }
 }

@@ -338,6 +338,17 @@ mod tests {
     }
 
     #[test]
+    fn a_budget_of_the_recipe_bounds_both_sides_of_every_batch() {
+        let mut recipe = recipe(&[("data.batching", "{ kind = \"tokens\", budget = 100 }")]);
+        let pairs = PairText::read(&mut recipe, Path::new("dates.toml"), &[]).unwrap();
+        let loader = pairs.training_loader(&recipe, 0..20, &Device::default()).unwrap();
+        let sides = |batch: PairBatch| [batch.source.dims(), batch.targets.dims()];
+        let sizes: Vec<[usize; 2]> = loader.iter().flat_map(|batch| sides(batch.unwrap())).collect();
+        assert!(sizes.iter().all(|[rows, length]| rows * length <= 100), "{sizes:?}");
+        assert!(sizes.iter().any(|[rows, _]| *rows > 1), "{sizes:?}");
+    }
+
+    #[test]
     fn texts_become_pairs_by_noise_that_is_new_in_every_epoch_and_the_same_in_every_evaluation() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("text.txt");
