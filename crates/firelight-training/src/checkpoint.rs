@@ -171,6 +171,18 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_checkpoint_of_a_later_step_takes_the_place_of_no_whole_one() {
+        let (_home, folder) = run_folder();
+        for step in [10, 20] {
+            save(&folder, step);
+        }
+        fs::write(folder.checkpoint_folder(&Checkpoint::Step(20)).state(), "{").unwrap();
+        assert_eq!(resume_point(&folder).unwrap().unwrap().step(), 10);
+        save(&folder, 12);
+        assert_eq!(steps_in(&folder).unwrap(), [10, 12, 20]);
+    }
+
+    #[test]
     fn all_checkpoints_stay_if_so_asked() {
         let (_home, folder) = run_folder();
         let model = Line::new(0.0, 0.0, &Device::default());

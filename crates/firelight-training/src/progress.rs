@@ -176,6 +176,16 @@ mod tests {
         assert!(place.starts_with("step 10/110, ") && seconds_left(&format!("{place} left")) >= 4, "{place}");
     }
 
+    #[test]
+    fn the_time_left_of_a_resumed_run_follows_from_its_own_steps() {
+        let mut progress = ProgressBar::on(ProgressDrawTarget::hidden(), Box::new(Shared::default()));
+        progress.started(&RunReport { done: 1000, steps: 2001 }).unwrap();
+        thread::sleep(Duration::from_millis(50));
+        progress.step(&report(1001, 2.5)).unwrap();
+        // One step took a twentieth of a second or more, so that 1000 take 50 or more.
+        assert!(progress.bar.eta().as_secs() >= 25, "{:?}", progress.bar.eta());
+    }
+
     /// A terminal that only remembers.
     #[derive(Clone, Debug, Default)]
     struct Terminal(Arc<Mutex<String>>);

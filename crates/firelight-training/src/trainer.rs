@@ -199,8 +199,9 @@ fn mix(seed: u64, step: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toy::{Line, Points, alone};
-    use crate::{AdamConfig, UpdateRule};
+    use crate::toy::{Line, Noted, Points, alone};
+    use crate::{AdamConfig, Precision, Trainee, UpdateRule};
+    use std::time::Duration;
 
     fn trainer(slope: f32) -> Trainer<Line> {
         let model = Line::new(slope, 0.0, &Device::default().autodiff());
@@ -232,6 +233,15 @@ mod tests {
         let expected = "step 1, batch 1: the loss is NaN, and the gradient of `slope` is not finite; lower";
         assert!(error.to_string().starts_with(expected), "{error}");
         assert_eq!((trainer.done, trainer.model.slope()), (0, 2.0));
+    }
+
+    #[test]
+    fn a_weight_that_is_no_number_is_named_before_the_gradients_that_follow_from_it() {
+        let _alone = alone();
+        let mut trainer = trainer(f32::NAN);
+        let error = trainer.step(Points::new(vec![(1.0, 1.0)], &trainer.device())).unwrap_err();
+        let expected = "step 1, batch 1: the loss is NaN, and the weight `slope` is not finite; lower";
+        assert!(error.to_string().starts_with(expected), "{error}");
     }
 
     #[test]
@@ -293,6 +303,43 @@ mod tests {
         let gradient = 0.5 / 2_f64.sqrt();
         let moved = 2.0 - f64::from(trainer.model.slope());
         assert!((moved - 0.1 * gradient / (gradient + 1.0)).abs() < 1e-6, "{moved}");
+    }
+
+    #[test]
+    fn what_a_loss_is_multiplied_by_is_divided_out_of_its_gradients() {
+        let _alone = alone();
+        let task = Trainee::new(Line::new(2.0, 0.0, &Device::default().autodiff()), Noted::default());
+        let task = task.with_precision(Precision::F16);
+        let scale = task.loss_scale();
+        let trainer = Trainer::new(task, OptimizerConfig::default(), ScheduleConfig::default(), 1);
+        let mut trainer = trainer.with_loss_scale(scale);
+        let (_, report) = trainer.step(Points::new(vec![(1.0, 1.0)], &trainer.device())).unwrap();
+        assert!((report.gradient_norm - 8_f64.sqrt()).abs() < 1e-6, "{}", report.gradient_norm);
+    }
+
+    #[test]
+    fn the_average_follows_every_step_from_the_first_on() {
+        let _alone = alone();
+        let mut trainer = trainer(2.0);
+        trainer.optimizer_config.learning_rate = 0.1;
+        trainer.smoothed = Smoothed::new(0.9, &trainer.model);
+        let mut expected = 2.0;
+        for decay in [2.0 / 11.0, 3.0 / 12.0, 4.0 / 13.0] {
+            trainer.step(Points::new(vec![(1.0, 1.0)], &trainer.device())).unwrap();
+            expected = expected * decay + trainer.model.slope() * (1.0 - decay);
+        }
+        let found = trainer.kept().slope();
+        assert!((found - expected).abs() < 1e-6 && found != trainer.model.slope(), "{found} is not {expected}");
+    }
+
+    #[test]
+    fn throughput_counts_targets_from_the_moment_when_batches_were_asked_for() {
+        let _alone = alone();
+        let mut trainer = trainer(0.0);
+        let began = Instant::now() - Duration::from_secs(10);
+        let batch = Points::new(vec![(1.0, 1.0); 1000], &trainer.device());
+        let (_, report) = trainer.step_since(began, vec![batch]).unwrap();
+        assert!((10.0..=100.0).contains(&report.tokens_per_second), "{}", report.tokens_per_second);
     }
 
     #[test]

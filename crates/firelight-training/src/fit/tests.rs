@@ -6,8 +6,9 @@ use super::*;
 use crate::metrics::Perplexity;
 use crate::toy::{Line, Noted, PointLoader, alone};
 use crate::{EvaluationReport, RunReport, StepReport, Trainee, resume_point};
+use burn::lr_scheduler::LrSchedulerRecord;
 use burn::tensor::Device;
-use burn::train::checkpoint::FileCheckpointer;
+use burn::train::checkpoint::{Checkpointer, FileCheckpointer};
 use burn::train::logger::{EvaluationProgressLogger, FileMetricLogger, TrainingProgressLogger};
 use burn::train::metric::store::{Aggregate, Direction, Split as BurnSplit};
 use burn::train::metric::{LossMetric, MetricDefinition};
@@ -105,6 +106,19 @@ fn one_seed_gives_one_file_and_another_seed_another() {
 }
 
 #[test]
+fn a_schedule_without_steps_of_its_own_ends_with_the_training() {
+    let _alone = alone();
+    let files = [None, Some(6), Some(20)].map(|steps| {
+        let (_home, folder) = run_folder();
+        let mut input = input(6, StartPoint::default(), Some(&folder));
+        input.schedule.steps = steps;
+        fit(line(), input).unwrap();
+        bytes(&folder, Checkpoint::Last)
+    });
+    assert!(files[0] == files[1] && files[0] != files[2]);
+}
+
+#[test]
 fn an_interrupted_run_continues_to_the_bit() {
     let _alone = alone();
     let [(_a, whole), (_b, parts)] = [run_folder(), run_folder()];
@@ -148,6 +162,7 @@ fn averaged_weights_and_groups_of_batches_continue_to_the_bit_too() {
     let [kept, trained] = [Checkpoint::Last, Checkpoint::Step(9)].map(|checkpoint| bytes(&whole, checkpoint));
     assert_ne!(kept, trained, "the average is not the newest weights");
     assert_eq!(fs::read(whole.checkpoint_folder(&Checkpoint::Step(9)).smoothed()).unwrap(), kept);
+    assert_eq!(bytes(&whole, Checkpoint::Best), kept, "the last evaluation is the best, and it was the average's");
 }
 
 #[test]
@@ -270,6 +285,8 @@ fn checkpointers_and_early_stopping_of_burn_are_served() {
     assert_eq!(fitted.steps, 12);
     let files: Vec<_> = fs::read_dir(&checkpoints).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert!(files.iter().any(|name| name.to_string_lossy().contains("12")), "{files:?}");
+    let schedule: LrSchedulerRecord = FileCheckpointer::new(&checkpoints, "scheduler").restore(12).unwrap();
+    assert_eq!(schedule.scalar("step"), Some(12_usize), "the rate goes on where it stood");
 }
 
 #[test]
@@ -415,6 +432,17 @@ fn half_precision_without_a_scale_is_refused() {
 }
 
 #[test]
+#[allow(deprecated)] // Burn's older CPU backend has no half precision.
+fn a_device_without_the_precision_is_refused() {
+    let (_home, folder) = run_folder();
+    let model = Line::new(0.0, 0.0, &Device::ndarray().autodiff());
+    let task = Trainee::new(model, Noted::default()).with_precision(Precision::F16);
+    let loss_scale = task.loss_scale();
+    let error = fit(task, FitInput { loss_scale, ..half_input(2, StartPoint::default(), &folder) }).unwrap_err();
+    assert!(matches!(error, TrainingError::Precision { .. }), "{error}");
+}
+
+#[test]
 fn one_checkpoint_stays_if_so_asked() {
     let _alone = alone();
     let (_home, folder) = run_folder();
@@ -424,6 +452,21 @@ fn one_checkpoint_stays_if_so_asked() {
     let mut kept = folder.checkpoints().unwrap();
     kept.retain(|checkpoint| matches!(checkpoint, Checkpoint::Step(_)));
     assert_eq!(kept, [Checkpoint::Step(10)]);
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_written_ends_the_run_long_before_its_last_step() {
+    let _alone = alone();
+    let (_home, folder) = run_folder();
+    fs::write(folder.path().join("checkpoints"), "a file where the folder is to be").unwrap();
+    let listener = Listener::default();
+    let mut input = input(20_000, StartPoint::default(), Some(&folder));
+    input.training.evaluate_every = 0;
+    input.observers = vec![Box::new(listener.clone())];
+    let error = fit(line(), input).unwrap_err();
+    assert!(error.to_string().contains("checkpoints"), "{error}");
+    let taken = listener.heard.lock().unwrap().len();
+    assert!(taken < 10_000, "{taken} steps after a checkpoint was lost");
 }
 
 #[test]
@@ -442,6 +485,25 @@ fn a_number_that_is_none_leaves_the_last_good_checkpoint_as_it_was() {
     assert!(error.to_string().starts_with("step 6, batch 6: the loss is NaN"), "{error}");
     assert_eq!(resume_point(&folder).unwrap().unwrap().step(), 4);
     assert!(read() == before && bytes(&folder, Checkpoint::Best) == before[0]);
+}
+
+#[test]
+fn an_evaluation_that_finds_no_number_stops_the_run_and_keeps_nothing_as_the_best() {
+    let _alone = alone();
+    let (_home, folder) = run_folder();
+    let refused = |spoil: fn(&mut FitInput<Line>)| {
+        let mut input = input(12, StartPoint::default(), Some(&folder));
+        spoil(&mut input);
+        fit(line(), input).unwrap_err().to_string()
+    };
+    let error = refused(|input| input.valid_loader = Arc::new(PointLoader::of_steps(0, 3).spoilt(2)));
+    assert!(error.starts_with("step 4, batch 4: the validation loss is NaN"), "{error}");
+    let error = refused(|input| {
+        input.metrics = vec![Box::new(Worse(f64::NAN))];
+        input.training.best_by = "accuracy".into();
+    });
+    assert!(error.starts_with("step 4, batch 4: the metric of `training.best_by` is NaN"), "{error}");
+    assert!(folder.checkpoints().unwrap().is_empty());
 }
 
 #[test]

@@ -272,11 +272,15 @@ mod tests {
     }
 
     #[test]
-    fn rates_fall_towards_the_input() {
+    fn rates_fall_towards_the_input_and_a_group_scales_what_is_left() {
+        let factors = |groups| -> Vec<f64> {
+            let found = shares(&OptimizerConfig { layer_decay: 0.5, groups, ..OptimizerConfig::default() });
+            found.iter().map(|(_, share)| share.rate_factor).collect()
+        };
         // Two layers and a decay of a half: an eighth before them, a quarter, a half, and the whole rate after them.
-        let found = shares(&OptimizerConfig { layer_decay: 0.5, ..OptimizerConfig::default() });
-        let factors: Vec<f64> = found.iter().map(|(_, share)| share.rate_factor).collect();
-        assert_eq!(factors, [0.125, 0.25, 0.25, 0.5, 0.5, 1.0, 1.0]);
+        assert_eq!(factors(vec![]), [0.125, 0.25, 0.25, 0.5, 0.5, 1.0, 1.0]);
+        let weights = ParameterGroup { learning_rate_factor: Some(3.0), ..group("blocks.*.weight") };
+        assert_eq!(factors(vec![weights]), [0.125, 0.75, 0.25, 1.5, 0.5, 1.0, 1.0]);
     }
 
     #[test]

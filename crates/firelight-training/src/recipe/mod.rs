@@ -438,6 +438,15 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_only_one_of_two_recipes_has_is_a_change_too() {
+        let without = parse(TEXT, &[]).unwrap();
+        let with = parse(TEXT, &[("optimizer.groups", "[{ parameters = \"*\", weight_decay = 0.5 }]")]).unwrap();
+        let [added, left_out] = [with.continues(&without), without.continues(&with)].map(|found| found.unwrap_err());
+        assert!(added.to_string().contains("recipe: optimizer.groups was left out and is [{"), "{added}");
+        assert!(left_out.to_string().contains("}] and is left out; a resumed run may change"), "{left_out}");
+    }
+
+    #[test]
     fn an_override_through_a_value_is_refused() {
         assert_eq!(error(TEXT, &[("seed.x", "1")]), "`--set seed.x`: `seed` is a value and holds no keys");
         assert_eq!(error(TEXT, &[("training.", "1")]), "`--set training.`: expected a key such as `training.steps`");

@@ -98,6 +98,17 @@ mod tests {
     }
 
     #[test]
+    fn every_number_of_a_step_is_a_point_of_its_curve() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("metrics.jsonl");
+        let step = "{\"step\":3,\"loss\":2.0,\"learning_rate\":0.1,\"gradient_norm\":0.5,\"tokens_per_second\":7.0}\n";
+        std::fs::write(&path, step).unwrap();
+        let charts = Curves::read(&path).unwrap().charts("text", "nats per text");
+        let points: Vec<_> = charts.iter().map(|(_, chart)| chart.curves[0].points.clone()).collect();
+        assert_eq!(points, [2.0, 0.1, 0.5, 7.0].map(|value| vec![(3.0, value)]));
+    }
+
+    #[test]
     fn what_a_step_charges_is_a_curve_beside_the_loss() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("metrics.jsonl");

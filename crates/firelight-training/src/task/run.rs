@@ -432,6 +432,23 @@ mod tests {
     }
 
     #[test]
+    fn a_moving_average_is_one_more_copy_of_all_weights_in_the_estimate() {
+        let (_home, request) = request(&[("training.smoothing", "0.9")]);
+        assert_eq!(Run::<Toy>::estimate(&request).unwrap().state_bytes, 4 * (2 * 2 + 3 * 2));
+    }
+
+    #[test]
+    #[allow(deprecated)] // Burn's older CPU backend has no half precision.
+    fn a_run_is_not_resumed_on_a_device_without_its_precision() {
+        let _alone = alone();
+        let (_home, request) = request(&[("training.precision", "bf16")]);
+        Run::<Toy>::prepare(&request).unwrap().fit().unwrap();
+        let elsewhere = RunRequest { device: Device::ndarray(), ..request.with_existing(Existing::Resume) };
+        let error = Run::<Toy>::prepare(&elsewhere).unwrap_err();
+        assert!(error.to_string().contains("cannot compute in bf16"), "{error}");
+    }
+
+    #[test]
     fn half_precision_needs_nothing_of_the_task_but_its_scale() {
         let _alone = alone();
         let (_home, request) = request(&[("training.precision", "f16")]);
