@@ -8,6 +8,8 @@ fn checkpoints_are_averaged_and_used() {
     let copy = model().copy();
     let averaged = firelight(["average", &text(copy.path()), "--newest", "2"]).succeeds();
     assert!(averaged.stderr.contains("steps 10, 20"), "{}", averaged.stderr);
+    let newest = firelight(["average", &text(copy.path()), "--newest", "1"]).succeeds();
+    assert!(newest.stderr.contains("checkpoints of steps 20: "), "{}", newest.stderr);
     let average =
         firelight(evaluate(copy.path(), &model().text).into_iter().chain(["--checkpoint".into(), "average".into()]));
     assert!(average.succeeds().stderr.contains("checkpoint: average"));

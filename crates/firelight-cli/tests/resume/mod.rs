@@ -16,8 +16,10 @@ fn a_resumed_run_ends_with_the_bytes_of_an_uninterrupted_one() {
     run(&["--steps", "10"]);
     let resumed = run(&["--resume", "--steps", "20"]);
     assert!(resumed.stderr.contains("from step 10 to 20"), "{}", resumed.stderr);
-    let weights = |dir: &Path| fs::read(dir.join("model.safetensors")).unwrap();
-    assert!(weights(scratch.path()) == weights(&model().dir));
+    let file = |dir: &Path, name: &str| fs::read(dir.join(name)).unwrap();
+    for name in ["model.safetensors", "recipe.toml"] {
+        assert!(file(scratch.path(), name) == file(&model().dir, name), "{name}");
+    }
 }
 
 #[test]
@@ -93,6 +95,16 @@ fn a_checkpoint_of_another_model_or_other_data_is_refused_and_nothing_changed() 
     let (before, data) = (contents(copy.path()), other.path().join("other.txt"));
     fs::write(&data, fs::read_to_string(&model().text).unwrap().replace("hen", "fox")).unwrap();
     resume(copy.path(), &["--data", &text(&data)]).fails(USER, &["`--data` is not what the run began with"]);
+    assert!(contents(copy.path()) == before);
+}
+
+#[test]
+fn a_configuration_that_is_not_the_one_of_the_recipe_is_refused_and_nothing_changed() {
+    let copy = model().copy();
+    let config = copy.path().join("config.json");
+    fs::write(&config, fs::read_to_string(&config).unwrap().replace("\"d_ff\": 32", "\"d_ff\": 24")).unwrap();
+    let before = contents(copy.path());
+    resume(copy.path(), &[]).fails(USER, &["`model` is not what the run began with"]);
     assert!(contents(copy.path()) == before);
 }
 

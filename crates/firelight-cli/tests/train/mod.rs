@@ -64,6 +64,18 @@ fn a_precision_of_the_recipe_is_what_the_model_computes_in() {
 }
 
 #[test]
+fn the_progress_is_a_line_for_every_evaluation_where_there_is_no_terminal() {
+    let scratch = Model::scratch();
+    let trained = firelight(train(model(), scratch.path())).succeeds();
+    let lines: Vec<&str> = trained.stderr.lines().filter(|line| line.starts_with("step ")).collect();
+    assert_eq!(lines.len(), 2, "{}", trained.stderr);
+    for (line, place) in lines.iter().zip(["step 10/20, ", "step 20/20, "]) {
+        let parts = [" left: loss ", "(smoothed ", "gradient ", "rate ", " tokens/s", "validation loss "];
+        assert!(line.starts_with(place) && parts.iter().all(|part| line.contains(part)), "{line}");
+    }
+}
+
+#[test]
 fn tensorboard_finds_one_file_with_all_numbers() {
     let scratch = Model::scratch();
     firelight(train(model(), scratch.path()).into_iter().chain(["--tensorboard".to_string()])).succeeds();
