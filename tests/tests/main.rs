@@ -1,6 +1,6 @@
 //! End-to-end tests across the crates, in one binary: agreement with PyTorch, invariants over the grid of variants, initial
-//! weights, decoding, and whole runs from text to text. The device is chosen as the program chooses it, so `BURN_DEVICE`
-//! moves the whole suite.
+//! weights, decoding, passes of training, and whole runs from text to text. The device is chosen as the program chooses it, so
+//! `BURN_DEVICE` moves the whole suite.
 
 mod adapters;
 mod decoding;
@@ -9,6 +9,8 @@ mod initial_weights;
 mod invariants;
 mod mechanisms;
 mod parity;
+#[cfg(feature = "flex")]
+mod passes;
 mod patterns;
 mod published;
 mod round_trip;

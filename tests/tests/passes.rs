@@ -1,0 +1,138 @@
+//! What a recipe says of a pass is what the passes of every task do: blocks that are computed again hold less memory, and half
+//! precision rounds, in training and evaluation.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use burn::tensor::{Device, Int, Tensor};
+use burn::train::{InferenceStep, TrainStep};
+use firelight::classification::{
+    ClassifierTask, MaskedBatch, MaskedLanguageModelConfig, MaskedLanguageTask, SequenceLossConfig, SequenceTargets,
+    TextBatch, TextClassifierConfig, TextEncoderConfig, TextInput,
+};
+use firelight::core::{LossConfig, TransformerConfig};
+use firelight::language::{LanguageModelConfig, LmBatch, LmTask};
+use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask};
+use firelight::training::{LossOutput, Objective, Precision, Recompute, Trainee};
+use firelight::vision::{ImageBatch, VisionConfig, VisionTask, VitSize};
+
+thread_local! {
+    /// The bytes that this thread holds, and the most that it has held.
+    static HELD: Cell<[isize; 2]> = const { Cell::new([0; 2]) };
+}
+
+/// The system's allocator, which counts what each thread holds.
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn count(bytes: isize) {
+    let [held, most] = HELD.get();
+    HELD.set([held + bytes, most.max(held + bytes)]);
+}
+
+// SAFETY: the system's allocator does what is asked for, and counting takes no memory.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller promises what `alloc` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: the caller promises what `dealloc` asks for.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+/// Layers of every model here, and its width.
+const LAYERS: usize = 12;
+const WIDTH: usize = 16;
+/// Rows of a batch, and tokens of a row.
+const SHAPE: [usize; 2] = [8, 32];
+
+fn ids(shape: [usize; 2]) -> Tensor<2, Int> {
+    Tensor::zeros(shape, &Device::flex().autodiff())
+}
+
+fn obeys<M: Objective>(task: Trainee<M>, batch: impl Fn() -> M::Batch) {
+    holds_less_where_blocks_are_computed_again(&task, &batch);
+    rounds_in_half_precision(&task, &batch);
+}
+
+/// Less than half of what another step holds.
+fn holds_less_where_blocks_are_computed_again<M: Objective>(task: &Trainee<M>, batch: impl Fn() -> M::Batch) {
+    let most = |recompute| {
+        let (task, batch, [before, _]) = (task.clone().with_recompute(recompute), batch(), HELD.get());
+        HELD.set([before; 2]);
+        TrainStep::step(&task, batch);
+        HELD.get()[1] - before
+    };
+    let [plain, again] = [Recompute::None, Recompute::Blocks].map(most);
+    assert!(2 * again < plain, "{again} and {plain} bytes");
+}
+
+fn rounds_in_half_precision<M: Objective>(task: &Trainee<M>, batch: impl Fn() -> M::Batch) {
+    let mean = |output: LossOutput| output.mean().into_scalar::<f64>();
+    let losses = |precision| {
+        let task = task.clone().with_precision(precision);
+        [mean(TrainStep::step(&task, batch()).item), mean(InferenceStep::step(&task, batch()))]
+    };
+    let single = losses(Precision::F32);
+    for precision in [Precision::Bf16, Precision::F16] {
+        for (half, single) in losses(precision).into_iter().zip(single) {
+            assert!(half != single && (half - single).abs() < 0.05, "{precision}: {half} and {single}");
+        }
+    }
+}
+
+#[test]
+fn a_language_model_obeys() {
+    let model = LanguageModelConfig::new(7, WIDTH, 2, LAYERS).with_max_seq_len(SHAPE[1]);
+    let task = LmTask::new(model.init(&Device::flex().autodiff()), LossConfig::default());
+    obeys(task, || LmBatch { inputs: ids(SHAPE), targets: ids(SHAPE), padding: None, documents: None });
+}
+
+#[test]
+fn an_encoder_decoder_obeys() {
+    let model = Seq2SeqConfig::new(7, WIDTH, 2, LAYERS).with_max_seq_len(SHAPE[1]);
+    let task = Seq2SeqTask::new(model.init(&Device::flex().autodiff()), LossConfig::default());
+    let [source, inputs, targets] = [(); 3].map(|()| ids(SHAPE));
+    let batch = PairBatch { source, source_padding: None, inputs, targets, padding: None };
+    obeys(task, || batch.clone());
+}
+
+fn encoder() -> TextEncoderConfig {
+    TextEncoderConfig::new(7, WIDTH, 2, LAYERS).with_stack(|stack| stack.with_max_seq_len(SHAPE[1]))
+}
+
+#[test]
+fn a_classifier_of_texts_obeys() {
+    let model = TextClassifierConfig::new(encoder(), ["no", "yes"]).init(&Device::flex().autodiff());
+    let task = ClassifierTask::new(model, SequenceLossConfig::default());
+    let targets = || SequenceTargets::Class(ids([1, SHAPE[0]]).squeeze_dim(0));
+    obeys(task, || TextBatch { input: TextInput::new(ids(SHAPE)), targets: targets() });
+}
+
+#[test]
+fn a_masked_language_model_obeys() {
+    let model = MaskedLanguageModelConfig::new(encoder()).init(&Device::flex().autodiff());
+    let task = MaskedLanguageTask::new(model, LossConfig::default());
+    let places = || ids([1, 4]).squeeze_dim(0);
+    let batch =
+        || MaskedBatch { input: TextInput::new(ids(SHAPE)), places: places(), targets: ids([1, 4]), ignored: None };
+    obeys(task, batch);
+}
+
+#[test]
+fn a_classifier_of_images_obeys() {
+    let classes = ["no", "yes"].map(str::to_string).to_vec();
+    let config = VisionConfig::of_small_images(VitSize::Tiny, classes, 1, [28, 28]);
+    let model = config.with_stack(|_| TransformerConfig::encoder(WIDTH, 2, LAYERS)).init(&Device::flex().autodiff());
+    let task = VisionTask::new(model, LossConfig::default());
+    let images = || Tensor::ones([SHAPE[0], 1, 28, 28], &Device::flex().autodiff());
+    let targets = || ids([1, SHAPE[0]]).squeeze_dim(0);
+    obeys(task, || ImageBatch { images: images(), targets: targets(), partners: None });
+}
