@@ -160,6 +160,17 @@ fn a_classifier_begins_with_the_encoder_of_every_objective() {
 }
 
 #[test]
+fn vectors_of_tokens_begin_anew_where_they_are_to() {
+    let home = Home::new();
+    let run = home.trained(&home.pretraining("masked", "run", &[]));
+    let (learnt, begun) = (weights(&run), home.begun(&run, &[("model.new_embedding", "true")]));
+    let differing: Vec<_> =
+        learnt.iter().filter(|(key, bytes)| begun.get(*key).is_some_and(|begun| begun != *bytes)).collect();
+    assert_eq!(differing.into_iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(), ["encoder.embedding.weight"]);
+    assert!(begun.keys().any(|key| key.starts_with("encoder.transformer.")));
+}
+
+#[test]
 fn the_pooler_of_next_sentence_prediction_is_taken_over_where_it_fits() {
     let home = Home::new();
     let segments = ("model.n_segments", "2");

@@ -15,7 +15,10 @@ pub(super) fn judge(recipe: &ClassificationRecipe, model: Result<(), ConfigError
     let alone = recipe.model.adapts_nothing();
     let alone =
         alone.then(|| "adapters change an encoder that has learnt: name its run as model.from, or by --from".into());
-    [problems(model), Problem::list("model", alone)].concat()
+    let unlearnt = recipe.model.adapts_a_new_embedding();
+    let unlearnt =
+        unlearnt.then(|| "new_embedding = true does not fit model.adapters: it would stay as it begins".into());
+    [problems(model), Problem::list("model", alone), Problem::list("model", unlearnt)].concat()
 }
 
 /// The problems of a structure by their keys in a recipe, where adapters are a section within that of the model.

@@ -167,10 +167,11 @@ impl Task for Classification {
         device: &Device,
     ) -> Result<TextClassifier, ClassificationError> {
         let model = Self::model(config, recipe.seed, device);
-        match recipe.model.from() {
-            Some((path, new_head)) => Pretrained::open(path)?.give(model, new_head, device),
-            None => Ok(model),
-        }
+        let Some((path, new_head)) = recipe.model.from() else { return Ok(model) };
+        let anew = recipe.model.has_new_embedding().then(|| model.encoder.embedding.clone());
+        let mut begun = Pretrained::open(path)?.give(model, new_head, device)?;
+        begun.encoder.embedding = anew.unwrap_or(begun.encoder.embedding);
+        Ok(begun)
     }
 
     fn parameters(model: &TextClassifier) -> Vec<(String, usize)> {

@@ -54,6 +54,9 @@ struct Own {
     from: Option<PathBuf>,
     /// Whether the head begins anew, where the other run has one.
     new_head: bool,
+    /// Whether the vectors of the tokens begin anew. A masked language model learns of a few texts in which places a token may stand,
+    /// as good and bad do alike.
+    new_embedding: bool,
     /// Low-rank adapters of the encoder of that run, which itself stays as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     adapters: Option<AdapterConfig>,
@@ -78,9 +81,19 @@ impl ClassifierModelRecipe {
         self.own.from.as_deref().map(|path| (path, self.own.new_head))
     }
 
+    /// Whether the vectors of the tokens begin anew, beside what is begun from.
+    pub(super) fn has_new_embedding(&self) -> bool {
+        self.own.new_embedding
+    }
+
     /// Whether adapters are asked for, but no run that they are to change.
     pub(super) fn adapts_nothing(&self) -> bool {
         self.own.adapters.is_some() && self.own.from.is_none()
+    }
+
+    /// Whether adapters are asked for on vectors of tokens that nobody has learnt.
+    pub(super) fn adapts_a_new_embedding(&self) -> bool {
+        self.own.adapters.is_some() && self.own.new_embedding
     }
 
     /// Segments that tokens may belong to.

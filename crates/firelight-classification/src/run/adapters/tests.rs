@@ -218,6 +218,8 @@ fn what_does_not_fit_is_told_before_a_folder_is_made() {
     assert!(!error.contains("names `query`"), "{error}");
     let error = home.error(&home.adapted("base", "run", &[("model.adapters.rank", "0")]));
     assert_eq!(error, "`--set model.adapters.rank`: model.adapters.rank = 0 must be at least 1");
+    let error = home.error(&home.adapted("base", "run", &[("model.new_embedding", "true")]));
+    assert!(error.contains("new_embedding = true does not fit model.adapters: it would stay as it begins"), "{error}");
     let error = home.error(&home.request("run", &[("model.adapters", ADAPTERS)]));
     assert!(
         error.starts_with("`--set model.adapters`: adapters change an encoder that has learnt: name its"),
