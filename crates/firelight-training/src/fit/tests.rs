@@ -285,8 +285,9 @@ fn checkpointers_and_early_stopping_of_burn_are_served() {
     assert_eq!(fitted.steps, 12);
     let files: Vec<_> = fs::read_dir(&checkpoints).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert!(files.iter().any(|name| name.to_string_lossy().contains("12")), "{files:?}");
-    let schedule: LrSchedulerRecord = FileCheckpointer::new(&checkpoints, "scheduler").restore(12).unwrap();
-    assert_eq!(schedule.scalar("step"), Some(12_usize), "the rate goes on where it stood");
+    let schedules: LrSchedulerRecord = FileCheckpointer::new(&checkpoints, "scheduler").restore(12).unwrap();
+    let of_all_parameters = schedules.record("0"); // Burn's first group
+    assert_eq!(of_all_parameters.scalar("step"), Some(12_usize), "the rate goes on where it stood");
 }
 
 #[test]
