@@ -8,7 +8,9 @@
 mod next_sentence;
 mod replaced_token;
 
-use burn::module::Module;
+use std::fmt;
+
+use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor};
 use burn::tensor::{Device, Tensor};
 use firelight_core::{ConfigError, ParamBuilder, ParameterReport, Pass, TransformerConfig, kind};
 use serde::{Deserialize, Serialize};
@@ -142,7 +144,7 @@ impl PretrainingConfig {
 }
 
 /// An encoder with the heads of its objective.
-#[derive(Module, Debug)]
+#[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one per training, and Burn's modules cannot be boxed")]
 pub enum PretrainingModel {
     /// Says which tokens stood where masks stand.
@@ -151,6 +153,28 @@ pub enum PretrainingModel {
     NextSentence(NextSentenceModel),
     /// Says which tokens its generator has replaced.
     Replaced(ReplacedTokenModel),
+}
+
+/// Does the same with the model of every objective.
+macro_rules! with {
+    ($of:expr, $model:ident => $done:expr) => {
+        match $of {
+            Self::Masked($model) => $done,
+            Self::NextSentence($model) => $done,
+            Self::Replaced($model) => $done,
+        }
+    };
+}
+
+/// Turns the model of every objective into one of the same.
+macro_rules! turn {
+    ($of:expr, $model:ident => $turned:expr) => {
+        match $of {
+            Self::Masked($model) => Self::Masked($turned),
+            Self::NextSentence($model) => Self::NextSentence($turned),
+            Self::Replaced($model) => Self::Replaced($turned),
+        }
+    };
 }
 
 impl PretrainingModel {
@@ -173,11 +197,7 @@ impl PretrainingModel {
 
     /// The encoder.
     pub fn encoder(&self) -> &TextEncoder {
-        match self {
-            Self::Masked(model) => &model.encoder,
-            Self::NextSentence(model) => &model.encoder,
-            Self::Replaced(model) => &model.encoder,
-        }
+        with!(self, model => &model.encoder)
     }
 
     /// What makes one vector of a text, where the objective has learnt it.
@@ -194,9 +214,74 @@ impl PretrainingModel {
     }
 }
 
+/// Transparent: a derived implementation would put the name of the objective before every path, which checkpoints hold.
+impl Module for PretrainingModel {
+    fn collect_devices(&self, devices: Devices) -> Devices {
+        with!(self, model => model.collect_devices(devices))
+    }
+
+    fn fork(self, device: &Device) -> Self {
+        turn!(self, model => model.fork(device))
+    }
+
+    fn to_device(self, device: &Device) -> Self {
+        turn!(self, model => model.to_device(device))
+    }
+
+    fn train(self) -> Self {
+        turn!(self, model => model.train())
+    }
+
+    fn valid(&self) -> Self {
+        turn!(self, model => model.valid())
+    }
+
+    fn materialize(self) -> Self {
+        turn!(self, model => model.materialize())
+    }
+
+    fn visit<Visitor: ModuleVisitor>(&self, visitor: &mut Visitor) {
+        with!(self, model => model.visit(visitor));
+    }
+
+    fn map<Mapper: ModuleMapper>(self, mapper: &mut Mapper) -> Self {
+        turn!(self, model => model.map(mapper))
+    }
+}
+
+impl fmt::Display for PretrainingModel {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        with!(self, model => fmt::Display::fmt(model, f))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The modules on the way to the parameters.
+    #[derive(Default)]
+    struct Entered(Vec<String>);
+
+    impl ModuleVisitor for Entered {
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.0.push(format!("{container} {name}"));
+        }
+    }
+
+    #[test]
+    fn the_paths_are_those_of_the_model_alone() {
+        let entered = |model: &dyn Fn(&mut Entered)| {
+            let mut entered = Entered::default();
+            model(&mut entered);
+            entered.0
+        };
+        let config = config(PretrainingObjective::Masked);
+        let (alone, model) = (config.masked().init(&Device::default()), config.init(&Device::default()));
+        let expected = entered(&|visitor| alone.visit(visitor));
+        assert!(!expected.is_empty());
+        assert_eq!(entered(&|visitor| model.visit(visitor)), expected, "checkpoints of masked language models fit");
+    }
 
     fn config(objective: PretrainingObjective) -> PretrainingConfig {
         PretrainingConfig::new(TextEncoderConfig::bert(11, 8, 2, 1), objective)
