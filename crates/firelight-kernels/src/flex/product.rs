@@ -196,8 +196,8 @@ fn is_large<T>(out: &MatrixMut<'_, T>, left: &Matrix<'_, T>) -> bool {
     out.rows.saturating_mul(out.columns).saturating_mul(left.columns) >= PARALLEL
 }
 
-/// Rows and columns that a thread computes, at least: for fewer the `gemm` crate cuts the sums elsewhere, and then the bits
-/// of a result would depend on the number of threads.
+/// Rows or columns that a thread computes, at least. Where a product has no more of either, the `gemm` crate cuts the sums
+/// elsewhere, and the bits of a result would depend on the number of threads.
 const PART: usize = 64;
 
 /// `out = left right`, where each thread computes a part of `out` by itself: for the gradient of a weight, a small matrix of
@@ -213,11 +213,13 @@ pub(crate) fn product_of_long_sums<T: Real>(out: MatrixMut<'_, T>, left: Matrix<
 
 fn product_in_parts<T: Real>(out: MatrixMut<'_, T>, left: Matrix<'_, T>, right: Matrix<'_, T>, threads: usize) {
     let ([rows, columns], terms) = ([out.rows, out.columns], left.columns);
-    if threads < 2 || rows.max(columns) < 2 * PART {
-        return product(out, false, left, right, T::ONE, false);
+    let (long, short) = (rows.max(columns), rows.min(columns));
+    let part = if short > PART { PART } else { 2 * PART };
+    if threads < 2 || long < 2 * part {
+        return product(out, false, left, right, T::ONE, threads > 1);
     }
     let (few, many) = (threads / 2, threads.div_ceil(2));
-    let at = (rows.max(columns) * few / threads).next_multiple_of(PART).min(rows.max(columns) - PART);
+    let at = (long * few / threads).next_multiple_of(part).min(long - part);
     let ((out, other), lefts, rights) = match rows >= columns {
         true => (out.split_at_row(at), [left.part(0..at, 0..terms), left.part(at..rows, 0..terms)], [right; 2]),
         false => (out.split_at_column(at), [left; 2], [right.part(0..terms, 0..at), right.part(0..terms, at..columns)]),
@@ -243,7 +245,8 @@ mod tests {
 
     #[test]
     fn parts_equal_the_whole_to_the_bit() {
-        for (rows, columns, terms) in [(64, 127, 9), (128, 128, 700), (130, 515, 65), (517, 200, 300), (3, 2000, 40)] {
+        let shapes = [(64, 127, 9), (128, 128, 700), (130, 515, 65), (517, 200, 300), (3, 2000, 640), (192, 192, 2080)];
+        for (rows, columns, terms) in shapes {
             let numbers = |count: usize| (0..count).map(|i| ((i * 37 % 101) as f32 - 50.0) / 7.0).collect::<Vec<_>>();
             let (a, b) = (numbers(terms * rows), numbers(terms * columns));
             let (left, right) = (Matrix::rows(&a, rows).transposed(), Matrix::rows(&b, columns));
