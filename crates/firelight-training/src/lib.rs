@@ -78,7 +78,7 @@ pub use optimizer::{
 pub use plot::{Chart, Curve, draw_schedules};
 pub use precision::{LossScale, Precision};
 pub use progress::ProgressBar;
-pub use recipe::{AnyRecipe, Apart, Fields, Recipe, RecipeError, fields_of};
+pub use recipe::{AnyRecipe, Apart, Fields, Recipe, RecipeError, fields_of, fields_of_both};
 pub use recompute::Recompute;
 pub use report::Report;
 pub use schedule::{DecayShape, Schedule, ScheduleConfig, ScheduleKind};

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use firelight_core::{ConfigError, TransformerConfig, kind};
 use firelight_data::{Batching, TokenizerConfig, check_workers};
-use firelight_training::{Apart, Fields, Recipe, fields_of};
+use firelight_training::{Apart, Fields, Recipe, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
 
@@ -77,10 +77,7 @@ impl QuestionsRecipe {
 }
 
 /// The keys of `[model]`: those of the encoder and those of the stack.
-static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
-    let [own, stack] = [fields_of::<Own>(), fields_of::<TransformerConfig>()].map(Option::unwrap_or_default);
-    [own, stack].concat().leak()
-});
+static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, TransformerConfig>);
 
 /// The `[model]` section: the encoder as in the recipe of a classifier of texts; question and text are its two segments.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use firelight_core::{ConfigError, LossConfig, TransformerConfig, kind};
 use firelight_data::labelled::{Columns, LabelKind};
 use firelight_data::{Batching, Masking, TokenizerConfig, check_workers};
-use firelight_training::{Apart, Fields, Recipe, fields_of};
+use firelight_training::{Apart, Fields, Recipe, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
 
@@ -87,10 +87,7 @@ impl TextsRecipe {
 }
 
 /// The keys of `[model]`: those of the encoder and those of the stack.
-static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
-    let [own, stack] = [fields_of::<Own>(), fields_of::<TransformerConfig>()].map(Option::unwrap_or_default);
-    [own, stack].concat().leak()
-});
+static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, TransformerConfig>);
 
 /// The `[model]` section: the encoder as in the recipe of a classifier, without a head.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use firelight_core::{AdapterConfig, AttentionPattern, TransformerConfig};
-use firelight_training::{Apart, Fields, fields_of};
+use firelight_training::{Apart, Fields, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
 
@@ -16,10 +16,7 @@ use crate::model::TextClassifierConfig;
 use crate::pooling::{PoolerConfig, PoolingConfig};
 
 /// The keys of the section: those of the model and those of the stack.
-static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
-    let [own, stack] = [fields_of::<Own>(), fields_of::<TransformerConfig>()].map(Option::unwrap_or_default);
-    [own, stack].concat().leak()
-});
+static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, TransformerConfig>);
 
 /// The structure that a user chooses. The vocabulary comes from the tokenizer, the classes from the data.
 ///

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use firelight_core::{ConfigError, LossConfig, TransformerConfig, kind};
 use firelight_data::tagged::TagScheme;
 use firelight_data::{Batching, TokenizerConfig, check_workers};
-use firelight_training::{Apart, Fields, Recipe, fields_of};
+use firelight_training::{Apart, Fields, Recipe, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
 
@@ -71,10 +71,7 @@ impl TaggedRecipe {
 }
 
 /// The keys of `[model]`: those of the model and those of the stack.
-static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
-    let [own, stack] = [fields_of::<Own>(), fields_of::<TransformerConfig>()].map(Option::unwrap_or_default);
-    [own, stack].concat().leak()
-});
+static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, TransformerConfig>);
 
 /// The `[model]` section: the encoder as in the recipe of a classifier of texts, with a head for every token. `dropout` is that of
 /// the head, too, where `head_dropout` says nothing else.

@@ -4,17 +4,14 @@
 use std::sync::LazyLock;
 
 use firelight_core::{AttentionPattern, EncoderDecoderConfig, PositionConfig, TransformerConfig};
-use firelight_training::{Apart, Fields, fields_of};
+use firelight_training::{Apart, Fields, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Seq2SeqConfig, Tying};
 
 /// The keys of the section: those of the model and those of the stack.
-static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
-    let [own, stack] = [fields_of::<Own>(), fields_of::<TransformerConfig>()].map(Option::unwrap_or_default);
-    [own, stack].concat().leak()
-});
+static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, TransformerConfig>);
 
 /// The structure that a user chooses. The vocabularies come from the tokenizers.
 ///
@@ -117,6 +114,6 @@ mod tests {
         let error =
             toml::from_str::<Seq2SeqModelRecipe>("d_model = 8\nn_heads = 2\nn_layers = 3\ntied = true\n").unwrap_err();
         assert!(error.message().contains("unknown field `tied`"), "{error}");
-        assert!(fields_of::<Seq2SeqModelRecipe>().unwrap().contains(&"tying"));
+        assert!(firelight_training::fields_of::<Seq2SeqModelRecipe>().unwrap().contains(&"tying"));
     }
 }

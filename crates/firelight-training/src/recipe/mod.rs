@@ -18,7 +18,7 @@ use crate::{OptimizerConfig, Problem, ScheduleConfig, TrainingConfig};
 pub use apart::Apart;
 use document::{Document, Known};
 pub use error::RecipeError;
-pub use fields::{Fields, fields_of};
+pub use fields::{Fields, fields_of, fields_of_both};
 use findings::Findings;
 
 /// Everything that decides about a run.

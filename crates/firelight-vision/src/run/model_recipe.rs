@@ -6,17 +6,14 @@ use firelight_core::{
     AttentionPattern, ImagePooling, PatchPosition, PositionConfig, TransformerConfig, VisionTransformerConfig,
 };
 use firelight_data::ImageShape;
-use firelight_training::{Apart, Fields, fields_of};
+use firelight_training::{Apart, Fields, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
 
 use crate::model::tokens;
 
 /// The keys of the section: those of the model and those of the stack.
-static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
-    let [own, stack] = [fields_of::<Own>(), fields_of::<TransformerConfig>()].map(Option::unwrap_or_default);
-    [own, stack].concat().leak()
-});
+static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, TransformerConfig>);
 
 /// The structure that a user chooses. Size, channels and classes come from the images.
 ///
@@ -114,6 +111,6 @@ mod tests {
         assert!(error.message().contains("unknown field `tied`"), "{error}");
         let causal = read("patterns = [\"causal\"]\n").unwrap().sketch(None).validate().unwrap_err();
         assert!(causal.to_string().contains("a patch sees the whole image"), "{causal}");
-        assert!(fields_of::<VisionModelRecipe>().unwrap().contains(&"patch_size"));
+        assert!(firelight_training::fields_of::<VisionModelRecipe>().unwrap().contains(&"patch_size"));
     }
 }
