@@ -13,11 +13,12 @@ use serde_json::Value;
 use crate::command::{cargo, firelight, program, run, workspace_root};
 
 /// What is compared, as the arguments of both programs.
-const WORKS: [&str; 7] = [
+const WORKS: [&str; 8] = [
     "train --config baby --runs 20",
     "train --config char6 --runs 3",
     "train --config seq2seq --runs 5",
-    "train --config bert --runs 5",
+    "train --config bert --runs 10",
+    "train --config vit --runs 10",
     "prefill --runs 3",
     "decode --runs 1",
     "attention --length 4096 --runs 3",
@@ -51,7 +52,8 @@ pub(crate) fn compare(options: &Options) -> Result<()> {
     let reference = fs::canonicalize(&options.reference).with_context(|| options.reference.display().to_string())?;
     run("release build", &mut cargo("build --release -p firelight-cli"))?;
     let mut part = String::from(
-        "| work | tokens per second | reference | ratio | memory above the start, MiB |\n|---|---|---|---|---|\n",
+        "| work | tokens per second | reference | ratio | memory above the start, MiB | in all | reference |\n\
+         |---|---|---|---|---|---|---|\n",
     );
     for work in WORKS.iter().filter(|work| work.contains(&options.only)) {
         part += &row(work, &reference, options.rounds)?;
@@ -65,18 +67,27 @@ pub(crate) fn compare(options: &Options) -> Result<()> {
     if options.write { write(&part) } else { Ok(()) }
 }
 
-/// Both programs in turn; the ratio is that of the medians.
+/// Both programs in turn; every figure is a median, the ratio that of two.
 fn row(work: &str, reference: &Path, rounds: u32) -> Result<String> {
-    let (mut ours, mut theirs, mut memory) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..rounds {
-        theirs.push(number(&json(program("python3", "").arg(reference).args(work.split(' ')))?, "tokens_per_second")?);
-        let found = json(&mut firelight(&format!("bench {work} --json")))?;
-        ours.push(number(&found, "tokens_per_second")?);
-        memory.push(number(&found, "peak_above_start_mib").unwrap_or(f64::NAN));
-        eprintln!("{work}: {:.1} beside {:.1} tokens per second", ours[ours.len() - 1], theirs[theirs.len() - 1]);
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for round in 0..rounds as usize {
+        theirs.push(json(program("python3", "").arg(reference).args(work.split(' ')))?);
+        ours.push(json(&mut firelight(&format!("bench {work} --json")))?);
+        let [ours, theirs] = [&ours, &theirs].map(|lines| number(&lines[round], "tokens_per_second"));
+        eprintln!("{work}: {:.1} beside {:.1} tokens per second", ours?, theirs?);
     }
-    let [ours, theirs, memory] = [ours, theirs, memory].map(median);
-    Ok(format!("| `{work}` | {ours:.1} | {theirs:.1} | {:.2} | {memory:.0} |\n", ours / theirs))
+    let [rate, rate_of_theirs] = [median_of(&ours, "tokens_per_second")?, median_of(&theirs, "tokens_per_second")?];
+    let [peak, peak_of_theirs] = [median_of(&ours, "peak_mib")?, median_of(&theirs, "peak_mib")?];
+    let above = median_of(&ours, "peak_above_start_mib")?;
+    let ratio = rate / rate_of_theirs;
+    Ok(format!(
+        "| `{work}` | {rate:.1} | {rate_of_theirs:.1} | {ratio:.2} | {above:.0} | {peak:.0} | {peak_of_theirs:.0} |\n"
+    ))
+}
+
+/// The median of one figure of the lines that a program has printed.
+fn median_of(lines: &[Value], key: &str) -> Result<f64> {
+    Ok(median(lines.iter().map(|line| number(line, key)).collect::<Result<_>>()?))
 }
 
 /// The slopes of time and memory over the length, both logarithmic, by least squares.

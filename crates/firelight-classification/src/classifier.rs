@@ -8,12 +8,13 @@ use burn::tensor::activation::log_softmax;
 use firelight_core::Pass;
 use firelight_data::Batching;
 use firelight_kernels::awake;
-use firelight_storage::{Checkpoint, ModelFolder, load_weights};
+use firelight_storage::Checkpoint;
 
 use crate::data::{EncodedText, input_of};
 use crate::error::ClassificationError;
 use crate::loss::Outcome;
 use crate::model::{TextClassifier, TextClassifierConfig};
+use crate::pretrained::load_model;
 use crate::vocabulary::TextVocabulary;
 
 /// What a classifier says of a text.
@@ -106,13 +107,12 @@ impl Classifier {
         checkpoint: &Checkpoint,
         device: &Device,
     ) -> Result<Self, ClassificationError> {
-        let folder = ModelFolder::open(folder)?;
-        let config: TextClassifierConfig = folder.read_config(crate::TASK)?;
-        config.validate().map_err(|error| ClassificationError::Config { path: folder.config(), error })?;
-        let weights = folder.weights(checkpoint)?;
-        let vocabulary = TextVocabulary::load(&folder)?.fits(config.encoder.vocab_size, &folder)?;
-        let mut model = config.init(device);
-        load_weights(&mut model, weights)?;
+        let (config, model, vocabulary) = load_model(
+            folder.as_ref(),
+            (crate::TASK, checkpoint),
+            |config: &TextClassifierConfig| config.validate().map(|()| &config.encoder),
+            |config| config.init(device),
+        )?;
         Ok(Self::new(model, vocabulary, config.labels).with_outcome(config.outcome))
     }
 

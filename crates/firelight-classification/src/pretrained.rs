@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use burn::tensor::Device;
+use firelight_core::ConfigError;
 #[cfg(feature = "train")]
 use firelight_storage::take_base;
 use firelight_storage::{Checkpoint, ModelFolder, StorageError, load_weights};
+use serde::de::DeserializeOwned;
 
 use crate::encoder::{TextEncoder, TextEncoderConfig};
 use crate::error::ClassificationError;
@@ -160,6 +162,23 @@ impl Pretrained {
         take_base(encoder, &taken);
         Ok(())
     }
+}
+
+/// The structure, the weights of a checkpoint and the tokenizer of a run of this task: `checked` tells what is wrong with the
+/// structure or which encoder it has, `init` builds the model.
+pub(crate) fn load_model<C: DeserializeOwned, M: Module>(
+    folder: &Path,
+    (task, checkpoint): (&str, &Checkpoint),
+    checked: impl FnOnce(&C) -> Result<&TextEncoderConfig, ConfigError>,
+    init: impl FnOnce(&C) -> M,
+) -> Result<(C, M, TextVocabulary), ClassificationError> {
+    let folder = ModelFolder::open(folder)?;
+    let config: C = folder.read_config(task)?;
+    let encoder = checked(&config).map_err(|error| ClassificationError::Config { path: folder.config(), error })?;
+    let weights = folder.weights(checkpoint)?;
+    let vocabulary = TextVocabulary::load(&folder)?.fits(encoder.vocab_size, &folder)?;
+    let model = learnt(init(&config), weights)?;
+    Ok((config, model, vocabulary))
 }
 
 /// A model with the weights of a file.

@@ -11,13 +11,14 @@ use burn::tensor::Device;
 use firelight_core::Pass;
 use firelight_data::Batching;
 use firelight_kernels::awake;
-use firelight_storage::{Checkpoint, ModelFolder, load_weights};
+use firelight_storage::Checkpoint;
 use serde::Serialize;
 
 use crate::classifier::batches;
 use crate::data::{EncodedText, QuestionWindow, input_of};
 use crate::error::ClassificationError;
 use crate::model::{ReadingConfig, SpanReader, SpanReaderConfig};
+use crate::pretrained::load_model;
 use crate::vocabulary::TextVocabulary;
 
 /// The answer to a question. The names are those of Hugging Face's pipeline for question answering.
@@ -64,13 +65,12 @@ impl Reader {
         checkpoint: &Checkpoint,
         device: &Device,
     ) -> Result<Self, ClassificationError> {
-        let folder = ModelFolder::open(folder)?;
-        let config: SpanReaderConfig = folder.read_config(crate::QUESTION_ANSWERING_TASK)?;
-        config.validate().map_err(|error| ClassificationError::Config { path: folder.config(), error })?;
-        let weights = folder.weights(checkpoint)?;
-        let vocabulary = TextVocabulary::load(&folder)?.fits(config.encoder.vocab_size, &folder)?;
-        let mut model = config.init(device);
-        load_weights(&mut model, weights)?;
+        let (config, model, vocabulary) = load_model(
+            folder.as_ref(),
+            (crate::QUESTION_ANSWERING_TASK, checkpoint),
+            |config: &SpanReaderConfig| config.validate().map(|()| &config.encoder),
+            |config| config.init(device),
+        )?;
         Ok(Self::new(model, vocabulary, config.reading))
     }
 

@@ -9,13 +9,14 @@ use firelight_core::Pass;
 use firelight_data::tagged::{are_of_entities, entities, words_of};
 use firelight_data::{Batching, DataError};
 use firelight_kernels::awake;
-use firelight_storage::{Checkpoint, ModelFolder, load_weights};
+use firelight_storage::Checkpoint;
 use serde::Serialize;
 
 use crate::classifier::{batches, likeliest};
 use crate::data::{EncodedText, EncodedWords, input_of};
 use crate::error::ClassificationError;
 use crate::model::{TokenClassifier, TokenClassifierConfig};
+use crate::pretrained::load_model;
 use crate::vocabulary::TextVocabulary;
 
 /// A word of a text, or a mark, with its tag.
@@ -89,13 +90,12 @@ impl Tagger {
         checkpoint: &Checkpoint,
         device: &Device,
     ) -> Result<Self, ClassificationError> {
-        let folder = ModelFolder::open(folder)?;
-        let config: TokenClassifierConfig = folder.read_config(crate::TOKEN_CLASSIFICATION_TASK)?;
-        config.validate().map_err(|error| ClassificationError::Config { path: folder.config(), error })?;
-        let weights = folder.weights(checkpoint)?;
-        let vocabulary = TextVocabulary::load(&folder)?.fits(config.encoder.vocab_size, &folder)?;
-        let mut model = config.init(device);
-        load_weights(&mut model, weights)?;
+        let (config, model, vocabulary) = load_model(
+            folder.as_ref(),
+            (crate::TOKEN_CLASSIFICATION_TASK, checkpoint),
+            |config: &TokenClassifierConfig| config.validate().map(|()| &config.encoder),
+            |config| config.init(device),
+        )?;
         Ok(Self::new(model, vocabulary, config.labels))
     }
 
