@@ -30,8 +30,7 @@ impl TextVocabulary {
     /// # Errors
     /// If they cannot be added.
     pub fn new(tokenizer: Tokenizer) -> Result<Self, DataError> {
-        let missing: Vec<&str> = SPECIAL.into_iter().filter(|token| tokenizer.special(token).is_none()).collect();
-        let tokenizer = if missing.is_empty() { tokenizer } else { tokenizer.with_special_tokens(&missing)? };
+        let tokenizer = tokenizer.ensure_special_tokens(&SPECIAL)?;
         let [class, separator, mask] = SPECIAL.map(|token| tokenizer.special(token).unwrap_or_default());
         Ok(Self { tokenizer, class, separator, mask })
     }

@@ -259,6 +259,40 @@ pub struct TransformerBlock {
     norm_placement: NormPlacement,
 }
 
+/// The residual stream, whose last branch may not have been added yet: the norm that reads the sum adds it in the same pass.
+#[derive(Debug, Clone)]
+pub(crate) struct Stream {
+    x: Tensor<3>,
+    branch: Option<Tensor<3>>,
+}
+
+impl Stream {
+    pub(crate) fn new(x: Tensor<3>) -> Self {
+        Self { x, branch: None }
+    }
+
+    /// The stream and its norm.
+    fn normed(self, norm: &Norm) -> (Tensor<3>, Tensor<3>) {
+        match self.branch {
+            Some(branch) => norm.forward_sum(self.x, branch),
+            None => (self.x.clone(), norm.forward(self.x)),
+        }
+    }
+
+    /// The norm of the stream at its end.
+    pub(crate) fn into_normed(self, norm: &Norm) -> Tensor<3> {
+        self.normed(norm).1
+    }
+
+    /// The stream as it is.
+    pub(crate) fn into_sum(self) -> Tensor<3> {
+        match self.branch {
+            Some(branch) => self.x + branch,
+            None => self.x,
+        }
+    }
+}
+
 impl TransformerBlock {
     /// # Shapes
     /// - `x`: `[B, T, D]`; output: the same
@@ -266,43 +300,51 @@ impl TransformerBlock {
     /// # Panics
     /// If the block has cross-attention and the context has no memory.
     pub fn forward(&self, x: Tensor<3>, context: &BlockContext, pass: &mut LayerPass) -> Tensor<3> {
+        self.extend(Stream::new(x), context, pass).into_sum()
+    }
+
+    /// [`forward`](Self::forward) between other blocks.
+    pub(crate) fn extend(&self, stream: Stream, context: &BlockContext, pass: &mut LayerPass) -> Stream {
         let attend = |x, pass: &mut LayerPass| self.attention.forward(x, &context.attention, pass);
         let feed = |x, pass: &mut LayerPass| self.feed_forward.forward(x, context.padding.as_ref(), pass);
         let Some(feed_forward_norm) = &self.feed_forward_norm else {
-            let normed = self.attention_norm.forward(x.clone());
-            let attended = self.join(attend(normed.clone(), pass), &self.attention_scale);
-            return x + attended + self.join(feed(normed, pass), &self.feed_forward_scale);
+            let (x, normed) = stream.normed(&self.attention_norm);
+            let x = x + self.join(attend(normed.clone(), pass), &self.attention_scale);
+            return Stream { x, branch: Some(self.join(feed(normed, pass), &self.feed_forward_scale)) };
         };
         let frame = (&self.attention_norm, &self.attention_output_norm, &self.attention_scale);
-        let x = self.residual(x, frame, |x| attend(x, pass));
-        let x = match (&self.cross_attention, &self.cross_attention_norm) {
+        let stream = self.residual(stream, frame, |x| attend(x, pass));
+        let stream = match (&self.cross_attention, &self.cross_attention_norm) {
             (Some(attention), Some(norm)) => {
                 let memory = context.memory.as_ref().expect("a block with cross-attention needs a memory");
                 let frame = (norm, &self.cross_attention_output_norm, &self.cross_attention_scale);
-                self.residual(x, frame, |x| attention.forward_cross(x, memory, pass))
+                self.residual(stream, frame, |x| attention.forward_cross(x, memory, pass))
             }
-            _ => x,
+            _ => stream,
         };
         let frame = (feed_forward_norm, &self.feed_forward_output_norm, &self.feed_forward_scale);
-        self.residual(x, frame, |x| feed(x, pass))
+        self.residual(stream, frame, |x| feed(x, pass))
     }
 
     /// Adds one part to the stream, with its norm before or after, or two around it.
     fn residual(
         &self,
-        x: Tensor<3>,
+        stream: Stream,
         (norm, output_norm, scale): (&Norm, &Option<Norm>, &Option<LayerScale>),
         part: impl FnOnce(Tensor<3>) -> Tensor<3>,
-    ) -> Tensor<3> {
+    ) -> Stream {
         if self.norm_placement == NormPlacement::Post {
-            return norm.forward(x.clone() + self.join(part(x), scale));
+            let x = stream.into_sum();
+            let branch = self.join(part(x.clone()), scale);
+            return Stream::new(norm.forward_sum(x, branch).1);
         }
-        let output = part(norm.forward(x.clone()));
+        let (x, normed) = stream.normed(norm);
+        let output = part(normed);
         let output = match output_norm {
             Some(norm) => norm.forward(output),
             None => output,
         };
-        x + self.join(output, scale)
+        Stream { x, branch: Some(self.join(output, scale)) }
     }
 
     /// What a part's output passes on its way into the stream: its factors, then what is left out in training.

@@ -4,7 +4,7 @@ use crate::error::{Checks, ConfigError};
 use crate::init::{Init, ParamBuilder};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
-use firelight_kernels::{layer_norm, rms_norm};
+use firelight_kernels::{add_layer_norm, add_rms_norm, layer_norm, rms_norm};
 use serde::{Deserialize, Serialize};
 
 fn layer_norm_epsilon() -> f64 {
@@ -117,6 +117,27 @@ impl Norm {
             Self::Layer(norm) => norm.forward(x),
             Self::Rms(norm) => norm.forward(x),
             Self::None(_) => x,
+        }
+    }
+
+    /// `x + branch`, and [`forward`](Self::forward) of that, in one pass where the backend has a kernel for it.
+    ///
+    /// # Shapes
+    /// - `x` and `branch`: `[..., D]`; both outputs: the same
+    ///
+    /// # Panics
+    /// If `x` and `branch` differ in shape.
+    pub fn forward_sum<const R: usize>(&self, x: Tensor<R>, branch: Tensor<R>) -> (Tensor<R>, Tensor<R>) {
+        match self {
+            Self::Layer(norm) => {
+                let beta = norm.beta.as_ref().map(Param::val);
+                add_layer_norm(x, branch, norm.gamma.val(), beta, norm.epsilon)
+            }
+            Self::Rms(norm) => add_rms_norm(x, branch, norm.gamma.val(), norm.epsilon),
+            Self::None(_) => {
+                let sum = x + branch;
+                (sum.clone(), sum)
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ mod row;
 pub use config::TransformerConfig;
 
 use crate::attention::{AttentionContext, AttentionPattern, Memory};
-use crate::block::{BlockContext, TransformerBlock};
+use crate::block::{BlockContext, Stream, TransformerBlock};
 use crate::cache::{Cache, Retention};
 use crate::dropout;
 use crate::norm::Norm;
@@ -104,17 +104,17 @@ impl Transformer {
         let contexts = self.contexts(&row, &positions, input, pass, &x.device());
         let (precision, dtype) = (pass.precision(), x.dtype());
         let contexts: Vec<_> = contexts.into_iter().map(|context| precision.context(context)).collect();
-        let mut x = precision.tensor(dropout::drop(&self.dropout, self.embed(x, &positions)));
+        let mut stream = Stream::new(precision.tensor(dropout::drop(&self.dropout, self.embed(x, &positions))));
         for (i, block) in self.blocks.iter().enumerate() {
             let context = &contexts[i % contexts.len()];
-            x = match pass.recomputes() {
-                true => block.forward_recomputed(x, context, precision, pass.losses()),
-                false => precision.module(block).forward(x, context, &mut pass.layer(i)),
+            stream = match pass.recomputes() {
+                true => Stream::new(block.forward_recomputed(stream.into_sum(), context, precision, pass.losses())),
+                false => precision.module(block).extend(stream, context, &mut pass.layer(i)),
             };
         }
         let x = match &self.norm {
-            Some(norm) => precision.module(norm).forward(x),
-            None => x,
+            Some(norm) => stream.into_normed(&precision.module(norm)),
+            None => stream.into_sum(),
         };
         x.cast(dtype)
     }

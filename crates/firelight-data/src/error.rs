@@ -448,7 +448,7 @@ pub enum DataError {
     /// The name of a tokenizer could not be read.
     #[error(
         "`{name}` is no tokenizer: expected `char`, `byte`, `bpe:N`, `sentence_bpe:N`, `unigram:N` or `word_piece:N` with N tokens, such as \
-         `bpe:4096`, or `word:N` with the words that occur N times or more"
+         `bpe:4096`, `word:N` with the words that occur N times or more, or `file:PATH` with a tokenizer.json"
     )]
     TokenizerName {
         /// The name that was given.

@@ -70,6 +70,8 @@ fn time_all() {
     let words = words.int().reshape([TOKENS / LENGTH, LENGTH]);
     time("embedding 8192", || embedding(table.clone(), words.clone()));
     time("layer norm", || layer_norm(x.clone(), gamma.clone(), Some(gamma.clone()), 1e-5));
+    let branch = random([TOKENS, WIDTH]);
+    time("add and layer norm", || add_layer_norm(x.clone(), branch.clone(), gamma.clone(), None, 1e-5).1);
     time("rms norm", || rms_norm(x.clone(), gamma.clone(), 1e-5));
     let weight = random([WIDTH, 4 * WIDTH]);
     time("linear 384 x 1536", || linear(x.clone(), weight.clone(), Some(bias.clone())));

@@ -22,6 +22,7 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod adamw;
+mod add_norm;
 mod attention;
 mod awake;
 mod cross_entropy;
@@ -52,6 +53,7 @@ mod square_sum;
 mod testing;
 
 pub use adamw::{AdamWStep, adamw};
+pub use add_norm::{add_layer_norm, add_rms_norm};
 pub use attention::{AttentionOptions, Chunks, attention, attention_from_scores, attention_with_weights};
 pub use awake::awake;
 pub use cross_entropy::{CrossEntropyOptions, cross_entropy};

@@ -40,8 +40,8 @@ impl Vocabulary {
     /// # Errors
     /// If they cannot be added.
     pub fn new(source: Option<Tokenizer>, target: Tokenizer) -> Result<Self, DataError> {
-        let source = source.map(with_ends).transpose()?;
-        let target = with_ends(target)?;
+        let source = source.map(|source| source.ensure_special_tokens(&[START, END])).transpose()?;
+        let target = target.ensure_special_tokens(&[START, END])?;
         let id = |tokenizer: &Tokenizer, token| tokenizer.special(token).unwrap_or_default();
         let ends = Ends {
             start: id(&target, START),
@@ -115,12 +115,6 @@ impl Vocabulary {
         let encoded = encoded.map(|(index, pair)| self.encode(pair).map_err(Seq2SeqError::in_line(index)));
         encoded.collect()
     }
-}
-
-/// The tokenizer with the tokens around sequences.
-fn with_ends(tokenizer: Tokenizer) -> Result<Tokenizer, DataError> {
-    let missing: Vec<&str> = [START, END].into_iter().filter(|token| tokenizer.special(token).is_none()).collect();
-    if missing.is_empty() { Ok(tokenizer) } else { tokenizer.with_special_tokens(&missing) }
 }
 
 /// A tokenizer of a run has the tokens already; one without them belongs to something else.

@@ -1,13 +1,15 @@
 //! Which tokenizer a recipe asks for. In TOML: `tokenizer = "char"`, `"byte"`, `"bpe:4096"`, `"word:2"`, or the same in full,
-//! `{ kind = "bpe", vocab_size = 4096 }`.
+//! `{ kind = "bpe", vocab_size = 4096 }`; `"file:tokenizer.json"` is one that is there already.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
+use super::TokenizerKind;
 use crate::DataError;
 
 /// The tokenizer of a run.
@@ -52,18 +54,32 @@ pub enum TokenizerConfig {
         /// Number of tokens; the characters of the text and five special tokens are among them.
         vocab_size: usize,
     },
+    /// `{ kind = "file", path = "PATH" }`: a `tokenizer.json` as it is, of this library or of another program. Nothing is trained.
+    File {
+        /// The file. A run keeps a copy, so only its first start reads this one.
+        path: PathBuf,
+    },
 }
 
 impl TokenizerConfig {
-    /// Whether what such a tokenizer decodes may go on with a text, as a language model does: its tokens hold all spaces.
-    /// The others decode a text of its own, without a space in front.
-    pub fn continues_text(&self) -> bool {
-        matches!(self, Self::Char | Self::Byte | Self::Bpe { .. })
+    /// The kind that such a tokenizer is of; none where a file will tell.
+    pub fn kind(&self) -> Option<TokenizerKind> {
+        Some(match self {
+            Self::Char => TokenizerKind::Char,
+            Self::Byte => TokenizerKind::Byte,
+            Self::Bpe { .. } => TokenizerKind::Bpe,
+            Self::SentenceBpe { .. } => TokenizerKind::SentenceBpe,
+            Self::Unigram { .. } => TokenizerKind::Unigram,
+            Self::Word { .. } => TokenizerKind::Word,
+            Self::WordPiece { .. } => TokenizerKind::WordPiece,
+            Self::File { .. } => return None,
+        })
     }
 
     /// The kind, and its number with the key of it.
     fn parts(&self) -> (&'static str, Option<(&'static str, usize)>) {
         match *self {
+            Self::File { .. } => (FILE, None),
             Self::Char => ("char", None),
             Self::Byte => ("byte", None),
             Self::Bpe { vocab_size } => ("bpe", Some((VOCAB_SIZE, vocab_size))),
@@ -93,12 +109,14 @@ impl TokenizerConfig {
     }
 }
 
+const FILE: &str = "file";
 const VOCAB_SIZE: &str = "vocab_size";
 const MIN_FREQUENCY: &str = "min_frequency";
 
 impl fmt::Display for TokenizerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.parts() {
+            (kind, _) if let Self::File { path } = self => write!(f, "{kind}:{}", path.display()),
             (kind, None) => f.write_str(kind),
             (kind, Some((_, number))) => write!(f, "{kind}:{number}"),
         }
@@ -110,6 +128,9 @@ impl FromStr for TokenizerConfig {
 
     fn from_str(name: &str) -> Result<Self, DataError> {
         let unknown = || DataError::TokenizerName { name: name.into() };
+        if let Some((FILE, path)) = name.split_once(':') {
+            return if path.is_empty() { Err(unknown()) } else { Ok(Self::File { path: path.into() }) };
+        }
         let (kind, number) = name.split_once(':').map_or((name, None), |(kind, number)| (kind, Some(number)));
         let read = |_| number.and_then(|number| number.parse().ok()).ok_or_else(unknown);
         let config = Self::of_kind(kind, read, unknown)?;
@@ -120,10 +141,17 @@ impl FromStr for TokenizerConfig {
 impl Serialize for TokenizerConfig {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (kind, number) = self.parts();
-        let Some((key, number)) = number else { return serializer.serialize_str(kind) };
-        let mut table = serializer.serialize_map(Some(2))?;
+        let mut table = match (self, number) {
+            (Self::File { .. }, _) | (_, Some(_)) => serializer.serialize_map(Some(2))?,
+            _ => return serializer.serialize_str(kind),
+        };
         table.serialize_entry("kind", kind)?;
-        table.serialize_entry(key, &number)?;
+        if let Self::File { path } = self {
+            table.serialize_entry("path", path)?;
+        }
+        if let Some((key, number)) = number {
+            table.serialize_entry(key, &number)?;
+        }
         table.end()
     }
 }
@@ -141,6 +169,7 @@ struct Table {
     kind: String,
     vocab_size: Option<usize>,
     min_frequency: Option<usize>,
+    path: Option<PathBuf>,
 }
 
 impl Table {
@@ -165,11 +194,16 @@ impl<'de> Visitor<'de> for NameOrTable {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TokenizerConfig, A::Error> {
         let mut table = Table::deserialize(de::value::MapAccessDeserializer::new(map))?;
-        let kind = table.kind.clone();
+        let (kind, path) = (table.kind.clone(), table.path.take());
         let unknown = || de::Error::custom(DataError::TokenizerName { name: kind.clone() });
         let read = |key| table.number(key).ok_or_else(|| de::Error::missing_field(key));
-        let config = TokenizerConfig::of_kind(&kind, read, unknown)?;
+        let config = match path.clone().filter(|_| kind == FILE) {
+            Some(path) => TokenizerConfig::File { path },
+            None if kind == FILE => return Err(de::Error::missing_field("path")),
+            None => TokenizerConfig::of_kind(&kind, read, unknown)?,
+        };
         let left = [VOCAB_SIZE, MIN_FREQUENCY].into_iter().find(|key| table.number(key).is_some());
+        let left = left.or(path.filter(|_| kind != FILE).map(|_| "path"));
         match left {
             Some(key) => Err(de::Error::custom(format!("a `{kind}` tokenizer takes no {key}"))),
             None => Ok(config),
@@ -195,6 +229,8 @@ mod tests {
             (r#""word_piece:512""#, TokenizerConfig::WordPiece { vocab_size: 512 }),
             (r#""word:2""#, TokenizerConfig::Word { min_frequency: 2 }),
             (r#"{"kind":"word","min_frequency":2}"#, TokenizerConfig::Word { min_frequency: 2 }),
+            (r#""file:a:b.json""#, TokenizerConfig::File { path: "a:b.json".into() }),
+            (r#"{"kind":"file","path":"a:b.json"}"#, TokenizerConfig::File { path: "a:b.json".into() }),
         ] {
             assert_eq!(from_str::<TokenizerConfig>(text).unwrap(), config);
             assert_eq!(from_str::<TokenizerConfig>(&to_string(&config).unwrap()).unwrap(), config);
@@ -207,7 +243,7 @@ mod tests {
     fn other_forms_are_refused_with_the_known_ones() {
         let message = |text: &str| from_str::<TokenizerConfig>(text).unwrap_err().to_string();
         assert!(message(r#""words""#).contains("`words` is no tokenizer: expected `char`, `byte`, `bpe:N`"));
-        for name in ["word", "bpe:", "bpe:x", "char:3", "word:-1"] {
+        for name in ["word", "bpe:", "bpe:x", "char:3", "word:-1", "file", "file:"] {
             assert!(message(&format!("{name:?}")).contains("is no tokenizer"), "{name}");
         }
         assert!(message("3").contains(r#"expected "char", "byte" or { kind = "bpe", vocab_size = N }"#));
@@ -215,6 +251,11 @@ mod tests {
         assert!(message(r#"{"kind":"char","vocab_size":9}"#).contains("takes no vocab_size"));
         assert!(message(r#"{"kind":"bpe","vocab_size":9,"min_frequency":1}"#).contains("takes no min_frequency"));
         assert!(message(r#"{"kind":"word","vocab_size":9}"#).contains("missing field `min_frequency`"));
+        assert!(message(r#"{"kind":"file"}"#).contains("missing field `path`"));
+        assert!(
+            message(r#"{"kind":"file","path":"a","vocab_size":9}"#).contains("a `file` tokenizer takes no vocab_size")
+        );
+        assert!(message(r#"{"kind":"char","path":"a"}"#).contains("a `char` tokenizer takes no path"));
         assert!(message(r#"{"kind":"bpe","vocab":9}"#).contains("unknown field `vocab`"));
     }
 }

@@ -47,6 +47,14 @@ pub enum TokenizerKind {
     WordPiece,
 }
 
+impl TokenizerKind {
+    /// Whether what such a tokenizer decodes may go on with a text, as a language model does: its tokens hold all spaces.
+    /// The others decode a text of its own, without a space in front.
+    pub fn continues_text(self) -> bool {
+        matches!(self, Self::Char | Self::Byte | Self::Bpe)
+    }
+}
+
 /// Turns text into token ids and token ids into text.
 ///
 /// Special tokens have ids that no text is ever turned into, and stand for no text: a task puts them where it needs them.
@@ -72,16 +80,18 @@ enum Encoder {
 
 impl Tokenizer {
     /// Makes a tokenizer from a text: its characters, words, most frequent byte pairs, likeliest pieces, or, for bytes,
-    /// nothing.
+    /// nothing. One that is there already, in a file, is [loaded](Self::load).
     ///
     /// Equal texts give equal tokenizers. A vocabulary has fewer tokens than asked for if the text has no more pairs or
     /// pieces.
     ///
     /// # Errors
     /// Fails if there is no character or no word that is frequent enough, or if a vocabulary of BPE or Unigram is smaller
-    /// than 256 tokens, one of WordPiece smaller than its alphabet, or one larger than this text can fill.
+    /// than 256 tokens, one of WordPiece smaller than its alphabet, or one larger than this text can fill; and as
+    /// [`load`](Self::load).
     pub fn train(config: &TokenizerConfig, text: &str) -> Result<Self, DataError> {
         let inner = match *config {
+            TokenizerConfig::File { ref path } => return Self::load(path),
             TokenizerConfig::Char => characters::train(text)?,
             TokenizerConfig::Byte => bpe::bytes()?,
             TokenizerConfig::Bpe { vocab_size } => bpe::train(text, vocab_size)?,
@@ -281,6 +291,22 @@ mod tests {
             loaded.save(&path).unwrap();
             assert_eq!(fs::read(&path).unwrap(), first);
         }
+    }
+
+    #[test]
+    fn a_tokenizer_in_a_file_is_taken_as_it_is() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("tokenizer.json");
+        let special = trained(TokenizerConfig::Bpe { vocab_size: 280 }).with_special_tokens(&["</s>"]).unwrap();
+        special.save(&path).unwrap();
+        let config = TokenizerConfig::File { path: path.clone() };
+        assert_eq!(config.kind(), None);
+        let taken = Tokenizer::train(&config, "another text").unwrap();
+        assert_eq!((taken.kind(), taken.special("</s>")), (TokenizerKind::Bpe, special.special("</s>")));
+        assert_eq!(taken.encode(TEXT).unwrap(), special.encode(TEXT).unwrap());
+        fs::remove_file(&path).unwrap();
+        let error = Tokenizer::train(&config, TEXT).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("tokenizer.json"), "{error}");
     }
 
     #[test]

@@ -104,14 +104,19 @@ pub(crate) fn for_each_block<T: Number>(out: &mut [T], width: usize, body: impl 
     out.par_chunks_mut(rows * width).enumerate().for_each(|(block, out)| body(block * rows, out));
 }
 
-/// As [`for_each_block`], for two buffers of single elements.
+/// As [`for_each_block`], for two buffers, with the index of the first element.
 pub(crate) fn for_each_pair_of_blocks<T: Real>(
     a: &mut [T],
     b: &mut [T],
+    width: usize,
     body: impl Fn(usize, &mut [T], &mut [T]) + Sync,
 ) {
-    let pairs = a.par_chunks_mut(BLOCK).zip(b.par_chunks_mut(BLOCK)).enumerate();
-    pairs.for_each(|(block, (a, b))| body(block * BLOCK, a, b));
+    let block = block_rows(width) * width;
+    if a.len() <= block {
+        return body(0, a, b);
+    }
+    let pairs = a.par_chunks_mut(block).zip(b.par_chunks_mut(block)).enumerate();
+    pairs.for_each(|(index, (a, b))| body(index * block, a, b));
 }
 
 /// The sum over blocks of rows of what `partial` computes for `first row, end row`: vectors of one length, made in

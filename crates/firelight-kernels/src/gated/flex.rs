@@ -56,7 +56,7 @@ fn slopes<T: Real, S: Shape>(gate: FlexTensor, up: FlexTensor, grad: FlexTensor)
     let mut d_up = Vec::new();
     let d_gate = filled(gates.len(), |d_gate| {
         d_up = filled(gates.len(), |d_up| {
-            for_each_pair_of_blocks(d_gate, d_up, |first, d_gate, d_up| {
+            for_each_pair_of_blocks(d_gate, d_up, 1, |first, d_gate, d_up| {
                 let range = first..first + d_gate.len();
                 let (gates, ups, grads) = (&gates[range.clone()], &ups[range.clone()], &grads[range]);
                 vectorised(

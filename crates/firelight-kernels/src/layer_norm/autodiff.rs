@@ -17,34 +17,41 @@ impl<B: LayerNormKernel, C: CheckpointStrategy> LayerNormExtension for Autodiff<
         beta: OptionalFloat<Self>,
         epsilon: f64,
     ) -> FloatTensor<Self> {
-        match beta.into_option() {
-            Some(beta) => {
-                let nodes = [x.node(), gamma.node(), beta.node()];
-                record::<B, C, 3>(x, gamma, Some(beta.into_primitive()), epsilon, nodes)
-            }
-            None => {
-                let nodes = [x.node(), gamma.node()];
-                record::<B, C, 2>(x, gamma, None, epsilon, nodes)
-            }
-        }
+        let beta = beta.into_option();
+        let [x_values, gamma_values] = [&x, &gamma].map(|x| x.clone().into_primitive());
+        let beta_values = beta.clone().map(|beta| beta.into_primitive());
+        let output = B::forward(x_values, gamma_values, beta_values, epsilon);
+        record_layer_norm::<B, C>(&x, &gamma, beta.as_ref(), epsilon, output)
+    }
+}
+
+/// Joins the norm of `x`, which was computed as `output`, to the graph.
+pub(crate) fn record_layer_norm<B: LayerNormKernel, C: CheckpointStrategy>(
+    x: &FloatTensor<Autodiff<B, C>>,
+    gamma: &FloatTensor<Autodiff<B, C>>,
+    beta: Option<&FloatTensor<Autodiff<B, C>>>,
+    epsilon: f64,
+    output: FloatTensor<B>,
+) -> FloatTensor<Autodiff<B, C>> {
+    match beta {
+        Some(beta) => record::<B, C, 3>(x, gamma, epsilon, [x.node(), gamma.node(), beta.node()], output),
+        None => record::<B, C, 2>(x, gamma, epsilon, [x.node(), gamma.node()], output),
     }
 }
 
 fn record<B: LayerNormKernel, C: CheckpointStrategy, const N: usize>(
-    x: FloatTensor<Autodiff<B, C>>,
-    gamma: FloatTensor<Autodiff<B, C>>,
-    beta: Option<FloatTensor<B>>,
+    x: &FloatTensor<Autodiff<B, C>>,
+    gamma: &FloatTensor<Autodiff<B, C>>,
     epsilon: f64,
     nodes: [NodeGuard; N],
+    output: FloatTensor<B>,
 ) -> FloatTensor<Autodiff<B, C>> {
     match Backward::<B, N>::prepare::<C>(LayerNorm { epsilon }, nodes).compute_bound().stateful() {
         OpsKind::Tracked(mut prepared) => {
-            let saved = [prepared.checkpoint(&x), prepared.checkpoint(&gamma)];
-            prepared.finish(saved, B::forward(x.into_primitive(), gamma.into_primitive(), beta, epsilon))
+            let saved = [prepared.checkpoint(x), prepared.checkpoint(gamma)];
+            prepared.finish(saved, output)
         }
-        OpsKind::UnTracked(prepared) => {
-            prepared.finish(B::forward(x.into_primitive(), gamma.into_primitive(), beta, epsilon))
-        }
+        OpsKind::UnTracked(prepared) => prepared.finish(output),
     }
 }
 

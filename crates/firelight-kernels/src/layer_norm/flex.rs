@@ -45,7 +45,7 @@ fn forward<T: Real>(x: FlexTensor, gamma: FlexTensor, beta: Option<FlexTensor>, 
                 #[inline(always)]
                 || {
                     for (out, x) in out.chunks_exact_mut(width).zip(rows.clone()) {
-                        row(out, x, gamma, beta, epsilon);
+                        normalise(out, x, gamma, beta, T::of(epsilon));
                     }
                 },
             );
@@ -54,9 +54,10 @@ fn forward<T: Real>(x: FlexTensor, gamma: FlexTensor, beta: Option<FlexTensor>, 
     T::tensor(out, x.layout().shape().clone())
 }
 
+/// Normalises a row.
 #[inline(always)]
-fn row<T: Real>(out: &mut [T], x: &[T], gamma: &[T], beta: &[T], epsilon: f64) {
-    let (mean, scale) = statistics(x, T::of(epsilon));
+pub(crate) fn normalise<T: Real>(out: &mut [T], x: &[T], gamma: &[T], beta: &[T], epsilon: T) {
+    let (mean, scale) = statistics(x, epsilon);
     for (((out, &x), &gamma), &beta) in out.iter_mut().zip(x).zip(gamma).zip(beta) {
         *out = (x - mean) * scale * gamma + beta;
     }

@@ -7,14 +7,18 @@ mod autodiff;
 #[cfg(feature = "cube")]
 mod cube;
 #[cfg(feature = "flex")]
-mod flex;
+pub(crate) mod flex;
 mod reference;
 
 use crate::path::check_types;
 use burn::tensor::Tensor;
 
+#[cfg(feature = "flex")]
+pub(crate) use autodiff::record_layer_norm;
 #[cfg(feature = "extension")]
-use extension::{LayerNormExtension, LayerNormKernel};
+use extension::LayerNormExtension;
+#[cfg(feature = "extension")]
+pub(crate) use extension::LayerNormKernel;
 
 /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta`, with the mean and the (biased) variance of the last dimension.
 ///
@@ -24,17 +28,7 @@ use extension::{LayerNormExtension, LayerNormKernel};
 /// # Panics
 /// If `gamma` or `beta` are not as long as the last dimension of `x`, or they hold numbers of several types.
 pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Option<Tensor<1>>, epsilon: f64) -> Tensor<D> {
-    let width = x.dims()[D - 1];
-    let fits = |length: usize| length == width;
-    assert!(
-        fits(gamma.dims()[0]) && beta.as_ref().is_none_or(|beta| fits(beta.dims()[0])),
-        "layer_norm: gamma {:?} and beta {:?} must be as long as the last dimension of x {:?}",
-        gamma.dims(),
-        beta.as_ref().map(Tensor::dims),
-        x.dims()
-    );
-    let beta_type = beta.as_ref().map(Tensor::dtype);
-    check_types("layer_norm", &[("x", Some(x.dtype())), ("gamma", Some(gamma.dtype())), ("beta", beta_type)]);
+    check(&x, &gamma, beta.as_ref());
     #[cfg(feature = "flex")]
     if crate::half::is_half(&x) {
         use crate::half::{in_single, widen};
@@ -45,6 +39,20 @@ pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Option<T
         return extension::layer_norm(x, gamma, beta, epsilon);
     }
     reference::layer_norm(x, gamma, beta, epsilon)
+}
+
+pub(crate) fn check<const D: usize>(x: &Tensor<D>, gamma: &Tensor<1>, beta: Option<&Tensor<1>>) {
+    let width = x.dims()[D - 1];
+    let fits = |length: usize| length == width;
+    assert!(
+        fits(gamma.dims()[0]) && beta.is_none_or(|beta| fits(beta.dims()[0])),
+        "layer_norm: gamma {:?} and beta {:?} must be as long as the last dimension of x {:?}",
+        gamma.dims(),
+        beta.map(Tensor::dims),
+        x.dims()
+    );
+    let beta_type = beta.map(Tensor::dtype);
+    check_types("layer_norm", &[("x", Some(x.dtype())), ("gamma", Some(gamma.dtype())), ("beta", beta_type)]);
 }
 
 #[cfg(feature = "extension")]

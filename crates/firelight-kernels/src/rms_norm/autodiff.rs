@@ -11,15 +11,24 @@ use burn::backend::{Autodiff, tensor::FloatTensor};
 
 impl<B: RmsNormKernel, C: CheckpointStrategy> RmsNormExtension for Autodiff<B, C> {
     fn rms_norm(x: FloatTensor<Self>, gamma: FloatTensor<Self>, epsilon: f64) -> FloatTensor<Self> {
-        match (RmsNorm { epsilon }).prepare::<C>([x.node(), gamma.node()]).compute_bound().stateful() {
-            OpsKind::Tracked(mut prepared) => {
-                let saved = [prepared.checkpoint(&x), prepared.checkpoint(&gamma)];
-                prepared.finish(saved, B::forward(x.into_primitive(), gamma.into_primitive(), epsilon))
-            }
-            OpsKind::UnTracked(prepared) => {
-                prepared.finish(B::forward(x.into_primitive(), gamma.into_primitive(), epsilon))
-            }
+        let output = B::forward(x.clone().into_primitive(), gamma.clone().into_primitive(), epsilon);
+        record_rms_norm::<B, C>(&x, &gamma, epsilon, output)
+    }
+}
+
+/// Joins the norm of `x`, which was computed as `output`, to the graph.
+pub(crate) fn record_rms_norm<B: RmsNormKernel, C: CheckpointStrategy>(
+    x: &FloatTensor<Autodiff<B, C>>,
+    gamma: &FloatTensor<Autodiff<B, C>>,
+    epsilon: f64,
+    output: FloatTensor<B>,
+) -> FloatTensor<Autodiff<B, C>> {
+    match (RmsNorm { epsilon }).prepare::<C>([x.node(), gamma.node()]).compute_bound().stateful() {
+        OpsKind::Tracked(mut prepared) => {
+            let saved = [prepared.checkpoint(x), prepared.checkpoint(gamma)];
+            prepared.finish(saved, output)
         }
+        OpsKind::UnTracked(prepared) => prepared.finish(output),
     }
 }
 

@@ -39,16 +39,22 @@ fn forward<T: Real>(x: FlexTensor, gamma: FlexTensor, epsilon: f64) -> FlexTenso
                 #[inline(always)]
                 || {
                     for (out, x) in out.chunks_exact_mut(width).zip(rows.clone()) {
-                        let scale = scale(x, T::of(epsilon));
-                        for ((out, &x), &gamma) in out.iter_mut().zip(x).zip(gamma) {
-                            *out = x * scale * gamma;
-                        }
+                        normalise(out, x, gamma, T::of(epsilon));
                     }
                 },
             );
         });
     });
     T::tensor(out, x.layout().shape().clone())
+}
+
+/// Normalises a row.
+#[inline(always)]
+pub(crate) fn normalise<T: Real>(out: &mut [T], x: &[T], gamma: &[T], epsilon: T) {
+    let scale = scale(x, epsilon);
+    for ((out, &x), &gamma) in out.iter_mut().zip(x).zip(gamma) {
+        *out = x * scale * gamma;
+    }
 }
 
 /// The gradients of `x` and `gamma`.

@@ -8,13 +8,17 @@ mod autodiff;
 #[cfg(feature = "cube")]
 mod cube;
 #[cfg(feature = "flex")]
-mod flex;
+pub(crate) mod flex;
 mod reference;
 
 use burn::tensor::Tensor;
 
+#[cfg(feature = "flex")]
+pub(crate) use autodiff::record_rms_norm;
 #[cfg(feature = "extension")]
-use extension::{RmsNormExtension, RmsNormKernel};
+use extension::RmsNormExtension;
+#[cfg(feature = "extension")]
+pub(crate) use extension::RmsNormKernel;
 
 /// `x / sqrt(mean(x²) + epsilon) * gamma`, with the mean over the last dimension.
 ///
@@ -24,13 +28,7 @@ use extension::{RmsNormExtension, RmsNormKernel};
 /// # Panics
 /// If `gamma` is not as long as the last dimension of `x`, or they hold numbers of two types.
 pub fn rms_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, epsilon: f64) -> Tensor<D> {
-    assert!(
-        gamma.dims()[0] == x.dims()[D - 1],
-        "rms_norm: gamma {:?} must be as long as the last dimension of x {:?}",
-        gamma.dims(),
-        x.dims()
-    );
-    crate::path::check_types("rms_norm", &[("x", Some(x.dtype())), ("gamma", Some(gamma.dtype()))]);
+    check(&x, &gamma);
     #[cfg(feature = "flex")]
     if crate::half::is_half(&x) {
         return crate::half::in_single(x, |x| rms_norm(x, crate::half::widen(gamma), epsilon));
@@ -40,6 +38,16 @@ pub fn rms_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, epsilon: f64) ->
         return extension::rms_norm(x, gamma, epsilon);
     }
     reference::rms_norm(x, gamma, epsilon)
+}
+
+pub(crate) fn check<const D: usize>(x: &Tensor<D>, gamma: &Tensor<1>) {
+    assert!(
+        gamma.dims()[0] == x.dims()[D - 1],
+        "rms_norm: gamma {:?} must be as long as the last dimension of x {:?}",
+        gamma.dims(),
+        x.dims()
+    );
+    crate::path::check_types("rms_norm", &[("x", Some(x.dtype())), ("gamma", Some(gamma.dtype()))]);
 }
 
 #[cfg(feature = "extension")]

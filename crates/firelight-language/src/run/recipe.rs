@@ -1,7 +1,7 @@
 //! What a language recipe says about its data, and the recipe that is built in.
 
 use firelight_core::{ConfigError, LossConfig, kind};
-use firelight_data::{Batching, Separator, TokenizerConfig, check_workers};
+use firelight_data::{Batching, Separator, TokenizerConfig, TokenizerKind, check_workers};
 use firelight_training::Recipe;
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +80,7 @@ impl DataRecipe {
             [],
             [
                 separator.err().map(|error| format!("data.documents: {error}")),
-                (!self.tokenizer.continues_text()).then(|| begins_anew(&self.tokenizer)),
+                self.tokenizer.kind().and_then(|kind| begins_anew(&self.tokenizer, kind)),
                 unpackable.then(|| "data.packing needs documents: give data.documents, such as \"blank_line\"".into()),
                 self.batching.validate().err().map(|error| format!("data: {error}")),
                 check_workers(self.workers),
@@ -89,10 +89,14 @@ impl DataRecipe {
     }
 }
 
-fn begins_anew(tokenizer: &TokenizerConfig) -> String {
-    format!(
-        "data.tokenizer = {tokenizer} begins every text anew, but a language model continues one: give char, byte or bpe:N"
-    )
+/// What is wrong with a tokenizer of a kind that a language model cannot have.
+pub(super) fn begins_anew(tokenizer: &TokenizerConfig, kind: TokenizerKind) -> Option<String> {
+    (!kind.continues_text()).then(|| {
+        format!(
+            "data.tokenizer = {tokenizer} begins every text anew, but a language model continues one: give char, byte or bpe:N, or a \
+             file with one of these"
+        )
+    })
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use firelight_core::ConfigError;
 use firelight_data::{TokenFile, Tokenizer, TokenizerConfig, Tokens, read_text, stories};
 use firelight_storage::ModelFolder;
 
 use super::corpus::Corpus;
+use super::recipe::begins_anew;
 use super::{DataRecipe, LanguageRecipe};
 use crate::error::LanguageError;
 
@@ -46,6 +48,7 @@ impl LmText {
             recipe.data.stories = None; // so that the recipe in the folder does not promise stories
         }
         let tokenizer = train_tokenizer(&recipe.data, &text)?;
+        check_kind(&recipe.data, &tokenizer, source)?;
         let whole = Corpus::encode(&tokenizer, &recipe.data, &text)?;
         Self::new(recipe, tokenizer, whole)
     }
@@ -96,6 +99,35 @@ fn train_tokenizer(data: &DataRecipe, text: &str) -> Result<Tokenizer, LanguageE
     Ok(Tokenizer::train(&data.tokenizer, part)?)
 }
 
+/// A file has told only now which kind of tokenizer it holds.
+fn check_kind(data: &DataRecipe, tokenizer: &Tokenizer, source: &Path) -> Result<(), LanguageError> {
+    let unfit = begins_anew(&data.tokenizer, tokenizer.kind());
+    ConfigError::collect([], [unfit]).map_err(|error| LanguageError::Config { path: source.into(), error })
+}
+
 fn training_bytes(data: &DataRecipe, text: &str) -> usize {
     ((1.0 - data.validation_fraction.clamp(0.0, 1.0)) * text.len() as f64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stories_recipe;
+    use super::*;
+
+    #[test]
+    fn a_file_with_a_tokenizer_that_begins_every_text_anew_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let [path, text] = ["tokenizer.json", "text.txt"].map(|name| home.path().join(name));
+        std::fs::write(&text, "one two three one two three\n".repeat(100)).unwrap();
+        let tokenizer = format!("file:{}", path.display());
+        let overrides = [("data.tokenizer".to_owned(), tokenizer.clone())];
+        let mut recipe = LanguageRecipe::parse(stories_recipe(), "stories.toml", &overrides).unwrap();
+        recipe.data.validate().unwrap();
+        let mut read = || LmText::read(&mut recipe, Path::new("recipe.toml"), std::slice::from_ref(&text));
+        Tokenizer::train(&TokenizerConfig::Word { min_frequency: 1 }, "one two").unwrap().save(&path).unwrap();
+        let error = read().unwrap_err().to_string();
+        assert!(error.contains(&format!("data.tokenizer = {tokenizer} begins every text anew")), "{error}");
+        Tokenizer::train(&TokenizerConfig::Byte, "").unwrap().save(&path).unwrap();
+        assert_eq!(read().unwrap().tokenizer.vocab_size(), 256);
+    }
 }

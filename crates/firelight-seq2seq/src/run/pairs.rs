@@ -270,7 +270,7 @@ fn train_tokenizers(recipe: &Seq2SeqRecipe, training: &[Pair]) -> Result<Vocabul
         let text: String = training.iter().flat_map(|pair| [pair.target.as_str(), "\n"]).collect();
         let special = objective.special_tokens(longest(recipe));
         let special: Vec<&str> = special.iter().map(String::as_str).collect();
-        return Ok(Vocabulary::new(None, train(&text)?.with_special_tokens(&special)?)?);
+        return Ok(Vocabulary::new(None, train(&text)?.ensure_special_tokens(&special)?)?);
     }
     let text = ParallelText { pairs: training.to_vec() };
     if recipe.data.joint {

@@ -1,0 +1,84 @@
+//! A residual addition and the norm of its sum on the flex backend: a row of the sum is still in the first cache when it is
+//! normalised.
+
+use super::{AddNormExtension, AddNormKernel};
+use crate::flex::{Real, contiguous, filled, for_each_pair_of_blocks, values, vectorised, with_real};
+use crate::layer_norm::flex::normalise as normalise_layer;
+use crate::optional::OptionalFloat;
+use crate::rms_norm::flex::normalise as normalise_rms;
+use burn::backend::Flex;
+use burn::backend::flex::FlexTensor;
+
+impl AddNormExtension for Flex {
+    fn add_norm(
+        x: FlexTensor,
+        branch: FlexTensor,
+        gamma: FlexTensor,
+        beta: OptionalFloat<Self>,
+        centred: bool,
+        epsilon: f64,
+    ) -> (FlexTensor, FlexTensor) {
+        Self::sum_and_norm(x, branch, gamma, beta.into_option(), (centred, epsilon)).into()
+    }
+}
+
+impl AddNormKernel for Flex {
+    fn sum_and_norm(
+        x: FlexTensor,
+        branch: FlexTensor,
+        gamma: FlexTensor,
+        beta: Option<FlexTensor>,
+        norm: (bool, f64),
+    ) -> [FlexTensor; 2] {
+        with_real!(x, sum_and_norm(x, branch, gamma, beta, norm))
+    }
+}
+
+fn sum_and_norm<T: Real>(
+    x: FlexTensor,
+    branch: FlexTensor,
+    gamma: FlexTensor,
+    beta: Option<FlexTensor>,
+    (centred, epsilon): (bool, f64),
+) -> [FlexTensor; 2] {
+    let ([x, branch, gamma], beta) = ([x, branch, gamma].map(contiguous), beta.map(contiguous));
+    let shape = x.layout().shape().clone();
+    let [x, branch, gamma] = [&x, &branch, &gamma].map(values::<T>);
+    let zeros = vec![T::ZERO; gamma.len()];
+    let beta = beta.as_ref().map_or(zeros.as_slice(), values);
+    let mut normed = Vec::new();
+    let sum = filled(x.len(), |sum| {
+        normed = filled(x.len(), |normed| {
+            for_each_pair_of_blocks(sum, normed, gamma.len(), |first, sum, normed| {
+                let inputs = [&x[first..first + sum.len()], &branch[first..first + sum.len()]];
+                add_rows(sum, normed, inputs, [gamma, beta], (centred, T::of(epsilon)));
+            });
+        });
+    });
+    [T::tensor(sum, shape.clone()), T::tensor(normed, shape)]
+}
+
+fn add_rows<T: Real>(
+    sum: &mut [T],
+    normed: &mut [T],
+    [x, branch]: [&[T]; 2],
+    [gamma, beta]: [&[T]; 2],
+    (centred, epsilon): (bool, T),
+) {
+    let width = gamma.len();
+    vectorised(
+        #[inline(always)]
+        || {
+            let outputs = sum.chunks_exact_mut(width).zip(normed.chunks_exact_mut(width));
+            for ((sum, normed), (x, branch)) in outputs.zip(x.chunks_exact(width).zip(branch.chunks_exact(width))) {
+                for ((sum, &x), &branch) in sum.iter_mut().zip(x).zip(branch) {
+                    *sum = x + branch;
+                }
+                match centred {
+                    true => normalise_layer(normed, sum, gamma, beta, epsilon),
+                    false => normalise_rms(normed, sum, gamma, epsilon),
+                }
+            }
+        },
+    );
+}

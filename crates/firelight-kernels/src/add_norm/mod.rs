@@ -1,0 +1,210 @@
+//! A residual addition and the norm of its sum in one pass: every part of a Transformer's block ends in the one, and the next
+//! begins with the other.
+//!
+//! Sources: those of [`layer_norm`] and [`rms_norm`]; the addition is that of He et al. 2016, §3.2, eq. 1
+//! (<https://arxiv.org/abs/1512.03385>).
+
+#[cfg(feature = "flex")]
+mod autodiff;
+#[cfg(feature = "flex")]
+mod flex;
+
+use crate::path::check_types;
+use crate::{layer_norm, rms_norm};
+use burn::tensor::Tensor;
+
+#[cfg(feature = "flex")]
+use extension::{AddNormExtension, AddNormKernel};
+
+/// `sum = x + branch` and [`layer_norm(sum)`](layer_norm).
+///
+/// # Shapes
+/// - `x` and `branch`: `[..., D]`, `gamma` and `beta`: `[D]`; both outputs: as `x`
+///
+/// # Panics
+/// If `x` and `branch` differ in shape, and as [`layer_norm`].
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use firelight_kernels::add_layer_norm;
+///
+/// let device = Device::flex();
+/// let x = Tensor::<2>::from_floats([[1.0, 1.0], [5.0, 0.0]], &device);
+/// let branch = Tensor::<2>::from_floats([[2.0, 0.0], [-2.0, 1.0]], &device);
+/// let (sum, normed) = add_layer_norm(x, branch, Tensor::ones([2], &device), None, 0.0);
+/// assert_eq!(sum.to_string(), Tensor::<2>::from_floats([[3.0, 1.0], [3.0, 1.0]], &device).to_string());
+/// assert_eq!(normed.into_data().to_vec::<f32>().unwrap(), [1.0, -1.0, 1.0, -1.0]);
+/// ```
+pub fn add_layer_norm<const D: usize>(
+    x: Tensor<D>,
+    branch: Tensor<D>,
+    gamma: Tensor<1>,
+    beta: Option<Tensor<1>>,
+    epsilon: f64,
+) -> (Tensor<D>, Tensor<D>) {
+    check("add_layer_norm", &x, &branch, &gamma);
+    #[cfg(feature = "flex")]
+    if crate::path::is_fused_on_cpu(&x) {
+        crate::layer_norm::check(&x, &gamma, beta.as_ref());
+        return extension::add_norm(x, branch, gamma, beta, (true, epsilon));
+    }
+    let sum = x + branch;
+    (sum.clone(), layer_norm(sum, gamma, beta, epsilon))
+}
+
+/// `sum = x + branch` and [`rms_norm(sum)`](rms_norm).
+///
+/// # Shapes
+/// - `x` and `branch`: `[..., D]`, `gamma`: `[D]`; both outputs: as `x`
+///
+/// # Panics
+/// If `x` and `branch` differ in shape, and as [`rms_norm`].
+pub fn add_rms_norm<const D: usize>(
+    x: Tensor<D>,
+    branch: Tensor<D>,
+    gamma: Tensor<1>,
+    epsilon: f64,
+) -> (Tensor<D>, Tensor<D>) {
+    check("add_rms_norm", &x, &branch, &gamma);
+    #[cfg(feature = "flex")]
+    if crate::path::is_fused_on_cpu(&x) {
+        crate::rms_norm::check(&x, &gamma);
+        return extension::add_norm(x, branch, gamma, None, (false, epsilon));
+    }
+    let sum = x + branch;
+    (sum.clone(), rms_norm(sum, gamma, epsilon))
+}
+
+fn check<const D: usize>(operation: &str, x: &Tensor<D>, branch: &Tensor<D>, gamma: &Tensor<1>) {
+    assert!(x.dims() == branch.dims(), "{operation}: x {:?} and branch {:?} must be alike", x.dims(), branch.dims());
+    let types = [("x", Some(x.dtype())), ("branch", Some(branch.dtype())), ("gamma", Some(gamma.dtype()))];
+    check_types(operation, &types);
+}
+
+#[cfg(feature = "flex")]
+mod extension {
+    use crate::layer_norm::LayerNormKernel;
+    use crate::optional::OptionalFloat;
+    use crate::rms_norm::RmsNormKernel;
+    use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+    use burn::tensor::Tensor;
+
+    /// The operation that Burn's dispatch and autodiff see. `centred` is layer normalisation, else it is that by the root mean
+    /// square, which has no `beta`.
+    #[backend_extension(Flex, Autodiff)]
+    pub(crate) trait AddNormExtension: Backend {
+        fn add_norm(
+            x: FloatTensor<Self>,
+            branch: FloatTensor<Self>,
+            gamma: FloatTensor<Self>,
+            #[extension_type] beta: OptionalFloat<Self>,
+            centred: bool,
+            epsilon: f64,
+        ) -> (FloatTensor<Self>, FloatTensor<Self>);
+    }
+
+    /// What a backend brings: the sum and its norm. Their gradients are those of an addition and of the norm alone.
+    pub(crate) trait AddNormKernel: LayerNormKernel + RmsNormKernel {
+        fn sum_and_norm(
+            x: FloatTensor<Self>,
+            branch: FloatTensor<Self>,
+            gamma: FloatTensor<Self>,
+            beta: Option<FloatTensor<Self>>,
+            norm: (bool, f64),
+        ) -> [FloatTensor<Self>; 2];
+    }
+
+    pub(super) fn add_norm<const D: usize>(
+        x: Tensor<D>,
+        branch: Tensor<D>,
+        gamma: Tensor<1>,
+        beta: Option<Tensor<1>>,
+        (centred, epsilon): (bool, f64),
+    ) -> (Tensor<D>, Tensor<D>) {
+        let [x, branch] = [x, branch].map(Tensor::into_dispatch);
+        let beta = OptionalFloat::new(beta);
+        let (sum, normed) = Dispatch::add_norm(x, branch, gamma.into_dispatch(), beta, centred, epsilon);
+        (Tensor::from_dispatch(sum), Tensor::from_dispatch(normed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, TensorData, Tolerance};
+
+    #[test]
+    fn a_row_by_hand() {
+        // 1 + 2 and 2 + 2 are 3 and 4, whose mean square is 12.5: 3 / 3.535534 and 2 * 4 / 3.535534.
+        let device = Device::default();
+        let [x, branch] = [[[1.0, 2.0]], [[2.0, 2.0]]].map(|rows| Tensor::<2>::from_floats(rows, &device));
+        let gamma = Tensor::from_floats([1.0, 2.0], &device);
+        let (sum, normed) = add_rms_norm(x, branch, gamma, 0.0);
+        sum.into_data().assert_eq(&TensorData::from([[3.0f32, 4.0]]), true);
+        let expected = TensorData::from([[0.848_528f32, 2.262_742]]);
+        normed.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+    }
+
+    #[test]
+    #[should_panic(expected = "add_rms_norm: x [2, 3] and branch [1, 3] must be alike")]
+    fn a_branch_of_another_shape_panics() {
+        let device = Device::default();
+        let zeros = |rows| Tensor::<2>::zeros([rows, 3], &device);
+        add_rms_norm(zeros(2), zeros(1), Tensor::ones([3], &device), 1e-5);
+    }
+
+    /// Both outputs side by side, so that gradients of either are compared.
+    fn both((sum, normed): (Tensor<2>, Tensor<2>)) -> Tensor<2> {
+        Tensor::cat(vec![sum, normed], 0)
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn sum_norm_and_gradients_equal_those_of_two_operations() {
+        use crate::testing::{Case, compare, normal, random};
+        for case in [Case::all(&[6, 5]), Case::all(&[300, 130])].concat() {
+            let flat = |x: Tensor<2>| x.reshape([case.shape[1]]);
+            let parameter = |seed| random(&case, [1, case.shape[1]], seed);
+            let inputs = [normal(&case, 0), normal(&case, 3), parameter(1), parameter(2)];
+            let fused =
+                |[x, branch, g, b]: [Tensor<2>; 4]| both(add_layer_norm(x, branch, flat(g), Some(flat(b)), 1e-5));
+            let apart = |[x, branch, g, b]: [Tensor<2>; 4]| {
+                let sum = x + branch;
+                both((sum.clone(), layer_norm(sum, flat(g), Some(flat(b)), 1e-5)))
+            };
+            compare(&case, inputs, fused, apart);
+            let inputs = [normal(&case, 0), normal(&case, 3), parameter(1)];
+            let fused = |[x, branch, g]: [Tensor<2>; 3]| both(add_layer_norm(x, branch, flat(g), None, 1e-5));
+            let apart = |[x, branch, g]: [Tensor<2>; 3]| {
+                let sum = x + branch;
+                both((sum.clone(), layer_norm(sum, flat(g), None, 1e-5)))
+            };
+            compare(&case, inputs.clone(), fused, apart);
+            let fused = |[x, branch, g]: [Tensor<2>; 3]| both(add_rms_norm(x, branch, flat(g), 1e-5));
+            let apart = |[x, branch, g]: [Tensor<2>; 3]| {
+                let sum = x + branch;
+                both((sum.clone(), rms_norm(sum, flat(g), 1e-5)))
+            };
+            compare(&case, inputs, fused, apart);
+        }
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn the_bits_are_those_of_two_operations_and_one_output_may_be_left_alone() {
+        use crate::testing::{Case, random};
+        let case = Case { shape: [70, 33], ..Case::plain() };
+        let [x, branch] = [1, 2].map(|seed| random(&case, case.shape, seed).require_grad());
+        let gamma = random(&case, [33], 3);
+        let outputs = || add_rms_norm(x.clone(), branch.clone(), gamma.clone(), 1e-6);
+        let (sum, normed) = outputs();
+        let expected = x.clone() + branch.clone();
+        sum.into_data().assert_eq(&expected.clone().into_data(), true);
+        normed.into_data().assert_eq(&rms_norm(expected, gamma.clone(), 1e-6).into_data(), true);
+        for alone in [outputs().0, outputs().1] {
+            let grads = alone.sum().backward();
+            let [of_x, of_branch] = [&x, &branch].map(|input| input.grad(&grads).expect("a gradient").into_data());
+            of_x.assert_eq(&of_branch, true);
+        }
+    }
+}
