@@ -93,7 +93,7 @@ fn median_of(lines: &[Value], key: &str) -> Result<f64> {
 /// The slopes of time and memory over the length, both logarithmic, by least squares.
 fn growth(pattern: &str) -> Result<String> {
     let output =
-        text(&mut firelight(&format!("bench attention --lengths {LENGTHS} --pattern {pattern} --runs 3 --json")))?;
+        text(&mut firelight(&format!("bench attention --lengths {LENGTHS} --pattern {pattern} --runs 5 --json")))?;
     let lines = output.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
     let lengths: Vec<f64> = LENGTHS.split(',').filter_map(|length| length.parse().ok()).collect();
     let column = |key| lines.iter().map(|line| number(line, key)).collect::<Result<Vec<f64>>>();
