@@ -61,7 +61,7 @@ pub(crate) fn compare(options: &Options) -> Result<()> {
     part +=
         "\n| attention, forward and backward | exponent of time | exponent of memory | measured |\n|---|---|---|---|\n";
     for pattern in PATTERNS.iter().filter(|pattern| pattern.contains(&options.only)) {
-        part += &growth(pattern)?;
+        part += &growth(pattern, options.rounds)?;
     }
     println!("\n{part}");
     if options.write { write(&part) } else { Ok(()) }
@@ -73,6 +73,9 @@ fn row(work: &str, reference: &Path, rounds: u32) -> Result<String> {
     for round in 0..rounds as usize {
         theirs.push(json(program("python3", "").arg(reference).args(work.split(' ')))?);
         ours.push(json(&mut firelight(&format!("bench {work} --json")))?);
+        for key in ["peak_mib", "tokens_per_second"] {
+            number(&theirs[round], key)?; // A reference that leaves one out is told of at once.
+        }
         let [ours, theirs] = [&ours, &theirs].map(|lines| number(&lines[round], "tokens_per_second"));
         eprintln!("{work}: {:.1} beside {:.1} tokens per second", ours?, theirs?);
     }
@@ -90,13 +93,17 @@ fn median_of(lines: &[Value], key: &str) -> Result<f64> {
     Ok(median(lines.iter().map(|line| number(line, key)).collect::<Result<_>>()?))
 }
 
-/// The slopes of time and memory over the length, both logarithmic, by least squares.
-fn growth(pattern: &str) -> Result<String> {
-    let output =
-        text(&mut firelight(&format!("bench attention --lengths {LENGTHS} --pattern {pattern} --runs 5 --json")))?;
-    let lines = output.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+/// The slopes of time and memory over the length, both logarithmic, by least squares; of every length the medians of all rounds.
+fn growth(pattern: &str, rounds: u32) -> Result<String> {
     let lengths: Vec<f64> = LENGTHS.split(',').filter_map(|length| length.parse().ok()).collect();
-    let column = |key| lines.iter().map(|line| number(line, key)).collect::<Result<Vec<f64>>>();
+    let mut lines = vec![Vec::new(); lengths.len()];
+    for _ in 0..rounds {
+        let command = format!("bench attention --lengths {LENGTHS} --pattern {pattern} --runs 5 --json");
+        for (found, line) in lines.iter_mut().zip(text(&mut firelight(&command))?.lines()) {
+            found.push(serde_json::from_str(line)?);
+        }
+    }
+    let column = |key| lines.iter().map(|lines| median_of(lines, key)).collect::<Result<Vec<f64>>>();
     let (seconds, memory) = (column("seconds")?, column("peak_above_start_mib")?);
     let measured: Vec<String> = lengths
         .iter()

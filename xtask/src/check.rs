@@ -17,6 +17,7 @@ pub(crate) fn run_all() -> Result<()> {
     let mut rustdoc = cargo("doc --workspace --features ndarray --no-deps");
     run("rustdoc", rustdoc.env("RUSTDOCFLAGS", "-D warnings"))?;
     test::run_on("flex")?;
+    test::run_without_kernels()?;
     test::run_on("ndarray")?;
     consumer::check()?;
     run("inference-only build", &mut cargo("check -p firelight --no-default-features --features flex"))?;

@@ -38,6 +38,13 @@ pub(crate) fn run_on(device: &str) -> Result<()> {
     run(&format!("tests on {device}"), &mut command)
 }
 
+/// What needs no kernel of ours to be right: parity with PyTorch, the grid of variants, whole runs. On flex, where there are some.
+pub(crate) fn run_without_kernels() -> Result<()> {
+    let mut command = cargo("test --workspace --features ndarray --test end_to_end");
+    command.env_remove("BURN_DEVICE").env("FIRELIGHT_KERNELS", "reference");
+    run("tests on flex without kernels", &mut command)
+}
+
 /// Documentation examples run once, on flex. Of the GPU features exactly one is built in: `vulkan` beside `wgpu` would
 /// make both compile SPIR-V, which software Vulkan does not survive.
 fn arguments(device: &str) -> String {

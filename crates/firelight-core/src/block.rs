@@ -259,40 +259,6 @@ pub struct TransformerBlock {
     norm_placement: NormPlacement,
 }
 
-/// The residual stream, whose last branch may not have been added yet: the norm that reads the sum adds it in the same pass.
-#[derive(Debug, Clone)]
-pub(crate) struct Stream {
-    x: Tensor<3>,
-    branch: Option<Tensor<3>>,
-}
-
-impl Stream {
-    pub(crate) fn new(x: Tensor<3>) -> Self {
-        Self { x, branch: None }
-    }
-
-    /// The stream and its norm.
-    fn normed(self, norm: &Norm) -> (Tensor<3>, Tensor<3>) {
-        match self.branch {
-            Some(branch) => norm.forward_sum(self.x, branch),
-            None => (self.x.clone(), norm.forward(self.x)),
-        }
-    }
-
-    /// The norm of the stream at its end.
-    pub(crate) fn into_normed(self, norm: &Norm) -> Tensor<3> {
-        self.normed(norm).1
-    }
-
-    /// The stream as it is.
-    pub(crate) fn into_sum(self) -> Tensor<3> {
-        match self.branch {
-            Some(branch) => self.x + branch,
-            None => self.x,
-        }
-    }
-}
-
 impl TransformerBlock {
     /// # Shapes
     /// - `x`: `[B, T, D]`; output: the same
@@ -354,6 +320,40 @@ impl TransformerBlock {
             None => output,
         };
         self.stochastic_depth.forward(dropout::drop(&self.dropout, output))
+    }
+}
+
+/// The residual stream, whose last branch may not have been added yet: the norm that reads the sum adds it in the same pass.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    x: Tensor<3>,
+    branch: Option<Tensor<3>>,
+}
+
+impl Stream {
+    pub(crate) fn new(x: Tensor<3>) -> Self {
+        Self { x, branch: None }
+    }
+
+    /// The stream and its norm.
+    fn normed(self, norm: &Norm) -> (Tensor<3>, Tensor<3>) {
+        match self.branch {
+            Some(branch) => norm.forward_sum(self.x, branch),
+            None => (self.x.clone(), norm.forward(self.x)),
+        }
+    }
+
+    /// The norm of the stream at its end.
+    pub(crate) fn into_normed(self, norm: &Norm) -> Tensor<3> {
+        self.normed(norm).1
+    }
+
+    /// The stream as it is.
+    pub(crate) fn into_sum(self) -> Tensor<3> {
+        match self.branch {
+            Some(branch) => self.x + branch,
+            None => self.x,
+        }
     }
 }
 

@@ -38,6 +38,8 @@ mod gated;
 mod gelu;
 #[cfg(feature = "flex")]
 mod half;
+#[cfg(all(test, feature = "flex"))]
+mod laws;
 mod layer_norm;
 mod linear;
 mod linear_cross_entropy;

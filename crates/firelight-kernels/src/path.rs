@@ -94,7 +94,25 @@ pub(crate) fn check_types(operation: &str, parts: &[(&str, Option<DType>)]) {
 }
 
 fn kernels(device: &Device, dtype: DType) -> Option<Kernels> {
+    #[cfg(all(test, feature = "flex"))]
+    if BY_REFERENCE.get() {
+        return None;
+    }
     backend(device).filter(|kernels| !is_switched_off() && kernels.take(dtype))
+}
+
+#[cfg(all(test, feature = "flex"))]
+thread_local! {
+    static BY_REFERENCE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Runs `work` with the reference of every operation that this thread asks for.
+#[cfg(all(test, feature = "flex"))]
+pub(crate) fn by_reference<R>(work: impl FnOnce() -> R) -> R {
+    BY_REFERENCE.set(true);
+    let result = work();
+    BY_REFERENCE.set(false);
+    result
 }
 
 fn is_switched_off() -> bool {

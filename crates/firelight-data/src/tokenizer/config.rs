@@ -56,7 +56,7 @@ pub enum TokenizerConfig {
     },
     /// `{ kind = "file", path = "PATH" }`: a `tokenizer.json` as it is, of this library or of another program. Nothing is trained.
     File {
-        /// The file. A run keeps a copy, so only its first start reads this one.
+        /// The file, from where the program is started. A run keeps a copy, so only its first start reads this one.
         path: PathBuf,
     },
 }
@@ -185,7 +185,7 @@ impl<'de> Visitor<'de> for NameOrTable {
     type Value = TokenizerConfig;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("\"char\", \"byte\" or { kind = \"bpe\", vocab_size = N }")
+        f.write_str("\"char\", \"byte\", \"file:PATH\" or { kind = \"bpe\", vocab_size = N }")
     }
 
     fn visit_str<E: de::Error>(self, name: &str) -> Result<TokenizerConfig, E> {
@@ -246,7 +246,7 @@ mod tests {
         for name in ["word", "bpe:", "bpe:x", "char:3", "word:-1", "file", "file:"] {
             assert!(message(&format!("{name:?}")).contains("is no tokenizer"), "{name}");
         }
-        assert!(message("3").contains(r#"expected "char", "byte" or { kind = "bpe", vocab_size = N }"#));
+        assert!(message("3").contains(r#"expected "char", "byte", "file:PATH" or { kind = "bpe", vocab_size = N }"#));
         assert!(message(r#"{"kind":"bpe"}"#).contains("missing field `vocab_size`"));
         assert!(message(r#"{"kind":"char","vocab_size":9}"#).contains("takes no vocab_size"));
         assert!(message(r#"{"kind":"bpe","vocab_size":9,"min_frequency":1}"#).contains("takes no min_frequency"));

@@ -1,7 +1,7 @@
 //! A residual addition and the norm of its sum in the graph: two operations that stand there by themselves, with outputs that
 //! were made together. An operation of Burn's graph has one output; so each keeps its own gradient.
 
-use super::{AddNormExtension, AddNormKernel};
+use super::{AddNormExtension, AddNormKernel, NormOfSum};
 use crate::layer_norm::record_layer_norm;
 use crate::optional::OptionalFloat;
 use crate::rms_norm::record_rms_norm;
@@ -17,18 +17,16 @@ impl<B: AddNormKernel, C: CheckpointStrategy> AddNormExtension for Autodiff<B, C
         branch: FloatTensor<Self>,
         gamma: FloatTensor<Self>,
         beta: OptionalFloat<Self>,
-        centred: bool,
-        epsilon: f64,
+        norm: NormOfSum,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         let beta = beta.into_option();
         let [x_values, branch_values, gamma_values] = [&x, &branch, &gamma].map(|x| x.clone().into_primitive());
         let beta_values = beta.clone().map(|beta| beta.into_primitive());
-        let norm = (centred, epsilon);
         let [sum, normed] = B::sum_and_norm(x_values, branch_values, gamma_values, beta_values, norm);
         let sum = Sum.prepare::<C>([x.node(), branch.node()]).compute_bound().stateless(sum);
-        let normed = match centred {
-            true => record_layer_norm::<B, C>(&sum, &gamma, beta.as_ref(), epsilon, normed),
-            false => record_rms_norm::<B, C>(&sum, &gamma, epsilon, normed),
+        let normed = match norm {
+            NormOfSum::Layer { epsilon } => record_layer_norm::<B, C>(&sum, &gamma, beta.as_ref(), epsilon, normed),
+            NormOfSum::Rms { epsilon } => record_rms_norm::<B, C>(&sum, &gamma, epsilon, normed),
         };
         (sum, normed)
     }

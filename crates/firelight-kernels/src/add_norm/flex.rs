@@ -1,7 +1,7 @@
 //! A residual addition and the norm of its sum on the flex backend: a row of the sum is still in the first cache when it is
 //! normalised.
 
-use super::{AddNormExtension, AddNormKernel};
+use super::{AddNormExtension, AddNormKernel, NormOfSum};
 use crate::flex::{Real, contiguous, filled, for_each_pair_of_blocks, values, vectorised, with_real};
 use crate::layer_norm::flex::normalise as normalise_layer;
 use crate::optional::OptionalFloat;
@@ -15,10 +15,9 @@ impl AddNormExtension for Flex {
         branch: FlexTensor,
         gamma: FlexTensor,
         beta: OptionalFloat<Self>,
-        centred: bool,
-        epsilon: f64,
+        norm: NormOfSum,
     ) -> (FlexTensor, FlexTensor) {
-        Self::sum_and_norm(x, branch, gamma, beta.into_option(), (centred, epsilon)).into()
+        Self::sum_and_norm(x, branch, gamma, beta.into_option(), norm).into()
     }
 }
 
@@ -28,7 +27,7 @@ impl AddNormKernel for Flex {
         branch: FlexTensor,
         gamma: FlexTensor,
         beta: Option<FlexTensor>,
-        norm: (bool, f64),
+        norm: NormOfSum,
     ) -> [FlexTensor; 2] {
         with_real!(x, sum_and_norm(x, branch, gamma, beta, norm))
     }
@@ -39,7 +38,7 @@ fn sum_and_norm<T: Real>(
     branch: FlexTensor,
     gamma: FlexTensor,
     beta: Option<FlexTensor>,
-    (centred, epsilon): (bool, f64),
+    norm: NormOfSum,
 ) -> [FlexTensor; 2] {
     let ([x, branch, gamma], beta) = ([x, branch, gamma].map(contiguous), beta.map(contiguous));
     let shape = x.layout().shape().clone();
@@ -51,7 +50,7 @@ fn sum_and_norm<T: Real>(
         normed = filled(x.len(), |normed| {
             for_each_pair_of_blocks(sum, normed, gamma.len(), |first, sum, normed| {
                 let inputs = [&x[first..first + sum.len()], &branch[first..first + sum.len()]];
-                add_rows(sum, normed, inputs, [gamma, beta], (centred, T::of(epsilon)));
+                add_rows(sum, normed, inputs, [gamma, beta], norm);
             });
         });
     });
@@ -63,7 +62,7 @@ fn add_rows<T: Real>(
     normed: &mut [T],
     [x, branch]: [&[T]; 2],
     [gamma, beta]: [&[T]; 2],
-    (centred, epsilon): (bool, T),
+    norm: NormOfSum,
 ) {
     let width = gamma.len();
     vectorised(
@@ -74,9 +73,9 @@ fn add_rows<T: Real>(
                 for ((sum, &x), &branch) in sum.iter_mut().zip(x).zip(branch) {
                     *sum = x + branch;
                 }
-                match centred {
-                    true => normalise_layer(normed, sum, gamma, beta, epsilon),
-                    false => normalise_rms(normed, sum, gamma, epsilon),
+                match norm {
+                    NormOfSum::Layer { epsilon } => normalise_layer(normed, sum, gamma, beta, T::of(epsilon)),
+                    NormOfSum::Rms { epsilon } => normalise_rms(normed, sum, gamma, T::of(epsilon)),
                 }
             }
         },

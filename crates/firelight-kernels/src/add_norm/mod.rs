@@ -16,7 +16,7 @@ use burn::tensor::Tensor;
 #[cfg(feature = "flex")]
 use extension::{AddNormExtension, AddNormKernel};
 
-/// `sum = x + branch` and [`layer_norm(sum)`](layer_norm).
+/// `sum = x + branch` and [`layer_norm(sum)`](layer_norm). In half precision the sum is rounded before it is normalised.
 ///
 /// # Shapes
 /// - `x` and `branch`: `[..., D]`, `gamma` and `beta`: `[D]`; both outputs: as `x`
@@ -46,13 +46,13 @@ pub fn add_layer_norm<const D: usize>(
     #[cfg(feature = "flex")]
     if crate::path::is_fused_on_cpu(&x) {
         crate::layer_norm::check(&x, &gamma, beta.as_ref());
-        return extension::add_norm(x, branch, gamma, beta, (true, epsilon));
+        return extension::add_norm(x, branch, gamma, beta, NormOfSum::Layer { epsilon });
     }
     let sum = x + branch;
     (sum.clone(), layer_norm(sum, gamma, beta, epsilon))
 }
 
-/// `sum = x + branch` and [`rms_norm(sum)`](rms_norm).
+/// `sum = x + branch` and [`rms_norm(sum)`](rms_norm). In half precision the sum is rounded before it is normalised.
 ///
 /// # Shapes
 /// - `x` and `branch`: `[..., D]`, `gamma`: `[D]`; both outputs: as `x`
@@ -69,10 +69,20 @@ pub fn add_rms_norm<const D: usize>(
     #[cfg(feature = "flex")]
     if crate::path::is_fused_on_cpu(&x) {
         crate::rms_norm::check(&x, &gamma);
-        return extension::add_norm(x, branch, gamma, None, (false, epsilon));
+        return extension::add_norm(x, branch, gamma, None, NormOfSum::Rms { epsilon });
     }
     let sum = x + branch;
     (sum.clone(), rms_norm(sum, gamma, epsilon))
+}
+
+/// Which norm the sum has.
+#[cfg(feature = "flex")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NormOfSum {
+    /// Layer normalisation.
+    Layer { epsilon: f64 },
+    /// That by the root mean square, which has no `beta`.
+    Rms { epsilon: f64 },
 }
 
 fn check<const D: usize>(operation: &str, x: &Tensor<D>, branch: &Tensor<D>, gamma: &Tensor<1>) {
@@ -83,14 +93,14 @@ fn check<const D: usize>(operation: &str, x: &Tensor<D>, branch: &Tensor<D>, gam
 
 #[cfg(feature = "flex")]
 mod extension {
+    use super::NormOfSum;
     use crate::layer_norm::LayerNormKernel;
     use crate::optional::OptionalFloat;
     use crate::rms_norm::RmsNormKernel;
     use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
     use burn::tensor::Tensor;
 
-    /// The operation that Burn's dispatch and autodiff see. `centred` is layer normalisation, else it is that by the root mean
-    /// square, which has no `beta`.
+    /// The operation that Burn's dispatch and autodiff see.
     #[backend_extension(Flex, Autodiff)]
     pub(crate) trait AddNormExtension: Backend {
         fn add_norm(
@@ -98,8 +108,7 @@ mod extension {
             branch: FloatTensor<Self>,
             gamma: FloatTensor<Self>,
             #[extension_type] beta: OptionalFloat<Self>,
-            centred: bool,
-            epsilon: f64,
+            norm: NormOfSum,
         ) -> (FloatTensor<Self>, FloatTensor<Self>);
     }
 
@@ -110,7 +119,7 @@ mod extension {
             branch: FloatTensor<Self>,
             gamma: FloatTensor<Self>,
             beta: Option<FloatTensor<Self>>,
-            norm: (bool, f64),
+            norm: NormOfSum,
         ) -> [FloatTensor<Self>; 2];
     }
 
@@ -119,11 +128,11 @@ mod extension {
         branch: Tensor<D>,
         gamma: Tensor<1>,
         beta: Option<Tensor<1>>,
-        (centred, epsilon): (bool, f64),
+        norm: NormOfSum,
     ) -> (Tensor<D>, Tensor<D>) {
         let [x, branch] = [x, branch].map(Tensor::into_dispatch);
         let beta = OptionalFloat::new(beta);
-        let (sum, normed) = Dispatch::add_norm(x, branch, gamma.into_dispatch(), beta, centred, epsilon);
+        let (sum, normed) = Dispatch::add_norm(x, branch, gamma.into_dispatch(), beta, norm);
         (Tensor::from_dispatch(sum), Tensor::from_dispatch(normed))
     }
 }
@@ -193,18 +202,39 @@ mod tests {
     #[test]
     fn the_bits_are_those_of_two_operations_and_one_output_may_be_left_alone() {
         use crate::testing::{Case, random};
-        let case = Case { shape: [70, 33], ..Case::plain() };
-        let [x, branch] = [1, 2].map(|seed| random(&case, case.shape, seed).require_grad());
-        let gamma = random(&case, [33], 3);
-        let outputs = || add_rms_norm(x.clone(), branch.clone(), gamma.clone(), 1e-6);
-        let (sum, normed) = outputs();
-        let expected = x.clone() + branch.clone();
-        sum.into_data().assert_eq(&expected.clone().into_data(), true);
-        normed.into_data().assert_eq(&rms_norm(expected, gamma.clone(), 1e-6).into_data(), true);
-        for alone in [outputs().0, outputs().1] {
-            let grads = alone.sum().backward();
-            let [of_x, of_branch] = [&x, &branch].map(|input| input.grad(&grads).expect("a gradient").into_data());
-            of_x.assert_eq(&of_branch, true);
+        use burn::tensor::DType;
+        type Outputs = (Tensor<2>, Tensor<2>);
+        type Both = fn([Tensor<2>; 2], [Tensor<1>; 2]) -> Outputs;
+        fn apart([x, branch]: [Tensor<2>; 2], norm: impl Fn(Tensor<2>) -> Tensor<2>) -> Outputs {
+            let sum = x + branch;
+            (sum.clone(), norm(sum))
+        }
+        let ways: [[Both; 2]; 2] = [
+            [
+                |[x, y], [g, b]| add_layer_norm(x, y, g, Some(b), 1e-5),
+                |inputs, [g, b]| apart(inputs, |sum| layer_norm(sum, g.clone(), Some(b.clone()), 1e-5)),
+            ],
+            [
+                |[x, y], [g, _]| add_rms_norm(x, y, g, 1e-5),
+                |inputs, [g, _]| apart(inputs, |sum| rms_norm(sum, g.clone(), 1e-5)),
+            ],
+        ];
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            let case = Case { shape: [70, 33], ..Case::plain() };
+            let parameters = || [3, 4].map(|seed| random(&case, [33], seed).cast(dtype));
+            let run = |way: Both, pick: fn(Outputs) -> Tensor<2>| {
+                let fixed = random(&case, case.shape, 1).cast(dtype);
+                let branch = random(&case, case.shape, 2).cast(dtype).detach().require_grad();
+                let output = pick(way([fixed, branch.clone()], parameters()));
+                let weights = random(&case, case.shape, 5).cast(dtype);
+                let grads = (output.clone() * weights).sum().backward();
+                (output.into_data(), branch.grad(&grads).expect("a gradient").into_data())
+            };
+            for [fused, apart] in ways {
+                for pick in [|(sum, _): Outputs| sum, |(_, normed): Outputs| normed] {
+                    assert_eq!(run(fused, pick), run(apart, pick), "{dtype:?}");
+                }
+            }
         }
     }
 }

@@ -88,8 +88,11 @@ fn normalise(scores: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
     if sees_something(shape, options) { weights } else { weights.mask_fill(hidden, 0.0) }
 }
 
-/// The union of what the options hide, broadcastable to `[B, H, Q, K]`.
+/// The union of what the options hide, broadcastable to `[B, H, Q, K]`; nothing where there is nothing to hide.
 pub(super) fn hidden(shape: [usize; 4], options: &AttentionOptions, device: &Device) -> Option<Tensor<4, Bool>> {
+    if shape.contains(&0) {
+        return None;
+    }
     let [batch, _, queries, keys] = shape;
     let offset = keys as i64 - queries as i64;
     let future = (options.causal && queries > 1)

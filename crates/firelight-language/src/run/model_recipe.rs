@@ -4,17 +4,14 @@
 use std::sync::LazyLock;
 
 use firelight_core::TransformerConfig;
-use firelight_training::{Apart, Fields, fields_of};
+use firelight_training::{Apart, Fields, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
 
 use crate::model::LanguageModelConfig;
 
 /// The keys of the section: those of the stack, and `tied`.
-static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
-    let stack = fields_of::<TransformerConfig>().unwrap_or_default();
-    [&["tied"], stack].concat().leak()
-});
+static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, TransformerConfig>);
 
 /// The structure that a user chooses. The vocabulary comes from the tokenizer.
 ///
@@ -101,6 +98,6 @@ mod tests {
     fn a_key_that_nobody_knows_is_refused() {
         let error = parse(&format!("{SIZES}d_modell = 8")).unwrap_err();
         assert!(error.message().contains("unknown field `d_modell`"), "{error}");
-        assert!(fields_of::<ModelRecipe>().unwrap().contains(&"tied"));
+        assert!(firelight_training::fields_of::<ModelRecipe>().unwrap().contains(&"tied"));
     }
 }

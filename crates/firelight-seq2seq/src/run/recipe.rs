@@ -110,6 +110,12 @@ impl PairRecipe {
                 }),
                 (self.objective.is_some() && !self.joint)
                     .then(|| "data.joint = false does not fit data.objective: both sides are made of one text".into()),
+                (matches!(self.tokenizer, TokenizerConfig::File { .. }) && !self.joint).then(|| {
+                    format!(
+                        "data.joint = false does not fit data.tokenizer = {}: both sides would have one",
+                        self.tokenizer
+                    )
+                }),
                 (self.objective.is_some() && self.translated > 0).then(|| {
                     format!("data.translated = {} does not fit data.objective: noise is no text", self.translated)
                 }),
