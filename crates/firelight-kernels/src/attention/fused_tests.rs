@@ -1,5 +1,7 @@
 //! Fused attention beside its reference: the kernels of the CPU, and the blocks of the GPU.
 
+mod options;
+
 use super::*;
 use crate::testing::{Case, compare, random};
 use burn::tensor::{Bool, DType, Device, Int, TensorData, Tolerance};
@@ -260,106 +262,6 @@ fn dropped_weights_are_the_same_in_both_passes_whatever_else_is_asked_for() {
         };
         let [query, key, value] = sizes.by_head(&case);
         compare(&case, [query, key, value, random(&case, [1, h, q, k], 3)], fused, slow);
-    }
-}
-
-/// The options of attention, one by one; the two biases are given.
-const CHOICES: usize = 10;
-
-/// Those options whose bits are set.
-fn chosen(bits: u32, sizes: Sizes, case: &Case, [bias, by_distance]: [Tensor<4>; 2]) -> AttentionOptions {
-    let has = |bit: u32| bits >> bit & 1 == 1;
-    let all = sizes.options(case).swap_remove(7);
-    let documents = sizes.parts(case).swap_remove(5).documents;
-    let [heads, columns] = [by_distance.dims()[2], by_distance.dims()[3]];
-    AttentionOptions::default()
-        .with_causal(has(0))
-        .with_padding(all.padding.filter(|_| has(1)))
-        .with_hidden(all.hidden.filter(|_| has(2)))
-        .with_soft_cap(has(3).then_some(2.0))
-        .with_window(has(4).then_some(sizes.k / 3))
-        .with_chunks(has(5).then_some(Chunks { size: sizes.k / 2 + 1, before: 2 }))
-        .with_documents(documents.filter(|_| has(6)))
-        .with_scale(has(7).then_some(0.3))
-        .with_bias(has(8).then_some(bias))
-        .with_bias_by_distance(has(9).then(|| by_distance.reshape([heads, columns])))
-}
-
-/// Query, key, value and the two biases.
-fn all_inputs(sizes: Sizes, case: &Case) -> [Tensor<4>; 5] {
-    let Sizes { h, q, k, .. } = sizes;
-    let [query, key, value] = sizes.by_head(case);
-    [query, key, value, random(case, [1, h, q, k], 3), random(case, [1, 1, h, q + k - 1], 4)]
-}
-
-/// Attention that has a gradient, if one of zeros, in biases that are not chosen too.
-fn with_all<const R: usize>(output: Tensor<R>, biases: &[Tensor<4>; 2]) -> Tensor<R> {
-    let unused = biases.iter().map(|bias| bias.clone().sum() * 0.0).reduce(|a, b| a + b).expect("two");
-    output + unused.unsqueeze()
-}
-
-#[test]
-fn every_pair_of_options_equals_the_reference_with_dropout_and_without() {
-    let case = case(DType::F64, 1.0);
-    for sizes in [SMALL, Sizes { b: 1, h: 2, g: 1, q: 70, k: 300, ..SMALL }] {
-        let Sizes { b, h, q, k, .. } = sizes;
-        let pairs = (0..CHOICES).flat_map(|a| (0..a).map(move |b| 1u32 << a | 1 << b));
-        for (number, bits) in pairs.chain([(1 << CHOICES) - 1]).enumerate() {
-            let rate = if number % 2 == 0 && k > 7 { 0.0 } else { 0.3 };
-            let plain = |biases: &[Tensor<4>; 2]| chosen(bits, sizes, &case, biases.clone());
-            let settings = extension::Settings {
-                seed: 11,
-                ..extension::Settings::new(&AttentionOptions::default().with_dropout(rate), &sizes.by_head(&case)[0])
-            };
-            let factors = match rate {
-                0.0 => vec![1.0; b * h * q * k],
-                _ => crate::flex::dropout::factors(settings.dropout, settings.seed, [b * h * q, k]),
-            };
-            let factors = Tensor::<4>::from_data(TensorData::new(factors, [b, h, q, k]), (&case.device(), case.dtype));
-            let fused = |[query, key, value, bias, by_distance]: [Tensor<4>; 5]| {
-                let biases = [bias, by_distance];
-                let options = plain(&biases).with_dropout(rate);
-                let settings = extension::Settings { seed: 11, ..extension::Settings::new(&options, &query) };
-                with_all(extension::attention([query, key, value], &options, settings), &biases)
-            };
-            let slow = |[query, key, value, bias, by_distance]: [Tensor<4>; 5]| {
-                let biases = [bias, by_distance];
-                let weights = reference::weights(query, key, &plain(&biases));
-                with_all(reference::mean(weights * factors.clone(), value), &biases)
-            };
-            compare(&case, all_inputs(sizes, &case), fused, slow);
-        }
-    }
-}
-
-mod any_lengths {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
-        #[test]
-        fn from_one_key_to_4097_equal_the_reference(
-            bits in 0u32..1 << CHOICES,
-            queries in 1usize..24,
-            keys in prop_oneof![1usize..4098, prop::sample::select(vec![1usize, 63, 64, 65, 255, 256, 257, 511, 512, 513, 4097])],
-            heads in prop::sample::select(vec![(1usize, 1usize), (2, 1), (3, 3)]),
-        ) {
-            let case = case(DType::F32, 1.0);
-            let sizes = Sizes { b: 2, h: heads.0, g: heads.1, q: queries, k: keys, e: 5, f: 3 };
-            // Documents are those of the keys, and queries stand among them.
-            let bits = if queries > keys { bits & !(1 << 6) } else { bits };
-            let of = |biases: &[Tensor<4>; 2]| chosen(bits, sizes, &case, biases.clone());
-            let fused = |[q, k, v, bias, by_distance]: [Tensor<4>; 5]| {
-                let biases = [bias, by_distance];
-                with_all(attention(q, k, v, &of(&biases)), &biases)
-            };
-            let slow = |[q, k, v, bias, by_distance]: [Tensor<4>; 5]| {
-                let biases = [bias, by_distance];
-                with_all(slow(q, k, v, &of(&biases)), &biases)
-            };
-            compare(&case, all_inputs(sizes, &case), fused, slow);
-        }
     }
 }
 
