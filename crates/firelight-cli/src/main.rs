@@ -17,20 +17,25 @@ use commands::Command;
 #[derive(Parser)]
 #[command(name = "firelight", version)]
 struct Cli {
+    /// Tell which way each operation is computed
+    #[arg(short, long, global = true)]
+    verbose: bool,
     #[command(subcommand)]
     command: Option<Command>,
 }
 
 fn main() -> ExitCode {
     memory::keep_freed_pages();
-    output::log_warnings();
     failure::report(|| parse()?.run())
 }
 
 /// The command of the arguments; a call for help or the version is answered at once.
 fn parse() -> Result<Command, clap::Error> {
     match Cli::try_parse() {
-        Ok(cli) => Ok(cli.command.unwrap_or_else(Command::main_job)),
+        Ok(cli) => {
+            output::log(cli.verbose);
+            Ok(cli.command.unwrap_or_else(Command::main_job))
+        }
         Err(answer) if !answer.use_stderr() => answer.exit(),
         Err(mistake) => Err(mistake),
     }

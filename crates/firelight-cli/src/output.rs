@@ -27,16 +27,16 @@ pub(crate) fn progress(lines: usize) -> ProgressBar {
     ProgressBar::new(lines as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// Shows the warnings of Firelight's own crates, which never print themselves.
-pub(crate) fn log_warnings() {
-    if log::set_logger(&Warnings).is_ok() {
-        log::set_max_level(LevelFilter::Warn);
+/// Shows the warnings of Firelight's own crates, which never print themselves; all that they say if `verbose`.
+pub(crate) fn log(verbose: bool) {
+    if log::set_logger(&Remarks).is_ok() {
+        log::set_max_level(if verbose { LevelFilter::Debug } else { LevelFilter::Warn });
     }
 }
 
-struct Warnings;
+struct Remarks;
 
-impl Log for Warnings {
+impl Log for Remarks {
     fn enabled(&self, metadata: &Metadata) -> bool {
         metadata.target().starts_with("firelight")
     }

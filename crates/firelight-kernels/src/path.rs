@@ -5,8 +5,12 @@ use burn::backend::DispatchDevice;
 #[cfg(feature = "extension")]
 use burn::tensor::Tensor;
 use burn::tensor::{DType, Device};
+#[cfg(feature = "extension")]
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::OnceLock;
+#[cfg(feature = "extension")]
+use std::sync::{Mutex, PoisonError};
 
 /// How operations are computed on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +37,8 @@ impl fmt::Display for KernelPath {
 /// crate was built with the feature of the backend; the reference everywhere else.
 ///
 /// With the environment variable `FIRELIGHT_KERNELS=reference`, read once, it is the reference everywhere. A fused
-/// operation may still take the reference for an option that it does not support; its documentation says so.
+/// operation may still take the reference for an option that it does not support; its documentation says so, and each
+/// operation logs the path that it took, once, at the level of debugging.
 pub fn kernel_path(device: &Device, dtype: DType) -> KernelPath {
     let is_half = matches!(dtype, DType::F16 | DType::BF16);
     match kernels(device, if is_half && backend(device) == Some(Kernels::Cpu) { DType::F32 } else { dtype }) {
@@ -84,6 +89,17 @@ fn kernels_of<const D: usize>(tensor: &Tensor<D>) -> Option<Kernels> {
     kernels.filter(|_| tensor.shape().num_elements() > 0)
 }
 
+/// `is_fused`, the path that an operation takes, after it was told to those who log at the level of debugging: once.
+#[cfg(feature = "extension")]
+pub(crate) fn told(operation: &'static str, is_fused: bool) -> bool {
+    static TOLD: Mutex<BTreeSet<(&str, bool)>> = Mutex::new(BTreeSet::new());
+    let is_new = || TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert((operation, is_fused));
+    if log::log_enabled!(log::Level::Debug) && is_new() {
+        log::debug!("{operation}: {}", if is_fused { KernelPath::Fused } else { KernelPath::Reference });
+    }
+    is_fused
+}
+
 /// Panics where the tensors of an operation hold numbers of several types: backends would read one as the other, or round it.
 pub(crate) fn check_types(operation: &str, parts: &[(&str, Option<DType>)]) {
     let mut given = parts.iter().filter_map(|(name, dtype)| Some((name, (*dtype)?)));
@@ -109,10 +125,15 @@ thread_local! {
 /// Runs `work` with the reference of every operation that this thread asks for.
 #[cfg(all(test, feature = "flex"))]
 pub(crate) fn by_reference<R>(work: impl FnOnce() -> R) -> R {
+    struct Until;
+    impl Drop for Until {
+        fn drop(&mut self) {
+            BY_REFERENCE.set(false);
+        }
+    }
     BY_REFERENCE.set(true);
-    let result = work();
-    BY_REFERENCE.set(false);
-    result
+    let _until = Until; // Also where the work panics: the thread's next test asks for kernels.
+    work()
 }
 
 fn is_switched_off() -> bool {

@@ -34,3 +34,14 @@ fn a_full_disk_is_the_machines_fault() {
     full.stdout(fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
     finish(full).fails(MACHINE, &["space"]);
 }
+
+#[test]
+fn who_asks_is_told_which_way_each_operation_is_computed() {
+    let bench = ["bench", "attention", "--length", "8", "--runs", "1", "--device", "flex", "--verbose"];
+    for (value, path) in [("fused", "fused kernels"), ("reference", "reference kernels")] {
+        let mut verbose = command(bench);
+        verbose.env("FIRELIGHT_KERNELS", value);
+        assert_eq!(finish(verbose).succeeds().stderr, format!("debug: attention: {path}\n"));
+    }
+    assert_eq!(firelight(&bench[..bench.len() - 1]).succeeds().stderr, "");
+}

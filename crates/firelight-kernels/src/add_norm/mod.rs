@@ -42,10 +42,10 @@ pub fn add_layer_norm<const D: usize>(
     beta: Option<Tensor<1>>,
     epsilon: f64,
 ) -> (Tensor<D>, Tensor<D>) {
-    check("add_layer_norm", &x, &branch, &gamma);
+    check("add_layer_norm", &x, &branch);
+    crate::layer_norm::check("add_layer_norm", &x, &gamma, beta.as_ref());
     #[cfg(feature = "flex")]
-    if crate::path::is_fused_on_cpu(&x) {
-        crate::layer_norm::check(&x, &gamma, beta.as_ref());
+    if crate::path::told("add_layer_norm", crate::path::is_fused_on_cpu(&x)) {
         return extension::add_norm(x, branch, gamma, beta, NormOfSum::Layer { epsilon });
     }
     let sum = x + branch;
@@ -65,10 +65,10 @@ pub fn add_rms_norm<const D: usize>(
     gamma: Tensor<1>,
     epsilon: f64,
 ) -> (Tensor<D>, Tensor<D>) {
-    check("add_rms_norm", &x, &branch, &gamma);
+    check("add_rms_norm", &x, &branch);
+    crate::rms_norm::check("add_rms_norm", &x, &gamma);
     #[cfg(feature = "flex")]
-    if crate::path::is_fused_on_cpu(&x) {
-        crate::rms_norm::check(&x, &gamma);
+    if crate::path::told("add_rms_norm", crate::path::is_fused_on_cpu(&x)) {
         return extension::add_norm(x, branch, gamma, None, NormOfSum::Rms { epsilon });
     }
     let sum = x + branch;
@@ -85,10 +85,9 @@ pub(crate) enum NormOfSum {
     Rms { epsilon: f64 },
 }
 
-fn check<const D: usize>(operation: &str, x: &Tensor<D>, branch: &Tensor<D>, gamma: &Tensor<1>) {
+fn check<const D: usize>(operation: &str, x: &Tensor<D>, branch: &Tensor<D>) {
     assert!(x.dims() == branch.dims(), "{operation}: x {:?} and branch {:?} must be alike", x.dims(), branch.dims());
-    let types = [("x", Some(x.dtype())), ("branch", Some(branch.dtype())), ("gamma", Some(gamma.dtype()))];
-    check_types(operation, &types);
+    check_types(operation, &[("x", Some(x.dtype())), ("branch", Some(branch.dtype()))]);
 }
 
 #[cfg(feature = "flex")]

@@ -50,23 +50,13 @@ impl CrossEntropyOptions {
 /// If the number of rows differs, or `label_smoothing` is outside `[0, 1)`; on a CPU also if a counted target is not a
 /// class.
 pub fn cross_entropy(logits: Tensor<2>, targets: Tensor<1, Int>, options: &CrossEntropyOptions) -> Tensor<1> {
-    let rows = logits.dims()[0];
-    assert!(
-        targets.dims()[0] == rows && options.ignored.as_ref().is_none_or(|ignored| ignored.dims()[0] == rows),
-        "cross_entropy: {rows} rows of logits need as many targets and flags, found {}",
-        targets.dims()[0]
-    );
-    assert!(
-        (0.0..1.0).contains(&options.label_smoothing),
-        "cross_entropy: label smoothing {} is not in [0, 1)",
-        options.label_smoothing
-    );
+    check("cross_entropy", ("logits", logits.dims()), &targets, options);
     #[cfg(feature = "flex")]
     if crate::half::is_half(&logits) {
         return crate::half::in_single(logits, |logits| cross_entropy(logits, targets, options));
     }
     #[cfg(feature = "extension")]
-    if crate::path::is_fused(&logits) && takes(&targets) {
+    if crate::path::told("cross_entropy", crate::path::is_fused(&logits) && takes(&targets)) {
         return extension::cross_entropy(logits, targets, options);
     }
     reference::cross_entropy(logits, targets, options)
@@ -76,6 +66,16 @@ pub fn cross_entropy(logits: Tensor<2>, targets: Tensor<1, Int>, options: &Cross
 #[cfg(feature = "extension")]
 pub(crate) fn takes(targets: &Tensor<1, Int>) -> bool {
     matches!(targets.dtype(), burn::tensor::DType::I32 | burn::tensor::DType::I64)
+}
+
+/// `of` names what has a row for each target.
+pub(crate) fn check(operation: &str, of: (&str, [usize; 2]), targets: &Tensor<1, Int>, options: &CrossEntropyOptions) {
+    let ((name, shape), smoothing) = (of, options.label_smoothing);
+    let rows = [("targets", targets.dims()), ("ignored", options.ignored.as_ref().map_or([shape[0]], Tensor::dims))];
+    for (flags, found) in rows {
+        assert!(found == [shape[0]], "{operation}: {flags} {found:?} are not as many as the rows of {name} {shape:?}");
+    }
+    assert!((0.0..1.0).contains(&smoothing), "{operation}: label smoothing {smoothing} is not in [0, 1)");
 }
 
 #[cfg(feature = "extension")]

@@ -32,7 +32,9 @@ use extension::{EmbeddingExtension, EmbeddingKernel};
 /// ```
 pub fn embedding(weight: Tensor<2>, tokens: Tensor<2, Int>) -> Tensor<3> {
     #[cfg(feature = "flex")]
-    if (crate::half::is_half(&weight) || crate::path::is_fused_on_cpu(&weight)) && extension::takes(&tokens) {
+    let is_fused = crate::half::is_half(&weight) || crate::path::is_fused_on_cpu(&weight);
+    #[cfg(feature = "flex")]
+    if crate::path::told("embedding", is_fused && extension::takes(&tokens)) {
         return extension::embedding(weight, tokens);
     }
     reference::embedding(weight, tokens)

@@ -43,7 +43,7 @@ pub fn gated<const D: usize>(gate: Tensor<D>, up: Tensor<D>, kind: Gate) -> Tens
         return crate::half::in_single(gate, |gate| gated(gate, crate::half::widen(up), kind));
     }
     #[cfg(feature = "flex")]
-    if crate::path::is_fused_on_cpu(&gate) {
+    if crate::path::told("gated", crate::path::is_fused_on_cpu(&gate)) {
         return extension::gated(gate, up, kind);
     }
     reference::gated(gate, up, kind)

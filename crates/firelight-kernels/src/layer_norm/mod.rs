@@ -28,31 +28,31 @@ pub(crate) use extension::LayerNormKernel;
 /// # Panics
 /// If `gamma` or `beta` are not as long as the last dimension of `x`, or they hold numbers of several types.
 pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Option<Tensor<1>>, epsilon: f64) -> Tensor<D> {
-    check(&x, &gamma, beta.as_ref());
+    check("layer_norm", &x, &gamma, beta.as_ref());
     #[cfg(feature = "flex")]
     if crate::half::is_half(&x) {
         use crate::half::{in_single, widen};
         return in_single(x, |x| layer_norm(x, widen(gamma), beta.map(widen), epsilon));
     }
     #[cfg(feature = "extension")]
-    if crate::path::is_fused(&x) {
+    if crate::path::told("layer_norm", crate::path::is_fused(&x)) {
         return extension::layer_norm(x, gamma, beta, epsilon);
     }
     reference::layer_norm(x, gamma, beta, epsilon)
 }
 
-pub(crate) fn check<const D: usize>(x: &Tensor<D>, gamma: &Tensor<1>, beta: Option<&Tensor<1>>) {
+pub(crate) fn check<const D: usize>(operation: &str, x: &Tensor<D>, gamma: &Tensor<1>, beta: Option<&Tensor<1>>) {
     let width = x.dims()[D - 1];
     let fits = |length: usize| length == width;
     assert!(
         fits(gamma.dims()[0]) && beta.is_none_or(|beta| fits(beta.dims()[0])),
-        "layer_norm: gamma {:?} and beta {:?} must be as long as the last dimension of x {:?}",
+        "{operation}: gamma {:?} and beta {:?} must be as long as the last dimension of x {:?}",
         gamma.dims(),
         beta.map(Tensor::dims),
         x.dims()
     );
     let beta_type = beta.map(Tensor::dtype);
-    check_types("layer_norm", &[("x", Some(x.dtype())), ("gamma", Some(gamma.dtype())), ("beta", beta_type)]);
+    check_types(operation, &[("x", Some(x.dtype())), ("gamma", Some(gamma.dtype())), ("beta", beta_type)]);
 }
 
 #[cfg(feature = "extension")]

@@ -24,24 +24,29 @@ use extension::{LinearExtension, LinearKernel};
 /// # Panics
 /// If the last dimension of `x` is not `I`, `bias` is not as long as `O`, or they hold numbers of several types.
 pub fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<D> {
-    let [d_in, d_out] = weight.dims();
-    assert!(x.dims()[D - 1] == d_in, "linear: x {:?} does not end in the {d_in} inputs of the weight", x.dims());
-    assert!(
-        bias.as_ref().is_none_or(|bias| bias.dims()[0] == d_out),
-        "linear: the bias is not as long as the {d_out} outputs of the weight"
-    );
-    let bias_type = bias.as_ref().map(Tensor::dtype);
-    check_types("linear", &[("x", Some(x.dtype())), ("weight", Some(weight.dtype())), ("bias", bias_type)]);
+    check("linear", &x, &weight, bias.as_ref());
     #[cfg(feature = "flex")]
     if crate::half::is_half(&x) {
         use crate::half::{in_single, widen};
         return in_single(x, |x| linear(x, widen(weight), bias.map(widen)));
     }
     #[cfg(feature = "flex")]
-    if crate::path::is_fused_on_cpu(&x) && d_out > 0 {
+    if crate::path::told("linear", crate::path::is_fused_on_cpu(&x) && weight.dims()[1] > 0) {
         return extension::linear(x, weight, bias);
     }
     reference::linear(x, weight, bias)
+}
+
+pub(crate) fn check<const D: usize>(operation: &str, x: &Tensor<D>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) {
+    let (x_shape, shape) = (x.dims(), weight.dims());
+    assert!(x_shape[D - 1] == shape[0], "{operation}: x {x_shape:?} does not end in the inputs of weight {shape:?}");
+    let bias_shape = bias.map_or([shape[1]], Tensor::dims);
+    assert!(
+        bias_shape == [shape[1]],
+        "{operation}: bias {bias_shape:?} is not as long as the outputs of weight {shape:?}"
+    );
+    let types = [("x", Some(x.dtype())), ("weight", Some(weight.dtype())), ("bias", bias.map(Tensor::dtype))];
+    check_types(operation, &types);
 }
 
 #[cfg(feature = "flex")]
@@ -103,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "does not end in the 3 inputs")]
+    #[should_panic(expected = "linear: x [2, 4] does not end in the inputs of weight [3, 4]")]
     fn a_wrong_width_panics() {
         let device = Device::default();
         linear(Tensor::<2>::zeros([2, 4], &device), Tensor::zeros([3, 4], &device), None);

@@ -41,13 +41,14 @@ fn in_blocks(
     options: &CrossEntropyOptions,
     rows: usize,
 ) -> Tensor<1> {
-    crate::path::check_types("linear_cross_entropy", &[("x", Some(x.dtype())), ("weight", Some(weight.dtype()))]);
+    crate::linear::check("linear_cross_entropy", &x, &weight, None);
+    crate::cross_entropy::check("linear_cross_entropy", ("x", x.dims()), &targets, options);
     #[cfg(feature = "flex")]
     if crate::half::is_half(&x) {
         return crate::half::in_single(x, |x| in_blocks(x, crate::half::widen(weight), targets, options, rows));
     }
     #[cfg(feature = "extension")]
-    if x.dims()[0] > rows && extension::serves(&x, &weight, &targets, options) {
+    if x.dims()[0] > rows && crate::path::told("linear_cross_entropy", extension::serves(&x, &targets)) {
         return extension::linear_cross_entropy(x, weight, targets, options, rows);
     }
     let _ = rows;
@@ -76,18 +77,8 @@ mod extension {
     }
 
     /// Whether the fused path takes the tensors; what does not fit panics with the names of the parts.
-    pub(super) fn serves(
-        x: &Tensor<2>,
-        weight: &Tensor<2>,
-        targets: &Tensor<1, Int>,
-        options: &CrossEntropyOptions,
-    ) -> bool {
-        let rows = x.dims()[0];
-        let fits = x.dims()[1] == weight.dims()[0]
-            && targets.dims()[0] == rows
-            && options.ignored.as_ref().is_none_or(|ignored| ignored.dims()[0] == rows)
-            && (0.0..1.0).contains(&options.label_smoothing);
-        fits && crate::path::is_fused(x) && crate::cross_entropy::takes(targets)
+    pub(super) fn serves(x: &Tensor<2>, targets: &Tensor<1, Int>) -> bool {
+        crate::path::is_fused(x) && crate::cross_entropy::takes(targets)
     }
 
     pub(super) fn linear_cross_entropy(
@@ -140,6 +131,23 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "flex")]
+    #[test]
+    fn blocks_equal_the_reference() {
+        use crate::path::by_reference;
+        use crate::testing::{Case, compare, normal, random};
+        for case in [Case::all(&[7, 5]), Case::on_gpu(&[7, 5])].concat() {
+            let rows = case.shape[0];
+            let targets = || Tensor::<1, Int>::arange(0..rows as i64, &case.device());
+            let ignored = Tensor::<1, Int>::arange(0..rows as i64, &case.device()).equal_elem(3);
+            let options = CrossEntropyOptions::default().with_ignored(Some(ignored)).with_label_smoothing(0.2);
+            let reference =
+                |[x, w]: [Tensor<2>; 2]| by_reference(|| cross_entropy(linear(x, w, None), targets(), &options));
+            let fused = |[x, w]: [Tensor<2>; 2]| in_blocks(x, w, targets(), &options, 2);
+            compare(&case, [normal(&case, 0), random(&case, [5, 9], 1)], fused, reference);
+        }
+    }
+
     #[test]
     fn large_heads_take_blocks() {
         let device = Device::default();
@@ -153,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "does not end in the 3 inputs")]
+    #[should_panic(expected = "linear_cross_entropy: x [4, 2] does not end in the inputs of weight [3, 5]")]
     fn a_wrong_width_panics() {
         let device = Device::default();
         let (x, weight) = (Tensor::<2>::zeros([4, 2], &device), Tensor::zeros([3, 5], &device));

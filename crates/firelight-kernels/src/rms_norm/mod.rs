@@ -28,26 +28,26 @@ pub(crate) use extension::RmsNormKernel;
 /// # Panics
 /// If `gamma` is not as long as the last dimension of `x`, or they hold numbers of two types.
 pub fn rms_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, epsilon: f64) -> Tensor<D> {
-    check(&x, &gamma);
+    check("rms_norm", &x, &gamma);
     #[cfg(feature = "flex")]
     if crate::half::is_half(&x) {
         return crate::half::in_single(x, |x| rms_norm(x, crate::half::widen(gamma), epsilon));
     }
     #[cfg(feature = "extension")]
-    if crate::path::is_fused(&x) {
+    if crate::path::told("rms_norm", crate::path::is_fused(&x)) {
         return extension::rms_norm(x, gamma, epsilon);
     }
     reference::rms_norm(x, gamma, epsilon)
 }
 
-pub(crate) fn check<const D: usize>(x: &Tensor<D>, gamma: &Tensor<1>) {
+pub(crate) fn check<const D: usize>(operation: &str, x: &Tensor<D>, gamma: &Tensor<1>) {
     assert!(
         gamma.dims()[0] == x.dims()[D - 1],
-        "rms_norm: gamma {:?} must be as long as the last dimension of x {:?}",
+        "{operation}: gamma {:?} must be as long as the last dimension of x {:?}",
         gamma.dims(),
         x.dims()
     );
-    crate::path::check_types("rms_norm", &[("x", Some(x.dtype())), ("gamma", Some(gamma.dtype()))]);
+    crate::path::check_types(operation, &[("x", Some(x.dtype())), ("gamma", Some(gamma.dtype()))]);
 }
 
 #[cfg(feature = "extension")]
