@@ -6,7 +6,7 @@
 use super::problem::{Problem, Tensors};
 use super::{Inputs, PARALLEL, QUERIES};
 use crate::flex::view::{Rows, View, into_tensor, is_by_token, readable};
-use crate::flex::{Matrix, MatrixMut, Real, product, sum, vectorised};
+use crate::flex::{Matrix, MatrixMut, Real, add_to, for_each_pair_of_blocks, product, sum, vectorised};
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 use rayon::prelude::*;
@@ -24,25 +24,45 @@ pub(super) fn backward<T: Real>(
     let grad = readable(&grad);
     let results = [&inputs.query, &inputs.key, &inputs.value].map(Gradient::<T>::new);
     let bias = inputs.bias.as_ref().filter(|_| with_bias).map(Gradient::<T>::in_rows);
-    let mut buffers = results.each_ref().map(Gradient::zeros);
+    let parts = parts(&problem, bias.is_some());
+    let zeros = |place: usize, parts: usize| (0..parts).map(|_| results[place].zeros()).collect::<Vec<_>>();
+    let (mut query, mut key, mut value) = (results[0].zeros(), zeros(1, parts), zeros(2, parts));
     let mut bias_buffer = bias.as_ref().map(Gradient::zeros);
-    {
-        let [query, key, value] = &mut buffers;
-        let pass = Pass {
-            problem: &problem,
-            output: View::new(&output),
-            statistics: View::new(&statistics),
-            grad: View::new(&grad),
-            d_query: results[0].rows(query),
-            d_key: results[1].rows(key),
-            d_value: results[2].rows(value),
-            d_bias: bias.as_ref().zip(bias_buffer.as_mut()).map(|(bias, buffer)| (bias.shape, bias.rows(buffer))),
-        };
-        pass.run();
-    }
-    let mut finished = results.into_iter().zip(buffers).map(|(gradient, buffer)| gradient.into_tensor(buffer));
-    let mut next = || finished.next().expect("there are three gradients");
-    ([next(), next(), next()], bias.zip(bias_buffer).map(|(bias, buffer)| bias.into_tensor(buffer)))
+    let pass = Pass {
+        problem: &problem,
+        output: View::new(&output),
+        statistics: View::new(&statistics),
+        grad: View::new(&grad),
+        d_query: results[0].rows(&mut query),
+        d_key: key.iter_mut().map(|buffer| results[1].rows(buffer)).collect(),
+        d_value: value.iter_mut().map(|buffer| results[2].rows(buffer)).collect(),
+        d_bias: bias.as_ref().zip(bias_buffer.as_mut()).map(|(bias, buffer)| (bias.shape, bias.rows(buffer))),
+    };
+    pass.run();
+    let [d_query, d_key, d_value] = results;
+    let gradients = [d_query.into_tensor(query), d_key.into_tensor(joined(key)), d_value.into_tensor(joined(value))];
+    (gradients, bias.zip(bias_buffer).map(|(bias, buffer)| bias.into_tensor(buffer)))
+}
+
+/// Tasks that a backward pass is made of at least.
+const TASKS: usize = 8;
+
+/// How many tasks share a batch row and a key head, each with gradients of key and value of its own: as many as it takes
+/// where there are few of both. The number of threads has no say, so that it decides no bit; and a bias, whose rows several
+/// queries may share, is for one task alone.
+fn parts<T: Real>(problem: &Problem<'_, T>, with_bias: bool) -> usize {
+    let [batch, groups, ..] = problem.key.shape;
+    let tiles = problem.heads_of_group() * problem.query_tiles().count();
+    if with_bias || problem.work() < PARALLEL { 1 } else { (TASKS / (batch * groups)).clamp(1, tiles) }
+}
+
+/// The sum of the gradients of all parts, in their order.
+fn joined<T: Real>(parts: Vec<Vec<T>>) -> Vec<T> {
+    let add = |mut sum: Vec<T>, mut part: Vec<T>| {
+        for_each_pair_of_blocks(&mut sum, &mut part, 1, |_, sum, part| add_to(sum, part));
+        sum
+    };
+    parts.into_iter().reduce(add).expect("there is a part")
 }
 
 /// Shape and order of a gradient: as the tensor that it belongs to.
@@ -81,24 +101,25 @@ struct Pass<'a, T> {
     statistics: View<'a, T>,
     grad: View<'a, T>,
     d_query: Rows<'a, T>,
-    d_key: Rows<'a, T>,
-    d_value: Rows<'a, T>,
+    /// One for each part of the queries.
+    d_key: Vec<Rows<'a, T>>,
+    d_value: Vec<Rows<'a, T>>,
     d_bias: Option<([usize; 4], Rows<'a, T>)>,
 }
 
 impl<T: Real> Pass<'_, T> {
-    /// A task has a key head of a batch row, or several where they share a gradient of the bias: no two tasks write to
-    /// one place, and each writes in one order.
+    /// A task has a part of the queries of a key head of a batch row, or all of several where they share a gradient of the
+    /// bias: no two tasks write to one place, and each writes in one order.
     fn run(&self) {
         let [batch, groups, ..] = self.problem.key.shape;
         let shared = |dimension: usize| self.d_bias.as_ref().is_some_and(|(shape, _)| shape[dimension] == 1);
         let batches: Vec<Vec<usize>> = split(batch, shared(0));
         let groups: Vec<Vec<usize>> = split(groups, shared(1));
-        let tasks: Vec<_> =
-            batches.iter().flat_map(|batches| groups.iter().map(move |groups| (batches, groups))).collect();
-        let run = |scratch: &mut Scratch<T>, (batches, groups): (&Vec<usize>, &Vec<usize>)| {
+        let tasks = batches.iter().flat_map(|batches| groups.iter().map(move |groups| (batches, groups)));
+        let tasks: Vec<_> = tasks.flat_map(|task| (0..self.d_key.len()).map(move |part| (task, part))).collect();
+        let run = |scratch: &mut Scratch<T>, ((batches, groups), part): ((&Vec<usize>, &Vec<usize>), usize)| {
             for &batch in batches {
-                groups.iter().for_each(|&group| self.group(scratch, batch, group));
+                groups.iter().for_each(|&group| self.group(scratch, batch, group, part));
             }
         };
         if self.problem.work() < PARALLEL {
@@ -109,14 +130,15 @@ impl<T: Real> Pass<'_, T> {
         }
     }
 
-    fn group(&self, scratch: &mut Scratch<T>, batch: usize, group: usize) {
+    /// Every so many tiles of queries, so that causal parts have as much to do as others.
+    fn group(&self, scratch: &mut Scratch<T>, batch: usize, group: usize, part: usize) {
         let heads = self.problem.heads_of_group();
-        for head in group * heads..(group + 1) * heads {
-            for queries in self.problem.query_tiles() {
-                scratch.means(self, batch, head, &queries);
-                for keys in self.problem.key_tiles(batch, head, &queries) {
-                    self.tile(scratch, [batch, head, group], &queries, &keys);
-                }
+        let heads = group * heads..(group + 1) * heads;
+        let tiles = heads.flat_map(|head| self.problem.query_tiles().map(move |queries| (head, queries)));
+        for (head, queries) in tiles.skip(part).step_by(self.d_key.len()) {
+            scratch.means(self, batch, head, &queries);
+            for keys in self.problem.key_tiles(batch, head, &queries) {
+                self.tile(scratch, [batch, head, group, part], &queries, &keys);
             }
         }
     }
@@ -124,7 +146,7 @@ impl<T: Real> Pass<'_, T> {
     fn tile(
         &self,
         scratch: &mut Scratch<T>,
-        [batch, head, group]: [usize; 3],
+        [batch, head, group, part]: [usize; 4],
         queries: &Range<usize>,
         keys: &Range<usize>,
     ) {
@@ -155,12 +177,12 @@ impl<T: Real> Pass<'_, T> {
             );
             kept = dropped;
         }
-        // SAFETY: this task alone has this batch row and key head, and all query heads of it.
+        // SAFETY: this task alone has these queries, and of this batch row and key head this part.
         let (d_query, d_key, d_value) = unsafe {
             (
                 self.d_query.matrix(batch, head, queries),
-                self.d_key.matrix(batch, group, keys),
-                self.d_value.matrix(batch, group, keys),
+                self.d_key[part].matrix(batch, group, keys),
+                self.d_value[part].matrix(batch, group, keys),
             )
         };
         product(d_value, true, Matrix::rows(kept, keys.len()).transposed(), grad, T::ONE, false);
@@ -213,7 +235,7 @@ impl<T: Real> Pass<'_, T> {
             if shape[3] == 1 {
                 row[0] += sum([gradients], |[x]| x);
             } else {
-                crate::flex::add_to(&mut row[first(query) + keys.start..][..keys.len()], gradients);
+                add_to(&mut row[first(query) + keys.start..][..keys.len()], gradients);
             }
         }
     }
