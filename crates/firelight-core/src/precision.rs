@@ -26,7 +26,7 @@ impl Precision {
     /// A module whose parameters are cast. Gradients flow through to its own.
     pub(crate) fn module<M: Module>(self, module: &M) -> Cow<'_, M> {
         match self.0 {
-            Some(dtype) => Cow::Owned(module.clone().map(&mut Cast(dtype))),
+            Some(dtype) => Cow::Owned(cast(module.clone(), dtype)),
             None => Cow::Borrowed(module),
         }
     }
@@ -45,6 +45,11 @@ pub(crate) fn widened<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     if matches!(x.dtype(), DType::F16 | DType::BF16) { x.cast(FloatDType::F32) } else { x }
 }
 
+/// `module` with its parameters in `dtype`.
+pub(crate) fn cast<M: Module>(module: M, dtype: FloatDType) -> M {
+    module.map(&mut Cast(dtype))
+}
+
 struct Cast(FloatDType);
 
 impl ModuleMapper for Cast {
@@ -58,7 +63,7 @@ mod tests {
     use crate::feed_forward::{Activation, ExpertsConfig};
     use crate::{
         AttentionMechanism, AttentionPattern, AuxiliaryLosses, Memory, NormPlacement, Pass, PositionConfig,
-        SequenceInput, TransformerConfig,
+        SequenceInput, Transformer, TransformerConfig,
     };
     use burn::module::{Module, ModuleVisitor, Param};
     use burn::tensor::{DType, Device, Distribution, FloatDType, Gradients, Tensor};
@@ -91,10 +96,11 @@ mod tests {
         let charge = random([2, 6, config.d_model], &device);
         let memory = Memory::new(random([2, 3, config.d_model], &device));
         let input = SequenceInput { memory: config.cross_attention.then_some(memory), ..SequenceInput::default() };
+        let forward = |model: &Transformer, pass: Pass| model.forward(x.clone(), &input, &mut { pass });
         let run = |precision: Option<FloatDType>, recompute: bool| {
             let mut losses = AuxiliaryLosses::default();
             let pass = Pass::default().with_losses(&mut losses).with_precision(precision);
-            let output = model.forward(x.clone(), &input, &mut pass.with_recomputation(recompute));
+            let output = forward(&model, pass.with_recomputation(recompute));
             assert_eq!(output.dtype(), DType::F32);
             // Not the square, whose gradient the final norm makes a small difference of large numbers.
             let loss = (output.clone() * charge.clone()).sum();
@@ -113,6 +119,8 @@ mod tests {
                 assert!(near.iter().all(|near| *near > 0.999), "{near:?} with {dtype:?} and {config:?}");
                 assert_ne!(half.0, single.0, "computed in {dtype:?}");
             }
+            let once = |model: &Transformer| forward(model, Pass::default().with_precision(Some(dtype))).into_data();
+            once(&model.clone().cast(dtype)).assert_eq(&once(&model), true);
         }
     }
 

@@ -16,9 +16,10 @@ use crate::dropout;
 use crate::norm::Norm;
 use crate::pass::Pass;
 use crate::position::{Position, PositionScheme, Positions};
+use crate::precision::cast;
 use burn::module::Module;
 use burn::nn::Dropout;
-use burn::tensor::{Bool, Device, Int, Tensor};
+use burn::tensor::{Bool, Device, FloatDType, Int, Tensor};
 use row::Row;
 use std::collections::BTreeMap;
 
@@ -117,6 +118,29 @@ impl Transformer {
             None => stream.into_sum(),
         };
         x.cast(dtype)
+    }
+
+    /// The stack with the parameters of its blocks and its final norm in `dtype`: half the memory for inference. Give the type
+    /// to each pass as well, [`Pass::with_precision`], which then has nothing left to cast; the outputs are the same.
+    ///
+    /// A training keeps its parameters in single precision, where small updates are not rounded away.
+    ///
+    /// ```
+    /// use burn::tensor::{Device, FloatDType, Tensor};
+    /// use firelight_core::{Pass, SequenceInput, Transformer, TransformerConfig};
+    ///
+    /// let stack = TransformerConfig::new(16, 4, 2).init(&Device::flex());
+    /// let run = |stack: &Transformer| {
+    ///     let mut pass = Pass::default().with_precision(Some(FloatDType::BF16));
+    ///     stack.forward(Tensor::ones([1, 3, 16], &Device::flex()), &SequenceInput::default(), &mut pass)
+    /// };
+    /// let smaller = stack.clone().cast(FloatDType::BF16);
+    /// assert_eq!(run(&smaller).into_data(), run(&stack).into_data());
+    /// ```
+    pub fn cast(mut self, dtype: FloatDType) -> Self {
+        self.blocks = cast(self.blocks, dtype);
+        self.norm = self.norm.map(|norm| cast(norm, dtype));
+        self
     }
 
     /// An empty cache for up to `capacity` tokens, in which a layer whose pattern looks back a short way keeps the last

@@ -13,12 +13,15 @@ use burn::tensor::DType;
 use clap::ValueEnum;
 use firelight::device::{self, NamedDevice};
 use firelight::kernels::kernel_path;
-use firelight::training::Recompute;
+use firelight::training::{Precision, Recompute};
 use serde_json::json;
 
 use crate::output;
 use measure::{Measurement, measure};
 use workload::Workload;
+
+/// Query heads of `attention`.
+const HEADS: usize = 8;
 
 /// Measure speed and memory on random weights and ids
 #[derive(clap::Args)]
@@ -35,21 +38,24 @@ pub(crate) struct Bench {
     /// What a query of `attention` sees: causal, or window:N for the N tokens before it
     #[arg(long, value_name = "PATTERN", default_value = "causal")]
     pattern: Pattern,
+    /// Key heads of `attention`, shared by its 8 query heads: 1, 2, 4 or 8
+    #[arg(long, value_name = "N", default_value_t = HEADS as u8, value_parser = kv_heads)]
+    kv_heads: u8,
     /// Measured runs after one to warm up; the median counts
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: u32,
     /// Threads of the CPU backends; 0 takes all
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
     threads: u32,
-    /// Device: flex, ndarray, wgpu, vulkan, metal, cuda or rocm, with an index such as cuda:1, or auto
+    /// Device: flex (also cpu), ndarray, wgpu, vulkan, metal, cuda or rocm, with an index such as cuda:1, or auto
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// What a step of `train` computes twice to save memory: none, blocks or burn
     #[arg(long, value_name = "WHAT", default_value = "none", value_parser = recompute)]
     recompute: Recompute,
-    /// Type of the numbers
-    #[arg(long, value_name = "TYPE", default_value = "f32")]
-    dtype: Dtype,
+    /// What blocks compute in: f32, bf16 or f16; the rest stays in f32
+    #[arg(long, visible_alias = "precision", value_name = "TYPE", default_value = "f32", value_parser = precision)]
+    dtype: Precision,
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
@@ -85,11 +91,6 @@ enum Shape {
     Vit,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Dtype {
-    F32,
-}
-
 #[derive(Clone, Copy)]
 enum Pattern {
     Causal,
@@ -113,13 +114,24 @@ fn recompute(text: &str) -> Result<Recompute, String> {
     known.into_iter().find(|known| known.to_string() == text).ok_or_else(|| "expected none, blocks or burn".into())
 }
 
+fn precision(text: &str) -> Result<Precision, String> {
+    let known = [Precision::F32, Precision::Bf16, Precision::F16];
+    known.into_iter().find(|known| known.to_string() == text).ok_or_else(|| "expected f32, bf16 or f16".into())
+}
+
+fn kv_heads(text: &str) -> Result<u8, String> {
+    let known = [1, 2, 4, HEADS as u8];
+    known.into_iter().find(|known| known.to_string() == text).ok_or_else(|| "expected 1, 2, 4 or 8".into())
+}
+
 impl Bench {
     pub(crate) fn run(self) -> Result<()> {
         if self.what == What::Attention && self.length.len() > 1 {
             return self.length.iter().try_for_each(|length| repeat_with(*length));
         }
         measure::use_threads(self.threads as usize)?;
-        let chosen = device::choose(self.device.as_deref())?;
+        let chosen = device::choose(self.device.as_deref().map(|name| if name == "cpu" { "flex" } else { name }))?;
+        self.dtype.check(&chosen.device)?;
         let mut workload = Workload::new(&self, &chosen.device)?;
         let found = measure(&mut workload, self.runs)?;
         let report = if self.json { self.to_json(&workload, &found, &chosen) } else { to_text(&workload, &found) };
@@ -136,8 +148,9 @@ impl Bench {
             "name": workload.name,
             "framework": concat!("firelight ", env!("CARGO_PKG_VERSION")),
             "device": chosen.name,
-            "kernels": kernel_path(&chosen.device, DType::F32).to_string(),
-            "dtype": "f32",
+            "kernels": kernel_path(&chosen.device, self.dtype.dtype().map_or(DType::F32, DType::from)).to_string(),
+            "dtype": self.dtype.to_string(),
+            "compile": false,
             "threads": measure::threads(),
             "seconds": found.seconds,
             "tokens_per_second": workload.tokens as f64 / found.seconds,

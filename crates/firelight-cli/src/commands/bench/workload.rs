@@ -1,22 +1,22 @@
 //! What is measured: one step of each kind of work.
 
 use anyhow::{Result, bail};
-use burn::tensor::{Device, Distribution, Int, Tensor};
+use burn::tensor::{Device, Distribution, FloatDType, Int, Tensor};
 use firelight::classification::{
     ClassifierTask, PoolerConfig, PoolingConfig, SequenceHeadConfig, SequenceLossConfig, SequenceTargets, TextBatch,
     TextClassifierConfig, TextEncoderConfig, TextInput,
 };
-use firelight::core::{Activation, LossConfig, ParamBuilder, Pass, SequenceInput, TransformerConfig};
+use firelight::core::{Activation, Cache, LossConfig, ParamBuilder, Pass, SequenceInput, TransformerConfig};
 use firelight::kernels::{AttentionOptions, attention, awake};
 use firelight::language::{LanguageModel, LanguageModelConfig, LmBatch, LmTask};
 use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask, Tying};
 use firelight::training::{Objective, OptimizerConfig, Recompute, ScheduleConfig, ScheduleKind, Trainee, Trainer};
 use firelight::vision::{ImageBatch, VisionConfig, VisionTask, VitSize};
 
-use super::{Bench, Pattern, Shape, What};
+use super::{Bench, HEADS, Pattern, Shape, What};
 use crate::failure::Mistake;
 
-/// Tokens of a prompt that is only read.
+/// Tokens of a prompt that is only read, where the context holds as many.
 const PREFILL: usize = 512;
 /// Tokens of a prompt that is continued, and of its continuation.
 const DECODE: [usize; 2] = [128, 64];
@@ -45,16 +45,13 @@ impl Workload {
     pub(super) fn new(bench: &Bench, device: &Device) -> Result<Self> {
         let shape = bench.shape();
         let (tokens, step): (usize, Step) = match bench.what {
-            What::Train if shape == Shape::Seq2seq => pairs(bench.recompute, device)?,
-            What::Train if shape == Shape::Bert => texts(bench.recompute, device)?,
-            What::Train if shape == Shape::Vit => images(bench.recompute, device)?,
-            What::Train => training(shape, bench.recompute, device)?,
-            What::Prefill => (PREFILL, prefill(shape, device)?),
-            What::Decode => (DECODE[1], decode(shape, device)?),
-            What::Attention => {
-                let length = bench.length[0] as usize;
-                (length, attend(length, bench.pattern, device))
-            }
+            What::Train if shape == Shape::Seq2seq => pairs(bench, device)?,
+            What::Train if shape == Shape::Bert => texts(bench, device)?,
+            What::Train if shape == Shape::Vit => images(bench, device)?,
+            What::Train => training(bench, device)?,
+            What::Prefill => prefill(bench, device)?,
+            What::Decode => decode(bench, device)?,
+            What::Attention => (bench.length[0] as usize, attend(bench, device)),
         };
         Ok(Self { name: name(bench), tokens, step, device: device.clone() })
     }
@@ -110,45 +107,45 @@ impl Shape {
 }
 
 /// Forward, backward, clipping to norm 1 and AdamW, through the trainer that `firelight train` drives.
-fn training(shape: Shape, recompute: Recompute, device: &Device) -> Result<(usize, Step)> {
-    let (config, batch_size) = (shape.config()?, shape.batch_size());
-    let device = training_device(recompute, device)?;
+fn training(bench: &Bench, device: &Device) -> Result<(usize, Step)> {
+    let (config, batch_size) = (bench.shape().config()?, bench.shape().batch_size());
+    let device = training_device(bench.recompute, device)?;
     let task = LmTask::new(config.init_with(&ParamBuilder::new(&device, 0)), LossConfig::default());
     let seq_len = config.transformer.max_seq_len;
     let ids = || ids([batch_size, seq_len], config.vocab_size, &device);
     let batch = LmBatch { inputs: ids(), targets: ids(), padding: None, documents: None };
-    Ok((batch_size * seq_len, steps(task.with_recompute(recompute), batch)))
+    Ok((batch_size * seq_len, steps(bench, task, batch)))
 }
 
 /// The same of an encoder-decoder of 3 layers each, 8 heads and width 256, three matrices over 8,000 tokens, with label
 /// smoothing. Source and target tokens count.
-fn pairs(recompute: Recompute, device: &Device) -> Result<(usize, Step)> {
-    let device = training_device(recompute, device)?;
+fn pairs(bench: &Bench, device: &Device) -> Result<(usize, Step)> {
+    let device = training_device(bench.recompute, device)?;
     let config = Seq2SeqConfig::new(8000, 256, 8, 3).with_tying(Tying::None).with_max_seq_len(128);
     let model = config.with_both(|stack| stack.with_d_ff(512)).init_with(&ParamBuilder::new(&device, 0));
     let task = Seq2SeqTask::new(model, LossConfig::default().with_label_smoothing(0.1));
     let ids = || ids(PAIRS, 8000, &device);
     let batch = PairBatch { source: ids(), source_padding: None, inputs: ids(), targets: ids(), padding: None };
-    Ok((2 * PAIRS[0] * PAIRS[1], steps(task.with_recompute(recompute), batch)))
+    Ok((2 * PAIRS[0] * PAIRS[1], steps(bench, task, batch)))
 }
 
 /// The same of a classifier: a pre-norm encoder of 4 layers, 4 heads and width 256 over 8,000 tokens, whose class token's vector
 /// is read by a linear layer for 2 classes. All tokens count.
-fn texts(recompute: Recompute, device: &Device) -> Result<(usize, Step)> {
-    let device = training_device(recompute, device)?;
+fn texts(bench: &Bench, device: &Device) -> Result<(usize, Step)> {
+    let device = training_device(bench.recompute, device)?;
     let encoder = TextEncoderConfig::new(8000, 256, 4, 4).with_stack(|stack| stack.with_max_seq_len(TEXTS[1]));
     let head = SequenceHeadConfig::new(PoolerConfig::plain(PoolingConfig::Class));
     let config = TextClassifierConfig::new(encoder, ["no", "yes"]).with_head(head);
     let task = ClassifierTask::new(config.init_with(&ParamBuilder::new(&device, 0)), SequenceLossConfig::default());
     let targets = SequenceTargets::Class(ids([1, TEXTS[0]], 2, &device).squeeze_dim(0));
     let batch = TextBatch { input: TextInput::new(ids(TEXTS, 8000, &device)), targets };
-    Ok((TEXTS[0] * TEXTS[1], steps(task.with_recompute(recompute), batch)))
+    Ok((TEXTS[0] * TEXTS[1], steps(bench, task, batch)))
 }
 
 /// The same of a vision transformer of 6 layers, 4 heads and width 128, with a class token, on images of 28 x 28 shades of grey.
 /// The patches and the class token count.
-fn images(recompute: Recompute, device: &Device) -> Result<(usize, Step)> {
-    let device = training_device(recompute, device)?;
+fn images(bench: &Bench, device: &Device) -> Result<(usize, Step)> {
+    let device = training_device(bench.recompute, device)?;
     let classes = (0..10).map(|class| class.to_string()).collect();
     let stack = TransformerConfig::encoder(128, 4, 6).with_d_ff(512).with_activation(Activation::Gelu);
     let config = VisionConfig::of_small_images(VitSize::Tiny, classes, 1, [28, 28]).with_stack(|_| stack);
@@ -156,7 +153,7 @@ fn images(recompute: Recompute, device: &Device) -> Result<(usize, Step)> {
     let pixels = Tensor::random([IMAGES, 1, 28, 28], Distribution::Uniform(0.0, 1.0), &device);
     let targets = ids([1, IMAGES], 10, &device).squeeze_dim(0);
     let batch = ImageBatch { images: pixels, targets, partners: None };
-    Ok((IMAGES * config.tokens(), steps(task.with_recompute(recompute), batch)))
+    Ok((IMAGES * config.tokens(), steps(bench, task, batch)))
 }
 
 fn training_device(recompute: Recompute, device: &Device) -> Result<Device> {
@@ -168,50 +165,80 @@ fn training_device(recompute: Recompute, device: &Device) -> Result<Device> {
 }
 
 /// The step of a training, on one batch again and again.
-fn steps<M: Objective<Batch: Clone>>(task: Trainee<M>, batch: M::Batch) -> Step {
+fn steps<M: Objective<Batch: Clone>>(bench: &Bench, task: Trainee<M>, batch: M::Batch) -> Step {
+    let task = task.with_recompute(bench.recompute).with_precision(bench.dtype);
     let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
-    let mut trainer = Trainer::new(task, OptimizerConfig::default(), schedule, 0);
+    let scale = task.loss_scale();
+    let mut trainer = Trainer::new(task, OptimizerConfig::default(), schedule, 0).with_loss_scale(scale);
     Box::new(move || Ok(trainer.step(batch.clone()).map(drop)?))
 }
 
-fn prefill(shape: Shape, device: &Device) -> Result<Step> {
-    let model = shape.config()?.init(device);
-    let prompt = ids([1, PREFILL], model.vocab_size(), device);
-    Ok(Box::new(move || read(next(&model, prompt.clone(), &mut Pass::cached(&mut model.cache())))))
+fn prefill(bench: &Bench, device: &Device) -> Result<(usize, Step)> {
+    let reader = Reader::new(bench, device)?;
+    let length = PREFILL.min(reader.model.max_seq_len());
+    let prompt = ids([1, length], reader.model.vocab_size(), device);
+    Ok((length, Box::new(move || read(reader.next(prompt.clone(), &mut reader.model.cache())))))
 }
 
-fn decode(shape: Shape, device: &Device) -> Result<Step> {
-    let model = shape.config()?.init(device);
-    let [prompt, length] = DECODE;
-    let prompt = ids([1, prompt], model.vocab_size(), device);
-    Ok(Box::new(move || {
-        let mut cache = model.cache();
-        let mut token = next(&model, prompt.clone(), &mut Pass::cached(&mut cache));
+fn decode(bench: &Bench, device: &Device) -> Result<(usize, Step)> {
+    let reader = Reader::new(bench, device)?;
+    let ([prompt, length], context) = (DECODE, reader.model.max_seq_len());
+    if prompt + length > context {
+        let needed = prompt + length;
+        bail!(Mistake(format!(
+            "`bench decode` takes {needed} tokens, and the context of this shape is {context}: take gpt2"
+        )));
+    }
+    let prompt = ids([1, prompt], reader.model.vocab_size(), device);
+    let step: Step = Box::new(move || {
+        let mut cache = reader.model.cache();
+        let mut token = reader.next(prompt.clone(), &mut cache);
         for _ in 1..length {
-            token = next(&model, token, &mut Pass::cached(&mut cache));
+            token = reader.next(token, &mut cache);
         }
         read(token)
-    }))
+    });
+    Ok((length, step))
 }
 
-/// The most probable token after the last of `tokens`, `[1, T] -> [1, 1]`.
-fn next(model: &LanguageModel, tokens: Tensor<2, Int>, pass: &mut Pass) -> Tensor<2, Int> {
-    let length = tokens.dims()[1];
-    let hidden = model.hidden(tokens, &SequenceInput::default(), pass).narrow(1, length - 1, 1);
-    model.logits(hidden).argmax(2).squeeze_dim(2)
+/// A language model whose blocks lie in the type that they compute in.
+struct Reader {
+    model: LanguageModel,
+    dtype: Option<FloatDType>,
+}
+
+impl Reader {
+    fn new(bench: &Bench, device: &Device) -> Result<Self> {
+        let (mut model, dtype) = (bench.shape().config()?.init(device), bench.dtype.dtype());
+        if let Some(dtype) = dtype {
+            model.transformer = model.transformer.cast(dtype);
+        }
+        Ok(Self { model, dtype })
+    }
+
+    /// The most probable token after the last of `tokens`, `[1, T] -> [1, 1]`.
+    fn next(&self, tokens: Tensor<2, Int>, cache: &mut Cache) -> Tensor<2, Int> {
+        let (last, mut pass) = (tokens.dims()[1] - 1, Pass::cached(cache).with_precision(self.dtype));
+        let hidden = self.model.hidden(tokens, &SequenceInput::default(), &mut pass).narrow(1, last, 1);
+        self.model.logits(hidden).argmax(2).squeeze_dim(2)
+    }
 }
 
 /// One attention of 8 heads of 64 over `length` tokens, and the gradients of the sum of its output.
-fn attend(length: usize, pattern: Pattern, device: &Device) -> Step {
-    let device = device.clone().autodiff();
-    let random = || Tensor::<4>::random([1, 8, length, 64], Distribution::Normal(0.0, 1.0), &device).require_grad();
-    let [query, key, value] = [random(), random(), random()];
-    let options = match pattern {
+fn attend(bench: &Bench, device: &Device) -> Step {
+    let (device, length) = (device.clone().autodiff(), bench.length[0] as usize);
+    let random = |heads: usize| {
+        Tensor::<4>::random([1, heads, length, 64], Distribution::Normal(0.0, 1.0), &device).require_grad()
+    };
+    let [query, key, value] = [HEADS, bench.kv_heads.into(), bench.kv_heads.into()].map(random);
+    let dtype = bench.dtype.dtype().unwrap_or(FloatDType::F32);
+    let options = match bench.pattern {
         Pattern::Causal => AttentionOptions::default().with_causal(true),
         Pattern::Window(left) => AttentionOptions::default().with_causal(true).with_window(Some(left)),
     };
     Box::new(move || {
-        attention(query.clone(), key.clone(), value.clone(), &options).sum().backward();
+        let [query, key, value] = [&query, &key, &value].map(|x| x.clone().cast(dtype));
+        attention(query, key, value, &options).cast(FloatDType::F32).sum().backward();
         Ok(())
     })
 }
