@@ -2,7 +2,7 @@
 //! `{ kind = "bpe", vocab_size = 4096 }`; `"file:tokenizer.json"` is one that is there already.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::de::{self, Deserializer, MapAccess, Visitor};
@@ -76,82 +76,111 @@ impl TokenizerConfig {
         })
     }
 
-    /// The kind, and its number with the key of it.
-    fn parts(&self) -> (&'static str, Option<(&'static str, usize)>) {
-        match *self {
-            Self::File { .. } => (FILE, None),
+    /// The kind, and what it takes, under the key of it.
+    fn parts(&self) -> (&'static str, Option<(&'static str, Argument<'_>)>) {
+        let vocabulary = |&vocab_size| Some((VOCAB_SIZE, Argument::Number(vocab_size)));
+        match self {
             Self::Char => ("char", None),
             Self::Byte => ("byte", None),
-            Self::Bpe { vocab_size } => ("bpe", Some((VOCAB_SIZE, vocab_size))),
-            Self::SentenceBpe { vocab_size } => ("sentence_bpe", Some((VOCAB_SIZE, vocab_size))),
-            Self::Unigram { vocab_size } => ("unigram", Some((VOCAB_SIZE, vocab_size))),
-            Self::Word { min_frequency } => ("word", Some((MIN_FREQUENCY, min_frequency))),
-            Self::WordPiece { vocab_size } => ("word_piece", Some((VOCAB_SIZE, vocab_size))),
+            Self::Bpe { vocab_size } => ("bpe", vocabulary(vocab_size)),
+            Self::SentenceBpe { vocab_size } => ("sentence_bpe", vocabulary(vocab_size)),
+            Self::Unigram { vocab_size } => ("unigram", vocabulary(vocab_size)),
+            Self::Word { min_frequency } => ("word", Some((MIN_FREQUENCY, Argument::Number(*min_frequency)))),
+            Self::WordPiece { vocab_size } => ("word_piece", vocabulary(vocab_size)),
+            Self::File { path } => ("file", Some((PATH, Argument::Path(path)))),
         }
     }
 
-    /// The tokenizer of a kind; `number` is asked for by its key where the kind has one.
-    fn of_kind<E>(
-        kind: &str,
-        number: impl FnOnce(&'static str) -> Result<usize, E>,
-        unknown: impl FnOnce() -> E,
-    ) -> Result<Self, E> {
+    /// The tokenizer of a kind with what is given.
+    fn of_kind<E>(kind: &str, given: &mut impl Given<E>) -> Result<Self, E> {
         Ok(match kind {
             "char" => Self::Char,
             "byte" => Self::Byte,
-            "bpe" => Self::Bpe { vocab_size: number(VOCAB_SIZE)? },
-            "sentence_bpe" => Self::SentenceBpe { vocab_size: number(VOCAB_SIZE)? },
-            "unigram" => Self::Unigram { vocab_size: number(VOCAB_SIZE)? },
-            "word" => Self::Word { min_frequency: number(MIN_FREQUENCY)? },
-            "word_piece" => Self::WordPiece { vocab_size: number(VOCAB_SIZE)? },
-            _ => return Err(unknown()),
+            "bpe" => Self::Bpe { vocab_size: given.number(VOCAB_SIZE)? },
+            "sentence_bpe" => Self::SentenceBpe { vocab_size: given.number(VOCAB_SIZE)? },
+            "unigram" => Self::Unigram { vocab_size: given.number(VOCAB_SIZE)? },
+            "word" => Self::Word { min_frequency: given.number(MIN_FREQUENCY)? },
+            "word_piece" => Self::WordPiece { vocab_size: given.number(VOCAB_SIZE)? },
+            "file" => Self::File { path: given.path(PATH)? },
+            _ => return Err(given.unknown()),
         })
     }
 }
 
-const FILE: &str = "file";
 const VOCAB_SIZE: &str = "vocab_size";
 const MIN_FREQUENCY: &str = "min_frequency";
+const PATH: &str = "path";
+
+/// What a kind takes beside its name.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Argument<'a> {
+    Number(usize),
+    Path(&'a Path),
+}
+
+impl fmt::Display for Argument<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Path(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// What stands beside the name of a kind; each part is taken away as it is read.
+trait Given<E> {
+    fn number(&mut self, key: &'static str) -> Result<usize, E>;
+    fn path(&mut self, key: &'static str) -> Result<PathBuf, E>;
+    fn unknown(&self) -> E;
+}
 
 impl fmt::Display for TokenizerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.parts() {
-            (kind, _) if let Self::File { path } = self => write!(f, "{kind}:{}", path.display()),
             (kind, None) => f.write_str(kind),
-            (kind, Some((_, number))) => write!(f, "{kind}:{number}"),
+            (kind, Some((_, argument))) => write!(f, "{kind}:{argument}"),
         }
+    }
+}
+
+/// The short form: a name, and behind a colon its argument.
+struct Name<'a> {
+    whole: &'a str,
+    argument: Option<&'a str>,
+}
+
+impl Given<DataError> for Name<'_> {
+    fn number(&mut self, _: &'static str) -> Result<usize, DataError> {
+        self.argument.take().and_then(|number| number.parse().ok()).ok_or_else(|| self.unknown())
+    }
+
+    fn path(&mut self, _: &'static str) -> Result<PathBuf, DataError> {
+        self.argument.take().filter(|path| !path.is_empty()).map(PathBuf::from).ok_or_else(|| self.unknown())
+    }
+
+    fn unknown(&self) -> DataError {
+        DataError::TokenizerName { name: self.whole.into() }
     }
 }
 
 impl FromStr for TokenizerConfig {
     type Err = DataError;
 
-    fn from_str(name: &str) -> Result<Self, DataError> {
-        let unknown = || DataError::TokenizerName { name: name.into() };
-        if let Some((FILE, path)) = name.split_once(':') {
-            return if path.is_empty() { Err(unknown()) } else { Ok(Self::File { path: path.into() }) };
-        }
-        let (kind, number) = name.split_once(':').map_or((name, None), |(kind, number)| (kind, Some(number)));
-        let read = |_| number.and_then(|number| number.parse().ok()).ok_or_else(unknown);
-        let config = Self::of_kind(kind, read, unknown)?;
-        if config.parts().1.is_some() == number.is_some() { Ok(config) } else { Err(unknown()) }
+    fn from_str(whole: &str) -> Result<Self, DataError> {
+        let (kind, argument) = whole.split_once(':').map_or((whole, None), |(kind, argument)| (kind, Some(argument)));
+        let mut name = Name { whole, argument };
+        let config = Self::of_kind(kind, &mut name)?;
+        if name.argument.is_none() { Ok(config) } else { Err(name.unknown()) }
     }
 }
 
 impl Serialize for TokenizerConfig {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (kind, number) = self.parts();
-        let mut table = match (self, number) {
-            (Self::File { .. }, _) | (_, Some(_)) => serializer.serialize_map(Some(2))?,
-            _ => return serializer.serialize_str(kind),
-        };
+        let (kind, Some((key, argument))) = self.parts() else { return serializer.serialize_str(self.parts().0) };
+        let mut table = serializer.serialize_map(Some(2))?;
         table.serialize_entry("kind", kind)?;
-        if let Self::File { path } = self {
-            table.serialize_entry("path", path)?;
-        }
-        if let Some((key, number)) = number {
-            table.serialize_entry(key, &number)?;
-        }
+        table.serialize_entry(key, &argument)?;
         table.end()
     }
 }
@@ -162,7 +191,7 @@ impl<'de> Deserialize<'de> for TokenizerConfig {
     }
 }
 
-/// The table form as it is written; which number belongs to it depends on the kind.
+/// The table form as it is written; which of the others belongs to it depends on the kind.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -173,8 +202,25 @@ struct Table {
 }
 
 impl Table {
-    fn number(&mut self, key: &'static str) -> Option<usize> {
-        if key == VOCAB_SIZE { self.vocab_size.take() } else { self.min_frequency.take() }
+    /// The key of something that nobody took.
+    fn left(&self) -> Option<&'static str> {
+        let vocab_size = self.vocab_size.map(|_| VOCAB_SIZE);
+        vocab_size.or(self.min_frequency.map(|_| MIN_FREQUENCY)).or(self.path.as_ref().map(|_| PATH))
+    }
+}
+
+impl<E: de::Error> Given<E> for Table {
+    fn number(&mut self, key: &'static str) -> Result<usize, E> {
+        let number = if key == VOCAB_SIZE { self.vocab_size.take() } else { self.min_frequency.take() };
+        number.ok_or_else(|| E::missing_field(key))
+    }
+
+    fn path(&mut self, key: &'static str) -> Result<PathBuf, E> {
+        self.path.take().ok_or_else(|| E::missing_field(key))
+    }
+
+    fn unknown(&self) -> E {
+        E::custom(DataError::TokenizerName { name: self.kind.clone() })
     }
 }
 
@@ -194,17 +240,9 @@ impl<'de> Visitor<'de> for NameOrTable {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TokenizerConfig, A::Error> {
         let mut table = Table::deserialize(de::value::MapAccessDeserializer::new(map))?;
-        let (kind, path) = (table.kind.clone(), table.path.take());
-        let unknown = || de::Error::custom(DataError::TokenizerName { name: kind.clone() });
-        let read = |key| table.number(key).ok_or_else(|| de::Error::missing_field(key));
-        let config = match path.clone().filter(|_| kind == FILE) {
-            Some(path) => TokenizerConfig::File { path },
-            None if kind == FILE => return Err(de::Error::missing_field("path")),
-            None => TokenizerConfig::of_kind(&kind, read, unknown)?,
-        };
-        let left = [VOCAB_SIZE, MIN_FREQUENCY].into_iter().find(|key| table.number(key).is_some());
-        let left = left.or(path.filter(|_| kind != FILE).map(|_| "path"));
-        match left {
+        let kind = table.kind.clone();
+        let config = TokenizerConfig::of_kind(&kind, &mut table)?;
+        match table.left() {
             Some(key) => Err(de::Error::custom(format!("a `{kind}` tokenizer takes no {key}"))),
             None => Ok(config),
         }
