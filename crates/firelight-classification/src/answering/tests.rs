@@ -98,7 +98,7 @@ fn questions_without_an_answer_and_texts_in_windows_are_learnt() {
         let (_, context, _) = question(i);
         let name = context.split(' ').nth(1).unwrap().to_string();
         match i % 3 {
-            0 => ("who is here ?".to_string(), context.replace("here", "nobody"), String::new()),
+            0 => ("who is here ?".to_string(), context.replacen("here", "nobody", 1), String::new()),
             _ => ("who is here ?".to_string(), context, name),
         }
     };
@@ -111,7 +111,8 @@ fn questions_without_an_answer_and_texts_in_windows_are_learnt() {
     assert_eq!((found.examples, found.score("exact_match")), (12, Some(1.0)), "{found:?}");
     assert!((found.loss - trained.evaluation.unwrap().loss).abs() < 1e-5, "{found:?} {:?}", trained.evaluation);
     let reader = Reader::load(home.path().join("run")).unwrap();
-    let none = reader.answer(&[("who is here ?", "nobody rose wears blue . there jim likes pink now .")]).unwrap();
+    let (question, context, _) = asked(21);
+    let none = reader.answer(&[(question.as_str(), context.as_str())]).unwrap();
     assert_eq!((none[0].answer.as_str(), none[0].start, none[0].end), ("", 0, 0));
 }
 
