@@ -3,23 +3,25 @@
 /// The path of a parameter: without the names of enum variants, and without the level of the choice between fused and
 /// separate projections.
 #[derive(Default)]
-pub(crate) struct ParameterPath(Vec<String>);
+pub struct ParameterPath(Vec<String>);
 
 impl ParameterPath {
-    pub(crate) fn enter(&mut self, name: &str, container: &str) {
+    /// Goes down to the field `name` of a module.
+    pub fn enter(&mut self, name: &str, container: &str) {
         if !container.starts_with("Enum:") {
             self.0.push(name.to_string());
         }
     }
 
-    pub(crate) fn exit(&mut self, container: &str) {
+    /// Leaves the module entered last.
+    pub fn exit(&mut self, container: &str) {
         if !container.starts_with("Enum:") {
             self.0.pop();
         }
     }
 
     /// `blocks.0.attention.query.weight`.
-    pub(crate) fn key(&self) -> String {
+    pub fn key(&self) -> String {
         self.0.iter().filter(|name| *name != "projection").map(String::as_str).collect::<Vec<_>>().join(".")
     }
 }

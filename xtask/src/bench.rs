@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::Value;
 
-use crate::command::{cargo, firelight, program, run, workspace_root};
+use crate::command::{built, cargo, program, run, workspace_root};
 
 /// What is compared, as the arguments of both programs.
 const WORKS: [&str; 8] = [
@@ -72,7 +72,7 @@ fn row(work: &str, reference: &Path, rounds: u32) -> Result<String> {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..rounds as usize {
         theirs.push(json(program("python3", "").arg(reference).args(work.split(' ')))?);
-        ours.push(json(&mut firelight(&format!("bench {work} --json")))?);
+        ours.push(json(&mut built("release/firelight", &format!("bench {work} --json")))?);
         for key in ["peak_mib", "tokens_per_second"] {
             number(&theirs[round], key)?; // A reference that leaves one out is told of at once.
         }
@@ -99,7 +99,7 @@ fn growth(pattern: &str, rounds: u32) -> Result<String> {
     let mut lines = vec![Vec::new(); lengths.len()];
     for _ in 0..rounds {
         let command = format!("bench attention --lengths {LENGTHS} --pattern {pattern} --runs 5 --json");
-        for (found, line) in lines.iter_mut().zip(text(&mut firelight(&command))?.lines()) {
+        for (found, line) in lines.iter_mut().zip(text(&mut built("release/firelight", &command))?.lines()) {
             found.push(serde_json::from_str(line)?);
         }
     }

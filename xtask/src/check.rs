@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::command::{cargo, is_installed, program, run};
-use crate::{consumer, test};
+use crate::{agree, consumer, test};
 
 /// Stops at the first step that fails.
 pub(crate) fn run_all() -> Result<()> {
@@ -19,6 +19,7 @@ pub(crate) fn run_all() -> Result<()> {
     test::run_on("flex")?;
     test::run_without_kernels()?;
     test::run_on("ndarray")?;
+    agree::compare_cpus()?;
     consumer::check()?;
     run("inference-only build", &mut cargo("check -p firelight --no-default-features --features flex"))?;
     run("wgpu build", &mut cargo("check -p firelight-cli --features wgpu"))?;

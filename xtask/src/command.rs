@@ -19,10 +19,10 @@ pub(crate) fn program(name: &str, line: &str) -> Command {
     command
 }
 
-/// The command's release build with the arguments of `line`, to be run in the workspace root.
-pub(crate) fn firelight(line: &str) -> Command {
+/// A program that was built, `release/firelight`, with the arguments of `line`, to be run in the workspace root.
+pub(crate) fn built(name: &str, line: &str) -> Command {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace_root().join("target"), PathBuf::from);
-    program(&target.join("release/firelight").to_string_lossy(), line)
+    program(&target.join(name).to_string_lossy(), line)
 }
 
 /// Runs `command`; an error tells which step failed.

@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod command;
 mod consumer;
+mod course;
 mod fixtures;
 mod test;
 

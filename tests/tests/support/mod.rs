@@ -1,16 +1,15 @@
-//! What several tests need: the device, seeded noise, the grid of variants, the paths of parameters, and golden tensors.
+//! What several tests need: the device, seeded noise, the grid of variants, and golden tensors.
 
 mod covering;
 pub(crate) mod golden;
 pub(crate) mod grid;
 mod noise;
-mod path;
 
 use burn::tensor::Device;
 use firelight::device::{NamedDevice, choose};
 
+pub(crate) use firelight_tests::ParameterPath;
 pub(crate) use noise::Noise;
-pub(crate) use path::ParameterPath;
 
 /// The device under test.
 pub(crate) fn device() -> Device {
