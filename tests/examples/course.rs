@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     language_model("gpt", gpt(), steps, &device, &mut course)?;
     language_model("llama", llama(), steps, &device, &mut course)?;
     encoder_decoder(steps, &device, &mut course)?;
-    Ok(write(&course, file)?)
+    write(&course, file)
 }
 
 /// Layer norms, GELU, learned positions, one matrix for tokens and head.
