@@ -10,22 +10,23 @@ use std::error::Error;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
 use burn::train::TrainStep;
 use firelight::core::{
     Activation, AttentionPattern, LossConfig, NormConfig, ParamBuilder, PositionConfig, TransformerConfig, WeightInit,
 };
+use firelight::kernels::{KernelPath, kernel_path};
 use firelight::language::{LanguageModelConfig, LmBatch, LmTask};
 use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask};
 use firelight::training::{Objective, OptimizerConfig, ScheduleConfig, ScheduleKind, Trainee, Trainer};
 use firelight_tests::ParameterPath;
 use safetensors::tensor::{Dtype, TensorView};
 
-/// Rows of a batch, and tokens of a row: more than fit one tile or one lane, and no round number.
-const SHAPE: [usize; 2] = [3, 37];
+/// Rows of a batch, and tokens of a row: several tiles of attention and work for several threads, and no round number.
+const SHAPE: [usize; 2] = [2, 131];
 const VOCAB_SIZE: usize = 61;
 
-/// Numbers by name: `gpt/1/loss`, `gpt/1/embedding.weight`.
+/// Numbers by name: `gpt/0001/loss`, `gpt/0001/embedding.weight`.
 type Course = BTreeMap<String, Vec<f32>>;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -36,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     language_model("gpt", gpt(), steps, &device, &mut course)?;
     language_model("llama", llama(), steps, &device, &mut course)?;
     encoder_decoder(steps, &device, &mut course)?;
-    write(&course, file)
+    write(&course, kernel_path(&device, DType::F32), file)
 }
 
 /// Layer norms, GELU, learned positions, one matrix for tokens and head.
@@ -98,7 +99,7 @@ fn follow<M: Objective<Batch: Clone>>(
     let mut trainer = Trainer::new(task, OptimizerConfig::default(), schedule, 0);
     for step in 1..=steps {
         let gradients = TrainStep::step(trainer.model(), batch.clone()).grads;
-        let prefix = format!("{name}/{step}/");
+        let prefix = format!("{name}/{step:04}/");
         trainer.model().visit(&mut Note { prefix: &prefix, path: ParameterPath::default(), gradients, course });
         let (_, report) = trainer.step(batch.clone())?;
         course.insert(format!("{prefix}loss"), vec![report.loss as f32]);
@@ -138,18 +139,19 @@ fn ids(seed: usize, device: &Device) -> Tensor<2, Int> {
     Tensor::from_data(TensorData::new(ids, SHAPE), device)
 }
 
-/// True for the last tokens of every row but the first, `last` of them and twice as many.
+/// True for the `last` tokens of the second row.
 fn padding(last: usize, device: &Device) -> Tensor<2, Bool> {
     let [rows, length] = SHAPE;
     let flags: Vec<bool> = (0..rows * length).map(|i| i % length + i / length * last >= length).collect();
     Tensor::from_data(TensorData::new(flags, SHAPE), device)
 }
 
-fn write(course: &Course, file: &str) -> Result<(), Box<dyn Error>> {
+fn write(course: &Course, kernels: KernelPath, file: &str) -> Result<(), Box<dyn Error>> {
+    let notes = [("kernels".to_owned(), kernels.to_string())].into();
     let bytes = |numbers: &[f32]| numbers.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
     let course: Vec<_> = course.iter().map(|(name, numbers)| (name, numbers.len(), bytes(numbers))).collect();
     let views =
         course.iter().map(|(name, count, bytes)| Ok((*name, TensorView::new(Dtype::F32, vec![*count], bytes)?)));
     let views = views.collect::<Result<Vec<_>, safetensors::SafeTensorError>>()?;
-    Ok(safetensors::serialize_to_file(views, None, file.as_ref())?)
+    Ok(safetensors::serialize_to_file(views, Some(notes), file.as_ref())?)
 }

@@ -7,16 +7,20 @@ use clap::Args;
 use crate::command::{built, cargo, run};
 use crate::course::{Course, Difference};
 
+const CPUS: [&str; 2] = ["flex", "ndarray"];
+const STEPS: u32 = 3;
+const TOLERANCE: f64 = 1e-4;
+
 #[derive(Args)]
 pub(crate) struct Options {
     /// The backends, each of which must work on this machine
-    #[arg(long = "device", value_name = "NAME", value_delimiter = ',', default_values = ["flex", "ndarray"])]
+    #[arg(long = "device", value_name = "NAME", value_delimiter = ',', default_values = CPUS)]
     devices: Vec<String>,
     /// Steps of each model
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = STEPS, value_parser = clap::value_parser!(u32).range(1..=1000))]
     steps: u32,
     /// The relative difference of a loss or a gradient that is still allowed
-    #[arg(long, value_name = "X", default_value_t = 1e-4)]
+    #[arg(long, value_name = "X", default_value_t = TOLERANCE)]
     tolerance: f64,
 }
 
@@ -29,7 +33,7 @@ struct Way<'a> {
 
 /// The CPU backends, as the checks want it.
 pub(crate) fn compare_cpus() -> Result<()> {
-    compare(&Options { devices: ["flex", "ndarray"].map(String::from).into(), steps: 3, tolerance: 1e-4 })
+    compare(&Options { devices: CPUS.map(String::from).into(), steps: STEPS, tolerance: TOLERANCE })
 }
 
 pub(crate) fn compare(options: &Options) -> Result<()> {
@@ -61,7 +65,7 @@ fn build(devices: &[String]) -> String {
 }
 
 fn is_cpu(device: &str) -> bool {
-    ["flex", "ndarray"].contains(&device)
+    CPUS.contains(&device)
 }
 
 /// Kernels on and off; on GPUs fusion on and off.
@@ -83,7 +87,15 @@ impl Way<'_> {
         }
         let output = command.output().with_context(|| format!("cannot start {:?}", command.get_program()))?;
         ensure!(output.status.success(), "{}: {}", self.device, String::from_utf8_lossy(&output.stderr));
-        Course::read(file.path())
+        let course = Course::read(file.path())?;
+        ensure!(
+            course.kernels.starts_with(self.kernels),
+            "{} was to run on {} kernels, and ran on {}",
+            self.device,
+            self.kernels,
+            course.kernels
+        );
+        Ok(course)
     }
 
     fn row(&self, found: &Difference) -> String {

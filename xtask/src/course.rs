@@ -7,10 +7,14 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use safetensors::SafeTensors;
 
-/// The numbers of each model by step and name: `1/loss`, `1/embedding.weight`.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Course(BTreeMap<String, Numbers>);
+pub(crate) struct Course {
+    /// The path that operations took: `fused kernels`.
+    pub(crate) kernels: String,
+    models: BTreeMap<String, Numbers>,
+}
 
+/// The numbers of a model by step and name: `0001/loss`, `0001/embedding.weight`.
 type Numbers = BTreeMap<String, Vec<f32>>;
 
 /// How far one model's course lies from another one's.
@@ -34,21 +38,23 @@ const FLOOR: f64 = 0.01;
 impl Course {
     pub(crate) fn read(file: &Path) -> Result<Self> {
         let bytes = fs::read(file)?;
+        let (_, header) = SafeTensors::read_metadata(&bytes)?;
+        let kernels = header.metadata().as_ref().and_then(|notes| notes.get("kernels")).context("no path is noted")?;
         let mut models: BTreeMap<String, Numbers> = BTreeMap::new();
         for (name, view) in SafeTensors::deserialize(&bytes)?.tensors() {
             let (model, name) = name.split_once('/').with_context(|| format!("`{name}` names no model"))?;
             let numbers = view.data().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
             models.entry(model.into()).or_default().insert(name.into(), numbers);
         }
-        Ok(Self(models))
+        Ok(Self { kernels: kernels.clone(), models })
     }
 
     /// One entry a model.
     pub(crate) fn against(&self, expected: &Self) -> Result<Vec<Difference>> {
-        ensure!(self.0.keys().eq(expected.0.keys()), "two ways trained other models");
-        self.0
+        ensure!(self.models.keys().eq(expected.models.keys()), "two ways trained other models");
+        self.models
             .iter()
-            .zip(expected.0.values())
+            .zip(expected.models.values())
             .map(|((model, found), expected)| compare(model, found, expected))
             .collect()
     }
@@ -101,17 +107,27 @@ mod tests {
 
     /// A course of one model and one step.
     fn course(loss: f32, weight: [f32; 2], bias: f32) -> Course {
-        let numbers = [("1/loss", vec![loss]), ("1/weight", weight.into()), ("1/bias", vec![bias])];
+        of([("0001/loss", vec![loss]), ("0001/weight", weight.into()), ("0001/bias", vec![bias])])
+    }
+
+    fn of<const N: usize>(numbers: [(&str, Vec<f32>); N]) -> Course {
         let numbers = numbers.map(|(name, numbers)| (name.to_owned(), numbers)).into();
-        Course([("gpt".to_owned(), numbers)].into())
+        Course { kernels: "fused kernels".into(), models: [("gpt".to_owned(), numbers)].into() }
     }
 
     #[test]
     fn the_largest_difference_is_found_and_named() {
         let found = course(4.0, [2.0, 1.5], 0.5).against(&course(2.0, [2.0, 1.0], 0.5)).expect("the same parameters");
         let [found] = found.as_slice() else { panic!("one model") };
-        assert_eq!((found.of_losses, found.of_gradients, found.most.as_str()), (1.0, 0.25, "1/weight"));
+        assert_eq!((found.of_losses, found.of_gradients, found.most.as_str()), (1.0, 0.25, "0001/weight"));
         assert_eq!((found.losses, found.largest()), ([4.0, 4.0], 1.0));
+    }
+
+    #[test]
+    fn the_first_and_the_last_loss_are_those_of_the_steps() {
+        let weight = || ("0001/weight", vec![1.0]);
+        let course = of([("0001/loss", vec![4.0]), ("0002/loss", vec![3.0]), ("0010/loss", vec![2.0]), weight()]);
+        assert_eq!(course.against(&course).expect("the same parameters")[0].losses, [4.0, 2.0]);
     }
 
     #[test]
@@ -125,7 +141,7 @@ mod tests {
         let found =
             course(4.0, [2.0, f32::NAN], 1.0).against(&course(4.0, [2.0, 1.0], 1.0)).expect("the same parameters");
         assert_eq!(found[0].of_gradients, f64::INFINITY);
-        let less = Course([("gpt".to_owned(), [("1/loss".to_owned(), vec![4.0])].into())].into());
+        let less = of([("0001/loss", vec![4.0])]);
         assert!(less.against(&course(4.0, [2.0, 1.0], 1.0)).is_err());
     }
 }
