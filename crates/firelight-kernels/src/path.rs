@@ -38,7 +38,7 @@ impl fmt::Display for KernelPath {
 ///
 /// With the environment variable `FIRELIGHT_KERNELS=reference`, read once, it is the reference everywhere. A fused
 /// operation may still take the reference for an option that it does not support; its documentation says so, and each
-/// operation logs the path that it took, once, at the level of debugging.
+/// operation that has kernels logs the path that it took, once, at the level of debugging.
 pub fn kernel_path(device: &Device, dtype: DType) -> KernelPath {
     let is_half = matches!(dtype, DType::F16 | DType::BF16);
     match kernels(device, if is_half && backend(device) == Some(Kernels::Cpu) { DType::F32 } else { dtype }) {

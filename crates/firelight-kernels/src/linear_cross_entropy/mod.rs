@@ -76,7 +76,7 @@ mod extension {
         ) -> FloatTensor<Self>;
     }
 
-    /// Whether the fused path takes the tensors; what does not fit panics with the names of the parts.
+    /// Whether the fused path takes the tensors.
     pub(super) fn serves(x: &Tensor<2>, targets: &Tensor<1, Int>) -> bool {
         crate::path::is_fused(x) && crate::cross_entropy::takes(targets)
     }

@@ -44,7 +44,7 @@ pub(super) fn backward<T: Real>(
     (gradients, bias.zip(bias_buffer).map(|(bias, buffer)| bias.into_tensor(buffer)))
 }
 
-/// Tasks that a backward pass is made of at least.
+/// Tasks that a long backward pass is made of at least.
 const TASKS: usize = 8;
 
 /// How many tasks share a batch row and a key head, each with gradients of key and value of its own: as many as it takes
@@ -53,7 +53,7 @@ const TASKS: usize = 8;
 fn parts<T: Real>(problem: &Problem<'_, T>, with_bias: bool) -> usize {
     let [batch, groups, ..] = problem.key.shape;
     let tiles = problem.heads_of_group() * problem.query_tiles().count();
-    if with_bias || problem.work() < PARALLEL { 1 } else { (TASKS / (batch * groups)).clamp(1, tiles) }
+    if with_bias || problem.work() < PARALLEL { 1 } else { TASKS.div_ceil(batch * groups).clamp(1, tiles) }
 }
 
 /// The sum of the gradients of all parts, in their order.
@@ -112,6 +112,7 @@ impl<T: Real> Pass<'_, T> {
     /// bias: no two tasks write to one place, and each writes in one order.
     fn run(&self) {
         let [batch, groups, ..] = self.problem.key.shape;
+        debug_assert!(self.d_bias.is_none() || self.d_key.len() == 1, "parts would share rows of the bias");
         let shared = |dimension: usize| self.d_bias.as_ref().is_some_and(|(shape, _)| shape[dimension] == 1);
         let batches: Vec<Vec<usize>> = split(batch, shared(0));
         let groups: Vec<Vec<usize>> = split(groups, shared(1));
@@ -130,11 +131,12 @@ impl<T: Real> Pass<'_, T> {
         }
     }
 
-    /// Every so many tiles of queries, so that causal parts have as much to do as others.
+    /// Every so many tiles, the heads of a key head in turn: so causal parts have about as much to do as one another.
     fn group(&self, scratch: &mut Scratch<T>, batch: usize, group: usize, part: usize) {
         let heads = self.problem.heads_of_group();
         let heads = group * heads..(group + 1) * heads;
-        let tiles = heads.flat_map(|head| self.problem.query_tiles().map(move |queries| (head, queries)));
+        let queries = self.problem.query_tiles();
+        let tiles = queries.flat_map(|queries| heads.clone().map(move |head| (head, queries.clone())));
         for (head, queries) in tiles.skip(part).step_by(self.d_key.len()) {
             scratch.means(self, batch, head, &queries);
             for keys in self.problem.key_tiles(batch, head, &queries) {
