@@ -26,16 +26,17 @@ struct Cli {
 
 fn main() -> ExitCode {
     memory::keep_freed_pages();
-    failure::report(|| parse()?.run())
+    failure::report(|| {
+        let cli = parse()?;
+        output::log(cli.verbose);
+        cli.command.unwrap_or_else(Command::main_job).run()
+    })
 }
 
-/// The command of the arguments; a call for help or the version is answered at once.
-fn parse() -> Result<Command, clap::Error> {
+/// The arguments; a call for help or the version is answered at once.
+fn parse() -> Result<Cli, clap::Error> {
     match Cli::try_parse() {
-        Ok(cli) => {
-            output::log(cli.verbose);
-            Ok(cli.command.unwrap_or_else(Command::main_job))
-        }
+        Ok(cli) => Ok(cli),
         Err(answer) if !answer.use_stderr() => answer.exit(),
         Err(mistake) => Err(mistake),
     }

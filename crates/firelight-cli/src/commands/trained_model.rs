@@ -16,7 +16,7 @@ pub(super) struct TrainedModel {
     /// Weights to use: last, best, average or the number of a step
     #[arg(long, value_name = "NAME", default_value = "last")]
     pub(super) checkpoint: String,
-    /// Device: flex, ndarray, wgpu, vulkan, metal, cuda or rocm, with an index such as cuda:1, or auto
+    /// Device: cpu, flex, ndarray, wgpu, vulkan, metal, cuda or rocm, with an index such as cuda:1, or auto
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
 }

@@ -19,8 +19,8 @@ pub const DEVICE_VARIABLE: &str = "BURN_DEVICE";
 
 /// The device of this name, or the best one when there is none.
 ///
-/// Names are `cuda`, `metal`, `rocm`, `vulkan` and `wgpu`, each with an optional index (`cuda:1`), `flex`, `ndarray`, and
-/// `auto` for the best device whatever `BURN_DEVICE` says.
+/// Names are `cuda`, `metal`, `rocm`, `vulkan` and `wgpu`, each with an optional index (`cuda:1`), `flex`, `ndarray`, `cpu` for
+/// the one of these two that is built in, and `auto` for the best device whatever `BURN_DEVICE` says.
 ///
 /// # Errors
 /// A name that is unknown, a backend that is not compiled in, or a device that is not there; the message lists what is
@@ -71,6 +71,7 @@ impl<P: Fn(Backend) -> BackendReport> Chooser<P> {
     fn choose(&self, name: Option<&str>, variable: Option<&str>) -> Result<NamedDevice, DeviceError> {
         match (name, variable) {
             (Some(name), _) if name.eq_ignore_ascii_case("auto") => self.best(),
+            (Some(name), _) if name.eq_ignore_ascii_case("cpu") => self.by_name(self.cpu().name()),
             (Some(name), _) => self.by_name(name),
             (None, Some(value)) if !value.is_empty() => self.by_variable(value),
             (None, _) => self.best(),
@@ -81,6 +82,12 @@ impl<P: Fn(Backend) -> BackendReport> Chooser<P> {
     fn best(&self) -> Result<NamedDevice, DeviceError> {
         let found = Backend::ALL.into_iter().find_map(|backend| (self.probe)(backend).hardware());
         found.ok_or_else(|| DeviceError::NoDevice { available: self.offer() })
+    }
+
+    /// The backend of the CPU that is compiled in; flex where both are.
+    fn cpu(&self) -> Backend {
+        let is_there = |backend: &Backend| (self.probe)(*backend).compiled;
+        [Backend::Flex, Backend::Ndarray].into_iter().find(is_there).unwrap_or(Backend::Flex)
     }
 
     fn by_name(&self, name: &str) -> Result<NamedDevice, DeviceError> {
@@ -142,7 +149,7 @@ fn names_with_index() -> String {
     let name = |backend: Backend| {
         if backend.has_index() { format!("{}[:INDEX]", backend.name()) } else { backend.name().into() }
     };
-    format!("auto, {}", Backend::ALL.map(name).join(", "))
+    format!("auto, cpu, {}", Backend::ALL.map(name).join(", "))
 }
 
 #[cfg(test)]
@@ -191,6 +198,8 @@ mod tests {
         assert_eq!(name(machine(WORKSTATION).choose(None, Some("flex"))), "flex");
         assert_eq!(name(machine(WORKSTATION).choose(Some("cuda:1"), Some("flex"))), "cuda:1");
         assert_eq!(name(machine(WORKSTATION).choose(Some("auto"), Some("flex"))), "cuda:0");
+        assert_eq!(name(machine(WORKSTATION).choose(Some("cpu"), Some("cuda"))), "flex");
+        assert_eq!(name(machine(&[(Backend::Ndarray, &["ndarray"])]).choose(Some("cpu"), None)), "ndarray");
     }
 
     #[test]

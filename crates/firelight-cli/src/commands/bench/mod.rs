@@ -5,6 +5,7 @@
 mod measure;
 mod workload;
 
+use std::fmt;
 use std::process::Command;
 use std::str::FromStr;
 
@@ -47,13 +48,13 @@ pub(crate) struct Bench {
     /// Threads of the CPU backends; 0 takes all
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
     threads: u32,
-    /// Device: flex (also cpu), ndarray, wgpu, vulkan, metal, cuda or rocm, with an index such as cuda:1, or auto
+    /// Device: cpu, flex, ndarray, wgpu, vulkan, metal, cuda or rocm, with an index such as cuda:1, or auto
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// What a step of `train` computes twice to save memory: none, blocks or burn
     #[arg(long, value_name = "WHAT", default_value = "none", value_parser = recompute)]
     recompute: Recompute,
-    /// What blocks compute in: f32, bf16 or f16; the rest stays in f32
+    /// What blocks compute in: f32, bf16 or f16; the rest stays in f32. Where nothing is trained their weights lie in it, too
     #[arg(long, visible_alias = "precision", value_name = "TYPE", default_value = "f32", value_parser = precision)]
     dtype: Precision,
     /// Print one line of JSON
@@ -65,7 +66,7 @@ pub(crate) struct Bench {
 enum What {
     /// Steps of a training: forward, backward, clipping, AdamW
     Train,
-    /// A prompt of 512 tokens in one pass, the logits of its last
+    /// A prompt of 512 tokens, or as many as the shape holds, in one pass, the logits of its last
     Prefill,
     /// A prompt of 128 tokens and 64 greedy tokens with a cache
     Decode,
@@ -97,6 +98,15 @@ enum Pattern {
     Window(usize),
 }
 
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Causal => f.write_str("causal"),
+            Self::Window(left) => write!(f, "window:{left}"),
+        }
+    }
+}
+
 impl FromStr for Pattern {
     type Err = String;
 
@@ -120,8 +130,8 @@ fn precision(text: &str) -> Result<Precision, String> {
 }
 
 fn kv_heads(text: &str) -> Result<u8, String> {
-    let known = [1, 2, 4, HEADS as u8];
-    known.into_iter().find(|known| known.to_string() == text).ok_or_else(|| "expected 1, 2, 4 or 8".into())
+    let mut known = (1..=HEADS as u8).filter(|&known| (HEADS as u8).is_multiple_of(known));
+    known.find(|known| known.to_string() == text).ok_or_else(|| "expected 1, 2, 4 or 8".into())
 }
 
 impl Bench {
@@ -130,7 +140,7 @@ impl Bench {
             return self.length.iter().try_for_each(|length| repeat_with(*length));
         }
         measure::use_threads(self.threads as usize)?;
-        let chosen = device::choose(self.device.as_deref().map(|name| if name == "cpu" { "flex" } else { name }))?;
+        let chosen = device::choose(self.device.as_deref())?;
         self.dtype.check(&chosen.device)?;
         let mut workload = Workload::new(&self, &chosen.device)?;
         let found = measure(&mut workload, self.runs)?;
@@ -144,6 +154,8 @@ impl Bench {
     }
 
     fn to_json(&self, workload: &Workload, found: &Measurement, chosen: &NamedDevice) -> String {
+        let attends = self.what == What::Attention;
+        // The fields of the reference, whose programs may be compiled, and then those of our own.
         let line = json!({
             "name": workload.name,
             "framework": concat!("firelight ", env!("CARGO_PKG_VERSION")),
@@ -156,6 +168,8 @@ impl Bench {
             "tokens_per_second": workload.tokens as f64 / found.seconds,
             "peak_mib": found.peak_mib,
             "peak_above_start_mib": found.above_start_mib,
+            "pattern": attends.then(|| self.pattern.to_string()),
+            "kv_heads": attends.then_some(self.kv_heads),
         });
         format!("{line}\n")
     }

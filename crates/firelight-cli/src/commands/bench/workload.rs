@@ -174,27 +174,27 @@ fn steps<M: Objective<Batch: Clone>>(bench: &Bench, task: Trainee<M>, batch: M::
 }
 
 fn prefill(bench: &Bench, device: &Device) -> Result<(usize, Step)> {
-    let reader = Reader::new(bench, device)?;
-    let length = PREFILL.min(reader.model.max_seq_len());
-    let prompt = ids([1, length], reader.model.vocab_size(), device);
-    Ok((length, Box::new(move || read(reader.next(prompt.clone(), &mut reader.model.cache())))))
+    let inference = Inference::new(bench, device)?;
+    let length = PREFILL.min(inference.model.max_seq_len());
+    let prompt = ids([1, length], inference.model.vocab_size(), device);
+    Ok((length, Box::new(move || read(inference.next(prompt.clone(), &mut inference.model.cache())))))
 }
 
 fn decode(bench: &Bench, device: &Device) -> Result<(usize, Step)> {
-    let reader = Reader::new(bench, device)?;
-    let ([prompt, length], context) = (DECODE, reader.model.max_seq_len());
+    let inference = Inference::new(bench, device)?;
+    let ([prompt, length], context) = (DECODE, inference.model.max_seq_len());
     if prompt + length > context {
         let needed = prompt + length;
         bail!(Mistake(format!(
             "`bench decode` takes {needed} tokens, and the context of this shape is {context}: take gpt2"
         )));
     }
-    let prompt = ids([1, prompt], reader.model.vocab_size(), device);
+    let prompt = ids([1, prompt], inference.model.vocab_size(), device);
     let step: Step = Box::new(move || {
-        let mut cache = reader.model.cache();
-        let mut token = reader.next(prompt.clone(), &mut cache);
+        let mut cache = inference.model.cache();
+        let mut token = inference.next(prompt.clone(), &mut cache);
         for _ in 1..length {
-            token = reader.next(token, &mut cache);
+            token = inference.next(token, &mut cache);
         }
         read(token)
     });
@@ -202,12 +202,12 @@ fn decode(bench: &Bench, device: &Device) -> Result<(usize, Step)> {
 }
 
 /// A language model whose blocks lie in the type that they compute in.
-struct Reader {
+struct Inference {
     model: LanguageModel,
     dtype: Option<FloatDType>,
 }
 
-impl Reader {
+impl Inference {
     fn new(bench: &Bench, device: &Device) -> Result<Self> {
         let (mut model, dtype) = (bench.shape().config()?.init(device), bench.dtype.dtype());
         if let Some(dtype) = dtype {
@@ -224,7 +224,7 @@ impl Reader {
     }
 }
 
-/// One attention of 8 heads of 64 over `length` tokens, and the gradients of the sum of its output.
+/// One attention of 8 heads of 64, and the gradients of the sum of its output; in half precision with the casts there and back.
 fn attend(bench: &Bench, device: &Device) -> Step {
     let (device, length) = (device.clone().autodiff(), bench.length[0] as usize);
     let random = |heads: usize| {
@@ -251,4 +251,38 @@ fn ids(shape: [usize; 2], vocab_size: usize, device: &Device) -> Tensor<2, Int> 
 fn read(result: Tensor<2, Int>) -> Result<()> {
     result.try_into_data()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::module::{Module, ModuleVisitor, Param};
+    use burn::tensor::DType;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        bench: Bench,
+    }
+
+    struct Types(Vec<DType>);
+
+    impl ModuleVisitor for Types {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.0.push(param.val().dtype());
+        }
+    }
+
+    #[test]
+    fn blocks_lie_in_the_type_that_is_asked_for() {
+        for (name, dtype) in [("f32", DType::F32), ("bf16", DType::BF16), ("f16", DType::F16)] {
+            let bench = Line::parse_from(["firelight", "decode", "--config", "baby", "--dtype", name]).bench;
+            let inference = Inference::new(&bench, &Device::flex()).unwrap();
+            let mut types = Types(Vec::new());
+            inference.model.transformer.blocks.visit(&mut types);
+            assert!(types.0.len() > 8 && types.0.iter().all(|found| *found == dtype), "{name}: {:?}", types.0);
+            assert_eq!(inference.model.head_weight().dtype(), DType::F32);
+        }
+    }
 }

@@ -62,7 +62,7 @@ pub(crate) struct Train {
     /// Seed of the weights, the order of the data and dropout
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Device: flex, ndarray, wgpu, vulkan, metal, cuda or rocm, with an index such as cuda:1, or auto
+    /// Device: cpu, flex, ndarray, wgpu, vulkan, metal, cuda or rocm, with an index such as cuda:1, or auto
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// Override a value of the recipe, such as model.d_model=64; may be repeated
