@@ -125,6 +125,8 @@ impl Transformer {
     ///
     /// A training keeps its parameters in single precision, where small updates are not rounded away.
     ///
+    /// A pass of another type panics, in the first operation that is given numbers of two types.
+    ///
     /// ```
     /// use burn::tensor::{Device, FloatDType, Tensor};
     /// use firelight_core::{Pass, SequenceInput, Transformer, TransformerConfig};

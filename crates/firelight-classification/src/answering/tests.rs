@@ -84,10 +84,11 @@ fn answers_beside_what_is_asked_for_are_learnt_measured_and_given() {
     let metrics = fs::read_to_string(trained.folder.metrics()).unwrap();
     assert!(metrics.contains("\"exact_match\":1.0") && metrics.contains("\"f1\":1.0"), "{metrics}");
     let reader = Reader::load(home.path().join("run")).unwrap();
-    let context = "here eva wears blue . there jim likes dark red now .";
-    let found = reader.answer(&[("what is liked ?", context), ("what is worn ?", context)]).unwrap();
+    let (liked, worn) = (question(13), question(0));
+    let found = reader.answer(&[(&liked.0, &liked.1), (&worn.0, &worn.1)]).unwrap();
     let answers: Vec<_> = found.iter().map(|found| (found.answer.as_str(), found.start, found.end)).collect();
-    assert_eq!(answers, [("dark red", 38, 46), ("blue", 15, 19)]);
+    assert_eq!(liked.1, "here rose wears blue . there tom likes dark red now .");
+    assert_eq!(answers, [("dark red", 39, 47), ("red", 15, 18)]);
     assert!(found.iter().all(|found| found.score > 0.5), "{found:?}");
 }
 

@@ -177,7 +177,8 @@ impl FromStr for TokenizerConfig {
 
 impl Serialize for TokenizerConfig {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (kind, Some((key, argument))) = self.parts() else { return serializer.serialize_str(self.parts().0) };
+        let (kind, argument) = self.parts();
+        let Some((key, argument)) = argument else { return serializer.serialize_str(kind) };
         let mut table = serializer.serialize_map(Some(2))?;
         table.serialize_entry("kind", kind)?;
         table.serialize_entry(key, &argument)?;
