@@ -232,7 +232,7 @@ mod tests {
         for unknown in ["gpu", "cuda:x", "flex:0", ""] {
             let message = name(machine(LAPTOP).choose(Some(unknown), None));
             assert!(
-                message.starts_with(&format!("device `{unknown}` is unknown: expected auto, cuda[:INDEX], ")),
+                message.starts_with(&format!("device `{unknown}` is unknown: expected auto, cpu, cuda[:INDEX], ")),
                 "{message}"
             );
         }
