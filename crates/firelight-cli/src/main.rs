@@ -6,6 +6,7 @@ mod failure;
 mod interruption;
 mod memory;
 mod output;
+mod threads;
 
 use std::process::ExitCode;
 
@@ -29,7 +30,9 @@ fn main() -> ExitCode {
     failure::report(|| {
         let cli = parse()?;
         output::log(cli.verbose);
-        cli.command.unwrap_or_else(Command::main_job).run()
+        let command = cli.command.unwrap_or_else(Command::main_job);
+        threads::join_pool(command.threads())?;
+        command.run()
     })
 }
 

@@ -49,6 +49,11 @@ impl Command {
         Self::Train(train::Train::default())
     }
 
+    /// How many threads are asked for; 0 where nobody asks.
+    pub(crate) fn threads(&self) -> usize {
+        if let Self::Bench(bench) = self { bench.threads() } else { 0 }
+    }
+
     pub(crate) fn run(self) -> Result<()> {
         match self {
             Self::Train(command) => command.run(),

@@ -36,6 +36,19 @@ fn blocks_that_are_computed_twice_take_less_memory() {
     }
 }
 
+/// Steps that ran on now this and now that thread would leave their memory with all of them.
+#[test]
+#[cfg(target_os = "linux")]
+fn eight_threads_take_little_more_memory_than_one() {
+    let peak = |threads: &str| {
+        let bench = ["bench", "train", "--runs", "20", "--device", "flex", "--json", "--threads", threads];
+        let line: Value = serde_json::from_str(&firelight(bench).succeeds().stdout).unwrap();
+        line["peak_above_start_mib"].as_f64().unwrap()
+    };
+    let [one, eight] = ["1", "8"].map(peak);
+    assert!(eight < 1.6 * one, "{eight} MiB instead of {one} MiB");
+}
+
 #[test]
 fn a_benchmark_prints_one_line_for_each_length() {
     let bench =

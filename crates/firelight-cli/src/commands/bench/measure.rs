@@ -35,11 +35,6 @@ fn time(workload: &mut Workload) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Sets how many threads the CPU backends have; 0 leaves it to them.
-pub(super) fn use_threads(threads: usize) -> Result<()> {
-    Ok(rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?)
-}
-
 pub(super) fn threads() -> usize {
     rayon::current_num_threads()
 }

@@ -139,7 +139,6 @@ impl Bench {
         if self.what == What::Attention && self.length.len() > 1 {
             return self.length.iter().try_for_each(|length| repeat_with(*length));
         }
-        measure::use_threads(self.threads as usize)?;
         let chosen = device::choose(self.device.as_deref())?;
         self.dtype.check(&chosen.device)?;
         let mut workload = Workload::new(&self, &chosen.device)?;
@@ -147,6 +146,10 @@ impl Bench {
         let report = if self.json { self.to_json(&workload, &found, &chosen) } else { to_text(&workload, &found) };
         output::print(&report)?;
         Ok(())
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.threads as usize
     }
 
     fn shape(&self) -> Shape {

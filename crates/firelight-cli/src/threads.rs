@@ -1,0 +1,25 @@
+//! The threads that compute.
+
+use std::env;
+use std::thread::available_parallelism;
+
+use anyhow::Result;
+use rayon::ThreadPoolBuilder;
+
+/// Sets how many threads the CPU backends have, this one among them; 0 takes all, or as many as `RAYON_NUM_THREADS` says.
+///
+/// As one of the pool this thread runs every step itself and finds the memory that it freed in the last one. Else now this and
+/// now that thread of the pool would run a step, and the allocator keeps for each of them what it once needed.
+pub(crate) fn join_pool(threads: usize) -> Result<()> {
+    let threads = if threads > 0 { threads } else { usual() };
+    let pool = ThreadPoolBuilder::new().num_threads(threads);
+    // Alone it could not work for another thread while it waits for that one.
+    let pool = if threads > 1 { pool.use_current_thread() } else { pool };
+    Ok(pool.build_global()?)
+}
+
+/// As many as rayon takes by itself.
+fn usual() -> usize {
+    let asked = env::var("RAYON_NUM_THREADS").ok().and_then(|count| count.parse().ok()).filter(|&count| count > 0);
+    asked.or(available_parallelism().ok().map(usize::from)).unwrap_or(1)
+}
