@@ -281,7 +281,7 @@ mod tests {
             let alone = classifier.classify(&[text]).unwrap().remove(0);
             assert_eq!(alone.labels(), found.labels());
             for (one, other) in alone.probabilities().iter().zip(found.probabilities()) {
-                assert!(one.0 == other.0 && (one.1 - other.1).abs() < 1e-5, "{alone:?} {found:?}");
+                assert!(one.0 == other.0 && (one.1 - other.1).abs() < 1e-6, "{alone:?} {found:?}");
             }
             let sum: f64 = found.probabilities().iter().map(|(_, probability)| probability).sum();
             assert!((sum - 1.0).abs() < 1e-6);

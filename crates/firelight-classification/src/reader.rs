@@ -216,7 +216,7 @@ mod tests {
         let together = reader.answer(&questions).unwrap();
         for (question, found) in questions.iter().zip(&together) {
             let alone = reader.answer(&[*question]).unwrap().remove(0);
-            assert!(alone.answer == found.answer && (alone.score - found.score).abs() < 1e-5, "{alone:?} {found:?}");
+            assert!(alone.answer == found.answer && (alone.score - found.score).abs() < 1e-6, "{alone:?} {found:?}");
             let stretch: String = question.1.chars().skip(found.start).take(found.end - found.start).collect();
             assert!(stretch == found.answer && (1..=3).contains(&stretch.chars().count()), "{found:?}");
             assert!((0.0..=1.0).contains(&found.score));

@@ -241,7 +241,7 @@ mod tests {
             let alone = tagger.tag(&[text]).unwrap().remove(0);
             for (one, other) in alone.tokens.iter().zip(&found.tokens) {
                 assert!((&one.token, &one.tag) == (&other.token, &other.tag), "{one:?} {other:?}");
-                assert!((one.probability - other.probability).abs() < 1e-5, "{one:?} {other:?}");
+                assert!((one.probability - other.probability).abs() < 1e-6, "{one:?} {other:?}");
             }
             assert!(found.entities.is_empty(), "the tags are of no entities");
         }
@@ -253,11 +253,7 @@ mod tests {
         let found = tagger.tag_words(&[vec!["abc", "de", "fghabcdefgh", "a"], vec!["de"]]).unwrap();
         assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [4, 1]);
         let alone = tagger.tag_words(&[vec!["abc", "de"]]).unwrap();
-        assert_eq!(alone[0].len(), 2);
-        for (one, other) in alone[0].iter().zip(&found[0]) {
-            let near = (one.probability - other.probability).abs() < 1e-5;
-            assert!(one.tag == other.tag && near, "the first part of 6 tokens: {one:?} {other:?}");
-        }
+        assert_eq!(alone[0], found[0][..2], "the first part of 6 tokens");
     }
 
     #[test]

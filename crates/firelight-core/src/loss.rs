@@ -347,7 +347,7 @@ mod tests {
             Tensor::cat(sums.to_vec(), 0).into_data()
         };
         for size in [1, 4, 10] {
-            run(size).assert_approx_eq::<f32>(&run(11), Tolerance::relative(1e-5));
+            run(size).assert_approx_eq::<f32>(&run(11), Tolerance::relative(1e-6));
         }
     }
 
