@@ -8,6 +8,10 @@ use burn::tensor::Device;
 /// it takes as long as many an operation does; here they look for work until `work` returns. On other devices than flex, and
 /// where a step already runs so, `work` just runs. Nothing but time depends on it.
 ///
+/// `work` runs on a thread of rayon's pool. A program whose main thread is not one of them has each step run by now this and
+/// now that thread, and its allocator may keep for each what a step once needed: build the global pool with
+/// `use_current_thread`, as the `firelight` command does, and memory does not grow with the number of threads.
+///
 /// ```
 /// use burn::tensor::{Device, Tensor};
 /// use firelight_kernels::{awake, linear};

@@ -58,7 +58,7 @@ fn a_benchmark_prints_one_line_for_each_length() {
     assert_eq!([&lines[0]["name"], &lines[1]["name"]], ["attention-8", "attention-16"]);
     assert!(lines.iter().all(|line| line["seconds"].as_f64().unwrap() > 0.0 && line["threads"] == 1));
     assert!(lines.iter().all(|line| line["pattern"] == "window:4" && line["kv_heads"] == 2));
-    firelight(["bench", "attention", "--kv-heads", "3"]).fails(USER, &["'3'", "1, 2, 4 or 8"]);
+    firelight(["bench", "attention", "--kv-heads", "3"]).fails(USER, &["'3'", "divisor of 8"]);
     firelight(["bench", "attention", "--pattern", "wide"]).fails(USER, &["'wide'", "window:256"]);
 }
 

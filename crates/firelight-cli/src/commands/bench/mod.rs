@@ -40,8 +40,8 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "PATTERN", default_value = "causal")]
     pattern: Pattern,
     /// Key heads of `attention`, shared by its 8 query heads: 1, 2, 4 or 8
-    #[arg(long, value_name = "N", default_value_t = HEADS as u8, value_parser = kv_heads)]
-    kv_heads: u8,
+    #[arg(long, value_name = "N", default_value_t = HEADS, value_parser = kv_heads)]
+    kv_heads: usize,
     /// Measured runs after one to warm up; the median counts
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: u32,
@@ -55,7 +55,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "WHAT", default_value = "none", value_parser = recompute)]
     recompute: Recompute,
     /// What blocks compute in: f32, bf16 or f16; the rest stays in f32. Where nothing is trained their weights lie in it, too
-    #[arg(long, visible_alias = "precision", value_name = "TYPE", default_value = "f32", value_parser = precision)]
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = precision)]
     dtype: Precision,
     /// Print one line of JSON
     #[arg(long)]
@@ -129,9 +129,9 @@ fn precision(text: &str) -> Result<Precision, String> {
     known.into_iter().find(|known| known.to_string() == text).ok_or_else(|| "expected f32, bf16 or f16".into())
 }
 
-fn kv_heads(text: &str) -> Result<u8, String> {
-    let mut known = (1..=HEADS as u8).filter(|&known| (HEADS as u8).is_multiple_of(known));
-    known.find(|known| known.to_string() == text).ok_or_else(|| "expected 1, 2, 4 or 8".into())
+fn kv_heads(text: &str) -> Result<usize, String> {
+    let heads = text.parse().ok().filter(|&heads| heads > 0 && HEADS.is_multiple_of(heads));
+    heads.ok_or_else(|| format!("expected a divisor of {HEADS}"))
 }
 
 impl Bench {

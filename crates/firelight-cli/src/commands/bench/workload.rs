@@ -230,7 +230,7 @@ fn attend(bench: &Bench, device: &Device) -> Step {
     let random = |heads: usize| {
         Tensor::<4>::random([1, heads, length, 64], Distribution::Normal(0.0, 1.0), &device).require_grad()
     };
-    let [query, key, value] = [HEADS, bench.kv_heads.into(), bench.kv_heads.into()].map(random);
+    let [query, key, value] = [HEADS, bench.kv_heads, bench.kv_heads].map(random);
     let dtype = bench.dtype.dtype().unwrap_or(FloatDType::F32);
     let options = match bench.pattern {
         Pattern::Causal => AttentionOptions::default().with_causal(true),
