@@ -58,7 +58,7 @@ impl Workload {
 
     /// Once, until the device has finished.
     pub(super) fn step(&mut self) -> Result<()> {
-        awake(&self.device, &mut self.step)?;
+        (self.step)()?;
         Ok(self.device.sync()?)
     }
 }
@@ -219,8 +219,10 @@ impl Inference {
     /// The most probable token after the last of `tokens`, `[1, T] -> [1, 1]`.
     fn next(&self, tokens: Tensor<2, Int>, cache: &mut Cache) -> Tensor<2, Int> {
         let (last, mut pass) = (tokens.dims()[1] - 1, Pass::cached(cache).with_precision(self.dtype));
-        let hidden = self.model.hidden(tokens, &SequenceInput::default(), &mut pass).narrow(1, last, 1);
-        self.model.logits(hidden).argmax(2).squeeze_dim(2)
+        awake(&tokens.device(), || {
+            let hidden = self.model.hidden(tokens, &SequenceInput::default(), &mut pass).narrow(1, last, 1);
+            self.model.logits(hidden).argmax(2).squeeze_dim(2)
+        })
     }
 }
 
@@ -238,7 +240,7 @@ fn attend(bench: &Bench, device: &Device) -> Step {
     };
     Box::new(move || {
         let [query, key, value] = [&query, &key, &value].map(|x| x.clone().cast(dtype));
-        attention(query, key, value, &options).cast(FloatDType::F32).sum().backward();
+        awake(&device, || attention(query, key, value, &options).cast(FloatDType::F32).sum().backward());
         Ok(())
     })
 }
