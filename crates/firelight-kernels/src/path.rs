@@ -12,6 +12,9 @@ use std::sync::OnceLock;
 #[cfg(feature = "extension")]
 use std::sync::{Mutex, PoisonError};
 
+/// The environment variable that turns kernels off.
+const SWITCH: &str = "FIRELIGHT_KERNELS";
+
 /// How operations are computed on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -36,9 +39,10 @@ impl fmt::Display for KernelPath {
 /// `f32`, in `f16` and `bf16`, and on its CubeCL backends (wgpu, vulkan, metal, cuda, rocm) in `f32`, `f16` and `bf16`, if this
 /// crate was built with the feature of the backend; the reference everywhere else.
 ///
-/// With the environment variable `FIRELIGHT_KERNELS=reference`, read once, it is the reference everywhere. A fused
-/// operation may still take the reference for an option that it does not support; its documentation says so, and each
-/// operation that has kernels logs the path that it took, once, at the level of debugging.
+/// With the environment variable `FIRELIGHT_KERNELS=reference`, read once, it is the reference everywhere; a value other than
+/// this and `fused` is warned of. A fused operation may still take the reference for an option that it does not support;
+/// its documentation says so, and each operation that has kernels logs the path that it took, once, at the level of
+/// debugging.
 pub fn kernel_path(device: &Device, dtype: DType) -> KernelPath {
     let is_half = matches!(dtype, DType::F16 | DType::BF16);
     match kernels(device, if is_half && backend(device) == Some(Kernels::Cpu) { DType::F32 } else { dtype }) {
@@ -138,7 +142,16 @@ pub(crate) fn by_reference<R>(work: impl FnOnce() -> R) -> R {
 
 fn is_switched_off() -> bool {
     static OFF: OnceLock<bool> = OnceLock::new();
-    *OFF.get_or_init(|| std::env::var("FIRELIGHT_KERNELS").is_ok_and(|value| value == "reference"))
+    *OFF.get_or_init(|| {
+        let value = std::env::var_os(SWITCH).unwrap_or_default();
+        if !["", "fused", "reference"].iter().any(|known| value == *known) {
+            log::warn!(
+                "{SWITCH}={} is unknown and taken for `fused`: expected `fused` or `reference`",
+                value.display()
+            );
+        }
+        value == "reference"
+    })
 }
 
 /// Only backends whose feature this crate was built with: another crate may have built in more of them.

@@ -43,5 +43,11 @@ fn who_asks_is_told_which_way_each_operation_is_computed() {
         verbose.env("FIRELIGHT_KERNELS", value);
         assert_eq!(finish(verbose).succeeds().stderr, format!("debug: attention: {path}\n"));
     }
-    assert_eq!(firelight(&bench[..bench.len() - 1]).succeeds().stderr, "");
+    let quiet = &bench[..bench.len() - 1];
+    assert_eq!(firelight(quiet).succeeds().stderr, "");
+    let mut unknown = command(quiet);
+    unknown.env("FIRELIGHT_KERNELS", "Reference");
+    let warning =
+        "warn: FIRELIGHT_KERNELS=Reference is unknown and taken for `fused`: expected `fused` or `reference`\n";
+    assert_eq!(finish(unknown).succeeds().stderr, warning);
 }
