@@ -10,7 +10,7 @@ use burn::tensor::Device;
 ///
 /// `work` runs on a thread of rayon's pool. A program whose main thread is not one of them has each step run by now this and
 /// now that thread, and its allocator may keep for each what a step once needed: build the global pool with
-/// `use_current_thread`, as the `firelight` command does, and memory does not grow with the number of threads.
+/// `use_current_thread`, as the `firelight` command does, and memory grows little with the number of threads.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
