@@ -175,9 +175,9 @@ pub(crate) fn sum<T: Real, const N: usize>(rows: [&[T]; N], term: impl Fn([T; N]
     halve(lanes)
 }
 
-/// The sum of the lanes, pair by pair.
+/// The sum of the lanes, a power of two of them, pair by pair.
 #[inline(always)]
-fn halve<T: Real>(mut lanes: [T; LANES]) -> T {
+pub(crate) fn halve<T: Real, const LANES: usize>(mut lanes: [T; LANES]) -> T {
     let mut width = LANES / 2;
     while width > 0 {
         for lane in 0..width {
