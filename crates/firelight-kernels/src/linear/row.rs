@@ -62,9 +62,9 @@ fn add_block<T: Real>(sums: &mut [T], x: &[T], weight: Matrix<'_, T>) {
                     *sum += total;
                 }
             }
-            for row in STREAMS * stretch..x.len() {
+            for (row, &x) in (STREAMS * stretch..).zip(&x[STREAMS * stretch..]) {
                 for (sum, &weight) in sums.iter_mut().zip(weight.row(row)) {
-                    *sum += x[row] * weight;
+                    *sum += x * weight;
                 }
             }
         },
@@ -85,8 +85,8 @@ fn add_columns<T: Real>(out: &mut [T], x: &[T], columns: Matrix<'_, T>) {
                     out[i] += lower;
                     out[half + i] += upper;
                 }
-                for i in 2 * half..out.len() {
-                    out[i] += products(x, [columns.row(first + i); 2])[0];
+                if let Some(last) = out.get_mut(2 * half) {
+                    *last += products(x, [columns.row(first + 2 * half); 2])[0];
                 }
             },
         );
