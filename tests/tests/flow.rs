@@ -74,7 +74,7 @@ fn the_evaluation_of_a_folder_is_the_one_of_its_run() {
     let home = home();
     let text = firelight::data::stories(1, 6000);
     let run = train(&request(&home.path().join("run")));
-    let found = language::evaluate(run.folder.path(), &Checkpoint::Last, &text, &device()).unwrap();
+    let found = language::evaluate(run.folder.path(), &Checkpoint::Last, Some(&text), &device()).unwrap();
     assert!((found.loss - run.evaluation.unwrap().loss).abs() < 1e-6);
     assert!((found.perplexity - found.loss.exp()).abs() < 1e-9);
     // A character tokenizer: bits per character are bits per token.

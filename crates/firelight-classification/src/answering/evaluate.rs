@@ -13,7 +13,7 @@ use super::score::{report, scores};
 use super::{QuestionAnswering, QuestionAnsweringRecipe};
 use crate::error::ClassificationError;
 use crate::reader::Reader;
-use crate::run::{Evaluation, Measured, measured_in};
+use crate::run::{Asked, Evaluation, Measured, measured_in};
 
 /// What the loss counts.
 pub(super) const UNIT: &str = "nats per window";
@@ -27,13 +27,13 @@ pub(super) const UNIT: &str = "nats per window";
 pub fn evaluate_answers(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,
-    (data, name): (&Path, Option<&str>),
+    data: Option<(&Path, Option<&str>)>,
     device: &Device,
 ) -> Result<Evaluation, ClassificationError> {
     let reader = Reader::load_from(folder.as_ref(), checkpoint, device)?;
     let folder = ModelFolder::open(folder)?;
     let recipe = read_recipe::<QuestionAnswering>(Some(&folder.recipe()), &[])?;
-    let questions = questions_of(&folder, &recipe, data, name)?;
+    let questions = questions_of(&folder, &recipe, data)?;
     let began = Instant::now();
     let (max_len, reading) = (reader.model().encoder.max_seq_len(), reader.reading());
     let examples = examples(reader.vocabulary(), &questions, max_len, reading.stride)?;
@@ -46,16 +46,15 @@ pub fn evaluate_answers(
 fn questions_of(
     folder: &ModelFolder,
     recipe: &QuestionAnsweringRecipe,
-    data: &Path,
-    name: Option<&str>,
+    data: Asked<'_>,
 ) -> Result<Vec<Question>, ClassificationError> {
     // Data that cannot be read was not trained on; whoever reads it next says why.
-    let is_trained_on = || {
+    let is_trained_on = |data: &Path| {
         let own = QuestionCorpus::open(recipe, folder);
         own.and_then(|own| own.is_of(&recipe.data, &[data.into()])).unwrap_or(false)
     };
     let splits = (recipe.data.training.as_str(), &recipe.data.validation);
-    let file = match measured_in((data, name), splits, &ENDINGS, is_trained_on)? {
+    let file = match measured_in(data, splits, &ENDINGS, is_trained_on)? {
         Measured::File(file) => file,
         Measured::HeldBack => folder.validation_pairs(),
     };

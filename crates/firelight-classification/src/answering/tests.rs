@@ -70,7 +70,7 @@ fn prepare(data: &Path, more: &[(&str, &str)]) -> Result<QuestionAnsweringRun, C
 }
 
 fn measure(data: &Path, split: Option<&str>) -> Evaluation {
-    evaluate_answers(data.join("run"), &Checkpoint::Last, (data, split), &Device::default()).unwrap()
+    evaluate_answers(data.join("run"), &Checkpoint::Last, Some((data, split)), &Device::default()).unwrap()
 }
 
 #[test]

@@ -10,7 +10,7 @@ use firelight_training::read_recipe;
 use serde::{Serialize, Serializer};
 
 use super::corpus::{examples, stored};
-use super::files::{Measured, measured};
+use super::files::{Asked, Measured, measured};
 use super::score::report;
 use super::targets::Targets;
 use super::{Classification, ClassificationRecipe, LabelledCorpus};
@@ -48,21 +48,22 @@ fn fields<S: Serializer>(scores: &[(&'static str, f64)], serializer: S) -> Resul
 
 /// Evaluates a run on the file `DIR/split.tsv` (or `.csv`, `.jsonl`); columns, labels and tokenizer are those of its training.
 /// Without a split it is the file that the run validates on, or a file in the place of `DIR`. Where a run held back some of its
-/// training texts, and the data is these texts, it is those that were held back.
+/// training texts, and the data is these texts, it is those that were held back. Without data it is what the run validates on,
+/// as its folder keeps it.
 ///
 /// # Errors
-/// If the folder is no run of this task, there is no such split, a file is to have splits, or a text has a label that the
+/// If the folder is no run of this task, or keeps no texts where no data is given, there is no such split, a file is to have splits, or a text has a label that the
 /// training did not have, or no number in a regression.
 pub fn evaluate(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,
-    (data, name): (&Path, Option<&str>),
+    data: Option<(&Path, Option<&str>)>,
     device: &Device,
 ) -> Result<Evaluation, ClassificationError> {
     let classifier = Classifier::load_from(folder.as_ref(), checkpoint, device)?;
     let folder = ModelFolder::open(folder)?;
     let recipe = read_recipe::<Classification>(Some(&folder.recipe()), &[])?;
-    let (file, texts) = texts_of(&folder, &recipe, data, name)?;
+    let (file, texts) = texts_of(&folder, &recipe, data)?;
     let targets = Targets::named(&recipe.data.outcome, classifier.labels().to_vec())?;
     let began = Instant::now();
     let max_len = classifier.model().encoder.max_seq_len();
@@ -82,11 +83,9 @@ pub fn evaluate(
 fn texts_of(
     folder: &ModelFolder,
     recipe: &ClassificationRecipe,
-    data: &Path,
-    name: Option<&str>,
+    data: Asked<'_>,
 ) -> Result<(PathBuf, Vec<LabelledText>), ClassificationError> {
-    let is_trained_on = || is_trained_on(folder, recipe, data);
-    let file = match measured((data, name), &recipe.data, is_trained_on)? {
+    let file = match measured(data, &recipe.data, |data| is_trained_on(folder, recipe, data))? {
         Measured::File(file) => file,
         Measured::HeldBack => {
             let file = folder.validation_pairs();

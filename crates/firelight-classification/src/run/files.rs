@@ -34,6 +34,9 @@ pub(crate) fn files_in(
     }
 }
 
+/// A folder of splits, or a file, and the name of one; without either what a run held back.
+pub(crate) type Asked<'a> = Option<(&'a Path, Option<&'a str>)>;
+
 /// What a run is measured on.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Measured {
@@ -45,27 +48,28 @@ pub(crate) enum Measured {
 
 /// The texts of labelled files to measure a run of this recipe on.
 pub(super) fn measured(
-    (data, name): (&Path, Option<&str>),
+    asked: Asked<'_>,
     recipe: &LabelledRecipe,
-    is_trained_on: impl FnOnce() -> bool,
+    is_trained_on: impl FnOnce(&Path) -> bool,
 ) -> Result<Measured, ClassificationError> {
-    measured_in((data, name), (&recipe.training, &recipe.validation), &ENDINGS, is_trained_on)
+    measured_in(asked, (&recipe.training, &recipe.validation), &ENDINGS, is_trained_on)
 }
 
 /// The same of files with these endings: the split of this name, or what the run validates on, or a file in the place of a folder.
 pub(crate) fn measured_in(
-    (data, name): (&Path, Option<&str>),
+    asked: Asked<'_>,
     (training, validation): (&str, &Held),
     endings: &[&str],
-    is_trained_on: impl FnOnce() -> bool,
+    is_trained_on: impl FnOnce(&Path) -> bool,
 ) -> Result<Measured, ClassificationError> {
+    let Some((data, name)) = asked else { return Ok(Measured::HeldBack) };
     let split = |name: &str| Ok(Measured::File(split_of(data, name, endings)?));
     match (name, validation) {
         _ if !data.exists() => Err(ClassificationError::Missing { path: data.into() }),
         (Some(name), _) if data.is_file() => {
             Err(ClassificationError::SplitOfFile { path: data.into(), split: name.into() })
         }
-        (None, Held::Texts(_)) if is_trained_on() => Ok(Measured::HeldBack),
+        (None, Held::Texts(_)) if is_trained_on(data) => Ok(Measured::HeldBack),
         (None, _) if data.is_file() => Ok(Measured::File(data.into())),
         (Some(name), _) => split(name),
         (None, Held::Split(name)) => split(name),

@@ -30,7 +30,7 @@ use firelight_training::metrics::classes::{ClassReport, draw_confusion};
 use firelight_training::{BuiltIn, Check, Estimate, Problem, Task, ValidationMetric};
 
 pub(crate) use estimate::estimate_of;
-pub(crate) use files::{Measured, files_in, measured_in};
+pub(crate) use files::{Asked, Measured, files_in, measured_in};
 pub(crate) use judge::{Score, scored};
 pub(crate) use loaders::{Loader, Shuffled, in_order};
 pub(crate) use model_recipe::encoder_stack;

@@ -59,7 +59,7 @@ fn train(data: &Path, more: &[(&str, &str)]) -> (TrainedRun, Evaluation) {
 }
 
 fn measure(data: &Path) -> Evaluation {
-    evaluate(data.join("run"), &Checkpoint::Last, (data, None), &Device::default()).unwrap()
+    evaluate(data.join("run"), &Checkpoint::Last, Some((data, None)), &Device::default()).unwrap()
 }
 
 fn answers(data: &Path, texts: &[&str]) -> Vec<Prediction> {

@@ -13,7 +13,7 @@ use super::corpus::{ENDINGS, TaggedCorpus, examples};
 use super::score::{report, scores};
 use super::{TokenClassification, TokenClassificationRecipe};
 use crate::error::ClassificationError;
-use crate::run::{Evaluation, Measured, measured_in};
+use crate::run::{Asked, Evaluation, Measured, measured_in};
 use crate::tagger::Tagger;
 
 /// What the loss counts.
@@ -28,13 +28,13 @@ const UNIT: &str = "nats per word";
 pub fn evaluate_tags(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,
-    (data, name): (&Path, Option<&str>),
+    data: Option<(&Path, Option<&str>)>,
     device: &Device,
 ) -> Result<Evaluation, ClassificationError> {
     let tagger = Tagger::load_from(folder.as_ref(), checkpoint, device)?;
     let folder = ModelFolder::open(folder)?;
     let recipe = read_recipe::<TokenClassification>(Some(&folder.recipe()), &[])?;
-    let (file, sentences) = sentences_of(&folder, &recipe, data, name)?;
+    let (file, sentences) = sentences_of(&folder, &recipe, data)?;
     let tags = Labels::new(tagger.tags().to_vec())?;
     let began = Instant::now();
     let max_len = tagger.model().encoder.max_seq_len();
@@ -48,16 +48,15 @@ pub fn evaluate_tags(
 fn sentences_of(
     folder: &ModelFolder,
     recipe: &TokenClassificationRecipe,
-    data: &Path,
-    name: Option<&str>,
+    data: Asked<'_>,
 ) -> Result<(PathBuf, Vec<TaggedSentence>), ClassificationError> {
     // Data that cannot be read was not trained on; whoever reads it next says why.
-    let is_trained_on = || {
+    let is_trained_on = |data: &Path| {
         let own = TaggedCorpus::open(recipe, folder);
         own.and_then(|own| own.is_of(&recipe.data, &[data.into()])).unwrap_or(false)
     };
     let splits = (recipe.data.training.as_str(), &recipe.data.validation);
-    let file = match measured_in((data, name), splits, &ENDINGS, is_trained_on)? {
+    let file = match measured_in(data, splits, &ENDINGS, is_trained_on)? {
         Measured::File(file) => file,
         Measured::HeldBack => folder.validation_pairs(),
     };

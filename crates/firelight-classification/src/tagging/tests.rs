@@ -60,7 +60,7 @@ fn prepare(data: &Path, more: &[(&str, &str)]) -> Result<TokenClassificationRun,
 }
 
 fn measure(data: &Path, split: Option<&str>) -> Evaluation {
-    evaluate_tags(data.join("run"), &Checkpoint::Last, (data, split), &Device::default()).unwrap()
+    evaluate_tags(data.join("run"), &Checkpoint::Last, Some((data, split)), &Device::default()).unwrap()
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! `firelight evaluate`: how good a trained model is, on the validation part of a text or of images, or on a split of parallel
-//! files, of labelled texts, of tagged sentences or of images.
+//! `firelight evaluate`: how good a trained model is, on what it was validated on, on the validation part of a text or of images,
+//! or on a split of parallel files, of labelled texts, of tagged sentences or of images.
 
 use std::path::{Path, PathBuf};
 
@@ -18,20 +18,20 @@ use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
 use crate::output;
 
-/// Measure a trained model on the validation part of a text or of images, or on a split of parallel files, of labelled texts, of
-/// tagged sentences or of images
+/// Measure a trained model on what it was validated on, on the validation part of a text or of images, or on a split of parallel
+/// files, of labelled texts, of tagged sentences or of images
 #[derive(clap::Args)]
 pub(crate) struct Evaluate {
     #[command(flatten)]
     model: TrainedModel,
     /// Text file (UTF-8), whose validation part is measured, split off as in training; for seq2seq a folder of parallel files,
     /// or a .tsv or .jsonl file; for classification, token_classification and question_answering a folder with a file for each split, or one file;
-    /// for vision a folder of images
+    /// for vision a folder of images. Without it what the run was validated on, which its folder keeps
     #[arg(long, value_name = "PATH")]
-    data: PathBuf,
+    data: Option<PathBuf>,
     /// The split to measure, such as test for the files test.de and test.en, or test.tsv, or t10k for those of MNIST; without a
     /// name val for seq2seq, what the run validates on for the others
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "data")]
     split: Option<String>,
     /// For seq2seq: hypotheses that are followed at a time, 5 without a number; 1 is greedy
     #[arg(long, value_name = "N")]
@@ -45,7 +45,7 @@ pub(crate) struct Evaluate {
 }
 
 /// A folder of splits, or a file, and the name of one.
-type Split<'a> = (&'a Path, Option<&'a str>);
+type Split<'a> = Option<(&'a Path, Option<&'a str>)>;
 
 impl Evaluate {
     pub(crate) fn run(self) -> Result<()> {
@@ -74,12 +74,16 @@ impl Evaluate {
         Ok(())
     }
 
+    fn data(&self) -> Split<'_> {
+        self.data.as_deref().map(|data| (data, self.split.as_deref()))
+    }
+
     fn text(&self) -> Result<String> {
         let plain = self.split.is_none() && self.beams.is_none() && self.length_penalty.is_none();
         ensure!(plain, Mistake("--split, --beams and --length-penalty are for pairs of texts: leave them out".into()));
-        let text = data::read_text(&self.data)?;
+        let text = self.data.as_ref().map(data::read_text).transpose()?;
         let measure = |checkpoint: &Checkpoint, device: &Device| {
-            Ok(language::evaluate(&self.model.run_dir, checkpoint, &text, device)?)
+            Ok(language::evaluate(&self.model.run_dir, checkpoint, text.as_deref(), device)?)
         };
         let evaluation = self.model.with(measure)?;
         Ok(if self.json { to_json(&evaluation) } else { to_text(&evaluation) })
@@ -89,7 +93,7 @@ impl Evaluate {
     fn labels(&self, evaluate: impl FnOnce(&Checkpoint, Split, &Device) -> Result<Measured>) -> Result<String> {
         let plain = self.beams.is_none() && self.length_penalty.is_none();
         ensure!(plain, Mistake("--beams and --length-penalty are for pairs of texts: leave them out".into()));
-        let data: Split = (&self.data, self.split.as_deref());
+        let data = self.data();
         let measure = |checkpoint: &Checkpoint, device: &Device| evaluate(checkpoint, data, device);
         let found = self.model.with(measure)?;
         if self.json {
@@ -101,7 +105,7 @@ impl Evaluate {
     fn images(&self) -> Result<String> {
         let plain = self.beams.is_none() && self.length_penalty.is_none();
         ensure!(plain, Mistake("--beams and --length-penalty are for pairs of texts: leave them out".into()));
-        let data: Split = (&self.data, self.split.as_deref());
+        let data = self.data();
         let measure = |checkpoint: &Checkpoint, device: &Device| {
             Ok(vision::evaluate(&self.model.run_dir, checkpoint, data, device)?)
         };
@@ -118,11 +122,10 @@ impl Evaluate {
     }
 
     fn pairs(&self) -> Result<String> {
-        let is_misplaced = self.split.is_some() && self.data.is_file();
-        let told = || format!("`{}` is one file and has no splits: leave --split out", self.data.display());
-        ensure!(!is_misplaced, Mistake(told()));
-        let split = self.split.as_deref().unwrap_or("val");
-        let data: (&Path, &str) = (&self.data, split);
+        if let (Some(file), Some(_)) = (self.data.as_ref().filter(|data| data.is_file()), &self.split) {
+            bail!(Mistake(format!("`{}` is one file and has no splits: leave --split out", file.display())));
+        }
+        let data = self.data().map(|(data, split)| (data, split.unwrap_or("val")));
         let usual = TranslateOptions::default();
         let (beams, penalty) = (self.beams.unwrap_or(usual.beams), self.length_penalty.unwrap_or(usual.length_penalty));
         let options = TranslateOptions { beams, length_penalty: penalty, ..usual };

@@ -39,14 +39,14 @@ warmup_steps = 0
 "#;
 
 /// A trained reader, the folder of its splits, and its recipe.
-struct Questions {
-    data: PathBuf,
+pub(super) struct Questions {
+    pub(super) data: PathBuf,
     recipe: PathBuf,
-    run: PathBuf,
+    pub(super) run: PathBuf,
 }
 
 /// The shared reader: the answer is the name behind `saw`.
-fn questions() -> &'static Questions {
+pub(super) fn questions() -> &'static Questions {
     static QUESTIONS: LazyLock<Questions> = LazyLock::new(|| {
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("answering");
         let _ = fs::remove_dir_all(&home); // of an earlier run of the tests

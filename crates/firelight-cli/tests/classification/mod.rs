@@ -42,14 +42,14 @@ warmup_steps = 0
 "#;
 
 /// A trained classifier, the folder of its splits, and its recipe.
-struct Texts {
-    data: PathBuf,
+pub(super) struct Texts {
+    pub(super) data: PathBuf,
     recipe: PathBuf,
-    run: PathBuf,
+    pub(super) run: PathBuf,
 }
 
 /// The shared classifier: one word decides.
-fn texts() -> &'static Texts {
+pub(super) fn texts() -> &'static Texts {
     static TEXTS: LazyLock<Texts> = LazyLock::new(|| {
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("classification");
         let _ = fs::remove_dir_all(&home); // of an earlier run of the tests

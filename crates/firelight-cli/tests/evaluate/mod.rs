@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::USER;
-use crate::support::{evaluate, firelight, generate, model};
+use crate::support::{evaluate, firelight, generate, model, text};
+use crate::{USER, answering, classification, tagging, translation, vision};
 
 #[test]
 fn evaluate_prints_one_line_of_json() {
@@ -31,4 +31,28 @@ fn checkpoints_are_chosen_by_name() {
     }
     let missing = firelight(generate(&model().dir, &["--checkpoint", "777"]));
     missing.fails(USER, &["no checkpoint", "777", "last"]);
+}
+
+#[test]
+fn without_data_it_is_what_the_run_was_validated_on() {
+    let (pairs, texts, sentences) = (translation::pairs(), classification::texts(), tagging::sentences());
+    let (questions, images) = (answering::questions(), vision::images());
+    let runs = [
+        (&model().dir, &model().text),
+        (&pairs.run, &pairs.data),
+        (&texts.run, &texts.data),
+        (&sentences.run, &sentences.data),
+        (&questions.run, &questions.data),
+        (&images.run, &images.data),
+    ];
+    for (run, data) in runs {
+        let measured = |args: Vec<String>| {
+            let mut line: Value = serde_json::from_str(&firelight(args).succeeds().stdout).unwrap();
+            line.as_object_mut().unwrap().remove("seconds");
+            line
+        };
+        let own = ["evaluate", &text(run), "--json"].map(str::to_string).to_vec();
+        assert_eq!(measured(own), measured(evaluate(run, data)));
+        firelight(["evaluate", &text(run), "--split", "val"]).fails(USER, &["--data <PATH>"]);
+    }
 }

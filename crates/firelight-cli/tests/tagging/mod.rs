@@ -39,14 +39,14 @@ warmup_steps = 0
 "#;
 
 /// A trained tagger, the folder of its splits, and its recipe.
-struct Sentences {
-    data: PathBuf,
+pub(super) struct Sentences {
+    pub(super) data: PathBuf,
     recipe: PathBuf,
-    run: PathBuf,
+    pub(super) run: PathBuf,
 }
 
 /// The shared tagger: the word in front decides whether a name is that of a person or of a place.
-fn sentences() -> &'static Sentences {
+pub(super) fn sentences() -> &'static Sentences {
     static SENTENCES: LazyLock<Sentences> = LazyLock::new(|| {
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tagging");
         let _ = fs::remove_dir_all(&home); // of an earlier run of the tests

@@ -39,13 +39,13 @@ learning_rate = 0.01
 "#;
 
 /// A folder of parallel files, the recipe beside them, and a run that was trained on them for a moment.
-struct Pairs {
-    data: PathBuf,
+pub(super) struct Pairs {
+    pub(super) data: PathBuf,
     recipe: PathBuf,
-    run: PathBuf,
+    pub(super) run: PathBuf,
 }
 
-fn pairs() -> &'static Pairs {
+pub(super) fn pairs() -> &'static Pairs {
     static PAIRS: LazyLock<Pairs> = LazyLock::new(|| {
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pairs");
         let _ = fs::remove_dir_all(&home); // of an earlier run of the tests

@@ -17,10 +17,10 @@ const RECIPE: &str = "task = \"vision\"\nseed = 1\n\
     [optimizer]\nlearning_rate = 0.005\n[schedule]\nwarmup_steps = 5\nsteps = 120\n";
 
 /// A trained model, its images and its recipe.
-struct Images {
-    data: PathBuf,
+pub(super) struct Images {
+    pub(super) data: PathBuf,
     recipe: PathBuf,
-    run: PathBuf,
+    pub(super) run: PathBuf,
 }
 
 /// Bright above or bright below, 12 images each, which differ in how bright they are.
@@ -35,7 +35,7 @@ fn write_images(folder: &Path) {
     }
 }
 
-fn images() -> &'static Images {
+pub(super) fn images() -> &'static Images {
     static IMAGES: LazyLock<Images> = LazyLock::new(|| {
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("vision");
         let _ = fs::remove_dir_all(&home); // of an earlier run of the tests

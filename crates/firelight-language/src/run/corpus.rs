@@ -274,7 +274,7 @@ mod tests {
             let ahead = [&overrides[..], &[("data.workers", "2")]].concat();
             assert_eq!(train(&parts, &ahead, 5, Existing::Resume), weights);
 
-            let found = evaluate(&parts, &Checkpoint::Last, &text(), &Device::default()).unwrap();
+            let found = evaluate(&parts, &Checkpoint::Last, Some(&text()), &Device::default()).unwrap();
             assert_eq!(found.tokens, corpus(&recipe(&overrides)).1.tokens().len() as u64 - 1);
             assert!(found.bits_per_character.is_finite());
         }

@@ -8,8 +8,8 @@ use firelight_storage::{Checkpoint, ModelFolder};
 use firelight_training::read_recipe;
 use serde::Serialize;
 
-use super::Language;
 use super::corpus::Corpus;
+use super::{Language, LmText};
 use crate::error::LanguageError;
 use crate::text_generator::TextGenerator;
 use crate::training::LmTask;
@@ -27,21 +27,26 @@ pub struct Evaluation {
     pub tokens: u64,
 }
 
-/// Evaluates a run on the validation part of `text`, split off as in its training: every token but the first is
-/// predicted once, from windows of the context side by side, or from its document where the run tells documents apart.
+/// Evaluates a run on the validation part of `text`, split off as in its training, or, without a text, on that of its own,
+/// which its folder keeps: every token but the first is predicted once, from windows of the context side by side, or from its document where the run tells documents apart.
 ///
 /// # Errors
-/// If the folder is no trained language model, or the text has unknown characters or is too short.
+/// If the folder is no trained language model, keeps no text where none is given, or the text has unknown characters or is
+/// too short.
 pub fn evaluate(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,
-    text: &str,
+    text: Option<&str>,
     device: &Device,
 ) -> Result<Evaluation, LanguageError> {
     let generator = TextGenerator::load_from(folder.as_ref(), checkpoint, device)?;
-    let recipe = read_recipe::<Language>(Some(&ModelFolder::open(folder)?.recipe()), &[])?;
+    let folder = ModelFolder::open(folder)?;
+    let recipe = read_recipe::<Language>(Some(&folder.recipe()), &[])?;
     let tokenizer = generator.tokenizer();
-    let (_, validation) = Corpus::encode(tokenizer, &recipe.data, text)?.split(recipe.data.validation_fraction)?;
+    let (_, validation) = match text {
+        Some(text) => Corpus::encode(tokenizer, &recipe.data, text)?.split(recipe.data.validation_fraction)?,
+        None => LmText::open(&recipe, &folder)?.parts,
+    };
     let loader = validation.validation_loader(&recipe, device)?;
     let task = LmTask::new(generator.model().clone(), LossConfig::default());
     let found = firelight_training::evaluate(&task, loader.as_ref())?;

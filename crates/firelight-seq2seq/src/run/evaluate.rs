@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::Seq2Seq;
 use super::accuracy::token_accuracy;
 use super::files::{split, table_of};
-use super::pairs::{check_lengths, loader_of};
+use super::pairs::{check_lengths, loader_of, stored};
 use crate::error::Seq2SeqError;
 use crate::training::Seq2SeqTask;
 use crate::translator::{TranslateOptions, Translator};
@@ -39,22 +39,28 @@ pub struct Evaluation {
     pub seconds: f64,
 }
 
-/// Evaluates a run on the files `DIR/split.SOURCE` and `DIR/split.TARGET`, or on a TSV or JSONL file in the place of `DIR`; names
-/// and tokenizers are those of its training.
+/// Evaluates a run on the files `DIR/split.SOURCE` and `DIR/split.TARGET`, or on a TSV or JSONL file in the place of `DIR`, or,
+/// without either, on the pairs that it validates on; names and tokenizers are those of its training.
 ///
 /// # Errors
-/// If the folder is no run of this task, there is no such split, or a line cannot be read by the model.
+/// If the folder is no run of this task, keeps no pairs where no data is given, there is no such split, or a line cannot be
+/// read by the model.
 pub fn evaluate(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,
-    (data, name): (&Path, &str),
+    data: Option<(&Path, &str)>,
     options: &TranslateOptions,
     device: &Device,
 ) -> Result<Evaluation, Seq2SeqError> {
     let translator = Translator::load_from(folder.as_ref(), checkpoint, device)?;
-    let recipe = read_recipe::<Seq2Seq>(Some(&ModelFolder::open(folder)?.recipe()), &[])?;
-    let files = if data.is_file() { table_of(&recipe.data, data)? } else { split(&recipe.data, data, name)? };
-    let pairs = files.read()?.pairs;
+    let folder = ModelFolder::open(folder)?;
+    let recipe = read_recipe::<Seq2Seq>(Some(&folder.recipe()), &[])?;
+    let pairs = match data {
+        Some((file, _)) if file.is_file() => table_of(&recipe.data, file)?.read()?.pairs,
+        Some((data, name)) => split(&recipe.data, data, name)?.read()?.pairs,
+        None if recipe.data.objective.is_some() => return Err(Seq2SeqError::NoPairs { path: folder.path().into() }),
+        None => stored(folder.validation_pairs())?,
+    };
     let ids = translator.vocabulary().encode_all(&pairs, 0)?;
     check_lengths(&recipe, &ids, 0)?;
     let task = Seq2SeqTask::new(translator.model().clone(), LossConfig::default());

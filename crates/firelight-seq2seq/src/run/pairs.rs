@@ -106,8 +106,7 @@ impl PairText {
     }
 
     pub(super) fn open(recipe: &Seq2SeqRecipe, folder: &ModelFolder) -> Result<Self, Seq2SeqError> {
-        let read = |path| PairFiles::Jsonl { path, keys: PairNames::default() }.read();
-        let [training, validation] = [read(folder.training_pairs())?.pairs, read(folder.validation_pairs())?.pairs];
+        let [training, validation] = [stored(folder.training_pairs())?, stored(folder.validation_pairs())?];
         Self::new(recipe, Vocabulary::load(folder, recipe.data.joint)?, Parts { training, validation, before: 0 })
     }
 
@@ -163,6 +162,11 @@ impl PairText {
         };
         loader.with_change(change)
     }
+}
+
+/// The pairs that a run folder keeps.
+pub(super) fn stored(path: PathBuf) -> Result<Vec<Pair>, Seq2SeqError> {
+    Ok(PairFiles::Jsonl { path, keys: PairNames::default() }.read()?.pairs)
 }
 
 /// A loader that reads every pair once.

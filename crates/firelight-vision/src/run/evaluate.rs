@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::accuracy::answers;
 use super::corpus::{loader_of, read_parts};
-use super::{ImageRecipe, Vision};
+use super::{ImageCorpus, ImageRecipe, Vision};
 use crate::error::VisionError;
 use crate::inference::ImageClassifier;
 
@@ -31,21 +31,26 @@ pub struct Evaluation {
     pub seconds: f64,
 }
 
-/// Evaluates a run on one split of a folder of images, or, without its name, on the part that a training would validate on.
+/// Evaluates a run on one split of a folder of images, or, without its name, on the part that a training would validate on;
+/// without a folder on the images that the run itself validates on, which its own folder keeps.
 /// Classes are known by their names, and images are brought to the shape that the model is made for.
 ///
 /// # Errors
-/// If the folder is no run of this task, there is no such split, an image cannot be read, or one is of a class that the model
-/// was not trained on.
+/// If the folder is no run of this task, keeps no images where no data is given, there is no such split, an image cannot be read,
+/// or one is of a class that the model was not trained on.
 pub fn evaluate(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,
-    (data, split): (&Path, Option<&str>),
+    data: Option<(&Path, Option<&str>)>,
     device: &Device,
 ) -> Result<Evaluation, VisionError> {
     let classifier = ImageClassifier::load_from(folder.as_ref(), checkpoint, device)?;
-    let recipe = read_recipe::<Vision>(Some(&ModelFolder::open(folder)?.recipe()), &[])?;
-    let set = images(&recipe.data, &classifier, data, split)?.with_classes(classifier.classes())?;
+    let folder = ModelFolder::open(folder)?;
+    let recipe = read_recipe::<Vision>(Some(&folder.recipe()), &[])?;
+    let set = match data {
+        Some((data, split)) => images(&recipe.data, &classifier, data, split)?.with_classes(classifier.classes())?,
+        None => ImageCorpus::open(&folder)?.validation().clone(),
+    };
     let loader = loader_of(set, classifier.config().normalization.clone(), device);
     let began = Instant::now();
     let answers = answers(classifier.model(), loader.as_ref())?;

@@ -141,7 +141,8 @@ fn merged_weights_say_what_the_adapters_said() {
     let merged = home.path("merged-last");
     let config: TextClassifierConfig = ModelFolder::open(&merged).unwrap().read_config(crate::TASK).unwrap();
     assert_eq!(config.encoder.adapters, None);
-    let measured = |run: &Path| evaluate(run, &Checkpoint::Last, (home.data.path(), None), &Device::default()).unwrap();
+    let measured =
+        |run: &Path| evaluate(run, &Checkpoint::Last, Some((home.data.path(), None)), &Device::default()).unwrap();
     assert!((measured(&merged).loss - measured(&run).loss).abs() < 1e-5);
     let vectors = |run: &Path| Embedder::load(run).unwrap().embed(&TEXTS).unwrap().concat();
     let [one, other] = [&merged, &run].map(|run| vectors(run).into_iter().map(f64::from).collect::<Vec<_>>());
