@@ -51,7 +51,9 @@ impl Evaluate {
     pub(crate) fn run(self) -> Result<()> {
         let run = &self.model.run_dir;
         let folder = ModelFolder::open(run)?;
-        let report = match task_of(&folder.recipe())?.as_str() {
+        let task = task_of(&folder.recipe())?;
+        self.refuse_what_is_not_kept(&folder, &task)?;
+        let report = match task.as_str() {
             language::TASK => self.text()?,
             seq2seq::TASK => self.pairs()?,
             classification::TASK => {
@@ -71,6 +73,20 @@ impl Evaluate {
             other => bail!(Mistake(format!("`{}` is a run of the unknown task `{other}`", folder.path().display()))),
         };
         output::print(&report)?;
+        Ok(())
+    }
+
+    /// A model may lie without the data of its run, where somebody copied no more than it needs to answer.
+    fn refuse_what_is_not_kept(&self, folder: &ModelFolder, task: &str) -> Result<()> {
+        let kept = match task {
+            language::TASK => folder.tokens(),
+            vision::TASK => folder.image_index(),
+            classification::MASKED_LANGUAGE_TASK => return Ok(()),
+            _ => folder.validation_pairs(),
+        };
+        let lost =
+            || Mistake(format!("there is no `{}` of what the run was validated on: give --data", kept.display()));
+        ensure!(self.data.is_some() || kept.is_file(), lost());
         Ok(())
     }
 

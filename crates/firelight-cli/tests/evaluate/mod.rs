@@ -56,3 +56,13 @@ fn without_data_it_is_what_the_run_was_validated_on() {
         firelight(["evaluate", &text(run), "--split", "val"]).fails(USER, &["--data <PATH>"]);
     }
 }
+
+#[test]
+fn without_what_the_run_was_validated_on_data_is_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    for name in ["recipe.toml", "config.json", "tokenizer.json", "model.safetensors"] {
+        std::fs::copy(model().dir.join(name), home.path().join(name)).unwrap();
+    }
+    firelight(["evaluate", &text(home.path())]).fails(USER, &["data.tokens", "give --data"]);
+    firelight(evaluate(home.path(), &model().text)).succeeds();
+}
