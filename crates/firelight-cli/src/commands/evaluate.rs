@@ -81,8 +81,11 @@ impl Evaluate {
         let kept = match task {
             language::TASK => folder.tokens(),
             vision::TASK => folder.image_index(),
-            classification::MASKED_LANGUAGE_TASK => return Ok(()),
-            _ => folder.validation_pairs(),
+            seq2seq::TASK
+            | classification::TASK
+            | classification::TOKEN_CLASSIFICATION_TASK
+            | classification::QUESTION_ANSWERING_TASK => folder.validation_pairs(),
+            _ => return Ok(()), // Nothing measures it, which is what the user is to be told.
         };
         let lost =
             || Mistake(format!("there is no `{}` of what the run was validated on: give --data", kept.display()));
