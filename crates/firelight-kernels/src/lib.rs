@@ -25,6 +25,7 @@ mod adamw;
 mod add_norm;
 mod attention;
 mod awake;
+mod closeness;
 mod cross_entropy;
 #[cfg(feature = "cube")]
 mod cube;
@@ -58,6 +59,7 @@ pub use adamw::{AdamWStep, adamw};
 pub use add_norm::{add_layer_norm, add_rms_norm};
 pub use attention::{AttentionOptions, Chunks, attention, attention_from_scores, attention_with_weights};
 pub use awake::awake;
+pub use closeness::{Difference, Numbers, assert_close, assert_same_bits};
 pub use cross_entropy::{CrossEntropyOptions, cross_entropy};
 pub use dropout::dropout;
 pub use embedding::embedding;
