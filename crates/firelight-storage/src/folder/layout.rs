@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! recipe.toml  config.json  tokenizer.json  metrics.jsonl
+//! sessions.json                                                        date, wall time and command of every process that trained
+//! report.html                                                          the curves, the recipe and samples on one page
 //! data.tokens  data.documents                                          of a text
 //! training.jsonl  validation.jsonl  source_tokenizer.json              of pairs of texts
 //! images.idx  images.json                                              of images
@@ -19,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 use super::ModelFolder;
 use crate::StorageError;
+use crate::atomic::replace;
 use crate::checkpoint_folder::{WEIGHTS, checkpoint_of, remove};
 use crate::listing::names_in;
 
@@ -34,6 +37,7 @@ const IMAGES: &str = "images.idx";
 const IMAGE_INDEX: &str = "images.json";
 const ADAPTERS: &str = "adapters.safetensors";
 const METRICS: &str = "metrics.jsonl";
+const SESSIONS: &str = "sessions.json";
 const REPORT: &str = "report.html";
 const EVENTS: &str = "tensorboard";
 pub(super) const CHECKPOINTS: &str = "checkpoints";
@@ -103,6 +107,11 @@ impl ModelFolder {
         self.path.join(METRICS)
     }
 
+    /// `sessions.json`: date, wall time, version and command of every process that trained the run.
+    pub fn sessions(&self) -> PathBuf {
+        self.path.join(SESSIONS)
+    }
+
     /// `report.html`: the curves, the recipe and samples on one page.
     pub fn report(&self) -> PathBuf {
         self.path.join(REPORT)
@@ -119,8 +128,10 @@ impl ModelFolder {
     /// If a file cannot be read or written.
     pub fn hand_on(&self, to: &Self) -> Result<(), StorageError> {
         for name in [RECIPE].iter().chain(&DATA).filter(|name| self.path.join(name).is_file()) {
-            let target = to.path.join(name);
-            fs::copy(self.path.join(name), &target).map_err(StorageError::io("write", &target))?;
+            let (from, target) = (self.path.join(name), to.path.join(name));
+            replace(&target, |temporary| {
+                fs::copy(&from, temporary).map(drop).map_err(StorageError::io("write", &target))
+            })?;
         }
         Ok(())
     }
@@ -136,7 +147,7 @@ pub(super) fn remove_run(path: &Path) -> Result<(), StorageError> {
     let _ = fs::remove_dir(&checkpoints);
     remove(&path.join(EVENTS))?;
     // The two files that mark a run go last, so that an interrupted removal can be repeated.
-    let learnt = [REPORT, METRICS, ADAPTERS, WEIGHTS];
+    let learnt = [REPORT, SESSIONS, METRICS, ADAPTERS, WEIGHTS];
     for file in learnt.into_iter().chain(DATA).chain([CONFIG, RECIPE]).map(|name| path.join(name)) {
         match fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
