@@ -10,6 +10,8 @@ use burn::tensor::DeviceKind;
 #[cfg(any(feature = "cuda", feature = "rocm", feature = "wgpu", feature = "vulkan", feature = "metal"))]
 use burn::tensor::DeviceType;
 
+use super::libdevice;
+
 /// A Burn backend; each has a cargo feature of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -40,6 +42,8 @@ pub struct BackendReport {
     pub compiled: bool,
     /// Its devices in the order of their indices; empty if it is not compiled in or nothing is there.
     pub devices: Vec<NamedDevice>,
+    /// The file without which its devices compute nothing, if it is not there.
+    pub missing: Option<String>,
 }
 
 /// A device that is there.
@@ -96,6 +100,7 @@ impl Backend {
             backend: self,
             compiled,
             devices: found.unwrap_or_default().into_iter().enumerate().map(named).collect(),
+            missing: if self == Self::Cuda && compiled { libdevice::missing() } else { None },
         }
     }
 

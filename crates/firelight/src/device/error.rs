@@ -39,6 +39,19 @@ pub enum DeviceError {
         available: String,
     },
 
+    /// The device is there, and a file is not that its kernels are compiled with.
+    #[error("{device} cannot compute: {} needs {file}; install it, for CUDA by the toolkit or NVIDIA's package nvidia-cuda-nvcc, and set CUDA_PATH, or choose another device: {available}", .backend.name())]
+    MissingFile {
+        /// The device.
+        device: String,
+        /// Its backend.
+        backend: Backend,
+        /// The file, and where it was looked for.
+        file: String,
+        /// What is available and how to enable the rest.
+        available: String,
+    },
+
     /// Nothing is compiled in that works on this machine without being named.
     #[error("no device was found: available: {available}; the CPU is always there with `--features flex`")]
     NoDevice {

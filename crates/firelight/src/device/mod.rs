@@ -6,6 +6,7 @@
 
 mod backend;
 mod error;
+mod libdevice;
 
 use std::fmt;
 
@@ -80,8 +81,10 @@ impl<P: Fn(Backend) -> BackendReport> Chooser<P> {
 
     /// The first backend with a device that is no software adapter.
     fn best(&self) -> Result<NamedDevice, DeviceError> {
-        let found = Backend::ALL.into_iter().find_map(|backend| (self.probe)(backend).hardware());
-        found.ok_or_else(|| DeviceError::NoDevice { available: self.offer() })
+        let mut reports = Backend::ALL.into_iter().map(&self.probe);
+        let found = reports.find_map(|report| report.hardware().map(|device| (report, device)));
+        let (report, device) = found.ok_or_else(|| DeviceError::NoDevice { available: self.offer() })?;
+        self.able(&report, device)
     }
 
     /// The backend of the CPU that is compiled in; flex where both are.
@@ -120,10 +123,24 @@ impl<P: Fn(Backend) -> BackendReport> Chooser<P> {
             return Err(DeviceError::NotCompiled { request, backend, available: self.offer() });
         }
         let found = match index {
-            Some(index) => report.devices.into_iter().nth(index),
+            Some(index) => report.devices.get(index).cloned(),
             None => report.hardware().or_else(|| report.devices.first().cloned()),
         };
-        found.ok_or_else(|| DeviceError::NotThere { request, backend, available: self.offer() })
+        let found = found.ok_or_else(|| DeviceError::NotThere { request, backend, available: self.offer() })?;
+        self.able(&report, found)
+    }
+
+    /// The device, if everything is there that its kernels are compiled with.
+    fn able(&self, report: &BackendReport, device: NamedDevice) -> Result<NamedDevice, DeviceError> {
+        match &report.missing {
+            None => Ok(device),
+            Some(file) => Err(DeviceError::MissingFile {
+                device: device.name,
+                backend: report.backend,
+                file: file.clone(),
+                available: self.offer(),
+            }),
+        }
     }
 
     /// What an error message offers instead.
@@ -166,7 +183,7 @@ mod tests {
                 device: Device::flex(),
             };
             let devices = found.map(|(_, names)| names.iter().map(named).collect()).unwrap_or_default();
-            BackendReport { backend, compiled: found.is_some(), devices }
+            BackendReport { backend, compiled: found.is_some(), devices, missing: None }
         };
         Chooser { probe }
     }
@@ -183,6 +200,20 @@ mod tests {
 
     fn name(result: Result<NamedDevice, DeviceError>) -> String {
         result.map_or_else(|error| error.to_string(), |chosen| chosen.name)
+    }
+
+    #[test]
+    fn a_device_without_the_file_that_it_needs_is_refused_by_the_name_of_the_file() {
+        let probe = |backend| {
+            let report = (machine(WORKSTATION).probe)(backend);
+            let missing = (backend == Backend::Cuda).then(|| "nvvm/libdevice/libdevice.10.bc".to_string());
+            BackendReport { missing, ..report }
+        };
+        for wish in [None, Some("cuda"), Some("cuda:1")] {
+            let text = name(Chooser { probe }.choose(wish, None));
+            assert!(text.contains("cannot compute: cuda needs nvvm/libdevice/libdevice.10.bc"), "{text}");
+        }
+        assert_eq!(name(Chooser { probe }.choose(Some("flex"), None)), "flex");
     }
 
     #[test]
