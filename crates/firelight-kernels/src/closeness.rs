@@ -1,7 +1,7 @@
 //! The one comparison of numbers that every test uses: what cannot be compared counts as infinitely far apart.
 //!
 //! A fold over `f64::max` drops NaN, and `zip` drops what the shorter list lacks, so a test built on them passes where
-//! it should fail. Here a NaN, a missing tensor, an empty list and unequal lengths all fail.
+//! it should fail. Here a NaN, a missing tensor, an empty list and unequal lengths or shapes all fail.
 
 use burn::tensor::{Tensor, TensorData};
 
@@ -9,6 +9,11 @@ use burn::tensor::{Tensor, TensorData};
 pub trait Numbers {
     /// The numbers in double precision, in row-major order; `None` if they are missing.
     fn numbers(&self) -> Option<Vec<f64>>;
+
+    /// The shape, which a list of numbers does not have.
+    fn shape(&self) -> Option<Vec<usize>> {
+        None
+    }
 }
 
 macro_rules! numbers_of_slices {
@@ -39,11 +44,19 @@ impl Numbers for TensorData {
     fn numbers(&self) -> Option<Vec<f64>> {
         Some(self.iter().collect())
     }
+
+    fn shape(&self) -> Option<Vec<usize>> {
+        Some(TensorData::shape(self).to_vec())
+    }
 }
 
 impl<const D: usize> Numbers for Tensor<D> {
     fn numbers(&self) -> Option<Vec<f64>> {
         self.to_data().numbers()
+    }
+
+    fn shape(&self) -> Option<Vec<usize>> {
+        Some(self.dims().to_vec())
     }
 }
 
@@ -51,11 +64,19 @@ impl<T: Numbers> Numbers for Option<T> {
     fn numbers(&self) -> Option<Vec<f64>> {
         self.as_ref().and_then(Numbers::numbers)
     }
+
+    fn shape(&self) -> Option<Vec<usize>> {
+        self.as_ref().and_then(Numbers::shape)
+    }
 }
 
 impl<T: Numbers + ?Sized> Numbers for &T {
     fn numbers(&self) -> Option<Vec<f64>> {
         (**self).numbers()
+    }
+
+    fn shape(&self) -> Option<Vec<usize>> {
+        (**self).shape()
     }
 }
 
@@ -74,20 +95,22 @@ impl<T: Numbers + ?Sized> Numbers for &T {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Difference {
-    /// The largest absolute difference. Infinite if one side is missing or empty, if the lengths differ, or if either
-    /// side holds a NaN. Equal infinities do not differ.
+    /// The largest absolute difference. Infinite if one side is missing or empty, if the lengths or the shapes of two
+    /// tensors differ, or if either side holds a NaN. Equal infinities do not differ.
     pub absolute: f64,
     /// The index of that difference.
     pub place: usize,
-    /// The largest magnitude of the expected numbers.
+    /// The largest finite magnitude of the expected numbers.
     pub largest: f64,
 }
 
 impl Difference {
     /// Compares `found` with `expected`.
     pub fn between(found: &(impl Numbers + ?Sized), expected: &(impl Numbers + ?Sized)) -> Self {
+        let shapes = found.shape().zip(expected.shape());
+        let fits = shapes.is_none_or(|(found, expected)| found == expected);
         match (found.numbers(), expected.numbers()) {
-            (Some(found), Some(expected)) if found.len() == expected.len() && !found.is_empty() => {
+            (Some(found), Some(expected)) if fits && found.len() == expected.len() && !found.is_empty() => {
                 Self::of_equal_lengths(&found, &expected)
             }
             _ => Self { absolute: f64::INFINITY, place: 0, largest: 0.0 },
@@ -100,9 +123,11 @@ impl Difference {
     }
 
     fn of_equal_lengths(found: &[f64], expected: &[f64]) -> Self {
-        let largest = expected.iter().fold(0.0, |largest: f64, x| largest.max(x.abs()));
+        let sizes = expected.iter().map(|x| x.abs()).filter(|size| size.is_finite());
+        let largest = sizes.fold(0.0, f64::max);
         let differences = found.iter().zip(expected).map(|(&found, &expected)| distance(found, expected));
-        let (place, absolute) = differences.enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, f64::INFINITY));
+        let (place, absolute) =
+            differences.enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, f64::INFINITY));
         Self { absolute, place, largest }
     }
 }
@@ -165,8 +190,26 @@ mod tests {
     }
 
     #[test]
+    fn tensors_of_two_shapes_differ_and_a_list_has_none() {
+        let [row, column] = [[1, 2], [2, 1]].map(|shape| TensorData::new(vec![1.0_f32, 2.0], shape));
+        assert_eq!(absolute(&Some(row.clone()), &Some(column.clone())), f64::INFINITY);
+        assert_eq!(absolute(&row, &row.clone()), 0.0);
+        assert_eq!(absolute(&column, &[1.0, 2.0]), 0.0);
+        let tensor = |data| Tensor::<2>::from_data(data, &burn::tensor::Device::default());
+        assert_eq!(absolute(&tensor(row.clone()), &row), 0.0);
+        assert_eq!(absolute(&tensor(row), &column), f64::INFINITY);
+    }
+
+    #[test]
     fn equal_infinities_do_not_differ() {
         assert_eq!(absolute(&[f64::NEG_INFINITY, 1.0], &[f64::NEG_INFINITY, 1.0]), 0.0);
+    }
+
+    #[test]
+    fn an_infinity_hides_no_other_difference() {
+        let difference = Difference::between(&[f64::INFINITY, 3.0], &[f64::INFINITY, 2.0]);
+        assert_eq!(difference.relative(0.0), 0.5);
+        assert_eq!(Difference::between(&[1.0], &[f64::INFINITY]).relative(1.0), f64::INFINITY);
     }
 
     #[test]

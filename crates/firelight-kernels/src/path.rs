@@ -19,8 +19,8 @@ const SWITCH: &str = "FIRELIGHT_KERNELS";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KernelPath {
-    /// Operations have kernels and backward passes of our own: all of them on the CPU; attention, the norms and
-    /// cross-entropy on a GPU, where the rest takes the reference.
+    /// Operations have kernels and backward passes of our own: on the CPU all of this crate but attention that hands out its
+    /// weights or is given scores; on a GPU attention, the norms and cross-entropy. The rest takes the reference.
     Fused,
     /// Each operation is composed of Burn's, which differentiate by themselves.
     Reference,
@@ -42,7 +42,8 @@ impl fmt::Display for KernelPath {
 /// With the environment variable `FIRELIGHT_KERNELS=reference`, read once, it is the reference everywhere; a value other than
 /// this and `fused` is warned of. A fused operation may still take the reference for an option that it does not support;
 /// its documentation says so, and each operation that has kernels logs the path that it took, once, at the level of
-/// debugging.
+/// debugging. The loops of the CPU's kernels are compiled for several vector units; `FIRELIGHT_SIMD=scalar`, `avx2` or `avx512`,
+/// read once, forces one that the CPU has, which changes no bit of a result.
 pub fn kernel_path(device: &Device, dtype: DType) -> KernelPath {
     let is_half = matches!(dtype, DType::F16 | DType::BF16);
     match kernels(device, if is_half && backend(device) == Some(Kernels::Cpu) { DType::F32 } else { dtype }) {
@@ -217,15 +218,24 @@ mod tests {
     }
 
     #[test]
+    fn a_gpu_takes_single_and_half_precision_and_a_cpu_single_and_double() {
+        let taken = |kernels: Kernels| {
+            let types = [DType::F32, DType::F64, DType::F16, DType::BF16];
+            types.map(|dtype| kernels.take(dtype))
+        };
+        assert_eq!(taken(Kernels::Gpu), [true, false, true, true]);
+        assert_eq!(taken(Kernels::Cpu), [true, true, false, false]); // Half precision is widened before.
+    }
+
+    #[test]
+    #[cfg_attr(not(feature = "cube"), ignore = "needs a GPU: cargo xtask test --device wgpu")]
     fn a_gpu_is_fused_in_single_and_half_precision() {
-        let device = Device::default().autodiff();
-        if backend(&device) == Some(Kernels::Gpu) {
-            for dtype in [DType::F32, DType::F16, DType::BF16] {
-                assert_eq!(kernel_path(&device, dtype), KernelPath::Fused);
-            }
-            assert_eq!(kernel_path(&device, DType::F64), KernelPath::Reference);
-            assert!(!is_fused_on_cpu(&Tensor::<1>::ones([1], &device)));
+        let device = crate::testing::Case::gpu(&[1, 1]).device();
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            assert_eq!(kernel_path(&device, dtype), KernelPath::Fused);
         }
+        assert_eq!(kernel_path(&device, DType::F64), KernelPath::Reference);
+        assert!(!is_fused_on_cpu(&Tensor::<1>::ones([1], &device)));
     }
 
     #[cfg(feature = "ndarray")]

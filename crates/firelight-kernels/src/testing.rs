@@ -1,5 +1,6 @@
 //! The comparison of a fused operation with its reference, shared by the tests of all operations.
 
+use crate::Difference;
 use crate::path::{KernelPath, kernel_path};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 
@@ -44,6 +45,22 @@ impl Case {
         if is_gpu { vec![case(false, rows), case(true, rows), case(false, 1)] } else { Vec::new() }
     }
 
+    /// The first case of [`on_gpu`](Self::on_gpu), for what a GPU alone computes. Such tests are ignored by name in builds
+    /// without one.
+    pub(crate) fn gpu(shape: &[usize; 2]) -> Self {
+        Self::on_gpu(shape).into_iter().next().expect("BURN_DEVICE names a GPU that this build has kernels for")
+    }
+
+    /// The cases of [`on_gpu`](Self::on_gpu), if the GPU computes in half precision; where it does not, it is told.
+    pub(crate) fn gpu_in_half_precision(shape: &[usize; 2]) -> Vec<Self> {
+        let device = Self::gpu(shape).device;
+        if device.supports_dtype(DType::F16) {
+            return Self::on_gpu(shape);
+        }
+        eprintln!("skipped: {device:?} does not compute in half precision");
+        Vec::new()
+    }
+
     /// Numbers in order and in single precision, on flex.
     pub(crate) fn plain() -> Self {
         Self { dtype: DType::F32, strided: false, size: 1.0, smallest: 1e-3, shape: [1, 1], device: Device::flex() }
@@ -69,13 +86,27 @@ impl Case {
     }
 
     #[cfg_attr(feature = "ndarray", allow(deprecated))]
-    fn is_on_cpu(&self) -> bool {
+    pub(crate) fn is_on_cpu(&self) -> bool {
         #[cfg(feature = "ndarray")]
         if self.device == Device::ndarray() {
             return true;
         }
         self.device == Device::flex()
     }
+}
+
+/// Runs a test in a process of its own, where no other test draws from the generators that a process has.
+pub(crate) fn alone(test: impl FnOnce()) {
+    const MARK: &str = "FIRELIGHT_TEST_ALONE";
+    let name = std::thread::current().name().unwrap_or_default().to_owned();
+    if std::env::var_os(MARK).is_some() || name == "main" {
+        return test(); // On the main thread tests run one after another.
+    }
+    let program = std::env::current_exe().expect("the program of the tests");
+    let arguments = [&name, "--exact", "--include-ignored"];
+    let output = std::process::Command::new(program).args(arguments).env(MARK, "1").output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("test result: ok. 1 passed"), "{text}");
 }
 
 /// Random numbers of the case's shape, type and size; `seed` tells inputs apart.
@@ -108,15 +139,9 @@ pub(crate) fn compare<const N: usize, const D: usize, const R: usize>(
         (0..N).for_each(|place| assert_slope(case, &inputs, &fused, place, &found[place + 1]));
     }
     for (place, (found, expected)) in found.iter().zip(&expected).enumerate() {
-        let largest = expected.iter().fold(case.smallest, |largest: f64, x| largest.max(x.abs()));
-        let error = found.iter().zip(expected).fold(0.0, |error: f64, (a, b)| {
-            if a.is_nan() != b.is_nan() { f64::INFINITY } else { error.max((a - b).abs() / largest) }
-        });
+        let difference = Difference::between(found, expected);
         let name = if place == 0 { "the output".to_owned() } else { format!("the gradient of input {}", place - 1) };
-        assert!(
-            found.len() == expected.len() && error <= case.tolerance(),
-            "{name} differs by {error:e} of its largest element {largest:e} in {case:?}"
-        );
+        assert!(difference.relative(case.smallest) <= case.tolerance(), "{name} differs: {difference:?} in {case:?}");
     }
 }
 

@@ -120,7 +120,8 @@ use extension::AdamWExtension;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{DType, Device, Distribution, Tolerance};
+    use crate::assert_close;
+    use burn::tensor::{DType, Device, Distribution};
 
     fn step() -> AdamWStep {
         AdamWStep { learning_rate: 0.1, beta_1: 0.9, beta_2: 0.99, epsilon: 1e-8, weight_decay: 0.5, time: 1 }
@@ -134,7 +135,7 @@ mod tests {
             (Tensor::<1>::from_floats([2.0, -4.0], &device), Tensor::<1>::from_floats([0.3, -5.0], &device));
         let (parameter, [mean, square]) = adamw(parameter, gradient, None, &step());
         let close = |found: Tensor<1>, expected: [f32; 2]| {
-            found.into_data().assert_approx_eq::<f32>(&expected.into(), Tolerance::absolute(1e-5));
+            assert_close(&found, &expected, 1e-5);
         };
         close(parameter, [1.8, -3.7]);
         close(mean, [0.03, -0.5]);
@@ -160,7 +161,7 @@ mod tests {
             parameter.into_data().assert_eq(&before, true);
             let pairs = [found].into_iter().chain(found_moments).zip([expected].into_iter().chain(expected_moments));
             for (found, expected) in pairs {
-                found.into_data().assert_approx_eq::<f32>(&expected.into_data(), Tolerance::absolute(1e-5));
+                assert_close(&found, &expected, 1e-5);
             }
         }
     }

@@ -139,7 +139,8 @@ mod extension {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, TensorData, Tolerance};
+    use crate::assert_close;
+    use burn::tensor::{Device, TensorData};
 
     #[test]
     fn a_row_by_hand() {
@@ -150,7 +151,7 @@ mod tests {
         let (sum, normed) = add_rms_norm(x, branch, gamma, 0.0);
         sum.into_data().assert_eq(&TensorData::from([[3.0f32, 4.0]]), true);
         let expected = TensorData::from([[0.848_528f32, 2.262_742]]);
-        normed.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+        assert_close(&normed, &expected, 1e-5);
     }
 
     #[test]

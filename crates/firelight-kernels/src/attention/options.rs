@@ -187,7 +187,8 @@ mod tests {
     use super::super::tests::rows;
     use super::super::{attention, attention_with_weights};
     use super::*;
-    use burn::tensor::{TensorData, Tolerance};
+    use crate::assert_close;
+    use burn::tensor::TensorData;
 
     #[test]
     fn a_cap_bounds_the_scores_and_not_the_bias() {
@@ -199,10 +200,10 @@ mod tests {
             attention_with_weights(query.clone(), key.clone(), key.clone(), options).1.into_data()
         };
         let expected = TensorData::from([[[[0.1192f32, 0.8808]]]]);
-        weights(&options).assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-4));
+        assert_close(&weights(&options), &expected, 1e-4);
         let biased = options.with_bias(Some(rows([[2.0, 0.0]], &device)));
         let expected = TensorData::from([[[[0.5f32, 0.5]]]]);
-        weights(&biased).assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-4));
+        assert_close(&weights(&biased), &expected, 1e-4);
     }
 
     #[test]
@@ -219,7 +220,7 @@ mod tests {
             attention(query.clone(), key.clone(), value.clone(), &options),
             attention_with_weights(query, key, value, &options).0,
         ] {
-            output.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+            assert_close(&output, &expected, 1e-5);
         }
     }
 
@@ -240,7 +241,7 @@ mod tests {
         let value = rows([[3.0], [6.0], [9.0]], &device);
         let output = attention(query, value.clone(), value, &AttentionOptions::default().with_causal(true));
         let expected = TensorData::from([[[[4.5f32], [6.0]]]]);
-        output.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+        assert_close(&output, &expected, 1e-6);
     }
 
     #[test]
@@ -253,7 +254,7 @@ mod tests {
             |options: AttentionOptions| attention(query.clone(), value.clone(), value.clone(), &options).into_data();
         let expect = |found: TensorData, expected: [f32; 2]| {
             let expected = TensorData::new(expected.to_vec(), [1, 1, 2, 1]);
-            found.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+            assert_close(&found, &expected, 1e-6);
         };
         let window = |window| AttentionOptions::default().with_window(Some(window));
         expect(mean(window(1).with_causal(true)), [4.5, 7.5]);

@@ -77,7 +77,8 @@ pub fn attention_from_scores(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Bool, Device, Distribution, Tolerance};
+    use crate::assert_close;
+    use burn::tensor::{Bool, Device, Distribution};
 
     #[test]
     fn weights_sum_to_one_or_zero_and_make_the_output() {
@@ -90,9 +91,9 @@ mod tests {
         let (output, weights) = attention_with_weights(query.clone(), key.clone(), value.clone(), &options);
         let sums = Tensor::cat(vec![Tensor::<4>::ones([1, 4, 3, 1], &device), Tensor::zeros([1, 4, 3, 1], &device)], 0);
         let found = weights.clone().sum_dim(3).into_data();
-        found.assert_approx_eq::<f32>(&sums.into_data(), Tolerance::absolute(1e-5));
+        assert_close(&found, &sums, 1e-5);
         let product = weights.matmul(value.clone()).into_data();
-        output.clone().into_data().assert_approx_eq::<f32>(&product, Tolerance::absolute(1e-6));
+        assert_close(&output, &product, 1e-6);
         output.into_data().assert_eq(&attention(query, key, value, &options).into_data(), true);
     }
 
@@ -112,8 +113,8 @@ mod tests {
         let keys = |x: Tensor<4>| Tensor::cat([0, 0, 1, 1].map(|head| x.clone().narrow(1, head, 1)).to_vec(), 1);
         let (output, weights) = attention_from_scores(scores, value.clone(), &options);
         let (expected, expected_weights) = attention_with_weights(query, key, keys(value), &options);
-        output.into_data().assert_approx_eq::<f32>(&expected.into_data(), Tolerance::absolute(1e-6));
-        weights.into_data().assert_approx_eq::<f32>(&expected_weights.into_data(), Tolerance::absolute(1e-6));
+        assert_close(&output, &expected, 1e-6);
+        assert_close(&weights, &expected_weights, 1e-6);
     }
 
     #[test]

@@ -129,7 +129,8 @@ mod extension {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, Distribution, TensorData, Tolerance};
+    use crate::assert_close;
+    use burn::tensor::{Device, Distribution, TensorData};
 
     #[test]
     fn losses_by_hand() {
@@ -138,11 +139,11 @@ mod tests {
         let logits = Tensor::<2>::from_floats([[3f32.ln(), 0.0], [3f32.ln(), 0.0]], &device);
         let targets = Tensor::<1, Int>::from_ints([0, 1], &device);
         let plain = cross_entropy(logits.clone(), targets.clone(), &CrossEntropyOptions::default()).into_data();
-        plain.assert_approx_eq::<f32>(&TensorData::from([0.287682f32, 1.386294]), Tolerance::absolute(1e-5));
+        assert_close(&plain, &TensorData::from([0.287682f32, 1.386294]), 1e-5);
         // Smoothed by .2: .8 of the above plus .2 of the mean .836988.
         let options = CrossEntropyOptions::default().with_label_smoothing(0.2);
         let smoothed = cross_entropy(logits, targets, &options).into_data();
-        smoothed.assert_approx_eq::<f32>(&TensorData::from([0.397543f32, 1.276433]), Tolerance::absolute(1e-5));
+        assert_close(&smoothed, &TensorData::from([0.397543f32, 1.276433]), 1e-5);
     }
 
     #[test]
@@ -155,7 +156,7 @@ mod tests {
         let losses = cross_entropy(logits.clone(), targets, &options);
         let gradient = logits.grad(&losses.clone().sum().backward()).expect("logits require a gradient");
         assert_eq!(losses.narrow(0, 0, 1).into_scalar::<f32>(), 0.0);
-        assert_eq!(gradient.clone().narrow(0, 0, 1).abs().max().into_scalar::<f32>(), 0.0);
+        assert_close(&gradient.clone().narrow(0, 0, 1), &[0.0; 3], 0.0);
         // The gradient of a counted row is softmax minus target and sums to 0.
         assert!(gradient.narrow(0, 1, 1).sum().into_scalar::<f32>().abs() < 1e-6);
     }
@@ -167,9 +168,9 @@ mod tests {
         let losses = cross_entropy(logits.clone(), Tensor::from_ints([0], &device), &CrossEntropyOptions::default());
         let gradient = logits.grad(&losses.clone().sum().backward()).expect("logits require a gradient");
         let expected = TensorData::from([std::f32::consts::LN_2]);
-        losses.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+        assert_close(&losses, &expected, 1e-6);
         let expected = TensorData::from([[-0.5f32, 0.0, 0.5]]);
-        gradient.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+        assert_close(&gradient, &expected, 1e-6);
     }
 
     #[test]
@@ -211,7 +212,7 @@ mod tests {
             let gradient = logits.grad(&(loss + squares).backward()).expect("logits require a gradient");
             // Two times (softmax - target) plus the slope 2 (2x) of the square: 2 (.880797 - 1) + 4, 2 (.119203) - 4.
             let expected = TensorData::from([[3.761_594f32, -3.761_594]]);
-            gradient.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+            assert_close(&gradient, &expected, 1e-5);
             twice.into_data().assert_eq(&TensorData::from([[1f32, -1.0]]), true);
         }
     }
@@ -227,17 +228,17 @@ mod tests {
 
     #[cfg(feature = "flex")]
     #[test]
+    #[cfg_attr(not(feature = "cube"), ignore = "needs a GPU: cargo xtask test --device wgpu")]
     fn half_precision_on_a_gpu_is_near_the_reference_of_single_precision() {
         use crate::testing::{Case, normal};
         use burn::tensor::DType;
-        for case in Case::on_gpu(&[6, 300]).into_iter().filter(|case| case.device.supports_dtype(DType::F16)) {
+        for case in Case::gpu_in_half_precision(&[6, 300]) {
             let x = normal(&case, 0).cast(DType::F16);
             let targets = Tensor::<1, Int>::ones([case.shape[0]], &case.device());
             let options = CrossEntropyOptions::default().with_label_smoothing(0.1);
             let found = cross_entropy(x.clone(), targets.clone(), &options).cast(DType::F32);
             let expected = reference::cross_entropy(x.cast(DType::F32), targets, &options);
-            let error = (found - expected).abs().max().into_scalar::<f32>();
-            assert!(error < 1e-2, "{error}");
+            assert_close(&found, &expected, 1e-2);
         }
     }
 }

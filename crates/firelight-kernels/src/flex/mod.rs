@@ -8,6 +8,7 @@ pub(crate) mod dropout;
 mod number;
 mod product;
 mod real;
+pub(crate) mod simd;
 pub(crate) mod view;
 
 pub(crate) use number::Number;
@@ -21,11 +22,12 @@ use rayon::prelude::*;
 /// Elements that a block of rows has at least: enough to pay for handing it to another thread.
 pub(crate) const BLOCK: usize = 16 * 1024;
 
-/// Runs a loop compiled for the widest vector units of this CPU. The closure must be marked `#[inline(always)]`, and so
-/// must what it calls: a function that stays a function of its own is compiled for the oldest CPU.
+/// Runs a loop compiled for the widest vector units of this CPU, or for those that `FIRELIGHT_SIMD` names. The closure must
+/// be marked `#[inline(always)]`, and so must what it calls: a function that stays a function of its own is compiled for the
+/// oldest CPU.
 #[inline(always)]
 pub(crate) fn vectorised<R>(body: impl FnMut() -> R) -> R {
-    pulp::Arch::new().dispatch(Body(body))
+    simd::arch().dispatch(Body(body))
 }
 
 /// A closure that is called through `FnMut`: the adapter that `FnOnce` goes through is not inlined.

@@ -207,25 +207,31 @@ real!(f64, mantissa: 52, round: 6_755_399_441_055_744.0, high: 6.931_471_803_691
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Difference;
 
     /// The largest error over `[-span, span]`, relative to the value or, below 1, absolute.
     fn error(span: f64, ours: impl Fn(f64) -> f64, theirs: impl Fn(f64) -> f64) -> f64 {
-        let points = (-20_000..=20_000).map(|i| span * f64::from(i) / 20_000.0);
-        points.map(|x| (ours(x) - theirs(x)).abs() / theirs(x).abs().max(1.0)).fold(0.0, f64::max)
+        let points = || (-20_000..=20_000).map(|i| span * f64::from(i) / 20_000.0);
+        let unit = |x| theirs(x).abs().max(1.0);
+        let found: Vec<f64> = points().map(|x| ours(x) / unit(x)).collect();
+        let expected: Vec<f64> = points().map(|x| theirs(x) / unit(x)).collect();
+        Difference::between(&found, &expected).absolute
     }
 
-    fn single(f: impl Fn(f32) -> f32) -> impl Fn(f64) -> f64 {
+    fn in_single(f: impl Fn(f32) -> f32) -> impl Fn(f64) -> f64 {
         move |x| f64::from(f(x as f32))
     }
 
     #[test]
     fn functions_are_as_exact_as_their_type() {
-        let exp_error = |x: f64| (Real::exp(x as f32) as f64 / (x as f32 as f64).exp() - 1.0).abs();
-        assert!((-860..=879).map(|i| exp_error(f64::from(i) / 10.0)).fold(0.0, f64::max) < 2e-7);
-        assert!((-7000..=7000).map(|i| f64::from(i) / 10.0).all(|x| (Real::exp(x) / x.exp() - 1.0).abs() < 1e-15));
-        assert!(error(12.0, single(Real::tanh), |x| (x as f32 as f64).tanh()) < 2e-7);
+        let points = |range: std::ops::RangeInclusive<i32>| range.map(|i| f64::from(i) / 10.0);
+        let ratios = |ratios: Vec<f64>| Difference::between(&ratios, &vec![1.0; ratios.len()]).absolute;
+        let single = |x: f64| Real::exp(x as f32) as f64 / (x as f32 as f64).exp();
+        assert!(ratios(points(-860..=879).map(single).collect()) < 2e-7);
+        assert!(ratios(points(-7000..=7000).map(|x| Real::exp(x) / x.exp()).collect()) < 1e-15);
+        assert!(error(12.0, in_single(Real::tanh), |x| (x as f32 as f64).tanh()) < 2e-7);
         assert!(error(12.0, Real::tanh, f64::tanh) < 1e-15);
-        assert!(error(80.0, single(Real::sigmoid), |x| 1.0 / (1.0 + (-(x as f32 as f64)).exp())) < 2e-7);
+        assert!(error(80.0, in_single(Real::sigmoid), |x| 1.0 / (1.0 + (-(x as f32 as f64)).exp())) < 2e-7);
         assert!(error(1e-3, |x| Real::exp_m1(x) / x.max(1e-9), |x| x.exp_m1() / x.max(1e-9)) < 1e-13);
     }
 

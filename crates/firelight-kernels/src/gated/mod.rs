@@ -87,7 +87,8 @@ mod extension {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, TensorData, Tolerance};
+    use crate::assert_close;
+    use burn::tensor::{Device, TensorData};
 
     const KINDS: [Gate; 6] = [
         Gate::Gelu(GeluForm::Exact),
@@ -105,7 +106,7 @@ mod tests {
         let expected = [1.682_69f32, 1.682_384, 1.691_592, 2.0, 1.462_117, 1.462_117];
         for (kind, expected) in KINDS.into_iter().zip(expected) {
             let output = gated(Tensor::<1>::ones([1], &device), Tensor::full([1], 2.0, &device), kind);
-            output.into_data().assert_approx_eq::<f32>(&TensorData::from([expected]), Tolerance::absolute(1e-5));
+            assert_close(&output, &TensorData::from([expected]), 1e-5);
         }
     }
 

@@ -49,7 +49,8 @@ impl GeluForm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, TensorData, Tolerance};
+    use crate::assert_close;
+    use burn::tensor::{Device, TensorData};
     use proptest::prelude::*;
 
     #[test]
@@ -61,9 +62,9 @@ mod tests {
         let exact = gelu(x.clone(), GeluForm::Exact).into_data();
         let tanh = gelu(x.clone(), GeluForm::Tanh).into_data();
         let sigmoid = gelu(x, GeluForm::Sigmoid).into_data();
-        exact.assert_approx_eq::<f32>(&TensorData::from([-0.0455f32, 0.0, 0.841345]), Tolerance::absolute(1e-5));
-        tanh.assert_approx_eq::<f32>(&TensorData::from([-0.045402f32, 0.0, 0.841192]), Tolerance::absolute(1e-5));
-        sigmoid.assert_approx_eq::<f32>(&TensorData::from([-0.064344f32, 0.0, 0.845796]), Tolerance::absolute(1e-5));
+        assert_close(&exact, &TensorData::from([-0.0455f32, 0.0, 0.841345]), 1e-5);
+        assert_close(&tanh, &TensorData::from([-0.045402f32, 0.0, 0.841192]), 1e-5);
+        assert_close(&sigmoid, &TensorData::from([-0.064344f32, 0.0, 0.845796]), 1e-5);
     }
 
     proptest! {

@@ -102,7 +102,8 @@ mod extension {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, TensorData, Tolerance};
+    use crate::assert_close;
+    use burn::tensor::{Device, TensorData};
     use proptest::prelude::*;
 
     #[test]
@@ -114,7 +115,7 @@ mod tests {
         let beta = Tensor::<1>::from_floats([0.0, 0.5, 0.0], &device);
         let output = layer_norm(x, gamma, Some(beta), 0.0).into_data();
         let expected = TensorData::from([[-1.224_745f32, 0.5, 2.449_49]]);
-        output.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+        assert_close(&output, &expected, 1e-5);
     }
 
     proptest! {
@@ -128,7 +129,7 @@ mod tests {
                 layer_norm(x, Tensor::ones([8], &device), None, 1e-9).into_data()
             };
             let moved: Vec<f32> = row.iter().map(|x| a * x + b).collect();
-            norm(&row).assert_approx_eq::<f32>(&norm(&moved), Tolerance::absolute(1e-4));
+            assert_close(&norm(&row), &norm(&moved), 1e-4);
         }
     }
 
@@ -159,16 +160,16 @@ mod tests {
 
     #[cfg(feature = "flex")]
     #[test]
+    #[cfg_attr(not(feature = "cube"), ignore = "needs a GPU: cargo xtask test --device wgpu")]
     fn half_precision_on_a_gpu_is_near_the_reference_of_single_precision() {
         use crate::testing::{Case, normal};
         use burn::tensor::DType;
-        for case in Case::on_gpu(&[6, 300]).into_iter().filter(|case| case.device.supports_dtype(DType::F16)) {
+        for case in Case::gpu_in_half_precision(&[6, 300]) {
             let x = normal(&case, 0).cast(DType::F16);
             let gamma = Tensor::<1>::ones([300], &case.device());
             let found = layer_norm(x.clone(), gamma.clone().cast(DType::F16), None, 1e-5).cast(DType::F32);
             let expected = reference::layer_norm(x.cast(DType::F32), gamma, None, 1e-5);
-            let error = (found - expected).abs().max().into_scalar::<f32>();
-            assert!(error < 5e-3, "{error}");
+            assert_close(&found, &expected, 5e-3);
         }
     }
 }

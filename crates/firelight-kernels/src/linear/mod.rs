@@ -86,7 +86,8 @@ mod extension {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, Distribution, TensorData, Tolerance};
+    use crate::assert_close;
+    use burn::tensor::{Device, Distribution, TensorData};
 
     #[test]
     fn a_product_by_hand() {
@@ -104,7 +105,7 @@ mod tests {
         let weight = Tensor::<2>::random([5, 6], Distribution::Default, &device);
         let whole = linear(x.clone(), weight.clone(), None).slice([1..2, 2..3]).into_data();
         let single = linear(x.slice([1..2, 2..3]), weight, None).into_data();
-        whole.assert_approx_eq::<f32>(&single, Tolerance::absolute(1e-6));
+        assert_close(&whole, &single, 1e-6);
     }
 
     #[test]
@@ -138,7 +139,7 @@ mod tests {
         let x = Tensor::<3>::random([3, 2, 5], Distribution::Default, &device);
         let weight = Tensor::<2>::random([2100, 5], Distribution::Default, &device).transpose();
         let fused = linear(x.clone(), weight.clone(), None).into_data();
-        fused.assert_approx_eq::<f32>(&reference::linear(x, weight, None).into_data(), Tolerance::absolute(1e-5));
+        assert_close(&fused, &reference::linear(x, weight, None), 1e-5);
     }
 
     #[cfg(feature = "flex")]

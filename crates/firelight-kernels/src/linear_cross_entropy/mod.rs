@@ -98,7 +98,8 @@ mod extension {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Bool, Device, Distribution, Tolerance};
+    use crate::assert_close;
+    use burn::tensor::{Bool, Device, Distribution};
 
     /// Loss and gradients of `x` and of a weight that lies transposed, as a tied head's.
     fn pass(rows: usize, options: &CrossEntropyOptions, inputs: &[Tensor<2>; 2]) -> [burn::tensor::TensorData; 3] {
@@ -125,7 +126,7 @@ mod tests {
             let whole = pass(usize::MAX, &options, &inputs);
             for rows in [1, 2, 3, 6] {
                 for (found, expected) in pass(rows, &options, &inputs).iter().zip(&whole) {
-                    found.assert_approx_eq::<f32>(expected, Tolerance::absolute(1e-5));
+                    assert_close(&found, expected, 1e-5);
                 }
             }
         }
@@ -157,7 +158,7 @@ mod tests {
         let options = CrossEntropyOptions::default();
         let found = linear_cross_entropy(x.clone(), weight.clone(), targets(), &options).into_data();
         let whole = cross_entropy(linear(x, weight, None), targets(), &options).into_data();
-        found.assert_approx_eq::<f32>(&whole, Tolerance::absolute(1e-4));
+        assert_close(&found, &whole, 1e-4);
     }
 
     #[test]

@@ -99,7 +99,7 @@ pub(crate) fn before_drawing(device: &Device) {
 }
 
 #[cfg(test)]
-pub(super) fn with_seeds<R>(seeds: Vec<u64>, work: impl FnOnce() -> R) -> R {
+pub(crate) fn with_seeds<R>(seeds: Vec<u64>, work: impl FnOnce() -> R) -> R {
     Seeds(seeds).repeat(&Device::default(), work)
 }
 

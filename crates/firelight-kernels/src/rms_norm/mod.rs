@@ -80,7 +80,8 @@ mod extension {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, TensorData, Tolerance};
+    use crate::assert_close;
+    use burn::tensor::{Device, TensorData};
     use proptest::prelude::*;
 
     #[test]
@@ -90,7 +91,7 @@ mod tests {
         let x = Tensor::<2>::from_floats([[3.0, 4.0]], &device);
         let output = rms_norm(x, Tensor::from_floats([1.0, 2.0], &device), 0.0).into_data();
         let expected = TensorData::from([[0.848528f32, 2.262742]]);
-        output.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+        assert_close(&output, &expected, 1e-5);
     }
 
     proptest! {
@@ -127,15 +128,15 @@ mod tests {
 
     #[cfg(feature = "flex")]
     #[test]
+    #[cfg_attr(not(feature = "cube"), ignore = "needs a GPU: cargo xtask test --device wgpu")]
     fn half_precision_on_a_gpu_is_near_the_reference_of_single_precision() {
         use crate::testing::{Case, normal};
         use burn::tensor::DType;
-        for case in Case::on_gpu(&[6, 300]).into_iter().filter(|case| case.device.supports_dtype(DType::F16)) {
+        for case in Case::gpu_in_half_precision(&[6, 300]) {
             let x = normal(&case, 0).cast(DType::F16);
             let gamma = Tensor::<1>::ones([300], &case.device());
             let found = rms_norm(x.clone(), gamma.clone().cast(DType::F16), 1e-5).cast(DType::F32);
-            let error = (found - reference::rms_norm(x.cast(DType::F32), gamma, 1e-5)).abs().max().into_scalar::<f32>();
-            assert!(error < 5e-3, "{error}");
+            assert_close(&found, &reference::rms_norm(x.cast(DType::F32), gamma, 1e-5), 5e-3);
         }
     }
 }

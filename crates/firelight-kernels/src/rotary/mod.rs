@@ -94,7 +94,8 @@ mod extension {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, TensorData, Tolerance};
+    use crate::assert_close;
+    use burn::tensor::{Device, TensorData};
 
     #[test]
     fn a_quarter_turn_by_hand() {
@@ -107,7 +108,7 @@ mod tests {
             (RotaryPairs::Halves, [[[[-3.0, -4.0, 1.0, 2.0, 5.0]]]]),
         ] {
             let output = rotary(x(), angle(0.0), angle(1.0), pairs).into_data();
-            output.assert_approx_eq::<f32>(&TensorData::from(expected), Tolerance::absolute(1e-6));
+            assert_close(&output, &TensorData::from(expected), 1e-6);
         }
     }
 

@@ -25,14 +25,15 @@ pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, TensorData, Tolerance};
+    use crate::assert_close;
+    use burn::tensor::{Device, TensorData};
 
     #[test]
     fn values_by_hand() {
         // σ(1) = .731059, and x σ(x) + (-x) σ(-x) = x (2 σ(x) - 1).
         let x = Tensor::<1>::from_floats([-1.0, 0.0, 1.0], &Device::default());
         let expected = TensorData::from([-0.268_941f32, 0.0, 0.731_059]);
-        silu(x).into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+        assert_close(&silu(x), &expected, 1e-6);
     }
 
     #[cfg(feature = "flex")]

@@ -9,6 +9,8 @@ mod backward;
 mod block;
 #[cfg(feature = "cube")]
 mod dropout;
+#[cfg(all(test, feature = "flex", any(feature = "cube", feature = "ndarray")))]
+pub(super) mod dropped;
 mod float;
 mod forward;
 #[cfg(any(feature = "cube", all(test, feature = "ndarray")))]

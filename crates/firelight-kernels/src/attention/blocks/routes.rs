@@ -50,13 +50,32 @@ mod on_cube {
     }
 }
 
-// A CPU backend without kernels of its own, for a test of the blocks without a GPU.
+// A CPU backend without kernels of its own, for a test of the blocks without a GPU. It drops weights on the host, by the seed of
+// the settings.
 #[cfg(all(test, feature = "ndarray"))]
 #[allow(deprecated)]
 mod on_ndarray {
+    use super::super::super::extension::Place;
+    use super::super::dropped;
     use super::*;
+    use burn::backend::{NdArray, TensorMetadata, ops::FloatTensorOps};
+    use burn::tensor::{TensorData, read_sync};
 
-    in_blocks!(burn::backend::NdArray);
+    in_blocks!(NdArray);
 
-    impl AttentionKernel for burn::backend::NdArray {}
+    impl AttentionKernel for NdArray {
+        fn draw_seed(query: &FloatTensor<Self>, settings: &Settings) -> Option<FloatTensor<Self>> {
+            let numbers = || TensorData::from(dropped::numbers(settings.seed));
+            (settings.dropout > 0.0).then(|| Self::float_from_data(numbers(), &query.device()))
+        }
+
+        fn dropped(weights: FloatTensor<Self>, seed: FloatTensor<Self>, place: Place) -> FloatTensor<Self> {
+            let (shape, device) = (weights.shape(), weights.device());
+            let seed = read_sync(Self::float_into_data(seed)).expect("a seed on the host");
+            let seed = seed.to_vec().expect("numbers in single precision");
+            let factors = dropped::factors([seed[0], seed[1]], shape.dims(), place);
+            let factors = TensorData::new(factors, shape).convert_dtype(weights.dtype());
+            Self::float_mul(weights, Self::float_from_data(factors, &device))
+        }
+    }
 }
