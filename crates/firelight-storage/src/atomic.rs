@@ -1,6 +1,7 @@
 //! Replaces a file in one move, so that a crash or a full disk leaves either the old file or the new one, never half of
-//! one. Everything Firelight writes and later reads again goes through here. The recipe is POSIX's: write a temporary
-//! file beside the target, flush it to the disk, rename it over the target, flush the folder.
+//! one. Everything Firelight writes goes through here. The recipe is POSIX's: write a temporary file beside the target,
+//! flush it to the disk, rename it over the target, flush the folder. A folder, a pipe or a device is never replaced; of a
+//! symbolic link the file that it leads to is replaced, and the link stays.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -11,11 +12,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde::Serialize;
 
 use crate::StorageError;
+use crate::file::target_of;
 
 /// Writes `bytes` to `path`, replacing a file that is there.
 ///
 /// # Errors
-/// Returns [`StorageError::Io`] naming `path`; the old file is then untouched.
+/// Returns an error naming `path` if it cannot be written, or is a folder, a pipe or a device; the old file is then
+/// untouched.
 pub fn write_atomic(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> Result<(), StorageError> {
     write_atomic_with(path, |writer| writer.write_all(bytes.as_ref()))
 }
@@ -23,7 +26,7 @@ pub fn write_atomic(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> Result<(
 /// Writes what `write` writes to `path`, replacing a file that is there. Writes are buffered.
 ///
 /// # Errors
-/// Returns [`StorageError::Io`] naming `path`, also if `write` fails; the old file is then untouched.
+/// As [`write_atomic`], also if `write` fails.
 pub fn write_atomic_with(
     path: impl AsRef<Path>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -40,7 +43,7 @@ pub fn write_atomic_with(
 /// Writes `items` to `path` as JSON, one a line, replacing a file that is there.
 ///
 /// # Errors
-/// Returns [`StorageError::Io`] naming `path`, also if an item cannot be expressed in JSON; the old file is then untouched.
+/// As [`write_atomic`], also if an item cannot be expressed in JSON.
 pub fn write_json_lines<T: Serialize>(
     path: impl AsRef<Path>,
     items: impl IntoIterator<Item = T>,
@@ -55,8 +58,9 @@ pub fn write_json_lines<T: Serialize>(
 
 /// Lets `fill` create a file under a temporary name beside `path` and moves it to `path` once it is on the disk.
 pub(crate) fn replace(path: &Path, fill: impl FnOnce(&Path) -> Result<(), StorageError>) -> Result<(), StorageError> {
-    let temporary = temporary_name(path);
-    let moved = fill(&temporary).and_then(|()| commit(&temporary, path).map_err(StorageError::io("write", path)));
+    let target = target_of(path)?;
+    let temporary = temporary_name(&target);
+    let moved = fill(&temporary).and_then(|()| commit(&temporary, &target).map_err(StorageError::io("write", path)));
     if moved.is_err() {
         // The first error is the one worth telling; a temporary file that cannot be removed does no harm.
         let _ = fs::remove_file(&temporary);
@@ -129,6 +133,54 @@ mod tests {
         assert!(!error.is_user_error());
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_folder_is_not_replaced() {
+        let home = tempfile::tempdir().unwrap();
+        let error = write_atomic(home.path(), "x").unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("` is a folder, but a regular file"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn special_files_are_not_replaced() {
+        use std::os::unix::fs::FileTypeExt;
+        use std::os::unix::net::UnixListener;
+        let home = tempfile::tempdir().unwrap();
+        let socket = home.path().join("a.png");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let link = home.path().join("link");
+        std::os::unix::fs::symlink(&socket, &link).unwrap();
+        for path in [&socket, &link] {
+            let error = write_atomic(path, "x").unwrap_err();
+            assert!(error.is_user_error());
+            let expected = format!("`{}` is a socket, but a regular file is expected: ", path.display());
+            assert!(error.to_string().starts_with(&expected), "{error}");
+        }
+        assert!(fs::symlink_metadata(&socket).unwrap().file_type().is_socket());
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 2, "no temporary file is left");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_stays_and_its_file_is_replaced() {
+        use std::os::unix::fs::symlink;
+        let home = tempfile::tempdir().unwrap();
+        let [file, link] = ["folder/a.txt", "link"].map(|name| home.path().join(name));
+        fs::create_dir(home.path().join("folder")).unwrap();
+        write_atomic(&file, "old").unwrap();
+        symlink("folder/a.txt", &link).unwrap();
+        write_atomic(&link, "new").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+
+        fs::remove_file(&file).unwrap();
+        let error = write_atomic(&link, "x").unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("a symbolic link to nothing"), "{error}");
+        let round = home.path().join("round");
+        symlink(&round, &round).unwrap();
+        assert!(write_atomic(&round, "x").is_err());
     }
 
     #[test]

@@ -5,14 +5,13 @@
 //! (<https://arxiv.org/abs/1803.05407>); over the last checkpoints of one run as in Vaswani et al. 2017, section 6.1.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
 use crate::weights::not_weights;
-use crate::{StorageError, write_atomic};
+use crate::{StorageError, read_file, shortened, write_atomic};
 
 /// A tensor being averaged: its shape, and the sum of its values so far.
 type Sums = BTreeMap<String, (Vec<usize>, Vec<f64>)>;
@@ -20,8 +19,8 @@ type Sums = BTreeMap<String, (Vec<usize>, Vec<f64>)>;
 /// Writes the mean of the weights in `files` to `path`, as 32-bit floats; sums are taken in double precision.
 ///
 /// # Errors
-/// Fails if a file cannot be read, holds anything but 32-bit floats, or does not have the keys and shapes of the first one,
-/// or if `path` cannot be written.
+/// Fails if a file cannot be read, holds anything but finite 32-bit floats, or does not have the keys and shapes of the first
+/// one, or if `path` cannot be written.
 ///
 /// # Panics
 /// Panics if `files` is empty.
@@ -35,12 +34,16 @@ pub fn average_weights(files: &[PathBuf], path: impl AsRef<Path>) -> Result<(), 
 }
 
 fn read(path: &Path) -> Result<Sums, StorageError> {
-    let bytes = fs::read(path).map_err(StorageError::io("read", path))?;
+    let bytes = read_file(path, u64::MAX)?;
     let tensors = SafeTensors::deserialize(&bytes).map_err(not_weights(path, bytes.len() as u64))?;
-    tensors
-        .iter()
-        .map(|(key, view)| Ok((key.to_string(), values(key, &view).map_err(|w| mismatch(path, w))?)))
-        .collect()
+    let tensor = |(key, view): (&str, TensorView)| {
+        let (shape, values) = values(key, &view).map_err(|wrong| mismatch(path, wrong))?;
+        match values.iter().find(|value| !value.is_finite()) {
+            Some(&value) => Err(StorageError::NotFinite { path: path.into(), key: shortened(key), value }),
+            None => Ok((key.to_string(), (shape, values))),
+        }
+    };
+    tensors.iter().map(tensor).collect()
 }
 
 fn values(key: &str, view: &TensorView) -> Result<(Vec<usize>, Vec<f64>), String> {
@@ -49,20 +52,22 @@ fn values(key: &str, view: &TensorView) -> Result<(Vec<usize>, Vec<f64>), String
             let float = |bytes: &[u8]| f64::from(f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
             Ok((view.shape().to_vec(), view.data().chunks_exact(4).map(float).collect()))
         }
-        other => Err(format!("{key} (expected F32, found {other:?})")),
+        other => Err(format!("{} (expected F32, found {other:?})", shortened(key))),
     }
 }
 
 /// Adds the values of one more file; another key or shape is described.
 fn add(sums: &mut Sums, more: Sums) -> Result<(), String> {
     if let Some(key) = sums.keys().find(|key| !more.contains_key(*key)) {
-        return Err(format!("{key} (missing)"));
+        return Err(format!("{} (missing)", shortened(key)));
     }
     for (key, (shape, values)) in more {
         match sums.get_mut(&key) {
             Some((expected, sum)) if *expected == shape => sum.iter_mut().zip(values).for_each(|(sum, x)| *sum += x),
-            Some((expected, _)) => return Err(format!("{key} (expected {expected:?}, found {shape:?})")),
-            None => return Err(format!("{key} (unknown)")),
+            Some((expected, _)) => {
+                return Err(format!("{} (expected {expected:?}, found {shape:?})", shortened(&key)));
+            }
+            None => return Err(format!("{} (unknown)", shortened(&key))),
         }
     }
     Ok(())
@@ -89,6 +94,8 @@ fn serialise(sums: &Sums, count: usize, path: &Path) -> Result<Vec<u8>, StorageE
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+
     use crate::{load_weights, save_weights};
     use burn::module::{Module, Param};
     use burn::tensor::{Device, Tensor};
@@ -120,6 +127,22 @@ mod tests {
         average_weights(&files[..1], &mean).unwrap();
         load_weights(&mut loaded, &mean).unwrap();
         assert_eq!(loaded.weight.val().try_into_vec_as::<f32>().unwrap(), [1.0, -2.0], "one file is its own mean");
+    }
+
+    #[test]
+    fn weights_that_are_no_numbers_are_refused_and_nothing_is_written() {
+        let home = tempfile::tempdir().unwrap();
+        let [good, mean] = ["good", "mean"].map(|name| home.path().join(name));
+        save_weights(&layer([1.0, 2.0]), &good).unwrap();
+        for (value, name) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (f32::NEG_INFINITY, "-inf")] {
+            let bad = home.path().join("bad");
+            save_weights(&layer([1.0, value]), &bad).unwrap();
+            for files in [[good.clone(), bad.clone()], [bad.clone(), good.clone()]] {
+                let error = average_weights(&files, &mean).unwrap_err();
+                assert!(error.is_user_error() && !mean.exists());
+                assert!(error.to_string().contains(&format!("bad` holds {name} in weight")), "{error}");
+            }
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::{Checkpoint, StorageError};
 /// The weights' name, in a checkpoint as in the run folder.
 pub(crate) const WEIGHTS: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.bpk";
-const STATE: &str = "state.json";
+pub(crate) const STATE: &str = "state.json";
 const SMOOTHED: &str = "smoothed.safetensors";
 const BEST: &str = "best";
 const AVERAGE: &str = "average";

@@ -1,20 +1,22 @@
 //! `config.json`: the configuration of a model behind three fields that say who wrote it, in which version, for which
 //! task. [`ModelFolder`](crate::ModelFolder) reads and writes it, the task crates give the configuration itself.
 
-use std::fs;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{StorageError, write_atomic};
+use crate::{StorageError, read_file, shortened, write_atomic};
 
 /// The value of the field `format` in every configuration that Firelight writes.
 pub const FORMAT: &str = "firelight";
 
 /// The version of the folder's layout that this program writes and reads.
 pub const VERSION: u64 = 1;
+
+/// No configuration is larger, in bytes.
+const LIMIT: u64 = 16 << 20;
 
 /// The configuration as it stands in the file: the stamp first, then the fields of the model.
 #[derive(Serialize, Deserialize)]
@@ -34,9 +36,10 @@ pub(crate) fn write<C: Serialize>(path: &Path, task: &str, config: &C) -> Result
     write_atomic(path, text)
 }
 
-/// Reads the fields of a configuration for `task` from `path`, after its stamp has been checked.
-pub(crate) fn read<C: DeserializeOwned>(path: &Path, task: &str) -> Result<C, StorageError> {
-    let text = fs::read(path).map_err(StorageError::io("read", path))?;
+/// Reads the fields of a configuration for `task` from `path`, after its stamp has been checked. A field that every writer
+/// writes may not be missing: its default may not be what the weights were trained with.
+pub(crate) fn read<C: Serialize + DeserializeOwned>(path: &Path, task: &str) -> Result<C, StorageError> {
+    let text = read_file(path, LIMIT)?;
     let mut value: Value = serde_json::from_slice(&text)
         .map_err(|error| StorageError::ConfigSyntax { path: path.into(), reason: error.to_string() })?;
     check_stamp(path, task, &value)?;
@@ -46,12 +49,36 @@ pub(crate) fn read<C: DeserializeOwned>(path: &Path, task: &str) -> Result<C, St
             fields.remove(key);
         }
     }
-    serde_json::from_value(value).map_err(fields_error(path, task))
+    let config = C::deserialize(&value).map_err(fields_error(path, task))?;
+    let whole = serde_json::to_value(&config).map_err(fields_error(path, task))?;
+    match missing(&whole, &value) {
+        Some(key) => {
+            let reason = format!("missing field `{key}`; restore the file that was written with these weights");
+            Err(StorageError::ConfigFields { path: path.into(), task: task.into(), reason })
+        }
+        None => Ok(config),
+    }
+}
+
+/// The path of the first key of `whole` that `found` lacks, such as `transformer.norm`.
+fn missing(whole: &Value, found: &Value) -> Option<String> {
+    let below = |key: &str, whole: &Value, found: &Value| missing(whole, found).map(|rest| format!("{key}.{rest}"));
+    match (whole, found) {
+        (Value::Object(whole), Value::Object(found)) => whole.iter().find_map(|(key, value)| match found.get(key) {
+            Some(found) => below(key, value, found),
+            None => Some(key.clone()),
+        }),
+        (Value::Array(whole), Value::Array(found)) => {
+            let pairs = whole.iter().zip(found).enumerate();
+            pairs.into_iter().find_map(|(index, (whole, found))| below(&index.to_string(), whole, found))
+        }
+        _ => None,
+    }
 }
 
 /// Whether the file at `path` is a configuration of Firelight, of any version and task.
 pub(crate) fn is_ours(path: &Path) -> bool {
-    let parsed = fs::read(path).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+    let parsed = read_file(path, LIMIT).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
     parsed.is_some_and(|config| config["format"] == FORMAT)
 }
 
@@ -73,7 +100,7 @@ fn check_stamp(path: &Path, task: &str, config: &Value) -> Result<(), StorageErr
 
 /// The value of `key` as an error message shows it.
 fn shown(config: &Value, key: &str) -> String {
-    config.get(key).map_or_else(|| "none".into(), Value::to_string)
+    config.get(key).map_or_else(|| "none".into(), |value| shortened(&value.to_string()))
 }
 
 /// Returns a converter of serde's errors, for `map_err`.
@@ -84,6 +111,7 @@ fn fields_error(path: &Path, task: &str) -> impl FnOnce(serde_json::Error) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[derive(Serialize, Deserialize, PartialEq, Debug)]
     #[serde(deny_unknown_fields)]
@@ -128,8 +156,11 @@ mod tests {
     fn another_task_names_both() {
         assert_eq!(
             error_of(r#"{"format": "firelight", "version": 1, "task": "vision"}"#),
-            "`config.json` describes a model for the task \"vision\", but a model for the task \"language\" is expected"
+            "`config.json` describes a model for the task \"vision\", but a model for the task \"language\" is expected; to ask \
+             this one: firelight classify"
         );
+        let of_no_command = error_of(r#"{"format": "firelight", "version": 1, "task": "toy"}"#);
+        assert!(of_no_command.ends_with("a model for the task \"language\" is expected"), "{of_no_command}");
     }
 
     #[test]
@@ -140,6 +171,11 @@ mod tests {
         assert_eq!(error_of("[1, 2]"), foreign);
         assert!(error_of("{\n  oops").starts_with("`config.json` is not JSON: key must be a string at line 2"));
         assert!(error_of("").starts_with("`config.json` is not JSON: EOF"));
+        let long = error_of(&format!(r#"{{"format": "{}"}}"#, "x".repeat(1_000_000)));
+        assert!(long.len() < 200 && long.ends_with("xxx..."), "{long}");
+        let stamp = r#""format": "firelight", "version": 1, "task": "language""#;
+        let long = error_of(&format!(r#"{{{stamp}, "d_model": "{}"}}"#, "x".repeat(1_000_000)));
+        assert!(long.len() < 500 && long.ends_with("expected usize"), "{long}");
     }
 
     #[test]
@@ -148,5 +184,35 @@ mod tests {
         let unknown = error_of(&format!("{{{stamp}, \"d_modle\": 3}}"));
         assert!(unknown.contains("unknown field `d_modle`, expected `d_model` or `dropout`"), "{unknown}");
         assert!(error_of(&format!("{{{stamp}, \"d_model\": 3}}")).contains("missing field `dropout`"));
+    }
+
+    #[derive(Serialize, Deserialize, PartialEq, Debug, Default)]
+    #[serde(default)]
+    struct Nested {
+        parts: Vec<Part>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        later: Option<usize>,
+    }
+
+    #[derive(Serialize, Deserialize, PartialEq, Debug, Default)]
+    #[serde(default)]
+    struct Part {
+        rate: f64,
+        width: usize,
+    }
+
+    #[test]
+    fn a_default_does_not_stand_in_for_a_field_that_was_always_written() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("config.json");
+        let stamp = r#""format": "firelight", "version": 1, "task": "language""#;
+        let found = |fields: &str| {
+            fs::write(&path, format!("{{{stamp}, {fields}}}")).unwrap();
+            read::<Nested>(&path, "language").map_err(|error| error.to_string())
+        };
+        let whole = Nested { parts: vec![Part::default(), Part { rate: 0.5, width: 3 }], later: None };
+        assert_eq!(found(r#""parts": [{"rate": 0, "width": 0}, {"rate": 0.5, "width": 3}]"#), Ok(whole));
+        let error = found(r#""parts": [{"rate": 0, "width": 0}, {"width": 3}]"#).unwrap_err();
+        assert!(error.contains("config.json` does not describe") && error.contains("missing field `parts.1.rate`"));
     }
 }

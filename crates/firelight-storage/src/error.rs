@@ -4,6 +4,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::{shortened, shortened_reason};
+
 /// How many keys or file names an error message spells out before it says how many more there are.
 const LISTED: usize = 4;
 
@@ -20,6 +22,22 @@ pub enum StorageError {
         path: PathBuf,
         /// The operating system's reason.
         cause: io::Error,
+    },
+    /// Something else than a regular file where one is to be read or replaced.
+    #[error("`{}` is {found}, but a regular file is expected: give the path of a file", path.display())]
+    NotAFile {
+        /// What was to be read or written.
+        path: PathBuf,
+        /// What it is: `a folder`, `a named pipe`.
+        found: &'static str,
+    },
+    /// A file that is larger than any of its kind.
+    #[error("`{}` is larger than {limit} bytes, the most that is read of such a file", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The most bytes that are read.
+        limit: u64,
     },
     /// The run folder already holds something.
     #[error(
@@ -85,7 +103,10 @@ pub enum StorageError {
         found: String,
     },
     /// The name of a checkpoint could not be read.
-    #[error("`{name}` is no checkpoint: expected `last`, `best`, `average` or the number of a step, such as `2000`")]
+    #[error(
+        "`{}` is no checkpoint: expected `last`, `best`, `average` or the number of a step, such as `2000`",
+        shortened(name)
+    )]
     CheckpointName {
         /// The name that was given.
         name: String,
@@ -101,7 +122,9 @@ pub enum StorageError {
         available: String,
     },
     /// A configuration file that is not valid JSON.
-    #[error("`{}` is not JSON: {reason}; restore the file, or train the model again", path.display())]
+    #[error(
+        "`{}` is not JSON: {}; restore the file, or train the model again", path.display(), shortened_reason(reason)
+    )]
     ConfigSyntax {
         /// The configuration file.
         path: PathBuf,
@@ -134,7 +157,11 @@ pub enum StorageError {
         found: String,
     },
     /// A model of another task.
-    #[error("`{}` describes a model for the task {found}, but a model for the task \"{expected}\" is expected", path.display())]
+    #[error(
+        "`{}` describes a model for the task {found}, but a model for the task \"{expected}\" is expected{}",
+        path.display(),
+        command_for(found)
+    )]
     ConfigTask {
         /// The configuration file.
         path: PathBuf,
@@ -144,7 +171,7 @@ pub enum StorageError {
         found: String,
     },
     /// A field of the configuration is missing, unknown or of the wrong type.
-    #[error("`{}` does not describe a \"{task}\" model: {reason}", path.display())]
+    #[error("`{}` does not describe a \"{task}\" model: {}", path.display(), shortened_reason(reason))]
     ConfigFields {
         /// The configuration file.
         path: PathBuf,
@@ -155,9 +182,9 @@ pub enum StorageError {
     },
     /// A file that should hold weights, but is cut short or of another kind.
     #[error(
-        "`{}` is no whole safetensors file ({size} bytes): {reason}; it was cut short or is of another kind, \
+        "`{}` is no whole safetensors file ({size} bytes): {}; it was cut short or is of another kind, \
          so copy it again or take another checkpoint",
-        path.display()
+        path.display(), shortened_reason(reason)
     )]
     NotWeights {
         /// The weights file.
@@ -201,6 +228,18 @@ pub enum StorageError {
         /// The first key that differs, with what was expected and found.
         wrong: String,
     },
+    /// Weights that are no numbers, as a training leaves them that has diverged.
+    #[error(
+        "`{}` holds {value} in {key}, so its training diverged: leave this checkpoint out", path.display()
+    )]
+    NotFinite {
+        /// The weights file.
+        path: PathBuf,
+        /// The key of the tensor.
+        key: String,
+        /// The value: `NaN`, `inf` or `-inf`.
+        value: f64,
+    },
     /// The weights could not be written.
     #[error("cannot write the weights `{}`: {reason}", path.display())]
     SaveWeights {
@@ -242,10 +281,26 @@ pub fn is_user_error_kind(kind: io::ErrorKind) -> bool {
 
 /// Spells the first names out and counts the rest: `a, b, c, d and 3 more`.
 pub(crate) fn list(names: &[String]) -> String {
-    let shown = names[..names.len().min(LISTED)].join(", ");
+    let shown: Vec<String> = names.iter().take(LISTED).map(|name| shortened(name)).collect();
+    let shown = shown.join(", ");
     match names.len().saturating_sub(LISTED) {
         0 => shown,
         more => format!("{shown} and {more} more"),
+    }
+}
+
+/// What to ask a model of another task with, by its task as it stands in `config.json`.
+fn command_for(found: &str) -> &'static str {
+    match found.trim_matches('"') {
+        "language" => "; to continue a prompt with this one: firelight generate",
+        "seq2seq" => "; to translate with this one: firelight translate",
+        "classification" | "token_classification" | "question_answering" | "vision" => {
+            "; to ask this one: firelight classify"
+        }
+        "masked_language" => {
+            "; for its vectors of texts: firelight embed, to begin a classifier from it: firelight train --from"
+        }
+        _ => "",
     }
 }
 
@@ -272,6 +327,7 @@ mod tests {
         assert_eq!(list(&names(2)), "k0, k1");
         assert_eq!(list(&names(4)), "k0, k1, k2, k3");
         assert_eq!(list(&names(9)), "k0, k1, k2, k3 and 5 more");
+        assert_eq!(list(&["x".repeat(1_000)]), format!("{}...", "x".repeat(80)));
     }
 
     #[test]

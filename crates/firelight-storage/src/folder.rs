@@ -3,8 +3,10 @@
 
 mod existing;
 mod layout;
+mod newest;
 
 pub use existing::Existing;
+pub use newest::FoundWeights;
 
 use std::fs;
 use std::io;
@@ -145,13 +147,13 @@ impl ModelFolder {
         remove(self.checkpoint_folder(checkpoint).path())
     }
 
-    /// The weights of a checkpoint, to be read.
+    /// The weights of a checkpoint, to be read; those of [`Checkpoint::Last`] are the newest ones, as [`find`](Self::find) tells
+    /// with their step.
     ///
     /// # Errors
     /// Fails if the folder has no such checkpoint; the message lists those it has.
     pub fn weights(&self, checkpoint: &Checkpoint) -> Result<PathBuf, StorageError> {
-        let path = self.weights_path(checkpoint);
-        if path.is_file() { Ok(path) } else { Err(self.missing(checkpoint)) }
+        Ok(self.find(checkpoint)?.path)
     }
 
     /// The checkpoints whose weights are there: the last, the best, then by step.
@@ -159,13 +161,19 @@ impl ModelFolder {
     /// # Errors
     /// Fails if the folder cannot be read.
     pub fn checkpoints(&self) -> Result<Vec<Checkpoint>, StorageError> {
-        let names = names_in(&self.path.join(CHECKPOINTS))?;
-        let named = names.iter().filter_map(|name| checkpoint_of(name));
-        let mut found: Vec<_> = [Checkpoint::Last].into_iter().chain(named).collect();
+        names_in(&self.path.join(CHECKPOINTS))?;
+        let last = self.newest().map(|_| Checkpoint::Last);
+        Ok(last.into_iter().chain(self.named()).collect())
+    }
+
+    /// The checkpoints with folders of their own whose weights are there, in order.
+    fn named(&self) -> Vec<Checkpoint> {
+        let names = names_in(&self.path.join(CHECKPOINTS)).unwrap_or_default();
+        let mut found: Vec<_> = names.iter().filter_map(|name| checkpoint_of(name)).collect();
         found.retain(|checkpoint| self.weights_path(checkpoint).is_file());
         found.sort_unstable();
         found.dedup();
-        Ok(found)
+        found
     }
 
     /// Writes `config.json`: the format, its version and the task, then the fields of `config`.
@@ -181,8 +189,9 @@ impl ModelFolder {
     /// Reads the configuration of a model for `task` from `config.json`.
     ///
     /// # Errors
-    /// Fails if the file is missing, not JSON, not Firelight's, of another version or task, or lacks fields of `C`.
-    pub fn read_config<C: DeserializeOwned>(&self, task: &str) -> Result<C, StorageError> {
+    /// Fails if the file is missing, not JSON, not Firelight's, of another version or task, or lacks fields that
+    /// [`write_config`](Self::write_config) writes, those with a default included.
+    pub fn read_config<C: Serialize + DeserializeOwned>(&self, task: &str) -> Result<C, StorageError> {
         config::read(&self.config(), task)
     }
 
@@ -241,13 +250,15 @@ mod tests {
 
     #[test]
     fn recipe_and_data_are_handed_on_and_what_was_learnt_is_not() {
-        let home = folder_with(&[&RUN[..], &["tokenizer.json", "training.jsonl", "adapters.safetensors"]].concat());
+        let data = ["tokenizer.json", "training.jsonl", "validation.jsonl", "adapters.safetensors"];
+        let home = folder_with(&[&RUN[..], &data].concat());
         let out = home.path().join("merged");
         let merged = ModelFolder::create(&out, Existing::Refuse).unwrap();
         ModelFolder::open(home.path()).unwrap().hand_on(&merged).unwrap();
+        assert!(merged.training_pairs().is_file() && merged.validation_pairs().is_file());
         let mut names = names_in(&out).unwrap();
         names.retain(|name| !name.starts_with('.'));
-        assert_eq!(names, ["recipe.toml", "tokenizer.json", "training.jsonl"]);
+        assert_eq!(names, ["recipe.toml", "tokenizer.json", "training.jsonl", "validation.jsonl"]);
     }
 
     #[test]

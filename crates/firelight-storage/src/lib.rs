@@ -2,7 +2,9 @@
 //! holds a trained model. The trainers write here and every command that needs a model reads here; no other crate knows
 //! the names of the files.
 //!
-//! - [`write_atomic`], [`write_atomic_with`] and [`write_json_lines`] replace a file in one move.
+//! - [`write_atomic`], [`write_atomic_with`] and [`write_json_lines`] replace a file in one move; [`open_file`] and
+//!   [`read_file`] read one. Both refuse what is no regular file, and follow symbolic links.
+//! - [`shortened`] and [`listed`] are how messages quote what files and users wrote.
 //! - [`save_weights`] and [`load_weights`] keep the parameters of any Burn module, strictly: what is missing, left over or
 //!   of another shape is an error that lists it.
 //! - [`save_adapters`] and [`save_base`] keep low-rank adapters and the model beside them apart, as their readers do;
@@ -32,9 +34,11 @@ mod checkpoint;
 mod checkpoint_folder;
 mod config;
 mod error;
+mod file;
 mod folder;
 mod listing;
 mod lock;
+mod quote;
 mod weights;
 
 pub use adapters::{has_adapters, load_adapters, load_base, save_adapters, save_base, take_base};
@@ -44,5 +48,7 @@ pub use checkpoint::Checkpoint;
 pub use checkpoint_folder::CheckpointFolder;
 pub use config::{FORMAT, VERSION};
 pub use error::{StorageError, is_user_error_kind};
-pub use folder::{Existing, ModelFolder};
+pub use file::{open_file, read_file};
+pub use folder::{Existing, FoundWeights, ModelFolder};
+pub use quote::{listed, shortened, shortened_reason};
 pub use weights::{check_size, check_weights, load_weights, save_weights};

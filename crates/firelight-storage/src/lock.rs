@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::StorageError;
+use crate::file::target_of;
 
 /// The empty file that is locked. It stays when the lock is gone: removing it would let two processes hold two of them.
 pub(crate) const LOCK: &str = ".lock";
@@ -27,7 +28,7 @@ impl Lock {
     /// # Errors
     /// Fails if another process has it and keeps it for a second, or if the file cannot be made.
     pub(crate) fn take(folder: &Path) -> Result<Self, StorageError> {
-        let path = folder.join(LOCK);
+        let path = target_of(&folder.join(LOCK))?;
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(StorageError::io("write", &path))?;
         let deadline = Instant::now() + PATIENCE;

@@ -9,7 +9,7 @@ use burn::module::Module;
 use burn::store::{ApplyError, ApplyResult, FloatCastAdapter, ModuleSnapshot, ModuleStore, SafetensorsStore};
 use burn::tensor::DType;
 
-use crate::{StorageError, atomic};
+use crate::{StorageError, atomic, open_file};
 
 /// Writes the parameters of `model` to `path`, replacing a file that is there.
 ///
@@ -127,13 +127,9 @@ fn describe(error: &ApplyError) -> String {
     }
 }
 
-/// The size of a file in bytes; a folder or a missing file is an error that names it.
+/// The size of a file in bytes; what is missing or no regular file is an error that names it.
 fn file_size(path: &Path) -> Result<u64, StorageError> {
-    let metadata = fs::metadata(path).map_err(StorageError::io("read", path))?;
-    match metadata.is_dir() {
-        true => Err(StorageError::io("read", path)(std::io::ErrorKind::IsADirectory.into())),
-        false => Ok(metadata.len()),
-    }
+    Ok(open_file(path)?.metadata().map_err(StorageError::io("read", path))?.len())
 }
 
 /// Burn's message on one line.

@@ -8,7 +8,7 @@
 //! training.jsonl  validation.jsonl  source_tokenizer.json              of pairs of texts
 //! images.idx  images.json                                              of images
 //! .lock                                                                held by the process that trains
-//! model.safetensors                                                    weights of the last step
+//! model.safetensors  state.json                                        weights where a training last ended, and their step
 //! adapters.safetensors                                                 its low-rank adapters alone, where it has some
 //! tensorboard/events.out.tfevents.*                                    on request
 //! checkpoints/best/{model.safetensors, state.json}                     lowest validation loss
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use super::ModelFolder;
 use crate::StorageError;
 use crate::atomic::replace;
-use crate::checkpoint_folder::{WEIGHTS, checkpoint_of, remove};
+use crate::checkpoint_folder::{STATE, WEIGHTS, checkpoint_of, remove};
 use crate::listing::names_in;
 
 pub(super) const RECIPE: &str = "recipe.toml";
@@ -147,7 +147,7 @@ pub(super) fn remove_run(path: &Path) -> Result<(), StorageError> {
     let _ = fs::remove_dir(&checkpoints);
     remove(&path.join(EVENTS))?;
     // The two files that mark a run go last, so that an interrupted removal can be repeated.
-    let learnt = [REPORT, SESSIONS, METRICS, ADAPTERS, WEIGHTS];
+    let learnt = [REPORT, SESSIONS, METRICS, ADAPTERS, STATE, WEIGHTS];
     for file in learnt.into_iter().chain(DATA).chain([CONFIG, RECIPE]).map(|name| path.join(name)) {
         match fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
