@@ -13,6 +13,9 @@ use crate::{DataError, Order};
 /// Buckets where a recipe names no number.
 const BUCKETS: usize = 16;
 
+/// No batch has more tokens: beyond it a number is a slip of the keyboard, and its first batch would fill any memory.
+const MAX_BUDGET: usize = 1 << 24;
+
 fn buckets() -> usize {
     BUCKETS
 }
@@ -36,7 +39,7 @@ pub enum Batching {
     },
     /// As many items of similar length as fit into a number of tokens, which takes the place of the batch size.
     Tokens {
-        /// Tokens of a batch at most, padding included: its rows times the length of the longest.
+        /// Tokens of a batch at most, padding included: its rows times the length of the longest. At most 16,777,216.
         budget: usize,
         /// Number of buckets, at least 1. Default: 16.
         #[serde(default = "buckets")]
@@ -71,7 +74,12 @@ impl Batching {
             Self::Tokens { budget, buckets } => vec![("budget", budget), ("buckets", buckets)],
         };
         let zeros = numbers.into_iter().filter(|(_, number)| *number == 0);
-        let problems: Vec<_> = zeros.map(|(key, _)| format!("batching.{key} = 0 must be at least 1")).collect();
+        let mut problems: Vec<_> = zeros.map(|(key, _)| format!("batching.{key} = 0 must be at least 1")).collect();
+        if let Self::Tokens { budget, .. } = *self
+            && budget > MAX_BUDGET
+        {
+            problems.push(format!("batching.budget = {budget} must be at most {MAX_BUDGET}"));
+        }
         if problems.is_empty() { Ok(()) } else { Err(DataError::Batching { problems: problems.join("; ") }) }
     }
 }
@@ -257,6 +265,15 @@ mod tests {
     }
 
     #[test]
+    fn the_most_tokens_of_a_batch_are_known() {
+        assert_eq!(Batching::to_read(10).max_tokens(1, 10), Batching::TOKENS_TO_READ);
+        assert_eq!(Batching::to_read(5_000).max_tokens(1, 5_000), 5_000);
+        for batching in [Batching::Fixed, Batching::Buckets { buckets: 2 }] {
+            assert_eq!(batching.max_tokens(8, 30), 240);
+        }
+    }
+
+    #[test]
     fn items_above_the_budget_are_counted() {
         let error = tokens(4, 2, &[5, 4, 9]).unwrap_err();
         assert_eq!(
@@ -276,6 +293,10 @@ mod tests {
             "batching.budget = 0 must be at least 1; batching.buckets = 0 must be at least 1"
         );
         assert!(BatchPlan::new(Batching::Buckets { buckets: 0 }, 1, [1]).is_err());
+        let error = tokens(1_000_000_000_000, 1, &[1]).unwrap_err();
+        assert!(error.is_user_error());
+        assert_eq!(error.to_string(), "batching.budget = 1000000000000 must be at most 16777216");
+        assert!(tokens(MAX_BUDGET, 1, &[1]).is_ok());
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use firelight_storage::StorageError;
+use firelight_storage::{StorageError, shortened, shortened_reason};
 
 use crate::{ImageError, Part};
 
@@ -134,7 +134,7 @@ pub enum DataError {
         reason: String,
     },
     /// The `csv` crate refuses a file.
-    #[error("`{}` cannot be read as CSV: {reason}", path.display())]
+    #[error("`{}` cannot be read as CSV: {}", path.display(), shortened_reason(reason))]
     Csv {
         /// The file.
         path: PathBuf,
@@ -157,7 +157,9 @@ pub enum DataError {
         path: PathBuf,
     },
     /// An example without a label.
-    #[error("line {line} of `{}` has an empty label in the column `{column}`: give every example a label", path.display())]
+    #[error(
+        "line {line} of `{}` has an empty label in the column `{}`: give every example a label", path.display(), shortened(column)
+    )]
     EmptyLabel {
         /// The file.
         path: PathBuf,
@@ -168,8 +170,8 @@ pub enum DataError {
     },
     /// A label that no example of the training had.
     #[error(
-        "line {line} of `{}` has the label `{label}`, which the training did not have: the known labels are {known}",
-        path.display()
+        "line {line} of `{}` has the label `{}`, which the training did not have: the known labels are {known}",
+        path.display(), shortened(label)
     )]
     UnknownLabel {
         /// The file.
@@ -182,7 +184,9 @@ pub enum DataError {
         known: String,
     },
     /// A label of a regression that is no number.
-    #[error("line {line} of `{}` has the label `{label}`: a regression needs a finite number", path.display())]
+    #[error(
+        "line {line} of `{}` has the label `{}`: a regression needs a finite number", path.display(), shortened(label)
+    )]
     NoNumber {
         /// The file.
         path: PathBuf,
@@ -220,7 +224,7 @@ pub enum DataError {
         reason: String,
     },
     /// A tag that breaks the rules of its scheme.
-    #[error("line {line} of `{}` has the tag `{tag}`, which {reason}", path.display())]
+    #[error("line {line} of `{}` has the tag `{}`, which {reason}", path.display(), shortened(tag))]
     Tag {
         /// The file.
         path: PathBuf,
@@ -233,8 +237,8 @@ pub enum DataError {
     },
     /// A tag that no token of the training had.
     #[error(
-        "line {line} of `{}` has the tag `{tag}` of the token `{token}`, which the training did not have: the known tags are {known}",
-        path.display()
+        "line {line} of `{}` has the tag `{}` of the token `{}`, which the training did not have: the known tags are {known}",
+        path.display(), shortened(tag), shortened(token)
     )]
     UnknownTag {
         /// The file.
@@ -272,8 +276,8 @@ pub enum DataError {
     },
     /// A table lacks a column.
     #[error(
-        "`{}` has no column `{column}`: its first line names {found}; give one of these as the column",
-        path.display()
+        "`{}` has no column `{}`: its first line names {found}; give one of these as the column",
+        path.display(), shortened(column)
     )]
     MissingColumn {
         /// The file.
@@ -284,7 +288,9 @@ pub enum DataError {
         found: String,
     },
     /// A line of JSON lines lacks a key.
-    #[error("line {line} of `{}` lacks the key `{key}`: its keys are {found}; give one of these as the key", path.display())]
+    #[error(
+        "line {line} of `{}` lacks the key `{}`: its keys are {found}; give one of these as the key", path.display(), shortened(key)
+    )]
     MissingKey {
         /// The file.
         path: PathBuf,
@@ -296,7 +302,10 @@ pub enum DataError {
         found: String,
     },
     /// A line of JSON lines is no object with texts.
-    #[error("line {line} of `{}` cannot be read: {reason}; expected a JSON object with a text for each key", path.display())]
+    #[error(
+        "line {line} of `{}` cannot be read: {}; expected a JSON object with a text for each key",
+        path.display(), shortened_reason(reason)
+    )]
     JsonLine {
         /// The file.
         path: PathBuf,
@@ -319,13 +328,13 @@ pub enum DataError {
     },
     /// A generated task has fewer sources than pairs were asked for.
     #[error(
-        "the task has {available} different sources, but {asked} pairs were asked for: give fewer, or longer sources from more \
-         letters or digits"
+        "the task gives at most {available} pairs of different sources, but {asked} were asked for: give fewer, or longer sources \
+         from more letters or digits"
     )]
     ToyTooSmall {
         /// Pairs that were asked for.
         asked: usize,
-        /// Sources that there are.
+        /// Pairs that there are at most.
         available: u128,
     },
     /// Numbers of a denoising objective that are out of their range.
@@ -438,7 +447,7 @@ pub enum DataError {
         min_frequency: usize,
     },
     /// A special token that the vocabulary cannot take.
-    #[error("the special token {token:?} {reason}; give another name, such as \"</s>\"")]
+    #[error("the special token {:?} {reason}; give another name, such as \"</s>\"", shortened(token))]
     SpecialToken {
         /// The token.
         token: String,
@@ -447,8 +456,9 @@ pub enum DataError {
     },
     /// The name of a tokenizer could not be read.
     #[error(
-        "`{name}` is no tokenizer: expected `char`, `byte`, `bpe:N`, `sentence_bpe:N`, `unigram:N` or `word_piece:N` with N tokens, such as \
-         `bpe:4096`, `word:N` with the words that occur N times or more, or `file:PATH` with a tokenizer.json"
+        "`{}` is no tokenizer: expected `char`, `byte`, `bpe:N`, `sentence_bpe:N`, `unigram:N` or `word_piece:N` with N tokens, such as \
+         `bpe:4096`, `word:N` with the words that occur N times or more, or `file:PATH` with a tokenizer.json",
+        shortened(name)
     )]
     TokenizerName {
         /// The name that was given.
@@ -488,9 +498,9 @@ pub enum DataError {
     },
     /// The file of a tokenizer is cut short, of another kind, or of a sort of tokenizer that Firelight does not run.
     #[error(
-        "`{}` is no tokenizer that Firelight reads: {reason}; expected a tokenizer.json of characters, bytes, \
+        "`{}` is no tokenizer that Firelight reads: {}; expected a tokenizer.json of characters, bytes, \
          words, byte-level BPE, byte-level Unigram, or BERT's WordPiece",
-        path.display()
+        path.display(), shortened_reason(reason)
     )]
     TokenizerFile {
         /// The file.
@@ -499,7 +509,7 @@ pub enum DataError {
         reason: String,
     },
     /// A failure inside the `tokenizers` crate.
-    #[error("the tokenizer failed: {reason}")]
+    #[error("the tokenizer failed: {}", shortened_reason(reason))]
     Tokenizer {
         /// What the crate says.
         reason: String,

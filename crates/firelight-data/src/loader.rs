@@ -365,6 +365,12 @@ mod tests {
     }
 
     #[test]
+    fn a_recipe_may_ask_for_64_workers() {
+        assert_eq!(check_workers(64), None);
+        assert_eq!(check_workers(65).as_deref(), Some("data.workers = 65 must be at most 64"));
+    }
+
+    #[test]
     fn progress_follows_the_batches_that_were_taken() {
         let loader = loader(9, 2).prefetch(3, 6);
         let mut iterator = loader.iter();

@@ -100,6 +100,9 @@ mod tests {
         let count = begun.clone();
         let mut results = Prefetch::new(2, 4, 0..usize::MAX, move |_| count.fetch_add(1, SeqCst));
         results.next();
+        while begun.load(SeqCst) < 5 {
+            thread::yield_now(); // however slow the machine is
+        }
         thread::sleep(Duration::from_millis(50));
         assert_eq!(begun.load(SeqCst), 5); // one taken, four held
     }

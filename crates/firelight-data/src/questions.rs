@@ -19,6 +19,7 @@
 use std::ops::Range;
 use std::path::Path;
 
+use firelight_storage::shortened;
 use serde::{Deserialize, Serialize};
 
 use crate::DataError;
@@ -108,6 +109,7 @@ fn misplaced(context: &str, text: &str, start: usize) -> Option<String> {
         return None;
     }
     let found: String = there.chars().take(text.chars().count()).collect();
+    let (text, found) = (shortened(text), shortened(&found));
     Some(format!(
         "has the answer `{text}` at character {start} of its context, where `{found}` stands; `answer_start` counts characters from 0"
     ))
@@ -158,6 +160,11 @@ mod tests {
         told(
             line("It is Ada", "{\"text\": [\"Ada\"], \"answer_start\": [5]}"),
             &["`Ada` at character 5", "where ` Ad`"],
+        );
+        let answer = "x".repeat(1_000);
+        told(
+            line("Ada", &format!("{{\"text\": [\"{answer}\"], \"answer_start\": [0]}}")),
+            &[&format!("the answer `{}...` at character 0", &answer[..80])],
         );
         told(line("Ada", "{\"text\": [\"Ada\"], \"answer_start\": [9]}"), &["at character 9", "where ``"]);
         told(line("Ada", "{\"text\": [\" \"], \"answer_start\": [0]}"), &["an empty answer"]);

@@ -1,21 +1,24 @@
 //! Reads a text file, with an error for everything that is not text. Called by the task crates before anything else of a
 //! run happens.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
-use firelight_storage::StorageError;
+use firelight_storage::{StorageError, read_file};
 
 use crate::DataError;
 
 /// U+FEFF, which some programs put in front of a text to tell its encoding.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
+/// No text is larger, in bytes: it is held in memory as a whole.
+const LIMIT: u64 = 16 << 30;
+
 /// Reads a whole text file, without a byte order mark.
 ///
 /// # Errors
-/// Fails if the file is missing, unreadable, empty, or not UTF-8 (with the offset of the first wrong byte).
+/// Fails if the file is missing, unreadable, no regular file, empty, larger than 16 GiB, or not UTF-8 (with the offset of the
+/// first wrong byte). Pipes and devices are refused because a run reads its text again when it is resumed.
 pub fn read_text(path: impl AsRef<Path>) -> Result<String, DataError> {
     let path = path.as_ref();
     let text = String::from_utf8(read_bytes(path)?).map_err(|error| {
@@ -36,9 +39,11 @@ pub(crate) fn without_mark(mut text: String) -> String {
 
 /// The bytes of a file, of which there must be some.
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, DataError> {
-    let bytes = fs::read(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => DataError::MissingText { path: path.into() },
-        _ => StorageError::io("read", path)(error).into(),
+    let bytes = read_file(path, LIMIT).map_err(|error| match error {
+        StorageError::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound => {
+            DataError::MissingText { path: path.into() }
+        }
+        error => error.into(),
     })?;
     if bytes.is_empty() { Err(DataError::EmptyText { path: path.into() }) } else { Ok(bytes) }
 }
@@ -46,6 +51,7 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, DataError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn only_text_is_read() {
@@ -60,6 +66,17 @@ mod tests {
         assert_eq!(read_text(&path).unwrap(), "ab\u{e9}");
         fs::write(&path, "\u{feff}ab").unwrap();
         assert_eq!(read_text(&path).unwrap(), "ab");
-        assert!(read_text(home.path()).unwrap_err().is_user_error());
+    }
+
+    #[test]
+    fn folders_and_devices_are_no_texts() {
+        let home = tempfile::tempdir().unwrap();
+        let error = read_text(home.path()).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("` is a folder, but a regular file"), "{error}");
+        #[cfg(unix)]
+        {
+            let error = read_text("/dev/zero").unwrap_err();
+            assert!(error.is_user_error() && error.to_string().starts_with("`/dev/zero` is a device"), "{error}");
+        }
     }
 }

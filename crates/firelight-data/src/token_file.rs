@@ -5,12 +5,11 @@
 //! the tokens, and their count (u64). The count comes last so that a file can be written from a stream, and so that a
 //! file cut short gives itself away.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
 
-use firelight_storage::{StorageError, write_atomic_with};
+use firelight_storage::{StorageError, open_file, write_atomic_with};
 use memmap2::Mmap;
 
 use crate::DataError;
@@ -19,6 +18,9 @@ const MAGIC: &[u8; 8] = b"FIRETOKS";
 const VERSION: u32 = 2;
 const HEADER: usize = 24;
 const TRAILER: usize = 8;
+
+/// Tokens that are checked together.
+const CHECKED: usize = 1 << 16;
 
 /// A memory-mapped file of token ids.
 #[derive(Debug)]
@@ -54,18 +56,35 @@ impl TokenFile {
         Self::open(path)
     }
 
-    /// Opens a token file. The file must not change while it is open.
+    /// Opens a token file, after a look at every id. The file must not change while it is open.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, is of another kind or version, or is cut short.
+    /// Fails if the file cannot be read, is of another kind or version, is cut short, or holds an id outside of its
+    /// vocabulary, for which no model has a row.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, DataError> {
         let path = path.as_ref();
-        let file = File::open(path).map_err(StorageError::io("read", path))?;
+        let file = open_file(path)?;
         // SAFETY: the map is only read. Another program that cuts the file short meanwhile could end this one; the
         // documentation asks callers not to, and `create` never changes a file in place.
         let map = unsafe { Mmap::map(&file) }.map_err(StorageError::io("read", path))?;
-        let layout = layout(&map).map_err(|reason| DataError::TokenFile { path: path.into(), reason })?;
-        Ok(Self { map, layout })
+        let broken = |reason| DataError::TokenFile { path: path.into(), reason };
+        let file = Self { layout: layout(&map).map_err(broken)?, map };
+        match file.unknown() {
+            Some((place, id)) => {
+                Err(broken(format!("token {place} is {id}, outside of its vocabulary of {}", file.vocab_size())))
+            }
+            None => Ok(file),
+        }
+    }
+
+    /// The first id outside of the vocabulary, with its place.
+    fn unknown(&self) -> Option<(usize, u32)> {
+        let unknown = |start: usize| {
+            let ids = self.get(start..self.len().min(start + CHECKED));
+            let place = ids.iter().position(|&id| id as usize >= self.vocab_size())?;
+            Some((start + place, ids[place]))
+        };
+        (0..self.len()).step_by(CHECKED).find_map(unknown)
     }
 
     /// Number of tokens.
@@ -188,5 +207,11 @@ mod tests {
             assert!(!error.to_string().contains('\n'));
         }
         assert!(TokenFile::open(home.path().join("none")).unwrap_err().is_user_error());
+        assert!(TokenFile::open(home.path()).unwrap_err().to_string().contains("is a folder"));
+        let mut changed = bytes.clone();
+        changed[HEADER + 2 * 49 + 1] = 1;
+        fs::write(&path, changed).unwrap();
+        let error = TokenFile::open(&path).unwrap_err().to_string();
+        assert!(error.contains("token 49 is 305, outside of its vocabulary of 100"), "{error}");
     }
 }

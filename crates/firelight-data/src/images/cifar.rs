@@ -3,13 +3,18 @@
 //! Source: Krizhevsky 2009, Learning multiple layers of features from tiny images; the layout is that of "binary version" at
 //! <https://www.cs.toronto.edu/~kriz/cifar.html>.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use firelight_storage::StorageError;
+use firelight_storage::read_file;
 
 use super::set::ImageSet;
 use super::{ImageError, ImageShape};
+
+/// No set is larger, in bytes: CIFAR's own have 180 MB.
+const LIMIT: u64 = 4 << 30;
+
+/// No file of names is larger, in bytes.
+const NAMES_LIMIT: u64 = 1 << 20;
 
 /// Which of the two sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +58,7 @@ impl Cifar {
 pub(super) fn read(kind: Cifar, files: &[PathBuf]) -> Result<ImageSet, ImageError> {
     let (mut pixels, mut labels) = (Vec::new(), Vec::new());
     for path in files {
-        let bytes = fs::read(path).map_err(StorageError::io("read", path))?;
+        let bytes = read_file(path, LIMIT)?;
         let record = kind.labels() + Cifar::shape().volume();
         if bytes.is_empty() || !bytes.len().is_multiple_of(record) {
             return Err(ImageError::Cifar { path: path.clone(), bytes: bytes.len(), record });
@@ -73,7 +78,8 @@ pub(super) fn read(kind: Cifar, files: &[PathBuf]) -> Result<ImageSet, ImageErro
 }
 
 fn names(kind: Cifar, folder: &Path) -> Vec<String> {
-    let text = fs::read_to_string(folder.join(kind.names())).unwrap_or_default();
+    let bytes = read_file(folder.join(kind.names()), NAMES_LIMIT).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
     let names: Vec<String> = text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_string).collect();
     match names.len() == kind.classes() {
         true => names,
@@ -84,6 +90,7 @@ fn names(kind: Cifar, folder: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn write(folder: &Path, name: &str, heads: &[&[u8]]) -> PathBuf {
         let image: Vec<u8> = (0..3072).map(|i| (i % 251) as u8).collect();

@@ -1,23 +1,29 @@
 //! Images from and to files, and other sizes, by the `image` crate. Of the formats that it knows PNG and JPEG are built in.
 
-use std::fs;
 use std::io::Cursor;
 use std::path::Path;
 
-use firelight_storage::{StorageError, write_atomic};
+use firelight_storage::{read_file, write_atomic};
 use image::imageops::{FilterType, resize};
 use image::{DynamicImage, GrayImage, ImageFormat, ImageReader, RgbImage};
 
 use super::{Image, ImageError, ImageShape};
 
+/// No image has more pixels, 8192 x 8192: a file of some kilobytes can ask for as many as fill any memory.
+pub(super) const MAX_PIXELS: usize = 1 << 26;
+
+/// No file of an image is larger, in bytes.
+const LIMIT: u64 = 1 << 30;
+
 impl Image {
     /// Reads a PNG or JPEG file. Shades of grey have one channel, all others three; transparency is left out.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, is neither PNG nor JPEG, or is damaged or cut short.
+    /// Fails if the file cannot be read, is neither PNG nor JPEG, is damaged or cut short, or has more than 8192 x 8192
+    /// pixels.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ImageError> {
         let path = path.as_ref();
-        let bytes = fs::read(path).map_err(StorageError::io("read", path))?;
+        let bytes = read_file(path, LIMIT)?;
         let format = format_of(&bytes).ok_or_else(|| ImageError::NotAnImage {
             path: path.into(),
             reason: "its bytes are of no known format".into(),
@@ -26,6 +32,12 @@ impl Image {
         let is_whole = if format == ImageFormat::Jpeg { jpeg_is_whole(&bytes) } else { png_is_whole(&bytes) };
         if !is_whole {
             return Err(damaged("the end of the image is missing".into()));
+        }
+        let size = ImageReader::with_format(Cursor::new(&bytes), format).into_dimensions();
+        let (width, height) = size.map_err(|error| damaged(error.to_string()))?;
+        let (width, height) = (width as usize, height as usize);
+        if height.saturating_mul(width) > MAX_PIXELS {
+            return Err(ImageError::TooLarge { path: path.into(), width, height, limit: MAX_PIXELS });
         }
         let decoded = ImageReader::with_format(Cursor::new(bytes), format).decode();
         Ok(Self::from_decoded(decoded.map_err(|error| damaged(error.to_string()))?))
@@ -156,6 +168,7 @@ fn jpeg_is_whole(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     /// Waves of colour.
     fn image(channels: usize, size: [usize; 2]) -> Image {
@@ -199,6 +212,32 @@ mod tests {
                 assert!(error.is_user_error() && error.to_string().contains("skip_unreadable"), "{length}: {error}");
             }
         }
+    }
+
+    /// The header of a PNG file with another size, and its checksum.
+    fn with_png_size(mut bytes: Vec<u8>, width: u32, height: u32) -> Vec<u8> {
+        bytes[16..20].copy_from_slice(&width.to_be_bytes());
+        bytes[20..24].copy_from_slice(&height.to_be_bytes());
+        let mut crc = flate2::Crc::new();
+        crc.update(&bytes[12..29]);
+        bytes[29..33].copy_from_slice(&crc.sum().to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn an_image_that_takes_too_much_memory_is_refused_by_its_header() {
+        let png = bytes_of(&image(3, [9, 9]), ImageFormat::Png);
+        assert!(opened(&with_png_size(png.clone(), 9, 9)).is_ok());
+        for (width, height) in [(8192, 8193), (1_000_000, 1_000_000)] {
+            let error = opened(&with_png_size(png.clone(), width, height)).unwrap_err();
+            assert!(matches!(error, ImageError::TooLarge { .. }) && error.is_user_error(), "{error}");
+            assert!(error.to_string().contains(&format!("has {width} x {height} pixels, above the limit of 67108864")));
+        }
+        let mut jpeg = bytes_of(&image(3, [9, 9]), ImageFormat::Jpeg);
+        let frame = jpeg.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
+        jpeg[frame + 5..frame + 9].fill(0xff);
+        let error = opened(&jpeg).unwrap_err();
+        assert!(matches!(error, ImageError::TooLarge { width: 65_535, height: 65_535, .. }), "{error}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use firelight_storage::StorageError;
+use firelight_storage::{StorageError, shortened, shortened_reason};
 
 use super::ImageShape;
 
@@ -24,7 +24,7 @@ pub enum ImageError {
         path: PathBuf,
     },
     /// A split that the folder does not have.
-    #[error("there is no split `{split}` in `{}`: there is {found}", path.display())]
+    #[error("there is no split `{}` in `{}`: there is {found}", shortened(split), path.display())]
     UnknownSplit {
         /// The folder.
         path: PathBuf,
@@ -35,9 +35,9 @@ pub enum ImageError {
     },
     /// A file that is neither PNG nor JPEG.
     #[error(
-        "`{}` is no image: {reason}; expected PNG or JPEG, so remove it, or leave out what cannot be read with \
+        "`{}` is no image: {}; expected PNG or JPEG, so remove it, or leave out what cannot be read with \
          data.skip_unreadable = true",
-        path.display()
+        path.display(), shortened_reason(reason)
     )]
     NotAnImage {
         /// The file.
@@ -47,15 +47,31 @@ pub enum ImageError {
     },
     /// A PNG or JPEG file that cannot be decoded.
     #[error(
-        "the image `{}` is damaged or cut short: {reason}; restore or remove it, or leave out what cannot be read with \
+        "the image `{}` is damaged or cut short: {}; restore or remove it, or leave out what cannot be read with \
          data.skip_unreadable = true",
-        path.display()
+        path.display(), shortened_reason(reason)
     )]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What the decoder says.
         reason: String,
+    },
+    /// An image with more pixels than are decoded.
+    #[error(
+        "the image `{}` has {width} x {height} pixels, above the limit of {limit}: make it smaller, or leave out what cannot be \
+         read with data.skip_unreadable = true",
+        path.display()
+    )]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its columns of pixels.
+        width: usize,
+        /// Its rows of pixels.
+        height: usize,
+        /// The most pixels that are decoded.
+        limit: usize,
     },
     /// An image of another size or with other channels than those before it.
     #[error(
@@ -78,7 +94,7 @@ pub enum ImageError {
         path: PathBuf,
     },
     /// A class that no model knows.
-    #[error("the class `{class}` is none that the model was trained on: known are {known}")]
+    #[error("the class `{}` is none that the model was trained on: known are {known}", shortened(class))]
     UnknownClass {
         /// The class.
         class: String,

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use firelight_storage::StorageError;
+use firelight_storage::{StorageError, listed};
 
 use super::cifar::{self, Cifar};
+use super::codec::MAX_PIXELS;
 use super::set::ImageSet;
 use super::{Image, ImageError, ImageShape, folder, idx};
 
@@ -46,6 +47,19 @@ pub struct ReadOptions {
 }
 
 impl ReadOptions {
+    /// Refuses a size that no image may have.
+    fn check(&self) -> Result<(), ImageError> {
+        let [height, width] = self.size.unwrap_or([1, 1]);
+        match height > 0 && width > 0 && height.saturating_mul(width) <= MAX_PIXELS {
+            true => Ok(()),
+            false => Err(ImageError::Settings {
+                problems: format!(
+                    "data.image_size = [{height}, {width}] must be numbers above 0 with a product of at most {MAX_PIXELS}"
+                ),
+            }),
+        }
+    }
+
     /// The image as it is asked for.
     pub(super) fn fit(&self, image: Image) -> Image {
         let channels = self.channels.unwrap_or(image.shape().channels);
@@ -97,7 +111,7 @@ impl ImageFiles {
     /// As [`splits`](Self::splits), and if there is no such split.
     pub fn split(folder: &Path, split: &str) -> Result<Self, ImageError> {
         let mut splits = Self::splits(folder)?;
-        let found = splits.keys().cloned().collect::<Vec<_>>().join(", ");
+        let found = listed(splits.keys());
         splits.remove(split).ok_or_else(|| ImageError::UnknownSplit { path: folder.into(), split: split.into(), found })
     }
 
@@ -107,6 +121,7 @@ impl ImageFiles {
     /// Fails if a file cannot be read or is damaged, images and labels do not belong together, images differ in their shapes, or
     /// a class is empty.
     pub fn read(&self, options: &ReadOptions) -> Result<ReadImages, ImageError> {
+        options.check()?;
         let set = match self {
             Self::Idx { images, labels } => read_idx(images, labels)?,
             Self::Cifar { kind, files } => cifar::read(*kind, files)?,
@@ -165,6 +180,9 @@ fn read_idx(image_path: &Path, label_path: &Path) -> Result<ImageSet, ImageError
         _ => return Err(sizes(image_path, &images.sizes, "those of images, [N, H, W] or [N, C, H, W]")),
     };
     let [named] = labels.sizes[..] else { return Err(sizes(label_path, &labels.sizes, "one, of labels")) };
+    if images.sizes.contains(&0) {
+        return Err(sizes(image_path, &images.sizes, "none of them 0"));
+    }
     if count != named {
         let (image_path, label_path) = (image_path.into(), label_path.into());
         return Err(ImageError::Counts { image_path, images: count, label_path, labels: named });
@@ -223,6 +241,23 @@ mod tests {
         assert!(refuse().contains("has 3 images, but") && refuse().contains("has 2 labels"), "{}", refuse());
         write_idx(&labels, &[3, 1], &[1, 4, 0]);
         assert!(refuse().contains("its sizes are [3, 1], expected one"), "{}", refuse());
+        write_idx(&home.path().join("t10k-images-idx3-ubyte"), &[3, 0, 2], &[]);
+        write_idx(&labels, &[3], &[1, 4, 0]);
+        assert!(refuse().contains("its sizes are [3, 0, 2], expected none of them 0"), "{}", refuse());
+    }
+
+    #[test]
+    fn a_size_that_takes_too_much_memory_is_refused_before_it_is_taken() {
+        let home = mnist();
+        let files = ImageFiles::split(home.path(), "t10k").unwrap();
+        for size in [[100_000, 100_000], [0, 4], [usize::MAX, 2]] {
+            let options = ReadOptions { size: Some(size), ..ReadOptions::default() };
+            let error = files.read(&options).unwrap_err();
+            assert!(
+                error.is_user_error() && error.to_string().contains(&format!("data.image_size = {size:?}")),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -28,7 +28,9 @@ pub(super) fn read(folder: &Path, options: &ReadOptions) -> Result<ReadImages, I
     for (entry, image) in entries.into_iter().zip(images) {
         match image {
             Ok(image) => kept.push((entry, image)),
-            Err(ImageError::NotAnImage { .. } | ImageError::Damaged { .. }) if options.skip_unreadable => {
+            Err(ImageError::NotAnImage { .. } | ImageError::Damaged { .. } | ImageError::TooLarge { .. })
+                if options.skip_unreadable =>
+            {
                 skipped.push(entry.path);
             }
             Err(error) => return Err(error),

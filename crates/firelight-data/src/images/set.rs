@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use firelight_storage::write_atomic_with;
+use firelight_storage::{listed, write_atomic_with};
 use memmap2::Mmap;
 
 use super::{Image, ImageError, ImageShape, idx};
@@ -131,7 +131,7 @@ impl ImageSet {
             let place = classes.iter().position(|known| known == class);
             place
                 .map(|place| place as u32)
-                .ok_or_else(|| ImageError::UnknownClass { class: class.clone(), known: classes.join(", ") })
+                .ok_or_else(|| ImageError::UnknownClass { class: class.clone(), known: listed(classes) })
         };
         let labels: Vec<u32> = self.labels.iter().map(place).collect::<Result<_, _>>()?;
         Ok(Self { classes: classes.into(), labels: labels.into(), ..self.clone() })
@@ -166,6 +166,9 @@ impl ImageSet {
             return Err(broken(format!("it has {count} images, but there are {} labels for it", labels.len())));
         }
         let shape = ImageShape { channels, height, width };
+        if sizes.contains(&0) {
+            return Err(broken(format!("its sizes are {sizes:?}, expected none of them 0")));
+        }
         Ok(Self::of(shape, classes, Pixels::File { map: Arc::new(map), header }, labels))
     }
 }
@@ -217,6 +220,9 @@ pub(super) mod tests {
         assert_eq!(found, set.split(1).unwrap().0);
         let error = ImageSet::open(&path, classes, vec![0]).unwrap_err().to_string();
         assert!(error.contains("3 images, but there are 1 labels"), "{error}");
+        std::fs::write(&path, [&[0, 0, 8, 4][..], &[0; 16]].concat()).unwrap();
+        let error = ImageSet::open(&path, Vec::new(), Vec::new()).unwrap_err().to_string();
+        assert!(error.contains("its sizes are [0, 0, 0, 0], expected none of them 0"), "{error}");
     }
 
     #[test]

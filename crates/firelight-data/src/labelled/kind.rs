@@ -68,5 +68,7 @@ mod tests {
         assert_eq!(several.parts(" "), [""; 0]);
         assert_eq!(LabelKind::MultiLabel { separator: ", ".into() }.parts("a|b, c"), ["a|b", "c"]);
         assert_eq!(LabelKind::SingleLabel.parts(" a|b"), [" a|b"]);
+        let all = [LabelKind::default(), several, LabelKind::Regression];
+        assert_eq!(all.map(|kind| kind.is_single_label()), [true, false, false]);
     }
 }

@@ -1,8 +1,9 @@
 //! The classes of a classifier, by name and by number.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
+use firelight_storage::{listed, shortened};
 use serde::{Deserialize, Serialize};
 
 use super::{LabelKind, LabelledText};
@@ -13,6 +14,8 @@ use crate::DataError;
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct Labels {
     names: Vec<String>,
+    /// The place of each name: a file with the wrong column has as many labels as lines.
+    numbers: HashMap<String, usize>,
 }
 
 impl Labels {
@@ -52,20 +55,22 @@ impl Labels {
     /// # Errors
     /// Fails if there are fewer than two of which one is true, or none at all, or if a name is empty or occurs twice.
     pub fn named(names: Vec<String>, kind: &LabelKind) -> Result<Self, DataError> {
-        let problem = |(index, name): (usize, &String)| match name.as_str() {
-            "" => Some("a label is empty".into()),
-            _ => names[..index].contains(name).then(|| format!("the label `{name}` occurs twice")),
+        let mut numbers = HashMap::new();
+        let problem = |(number, name): (usize, &String)| match numbers.insert(name.clone(), number) {
+            _ if name.is_empty() => Some("a label is empty".to_owned()),
+            Some(_) => Some(format!("the label `{}` occurs twice", shortened(name))),
+            None => None,
         };
         let few = || match names.as_slice() {
             [] => "there is no label".into(),
             names => {
-                format!("there is {} label ({}), but a classifier needs two or more", names.len(), names.join(", "))
+                format!("there is {} label ({}), but a classifier needs two or more", names.len(), listed(names))
             }
         };
         let is_few = names.len() < kind.fewest();
         match names.iter().enumerate().find_map(problem).or_else(|| is_few.then(few)) {
             Some(problem) => Err(DataError::Labels { problem }),
-            None => Ok(Self { names }),
+            None => Ok(Self { names, numbers }),
         }
     }
 
@@ -82,7 +87,7 @@ impl Labels {
 
     /// The number of a class; none for another label.
     pub fn id(&self, label: &str) -> Option<usize> {
-        self.names.iter().position(|name| name == label)
+        self.numbers.get(label).copied()
     }
 
     /// The numbers of the classes of examples, which were read from `path`.
@@ -111,7 +116,7 @@ impl Labels {
 
     fn known(&self, path: &Path, line: usize, label: &str) -> Result<usize, DataError> {
         let unknown =
-            || DataError::UnknownLabel { path: path.into(), line, label: label.into(), known: self.names.join(", ") };
+            || DataError::UnknownLabel { path: path.into(), line, label: label.into(), known: listed(&self.names) };
         self.id(label).ok_or_else(unknown)
     }
 }
@@ -161,6 +166,9 @@ mod tests {
     fn labels_are_sorted_by_value_or_by_spelling() {
         assert_eq!(Labels::of(&texts(&["10", "9", "-1", "9"])).unwrap().names(), ["-1", "9", "10"]);
         assert_eq!(Labels::of(&texts(&["b", "10", "9"])).unwrap().names(), ["10", "9", "b"]);
+        let many: Vec<String> = (0..200_000).map(|label| label.to_string()).collect();
+        let labels = Labels::new(many.clone()).unwrap();
+        assert!(many.iter().enumerate().all(|(number, name)| labels.id(name) == Some(number)));
     }
 
     #[test]
@@ -172,6 +180,8 @@ mod tests {
             error.to_string(),
             "line 3 of `dev.tsv` has the label `Good`, which the training did not have: the known labels are bad, good"
         );
+        let long = labels.ids(Path::new("dev.tsv"), &texts(&["x".repeat(1_000_000).as_str()])).unwrap_err().to_string();
+        assert!(long.len() < 250 && long.contains("xxx...`, which"), "{long}");
     }
 
     #[test]

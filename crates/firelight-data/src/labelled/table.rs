@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use csv::ReaderBuilder;
+use firelight_storage::listed;
 
 use super::{Columns, LabelKind, LabelledText, quotes};
 use crate::DataError;
@@ -11,9 +12,6 @@ use crate::parallel::{read_lines, read_utf8};
 /// What columns of labels are usually called. Such a first line is a header even where labels are no numbers.
 const USUAL_NAMES: [&str; 9] =
     ["label", "labels", "class", "class index", "category", "target", "sentiment", "score", "intent"];
-
-/// Characters of a name that a message shows.
-const NAME: usize = 40;
 
 /// What stands between two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,11 +127,9 @@ impl Table<'_> {
         match header.iter().position(|name| name == column).or(number(column)) {
             Some(number) if number < width => Ok(number),
             Some(number) => Err(DataError::ColumnNumber { path: self.path.into(), number, columns: width }),
-            None => Err(DataError::MissingColumn {
-                path: self.path.into(),
-                column: column.into(),
-                found: header.iter().map(|name| shortened(name)).collect::<Vec<_>>().join(", "),
-            }),
+            None => {
+                Err(DataError::MissingColumn { path: self.path.into(), column: column.into(), found: listed(header) })
+            }
         }
     }
 
@@ -148,14 +144,6 @@ impl Table<'_> {
             line: row.line,
         };
         Ok(self.rows.iter().map(of_row).collect())
-    }
-}
-
-/// A name for a message: the first line may be an example, with a text in the place of a name.
-fn shortened(name: &str) -> String {
-    match name.char_indices().nth(NAME) {
-        Some((end, _)) => format!("{}...", &name[..end]),
-        None => name.into(),
     }
 }
 
@@ -206,9 +194,9 @@ mod tests {
             "{unequal}"
         );
         assert!(message("x,y\na,1\n", Separator::Comma, "text", "y").contains("its first line names x, y;"));
-        let text = "\u{e9}".repeat(90);
-        let long = message(&format!("{text},y\na,1\n"), Separator::Comma, "text", "y");
-        assert!(long.contains(&format!("names {}..., y;", &text[..80])), "{long}");
+        let text = "\u{e9}".repeat(1_000_000);
+        let long = message(&format!("y,{text}\na,1\n"), Separator::Comma, "text", "y");
+        assert!(long.contains(&format!("names y, {}...;", &text[..160])), "{long}");
         assert!(message("a,1\nb,2\n", Separator::Comma, "2", "1").contains("no column 2"));
         assert!(message("a,1\n\"b,0\n", Separator::Comma, "0", "1").contains("the quote on line 2 of `"));
     }

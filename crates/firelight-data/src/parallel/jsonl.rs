@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use firelight_storage::{listed, shortened};
+use serde_json::Value;
 
 use super::{Pair, PairNames, read_lines};
 use crate::DataError;
@@ -113,6 +114,7 @@ impl<'a> Line<'a> {
     }
 
     fn parted(&self, key: &str, label: &str, separator: &str) -> DataError {
+        let label = shortened(label);
         let reason =
             format!("its `{key}` has `{label}`, which holds the separator `{separator}`: choose another separator");
         DataError::JsonLine { path: self.path.into(), line: self.number, reason }
@@ -124,8 +126,7 @@ impl<'a> Line<'a> {
     }
 
     fn missing(&self, key: &str) -> DataError {
-        let names = |object: &Map<String, Value>| object.keys().cloned().collect::<Vec<_>>().join(", ");
-        let found = self.object.as_object().map(names).unwrap_or_default();
+        let found = self.object.as_object().map(|object| listed(object.keys())).unwrap_or_default();
         DataError::MissingKey { path: self.path.into(), line: self.number, key: key.into(), found }
     }
 }
@@ -182,5 +183,8 @@ mod tests {
         assert!(message("[1]").contains("it is an array and not an object"));
         let cut = message(r#"{"source": "a", "#);
         assert!(cut.contains("no JSON at column 16: EOF while parsing"), "{cut}");
+        let keys: String = (0..100_000).map(|key| format!("\"key {key}\": 0, ")).collect();
+        let many = message(&format!("{{{keys}\"{}\": 0}}", "x".repeat(100_000)));
+        assert!(many.contains("its keys are key 0, ") && many.len() < 300, "{many}");
     }
 }

@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use firelight_storage::listed;
+
 use super::{Pair, PairNames, read_lines};
 use crate::DataError;
 
@@ -46,7 +48,7 @@ impl<'a> Table<'a> {
 
     fn column(&self, header: &[String], name: &str) -> Result<usize, DataError> {
         let missing =
-            || DataError::MissingColumn { path: self.path.into(), column: name.into(), found: header.join(", ") };
+            || DataError::MissingColumn { path: self.path.into(), column: name.into(), found: listed(header) };
         header.iter().position(|column| column == name).ok_or_else(missing)
     }
 }
@@ -102,5 +104,8 @@ mod tests {
     fn a_missing_column_is_named_beside_those_that_are_there() {
         let error = read("src\ttarget\na\tb\n", Some(&PairNames::default())).unwrap_err();
         assert!(error.to_string().contains("no column `source`: its first line names src, target;"), "{error}");
+        let long =
+            read(&format!("{}\tb\n", "x".repeat(1_000_000)), Some(&PairNames::default())).unwrap_err().to_string();
+        assert!(long.contains("xxx... and 1 more; give one of these") && long.len() < 300, "{long}");
     }
 }

@@ -22,6 +22,7 @@ mod scheme;
 
 use std::path::Path;
 
+use firelight_storage::listed;
 use serde::{Deserialize, Serialize};
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer};
@@ -125,7 +126,7 @@ pub fn tag_ids(tags: &Labels, path: &Path, sentences: &[TaggedSentence]) -> Resu
             line: format.line(sentence, token),
             tag: tag.clone(),
             token: sentence.tokens[token].clone(),
-            known: tags.names().join(", "),
+            known: listed(tags.names()),
         };
         tags.id(tag).ok_or_else(unknown)
     };
@@ -204,6 +205,8 @@ mod tests {
         told(message("a.jsonl", "{\"tokens\": [1], \"tags\": [[]]}"), &["its `tags` has an array among its texts"]);
         told(message("a.jsonl", "{\"tokens\": [\"a\"], \"ner\": []}"), &["lacks the key `tags`"]);
         told(message("a.jsonl", "{\"tokens\": [\"a\"], \"tags\": [\"I-A\"]}"), &["line 1 of `", "`I-A`"]);
+        let long = message("a.txt", &format!("a O\nb B-{0}\nc I-{0}x\n", "y".repeat(1_000_000)));
+        assert!(long.starts_with("line 3 of `") && long.len() < 600, "{long}");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use firelight_storage::shortened;
 use serde::{Deserialize, Serialize};
 
 /// What the tags of a file mean.
@@ -80,7 +81,9 @@ const UNKNOWN: &str = "is no tag of entities: expected `O`, `B-TYPE` or `I-TYPE`
 
 /// What is wrong with an `I-TYPE` that goes on with nothing.
 fn broken(kind: &str, before: &str) -> String {
-    let behind = if before.is_empty() { "outside of an entity".into() } else { format!("behind `{before}`") };
+    let kind = shortened(kind);
+    let behind =
+        if before.is_empty() { "outside of an entity".into() } else { format!("behind `{}`", shortened(before)) };
     format!(
         "stands {behind}, but an entity begins with `B-{kind}` (IOB2); mend the tag, or set data.scheme = \"iob1\" where entities \
          of this file begin with `I-`"

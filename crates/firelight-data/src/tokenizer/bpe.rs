@@ -1,6 +1,9 @@
 //! Byte pair encoding of bytes, trained by the `tokenizers` crate, and bytes as the same without a single pair. How text is
 //! cut and spelt is in [`byte_level`](super::byte_level).
 //!
+//! A word of more than 256 bytes is learnt from in pieces of 256: text without white space would be one word, and merging
+//! takes time by the square of its length. It is encoded as a whole.
+//!
 //! Source: Sennrich et al. 2016, Neural machine translation of rare words with subword units, section 3.2
 //! (<https://arxiv.org/abs/1508.07909>).
 
@@ -80,6 +83,18 @@ mod tests {
         assert_eq!((tokenizer.kind(), tokenizer.vocab_size()), (TokenizerKind::Bpe, 258));
         assert_eq!(tokenizer.encode("ababcca").unwrap(), [256, 257, c, a]);
         assert_eq!(tokenizer.token(257).as_deref(), Some("abc"));
+    }
+
+    #[test]
+    fn a_word_without_an_end_is_learnt_from_in_pieces() {
+        let text = "ab".repeat(100_000);
+        let tokenizer = bpe(&text, 300);
+        let longest =
+            (0..tokenizer.vocab_size() as u32).filter_map(|id| tokenizer.token(id)).map(|token| token.len()).max();
+        assert_eq!(longest, Some(256));
+        assert_eq!(tokenizer.decode(&tokenizer.encode(&text).unwrap()), text);
+        let sentences = Tokenizer::train(&TokenizerConfig::SentenceBpe { vocab_size: 300 }, &text).unwrap();
+        assert_eq!(sentences.decode(&sentences.encode(&text).unwrap()), text);
     }
 
     #[test]

@@ -24,8 +24,16 @@ use crate::DataError;
 /// Bytes of text after which a part ends at the next opportunity.
 const PART: usize = 4096;
 
+/// Bytes after which a part ends in the middle of white space too: the pre-tokenizer gives up a million spaces in a row.
+const LONGEST_SPACE: usize = 1 << 18;
+
 /// No vocabulary is larger, whatever the text: the trainers reserve memory for all of it at once.
 pub(super) const MAX_VOCAB_SIZE: usize = 10_000_000;
+
+/// Longer words are learnt from in pieces of this many characters, or bytes where they are spelt as such. Merging within a
+/// word takes time by the square of its length, and no token is to be as long as this: without white space a whole text
+/// would be one word.
+const WORD: usize = 256;
 
 /// Parts that are encoded at once, on several threads.
 const PARTS_AT_ONCE: usize = 64;
@@ -120,12 +128,21 @@ pub(super) fn gpt2() -> ByteLevel {
     ByteLevel::new(false, false, true)
 }
 
-/// The words of a part, spelt in the byte alphabet, as the trainers count them.
+/// The words of a part, spelt in the byte alphabet, as the trainers count them: in pieces of 256 bytes where they are longer.
 pub(super) fn words(part: &str) -> tokenizers::Result<Vec<String>> {
     let mut text = PreTokenizedString::from(part);
     gpt2().pre_tokenize(&mut text)?;
     let splits = text.get_splits(OffsetReferential::Normalized, OffsetType::None);
-    Ok(splits.into_iter().map(|(word, _, _)| word.to_owned()).collect())
+    Ok(splits.into_iter().flat_map(|(word, _, _)| learnt(word)).collect())
+}
+
+/// The pieces of a word that a trainer counts; nearly always it is one.
+pub(super) fn learnt(word: &str) -> Vec<String> {
+    if word.len() <= WORD {
+        return vec![word.to_owned()];
+    }
+    let characters: Vec<char> = word.chars().collect();
+    characters.chunks(WORD).map(|piece| piece.iter().collect()).collect()
 }
 
 /// The lines of a text as the tokenizers for sentences are trained on them: each with a space in front, in parts.
@@ -137,7 +154,7 @@ pub(super) fn sentences(text: &str) -> impl Iterator<Item = String> {
 /// Cuts a text into parts that can be encoded one by one.
 ///
 /// A part ends where white space follows something else: no word of GPT-2's pre-tokenizer reaches across such a place,
-/// and where it cuts does not depend on what stands further to the left.
+/// and where it cuts does not depend on what stands further to the left. White space without an end is cut anywhere.
 pub(super) fn parts(text: &str) -> impl Iterator<Item = &str> {
     parts_before(text, char::is_whitespace)
 }
@@ -157,7 +174,7 @@ fn part_len(text: &str, is_space: impl Fn(char) -> bool) -> usize {
     let mut after_word = false;
     for (offset, character) in text.char_indices().skip_while(|&(offset, _)| offset < PART) {
         let ends = is_space(character);
-        if after_word && ends {
+        if ends && (after_word || offset >= LONGEST_SPACE) {
             return offset;
         }
         after_word = !ends;
@@ -202,6 +219,16 @@ mod tests {
         assert!(tokenizer.encode("").unwrap().is_empty());
         for text in ["a", " a", "  a", " ", "", "\n"] {
             assert_eq!(tokenizer.decode(&tokenizer.encode(text).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn a_million_spaces_are_encoded_too() {
+        let text = format!("a{}b", " \n".repeat(600_000));
+        for config in [TokenizerConfig::Bpe { vocab_size: 260 }, TokenizerConfig::Word { min_frequency: 1 }] {
+            let tokenizer = Tokenizer::train(&config, &text).unwrap();
+            let expected = if tokenizer.kind() == TokenizerKind::Word { "a b" } else { &text };
+            assert_eq!(tokenizer.decode(&tokenizer.encode(&text).unwrap()), expected);
         }
     }
 

@@ -6,6 +6,7 @@ mod bpe;
 mod byte_level;
 mod characters;
 mod config;
+mod file;
 mod offsets;
 mod pieces;
 mod special;
@@ -13,11 +14,10 @@ mod unigram;
 mod word_piece;
 mod words;
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use firelight_storage::{StorageError, write_atomic};
+use firelight_storage::{read_file, write_atomic};
 use tokenizers::{Model, ModelWrapper};
 
 pub use config::TokenizerConfig;
@@ -111,8 +111,7 @@ impl Tokenizer {
     pub fn load(path: impl AsRef<Path>) -> Result<Self, DataError> {
         let path = path.as_ref();
         let foreign = |reason| DataError::TokenizerFile { path: path.into(), reason };
-        let bytes = fs::read(path).map_err(StorageError::io("read", path))?;
-        let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| foreign(error.to_string()))?;
+        let mut inner = file::parse(&read_file(path, file::LIMIT)?).map_err(foreign)?;
         // A file may ask for cut or padded ids, which would silently lose or add text.
         inner.with_padding(None).with_truncation(None).map_err(|error| foreign(error.to_string()))?;
         let is_for_sentences = byte_level::take_space(&mut inner);
@@ -250,6 +249,7 @@ fn failure(error: tokenizers::Error) -> DataError {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::fs;
 
     const TEXT: &str = "low lower lowest\nnew newer newest\nwide wider widest\n\n  slow slower slowest, 12 123\n";
 
@@ -340,6 +340,7 @@ mod tests {
         message(r#"{"d_model": 128}"#);
         assert!(message(&whole.replace("\"l\":", "\"lo\":")).contains("the token \"lo\" is not one character"));
         assert!(message(&whole.replace("\"w\": 15", "\"w\": 4294967294")).contains("its largest id is 4294967294"));
+        assert!(message(&whole.replace("\"w\": 15", "\"w\": 14")).contains("has the id 14, as another one has"));
         let unigram = r#"{"version": "1.0", "model": {"type": "Unigram", "unk_id": 0, "vocab": [["a", 0.0]]}}"#;
         assert!(message(unigram).contains("its Unigram model puts no space in front of a text"));
         trained(TokenizerConfig::Word { min_frequency: 1 }).save(&path).unwrap();
@@ -347,6 +348,13 @@ mod tests {
         assert!(message(&words.replace("WhitespaceSplit", "Whitespace")).contains("cuts neither"));
         assert!(message(&words.replace("\"<unk>\":", "\"gone\":")).contains("lacks the token \"<unk>\""));
         assert!(Tokenizer::load(home.path().join("none")).unwrap_err().is_user_error());
+    }
+
+    #[test]
+    fn a_text_goes_on_where_tokens_hold_its_spaces() {
+        let going_on: Vec<bool> = CONFIGS.iter().map(|config| config.kind().unwrap().continues_text()).collect();
+        assert_eq!(going_on, [true, true, true, false, false, false]);
+        assert!(!TokenizerKind::WordPiece.continues_text());
     }
 
     #[test]

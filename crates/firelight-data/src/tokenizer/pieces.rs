@@ -1,7 +1,7 @@
 //! What each token stands for, as bytes. Decoding, at once or in a stream, is to look these up and join them; where a space
 //! stands between two tokens, [`Spacing`] tells.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use super::word_piece::CONTINUES;
@@ -96,12 +96,17 @@ impl Pieces {
         })
     }
 
-    /// Refuses ids far above the number of tokens, each of which would cost memory here and a row in every model.
+    /// Refuses ids far above the number of tokens, each of which would cost memory here and a row in every model, and an id of
+    /// two tokens, which could not be told apart in decoding.
     fn new(tokenizer: &tokenizers::Tokenizer, spacing: Spacing, piece: impl Fn(&str) -> Piece) -> Result<Self, String> {
         let vocabulary = tokenizer.get_vocab(true);
         let count = vocabulary.values().max().map_or(0, |&id| id as usize + 1);
         if count > MAX_IDS_PER_TOKEN * vocabulary.len() {
             return Err(format!("its largest id is {}, but it has only {} tokens", count - 1, vocabulary.len()));
+        }
+        let mut seen = HashSet::new();
+        if let Some((token, id)) = vocabulary.iter().find(|(_, id)| !seen.insert(**id)) {
+            return Err(format!("its token {token:?} has the id {id}, as another one has"));
         }
         let mut pieces = vec![Piece::plain(UNKNOWN); count];
         for (token, id) in vocabulary {
@@ -165,7 +170,6 @@ static BYTES: LazyLock<HashMap<char, u8>> = LazyLock::new(|| (0..=255).map(|byte
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
     use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
     #[test]

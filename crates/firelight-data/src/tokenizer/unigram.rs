@@ -23,9 +23,6 @@ const STEP: f64 = 1e-4;
 /// Scores have six decimals, which come back from the file as they were.
 const PRECISION: f64 = 1e6;
 
-/// Longer words are counted in pieces of this many bytes: a token has 16 at most.
-const WORD: usize = 256;
-
 /// The text beyond this many bytes is not counted, so that the trainer's 32-bit counts cannot overflow.
 const COUNTED: usize = 1 << 30;
 
@@ -53,8 +50,7 @@ fn word_counts(text: &str) -> Result<Vec<(String, u32)>, DataError> {
     let mut counts = BTreeMap::<String, u32>::new();
     for sentence in sentences(&text[..text.floor_char_boundary(COUNTED)]) {
         for word in words(&sentence).map_err(failure)? {
-            let spelt: Vec<char> = word.chars().collect();
-            spelt.chunks(WORD).for_each(|piece| *counts.entry(piece.iter().collect()).or_default() += 1);
+            *counts.entry(word).or_default() += 1;
         }
     }
     let with_shadow = |(word, count): (String, u32)| {

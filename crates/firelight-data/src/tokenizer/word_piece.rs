@@ -23,7 +23,7 @@ use tokenizers::{
     PreTokenizer, PreTokenizerWrapper, Trainer,
 };
 
-use super::byte_level::{MAX_VOCAB_SIZE, parts_before};
+use super::byte_level::{MAX_VOCAB_SIZE, learnt, parts_before};
 use super::failure;
 use crate::DataError;
 
@@ -132,14 +132,14 @@ fn normalizer() -> BertNormalizer {
     BertNormalizer::new(true, true, None, true)
 }
 
-/// The words and marks of a part.
+/// The words and marks of a part, as the trainer counts them: in pieces of 256 characters where they are longer.
 fn words(part: &str) -> tokenizers::Result<Vec<String>> {
     let mut text = NormalizedString::from(part);
     normalizer().normalize(&mut text)?;
     let mut text = PreTokenizedString::from(text);
     BertPreTokenizer.pre_tokenize(&mut text)?;
     let splits = text.get_splits(OffsetReferential::Normalized, OffsetType::None);
-    Ok(splits.into_iter().map(|(word, _, _)| word.to_owned()).collect())
+    Ok(splits.into_iter().flat_map(|(word, _, _)| learnt(word)).collect())
 }
 
 /// Decoder and frame of `[CLS]` and `[SEP]` are for the readers of the file.
@@ -245,6 +245,14 @@ mod tests {
         assert!(parts(&text).count() > 5);
         let whole = tokenizer.inner.encode_fast(text.as_str(), false).unwrap();
         assert_eq!(tokenizer.encode(&text).unwrap(), whole.get_ids());
+    }
+
+    #[test]
+    fn a_word_without_an_end_is_learnt_from_in_pieces() {
+        let tokenizer = word_piece(&"ab".repeat(50_000), 40);
+        let tokens = (0..tokenizer.vocab_size() as u32).filter_map(|id| tokenizer.token(id));
+        let lengths: Vec<usize> = tokens.map(|token| token.trim_start_matches(CONTINUES).len()).collect();
+        assert_eq!((lengths.len(), lengths.iter().max()), (tokenizer.vocab_size(), Some(&256)));
     }
 
     #[test]

@@ -13,6 +13,13 @@ use serde::{Deserialize, Serialize};
 use crate::dice::Dice;
 use crate::{DataError, Pair};
 
+/// No task gives more pairs: they are held in memory.
+const MAX_PAIRS: usize = 5_000_000;
+
+/// A task with more sources than these gives nine tenths of them at most. Pairs are drawn until a new one comes, and the last
+/// ones of many would not come in hours.
+const MANY_SOURCES: u128 = 100_000;
+
 /// A generated task. In a recipe: `{ kind = "copy" }`, `{ kind = "addition", digits = 3 }`, `{ kind = "dates" }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -83,13 +90,18 @@ impl Toy {
         if problems.is_empty() { Ok(()) } else { Err(DataError::Toy { problems: problems.join("; ") }) }
     }
 
-    /// `count` pairs with different sources. More pairs of a seed begin with the fewer.
+    /// `count` pairs with different sources, at most 5,000,000. More pairs of a seed begin with the fewer.
     ///
     /// # Errors
-    /// Fails if a number is out of its range or there are not so many sources.
+    /// Fails if a number is out of its range or there are not so many sources, of which more than 100,000 give nine tenths.
     pub fn pairs(&self, seed: u64, count: usize) -> Result<Vec<Pair>, DataError> {
         self.validate()?;
-        let available = self.sources();
+        if count > MAX_PAIRS {
+            return Err(DataError::Toy {
+                problems: format!("{count} generated pairs are above the limit of {MAX_PAIRS}"),
+            });
+        }
+        let available = self.available();
         if count as u128 > available {
             return Err(DataError::ToyTooSmall { asked: count, available });
         }
@@ -120,6 +132,14 @@ impl Toy {
             }
             Self::Addition { digits, reversed } => addition::pair(dice, digits, reversed),
             Self::Dates => dates::pair(dice),
+        }
+    }
+
+    /// How many pairs can be drawn.
+    fn available(&self) -> u128 {
+        match self.sources() {
+            few @ ..=MANY_SOURCES => few,
+            many => many / 10 * 9,
         }
     }
 
@@ -194,8 +214,23 @@ mod tests {
         for (toy, all) in [(letters, 14), (Toy::Addition { digits: 1, reversed: true }, 100)] {
             assert_eq!(toy.pairs(0, all).unwrap().len(), all);
             let error = toy.pairs(0, all + 1).unwrap_err();
-            assert!(error.to_string().contains(&format!("has {all} different sources")), "{error}");
+            assert!(error.to_string().contains(&format!("gives at most {all} pairs of different sources")), "{error}");
         }
+    }
+
+    #[test]
+    fn more_than_can_be_drawn_or_held_in_memory_is_refused_at_once() {
+        let error = |toy: Toy, count| {
+            let error = toy.pairs(0, count).unwrap_err();
+            assert!(error.is_user_error());
+            error.to_string()
+        };
+        // All of a million sums: the last of them would have to be drawn.
+        let sums = Toy::Addition { digits: 3, reversed: false };
+        assert!(error(sums, 1_000_000).starts_with("the task gives at most 900000 pairs of different sources"));
+        let letters = Toy::Copy { min_length: 1, max_length: 99, alphabet: 26 };
+        assert_eq!(error(letters, 5_000_001), "5000001 generated pairs are above the limit of 5000000");
+        assert!(sums.splits(0, usize::MAX, 1, 1).is_err());
     }
 
     #[test]
