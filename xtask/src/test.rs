@@ -18,19 +18,26 @@ pub(crate) struct Options {
     /// flex, ndarray, wgpu, vulkan, metal, cuda or rocm; both CPU backends if not given
     #[arg(long, value_parser = backend)]
     device: Option<String>,
+    /// Build in the release profile and run the packages that compute
+    #[arg(long)]
+    release: bool,
 }
 
 pub(crate) fn run_selected(options: &Options) -> Result<()> {
     match options.device.as_deref() {
-        Some(device) => run_on(device),
-        None => run_on("flex").and_then(|()| run_on("ndarray")),
+        Some(device) => run_in(device, options.release),
+        None => ["flex", "ndarray"].into_iter().try_for_each(|device| run_in(device, options.release)),
     }
 }
 
 /// Runs the tests that `device` is for. Without a name flex is chosen of the two CPU backends, so its line is the one of
 /// the README to the letter.
 pub(crate) fn run_on(device: &str) -> Result<()> {
-    let mut command = cargo(&arguments(device));
+    run_in(device, false)
+}
+
+fn run_in(device: &str, release: bool) -> Result<()> {
+    let mut command = cargo(&arguments(device, release));
     match device {
         "flex" => command.env_remove("BURN_DEVICE"),
         named => command.env("BURN_DEVICE", named),
@@ -47,11 +54,13 @@ pub(crate) fn run_without_kernels() -> Result<()> {
 
 /// Documentation examples run once, on flex. Of the GPU features exactly one is built in: `vulkan` beside `wgpu` would
 /// make both compile SPIR-V, which software Vulkan does not survive.
-fn arguments(device: &str) -> String {
+fn arguments(device: &str, release: bool) -> String {
+    let profile = if release { " --release" } else { "" };
     match device {
-        "flex" => "test --workspace --features ndarray".to_owned(),
-        "ndarray" => "test --workspace --features ndarray --tests".to_owned(),
-        gpu => format!("test {NUMERICAL_PACKAGES} --features {gpu} --tests --no-fail-fast"),
+        "flex" if !release => "test --workspace --features ndarray".to_owned(),
+        "ndarray" if !release => "test --workspace --features ndarray --tests".to_owned(),
+        "flex" | "ndarray" => format!("test {NUMERICAL_PACKAGES} --features ndarray --tests{profile}"),
+        gpu => format!("test {NUMERICAL_PACKAGES} --features {gpu} --tests --no-fail-fast{profile}"),
     }
 }
 
@@ -70,13 +79,23 @@ mod tests {
 
     #[test]
     fn the_cpu_backends_share_one_build() {
-        assert_eq!(arguments("flex"), "test --workspace --features ndarray");
-        assert!(arguments("ndarray").starts_with(&arguments("flex")));
+        assert_eq!(arguments("flex", false), "test --workspace --features ndarray");
+        assert!(arguments("ndarray", false).starts_with(&arguments("flex", false)));
+        assert_eq!(arguments("ndarray", true), arguments("flex", true));
+    }
+
+    #[test]
+    fn a_release_tests_the_packages_that_compute() {
+        for device in BACKENDS {
+            let line = arguments(device, true);
+            assert!(line.contains(NUMERICAL_PACKAGES) && line.ends_with("--release"), "{line}");
+            assert!(!arguments(device, false).contains("--release"), "{device}");
+        }
     }
 
     #[test]
     fn a_gpu_backend_is_built_in_alone() {
-        let line = arguments("wgpu");
+        let line = arguments("wgpu", false);
         assert!(line.contains("--features wgpu --tests"), "{line}");
         assert!(!line.contains("vulkan") && !line.contains("--workspace"), "{line}");
     }

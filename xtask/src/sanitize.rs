@@ -1,0 +1,111 @@
+//! `cargo xtask sanitize`: the tests of `unsafe` code on a nightly compiler, under AddressSanitizer and under Miri. Everything is
+//! built anew, in a folder of its own.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+
+use crate::command::{program, run, workspace_root};
+
+/// The packages that have `unsafe` code in a library: kernels on views of matrices, and files that are mapped into memory.
+const PACKAGES: &str = "-p firelight-kernels -p firelight-data";
+
+/// What Miri, which interprets a program some thousand times slower than it runs, can do in minutes: views of matrices and of
+/// tensors, their products, buffers that are not cleared, and attention forward and backward on one tile.
+const SMALL_TESTS: &str = "flex::product::tests::a_ flex::view flex::tests linear::tests::constants_need_no_gradient \
+                           attention::fused_tests::documents_by_hand attention::tests::a_fully_hidden_query";
+
+const FEWER_PASSES: &str = r#"profile.dev.package."*".opt-level=1"#;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// One of the two; both if not given
+    checker: Option<Checker>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum Checker {
+    /// All library tests of the packages with `unsafe` code, under AddressSanitizer
+    Address,
+    /// Some small tests of the kernels, under Miri
+    Miri,
+}
+
+pub(crate) fn run_selected(options: &Options) -> Result<()> {
+    if options.checker != Some(Checker::Miri) {
+        run("AddressSanitizer", &mut under_address_sanitizer(&host()?))?;
+    }
+    if options.checker != Some(Checker::Address) {
+        run("Miri", &mut under_miri())?;
+    }
+    Ok(())
+}
+
+/// With a target named, the flags reach neither build scripts nor macros. Dependencies are optimised a little alone, for they are
+/// built once and run for minutes. Leaks are not looked for: threads and tables live until the process ends.
+fn under_address_sanitizer(host: &str) -> Command {
+    let line = format!("cargo test --locked --target {host} {PACKAGES} --lib --config {FEWER_PASSES}");
+    let mut command = nightly(&line, "address");
+    command.env("RUSTFLAGS", "-Zsanitizer=address").env("ASAN_OPTIONS", "detect_leaks=0");
+    command
+}
+
+/// Miri's rules of tree borrows are those that the threads of `rayon` keep. Miri has neither the vector units of a CPU nor more
+/// than one thread to speak of, so the kernels take their scalar loops.
+fn under_miri() -> Command {
+    let mut command = nightly(&format!("cargo miri test --locked -p firelight-kernels --lib -- {SMALL_TESTS}"), "miri");
+    let flags = "-Zmiri-disable-isolation -Zmiri-ignore-leaks -Zmiri-tree-borrows";
+    command.env("MIRIFLAGS", flags).env("RAYON_NUM_THREADS", "2");
+    command
+}
+
+/// A command on the nightly toolchain, with build products in a folder of its own.
+fn nightly(line: &str, folder: &str) -> Command {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace_root().join("target"), PathBuf::from);
+    let mut command = program("rustup", &format!("run nightly {line}"));
+    command.env("CARGO_TARGET_DIR", target.join("sanitize").join(folder)).env_remove("BURN_DEVICE");
+    command
+}
+
+/// The target that the compiler itself runs on.
+fn host() -> Result<String> {
+    let output = program("rustup", "run nightly rustc -vV").output().context("cannot start rustup")?;
+    ensure!(output.status.success(), "no nightly compiler: run `rustup toolchain install nightly`");
+    let text = String::from_utf8(output.stdout).context("the version of rustc")?;
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("rustc names no host")?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(command: &Command) -> String {
+        command.get_args().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn the_sanitizer_is_for_the_target_alone() {
+        let command = under_address_sanitizer("x86_64-unknown-linux-gnu");
+        let words = words(&command);
+        assert!(words.starts_with("run nightly cargo test --locked --target x86_64-unknown-linux-gnu"), "{words}");
+        assert!(
+            command.get_envs().any(|(name, value)| {
+                name == "RUSTFLAGS" && value.is_some_and(|value| value == "-Zsanitizer=address")
+            })
+        );
+    }
+
+    #[test]
+    fn every_checker_builds_in_a_folder_of_its_own() {
+        let folder = |command: Command| {
+            let folder = command.get_envs().find(|(name, _)| *name == "CARGO_TARGET_DIR");
+            folder.and_then(|(_, value)| value.map(PathBuf::from)).expect("a folder")
+        };
+        assert!(folder(under_miri()).ends_with("sanitize/miri"));
+        assert!(folder(under_address_sanitizer("any")).ends_with("sanitize/address"));
+    }
+}
