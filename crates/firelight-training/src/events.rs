@@ -16,7 +16,7 @@ use burn::train::{
 };
 
 use crate::trainer::Trainer;
-use crate::{LossOutput, StepReport, Trainable};
+use crate::{LossOutput, StepReport, Trainable, TrainingConfig};
 
 /// The events of one run. A failing metric stops the run through the interrupter.
 pub(crate) struct Events<M: Trainable> {
@@ -30,11 +30,52 @@ pub(crate) struct Events<M: Trainable> {
     /// Whether the training part of the stretch has begun.
     is_training: bool,
     validated: usize,
+    stretches: Stretches,
+    /// Items trained on, those of them before the stretch, and how many the stretch has.
+    trained: usize,
+    before: usize,
+    items: usize,
+}
+
+/// Where a run is evaluated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stretches {
+    /// Steps done, at first and now, and the step at which the run ends.
+    first: usize,
+    done: usize,
+    end: usize,
+    /// Steps between two evaluations; 0 is the end alone.
+    every: usize,
+}
+
+impl Stretches {
+    /// The stretches of a run that has done some steps.
+    pub(crate) fn new(done: usize, training: &TrainingConfig) -> Self {
+        Self { first: done, done, end: training.steps.max(done), every: training.evaluate_every }
+    }
+
+    /// How many there are, at least one.
+    pub(crate) fn count(&self) -> usize {
+        match self.every {
+            0 => 1,
+            every => (self.end.div_ceil(every) - self.first / every).max(1),
+        }
+    }
+
+    /// How many of `items`, those of all steps, are of the stretch that follows.
+    fn share(&self, items: usize) -> usize {
+        let next = match self.every {
+            0 => self.end,
+            every => (self.done / every + 1).saturating_mul(every).min(self.end),
+        };
+        let (steps, all) = (next - self.done, (self.end - self.first).max(1));
+        (items as u128 * steps as u128 / all as u128) as usize
+    }
 }
 
 impl<M: Trainable> Events<M> {
-    /// Nothing has happened yet.
-    pub(crate) fn new(components: TrainingComponents<M>) -> Self {
+    /// Nothing has happened yet in a run of these stretches.
+    pub(crate) fn new(components: TrainingComponents<M>, stretches: Stretches) -> Self {
         Self {
             processor: components.event_processor,
             store: components.event_store,
@@ -44,19 +85,26 @@ impl<M: Trainable> Events<M> {
             epoch: 1,
             is_training: false,
             validated: 0,
+            stretches,
+            trained: 0,
+            before: 0,
+            items: 0,
         }
     }
 
-    /// A training step follows, out of `items` items in all.
+    /// A training step follows, out of `items` items of all steps.
     pub(crate) fn training(&mut self, items: usize) {
         if !self.is_training {
-            self.is_training = true;
-            self.send_train(LearnerEvent::StartSplit { epoch_number: self.epoch, total_items: items });
+            (self.is_training, self.before) = (true, self.trained);
+            self.items = self.stretches.share(items);
+            self.send_train(LearnerEvent::StartSplit { epoch_number: self.epoch, total_items: self.items });
         }
     }
 
     /// A training step is done.
     pub(crate) fn trained(&mut self, output: LossOutput, progress: Progress, report: &StepReport) {
+        (self.stretches.done, self.trained) = (report.step, progress.items_processed);
+        let progress = Progress::new(self.trained.saturating_sub(self.before), self.items, progress.unit);
         let item = TrainingItem::new(output, progress, Some(report.step), Some(report.learning_rate.into()));
         self.send_train(LearnerEvent::ProcessedItem(item));
     }
@@ -172,12 +220,35 @@ impl MetricLogger for NoLog {
 
 #[cfg(test)]
 mod tests {
+    use super::Stretches;
+    use crate::TrainingConfig;
     use std::fs;
     use std::path::{Path, PathBuf};
 
     fn sources(folder: &Path) -> Vec<PathBuf> {
         let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         paths.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
+    }
+
+    #[test]
+    fn stretches_end_at_evaluations_and_share_the_items() {
+        let shares = |steps: usize, every: usize, first: usize| {
+            let training = TrainingConfig { steps, evaluate_every: every, ..TrainingConfig::default() };
+            let mut stretches = Stretches::new(first, &training);
+            let count = stretches.count();
+            let ends: Vec<_> = (first..steps).filter(|&done| done == first || training.evaluates_after(done)).collect();
+            let share = |&done: &usize| {
+                stretches.done = done;
+                stretches.share(10 * (steps - first))
+            };
+            (count, ends.iter().map(share).collect::<Vec<_>>())
+        };
+        assert_eq!(shares(10, 4, 0), (3, vec![40, 40, 20]));
+        assert_eq!(shares(10, 4, 6), (2, vec![20, 20]));
+        assert_eq!(shares(10, 4, 8), (1, vec![20]));
+        assert_eq!(shares(10, 0, 0), (1, vec![100]));
+        assert_eq!(shares(10, 5, 0), (2, vec![50, 50]));
+        assert_eq!(Stretches::new(12, &TrainingConfig { steps: 10, ..TrainingConfig::default() }).count(), 1);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use firelight_storage::ModelFolder;
 
 use crate::config::all_of;
 use crate::evaluate::device_of;
-use crate::events::{Events, NoLog, NoRenderer};
+use crate::events::{Events, NoLog, NoRenderer, Stretches};
 use crate::freeze;
 use crate::observer::Observers;
 use crate::trainer::Trainer;
@@ -129,6 +129,7 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
     let model = input.training.recompute.apply(model);
     let schedule = input.schedule.over(input.training.steps);
 
+    let stretches = Stretches::new(input.start.step(), &input.training);
     let run = TrainingLoop {
         trainer: Trainer {
             model: model.clone(),
@@ -155,6 +156,7 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
         .with_metric_logger(NoLog)
         .renderer(Box::new(NoRenderer))
         .with_interrupter(input.interrupter)
+        .num_epochs(stretches.count()) // for those who show how far it is
         .with_training_strategy(TrainingStrategy::Custom(strategy.clone()));
     let training = match input.extension {
         Some(extend) => extend(training),
@@ -206,9 +208,9 @@ impl<M: Trainable> SupervisedLearningStrategy<M> for StepByStep<M> {
         valid_loader: ValidLoader<M>,
         _starting_epoch: usize,
     ) -> (M, SupervisedTrainingEventProcessor<M>) {
-        let mut events = Events::new(components);
         let run = self.run.lock().ok().and_then(|mut run| run.take());
         let mut run = run.unwrap_or_else(|| unreachable!("Burn runs a strategy once"));
+        let mut events = Events::new(components, Stretches::new(run.state.step, &run.training));
         drop(learner);
         let outcome = run.train(&train_loader, &valid_loader, &mut events);
         if let Ok(mut slot) = self.outcome.lock() {

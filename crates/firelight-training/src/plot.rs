@@ -29,6 +29,12 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(86, 180, 233),
 ];
 
+/// Dashes of the lines, by their colours: a line that lies on another one lets it show through.
+const DASHES: [&str; 6] = ["", "9 5", "3 4", "14 4 3 4", "6 9", "2 8"];
+
+/// A line of so few points shows each of them.
+const MARKED: usize = 40;
+
 /// One line of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
@@ -67,7 +73,7 @@ impl Chart {
         let mut svg = String::new();
         // Drawing into a string fails only where a font is missing, and SVG leaves fonts to its reader.
         let _ = self.draw(&curves, &mut svg);
-        svg
+        dashed(svg)
     }
 
     fn draw<'a>(
@@ -100,8 +106,8 @@ impl Chart {
             .draw()?;
         for ((curve, colour), row) in curves.iter().zip(COLOURS.iter().cycle()).zip(0..) {
             chart.draw_series(LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2)))?;
-            if let [point] = curve.points[..] {
-                chart.draw_series([Circle::new(point, 3, colour.filled())])?; // a line of one point cannot be seen
+            if curve.points.len() <= MARKED {
+                chart.draw_series(curve.points.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
             }
             let y = 20 + 22 * row;
             right.draw(&PathElement::new([(0, y), (18, y)], colour.stroke_width(2)))?;
@@ -109,6 +115,18 @@ impl Chart {
         }
         area.present()
     }
+}
+
+/// The drawing with the lines of each colour in their dashes, which the SVG of plotters has no words for.
+fn dashed(svg: String) -> String {
+    let styled = |svg: String, (colour, dashes): (&RGBColor, &str)| {
+        let stroke = format!("stroke=\"#{:02X}{:02X}{:02X}\"", colour.0, colour.1, colour.2);
+        svg.replace(
+            &format!("<polyline fill=\"none\" opacity=\"1\" {stroke}"),
+            &format!("<polyline fill=\"none\" opacity=\"1\" {stroke} stroke-dasharray=\"{dashes}\""),
+        )
+    };
+    COLOURS.iter().zip(DASHES).filter(|(_, dashes)| !dashes.is_empty()).fold(svg, styled)
 }
 
 impl Curve {
@@ -186,6 +204,22 @@ mod tests {
         {
             assert!(chart(points).ends_with("</svg>\n"));
         }
+    }
+
+    #[test]
+    fn lines_that_cover_each_other_differ_in_colour_and_dashes() {
+        let curve = |name: &str| Curve { name: name.into(), points: vec![(0.0, 1.0), (1.0, 2.0)] };
+        let curves = ["a", "b", "c"].map(curve).to_vec();
+        let svg = Chart { x_label: "step".into(), y_label: "share".into(), curves }.to_svg();
+        // Each line once in the chart and once in the legend.
+        let lines =
+            |stroke: &str| svg.lines().filter(|line| line.starts_with("<polyline") && line.contains(stroke)).count();
+        assert_eq!(
+            ["\"#0072B2\" stroke-width", "\"#D55E00\" stroke-dasharray=\"9 5\"", "\"3 4\""].map(lines),
+            [2, 2, 2]
+        );
+        assert_eq!(lines("stroke-dasharray"), 4);
+        assert_eq!(svg.matches("<circle").count(), 6);
     }
 
     #[test]

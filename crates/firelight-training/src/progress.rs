@@ -1,13 +1,22 @@
-//! The progress of a run on the terminal: a bar with the loss, the throughput and the time left, and a line for every
-//! evaluation. Where there is no terminal, only the lines are written, each with the time left.
+//! The progress of a run on the standard error. On a terminal: a bar with the loss, the throughput and the time left, and a line for
+//! every evaluation. Elsewhere: the same as lines, one every 50 steps or 15 seconds and one for every evaluation.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use indicatif::{HumanDuration, ProgressDrawTarget, ProgressStyle};
 
+use crate::clock::Clock;
+use crate::words::{metric_in_words, wrapped};
 use crate::{EvaluationReport, Observer, RunReport, StepReport, TrainingError};
 
-const TEMPLATE: &str = "{bar:20} {pos}/{len}  {msg}  {eta} left";
+const TEMPLATE: &str = "{bar:20} {pos}/{len}{prefix}\n{msg}";
+
+/// Without a terminal there is a line after every so many steps, and after a step that ends so long after the last line.
+const LINE_EVERY: (usize, Duration) = (50, Duration::from_secs(15));
+
+/// Characters in a line on a terminal.
+const WIDTH: usize = 80;
 
 /// The weight of the newest loss in the smoothed one.
 const WEIGHT: f64 = 0.05;
@@ -17,11 +26,15 @@ pub struct ProgressBar {
     bar: indicatif::ProgressBar,
     /// Takes the lines where no bar can be drawn.
     plain: Box<dyn Write + Send>,
+    clock: Clock,
     /// What is counted by the second.
     target: &'static str,
-    steps: usize,
+    run: RunReport,
+    began: Duration,
     smoothed: Option<f64>,
     last: Option<StepReport>,
+    /// The time of the newest line, and the step that it was about.
+    written: (Duration, usize),
 }
 
 impl Default for ProgressBar {
@@ -33,7 +46,7 @@ impl Default for ProgressBar {
 impl ProgressBar {
     /// A bar on the standard error.
     pub fn new() -> Self {
-        Self::on(ProgressDrawTarget::stderr(), Box::new(io::stderr()))
+        Self::on(ProgressDrawTarget::stderr(), Box::new(io::stderr()), Clock::new())
     }
 
     /// Says what the throughput counts, such as `text`; a `token` without a word.
@@ -42,10 +55,11 @@ impl ProgressBar {
         self
     }
 
-    fn on(target: ProgressDrawTarget, plain: Box<dyn Write + Send>) -> Self {
+    fn on(target: ProgressDrawTarget, plain: Box<dyn Write + Send>, clock: Clock) -> Self {
         let style = ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = indicatif::ProgressBar::with_draw_target(None, target).with_style(style);
-        Self { bar, plain, target: "token", steps: 0, smoothed: None, last: None }
+        let (run, began) = (RunReport { done: 0, steps: 0 }, Duration::ZERO);
+        Self { bar, plain, clock, target: "token", run, began, smoothed: None, last: None, written: (began, 0) }
     }
 
     /// What is worth knowing about the newest step.
@@ -58,38 +72,60 @@ impl ProgressBar {
         )
     }
 
+    /// The time left in words, as the steps of this process have taken it; none before the first of them.
+    fn left(&self, step: usize) -> String {
+        let taken = step.saturating_sub(self.run.done);
+        if taken == 0 {
+            return String::new();
+        }
+        let seconds = (self.clock.elapsed() - self.began).as_secs_f64() / taken as f64;
+        let left = Duration::try_from_secs_f64(seconds * self.run.steps.saturating_sub(step) as f64);
+        format!(", {} left", HumanDuration(left.unwrap_or(Duration::MAX)))
+    }
+
+    /// Whether it is time for a line about a step.
+    fn is_time(&self, step: usize) -> bool {
+        let (steps, time) = LINE_EVERY;
+        self.bar.is_hidden() && (step.is_multiple_of(steps) || self.clock.elapsed() >= self.written.0 + time)
+    }
+
     /// Writes a line about a step that stays. Progress that cannot be shown is no reason to stop a training.
     fn line(&mut self, step: usize, text: &str) {
-        let place = format!("step {step}/{}", self.steps);
+        let place = format!("step {step}/{}", self.run.steps);
         match self.bar.is_hidden() {
-            true => drop(writeln!(self.plain, "{place}, {:#} left: {text}", HumanDuration(self.bar.eta()))),
-            false => self.bar.println(format!("{place}: {text}")),
+            true => drop(writeln!(self.plain, "{place}{}: {text}", self.left(step))),
+            false => self.bar.println(wrapped(&format!("{place}: {text}"), WIDTH)),
         }
+        self.written = (self.clock.elapsed(), step);
     }
 }
 
 impl Observer for ProgressBar {
     fn started(&mut self, run: &RunReport) -> Result<(), TrainingError> {
-        self.steps = run.steps;
+        (self.run, self.began) = (*run, self.clock.elapsed());
+        self.written = (self.began, run.done);
         self.bar.set_length(run.steps as u64);
         self.bar.set_position(run.done as u64);
-        // The steps of an earlier run took no time of this one.
-        self.bar.reset_eta();
         Ok(())
     }
 
     fn step(&mut self, report: &StepReport) -> Result<(), TrainingError> {
         let smoothed = self.smoothed.map_or(report.loss, |old| old + (report.loss - old) * WEIGHT);
         self.smoothed = Some(smoothed);
+        self.last = Some(*report);
+        if self.is_time(report.step) {
+            self.line(report.step, &self.status(report));
+        }
+        self.bar.set_prefix(self.left(report.step));
         self.bar.set_message(self.status(report));
         self.bar.set_position(report.step as u64);
-        self.last = Some(*report);
         Ok(())
     }
 
     fn evaluation(&mut self, report: &EvaluationReport) -> Result<(), TrainingError> {
         let best = if report.is_best { ", the best so far" } else { "" };
-        let status = self.last.map_or(String::new(), |last| format!("{}, ", self.status(&last)));
+        let untold = self.last.filter(|last| self.written.1 != last.step);
+        let status = untold.map_or(String::new(), |last| format!("{}, ", self.status(&last)));
         let (step, loss) = (report.step, report.validation_loss);
         let metrics = report.metrics.iter().map(|(name, value)| metric(name, *value)).collect::<String>();
         self.line(step, &format!("{status}validation loss {loss:.4}{metrics}{best}"));
@@ -104,16 +140,17 @@ impl Observer for ProgressBar {
 
 /// A metric with the digits that tell evaluations apart: a share has more of them than a number of per cent.
 fn metric(name: &str, value: f64) -> String {
+    let name = metric_in_words(name);
     if value.abs() <= 1.0 { format!(", {name} {value:.4}") } else { format!(", {name} {value:.2}") }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::settable;
     use indicatif::TermLike;
+    use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{Arc, Mutex};
-    use std::thread;
-    use std::time::Duration;
 
     #[derive(Clone, Default)]
     struct Shared(Arc<Mutex<Vec<u8>>>);
@@ -130,8 +167,8 @@ mod tests {
     }
 
     impl Shared {
-        fn text(&self) -> String {
-            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        fn lines(&self) -> Vec<String> {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap().lines().map(str::to_string).collect()
         }
     }
 
@@ -139,51 +176,71 @@ mod tests {
         StepReport {
             step,
             loss,
-            charged_loss: None,
+            training_loss: None,
             learning_rate: 1e-3,
             gradient_norm: 1.0,
             tokens_per_second: 1234.6,
         }
     }
 
-    fn evaluation() -> EvaluationReport {
-        EvaluationReport { step: 10, validation_loss: 2.0, is_best: true, ..Default::default() }
+    fn evaluation(step: usize) -> EvaluationReport {
+        EvaluationReport { step, validation_loss: 2.0, is_best: true, ..Default::default() }
     }
 
-    /// The time before a ` left`, in seconds.
-    fn seconds_left(text: &str) -> u64 {
-        let before = text.split_once("s left").expect("seconds are left").0;
-        let digits = before.rsplit(|character: char| !character.is_ascii_digit()).next().unwrap();
-        digits.parse().unwrap()
+    /// Progress without a terminal, what it writes, and the hand of its clock.
+    fn without_a_terminal(run: RunReport) -> (ProgressBar, Shared, Arc<AtomicU64>) {
+        let (written, (clock, hand)) = (Shared::default(), settable());
+        let mut progress = ProgressBar::on(ProgressDrawTarget::hidden(), Box::new(written.clone()), clock);
+        progress.started(&run).unwrap();
+        (progress, written, hand)
     }
+
+    const STATUS: &str = "loss 2.5000 (smoothed 2.5000), gradient 1.00, rate 1.0e-3, 1235 tokens/s";
 
     #[test]
     fn without_a_terminal_every_evaluation_is_a_plain_line_with_the_time_left() {
-        let written = Shared::default();
-        let mut progress = ProgressBar::on(ProgressDrawTarget::hidden(), Box::new(written.clone()));
-        progress.started(&RunReport { done: 0, steps: 110 }).unwrap();
-        thread::sleep(Duration::from_millis(500));
+        let (mut progress, written, hand) = without_a_terminal(RunReport { done: 0, steps: 110 });
+        hand.store(1000, Ordering::SeqCst);
         progress.step(&report(10, 2.5)).unwrap();
-        progress.evaluation(&evaluation()).unwrap();
+        progress.evaluation(&evaluation(10)).unwrap();
         progress.finished().unwrap();
-        let (place, rest) = written.text().split_once(" left: ").map(|(a, b)| (a.to_string(), b.to_string())).unwrap();
-        assert_eq!(
-            rest,
-            "loss 2.5000 (smoothed 2.5000), gradient 1.00, rate 1.0e-3, 1235 tokens/s, validation loss 2.0000, the best so \
-             far\n"
-        );
-        // Ten steps took half a second or more, so that 100 take 5 or more.
-        assert!(place.starts_with("step 10/110, ") && seconds_left(&format!("{place} left")) >= 4, "{place}");
+        // Ten steps took a second, so that 100 take ten.
+        let expected = format!("step 10/110, 10 seconds left: {STATUS}, validation loss 2.0000, the best so far");
+        assert_eq!(written.lines(), [expected]);
     }
 
     #[test]
-    fn the_time_left_of_a_resumed_run_follows_from_its_own_steps() {
-        let mut progress = ProgressBar::on(ProgressDrawTarget::hidden(), Box::new(Shared::default()));
-        progress.started(&RunReport { done: 1000, steps: 2001 }).unwrap();
-        thread::sleep(Duration::from_millis(50));
-        progress.step(&report(1001, 2.5)).unwrap();
-        // One step took a twentieth of a second or more, so that 1000 take 50 or more.
-        assert!(progress.bar.eta().as_secs() >= 25, "{:?}", progress.bar.eta());
+    fn without_a_terminal_there_is_a_line_every_fifty_steps() {
+        let (mut progress, written, _) = without_a_terminal(RunReport { done: 0, steps: 1000 });
+        for step in 1..=149 {
+            progress.step(&report(step, 2.5)).unwrap();
+        }
+        let expected = [50, 100].map(|step| format!("step {step}/1000, 0 seconds left: {STATUS}"));
+        assert_eq!(written.lines(), expected);
+        progress.step(&report(150, 2.5)).unwrap();
+        progress.evaluation(&evaluation(150)).unwrap(); // its step has been told
+        assert_eq!(written.lines()[3], "step 150/1000, 0 seconds left: validation loss 2.0000, the best so far");
+    }
+
+    #[test]
+    fn without_a_terminal_slow_steps_have_a_line_every_fifteen_seconds() {
+        let (mut progress, written, hand) = without_a_terminal(RunReport { done: 100, steps: 200 });
+        for (step, seconds) in [(101, 14), (102, 15), (103, 29), (104, 30), (105, 60), (106, 61)] {
+            hand.store(1000 * seconds, Ordering::SeqCst);
+            progress.step(&report(step, 2.5)).unwrap();
+        }
+        // Two steps took 15 seconds, so that 98 take 735; four took 30; five took 60.
+        let lines = [(102, "12 minutes"), (104, "12 minutes"), (105, "19 minutes")];
+        assert_eq!(written.lines(), lines.map(|(step, left)| format!("step {step}/200, {left} left: {STATUS}")));
+    }
+
+    #[test]
+    fn metrics_are_named_in_words_with_the_digits_that_tell_them_apart() {
+        let (mut progress, written, _) = without_a_terminal(RunReport { done: 0, steps: 10 });
+        let metrics = [("bleu", 41.907), ("token_accuracy", 0.45678)].map(|(name, value)| (name.to_string(), value));
+        progress.evaluation(&EvaluationReport { metrics: metrics.into(), ..evaluation(0) }).unwrap();
+        let expected = "step 0/10: validation loss 2.0000, BLEU 41.91, token accuracy 0.4568, the best so far";
+        assert_eq!(written.lines(), [expected]);
     }
 
     /// A terminal that only remembers.
@@ -192,7 +249,7 @@ mod tests {
 
     impl TermLike for Terminal {
         fn width(&self) -> u16 {
-            200
+            80
         }
 
         fn move_cursor_up(&self, _lines: usize) -> io::Result<()> {
@@ -230,18 +287,23 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_shows_the_smoothed_loss_and_the_time_left() {
-        let terminal = Terminal::default();
-        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
-        let mut progress = ProgressBar::on(target, Box::new(Shared::default()));
+    fn a_terminal_shows_the_smoothed_loss_and_the_time_left_in_lines_that_fit() {
+        let (terminal, (clock, hand)) = (Terminal::default(), settable());
+        let target = ProgressDrawTarget::term_like_with_hz(Box::new(terminal.clone()), 255);
+        let mut progress = ProgressBar::on(target, Box::new(Shared::default()), clock);
         progress.started(&RunReport { done: 0, steps: 42 }).unwrap();
         progress.step(&report(1, 4.0)).unwrap();
-        thread::sleep(Duration::from_millis(200));
+        hand.store(2000, Ordering::SeqCst);
         progress.step(&report(2, 2.0)).unwrap();
+        let metrics = ["accuracy", "macro_f1", "weighted_f1"].map(|name| (name.to_string(), 0.5)).into();
+        progress.evaluation(&EvaluationReport { metrics, ..evaluation(2) }).unwrap();
+        progress.bar.tick();
         let drawn = terminal.0.lock().unwrap().clone();
         let status = "loss 2.0000 (smoothed 3.9000), gradient 1.00, rate 1.0e-3, 1235 tokens/s"; // 4 + (2 - 4) / 20
-        let (before, after) = drawn.rsplit_once(status).unwrap_or_else(|| panic!("{drawn}"));
-        // Two steps took a fifth of a second or more, so that 40 take some seconds.
-        assert!(before.ends_with("2/42  ") && seconds_left(after) >= 1, "{drawn}");
+        // Two steps took two seconds.
+        for text in ["2/42, 40 seconds left", status, "step 2/42: loss 2.0000 ", "\n  "] {
+            assert!(drawn.contains(text), "`{text}` is not in {drawn}");
+        }
+        assert!(drawn.lines().all(|line| line.trim_end().chars().count() <= 80), "{drawn}");
     }
 }

@@ -6,10 +6,16 @@ use std::path::Path;
 use firelight_storage::StorageError;
 use serde_json::{Map, Value};
 
+use super::scale::Scale;
+use crate::words::metric_in_words;
 use crate::{Chart, Curve, TrainingError};
 
-/// The weight of the newest loss in the smoothed curve.
+/// The weight of the newest value in a smoothed curve.
 const WEIGHT: f64 = 0.05;
+
+/// What every task writes; `charged_loss` is what older versions called the training loss.
+const COMMON: [&str; 7] =
+    ["loss", "training_loss", "charged_loss", "validation_loss", "learning_rate", "gradient_norm", "tokens_per_second"];
 
 /// All numbers of a run by name, each with the steps at which it was measured.
 pub(super) struct Curves {
@@ -32,43 +38,60 @@ impl Curves {
         Ok(Self { values })
     }
 
+    /// The last step.
+    pub(super) fn last_step(&self) -> Option<usize> {
+        self.values.get("loss")?.last().map(|(step, _)| *step as usize)
+    }
+
+    /// The newest validation loss, and the step after which it was measured.
+    pub(super) fn validation(&self) -> Option<(usize, f64)> {
+        self.values.get("validation_loss")?.last().map(|(step, loss)| (*step as usize, *loss))
+    }
+
     /// The charts of the report, each with its heading; a loss is the mean over each `target`, in `loss_unit`.
-    pub(super) fn charts(&self, target: &str, loss_unit: &str) -> Vec<(&'static str, Chart)> {
-        let mean = |key: &str, name: &str| Curve { name: name.into(), points: smoothed(&self.curve(key, name).points) };
-        let charged = self.values.contains_key("charged_loss");
-        let charged = charged.then(|| mean("charged_loss", "as charged, smoothed"));
-        let losses = [mean("loss", "batch, smoothed"), self.curve("validation_loss", "validation")];
-        let losses = losses.into_iter().chain(charged).collect();
-        let single = |name: &str, unit: &str| Chart {
-            x_label: "step".into(),
-            y_label: unit.into(),
-            curves: vec![self.curve(name, unit)],
-        };
-        let mut charts = vec![
-            ("Loss", Chart { x_label: "step".into(), y_label: loss_unit.into(), curves: losses }),
-            ("Learning rate", single("learning_rate", "learning rate")),
-            ("Norm of the gradients before clipping", single("gradient_norm", "norm")),
-            ("Throughput", single("tokens_per_second", &format!("{target}s per second"))),
-        ];
-        let own = self.of_the_task();
-        if !own.is_empty() {
-            charts.insert(
-                1,
-                ("Metrics of the validation", Chart { x_label: "step".into(), y_label: "value".into(), curves: own }),
-            );
-        }
+    pub(super) fn charts(&self, target: &str, loss_unit: &str) -> Vec<(String, Chart)> {
+        let single = |heading: &str, curve: Curve, unit: &str| (heading.to_string(), chart(unit, vec![curve]));
+        let rate = format!("{target}s per second");
+        let mut charts = vec![("Loss".to_string(), chart(loss_unit, self.losses()))];
+        charts.extend(self.of_the_task());
+        charts.extend([
+            single("Learning rate", self.curve("learning_rate", "learning rate"), "learning rate"),
+            single("Gradient norm before clipping", self.curve("gradient_norm", "norm"), "norm"),
+            single("Throughput", self.smoothed("tokens_per_second", &format!("{rate}, smoothed")), &rate),
+        ]);
         charts
+    }
+
+    /// The losses of the training and of the validation, which have one scale.
+    fn losses(&self) -> Vec<Curve> {
+        let minimised = ["training_loss", "charged_loss"].into_iter().filter(|key| self.values.contains_key(*key));
+        let minimised = minimised.map(|key| self.smoothed(key, "training loss with smoothing terms"));
+        let common = [self.smoothed("loss", "training, smoothed"), self.curve("validation_loss", "validation")];
+        common.into_iter().chain(minimised).collect()
+    }
+
+    /// What the task measured beside the loss: a chart for each scale.
+    fn of_the_task(&self) -> Vec<(String, Chart)> {
+        let own: Vec<&str> = self.values.keys().map(String::as_str).filter(|key| !COMMON.contains(key)).collect();
+        let mut charts = BTreeMap::<Scale, Vec<Curve>>::new();
+        for name in &own {
+            charts.entry(Scale::of(name, &own)).or_default().push(self.curve(name, &metric_in_words(name)));
+        }
+        charts.into_iter().map(|(scale, curves)| (scale.heading(), chart(&scale.label(), curves))).collect()
+    }
+
+    fn smoothed(&self, key: &str, name: &str) -> Curve {
+        Curve { name: name.into(), points: smoothed(&self.curve(key, name).points) }
     }
 
     fn curve(&self, key: &str, name: &str) -> Curve {
         Curve { name: name.into(), points: self.values.get(key).cloned().unwrap_or_default() }
     }
+}
 
-    /// What the task measured beside the loss.
-    fn of_the_task(&self) -> Vec<Curve> {
-        let common = ["loss", "charged_loss", "validation_loss", "learning_rate", "gradient_norm", "tokens_per_second"];
-        self.values.keys().filter(|key| !common.contains(&key.as_str())).map(|key| self.curve(key, key)).collect()
-    }
+/// A chart by step.
+fn chart(unit: &str, curves: Vec<Curve>) -> Chart {
+    Chart { x_label: "step".into(), y_label: unit.into(), curves }
 }
 
 /// The exponential moving average of a curve.
@@ -85,35 +108,66 @@ fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 mod tests {
     use super::*;
 
+    fn curves(lines: &str) -> Curves {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("metrics.jsonl");
+        std::fs::write(&path, lines).unwrap();
+        Curves::read(&path).unwrap()
+    }
+
+    /// The headings of the charts with the names of their curves.
+    fn named(charts: &[(String, Chart)]) -> Vec<(&str, Vec<String>)> {
+        let names = |chart: &Chart| chart.curves.iter().map(|curve| curve.name.clone()).collect::<Vec<_>>();
+        charts.iter().map(|(heading, chart)| (heading.as_str(), names(chart))).collect()
+    }
+
     #[test]
     fn curves_are_smoothed_and_a_metric_of_the_task_has_a_chart() {
         assert_eq!(smoothed(&[(1.0, 4.0), (2.0, 2.0)]), [(1.0, 4.0), (2.0, 3.9)]);
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("metrics.jsonl");
-        std::fs::write(&path, "{\"step\":5,\"validation_loss\":2.0,\"accuracy\":0.5}\n{\"step\":6,\"lo").unwrap();
-        let charts = Curves::read(&path).unwrap().charts("text", "nats per text");
-        assert_eq!(charts[1].0, "Metrics of the validation");
+        let curves = curves("{\"step\":5,\"validation_loss\":2.0,\"accuracy\":0.5}\n{\"step\":6,\"lo");
+        let charts = curves.charts("text", "nats per text");
+        assert_eq!(charts[1].0, "Validation metrics");
         assert_eq!(charts[1].1.curves, [Curve { name: "accuracy".into(), points: vec![(5.0, 0.5)] }]);
         assert_eq!((charts[0].1.curves.len(), charts[0].1.y_label.as_str()), (2, "nats per text"));
+        assert_eq!((curves.validation(), curves.last_step()), (Some((5, 2.0)), None));
+    }
+
+    #[test]
+    fn metrics_of_different_scales_have_charts_of_their_own() {
+        let line = "{\"step\":5,\"bleu\":0.4,\"exact_match\":0.0,\"token_accuracy\":0.3,\"next_sentence_loss\":0.7}\n";
+        let charts = curves(line).charts("token", "nats per token");
+        let expected = [
+            ("Validation metrics", vec!["token accuracy".to_string()]),
+            ("Validation metrics, 0 to 100", vec!["BLEU".to_string(), "exact match".into()]),
+            ("Validation metric: next sentence loss", vec!["next sentence loss".into()]),
+        ];
+        assert_eq!(named(&charts[1..4]), expected);
+        assert_eq!(charts.len(), 7);
+
+        let line = "{\"step\":5,\"exact_match\":0.5,\"f1\":0.6,\"pace\":3.0}\n";
+        let charts = curves(line).charts("question", "nats per question");
+        let expected = [
+            ("Validation metrics", vec!["exact match".to_string(), "F1".into()]),
+            ("Validation metric: pace", vec!["pace".into()]),
+        ];
+        assert_eq!(named(&charts[1..3]), expected);
     }
 
     #[test]
     fn every_number_of_a_step_is_a_point_of_its_curve() {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("metrics.jsonl");
         let step = "{\"step\":3,\"loss\":2.0,\"learning_rate\":0.1,\"gradient_norm\":0.5,\"tokens_per_second\":7.0}\n";
-        std::fs::write(&path, step).unwrap();
-        let charts = Curves::read(&path).unwrap().charts("text", "nats per text");
+        let charts = curves(step).charts("text", "nats per text");
         let points: Vec<_> = charts.iter().map(|(_, chart)| chart.curves[0].points.clone()).collect();
         assert_eq!(points, [2.0, 0.1, 0.5, 7.0].map(|value| vec![(3.0, value)]));
+        assert_eq!(curves(step).last_step(), Some(3));
     }
 
     #[test]
-    fn what_a_step_charges_is_a_curve_beside_the_loss() {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("metrics.jsonl");
-        std::fs::write(&path, "{\"step\":1,\"loss\":2.0,\"charged_loss\":3.0}\n").unwrap();
-        let charts = Curves::read(&path).unwrap().charts("text", "nats per text");
-        assert_eq!((charts[0].1.curves[2].points.clone(), charts.len()), (vec![(1.0, 3.0)], 4));
+    fn the_loss_that_a_step_minimises_is_a_curve_beside_the_loss() {
+        for name in ["training_loss", "charged_loss"] {
+            let charts =
+                curves(&format!("{{\"step\":1,\"loss\":2.0,\"{name}\":3.0}}\n")).charts("text", "nats per text");
+            assert_eq!((charts[0].1.curves[2].points.clone(), charts.len()), (vec![(1.0, 3.0)], 4));
+        }
     }
 }

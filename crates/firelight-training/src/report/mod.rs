@@ -2,14 +2,20 @@
 //! model writes. It is made from the run folder, so it can be made again at any time.
 
 mod curves;
+mod sample;
+mod scale;
 
 use std::path::Path;
+use std::time::Duration;
 
 use firelight_storage::{ModelFolder, StorageError, write_atomic};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::TrainingError;
+use crate::sessions::{Session, read_sessions};
+use crate::words::{grouped, lasting};
+use crate::{TrainingError, ValidationLoss};
 use curves::Curves;
+pub use sample::Sample;
 
 /// The look of the page: one column of text, and nothing that is loaded from elsewhere.
 const STYLE: &str = include_str!("style.css");
@@ -23,28 +29,46 @@ pub struct Report {
     pub target: &'static str,
     /// What a loss counts: `nats per token`.
     pub loss_unit: String,
-    /// What is known in one line each, such as the device: a name and a value.
+    /// The step at which the run is to end.
+    pub steps: usize,
+    /// What is known in one line each, such as the size of the data: a name and a value.
     pub facts: Vec<(String, String)>,
     /// The parameters by part.
     pub parameters: Vec<(String, usize)>,
     /// What else is shown of the model, such as its confusion matrix: a heading and an SVG element.
     pub figures: Vec<(String, String)>,
-    /// What the model made of what: a heading and a text.
-    pub samples: Vec<(String, String)>,
+    /// What the model made of what.
+    pub samples: Vec<Sample>,
 }
 
 impl Report {
-    /// Writes `report.html` into the run folder, with the curves of its `metrics.jsonl` and its recipe.
+    /// Writes `report.html` into the run folder, with the curves of its `metrics.jsonl`, its recipe, and the dates, wall time and
+    /// commands of its `sessions.json`.
     ///
     /// # Errors
     /// Fails if a file of the folder cannot be read or the page cannot be written; an older page then stays.
     pub fn write(&self, folder: &ModelFolder) -> Result<(), TrainingError> {
         let curves = Curves::read(&folder.metrics())?;
         let recipe = read(&folder.recipe())?;
-        Ok(write_atomic(folder.report(), self.page(&curves, &recipe).into_string())?)
+        let facts = [self.progress(&curves), self.facts.clone(), history(&read_sessions(&folder.sessions())?)].concat();
+        Ok(write_atomic(folder.report(), self.page(&facts, &curves, &recipe).into_string())?)
     }
 
-    fn page(&self, curves: &Curves, recipe: &str) -> Markup {
+    /// How far the run has come.
+    fn progress(&self, curves: &Curves) -> Vec<(String, String)> {
+        let done = curves.last_step().unwrap_or(0);
+        let steps = match done >= self.steps {
+            true => grouped(done),
+            false => format!("{} of {}", grouped(done), grouped(self.steps)),
+        };
+        let validation = curves.validation().map(|(step, loss)| {
+            let loss = format!("{loss:.4} {} at step {}", self.loss_unit, grouped(step));
+            ("validation loss".to_string(), loss)
+        });
+        [("steps".to_string(), steps)].into_iter().chain(validation).collect()
+    }
+
+    fn page(&self, facts: &[(String, String)], curves: &Curves, recipe: &str) -> Markup {
         html! {
             (DOCTYPE)
             html lang="en" {
@@ -56,19 +80,48 @@ impl Report {
                 }
                 body {
                     h1 { (self.title) }
-                    (table(&self.facts))
-                    @for (heading, chart) in curves.charts(self.target, &self.loss_unit) { (figure(heading, &chart.to_svg())) }
+                    (table(facts))
+                    @for (heading, chart) in curves.charts(self.target, &self.loss_unit) { (figure(&heading, &chart.to_svg())) }
                     @for (heading, svg) in &self.figures { (figure(heading, svg)) }
                     @if !self.samples.is_empty() { h2 { "Samples" } }
-                    @for (heading, text) in &self.samples { h3 { (heading) } pre.sample { (text) } }
+                    @for sample in &self.samples { (sample.to_html()) }
                     h2 { "Recipe" }
                     pre { (recipe) }
-                    h2 { "Parameters" }
-                    (parameters(&self.parameters))
+                    @if !self.parameters.is_empty() { h2 { "Parameters" } (parameters(&self.parameters)) }
                 }
             }
         }
     }
+}
+
+/// When, for how long, where and how a run was trained.
+fn history(sessions: &[Session]) -> Vec<(String, String)> {
+    let Some(first) = sessions.first() else { return Vec::new() };
+    let total =
+        lasting(Duration::try_from_secs_f64(sessions.iter().map(|session| session.seconds).sum()).unwrap_or_default());
+    let time = match sessions.len() {
+        1 => total,
+        count => format!("{total} in {count} sessions"),
+    };
+    let each = |value: fn(&Session) -> &str| {
+        let mut values: Vec<&str> = sessions.iter().map(value).filter(|value| !value.is_empty()).collect();
+        values.dedup();
+        values.join(", ")
+    };
+    let facts = [
+        ("date", first.began.clone()),
+        ("wall time", time),
+        ("device", each(|session| &session.device)),
+        ("version", format!("firelight {}", each(|session| &session.version))),
+    ];
+    let commands = sessions.iter().map(|session| ("command", session.command_line()));
+    let named = facts.into_iter().chain(commands).filter(|(_, value)| !value.is_empty());
+    named.map(|(name, value)| (name.to_string(), value)).collect()
+}
+
+/// The newest evaluation in a run's metrics.
+pub(crate) fn newest_evaluation(folder: &ModelFolder) -> Result<Option<ValidationLoss>, TrainingError> {
+    Ok(Curves::read(&folder.metrics())?.validation().map(|(step, loss)| ValidationLoss { step, loss }))
 }
 
 fn read(path: &Path) -> Result<String, StorageError> {
@@ -87,8 +140,8 @@ fn parameters(parts: &[(String, usize)]) -> Markup {
     let total: usize = parts.iter().map(|(_, count)| count).sum();
     html! {
         table.parameters {
-            @for (part, count) in parts { tr { td { (part) } td.number { (count) } } }
-            tr.total { td { "together" } td.number { (total) } }
+            @for (part, count) in parts { tr { td { (part) } td.number { (grouped(*count)) } } }
+            tr.total { td { "total" } td.number { (grouped(total)) } }
         }
     }
 }
@@ -104,13 +157,14 @@ mod tests {
             title: "stories-1 <test>".into(),
             target: "token",
             loss_unit: "nats per token".into(),
-            facts: vec![("device".into(), "flex".into())],
-            parameters: vec![("embedding".into(), 30), ("blocks".into(), 12)],
+            steps: 2000,
+            facts: vec![("data".into(), "90 tokens".into())],
+            parameters: vec![("embedding".into(), 30), ("blocks".into(), 1200)],
             figures: vec![(
                 "Confusion".into(),
                 draw_confusion(&[vec![3, 1], vec![0, 2]], &["no".into(), "yes".into()]),
             )],
-            samples: vec![("after \"Once\"".into(), "Once <upon> a time & so on".into())],
+            samples: vec![Sample::new("\"Once\"", "Once <upon> a time & so on").expecting("<end>")],
         }
     }
 
@@ -121,26 +175,55 @@ mod tests {
         (home, folder)
     }
 
+    /// A run of two processes, the first of which was stopped.
+    const SESSIONS: &str = r#"[
+        {"began": "2026-11-23 20:24:06 UTC", "seconds": 4000.5, "from_step": 0, "to_step": 1200, "version": "0.1.0",
+         "device": "flex", "command": ["firelight", "train", "my recipe.toml"]},
+        {"began": "2026-11-24 08:00:00 UTC", "seconds": 320.0, "from_step": 1000, "to_step": 1354, "version": "0.1.0",
+         "device": "flex", "command": ["firelight", "train", "--resume"]}]"#;
+
     #[test]
     fn the_page_holds_everything_and_loads_nothing() {
         let (_home, folder) = folder();
-        let lines = "{\"step\":1,\"loss\":4.5,\"learning_rate\":0.001,\"gradient_norm\":2.0,\"tokens_per_second\":100.0}\n\
-                     {\"step\":1,\"validation_loss\":4.0}\n";
+        let lines = "{\"step\":1250,\"validation_loss\":4.0}\n\
+                     {\"step\":1354,\"loss\":4.5,\"learning_rate\":0.001,\"gradient_norm\":2.0,\"tokens_per_second\":100.0}\n";
         std::fs::write(folder.metrics(), lines).unwrap();
+        std::fs::write(folder.sessions(), SESSIONS).unwrap();
         report().write(&folder).unwrap();
         let page = std::fs::read_to_string(folder.report()).unwrap();
         for text in [
             "stories-1 &lt;test&gt;",
-            "flex",
+            "<th>steps</th><td>1,354 of 2,000</td>",
+            "<th>validation loss</th><td>4.0000 nats per token at step 1,250</td>",
+            "<th>data</th><td>90 tokens</td>",
+            "<th>date</th><td>2026-11-23 20:24:06 UTC</td>",
+            "<th>wall time</th><td>1 h 12 min in 2 sessions</td>", // 4320.5 seconds
+            "<th>device</th><td>flex</td>",
+            "<th>version</th><td>firelight 0.1.0</td>",
+            "<th>command</th><td>firelight train 'my recipe.toml'</td>",
+            "<th>command</th><td>firelight train --resume</td>",
             "Once &lt;upon&gt; a time &amp; so on",
+            "&lt;end&gt;",
             "task = &quot;language&quot;",
-            ">42<",
+            ">1,230<",
             "<figcaption>Confusion</figcaption><svg",
         ] {
             assert!(page.contains(text), "{text} is not in {page}");
         }
         assert_eq!(page.matches("<svg").count(), 5);
         assert!(!page.contains("src=") && !page.contains("href=") && !page.contains("@import"));
+    }
+
+    #[test]
+    fn a_run_of_an_older_version_and_one_without_a_step_have_a_report_too() {
+        let (_home, folder) = folder();
+        std::fs::write(folder.metrics(), "").unwrap();
+        Report { steps: 10, ..Report::default() }.write(&folder).unwrap();
+        let page = std::fs::read_to_string(folder.report()).unwrap();
+        assert!(
+            page.contains("<td>0 of 10</td>") && !page.contains("wall time") && !page.contains("Parameters"),
+            "{page}"
+        );
     }
 
     #[test]

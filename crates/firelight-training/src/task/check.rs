@@ -6,6 +6,7 @@
 use std::fmt;
 
 use burn::train::InferenceStep;
+use firelight_kernels::Difference;
 
 use crate::{Objective, OptimizerConfig, ScheduleConfig, ScheduleKind, Trainee, Trainer, TrainingError};
 
@@ -30,16 +31,15 @@ pub struct Check {
 }
 
 impl Check {
-    /// Logits that something must not change.
+    /// Logits that something must not change. Where there are none, as in the past of a context of one token, it holds.
     ///
     /// # Panics
     /// If there is not the same number of them.
     pub fn same(property: &'static str, found: &[f32], expected: &[f32]) -> Self {
         assert_eq!(found.len(), expected.len(), "as many logits");
-        let distances = found.iter().zip(expected).map(|(a, b)| f64::from((a - b).abs()));
-        // `f64::max` would pass over a distance that is no number.
-        let larger = |most: f64, next: f64| if next > most || next.is_nan() { next } else { most };
-        Self { property, found: distances.fold(0.0, larger), limit: SAME }
+        let is_empty = found.is_empty() && expected.is_empty();
+        let found = if is_empty { 0.0 } else { Difference::between(found, expected).absolute };
+        Self { property, found, limit: SAME }
     }
 
     /// Nothing is known yet: the loss is that of a guess among all `vocab_size` tokens.
@@ -51,7 +51,7 @@ impl Check {
             InferenceStep::step(task, batch).read().map_err(TrainingError::device("loss of the self-check"))?;
         let expected = (vocab_size as f64).ln();
         let found = (total / count - expected).abs();
-        Ok(Self { property: "the first loss is ln V", found, limit: GUESS * expected })
+        Ok(Self { property: "initial loss ln V", found, limit: GUESS * expected })
     }
 
     /// A batch that is seen again and again is learnt.
@@ -69,7 +69,7 @@ impl Check {
         let losses =
             (0..BY_HEART.0).map(|_| Ok(trainer.step(batch())?.1.loss)).collect::<Result<Vec<_>, TrainingError>>()?;
         let found = losses[losses.len() - 1] / losses[0];
-        Ok(Self { property: "one batch is learnt by heart", found, limit: BY_HEART.1 })
+        Ok(Self { property: "overfitting one batch", found, limit: BY_HEART.1 })
     }
 
     /// Whether the property holds.
@@ -80,8 +80,20 @@ impl Check {
 
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let verdict = if self.holds() { "holds" } else { "FAILS" };
-        write!(f, "{} {verdict}: {:.2e}, at most {:.2e}", self.property, self.found, self.limit)
+        let [found, limit] = [self.found, self.limit].map(short);
+        match self.holds() {
+            true => write!(f, "{}: ok ({found} <= {limit})", self.property),
+            false => write!(f, "{}: FAILED ({found}, at most {limit})", self.property),
+        }
+    }
+}
+
+/// A number in three digits.
+fn short(number: f64) -> String {
+    let rounded: f64 = format!("{number:.2e}").parse().unwrap_or(number);
+    match rounded.abs() {
+        0.0 | 0.01..1000.0 => rounded.to_string(),
+        _ => format!("{rounded:e}"),
     }
 }
 
@@ -93,20 +105,25 @@ mod tests {
 
     #[test]
     fn a_property_holds_up_to_its_limit_and_no_number_is_above_all() {
-        let check = |found| Check { property: "the first loss is ln V", found, limit: 0.5 };
+        let check = |found| Check { property: "initial loss ln V", found, limit: 0.5 };
         assert!(check(0.5).holds() && !check(0.51).holds() && !check(f64::NAN).holds());
-        assert_eq!(check(0.25).to_string(), "the first loss is ln V holds: 2.50e-1, at most 5.00e-1");
+        assert_eq!(check(0.25).to_string(), "initial loss ln V: ok (0.25 <= 0.5)");
+        assert_eq!(check(12.3456).to_string(), "initial loss ln V: FAILED (12.3, at most 0.5)");
+        assert_eq!(check(f64::NAN).to_string(), "initial loss ln V: FAILED (NaN, at most 0.5)");
+        let same = Check { property: "causality", found: 0.0, limit: SAME };
+        assert_eq!(same.to_string(), "causality: ok (0 <= 1e-3)");
     }
 
     #[test]
     fn logits_that_differ_anywhere_or_are_no_numbers_are_not_the_same() {
-        let same = |found: &[f32]| Check::same("padding changes nothing", found, &[1.0, 2.0, 3.0]).holds();
+        let same = |found: &[f32]| Check::same("padding invariance", found, &[1.0, 2.0, 3.0]).holds();
         assert!(same(&[1.0, 2.0, 3.0005]));
         for found in
             [[1.0, 2.0, 3.1], [0.9, 2.0, 3.0], [f32::NAN, 2.0, 3.0], [1.0, 2.0, f32::NAN], [1.0, f32::INFINITY, 3.0]]
         {
             assert!(!same(&found), "{found:?}");
         }
+        assert!(Check::same("causality", &[], &[]).holds());
     }
 
     #[test]
@@ -120,6 +137,6 @@ mod tests {
         let learnt = found(&[(1.0, 0.2), (1.0, 0.2)]);
         assert!(learnt.holds(), "{learnt}");
         let torn = found(&[(1.0, 0.2), (1.0, -0.2)]); // no line answers both
-        assert!(!torn.holds() && torn.to_string().contains("one batch is learnt by heart FAILS"), "{torn}");
+        assert!(!torn.holds() && torn.to_string().contains("overfitting one batch: FAILED"), "{torn}");
     }
 }

@@ -1,11 +1,14 @@
 //! What a training leaves behind, and the page that tells of it.
 
 use std::fmt;
+use std::fs;
 
-use firelight_storage::ModelFolder;
+use burn::tensor::Device;
+use firelight_storage::{Checkpoint, ModelFolder, load_weights};
 
-use super::Task;
-use crate::{Report, ValidationLoss};
+use super::{Task, read_recipe};
+use crate::report::newest_evaluation;
+use crate::{Report, Sample, TrainingError, ValidationLoss};
 
 /// What a training leaves behind.
 pub struct TrainedRun<T: Task> {
@@ -17,6 +20,8 @@ pub struct TrainedRun<T: Task> {
     pub corpus: T::Corpus,
     /// Steps done, earlier runs included.
     pub steps: usize,
+    /// The step at which the run is to end.
+    pub planned: usize,
     /// The last evaluation.
     pub evaluation: Option<ValidationLoss>,
     /// The best evaluation by `best_by`.
@@ -28,37 +33,68 @@ pub struct TrainedRun<T: Task> {
 }
 
 impl<T: Task> TrainedRun<T> {
-    /// Writes `report.html` into the run folder: curves, the task's figures, recipe, parameters, `device` in words, and samples,
-    /// each under its heading.
+    /// Reads the run in `folder` with its newest weights, whether it is finished or not.
+    ///
+    /// # Errors
+    /// If there are no weights yet, or a file of the run is missing or damaged.
+    pub fn open(folder: ModelFolder, device: &Device) -> Result<Self, T::Error> {
+        let recipe = read_recipe::<T>(Some(&folder.recipe()), &[])?;
+        let (config, found) = (folder.read_config(T::NAME)?, folder.find(&Checkpoint::Last)?);
+        let corpus = T::open(&recipe, &folder)?;
+        let recipe = recipe.clone().over(T::batches_of_an_epoch(&corpus, &recipe)?);
+        let mut model = T::model(&config, recipe.seed, device);
+        load_weights(&mut model, &found.path)?;
+        let evaluation = newest_evaluation(&folder)?;
+        let steps = found.step.or(evaluation.map(|newest| newest.step)).unwrap_or(0);
+        let (best, planned) = (best_in(&folder)?, recipe.training.steps);
+        let (best_by, interrupted) = (recipe.training.best_by, steps < planned);
+        Ok(Self { folder, model, corpus, steps, planned, evaluation, best, best_by, interrupted })
+    }
+
+    /// Writes `report.html` into the run folder: curves, the task's figures, recipe, parameters and samples, and when, for how
+    /// long, where and by which commands the run was trained.
     ///
     /// # Errors
     /// If the run's metrics cannot be read, the task cannot draw, or the page cannot be written.
-    pub fn write_report(&self, device: &str, samples: Vec<(String, String)>) -> Result<(), T::Error> {
-        let name = self.folder.path().file_name().unwrap_or_default().to_string_lossy();
+    pub fn write_report(&self, samples: Vec<Sample>) -> Result<(), T::Error> {
         let report = Report {
-            title: format!("Training of {name}"),
-            target: T::TARGET,
             loss_unit: T::loss_unit(&self.corpus),
-            facts: self.facts(device),
+            facts: self.facts(),
             parameters: T::parameters(&self.model),
             figures: T::figures(&self.model, &self.corpus)?,
             samples,
+            ..bare::<T>(&self.folder, self.planned)
         };
         Ok(report.write(&self.folder)?)
     }
 
-    fn facts(&self, device: &str) -> Vec<(String, String)> {
-        let mut facts = vec![("device", device.to_string()), ("steps", self.steps.to_string())];
-        if let Some(last) = &self.evaluation {
-            facts.push(("validation loss", format!("{:.4} {}", last.loss, T::loss_unit(&self.corpus))));
-        }
-        if let Some(best) = &self.best {
-            facts.push(("best", best.in_words(&self.best_by)));
-        }
-        facts.push(("data", T::sizes(&self.corpus)));
-        facts.push(("written by", concat!("firelight ", env!("CARGO_PKG_VERSION")).to_string()));
-        facts.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+    /// Writes the report of a run without its model and its data: the curves, the recipe, and what is known of its training.
+    ///
+    /// # Errors
+    /// If the run's recipe or metrics cannot be read, or the page cannot be written.
+    pub fn write_bare_report(folder: &ModelFolder) -> Result<(), T::Error> {
+        let recipe = read_recipe::<T>(Some(&folder.recipe()), &[])?;
+        Ok(bare::<T>(folder, recipe.training.steps).write(folder)?)
     }
+
+    fn facts(&self) -> Vec<(String, String)> {
+        let best = self.best.as_ref().map(|best| ("best".to_string(), best.in_words(&self.best_by)));
+        best.into_iter().chain([("data".to_string(), T::sizes(&self.corpus))]).collect()
+    }
+}
+
+/// What a report says without model and data.
+fn bare<T: Task>(folder: &ModelFolder, steps: usize) -> Report {
+    let name = folder.path().file_name().unwrap_or_default().to_string_lossy();
+    let loss_unit = format!("nats per {}", T::TARGET);
+    Report { title: format!("Training of {name}"), target: T::TARGET, loss_unit, steps, ..Report::default() }
+}
+
+/// The best evaluation of a run, which lies beside the weights that it kept.
+fn best_in(folder: &ModelFolder) -> Result<Option<ValidationLoss>, TrainingError> {
+    let path = folder.checkpoint_folder(&Checkpoint::Best).state();
+    let text = fs::read(&path).ok();
+    text.map(|text| serde_json::from_slice(&text).map_err(TrainingError::damaged(&path))).transpose()
 }
 
 impl<T: Task> fmt::Debug for TrainedRun<T> {

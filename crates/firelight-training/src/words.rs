@@ -1,0 +1,89 @@
+//! Numbers and names as people read them, in progress lines and reports.
+
+use std::time::Duration;
+
+/// A number with its thousands apart: `1,234,567`.
+pub(crate) fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let group = |(place, digit): (usize, char)| {
+        let is_first_of_three = place > 0 && (digits.len() - place).is_multiple_of(3);
+        is_first_of_three.then_some(',').into_iter().chain([digit])
+    };
+    digits.chars().enumerate().flat_map(group).collect()
+}
+
+/// A time in its two largest units: `1 h 12 min`.
+pub(crate) fn lasting(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600, seconds / 60);
+    match seconds {
+        0 => format!("{:.1} s", time.as_secs_f64()),
+        1..60 => format!("{seconds} s"),
+        60..3600 => format!("{minutes} min {} s", seconds % 60),
+        3600..86_400 => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
+/// The name of a metric in words: `macro F1` of `macro_f1`.
+pub(crate) fn metric_in_words(name: &str) -> String {
+    let word = |word: &str| match word {
+        "f1" => "F1".into(),
+        "auroc" => "AUROC".into(),
+        "bleu" => "BLEU".into(),
+        "chrf" => "chrF".into(),
+        other => other.to_string(),
+    };
+    name.split('_').map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// `text` in lines of at most `width` characters, broken between words; the lines after the first are indented. A word that is
+/// longer has a line of its own.
+pub(crate) fn wrapped(text: &str, width: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let is_first = lines.len() == 1;
+        let line = lines.last_mut().unwrap_or_else(|| unreachable!("there is a first line"));
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() + if is_first { 0 } else { INDENT.len() } <= width {
+            line.extend([" ", word]);
+        } else {
+            lines.push(word.to_string());
+        }
+    }
+    lines.join(&format!("\n{INDENT}"))
+}
+
+/// What a continued line begins with.
+const INDENT: &str = "  ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!([0, 999, 1000, 29_655_433].map(grouped), ["0", "999", "1,000", "29,655,433"]);
+    }
+
+    #[test]
+    fn times_have_two_units_at_most() {
+        let times = [250, 59_900, 61_000, 4_320_000, 180_000_000].map(|time| lasting(Duration::from_millis(time)));
+        assert_eq!(times, ["0.2 s", "59 s", "1 min 1 s", "1 h 12 min", "2 d 2 h"]);
+    }
+
+    #[test]
+    fn metrics_are_named_as_people_name_them() {
+        let names = ["token_accuracy", "macro_f1", "bleu", "auroc"].map(metric_in_words);
+        assert_eq!(names, ["token accuracy", "macro F1", "BLEU", "AUROC"]);
+    }
+
+    #[test]
+    fn lines_break_between_words() {
+        assert_eq!(wrapped("one two three four", 9), "one two\n  three\n  four");
+        assert_eq!(wrapped("one two three four", 13), "one two three\n  four");
+        assert_eq!(wrapped("unbreakably long", 5), "unbreakably\n  long");
+        assert_eq!(wrapped("short", 80), "short");
+    }
+}
