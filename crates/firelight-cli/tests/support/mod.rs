@@ -2,8 +2,9 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
 
 use tempfile::TempDir;
@@ -48,10 +49,24 @@ pub(crate) fn finish(mut command: Command) -> Finished {
 pub(crate) fn in_a_terminal(args: Vec<String>) -> Option<String> {
     let words = args.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
     let line = format!("stty cols 80 rows 24; '{}' {words}", env!("CARGO_BIN_EXE_firelight"));
-    let output = Command::new("script").args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output().ok()?;
+    let mut script = Command::new("script");
+    let output = output_if_installed(script.args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()))?;
     let screen = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{screen}");
     Some(screen)
+}
+
+/// Runs a program that a machine may lack; none where it does, which is a failure where `CI=true`, for CI installs it.
+pub(crate) fn output_if_installed(program: &mut Command) -> Option<Output> {
+    match program.output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let name = program.get_program().to_string_lossy();
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "CI=true, but `{name}` is not installed");
+            eprintln!("skipped: `{name}` is not installed");
+            None
+        }
+        output => Some(output.unwrap()),
+    }
 }
 
 impl Finished {
@@ -62,14 +77,15 @@ impl Finished {
         self
     }
 
-    /// The command ended with this code and one clear line that holds all of these texts.
+    /// The command ended with this code and a clear line for each problem; together they hold all of these texts.
     #[track_caller]
     pub(crate) fn fails(self, code: i32, texts: &[&str]) {
         assert_eq!(self.code, code, "{}", self.stderr);
-        let lines: Vec<&str> = self.stderr.lines().collect();
-        let message = lines.last().copied().unwrap_or_default();
-        assert!(message.starts_with("error: "), "{}", self.stderr);
-        assert!(lines.len() <= 2, "more than two lines: {}", self.stderr);
+        let (problems, remarks): (Vec<&str>, Vec<&str>) =
+            self.stderr.lines().partition(|line| line.starts_with("error: "));
+        assert!(self.stderr.lines().last().is_some_and(|line| line.starts_with("error: ")), "{}", self.stderr);
+        assert!(remarks.len() <= 1, "more than one remark: {}", self.stderr);
+        let message = problems.join("\n");
         for text in texts {
             assert!(message.contains(text), "`{text}` is not in: {message}");
         }

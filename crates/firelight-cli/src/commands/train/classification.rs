@@ -2,8 +2,10 @@
 
 use anyhow::Result;
 use firelight::classification::{Classification, Classifier, Prediction, TrainedRun};
+use firelight::data::labelled::LabelledText;
 use firelight::device::NamedDevice;
 use firelight::storage::Checkpoint;
+use firelight::training::Sample;
 
 use super::course::Shown;
 
@@ -11,20 +13,27 @@ use super::course::Shown;
 const SAMPLES: usize = 3;
 
 impl Shown for Classification {
-    const SHOWS: &'static str = "what it takes validation texts for";
+    const SHOWS: &'static str = "predictions for validation texts";
 
     fn next(folder: &str) -> String {
         format!("classify a text with: firelight classify {folder} --text TEXT")
     }
 
-    fn samples(run: &TrainedRun, chosen: &NamedDevice) -> Result<Vec<(String, String)>> {
+    fn samples(run: &TrainedRun, chosen: &NamedDevice) -> Result<Vec<Sample>> {
         let classifier = Classifier::load_from(run.folder.path(), &Checkpoint::Last, &chosen.device)?;
         let some: Vec<_> = run.corpus.validation_texts().iter().take(SAMPLES).collect();
         let texts: Vec<String> = some.iter().map(|text| classifier.line_of(&text.text, text.pair.as_deref())).collect();
         let found = classifier.classify(&texts)?;
-        let sample = |(text, found): (&String, Prediction)| (format!("\"{text}\""), in_words(&found));
-        Ok(texts.iter().zip(found).map(sample).collect())
+        let sample = |((text, truth), found): ((&String, &&LabelledText), Prediction)| {
+            Sample::new(format!("\"{text}\""), in_words(&found)).expecting(label_in_words(&truth.label))
+        };
+        Ok(texts.iter().zip(&some).zip(found).map(sample).collect())
     }
+}
+
+/// The true label, of which a text may have none.
+fn label_in_words(label: &str) -> &str {
+    if label.is_empty() { "no label" } else { label }
 }
 
 /// The labels with their probabilities, or the number.

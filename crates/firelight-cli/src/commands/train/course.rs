@@ -10,7 +10,7 @@ use burn::train::renderer::tui::TuiMetricsRendererWrapper;
 use firelight::device::NamedDevice;
 use firelight::training::metrics::{Perplexity, TokensPerSecond};
 use firelight::training::{
-    Check, Extension, Observer, ProgressBar, Run, RunRequest, Task, TensorBoard, Trainable, TrainedRun,
+    Check, DryRun, Extension, Observer, ProgressBar, Run, RunRequest, Sample, Task, TensorBoard, Trainable, TrainedRun,
 };
 
 use super::super::place;
@@ -19,15 +19,17 @@ use crate::interruption::INTERRUPTED;
 use crate::{interruption, output};
 
 /// What a task shows of itself.
-pub(super) trait Shown: Task<Error: Send + Sync + std::error::Error + 'static> {
+pub(in crate::commands) trait Shown:
+    Task<Error: Send + Sync + std::error::Error + 'static>
+{
     /// What the samples are, in words.
     const SHOWS: &'static str;
 
     /// What can be done with the model in `folder`: a sentence with a command.
     fn next(folder: &str) -> String;
 
-    /// What the trained model makes of what, read back from its folder as any later command will: headings and texts.
-    fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<(String, String)>>;
+    /// What the trained model makes of what, read back from its folder as any later command will.
+    fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<Sample>>;
 }
 
 /// What was asked of a training beside the training itself.
@@ -47,9 +49,9 @@ impl Course {
             Mistake("--tui draws on a terminal: leave it out where the output is a file or a pipe".into())
         );
         if self.dry_run {
-            return Ok(output::print(&format!("{}\n", Run::<T>::estimate(request)?))?);
+            return try_out::<T>(request, chosen);
         }
-        let run = Run::<T>::prepare(request)?;
+        let run = Run::<T>::prepare(request)?.named_device(&place(chosen));
         if run.is_finished() {
             conclude_finished(&run);
             return Ok(());
@@ -77,6 +79,15 @@ impl Course {
         let dashboard = self.tui.then(|| dashboard(interrupter.clone(), T::TARGET));
         Ok(run.fit_with(observers, interrupter, dashboard)?)
     }
+}
+
+/// Says what the training costs, and how long it takes by the steps that it tries: the cost first, which a model that is too
+/// large for this machine has, too.
+fn try_out<T: Shown>(request: &RunRequest, chosen: &NamedDevice) -> Result<()> {
+    let trial = DryRun::<T>::prepare(request)?;
+    output::print(&format!("{}\n", trial.estimate()))?;
+    let pace = trial.measure()?;
+    Ok(output::print(&format!("time on {}: {pace}\n", place(chosen)))?)
 }
 
 /// Says what holds, and refuses to train a model of which something does not.
@@ -126,10 +137,11 @@ fn conclude<T: Shown>(run: &TrainedRun<T>) {
     let end = if run.interrupted { "interrupted" } else { "done" };
     match (&run.evaluation, &run.best) {
         (Some(last), Some(best)) => output::note(format_args!(
-            "{end} after {} steps: validation loss {:.4} {}, best {}",
+            "{end} after {} steps: validation loss {:.4} {} at step {}, best {}",
             run.steps,
             last.loss,
             T::loss_unit(&run.corpus),
+            last.step,
             best.in_words(&run.best_by)
         )),
         _ => output::note(format_args!("{end} after {} steps", run.steps)),
@@ -137,6 +149,7 @@ fn conclude<T: Shown>(run: &TrainedRun<T>) {
     let folder = run.folder.path().display().to_string();
     if run.interrupted {
         output::note(format_args!("resume with: firelight train --resume --out {folder}"));
+        output::note(format_args!("report with: firelight report {folder}"));
         std::process::exit(INTERRUPTED);
     }
     output::note(format_args!("{}", T::next(&folder)));
@@ -145,12 +158,13 @@ fn conclude<T: Shown>(run: &TrainedRun<T>) {
 /// Shows what the model makes, and draws the report.
 fn show<T: Shown>(run: &TrainedRun<T>, chosen: &NamedDevice) -> Result<()> {
     let samples = T::samples(run, chosen)?;
-    run.write_report(&place(chosen), samples.clone())?;
+    run.write_report(samples.clone())?;
     output::note(format_args!("report: {}", run.folder.report().display()));
-    output::note(format_args!("checkpoint: last; {}:", T::SHOWS));
-    for (heading, text) in samples {
-        output::note(format_args!("{heading}:"));
-        output::print(&format!("{}\n", text.trim()))?;
+    output::note(format_args!("{}:", T::SHOWS));
+    for Sample { input, output, expected } in samples {
+        let expected = expected.map_or(String::new(), |expected| format!(" (expected: {expected})"));
+        output::note(format_args!("{input}{expected}:"));
+        output::print(&format!("{}\n", output.trim()))?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use firelight::device::NamedDevice;
 use firelight::generation::GenerationOptions;
 use firelight::language::{Language, TextGenerator, TrainedRun};
 use firelight::storage::Checkpoint;
+use firelight::training::Sample;
 
 use super::super::opening;
 use super::course::Shown;
@@ -13,17 +14,20 @@ use super::course::Shown;
 const SAMPLE_TOKENS: usize = 400;
 
 impl Shown for Language {
-    const SHOWS: &'static str = "what it writes";
+    const SHOWS: &'static str = "a sample";
 
     fn next(folder: &str) -> String {
         format!("continue a text with: firelight generate {folder} --prompt TEXT")
     }
 
-    fn samples(run: &TrainedRun, chosen: &NamedDevice) -> Result<Vec<(String, String)>> {
+    fn samples(run: &TrainedRun, chosen: &NamedDevice) -> Result<Vec<Sample>> {
         let generator = TextGenerator::load_from(run.folder.path(), &Checkpoint::Last, &chosen.device)?;
         let prompt = opening(generator.tokenizer());
         let text = generator.generate(&prompt, &GenerationOptions::new(SAMPLE_TOKENS))?.text;
-        let heading = if prompt.trim().is_empty() { "from nothing".to_string() } else { format!("after \"{prompt}\"") };
-        Ok(vec![(heading, text)])
+        let input = match prompt.trim() {
+            "" => "sample, empty prompt".to_string(),
+            prompt => format!("sample, prompt \"{prompt}\""),
+        };
+        Ok(vec![Sample::new(input, text)])
     }
 }

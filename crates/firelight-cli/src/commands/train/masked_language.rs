@@ -4,7 +4,7 @@ use anyhow::Result;
 use firelight::classification::{Embedder, MaskedLanguage};
 use firelight::device::NamedDevice;
 use firelight::storage::Checkpoint;
-use firelight::training::TrainedRun;
+use firelight::training::{Sample, TrainedRun};
 
 use super::course::Shown;
 
@@ -12,20 +12,20 @@ use super::course::Shown;
 const TEXTS: usize = 100;
 
 impl Shown for MaskedLanguage {
-    const SHOWS: &'static str = "what it takes for alike";
+    const SHOWS: &'static str = "the nearest validation text by cosine similarity";
 
     fn next(folder: &str) -> String {
         format!("begin a classifier with: firelight train texts --data DIR --from {folder}")
     }
 
-    fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<(String, String)>> {
+    fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<Sample>> {
         let embedder = Embedder::load_from(run.folder.path(), &Checkpoint::Last, &chosen.device)?;
         let mut texts = run.corpus.validation_texts();
         texts.truncate(TEXTS);
         let vectors = embedder.embed(&texts)?;
         let cosine = |index: usize| vectors[0].iter().zip(&vectors[index]).map(|(a, b)| a * b).sum::<f32>();
         let nearest = (1..texts.len()).max_by(|&a, &b| cosine(a).total_cmp(&cosine(b)));
-        let sample = |index: usize| (format!("nearest to \"{}\"", texts[0]), texts[index].to_string());
+        let sample = |index: usize| Sample::new(format!("nearest to \"{}\"", texts[0]), texts[index]);
         Ok(nearest.map(sample).into_iter().collect())
     }
 }

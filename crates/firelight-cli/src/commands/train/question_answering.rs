@@ -5,7 +5,7 @@ use firelight::classification::{FoundAnswer, QuestionAnswering, Reader};
 use firelight::data::questions::Question;
 use firelight::device::NamedDevice;
 use firelight::storage::Checkpoint;
-use firelight::training::TrainedRun;
+use firelight::training::{Sample, TrainedRun};
 
 use super::course::Shown;
 
@@ -13,7 +13,7 @@ use super::course::Shown;
 const SAMPLES: usize = 3;
 
 impl Shown for QuestionAnswering {
-    const SHOWS: &'static str = "how it answers validation questions";
+    const SHOWS: &'static str = "predictions for validation questions";
 
     fn next(folder: &str) -> String {
         format!(
@@ -21,14 +21,16 @@ impl Shown for QuestionAnswering {
         )
     }
 
-    fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<(String, String)>> {
+    fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<Sample>> {
         let reader = Reader::load_from(run.folder.path(), &Checkpoint::Last, &chosen.device)?;
         let some: Vec<&Question> = run.corpus.validation_questions().iter().take(SAMPLES).collect();
         let asked: Vec<(&str, &str)> =
             some.iter().map(|found| (found.question.as_str(), found.context.as_str())).collect();
         let sample = |(question, found): (&&Question, FoundAnswer)| {
-            let answer = if found.answer.is_empty() { "no answer" } else { &found.answer };
-            (format!("\"{}\"", question.question), format!("{answer} ({:.1} %)", 100.0 * found.score))
+            let in_words = |answer: &str| if answer.is_empty() { "no answer".to_string() } else { answer.to_string() };
+            let output = format!("{} ({:.1} %)", in_words(&found.answer), 100.0 * found.score);
+            let truth = question.answers.text.first().map_or("", String::as_str);
+            Sample::new(format!("\"{}\"", question.question), output).expecting(in_words(truth))
         };
         Ok(some.iter().zip(reader.answer(&asked)?).map(sample).collect())
     }

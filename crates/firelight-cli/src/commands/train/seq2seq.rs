@@ -1,9 +1,11 @@
 //! What an encoder-decoder shows after its training: translations of validation sources.
 
 use anyhow::Result;
+use firelight::data::Pair;
 use firelight::device::NamedDevice;
 use firelight::seq2seq::{Seq2Seq, TrainedRun, Translator};
 use firelight::storage::Checkpoint;
+use firelight::training::Sample;
 
 use super::course::Shown;
 
@@ -11,18 +13,20 @@ use super::course::Shown;
 const SAMPLES: usize = 3;
 
 impl Shown for Seq2Seq {
-    const SHOWS: &'static str = "what it writes";
+    const SHOWS: &'static str = "predictions for validation sources";
 
     fn next(folder: &str) -> String {
         format!("translate a text with: firelight translate {folder} --text TEXT")
     }
 
-    fn samples(run: &TrainedRun, chosen: &NamedDevice) -> Result<Vec<(String, String)>> {
+    fn samples(run: &TrainedRun, chosen: &NamedDevice) -> Result<Vec<Sample>> {
         let translator = Translator::load_from(run.folder.path(), &Checkpoint::Last, &chosen.device)?;
-        let sources: Vec<&str> =
-            run.corpus.validation().iter().take(SAMPLES).map(|pair| pair.source.as_str()).collect();
+        let pairs: Vec<_> = run.corpus.validation().iter().take(SAMPLES).collect();
+        let sources: Vec<&str> = pairs.iter().map(|pair| pair.source.as_str()).collect();
         let found = translator.translate(&sources)?;
-        let sample = |(source, found): (&&str, String)| (format!("\"{source}\" becomes"), found);
-        Ok(sources.iter().zip(found).map(sample).collect())
+        let sample = |(pair, found): (&&Pair, String)| {
+            Sample::new(format!("\"{}\"", pair.source), found).expecting(&pair.target)
+        };
+        Ok(pairs.iter().zip(found).map(sample).collect())
     }
 }

@@ -2,9 +2,10 @@
 
 use anyhow::Result;
 use firelight::classification::{TaggedToken, Tagger, TokenClassification};
+use firelight::data::tagged::TaggedSentence;
 use firelight::device::NamedDevice;
 use firelight::storage::Checkpoint;
-use firelight::training::TrainedRun;
+use firelight::training::{Sample, TrainedRun};
 
 use super::course::Shown;
 
@@ -12,21 +13,23 @@ use super::course::Shown;
 const SAMPLES: usize = 3;
 
 impl Shown for TokenClassification {
-    const SHOWS: &'static str = "how it tags validation sentences";
+    const SHOWS: &'static str = "predictions for validation sentences";
 
     fn next(folder: &str) -> String {
         format!("tag a text with: firelight classify {folder} --text TEXT")
     }
 
-    fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<(String, String)>> {
+    fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<Sample>> {
         let tagger = Tagger::load_from(run.folder.path(), &Checkpoint::Last, &chosen.device)?;
-        let some = run.corpus.validation_sentences().iter().take(SAMPLES);
-        let sentences: Vec<Vec<String>> = some.map(|sentence| sentence.tokens.clone()).collect();
+        let some: Vec<_> = run.corpus.validation_sentences().iter().take(SAMPLES).collect();
+        let sentences: Vec<Vec<String>> = some.iter().map(|sentence| sentence.tokens.clone()).collect();
         let found = tagger.tag_words(&sentences)?;
-        let sample = |(words, found): (&Vec<String>, Vec<TaggedToken>)| {
+        let sample = |(sentence, found): (&&TaggedSentence, Vec<TaggedToken>)| {
+            let (words, tags) = (&sentence.tokens, &sentence.tags);
             let tagged: Vec<_> = found.iter().map(|found| format!("{}/{}", found.token, found.tag)).collect();
-            (format!("\"{}\"", words.join(" ")), tagged.join(" "))
+            let truth: Vec<_> = words.iter().zip(tags).map(|(word, tag)| format!("{word}/{tag}")).collect();
+            Sample::new(format!("\"{}\"", words.join(" ")), tagged.join(" ")).expecting(truth.join(" "))
         };
-        Ok(sentences.iter().zip(found).map(sample).collect())
+        Ok(some.iter().zip(found).map(sample).collect())
     }
 }
