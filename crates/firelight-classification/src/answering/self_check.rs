@@ -52,5 +52,5 @@ fn padding(model: &SpanReader, examples: &[SpanExample], device: &Device) -> Res
         first.try_into_vec_as::<f32>().map_err(ClassificationError::device("the logits of the self-check"))
     };
     let [alone, padded] = [logits(&texts[..1])?, logits(&texts)?];
-    Ok(Check::same("padding changes nothing", &padded, &alone))
+    Ok(Check::same("padding invariance", &padded, &alone))
 }

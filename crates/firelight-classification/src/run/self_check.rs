@@ -64,7 +64,7 @@ fn padding(model: &TextClassifier, examples: &[Example], device: &Device) -> Res
         found.try_into_vec_as::<f32>().map_err(ClassificationError::device("the logits of the self-check"))
     };
     let [alone, padded] = [logits(&texts[..1])?, logits(&texts)?];
-    Ok(Check::same("padding changes nothing", &padded, &alone))
+    Ok(Check::same("padding invariance", &padded, &alone))
 }
 
 #[cfg(test)]

@@ -131,7 +131,7 @@ fn a_tagger_begins_from_another_run_and_is_checked_before_it_is_trained() {
     let home = Model::scratch();
     let (run, out) = (sentences().run.display().to_string(), home.path().join("run"));
     let begun = firelight(train_on(&sentences().data, &out, &["--from", &run, "--steps", "1", "--self-check"]));
-    assert_eq!(begun.succeeds().stderr.matches(" holds: ").count(), 3);
+    assert_eq!(begun.succeeds().stderr.matches(": ok (").count(), 3);
     let other = home.path().join("other");
     let narrow = ["--from", &run, "--set", "model.d_ff=48"];
     firelight(train_on(&sentences().data, &other, &narrow)).fails(USER, &["another encoder", "d_ff"]);

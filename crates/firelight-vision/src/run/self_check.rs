@@ -58,5 +58,5 @@ fn batch_mates(model: &VisionModel, images: Tensor<4>) -> Result<Check, VisionEr
         model.forward(images).try_into_vec_as().map_err(VisionError::device("the logits of the self-check"))
     };
     let (alone, together) = (logits(images.clone().narrow(0, 0, 1))?, logits(images)?);
-    Ok(Check::same("batch mates change nothing", &together[..alone.len()], &alone))
+    Ok(Check::same("batch invariance", &together[..alone.len()], &alone))
 }
