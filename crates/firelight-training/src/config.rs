@@ -22,7 +22,8 @@ const MAX_ACCUMULATE: usize = 1_000_000;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingConfig {
-    /// Optimiser steps of the run. From 1 to 10^12, default 2000. The learning rate depends on it where `schedule.steps` is left out.
+    /// Optimiser steps of the run. From 0, which writes the initial weights, to 10^12, default 2000. The learning rate depends on
+    /// it where `schedule.steps` is left out.
     pub steps: usize,
     /// Times that the run sees every item of its data, in the place of `steps`; 0, the default, goes by `steps`.
     pub epochs: usize,
@@ -82,12 +83,12 @@ impl TrainingConfig {
     /// Returns one error that lists all bad fields.
     pub fn validate(&self) -> Result<(), SettingsError> {
         let mut problems = Problems::of("training");
-        for (key, value, most) in [
-            ("steps", self.steps, MAX_STEPS),
-            ("batch_size", self.batch_size, MAX_BATCH_SIZE),
-            ("accumulate", self.accumulate, MAX_ACCUMULATE),
+        for (key, value, least, most) in [
+            ("steps", self.steps, 0, MAX_STEPS),
+            ("batch_size", self.batch_size, 1, MAX_BATCH_SIZE),
+            ("accumulate", self.accumulate, 1, MAX_ACCUMULATE),
         ] {
-            problems.require(value >= 1, key, value, "at least 1");
+            problems.require(value >= least, key, value, "at least 1");
             problems.require(value <= most, key, value, &format!("at most {most}"));
         }
         problems.require((0.0..1.0).contains(&self.smoothing), "smoothing", self.smoothing, "in [0, 1)");
@@ -205,12 +206,13 @@ mod tests {
 
     #[test]
     fn every_bad_field_is_listed() {
-        let config = TrainingConfig { steps: 0, batch_size: 0, ..TrainingConfig::default() };
+        let config = TrainingConfig { accumulate: 0, batch_size: 0, ..TrainingConfig::default() };
         assert_eq!(
             config.validate().unwrap_err().to_string(),
-            "training.steps = 0 must be at least 1; training.batch_size = 0 must be at least 1"
+            "training.batch_size = 0 must be at least 1; training.accumulate = 0 must be at least 1"
         );
-        let config = TrainingConfig { steps: MAX_STEPS + 1, batch_size: 1_000_000_000_000_000, ..config };
+        let (steps, batch_size) = (MAX_STEPS + 1, 1_000_000_000_000_000);
+        let config = TrainingConfig { steps, batch_size, ..TrainingConfig::default() };
         assert_eq!(
             config.validate().unwrap_err().to_string(),
             "training.steps = 1000000000001 must be at most 1000000000000; \
@@ -218,7 +220,7 @@ mod tests {
         );
         let config = TrainingConfig { steps: MAX_STEPS, batch_size: MAX_BATCH_SIZE, ..config };
         config.validate().unwrap();
-        TrainingConfig::default().validate().unwrap();
+        TrainingConfig { steps: 0, ..TrainingConfig::default() }.validate().unwrap();
     }
 
     #[test]

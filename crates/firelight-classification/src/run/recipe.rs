@@ -22,7 +22,7 @@ pub fn texts_recipe() -> &'static str {
 
 /// What is held back from the training to validate on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected the name of a file in quotes or a number of texts")]
 pub enum Held {
     /// So many of the training texts, drawn by `data.split_seed`; of single labels with as large a share of each class as all
     /// have.

@@ -44,7 +44,7 @@ impl<D: Serialize, M: Serialize, L: Serialize> Recipe<D, M, L> {
     }
 
     /// All values by their whole key.
-    fn values(&self) -> Result<BTreeMap<String, Value>, RecipeError> {
+    pub(crate) fn values(&self) -> Result<BTreeMap<String, Value>, RecipeError> {
         let table = Table::try_from(self).map_err(|error| RecipeError::Unwritable { reason: error.to_string() })?;
         let mut values = BTreeMap::new();
         flatten("", table, &mut values);

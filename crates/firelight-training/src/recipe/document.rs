@@ -52,6 +52,9 @@ impl<'a> Document<'a> {
             table = inner.as_table_mut().ok_or_else(|| refuse(format!("`{name}` is a value and holds no keys")))?;
         }
         table.insert(last.into(), parse_value(value).map_err(refuse)?);
+        if (key, table.contains_key("epochs")) == ("training.steps", true) {
+            table.insert("epochs".into(), Value::Integer(0)); // the last word on how long the training is
+        }
         self.overridden.push(key.into());
         Ok(())
     }
@@ -234,6 +237,7 @@ fn in_plain_words(message: &str, key: &str) -> String {
         ("expected u64", "expected a whole number of at least 0"),
         ("expected f64", "expected a number"),
         ("invalid type: unit variant, expected string only", "expected a name in quotes"),
+        ("data did not match any variant of untagged enum", "the value has none of the forms of"),
     ] {
         message = message.replace(rust, plain);
     }

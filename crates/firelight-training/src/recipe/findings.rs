@@ -108,19 +108,19 @@ impl Findings {
     }
 }
 
-/// What is wrong with each element of the array `key`; none if it is no array or its elements are not at fault.
+/// What is wrong with each element of the array `key`; none if it is no array, or no element by itself is at fault.
 fn elements<T: DeserializeOwned>(section: &Table, key: &str) -> Option<Vec<Fault>> {
     let with = |elements: Vec<Value>| {
         let mut section = section.clone();
         section.insert(key.into(), Value::Array(elements));
-        read::<T>(&section).err().filter(|error| path_of(error).is_some_and(|path| path.split('.').next() == Some(key)))
+        read::<T>(&section).err().filter(|error| Fault::of(&section, error).key.split('.').next() == Some(key))
     };
     let elements = section.get(key)?.as_array().filter(|_| with(Vec::new()).is_none())?;
     let mut faults = Vec::new();
     for (index, element) in elements.iter().enumerate() {
         let (mut element, mut removed) = (element.clone(), Vec::new());
         while let Some(error) = with(vec![element.clone()]) {
-            let Fault { key: inner, cause } = Fault::within(&element, &error);
+            let Fault { key: inner, cause } = Fault::within(key, &element, &error);
             if missing_in(&cause).is_some_and(|missing| removed.contains(&missing)) {
                 break;
             }
@@ -132,7 +132,7 @@ fn elements<T: DeserializeOwned>(section: &Table, key: &str) -> Option<Vec<Fault
             }
         }
     }
-    Some(faults)
+    (!faults.is_empty()).then_some(faults)
 }
 
 /// What is wrong with one value: its key within the section or element, empty for the whole, and why.
@@ -151,11 +151,13 @@ impl Fault {
         }
     }
 
-    /// The same within an element of an array, whose key the path begins with.
-    fn within(element: &Value, error: &toml::de::Error) -> Self {
+    /// The same within an element of the array `key`, with which the path begins.
+    fn within(key: &str, element: &Value, error: &toml::de::Error) -> Self {
         let inner = path_of(error).and_then(|path| Some(path.split('.').nth(1)?.to_string()));
         let named = || named_in(error.message(), element.as_table()?);
-        Self { key: inner.or_else(named).unwrap_or_default(), cause: error.message().into() }
+        let cause = error.message();
+        let cause = cause.strip_prefix(&format!("`{key}`: ")).unwrap_or(cause).into();
+        Self { key: inner.or_else(named).unwrap_or_default(), cause }
     }
 }
 
@@ -171,4 +173,71 @@ fn named_in(text: &str, table: &Table) -> Option<String> {
 /// The field that serde misses.
 fn missing_in(cause: &str) -> Option<String> {
     Some(cause.strip_prefix("missing field `")?.strip_suffix('`')?.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::{Apart, fields_of_both};
+    use serde::{Deserialize, Deserializer};
+
+    #[derive(Debug, Default, PartialEq, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct Own {
+        tied: bool,
+        pooling: String,
+        n_segments: usize,
+        widths: Vec<usize>,
+        pair: [usize; 2],
+    }
+
+    #[derive(Debug, Default, PartialEq, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct Stack {
+        width: usize,
+        depths: Vec<usize>,
+    }
+
+    /// A section that a task shares with its stack.
+    #[derive(Debug)]
+    struct Model;
+
+    impl<'de> Deserialize<'de> for Model {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            Apart::<Own, Stack>::read(deserializer, "Model", fields_of_both::<Own, Stack>()).map(|_| Self)
+        }
+    }
+
+    fn told(line: &str) -> String {
+        let text = format!("[model]\n{line}\n");
+        let (document, mut findings) = (Document::parse(&text, "small.toml").unwrap(), Findings::default());
+        let read = findings.section::<Model>(&document, "model");
+        let error = findings.into_result().map_or_else(|error| error.to_string(), |()| format!("{read:?}"));
+        error.strip_prefix("`small.toml`, line 2: ").unwrap_or(&error).to_string()
+    }
+
+    #[test]
+    fn an_array_in_the_place_of_another_value_is_told_whoever_owns_the_key() {
+        for (line, key, expected) in [
+            ("tied = [false]", "tied", "a boolean"),
+            ("tied = []", "tied", "a boolean"),
+            ("pooling = [\"max\"]", "pooling", "a string"),
+            ("n_segments = [2]", "n_segments", "a whole number of at least 0"),
+            ("width = [2]", "width", "a whole number of at least 0"),
+        ] {
+            assert_eq!(told(line), format!("`model.{key}`: invalid type: sequence, expected {expected}"), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_elements_of_an_array_are_told_one_by_one_or_else_the_whole() {
+        let wrong = "invalid type: string \"x\", expected a whole number of at least 0";
+        for key in ["widths", "depths"] {
+            let found = told(&format!("{key} = [1, \"x\", 3, true]"));
+            assert!(found.starts_with(&format!("`model.{key}[1]`: {wrong}; ")), "{found}");
+            assert!(found.contains(&format!("`model.{key}[3]`: invalid type: boolean `true`")), "{found}");
+        }
+        assert!(told("pair = [1, 2, 3]").starts_with("`model.pair`: "), "{}", told("pair = [1, 2, 3]"));
+        assert_eq!(told("widths = [1, 2]"), "Some(Model)");
+    }
 }

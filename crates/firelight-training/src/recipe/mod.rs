@@ -239,6 +239,19 @@ mod tests {
     }
 
     #[test]
+    fn steps_that_are_asked_for_are_the_last_word_against_the_epochs_of_a_recipe() {
+        let by_epochs = TEXT.replace("steps = 20", "epochs = 3");
+        let lasts = |overrides: &[(&str, &str)]| {
+            let training = parse(&by_epochs, overrides).unwrap().training.over(100);
+            (training.epochs, training.steps)
+        };
+        assert_eq!(lasts(&[]), (3, 300));
+        assert_eq!(lasts(&[("training.steps", "10")]), (0, 10));
+        assert_eq!(lasts(&[("training.epochs", "2"), ("training.steps", "10")]), (0, 10));
+        assert_eq!(lasts(&[("training.steps", "10"), ("training.epochs", "2")]), (2, 200), "the last one counts");
+    }
+
+    #[test]
     fn broken_toml_is_placed() {
         assert_eq!(
             error("task = \"language\"\nseed 3\n", &[]),
@@ -317,8 +330,8 @@ mod tests {
         );
         assert_eq!(error(&TEXT.replace("task", "#"), &[]), "`small.toml`: `task`: missing");
         assert_eq!(
-            error(TEXT, &[("training.steps", "0"), ("schedule.min_learning_rate", "1")]),
-            "`--set training.steps`: training.steps = 0 must be at least 1; `--set schedule.min_learning_rate`: \
+            error(TEXT, &[("training.accumulate", "0"), ("schedule.min_learning_rate", "1")]),
+            "`--set training.accumulate`: training.accumulate = 0 must be at least 1; `--set schedule.min_learning_rate`: \
              schedule.min_learning_rate = 1 must be at most optimizer.learning_rate = 0.001"
         );
     }
@@ -336,14 +349,14 @@ mod tests {
         let both = error(&text, &[]);
         assert!(both.contains("line 5: `model.d_model`") && both.contains("line 8: `training.steps`"), "{both}");
 
-        let text = format!("{}batch_size = 0\n", TEXT.replace("20", "0"));
+        let text = format!("{TEXT}batch_size = 0\naccumulate = 0\n");
         let judge = |recipe: &Recipe<Data, Model, Loss>| {
             let text = format!("d_model = {} is too much", recipe.model.d_model);
             vec![Problem { key: "model.d_model".into(), text }]
         };
         assert_eq!(
             Recipe::parse_with(&text, "small.toml", &[], judge).unwrap_err().to_string(),
-            "`small.toml`, line 8: training.steps = 0 must be at least 1; `small.toml`, line 9: training.batch_size = 0 \
+            "`small.toml`, line 9: training.batch_size = 0 must be at least 1; `small.toml`, line 10: training.accumulate = 0 \
              must be at least 1; `small.toml`, line 5: d_model = 128 is too much"
         );
     }
