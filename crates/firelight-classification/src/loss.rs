@@ -164,6 +164,11 @@ impl SequenceLossConfig {
         ConfigError::collect([], own)
     }
 
+    /// Whether texts are charged by their plain loss alone.
+    pub fn is_plain(&self) -> bool {
+        self.label_smoothing == 0.0 && self.class_weights == ClassWeights::None
+    }
+
     /// Charges the outputs of a batch.
     ///
     /// # Shapes

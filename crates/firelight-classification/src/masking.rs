@@ -99,8 +99,10 @@ fn charge(model: &MaskedLanguageModel, batch: MaskedBatch, loss: LossConfig, pas
     loss.forward(model.forward_at(&batch.input, batch.places, pass), batch.targets, batch.ignored)
 }
 
-fn report(loss: TokenLoss) -> LossOutput {
-    LossOutput::new(loss.cross_entropy, loss.count)
+/// The plain cross-entropy, and beside it the loss that `config` minimises, where that is another one.
+fn report(loss: TokenLoss, config: &LossConfig) -> LossOutput {
+    let training_total = (!config.is_plain()).then_some(loss.total);
+    LossOutput::new(loss.cross_entropy, loss.count).with_training_total(training_total)
 }
 
 impl Objective for MaskedLanguageModel {
@@ -112,11 +114,12 @@ impl Objective for MaskedLanguageModel {
         let mut auxiliary = AuxiliaryLosses::default();
         let charged = charge(self, batch, *loss, &mut pass(switches, true).with_losses(&mut auxiliary));
         let minimised = auxiliary.added_to(charged.mean(), loss.load_balance);
-        TrainLoss { minimised, reported: report(charged) }
+        TrainLoss { minimised, reported: report(charged, loss) }
     }
 
     fn valid_loss(&self, batch: MaskedBatch, switches: Switches) -> LossOutput {
-        report(charge(self, batch, LossConfig::default(), &mut pass(switches, false)))
+        let plain = LossConfig::default();
+        report(charge(self, batch, plain, &mut pass(switches, false)), &plain)
     }
 }
 

@@ -22,12 +22,48 @@ impl Objective for TextClassifier {
         let outputs = self.forward(&batch.input, &mut pass.with_losses(&mut auxiliary));
         let charged = loss.forward(outputs, batch.targets);
         let minimised = auxiliary.added_to(charged.mean(), loss.load_balance);
-        TrainLoss { minimised, reported: LossOutput::new(charged.plain, charged.count) }
+        let training_total = (!loss.is_plain()).then(|| charged.mean() * charged.count.clone());
+        let reported = LossOutput::new(charged.plain, charged.count).with_training_total(training_total);
+        TrainLoss { minimised, reported }
     }
 
     fn valid_loss(&self, batch: TextBatch, switches: Switches) -> LossOutput {
         let outputs = self.forward(&batch.input, &mut Pass::default().with_precision(switches.dtype));
         let charged = SequenceLossConfig::default().forward(outputs, batch.targets);
         LossOutput::new(charged.plain, charged.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{EncodedText, Example, Target, TextBatcher};
+    use crate::loss::ClassWeights;
+    use crate::{TextClassifierConfig, TextEncoderConfig};
+    use burn::data::dataloader::batcher::Batcher;
+    use burn::tensor::Device;
+
+    #[test]
+    fn what_a_step_minimises_stands_beside_the_plain_loss_where_it_is_another_one() {
+        let device = Device::default().autodiff();
+        let model = TextClassifierConfig::new(TextEncoderConfig::bert(10, 8, 2, 1), ["no", "yes"]).init(&device);
+        let example = |ids: [u32; 3], class: usize| Example {
+            text: EncodedText { ids: ids.into(), second_from: 3, is_cut: false },
+            target: Target::Class(class),
+        };
+        let batch = TextBatcher.batch(vec![example([1, 2, 3], 0), example([4, 5, 6], 1)], &device);
+        let step = |loss: SequenceLossConfig| {
+            let TrainLoss { minimised, reported } = model.train_loss(batch.clone(), &loss, Switches::default());
+            (minimised.into_scalar::<f64>(), reported.training_total.map(|total| total.into_scalar::<f64>() / 2.0))
+        };
+        let class_weights = ClassWeights::Given(vec![1.0, 3.0]);
+        for loss in [
+            SequenceLossConfig { class_weights, ..SequenceLossConfig::default() },
+            SequenceLossConfig { label_smoothing: 0.3, ..SequenceLossConfig::default() },
+        ] {
+            let (minimised, told) = step(loss);
+            assert!((told.expect("not the plain loss") - minimised).abs() < 1e-6, "{told:?} and {minimised}");
+        }
+        assert_eq!(step(SequenceLossConfig::default()).1, None);
     }
 }

@@ -29,8 +29,8 @@ fn charge(
 /// The plain cross-entropy, so that training and evaluation report the same quantity, and beside it what `config` charged,
 /// where that is another one.
 fn report(loss: TokenLoss, config: &LossConfig) -> LossOutput {
-    let charged = (!config.is_plain()).then_some(loss.total);
-    LossOutput::new(loss.cross_entropy, loss.count).with_charged(charged)
+    let training_total = (!config.is_plain()).then_some(loss.total);
+    LossOutput::new(loss.cross_entropy, loss.count).with_training_total(training_total)
 }
 
 impl Objective for Seq2SeqModel {
@@ -65,11 +65,13 @@ mod tests {
     use crate::data::PairBatcher;
     use crate::model::Seq2SeqConfig;
     use burn::data::dataloader::batcher::Batcher;
-    use burn::module::Module;
-    use burn::tensor::Device;
+    use burn::module::{Module, ModuleVisitor, Param};
     use burn::tensor::activation::log_softmax;
+    use burn::tensor::{Device, Tensor, TensorData};
     use burn::train::{InferenceStep, TrainStep};
+    use firelight_core::AttentionTrace;
     use firelight_data::EncodedPair;
+    use firelight_kernels::assert_same_bits;
     use firelight_training::{OptimizerConfig, Precision, Recompute, ScheduleConfig, Trainer};
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -88,7 +90,7 @@ mod tests {
             let (optimizer, schedule) = (OptimizerConfig::default(), ScheduleConfig::default());
             let (_, step) = Trainer::new(task, optimizer, schedule, 0).step(batch(&device)).unwrap();
             assert!((step.loss - evaluated.into_scalar::<f64>()).abs() < 1e-6, "{step:?}");
-            step.charged_loss
+            step.training_loss
         };
         assert_eq!(report(0.0), None);
         // Szegedy et al. 2016, §7: a share of the charge is the mean of -ln p over all tokens.
@@ -116,15 +118,49 @@ mod tests {
     }
 
     #[test]
-    #[allow(deprecated)] // Burn's older CPU backend.
-    fn a_step_recomputes_the_blocks_where_it_is_to() {
-        // On a device that cannot, a step that does panics.
-        let cannot = |device: &Device| Recompute::Blocks.check(device).is_err();
-        let Some(device) = [Device::flex(), Device::ndarray()].into_iter().find(cannot) else { return };
-        let loss = |recompute| losses(&device, |task| task.with_recompute(recompute))[0];
-        assert!(loss(Recompute::None).is_finite());
-        let panic = catch_unwind(AssertUnwindSafe(|| loss(Recompute::Blocks))).expect_err("the blocks were recomputed");
-        assert!(panic.downcast_ref::<String>().is_some_and(|text| text.starts_with("recomputed: ")));
+    fn a_step_recomputes_the_blocks_where_it_is_to_and_an_evaluation_never() {
+        let device = Device::flex().autodiff();
+        let model = Seq2SeqConfig::new(9, 8, 2, 1).init(&device);
+        // A pass that recomputes its blocks refuses a trace, on every device; one that does not fills it.
+        let traced = |recompute_blocks: bool, is_step: bool| {
+            let mut trace = AttentionTrace::default();
+            let mut pass = pass(Switches { recompute_blocks, dtype: None }, is_step).with_trace(&mut trace);
+            let PairBatch { source, source_padding, .. } = batch(&device);
+            catch_unwind(AssertUnwindSafe(|| model.encode(source, source_padding, &mut pass)))
+                .map(|_| trace.layers.len())
+        };
+        for plain in [(false, true), (true, false), (false, false)] {
+            assert_eq!(traced(plain.0, plain.1).expect("a plain pass is traced"), 1, "{plain:?}");
+        }
+        let panic = traced(true, true).expect_err("the blocks were recomputed");
+        let text = panic.downcast_ref::<&str>().copied().unwrap_or_default();
+        assert!(text.starts_with("a pass that recomputes its blocks"), "{text}");
+    }
+
+    #[test]
+    fn recomputed_blocks_learn_the_same_to_the_bit() {
+        let weights = |recompute: Recompute| {
+            let device = Device::flex().autodiff();
+            let model = Seq2SeqConfig::new(9, 8, 2, 2).init(&device);
+            let task = Seq2SeqTask::new(model, LossConfig::default()).with_recompute(recompute);
+            let mut trainer = Trainer::new(task, OptimizerConfig::default(), ScheduleConfig::default(), 0);
+            (0..2).for_each(|_| assert!(trainer.step(batch(&device)).unwrap().1.gradient_norm > 0.0));
+            let mut values = Values(Vec::new());
+            trainer.model().visit(&mut values);
+            values.0
+        };
+        let (found, expected) = (weights(Recompute::Blocks), weights(Recompute::None));
+        assert_eq!(found.len(), expected.len());
+        assert!(found.len() > 40, "all parameters of four blocks: {}", found.len());
+        found.iter().zip(&expected).for_each(|(found, expected)| assert_same_bits(found, expected));
+    }
+
+    struct Values(Vec<TensorData>);
+
+    impl ModuleVisitor for Values {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.0.push(param.val().into_data());
+        }
     }
 
     #[test]

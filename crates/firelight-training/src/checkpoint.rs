@@ -69,6 +69,19 @@ pub(crate) fn save_best<M: Module>(folder: &ModelFolder, model: &M, state: &RunS
     })
 }
 
+/// The content of the `state.json` beside the last weights.
+#[derive(Serialize)]
+struct LastState {
+    step: usize,
+}
+
+/// Writes the weights that a run ends with and, after them, their step. A kill between the two leaves an older step, or none.
+pub(crate) fn save_last<M: Module>(folder: &ModelFolder, model: &M, step: usize) -> Result<(), TrainingError> {
+    let files = folder.checkpoint_folder(&Checkpoint::Last);
+    save_weights(model, files.weights())?;
+    write_json(&files.state(), &LastState { step })
+}
+
 /// Removes all but the newest `keep` resumable checkpoints up to `step`.
 fn remove_older(folder: &ModelFolder, step: usize, keep: usize) -> Result<(), TrainingError> {
     let mut steps = steps_in(folder)?;

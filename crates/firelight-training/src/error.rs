@@ -68,15 +68,13 @@ pub enum TrainingError {
     },
     /// A checkpoint was written by a model with other parameters.
     #[error(
-        "the checkpoint `{}` does not fit the model: it has no parameter `{parameter}`; \
-         resume with the model that wrote it",
-        path.display()
+        "the checkpoint `{}` does not fit the model: {reason}; resume with the model that wrote it", path.display()
     )]
     ForeignCheckpoint {
         /// The folder of the checkpoint.
         path: PathBuf,
-        /// The first parameter of the model that the checkpoint lacks.
-        parameter: String,
+        /// The first parameter in which the two differ, and how.
+        reason: String,
     },
     /// A run was to go on under another seed, with other batches and dropout than it began with.
     #[error(

@@ -28,6 +28,7 @@
 mod accumulate;
 mod checkpoint;
 mod clip;
+mod clock;
 mod config;
 mod culprit;
 mod error;
@@ -49,6 +50,7 @@ mod recipe;
 mod recompute;
 mod report;
 mod schedule;
+mod sessions;
 mod smoothed;
 mod spare;
 mod task;
@@ -59,6 +61,7 @@ mod trainee;
 mod trainer;
 mod training_loop;
 mod validation;
+mod words;
 mod writer;
 
 pub use checkpoint::{StartPoint, ValidationLoss, resume_point};
@@ -80,11 +83,11 @@ pub use precision::{LossScale, Precision};
 pub use progress::ProgressBar;
 pub use recipe::{AnyRecipe, Apart, Fields, Recipe, RecipeError, fields_of, fields_of_both};
 pub use recompute::Recompute;
-pub use report::Report;
+pub use report::{Report, Sample};
 pub use schedule::{DecayShape, Schedule, ScheduleConfig, ScheduleKind};
 pub use task::{
-    BuiltIn, Check, Cost, Estimate, RecipeOf, Run, RunRequest, Section, Task, TrainedRun, built_in, read_any_recipe,
-    read_recipe, task_of,
+    BuiltIn, Check, Cost, DryRun, Estimate, Pace, RecipeOf, Run, RunRequest, Section, Task, TrainedRun, built_in,
+    read_any_recipe, read_recipe, task_of,
 };
 pub use tensorboard::TensorBoard;
 pub use trainee::{Objective, Switches, TrainLoss, Trainee};

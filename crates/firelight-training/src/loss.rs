@@ -17,34 +17,34 @@ pub struct LossOutput {
     pub total: Tensor<1>,
     /// The number of counted targets, as a float.
     pub count: Tensor<1>,
-    /// The sum of what a training step charges, `[1]`, where that is not the loss it reports: with label smoothing, for example.
-    pub charged: Option<Tensor<1>>,
+    /// The sum of the training loss, `[1]`, where that is not the loss it reports: with label smoothing, for example.
+    pub training_total: Option<Tensor<1>>,
 }
 
 impl LossOutput {
     /// The losses of a batch with `count` targets that sum up to `total`.
     pub fn new(total: Tensor<1>, count: Tensor<1>) -> Self {
-        Self { total, count, charged: None }
+        Self { total, count, training_total: None }
     }
 
-    /// Adds the sum of what a training step charges beside the loss that it reports.
+    /// Adds the sum of the training loss, where a step minimises another loss than it reports.
     #[must_use]
-    pub fn with_charged(mut self, charged: Option<Tensor<1>>) -> Self {
-        self.charged = charged;
+    pub fn with_training_total(mut self, training_total: Option<Tensor<1>>) -> Self {
+        self.training_total = training_total;
         self
     }
 
     /// The same numbers without a graph, which would keep the activations of the batch.
     pub(crate) fn without_autodiff(self) -> Self {
-        let Self { total, count, charged } = self;
-        let charged = charged.map(Tensor::without_autodiff);
-        Self { total: total.without_autodiff(), count: count.without_autodiff(), charged }
+        let Self { total, count, training_total } = self;
+        let training_total = training_total.map(Tensor::without_autodiff);
+        Self { total: total.without_autodiff(), count: count.without_autodiff(), training_total }
     }
 
-    /// The sums of both batches; what they charged only where both tell.
+    /// The sums of both batches; their training loss only where both tell.
     pub(crate) fn plus(self, other: Self) -> Self {
-        let charged = self.charged.zip(other.charged).map(|(one, other)| one + other);
-        Self { total: self.total + other.total, count: self.count + other.count, charged }
+        let training_total = self.training_total.zip(other.training_total).map(|(one, other)| one + other);
+        Self { total: self.total + other.total, count: self.count + other.count, training_total }
     }
 
     /// The mean loss in nats per target, the quantity to differentiate: `[1]`; 0 for a batch without a counted target.

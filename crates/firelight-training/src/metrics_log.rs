@@ -1,7 +1,8 @@
-//! The numbers of a run as one JSON object per line, in `metrics.jsonl`. Steps carry `step`, `loss`, `charged_loss` where that is
+//! The numbers of a run as one JSON object per line, in `metrics.jsonl`. Steps carry `step`, `loss`, `training_loss` where that is
 //! another quantity, `learning_rate`, `gradient_norm` and `tokens_per_second` (of what the loss is the mean over, tokens or whole
 //! texts and images), evaluations `step` and `validation_loss`; losses are printed to the last bit.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ impl MetricsLog {
     }
 
     /// Continues the file at `path` after `done` steps; what an interrupted run wrote about later steps is dropped, and a last
-    /// line that was cut short.
+    /// line that was cut short. The training does not need the file, so that lines that are gone are a warning in the log.
     ///
     /// # Errors
     /// Fails if the file cannot be read or written, or another line is none of ours; then nothing is changed.
@@ -41,7 +42,11 @@ impl MetricsLog {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(StorageError::io("read", path)(error).into()),
         };
-        write_atomic(path, up_to(done, &text).map_err(TrainingError::damaged(path))?)?;
+        let kept = up_to(done, &text).map_err(TrainingError::damaged(path))?;
+        if let Some(warning) = lost(done, &kept) {
+            log::warn!("`{}` {warning}", path.display());
+        }
+        write_atomic(path, kept)?;
         let file = OpenOptions::new().append(true).open(path).map_err(StorageError::io("write", path))?;
         Ok(Self { path: path.into(), file })
     }
@@ -77,6 +82,18 @@ fn up_to(done: usize, text: &str) -> Result<String, String> {
     Ok(kept)
 }
 
+/// What is to be said of lines of the first `done` steps that are not there.
+fn lost(done: usize, kept: &str) -> Option<String> {
+    let steps: BTreeSet<usize> = kept.lines().filter_map(step_of).collect();
+    let there = steps.iter().filter(|step| (1..=done).contains(*step)).count();
+    let newest = steps.last().copied().unwrap_or(0);
+    (there < done).then(|| {
+        format!(
+            "tells of {there} of the {done} steps of the run, the newest is {newest}: the curves of its report will lack the others"
+        )
+    })
+}
+
 /// The step that a line is about; none if the line is cut short or not ours.
 fn step_of(line: &str) -> Option<usize> {
     serde_json::from_str::<serde_json::Value>(line).ok()?["step"].as_u64()?.try_into().ok()
@@ -87,8 +104,8 @@ mod tests {
     use super::*;
 
     fn report(step: usize) -> StepReport {
-        let (loss, charged_loss) = (0.1 + 0.2, None);
-        StepReport { step, loss, charged_loss, learning_rate: 1e-3, gradient_norm: 0.5, tokens_per_second: 768.0 }
+        let (loss, training_loss) = (0.1 + 0.2, None);
+        StepReport { step, loss, training_loss, learning_rate: 1e-3, gradient_norm: 0.5, tokens_per_second: 768.0 }
     }
 
     #[test]
@@ -97,13 +114,13 @@ mod tests {
         let path = home.path().join("metrics.jsonl");
         let mut log = MetricsLog::create(&path).unwrap();
         log.step(&report(1)).unwrap();
-        log.step(&StepReport { charged_loss: Some(0.75), ..report(1) }).unwrap();
+        log.step(&StepReport { training_loss: Some(0.75), ..report(1) }).unwrap();
         log.evaluation(&EvaluationReport { step: 1, validation_loss: 1.5, is_best: true, ..Default::default() })
             .unwrap();
         assert_eq!(
             fs::read_to_string(&path).unwrap(),
             "{\"step\":1,\"loss\":0.30000000000000004,\"learning_rate\":0.001,\"gradient_norm\":0.5,\
-             \"tokens_per_second\":768.0}\n{\"step\":1,\"loss\":0.30000000000000004,\"charged_loss\":0.75,\
+             \"tokens_per_second\":768.0}\n{\"step\":1,\"loss\":0.30000000000000004,\"training_loss\":0.75,\
              \"learning_rate\":0.001,\"gradient_norm\":0.5,\"tokens_per_second\":768.0}\n\
              {\"step\":1,\"validation_loss\":1.5}\n"
         );
@@ -121,6 +138,21 @@ mod tests {
         let steps: Vec<_> = fs::read_to_string(&path).unwrap().lines().map(step_of).collect();
         assert_eq!(steps, [Some(1), Some(2), Some(3)]);
         MetricsLog::resume(home.path().join("new.jsonl"), 2).unwrap();
+    }
+
+    #[test]
+    fn lines_that_are_gone_are_counted() {
+        let line = |step: usize| format!("{{\"step\":{step}}}\n");
+        let all: String = [1, 2, 2, 3].into_iter().map(line).collect();
+        assert_eq!(lost(3, &all), None, "two lines tell of step 2, its evaluation is one of them");
+        let told = |done, text: &str| lost(done, text).unwrap();
+        assert!(
+            told(46, "").starts_with("tells of 0 of the 46 steps of the run, the newest is 0: "),
+            "{}",
+            told(46, "")
+        );
+        assert!(told(4, &all).starts_with("tells of 3 of the 4 steps of the run, the newest is 3: "));
+        assert!(told(3, &line(3)).starts_with("tells of 1 of the 3 steps of the run, the newest is 3: "));
     }
 
     #[test]

@@ -23,9 +23,10 @@ pub struct StepReport {
     pub step: usize,
     /// The mean loss of the batch in nats per target, before the step.
     pub loss: f64,
-    /// The mean of what the step charged in nats per target, where that is not the loss: with label smoothing or z-loss.
+    /// The mean of the loss that the step minimised in nats per target, where that is not `loss`: with label smoothing, z-loss or
+    /// class weights.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub charged_loss: Option<f64>,
+    pub training_loss: Option<f64>,
     /// The learning rate of the step.
     pub learning_rate: f64,
     /// The norm of all gradients together, before clipping.

@@ -54,10 +54,10 @@ impl TensorBoard {
 
 impl Observer for TensorBoard {
     fn step(&mut self, report: &StepReport) -> Result<(), TrainingError> {
-        let StepReport { step, loss, charged_loss, learning_rate, gradient_norm, tokens_per_second } = *report;
+        let StepReport { step, loss, training_loss, learning_rate, gradient_norm, tokens_per_second } = *report;
         let values = [
             ("training/loss", Some(loss)),
-            ("training/charged_loss", charged_loss),
+            ("training/training_loss", training_loss),
             ("training/learning_rate", Some(learning_rate)),
             ("training/gradient_norm", Some(gradient_norm)),
             ("training/tokens_per_second", Some(tokens_per_second)),
@@ -146,7 +146,7 @@ mod tests {
         let report = StepReport {
             step: 7,
             loss: 2.5,
-            charged_loss: Some(2.75),
+            training_loss: Some(2.75),
             learning_rate: 0.5,
             gradient_norm: 1.5,
             tokens_per_second: 9.0,
@@ -162,7 +162,7 @@ mod tests {
         });
         let expected = [
             ("training/loss", 2.5),
-            ("training/charged_loss", 2.75),
+            ("training/training_loss", 2.75),
             ("training/learning_rate", 0.5),
             ("training/gradient_norm", 1.5),
             ("training/tokens_per_second", 9.0),

@@ -4,6 +4,7 @@
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
+use burn::data::dataset::DatasetError;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Tensor};
 use burn::train::{TrainOutput, TrainStep};
@@ -64,44 +65,42 @@ impl<M: Trainable> Trainer<M> {
     /// # Errors
     /// If the loss or the norm of the gradients is no finite number, or the device fails.
     pub fn step(&mut self, batch: <M as TrainStep>::Input) -> Result<(LossOutput, StepReport), TrainingError> {
-        self.step_since(Instant::now(), vec![batch])
+        self.step_since(Instant::now(), [Ok(batch)])
     }
 
-    /// Takes one step on all `batches` together. Throughput is measured since `began`, so that it includes the loading.
+    /// Takes one step on all `batches` together, each of which is loaded when its turn has come, so that one is in memory at a
+    /// time. Throughput is measured since `began`, so that it includes the loading.
     pub(crate) fn step_since(
         &mut self,
         began: Instant,
-        batches: Vec<<M as TrainStep>::Input>,
+        batches: impl IntoIterator<Item = Result<<M as TrainStep>::Input, DatasetError>>,
     ) -> Result<(LossOutput, StepReport), TrainingError> {
-        let device = self.device();
-        awake(&device, || self.take(began, batches))
+        if !is_trained(&self.model) {
+            return Err(TrainingError::NoGradient { step: self.done + 1 });
+        }
+        let (device, gradients) = (self.device(), self.gradients(batches)?);
+        awake(&device, || self.update(began, gradients))
     }
 
-    fn take(
-        &mut self,
-        began: Instant,
-        batches: Vec<<M as TrainStep>::Input>,
-    ) -> Result<(LossOutput, StepReport), TrainingError> {
+    /// Updates the model by the gradients of all batches of the step.
+    fn update(&mut self, began: Instant, gradients: Accumulated) -> Result<(LossOutput, StepReport), TrainingError> {
         let step = self.done + 1;
-        if !is_trained(&self.model) {
-            return Err(TrainingError::NoGradient { step });
-        }
-        let (gradients, output, losses) = self.gradients(batches).mean(&self.model);
+        let (gradients, output, losses) = gradients.mean(&self.model);
         let gradients = match &self.loss_scale {
             Some(scale) => scale.unscaled(&self.model, gradients),
             None => gradients,
         };
         let norm = global_norm(&self.model, &gradients).ok_or(TrainingError::NoGradient { step })?;
-        let charged = output.charged.as_ref().unwrap_or(&output.total);
-        let [total, count, norm, charged] =
-            read_scalars([output.total.clone(), output.count.clone(), norm, charged.clone()])
+        let minimised = output.training_total.as_ref().unwrap_or(&output.total);
+        let [total, count, norm, minimised] =
+            read_scalars([output.total.clone(), output.count.clone(), norm, minimised.clone()])
                 .map_err(TrainingError::device("training loss"))?;
         let loss = total / count.max(1.0);
-        let charged_loss = output.charged.is_some().then(|| charged / count.max(1.0));
+        let training_loss = output.training_total.is_some().then(|| minimised / count.max(1.0));
         self.check_finite("loss", loss, &losses, &gradients)?;
         let learning_rate = self.schedule.learning_rate(self.optimizer_config.learning_rate, self.done);
         let tokens_per_second = count / began.elapsed().as_secs_f64();
-        let report = StepReport { step, loss, charged_loss, learning_rate, gradient_norm: norm, tokens_per_second };
+        let report = StepReport { step, loss, training_loss, learning_rate, gradient_norm: norm, tokens_per_second };
         if !norm.is_finite() && self.loss_scale.as_ref().is_some_and(LossScale::halve) {
             self.done = step; // The batch is passed over, as it will be when the run is repeated.
             return Ok((output, report));
@@ -121,20 +120,33 @@ impl<M: Trainable> Trainer<M> {
         Ok((output, StepReport { tokens_per_second, ..report }))
     }
 
-    /// The gradients of all `batches`, each under a seed of its own.
-    fn gradients(&self, batches: Vec<<M as TrainStep>::Input>) -> Accumulated {
-        let first = self.first_batch();
-        let mut all: Option<Accumulated> = None;
-        for (batch, input) in (first..).zip(batches) {
-            self.device().seed(mix(self.seed, batch as u64));
-            let TrainOutput { grads, item } = TrainStep::step(&self.model, input);
-            let item = item.without_autodiff();
-            all = Some(match all {
-                Some(all) => all.add(&self.model, grads, item),
-                None => Accumulated::new(grads, item),
-            });
+    /// The gradients of all `batches`.
+    fn gradients(
+        &mut self,
+        batches: impl IntoIterator<Item = Result<<M as TrainStep>::Input, DatasetError>>,
+    ) -> Result<Accumulated, TrainingError> {
+        let (device, mut all) = (self.device(), None);
+        for (number, batch) in (self.first_batch()..).zip(batches) {
+            let batch = batch.map_err(TrainingError::data("training"))?;
+            all = Some(awake(&device, || self.accumulated(all, number, batch)));
         }
-        all.unwrap_or_else(|| unreachable!("a step has at least one batch"))
+        Ok(all.unwrap_or_else(|| unreachable!("a step has at least one batch")))
+    }
+
+    /// The gradients so far and those of one more batch, under a seed of its own.
+    fn accumulated(
+        &mut self,
+        so_far: Option<Accumulated>,
+        number: usize,
+        batch: <M as TrainStep>::Input,
+    ) -> Accumulated {
+        self.device().seed(mix(self.seed, number as u64));
+        let TrainOutput { grads, item } = TrainStep::step(&self.model, batch);
+        let item = item.without_autodiff();
+        match so_far {
+            Some(so_far) => so_far.add(&self.model, grads, item),
+            None => Accumulated::new(grads, item),
+        }
     }
 
     /// The number of the next step's first batch, from 0 over the whole run.
@@ -273,8 +285,8 @@ mod tests {
         let _alone = alone();
         let error = |points: [(f32, f32); 3]| {
             let mut trainer = Trainer { accumulate: 3, done: 1, ..trainer(0.0) };
-            let batches = points.map(|point| Points::new(vec![point], &trainer.device()));
-            trainer.step_since(Instant::now(), batches.into()).unwrap_err().to_string()
+            let batches = points.map(|point| Ok(Points::new(vec![point], &trainer.device())));
+            trainer.step_since(Instant::now(), batches).unwrap_err().to_string()
         };
         let bad = error([(1.0, 1.0), (1.0, 1.0), (1.0, f32::NAN)]);
         assert!(bad.starts_with("step 2, batch 6: the loss is NaN, and the gradient of `slope`"), "{bad}");
@@ -338,7 +350,7 @@ mod tests {
         let mut trainer = trainer(0.0);
         let began = Instant::now() - Duration::from_secs(10);
         let batch = Points::new(vec![(1.0, 1.0); 1000], &trainer.device());
-        let (_, report) = trainer.step_since(began, vec![batch]).unwrap();
+        let (_, report) = trainer.step_since(began, [Ok(batch)]).unwrap();
         assert!((10.0..=100.0).contains(&report.tokens_per_second), "{}", report.tokens_per_second);
     }
 

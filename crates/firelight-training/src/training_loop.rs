@@ -1,13 +1,14 @@
 //! What happens after which step of a run: reports, evaluations, the best weights, checkpoints, the end. It takes its steps
 //! from `trainer.rs`, writes through `checkpoint.rs`, and is driven by [`fit`](crate::fit()).
 
+use std::iter;
 use std::time::Instant;
 
 use burn::data::dataloader::DataLoaderIterator;
 use burn::train::{TrainLoader, TrainStep, ValidLoader};
-use firelight_storage::{Checkpoint, ModelFolder, has_adapters, save_adapters, save_weights};
+use firelight_storage::{ModelFolder, has_adapters, save_adapters};
 
-use crate::checkpoint::{RunState, save_best, save_step};
+use crate::checkpoint::{RunState, save_best, save_last, save_step};
 use crate::evaluate::evaluate_with;
 use crate::events::Events;
 use crate::observer::Observers;
@@ -62,7 +63,8 @@ impl<M: Trainable> TrainingLoop<M> {
         Ok(Finished { state: self.state.clone(), interrupted })
     }
 
-    /// Takes steps until the run ends, and returns whether it was interrupted before.
+    /// Takes steps until the run ends, and returns whether it was interrupted before. An evaluation that is due is made before an
+    /// interruption, so that a resumed run has those of an uninterrupted one.
     fn take_steps(
         &mut self,
         train_loader: &TrainLoader<M>,
@@ -74,11 +76,11 @@ impl<M: Trainable> TrainingLoop<M> {
         let mut batches = loader.iter();
         while !self.ends() && !writer.has_failed() {
             self.step(batches.as_mut(), loader.num_items(), events)?;
-            if events.should_stop() && self.state.step < self.training.steps {
-                return Ok(true);
-            }
             if self.training.evaluates_after(self.state.step) {
                 self.evaluate(valid_loader, events, writer)?;
+            }
+            if events.should_stop() && !self.ends() {
+                return Ok(true);
             }
             if !self.ends() && self.training.checkpoints_after(self.state.step) {
                 self.checkpoint(writer);
@@ -100,11 +102,9 @@ impl<M: Trainable> TrainingLoop<M> {
     ) -> Result<(), TrainingError> {
         let began = Instant::now();
         events.training(items);
-        let group = (&mut *batches).take(self.training.accumulate).collect::<Result<Vec<_>, _>>();
-        let group = group.map_err(TrainingError::data("training"))?;
-        if group.is_empty() {
-            return Err(TrainingError::TooFewBatches { step: self.state.step + 1, steps: self.training.steps });
-        }
+        let (step, steps) = (self.state.step + 1, self.training.steps);
+        let first = batches.next().ok_or(TrainingError::TooFewBatches { step, steps })?;
+        let group = iter::once(first).chain((&mut *batches).take(self.training.accumulate - 1));
         let (output, report) = self.trainer.step_since(began, group)?;
         self.state.step = report.step;
         self.state.loss_scale = self.trainer.loss_scale.as_ref().map(LossScale::state);
@@ -160,7 +160,7 @@ impl<M: Trainable> TrainingLoop<M> {
         }
         if let Some(folder) = &self.folder {
             let kept = self.trainer.kept();
-            save_weights(&kept, folder.weights_path(&Checkpoint::Last))?;
+            save_last(folder, &kept, self.state.step)?;
             if has_adapters(&kept) {
                 save_adapters(&kept, folder.adapters())?;
             }

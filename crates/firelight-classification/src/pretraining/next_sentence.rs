@@ -36,7 +36,7 @@ impl Charged {
     /// a step, each weighs by its hidden tokens.
     fn report(self) -> LossOutput {
         let charged = self.sum() * self.tokens.count.clone().clamp_min(1.0);
-        LossOutput::new(self.tokens.cross_entropy, self.tokens.count).with_charged(Some(charged))
+        LossOutput::new(self.tokens.cross_entropy, self.tokens.count).with_training_total(Some(charged))
     }
 }
 
@@ -81,7 +81,8 @@ mod tests {
     use super::*;
     use crate::masking::MaskedBatch;
     use crate::{PretrainingConfig, PretrainingModel, PretrainingObjective, TextEncoderConfig, TextInput};
-    use burn::tensor::{Bool, Device, Int, TensorData, Tolerance};
+    use burn::tensor::{Bool, Device, Int, TensorData};
+    use firelight_kernels::assert_close;
     use firelight_training::{OptimizerConfig, ScheduleConfig, ScheduleKind, Trainee, Trainer};
 
     /// Sums of a few logarithms in single precision.
@@ -136,7 +137,7 @@ mod tests {
         let (total, count) = reported.read().unwrap();
         near(total, tokens);
         near(count, 2.0);
-        near(reported.charged.unwrap().into_scalar::<f64>(), tokens + order);
+        near(reported.training_total.unwrap().into_scalar::<f64>(), tokens + order);
         let (total, _) = model.valid_loss(batch(0, &device), Switches::default()).read().unwrap();
         near(total, tokens);
         let sums: Vec<f64> = sums(&model, batch(0, &device)).try_into_vec_as().unwrap();
@@ -154,7 +155,7 @@ mod tests {
             [logits.tokens.flatten::<1>(0, 2).into_data(), logits.order.flatten::<1>(0, 1).into_data()]
         };
         for (found, expected) in logits(3).iter().zip(logits(0)) {
-            found.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+            assert_close(&found, &expected, 1e-5);
         }
     }
 
@@ -165,7 +166,7 @@ mod tests {
         let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
         let mut trainer = Trainer::new(Trainee::new(model(&device), LossConfig::default()), optimizer, schedule, 0);
         let charged: Vec<f64> =
-            (0..80).map(|_| trainer.step(batch(0, &device)).unwrap().1.charged_loss.unwrap()).collect();
+            (0..80).map(|_| trainer.step(batch(0, &device)).unwrap().1.training_loss.unwrap()).collect();
         assert!(charged[0] > 2.0 && charged[79] < 2e-2, "{charged:?}");
         let sums: Vec<f64> = sums(&trainer.model().model, batch(0, &device)).try_into_vec_as().unwrap();
         assert_eq!(sums[1..], [2.0, 2.0], "both pairs are told right");

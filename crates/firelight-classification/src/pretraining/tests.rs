@@ -122,7 +122,7 @@ fn losses_and_scores_stand_in_the_metrics() {
         let (evaluations, steps): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line["validation_loss"].is_number());
         assert_eq!((evaluations.len(), steps.len()), (2, 4), "{metrics}");
         assert!(evaluations.iter().all(|line| scores.iter().all(|name| line[*name].is_number())), "{metrics}");
-        let has_charged = steps.iter().all(|line| line["charged_loss"].is_number());
+        let has_charged = steps.iter().all(|line| line["training_loss"].is_number());
         assert_eq!(has_charged, !scores.is_empty(), "{metrics}");
         let best = |name: &&str| {
             let changes = [changes, &[("training.best_by", *name)]].concat();

@@ -62,8 +62,10 @@ fn charge(model: &TokenClassifier, batch: TaggedBatch, loss: LossConfig, pass: &
     loss.forward(model.forward(&batch.input, pass), batch.targets, Some(batch.ignored))
 }
 
-fn report(loss: TokenLoss) -> LossOutput {
-    LossOutput::new(loss.cross_entropy, loss.count)
+/// The plain cross-entropy, and beside it the loss that `config` minimises, where that is another one.
+fn report(loss: TokenLoss, config: &LossConfig) -> LossOutput {
+    let training_total = (!config.is_plain()).then_some(loss.total);
+    LossOutput::new(loss.cross_entropy, loss.count).with_training_total(training_total)
 }
 
 impl Objective for TokenClassifier {
@@ -76,12 +78,12 @@ impl Objective for TokenClassifier {
         let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
         let charged = charge(self, batch, *loss, &mut pass.with_losses(&mut auxiliary));
         let minimised = auxiliary.added_to(charged.mean(), loss.load_balance);
-        TrainLoss { minimised, reported: report(charged) }
+        TrainLoss { minimised, reported: report(charged, loss) }
     }
 
     fn valid_loss(&self, batch: TaggedBatch, switches: Switches) -> LossOutput {
-        let mut pass = Pass::default().with_precision(switches.dtype);
-        report(charge(self, batch, LossConfig::default(), &mut pass))
+        let (mut pass, plain) = (Pass::default().with_precision(switches.dtype), LossConfig::default());
+        report(charge(self, batch, plain, &mut pass), &plain)
     }
 }
 

@@ -7,6 +7,7 @@ use firelight_storage::{Checkpoint, CheckpointFolder, ModelFolder, StorageError,
 use super::start::{Resumed, StartPoint, load_record};
 use super::{Notes, steps_in};
 use crate::TrainingError;
+use crate::parameter_ids::check_record;
 
 /// The newest checkpoint of a run that is whole; none if the run has no checkpoints yet.
 ///
@@ -40,6 +41,7 @@ fn read(folder: CheckpointFolder) -> Result<StartPoint, TrainingError> {
         check_weights(folder.smoothed())?;
     }
     load_record(&folder.optimizer(), optimizer_tensors)?;
+    check_record(&parameters, &folder.optimizer())?;
     Ok(StartPoint { state, resumed: Some(Resumed { folder, parameters, optimizer, optimizer_tensors, smoothed }) })
 }
 
@@ -64,6 +66,25 @@ mod tests {
             fs::write(&file, whole).unwrap();
         }
         assert_eq!(resume_point(&folder).unwrap().unwrap().step(), 10);
+    }
+
+    #[test]
+    fn ids_that_are_not_those_of_the_optimizers_state_are_damage() {
+        let (_home, folder) = run_folder();
+        let (_, only) = save_trained(&folder, 5);
+        let text = fs::read_to_string(only.state()).unwrap();
+        let notes: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let [slope, offset] = ["slope", "offset"].map(|path| notes["parameters"][path].as_u64().unwrap().to_string());
+        let other = "4711".to_string();
+        let swapped = text.replace(&slope, "?").replace(&offset, &slope).replace('?', &offset);
+        for changed in [swapped, text.replace(&slope, &other), text.replace(&offset, &slope)] {
+            fs::write(only.state(), changed).unwrap();
+            let error = resume_point(&folder).unwrap_err().to_string();
+            let expected = ["optimizer.bpk` is damaged: its parameter `", "` has the id ", ", and in state.json "];
+            assert!(expected.iter().all(|part| error.contains(part)), "{error}");
+        }
+        fs::write(only.state(), text).unwrap();
+        assert_eq!(resume_point(&folder).unwrap().unwrap().step(), 5);
     }
 
     #[test]

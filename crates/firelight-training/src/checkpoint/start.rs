@@ -68,7 +68,7 @@ impl StartPoint {
         same_optimizer(folder, *optimizer, config.kind())?;
         load_weights(&mut model, folder.weights())?;
         let model = restore_ids(model, parameters)
-            .map_err(|parameter| TrainingError::ForeignCheckpoint { path: folder.path().into(), parameter })?;
+            .map_err(|reason| TrainingError::ForeignCheckpoint { path: folder.path().into(), reason })?;
         let path = folder.optimizer();
         let optimizer = config.init(&model).load_record(load_record(&path, *optimizer_tensors)?);
         // Burn begins anew, without a word, where it cannot rebuild the state of a parameter: count what it has taken.

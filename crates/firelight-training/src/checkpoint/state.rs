@@ -39,7 +39,7 @@ pub(crate) struct RunState {
     /// The best evaluation.
     pub(crate) best: Option<ValidationLoss>,
     /// What makes it the best: the deciding metric, turned so that lower is better.
-    #[serde(default)]
+    #[serde(default, with = "exact")]
     pub(super) badness: Option<f64>,
     /// Evaluations since the best one.
     #[serde(default)]
@@ -78,9 +78,52 @@ impl RunState {
     }
 }
 
+/// A number as text: one that was read from a JSON number may be off in its last bit, and a later evaluation that found the same
+/// would count as a better one.
+mod exact {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    /// Older checkpoints have a number.
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a number")]
+    enum Written {
+        Text(String),
+        Number(f64),
+    }
+
+    #[allow(clippy::ref_option)] // the signature that serde calls
+    pub(super) fn serialize<S: Serializer>(number: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+        number.map(|number| number.to_string()).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+        match Option::<Written>::deserialize(deserializer)? {
+            Some(Written::Text(text)) => text.parse().map(Some).map_err(D::Error::custom),
+            Some(Written::Number(number)) => Ok(Some(number)),
+            None => Ok(None),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_best_so_far_is_read_back_to_the_bit_and_equal_is_not_better() {
+        let shares = (1..=1093).map(|right| f64::from(right) / 1093.0);
+        for badness in shares.flat_map(|share| [-share, share.ln()]) {
+            let mut state = RunState { step: 1, ..RunState::default() };
+            assert!(state.note(1.0, badness));
+            let mut read: RunState = serde_json::from_str(&serde_json::to_string(&state).unwrap()).unwrap();
+            assert_eq!(read.badness.map(f64::to_bits), Some(badness.to_bits()));
+            assert!(!read.note(1.0, badness));
+        }
+        let old = "{\"step\": 1, \"evaluation\": null, \"best\": null, \"badness\": 0.5}";
+        assert_eq!(serde_json::from_str::<RunState>(old).unwrap().badness, Some(0.5));
+        assert!(serde_json::from_str::<RunState>(&old.replace("0.5", "\"half\"")).is_err());
+    }
 
     #[test]
     fn only_a_lower_badness_is_better() {

@@ -1,5 +1,7 @@
 //! Whole trainings of the smallest model: what they learn, tell, keep and continue.
 
+mod ended;
+
 use std::fs;
 
 use super::*;
@@ -16,7 +18,7 @@ use burn::train::renderer::{
     EvaluationName, MetricState, MetricsRenderer, MetricsRendererEvaluation, MetricsRendererTraining,
 };
 use burn::train::{MetricEarlyStoppingStrategy, StoppingCondition};
-use firelight_storage::{Checkpoint, Existing};
+use firelight_storage::{Checkpoint, Existing, load_weights};
 
 /// Remembers what it is told, and stops the run after a step if asked to.
 #[derive(Clone, Default)]
@@ -305,6 +307,41 @@ fn a_finished_run_has_nothing_left_to_do() {
 }
 
 #[test]
+fn a_run_of_no_steps_writes_the_initial_weights_and_can_go_on() {
+    let _alone = alone();
+    let (_home, folder) = run_folder();
+    let begun = || Line::new(0.25, -0.5, &Device::default().autodiff());
+    let fitted = fit(begun(), input(0, StartPoint::default(), Some(&folder))).unwrap();
+    assert_eq!((fitted.steps, fitted.evaluation.unwrap().step, fitted.interrupted), (0, 0, false));
+    let mut found = Line::new(0.0, 0.0, &Device::default());
+    load_weights(&mut found, folder.weights(&Checkpoint::Last).unwrap()).unwrap();
+    assert_eq!((found.slope(), found.offset()), (0.25, -0.5));
+    assert_eq!(folder.find(&Checkpoint::Last).unwrap().step, Some(0));
+
+    fit(begun(), input(6, resume_point(&folder).unwrap().unwrap(), Some(&folder))).unwrap();
+    let (_home, whole) = run_folder();
+    fit(begun(), input(6, StartPoint::default(), Some(&whole))).unwrap();
+    assert!(bytes(&folder, Checkpoint::Last) == bytes(&whole, Checkpoint::Last));
+}
+
+#[test]
+fn the_newest_weights_of_a_killed_run_are_those_of_its_checkpoints() {
+    let _alone = alone();
+    let (_home, folder) = run_folder();
+    let found = |folder: &ModelFolder| folder.find(&Checkpoint::Last).unwrap().step;
+    let mut first = input(40, StartPoint::default(), Some(&folder));
+    first.observers = vec![Box::new(Listener { stop: Some((6, first.interrupter.clone())), ..Listener::default() })];
+    fit(line(), first).unwrap();
+    assert_eq!(found(&folder), Some(6));
+
+    let mut killed = input(40, resume_point(&folder).unwrap().unwrap(), Some(&folder));
+    killed.train_loader = Arc::new(PointLoader::of_steps(6, 10)); // it ends in an error at step 11
+    fit(line(), killed).unwrap_err();
+    assert_eq!(found(&folder), Some(8));
+    assert!(bytes(&folder, Checkpoint::Last) == bytes(&folder, Checkpoint::Step(8)));
+}
+
+#[test]
 fn observers_hear_of_everything_in_order() {
     let _alone = alone();
     let listener = Listener::default();
@@ -328,17 +365,23 @@ fn metrics_of_burn_join() {
     }
 }
 
-/// Counts what Burn's event processor has a renderer show.
+/// Counts what Burn's event processor has a renderer show, and computes the epochs and the items of a split as its dashboard
+/// does.
 #[derive(Clone, Default)]
-struct Recording(Arc<Mutex<Vec<&'static str>>>);
+struct Recording {
+    calls: Arc<Mutex<Vec<&'static str>>>,
+    places: Arc<Mutex<Vec<String>>>,
+    epochs: (usize, usize),
+    items: usize,
+}
 
 impl Recording {
     fn note(&self, call: &'static str) {
-        self.0.lock().unwrap().push(call);
+        self.calls.lock().unwrap().push(call);
     }
 
     fn count(&self, call: &str) -> usize {
-        self.0.lock().unwrap().iter().filter(|noted| **noted == call).count()
+        self.calls.lock().unwrap().iter().filter(|noted| **noted == call).count()
     }
 }
 
@@ -357,12 +400,21 @@ impl MetricsRendererEvaluation for Recording {
 }
 
 impl TrainingProgressLogger for Recording {
-    fn start(&mut self, _epochs: usize, _first: usize, _items: Option<usize>, _label: Option<&str>) {}
-    fn update_epoch(&mut self, _epoch: usize) {}
-    fn start_split(&mut self, _split: &str, _items: usize) {
-        self.note("split");
+    fn start(&mut self, epochs: usize, first: usize, _items: Option<usize>, _label: Option<&str>) {
+        self.epochs = (first, epochs);
     }
-    fn update_split(&mut self, _items: usize) {}
+    fn update_epoch(&mut self, epoch: usize) {
+        self.epochs.0 = epoch + 1;
+    }
+    fn start_split(&mut self, split: &str, items: usize) {
+        self.note("split");
+        self.items = items;
+        self.places.lock().unwrap().push(split.into());
+    }
+    fn update_split(&mut self, items: usize) {
+        let ((epoch, epochs), all) = (self.epochs, self.items);
+        self.places.lock().unwrap().push(format!("{epoch}/{epochs} {items}/{all}"));
+    }
     fn end_split(&mut self) {}
     fn end(&mut self) {}
     fn log_event_training(&mut self, _event: String) {}
@@ -392,6 +444,23 @@ fn a_renderer_of_burn_is_shown_every_batch() {
     fit(line(), FitInput { extension: Some(extend), ..input(5, StartPoint::default(), None) }).unwrap();
     // Five steps; two evaluations of three batches; two splits each, at the end of which their means are shown.
     assert_eq!(["train", "valid", "split"].map(|call| recording.count(call)), [5 + 2, 6 + 2, 2 + 2]);
+}
+
+#[test]
+fn a_dashboard_of_burn_counts_the_stretches_and_their_items() {
+    let _alone = alone();
+    let (_home, folder) = run_folder();
+    fit(line(), input(2, StartPoint::default(), Some(&folder))).unwrap();
+    let recording = Recording::default();
+    let renderer = Box::new(recording.clone());
+    let extend: Extension<Line> = Box::new(|training| training.renderer(renderer));
+    let start = resume_point(&folder).unwrap().unwrap();
+    fit(line(), FitInput { extension: Some(extend), ..input(5, start, Some(&folder)) }).unwrap();
+    // Steps 3 and 4 with an evaluation of 12 points, step 5 with another one; each step has 4 points.
+    let (first, second) = ("train, 1/2 4/8, 1/2 8/8", "train, 2/2 4/4");
+    let valid = |epoch: usize| format!("valid, {epoch}/2 4/12, {epoch}/2 8/12, {epoch}/2 12/12");
+    let places = recording.places.lock().unwrap().join(", ");
+    assert_eq!(places, format!("{first}, {}, {second}, {}", valid(1), valid(2)));
 }
 
 /// A training in `f16` from `start` on, without its scale.
@@ -509,12 +578,12 @@ fn an_evaluation_that_finds_no_number_stops_the_run_and_keeps_nothing_as_the_bes
 
 #[test]
 fn bad_settings_are_all_listed_before_anything_is_done() {
-    let mut input = input(0, StartPoint::default(), None);
-    input.optimizer.clip_norm = -1.0;
+    let mut input = input(1, StartPoint::default(), None);
+    (input.training.batch_size, input.optimizer.clip_norm) = (0, -1.0);
     let error = fit(line(), input).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "training.steps = 0 must be at least 1; optimizer.clip_norm = -1 must be at least 0 and finite"
+        "training.batch_size = 0 must be at least 1; optimizer.clip_norm = -1 must be at least 0 and finite"
     );
 }
 

@@ -238,6 +238,7 @@ mod tests {
     use burn::nn::{Linear, LinearConfig};
     use burn::optim::GradientsParams;
     use burn::tensor::{Device, Tensor};
+    use firelight_kernels::Difference;
 
     /// A weight and a bias of 2 with gradients of 0.5.
     fn model() -> (Linear, GradientsParams) {
@@ -342,11 +343,12 @@ mod tests {
         optimizer.step(rate, model, gradients)
     }
 
+    /// How far the layer is from the bottom of the bowl, at its farthest number.
     fn farthest(model: &Linear) -> f64 {
-        let (weight, bias) = (model.weight.val(), model.bias.as_ref().unwrap().val());
-        let [weight, bias]: [f64; 2] =
-            [(weight - 1.0).abs().max().into_scalar(), (bias + 1.0).abs().max().into_scalar()];
-        weight.max(bias)
+        let bias = model.bias.as_ref().map(|bias| bias.val().into_data());
+        let sides =
+            [Difference::between(&model.weight.val().into_data(), &[1.0; 15]), Difference::between(&bias, &[-1.0; 5])];
+        if sides[0].absolute > sides[1].absolute { sides[0].absolute } else { sides[1].absolute }
     }
 
     #[test]

@@ -1,14 +1,19 @@
 //! From a recipe, its overrides and its data to everything that a run begins with.
 
-use std::fs;
+use std::io;
 use std::path::Path;
 
-use super::{RecipeOf, RunRequest, Task, built_in};
+use firelight_storage::{StorageError, read_file};
+
+use super::{RecipeOf, RunRequest, Task, built_in, memory};
 use crate::config::all_of;
 use crate::freeze;
 use crate::recipe::{refuse, task_in};
 use crate::validation::Metrics;
 use crate::{AnyRecipe, Problem, Recipe, RecipeError};
+
+/// No recipe is larger, in bytes.
+const LIMIT: u64 = 1 << 20;
 
 /// What a run begins with, all of it checked.
 pub(super) struct Plan<T: Task> {
@@ -22,11 +27,38 @@ impl<T: Task> Plan<T> {
         let source = request.recipe.clone().unwrap_or_else(|| T::BUILT_IN[0].name.into());
         let mut recipe = read_recipe::<T>(request.recipe.as_deref(), &request.overrides)?;
         recipe.training.check_device(&request.device)?;
+        warn_of_one_file::<T>(&recipe);
         let corpus = T::read(&mut recipe, &source, &request.data)?;
         let config = T::config(&recipe, &corpus, &source)?;
+        check_memory::<T>(request, &recipe, &corpus, &config)?;
         let recipe = recipe.clone().over(T::batches_of_an_epoch(&corpus, &recipe)?);
         check_whole::<T>(request, &recipe, &corpus, &config)?;
         Ok(Self { recipe, corpus, config })
+    }
+}
+
+/// Refuses a training that the machine cannot hold, before anything of its size is made.
+pub(super) fn check_memory<T: Task>(
+    request: &RunRequest,
+    recipe: &RecipeOf<T>,
+    corpus: &T::Corpus,
+    config: &T::Config,
+) -> Result<(), RecipeError> {
+    let Some(problem) = memory::check::<T>(recipe, corpus, config, &request.device) else { return Ok(()) };
+    let (name, text) = source::<T>(request.recipe.as_deref())?;
+    refuse(&text, &name, &request.overrides, &[problem])
+}
+
+/// Warns of a validation loss that says nothing about what the model has not seen.
+fn warn_of_one_file<T: Task>(recipe: &RecipeOf<T>) {
+    let Ok(values) = recipe.values() else { return };
+    let file = |key: &str| values.get(key).and_then(|value| value.as_str());
+    if let (Some(training), Some(validation)) = (file("data.training"), file("data.validation"))
+        && training == validation
+    {
+        log::warn!(
+            "data.training and data.validation are both \"{training}\": the model is validated on what it is trained on"
+        );
     }
 }
 
@@ -97,5 +129,10 @@ pub fn task_of(path: &Path) -> Result<String, RecipeError> {
 }
 
 fn read(path: &Path) -> Result<String, RecipeError> {
-    fs::read_to_string(path).map_err(|reason| RecipeError::File { path: path.into(), reason })
+    let wrong = |reason| RecipeError::File { path: path.into(), reason };
+    let bytes = read_file(path, LIMIT).map_err(|error| match error {
+        StorageError::Io { cause, .. } => wrong(cause),
+        other => wrong(io::Error::new(io::ErrorKind::InvalidInput, other)),
+    })?;
+    String::from_utf8(bytes).map_err(|error| wrong(io::Error::new(io::ErrorKind::InvalidData, error)))
 }

@@ -48,18 +48,27 @@ pub struct Estimate {
 impl Estimate {
     /// What training a model of this cost takes.
     pub fn new(cost: Cost, training: &TrainingConfig) -> Self {
-        let all = cost.batch_tokens * cost.vocab_size;
+        let all = cost.batch_tokens.saturating_mul(cost.vocab_size);
         // Logits and their gradient, where they are not computed in blocks.
         let logits = if all > LOGITS_IN_BLOCKS { LOGITS_IN_BLOCKS } else { 2 * all };
         Self {
             parameters: cost.parameters,
             trained: cost.parameters,
             flops_per_token: cost.flops_per_token,
-            tokens_per_step: cost.batch_tokens * training.accumulate,
+            tokens_per_step: cost.batch_tokens.saturating_mul(training.accumulate),
             steps: training.steps,
             state_bytes: state_bytes(training, cost.parameters, cost.parameters),
-            activation_bytes: FLOAT * (cost.batch_tokens * cost.floats_per_token + logits),
+            activation_bytes: cost
+                .batch_tokens
+                .saturating_mul(cost.floats_per_token)
+                .saturating_add(logits)
+                .saturating_mul(FLOAT),
         }
+    }
+
+    /// Bytes of everything that is counted.
+    pub fn bytes(&self) -> usize {
+        self.state_bytes.saturating_add(self.activation_bytes)
     }
 
     /// The same for a model of so many parameters, of which a part is trained.
@@ -71,7 +80,7 @@ impl Estimate {
 /// Weights, with one copy more of them where a moving average is kept; gradients and two moments of what is trained.
 fn state_bytes(training: &TrainingConfig, parameters: usize, trained: usize) -> usize {
     let copies = if training.smoothing > 0.0 { 2 } else { 1 };
-    FLOAT * (copies * parameters + 3 * trained)
+    parameters.saturating_mul(copies).saturating_add(trained.saturating_mul(3)).saturating_mul(FLOAT)
 }
 
 impl fmt::Display for Estimate {
@@ -88,7 +97,7 @@ impl fmt::Display for Estimate {
             self.tokens_per_step,
             self.flops_per_token as f64 * self.tokens_per_step as f64 * self.steps as f64,
             self.steps,
-            mebibytes(self.state_bytes + self.activation_bytes),
+            mebibytes(self.bytes()),
             mebibytes(self.state_bytes),
             mebibytes(self.activation_bytes)
         )

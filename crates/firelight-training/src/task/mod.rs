@@ -4,8 +4,10 @@
 
 mod begin;
 mod check;
+mod dry_run;
 mod embedded;
 mod estimate;
+mod memory;
 mod request;
 mod run;
 mod trained;
@@ -22,6 +24,7 @@ use serde::de::DeserializeOwned;
 
 pub use begin::{read_any_recipe, read_recipe, task_of};
 pub use check::Check;
+pub use dry_run::{DryRun, Pace};
 pub use embedded::{BuiltIn, built_in};
 pub use estimate::{Cost, Estimate};
 pub use request::RunRequest;

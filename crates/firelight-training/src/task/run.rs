@@ -8,9 +8,10 @@ use burn::tensor::Device;
 use burn::train::Interrupter;
 use firelight_storage::{Existing, ModelFolder, StorageError, write_atomic};
 
-use super::begin::{Plan, read_recipe};
+use super::begin::{Plan, check_memory, read_recipe};
 use super::{Check, Estimate, RecipeOf, RunRequest, Task, TrainedRun};
 use crate::freeze::trained_beside;
+use crate::sessions::SessionLog;
 use crate::{
     Extension, FitInput, MetricsLog, Observer, StartPoint, Trainee, TrainingConfig, TrainingError, ValidationLoss, fit,
     resume_point,
@@ -31,6 +32,7 @@ pub struct Run<T: Task> {
     task: Trainee<T::Net>,
     start: StartPoint,
     device: Device,
+    device_name: String,
 }
 
 impl<T: Task> Run<T> {
@@ -105,6 +107,7 @@ impl<T: Task> Run<T> {
         if T::config(&recipe, &corpus, &source)? != config {
             return Err(other_run(&folder, "model").into());
         }
+        check_memory::<T>(&request.clone().with_recipe(source), &recipe, &corpus, &config)?;
         let recipe = recipe.clone().over(T::batches_of_an_epoch(&corpus, &recipe)?);
         let start = resume_point(&folder)?.unwrap_or_default();
         let run = Self::assemble(folder, recipe, corpus, config, start, &request.device)?;
@@ -124,10 +127,14 @@ impl<T: Task> Run<T> {
             0 => T::start(&recipe, &config, device)?,
             _ => T::model(&config, recipe.seed, device), // the checkpoint holds its weights
         };
-        let task = Trainee::new(model, recipe.loss.clone())
-            .with_recompute(recipe.training.recompute)
-            .with_precision(recipe.training.precision);
-        Ok(Self { folder, recipe, corpus, config, task, start, device: device.clone() })
+        let task = trainee::<T>(&recipe, model);
+        let (device, device_name) = (device.clone(), String::new());
+        Ok(Self { folder, recipe, corpus, config, task, start, device, device_name })
+    }
+
+    /// Names the device for the run's `sessions.json`, from which its report takes it.
+    pub fn named_device(self, name: &str) -> Self {
+        Self { device_name: name.into(), ..self }
     }
 
     /// The structure of the model.
@@ -188,7 +195,7 @@ impl<T: Task> Run<T> {
         interrupter: Interrupter,
         extension: Option<Extension<Trainee<T::Net>>>,
     ) -> Result<TrainedRun<T>, T::Error> {
-        observers.extend(self.log()?);
+        observers.extend(self.logs()?);
         if !self.is_finished() {
             write_atomic(self.folder.recipe(), self.recipe.to_toml()?)?; // a resumed run may have changed it
         }
@@ -199,6 +206,7 @@ impl<T: Task> Run<T> {
             model: fitted.model.model,
             corpus: self.corpus,
             steps: fitted.steps,
+            planned: self.recipe.training.steps,
             evaluation: fitted.evaluation,
             best: fitted.best,
             best_by: self.recipe.training.best_by,
@@ -206,14 +214,17 @@ impl<T: Task> Run<T> {
         })
     }
 
-    /// The metrics of the folder; a finished run gets none, and nothing in its folder changes.
-    fn log(&self) -> Result<Option<Box<dyn Observer>>, TrainingError> {
-        let path = self.folder.metrics();
-        Ok(match (self.is_finished(), self.start.step()) {
-            (true, _) => None,
-            (false, 0) => Some(Box::new(MetricsLog::create(path)?)),
-            (false, done) => Some(Box::new(MetricsLog::resume(path, done)?)),
-        })
+    /// Metrics and sessions of the folder; a finished run gets none, and nothing in its folder changes.
+    fn logs(&self) -> Result<Vec<Box<dyn Observer>>, TrainingError> {
+        if self.is_finished() {
+            return Ok(Vec::new());
+        }
+        let (path, sessions) = (self.folder.metrics(), SessionLog::open(self.folder.sessions(), &self.device_name)?);
+        let metrics = match self.start.step() {
+            0 => MetricsLog::create(path)?,
+            done => MetricsLog::resume(path, done)?,
+        };
+        Ok(vec![Box::new(metrics), Box::new(sessions)])
     }
 
     fn input(&self) -> Result<FitInput<Trainee<T::Net>>, T::Error> {
@@ -242,13 +253,19 @@ impl<T: Task> fmt::Debug for Run<T> {
     }
 }
 
+/// The model with everything that decides how the recipe trains it.
+pub(super) fn trainee<T: Task>(recipe: &RecipeOf<T>, model: T::Net) -> Trainee<T::Net> {
+    let trainee = Trainee::new(model, recipe.loss.clone());
+    trainee.with_recompute(recipe.training.recompute).with_precision(recipe.training.precision)
+}
+
 /// What a training leaves as it is: what the task says, and then the recipe, which has the last word.
-fn frozen<T: Task>(recipe: &RecipeOf<T>, config: &T::Config) -> Vec<String> {
+pub(super) fn frozen<T: Task>(recipe: &RecipeOf<T>, config: &T::Config) -> Vec<String> {
     [T::frozen(config), recipe.training.freeze.clone()].concat()
 }
 
 /// What a training costs; `model` is built where only it shows how much of it is trained.
-fn cost_of<T: Task>(recipe: &RecipeOf<T>, config: &T::Config, model: impl FnOnce() -> T::Net) -> Estimate {
+pub(super) fn cost_of<T: Task>(recipe: &RecipeOf<T>, config: &T::Config, model: impl FnOnce() -> T::Net) -> Estimate {
     let (estimate, frozen) = (T::estimate(recipe, config), frozen::<T>(recipe, config));
     if frozen.is_empty() {
         return estimate;
@@ -264,9 +281,10 @@ fn other_run(folder: &ModelFolder, key: &'static str) -> TrainingError {
 
 #[cfg(test)]
 mod tests {
+    use super::super::memory;
     use super::*;
     use crate::toy::{Line, Noted, PointLoader, alone};
-    use crate::{BuiltIn, Cost, Precision, Problem, RecipeError, Recompute, Switches};
+    use crate::{BuiltIn, Cost, DryRun, Precision, Problem, RecipeError, Recompute, Sample, Switches};
     use burn::tensor::{FloatDType, GradientCheckpointingStrategy};
     use burn::train::{TrainLoader, ValidLoader};
     use serde::{Deserialize, Serialize};
@@ -353,7 +371,8 @@ mod tests {
         }
 
         fn estimate(recipe: &RecipeOf<Self>, _config: &Nothing) -> Estimate {
-            let (parameters, flops_per_token, floats_per_token, vocab_size, batch_tokens) = (2, 12, 2, 0, 4);
+            let (parameters, flops_per_token, floats_per_token, vocab_size) = (2, 12, 2, 0);
+            let batch_tokens = recipe.training.batch_size;
             let cost = Cost { parameters, flops_per_token, floats_per_token, vocab_size, batch_tokens };
             Estimate::new(cost, &recipe.training)
         }
@@ -374,6 +393,18 @@ mod tests {
         let request = RunRequest::new(&Device::flex()).with_out(home.path().join("run"));
         let change = |request: RunRequest, (key, value): &(&str, &str)| request.with_override(key, value);
         (home, changes.iter().fold(request, change))
+    }
+
+    #[test]
+    fn a_dry_run_takes_some_steps_and_writes_nothing() {
+        let _alone = alone();
+        let (home, request) = request(&[("training.accumulate", "2")]);
+        let trial = DryRun::<Toy>::prepare(&request).unwrap();
+        let noted = trial.plan.recipe.loss.clone();
+        assert_eq!(trial.estimate(), Run::<Toy>::estimate(&request).unwrap());
+        assert_eq!(trial.measure().unwrap().steps, 3);
+        assert_eq!(noted.passes().len(), 6, "two batches for each of three steps");
+        assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
     }
 
     #[test]
@@ -407,6 +438,40 @@ mod tests {
     }
 
     #[test]
+    fn the_report_of_a_run_can_be_made_again_from_its_folder() {
+        let _alone = alone();
+        let (_home, request) = request(&[]);
+        let page = |folder: &ModelFolder| std::fs::read_to_string(folder.report()).unwrap();
+        let trained = Run::<Toy>::prepare(&request).unwrap().named_device("toaster").fit().unwrap();
+        let sample = || vec![Sample::new("x = 1", "2.5").expecting("2")];
+        trained.write_report(sample()).unwrap();
+        let first = page(&trained.folder);
+        for text in
+            ["<th>device</th><td>toaster</td>", "<th>wall time</th>", "<th>best</th>", ">expected: 2<", ">line<"]
+        {
+            assert!(first.contains(text), "`{text}` is not in {first}");
+        }
+        std::fs::remove_file(trained.folder.report()).unwrap();
+        let opened = || TrainedRun::<Toy>::open(ModelFolder::open(trained.folder.path()).unwrap(), &request.device);
+        opened().unwrap().write_report(sample()).unwrap();
+        assert_eq!(page(&trained.folder), first);
+
+        // A resumed run adds up, and what has no weights yet has a report of its curves.
+        let further = request.clone().with_override("training.steps", 5).with_existing(Existing::Resume);
+        let path = trained.folder.path().to_path_buf();
+        drop(trained.folder);
+        let resumed = Run::<Toy>::prepare(&further).unwrap().named_device("toaster").fit().unwrap();
+        std::fs::remove_file(path.join("model.safetensors")).unwrap();
+        std::fs::remove_dir_all(path.join("checkpoints")).unwrap();
+        let error = TrainedRun::<Toy>::open(ModelFolder::open(&path).unwrap(), &request.device).unwrap_err();
+        assert!(error.to_string().contains("there are none yet"), "{error}");
+        TrainedRun::<Toy>::write_bare_report(&resumed.folder).unwrap();
+        let bare = page(&resumed.folder);
+        assert!(bare.contains(" in 2 sessions") && bare.contains("<th>steps</th><td>5</td>"), "{bare}");
+        assert!(!bare.contains("Parameters") && bare.contains("<figcaption>Loss</figcaption>"), "{bare}");
+    }
+
+    #[test]
     fn names_that_only_the_task_knows_are_all_told_with_their_place_before_a_folder_is_made() {
         let (home, request) = request(&[]);
         let recipe = home.path().join("toy.toml");
@@ -420,6 +485,24 @@ mod tests {
         assert!(text.starts_with(&format!("`{place}`, line 4: {metric}; `{place}`, line 11: ")), "{text}");
         assert!(text.contains("groups[1].parameters = \"slop\"") && error.is_user_error(), "{text}");
         assert!(!request.out.unwrap().exists());
+    }
+
+    #[test]
+    fn a_training_above_the_memory_names_the_key_and_a_value_that_fits() {
+        // Two parameters with gradients and moments, and two floats for each point.
+        let recipe = read_recipe::<Toy>(None, &[("training.batch_size".into(), "1000".into())]).unwrap();
+        let check = |limit| memory::check_within::<Toy>(limit, &recipe, &(), &Nothing {});
+        let bytes = |points: usize| 4 * 2 * 4 + 4 * 2 * points;
+        assert_eq!(check(bytes(1000)), None);
+        for (limit, fits) in [(bytes(1000) - 1, 500), (bytes(500) - 1, 250), (bytes(125), 125), (bytes(1), 1)] {
+            let found = check(limit).unwrap();
+            let expected = format!(
+                "training.batch_size = 1000: the training would take about 1 MiB of memory, and there is 1 MiB; \
+                 training.batch_size = {fits} would fit"
+            );
+            assert_eq!((found.key.as_str(), found.text), ("training.batch_size", expected));
+        }
+        assert!(check(bytes(0)).unwrap().text.ends_with("; make the model and its batches smaller"));
     }
 
     #[test]

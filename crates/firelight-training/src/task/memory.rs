@@ -1,0 +1,134 @@
+//! A training that the memory of the machine cannot hold is refused by its estimate, before any of it is allocated.
+
+use std::fs;
+
+use burn::tensor::Device;
+
+use super::{RecipeOf, Task};
+use crate::{Problem, Recipe};
+
+/// What a device may have whose memory is not known: 1 TiB, more than any has today.
+const UNKNOWN: usize = 1 << 40;
+
+/// The keys that a message names at most.
+const NAMED: usize = 3;
+
+/// Refuses a recipe whose estimate is above the memory of the machine, naming the keys of which a smaller value would fit.
+pub(super) fn check<T: Task>(
+    recipe: &RecipeOf<T>,
+    corpus: &T::Corpus,
+    config: &T::Config,
+    device: &Device,
+) -> Option<Problem> {
+    check_within::<T>(limit(device), recipe, corpus, config)
+}
+
+/// The same, where there are `limit` bytes.
+pub(super) fn check_within<T: Task>(
+    limit: usize,
+    recipe: &RecipeOf<T>,
+    corpus: &T::Corpus,
+    config: &T::Config,
+) -> Option<Problem> {
+    let bytes = T::estimate(recipe, config).bytes();
+    if bytes <= limit {
+        return None;
+    }
+    let mut smaller = smaller::<T>(limit, recipe, corpus);
+    smaller.truncate(NAMED);
+    let too_much = format!("would take about {} of memory, and there is {}", in_words(bytes), in_words(limit));
+    let fitting = smaller.iter().map(|(key, _, fits)| format!("{key} = {fits}")).collect::<Vec<_>>().join(" or ");
+    Some(match smaller.first() {
+        Some((key, value, _)) => {
+            Problem { text: format!("{key} = {value}: the training {too_much}; {fitting} would fit"), key: key.clone() }
+        }
+        None => {
+            let text = format!("the training {too_much}; make the model and its batches smaller");
+            Problem { text, key: "model".into() }
+        }
+    })
+}
+
+/// Bytes that a training on `device` may take: the memory of the machine where the device is its CPU.
+fn limit(device: &Device) -> usize {
+    let name = format!("{:?}", device.clone().inner());
+    let is_cpu = ["Flex", "NdArray", "Cpu"].iter().any(|cpu| name.contains(cpu));
+    if is_cpu { of_machine().unwrap_or(UNKNOWN) } else { UNKNOWN }
+}
+
+/// The memory of the machine, or of the container that the process runs in; none where the system does not tell.
+fn of_machine() -> Option<usize> {
+    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<usize>().ok();
+    let container =
+        number("/sys/fs/cgroup/memory.max").or_else(|| number("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
+    let machine = total_in(&fs::read_to_string("/proc/meminfo").ok()?)?;
+    Some(container.map_or(machine, |container| container.min(machine)))
+}
+
+/// Memory and swap in bytes, as Linux lists them.
+fn total_in(meminfo: &str) -> Option<usize> {
+    let kilobytes = |name: &str| {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()
+    };
+    Some((kilobytes("MemTotal:")? + kilobytes("SwapTotal:").unwrap_or(0)).saturating_mul(1024))
+}
+
+/// The keys of which a smaller value alone would make the training fit, the largest first: the key, its value, and the largest of
+/// its halves, quarters and so on that fits.
+fn smaller<T: Task>(limit: usize, recipe: &RecipeOf<T>, corpus: &T::Corpus) -> Vec<(String, usize, usize)> {
+    let (Ok(values), Ok(text)) = (recipe.values(), recipe.to_toml()) else { return Vec::new() };
+    let is_a_size = |key: &str| key.starts_with("model.") || key.starts_with("data.") || key == "training.batch_size";
+    let sizes = values.into_iter().filter(|(key, _)| is_a_size(key));
+    let sizes = sizes.filter_map(|(key, value)| Some((key, usize::try_from(value.as_integer()?).ok()?)));
+    let halves = |value: usize| (1..usize::BITS).map(move |bits| value >> bits).take_while(|value| *value > 0);
+    let fitting = |(key, value): (String, usize)| {
+        let fits = halves(value).find(|value| fits::<T>(limit, &text, (&key, *value), corpus))?;
+        Some((key, value, fits))
+    };
+    let mut found: Vec<_> = sizes.filter_map(fitting).collect();
+    found.sort_by_key(|(_, value, _)| std::cmp::Reverse(*value));
+    found
+}
+
+/// Whether the recipe `text` is one whose training fits, with this value of a key.
+fn fits<T: Task>(limit: usize, text: &str, (key, value): (&str, usize), corpus: &T::Corpus) -> bool {
+    let changed = Recipe::parse_with(text, key, &[(key.into(), value.to_string())], T::judge);
+    let fits = |recipe: RecipeOf<T>| {
+        let config = T::config(&recipe, corpus, key.as_ref()).ok()?;
+        Some(T::estimate(&recipe, &config).bytes() <= limit)
+    };
+    changed.ok().and_then(fits).unwrap_or(false)
+}
+
+fn in_words(bytes: usize) -> String {
+    match bytes >> 30 {
+        0 => format!("{} MiB", bytes.div_ceil(1 << 20)),
+        _ => format!("{:.1} GiB", bytes as f64 / (1_u64 << 30) as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_and_swap_count_as_linux_lists_them() {
+        let listed = "MemTotal:       16384 kB\nMemFree:         1024 kB\nSwapTotal:        4096 kB\n";
+        assert_eq!(total_in(listed), Some(20 << 20));
+        assert_eq!(total_in("MemTotal:  8 kB\n"), Some(8 << 10));
+        assert_eq!(total_in("MemFree: 8 kB\n"), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_cpu_has_the_memory_of_the_machine() {
+        let found = limit(&Device::flex().autodiff());
+        assert!((64 << 20..UNKNOWN).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn bytes_in_words_are_never_nothing() {
+        assert_eq!([1, 5 << 20, 3 << 29].map(in_words), ["1 MiB", "5 MiB", "1.5 GiB"]);
+    }
+}
