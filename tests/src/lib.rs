@@ -1,6 +1,8 @@
-//! The end-to-end tests live in `tests/main.rs`; this library holds the programs of the README and of the worked numbers,
-//! which are compiled and run with the documentation examples, and what those tests share with `examples/`.
+//! The end-to-end tests live in `tests/main.rs`; this library holds the programs of the README and of the documentation,
+//! which are compiled and run with the documentation examples, what those tests share with `examples/`, and the readers
+//! that `inputs` and `fuzz` try with damaged input.
 
+pub mod inputs;
 mod path;
 
 pub use path::ParameterPath;
@@ -14,3 +16,8 @@ pub struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/worked-numbers.md")]
 pub struct WorkedNumbers;
+
+/// What a run draws and how it counts.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/reproduce.md")]
+pub struct Reproduce;
