@@ -6,6 +6,7 @@ mod failure;
 mod interruption;
 mod memory;
 mod output;
+mod problems;
 mod threads;
 
 use std::process::ExitCode;
@@ -14,11 +15,31 @@ use clap::Parser;
 
 use commands::Command;
 
+/// What `--version` says; `-V` says the number alone.
+const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\ncommit:   ",
+    env!("FIRELIGHT_COMMIT"),
+    "\nbackends: ",
+    env!("FIRELIGHT_BACKENDS")
+);
+
+const EXAMPLES: &str = "\
+Examples:
+  firelight train --data input.txt               train a small GPT on a text
+  firelight generate runs/input-1 --prompt Once  continue a text with it
+  firelight evaluate runs/input-1                measure it
+  firelight train dates                          train a translator of dates, by an embedded recipe
+  firelight recipes                              list the embedded recipes
+
+Results go to stdout, everything else to stderr. The exit code is 0, 1 for a failure of the machine, 2 for a mistake of the
+user, or 130 for a training that was interrupted.";
+
 /// Train, evaluate and sample Transformers on any Burn backend.
 #[derive(Parser)]
-#[command(name = "firelight", version)]
-struct Cli {
-    /// Tell which way each operation is computed
+#[command(name = "firelight", version, long_version = VERSION, after_long_help = EXAMPLES)]
+pub(crate) struct Cli {
+    /// Print which kernels each operation uses
     #[arg(short, long, global = true)]
     verbose: bool,
     #[command(subcommand)]
@@ -42,5 +63,33 @@ fn parse() -> Result<Cli, clap::Error> {
         Ok(cli) => Ok(cli),
         Err(answer) if !answer.use_stderr() => answer.exit(),
         Err(mistake) => Err(mistake),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// The most characters of a line of help; more belongs into the text behind the options.
+    const LINE: usize = 120;
+
+    fn check(command: &clap::Command) {
+        for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+            let (name, help) = (argument.get_id(), argument.get_help().map(ToString::to_string).unwrap_or_default());
+            assert!(!help.is_empty() && help.len() < LINE, "{} {name}: {help}", command.get_name());
+        }
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        assert!(!about.is_empty() && about.len() < LINE, "{}: {about}", command.get_name());
+        command.get_subcommands().for_each(check);
+    }
+
+    #[test]
+    fn every_command_and_option_is_explained_in_one_line() {
+        let mut command = Cli::command();
+        command.build();
+        command.clone().debug_assert();
+        assert!(command.get_subcommands().count() > 10);
+        check(&command);
     }
 }

@@ -13,7 +13,9 @@ mod generate;
 #[cfg(unix)]
 mod interruption;
 mod loading;
+mod manual;
 mod recipe;
+mod report;
 mod resume;
 mod support;
 mod tagging;

@@ -5,8 +5,17 @@ use firelight::device::{self, BackendReport};
 
 use crate::output;
 
+const EXAMPLES: &str = "\
+Examples:
+  firelight train dates --device cuda:1
+  BURN_DEVICE=wgpu firelight train dates
+
+Devices are named cpu, flex, ndarray, wgpu, vulkan, metal, cuda or rocm, the GPUs with an index where there are several, as
+cuda:1. Without --device and BURN_DEVICE, or with --device auto, it is the best device found.";
+
 /// List the backends of this build, the devices found, and the default
 #[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Devices {}
 
 impl Devices {

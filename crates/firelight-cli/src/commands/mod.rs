@@ -4,11 +4,15 @@ mod average;
 mod bench;
 mod classify;
 mod classify_images;
+mod completions;
 mod devices;
 mod embed;
 mod evaluate;
 mod generate;
+mod man;
 mod merge;
+mod recipes;
+mod report;
 mod texts;
 mod train;
 mod trained_model;
@@ -33,11 +37,15 @@ pub(crate) enum Command {
     Classify(classify::Classify),
     Embed(embed::Embed),
     Evaluate(evaluate::Evaluate),
+    Report(report::Report),
     Average(average::Average),
     Merge(merge::Merge),
     Bench(bench::Bench),
     Visualize(visualize::Visualize),
     Devices(devices::Devices),
+    Recipes(recipes::Recipes),
+    Completions(completions::Completions),
+    Man(man::Manual),
 }
 
 impl Command {
@@ -62,11 +70,15 @@ impl Command {
             Self::Classify(command) => command.run(),
             Self::Embed(command) => command.run(),
             Self::Evaluate(command) => command.run(),
+            Self::Report(command) => command.run(),
             Self::Average(command) => command.run(),
             Self::Merge(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::Visualize(command) => command.run(),
             Self::Devices(command) => command.run(),
+            Self::Recipes(command) => command.run(),
+            Self::Completions(command) => command.run(),
+            Self::Man(command) => command.run(),
         }
     }
 }

@@ -1,0 +1,87 @@
+//! `firelight recipes`: the recipes that are part of the program. Other commands find them by their names, too.
+
+use std::path::Path;
+
+use anyhow::Result;
+use firelight::classification::{Classification, MaskedLanguage, QuestionAnswering, TokenClassification};
+use firelight::language::Language;
+use firelight::seq2seq::Seq2Seq;
+use firelight::training::{BuiltIn, Task};
+use firelight::vision::Vision;
+
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  firelight train dates
+  firelight train texts --data DIR
+  firelight train dates --print-config > mine.toml";
+
+/// List the embedded recipes, which `train` takes by their names
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Recipes {}
+
+/// An embedded recipe and the task that it is for.
+pub(super) struct Embedded {
+    pub(super) task: &'static str,
+    pub(super) recipe: BuiltIn,
+}
+
+impl Recipes {
+    pub(crate) fn run(self) -> Result<()> {
+        let row = |name: &str, task: &str, what: &str| format!("{name:<10}{task:<22}{what}\n");
+        let rows = all().into_iter().map(|found| row(found.recipe.name, found.task, &summary(found.recipe.text)));
+        let table = std::iter::once(row("RECIPE", "TASK", "WHAT IT TRAINS")).chain(rows);
+        output::print(&table.collect::<String>())?;
+        Ok(())
+    }
+}
+
+/// Every embedded recipe.
+fn all() -> Vec<Embedded> {
+    let groups = [
+        of::<Language>(),
+        of::<Seq2Seq>(),
+        of::<Classification>(),
+        of::<TokenClassification>(),
+        of::<QuestionAnswering>(),
+        of::<MaskedLanguage>(),
+        of::<Vision>(),
+    ];
+    groups.into_iter().flatten().collect()
+}
+
+fn of<T: Task>() -> Vec<Embedded> {
+    T::BUILT_IN.iter().map(|&recipe| Embedded { task: T::NAME, recipe }).collect()
+}
+
+/// The embedded recipe of this name, where there is no such file.
+pub(super) fn named(path: &Path) -> Option<Embedded> {
+    all().into_iter().find(|found| path.as_os_str() == found.recipe.name && !path.is_file())
+}
+
+/// The first sentence of the comment that a recipe begins with.
+fn summary(text: &str) -> String {
+    let comment: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("# ")).collect();
+    let comment = comment.join(" ");
+    comment.split_once(". ").map_or(comment.as_str(), |(first, _)| first).trim_end_matches('.').to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_embedded_recipe_says_what_it_trains_and_is_found_by_its_name() {
+        let all = all();
+        assert!(all.len() >= 10, "{}", all.len());
+        for found in all {
+            assert!(!summary(found.recipe.text).is_empty(), "{}", found.recipe.name);
+            let again = named(Path::new(found.recipe.name)).unwrap();
+            assert_eq!((again.task, again.recipe), (found.task, found.recipe));
+        }
+        assert!(named(Path::new("nowhere")).is_none());
+        assert_eq!(summary("# One thing.\n# Another.\ntask = 1\n"), "One thing");
+    }
+}

@@ -1,0 +1,75 @@
+//! What the command tells about itself: its version, its recipes, its help, what shells complete and what `man` shows.
+
+use std::fs;
+
+use crate::USER;
+use crate::support::{Model, firelight, model, text, train_with};
+
+#[test]
+fn the_version_names_the_commit_and_the_backends() {
+    let long = firelight(["--version"]).succeeds().stdout;
+    let lines: Vec<&str> = long.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (3, concat!("firelight ", env!("CARGO_PKG_VERSION"))), "{long}");
+    let commit = lines[1].strip_prefix("commit:   ").unwrap();
+    assert!(commit == "unknown" || (commit.len() >= 10 && commit.bytes().all(|c| c.is_ascii_hexdigit())), "{long}");
+    let backends = lines[2].strip_prefix("backends: ").unwrap();
+    assert_eq!(backends.split(", ").any(|name| name == "ndarray"), cfg!(feature = "ndarray"), "{long}");
+    assert!(backends.split(", ").any(|name| name == "flex"), "{long}");
+    assert_eq!(firelight(["-V"]).succeeds().stdout, format!("{}\n", lines[0]));
+}
+
+#[test]
+fn recipes_are_listed_and_printed_and_what_is_printed_is_a_recipe() {
+    let listed = firelight(["recipes"]).succeeds().stdout;
+    let names: Vec<&str> = listed.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
+    assert!(["stories", "dates", "texts", "images"].iter().all(|name| names.contains(name)), "{listed}");
+    assert!(names.len() >= 10 && listed.lines().all(|line| line.len() > 40), "{listed}");
+    let scratch = Model::scratch();
+    for name in names {
+        let printed = firelight(["train", name, "--print-config", "--seed", "5"]).succeeds().stdout;
+        assert!(printed.lines().any(|line| line == "seed = 5") && printed.contains("[optimizer]"), "{printed}");
+        let file = scratch.path().join(format!("{name}.toml"));
+        fs::write(&file, &printed).unwrap();
+        assert_eq!(firelight(["train", &text(&file), "--print-config"]).succeeds().stdout, printed, "{name}");
+    }
+}
+
+#[test]
+fn the_printed_recipe_is_the_one_of_the_run() {
+    let kept = fs::read_to_string(model().dir.join("recipe.toml")).unwrap();
+    assert_eq!(train_with(&["--print-config"]).succeeds().stdout, kept);
+    let resumed = firelight(["train", "--resume", "--out", &text(&model().dir), "--print-config"]);
+    assert_eq!(resumed.succeeds().stdout, kept);
+    train_with(&["--print-config", "--dry-run"]).fails(USER, &["'--print-config'", "'--dry-run'"]);
+    train_with(&["--print-config", "--set", "model.n_head=2"]).fails(USER, &["model.n_head", "n_heads"]);
+}
+
+#[test]
+fn help_wraps_between_words_and_has_examples_behind() {
+    for command in ["train", "generate", "translate", "classify", "embed", "evaluate", "average", "merge", "bench"] {
+        let help = firelight([command, "--help"]).succeeds().stdout;
+        let wide: Vec<&str> = help.lines().filter(|line| line.chars().count() > 130).collect();
+        assert!(wide.is_empty(), "{command}: {wide:?}");
+        assert!(help.contains("Example") && help.contains(&format!("  firelight {command} ")), "{help}");
+        assert!(!firelight([command, "-h"]).succeeds().stdout.contains("Examples:"), "{command}");
+    }
+}
+
+#[test]
+fn shells_complete_and_manual_pages_are_written() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = firelight(["completions", shell]).succeeds().stdout;
+        assert!(["translate", "length-penalty"].iter().all(|word| script.contains(word)), "{shell}");
+    }
+    firelight(["completions", "tcsh"]).fails(USER, &["'tcsh'", "bash"]);
+
+    let scratch = Model::scratch();
+    let out = scratch.path().join("man1");
+    let said = firelight(["man", "--out", &text(&out)]).succeeds().stderr;
+    let pages = fs::read_dir(&out).unwrap().count();
+    assert!(pages > 14 && said.starts_with(&format!("wrote {pages} manual pages")), "{said}");
+    let page = |name: &str| fs::read_to_string(out.join(name)).unwrap();
+    assert!(page("firelight.1").contains("firelight\\-train") && page("firelight-train.1").contains("self\\-check"));
+    assert!(page("firelight-visualize-schedule.1").contains("learning rate"));
+    assert!(!out.join("firelight-help.1").exists());
+}
