@@ -1,5 +1,5 @@
-//! Turns everything that can go wrong into one line on stderr and an exit code: 2 for the user's mistake, 1 for the
-//! machine's. `main` runs the commands through [`report`].
+//! Turns everything that can go wrong into a line on stderr for each problem and an exit code: 2 for the user's mistake, 1
+//! for the machine's. `main` runs the commands through [`report`].
 
 use std::any::Any;
 use std::fmt;
@@ -19,6 +19,7 @@ use firelight::training::{RecipeError, TrainingError};
 use firelight::vision::VisionError;
 
 use crate::output;
+use crate::problems::problems_of;
 
 const SUCCESS: u8 = 0;
 const MACHINE: u8 = 1;
@@ -43,7 +44,7 @@ pub(crate) fn report(command: impl FnOnce() -> Result<(), Error>) -> ExitCode {
         Ok(Ok(())) => SUCCESS,
         Ok(Err(error)) if is_closed_pipe(&error) => SUCCESS,
         Ok(Err(error)) => {
-            output::note(format_args!("error: {}", message(&error)));
+            problems(&error).iter().for_each(|problem| output::note(format_args!("error: {problem}")));
             if is_user_error(&error) { USER } else { MACHINE }
         }
         Err(payload) => {
@@ -91,10 +92,11 @@ fn is_user_error(error: &Error) -> bool {
     judgements.into_iter().flatten().next().unwrap_or(false)
 }
 
-fn message(error: &Error) -> String {
+/// What went wrong, a line for each problem.
+fn problems(error: &Error) -> Vec<String> {
     match error.downcast_ref::<clap::Error>() {
-        Some(usage) => usage_message(&usage.to_string()),
-        None => one_line(&error.to_string()),
+        Some(usage) => vec![usage_message(&usage.to_string())],
+        None => problems_of(error).iter().map(|problem| one_line(problem)).collect(),
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn listen(interrupter: &Interrupter) -> Result<()> {
         if asked.swap(true, Ordering::SeqCst) {
             std::process::exit(INTERRUPTED);
         }
-        output::note(format_args!("stopping after this step, then saving (again to stop at once)"));
+        output::note(format_args!("stopping after this step, then saving; press Ctrl-C again to quit now"));
         interrupter.stop(None);
     };
     ctrlc::set_handler(stop).context("cannot listen to Ctrl-C")

@@ -6,6 +6,13 @@ use std::io::{self, Write};
 use indicatif::{ProgressBar, ProgressStyle};
 use log::{LevelFilter, Log, Metadata, Record};
 
+/// Terminals of fewer columns are not worth wrapping for, and some say that they have none.
+#[cfg(unix)]
+const NARROWEST: usize = 20;
+
+/// What the second line of a remark and those after it begin with.
+const INDENT: &str = "  ";
+
 /// Writes a result to stdout at once.
 ///
 /// # Errors
@@ -16,15 +23,48 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Writes a remark to stderr; nobody may be listening.
+/// Writes a remark to stderr, wrapped by words where that is a terminal; nobody may be listening.
 pub(crate) fn note(remark: Arguments) {
+    let remark = match width() {
+        Some(width) => wrapped(&remark.to_string(), width),
+        None => remark.to_string(),
+    };
     let _ = writeln!(io::stderr().lock(), "{remark}");
 }
 
-/// A bar on stderr that counts the lines that are done; nothing where stderr is no terminal.
-pub(crate) fn progress(lines: usize) -> ProgressBar {
-    let style = ProgressStyle::with_template("{wide_bar} {pos} of {len} lines, {eta} left");
-    ProgressBar::new(lines as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+/// The columns of the terminal that stderr is; none if it is no terminal.
+#[cfg(unix)]
+fn width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|&columns| columns >= NARROWEST)
+}
+
+/// Elsewhere the terminal breaks lines as it likes.
+#[cfg(not(unix))]
+fn width() -> Option<usize> {
+    None
+}
+
+/// The text in lines of at most so many characters where its words allow it; lines after the first are indented.
+fn wrapped(text: &str, width: usize) -> String {
+    let mut words = text.split(' ');
+    let mut lines = vec![words.next().unwrap_or_default().to_string()];
+    for word in words {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(format!("{INDENT}{word}")),
+        }
+    }
+    lines.join("\n")
+}
+
+/// A line on stderr that counts the lines that are done; nothing where stderr is no terminal.
+pub(crate) fn progress() -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {human_pos} lines, {per_sec}");
+    ProgressBar::no_length().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
 }
 
 /// Shows the warnings of Firelight's own crates, which never print themselves; all that they say if `verbose`.
@@ -48,4 +88,17 @@ impl Log for Remarks {
     }
 
     fn flush(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remarks_wrap_between_words() {
+        assert_eq!(wrapped("a remark of some length", 12), "a remark of\n  some\n  length");
+        assert_eq!(wrapped("it fits", 7), "it fits");
+        assert_eq!(wrapped("/a/path/without/end is kept", 9), "/a/path/without/end\n  is kept");
+        assert_eq!(wrapped("", 9), "");
+    }
 }

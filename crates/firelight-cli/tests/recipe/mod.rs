@@ -49,7 +49,9 @@ fn mistakes_of_all_sorts_are_one_report_with_their_lines() {
         "line 22: training.batch_size = 0",
         "line 23: `training.precision`",
     ];
-    train_by(change).fails(USER, &texts);
+    let found = train_by(change);
+    assert_eq!(found.stderr.lines().count(), texts.len(), "a line for each: {}", found.stderr);
+    found.fails(USER, &texts);
 }
 
 #[test]

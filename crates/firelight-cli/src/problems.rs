@@ -1,0 +1,100 @@
+//! Takes an error apart that lists several problems, such as the bad keys of a recipe, so that each has a line of its own.
+
+use std::path::Path;
+
+use anyhow::Error;
+use firelight::classification::ClassificationError;
+use firelight::core::ConfigError;
+use firelight::generation::GenerationError;
+use firelight::language::LanguageError;
+use firelight::seq2seq::Seq2SeqError;
+use firelight::training::RecipeError;
+use firelight::vision::VisionError;
+
+/// An error that may list several problems.
+enum Listed<'a> {
+    Recipe(&'a RecipeError),
+    Options(&'a GenerationError),
+    Model(&'a Path, &'a ConfigError),
+}
+
+/// The problems of an error: those that it lists, or the error itself.
+pub(crate) fn problems_of(error: &Error) -> Vec<String> {
+    let listed = of_no_task(error).or_else(|| of_language(error)).or_else(|| of_seq2seq(error));
+    let listed = listed.or_else(|| of_classification(error)).or_else(|| of_vision(error));
+    listed.and_then(Listed::problems).unwrap_or_else(|| vec![error.to_string()])
+}
+
+impl Listed<'_> {
+    fn problems(self) -> Option<Vec<String>> {
+        match self {
+            Self::Recipe(RecipeError::Several { errors }) => Some(errors.iter().map(ToString::to_string).collect()),
+            Self::Options(GenerationError::InvalidOptions { problems }) => Some(problems.clone()),
+            Self::Model(path, error) => {
+                Some(error.problems().iter().map(|problem| format!("`{}`: {problem}", path.display())).collect())
+            }
+            Self::Recipe(_) | Self::Options(_) => None,
+        }
+    }
+}
+
+fn of_no_task(error: &Error) -> Option<Listed<'_>> {
+    let recipe = error.downcast_ref().map(Listed::Recipe);
+    recipe.or_else(|| error.downcast_ref().map(Listed::Options))
+}
+
+fn of_language(error: &Error) -> Option<Listed<'_>> {
+    match error.downcast_ref::<LanguageError>()? {
+        LanguageError::Recipe(error) => Some(Listed::Recipe(error)),
+        LanguageError::Generation(error) => Some(Listed::Options(error)),
+        LanguageError::Config { path, error } => Some(Listed::Model(path, error)),
+        _ => None,
+    }
+}
+
+fn of_seq2seq(error: &Error) -> Option<Listed<'_>> {
+    match error.downcast_ref::<Seq2SeqError>()? {
+        Seq2SeqError::Recipe(error) => Some(Listed::Recipe(error)),
+        Seq2SeqError::Generation(error) => Some(Listed::Options(error)),
+        Seq2SeqError::Config { path, error } => Some(Listed::Model(path, error)),
+        _ => None,
+    }
+}
+
+fn of_classification(error: &Error) -> Option<Listed<'_>> {
+    match error.downcast_ref::<ClassificationError>()? {
+        ClassificationError::Recipe(error) => Some(Listed::Recipe(error)),
+        ClassificationError::Config { path, error } => Some(Listed::Model(path, error)),
+        _ => None,
+    }
+}
+
+fn of_vision(error: &Error) -> Option<Listed<'_>> {
+    match error.downcast_ref::<VisionError>()? {
+        VisionError::Recipe(error) => Some(Listed::Recipe(error)),
+        VisionError::Config { path, error } => Some(Listed::Model(path, error)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bad_key_and_every_bad_option_is_a_problem_of_its_own() {
+        let changes = [("training.steps", "many"), ("schedule.warmup_steps", "x"), ("model.wide", "1")];
+        let changes = changes.map(|(key, value)| (key.to_string(), value.to_string()));
+        let recipe = || firelight::training::read_recipe::<firelight::language::Language>(None, &changes).unwrap_err();
+        for error in [Error::new(recipe()), Error::new(LanguageError::from(recipe()))] {
+            let problems = problems_of(&error);
+            assert_eq!(problems.len(), 3, "{problems:?}");
+            for (key, _) in &changes {
+                assert_eq!(problems.iter().filter(|problem| problem.contains(key)).count(), 1, "{problems:?}");
+            }
+        }
+        let options = firelight::generation::GenerationOptions::new(1).with_temperature(0.0).with_top_p(Some(-1.0));
+        assert_eq!(problems_of(&Error::new(options.validate().unwrap_err())).len(), 2);
+        assert_eq!(problems_of(&Error::msg("one; and no other")), ["one; and no other"]);
+    }
+}
