@@ -8,15 +8,21 @@ use firelight::storage::{Checkpoint, ModelFolder, StorageError, average_weights}
 use crate::failure::Mistake;
 use crate::output;
 
-/// Average the weights of several checkpoints; later commands take them by --checkpoint average
+const EXAMPLES: &str = "\
+Examples:
+  firelight average runs/shakespeare --newest 3
+  firelight evaluate runs/shakespeare --checkpoint average";
+
+/// Average the weights of several checkpoints; other commands take them with --checkpoint average
 #[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Average {
     /// Run folder of the model
     run_dir: PathBuf,
-    /// Steps whose checkpoints are averaged, such as 1000,1500,2000; without them, the newest ones
+    /// Steps whose checkpoints are averaged, such as 1000,1500,2000; the newest ones by default
     #[arg(long, value_name = "STEPS", value_delimiter = ',', conflicts_with = "newest")]
     steps: Vec<usize>,
-    /// How many of the newest checkpoints are averaged; without a number, all that are there
+    /// How many of the newest checkpoints are averaged; all by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     newest: Option<u32>,
 }
@@ -29,8 +35,8 @@ impl Average {
         folder.write_checkpoint(&Checkpoint::Average, |average| average_weights(&files, average.weights()))?;
         let listed = steps.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let path = folder.weights(&Checkpoint::Average)?;
-        output::note(format_args!("the mean of the checkpoints of steps {listed}: {}", path.display()));
-        output::note(format_args!("every command takes it by: {} --checkpoint average", self.run_dir.display()));
+        output::note(format_args!("averaged the checkpoints of steps {listed}: {}", path.display()));
+        output::note(format_args!("use it with: firelight evaluate {} --checkpoint average", self.run_dir.display()));
         Ok(())
     }
 

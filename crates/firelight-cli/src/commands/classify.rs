@@ -20,13 +20,23 @@ use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
 use crate::output;
 
-/// Name the label of texts by a trained classifier, their labels or their number, the tags of their words, the answers
-/// to questions about them, or the label of images by a trained vision transformer; without --file, --text and --image, of the lines of the standard input
+const EXAMPLES: &str = "\
+Examples:
+  firelight classify runs/texts-1 --text \"a fine film\"
+  firelight classify runs/texts-1 --file reviews.txt --json > labels.jsonl
+  firelight classify runs/entities-1 --text \"Ada Lovelace lived in London\"
+  firelight classify runs/images-1 --image seven.png --rollout where.png
+
+The task of the run decides what is printed: labels with probabilities or a number, tags of words, or answers. A line of a
+model for pairs holds two texts with a tab between them, that of a model for questions a question and its text.";
+
+/// Classify texts, their words or images, or answer questions; without an option, the lines of the standard input
 #[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Classify {
     #[command(flatten)]
     model: TrainedModel,
-    /// File of texts, one a line; of pairs, and of questions with their texts, a tab parts the two
+    /// File of texts, one a line; a tab separates the two texts of a pair, or a question from its text
     #[arg(long, value_name = "FILE", conflicts_with = "text")]
     file: Option<PathBuf>,
     /// Text to classify
@@ -34,14 +44,14 @@ pub(crate) struct Classify {
     text: Option<String>,
     #[command(flatten)]
     images: ClassifyImages,
-    /// Print one line of JSON for each: what was given, its label, or labels, and the probabilities of all, or its number,
-    /// or its words with their tags and its entities, or the answer with its score and its place
+    /// Print one line of JSON for each text or image, with all probabilities
     #[arg(long)]
     json: bool,
 }
 
 impl Classify {
     pub(crate) fn run(self) -> Result<()> {
+        self.model.is_for("classify")?;
         let folder = ModelFolder::open(&self.model.run_dir)?;
         let task = task_of(&folder.recipe())?;
         if task == vision::TASK {

@@ -14,10 +14,10 @@ use crate::output;
 /// The arguments of `firelight classify` that are for images.
 #[derive(clap::Args)]
 pub(super) struct ClassifyImages {
-    /// Image to classify (PNG or JPEG), brought to the size and the channels of the model; may be repeated
+    /// Image to classify (PNG or JPEG), resized to what the model takes; may be repeated
     #[arg(long, value_name = "FILE")]
     pub(super) image: Vec<PathBuf>,
-    /// Write a PNG of the one image, bright where its patches count in the answer as far as attention tells (attention rollout)
+    /// Write a PNG of the image beside its attention rollout: bright where the patches count in the answer
     #[arg(long, value_name = "FILE", requires = "image")]
     pub(super) rollout: Option<PathBuf>,
 }
@@ -36,7 +36,7 @@ impl ClassifyImages {
         let (found, classes) = model.with(|checkpoint, device| {
             let classifier = ImageClassifier::load_from(&model.run_dir, checkpoint, device)?;
             if let (Some(path), [image]) = (&self.rollout, &images[..]) {
-                classifier.rollout(image)?.overlay(image).write_png(path)?;
+                classifier.rollout(image)?.picture(image).write_png(path)?;
                 output::note(format_args!("wrote {}", path.display()));
             }
             Ok((classifier.classify(&images)?, classifier.classes().to_vec()))

@@ -1,4 +1,4 @@
-//! `firelight embed`: texts in, vectors of length 1 out, as many and in the same order.
+//! `firelight embed`: texts in, vectors of length 1 out, or how similar each is to one text, as many and in the same order.
 
 use std::path::PathBuf;
 
@@ -10,8 +10,15 @@ use super::texts::Texts;
 use super::trained_model::TrainedModel;
 use crate::output;
 
+const EXAMPLES: &str = "\
+Examples:
+  firelight embed runs/masked-1 --text \"a fine film\"
+  firelight embed runs/masked-1 --file reviews.txt --json > vectors.jsonl
+  firelight embed runs/masked-1 --file reviews.txt --similarity \"a fine film\" | paste - reviews.txt | sort -rn | head";
+
 /// Turn texts into vectors that can be compared; without --file and --text, the lines of the standard input
 #[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Embed {
     #[command(flatten)]
     model: TrainedModel,
@@ -21,7 +28,10 @@ pub(crate) struct Embed {
     /// Text to turn into a vector
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
-    /// Print one line of JSON for each text: the text and its vector
+    /// Print the cosine similarity of each text with TEXT, from -1 to 1, instead of vectors
+    #[arg(long, value_name = "TEXT")]
+    similarity: Option<String>,
+    /// Print one line of JSON for each text: the text and its vector or similarity
     #[arg(long)]
     json: bool,
 }
@@ -31,9 +41,16 @@ impl Embed {
         let mut texts = Texts::new(self.text.as_deref(), self.file.as_deref())?;
         self.model.with(|checkpoint, device| {
             let embedder = Embedder::load_from(&self.model.run_dir, checkpoint, device)?;
+            let other = match &self.similarity {
+                Some(text) => Some(embedder.embed(&[text])?),
+                None => None,
+            };
             while let Some((before, some)) = texts.next_lines()? {
                 let found = embedder.embed_after(before, &some)?;
-                let lines = some.iter().zip(&found).map(|(text, vector)| self.shown(text, vector));
+                let lines = some.iter().zip(&found).map(|(text, vector)| match &other {
+                    Some(other) => self.shown_similarity(text, cosine(vector, &other[0])),
+                    None => self.shown(text, vector),
+                });
                 output::print(&lines.collect::<String>())?;
             }
             Ok(())
@@ -48,4 +65,16 @@ impl Embed {
         let numbers: Vec<String> = vector.iter().map(|number| format!("{number:.6}")).collect();
         format!("{}\n", numbers.join(" "))
     }
+
+    fn shown_similarity(&self, text: &str, similarity: f32) -> String {
+        match self.json {
+            true => format!("{}\n", json!({"text": text, "similarity": similarity})),
+            false => format!("{similarity:.4}\n"),
+        }
+    }
+}
+
+/// The cosine of the angle between two vectors of length 1.
+fn cosine(one: &[f32], other: &[f32]) -> f32 {
+    one.iter().zip(other).map(|(a, b)| a * b).sum()
 }

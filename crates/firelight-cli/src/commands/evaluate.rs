@@ -18,26 +18,34 @@ use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
 use crate::output;
 
-/// Measure a trained model on what it was validated on, on the validation part of a text or of images, or on a split of parallel
-/// files, of labelled texts, of tagged sentences or of images
+const EXAMPLES: &str = "\
+Examples:
+  firelight evaluate runs/stories-1
+  firelight evaluate runs/shakespeare --checkpoint best --data input.txt --json
+  firelight evaluate runs/multi30k-de-en-1 --data DIR --split test_2016_flickr --beams 5
+  firelight evaluate runs/sst2-1 --data DIR --split test
+
+Without --data it measures what the run was validated on, which its folder keeps. --data is what `firelight train` takes:
+a text, of which the validation part is measured; a folder of files for each split; or one file. --split names the files to
+measure, such as test for test.de and test.en, or for test.tsv; by default val for seq2seq, else what the run validates on.";
+
+/// Measure a trained model on its validation data, or on other data
 #[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Evaluate {
     #[command(flatten)]
     model: TrainedModel,
-    /// Text file (UTF-8), whose validation part is measured, split off as in training; for seq2seq a folder of parallel files,
-    /// or a .tsv or .jsonl file; for classification, token_classification and question_answering a folder with a file for each split, or one file;
-    /// for vision a folder of images. Without it what the run was validated on, which its folder keeps
+    /// File or folder to measure on, as `firelight train` takes it; by default what the run was validated on
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
-    /// The split to measure, such as test for the files test.de and test.en, or test.tsv, or t10k for those of MNIST; without a
-    /// name val for seq2seq, what the run validates on for the others
+    /// Split of the folder --data to measure, such as test
     #[arg(long, value_name = "NAME", requires = "data")]
     split: Option<String>,
-    /// For seq2seq: hypotheses that are followed at a time, 5 without a number; 1 is greedy
+    /// For seq2seq: width of the beam search, by default 5; 1 is greedy
     #[arg(long, value_name = "N")]
     beams: Option<usize>,
-    /// For seq2seq: the power of the length that log-probabilities are divided by, 1 without a number
-    #[arg(long, value_name = "P")]
+    /// For seq2seq: exponent of the length that log-probabilities are divided by, by default 1
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     length_penalty: Option<f64>,
     /// Print one line of JSON
     #[arg(long)]
@@ -134,7 +142,7 @@ impl Evaluate {
         }
         let [accuracy, macro_f1] = [found.accuracy, found.macro_f1].map(|share| 100.0 * share);
         Ok(format!(
-            "loss      {:.4} nats per image\naccuracy  {accuracy:.2} %\nmacro F1  {macro_f1:.2} %\nexamples  {}\nanswers   {:.1} \
+            "loss      {:.4} nats per image\naccuracy  {accuracy:.2} %\nmacro F1  {macro_f1:.2} %\nexamples  {}\ntime      {:.1} \
              seconds\n",
             found.loss, found.examples, found.seconds
         ))
@@ -156,8 +164,8 @@ impl Evaluate {
             return Ok(format!("{}\n", serde_json::to_string(&found)?));
         }
         Ok(format!(
-            "loss         {:.4} nats per token\nperplexity   {:.3}\nBLEU         {:.2} ({})\nchrF         {:.2}\n\
-             exact match  {:.1} %\ntokens       {:.2} % foreseen\ntranslation  {:.1} seconds\n",
+            "loss            {:.4} nats per token\nperplexity      {:.3}\nBLEU            {:.2} ({})\nchrF            {:.2}\n\
+             exact match     {:.1} %\ntoken accuracy  {:.2} %\ntime            {:.1} seconds\n",
             found.loss,
             found.perplexity,
             found.bleu,
@@ -177,7 +185,7 @@ fn labels_to_text(found: &Measured) -> String {
         false => (in_words(name), format!("{value:.4}")),
     };
     let loss = ("loss".to_string(), format!("{:.4} {}", found.loss, found.loss_unit));
-    let rest = [("examples", found.examples.to_string()), ("reading", format!("{:.1} seconds", found.seconds))];
+    let rest = [("examples", found.examples.to_string()), ("time", format!("{:.1} seconds", found.seconds))];
     let rest = rest.map(|(name, value)| (name.to_string(), value));
     let lines: Vec<_> = std::iter::once(loss).chain(found.scores.iter().map(score)).chain(rest).collect();
     let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! `firelight generate`: continues a prompt, on the terminal while it is written or as one line of JSON.
+//! `firelight generate`: continues a prompt, on the terminal while it is written or as a line of JSON for each sample.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -9,15 +9,23 @@ use firelight::language::TextGenerator;
 use serde_json::json;
 
 use super::opening;
+use super::texts::standard_input;
 use super::trained_model::TrainedModel;
 use crate::output;
 
-/// Continue a prompt with a trained model
+const EXAMPLES: &str = "\
+Examples:
+  firelight generate runs/stories-1 --prompt \"Once upon a time\"
+  firelight generate runs/stories-1 --num-samples 3 --temperature 0.7 --top-k 20 --seed 7
+  head -n 3 story.txt | firelight generate runs/stories-1 --prompt - --max-new-tokens 500";
+
+/// Continue a prompt with a trained language model
 #[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Generate {
     #[command(flatten)]
     model: TrainedModel,
-    /// Text to continue; without one, the text begins a new paragraph
+    /// Text to continue, or - to read it from the standard input; by default a new paragraph begins
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
     /// Number of tokens to add
@@ -32,36 +40,57 @@ pub(crate) struct Generate {
     /// Draw among the most probable tokens that hold this share of the probability
     #[arg(long, value_name = "F", conflicts_with = "greedy", allow_negative_numbers = true)]
     top_p: Option<f64>,
-    /// Seed of the draws: the same seed gives the same text
+    /// Seed of the draws: the same seed gives the same text; further samples take the seeds after it
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+    /// Number of texts
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..),
+        conflicts_with = "greedy")]
+    num_samples: u32,
     /// Take the most probable token at every step
     #[arg(long)]
     greedy: bool,
-    /// Recompute the whole window at every step; slow, the text is the same
+    /// Leave out the KV cache: slow, the text is the same
     #[arg(long)]
     no_cache: bool,
-    /// Print one line of JSON instead of the text
+    /// Print one line of JSON for each text
     #[arg(long)]
     json: bool,
 }
 
 impl Generate {
     pub(crate) fn run(self) -> Result<()> {
-        let options = self.options();
-        options.validate()?;
+        self.options(self.seed).validate()?;
+        self.model.is_for("generate")?;
+        let given = self.given()?;
         let generator = self.generator()?;
-        let prompt = self.prompt.clone().unwrap_or_else(|| opening(generator.tokenizer()));
-        if self.json {
-            let generated = generator.generate(&prompt, &options)?;
-            output::print(&format!("{}\n", self.to_json(&prompt, &generated)))?;
-            return Ok(());
-        }
-        stream(&generator, &prompt, &options)
+        let prompt = given.unwrap_or_else(|| opening(generator.tokenizer()));
+        let seeds = (0..self.num_samples).map(|sample| self.seed.wrapping_add(sample.into()));
+        seeds.zip(1..).try_for_each(|(seed, sample)| self.sample(&generator, &prompt, seed, sample))
     }
 
-    fn options(&self) -> GenerationOptions {
-        let options = GenerationOptions::new(self.max_new_tokens).with_seed(self.seed);
+    /// The prompt of the command line or of the standard input; none is the opening that the model knows.
+    fn given(&self) -> Result<Option<String>> {
+        match self.prompt.as_deref() {
+            Some("-") => Ok(Some(standard_input("the prompt")?)),
+            prompt => Ok(prompt.map(str::to_string)),
+        }
+    }
+
+    fn sample(&self, generator: &TextGenerator, prompt: &str, seed: u64, sample: u32) -> Result<()> {
+        let options = self.options(seed);
+        if self.json {
+            let generated = generator.generate(prompt, &options)?;
+            return Ok(output::print(&format!("{}\n", self.to_json(prompt, seed, &generated)))?);
+        }
+        if self.num_samples > 1 {
+            output::note(format_args!("sample {sample} of {}, seed {seed}:", self.num_samples));
+        }
+        stream(generator, prompt, &options)
+    }
+
+    fn options(&self, seed: u64) -> GenerationOptions {
+        let options = GenerationOptions::new(self.max_new_tokens).with_seed(seed);
         if self.greedy {
             return options.greedy();
         }
@@ -74,14 +103,14 @@ impl Generate {
         Ok(if self.no_cache { generator.without_cache() } else { generator })
     }
 
-    fn to_json(&self, prompt: &str, generated: &GeneratedText) -> serde_json::Value {
+    fn to_json(&self, prompt: &str, seed: u64, generated: &GeneratedText) -> serde_json::Value {
         json!({
             "prompt": prompt,
             "text": generated.text,
             "tokens": generated.ids.len(),
             "stopped": stop_name(generated.stopped),
             "checkpoint": self.model.checkpoint,
-            "seed": self.seed,
+            "seed": seed,
         })
     }
 }

@@ -1,66 +1,203 @@
-//! Where commands read texts from: one of the command line, or the lines of a file or of the standard input, as they come.
+//! Where commands read texts from: the command line, or the lines of a file or of the standard input, as they come. What has
+//! arrived is answered before more is waited for, so that a terminal, or a program at the other end of a pipe, has its answer
+//! line by line.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, IsTerminal, Read};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Error, Result, anyhow, bail, ensure};
+use firelight::data::DataError;
 
 use crate::failure::Mistake;
+use crate::output;
 
-/// Lines that are read before the first of them is answered: enough that texts of similar length stand together.
+/// Lines that are answered together, at most: enough that texts of similar length stand together.
 const LINES: usize = 1024;
+
+/// Bytes that are read ahead; what lies in them is answered together.
+const AHEAD: usize = 1 << 20;
+
+/// The longest line in bytes, so that a file that never ends fills no memory.
+const LONGEST: u64 = 1 << 24;
 
 /// What some programs put in front of a UTF-8 file; no part of its text.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
+/// What the standard input is called in messages.
+const STDIN: &str = "the standard input";
+
 /// Texts that are read as they are needed.
 pub(super) enum Texts {
-    /// One, whatever lines it has.
-    One(Option<String>),
-    /// The lines of a file or of the standard input, and how many were read.
-    Lines(Box<dyn BufRead + Send>, usize),
+    /// Those of the command line.
+    Given(Option<Vec<String>>),
+    /// The lines of a file or of the standard input.
+    Lines(Lines),
+}
+
+/// A reader of lines, and how far it is.
+pub(super) struct Lines {
+    reader: BufReader<Box<dyn Read + Send>>,
+    source: PathBuf,
+    /// Whether somebody types the lines and has not been told yet that they are waited for.
+    awaits_typing: bool,
+    lines: usize,
+    bytes: usize,
+    /// What was wrong with the line behind those that were returned last.
+    failure: Option<Error>,
 }
 
 impl Texts {
     /// The text, or the lines of the file, or those of the standard input.
     pub(super) fn new(text: Option<&str>, file: Option<&Path>) -> Result<Self> {
         Ok(match (text, file) {
-            (Some(text), _) => Self::One(Some(text.to_string())),
-            (None, Some(path)) => {
-                let missing = |error| Mistake(format!("cannot read `{}`: {error}", path.display()));
-                Self::Lines(Box::new(BufReader::new(File::open(path).map_err(missing)?)), 0)
-            }
-            (None, None) => Self::Lines(Box::new(BufReader::new(io::stdin())), 0),
+            (Some(text), _) => Self::Given(Some(vec![text.to_string()])),
+            (None, Some(path)) => Self::Lines(Lines::of_file(path)?),
+            (None, None) => Self::Lines(Lines::new(Box::new(io::stdin()), STDIN.into(), io::stdin().is_terminal())),
         })
     }
 
     /// The next texts, behind how many others; none at the end.
     pub(super) fn next_lines(&mut self) -> Result<Option<(usize, Vec<String>)>> {
         match self {
-            Self::One(text) => Ok(text.take().map(|text| (0, vec![text]))),
-            Self::Lines(reader, done) => {
-                let before = *done;
-                let mut lines = Vec::new();
-                while lines.len() < LINES {
-                    let Some(line) = next_line(reader, *done + 1)? else { break };
-                    lines.push(line);
-                    *done += 1;
-                }
-                Ok((!lines.is_empty()).then_some((before, lines)))
-            }
+            Self::Given(texts) => Ok(texts.take().map(|texts| (0, texts))),
+            Self::Lines(lines) => lines.next_lines(),
         }
     }
 }
 
-/// A line without its end, the first without a byte order mark; none behind the last.
-fn next_line(reader: &mut impl BufRead, number: usize) -> Result<Option<String>> {
-    let mut bytes = Vec::new();
-    if reader.read_until(b'\n', &mut bytes).context("cannot read the texts")? == 0 {
-        return Ok(None);
+impl Lines {
+    fn new(reader: Box<dyn Read + Send>, source: PathBuf, awaits_typing: bool) -> Self {
+        Self {
+            reader: BufReader::with_capacity(AHEAD, reader),
+            source,
+            awaits_typing,
+            lines: 0,
+            bytes: 0,
+            failure: None,
+        }
     }
-    let wrong = |_| Mistake(format!("line {number} is not UTF-8: convert the texts to UTF-8"));
-    let line = String::from_utf8(bytes).map_err(wrong)?;
-    let begin = if number == 1 { BYTE_ORDER_MARK } else { "" };
-    Ok(Some(line.strip_prefix(begin).unwrap_or(&line).trim_end_matches(['\n', '\r']).to_string()))
+
+    fn of_file(path: &Path) -> Result<Self> {
+        let unreadable = |cause: String| Mistake(format!("cannot read `{}`: {cause}", path.display()));
+        ensure!(!path.is_dir(), unreadable("it is a folder; give a file with a text a line".into()));
+        let file = File::open(path).map_err(|error| unreadable(error.to_string()))?;
+        Ok(Self::new(Box::new(file), path.into(), false))
+    }
+
+    /// One line, which may be waited for, and those that have arrived with it. Those before a line that cannot be read come first.
+    fn next_lines(&mut self) -> Result<Option<(usize, Vec<String>)>> {
+        if std::mem::take(&mut self.awaits_typing) {
+            output::note(format_args!("reading {STDIN}: type a text a line, and Ctrl-D to end"));
+        }
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        let (before, mut found) = (self.lines, Vec::new());
+        while found.is_empty() || (found.len() < LINES && self.reader.buffer().contains(&b'\n')) {
+            match self.next_line() {
+                Ok(Some(line)) => found.push(line),
+                Err(error) if found.is_empty() => return Err(error),
+                end => {
+                    self.failure = end.err();
+                    break;
+                }
+            }
+        }
+        Ok((!found.is_empty()).then_some((before, found)))
+    }
+
+    /// A line without its end, the first without a byte order mark; none behind the last.
+    fn next_line(&mut self) -> Result<Option<String>> {
+        let mut bytes = Vec::new();
+        let read = self.reader.by_ref().take(LONGEST + 1).read_until(b'\n', &mut bytes);
+        if read.map_err(|error| anyhow!("cannot read `{}`: {error}", self.source.display()))? == 0 {
+            return Ok(None);
+        }
+        let (before, length) = (self.bytes, bytes.len());
+        (self.lines, self.bytes) = (self.lines + 1, before + length);
+        if length as u64 > LONGEST {
+            let (line, path, mebibytes) = (self.lines, self.source.display(), LONGEST >> 20);
+            bail!(Mistake(format!(
+                "line {line} of `{path}` is longer than {mebibytes} MiB: give a file with a text a line"
+            )));
+        }
+        let line = String::from_utf8(bytes).map_err(|error| {
+            let wrong = error.utf8_error().valid_up_to();
+            let (path, byte) = (self.source.clone(), error.as_bytes()[wrong]);
+            DataError::LineNotUtf8 { path, line: self.lines, offset: before + wrong, byte }
+        })?;
+        Ok(Some(bare(&line, self.lines == 1).to_string()))
+    }
+}
+
+/// The whole standard input as one text, without the line feed that it ends with; `what` it is, somebody who types is told.
+pub(super) fn standard_input(what: &str) -> Result<String> {
+    if io::stdin().is_terminal() {
+        output::note(format_args!("reading {what} from {STDIN}: end it with Ctrl-D on a line of its own"));
+    }
+    let mut bytes = Vec::new();
+    let read = io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes);
+    read.map_err(|error| anyhow!("cannot read {STDIN}: {error}"))?;
+    ensure!(bytes.len() as u64 <= LONGEST, Mistake(format!("{STDIN} is longer than {} MiB", LONGEST >> 20)));
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to();
+        DataError::NotUtf8 { path: STDIN.into(), offset, byte: error.as_bytes()[offset] }
+    })?;
+    Ok(bare(&text, true).to_string())
+}
+
+/// A line without its end, and without the byte order mark that the first one may have.
+fn bare(line: &str, is_first: bool) -> &str {
+    let line = if is_first { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line };
+    let line = line.strip_suffix('\n').unwrap_or(line);
+    line.strip_suffix('\r').unwrap_or(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// A pipe that hands over a piece at a time.
+    struct Pieces(VecDeque<&'static [u8]>);
+
+    impl Read for Pieces {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let piece = self.0.pop_front().unwrap_or_default();
+            buffer[..piece.len()].copy_from_slice(piece);
+            Ok(piece.len())
+        }
+    }
+
+    fn lines(pieces: &[&'static [u8]]) -> Lines {
+        Lines::new(Box::new(Pieces(pieces.iter().copied().collect())), "pipe".into(), false)
+    }
+
+    #[test]
+    fn what_has_arrived_is_answered_before_more_is_read() {
+        let mut lines = lines(&[b"\xef\xbb\xbfa\r\nb\n", b"c", b"d\n", b"\ne"]);
+        let mut next = || lines.next_lines().unwrap();
+        let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(next(), Some((0, texts(&["a", "b"]))));
+        assert_eq!(next(), Some((2, texts(&["cd"]))));
+        assert_eq!(next(), Some((3, texts(&[""]))));
+        assert_eq!(next(), Some((4, texts(&["e"]))));
+        assert_eq!(next(), None);
+    }
+
+    #[test]
+    fn a_byte_that_is_no_text_is_named_with_its_file_and_line() {
+        let mut lines = lines(&[b"ab\nc\xff\n"]);
+        assert_eq!(lines.next_lines().unwrap(), Some((0, vec!["ab".to_string()])));
+        let message = lines.next_lines().unwrap_err().to_string();
+        assert!(message.starts_with("line 2 of `pipe` is not UTF-8 text: the byte at offset 4 "), "{message}");
+    }
+
+    #[test]
+    fn a_line_that_never_ends_is_given_up() {
+        let mut lines = Lines::new(Box::new(io::repeat(b'a')), "endless".into(), false);
+        let message = lines.next_lines().unwrap_err().to_string();
+        assert!(message.starts_with("line 1 of `endless` is longer than 16 MiB"), "{message}");
+    }
 }

@@ -1,37 +1,75 @@
 //! Which trained model a command works on, and where: the arguments that every such command shares.
 
+use std::fs;
 use std::path::PathBuf;
 
-use anyhow::Result;
-use firelight::device;
-use firelight::storage::Checkpoint;
+use anyhow::{Result, bail};
+use burn::tensor::Device;
+use firelight::storage::{Checkpoint, ModelFolder};
+use firelight::{classification, device, language, seq2seq, vision};
+use serde_json::Value;
 
 use super::place;
+use crate::failure::Mistake;
 use crate::output;
+
+/// What a model of each task is asked with.
+const COMMANDS: [(&str, &str); 7] = [
+    (language::TASK, "generate"),
+    (seq2seq::TASK, "translate"),
+    (classification::TASK, "classify"),
+    (classification::TOKEN_CLASSIFICATION_TASK, "classify"),
+    (classification::QUESTION_ANSWERING_TASK, "classify"),
+    (classification::MASKED_LANGUAGE_TASK, "embed"),
+    (vision::TASK, "classify"),
+];
 
 #[derive(clap::Args)]
 pub(super) struct TrainedModel {
     /// Run folder of the model
     pub(super) run_dir: PathBuf,
-    /// Weights to use: last, best, average or the number of a step
+    /// Weights to use: last (the newest), best, average or the number of a step
     #[arg(long, value_name = "NAME", default_value = "last")]
     pub(super) checkpoint: String,
-    /// Device: cpu, flex, ndarray, wgpu, vulkan, metal, cuda or rocm, with an index such as cuda:1, or auto
+    /// Device, such as cpu, wgpu or cuda:1; `firelight devices` lists those found
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
 }
 
 impl TrainedModel {
-    /// Checkpoint and device; says which they are once `use_them` has succeeded.
-    pub(super) fn with<T>(&self, use_them: impl FnOnce(&Checkpoint, &burn::tensor::Device) -> Result<T>) -> Result<T> {
+    /// Works with a checkpoint on a device, after saying which they are.
+    pub(super) fn with<T>(&self, use_them: impl FnOnce(&Checkpoint, &Device) -> Result<T>) -> Result<T> {
         let checkpoint: Checkpoint = self.checkpoint.parse()?;
         let chosen = device::choose(self.device.as_deref())?;
-        let used = use_them(&checkpoint, &chosen.device)?;
-        output::note(format_args!(
-            "checkpoint: {checkpoint} of {}, device: {}",
-            self.run_dir.display(),
-            place(&chosen)
-        ));
-        Ok(used)
+        let weights = self.weights(&checkpoint)?;
+        output::note(format_args!("checkpoint: {checkpoint}, {weights}, device: {}", place(&chosen)));
+        use_them(&checkpoint, &chosen.device)
+    }
+
+    /// The step and the file of a checkpoint, in words.
+    fn weights(&self, checkpoint: &Checkpoint) -> Result<String> {
+        let found = ModelFolder::open(&self.run_dir)?.find(checkpoint)?;
+        let step = found.step.map_or(String::new(), |step| format!("step {step}, "));
+        Ok(format!("{step}{}", found.path.display()))
+    }
+
+    /// Refuses a model that another command is for, and names that one.
+    pub(super) fn is_for(&self, command: &str) -> Result<()> {
+        let Some(task) = self.task()? else { return Ok(()) };
+        match COMMANDS.iter().find(|(known, _)| *known == task) {
+            Some((_, other)) if *other != command => bail!(Mistake(format!(
+                "`{run}` is a model of the task `{task}`, which `firelight {command}` does not take: ask it with `firelight \
+                 {other} {run}`",
+                run = self.run_dir.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The task of the model; none where its configuration does not say, which is for its reader to tell.
+    fn task(&self) -> Result<Option<String>> {
+        let config = fs::read(ModelFolder::open(&self.run_dir)?.config()).unwrap_or_default();
+        let config: Option<Value> = serde_json::from_slice(&config).ok();
+        Ok(config.and_then(|config| config["task"].as_str().map(str::to_string)))
     }
 }

@@ -1,18 +1,29 @@
 //! `firelight translate`: lines in, translations out, as many and in the same order.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
-use firelight::data::{lines_of, read_lines};
-use firelight::seq2seq::{TranslateOptions, Translation, Translator};
+use anyhow::{Error, Result, ensure};
+use firelight::data::lines_of;
+use firelight::seq2seq::{AlignedTokens, TranslateOptions, Translation, Translator};
 use serde_json::{Value, json};
 
+use super::texts::Texts;
 use super::trained_model::TrainedModel;
+use crate::failure::Mistake;
 use crate::output;
 
-/// Translate lines by a trained encoder-decoder; without --file and --text, those of the standard input
+const EXAMPLES: &str = "\
+Examples:
+  firelight translate runs/dates-1 --text \"3rd of March 1997\"
+  firelight translate runs/multi30k-de-en-1 --file captions.de --beams 8 > captions.en
+  firelight translate runs/dates-1 --text \"7 July 2021\" --n-best 3 --alignment --json
+
+A line that cannot be translated, such as one with a character that the model does not know, gives an empty line and a
+message; the others are translated, and the exit code is 2.";
+
+/// Translate lines with a trained encoder-decoder; without --file and --text, those of the standard input
 #[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Translate {
     #[command(flatten)]
     model: TrainedModel,
@@ -24,7 +35,7 @@ pub(crate) struct Translate {
     text: Option<String>,
     #[command(flatten)]
     search: Search,
-    /// Say after each translation which source token each of its tokens looked at most: places SOURCE-TARGET, after a tab
+    /// Print the source token that each target token attended to most, as places SOURCE-TARGET after a tab
     #[arg(long)]
     alignment: bool,
     /// Print one line of JSON for each line: the source and its translations with their scores
@@ -35,11 +46,11 @@ pub(crate) struct Translate {
 /// How translations are searched.
 #[derive(clap::Args, Clone)]
 struct Search {
-    /// Hypotheses that are followed at a time; 1 is greedy
+    /// Width of the beam search; 1 is greedy
     #[arg(long, value_name = "N", default_value_t = 5)]
     beams: usize,
-    /// The power of the length that log-probabilities are divided by
-    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    /// Exponent of the length that log-probabilities are divided by; larger favours longer translations
+    #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
     length_penalty: f64,
     /// Translations of each line, best first
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -47,7 +58,7 @@ struct Search {
     /// Cut lines that are too long for the model, which are an error otherwise
     #[arg(long)]
     truncate: bool,
-    /// Translate at most so many lines together: fewer take less memory and more time
+    /// Translate at most N lines together: fewer take less memory and more time
     #[arg(long, value_name = "N", default_value_t = u32::MAX, hide_default_value = true,
         value_parser = clap::value_parser!(u32).range(1..))]
     batch: u32,
@@ -63,53 +74,82 @@ impl Search {
 /// A translation, and which tokens belong together, where that was asked for.
 struct Found {
     translation: Translation,
-    alignment: Option<Vec<(usize, usize)>>,
+    alignment: Option<Vec<AlignedTokens>>,
+}
+
+/// How many lines were read, and how many of them could not be translated.
+#[derive(Default)]
+struct Tally {
+    lines: usize,
+    failed: usize,
 }
 
 impl Translate {
     pub(crate) fn run(self) -> Result<()> {
-        let lines = self.lines()?;
-        let found = self.model.with(|checkpoint, device| {
+        self.model.is_for("translate")?;
+        let mut texts = self.texts()?;
+        let tally = self.model.with(|checkpoint, device| {
             let translator = Translator::load_from(&self.model.run_dir, checkpoint, device)?;
-            self.translate(&translator, &lines)
+            self.translate_all(&translator, &mut texts)
         })?;
-        lines.iter().zip(&found).try_for_each(|(line, found)| output::print(&self.shown(line, found)))?;
+        let Tally { lines, failed } = tally;
+        ensure!(failed == 0, Mistake(format!("{failed} of {lines} lines could not be translated, as told above")));
         Ok(())
     }
 
-    fn lines(&self) -> Result<Vec<String>> {
-        if let Some(path) = &self.file {
-            return Ok(read_lines(path)?);
+    fn texts(&self) -> Result<Texts> {
+        match &self.text {
+            Some(text) => Ok(Texts::Given(Some(lines_of(text.clone().into_bytes(), Path::new("--text"))?))),
+            None => Texts::new(None, self.file.as_deref()),
         }
-        let (bytes, name) = match &self.text {
-            Some(text) => (text.clone().into_bytes(), "--text"),
-            None => (standard_input()?, "the standard input"),
-        };
-        Ok(lines_of(bytes, Path::new(name))?)
     }
 
-    fn translate(&self, translator: &Translator, lines: &[String]) -> Result<Vec<Vec<Found>>> {
-        let progress = output::progress(lines.len());
-        let best = translator.translate_with(lines, &self.search.options(), |done| progress.set_position(done as u64));
+    fn translate_all(&self, translator: &Translator, texts: &mut Texts) -> Result<Tally> {
+        let (progress, mut tally) = (output::progress(), Tally::default());
+        while let Some((before, lines)) = texts.next_lines()? {
+            let observe = |done: usize| progress.set_position((before + done) as u64);
+            let found = translator.translate_each(before, &lines, &self.search.options(), observe)?;
+            tally.lines += lines.len();
+            for (line, best) in lines.iter().zip(found) {
+                let found = best.map_err(Error::from).and_then(|best| self.aligned(translator, line, best));
+                tally.failed += usize::from(found.is_err());
+                progress.suspend(|| self.show(line, found))?;
+            }
+        }
         progress.finish_and_clear();
-        let aligned = |line: &String, translation: Translation| {
-            let alignment = if self.alignment { Some(translator.align(line, &translation)?) } else { None };
+        Ok(tally)
+    }
+
+    fn aligned(&self, translator: &Translator, line: &str, best: Vec<Translation>) -> Result<Vec<Found>> {
+        let aligned = |translation: Translation| {
+            let alignment = if self.alignment { Some(translator.align_tokens(line, &translation)?) } else { None };
             Ok(Found { translation, alignment })
         };
-        let of_line =
-            |(line, best): (&String, Vec<Translation>)| best.into_iter().map(|found| aligned(line, found)).collect();
-        lines.iter().zip(best?).map(of_line).collect()
+        best.into_iter().map(aligned).collect()
     }
 
     /// One line out for each line in, or as many as translations are asked for.
-    fn shown(&self, line: &str, found: &[Found]) -> String {
-        if self.json {
-            let translations: Vec<Value> = found.iter().map(Found::to_json).collect();
-            return format!("{}\n", json!({"source": line, "translations": translations}));
+    fn show(&self, line: &str, found: Result<Vec<Found>>) -> Result<()> {
+        if let Err(error) = &found {
+            output::note(format_args!("error: {error}"));
         }
-        let missing = self.search.n_best.max(1).saturating_sub(found.len()); // an empty line has no translation
+        let shown = match (&found, self.json) {
+            (Ok(found), true) => format!("{}\n", to_json(line, found)),
+            (Err(error), true) => format!("{}\n", json!({"source": line, "error": error.to_string()})),
+            (found, false) => self.to_lines(found.as_deref().unwrap_or_default()),
+        };
+        Ok(output::print(&shown)?)
+    }
+
+    /// As many lines as translations are asked for: an empty line, and one that failed, have none.
+    fn to_lines(&self, found: &[Found]) -> String {
+        let missing = self.search.n_best.max(1).saturating_sub(found.len());
         found.iter().map(Found::to_line).chain(std::iter::repeat_n("\n".to_string(), missing)).collect()
     }
+}
+
+fn to_json(line: &str, found: &[Found]) -> Value {
+    json!({"source": line, "translations": found.iter().map(Found::to_json).collect::<Vec<_>>()})
 }
 
 impl Found {
@@ -124,15 +164,9 @@ impl Found {
     fn to_line(&self) -> String {
         let text = self.translation.text.replace('\n', " ");
         let alignment = self.alignment.iter().map(|pairs| {
-            let pairs: Vec<String> = pairs.iter().map(|(source, target)| format!("{source}-{target}")).collect();
+            let pairs: Vec<String> = pairs.iter().map(|pair| format!("{}-{}", pair.source, pair.target)).collect();
             format!("\t{}", pairs.join(" "))
         });
         format!("{text}{}\n", alignment.collect::<String>())
     }
-}
-
-fn standard_input() -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    std::io::stdin().read_to_end(&mut bytes)?;
-    Ok(bytes)
 }

@@ -117,7 +117,7 @@ fn what_does_not_fit_together_is_told_before_a_folder_is_made() {
     firelight(train_on(&questions().data, &out, &narrow)).fails(USER, &["another encoder", "d_ff"]);
     assert!(!out.exists());
     let begun = ["--from", &run, "--steps", "1", "--self-check"];
-    assert_eq!(firelight(train_on(&questions().data, &out, &begun)).succeeds().stderr.matches(" holds: ").count(), 2);
+    assert_eq!(firelight(train_on(&questions().data, &out, &begun)).succeeds().stderr.matches(": ok (").count(), 2);
     let data = questions().data.display().to_string();
     let dry = firelight(["train", "answers", "--data", &data, "--dry-run"]).succeeds().stdout;
     assert!(dry.contains("parameters"), "{dry}");

@@ -235,13 +235,19 @@ fn what_does_not_fit_together_is_told_before_a_folder_is_made() {
 #[test]
 fn models_of_another_task_are_refused_by_name_and_a_self_check_holds() {
     let language = model().dir.display().to_string();
-    firelight(["classify", &language, "--text", "a"]).fails(USER, &["language", "classification"]);
+    firelight(["classify", &language, "--text", "a"]).fails(USER, &["`language`", "firelight generate"]);
     let home = Model::scratch();
     let said = firelight(train_on(&texts().data, &home.path().join("run"), &["--self-check", "--steps", "1"]));
     let said = said.succeeds().stderr;
-    assert_eq!(said.matches(" holds: ").count(), 3, "{said}");
+    assert_eq!(said.matches(": ok (").count(), 3, "{said}");
     let missing = home.path().join("nothing.txt").display().to_string();
     firelight(classify(&["--file", &missing])).fails(USER, &["nothing.txt"]);
+    let folder = home.path().display().to_string();
+    firelight(classify(&["--file", &folder])).fails(USER, &[&folder, "it is a folder"]);
+    let file = home.path().join("latin.txt");
+    fs::write(&file, b"a fine film\na caf\xe9\n").unwrap();
+    let named = ["line 2 of `", "latin.txt` is not UTF-8", "the byte at offset 17", "0xe9"];
+    firelight(classify(&["--file", &file.display().to_string()])).fails(USER, &named);
 }
 
 #[test]
@@ -300,6 +306,16 @@ fn a_classifier_begins_from_a_masked_language_model_and_from_another_classifier(
     let line: Value = serde_json::from_str(&vectors).unwrap();
     let length: f64 = line["embedding"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap().powi(2)).sum();
     assert!((length - 1.0).abs() < 1e-4 && line["embedding"].as_array().unwrap().len() == 16, "{line}");
+    let lines = path("lines.txt");
+    fs::write(&lines, "a fine film\na dull film and more\n").unwrap();
+    let similar = ["embed", &masked, "--file", &lines.display().to_string(), "--similarity", "a fine film"];
+    let cosines: Vec<f64> = firelight(similar).succeeds().stdout.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(cosines.len() == 2 && (cosines[0] - 1.0).abs() < 1e-3 && cosines[1] < 0.9999, "{cosines:?}");
+    let json = firelight(similar.iter().chain(&["--json"])).succeeds().stdout;
+    let line: Value = serde_json::from_str(json.lines().nth(1).unwrap()).unwrap();
+    assert_eq!(line["text"], "a dull film and more");
+    assert!((line["similarity"].as_f64().unwrap() - cosines[1]).abs() < 1e-4, "{line} {cosines:?}");
+    firelight(["classify", &masked, "--text", "a"]).fails(USER, &["`masked_language`", "firelight embed"]);
     firelight(train_on(&texts().data, &path("begun"), &["--from", &masked, "--steps", "2"])).succeeds();
     let run = texts().run.display().to_string();
     firelight(train_on(&texts().data, &path("more"), &["--from", &run, "--steps", "1"])).succeeds();
@@ -328,6 +344,9 @@ fn adapters_are_trained_on_a_run_and_merged_into_one_that_says_the_same() {
     let answer = |run: &str| firelight(["classify", run, "--text", "a fine film"]).succeeds().stdout;
     assert_eq!(answer(&merged), answer(&adapted));
     firelight(["merge", &merged, "--out", &path("again").display().to_string()]).fails(USER, &["without adapters"]);
+    let full = firelight(["merge", &adapted, "--out", &merged]);
+    assert!(!full.stderr.contains("--force") && !full.stderr.contains("--resume"), "{}", full.stderr);
+    full.fails(USER, &["is not empty", "--out"]);
     let none = ["--set", "model.adapters.rank=2"];
     firelight(train_on(&texts().data, &path("none"), &none)).fails(USER, &["model.adapters", "--from"]);
 }

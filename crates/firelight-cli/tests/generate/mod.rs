@@ -7,7 +7,7 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use crate::USER;
-use crate::support::{Model, command, evaluate, firelight, generate, model, text};
+use crate::support::{Model, command, evaluate, finish, firelight, generate, model, text};
 
 #[test]
 fn generate_continues_the_prompt_on_stdout() {
@@ -15,7 +15,38 @@ fn generate_continues_the_prompt_on_stdout() {
     assert!(finished.stdout.starts_with("The fox"), "{}", finished.stdout);
     assert!(finished.stdout.ends_with('\n'));
     assert_eq!(finished.stdout.chars().count(), "The fox".len() + 30 + 1);
-    assert!(finished.stderr.contains("checkpoint: last"), "{}", finished.stderr);
+    let read = format!("checkpoint: last, step 20, {}/model.safetensors, device: ", text(&model().dir));
+    assert!(finished.stderr.starts_with(&read), "{}", finished.stderr);
+}
+
+#[test]
+fn a_prompt_may_come_from_the_standard_input() {
+    let run = text(&model().dir);
+    let asked = |prompt: &str| ["generate", &run, "--prompt", prompt, "--max-new-tokens", "30"].map(str::to_string);
+    let given = firelight(asked("The fox")).succeeds().stdout;
+    let scratch = Model::scratch();
+    let file = scratch.path().join("prompt.txt");
+    let mut piped = command(asked("-"));
+    fs::write(&file, "The fox\n").unwrap();
+    piped.stdin(fs::File::open(&file).unwrap());
+    assert_eq!(finish(piped).succeeds().stdout, given);
+    let mut broken = command(asked("-"));
+    fs::write(&file, b"The f\xf8x").unwrap();
+    broken.stdin(fs::File::open(&file).unwrap());
+    finish(broken).fails(USER, &["the standard input", "offset 5"]);
+}
+
+#[test]
+fn several_samples_take_the_seeds_in_turn() {
+    let sampled = |more: &[&str]| firelight(generate(&model().dir, more)).succeeds().stdout;
+    let alone: String = ["3", "4", "5"].iter().map(|seed| sampled(&["--seed", seed])).collect();
+    assert_eq!(sampled(&["--seed", "3", "--num-samples", "3"]), alone);
+    let json = sampled(&["--seed", "3", "--num-samples", "3", "--json"]);
+    let seeds: Vec<u64> =
+        json.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["seed"].as_u64().unwrap()).collect();
+    assert_eq!(seeds, [3, 4, 5]);
+    firelight(generate(&model().dir, &["--num-samples", "2", "--greedy"])).fails(USER, &["--greedy"]);
+    firelight(generate(&model().dir, &["--num-samples", "0"])).fails(USER, &["'0'"]);
 }
 
 #[test]
@@ -81,5 +112,6 @@ fn an_empty_prompt_is_refused() {
 #[test]
 fn options_out_of_range_are_all_listed() {
     let finished = firelight(generate(&model().dir, &["--temperature", "0", "--top-p", "-1"]));
+    assert_eq!(finished.stderr.lines().filter(|line| line.starts_with("error: ")).count(), 2, "{}", finished.stderr);
     finished.fails(USER, &["temperature is 0", "--greedy", "top_p is -1"]);
 }

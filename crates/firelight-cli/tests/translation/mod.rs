@@ -1,10 +1,12 @@
 //! Encoder-decoders as a user trains, asks and measures them, and the mistakes that can be made on the way.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::LazyLock;
+
+use firelight::kernels::assert_close;
 
 use crate::support::{Model, command, firelight, model};
 
@@ -125,6 +127,87 @@ fn an_alignment_names_a_source_token_for_each_of_the_translation() {
         .collect();
     assert_eq!(pairs.len(), text.chars().count(), "a token is a character: {found}");
     assert!(pairs.iter().enumerate().all(|(t, pair)| pair.0 < 4 && pair.1 == t), "{found}");
+    let json = firelight(translate(&["--text", "abcd", "--alignment", "--json"])).succeeds().stdout;
+    let line: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let named = line["translations"][0]["alignment"].as_array().unwrap();
+    assert_eq!(named.len(), pairs.len(), "{line}");
+    for (pair, (source, target)) in named.iter().zip(pairs) {
+        assert!(pair["source"] == source && pair["target"] == target, "{pair}");
+        assert_eq!(pair["source_token"], "abcd"[source..=source], "{pair}");
+        let written = text.chars().nth(target).unwrap().to_string();
+        assert_eq!(pair["target_token"], written, "{pair}");
+    }
+}
+
+#[test]
+fn a_line_that_cannot_be_translated_fails_alone_and_the_exit_code_says_so() {
+    let lines = ["--text", "abc\nb\u{e9}d\n\nd"];
+    let found = firelight(translate(&lines));
+    assert_eq!(found.stdout.lines().count(), 4, "{}", found.stdout);
+    let alone = firelight(translate(&["--text", "abc\nd"])).succeeds().stdout;
+    let (found_lines, alone): (Vec<&str>, Vec<&str>) = (found.stdout.lines().collect(), alone.lines().collect());
+    assert_eq!(found_lines, [alone[0], "", "", alone[1]]);
+    assert_eq!(found.stderr.lines().filter(|line| line.starts_with("error: ")).count(), 2, "{}", found.stderr);
+    found.fails(USER, &["line 2: the character '\u{e9}'", "1 of 4 lines could not be translated"]);
+    let json = firelight(translate(&[&lines[..], &["--json"]].concat())).stdout;
+    let lines: Vec<serde_json::Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.len() == 4 && lines[1]["source"] == "b\u{e9}d" && lines[1]["translations"].is_null(), "{json}");
+    assert!(lines[1]["error"].as_str().unwrap().contains("'\u{e9}'") && lines[3]["error"].is_null(), "{json}");
+}
+
+#[test]
+fn a_line_is_answered_while_the_next_one_is_not_there_yet() {
+    let mut run = command(translate(&["--beams", "1"]))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let (mut lines, mut answers) = (run.stdin.take().unwrap(), BufReader::new(run.stdout.take().unwrap()));
+    for line in ["abc", "", "d"] {
+        writeln!(lines, "{line}").unwrap();
+        let mut answer = String::new();
+        answers.read_line(&mut answer).unwrap();
+        assert!(answer.ends_with('\n') && (answer == "\n" || !line.is_empty()), "{line}: {answer}");
+    }
+    drop(lines);
+    assert!(run.wait().unwrap().success());
+}
+
+/// The texts and scores of the translations of a line.
+fn scored(options: &[&str]) -> Vec<(String, f64)> {
+    let found = firelight(translate(&[options, &["--text", "abcda", "--json"]].concat())).succeeds().stdout;
+    let line: serde_json::Value = serde_json::from_str(&found).unwrap();
+    let found = line["translations"].as_array().unwrap();
+    found.iter().map(|found| (found["text"].as_str().unwrap().into(), found["score"].as_f64().unwrap())).collect()
+}
+
+#[test]
+fn the_length_penalty_is_the_power_that_scores_are_divided_by() {
+    let of = |penalty: &str| scored(&["--beams", "1", "--length-penalty", penalty]).remove(0);
+    let (plain, sum) = of("0");
+    let (text, mean) = of("1");
+    assert_eq!(text, plain, "one beam is the same whatever is divided");
+    let length = sum / mean; // A token is a character, and the end may be one more.
+    assert!((length - length.round()).abs() < 1e-4, "{sum} {mean}");
+    assert!((text.chars().count()..=text.chars().count() + 1).contains(&(length.round() as usize)), "{text} {length}");
+    let (_, product) = of("-1");
+    assert_close(&[product], &[sum * length], 1e-4 * (sum * length).abs());
+    firelight(translate(&["--text", "a", "--length-penalty", "nan"])).fails(USER, &["length_penalty is NaN"]);
+    let run = pairs().run.display().to_string();
+    firelight(["evaluate", &run, "--length-penalty", "-1", "--json"]).succeeds();
+}
+
+#[test]
+fn smaller_batches_change_no_translation() {
+    let file = pairs().data.join("train.a").display().to_string();
+    let translated = |batch: &[&str]| firelight(translate(&[&["--file", &file], batch].concat())).succeeds().stdout;
+    let expected = translated(&[]);
+    assert_eq!(expected.lines().count(), 60);
+    for batch in ["1", "7"] {
+        assert_eq!(translated(&["--batch", batch]), expected);
+    }
+    firelight(translate(&["--text", "a", "--batch", "0"])).fails(USER, &["'0'", "--batch"]);
 }
 
 #[test]
@@ -137,6 +220,9 @@ fn a_split_is_measured_from_its_own_files_alone() {
     let [run, data] = [&pairs().run, home.path()].map(|path| path.display().to_string());
     let found = firelight(["evaluate", &run, "--data", &data, "--split", "test", "--json"]).succeeds().stdout;
     let line: serde_json::Value = serde_json::from_str(&found).unwrap();
+    let told = firelight(["evaluate", &run, "--data", &data, "--split", "test"]).succeeds().stdout;
+    let accuracy = 100.0 * line["token_accuracy"].as_f64().unwrap();
+    assert!(told.contains(&format!("token accuracy  {accuracy:.2} %")), "{told}");
     for key in ["loss", "perplexity", "bleu", "chrf", "exact_match", "token_accuracy", "seconds"] {
         assert!(line[key].is_number(), "{key} is not in {line}");
     }
@@ -238,9 +324,9 @@ fn a_line_that_is_too_long_is_named_and_cut_only_if_asked() {
 #[test]
 fn models_of_another_task_are_refused_by_name() {
     let language = model().dir.display().to_string();
-    firelight(["translate", &language, "--text", "a"]).fails(USER, &["language", "seq2seq"]);
+    firelight(["translate", &language, "--text", "a"]).fails(USER, &["`language`", "firelight generate"]);
     let run = pairs().run.display().to_string();
-    firelight(["generate", &run, "--prompt", "a"]).fails(USER, &["seq2seq", "language"]);
+    firelight(["generate", &run, "--prompt", "a"]).fails(USER, &["`seq2seq`", "firelight translate"]);
 }
 
 #[test]
@@ -250,5 +336,5 @@ fn a_self_check_of_an_encoder_decoder_holds() {
     let arguments = train(&pairs().recipe, &pairs().data, &out);
     let said =
         firelight(arguments.into_iter().chain(["--self-check", "--steps", "1"].map(str::to_string))).succeeds().stderr;
-    assert_eq!(said.matches(" holds: ").count(), 4, "{said}");
+    assert_eq!(said.matches(": ok (").count(), 4, "{said}");
 }

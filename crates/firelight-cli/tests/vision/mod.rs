@@ -64,7 +64,7 @@ fn a_trained_model_names_its_images_and_says_where_it_looked() {
 
     let plain = firelight(["classify", &run, "--image", &above, "--rollout", &text(&overlay)]).succeeds().stdout;
     assert!(plain.starts_with(&format!("{above}\tabove\t")), "{plain}");
-    assert_eq!(Image::open(&overlay).unwrap().shape(), ImageShape::new(3, [8, 8]));
+    assert_eq!(Image::open(&overlay).unwrap().shape(), ImageShape::new(3, [224, 448])); // the image and its overlay
     firelight(["classify", &run, "--image", &above, "--image", &below, "--rollout", "x.png"])
         .fails(USER, &["one --image"]);
 }
