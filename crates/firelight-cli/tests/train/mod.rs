@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use firelight::kernels::assert_close;
 use serde_json::Value;
 
 use crate::USER;
@@ -58,8 +59,7 @@ fn a_precision_of_the_recipe_is_what_the_model_computes_in() {
         let half = losses(scratch.path());
         assert_eq!(half.len(), 20);
         assert_ne!(half[0], single[0], "{precision} was not computed in");
-        let error = half.iter().zip(&single).map(|(half, single)| (half - single).abs()).fold(0.0, f64::max);
-        assert!(error < 0.1, "{precision}: {half:?} and {single:?}");
+        assert_close(&half, &single, 0.1);
     }
 }
 
@@ -67,11 +67,22 @@ fn a_precision_of_the_recipe_is_what_the_model_computes_in() {
 fn the_progress_is_a_line_for_every_evaluation_where_there_is_no_terminal() {
     let scratch = Model::scratch();
     let trained = firelight(train(model(), scratch.path())).succeeds();
-    let lines: Vec<&str> = trained.stderr.lines().filter(|line| line.starts_with("step ")).collect();
+    let is_evaluation = |line: &&str| line.starts_with("step ") && line.contains("validation loss ");
+    let lines: Vec<&str> = trained.stderr.lines().filter(is_evaluation).collect();
     assert_eq!(lines.len(), 2, "{}", trained.stderr);
     for (line, place) in lines.iter().zip(["step 10/20, ", "step 20/20, "]) {
         let parts = [" left: loss ", "(smoothed ", "gradient ", "rate ", " tokens/s", "validation loss "];
         assert!(line.starts_with(place) && parts.iter().all(|part| line.contains(part)), "{line}");
+    }
+    assert!(trained.stderr.contains(" nats per token at step 20, best "), "{}", trained.stderr);
+}
+
+#[test]
+fn without_a_terminal_every_fifty_steps_are_told() {
+    let trained = train_with(&["--steps", "120", "--set", "training.evaluate_every=0"]).succeeds();
+    for step in [50, 100] {
+        let is_told = |line: &str| line.starts_with(&format!("step {step}/120, ")) && line.contains(" left: loss ");
+        assert!(trained.stderr.lines().any(is_told), "{step}: {}", trained.stderr);
     }
 }
 
@@ -94,10 +105,7 @@ fn the_dashboard_takes_the_whole_screen_of_a_terminal_and_gives_it_back() {
     let scratch = Model::scratch();
     // Long enough for the dashboard, which draws itself ten times a second.
     let more = ["--tui", "--steps", "500"].map(str::to_string);
-    let Some(screen) = in_a_terminal([train(model(), scratch.path()), more.into()].concat()) else {
-        eprintln!("skipped: there is no `script` to play the terminal");
-        return;
-    };
+    let Some(screen) = in_a_terminal([train(model(), scratch.path()), more.into()].concat()) else { return };
     let [taken, given_back] = ["\u{1b}[?1049h", "\u{1b}[?1049l"].map(|code| screen.find(code).expect("the screen"));
     let shown = &screen[taken..given_back];
     assert!(shown.contains("Metrics") && shown.contains("Perplexity"), "{shown}");
@@ -116,8 +124,10 @@ fn a_dry_run_says_what_it_would_cost_and_leaves_nothing() {
         "{}",
         finished.stdout
     );
+    let (estimate, pace) = finished.stdout.split_once('\n').unwrap();
+    assert!(pace.starts_with("time on ") && pace.contains(": about ") && pace.contains(", 20 steps of "), "{pace}");
     let trained = firelight(train(model(), &scratch.path().join("trained"))).succeeds();
-    assert!(trained.stderr.contains(&format!("estimate: {}", finished.stdout)), "{}", trained.stderr);
+    assert!(trained.stderr.contains(&format!("estimate: {estimate}\n")), "{}", trained.stderr);
     assert!(!out.exists());
     train_with(&["--dry-run", "--set", "model.n_heads=3"]).fails(USER, &["n_heads"]);
 }
@@ -130,7 +140,7 @@ fn a_self_check_tells_what_holds_and_changes_nothing() {
     let weights = |dir: &Path| fs::read(dir.join("model.safetensors")).unwrap();
     assert!(weights(scratch.path()) == weights(&model().dir));
     let wild = train_with(&["--self-check", "--set", "model.init={weight={kind=\"normal\",std=3.0}}"]);
-    assert!(wild.stderr.contains("the first loss is ln V FAILS"), "{}", wild.stderr);
+    assert!(wild.stderr.contains("initial loss ln V: FAILED"), "{}", wild.stderr);
     assert_ne!(wild.code, 0);
 }
 

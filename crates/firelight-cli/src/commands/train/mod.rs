@@ -15,15 +15,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
 use firelight::classification::{Classification, MaskedLanguage, QuestionAnswering, TokenClassification};
-use firelight::device::{self, NamedDevice};
+use firelight::device;
 use firelight::language::Language;
 use firelight::seq2seq::Seq2Seq;
 use firelight::storage::Existing;
-use firelight::training::{RunRequest, Task, built_in, task_of};
+use firelight::training::{RunRequest, Task, read_recipe, task_of};
 use firelight::vision::Vision;
 
+use super::recipes;
 use crate::failure::Mistake;
-use course::{Course, Shown};
+use crate::output;
+use course::Course;
+pub(super) use course::Shown;
 
 /// Why --source and --target are refused.
 const PAIRS_ALONE: &str =
@@ -33,15 +36,32 @@ const PAIRS_ALONE: &str =
 const FROM_ALONE: &str = "--from is for classifiers: name a recipe of the task classification, such as texts, of \
                           token_classification, such as entities, or of question_answering, such as answers";
 
+const EXAMPLES: &str = "\
+Examples:
+  firelight train --data input.txt
+  firelight train recipes/shakespeare-char-cpu.toml --data input.txt --out runs/shakespeare --dry-run
+  firelight train dates --set model.d_model=64 --steps 500 --seed 2
+  firelight train recipes/multi30k-de-en.toml --source train.de --target train.en
+  firelight train texts --data DIR --from runs/masked-1
+  firelight train --resume --out runs/shakespeare --steps 4000
+  firelight train dates --print-config > mine.toml
+
+Data by the task of the recipe:
+  language             a text file (UTF-8)
+  seq2seq              a folder of parallel files, such as train.de and train.en; or a .tsv or .jsonl file
+  classification       a folder with a .tsv, .csv or .jsonl file for each split; or one such file
+  token_classification the same of .conll, .txt, .tsv or .jsonl files
+  question_answering   the same of .jsonl files
+  masked_language      the same of .txt, .tsv, .csv or .jsonl files
+  vision               a folder of images by class, or the files of MNIST or CIFAR";
+
 /// Train a model by a recipe; without one, a small GPT on generated stories
 #[derive(clap::Args, Default)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Train {
-    /// Recipe file (TOML), or an embedded one by its name: stories, which is taken without one, dates, copy, reverse, addition,
-    /// texts, entities, answers, masked or images
+    /// Recipe file (TOML) or the name of an embedded one, which `firelight recipes` lists; by default stories
     recipe: Option<PathBuf>,
-    /// What to train on: a text file (UTF-8); for seq2seq a folder of parallel files, a .tsv or a .jsonl file; for
-    /// classification a folder with a file for each split, or one .tsv, .csv or .jsonl file; for token_classification the same of
-    /// .conll, .txt, .tsv or .jsonl files; for question_answering of .jsonl files; for vision a folder of images
+    /// File or folder to train on, as the task of the recipe takes it
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     /// For seq2seq: file of the sources, one a line
@@ -50,10 +70,10 @@ pub(crate) struct Train {
     /// For seq2seq: file of the targets, one a line
     #[arg(long, value_name = "FILE", requires = "source")]
     target: Option<PathBuf>,
-    /// For classification, token_classification and question_answering: a run of one of them or of the task masked_language, whose encoder and tokenizer are the beginning
+    /// For classifiers, taggers and readers: run whose encoder and tokenizer the training starts from
     #[arg(long, value_name = "RUN_DIR")]
     from: Option<PathBuf>,
-    /// Run folder to write; without one, the next free runs/RECIPE-N
+    /// Run folder to write; by default the next free runs/RECIPE-N
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Stop after N steps; the learning rate schedule stays the recipe's
@@ -62,7 +82,7 @@ pub(crate) struct Train {
     /// Seed of the weights, the order of the data and dropout
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Device: cpu, flex, ndarray, wgpu, vulkan, metal, cuda or rocm, with an index such as cuda:1, or auto
+    /// Device, such as cpu, wgpu or cuda:1; `firelight devices` lists those found
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// Override a value of the recipe, such as model.d_model=64; may be repeated
@@ -71,16 +91,19 @@ pub(crate) struct Train {
     /// Replace an existing run folder
     #[arg(long, conflicts_with = "resume")]
     force: bool,
-    /// Continue the run in the folder --out from its newest checkpoint; a command with a recipe begins it if need be
+    /// Continue the run in --out from its newest checkpoint; with a recipe or data, begin it if there is none
     #[arg(long, requires = "out")]
     resume: bool,
-    /// Check recipe and data, say what the training would cost, and stop
+    /// Check recipe and data, take a few steps in memory, print what the training costs and how long it takes
     #[arg(long)]
     dry_run: bool,
-    /// First check that the model keeps the future out, ignores padding, begins at ln V and learns one batch by heart
+    /// Print the whole recipe as TOML, with defaults and overrides, and stop
+    #[arg(long, conflicts_with_all = ["dry_run", "self_check", "tui", "tensorboard", "force"])]
+    print_config: bool,
+    /// First check causality, padding, the initial loss and that one batch can be overfitted
     #[arg(long)]
     self_check: bool,
-    /// Show Burn's dashboard in the place of the progress bar
+    /// Show Burn's dashboard instead of the progress bar
     #[arg(long)]
     tui: bool,
     /// Write TensorBoard event files into the run folder too
@@ -90,20 +113,19 @@ pub(crate) struct Train {
 
 impl Train {
     pub(crate) fn run(self) -> Result<()> {
-        let chosen = device::choose(self.device.as_deref())?;
         let task = self.task()?;
         let begins =
             [Classification::NAME, TokenClassification::NAME, QuestionAnswering::NAME].contains(&task.as_str());
         ensure!(self.from.is_none() || begins, Mistake(FROM_ALONE.into()));
         ensure!(self.source.is_none() || task == Seq2Seq::NAME, Mistake(PAIRS_ALONE.into()));
         match task.as_str() {
-            Language::NAME => self.follow::<Language>(&chosen),
-            Seq2Seq::NAME => self.follow::<Seq2Seq>(&chosen),
-            Classification::NAME => self.follow::<Classification>(&chosen),
-            TokenClassification::NAME => self.follow::<TokenClassification>(&chosen),
-            QuestionAnswering::NAME => self.follow::<QuestionAnswering>(&chosen),
-            MaskedLanguage::NAME => self.follow::<MaskedLanguage>(&chosen),
-            Vision::NAME => self.follow::<Vision>(&chosen),
+            Language::NAME => self.follow::<Language>(),
+            Seq2Seq::NAME => self.follow::<Seq2Seq>(),
+            Classification::NAME => self.follow::<Classification>(),
+            TokenClassification::NAME => self.follow::<TokenClassification>(),
+            QuestionAnswering::NAME => self.follow::<QuestionAnswering>(),
+            MaskedLanguage::NAME => self.follow::<MaskedLanguage>(),
+            Vision::NAME => self.follow::<Vision>(),
             other => bail!(Mistake(format!(
                 "there is no task `{other}`: expected `{}`, `{}`, `{}`, `{}`, `{}`, `{}` or `{}`",
                 Language::NAME,
@@ -119,20 +141,30 @@ impl Train {
 
     /// The task of the recipe, or of the run that is resumed. The name of an embedded recipe gives way to a file.
     fn task(&self) -> Result<String> {
-        if let Some(task) = self.recipe.as_deref().and_then(task_of_built_in) {
-            return Ok(task.to_string());
+        if let Some(embedded) = self.recipe.as_deref().and_then(recipes::named) {
+            return Ok(embedded.task.to_string());
         }
-        let recipe = |folder: &Path| Some(folder.join("recipe.toml")).filter(|path| self.resume && path.is_file());
-        match self.recipe.clone().or_else(|| self.out.as_deref().and_then(recipe)) {
+        match self.source_of_recipe() {
             Some(path) => Ok(task_of(&path)?),
             None => Ok(Language::NAME.to_string()),
         }
     }
 
-    fn follow<T: Shown>(self, chosen: &NamedDevice) -> Result<()> {
+    /// The recipe that is named, or that of the run that is resumed.
+    fn source_of_recipe(&self) -> Option<PathBuf> {
+        let kept = |folder: &Path| Some(folder.join("recipe.toml")).filter(|path| self.resume && path.is_file());
+        self.recipe.clone().or_else(|| self.out.as_deref().and_then(kept))
+    }
+
+    fn follow<T: Shown>(self) -> Result<()> {
+        if self.print_config {
+            let recipe = read_recipe::<T>(self.source_of_recipe().as_deref(), &self.overrides())?;
+            return Ok(output::print(&recipe.to_toml()?)?);
+        }
+        let chosen = device::choose(self.device.as_deref())?;
         let course =
             Course { dry_run: self.dry_run, self_check: self.self_check, tui: self.tui, tensorboard: self.tensorboard };
-        course.follow::<T>(&self.request(&chosen.device), chosen)
+        course.follow::<T>(&self.request(&chosen.device), &chosen)
     }
 
     fn request(self, device: &Device) -> RunRequest {
@@ -163,18 +195,6 @@ impl Train {
 pub(super) fn parse_override(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("expected SECTION.KEY=VALUE, such as model.d_model=64")?;
     Ok((key.trim().to_string(), value.trim().to_string()))
-}
-
-/// The task of the embedded recipe of this name, if there is one.
-fn task_of_built_in(recipe: &Path) -> Option<&'static str> {
-    let is_language = built_in::<Language>(recipe).map(|_| Language::NAME);
-    let is_seq2seq = built_in::<Seq2Seq>(recipe).map(|_| Seq2Seq::NAME);
-    let is_classification = built_in::<Classification>(recipe).map(|_| Classification::NAME);
-    let is_tokens = built_in::<TokenClassification>(recipe).map(|_| TokenClassification::NAME);
-    let is_answers = built_in::<QuestionAnswering>(recipe).map(|_| QuestionAnswering::NAME);
-    let is_masked = built_in::<MaskedLanguage>(recipe).map(|_| MaskedLanguage::NAME);
-    let is_vision = built_in::<Vision>(recipe).map(|_| Vision::NAME);
-    is_language.or(is_seq2seq).or(is_classification).or(is_tokens).or(is_answers).or(is_masked).or(is_vision)
 }
 
 #[cfg(test)]
