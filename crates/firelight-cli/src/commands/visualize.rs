@@ -1,19 +1,27 @@
 //! `firelight visualize`: pictures of what a recipe asks for.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use firelight::language::stories_recipe;
 use firelight::storage::write_atomic;
 use firelight::training::{
     AnyRecipe, RecipeError, ScheduleConfig, ScheduleKind, TrainingError, draw_schedules, read_any_recipe,
 };
 
+use super::recipes;
 use super::train::parse_override;
 use crate::failure::Mistake;
 use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  firelight visualize schedule dates
+  firelight visualize schedule recipes/sst2.toml --set schedule.steps=900 --kinds cosine,wsd,linear --out rates.svg";
+
+/// The recipe that is drawn when none is named.
+const DEFAULT: &str = "stories";
 
 /// Draw what a recipe asks for
 #[derive(clap::Args)]
@@ -30,18 +38,22 @@ enum Subject {
 
 /// Draw the learning rate by step
 #[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 struct Schedule {
-    /// Recipe file (TOML); without one, the embedded recipe of small English stories
+    /// Recipe file (TOML) or the name of an embedded one, by default stories
     recipe: Option<PathBuf>,
     /// Override a value of the recipe, such as schedule.warmup_steps=200; may be repeated
     #[arg(long = "set", value_name = "SECTION.KEY=VALUE", value_parser = parse_override)]
     overrides: Vec<(String, String)>,
-    /// Kinds to draw side by side, separated by commas; without them, the recipe's own
+    /// Kinds to draw in one picture, separated by commas; by default the recipe's own
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kind())]
     kinds: Vec<ScheduleKind>,
     /// SVG file to write
     #[arg(long, value_name = "FILE", default_value = "schedule.svg")]
     out: PathBuf,
+    /// Replace the file if it exists
+    #[arg(long)]
+    force: bool,
 }
 
 impl Visualize {
@@ -54,6 +66,14 @@ impl Visualize {
 
 impl Schedule {
     fn run(self) -> Result<()> {
+        let is_free = self.force || !self.out.exists();
+        ensure!(
+            is_free,
+            Mistake(format!(
+                "`{}` exists: choose another file with --out, or replace it with --force",
+                self.out.display()
+            ))
+        );
         let recipe = self.recipe()?;
         let schedules = self.schedules(&recipe)?;
         let steps = recipe.training.steps.max(recipe.schedule.steps.unwrap_or_default());
@@ -63,9 +83,10 @@ impl Schedule {
     }
 
     fn recipe(&self) -> Result<AnyRecipe, RecipeError> {
-        match &self.recipe {
-            Some(path) => read_any_recipe(path, &self.overrides),
-            None => AnyRecipe::parse(stories_recipe(), "stories.toml", &self.overrides),
+        let path = self.recipe.as_deref().unwrap_or(Path::new(DEFAULT));
+        match recipes::named(path) {
+            Some(found) => AnyRecipe::parse(found.recipe.text, found.recipe.name, &self.overrides),
+            None => read_any_recipe(path, &self.overrides),
         }
     }
 

@@ -58,6 +58,11 @@ fn a_benchmark_prints_one_line_for_each_length() {
     assert_eq!([&lines[0]["name"], &lines[1]["name"]], ["attention-8", "attention-16"]);
     assert!(lines.iter().all(|line| line["seconds"].as_f64().unwrap() > 0.0 && line["threads"] == 1));
     assert!(lines.iter().all(|line| line["pattern"] == "window:4" && line["kv_heads"] == 2));
+    let table = ["bench", "attention", "--runs", "1", "--threads", "1", "--lengths", "8,16"];
+    let table = firelight(table).succeeds().stdout;
+    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!([lines[0][0], lines[1][0], lines[2][0]], ["BENCHMARK", "attention-8", "attention-16"], "{table}");
+    assert!(lines.len() == 3 && lines[0].contains(&"MS/STEP") && lines[0].contains(&"TOKENS/S"), "{table}");
     firelight(["bench", "attention", "--kv-heads", "3"]).fails(USER, &["'3'", "divisor of 8"]);
     firelight(["bench", "attention", "--pattern", "wide"]).fails(USER, &["'wide'", "window:256"]);
 }

@@ -16,7 +16,9 @@ fn visualize_draws_the_schedules_that_are_asked_for() {
     assert!(own.starts_with("<svg") && own.contains("cosine") && !own.contains("wsd"));
 
     let kinds = ["--kinds", "cosine,wsd,inverse_sqrt", "--set", "schedule.warmup_steps=3"];
-    firelight(["visualize", "schedule", "--out", &out].into_iter().chain(kinds)).succeeds();
+    firelight(["visualize", "schedule", "--out", &out].into_iter().chain(kinds)).fails(USER, &["exists", "--force"]);
+    assert_eq!(fs::read_to_string(&out).unwrap(), own);
+    firelight(["visualize", "schedule", "dates", "--force", "--out", &out].into_iter().chain(kinds)).succeeds();
     let several = fs::read_to_string(&out).unwrap();
     assert!(
         ["cosine", "wsd", "inverse_sqrt", "learning rate of the next step"].iter().all(|name| several.contains(name))
@@ -24,7 +26,18 @@ fn visualize_draws_the_schedules_that_are_asked_for() {
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1, "nothing else is left behind");
 
     let recipe = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes/sst2.toml");
-    let epochs = ["visualize", "schedule", recipe, "--out", &out];
+    let epochs = ["visualize", "schedule", recipe, "--force", "--out", &out];
     firelight(epochs).fails(USER, &["epochs", "schedule.steps=N"]);
     firelight(epochs.iter().chain(&["--set", "schedule.steps=900"])).succeeds();
+}
+
+#[cfg(unix)]
+#[test]
+fn an_output_never_takes_the_place_of_a_special_file() {
+    let scratch = Model::scratch();
+    let socket = scratch.path().join("schedule.svg");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let drawn = firelight(["visualize", "schedule", "dates", "--force", "--out", &text(&socket)]);
+    drawn.fails(USER, &["schedule.svg", "regular file"]);
+    assert!(!fs::symlink_metadata(&socket).unwrap().is_file());
 }

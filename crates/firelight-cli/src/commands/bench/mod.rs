@@ -24,15 +24,22 @@ use workload::Workload;
 /// Query heads of `attention`.
 const HEADS: usize = 8;
 
+const EXAMPLES: &str = "\
+Examples:
+  firelight bench train --config char6
+  firelight bench decode --dtype bf16 --device cuda
+  firelight bench attention --lengths 1024,4096,16384 --pattern window:256 --json";
+
 /// Measure speed and memory on random weights and ids
 #[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Bench {
     /// What to measure
     what: What,
-    /// Shape of the model; baby for train and gpt2 for the rest by default
+    /// Shape of the model; by default baby for train and gpt2 for the rest
     #[arg(long, value_name = "NAME")]
     config: Option<Shape>,
-    /// Number of tokens of `attention`; several are measured one after the other, each in a process of its own
+    /// Tokens of `attention`; several numbers are measured in turn, each in a process of its own
     #[arg(long, visible_alias = "lengths", value_name = "N", value_delimiter = ',', default_values_t = [2048],
         value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     length: Vec<u32>,
@@ -48,18 +55,21 @@ pub(crate) struct Bench {
     /// Threads of the CPU backends; 0 takes all
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
     threads: u32,
-    /// Device: cpu, flex, ndarray, wgpu, vulkan, metal, cuda or rocm, with an index such as cuda:1, or auto
+    /// Device, such as cpu, wgpu or cuda:1; `firelight devices` lists those found
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// What a step of `train` computes twice to save memory: none, blocks or burn
     #[arg(long, value_name = "WHAT", default_value = "none", value_parser = recompute)]
     recompute: Recompute,
-    /// What blocks compute in: f32, bf16 or f16; the rest stays in f32. Where nothing is trained their weights lie in it, too
+    /// Type that blocks compute in: f32, bf16 or f16; the rest stays in f32
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = precision)]
     dtype: Precision,
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
+    /// Leave the headings out, which an earlier process has printed
+    #[arg(long, hide = true)]
+    no_headings: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -137,13 +147,18 @@ fn kv_heads(text: &str) -> Result<usize, String> {
 impl Bench {
     pub(crate) fn run(self) -> Result<()> {
         if self.what == What::Attention && self.length.len() > 1 {
-            return self.length.iter().try_for_each(|length| repeat_with(*length));
+            let repeat = |(index, length): (usize, &u32)| repeat_with(*length, index > 0);
+            return self.length.iter().enumerate().try_for_each(repeat);
         }
         let chosen = device::choose(self.device.as_deref())?;
         self.dtype.check(&chosen.device)?;
         let mut workload = Workload::new(&self, &chosen.device)?;
         let found = measure(&mut workload, self.runs)?;
-        let report = if self.json { self.to_json(&workload, &found, &chosen) } else { to_text(&workload, &found) };
+        let report = match (self.json, self.no_headings) {
+            (true, _) => self.to_json(&workload, &found, &chosen),
+            (false, true) => to_text(&workload, &found),
+            (false, false) => headings() + &to_text(&workload, &found),
+        };
         output::print(&report)?;
         Ok(())
     }
@@ -178,21 +193,32 @@ impl Bench {
     }
 }
 
+fn headings() -> String {
+    row("BENCHMARK", ["MS/STEP", "TOKENS/S", "PEAK MIB", "ABOVE START"].map(str::to_string))
+}
+
 fn to_text(workload: &Workload, found: &Measurement) -> String {
-    let memory = match (found.peak_mib, found.above_start_mib) {
-        (Some(peak), Some(above)) => format!("{peak:.0} MiB at most, {above:.0} above the start"),
-        _ => "memory unknown on this system".into(),
-    };
+    let size = |mebibytes: Option<f64>| mebibytes.map_or("unknown".into(), |mebibytes| format!("{mebibytes:.0}"));
     let (milliseconds, rate) = (1e3 * found.seconds, workload.tokens as f64 / found.seconds);
-    format!("{:<16} {milliseconds:>10.2} ms {rate:>12.1} tokens/s   {memory}\n", workload.name)
+    let numbers =
+        [format!("{milliseconds:.2}"), format!("{rate:.1}"), size(found.peak_mib), size(found.above_start_mib)];
+    row(&workload.name, numbers)
+}
+
+/// A line of the table.
+fn row(name: &str, [step, rate, peak, above]: [String; 4]) -> String {
+    format!("{name:<30} {step:>10} {rate:>14} {peak:>9} {above:>12}\n")
 }
 
 /// The same measurement for one length alone: memory that an earlier one left behind would hide what the next one takes.
-fn repeat_with(length: u32) -> Result<()> {
+fn repeat_with(length: u32, follows_another: bool) -> Result<()> {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     let place = arguments.iter().position(|argument| argument.starts_with("--length")).context("--length was given")?;
     let is_joined = arguments[place].contains('=');
     arguments.splice(place..if is_joined { place + 1 } else { place + 2 }, [format!("--length={length}")]);
+    if follows_another {
+        arguments.push("--no-headings".into());
+    }
     let status = Command::new(std::env::current_exe()?).args(arguments).status()?;
     anyhow::ensure!(status.success(), "the measurement of length {length} failed");
     Ok(())
