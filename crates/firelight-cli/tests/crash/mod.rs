@@ -48,14 +48,23 @@ fn remains(out: &Path) -> Vec<(String, Vec<u8>)> {
     remains
 }
 
-/// Runs until it `is_time`, kills, and returns whether the run was still going.
+/// Runs until it `is_time`, kills, and returns whether the run was still going: whether it was the signal that ended it. One
+/// that ended before must have done so well.
 fn killed_when(out: &Path, mut is_time: impl FnMut() -> bool) -> bool {
     let mut run = command(arguments(out)).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while run.try_wait().unwrap().is_none() && !is_time() {
         std::thread::sleep(Duration::from_micros(100));
     }
     run.kill().unwrap(); // SIGKILL
-    !run.wait().unwrap().success()
+    let status = run.wait().unwrap();
+    assert!(status.success() || status.code().is_none(), "the run failed before it was killed: {status}");
+    status.code().is_none()
+}
+
+/// How many steps the run in `out` has noted.
+fn noted_steps(out: &Path) -> usize {
+    let metrics = fs::read_to_string(out.join("metrics.jsonl")).unwrap_or_default();
+    metrics.lines().filter(|line| line.contains("\"gradient_norm\"")).count()
 }
 
 /// Resumes the run in `out` to its end, and makes sure that nothing tells it from the `expected` one.
@@ -128,11 +137,8 @@ fn a_run_killed_again_and_again_still_ends_well() {
     let scratch = Model::scratch();
     let [peaceful, killed] = ["peaceful", "killed"].map(|name| scratch.path().join(name));
     firelight(arguments(&peaceful)).succeeds();
-    for moment in 1..6 {
-        let mut run = command(arguments(&killed)).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(150 * moment));
-        run.kill().unwrap();
-        run.wait().unwrap();
+    for step in [5, 15, 25, 35, 45] {
+        assert!(killed_when(&killed, || noted_steps(&killed) >= step), "the run had ended before step {step} was seen");
     }
     firelight(arguments(&killed)).succeeds();
     assert!(remains(&killed) == remains(&peaceful));

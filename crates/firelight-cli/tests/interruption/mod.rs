@@ -13,6 +13,7 @@ fn interrupted(out: &Path, more: &[&str]) -> (usize, String) {
     let mut child = command(args).stderr(Stdio::piped()).spawn().unwrap();
     let metrics = out.join("metrics.jsonl");
     while !fs::read_to_string(&metrics).is_ok_and(|text| text.lines().count() > 5) {
+        assert!(child.try_wait().unwrap().is_none(), "the training ended before it was interrupted");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let interrupt = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
