@@ -43,8 +43,8 @@ impl Model {
     }
 }
 
-fn main() -> Result<()> {
-    run(600, 160).map(drop)
+fn main() -> std::process::ExitCode {
+    firelight_examples::report(|| run(600, 160).map(drop))
 }
 
 /// Trains for `steps` steps of eight windows, writes `length` characters, and returns the losses.

@@ -65,7 +65,11 @@ fn train(sizes: &Sizes, directory: &Path) -> Result<Evaluation> {
     Ok(evaluate(&result.model, valid.as_ref())?)
 }
 
-fn main() -> Result<()> {
+fn main() -> std::process::ExitCode {
+    firelight_examples::report(run)
+}
+
+fn run() -> Result<()> {
     let evaluation = train(&Sizes { characters: 200_000, steps: 250, epochs: 2 }, Path::new("runs/plain-burn"))?;
     println!("validation loss {:.4} nats per character", evaluation.loss);
     Ok(())

@@ -57,7 +57,11 @@ impl Decoder {
     }
 }
 
-fn main() -> Result<()> {
+fn main() -> std::process::ExitCode {
+    firelight_examples::report(run)
+}
+
+fn run() -> Result<()> {
     let device = firelight::device::select(None)?;
     compose(&device);
     let run = train(&device, Path::new("runs/quickstart"))?;

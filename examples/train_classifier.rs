@@ -67,7 +67,11 @@ fn train(folder: &Path, epochs: usize, observers: Vec<Box<dyn Observer>>) -> Res
     Ok(classifier.classify(&["could I have two rolls", "please keep me roses"])?)
 }
 
-fn main() -> Result<()> {
+fn main() -> std::process::ExitCode {
+    firelight_examples::report(run)
+}
+
+fn run() -> Result<()> {
     let toy = std::env::args().any(|word| word == "--toy");
     let found = train(Path::new("runs/wishes"), if toy { 1 } else { 30 }, vec![Box::new(ProgressBar::new())])?;
     for prediction in found {

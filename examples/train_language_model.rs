@@ -65,7 +65,11 @@ impl Arguments {
     }
 }
 
-fn main() -> Result<()> {
+fn main() -> std::process::ExitCode {
+    firelight_examples::report(run)
+}
+
+fn run() -> Result<()> {
     let arguments = Arguments::parse(std::env::args().skip(1))?;
     let sample = train(arguments, vec![Box::new(ProgressBar::new())])?;
     println!("{sample}");

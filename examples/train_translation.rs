@@ -42,7 +42,11 @@ fn train(out: &Path, toy: bool, observers: Vec<Box<dyn Observer>>) -> Result<Vec
     Ok(translator.translate(&["3rd of March 1997", "7 July 2021"])?)
 }
 
-fn main() -> Result<()> {
+fn main() -> std::process::ExitCode {
+    firelight_examples::report(run)
+}
+
+fn run() -> Result<()> {
     let toy = std::env::args().any(|word| word == "--toy");
     let found = train(Path::new("runs/dates"), toy, vec![Box::new(ProgressBar::new())])?;
     found.iter().for_each(|date| println!("{date}"));

@@ -213,7 +213,11 @@ fn measure(sizes: &Sizes) -> Result<()> {
     checkpoint(sizes, &device)
 }
 
-fn main() -> Result<()> {
+fn main() -> std::process::ExitCode {
+    firelight_examples::report(run)
+}
+
+fn run() -> Result<()> {
     let toy = std::env::args().any(|word| word == "--toy");
     measure(&if toy { Sizes::toy() } else { Sizes::full() })
 }
