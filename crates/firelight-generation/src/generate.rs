@@ -24,9 +24,43 @@ pub fn generate<M: Autoregressive>(
     model: &M,
     prompt: M::Prompt,
     options: &GenerationOptions,
+    observe: impl FnMut(&[Option<u32>]) -> ControlFlow<()>,
+) -> Result<Vec<Generated>, GenerationError> {
+    collect(TokenStream::new(model, prompt, options)?, observe)
+}
+
+/// Samples that are decoded together, at most: each needs a cache of its own.
+const TOGETHER: usize = 16;
+
+/// Continues the prompt `samples` times: one continuation per row for each sample, those of the first sample first.
+///
+/// All draw from one seed, each from a stream of its own, so that sample `i` is the same however many others there are, and
+/// the first is what [`generate`] returns. Greedy samples are all alike.
+///
+/// # Errors
+/// As [`generate`].
+pub fn generate_samples<M: Autoregressive>(
+    model: &M,
+    prompt: M::Prompt,
+    samples: usize,
+    options: &GenerationOptions,
+) -> Result<Vec<Generated>, GenerationError>
+where
+    M::Prompt: Clone,
+{
+    let starts = (0..samples).step_by(TOGETHER);
+    let parts = starts.map(|first| {
+        let some = first..samples.min(first + TOGETHER);
+        collect(TokenStream::of_samples(model, prompt.clone(), options, some)?, |_| ControlFlow::Continue(()))
+    });
+    Ok(parts.collect::<Result<Vec<_>, _>>()?.concat())
+}
+
+/// Runs a stream to its end.
+fn collect<M: Autoregressive>(
+    mut stream: TokenStream<'_, M>,
     mut observe: impl FnMut(&[Option<u32>]) -> ControlFlow<()>,
 ) -> Result<Vec<Generated>, GenerationError> {
-    let mut stream = TokenStream::new(model, prompt, options)?;
     let mut rows = vec![Vec::new(); stream.batch_size()];
     for tokens in stream.by_ref() {
         let tokens = tokens?;
@@ -43,7 +77,7 @@ pub fn generate<M: Autoregressive>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mock::Successor;
+    use crate::mock::{Pairs, Successor};
 
     fn run(options: &GenerationOptions) -> Vec<Generated> {
         generate(&Successor::new(8), vec![vec![2], vec![5]], options, |_| ControlFlow::Continue(())).unwrap()
@@ -61,6 +95,26 @@ mod tests {
         let options = GenerationOptions::new(40).with_temperature(3.0);
         assert_eq!(run(&options.clone().with_seed(1)), run(&options.clone().with_seed(1)));
         assert_ne!(run(&options.clone().with_seed(1)), run(&options.with_seed(2)));
+    }
+
+    #[test]
+    fn samples_are_the_rows_of_a_prompt_that_is_repeated() {
+        let prompt = vec![vec![0, 1], vec![2, 3]];
+        let model = Pairs::from_probabilities(4, |before, last| match (before + last) % 3 {
+            0 => [0.1, 0.2, 0.3, 0.4],
+            1 => [0.4, 0.1, 0.4, 0.1],
+            _ => [0.25; 4],
+        });
+        let options = GenerationOptions::new(12).with_temperature(1.0).with_seed(9).with_stop_tokens([3]);
+        let found = generate_samples(&model, prompt.clone(), 20, &options).unwrap();
+        // More than are decoded together, and the prompt is read once by each of the two parts.
+        assert_eq!((found.len(), &model.rows_read()[..2]), (40, &[2, 32][..]));
+        let continued = |prompt| generate(&model, prompt, &options, |_| ControlFlow::Continue(())).unwrap();
+        assert_eq!(found, continued(vec![prompt.clone(); 20].concat()));
+        assert_eq!(found[..2], continued(prompt.clone()));
+        assert_eq!(found[..6], generate_samples(&model, prompt.clone(), 3, &options).unwrap());
+        assert_ne!(found[0], found[2], "samples of one row draw apart");
+        assert!(generate_samples(&model, prompt, 0, &options).unwrap().is_empty());
     }
 
     #[test]

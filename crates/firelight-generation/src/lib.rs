@@ -12,7 +12,8 @@
 //!
 //! - [`GenerationOptions`]: how many tokens, [`Sampling`], seed, stop tokens.
 //! - [`TokenStream`]: the loop, as an iterator. [`generate`](generate()) runs it to its end and collects the ids,
-//!   [`generate_text`] turns them into text while they come.
+//!   [`generate_text`] turns them into text while they come. [`generate_samples`] and [`generate_text_samples`] continue one
+//!   prompt several times.
 //! - [`Sampler`]: greedy choice stays on the device; random choice reads the logits and draws with a generator of our
 //!   own, so equal logits and one seed give one text on every backend.
 //! - [`Processor`]: the changes a row of logits goes through before the draw.
@@ -50,11 +51,11 @@ mod mock;
 pub use autoregressive::{Autoregressive, DecodeState, row_indices};
 pub use beam::{BeamOptions, EarlyStopping, Hypothesis, MAX_BEAMS, beam_search};
 pub use error::GenerationError;
-pub use generate::{Generated, generate};
+pub use generate::{Generated, generate, generate_samples};
 pub use options::{GenerationOptions, RandomSampling, Sampling};
 pub use processors::Processor;
 pub use prompt::check_prompt;
 pub use sampler::{Sampled, Sampler};
 pub use stop::{StopCriteria, StopReason};
 pub use stream::TokenStream;
-pub use text::{GeneratedText, generate_text};
+pub use text::{GeneratedText, generate_text, generate_text_samples};

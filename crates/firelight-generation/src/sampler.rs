@@ -15,6 +15,7 @@ use crate::{GenerationError, GenerationOptions, Processor, Sampling};
 #[derive(Clone, Debug)]
 pub struct Sampler {
     choice: Choice,
+    first_row: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -43,7 +44,14 @@ impl Sampler {
             Sampling::Greedy => Choice::Greedy,
             Sampling::Random(random) => Choice::Random { processors: random.processors(), seed: options.seed },
         };
-        Ok(Self { choice })
+        Ok(Self { choice, first_row: 0 })
+    }
+
+    /// The sampler of rows before which there are `rows` others: row 0 draws what row `rows` would.
+    #[must_use]
+    pub fn after(mut self, rows: usize) -> Self {
+        self.first_row = rows;
+        self
     }
 
     /// Chooses new token number `step` (0-based) for every row of `logits` `[B, V]`.
@@ -57,7 +65,8 @@ impl Sampler {
             Choice::Random { processors, seed } => {
                 let [batch_size, _] = logits.dims();
                 let device = logits.device();
-                let ids = random(logits, processors, *seed, step)?;
+                let draw = |row: usize| uniform(*seed, step, self.first_row + row);
+                let ids = random(logits, processors, step, draw)?;
                 let tokens = Tensor::from_data(TensorData::new(ids.clone(), [batch_size]), &device);
                 Ok(Sampled { ids, tokens })
             }
@@ -78,7 +87,12 @@ fn greedy(logits: Tensor<2>, step: usize) -> Result<Sampled, GenerationError> {
     Ok(Sampled { ids, tokens })
 }
 
-fn random(logits: Tensor<2>, processors: &[Processor], seed: u64, step: usize) -> Result<Vec<u32>, GenerationError> {
+fn random(
+    logits: Tensor<2>,
+    processors: &[Processor],
+    step: usize,
+    draw: impl Fn(usize) -> f64,
+) -> Result<Vec<u32>, GenerationError> {
     let [_, vocab_size] = logits.dims();
     let logits = host(logits)?;
     let rows = logits.chunks_exact(vocab_size).enumerate();
@@ -88,7 +102,7 @@ fn random(logits: Tensor<2>, processors: &[Processor], seed: u64, step: usize) -
             return Err(GenerationError::NonFiniteLogits { step, row });
         }
         processors.iter().for_each(|processor| processor.apply(&mut logits));
-        Ok(pick(&softmax(&logits), uniform(seed, step, row)))
+        Ok(pick(&softmax(&logits), draw(row)))
     })
     .collect()
 }
@@ -188,6 +202,16 @@ mod tests {
             let together = sampler.sample(logits(vec![row, [9.0, 0.0, 0.0, 0.0]]), step).unwrap().ids;
             assert_eq!(alone[0], together[0]);
         }
+    }
+
+    #[test]
+    fn rows_after_others_draw_what_they_would_draw_behind_them() {
+        let rows = vec![[0.3, 0.1, 0.2, 0.4]; 30];
+        let sampler = sampler(GenerationOptions::new(1).with_temperature(1.0).with_seed(5));
+        let all = sampler.sample(logits(rows.clone()), 3).unwrap().ids;
+        let last = sampler.clone().after(10).sample(logits(rows[10..].to_vec()), 3).unwrap().ids;
+        assert_eq!(last, all[10..]);
+        assert_ne!(last, all[..20], "other rows draw other numbers");
     }
 
     #[test]

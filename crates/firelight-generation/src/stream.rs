@@ -1,9 +1,11 @@
 //! The decoding loop: prefill, then sample and step until every row has ended. [`generate`](crate::generate()) and
 //! [`generate_text`](crate::generate_text) run it; callers that want to interleave their own work iterate it themselves.
 
+use std::ops::Range;
+
 use burn::tensor::{Int, Tensor};
 
-use crate::{Autoregressive, GenerationError, GenerationOptions, Sampler, StopCriteria, StopReason};
+use crate::{Autoregressive, DecodeState, GenerationError, GenerationOptions, Sampler, StopCriteria, StopReason};
 
 /// An iterator over the new tokens of all rows: each item has one entry per row, `None` where the row has ended.
 ///
@@ -30,21 +32,39 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
     /// # Errors
     /// Options out of range, or a prompt that the model refuses.
     pub fn new(model: &'m M, prompt: M::Prompt, options: &GenerationOptions) -> Result<Self, GenerationError> {
+        Self::of_samples(model, prompt, options, 0..1)
+    }
+
+    /// The same for several samples of the prompt, which is read once: all rows of the first sample, then all of the next. A
+    /// sample draws by its number, whichever others are decoded beside it.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_samples(
+        model: &'m M,
+        prompt: M::Prompt,
+        options: &GenerationOptions,
+        samples: Range<usize>,
+    ) -> Result<Self, GenerationError> {
         let sampler = Sampler::new(options)?;
-        let (logits, state) = model.prefill(prompt)?;
-        let [batch_size, _] = logits.dims();
+        let (mut logits, mut state) = model.prefill(prompt)?;
+        let [rows, _] = logits.dims();
+        if samples.len() != 1 {
+            state.select_rows(&samples.clone().flat_map(|_| 0..rows).collect::<Vec<_>>());
+            logits = logits.repeat(&[samples.len(), 1]);
+        }
         Ok(Self {
             model,
             state,
             next: Some(Next::Logits(logits)),
-            sampler,
+            sampler: sampler.after(rows * samples.start),
             criteria: StopCriteria::new(options),
-            stops: vec![None; batch_size],
+            stops: vec![None; rows * samples.len()],
             len: 0,
         })
     }
 
-    /// Number of rows, `B`.
+    /// Number of rows, `B`, those of all samples.
     pub fn batch_size(&self) -> usize {
         self.stops.len()
     }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use firelight_data::Tokenizer;
 
-use crate::{Autoregressive, GenerationError, GenerationOptions, StopReason, generate};
+use crate::{Autoregressive, Generated, GenerationError, GenerationOptions, StopReason, generate, generate_samples};
 
 /// The continuation of a prompt as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +52,29 @@ pub fn generate_text<M: Autoregressive>(
     Ok(GeneratedText { text, ids, stopped })
 }
 
+/// Continues a prompt of one row `samples` times and decodes the continuations; see [`generate_samples`].
+///
+/// # Errors
+/// As [`generate`](crate::generate()).
+///
+/// # Panics
+/// If the prompt holds more than one row.
+pub fn generate_text_samples<M: Autoregressive>(
+    model: &M,
+    prompt: M::Prompt,
+    samples: usize,
+    tokenizer: &Tokenizer,
+    options: &GenerationOptions,
+) -> Result<Vec<GeneratedText>, GenerationError>
+where
+    M::Prompt: Clone,
+{
+    let rows = generate_samples(model, prompt, samples, options)?;
+    assert_eq!(rows.len(), samples, "text is generated for a prompt of one row");
+    let text = |Generated { ids, stopped }| GeneratedText { text: tokenizer.decode(&ids), ids, stopped };
+    Ok(rows.into_iter().map(text).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use firelight_data::TokenizerConfig;
@@ -76,6 +99,17 @@ mod tests {
         assert_eq!(generated.text, "bcd");
         assert_eq!(generated.ids, [98, 99, 100]);
         assert_eq!(pieces, ["b", "c", "d"]);
+    }
+
+    #[test]
+    fn samples_are_decoded_as_streams_are() {
+        let tokenizer = Tokenizer::train(&TokenizerConfig::Byte, "").unwrap();
+        let (model, options) = (Successor::new(256), GenerationOptions::new(9).with_temperature(20.0).with_seed(4));
+        let samples = generate_text_samples(&model, vec![vec![97]], 3, &tokenizer, &options).unwrap();
+        let first = generate_text(&model, vec![vec![97]], &tokenizer, &options, |_| ControlFlow::Continue(())).unwrap();
+        assert_eq!((samples.len(), &samples[0]), (3, &first));
+        assert!(samples[1].ids != first.ids && samples[2].ids != first.ids, "{samples:?}");
+        assert!(samples.iter().all(|sample| sample.text == tokenizer.decode(&sample.ids) && sample.ids.len() == 9));
     }
 
     #[test]

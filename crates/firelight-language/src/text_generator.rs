@@ -5,7 +5,7 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_data::Tokenizer;
-use firelight_generation::{GeneratedText, GenerationOptions, generate_text};
+use firelight_generation::{GeneratedText, GenerationOptions, generate_text, generate_text_samples};
 use firelight_storage::{Checkpoint, ModelFolder, check_size, load_weights};
 
 use crate::error::LanguageError;
@@ -85,6 +85,25 @@ impl TextGenerator {
         self.generate_streaming(prompt, options, |_| ControlFlow::Continue(()))
     }
 
+    /// Continues `prompt` `samples` times, each time with other draws of the same seed. The first is what
+    /// [`generate`](Self::generate) returns; greedy choice gives the same text every time.
+    ///
+    /// # Errors
+    /// As [`generate`](Self::generate).
+    pub fn generate_samples(
+        &self,
+        prompt: &str,
+        samples: usize,
+        options: &GenerationOptions,
+    ) -> Result<Vec<GeneratedText>, LanguageError> {
+        let prompt = vec![self.tokenizer.encode(prompt)?];
+        let texts = match self.cached {
+            true => generate_text_samples(&self.model, prompt, samples, &self.tokenizer, options)?,
+            false => generate_text_samples(&Uncached(&self.model), prompt, samples, &self.tokenizer, options)?,
+        };
+        Ok(texts)
+    }
+
     /// Continues `prompt` and hands over every piece of the text as it comes; `observe` may break off.
     ///
     /// # Errors
@@ -109,5 +128,94 @@ impl TextGenerator {
 impl From<crate::TrainedRun> for TextGenerator {
     fn from(run: crate::TrainedRun) -> Self {
         Self::new(run.model, run.corpus.tokenizer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firelight_core::{Init, WeightInit};
+    use firelight_data::TokenizerConfig;
+    use firelight_generation::StopReason;
+    use firelight_storage::{Existing, save_weights};
+
+    fn config() -> LanguageModelConfig {
+        let wide = WeightInit { weight: Init::Normal { std: 0.4 }, scale_residual: false };
+        let config = LanguageModelConfig::new(9, 16, 2, 2).with_max_seq_len(12);
+        config.with_transformer(|stack| stack.with_init(wide))
+    }
+
+    fn generator() -> TextGenerator {
+        let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abcdefgh ").unwrap();
+        TextGenerator::new(config().init(&Device::default()), tokenizer)
+    }
+
+    fn texts(found: &[GeneratedText]) -> Vec<&str> {
+        found.iter().map(|sample| sample.text.as_str()).collect()
+    }
+
+    #[test]
+    fn samples_of_one_seed_differ_and_the_first_is_the_text_of_the_seed() {
+        let (generator, options) = (generator(), GenerationOptions::new(20).with_temperature(1.0).with_seed(3));
+        let found = generator.generate_samples("abc", 5, &options).unwrap();
+        assert_eq!(found[0], generator.generate("abc", &options).unwrap());
+        let distinct: std::collections::BTreeSet<&str> = texts(&found).into_iter().collect();
+        assert_eq!((found.len(), distinct.len()), (5, 5), "{distinct:?}");
+        assert_eq!(texts(&generator.generate_samples("abc", 2, &options).unwrap()), texts(&found)[..2]);
+        let other = generator.generate_samples("abc", 5, &options.clone().with_seed(4)).unwrap();
+        assert_ne!(texts(&other), texts(&found));
+        // Beyond the context the window moves, with a cache and without.
+        assert_eq!(texts(&generator.without_cache().generate_samples("abc", 5, &options).unwrap()), texts(&found));
+    }
+
+    #[test]
+    fn a_text_comes_in_pieces_until_the_caller_has_enough() {
+        let (generator, options) = (generator(), GenerationOptions::new(20).with_seed(3));
+        let whole = generator.generate("abc", &options).unwrap();
+        let streamed = |most: usize| {
+            let mut pieces = Vec::new();
+            let found = generator.generate_streaming("abc", &options, |piece| {
+                pieces.push(piece.to_string());
+                if pieces.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            (found.unwrap(), pieces)
+        };
+        let (found, pieces) = streamed(usize::MAX);
+        assert_eq!((pieces.len(), pieces.concat(), &found), (20, whole.text.clone(), &whole));
+        let (found, pieces) = streamed(4);
+        assert_eq!((found.stopped, &found.ids[..]), (StopReason::Caller, &whole.ids[..4]));
+        assert_eq!(pieces.concat(), found.text);
+    }
+
+    #[test]
+    fn a_prompt_that_cannot_be_read_is_refused() {
+        let (generator, options) = (generator(), GenerationOptions::new(3));
+        for (prompt, expected) in [("", "the prompt is empty"), ("abz", "the character 'z' at position 2")] {
+            let error = generator.generate_samples(prompt, 2, &options).unwrap_err();
+            assert!(error.is_user_error() && error.to_string().starts_with(expected), "{error}");
+            assert_eq!(generator.generate(prompt, &options).unwrap_err().to_string(), error.to_string());
+        }
+    }
+
+    #[test]
+    fn a_model_comes_back_from_its_folder_and_lacks_nothing_that_changes_a_text() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = ModelFolder::create(home.path().join("run"), Existing::Refuse).unwrap();
+        let (before, options) = (generator(), GenerationOptions::new(20).greedy());
+        before.tokenizer().save(folder.tokenizer()).unwrap();
+        folder.write_config(crate::TASK, &config()).unwrap();
+        save_weights(before.model(), folder.weights_path(&Checkpoint::Last)).unwrap();
+        let load = || TextGenerator::load_from(folder.path(), &Checkpoint::Last, &Device::default());
+        assert_eq!(load().unwrap().generate("abc", &options).unwrap(), before.generate("abc", &options).unwrap());
+
+        let whole: serde_json::Value = serde_json::from_slice(&std::fs::read(folder.config()).unwrap()).unwrap();
+        for (part, key) in [("", "tied"), ("/transformer", "norm"), ("/transformer", "position")] {
+            let mut fields = whole.clone();
+            fields.pointer_mut(part).and_then(|part| part.as_object_mut()).unwrap().remove(key).unwrap();
+            std::fs::write(folder.config(), fields.to_string()).unwrap();
+            let text = load().unwrap_err().to_string();
+            let path = format!("{part}/{key}")[1..].replace('/', ".");
+            assert!(text.contains("config.json`") && text.contains(&format!("missing field `{path}`")), "{text}");
+        }
     }
 }

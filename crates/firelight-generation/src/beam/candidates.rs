@@ -76,6 +76,7 @@ mod tests {
         let logits = [1.0f32, 3.0, 5.0, 5.0].map(f32::ln);
         let found = best(&logits, &[0.5f64.ln(), 0.3f64.ln()], 4).unwrap();
         let expected = [(0, 1, 0.375f64), (1, 0, 0.15), (1, 1, 0.15), (0, 0, 0.125)];
+        assert_eq!(found.len(), 4);
         for (found, (beam, token, probability)) in found.iter().zip(expected) {
             assert_eq!((found.beam, found.token), (beam, token));
             assert!((found.log_probability - probability.ln()).abs() < 1e-7, "{found:?}");

@@ -181,6 +181,7 @@ proptest! {
         let options = options.with_length_penalty(length_penalty).with_stop_tokens([5]);
         let prompts: Vec<[u32; 2]> = firsts.iter().map(|&first| [2, first]).collect();
         let together = search(&model, &prompts, &options);
+        prop_assert_eq!(together.len(), prompts.len());
         for (row, prompt) in together.iter().zip(prompts) {
             prop_assert_eq!(row, &search(&model, &[prompt], &options)[0]);
         }

@@ -69,6 +69,7 @@ mod tests {
     fn softmax_of_the_logarithms_is_the_distribution() {
         let logits = [0.5f64.ln(), 0.25f64.ln(), HIDDEN, 0.25f64.ln()];
         let probabilities = softmax(&logits);
+        assert_eq!(probabilities.len(), 4);
         for (found, expected) in probabilities.iter().zip([0.5, 0.25, 0.0, 0.25]) {
             assert!((found - expected).abs() < 1e-15, "{found} {expected}");
         }
