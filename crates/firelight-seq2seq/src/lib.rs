@@ -46,7 +46,7 @@ pub use run::{
 };
 #[cfg(feature = "train")]
 pub use training::Seq2SeqTask;
-pub use translator::{TranslateOptions, Translation, Translator};
+pub use translator::{AlignedTokens, TranslateOptions, Translation, Translator};
 pub use vocabulary::Vocabulary;
 
 /// The name of this task in `recipe.toml` and `config.json`.

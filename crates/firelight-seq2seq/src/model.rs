@@ -35,24 +35,16 @@ pub struct Seq2SeqConfig {
     pub source_vocab_size: usize,
     /// Number of tokens `V` of the target.
     pub target_vocab_size: usize,
-    /// Whether source and target have one vocabulary. Default: true.
-    #[serde(default = "yes")]
+    /// Whether source and target have one vocabulary.
     pub joint: bool,
-    /// Which matrices over tokens are shared. Default: all.
-    #[serde(default)]
+    /// Which matrices over tokens are shared.
     pub tying: Tying,
-    /// Multiplies the embeddings by `sqrt(D)`. Default: false.
-    #[serde(default)]
+    /// Multiplies the embeddings by `sqrt(D)`.
     pub scale_embedding: bool,
-    /// The token that every target begins with. Default: 0.
-    #[serde(default)]
+    /// The token that every target begins with.
     pub start_token: u32,
     /// The stacks.
     pub stacks: EncoderDecoderConfig,
-}
-
-fn yes() -> bool {
-    true
 }
 
 impl Seq2SeqConfig {

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_core::{AttentionTrace, Pass, SequenceInput};
-use firelight_data::Batching;
+use firelight_data::{Batching, Tokenizer};
 use firelight_generation::{BeamOptions, Hypothesis, beam_search};
 use firelight_storage::{Checkpoint, ModelFolder, check_size, load_weights};
+use serde::Serialize;
 
 use crate::data::right_padded;
 use crate::error::Seq2SeqError;
@@ -51,6 +52,19 @@ pub struct Translation {
     pub ids: Vec<u32>,
     /// Its log-probability in nats, divided by the power of its length.
     pub score: f64,
+}
+
+/// A token of a translation and the one of its line that it looked at most.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AlignedTokens {
+    /// The place of the line's token, from 0.
+    pub source: usize,
+    /// The place of the translation's token, from 0.
+    pub target: usize,
+    /// The line's token as its tokenizer spells it.
+    pub source_token: String,
+    /// The translation's token as its tokenizer spells it.
+    pub target_token: String,
 }
 
 /// A trained model and its tokenizers.
@@ -127,10 +141,31 @@ impl Translator {
         Ok(found.into_iter().map(|best| best.into_iter().map(|found| self.translation(found)).collect()).collect())
     }
 
+    /// As [`translate_with`](Self::translate_with), but a line that cannot be read is an error in its own place, and the others
+    /// are translated. Before the first line stand `before` others in its file: errors name the line.
+    ///
+    /// # Errors
+    /// If an option is out of its range, or the device fails.
+    pub fn translate_each<S: AsRef<str>>(
+        &self,
+        before: usize,
+        lines: &[S],
+        options: &TranslateOptions,
+        observe: impl FnMut(usize),
+    ) -> Result<Vec<Result<Vec<Translation>, Seq2SeqError>>, Seq2SeqError> {
+        let sources = (before..).zip(lines);
+        let sources = sources.map(|(index, line)| self.source(index, line.as_ref(), options.truncate));
+        let sources: Vec<Result<Vec<u32>, Seq2SeqError>> = sources.collect();
+        let ids: Vec<Vec<u32>> = sources.iter().map(|source| source.as_ref().cloned().unwrap_or_default()).collect();
+        let found = self.search(&ids, options, observe)?;
+        let of_line = |best: Vec<Hypothesis>| best.into_iter().map(|found| self.translation(found)).collect();
+        Ok(sources.into_iter().zip(found).map(|(source, best)| source.map(|_| of_line(best))).collect())
+    }
+
     /// The ids of a line with the end token, or nothing for an empty one.
     fn source(&self, index: usize, line: &str, truncate: bool) -> Result<Vec<u32>, Seq2SeqError> {
         let text = line.trim_end_matches(['\r', '\n']);
-        let mut ids = self.vocabulary.source().encode(text).map_err(Seq2SeqError::in_line(index))?;
+        let mut ids = self.vocabulary.encode_source(text).map_err(Seq2SeqError::in_line(index))?;
         let max_seq_len = self.model.max_source_len();
         if truncate {
             ids.truncate(max_seq_len - 1);
@@ -163,6 +198,22 @@ impl Translator {
         let weights = self.cross_attention(&source, &translation.ids)?;
         let nearest = |row: &[f32]| (0..row.len() - 1).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or_default();
         Ok(weights.chunks(source.len()).enumerate().map(|(t, row)| (nearest(row), t)).collect())
+    }
+
+    /// The tokens behind the places of [`align`](Self::align), for people to read.
+    ///
+    /// # Errors
+    /// As [`translate`](Self::translate).
+    pub fn align_tokens(&self, line: &str, translation: &Translation) -> Result<Vec<AlignedTokens>, Seq2SeqError> {
+        let (ids, pairs) = (self.source(0, line, true)?, self.align(line, translation)?);
+        let spelled = |tokenizer: &Tokenizer, id| tokenizer.token(id).unwrap_or_default();
+        let named = |(source, target): (usize, usize)| AlignedTokens {
+            source,
+            target,
+            source_token: spelled(self.vocabulary.source(), ids[source]),
+            target_token: spelled(self.vocabulary.target(), translation.ids[target]),
+        };
+        Ok(pairs.into_iter().map(named).collect())
     }
 
     /// The weights with which the tokens `ids`, as they were predicted, looked at those of the source: `[T, S]`.
@@ -245,16 +296,28 @@ fn check_vocabulary(config: &Seq2SeqConfig, vocabulary: &Vocabulary, folder: &Mo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelight_data::{Tokenizer, TokenizerConfig};
+    use firelight_data::TokenizerConfig;
+    use firelight_kernels::assert_close;
+    use firelight_storage::{Existing, save_weights};
 
     fn translator() -> Translator {
+        translator_with(&[])
+    }
+
+    /// A model of random weights, whose tokenizer has these special tokens beside its ends.
+    fn translator_with(special: &[&str]) -> Translator {
         let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abcdefgh ").unwrap();
-        let vocabulary = Vocabulary::new(None, tokenizer).unwrap();
-        let start_token = vocabulary.ends().start;
-        let config = Seq2SeqConfig { start_token, ..Seq2SeqConfig::new(11, 16, 2, 1) }.with_max_seq_len(9);
+        let vocabulary = Vocabulary::new(None, tokenizer.ensure_special_tokens(special).unwrap()).unwrap();
+        let model = config(&vocabulary).init(&Device::default());
+        Translator::new(model, vocabulary)
+    }
+
+    fn config(vocabulary: &Vocabulary) -> Seq2SeqConfig {
+        let (size, start_token) = (vocabulary.target().vocab_size(), vocabulary.ends().start);
+        let config = Seq2SeqConfig { start_token, ..Seq2SeqConfig::new(size, 16, 2, 1) }.with_max_seq_len(9);
         let wide =
             firelight_core::WeightInit { weight: firelight_core::Init::Normal { std: 0.5 }, scale_residual: false };
-        Translator::new(config.with_both(|stack| stack.with_init(wide)).init(&Device::default()), vocabulary)
+        config.with_both(|stack| stack.with_init(wide))
     }
 
     #[test]
@@ -271,9 +334,51 @@ mod tests {
         let found = translator.translate_with(&lines, &options, |done| heard.push(done)).unwrap();
         assert_eq!((found[0].len(), found[1].len(), heard.last()), (3, 0, Some(&4)));
         assert!(found[0].is_sorted_by(|a, b| a.score >= b.score));
-        let texts = |found: &[Vec<Translation>]| found.concat().into_iter().map(|best| best.text).collect::<Vec<_>>();
-        let single = translator.translate_with(&lines, &TranslateOptions { batch: 1, ..options }, |_| ()).unwrap();
-        assert_eq!(texts(&single), texts(&found));
+        assert_eq!(heard, [4], "one batch of three, and the empty line");
+    }
+
+    fn texts(found: &[Vec<Translation>]) -> Vec<Vec<String>> {
+        found.iter().map(|best| best.iter().map(|best| best.text.clone()).collect()).collect()
+    }
+
+    #[test]
+    fn the_most_lines_of_a_batch_change_no_translation() {
+        let (translator, lines) = (translator(), ["abc", "", "hgfedcba", "a", "cab"]);
+        let translated = |batch: usize| {
+            let mut heard = Vec::new();
+            let options = TranslateOptions { n_best: 3, batch, ..TranslateOptions::default() };
+            let found = translator.translate_with(&lines, &options, |done| heard.push(done)).unwrap();
+            (texts(&found), heard)
+        };
+        let (expected, heard) = translated(usize::MAX);
+        assert_eq!((expected.len(), heard), (5, vec![5]));
+        // The empty line is done from the beginning.
+        assert_eq!(translated(1), (expected.clone(), vec![2, 3, 4, 5]));
+        assert_eq!(translated(3), (expected, vec![4, 5]));
+    }
+
+    #[test]
+    fn scores_are_divided_by_the_power_of_the_length_that_the_options_say() {
+        let translator = translator();
+        let best = |length_penalty: f64| {
+            let options = TranslateOptions { length_penalty, ..TranslateOptions::greedy() };
+            translator.translate_with(&["abc"], &options, |_| ()).unwrap().remove(0).remove(0)
+        };
+        let sum = best(0.0);
+        // The end token counts, where the translation is not as long as the model writes.
+        let length = (sum.ids.len() + 1).min(translator.model().max_target_len()) as f64;
+        assert!(length > 1.0 && sum.score < 0.0, "{sum:?}");
+        for penalty in [-1.0, 0.5, 1.0, 2.0] {
+            let found = best(penalty);
+            assert_eq!(found.ids, sum.ids);
+            assert_close(&[found.score * length.powf(penalty)], &[sum.score], 1e-9);
+        }
+        let error = translator.translate_with(
+            &["a"],
+            &TranslateOptions { length_penalty: f64::NAN, ..TranslateOptions::default() },
+            |_| (),
+        );
+        assert!(error.unwrap_err().to_string().contains("length_penalty is NaN"));
     }
 
     #[test]
@@ -294,12 +399,17 @@ mod tests {
         let pairs = translator.align("abc", &found).unwrap();
         assert!(!pairs.is_empty() && pairs.len() == found.ids.len());
         assert!(pairs.iter().enumerate().all(|(t, pair)| pair.0 < 3 && pair.1 == t), "{pairs:?}");
+        let named = translator.align_tokens("abc", &found).unwrap();
+        assert_eq!(named.iter().map(|pair| (pair.source, pair.target)).collect::<Vec<_>>(), pairs);
+        assert!(named.iter().all(|pair| pair.source_token == ["a", "b", "c"][pair.source]), "{named:?}");
+        let spelled: String = named.iter().map(|pair| pair.target_token.as_str()).collect();
+        assert_eq!(spelled, found.text);
         // By hand: the place of the largest mean weight, the end token left out.
         let source = translator.source(0, "abc", false).unwrap();
         let weights = translator.cross_attention(&source, &found.ids).unwrap();
         let first = &weights[..3];
         assert!(first.iter().all(|weight| *weight <= first[pairs[0].0]), "{first:?}");
-        assert!((weights[..4].iter().sum::<f32>() - 1.0).abs() < 1e-5, "a mean of weights is a weight");
+        assert_close(&[weights[..4].iter().sum::<f32>()], &[1.0_f32], 1e-5); // a mean of weights is a weight
         assert!(translator.align("", &found).unwrap().is_empty());
     }
 
@@ -307,6 +417,53 @@ mod tests {
     fn a_character_that_is_unknown_is_found_in_its_line() {
         let error = translator().translate(&["a", "bz"]).unwrap_err();
         assert!(error.is_user_error() && error.to_string().starts_with("line 2: the character 'z'"), "{error}");
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_fails_alone() {
+        let (translator, lines) = (translator(), ["abc", "bz", "", "abcdefgha", "a"]);
+        let options = TranslateOptions::default();
+        let found = translator.translate_each(10, &lines, &options, |_| ()).unwrap();
+        let errors: Vec<String> = found.iter().filter_map(|line| Some(line.as_ref().err()?.to_string())).collect();
+        assert_eq!((found.len(), errors.len()), (5, 2));
+        assert!(errors[0].starts_with("line 12: the character 'z'"), "{errors:?}");
+        assert!(errors[1].starts_with("line 14 has 10 tokens"), "{errors:?}");
+        let alone = translator.translate_with(&["abc", "", "a"], &options, |_| ()).unwrap();
+        assert_eq!(texts(&found.into_iter().filter_map(Result::ok).collect::<Vec<_>>()), texts(&alone));
+        let beams = TranslateOptions { beams: 0, ..options };
+        assert!(translator.translate_each(0, &lines, &beams, |_| ()).unwrap_err().is_user_error());
+    }
+
+    #[test]
+    fn an_unknown_character_is_the_unknown_token_where_there_is_one() {
+        let translator = translator_with(&["<unk>"]);
+        let unknown = translator.vocabulary().source().special("<unk>").unwrap();
+        let ids = translator.source(0, "az\u{e9}b", false).unwrap();
+        assert_eq!(ids, [1, unknown, unknown, 2, translator.vocabulary().ends().source]);
+        assert_eq!(translator.translate(&["a", "bz"]).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_model_comes_back_from_its_folder_and_lacks_nothing_that_changes_a_translation() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = ModelFolder::create(home.path().join("run"), Existing::Refuse).unwrap();
+        let (before, lines) = (translator(), ["abc", "hgfedcba", "a"]);
+        before.vocabulary().save(&folder).unwrap();
+        folder.write_config(crate::TASK, &config(before.vocabulary())).unwrap();
+        save_weights(before.model(), folder.weights_path(&Checkpoint::Last)).unwrap();
+        let load = || Translator::load_from(folder.path(), &Checkpoint::Last, &Device::default());
+        assert_eq!(load().unwrap().translate(&lines).unwrap(), before.translate(&lines).unwrap());
+
+        let whole = std::fs::read_to_string(folder.config()).unwrap();
+        for key in ["start_token", "scale_embedding", "tying", "joint"] {
+            let mut fields: serde_json::Value = serde_json::from_str(&whole).unwrap();
+            fields.as_object_mut().unwrap().remove(key).unwrap();
+            std::fs::write(folder.config(), fields.to_string()).unwrap();
+            let error = load().unwrap_err();
+            let text = error.to_string();
+            assert!(error.is_user_error() && text.contains("config.json`"), "{text}");
+            assert!(text.contains(&format!("missing field `{key}`")), "{text}");
+        }
     }
 
     #[test]

@@ -106,6 +106,22 @@ impl Vocabulary {
         EncodedPair::encode(pair, self.source(), self.target())
     }
 
+    /// The ids of a text to translate. A character that the tokenizer lacks is its unknown token, where it has one; in pairs to
+    /// train on it is an error.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub(crate) fn encode_source(&self, text: &str) -> Result<Vec<u32>, DataError> {
+        let source = self.source();
+        match (source.encode(text), source.unknown()) {
+            (Err(DataError::UnknownCharacter { .. }), Some(unknown)) => {
+                let known = |character: char| source.encode(character.encode_utf8(&mut [0; 4])).ok()?.first().copied();
+                Ok(text.chars().map(|character| known(character).unwrap_or(unknown)).collect())
+            }
+            (found, _) => found,
+        }
+    }
+
     /// The ids of pairs in their order; `before` of them lie before the first in its file.
     ///
     /// # Errors

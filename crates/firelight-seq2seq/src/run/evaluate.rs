@@ -88,3 +88,50 @@ pub fn evaluate(
         seconds,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Run;
+    use super::*;
+    use firelight_kernels::assert_close;
+    use firelight_training::RunRequest;
+
+    const SMALL: [(&str, &str); 9] = [
+        ("data.toy_pairs", "60"),
+        ("data.translated", "2"),
+        ("model.d_model", "16"),
+        ("model.n_heads", "2"),
+        ("model.n_layers", "1"),
+        ("model.d_ff", "16"),
+        ("training.steps", "3"),
+        ("schedule.steps", "3"),
+        ("schedule.warmup_steps", "1"),
+    ];
+
+    #[test]
+    fn a_run_is_measured_on_its_own_pairs_and_on_others() {
+        let home = tempfile::tempdir().unwrap();
+        let request = RunRequest::new(&Device::default().autodiff()).with_out(home.path().join("run"));
+        let request = SMALL.iter().fold(request, |request, (key, value)| request.with_override(key, value));
+        let trained = Run::prepare(&request).unwrap().fit().unwrap();
+
+        let options = TranslateOptions { beams: 2, ..TranslateOptions::default() };
+        let measured = |data: Option<(&Path, &str)>| {
+            evaluate(home.path().join("run"), &Checkpoint::Last, data, &options, &Device::default())
+        };
+        let own = measured(None).unwrap();
+        assert_close(&[own.loss, own.perplexity], &[trained.evaluation.unwrap().loss, own.loss.exp()], 1e-5);
+        assert!((0.0..=1.0).contains(&own.token_accuracy) && (0.0..=100.0).contains(&own.bleu), "{own:?}");
+
+        // The same pairs in a table, and in two files of a split.
+        let pairs = trained.corpus.validation();
+        assert_eq!(pairs.len(), 3);
+        let table = home.path().join("pairs.tsv");
+        let lines = pairs.iter().map(|pair| format!("{}\t{}\n", pair.source, pair.target));
+        std::fs::write(&table, lines.collect::<String>()).unwrap();
+        let found = measured(Some((&table, "val"))).unwrap();
+        assert_eq!(Evaluation { seconds: own.seconds, ..found }, own);
+        let error = measured(Some((home.path(), "val"))).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("set data.source and data.target"), "{error}");
+    }
+}

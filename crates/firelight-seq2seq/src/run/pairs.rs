@@ -287,12 +287,12 @@ fn train_tokenizers(recipe: &Seq2SeqRecipe, training: &[Pair]) -> Result<Vocabul
 
 #[cfg(test)]
 mod tests {
-    use super::super::Seq2Seq;
+    use super::super::{Run, Seq2Seq};
     use super::*;
     use burn::tensor::{Int, Tensor};
     use firelight_data::{Noises, SpanCorruption};
     use firelight_storage::Existing;
-    use firelight_training::read_recipe;
+    use firelight_training::{RunRequest, read_recipe};
 
     fn recipe(overrides: &[(&str, &str)]) -> Seq2SeqRecipe {
         let overrides: Vec<_> = overrides.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
@@ -333,6 +333,27 @@ mod tests {
         assert!(!pairs.is_of(&recipe, &paths).unwrap());
         let error = PairText::read(&mut recipe, Path::new("x.toml"), &paths).unwrap_err();
         assert!(error.to_string().starts_with("line 4 has 81 tokens, the end of the source included"), "{error}");
+    }
+
+    #[test]
+    fn a_run_reads_the_file_of_sources_and_the_one_of_targets() {
+        let home = tempfile::tempdir().unwrap();
+        let [source, target, short] = ["s", "t", "short"].map(|name| home.path().join(name));
+        std::fs::write(&source, (0..20).map(|i| format!("source {i}\n")).collect::<String>()).unwrap();
+        std::fs::write(&target, (0..20).map(|i| format!("target {i}\n")).collect::<String>()).unwrap();
+        std::fs::write(&short, "one line\n").unwrap();
+        let prepared = |one: &PathBuf, other: &PathBuf, out: &str| {
+            let request = RunRequest::new(&Device::default()).with_out(home.path().join(out));
+            Run::prepare(&request.with_parallel_data(one, other))
+        };
+        let run = prepared(&source, &target, "run").unwrap();
+        let all = [run.corpus.training(), run.corpus.validation()].concat();
+        assert_eq!(all.len(), 20);
+        assert_eq!((&all[0], &all[19]), (&Pair::new("source 0", "target 0"), &Pair::new("source 19", "target 19")));
+        let turned = prepared(&target, &source, "turned").unwrap();
+        assert_eq!(turned.corpus.training()[0], Pair::new("target 0", "source 0"));
+        let error = prepared(&source, &short, "none").unwrap_err();
+        assert!(error.is_user_error() && !home.path().join("none").exists(), "{error}");
     }
 
     /// The sources and targets of the batches of a loader.

@@ -24,6 +24,9 @@ pub fn dates_recipe() -> &'static str {
     BUILT_IN[0].text
 }
 
+/// The most pairs that are generated: they lie in memory, as text and as ids.
+const MAX_TOY_PAIRS: usize = 1_000_000;
+
 /// The `[data]` section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -46,7 +49,7 @@ pub struct PairRecipe {
     /// A generated task, in the place of files: `{ kind = "dates" }`. Default: none, pairs must be given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub toy: Option<Toy>,
-    /// Pairs of the generated task, those to validate on included. Default: 20,000.
+    /// Pairs of the generated task, those to validate on included; from 2 to 1,000,000. Default: 20,000.
     pub toy_pairs: usize,
     /// The share of the pairs that is only validated on, where there is no file for it; in `(0, 1)`. Default: 0.05.
     pub validation_fraction: f64,
@@ -119,7 +122,8 @@ impl PairRecipe {
                 (self.objective.is_some() && self.translated > 0).then(|| {
                     format!("data.translated = {} does not fit data.objective: noise is no text", self.translated)
                 }),
-                (self.toy_pairs < 2).then(|| format!("data.toy_pairs = {} must be at least 2", self.toy_pairs)),
+                (!(2..=MAX_TOY_PAIRS).contains(&self.toy_pairs))
+                    .then(|| format!("data.toy_pairs = {} must be from 2 to {MAX_TOY_PAIRS}", self.toy_pairs)),
                 (!(fraction > 0.0 && fraction < 1.0))
                     .then(|| format!("data.validation_fraction = {fraction} must be above 0 and below 1")),
                 self.filter.validate().err().map(text),
@@ -153,7 +157,7 @@ mod tests {
     fn all_problems_are_listed() {
         let recipe = PairRecipe {
             source: Some("de".into()),
-            toy_pairs: 1,
+            toy_pairs: MAX_TOY_PAIRS + 1,
             validation_fraction: 1.0,
             workers: 65,
             ..PairRecipe::default()
