@@ -12,18 +12,13 @@ use firelight_core::{
 };
 use serde::{Deserialize, Serialize};
 
-fn yes() -> bool {
-    true
-}
-
 /// Configuration of a [`LanguageModel`], as it stands in `config.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LanguageModelConfig {
     /// Number of tokens `V`.
     pub vocab_size: usize,
-    /// The head shares the embedding's matrix. Default: true.
-    #[serde(default = "yes")]
+    /// The head shares the embedding's matrix.
     pub tied: bool,
     /// The stack between embedding and head; its `max_seq_len` is the context in tokens.
     pub transformer: TransformerConfig,
@@ -177,6 +172,7 @@ impl LanguageModel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_kernels::assert_close;
 
     #[test]
     fn published_models_are_counted_exactly() {
@@ -190,6 +186,19 @@ mod tests {
             stack.with_bias(false).with_norm(norm)
         });
         assert_eq!(plain.init(&device).num_params(), 804_096);
+    }
+
+    #[test]
+    fn the_matrix_of_the_head_makes_the_logits() {
+        let device = Device::default();
+        let tokens = Tensor::<2, Int>::from_ints([[1, 5, 2], [3, 3, 0]], &device);
+        for tied in [true, false] {
+            let model = LanguageModelConfig::new(11, 16, 2, 1).with_max_seq_len(8).with_tied(tied).init(&device);
+            assert_eq!((model.max_seq_len(), model.vocab_size(), model.head_weight().dims()), (8, 11, [16, 11]));
+            let hidden = model.hidden(tokens.clone(), &SequenceInput::default(), &mut Pass::default());
+            let expected = hidden.reshape([6, 16]).matmul(model.head_weight()).reshape([2, 3, 11]);
+            assert_close(&model.forward(tokens.clone()), &expected, 1e-5);
+        }
     }
 
     #[test]

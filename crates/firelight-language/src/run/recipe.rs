@@ -18,6 +18,9 @@ pub fn stories_recipe() -> &'static str {
     STORIES
 }
 
+/// The most characters that are generated: they lie in memory.
+const MAX_STORIES: usize = 1_000_000_000;
+
 /// The `[data]` section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -26,7 +29,8 @@ pub struct DataRecipe {
     pub tokenizer: TokenizerConfig,
     /// The share of the text, at its end, that is only validated on; in `[0, 1)`. Default: 0.1.
     pub validation_fraction: f64,
-    /// Characters of generated stories to train on when no text is given. Default: none, a text must be given.
+    /// Characters of generated stories to train on when no text is given, at most 1,000,000,000. Default: none, a text must be
+    /// given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stories: Option<usize>,
     /// What ends a document: `"line"`, `"blank_line"` or `{ kind = "text", text = "<|endoftext|>" }`. Documents do not see
@@ -81,6 +85,9 @@ impl DataRecipe {
             [
                 separator.err().map(|error| format!("data.documents: {error}")),
                 self.tokenizer.kind().and_then(|kind| begins_anew(&self.tokenizer, kind)),
+                self.stories
+                    .filter(|characters| *characters > MAX_STORIES)
+                    .map(|characters| format!("data.stories = {characters} must be at most {MAX_STORIES}")),
                 unpackable.then(|| "data.packing needs documents: give data.documents, such as \"blank_line\"".into()),
                 self.batching.validate().err().map(|error| format!("data: {error}")),
                 check_workers(self.workers),
@@ -158,6 +165,8 @@ mod tests {
             "data.packing needs documents: give data.documents, such as \"blank_line\"; \
              data: batching.buckets = 0 must be at least 1; data.workers = 65 must be at most 64"
         );
+        let endless = data("stories = 1000000001").validate().unwrap_err().to_string();
+        assert_eq!(endless, "data.stories = 1000000001 must be at most 1000000000");
         let empty = data("documents = { kind = \"text\", text = \"\" }");
         assert!(empty.validate().unwrap_err().to_string().starts_with("data.documents: the text that separates"));
     }
