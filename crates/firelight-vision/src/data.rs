@@ -75,6 +75,7 @@ impl Batcher<ImageSample, ImageBatch> for ImageBatcher {
 mod tests {
     use super::*;
     use firelight_data::Draw;
+    use firelight_kernels::assert_close;
 
     fn sample(value: f32, label: u32, draw: Option<Draw>) -> ImageSample {
         ImageSample { pixels: vec![value; 4], label, draw }
@@ -106,8 +107,9 @@ mod tests {
         let partners = mixed.partners.expect("mixed");
         assert_eq!((ids(&mixed.targets), ids(&partners.targets)), (vec![3, 5, 7], vec![7, 5, 3]));
         let pixels: Vec<f32> = mixed.images.try_into_vec_as().unwrap();
-        let expected = [2.0 * (1.0 - partners.share), 1.0, 2.0 * partners.share];
-        assert!(expected.iter().enumerate().all(|(i, expected)| (f64::from(pixels[4 * i]) - expected).abs() < 1e-6));
+        // Images of one shade each: 0, 1 and 2 with the share that they keep, and what is left of 2, 1 and 0.
+        let shades = [2.0 * (1.0 - partners.share), 1.0, 2.0 * partners.share];
+        assert_close(&pixels, &shades.map(|shade| [shade; 4]).concat(), 1e-6);
         assert!(batch(mixing, None).partners.is_none(), "what is evaluated is never mixed");
     }
 }

@@ -152,6 +152,7 @@ mod tests {
     use super::*;
     use crate::model::VitSize;
     use firelight_core::{Init, TransformerConfig, WeightInit};
+    use firelight_kernels::assert_close;
     use firelight_storage::{Existing, save_weights};
 
     fn config(classes: usize) -> VisionConfig {
@@ -176,12 +177,12 @@ mod tests {
         let (classifier, images) = (classifier(), images(70)); // more than one batch
         let together = classifier.classify(&images).unwrap();
         assert!(together.iter().any(|found| found.label != together[0].label), "several classes are named");
+        assert_eq!(together.len(), images.len());
         for (image, found) in images.iter().zip(&together) {
             let alone = &classifier.classify(std::slice::from_ref(image)).unwrap()[0];
             assert_eq!(alone.label, found.label);
-            let differs = alone.probabilities.iter().zip(&found.probabilities).map(|(a, b)| (a - b).abs());
-            assert!(differs.fold(0.0, f64::max) < 1e-5);
-            assert!((found.probabilities.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+            assert_close(&alone.probabilities, &found.probabilities, 1e-5);
+            assert_close(&[found.probabilities.iter().sum::<f64>()], &[1.0], 1e-12);
         }
         assert!(classifier.classify(&[]).unwrap().is_empty());
     }
@@ -195,9 +196,7 @@ mod tests {
 
     #[test]
     fn probabilities_by_hand() {
-        let found = softmax(&[2.0, 1.0, 0.5, -0.5]);
-        let expected = [0.598, 0.220, 0.133, 0.049];
-        assert!(found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 5e-4), "{found:?}");
+        assert_close(&softmax(&[2.0, 1.0, 0.5, -0.5]), &[0.598, 0.220, 0.133, 0.049], 5e-4);
         assert_eq!((likeliest(&[0.2, 0.4, 0.4]), softmax(&[1e4, 0.0])), (1, vec![1.0, 0.0]));
     }
 

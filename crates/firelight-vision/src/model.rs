@@ -201,6 +201,17 @@ mod tests {
     }
 
     #[test]
+    fn the_parts_of_the_report_are_all_parameters() {
+        let config = VisionConfig::of_small_images(VitSize::Tiny, names(3), 1, [8, 8]);
+        let config = config.with_stack(|_| TransformerConfig::encoder(16, 2, 1));
+        let parts = config.init(&Device::default()).report().parts();
+        assert!(parts.len() > 2, "{parts:?}");
+        assert_eq!(parts.iter().map(|(_, count)| count).sum::<usize>(), config.num_params());
+        // Patches of 4 x 4 pixels and, in this model, what stands for the whole image.
+        assert_eq!(config.tokens(), 4 + config.vit.pooling.tokens());
+    }
+
+    #[test]
     fn a_new_head_is_for_other_classes_and_the_rest_stays() {
         let config = VisionConfig::of_small_images(VitSize::Tiny, names(3), 1, [8, 8]);
         let model = config.with_stack(|_| TransformerConfig::encoder(16, 2, 1)).init(&Device::default());

@@ -15,6 +15,9 @@ use crate::inference::ImageClassifier;
 /// How much of the rest of the image shows through where the attention is least.
 const DARK: f64 = 0.25;
 
+/// The longer side of an image in a picture, in pixels: as large as most models of photographs read them.
+const SIDE: usize = 224;
+
 /// The share of every patch in the answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rollout {
@@ -28,7 +31,7 @@ impl ImageClassifier {
     /// Follows the attention of all layers from the answer back to the patches of an image.
     ///
     /// # Errors
-    /// If the device fails.
+    /// If the device fails, or the weights are damaged.
     pub fn rollout(&self, image: &Image) -> Result<Rollout, VisionError> {
         let mut trace = AttentionTrace::default();
         self.model().logits(self.read(std::slice::from_ref(image)), &mut Pass::default().with_trace(&mut trace));
@@ -36,6 +39,9 @@ impl ImageClassifier {
         let layers: Vec<Tensor<2>> = weights.map(|weights| weights.mean_dim(1).squeeze_dims::<2>(&[0, 1])).collect(); // [T, T]
         let flow = rolled(&layers, &self.model().device()).try_into_vec_as::<f64>();
         let flow = flow.map_err(VisionError::device("the attention of an image"))?;
+        if !flow.iter().all(|share| share.is_finite()) {
+            return Err(VisionError::NotFinite);
+        }
         let vit = &self.config().vit;
         let tokens = self.config().tokens();
         let first = vit.pooling.tokens();
@@ -69,6 +75,18 @@ impl Rollout {
         });
         Image::new(image.shape(), blended.collect())
     }
+
+    /// The image and, to its right, its [`overlay`](Self::overlay), both enlarged or reduced until the longer side has 224
+    /// pixels.
+    pub fn picture(&self, image: &Image) -> Image {
+        let longest = image.shape().size().into_iter().max().unwrap_or(1);
+        let size = image.shape().size().map(|side| (side * SIDE).div_ceil(longest));
+        let left = image.clone().with_channels(3).resized(size);
+        let right = self.overlay(&left);
+        let rows = left.pixels().chunks(size[1]).zip(right.pixels().chunks(size[1]));
+        let pixels = rows.flat_map(|(left, right)| [left, right].concat()).collect();
+        Image::new(ImageShape::new(3, [size[0], 2 * size[1]]), pixels)
+    }
 }
 
 #[cfg(test)]
@@ -76,6 +94,7 @@ mod tests {
     use super::*;
     use crate::model::{VisionConfig, VitSize};
     use firelight_core::{ImagePooling, Init, PatchPosition, TransformerConfig, WeightInit};
+    use firelight_kernels::assert_close;
 
     #[test]
     fn two_layers_of_two_tokens_by_hand() {
@@ -84,8 +103,7 @@ mod tests {
         let layers =
             [[[0.2f32, 0.8], [0.5, 0.5]], [[0.8, 0.2], [1.0, 0.0]]].map(|layer| Tensor::from_floats(layer, &device));
         let found: Vec<f64> = rolled(&layers, &device).try_into_vec_as().unwrap();
-        let expected = [0.565, 0.435, 0.425, 0.575];
-        assert!(found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-6), "{found:?}");
+        assert_close(&found, &[0.565, 0.435, 0.425, 0.575], 1e-6);
     }
 
     fn classifier(pooling: ImagePooling) -> ImageClassifier {
@@ -102,11 +120,42 @@ mod tests {
         let image = Image::new(ImageShape::new(1, [8, 12]), (0..96).map(|p| (p * p % 256) as u8).collect());
         let mean = classifier(ImagePooling::Mean).rollout(&image).unwrap();
         assert_eq!((mean.grid, mean.shares.len()), ([2, 3], 6));
-        assert!((mean.shares.iter().sum::<f64>() - 1.0).abs() < 1e-5 && mean.shares.iter().all(|share| *share > 0.0));
+        assert_close(&[mean.shares.iter().sum::<f64>()], &[1.0], 1e-5);
+        assert!(mean.shares.iter().all(|share| *share > 0.0), "{mean:?}");
         // The class token keeps at least (1/2)^3 for itself.
         let class = classifier(ImagePooling::ClassToken).rollout(&image).unwrap();
         let sum: f64 = class.shares.iter().sum();
         assert!(sum > 0.0 && sum < 0.875 + 1e-6, "{sum}");
+    }
+
+    #[test]
+    fn damaged_weights_have_no_rollout() {
+        let sound = classifier(ImagePooling::Mean);
+        let mut model = sound.model().clone();
+        let weight = &mut model.vit.patches.projection.weight;
+        *weight = weight.clone().map(|weight| weight * f32::NAN);
+        let damaged = ImageClassifier::new(model, sound.config().clone());
+        let image = Image::new(ImageShape::new(1, [8, 12]), vec![9; 96]);
+        assert!(sound.rollout(&image).is_ok());
+        assert!(matches!(damaged.rollout(&image), Err(VisionError::NotFinite)));
+    }
+
+    #[test]
+    fn a_picture_is_the_image_and_its_overlay_side_by_side() {
+        let rollout = Rollout { grid: [1, 2], shares: vec![0.1, 0.5] };
+        let image = Image::new(ImageShape::new(1, [2, 3]), vec![200, 100, 0, 50, 150, 250]);
+        let picture = rollout.picture(&image);
+        assert_eq!(picture.shape(), ImageShape::new(3, [150, 448])); // 2 * 224 / 3 = 149.3
+        let left = image.with_channels(3).resized([150, 224]);
+        let right = rollout.overlay(&left);
+        let rows = |image: &Image, width: usize| image.pixels().chunks(width).map(<[u8]>::to_vec).collect::<Vec<_>>();
+        let halves: Vec<_> = rows(&picture, 448).iter().map(|row| (row[..224].to_vec(), row[224..].to_vec())).collect();
+        let expected: Vec<_> = rows(&left, 224).into_iter().zip(rows(&right, 224)).collect();
+        assert_eq!((halves.len(), halves == expected), (3 * 150, true));
+        assert_ne!(left, right);
+        // A photograph is reduced.
+        let large = Image::new(ImageShape::new(3, [448, 300]), vec![7; 3 * 448 * 300]);
+        assert_eq!(rollout.picture(&large).shape(), ImageShape::new(3, [224, 300]));
     }
 
     #[test]

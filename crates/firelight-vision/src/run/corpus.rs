@@ -179,7 +179,7 @@ pub(super) fn read_parts(recipe: &ImageRecipe, folder: &Path) -> Result<[ReadIma
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use firelight_data::{Image, ImageShape};
     use firelight_storage::Existing;
@@ -192,7 +192,7 @@ mod tests {
     }
 
     /// A folder of three classes with `images` images each.
-    fn folder(path: &Path, images: usize) {
+    pub(in crate::run) fn folder(path: &Path, images: usize) {
         for (class, name) in ["across", "diagonal", "upright"].iter().enumerate() {
             fs::create_dir_all(path.join(name)).unwrap();
             (0..images).for_each(|i| stripes(class, i).write_png(path.join(name).join(format!("{i:03}.png"))).unwrap());

@@ -17,7 +17,7 @@ pub(super) fn estimate(config: &VisionConfig, recipe: &VisionRecipe) -> Estimate
             + 6 * width * vit.n_classes / tokens,
         floats_per_token: vit.transformer.floats_kept_per_token() + patch,
         vocab_size: vit.n_classes.div_ceil(tokens),
-        batch_tokens: recipe.training.batch_size * tokens,
+        batch_tokens: recipe.training.batch_size.saturating_mul(tokens),
     };
     Estimate::new(cost, &recipe.training)
 }

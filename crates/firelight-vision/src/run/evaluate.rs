@@ -84,3 +84,49 @@ fn images(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Run;
+    use super::super::corpus::tests::folder;
+    use super::*;
+    use firelight_kernels::assert_close;
+    use firelight_training::RunRequest;
+
+    const SMALL: [(&str, &str); 8] = [
+        ("model.patch_size", "4"),
+        ("model.d_model", "16"),
+        ("model.n_heads", "2"),
+        ("model.n_layers", "1"),
+        ("model.d_ff", "32"),
+        ("training.epochs", "0"),
+        ("training.steps", "3"),
+        ("schedule.warmup_steps", "1"),
+    ];
+
+    #[test]
+    fn a_run_is_measured_on_its_own_images_on_a_folder_and_on_a_split() {
+        let home = tempfile::tempdir().unwrap();
+        let data = home.path().join("data");
+        folder(&data.join("train"), 4);
+        folder(&data.join("val"), 2);
+        let request = RunRequest::new(&Device::default().autodiff()).with_data(&data).with_out(home.path().join("run"));
+        let request = SMALL.iter().fold(request, |request, (key, value)| request.with_override(key, value));
+        let trained = Run::prepare(&request).unwrap().fit().unwrap();
+
+        let measured = |data: Option<(&Path, Option<&str>)>| {
+            evaluate(home.path().join("run"), &Checkpoint::Last, data, &Device::default())
+        };
+        let own = measured(None).unwrap();
+        assert_close(&[own.loss], &[trained.evaluation.unwrap().loss], 1e-5);
+        assert_eq!(own.examples, 6);
+        assert_close(&[own.accuracy * 6.0], &[(own.accuracy * 6.0).round()], 1e-9);
+        assert!((0.0..=1.0).contains(&own.macro_f1), "{own:?}");
+        // The folder has a split of its own to validate on, which the run kept.
+        let of_folder = measured(Some((&data, None))).unwrap();
+        assert_eq!((of_folder.loss, of_folder.accuracy, of_folder.examples), (own.loss, own.accuracy, 6));
+        assert_eq!(measured(Some((&data, Some("train")))).unwrap().examples, 12);
+        let error = measured(Some((&data, Some("test")))).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("test"), "{error}");
+    }
+}
