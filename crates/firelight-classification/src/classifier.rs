@@ -280,6 +280,7 @@ mod tests {
         for (text, found) in texts.iter().zip(&together) {
             let alone = classifier.classify(&[text]).unwrap().remove(0);
             assert_eq!(alone.labels(), found.labels());
+            assert_eq!((alone.probabilities().len(), found.probabilities().len()), (3, 3));
             for (one, other) in alone.probabilities().iter().zip(found.probabilities()) {
                 assert!(one.0 == other.0 && (one.1 - other.1).abs() < 1e-6, "{alone:?} {found:?}");
             }
@@ -331,5 +332,16 @@ mod tests {
     fn a_character_that_is_unknown_is_found_in_its_line() {
         let error = classifier(0).classify(&["a", "bz"]).unwrap_err();
         assert!(error.is_user_error() && error.to_string().starts_with("line 2: the character 'z'"), "{error}");
+        let error = classifier(0).classify_after(10, &["a", "bz"]).unwrap_err();
+        assert!(error.to_string().starts_with("line 12: the character 'z'"), "{error}");
+    }
+
+    #[test]
+    fn a_pair_is_a_line_with_a_tab() {
+        let pairs = classifier(2);
+        assert_eq!((pairs.line_of("ab", None), pairs.line_of("ab", Some("cd"))), ("ab".into(), "ab\tcd".into()));
+        let of_line = pairs.classify(&[pairs.line_of("ab", Some("cd"))]).unwrap();
+        assert_ne!(of_line, pairs.classify(&[pairs.line_of("cd", Some("ab"))]).unwrap());
+        assert_eq!(pairs.model.num_outputs(), 3);
     }
 }

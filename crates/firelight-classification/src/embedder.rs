@@ -88,6 +88,15 @@ impl Embedder {
         Ok(found)
     }
 
+    /// How similar every text is to every other one: a row for each text, with a number from -1 to 1 for each text.
+    ///
+    /// # Errors
+    /// As [`embed`](Self::embed).
+    pub fn similarities<S: AsRef<str>>(&self, texts: &[S]) -> Result<Vec<Vec<f64>>, ClassificationError> {
+        let vectors = self.embed(texts)?;
+        Ok(cosine_similarities(&vectors, &vectors))
+    }
+
     /// # Shapes
     /// - `input.tokens`: `[B, T]`; output: `[B, D]`, rows of length 1
     fn vectors(&self, input: &TextInput) -> Tensor<2> {
@@ -98,24 +107,84 @@ impl Embedder {
     }
 }
 
+/// The cosine of the angle between every vector of `rows` and every one of `columns`: a row for each of the first. A vector of
+/// length 0 has the similarity 0 with all.
+///
+/// ```
+/// use firelight_classification::cosine_similarities;
+///
+/// let (rows, columns) = ([vec![3.0, 4.0], vec![0.0, 0.0]], [vec![1.0, 0.0], vec![-3.0, -4.0]]);
+/// assert_eq!(cosine_similarities(&rows, &columns), [[0.6, -1.0], [0.0, 0.0]]);
+/// ```
+///
+/// # Panics
+/// If two vectors have not the same number of numbers.
+pub fn cosine_similarities(rows: &[Vec<f32>], columns: &[Vec<f32>]) -> Vec<Vec<f64>> {
+    let units = |vectors: &[Vec<f32>]| vectors.iter().map(|vector| unit(vector)).collect::<Vec<_>>();
+    let columns = units(columns);
+    units(rows).iter().map(|row| columns.iter().map(|column| product(row, column)).collect()).collect()
+}
+
+/// The vector of length 1 in the same direction; zeros where there is none.
+fn unit(vector: &[f32]) -> Vec<f64> {
+    let vector: Vec<f64> = vector.iter().map(|&number| f64::from(number)).collect();
+    let length = product(&vector, &vector).sqrt();
+    vector.into_iter().map(|number| if length > 0.0 { number / length } else { 0.0 }).collect()
+}
+
+fn product(one: &[f64], other: &[f64]) -> f64 {
+    assert_eq!(one.len(), other.len(), "vectors of one length are compared");
+    one.iter().zip(other).map(|(a, b)| a * b).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::encoder::TextEncoderConfig;
     use firelight_data::{Tokenizer, TokenizerConfig};
+    use firelight_kernels::assert_close;
+
+    fn embedder() -> Embedder {
+        let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abcdefgh ").unwrap();
+        let encoder = TextEncoderConfig::bert(12, 16, 2, 1).init(&Device::default());
+        Embedder::new(encoder, TextVocabulary::new(tokenizer).unwrap())
+    }
+
+    #[test]
+    fn similarities_are_those_of_the_vectors() {
+        let (embedder, texts) = (embedder(), ["abc", "hgfedcba", "a", "abc"]);
+        let found = embedder.similarities(&texts).unwrap();
+        assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [4; 4]);
+        let vectors = embedder.embed(&texts).unwrap();
+        for (i, j) in (0..4).flat_map(|i| (0..4).map(move |j| (i, j))) {
+            // Vectors of length 1: the cosine is the product.
+            let expected: f64 = (0..16).map(|d| f64::from(vectors[i][d]) * f64::from(vectors[j][d])).sum();
+            assert_close(&[found[i][j], found[j][i]], &[expected; 2], 1e-6);
+        }
+        assert_close(&[found[0][0], found[0][3]], &[1.0, 1.0], 1e-6);
+        assert!(found[0][1] < 0.9999, "{found:?}");
+        let error = embedder.embed_after(10, &["a", "bz"]).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().starts_with("line 12: the character 'z'"), "{error}");
+    }
+
+    #[test]
+    #[should_panic(expected = "vectors of one length are compared")]
+    fn vectors_of_two_widths_are_not_compared() {
+        let _ = cosine_similarities(&[vec![1.0; 3]], &[vec![1.0; 2]]);
+    }
 
     #[test]
     fn vectors_have_length_one_and_company_changes_none() {
-        let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abcdefgh ").unwrap();
-        let encoder = TextEncoderConfig::bert(12, 16, 2, 1).init(&Device::default());
-        let embedder = Embedder::new(encoder, TextVocabulary::new(tokenizer).unwrap());
+        let embedder = embedder();
         let texts = ["abc", "hgfedcba", "a"];
         let together = embedder.embed(&texts).unwrap();
         let product = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+        assert_eq!(together.len(), texts.len());
         for (text, vector) in texts.iter().zip(&together) {
             let alone = embedder.embed(&[text]).unwrap().remove(0);
             assert_eq!(vector.len(), 16);
-            assert!((product(vector, vector) - 1.0).abs() < 1e-5 && (product(vector, &alone) - 1.0).abs() < 1e-5);
+            assert_close(&[product(vector, vector)], &[1.0_f32], 1e-5);
+            assert_close(&alone, vector, 1e-5);
         }
         assert!(product(&together[0], &together[1]) < 0.9999);
     }

@@ -68,7 +68,7 @@ pub use answering::{
 pub use burn::train::Interrupter;
 pub use classifier::{Classifier, Prediction};
 pub use data::{EncodedText, EncodedWords, Example, QuestionWindow, Target, TextBatch, TextBatcher};
-pub use embedder::Embedder;
+pub use embedder::{Embedder, cosine_similarities};
 pub use encoder::{TextEncoder, TextEncoderConfig, TextInput};
 pub use error::ClassificationError;
 #[cfg(feature = "train")]

@@ -432,7 +432,8 @@ fn rate(field: &str, value: f64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{TensorData, Tolerance};
+    use burn::tensor::TensorData;
+    use firelight_kernels::assert_close;
 
     const LABELS: [&str; 3] = ["a", "b", "c"];
 
@@ -465,7 +466,7 @@ mod tests {
         let places = Tensor::<1, Int>::from_data(TensorData::from([4, 2]), &device);
         let found = model.forward_at(&input, places.clone(), &mut Pass::default());
         let expected = all.select(0, places).unsqueeze::<3>();
-        found.into_data().assert_approx_eq::<f32>(&expected.into_data(), Tolerance::absolute(1e-6));
+        assert_close(&found.into_data(), &expected.into_data(), 1e-6);
     }
 
     #[test]

@@ -207,7 +207,8 @@ impl Pooler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, Distribution, TensorData, Tolerance};
+    use burn::tensor::{Device, Distribution, TensorData};
+    use firelight_kernels::assert_close;
 
     const ALL: [PoolingConfig; 4] =
         [PoolingConfig::Class, PoolingConfig::Mean, PoolingConfig::Max, PoolingConfig::Attention];
@@ -227,7 +228,7 @@ mod tests {
             (PoolingConfig::Max, [3.0, -2.0]),
         ] {
             let found = pooling(config, &device).forward(hidden(), Some(&padding)).into_data();
-            found.assert_approx_eq::<f32>(&TensorData::from([expected]), Tolerance::absolute(1e-6));
+            assert_close(&found, &TensorData::from([expected]), 1e-6);
         }
         // The identity for W and q = (0.5, 0): scores 0.5 tanh(1) and 0.5 tanh(3), whose softmax is 0.470851 and 0.529149.
         let attention = AttentionPooling {
@@ -239,7 +240,7 @@ mod tests {
             query: Param::from_data([0.5, 0.0], &device),
         };
         let found = Pooling::Attention(attention).forward(hidden(), Some(&padding)).into_data();
-        found.assert_approx_eq::<f32>(&TensorData::from([[2.058_299f32, -2.941_701]]), Tolerance::absolute(1e-5));
+        assert_close(&found, &TensorData::from([[2.058_299f32, -2.941_701]]), 1e-5);
     }
 
     #[test]
@@ -254,7 +255,7 @@ mod tests {
             let pooling = pooling(config, &device);
             let expected = pooling.forward(hidden.clone(), None).into_data();
             let found = pooling.forward(longer.clone(), Some(&padding)).into_data();
-            found.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+            assert_close(&found, &expected, 1e-5);
         }
     }
 

@@ -9,6 +9,7 @@ use firelight_core::ConfigError;
 #[cfg(feature = "train")]
 use firelight_storage::take_base;
 use firelight_storage::{Checkpoint, ModelFolder, StorageError, load_weights};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::encoder::{TextEncoder, TextEncoderConfig};
@@ -166,7 +167,7 @@ impl Pretrained {
 
 /// The structure, the weights of a checkpoint and the tokenizer of a run of this task: `checked` tells what is wrong with the
 /// structure or which encoder it has, `init` builds the model.
-pub(crate) fn load_model<C: DeserializeOwned, M: Module>(
+pub(crate) fn load_model<C: Serialize + DeserializeOwned, M: Module>(
     folder: &Path,
     (task, checkpoint): (&str, &Checkpoint),
     checked: impl FnOnce(&C) -> Result<&TextEncoderConfig, ConfigError>,

@@ -234,6 +234,8 @@ mod tests {
         for part in ["line 2", "21 tokens", "max_seq_len = 16", "data.stride"] {
             assert!(long.contains(part), "{long}");
         }
+        let error = reader(None).answer_after(10, &[("a?", "bcdefgh abcdefgh")]).unwrap_err();
+        assert!(error.to_string().contains("line 11"), "{error}");
         let question = told("abcdefgh abcd", Some(4));
         assert!(question.contains("line 2") && question.contains("no room"), "{question}");
     }

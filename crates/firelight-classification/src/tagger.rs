@@ -239,6 +239,7 @@ mod tests {
         assert_eq!(words, [2, 0, 7, 1, 2]);
         for (text, found) in texts.iter().zip(&together) {
             let alone = tagger.tag(&[text]).unwrap().remove(0);
+            assert_eq!(alone.tokens.len(), found.tokens.len());
             for (one, other) in alone.tokens.iter().zip(&found.tokens) {
                 assert!((&one.token, &one.tag) == (&other.token, &other.tag), "{one:?} {other:?}");
                 assert!((one.probability - other.probability).abs() < 1e-6, "{one:?} {other:?}");
@@ -273,6 +274,9 @@ mod tests {
         let mut damaged = tagger(&["x", "y"], 32);
         let error = damaged.tag(&["a", "bz"]).unwrap_err();
         assert!(error.is_user_error() && error.to_string().starts_with("line 2: the character 'z'"), "{error}");
+        let error = damaged.tag_after(10, &["a", "bz"]).unwrap_err();
+        assert!(error.to_string().starts_with("line 12: the character 'z'"), "{error}");
+        assert_eq!(damaged.tag_after(10, &["ab"]).unwrap(), damaged.tag(&["ab"]).unwrap());
         let embedding = &mut damaged.model.encoder.embedding;
         embedding.weight = embedding.weight.clone().map(|weight| weight * f32::NAN);
         assert!(damaged.tag(&["abc"]).unwrap_err().to_string().contains("its weights are damaged"));

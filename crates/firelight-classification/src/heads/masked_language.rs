@@ -109,8 +109,9 @@ impl MaskedLanguageHead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, Tolerance};
+    use burn::tensor::Device;
     use firelight_core::TokenEmbeddingConfig;
+    use firelight_kernels::assert_close;
 
     #[test]
     fn a_matrix_of_its_own_is_what_the_head_ends_in() {
@@ -129,6 +130,6 @@ mod tests {
         assert_ne!(expected, found);
         own.decoder = Some(Param::from_tensor(embedding.weight.val().transpose()));
         let found = own.forward(hidden, &embedding).into_data();
-        found.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+        assert_close(&found, &expected, 1e-6);
     }
 }
