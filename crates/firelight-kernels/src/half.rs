@@ -57,7 +57,7 @@ mod tests {
             });
             let (half, single) = (run(dtype, &inputs, &function), run(DType::F32, &inputs, &function));
             for (place, (found, expected)) in half.iter().zip(&single).enumerate() {
-                assert_eq!((found.dtype(), &found.shape), (dtype, &expected.shape), "{name}, {place}");
+                assert_eq!((found.dtype(), found.shape()), (dtype, expected.shape()), "{name}, {place}");
                 for (found, expected) in found.iter::<f32>().zip(expected.iter::<f32>()) {
                     let error = (found - expected).abs();
                     assert!(
