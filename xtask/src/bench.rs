@@ -12,6 +12,9 @@ use serde_json::Value;
 
 use crate::command::{built, cargo, program, run, workspace_root};
 
+/// The program that Firelight is measured beside if no other is named.
+const REFERENCE: &str = "bench/pytorch_reference.py";
+
 /// What is compared, as the arguments of both programs.
 const WORKS: [&str; 8] = [
     "train --config baby --runs 20",
@@ -35,7 +38,8 @@ const END: &str = "<!-- end of benchmarks -->";
 #[derive(Args)]
 pub(crate) struct Options {
     /// The reference: a Python program with the flags of `firelight bench`
-    #[arg(long, value_name = "FILE")]
+    /// The reference: a Python program with the flags of `firelight bench`
+    #[arg(long, value_name = "FILE", default_value = REFERENCE)]
     reference: PathBuf,
     /// How often both programs are run, in turn
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
@@ -49,7 +53,9 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn compare(options: &Options) -> Result<()> {
-    let reference = fs::canonicalize(&options.reference).with_context(|| options.reference.display().to_string())?;
+    let named =
+        if options.reference.exists() { options.reference.clone() } else { workspace_root().join(&options.reference) };
+    let reference = fs::canonicalize(&named).with_context(|| options.reference.display().to_string())?;
     run("release build", &mut cargo("build --release -p firelight-cli"))?;
     let mut part = String::from(
         "| work | tokens per second | reference | ratio | memory above the start, MiB | in all | reference |\n\
@@ -127,7 +133,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn json(command: &mut Command) -> Result<Value> {
+pub(crate) fn json(command: &mut Command) -> Result<Value> {
     Ok(serde_json::from_str(text(command)?.trim())?)
 }
 
@@ -137,7 +143,7 @@ fn text(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-fn number(line: &Value, key: &str) -> Result<f64> {
+pub(crate) fn number(line: &Value, key: &str) -> Result<f64> {
     line[key].as_f64().with_context(|| format!("`{key}` is missing in {line}"))
 }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::command::{cargo, is_installed, program, run};
+use crate::command::{cargo, run, run_if_installed};
 use crate::{agree, consumer, test};
 
 /// Stops at the first step that fails.
@@ -12,6 +12,7 @@ pub(crate) fn run_all() -> Result<()> {
     let start = Instant::now();
     run("format", &mut cargo("fmt --all --check"))?;
     spelling()?;
+    dependencies()?;
     consumer::check_lock()?;
     run("clippy", &mut cargo("clippy --workspace --all-targets --features ndarray -- -D warnings"))?;
     let mut rustdoc = cargo("doc --workspace --features ndarray --no-deps");
@@ -30,9 +31,15 @@ pub(crate) fn run_all() -> Result<()> {
 }
 
 fn spelling() -> Result<()> {
-    if is_installed("typos") {
-        return run("spelling", &mut program("typos", ""));
-    }
-    eprintln!("\n==> spelling: skipped, `cargo install typos-cli` brings the program");
-    Ok(())
+    run_if_installed("spelling", "typos", "", "pip install typos")
+}
+
+/// Licences, sources and doubles of all dependencies; advisories need a data base from the network, and are left to the reader.
+fn dependencies() -> Result<()> {
+    run_if_installed(
+        "dependencies",
+        "cargo-deny",
+        "--locked check bans licenses sources",
+        "cargo install --locked cargo-deny",
+    )
 }

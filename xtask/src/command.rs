@@ -7,9 +7,14 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-/// `cargo` with the arguments of `line`, which are separated by blanks.
+/// The tasks of cargo that look for dependencies.
+const LOCKED: [&str; 7] = ["build", "check", "clippy", "doc", "run", "test", "tree"];
+
+/// `cargo` with the arguments of `line`, which are separated by blanks. What resolves dependencies takes those of the lock file.
 pub(crate) fn cargo(line: &str) -> Command {
-    program("cargo", line)
+    let (task, arguments) = line.split_once(' ').unwrap_or((line, ""));
+    let locked = if LOCKED.contains(&task) { "--locked" } else { "" };
+    program("cargo", &format!("{task} {locked} {arguments}"))
 }
 
 /// `name` with the arguments of `line`, to be run in the workspace root.
@@ -32,6 +37,21 @@ pub(crate) fn run(title: &str, command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("{title}: cannot start {}", display(command)))?;
     ensure!(status.success(), "{title} failed ({status}) after {} s", start.elapsed().as_secs());
     eprintln!("==> {title}: passed in {} s", start.elapsed().as_secs());
+    Ok(())
+}
+
+/// Whether this is the run that decides on a change, where nothing may be left out.
+pub(crate) fn is_ci() -> bool {
+    env::var_os("CI").is_some_and(|value| value == "true")
+}
+
+/// Runs a check by `name`, a program that not everybody has. Without it the check is left out, but fails where `CI` is `true`.
+pub(crate) fn run_if_installed(title: &str, name: &str, line: &str, advice: &str) -> Result<()> {
+    if is_installed(name) {
+        return run(title, &mut program(name, line));
+    }
+    ensure!(!is_ci(), "{title}: `{name}` is not installed, `{advice}` brings it");
+    eprintln!("\n==> {title}: left out, `{advice}` brings `{name}`");
     Ok(())
 }
 
@@ -64,7 +84,8 @@ mod tests {
     fn a_step_is_shown_as_one_would_type_it() {
         let mut command = cargo("test  --workspace");
         command.env("BURN_DEVICE", "ndarray");
-        assert_eq!(display(&command), "BURN_DEVICE=\"ndarray\" cargo test --workspace");
+        assert_eq!(display(&command), "BURN_DEVICE=\"ndarray\" cargo test --locked --workspace");
+        assert_eq!(display(&cargo("fmt --all")), "cargo fmt --all");
     }
 
     #[test]

@@ -8,14 +8,14 @@ const MANIFEST: &str = "--manifest-path tests/consumer/Cargo.toml";
 
 /// A moment's work: whether its lock file still fits. If not, copy Cargo.lock there and run `cargo metadata` in its folder.
 pub(crate) fn check_lock() -> Result<()> {
-    run("consumer lock", &mut cargo(&format!("tree {MANIFEST} --locked --depth 0")))
+    run("consumer lock", &mut cargo(&format!("tree {MANIFEST} --depth 0")))
 }
 
 /// Formats, lints, builds and runs it: its one test trains, saves and loads. Burn is there from the tests before.
 pub(crate) fn check() -> Result<()> {
     run("consumer format", &mut cargo(&format!("fmt {MANIFEST} --check")))?;
-    run("consumer clippy", &mut cargo(&format!("clippy {MANIFEST} --locked --all-targets -- -D warnings")))?;
-    run("consumer", cargo(&format!("test {MANIFEST} --locked")).env_remove("BURN_DEVICE"))
+    run("consumer clippy", &mut cargo(&format!("clippy {MANIFEST} --all-targets -- -D warnings")))?;
+    run("consumer", cargo(&format!("test {MANIFEST}")).env_remove("BURN_DEVICE"))
 }
 
 #[cfg(test)]

@@ -7,6 +7,9 @@ mod command;
 mod consumer;
 mod course;
 mod fixtures;
+mod fuzz;
+mod losses;
+mod sanitize;
 mod test;
 
 use std::process::ExitCode;
@@ -28,10 +31,16 @@ enum Task {
     Test(test::Options),
     /// Measure Firelight beside a reference program, the two in turn
     Bench(bench::Options),
+    /// Train the recipe for a CPU here and in PyTorch and compare the losses
+    Losses(losses::Options),
     /// Train a few steps in several ways and compare them
     Agree(agree::Options),
+    /// Look for inputs that break a reader
+    Fuzz(fuzz::Options),
     /// Compute the golden tensors anew with PyTorch
     Fixtures,
+    /// Run the tests of `unsafe` code under AddressSanitizer and Miri, on a nightly compiler
+    Sanitize(sanitize::Options),
 }
 
 fn main() -> ExitCode {
@@ -39,8 +48,11 @@ fn main() -> ExitCode {
         Task::Check => check::run_all(),
         Task::Test(options) => test::run_selected(&options),
         Task::Bench(options) => bench::compare(&options),
+        Task::Losses(options) => losses::compare(&options),
         Task::Agree(options) => agree::compare(&options),
+        Task::Fuzz(options) => fuzz::search(&options),
         Task::Fixtures => fixtures::regenerate(),
+        Task::Sanitize(options) => sanitize::run_selected(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
