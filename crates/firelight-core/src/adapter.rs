@@ -285,7 +285,8 @@ mod tests {
     use super::*;
     use crate::linear::{Linear, LinearConfig};
     use crate::{Pass, ProjectionKind, SequenceInput, TransformerConfig};
-    use burn::tensor::{Device, Distribution, TensorData, Tolerance};
+    use burn::tensor::{Device, Distribution, TensorData};
+    use firelight_kernels::assert_close;
     use proptest::prelude::*;
 
     fn random<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
@@ -352,7 +353,7 @@ mod tests {
                 model.forward(x.clone(), &SequenceInput::default(), &mut Pass::default()).into_data()
             };
             let (applied, merged) = (run(&model), merge_adapters(model, &adapters));
-            run(&merged).assert_approx_eq::<f32>(&applied, Tolerance::absolute(1e-5));
+            assert_close(&run(&merged), &applied, 1e-5);
             // Without its adapters it is the same model.
             let mut bare = merged.clone();
             bare.blocks.iter_mut().for_each(|block| {
@@ -362,7 +363,7 @@ mod tests {
                 }
             });
             assert!(bare.num_params() < merged.num_params());
-            run(&bare).assert_approx_eq::<f32>(&applied, Tolerance::absolute(1e-5));
+            assert_close(&run(&bare), &applied, 1e-5);
         }
     }
 
@@ -461,7 +462,7 @@ mod tests {
             let plain = Linear { adapter: None, ..layer.clone() };
             let change = x.clone().matmul(layer.adapter.as_ref().unwrap().change());
             let expected = (plain.forward(x.clone()) + change).into_data();
-            layer.forward(x).into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-4));
+            assert_close(&layer.forward(x), &expected, 1e-4);
         }
     }
 }

@@ -116,7 +116,8 @@ impl Cache {
     /// As [`select_rows`](Self::select_rows), where every row takes the place of one that reads the same encoder's output,
     /// whose keys and values stay as they are: `rows` is `[B]`. Beams of one source do so at nearly every step.
     pub fn select_tokens(&mut self, rows: &Tensor<1, Int>) {
-        self.padding = self.padding.take().map(|padding| padding.select(0, rows.clone()));
+        // By way of numbers: on flex selected truths are of a type that does not join others.
+        self.padding = self.padding.take().map(|padding| padding.int().select(0, rows.clone()).bool());
         self.documents = self.documents.take().map(|documents| documents.select(0, rows.clone()));
         for layer in &mut self.layers {
             layer.select_tokens(rows);
@@ -230,6 +231,29 @@ mod tests {
         cache.layer(0).extend(row(&[1.0, 2.0], &device), row(&[1.0, 2.0], &device));
         let whole = cache.extend_documents(None, [1, 1]).expect("documents");
         assert_eq!(whole.try_to_vec_as::<i64>().expect("a host copy"), [4, 7, 7]);
+    }
+
+    #[test]
+    fn selected_tokens_take_other_rows_and_leave_the_memory_where_it_is() {
+        let device = Device::default();
+        let two = |a: f32, b: f32| Tensor::<1>::from_floats([a, b], &device).reshape([2, 1, 1, 1]);
+        let rows = Tensor::<1, Int>::from_ints([1, 1], &device);
+        let selected = |select: fn(&mut Cache, &Tensor<1, Int>)| {
+            let mut cache = Cache::new(1, 4);
+            cache.extend_padding(Some(Tensor::from_bool([[false], [true]], &device)), [2, 1]);
+            cache.layer(0).extend(two(1.0, 2.0), two(3.0, 4.0));
+            cache.layer(0).memory(|| (two(5.0, 6.0), two(7.0, 8.0)));
+            select(&mut cache, &rows);
+            let padding = cache.extend_padding(None, [2, 1]).expect("a padded token").into_data();
+            let (key, _) = cache.layer(0).extend(two(9.0, 9.0), two(9.0, 9.0));
+            let (memory, _) = cache.layer(0).memory(|| unreachable!("it is remembered"));
+            let numbers = |x: Tensor<4>| x.try_to_vec_as::<f32>().expect("a host copy");
+            (padding.iter::<bool>().collect::<Vec<_>>(), numbers(key), numbers(memory))
+        };
+        let padding = vec![true, false, true, false];
+        let tokens = vec![2.0, 9.0, 2.0, 9.0];
+        assert_eq!(selected(Cache::select_tokens), (padding.clone(), tokens.clone(), vec![5.0, 6.0]));
+        assert_eq!(selected(Cache::select_rows), (padding, tokens, vec![6.0, 6.0]));
     }
 
     #[test]

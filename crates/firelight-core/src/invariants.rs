@@ -1,6 +1,7 @@
 //! Properties that every correct sequence model has, as checks over closures: run them on blocks of your own.
 //!
-//! Each check returns the first violation with its place and size; its random numbers are the same at every call.
+//! Each check returns the first violation with its place and size; its random numbers are the same at every call. Outputs that
+//! cannot be compared, because one is empty, of another shape or no number, differ infinitely.
 //!
 //! | check | holds for |
 //! |---|---|
@@ -61,6 +62,7 @@
 //! ```
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use firelight_kernels::Difference;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
@@ -84,7 +86,7 @@ pub struct Violation {
 /// `forward` maps `[B, T, X]` to `[B, T, Y]`.
 ///
 /// # Errors
-/// The first `t` at which the future leaks into the past.
+/// The first `t` at which the future leaks into the past; fewer than two tokens, which have no future.
 ///
 /// # Example
 ///
@@ -99,6 +101,7 @@ pub struct Violation {
 /// ```
 pub fn causality(forward: impl Fn(Tensor<3>) -> Tensor<3>, x: Tensor<3>, tolerance: f64) -> Result<(), Violation> {
     let [batch, length, width] = x.dims();
+    some("the future changes nothing in the past", "tokens after the first", length.saturating_sub(1))?;
     let output = forward(x.clone());
     for t in 1..length {
         let other = noise([batch, length - t, width], t, &x.device()) * 3.0;
@@ -139,6 +142,7 @@ pub fn parts_equal_whole(
     tolerance: f64,
 ) -> Result<(), Violation> {
     let length = x.dims()[1];
+    some("parts equal the whole", "tokens", length)?;
     let output = whole(x.clone());
     for start in (0..length).step_by(part) {
         let size = part.min(length - start);
@@ -179,6 +183,7 @@ pub fn padding(
     tolerance: f64,
 ) -> Result<(), Violation> {
     let ([batch, length, width], device) = (x.dims(), x.device());
+    some("padding changes nothing", "rows", batch)?;
     let flags = |length, padded: bool| Tensor::<2, Int>::full([batch, length], i64::from(padded), &device).bool();
     let alone = forward(x.clone(), flags(length, false));
     // What stands there is far off, so that a trace of it shows.
@@ -214,6 +219,7 @@ pub fn padding(
 /// ```
 pub fn batch_mates(forward: impl Fn(Tensor<3>) -> Tensor<3>, x: Tensor<3>, tolerance: f64) -> Result<(), Violation> {
     let [batch, _, _] = x.dims();
+    some("the rows of a batch are strangers", "rows", batch)?;
     let together = forward(x.clone());
     for row in 0..batch {
         let alone = forward(x.clone().narrow(0, row, 1));
@@ -246,12 +252,12 @@ pub fn batch_mates(forward: impl Fn(Tensor<3>) -> Tensor<3>, x: Tensor<3>, toler
 /// ```
 pub fn rows_sum_to_one(weights: Tensor<4>, tolerance: f64) -> Result<(), Violation> {
     let [_, heads, _, _] = weights.dims();
+    some("rows of weights sum to 1", "heads", heads)?;
     for head in 0..heads {
-        let weights = weights.clone().narrow(1, head, 1);
-        let negative = scalar(weights.clone().neg().max());
-        verdict("weights are not negative", format!("head {head}"), negative, 0.0)?;
-        let difference = scalar((weights.sum_dim(3) - 1.0).abs().max());
-        verdict("rows of weights sum to 1", format!("head {head}"), difference, tolerance)?;
+        let (place, weights) = (format!("head {head}"), weights.clone().narrow(1, head, 1));
+        compare("weights are not negative", place.clone(), weights.clone().clamp_min(0.0), weights.clone(), 0.0)?;
+        let sums = weights.sum_dim(3);
+        compare("rows of weights sum to 1", place, sums.ones_like(), sums, tolerance)?;
     }
     Ok(())
 }
@@ -261,7 +267,8 @@ pub fn rows_sum_to_one(weights: Tensor<4>, tolerance: f64) -> Result<(), Violati
 /// `forward` maps `[B, T, X]` to `[B, T, Y]`.
 ///
 /// # Errors
-/// The first of three permutations that the outputs do not follow: reversed, turned by one token, two tokens exchanged.
+/// The first of three permutations that the outputs do not follow: reversed, turned by one token, two tokens exchanged; fewer
+/// than two tokens.
 ///
 /// # Example
 ///
@@ -275,6 +282,7 @@ pub fn rows_sum_to_one(weights: Tensor<4>, tolerance: f64) -> Result<(), Violati
 /// ```
 pub fn permutation(forward: impl Fn(Tensor<3>) -> Tensor<3>, x: Tensor<3>, tolerance: f64) -> Result<(), Violation> {
     let length = x.dims()[1] as i64;
+    some("outputs permute with inputs", "tokens after the first", x.dims()[1].saturating_sub(1))?;
     let output = forward(x.clone());
     let reversed: Vec<i64> = (0..length).rev().collect();
     let turned: Vec<i64> = (0..length).map(|t| (t + 1) % length).collect();
@@ -340,7 +348,7 @@ pub fn shift(forward: impl Fn(Tensor<3>, usize) -> Tensor<3>, x: Tensor<3>, tole
 /// wrong in nearly all, so `tolerance` may be a few thousandths in single precision.
 ///
 /// # Errors
-/// The second worst direction, if it differs, relative to the size of the gradient.
+/// The second worst direction, if it differs, relative to the size of the gradient; a direction whose slope is no number.
 ///
 /// # Example
 ///
@@ -372,13 +380,27 @@ pub fn gradients<const D: usize>(
         });
         (steps.into_iter().fold(f64::NAN, f64::min), direction)
     });
-    differences.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let (difference, direction) = differences[1];
+    differences.sort_by(|a, b| b.0.abs().total_cmp(&a.0.abs())); // NaN is the largest, whatever its sign.
+    let (difference, direction) = differences[usize::from(!differences[0].0.is_nan())];
     verdict("the gradient is the slope", format!("direction {direction}"), difference, tolerance)
 }
 
-fn compare(property: &'static str, place: String, a: Tensor<3>, b: Tensor<3>, tolerance: f64) -> Result<(), Violation> {
-    verdict(property, place, scalar((a - b).abs().max()), tolerance)
+fn compare<const D: usize>(
+    property: &'static str,
+    place: String,
+    expected: Tensor<D>,
+    found: Tensor<D>,
+    tolerance: f64,
+) -> Result<(), Violation> {
+    verdict(property, place, Difference::between(&found, &expected).absolute, tolerance)
+}
+
+/// A check that has nothing to compare fails.
+fn some(property: &'static str, what: &str, count: usize) -> Result<(), Violation> {
+    match count {
+        0 => verdict(property, format!("no {what}"), f64::INFINITY, 0.0),
+        _ => Ok(()),
+    }
 }
 
 /// A difference that is no number is a violation, too.
@@ -448,9 +470,47 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_compared_is_a_violation() {
+        let nan = |x: Tensor<3>| x * f64::NAN;
+        let other_shape = |x: Tensor<3>| if x.dims()[0] == 1 { x.mean_dim(2) } else { x };
+        let two = || noise([2, 4, 2], 0, &Device::default());
+        let empty = |shape| Tensor::<3>::zeros(shape, &Device::default());
+        let at = |result: Result<(), Violation>| result.expect_err("nothing to compare").place;
+        assert_eq!(at(causality(nan, x(), 1e-5)), "token 1");
+        assert_eq!(at(causality(|x| x, empty([1, 1, 2]), 1e-5)), "no tokens after the first");
+        assert_eq!(at(causality(|x| x, empty([0, 4, 2]), 1e-5)), "token 1");
+        assert_eq!(at(parts_equal_whole(nan, nan, x(), 2, 1e-5)), "token 0");
+        assert_eq!(at(parts_equal_whole(|x| x, |x| x, empty([1, 0, 2]), 2, 1e-5)), "no tokens");
+        assert_eq!(at(batch_mates(nan, two(), 1e-5)), "row 0");
+        assert_eq!(at(batch_mates(other_shape, two(), 1e-5)), "row 0");
+        assert_eq!(at(batch_mates(|x| x, empty([0, 4, 2]), 1e-5)), "no rows");
+        assert_eq!(at(padding(|x, _| x * f64::NAN, two(), [1, 0], 1e-5)), "row 0");
+        assert_eq!(at(padding(|x, _| x, empty([0, 4, 2]), [0, 0], 1e-5)), "no rows");
+        assert_eq!(at(permutation(nan, x(), 1e-5)), "order [3, 2, 1, 0]");
+        assert_eq!(at(permutation(|x| x, empty([1, 1, 2]), 1e-5)), "no tokens after the first");
+        assert_eq!(at(shift(|x, _| x * f64::NAN, x(), 1e-5)), "position 1");
+        assert_eq!(at(shift(|x, _| x, empty([1, 0, 2]), 1e-5)), "position 1");
+        assert_eq!(at(rows_sum_to_one(Tensor::zeros([1, 0, 2, 2], &Device::default()), 1e-5)), "no heads");
+    }
+
+    #[test]
     #[cfg(feature = "autodiff")]
     fn a_wrong_gradient_is_found() {
         assert_eq!(gradients(|x: Tensor<3>| x.powi_scalar(3).sum(), x(), 1e-2), Ok(()));
         assert!(gradients(|x: Tensor<3>| x.clone().detach().mul(x).sum(), x(), 1e-2).is_err());
+    }
+
+    #[test]
+    #[cfg(feature = "autodiff")]
+    fn one_direction_without_a_slope_is_a_violation() {
+        // One call for the gradient, and ten for each direction.
+        let calls = std::cell::Cell::new(0);
+        let sum = |x: Tensor<3>| {
+            calls.set(calls.get() + 1);
+            if (12..22).contains(&calls.get()) { x.sum() * f64::NAN } else { x.sum() }
+        };
+        let violation = gradients(sum, x(), 1e-2).expect_err("the second direction has no slope");
+        assert!(violation.difference.is_nan() && violation.place == "direction 1", "{violation}");
+        assert_eq!(gradients(|x: Tensor<3>| x.sum(), x(), 1e-2), Ok(()));
     }
 }

@@ -238,7 +238,8 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Distribution, TensorData, Tolerance};
+    use burn::tensor::{Distribution, TensorData};
+    use firelight_kernels::{Difference, assert_close};
 
     #[test]
     fn the_loss_of_a_head_is_that_of_its_logits() {
@@ -257,7 +258,7 @@ mod tests {
                     (found.mean_cross_entropy(), expected.mean_cross_entropy()),
                     (found.count, expected.count),
                 ] {
-                    found.into_data().assert_approx_eq::<f32>(&expected.into_data(), Tolerance::absolute(1e-5));
+                    assert_close(&found, &expected, 1e-5);
                 }
             }
         }
@@ -302,7 +303,7 @@ mod tests {
         assert_eq!(loss.mean().into_scalar::<f32>(), 0.0);
         assert_eq!(loss.mean_cross_entropy().into_scalar::<f32>(), 0.0);
         let gradient = logits.grad(&loss.mean().backward()).expect("a gradient");
-        assert_eq!(gradient.abs().max().into_scalar::<f32>(), 0.0);
+        assert_close(&gradient, &[0.0; 6], 0.0);
     }
 
     #[test]
@@ -342,12 +343,11 @@ mod tests {
     #[test]
     fn chunks_charge_what_the_whole_does() {
         let loss = LossConfig::default().with_label_smoothing(0.1).with_z_loss(0.1);
-        let run = |size| {
-            let sums = loss.charge_in_chunks(rows(&Device::default()), size);
-            Tensor::cat(sums.to_vec(), 0).into_data()
-        };
+        let run = |size| loss.charge_in_chunks(rows(&Device::default()), size).map(Tensor::into_data);
         for size in [1, 4, 10] {
-            run(size).assert_approx_eq::<f32>(&run(11), Tolerance::relative(1e-6));
+            for (found, whole) in run(size).into_iter().zip(run(11)) {
+                assert!(Difference::between(&found, &whole).relative(0.0) <= 2e-6, "{size}");
+            }
         }
     }
 
@@ -361,6 +361,13 @@ mod tests {
         assert!((loss.mean().into_scalar::<f64>() - (log_2 + log_2.powi(2))).abs() < 1e-5);
         let gradient = logits.grad(&loss.mean().backward()).expect("a gradient");
         assert!(gradient.is_finite().all().into_scalar::<bool>());
+    }
+
+    #[test]
+    fn a_loss_is_plain_where_tokens_cost_their_cross_entropy() {
+        assert!(LossConfig::default().is_plain() && LossConfig::default().with_load_balance(0.1).is_plain());
+        assert!(!LossConfig::default().with_label_smoothing(0.1).is_plain());
+        assert!(!LossConfig::default().with_z_loss(0.1).is_plain());
     }
 
     #[test]

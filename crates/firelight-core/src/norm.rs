@@ -183,6 +183,7 @@ impl RmsNorm {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_kernels::{assert_close, assert_same_bits};
 
     #[test]
     fn no_norm_is_the_identity_without_parameters() {
@@ -191,6 +192,21 @@ mod tests {
         let x = Tensor::<2>::from_floats([[5.0, -7.0, 9.0]], &device);
         norm.forward(x.clone()).into_data().assert_eq(&x.into_data(), true);
         assert_eq!((norm.num_params(), NormConfig::None.num_params(3)), (0, 0.0));
+    }
+
+    #[test]
+    fn a_sum_and_its_norm_are_those_of_two_steps() {
+        let device = Device::default();
+        let [x, branch] = [0.3f32, 1.1].map(|step| {
+            let numbers: Vec<f32> = (0..24).map(|i| (step * i as f32).sin()).collect();
+            Tensor::<3>::from_data(burn::tensor::TensorData::new(numbers, [2, 3, 4]), &device)
+        });
+        for config in [NormConfig::default(), NormConfig::rms(), NormConfig::None] {
+            let norm = config.init(4, &device);
+            let (sum, normed) = norm.forward_sum(x.clone(), branch.clone());
+            assert_same_bits(&sum, &(x.clone() + branch.clone()));
+            assert_close(&normed, &norm.forward(sum), 1e-5);
+        }
     }
 
     #[test]

@@ -254,6 +254,18 @@ mod tests {
     use crate::attention::Memory;
     use crate::transformer::{SequenceInput, TransformerConfig};
     use burn::tensor::{Device, Distribution};
+    use firelight_kernels::assert_close;
+
+    #[test]
+    fn the_mean_balance_of_all_layers_is_charged_and_nothing_without_experts() {
+        let number = |number: f32| Tensor::<1>::from_floats([number], &Device::default());
+        let mut losses = AuxiliaryLosses::default();
+        assert!(losses.load_balance().is_none());
+        assert_close(&losses.added_to(number(2.0), 0.5), &[2.0], 0.0);
+        [1.0, 4.0].into_iter().for_each(|balance| losses.add_load_balance(number(balance)));
+        assert_close(&losses.load_balance(), &[2.5], 0.0);
+        assert_close(&losses.added_to(number(2.0), 0.5), &[3.25], 0.0);
+    }
 
     #[test]
     fn a_decoder_shows_what_it_reads_of_its_memory() {
@@ -267,7 +279,7 @@ mod tests {
         model.forward(random(2), &input, &mut Pass::default().with_trace(&mut trace));
         let weights = trace.layers[0].cross_attention.clone().expect("the weights of the cross-attention");
         assert_eq!(weights.dims(), [1, 2, 2, 3]);
-        assert_eq!(weights.clone().narrow(3, 2, 1).max().into_scalar::<f32>(), 0.0);
-        assert!((weights.sum_dim(3) - 1.0).abs().max().into_scalar::<f32>() < 1e-6);
+        assert_close(&weights.clone().narrow(3, 2, 1), &[0.0; 4], 0.0);
+        assert_close(&weights.sum_dim(3), &[1.0; 4], 1e-6);
     }
 }

@@ -40,11 +40,11 @@ use burn::tensor::{Device, Tensor};
 pub struct VisionTransformer {
     /// Pixels become vectors.
     pub patches: PatchEmbedding,
-    /// `[1, 1, D]`, begins at 0.
+    /// `[1, 1, D]`, begins at 0. Weight decay applies to it, as to every parameter of two or more dimensions; DeiT exempts it.
     pub class_token: Option<Param<Tensor<3>>>,
     /// The second token and its head.
     pub distillation: Option<Distillation>,
-    /// `[N + R S, D]`, the places of the `N` tokens before the patches first.
+    /// `[N + R S, D]`, the places of the `N` tokens before the patches first. Weight decay applies to it, too.
     pub position: Option<Param<Tensor<2>>>,
     /// The encoder, with its final norm.
     pub transformer: Transformer,
@@ -58,7 +58,7 @@ pub struct VisionTransformer {
 /// What learns from a teacher: a token behind the class token, and the head on it.
 #[derive(Module, Debug)]
 pub struct Distillation {
-    /// `[1, 1, D]`, begins at 0.
+    /// `[1, 1, D]`, begins at 0. Weight decay applies to it, as to the class token.
     pub token: Param<Tensor<3>>,
     /// `[D, classes]`.
     pub head: Linear,
@@ -169,7 +169,8 @@ mod tests {
     use crate::feed_forward::Activation;
     use crate::pass::AttentionTrace;
     use crate::transformer::TransformerConfig;
-    use burn::tensor::{Distribution, Tolerance};
+    use burn::tensor::Distribution;
+    use firelight_kernels::{Difference, assert_close};
 
     fn config(pooling: ImagePooling, position: PatchPosition) -> VisionTransformerConfig {
         let stack = TransformerConfig::encoder(16, 2, 1);
@@ -195,7 +196,9 @@ mod tests {
         let images = images(8, 8);
         let flipped = Tensor::cat(vec![images.clone().narrow(2, 4, 4), images.clone().narrow(2, 0, 4)], 2);
         let moved = |model: &VisionTransformer| {
-            (model.forward(images.clone()) - model.forward(flipped.clone())).abs().max().into_scalar::<f64>()
+            let moved = Difference::between(&model.forward(images.clone()), &model.forward(flipped.clone())).absolute;
+            assert!(moved.is_finite());
+            moved
         };
         let mut model = config(ImagePooling::Mean, PatchPosition::Learned).init(&device);
         assert!(moved(&model) > 1e-6);
@@ -228,8 +231,9 @@ mod tests {
         let hidden = model.hidden(images(8, 8), &mut Pass::default());
         let taught = model.distillation_logits(hidden.clone()).expect("a second head");
         let expected = ((model.class_logits(hidden.clone()) + taught.clone()) / 2.0).into_data();
-        model.logits(hidden.clone()).into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
-        assert!((taught - model.class_logits(hidden)).abs().max().into_scalar::<f64>() > 1e-4, "the heads differ");
+        assert_close(&model.logits(hidden.clone()), &expected, 1e-6);
+        let apart = Difference::between(&taught, &model.class_logits(hidden)).absolute;
+        assert!(apart.is_finite() && apart > 1e-4, "the heads differ by {apart:e}");
         // The two tokens have places of their own, and begin alike.
         assert_eq!(model.position.as_ref().expect("a table").dims(), [6, 16]);
         assert!(
@@ -244,7 +248,7 @@ mod tests {
         let expected = model.forward(images.clone()).into_data();
         let resized = model.resized([12, 16]);
         assert_eq!(resized.position.as_ref().expect("a table").dims(), [13, 16]);
-        resized.forward(images).into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+        assert_close(&resized.forward(images), &expected, 1e-6);
     }
 
     #[test]

@@ -203,7 +203,8 @@ mod tests {
     use super::*;
     use crate::init::{Init, ParamBuilder};
     use burn::module::Param;
-    use burn::tensor::{Device, Distribution, TensorData, Tolerance};
+    use burn::tensor::{Device, Distribution, TensorData};
+    use firelight_kernels::assert_close;
 
     #[test]
     fn one_fused_matrix_equals_three_side_by_side() {
@@ -225,7 +226,7 @@ mod tests {
             let own = layer.forward(x.clone(), &context, &mut LayerPass::default());
             layer.forward_cross(own, &memory, &mut LayerPass::default()).into_data()
         };
-        run(&fused).assert_approx_eq::<f32>(&run(&separate), Tolerance::absolute(1e-6));
+        assert_close(&run(&fused), &run(&separate), 1e-6);
     }
 
     #[test]
@@ -242,7 +243,7 @@ mod tests {
         layer.output.weight = matrix([[1.0, 0.0], [0.0, 1.0]]);
         let x = Tensor::<3>::from_floats([[[1.0, 0.5], [0.2, 0.9]]], &device);
         let z0 = layer.forward(x, &AttentionContext::default(), &mut LayerPass::default()).narrow(1, 0, 1);
-        z0.into_data().assert_approx_eq::<f32>(&TensorData::from([[[1.2f32, 1.4]]]), Tolerance::absolute(1e-5));
+        assert_close(&z0, &TensorData::from([[[1.2f32, 1.4]]]), 1e-5);
     }
 
     #[test]
@@ -256,6 +257,6 @@ mod tests {
             layer.forward(x.clone(), &AttentionContext::default(), &mut LayerPass::default()).into_data()
         };
         score.weight = Param::from_tensor(Tensor::<2>::eye(4, &device).repeat_dim(1, 3));
-        run(&bilinear).assert_approx_eq::<f32>(&run(&config.init(&device)), Tolerance::absolute(1e-6));
+        assert_close(&run(&bilinear), &run(&config.init(&device)), 1e-6);
     }
 }

@@ -164,7 +164,8 @@ impl FusedProjection {
 mod tests {
     use super::*;
     use crate::adapter::AdapterConfig;
-    use burn::tensor::{Device, Distribution, TensorData, Tolerance};
+    use burn::tensor::{Device, Distribution, TensorData};
+    use firelight_kernels::assert_close;
 
     fn numbers(projection: &Projection) -> Vec<TensorData> {
         let Projection::Separate(SeparateProjection { query, key, value }) = projection else {
@@ -215,7 +216,7 @@ mod tests {
             let other =
                 if kind == ProjectionKind::Separate { one.clone().into_fused() } else { one.clone().into_separate() };
             for (one, other) in one.project(x.clone()).into_iter().zip(other.project(x.clone())) {
-                other.into_data().assert_approx_eq::<f32>(&one.into_data(), Tolerance::absolute(1e-5));
+                assert_close(&other, &one, 1e-5);
             }
         }
     }

@@ -120,10 +120,11 @@ fn per_head(x: Tensor<4>, weight: Tensor<2>) -> Tensor<4> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, Distribution, TensorData, Tolerance};
+    use burn::tensor::{Device, Distribution, TensorData};
+    use firelight_kernels::assert_close;
 
     fn check(found: Tensor<4>, expected: TensorData) {
-        found.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+        assert_close(&found, &expected, 1e-6);
     }
 
     #[test]

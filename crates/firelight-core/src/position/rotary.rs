@@ -108,7 +108,8 @@ impl Rotation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Distribution, TensorData, Tolerance};
+    use burn::tensor::{Distribution, TensorData};
+    use firelight_kernels::assert_close;
 
     #[test]
     fn a_quarter_turn_by_hand() {
@@ -118,7 +119,7 @@ mod tests {
         let rotary = Rotary::new(2, 10_000.0, RotaryLayout::Halves);
         let rotation = rotary.rotation(&Positions::Contiguous { start: 1, len: 1 }, &device).expect("a rotation");
         let expected = TensorData::from([[[[0.540302f32, 0.841471]]]]);
-        rotation.apply(x).into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+        assert_close(&rotation.apply(x), &expected, 1e-5);
     }
 
     #[test]
@@ -129,7 +130,7 @@ mod tests {
         let rotation = rotary.rotation(&positions, &device).expect("a rotation");
         let output = rotation.apply(Tensor::from_floats([[[[1.0, 0.0, 5.0, 7.0]]]], &device)).into_data();
         let expected = TensorData::from([[[[0.540302f32, 0.841471, 5.0, 7.0]]]]);
-        output.assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+        assert_close(&output, &expected, 1e-5);
     }
 
     #[test]
@@ -148,7 +149,7 @@ mod tests {
                 let rotation = rotary.rotation(&positions, &device).expect("a rotation");
                 rotation.apply(query.clone()).matmul(rotation.apply(key.clone()).swap_dims(2, 3)).into_data()
             };
-            scores(0).assert_approx_eq::<f32>(&scores(40), Tolerance::absolute(1e-4));
+            assert_close(&scores(0), &scores(40), 1e-4);
         }
     }
 }

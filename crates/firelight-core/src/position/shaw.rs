@@ -48,8 +48,9 @@ pub(super) fn products(query: Tensor<4>, weight: Tensor<2>, index: Tensor<3, Int
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{TensorData, Tolerance};
+    use burn::tensor::TensorData;
     use firelight_kernels::AttentionOptions;
+    use firelight_kernels::assert_close;
 
     #[test]
     fn distances_pick_their_vectors_by_hand() {
@@ -65,7 +66,7 @@ mod tests {
             options.bias.expect("a bias of pairs").into_data()
         };
         let expected = TensorData::from([[[[2.0f32, 3.0, 5.0], [20.0, 20.0, 30.0]]]]);
-        bias(0).assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
-        bias(70).assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-6));
+        assert_close(&bias(0), &expected, 1e-6);
+        assert_close(&bias(70), &expected, 1e-6);
     }
 }

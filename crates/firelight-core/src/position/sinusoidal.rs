@@ -51,7 +51,7 @@ impl PositionScheme for Sinusoidal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::Tolerance;
+    use firelight_kernels::assert_close;
 
     fn table(start: usize, len: usize, d_model: usize) -> Tensor<2> {
         let positions = Positions::Contiguous { start, len };
@@ -76,7 +76,7 @@ mod tests {
         let positions = Positions::Contiguous { start: 1, len: 1 };
         let table = Sinusoidal::new(4).with_layout(RotaryLayout::Halves).table(&positions, &Device::default());
         let expected = burn::tensor::TensorData::from([[[0.841471f32, 0.0099998, 0.540302, 0.99995]]]);
-        table.into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+        assert_close(&table, &expected, 1e-5);
     }
 
     #[test]
@@ -92,6 +92,6 @@ mod tests {
             })
             .collect();
         let expected = table(k, 7, d_model).reshape([7 * d_model]).into_data();
-        burn::tensor::TensorData::from(turned.as_slice()).assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+        assert_close(&burn::tensor::TensorData::from(turned.as_slice()), &expected, 1e-5);
     }
 }

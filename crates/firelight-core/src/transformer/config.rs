@@ -209,6 +209,18 @@ mod tests {
     }
 
     #[test]
+    fn a_recipe_drops_everywhere_what_it_drops_in_the_layers() {
+        let config = || TransformerConfig::new(8, 2, 2).with_max_seq_len(12).with_residual_dropout(0.3);
+        let chosen = |named: &[&str]| {
+            let config = config().for_recipe(|key| named.contains(&key));
+            (config.max_seq_len, config.attention_dropout, config.embedding_dropout)
+        };
+        assert_eq!(chosen(&[]), (256, 0.3, 0.3));
+        assert_eq!(chosen(&["max_seq_len", "attention_dropout"]), (12, 0.0, 0.3));
+        assert_eq!(chosen(&["embedding_dropout"]), (256, 0.3, 0.0));
+    }
+
+    #[test]
     fn mechanisms_are_names() {
         for (name, mechanism) in [
             ("dot_product", AttentionMechanism::DotProduct),

@@ -55,7 +55,8 @@ mod tests {
     use super::*;
     use burn::tensor::module::conv2d;
     use burn::tensor::ops::ConvOptions;
-    use burn::tensor::{Device, Distribution, Tolerance};
+    use burn::tensor::{Device, Distribution};
+    use firelight_kernels::assert_close;
 
     fn patches() -> PatchEmbedding {
         PatchEmbedding::new(3, 4, 5, Init::Normal { std: 1.0 }, &ParamBuilder::new(&Device::default(), 1))
@@ -69,7 +70,7 @@ mod tests {
         let options = ConvOptions::new([4, 4], [0, 0], [1, 1], 1);
         let convolved = conv2d(images.clone(), weight, None, options); // [B, D, R, S]
         let expected = convolved.flatten::<3>(2, 3).swap_dims(1, 2).into_data();
-        patches.forward(images).into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-4));
+        assert_close(&patches.forward(images), &expected, 1e-4);
     }
 
     #[test]

@@ -78,7 +78,8 @@ fn keys(distance: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Distribution, Tolerance};
+    use burn::tensor::Distribution;
+    use firelight_kernels::assert_close;
 
     fn table(places: usize) -> Tensor<2> {
         Tensor::random([places, 3], Distribution::Default, &Device::default())
@@ -91,7 +92,7 @@ mod tests {
         assert_eq!(places.dims(), [7, 4]);
         assert_eq!(places.clone().narrow(0, 0, 1).abs().sum().into_scalar::<f32>(), 0.0);
         let expected = TensorData::from([[0.909_297f32, -0.416_147, 0.841_471, 0.540_302]]);
-        places.narrow(0, 6, 1).into_data().assert_approx_eq::<f32>(&expected, Tolerance::absolute(1e-5));
+        assert_close(&places.narrow(0, 6, 1), &expected, 1e-5);
     }
 
     #[test]
@@ -100,8 +101,7 @@ mod tests {
         // The first, from the places -2 to 1, where all beyond the edge is place 0 again:
         // keys(7/6) = -.086806 on place 1, the rest on place 0.
         let weights = cubic(2, 3);
-        let expected = [1.086_806, -0.086_806, 0.5, 0.5, -0.086_806, 1.086_806];
-        assert!(weights.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-5), "{weights:?}");
+        assert_close(&weights, &[1.086_806, -0.086_806, 0.5, 0.5, -0.086_806, 1.086_806], 1e-5);
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
             let resized = resize(Tensor::ones([12, 3], &device), [3, 4], new);
             assert_eq!(resized.dims(), [new[0] * new[1], 3]);
             let ones = Tensor::<2>::ones(resized.dims(), &device).into_data();
-            resized.into_data().assert_approx_eq::<f32>(&ones, Tolerance::absolute(1e-6));
+            assert_close(&resized, &ones, 1e-6);
         }
     }
 
@@ -129,7 +129,7 @@ mod tests {
         let table = table(12);
         let one = transpose(resize(table.clone(), [3, 4], [5, 2]), [5, 2]);
         let other = resize(transpose(table, [3, 4]), [4, 3], [2, 5]);
-        one.into_data().assert_approx_eq::<f32>(&other.into_data(), Tolerance::absolute(1e-5));
+        assert_close(&one, &other, 1e-5);
     }
 
     #[test]
