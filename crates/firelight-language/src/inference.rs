@@ -59,7 +59,8 @@ impl DecodeState for LmState {
     fn select_rows(&mut self, rows: &[usize]) {
         let rows = row_indices(rows, &self.tokens.device());
         self.tokens = self.tokens.clone().select(0, rows.clone());
-        self.padding = self.padding.take().map(|padding| padding.select(0, rows.clone()));
+        // By way of numbers: on flex selected truths are of a type that does not join others.
+        self.padding = self.padding.take().map(|padding| padding.int().select(0, rows.clone()).bool());
         if let Some(cache) = &mut self.cache {
             cache.select_rows(&rows);
         }
@@ -147,6 +148,7 @@ mod tests {
     use crate::model::LanguageModelConfig;
     use firelight_core::{AttentionMechanism, AttentionPattern, PositionConfig, TransformerConfig, WeightInit};
     use firelight_generation::{GenerationOptions, generate};
+    use firelight_kernels::assert_close;
 
     fn model(position: PositionConfig) -> LanguageModel {
         let config = LanguageModelConfig::new(13, 16, 2, 2).with_max_seq_len(8);
@@ -217,6 +219,19 @@ mod tests {
         assert_eq!(together[0], greedy(&model, &[&[1, 2, 3, 4, 5]])[0]);
         assert_eq!(together[1][..4], greedy(&model, &[&[7, 8]])[0][..4]);
         assert_eq!(together, greedy(&Uncached(&model), &[&[1, 2, 3, 4, 5], &[7, 8]]));
+    }
+
+    #[test]
+    fn rows_of_padded_prompts_branch_and_go_on() {
+        let model = model(PositionConfig::Learned);
+        let token = |ids: &[i64]| Tensor::<1, Int>::from_ints(ids, &Device::default());
+        let (_, mut state) = model.prefill(vec![vec![1, 2, 3, 4], vec![7, 8]]).unwrap();
+        let (_, mut uncached) = Uncached(&model).prefill(vec![vec![1, 2, 3, 4], vec![7, 8]]).unwrap();
+        let (_, mut alone) = model.prefill(vec![vec![7, 8]]).unwrap();
+        [&mut state, &mut uncached].into_iter().for_each(|state| state.select_rows(&[1, 1]));
+        let found = model.step(token(&[9, 5]), &mut state);
+        assert_close(&found, &Uncached(&model).step(token(&[9, 5]), &mut uncached), 1e-4);
+        assert_close(&found.narrow(0, 0, 1), &model.step(token(&[9]), &mut alone), 1e-4);
     }
 
     #[test]
