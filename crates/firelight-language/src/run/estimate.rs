@@ -21,7 +21,10 @@ pub(super) fn estimate(config: &LanguageModelConfig, recipe: &LanguageRecipe) ->
 
 #[cfg(test)]
 mod tests {
+    use super::super::Run;
     use super::*;
+    use burn::tensor::Device;
+    use firelight_training::RunRequest;
 
     #[test]
     fn the_costs_of_a_small_model_are_counted_by_hand() {
@@ -42,5 +45,16 @@ mod tests {
             estimate.to_string().starts_with("928 parameters, 0.0 MFLOP per token, 24 tokens a step"),
             "{estimate}"
         );
+    }
+
+    #[test]
+    fn a_training_that_no_machine_holds_is_refused_before_anything_is_made() {
+        let home = tempfile::tempdir().unwrap();
+        for (key, value) in [("model.n_layers", 1_000_000), ("training.batch_size", 1_000_000)] {
+            let request = RunRequest::new(&Device::default()).with_out(home.path().join("run"));
+            let error = Run::prepare(&request.with_override(key, value)).unwrap_err();
+            assert!(error.is_user_error() && error.to_string().contains("would take about"), "{key}: {error}");
+            assert!(!home.path().join("run").exists(), "{key}");
+        }
     }
 }
