@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use firelight::classification::Embedder;
+use firelight::classification::{Embedder, cosine_similarities};
 use serde_json::json;
 
 use super::texts::Texts;
@@ -47,11 +47,14 @@ impl Embed {
             };
             while let Some((before, some)) = texts.next_lines()? {
                 let found = embedder.embed_after(before, &some)?;
-                let lines = some.iter().zip(&found).map(|(text, vector)| match &other {
-                    Some(other) => self.shown_similarity(text, cosine(vector, &other[0])),
-                    None => self.shown(text, vector),
-                });
-                output::print(&lines.collect::<String>())?;
+                let lines: String = match &other {
+                    Some(other) => {
+                        let similar = cosine_similarities(&found, other);
+                        some.iter().zip(&similar).map(|(text, row)| self.shown_similarity(text, row[0])).collect()
+                    }
+                    None => some.iter().zip(&found).map(|(text, vector)| self.shown(text, vector)).collect(),
+                };
+                output::print(&lines)?;
             }
             Ok(())
         })
@@ -66,15 +69,10 @@ impl Embed {
         format!("{}\n", numbers.join(" "))
     }
 
-    fn shown_similarity(&self, text: &str, similarity: f32) -> String {
+    fn shown_similarity(&self, text: &str, similarity: f64) -> String {
         match self.json {
             true => format!("{}\n", json!({"text": text, "similarity": similarity})),
             false => format!("{similarity:.4}\n"),
         }
     }
-}
-
-/// The cosine of the angle between two vectors of length 1.
-fn cosine(one: &[f32], other: &[f32]) -> f32 {
-    one.iter().zip(other).map(|(a, b)| a * b).sum()
 }

@@ -40,10 +40,10 @@ pub(crate) struct Generate {
     /// Draw among the most probable tokens that hold this share of the probability
     #[arg(long, value_name = "F", conflicts_with = "greedy", allow_negative_numbers = true)]
     top_p: Option<f64>,
-    /// Seed of the draws: the same seed gives the same text; further samples take the seeds after it
+    /// Seed of the draws: the same seed gives the same text
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Number of texts
+    /// Number of texts, each with draws of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..),
         conflicts_with = "greedy")]
     num_samples: u32,
@@ -60,13 +60,16 @@ pub(crate) struct Generate {
 
 impl Generate {
     pub(crate) fn run(self) -> Result<()> {
-        self.options(self.seed).validate()?;
+        let options = self.options();
+        options.validate()?;
         self.model.is_for("generate")?;
         let given = self.given()?;
         let generator = self.generator()?;
         let prompt = given.unwrap_or_else(|| opening(generator.tokenizer()));
-        let seeds = (0..self.num_samples).map(|sample| self.seed.wrapping_add(sample.into()));
-        seeds.zip(1..).try_for_each(|(seed, sample)| self.sample(&generator, &prompt, seed, sample))
+        match self.json || self.num_samples > 1 {
+            true => self.samples(&generator, &prompt, &options),
+            false => stream(&generator, &prompt, &options),
+        }
     }
 
     /// The prompt of the command line or of the standard input; none is the opening that the model knows.
@@ -77,20 +80,22 @@ impl Generate {
         }
     }
 
-    fn sample(&self, generator: &TextGenerator, prompt: &str, seed: u64, sample: u32) -> Result<()> {
-        let options = self.options(seed);
-        if self.json {
-            let generated = generator.generate(prompt, &options)?;
-            return Ok(output::print(&format!("{}\n", self.to_json(prompt, seed, &generated)))?);
+    /// Prints all texts, which are written together.
+    fn samples(&self, generator: &TextGenerator, prompt: &str, options: &GenerationOptions) -> Result<()> {
+        let found = generator.generate_samples(prompt, self.num_samples as usize, options)?;
+        for (sample, generated) in (1..).zip(&found) {
+            if self.json {
+                output::print(&format!("{}\n", self.to_json(prompt, sample, generated)))?;
+                continue;
+            }
+            output::note(format_args!("sample {sample} of {}:", self.num_samples));
+            output::print(&format!("{prompt}{}\n", generated.text))?;
         }
-        if self.num_samples > 1 {
-            output::note(format_args!("sample {sample} of {}, seed {seed}:", self.num_samples));
-        }
-        stream(generator, prompt, &options)
+        Ok(())
     }
 
-    fn options(&self, seed: u64) -> GenerationOptions {
-        let options = GenerationOptions::new(self.max_new_tokens).with_seed(seed);
+    fn options(&self) -> GenerationOptions {
+        let options = GenerationOptions::new(self.max_new_tokens).with_seed(self.seed);
         if self.greedy {
             return options.greedy();
         }
@@ -103,14 +108,15 @@ impl Generate {
         Ok(if self.no_cache { generator.without_cache() } else { generator })
     }
 
-    fn to_json(&self, prompt: &str, seed: u64, generated: &GeneratedText) -> serde_json::Value {
+    fn to_json(&self, prompt: &str, sample: u32, generated: &GeneratedText) -> serde_json::Value {
         json!({
             "prompt": prompt,
             "text": generated.text,
             "tokens": generated.ids.len(),
             "stopped": stop_name(generated.stopped),
             "checkpoint": self.model.checkpoint,
-            "seed": seed,
+            "seed": self.seed,
+            "sample": sample,
         })
     }
 }

@@ -37,14 +37,18 @@ fn a_prompt_may_come_from_the_standard_input() {
 }
 
 #[test]
-fn several_samples_take_the_seeds_in_turn() {
-    let sampled = |more: &[&str]| firelight(generate(&model().dir, more)).succeeds().stdout;
-    let alone: String = ["3", "4", "5"].iter().map(|seed| sampled(&["--seed", seed])).collect();
-    assert_eq!(sampled(&["--seed", "3", "--num-samples", "3"]), alone);
-    let json = sampled(&["--seed", "3", "--num-samples", "3", "--json"]);
-    let seeds: Vec<u64> =
-        json.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["seed"].as_u64().unwrap()).collect();
-    assert_eq!(seeds, [3, 4, 5]);
+fn several_samples_of_one_seed_differ_and_the_first_is_the_text_of_the_seed() {
+    let sampled =
+        |more: &[&str]| firelight(generate(&model().dir, &[&["--seed", "3"], more].concat())).succeeds().stdout;
+    let three = ["--num-samples", "3", "--temperature", "1.5"];
+    let json = sampled(&[&three[..], &["--json"]].concat());
+    let lines: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let texts: Vec<String> = lines.iter().map(|line| format!("The fox{}\n", line["text"].as_str().unwrap())).collect();
+    assert_eq!(texts.len(), 3);
+    assert_eq!(texts[0], sampled(&three[2..]));
+    assert!(texts[0] != texts[1] && texts[1] != texts[2] && texts[0] != texts[2], "{texts:?}");
+    assert_eq!(sampled(&three), texts.concat());
+    assert!(lines.iter().zip(1..).all(|(line, sample)| line["seed"] == 3 && line["sample"] == sample), "{json}");
     firelight(generate(&model().dir, &["--num-samples", "2", "--greedy"])).fails(USER, &["--greedy"]);
     firelight(generate(&model().dir, &["--num-samples", "0"])).fails(USER, &["'0'"]);
 }
