@@ -29,8 +29,9 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(86, 180, 233),
 ];
 
-/// Dashes of the lines, by their colours: a line that lies on another one lets it show through.
-const DASHES: [&str; 6] = ["", "9 5", "3 4", "14 4 3 4", "6 9", "2 8"];
+/// Dashes of the lines, by their colours. In each period the dash of a line ends before those of the lines below it, so that all of
+/// them show even where they have the same points.
+const DASHES: [&str; 6] = ["", "20 4", "16 8", "12 12", "8 16", "4 20"];
 
 /// A line of so few points shows each of them.
 const MARKED: usize = 40;
@@ -215,7 +216,7 @@ mod tests {
         let lines =
             |stroke: &str| svg.lines().filter(|line| line.starts_with("<polyline") && line.contains(stroke)).count();
         assert_eq!(
-            ["\"#0072B2\" stroke-width", "\"#D55E00\" stroke-dasharray=\"9 5\"", "\"3 4\""].map(lines),
+            ["\"#0072B2\" stroke-width", "\"#D55E00\" stroke-dasharray=\"20 4\"", "\"16 8\""].map(lines),
             [2, 2, 2]
         );
         assert_eq!(lines("stroke-dasharray"), 4);

@@ -57,7 +57,7 @@ impl Curves {
         charts.extend([
             single("Learning rate", self.curve("learning_rate", "learning rate"), "learning rate"),
             single("Gradient norm before clipping", self.curve("gradient_norm", "norm"), "norm"),
-            single("Throughput", self.smoothed("tokens_per_second", &format!("{rate}, smoothed")), &rate),
+            single("Throughput", self.smoothed("tokens_per_second", "smoothed"), &rate),
         ]);
         charts
     }
@@ -65,7 +65,7 @@ impl Curves {
     /// The losses of the training and of the validation, which have one scale.
     fn losses(&self) -> Vec<Curve> {
         let minimised = ["training_loss", "charged_loss"].into_iter().filter(|key| self.values.contains_key(*key));
-        let minimised = minimised.map(|key| self.smoothed(key, "training loss with smoothing terms"));
+        let minimised = minimised.map(|key| self.smoothed(key, "minimised, smoothed"));
         let common = [self.smoothed("loss", "training, smoothed"), self.curve("validation_loss", "validation")];
         common.into_iter().chain(minimised).collect()
     }
