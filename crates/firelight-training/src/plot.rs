@@ -11,7 +11,7 @@ use crate::ScheduleConfig;
 const SIZE: (u32, u32) = (760, 300);
 
 /// Width of the column on the right in which the lines are named.
-const LEGEND: u32 = 170;
+const LEGEND: u32 = 200;
 
 /// The most numbers below a chart.
 const TICKS: usize = 10;
@@ -111,8 +111,8 @@ impl Chart {
                 chart.draw_series(curve.points.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
             }
             let y = 20 + 22 * row;
-            right.draw(&PathElement::new([(0, y), (18, y)], colour.stroke_width(2)))?;
-            right.draw(&Text::new(curve.name.clone(), (24, y - 6), ("sans-serif", 13)))?;
+            right.draw(&PathElement::new([(0, y), (40, y)], colour.stroke_width(2)))?;
+            right.draw(&Text::new(curve.name.clone(), (46, y - 6), ("sans-serif", 13)))?;
         }
         area.present()
     }

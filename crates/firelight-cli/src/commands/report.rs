@@ -21,7 +21,7 @@ Examples:
   firelight report runs/stories-1
   firelight report runs/stories-1 --no-samples
 
-The report is RUN_DIR/report.html: one page with the curves, samples of the newest weights, the recipe, the wall time and the
+The report is RUN_DIR/report.html: one page with the curves, samples of the newest weights, the recipe, the wall time and the \
 commands of the run. A run that was interrupted, or that is still training, has one too.";
 
 /// Write the report of a run again, finished or not, from its folder
