@@ -1,0 +1,128 @@
+//! Whole stacks against code that was written from the papers, in double precision (`fixtures/stacks`): positions with grouped
+//! heads, padding, windows and a memory; norms in every place; sparse patterns; scaled rotary positions; experts. Every file names
+//! the configurations, so that what is built here is what was computed there.
+
+use burn::tensor::Tensor;
+use firelight::core::{AuxiliaryLosses, Memory, Pass, SequenceInput, Transformer, TransformerConfig};
+use firelight::kernels::Difference;
+
+use super::described::{assert_felt, config, paths};
+use crate::support::device;
+use crate::support::golden::Golden;
+
+/// The share of the gradient of `x` that every branch has: see `fixtures/SOURCE.md`.
+const LEAST_SHARE: f64 = 0.1;
+
+#[test]
+fn position_schemes_agree_with_grouped_heads_padding_windows_and_a_memory() {
+    assert_eq!(agree("stack_positions"), Compared { cases: 14, parameters: 385, memories: 3 });
+}
+
+#[test]
+fn norms_agree_in_every_place() {
+    assert_eq!(agree("stack_norms"), Compared { cases: 11, parameters: 314, memories: 3 });
+}
+
+#[test]
+fn sparse_patterns_agree() {
+    assert_eq!(agree("stack_patterns"), Compared { cases: 11, parameters: 241, memories: 0 });
+}
+
+#[test]
+fn scaled_rotary_positions_agree() {
+    assert_eq!(agree("stack_rotary"), Compared { cases: 7, parameters: 119, memories: 0 });
+}
+
+#[test]
+fn stacks_of_experts_agree() {
+    assert_eq!(agree("stack_experts"), Compared { cases: 6, parameters: 193, memories: 0 });
+}
+
+#[test]
+fn patterns_see_the_keys_of_their_papers() {
+    let mut pairs = 0;
+    for golden in Golden::load("stack_patterns").cases() {
+        let pattern = config::<TransformerConfig>(&golden, "config").patterns[0];
+        for (pair, seen) in golden.data("seen").iter::<u8>().enumerate() {
+            assert_eq!(!pattern.hidden(pair / 24, pair % 24), seen == 1, "{pattern:?}: pair {pair}");
+            pairs += 1;
+        }
+    }
+    assert_eq!(pairs, 11 * 24 * 24);
+}
+
+/// How much was compared.
+#[derive(Debug, Default, PartialEq)]
+struct Compared {
+    cases: usize,
+    parameters: usize,
+    memories: usize,
+}
+
+/// Outputs, losses, and the gradients of inputs and all parameters.
+fn agree(name: &str) -> Compared {
+    Golden::load(name).cases().fold(Compared::default(), |compared, golden| {
+        let (parameters, has_memory) = check(&golden);
+        Compared {
+            cases: compared.cases + 1,
+            parameters: compared.parameters + parameters,
+            memories: compared.memories + usize::from(has_memory),
+        }
+    })
+}
+
+/// The number of parameters compared, and whether there is a memory.
+fn check(golden: &Golden) -> (usize, bool) {
+    let config: TransformerConfig = config(golden, "config");
+    let x = golden.input::<3>("x", &device());
+    let memory = config.cross_attention.then(|| golden.input::<3>("memory", &device()));
+    let stack = golden.fill(config.init(&x.device()));
+    let mut losses = AuxiliaryLosses::default();
+    let input = input(golden, &x, memory.as_ref());
+    let output = stack.forward(x.clone(), &input, &mut Pass::default().with_losses(&mut losses));
+    golden.check("output", without_padding(output.clone(), &input));
+
+    let mut loss = (output * golden.floats::<3>("cotangent", &x.device())).sum();
+    if let Some(balance) = losses.load_balance() {
+        golden.check("load_balance", balance.clone());
+        loss = loss + balance * golden.number("balance");
+    }
+    let gradients = loss.backward();
+    golden.check_gradient("x", &x, &gradients);
+    if let Some(memory) = &memory {
+        golden.check_gradient("memory", memory, &gradients);
+    }
+    golden.check_gradients(&stack, &gradients);
+    (every_part_counts(golden, &stack), memory.is_some())
+}
+
+fn input(golden: &Golden, x: &Tensor<3>, memory: Option<&Tensor<3>>) -> SequenceInput {
+    let flags = |key: &str| golden.has(key).then(|| golden.flags::<2>(key, &x.device()));
+    let memory = memory.map(|hidden| Memory::new(hidden.clone()).with_padding(flags("memory_padding")));
+    SequenceInput { padding: flags("padding"), memory, ..SequenceInput::default() }
+}
+
+/// Zeros at padding, where nobody reads.
+fn without_padding(output: Tensor<3>, input: &SequenceInput) -> Tensor<3> {
+    match &input.padding {
+        Some(padding) => {
+            let padding = padding.clone().unsqueeze_dim::<3>(2).expand(output.dims());
+            output.mask_fill(padding, 0.0)
+        }
+        None => output,
+    }
+}
+
+/// The comparison sees a backward pass of zero, of a whole branch or of one parameter. The number of parameters.
+fn every_part_counts(golden: &Golden, stack: &Transformer) -> usize {
+    let has_memory = stack.blocks[0].cross_attention.is_some();
+    let branches = [Some("attention"), has_memory.then_some("cross_attention"), Some("feed_forward")];
+    for branch in branches.into_iter().flatten() {
+        let dead = golden.data(&format!("dead.{branch}"));
+        let share = Difference::between(&dead, &golden.data("grad.x")).relative(0.0);
+        assert!(share >= LEAST_SHARE, "{branch} is {share:.3} of the gradient");
+    }
+    let paths = paths(stack);
+    assert_felt(golden, &paths);
+    paths.len()
+}
