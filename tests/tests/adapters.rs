@@ -2,13 +2,14 @@
 //! parameters, the adapters in a file of their own. The test of what no crate sees alone.
 
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::{Device, Tensor, TensorData, Tolerance};
+use burn::tensor::{Device, Tensor, TensorData};
 use firelight::core::{AdapterConfig, LossConfig, ParamBuilder, merge_adapters};
+use firelight::kernels::{assert_close, assert_same_bits};
 use firelight::language::{LanguageModel, LanguageModelConfig, LmBatch, LmTask};
 use firelight::storage::{load_adapters, load_base, load_weights, save_adapters, save_base, save_weights};
 use firelight::training::{OptimizerConfig, ParameterGroup, Recompute, ScheduleConfig, Trainer, freeze};
 
-use crate::support::device;
+use crate::support::{device, is_gpu};
 
 /// Parameters by path.
 #[derive(Default)]
@@ -93,7 +94,9 @@ fn adapters_are_trained_saved_and_merged_and_nothing_else_changes() {
     let (_, first) = tuned(model.clone(), 1, Recompute::None);
     let (model, last) = tuned(model, 40, Recompute::None);
     assert!(last < 0.97 * first, "{first} became {last}");
-    for ((path, before), (_, after)) in before.iter().zip(values(&model)) {
+    let after = values(&model);
+    assert_eq!(before.len(), after.len());
+    for ((path, before), (_, after)) in before.iter().zip(after) {
         assert_eq!(*before == after, !path.contains(".adapter."), "{path}");
     }
 
@@ -101,28 +104,33 @@ fn adapters_are_trained_saved_and_merged_and_nothing_else_changes() {
     let model = model.valid();
     save_base(&merge_adapters(model.clone(), &adapters()), &merged).expect("written");
     let logits = |model: &LanguageModel| model.forward(batch(&device()).inputs).into_data();
-    let tolerance = Tolerance::absolute(1e-5);
 
     let mut again = adapted(3, &device());
     load_base(&mut again, &base).expect("the same base");
     load_adapters(&mut again, &alone).expect("the adapters");
-    logits(&again).assert_eq(&logits(&model), true);
+    assert_same_bits(&logits(&again), &logits(&model));
     let mut plain = config().init_with(&ParamBuilder::new(&device(), 5));
     load_weights(&mut plain, &merged).expect("a model without adapters");
-    logits(&plain).assert_approx_eq::<f32>(&logits(&model), tolerance);
+    assert_close(&logits(&plain), &logits(&model), 1e-5);
 }
 
 #[test]
 fn recomputed_blocks_train_their_adapters_alike() {
-    if Recompute::Blocks.check(&device().autodiff()).is_err() {
+    let tracked = device().autodiff();
+    if let Err(refusal) = Recompute::Blocks.check(&tracked) {
+        assert!(is_gpu(), "{refusal}");
         return;
     }
     let [kept, recomputed] = [Recompute::None, Recompute::Blocks].map(|recompute| {
-        let (model, _) = tuned(adapted(9, &device().autodiff()), 3, recompute);
+        let (model, _) = tuned(adapted(9, &tracked), 3, recompute);
         values(&model)
     });
+    assert_eq!(kept.len(), recomputed.len());
     for ((path, kept), (_, recomputed)) in kept.iter().zip(&recomputed) {
-        recomputed.assert_approx_eq::<f32>(kept, Tolerance::absolute(1e-5));
-        assert!(kept == recomputed || path.contains(".adapter."), "{path}");
+        // A GPU takes the sums of a gradient in another order.
+        match is_gpu() && path.contains(".adapter.") {
+            true => assert_close(recomputed, kept, 1e-5),
+            false => assert_same_bits(recomputed, kept),
+        }
     }
 }

@@ -33,6 +33,7 @@ fn assert_survives<M: Module>(
 ) {
     let [saved, other] = [1, 2].map(|seed| init(&ParamBuilder::new(&device(), seed)));
     let expected = run(&saved);
+    assert!(expected.iter::<f32>().all(f32::is_finite), "{what:?}");
     assert!(run(&other) != expected, "another seed is another model: {what:?}");
 
     let path = folder.join("model.safetensors");

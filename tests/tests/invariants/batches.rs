@@ -4,9 +4,9 @@ use burn::tensor::{Bool, Int, Tensor};
 use firelight::core::invariants::{batch_mates, padding, parts_equal_whole};
 use firelight::core::{Cache, Memory, Pass, SequenceInput};
 
-use super::{assert_close, distance, each, forward, moves_with_the_tokens, tolerance};
+use super::{assert_close, each, forward, moves_with_the_tokens, tolerance};
 use crate::support::grid::{cross_decoder_pairs, decoders, encoder_pairs};
-use crate::support::{Noise, device};
+use crate::support::{Noise, device, distance};
 
 #[test]
 fn padding_on_either_side_changes_nothing() {
@@ -74,7 +74,7 @@ fn a_decoder_reads_its_memory_once_and_never_its_padding() {
         let (x, source) = (noise.tensor([1, 4, 16]), noise.tensor([1, 3, 16]));
         let whole = model.forward(x.clone(), &plain(source.clone()), &mut Pass::default());
         let other = model.forward(x.clone(), &plain(noise.tensor([1, 3, 16])), &mut Pass::default());
-        assert!(distance(whole.clone(), other) > 1e-2, "the memory matters: {config:?}");
+        assert!(distance(&whole, &other) > 1e-2, "the memory matters: {config:?}");
 
         // The padded memory is there at the first step; what is handed in later must not be read.
         let first = padded(Tensor::cat(vec![source, noise.tensor([1, 2, 16])], 1));

@@ -10,6 +10,7 @@ mod weights;
 use burn::tensor::Tensor;
 use firelight::core::invariants::Violation;
 use firelight::core::{AttentionPattern, Memory, Pass, SequenceInput, Transformer, TransformerConfig};
+use firelight::kernels::Difference;
 
 use crate::support::{self, Noise, device};
 
@@ -19,14 +20,18 @@ fn tolerance(model: &Transformer) -> f64 {
     let mut noise = Noise::new(0);
     let input = SequenceInput::default().with_memory(Memory::new(noise.tensor([2, 4, 16])));
     let output = model.forward(noise.tensor([2, 8, 16]), &input, &mut Pass::default());
-    support::tolerance() * output.abs().max().into_scalar::<f64>().max(1.0)
+    let largest = output.abs().max().into_scalar::<f64>();
+    assert!(largest.is_finite(), "outputs up to {largest}");
+    support::tolerance() * largest.max(1.0)
 }
 
-/// Runs `check` on the model of each configuration; a violation names it.
+/// Runs `check` on the model of each configuration, of which there must be some; a violation names it.
 fn each(
     configs: impl IntoIterator<Item = TransformerConfig>,
     mut check: impl FnMut(&TransformerConfig, &Transformer) -> Result<(), Violation>,
 ) {
+    let mut configs = configs.into_iter().peekable();
+    assert!(configs.peek().is_some(), "no configuration is left");
     for config in configs {
         check(&config, &config.init(&device())).unwrap_or_else(|violation| panic!("{violation}: {config:?}"));
     }
@@ -37,13 +42,8 @@ fn forward(model: &Transformer, x: Tensor<3>) -> Tensor<3> {
 }
 
 fn assert_close(found: Tensor<3>, expected: Tensor<3>, config: &TransformerConfig) {
-    let size = expected.clone().abs().max().into_scalar::<f64>().max(1.0);
-    let difference = distance(found, expected) / size;
-    assert!(difference <= support::tolerance(), "{difference:e}: {config:?}");
-}
-
-fn distance(a: Tensor<3>, b: Tensor<3>) -> f64 {
-    (a - b).abs().max().into_scalar::<f64>()
+    let difference = Difference::between(&found, &expected);
+    assert!(difference.relative(1.0) <= support::tolerance(), "{difference:?}: {config:?}");
 }
 
 /// Whether the patterns look at distances alone. Chunks, global tokens and random pairs count from the begin of the row,

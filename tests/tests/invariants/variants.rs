@@ -1,15 +1,31 @@
-//! The grid holds every variant that there is.
+//! The grid holds every variant that there is, each in its own field.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use firelight::core::{
     Activation, AttentionMechanism, AttentionPattern, NormConfig, NormPlacement, PositionConfig, ProjectionKind,
-    RotaryLayout, RotaryScaling, ScoreScale,
+    RotaryLayout, RotaryScaling, ScoreScale, TransformerConfig,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::support::grid::{all_pairs, decoders};
+use crate::support::grid::{all_pairs, decoders, parts_of_pairs};
+
+/// The fields that the grid does not vary: sizes, initial weights, and what acts in training alone.
+const FIXED: [&str; 12] = [
+    "attention_dropout",
+    "d_ff",
+    "d_model",
+    "dropout",
+    "embedding_dropout",
+    "experts.capacity",
+    "init",
+    "init.scale_residual",
+    "max_seq_len",
+    "n_heads",
+    "n_layers",
+    "stochastic_depth",
+];
 
 /// The names of the variants of `T`, which its reader lists when it meets an unknown one.
 fn variants<T: DeserializeOwned>(tagged: bool) -> Vec<String> {
@@ -20,44 +36,108 @@ fn variants<T: DeserializeOwned>(tagged: bool) -> Vec<String> {
     names
 }
 
-/// Every text and every key in `value`.
-fn words(value: &Value, found: &mut BTreeSet<String>) {
-    match value {
-        Value::String(text) => drop(found.insert(text.clone())),
-        Value::Array(values) => values.iter().for_each(|value| words(value, found)),
-        Value::Object(fields) => fields.iter().for_each(|(key, value)| {
-            found.insert(key.clone());
-            words(value, found);
-        }),
-        _ => {}
+/// The values of each field, by its path: texts, numbers, booleans and `null` as they are written, of a table its keys.
+type Fields = BTreeMap<String, BTreeSet<String>>;
+
+fn fields(configs: &[TransformerConfig]) -> Fields {
+    let mut found = Fields::new();
+    for config in configs {
+        let Value::Object(fields) = serde_json::to_value(config).unwrap() else { panic!("a table") };
+        fields.iter().for_each(|(name, value)| collect(name, value, &mut found));
     }
+    found
+}
+
+fn collect(path: &str, value: &Value, found: &mut Fields) {
+    let mut add = |text: &str| {
+        found.entry(path.into()).or_default().insert(text.into());
+    };
+    match value {
+        Value::String(text) => add(text),
+        Value::Array(values) => values.iter().for_each(|value| collect(path, value, found)),
+        Value::Object(fields) => {
+            fields.keys().for_each(|name| {
+                add(name);
+            });
+            fields.iter().for_each(|(name, value)| collect(&format!("{path}.{name}"), value, found));
+        }
+        other => add(&other.to_string()),
+    }
+}
+
+/// What `found` lacks of the variants and booleans, and which of its fields always have one value.
+fn forgotten(found: &Fields) -> Vec<String> {
+    let enums = [
+        ("activation", variants::<Activation>(false)),
+        ("attention_mechanism", variants::<AttentionMechanism>(false)),
+        ("attention_scale", variants::<ScoreScale>(false)),
+        ("norm.kind", variants::<NormConfig>(true)),
+        ("norm_placement", variants::<NormPlacement>(false)),
+        ("patterns.kind", variants::<AttentionPattern>(true)),
+        ("position.kind", variants::<PositionConfig>(true)),
+        ("position.layout", variants::<RotaryLayout>(false)),
+        ("position.scaling.kind", variants::<RotaryScaling>(true)),
+        ("projection", variants::<ProjectionKind>(false)),
+        ("query_key_norm.kind", ["layer", "rms"].map(String::from).to_vec()), // The third is that there is none.
+    ];
+    let is_boolean = |values: &BTreeSet<String>| ["true", "false"].iter().any(|value| values.contains(*value));
+    let booleans = found.iter().filter(|(_, values)| is_boolean(values));
+    let booleans = booleans.map(|(path, _)| (path.as_str(), ["false", "true"].map(String::from).to_vec()));
+    let wanted = enums.into_iter().chain(booleans).filter(|(path, _)| !FIXED.contains(path));
+    let lacks = |path: &str, value: &String| !found.get(path).is_some_and(|values| values.contains(value));
+    let missing = wanted.flat_map(|(path, values)| {
+        let values = values.into_iter().filter(move |value| lacks(path, value));
+        values.map(move |value| format!("{path} = {value}"))
+    });
+    let constant = found.iter().filter(|(path, values)| !path.contains('.') && values.len() == 1);
+    let constant = constant.filter(|(path, _)| !FIXED.contains(&path.as_str()));
+    missing.chain(constant.map(|(path, values)| format!("{path} beside {values:?}"))).collect()
 }
 
 #[test]
 fn no_variant_is_forgotten() {
-    let mut found = BTreeSet::new();
-    for config in all_pairs() {
-        words(&serde_json::to_value(&config).unwrap(), &mut found);
+    for [decoders, encoders, with_memory] in [all_pairs(), parts_of_pairs()] {
+        let forgotten = forgotten(&fields(&[decoders, encoders, with_memory].concat()));
+        assert!(forgotten.is_empty(), "add them to tests/support/grid.rs: {forgotten:?}");
     }
-    let all = [
-        variants::<Activation>(false),
-        variants::<AttentionMechanism>(false),
-        variants::<AttentionPattern>(true),
-        variants::<NormConfig>(true),
-        variants::<NormPlacement>(false),
-        variants::<PositionConfig>(true),
-        variants::<ProjectionKind>(false),
-        variants::<RotaryLayout>(false),
-        variants::<RotaryScaling>(true),
-        variants::<ScoreScale>(false),
-    ];
-    let forgotten: Vec<_> = all.iter().flatten().filter(|name| !found.contains(*name)).collect();
-    assert!(forgotten.is_empty(), "add them to tests/support/grid.rs: {forgotten:?}");
+}
+
+#[test]
+fn what_decoders_and_encoders_share_is_in_both() {
+    // Their patterns differ, and a bias by buckets looks both ways in encoders; a memory is for decoders.
+    let differs = |problem: &String| {
+        ["patterns.", "position.bidirectional", "cross_attention"].iter().any(|path| problem.starts_with(path))
+    };
+    let [decoders, encoders, _] = all_pairs();
+    for configs in [decoders, encoders] {
+        let forgotten: Vec<_> = forgotten(&fields(&configs)).into_iter().filter(|problem| !differs(problem)).collect();
+        assert!(forgotten.is_empty(), "{forgotten:?}");
+    }
+}
+
+#[test]
+fn a_variant_of_another_field_does_not_count() {
+    // Each of these names is a variant of another enum, too.
+    for (path, name) in [
+        ("norm.kind", "none"),
+        ("position.kind", "none"),
+        ("attention_scale", "none"),
+        ("position.scaling.kind", "linear"),
+        ("attention_mechanism", "linear"),
+        ("bias", "true"),
+        ("norm.bias", "false"),
+        ("qkv_bias", "true"),
+    ] {
+        let mut found = fields(&all_pairs().concat());
+        assert!(found.get_mut(path).expect("a field of the grid").remove(name));
+        assert!(forgotten(&found).contains(&format!("{path} = {name}")), "{path} = {name}");
+    }
 }
 
 #[test]
 fn all_configurations_are_valid_and_different() {
-    for configs in [decoders(), all_pairs()] {
+    let [decoder_pairs, encoder_pairs, with_memory] = all_pairs();
+    for configs in [decoders(), decoder_pairs, encoder_pairs, with_memory] {
         configs.iter().for_each(|config| config.validate().unwrap_or_else(|error| panic!("{error}: {config:?}")));
         let different: BTreeSet<_> = configs.iter().map(|config| format!("{config:?}")).collect();
         assert_eq!(different.len(), configs.len());

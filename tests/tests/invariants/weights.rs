@@ -7,9 +7,9 @@ use firelight::core::{
     SeparateProjection, SequenceInput, TransformerConfig,
 };
 
-use super::{assert_close, distance, each, forward, tolerance};
+use super::{assert_close, each, forward, tolerance};
 use crate::support::grid::{decoder_pairs, encoder_pairs};
-use crate::support::{Noise, device, is_gpu};
+use crate::support::{Noise, device, distance, is_gpu};
 
 fn shapes(trace: &AttentionTrace) -> Vec<[usize; 4]> {
     trace.layers.iter().map(|layer| layer.attention.as_ref().expect("weights").dims()).collect()
@@ -33,7 +33,7 @@ fn a_trace_changes_nothing_and_its_rows_sum_to_one() {
         let output = model.forward(next, &SequenceInput::default(), &mut pass);
         // On a CPU to the bit, where the weights are formed in any case; a GPU fuses operations otherwise when one more
         // result is wanted.
-        let difference = distance(output, expected);
+        let difference = distance(&output, &expected);
         let same = config.attention_mechanism == AttentionMechanism::DotProduct && !is_gpu();
         let allowed = if same { 0.0 } else { tolerance(model) };
         assert!(difference <= allowed, "{difference:e}: {config:?}");

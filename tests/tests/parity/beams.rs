@@ -14,6 +14,9 @@ use crate::support::golden::Golden;
 /// Two computations in single precision: the largest scores are near 20.
 const SCORES: f64 = 2e-5;
 
+/// Settings of each model: numbers of beams, penalties, ways to stop early, numbers of results.
+const SETTINGS: usize = 36;
+
 /// An encoder-decoder without weights: its logits are the entry of a table `[S, T, V, V]` for the source, the step and the
 /// last token.
 struct Translator(Tensor<4>);
@@ -78,6 +81,7 @@ fn agree<M: Autoregressive>(golden: &Golden, model: &M, prompt: impl Fn() -> M::
     let [n_settings, batch_size, n_best, max_new_tokens] = ids.shape().to_vec()[..] else { panic!("rank 4") };
     let (ids, scores): (Vec<i64>, Vec<f64>) = (ids.iter().collect(), golden.data("scores").iter().collect());
     let settings: Vec<f32> = golden.data("settings").iter().collect();
+    assert_eq!((n_settings, settings.len()), (SETTINGS, 4 * SETTINGS));
     for (i, setting) in settings.chunks_exact(4).enumerate() {
         let rows = beam_search(model, prompt(), &options(golden, setting, max_new_tokens)).expect("sound logits");
         assert_eq!(rows.len(), batch_size);
@@ -92,7 +96,6 @@ fn agree<M: Autoregressive>(golden: &Golden, model: &M, prompt: impl Fn() -> M::
             }
         }
     }
-    assert_eq!(settings.len(), 4 * n_settings);
 }
 
 #[test]
@@ -108,6 +111,9 @@ fn a_decoder_with_a_cache_agrees() {
 
 #[test]
 fn an_encoder_decoder_agrees_with_one_stop_token_and_with_three() {
+    let golden = Golden::load("beam_search");
+    let stop_tokens = golden.cases().skip(1).map(|golden| golden.data("stop").num_elements());
+    assert_eq!(stop_tokens.collect::<Vec<_>>(), [1, 3]);
     for golden in Golden::load("beam_search").cases().skip(1) {
         agree(&golden, &Translator(golden.floats("table", &device())), || golden.ints("prompt", &device()));
     }

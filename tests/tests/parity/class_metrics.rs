@@ -64,7 +64,10 @@ fn class_close(found: &PerClass, expected: [f64; 4], what: &str) {
 
 #[test]
 fn class_reports_agree_with_scikit_learn() {
-    for case in Golden::load().classes {
+    let cases = Golden::load().classes;
+    assert_eq!(cases.len(), 7);
+    assert_eq!(cases.iter().filter(|case| case.auroc.is_some()).count(), 6);
+    for case in cases {
         let found = class_report(&case.probabilities, &case.targets);
         close(found.accuracy, case.accuracy, &case.name);
         close(found.macro_f1, case.macro_f1, &case.name);
@@ -73,6 +76,7 @@ fn class_reports_agree_with_scikit_learn() {
         close(found.calibration_error, case.calibration_error, &case.name);
         assert_eq!(found.auroc.is_some(), case.auroc.is_some(), "{}", case.name);
         found.auroc.iter().zip(case.auroc).for_each(|(found, expected)| close(*found, expected, &case.name));
+        assert_eq!(found.per_class.len(), case.per_class.len(), "{}", case.name);
         found
             .per_class
             .iter()
@@ -84,7 +88,9 @@ fn class_reports_agree_with_scikit_learn() {
 
 #[test]
 fn correlations_agree_with_scipy() {
-    for case in Golden::load().regressions {
+    let cases = Golden::load().regressions;
+    assert_eq!(cases.len(), 3);
+    for case in cases {
         close(pearson(&case.predictions, &case.targets).expect("different values"), case.pearson, "pearson");
         close(spearman(&case.predictions, &case.targets).expect("different values"), case.spearman, "spearman");
     }
@@ -92,9 +98,12 @@ fn correlations_agree_with_scipy() {
 
 #[test]
 fn entities_agree_with_conlleval_as_seqeval_computes_it() {
-    for case in Golden::load().entities {
+    let cases = Golden::load().entities;
+    assert_eq!(cases.len(), 5);
+    for case in cases {
         let found = entity_report(&case.predictions, &case.targets).expect("tags");
         class_close(&found.all, case.all, "all");
+        assert_eq!(found.per_type.len(), 3);
         assert_eq!(found.per_type.keys().collect::<Vec<_>>(), case.per_type.keys().collect::<Vec<_>>());
         found.per_type.iter().for_each(|(kind, found)| class_close(found, case.per_type[kind], kind));
     }

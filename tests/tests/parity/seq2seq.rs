@@ -20,6 +20,7 @@ fn config(placement: NormPlacement) -> Seq2SeqConfig {
 fn encoder_decoders_agree_with_norms_first_and_last() {
     let golden = Golden::load("seq2seq_tiny");
     let tracked = device().autodiff();
+    assert_eq!(golden.cases().count(), 2);
     for (golden, placement) in golden.cases().zip([NormPlacement::Pre, NormPlacement::Post]) {
         let model: Seq2SeqModel = golden.fill(config(placement).init(&tracked));
         let source: Tensor<2, Int> = golden.ints("source", &tracked);

@@ -10,6 +10,7 @@ use firelight::classification::{
     SpanReaderConfig, TextClassifierConfig, TextEncoder, TextEncoderConfig, TextInput, TokenClassifierConfig,
 };
 use firelight::core::{LossConfig, Pass};
+use firelight::kernels::assert_close;
 use firelight::training::{Objective, Switches};
 
 use crate::support::device;
@@ -63,8 +64,7 @@ fn vectors_of_tokens_and_texts_agree() {
     let expected: Tensor<3> = golden.floats("hidden", &hidden.device());
     for (row, length) in [(0, 7), (1, 4)] {
         let part = |x: &Tensor<3>| x.clone().slice([row..row + 1, 0..length]);
-        let difference = (part(&hidden) - part(&expected)).abs().max().into_scalar::<f64>();
-        assert!(difference < 1e-5, "row {row} differs by {difference:e}");
+        assert_close(&part(&hidden), &part(&expected), 1e-5);
     }
 }
 
@@ -79,8 +79,7 @@ fn masked_language_models_agree() {
         let logits = model.forward_at(&input, places.clone(), &mut Pass::default());
         let whole: Tensor<3> = golden.floats("logits", &logits.device());
         let expected = whole.flatten::<2>(0, 1).select(0, places).unsqueeze::<3>();
-        let difference = (logits.clone() - expected).abs().max().into_scalar::<f64>();
-        assert!(difference < 1e-5, "{name} differs by {difference:e}");
+        assert_close(&logits, &expected, 1e-5);
         agrees(&golden, &model, LossConfig::default().forward(logits, targets.unsqueeze(), None).mean());
     }
 }
@@ -122,8 +121,7 @@ fn next_sentence_predictions_agree() {
     golden.check("seq_relationship_logits", logits.order);
     let whole: Tensor<3> = golden.floats("prediction_logits", &device);
     let expected = whole.flatten::<2>(0, 1).select(0, places.clone()).unsqueeze::<3>();
-    let difference = (logits.tokens - expected).abs().max().into_scalar::<f64>();
-    assert!(difference < 1e-5, "{difference:e}");
+    assert_close(&logits.tokens, &expected, 1e-5);
     let targets = golden.ints::<1>("targets", &device).unsqueeze();
     let masked = MaskedBatch { input, places, targets, ignored: None };
     let batch = NextSentenceBatch { masked, order: golden.ints("order", &device) };
@@ -148,8 +146,8 @@ fn discriminators_agree() {
     let logits = model.forward(&input, &mut Pass::default());
     let is_padding = input.padding.expect("texts of unequal length");
     let expected: Tensor<2> = golden.floats("logits", &logits.device());
-    let difference = (logits.clone() - expected).mask_fill(is_padding.clone(), 0.0).abs().max().into_scalar::<f64>();
-    assert!(difference < 1e-5, "{difference:e}");
+    let [found, expected] = [logits.clone(), expected].map(|x| x.mask_fill(is_padding.clone(), 0.0));
+    assert_close(&found, &expected, 1e-5);
     let is_replaced = golden.ints::<2>("replaced", &logits.device()).float();
     let own = is_replaced.clone().neg() + 1.0;
     let losses = log_sigmoid(logits.clone()) * is_replaced + log_sigmoid(logits.neg()) * own;

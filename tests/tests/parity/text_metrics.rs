@@ -93,12 +93,14 @@ fn choices(signature: &str) -> &str {
 #[test]
 fn bleu_agrees_with_sacrebleu() {
     let golden = Golden::load();
+    assert_eq!((golden.corpora.len(), golden.bleu.len()), (10, 288));
     for case in &golden.bleu {
         let (hypotheses, references) = golden.corpus(&case.corpus);
         let found = case.metric().corpus(&hypotheses, &references).expect("as many references");
         let what = format!("{}, {}", case.corpus, case.signature);
         close(found.score, case.score, &what);
         close(found.brevity_penalty, case.brevity_penalty, &what);
+        assert_eq!(found.precisions.len(), case.precisions.len(), "{what}");
         found.precisions.iter().zip(case.precisions).for_each(|(found, expected)| close(*found, expected, &what));
         assert_eq!([found.hypothesis_len, found.reference_len], case.lengths, "{what}");
         assert_eq!((found.matches, found.totals), (case.matches, case.totals), "{what}");
@@ -110,6 +112,7 @@ fn bleu_agrees_with_sacrebleu() {
 #[test]
 fn chrf_agrees_with_sacrebleu() {
     let golden = Golden::load();
+    assert_eq!((golden.corpora.len(), golden.chrf.len()), (10, 168));
     for case in &golden.chrf {
         let (hypotheses, references) = golden.corpus(&case.corpus);
         let metric = Chrf::default().with_char_order(case.char_order).with_word_order(case.word_order);
@@ -124,7 +127,7 @@ fn chrf_agrees_with_sacrebleu() {
 fn single_sentences_agree_with_sacrebleu() {
     let golden = Golden::load();
     let pairs = &golden.corpora["prose"];
-    assert_eq!(pairs.len(), golden.sentences.len());
+    assert_eq!((pairs.len(), golden.sentences.len()), (23, 23));
     for ((hypothesis, reference), expected) in pairs.iter().zip(&golden.sentences) {
         let bleu =
             Bleu::default().with_effective_order(true).sentence(hypothesis, reference).expect("settings in range");
@@ -141,6 +144,7 @@ fn tokens_agree_with_sacrebleu() {
     let golden = Golden::load();
     assert_eq!(golden.tokens.len(), 4);
     for (name, expected) in &golden.tokens {
+        assert_eq!(expected.len(), 2 * golden.corpora["prose"].len(), "{name}");
         let texts = golden.corpora["prose"].iter().flat_map(|(hypothesis, reference)| [hypothesis, reference]);
         for (text, expected) in texts.zip(expected) {
             assert_eq!(&tokenizer(name).tokens(text), expected, "{name}");

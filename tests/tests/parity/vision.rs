@@ -55,7 +55,8 @@ fn the_models_of_hugging_face_agree() {
 
 #[test]
 fn fixed_places_follow_the_images() {
-    // The sinusoidal cases, with a model made for another size.
+    // The sinusoidal cases, 1 and 2, with a model made for another size.
+    assert_eq!(Golden::load("vit").cases().count(), 6);
     for (golden, pooling) in Golden::load("vit").cases().skip(1).zip([Mean, ClassToken]) {
         let config = config(8, 1, [7, 1]).with_pooling(pooling).with_patch_position(Sinusoidal2d);
         let model = golden.fill(config.init(&device().autodiff()));

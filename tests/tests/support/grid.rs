@@ -9,6 +9,12 @@ use firelight::core::{
 use super::covering::covering;
 use super::is_gpu;
 
+/// With the value `full` a GPU gets all rows, too.
+const SWITCH: &str = "FIRELIGHT_TEST_GRID";
+
+/// Of this many rows a GPU gets one: it compiles every new shape.
+const PART: usize = 8;
+
 /// How a query weighs the keys. Each has rows of its own, of those values that it goes with.
 const MECHANISMS: [AttentionMechanism; 4] = [
     AttentionMechanism::DotProduct,
@@ -66,11 +72,16 @@ fn choices(causal: bool) -> Vec<Choice> {
         choice([None, Some(true), Some(false)], |config, qkv_bias| TransformerConfig { qkv_bias, ..config }),
         choice([None, Some(8)], |config, d_head| TransformerConfig { d_head, ..config }),
         choice([None, Some(6)], |config, d_value| TransformerConfig { d_value, ..config }),
-        choice([None, Some(ExpertsConfig::new(3)), Some(ExpertsConfig::new(2).with_top_k(1))], |config, experts| {
-            TransformerConfig { experts, ..config }
-        }),
+        choice(experts(), |config, experts| TransformerConfig { experts, ..config }),
         choice([None, Some(0.5)], |config, layer_scale| TransformerConfig { layer_scale, ..config }),
+        choice([false, true], TransformerConfig::with_embedding_norm),
     ]
+}
+
+fn experts() -> [Option<ExpertsConfig>; 5] {
+    let of = ExpertsConfig::new;
+    let divided = |renormalise| Some(of(3).with_renormalise(renormalise));
+    [None, Some(of(3)), Some(of(2).with_top_k(1)), divided(false), divided(true)]
 }
 
 fn positions(causal: bool) -> Vec<PositionConfig> {
@@ -115,7 +126,7 @@ fn patterns(causal: bool) -> Vec<Vec<AttentionPattern>> {
 
 /// Causal stacks: position x pattern x placement x key/value heads, and any two values of any two choices.
 pub(crate) fn decoders() -> Vec<TransformerConfig> {
-    if is_gpu() { decoder_pairs() } else { rows(true, CROSSED) }
+    if takes_a_part() { decoder_pairs() } else { rows(true, CROSSED) }
 }
 
 /// Causal stacks in which any two values of any two choices meet, as few as that takes.
@@ -128,20 +139,41 @@ pub(crate) fn encoder_pairs() -> Vec<TransformerConfig> {
     for_device(rows(false, 0))
 }
 
-/// The rows of both, on every device.
-pub(crate) fn all_pairs() -> Vec<TransformerConfig> {
-    [rows(true, 0), rows(false, 0)].concat()
+/// Decoders, encoders and decoders with cross-attention, on every device.
+pub(crate) fn all_pairs() -> [Vec<TransformerConfig>; 3] {
+    [rows(true, 0), rows(false, 0), with_memory(rows(true, 0))]
 }
 
-/// A GPU compiles every new shape: it gets a part of the rows.
+/// What a GPU gets of them.
+pub(crate) fn parts_of_pairs() -> [Vec<TransformerConfig>; 3] {
+    [part(rows(true, 0)), part(rows(false, 0)), with_memory(part(rows(true, 0)))]
+}
+
 fn for_device(rows: Vec<TransformerConfig>) -> Vec<TransformerConfig> {
-    rows.into_iter().step_by(if is_gpu() { 8 } else { 1 }).collect()
+    if takes_a_part() { part(rows) } else { rows }
 }
 
-/// Decoders with cross-attention, which parallel blocks have no place for.
+fn part(rows: Vec<TransformerConfig>) -> Vec<TransformerConfig> {
+    rows.into_iter().step_by(PART).collect()
+}
+
+fn takes_a_part() -> bool {
+    match std::env::var(SWITCH).as_deref() {
+        Err(_) => is_gpu(),
+        Ok("full") => false,
+        Ok(other) => panic!("{SWITCH}={other}: the only value is `full`, which gives a GPU all rows of the grid"),
+    }
+}
+
+/// Decoders with cross-attention.
 pub(crate) fn cross_decoder_pairs() -> Vec<TransformerConfig> {
+    with_memory(decoder_pairs())
+}
+
+/// All but parallel blocks, which have no place for cross-attention.
+fn with_memory(rows: Vec<TransformerConfig>) -> Vec<TransformerConfig> {
     let possible = |config: &TransformerConfig| config.norm_placement != NormPlacement::Parallel;
-    decoder_pairs().into_iter().filter(possible).map(|config| config.with_cross_attention(true)).collect()
+    rows.into_iter().filter(possible).map(|config| config.with_cross_attention(true)).collect()
 }
 
 fn rows(causal: bool, crossed: usize) -> Vec<TransformerConfig> {

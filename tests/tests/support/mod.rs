@@ -4,9 +4,11 @@ mod covering;
 pub(crate) mod golden;
 pub(crate) mod grid;
 mod noise;
+pub(crate) mod slopes;
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use firelight::device::{NamedDevice, choose};
+use firelight::kernels::Difference;
 
 pub(crate) use firelight_tests::ParameterPath;
 pub(crate) use noise::Noise;
@@ -19,6 +21,17 @@ pub(crate) fn device() -> Device {
 /// The device under test is a GPU, or a program that behaves like one: its sums are taken in another order.
 pub(crate) fn is_gpu() -> bool {
     !matches!(chosen().name.as_str(), "flex" | "ndarray")
+}
+
+/// The largest difference of two tensors.
+///
+/// # Panics
+/// If they cannot be compared, see [`Difference`]: what is no number is neither near nor far.
+#[track_caller]
+pub(crate) fn distance<const D: usize>(found: &Tensor<D>, expected: &Tensor<D>) -> f64 {
+    let difference = Difference::between(found, expected);
+    assert!(difference.absolute.is_finite(), "{difference:?}");
+    difference.absolute
 }
 
 fn chosen() -> NamedDevice {

@@ -16,9 +16,13 @@ impl Noise {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
+    /// The next numbers of the stream.
+    pub(crate) fn numbers(&mut self, count: usize) -> Vec<f32> {
+        StandardNormal.sample_iter(&mut self.0).take(count).collect()
+    }
+
     /// The next numbers of the stream, on the device under test.
     pub(crate) fn tensor(&mut self, shape: [usize; 3]) -> Tensor<3> {
-        let values: Vec<f32> = StandardNormal.sample_iter(&mut self.0).take(shape.iter().product()).collect();
-        Tensor::from_data(TensorData::new(values, shape), &device())
+        Tensor::from_data(TensorData::new(self.numbers(shape.iter().product()), shape), &device())
     }
 }

@@ -1,0 +1,223 @@
+//! Gradients against slopes, for the input, the memory and every parameter of a stack.
+//!
+//! Autodiff in double precision must give the slope of the output, by central differences, along a random direction through
+//! all tensors at once. A step in a tensor is divided by the size of the tensor's gradient, so that each tensor has the same
+//! share of the slope and none hides behind a larger one; in double precision the step is too short for the kinks of ReLU and
+//! the borders between experts to matter. What the device under test gives in single precision must agree with that gradient.
+
+use std::collections::BTreeMap;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
+use firelight::core::{
+    Memory, NoPosition, Pass, Position, PositionScheme, Positions, SequenceInput, Transformer, TransformerConfig,
+};
+use firelight::kernels::Difference;
+
+use super::{Noise, ParameterPath, device, is_gpu, tolerance};
+
+/// By how much the number changes in each tensor's share of a step.
+const STEP: f64 = 1e-6;
+
+/// Between the slope and the gradient, of which each tensor's share is about 1.
+const SLOPE_TOLERANCE: f64 = 1e-4;
+
+/// Gradients that are zero in exact arithmetic, as that of a key's bias under a softmax, hold rounding noise. Below this part
+/// of the largest gradient of the stack a tensor is compared with that part.
+const NOISE: f64 = 1e-3;
+
+/// The numbers of each tensor, by its path.
+pub(crate) type Named = BTreeMap<String, Vec<f64>>;
+
+/// A stack and what it reads, all of which has gradients.
+#[derive(Module, Debug)]
+struct Probe {
+    stack: Transformer,
+    x: Param<Tensor<3>>,
+    memory: Option<Param<Tensor<3>>>,
+}
+
+/// Checks the gradients of the stack of `config` on two rows of `length` tokens, and gives those of double precision.
+///
+/// # Panics
+/// If a tensor has no gradient, or one that is not the slope, or another one on the device under test; with its path.
+pub(crate) fn assert_gradients_are_slopes(config: &TransformerConfig, length: usize, noise: &mut Noise) -> Named {
+    let [x, memory, weights] = [length, 3, length].map(|len| noise.tensor([2, len, config.d_model]).into_data());
+    let build = |device: &Device| Probe {
+        stack: config.init(device),
+        x: Param::from_data(x.clone(), device),
+        memory: config.cross_attention.then(|| Param::from_data(memory.clone(), device)),
+    };
+    let exact = double_device();
+    let probe = build(&exact.clone().autodiff()).in_double();
+    let expected = probe.gradients(&weights);
+    let plain = build(&exact).in_double();
+    assert_slope(&plain, &weights, &expected, noise).unwrap_or_else(|text| panic!("{text}: {config:?}"));
+    let found = build(&device().autodiff()).gradients(&weights);
+    assert_agree(&found, &expected).unwrap_or_else(|text| panic!("{text}: {config:?}"));
+    expected
+}
+
+/// The Euclidean length of all tensors whose path contains `part`.
+pub(crate) fn size_of(gradients: &Named, part: &str) -> f64 {
+    let numbers = gradients.iter().filter(|(path, _)| path.contains(part)).flat_map(|(_, numbers)| numbers);
+    numbers.map(|number| number * number).sum::<f64>().sqrt()
+}
+
+/// The device under test where it computes in double precision, or else the CPU.
+fn double_device() -> Device {
+    if is_gpu() { firelight::device::select(Some("cpu")).expect("a CPU backend beside the GPU's") } else { device() }
+}
+
+/// The slope along all tensors at once; if it is wrong, those of the single tensors tell which.
+fn assert_slope(probe: &Probe, weights: &TensorData, gradients: &Named, noise: &mut Noise) -> Result<(), String> {
+    let along = directions(gradients, noise);
+    if error(probe, weights, gradients, &along) <= SLOPE_TOLERANCE {
+        return Ok(());
+    }
+    let alone = |(path, numbers): (&String, &Vec<f64>)| {
+        let along = Named::from([(path.clone(), numbers.clone())]);
+        format!("{path} by {:.1e}", error(probe, weights, gradients, &along))
+    };
+    Err(format!("the gradient is not the slope: {}", along.iter().map(alone).collect::<Vec<_>>().join(", ")))
+}
+
+/// Random numbers for each tensor, over the size of its gradient.
+fn directions(gradients: &Named, noise: &mut Noise) -> Named {
+    let largest = gradients.values().map(|numbers| norm(numbers)).fold(0.0, f64::max);
+    let direction = |(path, numbers): (&String, &Vec<f64>)| {
+        let size = norm(numbers).max(NOISE * largest);
+        (path.clone(), noise.numbers(numbers.len()).into_iter().map(|number| f64::from(number) / size).collect())
+    };
+    gradients.iter().map(direction).collect()
+}
+
+/// How far the gradient is from the slope in the direction `along`. NaN is infinitely far.
+fn error(probe: &Probe, weights: &TensorData, gradients: &Named, along: &Named) -> f64 {
+    let expected: f64 = along.iter().map(|(path, numbers)| dot(numbers, &gradients[path])).sum();
+    let at = |by: f64| probe.moved(along, by).run(weights).into_scalar::<f64>();
+    Difference::between(&[(at(STEP) - at(-STEP)) / (2.0 * STEP)], &[expected]).absolute
+}
+
+/// Single precision against double precision.
+fn assert_agree(found: &Named, expected: &Named) -> Result<(), String> {
+    let largest = expected.values().flatten().fold(0.0, |largest: f64, number| largest.max(number.abs()));
+    for (path, expected) in expected {
+        let difference = Difference::between(&found.get(path), expected).relative(NOISE * largest);
+        let is_close = difference <= 10.0 * tolerance();
+        if !is_close {
+            return Err(format!(
+                "the gradient of {path} is {difference:.1e} of its size from that in double precision"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn norm(numbers: &[f64]) -> f64 {
+    dot(numbers, numbers).sqrt()
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+impl Probe {
+    /// The sum of the outputs, each times its weight.
+    fn run(&self, weights: &TensorData) -> Tensor<1> {
+        let x = self.x.val();
+        let input = match &self.memory {
+            Some(memory) => SequenceInput::default().with_memory(Memory::new(memory.val())),
+            None => SequenceInput::default(),
+        };
+        let is_double = x.dtype() == DType::F64;
+        let mut pass = Pass::default().with_precision(is_double.then_some(FloatDType::F64));
+        let weights = Tensor::<3>::from_data(weights.clone(), (&x.device(), x.dtype()));
+        (self.stack.forward(x, &input, &mut pass) * weights).sum()
+    }
+
+    /// The gradient of every tensor.
+    fn gradients(&self, weights: &TensorData) -> Named {
+        let gradients = self.run(weights).backward();
+        let mut collect = Collect { gradients: &gradients, path: ParameterPath::default(), found: Named::new() };
+        self.visit(&mut collect);
+        collect.found
+    }
+
+    /// The same in double precision. Sines and cosines, which exist in single precision alone, are added beforehand.
+    fn in_double(mut self) -> Self {
+        if let Position::Sinusoidal(sines) = &self.stack.position {
+            let positions = Positions::Contiguous { start: 0, len: self.x.dims()[1] };
+            self.x = self.x.map(|x| leaf(sines.embed(x.clone(), &positions), &x));
+            self.stack.position = Position::None(NoPosition {});
+        }
+        self.map(&mut Double)
+    }
+
+    /// The tensors that `along` names, moved by so much of it.
+    fn moved(&self, along: &Named, by: f64) -> Self {
+        self.clone().map(&mut Move { along, by, path: ParameterPath::default() })
+    }
+}
+
+/// `value` as what `old` was: a tensor with a gradient of its own, or none.
+fn leaf<const D: usize>(value: Tensor<D>, old: &Tensor<D>) -> Tensor<D> {
+    value.detach().set_require_grad(old.is_require_grad())
+}
+
+struct Double;
+
+impl ModuleMapper for Double {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|tensor| leaf(tensor.clone().cast(FloatDType::F64), &tensor))
+    }
+}
+
+struct Move<'a> {
+    along: &'a Named,
+    by: f64,
+    path: ParameterPath,
+}
+
+impl ModuleMapper for Move<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let Some(along) = self.along.get(&self.path.key()) else { return param };
+        param.map(|tensor| {
+            let along = TensorData::new(along.clone(), tensor.shape());
+            let along = Tensor::<D>::from_data(along, (&tensor.device(), DType::F64));
+            tensor + along * self.by
+        })
+    }
+
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
+    }
+}
+
+struct Collect<'a> {
+    gradients: &'a burn::tensor::Gradients,
+    path: ParameterPath,
+    found: Named,
+}
+
+impl ModuleVisitor for Collect<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let path = self.path.key();
+        let gradient = param.val().grad(self.gradients).unwrap_or_else(|| panic!("{path} has no gradient"));
+        let earlier = self.found.insert(path, gradient.into_data().iter::<f64>().collect());
+        assert!(earlier.is_none(), "{} is the path of two tensors", self.path.key());
+    }
+
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
+    }
+}
