@@ -1,0 +1,150 @@
+//! Readers of texts: plain, in pairs, labelled, tagged, with questions; and of tokenizers.
+
+use std::fs;
+use std::path::Path;
+
+use firelight::data::labelled::{self, Columns};
+use firelight::data::tagged::{self, TagScheme};
+use firelight::data::{PairFiles, PairNames, Tokenizer, TokenizerConfig, questions, read_text};
+
+use super::{Reader, text_of, written};
+
+pub(super) fn readers() -> Vec<Reader> {
+    vec![
+        Reader {
+            name: "text",
+            file: "input.txt",
+            valid: texts,
+            read: |home| text_of(read_text(home.join("input.txt"))),
+        },
+        Reader { name: "parallel-lines", file: "train.de", valid: lines, read: |home| pairs(&lines_of(home)) },
+        Reader { name: "parallel-tsv", file: "pairs.tsv", valid: pair_tables, read: |home| pairs(&table_of(home)) },
+        Reader {
+            name: "parallel-jsonl",
+            file: "pairs.jsonl",
+            valid: pair_objects,
+            read: |home| pairs(&objects_of(home)),
+        },
+        Reader { name: "labelled-tsv", file: "train.tsv", valid: tsv, read: |home| labels(home, "train.tsv") },
+        Reader { name: "labelled-csv", file: "train.csv", valid: csv, read: |home| labels(home, "train.csv") },
+        Reader { name: "labelled-jsonl", file: "train.jsonl", valid: json, read: json_labels },
+        Reader { name: "conll", file: "train.conll", valid: conll, read: |home| tags(home, "train.conll") },
+        Reader { name: "tagged-jsonl", file: "tags.jsonl", valid: tag_objects, read: |home| tags(home, "tags.jsonl") },
+        Reader {
+            name: "squad",
+            file: "squad.jsonl",
+            valid: squad,
+            read: |home| text_of(questions::read(&home.join("squad.jsonl"))),
+        },
+        Reader { name: "tokenizer", file: "tokenizer.json", valid: tokenizers, read: encode },
+    ]
+}
+
+fn texts(home: &Path) -> Vec<Vec<u8>> {
+    written(home, "input.txt", &["The cat sat.\n\nOn the m\u{e4}t, 12 times.\n", "\u{feff}one line"])
+}
+
+fn lines(home: &Path) -> Vec<Vec<u8>> {
+    written(home, "train.en", &["a house\na dog\na cat\n"]);
+    written(home, "train.de", &["ein Haus\nein Hund\neine Katze\n", "eins\r\n\r\ndrei\r\n"])
+}
+
+fn pair_tables(home: &Path) -> Vec<Vec<u8>> {
+    written(home, "pairs.tsv", &["de\ten\nein Haus\ta house\nein Hund\ta dog\n", "en\tx\tde\na\tb\tc\n"])
+}
+
+fn pair_objects(home: &Path) -> Vec<Vec<u8>> {
+    written(
+        home,
+        "pairs.jsonl",
+        &["{\"source\": \"ein Haus\", \"target\": \"a house\"}\n{\"target\": \"a\", \"source\": \"\\u00e4\"}\n"],
+    )
+}
+
+fn tsv(home: &Path) -> Vec<Vec<u8>> {
+    written(home, "train.tsv", &["a fine film\t1\na dull one\t0\n", "text with \"quotes\"\tgood\n\nother\tbad\n"])
+}
+
+fn csv(home: &Path) -> Vec<Vec<u8>> {
+    written(home, "train.csv", &["\"a fine, long film\",1\n\"a \"\"dull\"\" one\",0\n", "\"two\nlines\",x\nplain,y\n"])
+}
+
+fn json(home: &Path) -> Vec<Vec<u8>> {
+    let plain = "{\"text\": \"a fine film\", \"label\": \"good\"}\n{\"text\": \"dull\", \"label\": 0}\n";
+    let more = "{\"label\": \"a\", \"text\": \"x\", \"more\": {\"deep\": [1, 2.5, null]}}\n";
+    written(home, "train.jsonl", &[plain, more])
+}
+
+fn conll(home: &Path) -> Vec<Vec<u8>> {
+    let english = "-DOCSTART- -X- O O\n\nAda NNP B-PER\nwrote VBD O\nin IN O\nLondon NNP B-LOC\n\nHello UH O\n";
+    written(home, "train.conll", &[english, "Ada\tB-PER\nLovelace\tI-PER\n"])
+}
+
+fn tag_objects(home: &Path) -> Vec<Vec<u8>> {
+    written(home, "tags.jsonl", &["{\"tokens\": [\"Ada\", \"wrote\"], \"tags\": [\"B-PER\", \"O\"]}\n"])
+}
+
+fn squad(home: &Path) -> Vec<Vec<u8>> {
+    let told =
+        r#"{"question": "Who wrote?", "context": "Ada wrote.", "answers": {"text": ["Ada"], "answer_start": [0]}}"#;
+    let untold =
+        r#"{"question": "Who read?", "context": "\u00c4da wrote.", "answers": {"text": [], "answer_start": []}}"#;
+    written(home, "squad.jsonl", &[format!("{told}\n{untold}\n")])
+}
+
+fn tokenizers(home: &Path) -> Vec<Vec<u8>> {
+    let path = home.join("tokenizer.json");
+    let configs = [
+        TokenizerConfig::Bpe { vocab_size: 270 },
+        TokenizerConfig::Char,
+        TokenizerConfig::Word { min_frequency: 1 },
+        TokenizerConfig::Unigram { vocab_size: 300 },
+    ];
+    let files = configs.map(|config| {
+        let tokenizer = Tokenizer::train(&config, "the cat sat on the m\u{e4}t, the cat ran").expect("a tokenizer");
+        tokenizer.save(&path).expect("a file in a scratch folder");
+        fs::read(&path).expect("the file")
+    });
+    written(home, "tokenizer.json", &files)
+}
+
+fn lines_of(home: &Path) -> PairFiles {
+    PairFiles::Lines { source: home.join("train.de"), target: home.join("train.en") }
+}
+
+fn table_of(home: &Path) -> PairFiles {
+    let columns = Some(PairNames { source: "de".into(), target: "en".into() });
+    PairFiles::Tsv { path: home.join("pairs.tsv"), columns }
+}
+
+fn objects_of(home: &Path) -> PairFiles {
+    PairFiles::Jsonl { path: home.join("pairs.jsonl"), keys: PairNames::default() }
+}
+
+fn pairs(files: &PairFiles) -> Result<(), String> {
+    text_of(files.read())?;
+    text_of(files.read_sources())
+}
+
+fn labels(home: &Path, file: &str) -> Result<(), String> {
+    text_of(labelled::read(&home.join(file), &Columns::default()))
+}
+
+fn json_labels(home: &Path) -> Result<(), String> {
+    let columns = Columns { text: vec!["text".into()], pair: None, label: "label".into() };
+    text_of(labelled::read(&home.join("train.jsonl"), &columns))
+}
+
+fn tags(home: &Path, file: &str) -> Result<(), String> {
+    text_of(tagged::read(&home.join(file), TagScheme::Iob2))
+}
+
+/// Reads the file and uses what it says: a vocabulary with holes shows there.
+fn encode(home: &Path) -> Result<(), String> {
+    let path = home.join("tokenizer.json");
+    let tokenizer = Tokenizer::load(&path).map_err(|error| error.to_string())?;
+    if let Ok(ids) = tokenizer.encode("the cat sat on the m\u{e4}t") {
+        tokenizer.decode(&ids);
+    }
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Every reader of what a user, a file or the network can hand over, and a generator of damaged inputs for each.
+//!
+//! A reader must answer whatever bytes it gets with a value or with an error that names its file in a few short lines: no
+//! panic, no endless loop, no memory out of proportion. `tests/inputs/main.rs` checks that with inputs that are mutated from
+//! valid ones under fixed seeds, and with those that were once found to break a reader; `fuzz` looks for new ones.
+//!
+//! ```
+//! use firelight_tests::inputs::{Harness, readers};
+//!
+//! let tsv = readers().into_iter().find(|reader| reader.name == "labelled-tsv").expect("a reader of TSV");
+//! let home = tempfile::tempdir().unwrap();
+//! let harness = Harness::new(tsv, home.path());
+//! assert_eq!(harness.check(b"a text\tgood\nanother\tbad\n"), Ok(true));
+//! assert_eq!(harness.check(b"no label\n"), Ok(false)); // an error that names the file
+//! ```
+
+mod files;
+mod images;
+mod mutation;
+mod recipes;
+mod run;
+
+use std::fs;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+
+pub use mutation::mutated;
+
+/// The longest line of an error that is still a line, in bytes.
+const LONGEST_LINE: usize = 500;
+
+/// The most lines of an error: a recipe lists every mistake.
+const MOST_LINES: usize = 60;
+
+/// One reader: what it is given, and how it is called.
+#[derive(Debug, Clone)]
+pub struct Reader {
+    /// The name of its target under `fuzz` and of its folder of findings.
+    pub name: &'static str,
+    /// The file that is damaged, within the folder that `valid` fills.
+    file: &'static str,
+    /// Fills a folder with valid files and returns valid contents of `file`, the first of which lies there; none is what lies
+    /// there alone.
+    valid: fn(&Path) -> Vec<Vec<u8>>,
+    /// Reads the folder; an error is the text that a user sees.
+    read: fn(&Path) -> Result<(), String>,
+}
+
+/// All readers, by kind.
+pub fn readers() -> Vec<Reader> {
+    [files::readers(), images::readers(), recipes::readers(), run::readers()].concat()
+}
+
+/// A folder in which a reader is tried.
+#[derive(Debug)]
+pub struct Harness {
+    reader: Reader,
+    home: PathBuf,
+    /// Valid contents of the reader's file.
+    pub valid: Vec<Vec<u8>>,
+}
+
+impl Harness {
+    /// Fills `home` with the valid files of the reader.
+    ///
+    /// # Panics
+    /// Panics if the folder cannot be written, or if the reader refuses a valid input.
+    pub fn new(reader: Reader, home: &Path) -> Self {
+        let mut valid = (reader.valid)(home);
+        if valid.is_empty() {
+            valid.push(fs::read(home.join(reader.file)).expect("the valid file"));
+        }
+        let harness = Self { reader, home: home.into(), valid };
+        for bytes in &harness.valid {
+            assert_eq!(harness.check(bytes), Ok(true), "{} refuses a valid input", harness.reader.name);
+        }
+        harness
+    }
+
+    /// Whether the reader accepts these bytes.
+    ///
+    /// While it reads, they lie in the folder under the name of its file: what aborts the process can be found there.
+    ///
+    /// # Errors
+    /// What the reader did wrong: it panicked, or its error names no file or is too long.
+    ///
+    /// # Panics
+    /// Panics if the file cannot be written.
+    pub fn check(&self, bytes: &[u8]) -> Result<bool, String> {
+        let path = self.home.join(self.reader.file);
+        fs::write(&path, bytes).expect("a file in a scratch folder");
+        let answer = panic::catch_unwind(AssertUnwindSafe(|| (self.reader.read)(&self.home)));
+        fs::write(&path, &self.valid[0]).expect("a file in a scratch folder");
+        match answer {
+            Ok(Ok(())) => Ok(true),
+            Ok(Err(text)) => self.judge(&text).map(|()| false),
+            Err(payload) => Err(format!("panicked: {}", panic_text(&*payload))),
+        }
+    }
+
+    fn judge(&self, text: &str) -> Result<(), String> {
+        let name = self.reader.file.rsplit('/').next().unwrap_or_default();
+        let longest = text.lines().map(str::len).max().unwrap_or_default();
+        match () {
+            () if !text.contains(name) => Err(format!("the error does not name {name}: {text}")),
+            () if longest > LONGEST_LINE || text.lines().count() > MOST_LINES => {
+                Err(format!("the error has {} lines, the longest of {longest} bytes", text.lines().count()))
+            }
+            () if text.contains("untagged enum") => Err(format!("the error speaks of Rust's types: {text}")),
+            () => Ok(()),
+        }
+    }
+}
+
+fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().cloned();
+    text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_else(|| "no text".into())
+}
+
+/// Writes `contents`, of which the first is the file that lies there, and returns them as bytes.
+fn written<T: AsRef<[u8]>>(home: &Path, file: &str, contents: &[T]) -> Vec<Vec<u8>> {
+    fs::write(home.join(file), &contents[0]).expect("a file in a scratch folder");
+    contents.iter().map(|content| content.as_ref().to_vec()).collect()
+}
+
+/// The text of an error, with those below it, as the command prints it.
+fn text_of<T, E: std::error::Error>(result: Result<T, E>) -> Result<(), String> {
+    result.map(|_| ()).map_err(|error| {
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(below) = source {
+            let line = below.to_string();
+            if !text.contains(&line) {
+                text = format!("{text}: {line}");
+            }
+            source = below.source();
+        }
+        text
+    })
+}

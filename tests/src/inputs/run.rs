@@ -1,0 +1,91 @@
+//! Readers of the files of a run folder: as a model that generates, and as a training that is resumed.
+
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use burn::tensor::Device;
+use firelight::generation::GenerationOptions;
+use firelight::language::{Run, RunRequest, TextGenerator};
+use firelight::storage::{Checkpoint, Existing};
+use tempfile::TempDir;
+
+use super::{Reader, text_of};
+
+pub(super) fn readers() -> Vec<Reader> {
+    vec![
+        of_model("run-config", "run/config.json"),
+        of_model("run-tokenizer", "run/tokenizer.json"),
+        of_model("run-weights", "run/model.safetensors"),
+        of_training("run-recipe", "run/recipe.toml"),
+        of_training("run-tokens", "run/data.tokens"),
+        of_training("run-metrics", "run/metrics.jsonl"),
+        of_training("run-state", "run/checkpoints/step-20/state.json"),
+        of_training("run-moments", "run/checkpoints/step-20/optimizer.bpk"),
+    ]
+}
+
+fn of_model(name: &'static str, file: &'static str) -> Reader {
+    Reader { name, file, valid: copied, read: generate }
+}
+
+fn of_training(name: &'static str, file: &'static str) -> Reader {
+    Reader { name, file, valid: copied, read: resume }
+}
+
+/// A run of 20 steps, trained once in a process.
+fn trained() -> &'static Path {
+    static HOME: OnceLock<TempDir> = OnceLock::new();
+    let home = HOME.get_or_init(|| {
+        let home = tempfile::tempdir().expect("a scratch folder");
+        let mut request = RunRequest::new(&Device::flex()).with_out(home.path().join("run"));
+        let settings = [
+            ("data.stories", "3000"),
+            ("model.d_model", "8"),
+            ("model.n_heads", "2"),
+            ("model.n_layers", "1"),
+            ("model.max_seq_len", "8"),
+            ("training.steps", "20"),
+            ("training.batch_size", "2"),
+            ("training.evaluate_every", "10"),
+            ("training.checkpoint_every", "10"),
+            ("schedule.warmup_steps", "2"),
+            ("schedule.steps", "20"),
+        ];
+        settings.iter().for_each(|(key, value)| request.overrides.push((key.to_string(), value.to_string())));
+        Run::prepare(&request).and_then(Run::fit).expect("a run of 20 steps");
+        home
+    });
+    home.path()
+}
+
+/// A copy of the run; its own files are the valid ones.
+fn copied(home: &Path) -> Vec<Vec<u8>> {
+    copy(&trained().join("run"), &home.join("run"));
+    Vec::new()
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a scratch folder");
+    for entry in fs::read_dir(from).expect("a folder of the run").flatten() {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        match from.is_dir() {
+            true => copy(&from, &to),
+            false => fs::copy(&from, &to).map(|_| ()).expect("a file of the run"),
+        }
+    }
+}
+
+/// Loads the last weights and writes three tokens.
+fn generate(home: &Path) -> Result<(), String> {
+    let generator = TextGenerator::load_from(home.join("run"), &Checkpoint::Last, &Device::flex());
+    let generator = generator.map_err(|error| error.to_string())?;
+    text_of(generator.generate("The", &GenerationOptions::new(3).greedy()))
+}
+
+/// Everything that a resumed training reads before its first step.
+fn resume(home: &Path) -> Result<(), String> {
+    let request =
+        RunRequest { out: Some(home.join("run")), existing: Existing::Resume, ..RunRequest::new(&Device::flex()) };
+    text_of(Run::prepare(&request))
+}
