@@ -113,6 +113,12 @@ mod tests {
         let read = |text: &str| toml::from_str::<LabelledRecipe>(text).unwrap().validation;
         assert_eq!(read("validation = 100"), Held::Texts(100));
         assert_eq!(read("validation = \"val\""), Held::Split("val".into()));
+        for other in ["[]", "[100]", "true", "-1"] {
+            let overrides = [("data.validation".to_string(), other.to_string())];
+            let error = ClassificationRecipe::parse(texts_recipe(), "texts.toml", &overrides).unwrap_err().to_string();
+            let expected = "`data.validation`: expected the name of a file in quotes or a number of texts";
+            assert_eq!(error, format!("`--set data.validation`: {expected}"), "{other}");
+        }
     }
 
     #[test]

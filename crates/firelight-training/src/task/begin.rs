@@ -1,9 +1,11 @@
 //! From a recipe, its overrides and its data to everything that a run begins with.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
 use firelight_storage::{StorageError, read_file};
+use toml::Value;
 
 use super::{RecipeOf, RunRequest, Task, built_in, memory};
 use crate::config::all_of;
@@ -51,15 +53,18 @@ pub(super) fn check_memory<T: Task>(
 
 /// Warns of a validation loss that says nothing about what the model has not seen.
 fn warn_of_one_file<T: Task>(recipe: &RecipeOf<T>) {
-    let Ok(values) = recipe.values() else { return };
-    let file = |key: &str| values.get(key).and_then(|value| value.as_str());
-    if let (Some(training), Some(validation)) = (file("data.training"), file("data.validation"))
-        && training == validation
-    {
+    let values = recipe.values().unwrap_or_default();
+    if let Some(file) = one_file(&values) {
         log::warn!(
-            "data.training and data.validation are both \"{training}\": the model is validated on what it is trained on"
+            "data.training and data.validation are both \"{file}\": the model is validated on what it is trained on"
         );
     }
+}
+
+/// The file that a recipe both trains and validates on.
+fn one_file(values: &BTreeMap<String, Value>) -> Option<&str> {
+    let file = |key: &str| values.get(key).and_then(Value::as_str);
+    file("data.training").filter(|training| file("data.validation") == Some(training))
 }
 
 /// Finds a metric that nobody measures, adapters, groups or frozen parts that the model does not have, and a decay longer than the
@@ -135,4 +140,23 @@ fn read(path: &Path) -> Result<String, RecipeError> {
         other => wrong(io::Error::new(io::ErrorKind::InvalidInput, other)),
     })?;
     String::from_utf8(bytes).map_err(|error| wrong(io::Error::new(io::ErrorKind::InvalidData, error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_file_for_training_and_validation_is_found() {
+        let found = |data: &str| {
+            let recipe = AnyRecipe::parse(&format!("task = \"toy\"\n[data]\n{data}\n"), "toy.toml", &[]).unwrap();
+            one_file(&recipe.values().unwrap()).map(str::to_string)
+        };
+        assert_eq!(found("training = \"all\"\nvalidation = \"all\"").as_deref(), Some("all"));
+        for apart in
+            ["training = \"all\"\nvalidation = \"dev\"", "training = \"all\"\nvalidation = 100", "tokenizer = \"char\""]
+        {
+            assert_eq!(found(apart), None, "{apart}");
+        }
+    }
 }
