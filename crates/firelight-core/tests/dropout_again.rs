@@ -42,8 +42,8 @@ fn assert_slope(config: &TransformerConfig, x: &Tensor<3>) {
     let gradient = Tensor::<3>::from_data(gradient, &Device::default());
     let size = gradient.clone().square().sum().into_scalar::<f64>().sqrt();
     let at = |step: f64| run(config, &(x.clone() + gradient.clone() * (step / size)), 5, true).0;
-    let slope = (at(0.01) - at(-0.01)) / 0.02;
-    assert!((slope / size - 1.0).abs() < 0.05, "{slope} for {size}: {config:?}");
+    let slope = (at(1e-3) - at(-1e-3)) / 2e-3; // A norm of a token that lost most of its numbers bends within longer steps.
+    assert!((slope / size - 1.0).abs() < 0.02, "{slope} for {size}: {config:?}");
 }
 
 #[test]
