@@ -62,7 +62,15 @@ fn choices(causal: bool) -> Vec<Choice> {
             TransformerConfig::with_norm,
         ),
         choice([ProjectionKind::Separate, ProjectionKind::Fused], TransformerConfig::with_projection),
-        choice([None, Some(NormConfig::rms()), Some(NormConfig::layer())], TransformerConfig::with_query_key_norm),
+        choice(
+            [
+                None,
+                Some(NormConfig::rms()),
+                Some(NormConfig::layer()),
+                Some(NormConfig::Layer { epsilon: 1e-5, bias: false }),
+            ],
+            TransformerConfig::with_query_key_norm,
+        ),
         choice(
             [ScoreScale::InverseSqrt, ScoreScale::Constant(0.2), ScoreScale::None],
             TransformerConfig::with_attention_scale,
