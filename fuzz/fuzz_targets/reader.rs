@@ -26,5 +26,5 @@ fn prepare() -> (Harness, TempDir) {
     let reader = readers().into_iter().find(|reader| reader.name == name);
     let home = tempfile::tempdir().expect("a scratch folder");
     std::panic::set_hook(Box::new(|_| {})); // The harness judges panics, and the engine would end at once.
-    (Harness::new(reader.expect("a known reader"), home.path()), home)
+    (Harness::new(reader.expect("a known reader"), home.path()).expect("valid inputs are read"), home)
 }

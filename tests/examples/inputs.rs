@@ -13,7 +13,7 @@ fn main() -> io::Result<()> {
         let home = tempfile::tempdir()?;
         let corpus = folder.join(reader.name);
         fs::create_dir_all(&corpus)?;
-        for (number, bytes) in Harness::new(reader, home.path()).valid.iter().enumerate() {
+        for (number, bytes) in Harness::new(reader, home.path()).map_err(io::Error::other)?.valid.iter().enumerate() {
             fs::write(corpus.join(format!("valid-{number}")), bytes)?;
         }
     }

@@ -98,7 +98,7 @@ fn tokenizers(home: &Path) -> Vec<Vec<u8>> {
         TokenizerConfig::Bpe { vocab_size: 270 },
         TokenizerConfig::Char,
         TokenizerConfig::Word { min_frequency: 1 },
-        TokenizerConfig::Unigram { vocab_size: 300 },
+        TokenizerConfig::Unigram { vocab_size: 280 },
     ];
     let files = configs.map(|config| {
         let tokenizer = Tokenizer::train(&config, "the cat sat on the m\u{e4}t, the cat ran").expect("a tokenizer");

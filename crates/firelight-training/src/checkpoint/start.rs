@@ -1,6 +1,7 @@
 //! Where a run begins, and how a model and its optimiser are given back what they had there.
 
 use std::fs::File;
+use std::panic;
 use std::path::Path;
 
 use burn::module::Module;
@@ -93,7 +94,10 @@ impl StartPoint {
 pub(super) fn load_record(path: &Path, tensors: usize) -> Result<OptimizerRecord, TrainingError> {
     // Burn words a missing file as it words a damaged one.
     File::open(path).map_err(StorageError::io("read", path))?;
-    let record = OptimizerRecord::load(path).map_err(TrainingError::damaged(path))?;
+    // And it panics where a tensor does not say which parameter it belongs to.
+    let record = panic::catch_unwind(|| OptimizerRecord::load(path))
+        .map_err(|_| TrainingError::damaged(path)("a tensor of it belongs to no parameter"))?
+        .map_err(TrainingError::damaged(path))?;
     count_tensors(path, record.len(), tensors)?;
     Ok(record)
 }

@@ -5,6 +5,8 @@ use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
+use firelight_storage::{shortened, shortened_reason};
+
 use super::RecipeError;
 use super::fields::Fields;
 use crate::Problem;
@@ -134,7 +136,7 @@ impl<'a> Document<'a> {
         let line = self.line_of(key);
         let set = self.overridden.iter().rfind(covers);
         match (set.or(self.overridden.iter().rfind(is_within).filter(|_| line.is_none())), line) {
-            (Some(set), _) => format!("`--set {set}`"),
+            (Some(set), _) => format!("`--set {}`", shortened(set)),
             (_, Some(line)) => format!("`{}`, line {line}", self.source),
             _ => format!("`{}`", self.source),
         }
@@ -227,7 +229,7 @@ fn position(text: &str, byte: usize) -> (usize, usize) {
 
 /// Serde's message about the value of `key`, without the names of Rust's types.
 fn in_plain_words(message: &str, key: &str) -> String {
-    let mut message = one_line(message);
+    let mut message = shortened_reason(&one_line(message));
     if let Some((before, name)) = message.split_once("expected struct ") {
         let after = name.trim_start_matches(|character: char| !character.is_whitespace());
         message = format!("{before}expected a section `[{key}]`{after}");

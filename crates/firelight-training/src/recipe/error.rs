@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use firelight_storage::is_user_error_kind;
+use firelight_storage::{is_user_error_kind, shortened, shortened_reason};
 
 /// An error of reading a recipe.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum RecipeError {
         reason: std::io::Error,
     },
     /// A recipe for another task.
-    #[error("the recipe `{}` is for the task `{found}`: expected {expected}", path.display())]
+    #[error("the recipe `{}` is for the task `{}`: expected {expected}", path.display(), shortened(found))]
     Task {
         /// The recipe.
         path: PathBuf,
@@ -39,7 +39,7 @@ pub enum RecipeError {
         cause: String,
     },
     /// A key that nothing reads.
-    #[error("{place}: unknown key `{key}`; {hint}")]
+    #[error("{place}: unknown key `{}`; {hint}", shortened(key))]
     UnknownKey {
         /// The file and line, or the override.
         place: String,
@@ -49,7 +49,7 @@ pub enum RecipeError {
         hint: String,
     },
     /// A value of the wrong type, or a key that is missing.
-    #[error("{place}: `{key}`: {cause}")]
+    #[error("{place}: `{}`: {cause}", shortened(key))]
     Value {
         /// The file and line, or the override.
         place: String,
@@ -59,7 +59,7 @@ pub enum RecipeError {
         cause: String,
     },
     /// An override whose key leads nowhere.
-    #[error("`--set {key}`: {cause}")]
+    #[error("`--set {}`: {}", shortened(key), shortened_reason(cause))]
     Override {
         /// The key as it was given.
         key: String,
