@@ -7,36 +7,75 @@ use firelight::data::labelled::{self, Columns};
 use firelight::data::tagged::{self, TagScheme};
 use firelight::data::{PairFiles, PairNames, Tokenizer, TokenizerConfig, questions, read_text};
 
-use super::{Reader, text_of, written};
+use super::{Names, Reader, text_of, written};
 
 pub(super) fn readers() -> Vec<Reader> {
     vec![
         Reader {
+            names: Names::File,
             name: "text",
             file: "input.txt",
             valid: texts,
             read: |home| text_of(read_text(home.join("input.txt"))),
         },
-        Reader { name: "parallel-lines", file: "train.de", valid: lines, read: |home| pairs(&lines_of(home)) },
-        Reader { name: "parallel-tsv", file: "pairs.tsv", valid: pair_tables, read: |home| pairs(&table_of(home)) },
         Reader {
+            names: Names::File,
+            name: "parallel-lines",
+            file: "train.de",
+            valid: lines,
+            read: |home| pairs(&lines_of(home)),
+        },
+        Reader {
+            names: Names::File,
+            name: "parallel-tsv",
+            file: "pairs.tsv",
+            valid: pair_tables,
+            read: |home| pairs(&table_of(home)),
+        },
+        Reader {
+            names: Names::File,
             name: "parallel-jsonl",
             file: "pairs.jsonl",
             valid: pair_objects,
             read: |home| pairs(&objects_of(home)),
         },
-        Reader { name: "labelled-tsv", file: "train.tsv", valid: tsv, read: |home| labels(home, "train.tsv") },
-        Reader { name: "labelled-csv", file: "train.csv", valid: csv, read: |home| labels(home, "train.csv") },
-        Reader { name: "labelled-jsonl", file: "train.jsonl", valid: json, read: json_labels },
-        Reader { name: "conll", file: "train.conll", valid: conll, read: |home| tags(home, "train.conll") },
-        Reader { name: "tagged-jsonl", file: "tags.jsonl", valid: tag_objects, read: |home| tags(home, "tags.jsonl") },
         Reader {
+            names: Names::File,
+            name: "labelled-tsv",
+            file: "train.tsv",
+            valid: tsv,
+            read: |home| labels(home, "train.tsv"),
+        },
+        Reader {
+            names: Names::File,
+            name: "labelled-csv",
+            file: "train.csv",
+            valid: csv,
+            read: |home| labels(home, "train.csv"),
+        },
+        Reader { names: Names::File, name: "labelled-jsonl", file: "train.jsonl", valid: json, read: json_labels },
+        Reader {
+            names: Names::File,
+            name: "conll",
+            file: "train.conll",
+            valid: conll,
+            read: |home| tags(home, "train.conll"),
+        },
+        Reader {
+            names: Names::File,
+            name: "tagged-jsonl",
+            file: "tags.jsonl",
+            valid: tag_objects,
+            read: |home| tags(home, "tags.jsonl"),
+        },
+        Reader {
+            names: Names::File,
             name: "squad",
             file: "squad.jsonl",
             valid: squad,
             read: |home| text_of(questions::read(&home.join("squad.jsonl"))),
         },
-        Reader { name: "tokenizer", file: "tokenizer.json", valid: tokenizers, read: encode },
+        Reader { names: Names::File, name: "tokenizer", file: "tokenizer.json", valid: tokenizers, read: encode },
     ]
 }
 

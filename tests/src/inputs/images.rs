@@ -5,17 +5,41 @@ use std::path::Path;
 
 use firelight::data::{Cifar, Image, ImageFiles, ImageShape, ReadOptions};
 
-use super::{Reader, text_of, written};
+use super::{Names, Reader, text_of, written};
 
 pub(super) fn readers() -> Vec<Reader> {
     let idx = |home: &Path| read(&idx_files(home, "train-images-idx3-ubyte"));
     vec![
-        Reader { name: "idx", file: "train-images-idx3-ubyte", valid: idx_images, read: idx },
-        Reader { name: "idx-labels", file: "train-labels-idx1-ubyte", valid: idx_labels, read: idx },
-        Reader { name: "idx-gzip", file: "images.gz", valid: packed, read: |home| read(&idx_files(home, "images.gz")) },
-        Reader { name: "cifar", file: "data_batch_1.bin", valid: cifar, read: |home| read(&cifar_files(home)) },
-        Reader { name: "png", file: "cats/1.png", valid: png, read: |home| read(&folders(home)) },
-        Reader { name: "jpeg", file: "cats/1.jpeg", valid: jpeg, read: |home| read(&folders(home)) },
+        Reader { names: Names::File, name: "idx", file: "train-images-idx3-ubyte", valid: idx_images, read: idx },
+        Reader {
+            names: Names::File,
+            name: "idx-labels",
+            file: "train-labels-idx1-ubyte",
+            valid: idx_labels,
+            read: idx,
+        },
+        Reader {
+            names: Names::File,
+            name: "idx-gzip",
+            file: "images.gz",
+            valid: packed,
+            read: |home| read(&idx_files(home, "images.gz")),
+        },
+        Reader {
+            names: Names::File,
+            name: "cifar",
+            file: "data_batch_1.bin",
+            valid: cifar,
+            read: |home| read(&cifar_files(home)),
+        },
+        Reader { names: Names::File, name: "png", file: "cats/1.png", valid: png, read: |home| read(&folders(home)) },
+        Reader {
+            names: Names::File,
+            name: "jpeg",
+            file: "cats/1.jpeg",
+            valid: jpeg,
+            read: |home| read(&folders(home)),
+        },
     ]
 }
 

@@ -44,6 +44,17 @@ pub struct Reader {
     valid: fn(&Path) -> Vec<Vec<u8>>,
     /// Reads the folder; an error is the text that a user sees.
     read: fn(&Path) -> Result<(), String>,
+    /// What an error must name, the file above all.
+    names: Names,
+}
+
+/// What an error must name.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Names {
+    /// The file that is damaged.
+    File,
+    /// Whatever does not fit: a file may be read without an error, and not belong to those beside it.
+    Anything,
 }
 
 /// All readers, by kind.
@@ -113,7 +124,9 @@ impl Harness {
         // A recipe's problems stand in one line, of which the command makes a line for each.
         let longest = text.lines().flat_map(|line| line.split("; `")).map(str::len).max().unwrap_or_default();
         match () {
-            () if !text.contains(name) => Err(format!("the error does not name {name}: {text}")),
+            () if self.reader.names == Names::File && !text.contains(name) => {
+                Err(format!("the error does not name {name}: {text}"))
+            }
             () if longest > LONGEST_LINE || text.lines().count() > MOST_LINES => Err(format!(
                 "the error has {} lines, the longest problem of {longest} bytes: {text}",
                 text.lines().count()

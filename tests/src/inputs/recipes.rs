@@ -9,7 +9,7 @@ use firelight::seq2seq::Seq2Seq;
 use firelight::training::{Task, read_recipe};
 use firelight::vision::Vision;
 
-use super::{Reader, text_of, written};
+use super::{Names, Reader, text_of, written};
 
 const LANGUAGE: &str = include_str!("../../../recipes/shakespeare-char-cpu-best.toml");
 const SMALL: &str = include_str!("../../../recipes/shakespeare-char-cpu.toml");
@@ -23,7 +23,7 @@ pub(super) fn readers() -> Vec<Reader> {
         of_task("recipe-tagging", built_in::<TokenClassification>, read::<TokenClassification>),
         of_task("recipe-answering", built_in::<QuestionAnswering>, read::<QuestionAnswering>),
         of_task("recipe-vision", |home| written(home, FILE, &[IMAGES]), read::<Vision>),
-        Reader { name: "overrides", file: "overrides", valid: overrides, read: read_overrides },
+        Reader { name: "overrides", file: "overrides", valid: overrides, read: read_overrides, names: Names::File },
     ]
 }
 
@@ -34,7 +34,7 @@ const MASKED: &str = include_str!("../../../recipes/mlm-pretrain.toml");
 const IMAGES: &str = include_str!("../../../recipes/mnist-vit.toml");
 
 fn of_task(name: &'static str, valid: fn(&Path) -> Vec<Vec<u8>>, read: fn(&Path) -> Result<(), String>) -> Reader {
-    Reader { name, file: FILE, valid, read }
+    Reader { name, file: FILE, valid, read, names: Names::File }
 }
 
 fn built_in<T: Task>(home: &Path) -> Vec<Vec<u8>> {

@@ -10,7 +10,7 @@ use firelight::language::{Run, RunRequest, TextGenerator};
 use firelight::storage::{Checkpoint, Existing};
 use tempfile::TempDir;
 
-use super::{Reader, text_of};
+use super::{Names, Reader, text_of};
 
 pub(super) fn readers() -> Vec<Reader> {
     vec![
@@ -26,11 +26,11 @@ pub(super) fn readers() -> Vec<Reader> {
 }
 
 fn of_model(name: &'static str, file: &'static str) -> Reader {
-    Reader { name, file, valid: copied, read: generate }
+    Reader { name, file, valid: copied, read: generate, names: Names::File }
 }
 
 fn of_training(name: &'static str, file: &'static str) -> Reader {
-    Reader { name, file, valid: copied, read: resume }
+    Reader { name, file, valid: copied, read: resume, names: Names::Anything }
 }
 
 /// A run of 20 steps, trained once in a process.

@@ -1,7 +1,7 @@
 //! Where a run begins, and how a model and its optimiser are given back what they had there.
 
 use std::fs::File;
-use std::panic;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 
 use burn::module::Module;
@@ -71,7 +71,10 @@ impl StartPoint {
         let model = restore_ids(model, parameters)
             .map_err(|reason| TrainingError::ForeignCheckpoint { path: folder.path().into(), reason })?;
         let path = folder.optimizer();
-        let optimizer = config.init(&model).load_record(load_record(&path, *optimizer_tensors)?);
+        let (optimizer, record) = (config.init(&model), load_record(&path, *optimizer_tensors)?);
+        // Burn panics where a tensor does not say which parameter it belongs to.
+        let optimizer = panic::catch_unwind(AssertUnwindSafe(|| optimizer.load_record(record)))
+            .map_err(|_| TrainingError::damaged(&path)("a tensor of it belongs to no parameter"))?;
         // Burn begins anew, without a word, where it cannot rebuild the state of a parameter: count what it has taken.
         count_tensors(&path, optimizer.to_record().len(), *optimizer_tensors)?;
         Ok((model, optimizer))
@@ -94,10 +97,7 @@ impl StartPoint {
 pub(super) fn load_record(path: &Path, tensors: usize) -> Result<OptimizerRecord, TrainingError> {
     // Burn words a missing file as it words a damaged one.
     File::open(path).map_err(StorageError::io("read", path))?;
-    // And it panics where a tensor does not say which parameter it belongs to.
-    let record = panic::catch_unwind(|| OptimizerRecord::load(path))
-        .map_err(|_| TrainingError::damaged(path)("a tensor of it belongs to no parameter"))?
-        .map_err(TrainingError::damaged(path))?;
+    let record = OptimizerRecord::load(path).map_err(TrainingError::damaged(path))?;
     count_tensors(path, record.len(), tensors)?;
     Ok(record)
 }
