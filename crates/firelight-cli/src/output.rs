@@ -3,15 +3,13 @@
 use std::fmt::Arguments;
 use std::io::{self, Write};
 
+use firelight::training::wrapped;
 use indicatif::{ProgressBar, ProgressStyle};
 use log::{LevelFilter, Log, Metadata, Record};
 
 /// Terminals of fewer columns are not worth wrapping for, and some say that they have none.
 #[cfg(unix)]
 const NARROWEST: usize = 20;
-
-/// What the second line of a remark and those after it begin with.
-const INDENT: &str = "  ";
 
 /// Writes a result to stdout at once.
 ///
@@ -43,22 +41,6 @@ fn width() -> Option<usize> {
 #[cfg(not(unix))]
 fn width() -> Option<usize> {
     None
-}
-
-/// The text in lines of at most so many characters where its words allow it; lines after the first are indented.
-fn wrapped(text: &str, width: usize) -> String {
-    let mut words = text.split(' ');
-    let mut lines = vec![words.next().unwrap_or_default().to_string()];
-    for word in words {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(format!("{INDENT}{word}")),
-        }
-    }
-    lines.join("\n")
 }
 
 /// A line on stderr that counts the lines that are done; nothing where stderr is no terminal.

@@ -93,3 +93,4 @@ pub use tensorboard::TensorBoard;
 pub use trainee::{Objective, Switches, TrainLoss, Trainee};
 pub use trainer::Trainer;
 pub use validation::ValidationMetric;
+pub use words::wrapped;

@@ -39,7 +39,11 @@ pub(crate) fn metric_in_words(name: &str) -> String {
 
 /// `text` in lines of at most `width` characters, broken between words; the lines after the first are indented. A word that is
 /// longer has a line of its own.
-pub(crate) fn wrapped(text: &str, width: usize) -> String {
+///
+/// ```
+/// assert_eq!(firelight_training::wrapped("a remark of some length", 12), "a remark of\n  some\n  length");
+/// ```
+pub fn wrapped(text: &str, width: usize) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let is_first = lines.len() == 1;
