@@ -168,6 +168,12 @@ mod tests {
     }
 
     #[test]
+    fn similarities_are_cosines_of_vectors_of_any_length() {
+        let found = cosine_similarities(&[vec![3.0, 4.0], vec![0.0, 0.0]], &[vec![6.0, 8.0], vec![0.0, -5.0]]);
+        assert_close(&found.concat(), &[1.0, -0.8, 0.0, 0.0], 1e-12);
+    }
+
+    #[test]
     #[should_panic(expected = "vectors of one length are compared")]
     fn vectors_of_two_widths_are_not_compared() {
         let _ = cosine_similarities(&[vec![1.0; 3]], &[vec![1.0; 2]]);

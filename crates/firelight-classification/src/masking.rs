@@ -128,6 +128,7 @@ mod tests {
     use super::*;
     use crate::vocabulary::TextVocabulary;
     use firelight_data::{Tokenizer, TokenizerConfig};
+    use firelight_kernels::assert_close;
     use firelight_training::{OptimizerConfig, ScheduleConfig, ScheduleKind, Trainer};
 
     /// Three texts, and what hides their tokens.
@@ -184,6 +185,25 @@ mod tests {
         let mut trainer = Trainer::new(task, optimizer, schedule, 0);
         let losses: Vec<f64> = (0..80).map(|_| trainer.step(batch()).unwrap().1.loss).collect();
         assert!(losses[0] > 2.0 && losses[79] < 1e-2, "{losses:?}");
+    }
+
+    #[test]
+    fn what_a_step_minimises_stands_beside_the_plain_loss_where_it_is_another_one() {
+        let device = Device::default().autodiff();
+        let model = crate::MaskedLanguageModelConfig::new(crate::TextEncoderConfig::modern(13, 16, 2, 1)).init(&device);
+        let step = |loss: LossConfig| {
+            let batch = MaskedBatcher.batch(examples(), &device);
+            let TrainLoss { minimised, reported } = model.train_loss(batch, &loss, Switches::default());
+            let told = reported.training_total.clone().map(|total| total.into_scalar::<f64>() / 7.0);
+            [Some(minimised.into_scalar()), told, Some(reported.mean().into_scalar())]
+        };
+        let [minimised, told, plain] = step(LossConfig::default().with_label_smoothing(0.3).with_z_loss(0.1));
+        let told = told.expect("not the plain loss");
+        assert_close(&[told], &[minimised.unwrap()], 1e-5);
+        assert!(told > plain.unwrap() + 0.1, "z-loss alone is 0.1 ln² 13 = 0.66 at first: {told} and {plain:?}");
+        let [minimised, told, plain] = step(LossConfig::default());
+        assert_eq!(told, None);
+        assert_close(&[minimised.unwrap()], &[plain.unwrap()], 1e-5);
     }
 
     #[test]

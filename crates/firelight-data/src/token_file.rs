@@ -213,5 +213,13 @@ mod tests {
         fs::write(&path, changed).unwrap();
         let error = TokenFile::open(&path).unwrap_err().to_string();
         assert!(error.contains("token 49 is 305, outside of its vocabulary of 100"), "{error}");
+
+        let last = CHECKED + 49; // ids are looked at in parts
+        TokenFile::create(&path, 100, (0..=last).map(|place| place as u32 % 100)).unwrap();
+        let mut changed = fs::read(&path).unwrap();
+        changed[HEADER + 2 * last + 1] = 1;
+        fs::write(&path, changed).unwrap();
+        let error = TokenFile::open(&path).unwrap_err().to_string();
+        assert!(error.contains(&format!("token {last} is {}, outside", last % 100 + 256)), "{error}");
     }
 }

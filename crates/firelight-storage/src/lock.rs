@@ -58,6 +58,17 @@ mod tests {
         Lock::take(home.path()).unwrap();
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn no_file_is_made_where_a_link_in_the_place_of_the_lock_leads_to() {
+        let home = tempfile::tempdir().unwrap();
+        let elsewhere = home.path().join("elsewhere");
+        std::os::unix::fs::symlink(&elsewhere, home.path().join(LOCK)).unwrap();
+        let error = Lock::take(home.path()).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("a symbolic link to nothing"), "{error}");
+        assert!(!elsewhere.exists());
+    }
+
     #[test]
     fn an_owner_that_is_about_to_end_is_waited_for() {
         let home = tempfile::tempdir().unwrap();

@@ -104,6 +104,18 @@ mod tests {
     }
 
     #[test]
+    fn training_losses_add_up_where_both_batches_tell() {
+        let device = Device::default();
+        let number = |number: f32| Tensor::<1>::from_floats([number], &device);
+        let output =
+            |training: Option<f32>| LossOutput::new(number(1.0), number(2.0)).with_training_total(training.map(number));
+        let sum = |one, other| output(one).plus(output(other));
+        assert_eq!(sum(Some(0.5), Some(0.25)).training_total.map(|total| total.into_scalar::<f64>()), Some(0.75));
+        assert!(sum(Some(0.5), None).training_total.is_none() && sum(None, Some(0.5)).training_total.is_none());
+        assert_eq!(sum(None, None).read().unwrap(), (2.0, 4.0));
+    }
+
+    #[test]
     fn the_mean_is_the_total_over_the_count() {
         let device = Device::default().autodiff();
         let output = LossOutput::new(Tensor::from_floats([6.0], &device), Tensor::from_floats([4.0], &device));

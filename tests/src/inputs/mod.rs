@@ -164,3 +164,64 @@ fn text_of<T, E: std::error::Error>(result: Result<T, E>) -> Result<(), String> 
         text
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    /// Accepts `good`, refuses most else as it should be done, and is at fault with the rest.
+    fn read(home: &Path) -> Result<(), String> {
+        match &*fs::read_to_string(home.join("one.txt")).expect("the file") {
+            "good" => Ok(()),
+            "panic" => panic!("no way out"),
+            "unnamed" => Err("it is wrong".into()),
+            "long" => Err(format!("`one.txt` is wrong: {}", "x".repeat(LONGEST_LINE))),
+            "lines" => Err("`one.txt` is wrong\n".repeat(MOST_LINES + 1)),
+            "types" => Err("`one.txt`: data did not match any variant of untagged enum Any".into()),
+            _ => Err("`one.txt` is wrong".into()),
+        }
+    }
+
+    fn harness(names: Names, valid: fn(&Path) -> Vec<Vec<u8>>) -> (TempDir, Result<Harness, String>) {
+        let home = tempfile::tempdir().expect("a scratch folder");
+        let harness = Harness::new(Reader { name: "one", file: "one.txt", valid, read, names }, home.path());
+        (home, harness)
+    }
+
+    #[test]
+    fn whatever_a_reader_does_wrong_is_told() {
+        let (home, harness) = harness(Names::File, |home| written(home, "one.txt", &["good"]));
+        let harness = harness.expect("a valid input");
+        assert_eq!((harness.check(b"good"), harness.check(b"bad")), (Ok(true), Ok(false)));
+        for (text, expected) in [
+            ("panic", "panicked: no way out"),
+            ("unnamed", "does not name one.txt: it is wrong"),
+            ("long", "has 1 lines, the longest problem of 920 bytes"),
+            ("lines", "has 61 lines"),
+            ("types", "speaks of Rust's types"),
+        ] {
+            let told = harness.check(text.as_bytes()).expect_err(text);
+            assert!(told.contains(expected), "{told}");
+        }
+        assert_eq!(fs::read_to_string(home.path().join("one.txt")).expect("the file"), "good");
+    }
+
+    #[test]
+    fn an_error_about_the_whole_may_name_no_file() {
+        let (_home, harness) = harness(Names::Anything, |home| written(home, "one.txt", &["good"]));
+        assert_eq!(harness.expect("a valid input").check(b"unnamed"), Ok(false));
+    }
+
+    #[test]
+    fn a_valid_input_that_is_refused_is_told() {
+        for wrong in ["bad", "panic"] {
+            let valid: fn(&Path) -> Vec<Vec<u8>> = match wrong {
+                "bad" => |home| written(home, "one.txt", &["good", "bad"]),
+                _ => |home| written(home, "one.txt", &["good", "panic"]),
+            };
+            let told = harness(Names::File, valid).1.expect_err("a refused input");
+            assert!(told.starts_with("valid input 1 is refused: "), "{told}");
+        }
+    }
+}

@@ -91,6 +91,7 @@ impl Objective for TokenClassifier {
 mod tests {
     use super::*;
     use crate::{TextEncoderConfig, TokenClassifierConfig};
+    use firelight_kernels::assert_close;
 
     fn example(ids: &[u32], places: &[usize], tags: &[usize]) -> TaggedExample {
         let text = EncodedText { ids: ids.into(), second_from: ids.len(), is_cut: false };
@@ -105,6 +106,26 @@ mod tests {
         let ids = |tensor: Tensor<2, Int>| tensor.try_to_vec_as::<i64>().unwrap();
         assert_eq!(ids(batch.targets), [0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]);
         assert_eq!(ids(batch.ignored.int()), [1, 0, 1, 1, 1, 1, 1, 0, 1, 0, 1, 1]);
+    }
+
+    #[test]
+    fn what_a_step_minimises_stands_beside_the_plain_loss_where_it_is_another_one() {
+        let device = Device::default().autodiff();
+        let model = TokenClassifierConfig::new(TextEncoderConfig::modern(9, 8, 2, 1), ["a", "b", "c"]).init(&device);
+        let step = |loss: LossConfig| {
+            let examples = vec![example(&[7, 1, 2, 8], &[1], &[2]), example(&[7, 1, 2, 3, 4, 8], &[1, 3], &[0, 1])];
+            let batch = TaggedBatcher.batch(examples, &device);
+            let TrainLoss { minimised, reported } = model.train_loss(batch, &loss, Switches::default());
+            let told = reported.training_total.clone().map(|total| total.into_scalar::<f64>() / 3.0);
+            [Some(minimised.into_scalar()), told, Some(reported.mean().into_scalar())]
+        };
+        let [minimised, told, plain] = step(LossConfig::default().with_label_smoothing(0.3).with_z_loss(0.1));
+        let told = told.expect("not the plain loss");
+        assert_close(&[told], &[minimised.unwrap()], 1e-5);
+        assert!(told > plain.unwrap() + 0.1, "z-loss alone is 0.1 ln² 3 = 0.12 at first: {told} and {plain:?}");
+        let [minimised, told, plain] = step(LossConfig::default());
+        assert_eq!(told, None);
+        assert_close(&[minimised.unwrap()], &[plain.unwrap()], 1e-5);
     }
 
     #[test]

@@ -230,6 +230,9 @@ fn what_does_not_fit_together_is_told_before_a_folder_is_made() {
     assert!(!out.exists());
     let held = ["--set", "data.validation=10", "--dry-run"];
     firelight(train_on(&file, &out, &held)).succeeds();
+    let twice = ["--set", "data.validation=train", "--dry-run"];
+    let said = firelight(train_on(&texts().data, &out, &twice)).succeeds().stderr;
+    assert!(said.contains("warn: data.training and data.validation are both \"train\""), "{said}");
 }
 
 #[test]

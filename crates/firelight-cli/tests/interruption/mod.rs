@@ -44,10 +44,14 @@ fn epochs_are_counted_over_an_interruption() {
 fn ctrl_c_finishes_the_step_saves_and_says_how_to_go_on() {
     let scratch = Model::scratch();
     let (lines, stderr) = interrupted(scratch.path(), &["--steps", "100000", "--set", "schedule.steps=20"]);
-    assert!(
-        stderr.contains("interrupted after") && stderr.contains("resume with: firelight train --resume"),
-        "{stderr}"
-    );
+    let out = text(scratch.path());
+    for said in [
+        "interrupted after".to_string(),
+        format!("resume with: firelight train --resume --out {out}\n"),
+        format!("report with: firelight report {out}\n"),
+    ] {
+        assert!(stderr.contains(&said), "{said}: {stderr}");
+    }
     let resumed = firelight(["train", "--resume", "--out", &text(scratch.path()), "--steps", &(lines + 5).to_string()]);
     assert!(resumed.succeeds().stderr.contains(&format!("from step {lines} to {}", lines + 5)));
 }

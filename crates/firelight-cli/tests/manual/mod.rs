@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::USER;
-use crate::support::{Model, firelight, model, text, train_with};
+use crate::support::{Model, command, finish, firelight, model, text, train_with};
 
 #[test]
 fn the_version_names_the_commit_and_the_backends() {
@@ -42,6 +42,20 @@ fn the_printed_recipe_is_the_one_of_the_run() {
     assert_eq!(resumed.succeeds().stdout, kept);
     train_with(&["--print-config", "--dry-run"]).fails(USER, &["'--print-config'", "'--dry-run'"]);
     train_with(&["--print-config", "--set", "model.n_head=2"]).fails(USER, &["model.n_head", "n_heads"]);
+}
+
+#[test]
+fn a_file_comes_before_the_embedded_recipe_of_its_name() {
+    let scratch = Model::scratch();
+    let texts = firelight(["train", "texts", "--print-config"]).succeeds().stdout;
+    fs::write(scratch.path().join("dates"), &texts).unwrap();
+    let printed = |name: &str| {
+        let mut command = command(["train", name, "--print-config"]);
+        command.current_dir(scratch.path());
+        finish(command).succeeds().stdout
+    };
+    assert_eq!(printed("dates"), texts);
+    assert_ne!(printed("entities"), texts);
 }
 
 #[test]

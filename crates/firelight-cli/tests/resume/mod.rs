@@ -122,6 +122,15 @@ fn metrics_that_cannot_be_read_stop_a_resumed_run_before_it_changes_anything() {
 }
 
 #[test]
+fn metrics_that_are_gone_are_told_of_and_stop_no_resumed_run() {
+    let copy = model().copy();
+    fs::write(copy.path().join("metrics.jsonl"), "").unwrap();
+    let said = resume(copy.path(), &[]).succeeds().stderr;
+    let is_told = |line: &str| line.starts_with("warn: ") && line.contains("metrics.jsonl` tells of 0 of the 20 steps");
+    assert!(said.lines().any(is_told), "{said}");
+}
+
+#[test]
 fn what_a_resumed_run_may_not_change_is_named() {
     let copy = model().copy();
     let before = contents(copy.path());

@@ -156,6 +156,12 @@ fn a_line_that_cannot_be_translated_fails_alone_and_the_exit_code_says_so() {
     let lines: Vec<serde_json::Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(lines.len() == 4 && lines[1]["source"] == "b\u{e9}d" && lines[1]["translations"].is_null(), "{json}");
     assert!(lines[1]["error"].as_str().unwrap().contains("'\u{e9}'") && lines[3]["error"].is_null(), "{json}");
+
+    let home = Model::scratch();
+    let file = home.path().join("long.a"); // of more lines than are read at once
+    fs::write(&file, "\n".repeat(1500) + "b\u{e9}d\n").unwrap();
+    let named = ["line 1501: the character '\u{e9}'", "1 of 1501 lines"];
+    firelight(translate(&["--file", &file.display().to_string()])).fails(USER, &named);
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn jpeg_is_whole(bytes: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::fs;
 
@@ -215,7 +215,7 @@ mod tests {
     }
 
     /// The header of a PNG file with another size, and its checksum.
-    fn with_png_size(mut bytes: Vec<u8>, width: u32, height: u32) -> Vec<u8> {
+    pub(in crate::images) fn with_png_size(mut bytes: Vec<u8>, width: u32, height: u32) -> Vec<u8> {
         bytes[16..20].copy_from_slice(&width.to_be_bytes());
         bytes[20..24].copy_from_slice(&height.to_be_bytes());
         let mut crc = flate2::Crc::new();

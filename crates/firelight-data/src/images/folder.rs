@@ -92,6 +92,7 @@ fn collect(folder: &Path, classes: Vec<String>, images: Vec<(Entry, Image)>) -> 
 mod tests {
     use super::*;
     use crate::images::ImageShape;
+    use crate::images::codec::tests::with_png_size;
 
     fn write(folder: &Path, name: &str, channels: usize, size: [usize; 2], value: u8) {
         let path = folder.join(name);
@@ -128,6 +129,18 @@ mod tests {
         let skipping = ReadOptions { skip_unreadable: true, ..ReadOptions::default() };
         let read_images = read(home.path(), &skipping).unwrap();
         assert_eq!((read_images.set.len(), read_images.skipped), (5, vec![home.path().join("owl/notes.txt")]));
+    }
+
+    #[test]
+    fn an_image_with_too_many_pixels_is_named_and_skipped_by_option_alone() {
+        let home = home();
+        let (small, large) = (home.path().join("owl/1.png"), home.path().join("owl/2.png"));
+        fs::write(&large, with_png_size(fs::read(small).unwrap(), 100_000, 100_000)).unwrap();
+        let error = read(home.path(), &ReadOptions::default()).unwrap_err();
+        assert!(matches!(&error, ImageError::TooLarge { path, .. } if *path == large), "{error}");
+        let skipping = ReadOptions { skip_unreadable: true, ..ReadOptions::default() };
+        let read_images = read(home.path(), &skipping).unwrap();
+        assert_eq!((read_images.set.len(), read_images.skipped), (5, vec![large]));
     }
 
     #[test]

@@ -228,7 +228,10 @@ mod tests {
         for config in [TokenizerConfig::Bpe { vocab_size: 260 }, TokenizerConfig::Word { min_frequency: 1 }] {
             let tokenizer = Tokenizer::train(&config, &text).unwrap();
             let expected = if tokenizer.kind() == TokenizerKind::Word { "a b" } else { &text };
-            assert_eq!(tokenizer.decode(&tokenizer.encode(&text).unwrap()), expected);
+            let [ids, of_fewer] = [text.as_str(), "a \n \n \n \nb"].map(|text| tokenizer.encode(text).unwrap());
+            assert_eq!(tokenizer.decode(&ids), expected);
+            // The last of them is a word of its own, as it is where they are few.
+            assert_eq!(ids[ids.len() - 2..], of_fewer[of_fewer.len() - 2..]);
         }
     }
 

@@ -24,6 +24,7 @@ mod tests {
     use super::super::Run;
     use super::*;
     use burn::tensor::Device;
+    use firelight_storage::Existing;
     use firelight_training::RunRequest;
 
     #[test]
@@ -56,5 +57,18 @@ mod tests {
             assert!(error.is_user_error() && error.to_string().contains("would take about"), "{key}: {error}");
             assert!(!home.path().join("run").exists(), "{key}");
         }
+    }
+
+    #[test]
+    fn a_run_that_the_machine_does_not_hold_is_not_resumed() {
+        let home = tempfile::tempdir().unwrap();
+        let request = RunRequest::new(&Device::default()).with_out(home.path().join("run"));
+        let run = Run::prepare(&request.clone().with_override("training.batch_size", 7)).unwrap();
+        let path = run.folder.recipe();
+        drop(run);
+        let recipe = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, recipe.replace("\nbatch_size = 7\n", "\nbatch_size = 1000000\n")).unwrap();
+        let error = Run::prepare(&RunRequest { existing: Existing::Resume, ..request }).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("would take about"), "{error}");
     }
 }

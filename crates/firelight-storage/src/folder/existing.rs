@@ -101,6 +101,21 @@ mod tests {
     }
 
     #[test]
+    fn force_removes_every_file_that_a_run_can_have() {
+        let home = folder_with(&RUN);
+        let folder = ModelFolder::create(home.path(), Existing::Resume).unwrap();
+        let state = folder.checkpoint_folder(&Checkpoint::Last).state();
+        let learnt = [folder.adapters(), folder.metrics(), folder.sessions(), folder.report(), state];
+        let pairs = [folder.source_tokenizer(), folder.training_pairs(), folder.validation_pairs()];
+        let data = [folder.tokenizer(), folder.tokens(), folder.documents(), folder.images(), folder.image_index()];
+        learnt.iter().chain(&pairs).chain(&data).for_each(|path| fs::write(path, "x").unwrap());
+        fs::create_dir(folder.tensorboard()).unwrap();
+        drop(folder);
+        ModelFolder::create(home.path(), Existing::Force).unwrap();
+        assert_eq!(names_in(home.path()).unwrap(), [LOCK]);
+    }
+
+    #[test]
     fn force_never_touches_a_folder_without_a_run() {
         let home = folder_with(&["thesis.tex", "checkpoints/mine"]);
         let error = ModelFolder::create(home.path(), Existing::Force).unwrap_err();

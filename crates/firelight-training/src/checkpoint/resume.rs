@@ -83,6 +83,9 @@ mod tests {
             let expected = ["optimizer.bpk` is damaged: its parameter `", "` has the id ", ", and in state.json "];
             assert!(expected.iter().all(|part| error.contains(part)), "{error}");
         }
+        fs::write(only.state(), text.replace("\"slope\"", "\"slop\"")).unwrap();
+        let error = resume_point(&folder).unwrap_err().to_string();
+        assert!(error.contains(&format!("parameter `slope` has the id {slope}, and in state.json none")), "{error}");
         fs::write(only.state(), text).unwrap();
         assert_eq!(resume_point(&folder).unwrap().unwrap().step(), 5);
     }

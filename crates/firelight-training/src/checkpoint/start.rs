@@ -207,6 +207,21 @@ mod tests {
     }
 
     #[test]
+    fn moments_that_belong_to_no_parameter_are_damage() {
+        let (_home, folder) = run_folder();
+        let (model, files) = save_trained(&folder, 5);
+        let start = resume_point(&folder).unwrap().unwrap();
+        let (path, field) = (files.optimizer(), b"param_id"); // by which the file says whose a tensor is
+        let mut bytes = fs::read(&path).unwrap();
+        let place = bytes.windows(field.len()).position(|part| part == field).unwrap();
+        bytes[place..place + field.len()].fill(b'x');
+        fs::write(&path, bytes).unwrap();
+        let error = start.restore(model, &OptimizerConfig::default()).err().unwrap();
+        let expected = format!("the file `{}` is damaged: a tensor of it belongs to no parameter", path.display());
+        assert!(error.is_user_error() && error.to_string().starts_with(&expected), "{error}");
+    }
+
+    #[test]
     fn a_run_goes_on_under_its_own_seed_alone_and_an_old_checkpoint_under_any() {
         let (_home, folder) = run_folder();
         let (_, files) = save_trained(&folder, 5);

@@ -189,6 +189,20 @@ mod tests {
         n_segments: usize,
         widths: Vec<usize>,
         pair: [usize; 2],
+        few: Few,
+    }
+
+    /// Two numbers at most.
+    #[derive(Debug, Default, PartialEq, Deserialize)]
+    #[serde(try_from = "Vec<usize>")]
+    struct Few;
+
+    impl TryFrom<Vec<usize>> for Few {
+        type Error = &'static str;
+
+        fn try_from(numbers: Vec<usize>) -> Result<Self, &'static str> {
+            if numbers.len() > 2 { Err("more than two numbers") } else { Ok(Self) }
+        }
     }
 
     #[derive(Debug, Default, PartialEq, Deserialize)]
@@ -238,6 +252,7 @@ mod tests {
             assert!(found.contains(&format!("`model.{key}[3]`: invalid type: boolean `true`")), "{found}");
         }
         assert!(told("pair = [1, 2, 3]").starts_with("`model.pair`: "), "{}", told("pair = [1, 2, 3]"));
-        assert_eq!(told("widths = [1, 2]"), "Some(Model)");
+        assert_eq!(told("few = [1, 2, 3]"), "`model.few`: more than two numbers", "each of them is well alone");
+        assert_eq!(told("widths = [1, 2]\nfew = [1, 2]"), "Some(Model)");
     }
 }

@@ -147,6 +147,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_recipe_without_an_end_is_not_read() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("large.toml");
+        let text = |spaces: u64| format!("task = \"toy\"{}", " ".repeat((spaces - 12) as usize));
+        std::fs::write(&path, text(LIMIT)).unwrap();
+        assert_eq!(task_of(&path).unwrap(), "toy");
+        std::fs::write(&path, text(LIMIT + 1)).unwrap();
+        let error = task_of(&path).unwrap_err().to_string();
+        assert!(error.contains("large.toml` is larger than 1048576 bytes"), "{error}");
+    }
+
+    #[test]
     fn one_file_for_training_and_validation_is_found() {
         let found = |data: &str| {
             let recipe = AnyRecipe::parse(&format!("task = \"toy\"\n[data]\n{data}\n"), "toy.toml", &[]).unwrap();

@@ -287,6 +287,7 @@ mod tests {
     use crate::{BuiltIn, Cost, DryRun, Precision, Problem, RecipeError, Recompute, Sample, Switches};
     use burn::tensor::{FloatDType, GradientCheckpointingStrategy};
     use burn::train::{TrainLoader, ValidLoader};
+    use firelight_storage::Checkpoint;
     use serde::{Deserialize, Serialize};
     use std::error::Error;
     use std::ops::Range;
@@ -438,6 +439,19 @@ mod tests {
     }
 
     #[test]
+    fn a_finished_run_that_is_resumed_changes_no_file() {
+        let _alone = alone();
+        let (_home, request) = request(&[]);
+        let files = |folder: &ModelFolder| {
+            [folder.metrics(), folder.sessions(), folder.recipe()].map(|path| std::fs::read(path).unwrap())
+        };
+        let before = files(&Run::<Toy>::prepare(&request).unwrap().fit().unwrap().folder);
+        let again = Run::<Toy>::prepare(&request.with_existing(Existing::Resume)).unwrap();
+        assert!(again.is_finished());
+        assert_eq!(files(&again.fit().unwrap().folder), before);
+    }
+
+    #[test]
     fn the_report_of_a_run_can_be_made_again_from_its_folder() {
         let _alone = alone();
         let (_home, request) = request(&[]);
@@ -453,8 +467,14 @@ mod tests {
         }
         std::fs::remove_file(trained.folder.report()).unwrap();
         let opened = || TrainedRun::<Toy>::open(ModelFolder::open(trained.folder.path()).unwrap(), &request.device);
-        opened().unwrap().write_report(sample()).unwrap();
+        let again = opened().unwrap();
+        again.write_report(sample()).unwrap();
         assert_eq!(page(&trained.folder), first);
+        assert_eq!((again.steps, again.planned, again.interrupted), (3, 3, false));
+        assert_eq!((again.evaluation, again.best), (trained.evaluation, trained.best));
+        // Weights are of the step that stands beside them, whatever was evaluated last.
+        std::fs::write(trained.folder.checkpoint_folder(&Checkpoint::Last).state(), "{\"step\": 4}").unwrap();
+        assert_eq!(opened().unwrap().steps, 4);
 
         // A resumed run adds up, and what has no weights yet has a report of its curves.
         let further = request.clone().with_override("training.steps", 5).with_existing(Existing::Resume);
