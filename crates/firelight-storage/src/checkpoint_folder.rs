@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::atomic::sync_folder;
 use crate::listing::names_in;
-use crate::{Checkpoint, StorageError};
+use crate::{Checkpoint, StorageError, read_file};
 
 /// The weights' name, in a checkpoint as in the run folder.
 pub(crate) const WEIGHTS: &str = "model.safetensors";
@@ -20,6 +20,9 @@ const SMOOTHED: &str = "smoothed.safetensors";
 const BEST: &str = "best";
 const AVERAGE: &str = "average";
 const STEP_PREFIX: &str = "step-";
+
+/// No `state.json` is larger, in bytes: it names every parameter of the model once.
+const STATE_LIMIT: u64 = 1 << 28;
 
 /// What a hidden folder beside a checkpoint is: one that is being written.
 const STAGING: &str = "staging";
@@ -69,6 +72,14 @@ impl CheckpointFolder {
     /// `state.json`: where the run stood.
     pub fn state(&self) -> PathBuf {
         self.path.join(STATE)
+    }
+
+    /// Reads `state.json`.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, is no regular file, or is larger than any of its kind.
+    pub fn read_state(&self) -> Result<Vec<u8>, StorageError> {
+        read_file(self.state(), STATE_LIMIT)
     }
 }
 

@@ -261,6 +261,11 @@ impl StorageError {
         }
     }
 
+    /// Whether a file or folder is not there.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
+    }
+
     /// Returns a converter of the operating system's errors, for `map_err`: what was tried, as a verb, and on which file.
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |cause| Self::Io { action, path: path.to_path_buf(), cause }

@@ -42,6 +42,16 @@ pub fn read_file(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, StorageE
     }
 }
 
+/// Reads a whole text file of at most `limit` bytes.
+///
+/// # Errors
+/// As [`read_file`], and if the file is not UTF-8.
+pub fn read_text_file(path: impl AsRef<Path>, limit: u64) -> Result<String, StorageError> {
+    let path = path.as_ref();
+    let text = String::from_utf8(read_file(path, limit)?);
+    text.map_err(|error| StorageError::io("read", path)(io::Error::new(io::ErrorKind::InvalidData, error)))
+}
+
 /// Where the file lies that a write to `path` replaces or makes: behind a symbolic link the file that it leads to.
 pub(crate) fn target_of(path: &Path) -> Result<PathBuf, StorageError> {
     let found = match fs::symlink_metadata(path) {
@@ -104,6 +114,20 @@ mod tests {
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         assert!(matches!(read_file(&path, 1 << 30), Err(StorageError::TooLarge { .. })));
         assert!(read_file(home.path().join("none"), 5).unwrap_err().to_string().starts_with("cannot read `"));
+    }
+
+    #[test]
+    fn a_text_is_utf_8() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.txt");
+        fs::write(&path, "\u{e9}").unwrap();
+        assert_eq!(read_text_file(&path, 2).unwrap(), "\u{e9}");
+        assert!(matches!(read_text_file(&path, 1), Err(StorageError::TooLarge { .. })));
+        fs::write(&path, b"a\xff").unwrap();
+        let error = read_text_file(&path, 2).unwrap_err();
+        assert!(error.is_user_error() && !error.is_not_found());
+        assert!(error.to_string().starts_with(&format!("cannot read `{}`: invalid utf-8", path.display())), "{error}");
+        assert!(read_text_file(home.path().join("none"), 2).unwrap_err().is_not_found());
     }
 
     #[test]

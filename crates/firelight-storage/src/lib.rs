@@ -2,8 +2,8 @@
 //! holds a trained model. The trainers write here and every command that needs a model reads here; no other crate knows
 //! the names of the files.
 //!
-//! - [`write_atomic`], [`write_atomic_with`] and [`write_json_lines`] replace a file in one move; [`open_file`] and
-//!   [`read_file`] read one. Both refuse what is no regular file, and follow symbolic links.
+//! - [`write_atomic`], [`write_atomic_with`] and [`write_json_lines`] replace a file in one move; [`open_file`],
+//!   [`read_file`] and [`read_text_file`] read one. Both refuse what is no regular file, and follow symbolic links.
 //! - [`shortened`] and [`listed`] are how messages quote what files and users wrote.
 //! - [`save_weights`] and [`load_weights`] keep the parameters of any Burn module, strictly: what is missing, left over or
 //!   of another shape is an error that lists it.
@@ -48,7 +48,7 @@ pub use checkpoint::Checkpoint;
 pub use checkpoint_folder::CheckpointFolder;
 pub use config::{FORMAT, VERSION};
 pub use error::{StorageError, is_user_error_kind};
-pub use file::{open_file, read_file};
+pub use file::{open_file, read_file, read_text_file};
 pub use folder::{Existing, FoundWeights, ModelFolder};
 pub use quote::{listed, shortened, shortened_reason};
 pub use weights::{check_size, check_weights, load_weights, save_weights};

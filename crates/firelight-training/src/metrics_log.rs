@@ -3,14 +3,17 @@
 //! texts and images), evaluations `step` and `validation_loss`; losses are printed to the last bit.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use firelight_storage::{StorageError, write_atomic};
+use firelight_storage::{StorageError, read_text_file, write_atomic};
 use serde::Serialize;
 
 use crate::{EvaluationReport, Observer, StepReport, TrainingError};
+
+/// No file of metrics is larger, in bytes: a step takes some 200.
+const LIMIT: u64 = 16 << 30;
 
 /// An [`Observer`] that writes the metrics file. Every line is handed to the system at once, so a crash loses none.
 #[derive(Debug)]
@@ -37,10 +40,9 @@ impl MetricsLog {
     /// Fails if the file cannot be read or written, or another line is none of ours; then nothing is changed.
     pub fn resume(path: impl AsRef<Path>, done: usize) -> Result<Self, TrainingError> {
         let path = path.as_ref();
-        let text = match fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(StorageError::io("read", path)(error).into()),
+        let text = match read_metrics(path) {
+            Err(error) if error.is_not_found() => String::new(),
+            text => text?,
         };
         let kept = up_to(done, &text).map_err(TrainingError::damaged(path))?;
         if let Some(warning) = lost(done, &kept) {
@@ -66,6 +68,11 @@ impl Observer for MetricsLog {
     fn evaluation(&mut self, report: &EvaluationReport) -> Result<(), TrainingError> {
         self.append(report)
     }
+}
+
+/// The text of a metrics file.
+pub(crate) fn read_metrics(path: &Path) -> Result<String, StorageError> {
+    read_text_file(path, LIMIT)
 }
 
 /// The lines about the first `done` steps, or what is wrong with a line.
@@ -101,6 +108,8 @@ fn step_of(line: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn report(step: usize) -> StepReport {
@@ -176,7 +185,7 @@ mod tests {
     fn a_file_that_cannot_be_read_is_named() {
         let home = tempfile::tempdir().unwrap();
         let error = MetricsLog::resume(home.path(), 1).unwrap_err(); // a folder in its place
-        assert!(error.to_string().starts_with(&format!("cannot read `{}`: ", home.path().display())), "{error}");
+        assert!(error.to_string().starts_with(&format!("`{}` is a folder, but", home.path().display())), "{error}");
         let path = home.path().join("metrics.jsonl");
         fs::write(&path, b"{\"step\":1}\n\xFF\n").unwrap();
         let error = MetricsLog::resume(&path, 1).unwrap_err();

@@ -3,9 +3,8 @@
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{fs, io};
 
-use firelight_storage::{StorageError, write_atomic};
+use firelight_storage::{read_text_file, write_atomic};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
@@ -13,6 +12,9 @@ use crate::{EvaluationReport, Observer, RunReport, StepReport, TrainingError};
 
 /// A process that is killed loses at most this much of its wall time.
 const SAVE_EVERY: Duration = Duration::from_secs(15);
+
+/// No file of sessions is larger, in bytes.
+const LIMIT: u64 = 1 << 28;
 
 /// One process that trained a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -55,10 +57,10 @@ fn quoted(word: &str) -> String {
 /// # Errors
 /// Fails if the file cannot be read or is damaged.
 pub(crate) fn read_sessions(path: &Path) -> Result<Vec<Session>, TrainingError> {
-    match fs::read_to_string(path) {
+    match read_text_file(path, LIMIT) {
         Ok(text) => serde_json::from_str(&text).map_err(TrainingError::damaged(path)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(StorageError::io("read", path)(error).into()),
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -148,6 +150,7 @@ fn utc(seconds: u64) -> String {
 mod tests {
     use super::*;
     use crate::clock::settable;
+    use std::fs;
     use std::sync::atomic::Ordering;
 
     fn step(step: usize) -> StepReport {

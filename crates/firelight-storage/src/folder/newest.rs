@@ -2,7 +2,6 @@
 //! killed after it was resumed leaves newer weights in its checkpoints, and one that was killed at first leaves no others.
 
 use std::cmp::Reverse;
-use std::fs;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -75,7 +74,7 @@ impl ModelFolder {
     }
 
     fn noted(&self, checkpoint: &Checkpoint) -> Option<usize> {
-        let text = fs::read(self.checkpoint_folder(checkpoint).state()).ok()?;
+        let text = self.checkpoint_folder(checkpoint).read_state().ok()?;
         serde_json::from_slice(&text).ok().map(|Noted { step }| step)
     }
 }
@@ -90,6 +89,8 @@ fn is_whole(found: &FoundWeights) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::{Existing, save_weights};
     use burn::module::{Module, Param};

@@ -1,8 +1,6 @@
 //! Finds where an interrupted run can go on: its newest checkpoint that is whole.
 
-use std::fs;
-
-use firelight_storage::{Checkpoint, CheckpointFolder, ModelFolder, StorageError, check_weights};
+use firelight_storage::{Checkpoint, CheckpointFolder, ModelFolder, check_weights};
 
 use super::start::{Resumed, StartPoint, load_record};
 use super::{Notes, steps_in};
@@ -32,10 +30,8 @@ pub fn resume_point(folder: &ModelFolder) -> Result<Option<StartPoint>, Training
 
 /// Reads a checkpoint through and makes sure that all of it is there.
 fn read(folder: CheckpointFolder) -> Result<StartPoint, TrainingError> {
-    let path = folder.state();
-    let text = fs::read(&path).map_err(StorageError::io("read", &path))?;
     let Notes { state, parameters, optimizer, optimizer_tensors, smoothed } =
-        serde_json::from_slice(&text).map_err(TrainingError::damaged(&path))?;
+        serde_json::from_slice(&folder.read_state()?).map_err(TrainingError::damaged(&folder.state()))?;
     check_weights(folder.weights())?;
     if smoothed {
         check_weights(folder.smoothed())?;
@@ -47,6 +43,8 @@ fn read(folder: CheckpointFolder) -> Result<StartPoint, TrainingError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::super::tests::{run_folder, save_trained};
     use super::*;
 

@@ -1,12 +1,11 @@
 //! Where a run begins, and how a model and its optimiser are given back what they had there.
 
-use std::fs::File;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 
 use burn::module::Module;
 use burn::optim::{ModuleOptimizer, OptimizerRecord};
-use firelight_storage::{CheckpointFolder, StorageError, load_weights};
+use firelight_storage::{CheckpointFolder, load_weights, open_file};
 
 use super::{RunState, ValidationLoss};
 use crate::parameter_ids::{ParameterIds, restore_ids};
@@ -96,7 +95,7 @@ impl StartPoint {
 /// The optimiser's state in the file at `path`, which must consist of `tensors` tensors.
 pub(super) fn load_record(path: &Path, tensors: usize) -> Result<OptimizerRecord, TrainingError> {
     // Burn words a missing file as it words a damaged one.
-    File::open(path).map_err(StorageError::io("read", path))?;
+    open_file(path)?;
     let record = OptimizerRecord::load(path).map_err(TrainingError::damaged(path))?;
     count_tensors(path, record.len(), tensors)?;
     Ok(record)

@@ -21,6 +21,9 @@ pub use error::RecipeError;
 pub use fields::{Fields, fields_of, fields_of_both};
 use findings::Findings;
 
+/// No recipe is larger, in bytes.
+pub(crate) const LIMIT: u64 = 1 << 20;
+
 /// Everything that decides about a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Recipe<D, M, L> {

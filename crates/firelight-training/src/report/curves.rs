@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use firelight_storage::StorageError;
 use serde_json::{Map, Value};
 
 use super::scale::Scale;
+use crate::metrics_log::read_metrics;
 use crate::words::metric_in_words;
 use crate::{Chart, Curve, TrainingError};
 
@@ -25,7 +25,7 @@ pub(super) struct Curves {
 impl Curves {
     /// Reads the file at `path`. A last line that was cut short by a crash is left out.
     pub(super) fn read(path: &Path) -> Result<Self, TrainingError> {
-        let text = std::fs::read_to_string(path).map_err(StorageError::io("read", path))?;
+        let text = read_metrics(path)?;
         let mut values = BTreeMap::<String, Vec<(f64, f64)>>::new();
         for (number, line) in text.split_inclusive('\n').enumerate().filter(|(_, line)| line.ends_with('\n')) {
             let fields: Map<String, Value> = serde_json::from_str(line)

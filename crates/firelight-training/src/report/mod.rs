@@ -5,12 +5,12 @@ mod curves;
 mod sample;
 mod scale;
 
-use std::path::Path;
 use std::time::Duration;
 
-use firelight_storage::{ModelFolder, StorageError, write_atomic};
+use firelight_storage::{ModelFolder, read_text_file, write_atomic};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::recipe;
 use crate::sessions::{Session, read_sessions};
 use crate::words::{grouped, lasting};
 use crate::{TrainingError, ValidationLoss};
@@ -49,7 +49,7 @@ impl Report {
     /// Fails if a file of the folder cannot be read or the page cannot be written; an older page then stays.
     pub fn write(&self, folder: &ModelFolder) -> Result<(), TrainingError> {
         let curves = Curves::read(&folder.metrics())?;
-        let recipe = read(&folder.recipe())?;
+        let recipe = read_text_file(folder.recipe(), recipe::LIMIT)?;
         let facts = [self.progress(&curves), self.facts.clone(), history(&read_sessions(&folder.sessions())?)].concat();
         Ok(write_atomic(folder.report(), self.page(&facts, &curves, &recipe).into_string())?)
     }
@@ -122,10 +122,6 @@ fn history(sessions: &[Session]) -> Vec<(String, String)> {
 /// The newest evaluation in a run's metrics.
 pub(crate) fn newest_evaluation(folder: &ModelFolder) -> Result<Option<ValidationLoss>, TrainingError> {
     Ok(Curves::read(&folder.metrics())?.validation().map(|(step, loss)| ValidationLoss { step, loss }))
-}
-
-fn read(path: &Path) -> Result<String, StorageError> {
-    std::fs::read_to_string(path).map_err(StorageError::io("read", path))
 }
 
 fn figure(heading: &str, svg: &str) -> Markup {

@@ -4,18 +4,15 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use firelight_storage::{StorageError, read_file};
+use firelight_storage::{StorageError, read_text_file};
 use toml::Value;
 
 use super::{RecipeOf, RunRequest, Task, built_in, memory};
 use crate::config::all_of;
 use crate::freeze;
-use crate::recipe::{refuse, task_in};
+use crate::recipe::{LIMIT, refuse, task_in};
 use crate::validation::Metrics;
 use crate::{AnyRecipe, Problem, Recipe, RecipeError};
-
-/// No recipe is larger, in bytes.
-const LIMIT: u64 = 1 << 20;
 
 /// What a run begins with, all of it checked.
 pub(super) struct Plan<T: Task> {
@@ -135,11 +132,10 @@ pub fn task_of(path: &Path) -> Result<String, RecipeError> {
 
 fn read(path: &Path) -> Result<String, RecipeError> {
     let wrong = |reason| RecipeError::File { path: path.into(), reason };
-    let bytes = read_file(path, LIMIT).map_err(|error| match error {
+    read_text_file(path, LIMIT).map_err(|error| match error {
         StorageError::Io { cause, .. } => wrong(cause),
         other => wrong(io::Error::new(io::ErrorKind::InvalidInput, other)),
-    })?;
-    String::from_utf8(bytes).map_err(|error| wrong(io::Error::new(io::ErrorKind::InvalidData, error)))
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! What a training leaves behind, and the page that tells of it.
 
 use std::fmt;
-use std::fs;
 
 use burn::tensor::Device;
 use firelight_storage::{Checkpoint, ModelFolder, load_weights};
@@ -90,11 +89,14 @@ fn bare<T: Task>(folder: &ModelFolder, steps: usize) -> Report {
     Report { title: format!("Training of {name}"), target: T::TARGET, loss_unit, steps, ..Report::default() }
 }
 
-/// The best evaluation of a run, which lies beside the weights that it kept.
+/// The best evaluation of a run, which is noted beside its weights; none if the run has no best weights yet.
 fn best_in(folder: &ModelFolder) -> Result<Option<ValidationLoss>, TrainingError> {
-    let path = folder.checkpoint_folder(&Checkpoint::Best).state();
-    let text = fs::read(&path).ok();
-    text.map(|text| serde_json::from_slice(&text).map_err(TrainingError::damaged(&path))).transpose()
+    let best = folder.checkpoint_folder(&Checkpoint::Best);
+    match best.read_state() {
+        Ok(text) => serde_json::from_slice(&text).map_err(TrainingError::damaged(&best.state())).map(Some),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl<T: Task> fmt::Debug for TrainedRun<T> {

@@ -1,7 +1,6 @@
 //! The images of a run: read when it begins, kept in its folder as bytes, with their classes and the statistics of those that are
 //! trained on.
 
-use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use std::sync::Arc;
 use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
 use firelight_data::{ImageDataset, ImageFiles, ImageSet, Normalization, ReadImages, StepLoader};
-use firelight_storage::{ModelFolder, StorageError, write_atomic};
+use firelight_storage::{ModelFolder, read_text_file, write_atomic};
 use serde::{Deserialize, Serialize};
 
 use super::{ImageRecipe, VisionRecipe};
@@ -21,6 +20,9 @@ const VALIDATION_BATCH: usize = 128;
 
 /// The share that is validated on where nothing is said.
 const VALIDATION_SHARE: usize = 10;
+
+/// No index of images is larger, in bytes: it has a label for each of them.
+const INDEX_LIMIT: u64 = 1 << 30;
 
 /// The splits that a training reads of a folder.
 const TRAINING: &str = "train";
@@ -114,7 +116,7 @@ impl ImageCorpus {
 
     pub(super) fn open(folder: &ModelFolder) -> Result<Self, VisionError> {
         let path = folder.image_index();
-        let text = fs::read_to_string(&path).map_err(StorageError::io("read", &path))?;
+        let text = read_text_file(&path, INDEX_LIMIT)?;
         let broken = |reason: String| VisionError::Corpus { path: path.clone(), reason };
         let index: Index = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
         let count = index.labels.len();
@@ -180,6 +182,8 @@ pub(super) fn read_parts(recipe: &ImageRecipe, folder: &Path) -> Result<[ReadIma
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::fs;
+
     use super::*;
     use firelight_data::{Image, ImageShape};
     use firelight_storage::Existing;
