@@ -29,13 +29,17 @@ fn filled(golden: &Golden, config: &LanguageModelConfig) -> LanguageModel {
 
 fn agree(name: &str, config: &LanguageModelConfig) {
     let golden = Golden::load(name);
-    let model = filled(&golden, config);
+    check(&golden, &filled(&golden, config));
+}
+
+/// Logits, loss and the gradients of all parameters, of a model with the golden weights.
+pub(super) fn check(golden: &Golden, model: &LanguageModel) {
     let tracked = device().autodiff();
     let logits = model.forward(golden.ints("tokens", &tracked));
     golden.check("logits", logits.clone());
     let loss = LossConfig::default().forward(logits, golden.ints("targets", &tracked), None).mean();
     golden.check("loss", loss.clone());
-    golden.check_gradients(&model, &loss.backward());
+    golden.check_gradients(model, &loss.backward());
 }
 
 #[test]

@@ -13,6 +13,7 @@ use firelight::training::{Objective, Switches};
 use firelight::vision::{ImageBatch, Partners, VisionConfig};
 
 use super::described::{assert_felt, config, paths};
+use super::models;
 use crate::support::golden::Golden;
 use crate::support::{ParameterPath, device, tolerance};
 
@@ -21,13 +22,7 @@ fn adapters_in_language_models_agree_and_freeze_their_layers() {
     let mut found = Vec::new();
     for golden in Golden::load("adapters").cases() {
         let model = adapted(&golden);
-        let tracked = device().autodiff();
-        let logits = model.forward(golden.ints("tokens", &tracked));
-        golden.check("logits", logits.clone());
-        let loss = LossConfig::default().forward(logits, golden.ints("targets", &tracked), None).mean();
-        golden.check("loss", loss.clone());
-        golden.check_gradients(&model, &loss.backward());
-
+        models::check(&golden, &model);
         let paths = paths(&model);
         let layer = |path: &str| path.rsplit_once('.').map(|(layer, _)| format!("{layer}.adapter.down"));
         let is_frozen = |path: &String| layer(path).is_some_and(|adapter| paths.contains(&adapter));
