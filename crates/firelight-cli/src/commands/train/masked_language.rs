@@ -1,7 +1,9 @@
 //! What a pre-trained encoder shows after its training: which validation text is nearest to another one.
 
+use std::slice;
+
 use anyhow::Result;
-use firelight::classification::{Embedder, MaskedLanguage};
+use firelight::classification::{Embedder, MaskedLanguage, cosine_similarities};
 use firelight::device::NamedDevice;
 use firelight::storage::Checkpoint;
 use firelight::training::{Sample, TrainedRun};
@@ -23,9 +25,10 @@ impl Shown for MaskedLanguage {
         let mut texts = run.corpus.validation_texts();
         texts.truncate(TEXTS);
         let vectors = embedder.embed(&texts)?;
-        let cosine = |index: usize| vectors[0].iter().zip(&vectors[index]).map(|(a, b)| a * b).sum::<f32>();
-        let nearest = (1..texts.len()).max_by(|&a, &b| cosine(a).total_cmp(&cosine(b)));
-        let sample = |index: usize| Sample::new(format!("nearest to \"{}\"", texts[0]), texts[index]);
+        let Some((first, others)) = vectors.split_first() else { return Ok(Vec::new()) };
+        let cosines = cosine_similarities(slice::from_ref(first), others).concat();
+        let nearest = (0..cosines.len()).max_by(|&a, &b| cosines[a].total_cmp(&cosines[b]));
+        let sample = |index: usize| Sample::new(format!("nearest to \"{}\"", texts[0]), texts[index + 1]);
         Ok(nearest.map(sample).into_iter().collect())
     }
 }
