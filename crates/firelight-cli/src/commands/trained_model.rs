@@ -1,17 +1,19 @@
 //! Which trained model a command works on, and where: the arguments that every such command shares.
 
-use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use burn::tensor::Device;
-use firelight::storage::{Checkpoint, ModelFolder};
+use firelight::storage::{Checkpoint, ModelFolder, read_file};
 use firelight::{classification, device, language, seq2seq, vision};
 use serde_json::Value;
 
 use super::place;
 use crate::failure::Mistake;
 use crate::output;
+
+/// The most bytes that are read of a configuration.
+const LARGEST_CONFIG: u64 = 16 << 20;
 
 /// What a model of each task is asked with.
 const COMMANDS: [(&str, &str); 7] = [
@@ -68,7 +70,7 @@ impl TrainedModel {
 
     /// The task of the model; none where its configuration does not say, which is for its reader to tell.
     fn task(&self) -> Result<Option<String>> {
-        let config = fs::read(ModelFolder::open(&self.run_dir)?.config()).unwrap_or_default();
+        let config = read_file(ModelFolder::open(&self.run_dir)?.config(), LARGEST_CONFIG).unwrap_or_default();
         let config: Option<Value> = serde_json::from_slice(&config).ok();
         Ok(config.and_then(|config| config["task"].as_str().map(str::to_string)))
     }
