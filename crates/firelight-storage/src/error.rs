@@ -228,7 +228,7 @@ pub enum StorageError {
         /// The first key that differs, with what was expected and found.
         wrong: String,
     },
-    /// Weights that are no numbers, as a training leaves them that has diverged.
+    /// Weights that are NaN or infinite, as a training that diverged leaves them.
     #[error(
         "`{}` holds {value} in {key}, so its training diverged: leave this checkpoint out", path.display()
     )]

@@ -1,4 +1,4 @@
-//! Where a training left the numbers: the first tensor that is not finite or, where all are and only a sum is not, the largest
+//! Where a training diverged: the first tensor that is not finite or, where all are and only a sum is not, the largest
 //! gradient. The trainer asks only when a loss is lost, so that a healthy step pays nothing.
 
 use burn::module::{Module, ModuleVisitor, Param};

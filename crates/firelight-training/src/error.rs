@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use burn::data::dataset::DatasetError;
 use burn::tensor::TensorReadError;
-use firelight_storage::StorageError;
+use firelight_storage::{StorageError, shortened};
 
 use crate::metrics::text::TextMetricError;
 use crate::{Precision, SettingsError};
@@ -104,7 +104,7 @@ pub enum TrainingError {
         /// The kind that was to continue it.
         asked: &'static str,
     },
-    /// The training has left the numbers.
+    /// The training has diverged: a loss, a norm or a metric is NaN or infinite.
     #[error(
         "step {step}, {}: the {quantity} is {value}{}; lower `optimizer.learning_rate`, lengthen \
          `schedule.warmup_steps`, or set `optimizer.clip_norm`",
@@ -170,7 +170,7 @@ pub enum TrainingError {
         steps: usize,
     },
     /// The recipe names a metric that the task does not measure.
-    #[error("`training.best_by` is `{name}`, which nobody measures: known are {known}")]
+    #[error("`training.best_by` is `{}`, which this task does not measure: expected one of {known}", shortened(name))]
     UnknownMetric {
         /// The name in the recipe.
         name: String,

@@ -70,7 +70,7 @@ impl Precision {
 }
 
 /// What the loss is multiplied with before the backward pass, and the gradients divided by after it: shared by the task,
-/// which multiplies, and the trainer, which divides, skips a step whose gradients have left the numbers, and adapts it.
+/// which multiplies, and the trainer, which divides, skips a step whose gradients are not finite, and adapts it.
 #[derive(Clone, Debug, Default)]
 pub struct LossScale(Arc<Mutex<Scale>>);
 
@@ -137,7 +137,7 @@ impl LossScale {
         self.restore(self.state().kept());
     }
 
-    /// Notes gradients that have left the numbers, and returns whether a smaller scale can help.
+    /// Notes gradients that are not finite, and returns whether a smaller scale can help.
     pub(crate) fn halve(&self) -> bool {
         self.state().halved().map(|scale| self.restore(scale)).is_some()
     }

@@ -78,9 +78,10 @@ pub enum VisionError {
         /// The shapes that were expected and found.
         reason: String,
     },
-    /// A model whose answers are no numbers.
+    /// A model whose answers are NaN or infinite.
     #[error(
-        "the model answers with numbers that are not finite: its weights are damaged, or its training left the numbers; restore them, or train with a lower rate"
+        "the model answers with numbers that are not finite: its weights are damaged, or its training diverged; restore them, or \
+         train with a lower `optimizer.learning_rate`"
     )]
     NotFinite,
     /// The device failed to compute or to hand over numbers.

@@ -1,4 +1,4 @@
-//! What a reader must be able to do before it is worth training: ignore padding and batch mates, and learn one batch by heart. Its
+//! What a reader must be able to do before it is worth training: ignore padding and batch mates, and overfit one batch. Its
 //! first loss is that of no guess: texts of several lengths are guessed at with several chances.
 
 use burn::data::dataloader::batcher::Batcher;
@@ -13,7 +13,7 @@ use crate::data::{EncodedText, input_of};
 use crate::error::ClassificationError;
 use crate::model::{SpanReader, SpanReaderConfig};
 
-/// Windows of the batch that is learnt by heart.
+/// Windows of the batch that is to be overfitted.
 const WINDOWS: usize = 8;
 
 /// Checks the model of `config` and `seed`, without dropout, on the first windows.
@@ -30,7 +30,7 @@ pub(super) fn self_check(
     let device = model.devices().into_iter().next().unwrap_or_default();
     Ok(vec![
         padding(&model, &examples, &device)?,
-        Check::by_heart(task.train(), || batch(&device.clone().autodiff()), seed)?,
+        Check::overfit(task.train(), || batch(&device.clone().autodiff()), seed)?,
     ])
 }
 

@@ -9,7 +9,7 @@ use burn::tensor::{Bool, Int, Tensor, TensorReadError};
 use firelight_core::{Init, Linear, LinearConfig, ParamBuilder};
 use serde::{Deserialize, Serialize};
 
-/// The score of a token that is padding: no softmax finds it, and no sum of two leaves the numbers.
+/// The score of a token that is padding: no softmax gives it a weight, and no sum of two overflows.
 const HIDDEN: f32 = -1e30;
 
 /// Configuration of a [`SpanHead`], which has no choices.

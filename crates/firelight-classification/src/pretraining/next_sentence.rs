@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn one_batch_is_learnt_by_heart() {
+    fn one_batch_is_overfitted() {
         let device = Device::default().autodiff();
         let optimizer = OptimizerConfig { learning_rate: 1e-2, weight_decay: 0.0, ..OptimizerConfig::default() };
         let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };

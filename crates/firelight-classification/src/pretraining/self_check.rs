@@ -14,7 +14,7 @@ use crate::data::{EncodedText, input_of};
 use crate::error::ClassificationError;
 use crate::objectives::{PretrainingConfig, PretrainingModel, PretrainingObjective};
 
-/// Texts of the batch that is learnt by heart.
+/// Texts of the batch that is to be overfitted.
 const TEXTS: usize = 8;
 
 pub(super) fn self_check(
@@ -39,7 +39,7 @@ pub(super) fn self_check(
     Ok(vec![
         padding(&model, texts.iter().collect(), &device)?,
         Check::guess(&task, batch(&device), answers)?,
-        Check::by_heart(task.train(), || batch(&device.clone().autodiff()), recipe.seed)?,
+        Check::overfit(task.train(), || batch(&device.clone().autodiff()), recipe.seed)?,
     ])
 }
 

@@ -1,5 +1,5 @@
 //! What a classifier must be able to do before it is worth training: ignore padding and batch mates, begin at the loss of a
-//! guess, and learn one batch by heart.
+//! guess, and overfit one batch.
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::module::Module;
@@ -14,7 +14,7 @@ use crate::loss::{Outcome, SequenceLossConfig};
 use crate::model::{TextClassifier, TextClassifierConfig};
 use crate::training::ClassifierTask;
 
-/// Texts of the batch that is learnt by heart.
+/// Texts of the batch that is to be overfitted.
 const TEXTS: usize = 8;
 
 /// Checks the model of `config` and `seed`, without dropout, on the first texts.
@@ -33,7 +33,7 @@ pub(super) fn self_check(
     if let Some(choices) = choices(config) {
         checks.push(Check::guess(&task, batch(&device), choices)?);
     }
-    checks.push(Check::by_heart(task.train(), || batch(&device.clone().autodiff()), seed)?);
+    checks.push(Check::overfit(task.train(), || batch(&device.clone().autodiff()), seed)?);
     Ok(checks)
 }
 

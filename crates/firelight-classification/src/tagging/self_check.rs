@@ -1,5 +1,5 @@
 //! What a classifier of tokens must be able to do before it is worth training: ignore padding and batch mates, begin at the loss of
-//! a guess, and learn one batch by heart.
+//! a guess, and overfit one batch.
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::module::Module;
@@ -13,7 +13,7 @@ use crate::data::{EncodedText, input_of};
 use crate::error::ClassificationError;
 use crate::model::{TokenClassifier, TokenClassifierConfig};
 
-/// Sentences of the batch that is learnt by heart.
+/// Sentences of the batch that is to be overfitted.
 const SENTENCES: usize = 8;
 
 /// Checks the model of `config` and `seed`, without dropout, on the first sentences.
@@ -31,7 +31,7 @@ pub(super) fn self_check(
     Ok(vec![
         padding(&model, examples, &device)?,
         Check::guess(&task, batch(&device), config.labels.len())?,
-        Check::by_heart(task.train(), || batch(&device.clone().autodiff()), seed)?,
+        Check::overfit(task.train(), || batch(&device.clone().autodiff()), seed)?,
     ])
 }
 

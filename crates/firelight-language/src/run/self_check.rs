@@ -1,5 +1,5 @@
 //! What a language model must be able to do before it is worth training: keep the future out, ignore padding, begin at the
-//! loss of a guess, and learn one batch by heart.
+//! loss of a guess, and overfit one batch.
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::module::Module;
@@ -37,7 +37,7 @@ pub(super) fn self_check(
         future(&model, row, &logits)?,
         padding(&model, row, &logits)?,
         Check::guess(&task, batch(&window, &model_device), model.vocab_size())?,
-        Check::by_heart(task.train(), || batch(&window, &model_device.clone().autodiff()), seed)?,
+        Check::overfit(task.train(), || batch(&window, &model_device.clone().autodiff()), seed)?,
     ])
 }
 
@@ -137,12 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn a_model_whose_blocks_are_frozen_learns_no_batch_by_heart() {
+    fn a_model_whose_blocks_are_frozen_overfits_no_batch() {
         let device = Device::default().autodiff();
         let config = LanguageModelConfig::new(11, 16, 2, 2).with_max_seq_len(12);
         let window: Vec<u32> = (0..13).map(|i| i * 7 % 11).collect();
         let learns = |model: LanguageModel| {
-            Check::by_heart(LmTask::new(model, LossConfig::default()), || batch(&window, &device), 1)
+            Check::overfit(LmTask::new(model, LossConfig::default()), || batch(&window, &device), 1)
         };
         assert!(learns(config.init(&device)).unwrap().holds());
         let mut half_frozen = config.init(&device);

@@ -1,4 +1,4 @@
-//! How many tokens of the targets a model foresees.
+//! How many tokens of the targets a model predicts.
 
 use burn::data::dataloader::DataLoader;
 use burn::module::Module;
@@ -28,7 +28,7 @@ pub(super) fn token_accuracy(model: &Seq2SeqModel, loader: &dyn DataLoader<PairB
     Ok(right as f64 / all as f64)
 }
 
-/// How many tokens are foreseen, and how many there are, `[2]`.
+/// How many tokens are predicted, and how many there are, `[2]`.
 fn counts(model: &Seq2SeqModel, batch: PairBatch) -> Tensor<1, Int> {
     let found = model.forward(batch.source, batch.source_padding, batch.inputs).argmax(2).squeeze_dim::<2>(2);
     let is_right = found.equal(batch.targets);

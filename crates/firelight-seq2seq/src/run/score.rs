@@ -1,4 +1,4 @@
-//! What a model is worth at an evaluation, beside its loss: how many target tokens it foresees, and what greedy translations of
+//! What a model is worth at an evaluation, beside its loss: how many target tokens it predicts, and what greedy translations of
 //! some validation sources are worth beside their targets.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,8 +20,8 @@ type Score = fn(&[String], &[String]) -> Result<f64, TrainingError>;
 
 /// The metrics of a run, in the order in which they are measured; those of translations only if some are to be made.
 pub(super) fn metrics(corpus: &PairText, recipe: &Seq2SeqRecipe) -> Vec<Box<dyn ValidationMetric<Seq2SeqTask>>> {
-    let foreseen = Box::new(Foreseen { corpus: corpus.to_validate(), recipe: recipe.clone() });
-    let mut metrics: Vec<Box<dyn ValidationMetric<_>>> = vec![foreseen];
+    let accuracy = Box::new(TokenAccuracy { corpus: corpus.to_validate(), recipe: recipe.clone() });
+    let mut metrics: Vec<Box<dyn ValidationMetric<_>>> = vec![accuracy];
     if recipe.data.translated > 0 {
         metrics.extend(of_translations(corpus, &recipe.data));
     }
@@ -46,13 +46,13 @@ fn of_translations(corpus: &PairText, recipe: &PairRecipe) -> Vec<Box<dyn Valida
     named.into_iter().map(metric).collect()
 }
 
-/// The share of the validation pairs' tokens that the model foresees.
-struct Foreseen {
+/// The share of the validation pairs' tokens that the model predicts.
+struct TokenAccuracy {
     corpus: PairText,
     recipe: Seq2SeqRecipe,
 }
 
-impl ValidationMetric<Seq2SeqTask> for Foreseen {
+impl ValidationMetric<Seq2SeqTask> for TokenAccuracy {
     fn name(&self) -> &str {
         "token_accuracy"
     }

@@ -1,5 +1,5 @@
 //! What an encoder-decoder must be able to do before it is worth training: keep the target's future out, ignore the padding of
-//! the source, begin at the loss of a guess, and learn one batch by heart.
+//! the source, begin at the loss of a guess, and overfit one batch.
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::module::Module;
@@ -14,7 +14,7 @@ use crate::error::Seq2SeqError;
 use crate::model::{Seq2SeqConfig, Seq2SeqModel};
 use crate::training::Seq2SeqTask;
 
-/// Pairs of the batch that is learnt by heart.
+/// Pairs of the batch that is to be overfitted.
 const PAIRS: usize = 4;
 
 /// The most tokens of a side that are tried: attention costs their square, and more show nothing that these do not.
@@ -48,7 +48,7 @@ pub(super) fn self_check(
         future(&model, &longest, &device)?,
         padding(&longest.source, |sources| logits(&model, sources, &longest.target, &device))?,
         Check::guess(&task, batch(&device), model.vocab_size())?,
-        Check::by_heart(task.train(), || batch(&device.clone().autodiff()), seed)?,
+        Check::overfit(task.train(), || batch(&device.clone().autodiff()), seed)?,
     ])
 }
 
@@ -127,11 +127,11 @@ mod tests {
     }
 
     #[test]
-    fn a_model_whose_blocks_are_frozen_learns_no_batch_by_heart() {
+    fn a_model_whose_blocks_are_frozen_overfits_no_batch() {
         let device = Device::default().autodiff();
         let learns = |model: Seq2SeqModel| {
             let batch = || PairBatcher::new(0, 1, 1).batch(vec![pair(); 2], &device);
-            Check::by_heart(Seq2SeqTask::new(model, LossConfig::default()), batch, 1)
+            Check::overfit(Seq2SeqTask::new(model, LossConfig::default()), batch, 1)
         };
         assert!(learns(config().init(&device)).unwrap().holds());
         let mut frozen = config().init(&device);

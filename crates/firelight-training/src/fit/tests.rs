@@ -224,7 +224,7 @@ fn a_named_metric_decides_and_patience_ends_the_run() {
     assert_eq!(run(training.clone(), start).unwrap().steps, 12);
 
     let error = run(TrainingConfig { best_by: "bleu".into(), ..training }, StartPoint::default()).unwrap_err();
-    assert_eq!(error.to_string(), "`training.best_by` is `bleu`, which nobody measures: known are loss, accuracy");
+    assert_eq!(error.to_string(), "`training.best_by` is `bleu`, which this task does not measure: expected one of loss, accuracy");
 }
 
 #[test]

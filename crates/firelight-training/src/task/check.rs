@@ -1,7 +1,7 @@
 //! What a model must be able to do before it is worth training. A model that fails wastes the hours that follow. What depends
 //! on the shape of its input is tried by its task, the rest here.
 //!
-//! Source of [`Check::guess`] and [`Check::by_heart`]: Karpathy 2019, A Recipe for Training Neural Networks, step 2.
+//! Source of [`Check::guess`] and [`Check::overfit`]: Karpathy 2019, A Recipe for Training Neural Networks, step 2.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ const SAME: f64 = 1e-3;
 const GUESS: f64 = 0.2;
 
 /// Steps on one batch, and the share of its loss that may be left after them.
-const BY_HEART: (usize, f64) = (60, 0.5);
+const OVERFIT: (usize, f64) = (60, 0.5);
 
 /// One property of a model, and whether it holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,8 +57,8 @@ impl Check {
     /// A batch that is seen again and again is learnt.
     ///
     /// # Errors
-    /// If the device fails or the loss leaves the numbers.
-    pub fn by_heart<M: Objective>(
+    /// If the device fails or the loss is not finite.
+    pub fn overfit<M: Objective>(
         task: Trainee<M>,
         batch: impl Fn() -> M::Batch,
         seed: u64,
@@ -67,9 +67,9 @@ impl Check {
         let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 10, ..ScheduleConfig::default() };
         let mut trainer = Trainer::new(task, optimizer, schedule, seed);
         let losses =
-            (0..BY_HEART.0).map(|_| Ok(trainer.step(batch())?.1.loss)).collect::<Result<Vec<_>, TrainingError>>()?;
+            (0..OVERFIT.0).map(|_| Ok(trainer.step(batch())?.1.loss)).collect::<Result<Vec<_>, TrainingError>>()?;
         let found = losses[losses.len() - 1] / losses[0];
-        Ok(Self { property: "overfitting one batch", found, limit: BY_HEART.1 })
+        Ok(Self { property: "overfitting one batch", found, limit: OVERFIT.1 })
     }
 
     /// Whether the property holds.
@@ -127,12 +127,12 @@ mod tests {
     }
 
     #[test]
-    fn one_batch_is_learnt_by_heart_unless_the_weights_cannot() {
+    fn one_batch_is_overfitted_unless_the_weights_cannot() {
         let _alone = alone();
         let device = Device::default().autodiff();
         let found = |points: &[(f32, f32)]| {
             let task = Trainee::new(Line::new(0.0, 0.0, &device), Noted::default());
-            Check::by_heart(task, || Points::new(points.to_vec(), &device), 1).unwrap()
+            Check::overfit(task, || Points::new(points.to_vec(), &device), 1).unwrap()
         };
         let learnt = found(&[(1.0, 0.2), (1.0, 0.2)]);
         assert!(learnt.holds(), "{learnt}");

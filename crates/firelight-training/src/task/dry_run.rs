@@ -54,8 +54,8 @@ impl<T: Task> DryRun<T> {
     /// Takes a few steps of the training and forgets them.
     ///
     /// # Errors
-    /// If the model that the training starts from cannot be read, the data does not fit into batches, the loss leaves the numbers,
-    /// or the device fails.
+    /// If the model that the training starts from cannot be read, the data does not fit into batches, the loss is not finite, or the
+    /// device fails.
     pub fn measure(&self) -> Result<Pace, T::Error> {
         let mut trainer = self.trainer()?;
         let recipe = &self.plan.recipe;

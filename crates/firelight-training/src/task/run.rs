@@ -179,7 +179,7 @@ impl<T: Task> Run<T> {
     /// Trains to the last step; metrics go to the folder.
     ///
     /// # Errors
-    /// If the loss leaves the numbers or a file cannot be written. What was written before stays.
+    /// If the loss is not finite or a file cannot be written. What was written before stays.
     pub fn fit(self) -> Result<TrainedRun<T>, T::Error> {
         self.fit_with(Vec::new(), Interrupter::new(), None)
     }
@@ -501,7 +501,7 @@ mod tests {
         let error = Run::<Toy>::prepare(&request.clone().with_recipe(&recipe)).unwrap_err();
         let error = error.downcast::<RecipeError>().unwrap();
         let (place, text) = (recipe.display(), error.to_string());
-        let metric = "`training.best_by` is `bleu`, which nobody measures: known are loss";
+        let metric = "`training.best_by` is `bleu`, which this task does not measure: expected one of loss";
         assert!(text.starts_with(&format!("`{place}`, line 4: {metric}; `{place}`, line 11: ")), "{text}");
         assert!(text.contains("groups[1].parameters = \"slop\"") && error.is_user_error(), "{text}");
         assert!(!request.out.unwrap().exists());

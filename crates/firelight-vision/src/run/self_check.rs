@@ -1,5 +1,5 @@
 //! What a vision transformer must be able to do before it is worth training: answer without regard to its batch mates, begin at
-//! the loss of a guess, and learn one batch by heart.
+//! the loss of a guess, and overfit one batch.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -13,7 +13,7 @@ use crate::error::VisionError;
 use crate::model::{VisionConfig, VisionModel};
 use crate::training::VisionTask;
 
-/// Images of the batch that is learnt by heart.
+/// Images of the batch that is to be overfitted.
 const IMAGES: usize = 8;
 
 /// Checks the model of `config` and `seed`, without dropout, on the first images.
@@ -32,7 +32,7 @@ pub(super) fn self_check(
     Ok(vec![
         batch_mates(&model, batch(corpus, &device)?.images)?,
         Check::guess(&task, batch(corpus, &device)?, config.classes.len())?,
-        Check::by_heart(task.train(), batches(corpus, &device.clone().autodiff())?, seed)?,
+        Check::overfit(task.train(), batches(corpus, &device.clone().autodiff())?, seed)?,
     ])
 }
 
