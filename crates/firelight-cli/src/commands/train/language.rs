@@ -25,8 +25,8 @@ impl Shown for Language {
         let prompt = opening(generator.tokenizer());
         let text = generator.generate(&prompt, &GenerationOptions::new(SAMPLE_TOKENS))?.text;
         let input = match prompt.trim() {
-            "" => "sample, empty prompt".to_string(),
-            prompt => format!("sample, prompt \"{prompt}\""),
+            "" => "empty prompt".to_string(),
+            prompt => format!("prompt \"{prompt}\""),
         };
         Ok(vec![Sample::new(input, text)])
     }
