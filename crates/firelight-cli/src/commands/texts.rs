@@ -39,8 +39,8 @@ pub(super) enum Texts {
 pub(super) struct Lines {
     reader: BufReader<Box<dyn Read + Send>>,
     source: PathBuf,
-    /// Whether somebody types the lines and has not been told yet that they are waited for.
-    awaits_typing: bool,
+    /// Whether somebody types the lines at a terminal.
+    is_typed: bool,
     lines: usize,
     bytes: usize,
     /// What was wrong with the line behind those that were returned last.
@@ -57,6 +57,11 @@ impl Texts {
         })
     }
 
+    /// Whether somebody types the texts at a terminal, where nothing else may stand meanwhile.
+    pub(super) fn are_typed(&self) -> bool {
+        matches!(self, Self::Lines(lines) if lines.is_typed)
+    }
+
     /// The next texts, behind how many others; none at the end.
     pub(super) fn next_lines(&mut self) -> Result<Option<(usize, Vec<String>)>> {
         match self {
@@ -67,15 +72,8 @@ impl Texts {
 }
 
 impl Lines {
-    fn new(reader: Box<dyn Read + Send>, source: PathBuf, awaits_typing: bool) -> Self {
-        Self {
-            reader: BufReader::with_capacity(AHEAD, reader),
-            source,
-            awaits_typing,
-            lines: 0,
-            bytes: 0,
-            failure: None,
-        }
+    fn new(reader: Box<dyn Read + Send>, source: PathBuf, is_typed: bool) -> Self {
+        Self { reader: BufReader::with_capacity(AHEAD, reader), source, is_typed, lines: 0, bytes: 0, failure: None }
     }
 
     fn of_file(path: &Path) -> Result<Self> {
@@ -87,7 +85,7 @@ impl Lines {
 
     /// One line, which may be waited for, and those that have arrived with it. Those before a line that cannot be read come first.
     fn next_lines(&mut self) -> Result<Option<(usize, Vec<String>)>> {
-        if std::mem::take(&mut self.awaits_typing) {
+        if self.is_typed && self.lines == 0 {
             output::note(format_args!("reading {STDIN}: type a text a line, and Ctrl-D to end"));
         }
         if let Some(failure) = self.failure.take() {

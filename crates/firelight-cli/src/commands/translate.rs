@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Error, Result, ensure};
 use firelight::data::lines_of;
 use firelight::seq2seq::{AlignedTokens, TranslateOptions, Translation, Translator};
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::texts::Texts;
@@ -18,7 +19,7 @@ Examples:
   firelight translate runs/multi30k-de-en-1 --file captions.de --beams 8 > captions.en
   firelight translate runs/dates-1 --text \"7 July 2021\" --n-best 3 --alignment --json
 
-A line that cannot be translated, such as one with a character that the model does not know, gives an empty line and a
+A line that cannot be translated, such as one with a character that the model does not know, gives an empty line and a \
 message; the others are translated, and the exit code is 2.";
 
 /// Translate lines with a trained encoder-decoder; without --file and --text, those of the standard input
@@ -105,7 +106,8 @@ impl Translate {
     }
 
     fn translate_all(&self, translator: &Translator, texts: &mut Texts) -> Result<Tally> {
-        let (progress, mut tally) = (output::progress(), Tally::default());
+        let progress = if texts.are_typed() { ProgressBar::hidden() } else { output::progress() };
+        let mut tally = Tally::default();
         while let Some((before, lines)) = texts.next_lines()? {
             let observe = |done: usize| progress.set_position((before + done) as u64);
             let found = translator.translate_each(before, &lines, &self.search.options(), observe)?;
