@@ -66,19 +66,16 @@ impl Visualize {
 
 impl Schedule {
     fn run(self) -> Result<()> {
-        let is_free = self.force || !self.out.exists();
-        ensure!(
-            is_free,
-            Mistake(format!(
-                "`{}` exists: choose another file with --out, or replace it with --force",
-                self.out.display()
-            ))
-        );
         let recipe = self.recipe()?;
         let schedules = self.schedules(&recipe)?;
+        let (is_free, out) = (self.force || !self.out.exists(), self.out.display());
+        ensure!(
+            is_free,
+            Mistake(format!("`{out}` exists: choose another file with --out, or replace it with --force"))
+        );
         let steps = recipe.training.steps.max(recipe.schedule.steps.unwrap_or_default());
         write_atomic(&self.out, draw_schedules(&schedules, recipe.optimizer.learning_rate, steps))?;
-        output::note(format_args!("wrote {}", self.out.display()));
+        output::note(format_args!("wrote {out}"));
         Ok(())
     }
 
