@@ -32,7 +32,7 @@ Examples:
   firelight train dates                          train a translator of dates, by an embedded recipe
   firelight recipes                              list the embedded recipes
 
-Results go to stdout, everything else to stderr. The exit code is 0, 1 for a failure of the machine, 2 for a mistake of the
+Results go to stdout, everything else to stderr. The exit code is 0, 1 for a failure of the machine, 2 for a mistake of the \
 user, or 130 for a training that was interrupted.";
 
 /// Train, evaluate and sample Transformers on any Burn backend.
@@ -74,6 +74,11 @@ mod tests {
     /// The most characters of a line of help; more belongs into the text behind the options.
     const LINE: usize = 120;
 
+    /// Neither an example nor a row of a table, which keep their lines.
+    fn is_prose(line: &str) -> bool {
+        !line.is_empty() && !line.starts_with(' ')
+    }
+
     fn check(command: &clap::Command) {
         for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
             let (name, help) = (argument.get_id(), argument.get_help().map(ToString::to_string).unwrap_or_default());
@@ -81,6 +86,9 @@ mod tests {
         }
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         assert!(!about.is_empty() && about.len() < LINE, "{}: {about}", command.get_name());
+        let behind = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+        let lines: Vec<bool> = behind.lines().map(is_prose).collect();
+        assert!(!lines.windows(2).any(|pair| pair == [true, true]), "a paragraph is one line: {behind}");
         command.get_subcommands().for_each(check);
     }
 

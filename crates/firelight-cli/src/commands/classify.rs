@@ -27,8 +27,9 @@ Examples:
   firelight classify runs/entities-1 --text \"Ada Lovelace lived in London\"
   firelight classify runs/images-1 --image seven.png --rollout where.png
 
-The task of the run decides what is printed: labels with probabilities or a number, tags of words, or answers. A line of a
-model for pairs holds two texts with a tab between them, that of a model for questions a question and its text.";
+The task of the run decides what is printed: labels with probabilities or a number, tags of words, or answers. For a \
+model of text pairs a line holds two texts with a tab between them; for a model that answers questions, a question and its \
+text.";
 
 /// Classify texts, their words or images, or answer questions; without an option, the lines of the standard input
 #[derive(clap::Args)]

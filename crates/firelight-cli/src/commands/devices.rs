@@ -10,7 +10,7 @@ Examples:
   firelight train dates --device cuda:1
   BURN_DEVICE=wgpu firelight train dates
 
-Devices are named cpu, flex, ndarray, wgpu, vulkan, metal, cuda or rocm, the GPUs with an index where there are several, as
+Devices are named cpu, flex, ndarray, wgpu, vulkan, metal, cuda or rocm, the GPUs with an index where there are several, as \
 cuda:1. Without --device and BURN_DEVICE, or with --device auto, it is the best device found.";
 
 /// List the backends of this build, the devices found, and the default

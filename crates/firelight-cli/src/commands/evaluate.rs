@@ -25,8 +25,8 @@ Examples:
   firelight evaluate runs/multi30k-de-en-1 --data DIR --split test_2016_flickr --beams 5
   firelight evaluate runs/sst2-1 --data DIR --split test
 
-Without --data it measures what the run was validated on, which its folder keeps. --data is what `firelight train` takes:
-a text, of which the validation part is measured; a folder of files for each split; or one file. --split names the files to
+Without --data it measures what the run was validated on, which its folder keeps. --data is what `firelight train` takes: \
+a text, of which the validation part is measured; a folder of files for each split; or one file. --split names the files to \
 measure, such as test for test.de and test.en, or for test.tsv; by default val for seq2seq, else what the run validates on.";
 
 /// Measure a trained model on its validation data, or on other data
