@@ -38,7 +38,6 @@ const END: &str = "<!-- end of benchmarks -->";
 #[derive(Args)]
 pub(crate) struct Options {
     /// The reference: a Python program with the flags of `firelight bench`
-    /// The reference: a Python program with the flags of `firelight bench`
     #[arg(long, value_name = "FILE", default_value = REFERENCE)]
     reference: PathBuf,
     /// How often both programs are run, in turn

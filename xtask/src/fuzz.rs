@@ -45,11 +45,12 @@ fn readers(text: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// Without AddressSanitizer: apart from mapped files the readers are safe Rust, and twice as many cases are tried.
 fn try_reader(reader: &str, seconds: u32) -> Result<()> {
     let found = workspace_root().join("tests/inputs/found").join(reader);
     fs::create_dir_all(&found)?;
     let limits = format!("-max_total_time={seconds} -timeout=20 -rss_limit_mb=4096 -max_len=65536");
-    let line = format!("+nightly fuzz run reader {CORPUS}/{reader} -- {limits}");
+    let line = format!("+nightly fuzz run --sanitizer none reader {CORPUS}/{reader} -- {limits}");
     let mut fuzz = program("cargo", &line);
     fuzz.arg(format!("-artifact_prefix={}/", found.display())).env("FIRELIGHT_READER", reader);
     let done = run(reader, &mut fuzz);
