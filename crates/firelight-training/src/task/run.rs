@@ -372,7 +372,9 @@ mod tests {
         }
 
         fn estimate(recipe: &RecipeOf<Self>, _config: &Nothing) -> Estimate {
-            let (parameters, flops_per_token, floats_per_token, vocab_size) = (2, 12, 2, 0);
+            // As if the points of all batches lay in memory: so a recipe can ask for more than any machine has.
+            let floats_per_token = 2 * recipe.training.accumulate;
+            let (parameters, flops_per_token, vocab_size) = (2, 12, 0);
             let batch_tokens = recipe.training.batch_size;
             let cost = Cost { parameters, flops_per_token, floats_per_token, vocab_size, batch_tokens };
             Estimate::new(cost, &recipe.training)
@@ -523,6 +525,16 @@ mod tests {
             assert_eq!((found.key.as_str(), found.text), ("training.batch_size", expected));
         }
         assert!(check(bytes(0)).unwrap().text.ends_with("; make the model and its batches smaller"));
+    }
+
+    #[test]
+    fn a_training_that_no_machine_holds_is_refused_before_a_folder_is_made() {
+        let (_home, request) = request(&[("training.batch_size", "1000000"), ("training.accumulate", "1000000")]);
+        let error = Run::<Toy>::prepare(&request).unwrap_err().downcast::<RecipeError>().unwrap();
+        let text = error.to_string();
+        assert!(error.is_user_error() && text.starts_with("`--set training.batch_size`: "), "{text}");
+        assert!(text.contains("would take about 7450.6 GiB of memory"), "{text}"); // 4 * 2 * 10^12 bytes
+        assert!(!request.out.unwrap().exists());
     }
 
     #[test]
