@@ -154,6 +154,16 @@ mod tests {
     }
 
     #[test]
+    fn a_generated_task_has_a_pair_for_each_part_and_no_more_than_fit_into_memory() {
+        let validated = |toy_pairs| PairRecipe { toy_pairs, ..PairRecipe::default() }.validate();
+        for pairs in [0, 1, MAX_TOY_PAIRS + 1] {
+            let error = validated(pairs).unwrap_err().to_string();
+            assert_eq!(error, format!("data.toy_pairs = {pairs} must be from 2 to 1000000"));
+        }
+        assert!(validated(2).is_ok() && validated(MAX_TOY_PAIRS).is_ok());
+    }
+
+    #[test]
     fn all_problems_are_listed() {
         let recipe = PairRecipe {
             source: Some("de".into()),
