@@ -1,23 +1,16 @@
 //! Whole trainings of the smallest model: what they learn, tell, keep and continue.
 
 mod ended;
+mod extensions;
+mod failures;
+mod half_precision;
 
 use std::fs;
 
 use super::*;
-use crate::metrics::Perplexity;
-use crate::toy::{Line, Noted, PointLoader, alone};
-use crate::{EvaluationReport, RunReport, StepReport, Trainee, resume_point};
-use burn::lr_scheduler::LrSchedulerRecord;
+use crate::toy::{Line, PointLoader, alone};
+use crate::{EvaluationReport, RunReport, StepReport, resume_point};
 use burn::tensor::Device;
-use burn::train::checkpoint::{Checkpointer, FileCheckpointer};
-use burn::train::logger::{EvaluationProgressLogger, FileMetricLogger, TrainingProgressLogger};
-use burn::train::metric::store::{Aggregate, Direction, Split as BurnSplit};
-use burn::train::metric::{LossMetric, MetricDefinition};
-use burn::train::renderer::{
-    EvaluationName, MetricState, MetricsRenderer, MetricsRendererEvaluation, MetricsRendererTraining,
-};
-use burn::train::{MetricEarlyStoppingStrategy, StoppingCondition};
 use firelight_storage::{Checkpoint, Existing, load_weights};
 
 /// Remembers what it is told, and stops the run after a step if asked to.
@@ -224,7 +217,10 @@ fn a_named_metric_decides_and_patience_ends_the_run() {
     assert_eq!(run(training.clone(), start).unwrap().steps, 12);
 
     let error = run(TrainingConfig { best_by: "bleu".into(), ..training }, StartPoint::default()).unwrap_err();
-    assert_eq!(error.to_string(), "`training.best_by` is `bleu`, which this task does not measure: expected one of loss, accuracy");
+    assert_eq!(
+        error.to_string(),
+        "`training.best_by` is `bleu`, which this task does not measure: expected one of loss, accuracy"
+    );
 }
 
 #[test]
@@ -259,37 +255,6 @@ fn another_seed_cannot_continue_a_run() {
     let error = fit(line(), other).unwrap_err();
     assert!(error.to_string().contains("was written by a run of the seed 7, not 8"), "{error}");
     assert_eq!(fit(line(), input(8, start, Some(&folder))).unwrap().steps, 8);
-}
-
-#[test]
-fn checkpointers_and_early_stopping_of_burn_are_served() {
-    let _alone = alone();
-    let home = tempfile::tempdir().unwrap();
-    let stop = MetricEarlyStoppingStrategy::new(
-        &LossMetric::new(),
-        Aggregate::Mean,
-        Direction::Highest, // the loss falls, so the first evaluation stays the best
-        BurnSplit::Valid,
-        StoppingCondition::NoImprovementSince { n_epochs: 2 },
-    );
-    let log = FileMetricLogger::new(home.path());
-    let checkpoints = home.path().join("checkpoint");
-    let [model, optimizer, schedule] =
-        ["model", "optim", "scheduler"].map(|name| FileCheckpointer::new(&checkpoints, name));
-    let extend: Extension<Line> = Box::new(|training| {
-        training
-            .with_metric_logger(log)
-            .metrics((LossMetric::new(),))
-            .with_custom_checkpointers(model, optimizer, schedule)
-            .early_stopping(stop)
-    });
-    let fitted = fit(line(), FitInput { extension: Some(extend), ..input(40, StartPoint::default(), None) }).unwrap();
-    assert_eq!(fitted.steps, 12);
-    let files: Vec<_> = fs::read_dir(&checkpoints).unwrap().map(|file| file.unwrap().file_name()).collect();
-    assert!(files.iter().any(|name| name.to_string_lossy().contains("12")), "{files:?}");
-    let schedules: LrSchedulerRecord = FileCheckpointer::new(&checkpoints, "scheduler").restore(12).unwrap();
-    let of_all_parameters = schedules.record("0"); // Burn's first group
-    assert_eq!(of_all_parameters.scalar("step"), Some(12_usize), "the rate goes on where it stood");
 }
 
 #[test]
@@ -353,166 +318,6 @@ fn observers_hear_of_everything_in_order() {
 }
 
 #[test]
-fn metrics_of_burn_join() {
-    let _alone = alone();
-    let home = tempfile::tempdir().unwrap();
-    let log = FileMetricLogger::new(home.path());
-    let extend: Extension<Line> =
-        Box::new(|training| training.with_metric_logger(log).metrics((LossMetric::new(), Perplexity::new())));
-    fit(line(), FitInput { extension: Some(extend), ..input(5, StartPoint::default(), None) }).unwrap();
-    for file in ["train/epoch-1/Loss.log", "valid/epoch-1/Perplexity.log", "train/epoch-2/Perplexity.log"] {
-        assert!(home.path().join(file).is_file(), "{file}");
-    }
-}
-
-/// Counts what Burn's event processor has a renderer show, and computes the epochs and the items of a split as its dashboard
-/// does.
-#[derive(Clone, Default)]
-struct Recording {
-    calls: Arc<Mutex<Vec<&'static str>>>,
-    places: Arc<Mutex<Vec<String>>>,
-    epochs: (usize, usize),
-    items: usize,
-}
-
-impl Recording {
-    fn note(&self, call: &'static str) {
-        self.calls.lock().unwrap().push(call);
-    }
-
-    fn count(&self, call: &str) -> usize {
-        self.calls.lock().unwrap().iter().filter(|noted| **noted == call).count()
-    }
-}
-
-impl MetricsRendererTraining for Recording {
-    fn update_train(&mut self, _state: MetricState) {
-        self.note("train");
-    }
-
-    fn update_valid(&mut self, _state: MetricState) {
-        self.note("valid");
-    }
-}
-
-impl MetricsRendererEvaluation for Recording {
-    fn update_test(&mut self, _name: EvaluationName, _state: MetricState) {}
-}
-
-impl TrainingProgressLogger for Recording {
-    fn start(&mut self, epochs: usize, first: usize, _items: Option<usize>, _label: Option<&str>) {
-        self.epochs = (first, epochs);
-    }
-    fn update_epoch(&mut self, epoch: usize) {
-        self.epochs.0 = epoch + 1;
-    }
-    fn start_split(&mut self, split: &str, items: usize) {
-        self.note("split");
-        self.items = items;
-        self.places.lock().unwrap().push(split.into());
-    }
-    fn update_split(&mut self, items: usize) {
-        let ((epoch, epochs), all) = (self.epochs, self.items);
-        self.places.lock().unwrap().push(format!("{epoch}/{epochs} {items}/{all}"));
-    }
-    fn end_split(&mut self) {}
-    fn end(&mut self) {}
-    fn log_event_training(&mut self, _event: String) {}
-}
-
-impl EvaluationProgressLogger for Recording {
-    fn start_global_progress(&mut self, _tests: usize) {}
-    fn start_test(&mut self, _name: &str, _items: usize) {}
-    fn update_test_progress(&mut self, _items: usize) {}
-    fn end_test(&mut self) {}
-    fn end_global_progress(&mut self) {}
-    fn log_event_evaluation(&mut self, _event: String) {}
-}
-
-impl MetricsRenderer for Recording {
-    fn manual_close(&mut self) {}
-    fn register_metric(&mut self, _definition: MetricDefinition) {}
-}
-
-#[test]
-fn a_renderer_of_burn_is_shown_every_batch() {
-    let _alone = alone();
-    let (home, recording) = (tempfile::tempdir().unwrap(), Recording::default());
-    let (log, renderer) = (FileMetricLogger::new(home.path()), Box::new(recording.clone()));
-    let extend: Extension<Line> =
-        Box::new(|training| training.with_metric_logger(log).renderer(renderer).metrics((LossMetric::new(),)));
-    fit(line(), FitInput { extension: Some(extend), ..input(5, StartPoint::default(), None) }).unwrap();
-    // Five steps; two evaluations of three batches; two splits each, at the end of which their means are shown.
-    assert_eq!(["train", "valid", "split"].map(|call| recording.count(call)), [5 + 2, 6 + 2, 2 + 2]);
-}
-
-#[test]
-fn a_dashboard_of_burn_counts_the_stretches_and_their_items() {
-    let _alone = alone();
-    let (_home, folder) = run_folder();
-    fit(line(), input(2, StartPoint::default(), Some(&folder))).unwrap();
-    let recording = Recording::default();
-    let renderer = Box::new(recording.clone());
-    let extend: Extension<Line> = Box::new(|training| training.renderer(renderer));
-    let start = resume_point(&folder).unwrap().unwrap();
-    fit(line(), FitInput { extension: Some(extend), ..input(5, start, Some(&folder)) }).unwrap();
-    // Steps 3 and 4 with an evaluation of 12 points, step 5 with another one; each step has 4 points.
-    let (first, second) = ("train, 1/2 4/8, 1/2 8/8", "train, 2/2 4/4");
-    let valid = |epoch: usize| format!("valid, {epoch}/2 4/12, {epoch}/2 8/12, {epoch}/2 12/12");
-    let places = recording.places.lock().unwrap().join(", ");
-    assert_eq!(places, format!("{first}, {}, {second}, {}", valid(1), valid(2)));
-}
-
-/// A training in `f16` from `start` on, without its scale.
-fn half_input(steps: usize, start: StartPoint, folder: &ModelFolder) -> FitInput<Trainee<Line>> {
-    let train_loader = Arc::new(PointLoader::of_steps(start.step(), steps));
-    let training = TrainingConfig { steps, precision: Precision::F16, ..TrainingConfig::default() };
-    let folder = Some(folder.clone());
-    FitInput { training, folder, start, ..FitInput::new(train_loader, Arc::new(PointLoader::of_steps(0, 3))) }
-}
-
-#[test]
-fn the_scale_of_the_loss_goes_on_where_it_stood() {
-    let _alone = alone();
-    let [(_a, whole), (_b, parts)] = [run_folder(), run_folder()];
-    let train = |steps, start, folder, factor: Option<f64>| {
-        let model = Line::new(0.0, 0.0, &Device::flex().autodiff()).with_dropout(0.3);
-        let task = Trainee::new(model, Noted::default()).with_precision(Precision::F16);
-        let scale = task.loss_scale().unwrap();
-        factor.into_iter().for_each(|factor| scale.begin_at(factor));
-        fit(task, FitInput { loss_scale: Some(scale.clone()), ..half_input(steps, start, folder) }).unwrap();
-        scale.state()
-    };
-    // No power of two, so that a run with another scale rounds other gradients.
-    let expected = train(5, StartPoint::default(), &whole, Some(1000.0));
-    train(2, StartPoint::default(), &parts, Some(1000.0));
-    let found = train(5, resume_point(&parts).unwrap().unwrap(), &parts, None);
-    assert_eq!(found, expected);
-    assert!(bytes(&whole, Checkpoint::Last) == bytes(&parts, Checkpoint::Last));
-    assert_ne!(expected, Precision::F16.loss_scale().unwrap().state());
-}
-
-#[test]
-fn half_precision_without_a_scale_is_refused() {
-    let _alone = alone();
-    let (_home, folder) = run_folder();
-    let task = Trainee::new(Line::new(0.0, 0.0, &Device::flex().autodiff()), Noted::default());
-    let error = fit(task, half_input(2, StartPoint::default(), &folder)).unwrap_err();
-    assert!(matches!(error, TrainingError::NoLossScale) && error.is_user_error(), "{error}");
-}
-
-#[test]
-#[allow(deprecated)] // Burn's older CPU backend has no half precision.
-fn a_device_without_the_precision_is_refused() {
-    let (_home, folder) = run_folder();
-    let model = Line::new(0.0, 0.0, &Device::ndarray().autodiff());
-    let task = Trainee::new(model, Noted::default()).with_precision(Precision::F16);
-    let loss_scale = task.loss_scale();
-    let error = fit(task, FitInput { loss_scale, ..half_input(2, StartPoint::default(), &folder) }).unwrap_err();
-    assert!(matches!(error, TrainingError::Precision { .. }), "{error}");
-}
-
-#[test]
 fn one_checkpoint_stays_if_so_asked() {
     let _alone = alone();
     let (_home, folder) = run_folder();
@@ -522,84 +327,4 @@ fn one_checkpoint_stays_if_so_asked() {
     let mut kept = folder.checkpoints().unwrap();
     kept.retain(|checkpoint| matches!(checkpoint, Checkpoint::Step(_)));
     assert_eq!(kept, [Checkpoint::Step(10)]);
-}
-
-#[test]
-fn a_checkpoint_that_cannot_be_written_ends_the_run_long_before_its_last_step() {
-    let _alone = alone();
-    let (_home, folder) = run_folder();
-    fs::write(folder.path().join("checkpoints"), "a file where the folder is to be").unwrap();
-    let listener = Listener::default();
-    let mut input = input(20_000, StartPoint::default(), Some(&folder));
-    input.training.evaluate_every = 0;
-    input.observers = vec![Box::new(listener.clone())];
-    let error = fit(line(), input).unwrap_err();
-    assert!(error.to_string().contains("checkpoints"), "{error}");
-    let taken = listener.heard.lock().unwrap().len();
-    assert!(taken < 10_000, "{taken} steps after a checkpoint was lost");
-}
-
-#[test]
-fn a_number_that_is_none_leaves_the_last_good_checkpoint_as_it_was() {
-    let _alone = alone();
-    let (_home, folder) = run_folder();
-    fit(line(), input(4, StartPoint::default(), Some(&folder))).unwrap();
-    let files = folder.checkpoint_folder(&Checkpoint::Step(4));
-    let read = || [files.weights(), files.optimizer(), files.state()].map(|file| fs::read(file).unwrap());
-    let before = read();
-
-    let start = resume_point(&folder).unwrap().unwrap();
-    let mut spoilt = input(12, start, Some(&folder));
-    spoilt.train_loader = Arc::new(PointLoader::of_steps(4, 12).spoilt(2));
-    let error = fit(line(), spoilt).unwrap_err();
-    assert!(error.to_string().starts_with("step 6, batch 6: the loss is NaN"), "{error}");
-    assert_eq!(resume_point(&folder).unwrap().unwrap().step(), 4);
-    assert!(read() == before && bytes(&folder, Checkpoint::Best) == before[0]);
-}
-
-#[test]
-fn an_evaluation_that_finds_no_number_stops_the_run_and_keeps_nothing_as_the_best() {
-    let _alone = alone();
-    let (_home, folder) = run_folder();
-    let refused = |spoil: fn(&mut FitInput<Line>)| {
-        let mut input = input(12, StartPoint::default(), Some(&folder));
-        spoil(&mut input);
-        fit(line(), input).unwrap_err().to_string()
-    };
-    let error = refused(|input| input.valid_loader = Arc::new(PointLoader::of_steps(0, 3).spoilt(2)));
-    assert!(error.starts_with("step 4, batch 4: the validation loss is NaN"), "{error}");
-    let error = refused(|input| {
-        input.metrics = vec![Box::new(Worse(f64::NAN))];
-        input.training.best_by = "accuracy".into();
-    });
-    assert!(error.starts_with("step 4, batch 4: the metric of `training.best_by` is NaN"), "{error}");
-    assert!(folder.checkpoints().unwrap().is_empty());
-}
-
-#[test]
-fn bad_settings_are_all_listed_before_anything_is_done() {
-    let mut input = input(1, StartPoint::default(), None);
-    (input.training.batch_size, input.optimizer.clip_norm) = (0, -1.0);
-    let error = fit(line(), input).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "training.batch_size = 0 must be at least 1; optimizer.clip_norm = -1 must be at least 0 and finite"
-    );
-}
-
-#[test]
-fn too_few_batches_and_numbers_that_overflow_stop_the_run() {
-    let _alone = alone();
-    let mut short = input(5, StartPoint::default(), None);
-    short.train_loader = Arc::new(PointLoader::of_steps(0, 3));
-    let error = fit(line(), short).unwrap_err();
-    assert!(error.to_string().starts_with("the training data ended before step 4 of 5"), "{error}");
-
-    let (_home, folder) = run_folder();
-    let mut wild = input(12, StartPoint::default(), Some(&folder));
-    wild.optimizer.learning_rate = 1e30;
-    wild.schedule = ScheduleConfig { warmup_steps: 0, ..wild.schedule };
-    let error = fit(line(), wild).unwrap_err();
-    assert!(error.to_string().starts_with("step 2, batch 2: the loss is inf"), "{error}");
-    assert!(error.is_user_error() && resume_point(&folder).unwrap().is_none());
 }
