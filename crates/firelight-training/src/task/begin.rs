@@ -140,6 +140,8 @@ fn read(path: &Path) -> Result<String, RecipeError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Run;
+    use super::super::toy_task::{Toy, request};
     use super::*;
 
     #[test]
@@ -166,5 +168,21 @@ mod tests {
         {
             assert_eq!(found(apart), None, "{apart}");
         }
+    }
+
+    #[test]
+    fn names_that_only_the_task_knows_are_all_told_with_their_place_before_a_folder_is_made() {
+        let (home, request) = request(&[]);
+        let recipe = home.path().join("toy.toml");
+        let text = "task = \"toy\"\n[training]\nsteps = 3\nbest_by = \"bleu\"\n[optimizer]\n\n[[optimizer.groups]]\n\
+                    parameters = \"slope\"\n[[optimizer.groups]]\nweight_decay = 0\nparameters = \"slop\"\n";
+        std::fs::write(&recipe, text).unwrap();
+        let error = Run::<Toy>::prepare(&request.clone().with_recipe(&recipe)).unwrap_err();
+        let error = error.downcast::<RecipeError>().unwrap();
+        let (place, text) = (recipe.display(), error.to_string());
+        let metric = "`training.best_by` is `bleu`, which this task does not measure: expected one of loss";
+        assert!(text.starts_with(&format!("`{place}`, line 4: {metric}; `{place}`, line 11: ")), "{text}");
+        assert!(text.contains("groups[1].parameters = \"slop\"") && error.is_user_error(), "{text}");
+        assert!(!request.out.unwrap().exists());
     }
 }

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A training that is read and checked, and not begun.
 pub struct DryRun<T: Task> {
-    pub(super) plan: Plan<T>,
+    plan: Plan<T>,
     device: Device,
 }
 
@@ -121,7 +121,10 @@ impl fmt::Display for Pace {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Run;
+    use super::super::toy_task::{Toy, request};
     use super::*;
+    use crate::toy::alone;
 
     #[test]
     fn the_first_step_counts_only_where_there_is_no_other() {
@@ -136,5 +139,17 @@ mod tests {
         let pace = Pace { step: Duration::from_millis(360), steps: 500 };
         assert_eq!(pace.whole(), Duration::from_secs(180));
         assert_eq!(pace.to_string(), "about 3 minutes, 500 steps of 0.360 s, without evaluations and checkpoints");
+    }
+
+    #[test]
+    fn a_dry_run_takes_some_steps_and_writes_nothing() {
+        let _alone = alone();
+        let (home, request) = request(&[("training.accumulate", "2")]);
+        let trial = DryRun::<Toy>::prepare(&request).unwrap();
+        let noted = trial.plan.recipe.loss.clone();
+        assert_eq!(trial.estimate(), Run::<Toy>::estimate(&request).unwrap());
+        assert_eq!(trial.measure().unwrap().steps, 3);
+        assert_eq!(noted.passes().len(), 6, "two batches for each of three steps");
+        assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
     }
 }

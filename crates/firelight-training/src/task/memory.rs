@@ -24,7 +24,7 @@ pub(super) fn check<T: Task>(
 }
 
 /// The same, where there are `limit` bytes.
-pub(super) fn check_within<T: Task>(
+fn check_within<T: Task>(
     limit: usize,
     recipe: &RecipeOf<T>,
     corpus: &T::Corpus,
@@ -110,7 +110,10 @@ fn in_words(bytes: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::toy_task::{Nothing, Toy, request};
+    use super::super::{Run, read_recipe};
     use super::*;
+    use crate::RecipeError;
 
     #[test]
     fn memory_and_swap_count_as_linux_lists_them() {
@@ -130,5 +133,33 @@ mod tests {
     #[test]
     fn bytes_in_words_are_never_nothing() {
         assert_eq!([1, 5 << 20, 3 << 29].map(in_words), ["1 MiB", "5 MiB", "1.5 GiB"]);
+    }
+
+    #[test]
+    fn a_training_above_the_memory_names_the_key_and_a_value_that_fits() {
+        // Two parameters with gradients and moments, and two floats for each point.
+        let recipe = read_recipe::<Toy>(None, &[("training.batch_size".into(), "1000".into())]).unwrap();
+        let check = |limit| check_within::<Toy>(limit, &recipe, &(), &Nothing {});
+        let bytes = |points: usize| 4 * 2 * 4 + 4 * 2 * points;
+        assert_eq!(check(bytes(1000)), None);
+        for (limit, fits) in [(bytes(1000) - 1, 500), (bytes(500) - 1, 250), (bytes(125), 125), (bytes(1), 1)] {
+            let found = check(limit).unwrap();
+            let expected = format!(
+                "training.batch_size = 1000: the training would take about 1 MiB of memory, and there is 1 MiB; \
+                 training.batch_size = {fits} would fit"
+            );
+            assert_eq!((found.key.as_str(), found.text), ("training.batch_size", expected));
+        }
+        assert!(check(bytes(0)).unwrap().text.ends_with("; make the model and its batches smaller"));
+    }
+
+    #[test]
+    fn a_training_that_no_machine_holds_is_refused_before_a_folder_is_made() {
+        let (_home, request) = request(&[("training.batch_size", "1000000"), ("training.accumulate", "1000000")]);
+        let error = Run::<Toy>::prepare(&request).unwrap_err().downcast::<RecipeError>().unwrap();
+        let text = error.to_string();
+        assert!(error.is_user_error() && text.starts_with("`--set training.batch_size`: "), "{text}");
+        assert!(text.contains("would take about 7450.6 GiB of memory"), "{text}"); // 4 * 2 * 10^12 bytes
+        assert!(!request.out.unwrap().exists());
     }
 }

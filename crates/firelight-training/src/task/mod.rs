@@ -10,6 +10,8 @@ mod estimate;
 mod memory;
 mod request;
 mod run;
+#[cfg(test)]
+mod toy_task;
 mod trained;
 
 use std::fmt::Debug;

@@ -281,134 +281,11 @@ fn other_run(folder: &ModelFolder, key: &'static str) -> TrainingError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::memory;
+    use super::super::toy_task::{Toy, request};
     use super::*;
-    use crate::toy::{Line, Noted, PointLoader, alone};
-    use crate::{BuiltIn, Cost, DryRun, Precision, Problem, RecipeError, Recompute, Sample, Switches};
+    use crate::toy::alone;
+    use crate::{Precision, Recompute, Switches};
     use burn::tensor::{FloatDType, GradientCheckpointingStrategy};
-    use burn::train::{TrainLoader, ValidLoader};
-    use firelight_storage::Checkpoint;
-    use serde::{Deserialize, Serialize};
-    use std::error::Error;
-    use std::ops::Range;
-    use std::path::{Path, PathBuf};
-    use std::sync::Arc;
-
-    /// A section without keys.
-    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Nothing {}
-
-    /// The task of a line through points.
-    struct Toy;
-
-    impl Task for Toy {
-        const NAME: &'static str = "toy";
-        const BUILT_IN: &'static [BuiltIn] =
-            &[BuiltIn { name: "toy", text: "task = \"toy\"\n\n[training]\nsteps = 3\n" }];
-        type Data = Nothing;
-        type Model = Nothing;
-        type Loss = Noted;
-        type Config = Nothing;
-        type Corpus = ();
-        type Net = Line;
-        type Error = Box<dyn Error>;
-
-        fn judge(_recipe: &RecipeOf<Self>) -> Vec<Problem> {
-            Vec::new()
-        }
-
-        fn read(_recipe: &mut RecipeOf<Self>, _source: &Path, _paths: &[PathBuf]) -> Result<(), Self::Error> {
-            Ok(())
-        }
-
-        fn save(_corpus: &(), _folder: &ModelFolder) -> Result<(), Self::Error> {
-            Ok(())
-        }
-
-        fn open(_recipe: &RecipeOf<Self>, _folder: &ModelFolder) -> Result<(), Self::Error> {
-            Ok(())
-        }
-
-        fn is_of(_corpus: &(), _recipe: &RecipeOf<Self>, _paths: &[PathBuf]) -> Result<bool, Self::Error> {
-            Ok(true)
-        }
-
-        fn sizes(_corpus: &()) -> String {
-            "points".into()
-        }
-
-        fn config(_recipe: &RecipeOf<Self>, _corpus: &(), _source: &Path) -> Result<Nothing, Self::Error> {
-            Ok(Nothing {})
-        }
-
-        fn model(_config: &Nothing, _seed: u64, device: &Device) -> Line {
-            Line::new(0.0, 0.0, device)
-        }
-
-        fn parameters(_model: &Line) -> Vec<(String, usize)> {
-            vec![("line".into(), 2)]
-        }
-
-        fn batches_of_an_epoch(_corpus: &(), _recipe: &RecipeOf<Self>) -> Result<usize, Self::Error> {
-            Ok(4)
-        }
-
-        fn training_loader(
-            _corpus: &(),
-            _recipe: &RecipeOf<Self>,
-            batches: Range<usize>,
-            _device: &Device,
-        ) -> Result<TrainLoader<Trainee<Line>>, Self::Error> {
-            Ok(Arc::new(PointLoader::of_steps(batches.start, batches.end)))
-        }
-
-        fn validation_loader(
-            _corpus: &(),
-            _recipe: &RecipeOf<Self>,
-            _device: &Device,
-        ) -> Result<ValidLoader<Trainee<Line>>, Self::Error> {
-            Ok(Arc::new(PointLoader::of_steps(0, 3)))
-        }
-
-        fn estimate(recipe: &RecipeOf<Self>, _config: &Nothing) -> Estimate {
-            // As if the points of all batches lay in memory: so a recipe can ask for more than any machine has.
-            let floats_per_token = 2 * recipe.training.accumulate;
-            let (parameters, flops_per_token, vocab_size) = (2, 12, 0);
-            let batch_tokens = recipe.training.batch_size;
-            let cost = Cost { parameters, flops_per_token, floats_per_token, vocab_size, batch_tokens };
-            Estimate::new(cost, &recipe.training)
-        }
-
-        fn self_check(
-            _recipe: &RecipeOf<Self>,
-            _config: &Nothing,
-            _corpus: &(),
-            _device: &Device,
-        ) -> Result<Vec<Check>, Self::Error> {
-            Ok(Vec::new())
-        }
-    }
-
-    /// A request with changes of the built-in recipe, and the folder that it is for.
-    fn request(changes: &[(&str, &str)]) -> (tempfile::TempDir, RunRequest) {
-        let home = tempfile::tempdir().unwrap();
-        let request = RunRequest::new(&Device::flex()).with_out(home.path().join("run"));
-        let change = |request: RunRequest, (key, value): &(&str, &str)| request.with_override(key, value);
-        (home, changes.iter().fold(request, change))
-    }
-
-    #[test]
-    fn a_dry_run_takes_some_steps_and_writes_nothing() {
-        let _alone = alone();
-        let (home, request) = request(&[("training.accumulate", "2")]);
-        let trial = DryRun::<Toy>::prepare(&request).unwrap();
-        let noted = trial.plan.recipe.loss.clone();
-        assert_eq!(trial.estimate(), Run::<Toy>::estimate(&request).unwrap());
-        assert_eq!(trial.measure().unwrap().steps, 3);
-        assert_eq!(noted.passes().len(), 6, "two batches for each of three steps");
-        assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
-    }
 
     #[test]
     fn precision_and_recomputation_of_a_recipe_reach_every_training_pass() {
@@ -438,103 +315,6 @@ mod tests {
             let blocks = passes(&[("training.recompute", "blocks")]);
             assert!(blocks.iter().all(|(switches, _)| switches.recompute_blocks), "{blocks:?}");
         }
-    }
-
-    #[test]
-    fn a_finished_run_that_is_resumed_changes_no_file() {
-        let _alone = alone();
-        let (_home, request) = request(&[]);
-        let files = |folder: &ModelFolder| {
-            [folder.metrics(), folder.sessions(), folder.recipe()].map(|path| std::fs::read(path).unwrap())
-        };
-        let before = files(&Run::<Toy>::prepare(&request).unwrap().fit().unwrap().folder);
-        let again = Run::<Toy>::prepare(&request.with_existing(Existing::Resume)).unwrap();
-        assert!(again.is_finished());
-        assert_eq!(files(&again.fit().unwrap().folder), before);
-    }
-
-    #[test]
-    fn the_report_of_a_run_can_be_made_again_from_its_folder() {
-        let _alone = alone();
-        let (_home, request) = request(&[]);
-        let page = |folder: &ModelFolder| std::fs::read_to_string(folder.report()).unwrap();
-        let trained = Run::<Toy>::prepare(&request).unwrap().named_device("toaster").fit().unwrap();
-        let sample = || vec![Sample::new("x = 1", "2.5").expecting("2")];
-        trained.write_report(sample()).unwrap();
-        let first = page(&trained.folder);
-        for text in
-            ["<th>device</th><td>toaster</td>", "<th>wall time</th>", "<th>best</th>", ">expected: 2<", ">line<"]
-        {
-            assert!(first.contains(text), "`{text}` is not in {first}");
-        }
-        std::fs::remove_file(trained.folder.report()).unwrap();
-        let opened = || TrainedRun::<Toy>::open(ModelFolder::open(trained.folder.path()).unwrap(), &request.device);
-        let again = opened().unwrap();
-        again.write_report(sample()).unwrap();
-        assert_eq!(page(&trained.folder), first);
-        assert_eq!((again.steps, again.planned, again.interrupted), (3, 3, false));
-        assert_eq!((again.evaluation, again.best), (trained.evaluation, trained.best));
-        // Weights are of the step that stands beside them, whatever was evaluated last.
-        std::fs::write(trained.folder.checkpoint_folder(&Checkpoint::Last).state(), "{\"step\": 4}").unwrap();
-        assert_eq!(opened().unwrap().steps, 4);
-
-        // A resumed run adds up, and what has no weights yet has a report of its curves.
-        let further = request.clone().with_override("training.steps", 5).with_existing(Existing::Resume);
-        let path = trained.folder.path().to_path_buf();
-        drop(trained.folder);
-        let resumed = Run::<Toy>::prepare(&further).unwrap().named_device("toaster").fit().unwrap();
-        std::fs::remove_file(path.join("model.safetensors")).unwrap();
-        std::fs::remove_dir_all(path.join("checkpoints")).unwrap();
-        let error = TrainedRun::<Toy>::open(ModelFolder::open(&path).unwrap(), &request.device).unwrap_err();
-        assert!(error.to_string().contains("there are none yet"), "{error}");
-        TrainedRun::<Toy>::write_bare_report(&resumed.folder).unwrap();
-        let bare = page(&resumed.folder);
-        assert!(bare.contains(" in 2 sessions") && bare.contains("<th>steps</th><td>5</td>"), "{bare}");
-        assert!(!bare.contains("Parameters") && bare.contains("<figcaption>Loss</figcaption>"), "{bare}");
-    }
-
-    #[test]
-    fn names_that_only_the_task_knows_are_all_told_with_their_place_before_a_folder_is_made() {
-        let (home, request) = request(&[]);
-        let recipe = home.path().join("toy.toml");
-        let text = "task = \"toy\"\n[training]\nsteps = 3\nbest_by = \"bleu\"\n[optimizer]\n\n[[optimizer.groups]]\n\
-                    parameters = \"slope\"\n[[optimizer.groups]]\nweight_decay = 0\nparameters = \"slop\"\n";
-        std::fs::write(&recipe, text).unwrap();
-        let error = Run::<Toy>::prepare(&request.clone().with_recipe(&recipe)).unwrap_err();
-        let error = error.downcast::<RecipeError>().unwrap();
-        let (place, text) = (recipe.display(), error.to_string());
-        let metric = "`training.best_by` is `bleu`, which this task does not measure: expected one of loss";
-        assert!(text.starts_with(&format!("`{place}`, line 4: {metric}; `{place}`, line 11: ")), "{text}");
-        assert!(text.contains("groups[1].parameters = \"slop\"") && error.is_user_error(), "{text}");
-        assert!(!request.out.unwrap().exists());
-    }
-
-    #[test]
-    fn a_training_above_the_memory_names_the_key_and_a_value_that_fits() {
-        // Two parameters with gradients and moments, and two floats for each point.
-        let recipe = read_recipe::<Toy>(None, &[("training.batch_size".into(), "1000".into())]).unwrap();
-        let check = |limit| memory::check_within::<Toy>(limit, &recipe, &(), &Nothing {});
-        let bytes = |points: usize| 4 * 2 * 4 + 4 * 2 * points;
-        assert_eq!(check(bytes(1000)), None);
-        for (limit, fits) in [(bytes(1000) - 1, 500), (bytes(500) - 1, 250), (bytes(125), 125), (bytes(1), 1)] {
-            let found = check(limit).unwrap();
-            let expected = format!(
-                "training.batch_size = 1000: the training would take about 1 MiB of memory, and there is 1 MiB; \
-                 training.batch_size = {fits} would fit"
-            );
-            assert_eq!((found.key.as_str(), found.text), ("training.batch_size", expected));
-        }
-        assert!(check(bytes(0)).unwrap().text.ends_with("; make the model and its batches smaller"));
-    }
-
-    #[test]
-    fn a_training_that_no_machine_holds_is_refused_before_a_folder_is_made() {
-        let (_home, request) = request(&[("training.batch_size", "1000000"), ("training.accumulate", "1000000")]);
-        let error = Run::<Toy>::prepare(&request).unwrap_err().downcast::<RecipeError>().unwrap();
-        let text = error.to_string();
-        assert!(error.is_user_error() && text.starts_with("`--set training.batch_size`: "), "{text}");
-        assert!(text.contains("would take about 7450.6 GiB of memory"), "{text}"); // 4 * 2 * 10^12 bytes
-        assert!(!request.out.unwrap().exists());
     }
 
     #[test]
@@ -570,5 +350,18 @@ mod tests {
         let run = Run::<Toy>::prepare(&request).unwrap();
         assert_eq!(run.recipe.training.precision, Precision::F16);
         assert_eq!(run.fit().unwrap().steps, 3);
+    }
+
+    #[test]
+    fn a_finished_run_that_is_resumed_changes_no_file() {
+        let _alone = alone();
+        let (_home, request) = request(&[]);
+        let files = |folder: &ModelFolder| {
+            [folder.metrics(), folder.sessions(), folder.recipe()].map(|path| std::fs::read(path).unwrap())
+        };
+        let before = files(&Run::<Toy>::prepare(&request).unwrap().fit().unwrap().folder);
+        let again = Run::<Toy>::prepare(&request.with_existing(Existing::Resume)).unwrap();
+        assert!(again.is_finished());
+        assert_eq!(files(&again.fit().unwrap().folder), before);
     }
 }

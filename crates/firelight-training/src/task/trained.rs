@@ -104,3 +104,52 @@ impl<T: Task> fmt::Debug for TrainedRun<T> {
         f.debug_struct("TrainedRun").field("folder", &self.folder).field("steps", &self.steps).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Run;
+    use super::super::toy_task::{Toy, request};
+    use super::*;
+    use crate::toy::alone;
+    use firelight_storage::Existing;
+
+    #[test]
+    fn the_report_of_a_run_can_be_made_again_from_its_folder() {
+        let _alone = alone();
+        let (_home, request) = request(&[]);
+        let page = |folder: &ModelFolder| std::fs::read_to_string(folder.report()).unwrap();
+        let trained = Run::<Toy>::prepare(&request).unwrap().named_device("toaster").fit().unwrap();
+        let sample = || vec![Sample::new("x = 1", "2.5").expecting("2")];
+        trained.write_report(sample()).unwrap();
+        let first = page(&trained.folder);
+        for text in
+            ["<th>device</th><td>toaster</td>", "<th>wall time</th>", "<th>best</th>", ">expected: 2<", ">line<"]
+        {
+            assert!(first.contains(text), "`{text}` is not in {first}");
+        }
+        std::fs::remove_file(trained.folder.report()).unwrap();
+        let opened = || TrainedRun::<Toy>::open(ModelFolder::open(trained.folder.path()).unwrap(), &request.device);
+        let again = opened().unwrap();
+        again.write_report(sample()).unwrap();
+        assert_eq!(page(&trained.folder), first);
+        assert_eq!((again.steps, again.planned, again.interrupted), (3, 3, false));
+        assert_eq!((again.evaluation, again.best), (trained.evaluation, trained.best));
+        // Weights are of the step that stands beside them, whatever was evaluated last.
+        std::fs::write(trained.folder.checkpoint_folder(&Checkpoint::Last).state(), "{\"step\": 4}").unwrap();
+        assert_eq!(opened().unwrap().steps, 4);
+
+        // A resumed run adds up, and what has no weights yet has a report of its curves.
+        let further = request.clone().with_override("training.steps", 5).with_existing(Existing::Resume);
+        let path = trained.folder.path().to_path_buf();
+        drop(trained.folder);
+        let resumed = Run::<Toy>::prepare(&further).unwrap().named_device("toaster").fit().unwrap();
+        std::fs::remove_file(path.join("model.safetensors")).unwrap();
+        std::fs::remove_dir_all(path.join("checkpoints")).unwrap();
+        let error = TrainedRun::<Toy>::open(ModelFolder::open(&path).unwrap(), &request.device).unwrap_err();
+        assert!(error.to_string().contains("there are none yet"), "{error}");
+        TrainedRun::<Toy>::write_bare_report(&resumed.folder).unwrap();
+        let bare = page(&resumed.folder);
+        assert!(bare.contains(" in 2 sessions") && bare.contains("<th>steps</th><td>5</td>"), "{bare}");
+        assert!(!bare.contains("Parameters") && bare.contains("<figcaption>Loss</figcaption>"), "{bare}");
+    }
+}

@@ -1,0 +1,118 @@
+//! The smallest task, for tests: a line through points, with no choice of data or model.
+
+use std::error::Error;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use burn::train::{TrainLoader, ValidLoader};
+use firelight_storage::ModelFolder;
+use serde::{Deserialize, Serialize};
+
+use super::{BuiltIn, Check, Cost, Estimate, RecipeOf, RunRequest, Task};
+use crate::toy::{Line, Noted, PointLoader};
+use crate::{Problem, Trainee};
+
+/// A section without keys.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
+
+/// The task of a line through points.
+pub(super) struct Toy;
+
+impl Task for Toy {
+    const NAME: &'static str = "toy";
+    const BUILT_IN: &'static [BuiltIn] = &[BuiltIn { name: "toy", text: "task = \"toy\"\n\n[training]\nsteps = 3\n" }];
+    type Data = Nothing;
+    type Model = Nothing;
+    type Loss = Noted;
+    type Config = Nothing;
+    type Corpus = ();
+    type Net = Line;
+    type Error = Box<dyn Error>;
+
+    fn judge(_recipe: &RecipeOf<Self>) -> Vec<Problem> {
+        Vec::new()
+    }
+
+    fn read(_recipe: &mut RecipeOf<Self>, _source: &Path, _paths: &[PathBuf]) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn save(_corpus: &(), _folder: &ModelFolder) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn open(_recipe: &RecipeOf<Self>, _folder: &ModelFolder) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn is_of(_corpus: &(), _recipe: &RecipeOf<Self>, _paths: &[PathBuf]) -> Result<bool, Self::Error> {
+        Ok(true)
+    }
+
+    fn sizes(_corpus: &()) -> String {
+        "points".into()
+    }
+
+    fn config(_recipe: &RecipeOf<Self>, _corpus: &(), _source: &Path) -> Result<Nothing, Self::Error> {
+        Ok(Nothing {})
+    }
+
+    fn model(_config: &Nothing, _seed: u64, device: &Device) -> Line {
+        Line::new(0.0, 0.0, device)
+    }
+
+    fn parameters(_model: &Line) -> Vec<(String, usize)> {
+        vec![("line".into(), 2)]
+    }
+
+    fn batches_of_an_epoch(_corpus: &(), _recipe: &RecipeOf<Self>) -> Result<usize, Self::Error> {
+        Ok(4)
+    }
+
+    fn training_loader(
+        _corpus: &(),
+        _recipe: &RecipeOf<Self>,
+        batches: Range<usize>,
+        _device: &Device,
+    ) -> Result<TrainLoader<Trainee<Line>>, Self::Error> {
+        Ok(Arc::new(PointLoader::of_steps(batches.start, batches.end)))
+    }
+
+    fn validation_loader(
+        _corpus: &(),
+        _recipe: &RecipeOf<Self>,
+        _device: &Device,
+    ) -> Result<ValidLoader<Trainee<Line>>, Self::Error> {
+        Ok(Arc::new(PointLoader::of_steps(0, 3)))
+    }
+
+    fn estimate(recipe: &RecipeOf<Self>, _config: &Nothing) -> Estimate {
+        // As if the points of all batches lay in memory: so a recipe can ask for more than any machine has.
+        let floats_per_token = 2 * recipe.training.accumulate;
+        let (parameters, flops_per_token, vocab_size) = (2, 12, 0);
+        let batch_tokens = recipe.training.batch_size;
+        let cost = Cost { parameters, flops_per_token, floats_per_token, vocab_size, batch_tokens };
+        Estimate::new(cost, &recipe.training)
+    }
+
+    fn self_check(
+        _recipe: &RecipeOf<Self>,
+        _config: &Nothing,
+        _corpus: &(),
+        _device: &Device,
+    ) -> Result<Vec<Check>, Self::Error> {
+        Ok(Vec::new())
+    }
+}
+
+/// A request with changes of the built-in recipe, and the folder that it is for.
+pub(super) fn request(changes: &[(&str, &str)]) -> (tempfile::TempDir, RunRequest) {
+    let home = tempfile::tempdir().unwrap();
+    let request = RunRequest::new(&Device::flex()).with_out(home.path().join("run"));
+    let change = |request: RunRequest, (key, value): &(&str, &str)| request.with_override(key, value);
+    (home, changes.iter().fold(request, change))
+}
