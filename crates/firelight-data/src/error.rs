@@ -500,7 +500,7 @@ pub enum DataError {
     #[error(
         "`{}` is no tokenizer that Firelight reads: {}; expected a tokenizer.json of characters, bytes, \
          words, byte-level BPE, byte-level Unigram, or BERT's WordPiece",
-        path.display(), shortened_reason(&without_types(reason))
+        path.display(), shortened_reason(reason)
     )]
     TokenizerFile {
         /// The file.
@@ -540,16 +540,6 @@ impl DataError {
     }
 }
 
-/// What serde says of a part of a tokenizer, without the names of Rust's types.
-fn without_types(reason: &str) -> String {
-    let Some((before, after)) = reason.split_once("data did not match any variant of untagged enum ") else {
-        return reason.into();
-    };
-    let (part, rest) = after.split_once(' ').unwrap_or((after, ""));
-    let part = part.trim_end_matches("Untagged").trim_end_matches("Wrapper");
-    format!("{before}no known {part} {rest}").trim_end().into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -572,13 +562,6 @@ mod tests {
             DataError::NotUtf8 { path: "a.txt".into(), offset: 3, byte: 0xff }.to_string(),
             "the file `a.txt` is not UTF-8 text: the byte at offset 3 is 0xff; convert the file to UTF-8"
         );
-    }
-
-    #[test]
-    fn no_type_of_rust_is_named() {
-        let reason = "data did not match any variant of untagged enum PreTokenizerUntagged at line 14 column 3";
-        assert_eq!(without_types(reason), "no known PreTokenizer at line 14 column 3");
-        assert_eq!(without_types("EOF"), "EOF");
     }
 
     #[test]

@@ -18,8 +18,18 @@ pub(super) fn parse(bytes: &[u8]) -> Result<tokenizers::Tokenizer, String> {
     // For panics that nobody knows of yet: a broken file is the user's to mend, whatever the crate makes of it.
     let parsed = catch_unwind(|| tokenizers::Tokenizer::from_bytes(bytes));
     let parsed = parsed.map_err(|_| "the `tokenizers` crate panics on it".to_string())?;
-    let tokenizer = parsed.map_err(|error| error.to_string())?;
+    let tokenizer = parsed.map_err(|error| without_types(&error.to_string()))?;
     moved_token(&file, &tokenizer).map_or(Ok(tokenizer), Err)
+}
+
+/// What serde says of a part of a tokenizer, without the names of Rust's types.
+fn without_types(reason: &str) -> String {
+    let Some((before, after)) = reason.split_once("data did not match any variant of untagged enum ") else {
+        return reason.into();
+    };
+    let (part, rest) = after.split_once(' ').unwrap_or((after, ""));
+    let part = part.trim_end_matches("Untagged").trim_end_matches("Wrapper");
+    format!("{before}no known {part} {rest}").trim_end().into()
 }
 
 /// What no tokenizer here may have.
@@ -86,6 +96,13 @@ mod tests {
             assert!(error.to_string().starts_with(&format!("`{}` is no tokenizer", path.display())), "{error}");
             assert!(error.to_string().contains("at line 1 column"), "serde_json says where: {error}");
         }
+    }
+
+    #[test]
+    fn no_type_of_rust_is_named() {
+        let reason = "data did not match any variant of untagged enum PreTokenizerUntagged at line 14 column 3";
+        assert_eq!(without_types(reason), "no known PreTokenizer at line 14 column 3");
+        assert_eq!(without_types("EOF"), "EOF");
     }
 
     #[test]
