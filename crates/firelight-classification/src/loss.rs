@@ -68,7 +68,7 @@ pub enum SequenceTargets {
 
 /// How much the classes weigh.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", expecting = "expected \"none\", \"balanced\" or a list of numbers")]
 #[non_exhaustive]
 pub enum ClassWeights {
     /// Each text alike.

@@ -303,7 +303,7 @@ fn command_for(found: &str) -> &'static str {
             "; to ask this one: firelight classify"
         }
         "masked_language" => {
-            "; for its vectors of texts: firelight embed, to begin a classifier from it: firelight train --from"
+            "; for vectors of texts from this one: firelight embed, to train a classifier from it: firelight train --from"
         }
         _ => "",
     }

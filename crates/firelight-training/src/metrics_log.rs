@@ -34,7 +34,7 @@ impl MetricsLog {
     }
 
     /// Continues the file at `path` after `done` steps; what an interrupted run wrote about later steps is dropped, and a last
-    /// line that was cut short. The training does not need the file, so that lines that are gone are a warning in the log.
+    /// line that was cut short. The training does not need the file: missing lines are only a warning in the log.
     ///
     /// # Errors
     /// Fails if the file cannot be read or written, or another line is none of ours; then nothing is changed.
@@ -89,14 +89,14 @@ fn up_to(done: usize, text: &str) -> Result<String, String> {
     Ok(kept)
 }
 
-/// What is to be said of lines of the first `done` steps that are not there.
+/// A warning if lines of the first `done` steps are missing.
 fn lost(done: usize, kept: &str) -> Option<String> {
     let steps: BTreeSet<usize> = kept.lines().filter_map(step_of).collect();
     let there = steps.iter().filter(|step| (1..=done).contains(*step)).count();
     let newest = steps.last().copied().unwrap_or(0);
     (there < done).then(|| {
         format!(
-            "tells of {there} of the {done} steps of the run, the newest is {newest}: the curves of its report will lack the others"
+            "has {there} of the {done} steps of the run, the newest is {newest}: the others will be missing in the curves of its report"
         )
     })
 }
@@ -155,13 +155,9 @@ mod tests {
         let all: String = [1, 2, 2, 3].into_iter().map(line).collect();
         assert_eq!(lost(3, &all), None, "two lines tell of step 2, its evaluation is one of them");
         let told = |done, text: &str| lost(done, text).unwrap();
-        assert!(
-            told(46, "").starts_with("tells of 0 of the 46 steps of the run, the newest is 0: "),
-            "{}",
-            told(46, "")
-        );
-        assert!(told(4, &all).starts_with("tells of 3 of the 4 steps of the run, the newest is 3: "));
-        assert!(told(3, &line(3)).starts_with("tells of 1 of the 3 steps of the run, the newest is 3: "));
+        assert!(told(46, "").starts_with("has 0 of the 46 steps of the run, the newest is 0: "), "{}", told(46, ""));
+        assert!(told(4, &all).starts_with("has 3 of the 4 steps of the run, the newest is 3: "));
+        assert!(told(3, &line(3)).starts_with("has 1 of the 3 steps of the run, the newest is 3: "));
     }
 
     #[test]

@@ -122,6 +122,16 @@ mod tests {
     }
 
     #[test]
+    fn class_weights_of_another_form_are_refused_with_the_known_ones() {
+        for other in ["true", "even"] {
+            let overrides = [("loss.class_weights".to_string(), other.to_string())];
+            let error = ClassificationRecipe::parse(texts_recipe(), "texts.toml", &overrides).unwrap_err().to_string();
+            let expected = "`loss.class_weights`: expected \"none\", \"balanced\" or a list of numbers";
+            assert_eq!(error, format!("`--set loss.class_weights`: {expected}"), "{other}");
+        }
+    }
+
+    #[test]
     fn labels_are_single_unless_the_recipe_says_otherwise() {
         let read = |text: &str| toml::from_str::<LabelledRecipe>(text).unwrap();
         let single = read("outcome = \"single_label\"");

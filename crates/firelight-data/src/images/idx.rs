@@ -1,4 +1,4 @@
-//! IDX, the format of MNIST: a number of any rank with its sizes in front. Gzipped files are unpacked, by their first bytes,
+//! IDX, the format of MNIST: an array of bytes with its sizes in front. Gzipped files are unpacked, by their first bytes,
 //! as far as their sizes say and no further.
 //!
 //! Source: LeCun, Cortes and Burges, The MNIST database of handwritten digits, "File formats": two bytes of 0, one for the

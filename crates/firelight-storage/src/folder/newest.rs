@@ -1,5 +1,5 @@
-//! Which weights of a run are the newest. `model.safetensors` is written where a training ends or is interrupted; one that was
-//! killed after it was resumed leaves newer weights in its checkpoints, and one that was killed at first leaves no others.
+//! Which weights of a run are the newest. A training writes `model.safetensors` when it ends or is interrupted. One that was
+//! resumed and then killed has newer weights in its checkpoints; one that was killed in its first session has only those.
 
 use std::cmp::Reverse;
 use std::path::PathBuf;
