@@ -8,6 +8,7 @@ use burn::tensor::Device;
 use firelight::generation::GenerationOptions;
 use firelight::language::{Run, RunRequest, TextGenerator};
 use firelight::storage::{Checkpoint, Existing};
+use firelight::training::MetricsLog;
 use tempfile::TempDir;
 
 use super::{Names, Reader, text_of};
@@ -17,11 +18,11 @@ pub(super) fn readers() -> Vec<Reader> {
         of_model("run-config", "run/config.json"),
         of_model("run-tokenizer", "run/tokenizer.json"),
         of_model("run-weights", "run/model.safetensors"),
-        of_training("run-recipe", "run/recipe.toml"),
-        of_training("run-tokens", "run/data.tokens"),
-        of_training("run-metrics", "run/metrics.jsonl"),
-        of_training("run-state", "run/checkpoints/step-20/state.json"),
-        of_training("run-moments", "run/checkpoints/step-20/optimizer.bpk"),
+        of_training("run-recipe", "run/recipe.toml", Names::Anything),
+        of_training("run-tokens", "run/data.tokens", Names::Anything),
+        of_training("run-state", "run/checkpoints/step-20/state.json", Names::Anything),
+        of_training("run-moments", "run/checkpoints/step-20/optimizer.bpk", Names::File),
+        Reader { name: "run-metrics", file: METRICS, valid: copied, read: go_on_with_metrics, names: Names::File },
     ]
 }
 
@@ -29,11 +30,16 @@ fn of_model(name: &'static str, file: &'static str) -> Reader {
     Reader { name, file, valid: copied, read: generate, names: Names::File }
 }
 
-fn of_training(name: &'static str, file: &'static str) -> Reader {
-    Reader { name, file, valid: copied, read: resume, names: Names::Anything }
+fn of_training(name: &'static str, file: &'static str, names: Names) -> Reader {
+    Reader { name, file, valid: copied, read: resume, names }
 }
 
-/// A run of 20 steps, trained once in a process.
+const METRICS: &str = "run/metrics.jsonl";
+
+/// The steps of the run.
+const STEPS: usize = 20;
+
+/// A run with one checkpoint, so that none is there to fall back on, trained once in a process.
 fn trained() -> &'static Path {
     static HOME: OnceLock<TempDir> = OnceLock::new();
     let home = HOME.get_or_init(|| {
@@ -49,6 +55,7 @@ fn trained() -> &'static Path {
             ("training.batch_size", "2"),
             ("training.evaluate_every", "10"),
             ("training.checkpoint_every", "10"),
+            ("training.keep_checkpoints", "1"),
             ("schedule.warmup_steps", "2"),
             ("schedule.steps", "20"),
         ];
@@ -84,9 +91,14 @@ fn generate(home: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Everything that a resumed training reads before its first step.
+/// Everything that a resumed training reads before it begins.
 fn resume(home: &Path) -> Result<(), String> {
     let request =
         RunRequest { out: Some(home.join("run")), existing: Existing::Resume, ..RunRequest::new(&Device::flex()) };
     text_of(Run::prepare(&request))
+}
+
+/// What a resumed training reads as it begins.
+fn go_on_with_metrics(home: &Path) -> Result<(), String> {
+    text_of(MetricsLog::resume(home.join(METRICS), STEPS))
 }
