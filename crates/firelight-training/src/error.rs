@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use burn::data::dataset::DatasetError;
 use burn::tensor::TensorReadError;
-use firelight_storage::{StorageError, shortened};
+use firelight_storage::{StorageError, shortened, shortened_reason};
 
 use crate::metrics::text::TextMetricError;
 use crate::{Precision, SettingsError};
@@ -36,7 +36,7 @@ pub enum TrainingError {
         reason: String,
     },
     /// A file of a checkpoint is cut short or holds something else.
-    #[error("the file `{}` is damaged: {reason}", path.display())]
+    #[error("the file `{}` is damaged: {}", path.display(), shortened_reason(reason))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -68,7 +68,9 @@ pub enum TrainingError {
     },
     /// A checkpoint was written by a model with other parameters.
     #[error(
-        "the checkpoint `{}` does not fit the model: {reason}; resume with the model that wrote it", path.display()
+        "the checkpoint `{}` does not fit the model: {}; resume with the model that wrote it",
+        path.display(),
+        shortened_reason(reason)
     )]
     ForeignCheckpoint {
         /// The folder of the checkpoint.
