@@ -2,10 +2,11 @@
 //! process that trained it. The report adds their wall times up.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use firelight_storage::{read_text_file, write_atomic};
 use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
 
 use crate::clock::Clock;
 use crate::{EvaluationReport, Observer, RunReport, StepReport, TrainingError};
@@ -80,7 +81,7 @@ impl SessionLog {
     /// Fails if the file cannot be read or is damaged.
     pub(crate) fn open(path: PathBuf, device: &str) -> Result<Self, TrainingError> {
         let session = Session {
-            began: utc(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())),
+            began: in_words(OffsetDateTime::now_utc()),
             version: env!("CARGO_PKG_VERSION").into(),
             device: device.into(),
             command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
@@ -130,20 +131,10 @@ impl Observer for SessionLog {
     }
 }
 
-/// Seconds since 1970 as a date and a time of day.
-///
-/// Source: Hinnant 2013, chrono-compatible low-level date algorithms, `civil_from_days`, for days from 1970 on.
-fn utc(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400); // days since the 1st of March of the year 0
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153; // 0 is March
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + 400 * era + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+/// A date and a time of day.
+fn in_words(moment: OffsetDateTime) -> String {
+    let (hour, minute, second) = moment.to_hms();
+    format!("{} {hour:02}:{minute:02}:{second:02} UTC", moment.date())
 }
 
 #[cfg(test)]
@@ -159,16 +150,10 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
-        // By `date -u -d @N`: the epoch, a leap day, the end of a year that is no leap year, and a year that ends a century.
-        let dates = [0, 951_782_400, 1_798_761_599, 4_107_542_400].map(utc);
-        let expected = [
-            "1970-01-01 00:00:00 UTC",
-            "2000-02-29 00:00:00 UTC",
-            "2026-12-31 23:59:59 UTC",
-            "2100-03-01 00:00:00 UTC",
-        ];
-        assert_eq!(dates, expected);
+    fn a_moment_is_a_date_and_a_time_of_day() {
+        // By `date -u -d @N`.
+        let moments = [951_782_400, 1_798_761_599].map(|seconds| OffsetDateTime::from_unix_timestamp(seconds).unwrap());
+        assert_eq!(moments.map(in_words), ["2000-02-29 00:00:00 UTC", "2026-12-31 23:59:59 UTC"]);
     }
 
     #[test]
