@@ -42,7 +42,7 @@ pub struct BackendReport {
     pub compiled: bool,
     /// Its devices in the order of their indices; empty if it is not compiled in or nothing is there.
     pub devices: Vec<NamedDevice>,
-    /// The file without which its devices compute nothing, if it is not there.
+    /// A file that its devices need to compute anything, if it is not there.
     pub missing: Option<String>,
 }
 

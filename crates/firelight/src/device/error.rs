@@ -39,8 +39,8 @@ pub enum DeviceError {
         available: String,
     },
 
-    /// The device is there, and a file is not that its kernels are compiled with.
-    #[error("{device} cannot compute: {} needs {file}; install it, for CUDA by the toolkit or NVIDIA's package nvidia-cuda-nvcc, and set CUDA_PATH, or choose another device: {available}", .backend.name())]
+    /// The device is there, but a file that its kernels are compiled with is not.
+    #[error("{device} cannot compute: {} needs {file}; install the CUDA toolkit or NVIDIA's package nvidia-cuda-nvcc and set CUDA_PATH, or choose another device: {available}", .backend.name())]
     MissingFile {
         /// The device.
         device: String,

@@ -130,7 +130,7 @@ impl<P: Fn(Backend) -> BackendReport> Chooser<P> {
         self.able(&report, found)
     }
 
-    /// The device, if everything is there that its kernels are compiled with.
+    /// The device, if no file is missing that its kernels are compiled with.
     fn able(&self, report: &BackendReport, device: NamedDevice) -> Result<NamedDevice, DeviceError> {
         match &report.missing {
             None => Ok(device),
