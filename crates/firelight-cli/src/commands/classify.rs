@@ -37,7 +37,7 @@ text.";
 pub(crate) struct Classify {
     #[command(flatten)]
     model: TrainedModel,
-    /// File of texts, one a line; a tab separates the two texts of a pair, or a question from its text
+    /// File of texts, one per line; a tab separates the two texts of a pair, or a question from its text
     #[arg(long, value_name = "FILE", conflicts_with = "text")]
     file: Option<PathBuf>,
     /// Text to classify

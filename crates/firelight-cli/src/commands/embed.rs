@@ -22,7 +22,7 @@ Examples:
 pub(crate) struct Embed {
     #[command(flatten)]
     model: TrainedModel,
-    /// File of texts, one a line
+    /// File of texts, one per line
     #[arg(long, value_name = "FILE", conflicts_with = "text")]
     file: Option<PathBuf>,
     /// Text to turn into a vector

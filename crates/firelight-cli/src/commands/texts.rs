@@ -78,7 +78,7 @@ impl Lines {
 
     fn of_file(path: &Path) -> Result<Self> {
         let unreadable = |cause: String| Mistake(format!("cannot read `{}`: {cause}", path.display()));
-        ensure!(!path.is_dir(), unreadable("it is a folder; give a file with a text a line".into()));
+        ensure!(!path.is_dir(), unreadable("it is a folder; give a file with one text per line".into()));
         let file = File::open(path).map_err(|error| unreadable(error.to_string()))?;
         Ok(Self::new(Box::new(file), path.into(), false))
     }
@@ -86,7 +86,7 @@ impl Lines {
     /// One line, which may be waited for, and those that have arrived with it. Those before a line that cannot be read come first.
     fn next_lines(&mut self) -> Result<Option<(usize, Vec<String>)>> {
         if self.is_typed && self.lines == 0 {
-            output::note(format_args!("reading {STDIN}: type a text a line, and Ctrl-D to end"));
+            output::note(format_args!("reading {STDIN}: type one text per line, and Ctrl-D to end"));
         }
         if let Some(failure) = self.failure.take() {
             return Err(failure);
@@ -117,7 +117,7 @@ impl Lines {
         if length as u64 > LONGEST {
             let (line, path, mebibytes) = (self.lines, self.source.display(), LONGEST >> 20);
             bail!(Mistake(format!(
-                "line {line} of `{path}` is longer than {mebibytes} MiB: give a file with a text a line"
+                "line {line} of `{path}` is longer than {mebibytes} MiB: give a file with one text per line"
             )));
         }
         let line = String::from_utf8(bytes).map_err(|error| {

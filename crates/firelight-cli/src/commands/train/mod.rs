@@ -64,10 +64,10 @@ pub(crate) struct Train {
     /// File or folder to train on, as the task of the recipe takes it
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
-    /// For seq2seq: file of the sources, one a line
+    /// For seq2seq: file of the sources, one per line
     #[arg(long, value_name = "FILE", requires = "target", conflicts_with = "data")]
     source: Option<PathBuf>,
-    /// For seq2seq: file of the targets, one a line
+    /// For seq2seq: file of the targets, one per line
     #[arg(long, value_name = "FILE", requires = "source")]
     target: Option<PathBuf>,
     /// For classifiers, taggers and readers: run whose encoder and tokenizer the training starts from
