@@ -174,7 +174,7 @@ fn traces_of_every_mechanism_have_rows_that_sum_to_one() {
     }
 }
 
-/// Over a chunk of linear attention; every part of a block has its share of the gradient, so that none is checked in vain.
+/// Over more than a chunk of linear attention. Every part of a block has its share of the gradient, so that none is checked in vain.
 #[test]
 fn gradients_of_every_mechanism_are_slopes() {
     let mut noise = Noise::new(36);

@@ -34,7 +34,7 @@ fn spelling() -> Result<()> {
     run_if_installed("spelling", "typos", "", "pip install typos")
 }
 
-/// Licences, sources and doubles of all dependencies; advisories need a data base from the network, and are left to the reader.
+/// Licences, sources and duplicates of all dependencies. Advisories need a database from the network: `cargo deny check advisories`.
 fn dependencies() -> Result<()> {
     run_if_installed(
         "dependencies",

@@ -13,8 +13,8 @@ use crate::command::{program, run, workspace_root};
 /// The packages that have `unsafe` code in a library: kernels on views of matrices, and files that are mapped into memory.
 const PACKAGES: &str = "-p firelight-kernels -p firelight-data";
 
-/// What Miri, which interprets a program some thousand times slower than it runs, can do in minutes: views of matrices and of
-/// tensors, their products, buffers that are not cleared, and attention forward and backward on one tile.
+/// What Miri, which is some thousand times slower than the program itself, can do in minutes: views of matrices and of tensors,
+/// their products, buffers that are not cleared, and attention forward and backward on one tile.
 const SMALL_TESTS: &str = "flex::product::tests::a_ flex::tests linear::tests::constants_need_no_gradient \
                            attention::fused_tests::documents_by_hand attention::tests::a_fully_hidden_query";
 
@@ -44,8 +44,8 @@ pub(crate) fn run_selected(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// With a target named, the flags reach neither build scripts nor macros. Dependencies are optimised a little alone, for they are
-/// built once and run for minutes. Leaks are not looked for: threads and tables live until the process ends.
+/// The explicit target keeps the flags away from build scripts and macros. Dependencies are optimised only a little: they are built
+/// for one run of minutes. Leaks are not looked for, because threads and tables live until the process ends.
 fn under_address_sanitizer(host: &str) -> Command {
     let line = format!("cargo test --locked --target {host} {PACKAGES} --lib --config {FEWER_PASSES}");
     let mut command = nightly(&line, "address");
@@ -53,8 +53,7 @@ fn under_address_sanitizer(host: &str) -> Command {
     command
 }
 
-/// Miri's rules of tree borrows are those that the threads of `rayon` keep. Miri has neither the vector units of a CPU nor more
-/// than one thread to speak of, so the kernels take their scalar loops.
+/// Tree borrows are the aliasing rules of Miri that `rayon` keeps. Miri has no vector units, so the kernels take their scalar loops.
 fn under_miri() -> Command {
     let mut command = nightly(&format!("cargo miri test --locked -p firelight-kernels --lib -- {SMALL_TESTS}"), "miri");
     let flags = "-Zmiri-disable-isolation -Zmiri-ignore-leaks -Zmiri-tree-borrows";

@@ -116,7 +116,7 @@ impl Cache {
     /// As [`select_rows`](Self::select_rows), where every row takes the place of one that reads the same encoder's output,
     /// whose keys and values stay as they are: `rows` is `[B]`. Beams of one source do so at nearly every step.
     pub fn select_tokens(&mut self, rows: &Tensor<1, Int>) {
-        // By way of numbers: on flex selected truths are of a type that does not join others.
+        // Through integers: on flex a selected boolean tensor has another element type, and cannot be concatenated.
         self.padding = self.padding.take().map(|padding| padding.int().select(0, rows.clone()).bool());
         self.documents = self.documents.take().map(|documents| documents.select(0, rows.clone()));
         for layer in &mut self.layers {

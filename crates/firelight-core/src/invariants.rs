@@ -1,7 +1,7 @@
 //! Properties that every correct sequence model has, as checks over closures: run them on blocks of your own.
 //!
 //! Each check returns the first violation with its place and size; its random numbers are the same at every call. Outputs that
-//! cannot be compared, because one is empty, of another shape or no number, differ infinitely.
+//! cannot be compared (empty, NaN or of different shapes) count as infinitely different.
 //!
 //! | check | holds for |
 //! |---|---|

@@ -120,8 +120,8 @@ mod tests {
         assert!(norm > 1e-6, "{norm:e}");
     }
 
-    /// Asserts that gradients differ by the rounding of a sum: what several layers read more than once each is added up layer by
-    /// layer.
+    /// Asserts that gradients differ only by the rounding of a sum: where several layers read a tensor more than once each, its
+    /// gradient is summed layer by layer.
     fn near(found: &[(String, Option<TensorData>)], expected: &[(String, Option<TensorData>)]) {
         let numbers = |all: &[(String, Option<TensorData>)]| {
             let gradients = all.iter().filter_map(|(_, gradient)| gradient.as_ref());

@@ -1,5 +1,5 @@
-//! Blocks that are computed twice drop the same numbers both times, on the default device. A test of its own program: no other
-//! one draws from the generators of the process.
+//! Blocks that are computed twice drop the same numbers both times, on the default device. A test binary of its own, so that no
+//! other test draws from the generators of the process.
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};

@@ -61,7 +61,7 @@ const OPERATIONS: [Operation; 15] = [
     }),
 ];
 
-/// What is computed outside of a graph; each output leaves its trace.
+/// What is computed outside of a graph. Every output has its part in the result.
 const WITHOUT_GRADIENTS: [Operation; 3] = [
     ("adamw", |[x, y, ..]| {
         let step =

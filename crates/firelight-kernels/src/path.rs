@@ -19,8 +19,8 @@ const SWITCH: &str = "FIRELIGHT_KERNELS";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KernelPath {
-    /// Operations have kernels and backward passes of our own: on the CPU all of this crate but attention that hands out its
-    /// weights or is given scores; on a GPU attention, the norms and cross-entropy. The rest takes the reference.
+    /// Operations have kernels and backward passes of our own: on the CPU all of this crate except `attention_with_weights` and
+    /// `attention_from_scores`; on a GPU attention, the norms and cross-entropy. The others take the reference.
     Fused,
     /// Each operation is composed of Burn's, which differentiate by themselves.
     Reference,

@@ -27,8 +27,8 @@ pub fn can_recompute(device: &Device) -> bool {
 }
 
 /// `forward` of a part of a model with its inputs, as it is, but for the memory that it takes: between the passes the
-/// graph holds the inputs alone. The gradients of inputs and parameters are those of the part itself, to the bit; what several
-/// parts read more than once each has a sum of gradients that is formed in another order. What a part drops at random by
+/// graph holds the inputs alone. The gradients of inputs and parameters are those of the part itself, to the bit. The exception
+/// is a tensor that several parts read more than once each: its gradient is summed in another order. What a part drops at random by
 /// [`dropout`](crate::dropout) or in [`attention`](crate::attention) it drops again.
 ///
 /// The inputs are all tensors through which gradients flow; whatever else `forward` reads it must hold without a graph.

@@ -31,7 +31,7 @@ fn blocks_drop_the_same_weights_in_both_passes() {
     }
 }
 
-/// The slopes of the loss, too, are compared there.
+/// `compare` checks the slopes of the loss, too.
 #[cfg(feature = "ndarray")]
 #[test]
 fn blocks_with_dropout_equal_the_reference_that_drops_the_same_weights() {
