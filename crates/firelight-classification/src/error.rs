@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use firelight_core::ConfigError;
 use firelight_data::{DataError, Part};
-use firelight_storage::StorageError;
+use firelight_storage::{StorageError, listed, shortened};
 
 /// Why a model could not be trained, loaded, evaluated or asked.
 #[derive(Debug, thiserror::Error)]
@@ -32,9 +32,10 @@ pub enum ClassificationError {
     },
     /// One file, by a recipe that reads its validation texts from another one.
     #[error(
-        "`{}` is one file, but data.validation = \"{split}\" names another file of a folder: give the folder, or set \
+        "`{}` is one file, but data.validation = \"{}\" names another file of a folder: give the folder, or set \
          data.validation to the number of texts that are only validated on",
-        path.display()
+        path.display(),
+        shortened(split)
     )]
     OneFile {
         /// The file.
@@ -43,7 +44,7 @@ pub enum ClassificationError {
         split: String,
     },
     /// A split that the folder does not have.
-    #[error("there is no split `{split}` in `{}`: expected {}; {found}", path.display(), expected.join(" or "))]
+    #[error("there is no split `{}` in `{}`: expected {}; {found}", shortened(split), path.display(), expected.join(" or "))]
     UnknownSplit {
         /// The folder.
         path: PathBuf,
@@ -56,8 +57,9 @@ pub enum ClassificationError {
     },
     /// A split of data that has none.
     #[error(
-        "`{}` is one file and has no split `{split}`: leave --split out, or give the folder that the splits are in",
-        path.display()
+        "`{}` is one file and has no split `{}`: leave --split out, or give the folder that the splits are in",
+        path.display(),
+        shortened(split)
     )]
     SplitOfFile {
         /// The file.
@@ -79,7 +81,7 @@ pub enum ClassificationError {
     #[error(
         "loss.class_weights has {found} numbers, but the data has {} classes: {}; give a number for each, in this order",
         classes.len(),
-        classes.join(", ")
+        listed(classes)
     )]
     ClassWeights {
         /// Numbers that the recipe gives.
@@ -118,9 +120,9 @@ pub enum ClassificationError {
         "the head of the run `{}` is for {} classes ({}), but the data has {}: {}; set model.new_head = true to begin with a new head",
         path.display(),
         found.len(),
-        found.join(", "),
+        listed(found),
         expected.len(),
-        expected.join(", ")
+        listed(expected)
     )]
     OtherHead {
         /// The run to begin from.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use firelight_core::ConfigError;
 use firelight_data::DataError;
 use firelight_generation::GenerationError;
-use firelight_storage::StorageError;
+use firelight_storage::{StorageError, shortened};
 
 /// Why a model could not be trained, loaded, evaluated or asked.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +61,7 @@ pub enum Seq2SeqError {
         path: PathBuf,
     },
     /// A split that the folder does not have.
-    #[error("there is no split `{split}` in `{}`: expected {}; {found}", path.display(), expected.join(" and "))]
+    #[error("there is no split `{}` in `{}`: expected {}; {found}", shortened(split), path.display(), expected.join(" and "))]
     UnknownSplit {
         /// The folder.
         path: PathBuf,

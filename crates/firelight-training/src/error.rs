@@ -150,8 +150,8 @@ pub enum TrainingError {
     NoLossScale,
     /// Blocks cannot be recomputed on the device.
     #[error(
-        "`training.recompute` = blocks is not there for the device {device}, whose backend this program was built without \
-         the operations of; set it to `none` or `burn`, or take another device"
+        "`training.recompute` = blocks does not work on the device {device}: this program was built without the operations of its \
+         backend; set it to `none` or `burn`, or take another device"
     )]
     CannotRecompute {
         /// The device.

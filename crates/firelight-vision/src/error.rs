@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use firelight_core::ConfigError;
 use firelight_data::{ImageError, ImageShape};
-use firelight_storage::StorageError;
+use firelight_storage::{StorageError, shortened};
 
 /// Why a model could not be trained, loaded, evaluated or asked.
 #[derive(Debug, thiserror::Error)]
@@ -32,8 +32,9 @@ pub enum VisionError {
     },
     /// Images to validate on of another shape than those to train on.
     #[error(
-        "the images of `{split}` have {found} (channels, height, width), but those to train on have {expected}: bring all to one \
-         with data.image_size and data.channels"
+        "the images of `{}` have {found} (channels, height, width), but those to train on have {expected}: bring all to one \
+         with data.image_size and data.channels",
+        shortened(split)
     )]
     OtherShape {
         /// Their split.
@@ -45,9 +46,10 @@ pub enum VisionError {
     },
     /// Images that are all of one class.
     #[error(
-        "all images of `{}` are of the class `{class}`, but a classifier needs two or more: give a folder with a folder of \
+        "all images of `{}` are of the class `{}`, but a classifier needs two or more: give a folder with a folder of \
          images for each class",
-        path.display()
+        path.display(),
+        shortened(class)
     )]
     OneClass {
         /// The folder.

@@ -81,7 +81,7 @@ pub enum RecipeError {
         errors: Vec<RecipeError>,
     },
     /// A run was to be continued by another recipe.
-    #[error("the run began with another recipe: {}; a resumed run may change {allowed} alone", changes.join(", "))]
+    #[error("the run began with another recipe: {}; a resumed run may change {allowed}, and nothing else", changes.join(", "))]
     Changed {
         /// Each key with its old and its new value.
         changes: Vec<String>,

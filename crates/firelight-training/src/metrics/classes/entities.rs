@@ -16,7 +16,9 @@ use super::PerClass;
 #[non_exhaustive]
 pub enum EntityError {
     /// Some sentence has no counterpart.
-    #[error("{predictions} sentences of predicted tags were given with {targets} of true tags: expected as many")]
+    #[error(
+        "{predictions} sentences of predicted tags were given with {targets} of true tags: expected as many of both"
+    )]
     Sentences {
         /// Sentences with predictions.
         predictions: usize,
@@ -25,7 +27,7 @@ pub enum EntityError {
     },
     /// A sentence has more or fewer tags than tokens.
     #[error(
-        "sentence {sentence} has {predictions} predicted tags and {targets} true ones: expected one of each a token"
+        "sentence {sentence} has {predictions} predicted tags and {targets} true ones: expected one of each for every token"
     )]
     Tokens {
         /// The sentence, from 1.
