@@ -71,16 +71,3 @@ impl Log for Remarks {
 
     fn flush(&self) {}
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn remarks_wrap_between_words() {
-        assert_eq!(wrapped("a remark of some length", 12), "a remark of\n  some\n  length");
-        assert_eq!(wrapped("it fits", 7), "it fits");
-        assert_eq!(wrapped("/a/path/without/end is kept", 9), "/a/path/without/end\n  is kept");
-        assert_eq!(wrapped("", 9), "");
-    }
-}
