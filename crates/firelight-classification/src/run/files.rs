@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use firelight_storage::listed;
+
 use super::recipe::{Held, LabelledRecipe};
 use crate::error::ClassificationError;
 
@@ -99,7 +101,7 @@ fn splits_in(folder: &Path, endings: &[&str]) -> String {
     names.sort_unstable();
     match names.as_slice() {
         [] => "there is no such file in it".into(),
-        names => format!("there is {}", names.join(", ")),
+        names => format!("there is {}", listed(names)),
     }
 }
 

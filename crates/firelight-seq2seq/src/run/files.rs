@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use firelight_data::{PairFiles, PairNames};
+use firelight_storage::listed;
 
 use super::PairRecipe;
 use crate::error::Seq2SeqError;
@@ -57,7 +58,7 @@ fn splits_in(folder: &Path, side: &str) -> String {
     splits.sort_unstable();
     match splits.as_slice() {
         [] => format!("no file ends in `.{side}`"),
-        splits => format!("there is {}", splits.join(", ")),
+        splits => format!("there is {}", listed(splits)),
     }
 }
 
