@@ -29,15 +29,27 @@ impl<T: Task> Plan<T> {
         warn_of_one_file::<T>(&recipe);
         let corpus = T::read(&mut recipe, &source, &request.data)?;
         let config = T::config(&recipe, &corpus, &source)?;
-        check_memory::<T>(request, &recipe, &corpus, &config)?;
-        let recipe = recipe.clone().over(T::batches_of_an_epoch(&corpus, &recipe)?);
-        check_whole::<T>(request, &recipe, &corpus, &config)?;
+        let recipe = checked::<T>(request, &recipe, &corpus, &config)?;
         Ok(Self { recipe, corpus, config })
     }
 }
 
+/// The recipe with its epochs counted in steps; refused where it asks for what the machine cannot hold or the model does not
+/// have. A run that is resumed is checked alike, because its recipe may have been edited.
+pub(super) fn checked<T: Task>(
+    request: &RunRequest,
+    recipe: &RecipeOf<T>,
+    corpus: &T::Corpus,
+    config: &T::Config,
+) -> Result<RecipeOf<T>, T::Error> {
+    check_memory::<T>(request, recipe, corpus, config)?;
+    let recipe = recipe.clone().over(T::batches_of_an_epoch(corpus, recipe)?);
+    check_whole::<T>(request, &recipe, corpus, config)?;
+    Ok(recipe)
+}
+
 /// Refuses a training that the machine cannot hold, before anything of its size is made.
-pub(super) fn check_memory<T: Task>(
+fn check_memory<T: Task>(
     request: &RunRequest,
     recipe: &RecipeOf<T>,
     corpus: &T::Corpus,
@@ -140,6 +152,8 @@ fn read(path: &Path) -> Result<String, RecipeError> {
 
 #[cfg(test)]
 mod tests {
+    use firelight_storage::Existing;
+
     use super::super::Run;
     use super::super::toy_task::{Toy, request};
     use super::*;
@@ -184,5 +198,19 @@ mod tests {
         assert!(text.starts_with(&format!("`{place}`, line 4: {metric}; `{place}`, line 11: ")), "{text}");
         assert!(text.contains("groups[1].parameters = \"slop\"") && error.is_user_error(), "{text}");
         assert!(!request.out.unwrap().exists());
+    }
+
+    #[test]
+    fn the_edited_recipe_of_a_run_is_checked_before_the_run_goes_on() {
+        let (_home, request) = request(&[]);
+        drop(Run::<Toy>::prepare(&request).unwrap());
+        let recipe = request.out.as_ref().unwrap().join("recipe.toml");
+        let text = std::fs::read_to_string(&recipe).unwrap();
+        std::fs::write(&recipe, text + "[[optimizer.groups]]\nweight_decay = 0\nparameters = \"slop\"\n").unwrap();
+        let error = Run::<Toy>::prepare(&request.with_existing(Existing::Resume)).unwrap_err();
+        let error = error.downcast::<RecipeError>().unwrap();
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("`{}`, line ", recipe.display())), "{text}");
+        assert!(text.contains("groups[0].parameters = \"slop\"") && error.is_user_error(), "{text}");
     }
 }

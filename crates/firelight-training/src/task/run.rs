@@ -8,7 +8,7 @@ use burn::tensor::Device;
 use burn::train::Interrupter;
 use firelight_storage::{Existing, ModelFolder, StorageError, write_atomic};
 
-use super::begin::{Plan, check_memory, read_recipe};
+use super::begin::{Plan, checked, read_recipe};
 use super::{Check, Estimate, RecipeOf, RunRequest, Task, TrainedRun};
 use crate::freeze::trained_beside;
 use crate::sessions::SessionLog;
@@ -107,8 +107,7 @@ impl<T: Task> Run<T> {
         if T::config(&recipe, &corpus, &source)? != config {
             return Err(other_run(&folder, "model").into());
         }
-        check_memory::<T>(&request.clone().with_recipe(source), &recipe, &corpus, &config)?;
-        let recipe = recipe.clone().over(T::batches_of_an_epoch(&corpus, &recipe)?);
+        let recipe = checked::<T>(&request.clone().with_recipe(source), &recipe, &corpus, &config)?;
         let start = resume_point(&folder)?.unwrap_or_default();
         let run = Self::assemble(folder, recipe, corpus, config, start, &request.device)?;
         run.start.restore(run.task.clone(), &run.recipe.optimizer)?; // fails before anything is written
