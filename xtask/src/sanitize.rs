@@ -15,7 +15,7 @@ const PACKAGES: &str = "-p firelight-kernels -p firelight-data";
 
 /// What Miri, which is some thousand times slower than the program itself, can do in minutes: views of matrices and of tensors,
 /// their products, buffers that are not cleared, and attention forward and backward on one tile.
-const SMALL_TESTS: &str = "flex::product::tests::a_ flex::tests linear::tests::constants_need_no_gradient \
+const SMALL_TESTS: &str = "flex::product::tests::a_ flex::tests::sums linear::tests::constants_need_no_gradient \
                            attention::fused_tests::documents_by_hand attention::tests::a_fully_hidden_query";
 
 const FEWER_PASSES: &str = r#"profile.dev.package."*".opt-level=1"#;

@@ -73,7 +73,7 @@ pub enum TrainingError {
         shortened_reason(reason)
     )]
     ForeignCheckpoint {
-        /// The folder of the checkpoint.
+        /// The `state.json` of the checkpoint.
         path: PathBuf,
         /// The first parameter in which the two differ, and how.
         reason: String,
@@ -85,7 +85,7 @@ pub enum TrainingError {
         path.display()
     )]
     OtherSeed {
-        /// The folder of the checkpoint.
+        /// The `state.json` of the checkpoint.
         path: PathBuf,
         /// The seed that the run began with.
         found: u64,
@@ -99,7 +99,7 @@ pub enum TrainingError {
         path.display()
     )]
     OtherOptimizer {
-        /// The folder of the checkpoint.
+        /// The `state.json` of the checkpoint.
         path: PathBuf,
         /// The kind that wrote it.
         found: &'static str,

@@ -20,7 +20,7 @@ pub(super) fn readers() -> Vec<Reader> {
         of_model("run-weights", "run/model.safetensors"),
         of_training("run-recipe", "run/recipe.toml", Names::Anything),
         of_training("run-tokens", "run/data.tokens", Names::Anything),
-        of_training("run-state", "run/checkpoints/step-20/state.json", Names::Anything),
+        of_training("run-state", "run/checkpoints/step-20/state.json", Names::File),
         of_training("run-moments", "run/checkpoints/step-20/optimizer.bpk", Names::File),
         Reader { name: "run-metrics", file: METRICS, valid: copied, read: go_on_with_metrics, names: Names::File },
     ]

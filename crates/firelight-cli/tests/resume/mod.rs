@@ -126,7 +126,7 @@ fn metrics_that_are_gone_are_told_of_and_stop_no_resumed_run() {
     let copy = model().copy();
     fs::write(copy.path().join("metrics.jsonl"), "").unwrap();
     let said = resume(copy.path(), &[]).succeeds().stderr;
-    let is_told = |line: &str| line.starts_with("warn: ") && line.contains("metrics.jsonl` tells of 0 of the 20 steps");
+    let is_told = |line: &str| line.starts_with("warn: ") && line.contains("metrics.jsonl` has 0 of the 20 steps");
     assert!(said.lines().any(is_told), "{said}");
 }
 

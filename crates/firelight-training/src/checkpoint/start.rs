@@ -49,7 +49,7 @@ impl StartPoint {
     pub(crate) fn check_seed(&self, asked: u64) -> Result<(), TrainingError> {
         match (&self.resumed, self.state.seed) {
             (Some(Resumed { folder, .. }), Some(found)) if found != asked => {
-                Err(TrainingError::OtherSeed { path: folder.path().into(), found, asked })
+                Err(TrainingError::OtherSeed { path: folder.state(), found, asked })
             }
             _ => Ok(()),
         }
@@ -68,7 +68,7 @@ impl StartPoint {
         same_optimizer(folder, *optimizer, config.kind())?;
         load_weights(&mut model, folder.weights())?;
         let model = restore_ids(model, parameters)
-            .map_err(|reason| TrainingError::ForeignCheckpoint { path: folder.path().into(), reason })?;
+            .map_err(|reason| TrainingError::ForeignCheckpoint { path: folder.state(), reason })?;
         let path = folder.optimizer();
         let (optimizer, record) = (config.init(&model), load_record(&path, *optimizer_tensors)?);
         // Burn panics where a tensor does not say which parameter it belongs to.
@@ -104,7 +104,9 @@ pub(super) fn load_record(path: &Path, tensors: usize) -> Result<OptimizerRecord
 fn count_tensors(path: &Path, found: usize, expected: usize) -> Result<(), TrainingError> {
     match found == expected {
         true => Ok(()),
-        false => Err(TrainingError::damaged(path)(format!("expected {expected} tensors of state, found {found}"))),
+        false => Err(TrainingError::damaged(path)(format!(
+            "state.json tells of {expected} tensors of state, and it holds {found}"
+        ))),
     }
 }
 
@@ -112,9 +114,7 @@ fn count_tensors(path: &Path, found: usize, expected: usize) -> Result<(), Train
 fn same_optimizer(folder: &CheckpointFolder, found: OptimizerKind, asked: OptimizerKind) -> Result<(), TrainingError> {
     match found == asked {
         true => Ok(()),
-        false => {
-            Err(TrainingError::OtherOptimizer { path: folder.path().into(), found: found.name(), asked: asked.name() })
-        }
+        false => Err(TrainingError::OtherOptimizer { path: folder.state(), found: found.name(), asked: asked.name() }),
     }
 }
 
@@ -133,7 +133,10 @@ mod tests {
         let start = resume_point(&folder).unwrap().unwrap();
         OptimizerConfig::default().init(&model).save(files.optimizer()).unwrap();
         let error = start.restore(model, &OptimizerConfig::default()).err().unwrap();
-        assert!(error.to_string().ends_with("is damaged: expected 4 tensors of state, found 0"), "{error}");
+        assert!(
+            error.to_string().ends_with("is damaged: state.json tells of 4 tensors of state, and it holds 0"),
+            "{error}"
+        );
         assert!(error.is_user_error() && resume_point(&folder).is_err());
     }
 
@@ -182,7 +185,10 @@ mod tests {
         fs::write(files.state(), text.replace("\"muon\"", "\"adamw\"")).unwrap();
         let start = resume_point(&folder).unwrap().unwrap();
         let error = start.restore(model, &OptimizerConfig::default()).err().unwrap();
-        assert!(error.to_string().ends_with("is damaged: expected 3 tensors of state, found 2"), "{error}");
+        assert!(
+            error.to_string().ends_with("is damaged: state.json tells of 3 tensors of state, and it holds 2"),
+            "{error}"
+        );
     }
 
     #[test]
