@@ -240,7 +240,7 @@ mod tests {
         let start = resumed("  \"seed\": 18446744073709551615,\n");
         start.check_seed(u64::MAX).unwrap();
         let error = start.check_seed(8).unwrap_err();
-        let expected = "step-5` was written by a run of the seed 18446744073709551615, not 8: give the seed";
+        let expected = "step-5/state.json` was written by a run of the seed 18446744073709551615, not 8: give the seed";
         assert!(error.to_string().contains(expected) && error.is_user_error(), "{error}");
     }
 }
