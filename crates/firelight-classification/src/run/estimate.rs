@@ -30,7 +30,11 @@ pub(crate) fn estimate_of(
 
 #[cfg(test)]
 mod tests {
+    use super::super::Run;
+    use super::super::corpus::tests::folder;
     use super::*;
+    use burn::tensor::Device;
+    use firelight_training::RunRequest;
 
     #[test]
     fn the_stack_is_counted() {
@@ -42,5 +46,15 @@ mod tests {
         assert_eq!(found.parameters, 872 + 16 + 40 + 18);
         assert_eq!(found.flops_per_token, 6 * 888 + 12 * 8 * 4);
         assert_eq!((found.tokens_per_step, found.activation_bytes), (12, 4 * 12 * 144));
+    }
+
+    #[test]
+    fn a_training_that_no_machine_holds_is_refused_before_anything_is_made() {
+        let home = tempfile::tempdir().unwrap();
+        let data = folder(12);
+        let request = RunRequest::new(&Device::default()).with_data(data.path()).with_out(home.path().join("run"));
+        let error = Run::prepare(&request.with_override("model.n_layers", 1_000_000)).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("would take about"), "{error}");
+        assert!(!home.path().join("run").exists());
     }
 }

@@ -49,6 +49,17 @@ mod tests {
     }
 
     #[test]
+    fn a_training_that_no_machine_holds_is_refused_before_anything_is_made() {
+        let home = tempfile::tempdir().unwrap();
+        for (key, value) in [("model.n_layers", 1_000_000), ("training.batch_size", 1_000_000)] {
+            let request = RunRequest::new(&Device::default()).with_out(home.path().join("run"));
+            let error = Run::prepare(&request.with_override(key, value)).unwrap_err();
+            assert!(error.is_user_error() && error.to_string().contains("would take about"), "{key}: {error}");
+            assert!(!home.path().join("run").exists(), "{key}");
+        }
+    }
+
+    #[test]
     fn a_run_that_the_machine_does_not_hold_is_not_resumed() {
         let home = tempfile::tempdir().unwrap();
         let request = RunRequest::new(&Device::default()).with_out(home.path().join("run"));

@@ -21,7 +21,10 @@ pub(super) fn estimate(config: &Seq2SeqConfig, recipe: &Seq2SeqRecipe) -> Estima
 
 #[cfg(test)]
 mod tests {
+    use super::super::Run;
     use super::*;
+    use burn::tensor::Device;
+    use firelight_training::RunRequest;
 
     #[test]
     fn both_stacks_and_the_head_are_counted() {
@@ -34,5 +37,16 @@ mod tests {
         assert_eq!(found.flops_per_token, 6 * found.parameters + 3 * 12 * 8 * 4);
         assert_eq!((found.tokens_per_step, found.state_bytes), (12, 16 * found.parameters));
         assert_eq!(found.activation_bytes, 4 * 12 * (144 + 192 + 10));
+    }
+
+    #[test]
+    fn a_training_that_no_machine_holds_is_refused_before_anything_is_made() {
+        let home = tempfile::tempdir().unwrap();
+        for (key, value) in [("model.n_layers", 1_000_000), ("training.batch_size", 1_000_000)] {
+            let request = RunRequest::new(&Device::default()).with_out(home.path().join("run"));
+            let error = Run::prepare(&request.with_override(key, value)).unwrap_err();
+            assert!(error.is_user_error() && error.to_string().contains("would take about"), "{key}: {error}");
+            assert!(!home.path().join("run").exists(), "{key}");
+        }
     }
 }

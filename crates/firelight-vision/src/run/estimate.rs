@@ -24,9 +24,13 @@ pub(super) fn estimate(config: &VisionConfig, recipe: &VisionRecipe) -> Estimate
 
 #[cfg(test)]
 mod tests {
+    use super::super::Run;
+    use super::super::corpus::tests::folder;
     use super::*;
     use crate::model::VisionConfig;
+    use burn::tensor::Device;
     use firelight_data::ImageShape;
+    use firelight_training::RunRequest;
 
     #[test]
     fn a_small_model_is_counted_by_hand() {
@@ -41,5 +45,16 @@ mod tests {
         assert_eq!(found.flops_per_token, 6 * 888 + 12 * 8 * 4 + 6 * 32 + 6 * 64 / 4);
         assert_eq!((found.tokens_per_step, found.state_bytes), (12, 16 * found.parameters));
         assert_eq!(found.activation_bytes, 4 * 12 * (144 + 4 + 2 * 2));
+    }
+
+    #[test]
+    fn a_training_that_no_machine_holds_is_refused_before_anything_is_made() {
+        let home = tempfile::tempdir().unwrap();
+        folder(&home.path().join("data"), 10);
+        let request =
+            RunRequest::new(&Device::default()).with_data(home.path().join("data")).with_out(home.path().join("run"));
+        let error = Run::prepare(&request.with_override("model.n_layers", 1_000_000)).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("would take about"), "{error}");
+        assert!(!home.path().join("run").exists());
     }
 }
