@@ -63,7 +63,17 @@ mod tests {
         assert_eq!(read_text(&path).unwrap(), "ab\u{e9}");
         fs::write(&path, "\u{feff}ab").unwrap();
         assert_eq!(read_text(&path).unwrap(), "ab");
+    }
+
+    #[test]
+    fn folders_and_devices_are_no_texts() {
+        let home = tempfile::tempdir().unwrap();
         let error = read_text(home.path()).unwrap_err();
         assert!(error.is_user_error() && error.to_string().contains("` is a folder, but a regular file"), "{error}");
+        #[cfg(unix)]
+        {
+            let error = read_text("/dev/zero").unwrap_err();
+            assert!(error.is_user_error() && error.to_string().starts_with("`/dev/zero` is a device"), "{error}");
+        }
     }
 }
