@@ -89,5 +89,7 @@ mod tests {
         assert_eq!(wrapped("one two three four", 13), "one two three\n  four");
         assert_eq!(wrapped("unbreakably long", 5), "unbreakably\n  long");
         assert_eq!(wrapped("short", 80), "short");
+        assert_eq!(wrapped("it fits", 7), "it fits");
+        assert_eq!(wrapped("", 9), "");
     }
 }

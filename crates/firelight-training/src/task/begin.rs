@@ -76,8 +76,8 @@ fn one_file(values: &BTreeMap<String, Value>) -> Option<&str> {
     file("data.training").filter(|training| file("data.validation") == Some(training))
 }
 
-/// Finds a metric that the task does not measure, adapters, groups or frozen parts that the model does not have, and a decay longer than the
-/// training: only the task knows its metrics, only a model its parameters, and only the data its epochs.
+/// Finds a metric that the task does not measure, adapters, groups or frozen parts that the model does not have, and a decay
+/// longer than the training: only the task knows its metrics, only a model its parameters, and only the data its epochs.
 fn check_whole<T: Task>(
     request: &RunRequest,
     recipe: &RecipeOf<T>,
