@@ -45,7 +45,7 @@ fn readers(text: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Without AddressSanitizer: apart from mapped files the readers are safe Rust, and twice as many cases are tried.
+/// Without AddressSanitizer, which costs time: apart from mapped files the readers are safe Rust.
 fn try_reader(reader: &str, seconds: u32) -> Result<()> {
     let found = workspace_root().join("tests/inputs/found").join(reader);
     fs::create_dir_all(&found)?;
