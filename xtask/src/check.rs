@@ -13,7 +13,7 @@ pub(crate) fn run_all() -> Result<()> {
     run("format", &mut cargo("fmt --all --check"))?;
     spelling()?;
     dependencies()?;
-    consumer::check_lock()?;
+    consumer::check_locks()?;
     run("clippy", &mut cargo("clippy --workspace --all-targets --features ndarray -- -D warnings"))?;
     let mut rustdoc = cargo("doc --workspace --features ndarray --no-deps");
     run("rustdoc", rustdoc.env("RUSTDOCFLAGS", "-D warnings"))?;
@@ -24,6 +24,7 @@ pub(crate) fn run_all() -> Result<()> {
     consumer::check()?;
     run("inference-only build", &mut cargo("check -p firelight --no-default-features --features flex"))?;
     run("wgpu build", &mut cargo("check -p firelight-cli --features wgpu"))?;
+    run("tests for GPUs", &mut cargo("check -p firelight-kernels -p firelight-core --tests --features wgpu"))?;
     // CubeCL fetches LLVM to generate code for CUDA. Checking types needs none, and this is how its build script is told.
     run("cuda build", cargo("check -p firelight-cli --features cuda").env("DOCS_RS", "1"))?;
     eprintln!("\nAll checks passed in {} s.", start.elapsed().as_secs());

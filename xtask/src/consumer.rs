@@ -6,9 +6,11 @@ use crate::command::{cargo, run};
 
 const MANIFEST: &str = "--manifest-path tests/consumer/Cargo.toml";
 
-/// A moment's work: whether its lock file still fits. If not, copy Cargo.lock there and run `cargo metadata` in its folder.
-pub(crate) fn check_lock() -> Result<()> {
-    run("consumer lock", &mut cargo(&format!("tree {MANIFEST} --depth 0")))
+/// A moment's work: whether the lock files outside of the workspace still fit. If not, copy Cargo.lock there and run `cargo metadata`
+/// in their folder.
+pub(crate) fn check_locks() -> Result<()> {
+    run("consumer lock", &mut cargo(&format!("tree {MANIFEST} --depth 0")))?;
+    run("fuzz lock", &mut cargo("tree --manifest-path fuzz/Cargo.toml --depth 0"))
 }
 
 /// Formats, lints, builds and runs it: its one test trains, saves and loads. Burn is there from the tests before.

@@ -85,7 +85,7 @@ fn floor(name: &str, expected: &Numbers) -> f64 {
 fn difference(found: &[f32], expected: &[f32], floor: f64) -> f64 {
     let each = found.iter().zip(expected).map(|(found, expected)| f64::from(found - expected).abs());
     let largest = each.fold(0.0, |largest: f64, x| if x.is_nan() { f64::INFINITY } else { largest.max(x) });
-    match found.len() == expected.len() {
+    match found.len() == expected.len() && !found.is_empty() {
         true => largest / size(expected).max(floor).max(f64::MIN_POSITIVE),
         false => f64::INFINITY,
     }

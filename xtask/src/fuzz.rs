@@ -22,7 +22,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn search(options: &Options) -> Result<()> {
-    ensure!(is_installed("cargo-fuzz"), "`cargo install cargo-fuzz` brings the program");
+    ensure!(is_installed("cargo-fuzz"), "`cargo install --locked cargo-fuzz` brings the program");
     run("corpus", &mut cargo(&format!("run --quiet -p firelight-tests --example inputs -- {CORPUS}")))?;
     let mut broken = Vec::new();
     for reader in readers(&options.only)? {

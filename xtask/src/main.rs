@@ -6,6 +6,7 @@ mod check;
 mod command;
 mod consumer;
 mod course;
+mod coverage;
 mod fixtures;
 mod fuzz;
 mod losses;
@@ -37,6 +38,8 @@ enum Task {
     Agree(agree::Options),
     /// Look for inputs that break a reader
     Fuzz(fuzz::Options),
+    /// Measure which lines the tests run, crate by crate
+    Coverage(coverage::Options),
     /// Compute the golden tensors anew with PyTorch
     Fixtures,
     /// Run the tests of `unsafe` code under AddressSanitizer and Miri, on a nightly compiler
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Task::Losses(options) => losses::compare(&options),
         Task::Agree(options) => agree::compare(&options),
         Task::Fuzz(options) => fuzz::search(&options),
+        Task::Coverage(options) => coverage::measure(&options),
         Task::Fixtures => fixtures::regenerate(),
         Task::Sanitize(options) => sanitize::run_selected(&options),
     };

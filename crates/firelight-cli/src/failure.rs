@@ -19,7 +19,6 @@ use firelight::training::{RecipeError, TrainingError};
 use firelight::vision::VisionError;
 
 use crate::output;
-use crate::problems::problems_of;
 
 const SUCCESS: u8 = 0;
 const MACHINE: u8 = 1;
@@ -96,7 +95,7 @@ fn is_user_error(error: &Error) -> bool {
 fn problems(error: &Error) -> Vec<String> {
     match error.downcast_ref::<clap::Error>() {
         Some(usage) => vec![usage_message(&usage.to_string())],
-        None => problems_of(error).iter().map(|problem| one_line(problem)).collect(),
+        None => firelight::problems(error.as_ref()).iter().map(|problem| one_line(problem)).collect(),
     }
 }
 

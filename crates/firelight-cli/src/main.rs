@@ -6,7 +6,7 @@ mod failure;
 mod interruption;
 mod memory;
 mod output;
-mod problems;
+mod pulse;
 mod threads;
 
 use std::process::ExitCode;

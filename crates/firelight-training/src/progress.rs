@@ -1,5 +1,6 @@
 //! The progress of a run on the standard error. On a terminal: a bar with the loss, the throughput and the time left, and a line for
-//! every evaluation. Elsewhere: the same as lines, one every 50 steps or 15 seconds and one for every evaluation.
+//! every evaluation; a spinner turns while a step takes long. Elsewhere: the same as lines, one every 50 steps or 15 seconds and one
+//! for every evaluation.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -10,7 +11,10 @@ use crate::clock::Clock;
 use crate::words::{metric_in_words, wrapped};
 use crate::{EvaluationReport, Observer, RunReport, StepReport, TrainingError};
 
-const TEMPLATE: &str = "{bar:20} {pos}/{len}{prefix}\n{msg}";
+const TEMPLATE: &str = "{bar:20} {pos}/{len}{prefix} {spinner}\n{msg}";
+
+/// How often the spinner turns.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Without a terminal there is a line after every so many steps, and after a step that ends so long after the last line.
 const LINE_EVERY: (usize, Duration) = (50, Duration::from_secs(15));
@@ -106,6 +110,9 @@ impl Observer for ProgressBar {
         self.written = (self.began, run.done);
         self.bar.set_length(run.steps as u64);
         self.bar.set_position(run.done as u64);
+        if !self.bar.is_hidden() {
+            self.bar.enable_steady_tick(TICK);
+        }
         Ok(())
     }
 
@@ -301,8 +308,9 @@ mod tests {
         let characters: Vec<Vec<char>> = drawn.lines().map(|line| line.chars().collect()).collect();
         let rows = characters.iter().flat_map(|line| line.chunks(80)).map(|row| row.iter().collect::<String>());
         let rows: Vec<String> = rows.map(|row| row.trim_end().to_string()).collect();
+        let bar = "░░░░░░░░░░░░░░░░░░░░ 2/42, 40 seconds left "; // two steps took two seconds
+        assert!(rows.iter().any(|row| row.starts_with(bar)), "{rows:#?}");
         for row in [
-            "░░░░░░░░░░░░░░░░░░░░ 2/42, 40 seconds left", // two steps took two seconds
             "loss 2.0000 (smoothed 3.9000), gradient 1.00, rate 1.0e-3, 1235 tokens/s", // 4 + (2 - 4) / 20
             "step 2/42: loss 2.0000 (smoothed 3.9000), gradient 1.00, rate 1.0e-3, 1235",
             "  tokens/s, validation loss 2.0000, accuracy 0.5000, macro F1 0.5000, weighted",

@@ -87,6 +87,7 @@ mod tests {
     fn lines_break_between_words() {
         assert_eq!(wrapped("one two three four", 9), "one two\n  three\n  four");
         assert_eq!(wrapped("one two three four", 13), "one two three\n  four");
+        assert_eq!(wrapped("aa bb cc dd", 5), "aa bb\n  cc\n  dd", "the indent counts");
         assert_eq!(wrapped("unbreakably long", 5), "unbreakably\n  long");
         assert_eq!(wrapped("short", 80), "short");
         assert_eq!(wrapped("it fits", 7), "it fits");

@@ -1,5 +1,5 @@
 //! Firelight: the Transformer library of the Burn ecosystem. This crate re-exports the family, carries one cargo feature
-//! per backend, and selects the device; nothing else lives here.
+//! per backend, selects the device and lists the problems of an error; nothing else lives here.
 //!
 //! ```text
 //!            data              language, core                training
@@ -36,6 +36,8 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod device;
+#[cfg(feature = "train")]
+mod problems;
 
 pub use firelight_classification as classification;
 pub use firelight_core as core;
@@ -48,3 +50,5 @@ pub use firelight_storage as storage;
 #[cfg(feature = "train")]
 pub use firelight_training as training;
 pub use firelight_vision as vision;
+#[cfg(feature = "train")]
+pub use problems::problems;

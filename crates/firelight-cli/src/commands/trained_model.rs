@@ -1,6 +1,6 @@
 //! Which trained model a command works on, and where: the arguments that every such command shares.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use burn::tensor::Device;
@@ -43,16 +43,9 @@ impl TrainedModel {
     pub(super) fn with<T>(&self, use_them: impl FnOnce(&Checkpoint, &Device) -> Result<T>) -> Result<T> {
         let checkpoint: Checkpoint = self.checkpoint.parse()?;
         let chosen = device::choose(self.device.as_deref())?;
-        let weights = self.weights(&checkpoint)?;
+        let weights = weights_in(&self.run_dir, &checkpoint)?;
         output::note(format_args!("checkpoint: {checkpoint}, {weights}, device: {}", place(&chosen)));
         use_them(&checkpoint, &chosen.device)
-    }
-
-    /// The step and the file of a checkpoint, in words.
-    fn weights(&self, checkpoint: &Checkpoint) -> Result<String> {
-        let found = ModelFolder::open(&self.run_dir)?.find(checkpoint)?;
-        let step = found.step.map_or(String::new(), |step| format!("step {step}, "));
-        Ok(format!("{step}{}", found.path.display()))
     }
 
     /// Refuses a model that another command is for, and names that one.
@@ -74,4 +67,11 @@ impl TrainedModel {
         let config: Option<Value> = serde_json::from_slice(&config).ok();
         Ok(config.and_then(|config| config["task"].as_str().map(str::to_string)))
     }
+}
+
+/// The step and the file of a checkpoint, in words.
+pub(super) fn weights_in(run_dir: &Path, checkpoint: &Checkpoint) -> Result<String> {
+    let found = ModelFolder::open(run_dir)?.find(checkpoint)?;
+    let step = found.step.map_or(String::new(), |step| format!("step {step}, "));
+    Ok(format!("{step}{}", found.path.display()))
 }

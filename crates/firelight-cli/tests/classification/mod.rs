@@ -319,7 +319,9 @@ fn a_classifier_begins_from_a_masked_language_model_and_from_another_classifier(
     assert_eq!(line["text"], "a dull film and more");
     assert!((line["similarity"].as_f64().unwrap() - cosines[1]).abs() < 1e-4, "{line} {cosines:?}");
     firelight(["classify", &masked, "--text", "a"]).fails(USER, &["`masked_language`", "firelight embed"]);
-    firelight(train_on(&texts().data, &path("begun"), &["--from", &masked, "--steps", "2"])).succeeds();
+    let begun = firelight(train_on(&texts().data, &path("begun"), &["--from", &masked, "--steps", "2"])).succeeds();
+    let from = Path::new(&masked).join("model.safetensors");
+    assert!(begun.stderr.contains(&format!("begins from: step 4, {}\n", from.display())), "{}", begun.stderr);
     let run = texts().run.display().to_string();
     firelight(train_on(&texts().data, &path("more"), &["--from", &run, "--steps", "1"])).succeeds();
     let other = ["--from", &masked, "--set", "model.d_ff=48"];

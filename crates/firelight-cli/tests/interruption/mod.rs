@@ -43,10 +43,13 @@ fn epochs_are_counted_over_an_interruption() {
 #[test]
 fn ctrl_c_finishes_the_step_saves_and_says_how_to_go_on() {
     let scratch = Model::scratch();
-    let (lines, stderr) = interrupted(scratch.path(), &["--steps", "100000", "--set", "schedule.steps=20"]);
-    let out = text(scratch.path());
+    let long = ["--steps", "100000", "--set", "schedule.steps=20", "--set", "training.evaluate_every=3"];
+    let (lines, stderr) = interrupted(scratch.path(), &long);
+    let (out, evaluated) = (text(scratch.path()), lines - lines % 3);
     for said in [
-        "interrupted after".to_string(),
+        "stopping after this step, then saving; press Ctrl-C again to quit now\n".to_string(),
+        format!("interrupted after {lines} steps: validation loss "),
+        format!(" nats per token at step {evaluated}, best "),
         format!("resume with: firelight train --resume --out {out}\n"),
         format!("report with: firelight report {out}\n"),
     ] {

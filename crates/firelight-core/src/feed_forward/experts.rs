@@ -271,7 +271,7 @@ mod tests {
     use crate::pass::{AuxiliaryLosses, Pass};
     use burn::module::Param;
     use burn::tensor::{Device, Distribution};
-    use firelight_kernels::assert_close;
+    use firelight_kernels::{Difference, assert_close};
 
     fn layer(config: ExpertsConfig, device: &Device) -> MixtureOfExperts {
         let wide = Init::Normal { std: 1.0 };
@@ -306,8 +306,8 @@ mod tests {
         for top_k in [1, 2, 4] {
             let layer = layer(ExpertsConfig::new(4).with_top_k(top_k), &device);
             let x = random(&device);
-            let found = run(&layer, x.clone(), None).0.into_data();
-            assert_close(&found, &oracle(&layer, x), 1e-5);
+            let difference = Difference::between(&run(&layer, x.clone(), None).0, &oracle(&layer, x));
+            assert!(difference.relative(0.0) <= 1e-6, "{difference:?}");
         }
     }
 
@@ -327,7 +327,8 @@ mod tests {
         let (found, expected) = (gradients(run(&layer, x.clone(), None).0), gradients(oracle(&layer, x.clone())));
         assert_eq!(found.len(), expected.len());
         for (found, expected) in found.into_iter().zip(expected) {
-            assert_close(&found, &expected, 1e-4);
+            let difference = Difference::between(&found, &expected);
+            assert!(difference.relative(0.0) <= 1e-5, "{difference:?}");
         }
     }
 

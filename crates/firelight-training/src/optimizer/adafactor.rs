@@ -127,6 +127,7 @@ fn root_mean_square<const D: usize>(x: &Tensor<D>) -> Tensor<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::toy::alone;
     use burn::tensor::{Device, Distribution};
     use proptest::prelude::*;
 
@@ -173,6 +174,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_update_is_larger_than_the_rate_times_its_clip(scale in 0.01_f32..100.0, time in 1_usize..1000) {
+            let _alone = alone();
             let device = Device::default();
             let random = || Tensor::<3>::random([2, 3, 4], Distribution::Normal(0.0, 1.0), &device);
             let (_, state) = rule(StepSize::Absolute).update(Step { rate: 0.1, time: 1 }, random(), random(), None);

@@ -139,7 +139,9 @@ fn newton_schulz(x: Tensor<3>) -> Tensor<3> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::{Device, Distribution, Tolerance};
+    use crate::toy::alone;
+    use burn::tensor::{Device, Distribution};
+    use firelight_kernels::assert_close;
     use proptest::prelude::*;
 
     fn rule(config: MuonConfig) -> MuonRule {
@@ -154,10 +156,8 @@ mod tests {
         let config = MuonConfig { newton_schulz_steps: 1, ..MuonConfig::default() };
         let (moved, state) = rule(config).update(Step { rate: 0.1, time: 1 }, gradient.zeros_like(), gradient, None);
         let at = |x: f64| 3.4445 * x - 4.7750 * x.powi(3) + 2.0315 * x.powi(5);
-        let expected = [[-0.1 * at(0.6) as f32, 0.0], [0.0, -0.1 * at(0.8) as f32]];
-        moved.into_data().assert_approx_eq::<f32>(&expected.into(), Tolerance::absolute(1e-6));
-        let mean = [[0.15_f32, 0.0], [0.0, 0.2]];
-        state[0].to_data().assert_approx_eq::<f32>(&mean.into(), Tolerance::absolute(1e-6));
+        assert_close(&moved.flatten::<1>(0, 1), &[-0.1 * at(0.6), 0.0, 0.0, -0.1 * at(0.8)], 1e-6);
+        assert_close(&state[0].to_data(), &[0.15, 0.0, 0.0, 0.2], 1e-6);
     }
 
     #[test]
@@ -171,6 +171,7 @@ mod tests {
     #[test]
     fn the_scale_that_matches_adamw_has_its_size() {
         // A full-rank orthogonal update has a root mean square of 1 / sqrt(max(in, out)), so the scaled one of 0.2.
+        let _alone = alone();
         let device = Device::default();
         let gradient = Tensor::<2>::random([96, 32], Distribution::Normal(0.0, 1.0), &device);
         let config = MuonConfig { update_scale: UpdateScale::AdamwRms, ..MuonConfig::default() };
@@ -181,13 +182,14 @@ mod tests {
 
     #[test]
     fn matrices_in_a_stack_are_updated_each_on_its_own() {
+        let _alone = alone();
         let device = Device::default();
         let stack = Tensor::<3>::random([3, 4, 6], Distribution::Normal(0.0, 1.0), &device);
         let all = orthogonal(stack.clone(), 5);
         for i in 0..3 {
             let one = orthogonal(stack.clone().narrow(0, i, 1).squeeze_dim::<2>(0), 5);
             let same = all.clone().narrow(0, i, 1).squeeze_dim::<2>(0);
-            same.into_data().assert_approx_eq::<f32>(&one.into_data(), Tolerance::absolute(1e-5));
+            assert_close(&same, &one, 1e-5);
         }
     }
 
@@ -195,11 +197,12 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
         fn the_direction_is_nearly_orthogonal_and_turns_with_its_transpose(rows in 1_usize..12, columns in 1_usize..12) {
+            let _alone = alone();
             let device = Device::default();
             let matrix = Tensor::<2>::random([rows, columns], Distribution::Normal(0.0, 1.0), &device);
             let found = orthogonal(matrix.clone(), 5);
             let turned = orthogonal(matrix.clone().transpose(), 5).transpose();
-            found.to_data().assert_approx_eq::<f32>(&turned.into_data(), Tolerance::absolute(1e-3));
+            assert_close(&found, &turned, 1e-3);
             // The trace of gᵀ orthogonal(g) is the sum of the singular values times factors in (0, 1.3).
             let trace = (found.clone() * matrix.clone()).sum().into_scalar::<f32>();
             let norm = matrix.square().sum().sqrt().into_scalar::<f32>();

@@ -16,6 +16,7 @@ use firelight::training::{
 use super::super::place;
 use crate::failure::Mistake;
 use crate::interruption::INTERRUPTED;
+use crate::pulse::{Pulse, StepPulse};
 use crate::{interruption, output};
 
 /// What a task shows of itself.
@@ -48,8 +49,9 @@ impl Course {
             has_screen,
             Mistake("--tui draws on a terminal: leave it out where the output is a file or a pipe".into())
         );
+        let pulse = Pulse::of("preparing the data and the model");
         if self.dry_run {
-            return try_out::<T>(request, chosen);
+            return try_out::<T>(request, chosen, &pulse);
         }
         let run = Run::<T>::prepare(request)?.named_device(&place(chosen));
         if run.is_finished() {
@@ -58,20 +60,26 @@ impl Course {
         }
         announce(&run, &place(chosen));
         if self.self_check {
+            pulse.now("checking the model");
             check(&run)?;
         }
-        let trained = self.train(run)?;
+        let trained = self.train(run, pulse)?;
         conclude(&trained);
         show(&trained, chosen)
     }
 
-    /// Trains under the eyes of a progress bar or of Burn's dashboard.
-    fn train<T: Shown>(self, run: Run<T>) -> Result<TrainedRun<T>> {
+    /// Trains under the eyes of a progress bar or of Burn's dashboard. Those move on a terminal; elsewhere a step that takes long
+    /// is told by the pulse.
+    fn train<T: Shown>(self, run: Run<T>, pulse: Pulse) -> Result<TrainedRun<T>> {
         let interrupter = Interrupter::new();
         interruption::listen(&interrupter)?;
         let mut observers: Vec<Box<dyn Observer>> = Vec::new();
         if !self.tui {
             observers.push(Box::new(ProgressBar::new().counting(T::TARGET)));
+        }
+        match io::stderr().is_terminal() {
+            true => drop(pulse),
+            false => observers.push(Box::new(StepPulse::new(pulse))),
         }
         if self.tensorboard {
             observers.push(Box::new(TensorBoard::create(run.folder.tensorboard())?));
@@ -83,8 +91,9 @@ impl Course {
 
 /// Says what the training costs, and how long it takes by the steps that it tries: the cost first, which a model that is too
 /// large for this machine has, too.
-fn try_out<T: Shown>(request: &RunRequest, chosen: &NamedDevice) -> Result<()> {
+fn try_out<T: Shown>(request: &RunRequest, chosen: &NamedDevice, pulse: &Pulse) -> Result<()> {
     let trial = DryRun::<T>::prepare(request)?;
+    pulse.now("measuring a few steps");
     output::print(&format!("{}\n", trial.estimate()))?;
     let pace = trial.measure()?;
     Ok(output::print(&format!("time on {}: {pace}\n", place(chosen)))?)

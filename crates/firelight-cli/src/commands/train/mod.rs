@@ -18,11 +18,12 @@ use firelight::classification::{Classification, MaskedLanguage, QuestionAnswerin
 use firelight::device;
 use firelight::language::Language;
 use firelight::seq2seq::Seq2Seq;
-use firelight::storage::Existing;
+use firelight::storage::{Checkpoint, Existing};
 use firelight::training::{RunRequest, Task, read_recipe, task_of};
 use firelight::vision::Vision;
 
 use super::recipes;
+use super::trained_model::weights_in;
 use crate::failure::Mistake;
 use crate::output;
 use course::Course;
@@ -162,6 +163,9 @@ impl Train {
             return Ok(output::print(&recipe.to_toml()?)?);
         }
         let chosen = device::choose(self.device.as_deref())?;
+        if let Some(from) = &self.from {
+            output::note(format_args!("begins from: {}", weights_in(from, &Checkpoint::Last)?));
+        }
         let course =
             Course { dry_run: self.dry_run, self_check: self.self_check, tui: self.tui, tensorboard: self.tensorboard };
         course.follow::<T>(&self.request(&chosen.device), &chosen)
