@@ -26,7 +26,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
     /// The seeds of each row, in both programs
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1337,1,2")]
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1337,1,2,3,4")]
     seeds: Vec<u64>,
 }
 
