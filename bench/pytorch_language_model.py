@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """Trains the model of recipes/shakespeare-char-cpu.toml in PyTorch, for comparison of the losses.
 
-    pip install torch numpy
+    pip install torch numpy safetensors
     python3 bench/pytorch_language_model.py --data input.txt --seed 1
     python3 bench/pytorch_language_model.py --data input.txt --modern --learning-rate 3e-3 --min-learning-rate 0
+    firelight train recipes/shakespeare-char-cpu.toml --data input.txt --steps 0 --out RUN --seed 1
+    python3 bench/pytorch_language_model.py --data input.txt --seed 1 --begin RUN/model.safetensors
 
 4 layers, 4 heads, width 128, context 64, batch 12, 2,000 steps of AdamW; `--modern` has rotary positions, RMSNorm, RMSNorm of
 queries and keys and no biases, the row of docs/results.md with 796,160 parameters. The last tenth of the text is validated on
 in windows that do not overlap, each character counted once. Prints one JSON line: nats per character.
+
+With `--begin` it is Firelight's run again: its initial weights, and its order of batches as docs/reproduce.md defines it.
 """
 import argparse, json, math, time
 import torch, torch.nn as nn, torch.nn.functional as F
@@ -71,6 +75,50 @@ class Model(nn.Module):
         return self.norm(x) @ self.tokens.weight.T
 
 
+def begin(model, path):
+    """Takes the initial weights that Firelight wrote; its matrices are [in, out], PyTorch's [out, in]."""
+    from safetensors.torch import load_file
+
+    found = load_file(path)
+    take = lambda name, turn=False: found.pop(name).T if turn else found.pop(name)
+    both = lambda layer, name: (layer.weight.copy_(take(f"{name}.weight", True)), layer.bias.copy_(take(f"{name}.bias")))
+    with torch.no_grad():
+        model.tokens.weight.copy_(take("embedding.weight"))
+        model.positions.weight.copy_(take(next(name for name in found if "position" in name)))
+        for i, block in enumerate(model.blocks):
+            part = f"transformer.blocks.{i}"
+            query, key, value = (f"{part}.attention.projection.{name}" for name in ("query", "key", "value"))
+            block.qkv.weight.copy_(torch.cat([take(f"{name}.weight", True) for name in (query, key, value)]))
+            block.qkv.bias.copy_(torch.cat([take(f"{name}.bias") for name in (query, key, value)]))
+            both(block.out, f"{part}.attention.output")
+            both(block.up, f"{part}.feed_forward.up")
+            both(block.down, f"{part}.feed_forward.down")
+    others = [name for name in found if "norm" not in name]  # norms begin at 1 and 0 in both
+    assert not others, f"not taken: {others}"
+
+
+def mix(x):
+    """The output function of SplitMix64."""
+    whole = (1 << 64) - 1
+    z = (x + 0x9E3779B97F4A7C15) & whole
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & whole
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & whole
+    return z ^ (z >> 31)
+
+
+def item(seed, position, count):
+    """Firelight's order: a Feistel network for each epoch, walked until it lands below `count`."""
+    epoch, place = divmod(position, count)
+    key, half = mix(seed ^ mix(epoch)), ((count - 1).bit_length() + 1) // 2
+    while True:
+        left, right = place >> half, place & ((1 << half) - 1)
+        for turn in range(6):
+            left, right = right, left ^ (mix((key + turn) % (1 << 64) ^ mix(right)) & ((1 << half) - 1))
+        place = left << half | right
+        if place < count:
+            return place
+
+
 def learning_rate(step, peak, least):
     if step < WARMUP:
         return peak * (step + 1) / WARMUP
@@ -96,6 +144,7 @@ def main():
     p.add_argument("--min-learning-rate", type=float, default=1e-4)
     p.add_argument("--beta-2", type=float, default=0.99)
     p.add_argument("--threads", type=int, default=0)
+    p.add_argument("--begin", metavar="FILE", help="begin with the weights of this file, and take batches in Firelight's order")
     a = p.parse_args()
     if a.threads:
         torch.set_num_threads(a.threads)
@@ -106,6 +155,8 @@ def main():
     cut = int(0.9 * len(ids))
     train, validation = ids[:cut], ids[cut:]
     model = Model(len(index), a.modern)
+    if a.begin:
+        begin(model, a.begin)
     matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1]
     vectors = [parameter for parameter in model.parameters() if parameter.dim() < 2]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
@@ -114,8 +165,10 @@ def main():
     for step in range(STEPS):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, a.learning_rate, a.min_learning_rate)
-        places = torch.randint(len(train) - LENGTH, (BATCH, 1)) + torch.arange(LENGTH + 1)
-        batch = train[places]
+        count = len(train) - LENGTH
+        ordered = lambda: torch.tensor([[item(a.seed, BATCH * step + row, count)] for row in range(BATCH)])
+        starts = ordered() if a.begin else torch.randint(count, (BATCH, 1))
+        batch = train[starts + torch.arange(LENGTH + 1)]
         loss = F.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
         optimizer.zero_grad(set_to_none=True)
         loss.backward()

@@ -14,7 +14,7 @@ use crate::{StorageError, atomic, open_file};
 /// Writes the parameters of `model` to `path`, replacing a file that is there.
 ///
 /// Keys are the paths of the parameters through the module, without the names of enum variants:
-/// `blocks.0.attention.query.weight`. Equal weights give equal bytes.
+/// `blocks.0.attention.projection.query.weight`. Equal weights give equal bytes.
 ///
 /// # Errors
 /// Returns an error naming `path` if the file cannot be written; an older file is then untouched.
