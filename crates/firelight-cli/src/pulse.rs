@@ -59,10 +59,7 @@ impl StepPulse {
     }
 
     fn after(&self, step: usize) {
-        match step < self.steps {
-            true => self.pulse.now(&format!("at step {}/{}", step + 1, self.steps)),
-            false => self.pulse.now("finishing the last step"),
-        }
+        self.pulse.now(&format!("at work after step {step}/{}", self.steps)); // on the next one, an evaluation or a checkpoint
     }
 }
 
@@ -104,15 +101,13 @@ mod tests {
     }
 
     #[test]
-    fn a_training_is_named_by_the_step_that_it_is_at() {
+    fn a_training_is_named_by_its_last_step() {
         let (pulse, told) = told("preparing");
         let mut steps = StepPulse::new(pulse);
         let named = |expected: &str| assert!(told.iter().any(|remark| remark.starts_with(expected)), "{expected}");
         steps.started(&RunReport { done: 3, steps: 5 }).unwrap();
-        named("still at step 4/5, for ");
+        named("still at work after step 3/5, for ");
         steps.evaluation(&EvaluationReport { step: 4, ..EvaluationReport::default() }).unwrap();
-        named("still at step 5/5, for ");
-        steps.evaluation(&EvaluationReport { step: 5, ..EvaluationReport::default() }).unwrap();
-        named("still finishing the last step, for ");
+        named("still at work after step 4/5, for ");
     }
 }
