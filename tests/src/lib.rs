@@ -21,3 +21,8 @@ pub struct WorkedNumbers;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/reproduce.md")]
 pub struct Reproduce;
+
+/// Masks.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/mask.md")]
+pub struct Masks;

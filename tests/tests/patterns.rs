@@ -22,7 +22,7 @@ fn patterns() -> Vec<Vec<AttentionPattern>> {
         AttentionPattern::Chunked { size: 3, causal: true },
         AttentionPattern::Strided { stride: 2, causal: true },
         AttentionPattern::LocalGlobal { window: 1, global: 2, causal: true },
-        AttentionPattern::BigBird { window: 1, global: 1, random: 0.3, seed: 1, causal: true },
+        AttentionPattern::BigBird { window: 1, global: 1, random: 1, block: 2, seed: 1, causal: true },
     ];
     let mixed = vec![window, AttentionPattern::Causal];
     patterns.into_iter().map(|pattern| vec![pattern]).chain([mixed]).collect()
@@ -37,7 +37,7 @@ fn two_sided() -> [Vec<AttentionPattern>; 6] {
         vec![AttentionPattern::Chunked { size: 3, causal: false }],
         vec![AttentionPattern::Strided { stride: 2, causal: false }],
         vec![AttentionPattern::LocalGlobal { window: 1, global: 2, causal: false }],
-        vec![AttentionPattern::BigBird { window: 1, global: 1, random: 0.3, seed: 1, causal: false }],
+        vec![AttentionPattern::BigBird { window: 1, global: 1, random: 1, block: 2, seed: 1, causal: false }],
     ]
 }
 
@@ -54,7 +54,7 @@ fn dense(model: &Transformer, patterns: &[AttentionPattern], x: Tensor<3>, paddi
     let mut x = x;
     for (i, block) in model.blocks.iter().enumerate() {
         let pattern = patterns[i % patterns.len()];
-        let hidden = |row: usize, pair: usize| pattern.hidden(pair / 9, pair % 9) || padding[row][pair % 9];
+        let hidden = |row: usize, pair: usize| pattern.rule().hidden(0, pair / 9, pair % 9) || padding[row][pair % 9];
         let pairs: Vec<bool> = (0..2).flat_map(|row| (0..81).map(move |pair| hidden(row, pair))).collect();
         let mask = AttentionMask::from_hidden(Tensor::from_bool(TensorData::new(pairs, [2, 1, 9, 9]), &device()));
         let context = BlockContext { attention: AttentionContext::masked(mask), ..BlockContext::default() };

@@ -10,7 +10,7 @@
 //!
 //! # Masks
 //! In every boolean tensor of this crate true means hidden: a padded key, a future key, an ignored target.
-//! [`AttentionMask`] is the only type that combines them.
+//! [`AttentionMask`] is the only type that combines them; which pairs a [`PairRule`] hides is a function of their positions.
 //!
 //! # Weights
 //! [`ParamBuilder`] draws the initial weights on the host, each from its own stream keyed by seed and path, so that one
@@ -45,7 +45,6 @@ pub mod kind;
 mod layer_scale;
 mod linear;
 mod loss;
-mod mask;
 mod norm;
 mod pass;
 mod position;
@@ -69,12 +68,12 @@ pub use embedding::{TokenEmbedding, TokenEmbeddingConfig};
 pub use encoder_decoder::{EncoderDecoder, EncoderDecoderConfig};
 pub use error::ConfigError;
 pub use feed_forward::{Activation, ExpertsConfig, FeedForward, FeedForwardConfig, FeedForwardLayer, MixtureOfExperts};
+pub use firelight_kernels::{AttentionMask, MaskRule, PairRule, RandomBlocks, Runs};
 pub use head::{LmHead, LmHeadConfig, TiedHead};
 pub use init::{Init, ParamBuilder, WeightInit};
 pub use layer_scale::LayerScale;
 pub use linear::{Linear, LinearConfig};
 pub use loss::{LossConfig, TokenLoss};
-pub use mask::AttentionMask;
 pub use norm::{LayerNorm, NoNorm, Norm, NormConfig, RmsNorm};
 pub use pass::{AttentionTrace, AuxiliaryLosses, LayerPass, LayerTrace, Pass};
 pub use position::{

@@ -20,6 +20,7 @@ use crate::precision::cast;
 use burn::module::Module;
 use burn::nn::Dropout;
 use burn::tensor::{Bool, Device, FloatDType, Int, Tensor};
+use firelight_kernels::{AttentionMask, PairRule};
 use row::Row;
 use std::collections::BTreeMap;
 
@@ -33,6 +34,8 @@ pub struct SequenceInput {
     pub documents: Option<Tensor<2, Int>>,
     /// The encoder's output, for decoders with cross-attention.
     pub memory: Option<Memory>,
+    /// What is hidden in every layer, beside what its own pattern hides.
+    pub rule: PairRule,
 }
 
 impl SequenceInput {
@@ -45,6 +48,24 @@ impl SequenceInput {
     /// Sets the document of each token, `[B, T]`.
     pub fn with_documents(mut self, documents: Tensor<2, Int>) -> Self {
         self.documents = Some(documents);
+        self
+    }
+
+    /// Hides pairs in every layer, beside what its own pattern hides: a rule of one's own, or a prefix that sees itself whole in
+    /// a stack of [`AttentionPattern::Full`].
+    ///
+    /// ```
+    /// use burn::tensor::{Device, Tensor};
+    /// use firelight_core::{PairRule, Pass, SequenceInput, TransformerConfig};
+    ///
+    /// let device = Device::flex();
+    /// let model = TransformerConfig::encoder(16, 4, 2).init(&device);
+    /// let input = SequenceInput::default().with_rule(PairRule::prefix_lm(&[2, 3])); // The prefixes of two rows.
+    /// let y = model.forward(Tensor::ones([2, 5, 16], &device), &input, &mut Pass::default());
+    /// assert_eq!(y.dims(), [2, 5, 16]);
+    /// ```
+    pub fn with_rule(mut self, rule: PairRule) -> Self {
+        self.rule = rule;
         self
     }
 
@@ -197,7 +218,7 @@ impl Transformer {
             let keys = pass.keys(layer, row.tokens().len());
             let bias = || self.position.bias(positions, &row.positions(keys.len()), device);
             let (mask, bias) = shared.entry(keys.start).or_insert_with(|| (row.mask(keys.len()), bias())).clone();
-            let mask = pattern.mask(row.tokens(), keys, device).and(mask);
+            let mask = AttentionMask::rule(pattern.rule()).starting_at(keys.start).and(mask);
             let attention = AttentionContext { mask, bias, rotation: rotation.clone() };
             BlockContext { attention, memory: input.memory.clone(), padding: input.padding.clone() }
         };

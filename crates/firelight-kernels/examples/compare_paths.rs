@@ -84,14 +84,15 @@ fn time_all() {
         let heads = x.clone().reshape([tokens / length, length, HEADS, WIDTH / HEADS]).swap_dims(1, 2);
         attention(heads.clone(), heads.clone(), heads, options)
     };
-    let causal = AttentionOptions::default().with_causal(true);
+    let causal = AttentionOptions::default().with_mask(AttentionMask::causal());
     time("attention causal 256", || attend(&x, LENGTH, &causal));
     let dropped = causal.clone().with_dropout(0.2);
     time("attention causal 256, dropout", || attend(&x, LENGTH, &dropped));
     time("attention 256", || attend(&x, LENGTH, &AttentionOptions::default()));
     let long = rows(2048);
     time("attention causal 2048", || attend(&long, 2048, &causal));
-    let chunks = causal.clone().with_chunks(Some(Chunks { size: LENGTH, before: 0 }));
+    let rule = PairRule::Chunks { size: LENGTH }.and(PairRule::Causal);
+    let chunks = AttentionOptions::default().with_mask(AttentionMask::rule(rule));
     time("attention chunks of 256 in 2048", || attend(&long, 2048, &chunks));
 }
 

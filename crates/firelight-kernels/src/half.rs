@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn attention_rounds_once() {
-        let options = AttentionOptions::default().with_causal(true).with_soft_cap(Some(2.0));
+        let options = AttentionOptions::default().with_mask(AttentionMask::causal()).with_soft_cap(Some(2.0));
         let heads = [[2, 4, 5, 3], [2, 2, 7, 3], [2, 2, 7, 6]];
         check("attention", heads, |[q, k, v]| attention(q, k, v, &options));
         let [q, k, v] = heads;

@@ -55,7 +55,8 @@ const OPERATIONS: [Operation; 15] = [
     }),
     ("attention", |[x, y, table, _]| {
         let heads = |x: Tensor<2>| x.unsqueeze_dims::<4>(&[0, 0]);
-        let options = AttentionOptions::default().with_causal(true).with_window(Some(9)).with_soft_cap(Some(2.0));
+        let options =
+            AttentionOptions::default().with_mask(AttentionMask::rule(PairRule::window(9, 0))).with_soft_cap(Some(2.0));
         let rows = Tensor::cat(vec![table.clone(), y], 0);
         attention(heads(x), heads(rows.clone()), heads(rows), &options).squeeze_dims(&[0, 1])
     }),
@@ -222,7 +223,7 @@ fn empty_batches_pass_in_both_directions() {
 fn empty_batches_of_heads_pass_in_both_directions() {
     let device = Case::plain().device();
     let operations: [fn(Tensor<4>) -> Tensor<4>; 2] = [
-        |x| attention(x.clone(), x.clone(), x, &AttentionOptions::default().with_causal(true)),
+        |x| attention(x.clone(), x.clone(), x, &AttentionOptions::default().with_mask(AttentionMask::causal())),
         |x| {
             let angles = Tensor::zeros([1, 1, 3, 2], &x.device());
             rotary(x, angles.clone().cos(), angles.sin(), RotaryPairs::Halves)

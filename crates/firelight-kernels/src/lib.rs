@@ -11,12 +11,13 @@
 //!
 //! ```
 //! use burn::tensor::{Device, Distribution, Tensor};
-//! use firelight_kernels::{AttentionOptions, attention};
+//! use firelight_kernels::{AttentionMask, AttentionOptions, attention};
 //!
 //! let device = Device::flex();
 //! let query = Tensor::<4>::random([1, 4, 3, 8], Distribution::Default, &device); // [B, H, Q, E]
 //! let memory = Tensor::<4>::random([1, 2, 5, 8], Distribution::Default, &device); // [B, G, K, E]
-//! let output = attention(query, memory.clone(), memory, &AttentionOptions::default().with_causal(true));
+//! let options = AttentionOptions::default().with_mask(AttentionMask::causal());
+//! let output = attention(query, memory.clone(), memory, &options);
 //! assert_eq!(output.dims(), [1, 4, 3, 8]);
 //! ```
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
@@ -50,6 +51,7 @@ mod path;
 mod recompute;
 mod rms_norm;
 mod rotary;
+mod rule;
 mod silu;
 mod square_sum;
 #[cfg(all(test, feature = "flex"))]
@@ -57,7 +59,7 @@ mod testing;
 
 pub use adamw::{AdamWStep, adamw};
 pub use add_norm::{add_layer_norm, add_rms_norm};
-pub use attention::{AttentionOptions, Chunks, attention, attention_from_scores, attention_with_weights};
+pub use attention::{AttentionMask, AttentionOptions, attention, attention_from_scores, attention_with_weights};
 pub use awake::awake;
 pub use closeness::{Difference, Numbers, assert_close, assert_same_bits};
 pub use cross_entropy::{CrossEntropyOptions, cross_entropy};
@@ -72,5 +74,6 @@ pub use path::{KernelPath, kernel_path};
 pub use recompute::{can_recompute, recomputed};
 pub use rms_norm::rms_norm;
 pub use rotary::{RotaryPairs, rotary};
+pub use rule::{Documents, MaskRule, PairRule, RandomBlocks, Runs, Tile};
 pub use silu::silu;
 pub use square_sum::square_sum;

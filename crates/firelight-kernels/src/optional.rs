@@ -2,9 +2,9 @@
 
 use burn::backend::{
     Backend, ExtensionType,
-    tensor::{BoolTensor, FloatTensor, IntTensor},
+    tensor::{BoolTensor, FloatTensor},
 };
-use burn::tensor::{Bool, Int, Tensor};
+use burn::tensor::{Bool, Tensor};
 
 /// A tensor of numbers, or none.
 #[derive(ExtensionType)]
@@ -59,31 +59,6 @@ impl<B: Backend> OptionalBool<B> {
     }
 
     pub(crate) fn into_option(self) -> Option<BoolTensor<B>> {
-        match self {
-            Self::Some(tensor) => Some(tensor),
-            Self::None => None,
-        }
-    }
-}
-
-/// A tensor of integers, or none.
-#[derive(ExtensionType)]
-#[extension_type(fusion: cfg(feature = "cube"))]
-pub(crate) enum OptionalInt<B: Backend> {
-    /// There is one.
-    Some(IntTensor<B>),
-    /// There is none.
-    None,
-}
-
-impl OptionalInt<burn::backend::Dispatch> {
-    pub(crate) fn new<const D: usize>(tensor: Option<Tensor<D, Int>>) -> Self {
-        tensor.map_or(Self::None, |tensor| Self::Some(tensor.into_dispatch()))
-    }
-}
-
-impl<B: Backend> OptionalInt<B> {
-    pub(crate) fn into_option(self) -> Option<IntTensor<B>> {
         match self {
             Self::Some(tensor) => Some(tensor),
             Self::None => None,

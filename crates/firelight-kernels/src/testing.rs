@@ -192,7 +192,7 @@ fn differentiate<const N: usize, const D: usize, const R: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AttentionOptions, GeluForm, attention, gelu, layer_norm, linear};
+    use crate::{AttentionMask, AttentionOptions, GeluForm, attention, gelu, layer_norm, linear};
     use burn::tensor::Distribution;
 
     /// Loss and gradients of a layer that has every kind of sum, on some threads.
@@ -203,7 +203,12 @@ mod tests {
             let x = layer_norm(x, gamma.reshape([width]), Some(bias.clone().reshape([width])), 1e-5);
             let x = gelu(linear(x, weight, Some(bias.reshape([width]))), GeluForm::Tanh);
             let heads = x.reshape([2, 300, 4, 16]).swap_dims(1, 2);
-            attention(heads.clone(), heads.clone(), heads, &AttentionOptions::default().with_causal(true))
+            attention(
+                heads.clone(),
+                heads.clone(),
+                heads,
+                &AttentionOptions::default().with_mask(AttentionMask::causal()),
+            )
         };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool of threads");
         pool.install(|| differentiate(&case, inputs, forward))

@@ -2,7 +2,8 @@
 
 use burn::tensor::Tensor;
 use firelight::kernels::{
-    AttentionOptions, CrossEntropyOptions, GeluForm, attention, cross_entropy, gelu, layer_norm, linear, rms_norm,
+    AttentionMask, AttentionOptions, CrossEntropyOptions, GeluForm, attention, cross_entropy, gelu, layer_norm, linear,
+    rms_norm,
 };
 
 use crate::support::device;
@@ -17,11 +18,12 @@ fn attention_agrees() {
         let [query, key, value] = ["query", "key", "value"].map(|name| golden.input::<4>(name, &device));
         let tracked = query.device();
         let bias: Option<Tensor<4>> = golden.has("bias").then(|| golden.input("bias", &device));
+        let causal = if golden.number("causal") == 1.0 { AttentionMask::causal() } else { AttentionMask::none() };
+        let padding = golden.has("padding").then(|| AttentionMask::padding(golden.flags("padding", &tracked)));
         let options = AttentionOptions::default()
-            .with_causal(golden.number("causal") == 1.0)
+            .with_mask(causal.and(padding.unwrap_or_default()))
             .with_scale(golden.has("scale").then(|| golden.number("scale")))
             .with_soft_cap(golden.has("soft_cap").then(|| golden.number("soft_cap")))
-            .with_padding(golden.has("padding").then(|| golden.flags("padding", &tracked)))
             .with_bias(bias.clone());
         let output = attention(query.clone(), key.clone(), value.clone(), &options);
         golden.check("output", output.clone());

@@ -128,7 +128,7 @@ fn patterns(causal: bool) -> Vec<Vec<AttentionPattern>> {
         vec![AttentionPattern::Chunked { size: 3, causal }],
         vec![AttentionPattern::Strided { stride: 2, causal }],
         vec![AttentionPattern::LocalGlobal { window: 1, global: 2, causal }],
-        vec![AttentionPattern::BigBird { window: 1, global: 1, random: 0.3, seed: 1, causal }],
+        vec![AttentionPattern::BigBird { window: 1, global: 1, random: 1, block: 2, seed: 1, causal }],
     ]
 }
 

@@ -1,7 +1,7 @@
 //! What all layers of one pattern share in a pass: built once, read by every layer.
 
-use crate::mask::AttentionMask;
 use crate::position::{Rotation, ScoreBias};
+use firelight_kernels::AttentionMask;
 
 /// Mask, score bias and rotation of one pass. The default is plain attention to everything.
 #[derive(Debug, Clone, Default)]

@@ -11,11 +11,10 @@
 //! positions turn queries and keys before the features, which keeps all weights positive; Su et al. 2021, §3.3
 //! (<https://arxiv.org/abs/2104.09864>) turn the features.
 
-use crate::mask::AttentionMask;
 use burn::module::Module;
 use burn::tensor::activation::relu;
 use burn::tensor::{Bool, Tensor};
-use firelight_kernels::AttentionOptions;
+use firelight_kernels::{AttentionMask, PairRule};
 
 /// Tokens of the causal form whose pairs are formed.
 const CHUNK: usize = 64;
@@ -44,9 +43,7 @@ impl LinearAttention {
         mask: &AttentionMask,
         past: Option<&mut Option<Sums>>,
     ) -> Tensor<4> {
-        let options = mask.options();
-        let takes_pairs = options.hidden.is_some() || options.chunks.is_some() || options.documents.is_some();
-        if takes_pairs || options.window.is_some() {
+        if mask.hidden_pairs().is_some() || !matches!(mask.pair_rule(), PairRule::Full | PairRule::Causal) {
             assert!(
                 past.is_none(),
                 "a mask of single pairs, as documents make it, needs every key: linear attention that keeps sums of \
@@ -54,13 +51,13 @@ impl LinearAttention {
             );
             return product(self.weights([query, key], mask, None), value);
         }
-        let (query, key, value) = (features(query), visible(features(key), &options), with_one(value));
+        let (query, key, value) = (features(query), visible(features(key), mask), with_one(value));
         let before = past.as_deref().cloned().flatten();
         let whole = || add(before.clone(), sum(key.clone(), value.clone()));
         if let Some(past) = past {
             *past = Some(whole());
         }
-        if options.causal { divide(causal([query, key, value], before)) } else { divide(product(query, whole())) }
+        if mask.is_causal() { divide(causal([query, key, value], before)) } else { divide(product(query, whole())) }
     }
 
     /// The weights, each formed: what any mask means, the oracle of the linear forms, and what a trace shows. The share of
@@ -73,7 +70,7 @@ impl LinearAttention {
         let shape = [batch, heads, queries, keys];
         let query = features(query);
         let products = product(query.clone(), features(key).swap_dims(2, 3));
-        let products = match mask.options().hidden_pairs(shape, &products.device()) {
+        let products = match mask.all_hidden_pairs(shape, &products.device()) {
             Some(hidden) => products.mask_fill(hidden.expand(shape), 0.0),
             None => products,
         };
@@ -92,9 +89,9 @@ fn features(x: Tensor<4>) -> Tensor<4> {
 }
 
 /// Features of 0 where a key is padding: it adds to no sum.
-fn visible(key: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
+fn visible(key: Tensor<4>, mask: &AttentionMask) -> Tensor<4> {
     let shape @ [batch, _, keys, _] = key.dims();
-    match &options.padding {
+    match mask.padded_keys() {
         Some(padding) => key.mask_fill(padding.clone().reshape([batch, 1, keys, 1]).expand(shape), 0.0),
         None => key,
     }
@@ -308,7 +305,7 @@ mod tests {
     fn sums_of_keys_cannot_be_told_apart() {
         let device = Device::default();
         let x = random([1, 1, 2, 4], &device);
-        let mask = AttentionMask::documents(Tensor::from_ints([[0, 1]], &device), 2);
+        let mask = AttentionMask::rule(PairRule::documents(&Tensor::from_ints([[0, 1]], &device)));
         LinearAttention {}.forward([x.clone(), x.clone(), x], &mask, Some(&mut None));
     }
 }

@@ -29,13 +29,12 @@ pub use score::{AdditiveScore, BilinearScore, ScoreScale};
 use crate::cache::Retention;
 use crate::dropout;
 use crate::linear::Linear;
-use crate::mask::AttentionMask;
 use crate::norm::Norm;
 use crate::pass::{Channels, LayerPass};
 use burn::module::Module;
 use burn::nn::Dropout;
 use burn::tensor::Tensor;
-use firelight_kernels::{attention, attention_from_scores, attention_with_weights};
+use firelight_kernels::{AttentionMask, AttentionOptions, attention, attention_from_scores, attention_with_weights};
 
 /// Multi-head attention.
 ///
@@ -113,7 +112,7 @@ impl Attention {
     pub(crate) fn retention(&self, pattern: AttentionPattern) -> Retention {
         match (&self.mechanism, pattern) {
             (Mechanism::Linear(_), AttentionPattern::Full | AttentionPattern::Causal) => Retention::Sums,
-            _ => pattern.span().map_or(Retention::All, Retention::Last),
+            _ => pattern.rule().look_back().map_or(Retention::All, Retention::Last),
         }
     }
 
@@ -136,9 +135,10 @@ impl Attention {
         trace: Option<&mut Option<Tensor<4>>>,
     ) -> Tensor<4> {
         let scale = self.scale.value(query.dims()[3]);
+        let options = AttentionOptions::default().with_mask(context.mask.clone());
         let options = match &context.bias {
-            Some(bias) => bias.apply(context.mask.options(), &query, scale),
-            None => context.mask.options(),
+            Some(bias) => bias.apply(options, &query, scale),
+            None => options,
         };
         let options = options
             .with_scale(self.scale.factor())

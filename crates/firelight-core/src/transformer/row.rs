@@ -1,10 +1,10 @@
 //! What is known of the tokens that a pass can see, those in the cache included.
 
 use super::SequenceInput;
-use crate::mask::AttentionMask;
 use crate::pass::Pass;
 use crate::position::Positions;
 use burn::tensor::{Bool, Int, Tensor};
+use firelight_kernels::{AttentionMask, PairRule};
 use std::ops::Range;
 
 /// The tokens of a pass, and the padding and documents of all up to them, `[B, K]`.
@@ -12,16 +12,21 @@ pub(super) struct Row {
     tokens: Range<usize>,
     padding: Option<Tensor<2, Bool>>,
     documents: Option<Tensor<2, Int>>,
+    /// What holds in every layer.
+    rule: PairRule,
 }
 
 impl Row {
     /// For a pass of `[B, T]` tokens, whose flags join those in the cache.
     pub(super) fn new(input: &SequenceInput, pass: &mut Pass, [batch, seq_len]: [usize; 2]) -> Self {
         let start = pass.start();
+        let documents = pass.documents(input.documents.clone(), [batch, seq_len]);
+        let of_documents = documents.as_ref().map_or(PairRule::Full, PairRule::documents);
         Self {
             tokens: start..start + seq_len,
             padding: pass.padding(input.padding.clone(), [batch, seq_len]),
-            documents: pass.documents(input.documents.clone(), [batch, seq_len]),
+            documents,
+            rule: input.rule.clone().and(of_documents),
         }
     }
 
@@ -39,14 +44,11 @@ impl Row {
         }
     }
 
-    /// Hides padding and other documents among the last `len` tokens from the tokens of the pass.
+    /// Hides padding, and what holds in every layer, among the last `len` tokens from the tokens of the pass.
     pub(super) fn mask(&self, len: usize) -> AttentionMask {
         let start = self.tokens.end - len;
         let padding = self.padding.clone().map(|padding| padding.narrow(1, start, len));
-        let mask = padding.map_or(AttentionMask::none(), AttentionMask::padding);
-        match self.documents.clone() {
-            Some(documents) => mask.and(AttentionMask::documents(documents.narrow(1, start, len), self.tokens.len())),
-            None => mask,
-        }
+        let padding = padding.map_or(AttentionMask::none(), AttentionMask::padding);
+        AttentionMask::rule(self.rule.clone()).starting_at(start).and(padding)
     }
 }

@@ -1,7 +1,7 @@
 //! The gradients of attention, from its inputs, its output and two numbers a query: the weights are computed again.
 
 use super::extension::{AttentionExtension, AttentionKernel, Inputs, Settings};
-use crate::optional::{OptionalBool, OptionalFloat, OptionalInt};
+use crate::optional::{OptionalBool, OptionalFloat};
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -9,7 +9,7 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn::backend::{
     Autodiff,
-    tensor::{BoolTensor, FloatTensor, IntTensor},
+    tensor::{BoolTensor, FloatTensor},
 };
 use std::marker::PhantomData;
 
@@ -21,12 +21,11 @@ impl<B: AttentionKernel, C: CheckpointStrategy> AttentionExtension for Autodiff<
         bias: OptionalFloat<Self>,
         padding: OptionalBool<Self>,
         hidden: OptionalBool<Self>,
-        documents: OptionalInt<Self>,
         settings: Settings,
     ) -> FloatTensor<Self> {
-        let (padding, hidden, documents) = (padding.into_option(), hidden.into_option(), documents.into_option());
+        let (padding, hidden) = (padding.into_option(), hidden.into_option());
         let seed = B::draw_seed(query.primitive(), &settings);
-        let masks = Masks { padding, hidden, documents, settings, seed };
+        let masks = Masks { padding, hidden, settings, seed };
         match bias.into_option() {
             Some(bias) => {
                 let nodes = [query.node(), key.node(), value.node(), bias.node()];
@@ -45,7 +44,6 @@ impl<B: AttentionKernel, C: CheckpointStrategy> AttentionExtension for Autodiff<
 struct Masks<B: AttentionKernel> {
     padding: Option<BoolTensor<B>>,
     hidden: Option<BoolTensor<B>>,
-    documents: Option<IntTensor<B>>,
     settings: Settings,
     seed: Option<FloatTensor<B>>,
 }
@@ -56,8 +54,8 @@ impl<B: AttentionKernel> Masks<B> {
         let mut tensors = tensors.into_iter();
         let mut next = || tensors.next().expect("attention has three tensors at least");
         let (query, key, value) = (next(), next(), next());
-        let Self { padding, hidden, documents, settings, seed } = self;
-        Inputs { query, key, value, bias: tensors.next(), padding, hidden, documents, settings, seed }
+        let Self { padding, hidden, settings, seed } = self;
+        Inputs { query, key, value, bias: tensors.next(), padding, hidden, settings, seed }
     }
 }
 

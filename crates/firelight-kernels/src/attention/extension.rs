@@ -1,20 +1,19 @@
 //! Attention as one operation of Burn's dispatch and autodiff, and what a backend brings to it.
 
-use super::{AttentionOptions, Chunks, blocks, reference};
-use crate::optional::{OptionalBool, OptionalFloat, OptionalInt};
-use burn::backend::tensor::{BoolTensor, FloatTensor, IntTensor};
+use super::{AttentionOptions, blocks, reference};
+use crate::optional::{OptionalBool, OptionalFloat};
+use crate::rule::PairRule;
+use burn::backend::tensor::{BoolTensor, FloatTensor};
 use burn::backend::{Backend, Dispatch, backend_extension};
 use burn::tensor::Tensor;
 
-/// The options that are numbers.
-#[derive(Debug, Clone, Copy)]
+/// The options that are no tensors.
+#[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(super) scale: f64,
-    pub(super) causal: bool,
-    pub(super) window: Option<usize>,
-    /// On a CPU; elsewhere they are hidden pairs.
-    #[cfg_attr(not(feature = "flex"), allow(dead_code))]
-    pub(super) chunks: Option<Chunks>,
+    pub(super) rule: PairRule,
+    /// Position of the first key.
+    pub(super) start: usize,
     pub(super) soft_cap: Option<f64>,
     pub(super) dropout: f64,
     /// Whether the bias is one by distance, `[1, H | 1, 1, Q + K - 1]`, and not one of pairs.
@@ -35,9 +34,6 @@ pub(crate) struct Inputs<B: Backend> {
     pub(super) bias: Option<FloatTensor<B>>,
     pub(super) padding: Option<BoolTensor<B>>,
     pub(super) hidden: Option<BoolTensor<B>>,
-    /// On a CPU; elsewhere they are hidden pairs.
-    #[cfg_attr(not(feature = "flex"), allow(dead_code))]
-    pub(super) documents: Option<IntTensor<B>>,
     pub(super) settings: Settings,
     /// What a backend has drawn that keeps its seeds to itself.
     pub(super) seed: Option<FloatTensor<B>>,
@@ -69,7 +65,6 @@ pub(crate) trait AttentionExtension: Backend {
         #[extension_type] bias: OptionalFloat<Self>,
         #[extension_type] padding: OptionalBool<Self>,
         #[extension_type] hidden: OptionalBool<Self>,
-        #[extension_type] documents: OptionalInt<Self>,
         settings: Settings,
     ) -> FloatTensor<Self>;
 }
@@ -105,9 +100,8 @@ impl Settings {
     pub(super) fn new(options: &AttentionOptions, query: &Tensor<4>) -> Self {
         Self {
             scale: options.scale.unwrap_or(1.0 / (query.dims()[3] as f64).sqrt()),
-            causal: options.causal,
-            window: options.window,
-            chunks: options.chunks,
+            rule: options.mask.rule.clone(),
+            start: options.mask.start,
             soft_cap: options.soft_cap,
             dropout: options.dropout,
             by_distance: options.bias.is_none()
@@ -130,27 +124,21 @@ pub(super) fn attention(
     options: &AttentionOptions,
     settings: Settings,
 ) -> Tensor<4> {
-    let [batch, heads, queries, _] = query.dims();
-    let shape = [batch, heads, queries, key.dims()[2]];
+    let pairs = [query.dims()[2], key.dims()[2]];
     if settings.dropout > 0.0 && !crate::path::is_fused_on_cpu(&query) {
         crate::recompute::replay::before_drawing(&query.device()); // A GPU draws its own.
     }
     let bias = match &options.bias_by_distance {
         Some(bias) if settings.by_distance => Some(bias.clone().unsqueeze_dims(&[0, 2])),
-        _ => reference::bias(options, [queries, shape[3]]),
-    };
-    let (hidden, documents) = match crate::path::is_fused_on_cpu(&query) {
-        true => (options.hidden.clone(), options.documents.clone()),
-        false => (reference::of_other_parts(shape, options, &query.device()), None),
+        _ => reference::bias(options, pairs),
     };
     Tensor::from_dispatch(Dispatch::attention(
         query.into_dispatch(),
         key.into_dispatch(),
         value.into_dispatch(),
         OptionalFloat::new(bias),
-        OptionalBool::new(options.padding.clone()),
-        OptionalBool::new(hidden),
-        OptionalInt::new(documents),
+        OptionalBool::new(options.mask.padding.clone()),
+        OptionalBool::new(options.mask.hidden.clone()),
         settings,
     ))
 }

@@ -5,6 +5,7 @@ mod options;
 
 use super::*;
 use crate::assert_close;
+use crate::rule::{PairRule, RandomBlocks};
 use crate::testing::{Case, alone, compare, random};
 use burn::tensor::{Bool, DType, Device, Int, TensorData};
 
@@ -48,45 +49,53 @@ impl Sizes {
         let hidden = || mask(h * q * k, &|i| i % 5 == 2 || (i / k) % q == 1).reshape([1, h, q, k]);
         let all = (0..32).map(|bits: u32| {
             let has = |bit: u32| bits >> bit & 1 == 1;
-            AttentionOptions::default()
-                .with_causal(has(0))
-                .with_padding(has(1).then(padding))
-                .with_hidden(has(2).then(hidden))
-                .with_soft_cap(has(3).then_some(2.0))
-                .with_window(has(4).then_some(k / 3))
+            let parts = [
+                has(0).then(AttentionMask::causal),
+                has(1).then(padding).map(AttentionMask::padding),
+                has(2).then(hidden).map(AttentionMask::from_hidden),
+                has(4).then(|| AttentionMask::rule(PairRule::window(k / 3, k / 5))),
+            ];
+            let mask = parts.into_iter().flatten().fold(AttentionMask::none(), AttentionMask::and);
+            AttentionOptions::default().with_mask(mask).with_soft_cap(has(3).then_some(2.0))
         });
         all.collect()
     }
 }
 
 impl Sizes {
-    /// Chunks, documents that stand together or mixed, and all of them, with and without causality and a window.
-    fn parts(self, case: &Case) -> Vec<AttentionOptions> {
-        let Self { b, q, k, .. } = self;
+    /// Chunks, documents that stand together or mixed, sparse rules, and some of them together, with and without causality.
+    fn rules(self, case: &Case) -> Vec<AttentionOptions> {
+        let Self { b, k, .. } = self;
         let documents = |name: fn(usize) -> i64| {
             let names: Vec<i64> = (0..b * k).map(name).collect();
-            (q <= k).then(|| Tensor::<2, Int>::from_data(TensorData::new(names, [b, k]), &case.device()))
+            Tensor::<2, Int>::from_data(TensorData::new(names, [b, k]), &case.device())
         };
-        let together = || documents(|key| 7 - (key as f64).sqrt() as i64);
-        let mixed = || documents(|key| (key / 3 * 5 % 4) as i64 - 1);
-        let options = |bits: u32| {
-            let plain = AttentionOptions::default().with_causal(bits & 1 == 1);
-            plain.with_window((bits & 2 == 2).then_some(k / 3))
-        };
-        let chunks = |size, before| Some(Chunks { size, before });
-        let parts = |bits| {
-            [
-                options(bits).with_chunks(chunks(3, 0)),
-                options(bits).with_chunks(chunks(k / 2 + 1, 2)),
-                options(bits).with_chunks(chunks(usize::MAX, 1)),
-                options(bits).with_documents(together()),
-                options(bits).with_documents(together().map(|documents| documents.narrow(0, b - 1, 1))),
-                options(bits).with_documents(mixed()),
-                options(bits).with_documents(mixed()).with_chunks(chunks(k / 2 + 1, k)),
-            ]
-        };
-        (0..4).flat_map(parts).collect()
+        let together = documents(|key| 7 - (key as f64).sqrt() as i64);
+        let mixed = documents(|key| (key / 3 * 5 % 4) as i64 - 1);
+        let blocks = RandomBlocks { count: 2, size: k.div_ceil(6), seed: 3 };
+        let rules = [
+            PairRule::Chunks { size: 3 },
+            PairRule::Chunks { size: k / 2 + 1 },
+            PairRule::Chunks { size: usize::MAX },
+            PairRule::documents(&together),
+            PairRule::documents(&together.narrow(0, b - 1, 1)),
+            PairRule::documents(&mixed),
+            PairRule::documents(&mixed).and(PairRule::Chunks { size: k / 2 + 1 }),
+            PairRule::strided(k / 4 + 1),
+            PairRule::local_global(k / 5, 2),
+            PairRule::big_bird(k / 9, 1, blocks),
+            PairRule::prefix_lm(&[k / 2]),
+            PairRule::Prefix { lengths: (0..b).map(|row| row * k / 3).collect() },
+        ];
+        let causal = rules.clone().map(|rule| rule.and(PairRule::Causal));
+        let options = |rule| AttentionOptions::default().with_mask(AttentionMask::rule(rule));
+        rules.into_iter().chain(causal).map(options).collect()
     }
+}
+
+/// More queries than keys stand at no positions.
+fn causal_where_it_can_be(sizes: Sizes) -> AttentionMask {
+    if sizes.q > sizes.k { AttentionMask::none() } else { AttentionMask::causal() }
 }
 
 fn slow(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
@@ -111,7 +120,7 @@ fn block_cases() -> Vec<Case> {
     cases
 }
 
-/// Compares blocks of at most `rows` queries with the reference.
+/// Compares blocks of as many scores as `rows` queries of all keys have with the reference.
 fn compare_blocks<const N: usize>(
     case: &Case,
     sizes: Sizes,
@@ -149,11 +158,10 @@ fn every_set_of_options_equals_the_reference() {
 }
 
 #[test]
-fn chunks_and_documents_equal_the_reference() {
-    let few_keys = Sizes { q: 9, k: 4, ..SMALL };
-    for sizes in [SMALL, TILED, few_keys, Sizes { q: 1, k: 600, ..SMALL }, Sizes { b: 1, q: 300, k: 300, ..TILED }] {
+fn rules_equal_the_reference() {
+    for sizes in [SMALL, TILED, Sizes { q: 1, k: 600, ..SMALL }, Sizes { b: 1, q: 300, k: 300, ..TILED }] {
         let case = case(if sizes.q < 100 { DType::F64 } else { DType::F32 }, 1.0);
-        for options in sizes.parts(&case) {
+        for options in sizes.rules(&case) {
             let fused = |[q, k, v]: [Tensor<4>; 3]| attention(q, k, v, &options);
             compare(&case, sizes.by_head(&case), fused, |[q, k, v]| slow(q, k, v, &options));
         }
@@ -161,32 +169,25 @@ fn chunks_and_documents_equal_the_reference() {
 }
 
 #[test]
-fn documents_by_hand() {
+fn documents_and_chunks_by_hand() {
     // Zero scores: the mean of the values of the own document, up to the own token where the future is hidden.
     let device = Device::flex();
     let x = Tensor::<4>::zeros([1, 1, 5, 2], &device);
     let value = Tensor::<1>::from_floats([1.0, 3.0, 10.0, 5.0, 20.0], &device).reshape([1, 1, 5, 1]);
-    let documents = Tensor::<2, Int>::from_ints([[4, 4, -1, 4, -1]], &device);
-    let whole = AttentionOptions::default().with_documents(Some(documents));
-    let chunks = AttentionOptions::default().with_chunks(Some(Chunks { size: 3, before: 1 }));
+    let documents = PairRule::documents(&Tensor::from_ints([[4, 4, -1, 4, -1]], &device));
+    let chunks = PairRule::Chunks { size: 3 };
+    // With the first key at position 1 the first chunk has two.
     let expected = [
-        (whole.clone(), [3f32, 3.0, 15.0, 3.0, 15.0]),
-        (whole.with_causal(true), [1.0, 2.0, 10.0, 3.0, 15.0]),
-        (chunks.clone(), [2.0, 2.0, 35.0 / 3.0, 35.0 / 3.0, 35.0 / 3.0]),
-        (chunks.with_causal(true), [1.0, 2.0, 10.0, 7.5, 35.0 / 3.0]),
+        (documents.clone(), 0, [3f32, 3.0, 15.0, 3.0, 15.0]),
+        (documents.and(PairRule::Causal), 0, [1.0, 2.0, 10.0, 3.0, 15.0]),
+        (chunks.clone(), 1, [2.0, 2.0, 35.0 / 3.0, 35.0 / 3.0, 35.0 / 3.0]),
+        (chunks.and(PairRule::Causal), 1, [1.0, 2.0, 10.0, 7.5, 35.0 / 3.0]),
     ];
-    for (options, expected) in expected {
+    for (rule, start, expected) in expected {
+        let options = AttentionOptions::default().with_mask(AttentionMask::rule(rule).starting_at(start));
         let output = attention(x.clone(), x.clone(), value.clone(), &options).reshape([5]).into_data();
         assert_close(&output, &TensorData::from(expected), 1e-5);
     }
-}
-
-#[test]
-#[should_panic(expected = "documents [1, 3] are not [B | 1, K]")]
-fn documents_of_other_keys_panic() {
-    let x = Tensor::<4>::zeros([1, 1, 2, 2], &Device::flex());
-    let documents = Tensor::<2, Int>::zeros([1, 3], &Device::flex());
-    attention(x.clone(), x.clone(), x, &AttentionOptions::default().with_documents(Some(documents)));
 }
 
 #[test]
@@ -218,7 +219,7 @@ fn a_bias_of_every_breadth_has_the_gradient_of_the_reference() {
 
 #[test]
 fn a_bias_by_distance_is_that_of_its_pairs() {
-    for sizes in [SMALL, Sizes { q: 70, k: 600, ..SMALL }, Sizes { q: 7, k: 3, ..SMALL }, Sizes { q: 1, ..SMALL }] {
+    for sizes in [SMALL, Sizes { q: 70, k: 600, ..SMALL }, Sizes { q: 1, ..SMALL }] {
         let case = case(DType::F64, 1.0);
         let Sizes { h, q, k, .. } = sizes;
         for (options, heads) in sizes.options(&case).into_iter().step_by(3).zip([h, 1].into_iter().cycle()) {
@@ -235,11 +236,10 @@ fn a_bias_by_distance_is_that_of_its_pairs() {
 #[test]
 fn one_query_more_queries_than_keys_and_large_scores() {
     let few_keys = Sizes { q: 9, k: 4, ..SMALL };
-    for (sizes, size) in
-        [(Sizes { q: 1, k: 1, ..SMALL }, 1.0), (Sizes { q: 1, k: 600, ..SMALL }, 1.0), (few_keys, 100.0)]
-    {
+    let cases = [(Sizes { q: 1, k: 1, ..SMALL }, 1.0), (Sizes { q: 1, k: 600, ..SMALL }, 1.0), (few_keys, 30.0)];
+    for (sizes, size) in cases {
         let case = case(DType::F32, size);
-        let options = AttentionOptions::default().with_causal(true);
+        let options = AttentionOptions::default().with_mask(causal_where_it_can_be(sizes));
         let fused = |[q, k, v]: [Tensor<4>; 3]| attention(q, k, v, &options);
         compare(&case, sizes.by_head(&case), fused, |[q, k, v]| slow(q, k, v, &options));
     }
@@ -258,7 +258,7 @@ fn dropped_weights_are_the_same_in_both_passes_whatever_else_is_asked_for() {
         );
         let factors = Tensor::<4>::from_data(factors, (&case.device(), case.dtype));
         let fused = |[q, k, v, bias]: [Tensor<4>; 4]| {
-            extension::attention([q, k, v], &options.clone().with_bias(Some(bias)), settings)
+            extension::attention([q, k, v], &options.clone().with_bias(Some(bias)), settings.clone())
         };
         let slow = |[q, k, v, bias]: [Tensor<4>; 4]| {
             let weights = reference::weights(q, k, &plain.clone().with_bias(Some(bias)));
@@ -272,8 +272,8 @@ fn dropped_weights_are_the_same_in_both_passes_whatever_else_is_asked_for() {
 #[test]
 fn the_large_tiles_of_long_texts_equal_the_reference() {
     let (case, sizes) = (case(DType::F32, 1.0), Sizes { b: 1, h: 1, g: 1, q: 1100, k: 4097, e: 4, f: 3 });
-    for window in [None, Some(700)] {
-        let options = AttentionOptions::default().with_causal(true).with_window(window);
+    for rule in [PairRule::Causal, PairRule::window(700, 0), PairRule::window(90, 800)] {
+        let options = AttentionOptions::default().with_mask(AttentionMask::rule(rule));
         let fused = |[q, k, v]: [Tensor<4>; 3]| attention(q, k, v, &options);
         compare(&case, sizes.by_head(&case), fused, |[q, k, v]| slow(q, k, v, &options));
     }
@@ -283,7 +283,7 @@ fn the_large_tiles_of_long_texts_equal_the_reference() {
 #[cfg_attr(not(feature = "cube"), ignore = "needs a GPU: cargo xtask test --device wgpu")]
 fn blocks_of_half_precision_are_near_the_reference_of_single_precision() {
     for case in Case::gpu_in_half_precision(&[1, 1]).into_iter().take(1) {
-        let options = AttentionOptions::default().with_causal(true).with_soft_cap(Some(2.0));
+        let options = AttentionOptions::default().with_mask(AttentionMask::causal()).with_soft_cap(Some(2.0));
         let [q, k, v] = SMALL.by_head(&case).map(|x| x.cast(DType::F16));
         let found = attention(q.clone(), k.clone(), v.clone(), &options).cast(DType::F32);
         let [q, k, v] = [q, k, v].map(|x| x.cast(DType::F32));
@@ -315,9 +315,9 @@ fn blocks_with_every_set_of_options_equal_the_reference() {
 }
 
 #[test]
-fn blocks_with_chunks_and_documents_equal_the_reference() {
+fn blocks_with_every_rule_equal_the_reference() {
     for case in block_cases() {
-        for options in case.some(SMALL.parts(&case).iter()) {
+        for options in case.some(SMALL.rules(&case).iter()) {
             compare_blocks(&case, SMALL, 2, SMALL.by_head(&case), options);
         }
     }
@@ -343,18 +343,26 @@ fn blocks_of_one_token_of_few_keys_and_of_large_scores() {
     for case in block_cases() {
         for (sizes, size) in [(one, 1.0), (Sizes { k: 33, ..one }, 1.0), (few_keys, 1.0), (few_keys, 30.0)] {
             let case = Case { size, ..case.clone() };
-            let options = AttentionOptions::default().with_causal(true);
+            let options = AttentionOptions::default().with_mask(causal_where_it_can_be(sizes));
             compare_blocks(&case, sizes, 2, sizes.by_head(&case), &options);
         }
     }
 }
 
 #[test]
-fn blocks_of_a_window_leave_out_the_keys_that_nobody_sees() {
+fn blocks_of_sparse_rules_leave_out_the_keys_that_nobody_sees() {
     let long = Sizes { b: 1, h: 2, g: 1, q: 300, k: 310, e: 8, f: 5 };
     for case in block_cases() {
-        for causal in [true, false] {
-            let options = AttentionOptions::default().with_causal(causal).with_window(Some(20));
+        let blocks = RandomBlocks { count: 2, size: 32, seed: 1 };
+        let rules = [
+            PairRule::window(20, 0),
+            PairRule::window(20, 9),
+            PairRule::local_global(10, 2),
+            PairRule::big_bird(5, 1, blocks),
+            PairRule::strided(20),
+        ];
+        for rule in case.some(rules.into_iter()) {
+            let options = AttentionOptions::default().with_mask(AttentionMask::rule(rule));
             compare_blocks(&case, long, long.q, long.by_head(&case), &options);
         }
     }
@@ -363,7 +371,7 @@ fn blocks_of_a_window_leave_out_the_keys_that_nobody_sees() {
 #[test]
 fn one_block_of_heads_side_by_side_equals_the_reference() {
     for case in block_cases() {
-        let options = AttentionOptions::default().with_causal(true).with_scale(Some(0.3));
+        let options = AttentionOptions::default().with_mask(AttentionMask::causal()).with_scale(Some(0.3));
         let turn = |x: Tensor<4>| x.swap_dims(1, 2);
         let fused = |[q, k, v]: [Tensor<4>; 3]| {
             let settings = extension::Settings::new(&options, &turn(q.clone()));

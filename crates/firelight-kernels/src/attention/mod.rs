@@ -20,18 +20,20 @@ mod extension;
 mod flex;
 #[cfg(all(test, feature = "flex"))]
 mod fused_tests;
+mod mask;
 mod options;
 mod reference;
+#[cfg(feature = "extension")]
+mod tiles;
 mod weights;
 
-pub use options::{AttentionOptions, Chunks};
+pub use mask::AttentionMask;
+pub use options::AttentionOptions;
 pub use weights::{attention_from_scores, attention_with_weights};
 
 #[cfg(feature = "flex")]
 use crate::half::{in_single, is_half, widen};
 use crate::path::check_types;
-#[cfg(feature = "extension")]
-use burn::tensor::DType;
 use burn::tensor::Tensor;
 use options::check_options;
 
@@ -47,7 +49,7 @@ use options::check_options;
 ///
 /// # Panics
 /// If the shapes do not fit together, `dropout` is outside `[0, 1)`, `soft_cap` is not above 0,
-/// `documents` have more queries than keys, or the tensors hold numbers of several types.
+/// a rule has more queries than positions up to the last key, or the tensors hold numbers of several types.
 pub fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
     check(&query, &key, &value, options);
     #[cfg(feature = "flex")]
@@ -65,9 +67,7 @@ pub fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &A
 
 #[cfg(feature = "extension")]
 fn is_fused(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &AttentionOptions) -> bool {
-    let tensors = [Some(query), Some(key), Some(value), options.bias.as_ref()];
-    tensors.into_iter().flatten().all(crate::path::is_fused)
-        && options.documents.as_ref().is_none_or(|documents| matches!(documents.dtype(), DType::I32 | DType::I64))
+    [Some(query), Some(key), Some(value), options.bias.as_ref()].into_iter().flatten().all(crate::path::is_fused)
 }
 
 fn check(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &AttentionOptions) {
@@ -136,7 +136,7 @@ mod tests {
         let device = Device::default().autodiff();
         let x = Tensor::<4>::random([2, 1, 3, 4], Distribution::Default, &device).require_grad();
         let padding = Tensor::<2, Bool>::from_bool([[true, true, true], [false, false, true]], &device);
-        let options = AttentionOptions::default().with_padding(Some(padding));
+        let options = AttentionOptions::default().with_mask(AttentionMask::padding(padding));
         let output = attention(x.clone(), x.clone(), x.clone(), &options);
         let grads = output.clone().sum().backward();
         let gradient = x.grad(&grads).expect("x requires a gradient");
@@ -155,7 +155,7 @@ mod tests {
             let [b, g, k, e] = x.dims();
             x.reshape([b, g, 1, k * e]).repeat_dim(2, 2).reshape([b, 2 * g, k, e])
         };
-        let options = AttentionOptions::default().with_causal(true);
+        let options = AttentionOptions::default().with_mask(AttentionMask::causal());
         let grouped = attention(query.clone(), key.clone(), value.clone(), &options);
         let repeated = attention(query, repeat(key), repeat(value), &options);
         assert_close(&grouped, &repeated, 1e-6);

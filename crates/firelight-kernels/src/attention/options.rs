@@ -1,55 +1,19 @@
 //! What is hidden from whom, and how the scores are formed: the options of every form of attention.
 
-use super::reference;
+use super::AttentionMask;
 #[cfg(feature = "flex")]
 use crate::half::widen;
-use burn::tensor::{Bool, DType, Device, Int, Tensor};
-
-/// A text cut into pieces that see nothing but themselves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Chunks {
-    /// Tokens of a piece.
-    pub size: usize,
-    /// Tokens before the first key: a key `j` belongs to piece `(j + before) / size`.
-    pub before: usize,
-}
-
-impl Chunks {
-    /// Where the piece of a place begins and ends, counted from the first key, before which a place and its piece may stand.
-    pub(super) fn around(self, place: i64) -> std::ops::Range<i64> {
-        let [size, before] =
-            [self.size, self.before].map(|number| i64::try_from(number).unwrap_or(i64::MAX).min(1 << 60));
-        let start = (place + before).div_euclid(size) * size - before;
-        start..start + size
-    }
-}
+use burn::tensor::{DType, Tensor};
 
 /// What is hidden from whom, and how the scores are formed. The default hides nothing and scales by `1 / sqrt(E)`.
-///
-/// The parts combine: a key is hidden from a query when any of `causal`, `window`, `chunks`,
-/// `documents`, `padding` or `hidden` hides it.
 #[derive(Debug, Clone, Default)]
 pub struct AttentionOptions {
+    /// The pairs that are left out. The fused path does not visit what the rule hides, in time or in memory.
+    pub mask: AttentionMask,
     /// Factor of the scores; `None` means `1 / sqrt(E)`.
     pub scale: Option<f64>,
-    /// Hides the future: query `i` sees the keys `0 ..= i + K - Q`, so the last query always sees every key.
-    pub causal: bool,
-    /// Hides what stands more than this many keys before a query, aligned as `causal`: with both, a query sees itself and the
-    /// `window` keys before it. The fused path skips the rest, in time and in memory.
-    pub window: Option<usize>,
-    /// Hides the keys of other pieces of the text; query `i` stands at key `i + K - Q`, as with `causal`. The fused path of the
-    /// CPU skips them.
-    pub chunks: Option<Chunks>,
-    /// `[B | 1, K]`, the document of every key, which hides the keys of other documents; query `i` is of the document of key
-    /// `i + K - Q`. Any number names a document. The fused path of the CPU skips the keys before the first and behind the last
-    /// of a document.
-    pub documents: Option<Tensor<2, Int>>,
     /// Bounds the scaled scores to `(-c, c)`: `c tanh(scores / c)`. `None` leaves them as they are.
     pub soft_cap: Option<f64>,
-    /// `[B, K]`, true where a key is padding and hidden from every query.
-    pub padding: Option<Tensor<2, Bool>>,
-    /// `[B | 1, H | 1, Q | 1, K]`, true where a pair is hidden.
-    pub hidden: Option<Tensor<4, Bool>>,
     /// `[B | 1, H | 1, Q | 1, K]`, added to the scaled and capped scores.
     pub bias: Option<Tensor<4>>,
     /// `[H | 1, Q + K - 1]`, added to the scores as `bias` is, by the distance of query and key: column `Q - 1 + j - i` to
@@ -61,6 +25,12 @@ pub struct AttentionOptions {
 }
 
 impl AttentionOptions {
+    /// Sets the pairs that are left out.
+    pub fn with_mask(mut self, mask: AttentionMask) -> Self {
+        self.mask = mask;
+        self
+    }
+
     /// Sets the factor of the scores.
     pub fn with_scale(mut self, scale: Option<f64>) -> Self {
         self.scale = scale;
@@ -70,42 +40,6 @@ impl AttentionOptions {
     /// Sets the bound of the scaled scores.
     pub fn with_soft_cap(mut self, soft_cap: Option<f64>) -> Self {
         self.soft_cap = soft_cap;
-        self
-    }
-
-    /// Hides the future, or not.
-    pub fn with_causal(mut self, causal: bool) -> Self {
-        self.causal = causal;
-        self
-    }
-
-    /// Hides what stands further before a query than this, or nothing.
-    pub fn with_window(mut self, window: Option<usize>) -> Self {
-        self.window = window;
-        self
-    }
-
-    /// Hides the other pieces of a text, or nothing.
-    pub fn with_chunks(mut self, chunks: Option<Chunks>) -> Self {
-        self.chunks = chunks;
-        self
-    }
-
-    /// Hides other documents, `[B | 1, K]`.
-    pub fn with_documents(mut self, documents: Option<Tensor<2, Int>>) -> Self {
-        self.documents = documents;
-        self
-    }
-
-    /// Hides padded keys, `[B, K]`.
-    pub fn with_padding(mut self, padding: Option<Tensor<2, Bool>>) -> Self {
-        self.padding = padding;
-        self
-    }
-
-    /// Hides pairs, `[B | 1, H | 1, Q | 1, K]`.
-    pub fn with_hidden(mut self, hidden: Option<Tensor<4, Bool>>) -> Self {
-        self.hidden = hidden;
         self
     }
 
@@ -139,45 +73,24 @@ impl AttentionOptions {
         let (bias, by_distance) = (self.bias.clone().map(widen), self.bias_by_distance.clone().map(widen));
         self.clone().with_bias(bias).with_bias_by_distance(by_distance)
     }
-
-    /// All that is hidden, as pairs: for scores of the shape `[B, H, Q, K]` a mask that broadcasts to it, or none when
-    /// every query sees every key.
-    pub fn hidden_pairs(&self, shape: [usize; 4], device: &Device) -> Option<Tensor<4, Bool>> {
-        reference::hidden(shape, self, device)
-    }
 }
 
-/// Masks and biases must fit the scores, `[B, H, Q, K]`.
+/// Mask and biases must fit the scores, `[B, H, Q, K]`.
 pub(super) fn check_options(scores: [usize; 4], options: &AttentionOptions) {
-    let [batch, _, queries, keys] = scores;
-    let masks =
-        [("hidden", options.hidden.as_ref().map(Tensor::dims)), ("bias", options.bias.as_ref().map(Tensor::dims))];
-    for (name, shape) in masks {
-        let shape = shape.unwrap_or([1; 4]);
-        let fits = shape.iter().zip(scores).all(|(size, whole)| *size == 1 || *size == whole);
-        assert!(fits, "attention: {name} {shape:?} does not fit the scores {scores:?}");
+    options.mask.check(scores);
+    let [_, heads, queries, keys] = scores;
+    if let Some(bias) = &options.bias {
+        let fits = bias.dims().iter().zip(scores).all(|(size, whole)| *size == 1 || *size == whole);
+        assert!(fits, "attention: bias {:?} does not fit the scores {scores:?}", bias.dims());
     }
     if let Some(bias) = &options.bias_by_distance {
-        let ([_, heads, queries, _], [rows, distances]) = (scores, bias.dims());
+        let [rows, distances] = bias.dims();
         assert!(
             (rows == 1 || rows == heads) && distances == queries + keys - 1,
             "attention: bias by distance {:?} does not fit the scores {scores:?}: [H | 1, Q + K - 1] is needed",
             bias.dims()
         );
     }
-    if let Some(padding) = &options.padding {
-        assert!(padding.dims() == [batch, keys], "attention: padding {:?} is not [B, K]", padding.dims());
-    }
-    if let Some(documents) = &options.documents {
-        let [rows, names] = documents.dims();
-        assert!(
-            (rows == batch || rows == 1) && names == keys,
-            "attention: documents {:?} are not [B | 1, K] of the scores {scores:?}",
-            [rows, names]
-        );
-        assert!(queries <= keys, "attention: documents of {keys} keys do not tell that of {queries} queries");
-    }
-    assert!(options.chunks.is_none_or(|chunks| chunks.size > 0), "attention: chunks of 0 tokens");
     assert!(options.soft_cap.is_none_or(|cap| cap > 0.0), "attention: soft cap {:?} is not above 0", options.soft_cap);
     assert!((0.0..1.0).contains(&options.dropout), "attention: dropout {} is not in [0, 1)", options.dropout);
 }
@@ -187,8 +100,9 @@ mod tests {
     use super::super::tests::rows;
     use super::super::{attention, attention_with_weights};
     use super::*;
+    use crate::PairRule;
     use crate::assert_close;
-    use burn::tensor::TensorData;
+    use burn::tensor::{Device, TensorData};
 
     #[test]
     fn a_cap_bounds_the_scores_and_not_the_bias() {
@@ -239,7 +153,8 @@ mod tests {
         let device = Device::default();
         let query = rows([[0.0], [0.0]], &device);
         let value = rows([[3.0], [6.0], [9.0]], &device);
-        let output = attention(query, value.clone(), value, &AttentionOptions::default().with_causal(true));
+        let output =
+            attention(query, value.clone(), value, &AttentionOptions::default().with_mask(AttentionMask::causal()));
         let expected = TensorData::from([[[[4.5f32], [6.0]]]]);
         assert_close(&output, &expected, 1e-6);
     }
@@ -256,11 +171,19 @@ mod tests {
             let expected = TensorData::new(expected.to_vec(), [1, 1, 2, 1]);
             assert_close(&found, &expected, 1e-6);
         };
-        let window = |window| AttentionOptions::default().with_window(Some(window));
-        expect(mean(window(1).with_causal(true)), [4.5, 7.5]);
-        expect(mean(window(0).with_causal(true)), [6.0, 9.0]);
-        expect(mean(window(0)), [7.5, 9.0]);
-        expect(mean(window(9).with_causal(true)), [4.5, 6.0]);
+        let window =
+            |left, right| AttentionOptions::default().with_mask(AttentionMask::rule(PairRule::window(left, right)));
+        expect(mean(window(1, 0)), [4.5, 7.5]);
+        expect(mean(window(0, 0)), [6.0, 9.0]);
+        expect(mean(window(0, 1)), [7.5, 9.0]);
+        expect(mean(window(9, 0)), [4.5, 6.0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "of 3 queries the last stands at the last of 2 keys")]
+    fn a_rule_for_queries_before_the_first_position_panics() {
+        let x = |length| Tensor::<4>::zeros([1, 1, length, 4], &Device::default());
+        attention(x(3), x(2), x(2), &AttentionOptions::default().with_mask(AttentionMask::causal()));
     }
 
     #[test]
@@ -269,6 +192,6 @@ mod tests {
         let device = Device::default();
         let x = Tensor::<4>::zeros([1, 2, 2, 4], &device);
         let hidden = Tensor::<4>::zeros([1, 1, 2, 3], &device).bool();
-        attention(x.clone(), x.clone(), x, &AttentionOptions::default().with_hidden(Some(hidden)));
+        attention(x.clone(), x.clone(), x, &AttentionOptions::default().with_mask(AttentionMask::from_hidden(hidden)));
     }
 }

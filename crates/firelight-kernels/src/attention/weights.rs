@@ -77,7 +77,7 @@ pub fn attention_from_scores(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assert_close;
+    use crate::{AttentionMask, assert_close};
     use burn::tensor::{Bool, Device, Distribution};
 
     #[test]
@@ -87,7 +87,8 @@ mod tests {
         let (query, key, value) = (random([2, 4, 3, 8]), random([2, 4, 5, 8]), random([2, 4, 5, 6]));
         let padding = [[false, false, true, false, true], [true, true, true, true, true]];
         let padding = Tensor::<2, Bool>::from_bool(padding, &device);
-        let options = AttentionOptions::default().with_causal(true).with_padding(Some(padding));
+        let mask = AttentionMask::causal().and(AttentionMask::padding(padding));
+        let options = AttentionOptions::default().with_mask(mask);
         let (output, weights) = attention_with_weights(query.clone(), key.clone(), value.clone(), &options);
         let sums = Tensor::cat(vec![Tensor::<4>::ones([1, 4, 3, 1], &device), Tensor::zeros([1, 4, 3, 1], &device)], 0);
         let found = weights.clone().sum_dim(3).into_data();
@@ -103,11 +104,11 @@ mod tests {
         let random = |shape: [usize; 4]| Tensor::<4>::random(shape, Distribution::Default, &device);
         let (query, key, value) = (random([2, 4, 3, 8]), random([2, 4, 5, 8]), random([2, 2, 5, 6]));
         let padding = [[false, false, true, false, true], [true, true, true, true, true]];
+        let padding = AttentionMask::padding(Tensor::<2, Bool>::from_bool(padding, &device));
         let options = AttentionOptions::default()
-            .with_causal(true)
+            .with_mask(AttentionMask::causal().and(padding))
             .with_soft_cap(Some(1.5))
             .with_scale(Some(0.5))
-            .with_padding(Some(Tensor::<2, Bool>::from_bool(padding, &device)))
             .with_bias(Some(random([1, 4, 3, 5])));
         let scores = query.clone().matmul(key.clone().swap_dims(2, 3));
         let keys = |x: Tensor<4>| Tensor::cat([0, 0, 1, 1].map(|head| x.clone().narrow(1, head, 1)).to_vec(), 1);

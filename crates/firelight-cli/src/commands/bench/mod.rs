@@ -3,11 +3,10 @@
 //! another framework can be measured beside it. Compare only figures of one run on one machine, the programs in turn.
 
 mod measure;
+mod pattern;
 mod workload;
 
-use std::fmt;
 use std::process::Command;
-use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use burn::tensor::DType;
@@ -19,6 +18,7 @@ use serde_json::json;
 
 use crate::output;
 use measure::{Measurement, measure};
+use pattern::Pattern;
 use workload::Workload;
 
 /// Query heads of `attention`.
@@ -43,7 +43,8 @@ pub(crate) struct Bench {
     #[arg(long, visible_alias = "lengths", value_name = "N", value_delimiter = ',', default_values_t = [2048],
         value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     length: Vec<u32>,
-    /// What a query of `attention` sees: causal, or window:N for the N tokens before it
+    /// What a query of `attention` sees: causal, window:N (N before), around:N (N on either side), chunks:N, strided:N,
+    /// local_global:N,G or bigbird:N,G,R (R random blocks of 64)
     #[arg(long, value_name = "PATTERN", default_value = "causal")]
     pattern: Pattern,
     /// Key heads of `attention`, shared by its 8 query heads: 1, 2, 4 or 8
@@ -100,33 +101,6 @@ enum Shape {
     Bert,
     /// A vision transformer: 6 layers, 4 heads, width 128, 128 images of 28 x 28 pixels in patches of 4
     Vit,
-}
-
-#[derive(Clone, Copy)]
-enum Pattern {
-    Causal,
-    Window(usize),
-}
-
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Causal => f.write_str("causal"),
-            Self::Window(left) => write!(f, "window:{left}"),
-        }
-    }
-}
-
-impl FromStr for Pattern {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let window = |text: &str| text.strip_prefix("window:")?.parse().ok().map(Self::Window);
-        match text {
-            "causal" => Ok(Self::Causal),
-            _ => window(text).ok_or_else(|| "expected `causal` or `window:N`, as `window:256`".into()),
-        }
-    }
 }
 
 fn recompute(text: &str) -> Result<Recompute, String> {

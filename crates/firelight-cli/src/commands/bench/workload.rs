@@ -7,13 +7,13 @@ use firelight::classification::{
     TextClassifierConfig, TextEncoderConfig, TextInput,
 };
 use firelight::core::{Activation, Cache, LossConfig, ParamBuilder, Pass, SequenceInput, TransformerConfig};
-use firelight::kernels::{AttentionOptions, attention, awake};
+use firelight::kernels::{AttentionMask, AttentionOptions, attention, awake};
 use firelight::language::{LanguageModel, LanguageModelConfig, LmBatch, LmTask};
 use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask, Tying};
 use firelight::training::{Objective, OptimizerConfig, Recompute, ScheduleConfig, ScheduleKind, Trainee, Trainer};
 use firelight::vision::{ImageBatch, VisionConfig, VisionTask, VitSize};
 
-use super::{Bench, HEADS, Pattern, Shape, What};
+use super::{Bench, HEADS, Shape, What};
 use crate::failure::Mistake;
 
 /// Tokens of a prompt that is only read, where the context holds as many.
@@ -234,10 +234,7 @@ fn attend(bench: &Bench, device: &Device) -> Step {
     };
     let [query, key, value] = [HEADS, bench.kv_heads, bench.kv_heads].map(random);
     let dtype = bench.dtype.dtype().unwrap_or(FloatDType::F32);
-    let options = match bench.pattern {
-        Pattern::Causal => AttentionOptions::default().with_causal(true),
-        Pattern::Window(left) => AttentionOptions::default().with_causal(true).with_window(Some(left)),
-    };
+    let options = AttentionOptions::default().with_mask(AttentionMask::rule(bench.pattern.rule.clone()));
     Box::new(move || {
         let [query, key, value] = [&query, &key, &value].map(|x| x.clone().cast(dtype));
         awake(&device, || attention(query, key, value, &options).cast(FloatDType::F32).sum().backward());

@@ -52,11 +52,11 @@ impl<B: AttentionKernel> Sums<B> {
         let (scores, slopes) = block.scores();
         let weights = weights(scores, statistics); // [B, H, q, k]
         let kept = block.fold(block.drop(weights.clone()).cast(dtype)).transpose();
-        self.value.add(&keys(block, self.value.shape), kept.matmul(grad.clone()));
+        self.value.add_rows(block, kept.matmul(grad.clone()));
         let slope = block.unfold(grad.matmul(block.value().transpose())).widen(); // [B, H, q, k]
         let slope = block.drop(slope).sub(mean).mul(weights);
         if let Some(bias) = &mut self.bias {
-            bias.add(&block.ranges(bias.shape), reduce(slope.clone(), bias.shape));
+            bias.add_pairs(block, reduce(slope.clone(), bias.shape));
         }
         let slope = match slopes {
             Some(slopes) => slope.mul(slopes),
@@ -64,7 +64,7 @@ impl<B: AttentionKernel> Sums<B> {
         };
         let slope = block.fold(slope.cast(dtype));
         self.query.push(block.unfold(slope.clone().matmul(block.key())).scale(self.scale));
-        self.key.add(&keys(block, self.key.shape), slope.transpose().matmul(block.query()));
+        self.key.add_rows(block, slope.transpose().matmul(block.query()));
     }
 
     fn finish(self, dtype: burn::tensor::DType) -> ([FloatTensor<B>; 3], Option<FloatTensor<B>>) {
@@ -80,11 +80,6 @@ fn weights<B: Backend>(scores: Float<B>, statistics: Float<B>) -> Float<B> {
     scores.sub(column(0)).exp().mul(column(1))
 }
 
-/// Where the keys of a block lie in a tensor that has a row for every key.
-fn keys<B: AttentionKernel>(block: &Block<'_, B>, [batch, groups, _, width]: [usize; 4]) -> [Range<usize>; 4] {
-    [0..batch, 0..groups, block.keys.clone(), 0..width]
-}
-
 /// Summed over the dimensions in which `shape` has one element for all.
 fn reduce<B: Backend>(x: Float<B>, shape: [usize; 4]) -> Float<B> {
     let shared = |(dim, size): (usize, usize)| (size == 1).then_some(dim);
@@ -97,9 +92,27 @@ struct Sum<B: Backend> {
     total: Option<Float<B>>,
 }
 
-impl<B: Backend> Sum<B> {
+impl<B: AttentionKernel> Sum<B> {
     fn like(tensor: &FloatTensor<B>) -> Self {
         Self { shape: tensor.shape().dims(), total: None }
+    }
+
+    /// Adds what belongs to the keys of a block, `[B, G, k, X]`.
+    fn add_rows(&mut self, block: &Block<'_, B>, part: Float<B>) {
+        let [batch, groups, _, width] = self.shape;
+        for (keys, rows) in block.keys.iter().zip(block.columns()) {
+            let [from, to] = [rows, keys.clone()].map(|rows| [0..batch, 0..groups, rows, 0..width]);
+            self.add(&to, part.clone().slice(&from));
+        }
+    }
+
+    /// Adds what belongs to the pairs of a block, `[B | 1, H | 1, q | 1, k | 1]`.
+    fn add_pairs(&mut self, block: &Block<'_, B>, part: Float<B>) {
+        let [batch, heads, queries, keys] = part.dims();
+        let columns = if keys == 1 { vec![0..1] } else { block.columns().collect() };
+        for (to, columns) in block.places(self.shape).iter().zip(columns) {
+            self.add(to, part.clone().slice(&[0..batch, 0..heads, 0..queries, columns]));
+        }
     }
 
     fn add(&mut self, ranges: &[Range<usize>; 4], part: Float<B>) {

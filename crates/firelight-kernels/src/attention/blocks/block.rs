@@ -1,40 +1,54 @@
 //! What both passes share: which queries and keys a block has, and how its scores are made of them.
 
 use super::super::extension::{AttentionKernel, Inputs, Place};
-use super::WINDOW_QUERIES;
+use super::super::tiles::Tiles;
 use super::float::{Float, slices};
+use super::{COMPARED, SPARSE_QUERIES};
+use crate::rule::Runs;
 use burn::backend::tensor::{BoolTensor, FloatTensor, IntTensor};
 use burn::backend::{Backend, TensorMetadata, get_device_settings};
-use burn::tensor::Shape;
+use burn::tensor::{BoolDType, Shape, TensorData};
 use std::ops::Range;
 
-/// Some queries, and the keys from the first to the last that any of them sees.
+/// Some queries, and the keys that some of them see.
 pub(super) struct Block<'a, B: Backend> {
     inputs: &'a Inputs<B>,
+    rule: Tiles<'a>,
     pub(super) queries: Range<usize>,
-    pub(super) keys: Range<usize>,
+    /// Ranges in order, one at least.
+    pub(super) keys: Vec<Range<usize>>,
 }
 
 /// The blocks of a pass.
 pub(super) fn blocks<B: AttentionKernel>(inputs: &Inputs<B>) -> impl Iterator<Item = Block<'_, B>> {
-    let [batch, heads, queries, _] = inputs.query.shape().dims();
+    let [_, _, queries, _] = inputs.query.shape().dims();
     let [_, _, keys, _] = inputs.key.shape().dims();
-    let fitting = (inputs.settings.block / (batch * heads * keys)).clamp(1, queries);
-    // A block sees its window and as many keys as it has queries; the more queries, the more hidden pairs it forms.
-    let count = match inputs.settings.window {
-        Some(window) => fitting.min(window.max(WINDOW_QUERIES)),
-        None => fitting,
-    };
-    (0..queries).step_by(count).map(move |first| Block::new(inputs, first..(first + count).min(queries)))
+    let rule = Tiles::new(&inputs.settings.rule, inputs.settings.start, [queries, keys]);
+    // The more queries of a sparse rule a block has, the more hidden pairs it forms; the fewer, the thinner its products.
+    let seen = rule.usually_seen();
+    let most = if seen < keys / 2 { seen.max(SPARSE_QUERIES) } else { queries };
+    let mut first = 0;
+    std::iter::from_fn(move || {
+        let block = (first < queries).then(|| Block::fitting(inputs, rule, first..(first + most).min(queries)))?;
+        first = block.queries.end;
+        Some(block)
+    })
 }
 
 impl<'a, B: AttentionKernel> Block<'a, B> {
+    /// The first of some queries, as many as the scores may take memory for.
+    fn fitting(inputs: &'a Inputs<B>, rule: Tiles<'a>, queries: Range<usize>) -> Self {
+        let block = Self::new(inputs, rule, queries.clone());
+        let [batch, heads, ..] = block.shape();
+        let fitting = (inputs.settings.block / (batch * heads * block.width())).max(1);
+        if queries.len() <= fitting { block } else { Self::new(inputs, rule, queries.start..queries.start + fitting) }
+    }
+
     /// At least one key, so that a block whose queries see nothing is no special case.
-    fn new(inputs: &'a Inputs<B>, queries: Range<usize>) -> Self {
-        let mut block = Self { inputs, queries, keys: 0..0 };
-        let start = block.behind(block.queries.start);
-        block.keys = start..block.visible(block.queries.end - 1).max(start + 1);
-        block
+    fn new(inputs: &'a Inputs<B>, rule: Tiles<'a>, queries: Range<usize>) -> Self {
+        let visited = rule.visited(0..rule.rows(inputs.query.shape()[0]), &queries);
+        let keys = if visited.is_empty() { vec![0..1] } else { visited };
+        Self { inputs, rule, queries, keys }
     }
 
     /// `[B, H, Q, K]` of the whole pass.
@@ -48,17 +62,9 @@ impl<'a, B: AttentionKernel> Block<'a, B> {
         self.inputs.key.shape()[1]
     }
 
-    /// How many leading keys the future does not hide from a query.
-    fn visible(&self, query: usize) -> usize {
-        let [_, _, queries, keys] = self.shape();
-        if self.inputs.settings.causal { (query + 1 + keys).saturating_sub(queries) } else { keys }
-    }
-
-    /// How many leading keys stand too far behind a query.
-    fn behind(&self, query: usize) -> usize {
-        let [_, _, queries, keys] = self.shape();
-        let reach = |window: usize| window.saturating_add(queries);
-        self.inputs.settings.window.map_or(0, |window| (query + keys).saturating_sub(reach(window)))
+    /// Number of keys of the block.
+    fn width(&self) -> usize {
+        self.keys.iter().map(Range::len).sum()
     }
 
     /// The scaled queries of the block, those of a group below one another: `[B, G, H / G * q, E]`.
@@ -84,7 +90,8 @@ impl<'a, B: AttentionKernel> Block<'a, B> {
 
     fn of_keys(&self, tensor: &FloatTensor<B>) -> Float<B> {
         let [batch, groups, _, width] = tensor.shape().dims();
-        Float(tensor.clone()).slice(&[0..batch, 0..groups, self.keys.clone(), 0..width])
+        let part = |keys: &Range<usize>| Float(tensor.clone()).slice(&[0..batch, 0..groups, keys.clone(), 0..width]);
+        Float::cat(self.keys.iter().map(part).collect(), 2)
     }
 
     /// `[B, H, q, X] -> [B, G, H / G * q, X]`: the queries of a group share one product with its keys.
@@ -99,11 +106,22 @@ impl<'a, B: AttentionKernel> Block<'a, B> {
         x.reshape([batch, heads, self.queries.len(), width])
     }
 
-    /// Where a tensor that broadcasts to `[B, H, Q, K]` has what belongs to the block.
-    pub(super) fn ranges(&self, shape: [usize; 4]) -> [Range<usize>; 4] {
+    /// Where a tensor that broadcasts to `[B, H, Q, K]` has what belongs to the block: a place for every range of keys, or one
+    /// for all of them.
+    pub(super) fn places(&self, shape: [usize; 4]) -> Vec<[Range<usize>; 4]> {
         let [batch, heads, queries, keys] = shape;
-        let part = |size: usize, range: &Range<usize>| if size == 1 { 0..1 } else { range.clone() };
-        [0..batch, 0..heads, part(queries, &self.queries), part(keys, &self.keys)]
+        let queries = if queries == 1 { 0..1 } else { self.queries.clone() };
+        let place = |keys: Range<usize>| [0..batch, 0..heads, queries.clone(), keys];
+        if keys == 1 { vec![place(0..1)] } else { self.keys.iter().cloned().map(place).collect() }
+    }
+
+    /// Where each range of keys lies among the keys of the block.
+    pub(super) fn columns(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        self.keys.iter().scan(0, |end, keys| {
+            let start = *end;
+            *end += keys.len();
+            Some(start..*end)
+        })
     }
 
     /// The scores, `[B, H, q, k]`: scaled, capped, biased, and the lowest number where a key is hidden. Beside them the
@@ -121,8 +139,8 @@ impl<'a, B: AttentionKernel> Block<'a, B> {
         let scores = match &self.inputs.bias {
             Some(bias) => {
                 let bias = Float(bias.clone());
-                let ranges = self.ranges(bias.dims());
-                scores.add(bias.slice(&ranges).widen())
+                let parts = self.places(bias.dims()).iter().map(|place| bias.clone().slice(place)).collect();
+                scores.add(Float::cat(parts, 3).widen())
             }
             None => scores,
         };
@@ -132,12 +150,15 @@ impl<'a, B: AttentionKernel> Block<'a, B> {
 
     /// Weights or their slopes, some of them dropped and the rest scaled up: the same ones in both passes.
     pub(super) fn drop(&self, weights: Float<B>) -> Float<B> {
-        let (first_query, first_key) = (self.queries.start, self.keys.start);
-        let place = Place { queries: self.shape()[2], first_query, first_key, rate: self.inputs.settings.dropout };
-        match &self.inputs.seed {
-            Some(seed) => Float(B::dropped(weights.0, seed.clone(), place)),
-            None => weights,
-        }
+        let Some(seed) = &self.inputs.seed else { return weights };
+        let [batch, heads, queries, _] = weights.dims();
+        let (first_query, rate) = (self.queries.start, self.inputs.settings.dropout);
+        let part = |(keys, columns): (&Range<usize>, Range<usize>)| {
+            let place = Place { queries: self.shape()[2], first_query, first_key: keys.start, rate };
+            let weights = weights.clone().slice(&[0..batch, 0..heads, 0..queries, columns]);
+            Float(B::dropped(weights.0, seed.clone(), place))
+        };
+        Float::cat(self.keys.iter().zip(self.columns()).map(part).collect(), 3)
     }
 
     /// What is hidden, in parts that broadcast to `[B, H, q, k]`.
@@ -146,44 +167,71 @@ impl<'a, B: AttentionKernel> Block<'a, B> {
         let padding = self.inputs.padding.clone();
         let padding = padding.map(|padding| B::bool_reshape(padding, Shape::from([batch, 1, 1, keys])));
         let given = [padding, self.inputs.hidden.clone()].into_iter().flatten().map(|mask| {
-            let ranges = self.ranges(mask.shape().dims());
-            B::bool_slice(mask, &slices(&ranges))
+            let places = self.places(mask.shape().dims());
+            let mut parts: Vec<_> = places.iter().map(|place| B::bool_slice(mask.clone(), &slices(place))).collect();
+            if parts.len() == 1 { parts.swap_remove(0) } else { B::bool_cat(parts, 3) }
         });
-        given.chain(self.future()).chain(self.far()).collect()
+        given.chain(self.hidden_by_rule()).collect()
     }
 
-    /// Keys after the place of a query, if there are any: `[1, 1, q, k]`.
-    fn future(&self) -> Option<BoolTensor<B>> {
-        let some = self.visible(self.queries.start) < self.keys.end;
-        some.then(|| B::int_greater(self.key_places(0), self.query_places(), self.bool_dtype()))
+    /// The pairs of the block that the rule hides, if there are any: `[B | 1, 1, q, k]`.
+    fn hidden_by_rule(&self) -> Option<BoolTensor<B>> {
+        let rows = self.rule.rows(self.shape()[0]);
+        let full = |row: usize| self.keys.iter().all(|keys| self.rule.is_tile_full(row, &self.queries, keys));
+        if self.rule.is_full() || (0..rows).all(full) {
+            return None;
+        }
+        let pairs = (0..rows).flat_map(|row| self.queries.clone().map(move |query| (row, query)));
+        let seen: Vec<Runs> = pairs.map(|(row, query)| self.rule.seen(row, query, &self.hull())).collect();
+        let most = seen.iter().map(|runs| runs.iter().count()).max().unwrap_or(0);
+        let shape = [rows, 1, self.queries.len(), self.width()];
+        Some(if most > COMPARED { self.hidden_on_host(&seen, shape) } else { self.outside_of(&seen, most, shape) })
     }
 
-    /// Keys that stand more than a window before the place of a query, if there are any: `[1, 1, q, k]`.
-    fn far(&self) -> Option<BoolTensor<B>> {
-        let window = self.inputs.settings.window.filter(|_| self.behind(self.queries.end - 1) > self.keys.start)?;
-        Some(B::int_lower(self.key_places(window), self.query_places(), self.bool_dtype()))
+    fn hull(&self) -> Range<usize> {
+        self.keys[0].start..self.keys[self.keys.len() - 1].end
     }
 
-    /// The key that stands where a query does, the last ones side by side.
-    fn query_places(&self) -> IntTensor<B> {
-        let [_, _, queries, keys] = self.shape();
-        let shift = keys as i64 - queries as i64;
-        self.places(self.queries.start as i64 + shift..self.queries.end as i64 + shift, [1, 1, self.queries.len(), 1])
+    /// Every pair by itself, from the host.
+    fn hidden_on_host(&self, seen: &[Runs], shape: [usize; 4]) -> BoolTensor<B> {
+        let mut hidden: Vec<bool> = Vec::with_capacity(shape.iter().product());
+        for runs in seen {
+            let mut row = vec![true; self.hull().len()];
+            runs.iter().for_each(|run| row[run.start - self.hull().start..run.end - self.hull().start].fill(false));
+            self.keys.iter().for_each(|keys| hidden.extend(&row[keys.start - self.hull().start..][..keys.len()]));
+        }
+        let data = TensorData::new(hidden, shape).convert_dtype(self.bool_dtype().into());
+        B::bool_from_data(data, &self.inputs.query.device())
     }
 
-    fn key_places(&self, ahead: usize) -> IntTensor<B> {
-        let range = (self.keys.start + ahead) as i64..(self.keys.end + ahead) as i64;
-        self.places(range, [1, 1, 1, self.keys.len()])
+    /// The keys outside of all the ranges that a query sees, of which there are `most`: compared on the device.
+    fn outside_of(&self, seen: &[Runs], most: usize, shape: [usize; 4]) -> BoolTensor<B> {
+        let keys: Vec<i64> = self.keys.iter().flat_map(|keys| keys.clone().map(|key| key as i64)).collect();
+        let keys = self.integers(keys, [1, 1, 1, shape[3]], shape);
+        let [rows, _, queries, _] = shape;
+        // A range that a query does not have is empty, and begins behind all keys.
+        let border = |number: usize, end: fn(Range<usize>) -> usize| {
+            let of = |runs: &Runs| runs.iter().nth(number).map_or(i64::from(i32::MAX), |run| end(run) as i64);
+            self.integers(seen.iter().map(of).collect(), [rows, 1, queries, 1], shape)
+        };
+        let outside = |number: usize| {
+            let before = B::int_lower(keys.clone(), border(number, |run| run.start), self.bool_dtype());
+            let behind = B::int_greater_equal(keys.clone(), border(number, |run| run.end), self.bool_dtype());
+            B::bool_or(before, behind)
+        };
+        let every = (0..most).map(outside).reduce(B::bool_and);
+        every.unwrap_or_else(|| self.hidden_on_host(seen, shape))
     }
 
-    fn places(&self, range: Range<i64>, shape: [usize; 4]) -> IntTensor<B> {
+    /// Integers of one shape, which are read as if they had another.
+    fn integers(&self, numbers: Vec<i64>, shape: [usize; 4], read_as: [usize; 4]) -> IntTensor<B> {
         let device = self.inputs.query.device();
-        let places = B::int_arange(range, &device, get_device_settings::<B>(&device).int_dtype);
-        let places = B::int_reshape(places, Shape::from(shape));
-        B::int_expand(places, Shape::from([1, 1, self.queries.len(), self.keys.len()]))
+        let dtype = get_device_settings::<B>(&device).int_dtype;
+        let data = TensorData::new(numbers, shape).convert_dtype(dtype.into());
+        B::int_expand(B::int_from_data(data, &device), Shape::from(read_as))
     }
 
-    fn bool_dtype(&self) -> burn::tensor::BoolDType {
+    fn bool_dtype(&self) -> BoolDType {
         get_device_settings::<B>(&self.inputs.query.device()).bool_dtype
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::extension::{AttentionExtension, AttentionKernel, Inputs, Settings};
 use super::forward::output;
-use crate::optional::{OptionalBool, OptionalFloat, OptionalInt};
+use crate::optional::{OptionalBool, OptionalFloat};
 use burn::backend::tensor::FloatTensor;
 
 /// The operation for a backend, from its kernel.
@@ -16,13 +16,11 @@ macro_rules! in_blocks {
                 bias: OptionalFloat<Self>,
                 padding: OptionalBool<Self>,
                 hidden: OptionalBool<Self>,
-                documents: OptionalInt<Self>,
                 settings: Settings,
             ) -> FloatTensor<Self> {
                 let seed = Self::draw_seed(&query, &settings);
                 let (bias, padding, hidden) = (bias.into_option(), padding.into_option(), hidden.into_option());
-                let documents = documents.into_option();
-                output::<Self>(&Inputs { query, key, value, bias, padding, hidden, documents, settings, seed })
+                output::<Self>(&Inputs { query, key, value, bias, padding, hidden, settings, seed })
             }
         }
     };

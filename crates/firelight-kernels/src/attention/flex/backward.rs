@@ -3,7 +3,7 @@
 //! With weights `P = softmax(S)`, dropped to `P'`, and `D = Σ_f grad output` for every query:
 //! `dV = P'ᵀ grad`, `dP = grad Vᵀ` dropped alike, `dS = P (dP - D)`, `dQ = dS K`, `dK = dSᵀ Q`.
 
-use super::problem::{Problem, Tensors};
+use super::problem::{KeyTile, Problem, Tensors};
 use super::{Inputs, PARALLEL, QUERIES};
 use crate::flex::view::{Rows, View, into_tensor, is_by_token, readable};
 use crate::flex::{Matrix, MatrixMut, Real, add_to, for_each_pair_of_blocks, product, sum, vectorised};
@@ -140,7 +140,7 @@ impl<T: Real> Pass<'_, T> {
         for (head, queries) in tiles.skip(part).step_by(self.d_key.len()) {
             scratch.means(self, batch, head, &queries);
             for keys in self.problem.key_tiles(batch, head, &queries) {
-                self.tile(scratch, [batch, head, group, part], &queries, &keys);
+                self.tile(scratch, [batch, head, group, part], &queries, keys);
             }
         }
     }
@@ -150,14 +150,14 @@ impl<T: Real> Pass<'_, T> {
         scratch: &mut Scratch<T>,
         [batch, head, group, part]: [usize; 4],
         queries: &Range<usize>,
-        keys: &Range<usize>,
+        tile: &KeyTile,
     ) {
-        let problem = self.problem;
+        let (problem, keys) = (self.problem, &tile.keys);
         let Scratch { weights, dropped, slopes, gradients, means, factors } = scratch;
         let size = queries.len() * keys.len();
         let (weights, gradients) = (&mut weights[..size], &mut gradients[..size]);
         let mut slopes = slopes.as_mut().map(|slopes| &mut slopes[..size]);
-        problem.scores([batch, head], queries, keys, weights, slopes.as_deref_mut());
+        problem.scores([batch, head], queries, tile, weights, slopes.as_deref_mut());
         self.weigh([batch, head], queries, keys, weights);
         let grad = self.grad.matrix(batch, head, queries);
         let value = problem.value.matrix(batch, group, keys).transposed();

@@ -62,13 +62,14 @@ impl<T: Real> Scratch<T> {
         self.largest.fill(T::NEG_INFINITY);
         self.sums.fill(T::ZERO);
         self.means.fill(T::ZERO);
-        for keys in problem.key_tiles(batch, head, queries) {
+        for tile in problem.key_tiles(batch, head, queries) {
+            let keys = &tile.keys;
             let scores = &mut self.scores[..queries.len() * keys.len()];
-            problem.scores([batch, head], queries, &keys, scores, None);
-            self.update(problem, [batch, head], queries, &keys);
+            problem.scores([batch, head], queries, tile, scores, None);
+            self.update(problem, [batch, head], queries, keys);
             let weights = Matrix::rows(&self.scores[..queries.len() * keys.len()], keys.len());
             let means = MatrixMut::rows(&mut self.means[..queries.len() * self.width], self.width);
-            product(means, true, weights, problem.value.matrix(batch, problem.group(head), &keys), T::ONE, false);
+            product(means, true, weights, problem.value.matrix(batch, problem.group(head), keys), T::ONE, false);
         }
     }
 

@@ -3,17 +3,16 @@
 //!
 //! Source: Dao 2023, FlashAttention-2, algorithms 1 and 2 (<https://arxiv.org/abs/2307.08691>). Differs in what is kept
 //! of a row: its largest score and the sum relative to it instead of one logarithm, which would round where scores are
-//! large. Tiles in which the masks hide everything are skipped, and those outside of
-//! the window, the chunk and the documents of their queries are not even looked at.
+//! large. Keys that a rule hides from all queries of a tile are
+//! not visited, nor are tiles in which padding or given pairs hide everything.
 
 mod backward;
-mod documents;
 mod forward;
 mod problem;
 
 use super::extension::{AttentionExtension, AttentionKernel, Inputs, Settings};
 use crate::flex::with_real;
-use crate::optional::{OptionalBool, OptionalFloat, OptionalInt};
+use crate::optional::{OptionalBool, OptionalFloat};
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 
@@ -40,12 +39,10 @@ impl AttentionExtension for Flex {
         bias: OptionalFloat<Self>,
         padding: OptionalBool<Self>,
         hidden: OptionalBool<Self>,
-        documents: OptionalInt<Self>,
         settings: Settings,
     ) -> FlexTensor {
         let (bias, padding, hidden) = (bias.into_option(), padding.into_option(), hidden.into_option());
-        let documents = documents.into_option();
-        let inputs = Inputs { query, key, value, bias, padding, hidden, documents, settings, seed: None };
+        let inputs = Inputs { query, key, value, bias, padding, hidden, settings, seed: None };
         let [output, _] = Self::forward(&inputs);
         output
     }

@@ -1,7 +1,6 @@
 //! What both passes share: the inputs as views, and how a tile of scores is made of them.
 
-use super::super::Chunks;
-use super::documents::Documents;
+use super::super::tiles::Tiles;
 use super::{Inputs, KEYS, queries_of_tile};
 use crate::flex::dropout::Dropout;
 use crate::flex::view::{Broadcast, View, readable};
@@ -34,19 +33,30 @@ pub(super) struct Problem<'a, T> {
     hidden: Option<Broadcast<'a, u8>>,
     pub(super) scale: T,
     pub(super) soft_cap: Option<T>,
-    causal: bool,
-    window: Option<usize>,
-    chunks: Option<Chunks>,
-    documents: Option<Documents>,
+    rule: Tiles<'a>,
+    /// Of every tile of queries the tiles of keys, one row of the batch after the other where they differ.
+    tiles: Vec<Vec<KeyTile>>,
+    queries_of_tile: usize,
     pub(super) dropout: Option<Dropout<T>>,
+}
+
+/// Some keys, and whether all queries of a tile see them all, as far as the rule tells.
+#[derive(Debug, Clone)]
+pub(super) struct KeyTile {
+    pub(super) keys: Range<usize>,
+    is_full: bool,
 }
 
 impl<'a, T: Real> Problem<'a, T> {
     pub(super) fn new(inputs: &'a Inputs<Flex>, tensors: &'a Tensors) -> Self {
         let settings = &inputs.settings;
+        let (query, key) = (View::new(&tensors.query), View::new(&tensors.key));
+        let [batch, _, queries, _] = query.shape;
+        let rule = Tiles::new(&settings.rule, settings.start, [queries, key.shape[2]]);
+        let queries_of_tile = queries_of_tile(rule.usually_seen().min(queries));
         Self {
-            query: View::new(&tensors.query),
-            key: View::new(&tensors.key),
+            query,
+            key,
             value: View::new(&tensors.value),
             bias: inputs.bias.as_ref().map(|bias| match settings.by_distance {
                 true => Broadcast::by_distance(bias, T::storage(bias), inputs.query.layout().shape()[2]),
@@ -57,10 +67,9 @@ impl<'a, T: Real> Problem<'a, T> {
             hidden: inputs.hidden.as_ref().map(|hidden| Broadcast::new(hidden, hidden.storage::<u8>())),
             scale: T::of(settings.scale),
             soft_cap: settings.soft_cap.map(T::of),
-            causal: settings.causal,
-            window: settings.window,
-            chunks: settings.chunks,
-            documents: inputs.documents.as_ref().map(Documents::new),
+            rule,
+            tiles: key_tiles(rule, batch, tiles_of(queries, queries_of_tile)),
+            queries_of_tile,
             dropout: Dropout::new(settings.dropout, settings.seed),
         }
     }
@@ -95,11 +104,8 @@ impl<'a, T: Real> Problem<'a, T> {
         self.queries().iter().product::<usize>() * self.keys() * self.query.shape[3]
     }
 
-    pub(super) fn query_tiles(&self) -> impl Iterator<Item = Range<usize>> + use<T> {
-        let queries = self.query.shape[2];
-        let chunk = self.chunks.map_or(queries, |chunks| chunks.size);
-        let tile = queries_of_tile(self.window.unwrap_or(queries).min(chunk).min(queries));
-        (0..queries.div_ceil(tile)).map(move |index| index * tile..((index + 1) * tile).min(queries))
+    pub(super) fn query_tiles(&self) -> impl Iterator<Item = Range<usize>> + Clone + use<T> {
+        tiles_of(self.query.shape[2], self.queries_of_tile)
     }
 
     /// The most queries and the most keys of a tile.
@@ -108,56 +114,15 @@ impl<'a, T: Real> Problem<'a, T> {
     }
 
     /// The tiles of keys of which some query sees some key.
-    pub(super) fn key_tiles(&self, batch: usize, head: usize, queries: &Range<usize>) -> Vec<Range<usize>> {
-        let Range { start, end } = self.reach(batch, queries);
-        let tiles = (start..end).step_by(KEYS).map(|key| key..(key + KEYS).min(end));
-        tiles.filter(|keys| !self.is_hidden(batch, head, queries, keys)).collect()
-    }
-
-    /// The keys of which some queries see some.
-    fn reach(&self, batch: usize, queries: &Range<usize>) -> Range<usize> {
-        let span = |query| self.span(batch, query);
-        if self.documents.is_none() {
-            // From query to query both ends move forward.
-            return span(queries.start).start..span(queries.end - 1).end;
-        }
-        let widest = queries.clone().map(span).reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
-        widest.expect("a tile has queries")
-    }
-
-    /// The keys of which a query sees some; causality, window, chunks and documents hide all others.
-    fn span(&self, batch: usize, query: usize) -> Range<usize> {
-        let mut span = self.behind(query)..self.visible(query);
-        let own = self.own_key(query);
-        let chunk = self.chunks.map(|chunks| {
-            let chunk = chunks.around(own);
-            [chunk.start, chunk.end].map(|key| key.clamp(0, self.keys() as i64) as usize)
-        });
-        let document = self.documents.as_ref().map(|documents| documents.span(batch, own as usize));
-        let document = document.map(|keys| [keys.start, keys.end]);
-        for [start, end] in [chunk, document].into_iter().flatten() {
-            span = span.start.max(start)..span.end.min(end);
-        }
-        span
-    }
-
-    /// The key at which a query stands; below 0 where there are more queries than keys.
-    fn own_key(&self, query: usize) -> i64 {
-        (query + self.keys()) as i64 - self.query.shape[2] as i64
-    }
-
-    /// How many leading keys the future does not hide from a query.
-    fn visible(&self, query: usize) -> usize {
-        if !self.causal {
-            return self.keys();
-        }
-        (query + 1 + self.keys()).saturating_sub(self.query.shape[2]).min(self.keys())
-    }
-
-    /// How many leading keys stand too far behind a query.
-    fn behind(&self, query: usize) -> usize {
-        let reach = |window: usize| window.saturating_add(self.query.shape[2]);
-        self.window.map_or(0, |window| (query + self.keys()).saturating_sub(reach(window)).min(self.keys()))
+    pub(super) fn key_tiles(
+        &self,
+        batch: usize,
+        head: usize,
+        queries: &Range<usize>,
+    ) -> impl Iterator<Item = &KeyTile> + use<'_, 'a, T> {
+        let queries = queries.clone();
+        let tile = self.rule.row(batch) * self.query_tiles().count() + queries.start / self.queries_of_tile;
+        self.tiles[tile].iter().filter(move |tile| !self.is_hidden(batch, head, &queries, &tile.keys))
     }
 
     fn is_hidden(&self, batch: usize, head: usize, queries: &Range<usize>, keys: &Range<usize>) -> bool {
@@ -176,10 +141,11 @@ impl<'a, T: Real> Problem<'a, T> {
         &self,
         [batch, head]: [usize; 2],
         queries: &Range<usize>,
-        keys: &Range<usize>,
+        tile: &KeyTile,
         scores: &mut [T],
         slopes: Option<&mut [T]>,
     ) {
+        let keys = &tile.keys;
         let query = self.query.matrix(batch, head, queries);
         let key = self.key.matrix(batch, self.group(head), keys).transposed();
         product(MatrixMut::rows(scores, keys.len()), false, query, key, self.scale, false);
@@ -207,14 +173,14 @@ impl<'a, T: Real> Problem<'a, T> {
             #[inline(always)]
             || {
                 for (query, scores) in queries.clone().zip(scores.chunks_exact_mut(keys.len())) {
-                    self.finish_row([batch, head, query], keys, scores);
+                    self.finish_row([batch, head, query], tile, scores);
                 }
             },
         );
     }
 
     #[inline(always)]
-    fn finish_row(&self, place: [usize; 3], keys: &Range<usize>, scores: &mut [T]) {
+    fn finish_row(&self, place: [usize; 3], KeyTile { keys, is_full }: &KeyTile, scores: &mut [T]) {
         if let Some(bias) = &self.bias {
             bias.for_each_key(place, keys, |i, bias| scores[i] += bias);
         }
@@ -224,12 +190,28 @@ impl<'a, T: Real> Problem<'a, T> {
             });
         }
         let [batch, _, query] = place;
-        if let Some(documents) = &self.documents {
-            documents.hide_others(batch, self.own_key(query) as usize, keys, scores);
+        if !is_full {
+            let mut hidden_from = keys.start;
+            for run in self.rule.seen(batch, query, keys).iter() {
+                scores[hidden_from - keys.start..run.start - keys.start].fill(T::NEG_INFINITY);
+                hidden_from = run.end;
+            }
+            scores[hidden_from - keys.start..].fill(T::NEG_INFINITY);
         }
-        let within = |key: usize| key.clamp(keys.start, keys.end) - keys.start;
-        let span = self.span(batch, query);
-        scores[within(span.end)..].fill(T::NEG_INFINITY);
-        scores[..within(span.start)].fill(T::NEG_INFINITY);
     }
+}
+
+fn tiles_of(queries: usize, tile: usize) -> impl Iterator<Item = Range<usize>> + Clone {
+    (0..queries.div_ceil(tile)).map(move |index| index * tile..((index + 1) * tile).min(queries))
+}
+
+/// The tiles of keys of each tile of queries, of each row of the batch where rows differ.
+fn key_tiles(rule: Tiles<'_>, batch: usize, queries: impl Iterator<Item = Range<usize>> + Clone) -> Vec<Vec<KeyTile>> {
+    let of_row = |row| queries.clone().map(move |queries| (row, queries));
+    let tile = |(row, queries): (usize, Range<usize>)| {
+        let visited = rule.visited(row..row + 1, &queries).into_iter();
+        let cut = visited.flat_map(|run| run.clone().step_by(KEYS).map(move |key| key..(key + KEYS).min(run.end)));
+        cut.map(|keys| KeyTile { is_full: rule.is_tile_full(row, &queries, &keys), keys }).collect()
+    };
+    (0..rule.rows(batch)).flat_map(of_row).map(tile).collect()
 }

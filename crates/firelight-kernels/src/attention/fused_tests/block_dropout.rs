@@ -17,7 +17,7 @@ fn blocks_drop_the_same_weights_in_both_passes() {
         // With the identity for values and for the gradient, the output is the weights, and the gradient of the values
         // their transpose.
         let count = 6;
-        let options = AttentionOptions::default().with_causal(true).with_dropout(0.5);
+        let options = AttentionOptions::default().with_mask(AttentionMask::causal()).with_dropout(0.5);
         let identity = Tensor::<2>::eye(count, &case.device()).cast(case.dtype).reshape([1, 1, count, count]);
         let value = identity.clone().require_grad();
         let [query, key] = [0, 1].map(|seed| random(&case, [1, 1, count, 4], seed));
@@ -42,7 +42,7 @@ fn blocks_with_dropout_equal_the_reference_that_drops_the_same_weights() {
     let factors = dropped::factors(dropped::numbers(11), [b, h, q, k], place);
     let factors = TensorData::new(factors, [b, h, q, k]);
     let factors = Tensor::<4>::from_data(factors, (&case.device(), case.dtype));
-    for plain in SMALL.options(&case).iter().chain(&SMALL.parts(&case)) {
+    for plain in SMALL.options(&case).iter().chain(&SMALL.rules(&case)) {
         let options = plain.clone().with_dropout(place.rate);
         let fused = |inputs: [Tensor<4>; 3]| {
             let settings = settings(&options, &inputs[0], 11);
@@ -87,7 +87,7 @@ fn assert_dropped_again(case: &Case) {
     let [_, key, value] = SMALL.by_head(case);
     let weight = Param::from_tensor(random(case, [width, width], 7));
     let forward = move |weight: &Param<Tensor<2>>, inputs: Vec<Tensor<1>>| {
-        let options = AttentionOptions::default().with_causal(true).with_dropout(0.4);
+        let options = AttentionOptions::default().with_mask(AttentionMask::causal()).with_dropout(0.4);
         let x = inputs[0].clone().reshape([rows as i64, -1]).matmul(weight.val());
         let query = x.reshape([SMALL.b, SMALL.h, SMALL.q, SMALL.e]);
         let settings = settings(&options, &query, crate::dropout::seed(&query.device()));

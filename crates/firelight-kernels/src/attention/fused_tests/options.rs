@@ -8,17 +8,20 @@ const CHOICES: usize = 10;
 /// Those options whose bits are set.
 fn chosen(bits: u32, sizes: Sizes, case: &Case, [bias, by_distance]: [Tensor<4>; 2]) -> AttentionOptions {
     let has = |bit: u32| bits >> bit & 1 == 1;
-    let all = sizes.options(case).swap_remove(7);
-    let documents = sizes.parts(case).swap_remove(5).documents;
+    let given = sizes.options(case).swap_remove(6).mask;
+    let documents = sizes.rules(case).swap_remove(5).mask;
     let [heads, columns] = [by_distance.dims()[2], by_distance.dims()[3]];
+    let parts = [
+        has(0).then(AttentionMask::causal),
+        given.padding.filter(|_| has(1)).map(AttentionMask::padding),
+        given.hidden.filter(|_| has(2)).map(AttentionMask::from_hidden),
+        has(4).then(|| AttentionMask::rule(PairRule::window(sizes.k / 3, sizes.k))),
+        has(5).then(|| AttentionMask::rule(PairRule::Chunks { size: sizes.k / 2 + 1 })),
+        has(6).then_some(documents),
+    ];
     AttentionOptions::default()
-        .with_causal(has(0))
-        .with_padding(all.padding.filter(|_| has(1)))
-        .with_hidden(all.hidden.filter(|_| has(2)))
+        .with_mask(parts.into_iter().flatten().fold(AttentionMask::none(), AttentionMask::and))
         .with_soft_cap(has(3).then_some(2.0))
-        .with_window(has(4).then_some(sizes.k / 3))
-        .with_chunks(has(5).then_some(Chunks { size: sizes.k / 2 + 1, before: 2 }))
-        .with_documents(documents.filter(|_| has(6)))
         .with_scale(has(7).then_some(0.3))
         .with_bias(has(8).then_some(bias))
         .with_bias_by_distance(has(9).then(|| by_distance.reshape([heads, columns])))
@@ -85,8 +88,8 @@ mod any_lengths {
             heads in prop::sample::select(vec![(1usize, 1usize), (2, 1), (3, 3)]),
         ) {
             let sizes = Sizes { b: 2, h: heads.0, g: heads.1, q: queries, k: keys, e: 5, f: 3 };
-            // Documents are those of the keys, and queries stand among them.
-            let bits = if queries > keys { bits & !(1 << 6) } else { bits };
+            // Queries of a rule stand among the keys.
+            let bits = if queries > keys { bits & !0b111_0001 } else { bits };
             // Where one key has all the weight, the gradient of its score is the difference of two equal sums of numbers of
             // about one, which single precision rounds in another order than the reference.
             let single = Case { smallest: 1.0, ..case(DType::F32, 1.0) };
