@@ -11,9 +11,9 @@
 use anyhow::Result;
 use burn::optim::{AdamWConfig, GradientsParams};
 use burn::prelude::*;
-use firelight::core::*;
 use firelight::data::{Tokenizer, TokenizerConfig, stories};
 use firelight::generation::{GenerationOptions, Sampler};
+use firelight::nn::*;
 
 #[derive(Module, Debug)]
 struct Model {

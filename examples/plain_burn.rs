@@ -13,9 +13,9 @@ use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
 use burn::train::metric::LossMetric;
 use burn::train::{Learner, SupervisedTraining};
-use firelight::core::LossConfig;
 use firelight::data::{StepLoader, Tokenizer, TokenizerConfig, Tokens, WindowDataset, stories};
 use firelight::language::{LanguageModelConfig, LmBatch, LmBatcher, LmTask};
+use firelight::nn::LossConfig;
 use firelight::training::metrics::Perplexity;
 use firelight::training::{Evaluation, OptimizerConfig, ScheduleConfig, evaluate};
 

@@ -10,12 +10,12 @@ use std::path::Path;
 use anyhow::Result;
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
-use firelight::core::{
+use firelight::generation::GenerationOptions;
+use firelight::language::{Run, RunRequest, TextGenerator, TrainedRun};
+use firelight::nn::{
     Activation, LmHead, LmHeadConfig, NormConfig, ParamBuilder, ParameterReport, Pass, PositionConfig, SequenceInput,
     TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig,
 };
-use firelight::generation::GenerationOptions;
-use firelight::language::{Run, RunRequest, TextGenerator, TrainedRun};
 use firelight::storage::Existing;
 
 /// The settings of the built-in recipe that are changed, so that the training takes seconds.

@@ -12,11 +12,11 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
 use burn::train::TrainStep;
-use firelight::core::{
-    Activation, AttentionPattern, LossConfig, NormConfig, ParamBuilder, PositionConfig, TransformerConfig, WeightInit,
-};
 use firelight::kernels::{KernelPath, kernel_path};
 use firelight::language::{LanguageModelConfig, LmBatch, LmTask};
+use firelight::nn::{
+    Activation, AttentionPattern, LossConfig, NormConfig, ParamBuilder, PositionConfig, TransformerConfig, WeightInit,
+};
 use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask};
 use firelight::training::{Objective, OptimizerConfig, ScheduleConfig, ScheduleKind, Trainee, Trainer};
 use firelight_tests::ParameterPath;

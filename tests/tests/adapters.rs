@@ -3,9 +3,9 @@
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor, TensorData};
-use firelight::core::{AdapterConfig, LossConfig, ParamBuilder, merge_adapters};
 use firelight::kernels::{assert_close, assert_same_bits};
 use firelight::language::{LanguageModel, LanguageModelConfig, LmBatch, LmTask};
+use firelight::nn::{AdapterConfig, LossConfig, ParamBuilder, merge_adapters};
 use firelight::storage::{load_adapters, load_base, load_weights, save_adapters, save_base, save_weights};
 use firelight::training::{OptimizerConfig, ParameterGroup, Recompute, ScheduleConfig, Trainer, freeze};
 

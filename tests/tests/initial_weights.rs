@@ -2,7 +2,7 @@
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;
-use firelight::core::{TransformerConfig, WeightInit};
+use firelight::nn::{TransformerConfig, WeightInit};
 
 use crate::support::{ParameterPath, device};
 

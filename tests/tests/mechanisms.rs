@@ -2,12 +2,12 @@
 //! documents and cache: no leak from the future, and parts equal the whole.
 
 use burn::tensor::{Bool, Int, Tensor, TensorData};
-use firelight::core::invariants::{causality, parts_equal_whole, rows_sum_to_one};
-use firelight::core::{
+use firelight::kernels::{assert_close, assert_same_bits};
+use firelight::nn::invariants::{causality, parts_equal_whole, rows_sum_to_one};
+use firelight::nn::{
     AttentionMechanism, AttentionPattern, AttentionTrace, Cache, Memory, ParamBuilder, Pass, PositionConfig,
     ProjectionKind, SequenceInput, Transformer, TransformerConfig, WeightInit,
 };
-use firelight::kernels::{assert_close, assert_same_bits};
 use firelight::storage::{load_weights, save_weights};
 
 use crate::support::slopes::{assert_gradients_are_slopes, size_of};

@@ -10,8 +10,8 @@ use firelight::classification::{
     ClassifierTask, MaskedBatch, MaskedLanguageModelConfig, MaskedLanguageTask, SequenceLossConfig, SequenceTargets,
     TextBatch, TextClassifierConfig, TextEncoderConfig, TextInput,
 };
-use firelight::core::{LossConfig, TransformerConfig};
 use firelight::language::{LanguageModelConfig, LmBatch, LmTask};
+use firelight::nn::{LossConfig, TransformerConfig};
 use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask};
 use firelight::training::{LossOutput, Objective, Precision, Recompute, Trainee};
 use firelight::vision::{ImageBatch, VisionConfig, VisionTask, VitSize};

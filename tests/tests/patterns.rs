@@ -2,8 +2,8 @@
 //! alone. What holds of every pattern with every other choice is in `invariants`.
 
 use burn::tensor::{Bool, Int, Tensor, TensorData};
-use firelight::core::invariants::{parts_equal_whole, rows_sum_to_one};
-use firelight::core::{
+use firelight::nn::invariants::{parts_equal_whole, rows_sum_to_one};
+use firelight::nn::{
     AttentionContext, AttentionMask, AttentionPattern, AttentionTrace, BlockContext, Cache, LayerPass, Pass,
     PositionConfig, SequenceInput, Transformer, TransformerConfig, WeightInit,
 };

@@ -1,7 +1,7 @@
 //! The parameter counts of published models, composed from our parts. The stacks are counted without being built.
 
 use burn::module::Module;
-use firelight::core::{
+use firelight::nn::{
     Activation, AttentionConfig, Init, LinearConfig, NormConfig, NormPlacement, PositionConfig, TokenEmbeddingConfig,
     TransformerConfig, VisionTransformerConfig,
 };

@@ -5,7 +5,7 @@ use std::path::Path;
 use burn::module::Module;
 use burn::store::ModuleRecord;
 use burn::tensor::{Int, Tensor, TensorData};
-use firelight::core::{
+use firelight::nn::{
     EncoderDecoder, EncoderDecoderConfig, ImagePooling, LmHead, LmHeadConfig, Memory, ParamBuilder, Pass,
     PatchPosition, SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig,
     VisionTransformerConfig,
@@ -117,7 +117,7 @@ fn every_vision_transformer_survives() {
             let back = read_back(&config);
             assert_eq!(back, config);
             let images = noise.tensor([2 * 3, 8, 8]).reshape([2, 3, 8, 8]);
-            let run = |model: &firelight::core::VisionTransformer| model.forward(images.clone()).into_data();
+            let run = |model: &firelight::nn::VisionTransformer| model.forward(images.clone()).into_data();
             assert_survives(home.path(), |params| back.init_with(params), run, &back);
         }
     }

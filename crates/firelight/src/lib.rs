@@ -2,10 +2,10 @@
 //! per backend, selects the device and lists the problems of an error; nothing else lives here.
 //!
 //! ```text
-//!            data              language, core                training
+//!            data              language, nn                  training
 //! TRAIN  text -> ids -> windows -> batch -> logits -> loss -> fit -> run folder {recipe, config, tokenizer, weights}
 //!
-//!            data             language, core               generation       data
+//!            data             language, nn                 generation       data
 //! DECODE prompt -> ids -> prefill -> logits -> processors -> sampler -> id -> text
 //!                                      ^                                |
 //!                                      +------------ step --------------+
@@ -13,7 +13,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`core`] | the Transformer: blocks, attention, positions, masks, caches; tensors in, tensors out |
+//! | [`nn`] | the Transformer: blocks, attention, positions, masks, caches; tensors in, tensors out |
 //! | [`kernels`] | the differentiable operations below it |
 //! | [`data`] | text, token ids and images: tokenizers, data sets, augmentation, deterministic order |
 //! | [`language`] | GPT-style language models: train, evaluate, generate |
@@ -36,11 +36,13 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod device;
+pub mod prelude;
 #[cfg(feature = "train")]
 mod problems;
 
 pub use firelight_classification as classification;
-pub use firelight_core as core;
+
+pub use firelight_core as nn;
 pub use firelight_data as data;
 pub use firelight_generation as generation;
 pub use firelight_kernels as kernels;

@@ -4,9 +4,9 @@ use std::error::Error;
 use std::path::Path;
 
 use crate::classification::ClassificationError;
-use crate::core::ConfigError;
 use crate::generation::GenerationError;
 use crate::language::LanguageError;
+use crate::nn::ConfigError;
 use crate::seq2seq::Seq2SeqError;
 use crate::training::RecipeError;
 use crate::vision::VisionError;

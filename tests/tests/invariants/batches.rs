@@ -1,8 +1,8 @@
 //! What stands beside a sequence: padding, other rows, other documents, a memory.
 
 use burn::tensor::{Bool, Int, Tensor};
-use firelight::core::invariants::{batch_mates, padding, parts_equal_whole};
-use firelight::core::{Cache, Memory, Pass, SequenceInput};
+use firelight::nn::invariants::{batch_mates, padding, parts_equal_whole};
+use firelight::nn::{Cache, Memory, Pass, SequenceInput};
 
 use super::{assert_close, each, forward, moves_with_the_tokens, tolerance};
 use crate::support::grid::{cross_decoder_pairs, decoders, encoder_pairs};

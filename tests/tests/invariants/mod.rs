@@ -8,9 +8,9 @@ mod variants;
 mod weights;
 
 use burn::tensor::Tensor;
-use firelight::core::invariants::Violation;
-use firelight::core::{AttentionPattern, Memory, Pass, SequenceInput, Transformer, TransformerConfig};
 use firelight::kernels::Difference;
+use firelight::nn::invariants::Violation;
+use firelight::nn::{AttentionPattern, Memory, Pass, SequenceInput, Transformer, TransformerConfig};
 
 use crate::support::{self, Noise, device};
 

@@ -1,7 +1,7 @@
 //! Encoders without positions do not know the order of their tokens.
 
-use firelight::core::invariants::permutation;
-use firelight::core::{AttentionPattern, PositionConfig, TransformerConfig};
+use firelight::nn::invariants::permutation;
+use firelight::nn::{AttentionPattern, PositionConfig, TransformerConfig};
 
 use super::{each, forward, tolerance};
 use crate::support::Noise;

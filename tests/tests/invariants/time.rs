@@ -1,8 +1,8 @@
 //! What stands earlier and later: no leak from the future, parts through a cache, windows, positions.
 
 use burn::tensor::{Bool, Tensor, TensorData};
-use firelight::core::invariants::{causality, parts_equal_whole, shift};
-use firelight::core::{
+use firelight::nn::invariants::{causality, parts_equal_whole, shift};
+use firelight::nn::{
     AttentionContext, AttentionMask, AttentionMechanism, AttentionPattern, BlockContext, Cache, LayerPass, Pass,
     PositionConfig, PositionScheme, Positions, SequenceInput, Transformer, TransformerConfig,
 };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use firelight::core::{
+use firelight::nn::{
     Activation, AttentionMechanism, AttentionPattern, NormConfig, NormPlacement, PositionConfig, ProjectionKind,
     RotaryLayout, RotaryScaling, ScoreScale, TransformerConfig,
 };

@@ -1,8 +1,8 @@
 //! The attention weights of a trace, and heads that share their keys and values.
 
 use burn::tensor::{Bool, Tensor};
-use firelight::core::invariants::rows_sum_to_one;
-use firelight::core::{
+use firelight::nn::invariants::rows_sum_to_one;
+use firelight::nn::{
     AdditiveScore, Attention, AttentionMechanism, AttentionTrace, Cache, Linear, Mechanism, Pass, Projection,
     SeparateProjection, SequenceInput, TransformerConfig,
 };

@@ -1,6 +1,6 @@
 //! The choices of attention against PyTorch: norms of queries and keys, width of the values, mechanisms.
 
-use firelight::core::{
+use firelight::nn::{
     AttentionConfig, AttentionContext, AttentionMask, AttentionMechanism, LayerPass, Memory, NormConfig,
     PositionScheme, Positions, ProjectionKind, Rotary, RotaryLayout,
 };

@@ -1,7 +1,7 @@
 //! Blocks and stacks against PyTorch, and blocks that leave out their parts against those that do not.
 
 use burn::tensor::Tensor;
-use firelight::core::{
+use firelight::nn::{
     Activation, AttentionConfig, AttentionContext, AttentionMask, BlockContext, FeedForwardConfig, Init, LayerPass,
     NormConfig, NormPlacement, Pass, PositionConfig, SequenceInput, TransformerBlock, TransformerBlockConfig,
     TransformerConfig,

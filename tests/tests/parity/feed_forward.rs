@@ -1,6 +1,6 @@
 //! Feed-forward networks with every activation against PyTorch.
 
-use firelight::core::{Activation, AuxiliaryLosses, ExpertsConfig, FeedForwardConfig, ParamBuilder, Pass};
+use firelight::nn::{Activation, AuxiliaryLosses, ExpertsConfig, FeedForwardConfig, ParamBuilder, Pass};
 
 use crate::support::device;
 use crate::support::golden::Golden;

@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 use firelight::classification::{PoolerConfig, SequenceLossConfig, SequenceTargets};
-use firelight::core::{Init, ParamBuilder};
+use firelight::nn::{Init, ParamBuilder};
 
 use super::described::{assert_felt, config, paths};
 use crate::support::device;

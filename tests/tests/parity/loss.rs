@@ -1,6 +1,6 @@
 //! The loss of token predictions against PyTorch.
 
-use firelight::core::LossConfig;
+use firelight::nn::LossConfig;
 
 use crate::support::device;
 use crate::support::golden::Golden;

@@ -1,8 +1,8 @@
 //! Whole language models against PyTorch: logits, loss, and the gradient of every parameter.
 
 use burn::tensor::{Int, Tensor};
-use firelight::core::{Activation, LossConfig, NormConfig, PositionConfig};
 use firelight::language::{LanguageModel, LanguageModelConfig};
+use firelight::nn::{Activation, LossConfig, NormConfig, PositionConfig};
 
 use crate::support::device;
 use crate::support::golden::Golden;
@@ -61,7 +61,7 @@ fn a_tied_matrix_gets_the_sum_of_both_gradients() {
     let mut untied = gpt().with_tied(false).init(&tracked);
     untied.embedding = tied.embedding.clone();
     untied.transformer = tied.transformer.clone();
-    let firelight::core::LmHead::Own(head) = &mut untied.head else { panic!("an untied head") };
+    let firelight::nn::LmHead::Own(head) = &mut untied.head else { panic!("an untied head") };
     let copy = tied.embedding.weight.val().transpose().to_data();
     head.weight = burn::module::Param::from_data(copy, &tracked);
 
@@ -69,7 +69,7 @@ fn a_tied_matrix_gets_the_sum_of_both_gradients() {
     let targets: Tensor<2, Int> = golden.ints("targets", &tracked);
     let loss = LossConfig::default().forward(untied.forward(tokens), targets, None).mean();
     let gradients = loss.backward();
-    let firelight::core::LmHead::Own(head) = &untied.head else { panic!("an untied head") };
+    let firelight::nn::LmHead::Own(head) = &untied.head else { panic!("an untied head") };
     let below = untied.embedding.weight.val().grad(&gradients).expect("the embedding's gradient");
     let above = head.weight.val().grad(&gradients).expect("the head's gradient");
     golden.check("grad.embedding.weight", below + above.transpose());

@@ -1,6 +1,6 @@
 //! Attention layers against PyTorch: outputs, input gradients and the gradient of every parameter.
 
-use firelight::core::{
+use firelight::nn::{
     Alibi, AttentionConfig, AttentionContext, AttentionMask, LayerPass, PositionScheme, Positions, Projection,
     ProjectionKind, ScoreScale,
 };

@@ -1,7 +1,7 @@
 //! Position schemes against PyTorch and the code of `transformers`: their numbers, and stacks with them.
 
 use burn::tensor::Tensor;
-use firelight::core::{
+use firelight::nn::{
     Activation, Alibi, Init, ParamBuilder, Pass, PositionConfig, PositionScheme, Positions, Rotary, RotaryLayout,
     RotaryScaling, ScoreScale, SequenceInput, Sinusoidal, T5Bias, TransformerConfig,
 };

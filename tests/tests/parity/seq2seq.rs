@@ -2,7 +2,7 @@
 //! length, norms first and last.
 
 use burn::tensor::{Bool, Int, Tensor};
-use firelight::core::{Activation, LossConfig, NormPlacement, PositionConfig};
+use firelight::nn::{Activation, LossConfig, NormPlacement, PositionConfig};
 use firelight::seq2seq::{Seq2SeqConfig, Seq2SeqModel};
 
 use crate::support::device;

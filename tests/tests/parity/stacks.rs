@@ -3,8 +3,8 @@
 //! the configurations, so that what is built here is what was computed there.
 
 use burn::tensor::Tensor;
-use firelight::core::{AuxiliaryLosses, Memory, Pass, SequenceInput, Transformer, TransformerConfig};
 use firelight::kernels::Difference;
+use firelight::nn::{AuxiliaryLosses, Memory, Pass, SequenceInput, Transformer, TransformerConfig};
 
 use super::described::{assert_felt, config, paths};
 use crate::support::device;

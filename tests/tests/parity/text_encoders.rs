@@ -9,8 +9,8 @@ use firelight::classification::{
     PretrainingObjective, ReplacedTokenHead, ReplacedTokens, SequenceHeadConfig, SequenceLossConfig, SequenceTargets,
     SpanReaderConfig, TextClassifierConfig, TextEncoder, TextEncoderConfig, TextInput, TokenClassifierConfig,
 };
-use firelight::core::{LossConfig, Pass};
 use firelight::kernels::assert_close;
+use firelight::nn::{LossConfig, Pass};
 use firelight::training::{Objective, Switches};
 
 use crate::support::device;

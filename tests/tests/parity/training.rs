@@ -3,12 +3,12 @@
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Gradients, Int, Tensor, TensorData};
-use firelight::core::{
+use firelight::kernels::Difference;
+use firelight::language::{LanguageModel, LanguageModelConfig};
+use firelight::nn::{
     Activation, AdapterConfig, ImagePooling, LossConfig, ParamBuilder, Pass, PatchPosition, SequenceInput, Transformer,
     TransformerConfig, VisionTransformerConfig,
 };
-use firelight::kernels::Difference;
-use firelight::language::{LanguageModel, LanguageModelConfig};
 use firelight::training::{Objective, Switches};
 use firelight::vision::{ImageBatch, Partners, VisionConfig};
 

@@ -1,7 +1,7 @@
 //! Vision transformers against PyTorch, on images of the size that they are made for and of others.
 
 use burn::tensor::Tensor;
-use firelight::core::{
+use firelight::nn::{
     Activation, ImagePooling, NormConfig, PatchPosition, TransformerConfig, VisionTransformer, VisionTransformerConfig,
 };
 

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Bool, Device, Gradients, Int, Tensor, TensorData};
-use firelight::core::Memory;
 use firelight::kernels::Difference;
+use firelight::nn::Memory;
 use safetensors::{Dtype, SafeTensors};
 
 use super::{ParameterPath, device, tolerance};

@@ -1,7 +1,7 @@
 //! The variants that properties and round trips run over. A new variant is one word here, a new choice one line; the rows
 //! are laid out by `covering`, so that any two values of any two choices meet.
 
-use firelight::core::{
+use firelight::nn::{
     Activation, AttentionMechanism, AttentionPattern, ExpertsConfig, NormConfig, NormPlacement, PositionConfig,
     ProjectionKind, RotaryLayout, RotaryScaling, ScoreScale, TransformerConfig, WeightInit,
 };

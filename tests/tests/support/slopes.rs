@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
-use firelight::core::{
+use firelight::kernels::Difference;
+use firelight::nn::{
     Memory, NoPosition, Pass, Position, PositionScheme, Positions, SequenceInput, Transformer, TransformerConfig,
 };
-use firelight::kernels::Difference;
 
 use super::{Noise, ParameterPath, device, tolerance};
 

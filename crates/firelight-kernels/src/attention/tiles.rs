@@ -103,7 +103,14 @@ mod tests {
         assert_eq!(tiles.visited(0..1, &(30..40)), [0..60]); // A gap of 8 keys is closed.
         assert_eq!(tiles.visited(0..1, &(0..1)), [0..400]);
         assert!(tiles.is_tile_full(0, &(100..110), &(0..2)) && !tiles.is_tile_full(0, &(100..110), &(80..130)));
-        assert_eq!(tiles.usually_seen(), 43);
+    }
+
+    #[test]
+    fn a_tenth_of_queries_that_see_everything_is_unusual() {
+        let rule = PairRule::local_global(20, 40);
+        assert_eq!(Tiles::new(&rule, 0, [400, 400]).usually_seen(), 40 + 41);
+        assert_eq!(Tiles::new(&PairRule::Causal, 0, [400, 400]).usually_seen(), 362);
+        assert_eq!(Tiles::new(&PairRule::Full, 0, [400, 300]).usually_seen(), 300);
     }
 
     #[test]

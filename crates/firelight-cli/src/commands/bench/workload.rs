@@ -6,9 +6,9 @@ use firelight::classification::{
     ClassifierTask, PoolerConfig, PoolingConfig, SequenceHeadConfig, SequenceLossConfig, SequenceTargets, TextBatch,
     TextClassifierConfig, TextEncoderConfig, TextInput,
 };
-use firelight::core::{Activation, Cache, LossConfig, ParamBuilder, Pass, SequenceInput, TransformerConfig};
 use firelight::kernels::{AttentionMask, AttentionOptions, attention, awake};
 use firelight::language::{LanguageModel, LanguageModelConfig, LmBatch, LmTask};
+use firelight::nn::{Activation, Cache, LossConfig, ParamBuilder, Pass, SequenceInput, TransformerConfig};
 use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask, Tying};
 use firelight::training::{Objective, OptimizerConfig, Recompute, ScheduleConfig, ScheduleKind, Trainee, Trainer};
 use firelight::vision::{ImageBatch, VisionConfig, VisionTask, VitSize};
