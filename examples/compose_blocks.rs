@@ -67,7 +67,7 @@ fn run(steps: usize, length: usize) -> Result<Vec<f32>> {
 
     // The prompt is read at once, then one character at a time.
     let (model, sampler) = (model.valid(), Sampler::new(&GenerationOptions::new(1).with_temperature(0.5))?);
-    let (mut cache, mut unread, mut written) = (Cache::new(4, 8 + length), tokenizer.encode("One day ")?, vec![]);
+    let (mut cache, mut unread, mut written) = (model.stack.cache(8 + length), tokenizer.encode("One day ")?, vec![]);
     for step in 0..length {
         let tokens = Tensor::<1, Int>::from_ints(unread.as_slice(), &device).unsqueeze();
         let logits = model.forward(tokens, Pass::cached(&mut cache)); // [1, T, V]

@@ -85,7 +85,7 @@ fn cached_mechanisms_equal_the_whole_with_and_without_padding() {
         for (part, padded, rolling) in [(1, true, true), (70, true, true), (149, false, true), (40, true, false)] {
             let input =
                 |start, len| SequenceInput { padding: padded.then(|| padding(start, len)), ..SequenceInput::default() };
-            let mut cache = if rolling { model.cache(LENGTH) } else { Cache::new(2, LENGTH) };
+            let mut cache = if rolling { model.cache(LENGTH) } else { model.full_cache(LENGTH) };
             let step = |x: Tensor<3>| {
                 let input = input(cache.len(), x.dims()[1]);
                 model.forward(x, &input, &mut Pass::cached(&mut cache))
@@ -111,7 +111,7 @@ fn padding_and_documents_change_nothing() {
         let x = noise.tensor([1, 7, 16]);
         let part = |start, len| x.clone().narrow(1, start, len);
         let alone = forward(&model, part(3, 4));
-        let mut cache = Cache::new(2, LENGTH);
+        let mut cache = model.full_cache(LENGTH);
         let mut step = |start, len| {
             let input = SequenceInput::default().with_documents(documents.clone().narrow(1, start, len));
             model.forward(part(start, len), &input, &mut Pass::cached(&mut cache))
@@ -154,7 +154,7 @@ fn traces_of_every_mechanism_have_rows_that_sum_to_one() {
     for config in grid() {
         let model = config.init(&device());
         let (x, next) = (noise.tensor([1, 5, 16]), noise.tensor([1, 1, 16]));
-        let (mut cache, mut trace) = (Cache::new(2, LENGTH), AttentionTrace::default());
+        let (mut cache, mut trace) = (model.full_cache(LENGTH), AttentionTrace::default());
         for x in [x.clone(), next.clone()] {
             let length = x.dims()[1];
             let traced = model.forward(
@@ -217,8 +217,8 @@ fn sums_have_one_size_whatever_the_length() {
     let mut cache = model.cache(1000);
     for length in [1, 9, 200, 700] {
         forward_cached(&model, noise.tensor([1, length, 16]), &mut cache);
-        // 2 layers of 2 heads: 4 features by 3 values and a one.
-        assert_eq!(cache.num_elements(), 2 * 2 * 4 * (3 + 1));
+        // 2 layers of 2 heads: 4 features by 3 values and a one, 4 bytes each.
+        assert_eq!(cache.bytes(), 2 * 2 * 4 * (3 + 1) * 4);
     }
     assert_eq!(cache.len(), 910);
 }
@@ -238,7 +238,7 @@ fn sums_change_rows_and_go_back_to_the_beginning() {
         cache.select_rows(&Tensor::<1, Int>::from_ints([1, 1, 0], &device()));
         forward_cached(&model, next.clone(), &mut cache)
     };
-    let expected = run(Cache::new(2, LENGTH), None);
+    let expected = run(model.full_cache(LENGTH), None);
     for other in [None, Some(noise.tensor([1, 5, 16]))] {
         assert_close(&run(model.cache(LENGTH), other), &expected, tolerance());
     }
@@ -254,7 +254,7 @@ fn sums_cannot_forget_their_last_token() {
 }
 
 #[test]
-#[should_panic(expected = "keeps Sums, but its attention needs All")]
+#[should_panic(expected = "layer 0 of the cache keeps sums of all tokens, but its attention reads all tokens")]
 fn sums_do_not_serve_a_softmax() {
     let softmax = config(AttentionMechanism::DotProduct).init(&device());
     forward_cached(&softmax, Noise::new(40).tensor([1, 2, 16]), &mut linear().cache(LENGTH));

@@ -85,7 +85,7 @@ fn every_pattern_is_its_dense_mask_with_any_heads_padding_and_cache() {
             };
             let mut found = vec![run(0, 9, Pass::default())];
             if is_causal {
-                for mut cache in [Cache::new(2, 16), model.cache(16)] {
+                for mut cache in [model.full_cache(16), model.cache(16)] {
                     let parts = [(0, 4), (4, 1), (5, 4)].map(|(start, len)| run(start, len, Pass::cached(&mut cache)));
                     found.push(Tensor::cat(parts.to_vec(), 1));
                 }
@@ -120,9 +120,9 @@ fn long(patterns: Vec<AttentionPattern>, position: PositionConfig) -> Transforme
     config.init(&device())
 }
 
-/// Keys of 4 channels and values of 3 in 2 heads and 2 layers, with 128 tokens to work with beside those in sight.
-fn most_elements(spans: [Option<usize>; 2]) -> usize {
-    spans.into_iter().map(|span| 2 * (4 + 3) * span.map_or(LONG, |span| span + 128)).sum()
+/// Keys of 4 channels and values of 3, of 4 bytes each, in 2 heads and 2 layers, with 128 tokens to work with beside those in sight.
+fn most_bytes(spans: [Option<usize>; 2]) -> usize {
+    spans.into_iter().map(|span| 4 * 2 * (4 + 3) * span.map_or(LONG, |span| span + 128)).sum()
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn rolling_caches_equal_the_whole_in_bounded_memory() {
             let step = |x: Tensor<3>| {
                 let input = input(cache.len(), x.dims()[1]);
                 let output = model.forward(x, &input, &mut Pass::cached(&mut cache));
-                assert!(cache.num_elements() <= most_elements(spans), "{} numbers", cache.num_elements());
+                assert!(cache.bytes() <= most_bytes(spans), "{} bytes", cache.bytes());
                 output
             };
             let whole = |x| model.forward(x, &input(0, LONG), &mut Pass::default());
@@ -167,7 +167,7 @@ fn a_rolling_cache_goes_back_and_changes_rows_as_a_full_one() {
             cache.select_rows(&Tensor::<1, Int>::from_ints([1, 1, 0], &device()));
             forward(next.clone(), &mut cache)
         };
-        let difference = distance(&run(model.cache(LONG)), &run(Cache::new(2, LONG)));
+        let difference = distance(&run(model.cache(LONG)), &run(model.full_cache(LONG)));
         assert!(difference <= tolerance(), "{difference:e}: {patterns:?}");
     }
 }
@@ -218,7 +218,7 @@ fn a_trace_shows_the_keys_that_a_layer_still_reads() {
 }
 
 #[test]
-#[should_panic(expected = "layer 0 of the cache keeps Last(5), but its attention needs All")]
+#[should_panic(expected = "layer 0 of the cache keeps the last 5 tokens, but its attention reads all tokens")]
 fn a_cache_made_for_another_stack_panics() {
     let mut cache = long(forgetful()[0].0.clone(), PositionConfig::rotary()).cache(LONG);
     let causal = long(vec![AttentionPattern::Causal], PositionConfig::rotary());

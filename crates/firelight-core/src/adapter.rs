@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told() {
+    fn what_does_not_fit_is_reported() {
         let wrong = AdapterConfig::new(0).with_alpha(-1.0).with_dropout(1.0).with_targets::<&str>([]);
         assert_eq!(
             wrong.validate().unwrap_err().to_string(),

@@ -1,60 +1,73 @@
-//! What a decoder remembers between steps: the keys and values of every layer, all of them or those that a query can
-//! still see, and which tokens are padding or of which document.
+//! What a decoder remembers between steps: the state of every layer, and which tokens are padding or of which document.
 
-mod layer;
-
-pub use layer::LayerCache;
-
-use burn::tensor::{Bool, Int, Tensor};
+use crate::state::{State, bytes_of, select};
+use burn::tensor::{Bool, Device, Int, Tensor};
 use std::ops::Range;
 
-/// What a layer keeps of its past.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Retention {
-    /// The keys and values of every token.
-    All,
-    /// Those that a query can see which looks back this many tokens and no further: memory that has a bound however long
-    /// the text becomes.
-    Last(usize),
-    /// Sums of keys and values whose size does not depend on the length, as linear attention reads them.
-    Sums,
-}
-
-/// Keys and values of all layers, which of them are padding, and of which document they are.
+/// The states of all layers, which tokens are padding, and of which document they are.
 ///
 /// ```
-/// use firelight_core::Cache;
+/// use burn::tensor::Device;
+/// use firelight_core::TransformerConfig;
 ///
-/// let cache = Cache::new(2, 16); // 2 layers, 16 tokens
+/// let cache = TransformerConfig::new(16, 4, 2).init(&Device::flex()).cache(16); // for 16 tokens
 /// assert_eq!((cache.len(), cache.capacity()), (0, 16));
 /// ```
+#[doc(alias = "KV cache")]
 #[derive(Debug, Clone)]
 pub struct Cache {
     layers: Vec<LayerCache>,
     padding: Option<Tensor<2, Bool>>,
     documents: Option<Tensor<2, Int>>,
     capacity: usize,
+    /// Rows of the batch and their device, once something was read.
+    batch: Option<(usize, Device)>,
+}
+
+/// What one layer remembers: the state of its token mixer, and the keys and values of an encoder's output.
+#[derive(Debug, Clone)]
+pub struct LayerCache {
+    pub(crate) state: Box<dyn State>,
+    memory: Option<(Tensor<4>, Tensor<4>)>,
+}
+
+impl LayerCache {
+    /// Keys `[B, G, S, E]` and values `[B, G, S, W]` of the encoder's output, computed at the first call only.
+    pub(crate) fn memory(&mut self, compute: impl FnOnce() -> (Tensor<4>, Tensor<4>)) -> (Tensor<4>, Tensor<4>) {
+        self.memory.get_or_insert_with(compute).clone()
+    }
+
+    fn select_memory(&mut self, rows: &Tensor<1, Int>) {
+        self.memory = self.memory.take().map(|(keys, values)| (select(keys, rows), select(values, rows)));
+    }
+
+    fn join(&mut self, other: Self) {
+        self.state.join(other.state);
+        self.memory = match (self.memory.take(), other.memory) {
+            (Some((keys, values)), Some((more_keys, more_values))) => {
+                Some((Tensor::cat(vec![keys, more_keys], 0), Tensor::cat(vec![values, more_values], 0)))
+            }
+            (memory, more) => memory.or(more),
+        };
+    }
+
+    fn bytes(&self) -> usize {
+        let memory = self.memory.iter().map(|(keys, values)| bytes_of(keys) + bytes_of(values));
+        self.state.bytes() + memory.sum::<usize>()
+    }
 }
 
 impl Cache {
-    /// An empty cache for `n_layers` layers and up to `capacity` tokens. The buffers are made at the first pass, when
-    /// their shape and type are known, and grow with the text.
-    pub fn new(n_layers: usize, capacity: usize) -> Self {
-        Self::with_retention(vec![Retention::All; n_layers], capacity)
-    }
-
-    /// An empty cache with a layer for each of `retentions`, as [`Transformer::cache`](crate::Transformer::cache) makes it
-    /// for the patterns of a stack. Of the flags of padding and documents every layer keeps all: a byte or a number a
-    /// token.
-    pub fn with_retention(retentions: impl IntoIterator<Item = Retention>, capacity: usize) -> Self {
-        let layers = retentions.into_iter().map(|retention| LayerCache::new(retention, capacity)).collect();
-        Self { layers, padding: None, documents: None, capacity }
+    /// A cache of these states, one for each layer, for up to `capacity` tokens; [`Transformer::cache`](crate::Transformer::cache)
+    /// makes those of a stack. Of the flags of padding and documents it keeps all: a byte or a number a token.
+    pub fn new(states: impl IntoIterator<Item = Box<dyn State>>, capacity: usize) -> Self {
+        let layers = states.into_iter().map(|state| LayerCache { state, memory: None }).collect();
+        Self { layers, padding: None, documents: None, capacity, batch: None }
     }
 
     /// Number of tokens remembered.
     pub fn len(&self) -> usize {
-        self.layers.first().map_or(0, |layer| layer.len)
+        self.layers.first().map_or(0, |layer| layer.state.len())
     }
 
     /// Whether nothing is remembered yet.
@@ -67,22 +80,25 @@ impl Cache {
         self.capacity
     }
 
-    /// Numbers that there is memory for, in all layers: keys and values or their sums, and those of an encoder's output.
-    pub fn num_elements(&self) -> usize {
-        self.layers.iter().map(LayerCache::num_elements).sum()
+    /// Memory that the states of all layers take, with the keys and values of an encoder's output.
+    pub fn bytes(&self) -> usize {
+        self.layers.iter().map(LayerCache::bytes).sum()
     }
 
     /// Forgets everything and keeps the buffers.
     pub fn clear(&mut self) {
-        (self.padding, self.documents) = (None, None);
-        self.layers.iter_mut().for_each(LayerCache::clear);
+        (self.padding, self.documents, self.batch) = (None, None, None);
+        for layer in &mut self.layers {
+            layer.state.truncate(0);
+            layer.memory = None;
+        }
     }
 
     /// Whether [`truncate`](Self::truncate) can go back to `len` tokens: always where every layer keeps all, and always to
-    /// 0. A layer that keeps the last tokens has 64 more than its queries see, so that of the most that it ever held the
-    /// last 64 can be forgotten. A layer that keeps sums can forget all or nothing.
+    /// 0. A layer that keeps the last tokens can forget the last 64 of the most that it ever held, one that keeps sums all or
+    /// nothing.
     pub fn can_truncate(&self, len: usize) -> bool {
-        self.layers.iter().all(|layer| layer.can_truncate(len))
+        self.layers.iter().all(|layer| layer.state.can_truncate(len))
     }
 
     /// Forgets the tokens from `len` on, as after a guess that was refused. Nothing changes when there are fewer.
@@ -93,15 +109,16 @@ impl Cache {
         if len >= self.len() {
             return;
         }
-        assert!(
-            self.can_truncate(len),
-            "a cache of {} tokens cannot go back to {len}: a layer has let go of tokens that the next one sees",
-            self.len()
-        );
+        if let Some((index, layer)) = self.layers.iter().enumerate().find(|(_, layer)| !layer.state.can_truncate(len)) {
+            let (held, keeps) = (self.len(), layer.state.keeps());
+            panic!(
+                "a cache of {held} tokens cannot go back to {len}: layer {index} keeps {keeps}, not what the next one sees"
+            );
+        }
         self.padding = self.padding.take().filter(|_| len > 0).map(|padding| padding.narrow(1, 0, len));
         self.documents = self.documents.take().filter(|_| len > 0).map(|documents| documents.narrow(1, 0, len));
         for layer in &mut self.layers {
-            layer.truncate(len);
+            layer.state.truncate(len);
         }
     }
 
@@ -116,12 +133,38 @@ impl Cache {
     /// As [`select_rows`](Self::select_rows), where every row takes the place of one that reads the same encoder's output,
     /// whose keys and values stay as they are: `rows` is `[B]`. Beams of one source do so at nearly every step.
     pub fn select_tokens(&mut self, rows: &Tensor<1, Int>) {
+        self.batch = self.batch.take().map(|(_, device)| (rows.dims()[0], device));
         // Through integers: on flex a selected boolean tensor has another element type, and cannot be concatenated.
         self.padding = self.padding.take().map(|padding| padding.int().select(0, rows.clone()).bool());
         self.documents = self.documents.take().map(|documents| documents.select(0, rows.clone()));
         for layer in &mut self.layers {
-            layer.select_tokens(rows);
+            layer.state.select_rows(rows);
         }
+    }
+
+    /// Puts the rows of `other` below its own, so that both go on in one batch. The shorter rows are padded on the left and keep
+    /// the positions of their tokens; so a pattern that counts padding, as chunks and global tokens do, sees other keys after
+    /// it than before.
+    ///
+    /// # Panics
+    /// If the caches are of different stacks, either has documents, or their encoders' outputs differ in length.
+    pub fn join(&mut self, other: Self) {
+        let layers = [self.layers.len(), other.layers.len()];
+        assert!(layers[0] == layers[1], "caches of {layers:?} layers cannot be joined: they are of different stacks");
+        let documents = self.documents.is_some() || other.documents.is_some();
+        assert!(!documents, "caches with documents cannot be joined: padding belongs to none");
+        self.padding = joined_padding([&*self, &other]);
+        self.batch = match (self.batch.take(), other.batch) {
+            (Some((rows, device)), Some((more, _))) => Some((rows + more, device)),
+            (batch, more) => batch.or(more),
+        };
+        self.capacity = self.capacity.max(other.capacity);
+        self.layers.iter_mut().zip(other.layers).for_each(|(layer, other)| layer.join(other));
+    }
+
+    /// Notes the rows of a pass.
+    pub(crate) fn begin(&mut self, rows: usize, device: &Device) {
+        self.batch = Some((rows, device.clone()));
     }
 
     /// Adds the padding of the coming tokens, `[B, T]`, and returns that of everything remembered with them, `[B, K]`.
@@ -170,25 +213,48 @@ impl Cache {
         Some(whole)
     }
 
-    /// The tokens that layer `index` reads with `length` new ones, by their place in the row.
+    /// The tokens that layer `index` reads with `length` new ones, by their position in the row.
     pub(crate) fn keys(&self, index: usize, length: usize) -> Range<usize> {
-        self.layers[index].keys(length)
+        self.layers[index].state.keys(length)
     }
 
     pub(crate) fn layer(&mut self, index: usize) -> &mut LayerCache {
         &mut self.layers[index]
     }
 
-    /// What every layer keeps.
-    pub(crate) fn retentions(&self) -> impl Iterator<Item = Retention> {
-        self.layers.iter().map(LayerCache::retention)
+    /// The states of the layers.
+    pub fn states(&self) -> impl Iterator<Item = &dyn State> {
+        self.layers.iter().map(|layer| &*layer.state)
     }
+}
+
+/// Which tokens of joined rows are padding, `[B, T]`, if any are.
+fn joined_padding(caches: [&Cache; 2]) -> Option<Tensor<2, Bool>> {
+    let len = caches[0].len().max(caches[1].len());
+    let none_is_padded = caches.iter().all(|cache| cache.padding.is_none() && cache.len() == len);
+    let of_cache = |cache: &&Cache| {
+        let (rows, device) = cache.batch.as_ref()?;
+        let flags = |length, padded: bool| Tensor::<2, Int>::full([*rows, length], i64::from(padded), device);
+        let own = cache.padding.clone().map_or_else(|| flags(cache.len(), false), |padding| padding.int());
+        Some(Tensor::cat(vec![flags(len - cache.len(), true), own], 1))
+    };
+    (!none_is_padded).then(|| Tensor::cat(caches.iter().filter_map(of_cache).collect(), 0).bool())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::Device;
+    use crate::attention::KeyValues;
+
+    /// A layer for each number of tokens that its queries look back.
+    fn cache(look_back: impl IntoIterator<Item = Option<usize>>, capacity: usize) -> Cache {
+        let state = |look_back| KeyValues::new(look_back, capacity).boxed();
+        Cache::new(look_back.into_iter().map(state), capacity)
+    }
+
+    fn append(cache: &mut Cache, layer: usize, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+        cache.layer(layer).state.expect_mut::<KeyValues>().append(key, value)
+    }
 
     fn row(values: &[f32], device: &Device) -> Tensor<4> {
         Tensor::<1>::from_floats(values, device).reshape([1, 1, values.len(), 1])
@@ -197,15 +263,15 @@ mod tests {
     #[test]
     fn a_truncated_cache_goes_on_as_if_the_rest_had_never_been() {
         let device = Device::default();
-        let mut cache = Cache::new(1, 4);
+        let mut cache = cache([None], 4);
         cache.extend_padding(Some(Tensor::from_bool([[true, false, false]], &device)), [1, 3]);
-        cache.layer(0).extend(row(&[1.0, 2.0, 3.0], &device), row(&[1.0, 2.0, 3.0], &device));
+        append(&mut cache, 0, row(&[1.0, 2.0, 3.0], &device), row(&[1.0, 2.0, 3.0], &device));
         cache.truncate(9);
         assert_eq!(cache.len(), 3);
         cache.truncate(1);
         let padding = cache.extend_padding(None, [1, 1]).expect("a padded token");
         assert_eq!(padding.into_data().iter::<bool>().collect::<Vec<_>>(), [true, false]);
-        let (key, _) = cache.layer(0).extend(row(&[7.0], &device), row(&[7.0], &device));
+        let (key, _) = append(&mut cache, 0, row(&[7.0], &device), row(&[7.0], &device));
         assert_eq!(key.try_to_vec_as::<f32>().expect("a host copy"), [1.0, 7.0]);
         cache.truncate(0);
         assert!(cache.is_empty());
@@ -214,9 +280,9 @@ mod tests {
     #[test]
     fn padding_is_known_of_every_token_from_the_first_padded_one_on() {
         let device = Device::default();
-        let mut cache = Cache::new(1, 4);
+        let mut cache = cache([None], 4);
         assert!(cache.extend_padding(None, [1, 2]).is_none());
-        cache.layer(0).extend(row(&[1.0, 2.0], &device), row(&[1.0, 2.0], &device));
+        append(&mut cache, 0, row(&[1.0, 2.0], &device), row(&[1.0, 2.0], &device));
         let padding = Tensor::<2, Bool>::from_bool([[true]], &device);
         let whole = cache.extend_padding(Some(padding), [1, 1]).expect("a padded token");
         assert_eq!(whole.into_data().iter::<bool>().collect::<Vec<_>>(), [false, false, true]);
@@ -225,10 +291,10 @@ mod tests {
     #[test]
     fn a_token_without_a_document_belongs_to_the_last_one() {
         let device = Device::default();
-        let mut cache = Cache::new(1, 4);
+        let mut cache = cache([None], 4);
         let documents = Tensor::<2, Int>::from_ints([[4, 7]], &device);
         cache.extend_documents(Some(documents), [1, 2]);
-        cache.layer(0).extend(row(&[1.0, 2.0], &device), row(&[1.0, 2.0], &device));
+        append(&mut cache, 0, row(&[1.0, 2.0], &device), row(&[1.0, 2.0], &device));
         let whole = cache.extend_documents(None, [1, 1]).expect("documents");
         assert_eq!(whole.try_to_vec_as::<i64>().expect("a host copy"), [4, 7, 7]);
     }
@@ -239,13 +305,13 @@ mod tests {
         let two = |a: f32, b: f32| Tensor::<1>::from_floats([a, b], &device).reshape([2, 1, 1, 1]);
         let rows = Tensor::<1, Int>::from_ints([1, 1], &device);
         let selected = |select: fn(&mut Cache, &Tensor<1, Int>)| {
-            let mut cache = Cache::new(1, 4);
+            let mut cache = cache([None], 4);
             cache.extend_padding(Some(Tensor::from_bool([[false], [true]], &device)), [2, 1]);
-            cache.layer(0).extend(two(1.0, 2.0), two(3.0, 4.0));
+            append(&mut cache, 0, two(1.0, 2.0), two(3.0, 4.0));
             cache.layer(0).memory(|| (two(5.0, 6.0), two(7.0, 8.0)));
             select(&mut cache, &rows);
             let padding = cache.extend_padding(None, [2, 1]).expect("a padded token").into_data();
-            let (key, _) = cache.layer(0).extend(two(9.0, 9.0), two(9.0, 9.0));
+            let (key, _) = append(&mut cache, 0, two(9.0, 9.0), two(9.0, 9.0));
             let (memory, _) = cache.layer(0).memory(|| unreachable!("it is remembered"));
             let numbers = |x: Tensor<4>| x.try_to_vec_as::<f32>().expect("a host copy");
             (padding.iter::<bool>().collect::<Vec<_>>(), numbers(key), numbers(memory))
@@ -259,11 +325,11 @@ mod tests {
     #[test]
     fn a_mixed_cache_goes_back_as_far_as_its_shortest_layer() {
         let device = Device::default();
-        let mut cache = Cache::with_retention([Retention::All, Retention::Last(2)], 1000);
+        let mut cache = cache([None, Some(2)], 1000);
         let steps = |cache: &mut Cache, count| {
             for _ in 0..count {
                 for layer in 0..2 {
-                    cache.layer(layer).extend(row(&[1.0], &device), row(&[1.0], &device));
+                    append(cache, layer, row(&[1.0], &device), row(&[1.0], &device));
                 }
             }
         };
@@ -277,11 +343,11 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a cache of 300 tokens cannot go back to 100")]
+    #[should_panic(expected = "a cache of 300 tokens cannot go back to 100: layer 0 keeps the last 2 tokens")]
     fn what_was_let_go_does_not_come_back() {
         let device = Device::default();
-        let mut cache = Cache::with_retention([Retention::Last(2)], 1000);
-        cache.layer(0).extend(row(&[1.0; 300], &device), row(&[1.0; 300], &device));
+        let mut cache = cache([Some(2)], 1000);
+        append(&mut cache, 0, row(&[1.0; 300], &device), row(&[1.0; 300], &device));
         cache.truncate(100);
     }
 }

@@ -51,6 +51,7 @@ mod position;
 mod precision;
 mod recompute;
 mod report;
+mod state;
 mod stochastic_depth;
 mod transformer;
 mod vision;
@@ -58,11 +59,11 @@ mod vision;
 pub use adapter::{Adapter, AdapterConfig, merge_adapters};
 pub use attention::{
     AdditiveScore, Attention, AttentionConfig, AttentionContext, AttentionMechanism, AttentionPattern, BilinearScore,
-    DotProduct, FusedProjection, LinearAttention, Mechanism, Memory, Projection, ProjectionKind, ScoreScale,
-    SeparateProjection,
+    DotProduct, FusedProjection, KeyValues, LinearAttention, LinearState, Mechanism, Memory, Projection,
+    ProjectionKind, ScoreScale, SeparateProjection,
 };
 pub use block::{BlockContext, NormPlacement, TransformerBlock, TransformerBlockConfig};
-pub use cache::{Cache, LayerCache, Retention};
+pub use cache::{Cache, LayerCache};
 pub use dropout::drop as dropout;
 pub use embedding::{TokenEmbedding, TokenEmbeddingConfig};
 pub use encoder_decoder::{EncoderDecoder, EncoderDecoderConfig};
@@ -81,6 +82,7 @@ pub use position::{
     RotaryLayout, RotaryScaling, Rotation, ScoreBias, ShawPosition, Sinusoidal, T5Bias,
 };
 pub use report::{ParameterEntry, ParameterReport};
+pub use state::State;
 pub use stochastic_depth::StochasticDepth;
 pub use transformer::{SequenceInput, Transformer, TransformerConfig};
 pub use vision::{

@@ -9,11 +9,11 @@ use burn::tensor::{Bool, Device, Int, Tensor};
 use firelight_kernels::{CrossEntropyOptions, cross_entropy, linear, linear_cross_entropy};
 use serde::{Deserialize, Serialize};
 
-/// Logits that are charged at once where nothing is differentiated: 16 MiB in single precision, which the caches of a CPU
-/// hold and a GPU is busy with.
+/// Logits whose loss is computed at once where nothing is differentiated: 16 MiB in single precision, which the caches
+/// of a CPU hold and a GPU is busy with.
 const CHUNK: usize = 1 << 22;
 
-/// How predictions are charged.
+/// How the loss of predictions is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LossConfig {
@@ -51,19 +51,19 @@ impl TokenLoss {
         self.total.clone() / self.count.clone().clamp_min(1.0)
     }
 
-    /// The mean of the plain cross-entropy, `[1]`: its exponential is the perplexity, whatever the training charges.
+    /// The mean of the plain cross-entropy, `[1]`: its exponential is the perplexity, whatever the training minimises.
     pub fn mean_cross_entropy(&self) -> Tensor<1> {
         self.cross_entropy.clone() / self.count.clone().without_autodiff().clamp_min(1.0)
     }
 }
 
-/// Makes sure that every prediction has its target: reshaped, others would be charged to the wrong tokens.
+/// Makes sure that every prediction has its target: other shapes, reshaped, would pair predictions with wrong targets.
 fn check_shapes(predictions: [usize; 2], targets: &Tensor<2, Int>, ignored: Option<&Tensor<2, Bool>>) {
-    let told = |name: &str, found: [usize; 2]| {
+    let check = |name: &str, found: [usize; 2]| {
         assert!(found == predictions, "{name} {found:?} are not [B, T] of the predictions {predictions:?}");
     };
-    told("targets", targets.dims());
-    ignored.into_iter().for_each(|ignored| told("ignored", ignored.dims()));
+    check("targets", targets.dims());
+    ignored.into_iter().for_each(|ignored| check("ignored", ignored.dims()));
 }
 
 impl LossConfig {
@@ -100,12 +100,12 @@ impl LossConfig {
         weight(weight(checks, "z_loss", self.z_loss), "load_balance", self.load_balance).finish()
     }
 
-    /// Whether tokens are charged by their cross-entropy alone.
+    /// Whether the loss is the cross-entropy alone.
     pub fn is_plain(&self) -> bool {
         self.label_smoothing == 0.0 && self.z_loss == 0.0
     }
 
-    /// Charges every target that is not ignored.
+    /// Computes the loss over every target that is not ignored.
     ///
     /// # Shapes
     /// - `logits`: `[B, T, V]`, `targets`: `[B, T]`, `ignored`: `[B, T]`, true where a target does not count
@@ -119,12 +119,12 @@ impl LossConfig {
         let ignored = ignored.map(|ignored| ignored.reshape([rows]));
         let count = count(rows, ignored.as_ref(), &logits.device());
         let rows = Rows { logits: logits.reshape([rows, vocab_size]), targets: targets.reshape([rows]), ignored };
-        let [total, cross_entropy] = self.charge_in_chunks(rows, (CHUNK / vocab_size.max(1)).max(1));
+        let [total, cross_entropy] = self.loss_sums_in_chunks(rows, (CHUNK / vocab_size.max(1)).max(1));
         TokenLoss { total, cross_entropy, count }
     }
 
     /// [`forward`](Self::forward) of the logits `hidden weight`, which are never held as a whole where they are many and
-    /// plainly charged: with a large vocabulary they are the largest tensor of a training.
+    /// the loss is [plain](Self::is_plain): with a large vocabulary they are the largest tensor of a training.
     ///
     /// # Shapes
     /// - `hidden`: `[B, T, D]`, `weight`: `[D, V]`, `targets`: `[B, T]`, `ignored`: `[B, T]`
@@ -153,33 +153,34 @@ impl LossConfig {
         TokenLoss { cross_entropy: total.clone().without_autodiff(), total, count }
     }
 
-    /// As [`charge`](Self::charge), `size` rows at a time where nothing is differentiated, so that the temporaries of one
-    /// chunk alone take memory. A gradient is as large as the logits themselves: with one, all rows are charged at once.
-    fn charge_in_chunks(&self, rows: Rows, size: usize) -> [Tensor<1>; 2] {
+    /// As [`loss_sums`](Self::loss_sums), `size` rows at a time where nothing is differentiated, so that the
+    /// temporaries of one chunk alone take memory. A gradient is as large as the logits themselves: with one, all rows go
+    /// at once.
+    fn loss_sums_in_chunks(&self, rows: Rows, size: usize) -> [Tensor<1>; 2] {
         let [length, _] = rows.logits.dims();
         if length <= size || rows.logits.is_autodiff() {
-            return self.charge(rows);
+            return self.loss_sums(rows);
         }
         let chunks = (0..length).step_by(size).map(|start| rows.narrow(start, size.min(length - start)));
-        let sums: Vec<_> = chunks.map(|chunk| self.charge(chunk)).collect();
+        let sums: Vec<_> = chunks.map(|chunk| self.loss_sums(chunk)).collect();
         [0, 1].map(|i| Tensor::cat(sums.iter().map(|sums| sums[i].clone()).collect(), 0).sum())
     }
 
-    /// The sums over all rows, `[1]` each: what is charged, and the plain cross-entropy without a gradient.
-    fn charge(&self, rows: Rows) -> [Tensor<1>; 2] {
+    /// The sums over all rows, `[1]` each: the loss, and the plain cross-entropy without a gradient.
+    fn loss_sums(&self, rows: Rows) -> [Tensor<1>; 2] {
         let smooth = self.label_smoothing != 0.0;
         // With smoothing alone the plain losses are only reported and need no graph.
         let plain = if smooth && self.z_loss == 0.0 { rows.constant().losses(0.0) } else { rows.losses(0.0) };
         let reported = plain.clone().without_autodiff().sum();
-        let mut charged = if smooth { rows.losses(self.label_smoothing) } else { plain.clone() };
+        let mut losses = if smooth { rows.losses(self.label_smoothing) } else { plain.clone() };
         if self.z_loss != 0.0 {
-            charged = charged + rows.log_normalizers(plain).square() * self.z_loss;
+            losses = losses + rows.log_normalizers(plain).square() * self.z_loss;
         }
-        [charged.sum(), reported]
+        [losses.sum(), reported]
     }
 }
 
-/// How many rows are charged, `[1]`.
+/// How many rows count, `[1]`.
 fn count(rows: usize, ignored: Option<&Tensor<1, Bool>>, device: &Device) -> Tensor<1> {
     match ignored {
         Some(ignored) => ignored.clone().bool_not().float().sum(),
@@ -341,9 +342,9 @@ mod tests {
     }
 
     #[test]
-    fn chunks_charge_what_the_whole_does() {
+    fn the_loss_in_chunks_is_that_of_the_whole() {
         let loss = LossConfig::default().with_label_smoothing(0.1).with_z_loss(0.1);
-        let run = |size| loss.charge_in_chunks(rows(&Device::default()), size).map(Tensor::into_data);
+        let run = |size| loss.loss_sums_in_chunks(rows(&Device::default()), size).map(Tensor::into_data);
         for size in [1, 4, 10] {
             for (found, whole) in run(size).into_iter().zip(run(11)) {
                 assert!(Difference::between(&found, &whole).relative(0.0) <= 2e-6, "{size}");

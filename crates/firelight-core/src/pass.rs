@@ -1,9 +1,9 @@
 //! The optional side channels of one forward pass. A new channel is a field here and changes no signature.
 
-use crate::attention::Sums;
-use crate::cache::{Cache, LayerCache, Retention};
+use crate::cache::{Cache, LayerCache};
 use crate::precision::Precision;
-use burn::tensor::{Bool, FloatDType, Int, Tensor};
+use crate::state::State;
+use burn::tensor::{Bool, Device, FloatDType, Int, Tensor};
 use std::ops::Range;
 
 /// The attention weights of one pass, of every layer. A pass that continues a cache fills it anew.
@@ -156,14 +156,16 @@ impl<'a> Pass<'a> {
         self.cache.as_ref().map_or(0..length, |cache| cache.keys(index, length))
     }
 
-    /// # Panics
-    /// If a layer of the cache keeps less than everything, and not what `needed` says of it.
-    pub(crate) fn check_retention(&self, needed: impl Fn(usize) -> Retention) {
-        let kept = self.cache.iter().flat_map(|cache| cache.retentions()).enumerate();
-        for (layer, kept) in kept.filter(|(_, kept)| *kept != Retention::All) {
-            let needed = needed(layer);
-            assert!(kept == needed, "layer {layer} of the cache keeps {kept:?}, but its attention needs {needed:?}");
+    /// Notes the rows of the pass in the cache.
+    pub(crate) fn begin(&mut self, rows: usize, device: &Device) {
+        if let Some(cache) = &mut self.cache {
+            cache.begin(rows, device);
         }
+    }
+
+    /// The states of the cache, one for each layer; none without a cache.
+    pub(crate) fn states(&self) -> Option<Vec<&dyn State>> {
+        self.cache.as_ref().map(|cache| cache.states().collect())
     }
 
     /// Whether blocks are computed again in the backward pass.
@@ -199,14 +201,6 @@ pub struct LayerPass<'a> {
     losses: Option<&'a mut AuxiliaryLosses>,
 }
 
-/// What one attention reads and writes beside its input and output.
-pub(crate) struct Channels<'a> {
-    /// Where its weights are wanted, if they are.
-    pub(crate) weights: Option<&'a mut Option<Tensor<4>>>,
-    /// Where the sums of the past are, if they stand for its keys.
-    pub(crate) sums: Option<&'a mut Option<Sums>>,
-}
-
 impl<'a> LayerPass<'a> {
     /// A pass that collects losses and does nothing else.
     pub(crate) fn collecting(losses: Option<&'a mut AuxiliaryLosses>) -> Self {
@@ -215,29 +209,25 @@ impl<'a> LayerPass<'a> {
 }
 
 impl LayerPass<'_> {
-    /// The channels of the self-attention.
-    pub(crate) fn self_attention(&mut self) -> Channels<'_> {
-        Channels {
-            weights: self.trace.as_mut().map(|trace| &mut trace.attention),
-            sums: self.cache.as_mut().and_then(|cache| cache.sums()),
-        }
+    /// The state of the layer's token mixer, where the pass continues a cache.
+    pub fn state(&mut self) -> Option<&mut dyn State> {
+        self.cache.as_mut().map(|cache| &mut *cache.state)
     }
 
-    /// The channels of the cross-attention.
-    pub(crate) fn cross_attention(&mut self) -> Channels<'_> {
-        Channels { weights: self.trace.as_mut().map(|trace| &mut trace.cross_attention), sums: None }
+    /// The same, and where the weights of the self-attention are wanted, if they are.
+    pub(crate) fn self_attention(&mut self) -> (Option<&mut dyn State>, Option<&mut Option<Tensor<4>>>) {
+        let state = self.cache.as_mut().map(|cache| &mut *cache.state);
+        (state, self.trace.as_mut().map(|trace| &mut trace.attention))
+    }
+
+    /// Where the weights of the cross-attention are wanted, if they are.
+    pub(crate) fn cross_attention(&mut self) -> Option<&mut Option<Tensor<4>>> {
+        self.trace.as_mut().map(|trace| &mut trace.cross_attention)
     }
 
     /// Where losses beside the task's own are collected, if they are wanted.
     pub(crate) fn losses(&mut self) -> Option<&mut AuxiliaryLosses> {
         self.losses.as_deref_mut()
-    }
-
-    pub(crate) fn extend(&mut self, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-        match &mut self.cache {
-            Some(cache) => cache.extend(key, value),
-            None => (key, value),
-        }
     }
 
     pub(crate) fn memory(&mut self, compute: impl FnOnce() -> (Tensor<4>, Tensor<4>)) -> (Tensor<4>, Tensor<4>) {
@@ -257,7 +247,7 @@ mod tests {
     use firelight_kernels::assert_close;
 
     #[test]
-    fn the_mean_balance_of_all_layers_is_charged_and_nothing_without_experts() {
+    fn the_mean_balance_of_all_layers_is_added_and_nothing_without_experts() {
         let number = |number: f32| Tensor::<1>::from_floats([number], &Device::default());
         let mut losses = AuxiliaryLosses::default();
         assert!(losses.load_balance().is_none());

@@ -98,7 +98,7 @@ mod tests {
         let device = Device::flex().autodiff();
         let model = config.init_with(&ParamBuilder::new(&device, 3));
         let x = waves([2, 6, config.d_model], 0.0, &device);
-        let charge = waves([2, 6, config.d_model], 1.0, &device);
+        let cotangent = waves([2, 6, config.d_model], 1.0, &device);
         let memory = Memory::new(waves([2, 3, config.d_model], 2.0, &device));
         let input = SequenceInput { memory: config.cross_attention.then_some(memory), ..SequenceInput::default() };
         let forward = |model: &Transformer, pass: Pass| model.forward(x.clone(), &input, &mut { pass });
@@ -108,7 +108,7 @@ mod tests {
             let output = forward(&model, pass.with_recomputation(recompute));
             assert_eq!(output.dtype(), DType::F32);
             // Not the square, whose gradient the final norm makes a small difference of large numbers.
-            let loss = (output.clone() * charge.clone()).sum();
+            let loss = (output.clone() * cotangent.clone()).sum();
             let loss = losses.load_balance().map_or(loss.clone(), |balance| loss + balance);
             let grads = loss.backward();
             let mut collect = Collect(&grads, Vec::new(), true);

@@ -140,13 +140,13 @@ mod tests {
         let device = Device::flex().autodiff();
         let model = config.init(&device);
         let x = random([2, 6, config.d_model], &device).require_grad();
-        let charge = random([2, 6, config.d_model], &device);
+        let cotangent = random([2, 6, config.d_model], &device);
         let input = input(&device);
         let run = |recompute: bool| {
             let mut losses = AuxiliaryLosses::default();
             let mut pass = Pass::default().with_losses(&mut losses).with_recomputation(recompute);
             let output = model.forward(x.clone(), &input, &mut pass);
-            let loss = (output * charge.clone()).mean();
+            let loss = (output * cotangent.clone()).mean();
             let loss = losses.load_balance().map_or(loss.clone(), |balance| loss + balance);
             let grads = loss.clone().backward();
             let mut all = gradients(&model, &grads);
@@ -215,12 +215,12 @@ mod tests {
         let device = Device::flex().autodiff();
         let model = EncoderDecoderConfig::new(8, 2, 2).init(&device);
         let (source, target) = (random([2, 3, 8], &device), random([2, 4, 8], &device));
-        let charge = random([2, 4, 8], &device); // the square of a normed output has hardly a gradient
+        let cotangent = random([2, 4, 8], &device); // the square of a normed output has hardly a gradient
         let run = |recompute: bool| {
             let pass = || Pass::default().with_recomputation(recompute);
             let memory = model.encode(source.clone(), &SequenceInput::default(), &mut pass());
             let output = model.decode(target.clone(), memory, &SequenceInput::default(), &mut pass());
-            let grads = (output * charge.clone()).mean().backward();
+            let grads = (output * cotangent.clone()).mean().backward();
             [gradients(&model.encoder, &grads), gradients(&model.decoder, &grads)]
         };
         let ([encoder, decoder], [plain_encoder, plain_decoder]) = (run(true), run(false));

@@ -9,14 +9,15 @@ mod row;
 
 pub use config::TransformerConfig;
 
-use crate::attention::{AttentionContext, AttentionPattern, Memory};
+use crate::attention::{AttentionContext, AttentionPattern, KeyValues, Memory};
 use crate::block::{BlockContext, Stream, TransformerBlock};
-use crate::cache::{Cache, Retention};
+use crate::cache::Cache;
 use crate::dropout;
 use crate::norm::Norm;
 use crate::pass::Pass;
 use crate::position::{Position, PositionScheme, Positions};
 use crate::precision::cast;
+use crate::state::State;
 use burn::module::Module;
 use burn::nn::Dropout;
 use burn::tensor::{Bool, Device, FloatDType, Int, Tensor};
@@ -120,7 +121,8 @@ impl Transformer {
     pub fn forward(&self, x: Tensor<3>, input: &SequenceInput, pass: &mut Pass) -> Tensor<3> {
         input.check(x.dims());
         let [batch, seq_len, _] = x.dims();
-        pass.check_retention(|layer| self.retention(layer));
+        self.check_states(pass);
+        pass.begin(batch, &x.device());
         let row = Row::new(input, pass, [batch, seq_len]);
         let positions = row.positions(seq_len);
         let contexts = self.contexts(&row, &positions, input, pass, &x.device());
@@ -167,8 +169,7 @@ impl Transformer {
     }
 
     /// An empty cache for up to `capacity` tokens, in which a layer whose pattern looks back a short way keeps the last
-    /// tokens alone, and one of linear attention sums of them. [`Cache::new`] keeps everything, which gives the same
-    /// outputs, can always go back, and tells documents apart in linear attention.
+    /// tokens alone, and one of linear attention sums of them. [`full_cache`](Self::full_cache) gives the same outputs.
     ///
     /// ```
     /// use burn::tensor::{Device, Tensor};
@@ -182,16 +183,35 @@ impl Transformer {
     ///     let x = Tensor::<3>::zeros([1, 50, 16], &Device::flex());
     ///     model.forward(x, &SequenceInput::default(), &mut Pass::cached(&mut cache));
     /// }
-    /// // 2 layers, keys and values of 16 channels: the 4 tokens of the window and 128 to work with.
-    /// assert_eq!((cache.len(), cache.num_elements()), (500, 2 * 2 * 16 * (4 + 128)));
+    /// // 2 layers, keys and values of 16 channels of 4 bytes: the 4 tokens of the window and 128 to work with.
+    /// assert_eq!((cache.len(), cache.bytes()), (500, 4 * 2 * 2 * 16 * (4 + 128)));
     /// ```
     pub fn cache(&self, capacity: usize) -> Cache {
-        Cache::with_retention((0..self.blocks.len()).map(|layer| self.retention(layer)), capacity)
+        Cache::new((0..self.blocks.len()).map(|layer| self.state(layer, capacity)), capacity)
     }
 
-    /// What layer `index` reads of its past.
-    fn retention(&self, index: usize) -> Retention {
-        self.blocks[index].attention.retention(self.patterns[index % self.patterns.len()])
+    /// An empty cache in which every layer keeps the keys and values of all tokens: it can always go back, and tells documents
+    /// apart in linear attention.
+    pub fn full_cache(&self, capacity: usize) -> Cache {
+        Cache::new(self.blocks.iter().map(|_| KeyValues::new(None, capacity).boxed()), capacity)
+    }
+
+    /// What layer `index` remembers of its past.
+    fn state(&self, index: usize, capacity: usize) -> Box<dyn State> {
+        self.blocks[index].attention.state(&self.patterns[index % self.patterns.len()].rule(), capacity)
+    }
+
+    /// # Panics
+    /// If the cache was made for another stack: a layer keeps neither all tokens nor what its attention reads.
+    fn check_states(&self, pass: &Pass) {
+        let Some(states) = pass.states() else { return };
+        let (found, layers) = (states.len(), self.blocks.len());
+        assert!(found == layers, "a cache of {found} layers was made for another stack: this one has {layers}");
+        for (layer, state) in states.into_iter().enumerate() {
+            let (keeps, needs) = (state.keeps(), self.state(layer, 0).keeps());
+            let fits = keeps == needs || keeps == KeyValues::new(None, 0).keeps();
+            assert!(fits, "layer {layer} of the cache keeps {keeps}, but its attention reads {needs}");
+        }
     }
 
     /// The embeddings with what the position scheme adds to them, normalised where that is asked for.

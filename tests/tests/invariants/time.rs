@@ -3,7 +3,7 @@
 use burn::tensor::{Bool, Tensor, TensorData};
 use firelight::nn::invariants::{causality, parts_equal_whole, shift};
 use firelight::nn::{
-    AttentionContext, AttentionMask, AttentionMechanism, AttentionPattern, BlockContext, Cache, LayerPass, Pass,
+    AttentionContext, AttentionMask, AttentionMechanism, AttentionPattern, BlockContext, LayerPass, Pass,
     PositionConfig, PositionScheme, Positions, SequenceInput, Transformer, TransformerConfig,
 };
 
@@ -21,7 +21,7 @@ fn the_future_changes_nothing_in_the_past() {
 fn cached_steps_and_chunks_equal_the_whole() {
     let mut noise = Noise::new(2);
     each(decoders(), |_, model| {
-        [(1, Cache::new(2, 16)), (3, model.cache(16))].into_iter().try_for_each(|(part, mut cache)| {
+        [(1, model.full_cache(16)), (3, model.cache(16))].into_iter().try_for_each(|(part, mut cache)| {
             let step = |x| model.forward(x, &SequenceInput::default(), &mut Pass::cached(&mut cache));
             parts_equal_whole(|x| forward(model, x), step, noise.tensor([2, 7, 16]), part, tolerance(model))
         })
@@ -35,7 +35,7 @@ fn cached_parts_of_a_row_with_holes_equal_the_whole() {
     let padding = Tensor::<2, Bool>::from_bool(TensorData::new(flags.to_vec(), [1, 9]), &device());
     let input = |start, len| SequenceInput::default().with_padding(padding.clone().narrow(1, start, len));
     each(decoder_pairs(), |_, model| {
-        [(1, model.cache(16)), (4, Cache::new(2, 16))].into_iter().try_for_each(|(part, mut cache)| {
+        [(1, model.cache(16)), (4, model.full_cache(16))].into_iter().try_for_each(|(part, mut cache)| {
             let step = |x: Tensor<3>| {
                 let input = input(cache.len(), x.dims()[1]);
                 model.forward(x, &input, &mut Pass::cached(&mut cache))

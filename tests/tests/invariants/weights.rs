@@ -3,7 +3,7 @@
 use burn::tensor::{Bool, Tensor};
 use firelight::nn::invariants::rows_sum_to_one;
 use firelight::nn::{
-    AdditiveScore, Attention, AttentionMechanism, AttentionTrace, Cache, Linear, Mechanism, Pass, Projection,
+    AdditiveScore, Attention, AttentionMechanism, AttentionTrace, Linear, Mechanism, Pass, Projection,
     SeparateProjection, SequenceInput, TransformerConfig,
 };
 
@@ -22,11 +22,11 @@ fn a_trace_changes_nothing_and_its_rows_sum_to_one() {
         let (prompt, next) = (noise.tensor([1, 4, 16]), noise.tensor([1, 1, 16]));
         let padding = Tensor::<2, Bool>::from_bool([[true, false, false, false]], &device());
         let first = SequenceInput::default().with_padding(padding);
-        let mut plain = Cache::new(2, 16);
+        let mut plain = model.full_cache(16);
         model.forward(prompt.clone(), &first, &mut Pass::cached(&mut plain));
         let expected = model.forward(next.clone(), &SequenceInput::default(), &mut Pass::cached(&mut plain));
 
-        let (mut cache, mut trace) = (Cache::new(2, 16), AttentionTrace::default());
+        let (mut cache, mut trace) = (model.full_cache(16), AttentionTrace::default());
         model.forward(prompt, &first, &mut Pass::cached(&mut cache).with_trace(&mut trace));
         assert_eq!(shapes(&trace), [[1, 4, 4, 4]; 2]);
         let mut pass = Pass::cached(&mut cache).with_trace(&mut trace);

@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 /// let mut cache = model.cache(1_000_000);
 /// let x = Tensor::<3>::zeros([1, 300, 16], &Device::flex());
 /// model.forward(x, &SequenceInput::default(), &mut Pass::cached(&mut cache));
-/// // 2 layers of 4 heads: sums of 4 features times 4 values and a one.
-/// assert_eq!((cache.len(), cache.num_elements()), (300, 2 * 4 * 4 * 5));
+/// // 2 layers of 4 heads: sums of 4 features times 4 values and a one, 4 bytes each.
+/// assert_eq!((cache.len(), cache.bytes()), (300, 2 * 4 * 4 * 5 * 4));
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -9,6 +9,7 @@
 
 mod config;
 mod context;
+mod key_values;
 mod linear;
 mod mechanism;
 mod memory;
@@ -18,23 +19,25 @@ mod score;
 
 pub use config::AttentionConfig;
 pub use context::AttentionContext;
-pub use linear::LinearAttention;
-pub(crate) use linear::Sums;
+pub use key_values::KeyValues;
+pub use linear::{LinearAttention, LinearState};
 pub use mechanism::{AttentionMechanism, DotProduct, Mechanism};
 pub use memory::Memory;
 pub use pattern::AttentionPattern;
 pub use projection::{FusedProjection, Projection, ProjectionKind, SeparateProjection};
 pub use score::{AdditiveScore, BilinearScore, ScoreScale};
 
-use crate::cache::Retention;
 use crate::dropout;
 use crate::linear::Linear;
 use crate::norm::Norm;
-use crate::pass::{Channels, LayerPass};
+use crate::pass::LayerPass;
+use crate::state::State;
 use burn::module::Module;
 use burn::nn::Dropout;
 use burn::tensor::Tensor;
-use firelight_kernels::{AttentionMask, AttentionOptions, attention, attention_from_scores, attention_with_weights};
+use firelight_kernels::{
+    AttentionMask, AttentionOptions, PairRule, attention, attention_from_scores, attention_with_weights,
+};
 
 /// Multi-head attention.
 ///
@@ -75,8 +78,20 @@ impl Attention {
         let [query, key, value] = self.projection.project(x);
         let query = rotate(self.queries(query), context); // [B, H, T, E]
         let key = rotate(self.keys(key), context); // [B, G, T, E]
-        let (key, value) = pass.extend(key, split(value, self.n_kv_heads)); // [B, G, K, E | W]
-        self.attend([query, key, value], context, pass.self_attention())
+        let value = split(value, self.n_kv_heads); // [B, G, T, W]
+        let (state, weights) = pass.self_attention();
+        let heads = match state {
+            Some(state) if state.is::<LinearState>() => {
+                let sums = state.expect_mut::<LinearState>().extend(key.dims()[2]);
+                linear_heads(self.linear(), [query, key, value], context, Some(sums), weights)
+            }
+            Some(state) => {
+                let (key, value) = state.expect_mut::<KeyValues>().append(key, value); // [B, G, K, E | W]
+                self.heads([query, key, value], context, weights)
+            }
+            None => self.heads([query, key, value], context, weights),
+        };
+        self.output.forward(merge(heads))
     }
 
     /// Attends from every token of `x` to `memory`. With a cache the keys and values of the memory are computed once.
@@ -95,7 +110,11 @@ impl Attention {
             (self.keys(key), split(value, self.n_kv_heads)) // [B, G, S, E | W]
         });
         let mask = memory.padding.clone().map_or(AttentionMask::none(), AttentionMask::padding);
-        self.attend([query, key, value], &AttentionContext::masked(mask), pass.cross_attention())
+        self.output.forward(merge(self.heads(
+            [query, key, value],
+            &AttentionContext::masked(mask),
+            pass.cross_attention(),
+        )))
     }
 
     /// `[B, T, H E] -> [B, H, T, E]`, all but turned.
@@ -108,24 +127,33 @@ impl Attention {
         self.mechanism.key(norm(&self.key_norm, split(key, self.n_kv_heads)))
     }
 
-    /// What the layer reads of the tokens before a pass when its mask is that of `pattern`.
-    pub(crate) fn retention(&self, pattern: AttentionPattern) -> Retention {
-        match (&self.mechanism, pattern) {
-            (Mechanism::Linear(_), AttentionPattern::Full | AttentionPattern::Causal) => Retention::Sums,
-            _ => pattern.rule().look_back().map_or(Retention::All, Retention::Last),
+    /// What the layer remembers of a text where its mask is that of `rule`: the keys and values that its queries can see, or
+    /// sums of them.
+    pub fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
+        match (&self.mechanism, rule) {
+            (Mechanism::Linear(_), PairRule::Full | PairRule::Causal) => Box::new(LinearState::new(capacity)),
+            _ => Box::new(KeyValues::new(rule.look_back(), capacity)),
         }
     }
 
-    /// Attends and merges the heads. The weights are kept where somebody wants them.
-    fn attend(&self, qkv: [Tensor<4>; 3], context: &AttentionContext, channels: Channels) -> Tensor<3> {
-        let heads = match &self.mechanism {
-            Mechanism::Linear(linear) => linear_heads(linear, qkv, context, channels),
-            _ => {
-                assert!(channels.sums.is_none(), "a cache that keeps sums of the past serves linear attention alone");
-                self.softmax_heads(qkv, context, channels.weights)
-            }
+    /// The heads, `[B, H, Q, W]`. The weights are kept where somebody wants them.
+    fn heads(
+        &self,
+        qkv: [Tensor<4>; 3],
+        context: &AttentionContext,
+        weights: Option<&mut Option<Tensor<4>>>,
+    ) -> Tensor<4> {
+        match &self.mechanism {
+            Mechanism::Linear(linear) => linear_heads(linear, qkv, context, None, weights),
+            _ => self.softmax_heads(qkv, context, weights),
+        }
+    }
+
+    fn linear(&self) -> &LinearAttention {
+        let Mechanism::Linear(linear) = &self.mechanism else {
+            panic!("a cache that keeps sums of the past serves linear attention alone");
         };
-        self.output.forward(merge(heads))
+        linear
     }
 
     fn softmax_heads(
@@ -160,15 +188,16 @@ fn linear_heads(
     linear: &LinearAttention,
     qkv: [Tensor<4>; 3],
     context: &AttentionContext,
-    channels: Channels,
+    sums: Option<&mut Option<Tensor<4>>>,
+    trace: Option<&mut Option<Tensor<4>>>,
 ) -> Tensor<4> {
     assert!(context.bias.is_none(), "linear attention has no scores that positions could be added to");
-    if let Some(trace) = channels.weights {
-        let past = channels.sums.as_deref().and_then(Option::as_ref);
+    if let Some(trace) = trace {
+        let past = sums.as_deref().and_then(Option::as_ref);
         let [query, key, _] = qkv.clone();
         *trace = Some(linear.weights([query, key], &context.mask, past));
     }
-    linear.forward(qkv, &context.mask, channels.sums)
+    linear.forward(qkv, &context.mask, sums)
 }
 
 /// `[B, T, H E] -> [B, H, T, E]`.

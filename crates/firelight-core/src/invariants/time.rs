@@ -47,12 +47,12 @@ pub fn causality(forward: impl Fn(Tensor<3>) -> Tensor<3>, x: Tensor<3>, toleran
 /// ```
 /// use burn::tensor::{Device, Tensor};
 /// use firelight_core::invariants::parts_equal_whole;
-/// use firelight_core::{Cache, Pass, SequenceInput, TransformerConfig};
+/// use firelight_core::{Pass, SequenceInput, TransformerConfig};
 ///
 /// let device = Device::flex();
 /// let model = TransformerConfig::new(8, 2, 1).init(&device);
 /// let forward = |x, pass: &mut Pass| model.forward(x, &SequenceInput::default(), pass);
-/// let mut cache = Cache::new(1, 16);
+/// let mut cache = model.cache(16);
 /// let step = |x| forward(x, &mut Pass::cached(&mut cache));
 /// let x = Tensor::<3>::ones([1, 5, 8], &device);
 /// assert!(parts_equal_whole(|x| forward(x, &mut Pass::default()), step, x, 2, 1e-5).is_ok());

@@ -14,7 +14,7 @@ impl TransformerConfig {
     }
 
     /// Floats that the layers keep of one token for the backward pass: in each two norms with their inputs (4 d), queries, keys
-    /// and values (3 d or less), the output of the attention (d), and the inner activations before and after their curve (2 or
+    /// and values (3 d or less), the output of the attention (d), and the inner activations before and after the nonlinearity (2 or
     /// 3 d_ff). A cross-attention is one more norm and one more attention.
     pub fn floats_kept_per_token(&self) -> usize {
         let heads = 2 * self.n_heads + 2 * self.n_kv_heads.unwrap_or(self.n_heads);

@@ -1,119 +1,73 @@
-//! What one layer remembers: buffers that are filled in place, doubled when full, and rolled on where the layer keeps the
-//! last tokens alone. A layer that keeps sums has no buffers.
+//! The state of attention, commonly called the KV cache: keys and values in buffers that are filled in place, doubled when full,
+//! and rolled on where a layer reads the last tokens alone.
 
-use super::Retention;
-use crate::attention::Sums;
+use crate::state::{State, bytes_of, expect, select};
 use burn::tensor::{Int, Tensor};
 use std::ops::Range;
 
 /// Tokens that a buffer grows by at least. Beams copy whole buffers, so that the first one is for a sentence.
 const GROWTH: usize = 16;
 
-/// Tokens that a layer which keeps the last ones can go back by, and that it takes in before it rolls.
+/// Tokens that a state which keeps the last ones can go back by, and that it takes in before it rolls.
 const CHUNK: usize = 64;
 
-/// Keys and values of one layer.
+/// The keys and values of the tokens so far, or of the last ones.
+#[doc(alias = "KV cache")]
 #[derive(Debug, Clone)]
-pub struct LayerCache {
+pub struct KeyValues {
     buffers: Option<(Tensor<4>, Tensor<4>)>,
-    memory: Option<(Tensor<4>, Tensor<4>)>,
-    sums: Option<Sums>,
-    /// The token at the begin of the buffers; above 0 once the layer has let go of the first ones.
+    /// The token at the begin of the buffers; above 0 once the first ones are forgotten.
     first: usize,
-    pub(super) len: usize,
-    retention: Retention,
+    len: usize,
+    /// How many tokens back the queries look; all of them if there is none.
+    look_back: Option<usize>,
     capacity: usize,
 }
 
-impl LayerCache {
-    pub(super) fn new(retention: Retention, capacity: usize) -> Self {
-        Self { buffers: None, memory: None, sums: None, first: 0, len: 0, retention, capacity }
+impl KeyValues {
+    /// Nothing yet, for up to `capacity` tokens. Where queries look `look_back` tokens back and no further, it keeps those and
+    /// some to work with: memory that has a bound however long the text becomes.
+    pub fn new(look_back: Option<usize>, capacity: usize) -> Self {
+        Self { buffers: None, first: 0, len: 0, look_back, capacity }
+    }
+
+    /// How many tokens back queries may look; all of them if there is none.
+    pub fn look_back(&self) -> Option<usize> {
+        self.look_back
     }
 
     /// Appends keys and values, `[B, G, T, E]` and `[B, G, T, W]`, and returns those that the queries of these tokens can
-    /// see: all that are remembered, or the last ones, `[B, G, K, E]` and `[B, G, K, W]`. Where sums stand for the past
-    /// these are the new ones themselves, which the attention adds to the sums.
+    /// see, `[B, G, K, E]` and `[B, G, K, W]`: the tokens of [`keys`](State::keys).
     ///
     /// # Panics
     /// If they do not fit into the capacity.
-    pub fn extend(&mut self, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    pub fn append(&mut self, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
         let length = key.dims()[2];
         let end = self.len + length;
         assert!(end <= self.capacity, "a cache of {} tokens cannot hold {end}", self.capacity);
-        if self.retention == Retention::Sums {
-            self.len = end;
-            return (key, value);
-        }
         let seen = self.keys(length);
         let from = seen.start - self.first;
         let (keys, values) =
-            if end - self.first <= self.room() { self.append(key, value) } else { self.roll(key, value) };
+            if end - self.first <= self.room() { self.write_behind(key, value) } else { self.roll(key, value) };
         self.len = end;
         (keys.narrow(2, from, seen.len()), values.narrow(2, from, seen.len()))
     }
 
-    /// Keys `[B, G, S, E]` and values `[B, G, S, W]` of the encoder's output, computed at the first call only.
-    pub fn memory(&mut self, compute: impl FnOnce() -> (Tensor<4>, Tensor<4>)) -> (Tensor<4>, Tensor<4>) {
-        self.memory.get_or_insert_with(compute).clone()
-    }
-
-    /// The tokens that the queries of the coming `length` tokens can see, by their place in the row.
-    pub(super) fn keys(&self, length: usize) -> Range<usize> {
-        let start = match self.retention {
-            Retention::All => 0,
-            Retention::Last(span) => self.len.saturating_sub(span),
-            Retention::Sums => self.len,
+    /// What is held from token `first` on, with `missing` tokens of zeros before all.
+    fn held(&self, first: usize, missing: usize) -> Option<(Tensor<4>, Tensor<4>)> {
+        let part = |buffer: &Tensor<4>| {
+            let skipped = (first.saturating_sub(missing)).saturating_sub(self.first);
+            let held = buffer.clone().narrow(2, skipped, self.len - self.first - skipped);
+            let [batch, groups, length, width] = held.dims();
+            let padding = self.len + missing - first - length;
+            let zeros = Tensor::zeros([batch, groups, padding, width], (&held.device(), held.dtype()));
+            if padding == 0 { held } else { Tensor::cat(vec![zeros, held], 2) }
         };
-        start..self.len + length
-    }
-
-    /// Where the sums are that stand for the past, if they do.
-    pub(crate) fn sums(&mut self) -> Option<&mut Option<Sums>> {
-        (self.retention == Retention::Sums).then_some(&mut self.sums)
-    }
-
-    pub(super) fn retention(&self) -> Retention {
-        self.retention
-    }
-
-    pub(super) fn num_elements(&self) -> usize {
-        let count = |(key, value): &(Tensor<4>, Tensor<4>)| key.shape().num_elements() + value.shape().num_elements();
-        let sums = self.sums.as_ref().map_or(0, |sums| sums.shape().num_elements());
-        self.buffers.iter().chain(&self.memory).map(count).sum::<usize>() + sums
-    }
-
-    pub(super) fn clear(&mut self) {
-        (self.first, self.len, self.memory, self.sums) = (0, 0, None, None);
-    }
-
-    pub(super) fn can_truncate(&self, len: usize) -> bool {
-        let possible = match self.retention {
-            Retention::All => true,
-            Retention::Last(span) => self.first <= len.saturating_sub(span),
-            Retention::Sums => false,
-        };
-        possible || len == 0 || len >= self.len
-    }
-
-    /// To `len` tokens, which [`can_truncate`](Self::can_truncate) has agreed to.
-    pub(super) fn truncate(&mut self, len: usize) {
-        self.len = len;
-        if len == 0 {
-            (self.first, self.sums) = (0, None);
-        }
-    }
-
-    pub(super) fn select_tokens(&mut self, rows: &Tensor<1, Int>) {
-        self.buffers = self.buffers.take().map(|(keys, values)| (select(keys, rows), select(values, rows)));
-        self.sums = self.sums.take().map(|sums| sums.select(0, rows.clone()));
-    }
-
-    pub(super) fn select_memory(&mut self, rows: &Tensor<1, Int>) {
-        self.memory = self.memory.take().map(|(keys, values)| (select(keys, rows), select(values, rows)));
+        self.buffers.as_ref().map(|(keys, values)| (part(keys), part(values)))
     }
 
     /// Writes the new tokens behind the old ones and returns the buffers, which are longer than what they hold.
-    fn append(&mut self, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    fn write_behind(&mut self, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
         let held = self.len - self.first;
         let end = held + key.dims()[2];
         let (mut keys, mut values) = match self.buffers.take() {
@@ -151,9 +105,9 @@ impl LayerCache {
 
     /// Tokens that a buffer can have at most: beside those in sight some to go back by, and some to fill before it rolls.
     fn room(&self) -> usize {
-        match self.retention {
-            Retention::All | Retention::Sums => self.capacity,
-            Retention::Last(span) => span.saturating_add(2 * CHUNK).min(self.capacity),
+        match self.look_back {
+            None => self.capacity,
+            Some(span) => span.saturating_add(2 * CHUNK).min(self.capacity),
         }
     }
 
@@ -178,11 +132,58 @@ impl LayerCache {
     }
 }
 
-/// A row is one piece of memory: over two dimensions flex copies rows on all cores, over four on one.
-fn select(buffer: Tensor<4>, rows: &Tensor<1, Int>) -> Tensor<4> {
-    let [batch, groups, length, width] = buffer.dims();
-    let chosen = buffer.reshape([batch, groups * length * width]).select(0, rows.clone());
-    chosen.reshape([rows.dims()[0], groups, length, width])
+impl State for KeyValues {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn keys(&self, length: usize) -> Range<usize> {
+        self.look_back.map_or(0, |span| self.len.saturating_sub(span))..self.len + length
+    }
+
+    /// Where all tokens are kept, always. Where the last ones are, 64 more are kept than queries see, so that of the most that
+    /// it ever held the last 64 can be forgotten.
+    fn can_truncate(&self, len: usize) -> bool {
+        len == 0 || len >= self.len || self.look_back.is_none_or(|span| self.first <= len.saturating_sub(span))
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.len = len;
+        if len == 0 {
+            self.first = 0;
+        }
+    }
+
+    fn select_rows(&mut self, rows: &Tensor<1, Int>) {
+        self.buffers = self.buffers.take().map(|(keys, values)| (select(keys, rows), select(values, rows)));
+    }
+
+    fn join(&mut self, other: Box<dyn State>) {
+        let other: Self = expect(other);
+        let len = self.len.max(other.len);
+        let missing = [&*self, &other].map(|state| len - state.len);
+        // A row that has forgotten nothing may have any padding before it.
+        let begin = |state: &Self, missing| if state.first == 0 { 0 } else { state.first + missing };
+        let first = begin(self, missing[0]).max(begin(&other, missing[1]));
+        let below = |a: Tensor<4>, b: Tensor<4>| Tensor::cat(vec![a, b], 0);
+        let held = (self.held(first, missing[0]), other.held(first, missing[1]));
+        if let (Some((keys, values)), Some((more_keys, more_values))) = held {
+            self.buffers = Some((below(keys, more_keys), below(values, more_values)));
+        }
+        (self.first, self.len, self.capacity) = (first, len, self.capacity.max(other.capacity));
+    }
+
+    fn bytes(&self) -> usize {
+        self.buffers.iter().map(|(keys, values)| bytes_of(keys) + bytes_of(values)).sum()
+    }
+
+    fn keeps(&self) -> String {
+        self.look_back.map_or("all tokens".into(), |span| format!("the last {span} tokens"))
+    }
+
+    fn boxed(&self) -> Box<dyn State> {
+        Box::new(self.clone())
+    }
 }
 
 /// Whether a cleared buffer can be used again: a new text may come in another batch size.
@@ -207,35 +208,35 @@ mod tests {
         Tensor::<1>::from_floats(values, device).reshape([1, 1, values.len(), 1])
     }
 
-    fn extend(layer: &mut LayerCache, values: &[f32]) -> Vec<f32> {
+    fn extend(layer: &mut KeyValues, values: &[f32]) -> Vec<f32> {
         let device = Device::default();
-        let (key, value) = layer.extend(row(values, &device), row(values, &device));
+        let (key, value) = layer.append(row(values, &device), row(values, &device));
         key.clone().into_data().assert_eq(&value.into_data(), true);
         key.try_to_vec_as::<f32>().expect("a host copy")
     }
 
-    fn room(layer: &LayerCache) -> usize {
+    fn room(layer: &KeyValues) -> usize {
         layer.buffers.as_ref().expect("filled").0.dims()[2]
     }
 
     #[test]
-    fn steps_append_and_clear_forgets() {
+    fn steps_append_and_an_emptied_state_serves_another_batch() {
         let device = Device::default();
-        let mut layer = LayerCache::new(Retention::All, 4);
-        layer.extend(row(&[1.0, 2.0], &device), row(&[1.0, 2.0], &device));
-        let (key, _) = layer.extend(row(&[3.0], &device), row(&[3.0], &device));
+        let mut layer = KeyValues::new(None, 4);
+        layer.append(row(&[1.0, 2.0], &device), row(&[1.0, 2.0], &device));
+        let (key, _) = layer.append(row(&[3.0], &device), row(&[3.0], &device));
         key.into_data().assert_eq(&TensorData::from([[[[1.0f32], [2.0], [3.0]]]]), false);
         assert_eq!(layer.len, 3);
-        layer.clear();
+        layer.truncate(0);
         assert_eq!(layer.len, 0);
-        // A cleared cache serves another batch size.
+        // Emptied, it serves another batch size.
         let two = Tensor::<4>::ones([2, 1, 1, 1], &device);
-        assert_eq!(layer.extend(two.clone(), two).0.dims(), [2, 1, 1, 1]);
+        assert_eq!(layer.append(two.clone(), two).0.dims(), [2, 1, 1, 1]);
     }
 
     #[test]
     fn buffers_grow_and_keep_what_they_hold() {
-        let mut layer = LayerCache::new(Retention::All, 150);
+        let mut layer = KeyValues::new(None, 150);
         let values: Vec<f32> = (0..150).map(|i| i as f32).collect();
         let mut rooms = Vec::new();
         for (i, part) in values.chunks(30).enumerate() {
@@ -250,7 +251,7 @@ mod tests {
         let values: Vec<f32> = (0..2000).map(|i| i as f32).collect();
         // A window of 20 back; parts below, at and above what a buffer holds.
         for part in [1, 7, 64, 100, 148, 149, 400] {
-            let mut layer = LayerCache::new(Retention::Last(20), usize::MAX);
+            let mut layer = KeyValues::new(Some(20), usize::MAX);
             let mut start: usize = 0;
             for part in values.chunks(part) {
                 let end = start + part.len();
@@ -258,14 +259,14 @@ mod tests {
                 assert!(room(&layer) <= 20 + 2 * CHUNK, "{}", room(&layer));
                 start = end;
             }
-            assert_eq!(layer.num_elements(), 2 * (20 + 2 * CHUNK));
+            assert_eq!(layer.bytes(), 4 * 2 * (20 + 2 * CHUNK));
         }
     }
 
     #[test]
     fn the_last_64_tokens_of_a_rolling_buffer_can_be_forgotten_at_any_time() {
         for part in [1, 7, 64, 100, 400] {
-            let mut layer = LayerCache::new(Retention::Last(20), usize::MAX);
+            let mut layer = KeyValues::new(Some(20), usize::MAX);
             let mut length: usize = 0;
             while length < 1200 {
                 let new: Vec<f32> = (length..length + part).map(|i| i as f32).collect();
@@ -285,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_window_longer_than_the_capacity_is_a_full_cache() {
-        let mut layer = LayerCache::new(Retention::Last(usize::MAX), 100);
+        let mut layer = KeyValues::new(Some(usize::MAX), 100);
         let values: Vec<f32> = (0..100).map(|i| i as f32).collect();
         extend(&mut layer, &values[..90]);
         assert_eq!(extend(&mut layer, &values[90..]), values);
@@ -295,10 +296,10 @@ mod tests {
     #[test]
     fn rows_are_reordered_and_repeated() {
         let device = Device::default();
-        let mut layer = LayerCache::new(Retention::All, 1);
+        let mut layer = KeyValues::new(None, 1);
         let batch = Tensor::<1>::from_floats([1.0, 2.0], &device).reshape([2, 1, 1, 1]);
-        layer.extend(batch.clone(), batch);
-        layer.select_tokens(&Tensor::from_ints([1, 1, 0], &device));
+        layer.append(batch.clone(), batch);
+        layer.select_rows(&Tensor::from_ints([1, 1, 0], &device));
         let (keys, _) = layer.buffers.expect("filled");
         assert_eq!(keys.try_to_vec_as::<f32>().expect("a host copy"), [2.0, 2.0, 1.0]);
     }
@@ -306,6 +307,36 @@ mod tests {
     #[test]
     #[should_panic(expected = "a cache of 1 tokens cannot hold 2")]
     fn a_full_cache_panics() {
-        extend(&mut LayerCache::new(Retention::All, 1), &[1.0, 2.0]);
+        extend(&mut KeyValues::new(None, 1), &[1.0, 2.0]);
+    }
+
+    #[test]
+    fn joined_rows_end_together_and_go_on_as_they_would_alone() {
+        // All of a text, and the last 20 tokens of one: before and after they begin to forget.
+        for (look_back, lengths) in [(None, [3, 7]), (None, [7, 3]), (Some(20), [5, 400]), (Some(20), [400, 290])] {
+            let states = lengths.map(|length| {
+                let mut state = KeyValues::new(look_back, 1000);
+                (0..length).for_each(|i| drop(extend(&mut state, &[i as f32])));
+                state
+            });
+            let [mut joined, other] = states.clone();
+            joined.join(other.boxed());
+            let longest = lengths[0].max(lengths[1]);
+            assert_eq!(joined.len(), longest);
+            let two = Tensor::<4>::from_floats([[[[-1.0]]], [[[-2.0]]]], &Device::default());
+            let (keys, _) = joined.append(two.clone(), two);
+            for (row, (mut alone, new)) in states.into_iter().zip([-1.0, -2.0]).enumerate() {
+                let expected = extend(&mut alone, &[new]);
+                let found = keys.clone().narrow(0, row, 1).try_to_vec_as::<f32>().expect("a host copy");
+                assert!(found.ends_with(&expected), "{found:?} ends with {expected:?}");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a state that keeps all tokens is no LinearState: the cache was made for another stack")]
+    fn a_state_of_another_kind_is_refused() {
+        let mut state = KeyValues::new(None, 1).boxed();
+        state.expect_mut::<crate::attention::LinearState>();
     }
 }
