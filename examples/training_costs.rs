@@ -70,7 +70,7 @@ fn task(config: &LanguageModelConfig, device: &Device) -> LmTask {
     LmTask::new(config.init(&device.clone().autodiff()), Default::default())
 }
 
-/// A whole training with a run folder and metrics, told to `observer`.
+/// A whole training with a run folder and metrics, reported to `observer`.
 fn train(
     config: &LanguageModelConfig,
     training: TrainingConfig,

@@ -79,7 +79,7 @@ fn row(work: &str, reference: &Path, rounds: u32) -> Result<String> {
         theirs.push(json(program("python3", "").arg(reference).args(work.split(' ')))?);
         ours.push(json(&mut built("release/firelight", &format!("bench {work} --json")))?);
         for key in ["peak_mib", "tokens_per_second"] {
-            number(&theirs[round], key)?; // A reference that leaves one out is told of at once.
+            number(&theirs[round], key)?; // Fails at once where the reference leaves one out.
         }
         let [ours, theirs] = [&ours, &theirs].map(|lines| number(&lines[round], "tokens_per_second"));
         eprintln!("{work}: {:.1} beside {:.1} tokens per second", ours?, theirs?);

@@ -25,7 +25,7 @@ pub(crate) fn run_all() -> Result<()> {
     run("inference-only build", &mut cargo("check -p firelight --no-default-features --features flex"))?;
     run("wgpu build", &mut cargo("check -p firelight-cli --features wgpu"))?;
     run("tests for GPUs", &mut cargo("check -p firelight-kernels -p firelight-core --tests --features wgpu"))?;
-    // CubeCL fetches LLVM to generate code for CUDA. Checking types needs none, and this is how its build script is told.
+    // CubeCL fetches LLVM to generate code for CUDA. Checking types needs none: `DOCS_RS` makes the build skip it.
     run("cuda build", cargo("check -p firelight-cli --features cuda").env("DOCS_RS", "1"))?;
     eprintln!("\nAll checks passed in {} s.", start.elapsed().as_secs());
     Ok(())

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_told_apart() {
+    fn a_missing_program_is_recognised() {
         assert!(is_installed("cargo"));
         assert!(!is_installed("no-such-program-anywhere"));
     }

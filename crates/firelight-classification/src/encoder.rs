@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn adapters_are_told_where_there_are_some_and_merged_they_compute_the_same() {
+    fn adapters_are_written_where_there_are_some_and_merged_they_compute_the_same() {
         let device = Device::default();
         let plain = TextEncoderConfig::modern(9, 8, 2, 1);
         assert!(!serde_json::to_string(&plain).unwrap().contains("adapters"), "files without them stay as they are");

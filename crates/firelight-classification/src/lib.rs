@@ -5,8 +5,8 @@
 //! 2. [`Pooler`] (pooling.rs): one vector of a text, `[B, D]`.
 //! 3. heads/: answers for a text ([`SequenceHead`]), for every token ([`TokenHead`]), a stretch of the text ([`SpanHead`]), and
 //!    the tokens behind masks ([`MaskedLanguageHead`]).
-//! 4. [`TextClassifier`] and its siblings (model.rs): an encoder with a head. [`SequenceLossConfig`] (loss.rs) charges answers for
-//!    whole texts.
+//! 4. [`TextClassifier`] and its siblings (model.rs): an encoder with a head. [`SequenceLossConfig`] (loss.rs) computes
+//!    the loss of answers for whole texts.
 //! 5. [`ClassifierTask`] (training.rs): the model as Burn trains it; [`Classification`] (run/) says what recipes mean, so that a
 //!    [`Run`] is a whole training.
 //! 6. [`Classifier`] loads a run folder and names the label of every text, its labels or its number; [`Embedder`] turns texts into vectors.

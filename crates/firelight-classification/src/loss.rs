@@ -108,7 +108,7 @@ impl ClassWeights {
     }
 }
 
-/// How answers are charged.
+/// How the loss of answers is computed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SequenceLossConfig {
@@ -129,7 +129,7 @@ impl Default for SequenceLossConfig {
 /// A loss as sum and weight.
 #[derive(Debug, Clone)]
 pub struct SequenceLoss {
-    /// What is charged, summed: `[1]`.
+    /// The loss, summed: `[1]`.
     pub total: Tensor<1>,
     /// What it is divided by: `[1]`.
     pub weight: Tensor<1>,
@@ -164,12 +164,12 @@ impl SequenceLossConfig {
         ConfigError::collect([], own)
     }
 
-    /// Whether texts are charged by their plain loss alone.
+    /// Whether the loss is the plain one, without class weights and smoothing.
     pub fn is_plain(&self) -> bool {
         self.label_smoothing == 0.0 && self.class_weights == ClassWeights::None
     }
 
-    /// Charges the outputs of a batch.
+    /// Computes the loss of the outputs of a batch.
     ///
     /// # Shapes
     /// - `outputs`: `[B, C]`
@@ -257,7 +257,7 @@ mod tests {
     const SQUARED: f64 = 1.031_667;
 
     #[test]
-    fn single_labels_are_charged_as_by_torch() {
+    fn the_loss_of_single_labels_is_that_of_torch() {
         // F.cross_entropy(x, tensor([0, 1]), weight=..., label_smoothing=...)
         let weights = ClassWeights::Given(WEIGHTED.to_vec());
         for (label_smoothing, class_weights, expected) in [
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn many_labels_and_numbers_are_charged_as_by_torch() {
+    fn the_losses_of_many_labels_and_of_numbers_are_those_of_torch() {
         // F.binary_cross_entropy_with_logits(x, flags, weight=...) and F.mse_loss(x, flags)
         let weighted = SequenceLossConfig {
             class_weights: ClassWeights::Given(WEIGHTED.to_vec()),

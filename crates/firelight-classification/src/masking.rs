@@ -1,4 +1,4 @@
-//! Texts become batches in which some tokens are hidden, other ones every epoch, and what a model is charged for on them.
+//! Texts become batches in which some tokens are hidden, other ones every epoch, and the loss of a model on them.
 //!
 //! Sources: Devlin et al. 2019, §3.1, task 1 (<https://arxiv.org/abs/1810.04805>); masks that differ from epoch to epoch Liu et
 //! al. 2019, RoBERTa, §4.1 (<https://arxiv.org/abs/1907.11692>).
@@ -95,7 +95,7 @@ pub(crate) fn pass<'a>(switches: Switches, recompute: bool) -> Pass<'a> {
     Pass::default().with_precision(switches.dtype).with_recomputation(recompute && switches.recompute_blocks)
 }
 
-fn charge(model: &MaskedLanguageModel, batch: MaskedBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
+fn compute_loss(model: &MaskedLanguageModel, batch: MaskedBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
     loss.forward(model.forward_at(&batch.input, batch.places, pass), batch.targets, batch.ignored)
 }
 
@@ -112,14 +112,14 @@ impl Objective for MaskedLanguageModel {
     /// What is minimised is the loss of the hidden tokens and, with experts, the load balance.
     fn train_loss(&self, batch: MaskedBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
         let mut auxiliary = AuxiliaryLosses::default();
-        let charged = charge(self, batch, *loss, &mut pass(switches, true).with_losses(&mut auxiliary));
-        let minimised = auxiliary.added_to(charged.mean(), loss.load_balance);
-        TrainLoss { minimised, reported: report(charged, loss) }
+        let token_loss = compute_loss(self, batch, *loss, &mut pass(switches, true).with_losses(&mut auxiliary));
+        let minimised = auxiliary.added_to(token_loss.mean(), loss.load_balance);
+        TrainLoss { minimised, reported: report(token_loss, loss) }
     }
 
     fn valid_loss(&self, batch: MaskedBatch, switches: Switches) -> LossOutput {
         let plain = LossConfig::default();
-        report(charge(self, batch, plain, &mut pass(switches, false)), &plain)
+        report(compute_loss(self, batch, plain, &mut pass(switches, false)), &plain)
     }
 }
 
@@ -194,15 +194,18 @@ mod tests {
         let step = |loss: LossConfig| {
             let batch = MaskedBatcher.batch(examples(), &device);
             let TrainLoss { minimised, reported } = model.train_loss(batch, &loss, Switches::default());
-            let told = reported.training_total.clone().map(|total| total.into_scalar::<f64>() / 7.0);
-            [Some(minimised.into_scalar()), told, Some(reported.mean().into_scalar())]
+            let training_loss = reported.training_total.clone().map(|total| total.into_scalar::<f64>() / 7.0);
+            [Some(minimised.into_scalar()), training_loss, Some(reported.mean().into_scalar())]
         };
-        let [minimised, told, plain] = step(LossConfig::default().with_label_smoothing(0.3).with_z_loss(0.1));
-        let told = told.expect("not the plain loss");
-        assert_close(&[told], &[minimised.unwrap()], 1e-5);
-        assert!(told > plain.unwrap() + 0.1, "z-loss alone is 0.1 ln² 13 = 0.66 at first: {told} and {plain:?}");
-        let [minimised, told, plain] = step(LossConfig::default());
-        assert_eq!(told, None);
+        let [minimised, training_loss, plain] = step(LossConfig::default().with_label_smoothing(0.3).with_z_loss(0.1));
+        let training_loss = training_loss.expect("not the plain loss");
+        assert_close(&[training_loss], &[minimised.unwrap()], 1e-5);
+        assert!(
+            training_loss > plain.unwrap() + 0.1,
+            "z-loss alone is 0.1 ln² 13 = 0.66 at first: {training_loss} and {plain:?}"
+        );
+        let [minimised, training_loss, plain] = step(LossConfig::default());
+        assert_eq!(training_loss, None);
         assert_close(&[minimised.unwrap()], &[plain.unwrap()], 1e-5);
     }
 

@@ -137,7 +137,7 @@ pub struct PoolerConfig {
     /// Where the vector comes from. Default: the class token.
     #[serde(default)]
     pub pooling: PoolingConfig,
-    /// The curve of a dense layer behind it; none leaves the vector as it is.
+    /// The activation function of a dense layer behind it; none leaves the vector as it is.
     #[serde(default)]
     pub dense: Option<HeadActivation>,
 }
@@ -189,8 +189,8 @@ impl Pooler {
     /// Whether both compute alike, whatever their weights.
     #[cfg(feature = "train")]
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let curve = |pooler: &Self| pooler.dense.as_ref().map(|_| pooler.activation);
-        discriminant(&self.pooling) == discriminant(&other.pooling) && curve(self) == curve(other)
+        let activation = |pooler: &Self| pooler.dense.as_ref().map(|_| pooler.activation);
+        discriminant(&self.pooling) == discriminant(&other.pooling) && activation(self) == activation(other)
     }
 
     /// # Shapes

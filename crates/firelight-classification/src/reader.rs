@@ -224,19 +224,19 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_too_long_is_told_with_its_line() {
-        let told = |question: &str, stride: Option<usize>| {
+    fn a_text_that_is_too_long_is_reported_with_its_line() {
+        let message = |question: &str, stride: Option<usize>| {
             let error = reader(stride).answer(&[("a?", "b"), (question, "bcdefgh abcdefgh")]).unwrap_err();
             assert!(error.is_user_error());
             error.to_string()
         };
-        let long = told("a?", None);
+        let long = message("a?", None);
         for part in ["line 2", "21 tokens", "max_seq_len = 16", "data.stride"] {
             assert!(long.contains(part), "{long}");
         }
         let error = reader(None).answer_after(10, &[("a?", "bcdefgh abcdefgh")]).unwrap_err();
         assert!(error.to_string().contains("line 11"), "{error}");
-        let question = told("abcdefgh abcd", Some(4));
+        let question = message("abcdefgh abcd", Some(4));
         assert!(question.contains("line 2") && question.contains("no room"), "{question}");
     }
 

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_or_answered_is_told() {
+    fn what_cannot_be_read_or_answered_is_reported() {
         let mut damaged = tagger(&["x", "y"], 32);
         let error = damaged.tag(&["a", "bz"]).unwrap_err();
         assert!(error.is_user_error() && error.to_string().starts_with("line 2: the character 'z'"), "{error}");

@@ -1,4 +1,4 @@
-//! What a classifier is charged for on a [`TextBatch`]; as a [`ClassifierTask`] Burn's `Learner` trains it.
+//! The loss of a classifier on a [`TextBatch`]. Burn's `Learner` trains the classifier as a [`ClassifierTask`].
 
 use firelight_core::{AuxiliaryLosses, Pass};
 use firelight_training::{LossOutput, Objective, Switches, TrainLoss, Trainee};
@@ -20,17 +20,17 @@ impl Objective for TextClassifier {
         let mut auxiliary = AuxiliaryLosses::default();
         let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
         let outputs = self.forward(&batch.input, &mut pass.with_losses(&mut auxiliary));
-        let charged = loss.forward(outputs, batch.targets);
-        let minimised = auxiliary.added_to(charged.mean(), loss.load_balance);
-        let training_total = (!loss.is_plain()).then(|| charged.mean() * charged.count.clone());
-        let reported = LossOutput::new(charged.plain, charged.count).with_training_total(training_total);
+        let sequence_loss = loss.forward(outputs, batch.targets);
+        let minimised = auxiliary.added_to(sequence_loss.mean(), loss.load_balance);
+        let training_total = (!loss.is_plain()).then(|| sequence_loss.mean() * sequence_loss.count.clone());
+        let reported = LossOutput::new(sequence_loss.plain, sequence_loss.count).with_training_total(training_total);
         TrainLoss { minimised, reported }
     }
 
     fn valid_loss(&self, batch: TextBatch, switches: Switches) -> LossOutput {
         let outputs = self.forward(&batch.input, &mut Pass::default().with_precision(switches.dtype));
-        let charged = SequenceLossConfig::default().forward(outputs, batch.targets);
-        LossOutput::new(charged.plain, charged.count)
+        let sequence_loss = SequenceLossConfig::default().forward(outputs, batch.targets);
+        LossOutput::new(sequence_loss.plain, sequence_loss.count)
     }
 }
 
@@ -61,8 +61,8 @@ mod tests {
             SequenceLossConfig { class_weights, ..SequenceLossConfig::default() },
             SequenceLossConfig { label_smoothing: 0.3, ..SequenceLossConfig::default() },
         ] {
-            let (minimised, told) = step(loss);
-            assert!((told.expect("not the plain loss") - minimised).abs() < 1e-6, "{told:?} and {minimised}");
+            let (minimised, reported) = step(loss);
+            assert!((reported.expect("not the plain loss") - minimised).abs() < 1e-6, "{reported:?} and {minimised}");
         }
         assert_eq!(step(SequenceLossConfig::default()).1, None);
     }

@@ -85,26 +85,26 @@ impl Observer for StepPulse {
 mod tests {
     use super::*;
 
-    /// A pulse of a short period, and what it tells.
-    fn told(work: &str) -> (Pulse, mpsc::Receiver<String>) {
-        let (tell, told) = mpsc::channel();
-        (Pulse::every(Duration::from_millis(5), work, move |remark| drop(tell.send(remark))), told)
+    /// A pulse of a short period, and its remarks.
+    fn short_pulse(work: &str) -> (Pulse, mpsc::Receiver<String>) {
+        let (sender, remarks) = mpsc::channel();
+        (Pulse::every(Duration::from_millis(5), work, move |remark| drop(sender.send(remark))), remarks)
     }
 
     #[test]
     fn work_that_says_nothing_is_named_again_and_again_until_it_ends() {
-        let (pulse, told) = told("preparing");
-        assert_eq!(told.recv().unwrap(), "still preparing, for 0 seconds");
-        assert_eq!(told.recv().unwrap(), "still preparing, for 0 seconds");
+        let (pulse, remarks) = short_pulse("preparing");
+        assert_eq!(remarks.recv().unwrap(), "still preparing, for 0 seconds");
+        assert_eq!(remarks.recv().unwrap(), "still preparing, for 0 seconds");
         drop(pulse);
-        assert!(told.iter().count() < 1000, "the thread has ended, and with it the remarks");
+        assert!(remarks.iter().count() < 1000, "the thread has ended, and with it the remarks");
     }
 
     #[test]
     fn a_training_is_named_by_its_last_step() {
-        let (pulse, told) = told("preparing");
+        let (pulse, remarks) = short_pulse("preparing");
         let mut steps = StepPulse::new(pulse);
-        let named = |expected: &str| assert!(told.iter().any(|remark| remark.starts_with(expected)), "{expected}");
+        let named = |expected: &str| assert!(remarks.iter().any(|remark| remark.starts_with(expected)), "{expected}");
         steps.started(&RunReport { done: 3, steps: 5 }).unwrap();
         named("still at work after step 3/5, for ");
         steps.evaluation(&EvaluationReport { step: 4, ..EvaluationReport::default() }).unwrap();

@@ -389,7 +389,7 @@ pub enum DataError {
         /// The part.
         part: Part,
     },
-    /// Documents cannot be told apart by nothing.
+    /// An empty text separates no documents.
     #[error("the text that separates documents is empty: give one, such as \"<|endoftext|>\"")]
     EmptySeparator,
     /// The validation part is no part of the text.

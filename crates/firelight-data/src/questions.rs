@@ -148,32 +148,32 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn what_is_wrong_is_reported_with_its_line() {
         let good = line("Ada", "{\"text\": [], \"answer_start\": []}");
-        let told = |bad: String, parts: &[&str]| {
+        let check = |bad: String, parts: &[&str]| {
             let error = read_as("a.jsonl", &[good.as_str(), &bad].concat()).unwrap_err();
             assert!(error.is_user_error());
             let text = error.to_string();
             parts.iter().chain(&["line 2 of `"]).for_each(|part| assert!(text.contains(part), "{text}"));
         };
-        told(line("Ada", "{\"text\": [\"Ada\"], \"answer_start\": []}"), &["1 answers and 0 values"]);
-        told(
+        check(line("Ada", "{\"text\": [\"Ada\"], \"answer_start\": []}"), &["1 answers and 0 values"]);
+        check(
             line("It is Ada", "{\"text\": [\"Ada\"], \"answer_start\": [5]}"),
             &["`Ada` at character 5", "where ` Ad`"],
         );
         let answer = "x".repeat(1_000);
-        told(
+        check(
             line("Ada", &format!("{{\"text\": [\"{answer}\"], \"answer_start\": [0]}}")),
             &[&format!("the answer `{}...` at character 0", &answer[..80])],
         );
-        told(line("Ada", "{\"text\": [\"Ada\"], \"answer_start\": [9]}"), &["at character 9", "where ``"]);
-        told(line("Ada", "{\"text\": [\" \"], \"answer_start\": [0]}"), &["an empty answer"]);
-        told(
+        check(line("Ada", "{\"text\": [\"Ada\"], \"answer_start\": [9]}"), &["at character 9", "where ``"]);
+        check(line("Ada", "{\"text\": [\" \"], \"answer_start\": [0]}"), &["an empty answer"]);
+        check(
             line("Ada", "{\"text\": [\"Ada\"], \"answer_start\": [-1]}"),
             &["its `/answers/answer_start`", "whole numbers"],
         );
-        told(line(" ", "{\"text\": [], \"answer_start\": []}"), &["empty context"]);
-        told(line("Ada", "[]"), &["lacks the key `/answers/text`"]);
+        check(line(" ", "{\"text\": [], \"answer_start\": []}"), &["empty context"]);
+        check(line("Ada", "[]"), &["lacks the key `/answers/text`"]);
         assert!(read_as("a.tsv", &good).unwrap_err().to_string().contains("expected .jsonl"));
         assert!(read_as("a.jsonl", "\n\n").unwrap_err().to_string().contains("no question"));
     }

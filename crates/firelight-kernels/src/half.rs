@@ -36,8 +36,8 @@ mod tests {
     ) -> Vec<TensorData> {
         let leaves = inputs.clone().map(|x| x.cast(dtype).detach().require_grad());
         let output = function(leaves.clone());
-        let charge = random(&Case::plain(), output.dims(), 99).cast(DType::BF16).cast(output.dtype());
-        let grads = (output.clone() * charge).sum().backward();
+        let cotangent = random(&Case::plain(), output.dims(), 99).cast(DType::BF16).cast(output.dtype());
+        let grads = (output.clone() * cotangent).sum().backward();
         let gradients = leaves.map(|leaf| leaf.grad(&grads).expect("every input requires a gradient").into_data());
         std::iter::once(output.into_data()).chain(gradients).collect()
     }

@@ -252,7 +252,7 @@ fn the_number_of_threads_decides_no_bit() {
 
 /// Each with an input whose rows or columns are one too many, and what is said of it.
 #[test]
-fn shapes_that_do_not_fit_are_told_with_the_name_of_the_operation() {
+fn shapes_that_do_not_fit_are_reported_with_the_name_of_the_operation() {
     type Wrong = fn(fn(&[usize; 2]) -> Tensor<2>, fn(usize) -> Tensor<1>, Tensor<1, Int>);
     let wrong: [(Wrong, [&str; 3]); 12] = [
         (|x, row, _| drop(layer_norm(x(&[2, 3]), row(4), None, 0.1)), ["layer_norm:", "[2, 3]", "[4]"]),

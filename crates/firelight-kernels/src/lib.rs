@@ -22,6 +22,8 @@
 //! ```
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+#[cfg(feature = "flex")]
+mod activation;
 mod adamw;
 mod add_norm;
 mod attention;
@@ -30,8 +32,6 @@ mod closeness;
 mod cross_entropy;
 #[cfg(feature = "cube")]
 mod cube;
-#[cfg(feature = "flex")]
-mod curve;
 mod dropout;
 mod embedding;
 #[cfg(feature = "flex")]

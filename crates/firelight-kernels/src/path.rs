@@ -94,11 +94,11 @@ fn kernels_of<const D: usize>(tensor: &Tensor<D>) -> Option<Kernels> {
     kernels.filter(|_| tensor.shape().num_elements() > 0)
 }
 
-/// `is_fused`, the path that an operation takes, after it was told to those who log at the level of debugging: once.
+/// Logs the path that an operation takes, once for each path, at the debug level. Returns `is_fused`.
 #[cfg(feature = "extension")]
-pub(crate) fn told(operation: &'static str, is_fused: bool) -> bool {
-    static TOLD: Mutex<BTreeSet<(&str, bool)>> = Mutex::new(BTreeSet::new());
-    let is_new = || TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert((operation, is_fused));
+pub(crate) fn log_path(operation: &'static str, is_fused: bool) -> bool {
+    static LOGGED: Mutex<BTreeSet<(&str, bool)>> = Mutex::new(BTreeSet::new());
+    let is_new = || LOGGED.lock().unwrap_or_else(PoisonError::into_inner).insert((operation, is_fused));
     if log::log_enabled!(log::Level::Debug) && is_new() {
         log::debug!("{operation}: {}", if is_fused { KernelPath::Fused } else { KernelPath::Reference });
     }

@@ -51,7 +51,7 @@ impl Case {
         Self::on_gpu(shape).into_iter().next().expect("BURN_DEVICE names a GPU that this build has kernels for")
     }
 
-    /// The cases of [`on_gpu`](Self::on_gpu), if the GPU computes in half precision; where it does not, it is told.
+    /// The cases of [`on_gpu`](Self::on_gpu), if the GPU computes in half precision; elsewhere none, and a message.
     pub(crate) fn gpu_in_half_precision(shape: &[usize; 2]) -> Vec<Self> {
         let device = Self::gpu(shape).device;
         if device.supports_dtype(DType::F16) {

@@ -1,4 +1,4 @@
-//! What a language model is charged for on an [`LmBatch`]; as an [`LmTask`] Burn's `Learner` trains it.
+//! The loss of a language model on an [`LmBatch`]. Burn's `Learner` trains the model as an [`LmTask`].
 
 use firelight_core::{AuxiliaryLosses, LossConfig, Pass, SequenceInput, TokenLoss};
 use firelight_training::{LossOutput, Objective, Switches, TrainLoss, Trainee};
@@ -9,14 +9,14 @@ use crate::model::LanguageModel;
 /// A language model with its loss.
 pub type LmTask = Trainee<LanguageModel>;
 
-fn charge(model: &LanguageModel, batch: LmBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
+fn compute_loss(model: &LanguageModel, batch: LmBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
     let input = SequenceInput { documents: batch.documents, ..SequenceInput::default() };
     let hidden = model.hidden(batch.inputs, &input, pass);
     loss.forward_head(hidden, model.head_weight(), batch.targets, batch.padding)
 }
 
-/// The plain cross-entropy, so that training and evaluation report the same quantity, and beside it what `config` charged,
-/// where that is another one.
+/// The plain cross-entropy, so that training and evaluation report the same quantity, and beside it the loss that
+/// `config` minimises, where that is another one.
 fn report(loss: TokenLoss, config: &LossConfig) -> LossOutput {
     let training_total = (!config.is_plain()).then_some(loss.total);
     LossOutput::new(loss.cross_entropy, loss.count).with_training_total(training_total)
@@ -34,15 +34,15 @@ impl Objective for LanguageModel {
     /// What is minimised is the loss of the tokens and, with experts, their load balance.
     fn train_loss(&self, batch: LmBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
         let mut losses = AuxiliaryLosses::default();
-        let charged = charge(self, batch, *loss, &mut training_pass(switches).with_losses(&mut losses));
-        let minimised = losses.added_to(charged.mean(), loss.load_balance);
-        TrainLoss { minimised, reported: report(charged, loss) }
+        let token_loss = compute_loss(self, batch, *loss, &mut training_pass(switches).with_losses(&mut losses));
+        let minimised = losses.added_to(token_loss.mean(), loss.load_balance);
+        TrainLoss { minimised, reported: report(token_loss, loss) }
     }
 
     fn valid_loss(&self, batch: LmBatch, switches: Switches) -> LossOutput {
         let mut pass = Pass::default().with_precision(switches.dtype);
         let plain = LossConfig::default();
-        report(charge(self, batch, plain, &mut pass), &plain)
+        report(compute_loss(self, batch, plain, &mut pass), &plain)
     }
 }
 
@@ -71,9 +71,9 @@ mod tests {
             documents: None,
         };
         let item = TrainStep::step(&task, batch(&device)).item;
-        let charged = item.training_total.clone().expect("smoothed").into_scalar::<f64>() / 3.0;
+        let training_loss = item.training_total.clone().expect("smoothed").into_scalar::<f64>() / 3.0;
         let trained = item.mean().into_scalar::<f64>();
-        assert!(charged > trained + 0.1, "z-loss alone is 0.1 ln² 7 = 0.38 at first: {charged} and {trained}");
+        assert!(training_loss > trained + 0.1, "z-loss alone is 0.1 ln² 7 = 0.38 at first: {training_loss}, {trained}");
         let evaluated = InferenceStep::step(&task.valid(), batch(&device.inner())).mean().into_scalar::<f64>();
         assert!((trained - evaluated).abs() < 1e-6, "{trained} and {evaluated}");
     }
@@ -81,8 +81,8 @@ mod tests {
     /// Loss and gradients, by path, of a training step.
     fn trained(task: &LmTask, batch: LmBatch) -> (f64, Vec<(String, Option<TensorData>)>) {
         let mut losses = AuxiliaryLosses::default();
-        let loss =
-            charge(&task.model, batch, LossConfig::default(), &mut Pass::default().with_losses(&mut losses)).mean();
+        let mut pass = Pass::default().with_losses(&mut losses);
+        let loss = compute_loss(&task.model, batch, LossConfig::default(), &mut pass).mean();
         let mut gradients = Gradients { of: loss.clone().backward(), path: Vec::new(), found: Vec::new() };
         task.visit(&mut gradients);
         (loss.into_scalar::<f64>(), gradients.found)
@@ -137,7 +137,7 @@ mod tests {
                 // The gradient of a key's bias is nothing but rounding: softmax does not see it.
                 assert!(difference.relative(1e-3) < 1e-3, "{position:?}: the gradient of {path}: {difference:?}");
             }
-            // Were they not told apart, the loss would be another one.
+            // Documents that see each other change the loss.
             let (mixed, _) = trained(&task, LmBatch { documents: None, ..packed });
             assert!((mixed - expected).abs() > 1e-4, "{position:?}: {mixed} and {expected}");
         }

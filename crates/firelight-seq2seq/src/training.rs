@@ -1,4 +1,4 @@
-//! What a model is charged for on a [`PairBatch`]; as a [`Seq2SeqTask`] Burn's `Learner` trains it.
+//! The loss of a model on a [`PairBatch`]. Burn's `Learner` trains the model as a [`Seq2SeqTask`].
 
 use firelight_core::{AuxiliaryLosses, LossConfig, Pass, SequenceInput, TokenLoss};
 use firelight_training::{LossOutput, Objective, Switches, TrainLoss, Trainee};
@@ -14,7 +14,7 @@ fn pass<'a>(switches: Switches, recompute: bool) -> Pass<'a> {
     Pass::default().with_precision(switches.dtype).with_recomputation(recompute && switches.recompute_blocks)
 }
 
-fn charge(
+fn compute_loss(
     model: &Seq2SeqModel,
     batch: PairBatch,
     loss: LossConfig,
@@ -26,8 +26,8 @@ fn charge(
     loss.forward_head(hidden, model.head_weight(), batch.targets, batch.padding)
 }
 
-/// The plain cross-entropy, so that training and evaluation report the same quantity, and beside it what `config` charged,
-/// where that is another one.
+/// The plain cross-entropy, so that training and evaluation report the same quantity, and beside it the loss that
+/// `config` minimises, where that is another one.
 fn report(loss: TokenLoss, config: &LossConfig) -> LossOutput {
     let training_total = (!config.is_plain()).then_some(loss.total);
     LossOutput::new(loss.cross_entropy, loss.count).with_training_total(training_total)
@@ -40,7 +40,7 @@ impl Objective for Seq2SeqModel {
     /// What is minimised is the loss of the target's tokens and, with experts, the load balance of both stacks.
     fn train_loss(&self, batch: PairBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
         let [mut encoder, mut decoder] = [AuxiliaryLosses::default(), AuxiliaryLosses::default()];
-        let charged = charge(
+        let token_loss = compute_loss(
             self,
             batch,
             *loss,
@@ -48,14 +48,14 @@ impl Objective for Seq2SeqModel {
             &mut pass(switches, true).with_losses(&mut decoder),
         );
         let sides = [encoder, decoder];
-        let minimised = sides.iter().fold(charged.mean(), |sum, side| side.added_to(sum, loss.load_balance));
-        TrainLoss { minimised, reported: report(charged, loss) }
+        let minimised = sides.iter().fold(token_loss.mean(), |sum, side| side.added_to(sum, loss.load_balance));
+        TrainLoss { minimised, reported: report(token_loss, loss) }
     }
 
     fn valid_loss(&self, batch: PairBatch, switches: Switches) -> LossOutput {
         let [mut encoder, mut decoder] = [pass(switches, false), pass(switches, false)];
         let plain = LossConfig::default();
-        report(charge(self, batch, plain, &mut encoder, &mut decoder), &plain)
+        report(compute_loss(self, batch, plain, &mut encoder, &mut decoder), &plain)
     }
 }
 
@@ -93,15 +93,15 @@ mod tests {
             step.training_loss
         };
         assert_eq!(report(0.0), None);
-        // Szegedy et al. 2016, §7: a share of the charge is the mean of -ln p over all tokens.
+        // Szegedy et al. 2016, §7: a share of the loss is the mean of -ln p over all tokens.
         let PairBatch { source, source_padding, inputs, padding, .. } = batch(&device);
         let spread = -log_softmax(model.forward(source, source_padding, inputs), 2).mean_dim(2).squeeze_dim::<2>(2);
         let counted = padding.unwrap().bool_not().float();
         let spread = (spread * counted.clone()).sum().into_scalar::<f64>() / counted.sum().into_scalar::<f64>();
         let task = Seq2SeqTask::new(model.clone(), LossConfig::default());
         let plain = TrainStep::step(&task, batch(&device)).item.mean().into_scalar::<f64>();
-        let charged = report(0.4).unwrap();
-        assert!((charged - (0.6 * plain + 0.4 * spread)).abs() < 1e-5, "{charged} of {plain} and {spread}");
+        let smoothed = report(0.4).unwrap();
+        assert!((smoothed - (0.6 * plain + 0.4 * spread)).abs() < 1e-5, "{smoothed} of {plain} and {spread}");
     }
 
     /// The losses of a training step and of an evaluation.

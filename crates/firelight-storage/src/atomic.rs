@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_temporary_name_is_told_from_others() {
+    fn a_temporary_name_is_distinguished_from_others() {
         let temporary = temporary_name(Path::new("runs/a.txt"));
         assert!(is_temporary(temporary.file_name().unwrap().to_str().unwrap()));
         for other in ["a.txt", ".a.txt.tmp", ".a.1-.tmp", ".a.one-1.tmp", "a.txt.1-1.tmp", ".lock", ".tmp"] {

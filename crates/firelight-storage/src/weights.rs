@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_too_small_for_the_parameters_is_told_with_both_numbers() {
+    fn a_file_too_small_for_the_parameters_is_reported_with_both_numbers() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("model.safetensors");
         fs::write(&path, [0; 9]).unwrap();

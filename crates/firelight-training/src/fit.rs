@@ -55,7 +55,7 @@ pub struct FitInput<M: Trainable> {
     pub folder: Option<ModelFolder>,
     /// The beginning, or the checkpoint to continue.
     pub start: StartPoint,
-    /// Who is told about the run.
+    /// Who receives the reports of the run.
     pub observers: Vec<Box<dyn Observer>>,
     /// Stops the run after the current step when asked to.
     pub interrupter: Interrupter,

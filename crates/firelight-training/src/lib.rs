@@ -1,14 +1,14 @@
 //! Training recipes for Burn's Learner.
 //!
-//! A task crate says what its model is charged for ([`Objective`]), which makes it a [`Trainee`], and calls [`fit()`]:
+//! A task crate computes the loss of its model ([`Objective`]), which makes it a [`Trainee`], and calls [`fit()`]:
 //!
 //! 1. [`Recipe`] reads the settings of a run from TOML, with overrides from the command line.
 //! 2. [`fit()`] takes the steps: loss and gradients by the model, [`clip_global_norm`], the learning rate of
 //!    [`ScheduleConfig`], the update of [`OptimizerConfig`].
 //! 3. [`evaluate`] measures the loss over the whole validation data every so many steps; the best weights are kept, and
 //!    checkpoints from which [`resume_point`] continues to the bit.
-//! 4. [`Observer`]s are told: [`ProgressBar`] draws, [`MetricsLog`] writes `metrics.jsonl`. Burn's own metrics and
-//!    renderers join through [`FitInput::extension`]; the [`metrics`] here are made for [`LossOutput`], and
+//! 4. [`Observer`]s receive reports: [`ProgressBar`] draws, [`MetricsLog`] writes `metrics.jsonl`. Burn's own metrics
+//!    and renderers join through [`FitInput::extension`]; the [`metrics`] here are made for [`LossOutput`], and
 //!    [`metrics::text`] scores generated text (BLEU, chrF, exact match), [`metrics::classes`] predicted classes.
 //!
 //! A task crate that says with [`Task`] what its sections of a recipe mean gets whole runs with it: a [`Run`] reads and checks

@@ -154,10 +154,10 @@ mod tests {
         let line = |step: usize| format!("{{\"step\":{step}}}\n");
         let all: String = [1, 2, 2, 3].into_iter().map(line).collect();
         assert_eq!(lost(3, &all), None, "two lines tell of step 2, its evaluation is one of them");
-        let told = |done, text: &str| lost(done, text).unwrap();
-        assert!(told(46, "").starts_with("has 0 of the 46 steps of the run, the newest is 0: "), "{}", told(46, ""));
-        assert!(told(4, &all).starts_with("has 3 of the 4 steps of the run, the newest is 3: "));
-        assert!(told(3, &line(3)).starts_with("has 1 of the 3 steps of the run, the newest is 3: "));
+        let said = |done, text: &str| lost(done, text).unwrap();
+        assert!(said(46, "").starts_with("has 0 of the 46 steps of the run, the newest is 0: "), "{}", said(46, ""));
+        assert!(said(4, &all).starts_with("has 3 of the 4 steps of the run, the newest is 3: "));
+        assert!(said(3, &line(3)).starts_with("has 1 of the 3 steps of the run, the newest is 3: "));
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub struct EvaluationReport {
     pub is_best: bool,
 }
 
-/// Someone to be told about a run. Every method does nothing unless it is written; an error ends the run.
+/// Receives the reports of a run. Every method does nothing by default; an error ends the run.
 ///
 /// # Errors
 /// What an observer returns stops the training and reaches the caller of [`fit`](crate::fit()).
@@ -76,7 +76,7 @@ pub trait Observer: Send {
     }
 }
 
-/// All observers of a run, told in turn.
+/// All observers of a run, called in turn.
 pub(crate) struct Observers(pub(crate) Vec<Box<dyn Observer>>);
 
 impl Observer for Observers {

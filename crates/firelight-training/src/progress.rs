@@ -131,8 +131,8 @@ impl Observer for ProgressBar {
 
     fn evaluation(&mut self, report: &EvaluationReport) -> Result<(), TrainingError> {
         let best = if report.is_best { ", the best so far" } else { "" };
-        let untold = self.last.filter(|last| self.written.1 != last.step);
-        let status = untold.map_or(String::new(), |last| format!("{}, ", self.status(&last)));
+        let unwritten = self.last.filter(|last| self.written.1 != last.step);
+        let status = unwritten.map_or(String::new(), |last| format!("{}, ", self.status(&last)));
         let (step, loss) = (report.step, report.validation_loss);
         let metrics = report.metrics.iter().map(|(name, value)| metric(name, *value)).collect::<String>();
         self.line(step, &format!("{status}validation loss {loss:.4}{metrics}{best}"));
@@ -225,7 +225,7 @@ mod tests {
         let expected = [50, 100].map(|step| format!("step {step}/1000, 0 seconds left: {STATUS}"));
         assert_eq!(written.lines(), expected);
         progress.step(&report(150, 2.5)).unwrap();
-        progress.evaluation(&evaluation(150)).unwrap(); // its step has been told
+        progress.evaluation(&evaluation(150)).unwrap(); // its step has been written
         assert_eq!(written.lines()[3], "step 150/1000, 0 seconds left: validation loss 2.0000, the best so far");
     }
 

@@ -1,5 +1,6 @@
-//! A model with its loss, as Burn's `Learner` trains it. A task crate says through [`Objective`] what its model is charged
-//! for on a batch; precision, recomputation, the scale of the loss and the paths of the parameters are the same for all.
+//! A model with its loss, as Burn's `Learner` trains it. A task crate implements [`Objective`], which computes the loss
+//! of its model on a batch; precision, recomputation, the scale of the loss and the paths of the parameters are the
+//! same for all.
 
 use std::fmt;
 
@@ -9,7 +10,7 @@ use burn::train::{InferenceStep, TrainOutput, TrainStep};
 
 use crate::{LossOutput, LossScale, Precision, Recompute};
 
-/// A model that knows what it is charged for.
+/// A model that computes its loss on a batch.
 pub trait Objective: Module + fmt::Display + 'static {
     /// What one pass reads.
     type Batch: Send + 'static;
@@ -19,7 +20,7 @@ pub trait Objective: Module + fmt::Display + 'static {
     /// What a training step minimises, and what it reports.
     fn train_loss(&self, batch: Self::Batch, loss: &Self::Loss, switches: Switches) -> TrainLoss;
 
-    /// What an evaluation reports: the same quantity, whatever the training charges beside it.
+    /// What an evaluation reports: the same quantity, whatever the training minimises.
     fn valid_loss(&self, batch: Self::Batch, switches: Switches) -> LossOutput;
 }
 
@@ -53,7 +54,7 @@ pub struct Trainee<M: Objective> {
 }
 
 impl<M: Objective> Trainee<M> {
-    /// Trains `model`, charged by `loss`.
+    /// Trains `model` with the settings `loss`.
     pub fn new(model: M, loss: M::Loss) -> Self {
         Self { model, loss, recompute: Recompute::None, precision: Precision::F32, loss_scale: None }
     }

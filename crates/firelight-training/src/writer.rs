@@ -104,19 +104,19 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn the_writer_alone_gives_way() {
         let niceness = || rustix::process::getpriority_process(None).unwrap();
-        let (own, (tell, told)) = (niceness(), sync_channel(1));
+        let (own, (sender, receiver)) = (niceness(), sync_channel(1));
         let writer = Writer::start();
         writer.write(move || {
-            tell.send(niceness()).unwrap();
+            sender.send(niceness()).unwrap();
             Ok(())
         });
-        assert_eq!(told.recv().unwrap(), NICENESS.max(own));
+        assert_eq!(receiver.recv().unwrap(), NICENESS.max(own));
         writer.finish().unwrap();
         assert_eq!(niceness(), own);
     }
 
     #[test]
-    fn a_failure_is_told_and_ends_the_writing() {
+    fn a_failure_is_reported_and_ends_the_writing() {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let writer = Writer::start();
         [1, 3, 5, 6, 7].into_iter().for_each(|number| writer.write(note(&heard, number)));

@@ -1,4 +1,4 @@
-//! What a model is charged for on an [`ImageBatch`]; as a [`VisionTask`] Burn's `Learner` trains it.
+//! The loss of a model on an [`ImageBatch`]. Burn's `Learner` trains the model as a [`VisionTask`].
 
 use burn::tensor::{Int, Tensor};
 use firelight_core::{AuxiliaryLosses, LossConfig, Pass, TokenLoss};
@@ -11,7 +11,7 @@ use crate::model::VisionModel;
 pub type VisionTask = Trainee<VisionModel>;
 
 /// The loss of a batch. Mixed images have mixed targets, whose cross-entropy is the weighted sum of that of both.
-fn charge(model: &VisionModel, batch: ImageBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
+fn compute_loss(model: &VisionModel, batch: ImageBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
     let logits = model.logits(batch.images, pass).unsqueeze_dim::<3>(1); // [B, 1, classes]
     let against = |targets: Tensor<1, Int>| loss.forward(logits.clone(), targets.unsqueeze_dim(1), None);
     match batch.partners {
@@ -43,14 +43,14 @@ impl Objective for VisionModel {
     fn train_loss(&self, batch: ImageBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
         let mut losses = AuxiliaryLosses::default();
         let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
-        let charged = charge(self, batch, *loss, &mut pass.with_losses(&mut losses));
-        let minimised = losses.added_to(charged.mean(), loss.load_balance);
-        TrainLoss { minimised, reported: report(charged, loss) }
+        let image_loss = compute_loss(self, batch, *loss, &mut pass.with_losses(&mut losses));
+        let minimised = losses.added_to(image_loss.mean(), loss.load_balance);
+        TrainLoss { minimised, reported: report(image_loss, loss) }
     }
 
     fn valid_loss(&self, batch: ImageBatch, switches: Switches) -> LossOutput {
         let plain = LossConfig::default();
-        report(charge(self, batch, plain, &mut Pass::default().with_precision(switches.dtype)), &plain)
+        report(compute_loss(self, batch, plain, &mut Pass::default().with_precision(switches.dtype)), &plain)
     }
 }
 
@@ -95,13 +95,13 @@ mod tests {
     }
 
     #[test]
-    fn mixed_images_are_charged_with_mixed_targets() {
+    fn mixed_images_have_the_loss_of_mixed_targets() {
         // The cross-entropy with the targets 0.7 of one class and 0.3 of another, smoothed by 0.2 over five classes, by hand.
         let device = Device::default();
         let model = model(&device);
         let batch = batch(&device, Some(([2, 3, 0, 1], 0.7)));
         let logits: Vec<f64> = model.forward(batch.images.clone()).try_into_vec_as().unwrap();
-        let found = charge(&model, batch, LossConfig::default().with_label_smoothing(0.2), &mut Pass::default());
+        let found = compute_loss(&model, batch, LossConfig::default().with_label_smoothing(0.2), &mut Pass::default());
         let (mut smooth, mut plain) = (0.0, 0.0);
         for (row, (own, other)) in logits.chunks(5).zip([(0, 2), (3, 3), (1, 0), (4, 1)]) {
             let normalizer = row.iter().map(|logit| logit.exp()).sum::<f64>().ln();

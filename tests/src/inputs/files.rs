@@ -124,11 +124,11 @@ fn tag_objects(home: &Path) -> Vec<Vec<u8>> {
 }
 
 fn squad(home: &Path) -> Vec<Vec<u8>> {
-    let told =
+    let answerable =
         r#"{"question": "Who wrote?", "context": "Ada wrote.", "answers": {"text": ["Ada"], "answer_start": [0]}}"#;
-    let untold =
+    let unanswerable =
         r#"{"question": "Who read?", "context": "\u00c4da wrote.", "answers": {"text": [], "answer_start": []}}"#;
-    written(home, "squad.jsonl", &[format!("{told}\n{untold}\n")])
+    written(home, "squad.jsonl", &[format!("{answerable}\n{unanswerable}\n")])
 }
 
 fn tokenizers(home: &Path) -> Vec<Vec<u8>> {

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_reader_does_wrong_is_told() {
+    fn whatever_a_reader_does_wrong_is_reported() {
         let (home, harness) = harness(Names::File, |home| written(home, "one.txt", &["good"]));
         let harness = harness.expect("a valid input");
         assert_eq!((harness.check(b"good"), harness.check(b"bad")), (Ok(true), Ok(false)));
@@ -201,8 +201,8 @@ mod tests {
             ("lines", "has 61 lines"),
             ("types", "speaks of Rust's types"),
         ] {
-            let told = harness.check(text.as_bytes()).expect_err(text);
-            assert!(told.contains(expected), "{told}");
+            let problem = harness.check(text.as_bytes()).expect_err(text);
+            assert!(problem.contains(expected), "{problem}");
         }
         assert_eq!(fs::read_to_string(home.path().join("one.txt")).expect("the file"), "good");
     }
@@ -214,14 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn a_valid_input_that_is_refused_is_told() {
+    fn a_valid_input_that_is_refused_is_reported() {
         for wrong in ["bad", "panic"] {
             let valid: fn(&Path) -> Vec<Vec<u8>> = match wrong {
                 "bad" => |home| written(home, "one.txt", &["good", "bad"]),
                 _ => |home| written(home, "one.txt", &["good", "panic"]),
             };
-            let told = harness(Names::File, valid).1.expect_err("a refused input");
-            assert!(told.starts_with("valid input 1 is refused: "), "{told}");
+            let problem = harness(Names::File, valid).1.expect_err("a refused input");
+            assert!(problem.starts_with("valid input 1 is refused: "), "{problem}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Questions with their texts become batches, and what a model is charged for on them: the first and the last token of the answer.
+//! Questions with their texts become batches. The loss of a model on them is that of the answer's first and last token.
 //!
 //! Source: Devlin et al. 2019, §4.2 and 4.3 (<https://arxiv.org/abs/1810.04805>): where a window has no answer, both are the class
 //! token.
@@ -76,8 +76,8 @@ impl SpanLossConfig {
 /// A reader with its loss.
 pub type SpanTask = Trainee<SpanReader>;
 
-/// The mean over the windows, and as a sum with their number.
-fn charge(logits: &SpanLogits, batch: (Tensor<1, Int>, Tensor<1, Int>)) -> (Tensor<1>, LossOutput) {
+/// The mean loss over the windows, and the loss as a sum with their number.
+fn compute_loss(logits: &SpanLogits, batch: (Tensor<1, Int>, Tensor<1, Int>)) -> (Tensor<1>, LossOutput) {
     let rows = logits.start.dims()[0] as f64;
     let mean = logits.loss(batch.0, batch.1);
     let count = Tensor::full([1], rows, &mean.device());
@@ -94,12 +94,12 @@ impl Objective for SpanReader {
         let mut auxiliary = AuxiliaryLosses::default();
         let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
         let logits = self.forward(&batch.input, &mut pass.with_losses(&mut auxiliary));
-        let (mean, reported) = charge(&logits, (batch.starts, batch.ends));
+        let (mean, reported) = compute_loss(&logits, (batch.starts, batch.ends));
         TrainLoss { minimised: auxiliary.added_to(mean, loss.load_balance), reported }
     }
 
     fn valid_loss(&self, batch: SpanBatch, switches: Switches) -> LossOutput {
         let logits = self.forward(&batch.input, &mut Pass::default().with_precision(switches.dtype));
-        charge(&logits, (batch.starts, batch.ends)).1
+        compute_loss(&logits, (batch.starts, batch.ends)).1
     }
 }

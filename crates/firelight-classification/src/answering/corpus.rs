@@ -228,9 +228,9 @@ mod tests {
         let recipe = self::recipe(&[("data.tokenizer", "word:1"), ("data.stride", "1"), ("model.max_seq_len", "8")]);
         let paths = [home.path().to_path_buf()];
         let made = QuestionCorpus::read(&recipe, Path::new("x.toml"), &paths, None).unwrap();
-        let told =
+        let sizes =
             "3 questions with 1 answers in 5 windows to train on (1 answers in no window), 1 in 1 to validate on";
-        assert_eq!(made.sizes(), told);
+        assert_eq!(made.sizes(), sizes);
         let targets: Vec<_> = made.training()[0].iter().map(|example| example.target).collect();
         assert_eq!(targets, [[5, 6], [4, 5]]);
         assert!(made.reading().unanswerable && made.validation()[0][0].target == [4, 4]);

@@ -1,4 +1,4 @@
-//! Which token stood where a mask stands: a dense layer with a curve and a norm, then a matrix and a bias.
+//! Which token stood where a mask stands: a dense layer with an activation and a norm, then a matrix and a bias.
 //!
 //! Source: Devlin et al. 2019, §3.1 (<https://arxiv.org/abs/1810.04805>) and its published code, whose matrix is that of the
 //! embedding. A matrix of its own leaves the embedding free of what the head needs, how frequent a token is above all, and that is
@@ -17,7 +17,7 @@ use super::HeadActivation;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MaskedLanguageHeadConfig {
-    /// The curve of the dense layer. Default: the exact GELU.
+    /// The activation function of the dense layer. Default: the exact GELU.
     pub activation: HeadActivation,
     /// Whether the head ends in the embedding's matrix. Default: true.
     pub tied: bool,
@@ -94,8 +94,8 @@ impl MaskedLanguageHead {
         linear(x, decoder, Some(self.bias.val()))
     }
 
-    /// The logits of some tokens alone, which is all that a training charges: with a large vocabulary the head is most of the
-    /// work.
+    /// The logits of some tokens alone. A training needs no others for its loss, and with a large vocabulary the head
+    /// is most of the work.
     ///
     /// # Shapes
     /// - `hidden`: `[B, T, D]`, `places`: `[M]`, each `b T + t`; output: `[1, M, V]`

@@ -17,7 +17,7 @@ pub use sequence::{SequenceHead, SequenceHeadConfig};
 pub use span::{Span, SpanHead, SpanHeadConfig, SpanLogits};
 pub use token::{TokenHead, TokenHeadConfig};
 
-/// The curve of a head's dense layer.
+/// The activation function of a head's dense layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -1,4 +1,5 @@
-//! Whether a token stands in a text by chance of another model: a dense layer with a curve, then one number for every token.
+//! Whether a token stands in a text by chance of another model: a dense layer with an activation, then one number for
+//! every token.
 //!
 //! Source: Clark et al. 2020, ELECTRA, §2 (<https://arxiv.org/abs/2003.10555>), and the discriminator of its published code, whose
 //! linear layer `w` has a dense layer in front of it.

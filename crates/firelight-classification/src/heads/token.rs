@@ -1,7 +1,7 @@
 //! One answer for every token, such as the part of an entity that it is: dropout and a linear layer.
 //!
-//! Source: Devlin et al. 2019, §5.3 (<https://arxiv.org/abs/1810.04805>). The logits `[B, T, C]` are charged by
-//! [`LossConfig`](firelight_core::LossConfig), padding and all tokens that continue a word ignored.
+//! Source: Devlin et al. 2019, §5.3 (<https://arxiv.org/abs/1810.04805>). [`LossConfig`](firelight_core::LossConfig)
+//! computes the loss of the logits `[B, T, C]`; padding and all tokens that continue a word are ignored.
 
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig};

@@ -1,5 +1,5 @@
-//! BERT as it is pre-trained: the tokens behind masks, and whether the second sentence of a pair follows the first, told by the
-//! pooled class token.
+//! BERT as it is pre-trained: the tokens behind masks, and whether the second sentence of a pair follows the first,
+//! predicted from the pooled class token.
 //!
 //! Source: Devlin et al. 2019, §3.1, tasks 1 and 2 (<https://arxiv.org/abs/1810.04805>), and its published code: the class token
 //! through a dense layer and tanh, then a linear layer; class 0 is the sentence that follows, class 1 any other.

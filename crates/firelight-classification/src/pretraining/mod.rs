@@ -1,5 +1,5 @@
 //! Pre-trainings as recipes describe them, to begin classifiers from: what `[data]` and `[model]` mean, how texts become batches,
-//! and what each objective charges. `firelight_training::Run` does the rest.
+//! and the loss of each objective. `firelight_training::Run` does the rest.
 
 mod corpus;
 mod estimate;

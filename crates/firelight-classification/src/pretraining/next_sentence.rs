@@ -1,4 +1,5 @@
-//! What a model is charged for on pairs of sentences: the tokens behind masks and, with the same weight, the order of the pair.
+//! The losses of a model on pairs of sentences: that of the tokens behind masks and, with the same weight, that of the
+//! pair's order.
 //!
 //! Source: Devlin et al. 2019, §A.2 (<https://arxiv.org/abs/1810.04805>): "the training loss is the sum of the mean masked LM
 //! likelihood and the mean next sentence prediction likelihood".
@@ -11,13 +12,13 @@ use super::examples::NextSentenceBatch;
 use crate::masking::pass;
 use crate::objectives::NextSentenceModel;
 
-/// What is charged for one batch.
-struct Charged {
+/// The losses of one batch.
+struct Losses {
     tokens: TokenLoss,
     order: TokenLoss,
 }
 
-impl Charged {
+impl Losses {
     fn of(model: &NextSentenceModel, batch: NextSentenceBatch, loss: LossConfig, pass: &mut Pass) -> Self {
         let NextSentenceBatch { masked, order } = batch;
         let logits = model.forward_at(&masked.input, masked.places, pass);
@@ -35,8 +36,8 @@ impl Charged {
     /// The loss of the hidden tokens, as every masked language model reports it, and beside it the sum. Where several batches make
     /// a step, each weighs by its hidden tokens.
     fn report(self) -> LossOutput {
-        let charged = self.sum() * self.tokens.count.clone().clamp_min(1.0);
-        LossOutput::new(self.tokens.cross_entropy, self.tokens.count).with_training_total(Some(charged))
+        let training_total = self.sum() * self.tokens.count.clone().clamp_min(1.0);
+        LossOutput::new(self.tokens.cross_entropy, self.tokens.count).with_training_total(Some(training_total))
     }
 }
 
@@ -47,13 +48,13 @@ impl Objective for NextSentenceModel {
     /// What is minimised is the mean loss of the hidden tokens, that of the pairs' order and, with experts, the load balance.
     fn train_loss(&self, batch: NextSentenceBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
         let mut auxiliary = AuxiliaryLosses::default();
-        let charged = Charged::of(self, batch, *loss, &mut pass(switches, true).with_losses(&mut auxiliary));
-        let minimised = auxiliary.added_to(charged.sum(), loss.load_balance);
-        TrainLoss { minimised, reported: charged.report() }
+        let losses = Losses::of(self, batch, *loss, &mut pass(switches, true).with_losses(&mut auxiliary));
+        let minimised = auxiliary.added_to(losses.sum(), loss.load_balance);
+        TrainLoss { minimised, reported: losses.report() }
     }
 
     fn valid_loss(&self, batch: NextSentenceBatch, switches: Switches) -> LossOutput {
-        let tokens = Charged::of(self, batch, LossConfig::default(), &mut pass(switches, false)).tokens;
+        let tokens = Losses::of(self, batch, LossConfig::default(), &mut pass(switches, false)).tokens;
         LossOutput::new(tokens.cross_entropy, tokens.count)
     }
 }
@@ -165,10 +166,10 @@ mod tests {
         let optimizer = OptimizerConfig { learning_rate: 1e-2, weight_decay: 0.0, ..OptimizerConfig::default() };
         let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
         let mut trainer = Trainer::new(Trainee::new(model(&device), LossConfig::default()), optimizer, schedule, 0);
-        let charged: Vec<f64> =
+        let losses: Vec<f64> =
             (0..80).map(|_| trainer.step(batch(0, &device)).unwrap().1.training_loss.unwrap()).collect();
-        assert!(charged[0] > 2.0 && charged[79] < 2e-2, "{charged:?}");
+        assert!(losses[0] > 2.0 && losses[79] < 2e-2, "{losses:?}");
         let sums: Vec<f64> = sums(&trainer.model().model, batch(0, &device)).try_into_vec_as().unwrap();
-        assert_eq!(sums[1..], [2.0, 2.0], "both pairs are told right");
+        assert_eq!(sums[1..], [2.0, 2.0], "both pairs are classified correctly");
     }
 }

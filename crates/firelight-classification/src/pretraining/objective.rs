@@ -1,4 +1,4 @@
-//! What a pre-training charges, whatever its objective: every model reads the batches of its own.
+//! The loss of a pre-training, whatever its objective: every model reads the batches of its own.
 
 use firelight_core::LossConfig;
 use firelight_training::{LossOutput, Objective, Switches, TrainLoss, Trainee};

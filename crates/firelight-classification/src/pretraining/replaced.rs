@@ -1,5 +1,5 @@
-//! What a generator and a discriminator are charged for: the generator for the tokens behind masks, the discriminator for telling
-//! of every token whether the generator has replaced it.
+//! The losses of a generator and a discriminator: the generator predicts the tokens behind masks, the discriminator
+//! says of every token whether the generator has replaced it.
 //!
 //! Source: Clark et al. 2020, ELECTRA, §2 (<https://arxiv.org/abs/2003.10555>): `L_MLM(θ_G) + λ L_Disc(θ_D)`, both means. Nothing
 //! flows back through the sampling: the generator is not trained to deceive. A token that it got right is the text's own.
@@ -80,7 +80,8 @@ impl Verdict {
         self.sum((yes + no).neg())
     }
 
-    /// How many tokens are told right, replaced ones that are found, tokens taken for replaced ones, and replaced ones: `[4]`.
+    /// How many tokens are classified correctly, replaced ones that are found, tokens taken for replaced ones, and
+    /// replaced ones: `[4]`.
     fn answers(&self) -> Tensor<1> {
         let is_replaced = self.is_replaced.clone();
         let said = self.logits.clone().greater_elem(0.0).int();
@@ -90,14 +91,14 @@ impl Verdict {
     }
 }
 
-/// What is charged for one batch.
-struct Charged {
+/// The losses of one batch.
+struct Losses {
     tokens: TokenLoss,
     verdict: Verdict,
     lambda: f64,
 }
 
-impl Charged {
+impl Losses {
     fn of(
         model: &ReplacedTokenModel,
         batch: ReplacedBatch,
@@ -121,8 +122,8 @@ impl Charged {
     /// by its tokens.
     fn report(&self) -> LossOutput {
         let count = self.verdict.count();
-        let charged = self.sum() * count.clone();
-        LossOutput::new(self.verdict.loss().without_autodiff(), count).with_training_total(Some(charged))
+        let training_total = self.sum() * count.clone();
+        LossOutput::new(self.verdict.loss().without_autodiff(), count).with_training_total(Some(training_total))
     }
 }
 
@@ -134,7 +135,7 @@ impl Objective for ReplacedTokenModel {
     /// load balance of both stacks.
     fn train_loss(&self, batch: ReplacedBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
         let [mut generator, mut discriminator] = [AuxiliaryLosses::default(), AuxiliaryLosses::default()];
-        let charged = Charged::of(
+        let losses = Losses::of(
             self,
             batch,
             *loss,
@@ -144,14 +145,14 @@ impl Objective for ReplacedTokenModel {
             ],
         );
         let sides = [generator, discriminator];
-        let minimised = sides.iter().fold(charged.sum(), |sum, side| side.added_to(sum, loss.load_balance));
-        TrainLoss { minimised, reported: charged.report() }
+        let minimised = sides.iter().fold(losses.sum(), |sum, side| side.added_to(sum, loss.load_balance));
+        TrainLoss { minimised, reported: losses.report() }
     }
 
     fn valid_loss(&self, batch: ReplacedBatch, switches: Switches) -> LossOutput {
         let [mut generator, mut discriminator] = [pass(switches, false), pass(switches, false)];
         let passes = [&mut generator, &mut discriminator];
-        let verdict = Charged::of(self, batch, LossConfig::default(), passes).verdict;
+        let verdict = Losses::of(self, batch, LossConfig::default(), passes).verdict;
         LossOutput::new(verdict.loss(), verdict.count())
     }
 }
@@ -163,8 +164,8 @@ pub(super) const SCORES: [(&str, bool); 3] =
 /// The sums over a batch: the generator's losses and hidden tokens, all tokens, and the [answers](Verdict::answers); `[7]`.
 pub(super) fn sums(model: &ReplacedTokenModel, batch: ReplacedBatch) -> Tensor<1> {
     let [mut generator, mut discriminator] = [Pass::default(), Pass::default()];
-    let Charged { tokens, verdict, .. } =
-        Charged::of(model, batch, LossConfig::default(), [&mut generator, &mut discriminator]);
+    let Losses { tokens, verdict, .. } =
+        Losses::of(model, batch, LossConfig::default(), [&mut generator, &mut discriminator]);
     Tensor::cat(vec![tokens.cross_entropy, tokens.count, verdict.count(), verdict.answers()], 0)
 }
 
@@ -347,12 +348,12 @@ mod tests {
         let device = Device::default().autodiff();
         let model = model(&device);
         let passes = [&mut Pass::default(), &mut Pass::default()];
-        let charged = Charged::of(&model, batch(0, &device), LossConfig::default(), passes);
-        let gradients = charged.verdict.loss().backward();
+        let losses = Losses::of(&model, batch(0, &device), LossConfig::default(), passes);
+        let gradients = losses.verdict.loss().backward();
         let dense = |head: &crate::MaskedLanguageHead| head.dense.weight.val().grad(&gradients);
         assert!(dense(&model.generator.head).is_none());
         assert!(model.head.dense.weight.val().grad(&gradients).is_some());
-        let gradients = charged.tokens.mean().backward();
+        let gradients = losses.tokens.mean().backward();
         assert!(model.head.dense.weight.val().grad(&gradients).is_none());
         assert!(model.encoder.embedding.weight.val().grad(&gradients).is_some(), "the embedding is shared");
     }
@@ -368,6 +369,6 @@ mod tests {
         assert!(first.loss > 0.5 && first.training_loss.unwrap() > 25.0, "{first:?}");
         assert!(last.loss < 1e-2 && last.training_loss.unwrap() < 1.0, "{last:?}");
         let sums: Vec<f64> = sums(&trainer.model().model.valid(), batch(0, &device.inner())).try_into_vec_as().unwrap();
-        assert_eq!(sums[3], 10.0, "all tokens are told right: {sums:?}");
+        assert_eq!(sums[3], 10.0, "all tokens are classified correctly: {sums:?}");
     }
 }

@@ -122,8 +122,8 @@ fn losses_and_scores_stand_in_the_metrics() {
         let (evaluations, steps): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line["validation_loss"].is_number());
         assert_eq!((evaluations.len(), steps.len()), (2, 4), "{metrics}");
         assert!(evaluations.iter().all(|line| scores.iter().all(|name| line[*name].is_number())), "{metrics}");
-        let has_charged = steps.iter().all(|line| line["training_loss"].is_number());
-        assert_eq!(has_charged, !scores.is_empty(), "{metrics}");
+        let has_training_loss = steps.iter().all(|line| line["training_loss"].is_number());
+        assert_eq!(has_training_loss, !scores.is_empty(), "{metrics}");
         let best = |name: &&str| {
             let changes = [changes, &[("training.best_by", *name)]].concat();
             home.trained(&home.pretraining(objective, name, &changes));
@@ -188,7 +188,7 @@ fn the_pooler_of_next_sentence_prediction_is_taken_over_where_it_fits() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_with_its_key() {
+fn what_does_not_fit_is_reported_with_its_key() {
     let home = Home::new();
     let error = |objective: &str, changes: &[(&str, &str)]| {
         let request = home.pretraining(objective, "run", changes);

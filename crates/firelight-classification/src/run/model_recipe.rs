@@ -41,7 +41,7 @@ struct Own {
     n_segments: usize,
     /// Where the vector of a text comes from.
     pooling: PoolingConfig,
-    /// The curve of a dense layer behind it.
+    /// The activation function of a dense layer behind it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pooler: Option<HeadActivation>,
     /// Dropout of the text's vector.

@@ -89,10 +89,10 @@ fn several_labels_are_learnt_measured_and_answered() {
     let run = home.path().join("run").display().to_string();
     let regression = [("data.outcome", "regression"), ("training.best_by", "loss"), ("model.from", run.as_str())];
     let error = prepare(other.path(), &regression).unwrap_err();
-    let told = error.to_string();
+    let text = error.to_string();
     assert!(
-        error.is_user_error() && told.contains("\"multi_label\"") && told.contains("model.new_head = true"),
-        "{told}"
+        error.is_user_error() && text.contains("\"multi_label\"") && text.contains("model.new_head = true"),
+        "{text}"
     );
 }
 
@@ -143,7 +143,7 @@ fn untrained_models_of_every_kind_hold_what_they_must() {
 }
 
 #[test]
-fn what_does_not_fit_the_kind_of_the_labels_is_told() {
+fn what_does_not_fit_the_kind_of_the_labels_is_reported() {
     let home = several();
     let message = |more: &[(&str, &str)]| {
         let error = prepare(home.path(), more).unwrap_err();

@@ -1,4 +1,4 @@
-//! Tagged sentences become batches, and what a model is charged for on them: the tag of every word, at its first token.
+//! Tagged sentences become batches. The loss of a model on them is that of every word's tag, at its first token.
 //!
 //! Source: Devlin et al. 2019, §5.3 (<https://arxiv.org/abs/1810.04805>).
 
@@ -58,7 +58,7 @@ impl Batcher<TaggedExample, TaggedBatch> for TaggedBatcher {
 /// A classifier of tokens with its loss.
 pub type TokenClassifierTask = Trainee<TokenClassifier>;
 
-fn charge(model: &TokenClassifier, batch: TaggedBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
+fn compute_loss(model: &TokenClassifier, batch: TaggedBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
     loss.forward(model.forward(&batch.input, pass), batch.targets, Some(batch.ignored))
 }
 
@@ -76,14 +76,14 @@ impl Objective for TokenClassifier {
     fn train_loss(&self, batch: TaggedBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
         let mut auxiliary = AuxiliaryLosses::default();
         let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
-        let charged = charge(self, batch, *loss, &mut pass.with_losses(&mut auxiliary));
-        let minimised = auxiliary.added_to(charged.mean(), loss.load_balance);
-        TrainLoss { minimised, reported: report(charged, loss) }
+        let token_loss = compute_loss(self, batch, *loss, &mut pass.with_losses(&mut auxiliary));
+        let minimised = auxiliary.added_to(token_loss.mean(), loss.load_balance);
+        TrainLoss { minimised, reported: report(token_loss, loss) }
     }
 
     fn valid_loss(&self, batch: TaggedBatch, switches: Switches) -> LossOutput {
         let (mut pass, plain) = (Pass::default().with_precision(switches.dtype), LossConfig::default());
-        report(charge(self, batch, plain, &mut pass), &plain)
+        report(compute_loss(self, batch, plain, &mut pass), &plain)
     }
 }
 
@@ -116,20 +116,23 @@ mod tests {
             let examples = vec![example(&[7, 1, 2, 8], &[1], &[2]), example(&[7, 1, 2, 3, 4, 8], &[1, 3], &[0, 1])];
             let batch = TaggedBatcher.batch(examples, &device);
             let TrainLoss { minimised, reported } = model.train_loss(batch, &loss, Switches::default());
-            let told = reported.training_total.clone().map(|total| total.into_scalar::<f64>() / 3.0);
-            [Some(minimised.into_scalar()), told, Some(reported.mean().into_scalar())]
+            let training_loss = reported.training_total.clone().map(|total| total.into_scalar::<f64>() / 3.0);
+            [Some(minimised.into_scalar()), training_loss, Some(reported.mean().into_scalar())]
         };
-        let [minimised, told, plain] = step(LossConfig::default().with_label_smoothing(0.3).with_z_loss(0.1));
-        let told = told.expect("not the plain loss");
-        assert_close(&[told], &[minimised.unwrap()], 1e-5);
-        assert!(told > plain.unwrap() + 0.1, "z-loss alone is 0.1 ln² 3 = 0.12 at first: {told} and {plain:?}");
-        let [minimised, told, plain] = step(LossConfig::default());
-        assert_eq!(told, None);
+        let [minimised, training_loss, plain] = step(LossConfig::default().with_label_smoothing(0.3).with_z_loss(0.1));
+        let training_loss = training_loss.expect("not the plain loss");
+        assert_close(&[training_loss], &[minimised.unwrap()], 1e-5);
+        assert!(
+            training_loss > plain.unwrap() + 0.1,
+            "z-loss alone is 0.1 ln² 3 = 0.12 at first: {training_loss} and {plain:?}"
+        );
+        let [minimised, training_loss, plain] = step(LossConfig::default());
+        assert_eq!(training_loss, None);
         assert_close(&[minimised.unwrap()], &[plain.unwrap()], 1e-5);
     }
 
     #[test]
-    fn padding_and_batch_mates_change_no_loss_and_other_tokens_are_not_charged() {
+    fn padding_and_batch_mates_change_no_loss_and_other_tokens_do_not_count() {
         let device = Device::default();
         let model = TokenClassifierConfig::new(TextEncoderConfig::modern(9, 8, 2, 1), ["a", "b", "c"]).init(&device);
         let loss = |examples: &[TaggedExample]| {

@@ -206,9 +206,9 @@ mod tests {
         let recipe = self::recipe(&[("data.scheme", "iob1"), ("data.tokenizer", "char"), ("model.max_seq_len", "12")]);
         let paths = [home.path().to_path_buf()];
         let made = TaggedCorpus::read(&recipe, Path::new("x.toml"), &paths, None).unwrap();
-        let told =
+        let sizes =
             "2 sentences of 5 words with 4 tags to train on (2 cuts at model.max_seq_len), 1 of 1 to validate on";
-        assert_eq!(made.sizes(), told);
+        assert_eq!(made.sizes(), sizes);
         assert_eq!(made.tags().names(), ["B-LOC", "B-PER", "I-PER", "O"]);
         let tags: Vec<&[usize]> = made.training().iter().map(|example| example.tags.as_slice()).collect();
         assert_eq!(tags, [&[1][..], &[2], &[3], &[3, 0]]);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told_with_its_line() {
+    fn what_does_not_fit_is_reported_with_its_line() {
         let home = tempfile::tempdir().unwrap();
         let path = |name: &str| home.path().join(name);
         let read = |overrides: &[(&str, &str)], file: &str| {
@@ -231,16 +231,16 @@ mod tests {
             assert!(error.is_user_error());
             error.to_string()
         };
-        let told =
+        let check =
             |found: String, parts: &[&str]| parts.iter().for_each(|part| assert!(found.contains(part), "{found}"));
         fs::write(path("train.txt"), SENTENCES).unwrap();
         fs::write(path("dev.tsv"), "in\tO\n\nAda\tB-ORG\n").unwrap();
-        told(read(&[], ""), &["line 3 of `", "dev.tsv", "`B-ORG`", "`Ada`", "B-LOC, B-PER, I-PER, O"]);
-        told(read(&[("data.validation", "2")], "train.txt"), &["below 2"]);
+        check(read(&[], ""), &["line 3 of `", "dev.tsv", "`B-ORG`", "`Ada`", "B-LOC, B-PER, I-PER, O"]);
+        check(read(&[("data.validation", "2")], "train.txt"), &["below 2"]);
         let held = recipe(&[("data.tokenizer", "word:1"), ("data.validation", "1")]);
         let made = TaggedCorpus::read(&held, Path::new("x.toml"), &[path("train.txt")], None).unwrap();
         assert_eq!((made.tags().len(), made.validation().len()), (4, 1), "whichever sentence is held back");
-        told(read(&[], "train.txt"), &["train.txt` is one file", "data.validation"]);
-        told(read(&[("data.training", "all")], ""), &["no split `all`", "all.conll", "there is dev, train"]);
+        check(read(&[], "train.txt"), &["train.txt` is one file", "data.validation"]);
+        check(read(&[("data.training", "all")], ""), &["no split `all`", "all.conll", "there is dev, train"]);
     }
 }

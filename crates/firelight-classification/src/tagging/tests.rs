@@ -144,7 +144,7 @@ fn one_batch_is_learnt_to_zero_loss() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_before_a_folder_is_made() {
+fn what_does_not_fit_is_reported_before_a_folder_is_made() {
     let home = folder();
     let message = |more: &[(&str, &str)]| {
         let error = prepare(home.path(), more).unwrap_err();

@@ -93,7 +93,7 @@ impl Evaluate {
             | classification::TASK
             | classification::TOKEN_CLASSIFICATION_TASK
             | classification::QUESTION_ANSWERING_TASK => folder.validation_pairs(),
-            _ => return Ok(()), // Nothing measures it, which is what the user is to be told.
+            _ => return Ok(()), // The caller refuses an unknown task.
         };
         let lost =
             || Mistake(format!("there is no `{}` of what the run was validated on: give --data", kept.display()));

@@ -129,7 +129,8 @@ impl Lines {
     }
 }
 
-/// The whole standard input as one text, without the line feed that it ends with; `what` it is, somebody who types is told.
+/// The whole standard input as one text, without the line feed that it ends with. On a terminal a note says that `what`
+/// is read.
 pub(super) fn standard_input(what: &str) -> Result<String> {
     if io::stdin().is_terminal() {
         output::note(format_args!("reading {what} from {STDIN}: end it with Ctrl-D on a line of its own"));

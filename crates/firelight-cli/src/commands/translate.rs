@@ -94,7 +94,7 @@ impl Translate {
             self.translate_all(&translator, &mut texts)
         })?;
         let Tally { lines, failed } = tally;
-        ensure!(failed == 0, Mistake(format!("{failed} of {lines} lines could not be translated, as told above")));
+        ensure!(failed == 0, Mistake(format!("{failed} of {lines} lines could not be translated, see above")));
         Ok(())
     }
 

@@ -92,8 +92,8 @@ fn a_question_is_answered_with_its_place_and_a_split_is_measured() {
     let found = firelight(["evaluate", &run, "--data", &data, "--split", "test", "--json"]).succeeds().stdout;
     let line: Value = serde_json::from_str(&found).unwrap();
     assert!(line["exact_match"] == 1.0 && line["f1"] == 1.0 && line["examples"] == 8, "{line}");
-    let told = firelight(["evaluate", &run, "--data", &data]).succeeds().stdout;
-    assert!(told.contains("nats per window") && told.contains("exact match  100.00 %"), "{told}");
+    let text = firelight(["evaluate", &run, "--data", &data]).succeeds().stdout;
+    assert!(text.contains("nats per window") && text.contains("exact match  100.00 %"), "{text}");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_run_stopped_half_way_ends_with_the_bytes_of_one_that_was_not() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_told_before_a_folder_is_made() {
+fn what_does_not_fit_together_is_reported_before_a_folder_is_made() {
     let home = Model::scratch();
     let out = home.path().join("run");
     let run = questions().run.display().to_string();

@@ -209,7 +209,7 @@ fn a_run_stopped_half_way_ends_with_the_bytes_of_one_that_was_not() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_told_before_a_folder_is_made() {
+fn what_does_not_fit_together_is_reported_before_a_folder_is_made() {
     let home = Model::scratch();
     let (out, data) = (home.path().join("run"), home.path().join("data"));
     let file = texts().data.join("train.tsv");

@@ -36,7 +36,7 @@ fn a_full_disk_is_the_machines_fault() {
 }
 
 #[test]
-fn who_asks_is_told_which_way_each_operation_is_computed() {
+fn verbose_output_names_the_path_of_each_operation() {
     let bench = ["bench", "attention", "--length", "8", "--runs", "1", "--device", "flex", "--verbose"];
     for (value, path) in [("fused", "fused kernels"), ("reference", "reference kernels")] {
         let mut verbose = command(bench);

@@ -69,7 +69,7 @@ fn resume(copy: &Path, more: &[&str]) -> Finished {
 }
 
 #[test]
-fn a_damaged_newest_checkpoint_is_told_and_the_one_before_it_resumed() {
+fn a_damaged_newest_checkpoint_is_reported_and_the_one_before_it_resumed() {
     let copy = model().copy();
     let optimizer = copy.path().join("checkpoints/step-20/optimizer.bpk");
     let whole = fs::read(&optimizer).unwrap();
@@ -122,12 +122,12 @@ fn metrics_that_cannot_be_read_stop_a_resumed_run_before_it_changes_anything() {
 }
 
 #[test]
-fn metrics_that_are_gone_are_told_of_and_stop_no_resumed_run() {
+fn missing_metrics_are_reported_and_stop_no_resumed_run() {
     let copy = model().copy();
     fs::write(copy.path().join("metrics.jsonl"), "").unwrap();
     let said = resume(copy.path(), &[]).succeeds().stderr;
-    let is_told = |line: &str| line.starts_with("warn: ") && line.contains("metrics.jsonl` has 0 of the 20 steps");
-    assert!(said.lines().any(is_told), "{said}");
+    let is_warned = |line: &str| line.starts_with("warn: ") && line.contains("metrics.jsonl` has 0 of the 20 steps");
+    assert!(said.lines().any(is_warned), "{said}");
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn train_on(data: &Path, out: &Path, more: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_neighbour_decides_and_entities_are_told_as_a_pipeline_tells_them() {
+fn a_neighbour_decides_and_entities_are_reported_as_by_a_pipeline() {
     let run = sentences().run.display().to_string();
     let found = firelight(["classify", &run, "--text", "she saw Lima Hill today", "--json"]).succeeds().stdout;
     let line: Value = serde_json::from_str(&found).unwrap();
@@ -94,7 +94,7 @@ fn a_neighbour_decides_and_entities_are_told_as_a_pipeline_tells_them() {
 }
 
 #[test]
-fn a_split_is_measured_and_its_mistakes_are_told_with_their_lines() {
+fn a_split_is_measured_and_its_mistakes_are_reported_with_their_lines() {
     let home = Model::scratch();
     let Sentences { data, run, .. } = sentences();
     let [run, whole, data] = [run, data, &home.path().to_path_buf()].map(|path| path.display().to_string());
@@ -104,8 +104,8 @@ fn a_split_is_measured_and_its_mistakes_are_told_with_their_lines() {
         assert_eq!(line[name], 1.0, "{line}");
     }
     assert!(line["examples"] == 8 && line["loss"].as_f64().unwrap() < 0.2 && line["seconds"].is_number(), "{line}");
-    let told = firelight(["evaluate", &run, "--data", &whole]).succeeds().stdout;
-    assert!(told.contains("nats per word") && told.contains("F1         100.00 %"), "{told}");
+    let text = firelight(["evaluate", &run, "--data", &whole]).succeeds().stdout;
+    assert!(text.contains("nats per word") && text.contains("F1         100.00 %"), "{text}");
     let measure = |content: &str, parts: &[&str]| {
         fs::write(home.path().join("test.txt"), content).unwrap();
         firelight(["evaluate", &run, "--data", &data, "--split", "test"]).fails(USER, parts);

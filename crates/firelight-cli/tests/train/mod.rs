@@ -78,11 +78,11 @@ fn the_progress_is_a_line_for_every_evaluation_where_there_is_no_terminal() {
 }
 
 #[test]
-fn without_a_terminal_every_fifty_steps_are_told() {
+fn without_a_terminal_every_fifty_steps_are_reported() {
     let trained = train_with(&["--steps", "120", "--set", "training.evaluate_every=0"]).succeeds();
     for step in [50, 100] {
-        let is_told = |line: &str| line.starts_with(&format!("step {step}/120, ")) && line.contains(" left: loss ");
-        assert!(trained.stderr.lines().any(is_told), "{step}: {}", trained.stderr);
+        let is_reported = |line: &str| line.starts_with(&format!("step {step}/120, ")) && line.contains(" left: loss ");
+        assert!(trained.stderr.lines().any(is_reported), "{step}: {}", trained.stderr);
     }
 }
 

@@ -230,9 +230,9 @@ fn a_split_is_measured_from_its_own_files_alone() {
     let [run, data] = [&pairs().run, home.path()].map(|path| path.display().to_string());
     let found = firelight(["evaluate", &run, "--data", &data, "--split", "test", "--json"]).succeeds().stdout;
     let line: serde_json::Value = serde_json::from_str(&found).unwrap();
-    let told = firelight(["evaluate", &run, "--data", &data, "--split", "test"]).succeeds().stdout;
+    let text = firelight(["evaluate", &run, "--data", &data, "--split", "test"]).succeeds().stdout;
     let accuracy = 100.0 * line["token_accuracy"].as_f64().unwrap();
-    assert!(told.contains(&format!("token accuracy  {accuracy:.2} %")), "{told}");
+    assert!(text.contains(&format!("token accuracy  {accuracy:.2} %")), "{text}");
     for key in ["loss", "perplexity", "bleu", "chrf", "exact_match", "token_accuracy", "seconds"] {
         assert!(line[key].is_number(), "{key} is not in {line}");
     }
@@ -274,7 +274,7 @@ fn train_into(out: &Path, more: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn what_does_not_fit_together_is_told_before_a_folder_is_made() {
+fn what_does_not_fit_together_is_reported_before_a_folder_is_made() {
     let home = Model::scratch();
     let out = home.path().join("run");
     for (change, texts) in [
@@ -310,7 +310,7 @@ fn steps_are_the_last_word_against_epochs_and_recipes_have_names() {
 }
 
 #[test]
-fn files_that_part_are_told_where() {
+fn files_that_part_are_reported_with_the_place() {
     let home = Model::scratch();
     let [source, target] = ["s.txt", "t.txt"].map(|name| home.path().join(name));
     fs::write(&source, "a\nb\na\n").unwrap();

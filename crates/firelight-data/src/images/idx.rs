@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_whole_file_is_told() {
+    fn what_is_no_whole_file_is_reported() {
         let refuse = |bytes: &[u8]| read_bytes(bytes).unwrap_err().to_string();
         assert!(refuse(b"PNG").contains("two zeros"));
         assert!(refuse(&[0, 0, 0x0d, 1, 0, 0, 0, 0]).contains("type 0x0d"));

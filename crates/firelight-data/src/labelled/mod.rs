@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place_and_the_way_out() {
+    fn what_is_wrong_is_reported_with_its_place_and_the_way_out() {
         let numbers = Columns::default();
         let message = |name: &str, content: &[u8], columns: &Columns| {
             let error = read_as(name, content, columns).unwrap_err();

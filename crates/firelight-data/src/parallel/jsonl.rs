@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn what_is_wrong_is_reported_with_its_line() {
         let message = |line: &str| {
             let error = read(&format!("{GOOD}{line}\n{GOOD}")).unwrap_err();
             assert!(error.is_user_error());

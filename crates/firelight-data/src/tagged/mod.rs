@@ -181,30 +181,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line_and_the_way_out() {
+    fn what_is_wrong_is_reported_with_its_line_and_the_way_out() {
         let message = |name: &str, content: &str| {
             let error = read_as(name, content, TagScheme::Iob2).unwrap_err();
             assert!(error.is_user_error());
             error.to_string()
         };
-        let told =
+        let check =
             |found: String, parts: &[&str]| parts.iter().for_each(|part| assert!(found.contains(part), "{found}"));
-        told(message("a.csv", "a,O"), &["a.csv", "expected .conll, .txt, .tsv or .jsonl"]);
-        told(message("a.txt", ""), &["is empty"]);
-        told(message("a.txt", "\n-DOCSTART- O\n\n"), &["no sentence"]);
-        told(message("a.txt", "a O\nb\n"), &["line 2 of `", "one column", "a token and its tag"]);
-        told(message("a.txt", "a N O\nb O\n"), &["line 2 of `", "has 2 columns", "expected 3"]);
-        told(message("a.tsv", "a\tO\n\tO\n"), &["line 2 of `", "token 2", "is empty"]);
-        told(message("a.txt", "a O\n\nb O\nc PER\n"), &["line 4 of `", "`PER`", "scheme = \"plain\""]);
-        told(message("a.txt", "a O\nb I-PER\n"), &["line 2 of `", "`I-PER`", "begins with `B-PER`", "\"iob1\""]);
-        told(message("a.txt", "a B-LOC\nb I-PER\n"), &["line 2 of `", "`I-PER`", "behind `B-LOC`"]);
-        told(message("a.jsonl", "{\"tokens\": [\"a\"], \"tags\": []}"), &["line 1 of `", "1 token", "0 tags"]);
-        told(message("a.jsonl", "{\"tokens\": [], \"tags\": []}"), &["line 1 of `", "no token"]);
-        told(message("a.jsonl", "{\"tokens\": [\"\"], \"tags\": [\"O\"]}"), &["line 1 of `", "token 1", "is empty"]);
-        told(message("a.jsonl", "{\"tokens\": \"a\", \"tags\": []}"), &["its `tokens` is a text and not a list"]);
-        told(message("a.jsonl", "{\"tokens\": [1], \"tags\": [[]]}"), &["its `tags` has an array among its texts"]);
-        told(message("a.jsonl", "{\"tokens\": [\"a\"], \"ner\": []}"), &["lacks the key `tags`"]);
-        told(message("a.jsonl", "{\"tokens\": [\"a\"], \"tags\": [\"I-A\"]}"), &["line 1 of `", "`I-A`"]);
+        check(message("a.csv", "a,O"), &["a.csv", "expected .conll, .txt, .tsv or .jsonl"]);
+        check(message("a.txt", ""), &["is empty"]);
+        check(message("a.txt", "\n-DOCSTART- O\n\n"), &["no sentence"]);
+        check(message("a.txt", "a O\nb\n"), &["line 2 of `", "one column", "a token and its tag"]);
+        check(message("a.txt", "a N O\nb O\n"), &["line 2 of `", "has 2 columns", "expected 3"]);
+        check(message("a.tsv", "a\tO\n\tO\n"), &["line 2 of `", "token 2", "is empty"]);
+        check(message("a.txt", "a O\n\nb O\nc PER\n"), &["line 4 of `", "`PER`", "scheme = \"plain\""]);
+        check(message("a.txt", "a O\nb I-PER\n"), &["line 2 of `", "`I-PER`", "begins with `B-PER`", "\"iob1\""]);
+        check(message("a.txt", "a B-LOC\nb I-PER\n"), &["line 2 of `", "`I-PER`", "behind `B-LOC`"]);
+        check(message("a.jsonl", "{\"tokens\": [\"a\"], \"tags\": []}"), &["line 1 of `", "1 token", "0 tags"]);
+        check(message("a.jsonl", "{\"tokens\": [], \"tags\": []}"), &["line 1 of `", "no token"]);
+        check(message("a.jsonl", "{\"tokens\": [\"\"], \"tags\": [\"O\"]}"), &["line 1 of `", "token 1", "is empty"]);
+        check(message("a.jsonl", "{\"tokens\": \"a\", \"tags\": []}"), &["its `tokens` is a text and not a list"]);
+        check(message("a.jsonl", "{\"tokens\": [1], \"tags\": [[]]}"), &["its `tags` has an array among its texts"]);
+        check(message("a.jsonl", "{\"tokens\": [\"a\"], \"ner\": []}"), &["lacks the key `tags`"]);
+        check(message("a.jsonl", "{\"tokens\": [\"a\"], \"tags\": [\"I-A\"]}"), &["line 1 of `", "`I-A`"]);
         let long = message("a.txt", &format!("a O\nb B-{0}\nc I-{0}x\n", "y".repeat(1_000_000)));
         assert!(long.starts_with("line 3 of `") && long.len() < 600, "{long}");
     }

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_trained_or_read_is_told() {
+    fn what_cannot_be_trained_or_read_is_reported() {
         let error = |text: &str, vocab_size| {
             let error = Tokenizer::train(&TokenizerConfig::WordPiece { vocab_size }, text).unwrap_err();
             assert!(error.is_user_error());

@@ -63,7 +63,7 @@ pub fn adamw<const D: usize>(
     let types = [("parameter", parameter_type), ("gradient", gradient_type)];
     crate::path::check_types("adamw", &[types, moment_types].concat());
     #[cfg(feature = "flex")]
-    if crate::path::told("adamw", fits(&parameter, [&gradient, &moments[0], &moments[1]])) {
+    if crate::path::log_path("adamw", fits(&parameter, [&gradient, &moments[0], &moments[1]])) {
         return extension::adamw(parameter, gradient, moments, *step);
     }
     reference::adamw(parameter, gradient, moments, step)

@@ -58,7 +58,7 @@ pub fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &A
         return in_single(query, |query| attention(query, widen(key), widen(value), &options));
     }
     #[cfg(feature = "extension")]
-    if crate::path::told("attention", is_fused(&query, &key, &value, options)) {
+    if crate::path::log_path("attention", is_fused(&query, &key, &value, options)) {
         let settings = extension::Settings::new(options, &query);
         return extension::attention([query, key, value], options, settings);
     }

@@ -56,7 +56,7 @@ pub fn cross_entropy(logits: Tensor<2>, targets: Tensor<1, Int>, options: &Cross
         return crate::half::in_single(logits, |logits| cross_entropy(logits, targets, options));
     }
     #[cfg(feature = "extension")]
-    if crate::path::told("cross_entropy", crate::path::is_fused(&logits) && takes(&targets)) {
+    if crate::path::log_path("cross_entropy", crate::path::is_fused(&logits) && takes(&targets)) {
         return extension::cross_entropy(logits, targets, options);
     }
     reference::cross_entropy(logits, targets, options)

@@ -48,7 +48,7 @@ pub fn dropout<const D: usize>(x: Tensor<D>, rate: f64) -> Tensor<D> {
         return crate::half::in_single(x, |x| dropout(x, rate));
     }
     #[cfg(feature = "flex")]
-    if crate::path::told("dropout", crate::path::is_fused_on_cpu(&x)) {
+    if crate::path::log_path("dropout", crate::path::is_fused_on_cpu(&x)) {
         let seed = seed(&x.device());
         return extension::dropout(x, rate, seed);
     }

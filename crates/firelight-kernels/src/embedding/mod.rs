@@ -34,7 +34,7 @@ pub fn embedding(weight: Tensor<2>, tokens: Tensor<2, Int>) -> Tensor<3> {
     #[cfg(feature = "flex")]
     let is_fused = crate::half::is_half(&weight) || crate::path::is_fused_on_cpu(&weight);
     #[cfg(feature = "flex")]
-    if crate::path::told("embedding", is_fused && extension::takes(&tokens)) {
+    if crate::path::log_path("embedding", is_fused && extension::takes(&tokens)) {
         return extension::embedding(weight, tokens);
     }
     reference::embedding(weight, tokens)
@@ -81,8 +81,8 @@ mod tests {
         let rows = embedding(weight.clone(), Tensor::from_ints([[2, 0], [2, 2]], &device));
         let expected = TensorData::from([[[5f32, 6.0], [1.0, 2.0]], [[5.0, 6.0], [5.0, 6.0]]]);
         rows.clone().into_data().assert_eq(&expected, true);
-        let charge = Tensor::<3>::from_floats([[[1.0, 10.0], [2.0, 20.0]], [[3.0, 30.0], [4.0, 40.0]]], &device);
-        let gradient = weight.grad(&(rows * charge).sum().backward()).expect("the weight requires a gradient");
+        let cotangent = Tensor::<3>::from_floats([[[1.0, 10.0], [2.0, 20.0]], [[3.0, 30.0], [4.0, 40.0]]], &device);
+        let gradient = weight.grad(&(rows * cotangent).sum().backward()).expect("the weight requires a gradient");
         gradient.into_data().assert_eq(&TensorData::from([[2f32, 20.0], [0.0, 0.0], [8.0, 80.0]]), true);
     }
 
@@ -138,8 +138,8 @@ mod tests {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool of threads");
             pool.install(|| {
                 let rows = embedding(weight.clone(), tokens(&case.device(), [3, 1000], 65));
-                let charge = random(&case, rows.dims(), 1);
-                weight.grad(&(rows * charge).sum().backward()).expect("the weight requires a gradient").into_data()
+                let cotangent = random(&case, rows.dims(), 1);
+                weight.grad(&(rows * cotangent).sum().backward()).expect("the weight requires a gradient").into_data()
             })
         }
 

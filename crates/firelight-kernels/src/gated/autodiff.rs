@@ -1,7 +1,7 @@
 //! The gradients of a gated unit, from its two inputs.
 
 use super::{GatedExtension, GatedKernel};
-use crate::curve::Curve;
+use crate::activation::Activation;
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::retro_forward::RetroForward;
@@ -13,25 +13,25 @@ use burn::backend::{Autodiff, tensor::FloatTensor};
 use std::marker::PhantomData;
 
 impl<B: GatedKernel, C: CheckpointStrategy> GatedExtension for Autodiff<B, C> {
-    fn gated(gate: FloatTensor<Self>, up: FloatTensor<Self>, curve: Curve) -> FloatTensor<Self> {
-        let again = Again::<B> { inputs: [gate.id(), up.id()], curve, backend: PhantomData };
+    fn gated(gate: FloatTensor<Self>, up: FloatTensor<Self>, activation: Activation) -> FloatTensor<Self> {
+        let again = Again::<B> { inputs: [gate.id(), up.id()], activation, backend: PhantomData };
         let nodes = [gate.node(), up.node()];
         let prepared =
-            Gated(curve).prepare::<C>(nodes).memory_bound().retro_forward(again).parents([&gate, &up]).stateful();
+            Gated(activation).prepare::<C>(nodes).memory_bound().retro_forward(again).parents([&gate, &up]).stateful();
         match prepared {
             OpsKind::Tracked(mut prepared) => {
                 let inputs = [prepared.checkpoint(&gate), prepared.checkpoint(&up)];
-                prepared.finish(inputs, B::forward(gate.into_primitive(), up.into_primitive(), curve))
+                prepared.finish(inputs, B::forward(gate.into_primitive(), up.into_primitive(), activation))
             }
             OpsKind::UnTracked(prepared) => {
-                prepared.finish(B::forward(gate.into_primitive(), up.into_primitive(), curve))
+                prepared.finish(B::forward(gate.into_primitive(), up.into_primitive(), activation))
             }
         }
     }
 }
 
 #[derive(Debug)]
-struct Gated(Curve);
+struct Gated(Activation);
 
 impl<B: GatedKernel> Backward<B, 2> for Gated {
     type State = [NodeId; 2];
@@ -50,13 +50,13 @@ impl<B: GatedKernel> Backward<B, 2> for Gated {
 #[derive(Debug)]
 struct Again<B> {
     inputs: [NodeId; 2],
-    curve: Curve,
+    activation: Activation,
     backend: PhantomData<B>,
 }
 
 impl<B: GatedKernel> RetroForward for Again<B> {
     fn forward(&self, states: &mut BackwardStates, output: NodeId) {
         let [gate, up] = self.inputs.map(|input| states.get_state::<FloatTensor<B>>(&input));
-        states.save(output, B::forward(gate, up, self.curve));
+        states.save(output, B::forward(gate, up, self.activation));
     }
 }

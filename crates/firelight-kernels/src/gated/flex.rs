@@ -1,32 +1,32 @@
 //! Gated units on the flex backend: one pass forward, one pass for both gradients.
 
 use super::{GatedExtension, GatedKernel};
-use crate::curve::{Curve, Shape, with_shape};
+use crate::activation::{Activation, Elementwise, with_function};
 use crate::flex::{Real, contiguous, filled, for_each_block, for_each_pair_of_blocks, is_double, values, vectorised};
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 
 impl GatedExtension for Flex {
-    fn gated(gate: FlexTensor, up: FlexTensor, curve: Curve) -> FlexTensor {
-        Self::forward(gate, up, curve)
+    fn gated(gate: FlexTensor, up: FlexTensor, activation: Activation) -> FlexTensor {
+        Self::forward(gate, up, activation)
     }
 }
 
 impl GatedKernel for Flex {
-    fn forward(gate: FlexTensor, up: FlexTensor, curve: Curve) -> FlexTensor {
-        with_shape!(curve, forward(gate, up))
+    fn forward(gate: FlexTensor, up: FlexTensor, activation: Activation) -> FlexTensor {
+        with_function!(activation, forward(gate, up))
     }
 
-    fn backward(gate: FlexTensor, up: FlexTensor, grad: FlexTensor, curve: Curve) -> [FlexTensor; 2] {
-        with_shape!(curve, backward(gate, up, grad))
+    fn backward(gate: FlexTensor, up: FlexTensor, grad: FlexTensor, activation: Activation) -> [FlexTensor; 2] {
+        with_function!(activation, backward(gate, up, grad))
     }
 }
 
-fn forward<S: Shape>(gate: FlexTensor, up: FlexTensor) -> FlexTensor {
-    if is_double(&gate) { product::<f64, S>(gate, up) } else { product::<f32, S>(gate, up) }
+fn forward<F: Elementwise>(gate: FlexTensor, up: FlexTensor) -> FlexTensor {
+    if is_double(&gate) { product::<f64, F>(gate, up) } else { product::<f32, F>(gate, up) }
 }
 
-fn product<T: Real, S: Shape>(gate: FlexTensor, up: FlexTensor) -> FlexTensor {
+fn product<T: Real, F: Elementwise>(gate: FlexTensor, up: FlexTensor) -> FlexTensor {
     let (gate, up) = (contiguous(gate), contiguous(up));
     let (gates, ups) = (values::<T>(&gate), values::<T>(&up));
     let out = filled(gates.len(), |out| {
@@ -36,7 +36,7 @@ fn product<T: Real, S: Shape>(gate: FlexTensor, up: FlexTensor) -> FlexTensor {
                 #[inline(always)]
                 || {
                     for ((out, &gate), &up) in out.iter_mut().zip(gates).zip(ups) {
-                        *out = S::value(gate) * up;
+                        *out = F::value(gate) * up;
                     }
                 },
             );
@@ -45,12 +45,12 @@ fn product<T: Real, S: Shape>(gate: FlexTensor, up: FlexTensor) -> FlexTensor {
     T::tensor(out, gate.layout().shape().clone())
 }
 
-fn backward<S: Shape>(gate: FlexTensor, up: FlexTensor, grad: FlexTensor) -> [FlexTensor; 2] {
-    if is_double(&gate) { slopes::<f64, S>(gate, up, grad) } else { slopes::<f32, S>(gate, up, grad) }
+fn backward<F: Elementwise>(gate: FlexTensor, up: FlexTensor, grad: FlexTensor) -> [FlexTensor; 2] {
+    if is_double(&gate) { slopes::<f64, F>(gate, up, grad) } else { slopes::<f32, F>(gate, up, grad) }
 }
 
 /// `d_gate = grad up kind'(gate)` and `d_up = grad kind(gate)`.
-fn slopes<T: Real, S: Shape>(gate: FlexTensor, up: FlexTensor, grad: FlexTensor) -> [FlexTensor; 2] {
+fn slopes<T: Real, F: Elementwise>(gate: FlexTensor, up: FlexTensor, grad: FlexTensor) -> [FlexTensor; 2] {
     let [gate, up, grad] = [gate, up, grad].map(contiguous);
     let [gates, ups, grads] = [&gate, &up, &grad].map(values::<T>);
     let mut d_up = Vec::new();
@@ -63,7 +63,7 @@ fn slopes<T: Real, S: Shape>(gate: FlexTensor, up: FlexTensor, grad: FlexTensor)
                     #[inline(always)]
                     || {
                         for i in 0..d_gate.len().min(d_up.len()).min(gates.len()).min(ups.len()).min(grads.len()) {
-                            let (value, slope) = S::value_and_slope(gates[i]);
+                            let (value, slope) = F::value_and_slope(gates[i]);
                             d_gate[i] = grads[i] * ups[i] * slope;
                             d_up[i] = grads[i] * value;
                         }

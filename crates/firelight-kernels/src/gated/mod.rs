@@ -43,7 +43,7 @@ pub fn gated<const D: usize>(gate: Tensor<D>, up: Tensor<D>, kind: Gate) -> Tens
         return crate::half::in_single(gate, |gate| gated(gate, crate::half::widen(up), kind));
     }
     #[cfg(feature = "flex")]
-    if crate::path::told("gated", crate::path::is_fused_on_cpu(&gate)) {
+    if crate::path::log_path("gated", crate::path::is_fused_on_cpu(&gate)) {
         return extension::gated(gate, up, kind);
     }
     reference::gated(gate, up, kind)
@@ -52,35 +52,35 @@ pub fn gated<const D: usize>(gate: Tensor<D>, up: Tensor<D>, kind: Gate) -> Tens
 #[cfg(feature = "flex")]
 mod extension {
     use super::Gate;
-    use crate::curve::Curve;
+    use crate::activation::Activation;
     use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
     use burn::tensor::Tensor;
 
     /// The operation that Burn's dispatch and autodiff see.
     #[backend_extension(Flex, Autodiff)]
     pub(crate) trait GatedExtension: Backend {
-        fn gated(gate: FloatTensor<Self>, up: FloatTensor<Self>, curve: Curve) -> FloatTensor<Self>;
+        fn gated(gate: FloatTensor<Self>, up: FloatTensor<Self>, activation: Activation) -> FloatTensor<Self>;
     }
 
     /// What a backend brings: the product, and the gradients of `gate` and `up`.
     pub(crate) trait GatedKernel: Backend {
-        fn forward(gate: FloatTensor<Self>, up: FloatTensor<Self>, curve: Curve) -> FloatTensor<Self>;
+        fn forward(gate: FloatTensor<Self>, up: FloatTensor<Self>, activation: Activation) -> FloatTensor<Self>;
         fn backward(
             gate: FloatTensor<Self>,
             up: FloatTensor<Self>,
             grad: FloatTensor<Self>,
-            curve: Curve,
+            activation: Activation,
         ) -> [FloatTensor<Self>; 2];
     }
 
     pub(super) fn gated<const D: usize>(gate: Tensor<D>, up: Tensor<D>, kind: Gate) -> Tensor<D> {
-        let curve = match kind {
-            Gate::Gelu(form) => form.curve(),
-            Gate::Relu => Curve::Relu,
-            Gate::Sigmoid => Curve::Sigmoid,
-            Gate::Silu => Curve::Silu,
+        let activation = match kind {
+            Gate::Gelu(form) => form.activation(),
+            Gate::Relu => Activation::Relu,
+            Gate::Sigmoid => Activation::Sigmoid,
+            Gate::Silu => Activation::Silu,
         };
-        Tensor::from_dispatch(Dispatch::gated(gate.into_dispatch(), up.into_dispatch(), curve))
+        Tensor::from_dispatch(Dispatch::gated(gate.into_dispatch(), up.into_dispatch(), activation))
     }
 }
 

@@ -5,7 +5,7 @@
 pub(crate) mod reference;
 
 #[cfg(feature = "flex")]
-use crate::curve::{Curve, curve};
+use crate::activation::{Activation, activate};
 use burn::tensor::Tensor;
 
 /// Which of the three published formulas is computed.
@@ -29,19 +29,19 @@ pub fn gelu<const D: usize>(x: Tensor<D>, form: GeluForm) -> Tensor<D> {
         return crate::half::in_single(x, |x| gelu(x, form));
     }
     #[cfg(feature = "flex")]
-    if crate::path::told("gelu", crate::path::is_fused_on_cpu(&x)) {
-        return curve(x, form.curve());
+    if crate::path::log_path("gelu", crate::path::is_fused_on_cpu(&x)) {
+        return activate(x, form.activation());
     }
     reference::gelu(x, form)
 }
 
 #[cfg(feature = "flex")]
 impl GeluForm {
-    pub(crate) fn curve(self) -> Curve {
+    pub(crate) fn activation(self) -> Activation {
         match self {
-            Self::Exact => Curve::GeluExact,
-            Self::Tanh => Curve::GeluTanh,
-            Self::Sigmoid => Curve::GeluSigmoid,
+            Self::Exact => Activation::GeluExact,
+            Self::Tanh => Activation::GeluTanh,
+            Self::Sigmoid => Activation::GeluSigmoid,
         }
     }
 }

@@ -31,7 +31,7 @@ pub fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tens
         return in_single(x, |x| linear(x, widen(weight), bias.map(widen)));
     }
     #[cfg(feature = "flex")]
-    if crate::path::told("linear", crate::path::is_fused_on_cpu(&x) && weight.dims()[1] > 0) {
+    if crate::path::log_path("linear", crate::path::is_fused_on_cpu(&x) && weight.dims()[1] > 0) {
         return extension::linear(x, weight, bias);
     }
     reference::linear(x, weight, bias)

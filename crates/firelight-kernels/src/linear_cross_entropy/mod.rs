@@ -48,7 +48,7 @@ fn in_blocks(
         return crate::half::in_single(x, |x| in_blocks(x, crate::half::widen(weight), targets, options, rows));
     }
     #[cfg(feature = "extension")]
-    if x.dims()[0] > rows && crate::path::told("linear_cross_entropy", extension::serves(&x, &targets)) {
+    if x.dims()[0] > rows && crate::path::log_path("linear_cross_entropy", extension::serves(&x, &targets)) {
         return extension::linear_cross_entropy(x, weight, targets, options, rows);
     }
     let _ = rows;
@@ -107,8 +107,8 @@ mod tests {
         let [x, weight] = inputs.clone().map(|tensor| tensor.detach().require_grad());
         let targets = Tensor::<1, Int>::from_ints([3, 0, 8, 5, 2, 2, 7], &device);
         let losses = in_blocks(x.clone(), weight.clone().transpose(), targets, options, rows);
-        let charge = Tensor::<1>::from_floats([1.0, 0.5, -2.0, 1.0, 3.0, 0.1, 0.7], &device);
-        let grads = (losses.clone() * charge).sum().backward();
+        let cotangent = Tensor::<1>::from_floats([1.0, 0.5, -2.0, 1.0, 3.0, 0.1, 0.7], &device);
+        let grads = (losses.clone() * cotangent).sum().backward();
         let [x, weight] = [x, weight].map(|leaf| leaf.grad(&grads).expect("both require a gradient").into_data());
         [losses.into_data(), x, weight]
     }

@@ -36,12 +36,12 @@ pub(super) fn recomputed<M: Module + 'static>(
     let again = Again {
         inputs: inputs.into_iter().map(Tensor::into_dispatch).collect(),
         parameters,
-        backwards: Box::new(move |charge| {
+        backwards: Box::new(move |output_gradient| {
             let module = parameters::tracked(constants, &ids);
             let leaf = |(input, tracked): (Tensor<1>, bool)| input.detach().set_require_grad(tracked);
             let inputs: Vec<_> = held.into_iter().zip(tracked).map(leaf).collect();
-            let outputs = seeds.repeat(&charge.device(), || forward(&module, inputs.clone()));
-            let gradients = (join(outputs) * charge).sum().backward();
+            let outputs = seeds.repeat(&output_gradient.device(), || forward(&module, inputs.clone()));
+            let gradients = (join(outputs) * output_gradient).sum().backward();
             let of_inputs = inputs.iter().map(|input| input.grad(&gradients).map(Tensor::into_dispatch));
             of_inputs.chain(parameters::gradients(&module, &ids, &gradients)).collect()
         }),
@@ -146,12 +146,12 @@ where
     type State = Once;
 
     fn backward(self, ops: Ops<Once, PARENTS>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let charge = BackendTensor::<B>::Float(grads.consume::<B>(&ops.node));
-        let charge = Tensor::from_dispatch(DispatchTensor::from_backend(charge));
+        let output_gradient = BackendTensor::<B>::Float(grads.consume::<B>(&ops.node));
+        let output_gradient = Tensor::from_dispatch(DispatchTensor::from_backend(output_gradient));
         let Work { inputs, parameters, backwards } = ops.state.take();
         let parents = ops.parents.iter().take(inputs).map(|parent| parent.as_ref().map(|parent| parent.id));
         let nodes = parents.chain(parameters.into_iter().map(Some));
-        for (node, gradient) in nodes.zip(backwards(charge)) {
+        for (node, gradient) in nodes.zip(backwards(output_gradient)) {
             if let (Some(node), Some(gradient)) = (node, gradient) {
                 grads.register::<B>(node, primitive::<B>(gradient));
             }

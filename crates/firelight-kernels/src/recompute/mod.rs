@@ -121,8 +121,8 @@ mod tests {
         let given: Vec<_> = inputs.iter().map(|x| x.clone() * 2.0).collect();
         let forward = || if again { recomputed(&part, given, Part::forward) } else { part.forward(given) };
         let outputs = replay::with_seeds(vec![seed, seed ^ 1], forward);
-        let charge = wave([1, rows * width], 0.3, device).reshape([-1]);
-        let loss = (outputs[0].clone() * charge).sum() + outputs[1].clone() * 3.0;
+        let cotangent = wave([1, rows * width], 0.3, device).reshape([-1]);
+        let loss = (outputs[0].clone() * cotangent).sum() + outputs[1].clone() * 3.0;
         let grads = loss.backward();
         let matrices = [&part.first, &part.second].map(|p| p.val().grad(&grads).expect("a gradient").into_data());
         let inputs = inputs.iter().map(|x| x.grad(&grads).expect("a gradient").into_data());

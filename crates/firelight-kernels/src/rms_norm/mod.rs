@@ -34,7 +34,7 @@ pub fn rms_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, epsilon: f64) ->
         return crate::half::in_single(x, |x| rms_norm(x, crate::half::widen(gamma), epsilon));
     }
     #[cfg(feature = "extension")]
-    if crate::path::told("rms_norm", crate::path::is_fused(&x)) {
+    if crate::path::log_path("rms_norm", crate::path::is_fused(&x)) {
         return extension::rms_norm(x, gamma, epsilon);
     }
     reference::rms_norm(x, gamma, epsilon)

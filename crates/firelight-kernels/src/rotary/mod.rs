@@ -40,7 +40,7 @@ pub fn rotary(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, pairs: RotaryPairs) 
     let types = [("x", Some(x.dtype())), ("cos", Some(cos.dtype())), ("sin", Some(sin.dtype()))];
     crate::path::check_types("rotary", &types);
     #[cfg(feature = "flex")]
-    if crate::path::told("rotary", crate::path::is_fused_on_cpu(&x)) {
+    if crate::path::log_path("rotary", crate::path::is_fused_on_cpu(&x)) {
         return extension::rotary(x, cos, sin, pairs);
     }
     reference::rotary(x, cos.detach(), sin.detach(), pairs)

@@ -16,8 +16,8 @@ pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
         return crate::half::in_single(x, silu);
     }
     #[cfg(feature = "flex")]
-    if crate::path::told("silu", crate::path::is_fused_on_cpu(&x)) {
-        return crate::curve::curve(x, crate::curve::Curve::Silu);
+    if crate::path::log_path("silu", crate::path::is_fused_on_cpu(&x)) {
+        return crate::activation::activate(x, crate::activation::Activation::Silu);
     }
     reference::silu(x)
 }

@@ -17,7 +17,7 @@ pub fn square_sum<const D: usize>(x: Tensor<D>) -> Tensor<1> {
         return square_sum(crate::half::widen(x));
     }
     #[cfg(feature = "flex")]
-    if crate::path::told("square_sum", crate::path::is_fused_on_cpu(&x) && !x.device().is_autodiff()) {
+    if crate::path::log_path("square_sum", crate::path::is_fused_on_cpu(&x) && !x.device().is_autodiff()) {
         return extension::square_sum(x);
     }
     reference::square_sum(x)

@@ -99,7 +99,7 @@ fn train_tokenizer(data: &DataRecipe, text: &str) -> Result<Tokenizer, LanguageE
     Ok(Tokenizer::train(&data.tokenizer, part)?)
 }
 
-/// A file has told only now which kind of tokenizer it holds.
+/// Which kind of tokenizer a file holds is known only once it is read.
 fn check_kind(data: &DataRecipe, tokenizer: &Tokenizer, source: &Path) -> Result<(), LanguageError> {
     let unfit = begins_anew(&data.tokenizer, tokenizer.kind());
     ConfigError::collect([], [unfit]).map_err(|error| LanguageError::Config { path: source.into(), error })

@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn an_objective_without_a_text_is_told_what_it_needs() {
+    fn an_objective_without_a_text_is_refused_with_what_it_needs() {
         let mut recipe = recipe(&[]);
         (recipe.data.toy, recipe.data.objective) = (None, Some(Denoising::Bart(Noises::default())));
         let error = PairText::read(&mut recipe, Path::new("x.toml"), &[]).unwrap_err();
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn all_pairs_dropped_and_no_pairs_at_all_are_told() {
+    fn all_pairs_dropped_and_no_pairs_at_all_are_reported() {
         let mut filtered = recipe(&[]);
         filtered.data.filter.max_target = Some(3);
         let error = PairText::read(&mut filtered, Path::new("x.toml"), &[]).unwrap_err();

@@ -13,7 +13,7 @@ use crate::{EvaluationReport, RunReport, StepReport, resume_point};
 use burn::tensor::Device;
 use firelight_storage::{Checkpoint, Existing, load_weights};
 
-/// Remembers what it is told, and stops the run after a step if asked to.
+/// Records what it receives, and stops the run after a step if asked to.
 #[derive(Clone, Default)]
 struct Listener {
     heard: Arc<Mutex<Vec<String>>>,

@@ -35,8 +35,8 @@ impl Findings {
     pub(super) fn judge(&mut self, document: &Document, problems: &[Problem]) {
         let section = |problem: &Problem| problem.key.split('.').next().unwrap_or_default().to_string();
         let stands = |problem: &&Problem| !self.rests_on_lost(&section(problem), &problem.text);
-        let told: Vec<_> = problems.iter().filter(stands).cloned().collect();
-        self.errors.extend(document.range_errors(&told));
+        let reported: Vec<_> = problems.iter().filter(stands).cloned().collect();
+        self.errors.extend(document.range_errors(&reported));
     }
 
     /// One error out of all that was found, if anything was.
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    fn told(line: &str) -> String {
+    fn outcome(line: &str) -> String {
         let text = format!("[model]\n{line}\n");
         let (document, mut findings) = (Document::parse(&text, "small.toml").unwrap(), Findings::default());
         let read = findings.section::<Model>(&document, "model");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_in_the_place_of_another_value_is_told_whoever_owns_the_key() {
+    fn an_array_in_the_place_of_another_value_is_reported_whoever_owns_the_key() {
         for (line, key, expected) in [
             ("tied = [false]", "tied", "a boolean"),
             ("tied = []", "tied", "a boolean"),
@@ -239,20 +239,20 @@ mod tests {
             ("n_segments = [2]", "n_segments", "a whole number of at least 0"),
             ("width = [2]", "width", "a whole number of at least 0"),
         ] {
-            assert_eq!(told(line), format!("`model.{key}`: invalid type: sequence, expected {expected}"), "{line}");
+            assert_eq!(outcome(line), format!("`model.{key}`: invalid type: sequence, expected {expected}"), "{line}");
         }
     }
 
     #[test]
-    fn the_elements_of_an_array_are_told_one_by_one_or_else_the_whole() {
+    fn the_elements_of_an_array_are_reported_one_by_one_or_else_the_whole() {
         let wrong = "invalid type: string \"x\", expected a whole number of at least 0";
         for key in ["widths", "depths"] {
-            let found = told(&format!("{key} = [1, \"x\", 3, true]"));
+            let found = outcome(&format!("{key} = [1, \"x\", 3, true]"));
             assert!(found.starts_with(&format!("`model.{key}[1]`: {wrong}; ")), "{found}");
             assert!(found.contains(&format!("`model.{key}[3]`: invalid type: boolean `true`")), "{found}");
         }
-        assert!(told("pair = [1, 2, 3]").starts_with("`model.pair`: "), "{}", told("pair = [1, 2, 3]"));
-        assert_eq!(told("few = [1, 2, 3]"), "`model.few`: more than two numbers", "each of them is well alone");
-        assert_eq!(told("widths = [1, 2]\nfew = [1, 2]"), "Some(Model)");
+        assert!(outcome("pair = [1, 2, 3]").starts_with("`model.pair`: "), "{}", outcome("pair = [1, 2, 3]"));
+        assert_eq!(outcome("few = [1, 2, 3]"), "`model.few`: more than two numbers", "each of them is well alone");
+        assert_eq!(outcome("widths = [1, 2]\nfew = [1, 2]"), "Some(Model)");
     }
 }

@@ -35,7 +35,7 @@ pub struct Recipe<D, M, L> {
     pub data: D,
     /// The structure of the model.
     pub model: M,
-    /// What the model is charged for.
+    /// How the loss is computed.
     pub loss: L,
     /// How long, and what happens on the way.
     pub training: TrainingConfig,
@@ -85,7 +85,7 @@ impl<D: DeserializeOwned, M: DeserializeOwned, L: DeserializeOwned> Recipe<D, M,
             findings.judge(&document, &judge(recipe));
         }
         findings.into_result()?;
-        Ok(recipe.unwrap_or_else(|| unreachable!("what cannot be read is told")))
+        Ok(recipe.unwrap_or_else(|| unreachable!("what cannot be read is an error")))
     }
 
     /// The recipe, with defaults for what is wrong with it; none if a section cannot be read at all.

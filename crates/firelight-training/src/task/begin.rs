@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_only_the_task_knows_are_all_told_with_their_place_before_a_folder_is_made() {
+    fn names_that_only_the_task_knows_are_all_reported_with_their_place_before_a_folder_is_made() {
         let (home, request) = request(&[]);
         let recipe = home.path().join("toy.toml");
         let text = "task = \"toy\"\n[training]\nsteps = 3\nbest_by = \"bleu\"\n[optimizer]\n\n[[optimizer.groups]]\n\

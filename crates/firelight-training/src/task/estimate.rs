@@ -1,5 +1,5 @@
 //! What a training is going to cost, known before anything is allocated: parameters, arithmetic and memory. A task counts what
-//! its model costs; here is what follows from it, and how it is told.
+//! its model costs; this module derives the costs of a training and formats them.
 
 use std::fmt;
 

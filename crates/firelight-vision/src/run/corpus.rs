@@ -240,7 +240,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn no_data_and_two_folders_are_told() {
+    fn no_data_and_two_folders_are_refused() {
         let read =
             |paths: &[PathBuf]| ImageCorpus::read(&ImageRecipe::default(), Path::new("x.toml"), paths).unwrap_err();
         assert!(read(&[]).to_string().contains("`x.toml` needs images"));

@@ -81,7 +81,7 @@ impl Backend {
         Self::ALL.into_iter().find(|backend| backend.name().eq_ignore_ascii_case(name))
     }
 
-    /// Whether the backend may have several devices, told apart by an index.
+    /// Whether the backend may have several devices, distinguished by an index.
     pub fn has_index(self) -> bool {
         !matches!(self, Self::Flex | Self::Ndarray)
     }

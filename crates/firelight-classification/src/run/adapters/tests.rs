@@ -208,7 +208,7 @@ fn what_the_recipe_freezes_has_the_last_word() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_before_a_folder_is_made() {
+fn what_does_not_fit_is_reported_before_a_folder_is_made() {
     let home = Home::new();
     let targets = "[\"kernel\", \"query\", \"head.output\"]";
     let error = home.error(&home.adapted("base", "run", &[("model.adapters.targets", targets)]));

@@ -69,7 +69,7 @@ impl Course {
     }
 
     /// Trains under the eyes of a progress bar or of Burn's dashboard. Those move on a terminal; elsewhere a step that takes long
-    /// is told by the pulse.
+    /// is reported by the pulse.
     fn train<T: Shown>(self, run: Run<T>, pulse: Pulse) -> Result<TrainedRun<T>> {
         let interrupter = Interrupter::new();
         interruption::listen(&interrupter)?;

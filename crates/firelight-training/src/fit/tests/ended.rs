@@ -13,9 +13,9 @@ const STEPS: usize = 13;
 enum End {
     /// By an interruption, after which everything is saved.
     Interrupted,
-    /// By a failure after the step was told, after which nothing more is written, as after a kill.
+    /// By a failure after the report of the step, after which nothing more is written, as after a kill.
     FailedAfterStep,
-    /// By a failure after the evaluation that follows the step was told.
+    /// By a failure after the report of the evaluation that follows the step.
     FailedAfterEvaluation,
 }
 

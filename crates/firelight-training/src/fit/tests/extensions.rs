@@ -1,4 +1,4 @@
-//! What Burn's own metrics, renderers, checkpointers and early stopping are told of a training.
+//! What Burn's own metrics, renderers, checkpointers and early stopping receive from a training.
 
 use super::*;
 use crate::metrics::Perplexity;

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn short_hypotheses_are_charged_for_their_brevity() {
+    fn short_hypotheses_are_penalised_for_their_brevity() {
         let bleu = Bleu::default().sentence("a b c d", "a b c d e f").unwrap();
         close(bleu.brevity_penalty, (-0.5f64).exp());
         close(bleu.score, 100.0 * (-0.5f64).exp());

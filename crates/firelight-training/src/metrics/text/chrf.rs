@@ -169,7 +169,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Hypotheses are not charged for an order that their reference is too short for.
+    /// Hypotheses are not penalised for an order that their reference is too short for.
     fn new<T: Eq + std::hash::Hash>(hypothesis: &NGrams<T>, reference: &NGrams<T>) -> Self {
         let expected = reference.total();
         let found = if expected == 0 { 0 } else { hypothesis.total() };
@@ -197,7 +197,7 @@ mod tests {
         let recall = (0.75 + 2.0 / 3.0 + 0.5) / 3.0;
         close(Chrf::default().sentence("a bc", "ab cd").unwrap(), 100.0 * 5.0 * recall / (4.0 + recall));
         close(Chrf::default().with_beta(1).sentence("abc", "abcd").unwrap(), 100.0 * 2.0 * recall / (1.0 + recall));
-        // The other way round the order 4 is the hypothesis's alone, and not charged.
+        // The other way round the order 4 is the hypothesis's alone, and not penalised.
         close(Chrf::default().sentence("abcd", "abc").unwrap(), 100.0 * 5.0 * recall / (4.0 * recall + 1.0));
     }
 

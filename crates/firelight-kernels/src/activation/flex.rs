@@ -1,44 +1,45 @@
-//! Elementwise functions on the flex backend: vectorised, in parallel over blocks.
+//! Activation functions on the flex backend: vectorised, in parallel over blocks.
 
-use super::{Curve, CurveExtension, CurveKernel};
+use super::{Activation, ActivationExtension, ActivationKernel};
 use crate::flex::{Real, contiguous, filled, for_each_block, values, vectorised};
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
-impl CurveExtension for Flex {
-    fn curve(x: FlexTensor, curve: Curve) -> FlexTensor {
-        Self::forward(x, curve)
+impl ActivationExtension for Flex {
+    fn activate(x: FlexTensor, activation: Activation) -> FlexTensor {
+        Self::forward(x, activation)
     }
 }
 
-impl CurveKernel for Flex {
-    fn forward(x: FlexTensor, curve: Curve) -> FlexTensor {
-        with_shape!(curve, forward(x))
+impl ActivationKernel for Flex {
+    fn forward(x: FlexTensor, activation: Activation) -> FlexTensor {
+        with_function!(activation, forward(x))
     }
 
-    fn backward(x: FlexTensor, grad: FlexTensor, curve: Curve) -> FlexTensor {
-        with_shape!(curve, backward(x, grad))
+    fn backward(x: FlexTensor, grad: FlexTensor, activation: Activation) -> FlexTensor {
+        with_function!(activation, backward(x, grad))
     }
 }
 
-/// Calls a function that is generic over the shape of the curve.
-macro_rules! with_shape {
-    ($curve:expr, $function:ident($($argument:expr),* $(,)?)) => {
-        match $curve {
-            $crate::curve::Curve::GeluExact => $function::<$crate::curve::flex::GeluExact>($($argument),*),
-            $crate::curve::Curve::GeluTanh => $function::<$crate::curve::flex::GeluTanh>($($argument),*),
-            $crate::curve::Curve::GeluSigmoid => $function::<$crate::curve::flex::GeluSigmoid>($($argument),*),
-            $crate::curve::Curve::Relu => $function::<$crate::curve::flex::Relu>($($argument),*),
-            $crate::curve::Curve::Sigmoid => $function::<$crate::curve::flex::Sigmoid>($($argument),*),
-            $crate::curve::Curve::Silu => $function::<$crate::curve::flex::Silu>($($argument),*),
+/// Calls a function that is generic over the activation function.
+macro_rules! with_function {
+    ($activation:expr, $function:ident($($argument:expr),* $(,)?)) => {{
+        use $crate::activation::{Activation, flex};
+        match $activation {
+            Activation::GeluExact => $function::<flex::GeluExact>($($argument),*),
+            Activation::GeluTanh => $function::<flex::GeluTanh>($($argument),*),
+            Activation::GeluSigmoid => $function::<flex::GeluSigmoid>($($argument),*),
+            Activation::Relu => $function::<flex::Relu>($($argument),*),
+            Activation::Sigmoid => $function::<flex::Sigmoid>($($argument),*),
+            Activation::Silu => $function::<flex::Silu>($($argument),*),
         }
-    };
+    }};
 }
-pub(crate) use with_shape;
+pub(crate) use with_function;
 
-fn forward<S: Shape>(x: FlexTensor) -> FlexTensor {
-    fn map<T: Real, S: Shape>(x: FlexTensor) -> FlexTensor {
+fn forward<F: Elementwise>(x: FlexTensor) -> FlexTensor {
+    fn map<T: Real, F: Elementwise>(x: FlexTensor) -> FlexTensor {
         let x = contiguous(x);
         let numbers = values::<T>(&x);
         let out = filled(numbers.len(), |out| {
@@ -48,7 +49,7 @@ fn forward<S: Shape>(x: FlexTensor) -> FlexTensor {
                     #[inline(always)]
                     || {
                         for (out, &x) in out.iter_mut().zip(x) {
-                            *out = S::value(x);
+                            *out = F::value(x);
                         }
                     },
                 );
@@ -56,11 +57,11 @@ fn forward<S: Shape>(x: FlexTensor) -> FlexTensor {
         });
         T::tensor(out, x.layout().shape().clone())
     }
-    if crate::flex::is_double(&x) { map::<f64, S>(x) } else { map::<f32, S>(x) }
+    if crate::flex::is_double(&x) { map::<f64, F>(x) } else { map::<f32, F>(x) }
 }
 
-fn backward<S: Shape>(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
-    fn map<T: Real, S: Shape>(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
+fn backward<F: Elementwise>(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
+    fn map<T: Real, F: Elementwise>(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
         let (x, grad) = (contiguous(x), contiguous(grad));
         let (numbers, grads) = (values::<T>(&x), values::<T>(&grad));
         let out = filled(numbers.len(), |out| {
@@ -70,7 +71,7 @@ fn backward<S: Shape>(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
                     #[inline(always)]
                     || {
                         for ((out, &x), &grad) in out.iter_mut().zip(x).zip(grad) {
-                            *out = grad * S::value_and_slope(x).1;
+                            *out = grad * F::value_and_slope(x).1;
                         }
                     },
                 );
@@ -78,18 +79,18 @@ fn backward<S: Shape>(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
         });
         T::tensor(out, x.layout().shape().clone())
     }
-    if crate::flex::is_double(&x) { map::<f64, S>(x, grad) } else { map::<f32, S>(x, grad) }
+    if crate::flex::is_double(&x) { map::<f64, F>(x, grad) } else { map::<f32, F>(x, grad) }
 }
 
 /// A function and its derivative, inlined into the loops over tensors.
-pub(crate) trait Shape {
+pub(crate) trait Elementwise {
     fn value<T: Real>(x: T) -> T;
     fn value_and_slope<T: Real>(x: T) -> (T, T);
 }
 
 pub(crate) struct GeluExact;
 
-impl Shape for GeluExact {
+impl Elementwise for GeluExact {
     #[inline(always)]
     fn value<T: Real>(x: T) -> T {
         x * probability(x)
@@ -113,7 +114,7 @@ pub(crate) struct GeluTanh;
 /// Two times `sqrt(2/π)`: `(1 + tanh(u)) / 2 = sigmoid(2u)`.
 const TWICE_SQRT_2_OVER_PI: f64 = 2.0 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 
-impl Shape for GeluTanh {
+impl Elementwise for GeluTanh {
     #[inline(always)]
     fn value<T: Real>(x: T) -> T {
         Self::value_and_slope(x).0
@@ -133,7 +134,7 @@ impl Shape for GeluTanh {
 
 pub(crate) struct GeluSigmoid;
 
-impl Shape for GeluSigmoid {
+impl Elementwise for GeluSigmoid {
     #[inline(always)]
     fn value<T: Real>(x: T) -> T {
         x * (T::of(1.702) * x).sigmoid()
@@ -147,7 +148,7 @@ impl Shape for GeluSigmoid {
 
 pub(crate) struct Silu;
 
-impl Shape for Silu {
+impl Elementwise for Silu {
     #[inline(always)]
     fn value<T: Real>(x: T) -> T {
         x * x.sigmoid()
@@ -168,7 +169,7 @@ fn swish<T: Real>(x: T, b: T) -> (T, T) {
 
 pub(crate) struct Sigmoid;
 
-impl Shape for Sigmoid {
+impl Elementwise for Sigmoid {
     #[inline(always)]
     fn value<T: Real>(x: T) -> T {
         x.sigmoid()
@@ -183,7 +184,7 @@ impl Shape for Sigmoid {
 
 pub(crate) struct Relu;
 
-impl Shape for Relu {
+impl Elementwise for Relu {
     #[inline(always)]
     fn value<T: Real>(x: T) -> T {
         // A comparison that NaN fails, so that it passes through.

@@ -1,6 +1,6 @@
-//! The gradient of an elementwise function: the slope at the input, which a checkpointing graph computes again.
+//! The gradient of an activation function: the slope at the input, which a checkpointing graph computes again.
 
-use super::{Curve, CurveExtension, CurveKernel};
+use super::{Activation, ActivationExtension, ActivationKernel};
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::retro_forward::RetroForward;
@@ -11,25 +11,25 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind, unary};
 use burn::backend::{Autodiff, tensor::FloatTensor};
 use std::marker::PhantomData;
 
-impl<B: CurveKernel, C: CheckpointStrategy> CurveExtension for Autodiff<B, C> {
-    fn curve(x: FloatTensor<Self>, curve: Curve) -> FloatTensor<Self> {
-        let again = Again::<B> { input: x.id(), curve, backend: PhantomData };
+impl<B: ActivationKernel, C: CheckpointStrategy> ActivationExtension for Autodiff<B, C> {
+    fn activate(x: FloatTensor<Self>, activation: Activation) -> FloatTensor<Self> {
+        let again = Again::<B> { input: x.id(), activation, backend: PhantomData };
         let prepared =
-            Slope(curve).prepare::<C>([x.node()]).memory_bound().retro_forward(again).parents([&x]).stateful();
+            Slope(activation).prepare::<C>([x.node()]).memory_bound().retro_forward(again).parents([&x]).stateful();
         match prepared {
             OpsKind::Tracked(mut prepared) => {
                 let input = prepared.checkpoint(&x);
-                prepared.finish(input, B::forward(x.into_primitive(), curve))
+                prepared.finish(input, B::forward(x.into_primitive(), activation))
             }
-            OpsKind::UnTracked(prepared) => prepared.finish(B::forward(x.into_primitive(), curve)),
+            OpsKind::UnTracked(prepared) => prepared.finish(B::forward(x.into_primitive(), activation)),
         }
     }
 }
 
 #[derive(Debug)]
-struct Slope(Curve);
+struct Slope(Activation);
 
-impl<B: CurveKernel> Backward<B, 1> for Slope {
+impl<B: ActivationKernel> Backward<B, 1> for Slope {
     type State = NodeId;
 
     fn backward(self, ops: Ops<NodeId, 1>, grads: &mut Gradients, checkpointer: &mut Checkpointer) {
@@ -41,13 +41,13 @@ impl<B: CurveKernel> Backward<B, 1> for Slope {
 #[derive(Debug)]
 struct Again<B> {
     input: NodeId,
-    curve: Curve,
+    activation: Activation,
     backend: PhantomData<B>,
 }
 
-impl<B: CurveKernel> RetroForward for Again<B> {
+impl<B: ActivationKernel> RetroForward for Again<B> {
     fn forward(&self, states: &mut BackwardStates, output: NodeId) {
         let x = states.get_state::<FloatTensor<B>>(&self.input);
-        states.save(output, B::forward(x, self.curve));
+        states.save(output, B::forward(x, self.activation));
     }
 }
