@@ -28,7 +28,8 @@ const WORKS: [&str; 8] = [
 ];
 
 /// What is fitted.
-const PATTERNS: [&str; 2] = ["causal", "window:256"];
+const PATTERNS: [&str; 7] =
+    ["causal", "window:256", "around:256", "chunks:256", "strided:512", "local_global:256,16", "bigbird:64,16,3"];
 const LENGTHS: &str = "1024,2048,4096,8192,16384";
 
 /// The part of the results between these lines is written anew.
