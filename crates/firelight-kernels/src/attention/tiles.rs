@@ -55,22 +55,28 @@ impl<'a> Tiles<'a> {
 
     /// The keys that some query of some rows sees, in as few ranges as are worth it.
     pub(super) fn visited(&self, rows: Range<usize>, queries: &Range<usize>) -> Vec<Range<usize>> {
-        let all = 0..self.keys;
         if self.is_full() {
-            return vec![all];
+            return vec![0..self.keys];
         }
-        let pairs = rows.flat_map(|row| queries.clone().map(move |query| (row, query)));
-        let seen = pairs.fold(Runs::default(), |seen, (row, query)| seen.or(&self.seen(row, query, &all)));
-        seen.joined(GAP).iter().collect()
+        let positions = self.position(queries.start)..self.position(queries.start) + queries.len();
+        let keys = self.start..self.start + self.keys;
+        let of_row = |row| self.rule.seen_by_any(row, positions.clone(), keys.clone());
+        let seen = rows.fold(Runs::default(), |seen, row| seen.or(&of_row(row)));
+        seen.joined(GAP).iter().map(|run| run.start - self.start..run.end - self.start).collect()
     }
 
     /// Whether every query of a tile sees every key of it.
     pub(super) fn is_tile_full(&self, row: usize, queries: &Range<usize>, keys: &Range<usize>) -> bool {
+        self.tile(row, queries, keys) == Tile::Full
+    }
+
+    /// What is hidden of a tile.
+    pub(super) fn tile(&self, row: usize, queries: &Range<usize>, keys: &Range<usize>) -> Tile {
         if self.is_full() {
-            return true; // Queries may stand at no positions.
+            return Tile::Full; // Queries may stand at no positions.
         }
         let queries = self.position(queries.start)..self.position(queries.start) + queries.len();
-        self.rule.tile(row, queries, self.start + keys.start..self.start + keys.end) == Tile::Full
+        self.rule.tile(row, queries, self.start + keys.start..self.start + keys.end)
     }
 
     /// Keys that nine of ten queries see at most, in the first row.

@@ -242,6 +242,44 @@ impl PairRule {
         }
     }
 
+    /// The keys among `keys` that some query of `queries` may see. None is missing; a few that all of them hide may be there.
+    ///
+    /// # Panics
+    /// If documents are not named up to the last query.
+    pub fn seen_by_any(&self, row: usize, queries: Range<usize>, keys: Range<usize>) -> Runs {
+        if queries.is_empty() || keys.is_empty() {
+            return Runs::default();
+        }
+        let (first, last) = (queries.start, queries.end - 1);
+        match self {
+            // From query to query both ends move forward, and no key between them is left out.
+            Self::Full | Self::Causal | Self::Window { .. } | Self::Chunks { .. } | Self::Prefix { .. } => {
+                let [first, last] = [first, last].map(|query| self.seen(row, query, keys.clone()));
+                match (first.is_empty(), last.is_empty()) {
+                    (false, false) => [first.hull().start..last.hull().end].into_iter().collect(),
+                    _ => self.seen_by_each(row, queries, keys),
+                }
+            }
+            Self::Global { .. } => self.seen(row, first, keys),
+            Self::Random(blocks) => blocks.seen_by_any(queries, keys),
+            Self::And(rules) => {
+                let all = [keys.clone()].into_iter().collect();
+                rules
+                    .iter()
+                    .fold(all, |seen: Runs, rule| seen.and(&rule.seen_by_any(row, queries.clone(), seen.hull())))
+            }
+            Self::Or(rules) => rules
+                .iter()
+                .fold(Runs::default(), |seen, rule| seen.or(&rule.seen_by_any(row, queries.clone(), keys.clone()))),
+            Self::Multiples { .. } | Self::Documents(_) | Self::Own(_) => self.seen_by_each(row, queries, keys),
+        }
+    }
+
+    /// The keys that some query sees, from one query after the other.
+    fn seen_by_each(&self, row: usize, queries: Range<usize>, keys: Range<usize>) -> Runs {
+        queries.fold(Runs::default(), |seen, query| seen.or(&self.seen(row, query, keys.clone())))
+    }
+
     /// What the rule hides of some queries and keys.
     pub fn tile(&self, row: usize, queries: Range<usize>, keys: Range<usize>) -> Tile {
         let (mut some, mut all) = (false, true);
@@ -370,6 +408,19 @@ mod tests {
                 let expected: Vec<usize> = keys.clone().filter(|&key| !rule.hidden(row, query, key)).collect();
                 let found: Vec<usize> = rule.seen(row, query, keys.clone()).iter().flatten().collect();
                 assert_eq!(found, expected, "{rule:?}: row {row}, query {query}, keys {keys:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_key_that_some_query_sees_is_missing_and_of_one_rule_none_is_too_many() {
+        for (rule, row) in rules().into_iter().flat_map(|rule| [(rule.clone(), 0), (rule, 1)]) {
+            for (queries, keys) in [(0..20, 0..20), (3..4, 0..20), (6..13, 2..15), (15..20, 0..6), (4..4, 0..20)] {
+                let seen = |key: &usize| queries.clone().any(|query| !rule.hidden(row, query, *key));
+                let expected: Vec<usize> = keys.clone().filter(seen).collect();
+                let found: Vec<usize> = rule.seen_by_any(row, queries.clone(), keys.clone()).iter().flatten().collect();
+                assert!(expected.iter().all(|key| found.contains(key)), "{rule:?}: {queries:?} see {expected:?}");
+                assert!(matches!(rule, PairRule::And(_)) || found == expected, "{rule:?}: {queries:?}: {found:?}");
             }
         }
     }

@@ -34,8 +34,14 @@ impl RandomBlocks {
     }
 
     pub(super) fn seen(self, query: usize, keys: Range<usize>) -> Runs {
+        self.seen_by_any(query..query + 1, keys)
+    }
+
+    /// The keys that some of the queries see: the blocks of queries decide, of which there are few.
+    pub(super) fn seen_by_any(self, queries: Range<usize>, keys: Range<usize>) -> Runs {
+        let own = queries.start / self.size..queries.end.div_ceil(self.size);
         let blocks = keys.start / self.size..keys.end.div_ceil(self.size);
-        let seen = blocks.filter(|&block| self.blocks_see(query / self.size, block));
+        let seen = blocks.filter(|&block| own.clone().any(|own| self.blocks_see(own, block)));
         let tokens = |block: usize| block * self.size..(block + 1).saturating_mul(self.size);
         let clipped = |run: Range<usize>| run.start.max(keys.start)..run.end.min(keys.end);
         seen.map(tokens).map(clipped).collect()

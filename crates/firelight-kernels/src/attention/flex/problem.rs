@@ -5,6 +5,7 @@ use super::{Inputs, KEYS, queries_of_tile};
 use crate::flex::dropout::Dropout;
 use crate::flex::view::{Broadcast, View, readable};
 use crate::flex::{MatrixMut, Real, product, vectorised};
+use crate::rule::Tile;
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 use std::ops::Range;
@@ -211,7 +212,11 @@ fn key_tiles(rule: Tiles<'_>, batch: usize, queries: impl Iterator<Item = Range<
     let tile = |(row, queries): (usize, Range<usize>)| {
         let visited = rule.visited(row..row + 1, &queries).into_iter();
         let cut = visited.flat_map(|run| run.clone().step_by(KEYS).map(move |key| key..(key + KEYS).min(run.end)));
-        cut.map(|keys| KeyTile { is_full: rule.is_tile_full(row, &queries, &keys), keys }).collect()
+        let visible = |keys: Range<usize>| match rule.tile(row, &queries, &keys) {
+            Tile::Empty => None,
+            tile => Some(KeyTile { is_full: tile == Tile::Full, keys }),
+        };
+        cut.filter_map(visible).collect()
     };
     (0..rule.rows(batch)).flat_map(of_row).map(tile).collect()
 }
