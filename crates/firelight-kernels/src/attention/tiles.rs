@@ -2,6 +2,7 @@
 //! keys and no others.
 
 use crate::rule::{PairRule, Runs, Tile};
+use std::iter::once;
 use std::ops::Range;
 
 /// Gaps of hidden keys that are not worth a tile's end.
@@ -56,7 +57,7 @@ impl<'a> Tiles<'a> {
     /// The keys that some query of some rows sees, in as few ranges as are worth it.
     pub(super) fn visited(&self, rows: Range<usize>, queries: &Range<usize>) -> Vec<Range<usize>> {
         if self.is_full() {
-            return vec![0..self.keys];
+            return once(0..self.keys).collect();
         }
         let positions = self.position(queries.start)..self.position(queries.start) + queries.len();
         let keys = self.start..self.start + self.keys;
@@ -98,6 +99,7 @@ impl<'a> Tiles<'a> {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "lists of one range are meant")]
 mod tests {
     use super::*;
 

@@ -14,6 +14,7 @@ pub use runs::Runs;
 
 use burn::tensor::{Int, Tensor};
 use std::fmt::Debug;
+use std::iter::once;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -256,14 +257,14 @@ impl PairRule {
             Self::Full | Self::Causal | Self::Window { .. } | Self::Chunks { .. } | Self::Prefix { .. } => {
                 let [first, last] = [first, last].map(|query| self.seen(row, query, keys.clone()));
                 match (first.is_empty(), last.is_empty()) {
-                    (false, false) => [first.hull().start..last.hull().end].into_iter().collect(),
+                    (false, false) => once(first.hull().start..last.hull().end).collect(),
                     _ => self.seen_by_each(row, queries, keys),
                 }
             }
             Self::Global { .. } => self.seen(row, first, keys),
             Self::Random(blocks) => blocks.seen_by_any(queries, keys),
             Self::And(rules) => {
-                let all = [keys.clone()].into_iter().collect();
+                let all = once(keys.clone()).collect();
                 rules
                     .iter()
                     .fold(all, |seen: Runs, rule| seen.and(&rule.seen_by_any(row, queries.clone(), seen.hull())))

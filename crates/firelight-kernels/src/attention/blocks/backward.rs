@@ -8,6 +8,7 @@ use super::block::{Block, blocks};
 use super::float::{Float, whole};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, TensorMetadata};
+use std::iter::once;
 use std::ops::Range;
 
 /// The gradients of query, key and value, and that of the bias if `with_bias`.
@@ -109,7 +110,7 @@ impl<B: AttentionKernel> Sum<B> {
     /// Adds what belongs to the pairs of a block, `[B | 1, H | 1, q | 1, k | 1]`.
     fn add_pairs(&mut self, block: &Block<'_, B>, part: Float<B>) {
         let [batch, heads, queries, keys] = part.dims();
-        let columns = if keys == 1 { vec![0..1] } else { block.columns().collect() };
+        let columns = if keys == 1 { once(0..1).collect() } else { block.columns().collect::<Vec<_>>() };
         for (to, columns) in block.places(self.shape).iter().zip(columns) {
             self.add(to, part.clone().slice(&[0..batch, 0..heads, 0..queries, columns]));
         }

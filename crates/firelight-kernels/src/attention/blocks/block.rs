@@ -8,6 +8,7 @@ use crate::rule::Runs;
 use burn::backend::tensor::{BoolTensor, FloatTensor, IntTensor};
 use burn::backend::{Backend, TensorMetadata, get_device_settings};
 use burn::tensor::{BoolDType, Shape, TensorData};
+use std::iter::once;
 use std::ops::Range;
 
 /// Some queries, and the keys that some of them see.
@@ -47,7 +48,7 @@ impl<'a, B: AttentionKernel> Block<'a, B> {
     /// At least one key, so that a block whose queries see nothing is no special case.
     fn new(inputs: &'a Inputs<B>, rule: Tiles<'a>, queries: Range<usize>) -> Self {
         let visited = rule.visited(0..rule.rows(inputs.query.shape()[0]), &queries);
-        let keys = if visited.is_empty() { vec![0..1] } else { visited };
+        let keys = if visited.is_empty() { once(0..1).collect() } else { visited };
         Self { inputs, rule, queries, keys }
     }
 
