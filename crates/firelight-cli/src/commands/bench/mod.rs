@@ -25,6 +25,15 @@ use workload::Workload;
 const HEADS: usize = 8;
 
 const EXAMPLES: &str = "\
+Patterns of attention:
+  causal               itself and all before it
+  window:N             itself and N tokens before it
+  around:N             N tokens on either side
+  chunks:N             its own chunk of N tokens
+  strided:N            N tokens on either side and every N-th token
+  local_global:N,G     N tokens on either side; the first G tokens see all and are seen by all
+  bigbird:N,G,R        the same, and R random blocks of 64 tokens
+
 Examples:
   firelight bench train --config char6
   firelight bench decode --dtype bf16 --device cuda
@@ -43,8 +52,7 @@ pub(crate) struct Bench {
     #[arg(long, visible_alias = "lengths", value_name = "N", value_delimiter = ',', default_values_t = [2048],
         value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     length: Vec<u32>,
-    /// What a query of `attention` sees: causal, window:N (N before), around:N (N on either side), chunks:N, strided:N,
-    /// local_global:N,G or bigbird:N,G,R (R random blocks of 64)
+    /// What a query of `attention` sees: causal, window:N (the N tokens before it) or a pattern listed below
     #[arg(long, value_name = "PATTERN", default_value = "causal")]
     pattern: Pattern,
     /// Key heads of `attention`, shared by its 8 query heads: 1, 2, 4 or 8
