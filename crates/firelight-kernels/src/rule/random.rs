@@ -1,16 +1,21 @@
 //! Random blocks of keys: the sparse part of BigBird.
 //!
 //! Source: Zaheer et al. 2020, §2 and appendix D (<https://arxiv.org/abs/2007.14062>): a block of queries sees some blocks of
-//! keys, drawn at random. Different here: the blocks are drawn, with repetition, from those up to the block of the queries, and
+//! keys, drawn at random. Different here: the blocks are drawn from those before the neighbour of the block of the queries, and
 //! where the future is seen a draw holds in both directions; so the choice does not depend on the length of the text.
+//!
+//! Distinct blocks are drawn as Floyd does: Bentley and Floyd 1987, A sample of brilliance
+//! (<https://doi.org/10.1145/30401.315746>).
 
 use super::Runs;
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Which blocks see each other: a function of the seed and the number of the later block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RandomBlocks {
-    /// Blocks that are drawn for each block of queries.
+    /// Distinct blocks that are drawn for each block of queries; all that there are where there are fewer. Its own block and its
+    /// neighbours are left to a window.
     pub count: usize,
     /// Tokens of a block.
     pub size: usize,
@@ -27,10 +32,19 @@ impl RandomBlocks {
     /// Whether the earlier of two blocks is among those that are drawn for the later one.
     fn blocks_see(self, one: usize, other: usize) -> bool {
         let (earlier, later) = (one.min(other), one.max(other));
-        (0..self.count).any(|draw| {
-            let share = unit([self.seed, later as u64, draw as u64]);
-            (share * (later + 1) as f64) as usize == earlier
-        })
+        earlier + 1 < later && self.drawn(later).contains(&earlier)
+    }
+
+    /// The blocks that are drawn for a block.
+    fn drawn(self, block: usize) -> SmallVec<[usize; 8]> {
+        let candidates = block.saturating_sub(1);
+        let mut drawn = SmallVec::new();
+        for last in candidates.saturating_sub(self.count)..candidates {
+            let share = unit([self.seed, block as u64, last as u64]);
+            let draw = (share * (last + 1) as f64) as usize;
+            drawn.push(if drawn.contains(&draw) { last } else { draw });
+        }
+        drawn
     }
 
     pub(super) fn seen(self, query: usize, keys: Range<usize>) -> Runs {
@@ -69,15 +83,22 @@ mod tests {
     }
 
     #[test]
-    fn each_block_draws_as_many_as_asked_for_and_others_with_another_seed() {
-        let of = |seed| seen(RandomBlocks { count: 3, size: 1, seed });
-        // Of b + 1 blocks, three draws with repetition find (b + 1) (1 - (b / (b + 1))^3).
-        let expected: f64 =
-            (0..100).map(|b: i32| f64::from(b + 1) * (1.0 - (f64::from(b) / f64::from(b + 1)).powi(3))).sum();
-        let found = of(1).iter().sum::<usize>() as f64;
-        assert!((found / expected - 1.0).abs() < 0.05, "{found} of about {expected}");
-        assert!(of(1).iter().all(|&count| (1..=3).contains(&count)));
-        assert!(of(1) == of(1) && of(1) != of(2));
+    fn each_block_draws_as_many_distinct_ones_as_asked_for_and_others_with_another_seed() {
+        let of = |seed| RandomBlocks { count: 3, size: 1, seed };
+        let expected: Vec<usize> = (0..100usize).map(|block| block.saturating_sub(1).min(3)).collect();
+        assert_eq!(seen(of(1)), expected);
+        let pairs = |seed| (0..10_000).map(|pair| of(seed).shows(pair / 100, pair % 100)).collect::<Vec<_>>();
+        assert!(pairs(1) == pairs(1) && pairs(1) != pairs(2));
+    }
+
+    #[test]
+    fn every_block_is_drawn_as_often_as_the_others() {
+        // The last of 12 blocks draws two of the ten before its neighbour: each with a chance of a fifth.
+        let drawn =
+            |block: usize| (0..5000).filter(|&seed| RandomBlocks { count: 2, size: 1, seed }.shows(11, block)).count();
+        let counts: Vec<usize> = (0..12).map(drawn).collect();
+        assert!(counts[..10].iter().all(|count| (880..1120).contains(count)), "{counts:?}"); // Four standard deviations.
+        assert_eq!(counts[10..], [0, 0]);
     }
 
     #[test]

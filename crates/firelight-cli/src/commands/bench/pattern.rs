@@ -62,7 +62,7 @@ mod tests {
         assert_eq!(grid("strided:2"), "###.\n####\n####\n.###\n");
         assert_eq!(grid("local_global:0,1"), "####\n##..\n#.#.\n#..#\n");
         assert_eq!(grid("bigbird:0,1,0"), grid("local_global:0,1"));
-        assert_eq!(grid("bigbird:0,0,1"), "####\n####\n####\n####\n"); // All in one block.
+        assert_eq!(grid("bigbird:0,0,1"), "#...\n.#..\n..#.\n...#\n"); // All in one block, which is not drawn.
     }
 
     #[test]
