@@ -160,6 +160,14 @@ impl State for KeyValues {
 
     fn join(&mut self, other: Box<dyn State>) {
         let other: Self = expect(other);
+        // One that has read nothing has no rows, whatever its buffers once held.
+        if other.is_empty() {
+            return;
+        }
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
         let len = self.len.max(other.len);
         let missing = [&*self, &other].map(|state| len - state.len);
         // A row that has forgotten nothing may have any padding before it.
@@ -330,6 +338,19 @@ mod tests {
                 let found = keys.clone().narrow(0, row, 1).try_to_vec_as::<f32>().expect("a host copy");
                 assert!(found.ends_with(&expected), "{found:?} ends with {expected:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_state_that_has_read_nothing_adds_no_rows() {
+        let mut emptied = KeyValues::new(None, 4);
+        extend(&mut emptied, &[7.0, 8.0]);
+        emptied.truncate(0);
+        let mut full = KeyValues::new(None, 4);
+        extend(&mut full, &[1.0]);
+        for (mut one, other) in [(emptied.clone(), full.clone()), (full, emptied)] {
+            one.join(other.boxed());
+            assert_eq!(extend(&mut one, &[2.0]), [1.0, 2.0]);
         }
     }
 
