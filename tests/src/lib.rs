@@ -22,6 +22,11 @@ pub struct WorkedNumbers;
 #[doc = include_str!("../../docs/reproduce.md")]
 pub struct Reproduce;
 
+/// Attention and blocks of one's own.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/attention.md")]
+pub struct OwnAttention;
+
 /// Masks.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/how-to/mask.md")]

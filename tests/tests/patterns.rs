@@ -4,7 +4,7 @@
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 use firelight::nn::invariants::{parts_equal_whole, rows_sum_to_one};
 use firelight::nn::{
-    AttentionContext, AttentionMask, AttentionPattern, AttentionTrace, BlockContext, Cache, LayerPass, Pass,
+    AttentionContext, AttentionMask, AttentionPattern, AttentionTrace, Cache, Layer, LayerContext, LayerPass, Pass,
     PositionConfig, SequenceInput, Transformer, TransformerConfig, WeightInit,
 };
 
@@ -57,7 +57,7 @@ fn dense(model: &Transformer, patterns: &[AttentionPattern], x: Tensor<3>, paddi
         let hidden = |row: usize, pair: usize| pattern.rule().hidden(0, pair / 9, pair % 9) || padding[row][pair % 9];
         let pairs: Vec<bool> = (0..2).flat_map(|row| (0..81).map(move |pair| hidden(row, pair))).collect();
         let mask = AttentionMask::from_hidden(Tensor::from_bool(TensorData::new(pairs, [2, 1, 9, 9]), &device()));
-        let context = BlockContext { attention: AttentionContext::masked(mask), ..BlockContext::default() };
+        let context = LayerContext { attention: AttentionContext::masked(mask), ..LayerContext::default() };
         x = block.forward(x, &context, &mut LayerPass::default());
     }
     model.norm.as_ref().expect("a final norm").forward(x)

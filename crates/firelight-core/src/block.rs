@@ -5,19 +5,23 @@
 //! sandwich Ding et al. 2021, §2.4 (<https://arxiv.org/abs/2105.13290>); parallel Chowdhery et al. 2022, §2
 //! (<https://arxiv.org/abs/2204.02311>).
 
-use crate::attention::{Attention, AttentionConfig, AttentionContext, Memory};
+use crate::attention::{Attention, AttentionConfig};
 use crate::dropout;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::feed_forward::{ExpertsConfig, FeedForwardConfig, FeedForwardLayer};
 use crate::init::ParamBuilder;
 use crate::kind;
+use crate::layer::{FeedForwardNetwork, Layer, LayerContext, TokenMixer};
 use crate::layer_scale::LayerScale;
 use crate::norm::{Norm, NormConfig};
 use crate::pass::LayerPass;
+use crate::residual::ResidualStream;
+use crate::state::State;
 use crate::stochastic_depth::StochasticDepth;
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig};
-use burn::tensor::{Bool, Device, Tensor};
+use burn::tensor::{Device, Tensor};
+use firelight_kernels::PairRule;
 use serde::{Deserialize, Serialize};
 
 /// Where the norm stands.
@@ -42,17 +46,6 @@ impl NormPlacement {
     pub fn has_final_norm(self) -> bool {
         self != Self::Post
     }
-}
-
-/// What a block reads beside its input: the shared context of its self-attention, and the memory of a decoder.
-#[derive(Debug, Clone, Default)]
-pub struct BlockContext {
-    /// Mask, bias and rotation of the self-attention.
-    pub attention: AttentionContext,
-    /// The encoder's output, in decoders with cross-attention.
-    pub memory: Option<Memory>,
-    /// `[B, T]`, true where a token of this pass is padding: experts do not read it.
-    pub padding: Option<Tensor<2, Bool>>,
 }
 
 /// Configuration of a [`TransformerBlock`].
@@ -190,51 +183,71 @@ impl TransformerBlockConfig {
     /// # Panics
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> TransformerBlock {
+        self.init_parts(params, |params| self.attention.init_with(params), |params| self.init_feed_forward(params))
+    }
+
+    /// The feed-forward network, or the experts, at the builder's seed and path.
+    pub fn init_feed_forward(&self, params: &ParamBuilder) -> FeedForwardLayer {
+        match self.experts {
+            Some(experts) => FeedForwardLayer::Experts(experts.init_with(&self.feed_forward, params)),
+            None => FeedForwardLayer::Dense(self.feed_forward.init_with(params)),
+        }
+    }
+
+    /// Builds the block at the builder's seed and path around parts of one's own, which are given the builders of their paths,
+    /// `attention` and `feed_forward`. Norms, cross-attention, dropout and the rest are those of the configuration.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn init_parts<M: TokenMixer, F: FeedForwardNetwork>(
+        &self,
+        params: &ParamBuilder,
+        mixer: impl FnOnce(&ParamBuilder) -> M,
+        feed_forward: impl FnOnce(&ParamBuilder) -> F,
+    ) -> TransformerBlock<M, F> {
         expect_valid(self.validate());
         let norm = |name: &str| self.norm.init_with(self.attention.d_model, &params.scope(name));
-        let attention = |name: &str| self.attention.init_with(&params.scope(name));
         let scale = |name: &str| {
             self.layer_scale.map(|value| LayerScale::new(self.attention.d_model, value, &params.scope(name)))
         };
         let sandwich = self.norm_placement == NormPlacement::Sandwich;
         let shared = self.norm_placement == NormPlacement::Parallel;
+        let crosses = self.cross_attention;
         TransformerBlock {
             attention_norm: norm("attention_norm"),
             attention_output_norm: sandwich.then(|| norm("attention_output_norm")),
-            attention: attention("attention"),
-            cross_attention_norm: self.cross_attention.then(|| norm("cross_attention_norm")),
-            cross_attention_output_norm: (self.cross_attention && sandwich)
-                .then(|| norm("cross_attention_output_norm")),
-            cross_attention: self.cross_attention.then(|| attention("cross_attention")),
+            attention: mixer(&params.scope("attention")),
+            cross_attention_norm: crosses.then(|| norm("cross_attention_norm")),
+            cross_attention_output_norm: (crosses && sandwich).then(|| norm("cross_attention_output_norm")),
+            cross_attention: crosses.then(|| self.attention.init_with(&params.scope("cross_attention"))),
             feed_forward_norm: (!shared).then(|| norm("feed_forward_norm")),
             feed_forward_output_norm: sandwich.then(|| norm("feed_forward_output_norm")),
-            feed_forward: self.feed_forward_layer(&params.scope("feed_forward")),
+            feed_forward: feed_forward(&params.scope("feed_forward")),
             attention_scale: scale("attention_scale"),
-            cross_attention_scale: if self.cross_attention { scale("cross_attention_scale") } else { None },
+            cross_attention_scale: if crosses { scale("cross_attention_scale") } else { None },
             feed_forward_scale: scale("feed_forward_scale"),
             dropout: DropoutConfig::new(self.dropout).init(),
             stochastic_depth: StochasticDepth::new(self.stochastic_depth),
             norm_placement: self.norm_placement,
         }
     }
-
-    fn feed_forward_layer(&self, params: &ParamBuilder) -> FeedForwardLayer {
-        match self.experts {
-            Some(experts) => FeedForwardLayer::Experts(experts.init_with(&self.feed_forward, params)),
-            None => FeedForwardLayer::Dense(self.feed_forward.init_with(params)),
-        }
-    }
 }
 
 /// One layer of a Transformer.
+///
+/// Attention and feed-forward network are ours, or any others: [`TransformerBlockConfig::init_parts`].
 #[derive(Module, Debug)]
-pub struct TransformerBlock {
+pub struct TransformerBlock<M = Attention, F = FeedForwardLayer>
+where
+    M: TokenMixer,
+    F: FeedForwardNetwork,
+{
     /// Norm of the self-attention; in parallel blocks, of the feed-forward network too.
     pub attention_norm: Norm,
     /// Second norm of the self-attention, in sandwich blocks.
     pub attention_output_norm: Option<Norm>,
-    /// Attention of the sequence to itself.
-    pub attention: Attention,
+    /// Attention of the sequence to itself, or what else mixes its tokens.
+    pub attention: M,
     /// Norm of the cross-attention.
     pub cross_attention_norm: Option<Norm>,
     /// Second norm of the cross-attention, in sandwich blocks.
@@ -246,7 +259,7 @@ pub struct TransformerBlock {
     /// Second norm of the feed-forward network, in sandwich blocks.
     pub feed_forward_output_norm: Option<Norm>,
     /// The feed-forward network, or the experts.
-    pub feed_forward: FeedForwardLayer,
+    pub feed_forward: F,
     /// Factors of the self-attention's output.
     pub attention_scale: Option<LayerScale>,
     /// Factors of the cross-attention's output.
@@ -259,27 +272,16 @@ pub struct TransformerBlock {
     norm_placement: NormPlacement,
 }
 
-impl TransformerBlock {
-    /// # Shapes
-    /// - `x`: `[B, T, D]`; output: the same
-    ///
-    /// # Panics
-    /// If the block has cross-attention and the context has no memory.
-    pub fn forward(&self, x: Tensor<3>, context: &BlockContext, pass: &mut LayerPass) -> Tensor<3> {
-        self.extend(Stream::new(x), context, pass).into_sum()
-    }
-
-    /// [`forward`](Self::forward) between other blocks.
-    pub(crate) fn extend(&self, stream: Stream, context: &BlockContext, pass: &mut LayerPass) -> Stream {
-        let attend = |x, pass: &mut LayerPass| self.attention.forward(x, &context.attention, pass);
-        let feed = |x, pass: &mut LayerPass| self.feed_forward.forward(x, context.padding.as_ref(), pass);
+impl<M: TokenMixer, F: FeedForwardNetwork> Layer for TransformerBlock<M, F> {
+    fn extend(&self, stream: ResidualStream, context: &LayerContext, pass: &mut LayerPass) -> ResidualStream {
         let Some(feed_forward_norm) = &self.feed_forward_norm else {
-            let (x, normed) = stream.normed(&self.attention_norm);
-            let x = x + self.join(attend(normed.clone(), pass), &self.attention_scale);
-            return Stream { x, branch: Some(self.join(feed(normed, pass), &self.feed_forward_scale)) };
+            let (stream, normed) = stream.normed(&self.attention_norm);
+            let attention = self.attention.forward(normed.clone(), context, pass);
+            let stream = stream + self.join(attention, &self.attention_scale);
+            return stream + self.join(self.feed_forward.forward(normed, context, pass), &self.feed_forward_scale);
         };
         let frame = (&self.attention_norm, &self.attention_output_norm, &self.attention_scale);
-        let stream = self.residual(stream, frame, |x| attend(x, pass));
+        let stream = self.residual(stream, frame, |x| self.attention.forward(x, context, pass));
         let stream = match (&self.cross_attention, &self.cross_attention_norm) {
             (Some(attention), Some(norm)) => {
                 let memory = context.memory.as_ref().expect("a block with cross-attention needs a memory");
@@ -289,28 +291,38 @@ impl TransformerBlock {
             _ => stream,
         };
         let frame = (feed_forward_norm, &self.feed_forward_output_norm, &self.feed_forward_scale);
-        self.residual(stream, frame, |x| feed(x, pass))
+        self.residual(stream, frame, |x| self.feed_forward.forward(x, context, pass))
     }
 
+    fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
+        self.attention.state(rule, capacity)
+    }
+
+    fn full_state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
+        self.attention.full_state(rule, capacity)
+    }
+}
+
+impl<M: TokenMixer, F: FeedForwardNetwork> TransformerBlock<M, F> {
     /// Adds one part to the stream, with its norm before or after, or two around it.
     fn residual(
         &self,
-        stream: Stream,
+        stream: ResidualStream,
         (norm, output_norm, scale): (&Norm, &Option<Norm>, &Option<LayerScale>),
         part: impl FnOnce(Tensor<3>) -> Tensor<3>,
-    ) -> Stream {
+    ) -> ResidualStream {
         if self.norm_placement == NormPlacement::Post {
             let x = stream.into_sum();
-            let branch = self.join(part(x.clone()), scale);
-            return Stream::new(norm.forward_sum(x, branch).1);
+            let output = self.join(part(x.clone()), scale);
+            return ResidualStream::new((ResidualStream::new(x) + output).normed(norm).1);
         }
-        let (x, normed) = stream.normed(norm);
+        let (stream, normed) = stream.normed(norm);
         let output = part(normed);
         let output = match output_norm {
             Some(norm) => norm.forward(output),
             None => output,
         };
-        Stream { x, branch: Some(self.join(output, scale)) }
+        stream + self.join(output, scale)
     }
 
     /// What a part's output passes on its way into the stream: its factors, then what is left out in training.
@@ -320,40 +332,6 @@ impl TransformerBlock {
             None => output,
         };
         self.stochastic_depth.forward(dropout::drop(&self.dropout, output))
-    }
-}
-
-/// The residual stream, whose last branch may not have been added yet: the norm that reads the sum adds it in the same pass.
-#[derive(Debug)]
-pub(crate) struct Stream {
-    x: Tensor<3>,
-    branch: Option<Tensor<3>>,
-}
-
-impl Stream {
-    pub(crate) fn new(x: Tensor<3>) -> Self {
-        Self { x, branch: None }
-    }
-
-    /// The stream and its norm.
-    fn normed(self, norm: &Norm) -> (Tensor<3>, Tensor<3>) {
-        match self.branch {
-            Some(branch) => norm.forward_sum(self.x, branch),
-            None => (self.x.clone(), norm.forward(self.x)),
-        }
-    }
-
-    /// The norm of the stream at its end.
-    pub(crate) fn into_normed(self, norm: &Norm) -> Tensor<3> {
-        self.normed(norm).1
-    }
-
-    /// The stream as it is.
-    pub(crate) fn into_sum(self) -> Tensor<3> {
-        match self.branch {
-            Some(branch) => self.x + branch,
-            None => self.x,
-        }
     }
 }
 
@@ -389,6 +367,6 @@ mod tests {
             TransformerBlockConfig::new(AttentionConfig::new(8, 2), FeedForwardConfig::new(8, Activation::Relu))
                 .with_cross_attention(true)
                 .init(&device);
-        block.forward(Tensor::zeros([1, 1, 8], &device), &BlockContext::default(), &mut LayerPass::default());
+        block.forward(Tensor::zeros([1, 1, 8], &device), &LayerContext::default(), &mut LayerPass::default());
     }
 }

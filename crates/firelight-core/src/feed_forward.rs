@@ -9,11 +9,12 @@ pub use experts::{ExpertsConfig, MixtureOfExperts};
 
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
+use crate::layer::{FeedForwardNetwork, LayerContext};
 use crate::linear::{Linear, LinearConfig};
 use crate::pass::LayerPass;
 use burn::module::Module;
 use burn::tensor::activation::relu;
-use burn::tensor::{Bool, Device, Tensor};
+use burn::tensor::{Device, Tensor};
 use firelight_kernels::{Gate, GeluForm, gated, gelu, silu};
 use serde::{Deserialize, Serialize};
 
@@ -204,13 +205,11 @@ pub enum FeedForwardLayer {
     Experts(MixtureOfExperts),
 }
 
-impl FeedForwardLayer {
-    /// # Shapes
-    /// - `x`: `[B, T, D]`, `padding`: `[B, T]`; output: as `x`
-    pub fn forward(&self, x: Tensor<3>, padding: Option<&Tensor<2, Bool>>, pass: &mut LayerPass) -> Tensor<3> {
+impl FeedForwardNetwork for FeedForwardLayer {
+    fn forward(&self, x: Tensor<3>, context: &LayerContext, pass: &mut LayerPass) -> Tensor<3> {
         match self {
             Self::Dense(network) => network.forward(x),
-            Self::Experts(experts) => experts.forward(x, padding, pass),
+            Self::Experts(experts) => experts.forward(x, context.padding.as_ref(), pass),
         }
     }
 }

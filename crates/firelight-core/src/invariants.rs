@@ -12,6 +12,7 @@
 //! | [`permutation`] | encoders without positions |
 //! | [`shift`] | relative positions |
 //! | `gradients` (feature `autodiff`) | everything that is trained |
+//! | `stack` (feature `autodiff`) | a whole [`Transformer`](crate::Transformer), of layers of one's own too: all of the above that applies, caches and recomputation |
 //!
 //! # Example
 //!
@@ -65,6 +66,8 @@ mod batches;
 #[cfg(feature = "autodiff")]
 mod gradients;
 mod order;
+#[cfg(feature = "autodiff")]
+mod stack;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -80,6 +83,8 @@ pub use batches::{batch_mates, padding};
 #[cfg(feature = "autodiff")]
 pub use gradients::gradients;
 pub use order::permutation;
+#[cfg(feature = "autodiff")]
+pub use stack::stack;
 pub use time::{causality, parts_equal_whole, shift};
 pub use weights::rows_sum_to_one;
 

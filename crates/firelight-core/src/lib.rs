@@ -42,6 +42,7 @@ mod head;
 mod init;
 pub mod invariants;
 pub mod kind;
+mod layer;
 mod layer_scale;
 mod linear;
 mod loss;
@@ -51,6 +52,7 @@ mod position;
 mod precision;
 mod recompute;
 mod report;
+mod residual;
 mod state;
 mod stochastic_depth;
 mod transformer;
@@ -59,10 +61,10 @@ mod vision;
 pub use adapter::{Adapter, AdapterConfig, merge_adapters};
 pub use attention::{
     AdditiveScore, Attention, AttentionConfig, AttentionContext, AttentionMechanism, AttentionPattern, BilinearScore,
-    DotProduct, FusedProjection, KeyValues, LinearAttention, LinearState, Mechanism, Memory, Projection,
-    ProjectionKind, ScoreScale, SeparateProjection,
+    DotProduct, FusedProjection, KeyValues, LinearAttention, Mechanism, Memory, Projection, ProjectionKind, ScoreScale,
+    SeparateProjection,
 };
-pub use block::{BlockContext, NormPlacement, TransformerBlock, TransformerBlockConfig};
+pub use block::{NormPlacement, TransformerBlock, TransformerBlockConfig};
 pub use cache::{Cache, LayerCache};
 pub use dropout::drop as dropout;
 pub use embedding::{TokenEmbedding, TokenEmbeddingConfig};
@@ -72,6 +74,7 @@ pub use feed_forward::{Activation, ExpertsConfig, FeedForward, FeedForwardConfig
 pub use firelight_kernels::{AttentionMask, MaskRule, PairRule, RandomBlocks, Runs};
 pub use head::{LmHead, LmHeadConfig, TiedHead};
 pub use init::{Init, ParamBuilder, WeightInit};
+pub use layer::{FeedForwardNetwork, Layer, LayerContext, TokenMixer};
 pub use layer_scale::LayerScale;
 pub use linear::{Linear, LinearConfig};
 pub use loss::{LossConfig, TokenLoss};
@@ -82,7 +85,8 @@ pub use position::{
     RotaryLayout, RotaryScaling, Rotation, ScoreBias, ShawPosition, Sinusoidal, T5Bias,
 };
 pub use report::{ParameterEntry, ParameterReport};
-pub use state::State;
+pub use residual::ResidualStream;
+pub use state::{RecurrentState, State};
 pub use stochastic_depth::StochasticDepth;
 pub use transformer::{SequenceInput, Transformer, TransformerConfig};
 pub use vision::{

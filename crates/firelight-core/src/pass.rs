@@ -69,7 +69,8 @@ impl AuxiliaryLosses {
         }
     }
 
-    pub(crate) fn add_load_balance(&mut self, loss: Tensor<1>) {
+    /// Adds how unevenly a layer spreads the tokens over its experts, `[1]`.
+    pub fn add_load_balance(&mut self, loss: Tensor<1>) {
         self.load_balances.push(loss);
     }
 
@@ -225,12 +226,20 @@ impl LayerPass<'_> {
         self.trace.as_mut().map(|trace| &mut trace.cross_attention)
     }
 
+    /// Notes the weights of the self-attention, `[B, H, T, K]`, where the pass has a trace; else they are not computed.
+    pub fn trace_attention(&mut self, weights: impl FnOnce() -> Tensor<4>) {
+        if let Some(trace) = &mut self.trace {
+            trace.attention = Some(weights());
+        }
+    }
+
     /// Where losses beside the task's own are collected, if they are wanted.
-    pub(crate) fn losses(&mut self) -> Option<&mut AuxiliaryLosses> {
+    pub fn losses(&mut self) -> Option<&mut AuxiliaryLosses> {
         self.losses.as_deref_mut()
     }
 
-    pub(crate) fn memory(&mut self, compute: impl FnOnce() -> (Tensor<4>, Tensor<4>)) -> (Tensor<4>, Tensor<4>) {
+    /// Keys `[B, G, S, E]` and values `[B, G, S, W]` of an encoder's output: a pass with a cache computes them once.
+    pub fn memory(&mut self, compute: impl FnOnce() -> (Tensor<4>, Tensor<4>)) -> (Tensor<4>, Tensor<4>) {
         match &mut self.cache {
             Some(cache) => cache.memory(compute),
             None => compute(),

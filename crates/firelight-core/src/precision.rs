@@ -5,7 +5,7 @@
 //! takes and gives single precision; in between a block computes in the type of the pass. Only here are numbers cast; the
 //! kernels form sums, statistics of norms and softmaxes in single precision.
 
-use crate::block::BlockContext;
+use crate::layer::LayerContext;
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{DType, FloatDType, Tensor};
 use std::borrow::Cow;
@@ -32,7 +32,7 @@ impl Precision {
     }
 
     /// What the blocks of a pass share, in its type.
-    pub(crate) fn context(self, context: BlockContext) -> BlockContext {
+    pub(crate) fn context(self, context: LayerContext) -> LayerContext {
         let Some(dtype) = self.0 else { return context };
         let mut context = context.exchanged(&mut |tensor| tensor.cast(dtype));
         context.attention.rotation = context.attention.rotation.map(|rotation| rotation.cast(dtype));

@@ -3,7 +3,7 @@
 //! Source: Chen et al. 2016, §4 (<https://arxiv.org/abs/1604.06174>), with the parts of their equation 1 the blocks of the
 //! stack: of every block its input stays, and in the backward pass the activations of one block at a time.
 
-use crate::block::{BlockContext, TransformerBlock};
+use crate::layer::{Layer, LayerContext};
 use crate::pass::{AuxiliaryLosses, LayerPass};
 use crate::position::ScoreBias;
 use crate::precision::{Precision, widened};
@@ -14,44 +14,42 @@ use std::iter::once;
 /// What becomes of a tensor, as a vector.
 type Exchange<'a> = &'a mut dyn FnMut(Tensor<1>) -> Tensor<1>;
 
-impl TransformerBlock {
-    /// [`forward`](Self::forward) without a cache, of which the graph keeps the input alone.
-    pub(crate) fn forward_recomputed(
-        &self,
-        x: Tensor<3>,
-        context: &BlockContext,
-        precision: Precision,
-        losses: Option<&mut AuxiliaryLosses>,
-    ) -> Tensor<3> {
-        let (shape, dtype, with_losses) = (x.dims(), x.dtype(), losses.is_some());
-        let mut inputs = vec![x.reshape([-1])];
-        let context = context.exchanged(&mut |tensor| {
-            inputs.push(tensor.clone());
-            tensor.detach()
-        });
-        let outputs = recomputed(self, inputs, move |block, inputs| {
-            let mut inputs = inputs.into_iter();
-            let mut next = || inputs.next().expect("an input for every tensor of the context");
-            let x = next().reshape(shape);
-            let context = context.exchanged(&mut |_| next());
-            let mut losses = AuxiliaryLosses::default();
-            let mut pass = LayerPass::collecting(with_losses.then_some(&mut losses));
-            let output = precision.module(block).forward(x, &context, &mut pass).reshape([-1]);
-            let losses = losses.into_load_balances();
-            // They stand in one vector, and losses are in single precision.
-            let output = if losses.is_empty() { output } else { widened(output) };
-            once(output).chain(losses).collect()
-        });
-        let mut outputs = outputs.into_iter();
-        let output = outputs.next().expect("a block has an output").reshape(shape).cast(dtype);
-        if let Some(losses) = losses {
-            outputs.for_each(|loss| losses.add_load_balance(loss));
-        }
-        output
+/// [`Layer::forward`] without a cache, of which the graph keeps the input alone.
+pub(crate) fn forward_recomputed<L: Layer + 'static>(
+    layer: &L,
+    x: Tensor<3>,
+    context: &LayerContext,
+    precision: Precision,
+    losses: Option<&mut AuxiliaryLosses>,
+) -> Tensor<3> {
+    let (shape, dtype, with_losses) = (x.dims(), x.dtype(), losses.is_some());
+    let mut inputs = vec![x.reshape([-1])];
+    let context = context.exchanged(&mut |tensor| {
+        inputs.push(tensor.clone());
+        tensor.detach()
+    });
+    let outputs = recomputed(layer, inputs, move |layer, inputs| {
+        let mut inputs = inputs.into_iter();
+        let mut next = || inputs.next().expect("an input for every tensor of the context");
+        let x = next().reshape(shape);
+        let context = context.exchanged(&mut |_| next());
+        let mut losses = AuxiliaryLosses::default();
+        let mut pass = LayerPass::collecting(with_losses.then_some(&mut losses));
+        let output = precision.module(layer).forward(x, &context, &mut pass).reshape([-1]);
+        let losses = losses.into_load_balances();
+        // They stand in one vector, and losses are in single precision.
+        let output = if losses.is_empty() { output } else { widened(output) };
+        once(output).chain(losses).collect()
+    });
+    let mut outputs = outputs.into_iter();
+    let output = outputs.next().expect("a block has an output").reshape(shape).cast(dtype);
+    if let Some(losses) = losses {
+        outputs.for_each(|loss| losses.add_load_balance(loss));
     }
+    output
 }
 
-impl BlockContext {
+impl LayerContext {
     /// The same with others in the place of the tensors through which gradients may flow: the memory, and biases that are
     /// trained.
     pub(crate) fn exchanged(&self, exchange: Exchange) -> Self {

@@ -1,6 +1,10 @@
 //! What a token mixer remembers of a text between two passes: the contract that every kind of memory keeps, so that a
 //! [`Cache`](crate::Cache) can hold any. A kind is defined beside the mixer that reads it: [`KeyValues`](crate::KeyValues) and
-//! [`LinearState`](crate::LinearState) are ours.
+//! [`RecurrentState`] are ours.
+
+mod recurrent;
+
+pub use recurrent::RecurrentState;
 
 use burn::tensor::{Int, Tensor};
 use std::any::{Any, type_name};
@@ -8,6 +12,61 @@ use std::fmt::Debug;
 use std::ops::Range;
 
 /// The state of one token mixer, for all rows of a batch.
+///
+/// One of your own, of the last three tokens, whatever the mixer makes of them:
+///
+/// ```
+/// use burn::tensor::{Int, Tensor};
+/// use firelight_core::State;
+///
+/// #[derive(Debug, Clone, Default)]
+/// struct LastThree {
+///     tokens: Option<Tensor<3>>, // [B, 3, D], zeros before the first token
+///     len: usize,
+/// }
+///
+/// impl LastThree {
+///     /// The tokens of a pass, `[B, T, D]`, with the three before them: `[B, 3 + T, D]`.
+///     fn extend(&mut self, x: Tensor<3>) -> Tensor<3> {
+///         let [batch, length, width] = x.dims();
+///         let before = self.tokens.take().unwrap_or_else(|| Tensor::zeros([batch, 3, width], &x.device()));
+///         let all = Tensor::cat(vec![before, x], 1);
+///         (self.tokens, self.len) = (Some(all.clone().narrow(1, length, 3)), self.len + length);
+///         all
+///     }
+/// }
+///
+/// impl State for LastThree {
+///     fn len(&self) -> usize {
+///         self.len
+///     }
+///     fn truncate(&mut self, _: usize) {
+///         *self = Self::default(); // It can go back to the begin alone.
+///     }
+///     fn select_rows(&mut self, rows: &Tensor<1, Int>) {
+///         self.tokens = self.tokens.take().map(|tokens| tokens.select(0, rows.clone()));
+///     }
+///     fn join(&mut self, other: Box<dyn State>) {
+///         let other: Self = other.expect();
+///         let both = [self.tokens.take(), other.tokens].into_iter().flatten();
+///         self.tokens = both.reduce(|above, below| Tensor::cat(vec![above, below], 0));
+///         self.len = self.len.max(other.len);
+///     }
+///     fn bytes(&self) -> usize {
+///         self.tokens.as_ref().map_or(0, |tokens| 4 * tokens.shape().num_elements())
+///     }
+///     fn boxed(&self) -> Box<dyn State> {
+///         Box::new(self.clone())
+///     }
+/// }
+///
+/// let x = |start: f32| Tensor::<3>::from_floats([[[start], [start + 1.0]]], &burn::tensor::Device::flex());
+/// let mut state = LastThree::default();
+/// state.extend(x(1.0));
+/// assert_eq!(state.extend(x(3.0)).try_to_vec_as::<f32>()?, [0.0, 1.0, 2.0, 3.0, 4.0]);
+/// assert_eq!((state.len(), state.bytes(), state.can_truncate(3), state.can_truncate(0)), (4, 12, false, true));
+/// # Ok::<(), burn::tensor::DataError>(())
+/// ```
 pub trait State: Debug + Any + Send {
     /// Number of tokens that were read.
     fn len(&self) -> usize;
@@ -17,11 +76,16 @@ pub trait State: Debug + Any + Send {
         self.len() == 0
     }
 
-    /// The tokens whose keys the mixer has at hand in a pass of `length` new ones, by their position in the row.
-    fn keys(&self, length: usize) -> Range<usize>;
+    /// The tokens whose keys the mixer has at hand in a pass of `length` new ones, by their position in the row: its mask is over
+    /// these. Default: the new ones, as a recurrence has them.
+    fn keys(&self, length: usize) -> Range<usize> {
+        self.len()..self.len() + length
+    }
 
-    /// Whether [`truncate`](Self::truncate) can go back to `len` tokens. Every state can go back to 0.
-    fn can_truncate(&self, len: usize) -> bool;
+    /// Whether [`truncate`](Self::truncate) can go back to `len` tokens. Every state can go back to 0. Default: nothing else.
+    fn can_truncate(&self, len: usize) -> bool {
+        len == 0 || len >= self.len()
+    }
 
     /// Forgets the tokens from `len` on. It is called where [`can_truncate`](Self::can_truncate) has agreed.
     fn truncate(&mut self, len: usize);
@@ -39,8 +103,10 @@ pub trait State: Debug + Any + Send {
     /// Memory that its tensors take.
     fn bytes(&self) -> usize;
 
-    /// What it keeps of a text, in the words of an error: `the last 5 tokens`.
-    fn keeps(&self) -> String;
+    /// What it keeps of a text, in the words of an error: `the last 5 tokens`. Default: the name of its type.
+    fn keeps(&self) -> String {
+        format!("what its {} is made of", short_name::<Self>())
+    }
 
     /// A copy. Tensors are shared until one of both writes.
     fn boxed(&self) -> Box<dyn State>;
@@ -65,23 +131,27 @@ impl dyn State {
     pub fn expect_mut<S: State>(&mut self) -> &mut S {
         let keeps = self.keeps();
         let found = (self as &mut dyn Any).downcast_mut();
-        found.unwrap_or_else(|| panic!("{}", of_another_stack(&keeps, type_name::<S>())))
+        found.unwrap_or_else(|| panic!("{}", of_another_stack(&keeps, short_name::<S>())))
+    }
+
+    /// The same of a state that is owned, as [`State::join`] is given one.
+    ///
+    /// # Panics
+    /// If it is of another kind: the cache belongs to another stack.
+    pub fn expect<S: State>(self: Box<Self>) -> S {
+        let keeps = self.keeps();
+        let found = (self as Box<dyn Any>).downcast();
+        *found.unwrap_or_else(|_| panic!("{}", of_another_stack(&keeps, short_name::<S>())))
     }
 }
 
-/// The state, owned, as one of a kind.
-///
-/// # Panics
-/// If it is of another kind.
-pub(crate) fn expect<S: State>(state: Box<dyn State>) -> S {
-    let keeps = state.keeps();
-    let found = (state as Box<dyn Any>).downcast();
-    *found.unwrap_or_else(|_| panic!("{}", of_another_stack(&keeps, type_name::<S>())))
+fn of_another_stack(keeps: &str, wanted: &str) -> String {
+    format!("a state that keeps {keeps} is no {wanted}: the cache was made for another stack")
 }
 
-fn of_another_stack(keeps: &str, wanted: &str) -> String {
-    let wanted = wanted.rsplit("::").next().unwrap_or(wanted);
-    format!("a state that keeps {keeps} is no {wanted}: the cache was made for another stack")
+/// The name of a type without its path.
+fn short_name<T: ?Sized>() -> &'static str {
+    type_name::<T>().rsplit("::").next().unwrap_or_default()
 }
 
 /// Bytes of a tensor.

@@ -9,14 +9,17 @@ mod row;
 
 pub use config::TransformerConfig;
 
-use crate::attention::{AttentionContext, AttentionPattern, KeyValues, Memory};
-use crate::block::{BlockContext, Stream, TransformerBlock};
+use crate::attention::{AttentionContext, AttentionPattern, Memory};
+use crate::block::TransformerBlock;
 use crate::cache::Cache;
 use crate::dropout;
+use crate::layer::{Layer, LayerContext};
 use crate::norm::Norm;
 use crate::pass::Pass;
 use crate::position::{Position, PositionScheme, Positions};
 use crate::precision::cast;
+use crate::recompute::forward_recomputed;
+use crate::residual::ResidualStream;
 use crate::state::State;
 use burn::module::Module;
 use burn::nn::Dropout;
@@ -91,14 +94,16 @@ impl SequenceInput {
 }
 
 /// A stack of blocks.
+///
+/// The layers are [`TransformerBlock`]s, or any others: [`TransformerConfig::init_layers`].
 #[derive(Module, Debug)]
-pub struct Transformer {
+pub struct Transformer<L: Layer = TransformerBlock> {
     /// The position scheme.
     pub position: Position,
     /// The norm of the embeddings, positions included, where there is one.
     pub embedding_norm: Option<Norm>,
     /// The layers.
-    pub blocks: Vec<TransformerBlock>,
+    pub blocks: Vec<L>,
     /// The final norm, in all but post-norm stacks.
     pub norm: Option<Norm>,
     dropout: Dropout,
@@ -106,7 +111,7 @@ pub struct Transformer {
     patterns: Vec<AttentionPattern>,
 }
 
-impl Transformer {
+impl<L: Layer + 'static> Transformer<L> {
     /// Runs the stack: all at once in training, in any number of parts with a cache, with the same result.
     ///
     /// Positions continue where the cache ends, do not count padding, and begin anew with each document.
@@ -128,16 +133,19 @@ impl Transformer {
         let contexts = self.contexts(&row, &positions, input, pass, &x.device());
         let (precision, dtype) = (pass.precision(), x.dtype());
         let contexts: Vec<_> = contexts.into_iter().map(|context| precision.context(context)).collect();
-        let mut stream = Stream::new(precision.tensor(dropout::drop(&self.dropout, self.embed(x, &positions))));
-        for (i, block) in self.blocks.iter().enumerate() {
+        let mut stream = ResidualStream::new(precision.tensor(dropout::drop(&self.dropout, self.embed(x, &positions))));
+        for (i, layer) in self.blocks.iter().enumerate() {
             let context = &contexts[i % contexts.len()];
             stream = match pass.recomputes() {
-                true => Stream::new(block.forward_recomputed(stream.into_sum(), context, precision, pass.losses())),
-                false => precision.module(block).extend(stream, context, &mut pass.layer(i)),
+                true => {
+                    let x = forward_recomputed(layer, stream.into_sum(), context, precision, pass.losses());
+                    ResidualStream::new(x)
+                }
+                false => precision.module(layer).extend(stream, context, &mut pass.layer(i)),
             };
         }
         let x = match &self.norm {
-            Some(norm) => stream.into_normed(&precision.module(norm)),
+            Some(norm) => stream.normed(&precision.module(norm)).1,
             None => stream.into_sum(),
         };
         x.cast(dtype)
@@ -193,12 +201,27 @@ impl Transformer {
     /// An empty cache in which every layer keeps the keys and values of all tokens: it can always go back, and tells documents
     /// apart in linear attention.
     pub fn full_cache(&self, capacity: usize) -> Cache {
-        Cache::new(self.blocks.iter().map(|_| KeyValues::new(None, capacity).boxed()), capacity)
+        Cache::new((0..self.blocks.len()).map(|layer| self.full_state(layer, capacity)), capacity)
+    }
+
+    /// Whether the patterns of all layers hide the future.
+    pub fn is_causal(&self) -> bool {
+        self.patterns.iter().take(self.blocks.len()).all(|pattern| pattern.is_causal())
     }
 
     /// What layer `index` remembers of its past.
     fn state(&self, index: usize, capacity: usize) -> Box<dyn State> {
-        self.blocks[index].attention.state(&self.patterns[index % self.patterns.len()].rule(), capacity)
+        self.blocks[index].state(&self.rule(index), capacity)
+    }
+
+    /// The same, of all tokens where it can.
+    fn full_state(&self, index: usize, capacity: usize) -> Box<dyn State> {
+        self.blocks[index].full_state(&self.rule(index), capacity)
+    }
+
+    /// Who sees whom in layer `index`.
+    fn rule(&self, index: usize) -> PairRule {
+        self.patterns[index % self.patterns.len()].rule()
     }
 
     /// # Panics
@@ -209,7 +232,7 @@ impl Transformer {
         assert!(found == layers, "a cache of {found} layers was made for another stack: this one has {layers}");
         for (layer, state) in states.into_iter().enumerate() {
             let (keeps, needs) = (state.keeps(), self.state(layer, 0).keeps());
-            let fits = keeps == needs || keeps == KeyValues::new(None, 0).keeps();
+            let fits = keeps == needs || keeps == self.full_state(layer, 0).keeps();
             assert!(fits, "layer {layer} of the cache keeps {keeps}, but its attention reads {needs}");
         }
     }
@@ -231,7 +254,7 @@ impl Transformer {
         input: &SequenceInput,
         pass: &Pass,
         device: &Device,
-    ) -> Vec<BlockContext> {
+    ) -> Vec<LayerContext> {
         let rotation = self.position.rotation(positions, device);
         let mut shared = BTreeMap::new();
         let context = |(layer, pattern): (usize, &AttentionPattern)| {
@@ -240,7 +263,12 @@ impl Transformer {
             let (mask, bias) = shared.entry(keys.start).or_insert_with(|| (row.mask(keys.len()), bias())).clone();
             let mask = AttentionMask::rule(pattern.rule()).starting_at(keys.start).and(mask);
             let attention = AttentionContext { mask, bias, rotation: rotation.clone() };
-            BlockContext { attention, memory: input.memory.clone(), padding: input.padding.clone() }
+            LayerContext {
+                attention,
+                memory: input.memory.clone(),
+                padding: input.padding.clone(),
+                documents: input.documents.clone(),
+            }
         };
         self.patterns.iter().take(self.blocks.len()).enumerate().map(context).collect()
     }

@@ -28,6 +28,7 @@
 pub use crate::device::select as select_device;
 pub use crate::nn::{
     AttentionMask, AttentionPattern, AttentionTrace, Cache, EncoderDecoder, EncoderDecoderConfig, ExpertsConfig,
-    MaskRule, Memory, NormConfig, NormPlacement, PairRule, ParamBuilder, Pass, PositionConfig, SequenceInput,
-    Transformer, TransformerBlock, TransformerBlockConfig, TransformerConfig, WeightInit,
+    FeedForwardNetwork, Layer, LayerContext, LayerPass, MaskRule, Memory, NormConfig, NormPlacement, PairRule,
+    ParamBuilder, Pass, PositionConfig, ResidualStream, SequenceInput, State, TokenMixer, Transformer,
+    TransformerBlock, TransformerBlockConfig, TransformerConfig, WeightInit,
 };

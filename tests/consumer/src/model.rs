@@ -7,18 +7,22 @@ use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::tensor::{Device, Distribution, Int, Tensor};
 use burn::train::{ClassificationOutput, InferenceStep, TrainOutput, TrainStep};
 use firelight_core::{
-    Attention, AttentionConfig, LayerPass, Memory, Pass, PositionConfig, SequenceInput, Transformer, TransformerConfig,
+    Attention, AttentionConfig, Layer, LayerPass, Memory, PairRule, Pass, PositionConfig, SequenceInput, Transformer,
+    TransformerBlock, TransformerConfig,
 };
 
 use crate::data::{Batch, LETTERS, VOCABULARY};
 
-const D_MODEL: usize = 32;
+/// Width of the encoder.
+pub const D_MODEL: usize = 32;
 
 /// Tokens to classes.
 #[derive(Module, Debug)]
-pub struct Classifier {
+pub struct Classifier<L: Layer = TransformerBlock> {
     embedding: Embedding,
-    encoder: Transformer,
+    encoder: Transformer<L>,
+    #[module(skip)]
+    rule: PairRule,
     query: Param<Tensor<3>>,
     pooling: Attention,
     head: Linear,
@@ -29,9 +33,17 @@ impl Classifier {
     pub fn new(device: &Device) -> Self {
         let encoder =
             TransformerConfig::encoder(D_MODEL, 4, 2).with_n_kv_heads(2).with_position(PositionConfig::rotary());
+        Self::around(encoder.init(device), PairRule::Full, device)
+    }
+}
+
+impl<L: Layer + 'static> Classifier<L> {
+    /// A classifier around an encoder of width [`D_MODEL`], in all of whose layers `rule` hides pairs.
+    pub fn around(encoder: Transformer<L>, rule: PairRule, device: &Device) -> Self {
         Self {
             embedding: EmbeddingConfig::new(VOCABULARY, D_MODEL).init(device),
-            encoder: encoder.init(device),
+            encoder: encoder.fork(device).train(),
+            rule,
             query: Param::from_tensor(Tensor::random([1, 1, D_MODEL], Distribution::Default, device)),
             pooling: AttentionConfig::new(D_MODEL, 4).init(device),
             head: LinearConfig::new(D_MODEL, LETTERS).init(device),
@@ -42,7 +54,7 @@ impl Classifier {
     pub fn forward(&self, tokens: Tensor<2, Int>) -> Tensor<2> {
         let [batch, _] = tokens.dims();
         let x = self.embedding.forward(tokens); // [B, T, D]
-        let x = self.encoder.forward(x, &SequenceInput::default(), &mut Pass::default());
+        let x = self.encoder.forward(x, &SequenceInput::default().with_rule(self.rule.clone()), &mut Pass::default());
         let query = self.query.val().expand([batch, 1, D_MODEL]);
         let pooled = self.pooling.forward_cross(query, &Memory::new(x), &mut LayerPass::default()); // [B, 1, D]
         self.head.forward(pooled.squeeze_dim::<2>(1))
@@ -56,7 +68,7 @@ impl Classifier {
     }
 }
 
-impl TrainStep for Classifier {
+impl<L: Layer + 'static> TrainStep for Classifier<L> {
     type Input = Batch;
     type Output = ClassificationOutput;
 
@@ -66,7 +78,7 @@ impl TrainStep for Classifier {
     }
 }
 
-impl InferenceStep for Classifier {
+impl<L: Layer + 'static> InferenceStep for Classifier<L> {
     type Input = Batch;
     type Output = ClassificationOutput;
 

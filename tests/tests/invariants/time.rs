@@ -3,7 +3,7 @@
 use burn::tensor::{Bool, Tensor, TensorData};
 use firelight::nn::invariants::{causality, parts_equal_whole, shift};
 use firelight::nn::{
-    AttentionContext, AttentionMask, AttentionMechanism, AttentionPattern, BlockContext, LayerPass, Pass,
+    AttentionContext, AttentionMask, AttentionMechanism, AttentionPattern, Layer, LayerContext, LayerPass, Pass,
     PositionConfig, PositionScheme, Positions, SequenceInput, Transformer, TransformerConfig,
 };
 
@@ -67,7 +67,7 @@ fn forward_from(model: &Transformer, x: Tensor<3>, start: usize) -> Tensor<3> {
         bias: model.position.bias(&positions, &positions, &device()),
         rotation: model.position.rotation(&positions, &device()),
     };
-    let context = BlockContext { attention, ..BlockContext::default() };
+    let context = LayerContext { attention, ..LayerContext::default() };
     let x = model.position.embed(x, &positions);
     let x = match &model.embedding_norm {
         Some(norm) => norm.forward(x),

@@ -2,9 +2,9 @@
 
 use burn::tensor::Tensor;
 use firelight::nn::{
-    Activation, AttentionConfig, AttentionContext, AttentionMask, BlockContext, FeedForwardConfig, Init, LayerPass,
-    NormConfig, NormPlacement, Pass, PositionConfig, SequenceInput, TransformerBlock, TransformerBlockConfig,
-    TransformerConfig,
+    Activation, AttentionConfig, AttentionContext, AttentionMask, FeedForwardConfig, FeedForwardNetwork, Init, Layer,
+    LayerContext, LayerPass, NormConfig, NormPlacement, Pass, PositionConfig, SequenceInput, TransformerBlock,
+    TransformerBlockConfig, TransformerConfig,
 };
 
 use crate::support::golden::{Golden, with_memory};
@@ -15,8 +15,8 @@ fn block() -> TransformerBlockConfig {
     TransformerBlockConfig::new(AttentionConfig::new(16, 4), feed_forward)
 }
 
-fn causal() -> BlockContext {
-    BlockContext { attention: AttentionContext::masked(AttentionMask::causal()), ..BlockContext::default() }
+fn causal() -> LayerContext {
+    LayerContext { attention: AttentionContext::masked(AttentionMask::causal()), ..LayerContext::default() }
 }
 
 fn agrees(name: &str, config: &TransformerBlockConfig) {
@@ -50,7 +50,7 @@ fn a_decoder_block_agrees() {
     let golden = Golden::load("decoder_block");
     let (x, hidden, memory) = with_memory(&golden);
     let layer = golden.fill(block().with_cross_attention(true).init(&x.device()));
-    let context = BlockContext { memory: Some(memory), ..causal() };
+    let context = LayerContext { memory: Some(memory), ..causal() };
     let output = layer.forward(x.clone(), &context, &mut LayerPass::default());
     golden.agrees(output, [("x", &x), ("memory", &hidden)], &layer);
 }
@@ -90,7 +90,7 @@ fn a_row_takes_a_part_twice_as_large_or_not_at_all() {
     forward(&dropping.init(&device()), x.clone()).into_data().assert_eq(&y.to_data(), true);
 
     let normed = whole.attention_norm.forward(x.clone());
-    let feed_forward = whole.feed_forward.forward(normed, None, &mut LayerPass::default());
+    let feed_forward = whole.feed_forward.forward(normed, &LayerContext::default(), &mut LayerPass::default());
     let attention = y - x.clone() - feed_forward.clone();
     let outcomes = [
         x.clone(),

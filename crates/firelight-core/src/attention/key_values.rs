@@ -1,7 +1,7 @@
 //! The state of attention, commonly called the KV cache: keys and values in buffers that are filled in place, doubled when full,
 //! and rolled on where a layer reads the last tokens alone.
 
-use crate::state::{State, bytes_of, expect, select};
+use crate::state::{State, bytes_of, select};
 use burn::tensor::{Int, Tensor};
 use std::ops::Range;
 
@@ -159,7 +159,7 @@ impl State for KeyValues {
     }
 
     fn join(&mut self, other: Box<dyn State>) {
-        let other: Self = expect(other);
+        let other: Self = other.expect();
         // One that has read nothing has no rows, whatever its buffers once held.
         if other.is_empty() {
             return;
@@ -355,9 +355,11 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a state that keeps all tokens is no LinearState: the cache was made for another stack")]
+    #[should_panic(
+        expected = "a state that keeps all tokens is no RecurrentState<4>: the cache was made for another stack"
+    )]
     fn a_state_of_another_kind_is_refused() {
         let mut state = KeyValues::new(None, 1).boxed();
-        state.expect_mut::<crate::attention::LinearState>();
+        state.expect_mut::<crate::state::RecurrentState<4>>();
     }
 }

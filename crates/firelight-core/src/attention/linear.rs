@@ -11,90 +11,16 @@
 //! positions turn queries and keys before the features, which keeps all weights positive; Su et al. 2021, §3.3
 //! (<https://arxiv.org/abs/2104.09864>) turn the features.
 
-use crate::state::{State, bytes_of, expect};
 use burn::module::Module;
 use burn::tensor::activation::relu;
-use burn::tensor::{Bool, Int, Tensor};
+use burn::tensor::{Bool, Tensor};
 use firelight_kernels::{AttentionMask, PairRule};
-use std::ops::Range;
 
 /// Tokens of the causal form whose pairs are formed.
 const CHUNK: usize = 64;
 
 /// `[B, G, E, W + 1]`: the sums `S`, and `z` as their last column.
 type Sums = Tensor<4>;
-
-/// What linear attention remembers: sums of keys and values, whose size does not depend on the length of the text.
-#[derive(Debug, Clone)]
-pub struct LinearState {
-    sums: Option<Sums>,
-    len: usize,
-    capacity: usize,
-}
-
-impl LinearState {
-    /// Nothing yet, for up to `capacity` tokens.
-    pub fn new(capacity: usize) -> Self {
-        Self { sums: None, len: 0, capacity }
-    }
-
-    /// Counts the tokens of a pass and returns where their sums belong.
-    ///
-    /// # Panics
-    /// If they do not fit into the capacity.
-    pub(super) fn extend(&mut self, length: usize) -> &mut Option<Sums> {
-        let end = self.len + length;
-        assert!(end <= self.capacity, "a cache of {} tokens cannot hold {end}", self.capacity);
-        self.len = end;
-        &mut self.sums
-    }
-}
-
-impl State for LinearState {
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn keys(&self, length: usize) -> Range<usize> {
-        self.len..self.len + length
-    }
-
-    fn can_truncate(&self, len: usize) -> bool {
-        len == 0 || len >= self.len
-    }
-
-    fn truncate(&mut self, len: usize) {
-        self.len = len;
-        if len == 0 {
-            self.sums = None;
-        }
-    }
-
-    fn select_rows(&mut self, rows: &Tensor<1, Int>) {
-        self.sums = self.sums.take().map(|sums| sums.select(0, rows.clone()));
-    }
-
-    fn join(&mut self, other: Box<dyn State>) {
-        let other: Self = expect(other);
-        self.sums = match (self.sums.take(), other.sums) {
-            (Some(sums), Some(below)) => Some(Tensor::cat(vec![sums, below], 0)),
-            (sums, below) => sums.or(below),
-        };
-        (self.len, self.capacity) = (self.len.max(other.len), self.capacity.max(other.capacity));
-    }
-
-    fn bytes(&self) -> usize {
-        self.sums.as_ref().map_or(0, bytes_of)
-    }
-
-    fn keeps(&self) -> String {
-        "sums of all tokens".into()
-    }
-
-    fn boxed(&self) -> Box<dyn State> {
-        Box::new(self.clone())
-    }
-}
 
 /// Attention in linear time and memory where the mask is full or causal, with padded keys or without. Any other mask
 /// takes the pairs one by one. It has no parameters.

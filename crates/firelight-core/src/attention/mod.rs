@@ -20,7 +20,7 @@ mod score;
 pub use config::AttentionConfig;
 pub use context::AttentionContext;
 pub use key_values::KeyValues;
-pub use linear::{LinearAttention, LinearState};
+pub use linear::LinearAttention;
 pub use mechanism::{AttentionMechanism, DotProduct, Mechanism};
 pub use memory::Memory;
 pub use pattern::AttentionPattern;
@@ -28,10 +28,11 @@ pub use projection::{FusedProjection, Projection, ProjectionKind, SeparateProjec
 pub use score::{AdditiveScore, BilinearScore, ScoreScale};
 
 use crate::dropout;
+use crate::layer::{LayerContext, TokenMixer};
 use crate::linear::Linear;
 use crate::norm::Norm;
 use crate::pass::LayerPass;
-use crate::state::State;
+use crate::state::{RecurrentState, State};
 use burn::module::Module;
 use burn::nn::Dropout;
 use burn::tensor::Tensor;
@@ -81,8 +82,8 @@ impl Attention {
         let value = split(value, self.n_kv_heads); // [B, G, T, W]
         let (state, weights) = pass.self_attention();
         let heads = match state {
-            Some(state) if state.is::<LinearState>() => {
-                let sums = state.expect_mut::<LinearState>().extend(key.dims()[2]);
+            Some(state) if state.is::<RecurrentState<4>>() => {
+                let sums = state.expect_mut::<RecurrentState<4>>().extend(key.dims()[2]);
                 linear_heads(self.linear(), [query, key, value], context, Some(sums), weights)
             }
             Some(state) => {
@@ -125,15 +126,6 @@ impl Attention {
     /// `[B, T, G E] -> [B, G, T, E]`, all but turned.
     fn keys(&self, key: Tensor<3>) -> Tensor<4> {
         self.mechanism.key(norm(&self.key_norm, split(key, self.n_kv_heads)))
-    }
-
-    /// What the layer remembers of a text where its mask is that of `rule`: the keys and values that its queries can see, or
-    /// sums of them.
-    pub fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
-        match (&self.mechanism, rule) {
-            (Mechanism::Linear(_), PairRule::Full | PairRule::Causal) => Box::new(LinearState::new(capacity)),
-            _ => Box::new(KeyValues::new(rule.look_back(), capacity)),
-        }
     }
 
     /// The heads, `[B, H, Q, W]`. The weights are kept where somebody wants them.
@@ -181,6 +173,25 @@ impl Attention {
             *trace = Some(weights);
         }
         heads
+    }
+}
+
+impl TokenMixer for Attention {
+    fn forward(&self, x: Tensor<3>, context: &LayerContext, pass: &mut LayerPass) -> Tensor<3> {
+        self.forward(x, &context.attention, pass)
+    }
+
+    /// The keys and values that the queries can see, or sums of them in linear attention.
+    fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
+        match (&self.mechanism, rule) {
+            (Mechanism::Linear(_), PairRule::Full | PairRule::Causal) => Box::new(RecurrentState::<4>::new(capacity)),
+            _ => Box::new(KeyValues::new(rule.look_back(), capacity)),
+        }
+    }
+
+    /// The keys and values of all tokens.
+    fn full_state(&self, _rule: &PairRule, capacity: usize) -> Box<dyn State> {
+        Box::new(KeyValues::new(None, capacity))
     }
 }
 

@@ -8,6 +8,7 @@ use crate::block::TransformerBlockConfig;
 use crate::error::expect_valid;
 use crate::feed_forward::FeedForwardConfig;
 use crate::init::ParamBuilder;
+use crate::layer::Layer;
 use crate::position::PositionSizes;
 use burn::nn::DropoutConfig;
 use burn::tensor::Device;
@@ -41,11 +42,26 @@ impl TransformerConfig {
     /// # Panics
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> Transformer {
+        self.init_layers(params, |block, params| block.init_with(params))
+    }
+
+    /// Builds the stack at the builder's seed and path with layers of one's own. Each is made of the configuration that
+    /// [`TransformerBlock`](crate::TransformerBlock) would have there, and the builder of its path; positions, patterns,
+    /// embedding norm and final norm are those of the stack.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn init_layers<L: Layer>(
+        &self,
+        params: &ParamBuilder,
+        layer: impl Fn(TransformerBlockConfig, &ParamBuilder) -> L,
+    ) -> Transformer<L> {
         expect_valid(self.validate());
+        let blocks = params.scope("blocks");
         let norm = |name: &str| self.norm.init_with(self.d_model, &params.scope(name));
         Transformer {
             position: self.position.init_with(self.sizes(), self.init.weight, &params.scope("position")),
-            blocks: (0..self.n_layers).map(|i| self.layer(i).init_with(&params.scope("blocks").scope(i))).collect(),
+            blocks: (0..self.n_layers).map(|i| layer(self.layer(i), &blocks.scope(i))).collect(),
             embedding_norm: self.embedding_norm.then(|| norm("embedding_norm")),
             norm: self.norm_placement.has_final_norm().then(|| norm("norm")),
             dropout: DropoutConfig::new(self.embedding_dropout).init(),

@@ -1,0 +1,200 @@
+//! Everything that a stack must hold to, in one call.
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{Bool, Gradients, Int, Tensor, TensorData};
+use firelight_kernels::PairRule;
+
+use super::{Violation, batch_mates, causality, compare, gradients, noise, padding, parts_equal_whole, some, verdict};
+use crate::cache::Cache;
+use crate::layer::Layer;
+use crate::pass::Pass;
+use crate::transformer::{SequenceInput, Transformer};
+
+/// A stack, ours or of layers of one's own, must pass every check of this module that applies to it: [`causality`] and caches
+/// where its patterns or `rule` hide the future, [`padding`] on both sides, [`batch_mates`], [`gradients`]. Rows of a cache must
+/// be moved, repeated, forgotten and joined as whole texts are. A pass that recomputes its layers must have the gradients of one
+/// that does not, to the bit.
+///
+/// `rule` hides pairs in every layer beside what the patterns hide; [`PairRule::Full`] hides none. `x` is `[B, T, D]` with 6
+/// tokens or more, on a device without autodiff. A stack whose patterns count padding, as chunks and global tokens do, bears
+/// none on the left and does not pass.
+///
+/// # Errors
+/// The first violation.
+///
+/// # Example
+///
+/// ```
+/// use burn::tensor::{Device, Distribution, Tensor};
+/// use firelight_core::invariants::{Violation, stack};
+/// use firelight_core::{PairRule, TransformerConfig};
+///
+/// let device = Device::flex();
+/// let x = Tensor::random([2, 7, 8], Distribution::Default, &device);
+/// stack(&TransformerConfig::new(8, 2, 2).init(&device), &PairRule::Full, x, 1e-4)?;
+/// # Ok::<(), Violation>(())
+/// ```
+pub fn stack<L: Layer + 'static>(
+    stack: &Transformer<L>,
+    rule: &PairRule,
+    x: Tensor<3>,
+    tolerance: f64,
+) -> Result<(), Violation> {
+    let subject = Subject { stack, input: SequenceInput::default().with_rule(rule.clone()), tolerance };
+    batch_mates(|x| subject.whole(x), x.clone(), tolerance)?;
+    padding(|x, flags| subject.padded(x, flags), x.clone(), [2, 3], tolerance)?;
+    if stack.is_causal() || rule.is_causal() {
+        causality(|x| subject.whole(x), x.clone(), tolerance)?;
+        subject.caches(&x)?;
+    }
+    let trained = stack.clone().fork(&x.device().autodiff()).train();
+    let trained = Subject { stack: &trained, ..subject };
+    gradients(|x| trained.whole(x).powi_scalar(3).mean(), x.clone().narrow(1, 0, 6), 1e-2)?;
+    trained.recomputation(&x)
+}
+
+/// What is checked.
+struct Subject<'a, L: Layer> {
+    stack: &'a Transformer<L>,
+    input: SequenceInput,
+    tolerance: f64,
+}
+
+impl<L: Layer + 'static> Subject<'_, L> {
+    fn whole(&self, x: Tensor<3>) -> Tensor<3> {
+        self.stack.forward(x, &self.input, &mut Pass::default())
+    }
+
+    fn padded(&self, x: Tensor<3>, flags: Tensor<2, Bool>) -> Tensor<3> {
+        self.stack.forward(x, &self.input.clone().with_padding(flags), &mut Pass::default())
+    }
+
+    fn extend(&self, cache: &mut Cache, x: Tensor<3>) -> Tensor<3> {
+        self.stack.forward(x, &self.input, &mut Pass::cached(cache))
+    }
+
+    /// The last `count` outputs of whole texts are those that were `found`.
+    fn last(&self, property: &'static str, texts: Tensor<3>, count: usize, found: Tensor<3>) -> Result<(), Violation> {
+        let length = texts.dims()[1];
+        let expected = self.whole(texts).narrow(1, length - count, count);
+        compare(property, format!("the last {count} tokens"), expected, found, self.tolerance)
+    }
+
+    /// What caches can do, those that keep what is needed and those that keep all.
+    fn caches(&self, x: &Tensor<3>) -> Result<(), Violation> {
+        let capacity = 2 * x.dims()[1];
+        for empty in [self.stack.cache(capacity), self.stack.full_cache(capacity)] {
+            for part in [1, 4] {
+                let mut cache = empty.clone();
+                let step = |x| self.extend(&mut cache, x);
+                parts_equal_whole(|x| self.whole(x), step, x.clone(), part, self.tolerance)?;
+            }
+            self.rows_are_moved(empty.clone(), x)?;
+            self.tokens_are_forgotten(empty.clone(), x)?;
+            self.caches_are_joined([empty.clone(), empty], x)?;
+        }
+        Ok(())
+    }
+
+    /// The rows in another order, one of them twice.
+    fn rows_are_moved(&self, mut cache: Cache, x: &Tensor<3>) -> Result<(), Violation> {
+        let [batch, length, _] = x.dims();
+        self.extend(&mut cache, x.clone().narrow(1, 0, length - 2));
+        let order: Vec<i64> = (0..batch as i64).rev().chain([0]).collect();
+        let order = Tensor::<1, Int>::from_data(TensorData::new(order, [batch + 1]), &x.device());
+        cache.select_rows(&order);
+        let texts = x.clone().select(0, order);
+        let found = self.extend(&mut cache, texts.clone().narrow(1, length - 2, 2));
+        self.last("rows of a cache are moved and repeated", texts, 2, found)
+    }
+
+    /// Tokens that never belonged to the text are taken back, with as many before them as the cache must.
+    fn tokens_are_forgotten(&self, mut cache: Cache, x: &Tensor<3>) -> Result<(), Violation> {
+        let [batch, length, width] = x.dims();
+        self.extend(&mut cache, x.clone().narrow(1, 0, length - 3));
+        self.extend(&mut cache, noise([batch, 2, width], 3, &x.device()));
+        let back = if cache.can_truncate(length - 3) { length - 3 } else { 0 };
+        cache.truncate(back);
+        let found = self.extend(&mut cache, x.clone().narrow(1, back, length - back));
+        self.last("what a cache forgets was never there", x.clone(), length - back, found)
+    }
+
+    /// The caches of texts of unequal length.
+    fn caches_are_joined(&self, [mut cache, mut other]: [Cache; 2], x: &Tensor<3>) -> Result<(), Violation> {
+        let [batch, length, _] = x.dims();
+        let later = x.clone().narrow(1, 2, length - 2);
+        self.extend(&mut cache, later.clone().narrow(1, 0, length - 4));
+        self.extend(&mut other, x.clone().narrow(1, 0, length - 2));
+        cache.join(other);
+        let found = self.extend(&mut cache, x.clone().narrow(1, length - 2, 2).repeat_dim(0, 2));
+        let property = "joined caches go on as each would alone";
+        self.last(property, later, 2, found.clone().narrow(0, 0, batch))?;
+        self.last(property, x.clone(), 2, found.narrow(0, batch, batch))
+    }
+
+    /// Recomputed gradients, of all parameters and of `x`, where texts end in padding.
+    fn recomputation(&self, x: &Tensor<3>) -> Result<(), Violation> {
+        let property = "recomputed gradients are the same to the bit";
+        let expected = self.gradients(x, false);
+        some(
+            property,
+            "gradients of parameters",
+            expected.iter().skip(1).filter_map(|(_, found)| found.as_ref()).count(),
+        )?;
+        for ((name, found), (_, expected)) in self.gradients(x, true).into_iter().zip(expected) {
+            let difference = if found == expected { 0.0 } else { f64::INFINITY };
+            verdict(property, name, difference, 0.0)?;
+        }
+        Ok(())
+    }
+
+    fn gradients(&self, x: &Tensor<3>, recomputes: bool) -> Vec<(String, Option<TensorData>)> {
+        let [batch, length, _] = x.dims();
+        let x = Tensor::from_data(x.to_data(), &x.device().autodiff()).require_grad();
+        let tokens = Tensor::<1, Int>::arange(0..length as i64, &x.device()).reshape([1, length]);
+        let last = tokens.greater_equal_scalar(length as i64 - 1).expand([batch, length]);
+        let mut pass = Pass::default().with_recomputation(recomputes);
+        let output = self.stack.forward(x.clone(), &self.input.clone().with_padding(last), &mut pass);
+        let gradients = output.narrow(1, 0, length - 1).powi_scalar(3).sum().backward();
+        let mut all = Collected { found: vec![("x".into(), x.grad(&gradients).map(Tensor::into_data))], gradients };
+        self.stack.visit(&mut all);
+        all.found
+    }
+}
+
+/// The gradients of the parameters that were visited.
+struct Collected {
+    gradients: Gradients,
+    found: Vec<(String, Option<TensorData>)>,
+}
+
+impl ModuleVisitor for Collected {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let name = format!("parameter {} of shape {:?}", self.found.len(), param.val().dims());
+        self.found.push((name, param.val().grad(&self.gradients).map(Tensor::into_data)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PositionConfig, TransformerConfig};
+    use burn::tensor::Device;
+
+    fn verdict(config: &TransformerConfig, rule: &PairRule) -> Result<(), String> {
+        let device = Device::flex();
+        let outcome = stack(&config.init(&device), rule, noise([2, 9, 8], 1, &device), 1e-4);
+        outcome.map_err(|violation| violation.to_string())
+    }
+
+    #[test]
+    fn our_stacks_hold_and_those_that_cannot_are_told_why() {
+        let config = TransformerConfig::new(8, 2, 2).with_position(PositionConfig::rotary());
+        assert_eq!(verdict(&config, &PairRule::Full), Ok(()));
+        assert_eq!(verdict(&TransformerConfig::encoder(8, 2, 2), &PairRule::Full), Ok(()));
+        assert_eq!(verdict(&TransformerConfig::encoder(8, 2, 2), &PairRule::Causal), Ok(()));
+        // Chunks count the padding.
+        let error = verdict(&config, &PairRule::Chunks { size: 4 }).expect_err("other chunks");
+        assert!(error.starts_with("padding changes nothing: at row 0"), "{error}");
+    }
+}

@@ -1,0 +1,118 @@
+//! The seams of a stack: what a layer is, and the two parts that most layers are made of. Implement one of them for a module of
+//! your own, and it takes part in everything that a [`Transformer`](crate::Transformer) does: masks, padding, documents, caches,
+//! traces, recomputation, lower precision.
+//!
+//! | of your own | implement | put it into |
+//! |---|---|---|
+//! | what mixes tokens | [`TokenMixer`] | [`TransformerBlockConfig::init_parts`](crate::TransformerBlockConfig::init_parts) |
+//! | a feed-forward network | [`FeedForwardNetwork`] | the same |
+//! | a whole layer | [`Layer`] | [`TransformerConfig::init_layers`](crate::TransformerConfig::init_layers) |
+//!
+//! Source of the terms: Yu et al. 2022, "MetaFormer Is Actually What You Need for Vision", §3.1
+//! (<https://arxiv.org/abs/2111.11418>).
+
+use crate::attention::{AttentionContext, Memory};
+use crate::pass::LayerPass;
+use crate::residual::ResidualStream;
+use crate::state::State;
+use burn::module::{Module, ModuleDisplay};
+use burn::tensor::{Bool, Int, Tensor};
+use firelight_kernels::PairRule;
+
+/// What a layer reads beside the residual stream. The same for all tokens of a pass, and shared by its layers.
+#[derive(Debug, Clone, Default)]
+pub struct LayerContext {
+    /// Mask, score bias and rotation of the self-attention, over the tokens that the layer's [`State`] has at hand.
+    pub attention: AttentionContext,
+    /// The encoder's output, in decoders with cross-attention.
+    pub memory: Option<Memory>,
+    /// `[B, T]`, true where a token of this pass is padding: neither experts nor recurrences read it.
+    pub padding: Option<Tensor<2, Bool>>,
+    /// `[B, T]`, the document of each token of this pass, where a row holds several: a recurrence begins anew with each.
+    pub documents: Option<Tensor<2, Int>>,
+}
+
+/// Mixes the tokens of a sequence: attention, a convolution, a recurrence.
+///
+/// ```
+/// use burn::module::Module;
+/// use burn::tensor::{Device, Tensor};
+/// use firelight_core::{
+///     KeyValues, LayerContext, LayerPass, PairRule, Pass, SequenceInput, State, TokenMixer, TransformerConfig,
+/// };
+///
+/// /// The mean of all tokens up to each: attention with equal weights.
+/// #[derive(Module, Debug, Clone)]
+/// struct Mean {}
+///
+/// impl TokenMixer for Mean {
+///     fn forward(&self, x: Tensor<3>, _: &LayerContext, _: &mut LayerPass) -> Tensor<3> {
+///         let [_, length, _] = x.dims();
+///         let counts = Tensor::<1, burn::tensor::Int>::arange(1..length as i64 + 1, &x.device()).float();
+///         x.cumsum(1) / counts.reshape([1, length, 1])
+///     }
+///
+///     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
+///         KeyValues::new(rule.look_back(), capacity).boxed() // Not used: this one has no cache yet.
+///     }
+/// }
+///
+/// let device = Device::flex();
+/// let params = firelight_core::ParamBuilder::new(&device, 0);
+/// let stack = TransformerConfig::new(16, 4, 2).init_layers(&params, |block, params| {
+///     block.init_parts(params, |_| Mean {}, |params| block.init_feed_forward(params))
+/// });
+/// let y = stack.forward(Tensor::ones([1, 5, 16], &device), &SequenceInput::default(), &mut Pass::default());
+/// assert_eq!(y.dims(), [1, 5, 16]);
+/// ```
+pub trait TokenMixer: Module + ModuleDisplay {
+    /// Mixes the tokens of `x` and, where [`LayerPass::state`] is there, what it remembers of those before.
+    ///
+    /// # Shapes
+    /// - `x`: `[B, T, D]`, normalised as the block does it; output: the same, to be added to the residual stream
+    fn forward(&self, x: Tensor<3>, context: &LayerContext, pass: &mut LayerPass) -> Tensor<3>;
+
+    /// An empty state for a text of up to `capacity` tokens, in which `rule` says who sees whom.
+    fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State>;
+
+    /// A state that can go back to any token, where the mixer has one. Default: [`state`](Self::state).
+    fn full_state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
+        self.state(rule, capacity)
+    }
+}
+
+/// Works on every token by itself.
+pub trait FeedForwardNetwork: Module + ModuleDisplay {
+    /// # Shapes
+    /// - `x`: `[B, T, D]`, normalised as the block does it; output: the same, to be added to the residual stream
+    fn forward(&self, x: Tensor<3>, context: &LayerContext, pass: &mut LayerPass) -> Tensor<3>;
+}
+
+/// A layer of a [`Transformer`](crate::Transformer). [`TransformerBlock`](crate::TransformerBlock) is ours.
+pub trait Layer: Module + ModuleDisplay {
+    /// Adds what the layer computes to the residual stream. Read the stream by [`ResidualStream::normed`], and the addition of
+    /// the last layer and the norm of this one are one pass over memory.
+    ///
+    /// # Shapes
+    /// - `stream`: `[B, T, D]`; output: the same
+    fn extend(&self, stream: ResidualStream, context: &LayerContext, pass: &mut LayerPass) -> ResidualStream;
+
+    /// An empty state for a text of up to `capacity` tokens, in which `rule` says who sees whom.
+    fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State>;
+
+    /// A state that can go back to any token, where the layer has one. Default: [`state`](Self::state).
+    fn full_state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
+        self.state(rule, capacity)
+    }
+
+    /// The layer by itself.
+    ///
+    /// # Shapes
+    /// - `x`: `[B, T, D]`; output: the same
+    ///
+    /// # Panics
+    /// If it has cross-attention and the context has no memory.
+    fn forward(&self, x: Tensor<3>, context: &LayerContext, pass: &mut LayerPass) -> Tensor<3> {
+        self.extend(ResidualStream::new(x), context, pass).into_sum()
+    }
+}

@@ -1,0 +1,78 @@
+//! What a recurrence carries from token to token.
+
+use super::{State, bytes_of};
+use burn::tensor::{Int, Tensor};
+
+/// The state of a recurrence: one tensor of `D` dimensions, the batch first, whose size does not depend on the length of the text.
+/// Linear attention keeps its sums in one.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use firelight_core::{RecurrentState, State};
+///
+/// let mut state = RecurrentState::<3>::new(100); // for 100 tokens
+/// *state.extend(2) = Some(Tensor::zeros([1, 1, 8], &Device::flex())); // what two tokens have left
+/// assert_eq!((state.len(), state.bytes()), (2, 8 * 4));
+/// ```
+#[derive(Debug, Clone)]
+pub struct RecurrentState<const D: usize> {
+    carried: Option<Tensor<D>>,
+    len: usize,
+    capacity: usize,
+}
+
+impl<const D: usize> RecurrentState<D> {
+    /// Nothing yet, for up to `capacity` tokens.
+    pub fn new(capacity: usize) -> Self {
+        Self { carried: None, len: 0, capacity }
+    }
+
+    /// Counts the tokens of a pass and returns what those before have left, to be brought up to date; `None` where there are none.
+    ///
+    /// # Panics
+    /// If they do not fit into the capacity.
+    pub fn extend(&mut self, length: usize) -> &mut Option<Tensor<D>> {
+        let end = self.len + length;
+        assert!(end <= self.capacity, "a cache of {} tokens cannot hold {end}", self.capacity);
+        self.len = end;
+        &mut self.carried
+    }
+}
+
+impl<const D: usize> State for RecurrentState<D> {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.len = len;
+        if len == 0 {
+            self.carried = None;
+        }
+    }
+
+    fn select_rows(&mut self, rows: &Tensor<1, Int>) {
+        self.carried = self.carried.take().map(|carried| carried.select(0, rows.clone()));
+    }
+
+    fn join(&mut self, other: Box<dyn State>) {
+        let other: Self = other.expect();
+        self.carried = match (self.carried.take(), other.carried) {
+            (Some(carried), Some(below)) => Some(Tensor::cat(vec![carried, below], 0)),
+            (carried, below) => carried.or(below),
+        };
+        (self.len, self.capacity) = (self.len.max(other.len), self.capacity.max(other.capacity));
+    }
+
+    fn bytes(&self) -> usize {
+        self.carried.as_ref().map_or(0, bytes_of)
+    }
+
+    fn keeps(&self) -> String {
+        "sums of all tokens".into()
+    }
+
+    fn boxed(&self) -> Box<dyn State> {
+        Box::new(self.clone())
+    }
+}
