@@ -104,7 +104,7 @@ fn padding_and_documents_change_nothing() {
     let padding = Tensor::<2, Bool>::from_bool([[true, true, true, false, false, false, false]], &device());
     for config in grid() {
         // A pattern with global tokens begins at the row's first token, padding or another document's.
-        if matches!(config.patterns[0], AttentionPattern::LocalGlobal { .. } | AttentionPattern::Chunked { .. }) {
+        if matches!(config.first().pattern, AttentionPattern::LocalGlobal { .. } | AttentionPattern::Chunked { .. }) {
             continue;
         }
         let model = config.init(&device());

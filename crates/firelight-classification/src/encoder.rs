@@ -9,9 +9,8 @@
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor};
 use firelight_core::{
-    Activation, AdapterConfig, AttentionPattern, ConfigError, Init, NormConfig, NormPlacement, ParamBuilder, Pass,
-    PositionConfig, SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig, WeightInit,
-    merge_adapters,
+    Activation, AdapterConfig, ConfigError, Init, NormConfig, NormPlacement, ParamBuilder, Pass, PositionConfig,
+    SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig, WeightInit, merge_adapters,
 };
 use serde::{Deserialize, Serialize};
 
@@ -127,13 +126,16 @@ impl TextEncoderConfig {
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let TransformerConfig { d_model, cross_attention, ref patterns, .. } = self.transformer;
+        let (d_model, stack) = (self.transformer.d_model, &self.transformer);
         let own = [
-            patterns
+            stack
+                .patterns()
                 .iter()
-                .any(|pattern: &AttentionPattern| pattern.is_causal())
+                .any(|pattern| pattern.is_causal())
                 .then(|| "patterns of an encoder must not be causal: every token is to see what follows it".into()),
-            cross_attention.then(|| "cross_attention = true has nothing to read in an encoder: leave it out".into()),
+            stack
+                .has_cross_attention()
+                .then(|| "cross_attention = true has nothing to read in an encoder: leave it out".into()),
         ];
         let embedding = TokenEmbeddingConfig::new(self.vocab_size, d_model).validate();
         let segments = TokenEmbeddingConfig::new(self.n_segments.max(1), d_model).validate();
@@ -261,6 +263,7 @@ impl TextEncoder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_core::AttentionPattern;
     use firelight_kernels::assert_close;
 
     #[test]
@@ -334,8 +337,8 @@ mod tests {
     #[test]
     fn a_causal_encoder_is_refused() {
         let mut config = TextEncoderConfig::new(9, 8, 3, 1);
-        config.transformer.patterns = vec![AttentionPattern::Causal];
-        config.transformer.cross_attention = true;
+        config.transformer = config.transformer.with_patterns(vec![AttentionPattern::Causal]);
+        config.transformer = config.transformer.with_cross_attention(true);
         assert_eq!(config.validate().expect_err("three problems").problems().len(), 3);
     }
 }

@@ -44,8 +44,10 @@ impl EncoderDecoderConfig {
             .require(source == target, || {
                 format!("encoder.d_model = {source} must equal decoder.d_model = {target}, which reads its output")
             })
-            .require(!self.encoder.cross_attention, || "encoder.cross_attention = true has nothing to read".into())
-            .require(self.decoder.cross_attention, || {
+            .require(!self.encoder.has_cross_attention(), || {
+                "encoder.cross_attention = true has nothing to read".into()
+            })
+            .require(self.decoder.has_cross_attention(), || {
                 "decoder.cross_attention = false leaves the source unread: set it to true".into()
             })
             .finish()

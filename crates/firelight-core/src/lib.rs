@@ -88,7 +88,7 @@ pub use report::{ParameterEntry, ParameterReport};
 pub use residual::ResidualStream;
 pub use state::{RecurrentState, State};
 pub use stochastic_depth::StochasticDepth;
-pub use transformer::{SequenceInput, Transformer, TransformerConfig};
+pub use transformer::{LayerConfig, SequenceInput, Transformer, TransformerConfig};
 pub use vision::{
     Distillation, ImagePooling, PatchEmbedding, PatchPosition, VisionTransformer, VisionTransformerConfig,
 };

@@ -100,7 +100,8 @@ mod tests {
         let x = waves([2, 6, config.d_model], 0.0, &device);
         let cotangent = waves([2, 6, config.d_model], 1.0, &device);
         let memory = Memory::new(waves([2, 3, config.d_model], 2.0, &device));
-        let input = SequenceInput { memory: config.cross_attention.then_some(memory), ..SequenceInput::default() };
+        let input =
+            SequenceInput { memory: config.has_cross_attention().then_some(memory), ..SequenceInput::default() };
         let forward = |model: &Transformer, pass: Pass| model.forward(x.clone(), &input, &mut { pass });
         let run = |precision: Option<FloatDType>, recompute: bool| {
             let mut losses = AuxiliaryLosses::default();

@@ -7,7 +7,7 @@ mod config;
 mod cost;
 mod row;
 
-pub use config::TransformerConfig;
+pub use config::{LayerConfig, TransformerConfig};
 
 use crate::attention::{AttentionContext, AttentionPattern, Memory};
 use crate::block::TransformerBlock;
@@ -27,6 +27,7 @@ use burn::tensor::{Bool, Device, FloatDType, Int, Tensor};
 use firelight_kernels::{AttentionMask, PairRule};
 use row::Row;
 use std::collections::BTreeMap;
+use std::iter::once;
 
 /// What stands beside the embeddings of a pass.
 #[derive(Debug, Clone, Default)]
@@ -98,8 +99,10 @@ impl SequenceInput {
 /// The layers are [`TransformerBlock`]s, or any others: [`TransformerConfig::init_layers`].
 #[derive(Module, Debug)]
 pub struct Transformer<L: Layer = TransformerBlock> {
-    /// The position scheme.
+    /// The position scheme of the embeddings, and of the layers that have none of their own.
     pub position: Position,
+    /// The other schemes of layers.
+    pub layer_positions: Vec<Position>,
     /// The norm of the embeddings, positions included, where there is one.
     pub embedding_norm: Option<Norm>,
     /// The layers.
@@ -109,6 +112,9 @@ pub struct Transformer<L: Layer = TransformerBlock> {
     dropout: Dropout,
     #[module(skip)]
     patterns: Vec<AttentionPattern>,
+    /// Which scheme each layer has, in turn: 0 for `position`, then those of `layer_positions`.
+    #[module(skip)]
+    scheme_of: Vec<usize>,
 }
 
 impl<L: Layer + 'static> Transformer<L> {
@@ -246,7 +252,7 @@ impl<L: Layer + 'static> Transformer<L> {
         }
     }
 
-    /// One context per pattern: what its layers share is computed once, and once for all patterns that read the same keys.
+    /// One context for each kind of layer: what layers share is computed once, and once for all that read the same keys.
     fn contexts(
         &self,
         row: &Row,
@@ -255,14 +261,16 @@ impl<L: Layer + 'static> Transformer<L> {
         pass: &Pass,
         device: &Device,
     ) -> Vec<LayerContext> {
-        let rotation = self.position.rotation(positions, device);
+        let schemes: Vec<_> = once(&self.position).chain(&self.layer_positions).collect();
+        let rotations: Vec<_> = schemes.iter().map(|scheme| scheme.rotation(positions, device)).collect();
         let mut shared = BTreeMap::new();
-        let context = |(layer, pattern): (usize, &AttentionPattern)| {
-            let keys = pass.keys(layer, row.tokens().len());
-            let bias = || self.position.bias(positions, &row.positions(keys.len()), device);
-            let (mask, bias) = shared.entry(keys.start).or_insert_with(|| (row.mask(keys.len()), bias())).clone();
-            let mask = AttentionMask::rule(pattern.rule()).starting_at(keys.start).and(mask);
-            let attention = AttentionContext { mask, bias, rotation: rotation.clone() };
+        let context = |layer: usize| {
+            let (scheme, keys) = (self.scheme_of[layer], pass.keys(layer, row.tokens().len()));
+            let bias = || schemes[scheme].bias(positions, &row.positions(keys.len()), device);
+            let (mask, bias) =
+                shared.entry((scheme, keys.start)).or_insert_with(|| (row.mask(keys.len()), bias())).clone();
+            let mask = AttentionMask::rule(self.rule(layer)).starting_at(keys.start).and(mask);
+            let attention = AttentionContext { mask, bias, rotation: rotations[scheme].clone() };
             LayerContext {
                 attention,
                 memory: input.memory.clone(),
@@ -270,7 +278,7 @@ impl<L: Layer + 'static> Transformer<L> {
                 documents: input.documents.clone(),
             }
         };
-        self.patterns.iter().take(self.blocks.len()).enumerate().map(context).collect()
+        (0..self.patterns.len().min(self.blocks.len())).map(context).collect()
     }
 }
 

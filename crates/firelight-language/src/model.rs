@@ -56,9 +56,9 @@ impl LanguageModelConfig {
         let own = [
             // The window of a text moves by half a context.
             problem(stack.max_seq_len == 1, "max_seq_len = 1 must be at least 2"),
-            problem(stack.cross_attention, "cross_attention = true needs an encoder"),
+            problem(stack.has_cross_attention(), "cross_attention = true needs an encoder"),
             problem(
-                stack.patterns.iter().any(|pattern| !pattern.is_causal()),
+                stack.patterns().iter().any(|pattern| !pattern.is_causal()),
                 "patterns must be causal: a language model that sees its next token learns nothing",
             ),
         ];

@@ -116,7 +116,7 @@ impl Seq2SeqConfig {
             }),
             self.stacks
                 .decoder
-                .patterns
+                .patterns()
                 .iter()
                 .any(|pattern| !pattern.is_causal())
                 .then(|| "patterns of the decoder must be causal: a decoder that sees its next token learns nothing".into()),

@@ -53,5 +53,5 @@ fn moves_with_the_tokens(config: &TransformerConfig) -> bool {
         let rule = pattern.rule();
         (0..16).all(|q| (0..16).all(|k| rule.hidden(0, q, k) == rule.hidden(0, q + by, k + by)))
     };
-    config.patterns.iter().all(|pattern| (1..4).all(|by| alike(pattern, by)))
+    config.patterns().iter().all(|pattern| (1..4).all(|by| alike(pattern, by)))
 }

@@ -83,7 +83,10 @@ fn forward_from(model: &Transformer, x: Tensor<3>, start: usize) -> Tensor<3> {
 /// Whether only differences of positions show. Rotations cancel in a product of queries and keys, not in a sum of them or
 /// in a product of features that were taken of them.
 fn is_relative(config: &TransformerConfig) -> bool {
-    let product = matches!(config.attention_mechanism, AttentionMechanism::DotProduct | AttentionMechanism::Bilinear);
+    let product = matches!(
+        config.first().block.attention.mechanism,
+        AttentionMechanism::DotProduct | AttentionMechanism::Bilinear
+    );
     match config.position {
         PositionConfig::Learned | PositionConfig::Sinusoidal | PositionConfig::SinusoidalHalves => false,
         PositionConfig::Rotary { .. } => product,

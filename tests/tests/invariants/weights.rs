@@ -4,7 +4,7 @@ use burn::tensor::{Bool, Tensor};
 use firelight::nn::invariants::rows_sum_to_one;
 use firelight::nn::{
     AdditiveScore, Attention, AttentionMechanism, AttentionTrace, Linear, Mechanism, Pass, Projection,
-    SeparateProjection, SequenceInput, TransformerConfig,
+    SeparateProjection, SequenceInput,
 };
 
 use super::{assert_close, each, forward, tolerance};
@@ -34,7 +34,7 @@ fn a_trace_changes_nothing_and_its_rows_sum_to_one() {
         // On a CPU to the bit, where the weights are formed in any case; a GPU fuses operations otherwise when one more
         // result is wanted.
         let difference = distance(&output, &expected);
-        let same = config.attention_mechanism == AttentionMechanism::DotProduct && !is_gpu();
+        let same = config.first().block.attention.mechanism == AttentionMechanism::DotProduct && !is_gpu();
         let allowed = if same { 0.0 } else { tolerance(model) };
         assert!(difference <= allowed, "{difference:e}: {config:?}");
         assert_eq!(shapes(&trace), [[1, 4, 1, 5]; 2]);
@@ -94,9 +94,9 @@ fn shared_keys_and_values_are_repeated_ones() {
     let mut noise = Noise::new(11);
     each(decoder_pairs(), |config, grouped| {
         // All weights but those of the attention are the same by their seed and path.
-        let mut full = TransformerConfig { n_kv_heads: None, ..config.clone() }.init(&device());
+        let mut full = config.clone().each_layer(|layer| layer.block.attention.n_kv_heads = None).init(&device());
         for (block, source) in full.blocks.iter_mut().zip(&grouped.blocks) {
-            let n_kv_heads = config.n_kv_heads.expect("the grid sets it");
+            let n_kv_heads = config.first().block.attention.n_kv_heads.expect("the grid sets it");
             (block.attention.projection, block.attention.mechanism) = with_all_heads(&source.attention, n_kv_heads);
         }
         let x = noise.tensor([1, 6, 16]);

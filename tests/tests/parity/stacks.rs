@@ -39,10 +39,15 @@ fn stacks_of_experts_agree() {
 }
 
 #[test]
+fn layers_that_differ_agree() {
+    assert_eq!(agree("stack_layers"), Compared { cases: 5, parameters: 0, memories: 1 });
+}
+
+#[test]
 fn patterns_see_the_keys_of_their_papers() {
     let mut pairs = 0;
     for golden in Golden::load("stack_patterns").cases() {
-        let pattern = config::<TransformerConfig>(&golden, "config").patterns[0];
+        let pattern = config::<TransformerConfig>(&golden, "config").first().pattern;
         for (pair, seen) in golden.data("seen").iter::<u8>().enumerate() {
             assert_eq!(!pattern.rule().hidden(0, pair / 24, pair % 24), seen == 1, "{pattern:?}: pair {pair}");
             pairs += 1;
@@ -75,7 +80,7 @@ fn agree(name: &str) -> Compared {
 fn check(golden: &Golden) -> (usize, bool) {
     let config: TransformerConfig = config(golden, "config");
     let x = golden.input::<3>("x", &device());
-    let memory = config.cross_attention.then(|| golden.input::<3>("memory", &device()));
+    let memory = config.has_cross_attention().then(|| golden.input::<3>("memory", &device()));
     let stack = golden.fill(config.init(&x.device()));
     let mut losses = AuxiliaryLosses::default();
     let input = input(golden, &x, memory.as_ref());

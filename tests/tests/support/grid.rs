@@ -77,13 +77,32 @@ fn choices(causal: bool) -> Vec<Choice> {
         ),
         choice([None, Some(5.0)], TransformerConfig::with_attention_soft_cap),
         choice([true, false], TransformerConfig::with_bias),
-        choice([None, Some(true), Some(false)], |config, qkv_bias| TransformerConfig { qkv_bias, ..config }),
-        choice([None, Some(8)], |config, d_head| TransformerConfig { d_head, ..config }),
-        choice([None, Some(6)], |config, d_value| TransformerConfig { d_value, ..config }),
-        choice(experts(), |config, experts| TransformerConfig { experts, ..config }),
-        choice([None, Some(0.5)], |config, layer_scale| TransformerConfig { layer_scale, ..config }),
+        choice([None, Some(true), Some(false)], |config, bias| {
+            config.each_layer(|layer| layer.block.attention.qkv_bias = bias)
+        }),
+        choice([None, Some(8)], |config, width| config.each_layer(|layer| layer.block.attention.d_head = width)),
+        choice([None, Some(6)], |config, width| config.each_layer(|layer| layer.block.attention.d_value = width)),
+        choice(experts(), |config, experts| config.each_layer(|layer| layer.block.experts = experts)),
+        choice([None, Some(0.5)], |config, scale| config.each_layer(|layer| layer.block.layer_scale = scale)),
         choice([false, true], TransformerConfig::with_embedding_norm),
+        choice([None, Some(false), Some(true)], |config, turns| match turns {
+            Some(turns) => with_another_layer(config, turns),
+            None => config,
+        }),
     ]
+}
+
+/// Every second layer has positions of its own, or none, another inner width and another norm.
+fn with_another_layer(config: TransformerConfig, turns: bool) -> TransformerConfig {
+    let rotary = |theta| {
+        let (layout, scaling) = (RotaryLayout::Halves, RotaryScaling::None);
+        PositionConfig::Rotary { theta, layout, width: None, scaling }
+    };
+    let mut other = config.first().clone().with_position(if turns { rotary(50.0) } else { PositionConfig::None });
+    other.block.feed_forward.d_ff = Some(if turns { 20 } else { 12 });
+    other.block.norm = if turns { NormConfig::layer() } else { NormConfig::rms() };
+    let first = config.first().clone();
+    config.with_layers(vec![first, other])
 }
 
 fn experts() -> [Option<ExpertsConfig>; 5] {
@@ -180,7 +199,7 @@ pub(crate) fn cross_decoder_pairs() -> Vec<TransformerConfig> {
 
 /// All but parallel blocks, which have no place for cross-attention.
 fn with_memory(rows: Vec<TransformerConfig>) -> Vec<TransformerConfig> {
-    let possible = |config: &TransformerConfig| config.norm_placement != NormPlacement::Parallel;
+    let possible = |config: &TransformerConfig| config.first().block.norm_placement != NormPlacement::Parallel;
     rows.into_iter().filter(possible).map(|config| config.with_cross_attention(true)).collect()
 }
 

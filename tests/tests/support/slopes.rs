@@ -52,7 +52,7 @@ pub(crate) fn assert_gradients_are_slopes(config: &TransformerConfig, length: us
     let build = |device: &Device| Probe {
         stack: config.init(device),
         x: Param::from_data(x.clone(), device),
-        memory: config.cross_attention.then(|| Param::from_data(memory.clone(), device)),
+        memory: config.has_cross_attention().then(|| Param::from_data(memory.clone(), device)),
     };
     let exact = double_device();
     let probe = build(&exact.clone().autodiff()).in_double();

@@ -56,13 +56,12 @@ impl ReplacedTokens {
     /// The stack of the generator beside a discriminator of this one.
     pub(super) fn generator(&self, stack: &TransformerConfig) -> TransformerConfig {
         let share = |size: usize| ((size as f64 * self.generator_size).round() as usize).max(1);
-        TransformerConfig {
-            d_model: share(stack.d_model),
-            n_heads: share(stack.n_heads),
-            n_kv_heads: stack.n_kv_heads.map(share),
-            d_ff: stack.d_ff.map(share),
-            ..stack.clone()
-        }
+        stack.clone().with_d_model(share(stack.d_model)).each_layer(|layer| {
+            let (attention, feed_forward) = (&mut layer.block.attention, &mut layer.block.feed_forward);
+            attention.n_heads = share(attention.n_heads);
+            attention.n_kv_heads = attention.n_kv_heads.map(share);
+            feed_forward.d_ff = feed_forward.d_ff.map(share);
+        })
     }
 }
 
@@ -167,12 +166,13 @@ mod tests {
 
     #[test]
     fn the_generator_is_a_share_of_the_discriminator() {
-        let generator = ReplacedTokens::default().generator(&TransformerConfig { d_ff: Some(60), ..stack() });
-        let found = (generator.d_model, generator.n_heads, generator.d_ff, generator.n_layers);
+        let generator = ReplacedTokens::default().generator(&stack().with_d_ff(60));
+        let block = &generator.first().block;
+        let found = (generator.d_model, block.attention.n_heads, block.feed_forward.d_ff, generator.n_layers);
         assert_eq!(found, (4, 1, Some(15), 2));
         let base = ReplacedTokens { generator_size: 1.0 / 3.0, ..ReplacedTokens::default() };
         let generator = base.generator(&TextEncoderConfig::bert_base(11).transformer);
-        assert_eq!((generator.d_model, generator.n_heads), (256, 4), "ELECTRA-base");
+        assert_eq!((generator.d_model, generator.first().block.attention.n_heads), (256, 4), "ELECTRA-base");
     }
 
     #[test]

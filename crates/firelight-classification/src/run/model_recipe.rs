@@ -110,7 +110,7 @@ impl<'de> Deserialize<'de> for ClassifierModelRecipe {
             Apart::<Own, TransformerConfig>::read(deserializer, "ClassifierModelRecipe", &FIELDS)?;
         let transformer = encoder_stack(rest, &named);
         if !named.contains("head_dropout") {
-            own.head_dropout = transformer.dropout;
+            own.head_dropout = transformer.first().block.dropout;
         }
         Ok(Self { own, transformer })
     }
@@ -120,7 +120,7 @@ impl<'de> Deserialize<'de> for ClassifierModelRecipe {
 pub(crate) fn encoder_stack(stack: TransformerConfig, named: &BTreeSet<String>) -> TransformerConfig {
     let mut stack = stack.for_recipe(|key| named.contains(key));
     if !named.contains("patterns") {
-        stack.patterns = vec![AttentionPattern::Full];
+        stack = stack.with_patterns(vec![AttentionPattern::Full]);
     }
     stack
 }
@@ -138,8 +138,11 @@ mod tests {
         config.validate().unwrap();
         assert_eq!(config.head.pooler, PoolerConfig { pooling: PoolingConfig::Max, dense: Some(HeadActivation::Tanh) });
         let stack = &config.encoder.transformer;
-        assert_eq!(stack.patterns, [AttentionPattern::Full]);
-        assert_eq!((config.head.dropout, stack.attention_dropout, stack.embedding_dropout), (0.1, 0.2, 0.1));
+        assert_eq!(stack.patterns(), [AttentionPattern::Full]);
+        assert_eq!(
+            (config.head.dropout, stack.first().block.attention.dropout, stack.embedding_dropout),
+            (0.1, 0.2, 0.1)
+        );
         let again: ClassifierModelRecipe = toml::from_str(&toml::to_string(&recipe).unwrap()).unwrap();
         assert_eq!(again, recipe);
     }

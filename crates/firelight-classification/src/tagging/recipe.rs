@@ -121,7 +121,7 @@ impl<'de> Deserialize<'de> for TokenModelRecipe {
             Apart::<Own, TransformerConfig>::read(deserializer, "TokenModelRecipe", &FIELDS)?;
         let transformer = encoder_stack(rest, &named);
         if !named.contains("head_dropout") {
-            own.head_dropout = transformer.dropout;
+            own.head_dropout = transformer.first().block.dropout;
         }
         Ok(Self { own, transformer })
     }

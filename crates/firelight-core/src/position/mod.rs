@@ -232,6 +232,12 @@ impl PositionConfig {
         Self::Shaw { max_distance: shaw_max_distance() }
     }
 
+    /// Whether it turns queries and keys or adds to scores, in every layer that has it; else it adds to the embeddings, or does
+    /// nothing.
+    pub(crate) fn acts_in_layers(&self) -> bool {
+        matches!(self, Self::Rotary { .. } | Self::Alibi | Self::T5 { .. } | Self::Shaw { .. })
+    }
+
     /// # Errors
     /// If a width does not suit the scheme.
     pub fn validate(&self, d_model: usize, d_head: usize) -> Result<(), ConfigError> {
@@ -308,7 +314,7 @@ fn validate_t5(n_buckets: usize, max_distance: usize, bidirectional: bool) -> Ch
 }
 
 /// The sizes a scheme is built for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PositionSizes {
     /// Width of an embedding.
     pub d_model: usize,

@@ -1,118 +1,61 @@
-//! The configuration of a [`Transformer`](super::Transformer): every choice that a stack can be made of, with its default.
+//! The configuration of a [`Transformer`](super::Transformer): its layers in turn, and what stands around them.
 
+mod keys;
+mod layer;
 mod parts;
-mod setters;
 mod validate;
 
-use crate::attention::{AttentionMechanism, AttentionPattern, ProjectionKind, ScoreScale};
-use crate::block::NormPlacement;
-use crate::feed_forward::{Activation, ExpertsConfig};
+pub use layer::LayerConfig;
+
+use crate::attention::AttentionPattern;
 use crate::init::WeightInit;
-use crate::kind;
 use crate::norm::NormConfig;
 use crate::position::PositionConfig;
-use serde::{Deserialize, Serialize};
 
 fn max_seq_len() -> usize {
     1024
 }
 
-fn yes() -> bool {
-    true
-}
-
-fn causal() -> Vec<AttentionPattern> {
-    vec![AttentionPattern::Causal]
-}
-
-/// Configuration of a [`Transformer`](super::Transformer). Files may leave out every field but the first three.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// Configuration of a [`Transformer`](super::Transformer). Files write it flat: `d_model`, `n_heads` and `n_layers`, and whatever
+/// differs from its default by the names of the setters. Where layers differ, `layers` names the keys that each changes:
+///
+/// ```
+/// use firelight_core::{AttentionPattern, PositionConfig, TransformerConfig};
+///
+/// let file = r#"{
+///     "d_model": 64, "n_heads": 4, "n_layers": 4, "position": "rotary", "norm": "rms",
+///     "layers": [
+///         {"repeat": 3, "pattern": {"kind": "sliding_window", "left": 15}, "n_kv_heads": 1},
+///         {"position": "none"}
+///     ]
+/// }"#;
+/// let stack: TransformerConfig = serde_json::from_str(file)?;
+/// assert_eq!(stack.layers[0].pattern, AttentionPattern::SlidingWindow { left: 15, right: 0 });
+/// assert_eq!(stack.layers[3].position, Some(PositionConfig::None));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
 pub struct TransformerConfig {
     /// Width `D` of the residual stream.
     pub d_model: usize,
-    /// Number of query heads `H`.
-    pub n_heads: usize,
-    /// Number of blocks `L`.
+    /// Number of layers `L`.
     pub n_layers: usize,
-    /// Number of key/value heads `G`. Default: `n_heads`.
-    #[serde(default)]
-    pub n_kv_heads: Option<usize>,
-    /// Width `E` of a head. Default: `d_model / n_heads`.
-    #[serde(default)]
-    pub d_head: Option<usize>,
-    /// Width `W` of a head's values. Default: that of its queries and keys.
-    #[serde(default)]
-    pub d_value: Option<usize>,
-    /// Inner width of the feed-forward networks. Default: [`Activation::default_d_ff`].
-    #[serde(default)]
-    pub d_ff: Option<usize>,
+    /// The layers, in turn: layer `i` is that of number `i mod n`. Default: one kind for all.
+    pub layers: Vec<LayerConfig>,
     /// Longest sequence in tokens, where the position scheme has an end. Default: 1024.
-    #[serde(default = "max_seq_len")]
     pub max_seq_len: usize,
-    /// The position scheme. Default: learned.
-    #[serde(default, deserialize_with = "kind::deserialize")]
+    /// The position scheme of the embeddings, and of every layer that has none of its own. Default: learned.
     pub position: PositionConfig,
-    /// What the layers attend to, in turn: layer `i` has the pattern `i mod n`. Default: causal in every layer.
-    #[serde(default = "causal", deserialize_with = "kind::deserialize_list")]
-    pub patterns: Vec<AttentionPattern>,
-    /// One matrix for queries, keys and values, or three. Default: three.
-    #[serde(default)]
-    pub projection: ProjectionKind,
-    /// The nonlinearity of the feed-forward networks. Default: the tanh form of GELU.
-    #[serde(default)]
-    pub activation: Activation,
-    /// Several feed-forward networks in every layer, of which a token is read by a few. Default: one for all.
-    #[serde(default)]
-    pub experts: Option<ExpertsConfig>,
-    /// The norm. Default: layer normalisation.
-    #[serde(default, deserialize_with = "kind::deserialize")]
+    /// The norm of the embeddings and the one behind the last layer. Default: layer normalisation.
     pub norm: NormConfig,
-    /// Where the norms stand. Default: before each part.
-    #[serde(default)]
-    pub norm_placement: NormPlacement,
-    /// Biases in the linear layers. Default: true.
-    #[serde(default = "yes")]
-    pub bias: bool,
-    /// Adds cross-attention to a memory in every block. Default: false.
-    #[serde(default)]
-    pub cross_attention: bool,
-    /// Dropout of each part's output before it joins the residual stream. Default: 0.
-    #[serde(default)]
-    pub dropout: f64,
-    /// Biases of queries, keys and values, where they differ from `bias`, as in Qwen 2. Default: as `bias`.
-    #[serde(default)]
-    pub qkv_bias: Option<bool>,
-    /// Norm of every head's query and key. Default: none.
-    #[serde(default, deserialize_with = "kind::deserialize_option")]
-    pub query_key_norm: Option<NormConfig>,
-    /// How a query weighs the keys. Default: by the softmax of dot products.
-    #[serde(default)]
-    pub attention_mechanism: AttentionMechanism,
-    /// Factor of the attention scores. Default: `1 / sqrt(E)`.
-    #[serde(default)]
-    pub attention_scale: ScoreScale,
-    /// Bounds the scaled attention scores to `(-c, c)`. Default: no bound.
-    #[serde(default)]
-    pub attention_soft_cap: Option<f64>,
-    /// Dropout of the attention weights. Default: 0.
-    #[serde(default)]
-    pub attention_dropout: f64,
-    /// Normalises the embeddings, positions included, before the first block, as BERT. Default: false.
-    #[serde(default)]
+    /// Normalises the embeddings, positions included, before the first layer, as BERT. Default: false.
     pub embedding_norm: bool,
     /// Dropout of the embeddings. Default: 0.
-    #[serde(default)]
     pub embedding_dropout: f64,
     /// Rate at which a row of the batch goes without a part of the last layer, in training; the layers before it have
     /// lower rates, in even steps from 0. Default: 0.
-    #[serde(default)]
     pub stochastic_depth: f64,
-    /// Scales each channel of each part's output by a trained factor that begins at this value. Default: none.
-    #[serde(default)]
-    pub layer_scale: Option<f64>,
     /// How the weights begin. Default: GPT-2's way.
-    #[serde(default)]
     pub init: WeightInit,
 }
 
@@ -121,33 +64,14 @@ impl TransformerConfig {
     pub fn new(d_model: usize, n_heads: usize, n_layers: usize) -> Self {
         Self {
             d_model,
-            n_heads,
             n_layers,
-            n_kv_heads: None,
-            d_head: None,
-            d_value: None,
-            d_ff: None,
+            layers: vec![LayerConfig::new(d_model, n_heads)],
             max_seq_len: max_seq_len(),
             position: PositionConfig::default(),
-            patterns: causal(),
-            projection: ProjectionKind::default(),
-            activation: Activation::default(),
-            experts: None,
             norm: NormConfig::default(),
-            norm_placement: NormPlacement::default(),
-            bias: true,
-            cross_attention: false,
-            dropout: 0.0,
-            qkv_bias: None,
-            query_key_norm: None,
-            attention_mechanism: AttentionMechanism::default(),
-            attention_scale: ScoreScale::default(),
-            attention_soft_cap: None,
-            attention_dropout: 0.0,
             embedding_norm: false,
             embedding_dropout: 0.0,
             stochastic_depth: 0.0,
-            layer_scale: None,
             init: WeightInit::default(),
         }
     }
@@ -159,7 +83,97 @@ impl TransformerConfig {
 
     /// A causal stack with cross-attention, as the decoder of an encoder-decoder.
     pub fn decoder(d_model: usize, n_heads: usize, n_layers: usize) -> Self {
-        Self { cross_attention: true, ..Self::new(d_model, n_heads, n_layers) }
+        Self::new(d_model, n_heads, n_layers).with_cross_attention(true)
+    }
+
+    /// Sets the layers, in turn.
+    pub fn with_layers(mut self, layers: Vec<LayerConfig>) -> Self {
+        self.layers = layers;
+        self
+    }
+
+    /// Makes the same change in every layer.
+    pub fn each_layer(mut self, change: impl Fn(&mut LayerConfig)) -> Self {
+        self.layers.iter_mut().for_each(change);
+        self
+    }
+
+    /// Sets the width of the residual stream.
+    pub fn with_d_model(mut self, d_model: usize) -> Self {
+        self.d_model = d_model;
+        self.each_layer(|layer| (layer.block.attention.d_model, layer.block.feed_forward.d_model) = (d_model, d_model))
+    }
+
+    /// Sets what the layers attend to, in turn; all else is that of the first layer.
+    pub fn with_patterns(mut self, patterns: Vec<AttentionPattern>) -> Self {
+        let first = self.first().clone();
+        self.layers = patterns.into_iter().map(|pattern| first.clone().with_pattern(pattern)).collect();
+        self
+    }
+
+    /// Sets the longest sequence.
+    pub fn with_max_seq_len(mut self, max_seq_len: usize) -> Self {
+        self.max_seq_len = max_seq_len;
+        self
+    }
+
+    /// Sets the position scheme of the embeddings and of every layer that has none of its own.
+    pub fn with_position(mut self, position: PositionConfig) -> Self {
+        self.position = position;
+        self
+    }
+
+    /// Sets all norms, but those of queries and keys.
+    pub fn with_norm(mut self, norm: NormConfig) -> Self {
+        self.norm = norm;
+        self.each_layer(|layer| layer.block.norm = norm)
+    }
+
+    /// Sets whether the embeddings are normalised before the first layer.
+    pub fn with_embedding_norm(mut self, embedding_norm: bool) -> Self {
+        self.embedding_norm = embedding_norm;
+        self
+    }
+
+    /// Sets all three dropout rates.
+    pub fn with_dropout(self, dropout: f64) -> Self {
+        self.with_residual_dropout(dropout).with_attention_dropout(dropout).with_embedding_dropout(dropout)
+    }
+
+    /// Sets the dropout of the embeddings.
+    pub fn with_embedding_dropout(mut self, dropout: f64) -> Self {
+        self.embedding_dropout = dropout;
+        self
+    }
+
+    /// Sets the rate at which a row goes without a part of the last layer, in training.
+    pub fn with_stochastic_depth(mut self, stochastic_depth: f64) -> Self {
+        self.stochastic_depth = stochastic_depth;
+        self
+    }
+
+    /// Sets how the weights begin.
+    pub fn with_init(mut self, init: WeightInit) -> Self {
+        self.init = init;
+        self
+    }
+
+    /// The first layer.
+    ///
+    /// # Panics
+    /// If there is none, which [`validate`](Self::validate) refuses.
+    pub fn first(&self) -> &LayerConfig {
+        self.layers.first().expect("a stack has a layer")
+    }
+
+    /// What the layers attend to, in turn.
+    pub fn patterns(&self) -> Vec<AttentionPattern> {
+        self.layers.iter().map(|layer| layer.pattern).collect()
+    }
+
+    /// Whether any layer attends to an encoder's output.
+    pub fn has_cross_attention(&self) -> bool {
+        self.layers.iter().any(|layer| layer.block.cross_attention)
     }
 
     /// The longest sequence of a recipe that names none, in tokens.
@@ -171,19 +185,20 @@ impl TransformerConfig {
         if !named("max_seq_len") {
             self.max_seq_len = Self::RECIPE_SEQ_LEN;
         }
-        if !named("attention_dropout") {
-            self.attention_dropout = self.dropout;
-        }
         if !named("embedding_dropout") {
-            self.embedding_dropout = self.dropout;
+            self.embedding_dropout = self.layers.first().map_or(0.0, |layer| layer.block.dropout);
         }
-        self
+        if named("attention_dropout") {
+            return self;
+        }
+        self.each_layer(|layer| layer.block.attention.dropout = layer.block.dropout)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attention::AttentionMechanism;
 
     #[test]
     fn a_file_names_what_differs_and_nothing_else() {
@@ -203,7 +218,10 @@ mod tests {
     fn patterns_are_names_or_tables() {
         let text = r#"{"d_model": 8, "n_heads": 2, "n_layers": 2, "patterns": ["causal", {"kind": "sliding_window", "left": 4}]}"#;
         let config: TransformerConfig = serde_json::from_str(text).expect("a configuration");
-        assert_eq!(config.patterns, [AttentionPattern::Causal, AttentionPattern::SlidingWindow { left: 4, right: 0 }]);
+        assert_eq!(
+            config.patterns(),
+            [AttentionPattern::Causal, AttentionPattern::SlidingWindow { left: 4, right: 0 }]
+        );
         let written = serde_json::to_string(&config).expect("text");
         assert_eq!(serde_json::from_str::<TransformerConfig>(&written).expect("a configuration"), config);
     }
@@ -213,7 +231,7 @@ mod tests {
         let config = || TransformerConfig::new(8, 2, 2).with_max_seq_len(12).with_residual_dropout(0.3);
         let chosen = |named: &[&str]| {
             let config = config().for_recipe(|key| named.contains(&key));
-            (config.max_seq_len, config.attention_dropout, config.embedding_dropout)
+            (config.max_seq_len, config.first().block.attention.dropout, config.embedding_dropout)
         };
         assert_eq!(chosen(&[]), (256, 0.3, 0.3));
         assert_eq!(chosen(&["max_seq_len", "attention_dropout"]), (12, 0.0, 0.3));
@@ -232,7 +250,8 @@ mod tests {
                 r#"{{"d_model": 8, "n_heads": 2, "n_layers": 2, "attention_mechanism": "{name}", "d_value": 3}}"#
             );
             let config: TransformerConfig = serde_json::from_str(&text).expect("a configuration");
-            assert_eq!((config.attention_mechanism, config.d_value), (mechanism, Some(3)));
+            let attention = &config.first().block.attention;
+            assert_eq!((attention.mechanism, attention.d_value), (mechanism, Some(3)));
             let written = serde_json::to_string(&config).expect("text");
             assert_eq!(serde_json::from_str::<TransformerConfig>(&written).expect("a configuration"), config);
         }

@@ -137,13 +137,13 @@ impl VisionTransformerConfig {
             .require(self.patch_position != PatchPosition::Sinusoidal2d || d_model.is_multiple_of(4), || {
                 format!("d_model = {d_model} must be a multiple of 4 with two-dimensional positions")
             })
-            .require(stack.patterns == [AttentionPattern::Full], || {
+            .require(stack.patterns() == [AttentionPattern::Full], || {
                 "patterns must be [\"full\"]: a patch sees the whole image".into()
             })
             .require(stack.position == PositionConfig::None, || {
                 "position must be \"none\": patches have places of their own, see patch_position".into()
             })
-            .require(!stack.cross_attention, || "cross_attention must be false: an image has no memory".into())
+            .require(!stack.has_cross_attention(), || "cross_attention must be false: an image has no memory".into())
             .finish()
     }
 
@@ -193,7 +193,7 @@ mod tests {
     fn bad_sizes_are_all_listed() {
         let mut config = config().with_image_size([10, 8]);
         config.n_classes = 0;
-        config.transformer.cross_attention = true;
+        config.transformer = config.transformer.with_cross_attention(true);
         let error = config.validate().expect_err("three problems");
         assert_eq!(
             error.problems(),

@@ -87,7 +87,8 @@ mod tests {
     fn one_dropout_stands_for_those_that_are_not_named() {
         let rates = |text: &str| {
             let stack = parse(&format!("{SIZES}{text}")).unwrap().transformer;
-            [stack.dropout, stack.attention_dropout, stack.embedding_dropout]
+            let block = &stack.first().block;
+            [block.dropout, block.attention.dropout, stack.embedding_dropout]
         };
         assert_eq!(rates("dropout = 0.2"), [0.2, 0.2, 0.2]);
         assert_eq!(rates("dropout = 0.2\nattention_dropout = 0.0"), [0.2, 0.0, 0.2]);

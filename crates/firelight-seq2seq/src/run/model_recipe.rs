@@ -68,17 +68,14 @@ impl Seq2SeqModelRecipe {
             }
             position => position,
         };
-        TransformerConfig {
-            n_layers: self.own.n_encoder_layers.unwrap_or(self.transformer.n_layers),
-            patterns: vec![AttentionPattern::Full],
-            cross_attention: false,
-            position,
-            ..self.transformer.clone()
-        }
+        let n_layers = self.own.n_encoder_layers.unwrap_or(self.transformer.n_layers);
+        TransformerConfig { n_layers, position, ..self.transformer.clone() }
+            .each_layer(|layer| layer.pattern = AttentionPattern::Full)
+            .with_cross_attention(false)
     }
 
     fn decoder(&self) -> TransformerConfig {
-        TransformerConfig { cross_attention: true, ..self.transformer.clone() }
+        self.transformer.clone().with_cross_attention(true)
     }
 }
 
@@ -104,7 +101,10 @@ mod tests {
         let EncoderDecoderConfig { encoder, decoder } = &config.stacks;
         assert_eq!((encoder.n_layers, decoder.n_layers, config.tying), (5, 3, Tying::Target));
         assert_eq!((encoder.position, decoder.position), (PositionConfig::t5(true), PositionConfig::t5(false)));
-        assert_eq!((encoder.attention_dropout, decoder.embedding_dropout, decoder.max_seq_len), (0.1, 0.1, 256));
+        assert_eq!(
+            (encoder.first().block.attention.dropout, decoder.embedding_dropout, decoder.max_seq_len),
+            (0.1, 0.1, 256)
+        );
         let again: Seq2SeqModelRecipe = toml::from_str(&toml::to_string(&recipe).unwrap()).unwrap();
         assert_eq!(again, recipe);
     }

@@ -79,7 +79,7 @@ impl<'de> Deserialize<'de> for VisionModelRecipe {
             transformer.position = PositionConfig::None;
         }
         if !named.contains("patterns") {
-            transformer.patterns = vec![AttentionPattern::Full];
+            transformer = transformer.with_patterns(vec![AttentionPattern::Full]);
         }
         Ok(Self { own, transformer })
     }

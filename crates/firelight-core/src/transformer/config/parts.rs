@@ -2,23 +2,16 @@
 //! their parameters, and the stack itself.
 
 use super::super::Transformer;
-use super::TransformerConfig;
-use crate::attention::AttentionConfig;
+use super::{LayerConfig, TransformerConfig};
 use crate::block::TransformerBlockConfig;
 use crate::error::expect_valid;
-use crate::feed_forward::FeedForwardConfig;
 use crate::init::ParamBuilder;
 use crate::layer::Layer;
-use crate::position::PositionSizes;
+use crate::position::{PositionConfig, PositionSizes};
 use burn::nn::DropoutConfig;
 use burn::tensor::Device;
 
 impl TransformerConfig {
-    /// Width `E` of a head.
-    pub fn d_head(&self) -> usize {
-        self.attention().d_head()
-    }
-
     /// Number of parameters of the stack, without building it.
     pub fn num_params(&self) -> usize {
         self.count() as usize
@@ -26,10 +19,23 @@ impl TransformerConfig {
 
     /// In floating point, which does not overflow whatever a file says, and is exact below 2^53.
     pub(super) fn count(&self) -> f64 {
-        let norms =
-            [self.norm_placement.has_final_norm(), self.embedding_norm].into_iter().filter(|norm| *norm).count();
+        let norms = [self.has_final_norm(), self.embedding_norm].into_iter().filter(|norm| *norm).count();
         let norms = norms as f64 * self.norm.num_params(self.d_model);
-        self.n_layers as f64 * self.block().num_params() + norms + self.position.num_params(self.sizes())
+        let layers: f64 = self.turns().map(|(layer, times)| times as f64 * layer.block.num_params()).sum();
+        let positions: f64 = self.schemes().0.iter().map(|(scheme, sizes)| scheme.num_params(*sizes)).sum();
+        layers + norms + positions
+    }
+
+    /// The kinds of layers, and how many of each the stack has.
+    pub(in crate::transformer) fn turns(&self) -> impl Iterator<Item = (&LayerConfig, usize)> {
+        let kinds = self.layers.len();
+        let times = move |index: usize| self.n_layers / kinds + usize::from(index < self.n_layers % kinds);
+        self.layers.iter().enumerate().map(move |(index, layer)| (layer, times(index)))
+    }
+
+    fn has_final_norm(&self) -> bool {
+        let last = self.layers.get(self.n_layers.wrapping_sub(1) % self.layers.len().max(1));
+        last.is_none_or(|layer| layer.block.norm_placement.has_final_norm())
     }
 
     /// Builds the stack with seed 0.
@@ -57,64 +63,68 @@ impl TransformerConfig {
         layer: impl Fn(TransformerBlockConfig, &ParamBuilder) -> L,
     ) -> Transformer<L> {
         expect_valid(self.validate());
-        let blocks = params.scope("blocks");
+        let (blocks, others) = (params.scope("blocks"), params.scope("layer_positions"));
+        let (schemes, scheme_of) = self.schemes();
+        let scheme = |index: usize, params: &ParamBuilder| {
+            let (config, sizes) = schemes[index];
+            config.init_with(sizes, self.init.weight, params)
+        };
         let norm = |name: &str| self.norm.init_with(self.d_model, &params.scope(name));
         Transformer {
-            position: self.position.init_with(self.sizes(), self.init.weight, &params.scope("position")),
+            position: scheme(0, &params.scope("position")),
+            layer_positions: (1..schemes.len()).map(|index| scheme(index, &others.scope(index - 1))).collect(),
             blocks: (0..self.n_layers).map(|i| layer(self.layer(i), &blocks.scope(i))).collect(),
             embedding_norm: self.embedding_norm.then(|| norm("embedding_norm")),
-            norm: self.norm_placement.has_final_norm().then(|| norm("norm")),
+            norm: self.has_final_norm().then(|| norm("norm")),
             dropout: DropoutConfig::new(self.embedding_dropout).init(),
-            patterns: self.patterns.clone(),
+            patterns: self.patterns(),
+            scheme_of,
         }
     }
 
-    fn sizes(&self) -> PositionSizes {
-        let Self { d_model, n_heads, max_seq_len, .. } = *self;
-        PositionSizes { d_model, n_heads, d_head: self.d_head(), max_seq_len }
+    /// The position schemes, that of the stack first, each with the sizes that it is built for; and which of them each layer has.
+    pub(super) fn schemes(&self) -> (Vec<(PositionConfig, PositionSizes)>, Vec<usize>) {
+        let mut schemes = Vec::new();
+        let own = self.layers.iter().find(|layer| layer.position.is_none()).or(self.layers.first());
+        schemes.extend(own.map(|layer| (self.position, self.sizes(layer))));
+        let find = |layer: &LayerConfig| {
+            let wanted = (layer.position.unwrap_or(self.position), self.sizes(layer));
+            // What is added to the embeddings is the same whatever the heads of a layer are.
+            let found = schemes.iter().position(|scheme| *scheme == wanted);
+            let found = found.or((wanted.0 == self.position && !wanted.0.acts_in_layers()).then_some(0));
+            found.unwrap_or_else(|| {
+                schemes.push(wanted);
+                schemes.len() - 1
+            })
+        };
+        let scheme_of = self.layers.iter().map(find).collect();
+        (schemes, scheme_of)
     }
 
-    pub(super) fn attention(&self) -> AttentionConfig {
-        let Self { n_kv_heads, d_head, d_value, qkv_bias, .. } = *self;
-        let config = AttentionConfig::new(self.d_model, self.n_heads)
-            .with_projection(self.projection)
-            .with_bias(self.bias)
-            .with_query_key_norm(self.query_key_norm)
-            .with_mechanism(self.attention_mechanism)
-            .with_scale(self.attention_scale)
-            .with_soft_cap(self.attention_soft_cap)
-            .with_dropout(self.attention_dropout)
-            .with_init(self.init.weight, self.init.residual(self.residual_branches()));
-        AttentionConfig { n_kv_heads, d_head, d_value, qkv_bias, ..config }
+    fn sizes(&self, layer: &LayerConfig) -> PositionSizes {
+        let attention = &layer.block.attention;
+        let (n_heads, d_head) = (attention.n_heads, attention.d_head());
+        PositionSizes { d_model: self.d_model, n_heads, d_head, max_seq_len: self.max_seq_len }
     }
 
-    fn feed_forward(&self) -> FeedForwardConfig {
-        let config = FeedForwardConfig::new(self.d_model, self.activation)
-            .with_bias(self.bias)
-            .with_init(self.init.weight, self.init.residual(self.residual_branches()));
-        FeedForwardConfig { d_ff: self.d_ff, ..config }
-    }
-
-    pub(super) fn block(&self) -> TransformerBlockConfig {
-        let config = TransformerBlockConfig::new(self.attention(), self.feed_forward())
-            .with_experts(self.experts)
-            .with_norm(self.norm)
-            .with_norm_placement(self.norm_placement)
-            .with_cross_attention(self.cross_attention)
-            .with_dropout(self.dropout)
-            .with_stochastic_depth(self.stochastic_depth);
-        TransformerBlockConfig { layer_scale: self.layer_scale, ..config }
-    }
-
-    /// The block of layer `index`: its rate of stochastic depth rises linearly (Huang et al. 2016, eq. 4).
+    /// The block of layer `index`: the stack's initial weights, and a rate of stochastic depth that rises linearly (Huang et al.
+    /// 2016, eq. 4).
     fn layer(&self, index: usize) -> TransformerBlockConfig {
         let share = (index + 1) as f64 / self.n_layers as f64;
-        self.block().with_stochastic_depth(self.stochastic_depth * share)
+        let block = self.layers[index % self.layers.len()].block.clone();
+        let (weight, residual) = (self.init.weight, self.init.residual(self.residual_branches()));
+        TransformerBlockConfig {
+            attention: block.attention.with_init(weight, residual),
+            feed_forward: block.feed_forward.with_init(weight, residual),
+            stochastic_depth: self.stochastic_depth * share,
+            ..block
+        }
     }
 
     /// Residual additions in the whole stack.
     fn residual_branches(&self) -> usize {
-        self.n_layers.max(1).saturating_mul(if self.cross_attention { 3 } else { 2 })
+        let branches = |layer: &LayerConfig| if layer.block.cross_attention { 3_usize } else { 2 };
+        self.turns().map(|(layer, times)| branches(layer).saturating_mul(times)).fold(0, usize::saturating_add).max(2)
     }
 }
 
@@ -125,7 +135,6 @@ mod tests {
     use crate::block::NormPlacement;
     use crate::feed_forward::{Activation, ExpertsConfig};
     use crate::norm::NormConfig;
-    use crate::position::PositionConfig;
     use burn::module::Module;
 
     #[test]

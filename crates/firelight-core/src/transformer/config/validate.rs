@@ -1,6 +1,6 @@
 //! Which configurations are refused, and why.
 
-use super::TransformerConfig;
+use super::{LayerConfig, TransformerConfig};
 use crate::attention::AttentionMechanism;
 use crate::error::{Checks, ConfigError};
 use crate::position::PositionConfig;
@@ -12,16 +12,18 @@ impl TransformerConfig {
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        // Heads that do not divide have no width to judge.
-        let d_head = if self.attention().validate().is_ok() { self.d_head() } else { 2 };
-        let checks = self.patterns.iter().fold(Checks::default(), |checks, pattern| checks.part(pattern.validate()));
-        checks
-            .part(self.block().validate())
+        if self.layers.is_empty() {
+            return Checks::default().require(false, || "patterns = [] must name at least one pattern".into()).finish();
+        }
+        // A width that does not fit is said once, and not for what follows from it.
+        let d_head = if self.first().validate().is_ok() { self.first().block.attention.d_head() } else { 2 };
+        Checks::default()
+            .rate("stochastic_depth", self.stochastic_depth)
+            .part(self.check_layers())
             .size("n_layers", self.n_layers)
             .size("max_seq_len", self.max_seq_len)
-            .require(!self.patterns.is_empty(), || "patterns = [] must name at least one pattern".into())
+            .part(self.norm.validate())
             .part(self.position.validate(self.d_model, d_head))
-            .part(self.check_bias())
             .rate("embedding_dropout", self.embedding_dropout)
             .require(self.count() <= MAX_PARAMS, || {
                 format!("the sizes make {:.1e} parameters: at most {MAX_PARAMS:.0e} are possible", self.count())
@@ -29,23 +31,49 @@ impl TransformerConfig {
             .finish()
     }
 
-    /// Positions that add to scores need scores, and those that read the query a product with it.
-    fn check_bias(&self) -> Result<(), ConfigError> {
-        let shaw = matches!(self.position, PositionConfig::Shaw { .. });
-        let adds = shaw || matches!(self.position, PositionConfig::Alibi | PositionConfig::T5 { .. });
+    /// What is wrong with every layer is said once, what is wrong with some by their numbers.
+    fn check_layers(&self) -> Result<(), ConfigError> {
+        let problems: Vec<_> = self.layers.iter().map(|layer| ConfigError::list(self.check_layer(layer))).collect();
+        let mut checks = Checks::default();
+        for (index, problem) in
+            problems.iter().enumerate().flat_map(|(index, all)| all.iter().map(move |one| (index, one)))
+        {
+            let common = problems.iter().all(|all| all.contains(problem));
+            let text = if common { problem.clone() } else { format!("layers.{index}: {problem}") };
+            checks = checks.part(Checks::default().require(false, || text).finish());
+        }
+        checks.finish()
+    }
+
+    fn check_layer(&self, layer: &LayerConfig) -> Result<(), ConfigError> {
+        let (own, width) = (layer.validate(), layer.block.attention.d_model);
+        let d_head = if own.is_ok() { layer.block.attention.d_head() } else { 2 };
         Checks::default()
-            .require(!adds || self.attention_mechanism != AttentionMechanism::Linear, || {
+            .part(own)
+            .require(width == self.d_model, || {
+                format!("attention.d_model = {width} must be d_model = {}, the width of the stack", self.d_model)
+            })
+            .part(layer.position.map_or(Ok(()), |position| position.validate(self.d_model, d_head)))
+            .part(self.check_bias(layer))
+            .finish()
+    }
+
+    /// Positions that add to scores need scores, and those that read the query a product with it.
+    fn check_bias(&self, layer: &LayerConfig) -> Result<(), ConfigError> {
+        let (position, mechanism) = (layer.position.unwrap_or(self.position), layer.block.attention.mechanism);
+        let shaw = matches!(position, PositionConfig::Shaw { .. });
+        let adds = shaw || matches!(position, PositionConfig::Alibi | PositionConfig::T5 { .. });
+        Checks::default()
+            .require(!adds || mechanism != AttentionMechanism::Linear, || {
                 format!(
-                    "position = {:?} adds to scores, which linear attention has none of: use none, learned, sinusoidal \
-                     or rotary",
-                    self.position
+                    "position = {position:?} adds to scores, which linear attention has none of: use none, learned, sinusoidal \
+                     or rotary"
                 )
             })
-            .require(!shaw || self.attention_mechanism != AttentionMechanism::Additive, || {
+            .require(!shaw || mechanism != AttentionMechanism::Additive, || {
                 format!(
-                    "position = {:?} adds products with the query to scores that are none: use alibi or t5, or \
-                     attention_mechanism = dot_product",
-                    self.position
+                    "position = {position:?} adds products with the query to scores that are none: use alibi or t5, or \
+                     attention_mechanism = dot_product"
                 )
             })
             .finish()
@@ -73,7 +101,7 @@ mod tests {
     #[test]
     fn all_problems_are_listed_once() {
         let mut config = TransformerConfig::new(100, 3, 0).with_position(PositionConfig::rotary());
-        config.dropout = 1.0;
+        config = config.with_residual_dropout(1.0);
         let error = config.validate().expect_err("three problems");
         assert_eq!(error.problems().len(), 3, "{error}");
     }
@@ -83,8 +111,7 @@ mod tests {
         for (d_model, n_layers) in [(1 << 40, 1), (8, usize::MAX), (1 << 22, 1 << 20)] {
             TransformerConfig::new(d_model, 1, n_layers).validate().expect_err("no machine holds it");
         }
-        let mut config = TransformerConfig::new(8, 2, 1);
-        config.d_head = Some(0);
+        let config = TransformerConfig::new(8, 2, 1).with_d_head(0);
         assert_eq!(config.validate().expect_err("no width").to_string(), "d_head = 0 must be at least 1");
     }
 }

@@ -1,0 +1,84 @@
+//! The configuration of one layer of a stack.
+
+use crate::attention::{AttentionConfig, AttentionPattern};
+use crate::block::TransformerBlockConfig;
+use crate::error::{Checks, ConfigError};
+use crate::feed_forward::{Activation, FeedForwardConfig};
+use crate::position::PositionConfig;
+
+/// One layer of a stack: a block, what it attends to, and how it knows positions.
+///
+/// ```
+/// use firelight_core::{AttentionPattern, LayerConfig, PositionConfig, TransformerConfig};
+///
+/// // Gemma 3: five layers look at a window, the sixth at the whole text with slower rotations.
+/// let near = LayerConfig::new(64, 4).with_pattern(AttentionPattern::SlidingWindow { left: 15, right: 0 });
+/// let far = LayerConfig::new(64, 4).with_position(PositionConfig::Rotary {
+///     theta: 1e6,
+///     layout: Default::default(),
+///     width: None,
+///     scaling: Default::default(),
+/// });
+/// let stack = TransformerConfig::new(64, 4, 12).with_position(PositionConfig::rotary());
+/// let stack = stack.with_layers([vec![near; 5], vec![far]].concat());
+/// assert_eq!(stack.validate(), Ok(()));
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct LayerConfig {
+    /// Attention, feed-forward network, norms. The stack sets how its weights begin, and its share of stochastic depth.
+    pub block: TransformerBlockConfig,
+    /// What the layer attends to. Default: its past.
+    pub pattern: AttentionPattern,
+    /// The position scheme of this layer alone, one that turns queries and keys or adds to scores. Default: the stack's.
+    pub position: Option<PositionConfig>,
+}
+
+impl LayerConfig {
+    /// A causal layer of width `d_model`, as GPT-2.
+    pub fn new(d_model: usize, n_heads: usize) -> Self {
+        let feed_forward = FeedForwardConfig::new(d_model, Activation::default());
+        let block = TransformerBlockConfig::new(AttentionConfig::new(d_model, n_heads), feed_forward);
+        Self { block, pattern: AttentionPattern::default(), position: None }
+    }
+
+    /// Sets what the layer attends to.
+    pub fn with_pattern(mut self, pattern: AttentionPattern) -> Self {
+        self.pattern = pattern;
+        self
+    }
+
+    /// Sets the position scheme of this layer alone.
+    pub fn with_position(mut self, position: PositionConfig) -> Self {
+        self.position = Some(position);
+        self
+    }
+
+    /// Sets attention, feed-forward network and norms.
+    pub fn with_block(mut self, block: TransformerBlockConfig) -> Self {
+        self.block = block;
+        self
+    }
+
+    /// # Errors
+    /// Lists every field that does not fit.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let widths = [self.block.attention.d_model, self.block.feed_forward.d_model];
+        let adds = matches!(
+            self.position,
+            Some(PositionConfig::Learned | PositionConfig::Sinusoidal | PositionConfig::SinusoidalHalves)
+        );
+        Checks::default()
+            .part(self.pattern.validate())
+            .part(self.block.validate())
+            .require(widths[0] == widths[1], || {
+                format!("attention.d_model = {} must equal feed_forward.d_model = {}", widths[0], widths[1])
+            })
+            .require(!adds, || {
+                format!(
+                    "position = {:?} adds to the embeddings, before all layers: set it for the whole stack",
+                    self.position.unwrap_or_default()
+                )
+            })
+            .finish()
+    }
+}
