@@ -27,6 +27,11 @@ pub struct Reproduce;
 #[doc = include_str!("../../docs/how-to/attention.md")]
 pub struct OwnAttention;
 
+/// Stacks whose layers differ.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/layers.md")]
+pub struct Layers;
+
 /// Masks.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/how-to/mask.md")]

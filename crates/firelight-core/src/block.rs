@@ -36,15 +36,29 @@ pub enum NormPlacement {
     Post,
     /// `x + norm(f(norm(x)))` with two norms a part, as CogView and Gemma 2; the stack ends with a norm of its own.
     Sandwich,
+    /// `x + norm(f(x))`, as OLMo 2; the stack ends with a norm of its own.
+    Output,
     /// `x + attention(norm(x)) + feed_forward(norm(x))` with one norm, as GPT-J and PaLM; the stack ends with a norm of
     /// its own.
     Parallel,
+    /// The same with a norm for each of both, as GPT-NeoX.
+    ParallelTwoNorms,
 }
 
 impl NormPlacement {
     /// Whether the stack ends with a norm: the residual stream of all but post-norm stacks is never normalised itself.
     pub fn has_final_norm(self) -> bool {
         self != Self::Post
+    }
+
+    /// Whether attention and feed-forward network read the same `x`.
+    pub fn is_parallel(self) -> bool {
+        matches!(self, Self::Parallel | Self::ParallelTwoNorms)
+    }
+
+    /// Whether a part has a norm of what it puts out, which is not yet added to the stream.
+    fn has_output_norms(self) -> bool {
+        matches!(self, Self::Sandwich | Self::Output)
     }
 }
 
@@ -62,6 +76,9 @@ pub struct TransformerBlockConfig {
     /// The norm of every part. Default: layer normalisation.
     #[serde(default, deserialize_with = "kind::deserialize")]
     pub norm: NormConfig,
+    /// The norm of the self-attention's input, where it differs: none in the first block of ModernBERT. Default: as the others.
+    #[serde(default, deserialize_with = "kind::deserialize_option")]
+    pub attention_norm: Option<NormConfig>,
     /// Where the norms stand. Default: before each part.
     #[serde(default)]
     pub norm_placement: NormPlacement,
@@ -87,6 +104,7 @@ impl TransformerBlockConfig {
             feed_forward,
             experts: None,
             norm: NormConfig::default(),
+            attention_norm: None,
             norm_placement: NormPlacement::default(),
             cross_attention: false,
             dropout: 0.0,
@@ -104,6 +122,12 @@ impl TransformerBlockConfig {
     /// Sets the norm.
     pub fn with_norm(mut self, norm: NormConfig) -> Self {
         self.norm = norm;
+        self
+    }
+
+    /// Sets the norm of the self-attention's input alone.
+    pub fn with_attention_norm(mut self, norm: NormConfig) -> Self {
+        self.attention_norm = Some(norm);
         self
     }
 
@@ -145,13 +169,17 @@ impl TransformerBlockConfig {
             .part(self.feed_forward.validate())
             .part(self.experts.map_or(Ok(()), |experts| experts.validate()))
             .part(self.norm.validate())
+            .part(self.attention_norm.map_or(Ok(()), |norm| norm.validate()))
+            .require(self.attention_norm.is_none() || self.norm_placement != NormPlacement::Output, || {
+                "attention_norm has no place in norm_placement = output, which norms what the parts put out: leave it out".into()
+            })
             .rate("dropout", self.dropout)
             .rate("stochastic_depth", self.stochastic_depth)
             .require(self.layer_scale.is_none_or(|value| value > 0.0 && value.is_finite()), || {
                 format!("layer_scale = {} must be above 0", self.layer_scale.unwrap_or_default())
             })
-            .require(!(self.cross_attention && self.norm_placement == NormPlacement::Parallel), || {
-                "norm_placement = parallel has no place for cross_attention: use pre, post or sandwich".into()
+            .require(!(self.cross_attention && self.norm_placement.is_parallel()), || {
+                "norm_placement = parallel has no place for cross_attention: use pre, post, sandwich or output".into()
             })
             .finish()
     }
@@ -160,11 +188,15 @@ impl TransformerBlockConfig {
     pub(crate) fn num_params(&self) -> f64 {
         let attentions = if self.cross_attention { 2.0 } else { 1.0 };
         let norms = match self.norm_placement {
-            NormPlacement::Pre | NormPlacement::Post => attentions + 1.0,
+            NormPlacement::Pre | NormPlacement::Post | NormPlacement::Output | NormPlacement::ParallelTwoNorms => {
+                attentions + 1.0
+            }
             NormPlacement::Sandwich => 2.0 * (attentions + 1.0),
             NormPlacement::Parallel => 1.0,
         };
-        let norms = norms * self.norm.num_params(self.attention.d_model);
+        let width = self.attention.d_model;
+        let other = self.attention_norm.map_or(0.0, |norm| norm.num_params(width) - self.norm.num_params(width));
+        let norms = norms * self.norm.num_params(width) + other;
         let scales = if self.layer_scale.is_some() { (attentions + 1.0) * self.attention.d_model as f64 } else { 0.0 };
         let feed_forward = match self.experts {
             Some(experts) => experts.num_params(&self.feed_forward),
@@ -210,18 +242,23 @@ impl TransformerBlockConfig {
         let scale = |name: &str| {
             self.layer_scale.map(|value| LayerScale::new(self.attention.d_model, value, &params.scope(name)))
         };
-        let sandwich = self.norm_placement == NormPlacement::Sandwich;
+        let before = self.norm_placement != NormPlacement::Output;
+        let behind = self.norm_placement.has_output_norms();
         let shared = self.norm_placement == NormPlacement::Parallel;
         let crosses = self.cross_attention;
+        let attention_norm = || {
+            let config = self.attention_norm.unwrap_or(self.norm);
+            config.init_with(self.attention.d_model, &params.scope("attention_norm"))
+        };
         TransformerBlock {
-            attention_norm: norm("attention_norm"),
-            attention_output_norm: sandwich.then(|| norm("attention_output_norm")),
+            attention_norm: before.then(attention_norm),
+            attention_output_norm: behind.then(|| norm("attention_output_norm")),
             attention: mixer(&params.scope("attention")),
-            cross_attention_norm: crosses.then(|| norm("cross_attention_norm")),
-            cross_attention_output_norm: (crosses && sandwich).then(|| norm("cross_attention_output_norm")),
+            cross_attention_norm: (crosses && before).then(|| norm("cross_attention_norm")),
+            cross_attention_output_norm: (crosses && behind).then(|| norm("cross_attention_output_norm")),
             cross_attention: crosses.then(|| self.attention.init_with(&params.scope("cross_attention"))),
-            feed_forward_norm: (!shared).then(|| norm("feed_forward_norm")),
-            feed_forward_output_norm: sandwich.then(|| norm("feed_forward_output_norm")),
+            feed_forward_norm: (before && !shared).then(|| norm("feed_forward_norm")),
+            feed_forward_output_norm: behind.then(|| norm("feed_forward_output_norm")),
             feed_forward: feed_forward(&params.scope("feed_forward")),
             attention_scale: scale("attention_scale"),
             cross_attention_scale: if crosses { scale("cross_attention_scale") } else { None },
@@ -242,21 +279,21 @@ where
     M: TokenMixer,
     F: FeedForwardNetwork,
 {
-    /// Norm of the self-attention; in parallel blocks, of the feed-forward network too.
-    pub attention_norm: Norm,
-    /// Second norm of the self-attention, in sandwich blocks.
+    /// Norm of the self-attention, where its input has one; in parallel blocks, of the feed-forward network too.
+    pub attention_norm: Option<Norm>,
+    /// Norm of what the self-attention puts out, where it has one before it joins the stream.
     pub attention_output_norm: Option<Norm>,
     /// Attention of the sequence to itself, or what else mixes its tokens.
     pub attention: M,
     /// Norm of the cross-attention.
     pub cross_attention_norm: Option<Norm>,
-    /// Second norm of the cross-attention, in sandwich blocks.
+    /// Norm of what the cross-attention puts out.
     pub cross_attention_output_norm: Option<Norm>,
     /// Attention to the memory.
     pub cross_attention: Option<Attention>,
-    /// Norm of the feed-forward network, in all but parallel blocks.
+    /// Norm of the feed-forward network, where it has one of its own.
     pub feed_forward_norm: Option<Norm>,
-    /// Second norm of the feed-forward network, in sandwich blocks.
+    /// Norm of what the feed-forward network puts out.
     pub feed_forward_output_norm: Option<Norm>,
     /// The feed-forward network, or the experts.
     pub feed_forward: F,
@@ -274,23 +311,21 @@ where
 
 impl<M: TokenMixer, F: FeedForwardNetwork> Layer for TransformerBlock<M, F> {
     fn extend(&self, stream: ResidualStream, context: &LayerContext, pass: &mut LayerPass) -> ResidualStream {
-        let Some(feed_forward_norm) = &self.feed_forward_norm else {
-            let (stream, normed) = stream.normed(&self.attention_norm);
-            let attention = self.attention.forward(normed.clone(), context, pass);
-            let stream = stream + self.join(attention, &self.attention_scale);
-            return stream + self.join(self.feed_forward.forward(normed, context, pass), &self.feed_forward_scale);
-        };
+        if self.norm_placement.is_parallel() {
+            return self.extend_parallel(stream, context, pass);
+        }
         let frame = (&self.attention_norm, &self.attention_output_norm, &self.attention_scale);
         let stream = self.residual(stream, frame, |x| self.attention.forward(x, context, pass));
-        let stream = match (&self.cross_attention, &self.cross_attention_norm) {
-            (Some(attention), Some(norm)) => {
+        let stream = match &self.cross_attention {
+            Some(attention) => {
                 let memory = context.memory.as_ref().expect("a block with cross-attention needs a memory");
-                let frame = (norm, &self.cross_attention_output_norm, &self.cross_attention_scale);
+                let norms = (&self.cross_attention_norm, &self.cross_attention_output_norm);
+                let frame = (norms.0, norms.1, &self.cross_attention_scale);
                 self.residual(stream, frame, |x| attention.forward_cross(x, memory, pass))
             }
-            _ => stream,
+            None => stream,
         };
-        let frame = (feed_forward_norm, &self.feed_forward_output_norm, &self.feed_forward_scale);
+        let frame = (&self.feed_forward_norm, &self.feed_forward_output_norm, &self.feed_forward_scale);
         self.residual(stream, frame, |x| self.feed_forward.forward(x, context, pass))
     }
 
@@ -304,20 +339,29 @@ impl<M: TokenMixer, F: FeedForwardNetwork> Layer for TransformerBlock<M, F> {
 }
 
 impl<M: TokenMixer, F: FeedForwardNetwork> TransformerBlock<M, F> {
+    fn extend_parallel(&self, stream: ResidualStream, context: &LayerContext, pass: &mut LayerPass) -> ResidualStream {
+        let (stream, x) = stream.read(&self.attention_norm);
+        let (stream, other) = match &self.feed_forward_norm {
+            Some(norm) => stream.normed(norm),
+            None => (stream, x.clone()),
+        };
+        let stream = stream + self.join(self.attention.forward(x, context, pass), &self.attention_scale);
+        stream + self.join(self.feed_forward.forward(other, context, pass), &self.feed_forward_scale)
+    }
+
     /// Adds one part to the stream, with its norm before or after, or two around it.
     fn residual(
         &self,
         stream: ResidualStream,
-        (norm, output_norm, scale): (&Norm, &Option<Norm>, &Option<LayerScale>),
+        (norm, output_norm, scale): (&Option<Norm>, &Option<Norm>, &Option<LayerScale>),
         part: impl FnOnce(Tensor<3>) -> Tensor<3>,
     ) -> ResidualStream {
         if self.norm_placement == NormPlacement::Post {
-            let x = stream.into_sum();
-            let output = self.join(part(x.clone()), scale);
-            return ResidualStream::new((ResidualStream::new(x) + output).normed(norm).1);
+            let (stream, x) = stream.read(&None);
+            return ResidualStream::new((stream + self.join(part(x), scale)).read(norm).1);
         }
-        let (stream, normed) = stream.normed(norm);
-        let output = part(normed);
+        let (stream, x) = stream.read(norm);
+        let output = part(x);
         let output = match output_norm {
             Some(norm) => norm.forward(output),
             None => output,
@@ -356,7 +400,7 @@ mod tests {
     fn a_parallel_block_with_cross_attention_is_refused() {
         let config = config(Activation::Relu).with_cross_attention(true).with_norm_placement(NormPlacement::Parallel);
         let error = config.validate().expect_err("no place for a second attention");
-        assert!(error.to_string().contains("use pre, post or sandwich"), "{error}");
+        assert!(error.to_string().contains("use pre, post, sandwich or output"), "{error}");
     }
 
     #[test]

@@ -7,12 +7,14 @@ mod experts;
 
 pub use experts::{ExpertsConfig, MixtureOfExperts};
 
+use crate::dropout;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
 use crate::layer::{FeedForwardNetwork, LayerContext};
 use crate::linear::{Linear, LinearConfig};
 use crate::pass::LayerPass;
 use burn::module::Module;
+use burn::nn::{Dropout, DropoutConfig};
 use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
 use firelight_kernels::{Gate, GeluForm, gated, gelu, silu};
@@ -94,6 +96,9 @@ pub struct FeedForwardConfig {
     /// Biases in all projections. Default: true.
     #[serde(default = "yes")]
     pub bias: bool,
+    /// Dropout behind the nonlinearity, as in PyTorch's `TransformerEncoderLayer`. Default: 0.
+    #[serde(default)]
+    pub dropout: f64,
     /// Distribution of the weights that read `x`. Default: `N(0, 0.02)`.
     #[serde(default)]
     pub init: Init,
@@ -105,7 +110,8 @@ pub struct FeedForwardConfig {
 impl FeedForwardConfig {
     /// A network with the usual inner width.
     pub fn new(d_model: usize, activation: Activation) -> Self {
-        Self { d_model, d_ff: None, activation, bias: true, init: Init::default(), output_init: Init::default() }
+        let (init, output_init) = (Init::default(), Init::default());
+        Self { d_model, d_ff: None, activation, bias: true, dropout: 0.0, init, output_init }
     }
 
     /// Sets the inner width.
@@ -117,6 +123,12 @@ impl FeedForwardConfig {
     /// Sets whether there are biases.
     pub fn with_bias(mut self, bias: bool) -> Self {
         self.bias = bias;
+        self
+    }
+
+    /// Sets the dropout behind the nonlinearity.
+    pub fn with_dropout(mut self, dropout: f64) -> Self {
+        self.dropout = dropout;
         self
     }
 
@@ -137,6 +149,7 @@ impl FeedForwardConfig {
         Checks::default()
             .size("d_model", self.d_model)
             .size("d_ff", self.d_ff.unwrap_or(1))
+            .rate("feed_forward_dropout", self.dropout)
             .part(self.init.validate())
             .part(self.output_init.validate())
             .finish()
@@ -167,6 +180,7 @@ impl FeedForwardConfig {
             gate: self.activation.is_gated().then(|| inner.init_with(&params.scope("gate"))),
             up: inner.init_with(&params.scope("up")),
             down: outer.init_with(&params.scope("down")),
+            dropout: DropoutConfig::new(self.dropout).init(),
             activation: self.activation,
         }
     }
@@ -181,6 +195,7 @@ pub struct FeedForward {
     pub up: Linear,
     /// `[F, D]`.
     pub down: Linear,
+    dropout: Dropout,
     #[module(skip)]
     activation: Activation,
 }
@@ -191,7 +206,7 @@ impl FeedForward {
     pub fn forward<const R: usize>(&self, x: Tensor<R>) -> Tensor<R> {
         let up = self.up.forward(x.clone());
         let gate = || self.gate.as_ref().expect("a gated network has a gate").forward(x);
-        self.down.forward(self.activation.forward(up, gate))
+        self.down.forward(dropout::drop(&self.dropout, self.activation.forward(up, gate)))
     }
 }
 
@@ -232,6 +247,7 @@ mod tests {
             gate: Some(one(2.0, &device)),
             up: one(3.0, &device),
             down: one(0.5, &device),
+            dropout: DropoutConfig::new(0.0).init(),
             activation: Activation::SwiGlu,
         };
         let output = layer.forward(Tensor::<2>::ones([1, 1], &device)).into_scalar::<f32>();
@@ -241,8 +257,13 @@ mod tests {
     #[test]
     fn relu_cuts_below_zero() {
         let device = Device::default();
-        let layer =
-            FeedForward { gate: None, up: one(1.0, &device), down: one(2.0, &device), activation: Activation::Relu };
+        let layer = FeedForward {
+            gate: None,
+            up: one(1.0, &device),
+            down: one(2.0, &device),
+            dropout: DropoutConfig::new(0.0).init(),
+            activation: Activation::Relu,
+        };
         let output = layer.forward(Tensor::<2>::from_floats([[-3.0], [3.0]], &device)).into_data();
         output.assert_eq(&TensorData::from([[0.0f32], [6.0]]), false);
     }

@@ -59,7 +59,7 @@ pub struct LayerContext {
 ///
 /// let device = Device::flex();
 /// let params = firelight_core::ParamBuilder::new(&device, 0);
-/// let stack = TransformerConfig::new(16, 4, 2).init_layers(&params, |block, params| {
+/// let stack = TransformerConfig::new(16, 4, 2).init_layers(&params, |_, block, params| {
 ///     block.init_parts(params, |_| Mean {}, |params| block.init_feed_forward(params))
 /// });
 /// let y = stack.forward(Tensor::ones([1, 5, 16], &device), &SequenceInput::default(), &mut Pass::default());

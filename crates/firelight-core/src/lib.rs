@@ -61,8 +61,8 @@ mod vision;
 pub use adapter::{Adapter, AdapterConfig, merge_adapters};
 pub use attention::{
     AdditiveScore, Attention, AttentionConfig, AttentionContext, AttentionMechanism, AttentionPattern, BilinearScore,
-    DotProduct, FusedProjection, KeyValues, LinearAttention, Mechanism, Memory, Projection, ProjectionKind, ScoreScale,
-    SeparateProjection,
+    DotProduct, FusedProjection, KeyValues, LinearAttention, Mechanism, Memory, NormSpan, Projection, ProjectionKind,
+    ScoreScale, SeparateProjection,
 };
 pub use block::{NormPlacement, TransformerBlock, TransformerBlockConfig};
 pub use cache::{Cache, LayerCache};

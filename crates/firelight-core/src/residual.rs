@@ -43,6 +43,17 @@ impl ResidualStream {
         (Self::new(x), normed)
     }
 
+    /// The stream, and what a part reads of it: its norm, or where there is none what it carries.
+    pub(crate) fn read(self, norm: &Option<Norm>) -> (Self, Tensor<3>) {
+        match norm {
+            Some(norm) => self.normed(norm),
+            None => {
+                let x = self.into_sum();
+                (Self::new(x.clone()), x)
+            }
+        }
+    }
+
     /// What it carries, `[B, T, D]`.
     pub fn into_sum(self) -> Tensor<3> {
         match self.pending {

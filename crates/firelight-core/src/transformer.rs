@@ -4,16 +4,17 @@
 //! Source: Vaswani et al. 2017 (<https://arxiv.org/abs/1706.03762>).
 
 mod config;
+mod contexts;
 mod cost;
 mod row;
 
 pub use config::{LayerConfig, TransformerConfig};
 
-use crate::attention::{AttentionContext, AttentionPattern, Memory};
+use crate::attention::{AttentionPattern, Memory};
 use crate::block::TransformerBlock;
 use crate::cache::Cache;
 use crate::dropout;
-use crate::layer::{Layer, LayerContext};
+use crate::layer::Layer;
 use crate::norm::Norm;
 use crate::pass::Pass;
 use crate::position::{Position, PositionScheme, Positions};
@@ -23,11 +24,9 @@ use crate::residual::ResidualStream;
 use crate::state::State;
 use burn::module::Module;
 use burn::nn::Dropout;
-use burn::tensor::{Bool, Device, FloatDType, Int, Tensor};
-use firelight_kernels::{AttentionMask, PairRule};
+use burn::tensor::{Bool, FloatDType, Int, Tensor};
+use firelight_kernels::PairRule;
 use row::Row;
-use std::collections::BTreeMap;
-use std::iter::once;
 
 /// What stands beside the embeddings of a pass.
 #[derive(Debug, Clone, Default)]
@@ -134,14 +133,13 @@ impl<L: Layer + 'static> Transformer<L> {
         let [batch, seq_len, _] = x.dims();
         self.check_states(pass);
         pass.begin(batch, &x.device());
-        let row = Row::new(input, pass, [batch, seq_len]);
+        let row = Row::new(input, pass, [batch, seq_len], x.device());
         let positions = row.positions(seq_len);
-        let contexts = self.contexts(&row, &positions, input, pass, &x.device());
         let (precision, dtype) = (pass.precision(), x.dtype());
-        let contexts: Vec<_> = contexts.into_iter().map(|context| precision.context(context)).collect();
+        let contexts = self.contexts(&row, &positions, input, pass).map(|context| precision.context(context));
         let mut stream = ResidualStream::new(precision.tensor(dropout::drop(&self.dropout, self.embed(x, &positions))));
         for (i, layer) in self.blocks.iter().enumerate() {
-            let context = &contexts[i % contexts.len()];
+            let context = contexts.of(i);
             stream = match pass.recomputes() {
                 true => {
                     let x = forward_recomputed(layer, stream.into_sum(), context, precision, pass.losses());
@@ -251,35 +249,6 @@ impl<L: Layer + 'static> Transformer<L> {
             None => x,
         }
     }
-
-    /// One context for each kind of layer: what layers share is computed once, and once for all that read the same keys.
-    fn contexts(
-        &self,
-        row: &Row,
-        positions: &Positions,
-        input: &SequenceInput,
-        pass: &Pass,
-        device: &Device,
-    ) -> Vec<LayerContext> {
-        let schemes: Vec<_> = once(&self.position).chain(&self.layer_positions).collect();
-        let rotations: Vec<_> = schemes.iter().map(|scheme| scheme.rotation(positions, device)).collect();
-        let mut shared = BTreeMap::new();
-        let context = |layer: usize| {
-            let (scheme, keys) = (self.scheme_of[layer], pass.keys(layer, row.tokens().len()));
-            let bias = || schemes[scheme].bias(positions, &row.positions(keys.len()), device);
-            let (mask, bias) =
-                shared.entry((scheme, keys.start)).or_insert_with(|| (row.mask(keys.len()), bias())).clone();
-            let mask = AttentionMask::rule(self.rule(layer)).starting_at(keys.start).and(mask);
-            let attention = AttentionContext { mask, bias, rotation: rotations[scheme].clone() };
-            LayerContext {
-                attention,
-                memory: input.memory.clone(),
-                padding: input.padding.clone(),
-                documents: input.documents.clone(),
-            }
-        };
-        (0..self.patterns.len().min(self.blocks.len())).map(context).collect()
-    }
 }
 
 #[cfg(test)]
@@ -289,7 +258,7 @@ mod tests {
     use crate::feed_forward::Activation;
     use crate::position::{PositionConfig, RotaryLayout, RotaryScaling};
     use crate::{Init, NormConfig, ParamBuilder, WeightInit};
-    use burn::tensor::TensorData;
+    use burn::tensor::{Device, TensorData};
     use firelight_kernels::Difference;
 
     #[test]
@@ -339,6 +308,9 @@ mod tests {
             ("norm of queries and keys", base().with_query_key_norm(Some(NormConfig::rms()))),
             ("layer scale", base().with_layer_scale(0.5)),
             ("embedding norm", base().with_embedding_norm(true)),
+            ("norm of the attention", base().with_attention_norm(NormConfig::None)),
+            ("norm behind the parts", base().with_norm_placement(NormPlacement::Output)),
+            ("two norms of parallel parts", base().with_norm_placement(NormPlacement::ParallelTwoNorms)),
             ("theta", base().with_position(rotary(100.0, RotaryScaling::None))),
             ("scaling", base().with_position(rotary(1e4, RotaryScaling::Linear { factor: 4.0 }))),
         ] {
@@ -354,7 +326,8 @@ mod tests {
             let config = TransformerConfig::new(8, 2, 2).with_embedding_dropout(embedding);
             config.with_residual_dropout(residual).with_attention_dropout(attention)
         };
-        for config in [rates(0.5, 0.0, 0.0), rates(0.0, 0.5, 0.0), rates(0.0, 0.0, 0.5)] {
+        let inner = rates(0.0, 0.0, 0.0).with_feed_forward_dropout(0.5);
+        for config in [rates(0.5, 0.0, 0.0), rates(0.0, 0.5, 0.0), rates(0.0, 0.0, 0.5), inner] {
             let (training, inference) = (Device::default().autodiff(), Device::default());
             let plain = output(&rates(0.0, 0.0, 0.0), &inference);
             assert!(distance(&output(&config, &training), &output(&config, &training)) > 1e-3, "{config:?}");

@@ -56,7 +56,7 @@ impl TokenMixer for DistanceAttention {
 fn own_stack(pattern: AttentionPattern) -> Transformer<TransformerBlock<DistanceAttention>> {
     let config =
         TransformerConfig::new(D_MODEL, 4, 2).with_position(PositionConfig::Learned).with_patterns(vec![pattern]);
-    config.init_layers(&ParamBuilder::new(&Device::flex(), 0), |block, params| {
+    config.init_layers(&ParamBuilder::new(&Device::flex(), 0), |_, block, params| {
         block.init_parts(params, DistanceAttention::new, |params| block.init_feed_forward(params))
     })
 }

@@ -50,7 +50,7 @@ impl Layer for Recurrence {
 
 fn own_stack() -> Transformer<Recurrence> {
     let config = TransformerConfig::new(D_MODEL, 4, 2).with_position(PositionConfig::None);
-    config.init_layers(&ParamBuilder::new(&Device::flex(), 0), |block, params| {
+    config.init_layers(&ParamBuilder::new(&Device::flex(), 0), |_, block, params| {
         let linear = |name: &str| LinearConfig::new(D_MODEL, D_MODEL).init_with(&params.scope(name));
         let [gate, value, output] = ["gate", "value", "output"].map(linear);
         Recurrence { norm: block.norm.init_with(D_MODEL, &params.scope("norm")), gate, value, output }

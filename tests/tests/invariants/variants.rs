@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use firelight::nn::{
-    Activation, AttentionMechanism, AttentionPattern, NormConfig, NormPlacement, PositionConfig, ProjectionKind,
-    RotaryLayout, RotaryScaling, ScoreScale, TransformerConfig,
+    Activation, AttentionMechanism, AttentionPattern, NormConfig, NormPlacement, NormSpan, PositionConfig,
+    ProjectionKind, RotaryLayout, RotaryScaling, ScoreScale, TransformerConfig,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -12,13 +12,15 @@ use serde_json::{Value, json};
 use crate::support::grid::{all_pairs, decoders, parts_of_pairs};
 
 /// The fields that the grid does not vary: sizes, initial weights, and what acts in training alone.
-const FIXED: [&str; 12] = [
+const FIXED: [&str; 14] = [
     "attention_dropout",
+    "attention_norm",
     "d_ff",
     "d_model",
     "dropout",
     "embedding_dropout",
     "experts.capacity",
+    "feed_forward_dropout",
     "init",
     "init.scale_residual",
     "max_seq_len",
@@ -78,6 +80,7 @@ fn forgotten(found: &Fields) -> Vec<String> {
         ("position.layout", variants::<RotaryLayout>(false)),
         ("position.scaling.kind", variants::<RotaryScaling>(true)),
         ("projection", variants::<ProjectionKind>(false)),
+        ("query_key_norm_span", variants::<NormSpan>(false)),
         ("query_key_norm.kind", ["layer", "rms"].map(String::from).to_vec()), // The third is that there is none.
     ];
     let is_boolean = |values: &BTreeSet<String>| ["true", "false"].iter().any(|value| values.contains(*value));
@@ -106,7 +109,9 @@ fn no_variant_is_forgotten() {
 fn what_decoders_and_encoders_share_is_in_both() {
     // Their patterns differ, and a bias by buckets looks both ways in encoders; a memory is for decoders.
     let differs = |problem: &String| {
-        ["patterns.", "position.bidirectional", "cross_attention"].iter().any(|path| problem.starts_with(path))
+        ["patterns.", "layers.pattern.", "position.bidirectional", "cross_attention"]
+            .iter()
+            .any(|path| problem.starts_with(path))
     };
     let [decoders, encoders, _] = all_pairs();
     for configs in [decoders, encoders] {

@@ -89,7 +89,7 @@ fn a_row_takes_a_part_twice_as_large_or_not_at_all() {
     let y = forward(&whole, x.clone());
     forward(&dropping.init(&device()), x.clone()).into_data().assert_eq(&y.to_data(), true);
 
-    let normed = whole.attention_norm.forward(x.clone());
+    let normed = whole.attention_norm.as_ref().expect("a norm").forward(x.clone());
     let feed_forward = whole.feed_forward.forward(normed, &LayerContext::default(), &mut LayerPass::default());
     let attention = y - x.clone() - feed_forward.clone();
     let outcomes = [

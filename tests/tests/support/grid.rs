@@ -2,8 +2,8 @@
 //! are laid out by `covering`, so that any two values of any two choices meet.
 
 use firelight::nn::{
-    Activation, AttentionMechanism, AttentionPattern, ExpertsConfig, NormConfig, NormPlacement, PositionConfig,
-    ProjectionKind, RotaryLayout, RotaryScaling, ScoreScale, TransformerConfig, WeightInit,
+    Activation, AttentionMechanism, AttentionPattern, ExpertsConfig, NormConfig, NormPlacement, NormSpan,
+    PositionConfig, ProjectionKind, RotaryLayout, RotaryScaling, ScoreScale, TransformerConfig, WeightInit,
 };
 
 use super::covering::covering;
@@ -46,7 +46,7 @@ fn choices(causal: bool) -> Vec<Choice> {
     vec![
         choice(positions(causal), TransformerConfig::with_position),
         choice(patterns(causal), TransformerConfig::with_patterns),
-        choice([Pre, Post, Sandwich, Parallel], TransformerConfig::with_norm_placement),
+        choice([Pre, Post, Sandwich, Output, Parallel, ParallelTwoNorms], TransformerConfig::with_norm_placement),
         choice([4, 2, 1], TransformerConfig::with_n_kv_heads),
         choice(
             [Relu, Gelu, GeluTanh, QuickGelu, Silu, SquaredRelu, SwiGlu, GeGlu, GeGluTanh, ReGlu],
@@ -77,6 +77,8 @@ fn choices(causal: bool) -> Vec<Choice> {
         ),
         choice([None, Some(5.0)], TransformerConfig::with_attention_soft_cap),
         choice([true, false], TransformerConfig::with_bias),
+        choice([true, false], TransformerConfig::with_attention_bias),
+        choice([NormSpan::Head, NormSpan::AllHeads], TransformerConfig::with_query_key_norm_span),
         choice([None, Some(true), Some(false)], |config, bias| {
             config.each_layer(|layer| layer.block.attention.qkv_bias = bias)
         }),
@@ -100,7 +102,10 @@ fn with_another_layer(config: TransformerConfig, turns: bool) -> TransformerConf
     };
     let mut other = config.first().clone().with_position(if turns { rotary(50.0) } else { PositionConfig::None });
     other.block.feed_forward.d_ff = Some(if turns { 20 } else { 12 });
-    other.block.norm = if turns { NormConfig::layer() } else { NormConfig::rms() };
+    other.block.norm = NormConfig::Layer { epsilon: 1e-5, bias: turns };
+    if turns && other.block.norm_placement != NormPlacement::Output {
+        other.block.attention_norm = Some(NormConfig::None); // As the first layer of ModernBERT.
+    }
     let first = config.first().clone();
     config.with_layers(vec![first, other])
 }
@@ -199,7 +204,7 @@ pub(crate) fn cross_decoder_pairs() -> Vec<TransformerConfig> {
 
 /// All but parallel blocks, which have no place for cross-attention.
 fn with_memory(rows: Vec<TransformerConfig>) -> Vec<TransformerConfig> {
-    let possible = |config: &TransformerConfig| config.first().block.norm_placement != NormPlacement::Parallel;
+    let possible = |config: &TransformerConfig| !config.first().block.norm_placement.is_parallel();
     rows.into_iter().filter(possible).map(|config| config.with_cross_attention(true)).collect()
 }
 

@@ -16,6 +16,18 @@ fn yes() -> bool {
     true
 }
 
+/// Over what a norm of queries and keys is taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum NormSpan {
+    /// Each head by itself, with one gain for all, as Qwen 3.
+    #[default]
+    Head,
+    /// All heads at once, as OLMo 2.
+    AllHeads,
+}
+
 /// Configuration of an [`Attention`] layer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,6 +57,9 @@ pub struct AttentionConfig {
     /// Norm of every head's query and key before the rotation. Default: none.
     #[serde(default, deserialize_with = "kind::deserialize_option")]
     pub query_key_norm: Option<NormConfig>,
+    /// Over what that norm is taken. Default: over each head.
+    #[serde(default)]
+    pub query_key_norm_span: NormSpan,
     /// How a query weighs the keys. Default: by the softmax of dot products.
     #[serde(default)]
     pub mechanism: AttentionMechanism,
@@ -78,6 +93,7 @@ impl AttentionConfig {
             bias: true,
             qkv_bias: None,
             query_key_norm: None,
+            query_key_norm_span: NormSpan::default(),
             mechanism: AttentionMechanism::default(),
             scale: ScoreScale::default(),
             soft_cap: None,
@@ -126,6 +142,12 @@ impl AttentionConfig {
     /// Sets the norm of every head's query and key.
     pub fn with_query_key_norm(mut self, norm: Option<NormConfig>) -> Self {
         self.query_key_norm = norm;
+        self
+    }
+
+    /// Sets over what the norm of queries and keys is taken.
+    pub fn with_query_key_norm_span(mut self, span: NormSpan) -> Self {
+        self.query_key_norm_span = span;
         self
     }
 
@@ -232,8 +254,17 @@ impl AttentionConfig {
         let read = n_heads * d_head + n_kv_heads * (d_head + d_value);
         let qkv_biases = if self.qkv_bias.unwrap_or(self.bias) { read } else { 0.0 };
         let biases = qkv_biases + if self.bias { d_model } else { 0.0 };
-        let norms = self.query_key_norm.map_or(0.0, |norm| 2.0 * norm.num_params(self.d_head()));
+        let norms = [self.n_heads, self.n_kv_heads()].map(|heads| self.normed_width(heads));
+        let norms = self.query_key_norm.map_or(0.0, |norm| norms.iter().map(|width| norm.num_params(*width)).sum());
         d_model * (read + n_heads * d_value) + biases + norms + self.mechanism.num_params(self.heads())
+    }
+
+    /// How many numbers of `heads` heads a norm of queries or keys is taken over.
+    fn normed_width(&self, heads: usize) -> usize {
+        match self.query_key_norm_span {
+            NormSpan::Head => self.d_head(),
+            NormSpan::AllHeads => heads * self.d_head(),
+        }
     }
 
     fn heads(&self) -> Heads {
@@ -256,10 +287,13 @@ impl AttentionConfig {
         let widths = Widths { d_model: self.d_model, query, key, value };
         let d_heads = self.n_heads * d_value;
         let output = LinearConfig::new(d_heads, self.d_model).with_bias(self.bias).with_init(self.output_init);
-        let norm = |name: &str| self.query_key_norm.map(|norm| norm.init_with(d_head, &params.scope(name)));
+        let norm = |name: &str, heads: usize| {
+            self.query_key_norm.map(|norm| norm.init_with(self.normed_width(heads), &params.scope(name)))
+        };
         Attention {
-            query_norm: norm("query_norm"),
-            key_norm: norm("key_norm"),
+            query_norm: norm("query_norm", self.n_heads),
+            key_norm: norm("key_norm", n_kv_heads),
+            norm_span: self.query_key_norm_span,
             projection: self.projection.init_with(widths, self.qkv_bias.unwrap_or(self.bias), self.init, params),
             output: output.init_with(&params.scope("output")),
             mechanism: self.mechanism.init_with(self.heads(), self.init, &params.scope("mechanism")),
@@ -293,6 +327,10 @@ mod tests {
         // One gain of 8 channels for all queries, one for all keys; a layer norm has an offset beside it.
         let normed = |norm| AttentionConfig::new(64, 8).with_query_key_norm(Some(norm)).init(&device).num_params();
         assert_eq!([NormConfig::rms(), NormConfig::layer()].map(normed), [16_640 + 16, 16_640 + 32]);
+        // One of 64 for the queries of all heads, one of 16 for the keys of two.
+        let wide = AttentionConfig::new(64, 8).with_n_kv_heads(2).with_query_key_norm_span(NormSpan::AllHeads);
+        let wide = wide.with_query_key_norm(Some(NormConfig::rms())).init(&device);
+        assert_eq!(wide.num_params(), grouped.num_params() + 64 + 16);
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! Sources: Vaswani et al. 2017, §3.2.2 (<https://arxiv.org/abs/1706.03762>); multi-query: Shazeer 2019, §3
 //! (<https://arxiv.org/abs/1911.02150>); grouped-query: Ainslie et al. 2023
 //! (<https://arxiv.org/abs/2305.13245>); norms of queries and keys: Henry et al. 2020, §3
-//! (<https://arxiv.org/abs/2010.04245>). Differs from it: a trained RMS or layer norm of every head before the rotation,
-//! as Qwen 3, and the scores keep their scale; OLMo 2 takes the norm over all heads at once.
+//! (<https://arxiv.org/abs/2010.04245>). Differs from it: a trained RMS or layer norm before the rotation, of every head as
+//! Qwen 3 or of all heads at once as OLMo 2, and the scores keep their scale.
 
 mod config;
 mod context;
@@ -17,7 +17,7 @@ mod pattern;
 mod projection;
 mod score;
 
-pub use config::AttentionConfig;
+pub use config::{AttentionConfig, NormSpan};
 pub use context::AttentionContext;
 pub use key_values::KeyValues;
 pub use linear::LinearAttention;
@@ -60,6 +60,8 @@ pub struct Attention {
     dropout: Dropout,
     n_heads: usize,
     n_kv_heads: usize,
+    #[module(skip)]
+    norm_span: NormSpan,
     #[module(skip)]
     scale: ScoreScale,
     #[module(skip)]
@@ -120,12 +122,21 @@ impl Attention {
 
     /// `[B, T, H E] -> [B, H, T, E]`, all but turned.
     fn queries(&self, query: Tensor<3>) -> Tensor<4> {
-        self.mechanism.query(norm(&self.query_norm, split(query, self.n_heads)))
+        self.mechanism.query(self.normed_heads(&self.query_norm, query, self.n_heads))
     }
 
     /// `[B, T, G E] -> [B, G, T, E]`, all but turned.
     fn keys(&self, key: Tensor<3>) -> Tensor<4> {
-        self.mechanism.key(norm(&self.key_norm, split(key, self.n_kv_heads)))
+        self.mechanism.key(self.normed_heads(&self.key_norm, key, self.n_kv_heads))
+    }
+
+    /// `[B, T, H E] -> [B, H, T, E]`, each head normed by itself or all at once.
+    fn normed_heads(&self, norm: &Option<Norm>, x: Tensor<3>, heads: usize) -> Tensor<4> {
+        match (norm, self.norm_span) {
+            (None, _) => split(x, heads),
+            (Some(norm), NormSpan::Head) => norm.forward(split(x, heads)),
+            (Some(norm), NormSpan::AllHeads) => split(norm.forward(x), heads),
+        }
     }
 
     /// The heads, `[B, H, Q, W]`. The weights are kept where somebody wants them.
@@ -221,14 +232,6 @@ fn split(x: Tensor<3>, heads: usize) -> Tensor<4> {
 fn merge(x: Tensor<4>) -> Tensor<3> {
     let [batch, heads, length, d_value] = x.dims();
     x.swap_dims(1, 2).reshape([batch, length, heads * d_value])
-}
-
-/// Over the last dimension of `[B, H, T, E]`: a head by itself.
-fn norm(norm: &Option<Norm>, x: Tensor<4>) -> Tensor<4> {
-    match norm {
-        Some(norm) => norm.forward(x),
-        None => x,
-    }
 }
 
 fn rotate(x: Tensor<4>, context: &AttentionContext) -> Tensor<4> {

@@ -3,13 +3,14 @@
 use super::SequenceInput;
 use crate::pass::Pass;
 use crate::position::Positions;
-use burn::tensor::{Bool, Int, Tensor};
+use burn::tensor::{Bool, Device, Int, Tensor};
 use firelight_kernels::{AttentionMask, PairRule};
 use std::ops::Range;
 
 /// The tokens of a pass, and the padding and documents of all up to them, `[B, K]`.
 pub(super) struct Row {
     tokens: Range<usize>,
+    device: Device,
     padding: Option<Tensor<2, Bool>>,
     documents: Option<Tensor<2, Int>>,
     /// What holds in every layer.
@@ -18,12 +19,13 @@ pub(super) struct Row {
 
 impl Row {
     /// For a pass of `[B, T]` tokens, whose flags join those in the cache.
-    pub(super) fn new(input: &SequenceInput, pass: &mut Pass, [batch, seq_len]: [usize; 2]) -> Self {
+    pub(super) fn new(input: &SequenceInput, pass: &mut Pass, [batch, seq_len]: [usize; 2], device: Device) -> Self {
         let start = pass.start();
         let documents = pass.documents(input.documents.clone(), [batch, seq_len]);
         let of_documents = documents.as_ref().map_or(PairRule::Full, PairRule::documents);
         Self {
             tokens: start..start + seq_len,
+            device,
             padding: pass.padding(input.padding.clone(), [batch, seq_len]),
             documents,
             rule: input.rule.clone().and(of_documents),
@@ -33,6 +35,11 @@ impl Row {
     /// The tokens of the pass, by their place in the row.
     pub(super) fn tokens(&self) -> Range<usize> {
         self.tokens.clone()
+    }
+
+    /// Where they are computed.
+    pub(super) fn device(&self) -> &Device {
+        &self.device
     }
 
     /// The positions of the last `len` tokens.

@@ -3,7 +3,7 @@
 //! files, and its setters for a whole stack.
 
 use super::{LayerConfig, TransformerConfig, max_seq_len};
-use crate::attention::{AttentionMechanism, AttentionPattern, ProjectionKind, ScoreScale};
+use crate::attention::{AttentionMechanism, AttentionPattern, NormSpan, ProjectionKind, ScoreScale};
 use crate::block::NormPlacement;
 use crate::feed_forward::{Activation, ExpertsConfig};
 use crate::init::WeightInit;
@@ -40,6 +40,8 @@ macro_rules! layer_keys {
                 [block.norm_placement];
             /// whether linear layers have biases
             bias: bool, "some", with_bias(bool) as |value| value, [block.feed_forward.bias, block.attention.bias];
+            /// whether the linear layers of attention have biases, whatever the feed-forward networks have
+            attention_bias: bool, "some", with_attention_bias(bool) as |value| value, [block.attention.bias];
             /// whether every block attends to an encoder's output
             cross_attention: bool, "some", with_cross_attention(bool) as |value| value, [block.cross_attention];
             /// the dropout of each part's output
@@ -49,6 +51,12 @@ macro_rules! layer_keys {
             /// the norm of every head's query and key
             query_key_norm: Option<NormConfig>, "some_of_optional_kind",
                 with_query_key_norm(Option<NormConfig>) as |value| value, [block.attention.query_key_norm];
+            /// over what the norm of queries and keys is taken
+            query_key_norm_span: NormSpan, "some", with_query_key_norm_span(NormSpan) as |value| value,
+                [block.attention.query_key_norm_span];
+            /// the norm of the self-attention's input alone
+            attention_norm: Option<NormConfig>, "some_of_optional_kind",
+                with_attention_norm(NormConfig) as Some, [block.attention_norm];
             /// how a query weighs the keys
             attention_mechanism: AttentionMechanism, "some",
                 with_attention_mechanism(AttentionMechanism) as |value| value, [block.attention.mechanism];
@@ -60,6 +68,9 @@ macro_rules! layer_keys {
                 [block.attention.soft_cap];
             /// the dropout of the attention weights
             attention_dropout: f64, "some", with_attention_dropout(f64) as |value| value, [block.attention.dropout];
+            /// the dropout behind the nonlinearity of the feed-forward networks
+            feed_forward_dropout: f64, "some", with_feed_forward_dropout(f64) as |value| value,
+                [block.feed_forward.dropout];
             /// where the trained factors of each part's channels begin
             layer_scale: Option<f64>, "some", with_layer_scale(f64) as Some, [block.layer_scale];
         }

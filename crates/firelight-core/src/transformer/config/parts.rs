@@ -48,11 +48,11 @@ impl TransformerConfig {
     /// # Panics
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> Transformer {
-        self.init_layers(params, |block, params| block.init_with(params))
+        self.init_layers(params, |_, block, params| block.init_with(params))
     }
 
-    /// Builds the stack at the builder's seed and path with layers of one's own. Each is made of the configuration that
-    /// [`TransformerBlock`](crate::TransformerBlock) would have there, and the builder of its path; positions, patterns,
+    /// Builds the stack at the builder's seed and path with layers of one's own. Each is made of its number, the
+    /// configuration that [`TransformerBlock`](crate::TransformerBlock) would have there, and the builder of its path; positions, patterns,
     /// embedding norm and final norm are those of the stack.
     ///
     /// # Panics
@@ -60,7 +60,7 @@ impl TransformerConfig {
     pub fn init_layers<L: Layer>(
         &self,
         params: &ParamBuilder,
-        layer: impl Fn(TransformerBlockConfig, &ParamBuilder) -> L,
+        layer: impl Fn(usize, TransformerBlockConfig, &ParamBuilder) -> L,
     ) -> Transformer<L> {
         expect_valid(self.validate());
         let (blocks, others) = (params.scope("blocks"), params.scope("layer_positions"));
@@ -73,7 +73,7 @@ impl TransformerConfig {
         Transformer {
             position: scheme(0, &params.scope("position")),
             layer_positions: (1..schemes.len()).map(|index| scheme(index, &others.scope(index - 1))).collect(),
-            blocks: (0..self.n_layers).map(|i| layer(self.layer(i), &blocks.scope(i))).collect(),
+            blocks: (0..self.n_layers).map(|i| layer(i, self.layer(i), &blocks.scope(i))).collect(),
             embedding_norm: self.embedding_norm.then(|| norm("embedding_norm")),
             norm: self.has_final_norm().then(|| norm("norm")),
             dropout: DropoutConfig::new(self.embedding_dropout).init(),
@@ -163,6 +163,13 @@ mod tests {
             base.clone().with_norm_placement(NormPlacement::Sandwich).with_cross_attention(true),
             base.clone().with_norm_placement(NormPlacement::Parallel).with_activation(Activation::GeGlu),
             base.clone().with_norm_placement(NormPlacement::Sandwich).with_norm(NormConfig::None),
+            base.clone().with_norm_placement(NormPlacement::Output).with_cross_attention(true),
+            base.clone().with_norm_placement(NormPlacement::ParallelTwoNorms).with_attention_norm(NormConfig::None),
+            base.clone().with_attention_norm(NormConfig::rms()).with_attention_bias(false),
+            base.clone()
+                .with_query_key_norm(Some(NormConfig::layer()))
+                .with_query_key_norm_span(crate::attention::NormSpan::AllHeads)
+                .with_n_kv_heads(1),
             base.clone().with_layer_scale(0.1).with_cross_attention(true),
             base.clone().with_embedding_norm(true).with_norm_placement(NormPlacement::Post),
             base.clone().with_experts(ExpertsConfig::new(3)).with_activation(Activation::SwiGlu),

@@ -1,0 +1,65 @@
+//! What the layers of a pass read beside the residual stream, each thing computed once.
+
+use super::row::Row;
+use super::{SequenceInput, Transformer};
+use crate::attention::AttentionContext;
+use crate::layer::{Layer, LayerContext};
+use crate::pass::Pass;
+use crate::position::{PositionScheme, Positions};
+use firelight_kernels::AttentionMask;
+use std::collections::BTreeMap;
+use std::iter::once;
+use std::ops::Range;
+
+/// The contexts that differ, and which of them each layer reads.
+pub(super) struct Contexts {
+    different: Vec<LayerContext>,
+    of_layer: Vec<usize>,
+}
+
+impl Contexts {
+    /// What layer `index` reads.
+    pub(super) fn of(&self, index: usize) -> &LayerContext {
+        &self.different[self.of_layer[index]]
+    }
+
+    /// Changes every context.
+    pub(super) fn map(mut self, change: impl Fn(LayerContext) -> LayerContext) -> Self {
+        self.different = self.different.into_iter().map(change).collect();
+        self
+    }
+}
+
+impl<L: Layer + 'static> Transformer<L> {
+    /// Layers of one kind whose states have the same tokens at hand share a context; layers of one position scheme its bias.
+    pub(super) fn contexts(&self, row: &Row, positions: &Positions, input: &SequenceInput, pass: &Pass) -> Contexts {
+        let (length, device) = (row.tokens().len(), row.device());
+        let schemes: Vec<_> = once(&self.position).chain(&self.layer_positions).collect();
+        let rotations: Vec<_> = schemes.iter().map(|scheme| scheme.rotation(positions, device)).collect();
+        let (mut shared, mut known, mut different) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        let mut attention = |kind: usize, keys: Range<usize>| {
+            let scheme = self.scheme_of[kind];
+            let bias = || schemes[scheme].bias(positions, &row.positions(keys.len()), device);
+            let (mask, bias) =
+                shared.entry((scheme, keys.start)).or_insert_with(|| (row.mask(keys.len()), bias())).clone();
+            let mask = AttentionMask::rule(self.rule(kind)).starting_at(keys.start).and(mask);
+            AttentionContext { mask, bias, rotation: rotations[scheme].clone() }
+        };
+        let of_layer = (0..self.blocks.len()).map(|layer| {
+            let (kind, keys) = (layer % self.patterns.len(), pass.keys(layer, length));
+            *known.entry((kind, keys.start)).or_insert_with(|| {
+                different.push(input.context(attention(kind, keys)));
+                different.len() - 1
+            })
+        });
+        let of_layer = of_layer.collect();
+        Contexts { different, of_layer }
+    }
+}
+
+impl SequenceInput {
+    fn context(&self, attention: AttentionContext) -> LayerContext {
+        let Self { memory, padding, documents, .. } = self.clone();
+        LayerContext { attention, memory, padding, documents }
+    }
+}
