@@ -5,7 +5,7 @@
 
 mod experts;
 
-pub use experts::{ExpertsConfig, MixtureOfExperts};
+pub use experts::{ExpertsConfig, MixtureOfExperts, RouterScores};
 
 use crate::dropout;
 use crate::error::{Checks, ConfigError, expect_valid};

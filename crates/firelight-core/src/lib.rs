@@ -70,7 +70,9 @@ pub use dropout::drop as dropout;
 pub use embedding::{TokenEmbedding, TokenEmbeddingConfig};
 pub use encoder_decoder::{EncoderDecoder, EncoderDecoderConfig};
 pub use error::ConfigError;
-pub use feed_forward::{Activation, ExpertsConfig, FeedForward, FeedForwardConfig, FeedForwardLayer, MixtureOfExperts};
+pub use feed_forward::{
+    Activation, ExpertsConfig, FeedForward, FeedForwardConfig, FeedForwardLayer, MixtureOfExperts, RouterScores,
+};
 pub use firelight_kernels::{AttentionMask, MaskRule, PairRule, RandomBlocks, Runs};
 pub use head::{LmHead, LmHeadConfig, TiedHead};
 pub use init::{Init, ParamBuilder, WeightInit};

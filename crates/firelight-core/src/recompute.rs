@@ -79,7 +79,7 @@ fn through<const D: usize>(tensor: Tensor<D>, exchange: Exchange) -> Tensor<D> {
 
 #[cfg(test)]
 mod tests {
-    use crate::feed_forward::{Activation, ExpertsConfig};
+    use crate::feed_forward::{Activation, ExpertsConfig, RouterScores};
     use crate::{
         AttentionPattern, AuxiliaryLosses, EncoderDecoderConfig, Memory, NormPlacement, Pass, PositionConfig,
         SequenceInput, TransformerConfig,
@@ -205,7 +205,8 @@ mod tests {
     fn experts_keep_their_load_balance() {
         let experts = ExpertsConfig::new(3).with_top_k(2);
         let config = TransformerConfig::new(8, 2, 2).with_max_seq_len(8).with_activation(Activation::SwiGlu);
-        compare(&config.with_experts(experts), plain);
+        compare(&config.clone().with_experts(experts), plain);
+        compare(&config.with_experts(experts.with_scores(RouterScores::Sigmoid).with_shared(1)), plain);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 
 use firelight::nn::{
     Activation, AttentionMechanism, AttentionPattern, ExpertsConfig, NormConfig, NormPlacement, NormSpan,
-    PositionConfig, ProjectionKind, RotaryLayout, RotaryScaling, ScoreScale, TransformerConfig, WeightInit,
+    PositionConfig, ProjectionKind, RotaryLayout, RotaryScaling, RouterScores, ScoreScale, TransformerConfig,
+    WeightInit,
 };
 
 use super::covering::covering;
@@ -110,10 +111,12 @@ fn with_another_layer(config: TransformerConfig, turns: bool) -> TransformerConf
     config.with_layers(vec![first, other])
 }
 
-fn experts() -> [Option<ExpertsConfig>; 5] {
+fn experts() -> [Option<ExpertsConfig>; 6] {
     let of = ExpertsConfig::new;
     let divided = |renormalise| Some(of(3).with_renormalise(renormalise));
-    [None, Some(of(3)), Some(of(2).with_top_k(1)), divided(false), divided(true)]
+    let grouped = of(4).with_scores(RouterScores::Sigmoid).with_correction(true).with_groups(2, 1);
+    let grouped = grouped.with_shared(1).with_scale(1.5);
+    [None, Some(of(3)), Some(of(2).with_top_k(1)), divided(false), divided(true), Some(grouped)]
 }
 
 fn positions(causal: bool) -> Vec<PositionConfig> {

@@ -2,23 +2,46 @@
 //!
 //! Sources: top-k routing Shazeer et al. 2017, §2.1 (<https://arxiv.org/abs/1701.06538>); softmax over the chosen experts
 //! Jiang et al. 2024, §2.1 (<https://arxiv.org/abs/2401.04088>); load-balance loss and capacity Fedus et al. 2022, §2.2,
-//! eq. 3 to 6 (<https://arxiv.org/abs/2101.03961>). Differs from them: no noise on the router, and a capacity is kept in
-//! training alone, so that a text means the same in one pass, in parts and beside others.
+//! eq. 3 to 6 (<https://arxiv.org/abs/2101.03961>); shared expert, sigmoid scores, correction of the choice and limit of groups
+//! DeepSeek-AI 2024, §2.1.2, eq. 12 to 16 (<https://arxiv.org/abs/2412.19437>). Differs from them: no noise on the router, and a
+//! capacity is kept in training alone, so that a text means the same in one pass, in parts and beside others. The correction is
+//! read from weights and stays as it is: no rule of balance moves it yet.
 
 use super::{FeedForward, FeedForwardConfig};
 use crate::dropout::is_training;
 use crate::error::{Checks, ConfigError, expect_valid};
-use crate::init::ParamBuilder;
+use crate::init::{Init, ParamBuilder};
 use crate::linear::{Linear, LinearConfig};
 use crate::pass::LayerPass;
 use crate::precision::widened;
-use burn::module::Module;
+use burn::module::{Module, Param};
 use burn::nn::{Dropout, DropoutConfig};
-use burn::tensor::{Bool, IndexingUpdateOp, Tensor, TensorData, activation::softmax};
+use burn::tensor::activation::{log_sigmoid, sigmoid, softmax};
+use burn::tensor::{Bool, IndexingUpdateOp, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 fn top_k() -> usize {
     2
+}
+
+/// What the router makes of its outputs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RouterScores {
+    /// Probabilities, which sum to 1 over all experts.
+    #[default]
+    Softmax,
+    /// Each expert's own between 0 and 1, as DeepSeek-V3.
+    Sigmoid,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn one_fold() -> f64 {
+    1.0
 }
 
 /// How many experts there are, and how a token finds its own.
@@ -38,12 +61,71 @@ pub struct ExpertsConfig {
     /// it. Default: as many as are needed, and no token is lost.
     #[serde(default)]
     pub capacity: Option<f64>,
+    /// What the router makes of its outputs. Default: probabilities.
+    #[serde(default)]
+    pub scores: RouterScores,
+    /// Adds a number of its own to each expert's score for the choice alone, not for its weight, as DeepSeek-V3. Default: false.
+    #[serde(default)]
+    pub correction: bool,
+    /// Groups of neighbouring experts. A token chooses groups first, by the two best scores in each. Default: 1.
+    #[serde(default = "one")]
+    pub n_groups: usize,
+    /// Groups whose experts a token may choose. Default: 1.
+    #[serde(default = "one")]
+    pub top_groups: usize,
+    /// Experts in one that reads every token, beside the chosen ones: its inner width is so many times that of an expert. Default: 0.
+    #[serde(default)]
+    pub n_shared: usize,
+    /// Factor of the chosen experts' weights. Default: 1.
+    #[serde(default = "one_fold")]
+    pub scale: f64,
 }
 
 impl ExpertsConfig {
     /// Two of `n_experts` for each token, as Mixtral.
     pub fn new(n_experts: usize) -> Self {
-        Self { n_experts, top_k: top_k(), renormalise: None, capacity: None }
+        Self {
+            n_experts,
+            top_k: top_k(),
+            renormalise: None,
+            capacity: None,
+            scores: RouterScores::default(),
+            correction: false,
+            n_groups: one(),
+            top_groups: one(),
+            n_shared: 0,
+            scale: one_fold(),
+        }
+    }
+
+    /// Sets what the router makes of its outputs.
+    pub fn with_scores(mut self, scores: RouterScores) -> Self {
+        self.scores = scores;
+        self
+    }
+
+    /// Sets whether the choice is corrected by a number for each expert.
+    pub fn with_correction(mut self, correction: bool) -> Self {
+        self.correction = correction;
+        self
+    }
+
+    /// Sets how many groups there are, and of how many a token may choose.
+    pub fn with_groups(mut self, n_groups: usize, top_groups: usize) -> Self {
+        (self.n_groups, self.top_groups) = (n_groups, top_groups);
+        self
+    }
+
+    /// Sets the width of the expert that reads every token, in experts.
+    pub fn with_shared(mut self, n_shared: usize) -> Self {
+        self.n_shared = n_shared;
+        self
+    }
+
+    /// Sets the factor of the chosen experts' weights.
+    pub fn with_scale(mut self, scale: f64) -> Self {
+        self.scale = scale;
+        self
     }
 
     /// Sets how many experts read a token.
@@ -67,7 +149,8 @@ impl ExpertsConfig {
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let Self { n_experts, top_k, renormalise, capacity } = *self;
+        let Self { n_experts, top_k, renormalise, capacity, n_groups, top_groups, scale, .. } = *self;
+        let in_reach = top_groups.saturating_mul(n_experts / n_groups.max(1));
         Checks::default()
             .size("experts.n_experts", n_experts)
             .size("experts.top_k", top_k)
@@ -76,6 +159,17 @@ impl ExpertsConfig {
                     "experts.top_k = {top_k} must be at most n_experts = {n_experts}: a token has no more to choose"
                 )
             })
+            .size("experts.n_groups", n_groups)
+            .size("experts.top_groups", top_groups)
+            .require(n_groups == 0 || n_experts.is_multiple_of(n_groups), || {
+                format!("experts.n_experts = {n_experts} must be a multiple of n_groups = {n_groups}")
+            })
+            .require(top_groups <= n_groups.max(1) && top_k.min(n_experts) <= in_reach, || {
+                format!(
+                    "experts.top_groups = {top_groups} of n_groups = {n_groups} must have room for top_k = {top_k} experts"
+                )
+            })
+            .require(scale > 0.0 && scale.is_finite(), || format!("experts.scale = {scale} must be above 0"))
             .require(renormalise != Some(true) || top_k != 1, || {
                 "experts.renormalise = true needs top_k = 2 or more: a single weight would always be 1".into()
             })
@@ -87,7 +181,14 @@ impl ExpertsConfig {
 
     /// Number of parameters.
     pub(crate) fn num_params(&self, expert: &FeedForwardConfig) -> f64 {
-        self.n_experts as f64 * (expert.num_params() + expert.d_model as f64)
+        let shared = if self.n_shared > 0 { self.shared(expert).num_params() } else { 0.0 };
+        let own = expert.num_params() + expert.d_model as f64 + f64::from(u8::from(self.correction));
+        self.n_experts as f64 * own + shared
+    }
+
+    /// The one that reads every token.
+    fn shared(&self, expert: &FeedForwardConfig) -> FeedForwardConfig {
+        expert.clone().with_d_ff(expert.d_ff().saturating_mul(self.n_shared))
     }
 
     /// Builds the experts, each as `expert` says, at the builder's seed and path.
@@ -101,6 +202,10 @@ impl ExpertsConfig {
         MixtureOfExperts {
             router: router.init_with(&params.scope("router")),
             experts: (0..self.n_experts).map(|i| expert.init_with(&experts.scope(i))).collect(),
+            correction: self
+                .correction
+                .then(|| params.param("correction", [self.n_experts], Init::Zeros).set_require_grad(false)),
+            shared: (self.n_shared > 0).then(|| self.shared(expert).init_with(&params.scope("shared"))),
             training: DropoutConfig::new(0.0).init(),
             config: *self,
         }
@@ -109,8 +214,8 @@ impl ExpertsConfig {
 
 /// Feed-forward networks of which every token is read by a few.
 ///
-/// `y = Σ g_e(x) expert_e(x)` over the `top_k` experts with the largest `p = softmax(router(x))`, where `g` is `p`, or `p`
-/// divided by the sum over the chosen. Only the chosen experts are computed.
+/// `y = shared(x) + scale Σ g_e(x) expert_e(x)` over the `top_k` experts with the largest `p = softmax(router(x))`, where `g` is
+/// `p`, or `p` divided by the sum over the chosen. Only the chosen experts are computed.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
@@ -130,6 +235,10 @@ pub struct MixtureOfExperts {
     pub router: Linear,
     /// The experts.
     pub experts: Vec<FeedForward>,
+    /// `[X]`, added to the scores for the choice alone; it has no gradient.
+    pub correction: Option<Param<Tensor<1>>>,
+    /// Reads every token.
+    pub shared: Option<FeedForward>,
     /// Knows whether the module is being trained.
     training: Dropout,
     #[module(skip)]
@@ -147,13 +256,26 @@ impl MixtureOfExperts {
     pub fn forward(&self, x: Tensor<3>, padding: Option<&Tensor<2, Bool>>, pass: &mut LayerPass) -> Tensor<3> {
         let [batch, length, d_model] = x.dims();
         let tokens = x.reshape([batch * length, d_model]); // [N, D]
-        let probabilities = softmax(widened(self.router.forward(tokens.clone())), 1); // [N, X]
+        let logits = widened(self.router.forward(tokens.clone())); // [N, X]
+        let probabilities = match self.config.scores {
+            RouterScores::Softmax => softmax(logits.clone(), 1),
+            RouterScores::Sigmoid => sigmoid(logits.clone()),
+        };
         let routes = self.routes(&probabilities, padding);
         if let Some(losses) = pass.losses() {
-            losses.add_load_balance(routes.load_balance(&probabilities));
+            losses.add_load_balance(routes.load_balance(&match self.config.scores {
+                RouterScores::Softmax => probabilities.clone(),
+                // DeepSeek-AI 2024, eq. 19: scores that do not sum to 1 count by their share, σ(l) / Σ σ(l).
+                RouterScores::Sigmoid => softmax(log_sigmoid(logits), 1),
+            }));
         }
         let gates = self.gates(probabilities, &routes).cast(tokens.dtype());
-        self.mix(tokens, gates, &routes).reshape([batch, length, d_model])
+        let mixed = self.mix(tokens.clone(), gates, &routes);
+        let output = match &self.shared {
+            Some(shared) => shared.forward(tokens) + mixed,
+            None => mixed,
+        };
+        output.reshape([batch, length, d_model])
     }
 
     fn routes(&self, probabilities: &Tensor<2>, padding: Option<&Tensor<2, Bool>>) -> Routes {
@@ -161,8 +283,11 @@ impl MixtureOfExperts {
         let padding: Option<Vec<bool>> = padding.map(|padding| padding.to_data().iter::<bool>().collect());
         let counted = |token: usize| padding.as_ref().is_none_or(|padding| !padding[token]);
         let mut routes = Routes::new(self.config.n_experts);
+        let correction = self.correction.as_ref().map(|correction| correction.val().into_data());
+        let correction = correction.map_or(vec![0.0; self.config.n_experts], |data| data.iter::<f32>().collect());
         for (token, row) in host.chunks(self.config.n_experts).enumerate() {
-            routes.push(if counted(token) { largest(row, self.config.top_k) } else { Vec::new() });
+            let scores: Vec<f32> = row.iter().zip(&correction).map(|(score, correction)| score + correction).collect();
+            routes.push(if counted(token) { self.config.choose(&scores) } else { Vec::new() });
         }
         if let (Some(capacity), true) = (self.config.capacity, is_training(&self.training, &probabilities.device())) {
             routes.truncate(capacity);
@@ -174,13 +299,17 @@ impl MixtureOfExperts {
     fn gates(&self, probabilities: Tensor<2>, routes: &Routes) -> Tensor<2> {
         let gates = probabilities.clone()
             * Tensor::from_data(routes.chosen(), (&probabilities.device(), probabilities.dtype()));
-        let ExpertsConfig { n_experts, top_k, renormalise, .. } = self.config;
+        let ExpertsConfig { n_experts, top_k, renormalise, scores, scale, .. } = self.config;
         if !renormalise.unwrap_or(top_k > 1) {
-            return gates;
+            return gates * scale;
         }
         // The largest k of X probabilities sum to k / X at least: the bound only keeps padding from dividing 0 by 0.
-        let sum = gates.clone().sum_dim(1).clamp_min(0.5 * top_k as f64 / n_experts as f64);
-        gates / sum
+        let bound = match scores {
+            RouterScores::Softmax => 0.5 * top_k as f64 / n_experts as f64,
+            RouterScores::Sigmoid => 1e-20,
+        };
+        let sum = gates.clone().sum_dim(1).clamp_min(bound);
+        gates / sum * scale
     }
 
     /// Every expert reads its own tokens, in the order of the experts, so that the sum is always taken alike.
@@ -196,6 +325,22 @@ impl MixtureOfExperts {
             output = output.select_assign(0, rows, read, IndexingUpdateOp::Add);
         }
         output
+    }
+}
+
+impl ExpertsConfig {
+    /// The experts with the largest scores, those of the best groups alone where there are several.
+    fn choose(&self, scores: &[f32]) -> Vec<usize> {
+        if self.n_groups == 1 {
+            return largest(scores, self.top_k);
+        }
+        let size = self.n_experts / self.n_groups;
+        let worth = |group: &[f32]| largest(group, 2).into_iter().map(|expert| group[expert]).sum();
+        let worths: Vec<f32> = scores.chunks(size).map(worth).collect();
+        let groups = largest(&worths, self.top_groups);
+        let allowed = |expert: usize| groups.contains(&(expert / size));
+        let reachable = |(expert, score): (usize, &f32)| if allowed(expert) { *score } else { f32::NEG_INFINITY };
+        largest(&scores.iter().enumerate().map(reachable).collect::<Vec<_>>(), self.top_k)
     }
 }
 
@@ -267,9 +412,7 @@ impl Routes {
 mod tests {
     use super::*;
     use crate::feed_forward::Activation;
-    use crate::init::Init;
     use crate::pass::{AuxiliaryLosses, Pass};
-    use burn::module::Param;
     use burn::tensor::{Device, Distribution};
     use firelight_kernels::{Difference, assert_close};
 
@@ -398,5 +541,45 @@ mod tests {
         );
         let single = ExpertsConfig::new(2).with_top_k(1).with_renormalise(true);
         assert!(single.validate().expect_err("one problem").to_string().contains("top_k = 2 or more"));
+    }
+
+    #[test]
+    fn groups_limit_the_choice_and_corrections_move_it_by_hand() {
+        let config = ExpertsConfig::new(6).with_top_k(2).with_groups(3, 1);
+        // Groups of two: .9 + .1, .6 + .5, .2 + .8: the second has the best pair, though neither of its experts is the best.
+        assert_eq!(config.choose(&[0.9, 0.1, 0.6, 0.5, 0.2, 0.8]), [2, 3]);
+        assert_eq!(config.with_groups(3, 2).choose(&[0.9, 0.1, 0.6, 0.5, 0.2, 0.8]), [0, 2]);
+        let device = Device::default();
+        let mut layer = layer(ExpertsConfig::new(3).with_top_k(1).with_correction(true), &device);
+        let tokens = Tensor::<2>::from_floats([[0.5, 0.3, 0.2]], &device);
+        assert_eq!(layer.routes(&tokens, None).experts, [[0]]);
+        layer.correction = Some(Param::from_tensor(Tensor::from_floats([0.0, 0.0, 0.4], &device)));
+        let routes = layer.routes(&tokens, None);
+        assert_eq!(routes.experts, [[2]]);
+        // The weight is the score without the correction.
+        assert_close(&layer.gates(tokens, &routes), &[0.0, 0.0, 0.2], 1e-6);
+    }
+
+    #[test]
+    fn a_shared_expert_reads_every_token_and_a_scale_all_others() {
+        let device = Device::default();
+        let config = ExpertsConfig::new(3).with_scores(RouterScores::Sigmoid);
+        let (plain, both) = (layer(config, &device), layer(config.with_shared(2).with_scale(3.0), &device));
+        let x = random(&device);
+        let shared = both.shared.as_ref().expect("one for all").forward(x.clone());
+        assert_close(&run(&both, x.clone(), None).0, &(run(&plain, x, None).0 * 3.0 + shared), 1e-3); // of 129
+    }
+
+    #[test]
+    fn groups_without_room_are_refused() {
+        for (config, expected) in [
+            (ExpertsConfig::new(6).with_groups(4, 1), "experts.n_experts = 6 must be a multiple of n_groups = 4"),
+            (ExpertsConfig::new(6).with_groups(3, 4), "experts.top_groups = 4 of n_groups = 3 must have room"),
+            (ExpertsConfig::new(6).with_groups(6, 1), "must have room for top_k = 2 experts"),
+            (ExpertsConfig::new(6).with_scale(0.0), "experts.scale = 0 must be above 0"),
+        ] {
+            let error = config.validate().expect_err("no room").to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }
