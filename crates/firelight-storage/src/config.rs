@@ -13,7 +13,7 @@ use crate::{StorageError, read_file, shortened, write_atomic};
 pub const FORMAT: &str = "firelight";
 
 /// The version of the folder's layout that this program writes and reads.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// No configuration is larger, in bytes.
 const LIMIT: u64 = 16 << 20;
@@ -138,7 +138,7 @@ mod tests {
         write(&path, "language", &CONFIG).unwrap();
         assert_eq!(
             fs::read_to_string(&path).unwrap(),
-            "{\n  \"format\": \"firelight\",\n  \"version\": 1,\n  \"task\": \"language\",\n  \"d_model\": 128,\n  \"dropout\": 0.1\n}\n"
+            "{\n  \"format\": \"firelight\",\n  \"version\": 2,\n  \"task\": \"language\",\n  \"d_model\": 128,\n  \"dropout\": 0.1\n}\n"
         );
         assert_eq!(read::<Config>(&path, "language").unwrap(), CONFIG);
     }
@@ -147,7 +147,7 @@ mod tests {
     fn an_unknown_version_names_both() {
         assert_eq!(
             error_of(r#"{"format": "firelight", "version": 7, "task": "language"}"#),
-            "`config.json` has format version 7, but this program reads version 1: use the Firelight that wrote it, or \
+            "`config.json` has format version 7, but this program reads version 2: use the Firelight that wrote it, or \
              train the model again"
         );
     }
@@ -155,11 +155,11 @@ mod tests {
     #[test]
     fn another_task_names_both() {
         assert_eq!(
-            error_of(r#"{"format": "firelight", "version": 1, "task": "vision"}"#),
+            error_of(r#"{"format": "firelight", "version": 2, "task": "vision"}"#),
             "`config.json` describes a model for the task \"vision\", but a model for the task \"language\" is expected; to ask \
              this one: firelight classify"
         );
-        let of_no_command = error_of(r#"{"format": "firelight", "version": 1, "task": "toy"}"#);
+        let of_no_command = error_of(r#"{"format": "firelight", "version": 2, "task": "toy"}"#);
         assert!(of_no_command.ends_with("a model for the task \"language\" is expected"), "{of_no_command}");
     }
 
@@ -173,14 +173,14 @@ mod tests {
         assert!(error_of("").starts_with("`config.json` is not JSON: EOF"));
         let long = error_of(&format!(r#"{{"format": "{}"}}"#, "x".repeat(1_000_000)));
         assert!(long.len() < 200 && long.ends_with("xxx..."), "{long}");
-        let stamp = r#""format": "firelight", "version": 1, "task": "language""#;
+        let stamp = r#""format": "firelight", "version": 2, "task": "language""#;
         let long = error_of(&format!(r#"{{{stamp}, "d_model": "{}"}}"#, "x".repeat(1_000_000)));
         assert!(long.len() < 500 && long.ends_with("expected usize"), "{long}");
     }
 
     #[test]
     fn an_unknown_or_missing_field_is_named() {
-        let stamp = r#""format": "firelight", "version": 1, "task": "language""#;
+        let stamp = r#""format": "firelight", "version": 2, "task": "language""#;
         let unknown = error_of(&format!("{{{stamp}, \"d_modle\": 3}}"));
         assert!(unknown.contains("unknown field `d_modle`, expected `d_model` or `dropout`"), "{unknown}");
         assert!(error_of(&format!("{{{stamp}, \"d_model\": 3}}")).contains("missing field `dropout`"));
@@ -205,7 +205,7 @@ mod tests {
     fn a_default_does_not_stand_in_for_a_field_that_was_always_written() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("config.json");
-        let stamp = r#""format": "firelight", "version": 1, "task": "language""#;
+        let stamp = r#""format": "firelight", "version": 2, "task": "language""#;
         let found = |fields: &str| {
             fs::write(&path, format!("{{{stamp}, {fields}}}")).unwrap();
             read::<Nested>(&path, "language").map_err(|error| error.to_string())

@@ -29,9 +29,9 @@ fn a_damaged_model_file_is_named() {
 fn a_foreign_configuration_is_named() {
     let copy = model().copy();
     let config = copy.path().join("config.json");
-    let newer = fs::read_to_string(&config).unwrap().replace("\"version\": 1", "\"version\": 99");
+    let newer = fs::read_to_string(&config).unwrap().replace("\"version\": 2", "\"version\": 99");
     fs::write(&config, newer).unwrap();
-    firelight(generate(copy.path(), &[])).fails(USER, &["99", "1"]);
+    firelight(generate(copy.path(), &[])).fails(USER, &["99", "version 2"]);
     fs::write(&config, "{\"model_type\": \"gpt2\"}").unwrap();
     firelight(generate(copy.path(), &[])).fails(USER, &["config.json", "firelight"]);
 }
