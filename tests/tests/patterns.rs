@@ -52,7 +52,7 @@ fn config(patterns: Vec<AttentionPattern>) -> TransformerConfig {
 /// The stack with every pair of every layer's pattern written out as a mask, and no cache.
 fn dense(model: &Transformer, patterns: &[AttentionPattern], x: Tensor<3>, padding: &[[bool; 9]; 2]) -> Tensor<3> {
     let mut x = x;
-    for (i, block) in model.blocks.iter().enumerate() {
+    for (i, block) in model.layers().enumerate() {
         let pattern = patterns[i % patterns.len()];
         let hidden = |row: usize, pair: usize| pattern.rule().hidden(0, pair / 9, pair % 9) || padding[row][pair % 9];
         let pairs: Vec<bool> = (0..2).flat_map(|row| (0..81).map(move |pair| hidden(row, pair))).collect();

@@ -6,12 +6,13 @@
 //! (<https://arxiv.org/abs/2204.02311>).
 
 use crate::attention::{Attention, AttentionConfig};
+use crate::context::LayerContext;
 use crate::dropout;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::feed_forward::{ExpertsConfig, FeedForwardConfig, FeedForwardLayer};
 use crate::init::ParamBuilder;
 use crate::kind;
-use crate::layer::{FeedForwardNetwork, Layer, LayerContext, TokenMixer};
+use crate::layer::{FeedForwardNetwork, Layer, TokenMixer};
 use crate::layer_scale::LayerScale;
 use crate::norm::{Norm, NormConfig};
 use crate::pass::LayerPass;

@@ -2,7 +2,7 @@
 //!
 //! Source: Vaswani et al. 2017, §3.1, figure 1 (<https://arxiv.org/abs/1706.03762>).
 
-use crate::attention::Memory;
+use crate::context::Memory;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::ParamBuilder;
 use crate::pass::Pass;

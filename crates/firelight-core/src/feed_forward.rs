@@ -7,10 +7,11 @@ mod experts;
 
 pub use experts::{ExpertsConfig, MixtureOfExperts, RouterScores};
 
+use crate::context::LayerContext;
 use crate::dropout;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
-use crate::layer::{FeedForwardNetwork, LayerContext};
+use crate::layer::FeedForwardNetwork;
 use crate::linear::{Linear, LinearConfig};
 use crate::pass::LayerPass;
 use burn::module::Module;

@@ -11,26 +11,13 @@
 //! Source of the terms: Yu et al. 2022, "MetaFormer Is Actually What You Need for Vision", §3.1
 //! (<https://arxiv.org/abs/2111.11418>).
 
-use crate::attention::{AttentionContext, Memory};
+use crate::context::LayerContext;
 use crate::pass::LayerPass;
 use crate::residual::ResidualStream;
 use crate::state::State;
 use burn::module::{Module, ModuleDisplay};
-use burn::tensor::{Bool, Int, Tensor};
+use burn::tensor::Tensor;
 use firelight_kernels::PairRule;
-
-/// What a layer reads beside the residual stream. The same for all tokens of a pass, and shared by its layers.
-#[derive(Debug, Clone, Default)]
-pub struct LayerContext {
-    /// Mask, score bias and rotation of the self-attention, over the tokens that the layer's [`State`] has at hand.
-    pub attention: AttentionContext,
-    /// The encoder's output, in decoders with cross-attention.
-    pub memory: Option<Memory>,
-    /// `[B, T]`, true where a token of this pass is padding: neither experts nor recurrences read it.
-    pub padding: Option<Tensor<2, Bool>>,
-    /// `[B, T]`, the document of each token of this pass, where a row holds several: a recurrence begins anew with each.
-    pub documents: Option<Tensor<2, Int>>,
-}
 
 /// Mixes the tokens of a sequence: attention, a convolution, a recurrence.
 ///
@@ -42,7 +29,7 @@ pub struct LayerContext {
 /// };
 ///
 /// /// The mean of all tokens up to each: attention with equal weights.
-/// #[derive(Module, Debug, Clone)]
+/// #[derive(Module, Debug)]
 /// struct Mean {}
 ///
 /// impl TokenMixer for Mean {

@@ -33,6 +33,7 @@ mod adapter;
 mod attention;
 mod block;
 mod cache;
+mod context;
 mod dropout;
 mod embedding;
 mod encoder_decoder;
@@ -60,12 +61,13 @@ mod vision;
 
 pub use adapter::{Adapter, AdapterConfig, merge_adapters};
 pub use attention::{
-    AdditiveScore, Attention, AttentionConfig, AttentionContext, AttentionMechanism, AttentionPattern, BilinearScore,
-    DotProduct, FusedProjection, KeyValues, LinearAttention, Mechanism, Memory, NormSpan, Projection, ProjectionKind,
-    ScoreScale, SeparateProjection,
+    AdditiveScore, Attention, AttentionConfig, AttentionMechanism, AttentionPattern, BilinearScore, DotProduct,
+    FusedProjection, KeyValues, LinearAttention, Mechanism, NormSpan, Projection, ProjectionKind, ScoreScale,
+    SeparateProjection,
 };
 pub use block::{NormPlacement, TransformerBlock, TransformerBlockConfig};
 pub use cache::{Cache, LayerCache};
+pub use context::{AttentionContext, LayerContext, Memory};
 pub use dropout::drop as dropout;
 pub use embedding::{TokenEmbedding, TokenEmbeddingConfig};
 pub use encoder_decoder::{EncoderDecoder, EncoderDecoderConfig};
@@ -76,7 +78,7 @@ pub use feed_forward::{
 pub use firelight_kernels::{AttentionMask, MaskRule, PairRule, RandomBlocks, Runs};
 pub use head::{LmHead, LmHeadConfig, TiedHead};
 pub use init::{Init, ParamBuilder, WeightInit};
-pub use layer::{FeedForwardNetwork, Layer, LayerContext, TokenMixer};
+pub use layer::{FeedForwardNetwork, Layer, TokenMixer};
 pub use layer_scale::LayerScale;
 pub use linear::{Linear, LinearConfig};
 pub use loss::{LossConfig, TokenLoss};

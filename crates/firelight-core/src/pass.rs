@@ -250,7 +250,7 @@ impl LayerPass<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attention::Memory;
+    use crate::context::Memory;
     use crate::transformer::{SequenceInput, TransformerConfig};
     use burn::tensor::{Device, Distribution};
     use firelight_kernels::assert_close;

@@ -5,7 +5,7 @@
 //! takes and gives single precision; in between a block computes in the type of the pass. Only here are numbers cast; the
 //! kernels form sums, statistics of norms and softmaxes in single precision.
 
-use crate::layer::LayerContext;
+use crate::context::LayerContext;
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{DType, FloatDType, Tensor};
 use std::borrow::Cow;

@@ -3,7 +3,8 @@
 //! Source: Chen et al. 2016, §4 (<https://arxiv.org/abs/1604.06174>), with the parts of their equation 1 the blocks of the
 //! stack: of every block its input stays, and in the backward pass the activations of one block at a time.
 
-use crate::layer::{Layer, LayerContext};
+use crate::context::LayerContext;
+use crate::layer::Layer;
 use crate::pass::{AuxiliaryLosses, LayerPass};
 use crate::position::ScoreBias;
 use crate::precision::{Precision, widened};

@@ -10,9 +10,10 @@ mod row;
 
 pub use config::{LayerConfig, TransformerConfig};
 
-use crate::attention::{AttentionPattern, Memory};
+use crate::attention::AttentionPattern;
 use crate::block::TransformerBlock;
 use crate::cache::Cache;
+use crate::context::Memory;
 use crate::dropout;
 use crate::layer::Layer;
 use crate::norm::Norm;
@@ -104,11 +105,12 @@ pub struct Transformer<L: Layer = TransformerBlock> {
     pub layer_positions: Vec<Position>,
     /// The norm of the embeddings, positions included, where there is one.
     pub embedding_norm: Option<Norm>,
-    /// The layers.
+    /// The layers; where they are shared, each once.
     pub blocks: Vec<L>,
     /// The final norm, in all but post-norm stacks.
     pub norm: Option<Norm>,
     dropout: Dropout,
+    n_layers: usize,
     #[module(skip)]
     patterns: Vec<AttentionPattern>,
     /// Which scheme each layer has, in turn: 0 for `position`, then those of `layer_positions`.
@@ -138,7 +140,7 @@ impl<L: Layer + 'static> Transformer<L> {
         let (precision, dtype) = (pass.precision(), x.dtype());
         let contexts = self.contexts(&row, &positions, input, pass).map(|context| precision.context(context));
         let mut stream = ResidualStream::new(precision.tensor(dropout::drop(&self.dropout, self.embed(x, &positions))));
-        for (i, layer) in self.blocks.iter().enumerate() {
+        for (i, layer) in self.layers().enumerate() {
             let context = contexts.of(i);
             stream = match pass.recomputes() {
                 true => {
@@ -199,28 +201,33 @@ impl<L: Layer + 'static> Transformer<L> {
     /// assert_eq!((cache.len(), cache.bytes()), (500, 4 * 2 * 2 * 16 * (4 + 128)));
     /// ```
     pub fn cache(&self, capacity: usize) -> Cache {
-        Cache::new((0..self.blocks.len()).map(|layer| self.state(layer, capacity)), capacity)
+        Cache::new((0..self.n_layers).map(|layer| self.state(layer, capacity)), capacity)
     }
 
     /// An empty cache in which every layer keeps the keys and values of all tokens: it can always go back, and tells documents
     /// apart in linear attention.
     pub fn full_cache(&self, capacity: usize) -> Cache {
-        Cache::new((0..self.blocks.len()).map(|layer| self.full_state(layer, capacity)), capacity)
+        Cache::new((0..self.n_layers).map(|layer| self.full_state(layer, capacity)), capacity)
     }
 
     /// Whether the patterns of all layers hide the future.
     pub fn is_causal(&self) -> bool {
-        self.patterns.iter().take(self.blocks.len()).all(|pattern| pattern.is_causal())
+        self.patterns.iter().take(self.n_layers).all(|pattern| pattern.is_causal())
+    }
+
+    /// The layers in the order in which they run, shared ones in every turn.
+    pub fn layers(&self) -> impl Iterator<Item = &L> {
+        self.blocks.iter().cycle().take(self.n_layers)
     }
 
     /// What layer `index` remembers of its past.
     fn state(&self, index: usize, capacity: usize) -> Box<dyn State> {
-        self.blocks[index].state(&self.rule(index), capacity)
+        self.blocks[index % self.blocks.len()].state(&self.rule(index), capacity)
     }
 
     /// The same, of all tokens where it can.
     fn full_state(&self, index: usize, capacity: usize) -> Box<dyn State> {
-        self.blocks[index].full_state(&self.rule(index), capacity)
+        self.blocks[index % self.blocks.len()].full_state(&self.rule(index), capacity)
     }
 
     /// Who sees whom in layer `index`.
@@ -232,7 +239,7 @@ impl<L: Layer + 'static> Transformer<L> {
     /// If the cache was made for another stack: a layer keeps neither all tokens nor what its attention reads.
     fn check_states(&self, pass: &Pass) {
         let Some(states) = pass.states() else { return };
-        let (found, layers) = (states.len(), self.blocks.len());
+        let (found, layers) = (states.len(), self.n_layers);
         assert!(found == layers, "a cache of {found} layers was made for another stack: this one has {layers}");
         for (layer, state) in states.into_iter().enumerate() {
             let (keeps, needs) = (state.keeps(), self.state(layer, 0).keeps());

@@ -61,7 +61,7 @@ fn a_window_over_the_whole_sequence_is_causal_and_a_short_one_is_not() {
 
 /// A causal pass of which the first token stands at `start`.
 fn forward_from(model: &Transformer, x: Tensor<3>, start: usize) -> Tensor<3> {
-    let positions = Positions::Contiguous { start, len: x.dims()[1] };
+    let positions = Positions::contiguous(start, x.dims()[1]);
     let attention = AttentionContext {
         mask: AttentionMask::causal(),
         bias: model.position.bias(&positions, &positions, &device()),
@@ -73,7 +73,7 @@ fn forward_from(model: &Transformer, x: Tensor<3>, start: usize) -> Tensor<3> {
         Some(norm) => norm.forward(x),
         None => x,
     };
-    let x = model.blocks.iter().fold(x, |x, block| block.forward(x, &context, &mut LayerPass::default()));
+    let x = model.layers().fold(x, |x, block| block.forward(x, &context, &mut LayerPass::default()));
     match &model.norm {
         Some(norm) => norm.forward(x),
         None => x,

@@ -15,7 +15,7 @@ fn norms_of_queries_and_keys_agree() {
         let x = golden.input::<3>("x", &device());
         let config = AttentionConfig::new(16, 4).with_n_kv_heads(2).with_bias(false).with_query_key_norm(Some(norm));
         let layer = golden.fill(config.init(&x.device()));
-        let positions = Positions::Contiguous { start: 0, len: 5 };
+        let positions = Positions::contiguous(0, 5);
         let rotation = Rotary::new(4, 10_000.0, RotaryLayout::Halves).rotation(&positions, &x.device());
         let context = AttentionContext { rotation, ..AttentionContext::masked(AttentionMask::causal()) };
         let output = layer.forward(x.clone(), &context, &mut LayerPass::default());

@@ -36,7 +36,7 @@ fn the_choices_of_a_layer_agree() {
     for (i, (golden, config)) in golden.cases().zip(layers).enumerate() {
         let x = golden.input::<3>("x", &device());
         let layer = golden.fill(config.init(&x.device()));
-        let places = Positions::Contiguous { start: 0, len: 5 };
+        let places = Positions::contiguous(0, 5);
         let bias = if i == 4 { Alibi::new(3).bias(&places, &places, &x.device()) } else { None };
         let output = layer.forward(x.clone(), &AttentionContext { bias, ..causal() }, &mut LayerPass::default());
         golden.agrees(output, [("x", &x)], &layer);

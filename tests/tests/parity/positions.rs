@@ -28,7 +28,7 @@ fn rotary_agrees() {
 fn sinusoidal_agrees() {
     let golden = Golden::load("sinusoidal");
     let table = |start, len| -> Tensor<2> {
-        Sinusoidal::new(8).table(&Positions::Contiguous { start, len }, &device()).squeeze_dim(0)
+        Sinusoidal::new(8).table(&Positions::contiguous(start, len), &device()).squeeze_dim(0)
     };
     golden.check("table", table(0, 12));
     golden.check("offset_table", table(golden.number("offset") as usize, 5));

@@ -88,6 +88,7 @@ fn choices(causal: bool) -> Vec<Choice> {
         choice(experts(), |config, experts| config.each_layer(|layer| layer.block.experts = experts)),
         choice([None, Some(0.5)], |config, scale| config.each_layer(|layer| layer.block.layer_scale = scale)),
         choice([false, true], TransformerConfig::with_embedding_norm),
+        choice([false, true], TransformerConfig::with_share_layers),
         choice([None, Some(false), Some(true)], |config, turns| match turns {
             Some(turns) => with_another_layer(config, turns),
             None => config,

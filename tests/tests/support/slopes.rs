@@ -154,7 +154,7 @@ impl Probe {
     /// The same in double precision. Sines and cosines, which exist in single precision alone, are added beforehand.
     fn in_double(mut self) -> Self {
         if let Position::Sinusoidal(sines) = &self.stack.position {
-            let positions = Positions::Contiguous { start: 0, len: self.x.dims()[1] };
+            let positions = Positions::contiguous(0, self.x.dims()[1]);
             self.x = self.x.map(|x| leaf(sines.embed(x.clone(), &positions), &x));
             self.stack.position = Position::None(NoPosition {});
         }

@@ -8,27 +8,24 @@
 //! Qwen 3 or of all heads at once as OLMo 2, and the scores keep their scale.
 
 mod config;
-mod context;
 mod key_values;
 mod linear;
 mod mechanism;
-mod memory;
 mod pattern;
 mod projection;
 mod score;
 
 pub use config::{AttentionConfig, NormSpan};
-pub use context::AttentionContext;
 pub use key_values::KeyValues;
 pub use linear::LinearAttention;
 pub use mechanism::{AttentionMechanism, DotProduct, Mechanism};
-pub use memory::Memory;
 pub use pattern::AttentionPattern;
 pub use projection::{FusedProjection, Projection, ProjectionKind, SeparateProjection};
 pub use score::{AdditiveScore, BilinearScore, ScoreScale};
 
+use crate::context::{AttentionContext, LayerContext, Memory};
 use crate::dropout;
-use crate::layer::{LayerContext, TokenMixer};
+use crate::layer::TokenMixer;
 use crate::linear::Linear;
 use crate::norm::Norm;
 use crate::pass::LayerPass;

@@ -30,9 +30,8 @@ fn padding_that_is_seen_or_counted_is_found() {
     let unseen = |x: Tensor<3>, flags: Tensor<2, Bool>| {
         if x.dims()[1] == 4 { x.cumsum(1) } else { mask(x, flags).cumsum(1) }
     };
-    let counted = |x: Tensor<3>, _: Tensor<2, Bool>| {
-        Sinusoidal::new(2).embed(x.clone(), &Positions::Contiguous { start: 0, len: x.dims()[1] })
-    };
+    let counted =
+        |x: Tensor<3>, _: Tensor<2, Bool>| Sinusoidal::new(2).embed(x.clone(), &Positions::contiguous(0, x.dims()[1]));
     assert_eq!(padding(unseen, x(), [1, 2], 1e-5), Ok(()));
     assert_eq!(padding(seen, x(), [0, 2], 1e-5), Ok(()));
     assert!(padding(seen, x(), [1, 0], 1e-5).is_err());

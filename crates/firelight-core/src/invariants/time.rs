@@ -94,7 +94,7 @@ pub fn parts_equal_whole(
 ///
 /// let device = Device::flex();
 /// let attention = AttentionConfig::new(8, 2).init(&device);
-/// let positions = |x: &Tensor<3>, start| Positions::Contiguous { start, len: x.dims()[1] };
+/// let positions = |x: &Tensor<3>, start| Positions::contiguous(start, x.dims()[1]);
 /// let turned = |x: Tensor<3>, start| {
 ///     let rotary = Rotary::new(4, 10_000.0, RotaryLayout::Halves);
 ///     let rotation = rotary.rotation(&positions(&x, start), &device);

@@ -70,14 +70,14 @@ mod tests {
 
     #[test]
     fn the_last_of_three_tokens_by_hand() {
-        let bias = bias(&Positions::Contiguous { start: 2, len: 1 }, &Positions::Contiguous { start: 0, len: 3 });
+        let bias = bias(&Positions::contiguous(2, 1), &Positions::contiguous(0, 3));
         let expected = TensorData::from([[-0.125f32, -0.0625, 0.0], [-0.007_812_5, -0.003_906_25, 0.0]]);
         assert_close(&bias, &expected, 1e-7);
     }
 
     #[test]
     fn biases_depend_on_the_distance_alone() {
-        let at = |start| Positions::Contiguous { start, len: 4 };
+        let at = |start| Positions::contiguous(start, 4);
         bias(&at(0), &at(0)).assert_eq(&bias(&at(90), &at(90)), true);
         let index = Tensor::<2, Int>::from_ints([[5, 6, 7, 8]], &Device::default());
         let row = Positions::PerRow { index, bound: 9 };

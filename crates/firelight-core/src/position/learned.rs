@@ -44,7 +44,7 @@ mod tests {
     fn a_later_token_gets_its_own_row() {
         let device = Device::default();
         let table = LearnedPosition { weight: Param::from_data([[1.0], [2.0], [3.0]], &device) };
-        let x = table.embed(Tensor::zeros([1, 2, 1], &device), &Positions::Contiguous { start: 1, len: 2 });
+        let x = table.embed(Tensor::zeros([1, 2, 1], &device), &Positions::contiguous(1, 2));
         x.into_data().assert_eq(&TensorData::from([[[2.0f32], [3.0]]]), false);
     }
 
@@ -53,6 +53,6 @@ mod tests {
     fn a_position_beyond_the_table_panics() {
         let device = Device::default();
         let table = LearnedPosition { weight: Param::from_data([[1.0], [2.0], [3.0]], &device) };
-        table.embed(Tensor::zeros([1, 1, 1], &device), &Positions::Contiguous { start: 3, len: 1 });
+        table.embed(Tensor::zeros([1, 1, 1], &device), &Positions::contiguous(3, 1));
     }
 }

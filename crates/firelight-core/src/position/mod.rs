@@ -51,6 +51,11 @@ pub enum Positions {
 }
 
 impl Positions {
+    /// `len` positions from `start` on, the same in every row.
+    pub fn contiguous(start: usize, len: usize) -> Self {
+        Self::Contiguous { start, len }
+    }
+
     /// Counts the tokens that are not padding: `padding` is `[B, K]`, of which the last `len` tokens are this pass's.
     /// With padding on the left the first real token stands at 0, wherever the row begins.
     pub fn from_padding(padding: &Tensor<2, Bool>, len: usize) -> Self {

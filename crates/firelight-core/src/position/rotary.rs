@@ -117,7 +117,7 @@ mod tests {
         let device = Device::default();
         let x = Tensor::<4>::from_floats([[[[1.0, 0.0]]]], &device);
         let rotary = Rotary::new(2, 10_000.0, RotaryLayout::Halves);
-        let rotation = rotary.rotation(&Positions::Contiguous { start: 1, len: 1 }, &device).expect("a rotation");
+        let rotation = rotary.rotation(&Positions::contiguous(1, 1), &device).expect("a rotation");
         let expected = TensorData::from([[[[0.540302f32, 0.841471]]]]);
         assert_close(&rotation.apply(x), &expected, 1e-5);
     }
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn channels_beyond_the_width_stay() {
         let device = Device::default();
-        let positions = Positions::Contiguous { start: 1, len: 1 };
+        let positions = Positions::contiguous(1, 1);
         let rotary = Rotary::new(2, 10_000.0, RotaryLayout::Halves);
         let rotation = rotary.rotation(&positions, &device).expect("a rotation");
         let output = rotation.apply(Tensor::from_floats([[[[1.0, 0.0, 5.0, 7.0]]]], &device)).into_data();
@@ -145,7 +145,7 @@ mod tests {
             rotary(6, RotaryLayout::Interleaved).with_scaling(RotaryScaling::yarn(4.0, 16)),
         ] {
             let scores = |start| {
-                let positions = Positions::Contiguous { start, len: 3 };
+                let positions = Positions::contiguous(start, 3);
                 let rotation = rotary.rotation(&positions, &device).expect("a rotation");
                 rotation.apply(query.clone()).matmul(rotation.apply(key.clone()).swap_dims(2, 3)).into_data()
             };

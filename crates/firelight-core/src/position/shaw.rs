@@ -58,8 +58,8 @@ mod tests {
         let device = Device::default();
         let scheme = ShawPosition { weight: Param::from_data([[2.0], [3.0], [5.0]], &device) };
         let bias = |start| {
-            let queries = Positions::Contiguous { start: start + 1, len: 2 };
-            let keys = Positions::Contiguous { start, len: 3 };
+            let queries = Positions::contiguous(start + 1, 2);
+            let keys = Positions::contiguous(start, 3);
             let bias = scheme.bias(&queries, &keys, &device).expect("a bias");
             let query = Tensor::from_floats([[[[2.0], [20.0]]]], &device);
             let options = bias.apply(AttentionOptions::default(), &query, 0.5);

@@ -54,7 +54,7 @@ mod tests {
     use firelight_kernels::assert_close;
 
     fn table(start: usize, len: usize, d_model: usize) -> Tensor<2> {
-        let positions = Positions::Contiguous { start, len };
+        let positions = Positions::contiguous(start, len);
         Sinusoidal::new(d_model).table(&positions, &Device::default()).squeeze_dim(0)
     }
 
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn halves_hold_all_sines_then_all_cosines() {
         // Position 1 of four channels: frequencies 1 and .01.
-        let positions = Positions::Contiguous { start: 1, len: 1 };
+        let positions = Positions::contiguous(1, 1);
         let table = Sinusoidal::new(4).with_layout(RotaryLayout::Halves).table(&positions, &Device::default());
         let expected = burn::tensor::TensorData::from([[[0.841471f32, 0.0099998, 0.540302, 0.99995]]]);
         assert_close(&table, &expected, 1e-5);

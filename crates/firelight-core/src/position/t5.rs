@@ -114,8 +114,8 @@ mod tests {
     #[test]
     fn biases_are_those_of_the_distance_wherever_it_stands() {
         let bias = |start, past| {
-            let queries = Positions::Contiguous { start, len: 1 };
-            let keys = Positions::Contiguous { start: start - past, len: past + 1 };
+            let queries = Positions::contiguous(start, 1);
+            let keys = Positions::contiguous(start - past, past + 1);
             match scheme(false).bias(&queries, &keys, &Device::default()) {
                 Some(ScoreBias::ByDistance(bias)) => bias.into_data(),
                 other => panic!("{other:?}"),

@@ -42,6 +42,9 @@ pub struct TransformerConfig {
     pub n_layers: usize,
     /// The layers, in turn: layer `i` is that of number `i mod n`. Default: one kind for all.
     pub layers: Vec<LayerConfig>,
+    /// Whether each of `layers` is built once and run in every turn, as ALBERT does: `n_layers` layers with the parameters of a few.
+    /// Default: false.
+    pub share_layers: bool,
     /// Longest sequence in tokens, where the position scheme has an end. Default: 1024.
     pub max_seq_len: usize,
     /// The position scheme of the embeddings, and of every layer that has none of its own. Default: learned.
@@ -66,6 +69,7 @@ impl TransformerConfig {
             d_model,
             n_layers,
             layers: vec![LayerConfig::new(d_model, n_heads)],
+            share_layers: false,
             max_seq_len: max_seq_len(),
             position: PositionConfig::default(),
             norm: NormConfig::default(),
@@ -89,6 +93,12 @@ impl TransformerConfig {
     /// Sets the layers, in turn.
     pub fn with_layers(mut self, layers: Vec<LayerConfig>) -> Self {
         self.layers = layers;
+        self
+    }
+
+    /// Sets whether each of the layers is built once and run in every turn.
+    pub fn with_share_layers(mut self, share_layers: bool) -> Self {
+        self.share_layers = share_layers;
         self
     }
 

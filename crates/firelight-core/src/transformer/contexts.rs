@@ -2,8 +2,8 @@
 
 use super::row::Row;
 use super::{SequenceInput, Transformer};
-use crate::attention::AttentionContext;
-use crate::layer::{Layer, LayerContext};
+use crate::context::{AttentionContext, LayerContext};
+use crate::layer::Layer;
 use crate::pass::Pass;
 use crate::position::{PositionScheme, Positions};
 use firelight_kernels::AttentionMask;
@@ -45,7 +45,7 @@ impl<L: Layer + 'static> Transformer<L> {
             let mask = AttentionMask::rule(self.rule(kind)).starting_at(keys.start).and(mask);
             AttentionContext { mask, bias, rotation: rotations[scheme].clone() }
         };
-        let of_layer = (0..self.blocks.len()).map(|layer| {
+        let of_layer = (0..self.n_layers).map(|layer| {
             let (kind, keys) = (layer % self.patterns.len(), pass.keys(layer, length));
             *known.entry((kind, keys.start)).or_insert_with(|| {
                 different.push(input.context(attention(kind, keys)));

@@ -14,7 +14,9 @@ impl TransformerConfig {
             let attention = &layer.block.attention;
             attentions * 12 * attention.n_heads * attention.d_head() * self.max_seq_len
         };
-        6 * self.num_params() + self.turns().map(|(layer, times)| times * scores(layer)).sum::<usize>()
+        // Every turn of a shared layer is computed.
+        6 * Self { share_layers: false, ..self.clone() }.num_params()
+            + self.turns().map(|(layer, times)| times * scores(layer)).sum::<usize>()
     }
 
     /// Floats that the layers keep of one token for the backward pass: in each two norms with their inputs (4 d), queries, keys
@@ -44,6 +46,11 @@ mod tests {
         // Attention 4 (64 + 8), feed-forward 2 * 256 + 32 + 8, three norms of 16.
         assert_eq!(stack.train_flops_per_token(), 6 * 888 + 12 * 8 * 4);
         assert_eq!(stack.floats_kept_per_token(), 4 * 8 + 4 * 8 + 2 * 32 + 16);
+        let [twice, shared] = [false, true].map(|share| {
+            let stack = TransformerConfig { n_layers: 2, ..stack.clone() }.with_share_layers(share);
+            (stack.train_flops_per_token(), stack.floats_kept_per_token())
+        });
+        assert_eq!(shared, twice);
         let decoder = stack.with_cross_attention(true);
         // One more attention and one more norm.
         assert_eq!(decoder.train_flops_per_token(), 6 * (888 + 288 + 16) + 2 * 12 * 8 * 4);

@@ -47,7 +47,7 @@ impl Row {
         match (&self.documents, &self.padding) {
             (Some(documents), padding) => Positions::from_documents(documents, padding.as_ref(), len),
             (None, Some(padding)) => Positions::from_padding(padding, len),
-            (None, None) => Positions::Contiguous { start: self.tokens.end - len, len },
+            (None, None) => Positions::contiguous(self.tokens.end - len, len),
         }
     }
 

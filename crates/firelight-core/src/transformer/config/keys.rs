@@ -93,6 +93,8 @@ macro_rules! define_keys {
                 #[serde(default, deserialize_with = $read, skip_serializing_if = "Option::is_none")]
                 $key: Option<$type>,
             )+
+            #[serde(default)]
+            share_layers: bool,
             #[serde(default = "max_seq_len")]
             max_seq_len: usize,
             #[serde(default, deserialize_with = "kind::deserialize")]
@@ -147,6 +149,7 @@ macro_rules! define_keys {
                 Self {
                     d_model: config.d_model,
                     n_layers: config.n_layers,
+                    share_layers: config.share_layers,
                     max_seq_len: config.max_seq_len,
                     position: config.position,
                     patterns: None,
@@ -256,7 +259,7 @@ impl StackKeys {
             init,
             ..
         } = self;
-        let stack = TransformerConfig::new(self.d_model, n_heads, n_layers);
+        let stack = TransformerConfig::new(self.d_model, n_heads, n_layers).with_share_layers(self.share_layers);
         Ok(TransformerConfig {
             max_seq_len,
             position,

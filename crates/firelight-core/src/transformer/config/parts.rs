@@ -21,7 +21,8 @@ impl TransformerConfig {
     pub(super) fn count(&self) -> f64 {
         let norms = [self.has_final_norm(), self.embedding_norm].into_iter().filter(|norm| *norm).count();
         let norms = norms as f64 * self.norm.num_params(self.d_model);
-        let layers: f64 = self.turns().map(|(layer, times)| times as f64 * layer.block.num_params()).sum();
+        let built = |times: usize| if self.share_layers { times.min(1) } else { times };
+        let layers: f64 = self.turns().map(|(layer, times)| built(times) as f64 * layer.block.num_params()).sum();
         let positions: f64 = self.schemes().0.iter().map(|(scheme, sizes)| scheme.num_params(*sizes)).sum();
         layers + norms + positions
     }
@@ -31,6 +32,11 @@ impl TransformerConfig {
         let kinds = self.layers.len();
         let times = move |index: usize| self.n_layers / kinds + usize::from(index < self.n_layers % kinds);
         self.layers.iter().enumerate().map(move |(index, layer)| (layer, times(index)))
+    }
+
+    /// Layers with parameters of their own.
+    fn n_built(&self) -> usize {
+        if self.share_layers { self.n_layers.min(self.layers.len()) } else { self.n_layers }
     }
 
     fn has_final_norm(&self) -> bool {
@@ -73,7 +79,8 @@ impl TransformerConfig {
         Transformer {
             position: scheme(0, &params.scope("position")),
             layer_positions: (1..schemes.len()).map(|index| scheme(index, &others.scope(index - 1))).collect(),
-            blocks: (0..self.n_layers).map(|i| layer(i, self.layer(i), &blocks.scope(i))).collect(),
+            blocks: (0..self.n_built()).map(|i| layer(i, self.layer(i), &blocks.scope(i))).collect(),
+            n_layers: self.n_layers,
             embedding_norm: self.embedding_norm.then(|| norm("embedding_norm")),
             norm: self.has_final_norm().then(|| norm("norm")),
             dropout: DropoutConfig::new(self.embedding_dropout).init(),
