@@ -8,7 +8,7 @@ use firelight_kernels::AttentionMask;
 /// What a layer reads beside the residual stream. The same for all tokens of a pass, and shared by its layers.
 #[derive(Debug, Clone, Default)]
 pub struct LayerContext {
-    /// Mask, score bias and rotation of the self-attention, over the tokens that the layer's [`State`] has at hand.
+    /// Mask, score bias and rotation of the self-attention, over the tokens that the layer's [`State`](crate::State) has at hand.
     pub attention: AttentionContext,
     /// The encoder's output, in decoders with cross-attention.
     pub memory: Option<Memory>,
