@@ -206,14 +206,19 @@ fn nearest(section: &str, key: &str, known: &[Known]) -> Option<String> {
     (best.0 >= LIKENESS).then(|| join(best.1.0, best.1.1))
 }
 
-/// The known keys of a section.
+/// How many known keys an error lists.
+const MOST_NAMES: usize = 24;
+
+/// The known keys of a section, the first ones of many.
 fn listed(section: &str, known: &[Known]) -> String {
     let fields = known.iter().find(|(name, _)| *name == section).and_then(|(_, fields)| *fields);
     let names: Vec<String> = match fields {
         Some(fields) => fields.iter().map(|field| format!("`{section}.{field}`")).collect(),
         None => known.iter().map(|(name, _)| format!("`{name}`")).collect(),
     };
-    format!("known are {}", names.join(", "))
+    let (shown, more) = names.split_at(names.len().min(MOST_NAMES));
+    let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+    format!("known are {}{more}", shown.join(", "))
 }
 
 fn join(section: &str, key: &str) -> String {
