@@ -241,6 +241,9 @@ impl StackKeys {
                 "`patterns` and `layers` both say what layers attend to: give each of `layers` its `pattern`".into()
             );
         }
+        if self.patterns.as_ref().is_some_and(Vec::is_empty) {
+            return Err("patterns = [] must name at least one pattern".into());
+        }
         let mut base = LayerConfig::new(self.d_model, n_heads);
         self.change(&mut base);
         let patterns = self.patterns.clone().unwrap_or(vec![base.pattern]);
@@ -399,6 +402,7 @@ mod tests {
     fn what_does_not_fit_names_layer_and_key() {
         for (text, expected) in [
             ("patterns = ['full']\nlayers = [{}]", "give each of `layers` its `pattern`"),
+            ("patterns = []", "must name at least one pattern"),
             ("layers = [{repeat = 0}]", "`layers` names 0 layers"),
             ("layers = [{repeat = 4}, {repeat = 3}]", "`layers` names 7 layers, repeated ones counted"),
             ("layers = [{d_modell = 8}]", "unknown field `d_modell`"),
