@@ -4,6 +4,7 @@
 //! (<https://arxiv.org/abs/2002.05202>); squared ReLU: So et al. 2021 (<https://arxiv.org/abs/2109.08668>).
 
 mod experts;
+mod routes;
 
 pub use experts::{ExpertsConfig, MixtureOfExperts, RouterScores};
 
