@@ -237,10 +237,12 @@ impl PositionConfig {
         Self::Shaw { max_distance: shaw_max_distance() }
     }
 
-    /// Whether it turns queries and keys or adds to scores, in every layer that has it; else it adds to the embeddings, or does
-    /// nothing.
-    pub(crate) fn acts_in_layers(&self) -> bool {
-        matches!(self, Self::Rotary { .. } | Self::Alibi | Self::T5 { .. } | Self::Shaw { .. })
+    /// Whether it adds to the embeddings, before all layers; else it acts in each layer, or does nothing.
+    pub(crate) fn adds_to_embeddings(&self) -> bool {
+        match self {
+            Self::Learned | Self::Sinusoidal | Self::SinusoidalHalves => true,
+            Self::None | Self::Rotary { .. } | Self::Alibi | Self::T5 { .. } | Self::Shaw { .. } => false,
+        }
     }
 
     /// # Errors

@@ -63,17 +63,13 @@ impl LayerConfig {
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let widths = [self.block.attention.d_model, self.block.feed_forward.d_model];
-        let adds = matches!(
-            self.position,
-            Some(PositionConfig::Learned | PositionConfig::Sinusoidal | PositionConfig::SinusoidalHalves)
-        );
         Checks::default()
             .part(self.pattern.validate())
             .part(self.block.validate())
             .require(widths[0] == widths[1], || {
                 format!("attention.d_model = {} must equal feed_forward.d_model = {}", widths[0], widths[1])
             })
-            .require(!adds, || {
+            .require(!self.position.is_some_and(|position| position.adds_to_embeddings()), || {
                 format!(
                     "position = {:?} adds to the embeddings, before all layers: set it for the whole stack",
                     self.position.unwrap_or_default()

@@ -98,7 +98,7 @@ impl TransformerConfig {
             let wanted = (layer.position.unwrap_or(self.position), self.sizes(layer));
             // What is added to the embeddings is the same whatever the heads of a layer are.
             let found = schemes.iter().position(|scheme| *scheme == wanted);
-            let found = found.or((wanted.0 == self.position && !wanted.0.acts_in_layers()).then_some(0));
+            let found = found.or((wanted.0 == self.position && wanted.0.adds_to_embeddings()).then_some(0));
             found.unwrap_or_else(|| {
                 schemes.push(wanted);
                 schemes.len() - 1
