@@ -148,6 +148,13 @@ mod tests {
     }
 
     #[test]
+    fn a_stack_without_patterns_is_refused_as_it_is_read() {
+        let text = "d_model = 8\nn_heads = 2\nn_layers = 1\npatterns = []\n";
+        let error = toml::from_str::<ClassifierModelRecipe>(text).unwrap_err();
+        assert!(error.message().contains("patterns = [] must name at least one pattern"), "{error}");
+    }
+
+    #[test]
     fn a_key_that_nobody_knows_is_refused() {
         let text = "d_model = 8\nn_heads = 2\nn_layers = 1\npool = \"max\"\n";
         let error = toml::from_str::<ClassifierModelRecipe>(text).unwrap_err();
