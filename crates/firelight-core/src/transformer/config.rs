@@ -190,7 +190,8 @@ impl TransformerConfig {
     pub const RECIPE_SEQ_LEN: usize = 256;
 
     /// Completes what a recipe has `named`: `dropout` is the rate of the attention weights and the embeddings as well, and
-    /// sequences have [`RECIPE_SEQ_LEN`](Self::RECIPE_SEQ_LEN) tokens, where nothing else is said.
+    /// sequences have [`RECIPE_SEQ_LEN`](Self::RECIPE_SEQ_LEN) tokens, where nothing else is said. One of `layers` keeps its own
+    /// `attention_dropout` where it is above 0; a layer with none among others asks for it to be named for the whole stack.
     pub fn for_recipe(mut self, named: impl Fn(&str) -> bool) -> Self {
         if !named("max_seq_len") {
             self.max_seq_len = Self::RECIPE_SEQ_LEN;
@@ -201,7 +202,10 @@ impl TransformerConfig {
         if named("attention_dropout") {
             return self;
         }
-        self.each_layer(|layer| layer.block.attention.dropout = layer.block.dropout)
+        self.each_layer(|layer| {
+            let attention = &mut layer.block.attention;
+            attention.dropout = if attention.dropout == 0.0 { layer.block.dropout } else { attention.dropout };
+        })
     }
 }
 
@@ -246,6 +250,11 @@ mod tests {
         assert_eq!(chosen(&[]), (256, 0.3, 0.3));
         assert_eq!(chosen(&["max_seq_len", "attention_dropout"]), (12, 0.0, 0.3));
         assert_eq!(chosen(&["embedding_dropout"]), (256, 0.3, 0.0));
+        let mut layers = vec![LayerConfig::new(8, 2); 2];
+        layers[1].block.attention.dropout = 0.2;
+        let config =
+            TransformerConfig::new(8, 2, 2).with_layers(layers).with_residual_dropout(0.3).for_recipe(|_| false);
+        assert_eq!([0, 1].map(|layer| config.layers[layer].block.attention.dropout), [0.3, 0.2]);
     }
 
     #[test]
