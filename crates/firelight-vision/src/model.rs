@@ -67,7 +67,8 @@ impl VisionConfig {
     /// Changes the stack; its own positions stay off, and every token sees every other.
     pub fn with_stack(mut self, change: impl FnOnce(TransformerConfig) -> TransformerConfig) -> Self {
         let stack = change(self.vit.transformer);
-        self.vit.transformer = stack.with_position(PositionConfig::None).with_patterns(vec![AttentionPattern::Full]);
+        self.vit.transformer =
+            stack.with_position(PositionConfig::None).each_layer(|layer| layer.pattern = AttentionPattern::Full);
         self
     }
 

@@ -119,7 +119,7 @@ impl<'de> Deserialize<'de> for ClassifierModelRecipe {
 /// The stack of an encoder, where a file has `named` so many keys of it.
 pub(crate) fn encoder_stack(stack: TransformerConfig, named: &BTreeSet<String>) -> TransformerConfig {
     let mut stack = stack.for_recipe(|key| named.contains(key));
-    if !named.contains("patterns") {
+    if !named.contains("patterns") && !named.contains("layers") {
         stack = stack.with_patterns(vec![AttentionPattern::Full]);
     }
     stack
@@ -145,6 +145,18 @@ mod tests {
         );
         let again: ClassifierModelRecipe = toml::from_str(&toml::to_string(&recipe).unwrap()).unwrap();
         assert_eq!(again, recipe);
+    }
+
+    #[test]
+    fn layers_that_are_named_stay_as_they_are() {
+        let read = |layers: &str| -> ClassifierModelRecipe {
+            toml::from_str(&format!("d_model = 8\nn_heads = 2\nn_layers = 2\nlayers = {layers}\n")).unwrap()
+        };
+        let recipe = read("[{pattern = \"full\"}, {pattern = \"full\", n_kv_heads = 1}]");
+        assert_eq!(recipe.transformer.layers[1].block.attention.n_kv_heads, Some(1));
+        recipe.config(9, vec!["a".into(), "b".into()]).validate().unwrap();
+        let error = read("[{}]").config(9, vec!["a".into(), "b".into()]).validate().expect_err("a causal layer");
+        assert!(error.to_string().contains("must not be causal"), "{error}");
     }
 
     #[test]

@@ -85,7 +85,9 @@ impl VisionTransformerConfig {
             n_classes,
             pooling: ImagePooling::default(),
             patch_position: PatchPosition::default(),
-            transformer: transformer.with_position(PositionConfig::None).with_patterns(vec![AttentionPattern::Full]),
+            transformer: transformer
+                .with_position(PositionConfig::None)
+                .each_layer(|layer| layer.pattern = AttentionPattern::Full),
         }
     }
 
@@ -137,8 +139,8 @@ impl VisionTransformerConfig {
             .require(self.patch_position != PatchPosition::Sinusoidal2d || d_model.is_multiple_of(4), || {
                 format!("d_model = {d_model} must be a multiple of 4 with two-dimensional positions")
             })
-            .require(stack.patterns() == [AttentionPattern::Full], || {
-                "patterns must be [\"full\"]: a patch sees the whole image".into()
+            .require(stack.patterns().iter().all(|pattern| *pattern == AttentionPattern::Full), || {
+                "patterns must be [\"full\"], and so the pattern of each of layers: a patch sees the whole image".into()
             })
             .require(stack.position == PositionConfig::None, || {
                 "position must be \"none\": patches have places of their own, see patch_position".into()

@@ -78,7 +78,7 @@ impl<'de> Deserialize<'de> for VisionModelRecipe {
         if !named.contains("position") {
             transformer.position = PositionConfig::None;
         }
-        if !named.contains("patterns") {
+        if !named.contains("patterns") && !named.contains("layers") {
             transformer = transformer.with_patterns(vec![AttentionPattern::Full]);
         }
         Ok(Self { own, transformer })
@@ -88,6 +88,15 @@ impl<'de> Deserialize<'de> for VisionModelRecipe {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn layers_that_are_named_stay_as_they_are() {
+        let recipe = read("layers = [{pattern = \"full\"}, {pattern = \"full\", n_kv_heads = 1}]").unwrap();
+        assert_eq!(recipe.transformer.layers[1].block.attention.n_kv_heads, Some(1));
+        recipe.sketch(None).validate().unwrap();
+        let error = read("layers = [{}]").unwrap().sketch(None).validate().expect_err("a causal layer").to_string();
+        assert!(error.contains("the pattern of each of layers"), "{error}");
+    }
 
     fn read(text: &str) -> Result<VisionModelRecipe, toml::de::Error> {
         toml::from_str(&format!("d_model = 8\nn_heads = 2\nn_layers = 3\n{text}"))
