@@ -12,6 +12,9 @@ use crate::norm::NormConfig;
 use crate::position::PositionConfig;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// Layers that a file may name: more are a slip of the hand, before memory is asked for.
+const MOST_LAYERS: usize = 4096;
+
 /// The keys of a layer, in the order of files. Each has its type, how it is read, the setter of a stack with what it takes, and
 /// the fields of [`LayerConfig`] that it sets; it is read from the first of them.
 macro_rules! layer_keys {
@@ -143,9 +146,9 @@ macro_rules! define_keys {
                 layer.block.norm = self.norm;
             }
 
-            /// All keys of the stack, with those of its first layer.
+            /// All keys of the stack, with what its layers agree about; what they do not stands at its default.
             fn of(config: &TransformerConfig) -> Self {
-                let first = config.first();
+                let usual = LayerConfig::new(config.d_model, config.first().block.attention.n_heads);
                 Self {
                     d_model: config.d_model,
                     n_layers: config.n_layers,
@@ -158,7 +161,7 @@ macro_rules! define_keys {
                     embedding_dropout: config.embedding_dropout,
                     stochastic_depth: config.stochastic_depth,
                     init: config.init,
-                    $($key: Some(first.$($first).+),)+
+                    $($key: Some(common(config, &usual, |layer| layer.$($first).+)),)+
                     layers: Vec::new(),
                 }
             }
@@ -279,9 +282,10 @@ impl StackKeys {
     /// The layers that are named, each as often as it is repeated.
     fn expand(&self, base: &LayerConfig) -> Result<Vec<LayerConfig>, String> {
         let named = self.layers.iter().map(|keys| keys.repeat.unwrap_or(1)).fold(0, usize::saturating_add);
-        if named > self.n_layers || self.layers.iter().any(|keys| keys.repeat == Some(0)) {
+        let most = self.n_layers.min(MOST_LAYERS);
+        if named > most || self.layers.iter().any(|keys| keys.repeat == Some(0)) {
             return Err(format!(
-                "`layers` names {named} layers, repeated ones counted: at least one each, and at most n_layers = {}",
+                "`layers` names {named} layers, repeated ones counted: at least one each, at most {most} of n_layers = {}",
                 self.n_layers
             ));
         }
@@ -303,8 +307,8 @@ impl From<&TransformerConfig> for StackKeys {
         if config.layers.iter().all(alike) && first.position.is_none() && first.block.norm == config.norm {
             return Self { patterns: Some(config.patterns()), ..keys };
         }
-        let base = LayerConfig { position: None, ..first.clone() }.with_pattern(AttentionPattern::default());
-        let base = LayerConfig { block: base.block.clone().with_norm(config.norm), ..base };
+        let mut base = LayerConfig::new(config.d_model, first.block.attention.n_heads);
+        keys.change(&mut base);
         let mut layers: Vec<LayerKeys> = Vec::new();
         for layer in config.layers.iter().map(|layer| LayerKeys::between(&base, layer)) {
             match layers.last_mut().filter(|last| LayerKeys { repeat: None, ..(**last).clone() } == layer) {
@@ -314,6 +318,12 @@ impl From<&TransformerConfig> for StackKeys {
         }
         Self { layers, ..keys }
     }
+}
+
+/// What all layers have, or else the usual: a layer that goes without could not say so in TOML, which knows no null.
+fn common<T: PartialEq>(config: &TransformerConfig, usual: &LayerConfig, of: impl Fn(&LayerConfig) -> T) -> T {
+    let first = of(config.first());
+    if config.layers.iter().all(|layer| of(layer) == first) { first } else { of(usual) }
 }
 
 fn some<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
@@ -389,6 +399,16 @@ mod tests {
     }
 
     #[test]
+    fn a_layer_without_what_the_first_one_has_comes_back() {
+        let mut layers = vec![LayerConfig::new(8, 2); 2];
+        layers[0].block.experts = Some(ExpertsConfig::new(3));
+        (layers[0].block.attention.n_kv_heads, layers[0].block.layer_scale) = (Some(1), Some(0.1));
+        layers[1].block.attention.n_heads = 4;
+        let config = TransformerConfig::new(8, 2, 6).with_layers(layers).with_activation(Activation::Relu);
+        assert_eq!(written_and_read(&config), [config.clone(), config]);
+    }
+
+    #[test]
     fn a_stack_whose_layers_differ_in_their_patterns_alone_is_written_flat() {
         let window = AttentionPattern::SlidingWindow { left: 4, right: 0 };
         let config = TransformerConfig::new(8, 2, 6).with_patterns(vec![window, AttentionPattern::Causal]);
@@ -411,6 +431,9 @@ mod tests {
             let error = read(text).expect_err(text);
             assert!(error.contains(expected), "{text}: {error}");
         }
+        let text = "d_model = 8\nn_heads = 2\nn_layers = 100000000\nlayers = [{repeat = 100000000}]";
+        let many = toml::from_str::<TransformerConfig>(text).expect_err("more than memory holds");
+        assert!(many.message().contains("at most 4096 of n_layers = 100000000"), "{many}");
         let missing = toml::from_str::<TransformerConfig>("d_model = 8\nn_layers = 2\n").expect_err("no heads");
         assert!(missing.message().contains("missing field `n_heads`"), "{missing}");
         for (text, expected) in [
