@@ -92,9 +92,12 @@ fn truncated_normal(rng: &mut ChaCha8Rng) -> f64 {
 }
 
 fn uniform(bound: f64, rng: &mut ChaCha8Rng) -> f64 {
-    // 53 random bits make a uniform number in [0, 1), by the generator's definition and not by a library's.
-    let unit = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
-    bound * (2.0 * unit - 1.0)
+    bound * (2.0 * unit(rng) - 1.0)
+}
+
+/// A uniform number in `[0, 1)` of 53 random bits, by the generator's definition and not by a library's.
+fn unit(rng: &mut ChaCha8Rng) -> f64 {
+    (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
 /// How the weights of a whole stack begin.
@@ -201,9 +204,28 @@ impl ParamBuilder {
 
     /// A trainable parameter of this `shape`, drawn now.
     pub fn param<const D: usize>(&self, name: &str, shape: [usize; D], init: Init) -> Param<Tensor<D>> {
-        let mut rng = self.scope(name).rng();
         let fans = [shape[0], shape[D - 1]];
-        let values: Vec<f32> = (0..shape.iter().product()).map(|_| init.draw(fans, &mut rng)).collect();
+        self.drawn(name, shape, |rng| init.draw(fans, rng))
+    }
+
+    /// A trainable parameter of this `shape`, each number `map` of one drawn uniformly from `[0, 1)`: what no [`Init`] is.
+    pub(crate) fn mapped<const D: usize>(
+        &self,
+        name: &str,
+        shape: [usize; D],
+        map: impl Fn(f64) -> f64,
+    ) -> Param<Tensor<D>> {
+        self.drawn(name, shape, |rng| map(unit(rng)) as f32)
+    }
+
+    fn drawn<const D: usize>(
+        &self,
+        name: &str,
+        shape: [usize; D],
+        draw: impl Fn(&mut ChaCha8Rng) -> f32,
+    ) -> Param<Tensor<D>> {
+        let mut rng = self.scope(name).rng();
+        let values: Vec<f32> = (0..shape.iter().product()).map(|_| draw(&mut rng)).collect();
         Param::from_data(TensorData::new(values, shape), &self.device)
     }
 

@@ -39,6 +39,7 @@ mod embedding;
 mod encoder_decoder;
 mod error;
 mod feed_forward;
+mod gated_delta;
 mod head;
 mod init;
 pub mod invariants;
@@ -76,6 +77,7 @@ pub use feed_forward::{
     Activation, ExpertsConfig, FeedForward, FeedForwardConfig, FeedForwardLayer, MixtureOfExperts, RouterScores,
 };
 pub use firelight_kernels::{AttentionMask, MaskRule, PairRule, RandomBlocks, Runs};
+pub use gated_delta::{GatedDelta, GatedDeltaConfig, GatedDeltaState, ShortConvolution};
 pub use head::{LmHead, LmHeadConfig, TiedHead};
 pub use init::{Init, ParamBuilder, WeightInit};
 pub use layer::{FeedForwardNetwork, Layer, TokenMixer};

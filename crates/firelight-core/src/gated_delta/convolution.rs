@@ -1,0 +1,157 @@
+//! A short causal depthwise convolution, and the rows that it goes over: tokens with those before them, all padding in front.
+
+use super::state::GatedDeltaState;
+use crate::context::LayerContext;
+use crate::init::ParamBuilder;
+use burn::module::{Module, Param};
+use burn::tensor::kind::Basic;
+use burn::tensor::{Bool, IndexingUpdateOp, Int, Tensor};
+
+/// Mixes every channel of a token with the same channel of the few tokens before it.
+///
+/// Source: Dao and Gu 2024, §7.1 and figure 6 (<https://arxiv.org/abs/2405.21060>).
+#[derive(Module, Debug)]
+pub struct ShortConvolution {
+    /// `[K, C]`: the factors of `K` tokens, the last those of the token itself.
+    pub weight: Param<Tensor<2>>,
+}
+
+impl ShortConvolution {
+    /// Uniform in `±1 / sqrt(K)`, as PyTorch's convolutions begin.
+    pub(super) fn new(width: usize, channels: usize, params: &ParamBuilder) -> Self {
+        let bound = (width as f64).sqrt().recip();
+        Self { weight: params.mapped("weight", [width, channels], |unit| bound * (2.0 * unit - 1.0)) }
+    }
+
+    /// Number of tokens before each that it reads.
+    pub(super) fn reach(&self) -> usize {
+        self.weight.dims()[0] - 1
+    }
+
+    /// # Shapes
+    /// - `rows`: of `K - 1 + T` tokens; output: `[B, T, C]`, in the order of the rows
+    fn forward(&self, rows: &Rows) -> Tensor<3> {
+        let (reach, length) = (self.reach(), rows.length);
+        let taps = (0..=reach).map(|tap| {
+            let factor = self.weight.val().narrow(0, tap, 1).unsqueeze::<3>(); // [1, 1, C]
+            let tokens = rows.tokens.clone().narrow(1, tap, length) * factor;
+            match rows.others(tap) {
+                Some(others) if tap < reach => {
+                    tokens.clone().mask_fill(others.unsqueeze_dim::<3>(2).expand(tokens.dims()), 0.0)
+                }
+                _ => tokens,
+            }
+        });
+        taps.reduce(|sum, tap| sum + tap).expect("a convolution has a tap or more")
+    }
+}
+
+/// The tokens of a pass with the `K - 1` before them. Where there is padding it stands in front of all, so that the tokens before a
+/// token are those that it follows in its text.
+pub(super) struct Rows {
+    /// `[B, K - 1 + T, C]`.
+    tokens: Tensor<3>,
+    /// `[B, K - 1 + T]`, in the order of `tokens`.
+    documents: Option<Tensor<2, Int>>,
+    order: Option<Order>,
+    length: usize,
+}
+
+impl Rows {
+    /// The tokens `x` of a pass, `[B, T, C]`, behind the last ones of `state`, which takes up the last ones of these.
+    pub(super) fn new(x: Tensor<3>, reach: usize, state: &mut GatedDeltaState, context: &LayerContext) -> Self {
+        let [batch, length, channels] = x.dims();
+        let window = state.window.take().map(|window| window.cast(x.dtype()));
+        let window = window.unwrap_or_else(|| Tensor::zeros([batch, reach, channels], (&x.device(), x.dtype())));
+        let order = context.padding.as_ref().map(|padding| Order::new(padding.clone(), reach));
+        let sorted = |x: Tensor<3>| order.as_ref().map_or(x.clone(), |order| order.sorted(x));
+        let tokens = sorted(Tensor::cat(vec![window, x], 1));
+        let documents = documents(state.documents.take(), context.documents.clone(), [batch, reach, length]);
+        let documents = documents.map(|documents| match &order {
+            Some(order) => order.sorted(documents.unsqueeze_dim::<3>(2)).squeeze_dim(2),
+            None => documents,
+        });
+        state.window = Some(tokens.clone().narrow(1, length, reach));
+        state.documents = documents.clone().map(|documents| documents.narrow(1, length, reach));
+        Self { tokens, documents, order, length }
+    }
+
+    /// What the convolution makes of the tokens of the pass, `[B, T, C]`.
+    pub(super) fn convolved(&self, convolution: &ShortConvolution) -> Tensor<3> {
+        let output = convolution.forward(self);
+        self.order.as_ref().map_or(output.clone(), |order| order.restored(output))
+    }
+
+    /// `[B, T]`, true where a token begins a document, and may be where it is padding.
+    pub(super) fn starts(&self) -> Option<Tensor<2, Bool>> {
+        let reach = self.tokens.dims()[1] - self.length;
+        let starts = self.others(reach - 1)?;
+        Some(match &self.order {
+            Some(order) => order.restored(starts.int().unsqueeze_dim::<3>(2)).squeeze_dim::<2>(2).equal_scalar(1),
+            None => starts,
+        })
+    }
+
+    /// `[B, T]`, true where tap `tap` of a token is of another document.
+    fn others(&self, tap: usize) -> Option<Tensor<2, Bool>> {
+        let reach = self.tokens.dims()[1] - self.length;
+        let part = |documents: &Tensor<2, Int>, tap| documents.clone().narrow(1, tap, self.length);
+        self.documents.as_ref().map(|documents| part(documents, tap).not_equal(part(documents, reach)))
+    }
+}
+
+/// The documents of the tokens of a pass and of the `reach` before them; tokens that name none belong to the last one.
+fn documents(
+    before: Option<Tensor<2, Int>>,
+    new: Option<Tensor<2, Int>>,
+    [batch, reach, length]: [usize; 3],
+) -> Option<Tensor<2, Int>> {
+    let new = match (&before, new) {
+        (_, Some(new)) => new,
+        (Some(before), None) => before.clone().narrow(1, reach - 1, 1).expand([batch, length]),
+        (None, None) => return None,
+    };
+    let before = before.unwrap_or_else(|| new.clone().narrow(1, 0, 1).expand([batch, reach]));
+    Some(Tensor::cat(vec![before, new], 1))
+}
+
+/// Puts the padding of every row in front, and tokens back to where they stood.
+struct Order {
+    /// `[B (K - 1 + T)]`: which of all tokens comes to each place.
+    from: Tensor<1, Int>,
+    /// `[B T]`: where among those of the pass each of its tokens has come to.
+    to: Tensor<1, Int>,
+}
+
+impl Order {
+    /// `padding` is `[B, T]`; the `reach` tokens before those of the pass are none.
+    fn new(padding: Tensor<2, Bool>, reach: usize) -> Self {
+        let ([batch, length], device) = (padding.dims(), padding.device());
+        let whole = reach + length;
+        let padding = Tensor::cat(vec![Tensor::<2, Int>::zeros([batch, reach], &device), padding.int()], 1);
+        let tokens = (padding.clone() * -1 + 1).cumsum(1) - 1 + padding.clone().sum_dim(1);
+        let place = tokens.mask_where(padding.clone().equal_scalar(1), padding.cumsum(1) - 1); // [B, K - 1 + T]
+        let first =
+            |length: usize| (Tensor::<1, Int>::arange(0..batch as i64, &device) * length as i64).unsqueeze_dim::<2>(1);
+        let flat = (place.clone() + first(whole)).reshape([batch * whole]);
+        let all = Tensor::<1, Int>::arange(0..(batch * whole) as i64, &device);
+        let from = Tensor::zeros([batch * whole], &device).scatter(0, flat, all, IndexingUpdateOp::Add);
+        // Padding has come before the tokens of the pass; what is read in its place does not matter.
+        let to = (place.narrow(1, reach, length) - reach as i64).clamp_min(0) + first(length);
+        Self { from, to: to.reshape([batch * length]) }
+    }
+
+    fn sorted<K: Basic>(&self, x: Tensor<3, K>) -> Tensor<3, K> {
+        select(x, &self.from)
+    }
+
+    fn restored<K: Basic>(&self, x: Tensor<3, K>) -> Tensor<3, K> {
+        select(x, &self.to)
+    }
+}
+
+/// Tokens by their places in all rows: `[B, T, C] -> [B, T, C]`.
+fn select<K: Basic>(x: Tensor<3, K>, tokens: &Tensor<1, Int>) -> Tensor<3, K> {
+    let [batch, length, channels] = x.dims();
+    x.reshape([batch * length, channels]).select(0, tokens.clone()).reshape([batch, length, channels])
+}

@@ -1,0 +1,99 @@
+//! What a gated delta rule carries from pass to pass.
+
+use crate::state::{State, bytes_of, select};
+use burn::tensor::{Int, Tensor};
+
+/// A matrix for each head, and the last tokens before the convolution. Its size does not depend on the length of the text.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use firelight_core::{
+///     AttentionContext, AttentionMask, Cache, GatedDeltaConfig, LayerContext, PairRule, Pass, State, TokenMixer,
+/// };
+///
+/// let mixer = GatedDeltaConfig::new(8, 2).init(&Device::flex());
+/// let mut cache = Cache::new([mixer.state(&PairRule::Causal, 100)], 100); // for 100 tokens
+/// let attention = AttentionContext::masked(AttentionMask::causal());
+/// let context = LayerContext { attention, ..LayerContext::default() };
+/// for tokens in [5, 1] {
+///     let x = Tensor::<3>::ones([1, tokens, 8], &Device::flex());
+///     mixer.forward(x, &context, &mut Pass::cached(&mut cache).layer(0));
+///     assert_eq!(cache.bytes(), 4 * (2 * 4 * 4 + 3 * 24)); // of whatever length
+/// }
+/// assert_eq!(cache.len(), 6);
+/// ```
+#[derive(Debug, Clone)]
+pub struct GatedDeltaState {
+    /// `[B, H, E, W]`, in single precision.
+    pub(super) matrices: Option<Tensor<4>>,
+    /// `[B, K - 1, C]`, the last tokens that are no padding; zeros before the first.
+    pub(super) window: Option<Tensor<3>>,
+    /// `[B, K - 1]`, the documents of those.
+    pub(super) documents: Option<Tensor<2, Int>>,
+    len: usize,
+    capacity: usize,
+}
+
+impl GatedDeltaState {
+    /// Nothing yet, for up to `capacity` tokens.
+    pub fn new(capacity: usize) -> Self {
+        Self { matrices: None, window: None, documents: None, len: 0, capacity }
+    }
+
+    /// Counts the tokens of a pass.
+    ///
+    /// # Panics
+    /// If they do not fit into the capacity.
+    pub(super) fn extend(&mut self, length: usize) {
+        let end = self.len + length;
+        assert!(end <= self.capacity, "a cache of {} tokens cannot hold {end}", self.capacity);
+        self.len = end;
+    }
+}
+
+impl State for GatedDeltaState {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+        if len == 0 {
+            *self = Self::new(self.capacity);
+        }
+    }
+
+    fn select_rows(&mut self, rows: &Tensor<1, Int>) {
+        self.matrices = self.matrices.take().map(|matrices| select(matrices, rows));
+        self.window = self.window.take().map(|window| window.select(0, rows.clone()));
+        self.documents = self.documents.take().map(|documents| documents.select(0, rows.clone()));
+    }
+
+    fn join(&mut self, other: Box<dyn State>) {
+        let other: Self = other.expect();
+        self.matrices = joined(self.matrices.take(), other.matrices);
+        self.window = joined(self.window.take(), other.window);
+        self.documents = None; // A cache refuses to join rows that have any.
+        (self.len, self.capacity) = (self.len.max(other.len), self.capacity.max(other.capacity));
+    }
+
+    fn bytes(&self) -> usize {
+        self.matrices.as_ref().map_or(0, bytes_of) + self.window.as_ref().map_or(0, bytes_of)
+    }
+
+    fn keeps(&self) -> String {
+        "a matrix of all tokens".into()
+    }
+
+    fn boxed(&self) -> Box<dyn State> {
+        Box::new(self.clone())
+    }
+}
+
+/// The rows of both, or of the one that has any.
+fn joined<const D: usize>(above: Option<Tensor<D>>, below: Option<Tensor<D>>) -> Option<Tensor<D>> {
+    match (above, below) {
+        (Some(above), Some(below)) => Some(Tensor::cat(vec![above, below], 0)),
+        (above, below) => above.or(below),
+    }
+}
