@@ -7,6 +7,7 @@ mod blocks;
 mod class_metrics;
 mod described;
 mod feed_forward;
+mod gated_delta;
 mod heads;
 mod kernels;
 mod loss;

@@ -37,7 +37,8 @@ Patterns of attention:
 Examples:
   firelight bench train --config char6
   firelight bench decode --dtype bf16 --device cuda
-  firelight bench attention --lengths 1024,4096,16384 --pattern window:256 --json";
+  firelight bench attention --lengths 1024,4096,16384 --pattern window:256 --json
+  firelight bench gated-delta --lengths 1024,4096,16384";
 
 /// Measure speed and memory on random weights and ids
 #[derive(clap::Args)]
@@ -48,7 +49,7 @@ pub(crate) struct Bench {
     /// Shape of the model; by default baby for train and gpt2 for the rest
     #[arg(long, value_name = "NAME")]
     config: Option<Shape>,
-    /// Tokens of `attention`; several numbers are measured in turn, each in a process of its own
+    /// Tokens of `attention` and `gated-delta`; several numbers are measured in turn, each in a process of its own
     #[arg(long, visible_alias = "lengths", value_name = "N", value_delimiter = ',', default_values_t = [2048],
         value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     length: Vec<u32>,
@@ -91,6 +92,17 @@ enum What {
     Decode,
     /// One attention of 8 heads of 64, forward and backward
     Attention,
+    /// One Gated DeltaNet of width 512, 8 heads of 64, forward and backward
+    GatedDelta,
+    /// One token of it with the state of a text
+    GatedDeltaStep,
+}
+
+impl What {
+    /// Whether it is measured at each of several lengths.
+    fn has_lengths(self) -> bool {
+        matches!(self, Self::Attention | Self::GatedDelta | Self::GatedDeltaStep)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -128,7 +140,7 @@ fn kv_heads(text: &str) -> Result<usize, String> {
 
 impl Bench {
     pub(crate) fn run(self) -> Result<()> {
-        if self.what == What::Attention && self.length.len() > 1 {
+        if self.what.has_lengths() && self.length.len() > 1 {
             let repeat = |(index, length): (usize, &u32)| repeat_with(*length, index > 0);
             return self.length.iter().enumerate().try_for_each(repeat);
         }

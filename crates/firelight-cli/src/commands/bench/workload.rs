@@ -8,7 +8,10 @@ use firelight::classification::{
 };
 use firelight::kernels::{AttentionMask, AttentionOptions, attention, awake};
 use firelight::language::{LanguageModel, LanguageModelConfig, LmBatch, LmTask};
-use firelight::nn::{Activation, Cache, LossConfig, ParamBuilder, Pass, SequenceInput, TransformerConfig};
+use firelight::nn::{
+    Activation, AttentionContext, Cache, GatedDelta, GatedDeltaConfig, LayerContext, LayerPass, LossConfig, PairRule,
+    ParamBuilder, Pass, SequenceInput, TokenMixer, TransformerConfig,
+};
 use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask, Tying};
 use firelight::training::{Objective, OptimizerConfig, Recompute, ScheduleConfig, ScheduleKind, Trainee, Trainer};
 use firelight::vision::{ImageBatch, VisionConfig, VisionTask, VitSize};
@@ -52,6 +55,8 @@ impl Workload {
             What::Prefill => prefill(bench, device)?,
             What::Decode => decode(bench, device)?,
             What::Attention => (bench.length[0] as usize, attend(bench, device)),
+            What::GatedDelta => (bench.length[0] as usize, recur(bench, device)),
+            What::GatedDeltaStep => (1, recur_once(bench, device)),
         };
         Ok(Self { name: name(bench), tokens, step, device: device.clone() })
     }
@@ -79,6 +84,8 @@ fn name(bench: &Bench) -> String {
         What::Prefill => format!("prefill-{shape}"),
         What::Decode => format!("decode-{shape}"),
         What::Attention => format!("attention-{}", bench.length[0]),
+        What::GatedDelta => format!("gated-delta-{}", bench.length[0]),
+        What::GatedDeltaStep => format!("gated-delta-step-{}", bench.length[0]),
     }
 }
 
@@ -240,6 +247,46 @@ fn attend(bench: &Bench, device: &Device) -> Step {
         awake(&device, || attention(query, key, value, &options).cast(FloatDType::F32).sum().backward());
         Ok(())
     })
+}
+
+/// One Gated DeltaNet with its projections, and the gradients of the sum of its output.
+fn recur(bench: &Bench, device: &Device) -> Step {
+    let device = device.clone().autodiff();
+    let (mixer, x) = (gated_delta(&device), tokens(bench.length[0] as usize, &device).require_grad());
+    Box::new(move || {
+        let forward = || mixer.forward(x.clone(), &causal(), &mut LayerPass::default());
+        awake(&device, || forward().sum().backward());
+        Ok(())
+    })
+}
+
+/// The next token of a text that such a mixer has read.
+fn recur_once(bench: &Bench, device: &Device) -> Step {
+    let (device, length) = (device.clone(), bench.length[0] as usize);
+    let mixer = gated_delta(&device);
+    let mut text = Cache::new([mixer.state(&PairRule::Causal, length + 1)], length + 1);
+    mixer.forward(tokens(length, &device), &causal(), &mut Pass::cached(&mut text).layer(0));
+    let x = tokens(1, &device);
+    Box::new(move || {
+        let mut cache = text.clone();
+        let mut step = || mixer.forward(x.clone(), &causal(), &mut Pass::cached(&mut cache).layer(0));
+        awake(&device, || step().try_into_data())?;
+        Ok(())
+    })
+}
+
+/// With heads of 64, as many as `attention` has.
+fn gated_delta(device: &Device) -> GatedDelta {
+    GatedDeltaConfig::new(64 * HEADS, HEADS).init(device)
+}
+
+fn tokens(length: usize, device: &Device) -> Tensor<3> {
+    Tensor::random([1, length, 64 * HEADS], Distribution::Normal(0.0, 1.0), device)
+}
+
+fn causal() -> LayerContext {
+    let attention = AttentionContext::masked(AttentionMask::causal());
+    LayerContext { attention, ..LayerContext::default() }
 }
 
 fn ids(shape: [usize; 2], vocab_size: usize, device: &Device) -> Tensor<2, Int> {
