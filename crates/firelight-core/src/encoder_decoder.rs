@@ -3,6 +3,7 @@
 //! Source: Vaswani et al. 2017, §3.1, figure 1 (<https://arxiv.org/abs/1706.03762>).
 
 use crate::context::Memory;
+use crate::cost::Cost;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::ParamBuilder;
 use crate::pass::Pass;
@@ -53,11 +54,6 @@ impl EncoderDecoderConfig {
             .finish()
     }
 
-    /// Number of parameters, without building the stacks.
-    pub fn num_params(&self) -> usize {
-        self.encoder.num_params() + self.decoder.num_params()
-    }
-
     /// Builds both stacks with seed 0.
     pub fn init(&self, device: &Device) -> EncoderDecoder {
         self.init_with(&ParamBuilder::new(device, 0))
@@ -97,6 +93,11 @@ pub struct EncoderDecoder {
 }
 
 impl EncoderDecoder {
+    /// What a token of the source and one of the target cost together, in sequences of these lengths.
+    pub fn cost(&self, [source, target]: [usize; 2]) -> Cost {
+        Cost::sum([self.encoder.cost(source).named("encoder"), self.decoder.cost(target).named("decoder")])
+    }
+
     /// Both, in plain passes, as in training.
     ///
     /// # Shapes
@@ -163,7 +164,7 @@ mod tests {
             let stack = stack.with_activation(Activation::Relu).with_position(PositionConfig::Sinusoidal);
             stack.with_norm_placement(NormPlacement::Post)
         });
-        assert_eq!(base.num_params(), 44_138_496);
+        assert_eq!(base.init(&Device::default()).num_params(), 44_138_496);
     }
 
     #[test]

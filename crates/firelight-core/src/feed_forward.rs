@@ -9,6 +9,7 @@ mod routes;
 pub use experts::{ExpertsConfig, MixtureOfExperts, RouterScores};
 
 use crate::context::LayerContext;
+use crate::cost::Cost;
 use crate::dropout;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
@@ -157,14 +158,6 @@ impl FeedForwardConfig {
             .finish()
     }
 
-    /// Number of parameters.
-    pub(crate) fn num_params(&self) -> f64 {
-        let (d_model, d_ff) = (self.d_model as f64, self.d_ff() as f64);
-        let readers = if self.activation.is_gated() { 2.0 } else { 1.0 };
-        let biases = if self.bias { readers * d_ff + d_model } else { 0.0 };
-        (readers + 1.0) * d_model * d_ff + biases
-    }
-
     /// Builds the network with seed 0.
     pub fn init(&self, device: &Device) -> FeedForward {
         self.init_with(&ParamBuilder::new(device, 0))
@@ -210,6 +203,15 @@ impl FeedForward {
         let gate = || self.gate.as_ref().expect("a gated network has a gate").forward(x);
         self.down.forward(dropout::drop(&self.dropout, self.activation.forward(up, gate)))
     }
+
+    /// What it costs a token: it keeps what the nonlinearity reads and gives.
+    pub(crate) fn cost(&self) -> Cost {
+        let linear = |name: &str, layer: &Linear| Cost::of(layer).named(name);
+        let gate = self.gate.as_ref().map(|gate| linear("gate", gate));
+        let inner = if gate.is_some() { 3 } else { 2 };
+        Cost::sum(gate.into_iter().chain([linear("up", &self.up), linear("down", &self.down)]))
+            .keeping(inner * self.up.widths()[1])
+    }
 }
 
 /// What stands in a block: one network for all tokens, or experts.
@@ -227,6 +229,13 @@ impl FeedForwardNetwork for FeedForwardLayer {
         match self {
             Self::Dense(network) => network.forward(x),
             Self::Experts(experts) => experts.forward(x, context.padding.as_ref(), pass),
+        }
+    }
+
+    fn cost(&self) -> Cost {
+        match self {
+            Self::Dense(network) => network.cost(),
+            Self::Experts(experts) => experts.cost(),
         }
     }
 }

@@ -110,6 +110,7 @@ pub struct Transformer<L: Layer = TransformerBlock> {
     /// The final norm, in all but post-norm stacks.
     pub norm: Option<Norm>,
     dropout: Dropout,
+    d_model: usize,
     n_layers: usize,
     #[module(skip)]
     patterns: Vec<AttentionPattern>,

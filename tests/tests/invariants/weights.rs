@@ -3,7 +3,7 @@
 use burn::tensor::{Bool, Tensor};
 use firelight::nn::invariants::rows_sum_to_one;
 use firelight::nn::{
-    AdditiveScore, Attention, AttentionMechanism, AttentionTrace, Linear, Mechanism, Pass, Projection,
+    AdditiveScore, Attention, AttentionMechanism, AttentionTrace, Linear, Mechanism, Mixer, Pass, Projection,
     SeparateProjection, SequenceInput,
 };
 
@@ -97,7 +97,10 @@ fn shared_keys_and_values_are_repeated_ones() {
         let mut full = config.clone().each_layer(|layer| layer.block.attention.n_kv_heads = None).init(&device());
         for (block, source) in full.blocks.iter_mut().zip(&grouped.blocks) {
             let n_kv_heads = config.first().block.attention.n_kv_heads.expect("the grid sets it");
-            (block.attention.projection, block.attention.mechanism) = with_all_heads(&source.attention, n_kv_heads);
+            let (Mixer::Attention(all), Mixer::Attention(source)) = (&mut block.attention, &source.attention) else {
+                continue; // latent attention has no groups
+            };
+            (all.projection, all.mechanism) = with_all_heads(source, n_kv_heads);
         }
         let x = noise.tensor([1, 6, 16]);
         assert_close(forward(grouped, x.clone()), forward(&full, x), config);

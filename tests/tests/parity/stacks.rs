@@ -56,6 +56,18 @@ fn published_families_agree_with_transformers() {
 }
 
 #[test]
+fn latent_attention_agrees_with_transformers() {
+    let golden = Golden::load("deepseek");
+    let compared = golden.cases().map(|golden| {
+        let (stack, _) = compare(&golden);
+        assert_felt(&golden, &paths(&stack));
+        paths(&stack).len()
+    });
+    // Of each layer two norms, three of the feed-forward network and seven of the attention, five without a latent of queries.
+    assert_eq!(compared.collect::<Vec<_>>(), [2 * 12 + 1, 10 + 1]);
+}
+
+#[test]
 fn patterns_see_the_keys_of_their_papers() {
     let mut pairs = 0;
     for golden in Golden::load("stack_patterns").cases() {

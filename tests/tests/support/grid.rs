@@ -2,9 +2,9 @@
 //! are laid out by `covering`, so that any two values of any two choices meet.
 
 use firelight::nn::{
-    Activation, AttentionMechanism, AttentionPattern, ExpertsConfig, NormConfig, NormPlacement, NormSpan,
-    PositionConfig, ProjectionKind, RotaryLayout, RotaryScaling, RouterScores, ScoreScale, TransformerConfig,
-    WeightInit,
+    Activation, AttentionMechanism, AttentionPattern, ExpertsConfig, LatentConfig, MixerConfig, NormConfig,
+    NormPlacement, NormSpan, PositionConfig, ProjectionKind, RotaryLayout, RotaryScaling, RouterScores, ScoreScale,
+    TransformerConfig, WeightInit,
 };
 
 use super::covering::covering;
@@ -22,6 +22,12 @@ const MECHANISMS: [AttentionMechanism; 4] = [
     AttentionMechanism::Bilinear,
     AttentionMechanism::Additive,
     AttentionMechanism::Linear,
+];
+
+/// What stands in the place of attention with queries, keys and values, alike.
+const MIXERS: [MixerConfig; 2] = [
+    MixerConfig::Latent(LatentConfig { d_latent: 6, d_rotary: 4, d_query_latent: None }),
+    MixerConfig::Latent(LatentConfig { d_latent: 3, d_rotary: 2, d_query_latent: Some(5) }),
 ];
 
 /// How many choices, the first ones, are crossed in full in [`decoders`], with the first mechanism.
@@ -213,9 +219,8 @@ fn with_memory(rows: Vec<TransformerConfig>) -> Vec<TransformerConfig> {
 }
 
 fn rows(causal: bool, crossed: usize) -> Vec<TransformerConfig> {
-    let of = |mechanism| {
-        let base = base().with_attention_mechanism(mechanism);
-        let crossed = if mechanism == MECHANISMS[0] { crossed } else { 0 };
+    let of = |(index, base): (usize, TransformerConfig)| {
+        let crossed = if index == 0 { crossed } else { 0 };
         let possible = |change: &Change| change(base.clone()).validate().is_ok();
         let choices = choices(causal).into_iter().map(|choice| choice.into_iter().filter(possible).collect());
         let choices: Vec<Choice> = choices.collect();
@@ -225,7 +230,9 @@ fn rows(causal: bool, crossed: usize) -> Vec<TransformerConfig> {
         };
         covering(&sizes, crossed).into_iter().map(config).collect::<Vec<_>>()
     };
-    MECHANISMS.into_iter().flat_map(of).collect()
+    let mechanisms = MECHANISMS.map(|mechanism| base().with_attention_mechanism(mechanism));
+    let mixers = MIXERS.map(|mixer| base().with_mixer(mixer));
+    mechanisms.into_iter().chain(mixers).enumerate().flat_map(of).collect()
 }
 
 /// Two small layers. Weights as wide as those of a trained model, so that no defect hides behind small numbers.

@@ -247,18 +247,6 @@ impl AttentionConfig {
             .finish()
     }
 
-    /// Number of parameters.
-    pub(crate) fn num_params(&self) -> f64 {
-        let (d_model, d_head) = (self.d_model as f64, self.d_head() as f64);
-        let (n_heads, n_kv_heads, d_value) = (self.n_heads as f64, self.n_kv_heads() as f64, self.d_value() as f64);
-        let read = n_heads * d_head + n_kv_heads * (d_head + d_value);
-        let qkv_biases = if self.qkv_bias.unwrap_or(self.bias) { read } else { 0.0 };
-        let biases = qkv_biases + if self.bias { d_model } else { 0.0 };
-        let norms = [self.n_heads, self.n_kv_heads()].map(|heads| self.normed_width(heads));
-        let norms = self.query_key_norm.map_or(0.0, |norm| norms.iter().map(|width| norm.num_params(*width)).sum());
-        d_model * (read + n_heads * d_value) + biases + norms + self.mechanism.num_params(self.heads())
-    }
-
     /// How many numbers of `heads` heads a norm of queries or keys is taken over.
     fn normed_width(&self, heads: usize) -> usize {
         match self.query_key_norm_span {

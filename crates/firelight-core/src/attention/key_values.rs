@@ -104,7 +104,7 @@ impl KeyValues {
     }
 
     /// Tokens that a buffer can have at most: beside those in sight some to go back by, and some to fill before it rolls.
-    fn room(&self) -> usize {
+    pub(super) fn room(&self) -> usize {
         match self.look_back {
             None => self.capacity,
             Some(span) => span.saturating_add(2 * CHUNK).min(self.capacity),

@@ -9,6 +9,7 @@
 
 mod config;
 mod key_values;
+mod latent;
 mod linear;
 mod mechanism;
 mod pattern;
@@ -17,6 +18,7 @@ mod score;
 
 pub use config::{AttentionConfig, NormSpan};
 pub use key_values::KeyValues;
+pub use latent::{LatentAttention, LatentConfig};
 pub use linear::LinearAttention;
 pub use mechanism::{AttentionMechanism, DotProduct, Mechanism};
 pub use pattern::AttentionPattern;
@@ -24,6 +26,7 @@ pub use projection::{FusedProjection, Projection, ProjectionKind, SeparateProjec
 pub use score::{AdditiveScore, BilinearScore, ScoreScale};
 
 use crate::context::{AttentionContext, LayerContext, Memory};
+use crate::cost::{Cost, FLOAT, pairs_per_query};
 use crate::dropout;
 use crate::layer::TokenMixer;
 use crate::linear::Linear;
@@ -117,6 +120,31 @@ impl Attention {
         )))
     }
 
+    /// What attention to a memory of `length` tokens costs, whose keys and values are cached.
+    pub(crate) fn cross_cost(&self, length: usize) -> Cost {
+        let [_, key, value] = self.projection.widths();
+        let cached = length.saturating_mul(key + value).saturating_mul(FLOAT);
+        self.cost_of_pairs(length as f64).with_cache(cached)
+    }
+
+    /// What it costs a token whose queries see `pairs` keys each. It keeps what the heads give.
+    fn cost_of_pairs(&self, pairs: f64) -> Cost {
+        let [query, key, value] = self.projection.widths();
+        let norm = |name: &str, norm: &Option<Norm>, width| Some(norm.as_ref()?.cost(width).named(name));
+        let norms = [norm("query_norm", &self.query_norm, query), norm("key_norm", &self.key_norm, key)];
+        let pairs = self.mechanism.flops(pairs, [query / self.n_heads, value / self.n_kv_heads]);
+        let mechanism = Cost::of(&self.mechanism).with_flops(self.n_heads as f64 * pairs).named("mechanism");
+        let heads = self.output.widths()[0];
+        let output = Cost::of(&self.output).keeping(heads).named("output");
+        let parts = self.projection.costs().into_iter().chain(norms.into_iter().flatten());
+        Cost::sum(parts.chain([mechanism, output]))
+    }
+
+    /// Whether the past is sums: of linear attention, where no pair is hidden that sums could not leave out.
+    fn keeps_sums(&self, rule: &PairRule) -> bool {
+        matches!((&self.mechanism, rule), (Mechanism::Linear(_), PairRule::Full | PairRule::Causal))
+    }
+
     /// `[B, T, H E] -> [B, H, T, E]`, all but turned.
     fn queries(&self, query: Tensor<3>) -> Tensor<4> {
         self.mechanism.query(self.normed_heads(&self.query_norm, query, self.n_heads))
@@ -191,15 +219,24 @@ impl TokenMixer for Attention {
 
     /// The keys and values that the queries can see, or sums of them in linear attention.
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
-        match (&self.mechanism, rule) {
-            (Mechanism::Linear(_), PairRule::Full | PairRule::Causal) => Box::new(RecurrentState::<4>::new(capacity)),
-            _ => Box::new(KeyValues::new(rule.look_back(), capacity)),
+        match self.keeps_sums(rule) {
+            true => Box::new(RecurrentState::<4>::new(capacity)),
+            false => Box::new(KeyValues::new(rule.look_back(), capacity)),
         }
     }
 
     /// The keys and values of all tokens.
     fn full_state(&self, _rule: &PairRule, capacity: usize) -> Box<dyn State> {
         Box::new(KeyValues::new(None, capacity))
+    }
+
+    fn cost(&self, rule: &PairRule, length: usize) -> Cost {
+        let [_, key, value] = self.projection.widths();
+        let cached = match self.keeps_sums(rule) {
+            true => key * (value / self.n_kv_heads + 1),
+            false => KeyValues::new(rule.look_back(), length).room().saturating_mul(key + value),
+        };
+        self.cost_of_pairs(pairs_per_query(rule, length)).with_cache(cached.saturating_mul(FLOAT))
     }
 }
 

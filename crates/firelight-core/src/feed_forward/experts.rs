@@ -9,6 +9,7 @@
 
 use super::routes::{Routes, largest};
 use super::{FeedForward, FeedForwardConfig};
+use crate::cost::Cost;
 use crate::dropout::is_training;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
@@ -180,13 +181,6 @@ impl ExpertsConfig {
             .finish()
     }
 
-    /// Number of parameters.
-    pub(crate) fn num_params(&self, expert: &FeedForwardConfig) -> f64 {
-        let shared = if self.n_shared > 0 { self.shared(expert).num_params() } else { 0.0 };
-        let own = expert.num_params() + expert.d_model as f64 + f64::from(u8::from(self.correction));
-        self.n_experts as f64 * own + shared
-    }
-
     /// The one that reads every token.
     fn shared(&self, expert: &FeedForwardConfig) -> FeedForwardConfig {
         expert.clone().with_d_ff(expert.d_ff().saturating_mul(self.n_shared))
@@ -277,6 +271,16 @@ impl MixtureOfExperts {
             None => mixed,
         };
         output.reshape([batch, length, d_model])
+    }
+
+    /// What it costs a token: the router, `top_k` of the experts, and what reads every token.
+    pub(crate) fn cost(&self) -> Cost {
+        let router = Cost::of(&self.router).keeping(self.config.n_experts).named("router");
+        let experts = self.experts.first().map(|expert| expert.cost().repeated(self.experts.len(), self.config.top_k));
+        let correction = self.correction.as_ref().map(|correction| Cost::of(correction).named("correction"));
+        let shared = self.shared.as_ref().map(|shared| shared.cost().named("shared"));
+        let experts = experts.map(|experts| experts.named("experts"));
+        Cost::sum([Some(router), experts, correction, shared].into_iter().flatten())
     }
 
     fn routes(&self, probabilities: &Tensor<2>, padding: Option<&Tensor<2, Bool>>) -> Routes {
