@@ -26,7 +26,8 @@ pub struct AttentionTrace {
     pub layers: Vec<LayerTrace>,
 }
 
-/// The attention weights of one layer. Dropout is included, so that the weights times the values are what the layer saw.
+/// The attention weights of one layer. Dropout is included, so that the weights times the values are what the layer saw. Where heads
+/// have sinks, a row sums to less than 1: the rest is the weight of the sink.
 #[derive(Debug, Clone, Default)]
 pub struct LayerTrace {
     /// Of the self-attention, `[B, H, T, K]`. A layer whose cache keeps the last tokens alone reads those, so that its `K`

@@ -178,6 +178,7 @@ mod tests {
                 .with_query_key_norm_span(crate::attention::NormSpan::AllHeads)
                 .with_n_kv_heads(1),
             base.clone().with_layer_scale(0.1).with_cross_attention(true),
+            base.clone().with_attention_sinks(true).with_cross_attention(true).with_n_kv_heads(1),
             base.clone().with_embedding_norm(true).with_norm_placement(NormPlacement::Post),
             base.clone().with_experts(ExpertsConfig::new(3)).with_activation(Activation::SwiGlu),
             base.clone().with_query_key_norm(Some(NormConfig::rms())).with_n_kv_heads(1),
