@@ -62,6 +62,9 @@ pub struct ExpertsConfig {
     /// it. Default: as many as are needed, and no token is lost.
     #[serde(default)]
     pub capacity: Option<f64>,
+    /// A bias of the router, as gpt-oss. Default: false.
+    #[serde(default)]
+    pub router_bias: bool,
     /// What the router makes of its outputs. Default: probabilities.
     #[serde(default)]
     pub scores: RouterScores,
@@ -90,6 +93,7 @@ impl ExpertsConfig {
             top_k: top_k(),
             renormalise: None,
             capacity: None,
+            router_bias: false,
             scores: RouterScores::default(),
             correction: false,
             n_groups: one(),
@@ -97,6 +101,12 @@ impl ExpertsConfig {
             n_shared: 0,
             scale: one_fold(),
         }
+    }
+
+    /// Sets whether the router has a bias.
+    pub fn with_router_bias(mut self, router_bias: bool) -> Self {
+        self.router_bias = router_bias;
+        self
     }
 
     /// Sets what the router makes of its outputs.
@@ -183,7 +193,8 @@ impl ExpertsConfig {
     /// Number of parameters.
     pub(crate) fn num_params(&self, expert: &FeedForwardConfig) -> f64 {
         let shared = if self.n_shared > 0 { self.shared(expert).num_params() } else { 0.0 };
-        let own = expert.num_params() + expert.d_model as f64 + f64::from(u8::from(self.correction));
+        let numbers = [self.correction, self.router_bias].into_iter().filter(|has| *has).count();
+        let own = expert.num_params() + expert.d_model as f64 + numbers as f64;
         self.n_experts as f64 * own + shared
     }
 
@@ -198,7 +209,8 @@ impl ExpertsConfig {
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, expert: &FeedForwardConfig, params: &ParamBuilder) -> MixtureOfExperts {
         expect_valid(self.validate());
-        let router = LinearConfig::new(expert.d_model, self.n_experts).with_bias(false).with_init(expert.init);
+        let router = LinearConfig::new(expert.d_model, self.n_experts).with_bias(self.router_bias);
+        let router = router.with_init(expert.init);
         let experts = params.scope("experts");
         MixtureOfExperts {
             router: router.init_with(&params.scope("router")),

@@ -181,6 +181,9 @@ mod tests {
             base.clone().with_attention_sinks(true).with_cross_attention(true).with_n_kv_heads(1),
             base.clone().with_embedding_norm(true).with_norm_placement(NormPlacement::Post),
             base.clone().with_experts(ExpertsConfig::new(3)).with_activation(Activation::SwiGlu),
+            base.clone()
+                .with_experts(ExpertsConfig::new(3).with_router_bias(true))
+                .with_activation(Activation::ClampedSwiGlu),
             base.clone().with_query_key_norm(Some(NormConfig::rms())).with_n_kv_heads(1),
             base.clone().with_bias(false).with_qkv_bias(true).with_projection(ProjectionKind::Fused),
             base.clone().with_d_value(7).with_n_kv_heads(1).with_cross_attention(true),
