@@ -67,7 +67,7 @@ pub use attention::{
 };
 pub use block::{NormPlacement, TransformerBlock, TransformerBlockConfig};
 pub use cache::{Cache, LayerCache};
-pub use context::{AttentionContext, LayerContext, Memory};
+pub use context::{AttentionContext, LayerContext, Memory, MemoryKeyValues};
 pub use dropout::drop as dropout;
 pub use embedding::{TokenEmbedding, TokenEmbeddingConfig};
 pub use encoder_decoder::{EncoderDecoder, EncoderDecoderConfig};

@@ -70,7 +70,8 @@ pub struct AttentionConfig {
     #[serde(default)]
     pub soft_cap: Option<f64>,
     /// A trained score of each head in the denominator of its softmax, as gpt-oss: what a query has no use for goes there. The
-    /// scores begin at 0; those of gpt-oss in `transformers` are drawn as the weights are, close to 0. Default: false.
+    /// scores begin at 0; those of gpt-oss in `transformers` are drawn as the weights are, close to 0. A cross-attention has sinks of
+    /// its own. Default: false.
     #[serde(default)]
     pub sinks: bool,
     /// Share of the attention weights dropped in training. Default: 0.

@@ -24,7 +24,7 @@ pub use pattern::AttentionPattern;
 pub use projection::{FusedProjection, Projection, ProjectionKind, SeparateProjection};
 pub use score::{AdditiveScore, BilinearScore, ScoreScale};
 
-use crate::context::{AttentionContext, LayerContext, Memory};
+use crate::context::{AttentionContext, LayerContext, Memory, MemoryKeyValues};
 use crate::dropout;
 use crate::layer::TokenMixer;
 use crate::linear::Linear;
@@ -98,7 +98,8 @@ impl Attention {
         self.output.forward(merge(heads))
     }
 
-    /// Attends from every token of `x` to `memory`. With a cache the keys and values of the memory are computed once.
+    /// Attends from every token of `x` to `memory`. With a cache the keys and values of the memory are computed once, and it is
+    /// not read again.
     ///
     /// # Shapes
     /// - `x`: `[B, T, D]`, memory: `[B, S, D]`; output: `[B, T, D]`
@@ -108,12 +109,13 @@ impl Attention {
     pub fn forward_cross(&self, x: Tensor<3>, memory: &Memory, pass: &mut LayerPass) -> Tensor<3> {
         let shape = x.dims();
         let query = self.queries(self.projection.queries(x)); // [B, H, T, E]
-        let (key, value) = pass.memory(|| {
+        let MemoryKeyValues { key, value, padding } = pass.memory(|| {
             memory.check(shape);
             let [key, value] = self.projection.keys_and_values(memory.hidden.clone());
-            (self.keys(key), split(value, self.n_kv_heads)) // [B, G, S, E | W]
+            let (key, value) = (self.keys(key), split(value, self.n_kv_heads)); // [B, G, S, E | W]
+            MemoryKeyValues { key, value, padding: memory.padding.clone() }
         });
-        let mask = memory.padding.clone().map_or(AttentionMask::none(), AttentionMask::padding);
+        let mask = padding.map_or(AttentionMask::none(), AttentionMask::padding);
         self.output.forward(merge(self.heads(
             [query, key, value],
             &AttentionContext::masked(mask),
