@@ -89,7 +89,8 @@ fn normalise(scores: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
 
 /// Softmax over the keys, and over the sink of each head where there are sinks, whose weights are left out.
 fn softmax_beside(scores: Tensor<4>, sinks: &Option<Tensor<1>>) -> Tensor<4> {
-    let Some(sinks) = sinks else { return softmax(scores, 3) };
+    // Where there is no row there is none to extend, and Burn expands to no size of 0.
+    let Some(sinks) = sinks.as_ref().filter(|_| scores.shape().num_elements() > 0) else { return softmax(scores, 3) };
     let [batch, heads, queries, keys] = scores.dims();
     let sinks = sinks.clone().reshape([1, heads, 1, 1]).expand([batch, heads, queries, 1]);
     softmax(Tensor::cat(vec![scores, sinks], 3), 3).narrow(3, 0, keys)
