@@ -198,6 +198,34 @@ mod tests {
     }
 
     #[test]
+    fn joined_caches_go_on_with_sources_of_unequal_length() {
+        let device = Device::default();
+        let model = config().init(&device);
+        let plain = SequenceInput::default();
+        let padding = Tensor::<2, Bool>::from_bool([[false, false, true], [false; 3]], &device);
+        let inputs = [plain.clone().with_padding(padding), plain.clone()];
+        for lengths in [[3, 5], [3, 3], [3, 2]] {
+            let texts = [random(4), random(3)];
+            let read = |index: usize| {
+                let memory = model.encode(random(lengths[index]), &inputs[index], &mut Pass::default());
+                let (mut cache, text) = (model.decoder.cache(8), texts[index].clone());
+                let begin = text.clone().narrow(1, 0, text.dims()[1] - 1);
+                model.decode(begin, memory.clone(), &plain, &mut Pass::cached(&mut cache));
+                (memory, cache)
+            };
+            let [(memory, mut cache), (more, other)] = [0, 1].map(read);
+            cache.join(other);
+            let last = |x: &Tensor<3>| x.clone().narrow(1, x.dims()[1] - 1, 1);
+            let (next, joined) = (Tensor::cat(texts.iter().map(last).collect(), 0), memory.clone().join(more.clone()));
+            let found = model.decode(next, joined, &plain, &mut Pass::cached(&mut cache));
+            for (index, memory) in [memory, more].into_iter().enumerate() {
+                let alone = model.decode(texts[index].clone(), memory, &plain, &mut Pass::default());
+                assert_close(&found.clone().narrow(0, 2 * index, 2), &last(&alone), 1e-5);
+            }
+        }
+    }
+
+    #[test]
     fn stacks_that_do_not_meet_are_refused() {
         let decoder = TransformerConfig::new(16, 2, 1);
         let error = EncoderDecoderConfig { encoder: config().encoder, decoder }.validate().expect_err("two problems");

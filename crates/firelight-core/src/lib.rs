@@ -69,7 +69,7 @@ pub use attention::{
 };
 pub use block::{NormPlacement, TransformerBlock, TransformerBlockConfig};
 pub use cache::{Cache, LayerCache};
-pub use context::{AttentionContext, LayerContext, Memory};
+pub use context::{AttentionContext, LayerContext, Memory, MemoryKeyValues};
 pub use cost::Cost;
 pub use dropout::drop as dropout;
 pub use embedding::{TokenEmbedding, TokenEmbeddingConfig};

@@ -68,6 +68,15 @@ fn latent_attention_agrees_with_transformers() {
 }
 
 #[test]
+fn gpt_oss_agrees_with_transformers() {
+    let golden = Golden::load("gpt_oss");
+    let (stack, _) = compare(&golden);
+    assert_felt(&golden, &paths(&stack));
+    // Of each of two layers: two norms, eight of projections, the sinks, two of the router, six of each of three experts.
+    assert_eq!(paths(&stack).len(), 2 * (2 + 8 + 1 + 2 + 3 * 6) + 1);
+}
+
+#[test]
 fn patterns_see_the_keys_of_their_papers() {
     let mut pairs = 0;
     for golden in Golden::load("stack_patterns").cases() {

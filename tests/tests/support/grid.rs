@@ -56,7 +56,7 @@ fn choices(causal: bool) -> Vec<Choice> {
         choice([Pre, Post, Sandwich, Output, Parallel, ParallelTwoNorms], TransformerConfig::with_norm_placement),
         choice([4, 2, 1], TransformerConfig::with_n_kv_heads),
         choice(
-            [Relu, Gelu, GeluTanh, QuickGelu, Silu, SquaredRelu, SwiGlu, GeGlu, GeGluTanh, ReGlu],
+            [Relu, Gelu, GeluTanh, QuickGelu, Silu, SquaredRelu, SwiGlu, GeGlu, GeGluTanh, ReGlu, ClampedSwiGlu],
             TransformerConfig::with_activation,
         ),
         choice(
@@ -83,6 +83,7 @@ fn choices(causal: bool) -> Vec<Choice> {
             TransformerConfig::with_attention_scale,
         ),
         choice([None, Some(5.0)], TransformerConfig::with_attention_soft_cap),
+        choice([false, true], TransformerConfig::with_attention_sinks),
         choice([true, false], TransformerConfig::with_bias),
         choice([true, false], TransformerConfig::with_attention_bias),
         choice([NormSpan::Head, NormSpan::AllHeads], TransformerConfig::with_query_key_norm_span),
@@ -122,7 +123,7 @@ fn experts() -> [Option<ExpertsConfig>; 6] {
     let of = ExpertsConfig::new;
     let divided = |renormalise| Some(of(3).with_renormalise(renormalise));
     let grouped = of(4).with_scores(RouterScores::Sigmoid).with_correction(true).with_groups(2, 1);
-    let grouped = grouped.with_shared(1).with_scale(1.5);
+    let grouped = grouped.with_shared(1).with_scale(1.5).with_router_bias(true);
     [None, Some(of(3)), Some(of(2).with_top_k(1)), divided(false), divided(true), Some(grouped)]
 }
 

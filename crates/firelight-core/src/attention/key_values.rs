@@ -185,6 +185,10 @@ impl State for KeyValues {
         self.buffers.iter().map(|(keys, values)| bytes_of(keys) + bytes_of(values)).sum()
     }
 
+    fn fits(&self, needs: &dyn State) -> bool {
+        needs.downcast_ref::<Self>().is_some_and(|needs| needs.look_back == self.look_back)
+    }
+
     fn keeps(&self) -> String {
         self.look_back.map_or("all tokens".into(), |span| format!("the last {span} tokens"))
     }

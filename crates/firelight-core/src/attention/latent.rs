@@ -72,6 +72,7 @@ impl LatentConfig {
         let checks = no_place("projection", attention.projection != plain.projection, checks);
         let checks = no_place("qkv_bias", attention.qkv_bias.is_some(), checks);
         let checks = no_place("query_key_norm", attention.query_key_norm.is_some(), checks);
+        let checks = no_place("attention_sinks", attention.sinks, checks);
         no_place("attention_mechanism", attention.mechanism != plain.mechanism, checks).finish()
     }
 

@@ -63,6 +63,9 @@ pub struct ExpertsConfig {
     /// it. Default: as many as are needed, and no token is lost.
     #[serde(default)]
     pub capacity: Option<f64>,
+    /// A bias of the router, as gpt-oss. Default: false.
+    #[serde(default)]
+    pub router_bias: bool,
     /// What the router makes of its outputs. Default: probabilities.
     #[serde(default)]
     pub scores: RouterScores,
@@ -91,6 +94,7 @@ impl ExpertsConfig {
             top_k: top_k(),
             renormalise: None,
             capacity: None,
+            router_bias: false,
             scores: RouterScores::default(),
             correction: false,
             n_groups: one(),
@@ -98,6 +102,12 @@ impl ExpertsConfig {
             n_shared: 0,
             scale: one_fold(),
         }
+    }
+
+    /// Sets whether the router has a bias.
+    pub fn with_router_bias(mut self, router_bias: bool) -> Self {
+        self.router_bias = router_bias;
+        self
     }
 
     /// Sets what the router makes of its outputs.
@@ -192,7 +202,8 @@ impl ExpertsConfig {
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, expert: &FeedForwardConfig, params: &ParamBuilder) -> MixtureOfExperts {
         expect_valid(self.validate());
-        let router = LinearConfig::new(expert.d_model, self.n_experts).with_bias(false).with_init(expert.init);
+        let router = LinearConfig::new(expert.d_model, self.n_experts).with_bias(self.router_bias);
+        let router = router.with_init(expert.init);
         let experts = params.scope("experts");
         MixtureOfExperts {
             router: router.init_with(&params.scope("router")),

@@ -139,6 +139,8 @@ mod tests {
             small().with_position(PositionConfig::shaw()).with_cross_attention(true).with_layer_scale(0.1),
             small().with_position(PositionConfig::Learned).with_experts(ExpertsConfig::new(3).with_shared(1)),
             small().with_attention_mechanism(AttentionMechanism::Additive),
+            small().with_attention_sinks(true).with_experts(ExpertsConfig::new(2).with_router_bias(true)),
+            small().with_mixer(crate::MixerConfig::Latent(crate::LatentConfig::new(4, 2).with_d_query_latent(3))),
         ] {
             let stack = config.init(&Device::default());
             assert_eq!(stack.cost(4).parameters, stack.num_params());

@@ -72,6 +72,8 @@ macro_rules! layer_keys {
             /// the bound of the scaled attention scores
             attention_soft_cap: Option<f64>, "some", with_attention_soft_cap(Option<f64>) as |value| value,
                 [block.attention.soft_cap];
+            /// whether each head has an attention sink, a trained score in the denominator of its softmax
+            attention_sinks: bool, "some", with_attention_sinks(bool) as |value| value, [block.attention.sinks];
             /// the dropout of the attention weights
             attention_dropout: f64, "some", with_attention_dropout(f64) as |value| value, [block.attention.dropout];
             /// the dropout behind the nonlinearity of the feed-forward networks
