@@ -63,7 +63,8 @@ mod vision;
 
 pub use adapter::{Adapter, AdapterConfig, merge_adapters};
 pub use attention::{
-    AdditiveScore, Attention, AttentionConfig, AttentionMechanism, AttentionPattern, BilinearScore, DotProduct,
+    AdditiveScore, Attention, AttentionConfig, AttentionMechanism, AttentionPattern, BilinearScore, DifferentialAttention,
+    DifferentialConfig, DotProduct,
     FusedProjection, KeyValues, LatentAttention, LatentConfig, LinearAttention, Mechanism, NormSpan, Projection,
     ProjectionKind, ScoreScale, SeparateProjection,
 };

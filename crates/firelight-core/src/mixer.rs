@@ -1,7 +1,9 @@
 //! What mixes the tokens of a layer: the choice that a configuration makes. A mixer of one's own is no part of it:
 //! [`TransformerBlockConfig::init_parts`](crate::TransformerBlockConfig::init_parts).
 
-use crate::attention::{Attention, AttentionConfig, LatentAttention, LatentConfig};
+use crate::attention::{
+    Attention, AttentionConfig, DifferentialAttention, DifferentialConfig, LatentAttention, LatentConfig,
+};
 use crate::context::LayerContext;
 use crate::cost::Cost;
 use crate::error::ConfigError;
@@ -24,6 +26,8 @@ pub enum MixerConfig {
     Attention,
     /// Attention whose keys and values come from a latent vector, as DeepSeek-V2 and V3.
     Latent(LatentConfig),
+    /// The difference of two attentions over the same values (Ye et al. 2024).
+    Differential(DifferentialConfig),
 }
 
 impl MixerConfig {
@@ -33,14 +37,23 @@ impl MixerConfig {
         match self {
             Self::Attention => Ok(()),
             Self::Latent(latent) => latent.validate(attention),
+            Self::Differential(differential) => differential.validate(attention),
         }
     }
 
     /// Channels of a query and a key that turn by their positions.
     pub(crate) fn d_turned(&self, attention: &AttentionConfig) -> usize {
         match self {
-            Self::Attention => attention.d_head(),
+            Self::Attention | Self::Differential(_) => attention.d_head(),
             Self::Latent(latent) => latent.d_rotary,
+        }
+    }
+
+    /// The same in layer `index`, where it depends on the depth.
+    pub(crate) fn at(self, index: usize) -> Self {
+        match self {
+            Self::Differential(differential) => Self::Differential(differential.at(index)),
+            other => other,
         }
     }
 
@@ -48,6 +61,7 @@ impl MixerConfig {
         match self {
             Self::Attention => Mixer::Attention(attention.init_with(params)),
             Self::Latent(latent) => Mixer::Latent(latent.init_with(attention, params)),
+            Self::Differential(config) => Mixer::Differential(config.init_with(attention, params)),
         }
     }
 }
@@ -59,6 +73,8 @@ pub enum Mixer {
     Attention(Attention),
     /// Latent attention.
     Latent(LatentAttention),
+    /// Differential attention.
+    Differential(DifferentialAttention),
 }
 
 impl Mixer {
@@ -66,7 +82,7 @@ impl Mixer {
     pub fn attention(&self) -> Option<&Attention> {
         match self {
             Self::Attention(attention) => Some(attention),
-            Self::Latent(_) => None,
+            Self::Latent(_) | Self::Differential(_) => None,
         }
     }
 }
@@ -77,6 +93,7 @@ macro_rules! with {
         match $of {
             Self::Attention($mixer) => $done,
             Self::Latent($mixer) => $done,
+            Self::Differential($mixer) => $done,
         }
     };
 }

@@ -68,6 +68,18 @@ fn latent_attention_agrees_with_transformers() {
 }
 
 #[test]
+fn differential_attention_agrees_with_transformers() {
+    let golden = Golden::load("diff_llama");
+    let compared = golden.cases().map(|golden| {
+        let (stack, _) = compare(&golden);
+        assert_felt(&golden, &paths(&stack));
+        paths(&stack).len()
+    });
+    // Of each of two layers two norms, three of the feed-forward network, four matrices and four vectors of lambda.
+    assert_eq!(compared.collect::<Vec<_>>(), [2 * 13 + 1; 2]);
+}
+
+#[test]
 fn gpt_oss_agrees_with_transformers() {
     let golden = Golden::load("gpt_oss");
     let (stack, _) = compare(&golden);

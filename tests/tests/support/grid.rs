@@ -2,7 +2,7 @@
 //! are laid out by `covering`, so that any two values of any two choices meet.
 
 use firelight::nn::{
-    Activation, AttentionMechanism, AttentionPattern, ExpertsConfig, LatentConfig, MixerConfig, NormConfig,
+    Activation, AttentionMechanism, AttentionPattern, DifferentialConfig, ExpertsConfig, LatentConfig, MixerConfig, NormConfig,
     NormPlacement, NormSpan, PositionConfig, ProjectionKind, RotaryLayout, RotaryScaling, RouterScores, ScoreScale,
     TransformerConfig, WeightInit,
 };
@@ -25,7 +25,8 @@ const MECHANISMS: [AttentionMechanism; 4] = [
 ];
 
 /// What stands in the place of attention with queries, keys and values, alike.
-const MIXERS: [MixerConfig; 2] = [
+const MIXERS: [MixerConfig; 3] = [
+    MixerConfig::Differential(DifferentialConfig { lambda_init: None, lambda_std: 0.5, epsilon: 1e-5, affine: true }),
     MixerConfig::Latent(LatentConfig { d_latent: 6, d_rotary: 4, d_query_latent: None }),
     MixerConfig::Latent(LatentConfig { d_latent: 3, d_rotary: 2, d_query_latent: Some(5) }),
 ];

@@ -9,6 +9,7 @@
 //! <https://arxiv.org/abs/2508.10925>).
 
 mod config;
+mod differential;
 mod key_values;
 mod latent;
 mod linear;
@@ -18,6 +19,7 @@ mod projection;
 mod score;
 
 pub use config::{AttentionConfig, NormSpan};
+pub use differential::{DifferentialAttention, DifferentialConfig};
 pub use key_values::KeyValues;
 pub use latent::{LatentAttention, LatentConfig};
 pub use linear::LinearAttention;

@@ -111,6 +111,7 @@ impl TransformerConfig {
         let (weight, residual) = (self.init.weight, self.init.residual(self.residual_branches()));
         TransformerBlockConfig {
             attention: block.attention.with_init(weight, residual),
+            mixer: block.mixer.at(index),
             feed_forward: block.feed_forward.with_init(weight, residual),
             stochastic_depth: self.stochastic_depth * share,
             ..block
