@@ -86,7 +86,7 @@ pub use norm::{LayerNorm, NoNorm, Norm, NormConfig, RmsNorm};
 pub use pass::{AttentionTrace, AuxiliaryLosses, LayerPass, LayerTrace, Pass};
 pub use position::{
     Alibi, LearnedPosition, NoPosition, Position, PositionConfig, PositionScheme, PositionSizes, Positions, Rotary,
-    RotaryLayout, RotaryScaling, Rotation, ScoreBias, ShawPosition, Sinusoidal, T5Bias,
+    RotaryConfig, RotaryLayout, RotaryScaling, Rotation, ScoreBias, ShawPosition, Sinusoidal, T5Bias,
 };
 pub use report::{ParameterEntry, ParameterReport};
 pub use residual::ResidualStream;

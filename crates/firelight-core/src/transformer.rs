@@ -263,7 +263,7 @@ mod tests {
     use super::*;
     use crate::block::NormPlacement;
     use crate::feed_forward::Activation;
-    use crate::position::{PositionConfig, RotaryLayout, RotaryScaling};
+    use crate::position::{PositionConfig, RotaryConfig, RotaryScaling};
     use crate::{Init, NormConfig, ParamBuilder, WeightInit};
     use burn::tensor::{Device, TensorData};
     use firelight_kernels::Difference;
@@ -306,7 +306,7 @@ mod tests {
     fn every_choice_of_a_stack_reaches_its_layers() {
         let device = Device::default();
         let rotary =
-            |theta, scaling| PositionConfig::Rotary { theta, layout: RotaryLayout::default(), width: None, scaling };
+            |theta, scaling| PositionConfig::Rotary(RotaryConfig::default().with_theta(theta).with_scaling(scaling));
         let base = || TransformerConfig::new(8, 2, 2).with_position(rotary(1e4, RotaryScaling::None));
         let plain = output(&base(), &device);
         assert!(distance(&output(&base(), &device), &plain) < 1e-4);

@@ -175,7 +175,7 @@ mod tests {
             PositionConfig::t5(false),
             PositionConfig::shaw(),
         ] {
-            let model = model(position);
+            let model = model(position.clone());
             assert_eq!(greedy(&model, &[&[1, 2, 3]]), greedy(&Uncached(&model), &[&[1, 2, 3]]), "{position:?}");
         }
     }

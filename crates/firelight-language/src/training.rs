@@ -122,7 +122,7 @@ mod tests {
         ] {
             let config = LanguageModelConfig::new(7, 8, 2, 2)
                 .with_max_seq_len(8)
-                .with_transformer(|stack| stack.with_position(position).with_patterns(vec![pattern]));
+                .with_transformer(|stack| stack.with_position(position.clone()).with_patterns(vec![pattern]));
             let task = LmTask::new(config.init(&device), LossConfig::default());
             let packed: LmBatch = LmBatcher.batch(rows.to_vec(), &device);
             assert_eq!((packed.inputs.dims(), packed.padding.is_some()), ([2, 7], true));

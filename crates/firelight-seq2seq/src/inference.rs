@@ -132,7 +132,7 @@ mod tests {
         let config = Seq2SeqConfig { start_token: 11, ..Seq2SeqConfig::new(13, 16, 2, 2) }.with_tying(Tying::Target);
         let config = config.with_max_seq_len(20).with_both(|stack| {
             let stack = stack.with_init(wide).with_n_kv_heads(1);
-            stack.with_position(position)
+            stack.with_position(position.clone())
         });
         config.init(&Device::default())
     }
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn the_cache_changes_no_translation_greedy_or_by_beams() {
         for position in [PositionConfig::Learned, PositionConfig::Sinusoidal, PositionConfig::rotary()] {
-            let model = model(position);
+            let model = model(position.clone());
             assert_eq!(greedy(&model, &SOURCES), greedy(&Uncached(&model), &SOURCES), "{position:?}");
             assert_eq!(beams(&model, &SOURCES, 3), beams(&Uncached(&model), &SOURCES, 3), "{position:?}");
         }

@@ -89,7 +89,7 @@ fn is_relative(config: &TransformerConfig) -> bool {
     );
     match config.position {
         PositionConfig::Learned | PositionConfig::Sinusoidal | PositionConfig::SinusoidalHalves => false,
-        PositionConfig::Rotary { .. } => product,
+        PositionConfig::Rotary(_) => product,
         _ => true,
     }
 }

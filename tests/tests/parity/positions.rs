@@ -2,8 +2,8 @@
 
 use burn::tensor::Tensor;
 use firelight::nn::{
-    Activation, Alibi, Init, ParamBuilder, Pass, PositionConfig, PositionScheme, Positions, Rotary, RotaryLayout,
-    RotaryScaling, ScoreScale, SequenceInput, Sinusoidal, T5Bias, TransformerConfig,
+    Activation, Alibi, Init, ParamBuilder, Pass, PositionConfig, PositionScheme, Positions, Rotary, RotaryConfig,
+    RotaryLayout, RotaryScaling, ScoreScale, SequenceInput, Sinusoidal, T5Bias, TransformerConfig,
 };
 
 use firelight::kernels::assert_close;
@@ -60,12 +60,22 @@ fn stretched_frequencies_agree() {
     let golden = Golden::load("rotary_scaling");
     let llama3 =
         RotaryScaling::Llama3 { factor: 8.0, original_max_seq_len: 512, low_freq_factor: 1.0, high_freq_factor: 4.0 };
+    let yarn = |truncate, attention_factor| RotaryScaling::Yarn {
+        factor: 4.0,
+        original_max_seq_len: 512,
+        beta_fast: 32.0,
+        beta_slow: 1.0,
+        truncate,
+        attention_factor: Some(attention_factor),
+    };
     for (name, scaling, width) in [
         ("linear", RotaryScaling::Linear { factor: 4.0 }, 32),
         ("dynamic", RotaryScaling::Ntk { factor: 5.0 }, 32),
         ("yarn", RotaryScaling::yarn(4.0, 512), 32),
         ("llama3", llama3, 32),
         ("partial_yarn", RotaryScaling::yarn(4.0, 512), 16),
+        ("given_yarn", yarn(false, 1.3), 32),
+        ("mscale_yarn", yarn(true, RotaryScaling::mscale(4.0, 0.9) / RotaryScaling::mscale(4.0, 0.4)), 32),
     ] {
         let rotary = Rotary::new(width, 10_000.0, RotaryLayout::Halves).with_scaling(scaling);
         let numbers = |numbers: Vec<f64>| {
@@ -84,21 +94,18 @@ fn stretched_frequencies_agree() {
 #[test]
 fn stacks_with_positions_agree() {
     let t5 = |bidirectional| PositionConfig::T5 { n_buckets: 8, max_distance: 5, bidirectional };
-    let shaw = PositionConfig::Shaw { max_distance: 3 };
-    let partial = |layout| {
-        let scaling = RotaryScaling::None;
-        PositionConfig::Rotary { theta: 10_000.0, layout, width: Some(4), scaling }
-    };
+    let shaw = || PositionConfig::Shaw { max_distance: 3 };
+    let partial = |layout| PositionConfig::Rotary(RotaryConfig::default().with_layout(layout).with_width(4));
     let stacks = [
         TransformerConfig::new(12, 3, 1).with_position(PositionConfig::Alibi),
         TransformerConfig::new(8, 2, 2).with_position(t5(false)),
         TransformerConfig::encoder(8, 2, 2).with_position(t5(true)),
-        TransformerConfig::new(8, 2, 2).with_position(shaw),
-        TransformerConfig::encoder(8, 2, 2).with_position(shaw),
+        TransformerConfig::new(8, 2, 2).with_position(shaw()),
+        TransformerConfig::encoder(8, 2, 2).with_position(shaw()),
         TransformerConfig::encoder(8, 2, 1).with_position(PositionConfig::SinusoidalHalves),
         TransformerConfig::new(16, 2, 1).with_position(partial(RotaryLayout::Halves)),
         TransformerConfig::new(16, 2, 1).with_position(partial(RotaryLayout::Interleaved)),
-        TransformerConfig::new(8, 2, 1).with_position(shaw).with_attention_scale(ScoreScale::None),
+        TransformerConfig::new(8, 2, 1).with_position(shaw()).with_attention_scale(ScoreScale::None),
     ];
     let golden = Golden::load("position_stacks");
     assert_eq!(golden.cases().count(), stacks.len());

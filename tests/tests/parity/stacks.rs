@@ -45,14 +45,25 @@ fn layers_that_differ_agree() {
 
 #[test]
 fn published_families_agree_with_transformers() {
-    let golden = Golden::load("families");
+    // Llama, Qwen 3, OLMo 2, Gemma 3, SmolLM 3, GPT-NeoX, ModernBERT, Llama with padding, GLM 4.5, ALBERT.
+    assert_eq!(parameters_of("families"), [19, 12, 23, 40, 19, 34, 22, 19, 45, 32]);
+}
+
+#[test]
+fn rotary_positions_of_published_families_agree_with_transformers() {
+    // Llama with YaRN.
+    assert_eq!(parameters_of("rotary_families"), [10]);
+}
+
+/// How many parameters of each case were compared.
+fn parameters_of(name: &str) -> Vec<usize> {
+    let golden = Golden::load(name);
     let compared = golden.cases().map(|golden| {
         let (stack, _) = compare(&golden);
         assert_felt(&golden, &paths(&stack));
         paths(&stack).len()
     });
-    // Llama, Qwen 3, OLMo 2, Gemma 3, SmolLM 3, GPT-NeoX, ModernBERT, Llama with padding, GLM 4.5, ALBERT.
-    assert_eq!(compared.collect::<Vec<_>>(), [19, 12, 23, 40, 19, 34, 22, 19, 45, 32]);
+    compared.collect()
 }
 
 #[test]

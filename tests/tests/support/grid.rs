@@ -3,8 +3,8 @@
 
 use firelight::nn::{
     Activation, AttentionMechanism, AttentionPattern, ExpertsConfig, NormConfig, NormPlacement, NormSpan,
-    PositionConfig, ProjectionKind, RotaryLayout, RotaryScaling, RouterScores, ScoreScale, TransformerConfig,
-    WeightInit,
+    PositionConfig, ProjectionKind, RotaryConfig, RotaryLayout, RotaryScaling, RouterScores, ScoreScale,
+    TransformerConfig, WeightInit,
 };
 
 use super::covering::covering;
@@ -98,10 +98,7 @@ fn choices(causal: bool) -> Vec<Choice> {
 
 /// Every second layer has positions of its own, or none, another inner width and another norm.
 fn with_another_layer(config: TransformerConfig, turns: bool) -> TransformerConfig {
-    let rotary = |theta| {
-        let (layout, scaling) = (RotaryLayout::Halves, RotaryScaling::None);
-        PositionConfig::Rotary { theta, layout, width: None, scaling }
-    };
+    let rotary = |theta| PositionConfig::Rotary(RotaryConfig::default().with_theta(theta));
     let mut other = config.first().clone().with_position(if turns { rotary(50.0) } else { PositionConfig::None });
     other.block.feed_forward.d_ff = Some(if turns { 20 } else { 12 });
     other.block.norm = NormConfig::Layer { epsilon: 1e-5, bias: turns };
@@ -121,7 +118,16 @@ fn experts() -> [Option<ExpertsConfig>; 6] {
 }
 
 fn positions(causal: bool) -> Vec<PositionConfig> {
-    let rotary = |scaling| PositionConfig::Rotary { theta: 100.0, layout: RotaryLayout::Halves, width: None, scaling };
+    let base = || RotaryConfig::default().with_theta(100.0);
+    let rotary = |scaling| PositionConfig::Rotary(base().with_scaling(scaling));
+    let yarn = |truncate| RotaryScaling::Yarn {
+        factor: 4.0,
+        original_max_seq_len: 16,
+        beta_fast: 8.0,
+        beta_slow: 0.5,
+        truncate,
+        attention_factor: (!truncate).then_some(1.5),
+    };
     let llama3 =
         RotaryScaling::Llama3 { factor: 4.0, original_max_seq_len: 64, low_freq_factor: 1.0, high_freq_factor: 4.0 };
     vec![
@@ -133,12 +139,8 @@ fn positions(causal: bool) -> Vec<PositionConfig> {
         rotary(RotaryScaling::Linear { factor: 2.0 }),
         rotary(RotaryScaling::Ntk { factor: 2.0 }),
         rotary(llama3),
-        PositionConfig::Rotary {
-            theta: 100.0,
-            layout: RotaryLayout::Interleaved,
-            width: Some(2),
-            scaling: RotaryScaling::yarn(4.0, 16),
-        },
+        rotary(yarn(true)),
+        PositionConfig::Rotary(base().with_layout(RotaryLayout::Interleaved).with_width(2).with_scaling(yarn(false))),
         PositionConfig::Alibi,
         PositionConfig::T5 { n_buckets: 4, max_distance: 5, bidirectional: !causal },
         PositionConfig::Shaw { max_distance: 3 },

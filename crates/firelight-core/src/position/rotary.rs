@@ -11,6 +11,7 @@
 //! the last ones stay as they are, as in GPT-NeoX.
 
 use super::{PositionScheme, Positions, RotaryScaling};
+use crate::error::Checks;
 use burn::module::Module;
 use burn::tensor::{Device, FloatDType, Tensor};
 use firelight_kernels::{RotaryPairs, rotary};
@@ -26,6 +27,81 @@ pub enum RotaryLayout {
     Halves,
     /// Channel `2i` with `2i + 1`, as the paper.
     Interleaved,
+}
+
+/// The settings of rotary positions.
+///
+/// ```
+/// use firelight_core::{PositionConfig, RotaryConfig, RotaryScaling, TransformerConfig};
+///
+/// let rotary = RotaryConfig::default().with_theta(1e6).with_scaling(RotaryScaling::yarn(4.0, 4096));
+/// let stack = TransformerConfig::new(64, 4, 12).with_position(PositionConfig::Rotary(rotary));
+/// assert_eq!(stack.validate(), Ok(()));
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RotaryConfig {
+    /// Base of the frequencies. Default: 10,000.
+    pub theta: f64,
+    /// Which channels turn together. Default: halves, as LLaMA.
+    pub layout: RotaryLayout,
+    /// How many channels of a head turn, the first ones. Default: all.
+    pub width: Option<usize>,
+    /// How the frequencies are stretched for longer texts. Default: not.
+    pub scaling: RotaryScaling,
+}
+
+impl Default for RotaryConfig {
+    fn default() -> Self {
+        Self { theta: 10_000.0, layout: RotaryLayout::default(), width: None, scaling: RotaryScaling::None }
+    }
+}
+
+impl RotaryConfig {
+    /// Sets the base of the frequencies.
+    pub fn with_theta(mut self, theta: f64) -> Self {
+        self.theta = theta;
+        self
+    }
+
+    /// Sets which channels turn together.
+    pub fn with_layout(mut self, layout: RotaryLayout) -> Self {
+        self.layout = layout;
+        self
+    }
+
+    /// Sets how many channels of a head turn, the first ones.
+    pub fn with_width(mut self, width: usize) -> Self {
+        self.width = Some(width);
+        self
+    }
+
+    /// Sets how the frequencies are stretched.
+    pub fn with_scaling(mut self, scaling: RotaryScaling) -> Self {
+        self.scaling = scaling;
+        self
+    }
+
+    /// Notes what does not suit heads of `d_head` channels.
+    pub(super) fn check(&self, checks: Checks, d_head: usize) -> Checks {
+        let (theta, width) = (self.theta, self.width.unwrap_or(d_head));
+        let fits = width > 0 && width <= d_head && width.is_multiple_of(2);
+        self.scaling
+            .check(checks)
+            .require(self.width.is_none() || fits, || {
+                format!("position.width = {width} must be even, above 0 and at most d_head = {d_head}")
+            })
+            .require(self.width.is_some() || d_head.is_multiple_of(2), || {
+                format!("d_head = {d_head} (d_model / n_heads) must be even with rotary positions")
+            })
+            .require(theta > 0.0, || format!("position.theta = {theta} must be above 0"))
+    }
+
+    /// Builds the scheme for heads of `d_head` channels.
+    pub fn init(&self, d_head: usize) -> Rotary {
+        let rotary = Rotary::new(self.width.unwrap_or(d_head), self.theta, self.layout);
+        rotary.with_scaling(self.scaling.clone())
+    }
 }
 
 /// Turns queries and keys.
@@ -60,7 +136,7 @@ impl Rotary {
         self.scaling.frequencies(self.theta, self.width)
     }
 
-    /// By what queries and keys grow as they turn: 1 but with YaRN.
+    /// By what queries and keys grow as they turn: 1 in most schemes, see [`RotaryScaling`].
     pub fn attention_factor(&self) -> f64 {
         self.scaling.attention_factor()
     }

@@ -213,6 +213,7 @@ impl TransformerConfig {
 mod tests {
     use super::*;
     use crate::attention::AttentionMechanism;
+    use crate::position::RotaryConfig;
 
     #[test]
     fn a_file_names_what_differs_and_nothing_else() {
@@ -221,7 +222,7 @@ mod tests {
         )
         .expect("a configuration");
         assert_eq!(config.norm, NormConfig::rms());
-        assert!(matches!(config.position, PositionConfig::Rotary { theta: 5e5, .. }));
+        assert!(matches!(config.position, PositionConfig::Rotary(RotaryConfig { theta: 5e5, .. })));
         let text = serde_json::to_string(&config).expect("text");
         assert_eq!(serde_json::from_str::<TransformerConfig>(&text).expect("a configuration"), config);
         let error = serde_json::from_str::<TransformerConfig>(r#"{"d_modell": 64}"#).expect_err("an unknown field");

@@ -62,7 +62,7 @@ impl Seq2SeqModelRecipe {
     }
 
     fn encoder(&self) -> TransformerConfig {
-        let position = match self.transformer.position {
+        let position = match self.transformer.position.clone() {
             PositionConfig::T5 { n_buckets, max_distance, .. } => {
                 PositionConfig::T5 { n_buckets, max_distance, bidirectional: true }
             }
@@ -100,7 +100,7 @@ mod tests {
         config.validate().unwrap();
         let EncoderDecoderConfig { encoder, decoder } = &config.stacks;
         assert_eq!((encoder.n_layers, decoder.n_layers, config.tying), (5, 3, Tying::Target));
-        assert_eq!((encoder.position, decoder.position), (PositionConfig::t5(true), PositionConfig::t5(false)));
+        assert_eq!([&encoder.position, &decoder.position], [&PositionConfig::t5(true), &PositionConfig::t5(false)]);
         assert_eq!(
             (encoder.first().block.attention.dropout, decoder.embedding_dropout, decoder.max_seq_len),
             (0.1, 0.1, 256)

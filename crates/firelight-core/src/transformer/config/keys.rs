@@ -154,7 +154,7 @@ macro_rules! define_keys {
                     n_layers: config.n_layers,
                     share_layers: config.share_layers,
                     max_seq_len: config.max_seq_len,
-                    position: config.position,
+                    position: config.position.clone(),
                     patterns: None,
                     norm: config.norm,
                     embedding_norm: config.embedding_norm,
@@ -206,7 +206,7 @@ layer_keys!(define_keys);
 
 impl LayerKeys {
     fn change_more(&self, layer: &mut LayerConfig) {
-        layer.position = self.position.or(layer.position);
+        layer.position = self.position.clone().or(layer.position.take());
         layer.pattern = self.pattern.unwrap_or(layer.pattern);
         layer.block.norm = self.norm.unwrap_or(layer.block.norm);
     }
@@ -216,7 +216,7 @@ impl LayerKeys {
         Self {
             pattern: Some(layer.pattern).filter(|pattern| *pattern != base.pattern),
             norm: Some(layer.block.norm).filter(differs),
-            position: layer.position,
+            position: layer.position.clone(),
             ..self
         }
     }
@@ -349,6 +349,7 @@ fn some_of_kinds<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::position::RotaryConfig;
 
     const SIZES: &str = "d_model = 8\nn_heads = 2\nn_layers = 6\n";
 
@@ -374,12 +375,7 @@ mod tests {
         .expect("three kinds of layers");
         let near = LayerConfig::new(8, 2)
             .with_pattern(AttentionPattern::SlidingWindow { left: 4, right: 0 })
-            .with_position(PositionConfig::Rotary {
-                theta: 100.0,
-                layout: Default::default(),
-                width: None,
-                scaling: Default::default(),
-            });
+            .with_position(PositionConfig::Rotary(RotaryConfig::default().with_theta(100.0)));
         let [mut mixed, unordered] =
             [LayerConfig::new(8, 2), LayerConfig::new(8, 2).with_position(PositionConfig::None)];
         mixed.block.attention.n_kv_heads = Some(1);

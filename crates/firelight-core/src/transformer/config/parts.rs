@@ -72,8 +72,8 @@ impl TransformerConfig {
         let (blocks, others) = (params.scope("blocks"), params.scope("layer_positions"));
         let (schemes, scheme_of) = self.schemes();
         let scheme = |index: usize, params: &ParamBuilder| {
-            let (config, sizes) = schemes[index];
-            config.init_with(sizes, self.init.weight, params)
+            let (config, sizes) = &schemes[index];
+            config.init_with(*sizes, self.init.weight, params)
         };
         let norm = |name: &str| self.norm.init_with(self.d_model, &params.scope(name));
         Transformer {
@@ -93,9 +93,9 @@ impl TransformerConfig {
     pub(super) fn schemes(&self) -> (Vec<(PositionConfig, PositionSizes)>, Vec<usize>) {
         let mut schemes = Vec::new();
         let own = self.layers.iter().find(|layer| layer.position.is_none()).or(self.layers.first());
-        schemes.extend(own.map(|layer| (self.position, self.sizes(layer))));
+        schemes.extend(own.map(|layer| (self.position.clone(), self.sizes(layer))));
         let find = |layer: &LayerConfig| {
-            let wanted = (layer.position.unwrap_or(self.position), self.sizes(layer));
+            let wanted = (layer.position.as_ref().unwrap_or(&self.position).clone(), self.sizes(layer));
             // What is added to the embeddings is the same whatever the heads of a layer are.
             let found = schemes.iter().position(|scheme| *scheme == wanted);
             let found = found.or((wanted.0 == self.position && wanted.0.adds_to_embeddings()).then_some(0));

@@ -53,14 +53,15 @@ impl TransformerConfig {
             .require(width == self.d_model, || {
                 format!("attention.d_model = {width} must be d_model = {}, the width of the stack", self.d_model)
             })
-            .part(layer.position.map_or(Ok(()), |position| position.validate(self.d_model, d_head)))
+            .part(layer.position.as_ref().map_or(Ok(()), |position| position.validate(self.d_model, d_head)))
             .part(self.check_bias(layer))
             .finish()
     }
 
     /// Positions that add to scores need scores, and those that read the query a product with it.
     fn check_bias(&self, layer: &LayerConfig) -> Result<(), ConfigError> {
-        let (position, mechanism) = (layer.position.unwrap_or(self.position), layer.block.attention.mechanism);
+        let (position, mechanism) =
+            (layer.position.as_ref().unwrap_or(&self.position), layer.block.attention.mechanism);
         let shaw = matches!(position, PositionConfig::Shaw { .. });
         let adds = shaw || matches!(position, PositionConfig::Alibi | PositionConfig::T5 { .. });
         Checks::default()
