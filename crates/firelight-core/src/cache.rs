@@ -22,6 +22,8 @@ pub struct Cache {
     capacity: usize,
     /// Rows of the batch and their device, once something was read.
     batch: Option<(usize, Device)>,
+    /// The shortest and the longest text that its keys were turned in.
+    lengths: Option<[usize; 2]>,
 }
 
 /// What one layer remembers: the state of its token mixer, and the keys and values of an encoder's output.
@@ -62,7 +64,7 @@ impl Cache {
     /// makes those of a stack. Of the flags of padding and documents it keeps all: a byte or a number a token.
     pub fn new(states: impl IntoIterator<Item = Box<dyn State>>, capacity: usize) -> Self {
         let layers = states.into_iter().map(|state| LayerCache { state, memory: None }).collect();
-        Self { layers, padding: None, documents: None, capacity, batch: None }
+        Self { layers, padding: None, documents: None, capacity, batch: None, lengths: None }
     }
 
     /// Number of tokens remembered.
@@ -87,7 +89,7 @@ impl Cache {
 
     /// Forgets everything and keeps the buffers.
     pub fn clear(&mut self) {
-        (self.padding, self.documents, self.batch) = (None, None, None);
+        (self.padding, self.documents, self.batch, self.lengths) = (None, None, None, None);
         for layer in &mut self.layers {
             layer.state.truncate(0);
             layer.memory = None;
@@ -117,6 +119,7 @@ impl Cache {
         }
         self.padding = self.padding.take().filter(|_| len > 0).map(|padding| padding.narrow(1, 0, len));
         self.documents = self.documents.take().filter(|_| len > 0).map(|documents| documents.narrow(1, 0, len));
+        self.lengths = self.lengths.filter(|_| len > 0);
         for layer in &mut self.layers {
             layer.state.truncate(len);
         }
@@ -158,13 +161,22 @@ impl Cache {
             (Some((rows, device)), Some((more, _))) => Some((rows + more, device)),
             (batch, more) => batch.or(more),
         };
+        self.lengths = match (self.lengths, other.lengths) {
+            (Some([short, long]), Some([shorter, longer])) => Some([short.min(shorter), long.max(longer)]),
+            (lengths, more) => lengths.or(more),
+        };
         self.capacity = self.capacity.max(other.capacity);
         self.layers.iter_mut().zip(other.layers).for_each(|(layer, other)| layer.join(other));
     }
 
-    /// Notes the rows of a pass.
-    pub(crate) fn begin(&mut self, rows: usize, device: &Device) {
-        self.batch = Some((rows, device.clone()));
+    /// Notes the rows of a pass, and the tokens that they have with its own.
+    pub(crate) fn begin(&mut self, [rows, len]: [usize; 2], device: &Device) {
+        (self.batch, self.lengths) = (Some((rows, device.clone())), Some([len; 2]));
+    }
+
+    /// The shortest and the longest text that its keys were turned in.
+    pub(crate) fn lengths(&self) -> Option<[usize; 2]> {
+        self.lengths
     }
 
     /// Adds the padding of the coming tokens, `[B, T]`, and returns that of everything remembered with them, `[B, K]`.

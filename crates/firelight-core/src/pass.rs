@@ -157,11 +157,16 @@ impl<'a> Pass<'a> {
         self.cache.as_ref().map_or(0..length, |cache| cache.keys(index, length))
     }
 
-    /// Notes the rows of the pass in the cache.
-    pub(crate) fn begin(&mut self, rows: usize, device: &Device) {
+    /// Notes the rows of the pass, and the tokens that they then have, in the cache.
+    pub(crate) fn begin(&mut self, shape: [usize; 2], device: &Device) {
         if let Some(cache) = &mut self.cache {
-            cache.begin(rows, device);
+            cache.begin(shape, device);
         }
+    }
+
+    /// The shortest and the longest text that the keys of the cache were turned in.
+    pub(crate) fn lengths(&self) -> Option<[usize; 2]> {
+        self.cache.as_ref().and_then(|cache| cache.lengths())
     }
 
     /// The states of the cache, one for each layer; none without a cache.

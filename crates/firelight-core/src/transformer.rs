@@ -28,6 +28,7 @@ use burn::nn::Dropout;
 use burn::tensor::{Bool, FloatDType, Int, Tensor};
 use firelight_kernels::PairRule;
 use row::Row;
+use std::iter::once;
 
 /// What stands beside the embeddings of a pass.
 #[derive(Debug, Clone, Default)]
@@ -129,12 +130,15 @@ impl<L: Layer + 'static> Transformer<L> {
     /// # Panics
     /// If something in `input` does not fit `x`, the sequence is longer than the position scheme or the cache, a decoder is
     /// given no memory, or a layer of the cache keeps less than its pattern looks at: [`cache`](Self::cache) makes one that fits.
+    /// Also if the cache was read with other rotary frequencies than the longer text has: see [`continues`](Self::continues).
     /// Also if the pass recomputes its blocks and has a cache or a trace, or the device does not support that.
     pub fn forward(&self, x: Tensor<3>, input: &SequenceInput, pass: &mut Pass) -> Tensor<3> {
         input.check(x.dims());
         let [batch, seq_len, _] = x.dims();
         self.check_states(pass);
-        pass.begin(batch, &x.device());
+        let len = pass.start() + seq_len;
+        self.check_length(pass, len);
+        pass.begin([batch, len], &x.device());
         let row = Row::new(input, pass, [batch, seq_len], x.device());
         let positions = row.positions(seq_len);
         let (precision, dtype) = (pass.precision(), x.dtype());
@@ -210,6 +214,23 @@ impl<L: Layer + 'static> Transformer<L> {
         Cache::new((0..self.n_layers).map(|layer| self.full_state(layer, capacity)), capacity)
     }
 
+    /// Whether what a cache holds of a text of `past` tokens is right in one of `len`. It is in most stacks; where the rotary frequencies
+    /// depend on the length, [`RotaryScaling::Dynamic`](crate::RotaryScaling::Dynamic) and
+    /// [`LongRope`](crate::RotaryScaling::LongRope), a text that outgrows its frequencies must be read anew into an empty cache.
+    ///
+    /// ```
+    /// use burn::tensor::Device;
+    /// use firelight_core::{PositionConfig, RotaryConfig, RotaryScaling, TransformerConfig};
+    ///
+    /// let scaling = RotaryScaling::Dynamic { factor: 2.0, original_max_seq_len: 8 };
+    /// let position = PositionConfig::Rotary(RotaryConfig::default().with_scaling(scaling));
+    /// let stack = TransformerConfig::new(16, 4, 2).with_position(position).init(&Device::flex());
+    /// assert!(stack.continues(7, 8) && !stack.continues(8, 9));
+    /// ```
+    pub fn continues(&self, past: usize, len: usize) -> bool {
+        once(&self.position).chain(&self.layer_positions).all(|scheme| scheme.continues(past, len))
+    }
+
     /// Whether the patterns of all layers hide the future.
     pub fn is_causal(&self) -> bool {
         self.patterns.iter().take(self.n_layers).all(|pattern| pattern.is_causal())
@@ -245,6 +266,18 @@ impl<L: Layer + 'static> Transformer<L> {
             let (keeps, needs) = (state.keeps(), self.state(layer, 0).keeps());
             let fits = keeps == needs || keeps == self.full_state(layer, 0).keeps();
             assert!(fits, "layer {layer} of the cache keeps {keeps}, but its attention reads {needs}");
+        }
+    }
+
+    /// # Panics
+    /// If keys of the cache were turned by other frequencies than a text of `len` tokens has.
+    fn check_length(&self, pass: &Pass, len: usize) {
+        let turned = pass.lengths().into_iter().flatten().find(|past| !self.continues(*past, len));
+        if let Some(past) = turned {
+            panic!(
+                "the keys in the cache were turned by the rotary frequencies of {past} tokens, which are not those of {len}: \
+                 clear the cache and read all tokens anew, or use a position.scaling that does not depend on the length"
+            );
         }
     }
 
@@ -325,6 +358,90 @@ mod tests {
         }
         let biases = |config: TransformerConfig| config.with_bias(false).with_qkv_bias(true).init(&device).num_params();
         assert_eq!(biases(base()) - base().with_bias(false).init(&device).num_params(), 2 * 3 * 8);
+    }
+
+    /// A stack whose rotary frequencies are others from five tokens on, and `len` tokens for it.
+    fn stretched(scaling: RotaryScaling, device: &Device) -> (Transformer, impl Fn(usize) -> Tensor<3> + use<>) {
+        let wide = WeightInit { weight: Init::Normal { std: 0.5 }, scale_residual: false };
+        let position = PositionConfig::Rotary(RotaryConfig::default().with_theta(10.0).with_scaling(scaling));
+        let model = TransformerConfig::new(8, 2, 2).with_position(position).with_init(wide);
+        let (model, device) = (model.init_with(&ParamBuilder::new(device, 3)), device.clone());
+        let x = move |len: usize| {
+            let numbers: Vec<f32> = (0..8 * len).map(|i| (i as f32 * 0.7).sin()).collect();
+            Tensor::<1>::from_floats(numbers.as_slice(), &device).reshape([1, len, 8])
+        };
+        (model, x)
+    }
+
+    fn scalings_by_length() -> [RotaryScaling; 2] {
+        let (factor, original_max_seq_len, attention_factor) = (4.0, 4, None);
+        let (short_factor, long_factor) = (vec![1.0, 1.5], vec![2.0, 9.0]);
+        [
+            RotaryScaling::Dynamic { factor, original_max_seq_len },
+            RotaryScaling::LongRope { factor, original_max_seq_len, short_factor, long_factor, attention_factor },
+        ]
+    }
+
+    #[test]
+    fn parts_are_the_whole_while_the_frequencies_last() {
+        let device = Device::default();
+        for scaling in scalings_by_length() {
+            let lasts = matches!(scaling, RotaryScaling::LongRope { .. }); // Its second list is that of all longer texts.
+            let (model, x) = stretched(scaling, &device);
+            for parts in [vec![1, 3], vec![5, 1, 2]].into_iter().take(if lasts { 2 } else { 1 }) {
+                let whole = parts.iter().sum();
+                let expected = model.forward(x(whole), &SequenceInput::default(), &mut Pass::default());
+                let (mut cache, mut start) = (model.cache(8), 0);
+                for part in parts {
+                    let input = x(whole).narrow(1, start, part);
+                    let found = model.forward(input, &SequenceInput::default(), &mut Pass::cached(&mut cache));
+                    let expected = expected.clone().narrow(1, start, part).into_data();
+                    assert!(distance(&found.into_data(), &expected) < 1e-4, "{start}");
+                    start += part;
+                }
+            }
+            // Beyond the length other frequencies turn what came before, too.
+            let read = |len| model.forward(x(len), &SequenceInput::default(), &mut Pass::default());
+            let [short, long] = [read(4), read(5).narrow(1, 0, 4)].map(Tensor::into_data);
+            assert!(distance(&short, &long) > 1e-3);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the rotary frequencies of 4 tokens, which are not those of 5: clear the cache")]
+    fn a_cache_does_not_outgrow_its_frequencies() {
+        let device = Device::default();
+        let [dynamic, _] = scalings_by_length();
+        let (model, x) = stretched(dynamic, &device);
+        let mut cache = model.cache(8);
+        model.forward(x(4), &SequenceInput::default(), &mut Pass::cached(&mut cache));
+        model.forward(x(1), &SequenceInput::default(), &mut Pass::cached(&mut cache));
+    }
+
+    #[test]
+    #[should_panic(expected = "the rotary frequencies of 6 tokens, which are not those of 4: clear the cache")]
+    fn a_truncated_cache_keeps_the_frequencies_of_the_longer_text() {
+        let device = Device::default();
+        let [_, longrope] = scalings_by_length();
+        let (model, x) = stretched(longrope, &device);
+        let mut cache = model.cache(8);
+        model.forward(x(6), &SequenceInput::default(), &mut Pass::cached(&mut cache));
+        cache.truncate(3);
+        model.forward(x(1), &SequenceInput::default(), &mut Pass::cached(&mut cache));
+    }
+
+    #[test]
+    fn a_cleared_cache_takes_any_frequencies() {
+        let device = Device::default();
+        for scaling in scalings_by_length() {
+            let (model, x) = stretched(scaling, &device);
+            let mut cache = model.cache(8);
+            for len in [6, 3] {
+                model.forward(x(len), &SequenceInput::default(), &mut Pass::cached(&mut cache));
+                if len == 6 { cache.truncate(0) } else { cache.clear() }
+            }
+            assert!(cache.is_empty());
+        }
     }
 
     #[test]

@@ -58,6 +58,14 @@ fn relative_position_buckets_agree() {
 #[test]
 fn stretched_frequencies_agree() {
     let golden = Golden::load("rotary_scaling");
+    let dynamic = RotaryScaling::Dynamic { factor: 4.0, original_max_seq_len: 512 };
+    let longrope = RotaryScaling::LongRope {
+        factor: 4.0,
+        original_max_seq_len: 512,
+        short_factor: (0..16).map(|i| 1.0 + 0.25 * f64::from(i)).collect(),
+        long_factor: (0..16).map(|i| 1.0 + f64::from(i)).collect(),
+        attention_factor: None,
+    };
     let llama3 =
         RotaryScaling::Llama3 { factor: 8.0, original_max_seq_len: 512, low_freq_factor: 1.0, high_freq_factor: 4.0 };
     let yarn = |truncate, attention_factor| RotaryScaling::Yarn {
@@ -68,14 +76,17 @@ fn stretched_frequencies_agree() {
         truncate,
         attention_factor: Some(attention_factor),
     };
-    for (name, scaling, width) in [
-        ("linear", RotaryScaling::Linear { factor: 4.0 }, 32),
-        ("dynamic", RotaryScaling::Ntk { factor: 5.0 }, 32),
-        ("yarn", RotaryScaling::yarn(4.0, 512), 32),
-        ("llama3", llama3, 32),
-        ("partial_yarn", RotaryScaling::yarn(4.0, 512), 16),
-        ("given_yarn", yarn(false, 1.3), 32),
-        ("mscale_yarn", yarn(true, RotaryScaling::mscale(4.0, 0.9) / RotaryScaling::mscale(4.0, 0.4)), 32),
+    for (name, scaling, width, len) in [
+        ("linear", RotaryScaling::Linear { factor: 4.0 }, 32, 1),
+        ("dynamic", RotaryScaling::Ntk { factor: 5.0 }, 32, 1),
+        ("dynamic", dynamic, 32, 1024),
+        ("yarn", RotaryScaling::yarn(4.0, 512), 32, 1),
+        ("llama3", llama3, 32, 1),
+        ("partial_yarn", RotaryScaling::yarn(4.0, 512), 16, 1),
+        ("given_yarn", yarn(false, 1.3), 32, 1),
+        ("mscale_yarn", yarn(true, RotaryScaling::mscale(4.0, 0.9) / RotaryScaling::mscale(4.0, 0.4)), 32, 1),
+        ("short_longrope", longrope.clone(), 32, 512),
+        ("long_longrope", longrope, 32, 513),
     ] {
         let rotary = Rotary::new(width, 10_000.0, RotaryLayout::Halves).with_scaling(scaling);
         let numbers = |numbers: Vec<f64>| {
@@ -84,7 +95,7 @@ fn stretched_frequencies_agree() {
         };
         // One by one: the slow frequencies must not hide behind the fast ones.
         let (found, expected) =
-            (numbers(rotary.frequencies()), golden.floats::<1>(&format!("{name}.frequencies"), &device()));
+            (numbers(rotary.frequencies(len)), golden.floats::<1>(&format!("{name}.frequencies"), &device()));
         assert_eq!(expected.dims(), [width / 2], "{name}");
         assert_close(&(found / expected.clone()), &expected.ones_like(), 1e-5);
         golden.check(&format!("{name}.attention_factor"), numbers(vec![rotary.attention_factor()]));

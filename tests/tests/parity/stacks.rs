@@ -51,8 +51,8 @@ fn published_families_agree_with_transformers() {
 
 #[test]
 fn rotary_positions_of_published_families_agree_with_transformers() {
-    // Llama with YaRN.
-    assert_eq!(parameters_of("rotary_families"), [10]);
+    // Llama with YaRN and, within and beyond the original length, dynamic scaling; Phi-3 with LongRoPE, the same.
+    assert_eq!(parameters_of("rotary_families"), [10, 10, 10, 8, 8]);
 }
 
 /// How many parameters of each case were compared.

@@ -128,6 +128,13 @@ fn positions(causal: bool) -> Vec<PositionConfig> {
         truncate,
         attention_factor: (!truncate).then_some(1.5),
     };
+    let longrope = RotaryScaling::LongRope {
+        factor: 4.0,
+        original_max_seq_len: 512,
+        short_factor: vec![1.5, 2.0],
+        long_factor: vec![2.0, 4.0],
+        attention_factor: None,
+    };
     let llama3 =
         RotaryScaling::Llama3 { factor: 4.0, original_max_seq_len: 64, low_freq_factor: 1.0, high_freq_factor: 4.0 };
     vec![
@@ -139,6 +146,9 @@ fn positions(causal: bool) -> Vec<PositionConfig> {
         rotary(RotaryScaling::Linear { factor: 2.0 }),
         rotary(RotaryScaling::Ntk { factor: 2.0 }),
         rotary(llama3),
+        // Within the original length: what happens beyond it is in the tests of the stack.
+        rotary(RotaryScaling::Dynamic { factor: 2.0, original_max_seq_len: 512 }),
+        PositionConfig::Rotary(base().with_width(4).with_scaling(longrope)),
         rotary(yarn(true)),
         PositionConfig::Rotary(base().with_layout(RotaryLayout::Interleaved).with_width(2).with_scaling(yarn(false))),
         PositionConfig::Alibi,

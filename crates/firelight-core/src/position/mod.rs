@@ -35,7 +35,7 @@ fn frequencies(base: f64, width: usize) -> Vec<f64> {
     (0..width / 2).map(|i| base.powf(-2.0 * i as f64 / width as f64)).collect()
 }
 
-/// The three places where a model can learn of positions. Every default does nothing.
+/// The three places where a model can learn of positions, and whether a cache may go on. Every default does nothing.
 pub trait PositionScheme {
     /// Adds to the embeddings, `[B, T, D] -> [B, T, D]`.
     fn embed(&self, x: Tensor<3>, _positions: &Positions) -> Tensor<3> {
@@ -45,6 +45,12 @@ pub trait PositionScheme {
     /// How queries and keys are turned in every layer.
     fn rotation(&self, _positions: &Positions, _device: &Device) -> Option<Rotation> {
         None
+    }
+
+    /// Whether keys that were turned in a text of `past` tokens are right in one of `len`: not where the rotation depends on the
+    /// length, see [`RotaryScaling`].
+    fn continues(&self, _past: usize, _len: usize) -> bool {
+        true
     }
 
     /// What is added to the scores of every layer, for the queries of this pass and all keys, those of the cache included.
@@ -249,6 +255,10 @@ impl PositionScheme for Position {
 
     fn rotation(&self, positions: &Positions, device: &Device) -> Option<Rotation> {
         self.scheme().rotation(positions, device)
+    }
+
+    fn continues(&self, past: usize, len: usize) -> bool {
+        self.scheme().continues(past, len)
     }
 
     fn bias(&self, queries: &Positions, keys: &Positions, device: &Device) -> Option<ScoreBias> {

@@ -87,7 +87,7 @@ impl RotaryConfig {
         let (theta, width) = (self.theta, self.width.unwrap_or(d_head));
         let fits = width > 0 && width <= d_head && width.is_multiple_of(2);
         self.scaling
-            .check(checks)
+            .check(checks, width)
             .require(self.width.is_none() || fits, || {
                 format!("position.width = {width} must be even, above 0 and at most d_head = {d_head}")
             })
@@ -131,9 +131,9 @@ impl Rotary {
         self
     }
 
-    /// How fast each pair turns, in radians per token.
-    pub fn frequencies(&self) -> Vec<f64> {
-        self.scaling.frequencies(self.theta, self.width)
+    /// How fast each pair turns in a text of `len` tokens, in radians per token.
+    pub fn frequencies(&self, len: usize) -> Vec<f64> {
+        self.scaling.frequencies(self.theta, self.width, len)
     }
 
     /// By what queries and keys grow as they turn: 1 in most schemes, see [`RotaryScaling`].
@@ -144,13 +144,17 @@ impl Rotary {
 
 impl PositionScheme for Rotary {
     fn rotation(&self, positions: &Positions, device: &Device) -> Option<Rotation> {
-        let angles = positions.angles(&self.frequencies(), device);
+        let angles = positions.angles(&self.frequencies(positions.bound()), device);
         let angles = angles.unsqueeze_dim::<4>(1); // [1 | B, 1, T, W / 2]
         let [cos, sin] = [angles.clone().cos(), angles.sin()].map(|x| match self.attention_factor() {
             1.0 => x,
             factor => x * factor,
         });
         Some(Rotation { cos, sin, layout: self.layout })
+    }
+
+    fn continues(&self, past: usize, len: usize) -> bool {
+        self.scaling.is_same([past, len])
     }
 }
 
