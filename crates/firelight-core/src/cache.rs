@@ -19,6 +19,8 @@ pub struct Cache {
     layers: Vec<LayerCache>,
     padding: Option<Tensor<2, Bool>>,
     documents: Option<Tensor<2, Int>>,
+    /// `[B, K, A]`, where the tokens stand on several axes, if they do.
+    coordinates: Option<Tensor<3>>,
     capacity: usize,
     /// Rows of the batch and their device, once something was read.
     batch: Option<(usize, Device)>,
@@ -64,7 +66,7 @@ impl Cache {
     /// makes those of a stack. Of the flags of padding and documents it keeps all: a byte or a number a token.
     pub fn new(states: impl IntoIterator<Item = Box<dyn State>>, capacity: usize) -> Self {
         let layers = states.into_iter().map(|state| LayerCache { state, memory: None }).collect();
-        Self { layers, padding: None, documents: None, capacity, batch: None, lengths: None }
+        Self { layers, padding: None, documents: None, coordinates: None, capacity, batch: None, lengths: None }
     }
 
     /// Number of tokens remembered.
@@ -90,6 +92,7 @@ impl Cache {
     /// Forgets everything and keeps the buffers.
     pub fn clear(&mut self) {
         (self.padding, self.documents, self.batch, self.lengths) = (None, None, None, None);
+        self.coordinates = None;
         for layer in &mut self.layers {
             layer.state.truncate(0);
             layer.memory = None;
@@ -119,6 +122,7 @@ impl Cache {
         }
         self.padding = self.padding.take().filter(|_| len > 0).map(|padding| padding.narrow(1, 0, len));
         self.documents = self.documents.take().filter(|_| len > 0).map(|documents| documents.narrow(1, 0, len));
+        self.coordinates = self.coordinates.take().filter(|_| len > 0).map(|places| places.narrow(1, 0, len));
         self.lengths = self.lengths.filter(|_| len > 0);
         for layer in &mut self.layers {
             layer.state.truncate(len);
@@ -140,6 +144,7 @@ impl Cache {
         // Through integers: on flex a selected boolean tensor has another element type, and cannot be concatenated.
         self.padding = self.padding.take().map(|padding| padding.int().select(0, rows.clone()).bool());
         self.documents = self.documents.take().map(|documents| documents.select(0, rows.clone()));
+        self.coordinates = self.coordinates.take().map(|places| places.select(0, rows.clone()));
         for layer in &mut self.layers {
             layer.state.select_rows(rows);
         }
@@ -150,12 +155,14 @@ impl Cache {
     /// it than before.
     ///
     /// # Panics
-    /// If the caches are of different stacks, either has documents, or their encoders' outputs differ in length.
+    /// If the caches are of different stacks, either has documents or coordinates, or their encoders' outputs differ in length.
     pub fn join(&mut self, other: Self) {
         let layers = [self.layers.len(), other.layers.len()];
         assert!(layers[0] == layers[1], "caches of {layers:?} layers cannot be joined: they are of different stacks");
         let documents = self.documents.is_some() || other.documents.is_some();
         assert!(!documents, "caches with documents cannot be joined: padding belongs to none");
+        let coordinates = self.coordinates.is_some() || other.coordinates.is_some();
+        assert!(!coordinates, "caches with coordinates cannot be joined: padding stands nowhere");
         self.padding = joined_padding([&*self, &other]);
         self.batch = match (self.batch.take(), other.batch) {
             (Some((rows, device)), Some((more, _))) => Some((rows + more, device)),
@@ -222,6 +229,43 @@ impl Cache {
             }
         };
         self.documents = Some(whole.clone());
+        Some(whole)
+    }
+
+    /// Adds where the coming tokens stand, `[1 | B, T, A]`, and returns that of everything remembered with them, `[B, K, A]`.
+    /// Tokens without coordinates count on from the largest of their row, alike on every axis.
+    ///
+    /// # Panics
+    /// If tokens without coordinates came before, or the axes are not theirs.
+    pub(crate) fn extend_coordinates(
+        &mut self,
+        coordinates: Option<Tensor<3>>,
+        [batch, length]: [usize; 2],
+    ) -> Option<Tensor<3>> {
+        let past = self.len();
+        let new = coordinates.map(|new| {
+            let [_, _, axes] = new.dims();
+            new.expand([batch, length, axes])
+        });
+        let whole = match (self.coordinates.take(), new) {
+            (None, None) => return None,
+            (None, Some(new)) => {
+                assert!(past == 0, "coordinates must be given from the first token on: the cache has {past} without");
+                new
+            }
+            (Some(old), Some(new)) => {
+                let axes = [old.dims()[2], new.dims()[2]];
+                assert!(axes[0] == axes[1], "{} coordinates a token do not go on from {}", axes[1], axes[0]);
+                Tensor::cat(vec![old, new], 1)
+            }
+            (Some(old), None) => {
+                let [_, _, axes] = old.dims();
+                let next = old.clone().max_dim(2).max_dim(1) + 1.0; // [B, 1, 1]
+                let steps = Tensor::<1, Int>::arange(0..length as i64, &old.device()).float().reshape([1, length, 1]);
+                Tensor::cat(vec![old, (next + steps).expand([batch, length, axes])], 1)
+            }
+        };
+        self.coordinates = Some(whole.clone());
         Some(whole)
     }
 

@@ -85,8 +85,9 @@ pub use loss::{LossConfig, TokenLoss};
 pub use norm::{LayerNorm, NoNorm, Norm, NormConfig, RmsNorm};
 pub use pass::{AttentionTrace, AuxiliaryLosses, LayerPass, LayerTrace, Pass};
 pub use position::{
-    Alibi, LearnedPosition, NoPosition, Position, PositionConfig, PositionScheme, PositionSizes, Positions, Rotary,
-    RotaryConfig, RotaryLayout, RotaryScaling, Rotation, ScoreBias, ShawPosition, Sinusoidal, T5Bias,
+    Alibi, AxisFrequencies, LearnedPosition, NoPosition, Position, PositionConfig, PositionScheme, PositionSizes,
+    Positions, Rotary, RotaryAxes, RotaryConfig, RotaryLayout, RotaryScaling, Rotation, ScoreBias, ShawPosition,
+    Sinusoidal, T5Bias,
 };
 pub use report::{ParameterEntry, ParameterReport};
 pub use residual::ResidualStream;
@@ -94,5 +95,6 @@ pub use state::{RecurrentState, State};
 pub use stochastic_depth::StochasticDepth;
 pub use transformer::{LayerConfig, SequenceInput, Transformer, TransformerConfig};
 pub use vision::{
-    Distillation, ImagePooling, PatchEmbedding, PatchPosition, VisionTransformer, VisionTransformerConfig,
+    Distillation, ImagePooling, PatchCoordinates, PatchEmbedding, PatchPosition, VisionTransformer,
+    VisionTransformerConfig,
 };

@@ -152,6 +152,14 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// Where the tokens of this pass stand on each axis, those of the cache included: `[1 | B, T, A] -> [1 | B, K, A]`.
+    pub(crate) fn coordinates(&mut self, coordinates: Option<Tensor<3>>, shape: [usize; 2]) -> Option<Tensor<3>> {
+        match &mut self.cache {
+            Some(cache) => cache.extend_coordinates(coordinates, shape),
+            None => coordinates,
+        }
+    }
+
     /// The tokens that layer `index` reads in this pass of `length` tokens, by their place in the row.
     pub(crate) fn keys(&self, index: usize, length: usize) -> Range<usize> {
         self.cache.as_ref().map_or(0..length, |cache| cache.keys(index, length))

@@ -38,6 +38,9 @@ pub struct SequenceInput {
     /// `[B, T]`, the document of each token, where a row holds several: they do not see each other, and each begins at
     /// position 0.
     pub documents: Option<Tensor<2, Int>>,
+    /// `[1 | B, T, A]`, where each token stands on each of several axes, for rotary positions with axes; none: one position a
+    /// token, counted from 0.
+    pub coordinates: Option<Tensor<3>>,
     /// The encoder's output, for decoders with cross-attention.
     pub memory: Option<Memory>,
     /// What is hidden in every layer, beside what its own pattern hides.
@@ -54,6 +57,15 @@ impl SequenceInput {
     /// Sets the document of each token, `[B, T]`.
     pub fn with_documents(mut self, documents: Tensor<2, Int>) -> Self {
         self.documents = Some(documents);
+        self
+    }
+
+    /// Sets where each token stands on each of several axes, `[1 | B, T, A]`, for rotary positions with
+    /// [`axes`](crate::RotaryAxes): row and column of a patch, or time, row and column of a token. Text has the same number on
+    /// every axis; behind a part with coordinates it may go without: its tokens count on from the largest of their row, as in
+    /// Qwen2-VL.
+    pub fn with_coordinates(mut self, coordinates: Tensor<3>) -> Self {
+        self.coordinates = Some(coordinates);
         self
     }
 
@@ -92,6 +104,9 @@ impl SequenceInput {
             let shape = shape.unwrap_or([batch, seq_len]);
             assert!(shape == [batch, seq_len], "{name} {shape:?} is not [B, T] of the embeddings {x:?}");
         }
+        let Some(shape) = self.coordinates.as_ref().map(Tensor::dims) else { return };
+        let fits = [1, batch].contains(&shape[0]) && shape[1] == seq_len;
+        assert!(fits, "coordinates {shape:?} are not [1 or B, T, A] of the embeddings {x:?}");
     }
 }
 
@@ -296,7 +311,7 @@ mod tests {
     use super::*;
     use crate::block::NormPlacement;
     use crate::feed_forward::Activation;
-    use crate::position::{PositionConfig, RotaryConfig, RotaryScaling};
+    use crate::position::{PositionConfig, RotaryAxes, RotaryConfig, RotaryScaling};
     use crate::{Init, NormConfig, ParamBuilder, WeightInit};
     use burn::tensor::{Device, TensorData};
     use firelight_kernels::Difference;
@@ -358,6 +373,51 @@ mod tests {
         }
         let biases = |config: TransformerConfig| config.with_bias(false).with_qkv_bias(true).init(&device).num_params();
         assert_eq!(biases(base()) - base().with_bias(false).init(&device).num_params(), 2 * 3 * 8);
+    }
+
+    #[test]
+    #[should_panic(expected = "coordinates [1, 2, 2] are not [1 or B, T, A] of the embeddings [2, 3, 8]")]
+    fn coordinates_of_another_length_panic() {
+        let device = Device::default();
+        let input = SequenceInput::default().with_coordinates(Tensor::zeros([1, 2, 2], &device));
+        let model = TransformerConfig::encoder(8, 2, 1).init(&device);
+        model.forward(Tensor::zeros([2, 3, 8], &device), &input, &mut Pass::default());
+    }
+
+    #[test]
+    #[should_panic(expected = "the position scheme knows one position a token, not 2 coordinates")]
+    fn coordinates_need_axes() {
+        let device = Device::default();
+        let input = SequenceInput::default().with_coordinates(Tensor::zeros([1, 3, 2], &device));
+        let model = TransformerConfig::encoder(8, 2, 1).init(&device);
+        model.forward(Tensor::zeros([2, 3, 8], &device), &input, &mut Pass::default());
+    }
+
+    #[test]
+    fn text_behind_an_image_counts_on_from_its_largest_coordinate() {
+        let device = Device::default();
+        let axes = RotaryAxes::Sections { sections: vec![1, 1] };
+        let position = PositionConfig::Rotary(RotaryConfig::default().with_theta(10.0).with_axes(axes));
+        let wide = WeightInit { weight: Init::Normal { std: 0.5 }, scale_residual: false };
+        let config = TransformerConfig::new(8, 2, 2).with_position(position).with_init(wide);
+        let model = config.init_with(&ParamBuilder::new(&device, 3));
+        let numbers: Vec<f32> = (0..80).map(|i| (i as f32 * 0.7).sin()).collect();
+        let x = Tensor::<1>::from_floats(numbers.as_slice(), &device).reshape([2, 5, 8]);
+        // A word, two patches beside each other, two words.
+        let places = [[0.0f32, 0.0], [1.0, 1.0], [1.0, 4.0], [5.0, 5.0], [6.0, 6.0]];
+        let places = Tensor::<2>::from_floats(places, &device).unsqueeze::<3>();
+        let given = SequenceInput::default().with_coordinates(places.clone());
+        let expected = model.forward(x.clone(), &given, &mut Pass::default());
+        let mut cache = model.cache(8);
+        let image = SequenceInput::default().with_coordinates(places.narrow(1, 0, 3));
+        model.forward(x.clone().narrow(1, 0, 3), &image, &mut Pass::cached(&mut cache));
+        for place in [3, 4] {
+            let word = x.clone().narrow(1, place, 1);
+            let found = model.forward(word, &SequenceInput::default(), &mut Pass::cached(&mut cache)).into_data();
+            assert!(distance(&found, &expected.clone().narrow(1, place, 1).into_data()) < 1e-4, "{place}");
+        }
+        let plain = model.forward(x, &SequenceInput::default(), &mut Pass::default());
+        assert!(distance(&plain.into_data(), &expected.into_data()) > 1e-3);
     }
 
     /// A stack whose rotary frequencies are others from five tokens on, and `len` tokens for it.

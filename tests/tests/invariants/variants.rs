@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use firelight::nn::{
     Activation, AttentionMechanism, AttentionPattern, NormConfig, NormPlacement, NormSpan, PositionConfig,
-    ProjectionKind, RotaryLayout, RotaryScaling, RouterScores, ScoreScale, TransformerConfig,
+    ProjectionKind, RotaryAxes, RotaryLayout, RotaryScaling, RouterScores, ScoreScale, TransformerConfig,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -78,6 +78,7 @@ fn forgotten(found: &Fields) -> Vec<String> {
         ("norm_placement", variants::<NormPlacement>(false)),
         ("patterns.kind", variants::<AttentionPattern>(true)),
         ("position.kind", variants::<PositionConfig>(true)),
+        ("position.axes.kind", variants::<RotaryAxes>(true)),
         ("position.layout", variants::<RotaryLayout>(false)),
         ("position.scaling.kind", variants::<RotaryScaling>(true)),
         ("projection", variants::<ProjectionKind>(false)),

@@ -52,7 +52,8 @@ fn published_families_agree_with_transformers() {
 #[test]
 fn rotary_positions_of_published_families_agree_with_transformers() {
     // Llama with YaRN and, within and beyond the original length, dynamic scaling; Phi-3 with LongRoPE, the same.
-    assert_eq!(parameters_of("rotary_families"), [10, 10, 10, 8, 8]);
+    // Qwen2-VL, Qwen3-VL, Pixtral, DINOv3.
+    assert_eq!(parameters_of("rotary_families"), [10, 10, 10, 8, 8, 13, 12, 10, 20]);
 }
 
 /// How many parameters of each case were compared.
@@ -136,7 +137,8 @@ fn compare(golden: &Golden) -> (Transformer, bool) {
 fn input(golden: &Golden, x: &Tensor<3>, memory: Option<&Tensor<3>>) -> SequenceInput {
     let flags = |key: &str| golden.has(key).then(|| golden.flags::<2>(key, &x.device()));
     let memory = memory.map(|hidden| Memory::new(hidden.clone()).with_padding(flags("memory_padding")));
-    SequenceInput { padding: flags("padding"), memory, ..SequenceInput::default() }
+    let coordinates = golden.has("coordinates").then(|| golden.floats::<3>("coordinates", &x.device()));
+    SequenceInput { padding: flags("padding"), coordinates, memory, ..SequenceInput::default() }
 }
 
 /// Zeros at padding, where nobody reads.

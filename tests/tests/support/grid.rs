@@ -3,7 +3,7 @@
 
 use firelight::nn::{
     Activation, AttentionMechanism, AttentionPattern, ExpertsConfig, NormConfig, NormPlacement, NormSpan,
-    PositionConfig, ProjectionKind, RotaryConfig, RotaryLayout, RotaryScaling, RouterScores, ScoreScale,
+    PositionConfig, ProjectionKind, RotaryAxes, RotaryConfig, RotaryLayout, RotaryScaling, RouterScores, ScoreScale,
     TransformerConfig, WeightInit,
 };
 
@@ -147,8 +147,16 @@ fn positions(causal: bool) -> Vec<PositionConfig> {
         rotary(RotaryScaling::Ntk { factor: 2.0 }),
         rotary(llama3),
         // Within the original length: what happens beyond it is in the tests of the stack.
-        rotary(RotaryScaling::Dynamic { factor: 2.0, original_max_seq_len: 512 }),
-        PositionConfig::Rotary(base().with_width(4).with_scaling(longrope)),
+        PositionConfig::Rotary(
+            base()
+                .with_width(4)
+                .with_scaling(RotaryScaling::Dynamic { factor: 2.0, original_max_seq_len: 512 })
+                .with_axes(RotaryAxes::Sections { sections: vec![1, 1] }),
+        ),
+        PositionConfig::Rotary(
+            base().with_width(4).with_scaling(longrope).with_axes(RotaryAxes::Interleaved { sections: vec![1, 1] }),
+        ),
+        PositionConfig::Rotary(base().with_axes(RotaryAxes::axial())),
         rotary(yarn(true)),
         PositionConfig::Rotary(base().with_layout(RotaryLayout::Interleaved).with_width(2).with_scaling(yarn(false))),
         PositionConfig::Alibi,

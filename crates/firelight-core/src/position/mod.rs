@@ -5,6 +5,7 @@
 //! [`Position`].
 
 mod alibi;
+mod axes;
 mod bias;
 mod learned;
 mod positions;
@@ -15,6 +16,7 @@ mod sinusoidal;
 mod t5;
 
 pub use alibi::Alibi;
+pub use axes::{AxisFrequencies, RotaryAxes};
 pub use bias::ScoreBias;
 pub use learned::LearnedPosition;
 pub use positions::Positions;
@@ -123,6 +125,14 @@ impl PositionConfig {
     /// Relative position vectors with their defaults.
     pub fn shaw() -> Self {
         Self::Shaw { max_distance: shaw_max_distance() }
+    }
+
+    /// Coordinates of a token that it knows: 1, but for rotary positions with several axes.
+    pub fn n_axes(&self) -> usize {
+        match self {
+            Self::Rotary(rotary) => rotary.axes.n_axes(),
+            _ => 1,
+        }
     }
 
     /// Whether it adds to the embeddings, before all layers; else it acts in each layer, or does nothing.

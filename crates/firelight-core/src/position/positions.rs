@@ -22,6 +22,13 @@ pub enum Positions {
         /// One more than the largest position there can be.
         bound: usize,
     },
+    /// Every token has a coordinate on each of several axes: row and column of a patch, or time, row and column.
+    Coordinates {
+        /// `[1 | B, T, A]`.
+        values: Tensor<3>,
+        /// Number of tokens that the pass can see.
+        len: usize,
+    },
 }
 
 impl Positions {
@@ -55,11 +62,20 @@ impl Positions {
         Self::PerRow { index: (count - 1).clamp_min(0), bound: keys }
     }
 
-    /// One more than the largest position there can be.
+    /// One more than the largest position there can be: the number of tokens that the pass can see.
     pub fn bound(&self) -> usize {
         match self {
             Self::Contiguous { start, len } => start + len,
             Self::PerRow { bound, .. } => *bound,
+            Self::Coordinates { len, .. } => *len,
+        }
+    }
+
+    /// Coordinates of a token: 1 in text.
+    pub fn n_axes(&self) -> usize {
+        match self {
+            Self::Contiguous { .. } | Self::PerRow { .. } => 1,
+            Self::Coordinates { values, .. } => values.dims()[2],
         }
     }
 
@@ -67,15 +83,27 @@ impl Positions {
     pub(crate) fn rows_of(&self, table: Tensor<2>) -> Tensor<3> {
         match self {
             Self::Contiguous { start, len } => table.narrow(0, *start, *len).unsqueeze(),
-            Self::PerRow { index, .. } => firelight_kernels::embedding(table, index.clone()),
+            Self::PerRow { .. } | Self::Coordinates { .. } => {
+                let index = self.index(&table.device());
+                firelight_kernels::embedding(table, index)
+            }
         }
     }
 
     /// Each position times each frequency, in radians: `[1 | B, T, F]`.
     pub(crate) fn angles(&self, frequencies: &[f64], device: &Device) -> Tensor<3> {
-        let frequencies: Vec<f32> = frequencies.iter().map(|frequency| *frequency as f32).collect();
-        let frequencies = Tensor::<1>::from_floats(frequencies.as_slice(), device).unsqueeze::<3>();
-        self.index(device).float().unsqueeze_dim::<3>(2) * frequencies
+        self.index(device).float().unsqueeze_dim::<3>(2) * row(frequencies.iter().copied(), device)
+    }
+
+    /// For each axis and frequency the coordinate on that axis times the frequency, in radians: `[1 | B, T, F]`. Where a token
+    /// has one position, it is that on every axis.
+    pub(crate) fn turned(&self, turns: &[(usize, f64)], device: &Device) -> Tensor<3> {
+        let frequencies = row(turns.iter().map(|(_, frequency)| *frequency), device);
+        let Self::Coordinates { values, .. } = self else {
+            return self.index(device).float().unsqueeze_dim::<3>(2) * frequencies;
+        };
+        let axes: Vec<i64> = turns.iter().map(|(axis, _)| *axis as i64).collect();
+        values.clone().select(2, Tensor::from_ints(axes.as_slice(), device)) * frequencies
     }
 
     /// How many tokens each key stands after each query, negative for the past: `[1 | B, Q, K]`.
@@ -94,14 +122,27 @@ impl Positions {
     }
 
     /// `[1 | B, T]`.
+    ///
+    /// # Panics
+    /// If a token has several coordinates.
     fn index(&self, device: &Device) -> Tensor<2, Int> {
         match self {
             Self::Contiguous { start, len } => {
                 Tensor::<1, Int>::arange(*start as i64..(start + len) as i64, device).unsqueeze()
             }
             Self::PerRow { index, .. } => index.clone(),
+            Self::Coordinates { .. } => panic!(
+                "the position scheme knows one position a token, not {} coordinates: use rotary positions with axes",
+                self.n_axes()
+            ),
         }
     }
+}
+
+/// `[1, 1, F]`.
+fn row(numbers: impl Iterator<Item = f64>, device: &Device) -> Tensor<3> {
+    let numbers: Vec<f32> = numbers.map(|number| number as f32).collect();
+    Tensor::<1>::from_floats(numbers.as_slice(), device).unsqueeze()
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ pub(super) struct Row {
     device: Device,
     padding: Option<Tensor<2, Bool>>,
     documents: Option<Tensor<2, Int>>,
+    /// `[1 | B, K, A]`.
+    coordinates: Option<Tensor<3>>,
     /// What holds in every layer.
     rule: PairRule,
 }
@@ -28,6 +30,7 @@ impl Row {
             device,
             padding: pass.padding(input.padding.clone(), [batch, seq_len]),
             documents,
+            coordinates: pass.coordinates(input.coordinates.clone(), [batch, seq_len]),
             rule: input.rule.clone().and(of_documents),
         }
     }
@@ -44,6 +47,10 @@ impl Row {
 
     /// The positions of the last `len` tokens.
     pub(super) fn positions(&self, len: usize) -> Positions {
+        if let Some(coordinates) = &self.coordinates {
+            let values = coordinates.clone().narrow(1, self.tokens.end - len, len);
+            return Positions::Coordinates { values, len: self.tokens.end };
+        }
         match (&self.documents, &self.padding) {
             (Some(documents), padding) => Positions::from_documents(documents, padding.as_ref(), len),
             (None, Some(padding)) => Positions::from_padding(padding, len),
