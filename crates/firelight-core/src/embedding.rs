@@ -1,5 +1,6 @@
 //! Token ids become vectors; with a tied head the same matrix turns vectors into logits.
 
+use crate::cost::Cost;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
 use burn::module::{Module, Param};
@@ -73,6 +74,11 @@ pub struct TokenEmbedding {
 }
 
 impl TokenEmbedding {
+    /// What it costs: nothing but its table.
+    pub fn cost(&self) -> Cost {
+        Cost::of(self).looked_up()
+    }
+
     /// Looks the tokens up.
     ///
     /// # Shapes

@@ -1,5 +1,6 @@
 //! The language-model head: vectors become logits, by a matrix of its own or by the embedding's.
 
+use crate::cost::Cost;
 use crate::embedding::{TokenEmbedding, TokenEmbeddingConfig};
 use crate::error::{ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
@@ -94,6 +95,14 @@ impl LmHead {
         match self {
             Self::Tied(_) => embedding.weight.val().transpose(),
             Self::Own(own) => own.weight.val(),
+        }
+    }
+
+    /// What it costs a token. A tied head has no parameters of its own.
+    pub fn cost(&self, embedding: &TokenEmbedding) -> Cost {
+        match self {
+            Self::Tied(tied) => Cost::of(tied).with_flops(Cost::of(embedding).flops_per_token),
+            Self::Own(own) => Cost::of(own),
         }
     }
 

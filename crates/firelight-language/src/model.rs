@@ -7,7 +7,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 use firelight_core::{
-    Cache, ConfigError, LmHead, LmHeadConfig, ParamBuilder, ParameterReport, Pass, SequenceInput, TokenEmbedding,
+    Cache, ConfigError, Cost, LmHead, LmHeadConfig, ParamBuilder, ParameterReport, Pass, SequenceInput, TokenEmbedding,
     TokenEmbeddingConfig, Transformer, TransformerConfig,
 };
 use serde::{Deserialize, Serialize};
@@ -64,12 +64,6 @@ impl LanguageModelConfig {
         ];
         let embedding = TokenEmbeddingConfig::new(self.vocab_size, stack.d_model).validate();
         ConfigError::collect([embedding, stack.validate()], own)
-    }
-
-    /// Number of parameters, without building the model.
-    pub fn num_params(&self) -> usize {
-        let matrices = if self.tied { 1 } else { 2 };
-        self.transformer.num_params() + matrices * self.vocab_size * self.transformer.d_model
     }
 
     /// Builds the model with seed 0.
@@ -161,6 +155,15 @@ impl LanguageModel {
     /// An empty cache for one context. Layers with a short window keep the last tokens alone.
     pub fn cache(&self) -> Cache {
         self.transformer.cache(self.max_seq_len)
+    }
+
+    /// What a token of a text of `length` tokens costs.
+    pub fn cost(&self, length: usize) -> Cost {
+        Cost::sum([
+            self.embedding.cost().named("embedding"),
+            self.transformer.cost(length).named("transformer"),
+            self.head.cost(&self.embedding).named("head"),
+        ])
     }
 
     /// The parameters by part.

@@ -7,7 +7,7 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor};
-use firelight_core::{Init, Linear, LinearConfig, Norm, NormConfig, ParamBuilder, TokenEmbedding};
+use firelight_core::{Cost, Init, Linear, LinearConfig, Norm, NormConfig, ParamBuilder, TokenEmbedding};
 use firelight_kernels::linear;
 use serde::{Deserialize, Serialize};
 
@@ -30,17 +30,6 @@ impl Default for MaskedLanguageHeadConfig {
 }
 
 impl MaskedLanguageHeadConfig {
-    /// Number of parameters beside the embedding, without building the head.
-    pub fn num_params(&self, d_model: usize, vocab_size: usize, norm: NormConfig) -> usize {
-        self.num_params_between([d_model, d_model, vocab_size], norm)
-    }
-
-    /// The same of a head for vectors of another width than the embedding's.
-    pub(crate) fn num_params_between(&self, [d_hidden, d_model, vocab_size]: [usize; 3], norm: NormConfig) -> usize {
-        let decoder = if self.tied { 0 } else { d_model * vocab_size };
-        d_hidden * d_model + d_model + norm.num_params(d_model) as usize + decoder + vocab_size
-    }
-
     /// Builds the head at the builder's path, with the encoder's norm.
     pub fn init_with(
         &self,
@@ -86,6 +75,12 @@ pub struct MaskedLanguageHead {
 }
 
 impl MaskedLanguageHead {
+    /// What each token costs whose logits are asked for.
+    pub fn cost(&self, embedding: &TokenEmbedding) -> Cost {
+        let tied = if self.decoder.is_none() { Cost::of(embedding).flops_per_token } else { 0.0 };
+        Cost::of(self).with_flops(tied)
+    }
+
     /// # Shapes
     /// - `hidden`: `[B, T, D]`; output: `[B, T, V]`
     pub fn forward(&self, hidden: Tensor<3>, embedding: &TokenEmbedding) -> Tensor<3> {

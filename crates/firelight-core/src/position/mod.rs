@@ -144,14 +144,14 @@ impl PositionConfig {
     }
 
     /// # Errors
-    /// If a width does not suit the scheme.
-    pub fn validate(&self, d_model: usize, d_head: usize) -> Result<(), ConfigError> {
+    /// If a width does not suit the scheme: of an embedding, or of the part of a head that turns by its position.
+    pub fn validate(&self, d_model: usize, d_turned: usize) -> Result<(), ConfigError> {
         let checks = Checks::default();
         match self {
             Self::Sinusoidal | Self::SinusoidalHalves => checks.require(d_model.is_multiple_of(2), || {
                 format!("d_model = {d_model} must be even with sinusoidal positions")
             }),
-            Self::Rotary(rotary) => rotary.check(checks, d_head),
+            Self::Rotary(rotary) => rotary.check(checks, d_turned),
             Self::T5 { n_buckets, max_distance, bidirectional } => {
                 validate_t5(*n_buckets, *max_distance, *bidirectional)
             }
@@ -159,16 +159,6 @@ impl PositionConfig {
             Self::None | Self::Learned | Self::Alibi => checks,
         }
         .finish()
-    }
-
-    /// Number of parameters, in floating point as the sizes of a file may be any.
-    pub(crate) fn num_params(&self, sizes: PositionSizes) -> f64 {
-        match *self {
-            Self::Learned => sizes.max_seq_len as f64 * sizes.d_model as f64,
-            Self::T5 { n_buckets, .. } => n_buckets as f64 * sizes.n_heads as f64,
-            Self::Shaw { max_distance } => (2.0 * max_distance as f64 + 1.0) * sizes.d_head as f64,
-            Self::None | Self::Sinusoidal | Self::SinusoidalHalves | Self::Rotary(_) | Self::Alibi => 0.0,
-        }
     }
 
     /// Builds the scheme at the builder's path. `init` is the distribution of a learned table.

@@ -37,6 +37,19 @@ impl Positions {
         Self::Contiguous { start, len }
     }
 
+    /// The positions of `tokens`, of which the last is the last of the row: `documents` and `padding` are `[B, K]`, of all tokens.
+    pub(crate) fn of(
+        documents: Option<&Tensor<2, Int>>,
+        padding: Option<&Tensor<2, Bool>>,
+        tokens: Range<usize>,
+    ) -> Self {
+        match (documents, padding) {
+            (Some(documents), padding) => Self::from_documents(documents, padding, tokens.len()),
+            (None, Some(padding)) => Self::from_padding(padding, tokens.len()),
+            (None, None) => Self::contiguous(tokens.start, tokens.len()),
+        }
+    }
+
     /// Counts the tokens that are not padding: `padding` is `[B, K]`, of which the last `len` tokens are this pass's.
     /// With padding on the left the first real token stands at 0, wherever the row begins.
     pub fn from_padding(padding: &Tensor<2, Bool>, len: usize) -> Self {
@@ -125,7 +138,7 @@ impl Positions {
     ///
     /// # Panics
     /// If a token has several coordinates.
-    fn index(&self, device: &Device) -> Tensor<2, Int> {
+    pub(crate) fn index(&self, device: &Device) -> Tensor<2, Int> {
         match self {
             Self::Contiguous { start, len } => {
                 Tensor::<1, Int>::arange(*start as i64..(start + len) as i64, device).unsqueeze()

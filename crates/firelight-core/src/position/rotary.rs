@@ -45,7 +45,7 @@ pub struct RotaryConfig {
     pub theta: f64,
     /// Which channels turn together. Default: halves, as LLaMA.
     pub layout: RotaryLayout,
-    /// How many channels of a head turn, the first ones. Default: all.
+    /// How many channels of a head turn, the first ones. Default: all, in latent attention its `d_rotary`.
     pub width: Option<usize>,
     /// How the frequencies are stretched for longer texts. Default: not.
     pub scaling: RotaryScaling,
@@ -97,10 +97,10 @@ impl RotaryConfig {
         self
     }
 
-    /// Notes what does not suit heads of `d_head` channels.
-    pub(super) fn check(&self, checks: Checks, d_head: usize) -> Checks {
-        let (theta, width) = (self.theta, self.width.unwrap_or(d_head));
-        let fits = width > 0 && width <= d_head && width.is_multiple_of(2);
+    /// Notes what does not suit heads of which `d_turned` channels can turn.
+    pub(super) fn check(&self, checks: Checks, d_turned: usize) -> Checks {
+        let (theta, width) = (self.theta, self.width.unwrap_or(d_turned));
+        let fits = width > 0 && width <= d_turned && width.is_multiple_of(2);
         let (is_axial, is_scaled) =
             (matches!(self.axes, RotaryAxes::Axial { .. }), self.scaling != RotaryScaling::None);
         self.axes
@@ -109,10 +109,12 @@ impl RotaryConfig {
                 "position.scaling must be none with axial axes: it is for longer texts".into()
             })
             .require(self.width.is_none() || fits, || {
-                format!("position.width = {width} must be even, above 0 and at most d_head = {d_head}")
+                format!(
+                    "position.width = {width} must be even, above 0 and at most the {d_turned} channels of a head that can turn"
+                )
             })
-            .require(self.width.is_some() || d_head.is_multiple_of(2), || {
-                format!("d_head = {d_head} (d_model / n_heads) must be even with rotary positions")
+            .require(self.width.is_some() || d_turned.is_multiple_of(2), || {
+                format!("d_head = {d_turned} (d_model / n_heads) must be even with rotary positions")
             })
             .require(theta > 0.0, || format!("position.theta = {theta} must be above 0"))
     }

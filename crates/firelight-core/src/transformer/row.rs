@@ -51,11 +51,8 @@ impl Row {
             let values = coordinates.clone().narrow(1, self.tokens.end - len, len);
             return Positions::Coordinates { values, len: self.tokens.end };
         }
-        match (&self.documents, &self.padding) {
-            (Some(documents), padding) => Positions::from_documents(documents, padding.as_ref(), len),
-            (None, Some(padding)) => Positions::from_padding(padding, len),
-            (None, None) => Positions::contiguous(self.tokens.end - len, len),
-        }
+        let tokens = self.tokens.end - len..self.tokens.end;
+        Positions::of(self.documents.as_ref(), self.padding.as_ref(), tokens)
     }
 
     /// Hides padding, and what holds in every layer, among the last `len` tokens from the tokens of the pass.

@@ -2,33 +2,62 @@
 
 use super::{LayerConfig, TransformerConfig};
 use crate::attention::AttentionMechanism;
+use crate::cost::Cost;
 use crate::error::{Checks, ConfigError};
+use crate::mixer::MixerConfig;
 use crate::position::PositionConfig;
+use burn::tensor::Device;
 
 /// More parameters than this fit no machine that runs one process.
-const MAX_PARAMS: f64 = 1e12;
+const MAX_PARAMS: usize = 1_000_000_000_000;
+
+/// More feed-forward networks than this, experts of all layers, are a slip of the hand: 61 layers of DeepSeek-V3 have 15,000.
+const MAX_NETWORKS: usize = 1 << 16;
 
 impl TransformerConfig {
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
+        self.check_fields()?;
+        let parameters = Cost::of(&self.init(&Device::flex())).parameters;
+        let fits = Checks::default().require(parameters <= MAX_PARAMS, || {
+            format!(
+                "the sizes make {:.1e} parameters: at most {:.0e} are possible",
+                parameters as f64, MAX_PARAMS as f64
+            )
+        });
+        fits.finish()
+    }
+
+    /// What is wrong with a field by itself, or beside the others.
+    pub(super) fn check_fields(&self) -> Result<(), ConfigError> {
         if self.layers.is_empty() {
             return Checks::default().require(false, || "patterns = [] must name at least one pattern".into()).finish();
         }
-        // A width that does not fit is said once, and not for what follows from it.
-        let d_head = if self.first().validate().is_ok() { self.first().block.attention.d_head() } else { 2 };
         Checks::default()
             .rate("stochastic_depth", self.stochastic_depth)
             .part(self.check_layers())
             .size("n_layers", self.n_layers)
             .size("max_seq_len", self.max_seq_len)
             .part(self.norm.validate())
-            .part(self.position.validate(self.d_model, d_head))
+            .part(self.check_unused_position())
             .rate("embedding_dropout", self.embedding_dropout)
-            .require(self.count() <= MAX_PARAMS, || {
-                format!("the sizes make {:.1e} parameters: at most {MAX_PARAMS:.0e} are possible", self.count())
-            })
+            .part(self.check_networks())
             .finish()
+    }
+
+    /// The modules of a stack take memory before their weights do.
+    fn check_networks(&self) -> Result<(), ConfigError> {
+        let networks = |layer: &LayerConfig| layer.block.experts.map_or(1, |experts| experts.n_experts);
+        let all = self.turns().map(|(layer, times)| networks(layer).saturating_mul(times));
+        let (all, layers) = (all.fold(0, usize::saturating_add), self.n_layers);
+        let problem = match all == layers {
+            true => format!("n_layers = {layers} must be at most {MAX_NETWORKS}"),
+            false => format!(
+                "n_layers = {layers} with their experts make {all} networks: at most {MAX_NETWORKS} are possible"
+            ),
+        };
+        Checks::default().require(all <= MAX_NETWORKS, || problem).finish()
     }
 
     /// What is wrong with every layer is said once, what is wrong with some by their numbers.
@@ -46,16 +75,30 @@ impl TransformerConfig {
     }
 
     fn check_layer(&self, layer: &LayerConfig) -> Result<(), ConfigError> {
-        let (own, width) = (layer.validate(), layer.block.attention.d_model);
-        let d_head = if own.is_ok() { layer.block.attention.d_head() } else { 2 };
+        let width = layer.block.attention.d_model;
         Checks::default()
-            .part(own)
+            .part(layer.validate())
             .require(width == self.d_model, || {
                 format!("attention.d_model = {width} must be d_model = {}, the width of the stack", self.d_model)
             })
-            .part(layer.position.as_ref().map_or(Ok(()), |position| position.validate(self.d_model, d_head)))
+            .part(self.check_position(layer.position.as_ref().unwrap_or(&self.position), layer))
             .part(self.check_bias(layer))
             .finish()
+    }
+
+    /// A width that does not fit is said once, and not for what follows from it.
+    fn check_position(&self, position: &PositionConfig, layer: &LayerConfig) -> Result<(), ConfigError> {
+        let attention = &layer.block.attention;
+        attention
+            .validate()
+            .and(layer.block.mixer.validate(attention))
+            .map_or(Ok(()), |()| position.validate(self.d_model, layer.d_turned()))
+    }
+
+    /// The positions of the stack are built, and added to embeddings, where every layer has its own, too.
+    fn check_unused_position(&self) -> Result<(), ConfigError> {
+        let is_used = self.layers.iter().any(|layer| layer.position.is_none());
+        if is_used { Ok(()) } else { self.check_position(&self.position, self.first()) }
     }
 
     /// Positions that add to scores need scores, and those that read the query a product with it.
@@ -71,6 +114,9 @@ impl TransformerConfig {
                      or rotary"
                 )
             })
+            .require(!shaw || !matches!(layer.block.mixer, MixerConfig::Latent(_)), || {
+                format!("position = {position:?} has no place in mixer = latent: use rotary, alibi or t5")
+            })
             .require(!shaw || mechanism != AttentionMechanism::Additive, || {
                 format!(
                     "position = {position:?} adds products with the query to scores that are none: use alibi or t5, or \
@@ -84,6 +130,8 @@ impl TransformerConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attention::LatentConfig;
+    use crate::position::{RotaryAxes, RotaryConfig};
 
     #[test]
     fn positions_that_add_to_scores_need_scores() {
@@ -97,6 +145,33 @@ mod tests {
         let error = additive.clone().with_position(PositionConfig::shaw()).validate().expect_err("no products");
         assert!(error.to_string().contains("use alibi or t5"), "{error}");
         assert_eq!(additive.with_position(PositionConfig::Alibi).validate(), Ok(()));
+    }
+
+    #[test]
+    fn positions_fit_what_turns_in_every_layer() {
+        let sections = RotaryAxes::Sections { sections: vec![1, 1] };
+        let position = PositionConfig::Rotary(RotaryConfig::default().with_axes(sections));
+        let mixer = |d_rotary| MixerConfig::Latent(LatentConfig::new(4, d_rotary));
+        let latent =
+            |d_rotary| TransformerConfig::new(8, 2, 2).with_position(position.clone()).with_mixer(mixer(d_rotary));
+        assert_eq!(latent(4).validate(), Ok(()));
+        let problem = "position.axes.sections = [1, 1] must be above 0 and sum to the 1 pairs of channels that turn";
+        assert_eq!(latent(2).validate().expect_err("too few channels").problems(), [problem]);
+        // The heads of the first layer have the four channels; what turns in the second are two.
+        let first = TransformerConfig::new(8, 2, 2).first().clone();
+        let second = latent(2).first().clone();
+        let mixed = latent(4).with_layers(vec![first, second.clone()]);
+        let problems = mixed.validate().expect_err("too few channels in one layer");
+        assert_eq!(problems.problems(), [format!("layers.1: {problem}")]);
+        // A scheme that no layer has is built all the same.
+        let own = second.with_position(PositionConfig::None);
+        assert_eq!(latent(4).with_layers(vec![own]).validate().expect_err("too few").problems(), [problem]);
+        let odd = latent(3).validate().expect_err("an odd width");
+        assert_eq!(odd.problems(), ["mixer.d_rotary = 3 must be even: channels turn in pairs"]);
+        let wide = PositionConfig::Rotary(RotaryConfig::default().with_width(4));
+        let error = latent(2).with_position(wide).validate().expect_err("too few channels");
+        let problem = "position.width = 4 must be even, above 0 and at most the 2 channels of a head that can turn";
+        assert_eq!(error.problems(), [problem]);
     }
 
     #[test]
