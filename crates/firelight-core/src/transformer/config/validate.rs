@@ -39,7 +39,7 @@ impl TransformerConfig {
             .size("n_layers", self.n_layers)
             .size("max_seq_len", self.max_seq_len)
             .part(self.norm.validate())
-            .part(self.check_unused_position())
+            .part(self.check_stack_position())
             .rate("embedding_dropout", self.embedding_dropout)
             .part(self.check_networks())
             .finish()
@@ -59,14 +59,28 @@ impl TransformerConfig {
         Checks::default().require(all <= MAX_NETWORKS, || problem).finish()
     }
 
-    /// What is wrong with every layer is said once, what is wrong with some by their numbers.
     fn check_layers(&self) -> Result<(), ConfigError> {
-        let problems: Vec<_> = self.layers.iter().map(|layer| ConfigError::list(self.check_layer(layer))).collect();
+        self.of_layers(|_| true, |layer| self.check_layer(layer))
+    }
+
+    /// Positions of the stack must fit the layers that have none of their own; where all have, they are built for the first.
+    fn check_stack_position(&self) -> Result<(), ConfigError> {
+        let is_unused = self.layers.iter().all(|layer| layer.position.is_some());
+        let reads = |index: usize| if is_unused { index == 0 } else { self.layers[index].position.is_none() };
+        self.of_layers(reads, |layer| self.check_position(&self.position, layer))
+    }
+
+    /// What is wrong with all of these layers is said once, what is wrong with some by their numbers.
+    fn of_layers(
+        &self,
+        counts: impl Fn(usize) -> bool,
+        check: impl Fn(&LayerConfig) -> Result<(), ConfigError>,
+    ) -> Result<(), ConfigError> {
+        let layers = self.layers.iter().enumerate().filter(|(index, _)| counts(*index));
+        let problems: Vec<_> = layers.map(|(index, layer)| (index, ConfigError::list(check(layer)))).collect();
         let mut checks = Checks::default();
-        for (index, problem) in
-            problems.iter().enumerate().flat_map(|(index, all)| all.iter().map(move |one| (index, one)))
-        {
-            let common = problems.iter().all(|all| all.contains(problem));
+        for (index, problem) in problems.iter().flat_map(|(index, all)| all.iter().map(move |one| (index, one))) {
+            let common = problems.iter().all(|(_, all)| all.contains(problem));
             let text = if common { problem.clone() } else { format!("layers.{index}: {problem}") };
             checks = checks.part(Checks::default().require(false, || text).finish());
         }
@@ -80,7 +94,7 @@ impl TransformerConfig {
             .require(width == self.d_model, || {
                 format!("attention.d_model = {width} must be d_model = {}, the width of the stack", self.d_model)
             })
-            .part(self.check_position(layer.position.as_ref().unwrap_or(&self.position), layer))
+            .part(layer.position.as_ref().map_or(Ok(()), |position| self.check_position(position, layer)))
             .part(self.check_bias(layer))
             .finish()
     }
@@ -92,12 +106,6 @@ impl TransformerConfig {
             .validate()
             .and(layer.block.mixer.validate(attention))
             .map_or(Ok(()), |()| position.validate(self.d_model, layer.d_turned()))
-    }
-
-    /// The positions of the stack are built, and added to embeddings, where every layer has its own, too.
-    fn check_unused_position(&self) -> Result<(), ConfigError> {
-        let is_used = self.layers.iter().any(|layer| layer.position.is_none());
-        if is_used { Ok(()) } else { self.check_position(&self.position, self.first()) }
     }
 
     /// Positions that add to scores need scores, and those that read the query a product with it.
@@ -159,9 +167,14 @@ mod tests {
         // The heads of the first layer have the four channels; what turns in the second are two.
         let first = TransformerConfig::new(8, 2, 2).first().clone();
         let second = latent(2).first().clone();
-        let mixed = latent(4).with_layers(vec![first, second.clone()]);
+        let mixed = latent(4).with_layers(vec![first.clone(), second.clone()]);
         let problems = mixed.validate().expect_err("too few channels in one layer");
         assert_eq!(problems.problems(), [format!("layers.1: {problem}")]);
+        // What is wrong with the scheme itself is not a layer's.
+        let bad = PositionConfig::Rotary(RotaryConfig::default().with_theta(0.0));
+        let own = first.clone().with_position(PositionConfig::None);
+        let error = latent(4).with_position(bad).with_layers(vec![first, own]).validate().expect_err("no base");
+        assert_eq!(error.problems(), ["position.theta = 0 must be above 0"]);
         // A scheme that no layer has is built all the same.
         let own = second.with_position(PositionConfig::None);
         assert_eq!(latent(4).with_layers(vec![own]).validate().expect_err("too few").problems(), [problem]);
