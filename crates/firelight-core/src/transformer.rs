@@ -62,8 +62,8 @@ impl SequenceInput {
 
     /// Sets where each token stands on each of several axes, `[1 | B, T, A]`, for rotary positions with
     /// [`axes`](crate::RotaryAxes): row and column of a patch, or time, row and column of a token. Text has the same number on
-    /// every axis; behind a part with coordinates it may go without: its tokens count on from the largest of their row, as in
-    /// Qwen2-VL.
+    /// every axis; behind a part with coordinates it may go without: its tokens count on from the largest of their document, as
+    /// in Qwen2-VL.
     pub fn with_coordinates(mut self, coordinates: Tensor<3>) -> Self {
         self.coordinates = Some(coordinates);
         self
@@ -396,16 +396,41 @@ mod tests {
         model.forward(Tensor::zeros([2, 3, 8], &device), &input, &mut Pass::default());
     }
 
-    #[test]
-    fn text_behind_an_image_counts_on_from_its_largest_coordinate() {
-        let device = Device::default();
+    /// A stack that turns by two coordinates, and two rows of five tokens for it.
+    fn of_two_axes(device: &Device) -> (Transformer, Tensor<3>) {
         let axes = RotaryAxes::Sections { sections: vec![1, 1] };
         let position = PositionConfig::Rotary(RotaryConfig::default().with_theta(10.0).with_axes(axes));
         let wide = WeightInit { weight: Init::Normal { std: 0.5 }, scale_residual: false };
         let config = TransformerConfig::new(8, 2, 2).with_position(position).with_init(wide);
-        let model = config.init_with(&ParamBuilder::new(&device, 3));
         let numbers: Vec<f32> = (0..80).map(|i| (i as f32 * 0.7).sin()).collect();
-        let x = Tensor::<1>::from_floats(numbers.as_slice(), &device).reshape([2, 5, 8]);
+        let x = Tensor::<1>::from_floats(numbers.as_slice(), device).reshape([2, 5, 8]);
+        (config.init_with(&ParamBuilder::new(device, 3)), x)
+    }
+
+    #[test]
+    fn rows_with_and_without_an_image_go_on_in_one_batch() {
+        let device = Device::default();
+        let (model, x) = of_two_axes(&device);
+        let part = |row, start, len| x.clone().narrow(0, row, 1).narrow(1, start, len);
+        let places = Tensor::<2>::from_floats([[0.0, 0.0], [1.0, 1.0], [1.0, 4.0]], &device).unsqueeze();
+        let (text, image) = (SequenceInput::default(), SequenceInput::default().with_coordinates(places));
+        let read =
+            |x: Tensor<3>, input: &SequenceInput, cache: &mut Cache| model.forward(x, input, &mut Pass::cached(cache));
+        let [mut cache, mut other] = [model.cache(8), model.cache(8)];
+        read(part(0, 0, 3), &image, &mut cache);
+        read(part(1, 0, 2), &text, &mut other);
+        let alone = [read(part(0, 3, 1), &text, &mut cache.clone()), read(part(1, 2, 1), &text, &mut other.clone())];
+        cache.join(other);
+        let found = read(Tensor::cat(vec![part(0, 3, 1), part(1, 2, 1)], 0), &text, &mut cache);
+        for (row, alone) in alone.into_iter().enumerate() {
+            assert!(distance(&found.clone().narrow(0, row, 1).into_data(), &alone.into_data()) < 1e-4, "row {row}");
+        }
+    }
+
+    #[test]
+    fn text_behind_an_image_counts_on_from_its_largest_coordinate() {
+        let device = Device::default();
+        let (model, x) = of_two_axes(&device);
         // A word, two patches beside each other, two words.
         let places = [[0.0f32, 0.0], [1.0, 1.0], [1.0, 4.0], [5.0, 5.0], [6.0, 6.0]];
         let places = Tensor::<2>::from_floats(places, &device).unsqueeze::<3>();
