@@ -4,7 +4,7 @@ use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor};
-use firelight_kernels::{embedding, linear};
+use firelight_kernels::embedding;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of a [`TokenEmbedding`].
@@ -83,13 +83,5 @@ impl TokenEmbedding {
     pub fn forward(&self, tokens: Tensor<2, Int>) -> Tensor<3> {
         let x = embedding(self.weight.val(), tokens);
         if self.factor == 1.0 { x } else { x * self.factor }
-    }
-
-    /// Logits from the same matrix: how well each token's vector fits. Both uses share one gradient.
-    ///
-    /// # Shapes
-    /// - `hidden`: `[B, T, D]`; output: `[B, T, V]`
-    pub fn project(&self, hidden: Tensor<3>) -> Tensor<3> {
-        linear(hidden, self.weight.val().transpose(), None)
     }
 }

@@ -75,8 +75,8 @@ pub use error::ConfigError;
 pub use feed_forward::{
     Activation, ExpertsConfig, FeedForward, FeedForwardConfig, FeedForwardLayer, MixtureOfExperts, RouterScores,
 };
-pub use firelight_kernels::{AttentionMask, MaskRule, PairRule, RandomBlocks, Runs};
-pub use head::{LmHead, LmHeadConfig, TiedHead};
+pub use firelight_kernels::{AttentionMask, LogitMap, MaskRule, PairRule, RandomBlocks, Runs};
+pub use head::{HeadOptions, LazyLogits, LmHead, LmHeadConfig};
 pub use init::{Init, ParamBuilder, WeightInit};
 pub use layer::{FeedForwardNetwork, Layer, TokenMixer};
 pub use layer_scale::LayerScale;

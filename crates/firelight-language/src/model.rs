@@ -7,8 +7,8 @@
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 use firelight_core::{
-    Cache, ConfigError, LmHead, LmHeadConfig, ParamBuilder, ParameterReport, Pass, SequenceInput, TokenEmbedding,
-    TokenEmbeddingConfig, Transformer, TransformerConfig,
+    Cache, ConfigError, HeadOptions, LazyLogits, LmHead, LmHeadConfig, ParamBuilder, ParameterReport, Pass,
+    SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig,
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,9 @@ pub struct LanguageModelConfig {
     pub vocab_size: usize,
     /// The head shares the embedding's matrix.
     pub tied: bool,
+    /// Bias, scale and soft cap of the logits. Default: none of them.
+    #[serde(default, skip_serializing_if = "HeadOptions::is_plain")]
+    pub head: HeadOptions,
     /// The stack between embedding and head; its `max_seq_len` is the context in tokens.
     pub transformer: TransformerConfig,
 }
@@ -27,12 +30,19 @@ pub struct LanguageModelConfig {
 impl LanguageModelConfig {
     /// A GPT: causal, pre-norm, learned positions, tied head.
     pub fn new(vocab_size: usize, d_model: usize, n_heads: usize, n_layers: usize) -> Self {
-        Self { vocab_size, tied: true, transformer: TransformerConfig::new(d_model, n_heads, n_layers) }
+        let transformer = TransformerConfig::new(d_model, n_heads, n_layers);
+        Self { vocab_size, tied: true, head: HeadOptions::default(), transformer }
     }
 
     /// Sets whether the head shares the embedding's matrix.
     pub fn with_tied(mut self, tied: bool) -> Self {
         self.tied = tied;
+        self
+    }
+
+    /// Sets bias, scale and soft cap of the logits.
+    pub fn with_head(mut self, head: HeadOptions) -> Self {
+        self.head = head;
         self
     }
 
@@ -62,14 +72,19 @@ impl LanguageModelConfig {
                 "patterns must be causal: a language model that sees its next token learns nothing",
             ),
         ];
-        let embedding = TokenEmbeddingConfig::new(self.vocab_size, stack.d_model).validate();
-        ConfigError::collect([embedding, stack.validate()], own)
+        ConfigError::collect([self.head_config().validate(), stack.validate()], own)
     }
 
     /// Number of parameters, without building the model.
     pub fn num_params(&self) -> usize {
         let matrices = if self.tied { 1 } else { 2 };
-        self.transformer.num_params() + matrices * self.vocab_size * self.transformer.d_model
+        let bias = if self.head.bias { self.vocab_size } else { 0 };
+        self.transformer.num_params() + matrices * self.vocab_size * self.transformer.d_model + bias
+    }
+
+    fn head_config(&self) -> LmHeadConfig {
+        let TransformerConfig { d_model, init, .. } = self.transformer;
+        LmHeadConfig::new(d_model, self.vocab_size).with_tied(self.tied).with_options(self.head).with_init(init.weight)
     }
 
     /// Builds the model with seed 0.
@@ -90,11 +105,10 @@ impl LanguageModelConfig {
         }
         let TransformerConfig { d_model, max_seq_len, init, .. } = self.transformer;
         let embedding = TokenEmbeddingConfig::new(self.vocab_size, d_model).with_init(init.weight);
-        let head = LmHeadConfig::new(d_model, self.vocab_size).with_tied(self.tied).with_init(init.weight);
         LanguageModel {
             embedding: embedding.init_with(&params.scope("embedding")),
             transformer: self.transformer.init_with(&params.scope("transformer")),
-            head: head.init_with(&params.scope("head")),
+            head: self.head_config().init_with(&params.scope("head")),
             max_seq_len,
         }
     }
@@ -140,12 +154,15 @@ impl LanguageModel {
     /// # Shapes
     /// - `hidden`: `[B, T, D]`; output: `[B, T, V]`
     pub fn logits(&self, hidden: Tensor<3>) -> Tensor<3> {
-        self.head.forward(hidden, &self.embedding)
+        self.lazy_logits(hidden).form()
     }
 
-    /// The matrix of [`logits`](Self::logits), `[D, V]`: what a loss needs that never holds all of them.
-    pub fn head_weight(&self) -> Tensor<2> {
-        self.head.weight(&self.embedding)
+    /// The same logits for a loss that never holds all of them, [`LossConfig::forward_head`](firelight_core::LossConfig::forward_head).
+    ///
+    /// # Shapes
+    /// - `hidden`: `[B, T, D]`
+    pub fn lazy_logits(&self, hidden: Tensor<3>) -> LazyLogits {
+        self.head.lazy(hidden, &self.embedding)
     }
 
     /// The context, in tokens.
@@ -189,16 +206,38 @@ mod tests {
     }
 
     #[test]
-    fn the_matrix_of_the_head_makes_the_logits() {
+    fn the_head_makes_the_logits() {
         let device = Device::default();
         let tokens = Tensor::<2, Int>::from_ints([[1, 5, 2], [3, 3, 0]], &device);
+        let config = LanguageModelConfig::new(11, 16, 2, 1).with_max_seq_len(8);
+        let options = HeadOptions::default().with_scale(4.0).with_soft_cap(Some(0.5));
         for tied in [true, false] {
-            let model = LanguageModelConfig::new(11, 16, 2, 1).with_max_seq_len(8).with_tied(tied).init(&device);
-            assert_eq!((model.max_seq_len(), model.vocab_size(), model.head_weight().dims()), (8, 11, [16, 11]));
+            let model = config.clone().with_tied(tied).with_head(options).init(&device);
+            assert_eq!((model.max_seq_len(), model.vocab_size()), (8, 11));
             let hidden = model.hidden(tokens.clone(), &SequenceInput::default(), &mut Pass::default());
-            let expected = hidden.reshape([6, 16]).matmul(model.head_weight()).reshape([2, 3, 11]);
-            assert_close(&model.forward(tokens.clone()), &expected, 1e-5);
+            let weight = if tied {
+                model.embedding.weight.val().transpose()
+            } else {
+                model.lazy_logits(hidden.clone()).map.weight
+            };
+            let product = hidden.reshape([6, 16]).matmul(weight).reshape([2, 3, 11]);
+            assert_close(&model.forward(tokens.clone()), &((product * 8.0).tanh() * 0.5), 1e-5);
         }
+    }
+
+    #[test]
+    fn a_bias_of_the_head_is_counted() {
+        let config = LanguageModelConfig::new(11, 16, 2, 1).with_head(HeadOptions::default().with_bias(true));
+        assert_eq!(config.num_params(), LanguageModelConfig::new(11, 16, 2, 1).num_params() + 11);
+        assert_eq!(config.init(&Device::default()).num_params(), config.num_params());
+    }
+
+    #[test]
+    fn a_head_is_judged_and_a_plain_one_is_not_written() {
+        let plain = LanguageModelConfig::new(11, 16, 2, 1);
+        assert!(!serde_json::to_string(&plain).unwrap().contains("head\":"), "files without stay as they are");
+        let error = plain.with_head(HeadOptions::default().with_scale(0.0)).validate().expect_err("no scale");
+        assert_eq!(error.problems(), ["head.scale = 0 must be above 0"]);
     }
 
     #[test]

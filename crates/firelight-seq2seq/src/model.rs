@@ -7,9 +7,9 @@
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor};
 use firelight_core::{
-    Activation, Cache, ConfigError, EncoderDecoder, EncoderDecoderConfig, LmHead, LmHeadConfig, Memory, NormPlacement,
-    ParamBuilder, ParameterReport, Pass, PositionConfig, SequenceInput, TokenEmbedding, TokenEmbeddingConfig,
-    TransformerConfig, WeightInit,
+    Activation, Cache, ConfigError, EncoderDecoder, EncoderDecoderConfig, HeadOptions, LazyLogits, LmHead,
+    LmHeadConfig, Memory, NormPlacement, ParamBuilder, ParameterReport, Pass, PositionConfig, SequenceInput,
+    TokenEmbedding, TokenEmbeddingConfig, TransformerConfig, WeightInit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +41,9 @@ pub struct Seq2SeqConfig {
     pub tying: Tying,
     /// Multiplies the embeddings by `sqrt(D)`.
     pub scale_embedding: bool,
+    /// Bias, scale and soft cap of the logits. Default: none of them.
+    #[serde(default, skip_serializing_if = "HeadOptions::is_plain")]
+    pub head: HeadOptions,
     /// The token that every target begins with.
     pub start_token: u32,
     /// The stacks.
@@ -56,6 +59,7 @@ impl Seq2SeqConfig {
             joint: true,
             tying: Tying::All,
             scale_embedding: false,
+            head: HeadOptions::default(),
             start_token: 0,
             stacks: EncoderDecoderConfig::new(d_model, n_heads, n_layers),
         }
@@ -85,6 +89,12 @@ impl Seq2SeqConfig {
     /// Sets which matrices are shared.
     pub fn with_tying(mut self, tying: Tying) -> Self {
         self.tying = tying;
+        self
+    }
+
+    /// Sets bias, scale and soft cap of the logits.
+    pub fn with_head(mut self, head: HeadOptions) -> Self {
+        self.head = head;
         self
     }
 
@@ -122,7 +132,8 @@ impl Seq2SeqConfig {
                 .then(|| "patterns of the decoder must be causal: a decoder that sees its next token learns nothing".into()),
         ];
         let embeddings = [source, target].map(|size| TokenEmbeddingConfig::new(size, d_model).validate());
-        ConfigError::collect([self.stacks.validate()].into_iter().chain(embeddings), own)
+        let parts = [self.stacks.validate(), self.head.validate()];
+        ConfigError::collect(parts.into_iter().chain(embeddings), own)
     }
 
     /// Number of parameters, without building the model.
@@ -133,7 +144,8 @@ impl Seq2SeqConfig {
             Tying::Target => source + target,
             Tying::All => target,
         };
-        self.stacks.num_params() + rows * self.stacks.decoder.d_model
+        let bias = if self.head.bias { target } else { 0 };
+        self.stacks.num_params() + rows * self.stacks.decoder.d_model + bias
     }
 
     /// Builds the model with seed 0.
@@ -161,7 +173,7 @@ impl Seq2SeqConfig {
             source_embedding: source.map(|size| embedding(size).init_with(&params.scope("source_embedding"))),
             embedding: embedding(self.target_vocab_size).init_with(&params.scope("embedding")),
             stacks: self.stacks.init_with(&params.scope("stacks")),
-            head: head.with_init(init.weight).init_with(&params.scope("head")),
+            head: head.with_options(self.head).with_init(init.weight).init_with(&params.scope("head")),
             max_source_len: self.stacks.encoder.max_seq_len,
             max_target_len: self.stacks.decoder.max_seq_len,
             start_token: self.start_token as usize,
@@ -233,12 +245,15 @@ impl Seq2SeqModel {
     /// # Shapes
     /// - `hidden`: `[B, T, D]`; output: `[B, T, V]`
     pub fn logits(&self, hidden: Tensor<3>) -> Tensor<3> {
-        self.head.forward(hidden, &self.embedding)
+        self.lazy_logits(hidden).form()
     }
 
-    /// The matrix of [`logits`](Self::logits), `[D, V]`: what a loss needs that never holds all of them.
-    pub fn head_weight(&self) -> Tensor<2> {
-        self.head.weight(&self.embedding)
+    /// The same logits for a loss that never holds all of them, [`LossConfig::forward_head`](firelight_core::LossConfig::forward_head).
+    ///
+    /// # Shapes
+    /// - `hidden`: `[B, T, D]`
+    pub fn lazy_logits(&self, hidden: Tensor<3>) -> LazyLogits {
+        self.head.lazy(hidden, &self.embedding)
     }
 
     /// The longest source, in tokens.

@@ -1,27 +1,30 @@
 //! The `[model]` section of a language recipe: the keys of the stack itself, so that a recipe can ask for whatever core can
-//! build, and the one key of the model around it.
+//! build, and those of the model around it.
 
 use std::sync::LazyLock;
 
-use firelight_core::TransformerConfig;
+use firelight_core::{HeadOptions, TransformerConfig};
 use firelight_training::{Apart, Fields, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
 
 use crate::model::LanguageModelConfig;
 
-/// The keys of the section: those of the stack, and `tied`.
+/// The keys of the section: those of the stack and those of the model.
 static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, TransformerConfig>);
 
 /// The structure that a user chooses. The vocabulary comes from the tokenizer.
 ///
-/// In a file the keys of the stack stand beside `tied`, with two differences from [`TransformerConfig`]: the context is 256
+/// In a file the keys of the stack stand beside those of the model, with two differences from [`TransformerConfig`]: the context is 256
 /// tokens by default, and `dropout` is the rate of residual branches, attention weights and embeddings alike, where
 /// `attention_dropout` and `embedding_dropout` say nothing else.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ModelRecipe {
     /// The head shares the embedding's matrix. Default: true.
     pub tied: bool,
+    /// Bias, scale and soft cap of the logits. Default: none of them.
+    #[serde(skip_serializing_if = "HeadOptions::is_plain")]
+    pub head: HeadOptions,
     /// The stack between embedding and head.
     #[serde(flatten)]
     pub transformer: TransformerConfig,
@@ -30,27 +33,28 @@ pub struct ModelRecipe {
 impl ModelRecipe {
     /// The whole configuration, for a vocabulary of `vocab_size` tokens.
     pub fn config(&self, vocab_size: usize) -> LanguageModelConfig {
-        LanguageModelConfig { vocab_size, tied: self.tied, transformer: self.transformer.clone() }
+        LanguageModelConfig { vocab_size, tied: self.tied, head: self.head, transformer: self.transformer.clone() }
     }
 }
 
-/// The key that is not the stack's own.
+/// The keys that are not the stack's own.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Own {
     tied: bool,
+    head: HeadOptions,
 }
 
 impl Default for Own {
     fn default() -> Self {
-        Self { tied: true }
+        Self { tied: true, head: HeadOptions::default() }
     }
 }
 
 impl<'de> Deserialize<'de> for ModelRecipe {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Apart { own, rest, named } = Apart::<Own, TransformerConfig>::read(deserializer, "ModelRecipe", &FIELDS)?;
-        Ok(Self { tied: own.tied, transformer: rest.for_recipe(|key| named.contains(key)) })
+        Ok(Self { tied: own.tied, head: own.head, transformer: rest.for_recipe(|key| named.contains(key)) })
     }
 }
 
@@ -81,6 +85,17 @@ mod tests {
             .with_experts(ExpertsConfig::new(4));
         assert_eq!(recipe.transformer, stack);
         assert_eq!(parse(&toml::to_string(&recipe).unwrap()).unwrap(), recipe);
+    }
+
+    #[test]
+    fn a_head_is_a_table() {
+        let recipe = parse(&format!("{SIZES}head = {{ scale = 0.0625, soft_cap = 30.0, bias = true }}")).unwrap();
+        let head = HeadOptions::default().with_scale(0.0625).with_soft_cap(Some(30.0)).with_bias(true);
+        assert_eq!(recipe.config(5).head, head);
+        assert_eq!(parse(&toml::to_string(&recipe).unwrap()).unwrap(), recipe);
+        assert!(!toml::to_string(&parse(SIZES).unwrap()).unwrap().contains("head ="), "a plain one is not written");
+        let error = parse(&format!("{SIZES}head = {{ cap = 30.0 }}")).unwrap_err();
+        assert!(error.message().contains("unknown field `cap`"), "{error}");
     }
 
     #[test]
