@@ -7,8 +7,8 @@
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 use firelight_core::{
-    Cache, ConfigError, HeadOptions, LazyLogits, LmHead, LmHeadConfig, ParamBuilder, ParameterReport, Pass,
-    SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig,
+    Cache, ConfigError, EmbeddingScale, HeadOptions, LazyLogits, LmHead, LmHeadConfig, ParamBuilder, ParameterReport,
+    Pass, SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig,
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,9 @@ pub struct LanguageModelConfig {
     pub vocab_size: usize,
     /// The head shares the embedding's matrix.
     pub tied: bool,
+    /// What the embeddings are multiplied by. Default: nothing.
+    #[serde(default, skip_serializing_if = "EmbeddingScale::is_none")]
+    pub scale_embedding: EmbeddingScale,
     /// Bias, scale and soft cap of the logits. Default: none of them.
     #[serde(default, skip_serializing_if = "HeadOptions::is_plain")]
     pub head: HeadOptions,
@@ -31,12 +34,19 @@ impl LanguageModelConfig {
     /// A GPT: causal, pre-norm, learned positions, tied head.
     pub fn new(vocab_size: usize, d_model: usize, n_heads: usize, n_layers: usize) -> Self {
         let transformer = TransformerConfig::new(d_model, n_heads, n_layers);
-        Self { vocab_size, tied: true, head: HeadOptions::default(), transformer }
+        let (scale_embedding, head) = (EmbeddingScale::None, HeadOptions::default());
+        Self { vocab_size, tied: true, scale_embedding, head, transformer }
     }
 
     /// Sets whether the head shares the embedding's matrix.
     pub fn with_tied(mut self, tied: bool) -> Self {
         self.tied = tied;
+        self
+    }
+
+    /// Sets what the embeddings are multiplied by: `true` for `sqrt(D)`, or a number.
+    pub fn with_scale_embedding(mut self, scale: impl Into<EmbeddingScale>) -> Self {
+        self.scale_embedding = scale.into();
         self
     }
 
@@ -72,7 +82,8 @@ impl LanguageModelConfig {
                 "patterns must be causal: a language model that sees its next token learns nothing",
             ),
         ];
-        ConfigError::collect([self.head_config().validate(), stack.validate()], own)
+        let ends = [self.embedding_config().validate(), self.head_config().validate()];
+        ConfigError::collect(ends.into_iter().chain([stack.validate()]), own)
     }
 
     /// Number of parameters, without building the model.
@@ -80,6 +91,11 @@ impl LanguageModelConfig {
         let matrices = if self.tied { 1 } else { 2 };
         let bias = if self.head.bias { self.vocab_size } else { 0 };
         self.transformer.num_params() + matrices * self.vocab_size * self.transformer.d_model + bias
+    }
+
+    fn embedding_config(&self) -> TokenEmbeddingConfig {
+        let TransformerConfig { d_model, init, .. } = self.transformer;
+        TokenEmbeddingConfig::new(self.vocab_size, d_model).with_scale(self.scale_embedding).with_init(init.weight)
     }
 
     fn head_config(&self) -> LmHeadConfig {
@@ -103,13 +119,11 @@ impl LanguageModelConfig {
         if let Err(error) = self.validate() {
             panic!("{error}");
         }
-        let TransformerConfig { d_model, max_seq_len, init, .. } = self.transformer;
-        let embedding = TokenEmbeddingConfig::new(self.vocab_size, d_model).with_init(init.weight);
         LanguageModel {
-            embedding: embedding.init_with(&params.scope("embedding")),
+            embedding: self.embedding_config().init_with(&params.scope("embedding")),
             transformer: self.transformer.init_with(&params.scope("transformer")),
             head: self.head_config().init_with(&params.scope("head")),
-            max_seq_len,
+            max_seq_len: self.transformer.max_seq_len,
         }
     }
 }
@@ -236,8 +250,10 @@ mod tests {
     fn a_head_is_judged_and_a_plain_one_is_not_written() {
         let plain = LanguageModelConfig::new(11, 16, 2, 1);
         assert!(!serde_json::to_string(&plain).unwrap().contains("head\":"), "files without stay as they are");
-        let error = plain.with_head(HeadOptions::default().with_scale(0.0)).validate().expect_err("no scale");
-        assert_eq!(error.problems(), ["head.scale = 0 must be above 0"]);
+        let scaled = plain.with_head(HeadOptions::default().with_scale(0.0)).with_scale_embedding(-1.0);
+        let error = scaled.validate().expect_err("two problems");
+        assert!(error.problems()[0].starts_with("scale_embedding = -1 must be above 0"), "{error}");
+        assert_eq!(error.problems()[1], "head.scale = 0 must be above 0");
     }
 
     #[test]

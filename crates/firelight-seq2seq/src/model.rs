@@ -7,8 +7,8 @@
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor};
 use firelight_core::{
-    Activation, Cache, ConfigError, EncoderDecoder, EncoderDecoderConfig, HeadOptions, LazyLogits, LmHead,
-    LmHeadConfig, Memory, NormPlacement, ParamBuilder, ParameterReport, Pass, PositionConfig, SequenceInput,
+    Activation, Cache, ConfigError, EmbeddingScale, EncoderDecoder, EncoderDecoderConfig, HeadOptions, LazyLogits,
+    LmHead, LmHeadConfig, Memory, NormPlacement, ParamBuilder, ParameterReport, Pass, PositionConfig, SequenceInput,
     TokenEmbedding, TokenEmbeddingConfig, TransformerConfig, WeightInit,
 };
 use serde::{Deserialize, Serialize};
@@ -39,8 +39,8 @@ pub struct Seq2SeqConfig {
     pub joint: bool,
     /// Which matrices over tokens are shared.
     pub tying: Tying,
-    /// Multiplies the embeddings by `sqrt(D)`.
-    pub scale_embedding: bool,
+    /// What the embeddings are multiplied by.
+    pub scale_embedding: EmbeddingScale,
     /// Bias, scale and soft cap of the logits. Default: none of them.
     #[serde(default, skip_serializing_if = "HeadOptions::is_plain")]
     pub head: HeadOptions,
@@ -58,7 +58,7 @@ impl Seq2SeqConfig {
             target_vocab_size: vocab_size,
             joint: true,
             tying: Tying::All,
-            scale_embedding: false,
+            scale_embedding: EmbeddingScale::None,
             head: HeadOptions::default(),
             start_token: 0,
             stacks: EncoderDecoderConfig::new(d_model, n_heads, n_layers),
@@ -83,7 +83,7 @@ impl Seq2SeqConfig {
             stack.with_dropout(dropout).with_embedding_dropout(dropout)
         };
         let stacks = EncoderDecoderConfig::new(d_model, n_heads, 6).with_both(stack);
-        Self { stacks, scale_embedding: true, ..Self::new(vocab_size, d_model, n_heads, 6) }
+        Self { stacks, scale_embedding: EmbeddingScale::SqrtWidth, ..Self::new(vocab_size, d_model, n_heads, 6) }
     }
 
     /// Sets which matrices are shared.
@@ -132,7 +132,7 @@ impl Seq2SeqConfig {
                 .then(|| "patterns of the decoder must be causal: a decoder that sees its next token learns nothing".into()),
         ];
         let embeddings = [source, target].map(|size| TokenEmbeddingConfig::new(size, d_model).validate());
-        let parts = [self.stacks.validate(), self.head.validate()];
+        let parts = [self.stacks.validate(), self.head.validate(), self.scale_embedding.validate()];
         ConfigError::collect(parts.into_iter().chain(embeddings), own)
     }
 

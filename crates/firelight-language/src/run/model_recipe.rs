@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use firelight_core::{HeadOptions, TransformerConfig};
+use firelight_core::{EmbeddingScale, HeadOptions, TransformerConfig};
 use firelight_training::{Apart, Fields, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,9 @@ static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, Transforme
 pub struct ModelRecipe {
     /// The head shares the embedding's matrix. Default: true.
     pub tied: bool,
+    /// What the embeddings are multiplied by. Default: nothing.
+    #[serde(skip_serializing_if = "EmbeddingScale::is_none")]
+    pub scale_embedding: EmbeddingScale,
     /// Bias, scale and soft cap of the logits. Default: none of them.
     #[serde(skip_serializing_if = "HeadOptions::is_plain")]
     pub head: HeadOptions,
@@ -33,7 +36,8 @@ pub struct ModelRecipe {
 impl ModelRecipe {
     /// The whole configuration, for a vocabulary of `vocab_size` tokens.
     pub fn config(&self, vocab_size: usize) -> LanguageModelConfig {
-        LanguageModelConfig { vocab_size, tied: self.tied, head: self.head, transformer: self.transformer.clone() }
+        let Self { tied, scale_embedding, head, transformer } = self.clone();
+        LanguageModelConfig { vocab_size, tied, scale_embedding, head, transformer }
     }
 }
 
@@ -42,19 +46,21 @@ impl ModelRecipe {
 #[serde(default, deny_unknown_fields)]
 struct Own {
     tied: bool,
+    scale_embedding: EmbeddingScale,
     head: HeadOptions,
 }
 
 impl Default for Own {
     fn default() -> Self {
-        Self { tied: true, head: HeadOptions::default() }
+        Self { tied: true, scale_embedding: EmbeddingScale::None, head: HeadOptions::default() }
     }
 }
 
 impl<'de> Deserialize<'de> for ModelRecipe {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Apart { own, rest, named } = Apart::<Own, TransformerConfig>::read(deserializer, "ModelRecipe", &FIELDS)?;
-        Ok(Self { tied: own.tied, head: own.head, transformer: rest.for_recipe(|key| named.contains(key)) })
+        let Own { tied, scale_embedding, head } = own;
+        Ok(Self { tied, scale_embedding, head, transformer: rest.for_recipe(|key| named.contains(key)) })
     }
 }
 
@@ -96,6 +102,20 @@ mod tests {
         assert!(!toml::to_string(&parse(SIZES).unwrap()).unwrap().contains("head ="), "a plain one is not written");
         let error = parse(&format!("{SIZES}head = {{ cap = 30.0 }}")).unwrap_err();
         assert!(error.message().contains("unknown field `cap`"), "{error}");
+    }
+
+    #[test]
+    fn embeddings_are_scaled_by_their_width_or_by_a_number() {
+        let scale = |text: &str| {
+            parse(&format!("{SIZES}scale_embedding = {text}")).map(|recipe| recipe.config(5).scale_embedding)
+        };
+        assert_eq!(scale("true").unwrap(), EmbeddingScale::SqrtWidth);
+        assert_eq!(scale("false").unwrap(), EmbeddingScale::None);
+        assert_eq!(scale("12.0").unwrap(), EmbeddingScale::Constant(12.0));
+        assert!(scale("\"root\"").unwrap_err().message().contains("expected true, false or a number"));
+        let recipe = parse(&format!("{SIZES}scale_embedding = nan")).unwrap();
+        let error = recipe.config(5).validate().expect_err("no number");
+        assert!(error.to_string().starts_with("scale_embedding = NaN must be above 0"), "{error}");
     }
 
     #[test]
