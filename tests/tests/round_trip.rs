@@ -6,9 +6,9 @@ use burn::module::Module;
 use burn::store::ModuleRecord;
 use burn::tensor::{Int, Tensor, TensorData};
 use firelight::nn::{
-    EmbeddingScale, EncoderDecoder, EncoderDecoderConfig, HeadOptions, ImagePooling, LmHead, LmHeadConfig, Memory, ParamBuilder, Pass,
-    PatchPosition, SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig,
-    VisionTransformerConfig,
+    EmbeddingScale, EncoderDecoder, EncoderDecoderConfig, HeadOptions, ImagePooling, LmHead, LmHeadConfig, Memory,
+    ParamBuilder, Pass, PatchPosition, SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer,
+    TransformerConfig, VisionTransformerConfig,
 };
 use firelight::storage::{load_weights, save_weights};
 use serde::Serialize;

@@ -161,7 +161,8 @@ impl MaskedLanguageModelConfig {
     /// Number of parameters, without building the model.
     pub fn num_params(&self) -> usize {
         let stack = &self.encoder.transformer;
-        self.encoder.num_params() + self.head.num_params(stack.d_model, self.encoder.vocab_size, stack.norm)
+        let sizes = [stack.d_model, stack.d_embedding(), self.encoder.vocab_size];
+        self.encoder.num_params() + self.head.num_params(sizes, stack.norm)
     }
 
     /// Builds the model with seed 0.
@@ -178,7 +179,7 @@ impl MaskedLanguageModelConfig {
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> MaskedLanguageModel {
         let stack = &self.encoder.transformer;
-        let sizes = [stack.d_model, self.encoder.vocab_size];
+        let sizes = [stack.d_model, stack.d_embedding(), self.encoder.vocab_size];
         MaskedLanguageModel {
             encoder: self.encoder.init_with(&params.scope(ENCODER)),
             head: self.head.init_with(sizes, stack.norm, stack.init.weight, &params.scope("head")),

@@ -1,7 +1,9 @@
 //! Token ids become vectors; with a tied head the same matrix turns vectors into logits.
 
+mod projection;
 mod scale;
 
+pub use projection::{EmbeddingProjectionConfig, ProjectionPlace};
 pub use scale::EmbeddingScale;
 
 use crate::error::{Checks, ConfigError, expect_valid};

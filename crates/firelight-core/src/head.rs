@@ -3,6 +3,7 @@
 use crate::embedding::{TokenEmbedding, TokenEmbeddingConfig};
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
+use crate::linear::{Linear, LinearConfig};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use firelight_kernels::LogitMap;
@@ -81,6 +82,10 @@ pub struct LmHeadConfig {
     /// Shares the embedding's matrix (Press and Wolf 2017). Default: true.
     #[serde(default = "yes")]
     pub tied: bool,
+    /// Width `E` of that embedding, where it is another: then a linear layer without bias, `[D, E]`, leads back to it, as in
+    /// OPT-350m.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub d_embedding: Option<usize>,
     /// Bias, scale and soft cap of the logits. Default: none of them.
     #[serde(default, skip_serializing_if = "HeadOptions::is_plain")]
     pub options: HeadOptions,
@@ -92,12 +97,19 @@ pub struct LmHeadConfig {
 impl LmHeadConfig {
     /// A tied head.
     pub fn new(d_model: usize, vocab_size: usize) -> Self {
-        Self { d_model, vocab_size, tied: true, options: HeadOptions::default(), init: Init::default() }
+        let options = HeadOptions::default();
+        Self { d_model, vocab_size, tied: true, d_embedding: None, options, init: Init::default() }
     }
 
     /// Sets whether the head shares the embedding's matrix.
     pub fn with_tied(mut self, tied: bool) -> Self {
         self.tied = tied;
+        self
+    }
+
+    /// Sets the width of the embedding whose matrix a tied head reads.
+    pub fn with_d_embedding(mut self, d_embedding: usize) -> Self {
+        self.d_embedding = Some(d_embedding).filter(|width| *width != self.d_model);
         self
     }
 
@@ -117,7 +129,8 @@ impl LmHeadConfig {
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let matrix = TokenEmbeddingConfig::new(self.vocab_size, self.d_model).with_init(self.init);
-        Checks::default().part(matrix.validate()).part(self.options.validate()).finish()
+        let checks = Checks::default().part(matrix.validate()).part(self.options.validate());
+        checks.size("d_embedding", self.d_embedding.unwrap_or(1)).finish()
     }
 
     /// Builds the head with seed 0.
@@ -132,7 +145,12 @@ impl LmHeadConfig {
     pub fn init_with(&self, params: &ParamBuilder) -> LmHead {
         expect_valid(self.validate());
         let HeadOptions { bias, scale, soft_cap } = self.options;
+        let back = |width| LinearConfig::new(self.d_model, width).with_bias(false).with_init(self.init);
         LmHead {
+            projection: self
+                .d_embedding
+                .filter(|_| self.tied)
+                .map(|width| back(width).init_with(&params.scope("projection"))),
             weight: (!self.tied).then(|| params.param("weight", [self.d_model, self.vocab_size], self.init)),
             bias: bias.then(|| params.param("bias", [self.vocab_size], Init::Zeros)),
             scale,
@@ -146,6 +164,9 @@ impl LmHeadConfig {
 /// A tied head holds no matrix: it exists once, in the embedding, so it cannot come untied when trained, saved or loaded.
 #[derive(Module, Debug)]
 pub struct LmHead {
+    /// `[D, E]`, from the width of the vectors to that of the embedding, where a tied head needs it.
+    #[doc(alias = "project_out")]
+    pub projection: Option<Linear>,
     /// `[D, V]`, where the matrix is not the embedding's.
     pub weight: Option<Param<Tensor<2>>>,
     /// `[V]`.
@@ -168,6 +189,10 @@ impl LmHead {
     pub fn lazy(&self, hidden: Tensor<3>, embedding: &TokenEmbedding) -> LazyLogits {
         let weight = self.weight.as_ref().map_or_else(|| embedding.weight.val().transpose(), Param::val);
         let map = LogitMap::new(weight).with_bias(self.bias.as_ref().map(Param::val));
+        let hidden = match &self.projection {
+            Some(projection) => projection.forward(hidden),
+            None => hidden,
+        };
         LazyLogits::new(hidden, map.with_scale(self.scale).with_soft_cap(self.soft_cap))
     }
 }
@@ -175,14 +200,14 @@ impl LmHead {
 /// Logits that are not formed yet. With a large vocabulary they are the largest tensor of a training.
 #[derive(Debug, Clone)]
 pub struct LazyLogits {
-    /// `[B, T, D]`.
+    /// `[B, T, D]`; `[B, T, E]` where they are projected to the width of the embedding.
     pub hidden: Tensor<3>,
     /// What they are multiplied by, and what is put around the product.
     pub map: LogitMap,
 }
 
 impl LazyLogits {
-    /// The logits of vectors, `[B, T, D]`.
+    /// The logits of vectors that the map fits.
     pub fn new(hidden: Tensor<3>, map: LogitMap) -> Self {
         Self { hidden, map }
     }
@@ -214,6 +239,20 @@ mod tests {
             let expected = (product * 0.5 / 2.0).tanh() * 2.0;
             assert_close(&head.forward(hidden.clone(), &embedding), &expected, 1e-5);
         }
+    }
+
+    #[test]
+    fn a_tied_head_leads_back_to_the_width_of_the_embedding() {
+        let device = Device::default();
+        let embedding = TokenEmbeddingConfig::new(7, 3).init(&device);
+        let hidden = Tensor::<3>::random([2, 3, 5], Distribution::Default, &device);
+        let head = LmHeadConfig::new(5, 7).with_d_embedding(3).init(&device);
+        let back = head.projection.as_ref().expect("a projection").weight.val();
+        let expected = hidden.clone().matmul(back.matmul(embedding.weight.val().transpose()).unsqueeze());
+        assert_close(&head.forward(hidden.clone(), &embedding), &expected, 1e-5);
+        let own = LmHeadConfig::new(5, 7).with_d_embedding(3).with_tied(false).init(&device);
+        assert!(own.projection.is_none() && own.forward(hidden, &embedding).dims() == [2, 3, 7]);
+        assert!(LmHeadConfig::new(5, 7).with_d_embedding(5).init(&device).projection.is_none(), "of one width");
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub use block::{NormPlacement, TransformerBlock, TransformerBlockConfig};
 pub use cache::{Cache, LayerCache};
 pub use context::{AttentionContext, LayerContext, Memory};
 pub use dropout::drop as dropout;
-pub use embedding::{EmbeddingScale, TokenEmbedding, TokenEmbeddingConfig};
+pub use embedding::{EmbeddingProjectionConfig, EmbeddingScale, ProjectionPlace, TokenEmbedding, TokenEmbeddingConfig};
 pub use encoder_decoder::{EncoderDecoder, EncoderDecoderConfig};
 pub use error::ConfigError;
 pub use feed_forward::{

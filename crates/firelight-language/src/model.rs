@@ -88,19 +88,24 @@ impl LanguageModelConfig {
 
     /// Number of parameters, without building the model.
     pub fn num_params(&self) -> usize {
-        let matrices = if self.tied { 1 } else { 2 };
+        let stack = &self.transformer;
+        let (d_model, d_embedding) = (stack.d_model, stack.d_embedding());
+        let back = if d_embedding == d_model { 0 } else { d_embedding * d_model };
+        let head = if self.tied { back } else { self.vocab_size * d_model };
         let bias = if self.head.bias { self.vocab_size } else { 0 };
-        self.transformer.num_params() + matrices * self.vocab_size * self.transformer.d_model + bias
+        stack.num_params() + self.vocab_size * d_embedding + head + bias
     }
 
     fn embedding_config(&self) -> TokenEmbeddingConfig {
-        let TransformerConfig { d_model, init, .. } = self.transformer;
-        TokenEmbeddingConfig::new(self.vocab_size, d_model).with_scale(self.scale_embedding).with_init(init.weight)
+        let stack = &self.transformer;
+        let embedding = TokenEmbeddingConfig::new(self.vocab_size, stack.d_embedding());
+        embedding.with_scale(self.scale_embedding).with_init(stack.init.weight)
     }
 
     fn head_config(&self) -> LmHeadConfig {
-        let TransformerConfig { d_model, init, .. } = self.transformer;
-        LmHeadConfig::new(d_model, self.vocab_size).with_tied(self.tied).with_options(self.head).with_init(init.weight)
+        let stack = &self.transformer;
+        let head = LmHeadConfig::new(stack.d_model, self.vocab_size).with_d_embedding(stack.d_embedding());
+        head.with_tied(self.tied).with_options(self.head).with_init(stack.init.weight)
     }
 
     /// Builds the model with seed 0.
@@ -203,6 +208,7 @@ impl LanguageModel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_core::{EmbeddingProjectionConfig, ProjectionPlace};
     use firelight_kernels::assert_close;
 
     #[test]
@@ -236,6 +242,23 @@ mod tests {
             };
             let product = hidden.reshape([6, 16]).matmul(weight).reshape([2, 3, 11]);
             assert_close(&model.forward(tokens.clone()), &((product * 8.0).tanh() * 0.5), 1e-5);
+        }
+    }
+
+    #[test]
+    fn embeddings_of_another_width_are_projected_in_and_out() {
+        let device = Device::default();
+        let tokens = Tensor::<2, Int>::from_ints([[1, 5, 2]], &device);
+        for place in [ProjectionPlace::AfterNorm, ProjectionPlace::BeforePositions] {
+            let projection = EmbeddingProjectionConfig::new(6).with_bias(false).with_place(place);
+            let config = LanguageModelConfig::new(11, 16, 2, 1).with_max_seq_len(8);
+            let config = config.with_transformer(|stack| stack.with_embedding_projection(Some(projection)));
+            for config in [config.clone(), config.with_tied(false)] {
+                let model = config.init(&device);
+                assert_eq!(model.num_params(), config.num_params());
+                assert_eq!(model.embedding.weight.dims(), [11, 6]);
+                assert_eq!(model.forward(tokens.clone()).dims(), [1, 3, 11]);
+            }
         }
     }
 

@@ -258,6 +258,7 @@ impl fmt::Display for PretrainingModel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_core::EmbeddingProjectionConfig;
 
     /// The modules on the way to the parameters.
     #[derive(Default)]
@@ -312,6 +313,8 @@ mod tests {
             config.head.tied = false;
             assert_eq!(config.num_params(), tied + 8 * 11, "a matrix of its own");
             assert_eq!(config.init(&device).num_params(), config.num_params(), "{objective:?}");
+            config.encoder.transformer.embedding_projection = Some(EmbeddingProjectionConfig::new(4));
+            assert_eq!(config.init(&device).num_params(), config.num_params(), "{objective:?}, narrow");
         }
     }
 

@@ -11,8 +11,10 @@ pub(super) fn estimate(recipe: &MaskedLanguageRecipe, config: &PretrainingConfig
     let stacks = || [stack].into_iter().chain(&generator);
     let share = recipe.data.masking.ratio;
     let d_hidden = generator.as_ref().unwrap_or(stack).d_model;
-    let head = share * (stack.d_model * (d_hidden + config.encoder.vocab_size)) as f64;
-    let beside = generator.as_ref().map_or(0, |generator| stack.d_model * (generator.d_model + stack.d_model));
+    let d_embedding = stack.d_embedding();
+    let head = share * (d_embedding * (d_hidden + config.encoder.vocab_size)) as f64;
+    let beside =
+        generator.as_ref().map_or(0, |generator| d_embedding * generator.d_model + stack.d_model * stack.d_model);
     let cost = Cost {
         parameters: config.num_params(),
         flops_per_token: stacks().map(|stack| stack.train_flops_per_token()).sum::<usize>()

@@ -4,6 +4,7 @@
 use super::super::Transformer;
 use super::{LayerConfig, TransformerConfig};
 use crate::block::TransformerBlockConfig;
+use crate::embedding::EmbeddingProjectionConfig;
 use crate::error::expect_valid;
 use crate::init::ParamBuilder;
 use crate::layer::Layer;
@@ -19,12 +20,13 @@ impl TransformerConfig {
 
     /// In floating point, which does not overflow whatever a file says, and is exact below 2^53.
     pub(super) fn count(&self) -> f64 {
-        let norms = [self.has_final_norm(), self.embedding_norm].into_iter().filter(|norm| *norm).count();
-        let norms = norms as f64 * self.norm.num_params(self.d_model);
+        let norm = |exists: bool, width: usize| if exists { self.norm.num_params(width) } else { 0.0 };
+        let norms = norm(self.has_final_norm(), self.d_model) + norm(self.embedding_norm, self.d_summed());
+        let projection = self.embedding_projection.map_or(0.0, |projection| projection.num_params(self.d_model));
         let built = |times: usize| if self.share_layers { times.min(1) } else { times };
         let layers: f64 = self.turns().map(|(layer, times)| built(times) as f64 * layer.block.num_params()).sum();
         let positions: f64 = self.schemes().0.iter().map(|(scheme, sizes)| scheme.num_params(*sizes)).sum();
-        layers + norms + positions
+        layers + norms + positions + projection
     }
 
     /// The kinds of layers, and how many of each the stack has.
@@ -75,14 +77,19 @@ impl TransformerConfig {
             let (config, sizes) = schemes[index];
             config.init_with(sizes, self.init.weight, params)
         };
-        let norm = |name: &str| self.norm.init_with(self.d_model, &params.scope(name));
+        let norm = |name: &str, width: usize| self.norm.init_with(width, &params.scope(name));
+        let projection = |config: EmbeddingProjectionConfig| {
+            config.init_with(self.d_model, self.init.weight, &params.scope("embedding_projection"))
+        };
         Transformer {
             position: scheme(0, &params.scope("position")),
             layer_positions: (1..schemes.len()).map(|index| scheme(index, &others.scope(index - 1))).collect(),
             blocks: (0..self.n_built()).map(|i| layer(i, self.layer(i), &blocks.scope(i))).collect(),
             n_layers: self.n_layers,
-            embedding_norm: self.embedding_norm.then(|| norm("embedding_norm")),
-            norm: self.has_final_norm().then(|| norm("norm")),
+            embedding_norm: self.embedding_norm.then(|| norm("embedding_norm", self.d_summed())),
+            embedding_projection: self.embedding_projection.map(projection),
+            projection_place: self.embedding_projection.map(|config| config.place).unwrap_or_default(),
+            norm: self.has_final_norm().then(|| norm("norm", self.d_model)),
             dropout: DropoutConfig::new(self.embedding_dropout).init(),
             patterns: self.patterns(),
             scheme_of,
@@ -111,7 +118,7 @@ impl TransformerConfig {
     fn sizes(&self, layer: &LayerConfig) -> PositionSizes {
         let attention = &layer.block.attention;
         let (n_heads, d_head) = (attention.n_heads, attention.d_head());
-        PositionSizes { d_model: self.d_model, n_heads, d_head, max_seq_len: self.max_seq_len }
+        PositionSizes { d_model: self.d_summed(), n_heads, d_head, max_seq_len: self.max_seq_len }
     }
 
     /// The block of layer `index`: the stack's initial weights, and a rate of stochastic depth that rises linearly (Huang et al.
@@ -140,6 +147,7 @@ mod tests {
     use super::*;
     use crate::attention::{AttentionMechanism, ProjectionKind};
     use crate::block::NormPlacement;
+    use crate::embedding::ProjectionPlace;
     use crate::feed_forward::{Activation, ExpertsConfig};
     use crate::norm::NormConfig;
     use burn::module::Module;
@@ -179,6 +187,10 @@ mod tests {
                 .with_n_kv_heads(1),
             base.clone().with_layer_scale(0.1).with_cross_attention(true),
             base.clone().with_embedding_norm(true).with_norm_placement(NormPlacement::Post),
+            base.clone().with_embedding_norm(true).with_embedding_projection(Some(EmbeddingProjectionConfig::new(4))),
+            base.clone().with_embedding_norm(true).with_embedding_projection(Some(
+                EmbeddingProjectionConfig::new(4).with_bias(false).with_place(ProjectionPlace::BeforePositions),
+            )),
             base.clone().with_experts(ExpertsConfig::new(3)).with_activation(Activation::SwiGlu),
             base.clone().with_query_key_norm(Some(NormConfig::rms())).with_n_kv_heads(1),
             base.clone().with_bias(false).with_qkv_bias(true).with_projection(ProjectionKind::Fused),
