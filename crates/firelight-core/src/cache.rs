@@ -1,6 +1,7 @@
 //! What a decoder remembers between steps: the state of every layer, and which tokens are padding or of which document.
 
-use crate::state::{State, bytes_of, select};
+use crate::context::MemoryKeyValues;
+use crate::state::State;
 use burn::tensor::{Bool, Device, Int, Tensor};
 use std::ops::Range;
 
@@ -28,32 +29,29 @@ pub struct Cache {
 #[derive(Debug, Clone)]
 pub struct LayerCache {
     pub(crate) state: Box<dyn State>,
-    memory: Option<(Tensor<4>, Tensor<4>)>,
+    memory: Option<MemoryKeyValues>,
 }
 
 impl LayerCache {
-    /// Keys `[B, G, S, E]` and values `[B, G, S, W]` of the encoder's output, computed at the first call only.
-    pub(crate) fn memory(&mut self, compute: impl FnOnce() -> (Tensor<4>, Tensor<4>)) -> (Tensor<4>, Tensor<4>) {
+    /// Keys and values of the encoder's output, computed at the first call only.
+    pub(crate) fn memory(&mut self, compute: impl FnOnce() -> MemoryKeyValues) -> MemoryKeyValues {
         self.memory.get_or_insert_with(compute).clone()
     }
 
     fn select_memory(&mut self, rows: &Tensor<1, Int>) {
-        self.memory = self.memory.take().map(|(keys, values)| (select(keys, rows), select(values, rows)));
+        self.memory = self.memory.take().map(|memory| memory.select_rows(rows));
     }
 
     fn join(&mut self, other: Self) {
         self.state.join(other.state);
         self.memory = match (self.memory.take(), other.memory) {
-            (Some((keys, values)), Some((more_keys, more_values))) => {
-                Some((Tensor::cat(vec![keys, more_keys], 0), Tensor::cat(vec![values, more_values], 0)))
-            }
+            (Some(memory), Some(more)) => Some(memory.join(more)),
             (memory, more) => memory.or(more),
         };
     }
 
     fn bytes(&self) -> usize {
-        let memory = self.memory.iter().map(|(keys, values)| bytes_of(keys) + bytes_of(values));
-        self.state.bytes() + memory.sum::<usize>()
+        self.state.bytes() + self.memory.as_ref().map_or(0, MemoryKeyValues::bytes)
     }
 }
 
@@ -117,6 +115,7 @@ impl Cache {
         }
         self.padding = self.padding.take().filter(|_| len > 0).map(|padding| padding.narrow(1, 0, len));
         self.documents = self.documents.take().filter(|_| len > 0).map(|documents| documents.narrow(1, 0, len));
+        self.batch = self.batch.take().filter(|_| len > 0);
         for layer in &mut self.layers {
             layer.state.truncate(len);
         }
@@ -144,16 +143,15 @@ impl Cache {
 
     /// Puts the rows of `other` below its own, so that both go on in one batch. The shorter rows are padded on the left and keep
     /// the positions of their tokens; so a pattern that counts padding, as chunks and global tokens do, sees other keys after
-    /// it than before.
+    /// it than before. The padding belongs to a document that no token has, and a text without documents is one. The shorter of
+    /// two encoders' outputs is padded on the right, as [`Memory::join`](crate::Memory::join) pads it.
     ///
     /// # Panics
-    /// If the caches are of different stacks, either has documents, or their encoders' outputs differ in length.
+    /// If the caches are of different stacks.
     pub fn join(&mut self, other: Self) {
         let layers = [self.layers.len(), other.layers.len()];
         assert!(layers[0] == layers[1], "caches of {layers:?} layers cannot be joined: they are of different stacks");
-        let documents = self.documents.is_some() || other.documents.is_some();
-        assert!(!documents, "caches with documents cannot be joined: padding belongs to none");
-        self.padding = joined_padding([&*self, &other]);
+        (self.padding, self.documents) = (joined_padding([&*self, &other]), joined_documents([&*self, &other]));
         self.batch = match (self.batch.take(), other.batch) {
             (Some((rows, device)), Some((more, _))) => Some((rows + more, device)),
             (batch, more) => batch.or(more),
@@ -241,6 +239,20 @@ fn joined_padding(caches: [&Cache; 2]) -> Option<Tensor<2, Bool>> {
     (!none_is_padded).then(|| Tensor::cat(caches.iter().filter_map(of_cache).collect(), 0).bool())
 }
 
+/// Of which document the tokens of joined rows are, `[B, T]`, if any are named. Padding has a smaller name than all tokens.
+fn joined_documents(caches: [&Cache; 2]) -> Option<Tensor<2, Int>> {
+    let named = caches.iter().filter_map(|cache| cache.documents.clone());
+    let smallest = named.map(|documents| documents.min().into_scalar::<i64>()).min()?;
+    let len = caches[0].len().max(caches[1].len());
+    let of_cache = |cache: &&Cache| {
+        let (rows, device) = cache.batch.as_ref()?;
+        let names = |length, name: i64| Tensor::<2, Int>::full([*rows, length], name, device);
+        let own = cache.documents.clone().unwrap_or_else(|| names(cache.len(), smallest));
+        Some(Tensor::cat(vec![names(len - cache.len(), smallest - 1), own], 1))
+    };
+    Some(Tensor::cat(caches.iter().filter_map(of_cache).collect(), 0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -308,18 +320,57 @@ mod tests {
             let mut cache = cache([None], 4);
             cache.extend_padding(Some(Tensor::from_bool([[false], [true]], &device)), [2, 1]);
             append(&mut cache, 0, two(1.0, 2.0), two(3.0, 4.0));
-            cache.layer(0).memory(|| (two(5.0, 6.0), two(7.0, 8.0)));
+            let padding = Some(Tensor::from_bool([[false], [true]], &device));
+            cache.layer(0).memory(|| MemoryKeyValues { key: two(5.0, 6.0), value: two(7.0, 8.0), padding });
             select(&mut cache, &rows);
             let padding = cache.extend_padding(None, [2, 1]).expect("a padded token").into_data();
             let (key, _) = append(&mut cache, 0, two(9.0, 9.0), two(9.0, 9.0));
-            let (memory, _) = cache.layer(0).memory(|| unreachable!("it is remembered"));
+            let memory = cache.layer(0).memory(|| unreachable!("it is remembered"));
             let numbers = |x: Tensor<4>| x.try_to_vec_as::<f32>().expect("a host copy");
-            (padding.iter::<bool>().collect::<Vec<_>>(), numbers(key), numbers(memory))
+            let hidden = memory.padding.expect("a padded source").into_data().iter::<bool>().collect::<Vec<_>>();
+            (padding.iter::<bool>().collect::<Vec<_>>(), numbers(key), (numbers(memory.key), hidden))
         };
         let padding = vec![true, false, true, false];
         let tokens = vec![2.0, 9.0, 2.0, 9.0];
-        assert_eq!(selected(Cache::select_tokens), (padding.clone(), tokens.clone(), vec![5.0, 6.0]));
-        assert_eq!(selected(Cache::select_rows), (padding, tokens, vec![6.0, 6.0]));
+        let memory = |keys: [f32; 2], padding: [bool; 2]| (keys.to_vec(), padding.to_vec());
+        let kept = memory([5.0, 6.0], [false, true]);
+        assert_eq!(selected(Cache::select_tokens), (padding.clone(), tokens.clone(), kept));
+        assert_eq!(selected(Cache::select_rows), (padding, tokens, memory([6.0, 6.0], [true, true])));
+    }
+
+    /// A cache of one layer that has read some tokens, of one row.
+    fn read(documents: Option<&[i64]>, length: usize) -> Cache {
+        let device = Device::default();
+        let mut cache = cache([None], 9);
+        cache.begin(1, &device);
+        let documents = documents.map(|names| Tensor::<1, Int>::from_data(names, &device).unsqueeze());
+        cache.extend_documents(documents, [1, length]);
+        append(&mut cache, 0, row(&vec![1.0; length], &device), row(&vec![1.0; length], &device));
+        cache
+    }
+
+    #[test]
+    fn the_padding_of_joined_rows_is_of_no_document_of_theirs() {
+        let names = |one: Cache, other: Cache| {
+            let mut joined = one;
+            joined.join(other);
+            let rows = joined.batch.as_ref().expect("rows").0;
+            let names = joined.extend_documents(None, [rows, 1])?;
+            Some(names.try_to_vec_as::<i64>().expect("a host copy"))
+        };
+        let short = || read(Some(&[4, 7]), 2);
+        assert_eq!(names(short(), read(Some(&[5, 5, 3]), 3)), Some(vec![2, 4, 7, 7, 5, 5, 3, 3]));
+        // A text without documents is one, whose name is not that of the padding.
+        assert_eq!(names(short(), read(None, 3)), Some(vec![3, 4, 7, 7, 4, 4, 4, 4]));
+        assert_eq!(names(read(None, 1), short()), Some(vec![3, 4, 4, 4, 7, 7]));
+        assert_eq!(names(read(None, 1), read(None, 2)), None);
+        // What has read nothing, or has forgotten all, adds no rows.
+        let mut emptied = read(Some(&[9]), 1);
+        emptied.truncate(0);
+        for empty in [emptied, cache([None], 9)] {
+            assert_eq!(names(empty.clone(), short()), Some(vec![4, 7, 7]));
+            assert_eq!(names(short(), empty), Some(vec![4, 7, 7]));
+        }
     }
 
     #[test]

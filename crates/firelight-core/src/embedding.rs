@@ -6,6 +6,7 @@ mod scale;
 pub use projection::{EmbeddingProjectionConfig, ProjectionPlace};
 pub use scale::EmbeddingScale;
 
+use crate::cost::Cost;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
 use burn::module::{Module, Param};
@@ -79,6 +80,11 @@ pub struct TokenEmbedding {
 }
 
 impl TokenEmbedding {
+    /// What it costs: nothing but its table.
+    pub fn cost(&self) -> Cost {
+        Cost::of(self).looked_up()
+    }
+
     /// Looks the tokens up.
     ///
     /// # Shapes

@@ -1,5 +1,6 @@
 //! The language-model head: vectors become logits, by a matrix of its own or by the embedding's.
 
+use crate::cost::Cost;
 use crate::embedding::{TokenEmbedding, TokenEmbeddingConfig};
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
@@ -176,6 +177,14 @@ pub struct LmHead {
 }
 
 impl LmHead {
+    /// What it costs a token: its products, also those with the matrix of the embedding, whose numbers are the embedding's. It keeps
+    /// what its projection gives.
+    pub fn cost(&self, embedding: &TokenEmbedding) -> Cost {
+        let tied = if self.weight.is_none() { Cost::of(embedding).flops_per_token } else { 0.0 };
+        let kept = self.projection.as_ref().map_or(0, |projection| projection.widths()[1]);
+        Cost::of(self).with_flops(tied).keeping(kept)
+    }
+
     /// # Shapes
     /// - `hidden`: `[B, T, D]`; output: `[B, T, V]`
     pub fn forward(&self, hidden: Tensor<3>, embedding: &TokenEmbedding) -> Tensor<3> {
@@ -253,6 +262,21 @@ mod tests {
         let own = LmHeadConfig::new(5, 7).with_d_embedding(3).with_tied(false).init(&device);
         assert!(own.projection.is_none() && own.forward(hidden, &embedding).dims() == [2, 3, 7]);
         assert!(LmHeadConfig::new(5, 7).with_d_embedding(5).init(&device).projection.is_none(), "of one width");
+    }
+
+    #[test]
+    fn a_tied_head_costs_its_products_and_no_numbers() {
+        let device = Device::default();
+        let found = |config: LmHeadConfig, d_embedding: usize| {
+            let embedding = TokenEmbeddingConfig::new(7, d_embedding).init(&device);
+            let Cost { parameters, flops_per_token, kept_per_token, .. } = config.init(&device).cost(&embedding);
+            (parameters, flops_per_token, kept_per_token)
+        };
+        let (tied, biased) = (LmHeadConfig::new(5, 7), HeadOptions::default().with_bias(true));
+        assert_eq!(found(tied.clone(), 5), (0, 70.0, 0));
+        assert_eq!(found(tied.clone().with_tied(false), 5), (35, 70.0, 0));
+        assert_eq!(found(tied.clone().with_options(biased), 5), (7, 70.0, 0));
+        assert_eq!(found(tied.with_d_embedding(3), 3), (15, 2.0 * (15.0 + 21.0), 3));
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod attention;
 mod block;
 mod cache;
 mod context;
+mod cost;
 mod dropout;
 mod embedding;
 mod encoder_decoder;
@@ -47,6 +48,7 @@ mod layer;
 mod layer_scale;
 mod linear;
 mod loss;
+mod mixer;
 mod norm;
 mod pass;
 mod position;
@@ -62,12 +64,13 @@ mod vision;
 pub use adapter::{Adapter, AdapterConfig, merge_adapters};
 pub use attention::{
     AdditiveScore, Attention, AttentionConfig, AttentionMechanism, AttentionPattern, BilinearScore, DotProduct,
-    FusedProjection, KeyValues, LinearAttention, Mechanism, NormSpan, Projection, ProjectionKind, ScoreScale,
-    SeparateProjection,
+    FusedProjection, KeyValues, LatentAttention, LatentConfig, LinearAttention, Mechanism, NormSpan, Projection,
+    ProjectionKind, ScoreScale, SeparateProjection,
 };
 pub use block::{NormPlacement, TransformerBlock, TransformerBlockConfig};
 pub use cache::{Cache, LayerCache};
-pub use context::{AttentionContext, LayerContext, Memory};
+pub use context::{AttentionContext, LayerContext, Memory, MemoryKeyValues};
+pub use cost::Cost;
 pub use dropout::drop as dropout;
 pub use embedding::{EmbeddingProjectionConfig, EmbeddingScale, ProjectionPlace, TokenEmbedding, TokenEmbeddingConfig};
 pub use encoder_decoder::{EncoderDecoder, EncoderDecoderConfig};
@@ -82,6 +85,7 @@ pub use layer::{FeedForwardNetwork, Layer, TokenMixer};
 pub use layer_scale::LayerScale;
 pub use linear::{Linear, LinearConfig};
 pub use loss::{LossConfig, TokenLoss};
+pub use mixer::{Mixer, MixerConfig};
 pub use norm::{LayerNorm, NoNorm, Norm, NormConfig, RmsNorm};
 pub use pass::{AttentionTrace, AuxiliaryLosses, LayerPass, LayerTrace, Pass};
 pub use position::{

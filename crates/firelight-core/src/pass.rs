@@ -1,6 +1,7 @@
 //! The optional side channels of one forward pass. A new channel is a field here and changes no signature.
 
 use crate::cache::{Cache, LayerCache};
+use crate::context::MemoryKeyValues;
 use crate::precision::Precision;
 use crate::state::State;
 use burn::tensor::{Bool, Device, FloatDType, Int, Tensor};
@@ -26,7 +27,8 @@ pub struct AttentionTrace {
     pub layers: Vec<LayerTrace>,
 }
 
-/// The attention weights of one layer. Dropout is included, so that the weights times the values are what the layer saw.
+/// The attention weights of one layer. Dropout is included, so that the weights times the values are what the layer saw. Where heads
+/// have sinks, a row sums to less than 1: the rest is the weight of the sink.
 #[derive(Debug, Clone, Default)]
 pub struct LayerTrace {
     /// Of the self-attention, `[B, H, T, K]`. A layer whose cache keeps the last tokens alone reads those, so that its `K`
@@ -238,8 +240,8 @@ impl LayerPass<'_> {
         self.losses.as_deref_mut()
     }
 
-    /// Keys `[B, G, S, E]` and values `[B, G, S, W]` of an encoder's output: a pass with a cache computes them once.
-    pub fn memory(&mut self, compute: impl FnOnce() -> (Tensor<4>, Tensor<4>)) -> (Tensor<4>, Tensor<4>) {
+    /// Keys and values of an encoder's output: a pass with a cache computes them once.
+    pub fn memory(&mut self, compute: impl FnOnce() -> MemoryKeyValues) -> MemoryKeyValues {
         match &mut self.cache {
             Some(cache) => cache.memory(compute),
             None => compute(),

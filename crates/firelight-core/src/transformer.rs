@@ -116,6 +116,7 @@ pub struct Transformer<L: Layer = TransformerBlock> {
     #[module(skip)]
     projection_place: ProjectionPlace,
     dropout: Dropout,
+    d_model: usize,
     n_layers: usize,
     #[module(skip)]
     patterns: Vec<AttentionPattern>,
@@ -248,8 +249,9 @@ impl<L: Layer + 'static> Transformer<L> {
         let (found, layers) = (states.len(), self.n_layers);
         assert!(found == layers, "a cache of {found} layers was made for another stack: this one has {layers}");
         for (layer, state) in states.into_iter().enumerate() {
-            let (keeps, needs) = (state.keeps(), self.state(layer, 0).keeps());
-            let fits = keeps == needs || keeps == self.full_state(layer, 0).keeps();
+            let needs = self.state(layer, 0);
+            let fits = state.fits(&*needs) || state.fits(&*self.full_state(layer, 0));
+            let [keeps, needs] = [state.keeps(), needs.keeps()];
             assert!(fits, "layer {layer} of the cache keeps {keeps}, but its attention reads {needs}");
         }
     }

@@ -13,6 +13,7 @@ mod position;
 pub use config::{ImagePooling, PatchPosition, VisionTransformerConfig};
 pub use patches::PatchEmbedding;
 
+use crate::cost::Cost;
 use crate::linear::Linear;
 use crate::pass::Pass;
 use crate::transformer::{SequenceInput, Transformer};
@@ -65,6 +66,21 @@ pub struct Distillation {
 }
 
 impl VisionTransformer {
+    /// What a token costs, a patch or one before them; the heads, computed once for an image, count by its share of them.
+    pub fn cost(&self) -> Cost {
+        let before = usize::from(self.class_token.is_some()) + usize::from(self.distillation.is_some());
+        let tokens = self.grid[0] * self.grid[1] + before;
+        let patches = Cost::of(&self.patches).keeping(self.patches.projection.widths()[0]).named("patches");
+        let looked_up = |name: &str, cost: Cost| cost.looked_up().named(name);
+        let class_token = self.class_token.as_ref().map(|token| looked_up("class_token", Cost::of(token)));
+        let position = self.position.as_ref().map(|position| looked_up("position", Cost::of(position)));
+        let once = |name: &str, cost: Cost| cost.once_in(tokens).named(name);
+        let distillation = self.distillation.as_ref().map(|part| once("distillation", Cost::of(part)));
+        let stack = self.transformer.cost(tokens).named("transformer");
+        let parts = [Some(patches), class_token, position, distillation, Some(stack)].into_iter().flatten();
+        Cost::sum(parts.chain([once("head", Cost::of(&self.head))]))
+    }
+
     /// The logits of every class.
     ///
     /// # Shapes

@@ -120,6 +120,9 @@ mod tests {
         check("attention", heads, |[q, k, v]| attention(q, k, v, &options));
         let [q, k, v] = heads;
         check("weights", [q, k], |[q, k]| attention_with_weights(q, k.clone(), k, &options).1);
+        check("sinks", [q, k, v, [1, 1, 1, 4]], |[q, k, v, s]| {
+            attention(q, k, v, &options.clone().with_sinks(Some(s.reshape([-1]))))
+        });
         check("bias", [q, k, v, [1, 4, 5, 7]], |[q, k, v, b]| attention(q, k, v, &options.clone().with_bias(Some(b))));
         let bias = |b: Tensor<4>| Some(b.reshape([4, 11]));
         check("by distance", [q, k, v, [1, 1, 4, 11]], |[q, k, v, b]| {

@@ -229,8 +229,12 @@ fn empty_batches_pass_in_both_directions() {
 #[test]
 fn empty_batches_of_heads_pass_in_both_directions() {
     let device = Case::plain().device();
-    let operations: [fn(Tensor<4>) -> Tensor<4>; 2] = [
+    let operations: [fn(Tensor<4>) -> Tensor<4>; 3] = [
         |x| attention(x.clone(), x.clone(), x, &AttentionOptions::default().with_mask(AttentionMask::causal())),
+        |x| {
+            let sinks = Tensor::zeros([2], &x.device()).require_grad();
+            attention(x.clone(), x.clone(), x, &AttentionOptions::default().with_sinks(Some(sinks)))
+        },
         |x| {
             let angles = Tensor::zeros([1, 1, 3, 2], &x.device());
             rotary(x, angles.clone().cos(), angles.sin(), RotaryPairs::Halves)

@@ -7,8 +7,8 @@
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 use firelight_core::{
-    Cache, ConfigError, EmbeddingScale, HeadOptions, LazyLogits, LmHead, LmHeadConfig, ParamBuilder, ParameterReport,
-    Pass, SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig,
+    Cache, ConfigError, Cost, EmbeddingScale, HeadOptions, LazyLogits, LmHead, LmHeadConfig, ParamBuilder,
+    ParameterReport, Pass, SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig,
 };
 use serde::{Deserialize, Serialize};
 
@@ -84,16 +84,6 @@ impl LanguageModelConfig {
         ];
         let ends = [self.embedding_config().validate(), self.head_config().validate()];
         ConfigError::collect(ends.into_iter().chain([stack.validate()]), own)
-    }
-
-    /// Number of parameters, without building the model.
-    pub fn num_params(&self) -> usize {
-        let stack = &self.transformer;
-        let (d_model, d_embedding) = (stack.d_model, stack.d_embedding());
-        let back = if d_embedding == d_model { 0 } else { d_embedding * d_model };
-        let head = if self.tied { back } else { self.vocab_size * d_model };
-        let bias = if self.head.bias { self.vocab_size } else { 0 };
-        stack.num_params() + self.vocab_size * d_embedding + head + bias
     }
 
     fn embedding_config(&self) -> TokenEmbeddingConfig {
@@ -199,6 +189,15 @@ impl LanguageModel {
         self.transformer.cache(self.max_seq_len)
     }
 
+    /// What a token of a text of `length` tokens costs.
+    pub fn cost(&self, length: usize) -> Cost {
+        Cost::sum([
+            self.embedding.cost().named("embedding"),
+            self.transformer.cost(length).named("transformer"),
+            self.head.cost(&self.embedding).named("head"),
+        ])
+    }
+
     /// The parameters by part.
     pub fn report(&self) -> ParameterReport {
         ParameterReport::of(self)
@@ -255,7 +254,7 @@ mod tests {
             let config = config.with_transformer(|stack| stack.with_embedding_projection(Some(projection)));
             for config in [config.clone(), config.with_tied(false)] {
                 let model = config.init(&device);
-                assert_eq!(model.num_params(), config.num_params());
+                assert_eq!(model.cost(8).parameters, model.num_params());
                 assert_eq!(model.embedding.weight.dims(), [11, 6]);
                 assert_eq!(model.forward(tokens.clone()).dims(), [1, 3, 11]);
             }
@@ -264,9 +263,10 @@ mod tests {
 
     #[test]
     fn a_bias_of_the_head_is_counted() {
-        let config = LanguageModelConfig::new(11, 16, 2, 1).with_head(HeadOptions::default().with_bias(true));
-        assert_eq!(config.num_params(), LanguageModelConfig::new(11, 16, 2, 1).num_params() + 11);
-        assert_eq!(config.init(&Device::default()).num_params(), config.num_params());
+        let plain = LanguageModelConfig::new(11, 16, 2, 1);
+        let biased = plain.clone().with_head(HeadOptions::default().with_bias(true)).init(&Device::default());
+        assert_eq!(biased.num_params(), plain.init(&Device::default()).num_params() + 11);
+        assert_eq!(biased.cost(8).parameters, biased.num_params());
     }
 
     #[test]

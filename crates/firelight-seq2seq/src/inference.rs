@@ -165,6 +165,28 @@ mod tests {
     }
 
     #[test]
+    fn joined_batches_of_sources_of_unequal_length_go_on_as_each_would_alone() {
+        let model = model(PositionConfig::Learned);
+        // Sources of 3 tokens beside those of 6, and targets of 3 beside those of 1.
+        let read = |sources: &[&[u32]], tokens: &[i32]| {
+            let (_, mut state) = model.prefill(rows(sources)).unwrap();
+            let token = |id: i32| Tensor::full([sources.len()], id, &model.embedding.weight.device());
+            tokens.iter().for_each(|&id| drop(model.step(token(id), &mut state)));
+            state
+        };
+        let (mut short, mut long) = (read(&SOURCES[1..2], &[3, 4]), read(&SOURCES, &[]));
+        let next = |rows: usize| Tensor::<2, Int>::full([rows, 1], 5, &model.embedding.weight.device());
+        let memory = short.memory.clone().join(long.memory.clone());
+        let mut joined = short.cache.clone().expect("a cache");
+        joined.join(long.cache.clone().expect("a cache"));
+        let found = model.decode(next(4), memory, &SequenceInput::default(), &mut Pass::cached(&mut joined));
+        let found = model.logits(found).squeeze_dim::<2>(1);
+        let expected = [model.next_logits(next(1), &mut short), model.next_logits(next(3), &mut long)];
+        let difference = Difference::between(&found, &Tensor::cat(expected.to_vec(), 0));
+        assert!(difference.absolute <= 1e-4, "{difference:?}");
+    }
+
+    #[test]
     fn one_beam_is_greedy() {
         let model = model(PositionConfig::rotary());
         assert_eq!(beams(&model, &SOURCES, 1), greedy(&model, &SOURCES));

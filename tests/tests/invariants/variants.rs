@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use firelight::nn::{
-    Activation, AttentionMechanism, AttentionPattern, NormConfig, NormPlacement, NormSpan, PositionConfig,
+    Activation, AttentionMechanism, AttentionPattern, MixerConfig, NormConfig, NormPlacement, NormSpan, PositionConfig,
     ProjectionKind, ProjectionPlace, RotaryLayout, RotaryScaling, RouterScores, ScoreScale, TransformerConfig,
 };
 use serde::de::DeserializeOwned;
@@ -75,6 +75,7 @@ fn forgotten(found: &Fields) -> Vec<String> {
         ("attention_scale", variants::<ScoreScale>(false)),
         ("embedding_projection.place", variants::<ProjectionPlace>(false)),
         ("experts.scores", variants::<RouterScores>(false)),
+        ("mixer.kind", variants::<MixerConfig>(true)),
         ("norm.kind", variants::<NormConfig>(true)),
         ("norm_placement", variants::<NormPlacement>(false)),
         ("patterns.kind", variants::<AttentionPattern>(true)),

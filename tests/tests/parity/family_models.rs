@@ -24,7 +24,7 @@ fn causal(golden: &Golden) -> usize {
     let config: LanguageModelConfig = config(golden, "config");
     config.validate().expect("a configuration");
     let model = golden.fill(config.init(&device().autodiff()));
-    assert_eq!(model.num_params(), config.num_params());
+    assert_eq!(model.cost(7).parameters, model.num_params());
     let tokens = golden.ints("tokens", &device().autodiff());
     let hidden = model.hidden(tokens, &SequenceInput::default(), &mut Pass::default());
     golden.check("logits", model.logits(hidden.clone()));
@@ -38,7 +38,7 @@ fn masked(golden: &Golden) -> usize {
     config.validate().expect("a configuration");
     let device = device().autodiff();
     let model = golden.fill(config.init(&device));
-    assert_eq!(model.num_params(), config.num_params());
+    assert_eq!(model.cost(7).parameters, model.num_params());
     let input = TextInput::new(golden.ints("tokens", &device)).with_segments(golden.ints("segments", &device));
     let logits = model.forward(&input, &mut Pass::default());
     golden.check("logits", logits.clone());

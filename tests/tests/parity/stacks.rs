@@ -56,6 +56,27 @@ fn published_families_agree_with_transformers() {
 }
 
 #[test]
+fn latent_attention_agrees_with_transformers() {
+    let golden = Golden::load("deepseek");
+    let compared = golden.cases().map(|golden| {
+        let (stack, _) = compare(&golden);
+        assert_felt(&golden, &paths(&stack));
+        paths(&stack).len()
+    });
+    // Of each layer two norms, three of the feed-forward network and seven of the attention, five without a latent of queries.
+    assert_eq!(compared.collect::<Vec<_>>(), [2 * 12 + 1, 10 + 1]);
+}
+
+#[test]
+fn gpt_oss_agrees_with_transformers() {
+    let golden = Golden::load("gpt_oss");
+    let (stack, _) = compare(&golden);
+    assert_felt(&golden, &paths(&stack));
+    // Of each of two layers: two norms, eight of projections, the sinks, two of the router, six of each of three experts.
+    assert_eq!(paths(&stack).len(), 2 * (2 + 8 + 1 + 2 + 3 * 6) + 1);
+}
+
+#[test]
 fn patterns_see_the_keys_of_their_papers() {
     let mut pairs = 0;
     for golden in Golden::load("stack_patterns").cases() {

@@ -2,9 +2,9 @@
 //! are laid out by `covering`, so that any two values of any two choices meet.
 
 use firelight::nn::{
-    Activation, AttentionMechanism, AttentionPattern, EmbeddingProjectionConfig, ExpertsConfig, NormConfig,
-    NormPlacement, NormSpan, PositionConfig, ProjectionKind, ProjectionPlace, RotaryLayout, RotaryScaling,
-    RouterScores, ScoreScale, TransformerConfig, WeightInit,
+    Activation, AttentionMechanism, AttentionPattern, EmbeddingProjectionConfig, ExpertsConfig, LatentConfig,
+    MixerConfig, NormConfig, NormPlacement, NormSpan, PositionConfig, ProjectionKind, ProjectionPlace, RotaryLayout,
+    RotaryScaling, RouterScores, ScoreScale, TransformerConfig, WeightInit,
 };
 
 use super::covering::covering;
@@ -22,6 +22,12 @@ const MECHANISMS: [AttentionMechanism; 4] = [
     AttentionMechanism::Bilinear,
     AttentionMechanism::Additive,
     AttentionMechanism::Linear,
+];
+
+/// What stands in the place of attention with queries, keys and values, alike.
+const MIXERS: [MixerConfig; 2] = [
+    MixerConfig::Latent(LatentConfig { d_latent: 6, d_rotary: 4, d_query_latent: None }),
+    MixerConfig::Latent(LatentConfig { d_latent: 3, d_rotary: 2, d_query_latent: Some(5) }),
 ];
 
 /// How many choices, the first ones, are crossed in full in [`decoders`], with the first mechanism.
@@ -50,7 +56,7 @@ fn choices(causal: bool) -> Vec<Choice> {
         choice([Pre, Post, Sandwich, Output, Parallel, ParallelTwoNorms], TransformerConfig::with_norm_placement),
         choice([4, 2, 1], TransformerConfig::with_n_kv_heads),
         choice(
-            [Relu, Gelu, GeluTanh, QuickGelu, Silu, SquaredRelu, SwiGlu, GeGlu, GeGluTanh, ReGlu],
+            [Relu, Gelu, GeluTanh, QuickGelu, Silu, SquaredRelu, SwiGlu, GeGlu, GeGluTanh, ReGlu, ClampedSwiGlu],
             TransformerConfig::with_activation,
         ),
         choice(
@@ -77,6 +83,7 @@ fn choices(causal: bool) -> Vec<Choice> {
             TransformerConfig::with_attention_scale,
         ),
         choice([None, Some(5.0)], TransformerConfig::with_attention_soft_cap),
+        choice([false, true], TransformerConfig::with_attention_sinks),
         choice([true, false], TransformerConfig::with_bias),
         choice([true, false], TransformerConfig::with_attention_bias),
         choice([NormSpan::Head, NormSpan::AllHeads], TransformerConfig::with_query_key_norm_span),
@@ -123,7 +130,7 @@ fn experts() -> [Option<ExpertsConfig>; 6] {
     let of = ExpertsConfig::new;
     let divided = |renormalise| Some(of(3).with_renormalise(renormalise));
     let grouped = of(4).with_scores(RouterScores::Sigmoid).with_correction(true).with_groups(2, 1);
-    let grouped = grouped.with_shared(1).with_scale(1.5);
+    let grouped = grouped.with_shared(1).with_scale(1.5).with_router_bias(true);
     [None, Some(of(3)), Some(of(2).with_top_k(1)), divided(false), divided(true), Some(grouped)]
 }
 
@@ -220,9 +227,8 @@ fn with_memory(rows: Vec<TransformerConfig>) -> Vec<TransformerConfig> {
 }
 
 fn rows(causal: bool, crossed: usize) -> Vec<TransformerConfig> {
-    let of = |mechanism| {
-        let base = base().with_attention_mechanism(mechanism);
-        let crossed = if mechanism == MECHANISMS[0] { crossed } else { 0 };
+    let of = |(index, base): (usize, TransformerConfig)| {
+        let crossed = if index == 0 { crossed } else { 0 };
         let possible = |change: &Change| change(base.clone()).validate().is_ok();
         let choices = choices(causal).into_iter().map(|choice| choice.into_iter().filter(possible).collect());
         let choices: Vec<Choice> = choices.collect();
@@ -232,7 +238,9 @@ fn rows(causal: bool, crossed: usize) -> Vec<TransformerConfig> {
         };
         covering(&sizes, crossed).into_iter().map(config).collect::<Vec<_>>()
     };
-    MECHANISMS.into_iter().flat_map(of).collect()
+    let mechanisms = MECHANISMS.map(|mechanism| base().with_attention_mechanism(mechanism));
+    let mixers = MIXERS.map(|mixer| base().with_mixer(mixer));
+    mechanisms.into_iter().chain(mixers).enumerate().flat_map(of).collect()
 }
 
 /// Two small layers. Weights as wide as those of a trained model, so that no defect hides behind small numbers.

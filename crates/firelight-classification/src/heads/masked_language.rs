@@ -8,7 +8,7 @@
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
 use firelight_core::{
-    HeadOptions, Init, Linear, LinearConfig, LmHead, LmHeadConfig, Norm, NormConfig, ParamBuilder, TokenEmbedding,
+    Cost, HeadOptions, Init, Linear, LinearConfig, LmHead, LmHeadConfig, Norm, NormConfig, ParamBuilder, TokenEmbedding,
 };
 use serde::{Deserialize, Serialize};
 
@@ -31,13 +31,6 @@ impl Default for MaskedLanguageHeadConfig {
 }
 
 impl MaskedLanguageHeadConfig {
-    /// Number of parameters beside the embedding, without building the head, for vectors of width `D`, embeddings of width `E` and
-    /// `V` tokens.
-    pub fn num_params(&self, [d_model, d_embedding, vocab_size]: [usize; 3], norm: NormConfig) -> usize {
-        let decoder = if self.tied { 0 } else { d_embedding * vocab_size };
-        d_model * d_embedding + d_embedding + norm.num_params(d_embedding) as usize + decoder + vocab_size
-    }
-
     /// Builds the head at the builder's path, with the encoder's norm, for vectors of width `D`, embeddings of width `E`, to which
     /// the dense layer leads, and `V` tokens.
     pub fn init_with(
@@ -72,6 +65,15 @@ pub struct MaskedLanguageHead {
 }
 
 impl MaskedLanguageHead {
+    /// What each token costs whose logits are asked for.
+    pub fn cost(&self, embedding: &TokenEmbedding) -> Cost {
+        Cost::sum([
+            Cost::of(&self.dense).named("dense"),
+            Cost::of(&self.norm).named("norm"),
+            self.decoder.cost(embedding).named("decoder"),
+        ])
+    }
+
     /// # Shapes
     /// - `hidden`: `[B, T, D]`; output: `[B, T, V]`
     pub fn forward(&self, hidden: Tensor<3>, embedding: &TokenEmbedding) -> Tensor<3> {

@@ -66,16 +66,6 @@ impl ReplacedTokens {
     }
 }
 
-/// Number of parameters beside those of the encoder.
-pub(super) fn num_params(config: &PretrainingConfig, generator: &TransformerConfig) -> usize {
-    let stack = &config.encoder.transformer;
-    let sizes = [generator.d_model, stack.d_embedding(), config.encoder.vocab_size];
-    (stack.d_embedding() + 1) * generator.d_model
-        + generator.num_params()
-        + config.head.num_params(sizes, stack.norm)
-        + ReplacedTokenHead::num_params(stack.d_model)
-}
-
 /// Says what could stand behind masks, from the embeddings of the discriminator.
 #[derive(Module, Debug)]
 pub struct Generator {

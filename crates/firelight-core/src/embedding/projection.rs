@@ -73,11 +73,6 @@ impl EmbeddingProjectionConfig {
         Checks::default().size("embedding_projection.d_embedding", self.d_embedding).finish()
     }
 
-    /// Number of parameters, in floating point as those of a stack.
-    pub(crate) fn num_params(&self, d_model: usize) -> f64 {
-        (self.d_embedding as f64 + if self.bias { 1.0 } else { 0.0 }) * d_model as f64
-    }
-
     pub(crate) fn init_with(&self, d_model: usize, init: Init, params: &ParamBuilder) -> Linear {
         LinearConfig::new(self.d_embedding, d_model).with_bias(self.bias).with_init(init).init_with(params)
     }

@@ -272,16 +272,6 @@ impl PositionConfig {
         .finish()
     }
 
-    /// Number of parameters, in floating point as the sizes of a file may be any.
-    pub(crate) fn num_params(&self, sizes: PositionSizes) -> f64 {
-        match *self {
-            Self::Learned => sizes.max_seq_len as f64 * sizes.d_model as f64,
-            Self::T5 { n_buckets, .. } => n_buckets as f64 * sizes.n_heads as f64,
-            Self::Shaw { max_distance } => (2.0 * max_distance as f64 + 1.0) * sizes.d_head as f64,
-            Self::None | Self::Sinusoidal | Self::SinusoidalHalves | Self::Rotary { .. } | Self::Alibi => 0.0,
-        }
-    }
-
     /// Builds the scheme at the builder's path. `init` is the distribution of a learned table.
     pub fn init_with(&self, sizes: PositionSizes, init: Init, params: &ParamBuilder) -> Position {
         match *self {

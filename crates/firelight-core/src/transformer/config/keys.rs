@@ -9,6 +9,7 @@ use crate::embedding::EmbeddingProjectionConfig;
 use crate::feed_forward::{Activation, ExpertsConfig};
 use crate::init::WeightInit;
 use crate::kind;
+use crate::mixer::MixerConfig;
 use crate::norm::NormConfig;
 use crate::position::PositionConfig;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -23,6 +24,8 @@ macro_rules! layer_keys {
         $receive! {
             /// the number of query heads
             n_heads: usize, "some", with_n_heads(usize) as |value| value, [block.attention.n_heads];
+            /// what stands in the place of the self-attention
+            mixer: MixerConfig, "some_of_kind", with_mixer(MixerConfig) as |value| value, [block.mixer];
             /// the number of key/value heads
             n_kv_heads: Option<usize>, "some", with_n_kv_heads(usize) as Some, [block.attention.n_kv_heads];
             /// the width of a head
@@ -70,6 +73,8 @@ macro_rules! layer_keys {
             /// the bound of the scaled attention scores
             attention_soft_cap: Option<f64>, "some", with_attention_soft_cap(Option<f64>) as |value| value,
                 [block.attention.soft_cap];
+            /// whether each head has an attention sink, a trained score in the denominator of its softmax
+            attention_sinks: bool, "some", with_attention_sinks(bool) as |value| value, [block.attention.sinks];
             /// the dropout of the attention weights
             attention_dropout: f64, "some", with_attention_dropout(f64) as |value| value, [block.attention.dropout];
             /// the dropout behind the nonlinearity of the feed-forward networks

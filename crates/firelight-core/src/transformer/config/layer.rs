@@ -59,6 +59,11 @@ impl LayerConfig {
         self
     }
 
+    /// Channels of a query and a key that turn by their positions.
+    pub(super) fn d_turned(&self) -> usize {
+        self.block.mixer.d_turned(&self.block.attention)
+    }
+
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {

@@ -2,34 +2,65 @@
 
 use super::{LayerConfig, TransformerConfig};
 use crate::attention::AttentionMechanism;
+use crate::cost::Cost;
 use crate::error::{Checks, ConfigError};
+use crate::mixer::MixerConfig;
 use crate::position::PositionConfig;
+use burn::tensor::Device;
 
 /// More parameters than this fit no machine that runs one process.
-const MAX_PARAMS: f64 = 1e12;
+const MAX_PARAMS: usize = 1_000_000_000_000;
+
+/// More feed-forward networks than this, experts of all layers, are a slip of the hand: 61 layers of DeepSeek-V3 have 15,000.
+const MAX_NETWORKS: usize = 1 << 16;
 
 impl TransformerConfig {
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
+        self.check_fields()?;
+        let parameters = Cost::of(&self.init(&Device::flex())).parameters;
+        let fits = Checks::default().require(parameters <= MAX_PARAMS, || {
+            format!(
+                "the sizes make {:.1e} parameters: at most {:.0e} are possible",
+                parameters as f64, MAX_PARAMS as f64
+            )
+        });
+        fits.finish()
+    }
+
+    /// What is wrong with a field by itself, or beside the others.
+    pub(super) fn check_fields(&self) -> Result<(), ConfigError> {
         if self.layers.is_empty() {
             return Checks::default().require(false, || "patterns = [] must name at least one pattern".into()).finish();
         }
         // A width that does not fit is said once, and not for what follows from it.
-        let d_head = if self.first().validate().is_ok() { self.first().block.attention.d_head() } else { 2 };
+        let d_turned = if self.first().validate().is_ok() { self.first().d_turned() } else { 2 };
         Checks::default()
             .rate("stochastic_depth", self.stochastic_depth)
             .part(self.check_layers())
             .size("n_layers", self.n_layers)
             .size("max_seq_len", self.max_seq_len)
             .part(self.norm.validate())
-            .part(self.position.validate(self.d_summed(), d_head))
+            .part(self.position.validate(self.d_summed(), d_turned))
             .part(self.embedding_projection.map_or(Ok(()), |projection| projection.validate()))
             .rate("embedding_dropout", self.embedding_dropout)
-            .require(self.count() <= MAX_PARAMS, || {
-                format!("the sizes make {:.1e} parameters: at most {MAX_PARAMS:.0e} are possible", self.count())
-            })
+            .part(self.check_networks())
             .finish()
+    }
+
+    /// The modules of a stack take memory before their weights do.
+    fn check_networks(&self) -> Result<(), ConfigError> {
+        let networks = |layer: &LayerConfig| layer.block.experts.map_or(1, |experts| experts.n_experts);
+        let all = self.turns().map(|(layer, times)| networks(layer).saturating_mul(times));
+        let (all, layers) = (all.fold(0, usize::saturating_add), self.n_layers);
+        let problem = match all == layers {
+            true => format!("n_layers = {layers} must be at most {MAX_NETWORKS}"),
+            false => format!(
+                "n_layers = {layers} with their experts make {all} networks: at most {MAX_NETWORKS} are possible"
+            ),
+        };
+        Checks::default().require(all <= MAX_NETWORKS, || problem).finish()
     }
 
     /// What is wrong with every layer is said once, what is wrong with some by their numbers.
@@ -48,13 +79,13 @@ impl TransformerConfig {
 
     fn check_layer(&self, layer: &LayerConfig) -> Result<(), ConfigError> {
         let (own, width) = (layer.validate(), layer.block.attention.d_model);
-        let d_head = if own.is_ok() { layer.block.attention.d_head() } else { 2 };
+        let d_turned = if own.is_ok() { layer.d_turned() } else { 2 };
         Checks::default()
             .part(own)
             .require(width == self.d_model, || {
                 format!("attention.d_model = {width} must be d_model = {}, the width of the stack", self.d_model)
             })
-            .part(layer.position.map_or(Ok(()), |position| position.validate(self.d_summed(), d_head)))
+            .part(layer.position.map_or(Ok(()), |position| position.validate(self.d_summed(), d_turned)))
             .part(self.check_bias(layer))
             .finish()
     }
@@ -70,6 +101,9 @@ impl TransformerConfig {
                     "position = {position:?} adds to scores, which linear attention has none of: use none, learned, sinusoidal \
                      or rotary"
                 )
+            })
+            .require(!shaw || !matches!(layer.block.mixer, MixerConfig::Latent(_)), || {
+                format!("position = {position:?} has no place in mixer = latent: use rotary, alibi or t5")
             })
             .require(!shaw || mechanism != AttentionMechanism::Additive, || {
                 format!(
