@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn a_head_is_judged_and_a_plain_one_is_not_written() {
         let plain = LanguageModelConfig::new(11, 16, 2, 1);
-        assert!(!serde_json::to_string(&plain).unwrap().contains("head\":"), "files without stay as they are");
+        assert!(!serde_json::to_string(&plain).unwrap().contains("\"head\":"), "files without stay as they are");
         let scaled = plain.with_head(HeadOptions::default().with_scale(0.0)).with_scale_embedding(-1.0);
         let error = scaled.validate().expect_err("two problems");
         assert!(error.problems()[0].starts_with("scale_embedding = -1 must be above 0"), "{error}");
