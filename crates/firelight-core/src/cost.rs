@@ -76,27 +76,20 @@ impl Cost {
         whole
     }
 
-    /// Equal modules of which `read` compute one token; each has parameters of its own.
-    pub fn repeated(self, modules: usize, read: usize) -> Self {
+    /// `modules` equal ones, each with parameters of its own, which compute a token `turns` times together: experts of which a few are
+    /// chosen, or a layer that stands in several places.
+    pub fn repeated(self, modules: usize, turns: usize) -> Self {
         let times = |number: usize, count: usize| number.saturating_mul(count);
         Self {
             modules: times(self.modules, modules),
             parameters: times(self.parameters, modules),
-            active_parameters: times(self.active_parameters, read),
-            flops_per_token: self.flops_per_token * read as f64,
-            kept_per_token: times(self.kept_per_token, read),
-            cache_bytes: times(self.cache_bytes, read),
-            parts: self.parts.into_iter().map(|part| part.repeated(modules, read)).collect(),
+            active_parameters: times(self.active_parameters, modules.min(turns)),
+            flops_per_token: self.flops_per_token * turns as f64,
+            kept_per_token: times(self.kept_per_token, turns),
+            cache_bytes: times(self.cache_bytes, turns),
+            parts: self.parts.into_iter().map(|part| part.repeated(modules, turns)).collect(),
             ..self
         }
-    }
-
-    /// The same module in `turns` places of a model, each with a memory of its own.
-    pub fn shared(self, turns: usize) -> Self {
-        let alone = (self.modules, self.parameters, self.active_parameters);
-        let mut shared = self.repeated(1, turns);
-        (shared.modules, shared.parameters, shared.active_parameters) = alone;
-        shared
     }
 
     /// Sets the name.
@@ -145,16 +138,20 @@ impl Cost {
     }
 }
 
-/// Parts that differ in nothing but their number, each kind once: `0-2, 4`.
-pub(crate) fn grouped(parts: Vec<Cost>) -> Vec<Cost> {
-    let mut kinds: Vec<(Cost, Vec<usize>)> = Vec::new();
-    for (index, part) in parts.into_iter().enumerate() {
-        match kinds.iter_mut().find(|(kind, _)| *kind == part) {
-            Some((_, places)) => places.push(index),
-            None => kinds.push((part, vec![index])),
+/// Modules by what they cost and the places in which each stands, those of equal cost as one part, whose name is its places. A module
+/// in several places is one, or where it is not `shared` stands for as many.
+pub(crate) fn grouped(modules: impl IntoIterator<Item = (Cost, Vec<usize>)>, shared: bool) -> Vec<Cost> {
+    let mut kinds: Vec<(Cost, usize, Vec<usize>)> = Vec::new();
+    for (cost, places) in modules {
+        match kinds.iter_mut().find(|(kind, ..)| *kind == cost) {
+            Some((_, modules, all)) => (*modules, *all) = (*modules + 1, [std::mem::take(all), places].concat()),
+            None => kinds.push((cost, 1, places)),
         }
     }
-    let group = |(kind, places): (Cost, Vec<usize>)| kind.repeated(places.len(), places.len()).named(ranges(&places));
+    let group = |(cost, modules, mut places): (Cost, usize, Vec<usize>)| {
+        places.sort_unstable();
+        cost.repeated(if shared { modules } else { places.len() }, places.len()).named(ranges(&places))
+    };
     kinds.into_iter().map(group).collect()
 }
 

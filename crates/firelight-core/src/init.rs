@@ -159,12 +159,24 @@ pub struct ParamBuilder {
     seed: u64,
     path: String,
     adapters: Option<AdapterPlan>,
+    counts: bool,
 }
 
 impl ParamBuilder {
     /// Starts at the root of a model.
     pub fn new(device: &Device, seed: u64) -> Self {
-        Self { device: device.clone(), seed, path: String::new(), adapters: None }
+        Self { device: device.clone(), seed, path: String::new(), adapters: None, counts: false }
+    }
+
+    /// For modules that are asked for their [`Cost`](crate::Cost) alone: of equal layers and experts one is built, and counted as often as
+    /// there would be others. So a model of a million layers takes no time.
+    pub fn counting() -> Self {
+        Self { counts: true, ..Self::new(&Device::flex(), 0) }
+    }
+
+    /// How many of `number` equal modules are to be built, of which every `kinds` are different.
+    pub(crate) fn built(&self, number: usize, kinds: usize) -> usize {
+        if self.counts { number.min(kinds) } else { number }
     }
 
     /// The builder of the part called `name`.

@@ -54,7 +54,6 @@ impl MixerConfig {
 
 /// What mixes the tokens of a layer.
 #[derive(Module, Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one per layer, and Burn's modules cannot be boxed")]
 pub enum Mixer {
     /// Attention.
     Attention(Attention),

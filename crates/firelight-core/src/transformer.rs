@@ -118,6 +118,7 @@ pub struct Transformer<L: Layer = TransformerBlock> {
     dropout: Dropout,
     d_model: usize,
     n_layers: usize,
+    shares_layers: bool,
     #[module(skip)]
     patterns: Vec<AttentionPattern>,
     /// Which scheme each layer has, in turn: 0 for `position`, then those of `layer_positions`.

@@ -160,7 +160,7 @@ impl Task for QuestionAnswering {
 
     fn estimate(recipe: &QuestionAnsweringRecipe, config: &SpanReaderConfig) -> Estimate {
         let length = config.encoder.transformer.max_seq_len;
-        let cost = config.init(&Device::flex()).cost(length);
+        let cost = config.init_with(&ParamBuilder::counting()).cost(length);
         estimate_of(&cost, length, recipe.data.batching, &recipe.training)
     }
 

@@ -1,6 +1,6 @@
 //! What a pre-training costs.
 
-use burn::tensor::Device;
+use firelight_core::ParamBuilder;
 use firelight_training::{BatchCost, Estimate};
 
 use super::recipe::MaskedLanguageRecipe;
@@ -9,7 +9,7 @@ use crate::objectives::PretrainingConfig;
 /// The head of the hidden tokens reads their share of the tokens alone.
 pub(super) fn estimate(recipe: &MaskedLanguageRecipe, config: &PretrainingConfig) -> Estimate {
     let (length, share) = (config.encoder.transformer.max_seq_len, recipe.data.masking.ratio);
-    let cost = config.init(&Device::flex()).cost(length, share);
+    let cost = config.init_with(&ParamBuilder::counting()).cost(length, share);
     let batch = BatchCost {
         parameters: cost.parameters,
         flops_per_token: cost.training_flops_per_token(),

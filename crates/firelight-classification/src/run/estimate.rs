@@ -1,7 +1,6 @@
 //! What a training is going to cost: every token goes once through the stack, the head is next to nothing.
 
-use burn::tensor::Device;
-use firelight_core::Cost;
+use firelight_core::{Cost, ParamBuilder};
 use firelight_data::Batching;
 use firelight_training::{BatchCost, Estimate, TrainingConfig};
 
@@ -11,7 +10,7 @@ use crate::model::TextClassifierConfig;
 /// What a training of `config` by `recipe` costs.
 pub(super) fn estimate(config: &TextClassifierConfig, recipe: &ClassificationRecipe) -> Estimate {
     let length = config.encoder.transformer.max_seq_len;
-    let cost = config.init(&Device::flex()).cost(length);
+    let cost = config.init_with(&ParamBuilder::counting()).cost(length);
     estimate_of(&cost, length, recipe.data.batching, &recipe.training)
 }
 

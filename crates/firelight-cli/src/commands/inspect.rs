@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use burn::tensor::Device;
 use firelight::classification::{Classification, MaskedLanguage, QuestionAnswering, TokenClassification};
 use firelight::language::Language;
-use firelight::nn::{ConfigError, Cost};
+use firelight::nn::{ConfigError, Cost, ParamBuilder};
 use firelight::seq2seq::Seq2Seq;
 use firelight::storage::ModelFolder;
 use firelight::training::{RecipeOf, Run, RunRequest, Task, read_recipe, task_of};
@@ -51,42 +51,42 @@ pub(crate) struct Inspect {
 
 impl Inspect {
     pub(crate) fn run(self) -> Result<()> {
-        let device = Device::flex();
+        let params = ParamBuilder::counting();
         match self.task()?.as_str() {
             Language::NAME => self.print::<Language>(|_, config, length| {
                 config.validate()?;
                 let length = length.unwrap_or(config.transformer.max_seq_len);
-                Ok((config.init(&device).cost(length), length))
+                Ok((config.init_with(&params).cost(length), length))
             }),
             Seq2Seq::NAME => self.print::<Seq2Seq>(|_, config, length| {
                 config.validate()?;
                 let stacks = [&config.stacks.encoder, &config.stacks.decoder];
                 let lengths = stacks.map(|stack| length.unwrap_or(stack.max_seq_len));
-                Ok((config.init(&device).cost(lengths), lengths[1]))
+                Ok((config.init_with(&params).cost(lengths), lengths[1]))
             }),
             Classification::NAME => self.print::<Classification>(|_, config, length| {
                 config.validate()?;
                 let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
-                Ok((config.init(&device).cost(length), length))
+                Ok((config.init_with(&params).cost(length), length))
             }),
             TokenClassification::NAME => self.print::<TokenClassification>(|_, config, length| {
                 config.validate()?;
                 let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
-                Ok((config.init(&device).cost(length), length))
+                Ok((config.init_with(&params).cost(length), length))
             }),
             QuestionAnswering::NAME => self.print::<QuestionAnswering>(|_, config, length| {
                 config.validate()?;
                 let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
-                Ok((config.init(&device).cost(length), length))
+                Ok((config.init_with(&params).cost(length), length))
             }),
             MaskedLanguage::NAME => self.print::<MaskedLanguage>(|recipe, config, length| {
                 config.validate()?;
                 let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
-                Ok((config.init(&device).cost(length, recipe.data.masking.ratio), length))
+                Ok((config.init_with(&params).cost(length, recipe.data.masking.ratio), length))
             }),
             Vision::NAME => self.print::<Vision>(|_, config, _| {
                 config.validate()?;
-                Ok((config.init(&device).cost(), config.tokens()))
+                Ok((config.init_with(&params).cost(), config.tokens()))
             }),
             other => bail!(Mistake(format!("`{}` is of the unknown task `{other}`", self.model.display()))),
         }

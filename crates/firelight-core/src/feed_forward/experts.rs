@@ -207,7 +207,7 @@ impl ExpertsConfig {
         let experts = params.scope("experts");
         MixtureOfExperts {
             router: router.init_with(&params.scope("router")),
-            experts: (0..self.n_experts).map(|i| expert.init_with(&experts.scope(i))).collect(),
+            experts: (0..params.built(self.n_experts, 1)).map(|i| expert.init_with(&experts.scope(i))).collect(),
             correction: self
                 .correction
                 .then(|| params.param("correction", [self.n_experts], Init::Zeros).set_require_grad(false)),
@@ -287,7 +287,8 @@ impl MixtureOfExperts {
     /// What it costs a token: the router, `top_k` of the experts, and what reads every token.
     pub(crate) fn cost(&self) -> Cost {
         let router = Cost::of(&self.router).keeping(self.config.n_experts).named("router");
-        let experts = self.experts.first().map(|expert| expert.cost().repeated(self.experts.len(), self.config.top_k));
+        let experts =
+            self.experts.first().map(|expert| expert.cost().repeated(self.config.n_experts, self.config.top_k));
         let correction = self.correction.as_ref().map(|correction| Cost::of(correction).named("correction"));
         let shared = self.shared.as_ref().map(|shared| shared.cost().named("shared"));
         let experts = experts.map(|experts| experts.named("experts"));

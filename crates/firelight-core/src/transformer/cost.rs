@@ -8,8 +8,9 @@ use crate::layer::Layer;
 impl<L: Layer + 'static> Transformer<L> {
     /// What a token of a sequence of `length` tokens costs. Equal layers are one part; what positions compute is not counted.
     pub fn cost(&self, length: usize) -> Cost {
-        let layer = |(index, layer): (usize, &L)| layer.cost(&self.rule(index), length).shared(self.turns(index));
-        let layers = grouped(self.blocks.iter().enumerate().map(layer).collect());
+        let places = |index: usize| (index..self.n_layers).step_by(self.blocks.len()).collect::<Vec<_>>();
+        let layer = |(index, layer): (usize, &L)| (layer.cost(&self.rule(index), length), places(index));
+        let layers = grouped(self.blocks.iter().enumerate().map(layer), self.shares_layers);
         let schemes = self.layer_positions.iter().enumerate();
         let schemes = schemes.map(|(index, scheme)| (format!("layer_positions.{index}"), scheme));
         let schemes = [("position".into(), &self.position)].into_iter().chain(schemes);
@@ -30,12 +31,6 @@ impl<L: Layer + 'static> Transformer<L> {
         let projection = self.embedding_projection.as_ref().map(Cost::of);
         norm.into_iter().chain(projection.map(|cost| cost.keeping(kept).named("embedding_projection")))
     }
-
-    /// How often a layer is computed.
-    fn turns(&self, index: usize) -> usize {
-        let own = self.blocks.len();
-        self.n_layers / own + usize::from(index < self.n_layers % own)
-    }
 }
 
 #[cfg(test)]
@@ -44,6 +39,7 @@ mod tests {
     use crate::attention::{AttentionMechanism, AttentionPattern};
     use crate::embedding::EmbeddingProjectionConfig;
     use crate::feed_forward::{Activation, ExpertsConfig};
+    use crate::init::ParamBuilder;
     use crate::pass::Pass;
     use crate::position::PositionConfig;
     use crate::transformer::{SequenceInput, TransformerConfig};
@@ -133,6 +129,20 @@ mod tests {
         // 1, 2, 2 and 2 keys.
         let pairs = |part: &Cost| part.flops_per_token / part.modules as f64 - 2.0 * 768.0;
         assert_eq!([pairs(&found.parts[0]), pairs(&found.parts[1])], [2.0 * 1.75 * 16.0, 2.0 * 2.5 * 16.0]);
+    }
+
+    #[test]
+    fn a_stack_that_is_only_counted_costs_what_it_would_if_it_were_built() {
+        let window = AttentionPattern::SlidingWindow { left: 1, right: 0 };
+        let experts = ExpertsConfig::new(5).with_top_k(2).with_shared(1);
+        for config in [
+            TransformerConfig { n_layers: 5, ..small() }.with_patterns(vec![window, AttentionPattern::Causal]),
+            TransformerConfig { n_layers: 5, ..small() }.with_share_layers(true),
+            TransformerConfig { n_layers: 3, ..small() }.with_experts(experts),
+        ] {
+            let (built, counted) = (cost(&config), config.init_with(&ParamBuilder::counting()).cost(4));
+            assert_eq!(counted, built);
+        }
     }
 
     #[test]

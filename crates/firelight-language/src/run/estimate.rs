@@ -1,7 +1,7 @@
 //! What a training is going to cost: the stack's own cost per token, and the head's. docs/results.md has measurements beside
 //! it.
 
-use burn::tensor::Device;
+use firelight_core::ParamBuilder;
 use firelight_training::{BatchCost, Estimate};
 
 use super::LanguageRecipe;
@@ -10,7 +10,7 @@ use crate::model::LanguageModelConfig;
 /// What a training of `config` by `recipe` costs.
 pub(super) fn estimate(config: &LanguageModelConfig, recipe: &LanguageRecipe) -> Estimate {
     let length = config.transformer.max_seq_len;
-    let cost = config.init(&Device::flex()).cost(length);
+    let cost = config.init_with(&ParamBuilder::counting()).cost(length);
     let batch = BatchCost {
         parameters: cost.parameters,
         flops_per_token: cost.training_flops_per_token(),

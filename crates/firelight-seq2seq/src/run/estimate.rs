@@ -1,6 +1,6 @@
 //! What a training is going to cost: a step reads sources with the encoder and writes targets with the decoder.
 
-use burn::tensor::Device;
+use firelight_core::ParamBuilder;
 use firelight_training::{BatchCost, Estimate};
 
 use super::Seq2SeqRecipe;
@@ -9,7 +9,7 @@ use crate::model::Seq2SeqConfig;
 /// What a training of `config` by `recipe` costs. A token is one of the target with one of the source, as many of both.
 pub(super) fn estimate(config: &Seq2SeqConfig, recipe: &Seq2SeqRecipe) -> Estimate {
     let lengths = [&config.stacks.encoder, &config.stacks.decoder].map(|stack| stack.max_seq_len);
-    let cost = config.init(&Device::flex()).cost(lengths);
+    let cost = config.init_with(&ParamBuilder::counting()).cost(lengths);
     let batch = BatchCost {
         parameters: cost.parameters,
         flops_per_token: cost.training_flops_per_token(),

@@ -1,6 +1,6 @@
 //! What a training is going to cost. A token is a patch or the class token.
 
-use burn::tensor::Device;
+use firelight_core::ParamBuilder;
 use firelight_training::{BatchCost, Estimate};
 
 use super::VisionRecipe;
@@ -8,7 +8,7 @@ use crate::model::VisionConfig;
 
 /// What a training of `config` by `recipe` costs. The logits of an image are shared among its tokens.
 pub(super) fn estimate(config: &VisionConfig, recipe: &VisionRecipe) -> Estimate {
-    let (cost, tokens) = (config.init(&Device::flex()).cost(), config.tokens());
+    let (cost, tokens) = (config.init_with(&ParamBuilder::counting()).cost(), config.tokens());
     let batch = BatchCost {
         parameters: cost.parameters,
         flops_per_token: cost.training_flops_per_token(),

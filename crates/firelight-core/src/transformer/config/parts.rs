@@ -68,9 +68,12 @@ impl TransformerConfig {
         Transformer {
             position: scheme(0, &params.scope("position")),
             layer_positions: (1..schemes.len()).map(|index| scheme(index, &others.scope(index - 1))).collect(),
-            blocks: (0..self.n_built()).map(|i| layer(i, self.layer(i), &blocks.scope(i))).collect(),
+            blocks: (0..params.built(self.n_built(), self.layers.len()))
+                .map(|i| layer(i, self.layer(i), &blocks.scope(i)))
+                .collect(),
             d_model: self.d_model,
             n_layers: self.n_layers,
+            shares_layers: self.share_layers,
             embedding_norm: self.embedding_norm.then(|| norm("embedding_norm", self.d_summed())),
             embedding_projection: self.embedding_projection.map(projection),
             projection_place: self.embedding_projection.map(|config| config.place).unwrap_or_default(),

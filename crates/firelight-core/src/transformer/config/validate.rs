@@ -2,11 +2,10 @@
 
 use super::{LayerConfig, TransformerConfig};
 use crate::attention::AttentionMechanism;
-use crate::cost::Cost;
 use crate::error::{Checks, ConfigError};
+use crate::init::ParamBuilder;
 use crate::mixer::MixerConfig;
 use crate::position::PositionConfig;
-use burn::tensor::Device;
 
 /// More parameters than this fit no machine that runs one process.
 const MAX_PARAMS: usize = 1_000_000_000_000;
@@ -19,7 +18,7 @@ impl TransformerConfig {
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.check_fields()?;
-        let parameters = Cost::of(&self.init(&Device::flex())).parameters;
+        let parameters = self.init_with(&ParamBuilder::counting()).cost(1).parameters;
         let fits = Checks::default().require(parameters <= MAX_PARAMS, || {
             format!(
                 "the sizes make {:.1e} parameters: at most {:.0e} are possible",
