@@ -145,6 +145,9 @@ impl VisionTransformerConfig {
             .require(stack.position == PositionConfig::None, || {
                 "position must be \"none\": patches have places of their own, see patch_position".into()
             })
+            .require(stack.embedding_projection.is_none(), || {
+                "embedding_projection must be left out: patches are projected to d_model themselves".into()
+            })
             .require(!stack.has_cross_attention(), || "cross_attention must be false: an image has no memory".into())
             .finish()
     }

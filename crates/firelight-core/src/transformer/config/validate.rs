@@ -41,7 +41,8 @@ impl TransformerConfig {
             .size("n_layers", self.n_layers)
             .size("max_seq_len", self.max_seq_len)
             .part(self.norm.validate())
-            .part(self.position.validate(self.d_model, d_turned))
+            .part(self.position.validate(self.d_summed(), d_turned))
+            .part(self.embedding_projection.map_or(Ok(()), |projection| projection.validate()))
             .rate("embedding_dropout", self.embedding_dropout)
             .part(self.check_networks())
             .finish()
@@ -83,7 +84,7 @@ impl TransformerConfig {
             .require(width == self.d_model, || {
                 format!("attention.d_model = {width} must be d_model = {}, the width of the stack", self.d_model)
             })
-            .part(layer.position.map_or(Ok(()), |position| position.validate(self.d_model, d_turned)))
+            .part(layer.position.map_or(Ok(()), |position| position.validate(self.d_summed(), d_turned)))
             .part(self.check_bias(layer))
             .finish()
     }
@@ -116,6 +117,7 @@ impl TransformerConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::embedding::EmbeddingProjectionConfig;
 
     #[test]
     fn positions_that_add_to_scores_need_scores() {
@@ -137,6 +139,14 @@ mod tests {
         config = config.with_residual_dropout(1.0);
         let error = config.validate().expect_err("three problems");
         assert_eq!(error.problems().len(), 3, "{error}");
+    }
+
+    #[test]
+    fn embeddings_have_a_width() {
+        let none = EmbeddingProjectionConfig::new(0);
+        let error =
+            TransformerConfig::new(8, 2, 1).with_embedding_projection(Some(none)).validate().expect_err("no width");
+        assert_eq!(error.problems(), ["embedding_projection.d_embedding = 0 must be at least 1"]);
     }
 
     #[test]
