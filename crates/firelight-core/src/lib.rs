@@ -72,14 +72,14 @@ pub use cache::{Cache, LayerCache};
 pub use context::{AttentionContext, LayerContext, Memory, MemoryKeyValues};
 pub use cost::Cost;
 pub use dropout::drop as dropout;
-pub use embedding::{TokenEmbedding, TokenEmbeddingConfig};
+pub use embedding::{EmbeddingProjectionConfig, EmbeddingScale, ProjectionPlace, TokenEmbedding, TokenEmbeddingConfig};
 pub use encoder_decoder::{EncoderDecoder, EncoderDecoderConfig};
 pub use error::ConfigError;
 pub use feed_forward::{
     Activation, ExpertsConfig, FeedForward, FeedForwardConfig, FeedForwardLayer, MixtureOfExperts, RouterScores,
 };
-pub use firelight_kernels::{AttentionMask, MaskRule, PairRule, RandomBlocks, Runs};
-pub use head::{LmHead, LmHeadConfig, TiedHead};
+pub use firelight_kernels::{AttentionMask, LogitMap, MaskRule, PairRule, RandomBlocks, Runs};
+pub use head::{HeadOptions, LazyLogits, LmHead, LmHeadConfig};
 pub use init::{Init, ParamBuilder, WeightInit};
 pub use layer::{FeedForwardNetwork, Layer, TokenMixer};
 pub use layer_scale::LayerScale;

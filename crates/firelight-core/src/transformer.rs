@@ -15,7 +15,9 @@ use crate::block::TransformerBlock;
 use crate::cache::Cache;
 use crate::context::Memory;
 use crate::dropout;
+use crate::embedding::ProjectionPlace;
 use crate::layer::Layer;
+use crate::linear::Linear;
 use crate::norm::Norm;
 use crate::pass::Pass;
 use crate::position::{Position, PositionScheme, Positions};
@@ -121,10 +123,14 @@ pub struct Transformer<L: Layer = TransformerBlock> {
     pub layer_positions: Vec<Position>,
     /// The norm of the embeddings, positions included, where there is one.
     pub embedding_norm: Option<Norm>,
+    /// The layer `[E, D]` from embeddings of another width to the residual stream, where there is one.
+    pub embedding_projection: Option<Linear>,
     /// The layers; where they are shared, each once.
     pub blocks: Vec<L>,
     /// The final norm, in all but post-norm stacks.
     pub norm: Option<Norm>,
+    #[module(skip)]
+    projection_place: ProjectionPlace,
     dropout: Dropout,
     d_model: usize,
     n_layers: usize,
@@ -142,7 +148,7 @@ impl<L: Layer + 'static> Transformer<L> {
     /// Positions continue where the cache ends, do not count padding, and begin anew with each document.
     ///
     /// # Shapes
-    /// - `x`: `[B, T, D]`; output: the same
+    /// - `x`: `[B, T, D]`, or `[B, T, E]` of embeddings of another width; output: `[B, T, D]`
     ///
     /// # Panics
     /// If something in `input` does not fit `x`, the sequence is longer than the position scheme or the cache, a decoder is
@@ -160,7 +166,7 @@ impl<L: Layer + 'static> Transformer<L> {
         let positions = row.positions(seq_len);
         let (precision, dtype) = (pass.precision(), x.dtype());
         let contexts = self.contexts(&row, &positions, input, pass).map(|context| precision.context(context));
-        let mut stream = ResidualStream::new(precision.tensor(dropout::drop(&self.dropout, self.embed(x, &positions))));
+        let mut stream = ResidualStream::new(precision.tensor(self.embed(x, &positions)));
         for (i, layer) in self.layers().enumerate() {
             let context = contexts.of(i);
             stream = match pass.recomputes() {
@@ -299,12 +305,22 @@ impl<L: Layer + 'static> Transformer<L> {
         }
     }
 
-    /// The embeddings with what the position scheme adds to them, normalised where that is asked for.
+    /// The embeddings with what the position scheme adds to them, normalised where that is asked for, and led to the width of
+    /// the residual stream: `[B, T, E] -> [B, T, D]`.
     fn embed(&self, x: Tensor<3>, positions: &Positions) -> Tensor<3> {
-        let x = self.position.embed(x, positions);
-        match &self.embedding_norm {
+        let x = self.position.embed(self.project(x, ProjectionPlace::BeforePositions), positions);
+        let x = match &self.embedding_norm {
             Some(norm) => norm.forward(x),
             None => x,
+        };
+        self.project(dropout::drop(&self.dropout, x), ProjectionPlace::AfterNorm)
+    }
+
+    /// What the projection of the embeddings makes of them, if this is its place.
+    fn project(&self, x: Tensor<3>, place: ProjectionPlace) -> Tensor<3> {
+        match &self.embedding_projection {
+            Some(projection) if self.projection_place == place => projection.forward(x),
+            _ => x,
         }
     }
 }
@@ -313,6 +329,7 @@ impl<L: Layer + 'static> Transformer<L> {
 mod tests {
     use super::*;
     use crate::block::NormPlacement;
+    use crate::embedding::EmbeddingProjectionConfig;
     use crate::feed_forward::Activation;
     use crate::position::{PositionConfig, RotaryAxes, RotaryConfig, RotaryScaling};
     use crate::{Init, NormConfig, ParamBuilder, WeightInit};
@@ -335,6 +352,29 @@ mod tests {
         let model = TransformerConfig::decoder(8, 2, 1).init(&device);
         let input = SequenceInput::default().with_memory(Memory::new(Tensor::zeros([1, 5, 8], &device)));
         model.forward(Tensor::zeros([2, 3, 8], &device), &input, &mut Pass::default());
+    }
+
+    #[test]
+    fn embeddings_are_projected_before_or_behind_what_is_added_to_them() {
+        let device = Device::default();
+        let base = TransformerConfig::new(8, 2, 1).with_max_seq_len(5).with_embedding_norm(true);
+        let x = Tensor::<3>::random([2, 5, 6], burn::tensor::Distribution::Default, &device);
+        for place in [ProjectionPlace::AfterNorm, ProjectionPlace::BeforePositions] {
+            let config = EmbeddingProjectionConfig::new(6).with_place(place);
+            let narrow = base.clone().with_embedding_projection(Some(config)).init(&device);
+            let linear = narrow.embedding_projection.clone().expect("a projection");
+            let (position, norm) = (narrow.position.clone(), narrow.embedding_norm.clone().expect("a norm"));
+            let positions = Positions::contiguous(0, 5);
+            let embedded = match place {
+                ProjectionPlace::AfterNorm => linear.forward(norm.forward(position.embed(x.clone(), &positions))),
+                _ => norm.forward(position.embed(linear.forward(x.clone()), &positions)),
+            };
+            // The blocks and the final norm on these embeddings.
+            let mut wide = base.clone().with_position(PositionConfig::None).with_embedding_norm(false).init(&device);
+            (wide.blocks, wide.norm) = (narrow.blocks.clone(), narrow.norm.clone());
+            let run = |stack: &Transformer, x| stack.forward(x, &SequenceInput::default(), &mut Pass::default());
+            firelight_kernels::assert_close(&run(&narrow, x.clone()), &run(&wide, embedded), 1e-5);
+        }
     }
 
     /// What a stack makes of the same input, its weights drawn by the same seed.

@@ -12,7 +12,7 @@ pub type LmTask = Trainee<LanguageModel>;
 fn compute_loss(model: &LanguageModel, batch: LmBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
     let input = SequenceInput { documents: batch.documents, ..SequenceInput::default() };
     let hidden = model.hidden(batch.inputs, &input, pass);
-    loss.forward_head(hidden, model.head_weight(), batch.targets, batch.padding)
+    loss.forward_head(model.lazy_logits(hidden), batch.targets, batch.padding)
 }
 
 /// The plain cross-entropy, so that training and evaluation report the same quantity, and beside it the loss that

@@ -2,9 +2,9 @@
 //! are laid out by `covering`, so that any two values of any two choices meet.
 
 use firelight::nn::{
-    Activation, AttentionMechanism, AttentionPattern, ExpertsConfig, LatentConfig, MixerConfig, NormConfig,
-    NormPlacement, NormSpan, PositionConfig, ProjectionKind, RotaryAxes, RotaryConfig, RotaryLayout, RotaryScaling,
-    RouterScores, ScoreScale, TransformerConfig, WeightInit,
+    Activation, AttentionMechanism, AttentionPattern, EmbeddingProjectionConfig, ExpertsConfig, LatentConfig,
+    MixerConfig, NormConfig, NormPlacement, NormSpan, PositionConfig, ProjectionKind, ProjectionPlace, RotaryAxes,
+    RotaryConfig, RotaryLayout, RotaryScaling, RouterScores, ScoreScale, TransformerConfig, WeightInit,
 };
 
 use super::covering::covering;
@@ -95,6 +95,7 @@ fn choices(causal: bool) -> Vec<Choice> {
         choice(experts(), |config, experts| config.each_layer(|layer| layer.block.experts = experts)),
         choice([None, Some(0.5)], |config, scale| config.each_layer(|layer| layer.block.layer_scale = scale)),
         choice([false, true], TransformerConfig::with_embedding_norm),
+        choice(projections(), TransformerConfig::with_embedding_projection),
         choice([false, true], TransformerConfig::with_share_layers),
         choice([None, Some(false), Some(true)], |config, turns| match turns {
             Some(turns) => with_another_layer(config, turns),
@@ -114,6 +115,12 @@ fn with_another_layer(config: TransformerConfig, turns: bool) -> TransformerConf
     }
     let first = config.first().clone();
     config.with_layers(vec![first, other])
+}
+
+/// Embeddings of the width of the stack, so that all rows read the same inputs.
+fn projections() -> [Option<EmbeddingProjectionConfig>; 3] {
+    let of = EmbeddingProjectionConfig::new(16);
+    [None, Some(of), Some(of.with_bias(false).with_place(ProjectionPlace::BeforePositions))]
 }
 
 fn experts() -> [Option<ExpertsConfig>; 6] {

@@ -11,9 +11,7 @@ use std::collections::BTreeMap;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 use firelight::kernels::Difference;
-use firelight::nn::{
-    Memory, NoPosition, Pass, Position, PositionScheme, Positions, SequenceInput, Transformer, TransformerConfig,
-};
+use firelight::nn::{Memory, Pass, SequenceInput, Transformer, TransformerConfig};
 
 use super::{Noise, ParameterPath, device, tolerance};
 
@@ -154,13 +152,8 @@ impl Probe {
         collect.found
     }
 
-    /// The same in double precision. Sines and cosines, which exist in single precision alone, are added beforehand.
-    fn in_double(mut self) -> Self {
-        if let Position::Sinusoidal(sines) = &self.stack.position {
-            let positions = Positions::contiguous(0, self.x.dims()[1]);
-            self.x = self.x.map(|x| leaf(sines.embed(x.clone(), &positions), &x));
-            self.stack.position = Position::None(NoPosition {});
-        }
+    /// The same in double precision.
+    fn in_double(self) -> Self {
         self.map(&mut Double)
     }
 

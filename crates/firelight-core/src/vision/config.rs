@@ -197,6 +197,9 @@ impl VisionTransformerConfig {
             .require(self.patch_coordinates == PatchCoordinates::Index || self.has_axes(), || {
                 "patch_coordinates needs position = { kind = \"rotary\", axes = \"axial\" }: nothing else reads them".into()
             })
+            .require(stack.embedding_projection.is_none(), || {
+                "embedding_projection must be left out: patches are projected to d_model themselves".into()
+            })
             .require(!stack.has_cross_attention(), || "cross_attention must be false: an image has no memory".into())
             .finish()
     }

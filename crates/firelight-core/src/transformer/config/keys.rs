@@ -5,6 +5,7 @@
 use super::{LayerConfig, TransformerConfig, max_seq_len};
 use crate::attention::{AttentionMechanism, AttentionPattern, NormSpan, ProjectionKind, ScoreScale};
 use crate::block::NormPlacement;
+use crate::embedding::EmbeddingProjectionConfig;
 use crate::feed_forward::{Activation, ExpertsConfig};
 use crate::init::WeightInit;
 use crate::kind;
@@ -113,6 +114,8 @@ macro_rules! define_keys {
             norm: NormConfig,
             #[serde(default)]
             embedding_norm: bool,
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            embedding_projection: Option<EmbeddingProjectionConfig>,
             #[serde(default)]
             embedding_dropout: f64,
             #[serde(default)]
@@ -163,6 +166,7 @@ macro_rules! define_keys {
                     patterns: None,
                     norm: config.norm,
                     embedding_norm: config.embedding_norm,
+                    embedding_projection: config.embedding_projection,
                     embedding_dropout: config.embedding_dropout,
                     stochastic_depth: config.stochastic_depth,
                     init: config.init,
@@ -265,6 +269,7 @@ impl StackKeys {
             position,
             norm,
             embedding_norm,
+            embedding_projection,
             embedding_dropout,
             stochastic_depth,
             init,
@@ -277,6 +282,7 @@ impl StackKeys {
             layers,
             norm,
             embedding_norm,
+            embedding_projection,
             embedding_dropout,
             stochastic_depth,
             init,

@@ -40,6 +40,7 @@ impl TransformerConfig {
             .size("max_seq_len", self.max_seq_len)
             .part(self.norm.validate())
             .part(self.check_stack_position())
+            .part(self.embedding_projection.map_or(Ok(()), |projection| projection.validate()))
             .rate("embedding_dropout", self.embedding_dropout)
             .part(self.check_networks())
             .finish()
@@ -105,7 +106,7 @@ impl TransformerConfig {
         attention
             .validate()
             .and(layer.block.mixer.validate(attention))
-            .map_or(Ok(()), |()| position.validate(self.d_model, layer.d_turned()))
+            .map_or(Ok(()), |()| position.validate(self.d_summed(), layer.d_turned()))
     }
 
     /// Positions that add to scores need scores, and those that read the query a product with it.
@@ -138,6 +139,7 @@ impl TransformerConfig {
 mod tests {
     use super::*;
     use crate::attention::LatentConfig;
+    use crate::embedding::EmbeddingProjectionConfig;
     use crate::position::{RotaryAxes, RotaryConfig};
 
     #[test]
@@ -192,6 +194,14 @@ mod tests {
         config = config.with_residual_dropout(1.0);
         let error = config.validate().expect_err("three problems");
         assert_eq!(error.problems().len(), 3, "{error}");
+    }
+
+    #[test]
+    fn embeddings_have_a_width() {
+        let none = EmbeddingProjectionConfig::new(0);
+        let error =
+            TransformerConfig::new(8, 2, 1).with_embedding_projection(Some(none)).validate().expect_err("no width");
+        assert_eq!(error.problems(), ["embedding_projection.d_embedding = 0 must be at least 1"]);
     }
 
     #[test]
