@@ -126,7 +126,7 @@ impl TextEncoderConfig {
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let (d_model, stack) = (self.transformer.d_model, &self.transformer);
+        let stack = &self.transformer;
         let own = [
             stack
                 .patterns()
@@ -137,8 +137,8 @@ impl TextEncoderConfig {
                 .has_cross_attention()
                 .then(|| "cross_attention = true has nothing to read in an encoder: leave it out".into()),
         ];
-        let embedding = TokenEmbeddingConfig::new(self.vocab_size, d_model).validate();
-        let segments = TokenEmbeddingConfig::new(self.n_segments.max(1), d_model).validate();
+        let embedding = TokenEmbeddingConfig::new(self.vocab_size, stack.d_embedding()).validate();
+        let segments = TokenEmbeddingConfig::new(self.n_segments.max(1), stack.d_embedding()).validate();
         let adapters = self.adapters.as_ref().map_or(Ok(()), AdapterConfig::validate);
         ConfigError::collect([embedding, segments, self.transformer.validate(), adapters], own)
     }
@@ -189,13 +189,16 @@ impl TextEncoderConfig {
     fn build(&self, params: &ParamBuilder) -> TextEncoder {
         let TransformerConfig { d_model, init, .. } = self.transformer;
         let embedding = |name: &str, size: usize| {
-            TokenEmbeddingConfig::new(size, d_model).with_init(init.weight).init_with(&params.scope(name))
+            TokenEmbeddingConfig::new(size, self.transformer.d_embedding())
+                .with_init(init.weight)
+                .init_with(&params.scope(name))
         };
         TextEncoder {
             embedding: embedding("embedding", self.vocab_size),
             segment_embedding: (self.n_segments > 0).then(|| embedding("segment_embedding", self.n_segments)),
             transformer: self.transformer.init_with(&params.scope("transformer")),
             max_seq_len: self.transformer.max_seq_len,
+            d_model,
         }
     }
 }
@@ -210,6 +213,7 @@ pub struct TextEncoder {
     /// The stack.
     pub transformer: Transformer,
     max_seq_len: usize,
+    d_model: usize,
 }
 
 impl TextEncoder {
@@ -225,7 +229,7 @@ impl TextEncoder {
         self.transformer.forward(self.embed(input), &sequence, pass)
     }
 
-    /// The vectors of tokens and segments, before the stack: `[B, T, D]`.
+    /// The vectors of tokens and segments, before the stack: `[B, T, E]`, of the width of the embeddings.
     pub(crate) fn embed(&self, input: &TextInput) -> Tensor<3> {
         self.with_segments(self.embedding.forward(input.tokens.clone()), input.segments.clone())
     }
@@ -233,7 +237,7 @@ impl TextEncoder {
     fn with_segments(&self, x: Tensor<3>, segments: Option<Tensor<2, Int>>) -> Tensor<3> {
         match (&self.segment_embedding, segments) {
             (Some(embedding), Some(segments)) => x + embedding.forward(segments),
-            (Some(embedding), None) => x + embedding.weight.val().narrow(0, 0, 1).unsqueeze::<3>(), // [1, 1, D]
+            (Some(embedding), None) => x + embedding.weight.val().narrow(0, 0, 1).unsqueeze::<3>(), // [1, 1, E]
             (None, None) => x,
             (None, Some(_)) => panic!("the encoder has no segments: set n_segments"),
         }
@@ -258,14 +262,14 @@ impl TextEncoder {
 
     /// Width `D` of a vector.
     pub fn d_model(&self) -> usize {
-        self.embedding.weight.shape()[1]
+        self.d_model
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelight_core::AttentionPattern;
+    use firelight_core::{AttentionPattern, EmbeddingProjectionConfig};
     use firelight_kernels::assert_close;
 
     #[test]
@@ -274,6 +278,8 @@ mod tests {
             TextEncoderConfig::new(11, 8, 2, 1),
             TextEncoderConfig::modern(11, 8, 2, 1),
             TextEncoderConfig::bert(11, 8, 2, 1),
+            TextEncoderConfig::bert(11, 8, 2, 1)
+                .with_stack(|stack| stack.with_embedding_projection(Some(EmbeddingProjectionConfig::new(4)))),
         ] {
             let encoder = config.init(&Device::default());
             assert_eq!(encoder.cost(4).parameters, encoder.num_params());
@@ -287,6 +293,10 @@ mod tests {
         assert_eq!(count(TextEncoderConfig::bert_base(30_522)), 109_482_240 - 590_592);
         assert_eq!(count(TextEncoderConfig::bert_large(30_522)), 335_141_888 - 1_049_600);
         assert_eq!(count(TextEncoderConfig::distilbert(30_522)), 66_362_880);
+        let albert = TextEncoderConfig::bert(30_000, 768, 12, 12).with_stack(|stack| {
+            stack.with_share_layers(true).with_embedding_projection(Some(EmbeddingProjectionConfig::new(128)))
+        });
+        assert_eq!(count(albert), 11_683_584 - 590_592, "ALBERT-base");
     }
 
     #[test]

@@ -172,7 +172,7 @@ impl MaskedLanguageModelConfig {
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> MaskedLanguageModel {
         let stack = &self.encoder.transformer;
-        let sizes = [stack.d_model, self.encoder.vocab_size];
+        let sizes = [stack.d_model, stack.d_embedding(), self.encoder.vocab_size];
         MaskedLanguageModel {
             encoder: self.encoder.init_with(&params.scope(ENCODER)),
             head: self.head.init_with(sizes, stack.norm, stack.init.weight, &params.scope("head")),

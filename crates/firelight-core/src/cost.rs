@@ -111,13 +111,15 @@ impl Cost {
     pub fn once_in(self, tokens: usize) -> Self {
         let tokens = tokens.max(1);
         let (flops, kept) = (self.flops_per_token / tokens as f64, self.kept_per_token.div_ceil(tokens));
-        Self { flops_per_token: flops, kept_per_token: kept, ..self }
+        let parts = self.parts.into_iter().map(|part| part.once_in(tokens)).collect();
+        Self { flops_per_token: flops, kept_per_token: kept, parts, ..self }
     }
 
     /// What is computed for a share of the tokens alone.
     pub fn in_share(self, share: f64) -> Self {
         let kept = (self.kept_per_token as f64 * share).ceil() as usize;
-        Self { flops_per_token: self.flops_per_token * share, kept_per_token: kept, ..self }
+        let parts = self.parts.into_iter().map(|part| part.in_share(share)).collect();
+        Self { flops_per_token: self.flops_per_token * share, kept_per_token: kept, parts, ..self }
     }
 
     /// Adds numbers that are kept of one token for the backward pass.

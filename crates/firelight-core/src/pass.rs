@@ -154,16 +154,29 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// Where the tokens of this pass stand on each axis, those of the cache included: `[1 | B, T, A] -> [1 | B, K, A]`.
+    pub(crate) fn coordinates(&mut self, coordinates: Option<Tensor<3>>, shape: [usize; 2]) -> Option<Tensor<3>> {
+        match &mut self.cache {
+            Some(cache) => cache.extend_coordinates(coordinates, shape),
+            None => coordinates,
+        }
+    }
+
     /// The tokens that layer `index` reads in this pass of `length` tokens, by their place in the row.
     pub(crate) fn keys(&self, index: usize, length: usize) -> Range<usize> {
         self.cache.as_ref().map_or(0..length, |cache| cache.keys(index, length))
     }
 
-    /// Notes the rows of the pass in the cache.
-    pub(crate) fn begin(&mut self, rows: usize, device: &Device) {
+    /// Notes the rows of the pass, and the tokens that they then have, in the cache.
+    pub(crate) fn begin(&mut self, shape: [usize; 2], device: &Device) {
         if let Some(cache) = &mut self.cache {
-            cache.begin(rows, device);
+            cache.begin(shape, device);
         }
+    }
+
+    /// The shortest and the longest text that the keys of the cache were turned in.
+    pub(crate) fn lengths(&self) -> Option<[usize; 2]> {
+        self.cache.as_ref().and_then(|cache| cache.lengths())
     }
 
     /// The states of the cache, one for each layer; none without a cache.

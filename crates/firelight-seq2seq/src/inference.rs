@@ -63,10 +63,16 @@ impl Seq2SeqModel {
         Ok((self.next_logits(first, &mut state), state))
     }
 
-    /// Logits after the last token, `[B, V]`. `unread` is what the cache does not hold yet.
+    /// Logits after the last token, `[B, V]`. `unread` is what the cache does not hold yet; a text that outgrows its rotary
+    /// frequencies is read anew.
     fn next_logits(&self, unread: Tensor<2, Int>, state: &mut Seq2SeqState) -> Tensor<2> {
         let Seq2SeqState { memory, cache, written, .. } = state;
-        let tokens = if cache.is_some() { unread } else { written.clone() };
+        let len = written.dims()[1];
+        let continues = self.stacks.decoder.continues(len - 1, len);
+        if let Some(cache) = cache.as_mut().filter(|_| !continues) {
+            cache.clear();
+        }
+        let tokens = if cache.is_some() && continues { unread } else { written.clone() };
         let last = tokens.dims()[1] - 1;
         awake(&tokens.device(), || {
             let mut pass = cache.as_mut().map_or_else(Pass::default, Pass::cached);
@@ -120,7 +126,7 @@ mod tests {
     use super::*;
     use crate::model::{Seq2SeqConfig, Tying};
     use burn::tensor::Device;
-    use firelight_core::{PositionConfig, WeightInit};
+    use firelight_core::{PositionConfig, RotaryConfig, RotaryScaling, WeightInit};
     use firelight_generation::{BeamOptions, GenerationOptions, beam_search, generate};
     use firelight_kernels::Difference;
     use proptest::prelude::*;
@@ -132,7 +138,7 @@ mod tests {
         let config = Seq2SeqConfig { start_token: 11, ..Seq2SeqConfig::new(13, 16, 2, 2) }.with_tying(Tying::Target);
         let config = config.with_max_seq_len(20).with_both(|stack| {
             let stack = stack.with_init(wide).with_n_kv_heads(1);
-            stack.with_position(position)
+            stack.with_position(position.clone())
         });
         config.init(&Device::default())
     }
@@ -157,8 +163,10 @@ mod tests {
 
     #[test]
     fn the_cache_changes_no_translation_greedy_or_by_beams() {
-        for position in [PositionConfig::Learned, PositionConfig::Sinusoidal, PositionConfig::rotary()] {
-            let model = model(position);
+        let dynamic = RotaryScaling::Dynamic { factor: 4.0, original_max_seq_len: 3 };
+        let dynamic = PositionConfig::Rotary(RotaryConfig::default().with_theta(100.0).with_scaling(dynamic));
+        for position in [PositionConfig::Learned, PositionConfig::Sinusoidal, PositionConfig::rotary(), dynamic] {
+            let model = model(position.clone());
             assert_eq!(greedy(&model, &SOURCES), greedy(&Uncached(&model), &SOURCES), "{position:?}");
             assert_eq!(beams(&model, &SOURCES, 3), beams(&Uncached(&model), &SOURCES, 3), "{position:?}");
         }

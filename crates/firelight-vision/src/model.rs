@@ -3,8 +3,8 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use firelight_core::{
-    Activation, AttentionPattern, ConfigError, Cost, LinearConfig, ParamBuilder, ParameterReport, Pass, PositionConfig,
-    TransformerConfig, VisionTransformer, VisionTransformerConfig,
+    Activation, ConfigError, Cost, LinearConfig, ParamBuilder, ParameterReport, Pass, TransformerConfig,
+    VisionTransformer, VisionTransformerConfig,
 };
 use firelight_data::Normalization;
 use serde::{Deserialize, Serialize};
@@ -64,11 +64,10 @@ impl VisionConfig {
         Self::new(classes, vit.with_channels(channels).with_image_size(image_size))
     }
 
-    /// Changes the stack; its own positions stay off, and every token sees every other.
+    /// Changes the stack; every token sees every other, and its own positions stay off, but rotary ones of two axes.
     pub fn with_stack(mut self, change: impl FnOnce(TransformerConfig) -> TransformerConfig) -> Self {
         let stack = change(self.vit.transformer);
-        self.vit.transformer =
-            stack.with_position(PositionConfig::None).each_layer(|layer| layer.pattern = AttentionPattern::Full);
+        self.vit.transformer = stack.for_images();
         self
     }
 

@@ -45,14 +45,26 @@ fn layers_that_differ_agree() {
 
 #[test]
 fn published_families_agree_with_transformers() {
-    let golden = Golden::load("families");
+    // Llama, Qwen 3, OLMo 2, Gemma 3, SmolLM 3, GPT-NeoX, ModernBERT, Llama with padding, GLM 4.5, ALBERT.
+    assert_eq!(parameters_of("families"), [19, 12, 23, 40, 19, 34, 22, 19, 45, 32]);
+}
+
+#[test]
+fn rotary_positions_of_published_families_agree_with_transformers() {
+    // Llama with YaRN and, within and beyond the original length, dynamic scaling; Phi-3 with LongRoPE, the same.
+    // Qwen2-VL, Qwen3-VL, Pixtral, DINOv3.
+    assert_eq!(parameters_of("rotary_families"), [10, 10, 10, 8, 8, 13, 12, 10, 20]);
+}
+
+/// How many parameters of each case were compared.
+fn parameters_of(name: &str) -> Vec<usize> {
+    let golden = Golden::load(name);
     let compared = golden.cases().map(|golden| {
         let (stack, _) = compare(&golden);
         assert_felt(&golden, &paths(&stack));
         paths(&stack).len()
     });
-    // Llama, Qwen 3, OLMo 2, Gemma 3, SmolLM 3, GPT-NeoX, ModernBERT, Llama with padding, GLM 4.5, ALBERT.
-    assert_eq!(compared.collect::<Vec<_>>(), [19, 12, 23, 40, 19, 34, 22, 19, 45, 32]);
+    compared.collect()
 }
 
 #[test]
@@ -158,7 +170,8 @@ fn compare(golden: &Golden) -> (Transformer, bool) {
 fn input(golden: &Golden, x: &Tensor<3>, memory: Option<&Tensor<3>>) -> SequenceInput {
     let flags = |key: &str| golden.has(key).then(|| golden.flags::<2>(key, &x.device()));
     let memory = memory.map(|hidden| Memory::new(hidden.clone()).with_padding(flags("memory_padding")));
-    SequenceInput { padding: flags("padding"), memory, ..SequenceInput::default() }
+    let coordinates = golden.has("coordinates").then(|| golden.floats::<3>("coordinates", &x.device()));
+    SequenceInput { padding: flags("padding"), coordinates, memory, ..SequenceInput::default() }
 }
 
 /// Zeros at padding, where nobody reads.

@@ -2,9 +2,9 @@
 //! are laid out by `covering`, so that any two values of any two choices meet.
 
 use firelight::nn::{
-    Activation, AttentionMechanism, AttentionPattern, DifferentialConfig, ExpertsConfig, LatentConfig, MixerConfig, NormConfig,
-    NormPlacement, NormSpan, PositionConfig, ProjectionKind, RotaryLayout, RotaryScaling, RouterScores, ScoreScale,
-    TransformerConfig, WeightInit,
+    Activation, AttentionMechanism, AttentionPattern, DifferentialConfig, EmbeddingProjectionConfig, ExpertsConfig,
+    LatentConfig, MixerConfig, NormConfig, NormPlacement, NormSpan, PositionConfig, ProjectionKind, ProjectionPlace,
+    RotaryAxes, RotaryConfig, RotaryLayout, RotaryScaling, RouterScores, ScoreScale, TransformerConfig, WeightInit,
 };
 
 use super::covering::covering;
@@ -96,6 +96,7 @@ fn choices(causal: bool) -> Vec<Choice> {
         choice(experts(), |config, experts| config.each_layer(|layer| layer.block.experts = experts)),
         choice([None, Some(0.5)], |config, scale| config.each_layer(|layer| layer.block.layer_scale = scale)),
         choice([false, true], TransformerConfig::with_embedding_norm),
+        choice(projections(), TransformerConfig::with_embedding_projection),
         choice([false, true], TransformerConfig::with_share_layers),
         choice([None, Some(false), Some(true)], |config, turns| match turns {
             Some(turns) => with_another_layer(config, turns),
@@ -106,10 +107,7 @@ fn choices(causal: bool) -> Vec<Choice> {
 
 /// Every second layer has positions of its own, or none, another inner width and another norm.
 fn with_another_layer(config: TransformerConfig, turns: bool) -> TransformerConfig {
-    let rotary = |theta| {
-        let (layout, scaling) = (RotaryLayout::Halves, RotaryScaling::None);
-        PositionConfig::Rotary { theta, layout, width: None, scaling }
-    };
+    let rotary = |theta| PositionConfig::Rotary(RotaryConfig::default().with_theta(theta));
     let mut other = config.first().clone().with_position(if turns { rotary(50.0) } else { PositionConfig::None });
     other.block.feed_forward.d_ff = Some(if turns { 20 } else { 12 });
     other.block.norm = NormConfig::Layer { epsilon: 1e-5, bias: turns };
@@ -118,6 +116,12 @@ fn with_another_layer(config: TransformerConfig, turns: bool) -> TransformerConf
     }
     let first = config.first().clone();
     config.with_layers(vec![first, other])
+}
+
+/// Embeddings of the width of the stack, so that all rows read the same inputs.
+fn projections() -> [Option<EmbeddingProjectionConfig>; 3] {
+    let of = EmbeddingProjectionConfig::new(16);
+    [None, Some(of), Some(of.with_bias(false).with_place(ProjectionPlace::BeforePositions))]
 }
 
 fn experts() -> [Option<ExpertsConfig>; 6] {
@@ -129,7 +133,23 @@ fn experts() -> [Option<ExpertsConfig>; 6] {
 }
 
 fn positions(causal: bool) -> Vec<PositionConfig> {
-    let rotary = |scaling| PositionConfig::Rotary { theta: 100.0, layout: RotaryLayout::Halves, width: None, scaling };
+    let base = || RotaryConfig::default().with_theta(100.0);
+    let rotary = |scaling| PositionConfig::Rotary(base().with_scaling(scaling));
+    let yarn = |truncate| RotaryScaling::Yarn {
+        factor: 4.0,
+        original_max_seq_len: 16,
+        beta_fast: 8.0,
+        beta_slow: 0.5,
+        truncate,
+        attention_factor: (!truncate).then_some(1.5),
+    };
+    let longrope = RotaryScaling::LongRope {
+        factor: 4.0,
+        original_max_seq_len: 512,
+        short_factor: vec![1.5, 2.0],
+        long_factor: vec![2.0, 4.0],
+        attention_factor: None,
+    };
     let llama3 =
         RotaryScaling::Llama3 { factor: 4.0, original_max_seq_len: 64, low_freq_factor: 1.0, high_freq_factor: 4.0 };
     vec![
@@ -141,12 +161,19 @@ fn positions(causal: bool) -> Vec<PositionConfig> {
         rotary(RotaryScaling::Linear { factor: 2.0 }),
         rotary(RotaryScaling::Ntk { factor: 2.0 }),
         rotary(llama3),
-        PositionConfig::Rotary {
-            theta: 100.0,
-            layout: RotaryLayout::Interleaved,
-            width: Some(2),
-            scaling: RotaryScaling::yarn(4.0, 16),
-        },
+        // Within the original length: what happens beyond it is in the tests of the stack.
+        PositionConfig::Rotary(
+            base()
+                .with_width(4)
+                .with_scaling(RotaryScaling::Dynamic { factor: 2.0, original_max_seq_len: 512 })
+                .with_axes(RotaryAxes::Sections { sections: vec![1, 1] }),
+        ),
+        PositionConfig::Rotary(
+            base().with_width(4).with_scaling(longrope).with_axes(RotaryAxes::Interleaved { sections: vec![1, 1] }),
+        ),
+        PositionConfig::Rotary(base().with_axes(RotaryAxes::axial())),
+        rotary(yarn(true)),
+        PositionConfig::Rotary(base().with_layout(RotaryLayout::Interleaved).with_width(2).with_scaling(yarn(false))),
         PositionConfig::Alibi,
         PositionConfig::T5 { n_buckets: 4, max_distance: 5, bidirectional: !causal },
         PositionConfig::Shaw { max_distance: 3 },

@@ -271,6 +271,7 @@ impl fmt::Display for PretrainingModel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_core::EmbeddingProjectionConfig;
 
     /// The modules on the way to the parameters.
     #[derive(Default)]
@@ -323,7 +324,9 @@ mod tests {
             let tied = config.init(&device);
             config.head.tied = false;
             let own = config.init(&device);
-            for model in [&tied, &own] {
+            config.encoder.transformer.embedding_projection = Some(EmbeddingProjectionConfig::new(4));
+            let narrow = config.init(&device);
+            for model in [&tied, &own, &narrow] {
                 assert_eq!(model.cost(4, 0.5).parameters, model.num_params(), "{objective:?}");
             }
             assert_eq!(own.num_params(), tied.num_params() + 8 * 11, "a matrix of its own");

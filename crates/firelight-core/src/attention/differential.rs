@@ -192,10 +192,8 @@ impl DifferentialAttention {
         let [first, second] = halves(heads);
         let heads = first - second * self.lambda();
         let width = heads.dims()[3];
-        let gamma = self.gamma.as_ref().map_or_else(
-            || Tensor::ones([width], (&heads.device(), heads.dtype())),
-            Param::val,
-        );
+        let gamma =
+            self.gamma.as_ref().map_or_else(|| Tensor::ones([width], (&heads.device(), heads.dtype())), Param::val);
         rms_norm(heads, gamma, self.epsilon) * (1.0 - self.lambda_init)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Transformer;
 use crate::cost::{Cost, grouped};
+use crate::embedding::ProjectionPlace;
 use crate::layer::Layer;
 
 impl<L: Layer + 'static> Transformer<L> {
@@ -14,11 +15,21 @@ impl<L: Layer + 'static> Transformer<L> {
         let schemes = schemes.map(|(index, scheme)| (format!("layer_positions.{index}"), scheme));
         let schemes = [("position".into(), &self.position)].into_iter().chain(schemes);
         let schemes = schemes.map(|(name, scheme)| Cost::of(scheme).looked_up().named(name));
-        let d_model = self.d_model;
-        let norms = [("embedding_norm", &self.embedding_norm), ("norm", &self.norm)];
-        let [first, last] = norms.map(|(name, norm)| norm.as_ref().map(|norm| norm.cost(d_model).named(name)));
         let layers = layers.into_iter().map(|layer| Cost { name: format!("blocks.{}", layer.name), ..layer });
-        Cost::sum(schemes.filter(|scheme| scheme.parameters > 0).chain(first).chain(layers).chain(last))
+        let last = self.norm.as_ref().map(|norm| norm.cost(self.d_model).named("norm"));
+        let first = schemes.filter(|scheme| scheme.parameters > 0).chain(self.embedding_costs());
+        Cost::sum(first.chain(layers).chain(last))
+    }
+
+    /// The norm of the embeddings, and the layer to the width of the residual stream, which keeps what it reads, unless the norm does.
+    fn embedding_costs(&self) -> impl Iterator<Item = Cost> {
+        let d_embedding = self.embedding_projection.as_ref().map_or(self.d_model, |projection| projection.widths()[0]);
+        let is_behind = self.projection_place == ProjectionPlace::AfterNorm;
+        let d_normed = if is_behind { d_embedding } else { self.d_model };
+        let kept = if is_behind && self.embedding_norm.is_some() { 0 } else { d_embedding };
+        let norm = self.embedding_norm.as_ref().map(|norm| norm.cost(d_normed).named("embedding_norm"));
+        let projection = self.embedding_projection.as_ref().map(Cost::of);
+        norm.into_iter().chain(projection.map(|cost| cost.keeping(kept).named("embedding_projection")))
     }
 }
 
@@ -26,6 +37,7 @@ impl<L: Layer + 'static> Transformer<L> {
 mod tests {
     use super::*;
     use crate::attention::{AttentionMechanism, AttentionPattern};
+    use crate::embedding::EmbeddingProjectionConfig;
     use crate::feed_forward::{Activation, ExpertsConfig};
     use crate::init::ParamBuilder;
     use crate::pass::Pass;
@@ -64,6 +76,26 @@ mod tests {
         assert_eq!([twice.parameters, shared.parameters], [888 + 872, 888]);
         assert_eq!((shared.flops_per_token, shared.kept_per_token), (twice.flops_per_token, twice.kept_per_token));
         assert_eq!(shared.cache_bytes, twice.cache_bytes);
+    }
+
+    #[test]
+    fn narrow_embeddings_are_multiplied_with_their_projection() {
+        let of = |norm, place| {
+            let projection = EmbeddingProjectionConfig::new(3).with_place(place);
+            cost(&small().with_embedding_norm(norm).with_embedding_projection(Some(projection)))
+        };
+        let plain = cost(&small());
+        // The norm has 3 or 8 numbers twice, and keeps as many; without one in front, the projection keeps the 3 that it reads.
+        for (norm, place, parameters, kept) in [
+            (false, ProjectionPlace::AfterNorm, 0, 3),
+            (true, ProjectionPlace::AfterNorm, 6, 6),
+            (true, ProjectionPlace::BeforePositions, 16, 16 + 3),
+        ] {
+            let found = of(norm, place);
+            assert_eq!(found.parameters, plain.parameters + 3 * 8 + 8 + parameters);
+            assert_eq!(found.flops_per_token, plain.flops_per_token + 2.0 * 24.0);
+            assert_eq!(found.kept_per_token, plain.kept_per_token + kept);
+        }
     }
 
     #[test]
@@ -150,6 +182,7 @@ mod tests {
             small().with_position(PositionConfig::Learned).with_experts(ExpertsConfig::new(3).with_shared(1)),
             small().with_attention_mechanism(AttentionMechanism::Additive),
             small().with_attention_sinks(true).with_experts(ExpertsConfig::new(2).with_router_bias(true)),
+            small().with_embedding_norm(true).with_embedding_projection(Some(EmbeddingProjectionConfig::new(3))),
             small().with_mixer(crate::MixerConfig::Latent(crate::LatentConfig::new(4, 2).with_d_query_latent(3))),
         ] {
             let stack = config.init(&Device::default());

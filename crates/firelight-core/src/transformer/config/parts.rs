@@ -4,6 +4,7 @@
 use super::super::Transformer;
 use super::{LayerConfig, TransformerConfig};
 use crate::block::TransformerBlockConfig;
+use crate::embedding::EmbeddingProjectionConfig;
 use crate::error::expect_valid;
 use crate::init::ParamBuilder;
 use crate::layer::Layer;
@@ -57,10 +58,13 @@ impl TransformerConfig {
         let (blocks, others) = (params.scope("blocks"), params.scope("layer_positions"));
         let (schemes, scheme_of) = self.schemes();
         let scheme = |index: usize, params: &ParamBuilder| {
-            let (config, sizes) = schemes[index];
-            config.init_with(sizes, self.init.weight, params)
+            let (config, sizes) = &schemes[index];
+            config.init_with(*sizes, self.init.weight, params)
         };
-        let norm = |name: &str| self.norm.init_with(self.d_model, &params.scope(name));
+        let norm = |name: &str, width: usize| self.norm.init_with(width, &params.scope(name));
+        let projection = |config: EmbeddingProjectionConfig| {
+            config.init_with(self.d_model, self.init.weight, &params.scope("embedding_projection"))
+        };
         Transformer {
             position: scheme(0, &params.scope("position")),
             layer_positions: (1..schemes.len()).map(|index| scheme(index, &others.scope(index - 1))).collect(),
@@ -70,8 +74,10 @@ impl TransformerConfig {
             d_model: self.d_model,
             n_layers: self.n_layers,
             shares_layers: self.share_layers,
-            embedding_norm: self.embedding_norm.then(|| norm("embedding_norm")),
-            norm: self.has_final_norm().then(|| norm("norm")),
+            embedding_norm: self.embedding_norm.then(|| norm("embedding_norm", self.d_summed())),
+            embedding_projection: self.embedding_projection.map(projection),
+            projection_place: self.embedding_projection.map(|config| config.place).unwrap_or_default(),
+            norm: self.has_final_norm().then(|| norm("norm", self.d_model)),
             dropout: DropoutConfig::new(self.embedding_dropout).init(),
             patterns: self.patterns(),
             scheme_of,
@@ -82,9 +88,9 @@ impl TransformerConfig {
     pub(super) fn schemes(&self) -> (Vec<(PositionConfig, PositionSizes)>, Vec<usize>) {
         let mut schemes = Vec::new();
         let own = self.layers.iter().find(|layer| layer.position.is_none()).or(self.layers.first());
-        schemes.extend(own.map(|layer| (self.position, self.sizes(layer))));
+        schemes.extend(own.map(|layer| (self.position.clone(), self.sizes(layer))));
         let find = |layer: &LayerConfig| {
-            let wanted = (layer.position.unwrap_or(self.position), self.sizes(layer));
+            let wanted = (layer.position.as_ref().unwrap_or(&self.position).clone(), self.sizes(layer));
             // What is added to the embeddings is the same whatever the heads of a layer are.
             let found = schemes.iter().position(|scheme| *scheme == wanted);
             let found = found.or((wanted.0 == self.position && wanted.0.adds_to_embeddings()).then_some(0));
@@ -100,7 +106,7 @@ impl TransformerConfig {
     fn sizes(&self, layer: &LayerConfig) -> PositionSizes {
         let attention = &layer.block.attention;
         let (n_heads, d_head) = (attention.n_heads, layer.d_turned());
-        PositionSizes { d_model: self.d_model, n_heads, d_head, max_seq_len: self.max_seq_len }
+        PositionSizes { d_model: self.d_summed(), n_heads, d_head, max_seq_len: self.max_seq_len }
     }
 
     /// The block of layer `index`: the stack's initial weights, and a rate of stochastic depth that rises linearly (Huang et al.
