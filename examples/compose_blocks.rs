@@ -18,6 +18,7 @@ use firelight::nn::*;
 #[derive(Module, Debug)]
 struct Model {
     embedding: TokenEmbedding,
+    head: LmHead,
     stack: Transformer,
 }
 
@@ -33,13 +34,14 @@ impl Model {
             .with_norm(NormConfig::rms())
             .with_norm_placement(NormPlacement::Sandwich);
         let embedding = TokenEmbeddingConfig::new(vocab_size, 64).init_with(&params.scope("embedding"));
-        Self { embedding, stack: stack.init_with(&params.scope("stack")) }
+        let head = LmHeadConfig::new(64, vocab_size).init_with(&params.scope("head"));
+        Self { embedding, head, stack: stack.init_with(&params.scope("stack")) }
     }
 
     /// `[B, T] -> [B, T, V]`; with a cache the tokens continue where it ends.
     fn forward(&self, tokens: Tensor<2, Int>, mut pass: Pass) -> Tensor<3> {
         let hidden = self.stack.forward(self.embedding.forward(tokens), &SequenceInput::default(), &mut pass);
-        self.embedding.project(hidden) // A tied head: the same matrix.
+        self.head.forward(hidden, &self.embedding) // Tied: the embedding's matrix.
     }
 }
 

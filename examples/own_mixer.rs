@@ -89,6 +89,7 @@ impl TokenMixer for Mixer {
 #[derive(Module, Debug)]
 struct Model {
     embedding: TokenEmbedding,
+    head: LmHead,
     stack: Transformer<TransformerBlock<Mixer>>,
 }
 
@@ -103,13 +104,14 @@ impl Model {
             block.init_parts(params, mixer, |params| block.init_feed_forward(params))
         });
         let embedding = TokenEmbeddingConfig::new(vocab_size, 64).init_with(&params.scope("embedding"));
-        Self { embedding, stack }
+        let head = LmHeadConfig::new(64, vocab_size).init_with(&params.scope("head"));
+        Self { embedding, head, stack }
     }
 
     /// `[B, T] -> [B, T, V]`; with a cache the tokens continue where it ends.
     fn forward(&self, tokens: Tensor<2, Int>, mut pass: Pass) -> Tensor<3> {
         let hidden = self.stack.forward(self.embedding.forward(tokens), &SequenceInput::default(), &mut pass);
-        self.embedding.project(hidden)
+        self.head.forward(hidden, &self.embedding)
     }
 }
 

@@ -54,7 +54,7 @@ fn train(folder: &Path, epochs: usize, observers: Vec<Box<dyn Observer>>) -> Res
     let run = Run::prepare(&request)?;
 
     // Model.
-    println!("training {} parameters in {}", run.config().num_params(), run.folder.path().display());
+    println!("training {} parameters in {}", run.cost().parameters, run.folder.path().display());
 
     // Fit: Burn's Learner under an observer; the folder fills on the way.
     let trained = run.fit_with(observers, Interrupter::new(), None)?;

@@ -83,7 +83,7 @@ fn train(arguments: Arguments, observers: Vec<Box<dyn Observer>>) -> Result<Stri
     let prompt = run.corpus.tokenizer.decode(&run.corpus.training().get(0..8)); // what a model of this text can surely read
 
     // Model.
-    println!("training {} parameters in {}", run.config().num_params(), run.folder.path().display());
+    println!("training {} parameters in {}", run.cost().parameters, run.folder.path().display());
 
     // Fit: Burn's Learner under an observer; the folder fills on the way.
     let trained = run.fit_with(observers, Interrupter::new(), None)?;

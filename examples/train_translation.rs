@@ -29,7 +29,7 @@ fn train(out: &Path, toy: bool, observers: Vec<Box<dyn Observer>>) -> Result<Vec
     let run = Run::prepare(&request(&device, out, toy))?;
 
     // Model.
-    println!("training {} parameters in {}", run.config().num_params(), run.folder.path().display());
+    println!("training {} parameters in {}", run.cost().parameters, run.folder.path().display());
 
     // Fit: Burn's Learner under an observer; the folder fills on the way.
     let trained = run.fit_with(observers, Interrupter::new(), None)?;

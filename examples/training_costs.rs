@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use burn::data::dataloader::DataLoader;
+use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 use burn::train::{TrainOutput, TrainStep};
@@ -198,7 +199,7 @@ fn checkpoint(sizes: &Sizes, device: &Device) -> Result<()> {
     println!(
         "checkpoint: {:.0} million parameters, a step takes {typical:.2} s; with a checkpoint to write the longest takes {:.2} s \
          more and {} steps together {:.2} s",
-        sizes.checkpointed.num_params() as f64 / 1e6,
+        sizes.checkpointed.init(device).num_params() as f64 / 1e6,
         after.iter().max().copied().unwrap_or_default().as_secs_f64() - typical,
         after.len(),
         seconds(after) - typical * after.len() as f64

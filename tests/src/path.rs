@@ -1,7 +1,7 @@
 //! The name of the parameter that a visitor stands at, as in the fixtures.
 
-/// The path of a parameter: without the names of enum variants, and without the level of the choice between fused and
-/// separate projections.
+/// The path of a parameter: without the names of enum variants, and without fields named `projection`, above all the choice between
+/// fused and separate ones.
 #[derive(Default)]
 pub struct ParameterPath(Vec<String>);
 

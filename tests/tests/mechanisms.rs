@@ -53,7 +53,7 @@ fn grid() -> Vec<TransformerConfig> {
     };
     let of = |mechanism, i: usize| {
         let config = config(mechanism).with_patterns(patterns[i].clone());
-        config.with_n_kv_heads([4, 2, 1][i % 3]).with_position(positions(mechanism)[(i / 2) % 3])
+        config.with_n_kv_heads([4, 2, 1][i % 3]).with_position(positions(mechanism)[(i / 2) % 3].clone())
     };
     let pairs = MECHANISMS.into_iter().flat_map(|mechanism| (0..patterns.len()).map(move |i| (mechanism, i)));
     pairs.map(|(mechanism, i)| of(mechanism, i)).collect()

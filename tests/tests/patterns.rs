@@ -134,7 +134,8 @@ fn rolling_caches_equal_the_whole_in_bounded_memory() {
     };
     for (i, (patterns, spans)) in forgetful().into_iter().enumerate() {
         for (part, padded) in [(1, false), (1, true), (50, true), (130, false), (200, true)] {
-            let position = [PositionConfig::rotary(), PositionConfig::Alibi, PositionConfig::shaw()][(i + part) % 3];
+            let position =
+                [PositionConfig::rotary(), PositionConfig::Alibi, PositionConfig::shaw()][(i + part) % 3].clone();
             let model = long(patterns.clone(), position);
             let input =
                 |start, len| SequenceInput { padding: padded.then(|| padding(start, len)), ..SequenceInput::default() };

@@ -19,7 +19,7 @@ fn linear(d_in: usize, d_out: usize) -> usize {
 /// The stacks of Vaswani et al. 2017: post-norm, ReLU, no parameters for positions.
 fn base(config: TransformerConfig) -> usize {
     let config = config.with_activation(Activation::Relu).with_norm_placement(NormPlacement::Post);
-    config.with_position(PositionConfig::Sinusoidal).num_params()
+    config.with_position(PositionConfig::Sinusoidal).init(&device()).num_params()
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn the_translator_of_multi30k() {
     // Learned positions to 100, 3 + 3 layers of 256 / 512.
     let stack = |config: TransformerConfig| {
         let config = config.with_d_ff(512).with_max_seq_len(100).with_activation(Activation::Relu);
-        config.with_norm_placement(NormPlacement::Post).num_params()
+        config.with_norm_placement(NormPlacement::Post).init(&device()).num_params()
     };
     let encoder = embedding(7853, 256) + stack(TransformerConfig::encoder(256, 8, 3));
     let decoder = embedding(5893, 256) + stack(TransformerConfig::decoder(256, 8, 3)) + linear(256, 5893);
@@ -56,14 +56,14 @@ fn bert_base_with_its_pooler() {
     let stack = TransformerConfig::encoder(768, 12, 12).with_norm_placement(NormPlacement::Post).with_max_seq_len(512);
     let norm = NormConfig::layer().init(768, &device()).num_params();
     let embeddings = embedding(30_522, 768) + embedding(2, 768) + norm; // words, segments; the positions are the stack's
-    assert_eq!(embeddings + stack.num_params() + linear(768, 768), 109_482_240);
+    assert_eq!(embeddings + stack.init(&device()).num_params() + linear(768, 768), 109_482_240);
 }
 
 #[test]
 fn t5_small() {
     let stack = |config: TransformerConfig, bidirectional| {
         let config = config.with_activation(Activation::Relu).with_norm(NormConfig::rms()).with_bias(false);
-        config.with_position(PositionConfig::t5(bidirectional)).num_params()
+        config.with_position(PositionConfig::t5(bidirectional)).init(&device()).num_params()
     };
     let encoder = stack(TransformerConfig::encoder(512, 8, 6), true);
     let decoder = stack(TransformerConfig::decoder(512, 8, 6), false);
@@ -72,7 +72,7 @@ fn t5_small() {
 
 #[test]
 fn gpt_with_a_tied_head() {
-    let stack = TransformerConfig::new(768, 12, 12).num_params();
+    let stack = TransformerConfig::new(768, 12, 12).init(&device()).num_params();
     assert_eq!(embedding(50_257, 768) + stack, 124_439_808);
     assert_eq!(embedding(50_000, 768) + stack, 124_242_432);
 }
@@ -81,7 +81,7 @@ fn gpt_with_a_tied_head() {
 fn the_character_models_of_nano_gpt() {
     let unbiased = |config: TransformerConfig| {
         let config = config.with_bias(false).with_norm(NormConfig::Layer { epsilon: 1e-5, bias: false });
-        config.num_params()
+        config.init(&device()).num_params()
     };
     let gpu = embedding(65, 384) + unbiased(TransformerConfig::new(384, 6, 6).with_max_seq_len(256));
     assert_eq!((gpu, gpu - 256 * 384), (10_745_088, 10_646_784)); // nanoGPT does not count its positions
@@ -93,7 +93,8 @@ fn the_character_models_of_nano_gpt() {
 fn the_story_models_of_llama2_c() {
     let count = |vocab_size, config: TransformerConfig| {
         let config = config.with_activation(Activation::SwiGlu).with_norm(NormConfig::rms()).with_bias(false);
-        embedding(vocab_size, config.d_model) + config.with_position(PositionConfig::rotary()).num_params()
+        embedding(vocab_size, config.d_model)
+            + config.with_position(PositionConfig::rotary()).init(&device()).num_params()
     };
     assert_eq!(count(512, TransformerConfig::new(64, 8, 5).with_n_kv_heads(4).with_d_ff(172)), 260_032);
     assert_eq!(count(32_000, TransformerConfig::new(288, 6, 6).with_d_ff(768)), 15_191_712);
@@ -104,6 +105,7 @@ fn vision_transformers() {
     let small = TransformerConfig::encoder(128, 8, 4).with_d_ff(512).with_activation(Activation::Gelu);
     assert_eq!(VisionTransformerConfig::new(32, 8, 10, small).init(&device()).num_params(), 821_642);
     // ViT-B/16 on 224 x 224 by its parts: patches, class token, one place for each, stack, head.
-    let stack = TransformerConfig::encoder(768, 12, 12).with_position(PositionConfig::None).num_params();
+    let stack =
+        TransformerConfig::encoder(768, 12, 12).with_position(PositionConfig::None).init(&device()).num_params();
     assert_eq!(linear(3 * 16 * 16, 768) + 768 + (14 * 14 + 1) * 768 + stack + linear(768, 1000), 86_567_656);
 }

@@ -6,9 +6,9 @@ use burn::module::Module;
 use burn::store::ModuleRecord;
 use burn::tensor::{Int, Tensor, TensorData};
 use firelight::nn::{
-    EncoderDecoder, EncoderDecoderConfig, ImagePooling, LmHead, LmHeadConfig, Memory, ParamBuilder, Pass,
-    PatchPosition, SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig,
-    VisionTransformerConfig,
+    EmbeddingScale, EncoderDecoder, EncoderDecoderConfig, HeadOptions, ImagePooling, LmHead, LmHeadConfig, Memory,
+    ParamBuilder, Pass, PatchPosition, SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer,
+    TransformerConfig, VisionTransformerConfig,
 };
 use firelight::storage::{load_weights, save_weights};
 use serde::Serialize;
@@ -89,21 +89,32 @@ struct Ends {
 #[test]
 fn every_embedding_and_head_survives() {
     let home = home();
-    for (scale, tied) in [(false, false), (false, true), (true, false), (true, true)] {
-        let embedding = TokenEmbeddingConfig::new(11, 8).with_scale(scale);
-        let head = LmHeadConfig::new(8, 11).with_tied(tied);
-        let back = (read_back(&embedding), read_back(&head));
-        assert_eq!(back, (embedding, head));
-        let init = |params: &ParamBuilder| Ends {
-            embedding: back.0.init_with(&params.scope("embedding")),
-            head: back.1.init_with(&params.scope("head")),
-        };
-        let run = |ends: &Ends| {
-            let tokens = Tensor::<2, Int>::from_ints([[3, 10, 0, 7]], &device());
-            ends.head.forward(ends.embedding.forward(tokens), &ends.embedding).into_data()
-        };
-        assert_survives(home.path(), init, run, &back);
+    let options = HeadOptions::default().with_bias(true).with_scale(0.5).with_soft_cap(Some(3.0));
+    for (scale, options) in [
+        (EmbeddingScale::None, HeadOptions::default()),
+        (EmbeddingScale::SqrtWidth, options),
+        (EmbeddingScale::Constant(12.0), options.with_bias(false)),
+    ] {
+        for tied in [true, false] {
+            survives_between_its_ends(home.path(), scale, options, tied);
+        }
     }
+}
+
+fn survives_between_its_ends(home: &Path, scale: EmbeddingScale, options: HeadOptions, tied: bool) {
+    let embedding = TokenEmbeddingConfig::new(11, 8).with_scale(scale);
+    let head = LmHeadConfig::new(8, 11).with_tied(tied).with_options(options);
+    let back = (read_back(&embedding), read_back(&head));
+    assert_eq!(back, (embedding, head));
+    let init = |params: &ParamBuilder| Ends {
+        embedding: back.0.init_with(&params.scope("embedding")),
+        head: back.1.init_with(&params.scope("head")),
+    };
+    let run = |ends: &Ends| {
+        let tokens = Tensor::<2, Int>::from_ints([[3, 10, 0, 7]], &device());
+        ends.head.forward(ends.embedding.forward(tokens), &ends.embedding).into_data()
+    };
+    assert_survives(home, init, run, &back);
 }
 
 #[test]

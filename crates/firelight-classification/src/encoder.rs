@@ -9,7 +9,7 @@
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor};
 use firelight_core::{
-    Activation, AdapterConfig, ConfigError, Init, NormConfig, NormPlacement, ParamBuilder, Pass, PositionConfig,
+    Activation, AdapterConfig, ConfigError, Cost, Init, NormConfig, NormPlacement, ParamBuilder, Pass, PositionConfig,
     SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig, WeightInit, merge_adapters,
 };
 use serde::{Deserialize, Serialize};
@@ -126,7 +126,7 @@ impl TextEncoderConfig {
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let (d_model, stack) = (self.transformer.d_model, &self.transformer);
+        let stack = &self.transformer;
         let own = [
             stack
                 .patterns()
@@ -137,8 +137,8 @@ impl TextEncoderConfig {
                 .has_cross_attention()
                 .then(|| "cross_attention = true has nothing to read in an encoder: leave it out".into()),
         ];
-        let embedding = TokenEmbeddingConfig::new(self.vocab_size, d_model).validate();
-        let segments = TokenEmbeddingConfig::new(self.n_segments.max(1), d_model).validate();
+        let embedding = TokenEmbeddingConfig::new(self.vocab_size, stack.d_embedding()).validate();
+        let segments = TokenEmbeddingConfig::new(self.n_segments.max(1), stack.d_embedding()).validate();
         let adapters = self.adapters.as_ref().map_or(Ok(()), AdapterConfig::validate);
         ConfigError::collect([embedding, segments, self.transformer.validate(), adapters], own)
     }
@@ -166,11 +166,6 @@ impl TextEncoderConfig {
         }
     }
 
-    /// Number of parameters, without building the encoder; those of adapters are not counted.
-    pub fn num_params(&self) -> usize {
-        (self.vocab_size + self.n_segments) * self.transformer.d_model + self.transformer.num_params()
-    }
-
     /// Builds the encoder with seed 0.
     ///
     /// # Panics
@@ -194,13 +189,16 @@ impl TextEncoderConfig {
     fn build(&self, params: &ParamBuilder) -> TextEncoder {
         let TransformerConfig { d_model, init, .. } = self.transformer;
         let embedding = |name: &str, size: usize| {
-            TokenEmbeddingConfig::new(size, d_model).with_init(init.weight).init_with(&params.scope(name))
+            TokenEmbeddingConfig::new(size, self.transformer.d_embedding())
+                .with_init(init.weight)
+                .init_with(&params.scope(name))
         };
         TextEncoder {
             embedding: embedding("embedding", self.vocab_size),
             segment_embedding: (self.n_segments > 0).then(|| embedding("segment_embedding", self.n_segments)),
             transformer: self.transformer.init_with(&params.scope("transformer")),
             max_seq_len: self.transformer.max_seq_len,
+            d_model,
         }
     }
 }
@@ -215,6 +213,7 @@ pub struct TextEncoder {
     /// The stack.
     pub transformer: Transformer,
     max_seq_len: usize,
+    d_model: usize,
 }
 
 impl TextEncoder {
@@ -230,7 +229,7 @@ impl TextEncoder {
         self.transformer.forward(self.embed(input), &sequence, pass)
     }
 
-    /// The vectors of tokens and segments, before the stack: `[B, T, D]`.
+    /// The vectors of tokens and segments, before the stack: `[B, T, E]`, of the width of the embeddings.
     pub(crate) fn embed(&self, input: &TextInput) -> Tensor<3> {
         self.with_segments(self.embedding.forward(input.tokens.clone()), input.segments.clone())
     }
@@ -238,10 +237,17 @@ impl TextEncoder {
     fn with_segments(&self, x: Tensor<3>, segments: Option<Tensor<2, Int>>) -> Tensor<3> {
         match (&self.segment_embedding, segments) {
             (Some(embedding), Some(segments)) => x + embedding.forward(segments),
-            (Some(embedding), None) => x + embedding.weight.val().narrow(0, 0, 1).unsqueeze::<3>(), // [1, 1, D]
+            (Some(embedding), None) => x + embedding.weight.val().narrow(0, 0, 1).unsqueeze::<3>(), // [1, 1, E]
             (None, None) => x,
             (None, Some(_)) => panic!("the encoder has no segments: set n_segments"),
         }
+    }
+
+    /// What a token of a text of `length` tokens costs.
+    pub fn cost(&self, length: usize) -> Cost {
+        let segments = self.segment_embedding.as_ref().map(|embedding| embedding.cost().named("segment_embedding"));
+        let embeddings = [self.embedding.cost().named("embedding")].into_iter().chain(segments);
+        Cost::sum(embeddings.chain([self.transformer.cost(length).named("transformer")]))
     }
 
     /// The longest text, in tokens.
@@ -256,33 +262,41 @@ impl TextEncoder {
 
     /// Width `D` of a vector.
     pub fn d_model(&self) -> usize {
-        self.embedding.weight.shape()[1]
+        self.d_model
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelight_core::AttentionPattern;
+    use firelight_core::{AttentionPattern, EmbeddingProjectionConfig};
     use firelight_kernels::assert_close;
 
     #[test]
-    fn the_count_is_that_of_the_encoder() {
+    fn the_parts_of_the_costs_are_all_parameters() {
         for config in [
             TextEncoderConfig::new(11, 8, 2, 1),
             TextEncoderConfig::modern(11, 8, 2, 1),
             TextEncoderConfig::bert(11, 8, 2, 1),
+            TextEncoderConfig::bert(11, 8, 2, 1)
+                .with_stack(|stack| stack.with_embedding_projection(Some(EmbeddingProjectionConfig::new(4)))),
         ] {
-            assert_eq!(config.init(&Device::default()).num_params(), config.num_params());
+            let encoder = config.init(&Device::default());
+            assert_eq!(encoder.cost(4).parameters, encoder.num_params());
         }
     }
 
     #[test]
     fn published_encoders_are_counted_exactly() {
         // Without the poolers of 768 * 769 and 1024 * 1025; DistilBERT has none. `BertModel` and `DistilBertModel` count so.
-        assert_eq!(TextEncoderConfig::bert_base(30_522).num_params(), 109_482_240 - 590_592);
-        assert_eq!(TextEncoderConfig::bert_large(30_522).num_params(), 335_141_888 - 1_049_600);
-        assert_eq!(TextEncoderConfig::distilbert(30_522).num_params(), 66_362_880);
+        let count = |config: TextEncoderConfig| config.init(&Device::default()).num_params();
+        assert_eq!(count(TextEncoderConfig::bert_base(30_522)), 109_482_240 - 590_592);
+        assert_eq!(count(TextEncoderConfig::bert_large(30_522)), 335_141_888 - 1_049_600);
+        assert_eq!(count(TextEncoderConfig::distilbert(30_522)), 66_362_880);
+        let albert = TextEncoderConfig::bert(30_000, 768, 12, 12).with_stack(|stack| {
+            stack.with_share_layers(true).with_embedding_projection(Some(EmbeddingProjectionConfig::new(128)))
+        });
+        assert_eq!(count(albert), 11_683_584 - 590_592, "ALBERT-base");
     }
 
     #[test]
@@ -310,8 +324,9 @@ mod tests {
         let params = ParamBuilder::new(&device, 1);
         config.check_adapters(&params).unwrap();
         let mut encoder = config.init_with(&params);
-        let adapter = encoder.transformer.blocks[0].attention.output.adapter.as_ref();
-        assert!(adapter.is_none() && encoder.num_params() > config.num_params());
+        let attention = encoder.transformer.blocks[0].attention.attention().unwrap();
+        let adapter = attention.output.adapter.as_ref();
+        assert!(adapter.is_none() && encoder.num_params() > plain.init(&device).num_params());
         encoder = encoder.map(&mut Ones);
         let run = |encoder: &TextEncoder| {
             let tokens = Tensor::<2, Int>::from_ints([[1, 2, 3]], &device);

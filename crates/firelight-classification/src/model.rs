@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
-use firelight_core::{ConfigError, ParamBuilder, ParameterReport, Pass};
+use firelight_core::{ConfigError, Cost, ParamBuilder, ParameterReport, Pass};
 use serde::{Deserialize, Serialize};
 
 use crate::encoder::{TextEncoder, TextEncoderConfig, TextInput};
@@ -74,11 +74,6 @@ impl TextClassifierConfig {
         self.encoder.check_adapters(&ParamBuilder::new(device, 0).scope(ENCODER))
     }
 
-    /// Number of parameters, without building the model; those of adapters are not counted.
-    pub fn num_params(&self) -> usize {
-        self.encoder.num_params() + self.head.num_params(self.encoder.transformer.d_model, self.labels.len())
-    }
-
     /// Builds the model with seed 0.
     ///
     /// # Panics
@@ -129,6 +124,11 @@ impl TextClassifier {
         self.head.output.weight.shape()[1]
     }
 
+    /// What a token of a text of `length` tokens costs.
+    pub fn cost(&self, length: usize) -> Cost {
+        Cost::sum([self.encoder.cost(length).named("encoder"), Cost::of(&self.head).once_in(length).named("head")])
+    }
+
     /// The parameters by part.
     pub fn report(&self) -> ParameterReport {
         ParameterReport::of(self)
@@ -158,12 +158,6 @@ impl MaskedLanguageModelConfig {
         self.encoder.validate()
     }
 
-    /// Number of parameters, without building the model.
-    pub fn num_params(&self) -> usize {
-        let stack = &self.encoder.transformer;
-        self.encoder.num_params() + self.head.num_params(stack.d_model, self.encoder.vocab_size, stack.norm)
-    }
-
     /// Builds the model with seed 0.
     ///
     /// # Panics
@@ -178,7 +172,7 @@ impl MaskedLanguageModelConfig {
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> MaskedLanguageModel {
         let stack = &self.encoder.transformer;
-        let sizes = [stack.d_model, self.encoder.vocab_size];
+        let sizes = [stack.d_model, stack.d_embedding(), self.encoder.vocab_size];
         MaskedLanguageModel {
             encoder: self.encoder.init_with(&params.scope(ENCODER)),
             head: self.head.init_with(sizes, stack.norm, stack.init.weight, &params.scope("head")),
@@ -218,6 +212,11 @@ impl MaskedLanguageModel {
         self.head.forward_at(self.encoder.forward(input, pass), places, &self.encoder.embedding)
     }
 
+    /// What a token of a text of `length` tokens costs.
+    pub fn cost(&self, length: usize) -> Cost {
+        Cost::sum([self.encoder.cost(length).named("encoder"), self.head.cost(&self.encoder.embedding).named("head")])
+    }
+
     /// The parameters by part.
     pub fn report(&self) -> ParameterReport {
         ParameterReport::of(self)
@@ -253,11 +252,6 @@ impl TokenClassifierConfig {
             rate("head.dropout", self.head.dropout),
         ];
         ConfigError::collect([self.encoder.validate()], own)
-    }
-
-    /// Number of parameters, without building the model.
-    pub fn num_params(&self) -> usize {
-        self.encoder.num_params() + (self.encoder.transformer.d_model + 1) * self.labels.len()
     }
 
     /// Builds the model with seed 0.
@@ -308,6 +302,11 @@ impl TokenClassifier {
     /// Number of classes `C`.
     pub fn num_classes(&self) -> usize {
         self.head.output.weight.shape()[1]
+    }
+
+    /// What a token of a text of `length` tokens costs.
+    pub fn cost(&self, length: usize) -> Cost {
+        Cost::sum([self.encoder.cost(length).named("encoder"), Cost::of(&self.head).named("head")])
     }
 
     /// The parameters by part.
@@ -371,11 +370,6 @@ impl SpanReaderConfig {
         ConfigError::collect([self.encoder.validate()], own)
     }
 
-    /// Number of parameters, without building the model.
-    pub fn num_params(&self) -> usize {
-        self.encoder.num_params() + (self.encoder.transformer.d_model + 1) * 2
-    }
-
     /// Builds the model with seed 0.
     ///
     /// # Panics
@@ -418,6 +412,11 @@ impl SpanReader {
         self.head.forward(self.encoder.forward(input, pass), input.padding.as_ref())
     }
 
+    /// What a token of a text of `length` tokens costs.
+    pub fn cost(&self, length: usize) -> Cost {
+        Cost::sum([self.encoder.cost(length).named("encoder"), Cost::of(&self.head).named("head")])
+    }
+
     /// The parameters by part.
     pub fn report(&self) -> ParameterReport {
         ParameterReport::of(self)
@@ -440,21 +439,21 @@ mod tests {
     #[test]
     fn bert_base_with_its_pooler_is_counted_exactly() {
         let config = TextClassifierConfig::new(TextEncoderConfig::bert_base(30_522), ["no", "yes"]);
-        assert_eq!(config.num_params() - 2 * (768 + 1), 109_482_240);
+        assert_eq!(config.init(&Device::default()).num_params() - 2 * (768 + 1), 109_482_240);
     }
 
     #[test]
-    fn the_counts_are_those_of_the_models() {
+    fn the_parts_of_the_costs_are_all_parameters() {
         let device = Device::default();
         let encoder = || TextEncoderConfig::bert(11, 8, 2, 1);
-        let classifier = TextClassifierConfig::new(encoder(), LABELS);
-        assert_eq!(classifier.init(&device).num_params(), classifier.num_params());
-        let masked = MaskedLanguageModelConfig::new(encoder());
-        assert_eq!(masked.init(&device).num_params(), masked.num_params());
-        let tokens = TokenClassifierConfig::new(encoder(), LABELS);
-        assert_eq!(tokens.init(&device).num_params(), tokens.num_params());
-        let spans = SpanReaderConfig::new(encoder());
-        assert_eq!(spans.init(&device).num_params(), spans.num_params());
+        let classifier = TextClassifierConfig::new(encoder(), LABELS).init(&device);
+        assert_eq!(classifier.cost(4).parameters, classifier.num_params());
+        let masked = MaskedLanguageModelConfig::new(encoder()).init(&device);
+        assert_eq!(masked.cost(4).parameters, masked.num_params());
+        let tokens = TokenClassifierConfig::new(encoder(), LABELS).init(&device);
+        assert_eq!(tokens.cost(4).parameters, tokens.num_params());
+        let spans = SpanReaderConfig::new(encoder()).init(&device);
+        assert_eq!(spans.cost(4).parameters, spans.num_params());
     }
 
     #[test]

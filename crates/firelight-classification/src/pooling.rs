@@ -33,10 +33,6 @@ pub enum PoolingConfig {
 }
 
 impl PoolingConfig {
-    fn num_params(self, d_model: usize) -> usize {
-        if self == Self::Attention { d_model * d_model + 2 * d_model } else { 0 }
-    }
-
     /// Builds the layer at the builder's path.
     pub fn init_with(self, d_model: usize, init: Init, params: &ParamBuilder) -> Pooling {
         match self {
@@ -158,11 +154,6 @@ impl PoolerConfig {
         Self { pooling, dense: None }
     }
 
-    /// Number of parameters, without building the layer.
-    pub fn num_params(&self, d_model: usize) -> usize {
-        self.pooling.num_params(d_model) + self.dense.map_or(0, |_| d_model * d_model + d_model)
-    }
-
     /// Builds the layer at the builder's path.
     pub fn init_with(&self, d_model: usize, init: Init, params: &ParamBuilder) -> Pooler {
         let dense = || LinearConfig::new(d_model, d_model).with_init(init).init_with(&params.scope("dense"));
@@ -268,15 +259,6 @@ mod tests {
             let gradients = pooling(config, &device).forward(hidden.clone(), Some(&padding)).sum().backward();
             let gradient = hidden.grad(&gradients).expect("a gradient");
             assert_eq!(gradient.narrow(1, 1, 1).abs().max().into_scalar::<f32>(), 0.0, "{config:?}");
-        }
-    }
-
-    #[test]
-    fn poolers_are_counted_without_building() {
-        let device = Device::default();
-        for config in [PoolerConfig::bert(), PoolerConfig::plain(PoolingConfig::Attention)] {
-            let built = config.init_with(3, Init::default(), &ParamBuilder::new(&device, 0));
-            assert_eq!(built.num_params(), config.num_params(3));
         }
     }
 }

@@ -10,6 +10,7 @@ mod crash;
 mod devices;
 mod evaluate;
 mod generate;
+mod inspect;
 #[cfg(unix)]
 mod interruption;
 mod loading;

@@ -357,7 +357,9 @@ mod tests {
             // Without its adapters it is the same model.
             let mut bare = merged.clone();
             bare.blocks.iter_mut().for_each(|block| {
-                block.attention.output.adapter = None;
+                if let crate::Mixer::Attention(attention) = &mut block.attention {
+                    attention.output.adapter = None;
+                }
                 if let crate::FeedForwardLayer::Dense(network) = &mut block.feed_forward {
                     (network.up.adapter, network.down.adapter) = (None, None);
                 }

@@ -7,6 +7,7 @@
 
 use crate::attention::{Attention, AttentionConfig};
 use crate::context::LayerContext;
+use crate::cost::Cost;
 use crate::dropout;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::feed_forward::{ExpertsConfig, FeedForwardConfig, FeedForwardLayer};
@@ -14,6 +15,7 @@ use crate::init::ParamBuilder;
 use crate::kind;
 use crate::layer::{FeedForwardNetwork, Layer, TokenMixer};
 use crate::layer_scale::LayerScale;
+use crate::mixer::{Mixer, MixerConfig};
 use crate::norm::{Norm, NormConfig};
 use crate::pass::LayerPass;
 use crate::residual::ResidualStream;
@@ -69,6 +71,9 @@ impl NormPlacement {
 pub struct TransformerBlockConfig {
     /// The self-attention; the cross-attention has the same sizes.
     pub attention: AttentionConfig,
+    /// What stands in the place of the self-attention, with its sizes. Default: that attention.
+    #[serde(default, deserialize_with = "kind::deserialize")]
+    pub mixer: MixerConfig,
     /// The feed-forward network, or each of several experts.
     pub feed_forward: FeedForwardConfig,
     /// Several feed-forward networks, of which every token is read by a few. Default: one for all.
@@ -102,6 +107,7 @@ impl TransformerBlockConfig {
     pub fn new(attention: AttentionConfig, feed_forward: FeedForwardConfig) -> Self {
         Self {
             attention,
+            mixer: MixerConfig::default(),
             feed_forward,
             experts: None,
             norm: NormConfig::default(),
@@ -112,6 +118,12 @@ impl TransformerBlockConfig {
             stochastic_depth: 0.0,
             layer_scale: None,
         }
+    }
+
+    /// Sets what stands in the place of the self-attention.
+    pub fn with_mixer(mut self, mixer: MixerConfig) -> Self {
+        self.mixer = mixer;
+        self
     }
 
     /// Puts several experts in the place of the feed-forward network.
@@ -167,6 +179,7 @@ impl TransformerBlockConfig {
     pub fn validate(&self) -> Result<(), ConfigError> {
         Checks::default()
             .part(self.attention.validate())
+            .part(self.mixer.validate(&self.attention))
             .part(self.feed_forward.validate())
             .part(self.experts.map_or(Ok(()), |experts| experts.validate()))
             .part(self.norm.validate())
@@ -185,27 +198,6 @@ impl TransformerBlockConfig {
             .finish()
     }
 
-    /// Number of parameters.
-    pub(crate) fn num_params(&self) -> f64 {
-        let attentions = if self.cross_attention { 2.0 } else { 1.0 };
-        let norms = match self.norm_placement {
-            NormPlacement::Pre | NormPlacement::Post | NormPlacement::Output | NormPlacement::ParallelTwoNorms => {
-                attentions + 1.0
-            }
-            NormPlacement::Sandwich => 2.0 * (attentions + 1.0),
-            NormPlacement::Parallel => 1.0,
-        };
-        let width = self.attention.d_model;
-        let other = self.attention_norm.map_or(0.0, |norm| norm.num_params(width) - self.norm.num_params(width));
-        let norms = norms * self.norm.num_params(width) + other;
-        let scales = if self.layer_scale.is_some() { (attentions + 1.0) * self.attention.d_model as f64 } else { 0.0 };
-        let feed_forward = match self.experts {
-            Some(experts) => experts.num_params(&self.feed_forward),
-            None => self.feed_forward.num_params(),
-        };
-        attentions * self.attention.num_params() + feed_forward + norms + scales
-    }
-
     /// Builds the block with seed 0.
     pub fn init(&self, device: &Device) -> TransformerBlock {
         self.init_with(&ParamBuilder::new(device, 0))
@@ -216,7 +208,12 @@ impl TransformerBlockConfig {
     /// # Panics
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> TransformerBlock {
-        self.init_parts(params, |params| self.attention.init_with(params), |params| self.init_feed_forward(params))
+        self.init_parts(params, |params| self.init_mixer(params), |params| self.init_feed_forward(params))
+    }
+
+    /// What mixes the tokens, at the builder's seed and path.
+    pub fn init_mixer(&self, params: &ParamBuilder) -> Mixer {
+        self.mixer.init_with(&self.attention, params)
     }
 
     /// The feed-forward network, or the experts, at the builder's seed and path.
@@ -266,6 +263,7 @@ impl TransformerBlockConfig {
             feed_forward_scale: scale("feed_forward_scale"),
             dropout: DropoutConfig::new(self.dropout).init(),
             stochastic_depth: StochasticDepth::new(self.stochastic_depth),
+            d_model: self.attention.d_model,
             norm_placement: self.norm_placement,
         }
     }
@@ -275,7 +273,7 @@ impl TransformerBlockConfig {
 ///
 /// Attention and feed-forward network are ours, or any others: [`TransformerBlockConfig::init_parts`].
 #[derive(Module, Debug)]
-pub struct TransformerBlock<M = Attention, F = FeedForwardLayer>
+pub struct TransformerBlock<M = Mixer, F = FeedForwardLayer>
 where
     M: TokenMixer,
     F: FeedForwardNetwork,
@@ -306,6 +304,7 @@ where
     pub feed_forward_scale: Option<LayerScale>,
     dropout: Dropout,
     stochastic_depth: StochasticDepth,
+    d_model: usize,
     #[module(skip)]
     norm_placement: NormPlacement,
 }
@@ -336,6 +335,33 @@ impl<M: TokenMixer, F: FeedForwardNetwork> Layer for TransformerBlock<M, F> {
 
     fn full_state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
         self.attention.full_state(rule, capacity)
+    }
+
+    fn cost(&self, rule: &PairRule, length: usize) -> Cost {
+        let cross = self.cross_attention.as_ref().map(|attention| attention.cross_cost(length));
+        let [attention, cross_attention, feed_forward] = [
+            (Some(self.attention.cost(rule, length)), "attention"),
+            (cross, "cross_attention"),
+            (Some(self.feed_forward.cost()), "feed_forward"),
+        ]
+        .map(|(cost, name)| cost.map(|cost| cost.named(name)));
+        let norm = |name: &str, norm: &Option<Norm>| Some(norm.as_ref()?.cost(self.d_model).named(name));
+        let scale = |name: &str, scale: &Option<LayerScale>| Some(scale.as_ref()?.cost().named(name));
+        let parts = [
+            norm("attention_norm", &self.attention_norm),
+            attention,
+            norm("attention_output_norm", &self.attention_output_norm),
+            scale("attention_scale", &self.attention_scale),
+            norm("cross_attention_norm", &self.cross_attention_norm),
+            cross_attention,
+            norm("cross_attention_output_norm", &self.cross_attention_output_norm),
+            scale("cross_attention_scale", &self.cross_attention_scale),
+            norm("feed_forward_norm", &self.feed_forward_norm),
+            feed_forward,
+            norm("feed_forward_output_norm", &self.feed_forward_output_norm),
+            scale("feed_forward_scale", &self.feed_forward_scale),
+        ];
+        Cost::sum(parts.into_iter().flatten())
     }
 }
 

@@ -1,6 +1,8 @@
 //! What a decoder remembers between steps: the state of every layer, and which tokens are padding or of which document.
 
-use crate::state::{State, bytes_of, select};
+use crate::context::MemoryKeyValues;
+use crate::position::Positions;
+use crate::state::State;
 use burn::tensor::{Bool, Device, Int, Tensor};
 use std::ops::Range;
 
@@ -19,41 +21,42 @@ pub struct Cache {
     layers: Vec<LayerCache>,
     padding: Option<Tensor<2, Bool>>,
     documents: Option<Tensor<2, Int>>,
+    /// `[B, K, A]`, where the tokens stand on several axes, if they do.
+    coordinates: Option<Tensor<3>>,
     capacity: usize,
     /// Rows of the batch and their device, once something was read.
     batch: Option<(usize, Device)>,
+    /// The shortest and the longest text that its keys were turned in.
+    lengths: Option<[usize; 2]>,
 }
 
 /// What one layer remembers: the state of its token mixer, and the keys and values of an encoder's output.
 #[derive(Debug, Clone)]
 pub struct LayerCache {
     pub(crate) state: Box<dyn State>,
-    memory: Option<(Tensor<4>, Tensor<4>)>,
+    memory: Option<MemoryKeyValues>,
 }
 
 impl LayerCache {
-    /// Keys `[B, G, S, E]` and values `[B, G, S, W]` of the encoder's output, computed at the first call only.
-    pub(crate) fn memory(&mut self, compute: impl FnOnce() -> (Tensor<4>, Tensor<4>)) -> (Tensor<4>, Tensor<4>) {
+    /// Keys and values of the encoder's output, computed at the first call only.
+    pub(crate) fn memory(&mut self, compute: impl FnOnce() -> MemoryKeyValues) -> MemoryKeyValues {
         self.memory.get_or_insert_with(compute).clone()
     }
 
     fn select_memory(&mut self, rows: &Tensor<1, Int>) {
-        self.memory = self.memory.take().map(|(keys, values)| (select(keys, rows), select(values, rows)));
+        self.memory = self.memory.take().map(|memory| memory.select_rows(rows));
     }
 
     fn join(&mut self, other: Self) {
         self.state.join(other.state);
         self.memory = match (self.memory.take(), other.memory) {
-            (Some((keys, values)), Some((more_keys, more_values))) => {
-                Some((Tensor::cat(vec![keys, more_keys], 0), Tensor::cat(vec![values, more_values], 0)))
-            }
+            (Some(memory), Some(more)) => Some(memory.join(more)),
             (memory, more) => memory.or(more),
         };
     }
 
     fn bytes(&self) -> usize {
-        let memory = self.memory.iter().map(|(keys, values)| bytes_of(keys) + bytes_of(values));
-        self.state.bytes() + memory.sum::<usize>()
+        self.state.bytes() + self.memory.as_ref().map_or(0, MemoryKeyValues::bytes)
     }
 }
 
@@ -62,7 +65,7 @@ impl Cache {
     /// makes those of a stack. Of the flags of padding and documents it keeps all: a byte or a number a token.
     pub fn new(states: impl IntoIterator<Item = Box<dyn State>>, capacity: usize) -> Self {
         let layers = states.into_iter().map(|state| LayerCache { state, memory: None }).collect();
-        Self { layers, padding: None, documents: None, capacity, batch: None }
+        Self { layers, padding: None, documents: None, coordinates: None, capacity, batch: None, lengths: None }
     }
 
     /// Number of tokens remembered.
@@ -87,7 +90,8 @@ impl Cache {
 
     /// Forgets everything and keeps the buffers.
     pub fn clear(&mut self) {
-        (self.padding, self.documents, self.batch) = (None, None, None);
+        (self.padding, self.documents, self.batch, self.lengths) = (None, None, None, None);
+        self.coordinates = None;
         for layer in &mut self.layers {
             layer.state.truncate(0);
             layer.memory = None;
@@ -117,6 +121,9 @@ impl Cache {
         }
         self.padding = self.padding.take().filter(|_| len > 0).map(|padding| padding.narrow(1, 0, len));
         self.documents = self.documents.take().filter(|_| len > 0).map(|documents| documents.narrow(1, 0, len));
+        self.coordinates = self.coordinates.take().filter(|_| len > 0).map(|places| places.narrow(1, 0, len));
+        self.batch = self.batch.take().filter(|_| len > 0);
+        self.lengths = self.lengths.filter(|_| len > 0);
         for layer in &mut self.layers {
             layer.state.truncate(len);
         }
@@ -137,6 +144,7 @@ impl Cache {
         // Through integers: on flex a selected boolean tensor has another element type, and cannot be concatenated.
         self.padding = self.padding.take().map(|padding| padding.int().select(0, rows.clone()).bool());
         self.documents = self.documents.take().map(|documents| documents.select(0, rows.clone()));
+        self.coordinates = self.coordinates.take().map(|places| places.select(0, rows.clone()));
         for layer in &mut self.layers {
             layer.state.select_rows(rows);
         }
@@ -144,27 +152,37 @@ impl Cache {
 
     /// Puts the rows of `other` below its own, so that both go on in one batch. The shorter rows are padded on the left and keep
     /// the positions of their tokens; so a pattern that counts padding, as chunks and global tokens do, sees other keys after
-    /// it than before.
+    /// it than before. The padding belongs to a document that no token has, and a text without documents is one. The shorter of
+    /// two encoders' outputs is padded on the right, as [`Memory::join`](crate::Memory::join) pads it.
     ///
     /// # Panics
-    /// If the caches are of different stacks, either has documents, or their encoders' outputs differ in length.
+    /// If the caches are of different stacks, or both have coordinates, of different axes.
     pub fn join(&mut self, other: Self) {
         let layers = [self.layers.len(), other.layers.len()];
         assert!(layers[0] == layers[1], "caches of {layers:?} layers cannot be joined: they are of different stacks");
-        let documents = self.documents.is_some() || other.documents.is_some();
-        assert!(!documents, "caches with documents cannot be joined: padding belongs to none");
-        self.padding = joined_padding([&*self, &other]);
+        let coordinates = joined_coordinates([&*self, &other]);
+        (self.padding, self.documents) = (joined_padding([&*self, &other]), joined_documents([&*self, &other]));
+        self.coordinates = coordinates;
         self.batch = match (self.batch.take(), other.batch) {
             (Some((rows, device)), Some((more, _))) => Some((rows + more, device)),
             (batch, more) => batch.or(more),
+        };
+        self.lengths = match (self.lengths, other.lengths) {
+            (Some([short, long]), Some([shorter, longer])) => Some([short.min(shorter), long.max(longer)]),
+            (lengths, more) => lengths.or(more),
         };
         self.capacity = self.capacity.max(other.capacity);
         self.layers.iter_mut().zip(other.layers).for_each(|(layer, other)| layer.join(other));
     }
 
-    /// Notes the rows of a pass.
-    pub(crate) fn begin(&mut self, rows: usize, device: &Device) {
-        self.batch = Some((rows, device.clone()));
+    /// Notes the rows of a pass, and the tokens that they have with its own.
+    pub(crate) fn begin(&mut self, [rows, len]: [usize; 2], device: &Device) {
+        (self.batch, self.lengths) = (Some((rows, device.clone())), Some([len; 2]));
+    }
+
+    /// The shortest and the longest text that its keys were turned in.
+    pub(crate) fn lengths(&self) -> Option<[usize; 2]> {
+        self.lengths
     }
 
     /// Adds the padding of the coming tokens, `[B, T]`, and returns that of everything remembered with them, `[B, K]`.
@@ -213,6 +231,80 @@ impl Cache {
         Some(whole)
     }
 
+    /// Adds where the coming tokens stand, `[1 | B, T, A]`, and returns that of everything remembered with them, `[B, K, A]`.
+    /// Tokens without coordinates count on from the largest of the document that their row ended with, alike on every axis;
+    /// padding is not counted.
+    ///
+    /// # Panics
+    /// If tokens without coordinates came before, or the axes are not theirs.
+    pub(crate) fn extend_coordinates(
+        &mut self,
+        coordinates: Option<Tensor<3>>,
+        [batch, length]: [usize; 2],
+    ) -> Option<Tensor<3>> {
+        let past = self.len();
+        let new = coordinates.map(|new| {
+            let [_, _, axes] = new.dims();
+            new.expand([batch, length, axes])
+        });
+        let whole = match (self.coordinates.take(), new) {
+            (None, None) => return None,
+            (None, Some(new)) => {
+                assert!(past == 0, "coordinates must be given from the first token on: the cache has {past} without");
+                new
+            }
+            (Some(old), Some(new)) => {
+                let axes = [old.dims()[2], new.dims()[2]];
+                assert!(axes[0] == axes[1], "{} coordinates a token do not go on from {}", axes[1], axes[0]);
+                Tensor::cat(vec![old, new], 1)
+            }
+            (Some(old), None) => {
+                let [_, _, axes] = old.dims();
+                let new = self.largest_coordinate(old.clone()) + self.steps(length, &old.device());
+                Tensor::cat(vec![old, new.expand([batch, length, axes])], 1)
+            }
+        };
+        self.coordinates = Some(whole.clone());
+        Some(whole)
+    }
+
+    /// The largest of the coordinates `[B, P, A]` of what was read before, in the document that each row ended with: `[B, 1, 1]`.
+    fn largest_coordinate(&self, coordinates: Tensor<3>) -> Tensor<3> {
+        let [batch, past, _] = coordinates.dims();
+        let documents = self.documents.clone().map(|documents| documents.narrow(1, 0, past));
+        let others = documents.map(|documents| {
+            let last = documents.clone().narrow(1, past - 1, 1).expand([batch, past]);
+            documents.not_equal(last)
+        });
+        let padding = self.padding.clone().map(|padding| padding.narrow(1, 0, past));
+        let hidden = others.into_iter().chain(padding).reduce(Tensor::bool_or);
+        let largest = coordinates.max_dim(2); // [B, P, 1]
+        let largest = match hidden {
+            Some(hidden) => largest.mask_fill(hidden.unsqueeze_dim(2), -1.0), // A row of padding has no token at 0.
+            None => largest,
+        };
+        largest.max_dim(1)
+    }
+
+    /// How many tokens behind what was read before each of `length` new ones stands, padding not counted: `[1 | B, T, 1]`.
+    fn steps(&self, length: usize, device: &Device) -> Tensor<3> {
+        let steps = match &self.padding {
+            Some(padding) => padding.clone().narrow(1, self.len(), length).bool_not().int().cumsum(1).clamp_min(1),
+            None => Tensor::<1, Int>::arange(1..1 + length as i64, device).unsqueeze(),
+        };
+        steps.float().unsqueeze_dim(2)
+    }
+
+    /// Where its tokens stand on each of `axes`, `[B, P, A]`: where they have no coordinates, at their place in the text on all.
+    fn places(&self, [rows, axes]: [usize; 2], device: &Device) -> Tensor<3> {
+        if let Some(coordinates) = &self.coordinates {
+            return coordinates.clone();
+        }
+        let len = self.len();
+        let positions = Positions::of(self.documents.as_ref(), self.padding.as_ref(), 0..len);
+        positions.index(device).float().unsqueeze_dim::<3>(2).expand([rows, len, axes])
+    }
+
     /// The tokens that layer `index` reads with `length` new ones, by their position in the row.
     pub(crate) fn keys(&self, index: usize, length: usize) -> Range<usize> {
         self.layers[index].state.keys(length)
@@ -239,6 +331,39 @@ fn joined_padding(caches: [&Cache; 2]) -> Option<Tensor<2, Bool>> {
         Some(Tensor::cat(vec![flags(len - cache.len(), true), own], 1))
     };
     (!none_is_padded).then(|| Tensor::cat(caches.iter().filter_map(of_cache).collect(), 0).bool())
+}
+
+/// Where the tokens of joined rows stand, `[B, K, A]`, if any have coordinates. Padding stands with the first token of its row.
+///
+/// # Panics
+/// If they have coordinates of different axes.
+fn joined_coordinates(caches: [&Cache; 2]) -> Option<Tensor<3>> {
+    let mut axes = caches.iter().filter_map(|cache| cache.coordinates.as_ref()).map(|places| places.dims()[2]);
+    let (found, other) = (axes.next()?, axes.next());
+    let other = other.unwrap_or(found);
+    assert!(found == other, "caches of {found} and {other} coordinates a token cannot be joined");
+    let len = caches[0].len().max(caches[1].len());
+    let of_cache = |cache: &&Cache| {
+        let (rows, device) = cache.batch.as_ref()?;
+        let (own, missing) = (cache.places([*rows, found], device), len - cache.len());
+        let padding = (missing > 0).then(|| own.clone().narrow(1, 0, 1).expand([*rows, missing, found]));
+        Some(Tensor::cat(padding.into_iter().chain([own]).collect(), 1))
+    };
+    Some(Tensor::cat(caches.iter().filter_map(of_cache).collect(), 0))
+}
+
+/// Of which document the tokens of joined rows are, `[B, T]`, if any are named. Padding has a smaller name than all tokens.
+fn joined_documents(caches: [&Cache; 2]) -> Option<Tensor<2, Int>> {
+    let named = caches.iter().filter_map(|cache| cache.documents.clone());
+    let smallest = named.map(|documents| documents.min().into_scalar::<i64>()).min()?;
+    let len = caches[0].len().max(caches[1].len());
+    let of_cache = |cache: &&Cache| {
+        let (rows, device) = cache.batch.as_ref()?;
+        let names = |length, name: i64| Tensor::<2, Int>::full([*rows, length], name, device);
+        let own = cache.documents.clone().unwrap_or_else(|| names(cache.len(), smallest));
+        Some(Tensor::cat(vec![names(len - cache.len(), smallest - 1), own], 1))
+    };
+    Some(Tensor::cat(caches.iter().filter_map(of_cache).collect(), 0))
 }
 
 #[cfg(test)]
@@ -308,18 +433,121 @@ mod tests {
             let mut cache = cache([None], 4);
             cache.extend_padding(Some(Tensor::from_bool([[false], [true]], &device)), [2, 1]);
             append(&mut cache, 0, two(1.0, 2.0), two(3.0, 4.0));
-            cache.layer(0).memory(|| (two(5.0, 6.0), two(7.0, 8.0)));
+            let padding = Some(Tensor::from_bool([[false], [true]], &device));
+            cache.layer(0).memory(|| MemoryKeyValues { key: two(5.0, 6.0), value: two(7.0, 8.0), padding });
             select(&mut cache, &rows);
             let padding = cache.extend_padding(None, [2, 1]).expect("a padded token").into_data();
             let (key, _) = append(&mut cache, 0, two(9.0, 9.0), two(9.0, 9.0));
-            let (memory, _) = cache.layer(0).memory(|| unreachable!("it is remembered"));
+            let memory = cache.layer(0).memory(|| unreachable!("it is remembered"));
             let numbers = |x: Tensor<4>| x.try_to_vec_as::<f32>().expect("a host copy");
-            (padding.iter::<bool>().collect::<Vec<_>>(), numbers(key), numbers(memory))
+            let hidden = memory.padding.expect("a padded source").into_data().iter::<bool>().collect::<Vec<_>>();
+            (padding.iter::<bool>().collect::<Vec<_>>(), numbers(key), (numbers(memory.key), hidden))
         };
         let padding = vec![true, false, true, false];
         let tokens = vec![2.0, 9.0, 2.0, 9.0];
-        assert_eq!(selected(Cache::select_tokens), (padding.clone(), tokens.clone(), vec![5.0, 6.0]));
-        assert_eq!(selected(Cache::select_rows), (padding, tokens, vec![6.0, 6.0]));
+        let memory = |keys: [f32; 2], padding: [bool; 2]| (keys.to_vec(), padding.to_vec());
+        let kept = memory([5.0, 6.0], [false, true]);
+        assert_eq!(selected(Cache::select_tokens), (padding.clone(), tokens.clone(), kept));
+        assert_eq!(selected(Cache::select_rows), (padding, tokens, memory([6.0, 6.0], [true, true])));
+    }
+
+    /// A cache of one layer that has read some tokens, of one row.
+    fn read(documents: Option<&[i64]>, length: usize) -> Cache {
+        let device = Device::default();
+        let mut cache = cache([None], 9);
+        cache.begin([1, length], &device);
+        let documents = documents.map(|names| Tensor::<1, Int>::from_data(names, &device).unsqueeze());
+        cache.extend_documents(documents, [1, length]);
+        append(&mut cache, 0, row(&vec![1.0; length], &device), row(&vec![1.0; length], &device));
+        cache
+    }
+
+    #[test]
+    fn the_padding_of_joined_rows_is_of_no_document_of_theirs() {
+        let names = |one: Cache, other: Cache| {
+            let mut joined = one;
+            joined.join(other);
+            let rows = joined.batch.as_ref().expect("rows").0;
+            let names = joined.extend_documents(None, [rows, 1])?;
+            Some(names.try_to_vec_as::<i64>().expect("a host copy"))
+        };
+        let short = || read(Some(&[4, 7]), 2);
+        assert_eq!(names(short(), read(Some(&[5, 5, 3]), 3)), Some(vec![2, 4, 7, 7, 5, 5, 3, 3]));
+        // A text without documents is one, whose name is not that of the padding.
+        assert_eq!(names(short(), read(None, 3)), Some(vec![3, 4, 7, 7, 4, 4, 4, 4]));
+        assert_eq!(names(read(None, 1), short()), Some(vec![3, 4, 4, 4, 7, 7]));
+        assert_eq!(names(read(None, 1), read(None, 2)), None);
+        // What has read nothing, or has forgotten all, adds no rows.
+        let mut emptied = read(Some(&[9]), 1);
+        emptied.truncate(0);
+        for empty in [emptied, cache([None], 9)] {
+            assert_eq!(names(empty.clone(), short()), Some(vec![4, 7, 7]));
+            assert_eq!(names(short(), empty), Some(vec![4, 7, 7]));
+        }
+    }
+
+    /// A row that stands at these places of two axes.
+    fn placed<const L: usize>(places: [[f32; 2]; L]) -> Cache {
+        let (mut cache, device) = (cache([None], 9), Device::default());
+        cache.begin([1, L], &device);
+        cache.extend_coordinates(Some(Tensor::<2>::from_floats(places, &device).unsqueeze()), [1, L]);
+        append(&mut cache, 0, row(&[1.0; L], &device), row(&[1.0; L], &device));
+        cache
+    }
+
+    /// Where all tokens stand once each row has read `length` more, the two coordinates of each beside each other.
+    fn places_with(mut cache: Cache, length: usize) -> Vec<f32> {
+        let rows = cache.batch.as_ref().expect("rows").0;
+        cache.extend_documents(None, [rows, length]);
+        cache.extend_padding(None, [rows, length]);
+        let places = cache.extend_coordinates(None, [rows, length]).expect("coordinates");
+        places.try_to_vec_as::<f32>().expect("a host copy")
+    }
+
+    fn joined(mut one: Cache, other: Cache) -> Cache {
+        one.join(other);
+        one
+    }
+
+    #[test]
+    fn joined_rows_count_on_from_their_own_coordinates() {
+        let image = || placed([[0.0, 0.0], [1.0, 4.0]]);
+        assert_eq!(places_with(image(), 2), [0.0, 0.0, 1.0, 4.0, 5.0, 5.0, 6.0, 6.0]);
+        // The padding of the image stands where its first token does, the text at its places.
+        let expected = [0.0, 0.0, 0.0, 0.0, 1.0, 4.0, 5.0, 5.0, 0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0];
+        assert_eq!(places_with(joined(image(), read(None, 3)), 1), expected);
+        let expected = [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 4.0, 5.0, 5.0];
+        assert_eq!(places_with(joined(read(None, 1), image()), 1), expected);
+        // The second document of a text begins at 0, and goes on from its own last place, not from that of the first.
+        let expected = [0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 0.0, 0.0, 1.0, 1.0];
+        let text = joined(read(Some(&[7, 7, 7, 2]), 4), image());
+        assert_eq!(places_with(text, 1)[..10], expected);
+        // What has read nothing adds no rows.
+        assert_eq!(places_with(joined(cache([None], 9), image()), 1), [0.0, 0.0, 1.0, 4.0, 5.0, 5.0]);
+    }
+
+    #[test]
+    fn padding_behind_an_image_is_not_counted() {
+        let mut cache = placed([[0.0, 0.0], [1.0, 4.0]]);
+        let padding = Tensor::from_bool([[true, false, false]], &Device::default());
+        cache.extend_padding(Some(padding), [1, 3]);
+        let places = cache.extend_coordinates(None, [1, 3]).expect("coordinates").narrow(1, 2, 3);
+        assert_eq!(places.try_to_vec_as::<f32>().expect("a host copy"), [5.0, 5.0, 5.0, 5.0, 6.0, 6.0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "caches of 2 and 3 coordinates a token cannot be joined")]
+    fn coordinates_of_other_axes_do_not_join() {
+        let mut three = cache([None], 9);
+        three.coordinates = Some(Tensor::zeros([1, 1, 3], &Device::default()));
+        joined(placed([[0.0, 0.0]]), three);
+    }
+
+    #[test]
+    fn joined_rows_remember_the_shortest_and_the_longest_text() {
+        let lengths = |one: Cache, other: Cache| joined(one, other).lengths();
+        assert_eq!(lengths(read(None, 2), read(None, 5)), Some([2, 5]));
+        assert_eq!(lengths(cache([None], 9), read(None, 5)), Some([5, 5]));
     }
 
     #[test]

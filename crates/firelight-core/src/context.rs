@@ -2,7 +2,8 @@
 //! `transformer/contexts.rs`.
 
 use crate::position::{Rotation, ScoreBias};
-use burn::tensor::{Bool, Int, Tensor};
+use crate::state::{bytes_of, select};
+use burn::tensor::{Bool, Device, Int, Tensor};
 use firelight_kernels::AttentionMask;
 
 /// What a layer reads beside the residual stream. The same for all tokens of a pass, and shared by its layers.
@@ -57,11 +58,105 @@ impl Memory {
         self
     }
 
+    /// Puts the rows of `other` below its own, for a [`Cache::join`](crate::Cache::join) of the decoder. The shorter source is padded at
+    /// its end.
+    pub fn join(self, other: Self) -> Self {
+        let [rows, more] = [&self, &other].map(|memory| [memory.hidden.dims()[0], memory.hidden.dims()[1]]);
+        let padding = joined_padding([(self.padding, rows), (other.padding, more)], &self.hidden.device());
+        Self { hidden: below(self.hidden, other.hidden), padding }
+    }
+
     /// It must fit the embeddings `x`, `[B, T, D]`, that read it.
     pub(crate) fn check(&self, x: [usize; 3]) {
         let shape @ [batch, source_len, width] = self.hidden.dims();
         assert!([batch, width] == [x[0], x[2]], "memory {shape:?} does not fit the embeddings {x:?} in batch or width");
         let padding = self.padding.as_ref().map_or([batch, source_len], Tensor::dims);
         assert!(padding == [batch, source_len], "padding {padding:?} of the memory is not [B, S] of its {shape:?}");
+    }
+}
+
+/// What a cross-attention makes of a [`Memory`]: a pass with a cache computes it once, and reads the memory no more.
+#[derive(Debug, Clone)]
+pub struct MemoryKeyValues {
+    /// `[B, G, S, E]`.
+    pub key: Tensor<4>,
+    /// `[B, G, S, W]`.
+    pub value: Tensor<4>,
+    /// `[B, S]`, true where the source is padding.
+    pub padding: Option<Tensor<2, Bool>>,
+}
+
+impl MemoryKeyValues {
+    pub(crate) fn select_rows(self, rows: &Tensor<1, Int>) -> Self {
+        // Through integers: on flex a selected boolean tensor has another element type, and cannot be concatenated.
+        let padding = self.padding.map(|padding| padding.int().select(0, rows.clone()).bool());
+        Self { key: select(self.key, rows), value: select(self.value, rows), padding }
+    }
+
+    /// Puts the rows of `other` below its own, the shorter source padded at its end.
+    pub(crate) fn join(self, other: Self) -> Self {
+        let [rows, more] = [&self, &other].map(|memory| [memory.key.dims()[0], memory.key.dims()[2]]);
+        let padding = joined_padding([(self.padding, rows), (other.padding, more)], &self.key.device());
+        Self { key: below(self.key, other.key), value: below(self.value, other.value), padding }
+    }
+
+    /// Memory that keys and values take.
+    pub(crate) fn bytes(&self) -> usize {
+        bytes_of(&self.key) + bytes_of(&self.value)
+    }
+}
+
+/// Which tokens of two batches of sources, each of some rows and a length, are padding: `[B + B', S]`, if any are.
+fn joined_padding(sources: [(Option<Tensor<2, Bool>>, [usize; 2]); 2], device: &Device) -> Option<Tensor<2, Bool>> {
+    let longest = sources[0].1[1].max(sources[1].1[1]);
+    let none_is_padded = sources.iter().all(|(padding, [_, length])| padding.is_none() && *length == longest);
+    let flags = |shape: [usize; 2], padded: bool| Tensor::<2, Int>::full(shape, i64::from(padded), device);
+    let of_source = |(padding, [rows, length]): (Option<Tensor<2, Bool>>, [usize; 2])| {
+        let own = padding.map_or_else(|| flags([rows, length], false), |padding| padding.int());
+        Tensor::cat(vec![own, flags([rows, longest - length], true)], 1)
+    };
+    (!none_is_padded).then(|| Tensor::cat(sources.map(of_source).to_vec(), 0).bool())
+}
+
+/// The rows of `other` below those of `x`, `[B, ..., S, X]`, the shorter with zeros at its end.
+fn below<const D: usize>(x: Tensor<D>, other: Tensor<D>) -> Tensor<D> {
+    let tokens = D - 2;
+    let longest = x.dims()[tokens].max(other.dims()[tokens]);
+    let lengthened = |x: Tensor<D>| {
+        let mut shape = x.dims();
+        shape[tokens] = longest - shape[tokens];
+        let zeros = Tensor::zeros(shape, (&x.device(), x.dtype()));
+        if shape[tokens] == 0 { x } else { Tensor::cat(vec![x, zeros], tokens) }
+    };
+    Tensor::cat(vec![lengthened(x), lengthened(other)], 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(rows: usize, numbers: &[f32]) -> Memory {
+        let hidden = Tensor::<1>::from_floats(numbers, &Device::default());
+        Memory::new(hidden.reshape([rows, numbers.len() / rows, 1]))
+    }
+
+    fn flags(padding: Option<Tensor<2, Bool>>) -> Option<Vec<bool>> {
+        padding.map(|padding| padding.into_data().iter().collect())
+    }
+
+    #[test]
+    fn the_shorter_of_joined_memories_is_padded_at_its_end() {
+        let padding = Tensor::<2, Bool>::from_bool([[false, true]], &Device::default());
+        let short = || memory(1, &[1.0, 2.0]).with_padding(Some(padding.clone()));
+        let long = || memory(2, &[3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        let numbers = |memory: &Memory| memory.hidden.clone().try_into_vec_as::<f32>().expect("a host copy");
+        let joined = short().join(long());
+        assert_eq!(numbers(&joined), [1.0, 2.0, 0.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        let expected = [false, true, true, false, false, false, false, false, false];
+        assert_eq!(flags(joined.padding), Some(expected.to_vec()));
+        let joined = long().join(short());
+        assert_eq!(numbers(&joined), [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 1.0, 2.0, 0.0]);
+        assert_eq!(flags(joined.padding), Some([&expected[3..], &expected[..3]].concat()));
+        assert_eq!(flags(long().join(long()).padding), None);
     }
 }

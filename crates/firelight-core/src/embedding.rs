@@ -1,10 +1,17 @@
 //! Token ids become vectors; with a tied head the same matrix turns vectors into logits.
 
+mod projection;
+mod scale;
+
+pub use projection::{EmbeddingProjectionConfig, ProjectionPlace};
+pub use scale::EmbeddingScale;
+
+use crate::cost::Cost;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor};
-use firelight_kernels::{embedding, linear};
+use firelight_kernels::embedding;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of a [`TokenEmbedding`].
@@ -15,9 +22,9 @@ pub struct TokenEmbeddingConfig {
     pub vocab_size: usize,
     /// Width `D` of a vector.
     pub d_model: usize,
-    /// Multiplies the vectors by `sqrt(D)` (Vaswani et al. 2017, §3.4). Default: false, as GPT.
+    /// What the vectors are multiplied by. Default: nothing, as GPT.
     #[serde(default)]
-    pub scale: bool,
+    pub scale: EmbeddingScale,
     /// Distribution of the matrix. Default: `N(0, 0.02)`.
     #[serde(default)]
     pub init: Init,
@@ -26,12 +33,12 @@ pub struct TokenEmbeddingConfig {
 impl TokenEmbeddingConfig {
     /// An unscaled embedding.
     pub fn new(vocab_size: usize, d_model: usize) -> Self {
-        Self { vocab_size, d_model, scale: false, init: Init::default() }
+        Self { vocab_size, d_model, scale: EmbeddingScale::None, init: Init::default() }
     }
 
-    /// Sets whether vectors are multiplied by `sqrt(D)`.
-    pub fn with_scale(mut self, scale: bool) -> Self {
-        self.scale = scale;
+    /// Sets what the vectors are multiplied by: `true` for `sqrt(D)`, or a number.
+    pub fn with_scale(mut self, scale: impl Into<EmbeddingScale>) -> Self {
+        self.scale = scale.into();
         self
     }
 
@@ -45,7 +52,7 @@ impl TokenEmbeddingConfig {
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let sizes = Checks::default().size("vocab_size", self.vocab_size).size("d_model", self.d_model);
-        sizes.part(self.init.validate()).finish()
+        sizes.part(self.init.validate()).part(self.scale.validate()).finish()
     }
 
     /// Builds the embedding with seed 0.
@@ -59,7 +66,7 @@ impl TokenEmbeddingConfig {
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> TokenEmbedding {
         expect_valid(self.validate());
-        let factor = if self.scale { (self.d_model as f64).sqrt() } else { 1.0 };
+        let factor = self.scale.factor(self.d_model);
         TokenEmbedding { weight: params.param("weight", [self.vocab_size, self.d_model], self.init), factor }
     }
 }
@@ -73,6 +80,11 @@ pub struct TokenEmbedding {
 }
 
 impl TokenEmbedding {
+    /// What it costs: nothing but its table.
+    pub fn cost(&self) -> Cost {
+        Cost::of(self).looked_up()
+    }
+
     /// Looks the tokens up.
     ///
     /// # Shapes
@@ -83,13 +95,5 @@ impl TokenEmbedding {
     pub fn forward(&self, tokens: Tensor<2, Int>) -> Tensor<3> {
         let x = embedding(self.weight.val(), tokens);
         if self.factor == 1.0 { x } else { x * self.factor }
-    }
-
-    /// Logits from the same matrix: how well each token's vector fits. Both uses share one gradient.
-    ///
-    /// # Shapes
-    /// - `hidden`: `[B, T, D]`; output: `[B, T, V]`
-    pub fn project(&self, hidden: Tensor<3>) -> Tensor<3> {
-        linear(hidden, self.weight.val().transpose(), None)
     }
 }

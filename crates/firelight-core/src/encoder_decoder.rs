@@ -3,6 +3,7 @@
 //! Source: Vaswani et al. 2017, §3.1, figure 1 (<https://arxiv.org/abs/1706.03762>).
 
 use crate::context::Memory;
+use crate::cost::Cost;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::ParamBuilder;
 use crate::pass::Pass;
@@ -53,11 +54,6 @@ impl EncoderDecoderConfig {
             .finish()
     }
 
-    /// Number of parameters, without building the stacks.
-    pub fn num_params(&self) -> usize {
-        self.encoder.num_params() + self.decoder.num_params()
-    }
-
     /// Builds both stacks with seed 0.
     pub fn init(&self, device: &Device) -> EncoderDecoder {
         self.init_with(&ParamBuilder::new(device, 0))
@@ -97,6 +93,11 @@ pub struct EncoderDecoder {
 }
 
 impl EncoderDecoder {
+    /// What a token of the source and one of the target cost together, in sequences of these lengths.
+    pub fn cost(&self, [source, target]: [usize; 2]) -> Cost {
+        Cost::sum([self.encoder.cost(source).named("encoder"), self.decoder.cost(target).named("decoder")])
+    }
+
     /// Both, in plain passes, as in training.
     ///
     /// # Shapes
@@ -163,7 +164,7 @@ mod tests {
             let stack = stack.with_activation(Activation::Relu).with_position(PositionConfig::Sinusoidal);
             stack.with_norm_placement(NormPlacement::Post)
         });
-        assert_eq!(base.num_params(), 44_138_496);
+        assert_eq!(base.init(&Device::default()).num_params(), 44_138_496);
     }
 
     #[test]
@@ -194,6 +195,34 @@ mod tests {
         assert_close(&found, &alone, 1e-5);
         let seen = Difference::between(&run(padded, SequenceInput::default()), &alone).absolute;
         assert!(seen.is_finite() && seen > 1e-3, "{seen:e}");
+    }
+
+    #[test]
+    fn joined_caches_go_on_with_sources_of_unequal_length() {
+        let device = Device::default();
+        let model = config().init(&device);
+        let plain = SequenceInput::default();
+        let padding = Tensor::<2, Bool>::from_bool([[false, false, true], [false; 3]], &device);
+        let inputs = [plain.clone().with_padding(padding), plain.clone()];
+        for lengths in [[3, 5], [3, 3], [3, 2]] {
+            let texts = [random(4), random(3)];
+            let read = |index: usize| {
+                let memory = model.encode(random(lengths[index]), &inputs[index], &mut Pass::default());
+                let (mut cache, text) = (model.decoder.cache(8), texts[index].clone());
+                let begin = text.clone().narrow(1, 0, text.dims()[1] - 1);
+                model.decode(begin, memory.clone(), &plain, &mut Pass::cached(&mut cache));
+                (memory, cache)
+            };
+            let [(memory, mut cache), (more, other)] = [0, 1].map(read);
+            cache.join(other);
+            let last = |x: &Tensor<3>| x.clone().narrow(1, x.dims()[1] - 1, 1);
+            let (next, joined) = (Tensor::cat(texts.iter().map(last).collect(), 0), memory.clone().join(more.clone()));
+            let found = model.decode(next, joined, &plain, &mut Pass::cached(&mut cache));
+            for (index, memory) in [memory, more].into_iter().enumerate() {
+                let alone = model.decode(texts[index].clone(), memory, &plain, &mut Pass::default());
+                assert_close(&found.clone().narrow(0, 2 * index, 2), &last(&alone), 1e-5);
+            }
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The position-wise feed-forward network, plain or gated, alone or one of several experts.
 //!
 //! Sources: Vaswani et al. 2017, §3.3, eq. 2; gated units: Shazeer 2020, eq. 5 and 6
-//! (<https://arxiv.org/abs/2002.05202>); squared ReLU: So et al. 2021 (<https://arxiv.org/abs/2109.08668>).
+//! (<https://arxiv.org/abs/2002.05202>); squared ReLU: So et al. 2021 (<https://arxiv.org/abs/2109.08668>); clamped SwiGLU:
+//! gpt-oss (OpenAI 2025, §2, <https://arxiv.org/abs/2508.10925>, and its published code).
 
 mod experts;
 mod routes;
@@ -9,6 +10,7 @@ mod routes;
 pub use experts::{ExpertsConfig, MixtureOfExperts, RouterScores};
 
 use crate::context::LayerContext;
+use crate::cost::Cost;
 use crate::dropout;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
@@ -52,12 +54,18 @@ pub enum Activation {
     GeGluTanh,
     /// `relu(gate(x)) * up(x)`.
     ReGlu,
+    /// `g σ(1.702 g) * (u + 1)`, as the experts of gpt-oss: `g` is `gate(x)`, 7 at most, and `u` is `up(x)`, between -7 and 7. What
+    /// was cut off has no gradient. Published weights have gate and up in turn in the columns of one matrix.
+    ClampedSwiGlu,
 }
+
+/// Bound of both inputs of a clamped unit.
+const CLAMP: f64 = 7.0;
 
 impl Activation {
     /// Whether a third projection gates the second.
     pub fn is_gated(self) -> bool {
-        matches!(self, Self::SwiGlu | Self::GeGlu | Self::GeGluTanh | Self::ReGlu)
+        matches!(self, Self::SwiGlu | Self::GeGlu | Self::GeGluTanh | Self::ReGlu | Self::ClampedSwiGlu)
     }
 
     /// The usual inner width: `4 D`; for gated units `8/3 D` rounded up to a multiple of 8, for the same parameters.
@@ -79,6 +87,10 @@ impl Activation {
             Self::GeGlu => gated(gate(), up, Gate::Gelu(GeluForm::Exact)),
             Self::GeGluTanh => gated(gate(), up, Gate::Gelu(GeluForm::Tanh)),
             Self::ReGlu => gated(gate(), up, Gate::Relu),
+            Self::ClampedSwiGlu => {
+                let (gate, up) = (gate().clamp_max(CLAMP), up.clamp(-CLAMP, CLAMP) + 1.0);
+                gated(gate, up, Gate::Gelu(GeluForm::Sigmoid))
+            }
         }
     }
 }
@@ -157,14 +169,6 @@ impl FeedForwardConfig {
             .finish()
     }
 
-    /// Number of parameters.
-    pub(crate) fn num_params(&self) -> f64 {
-        let (d_model, d_ff) = (self.d_model as f64, self.d_ff() as f64);
-        let readers = if self.activation.is_gated() { 2.0 } else { 1.0 };
-        let biases = if self.bias { readers * d_ff + d_model } else { 0.0 };
-        (readers + 1.0) * d_model * d_ff + biases
-    }
-
     /// Builds the network with seed 0.
     pub fn init(&self, device: &Device) -> FeedForward {
         self.init_with(&ParamBuilder::new(device, 0))
@@ -210,6 +214,15 @@ impl FeedForward {
         let gate = || self.gate.as_ref().expect("a gated network has a gate").forward(x);
         self.down.forward(dropout::drop(&self.dropout, self.activation.forward(up, gate)))
     }
+
+    /// What it costs a token: it keeps what the nonlinearity reads and gives.
+    pub(crate) fn cost(&self) -> Cost {
+        let linear = |name: &str, layer: &Linear| Cost::of(layer).named(name);
+        let gate = self.gate.as_ref().map(|gate| linear("gate", gate));
+        let inner = if gate.is_some() { 3 } else { 2 };
+        Cost::sum(gate.into_iter().chain([linear("up", &self.up), linear("down", &self.down)]))
+            .keeping(inner * self.up.widths()[1])
+    }
 }
 
 /// What stands in a block: one network for all tokens, or experts.
@@ -229,6 +242,13 @@ impl FeedForwardNetwork for FeedForwardLayer {
             Self::Experts(experts) => experts.forward(x, context.padding.as_ref(), pass),
         }
     }
+
+    fn cost(&self) -> Cost {
+        match self {
+            Self::Dense(network) => network.cost(),
+            Self::Experts(experts) => experts.cost(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -236,6 +256,7 @@ mod tests {
     use super::*;
     use burn::module::Param;
     use burn::tensor::TensorData;
+    use firelight_kernels::assert_close;
 
     fn one(value: f32, device: &Device) -> Linear {
         Linear { weight: Param::from_data([[value]], device), bias: None, adapter: None }
@@ -273,7 +294,7 @@ mod tests {
     #[test]
     fn activations_by_hand() {
         // At 2: the square of relu 4, silu 2 / (1 + exp(-2)), quick gelu 2 / (1 + exp(-3.404)), gelu 2 (.977250). With a
-        // gate of 1: relu 1, silu .731059, gelu .841345 and in its tanh form .841192, each times 2.
+        // gate of 1: relu 1, silu .731059, gelu .841345 and in its tanh form .841192, each times 2; quick gelu .845796 times 3.
         let x = || Tensor::<1>::from_floats([2.0], &Device::default());
         for (activation, expected) in [
             (Activation::SquaredRelu, 4.0),
@@ -284,11 +305,29 @@ mod tests {
             (Activation::GeGlu, 1.682_689),
             (Activation::GeGluTanh, 1.682_384),
             (Activation::Gelu, 1.954_5),
+            (Activation::ClampedSwiGlu, 2.537_388),
         ] {
             let found = activation.forward(x(), || x() / 2.0).into_scalar::<f32>();
             assert!((found - expected).abs() < 1e-5, "{activation:?}: {found}");
         }
         assert_eq!(Activation::SquaredRelu.forward(-x(), x).into_scalar::<f32>(), 0.0);
+    }
+
+    #[test]
+    fn a_clamped_unit_by_hand() {
+        // Beyond 7 and -7 nothing changes and no gradient comes back; at them it does, as in PyTorch. The gate is bounded above
+        // alone. For the gate `u + 1` is multiplied with the slope of `g σ(1.702 g)`, which is 1.000073 at 7.
+        let device = Device::default().autodiff();
+        let leaf = |numbers: [f32; 5]| Tensor::<1>::from_floats(numbers, &device).require_grad();
+        let (gate, up) = (leaf([9.0, 7.0, 1.0, 1.0, -9.0]), leaf([9.0, 7.0, -7.0, -8.0, 0.0]));
+        let output = Activation::ClampedSwiGlu.forward(up.clone(), || gate.clone());
+        let grads = output.clone().sum().backward();
+        assert_close(&output, &[55.999_625, 55.999_625, -5.074_775, -5.074_775, -2.003e-6], 1e-5);
+        let [gate, up] =
+            [gate, up].map(|leaf| leaf.grad(&grads).expect("a leaf").try_into_vec_as::<f32>().expect("numbers"));
+        let slope = 0.845_796 + 1.702 * 0.845_796 * 0.154_204;
+        assert_close(&gate, &[0.0, 8.0 * 1.000_073, -6.0 * slope, -6.0 * slope, -3.187e-6], 1e-5);
+        assert_close(&up, &[0.0, 6.999_953, 0.845_796, 0.0, -2.003e-6], 1e-5);
     }
 
     #[test]

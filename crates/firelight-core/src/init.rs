@@ -1,9 +1,12 @@
-//! Initial weights: drawn on the host, each parameter from its own stream keyed by (seed, path), right when a module is
-//! built. Burn's own parameters are lazy and every backend has its own generator; here one seed is one model everywhere.
+//! Initial weights: drawn on the host, each parameter from its own stream keyed by (seed, path). Backends have generators of
+//! their own; here one seed is one model everywhere.
+//!
+//! A parameter is drawn when it is first read, as Burn's are. Since every one has its own stream, the order does not matter; a
+//! model whose weights come from a file draws none, and one that is only counted takes no memory.
 
 use crate::adapter::{Adapter, AdapterConfig, AdapterPlan};
 use crate::error::{Checks, ConfigError, expect_valid};
-use burn::module::Param;
+use burn::module::{Param, ParamId};
 use burn::tensor::{Device, Tensor, TensorData};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -19,6 +22,11 @@ pub enum Init {
     Zeros,
     /// All 1.
     Ones,
+    /// All the same.
+    Constant {
+        /// That number.
+        value: f64,
+    },
     /// Normal with mean 0.
     Normal {
         /// Standard deviation.
@@ -50,6 +58,9 @@ impl Init {
         };
         Checks::default()
             .require(width > 0.0 && width.is_finite(), || format!("init.std = {width} must be above 0"))
+            .require(!matches!(self, Self::Constant { value } if !value.is_finite()), || {
+                "init.value must be a finite number".into()
+            })
             .finish()
     }
 
@@ -67,6 +78,7 @@ impl Init {
         let value = match self {
             Self::Zeros => 0.0,
             Self::Ones => 1.0,
+            Self::Constant { value } => value,
             Self::Normal { std } => std * normal(rng),
             Self::TruncatedNormal { std } => std * truncated_normal(rng),
             Self::XavierUniform => uniform((6.0 / (fan_in + fan_out)).sqrt(), rng),
@@ -150,12 +162,24 @@ pub struct ParamBuilder {
     seed: u64,
     path: String,
     adapters: Option<AdapterPlan>,
+    counts: bool,
 }
 
 impl ParamBuilder {
     /// Starts at the root of a model.
     pub fn new(device: &Device, seed: u64) -> Self {
-        Self { device: device.clone(), seed, path: String::new(), adapters: None }
+        Self { device: device.clone(), seed, path: String::new(), adapters: None, counts: false }
+    }
+
+    /// For modules that are asked for their [`Cost`](crate::Cost) alone: of equal layers and experts one is built, and counted as often as
+    /// there would be others. So a model of a million layers takes no time.
+    pub fn counting() -> Self {
+        Self { counts: true, ..Self::new(&Device::flex(), 0) }
+    }
+
+    /// How many of `number` equal modules are to be built, of which every `kinds` are different.
+    pub(crate) fn built(&self, number: usize, kinds: usize) -> usize {
+        if self.counts { number.min(kinds) } else { number }
     }
 
     /// The builder of the part called `name`.
@@ -202,10 +226,9 @@ impl ParamBuilder {
         &self.device
     }
 
-    /// A trainable parameter of this `shape`, drawn now.
+    /// A trainable parameter of this `shape`, drawn when it is first read.
     pub fn param<const D: usize>(&self, name: &str, shape: [usize; D], init: Init) -> Param<Tensor<D>> {
-        let fans = [shape[0], shape[D - 1]];
-        self.drawn(name, shape, |rng| init.draw(fans, rng))
+        self.drawn(name, shape, move |rng| init.draw([shape[0], shape[D - 1]], rng))
     }
 
     /// A trainable parameter of this `shape`, each number `map` of one drawn uniformly from `[0, 1)`: what no [`Init`] is.
@@ -213,24 +236,28 @@ impl ParamBuilder {
         &self,
         name: &str,
         shape: [usize; D],
-        map: impl Fn(f64) -> f64,
+        map: impl Fn(f64) -> f64 + Send + 'static,
     ) -> Param<Tensor<D>> {
-        self.drawn(name, shape, |rng| map(unit(rng)) as f32)
+        self.drawn(name, shape, move |rng| map(unit(rng)) as f32)
     }
 
     fn drawn<const D: usize>(
         &self,
         name: &str,
         shape: [usize; D],
-        draw: impl Fn(&mut ChaCha8Rng) -> f32,
+        number: impl Fn(&mut ChaCha8Rng) -> f32 + Send + 'static,
     ) -> Param<Tensor<D>> {
-        let mut rng = self.scope(name).rng();
-        let values: Vec<f32> = (0..shape.iter().product()).map(|_| draw(&mut rng)).collect();
-        Param::from_data(TensorData::new(values, shape), &self.device)
+        let key = self.scope(name).key();
+        let draw = move |device: &Device, require_grad| {
+            let mut rng = ChaCha8Rng::from_seed(key);
+            let values: Vec<f32> = (0..shape.iter().product()).map(|_| number(&mut rng)).collect();
+            Tensor::from_data(TensorData::new(values, shape), device).set_require_grad(require_grad)
+        };
+        Param::uninitialized(ParamId::new(), draw, self.device.clone(), true, shape.into())
     }
 
-    /// Keys the generator by seed and path: `ChaCha8` with the seed and the FNV-1a hash of the path as its key.
-    fn rng(&self) -> ChaCha8Rng {
+    /// The generator's key: the seed and the FNV-1a hash of the path.
+    fn key(&self) -> [u8; 32] {
         let hash = self
             .path
             .bytes()
@@ -238,7 +265,7 @@ impl ParamBuilder {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&self.seed.to_le_bytes());
         key[8..16].copy_from_slice(&hash.to_le_bytes());
-        ChaCha8Rng::from_seed(key)
+        key
     }
 }
 

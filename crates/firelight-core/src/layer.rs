@@ -12,6 +12,7 @@
 //! (<https://arxiv.org/abs/2111.11418>).
 
 use crate::context::LayerContext;
+use crate::cost::Cost;
 use crate::pass::LayerPass;
 use crate::residual::ResidualStream;
 use crate::state::State;
@@ -66,6 +67,12 @@ pub trait TokenMixer: Module + ModuleDisplay {
     fn full_state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
         self.state(rule, capacity)
     }
+
+    /// What it costs in a context of `length` tokens, in which `rule` says who sees whom. Default: the products with its matrices.
+    fn cost(&self, rule: &PairRule, length: usize) -> Cost {
+        let _ = (rule, length);
+        Cost::of(self)
+    }
 }
 
 /// Works on every token by itself.
@@ -73,6 +80,11 @@ pub trait FeedForwardNetwork: Module + ModuleDisplay {
     /// # Shapes
     /// - `x`: `[B, T, D]`, normalised as the block does it; output: the same, to be added to the residual stream
     fn forward(&self, x: Tensor<3>, context: &LayerContext, pass: &mut LayerPass) -> Tensor<3>;
+
+    /// What it costs. Default: the products with its matrices.
+    fn cost(&self) -> Cost {
+        Cost::of(self)
+    }
 }
 
 /// A layer of a [`Transformer`](crate::Transformer). [`TransformerBlock`](crate::TransformerBlock) is ours.
@@ -90,6 +102,12 @@ pub trait Layer: Module + ModuleDisplay {
     /// A state that can go back to any token, where the layer has one. Default: [`state`](Self::state).
     fn full_state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
         self.state(rule, capacity)
+    }
+
+    /// What it costs in a context of `length` tokens, in which `rule` says who sees whom. Default: the products with its matrices.
+    fn cost(&self, rule: &PairRule, length: usize) -> Cost {
+        let _ = (rule, length);
+        Cost::of(self)
     }
 
     /// The layer by itself.

@@ -2,9 +2,10 @@
 //!
 //! Source: Touvron et al. 2021, §2 (<https://arxiv.org/abs/2103.17239>); their `diag(λ)` is `gamma`.
 
-use crate::init::ParamBuilder;
+use crate::cost::Cost;
+use crate::init::{Init, ParamBuilder};
 use burn::module::{Module, Param};
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::Tensor;
 
 /// `gamma * x` over the last dimension.
 #[derive(Module, Debug)]
@@ -16,8 +17,14 @@ pub struct LayerScale {
 impl LayerScale {
     /// A layer for rows of `d_model` numbers, whose factors all begin at `value`.
     pub(crate) fn new(d_model: usize, value: f64, params: &ParamBuilder) -> Self {
-        let values = TensorData::new(vec![value as f32; d_model], [d_model]);
-        Self { gamma: Param::from_data(values, params.device()) }
+        Self { gamma: params.param("gamma", [d_model], Init::Constant { value }) }
+    }
+
+    /// What it costs a token: it keeps its input.
+    pub(crate) fn cost(&self) -> Cost {
+        let cost = Cost::of(self);
+        let d_model = cost.parameters;
+        cost.keeping(d_model)
     }
 
     /// # Shapes
@@ -30,7 +37,7 @@ impl LayerScale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::Device;
+    use burn::tensor::{Device, TensorData};
 
     #[test]
     fn every_channel_is_scaled() {

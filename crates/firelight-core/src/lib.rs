@@ -34,6 +34,7 @@ mod attention;
 mod block;
 mod cache;
 mod context;
+mod cost;
 mod dropout;
 mod embedding;
 mod encoder_decoder;
@@ -48,6 +49,7 @@ mod layer;
 mod layer_scale;
 mod linear;
 mod loss;
+mod mixer;
 mod norm;
 mod pass;
 mod position;
@@ -62,33 +64,36 @@ mod vision;
 
 pub use adapter::{Adapter, AdapterConfig, merge_adapters};
 pub use attention::{
-    AdditiveScore, Attention, AttentionConfig, AttentionMechanism, AttentionPattern, BilinearScore, DotProduct,
-    FusedProjection, KeyValues, LinearAttention, Mechanism, NormSpan, Projection, ProjectionKind, ScoreScale,
-    SeparateProjection,
+    AdditiveScore, Attention, AttentionConfig, AttentionMechanism, AttentionPattern, BilinearScore,
+    DifferentialAttention, DifferentialConfig, DotProduct, FusedProjection, KeyValues, LatentAttention, LatentConfig,
+    LinearAttention, Mechanism, NormSpan, Projection, ProjectionKind, ScoreScale, SeparateProjection,
 };
 pub use block::{NormPlacement, TransformerBlock, TransformerBlockConfig};
 pub use cache::{Cache, LayerCache};
-pub use context::{AttentionContext, LayerContext, Memory};
+pub use context::{AttentionContext, LayerContext, Memory, MemoryKeyValues};
+pub use cost::Cost;
 pub use dropout::drop as dropout;
-pub use embedding::{TokenEmbedding, TokenEmbeddingConfig};
+pub use embedding::{EmbeddingProjectionConfig, EmbeddingScale, ProjectionPlace, TokenEmbedding, TokenEmbeddingConfig};
 pub use encoder_decoder::{EncoderDecoder, EncoderDecoderConfig};
 pub use error::ConfigError;
 pub use feed_forward::{
     Activation, ExpertsConfig, FeedForward, FeedForwardConfig, FeedForwardLayer, MixtureOfExperts, RouterScores,
 };
-pub use firelight_kernels::{AttentionMask, MaskRule, PairRule, RandomBlocks, Runs};
+pub use firelight_kernels::{AttentionMask, LogitMap, MaskRule, PairRule, RandomBlocks, Runs};
 pub use gated_delta::{GatedDelta, GatedDeltaConfig, GatedDeltaState, ShortConvolution};
-pub use head::{LmHead, LmHeadConfig, TiedHead};
+pub use head::{HeadOptions, LazyLogits, LmHead, LmHeadConfig};
 pub use init::{Init, ParamBuilder, WeightInit};
 pub use layer::{FeedForwardNetwork, Layer, TokenMixer};
 pub use layer_scale::LayerScale;
 pub use linear::{Linear, LinearConfig};
 pub use loss::{LossConfig, TokenLoss};
+pub use mixer::{Mixer, MixerConfig};
 pub use norm::{LayerNorm, NoNorm, Norm, NormConfig, RmsNorm};
 pub use pass::{AttentionTrace, AuxiliaryLosses, LayerPass, LayerTrace, Pass};
 pub use position::{
-    Alibi, LearnedPosition, NoPosition, Position, PositionConfig, PositionScheme, PositionSizes, Positions, Rotary,
-    RotaryLayout, RotaryScaling, Rotation, ScoreBias, ShawPosition, Sinusoidal, T5Bias,
+    Alibi, AxisFrequencies, LearnedPosition, NoPosition, Position, PositionConfig, PositionScheme, PositionSizes,
+    Positions, Rotary, RotaryAxes, RotaryConfig, RotaryLayout, RotaryScaling, Rotation, ScoreBias, ShawPosition,
+    Sinusoidal, T5Bias,
 };
 pub use report::{ParameterEntry, ParameterReport};
 pub use residual::ResidualStream;
@@ -96,5 +101,6 @@ pub use state::{RecurrentState, State};
 pub use stochastic_depth::StochasticDepth;
 pub use transformer::{LayerConfig, SequenceInput, Transformer, TransformerConfig};
 pub use vision::{
-    Distillation, ImagePooling, PatchEmbedding, PatchPosition, VisionTransformer, VisionTransformerConfig,
+    Distillation, ImagePooling, PatchCoordinates, PatchEmbedding, PatchPosition, VisionTransformer,
+    VisionTransformerConfig,
 };

@@ -102,6 +102,11 @@ impl Linear {
         add(linear(x, weight, bias), change)
     }
 
+    /// Inputs and outputs, `[I, O]`.
+    pub(crate) fn widths(&self) -> [usize; 2] {
+        self.weight.lazy_shape().dims()
+    }
+
     /// The weight with the change of the adapter.
     pub(crate) fn merged_weight(&self) -> Tensor<2> {
         add(self.weight.val(), self.adapter.as_ref().map(Adapter::change))

@@ -5,8 +5,9 @@
 //! softmax's normaliser near 1, which the cross-entropy leaves free to drift.
 
 use crate::error::{Checks, ConfigError};
+use crate::head::LazyLogits;
 use burn::tensor::{Bool, Device, Int, Tensor};
-use firelight_kernels::{CrossEntropyOptions, cross_entropy, linear, linear_cross_entropy};
+use firelight_kernels::{CrossEntropyOptions, cross_entropy, linear_cross_entropy};
 use serde::{Deserialize, Serialize};
 
 /// Logits whose loss is computed at once where nothing is differentiated: 16 MiB in single precision, which the caches
@@ -123,32 +124,31 @@ impl LossConfig {
         TokenLoss { total, cross_entropy, count }
     }
 
-    /// [`forward`](Self::forward) of the logits `hidden weight`, which are never held as a whole where they are many and
-    /// the loss is [plain](Self::is_plain): with a large vocabulary they are the largest tensor of a training.
+    /// [`forward`](Self::forward) of the logits of a head, which are never held as a whole where they are many and the loss is
+    /// [plain](Self::is_plain): with a large vocabulary they are the largest tensor of a training.
     ///
     /// # Shapes
-    /// - `hidden`: `[B, T, D]`, `weight`: `[D, V]`, `targets`: `[B, T]`, `ignored`: `[B, T]`
+    /// - `logits`: `[B, T, V]` once formed, `targets`: `[B, T]`, `ignored`: `[B, T]`
     ///
     /// # Panics
     /// If the shapes differ.
     pub fn forward_head(
         &self,
-        hidden: Tensor<3>,
-        weight: Tensor<2>,
+        logits: LazyLogits,
         targets: Tensor<2, Int>,
         ignored: Option<Tensor<2, Bool>>,
     ) -> TokenLoss {
         if !self.is_plain() {
-            return self.forward(linear(hidden, weight, None), targets, ignored);
+            return self.forward(logits.form(), targets, ignored);
         }
+        let LazyLogits { hidden, map } = logits;
         let [batch, seq_len, _] = hidden.dims();
         check_shapes([batch, seq_len], &targets, ignored.as_ref());
         let rows = batch * seq_len;
         let ignored = ignored.map(|ignored| ignored.reshape([rows]));
         let count = count(rows, ignored.as_ref(), &hidden.device());
         let (hidden, targets) = (hidden.flatten::<2>(0, 1), targets.reshape([rows]));
-        let losses =
-            linear_cross_entropy(hidden, weight, targets, &CrossEntropyOptions::default().with_ignored(ignored));
+        let losses = linear_cross_entropy(hidden, &map, targets, &CrossEntropyOptions::default().with_ignored(ignored));
         let total = losses.sum();
         TokenLoss { cross_entropy: total.clone().without_autodiff(), total, count }
     }
@@ -240,20 +240,24 @@ impl Rows {
 mod tests {
     use super::*;
     use burn::tensor::{Distribution, TensorData};
-    use firelight_kernels::{Difference, assert_close};
+    use firelight_kernels::{Difference, LogitMap, assert_close};
 
     #[test]
     fn the_loss_of_a_head_is_that_of_its_logits() {
         let device = Device::default();
         let hidden = Tensor::<3>::random([2, 3, 5], Distribution::Default, &device);
         let weight = Tensor::<2>::random([5, 7], Distribution::Default, &device);
+        let bias = Tensor::<1>::random([7], Distribution::Default, &device);
+        let map = LogitMap::new(weight.clone()).with_bias(Some(bias.clone())).with_scale(0.5).with_soft_cap(Some(0.8));
+        let product = hidden.clone().matmul(weight.unsqueeze()) + bias.unsqueeze();
+        let logits = (product * 0.5 / 0.8).tanh() * 0.8;
         let targets = || Tensor::<2, Int>::from_ints([[1, 2, 6], [0, 3, 3]], &device);
         let ignored = Tensor::<2, Bool>::from_bool([[false, false, true], [false, true, false]], &device);
         for loss in [LossConfig::default(), LossConfig::default().with_label_smoothing(0.1).with_z_loss(0.1)] {
             for ignored in [None, Some(ignored.clone())] {
-                let found = loss.forward_head(hidden.clone(), weight.clone(), targets(), ignored.clone());
-                let logits = linear(hidden.clone(), weight.clone(), None);
-                let expected = loss.forward(logits, targets(), ignored);
+                let lazy = LazyLogits::new(hidden.clone(), map.clone());
+                let found = loss.forward_head(lazy, targets(), ignored.clone());
+                let expected = loss.forward(logits.clone(), targets(), ignored);
                 for (found, expected) in [
                     (found.mean(), expected.mean()),
                     (found.mean_cross_entropy(), expected.mean_cross_entropy()),
@@ -277,8 +281,8 @@ mod tests {
     fn marks_of_another_length_panic() {
         let device = Device::default();
         let ignored = Tensor::<2, Int>::zeros([2, 2], &device).bool();
-        let (hidden, weight) = (Tensor::zeros([2, 3, 4], &device), Tensor::zeros([4, 5], &device));
-        LossConfig::default().forward_head(hidden, weight, Tensor::zeros([2, 3], &device), Some(ignored));
+        let logits = LazyLogits::new(Tensor::zeros([2, 3, 4], &device), LogitMap::new(Tensor::zeros([4, 5], &device)));
+        LossConfig::default().forward_head(logits, Tensor::zeros([2, 3], &device), Some(ignored));
     }
 
     #[test]

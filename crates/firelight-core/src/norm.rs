@@ -1,5 +1,6 @@
 //! Normalisation layers and the choice between them.
 
+use crate::cost::Cost;
 use crate::error::{Checks, ConfigError};
 use crate::init::{Init, ParamBuilder};
 use burn::module::{Module, Param};
@@ -63,16 +64,6 @@ impl NormConfig {
             .finish()
     }
 
-    /// Number of parameters of a layer for rows of `d_model` numbers, in floating point, which does not overflow.
-    pub fn num_params(&self, d_model: usize) -> f64 {
-        let vectors = match self {
-            Self::Layer { bias: true, .. } => 2.0,
-            Self::Layer { bias: false, .. } | Self::Rms { .. } => 1.0,
-            Self::None => 0.0,
-        };
-        vectors * d_model as f64
-    }
-
     /// Builds the layer for rows of `d_model` numbers, with seed 0.
     pub fn init(&self, d_model: usize, device: &Device) -> Norm {
         self.init_with(d_model, &ParamBuilder::new(device, 0))
@@ -110,6 +101,14 @@ pub enum Norm {
 }
 
 impl Norm {
+    /// What it costs a token: it keeps its input and its output, each of `d_model` numbers.
+    pub(crate) fn cost(&self, d_model: usize) -> Cost {
+        match self {
+            Self::None(_) => Cost::of(self),
+            Self::Layer(_) | Self::Rms(_) => Cost::of(self).keeping(2 * d_model),
+        }
+    }
+
     /// # Shapes
     /// - `x`: `[..., D]`; output: the same
     pub fn forward<const R: usize>(&self, x: Tensor<R>) -> Tensor<R> {
@@ -191,7 +190,7 @@ mod tests {
         let norm = NormConfig::None.init(3, &device);
         let x = Tensor::<2>::from_floats([[5.0, -7.0, 9.0]], &device);
         norm.forward(x.clone()).into_data().assert_eq(&x.into_data(), true);
-        assert_eq!((norm.num_params(), NormConfig::None.num_params(3)), (0, 0.0));
+        assert_eq!((norm.num_params(), norm.cost(3).kept_per_token), (0, 0));
     }
 
     #[test]

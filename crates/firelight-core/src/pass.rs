@@ -1,6 +1,7 @@
 //! The optional side channels of one forward pass. A new channel is a field here and changes no signature.
 
 use crate::cache::{Cache, LayerCache};
+use crate::context::MemoryKeyValues;
 use crate::precision::Precision;
 use crate::state::State;
 use burn::tensor::{Bool, Device, FloatDType, Int, Tensor};
@@ -26,7 +27,8 @@ pub struct AttentionTrace {
     pub layers: Vec<LayerTrace>,
 }
 
-/// The attention weights of one layer. Dropout is included, so that the weights times the values are what the layer saw.
+/// The attention weights of one layer. Dropout is included, so that the weights times the values are what the layer saw. Where heads
+/// have sinks, a row sums to less than 1: the rest is the weight of the sink.
 #[derive(Debug, Clone, Default)]
 pub struct LayerTrace {
     /// Of the self-attention, `[B, H, T, K]`. A layer whose cache keeps the last tokens alone reads those, so that its `K`
@@ -152,16 +154,29 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// Where the tokens of this pass stand on each axis, those of the cache included: `[1 | B, T, A] -> [1 | B, K, A]`.
+    pub(crate) fn coordinates(&mut self, coordinates: Option<Tensor<3>>, shape: [usize; 2]) -> Option<Tensor<3>> {
+        match &mut self.cache {
+            Some(cache) => cache.extend_coordinates(coordinates, shape),
+            None => coordinates,
+        }
+    }
+
     /// The tokens that layer `index` reads in this pass of `length` tokens, by their place in the row.
     pub(crate) fn keys(&self, index: usize, length: usize) -> Range<usize> {
         self.cache.as_ref().map_or(0..length, |cache| cache.keys(index, length))
     }
 
-    /// Notes the rows of the pass in the cache.
-    pub(crate) fn begin(&mut self, rows: usize, device: &Device) {
+    /// Notes the rows of the pass, and the tokens that they then have, in the cache.
+    pub(crate) fn begin(&mut self, shape: [usize; 2], device: &Device) {
         if let Some(cache) = &mut self.cache {
-            cache.begin(rows, device);
+            cache.begin(shape, device);
         }
+    }
+
+    /// The shortest and the longest text that the keys of the cache were turned in.
+    pub(crate) fn lengths(&self) -> Option<[usize; 2]> {
+        self.cache.as_ref().and_then(|cache| cache.lengths())
     }
 
     /// The states of the cache, one for each layer; none without a cache.
@@ -238,8 +253,8 @@ impl LayerPass<'_> {
         self.losses.as_deref_mut()
     }
 
-    /// Keys `[B, G, S, E]` and values `[B, G, S, W]` of an encoder's output: a pass with a cache computes them once.
-    pub fn memory(&mut self, compute: impl FnOnce() -> (Tensor<4>, Tensor<4>)) -> (Tensor<4>, Tensor<4>) {
+    /// Keys and values of an encoder's output: a pass with a cache computes them once.
+    pub fn memory(&mut self, compute: impl FnOnce() -> MemoryKeyValues) -> MemoryKeyValues {
         match &mut self.cache {
             Some(cache) => cache.memory(compute),
             None => compute(),

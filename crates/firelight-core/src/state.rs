@@ -103,6 +103,12 @@ pub trait State: Debug + Any + Send {
     /// Memory that its tensors take.
     fn bytes(&self) -> usize;
 
+    /// Whether it can take the place of a state that a layer `needs`: one of the same kind, that keeps as much. Default: any of its
+    /// type.
+    fn fits(&self, needs: &dyn State) -> bool {
+        self.type_id() == needs.type_id()
+    }
+
     /// What it keeps of a text, in the words of an error: `the last 5 tokens`. Default: the name of its type.
     fn keeps(&self) -> String {
         format!("what its {} is made of", short_name::<Self>())
@@ -122,6 +128,11 @@ impl dyn State {
     /// Whether it is a state of this kind.
     pub fn is<S: State>(&self) -> bool {
         (self as &dyn Any).is::<S>()
+    }
+
+    /// The state as one of this kind, if it is.
+    pub fn downcast_ref<S: State>(&self) -> Option<&S> {
+        (self as &dyn Any).downcast_ref()
     }
 
     /// The state as one of this kind.

@@ -15,7 +15,9 @@ use crate::block::TransformerBlock;
 use crate::cache::Cache;
 use crate::context::Memory;
 use crate::dropout;
+use crate::embedding::ProjectionPlace;
 use crate::layer::Layer;
+use crate::linear::Linear;
 use crate::norm::Norm;
 use crate::pass::Pass;
 use crate::position::{Position, PositionScheme, Positions};
@@ -28,6 +30,7 @@ use burn::nn::Dropout;
 use burn::tensor::{Bool, FloatDType, Int, Tensor};
 use firelight_kernels::PairRule;
 use row::Row;
+use std::iter::once;
 
 /// What stands beside the embeddings of a pass.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +40,9 @@ pub struct SequenceInput {
     /// `[B, T]`, the document of each token, where a row holds several: they do not see each other, and each begins at
     /// position 0.
     pub documents: Option<Tensor<2, Int>>,
+    /// `[1 | B, T, A]`, where each token stands on each of several axes, for rotary positions with axes; none: one position a
+    /// token, counted from 0.
+    pub coordinates: Option<Tensor<3>>,
     /// The encoder's output, for decoders with cross-attention.
     pub memory: Option<Memory>,
     /// What is hidden in every layer, beside what its own pattern hides.
@@ -53,6 +59,15 @@ impl SequenceInput {
     /// Sets the document of each token, `[B, T]`.
     pub fn with_documents(mut self, documents: Tensor<2, Int>) -> Self {
         self.documents = Some(documents);
+        self
+    }
+
+    /// Sets where each token stands on each of several axes, `[1 | B, T, A]`, for rotary positions with
+    /// [`axes`](crate::RotaryAxes): row and column of a patch, or time, row and column of a token. Text has the same number on
+    /// every axis; behind a part with coordinates it may go without: its tokens count on from the largest of their document, as
+    /// in Qwen2-VL.
+    pub fn with_coordinates(mut self, coordinates: Tensor<3>) -> Self {
+        self.coordinates = Some(coordinates);
         self
     }
 
@@ -91,6 +106,9 @@ impl SequenceInput {
             let shape = shape.unwrap_or([batch, seq_len]);
             assert!(shape == [batch, seq_len], "{name} {shape:?} is not [B, T] of the embeddings {x:?}");
         }
+        let Some(shape) = self.coordinates.as_ref().map(Tensor::dims) else { return };
+        let fits = [1, batch].contains(&shape[0]) && shape[1] == seq_len;
+        assert!(fits, "coordinates {shape:?} are not [1 or B, T, A] of the embeddings {x:?}");
     }
 }
 
@@ -105,12 +123,18 @@ pub struct Transformer<L: Layer = TransformerBlock> {
     pub layer_positions: Vec<Position>,
     /// The norm of the embeddings, positions included, where there is one.
     pub embedding_norm: Option<Norm>,
+    /// The layer `[E, D]` from embeddings of another width to the residual stream, where there is one.
+    pub embedding_projection: Option<Linear>,
     /// The layers; where they are shared, each once.
     pub blocks: Vec<L>,
     /// The final norm, in all but post-norm stacks.
     pub norm: Option<Norm>,
+    #[module(skip)]
+    projection_place: ProjectionPlace,
     dropout: Dropout,
+    d_model: usize,
     n_layers: usize,
+    shares_layers: bool,
     #[module(skip)]
     patterns: Vec<AttentionPattern>,
     /// Which scheme each layer has, in turn: 0 for `position`, then those of `layer_positions`.
@@ -124,22 +148,25 @@ impl<L: Layer + 'static> Transformer<L> {
     /// Positions continue where the cache ends, do not count padding, and begin anew with each document.
     ///
     /// # Shapes
-    /// - `x`: `[B, T, D]`; output: the same
+    /// - `x`: `[B, T, D]`, or `[B, T, E]` of embeddings of another width; output: `[B, T, D]`
     ///
     /// # Panics
     /// If something in `input` does not fit `x`, the sequence is longer than the position scheme or the cache, a decoder is
     /// given no memory, or a layer of the cache keeps less than its pattern looks at: [`cache`](Self::cache) makes one that fits.
+    /// Also if the cache was read with other rotary frequencies than the longer text has: see [`continues`](Self::continues).
     /// Also if the pass recomputes its blocks and has a cache or a trace, or the device does not support that.
     pub fn forward(&self, x: Tensor<3>, input: &SequenceInput, pass: &mut Pass) -> Tensor<3> {
         input.check(x.dims());
         let [batch, seq_len, _] = x.dims();
         self.check_states(pass);
-        pass.begin(batch, &x.device());
+        let len = pass.start() + seq_len;
+        self.check_length(pass, len);
+        pass.begin([batch, len], &x.device());
         let row = Row::new(input, pass, [batch, seq_len], x.device());
         let positions = row.positions(seq_len);
         let (precision, dtype) = (pass.precision(), x.dtype());
         let contexts = self.contexts(&row, &positions, input, pass).map(|context| precision.context(context));
-        let mut stream = ResidualStream::new(precision.tensor(dropout::drop(&self.dropout, self.embed(x, &positions))));
+        let mut stream = ResidualStream::new(precision.tensor(self.embed(x, &positions)));
         for (i, layer) in self.layers().enumerate() {
             let context = contexts.of(i);
             stream = match pass.recomputes() {
@@ -210,6 +237,23 @@ impl<L: Layer + 'static> Transformer<L> {
         Cache::new((0..self.n_layers).map(|layer| self.full_state(layer, capacity)), capacity)
     }
 
+    /// Whether what a cache holds of a text of `past` tokens is right in one of `len`. It is in most stacks; where the rotary frequencies
+    /// depend on the length, [`RotaryScaling::Dynamic`](crate::RotaryScaling::Dynamic) and
+    /// [`LongRope`](crate::RotaryScaling::LongRope), a text that outgrows its frequencies must be read anew into an empty cache.
+    ///
+    /// ```
+    /// use burn::tensor::Device;
+    /// use firelight_core::{PositionConfig, RotaryConfig, RotaryScaling, TransformerConfig};
+    ///
+    /// let scaling = RotaryScaling::Dynamic { factor: 2.0, original_max_seq_len: 8 };
+    /// let position = PositionConfig::Rotary(RotaryConfig::default().with_scaling(scaling));
+    /// let stack = TransformerConfig::new(16, 4, 2).with_position(position).init(&Device::flex());
+    /// assert!(stack.continues(7, 8) && !stack.continues(8, 9));
+    /// ```
+    pub fn continues(&self, past: usize, len: usize) -> bool {
+        once(&self.position).chain(&self.layer_positions).all(|scheme| scheme.continues(past, len))
+    }
+
     /// Whether the patterns of all layers hide the future.
     pub fn is_causal(&self) -> bool {
         self.patterns.iter().take(self.n_layers).all(|pattern| pattern.is_causal())
@@ -242,18 +286,41 @@ impl<L: Layer + 'static> Transformer<L> {
         let (found, layers) = (states.len(), self.n_layers);
         assert!(found == layers, "a cache of {found} layers was made for another stack: this one has {layers}");
         for (layer, state) in states.into_iter().enumerate() {
-            let (keeps, needs) = (state.keeps(), self.state(layer, 0).keeps());
-            let fits = keeps == needs || keeps == self.full_state(layer, 0).keeps();
+            let needs = self.state(layer, 0);
+            let fits = state.fits(&*needs) || state.fits(&*self.full_state(layer, 0));
+            let [keeps, needs] = [state.keeps(), needs.keeps()];
             assert!(fits, "layer {layer} of the cache keeps {keeps}, but its attention reads {needs}");
         }
     }
 
-    /// The embeddings with what the position scheme adds to them, normalised where that is asked for.
+    /// # Panics
+    /// If keys of the cache were turned by other frequencies than a text of `len` tokens has.
+    fn check_length(&self, pass: &Pass, len: usize) {
+        let turned = pass.lengths().into_iter().flatten().find(|past| !self.continues(*past, len));
+        if let Some(past) = turned {
+            panic!(
+                "the keys in the cache were turned by the rotary frequencies of {past} tokens, which are not those of {len}: \
+                 clear the cache and read all tokens anew, or use a position.scaling that does not depend on the length"
+            );
+        }
+    }
+
+    /// The embeddings with what the position scheme adds to them, normalised where that is asked for, and led to the width of
+    /// the residual stream: `[B, T, E] -> [B, T, D]`.
     fn embed(&self, x: Tensor<3>, positions: &Positions) -> Tensor<3> {
-        let x = self.position.embed(x, positions);
-        match &self.embedding_norm {
+        let x = self.position.embed(self.project(x, ProjectionPlace::BeforePositions), positions);
+        let x = match &self.embedding_norm {
             Some(norm) => norm.forward(x),
             None => x,
+        };
+        self.project(dropout::drop(&self.dropout, x), ProjectionPlace::AfterNorm)
+    }
+
+    /// What the projection of the embeddings makes of them, if this is its place.
+    fn project(&self, x: Tensor<3>, place: ProjectionPlace) -> Tensor<3> {
+        match &self.embedding_projection {
+            Some(projection) if self.projection_place == place => projection.forward(x),
+            _ => x,
         }
     }
 }
@@ -262,8 +329,9 @@ impl<L: Layer + 'static> Transformer<L> {
 mod tests {
     use super::*;
     use crate::block::NormPlacement;
+    use crate::embedding::EmbeddingProjectionConfig;
     use crate::feed_forward::Activation;
-    use crate::position::{PositionConfig, RotaryLayout, RotaryScaling};
+    use crate::position::{PositionConfig, RotaryAxes, RotaryConfig, RotaryScaling};
     use crate::{Init, NormConfig, ParamBuilder, WeightInit};
     use burn::tensor::{Device, TensorData};
     use firelight_kernels::Difference;
@@ -286,6 +354,29 @@ mod tests {
         model.forward(Tensor::zeros([2, 3, 8], &device), &input, &mut Pass::default());
     }
 
+    #[test]
+    fn embeddings_are_projected_before_or_behind_what_is_added_to_them() {
+        let device = Device::default();
+        let base = TransformerConfig::new(8, 2, 1).with_max_seq_len(5).with_embedding_norm(true);
+        let x = Tensor::<3>::random([2, 5, 6], burn::tensor::Distribution::Default, &device);
+        for place in [ProjectionPlace::AfterNorm, ProjectionPlace::BeforePositions] {
+            let config = EmbeddingProjectionConfig::new(6).with_place(place);
+            let narrow = base.clone().with_embedding_projection(Some(config)).init(&device);
+            let linear = narrow.embedding_projection.clone().expect("a projection");
+            let (position, norm) = (narrow.position.clone(), narrow.embedding_norm.clone().expect("a norm"));
+            let positions = Positions::contiguous(0, 5);
+            let embedded = match place {
+                ProjectionPlace::AfterNorm => linear.forward(norm.forward(position.embed(x.clone(), &positions))),
+                _ => norm.forward(position.embed(linear.forward(x.clone()), &positions)),
+            };
+            // The blocks and the final norm on these embeddings.
+            let mut wide = base.clone().with_position(PositionConfig::None).with_embedding_norm(false).init(&device);
+            (wide.blocks, wide.norm) = (narrow.blocks.clone(), narrow.norm.clone());
+            let run = |stack: &Transformer, x| stack.forward(x, &SequenceInput::default(), &mut Pass::default());
+            firelight_kernels::assert_close(&run(&narrow, x.clone()), &run(&wide, embedded), 1e-5);
+        }
+    }
+
     /// What a stack makes of the same input, its weights drawn by the same seed.
     fn output(config: &TransformerConfig, device: &Device) -> TensorData {
         let wide = WeightInit { weight: Init::Normal { std: 0.5 }, scale_residual: false };
@@ -306,7 +397,7 @@ mod tests {
     fn every_choice_of_a_stack_reaches_its_layers() {
         let device = Device::default();
         let rotary =
-            |theta, scaling| PositionConfig::Rotary { theta, layout: RotaryLayout::default(), width: None, scaling };
+            |theta, scaling| PositionConfig::Rotary(RotaryConfig::default().with_theta(theta).with_scaling(scaling));
         let base = || TransformerConfig::new(8, 2, 2).with_position(rotary(1e4, RotaryScaling::None));
         let plain = output(&base(), &device);
         assert!(distance(&output(&base(), &device), &plain) < 1e-4);
@@ -325,6 +416,160 @@ mod tests {
         }
         let biases = |config: TransformerConfig| config.with_bias(false).with_qkv_bias(true).init(&device).num_params();
         assert_eq!(biases(base()) - base().with_bias(false).init(&device).num_params(), 2 * 3 * 8);
+    }
+
+    #[test]
+    #[should_panic(expected = "coordinates [1, 2, 2] are not [1 or B, T, A] of the embeddings [2, 3, 8]")]
+    fn coordinates_of_another_length_panic() {
+        let device = Device::default();
+        let input = SequenceInput::default().with_coordinates(Tensor::zeros([1, 2, 2], &device));
+        let model = TransformerConfig::encoder(8, 2, 1).init(&device);
+        model.forward(Tensor::zeros([2, 3, 8], &device), &input, &mut Pass::default());
+    }
+
+    #[test]
+    #[should_panic(expected = "the position scheme knows one position a token, not 2 coordinates")]
+    fn coordinates_need_axes() {
+        let device = Device::default();
+        let input = SequenceInput::default().with_coordinates(Tensor::zeros([1, 3, 2], &device));
+        let model = TransformerConfig::encoder(8, 2, 1).init(&device);
+        model.forward(Tensor::zeros([2, 3, 8], &device), &input, &mut Pass::default());
+    }
+
+    /// A stack that turns by two coordinates, and two rows of five tokens for it.
+    fn of_two_axes(device: &Device) -> (Transformer, Tensor<3>) {
+        let axes = RotaryAxes::Sections { sections: vec![1, 1] };
+        let position = PositionConfig::Rotary(RotaryConfig::default().with_theta(10.0).with_axes(axes));
+        let wide = WeightInit { weight: Init::Normal { std: 0.5 }, scale_residual: false };
+        let config = TransformerConfig::new(8, 2, 2).with_position(position).with_init(wide);
+        let numbers: Vec<f32> = (0..80).map(|i| (i as f32 * 0.7).sin()).collect();
+        let x = Tensor::<1>::from_floats(numbers.as_slice(), device).reshape([2, 5, 8]);
+        (config.init_with(&ParamBuilder::new(device, 3)), x)
+    }
+
+    #[test]
+    fn rows_with_and_without_an_image_go_on_in_one_batch() {
+        let device = Device::default();
+        let (model, x) = of_two_axes(&device);
+        let part = |row, start, len| x.clone().narrow(0, row, 1).narrow(1, start, len);
+        let places = Tensor::<2>::from_floats([[0.0, 0.0], [1.0, 1.0], [1.0, 4.0]], &device).unsqueeze();
+        let (text, image) = (SequenceInput::default(), SequenceInput::default().with_coordinates(places));
+        let read =
+            |x: Tensor<3>, input: &SequenceInput, cache: &mut Cache| model.forward(x, input, &mut Pass::cached(cache));
+        let [mut cache, mut other] = [model.cache(8), model.cache(8)];
+        read(part(0, 0, 3), &image, &mut cache);
+        read(part(1, 0, 2), &text, &mut other);
+        let alone = [read(part(0, 3, 1), &text, &mut cache.clone()), read(part(1, 2, 1), &text, &mut other.clone())];
+        cache.join(other);
+        let found = read(Tensor::cat(vec![part(0, 3, 1), part(1, 2, 1)], 0), &text, &mut cache);
+        for (row, alone) in alone.into_iter().enumerate() {
+            assert!(distance(&found.clone().narrow(0, row, 1).into_data(), &alone.into_data()) < 1e-4, "row {row}");
+        }
+    }
+
+    #[test]
+    fn text_behind_an_image_counts_on_from_its_largest_coordinate() {
+        let device = Device::default();
+        let (model, x) = of_two_axes(&device);
+        // A word, two patches beside each other, two words.
+        let places = [[0.0f32, 0.0], [1.0, 1.0], [1.0, 4.0], [5.0, 5.0], [6.0, 6.0]];
+        let places = Tensor::<2>::from_floats(places, &device).unsqueeze::<3>();
+        let given = SequenceInput::default().with_coordinates(places.clone());
+        let expected = model.forward(x.clone(), &given, &mut Pass::default());
+        let mut cache = model.cache(8);
+        let image = SequenceInput::default().with_coordinates(places.narrow(1, 0, 3));
+        model.forward(x.clone().narrow(1, 0, 3), &image, &mut Pass::cached(&mut cache));
+        for place in [3, 4] {
+            let word = x.clone().narrow(1, place, 1);
+            let found = model.forward(word, &SequenceInput::default(), &mut Pass::cached(&mut cache)).into_data();
+            assert!(distance(&found, &expected.clone().narrow(1, place, 1).into_data()) < 1e-4, "{place}");
+        }
+        let plain = model.forward(x, &SequenceInput::default(), &mut Pass::default());
+        assert!(distance(&plain.into_data(), &expected.into_data()) > 1e-3);
+    }
+
+    /// A stack whose rotary frequencies are others from five tokens on, and `len` tokens for it.
+    fn stretched(scaling: RotaryScaling, device: &Device) -> (Transformer, impl Fn(usize) -> Tensor<3> + use<>) {
+        let wide = WeightInit { weight: Init::Normal { std: 0.5 }, scale_residual: false };
+        let position = PositionConfig::Rotary(RotaryConfig::default().with_theta(10.0).with_scaling(scaling));
+        let model = TransformerConfig::new(8, 2, 2).with_position(position).with_init(wide);
+        let (model, device) = (model.init_with(&ParamBuilder::new(device, 3)), device.clone());
+        let x = move |len: usize| {
+            let numbers: Vec<f32> = (0..8 * len).map(|i| (i as f32 * 0.7).sin()).collect();
+            Tensor::<1>::from_floats(numbers.as_slice(), &device).reshape([1, len, 8])
+        };
+        (model, x)
+    }
+
+    fn scalings_by_length() -> [RotaryScaling; 2] {
+        let (factor, original_max_seq_len, attention_factor) = (4.0, 4, None);
+        let (short_factor, long_factor) = (vec![1.0, 1.5], vec![2.0, 9.0]);
+        [
+            RotaryScaling::Dynamic { factor, original_max_seq_len },
+            RotaryScaling::LongRope { factor, original_max_seq_len, short_factor, long_factor, attention_factor },
+        ]
+    }
+
+    #[test]
+    fn parts_are_the_whole_while_the_frequencies_last() {
+        let device = Device::default();
+        for scaling in scalings_by_length() {
+            let lasts = matches!(scaling, RotaryScaling::LongRope { .. }); // Its second list is that of all longer texts.
+            let (model, x) = stretched(scaling, &device);
+            for parts in [vec![1, 3], vec![5, 1, 2]].into_iter().take(if lasts { 2 } else { 1 }) {
+                let whole = parts.iter().sum();
+                let expected = model.forward(x(whole), &SequenceInput::default(), &mut Pass::default());
+                let (mut cache, mut start) = (model.cache(8), 0);
+                for part in parts {
+                    let input = x(whole).narrow(1, start, part);
+                    let found = model.forward(input, &SequenceInput::default(), &mut Pass::cached(&mut cache));
+                    let expected = expected.clone().narrow(1, start, part).into_data();
+                    assert!(distance(&found.into_data(), &expected) < 1e-4, "{start}");
+                    start += part;
+                }
+            }
+            // Beyond the length other frequencies turn what came before, too.
+            let read = |len| model.forward(x(len), &SequenceInput::default(), &mut Pass::default());
+            let [short, long] = [read(4), read(5).narrow(1, 0, 4)].map(Tensor::into_data);
+            assert!(distance(&short, &long) > 1e-3);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the rotary frequencies of 4 tokens, which are not those of 5: clear the cache")]
+    fn a_cache_does_not_outgrow_its_frequencies() {
+        let device = Device::default();
+        let [dynamic, _] = scalings_by_length();
+        let (model, x) = stretched(dynamic, &device);
+        let mut cache = model.cache(8);
+        model.forward(x(4), &SequenceInput::default(), &mut Pass::cached(&mut cache));
+        model.forward(x(1), &SequenceInput::default(), &mut Pass::cached(&mut cache));
+    }
+
+    #[test]
+    #[should_panic(expected = "the rotary frequencies of 6 tokens, which are not those of 4: clear the cache")]
+    fn a_truncated_cache_keeps_the_frequencies_of_the_longer_text() {
+        let device = Device::default();
+        let [_, longrope] = scalings_by_length();
+        let (model, x) = stretched(longrope, &device);
+        let mut cache = model.cache(8);
+        model.forward(x(6), &SequenceInput::default(), &mut Pass::cached(&mut cache));
+        cache.truncate(3);
+        model.forward(x(1), &SequenceInput::default(), &mut Pass::cached(&mut cache));
+    }
+
+    #[test]
+    fn a_cleared_cache_takes_any_frequencies() {
+        let device = Device::default();
+        for scaling in scalings_by_length() {
+            let (model, x) = stretched(scaling, &device);
+            let mut cache = model.cache(8);
+            for len in [6, 3] {
+                model.forward(x(len), &SequenceInput::default(), &mut Pass::cached(&mut cache));
+                if len == 6 { cache.truncate(0) } else { cache.clear() }
+            }
+            assert!(cache.is_empty());
+        }
     }
 
     #[test]

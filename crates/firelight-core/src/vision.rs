@@ -10,9 +10,10 @@ mod config;
 mod patches;
 mod position;
 
-pub use config::{ImagePooling, PatchPosition, VisionTransformerConfig};
+pub use config::{ImagePooling, PatchCoordinates, PatchPosition, VisionTransformerConfig};
 pub use patches::PatchEmbedding;
 
+use crate::cost::Cost;
 use crate::linear::Linear;
 use crate::pass::Pass;
 use crate::transformer::{SequenceInput, Transformer};
@@ -21,8 +22,8 @@ use burn::tensor::{Device, Tensor};
 
 /// An image classifier.
 ///
-/// Made for images of one size, it reads any other that is a whole number of patches: sinusoidal places are computed for
-/// the new grid, learned ones interpolated. [`resized`](Self::resized) makes the interpolation lasting, to train on at the
+/// Made for images of one size, it reads any other that is a whole number of patches: sinusoidal places and rotations are computed
+/// for the new grid, learned places interpolated. [`resized`](Self::resized) makes the interpolation lasting, to train on at the
 /// new size.
 ///
 /// ```
@@ -53,6 +54,11 @@ pub struct VisionTransformer {
     /// Rows and columns of the learned places.
     #[module(skip)]
     grid: [usize; 2],
+    #[module(skip)]
+    patch_position: PatchPosition,
+    /// How rows and columns are counted, where layers turn by them.
+    #[module(skip)]
+    coordinates: Option<PatchCoordinates>,
 }
 
 /// What learns from a teacher: a token behind the class token, and the head on it.
@@ -65,6 +71,21 @@ pub struct Distillation {
 }
 
 impl VisionTransformer {
+    /// What a token costs, a patch or one before them; the heads, computed once for an image, count by its share of them.
+    pub fn cost(&self) -> Cost {
+        let before = usize::from(self.class_token.is_some()) + usize::from(self.distillation.is_some());
+        let tokens = self.grid[0] * self.grid[1] + before;
+        let patches = Cost::of(&self.patches).keeping(self.patches.projection.widths()[0]).named("patches");
+        let looked_up = |name: &str, cost: Cost| cost.looked_up().named(name);
+        let class_token = self.class_token.as_ref().map(|token| looked_up("class_token", Cost::of(token)));
+        let position = self.position.as_ref().map(|position| looked_up("position", Cost::of(position)));
+        let once = |name: &str, cost: Cost| cost.once_in(tokens).named(name);
+        let distillation = self.distillation.as_ref().map(|part| once("distillation", Cost::of(part)));
+        let stack = self.transformer.cost(tokens).named("transformer");
+        let parts = [Some(patches), class_token, position, distillation, Some(stack)].into_iter().flatten();
+        Cost::sum(parts.chain([once("head", Cost::of(&self.head))]))
+    }
+
     /// The logits of every class.
     ///
     /// # Shapes
@@ -86,9 +107,14 @@ impl VisionTransformer {
     /// As [`forward`](Self::forward).
     pub fn hidden(&self, images: Tensor<4>, pass: &mut Pass) -> Tensor<3> {
         let [_, _, height, width] = images.dims();
+        let grid = self.grid_of([height, width]);
         let x = self.with_tokens(self.patches.forward(images)); // [B, N + R S, D]
-        let places = self.places(self.grid_of([height, width]), x.dims()[2], &x.device());
-        self.transformer.forward(x + places.unsqueeze(), &SequenceInput::default(), pass)
+        let input = self.input(grid, &x.device());
+        let x = match self.places(grid, x.dims()[2], &x.device()) {
+            Some(places) => x + places.unsqueeze(),
+            None => x,
+        };
+        self.transformer.forward(x, &input, pass)
     }
 
     /// The head on the class token, or on the mean of the patches; with a distillation token the mean of both heads' logits.
@@ -153,12 +179,24 @@ impl VisionTransformer {
         Tensor::cat(tokens.chain([patches]).collect(), 1)
     }
 
-    /// What is added to the tokens of a grid, `[N + R S, D]`.
-    fn places(&self, grid: [usize; 2], d_model: usize, device: &Device) -> Tensor<2> {
+    /// What is added to the tokens of a grid, `[N + R S, D]`, if anything is.
+    fn places(&self, grid: [usize; 2], d_model: usize, device: &Device) -> Option<Tensor<2>> {
         match &self.position {
-            Some(table) if grid == self.grid => table.val(),
-            Some(table) => position::resize(table.val(), self.grid, grid),
-            None => position::sinusoidal(grid, self.tokens().len(), d_model, device),
+            Some(table) if grid == self.grid => Some(table.val()),
+            Some(table) => Some(position::resize(table.val(), self.grid, grid)),
+            None if self.patch_position == PatchPosition::None => None,
+            None => Some(position::sinusoidal(grid, self.tokens().len(), d_model, device)),
+        }
+    }
+
+    /// Rows and columns, where layers turn by them.
+    fn input(&self, grid: [usize; 2], device: &Device) -> SequenceInput {
+        match self.coordinates {
+            Some(kind) => {
+                let places = position::coordinates(kind, grid, self.tokens().len(), device);
+                SequenceInput::default().with_coordinates(places)
+            }
+            None => SequenceInput::default(),
         }
     }
 }
@@ -168,6 +206,7 @@ mod tests {
     use super::*;
     use crate::feed_forward::Activation;
     use crate::pass::AttentionTrace;
+    use crate::position::{PositionConfig, RotaryAxes, RotaryConfig};
     use crate::transformer::TransformerConfig;
     use burn::tensor::Distribution;
     use firelight_kernels::{Difference, assert_close};
@@ -222,6 +261,26 @@ mod tests {
                     assert_eq!(weights.dims(), [2, 2, tokens, tokens]);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn layers_that_turn_by_row_and_column_tell_patches_apart_at_any_size() {
+        let rotary = RotaryConfig::default().with_theta(10.0).with_axes(RotaryAxes::axial());
+        let stack = TransformerConfig::encoder(16, 2, 1).with_position(PositionConfig::Rotary(rotary));
+        let wide = crate::WeightInit { weight: crate::Init::Normal { std: 0.5 }, scale_residual: false };
+        for kind in [PatchCoordinates::Index, PatchCoordinates::Normalized] {
+            let config = VisionTransformerConfig::new(8, 4, 3, stack.clone().with_init(wide));
+            let config = config.with_patch_position(PatchPosition::None).with_patch_coordinates(kind);
+            let config = config.with_pooling(ImagePooling::Mean);
+            let model = config.init(&Device::default());
+            assert!(model.position.is_none());
+            assert_eq!(model.forward(images(16, 4)).dims(), [2, 3]);
+            let images = images(8, 8);
+            let turned = images.clone().swap_dims(2, 3); // Rows become columns.
+            let turned = turned.reshape([2, 3, 2, 4, 2, 4]).permute([0, 1, 2, 5, 4, 3]).reshape([2, 3, 8, 8]); // Not those of patches.
+            let moved = Difference::between(&model.forward(images), &model.forward(turned)).absolute;
+            assert!(moved.is_finite() && moved > 1e-4, "{kind:?}: {moved:e}");
         }
     }
 

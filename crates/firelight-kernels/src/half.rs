@@ -87,6 +87,9 @@ mod tests {
         let row = |x: Tensor<2>| x.reshape([-1]);
         check("linear", [[7, 70], [70, 30]], |[x, w]| linear(x, w, None));
         check("linear", [[7, 70], [70, 30], [1, 30]], |[x, w, b]| linear(x, w, Some(row(b))));
+        check("logits", [[7, 70], [70, 30], [1, 30]], |[x, w, b]| {
+            LogitMap::new(w).with_bias(Some(row(b))).with_scale(0.7).with_soft_cap(Some(2.0)).forward(x)
+        });
         check("layer norm", [[7, 70], [1, 70], [1, 70]], |[x, g, b]| layer_norm(x, row(g), Some(row(b)), 1e-5));
         check("rms norm", [[7, 70], [1, 70]], |[x, g]| rms_norm(x, row(g), 1e-5));
     }
@@ -96,7 +99,15 @@ mod tests {
         let targets = |device: &Device| Tensor::<1, Int>::from_ints([3, 0, 8, 5, 2, 2, 7], device);
         let options = CrossEntropyOptions::default().with_label_smoothing(0.1);
         check("cross-entropy", [[7, 70]], |[x]| cross_entropy(x.clone(), targets(&x.device()), &options));
-        check("head", [[7, 5], [5, 70]], |[x, w]| linear_cross_entropy(x.clone(), w, targets(&x.device()), &options));
+        check("head", [[7, 5], [5, 70], [1, 70]], |[x, w, b]| {
+            let map = LogitMap::new(w).with_bias(Some(b.reshape([-1])));
+            linear_cross_entropy(
+                x.clone(),
+                &map.with_scale(0.7).with_soft_cap(Some(2.0)),
+                targets(&x.device()),
+                &options,
+            )
+        });
         check("embedding", [[5, 33]], |[w]| {
             embedding(w.clone(), Tensor::from_ints([[1, 4, 1], [1, 0, 4]], &w.device()))
         });
@@ -109,6 +120,9 @@ mod tests {
         check("attention", heads, |[q, k, v]| attention(q, k, v, &options));
         let [q, k, v] = heads;
         check("weights", [q, k], |[q, k]| attention_with_weights(q, k.clone(), k, &options).1);
+        check("sinks", [q, k, v, [1, 1, 1, 4]], |[q, k, v, s]| {
+            attention(q, k, v, &options.clone().with_sinks(Some(s.reshape([-1]))))
+        });
         check("bias", [q, k, v, [1, 4, 5, 7]], |[q, k, v, b]| attention(q, k, v, &options.clone().with_bias(Some(b))));
         let bias = |b: Tensor<4>| Some(b.reshape([4, 11]));
         check("by distance", [q, k, v, [1, 1, 4, 11]], |[q, k, v, b]| {

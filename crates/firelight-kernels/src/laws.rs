@@ -19,7 +19,7 @@ const EPSILON: f64 = 0.1;
 /// `x` and `y` are `[N, D]`, a table `[V, D]`, a row `[1, D]`; any rows may come out.
 type Operation = (&'static str, fn([Tensor<2>; 4]) -> Tensor<2>);
 
-const OPERATIONS: [Operation; 15] = [
+const OPERATIONS: [Operation; 16] = [
     ("gelu, tanh", |[x, ..]| gelu(x, GeluForm::Tanh)),
     ("gelu, exact", |[x, ..]| gelu(x, GeluForm::Exact)),
     ("silu", |[x, ..]| silu(x)),
@@ -39,7 +39,14 @@ const OPERATIONS: [Operation; 15] = [
     }),
     ("linear_cross_entropy", |[x, _, table, _]| {
         let targets = numbers(x.dims()[0], table.dims()[0], &x);
-        linear_cross_entropy(x, table.transpose(), targets, &smoothed()).unsqueeze()
+        let bias = table.clone().narrow(1, 0, 1);
+        let map = LogitMap::new(table.transpose()).with_bias(Some(flat(bias)));
+        linear_cross_entropy(x, &map.with_scale(0.7).with_soft_cap(Some(2.0)), targets, &smoothed()).unsqueeze()
+    }),
+    ("logits", |[x, _, table, _]| {
+        let bias = table.clone().narrow(1, 0, 1);
+        let map = LogitMap::new(table.transpose()).with_bias(Some(flat(bias)));
+        map.with_scale(0.7).with_soft_cap(Some(2.0)).forward(x)
     }),
     ("embedding", |[x, _, table, _]| {
         let [rows, vocab_size] = [x.dims()[0], table.dims()[0]];
@@ -222,8 +229,12 @@ fn empty_batches_pass_in_both_directions() {
 #[test]
 fn empty_batches_of_heads_pass_in_both_directions() {
     let device = Case::plain().device();
-    let operations: [fn(Tensor<4>) -> Tensor<4>; 2] = [
+    let operations: [fn(Tensor<4>) -> Tensor<4>; 3] = [
         |x| attention(x.clone(), x.clone(), x, &AttentionOptions::default().with_mask(AttentionMask::causal())),
+        |x| {
+            let sinks = Tensor::zeros([2], &x.device()).require_grad();
+            attention(x.clone(), x.clone(), x, &AttentionOptions::default().with_sinks(Some(sinks)))
+        },
         |x| {
             let angles = Tensor::zeros([1, 1, 3, 2], &x.device());
             rotary(x, angles.clone().cos(), angles.sin(), RotaryPairs::Halves)
@@ -272,11 +283,11 @@ fn shapes_that_do_not_fit_are_reported_with_the_name_of_the_operation() {
         (|x, _, _| drop(gated(x(&[2, 3]), x(&[2, 4]), Gate::Silu)), ["gated:", "[2, 3]", "[2, 4]"]),
         (|x, _, ids| drop(cross_entropy(x(&[3, 5]), ids, &smoothed())), ["cross_entropy:", "[3, 5]", "[2]"]),
         (
-            |x, _, ids| drop(linear_cross_entropy(x(&[3, 4]), x(&[4, 5]), ids, &smoothed())),
+            |x, _, ids| drop(linear_cross_entropy(x(&[3, 4]), &LogitMap::new(x(&[4, 5])), ids, &smoothed())),
             ["linear_cross_entropy:", "[3, 4]", "[2]"],
         ),
         (
-            |x, _, ids| drop(linear_cross_entropy(x(&[2, 3]), x(&[4, 5]), ids, &smoothed())),
+            |x, _, ids| drop(linear_cross_entropy(x(&[2, 3]), &LogitMap::new(x(&[4, 5])), ids, &smoothed())),
             ["linear_cross_entropy:", "[2, 3]", "[4, 5]"],
         ),
     ];

@@ -45,6 +45,7 @@ mod laws;
 mod layer_norm;
 mod linear;
 mod linear_cross_entropy;
+mod logits;
 #[cfg(feature = "extension")]
 mod optional;
 mod path;
@@ -70,6 +71,7 @@ pub use gelu::{GeluForm, gelu};
 pub use layer_norm::layer_norm;
 pub use linear::linear;
 pub use linear_cross_entropy::linear_cross_entropy;
+pub use logits::LogitMap;
 pub use path::{KernelPath, kernel_path};
 pub use recompute::{can_recompute, recomputed};
 pub use rms_norm::rms_norm;

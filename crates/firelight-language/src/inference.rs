@@ -10,8 +10,9 @@ use crate::model::LanguageModel;
 
 /// What a language model remembers between two tokens: the window of tokens that it sees, and their keys and values.
 ///
-/// When the window is full its start moves on by half a context; what is left is read anew from position 0. With and
-/// without a cache the window is the same, and so is the text.
+/// When the window is full its start moves on by half a context; what is left is read anew from position 0. So is a text that
+/// outgrows its rotary frequencies, where those depend on the length. With and without a cache the window is the same, and so is
+/// the text.
 #[derive(Debug, Clone)]
 pub struct LmState {
     tokens: Tensor<2, Int>,
@@ -23,20 +24,29 @@ pub struct LmState {
 
 impl LmState {
     /// Adds one token per row, `[B]`, and returns what has to be read now: the token, or the window when there is no
-    /// cache or its start has moved.
-    fn push(&mut self, token: Tensor<1, Int>) -> (Tensor<2, Int>, Option<Tensor<2, Bool>>) {
+    /// cache, its start has moved, or a text of the first length does not continue to the second.
+    fn push(
+        &mut self,
+        token: Tensor<1, Int>,
+        continues: impl Fn(usize, usize) -> bool,
+    ) -> (Tensor<2, Int>, Option<Tensor<2, Bool>>) {
         let token = token.unsqueeze_dim::<2>(1); // [B, 1]
         self.read += 1;
-        let moves = self.tokens.dims()[1] == self.max_seq_len;
+        let len = self.tokens.dims()[1];
+        let moves = len == self.max_seq_len;
         if moves {
             self.move_start();
+        }
+        let begins_anew = moves || !continues(len, len + 1);
+        if let Some(cache) = self.cache.as_mut().filter(|_| begins_anew) {
+            cache.clear();
         }
         self.tokens = Tensor::cat(vec![self.tokens.clone(), token.clone()], 1);
         self.padding = self.padding.take().map(|padding| {
             let visible = Tensor::<2, Int>::zeros(token.dims(), &padding.device()).bool();
             Tensor::cat(vec![padding, visible], 1)
         });
-        if moves || self.cache.is_none() { (self.tokens.clone(), self.padding.clone()) } else { (token, None) }
+        if begins_anew || self.cache.is_none() { (self.tokens.clone(), self.padding.clone()) } else { (token, None) }
     }
 
     fn move_start(&mut self) {
@@ -45,9 +55,6 @@ impl LmState {
         let keep = |x: Tensor<2, Int>| x.narrow(1, start, kept);
         self.padding = self.padding.take().map(|padding| padding.narrow(1, start, kept));
         self.tokens = keep(self.tokens.clone());
-        if let Some(cache) = &mut self.cache {
-            cache.clear();
-        }
     }
 }
 
@@ -92,7 +99,7 @@ impl LanguageModel {
     }
 
     fn next(&self, token: Tensor<1, Int>, state: &mut LmState) -> Tensor<2> {
-        let unread = state.push(token);
+        let unread = state.push(token, |past, len| self.transformer.continues(past, len));
         self.next_logits(unread, state.cache.as_mut())
     }
 }
@@ -146,7 +153,10 @@ mod tests {
 
     use super::*;
     use crate::model::LanguageModelConfig;
-    use firelight_core::{AttentionMechanism, AttentionPattern, PositionConfig, TransformerConfig, WeightInit};
+    use firelight_core::{
+        AttentionMechanism, AttentionPattern, PositionConfig, RotaryConfig, RotaryScaling, TransformerConfig,
+        WeightInit,
+    };
     use firelight_generation::{GenerationOptions, generate};
     use firelight_kernels::assert_close;
 
@@ -164,6 +174,11 @@ mod tests {
         rows.into_iter().map(|row| row.ids).collect()
     }
 
+    /// Its frequencies are others from six tokens on.
+    fn by_length(scaling: RotaryScaling) -> PositionConfig {
+        PositionConfig::Rotary(RotaryConfig::default().with_theta(100.0).with_scaling(scaling))
+    }
+
     #[test]
     fn the_cache_changes_no_text_even_far_beyond_the_context() {
         for position in [
@@ -171,11 +186,19 @@ mod tests {
             PositionConfig::Learned,
             PositionConfig::Sinusoidal,
             PositionConfig::rotary(),
+            by_length(RotaryScaling::Dynamic { factor: 4.0, original_max_seq_len: 5 }),
+            by_length(RotaryScaling::LongRope {
+                factor: 4.0,
+                original_max_seq_len: 5,
+                short_factor: vec![1.0; 4],
+                long_factor: vec![2.0, 4.0, 6.0, 8.0],
+                attention_factor: None,
+            }),
             PositionConfig::Alibi,
             PositionConfig::t5(false),
             PositionConfig::shaw(),
         ] {
-            let model = model(position);
+            let model = model(position.clone());
             assert_eq!(greedy(&model, &[&[1, 2, 3]]), greedy(&Uncached(&model), &[&[1, 2, 3]]), "{position:?}");
         }
     }
@@ -239,8 +262,8 @@ mod tests {
         let model = model(PositionConfig::Learned);
         let (_, mut state) = model.prefill(vec![(0..8).collect()]).unwrap();
         let token = || Tensor::<1, Int>::from_ints([9], &Device::default());
-        assert_eq!(state.push(token()).0.try_to_vec_as::<i64>().unwrap(), [4, 5, 6, 7, 9]);
-        assert_eq!(state.push(token()).0.dims(), [1, 1]);
+        assert_eq!(state.push(token(), |_, _| true).0.try_to_vec_as::<i64>().unwrap(), [4, 5, 6, 7, 9]);
+        assert_eq!(state.push(token(), |_, _| true).0.dims(), [1, 1]);
         assert_eq!(state.len(), 10);
     }
 

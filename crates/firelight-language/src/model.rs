@@ -7,8 +7,8 @@
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 use firelight_core::{
-    Cache, ConfigError, LmHead, LmHeadConfig, ParamBuilder, ParameterReport, Pass, SequenceInput, TokenEmbedding,
-    TokenEmbeddingConfig, Transformer, TransformerConfig,
+    Cache, ConfigError, Cost, EmbeddingScale, HeadOptions, LazyLogits, LmHead, LmHeadConfig, ParamBuilder,
+    ParameterReport, Pass, SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig,
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,12 @@ pub struct LanguageModelConfig {
     pub vocab_size: usize,
     /// The head shares the embedding's matrix.
     pub tied: bool,
+    /// What the embeddings are multiplied by. Default: nothing.
+    #[serde(default, skip_serializing_if = "EmbeddingScale::is_none")]
+    pub scale_embedding: EmbeddingScale,
+    /// Bias, scale and soft cap of the logits. Default: none of them.
+    #[serde(default, skip_serializing_if = "HeadOptions::is_plain")]
+    pub head: HeadOptions,
     /// The stack between embedding and head; its `max_seq_len` is the context in tokens.
     pub transformer: TransformerConfig,
 }
@@ -27,12 +33,26 @@ pub struct LanguageModelConfig {
 impl LanguageModelConfig {
     /// A GPT: causal, pre-norm, learned positions, tied head.
     pub fn new(vocab_size: usize, d_model: usize, n_heads: usize, n_layers: usize) -> Self {
-        Self { vocab_size, tied: true, transformer: TransformerConfig::new(d_model, n_heads, n_layers) }
+        let transformer = TransformerConfig::new(d_model, n_heads, n_layers);
+        let (scale_embedding, head) = (EmbeddingScale::None, HeadOptions::default());
+        Self { vocab_size, tied: true, scale_embedding, head, transformer }
     }
 
     /// Sets whether the head shares the embedding's matrix.
     pub fn with_tied(mut self, tied: bool) -> Self {
         self.tied = tied;
+        self
+    }
+
+    /// Sets what the embeddings are multiplied by: `true` for `sqrt(D)`, or a number.
+    pub fn with_scale_embedding(mut self, scale: impl Into<EmbeddingScale>) -> Self {
+        self.scale_embedding = scale.into();
+        self
+    }
+
+    /// Sets bias, scale and soft cap of the logits.
+    pub fn with_head(mut self, head: HeadOptions) -> Self {
+        self.head = head;
         self
     }
 
@@ -62,14 +82,20 @@ impl LanguageModelConfig {
                 "patterns must be causal: a language model that sees its next token learns nothing",
             ),
         ];
-        let embedding = TokenEmbeddingConfig::new(self.vocab_size, stack.d_model).validate();
-        ConfigError::collect([embedding, stack.validate()], own)
+        let ends = [self.embedding_config().validate(), self.head_config().validate()];
+        ConfigError::collect(ends.into_iter().chain([stack.validate()]), own)
     }
 
-    /// Number of parameters, without building the model.
-    pub fn num_params(&self) -> usize {
-        let matrices = if self.tied { 1 } else { 2 };
-        self.transformer.num_params() + matrices * self.vocab_size * self.transformer.d_model
+    fn embedding_config(&self) -> TokenEmbeddingConfig {
+        let stack = &self.transformer;
+        let embedding = TokenEmbeddingConfig::new(self.vocab_size, stack.d_embedding());
+        embedding.with_scale(self.scale_embedding).with_init(stack.init.weight)
+    }
+
+    fn head_config(&self) -> LmHeadConfig {
+        let stack = &self.transformer;
+        let head = LmHeadConfig::new(stack.d_model, self.vocab_size).with_d_embedding(stack.d_embedding());
+        head.with_tied(self.tied).with_options(self.head).with_init(stack.init.weight)
     }
 
     /// Builds the model with seed 0.
@@ -88,14 +114,11 @@ impl LanguageModelConfig {
         if let Err(error) = self.validate() {
             panic!("{error}");
         }
-        let TransformerConfig { d_model, max_seq_len, init, .. } = self.transformer;
-        let embedding = TokenEmbeddingConfig::new(self.vocab_size, d_model).with_init(init.weight);
-        let head = LmHeadConfig::new(d_model, self.vocab_size).with_tied(self.tied).with_init(init.weight);
         LanguageModel {
-            embedding: embedding.init_with(&params.scope("embedding")),
+            embedding: self.embedding_config().init_with(&params.scope("embedding")),
             transformer: self.transformer.init_with(&params.scope("transformer")),
-            head: head.init_with(&params.scope("head")),
-            max_seq_len,
+            head: self.head_config().init_with(&params.scope("head")),
+            max_seq_len: self.transformer.max_seq_len,
         }
     }
 }
@@ -140,12 +163,15 @@ impl LanguageModel {
     /// # Shapes
     /// - `hidden`: `[B, T, D]`; output: `[B, T, V]`
     pub fn logits(&self, hidden: Tensor<3>) -> Tensor<3> {
-        self.head.forward(hidden, &self.embedding)
+        self.lazy_logits(hidden).form()
     }
 
-    /// The matrix of [`logits`](Self::logits), `[D, V]`: what a loss needs that never holds all of them.
-    pub fn head_weight(&self) -> Tensor<2> {
-        self.head.weight(&self.embedding)
+    /// The same logits for a loss that never holds all of them, [`LossConfig::forward_head`](firelight_core::LossConfig::forward_head).
+    ///
+    /// # Shapes
+    /// - `hidden`: `[B, T, D]`
+    pub fn lazy_logits(&self, hidden: Tensor<3>) -> LazyLogits {
+        self.head.lazy(hidden, &self.embedding)
     }
 
     /// The context, in tokens.
@@ -163,6 +189,15 @@ impl LanguageModel {
         self.transformer.cache(self.max_seq_len)
     }
 
+    /// What a token of a text of `length` tokens costs.
+    pub fn cost(&self, length: usize) -> Cost {
+        Cost::sum([
+            self.embedding.cost().named("embedding"),
+            self.transformer.cost(length).named("transformer"),
+            self.head.cost(&self.embedding).named("head"),
+        ])
+    }
+
     /// The parameters by part.
     pub fn report(&self) -> ParameterReport {
         ParameterReport::of(self)
@@ -172,6 +207,7 @@ impl LanguageModel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_core::{EmbeddingProjectionConfig, ProjectionPlace};
     use firelight_kernels::assert_close;
 
     #[test]
@@ -189,16 +225,58 @@ mod tests {
     }
 
     #[test]
-    fn the_matrix_of_the_head_makes_the_logits() {
+    fn the_head_makes_the_logits() {
         let device = Device::default();
         let tokens = Tensor::<2, Int>::from_ints([[1, 5, 2], [3, 3, 0]], &device);
+        let config = LanguageModelConfig::new(11, 16, 2, 1).with_max_seq_len(8);
+        let options = HeadOptions::default().with_scale(4.0).with_soft_cap(Some(0.5));
         for tied in [true, false] {
-            let model = LanguageModelConfig::new(11, 16, 2, 1).with_max_seq_len(8).with_tied(tied).init(&device);
-            assert_eq!((model.max_seq_len(), model.vocab_size(), model.head_weight().dims()), (8, 11, [16, 11]));
+            let model = config.clone().with_tied(tied).with_head(options).init(&device);
+            assert_eq!((model.max_seq_len(), model.vocab_size()), (8, 11));
             let hidden = model.hidden(tokens.clone(), &SequenceInput::default(), &mut Pass::default());
-            let expected = hidden.reshape([6, 16]).matmul(model.head_weight()).reshape([2, 3, 11]);
-            assert_close(&model.forward(tokens.clone()), &expected, 1e-5);
+            let weight = if tied {
+                model.embedding.weight.val().transpose()
+            } else {
+                model.lazy_logits(hidden.clone()).map.weight
+            };
+            let product = hidden.reshape([6, 16]).matmul(weight).reshape([2, 3, 11]);
+            assert_close(&model.forward(tokens.clone()), &((product * 8.0).tanh() * 0.5), 1e-5);
         }
+    }
+
+    #[test]
+    fn embeddings_of_another_width_are_projected_in_and_out() {
+        let device = Device::default();
+        let tokens = Tensor::<2, Int>::from_ints([[1, 5, 2]], &device);
+        for place in [ProjectionPlace::AfterNorm, ProjectionPlace::BeforePositions] {
+            let projection = EmbeddingProjectionConfig::new(6).with_bias(false).with_place(place);
+            let config = LanguageModelConfig::new(11, 16, 2, 1).with_max_seq_len(8);
+            let config = config.with_transformer(|stack| stack.with_embedding_projection(Some(projection)));
+            for config in [config.clone(), config.with_tied(false)] {
+                let model = config.init(&device);
+                assert_eq!(model.cost(8).parameters, model.num_params());
+                assert_eq!(model.embedding.weight.dims(), [11, 6]);
+                assert_eq!(model.forward(tokens.clone()).dims(), [1, 3, 11]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_bias_of_the_head_is_counted() {
+        let plain = LanguageModelConfig::new(11, 16, 2, 1);
+        let biased = plain.clone().with_head(HeadOptions::default().with_bias(true)).init(&Device::default());
+        assert_eq!(biased.num_params(), plain.init(&Device::default()).num_params() + 11);
+        assert_eq!(biased.cost(8).parameters, biased.num_params());
+    }
+
+    #[test]
+    fn a_head_is_judged_and_a_plain_one_is_not_written() {
+        let plain = LanguageModelConfig::new(11, 16, 2, 1);
+        assert!(!serde_json::to_string(&plain).unwrap().contains("\"head\":"), "files without stay as they are");
+        let scaled = plain.with_head(HeadOptions::default().with_scale(0.0)).with_scale_embedding(-1.0);
+        let error = scaled.validate().expect_err("two problems");
+        assert!(error.problems()[0].starts_with("scale_embedding = -1 must be above 0"), "{error}");
+        assert_eq!(error.problems()[1], "head.scale = 0 must be above 0");
     }
 
     #[test]

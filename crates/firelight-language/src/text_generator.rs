@@ -6,7 +6,7 @@ use std::path::Path;
 use burn::tensor::Device;
 use firelight_data::Tokenizer;
 use firelight_generation::{GeneratedText, GenerationOptions, generate_text, generate_text_samples};
-use firelight_storage::{Checkpoint, ModelFolder, check_size, load_weights};
+use firelight_storage::{Checkpoint, ModelFolder, load_weights};
 
 use crate::error::LanguageError;
 use crate::inference::Uncached;
@@ -54,7 +54,6 @@ impl TextGenerator {
             let (found, tokenizer) = (config.vocab_size, tokenizer.vocab_size());
             return Err(LanguageError::Vocabulary { path: folder.config(), found, tokenizer });
         }
-        check_size(&weights, config.num_params())?;
         let mut model = config.init(device);
         load_weights(&mut model, weights)?;
         Ok(Self::new(model, tokenizer))

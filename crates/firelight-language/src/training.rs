@@ -12,7 +12,7 @@ pub type LmTask = Trainee<LanguageModel>;
 fn compute_loss(model: &LanguageModel, batch: LmBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
     let input = SequenceInput { documents: batch.documents, ..SequenceInput::default() };
     let hidden = model.hidden(batch.inputs, &input, pass);
-    loss.forward_head(hidden, model.head_weight(), batch.targets, batch.padding)
+    loss.forward_head(model.lazy_logits(hidden), batch.targets, batch.padding)
 }
 
 /// The plain cross-entropy, so that training and evaluation report the same quantity, and beside it the loss that
@@ -122,7 +122,7 @@ mod tests {
         ] {
             let config = LanguageModelConfig::new(7, 8, 2, 2)
                 .with_max_seq_len(8)
-                .with_transformer(|stack| stack.with_position(position).with_patterns(vec![pattern]));
+                .with_transformer(|stack| stack.with_position(position.clone()).with_patterns(vec![pattern]));
             let task = LmTask::new(config.init(&device), LossConfig::default());
             let packed: LmBatch = LmBatcher.batch(rows.to_vec(), &device);
             assert_eq!((packed.inputs.dims(), packed.padding.is_some()), ([2, 7], true));

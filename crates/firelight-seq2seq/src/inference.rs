@@ -63,10 +63,16 @@ impl Seq2SeqModel {
         Ok((self.next_logits(first, &mut state), state))
     }
 
-    /// Logits after the last token, `[B, V]`. `unread` is what the cache does not hold yet.
+    /// Logits after the last token, `[B, V]`. `unread` is what the cache does not hold yet; a text that outgrows its rotary
+    /// frequencies is read anew.
     fn next_logits(&self, unread: Tensor<2, Int>, state: &mut Seq2SeqState) -> Tensor<2> {
         let Seq2SeqState { memory, cache, written, .. } = state;
-        let tokens = if cache.is_some() { unread } else { written.clone() };
+        let len = written.dims()[1];
+        let continues = self.stacks.decoder.continues(len - 1, len);
+        if let Some(cache) = cache.as_mut().filter(|_| !continues) {
+            cache.clear();
+        }
+        let tokens = if cache.is_some() && continues { unread } else { written.clone() };
         let last = tokens.dims()[1] - 1;
         awake(&tokens.device(), || {
             let mut pass = cache.as_mut().map_or_else(Pass::default, Pass::cached);
@@ -120,7 +126,7 @@ mod tests {
     use super::*;
     use crate::model::{Seq2SeqConfig, Tying};
     use burn::tensor::Device;
-    use firelight_core::{PositionConfig, WeightInit};
+    use firelight_core::{PositionConfig, RotaryConfig, RotaryScaling, WeightInit};
     use firelight_generation::{BeamOptions, GenerationOptions, beam_search, generate};
     use firelight_kernels::Difference;
     use proptest::prelude::*;
@@ -132,7 +138,7 @@ mod tests {
         let config = Seq2SeqConfig { start_token: 11, ..Seq2SeqConfig::new(13, 16, 2, 2) }.with_tying(Tying::Target);
         let config = config.with_max_seq_len(20).with_both(|stack| {
             let stack = stack.with_init(wide).with_n_kv_heads(1);
-            stack.with_position(position)
+            stack.with_position(position.clone())
         });
         config.init(&Device::default())
     }
@@ -157,11 +163,35 @@ mod tests {
 
     #[test]
     fn the_cache_changes_no_translation_greedy_or_by_beams() {
-        for position in [PositionConfig::Learned, PositionConfig::Sinusoidal, PositionConfig::rotary()] {
-            let model = model(position);
+        let dynamic = RotaryScaling::Dynamic { factor: 4.0, original_max_seq_len: 3 };
+        let dynamic = PositionConfig::Rotary(RotaryConfig::default().with_theta(100.0).with_scaling(dynamic));
+        for position in [PositionConfig::Learned, PositionConfig::Sinusoidal, PositionConfig::rotary(), dynamic] {
+            let model = model(position.clone());
             assert_eq!(greedy(&model, &SOURCES), greedy(&Uncached(&model), &SOURCES), "{position:?}");
             assert_eq!(beams(&model, &SOURCES, 3), beams(&Uncached(&model), &SOURCES, 3), "{position:?}");
         }
+    }
+
+    #[test]
+    fn joined_batches_of_sources_of_unequal_length_go_on_as_each_would_alone() {
+        let model = model(PositionConfig::Learned);
+        // Sources of 3 tokens beside those of 6, and targets of 3 beside those of 1.
+        let read = |sources: &[&[u32]], tokens: &[i32]| {
+            let (_, mut state) = model.prefill(rows(sources)).unwrap();
+            let token = |id: i32| Tensor::full([sources.len()], id, &model.embedding.weight.device());
+            tokens.iter().for_each(|&id| drop(model.step(token(id), &mut state)));
+            state
+        };
+        let (mut short, mut long) = (read(&SOURCES[1..2], &[3, 4]), read(&SOURCES, &[]));
+        let next = |rows: usize| Tensor::<2, Int>::full([rows, 1], 5, &model.embedding.weight.device());
+        let memory = short.memory.clone().join(long.memory.clone());
+        let mut joined = short.cache.clone().expect("a cache");
+        joined.join(long.cache.clone().expect("a cache"));
+        let found = model.decode(next(4), memory, &SequenceInput::default(), &mut Pass::cached(&mut joined));
+        let found = model.logits(found).squeeze_dim::<2>(1);
+        let expected = [model.next_logits(next(1), &mut short), model.next_logits(next(3), &mut long)];
+        let difference = Difference::between(&found, &Tensor::cat(expected.to_vec(), 0));
+        assert!(difference.absolute <= 1e-4, "{difference:?}");
     }
 
     #[test]

@@ -7,13 +7,14 @@
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor};
 use firelight_core::{
-    Activation, Cache, ConfigError, EncoderDecoder, EncoderDecoderConfig, LmHead, LmHeadConfig, Memory, NormPlacement,
-    ParamBuilder, ParameterReport, Pass, PositionConfig, SequenceInput, TokenEmbedding, TokenEmbeddingConfig,
-    TransformerConfig, WeightInit,
+    Activation, Cache, ConfigError, Cost, EmbeddingScale, EncoderDecoder, EncoderDecoderConfig, HeadOptions,
+    LazyLogits, LmHead, LmHeadConfig, Memory, NormPlacement, ParamBuilder, ParameterReport, Pass, PositionConfig,
+    SequenceInput, TokenEmbedding, TokenEmbeddingConfig, TransformerConfig, WeightInit,
 };
 use serde::{Deserialize, Serialize};
 
-/// Which of the three matrices over tokens (embedding of the source, embedding of the target, head) are one and the same.
+/// Which of the three matrices over tokens (embedding of the source, embedding of the target, head) are one and the same. What is
+/// tied is tied to the embedding of the target, which always has a matrix of its own: no ring can be formed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -22,9 +23,38 @@ pub enum Tying {
     None,
     /// The embedding of the target and the head (Press and Wolf 2017, §3).
     Target,
+    /// Both embeddings, as T5 1.1; source and target have one vocabulary.
+    Embeddings,
     /// All three (Vaswani et al. 2017, §3.4); source and target have one vocabulary.
     #[default]
     All,
+}
+
+impl Tying {
+    /// The source is read by the embedding of the target.
+    pub(crate) fn ties_source(self) -> bool {
+        matches!(self, Self::Embeddings | Self::All)
+    }
+
+    /// The head reads the embedding of the target.
+    fn ties_head(self) -> bool {
+        matches!(self, Self::Target | Self::All)
+    }
+
+    /// The value that leaves the embedding of the source by itself.
+    pub(crate) fn without_source(self) -> &'static str {
+        if self.ties_head() { "target" } else { "none" }
+    }
+
+    /// As files write it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Target => "target",
+            Self::Embeddings => "embeddings",
+            Self::All => "all",
+        }
+    }
 }
 
 /// Configuration of a [`Seq2SeqModel`], as it stands in `config.json`.
@@ -39,8 +69,11 @@ pub struct Seq2SeqConfig {
     pub joint: bool,
     /// Which matrices over tokens are shared.
     pub tying: Tying,
-    /// Multiplies the embeddings by `sqrt(D)`.
-    pub scale_embedding: bool,
+    /// What the embeddings are multiplied by.
+    pub scale_embedding: EmbeddingScale,
+    /// Bias, scale and soft cap of the logits. Default: none of them.
+    #[serde(default, skip_serializing_if = "HeadOptions::is_plain")]
+    pub head: HeadOptions,
     /// The token that every target begins with.
     pub start_token: u32,
     /// The stacks.
@@ -55,7 +88,8 @@ impl Seq2SeqConfig {
             target_vocab_size: vocab_size,
             joint: true,
             tying: Tying::All,
-            scale_embedding: false,
+            scale_embedding: EmbeddingScale::None,
+            head: HeadOptions::default(),
             start_token: 0,
             stacks: EncoderDecoderConfig::new(d_model, n_heads, n_layers),
         }
@@ -79,12 +113,18 @@ impl Seq2SeqConfig {
             stack.with_dropout(dropout).with_embedding_dropout(dropout)
         };
         let stacks = EncoderDecoderConfig::new(d_model, n_heads, 6).with_both(stack);
-        Self { stacks, scale_embedding: true, ..Self::new(vocab_size, d_model, n_heads, 6) }
+        Self { stacks, scale_embedding: EmbeddingScale::SqrtWidth, ..Self::new(vocab_size, d_model, n_heads, 6) }
     }
 
     /// Sets which matrices are shared.
     pub fn with_tying(mut self, tying: Tying) -> Self {
         self.tying = tying;
+        self
+    }
+
+    /// Sets bias, scale and soft cap of the logits.
+    pub fn with_head(mut self, head: HeadOptions) -> Self {
+        self.head = head;
         self
     }
 
@@ -103,12 +143,20 @@ impl Seq2SeqConfig {
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let (source, target) = (self.source_vocab_size, self.target_vocab_size);
-        let d_model = self.stacks.decoder.d_model;
+        let widths = [&self.stacks.encoder, &self.stacks.decoder].map(TransformerConfig::d_embedding);
+        let (tying, without) = (self.tying.name(), self.tying.without_source());
         let own = [
-            (self.tying == Tying::All && source != target).then(|| {
+            (self.tying.ties_source() && source != target).then(|| {
                 format!(
-                    "tying = \"all\" needs one vocabulary, but source_vocab_size = {source} and target_vocab_size = {target}; \
-                     set it to \"target\""
+                    "tying = \"{tying}\" needs one vocabulary, but source_vocab_size = {source} and target_vocab_size = {target}; \
+                     set it to \"{without}\""
+                )
+            }),
+            (self.tying.ties_source() && widths[0] != widths[1]).then(|| {
+                format!(
+                    "tying = \"{tying}\" needs one width of embeddings, but that of stacks.encoder is {} and that of \
+                     stacks.decoder {}; set it to \"{without}\"",
+                    widths[0], widths[1]
                 )
             }),
             (self.start_token as usize >= target.max(1)).then(|| {
@@ -121,19 +169,10 @@ impl Seq2SeqConfig {
                 .any(|pattern| !pattern.is_causal())
                 .then(|| "patterns of the decoder must be causal: a decoder that sees its next token learns nothing".into()),
         ];
-        let embeddings = [source, target].map(|size| TokenEmbeddingConfig::new(size, d_model).validate());
-        ConfigError::collect([self.stacks.validate()].into_iter().chain(embeddings), own)
-    }
-
-    /// Number of parameters, without building the model.
-    pub fn num_params(&self) -> usize {
-        let (source, target) = (self.source_vocab_size, self.target_vocab_size);
-        let rows = match self.tying {
-            Tying::None => source + 2 * target,
-            Tying::Target => source + target,
-            Tying::All => target,
-        };
-        self.stacks.num_params() + rows * self.stacks.decoder.d_model
+        let embeddings = [(source, widths[0]), (target, widths[1])]
+            .map(|(size, width)| TokenEmbeddingConfig::new(size, width).validate());
+        let parts = [self.stacks.validate(), self.head.validate(), self.scale_embedding.validate()];
+        ConfigError::collect(parts.into_iter().chain(embeddings), own)
     }
 
     /// Builds the model with seed 0.
@@ -152,16 +191,20 @@ impl Seq2SeqConfig {
         if let Err(error) = self.validate() {
             panic!("{error}");
         }
-        let TransformerConfig { d_model, init, .. } = self.stacks.decoder;
-        let embedding =
-            |size| TokenEmbeddingConfig::new(size, d_model).with_scale(self.scale_embedding).with_init(init.weight);
-        let source = (self.tying != Tying::All).then_some(self.source_vocab_size);
-        let head = LmHeadConfig::new(d_model, self.target_vocab_size).with_tied(self.tying != Tying::None);
+        let EncoderDecoderConfig { encoder, decoder } = &self.stacks;
+        let init = decoder.init;
+        let embedding = |name: &str, size: usize, stack: &TransformerConfig| {
+            let config = TokenEmbeddingConfig::new(size, stack.d_embedding()).with_scale(self.scale_embedding);
+            config.with_init(init.weight).init_with(&params.scope(name))
+        };
+        let source = (!self.tying.ties_source()).then_some(self.source_vocab_size);
+        let head = LmHeadConfig::new(decoder.d_model, self.target_vocab_size).with_tied(self.tying.ties_head());
+        let head = head.with_d_embedding(decoder.d_embedding());
         Seq2SeqModel {
-            source_embedding: source.map(|size| embedding(size).init_with(&params.scope("source_embedding"))),
-            embedding: embedding(self.target_vocab_size).init_with(&params.scope("embedding")),
+            source_embedding: source.map(|size| embedding("source_embedding", size, encoder)),
+            embedding: embedding("embedding", self.target_vocab_size, decoder),
             stacks: self.stacks.init_with(&params.scope("stacks")),
-            head: head.with_init(init.weight).init_with(&params.scope("head")),
+            head: head.with_options(self.head).with_init(init.weight).init_with(&params.scope("head")),
             max_source_len: self.stacks.encoder.max_seq_len,
             max_target_len: self.stacks.decoder.max_seq_len,
             start_token: self.start_token as usize,
@@ -233,12 +276,15 @@ impl Seq2SeqModel {
     /// # Shapes
     /// - `hidden`: `[B, T, D]`; output: `[B, T, V]`
     pub fn logits(&self, hidden: Tensor<3>) -> Tensor<3> {
-        self.head.forward(hidden, &self.embedding)
+        self.lazy_logits(hidden).form()
     }
 
-    /// The matrix of [`logits`](Self::logits), `[D, V]`: what a loss needs that never holds all of them.
-    pub fn head_weight(&self) -> Tensor<2> {
-        self.head.weight(&self.embedding)
+    /// The same logits for a loss that never holds all of them, [`LossConfig::forward_head`](firelight_core::LossConfig::forward_head).
+    ///
+    /// # Shapes
+    /// - `hidden`: `[B, T, D]`
+    pub fn lazy_logits(&self, hidden: Tensor<3>) -> LazyLogits {
+        self.head.lazy(hidden, &self.embedding)
     }
 
     /// The longest source, in tokens.
@@ -271,6 +317,17 @@ impl Seq2SeqModel {
         self.stacks.decoder.cache(self.max_target_len)
     }
 
+    /// What a token of the source and one of the target cost together, in sequences of these lengths.
+    pub fn cost(&self, lengths: [usize; 2]) -> Cost {
+        let source = self.source_embedding.as_ref().map(|embedding| embedding.cost().named("source_embedding"));
+        let parts = [
+            self.embedding.cost().named("embedding"),
+            self.stacks.cost(lengths).named("stacks"),
+            self.head.cost(&self.embedding).named("head"),
+        ];
+        Cost::sum(source.into_iter().chain(parts))
+    }
+
     /// The parameters by part.
     pub fn report(&self) -> ParameterReport {
         ParameterReport::of(self)
@@ -280,22 +337,48 @@ impl Seq2SeqModel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelight_core::AttentionTrace;
+    use firelight_core::{AttentionTrace, EmbeddingProjectionConfig};
 
     #[test]
     fn published_models_are_counted_exactly() {
         // Table 3 says 65 and 213 million, with vocabularies of about 37,000.
-        assert_eq!(Seq2SeqConfig::base(37_000).num_params(), 44_138_496 + 37_000 * 512);
-        assert_eq!(Seq2SeqConfig::big(37_000).num_params(), 176_357_376 + 37_000 * 1024);
+        let count = |config: Seq2SeqConfig| config.init(&Device::default()).num_params();
+        assert_eq!(count(Seq2SeqConfig::base(37_000)), 44_138_496 + 37_000 * 512);
+        assert_eq!(count(Seq2SeqConfig::big(37_000)), 176_357_376 + 37_000 * 1024);
     }
 
     #[test]
-    fn the_count_is_that_of_the_model_however_it_is_tied() {
-        for (tying, matrices) in [(Tying::None, 3), (Tying::Target, 2), (Tying::All, 1)] {
+    fn the_parts_of_the_costs_are_all_parameters_however_they_are_tied() {
+        for (tying, matrices) in [(Tying::None, 3), (Tying::Target, 2), (Tying::Embeddings, 2), (Tying::All, 1)] {
             let config = Seq2SeqConfig::new(11, 8, 2, 1).with_max_seq_len(6).with_tying(tying);
-            assert_eq!(config.init(&Device::default()).num_params(), config.num_params());
-            assert_eq!(config.num_params() - config.stacks.num_params(), matrices * 11 * 8);
+            let model = config.init(&Device::default());
+            assert_eq!(model.num_params() - model.stacks.num_params(), matrices * 11 * 8);
+            let tied = (model.source_embedding.is_none(), model.head.weight.is_none());
+            assert_eq!(tied, (tying.ties_source(), tying.ties_head()));
+            let narrow = Some(EmbeddingProjectionConfig::new(4));
+            let narrow = config.with_both(|stack| stack.with_embedding_projection(narrow)).init(&Device::default());
+            for model in [model, narrow] {
+                assert_eq!(model.cost([6; 2]).parameters, model.num_params());
+            }
         }
+    }
+
+    #[test]
+    fn embeddings_of_two_widths_cannot_be_tied() {
+        let mut config = Seq2SeqConfig::new(11, 8, 2, 1).with_tying(Tying::Embeddings);
+        config.stacks.encoder.embedding_projection = Some(EmbeddingProjectionConfig::new(4));
+        config.source_vocab_size = 9;
+        let error = config.validate().expect_err("two sizes");
+        assert_eq!(
+            error.problems(),
+            [
+                "tying = \"embeddings\" needs one vocabulary, but source_vocab_size = 9 and target_vocab_size = 11; set it to \
+                 \"none\"",
+                "tying = \"embeddings\" needs one width of embeddings, but that of stacks.encoder is 4 and that of \
+                 stacks.decoder 8; set it to \"none\"",
+            ]
+        );
+        config.with_tying(Tying::Target).validate().unwrap();
     }
 
     #[test]

@@ -23,7 +23,7 @@ fn compute_loss(
 ) -> TokenLoss {
     let memory = model.encode(batch.source, batch.source_padding, encoder);
     let hidden = model.decode(batch.inputs, memory, &SequenceInput::default(), decoder);
-    loss.forward_head(hidden, model.head_weight(), batch.targets, batch.padding)
+    loss.forward_head(model.lazy_logits(hidden), batch.targets, batch.padding)
 }
 
 /// The plain cross-entropy, so that training and evaluation report the same quantity, and beside it the loss that

@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use firelight_core::{AttentionTrace, Pass, SequenceInput};
 use firelight_data::{Batching, Tokenizer};
 use firelight_generation::{BeamOptions, Hypothesis, beam_search};
-use firelight_storage::{Checkpoint, ModelFolder, check_size, load_weights};
+use firelight_storage::{Checkpoint, ModelFolder, load_weights};
 use serde::Serialize;
 
 use crate::data::right_padded;
@@ -99,7 +99,6 @@ impl Translator {
         let weights = folder.weights(checkpoint)?;
         let vocabulary = Vocabulary::load(&folder, config.joint)?;
         check_vocabulary(&config, &vocabulary, &folder)?;
-        check_size(&weights, config.num_params())?;
         let mut model = config.init(device);
         load_weights(&mut model, weights)?;
         Ok(Self::new(model, vocabulary))

@@ -194,20 +194,6 @@ pub enum StorageError {
         /// What the reader says.
         reason: String,
     },
-    /// A weights file that cannot hold the model.
-    #[error(
-        "`{}` has {bytes} bytes, too few for the {parameters} parameters of config.json: the file is truncated or belongs to \
-         another model",
-        path.display()
-    )]
-    Truncated {
-        /// The weights file.
-        path: PathBuf,
-        /// Its size.
-        bytes: u64,
-        /// The parameters of the model.
-        parameters: usize,
-    },
     /// Weights that do not fit the model they were loaded into.
     #[error("`{}` does not fit the model: {}; was it written with another configuration?", path.display(), mismatch(missing, unused, wrong))]
     WeightsMismatch {

@@ -51,4 +51,4 @@ pub use error::{StorageError, is_user_error_kind};
 pub use file::{open_file, read_file, read_text_file};
 pub use folder::{Existing, FoundWeights, ModelFolder};
 pub use quote::{listed, shortened, shortened_reason};
-pub use weights::{check_size, check_weights, load_weights, save_weights};
+pub use weights::{check_weights, load_weights, save_weights};

@@ -7,7 +7,8 @@ const QUOTED: usize = 80;
 /// Characters of another program's message that are shown: such a message may quote a value of any length in its middle.
 const REASON: usize = 320;
 
-/// The first 80 characters of a value; `...` stands for the rest. Line feeds and other control characters are escaped.
+/// The beginning of a value, 80 characters as they are shown; `...` stands for the rest. Line feeds and other control characters
+/// are escaped.
 ///
 /// ```
 /// use firelight_storage::shortened;
@@ -17,21 +18,27 @@ const REASON: usize = 320;
 /// assert_eq!(shortened(&"x".repeat(1_000_000)).len(), 83);
 /// ```
 pub fn shortened(text: &str) -> String {
-    let mut shown = escaped(text.chars().take(QUOTED));
-    if text.chars().nth(QUOTED).is_some() {
-        shown.push_str("...");
-    }
-    shown
+    let mut room = QUOTED;
+    let fits = |character: &char| {
+        let length = if character.is_control() { escaped([*character]).len() } else { 1 };
+        let fits = length <= room;
+        room = room.saturating_sub(length);
+        fits
+    };
+    let shown: String = text.chars().take_while(fits).collect();
+    let rest = if shown.len() < text.len() { "..." } else { "" };
+    escaped(shown.chars()) + rest
 }
 
 /// A message of a parser or of another crate on one line, without its middle where it is longer than 320 characters.
 pub fn shortened_reason(text: &str) -> String {
+    let text = escaped(text.chars());
     let length = text.chars().count();
     if length <= REASON {
-        return escaped(text.chars());
+        return text;
     }
-    let half = REASON / 2;
-    format!("{} ... {}", escaped(text.chars().take(half)), escaped(text.chars().skip(length - half)))
+    let part = |skipped: usize| text.chars().skip(skipped).take(REASON / 2).collect::<String>();
+    format!("{} ... {}", part(0), part(length - REASON / 2))
 }
 
 /// As many names as 80 characters take, one at least, and how many more there are: `a, b and 3 more`.
@@ -57,7 +64,7 @@ pub fn listed<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> String {
     if more == 0 { shown } else { format!("{shown} and {more} more") }
 }
 
-fn escaped(characters: impl Iterator<Item = char>) -> String {
+fn escaped(characters: impl IntoIterator<Item = char>) -> String {
     let mut shown = String::new();
     for character in characters {
         match character.is_control() {
@@ -78,6 +85,8 @@ mod tests {
         assert_eq!(shortened(&limit), limit);
         assert_eq!(shortened(&format!("{limit}x")), format!("{limit}..."));
         assert_eq!(shortened("a\u{1b}[31m\r\n"), "a\\u{1b}[31m\\r\\n");
+        // Sixteen of five characters each.
+        assert_eq!(shortened(&"\0".repeat(17)), format!("{}...", "\\u{0}".repeat(16)));
     }
 
     #[test]
@@ -86,6 +95,7 @@ mod tests {
         let long = shortened_reason(&format!("unknown field `{}`, expected `a`", "x".repeat(100_000)));
         assert!(long.starts_with("unknown field `xxx") && long.ends_with("xxx`, expected `a`"), "{long}");
         assert_eq!(long.len(), REASON + 5);
+        assert_eq!(shortened_reason(&"\0".repeat(100)).len(), REASON + 5);
     }
 
     #[test]

@@ -73,19 +73,6 @@ pub(crate) fn load_where<M: Module>(
     check(path, ApplyResult { missing, unused: [result.unused, unwanted].concat(), ..result })
 }
 
-/// Makes sure that a file can hold so many parameters, before memory is asked for them: they have two bytes each at least.
-///
-/// # Errors
-/// Returns an error naming `path` if it cannot be read or is too small.
-pub fn check_size(path: impl AsRef<Path>, parameters: usize) -> Result<(), StorageError> {
-    let path = path.as_ref();
-    let bytes = file_size(path)?;
-    match parameters.saturating_mul(2) as u64 <= bytes {
-        true => Ok(()),
-        false => Err(StorageError::Truncated { path: path.into(), bytes, parameters }),
-    }
-}
-
 /// Makes sure that `path` is a whole safetensors file, without a model to load it into.
 ///
 /// # Errors
@@ -190,17 +177,6 @@ mod tests {
     /// The same without the folder's name.
     fn load_error(path: &Path) -> String {
         load_text(path).replace(&format!("{}/", path.parent().unwrap().display()), "")
-    }
-
-    #[test]
-    fn a_file_too_small_for_the_parameters_is_reported_with_both_numbers() {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("model.safetensors");
-        fs::write(&path, [0; 9]).unwrap();
-        check_size(&path, 4).unwrap();
-        let error = check_size(&path, 5).unwrap_err();
-        assert!(error.is_user_error());
-        assert!(error.to_string().contains("has 9 bytes, too few for the 5 parameters"), "{error}");
     }
 
     #[test]

@@ -86,7 +86,7 @@ pub use recompute::Recompute;
 pub use report::{Report, Sample};
 pub use schedule::{DecayShape, Schedule, ScheduleConfig, ScheduleKind};
 pub use task::{
-    BuiltIn, Check, Cost, DryRun, Estimate, Pace, RecipeOf, Run, RunRequest, Section, Task, TrainedRun, built_in,
+    BatchCost, BuiltIn, Check, DryRun, Estimate, Pace, RecipeOf, Run, RunRequest, Section, Task, TrainedRun, built_in,
     read_any_recipe, read_recipe, task_of,
 };
 pub use tensorboard::TensorBoard;

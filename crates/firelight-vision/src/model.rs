@@ -3,8 +3,8 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use firelight_core::{
-    Activation, AttentionPattern, ConfigError, ImagePooling, LinearConfig, ParamBuilder, ParameterReport, Pass,
-    PatchPosition, PositionConfig, TransformerConfig, VisionTransformer, VisionTransformerConfig,
+    Activation, ConfigError, Cost, LinearConfig, ParamBuilder, ParameterReport, Pass, TransformerConfig,
+    VisionTransformer, VisionTransformerConfig,
 };
 use firelight_data::Normalization;
 use serde::{Deserialize, Serialize};
@@ -64,27 +64,16 @@ impl VisionConfig {
         Self::new(classes, vit.with_channels(channels).with_image_size(image_size))
     }
 
-    /// Changes the stack; its own positions stay off, and every token sees every other.
+    /// Changes the stack; every token sees every other, and its own positions stay off, but rotary ones of two axes.
     pub fn with_stack(mut self, change: impl FnOnce(TransformerConfig) -> TransformerConfig) -> Self {
         let stack = change(self.vit.transformer);
-        self.vit.transformer =
-            stack.with_position(PositionConfig::None).each_layer(|layer| layer.pattern = AttentionPattern::Full);
+        self.vit.transformer = stack.for_images();
         self
     }
 
     /// Tokens of an image: its patches, and those before them.
     pub fn tokens(&self) -> usize {
         tokens(&self.vit)
-    }
-
-    /// Number of parameters, without building the model.
-    pub fn num_params(&self) -> usize {
-        let (vit, width) = (&self.vit, self.vit.transformer.d_model);
-        let own = vit.pooling.tokens() * width;
-        let heads = if vit.pooling == ImagePooling::Distilled { 2 } else { 1 };
-        let places = if vit.patch_position == PatchPosition::Learned { self.tokens() * width } else { 0 };
-        let patches = vit.channels * vit.patch_size * vit.patch_size * width + width;
-        vit.transformer.num_params() + own + places + patches + heads * (width + 1) * vit.n_classes
     }
 
     /// # Errors
@@ -130,6 +119,11 @@ pub struct VisionModel {
 }
 
 impl VisionModel {
+    /// What a token costs: a patch, or one before them.
+    pub fn cost(&self) -> Cost {
+        Cost::sum([self.vit.cost().named("vit")])
+    }
+
     /// The logits of every class.
     ///
     /// # Shapes
@@ -175,6 +169,7 @@ impl VisionModel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_core::{ImagePooling, PatchPosition};
 
     fn names(classes: usize) -> Vec<String> {
         (0..classes).map(|class| class.to_string()).collect()
@@ -182,20 +177,21 @@ mod tests {
 
     #[test]
     fn published_models_are_counted_exactly() {
-        let count = |size| VisionConfig::of_size(size, names(1000)).num_params();
+        let count = |size| VisionConfig::of_size(size, names(1000)).init(&Device::default()).num_params();
         // DeiT, table 1, says 5, 22 and 86 million; these are the weights of timm.
         assert_eq!([VitSize::Tiny, VitSize::Small, VitSize::Base].map(count), [5_717_416, 22_050_664, 86_567_656]);
     }
 
     #[test]
-    fn the_count_is_that_of_the_model_however_it_knows_its_places() {
+    fn the_parts_of_the_costs_are_all_parameters() {
         for pooling in [ImagePooling::ClassToken, ImagePooling::Mean, ImagePooling::Distilled] {
             for position in [PatchPosition::Learned, PatchPosition::Sinusoidal2d] {
                 for (channels, size) in [(1, [28, 28]), (3, [32, 32])] {
                     let config = VisionConfig::of_small_images(VitSize::Tiny, names(10), channels, size);
                     let mut config = config.with_stack(|_| TransformerConfig::encoder(16, 2, 2));
                     config.vit = config.vit.with_pooling(pooling).with_patch_position(position);
-                    assert_eq!(config.init(&Device::default()).num_params(), config.num_params());
+                    let model = config.init(&Device::default());
+                    assert_eq!(model.cost().parameters, model.num_params());
                 }
             }
         }
@@ -205,9 +201,10 @@ mod tests {
     fn the_parts_of_the_report_are_all_parameters() {
         let config = VisionConfig::of_small_images(VitSize::Tiny, names(3), 1, [8, 8]);
         let config = config.with_stack(|_| TransformerConfig::encoder(16, 2, 1));
-        let parts = config.init(&Device::default()).report().parts();
+        let model = config.init(&Device::default());
+        let parts = model.report().parts();
         assert!(parts.len() > 2, "{parts:?}");
-        assert_eq!(parts.iter().map(|(_, count)| count).sum::<usize>(), config.num_params());
+        assert_eq!(parts.iter().map(|(_, count)| count).sum::<usize>(), model.num_params());
         // Patches of 4 x 4 pixels and, in this model, what stands for the whole image.
         assert_eq!(config.tokens(), 4 + config.vit.pooling.tokens());
     }

@@ -23,7 +23,7 @@ const SIDE: usize = 224;
 pub struct Rollout {
     /// Rows and columns of patches.
     pub grid: [usize; 2],
-    /// One for each patch, row by row; with the share of the class token they sum up to 1.
+    /// One for each patch, row by row; with the share of the class token they sum up to 1, or to less where heads have sinks.
     pub shares: Vec<f64>,
 }
 

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use firelight::nn::{
-    Activation, AttentionMechanism, AttentionPattern, NormConfig, NormPlacement, NormSpan, PositionConfig,
-    ProjectionKind, RotaryLayout, RotaryScaling, RouterScores, ScoreScale, TransformerConfig,
+    Activation, AttentionMechanism, AttentionPattern, MixerConfig, NormConfig, NormPlacement, NormSpan, PositionConfig,
+    ProjectionKind, ProjectionPlace, RotaryAxes, RotaryLayout, RotaryScaling, RouterScores, ScoreScale,
+    TransformerConfig,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -73,11 +74,14 @@ fn forgotten(found: &Fields) -> Vec<String> {
         ("activation", variants::<Activation>(false)),
         ("attention_mechanism", variants::<AttentionMechanism>(false)),
         ("attention_scale", variants::<ScoreScale>(false)),
+        ("embedding_projection.place", variants::<ProjectionPlace>(false)),
         ("experts.scores", variants::<RouterScores>(false)),
+        ("mixer.kind", variants::<MixerConfig>(true)),
         ("norm.kind", variants::<NormConfig>(true)),
         ("norm_placement", variants::<NormPlacement>(false)),
         ("patterns.kind", variants::<AttentionPattern>(true)),
         ("position.kind", variants::<PositionConfig>(true)),
+        ("position.axes.kind", variants::<RotaryAxes>(true)),
         ("position.layout", variants::<RotaryLayout>(false)),
         ("position.scaling.kind", variants::<RotaryScaling>(true)),
         ("projection", variants::<ProjectionKind>(false)),

@@ -6,6 +6,7 @@ mod beams;
 mod blocks;
 mod class_metrics;
 mod described;
+mod family_models;
 mod feed_forward;
 mod gated_delta;
 mod heads;

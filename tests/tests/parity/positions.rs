@@ -2,8 +2,8 @@
 
 use burn::tensor::Tensor;
 use firelight::nn::{
-    Activation, Alibi, Init, ParamBuilder, Pass, PositionConfig, PositionScheme, Positions, Rotary, RotaryLayout,
-    RotaryScaling, ScoreScale, SequenceInput, Sinusoidal, T5Bias, TransformerConfig,
+    Activation, Alibi, Init, ParamBuilder, Pass, PositionConfig, PositionScheme, Positions, Rotary, RotaryConfig,
+    RotaryLayout, RotaryScaling, ScoreScale, SequenceInput, Sinusoidal, T5Bias, TransformerConfig,
 };
 
 use firelight::kernels::assert_close;
@@ -58,14 +58,35 @@ fn relative_position_buckets_agree() {
 #[test]
 fn stretched_frequencies_agree() {
     let golden = Golden::load("rotary_scaling");
+    let dynamic = RotaryScaling::Dynamic { factor: 4.0, original_max_seq_len: 512 };
+    let longrope = RotaryScaling::LongRope {
+        factor: 4.0,
+        original_max_seq_len: 512,
+        short_factor: (0..16).map(|i| 1.0 + 0.25 * f64::from(i)).collect(),
+        long_factor: (0..16).map(|i| 1.0 + f64::from(i)).collect(),
+        attention_factor: None,
+    };
     let llama3 =
         RotaryScaling::Llama3 { factor: 8.0, original_max_seq_len: 512, low_freq_factor: 1.0, high_freq_factor: 4.0 };
-    for (name, scaling, width) in [
-        ("linear", RotaryScaling::Linear { factor: 4.0 }, 32),
-        ("dynamic", RotaryScaling::Ntk { factor: 5.0 }, 32),
-        ("yarn", RotaryScaling::yarn(4.0, 512), 32),
-        ("llama3", llama3, 32),
-        ("partial_yarn", RotaryScaling::yarn(4.0, 512), 16),
+    let yarn = |truncate, attention_factor| RotaryScaling::Yarn {
+        factor: 4.0,
+        original_max_seq_len: 512,
+        beta_fast: 32.0,
+        beta_slow: 1.0,
+        truncate,
+        attention_factor: Some(attention_factor),
+    };
+    for (name, scaling, width, len) in [
+        ("linear", RotaryScaling::Linear { factor: 4.0 }, 32, 1),
+        ("dynamic", RotaryScaling::Ntk { factor: 5.0 }, 32, 1),
+        ("dynamic", dynamic, 32, 1024),
+        ("yarn", RotaryScaling::yarn(4.0, 512), 32, 1),
+        ("llama3", llama3, 32, 1),
+        ("partial_yarn", RotaryScaling::yarn(4.0, 512), 16, 1),
+        ("given_yarn", yarn(false, 1.3), 32, 1),
+        ("mscale_yarn", yarn(true, RotaryScaling::mscale(4.0, 0.9) / RotaryScaling::mscale(4.0, 0.4)), 32, 1),
+        ("short_longrope", longrope.clone(), 32, 512),
+        ("long_longrope", longrope, 32, 513),
     ] {
         let rotary = Rotary::new(width, 10_000.0, RotaryLayout::Halves).with_scaling(scaling);
         let numbers = |numbers: Vec<f64>| {
@@ -74,7 +95,7 @@ fn stretched_frequencies_agree() {
         };
         // One by one: the slow frequencies must not hide behind the fast ones.
         let (found, expected) =
-            (numbers(rotary.frequencies()), golden.floats::<1>(&format!("{name}.frequencies"), &device()));
+            (numbers(rotary.frequencies(len)), golden.floats::<1>(&format!("{name}.frequencies"), &device()));
         assert_eq!(expected.dims(), [width / 2], "{name}");
         assert_close(&(found / expected.clone()), &expected.ones_like(), 1e-5);
         golden.check(&format!("{name}.attention_factor"), numbers(vec![rotary.attention_factor()]));
@@ -84,21 +105,18 @@ fn stretched_frequencies_agree() {
 #[test]
 fn stacks_with_positions_agree() {
     let t5 = |bidirectional| PositionConfig::T5 { n_buckets: 8, max_distance: 5, bidirectional };
-    let shaw = PositionConfig::Shaw { max_distance: 3 };
-    let partial = |layout| {
-        let scaling = RotaryScaling::None;
-        PositionConfig::Rotary { theta: 10_000.0, layout, width: Some(4), scaling }
-    };
+    let shaw = || PositionConfig::Shaw { max_distance: 3 };
+    let partial = |layout| PositionConfig::Rotary(RotaryConfig::default().with_layout(layout).with_width(4));
     let stacks = [
         TransformerConfig::new(12, 3, 1).with_position(PositionConfig::Alibi),
         TransformerConfig::new(8, 2, 2).with_position(t5(false)),
         TransformerConfig::encoder(8, 2, 2).with_position(t5(true)),
-        TransformerConfig::new(8, 2, 2).with_position(shaw),
-        TransformerConfig::encoder(8, 2, 2).with_position(shaw),
+        TransformerConfig::new(8, 2, 2).with_position(shaw()),
+        TransformerConfig::encoder(8, 2, 2).with_position(shaw()),
         TransformerConfig::encoder(8, 2, 1).with_position(PositionConfig::SinusoidalHalves),
         TransformerConfig::new(16, 2, 1).with_position(partial(RotaryLayout::Halves)),
         TransformerConfig::new(16, 2, 1).with_position(partial(RotaryLayout::Interleaved)),
-        TransformerConfig::new(8, 2, 1).with_position(shaw).with_attention_scale(ScoreScale::None),
+        TransformerConfig::new(8, 2, 1).with_position(shaw()).with_attention_scale(ScoreScale::None),
     ];
     let golden = Golden::load("position_stacks");
     assert_eq!(golden.cases().count(), stacks.len());

@@ -13,7 +13,7 @@ fn config(placement: NormPlacement) -> Seq2SeqConfig {
         let stack = stack.with_d_ff(32).with_activation(Activation::Relu).with_position(PositionConfig::None);
         stack.with_norm_placement(placement)
     });
-    Seq2SeqConfig { scale_embedding: placement == NormPlacement::Post, ..config }
+    Seq2SeqConfig { scale_embedding: (placement == NormPlacement::Post).into(), ..config }
 }
 
 #[test]

@@ -45,14 +45,59 @@ fn layers_that_differ_agree() {
 
 #[test]
 fn published_families_agree_with_transformers() {
-    let golden = Golden::load("families");
+    // Llama, Qwen 3, OLMo 2, Gemma 3, SmolLM 3, GPT-NeoX, ModernBERT, Llama with padding, GLM 4.5, ALBERT.
+    assert_eq!(parameters_of("families"), [19, 12, 23, 40, 19, 34, 22, 19, 45, 32]);
+}
+
+#[test]
+fn rotary_positions_of_published_families_agree_with_transformers() {
+    // Llama with YaRN and, within and beyond the original length, dynamic scaling; Phi-3 with LongRoPE, the same.
+    // Qwen2-VL, Qwen3-VL, Pixtral, DINOv3.
+    assert_eq!(parameters_of("rotary_families"), [10, 10, 10, 8, 8, 13, 12, 10, 20]);
+}
+
+/// How many parameters of each case were compared.
+fn parameters_of(name: &str) -> Vec<usize> {
+    let golden = Golden::load(name);
     let compared = golden.cases().map(|golden| {
         let (stack, _) = compare(&golden);
         assert_felt(&golden, &paths(&stack));
         paths(&stack).len()
     });
-    // Llama, Qwen 3, OLMo 2, Gemma 3, SmolLM 3, GPT-NeoX, ModernBERT, Llama with padding, GLM 4.5, ALBERT.
-    assert_eq!(compared.collect::<Vec<_>>(), [19, 12, 23, 40, 19, 34, 22, 19, 45, 32]);
+    compared.collect()
+}
+
+#[test]
+fn latent_attention_agrees_with_transformers() {
+    let golden = Golden::load("deepseek");
+    let compared = golden.cases().map(|golden| {
+        let (stack, _) = compare(&golden);
+        assert_felt(&golden, &paths(&stack));
+        paths(&stack).len()
+    });
+    // Of each layer two norms, three of the feed-forward network and seven of the attention, five without a latent of queries.
+    assert_eq!(compared.collect::<Vec<_>>(), [2 * 12 + 1, 10 + 1]);
+}
+
+#[test]
+fn differential_attention_agrees_with_transformers() {
+    let golden = Golden::load("diff_llama");
+    let compared = golden.cases().map(|golden| {
+        let (stack, _) = compare(&golden);
+        assert_felt(&golden, &paths(&stack));
+        paths(&stack).len()
+    });
+    // Of each of two layers two norms, three of the feed-forward network, four matrices and four vectors of lambda.
+    assert_eq!(compared.collect::<Vec<_>>(), [2 * 13 + 1; 2]);
+}
+
+#[test]
+fn gpt_oss_agrees_with_transformers() {
+    let golden = Golden::load("gpt_oss");
+    let (stack, _) = compare(&golden);
+    assert_felt(&golden, &paths(&stack));
+    // Of each of two layers: two norms, eight of projections, the sinks, two of the router, six of each of three experts.
+    assert_eq!(paths(&stack).len(), 2 * (2 + 8 + 1 + 2 + 3 * 6) + 1);
 }
 
 #[test]
@@ -125,7 +170,8 @@ fn compare(golden: &Golden) -> (Transformer, bool) {
 fn input(golden: &Golden, x: &Tensor<3>, memory: Option<&Tensor<3>>) -> SequenceInput {
     let flags = |key: &str| golden.has(key).then(|| golden.flags::<2>(key, &x.device()));
     let memory = memory.map(|hidden| Memory::new(hidden.clone()).with_padding(flags("memory_padding")));
-    SequenceInput { padding: flags("padding"), memory, ..SequenceInput::default() }
+    let coordinates = golden.has("coordinates").then(|| golden.floats::<3>("coordinates", &x.device()));
+    SequenceInput { padding: flags("padding"), coordinates, memory, ..SequenceInput::default() }
 }
 
 /// Zeros at padding, where nobody reads.

@@ -2,9 +2,9 @@
 //! are laid out by `covering`, so that any two values of any two choices meet.
 
 use firelight::nn::{
-    Activation, AttentionMechanism, AttentionPattern, ExpertsConfig, NormConfig, NormPlacement, NormSpan,
-    PositionConfig, ProjectionKind, RotaryLayout, RotaryScaling, RouterScores, ScoreScale, TransformerConfig,
-    WeightInit,
+    Activation, AttentionMechanism, AttentionPattern, DifferentialConfig, EmbeddingProjectionConfig, ExpertsConfig,
+    LatentConfig, MixerConfig, NormConfig, NormPlacement, NormSpan, PositionConfig, ProjectionKind, ProjectionPlace,
+    RotaryAxes, RotaryConfig, RotaryLayout, RotaryScaling, RouterScores, ScoreScale, TransformerConfig, WeightInit,
 };
 
 use super::covering::covering;
@@ -22,6 +22,13 @@ const MECHANISMS: [AttentionMechanism; 4] = [
     AttentionMechanism::Bilinear,
     AttentionMechanism::Additive,
     AttentionMechanism::Linear,
+];
+
+/// What stands in the place of attention with queries, keys and values, alike.
+const MIXERS: [MixerConfig; 3] = [
+    MixerConfig::Differential(DifferentialConfig { lambda_init: None, lambda_std: 0.5, epsilon: 1e-5, affine: true }),
+    MixerConfig::Latent(LatentConfig { d_latent: 6, d_rotary: 4, d_query_latent: None }),
+    MixerConfig::Latent(LatentConfig { d_latent: 3, d_rotary: 2, d_query_latent: Some(5) }),
 ];
 
 /// How many choices, the first ones, are crossed in full in [`decoders`], with the first mechanism.
@@ -50,7 +57,7 @@ fn choices(causal: bool) -> Vec<Choice> {
         choice([Pre, Post, Sandwich, Output, Parallel, ParallelTwoNorms], TransformerConfig::with_norm_placement),
         choice([4, 2, 1], TransformerConfig::with_n_kv_heads),
         choice(
-            [Relu, Gelu, GeluTanh, QuickGelu, Silu, SquaredRelu, SwiGlu, GeGlu, GeGluTanh, ReGlu],
+            [Relu, Gelu, GeluTanh, QuickGelu, Silu, SquaredRelu, SwiGlu, GeGlu, GeGluTanh, ReGlu, ClampedSwiGlu],
             TransformerConfig::with_activation,
         ),
         choice(
@@ -77,6 +84,7 @@ fn choices(causal: bool) -> Vec<Choice> {
             TransformerConfig::with_attention_scale,
         ),
         choice([None, Some(5.0)], TransformerConfig::with_attention_soft_cap),
+        choice([false, true], TransformerConfig::with_attention_sinks),
         choice([true, false], TransformerConfig::with_bias),
         choice([true, false], TransformerConfig::with_attention_bias),
         choice([NormSpan::Head, NormSpan::AllHeads], TransformerConfig::with_query_key_norm_span),
@@ -88,6 +96,7 @@ fn choices(causal: bool) -> Vec<Choice> {
         choice(experts(), |config, experts| config.each_layer(|layer| layer.block.experts = experts)),
         choice([None, Some(0.5)], |config, scale| config.each_layer(|layer| layer.block.layer_scale = scale)),
         choice([false, true], TransformerConfig::with_embedding_norm),
+        choice(projections(), TransformerConfig::with_embedding_projection),
         choice([false, true], TransformerConfig::with_share_layers),
         choice([None, Some(false), Some(true)], |config, turns| match turns {
             Some(turns) => with_another_layer(config, turns),
@@ -98,10 +107,7 @@ fn choices(causal: bool) -> Vec<Choice> {
 
 /// Every second layer has positions of its own, or none, another inner width and another norm.
 fn with_another_layer(config: TransformerConfig, turns: bool) -> TransformerConfig {
-    let rotary = |theta| {
-        let (layout, scaling) = (RotaryLayout::Halves, RotaryScaling::None);
-        PositionConfig::Rotary { theta, layout, width: None, scaling }
-    };
+    let rotary = |theta| PositionConfig::Rotary(RotaryConfig::default().with_theta(theta));
     let mut other = config.first().clone().with_position(if turns { rotary(50.0) } else { PositionConfig::None });
     other.block.feed_forward.d_ff = Some(if turns { 20 } else { 12 });
     other.block.norm = NormConfig::Layer { epsilon: 1e-5, bias: turns };
@@ -112,16 +118,38 @@ fn with_another_layer(config: TransformerConfig, turns: bool) -> TransformerConf
     config.with_layers(vec![first, other])
 }
 
+/// Embeddings of the width of the stack, so that all rows read the same inputs.
+fn projections() -> [Option<EmbeddingProjectionConfig>; 3] {
+    let of = EmbeddingProjectionConfig::new(16);
+    [None, Some(of), Some(of.with_bias(false).with_place(ProjectionPlace::BeforePositions))]
+}
+
 fn experts() -> [Option<ExpertsConfig>; 6] {
     let of = ExpertsConfig::new;
     let divided = |renormalise| Some(of(3).with_renormalise(renormalise));
     let grouped = of(4).with_scores(RouterScores::Sigmoid).with_correction(true).with_groups(2, 1);
-    let grouped = grouped.with_shared(1).with_scale(1.5);
+    let grouped = grouped.with_shared(1).with_scale(1.5).with_router_bias(true);
     [None, Some(of(3)), Some(of(2).with_top_k(1)), divided(false), divided(true), Some(grouped)]
 }
 
 fn positions(causal: bool) -> Vec<PositionConfig> {
-    let rotary = |scaling| PositionConfig::Rotary { theta: 100.0, layout: RotaryLayout::Halves, width: None, scaling };
+    let base = || RotaryConfig::default().with_theta(100.0);
+    let rotary = |scaling| PositionConfig::Rotary(base().with_scaling(scaling));
+    let yarn = |truncate| RotaryScaling::Yarn {
+        factor: 4.0,
+        original_max_seq_len: 16,
+        beta_fast: 8.0,
+        beta_slow: 0.5,
+        truncate,
+        attention_factor: (!truncate).then_some(1.5),
+    };
+    let longrope = RotaryScaling::LongRope {
+        factor: 4.0,
+        original_max_seq_len: 512,
+        short_factor: vec![1.5, 2.0],
+        long_factor: vec![2.0, 4.0],
+        attention_factor: None,
+    };
     let llama3 =
         RotaryScaling::Llama3 { factor: 4.0, original_max_seq_len: 64, low_freq_factor: 1.0, high_freq_factor: 4.0 };
     vec![
@@ -133,12 +161,19 @@ fn positions(causal: bool) -> Vec<PositionConfig> {
         rotary(RotaryScaling::Linear { factor: 2.0 }),
         rotary(RotaryScaling::Ntk { factor: 2.0 }),
         rotary(llama3),
-        PositionConfig::Rotary {
-            theta: 100.0,
-            layout: RotaryLayout::Interleaved,
-            width: Some(2),
-            scaling: RotaryScaling::yarn(4.0, 16),
-        },
+        // Within the original length: what happens beyond it is in the tests of the stack.
+        PositionConfig::Rotary(
+            base()
+                .with_width(4)
+                .with_scaling(RotaryScaling::Dynamic { factor: 2.0, original_max_seq_len: 512 })
+                .with_axes(RotaryAxes::Sections { sections: vec![1, 1] }),
+        ),
+        PositionConfig::Rotary(
+            base().with_width(4).with_scaling(longrope).with_axes(RotaryAxes::Interleaved { sections: vec![1, 1] }),
+        ),
+        PositionConfig::Rotary(base().with_axes(RotaryAxes::axial())),
+        rotary(yarn(true)),
+        PositionConfig::Rotary(base().with_layout(RotaryLayout::Interleaved).with_width(2).with_scaling(yarn(false))),
         PositionConfig::Alibi,
         PositionConfig::T5 { n_buckets: 4, max_distance: 5, bidirectional: !causal },
         PositionConfig::Shaw { max_distance: 3 },
@@ -213,9 +248,8 @@ fn with_memory(rows: Vec<TransformerConfig>) -> Vec<TransformerConfig> {
 }
 
 fn rows(causal: bool, crossed: usize) -> Vec<TransformerConfig> {
-    let of = |mechanism| {
-        let base = base().with_attention_mechanism(mechanism);
-        let crossed = if mechanism == MECHANISMS[0] { crossed } else { 0 };
+    let of = |(index, base): (usize, TransformerConfig)| {
+        let crossed = if index == 0 { crossed } else { 0 };
         let possible = |change: &Change| change(base.clone()).validate().is_ok();
         let choices = choices(causal).into_iter().map(|choice| choice.into_iter().filter(possible).collect());
         let choices: Vec<Choice> = choices.collect();
@@ -225,7 +259,9 @@ fn rows(causal: bool, crossed: usize) -> Vec<TransformerConfig> {
         };
         covering(&sizes, crossed).into_iter().map(config).collect::<Vec<_>>()
     };
-    MECHANISMS.into_iter().flat_map(of).collect()
+    let mechanisms = MECHANISMS.map(|mechanism| base().with_attention_mechanism(mechanism));
+    let mixers = MIXERS.map(|mixer| base().with_mixer(mixer));
+    mechanisms.into_iter().chain(mixers).enumerate().flat_map(of).collect()
 }
 
 /// Two small layers. Weights as wide as those of a trained model, so that no defect hides behind small numbers.

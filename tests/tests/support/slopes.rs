@@ -2,22 +2,21 @@
 //!
 //! Autodiff in double precision must give the slope of the output, by central differences, along a random direction through
 //! all tensors at once. A step in a tensor is divided by the size of the tensor's gradient, so that each tensor has the same
-//! share of the slope and none hides behind a larger one; in double precision the step is too short for the kinks of ReLU and
-//! the borders between experts to matter. What the device under test gives in single precision must agree with that gradient.
+//! share of the slope and none hides behind a larger one. In double precision the step is short, but where a gradient is next to nothing,
+//! as that of a router of one expert under a norm, which undoes its weight, it may still cross a kink of ReLU or a border between
+//! experts: a shorter step then does not, and what is wrong stays wrong. What the device under test gives in single precision must agree with that gradient.
 
 use std::collections::BTreeMap;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 use firelight::kernels::Difference;
-use firelight::nn::{
-    Memory, NoPosition, Pass, Position, PositionScheme, Positions, SequenceInput, Transformer, TransformerConfig,
-};
+use firelight::nn::{Memory, Pass, SequenceInput, Transformer, TransformerConfig};
 
 use super::{Noise, ParameterPath, device, tolerance};
 
-/// By how much the number changes in each tensor's share of a step.
-const STEP: f64 = 1e-6;
+/// By how much the number changes in each tensor's share of a step. The slope is right if that of one step is.
+const STEPS: [f64; 2] = [1e-6, 1e-8];
 
 /// Between the slope and the gradient, of which each tensor's share is about 1.
 const SLOPE_TOLERANCE: f64 = 1e-4;
@@ -102,7 +101,9 @@ fn directions(gradients: &Named, noise: &mut Noise) -> Named {
 fn error(probe: &Probe, weights: &TensorData, gradients: &Named, along: &Named) -> f64 {
     let expected: f64 = along.iter().map(|(path, numbers)| dot(numbers, &gradients[path])).sum();
     let at = |by: f64| probe.moved(along, by).run(weights).into_scalar::<f64>();
-    Difference::between(&[(at(STEP) - at(-STEP)) / (2.0 * STEP)], &[expected]).absolute
+    let error = |step: f64| Difference::between(&[(at(step) - at(-step)) / (2.0 * step)], &[expected]).absolute;
+    let mut errors = STEPS.iter().map(|step| error(*step));
+    errors.find(|error| *error <= SLOPE_TOLERANCE).unwrap_or_else(|| error(STEPS[0]))
 }
 
 /// Single precision against double precision.
@@ -151,13 +152,8 @@ impl Probe {
         collect.found
     }
 
-    /// The same in double precision. Sines and cosines, which exist in single precision alone, are added beforehand.
-    fn in_double(mut self) -> Self {
-        if let Position::Sinusoidal(sines) = &self.stack.position {
-            let positions = Positions::contiguous(0, self.x.dims()[1]);
-            self.x = self.x.map(|x| leaf(sines.embed(x.clone(), &positions), &x));
-            self.stack.position = Position::None(NoPosition {});
-        }
+    /// The same in double precision.
+    fn in_double(self) -> Self {
         self.map(&mut Double)
     }
 

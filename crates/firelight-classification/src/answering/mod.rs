@@ -159,7 +159,9 @@ impl Task for QuestionAnswering {
     }
 
     fn estimate(recipe: &QuestionAnsweringRecipe, config: &SpanReaderConfig) -> Estimate {
-        estimate_of((&config.encoder.transformer, config.num_params()), recipe.data.batching, &recipe.training)
+        let length = config.encoder.transformer.max_seq_len;
+        let cost = config.init_with(&ParamBuilder::counting()).cost(length);
+        estimate_of(&cost, length, recipe.data.batching, &recipe.training)
     }
 
     fn self_check(

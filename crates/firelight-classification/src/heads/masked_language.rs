@@ -5,10 +5,11 @@
 //! better to begin other models from: Chung et al. 2021, Rethinking embedding coupling in pre-trained language models, §4
 //! (<https://arxiv.org/abs/2010.12821>).
 
-use burn::module::{Module, Param};
+use burn::module::Module;
 use burn::tensor::{Int, Tensor};
-use firelight_core::{Init, Linear, LinearConfig, Norm, NormConfig, ParamBuilder, TokenEmbedding};
-use firelight_kernels::linear;
+use firelight_core::{
+    Cost, HeadOptions, Init, Linear, LinearConfig, LmHead, LmHeadConfig, Norm, NormConfig, ParamBuilder, TokenEmbedding,
+};
 use serde::{Deserialize, Serialize};
 
 use super::HeadActivation;
@@ -30,41 +31,21 @@ impl Default for MaskedLanguageHeadConfig {
 }
 
 impl MaskedLanguageHeadConfig {
-    /// Number of parameters beside the embedding, without building the head.
-    pub fn num_params(&self, d_model: usize, vocab_size: usize, norm: NormConfig) -> usize {
-        self.num_params_between([d_model, d_model, vocab_size], norm)
-    }
-
-    /// The same of a head for vectors of another width than the embedding's.
-    pub(crate) fn num_params_between(&self, [d_hidden, d_model, vocab_size]: [usize; 3], norm: NormConfig) -> usize {
-        let decoder = if self.tied { 0 } else { d_model * vocab_size };
-        d_hidden * d_model + d_model + norm.num_params(d_model) as usize + decoder + vocab_size
-    }
-
-    /// Builds the head at the builder's path, with the encoder's norm.
+    /// Builds the head at the builder's path, with the encoder's norm, for vectors of width `D`, embeddings of width `E`, to which
+    /// the dense layer leads, and `V` tokens.
     pub fn init_with(
         &self,
-        [d_model, vocab_size]: [usize; 2],
+        [d_model, d_embedding, vocab_size]: [usize; 3],
         norm: NormConfig,
         init: Init,
         params: &ParamBuilder,
     ) -> MaskedLanguageHead {
-        self.init_between([d_model, d_model, vocab_size], norm, init, params)
-    }
-
-    /// The same for vectors of another width than the embedding's, to which the dense layer leads.
-    pub(crate) fn init_between(
-        &self,
-        [d_hidden, d_model, vocab_size]: [usize; 3],
-        norm: NormConfig,
-        init: Init,
-        params: &ParamBuilder,
-    ) -> MaskedLanguageHead {
+        let decoder = LmHeadConfig::new(d_embedding, vocab_size).with_tied(self.tied);
+        let decoder = decoder.with_options(HeadOptions::default().with_bias(true));
         MaskedLanguageHead {
-            dense: LinearConfig::new(d_hidden, d_model).with_init(init).init_with(&params.scope("dense")),
-            norm: norm.init_with(d_model, &params.scope("norm")),
-            decoder: (!self.tied).then(|| params.param("decoder", [d_model, vocab_size], init)),
-            bias: params.param("bias", [vocab_size], Init::Zeros),
+            dense: LinearConfig::new(d_model, d_embedding).with_init(init).init_with(&params.scope("dense")),
+            norm: norm.init_with(d_embedding, &params.scope("norm")),
+            decoder: decoder.with_init(init).init_with(&params.scope("decoder")),
             activation: self.activation,
         }
     }
@@ -73,25 +54,31 @@ impl MaskedLanguageHeadConfig {
 /// Turns vectors into the logits of the tokens that were masked.
 #[derive(Module, Debug)]
 pub struct MaskedLanguageHead {
-    /// `[D, D]`; `[G, D]` of a generator of width `G`.
+    /// `[D, E]`, to the width of the embedding.
     pub dense: Linear,
     /// The norm behind it.
     pub norm: Norm,
-    /// `[D, V]`, the last matrix, where it is not the embedding's.
-    pub decoder: Option<Param<Tensor<2>>>,
-    /// `[V]`, added to the logits.
-    pub bias: Param<Tensor<1>>,
+    /// The last matrix, `[E, V]`, or the embedding's, and a bias.
+    pub decoder: LmHead,
     #[module(skip)]
     activation: HeadActivation,
 }
 
 impl MaskedLanguageHead {
+    /// What each token costs whose logits are asked for.
+    pub fn cost(&self, embedding: &TokenEmbedding) -> Cost {
+        Cost::sum([
+            Cost::of(&self.dense).named("dense"),
+            Cost::of(&self.norm).named("norm"),
+            self.decoder.cost(embedding).named("decoder"),
+        ])
+    }
+
     /// # Shapes
     /// - `hidden`: `[B, T, D]`; output: `[B, T, V]`
     pub fn forward(&self, hidden: Tensor<3>, embedding: &TokenEmbedding) -> Tensor<3> {
         let x = self.norm.forward(self.activation.forward(self.dense.forward(hidden)));
-        let decoder = self.decoder.as_ref().map_or_else(|| embedding.weight.val().transpose(), Param::val);
-        linear(x, decoder, Some(self.bias.val()))
+        self.decoder.forward(x, embedding)
     }
 
     /// The logits of some tokens alone. A training needs no others for its loss, and with a large vocabulary the head
@@ -109,6 +96,7 @@ impl MaskedLanguageHead {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use burn::module::Param;
     use burn::tensor::Device;
     use firelight_core::TokenEmbeddingConfig;
     use firelight_kernels::assert_close;
@@ -121,14 +109,14 @@ mod tests {
         let init = Init::Normal { std: 0.5 };
         let head = |tied| {
             let config = MaskedLanguageHeadConfig { tied, ..MaskedLanguageHeadConfig::default() };
-            config.init_with([4, 7], NormConfig::default(), init, &params.scope("head"))
+            config.init_with([4, 4, 7], NormConfig::default(), init, &params.scope("head"))
         };
         let hidden = Tensor::<3>::random([1, 3, 4], burn::tensor::Distribution::Default, &device);
         let (tied, mut own) = (head(true), head(false));
-        assert!(tied.decoder.is_none());
+        assert!(tied.decoder.weight.is_none());
         let [expected, found] = [&tied, &own].map(|head| head.forward(hidden.clone(), &embedding).into_data());
         assert_ne!(expected, found);
-        own.decoder = Some(Param::from_tensor(embedding.weight.val().transpose()));
+        own.decoder.weight = Some(Param::from_tensor(embedding.weight.val().transpose()));
         let found = own.forward(hidden, &embedding).into_data();
         assert_close(&found, &expected, 1e-6);
     }

@@ -28,10 +28,6 @@ impl ReplacedTokenHead {
         Self { dense: layer("dense", d_model), output: layer("output", 1), activation }
     }
 
-    pub(crate) fn num_params(d_model: usize) -> usize {
-        d_model * d_model + d_model + d_model + 1
-    }
-
     /// # Shapes
     /// - `hidden`: `[B, T, D]`; output: `[B, T]`, above 0 where a token is taken for a replaced one
     pub fn forward(&self, hidden: Tensor<3>) -> Tensor<2> {

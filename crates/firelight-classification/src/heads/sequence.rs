@@ -34,11 +34,6 @@ impl SequenceHeadConfig {
         self
     }
 
-    /// Number of parameters for vectors of `d_model` numbers, without building the head.
-    pub fn num_params(&self, d_model: usize, outputs: usize) -> usize {
-        self.pooler.num_params(d_model) + (d_model + 1) * outputs
-    }
-
     /// Builds the head at the builder's path.
     pub fn init_with(&self, [d_model, outputs]: [usize; 2], init: Init, params: &ParamBuilder) -> SequenceHead {
         SequenceHead {

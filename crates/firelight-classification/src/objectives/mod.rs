@@ -12,14 +12,14 @@ use std::fmt;
 
 use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor};
 use burn::tensor::{Device, Tensor};
-use firelight_core::{ConfigError, ParamBuilder, ParameterReport, Pass, TransformerConfig, kind};
+use firelight_core::{ConfigError, Cost, ParamBuilder, ParameterReport, Pass, TransformerConfig, kind};
 use serde::{Deserialize, Serialize};
 
 pub use next_sentence::{NextSentenceLogits, NextSentenceModel};
 pub use replaced_token::{Generator, ReplacedTokenModel, ReplacedTokens};
 
 use crate::encoder::{TextEncoder, TextEncoderConfig, TextInput};
-use crate::heads::MaskedLanguageHeadConfig;
+use crate::heads::{MaskedLanguageHead, MaskedLanguageHeadConfig};
 use crate::model::{MaskedLanguageModel, MaskedLanguageModelConfig};
 use crate::pooling::Pooler;
 
@@ -89,17 +89,6 @@ impl PretrainingConfig {
             PretrainingObjective::Replaced(replaced) => replaced.problems(&self.encoder.transformer),
         };
         ConfigError::collect([self.encoder.validate()], own.into_iter().map(Some))
-    }
-
-    /// Number of parameters, without building the model.
-    pub fn num_params(&self) -> usize {
-        match (self.objective, self.generator()) {
-            (_, Some(generator)) => self.encoder.num_params() + replaced_token::num_params(self, &generator),
-            (PretrainingObjective::MaskedAndNextSentence, _) => {
-                self.masked().num_params() + next_sentence::num_params(&self.encoder)
-            }
-            _ => self.masked().num_params(),
-        }
     }
 
     /// The stack of the generator, where there is one.
@@ -208,6 +197,30 @@ impl PretrainingModel {
         }
     }
 
+    /// What a token of a text of `length` tokens costs in training, where the logits of a `share` of the tokens are asked for.
+    pub fn cost(&self, length: usize, share: f64) -> Cost {
+        let embedding = &self.encoder().embedding;
+        let encoder = self.encoder().cost(length).named("encoder");
+        let tokens = |head: &MaskedLanguageHead| head.cost(embedding).in_share(share);
+        let heads = match self {
+            Self::Masked(model) => vec![tokens(&model.head).named("head")],
+            Self::NextSentence(model) => vec![
+                tokens(&model.head).named("head"),
+                Cost::of(&model.next_sentence).once_in(length).named("next_sentence"),
+            ],
+            Self::Replaced(model) => {
+                let Generator { projection, transformer, head } = &model.generator;
+                let parts = [
+                    Cost::of(projection).named("projection"),
+                    transformer.cost(length).named("transformer"),
+                    tokens(head).named("head"),
+                ];
+                vec![Cost::of(&model.head).named("head"), Cost::sum(parts).named("generator")]
+            }
+        };
+        Cost::sum([encoder].into_iter().chain(heads))
+    }
+
     /// The parameters by part.
     pub fn report(&self) -> ParameterReport {
         ParameterReport::of(self)
@@ -258,6 +271,7 @@ impl fmt::Display for PretrainingModel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_core::EmbeddingProjectionConfig;
 
     /// The modules on the way to the parameters.
     #[derive(Default)]
@@ -302,16 +316,21 @@ mod tests {
     }
 
     #[test]
-    fn the_counts_are_those_of_the_models() {
+    fn the_parts_of_the_costs_are_all_parameters() {
         let device = Device::default();
         let replaced = PretrainingObjective::Replaced(ReplacedTokens { generator_size: 0.5, lambda: 50.0 });
         for objective in [PretrainingObjective::Masked, PretrainingObjective::MaskedAndNextSentence, replaced] {
             let mut config = config(objective);
-            assert_eq!(config.init(&device).num_params(), config.num_params(), "{objective:?}");
-            let tied = config.num_params();
+            let tied = config.init(&device);
             config.head.tied = false;
-            assert_eq!(config.num_params(), tied + 8 * 11, "a matrix of its own");
-            assert_eq!(config.init(&device).num_params(), config.num_params(), "{objective:?}");
+            let own = config.init(&device);
+            config.encoder.transformer.embedding_projection = Some(EmbeddingProjectionConfig::new(4));
+            let narrow = config.init(&device);
+            for model in [&tied, &own, &narrow] {
+                assert_eq!(model.cost(4, 0.5).parameters, model.num_params(), "{objective:?}");
+            }
+            assert_eq!(own.num_params(), tied.num_params() + 8 * 11, "a matrix of its own");
+            assert_eq!(own.cost(4, 0.5).flops_per_token, tied.cost(4, 0.5).flops_per_token, "the same products");
         }
     }
 

@@ -27,11 +27,6 @@ pub(super) fn problem(encoder: &TextEncoderConfig) -> Option<String> {
     (found != SEGMENTS).then(|| format!("n_segments = {found} {text}"))
 }
 
-/// Number of parameters beside those of the masked language model.
-pub(super) fn num_params(encoder: &TextEncoderConfig) -> usize {
-    head().num_params(encoder.transformer.d_model, CLASSES)
-}
-
 fn head() -> SequenceHeadConfig {
     SequenceHeadConfig::new(PoolerConfig::bert())
 }

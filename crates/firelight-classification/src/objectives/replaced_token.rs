@@ -53,10 +53,11 @@ impl ReplacedTokens {
         weight.into_iter().chain(generator).collect()
     }
 
-    /// The stack of the generator beside a discriminator of this one.
+    /// The stack of the generator beside a discriminator of this one, whose embeddings it reads through a layer of its own.
     pub(super) fn generator(&self, stack: &TransformerConfig) -> TransformerConfig {
         let share = |size: usize| ((size as f64 * self.generator_size).round() as usize).max(1);
-        stack.clone().with_d_model(share(stack.d_model)).each_layer(|layer| {
+        let generator = stack.clone().with_d_model(share(stack.d_model)).with_embedding_projection(None);
+        generator.each_layer(|layer| {
             let (attention, feed_forward) = (&mut layer.block.attention, &mut layer.block.feed_forward);
             attention.n_heads = share(attention.n_heads);
             attention.n_kv_heads = attention.n_kv_heads.map(share);
@@ -65,20 +66,10 @@ impl ReplacedTokens {
     }
 }
 
-/// Number of parameters beside those of the encoder.
-pub(super) fn num_params(config: &PretrainingConfig, generator: &TransformerConfig) -> usize {
-    let stack = &config.encoder.transformer;
-    let sizes = [generator.d_model, stack.d_model, config.encoder.vocab_size];
-    (stack.d_model + 1) * generator.d_model
-        + generator.num_params()
-        + config.head.num_params_between(sizes, stack.norm)
-        + ReplacedTokenHead::num_params(stack.d_model)
-}
-
 /// Says what could stand behind masks, from the embeddings of the discriminator.
 #[derive(Module, Debug)]
 pub struct Generator {
-    /// `[D, G]`, from the width of the embeddings to that of the generator.
+    /// `[E, G]`, from the width of the embeddings to that of the generator.
     pub projection: Linear,
     /// The stack of width `G`.
     pub transformer: Transformer,
@@ -145,12 +136,12 @@ impl Generator {
     fn new(config: &PretrainingConfig, generator: &TransformerConfig, params: &ParamBuilder) -> Self {
         let stack = &config.encoder.transformer;
         let init = stack.init.weight;
-        let sizes = [generator.d_model, stack.d_model, config.encoder.vocab_size];
-        let projection = LinearConfig::new(stack.d_model, generator.d_model).with_init(init);
+        let sizes = [generator.d_model, stack.d_embedding(), config.encoder.vocab_size];
+        let projection = LinearConfig::new(stack.d_embedding(), generator.d_model).with_init(init);
         Self {
             projection: projection.init_with(&params.scope("projection")),
             transformer: generator.init_with(&params.scope("transformer")),
-            head: config.head.init_between(sizes, stack.norm, init, &params.scope("head")),
+            head: config.head.init_with(sizes, stack.norm, init, &params.scope("head")),
         }
     }
 }

@@ -1,26 +1,21 @@
 //! What a pre-training costs.
 
-use firelight_training::{Cost, Estimate};
+use firelight_core::ParamBuilder;
+use firelight_training::{BatchCost, Estimate};
 
 use super::recipe::MaskedLanguageRecipe;
 use crate::objectives::PretrainingConfig;
 
-/// The head of the hidden tokens reads their share of the tokens alone. A generator is a second stack, and has that head then.
+/// The head of the hidden tokens reads their share of the tokens alone.
 pub(super) fn estimate(recipe: &MaskedLanguageRecipe, config: &PretrainingConfig) -> Estimate {
-    let (stack, generator) = (&config.encoder.transformer, config.generator());
-    let stacks = || [stack].into_iter().chain(&generator);
-    let share = recipe.data.masking.ratio;
-    let d_hidden = generator.as_ref().unwrap_or(stack).d_model;
-    let head = share * (stack.d_model * (d_hidden + config.encoder.vocab_size)) as f64;
-    let beside = generator.as_ref().map_or(0, |generator| stack.d_model * (generator.d_model + stack.d_model));
-    let cost = Cost {
-        parameters: config.num_params(),
-        flops_per_token: stacks().map(|stack| stack.train_flops_per_token()).sum::<usize>()
-            + (6.0 * head) as usize
-            + 6 * beside,
-        floats_per_token: stacks().map(|stack| stack.floats_kept_per_token()).sum(),
-        vocab_size: (share * config.encoder.vocab_size as f64).ceil() as usize,
-        batch_tokens: recipe.data.batching.max_tokens(recipe.training.batch_size, stack.max_seq_len),
+    let (length, share) = (config.encoder.transformer.max_seq_len, recipe.data.masking.ratio);
+    let cost = config.init_with(&ParamBuilder::counting()).cost(length, share);
+    let batch = BatchCost {
+        parameters: cost.parameters,
+        flops_per_token: cost.training_flops_per_token(),
+        kept_per_token: cost.kept_per_token,
+        logits_per_token: (share * config.encoder.vocab_size as f64).ceil() as usize,
+        tokens: recipe.data.batching.max_tokens(recipe.training.batch_size, length),
     };
-    Estimate::new(cost, &recipe.training)
+    Estimate::new(batch, &recipe.training)
 }

@@ -1,31 +1,29 @@
 //! What a training is going to cost: every token goes once through the stack, the head is next to nothing.
 
-use firelight_core::TransformerConfig;
+use firelight_core::{Cost, ParamBuilder};
 use firelight_data::Batching;
-use firelight_training::{Cost, Estimate, TrainingConfig};
+use firelight_training::{BatchCost, Estimate, TrainingConfig};
 
 use super::ClassificationRecipe;
 use crate::model::TextClassifierConfig;
 
 /// What a training of `config` by `recipe` costs.
 pub(super) fn estimate(config: &TextClassifierConfig, recipe: &ClassificationRecipe) -> Estimate {
-    estimate_of((&config.encoder.transformer, config.num_params()), recipe.data.batching, &recipe.training)
+    let length = config.encoder.transformer.max_seq_len;
+    let cost = config.init_with(&ParamBuilder::counting()).cost(length);
+    estimate_of(&cost, length, recipe.data.batching, &recipe.training)
 }
 
-/// The same of any model that is a stack and little else. The embedding of tokens is looked up and costs no arithmetic.
-pub(crate) fn estimate_of(
-    (stack, parameters): (&TransformerConfig, usize),
-    batching: Batching,
-    training: &TrainingConfig,
-) -> Estimate {
-    let cost = Cost {
-        parameters,
-        flops_per_token: stack.train_flops_per_token(),
-        floats_per_token: stack.floats_kept_per_token(),
-        vocab_size: 0,
-        batch_tokens: batching.max_tokens(training.batch_size, stack.max_seq_len),
+/// The same of any model that reads texts of up to `length` tokens and has hardly any logits.
+pub(crate) fn estimate_of(cost: &Cost, length: usize, batching: Batching, training: &TrainingConfig) -> Estimate {
+    let batch = BatchCost {
+        parameters: cost.parameters,
+        flops_per_token: cost.training_flops_per_token(),
+        kept_per_token: cost.kept_per_token,
+        logits_per_token: 0,
+        tokens: batching.max_tokens(training.batch_size, length),
     };
-    Estimate::new(cost, training)
+    Estimate::new(batch, training)
 }
 
 #[cfg(test)]
@@ -44,7 +42,8 @@ mod tests {
         let found = estimate(&recipe.model.config(5, vec!["a".into(), "b".into()]), &recipe);
         // A block has 288 + 552 + 32 numbers, the stack a norm of 16, the embedding 40, the head 18.
         assert_eq!(found.parameters, 872 + 16 + 40 + 18);
-        assert_eq!(found.flops_per_token, 6 * 888 + 12 * 8 * 4);
+        // The head of 16 numbers is computed once in 4 tokens.
+        assert_eq!(found.flops_per_token, 6.0 * (768.0 + 4.0) + 3.0 * 128.0);
         assert_eq!((found.tokens_per_step, found.activation_bytes), (12, 4 * 12 * 144));
     }
 
@@ -53,7 +52,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let data = folder(12);
         let request = RunRequest::new(&Device::default()).with_data(data.path()).with_out(home.path().join("run"));
-        let error = Run::prepare(&request.with_override("model.n_layers", 1_000_000)).unwrap_err();
+        let error = Run::prepare(&request.with_override("model.n_layers", 60_000)).unwrap_err();
         assert!(error.is_user_error() && error.to_string().contains("would take about"), "{error}");
         assert!(!home.path().join("run").exists());
     }

@@ -9,6 +9,7 @@ mod devices;
 mod embed;
 mod evaluate;
 mod generate;
+mod inspect;
 mod man;
 mod merge;
 mod recipes;
@@ -37,6 +38,7 @@ pub(crate) enum Command {
     Classify(classify::Classify),
     Embed(embed::Embed),
     Evaluate(evaluate::Evaluate),
+    Inspect(inspect::Inspect),
     Report(report::Report),
     Average(average::Average),
     Merge(merge::Merge),
@@ -70,6 +72,7 @@ impl Command {
             Self::Classify(command) => command.run(),
             Self::Embed(command) => command.run(),
             Self::Evaluate(command) => command.run(),
+            Self::Inspect(command) => command.run(),
             Self::Report(command) => command.run(),
             Self::Average(command) => command.run(),
             Self::Merge(command) => command.run(),

@@ -69,6 +69,11 @@ pub struct AttentionConfig {
     /// Bounds the scaled scores to `(-c, c)` before bias and mask, as Gemma 2. Default: no bound.
     #[serde(default)]
     pub soft_cap: Option<f64>,
+    /// A trained score of each head in the denominator of its softmax, as gpt-oss: what a query has no use for goes there. The
+    /// scores begin at 0; those of gpt-oss in `transformers` are drawn as the weights are, close to 0. A cross-attention has sinks of
+    /// its own. Default: false.
+    #[serde(default)]
+    pub sinks: bool,
     /// Share of the attention weights dropped in training. Default: 0.
     #[serde(default)]
     pub dropout: f64,
@@ -97,6 +102,7 @@ impl AttentionConfig {
             mechanism: AttentionMechanism::default(),
             scale: ScoreScale::default(),
             soft_cap: None,
+            sinks: false,
             dropout: 0.0,
             init: Init::default(),
             output_init: Init::default(),
@@ -169,6 +175,12 @@ impl AttentionConfig {
         self
     }
 
+    /// Sets whether each head has an attention sink.
+    pub fn with_sinks(mut self, sinks: bool) -> Self {
+        self.sinks = sinks;
+        self
+    }
+
     /// Sets the dropout of the attention weights.
     pub fn with_dropout(mut self, dropout: f64) -> Self {
         self.dropout = dropout;
@@ -226,7 +238,8 @@ impl AttentionConfig {
             .finish()
     }
 
-    /// A factor belongs to products. Linear attention has no scores to bound, and forms no weights that could be dropped.
+    /// A factor belongs to products. Linear attention has no scores to bound, no softmax that a sink could take part in, and forms
+    /// no weights that could be dropped.
     fn check_mechanism(&self) -> Result<(), ConfigError> {
         let softmax = self.mechanism != AttentionMechanism::Linear;
         let products = softmax && self.mechanism != AttentionMechanism::Additive;
@@ -241,22 +254,13 @@ impl AttentionConfig {
                 let cap = self.soft_cap.unwrap_or_default();
                 format!("attention_soft_cap = {cap:?} has no scores to bound in linear attention: leave it out")
             })
+            .require(softmax || !self.sinks, || {
+                "attention_sinks = true has no softmax to take part in, in linear attention: set it to false".into()
+            })
             .require(softmax || self.dropout == 0.0, || {
                 format!("attention_dropout = {} has no weights to drop in linear attention: set it to 0", self.dropout)
             })
             .finish()
-    }
-
-    /// Number of parameters.
-    pub(crate) fn num_params(&self) -> f64 {
-        let (d_model, d_head) = (self.d_model as f64, self.d_head() as f64);
-        let (n_heads, n_kv_heads, d_value) = (self.n_heads as f64, self.n_kv_heads() as f64, self.d_value() as f64);
-        let read = n_heads * d_head + n_kv_heads * (d_head + d_value);
-        let qkv_biases = if self.qkv_bias.unwrap_or(self.bias) { read } else { 0.0 };
-        let biases = qkv_biases + if self.bias { d_model } else { 0.0 };
-        let norms = [self.n_heads, self.n_kv_heads()].map(|heads| self.normed_width(heads));
-        let norms = self.query_key_norm.map_or(0.0, |norm| norms.iter().map(|width| norm.num_params(*width)).sum());
-        d_model * (read + n_heads * d_value) + biases + norms + self.mechanism.num_params(self.heads())
     }
 
     /// How many numbers of `heads` heads a norm of queries or keys is taken over.
@@ -295,6 +299,7 @@ impl AttentionConfig {
             key_norm: norm("key_norm", n_kv_heads),
             norm_span: self.query_key_norm_span,
             projection: self.projection.init_with(widths, self.qkv_bias.unwrap_or(self.bias), self.init, params),
+            sinks: self.sinks.then(|| params.param("sinks", [self.n_heads], Init::Zeros)),
             output: output.init_with(&params.scope("output")),
             mechanism: self.mechanism.init_with(self.heads(), self.init, &params.scope("mechanism")),
             dropout: DropoutConfig::new(self.dropout).init(),
@@ -331,6 +336,11 @@ mod tests {
         let wide = AttentionConfig::new(64, 8).with_n_kv_heads(2).with_query_key_norm_span(NormSpan::AllHeads);
         let wide = wide.with_query_key_norm(Some(NormConfig::rms())).init(&device);
         assert_eq!(wide.num_params(), grouped.num_params() + 64 + 16);
+        // One sink a query head.
+        assert_eq!(
+            AttentionConfig::new(64, 8).with_n_kv_heads(2).with_sinks(true).init(&device).num_params(),
+            grouped.num_params() + 8
+        );
     }
 
     #[test]
@@ -363,14 +373,16 @@ mod tests {
             .with_mechanism(AttentionMechanism::Linear)
             .with_scale(ScoreScale::None)
             .with_soft_cap(Some(5.0))
+            .with_sinks(true)
             .with_dropout(0.1)
             .validate()
-            .expect_err("three problems");
+            .expect_err("four problems");
         assert_eq!(
             error.problems(),
             [
                 "attention_scale = None scales products, which attention_mechanism = Linear does not form: leave it out",
                 "attention_soft_cap = 5.0 has no scores to bound in linear attention: leave it out",
+                "attention_sinks = true has no softmax to take part in, in linear attention: set it to false",
                 "attention_dropout = 0.1 has no weights to drop in linear attention: set it to 0",
             ]
         );

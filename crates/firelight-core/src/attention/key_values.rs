@@ -104,7 +104,7 @@ impl KeyValues {
     }
 
     /// Tokens that a buffer can have at most: beside those in sight some to go back by, and some to fill before it rolls.
-    fn room(&self) -> usize {
+    pub(super) fn room(&self) -> usize {
         match self.look_back {
             None => self.capacity,
             Some(span) => span.saturating_add(2 * CHUNK).min(self.capacity),
@@ -183,6 +183,10 @@ impl State for KeyValues {
 
     fn bytes(&self) -> usize {
         self.buffers.iter().map(|(keys, values)| bytes_of(keys) + bytes_of(values)).sum()
+    }
+
+    fn fits(&self, needs: &dyn State) -> bool {
+        needs.downcast_ref::<Self>().is_some_and(|needs| needs.look_back == self.look_back)
     }
 
     fn keeps(&self) -> String {

@@ -48,16 +48,6 @@ pub(super) struct Heads {
 }
 
 impl AttentionMechanism {
-    /// Number of parameters, in floating point as the sizes of a file may be any.
-    pub(super) fn num_params(self, heads: Heads) -> f64 {
-        let (n_heads, n_kv_heads, d_head) = (heads.n_heads as f64, heads.n_kv_heads as f64, heads.d_head as f64);
-        match self {
-            Self::DotProduct | Self::Linear => 0.0,
-            Self::Bilinear => n_heads * d_head * d_head,
-            Self::Additive => (n_heads + n_kv_heads) * d_head * d_head + n_heads * d_head,
-        }
-    }
-
     pub(super) fn init_with(self, heads: Heads, init: Init, params: &ParamBuilder) -> Mechanism {
         match self {
             Self::DotProduct => Mechanism::DotProduct(DotProduct {}),
@@ -86,6 +76,15 @@ pub enum Mechanism {
 pub struct DotProduct {}
 
 impl Mechanism {
+    /// Floating point operations of one query, forward, for each of its heads: it meets `pairs` keys of `[key, value]` numbers.
+    pub(super) fn flops(&self, pairs: f64, [key, value]: [usize; 2]) -> f64 {
+        match self {
+            Self::DotProduct(_) | Self::Bilinear(_) | Self::Additive(_) => 2.0 * pairs * (key + value) as f64,
+            // It adds to the sums and reads them.
+            Self::Linear(_) => 4.0 * (key * (value + 1)) as f64,
+        }
+    }
+
     /// Each head's query as it meets the keys, `[B, H, T, E]` as before.
     pub(super) fn query(&self, query: Tensor<4>) -> Tensor<4> {
         match self {

@@ -5,10 +5,13 @@
 //! (<https://arxiv.org/abs/1911.02150>); grouped-query: Ainslie et al. 2023
 //! (<https://arxiv.org/abs/2305.13245>); norms of queries and keys: Henry et al. 2020, §3
 //! (<https://arxiv.org/abs/2010.04245>). Differs from it: a trained RMS or layer norm before the rotation, of every head as
-//! Qwen 3 or of all heads at once as OLMo 2, and the scores keep their scale.
+//! Qwen 3 or of all heads at once as OLMo 2, and the scores keep their scale. Attention sinks: gpt-oss (OpenAI 2025, §2,
+//! <https://arxiv.org/abs/2508.10925>).
 
 mod config;
+mod differential;
 mod key_values;
+mod latent;
 mod linear;
 mod mechanism;
 mod pattern;
@@ -16,21 +19,24 @@ mod projection;
 mod score;
 
 pub use config::{AttentionConfig, NormSpan};
+pub use differential::{DifferentialAttention, DifferentialConfig};
 pub use key_values::KeyValues;
+pub use latent::{LatentAttention, LatentConfig};
 pub use linear::LinearAttention;
 pub use mechanism::{AttentionMechanism, DotProduct, Mechanism};
 pub use pattern::AttentionPattern;
 pub use projection::{FusedProjection, Projection, ProjectionKind, SeparateProjection};
 pub use score::{AdditiveScore, BilinearScore, ScoreScale};
 
-use crate::context::{AttentionContext, LayerContext, Memory};
+use crate::context::{AttentionContext, LayerContext, Memory, MemoryKeyValues};
+use crate::cost::{Cost, FLOAT, pairs_per_query};
 use crate::dropout;
 use crate::layer::TokenMixer;
 use crate::linear::Linear;
 use crate::norm::Norm;
 use crate::pass::LayerPass;
 use crate::state::{RecurrentState, State};
-use burn::module::Module;
+use burn::module::{Module, Param};
 use burn::nn::Dropout;
 use burn::tensor::Tensor;
 use firelight_kernels::{
@@ -52,6 +58,9 @@ pub struct Attention {
     pub key_norm: Option<Norm>,
     /// How a query weighs the keys.
     pub mechanism: Mechanism,
+    /// `[H]`, the attention sinks: a score of each head for a key without a value, which takes part in the softmax of every query.
+    #[doc(alias = "s_aux")]
+    pub sinks: Option<Param<Tensor<1>>>,
     /// `[H W, D]`, from the heads back.
     pub output: Linear,
     dropout: Dropout,
@@ -94,7 +103,8 @@ impl Attention {
         self.output.forward(merge(heads))
     }
 
-    /// Attends from every token of `x` to `memory`. With a cache the keys and values of the memory are computed once.
+    /// Attends from every token of `x` to `memory`. With a cache the keys and values of the memory are computed once, and it is
+    /// not read again.
     ///
     /// # Shapes
     /// - `x`: `[B, T, D]`, memory: `[B, S, D]`; output: `[B, T, D]`
@@ -104,17 +114,44 @@ impl Attention {
     pub fn forward_cross(&self, x: Tensor<3>, memory: &Memory, pass: &mut LayerPass) -> Tensor<3> {
         let shape = x.dims();
         let query = self.queries(self.projection.queries(x)); // [B, H, T, E]
-        let (key, value) = pass.memory(|| {
+        let MemoryKeyValues { key, value, padding } = pass.memory(|| {
             memory.check(shape);
             let [key, value] = self.projection.keys_and_values(memory.hidden.clone());
-            (self.keys(key), split(value, self.n_kv_heads)) // [B, G, S, E | W]
+            let (key, value) = (self.keys(key), split(value, self.n_kv_heads)); // [B, G, S, E | W]
+            MemoryKeyValues { key, value, padding: memory.padding.clone() }
         });
-        let mask = memory.padding.clone().map_or(AttentionMask::none(), AttentionMask::padding);
+        let mask = padding.map_or(AttentionMask::none(), AttentionMask::padding);
         self.output.forward(merge(self.heads(
             [query, key, value],
             &AttentionContext::masked(mask),
             pass.cross_attention(),
         )))
+    }
+
+    /// What attention to a memory of `length` tokens costs, whose keys and values are cached.
+    pub(crate) fn cross_cost(&self, length: usize) -> Cost {
+        let [_, key, value] = self.projection.widths();
+        let cached = length.saturating_mul(key + value).saturating_mul(FLOAT);
+        self.cost_of_pairs(length as f64).with_cache(cached)
+    }
+
+    /// What it costs a token whose queries see `pairs` keys each. It keeps what the heads give.
+    fn cost_of_pairs(&self, pairs: f64) -> Cost {
+        let [query, key, value] = self.projection.widths();
+        let norm = |name: &str, norm: &Option<Norm>, width| Some(norm.as_ref()?.cost(width).named(name));
+        let norms = [norm("query_norm", &self.query_norm, query), norm("key_norm", &self.key_norm, key)];
+        let pairs = self.mechanism.flops(pairs, [query / self.n_heads, value / self.n_kv_heads]);
+        let mechanism = Cost::of(&self.mechanism).with_flops(self.n_heads as f64 * pairs).named("mechanism");
+        let heads = self.output.widths()[0];
+        let output = Cost::of(&self.output).keeping(heads).named("output");
+        let sinks = self.sinks.as_ref().map(|sinks| Cost::of(sinks).named("sinks"));
+        let parts = self.projection.costs().into_iter().chain(norms.into_iter().flatten()).chain(sinks);
+        Cost::sum(parts.chain([mechanism, output]))
+    }
+
+    /// Whether the past is sums: of linear attention, where no pair is hidden that sums could not leave out.
+    fn keeps_sums(&self, rule: &PairRule) -> bool {
+        matches!((&self.mechanism, rule), (Mechanism::Linear(_), PairRule::Full | PairRule::Causal))
     }
 
     /// `[B, T, H E] -> [B, H, T, E]`, all but turned.
@@ -171,6 +208,7 @@ impl Attention {
         let options = options
             .with_scale(self.scale.factor())
             .with_soft_cap(self.soft_cap)
+            .with_sinks(self.sinks.as_ref().map(Param::val))
             .with_dropout(dropout::rate(&self.dropout, &query.device()));
         let (heads, weights) = match (&self.mechanism, &trace) {
             (Mechanism::Additive(score), _) => attention_from_scores(score.scores(query, key), value, &options),
@@ -191,15 +229,24 @@ impl TokenMixer for Attention {
 
     /// The keys and values that the queries can see, or sums of them in linear attention.
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
-        match (&self.mechanism, rule) {
-            (Mechanism::Linear(_), PairRule::Full | PairRule::Causal) => Box::new(RecurrentState::<4>::new(capacity)),
-            _ => Box::new(KeyValues::new(rule.look_back(), capacity)),
+        match self.keeps_sums(rule) {
+            true => Box::new(RecurrentState::<4>::new(capacity)),
+            false => Box::new(KeyValues::new(rule.look_back(), capacity)),
         }
     }
 
     /// The keys and values of all tokens.
     fn full_state(&self, _rule: &PairRule, capacity: usize) -> Box<dyn State> {
         Box::new(KeyValues::new(None, capacity))
+    }
+
+    fn cost(&self, rule: &PairRule, length: usize) -> Cost {
+        let [_, key, value] = self.projection.widths();
+        let cached = match self.keeps_sums(rule) {
+            true => key * (value / self.n_kv_heads + 1),
+            false => KeyValues::new(rule.look_back(), length).room().saturating_mul(key + value),
+        };
+        self.cost_of_pairs(pairs_per_query(rule, length)).with_cache(cached.saturating_mul(FLOAT))
     }
 }
 
@@ -242,7 +289,6 @@ fn rotate(x: Tensor<4>, context: &AttentionContext) -> Tensor<4> {
 mod tests {
     use super::*;
     use crate::init::{Init, ParamBuilder};
-    use burn::module::Param;
     use burn::tensor::{Device, Distribution, TensorData};
     use firelight_kernels::assert_close;
 
@@ -284,6 +330,26 @@ mod tests {
         let x = Tensor::<3>::from_floats([[[1.0, 0.5], [0.2, 0.9]]], &device);
         let z0 = layer.forward(x, &AttentionContext::default(), &mut LayerPass::default()).narrow(1, 0, 1);
         assert_close(&z0, &TensorData::from([[[1.2f32, 1.4]]]), 1e-5);
+    }
+
+    #[test]
+    fn a_sink_takes_its_share_of_every_query_of_both_attentions() {
+        // Equal values v and zero scores: n keys beside a sink of ln 2 have n / (n + 2) of the weight, so that of one token
+        // the output is v / 3, of the second of two v / 2, and of a memory of six 3/4 v.
+        let device = Device::default();
+        let mut layer = AttentionConfig::new(2, 1).with_bias(false).with_sinks(true).init(&device);
+        let matrix = |number: f32| Param::from_tensor(Tensor::<2>::eye(2, &device) * number);
+        let Projection::Separate(parts) = &mut layer.projection else { panic!("three matrices") };
+        (parts.query.weight, parts.key.weight, parts.value.weight) = (matrix(0.0), matrix(0.0), matrix(1.0));
+        layer.output.weight = matrix(1.0);
+        layer.sinks = Some(Param::from_tensor(Tensor::from_floats([2f32.ln()], &device)));
+        let context = AttentionContext::masked(AttentionMask::causal());
+        let x = Tensor::<3>::ones([1, 2, 2], &device) * 6;
+        let own = layer.forward(x.clone(), &context, &mut LayerPass::default());
+        assert_close(&own, &[2.0, 2.0, 3.0, 3.0], 1e-5);
+        let memory = Memory::new(Tensor::ones([1, 6, 2], &device) * 8);
+        let crossed = layer.forward_cross(x, &memory, &mut LayerPass::default());
+        assert_close(&crossed, &[6.0; 4], 1e-5);
     }
 
     #[test]

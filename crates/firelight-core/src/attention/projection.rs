@@ -1,5 +1,6 @@
 //! The projections from the residual stream to queries, keys and values: three matrices, or one.
 
+use crate::cost::Cost;
 use crate::init::{Init, ParamBuilder};
 use crate::linear::{Linear, LinearConfig};
 use burn::module::{Module, Param};
@@ -103,7 +104,7 @@ impl Projection {
     /// If some of the three have a bias and others have not.
     pub fn into_fused(self) -> Self {
         let Self::Separate(SeparateProjection { query, key, value }) = self else { return self };
-        let (d_query, d_key) = (query.weight.shape()[1], key.weight.shape()[1]);
+        let (d_query, d_key) = (query.widths()[1], key.widths()[1]);
         let layers = [query, key, value];
         let biases: Vec<_> = layers.iter().filter_map(|layer| layer.bias.as_ref().map(Param::val)).collect();
         assert!(
@@ -131,6 +132,27 @@ impl Projection {
         Self::Separate(SeparateProjection { query, key, value })
     }
 
+    /// The widths of all queries, keys and values: `[H E, G E, G W]`.
+    pub(super) fn widths(&self) -> [usize; 3] {
+        match self {
+            Self::Separate(SeparateProjection { query, key, value }) => {
+                [query, key, value].map(|part| part.widths()[1])
+            }
+            Self::Fused(fused) => fused.parts().map(|part| part.len()),
+        }
+    }
+
+    /// What it costs a token: it keeps all of them.
+    pub(super) fn costs(&self) -> Vec<Cost> {
+        let named = |name: &str, layer: &Linear| Cost::of(layer).keeping(layer.widths()[1]).named(name);
+        match self {
+            Self::Separate(SeparateProjection { query, key, value }) => {
+                vec![named("query", query), named("key", key), named("value", value)]
+            }
+            Self::Fused(fused) => vec![named("qkv", &fused.qkv)],
+        }
+    }
+
     /// The queries alone, `[B, T, H E]`.
     pub(super) fn queries(&self, x: Tensor<3>) -> Tensor<3> {
         match self {
@@ -156,7 +178,7 @@ impl FusedProjection {
     /// The columns of the queries, of the keys and of the values.
     fn parts(&self) -> [Range<usize>; 3] {
         let (keys, values) = (self.d_query, self.d_query + self.d_key);
-        [0..keys, keys..values, values..self.qkv.weight.shape()[1]]
+        [0..keys, keys..values, values..self.qkv.widths()[1]]
     }
 }
 

@@ -9,6 +9,7 @@
 
 use super::routes::{Routes, largest};
 use super::{FeedForward, FeedForwardConfig};
+use crate::cost::Cost;
 use crate::dropout::is_training;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
@@ -62,6 +63,9 @@ pub struct ExpertsConfig {
     /// it. Default: as many as are needed, and no token is lost.
     #[serde(default)]
     pub capacity: Option<f64>,
+    /// A bias of the router, as gpt-oss. Default: false.
+    #[serde(default)]
+    pub router_bias: bool,
     /// What the router makes of its outputs. Default: probabilities.
     #[serde(default)]
     pub scores: RouterScores,
@@ -90,6 +94,7 @@ impl ExpertsConfig {
             top_k: top_k(),
             renormalise: None,
             capacity: None,
+            router_bias: false,
             scores: RouterScores::default(),
             correction: false,
             n_groups: one(),
@@ -97,6 +102,12 @@ impl ExpertsConfig {
             n_shared: 0,
             scale: one_fold(),
         }
+    }
+
+    /// Sets whether the router has a bias.
+    pub fn with_router_bias(mut self, router_bias: bool) -> Self {
+        self.router_bias = router_bias;
+        self
     }
 
     /// Sets what the router makes of its outputs.
@@ -180,13 +191,6 @@ impl ExpertsConfig {
             .finish()
     }
 
-    /// Number of parameters.
-    pub(crate) fn num_params(&self, expert: &FeedForwardConfig) -> f64 {
-        let shared = if self.n_shared > 0 { self.shared(expert).num_params() } else { 0.0 };
-        let own = expert.num_params() + expert.d_model as f64 + f64::from(u8::from(self.correction));
-        self.n_experts as f64 * own + shared
-    }
-
     /// The one that reads every token.
     fn shared(&self, expert: &FeedForwardConfig) -> FeedForwardConfig {
         expert.clone().with_d_ff(expert.d_ff().saturating_mul(self.n_shared))
@@ -198,11 +202,12 @@ impl ExpertsConfig {
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, expert: &FeedForwardConfig, params: &ParamBuilder) -> MixtureOfExperts {
         expect_valid(self.validate());
-        let router = LinearConfig::new(expert.d_model, self.n_experts).with_bias(false).with_init(expert.init);
+        let router = LinearConfig::new(expert.d_model, self.n_experts).with_bias(self.router_bias);
+        let router = router.with_init(expert.init);
         let experts = params.scope("experts");
         MixtureOfExperts {
             router: router.init_with(&params.scope("router")),
-            experts: (0..self.n_experts).map(|i| expert.init_with(&experts.scope(i))).collect(),
+            experts: (0..params.built(self.n_experts, 1)).map(|i| expert.init_with(&experts.scope(i))).collect(),
             correction: self
                 .correction
                 .then(|| params.param("correction", [self.n_experts], Init::Zeros).set_require_grad(false)),
@@ -277,6 +282,17 @@ impl MixtureOfExperts {
             None => mixed,
         };
         output.reshape([batch, length, d_model])
+    }
+
+    /// What it costs a token: the router, `top_k` of the experts, and what reads every token.
+    pub(crate) fn cost(&self) -> Cost {
+        let router = Cost::of(&self.router).keeping(self.config.n_experts).named("router");
+        let experts =
+            self.experts.first().map(|expert| expert.cost().repeated(self.config.n_experts, self.config.top_k));
+        let correction = self.correction.as_ref().map(|correction| Cost::of(correction).named("correction"));
+        let shared = self.shared.as_ref().map(|shared| shared.cost().named("shared"));
+        let experts = experts.map(|experts| experts.named("experts"));
+        Cost::sum([Some(router), experts, correction, shared].into_iter().flatten())
     }
 
     fn routes(&self, probabilities: &Tensor<2>, padding: Option<&Tensor<2, Bool>>) -> Routes {

@@ -12,7 +12,7 @@ use crate::transformer::{SequenceInput, Transformer};
 
 /// A stack, ours or of layers of one's own, must pass every check of this module that applies to it: [`causality`] and caches
 /// where its patterns or `rule` hide the future, [`padding`] on both sides, [`batch_mates`], [`gradients`]. Rows of a cache must
-/// be moved, repeated, forgotten and joined as whole texts are. A pass that recomputes its layers must have the gradients of one
+/// be moved, repeated, forgotten and joined as whole texts are, documents included. A pass that recomputes its layers must have the gradients of one
 /// that does not, to the bit.
 ///
 /// `rule` hides pairs in every layer beside what the patterns hide; [`PairRule::Full`] hides none. `x` is `[B, T, D]` with 6
@@ -93,7 +93,8 @@ impl<L: Layer + 'static> Subject<'_, L> {
             self.tokens_are_forgotten(empty.clone(), x)?;
             self.caches_are_joined([empty.clone(), empty], x)?;
         }
-        Ok(())
+        // Sums tell no documents apart.
+        self.documents_are_joined([self.stack.full_cache(capacity), self.stack.full_cache(capacity)], x)
     }
 
     /// The rows in another order, one of them twice.
@@ -130,6 +131,34 @@ impl<L: Layer + 'static> Subject<'_, L> {
         let property = "joined caches go on as each would alone";
         self.last(property, later, 2, found.clone().narrow(0, 0, batch))?;
         self.last(property, x.clone(), 2, found.narrow(0, batch, batch))
+    }
+
+    /// The caches of texts of unequal length and of several documents, the last of which goes on.
+    fn documents_are_joined(&self, [mut cache, mut other]: [Cache; 2], x: &Tensor<3>) -> Result<(), Violation> {
+        let [batch, length, _] = x.dims();
+        let texts = [x.clone().narrow(1, 2, length - 2), x.clone()];
+        let part = |text: &Tensor<3>, read: usize, cache: Option<&mut Cache>| {
+            let last = text.dims()[1] - 3;
+            let names: Vec<i64> = (0..read).map(|token| (token.min(last) / 2) as i64).collect();
+            let names = Tensor::<2, Int>::from_data(TensorData::new(names, [1, read]), &x.device());
+            let input = self.input.clone().with_documents(names.expand([batch, read]));
+            self.stack.forward(
+                text.clone().narrow(1, 0, read),
+                &input,
+                &mut cache.map_or_else(Pass::default, Pass::cached),
+            )
+        };
+        part(&texts[0], length - 4, Some(&mut cache));
+        part(&texts[1], length - 2, Some(&mut other));
+        cache.join(other);
+        let found = self.extend(&mut cache, x.clone().narrow(1, length - 2, 2).repeat_dim(0, 2));
+        for (index, text) in texts.iter().enumerate() {
+            let whole = text.dims()[1];
+            let expected = part(text, whole, None).narrow(1, whole - 2, 2);
+            let (place, found) = (format!("text {index}"), found.clone().narrow(0, index * batch, batch));
+            compare("joined documents go on as each would alone", place, expected, found, self.tolerance)?;
+        }
+        Ok(())
     }
 
     /// Recomputed gradients, of all parameters and of `x`, where texts end in padding.

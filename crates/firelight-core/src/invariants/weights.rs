@@ -6,7 +6,7 @@ use super::{Violation, compare, some};
 
 /// Attention weights, `[B, H, Q, K]`, must not be negative, and each row must sum to 1.
 ///
-/// A query that sees no key has zeros: leave it out.
+/// A query that sees no key has zeros: leave it out. Heads with sinks have rows that sum to less: leave them out, too.
 ///
 /// # Errors
 /// The first head that has a negative weight or a row with another sum.

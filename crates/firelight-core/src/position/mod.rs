@@ -5,8 +5,10 @@
 //! [`Position`].
 
 mod alibi;
+mod axes;
 mod bias;
 mod learned;
+mod positions;
 mod rotary;
 mod scaling;
 mod shaw;
@@ -14,9 +16,11 @@ mod sinusoidal;
 mod t5;
 
 pub use alibi::Alibi;
+pub use axes::{AxisFrequencies, RotaryAxes};
 pub use bias::ScoreBias;
 pub use learned::LearnedPosition;
-pub use rotary::{Rotary, RotaryLayout, Rotation};
+pub use positions::Positions;
+pub use rotary::{Rotary, RotaryConfig, RotaryLayout, Rotation};
 pub use scaling::RotaryScaling;
 pub use shaw::ShawPosition;
 pub use sinusoidal::Sinusoidal;
@@ -25,117 +29,15 @@ pub use t5::T5Bias;
 use crate::error::{Checks, ConfigError};
 use crate::init::{Init, ParamBuilder};
 use burn::module::Module;
-use burn::tensor::{Bool, Device, Int, Tensor};
+use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
-use std::ops::Range;
-
-/// The positions of the tokens of one pass, counted in tokens from 0, padding not counted.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-#[expect(clippy::large_enum_variant, reason = "there is one per pass")]
-pub enum Positions {
-    /// Every row stands at `start .. start + len`.
-    Contiguous {
-        /// Position of the first token.
-        start: usize,
-        /// Number of tokens.
-        len: usize,
-    },
-    /// Every row has its own, `[B, T]`, all below `bound`.
-    PerRow {
-        /// `[B, T]`.
-        index: Tensor<2, Int>,
-        /// One more than the largest position there can be.
-        bound: usize,
-    },
-}
-
-impl Positions {
-    /// `len` positions from `start` on, the same in every row.
-    pub fn contiguous(start: usize, len: usize) -> Self {
-        Self::Contiguous { start, len }
-    }
-
-    /// Counts the tokens that are not padding: `padding` is `[B, K]`, of which the last `len` tokens are this pass's.
-    /// With padding on the left the first real token stands at 0, wherever the row begins.
-    pub fn from_padding(padding: &Tensor<2, Bool>, len: usize) -> Self {
-        let [_, keys] = padding.dims();
-        let count = padding.clone().bool_not().int().cumsum(1);
-        let index = (count - 1).clamp_min(0).narrow(1, keys - len, len);
-        Self::PerRow { index, bound: keys }
-    }
-
-    /// Counts the tokens of each document from 0, padding not counted: `documents` and `padding` are `[B, K]`, of which
-    /// the last `len` tokens are this pass's.
-    pub fn from_documents(documents: &Tensor<2, Int>, padding: Option<&Tensor<2, Bool>>, len: usize) -> Self {
-        let [batch, keys] = documents.dims();
-        let shape = [batch, len, keys];
-        let queries = documents.clone().narrow(1, keys - len, len).unsqueeze_dim::<3>(2).expand(shape);
-        let other = queries.not_equal(documents.clone().unsqueeze_dim::<3>(1).expand(shape));
-        let future = Tensor::<2, Bool>::tril_mask([len, keys], (keys - len) as i64, &documents.device());
-        let mut skipped = other.bool_or(future.unsqueeze::<3>().expand(shape));
-        if let Some(padding) = padding {
-            skipped = skipped.bool_or(padding.clone().unsqueeze_dim::<3>(1).expand(shape));
-        }
-        let count = skipped.bool_not().int().sum_dim(2).squeeze_dim::<2>(2); // [B, T]
-        Self::PerRow { index: (count - 1).clamp_min(0), bound: keys }
-    }
-
-    /// One more than the largest position there can be.
-    pub fn bound(&self) -> usize {
-        match self {
-            Self::Contiguous { start, len } => start + len,
-            Self::PerRow { bound, .. } => *bound,
-        }
-    }
-
-    /// The rows of `table`, `[P, D]`, at these positions: `[1 | B, T, D]`.
-    pub(crate) fn rows_of(&self, table: Tensor<2>) -> Tensor<3> {
-        match self {
-            Self::Contiguous { start, len } => table.narrow(0, *start, *len).unsqueeze(),
-            Self::PerRow { index, .. } => firelight_kernels::embedding(table, index.clone()),
-        }
-    }
-
-    /// Each position times each frequency, in radians: `[1 | B, T, F]`.
-    pub(crate) fn angles(&self, frequencies: &[f64], device: &Device) -> Tensor<3> {
-        let frequencies: Vec<f32> = frequencies.iter().map(|frequency| *frequency as f32).collect();
-        let frequencies = Tensor::<1>::from_floats(frequencies.as_slice(), device).unsqueeze::<3>();
-        self.index(device).float().unsqueeze_dim::<3>(2) * frequencies
-    }
-
-    /// How many tokens each key stands after each query, negative for the past: `[1 | B, Q, K]`.
-    pub(crate) fn distances(&self, keys: &Self, device: &Device) -> Tensor<3, Int> {
-        keys.index(device).unsqueeze_dim::<3>(1) - self.index(device).unsqueeze_dim::<3>(2)
-    }
-
-    /// The distances of [`distances`](Self::distances) where all rows stand alike: that of the last query to the first key,
-    /// and so on to that of the first query to the last key.
-    pub(crate) fn common_distances(&self, keys: &Self) -> Option<Range<i64>> {
-        let (Self::Contiguous { start, len }, Self::Contiguous { start: first, len: keys }) = (self, keys) else {
-            return None;
-        };
-        let nearest = *first as i64 - (start + len) as i64 + 1;
-        Some(nearest..nearest + (len + keys) as i64 - 1)
-    }
-
-    /// `[1 | B, T]`.
-    fn index(&self, device: &Device) -> Tensor<2, Int> {
-        match self {
-            Self::Contiguous { start, len } => {
-                Tensor::<1, Int>::arange(*start as i64..(start + len) as i64, device).unsqueeze()
-            }
-            Self::PerRow { index, .. } => index.clone(),
-        }
-    }
-}
 
 /// The frequencies `base^(-2i / width)` for `i` in `0 .. width / 2`, in radians per token, the fastest first.
 fn frequencies(base: f64, width: usize) -> Vec<f64> {
     (0..width / 2).map(|i| base.powf(-2.0 * i as f64 / width as f64)).collect()
 }
 
-/// The three places where a model can learn of positions. Every default does nothing.
+/// The three places where a model can learn of positions, and whether a cache may go on. Every default does nothing.
 pub trait PositionScheme {
     /// Adds to the embeddings, `[B, T, D] -> [B, T, D]`.
     fn embed(&self, x: Tensor<3>, _positions: &Positions) -> Tensor<3> {
@@ -147,14 +49,16 @@ pub trait PositionScheme {
         None
     }
 
+    /// Whether keys that were turned in a text of `past` tokens are right in one of `len`: not where the rotation depends on the
+    /// length, see [`RotaryScaling`].
+    fn continues(&self, _past: usize, _len: usize) -> bool {
+        true
+    }
+
     /// What is added to the scores of every layer, for the queries of this pass and all keys, those of the cache included.
     fn bias(&self, _queries: &Positions, _keys: &Positions, _device: &Device) -> Option<ScoreBias> {
         None
     }
-}
-
-fn rotary_theta() -> f64 {
-    10_000.0
 }
 
 fn n_buckets() -> usize {
@@ -170,7 +74,7 @@ fn shaw_max_distance() -> usize {
 }
 
 /// Which scheme a model uses.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum PositionConfig {
@@ -184,20 +88,7 @@ pub enum PositionConfig {
     /// The same with all sines before all cosines, as Marian.
     SinusoidalHalves,
     /// Rotated queries and keys, any length (Su et al. 2021).
-    Rotary {
-        /// Base of the frequencies. Default: 10,000.
-        #[serde(default = "rotary_theta")]
-        theta: f64,
-        /// Which channels turn together. Default: halves, as LLaMA.
-        #[serde(default)]
-        layout: RotaryLayout,
-        /// How many channels of a head turn, the first ones. Default: all.
-        #[serde(default)]
-        width: Option<usize>,
-        /// How the frequencies are stretched for longer texts. Default: not.
-        #[serde(default)]
-        scaling: RotaryScaling,
-    },
+    Rotary(RotaryConfig),
     /// Scores fall with the distance, by a slope per head, any length (Press et al. 2022).
     Alibi,
     /// A trained bias per head and bucket of distances, any length (Raffel et al. 2020).
@@ -223,8 +114,7 @@ pub enum PositionConfig {
 impl PositionConfig {
     /// Rotary positions with their defaults.
     pub fn rotary() -> Self {
-        let (theta, layout) = (rotary_theta(), RotaryLayout::default());
-        Self::Rotary { theta, layout, width: None, scaling: RotaryScaling::None }
+        Self::Rotary(RotaryConfig::default())
     }
 
     /// Relative position buckets with their defaults.
@@ -237,32 +127,31 @@ impl PositionConfig {
         Self::Shaw { max_distance: shaw_max_distance() }
     }
 
+    /// Coordinates of a token that it knows: 1, but for rotary positions with several axes.
+    pub fn n_axes(&self) -> usize {
+        match self {
+            Self::Rotary(rotary) => rotary.axes.n_axes(),
+            _ => 1,
+        }
+    }
+
     /// Whether it adds to the embeddings, before all layers; else it acts in each layer, or does nothing.
     pub(crate) fn adds_to_embeddings(&self) -> bool {
         match self {
             Self::Learned | Self::Sinusoidal | Self::SinusoidalHalves => true,
-            Self::None | Self::Rotary { .. } | Self::Alibi | Self::T5 { .. } | Self::Shaw { .. } => false,
+            Self::None | Self::Rotary(_) | Self::Alibi | Self::T5 { .. } | Self::Shaw { .. } => false,
         }
     }
 
     /// # Errors
-    /// If a width does not suit the scheme.
-    pub fn validate(&self, d_model: usize, d_head: usize) -> Result<(), ConfigError> {
+    /// If a width does not suit the scheme: of an embedding, or of the part of a head that turns by its position.
+    pub fn validate(&self, d_model: usize, d_turned: usize) -> Result<(), ConfigError> {
         let checks = Checks::default();
         match self {
             Self::Sinusoidal | Self::SinusoidalHalves => checks.require(d_model.is_multiple_of(2), || {
                 format!("d_model = {d_model} must be even with sinusoidal positions")
             }),
-            Self::Rotary { theta, width, scaling, .. } => scaling
-                .check(checks)
-                .require(width.is_none_or(|width| width > 0 && width <= d_head && width.is_multiple_of(2)), || {
-                    let width = width.unwrap_or_default();
-                    format!("position.width = {width} must be even, above 0 and at most d_head = {d_head}")
-                })
-                .require(width.is_some() || d_head.is_multiple_of(2), || {
-                    format!("d_head = {d_head} (d_model / n_heads) must be even with rotary positions")
-                })
-                .require(*theta > 0.0, || format!("position.theta = {theta} must be above 0")),
+            Self::Rotary(rotary) => rotary.check(checks, d_turned),
             Self::T5 { n_buckets, max_distance, bidirectional } => {
                 validate_t5(*n_buckets, *max_distance, *bidirectional)
             }
@@ -272,35 +161,22 @@ impl PositionConfig {
         .finish()
     }
 
-    /// Number of parameters, in floating point as the sizes of a file may be any.
-    pub(crate) fn num_params(&self, sizes: PositionSizes) -> f64 {
-        match *self {
-            Self::Learned => sizes.max_seq_len as f64 * sizes.d_model as f64,
-            Self::T5 { n_buckets, .. } => n_buckets as f64 * sizes.n_heads as f64,
-            Self::Shaw { max_distance } => (2.0 * max_distance as f64 + 1.0) * sizes.d_head as f64,
-            Self::None | Self::Sinusoidal | Self::SinusoidalHalves | Self::Rotary { .. } | Self::Alibi => 0.0,
-        }
-    }
-
     /// Builds the scheme at the builder's path. `init` is the distribution of a learned table.
     pub fn init_with(&self, sizes: PositionSizes, init: Init, params: &ParamBuilder) -> Position {
-        match *self {
+        match self {
             Self::None => Position::None(NoPosition {}),
             Self::Learned => Position::Learned(LearnedPosition::new(sizes.max_seq_len, sizes.d_model, init, params)),
             Self::Sinusoidal => Position::Sinusoidal(Sinusoidal::new(sizes.d_model)),
             Self::SinusoidalHalves => {
                 Position::Sinusoidal(Sinusoidal::new(sizes.d_model).with_layout(RotaryLayout::Halves))
             }
-            Self::Rotary { theta, layout, width, scaling } => {
-                let rotary = Rotary::new(width.unwrap_or(sizes.d_head), theta, layout);
-                Position::Rotary(rotary.with_scaling(scaling))
-            }
+            Self::Rotary(rotary) => Position::Rotary(rotary.init(sizes.d_head)),
             Self::Alibi => Position::Alibi(Alibi::new(sizes.n_heads)),
             Self::T5 { n_buckets, max_distance, bidirectional } => {
-                let shape = [n_buckets, sizes.n_heads];
-                Position::T5(T5Bias::new(shape, max_distance, bidirectional, init, params))
+                let shape = [*n_buckets, sizes.n_heads];
+                Position::T5(T5Bias::new(shape, *max_distance, *bidirectional, init, params))
             }
-            Self::Shaw { max_distance } => Position::Shaw(ShawPosition::new(max_distance, sizes.d_head, init, params)),
+            Self::Shaw { max_distance } => Position::Shaw(ShawPosition::new(*max_distance, sizes.d_head, init, params)),
         }
     }
 }
@@ -381,38 +257,11 @@ impl PositionScheme for Position {
         self.scheme().rotation(positions, device)
     }
 
+    fn continues(&self, past: usize, len: usize) -> bool {
+        self.scheme().continues(past, len)
+    }
+
     fn bias(&self, queries: &Positions, keys: &Positions, device: &Device) -> Option<ScoreBias> {
         self.scheme().bias(queries, keys, device)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn padding_is_not_counted() {
-        let device = Device::default();
-        let padding = Tensor::<2, Bool>::from_bool([[true, true, false, false], [false, false, false, true]], &device);
-        let Positions::PerRow { index, bound } = Positions::from_padding(&padding, 3) else {
-            panic!("padding gives rows of their own");
-        };
-        assert_eq!(index.try_to_vec_as::<i64>().expect("a host copy"), [0, 0, 1, 1, 2, 2]);
-        assert_eq!(bound, 4);
-    }
-
-    #[test]
-    fn every_document_begins_at_0() {
-        let device = Device::default();
-        let documents = Tensor::<2, Int>::from_ints([[5, 5, 2, 2, 2]], &device);
-        let padding = Tensor::<2, Bool>::from_bool([[false, false, true, false, false]], &device);
-        let index = |padding, len| {
-            let Positions::PerRow { index, .. } = Positions::from_documents(&documents, padding, len) else {
-                panic!("documents give rows of their own");
-            };
-            index.try_to_vec_as::<i64>().expect("a host copy")
-        };
-        assert_eq!(index(None, 5), [0, 1, 0, 1, 2]);
-        assert_eq!(index(Some(&padding), 4), [1, 0, 0, 1]);
     }
 }

@@ -43,7 +43,7 @@ impl Sinusoidal {
 
 impl PositionScheme for Sinusoidal {
     fn embed(&self, x: Tensor<3>, positions: &Positions) -> Tensor<3> {
-        let table = self.table(positions, &x.device());
+        let table = self.table(positions, &x.device()).cast(x.dtype());
         x + table
     }
 }

@@ -8,6 +8,7 @@ mod validate;
 pub use layer::LayerConfig;
 
 use crate::attention::AttentionPattern;
+use crate::embedding::{EmbeddingProjectionConfig, ProjectionPlace};
 use crate::init::WeightInit;
 use crate::norm::NormConfig;
 use crate::position::PositionConfig;
@@ -53,6 +54,8 @@ pub struct TransformerConfig {
     pub norm: NormConfig,
     /// Normalises the embeddings, positions included, before the first layer, as BERT. Default: false.
     pub embedding_norm: bool,
+    /// Embeddings of another width than `d_model`, and the layer that leads to it. Default: none.
+    pub embedding_projection: Option<EmbeddingProjectionConfig>,
     /// Dropout of the embeddings. Default: 0.
     pub embedding_dropout: f64,
     /// Rate at which a row of the batch goes without a part of the last layer, in training; the layers before it have
@@ -74,6 +77,7 @@ impl TransformerConfig {
             position: PositionConfig::default(),
             norm: NormConfig::default(),
             embedding_norm: false,
+            embedding_projection: None,
             embedding_dropout: 0.0,
             stochastic_depth: 0.0,
             init: WeightInit::default(),
@@ -145,6 +149,12 @@ impl TransformerConfig {
         self
     }
 
+    /// Sets the width of the embeddings, where it is not that of the residual stream, and the layer between them.
+    pub fn with_embedding_projection(mut self, projection: Option<EmbeddingProjectionConfig>) -> Self {
+        self.embedding_projection = projection;
+        self
+    }
+
     /// Sets all three dropout rates.
     pub fn with_dropout(self, dropout: f64) -> Self {
         self.with_residual_dropout(dropout).with_attention_dropout(dropout).with_embedding_dropout(dropout)
@@ -166,6 +176,19 @@ impl TransformerConfig {
     pub fn with_init(mut self, init: WeightInit) -> Self {
         self.init = init;
         self
+    }
+
+    /// Width of the embeddings that the stack is given.
+    pub fn d_embedding(&self) -> usize {
+        self.embedding_projection.map_or(self.d_model, |projection| projection.d_embedding)
+    }
+
+    /// Width of the embeddings that positions are added to, and that are normalised.
+    pub(super) fn d_summed(&self) -> usize {
+        match self.embedding_projection {
+            Some(EmbeddingProjectionConfig { d_embedding, place: ProjectionPlace::AfterNorm, .. }) => d_embedding,
+            _ => self.d_model,
+        }
     }
 
     /// The first layer.
@@ -213,6 +236,7 @@ impl TransformerConfig {
 mod tests {
     use super::*;
     use crate::attention::AttentionMechanism;
+    use crate::position::RotaryConfig;
 
     #[test]
     fn a_file_names_what_differs_and_nothing_else() {
@@ -221,7 +245,7 @@ mod tests {
         )
         .expect("a configuration");
         assert_eq!(config.norm, NormConfig::rms());
-        assert!(matches!(config.position, PositionConfig::Rotary { theta: 5e5, .. }));
+        assert!(matches!(config.position, PositionConfig::Rotary(RotaryConfig { theta: 5e5, .. })));
         let text = serde_json::to_string(&config).expect("text");
         assert_eq!(serde_json::from_str::<TransformerConfig>(&text).expect("a configuration"), config);
         let error = serde_json::from_str::<TransformerConfig>(r#"{"d_modell": 64}"#).expect_err("an unknown field");

@@ -1,59 +1,193 @@
-//! What a stack costs per token, without building it.
-//!
-//! Source of the arithmetic: Chowdhery et al. 2022, PaLM, appendix B (<https://arxiv.org/abs/2204.02311>): `6 N + 12 L H E T`
-//! floating point operations per token in forward and backward pass. The memory is counted from what this library's own
-//! operations keep for the backward pass.
+//! What a stack costs.
 
-use super::{LayerConfig, TransformerConfig};
+use super::Transformer;
+use crate::cost::{Cost, grouped};
+use crate::embedding::ProjectionPlace;
+use crate::layer::Layer;
 
-impl TransformerConfig {
-    /// Floating point operations of one training token in sequences of full length, forward and backward.
-    pub fn train_flops_per_token(&self) -> usize {
-        let scores = |layer: &LayerConfig| {
-            let attentions = if layer.block.cross_attention { 2 } else { 1 };
-            let attention = &layer.block.attention;
-            attentions * 12 * attention.n_heads * attention.d_head() * self.max_seq_len
-        };
-        // Every turn of a shared layer is computed.
-        6 * Self { share_layers: false, ..self.clone() }.num_params()
-            + self.turns().map(|(layer, times)| times * scores(layer)).sum::<usize>()
+impl<L: Layer + 'static> Transformer<L> {
+    /// What a token of a sequence of `length` tokens costs. Equal layers are one part; what positions compute is not counted.
+    pub fn cost(&self, length: usize) -> Cost {
+        let places = |index: usize| (index..self.n_layers).step_by(self.blocks.len()).collect::<Vec<_>>();
+        let layer = |(index, layer): (usize, &L)| (layer.cost(&self.rule(index), length), places(index));
+        let layers = grouped(self.blocks.iter().enumerate().map(layer), self.shares_layers);
+        let schemes = self.layer_positions.iter().enumerate();
+        let schemes = schemes.map(|(index, scheme)| (format!("layer_positions.{index}"), scheme));
+        let schemes = [("position".into(), &self.position)].into_iter().chain(schemes);
+        let schemes = schemes.map(|(name, scheme)| Cost::of(scheme).looked_up().named(name));
+        let layers = layers.into_iter().map(|layer| Cost { name: format!("blocks.{}", layer.name), ..layer });
+        let last = self.norm.as_ref().map(|norm| norm.cost(self.d_model).named("norm"));
+        let first = schemes.filter(|scheme| scheme.parameters > 0).chain(self.embedding_costs());
+        Cost::sum(first.chain(layers).chain(last))
     }
 
-    /// Floats that the layers keep of one token for the backward pass: in each two norms with their inputs (4 d), queries, keys
-    /// and values (3 d or less), the output of the attention (d), and the inner activations before and after the nonlinearity (2 or
-    /// 3 d_ff). A cross-attention is one more norm and one more attention.
-    pub fn floats_kept_per_token(&self) -> usize {
-        let kept = |layer: &LayerConfig| {
-            let (attention, feed_forward) = (&layer.block.attention, &layer.block.feed_forward);
-            let heads = 2 * (attention.n_heads + attention.n_kv_heads()) * attention.d_head();
-            let inner = if feed_forward.activation.is_gated() { 3 } else { 2 };
-            let cross = if layer.block.cross_attention { 2 * self.d_model + heads } else { 0 };
-            4 * self.d_model + heads + cross + inner * feed_forward.d_ff()
-        };
-        self.turns().map(|(layer, times)| times * kept(layer)).sum::<usize>() + 2 * self.d_model
+    /// The norm of the embeddings, and the layer to the width of the residual stream, which keeps what it reads, unless the norm does.
+    fn embedding_costs(&self) -> impl Iterator<Item = Cost> {
+        let d_embedding = self.embedding_projection.as_ref().map_or(self.d_model, |projection| projection.widths()[0]);
+        let is_behind = self.projection_place == ProjectionPlace::AfterNorm;
+        let d_normed = if is_behind { d_embedding } else { self.d_model };
+        let kept = if is_behind && self.embedding_norm.is_some() { 0 } else { d_embedding };
+        let norm = self.embedding_norm.as_ref().map(|norm| norm.cost(d_normed).named("embedding_norm"));
+        let projection = self.embedding_projection.as_ref().map(Cost::of);
+        norm.into_iter().chain(projection.map(|cost| cost.keeping(kept).named("embedding_projection")))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PositionConfig;
+    use crate::attention::{AttentionMechanism, AttentionPattern};
+    use crate::embedding::EmbeddingProjectionConfig;
+    use crate::feed_forward::{Activation, ExpertsConfig};
+    use crate::init::ParamBuilder;
+    use crate::pass::Pass;
+    use crate::position::PositionConfig;
+    use crate::transformer::{SequenceInput, TransformerConfig};
+    use burn::module::Module;
+    use burn::tensor::{Device, Tensor};
+
+    fn cost(config: &TransformerConfig) -> Cost {
+        config.init(&Device::default()).cost(4)
+    }
+
+    fn small() -> TransformerConfig {
+        TransformerConfig::new(8, 2, 1).with_d_ff(32).with_max_seq_len(4).with_position(PositionConfig::None)
+    }
 
     #[test]
     fn a_small_stack_is_counted_by_hand() {
-        let stack = TransformerConfig::new(8, 2, 1).with_d_ff(32);
-        let stack = stack.with_max_seq_len(4).with_position(PositionConfig::None);
+        let found = cost(&small());
         // Attention 4 (64 + 8), feed-forward 2 * 256 + 32 + 8, three norms of 16.
-        assert_eq!(stack.train_flops_per_token(), 6 * 888 + 12 * 8 * 4);
-        assert_eq!(stack.floats_kept_per_token(), 4 * 8 + 4 * 8 + 2 * 32 + 16);
-        let [twice, shared] = [false, true].map(|share| {
-            let stack = TransformerConfig { n_layers: 2, ..stack.clone() }.with_share_layers(share);
-            (stack.train_flops_per_token(), stack.floats_kept_per_token())
-        });
-        assert_eq!(shared, twice);
-        let decoder = stack.with_cross_attention(true);
-        // One more attention and one more norm.
-        assert_eq!(decoder.train_flops_per_token(), 6 * (888 + 288 + 16) + 2 * 12 * 8 * 4);
-        assert_eq!(decoder.floats_kept_per_token(), 144 + 16 + 32);
+        assert_eq!((found.parameters, found.active_parameters), (888, 888));
+        // Products with 4 * 64 + 2 * 256 numbers; 1, 2, 3 and 4 keys of 8 numbers and as many values.
+        assert_eq!(found.flops_per_token, 2.0 * 768.0 + 2.0 * 2.5 * 16.0);
+        // Two norms of 16, queries, keys, values and heads of 8, the inner 32 twice, the last norm.
+        assert_eq!(found.kept_per_token, 2 * 16 + 4 * 8 + 2 * 32 + 16);
+        assert_eq!(found.cache_bytes, 4 * 4 * 16);
+        assert_eq!(found.training_flops_per_token(), 3.0 * found.flops_per_token);
+        let names: Vec<_> = found.parts.iter().map(|part| (part.name.as_str(), part.parameters)).collect();
+        assert_eq!(names, [("blocks.0", 872), ("norm", 16)]);
+    }
+
+    #[test]
+    fn a_shared_layer_has_its_parameters_once_and_its_cost_in_every_turn() {
+        let [twice, shared] =
+            [false, true].map(|share| cost(&TransformerConfig { n_layers: 2, ..small() }.with_share_layers(share)));
+        assert_eq!([twice.parameters, shared.parameters], [888 + 872, 888]);
+        assert_eq!((shared.flops_per_token, shared.kept_per_token), (twice.flops_per_token, twice.kept_per_token));
+        assert_eq!(shared.cache_bytes, twice.cache_bytes);
+    }
+
+    #[test]
+    fn narrow_embeddings_are_multiplied_with_their_projection() {
+        let of = |norm, place| {
+            let projection = EmbeddingProjectionConfig::new(3).with_place(place);
+            cost(&small().with_embedding_norm(norm).with_embedding_projection(Some(projection)))
+        };
+        let plain = cost(&small());
+        // The norm has 3 or 8 numbers twice, and keeps as many; without one in front, the projection keeps the 3 that it reads.
+        for (norm, place, parameters, kept) in [
+            (false, ProjectionPlace::AfterNorm, 0, 3),
+            (true, ProjectionPlace::AfterNorm, 6, 6),
+            (true, ProjectionPlace::BeforePositions, 16, 16 + 3),
+        ] {
+            let found = of(norm, place);
+            assert_eq!(found.parameters, plain.parameters + 3 * 8 + 8 + parameters);
+            assert_eq!(found.flops_per_token, plain.flops_per_token + 2.0 * 24.0);
+            assert_eq!(found.kept_per_token, plain.kept_per_token + kept);
+        }
+    }
+
+    #[test]
+    fn attention_to_a_memory_sees_all_of_it() {
+        let (alone, both) = (cost(&small()), cost(&small().with_cross_attention(true)));
+        assert_eq!(both.parameters, alone.parameters + 288 + 16);
+        assert_eq!(both.flops_per_token, alone.flops_per_token + 2.0 * 256.0 + 2.0 * 4.0 * 16.0);
+        assert_eq!(both.kept_per_token, alone.kept_per_token + 16 + 32);
+        assert_eq!(both.cache_bytes, 2 * alone.cache_bytes);
+    }
+
+    #[test]
+    fn a_token_is_read_by_some_of_the_experts() {
+        let dense = cost(&small());
+        let found = cost(&small().with_experts(ExpertsConfig::new(4).with_top_k(2)));
+        let expert = 2 * 256 + 32 + 8;
+        assert_eq!(found.parameters, dense.parameters + 3 * expert + 32);
+        assert_eq!(found.active_parameters, dense.parameters + expert + 32);
+        assert_eq!(found.flops_per_token, dense.flops_per_token + 2.0 * (512.0 + 32.0));
+        assert_eq!(found.kept_per_token, dense.kept_per_token + 64 + 4);
+    }
+
+    #[test]
+    fn equal_layers_are_one_part() {
+        let window = AttentionPattern::SlidingWindow { left: 1, right: 0 };
+        let patterns = vec![window, window, AttentionPattern::Causal];
+        let found = cost(&TransformerConfig { n_layers: 5, ..small() }.with_patterns(patterns));
+        let parts: Vec<_> =
+            found.parts.iter().map(|part| (part.name.as_str(), part.modules, part.parameters)).collect();
+        assert_eq!(parts, [("blocks.0-1, 3-4", 4, 4 * 872), ("blocks.2", 1, 872), ("norm", 1, 16)]);
+        // 1, 2, 2 and 2 keys.
+        let pairs = |part: &Cost| part.flops_per_token / part.modules as f64 - 2.0 * 768.0;
+        assert_eq!([pairs(&found.parts[0]), pairs(&found.parts[1])], [2.0 * 1.75 * 16.0, 2.0 * 2.5 * 16.0]);
+    }
+
+    #[test]
+    fn a_stack_that_is_only_counted_costs_what_it_would_if_it_were_built() {
+        let window = AttentionPattern::SlidingWindow { left: 1, right: 0 };
+        let experts = ExpertsConfig::new(5).with_top_k(2).with_shared(1);
+        for config in [
+            TransformerConfig { n_layers: 5, ..small() }.with_patterns(vec![window, AttentionPattern::Causal]),
+            TransformerConfig { n_layers: 5, ..small() }.with_share_layers(true),
+            TransformerConfig { n_layers: 3, ..small() }.with_experts(experts),
+        ] {
+            let (built, counted) = (cost(&config), config.init_with(&ParamBuilder::counting()).cost(4));
+            assert_eq!(counted, built);
+        }
+    }
+
+    #[test]
+    fn linear_attention_costs_the_same_in_every_context() {
+        let stack = small().with_attention_mechanism(AttentionMechanism::Linear).init(&Device::default());
+        assert_eq!(stack.cost(4), stack.cost(4000));
+    }
+
+    #[test]
+    fn the_cache_is_as_large_as_it_says() {
+        let window = vec![AttentionPattern::SlidingWindow { left: 20, right: 0 }, AttentionPattern::Causal];
+        for config in [
+            small().with_n_kv_heads(1).with_activation(Activation::SwiGlu),
+            small().with_attention_mechanism(AttentionMechanism::Linear),
+            TransformerConfig { n_layers: 3, ..small() }.with_patterns(window),
+            TransformerConfig { n_layers: 3, ..small() }.with_share_layers(true),
+            small().with_d_value(3),
+        ] {
+            let stack = config.with_max_seq_len(320).init(&Device::default());
+            let mut cache = stack.cache(320);
+            let x = Tensor::ones([1, 320, 8], &Device::default());
+            stack.forward(x, &SequenceInput::default(), &mut Pass::cached(&mut cache));
+            assert_eq!(cache.bytes(), stack.cost(320).cache_bytes);
+        }
+    }
+
+    #[test]
+    fn parts_leave_nothing_out() {
+        fn whole(cost: &Cost) {
+            let sum: usize = cost.parts.iter().map(|part| part.parameters).sum();
+            assert!(cost.parts.is_empty() || sum == cost.parameters, "{}", cost.name);
+            cost.parts.iter().for_each(whole);
+        }
+        for config in [
+            small().with_position(PositionConfig::t5(false)).with_embedding_norm(true).with_layer_scale(0.1),
+            small().with_position(PositionConfig::shaw()).with_cross_attention(true).with_layer_scale(0.1),
+            small().with_position(PositionConfig::Learned).with_experts(ExpertsConfig::new(3).with_shared(1)),
+            small().with_attention_mechanism(AttentionMechanism::Additive),
+            small().with_attention_sinks(true).with_experts(ExpertsConfig::new(2).with_router_bias(true)),
+            small().with_embedding_norm(true).with_embedding_projection(Some(EmbeddingProjectionConfig::new(3))),
+            small().with_mixer(crate::MixerConfig::Latent(crate::LatentConfig::new(4, 2).with_d_query_latent(3))),
+        ] {
+            let stack = config.init(&Device::default());
+            assert_eq!(stack.cost(4).parameters, stack.num_params());
+            whole(&stack.cost(4));
+        }
     }
 }

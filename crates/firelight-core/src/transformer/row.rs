@@ -13,6 +13,8 @@ pub(super) struct Row {
     device: Device,
     padding: Option<Tensor<2, Bool>>,
     documents: Option<Tensor<2, Int>>,
+    /// `[1 | B, K, A]`.
+    coordinates: Option<Tensor<3>>,
     /// What holds in every layer.
     rule: PairRule,
 }
@@ -28,6 +30,7 @@ impl Row {
             device,
             padding: pass.padding(input.padding.clone(), [batch, seq_len]),
             documents,
+            coordinates: pass.coordinates(input.coordinates.clone(), [batch, seq_len]),
             rule: input.rule.clone().and(of_documents),
         }
     }
@@ -44,11 +47,12 @@ impl Row {
 
     /// The positions of the last `len` tokens.
     pub(super) fn positions(&self, len: usize) -> Positions {
-        match (&self.documents, &self.padding) {
-            (Some(documents), padding) => Positions::from_documents(documents, padding.as_ref(), len),
-            (None, Some(padding)) => Positions::from_padding(padding, len),
-            (None, None) => Positions::contiguous(self.tokens.end - len, len),
+        if let Some(coordinates) = &self.coordinates {
+            let values = coordinates.clone().narrow(1, self.tokens.end - len, len);
+            return Positions::Coordinates { values, len: self.tokens.end };
         }
+        let tokens = self.tokens.end - len..self.tokens.end;
+        Positions::of(self.documents.as_ref(), self.padding.as_ref(), tokens)
     }
 
     /// Hides padding, and what holds in every layer, among the last `len` tokens from the tokens of the pass.

@@ -46,6 +46,21 @@ pub enum PatchPosition {
     Learned,
     /// Sines and cosines of row and column, half of the channels each; nothing for the tokens before the patches.
     Sinusoidal2d,
+    /// Nothing is added: the layers turn queries and keys by row and column.
+    None,
+}
+
+/// How rows and columns are counted where layers turn queries and keys by them. The tokens before the patches stand at 0 on both
+/// axes, which turns nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PatchCoordinates {
+    /// From 0, as in Pixtral, Qwen2-VL and, at the size that they are trained for, EVA-02.
+    #[default]
+    Index,
+    /// The centre of the patch, from -2π at one edge of an image of any size to 2π at the other, as in DINOv3.
+    Normalized,
 }
 
 fn channels() -> usize {
@@ -71,8 +86,19 @@ pub struct VisionTransformerConfig {
     /// How a patch knows its place. Default: learned.
     #[serde(default)]
     pub patch_position: PatchPosition,
-    /// The stack; its own positions are off and every token sees every other.
+    /// How rows and columns are counted where layers turn queries and keys by them. Default: from 0.
+    #[serde(default)]
+    pub patch_coordinates: PatchCoordinates,
+    /// The stack; every token sees every other. Its own positions are off, or rotary with two axes, rows and columns.
     pub transformer: TransformerConfig,
+}
+
+impl TransformerConfig {
+    /// The stack as images need it: every token sees every other, and positions are off but rotary ones of two axes.
+    pub fn for_images(self) -> Self {
+        let stack = if self.position.n_axes() == 2 { self } else { self.with_position(PositionConfig::None) };
+        stack.each_layer(|layer| layer.pattern = AttentionPattern::Full)
+    }
 }
 
 impl VisionTransformerConfig {
@@ -85,9 +111,8 @@ impl VisionTransformerConfig {
             n_classes,
             pooling: ImagePooling::default(),
             patch_position: PatchPosition::default(),
-            transformer: transformer
-                .with_position(PositionConfig::None)
-                .each_layer(|layer| layer.pattern = AttentionPattern::Full),
+            patch_coordinates: PatchCoordinates::default(),
+            transformer: transformer.for_images(),
         }
     }
 
@@ -113,6 +138,23 @@ impl VisionTransformerConfig {
     pub fn with_patch_position(mut self, patch_position: PatchPosition) -> Self {
         self.patch_position = patch_position;
         self
+    }
+
+    /// Sets how rows and columns are counted where layers turn queries and keys by them.
+    pub fn with_patch_coordinates(mut self, patch_coordinates: PatchCoordinates) -> Self {
+        self.patch_coordinates = patch_coordinates;
+        self
+    }
+
+    /// The position schemes of the stack and of its layers.
+    fn schemes(&self) -> impl Iterator<Item = &PositionConfig> {
+        let stack = &self.transformer;
+        std::iter::once(&stack.position).chain(stack.layers.iter().filter_map(|layer| layer.position.as_ref()))
+    }
+
+    /// Whether layers turn queries and keys by row and column.
+    fn has_axes(&self) -> bool {
+        self.schemes().any(|position| position.n_axes() == 2)
     }
 
     /// Rows and columns of patches.
@@ -142,8 +184,21 @@ impl VisionTransformerConfig {
             .require(stack.patterns().iter().all(|pattern| *pattern == AttentionPattern::Full), || {
                 "patterns must be [\"full\"], and so the pattern of each of layers: a patch sees the whole image".into()
             })
-            .require(stack.position == PositionConfig::None, || {
-                "position must be \"none\": patches have places of their own, see patch_position".into()
+            .require(self.schemes().all(|position| *position == PositionConfig::None || position.n_axes() == 2), || {
+                "position must be \"none\" or rotary with two axes, { kind = \"rotary\", axes = \"axial\" }: patches have places \
+                 of their own, see patch_position"
+                    .into()
+            })
+            .require(self.patch_position != PatchPosition::None || self.has_axes(), || {
+                "patch_position = \"none\" needs position = { kind = \"rotary\", axes = \"axial\" }: nothing else tells patches \
+                 apart"
+                    .into()
+            })
+            .require(self.patch_coordinates == PatchCoordinates::Index || self.has_axes(), || {
+                "patch_coordinates needs position = { kind = \"rotary\", axes = \"axial\" }: nothing else reads them".into()
+            })
+            .require(stack.embedding_projection.is_none(), || {
+                "embedding_projection must be left out: patches are projected to d_model themselves".into()
             })
             .require(!stack.has_cross_attention(), || "cross_attention must be false: an image has no memory".into())
             .finish()
@@ -173,6 +228,8 @@ impl VisionTransformerConfig {
             transformer: self.transformer.init_with(&params.scope("transformer")),
             head: LinearConfig::new(d_model, self.n_classes).with_init(init).init_with(&params.scope("head")),
             grid: [rows, columns],
+            patch_position: self.patch_position,
+            coordinates: self.has_axes().then_some(self.patch_coordinates),
         }
     }
 
@@ -224,6 +281,22 @@ mod tests {
         assert_eq!((config.grid(), config.channels, config.pooling), ([4, 6], 3, ImagePooling::Mean));
         let written = serde_json::to_string(&config).expect("text");
         assert_eq!(serde_json::from_str::<VisionTransformerConfig>(&written).expect("a configuration"), config);
+    }
+
+    #[test]
+    fn rows_and_columns_are_for_layers_that_turn_by_them() {
+        let problems = |config: VisionTransformerConfig| config.validate().expect_err("no axes").to_string();
+        let config = config().with_patch_position(PatchPosition::None);
+        assert!(problems(config.clone()).starts_with("patch_position = \"none\" needs position = { kind = \"rotary\""));
+        let config = config.with_patch_position(PatchPosition::Learned);
+        let config = config.with_patch_coordinates(PatchCoordinates::Normalized);
+        assert!(problems(config).starts_with("patch_coordinates needs position = { kind = \"rotary\""));
+        let text = r#"{"image_size": [8, 8], "patch_size": 4, "n_classes": 3, "patch_position": "none",
+            "patch_coordinates": "normalized", "transformer": {"d_model": 16, "n_heads": 2, "n_layers": 1,
+            "position": {"kind": "rotary", "axes": "axial"}, "patterns": ["full"]}}"#;
+        let config: VisionTransformerConfig = serde_json::from_str(text).expect("a configuration");
+        assert_eq!(config.validate(), Ok(()));
+        assert_eq!(config.transformer.clone().for_images(), config.transformer);
     }
 
     #[test]

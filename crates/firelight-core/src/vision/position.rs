@@ -1,6 +1,8 @@
 //! Where a patch stands: sines and cosines of row and column, and learned places for images of another size.
 
+use super::PatchCoordinates;
 use burn::tensor::{Device, Tensor, TensorData};
+use std::f64::consts::TAU;
 
 /// Sines and cosines of the column, then of the row, a quarter of the channels each: `[N + R S, D]`, zeros for the `N` tokens
 /// `before` the patches.
@@ -18,6 +20,23 @@ pub(super) fn sinusoidal([rows, columns]: [usize; 2], before: usize, d_model: us
     let values: Vec<f32> = none.into_iter().chain(values).collect();
     let places = rows * columns + before;
     Tensor::from_data(TensorData::new(values, [places, d_model]), device)
+}
+
+/// Row and column of every patch, `[1, N + R S, 2]`; 0 for the `N` tokens `before` the patches.
+pub(super) fn coordinates(
+    kind: PatchCoordinates,
+    [rows, columns]: [usize; 2],
+    before: usize,
+    device: &Device,
+) -> Tensor<3> {
+    let at = |index: usize, count: usize| match kind {
+        PatchCoordinates::Index => index as f64,
+        PatchCoordinates::Normalized => TAU * ((2 * index + 1) as f64 / count as f64 - 1.0),
+    };
+    let places = (0..rows).flat_map(|row| (0..columns).map(move |column| [at(row, rows), at(column, columns)]));
+    let places = std::iter::repeat_n([0.0; 2], before).chain(places).flatten();
+    let values: Vec<f32> = places.map(|place| place as f32).collect();
+    Tensor::from_data(TensorData::new(values, [1, before + rows * columns, 2]), device)
 }
 
 /// The places of a grid, for another: bicubic, every place at the centre of its patch. What stands before the patches,
@@ -102,6 +121,15 @@ mod tests {
         // keys(7/6) = -.086806 on place 1, the rest on place 0.
         let weights = cubic(2, 3);
         assert_close(&weights, &[1.086_806, -0.086_806, 0.5, 0.5, -0.086_806, 1.086_806], 1e-5);
+    }
+
+    #[test]
+    fn rows_and_columns_by_hand() {
+        // A class token and 2 x 1 patches; the centres of two rows are half way to the edges, that of one column in the middle.
+        let of = |kind| coordinates(kind, [2, 1], 1, &Device::default());
+        assert_close(&of(PatchCoordinates::Index), &[0.0, 0.0, 0.0, 0.0, 1.0, 0.0], 0.0);
+        let half = TAU / 2.0;
+        assert_close(&of(PatchCoordinates::Normalized), &[0.0, 0.0, -half, 0.0, half, 0.0], 1e-6);
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub(crate) struct Inputs<B: Backend> {
     pub(super) key: FloatTensor<B>,
     pub(super) value: FloatTensor<B>,
     pub(super) bias: Option<FloatTensor<B>>,
+    /// `[1, H, 1, 1]`.
+    pub(super) sinks: Option<FloatTensor<B>>,
     pub(super) padding: Option<BoolTensor<B>>,
     pub(super) hidden: Option<BoolTensor<B>>,
     pub(super) settings: Settings,
@@ -63,6 +65,7 @@ pub(crate) trait AttentionExtension: Backend {
         key: FloatTensor<Self>,
         value: FloatTensor<Self>,
         #[extension_type] bias: OptionalFloat<Self>,
+        #[extension_type] sinks: OptionalFloat<Self>,
         #[extension_type] padding: OptionalBool<Self>,
         #[extension_type] hidden: OptionalBool<Self>,
         settings: Settings,
@@ -80,11 +83,12 @@ pub(crate) trait AttentionKernel: Backend {
         unreachable!("a backend that draws no seeds drops no weights in blocks")
     }
     /// The output, and of every query the largest score and one over the sum of exponentials relative to it,
-    /// `[B, H, Q, 2]`.
+    /// `[B, H, Q, 2]`. A sink takes part in both.
     fn forward(inputs: &Inputs<Self>) -> [FloatTensor<Self>; 2] {
         blocks::forward(inputs)
     }
-    /// The gradients of query, key and value, and that of the bias if `with_bias`.
+    /// The gradients of query, key and value, and that of the bias if `with_bias`. Sinks change nothing in them but the
+    /// statistics of the forward pass.
     fn backward(
         inputs: &Inputs<Self>,
         outputs: [FloatTensor<Self>; 2],
@@ -132,11 +136,13 @@ pub(super) fn attention(
         Some(bias) if settings.by_distance => Some(bias.clone().unsqueeze_dims(&[0, 2])),
         _ => reference::bias(options, pairs),
     };
+    let sinks = options.sinks.clone().map(|sinks| sinks.unsqueeze_dims::<4>(&[0, 2, 3]));
     Tensor::from_dispatch(Dispatch::attention(
         query.into_dispatch(),
         key.into_dispatch(),
         value.into_dispatch(),
         OptionalFloat::new(bias),
+        OptionalFloat::new(sinks),
         OptionalBool::new(options.mask.padding.clone()),
         OptionalBool::new(options.mask.hidden.clone()),
         settings,

@@ -336,6 +336,54 @@ fn blocks_give_a_bias_of_every_breadth_its_gradient() {
     }
 }
 
+/// Every set of options and every rule, with sinks that are smaller than any score, like them, and larger than all.
+#[test]
+fn sinks_equal_the_reference_in_tiles_and_in_blocks() {
+    let sinks = |case: &Case, sizes: Sizes, shift: f64| random(case, [1, 1, 1, sizes.h], 3) + shift;
+    let with = |options: &AttentionOptions, sinks: Tensor<4>| options.clone().with_sinks(Some(sinks.reshape([-1])));
+    for sizes in [SMALL, TILED] {
+        let case = case(if sizes.q < 100 { DType::F64 } else { DType::F32 }, 1.0);
+        let shifts = [0.0, -20.0, 20.0].into_iter().cycle();
+        for (options, shift) in sizes.options(&case).iter().step_by(3).chain(&sizes.rules(&case)).zip(shifts) {
+            let [q, k, v] = sizes.by_head(&case);
+            let fused = |[q, k, v, s]: [Tensor<4>; 4]| attention(q, k, v, &with(options, s));
+            let slow = |[q, k, v, s]: [Tensor<4>; 4]| slow(q, k, v, &with(options, s));
+            compare(&case, [q, k, v, sinks(&case, sizes, shift)], fused, slow);
+        }
+    }
+    for case in block_cases() {
+        let all: Vec<_> = SMALL.options(&case).into_iter().chain(SMALL.rules(&case)).collect();
+        for (options, shift) in case.some(all.iter().zip([0.0, -20.0, 20.0].into_iter().cycle())) {
+            let [q, k, v] = SMALL.by_head(&case);
+            let fused = |[q, k, v, s]: [Tensor<4>; 4]| {
+                let (options, block) = (with(options, s), SMALL.b * SMALL.h * SMALL.k * 2);
+                let settings = extension::Settings { block, ..extension::Settings::new(&options, &q) };
+                extension::attention([q, k, v], &options, settings)
+            };
+            let slow = |[q, k, v, s]: [Tensor<4>; 4]| slow(q, k, v, &with(options, s));
+            compare(&case, [q, k, v, sinks(&case, SMALL, shift)], fused, slow);
+        }
+    }
+}
+
+#[test]
+fn a_sink_is_a_key_that_everybody_sees_with_a_score_of_its_own_and_no_value() {
+    // Queries and keys have one channel more, which is one for the sink's key alone.
+    let case = case(DType::F64, 1.0);
+    let Sizes { b, h, g, q, k, f, .. } = SMALL;
+    let [query, key, value] = SMALL.by_head(&case);
+    let sinks = random(&case, [h], 3);
+    let options = AttentionOptions::default().with_scale(Some(1.0));
+    let found = attention(query.clone(), key.clone(), value.clone(), &options.clone().with_sinks(Some(sinks.clone())));
+    let ones = |shape: [usize; 4]| query.ones_like().sum().reshape([1, 1, 1, 1]).ones_like().expand(shape);
+    let wide_query = Tensor::cat(vec![query.clone(), ones([b, h, q, 1]) * sinks.reshape([1, h, 1, 1])], 3);
+    let wide_key = Tensor::cat(vec![key.clone(), ones([b, g, k, 1]) * 0.0], 3);
+    let sink = Tensor::cat(vec![key.narrow(2, 0, 1) * 0.0, ones([b, g, 1, 1])], 3);
+    let (wide_key, values) = (Tensor::cat(vec![wide_key, sink], 2), vec![value, ones([b, g, 1, f]) * 0.0]);
+    let expected = attention(wide_query, wide_key, Tensor::cat(values, 2), &options);
+    assert_close(&found, &expected, 1e-12);
+}
+
 #[test]
 fn blocks_of_one_token_of_few_keys_and_of_large_scores() {
     let one = Sizes { q: 1, k: 1, ..SMALL };

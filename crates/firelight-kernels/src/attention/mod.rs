@@ -2,9 +2,10 @@
 //!
 //! Source: Vaswani et al. 2017, §3.2.1, eq. 1 (<https://arxiv.org/abs/1706.03762>); grouped key/value heads:
 //! Ainslie et al. 2023, §2.2 (<https://arxiv.org/abs/2305.13245>); soft cap of the scores: Gemma Team 2024, §2
-//! (<https://arxiv.org/abs/2408.00118>).
+//! (<https://arxiv.org/abs/2408.00118>); a trained score that no value belongs to in the denominator of the softmax, the
+//! attention sink: gpt-oss (OpenAI 2025, §2, <https://arxiv.org/abs/2508.10925>).
 //!
-//! Order: scale, soft cap, bias, hidden pairs, softmax. As in Burn's fused operation the bias is added after the cap and
+//! Order: scale, soft cap, bias, hidden pairs, softmax over the keys and the sink. As in Burn's fused operation the bias is added after the cap and
 //! is not bounded by it; a hidden pair stays hidden whatever its bias.
 
 #[cfg(feature = "extension")]
@@ -67,7 +68,8 @@ pub fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &A
 
 #[cfg(feature = "extension")]
 fn is_fused(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &AttentionOptions) -> bool {
-    [Some(query), Some(key), Some(value), options.bias.as_ref()].into_iter().flatten().all(crate::path::is_fused)
+    let tensors = [Some(query), Some(key), Some(value), options.bias.as_ref()];
+    tensors.into_iter().flatten().all(crate::path::is_fused) && options.sinks.iter().all(crate::path::is_fused)
 }
 
 fn check(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &AttentionOptions) {

@@ -20,6 +20,9 @@ pub struct AttentionOptions {
     /// the score of query `i` and key `j`. Where the fused path of the CPU has no other bias, it reads this one in place, so
     /// that it takes no memory for the pairs.
     pub bias_by_distance: Option<Tensor<2>>,
+    /// `[H]`, the attention sinks: a score of each head that takes part in the softmax as if there were one key more, with
+    /// zeros for a value. So the weights of a query sum to less than 1. Neither scale nor cap, bias or mask touch it.
+    pub sinks: Option<Tensor<1>>,
     /// Share of the weights dropped at random, the rest scaled up; in `[0, 1)`. The caller passes 0 outside training.
     pub dropout: f64,
 }
@@ -55,6 +58,12 @@ impl AttentionOptions {
         self
     }
 
+    /// Sets the attention sinks, `[H]`.
+    pub fn with_sinks(mut self, sinks: Option<Tensor<1>>) -> Self {
+        self.sinks = sinks;
+        self
+    }
+
     /// Drops weights at random.
     pub fn with_dropout(mut self, dropout: f64) -> Self {
         self.dropout = dropout;
@@ -62,20 +71,23 @@ impl AttentionOptions {
     }
 
     /// The types of the tensors of numbers.
-    pub(super) fn types(&self) -> [(&'static str, Option<DType>); 2] {
-        let by_distance = self.bias_by_distance.as_ref().map(Tensor::dtype);
-        [("bias", self.bias.as_ref().map(Tensor::dtype)), ("bias by distance", by_distance)]
+    pub(super) fn types(&self) -> [(&'static str, Option<DType>); 3] {
+        [
+            ("bias", self.bias.as_ref().map(Tensor::dtype)),
+            ("bias by distance", self.bias_by_distance.as_ref().map(Tensor::dtype)),
+            ("sinks", self.sinks.as_ref().map(Tensor::dtype)),
+        ]
     }
 
-    /// The same with biases in single precision where they are of half precision.
+    /// The same with biases and sinks in single precision where they are of half precision.
     #[cfg(feature = "flex")]
     pub(super) fn widened(&self) -> Self {
         let (bias, by_distance) = (self.bias.clone().map(widen), self.bias_by_distance.clone().map(widen));
-        self.clone().with_bias(bias).with_bias_by_distance(by_distance)
+        self.clone().with_bias(bias).with_bias_by_distance(by_distance).with_sinks(self.sinks.clone().map(widen))
     }
 }
 
-/// Mask and biases must fit the scores, `[B, H, Q, K]`.
+/// Mask, biases and sinks must fit the scores, `[B, H, Q, K]`.
 pub(super) fn check_options(scores: [usize; 4], options: &AttentionOptions) {
     options.mask.check(scores);
     let [_, heads, queries, keys] = scores;
@@ -90,6 +102,9 @@ pub(super) fn check_options(scores: [usize; 4], options: &AttentionOptions) {
             "attention: bias by distance {:?} does not fit the scores {scores:?}: [H | 1, Q + K - 1] is needed",
             bias.dims()
         );
+    }
+    if let Some(sinks) = &options.sinks {
+        assert!(sinks.dims() == [heads], "attention: sinks {:?} of {heads} heads: [H] is needed", sinks.dims());
     }
     assert!(options.soft_cap.is_none_or(|cap| cap > 0.0), "attention: soft cap {:?} is not above 0", options.soft_cap);
     assert!((0.0..1.0).contains(&options.dropout), "attention: dropout {} is not in [0, 1)", options.dropout);
@@ -136,6 +151,53 @@ mod tests {
         ] {
             assert_close(&output, &expected, 1e-5);
         }
+    }
+
+    #[test]
+    fn a_sink_by_hand() {
+        // Zero scores of two keys and a sink of ln 2: the exponentials 1, 1 and 2 make weights of 1/4, so that the mean of 4
+        // and 8 is 3. Its gradient by the sink is minus the weight of the sink times the mean: -3/2.
+        let device = Device::default().autodiff();
+        let (query, key) = (rows([[0.0]], &device), rows([[0.0], [0.0]], &device));
+        let value = rows([[4.0], [8.0]], &device);
+        let sinks = Tensor::<1>::from_floats([2f32.ln()], &device).require_grad();
+        let options = AttentionOptions::default().with_sinks(Some(sinks.clone()));
+        let output = attention(query.clone(), key.clone(), value.clone(), &options);
+        assert_close(&output, &[3.0], 1e-5);
+        let gradient = sinks.grad(&output.backward()).expect("sinks require a gradient");
+        assert_close(&gradient, &[-1.5], 1e-5);
+        assert_close(&attention_with_weights(query, key, value, &options).1, &[0.25, 0.25], 1e-5);
+    }
+
+    #[test]
+    fn a_query_that_sees_the_sink_alone_gives_zeros_and_no_gradient() {
+        let device = Device::default().autodiff();
+        let x = rows([[1.0], [2.0]], &device).require_grad();
+        let hidden = Tensor::<4>::ones([1, 1, 2, 2], &device).bool();
+        // Far below what single precision holds beside other scores, usual, and beyond its exponentials.
+        for sink in [f32::NEG_INFINITY, -1e30, 0.5, 1e30] {
+            let sinks = Tensor::<1>::from_floats([sink], &device).require_grad();
+            let options = AttentionOptions::default().with_sinks(Some(sinks.clone()));
+            let options = options.with_mask(AttentionMask::from_hidden(hidden.clone()));
+            for output in [
+                attention(x.clone(), x.clone(), x.clone(), &options),
+                attention_with_weights(x.clone(), x.clone(), x.clone(), &options).0,
+            ] {
+                let grads = output.clone().sum().backward();
+                assert_close(&output, &[0.0; 2], 0.0);
+                assert_close(&x.grad(&grads).expect("x requires a gradient"), &[0.0; 2], 0.0);
+                assert_close(&sinks.grad(&grads).expect("sinks require a gradient"), &[0.0], 0.0);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "attention: sinks [2] of 1 heads: [H] is needed")]
+    fn sinks_of_another_number_of_heads_panic() {
+        let device = Device::default();
+        let x = rows([[0.0], [0.0]], &device);
+        let options = AttentionOptions::default().with_sinks(Some(Tensor::zeros([2], &device)));
+        attention(x.clone(), x.clone(), x, &options);
     }
 
     #[test]

@@ -34,7 +34,7 @@ fn products(query: Tensor<4>, key: Tensor<4>, options: &AttentionOptions) -> Ten
     query.matmul(key.swap_dims(2, 3)).reshape([batch, heads, queries, keys])
 }
 
-/// From scaled scores to weights: cap, bias, softmax, dropout.
+/// From scaled scores to weights: cap, bias, softmax beside the sinks, dropout.
 fn finish(scores: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
     let scores = match options.soft_cap {
         Some(cap) => scores.div_scalar(cap).tanh().mul_scalar(cap),
@@ -80,9 +80,18 @@ fn fold(x: Tensor<4>, groups: usize) -> Tensor<4> {
 fn normalise(scores: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
     let shape = scores.dims();
     let Some(hidden) = options.mask.all_hidden_pairs(shape, &scores.device()) else {
-        return softmax(scores, 3);
+        return softmax_beside(scores, &options.sinks);
     };
     let lowest = scores.dtype().finfo().map_or(f64::from(f32::MIN), |info| info.min);
     let hidden = hidden.expand(shape);
-    softmax(scores.mask_fill(hidden.clone(), lowest), 3).mask_fill(hidden, 0.0)
+    softmax_beside(scores.mask_fill(hidden.clone(), lowest), &options.sinks).mask_fill(hidden, 0.0)
+}
+
+/// Softmax over the keys, and over the sink of each head where there are sinks, whose weights are left out.
+fn softmax_beside(scores: Tensor<4>, sinks: &Option<Tensor<1>>) -> Tensor<4> {
+    // Where there is no row there is none to extend, and Burn expands to no size of 0.
+    let Some(sinks) = sinks.as_ref().filter(|_| scores.shape().num_elements() > 0) else { return softmax(scores, 3) };
+    let [batch, heads, queries, keys] = scores.dims();
+    let sinks = sinks.clone().reshape([1, heads, 1, 1]).expand([batch, heads, queries, 1]);
+    softmax(Tensor::cat(vec![scores, sinks], 3), 3).narrow(3, 0, keys)
 }

@@ -9,7 +9,8 @@ use crate::path::check_types;
 use burn::tensor::Tensor;
 
 /// [`attention`], and the weights that it took the mean with: dropout included, so that the weights times the values
-/// are the output. Without dropout a row sums to 1, or to 0 where its query sees no key.
+/// are the output. Without dropout a row sums to 1, or to 0 where its query sees no key; with sinks to less than 1, and what
+/// is missing is the weight of the sink.
 ///
 /// # Shapes
 /// - as [`attention`]; weights: `[B, H, Q, K]`

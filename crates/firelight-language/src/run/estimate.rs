@@ -1,22 +1,24 @@
 //! What a training is going to cost: the stack's own cost per token, and the head's. docs/results.md has measurements beside
 //! it.
 
-use firelight_training::{Cost, Estimate};
+use firelight_core::ParamBuilder;
+use firelight_training::{BatchCost, Estimate};
 
 use super::LanguageRecipe;
 use crate::model::LanguageModelConfig;
 
-/// What a training of `config` by `recipe` costs. The lookup of the embedding is no product; a tied matrix is one in the head.
+/// What a training of `config` by `recipe` costs.
 pub(super) fn estimate(config: &LanguageModelConfig, recipe: &LanguageRecipe) -> Estimate {
-    let stack = &config.transformer;
-    let cost = Cost {
-        parameters: config.num_params(),
-        flops_per_token: stack.train_flops_per_token() + 6 * config.vocab_size * stack.d_model,
-        floats_per_token: stack.floats_kept_per_token(),
-        vocab_size: config.vocab_size,
-        batch_tokens: recipe.data.batching.max_tokens(recipe.training.batch_size, config.transformer.max_seq_len),
+    let length = config.transformer.max_seq_len;
+    let cost = config.init_with(&ParamBuilder::counting()).cost(length);
+    let batch = BatchCost {
+        parameters: cost.parameters,
+        flops_per_token: cost.training_flops_per_token(),
+        kept_per_token: cost.kept_per_token,
+        logits_per_token: config.vocab_size,
+        tokens: recipe.data.batching.max_tokens(recipe.training.batch_size, length),
     };
-    Estimate::new(cost, &recipe.training)
+    Estimate::new(batch, &recipe.training)
 }
 
 #[cfg(test)]
@@ -37,7 +39,8 @@ mod tests {
         let estimate = estimate(&config, &recipe);
         // Attention 4 (64 + 8), feed-forward 2 * 256 + 32 + 8, three norms of 16, embedding 40.
         assert_eq!(estimate.parameters, 288 + 552 + 48 + 40);
-        assert_eq!(estimate.flops_per_token, 6 * (888 + 40) + 12 * 8 * 4);
+        // Three times two for every number of a matrix, 40 of them the head's, and two products with 2.5 keys of 8 numbers.
+        assert_eq!(estimate.flops_per_token, 6.0 * (768.0 + 40.0) + 3.0 * 80.0);
         assert_eq!((estimate.tokens_per_step, estimate.steps), (24, 10));
         assert_eq!(estimate.state_bytes, 16 * 928);
         // A token keeps 4 * 8 + 4 * 8 + 2 * 32 floats of the layer, 16 of the head, and 10 of the logits.
@@ -51,7 +54,7 @@ mod tests {
     #[test]
     fn a_training_that_no_machine_holds_is_refused_before_anything_is_made() {
         let home = tempfile::tempdir().unwrap();
-        for (key, value) in [("model.n_layers", 1_000_000), ("training.batch_size", 1_000_000)] {
+        for (key, value) in [("model.n_layers", 60_000), ("training.batch_size", 1_000_000)] {
             let request = RunRequest::new(&Device::default()).with_out(home.path().join("run"));
             let error = Run::prepare(&request.with_override(key, value)).unwrap_err();
             assert!(error.is_user_error() && error.to_string().contains("would take about"), "{key}: {error}");

@@ -1,27 +1,33 @@
 //! The `[model]` section of a language recipe: the keys of the stack itself, so that a recipe can ask for whatever core can
-//! build, and the one key of the model around it.
+//! build, and those of the model around it.
 
 use std::sync::LazyLock;
 
-use firelight_core::TransformerConfig;
+use firelight_core::{EmbeddingScale, HeadOptions, TransformerConfig};
 use firelight_training::{Apart, Fields, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
 
 use crate::model::LanguageModelConfig;
 
-/// The keys of the section: those of the stack, and `tied`.
+/// The keys of the section: those of the stack and those of the model.
 static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, TransformerConfig>);
 
 /// The structure that a user chooses. The vocabulary comes from the tokenizer.
 ///
-/// In a file the keys of the stack stand beside `tied`, with two differences from [`TransformerConfig`]: the context is 256
+/// In a file the keys of the stack stand beside those of the model, with two differences from [`TransformerConfig`]: the context is 256
 /// tokens by default, and `dropout` is the rate of residual branches, attention weights and embeddings alike, where
 /// `attention_dropout` and `embedding_dropout` say nothing else.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ModelRecipe {
     /// The head shares the embedding's matrix. Default: true.
     pub tied: bool,
+    /// What the embeddings are multiplied by. Default: nothing.
+    #[serde(skip_serializing_if = "EmbeddingScale::is_none")]
+    pub scale_embedding: EmbeddingScale,
+    /// Bias, scale and soft cap of the logits. Default: none of them.
+    #[serde(skip_serializing_if = "HeadOptions::is_plain")]
+    pub head: HeadOptions,
     /// The stack between embedding and head.
     #[serde(flatten)]
     pub transformer: TransformerConfig,
@@ -30,27 +36,31 @@ pub struct ModelRecipe {
 impl ModelRecipe {
     /// The whole configuration, for a vocabulary of `vocab_size` tokens.
     pub fn config(&self, vocab_size: usize) -> LanguageModelConfig {
-        LanguageModelConfig { vocab_size, tied: self.tied, transformer: self.transformer.clone() }
+        let Self { tied, scale_embedding, head, transformer } = self.clone();
+        LanguageModelConfig { vocab_size, tied, scale_embedding, head, transformer }
     }
 }
 
-/// The key that is not the stack's own.
+/// The keys that are not the stack's own.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Own {
     tied: bool,
+    scale_embedding: EmbeddingScale,
+    head: HeadOptions,
 }
 
 impl Default for Own {
     fn default() -> Self {
-        Self { tied: true }
+        Self { tied: true, scale_embedding: EmbeddingScale::None, head: HeadOptions::default() }
     }
 }
 
 impl<'de> Deserialize<'de> for ModelRecipe {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Apart { own, rest, named } = Apart::<Own, TransformerConfig>::read(deserializer, "ModelRecipe", &FIELDS)?;
-        Ok(Self { tied: own.tied, transformer: rest.for_recipe(|key| named.contains(key)) })
+        let Own { tied, scale_embedding, head } = own;
+        Ok(Self { tied, scale_embedding, head, transformer: rest.for_recipe(|key| named.contains(key)) })
     }
 }
 
@@ -81,6 +91,31 @@ mod tests {
             .with_experts(ExpertsConfig::new(4));
         assert_eq!(recipe.transformer, stack);
         assert_eq!(parse(&toml::to_string(&recipe).unwrap()).unwrap(), recipe);
+    }
+
+    #[test]
+    fn a_head_is_a_table() {
+        let recipe = parse(&format!("{SIZES}head = {{ scale = 0.0625, soft_cap = 30.0, bias = true }}")).unwrap();
+        let head = HeadOptions::default().with_scale(0.0625).with_soft_cap(Some(30.0)).with_bias(true);
+        assert_eq!(recipe.config(5).head, head);
+        assert_eq!(parse(&toml::to_string(&recipe).unwrap()).unwrap(), recipe);
+        assert!(!toml::to_string(&parse(SIZES).unwrap()).unwrap().contains("head ="), "a plain one is not written");
+        let error = parse(&format!("{SIZES}head = {{ cap = 30.0 }}")).unwrap_err();
+        assert!(error.message().contains("unknown field `cap`"), "{error}");
+    }
+
+    #[test]
+    fn embeddings_are_scaled_by_their_width_or_by_a_number() {
+        let scale = |text: &str| {
+            parse(&format!("{SIZES}scale_embedding = {text}")).map(|recipe| recipe.config(5).scale_embedding)
+        };
+        assert_eq!(scale("true").unwrap(), EmbeddingScale::SqrtWidth);
+        assert_eq!(scale("false").unwrap(), EmbeddingScale::None);
+        assert_eq!(scale("12.0").unwrap(), EmbeddingScale::Constant(12.0));
+        assert!(scale("\"root\"").unwrap_err().message().contains("expected true, false or a number"));
+        let recipe = parse(&format!("{SIZES}scale_embedding = nan")).unwrap();
+        let error = recipe.config(5).validate().expect_err("no number");
+        assert!(error.to_string().starts_with("scale_embedding = NaN must be above 0"), "{error}");
     }
 
     #[test]

@@ -109,7 +109,7 @@ pub(super) fn begins_anew(tokenizer: &TokenizerConfig, kind: TokenizerKind) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelight_core::{NormConfig, PositionConfig};
+    use firelight_core::{NormConfig, PositionConfig, RotaryConfig};
 
     #[test]
     fn the_built_in_recipe_is_whole_and_comes_back_from_its_own_text() {
@@ -127,7 +127,7 @@ mod tests {
         let overrides = [set("model.norm", "rms"), set("model.position", "{ kind = \"rotary\", theta = 500.0 }")];
         let recipe = LanguageRecipe::parse(stories_recipe(), "stories.toml", &overrides).unwrap();
         assert_eq!(recipe.model.transformer.norm, NormConfig::rms());
-        assert!(matches!(recipe.model.transformer.position, PositionConfig::Rotary { theta: 500.0, .. }));
+        assert!(matches!(recipe.model.transformer.position, PositionConfig::Rotary(RotaryConfig { theta: 500.0, .. })));
     }
 
     fn data(text: &str) -> DataRecipe {

@@ -26,7 +26,7 @@ pub use pairs::PairText;
 pub use recipe::{PairRecipe, Seq2SeqRecipe, dates_recipe};
 
 use crate::error::Seq2SeqError;
-use crate::model::{Seq2SeqConfig, Seq2SeqModel, Tying};
+use crate::model::{Seq2SeqConfig, Seq2SeqModel};
 use crate::training::Seq2SeqTask;
 
 /// A training of an encoder-decoder that is ready to begin.
@@ -52,8 +52,12 @@ impl Task for Seq2Seq {
     type Error = Seq2SeqError;
 
     fn judge(recipe: &Seq2SeqRecipe) -> Vec<Problem> {
-        let apart = (!recipe.data.joint && recipe.model.tying() == Tying::All).then(|| {
-            "tying = \"all\" needs data.joint = true: one matrix for one vocabulary; set it to \"target\"".into()
+        let (tying, joint) = (recipe.model.tying(), recipe.data.joint);
+        let apart = (!joint && tying.ties_source()).then(|| {
+            let (name, without) = (tying.name(), tying.without_source());
+            format!(
+                "tying = \"{name}\" needs data.joint = true: one matrix for one vocabulary; set it to \"{without}\""
+            )
         });
         let problems = [
             ("model", ConfigError::list(recipe.model.config([2, 2], 0).validate())),

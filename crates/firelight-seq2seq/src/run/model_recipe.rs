@@ -3,7 +3,9 @@
 
 use std::sync::LazyLock;
 
-use firelight_core::{AttentionPattern, EncoderDecoderConfig, PositionConfig, TransformerConfig};
+use firelight_core::{
+    AttentionPattern, EmbeddingScale, EncoderDecoderConfig, HeadOptions, PositionConfig, TransformerConfig,
+};
 use firelight_training::{Apart, Fields, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
@@ -35,8 +37,11 @@ pub struct Seq2SeqModelRecipe {
 struct Own {
     /// Which matrices over tokens are shared.
     tying: Tying,
-    /// Multiplies the embeddings by `sqrt(D)`.
-    scale_embedding: bool,
+    /// What the embeddings are multiplied by.
+    scale_embedding: EmbeddingScale,
+    /// Bias, scale and soft cap of the logits.
+    #[serde(skip_serializing_if = "HeadOptions::is_plain")]
+    head: HeadOptions,
     /// Blocks of the encoder.
     #[serde(skip_serializing_if = "Option::is_none")]
     n_encoder_layers: Option<usize>,
@@ -51,6 +56,7 @@ impl Seq2SeqModelRecipe {
             joint: true,
             tying: self.own.tying,
             scale_embedding: self.own.scale_embedding,
+            head: self.own.head,
             start_token,
             stacks: EncoderDecoderConfig { encoder: self.encoder(), decoder: self.decoder() },
         }
@@ -62,7 +68,7 @@ impl Seq2SeqModelRecipe {
     }
 
     fn encoder(&self) -> TransformerConfig {
-        let position = match self.transformer.position {
+        let position = match self.transformer.position.clone() {
             PositionConfig::T5 { n_buckets, max_distance, .. } => {
                 PositionConfig::T5 { n_buckets, max_distance, bidirectional: true }
             }
@@ -94,13 +100,15 @@ mod tests {
     #[test]
     fn one_stack_is_described_and_two_are_made() {
         let text = "d_model = 8\nn_heads = 2\nn_layers = 3\nn_encoder_layers = 5\ntying = \"target\"\nposition = \"t5\"\n\
-                    dropout = 0.1\n";
+                    dropout = 0.1\nhead = { soft_cap = 30.0 }\nscale_embedding = 12\n";
         let recipe: Seq2SeqModelRecipe = toml::from_str(text).unwrap();
         let config = recipe.config([9, 7], 3);
         config.validate().unwrap();
+        assert_eq!(config.scale_embedding, EmbeddingScale::Constant(12.0));
+        assert_eq!(config.head, HeadOptions::default().with_soft_cap(Some(30.0)));
         let EncoderDecoderConfig { encoder, decoder } = &config.stacks;
         assert_eq!((encoder.n_layers, decoder.n_layers, config.tying), (5, 3, Tying::Target));
-        assert_eq!((encoder.position, decoder.position), (PositionConfig::t5(true), PositionConfig::t5(false)));
+        assert_eq!([&encoder.position, &decoder.position], [&PositionConfig::t5(true), &PositionConfig::t5(false)]);
         assert_eq!(
             (encoder.first().block.attention.dropout, decoder.embedding_dropout, decoder.max_seq_len),
             (0.1, 0.1, 256)

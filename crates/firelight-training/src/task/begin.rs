@@ -23,13 +23,19 @@ pub(super) struct Plan<T: Task> {
 
 impl<T: Task> Plan<T> {
     pub(super) fn new(request: &RunRequest) -> Result<Self, T::Error> {
+        let plan = Self::unchecked(request)?;
+        let recipe = checked::<T>(request, &plan.recipe, &plan.corpus, &plan.config)?;
+        Ok(Self { recipe, ..plan })
+    }
+
+    /// The same of a training that this machine may not hold.
+    pub(super) fn unchecked(request: &RunRequest) -> Result<Self, T::Error> {
         let source = request.recipe.clone().unwrap_or_else(|| T::BUILT_IN[0].name.into());
         let mut recipe = read_recipe::<T>(request.recipe.as_deref(), &request.overrides)?;
         recipe.training.check_device(&request.device)?;
         warn_of_one_file::<T>(&recipe);
         let corpus = T::read(&mut recipe, &source, &request.data)?;
         let config = T::config(&recipe, &corpus, &source)?;
-        let recipe = checked::<T>(request, &recipe, &corpus, &config)?;
         Ok(Self { recipe, corpus, config })
     }
 }

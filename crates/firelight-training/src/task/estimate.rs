@@ -11,30 +11,30 @@ const FLOAT: usize = 4;
 /// Logits of more floats than this are computed in blocks and never lie in memory whole.
 const LOGITS_IN_BLOCKS: usize = 16 << 20;
 
-/// What a model costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cost {
+/// What one batch of a model costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchCost {
     /// Numbers that the model has.
     pub parameters: usize,
     /// Floating point operations of one training token, forward and backward.
-    pub flops_per_token: usize,
-    /// Floats that the layers keep of one token for the backward pass.
-    pub floats_per_token: usize,
+    pub flops_per_token: f64,
+    /// Numbers that the layers keep of one token for the backward pass.
+    pub kept_per_token: usize,
     /// Logits of one token.
-    pub vocab_size: usize,
+    pub logits_per_token: usize,
     /// The most tokens of one batch, padding included.
-    pub batch_tokens: usize,
+    pub tokens: usize,
 }
 
 /// What a training costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// Numbers that the model has.
     pub parameters: usize,
     /// Those that are trained.
     pub trained: usize,
     /// Floating point operations of one training token, forward and backward, as if all were trained.
-    pub flops_per_token: usize,
+    pub flops_per_token: f64,
     /// The most training tokens of one optimiser step.
     pub tokens_per_step: usize,
     /// Optimiser steps.
@@ -47,20 +47,20 @@ pub struct Estimate {
 
 impl Estimate {
     /// What training a model of this cost takes.
-    pub fn new(cost: Cost, training: &TrainingConfig) -> Self {
-        let all = cost.batch_tokens.saturating_mul(cost.vocab_size);
+    pub fn new(cost: BatchCost, training: &TrainingConfig) -> Self {
+        let all = cost.tokens.saturating_mul(cost.logits_per_token);
         // Logits and their gradient, where they are not computed in blocks.
         let logits = if all > LOGITS_IN_BLOCKS { LOGITS_IN_BLOCKS } else { 2 * all };
         Self {
             parameters: cost.parameters,
             trained: cost.parameters,
             flops_per_token: cost.flops_per_token,
-            tokens_per_step: cost.batch_tokens.saturating_mul(training.accumulate),
+            tokens_per_step: cost.tokens.saturating_mul(training.accumulate),
             steps: training.steps,
             state_bytes: state_bytes(training, cost.parameters, cost.parameters),
             activation_bytes: cost
-                .batch_tokens
-                .saturating_mul(cost.floats_per_token)
+                .tokens
+                .saturating_mul(cost.kept_per_token)
                 .saturating_add(logits)
                 .saturating_mul(FLOAT),
         }
@@ -93,9 +93,9 @@ impl fmt::Display for Estimate {
             "{} parameters{trained}, {:.1} MFLOP per token, {} tokens a step, {:.2e} FLOP in {} steps, about {} MiB: {} for weights, \
              gradients and moments, {} for activations",
             self.parameters,
-            self.flops_per_token as f64 / 1e6,
+            self.flops_per_token / 1e6,
             self.tokens_per_step,
-            self.flops_per_token as f64 * self.tokens_per_step as f64 * self.steps as f64,
+            self.flops_per_token * self.tokens_per_step as f64 * self.steps as f64,
             self.steps,
             mebibytes(self.bytes()),
             mebibytes(self.state_bytes),

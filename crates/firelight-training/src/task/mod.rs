@@ -28,7 +28,7 @@ pub use begin::{read_any_recipe, read_recipe, task_of};
 pub use check::Check;
 pub use dry_run::{DryRun, Pace};
 pub use embedded::{BuiltIn, built_in};
-pub use estimate::{Cost, Estimate};
+pub use estimate::{BatchCost, Estimate};
 pub use request::RunRequest;
 pub use run::Run;
 pub use trained::TrainedRun;

@@ -58,6 +58,16 @@ impl<T: Task> Run<T> {
         }
     }
 
+    /// The recipe and the structure of the model that a training would begin with, one that this machine cannot hold included;
+    /// nothing is written.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare), as far as recipe and data go.
+    pub fn plan(request: &RunRequest) -> Result<(RecipeOf<T>, T::Config), T::Error> {
+        let Plan { recipe, config, .. } = Plan::<T>::unchecked(request)?;
+        Ok((recipe, config))
+    }
+
     /// Checks what a training would begin with and says what it would cost; nothing is written.
     ///
     /// # Errors

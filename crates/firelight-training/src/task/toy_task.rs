@@ -10,7 +10,7 @@ use burn::train::{TrainLoader, ValidLoader};
 use firelight_storage::ModelFolder;
 use serde::{Deserialize, Serialize};
 
-use super::{BuiltIn, Check, Cost, Estimate, RecipeOf, RunRequest, Task};
+use super::{BatchCost, BuiltIn, Check, Estimate, RecipeOf, RunRequest, Task};
 use crate::toy::{Line, Noted, PointLoader};
 use crate::{Problem, Trainee};
 
@@ -92,10 +92,10 @@ impl Task for Toy {
 
     fn estimate(recipe: &RecipeOf<Self>, _config: &Nothing) -> Estimate {
         // As if the points of all batches lay in memory: so a recipe can ask for more than any machine has.
-        let floats_per_token = 2 * recipe.training.accumulate;
-        let (parameters, flops_per_token, vocab_size) = (2, 12, 0);
-        let batch_tokens = recipe.training.batch_size;
-        let cost = Cost { parameters, flops_per_token, floats_per_token, vocab_size, batch_tokens };
+        let kept_per_token = 2 * recipe.training.accumulate;
+        let (parameters, flops_per_token, logits_per_token) = (2, 12.0, 0);
+        let tokens = recipe.training.batch_size;
+        let cost = BatchCost { parameters, flops_per_token, kept_per_token, logits_per_token, tokens };
         Estimate::new(cost, &recipe.training)
     }
 

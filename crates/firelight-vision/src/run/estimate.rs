@@ -1,25 +1,22 @@
 //! What a training is going to cost. A token is a patch or the class token.
 
-use firelight_training::{Cost, Estimate};
+use firelight_core::ParamBuilder;
+use firelight_training::{BatchCost, Estimate};
 
 use super::VisionRecipe;
 use crate::model::VisionConfig;
 
 /// What a training of `config` by `recipe` costs. The logits of an image are shared among its tokens.
 pub(super) fn estimate(config: &VisionConfig, recipe: &VisionRecipe) -> Estimate {
-    let (vit, tokens) = (&config.vit, config.tokens());
-    let patch = vit.channels * vit.patch_size * vit.patch_size;
-    let width = vit.transformer.d_model;
-    let cost = Cost {
-        parameters: config.num_params(),
-        flops_per_token: vit.transformer.train_flops_per_token()
-            + 6 * patch * width
-            + 6 * width * vit.n_classes / tokens,
-        floats_per_token: vit.transformer.floats_kept_per_token() + patch,
-        vocab_size: vit.n_classes.div_ceil(tokens),
-        batch_tokens: recipe.training.batch_size.saturating_mul(tokens),
+    let (cost, tokens) = (config.init_with(&ParamBuilder::counting()).cost(), config.tokens());
+    let batch = BatchCost {
+        parameters: cost.parameters,
+        flops_per_token: cost.training_flops_per_token(),
+        kept_per_token: cost.kept_per_token,
+        logits_per_token: config.vit.n_classes.div_ceil(tokens),
+        tokens: recipe.training.batch_size.saturating_mul(tokens),
     };
-    Estimate::new(cost, &recipe.training)
+    Estimate::new(batch, &recipe.training)
 }
 
 #[cfg(test)]
@@ -42,7 +39,8 @@ mod tests {
         let found = estimate(&config, &recipe);
         // Block 288 + 552 + 32, final norm 16; patches 4 * 8 + 8, places 4 * 8, head 9 * 8.
         assert_eq!(found.parameters, 888 + 40 + 32 + 72);
-        assert_eq!(found.flops_per_token, 6 * 888 + 12 * 8 * 4 + 6 * 32 + 6 * 64 / 4);
+        // Products with every number of a matrix, those of the head once in 4 tokens, and with 4 keys and values of 8 numbers.
+        assert_eq!(found.flops_per_token, 6.0 * (768.0 + 32.0 + 16.0) + 3.0 * 128.0);
         assert_eq!((found.tokens_per_step, found.state_bytes), (12, 16 * found.parameters));
         assert_eq!(found.activation_bytes, 4 * 12 * (144 + 4 + 2 * 2));
     }
@@ -53,7 +51,7 @@ mod tests {
         folder(&home.path().join("data"), 10);
         let request =
             RunRequest::new(&Device::default()).with_data(home.path().join("data")).with_out(home.path().join("run"));
-        let error = Run::prepare(&request.with_override("model.n_layers", 1_000_000)).unwrap_err();
+        let error = Run::prepare(&request.with_override("model.n_layers", 60_000)).unwrap_err();
         assert!(error.is_user_error() && error.to_string().contains("would take about"), "{error}");
         assert!(!home.path().join("run").exists());
     }

@@ -3,7 +3,8 @@
 use std::sync::LazyLock;
 
 use firelight_core::{
-    AttentionPattern, ImagePooling, PatchPosition, PositionConfig, TransformerConfig, VisionTransformerConfig,
+    AttentionPattern, ImagePooling, PatchCoordinates, PatchPosition, PositionConfig, TransformerConfig,
+    VisionTransformerConfig,
 };
 use firelight_data::ImageShape;
 use firelight_training::{Apart, Fields, fields_of_both};
@@ -17,8 +18,9 @@ static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, Transforme
 
 /// The structure that a user chooses. Size, channels and classes come from the images.
 ///
-/// In a file the keys of [`TransformerConfig`] stand beside those of the model; `position` and `patterns`, which a model of
-/// images has no choice of, may be left out. `dropout` is the rate of residual branches, attention weights and embeddings
+/// In a file the keys of [`TransformerConfig`] stand beside those of the model. `patterns`, which a model of images has no choice
+/// of, may be left out, and so may `position`: it is none, or rotary with two axes, beside which `patch_position` is none by
+/// default. `dropout` is the rate of residual branches, attention weights and embeddings
 /// alike, where `attention_dropout` and `embedding_dropout` say nothing else.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct VisionModelRecipe {
@@ -40,11 +42,18 @@ struct Own {
     pooling: ImagePooling,
     /// How a patch knows its place.
     patch_position: PatchPosition,
+    /// How rows and columns are counted where layers turn queries and keys by them.
+    patch_coordinates: PatchCoordinates,
 }
 
 impl Default for Own {
     fn default() -> Self {
-        Self { patch_size: 16, pooling: ImagePooling::default(), patch_position: PatchPosition::default() }
+        Self {
+            patch_size: 16,
+            pooling: ImagePooling::default(),
+            patch_position: PatchPosition::default(),
+            patch_coordinates: PatchCoordinates::default(),
+        }
     }
 }
 
@@ -58,6 +67,7 @@ impl VisionModelRecipe {
             n_classes,
             pooling: self.own.pooling,
             patch_position: self.own.patch_position,
+            patch_coordinates: self.own.patch_coordinates,
             transformer: self.transformer.clone(),
         };
         vit.transformer.max_seq_len = tokens(&vit).max(1);
@@ -72,11 +82,14 @@ impl VisionModelRecipe {
 
 impl<'de> Deserialize<'de> for VisionModelRecipe {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Apart { own, rest, named } =
+        let Apart { mut own, rest, named } =
             Apart::<Own, TransformerConfig>::read(deserializer, "VisionModelRecipe", &FIELDS)?;
         let mut transformer = rest.for_recipe(|key| named.contains(key));
         if !named.contains("position") {
             transformer.position = PositionConfig::None;
+        }
+        if transformer.position.n_axes() == 2 && !named.contains("patch_position") {
+            own.patch_position = PatchPosition::None;
         }
         if !named.contains("patterns") && !named.contains("layers") {
             transformer = transformer.with_patterns(vec![AttentionPattern::Full]);
@@ -112,6 +125,23 @@ mod tests {
         let again: VisionModelRecipe = toml::from_str(&toml::to_string(&recipe).unwrap()).unwrap();
         assert_eq!(again, recipe);
         assert!(recipe.sketch(Some([30, 28])).validate().is_err());
+    }
+
+    #[test]
+    fn layers_that_turn_by_row_and_column_need_no_other_places() {
+        let position = "position = { kind = \"rotary\", theta = 100.0, axes = \"axial\" }\n";
+        let place = |text: &str| {
+            let recipe = read(&format!("{position}{text}")).unwrap();
+            let vit = recipe.sketch(None);
+            vit.validate().unwrap();
+            let again: VisionModelRecipe = toml::from_str(&toml::to_string(&recipe).unwrap()).unwrap();
+            assert_eq!(again, recipe);
+            (vit.patch_position, vit.patch_coordinates)
+        };
+        assert_eq!(place("patch_coordinates = \"normalized\""), (PatchPosition::None, PatchCoordinates::Normalized));
+        assert_eq!(place("patch_position = \"learned\""), (PatchPosition::Learned, PatchCoordinates::Index));
+        let text = read("position = \"rotary\"").unwrap().sketch(None).validate().unwrap_err();
+        assert!(text.to_string().contains("rotary with two axes"), "{text}");
     }
 
     #[test]

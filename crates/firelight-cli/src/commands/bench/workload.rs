@@ -328,7 +328,7 @@ mod tests {
             let mut types = Types(Vec::new());
             inference.model.transformer.blocks.visit(&mut types);
             assert!(types.0.len() > 8 && types.0.iter().all(|found| *found == dtype), "{name}: {:?}", types.0);
-            assert_eq!(inference.model.head_weight().dtype(), DType::F32);
+            assert_eq!(inference.model.embedding.weight.val().dtype(), DType::F32);
         }
     }
 }

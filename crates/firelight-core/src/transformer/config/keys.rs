@@ -5,9 +5,11 @@
 use super::{LayerConfig, TransformerConfig, max_seq_len};
 use crate::attention::{AttentionMechanism, AttentionPattern, NormSpan, ProjectionKind, ScoreScale};
 use crate::block::NormPlacement;
+use crate::embedding::EmbeddingProjectionConfig;
 use crate::feed_forward::{Activation, ExpertsConfig};
 use crate::init::WeightInit;
 use crate::kind;
+use crate::mixer::MixerConfig;
 use crate::norm::NormConfig;
 use crate::position::PositionConfig;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -22,6 +24,8 @@ macro_rules! layer_keys {
         $receive! {
             /// the number of query heads
             n_heads: usize, "some", with_n_heads(usize) as |value| value, [block.attention.n_heads];
+            /// what stands in the place of the self-attention
+            mixer: MixerConfig, "some_of_kind", with_mixer(MixerConfig) as |value| value, [block.mixer];
             /// the number of key/value heads
             n_kv_heads: Option<usize>, "some", with_n_kv_heads(usize) as Some, [block.attention.n_kv_heads];
             /// the width of a head
@@ -69,6 +73,8 @@ macro_rules! layer_keys {
             /// the bound of the scaled attention scores
             attention_soft_cap: Option<f64>, "some", with_attention_soft_cap(Option<f64>) as |value| value,
                 [block.attention.soft_cap];
+            /// whether each head has an attention sink, a trained score in the denominator of its softmax
+            attention_sinks: bool, "some", with_attention_sinks(bool) as |value| value, [block.attention.sinks];
             /// the dropout of the attention weights
             attention_dropout: f64, "some", with_attention_dropout(f64) as |value| value, [block.attention.dropout];
             /// the dropout behind the nonlinearity of the feed-forward networks
@@ -108,6 +114,8 @@ macro_rules! define_keys {
             norm: NormConfig,
             #[serde(default)]
             embedding_norm: bool,
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            embedding_projection: Option<EmbeddingProjectionConfig>,
             #[serde(default)]
             embedding_dropout: f64,
             #[serde(default)]
@@ -154,10 +162,11 @@ macro_rules! define_keys {
                     n_layers: config.n_layers,
                     share_layers: config.share_layers,
                     max_seq_len: config.max_seq_len,
-                    position: config.position,
+                    position: config.position.clone(),
                     patterns: None,
                     norm: config.norm,
                     embedding_norm: config.embedding_norm,
+                    embedding_projection: config.embedding_projection,
                     embedding_dropout: config.embedding_dropout,
                     stochastic_depth: config.stochastic_depth,
                     init: config.init,
@@ -206,7 +215,7 @@ layer_keys!(define_keys);
 
 impl LayerKeys {
     fn change_more(&self, layer: &mut LayerConfig) {
-        layer.position = self.position.or(layer.position);
+        layer.position = self.position.clone().or(layer.position.take());
         layer.pattern = self.pattern.unwrap_or(layer.pattern);
         layer.block.norm = self.norm.unwrap_or(layer.block.norm);
     }
@@ -216,7 +225,7 @@ impl LayerKeys {
         Self {
             pattern: Some(layer.pattern).filter(|pattern| *pattern != base.pattern),
             norm: Some(layer.block.norm).filter(differs),
-            position: layer.position,
+            position: layer.position.clone(),
             ..self
         }
     }
@@ -260,6 +269,7 @@ impl StackKeys {
             position,
             norm,
             embedding_norm,
+            embedding_projection,
             embedding_dropout,
             stochastic_depth,
             init,
@@ -272,6 +282,7 @@ impl StackKeys {
             layers,
             norm,
             embedding_norm,
+            embedding_projection,
             embedding_dropout,
             stochastic_depth,
             init,
@@ -349,6 +360,7 @@ fn some_of_kinds<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::position::RotaryConfig;
 
     const SIZES: &str = "d_model = 8\nn_heads = 2\nn_layers = 6\n";
 
@@ -374,12 +386,7 @@ mod tests {
         .expect("three kinds of layers");
         let near = LayerConfig::new(8, 2)
             .with_pattern(AttentionPattern::SlidingWindow { left: 4, right: 0 })
-            .with_position(PositionConfig::Rotary {
-                theta: 100.0,
-                layout: Default::default(),
-                width: None,
-                scaling: Default::default(),
-            });
+            .with_position(PositionConfig::Rotary(RotaryConfig::default().with_theta(100.0)));
         let [mut mixed, unordered] =
             [LayerConfig::new(8, 2), LayerConfig::new(8, 2).with_position(PositionConfig::None)];
         mixed.block.attention.n_kv_heads = Some(1);

@@ -9,16 +9,12 @@ use crate::position::PositionConfig;
 /// One layer of a stack: a block, what it attends to, and how it knows positions.
 ///
 /// ```
-/// use firelight_core::{AttentionPattern, LayerConfig, PositionConfig, TransformerConfig};
+/// use firelight_core::{AttentionPattern, LayerConfig, PositionConfig, RotaryConfig, TransformerConfig};
 ///
 /// // Gemma 3: five layers look at a window, the sixth at the whole text with slower rotations.
 /// let near = LayerConfig::new(64, 4).with_pattern(AttentionPattern::SlidingWindow { left: 15, right: 0 });
-/// let far = LayerConfig::new(64, 4).with_position(PositionConfig::Rotary {
-///     theta: 1e6,
-///     layout: Default::default(),
-///     width: None,
-///     scaling: Default::default(),
-/// });
+/// let slow = RotaryConfig::default().with_theta(1e6);
+/// let far = LayerConfig::new(64, 4).with_position(PositionConfig::Rotary(slow));
 /// let stack = TransformerConfig::new(64, 4, 12).with_position(PositionConfig::rotary());
 /// let stack = stack.with_layers([vec![near; 5], vec![far]].concat());
 /// assert_eq!(stack.validate(), Ok(()));
@@ -59,6 +55,11 @@ impl LayerConfig {
         self
     }
 
+    /// Channels of a query and a key that turn by their positions.
+    pub(super) fn d_turned(&self) -> usize {
+        self.block.mixer.d_turned(&self.block.attention)
+    }
+
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
@@ -69,10 +70,10 @@ impl LayerConfig {
             .require(widths[0] == widths[1], || {
                 format!("attention.d_model = {} must equal feed_forward.d_model = {}", widths[0], widths[1])
             })
-            .require(!self.position.is_some_and(|position| position.adds_to_embeddings()), || {
+            .require(!self.position.as_ref().is_some_and(|position| position.adds_to_embeddings()), || {
                 format!(
                     "position = {:?} adds to the embeddings, before all layers: set it for the whole stack",
-                    self.position.unwrap_or_default()
+                    self.position.clone().unwrap_or_default()
                 )
             })
             .finish()

@@ -1,7 +1,8 @@
 //! The backward pass: the weights of a block are formed again, and give parts of all gradients.
 //!
 //! With weights `P = softmax(S)`, dropped to `P'`, and `D = Σ_f grad output` for every query: `dV = P'ᵀ grad`,
-//! `dP = grad Vᵀ` dropped alike, `dS = P (dP - D)`, `dQ = dS K`, `dK = dSᵀ Q`.
+//! `dP = grad Vᵀ` dropped alike, `dS = P (dP - D)`, `dQ = dS K`, `dK = dSᵀ Q`. A sink is a score whose value is zero: its `dP`
+//! is zero, too.
 
 use super::super::extension::{AttentionKernel, Inputs};
 use super::block::{Block, blocks};
@@ -48,7 +49,7 @@ impl<B: AttentionKernel> Sums<B> {
 
     fn add(&mut self, block: &Block<'_, B>, output: Float<B>, statistics: Float<B>, grad: Float<B>) {
         let dtype = grad.0.dtype();
-        let mean = grad.clone().widen().mul(output.widen()).sum(3); // [B, H, q, 1]
+        let mean = mean(grad.clone(), output);
         let grad = block.fold(grad); // [B, G, H / G * q, F]
         let (scores, slopes) = block.scores();
         let weights = weights(scores, statistics); // [B, H, q, k]
@@ -74,9 +75,25 @@ impl<B: AttentionKernel> Sums<B> {
     }
 }
 
+/// The gradient of the sinks, `[1, H, 1, 1]`, for the kernels of all backends.
+pub(in super::super) fn sinks_gradient<B: Backend>(
+    sinks: FloatTensor<B>,
+    [output, statistics]: [FloatTensor<B>; 2],
+    grad: FloatTensor<B>,
+) -> FloatTensor<B> {
+    let (shape, dtype) = (sinks.shape().dims(), sinks.dtype());
+    let weights = weights(Float::<B>(sinks).widen(), Float(statistics)); // [B, H, Q, 1]
+    reduce(weights.mul(mean(Float(grad), Float(output))), shape).scale(-1.0).cast(dtype).0
+}
+
+/// `D`, `[B, H, Q, 1]`.
+fn mean<B: Backend>(grad: Float<B>, output: Float<B>) -> Float<B> {
+    grad.widen().mul(output.widen()).sum(3)
+}
+
 /// Scores become weights, by the statistics of the forward pass.
 fn weights<B: Backend>(scores: Float<B>, statistics: Float<B>) -> Float<B> {
-    let [batch, heads, queries, _] = scores.dims();
+    let [batch, heads, queries, _] = statistics.dims();
     let column = |at: usize| statistics.clone().slice(&[0..batch, 0..heads, 0..queries, at..at + 1]);
     scores.sub(column(0)).exp().mul(column(1))
 }

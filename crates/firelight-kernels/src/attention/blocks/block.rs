@@ -83,6 +83,11 @@ impl<'a, B: AttentionKernel> Block<'a, B> {
         self.of_keys(&self.inputs.value)
     }
 
+    /// The sinks, `[1, H, 1, 1]`.
+    pub(super) fn sinks(&self) -> Option<Float<B>> {
+        self.inputs.sinks.clone().map(|sinks| Float(sinks).widen())
+    }
+
     /// The rows of the block of a tensor that has one for every query.
     pub(super) fn of_queries(&self, tensor: &FloatTensor<B>) -> Float<B> {
         let [batch, heads, _, width] = tensor.shape().dims();

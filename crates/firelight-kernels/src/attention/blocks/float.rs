@@ -1,7 +1,7 @@
 //! A tensor of a backend under the names of Burn's `Tensor`, so that the passes read as their equations.
 
 use burn::backend::tensor::{BoolTensor, FloatTensor};
-use burn::backend::{Backend, Slice, TensorMetadata};
+use burn::backend::{Backend, Slice, TensorMetadata, get_device_settings};
 use burn::tensor::{DType, FloatDType, Shape};
 use std::ops::Range;
 
@@ -58,6 +58,14 @@ impl<B: Backend> Float<B> {
 
     pub(super) fn clamp_min(self, lowest: f64) -> Self {
         Self(B::float_clamp_min(self.0, lowest.into()))
+    }
+
+    /// The larger of two numbers in each place, of which `other` has one for many.
+    pub(super) fn larger(self, other: Self) -> Self {
+        let other = B::float_expand(other.0, self.0.shape());
+        let dtype = get_device_settings::<B>(&self.0.device()).bool_dtype;
+        let lower = B::float_lower(self.0.clone(), other.clone(), dtype);
+        Self(B::float_mask_where(self.0, lower, other))
     }
 
     pub(super) fn exp(self) -> Self {

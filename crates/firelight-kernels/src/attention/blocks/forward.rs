@@ -33,9 +33,18 @@ fn attend<B: AttentionKernel>(block: &Block<'_, B>, inputs: &Inputs<B>) -> [Floa
     let (scores, _) = block.scores();
     let half = lowest(&scores) / 2.0;
     let largest = scores.clone().max(3).clamp_min(half); // [B, H, q, 1]
+    let largest = match block.sinks() {
+        Some(sinks) => largest.larger(sinks),
+        None => largest,
+    };
     let weights = scores.sub(largest.clone()).exp();
+    let sum = weights.clone().sum(3); // [B, H, q, 1]
+    let sum = match block.sinks() {
+        Some(sinks) => sum.add(sinks.sub(largest.clone()).exp()),
+        None => sum,
+    };
     // The largest score alone gives one to the sum; less is there only where nothing is seen.
-    let share = weights.clone().sum(3).clamp_min(0.5).recip(); // [B, H, q, 1]
+    let share = sum.clamp_min(0.5).recip();
     let weights = block.drop(weights.mul(share.clone())).cast(inputs.value.dtype());
     let output = block.unfold(block.fold(weights).matmul(block.value()));
     [output, largest, share]

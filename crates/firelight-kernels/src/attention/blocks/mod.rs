@@ -16,7 +16,10 @@ mod forward;
 #[cfg(any(feature = "cube", all(test, feature = "ndarray")))]
 mod routes;
 
-pub(super) use {backward::backward, forward::forward};
+pub(super) use {
+    backward::{backward, sinks_gradient},
+    forward::forward,
+};
 
 /// Scores that a block holds at once: 64 MiB in single precision, several times over in the backward pass.
 pub(super) const SCORES: usize = 16 * 1024 * 1024;

@@ -14,13 +14,15 @@ macro_rules! in_blocks {
                 key: FloatTensor<Self>,
                 value: FloatTensor<Self>,
                 bias: OptionalFloat<Self>,
+                sinks: OptionalFloat<Self>,
                 padding: OptionalBool<Self>,
                 hidden: OptionalBool<Self>,
                 settings: Settings,
             ) -> FloatTensor<Self> {
                 let seed = Self::draw_seed(&query, &settings);
-                let (bias, padding, hidden) = (bias.into_option(), padding.into_option(), hidden.into_option());
-                output::<Self>(&Inputs { query, key, value, bias, padding, hidden, settings, seed })
+                let (bias, sinks) = (bias.into_option(), sinks.into_option());
+                let (padding, hidden) = (padding.into_option(), hidden.into_option());
+                output::<Self>(&Inputs { query, key, value, bias, sinks, padding, hidden, settings, seed })
             }
         }
     };

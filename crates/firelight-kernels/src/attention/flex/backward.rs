@@ -1,7 +1,8 @@
 //! The backward pass: every tile of scores is formed again, and its weights give parts of all gradients.
 //!
 //! With weights `P = softmax(S)`, dropped to `P'`, and `D = Σ_f grad output` for every query:
-//! `dV = P'ᵀ grad`, `dP = grad Vᵀ` dropped alike, `dS = P (dP - D)`, `dQ = dS K`, `dK = dSᵀ Q`.
+//! `dV = P'ᵀ grad`, `dP = grad Vᵀ` dropped alike, `dS = P (dP - D)`, `dQ = dS K`, `dK = dSᵀ Q`. Sinks have their gradient from
+//! the blocks' operations.
 
 use super::problem::{KeyTile, Problem, Tensors};
 use super::{Inputs, PARALLEL, QUERIES};

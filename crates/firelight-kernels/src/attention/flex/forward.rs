@@ -59,8 +59,8 @@ impl<T: Real> Scratch<T> {
     }
 
     fn attend(&mut self, problem: &Problem<'_, T>, [batch, head]: [usize; 2], queries: &Range<usize>) {
-        self.largest.fill(T::NEG_INFINITY);
-        self.sums.fill(T::ZERO);
+        self.largest.fill(problem.sink(head));
+        self.sums.fill(T::ONE); // The exponential of the sink; the first score is infinitely larger than none.
         self.means.fill(T::ZERO);
         for tile in problem.key_tiles(batch, head, queries) {
             let keys = &tile.keys;

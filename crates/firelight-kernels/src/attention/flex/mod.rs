@@ -37,12 +37,14 @@ impl AttentionExtension for Flex {
         key: FlexTensor,
         value: FlexTensor,
         bias: OptionalFloat<Self>,
+        sinks: OptionalFloat<Self>,
         padding: OptionalBool<Self>,
         hidden: OptionalBool<Self>,
         settings: Settings,
     ) -> FlexTensor {
-        let (bias, padding, hidden) = (bias.into_option(), padding.into_option(), hidden.into_option());
-        let inputs = Inputs { query, key, value, bias, padding, hidden, settings, seed: None };
+        let (bias, sinks) = (bias.into_option(), sinks.into_option());
+        let (padding, hidden) = (padding.into_option(), hidden.into_option());
+        let inputs = Inputs { query, key, value, bias, sinks, padding, hidden, settings, seed: None };
         let [output, _] = Self::forward(&inputs);
         output
     }

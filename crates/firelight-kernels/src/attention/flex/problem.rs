@@ -4,7 +4,7 @@ use super::super::tiles::Tiles;
 use super::{Inputs, KEYS, queries_of_tile};
 use crate::flex::dropout::Dropout;
 use crate::flex::view::{Broadcast, View, readable};
-use crate::flex::{MatrixMut, Real, product, vectorised};
+use crate::flex::{MatrixMut, Real, contiguous, product, values, vectorised};
 use crate::rule::Tile;
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
@@ -30,6 +30,7 @@ pub(super) struct Problem<'a, T> {
     pub(super) value: View<'a, T>,
     bias: Option<Broadcast<'a, T>>,
     pub(super) by_distance: bool,
+    sinks: Option<Vec<T>>,
     padding: Option<Broadcast<'a, u8>>,
     hidden: Option<Broadcast<'a, u8>>,
     pub(super) scale: T,
@@ -64,6 +65,7 @@ impl<'a, T: Real> Problem<'a, T> {
                 false => Broadcast::new(bias, T::storage(bias)),
             }),
             by_distance: settings.by_distance,
+            sinks: inputs.sinks.clone().map(|sinks| values(&contiguous(sinks)).to_vec()),
             padding: inputs.padding.as_ref().map(|padding| Broadcast::of_keys(padding, padding.storage::<u8>())),
             hidden: inputs.hidden.as_ref().map(|hidden| Broadcast::new(hidden, hidden.storage::<u8>())),
             scale: T::of(settings.scale),
@@ -92,6 +94,11 @@ impl<'a, T: Real> Problem<'a, T> {
 
     pub(super) fn heads_of_group(&self) -> usize {
         self.query.shape[1] / self.key.shape[1]
+    }
+
+    /// The sink of a head: one of minus infinity, which adds nothing, where there are none.
+    pub(super) fn sink(&self, head: usize) -> T {
+        self.sinks.as_ref().map_or(T::NEG_INFINITY, |sinks| sinks[head])
     }
 
     /// The place of a query in the order of all, which dropout is keyed by.

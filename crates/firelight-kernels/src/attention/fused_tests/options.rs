@@ -2,11 +2,11 @@
 
 use super::*;
 
-/// The options of attention, one by one; the two biases are given.
-const CHOICES: usize = 10;
+/// The options of attention, one by one; the two biases and the sinks are given.
+const CHOICES: usize = 11;
 
 /// Those options whose bits are set.
-fn chosen(bits: u32, sizes: Sizes, case: &Case, [bias, by_distance]: [Tensor<4>; 2]) -> AttentionOptions {
+fn chosen(bits: u32, sizes: Sizes, case: &Case, [bias, by_distance, sinks]: [Tensor<4>; 3]) -> AttentionOptions {
     let has = |bit: u32| bits >> bit & 1 == 1;
     let given = sizes.options(case).swap_remove(6).mask;
     let documents = sizes.rules(case).swap_remove(5).mask;
@@ -25,18 +25,21 @@ fn chosen(bits: u32, sizes: Sizes, case: &Case, [bias, by_distance]: [Tensor<4>;
         .with_scale(has(7).then_some(0.3))
         .with_bias(has(8).then_some(bias))
         .with_bias_by_distance(has(9).then(|| by_distance.reshape([heads, columns])))
+        .with_sinks(has(10).then(|| sinks.reshape([-1])))
 }
 
-/// Query, key, value and the two biases.
-fn all_inputs(sizes: Sizes, case: &Case) -> [Tensor<4>; 5] {
+/// Query, key, value, the two biases and the sinks.
+fn all_inputs(sizes: Sizes, case: &Case) -> [Tensor<4>; 6] {
     let Sizes { h, q, k, .. } = sizes;
     let [query, key, value] = sizes.by_head(case);
-    [query, key, value, random(case, [1, h, q, k], 3), random(case, [1, 1, h, q + k - 1], 4)]
+    let others = [[1, h, q, k], [1, 1, h, q + k - 1], [1, 1, 1, h]];
+    let [bias, by_distance, sinks] = [0, 1, 2].map(|index| random(case, others[index], 3 + index as u64));
+    [query, key, value, bias, by_distance, sinks]
 }
 
-/// Attention that has a gradient, if one of zeros, in biases that are not chosen too.
-fn with_all<const R: usize>(output: Tensor<R>, biases: &[Tensor<4>; 2]) -> Tensor<R> {
-    let unused = biases.iter().map(|bias| bias.clone().sum() * 0.0).reduce(|a, b| a + b).expect("two");
+/// Attention that has a gradient, if one of zeros, in biases and sinks that are not chosen too.
+fn with_all<const R: usize>(output: Tensor<R>, others: &[Tensor<4>; 3]) -> Tensor<R> {
+    let unused = others.iter().map(|tensor| tensor.clone().sum() * 0.0).reduce(|a, b| a + b).expect("three");
     output + unused.unsqueeze()
 }
 
@@ -48,7 +51,7 @@ fn every_pair_of_options_equals_the_reference_with_dropout_and_without() {
         let pairs = (0..CHOICES).flat_map(|a| (0..a).map(move |b| 1u32 << a | 1 << b));
         for (number, bits) in pairs.chain([(1 << CHOICES) - 1]).enumerate() {
             let rate = if number % 2 == 0 && k > 7 { 0.0 } else { 0.3 };
-            let plain = |biases: &[Tensor<4>; 2]| chosen(bits, sizes, &case, biases.clone());
+            let plain = |others: &[Tensor<4>; 3]| chosen(bits, sizes, &case, others.clone());
             let settings = extension::Settings {
                 seed: 11,
                 ..extension::Settings::new(&AttentionOptions::default().with_dropout(rate), &sizes.by_head(&case)[0])
@@ -58,16 +61,16 @@ fn every_pair_of_options_equals_the_reference_with_dropout_and_without() {
                 _ => crate::flex::dropout::factors(settings.dropout, settings.seed, [b * h * q, k]),
             };
             let factors = Tensor::<4>::from_data(TensorData::new(factors, [b, h, q, k]), (&case.device(), case.dtype));
-            let fused = |[query, key, value, bias, by_distance]: [Tensor<4>; 5]| {
-                let biases = [bias, by_distance];
-                let options = plain(&biases).with_dropout(rate);
+            let fused = |[query, key, value, bias, by_distance, sinks]: [Tensor<4>; 6]| {
+                let others = [bias, by_distance, sinks];
+                let options = plain(&others).with_dropout(rate);
                 let settings = extension::Settings { seed: 11, ..extension::Settings::new(&options, &query) };
-                with_all(extension::attention([query, key, value], &options, settings), &biases)
+                with_all(extension::attention([query, key, value], &options, settings), &others)
             };
-            let slow = |[query, key, value, bias, by_distance]: [Tensor<4>; 5]| {
-                let biases = [bias, by_distance];
-                let weights = reference::weights(query, key, &plain(&biases));
-                with_all(reference::mean(weights * factors.clone(), value), &biases)
+            let slow = |[query, key, value, bias, by_distance, sinks]: [Tensor<4>; 6]| {
+                let others = [bias, by_distance, sinks];
+                let weights = reference::weights(query, key, &plain(&others));
+                with_all(reference::mean(weights * factors.clone(), value), &others)
             };
             compare(&case, all_inputs(sizes, &case), fused, slow);
         }
@@ -94,14 +97,14 @@ mod any_lengths {
             // about one, which single precision rounds in another order than the reference.
             let single = Case { smallest: 1.0, ..case(DType::F32, 1.0) };
             for case in [case(DType::F64, 1.0), single] {
-                let of = |biases: &[Tensor<4>; 2]| chosen(bits, sizes, &case, biases.clone());
-                let fused = |[q, k, v, bias, by_distance]: [Tensor<4>; 5]| {
-                    let biases = [bias, by_distance];
-                    with_all(attention(q, k, v, &of(&biases)), &biases)
+                let of = |others: &[Tensor<4>; 3]| chosen(bits, sizes, &case, others.clone());
+                let fused = |[q, k, v, bias, by_distance, sinks]: [Tensor<4>; 6]| {
+                    let others = [bias, by_distance, sinks];
+                    with_all(attention(q, k, v, &of(&others)), &others)
                 };
-                let slow = |[q, k, v, bias, by_distance]: [Tensor<4>; 5]| {
-                    let biases = [bias, by_distance];
-                    with_all(slow(q, k, v, &of(&biases)), &biases)
+                let slow = |[q, k, v, bias, by_distance, sinks]: [Tensor<4>; 6]| {
+                    let others = [bias, by_distance, sinks];
+                    with_all(slow(q, k, v, &of(&others)), &others)
                 };
                 compare(&case, all_inputs(sizes, &case), fused, slow);
             }

@@ -1,0 +1,236 @@
+//! `firelight inspect`: the parts of a model with what each costs, before anything is trained or loaded.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, bail};
+use burn::tensor::Device;
+use firelight::classification::{Classification, MaskedLanguage, QuestionAnswering, TokenClassification};
+use firelight::language::Language;
+use firelight::nn::{ConfigError, Cost, ParamBuilder};
+use firelight::seq2seq::Seq2Seq;
+use firelight::storage::ModelFolder;
+use firelight::training::{RecipeOf, Run, RunRequest, Task, read_recipe, task_of};
+use firelight::vision::Vision;
+
+use super::recipes;
+use super::train::parse_override;
+use crate::failure::Mistake;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  firelight inspect dates
+  firelight inspect recipes/shakespeare-char-cpu.toml --data input.txt --set model.n_layers=12
+  firelight inspect runs/stories-1 --length 1024
+  firelight inspect runs/stories-1 --json
+
+Nothing is drawn or loaded, so models that this machine cannot hold are counted, too. FLOP are those of matrix products and of \
+attention, of one token, forward; a training step takes three times as many. `kept` is what one token leaves for the backward \
+pass. All sizes are in single precision.";
+
+/// Print the parts of a model: parameters, arithmetic, memory
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Inspect {
+    /// Run folder, recipe file (TOML) or the name of an embedded recipe
+    model: PathBuf,
+    /// With a recipe: file or folder that it would be trained on, which decides the size of the vocabulary
+    #[arg(long, value_name = "PATH")]
+    data: Option<PathBuf>,
+    /// With a recipe: override a value of it, such as model.d_model=64; may be repeated
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE", value_parser = parse_override)]
+    overrides: Vec<(String, String)>,
+    /// Tokens of the context; by default as many as the model reads
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    length: Option<u32>,
+    /// Print the tree as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Inspect {
+    pub(crate) fn run(self) -> Result<()> {
+        let params = ParamBuilder::counting();
+        match self.task()?.as_str() {
+            Language::NAME => self.print::<Language>(|_, config, length| {
+                config.validate()?;
+                let length = length.unwrap_or(config.transformer.max_seq_len);
+                Ok((config.init_with(&params).cost(length), length))
+            }),
+            Seq2Seq::NAME => self.print::<Seq2Seq>(|_, config, length| {
+                config.validate()?;
+                let stacks = [&config.stacks.encoder, &config.stacks.decoder];
+                let lengths = stacks.map(|stack| length.unwrap_or(stack.max_seq_len));
+                Ok((config.init_with(&params).cost(lengths), lengths[1]))
+            }),
+            Classification::NAME => self.print::<Classification>(|_, config, length| {
+                config.validate()?;
+                let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
+                Ok((config.init_with(&params).cost(length), length))
+            }),
+            TokenClassification::NAME => self.print::<TokenClassification>(|_, config, length| {
+                config.validate()?;
+                let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
+                Ok((config.init_with(&params).cost(length), length))
+            }),
+            QuestionAnswering::NAME => self.print::<QuestionAnswering>(|_, config, length| {
+                config.validate()?;
+                let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
+                Ok((config.init_with(&params).cost(length), length))
+            }),
+            MaskedLanguage::NAME => self.print::<MaskedLanguage>(|recipe, config, length| {
+                config.validate()?;
+                let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
+                Ok((config.init_with(&params).cost(length, recipe.data.masking.ratio), length))
+            }),
+            Vision::NAME => self.print::<Vision>(|_, config, _| {
+                config.validate()?;
+                Ok((config.init_with(&params).cost(), config.tokens()))
+            }),
+            other => bail!(Mistake(format!("`{}` is of the unknown task `{other}`", self.model.display()))),
+        }
+    }
+
+    fn task(&self) -> Result<String> {
+        if self.model.is_dir() {
+            return Ok(task_of(&ModelFolder::open(&self.model)?.recipe())?);
+        }
+        match recipes::named(&self.model) {
+            Some(embedded) => Ok(embedded.task.to_string()),
+            None => Ok(task_of(&self.model)?),
+        }
+    }
+
+    fn print<T: Task>(
+        &self,
+        cost: impl FnOnce(&RecipeOf<T>, &T::Config, Option<usize>) -> Result<(Cost, usize), ConfigError>,
+    ) -> Result<()>
+    where
+        T::Error: std::error::Error + Send + Sync + 'static,
+    {
+        let (recipe, config) = self.plan::<T>()?;
+        let length = self.length.map(|length| length as usize);
+        let found = cost(&recipe, &config, length);
+        let (cost, context) = found.map_err(|error| anyhow!(Mistake(format!("{}: {error}", self.model.display()))))?;
+        let cost = cost.named(T::NAME);
+        let text = match self.json {
+            true => json(&cost, context)?,
+            false => table(&cost) + &totals(&cost, context),
+        };
+        Ok(output::print(&text)?)
+    }
+
+    /// What a run was trained by, or what a recipe would make of its data.
+    fn plan<T: Task>(&self) -> Result<(RecipeOf<T>, T::Config)>
+    where
+        T::Error: std::error::Error + Send + Sync + 'static,
+    {
+        if self.model.is_dir() {
+            let folder = ModelFolder::open(&self.model)?;
+            return Ok((read_recipe::<T>(Some(&folder.recipe()), &[])?, folder.read_config(T::NAME)?));
+        }
+        let request = RunRequest {
+            recipe: Some(self.model.clone()),
+            overrides: self.overrides.clone(),
+            data: self.data.iter().cloned().collect(),
+            ..RunRequest::new(&Device::flex())
+        };
+        Ok(Run::<T>::plan(&request)?)
+    }
+}
+
+/// The tree, with the context that it is for at its root.
+fn json(cost: &Cost, context: usize) -> Result<String> {
+    let mut tree = serde_json::to_value(cost)?;
+    tree["context"] = context.into();
+    Ok(serde_json::to_string_pretty(&tree)? + "\n")
+}
+
+/// The tree, a part a line.
+fn table(cost: &Cost) -> String {
+    let mut rows = vec![["", "parameters", "share", "MFLOP", "kept"].map(String::from)];
+    add_rows(&mut rows, cost, cost.parameters, "", "");
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let [first, others @ ..] = [0, 1, 2, 3, 4].map(width);
+    let line = |row: &[String; 5]| {
+        let numbers = row[1..].iter().zip(others).map(|(text, width)| format!("  {text:>width$}"));
+        format!("{:first$}{}\n", row[0], numbers.collect::<String>())
+    };
+    rows.iter().map(line).collect()
+}
+
+/// The line of a part behind `branch`, and those of its parts behind `stem`.
+fn add_rows(rows: &mut Vec<[String; 5]>, cost: &Cost, whole: usize, branch: &str, stem: &str) {
+    let share = 100.0 * cost.parameters as f64 / whole.max(1) as f64;
+    let flops = format!("{:.3}", cost.flops_per_token / 1e6);
+    rows.push([
+        format!("{branch}{}", cost.name),
+        with_commas(cost.parameters),
+        format!("{share:.1} %"),
+        flops,
+        with_commas(cost.kept_per_token),
+    ]);
+    // What has no parameters and computes nothing is no line.
+    let parts: Vec<_> = cost.parts.iter().filter(|part| part.parameters > 0 || part.flops_per_token > 0.0).collect();
+    for (index, part) in parts.iter().enumerate() {
+        let (branch, below) = if index + 1 == parts.len() { ("└ ", "  ") } else { ("├ ", "│ ") };
+        add_rows(rows, part, whole, &format!("{stem}{branch}"), &format!("{stem}{below}"));
+    }
+}
+
+fn totals(cost: &Cost, context: usize) -> String {
+    let mut text = format!("\nparameters: {}, {} MiB", with_commas(cost.parameters), mebibytes(4 * cost.parameters));
+    if cost.active_parameters < cost.parameters {
+        let _ = write!(text, "; a token is computed with {} of them", with_commas(cost.active_parameters));
+    }
+    let (forward, training) = (cost.flops_per_token / 1e6, cost.training_flops_per_token() / 1e6);
+    let _ = writeln!(text, "\nin a context of {} tokens:", with_commas(context));
+    let _ = writeln!(text, "  arithmetic: {forward:.3} MFLOP a token forward, {training:.3} MFLOP in training");
+    let kept = cost.kept_per_token;
+    let _ = writeln!(
+        text,
+        "  training keeps {} numbers of a token for the backward pass, {} MiB of a sequence",
+        with_commas(kept),
+        mebibytes(4 * kept * context)
+    );
+    let _ = writeln!(text, "  a cache of one sequence takes {} MiB", mebibytes(cost.cache_bytes));
+    text
+}
+
+fn mebibytes(bytes: usize) -> String {
+    format!("{:.1}", bytes as f64 / (1 << 20) as f64)
+}
+
+/// `1234567` as `1,234,567`.
+fn with_commas(number: usize) -> String {
+    let digits = number.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group).into_owned());
+    groups.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_literal() {
+        let part = |name: &str, parameters, flops_per_token, kept_per_token| Cost {
+            name: name.into(),
+            modules: 1,
+            parameters,
+            flops_per_token,
+            kept_per_token,
+            ..Cost::default()
+        };
+        let inner =
+            Cost { parts: vec![part("up", 1000, 2e6, 0), part("nothing", 0, 0.0, 0)], ..part("block", 1000, 2e6, 8) };
+        let whole = Cost { parts: vec![inner, part("head", 234, 0.5e6, 4)], ..part("model", 1234, 2.5e6, 12) };
+        let expected = "         parameters    share  MFLOP  kept\n\
+                        model         1,234  100.0 %  2.500    12\n\
+                        ├ block       1,000   81.0 %  2.000     8\n\
+                        │ └ up        1,000   81.0 %  2.000     0\n\
+                        └ head          234   19.0 %  0.500     4\n";
+        assert_eq!(table(&whole), expected);
+    }
+}

@@ -1,0 +1,195 @@
+//! What a model costs: parameters, arithmetic and memory, counted from the modules that were built. A parameter that was not read
+//! yet is not drawn for it, so that a model of any size is counted at once.
+//!
+//! Arithmetic is that of the products alone, a multiplication and an addition each, as is usual: two floating point operations
+//! of one token for every number of a matrix, and what a mixer computes for every pair that its rule shows. A backward pass takes
+//! twice as much. Source of the convention: Chowdhery et al. 2022, PaLM, appendix B (<https://arxiv.org/abs/2204.02311>), whose
+//! `6 N + 12 L H E T` counts all pairs, hidden ones too.
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::Tensor;
+use firelight_kernels::PairRule;
+use serde::Serialize;
+
+/// Bytes of a 32-bit float.
+pub(crate) const FLOAT: usize = 4;
+
+/// Queries whose pairs are counted one by one; of longer sequences so many are, evenly spaced.
+const COUNTED: usize = 4096;
+
+/// What a module costs, with the same of its parts.
+///
+/// ```
+/// use burn::tensor::Device;
+/// use firelight_core::TransformerConfig;
+///
+/// // Of a model that no laptop holds.
+/// let stack = TransformerConfig::new(12_288, 96, 96).init(&Device::flex());
+/// let cost = stack.cost(2048);
+/// assert_eq!(cost.parameters / 1_000_000_000, 173);
+/// assert_eq!(cost.parts.last().map(|part| part.name.as_str()), Some("norm"));
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Cost {
+    /// Its name in the module that it is a part of.
+    pub name: String,
+    /// How many equal modules it stands for.
+    pub modules: usize,
+    /// Numbers that it has.
+    pub parameters: usize,
+    /// Those that one token is computed with: all, but for experts.
+    pub active_parameters: usize,
+    /// Floating point operations of one token, forward.
+    pub flops_per_token: f64,
+    /// Numbers that it keeps of one token for the backward pass.
+    pub kept_per_token: usize,
+    /// Memory of one sequence in a cache of the whole context, in single precision.
+    pub cache_bytes: usize,
+    /// What it consists of.
+    pub parts: Vec<Cost>,
+}
+
+impl Cost {
+    /// A module whose matrices each token is multiplied by once: nothing kept, nothing cached.
+    pub fn of(module: &impl Module) -> Self {
+        let mut count = Count::default();
+        module.visit(&mut count);
+        Self {
+            modules: 1,
+            parameters: count.parameters,
+            active_parameters: count.parameters,
+            flops_per_token: 2.0 * count.in_matrices as f64,
+            ..Self::default()
+        }
+    }
+
+    /// A module that consists of these parts.
+    pub fn sum(parts: impl IntoIterator<Item = Self>) -> Self {
+        let mut whole = Self { modules: 1, parts: parts.into_iter().collect(), ..Self::default() };
+        for part in &whole.parts {
+            whole.parameters = whole.parameters.saturating_add(part.parameters);
+            whole.active_parameters = whole.active_parameters.saturating_add(part.active_parameters);
+            whole.flops_per_token += part.flops_per_token;
+            whole.kept_per_token = whole.kept_per_token.saturating_add(part.kept_per_token);
+            whole.cache_bytes = whole.cache_bytes.saturating_add(part.cache_bytes);
+        }
+        whole
+    }
+
+    /// `modules` equal ones, each with parameters of its own, which compute a token `turns` times together: experts of which a few are
+    /// chosen, or a layer that stands in several places.
+    pub fn repeated(self, modules: usize, turns: usize) -> Self {
+        let times = |number: usize, count: usize| number.saturating_mul(count);
+        Self {
+            modules: times(self.modules, modules),
+            parameters: times(self.parameters, modules),
+            active_parameters: times(self.active_parameters, modules.min(turns)),
+            flops_per_token: self.flops_per_token * turns as f64,
+            kept_per_token: times(self.kept_per_token, turns),
+            cache_bytes: times(self.cache_bytes, turns),
+            parts: self.parts.into_iter().map(|part| part.repeated(modules, turns)).collect(),
+            ..self
+        }
+    }
+
+    /// Sets the name.
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// Adds floating point operations of one token, forward.
+    pub fn with_flops(self, flops: f64) -> Self {
+        Self { flops_per_token: self.flops_per_token + flops, ..self }
+    }
+
+    /// A table in which tokens are looked up: no arithmetic.
+    pub fn looked_up(self) -> Self {
+        Self { flops_per_token: 0.0, ..self }
+    }
+
+    /// What is computed once for so many tokens.
+    pub fn once_in(self, tokens: usize) -> Self {
+        let tokens = tokens.max(1);
+        let (flops, kept) = (self.flops_per_token / tokens as f64, self.kept_per_token.div_ceil(tokens));
+        let parts = self.parts.into_iter().map(|part| part.once_in(tokens)).collect();
+        Self { flops_per_token: flops, kept_per_token: kept, parts, ..self }
+    }
+
+    /// What is computed for a share of the tokens alone.
+    pub fn in_share(self, share: f64) -> Self {
+        let kept = (self.kept_per_token as f64 * share).ceil() as usize;
+        let parts = self.parts.into_iter().map(|part| part.in_share(share)).collect();
+        Self { flops_per_token: self.flops_per_token * share, kept_per_token: kept, parts, ..self }
+    }
+
+    /// Adds numbers that are kept of one token for the backward pass.
+    pub fn keeping(self, numbers: usize) -> Self {
+        Self { kept_per_token: self.kept_per_token.saturating_add(numbers), ..self }
+    }
+
+    /// Sets the memory of one sequence in a cache.
+    pub fn with_cache(self, bytes: usize) -> Self {
+        Self { cache_bytes: bytes, ..self }
+    }
+
+    /// Floating point operations of one training token: backward, every product has two.
+    pub fn training_flops_per_token(&self) -> f64 {
+        3.0 * self.flops_per_token
+    }
+}
+
+/// Modules by what they cost and the places in which each stands, those of equal cost as one part, whose name is its places. A module
+/// in several places is one, or where it is not `shared` stands for as many.
+pub(crate) fn grouped(modules: impl IntoIterator<Item = (Cost, Vec<usize>)>, shared: bool) -> Vec<Cost> {
+    let mut kinds: Vec<(Cost, usize, Vec<usize>)> = Vec::new();
+    for (cost, places) in modules {
+        match kinds.iter_mut().find(|(kind, ..)| *kind == cost) {
+            Some((_, modules, all)) => (*modules, *all) = (*modules + 1, [std::mem::take(all), places].concat()),
+            None => kinds.push((cost, 1, places)),
+        }
+    }
+    let group = |(cost, modules, mut places): (Cost, usize, Vec<usize>)| {
+        places.sort_unstable();
+        cost.repeated(if shared { modules } else { places.len() }, places.len()).named(ranges(&places))
+    };
+    kinds.into_iter().map(group).collect()
+}
+
+/// `[0, 1, 2, 4]` as `0-2, 4`.
+fn ranges(places: &[usize]) -> String {
+    let runs = places.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
+        [only] => only.to_string(),
+        [first, .., last] => format!("{first}-{last}"),
+        [] => String::new(),
+    });
+    runs.collect::<Vec<_>>().join(", ")
+}
+
+/// Pairs of a query and a key that it sees, for each query of a sequence of `length` tokens, on average.
+pub(crate) fn pairs_per_query(rule: &PairRule, length: usize) -> f64 {
+    let step = length.div_ceil(COUNTED).max(1);
+    let counted: Vec<usize> = (step / 2..length).step_by(step).collect();
+    let seen = |query: &usize| rule.seen(0, *query, 0..length).count() as f64;
+    counted.iter().map(seen).sum::<f64>() / counted.len().max(1) as f64
+}
+
+/// Numbers of a parameter, without drawing it.
+fn numbers<const D: usize>(param: &Param<Tensor<D>>) -> usize {
+    param.lazy_shape().iter().fold(1, |product, size| product.saturating_mul(*size))
+}
+
+#[derive(Default)]
+struct Count {
+    parameters: usize,
+    in_matrices: usize,
+}
+
+impl ModuleVisitor for Count {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let numbers = numbers(param);
+        self.parameters = self.parameters.saturating_add(numbers);
+        if D > 1 {
+            self.in_matrices = self.in_matrices.saturating_add(numbers);
+        }
+    }
+}

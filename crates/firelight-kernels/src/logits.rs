@@ -1,0 +1,126 @@
+//! How vectors become logits: one matrix product, and what published heads put around it.
+
+use burn::tensor::Tensor;
+
+use crate::linear;
+
+/// The map of a language model's head: `cap(scale (x weight + bias))`, with `cap(z) = c tanh(z / c)` where there is a soft cap `c`.
+///
+/// The scale is Cohere's `logit_scale` and one over Granite's `logits_scaling`; the bias that of GPT-J and Phi; the soft cap that
+/// of Gemma 2 (Gemma Team 2024, §2, <https://arxiv.org/abs/2408.00118>).
+#[doc(alias = "lm_head")]
+#[derive(Debug, Clone)]
+pub struct LogitMap {
+    /// `[D, V]`.
+    pub weight: Tensor<2>,
+    /// `[V]`.
+    pub bias: Option<Tensor<1>>,
+    /// Multiplies the logits, the bias included.
+    pub scale: f64,
+    /// Bounds the logits; above 0.
+    pub soft_cap: Option<f64>,
+}
+
+impl LogitMap {
+    /// The plain product with a matrix, `[D, V]`.
+    pub fn new(weight: Tensor<2>) -> Self {
+        Self { weight, bias: None, scale: 1.0, soft_cap: None }
+    }
+
+    /// Adds a bias, `[V]`.
+    pub fn with_bias(mut self, bias: Option<Tensor<1>>) -> Self {
+        self.bias = bias;
+        self
+    }
+
+    /// Multiplies the logits.
+    pub fn with_scale(mut self, scale: f64) -> Self {
+        self.scale = scale;
+        self
+    }
+
+    /// Bounds the logits.
+    pub fn with_soft_cap(mut self, soft_cap: Option<f64>) -> Self {
+        self.soft_cap = soft_cap;
+        self
+    }
+
+    /// The logits of vectors.
+    ///
+    /// # Shapes
+    /// - `x`: `[..., D]`; output: `[..., V]`
+    ///
+    /// # Panics
+    /// As [`linear`], and if the soft cap is not above 0.
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        self.check("logits", &x);
+        #[cfg(feature = "flex")]
+        if crate::half::is_half(&x) {
+            return crate::half::in_single(x, |x| self.widened().forward(x));
+        }
+        let logits = linear(self.scaled(x), self.weight.clone(), self.scaled_bias());
+        match self.soft_cap {
+            // Burn rounds the factor of a quotient's gradient to single precision, but not that of a product.
+            Some(cap) => (logits * (1.0 / cap)).tanh() * cap,
+            None => logits,
+        }
+    }
+
+    pub(crate) fn check<const D: usize>(&self, operation: &str, x: &Tensor<D>) {
+        crate::linear::check(operation, x, &self.weight, self.bias.as_ref());
+        assert!(self.soft_cap.is_none_or(|cap| cap > 0.0), "{operation}: soft cap {:?} is not above 0", self.soft_cap);
+    }
+
+    /// The same in single precision, where its numbers are of half precision.
+    #[cfg(feature = "flex")]
+    pub(crate) fn widened(&self) -> Self {
+        use crate::half::widen;
+        Self { weight: widen(self.weight.clone()), bias: self.bias.clone().map(widen), ..self.clone() }
+    }
+
+    /// The scaled vectors, whose product with the matrix is the scaled logits: `D` is smaller than `V`.
+    pub(crate) fn scaled<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        if self.scale == 1.0 { x } else { x * self.scale }
+    }
+
+    /// The bias of scaled logits, `[V]`.
+    pub(crate) fn scaled_bias(&self) -> Option<Tensor<1>> {
+        self.bias.clone().map(|bias| self.scaled(bias))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assert_close;
+    use burn::tensor::{Device, TensorData};
+
+    #[test]
+    fn logits_by_hand() {
+        let device = Device::default();
+        let x = Tensor::<2>::from_floats([[1.0, 2.0]], &device);
+        let map = LogitMap::new(Tensor::from_floats([[1.0, 0.0, 2.0], [0.0, 1.0, -1.0]], &device));
+        let map = map.with_bias(Some(Tensor::from_floats([0.5, 0.0, 3.0], &device))).with_scale(0.5);
+        map.forward(x.clone()).into_data().assert_eq(&TensorData::from([[0.75f32, 1.0, 1.5]]), false);
+        // 2 tanh(.375), 2 tanh(.5) and 2 tanh(.75).
+        let capped = map.with_soft_cap(Some(2.0)).forward(x);
+        assert_close(&capped, &TensorData::from([[0.716_714_7f32, 0.924_234_3, 1.270_297_9]]), 1e-6);
+    }
+
+    #[test]
+    #[should_panic(expected = "logits: soft cap Some(0.0) is not above 0")]
+    fn a_cap_of_zero_panics() {
+        let device = Device::default();
+        LogitMap::new(Tensor::ones([2, 3], &device))
+            .with_soft_cap(Some(0.0))
+            .forward(Tensor::<2>::ones([1, 2], &device));
+    }
+
+    #[test]
+    #[should_panic(expected = "logits: bias [4] is not as long as the outputs of weight [2, 3]")]
+    fn a_bias_of_another_length_panics() {
+        let device = Device::default();
+        let map = LogitMap::new(Tensor::ones([2, 3], &device)).with_bias(Some(Tensor::ones([4], &device)));
+        map.forward(Tensor::<2>::ones([1, 2], &device));
+    }
+}
