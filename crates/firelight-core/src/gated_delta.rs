@@ -22,6 +22,7 @@ pub use convolution::ShortConvolution;
 pub use state::GatedDeltaState;
 
 use crate::context::LayerContext;
+use crate::cost::{Cost, FLOAT};
 use crate::error::expect_valid;
 use crate::layer::TokenMixer;
 use crate::linear::Linear;
@@ -52,15 +53,11 @@ const NOTHING_KEPT: f64 = -1e30;
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
-/// use firelight_core::{GatedDeltaConfig, ParamBuilder, Pass, PositionConfig, SequenceInput, TransformerConfig};
+/// use firelight_core::{GatedDeltaConfig, MixerConfig, Pass, PositionConfig, SequenceInput, TransformerConfig};
 ///
 /// let config = TransformerConfig::new(16, 2, 2).with_position(PositionConfig::None);
-/// let device = Device::flex();
-/// let stack = config.init_layers(&ParamBuilder::new(&device, 0), |_, block, params| {
-///     let mixer = GatedDeltaConfig::new(16, 2);
-///     block.init_parts(params, |params| mixer.init_with(params), |params| block.init_feed_forward(params))
-/// });
-/// let x = Tensor::<3>::ones([1, 5, 16], &device);
+/// let stack = config.with_mixer(MixerConfig::GatedDelta(GatedDeltaConfig::default())).init(&Device::flex());
+/// let x = Tensor::<3>::ones([1, 5, 16], &Device::flex());
 /// assert_eq!(stack.forward(x, &SequenceInput::default(), &mut Pass::default()).dims(), [1, 5, 16]);
 /// ```
 #[doc(alias = "DeltaNet")]
@@ -120,6 +117,32 @@ impl TokenMixer for GatedDelta {
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
         expect_valid(GatedDeltaConfig::validate_rule(rule));
         Box::new(GatedDeltaState::new(capacity))
+    }
+
+    /// In chunks of `C` tokens: the products of all pairs in them and the system that they make, and of every token with the state.
+    fn cost(&self, _rule: &PairRule, length: usize) -> Cost {
+        let part = |name: &str, layer: &Linear| Cost::of(layer).keeping(layer.widths()[1]).named(name);
+        let [_, mixed] = self.qkv.widths();
+        let (values, reach) = (self.output_width(), self.convolution.reach());
+        let (d_value, d_key) = (values / self.n_value_heads, (mixed - values) / 2 / self.n_key_heads);
+        let state = self.n_value_heads.saturating_mul(d_key * d_value);
+        let convolution = Cost::of(&self.convolution).keeping(mixed).named("convolution");
+        let decay = Cost::of(&self.step_bias).looked_up().named("step_bias");
+        let rate = Cost::of(&self.log_rate).looked_up().named("log_rate");
+        let rule = self.n_value_heads as f64 * rule::flops_per_token(length, d_key, d_value);
+        let parts = [
+            part("qkv", &self.qkv),
+            convolution,
+            part("gate", &self.gate),
+            part("strength", &self.strength),
+            part("step", &self.step),
+            decay,
+            rate,
+            Cost::default().with_flops(rule).keeping(values).named("rule"),
+            self.norm.cost(values).named("norm"),
+            Cost::of(&self.output).keeping(values).named("output"),
+        ];
+        Cost::sum(parts).with_cache((state + reach * mixed).saturating_mul(FLOAT))
     }
 }
 
@@ -202,34 +225,11 @@ mod tests {
     use super::*;
     use crate::invariants::stack;
     use crate::{
-        Attention, AttentionContext, AttentionTrace, Cache, ParamBuilder, Pass, PositionConfig, SequenceInput,
-        Transformer, TransformerBlock, TransformerConfig,
+        AttentionConfig, AttentionContext, AttentionTrace, Cache, Init, MixerConfig, ParamBuilder, Pass,
+        PositionConfig, SequenceInput, Transformer, TransformerConfig, WeightInit,
     };
     use burn::tensor::{Device, FloatDType, Int, TensorData};
     use firelight_kernels::{AttentionMask, assert_close};
-
-    /// Gated DeltaNet in all layers but every second.
-    #[derive(Module, Debug)]
-    enum Mixer {
-        Delta(GatedDelta),
-        Softmax(Attention),
-    }
-
-    impl TokenMixer for Mixer {
-        fn forward(&self, x: Tensor<3>, context: &LayerContext, pass: &mut LayerPass) -> Tensor<3> {
-            match self {
-                Self::Delta(mixer) => mixer.forward(x, context, pass),
-                Self::Softmax(mixer) => TokenMixer::forward(mixer, x, context, pass),
-            }
-        }
-
-        fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
-            match self {
-                Self::Delta(mixer) => mixer.state(rule, capacity),
-                Self::Softmax(mixer) => mixer.state(rule, capacity),
-            }
-        }
-    }
 
     fn noise(shape: [usize; 3], stream: usize, device: &Device) -> Tensor<3> {
         let number = |i: usize| (i as f32 * 1.7 + (i * i) as f32 * 0.013 + stream as f32).sin();
@@ -237,21 +237,24 @@ mod tests {
         Tensor::from_data(TensorData::new(numbers, shape), device)
     }
 
-    fn mixer() -> GatedDeltaConfig {
-        GatedDeltaConfig::new(8, 2).with_n_value_heads(4).with_d_key(3).with_d_value(2)
+    fn delta() -> GatedDeltaConfig {
+        GatedDeltaConfig::default().with_n_value_heads(4).with_d_key(3).with_d_value(2)
     }
 
-    /// Weights far from 0, so that what a layer reads shows.
-    fn hybrid(device: &Device) -> Transformer<TransformerBlock<Mixer>> {
+    fn mixer(device: &Device) -> GatedDelta {
+        delta().init_with(&AttentionConfig::new(8, 2).with_bias(false), &ParamBuilder::new(device, 0))
+    }
+
+    /// Gated DeltaNet in all layers but the second. Weights far from 0, so that what a layer reads shows.
+    fn hybrid(device: &Device) -> Transformer {
         let config = TransformerConfig::new(8, 2, 3).with_position(PositionConfig::rotary());
-        let wide = crate::Init::Normal { std: 0.4 };
-        config.init_layers(&ParamBuilder::new(device, 5), |index, block, params| {
-            let part = |params: &ParamBuilder| match index {
-                1 => Mixer::Softmax(block.attention.init_with(params)),
-                _ => Mixer::Delta(mixer().with_init(wide, wide).init_with(params)),
-            };
-            block.init_parts(params, part, |params| block.init_feed_forward(params))
-        })
+        let config = config
+            .with_bias(false)
+            .with_init(WeightInit { weight: Init::Normal { std: 0.4 }, scale_residual: false })
+            .with_mixer(MixerConfig::GatedDelta(delta()));
+        let mut layers = vec![config.first().clone(); 3];
+        layers[1].block.mixer = MixerConfig::Attention;
+        config.with_layers(layers).init_with(&ParamBuilder::new(device, 5))
     }
 
     fn whole(x: Tensor<3>, input: &SequenceInput) -> Tensor<3> {
@@ -368,7 +371,7 @@ mod tests {
     #[test]
     fn a_state_does_not_grow() {
         let device = Device::default();
-        let mixer = mixer().init(&device);
+        let mixer = mixer(&device);
         let attention = AttentionContext::masked(AttentionMask::causal());
         let context = LayerContext { attention, ..LayerContext::default() };
         let mut cache = Cache::new([mixer.state(&PairRule::Causal, 1000)], 1000);
@@ -399,12 +402,12 @@ mod tests {
     #[should_panic(expected = "its pattern and the pass's rule must be causal")]
     fn a_mask_that_shows_the_future_is_refused() {
         let x = noise([1, 4, 8], 9, &Device::default());
-        mixer().init(&x.device()).forward(x, &LayerContext::default(), &mut LayerPass::default());
+        mixer(&x.device()).forward(x, &LayerContext::default(), &mut LayerPass::default());
     }
 
     #[test]
     #[should_panic(expected = "must be causal, without a window")]
     fn a_state_for_a_window_is_refused() {
-        mixer().init(&Device::default()).state(&PairRule::window(2, 0), 8);
+        mixer(&Device::default()).state(&PairRule::window(2, 0), 8);
     }
 }

@@ -7,6 +7,7 @@ use crate::attention::{
 use crate::context::LayerContext;
 use crate::cost::Cost;
 use crate::error::ConfigError;
+use crate::gated_delta::{GatedDelta, GatedDeltaConfig};
 use crate::init::ParamBuilder;
 use crate::layer::TokenMixer;
 use crate::pass::LayerPass;
@@ -28,6 +29,8 @@ pub enum MixerConfig {
     Latent(LatentConfig),
     /// The difference of two attentions over the same values (Ye et al. 2024).
     Differential(DifferentialConfig),
+    /// A gated delta rule, a recurrence in linear time (Yang et al. 2024), as Qwen3-Next.
+    GatedDelta(GatedDeltaConfig),
 }
 
 impl MixerConfig {
@@ -38,13 +41,23 @@ impl MixerConfig {
             Self::Attention => Ok(()),
             Self::Latent(latent) => latent.validate(attention),
             Self::Differential(differential) => differential.validate(attention),
+            Self::GatedDelta(delta) => delta.validate(attention),
+        }
+    }
+
+    /// # Errors
+    /// If a layer of this mixer cannot keep `rule`.
+    pub(crate) fn validate_rule(&self, rule: &PairRule) -> Result<(), ConfigError> {
+        match self {
+            Self::GatedDelta(_) => GatedDeltaConfig::validate_rule(rule),
+            Self::Attention | Self::Latent(_) | Self::Differential(_) => Ok(()),
         }
     }
 
     /// Channels of a query and a key that turn by their positions.
     pub(crate) fn d_turned(&self, attention: &AttentionConfig) -> usize {
         match self {
-            Self::Attention | Self::Differential(_) => attention.d_head(),
+            Self::Attention | Self::Differential(_) | Self::GatedDelta(_) => attention.d_head(),
             Self::Latent(latent) => latent.d_rotary,
         }
     }
@@ -62,6 +75,7 @@ impl MixerConfig {
             Self::Attention => Mixer::Attention(attention.init_with(params)),
             Self::Latent(latent) => Mixer::Latent(latent.init_with(attention, params)),
             Self::Differential(config) => Mixer::Differential(config.init_with(attention, params)),
+            Self::GatedDelta(config) => Mixer::GatedDelta(config.init_with(attention, params)),
         }
     }
 }
@@ -75,6 +89,8 @@ pub enum Mixer {
     Latent(LatentAttention),
     /// Differential attention.
     Differential(DifferentialAttention),
+    /// A gated delta rule.
+    GatedDelta(GatedDelta),
 }
 
 impl Mixer {
@@ -82,7 +98,7 @@ impl Mixer {
     pub fn attention(&self) -> Option<&Attention> {
         match self {
             Self::Attention(attention) => Some(attention),
-            Self::Latent(_) | Self::Differential(_) => None,
+            Self::Latent(_) | Self::Differential(_) | Self::GatedDelta(_) => None,
         }
     }
 }
@@ -94,6 +110,7 @@ macro_rules! with {
             Self::Attention($mixer) => $done,
             Self::Latent($mixer) => $done,
             Self::Differential($mixer) => $done,
+            Self::GatedDelta($mixer) => $done,
         }
     };
 }

@@ -74,6 +74,9 @@ pub struct AttentionConfig {
     /// its own. Default: false.
     #[serde(default)]
     pub sinks: bool,
+    /// A gate for every channel of the heads, the sigmoid of a projection of `x`, as Qwen3-Next. Default: false.
+    #[serde(default)]
+    pub gate: bool,
     /// Share of the attention weights dropped in training. Default: 0.
     #[serde(default)]
     pub dropout: f64,
@@ -103,6 +106,7 @@ impl AttentionConfig {
             scale: ScoreScale::default(),
             soft_cap: None,
             sinks: false,
+            gate: false,
             dropout: 0.0,
             init: Init::default(),
             output_init: Init::default(),
@@ -178,6 +182,12 @@ impl AttentionConfig {
     /// Sets whether each head has an attention sink.
     pub fn with_sinks(mut self, sinks: bool) -> Self {
         self.sinks = sinks;
+        self
+    }
+
+    /// Sets whether each channel of the heads has a gate.
+    pub fn with_gate(mut self, gate: bool) -> Self {
+        self.gate = gate;
         self
     }
 
@@ -263,6 +273,29 @@ impl AttentionConfig {
             .finish()
     }
 
+    /// What another mixer than [`Attention`] says of options that it has no place for: all that are set, but those that it has `taken`.
+    pub(crate) fn check_taken(&self, taken: &[&str], mixer: &str) -> Checks {
+        let plain = Self::new(self.d_model, self.n_heads);
+        [
+            ("n_kv_heads", self.n_kv_heads() != self.n_heads),
+            ("d_value", self.d_value.is_some()),
+            ("projection", self.projection != plain.projection),
+            ("qkv_bias", self.qkv_bias.is_some()),
+            ("query_key_norm", self.query_key_norm.is_some()),
+            ("attention_mechanism", self.mechanism != plain.mechanism),
+            ("attention_scale", self.scale != plain.scale),
+            ("attention_soft_cap", self.soft_cap.is_some()),
+            ("attention_sinks", self.sinks),
+            ("attention_gate", self.gate),
+            ("attention_dropout", self.dropout > 0.0),
+        ]
+        .into_iter()
+        .filter(|(key, _)| !taken.contains(key))
+        .fold(Checks::default(), |checks, (key, is_set)| {
+            checks.require(!is_set, || format!("{key} has no place in mixer = {mixer}: leave it out"))
+        })
+    }
+
     /// How many numbers of `heads` heads a norm of queries or keys is taken over.
     fn normed_width(&self, heads: usize) -> usize {
         match self.query_key_norm_span {
@@ -291,6 +324,8 @@ impl AttentionConfig {
         let widths = Widths { d_model: self.d_model, query, key, value };
         let d_heads = self.n_heads * d_value;
         let output = LinearConfig::new(d_heads, self.d_model).with_bias(self.bias).with_init(self.output_init);
+        let gate =
+            LinearConfig::new(self.d_model, d_heads).with_bias(self.qkv_bias.unwrap_or(self.bias)).with_init(self.init);
         let norm = |name: &str, heads: usize| {
             self.query_key_norm.map(|norm| norm.init_with(self.normed_width(heads), &params.scope(name)))
         };
@@ -300,6 +335,7 @@ impl AttentionConfig {
             norm_span: self.query_key_norm_span,
             projection: self.projection.init_with(widths, self.qkv_bias.unwrap_or(self.bias), self.init, params),
             sinks: self.sinks.then(|| params.param("sinks", [self.n_heads], Init::Zeros)),
+            gate: self.gate.then(|| gate.init_with(&params.scope("gate"))),
             output: output.init_with(&params.scope("output")),
             mechanism: self.mechanism.init_with(self.heads(), self.init, &params.scope("mechanism")),
             dropout: DropoutConfig::new(self.dropout).init(),
@@ -336,6 +372,8 @@ mod tests {
         let wide = AttentionConfig::new(64, 8).with_n_kv_heads(2).with_query_key_norm_span(NormSpan::AllHeads);
         let wide = wide.with_query_key_norm(Some(NormConfig::rms())).init(&device);
         assert_eq!(wide.num_params(), grouped.num_params() + 64 + 16);
+        // A gate for each channel of the heads.
+        assert_eq!(AttentionConfig::new(64, 8).with_gate(true).init(&device).num_params(), 16_640 + 64 * 64 + 64);
         // One sink a query head.
         assert_eq!(
             AttentionConfig::new(64, 8).with_n_kv_heads(2).with_sinks(true).init(&device).num_params(),

@@ -70,12 +70,11 @@ impl DifferentialConfig {
 
     /// What does not fit, or has no place beside differences, in the attention that is built by these.
     pub(crate) fn validate(&self, attention: &AttentionConfig) -> Result<(), ConfigError> {
-        let plain = AttentionConfig::new(attention.d_model, attention.n_heads);
-        let no_place = |checks: Checks, (key, differs): (&str, bool)| {
-            checks.require(!differs, || format!("{key} has no place in mixer = differential: leave it out"))
-        };
         let (heads, groups) = (attention.n_heads, attention.n_kv_heads());
-        let checks = Checks::default()
+        // The two attentions have no dropout in common that the paper defines.
+        let taken = ["n_kv_heads", "qkv_bias", "attention_scale", "attention_soft_cap"];
+        attention
+            .check_taken(&taken, "differential")
             .require(heads.is_multiple_of(2), || format!("n_heads = {heads} must be even in mixer = differential"))
             .require(groups.is_multiple_of(2), || format!("n_kv_heads = {groups} must be even in mixer = differential"))
             .require(self.lambda_init.is_none_or(|value| (0.0..1.0).contains(&value)), || {
@@ -86,19 +85,8 @@ impl DifferentialConfig {
             })
             .require(self.epsilon > 0.0 && self.epsilon.is_finite(), || {
                 format!("mixer.epsilon = {} must be above 0", self.epsilon)
-            });
-        [
-            ("d_value", attention.d_value.is_some()),
-            ("projection", attention.projection != plain.projection),
-            ("query_key_norm", attention.query_key_norm.is_some()),
-            ("attention_mechanism", attention.mechanism != plain.mechanism),
-            ("attention_sinks", attention.sinks),
-            // The two attentions have no dropout in common that the paper defines.
-            ("attention_dropout", attention.dropout > 0.0),
-        ]
-        .into_iter()
-        .fold(checks, no_place)
-        .finish()
+            })
+            .finish()
     }
 
     /// Builds the layer of an attention's heads, widths and distributions at the builder's seed and path.

@@ -57,23 +57,16 @@ impl LatentConfig {
 
     /// What does not fit, or has no place beside latents, in the attention that is built by these.
     pub(crate) fn validate(&self, attention: &AttentionConfig) -> Result<(), ConfigError> {
-        let plain = AttentionConfig::new(attention.d_model, attention.n_heads);
-        let no_place = |key: &str, differs: bool, checks: Checks| {
-            checks.require(!differs, || format!("{key} has no place in mixer = latent: leave it out"))
-        };
-        let checks = Checks::default()
+        let taken = ["d_value", "attention_scale", "attention_soft_cap", "attention_dropout"];
+        attention
+            .check_taken(&taken, "latent")
             .size("mixer.d_latent", self.d_latent)
             .size("mixer.d_rotary", self.d_rotary)
             .size("mixer.d_query_latent", self.d_query_latent.unwrap_or(1))
             .require(self.d_rotary.is_multiple_of(2), || {
                 format!("mixer.d_rotary = {} must be even: channels turn in pairs", self.d_rotary)
-            });
-        let checks = no_place("n_kv_heads", attention.n_kv_heads() != attention.n_heads, checks);
-        let checks = no_place("projection", attention.projection != plain.projection, checks);
-        let checks = no_place("qkv_bias", attention.qkv_bias.is_some(), checks);
-        let checks = no_place("query_key_norm", attention.query_key_norm.is_some(), checks);
-        let checks = no_place("attention_sinks", attention.sinks, checks);
-        no_place("attention_mechanism", attention.mechanism != plain.mechanism, checks).finish()
+            })
+            .finish()
     }
 
     /// Builds the layer of an attention's heads, widths and distributions at the builder's seed and path.

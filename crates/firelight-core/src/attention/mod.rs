@@ -6,7 +6,8 @@
 //! (<https://arxiv.org/abs/2305.13245>); norms of queries and keys: Henry et al. 2020, §3
 //! (<https://arxiv.org/abs/2010.04245>). Differs from it: a trained RMS or layer norm before the rotation, of every head as
 //! Qwen 3 or of all heads at once as OLMo 2, and the scores keep their scale. Attention sinks: gpt-oss (OpenAI 2025, §2,
-//! <https://arxiv.org/abs/2508.10925>).
+//! <https://arxiv.org/abs/2508.10925>). Gates of the heads: Qiu et al. 2025, §2.2, position G1 (<https://arxiv.org/abs/2505.06708>), as
+//! Qwen3-Next.
 
 mod config;
 mod differential;
@@ -40,13 +41,13 @@ use burn::module::{Module, Param};
 use burn::nn::Dropout;
 use burn::tensor::Tensor;
 use firelight_kernels::{
-    AttentionMask, AttentionOptions, PairRule, attention, attention_from_scores, attention_with_weights,
+    AttentionMask, AttentionOptions, Gate, PairRule, attention, attention_from_scores, attention_with_weights, gated,
 };
 
 /// Multi-head attention.
 ///
 /// ```text
-/// x -projection-> query, key, value -norm-> -rotation-> -cache-> -attention(mask, bias)-> heads -merge-> output
+/// x -projection-> query, key, value -norm-> -rotation-> -cache-> -attention(mask, bias)-> heads -merge-> -gate-> output
 /// ```
 #[derive(Module, Debug)]
 pub struct Attention {
@@ -61,6 +62,8 @@ pub struct Attention {
     /// `[H]`, the attention sinks: a score of each head for a key without a value, which takes part in the softmax of every query.
     #[doc(alias = "s_aux")]
     pub sinks: Option<Param<Tensor<1>>>,
+    /// `[D, H W]`, the gate of every channel of the heads before its sigmoid, where they have gates.
+    pub gate: Option<Linear>,
     /// `[H W, D]`, from the heads back.
     pub output: Linear,
     dropout: Dropout,
@@ -84,6 +87,7 @@ impl Attention {
     /// If the cache keeps sums of the past and the layer needs its keys: any layer but a linear one, and a linear one
     /// whose mask hides single pairs.
     pub fn forward(&self, x: Tensor<3>, context: &AttentionContext, pass: &mut LayerPass) -> Tensor<3> {
+        let gate = self.gate.as_ref().map(|gate| gate.forward(x.clone()));
         let [query, key, value] = self.projection.project(x);
         let query = rotate(self.queries(query), context); // [B, H, T, E]
         let key = rotate(self.keys(key), context); // [B, G, T, E]
@@ -100,7 +104,7 @@ impl Attention {
             }
             None => self.heads([query, key, value], context, weights),
         };
-        self.output.forward(merge(heads))
+        self.written(heads, gate)
     }
 
     /// Attends from every token of `x` to `memory`. With a cache the keys and values of the memory are computed once, and it is
@@ -113,6 +117,7 @@ impl Attention {
     /// If the memory does not fit `x`.
     pub fn forward_cross(&self, x: Tensor<3>, memory: &Memory, pass: &mut LayerPass) -> Tensor<3> {
         let shape = x.dims();
+        let gate = self.gate.as_ref().map(|gate| gate.forward(x.clone()));
         let query = self.queries(self.projection.queries(x)); // [B, H, T, E]
         let MemoryKeyValues { key, value, padding } = pass.memory(|| {
             memory.check(shape);
@@ -121,11 +126,17 @@ impl Attention {
             MemoryKeyValues { key, value, padding: memory.padding.clone() }
         });
         let mask = padding.map_or(AttentionMask::none(), AttentionMask::padding);
-        self.output.forward(merge(self.heads(
-            [query, key, value],
-            &AttentionContext::masked(mask),
-            pass.cross_attention(),
-        )))
+        let heads = self.heads([query, key, value], &AttentionContext::masked(mask), pass.cross_attention());
+        self.written(heads, gate)
+    }
+
+    /// What the heads write into the residual stream: `[B, H, T, W] -> [B, T, D]`.
+    fn written(&self, heads: Tensor<4>, gate: Option<Tensor<3>>) -> Tensor<3> {
+        let heads = merge(heads);
+        self.output.forward(match gate {
+            Some(gate) => gated(gate, heads, Gate::Sigmoid),
+            None => heads,
+        })
     }
 
     /// What attention to a memory of `length` tokens costs, whose keys and values are cached.
@@ -145,7 +156,8 @@ impl Attention {
         let heads = self.output.widths()[0];
         let output = Cost::of(&self.output).keeping(heads).named("output");
         let sinks = self.sinks.as_ref().map(|sinks| Cost::of(sinks).named("sinks"));
-        let parts = self.projection.costs().into_iter().chain(norms.into_iter().flatten()).chain(sinks);
+        let gate = self.gate.as_ref().map(|gate| Cost::of(gate).keeping(2 * heads).named("gate"));
+        let parts = self.projection.costs().into_iter().chain(norms.into_iter().flatten()).chain(sinks).chain(gate);
         Cost::sum(parts.chain([mechanism, output]))
     }
 

@@ -1,12 +1,12 @@
-//! The configuration of a [`GatedDelta`] mixer.
+//! The sizes of a [`GatedDelta`] mixer.
 
 use super::convolution::ShortConvolution;
 use super::{GatedDelta, rule_is_kept};
+use crate::attention::AttentionConfig;
 use crate::error::{Checks, ConfigError, expect_valid};
-use crate::init::{Init, ParamBuilder};
+use crate::init::ParamBuilder;
 use crate::linear::LinearConfig;
 use crate::norm::NormConfig;
-use burn::tensor::Device;
 use firelight_kernels::PairRule;
 use serde::{Deserialize, Serialize};
 
@@ -18,24 +18,23 @@ fn epsilon() -> f64 {
     1e-6
 }
 
-/// Configuration of a [`GatedDelta`] mixer.
+/// The sizes of a [`GatedDelta`] mixer beside those of every attention: width, biases and distributions are those.
 ///
 /// Qwen3-Next has 16 key heads and 32 value heads of 128 channels at a width of 2,048.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GatedDeltaConfig {
-    /// Width `D` of input and output.
-    pub d_model: usize,
-    /// Number of heads of queries and keys.
-    pub n_key_heads: usize,
+    /// Number of heads of queries and keys. Default: `n_heads`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_key_heads: Option<usize>,
     /// Number of heads of values, a multiple of `n_key_heads`: each has a state of its own. Default: `n_key_heads`.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_value_heads: Option<usize>,
-    /// Width `E` of a query or key. Default: `D / n_key_heads`.
-    #[serde(default)]
+    /// Width `E` of a query or key. Default: `d_head`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_key: Option<usize>,
     /// Width `W` of a value. Default: `E`.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub d_value: Option<usize>,
     /// Width of the convolution, in tokens. Default: 4.
     #[serde(default = "convolution")]
@@ -43,28 +42,20 @@ pub struct GatedDeltaConfig {
     /// Added to the mean square in the norm of the output. Default: 1e-6.
     #[serde(default = "epsilon")]
     pub epsilon: f64,
-    /// Distribution of the projections that read `x`. Default: `N(0, 0.02)`.
-    #[serde(default)]
-    pub init: Init,
-    /// Distribution of the projection that writes into the residual stream. Default: `N(0, 0.02)`.
-    #[serde(default)]
-    pub output_init: Init,
+}
+
+impl Default for GatedDeltaConfig {
+    fn default() -> Self {
+        let (convolution, epsilon) = (convolution(), epsilon());
+        Self { n_key_heads: None, n_value_heads: None, d_key: None, d_value: None, convolution, epsilon }
+    }
 }
 
 impl GatedDeltaConfig {
-    /// A mixer with heads of `d_model / n_key_heads`.
-    pub fn new(d_model: usize, n_key_heads: usize) -> Self {
-        Self {
-            d_model,
-            n_key_heads,
-            n_value_heads: None,
-            d_key: None,
-            d_value: None,
-            convolution: convolution(),
-            epsilon: epsilon(),
-            init: Init::default(),
-            output_init: Init::default(),
-        }
+    /// Sets the number of heads of queries and keys.
+    pub fn with_n_key_heads(mut self, n_key_heads: usize) -> Self {
+        self.n_key_heads = Some(n_key_heads);
+        self
     }
 
     /// Sets the number of heads of values.
@@ -97,105 +88,70 @@ impl GatedDeltaConfig {
         self
     }
 
-    /// Sets the distributions of the reading and the writing projections.
-    pub fn with_init(mut self, init: Init, output_init: Init) -> Self {
-        (self.init, self.output_init) = (init, output_init);
-        self
+    /// With every size that it leaves to the attention.
+    fn sizes(&self, attention: &AttentionConfig) -> Sizes {
+        let n_key_heads = self.n_key_heads.unwrap_or(attention.n_heads);
+        let d_key = self.d_key.unwrap_or(attention.d_head());
+        let (n_value_heads, d_value) = (self.n_value_heads.unwrap_or(n_key_heads), self.d_value.unwrap_or(d_key));
+        Sizes { n_key_heads, n_value_heads, d_key, d_value }
     }
 
-    /// Number of heads of values.
-    pub fn n_value_heads(&self) -> usize {
-        self.n_value_heads.unwrap_or(self.n_key_heads)
-    }
-
-    /// Width of a query or key.
-    pub fn d_key(&self) -> usize {
-        self.d_key.unwrap_or(self.d_model / self.n_key_heads.max(1))
-    }
-
-    /// Width of a value.
-    pub fn d_value(&self) -> usize {
-        self.d_value.unwrap_or(self.d_key())
-    }
-
-    /// # Errors
-    /// Lists every field that does not fit.
-    pub fn validate(&self) -> Result<(), ConfigError> {
-        let (d_model, n_key_heads, n_value_heads) = (self.d_model, self.n_key_heads, self.n_value_heads());
-        Checks::default()
-            .size("d_model", d_model)
-            .size("n_key_heads", n_key_heads)
-            .size("n_value_heads", self.n_value_heads.unwrap_or(1))
-            .size("d_key", self.d_key.unwrap_or(1))
-            .size("d_value", self.d_value.unwrap_or(1))
-            .require(self.d_key.is_some() || n_key_heads == 0 || d_model.is_multiple_of(n_key_heads), || {
-                format!("d_model = {d_model} is not divisible by n_key_heads = {n_key_heads}; change one, or set d_key")
-            })
+    /// What does not fit, or has no place in a recurrence, in the attention that is built by these.
+    pub(crate) fn validate(&self, attention: &AttentionConfig) -> Result<(), ConfigError> {
+        let Sizes { n_key_heads, n_value_heads, .. } = self.sizes(attention);
+        attention
+            .check_taken(&["qkv_bias"], "gated_delta")
+            .size("mixer.n_key_heads", n_key_heads)
+            .size("mixer.n_value_heads", n_value_heads)
+            .size("mixer.d_key", self.d_key.unwrap_or(1))
+            .size("mixer.d_value", self.d_value.unwrap_or(1))
             .require(n_key_heads == 0 || n_value_heads.is_multiple_of(n_key_heads), || {
-                format!("n_value_heads = {n_value_heads} is not a multiple of n_key_heads = {n_key_heads}")
+                format!("mixer.n_value_heads = {n_value_heads} is not a multiple of n_key_heads = {n_key_heads}")
             })
             .require((2..=64).contains(&self.convolution), || {
-                format!("convolution = {} must be from 2 to 64 tokens", self.convolution)
+                format!("mixer.convolution = {} must be from 2 to 64 tokens", self.convolution)
             })
-            .part(NormConfig::Rms { epsilon: self.epsilon }.validate())
-            .part(self.init.validate())
-            .part(self.output_init.validate())
-            .finish()
-    }
-
-    /// Whether a layer can be this mixer where `rule` says who sees whom.
-    ///
-    /// # Errors
-    /// If a query sees later keys, or does not see all earlier ones of its document: a recurrence cannot do otherwise.
-    pub fn validate_rule(rule: &PairRule) -> Result<(), ConfigError> {
-        Checks::default()
-            .require(rule_is_kept(rule), || {
-                "a gated delta rule reads every token and all before it: its pattern and the pass's rule must be causal, \
-                 without a window or any other limit"
-                    .into()
+            .require(self.epsilon > 0.0 && self.epsilon.is_finite(), || {
+                format!("mixer.epsilon = {} must be above 0", self.epsilon)
             })
             .finish()
     }
 
-    /// Number of parameters.
-    pub fn num_params(&self) -> usize {
-        let (heads, values) = (self.n_value_heads(), self.n_value_heads() * self.d_value());
-        let mixed = 2 * self.n_key_heads * self.d_key() + values;
-        self.d_model * (mixed + 2 * values + 2 * heads) + self.convolution * mixed + 2 * heads + self.d_value()
-    }
-
-    /// Builds the mixer with seed 0.
-    pub fn init(&self, device: &Device) -> GatedDelta {
-        self.init_with(&ParamBuilder::new(device, 0))
-    }
-
-    /// Builds the mixer at the builder's seed and path. Decay and convolution begin as in Mamba 2, whatever
-    /// [`init`](Self::init) says: rates of decay from 0 to 16, times their step, from 0.001 to 0.1.
+    /// Builds the mixer at the builder's seed and path. Decay and convolution begin as in Mamba 2, whatever the distributions of
+    /// the attention: rates of decay from 0 to 16, times their step, from 0.001 to 0.1.
     ///
     /// # Panics
-    /// With the text of [`validate`](Self::validate).
-    pub fn init_with(&self, params: &ParamBuilder) -> GatedDelta {
-        expect_valid(self.validate());
-        let (heads, keys) = (self.n_value_heads(), self.n_key_heads * self.d_key());
-        let values = heads * self.d_value();
-        let linear = |name: &str, d_in, d_out, init| {
-            LinearConfig::new(d_in, d_out).with_bias(false).with_init(init).init_with(&params.scope(name))
+    /// If a field does not fit, or one of the attention has no place in a recurrence.
+    pub fn init_with(&self, attention: &AttentionConfig, params: &ParamBuilder) -> GatedDelta {
+        expect_valid(self.validate(attention));
+        let Sizes { n_key_heads, n_value_heads, d_key, d_value } = self.sizes(attention);
+        let (d_model, keys, values) = (attention.d_model, n_key_heads * d_key, n_value_heads * d_value);
+        let reading = |name: &str, d_out: usize| {
+            let layer = LinearConfig::new(d_model, d_out).with_bias(attention.qkv_bias.unwrap_or(attention.bias));
+            layer.with_init(attention.init).init_with(&params.scope(name))
         };
-        let reading = |name: &str, d_out| linear(name, self.d_model, d_out, self.init);
+        let output = LinearConfig::new(values, d_model).with_bias(attention.bias).with_init(attention.output_init);
         GatedDelta {
             qkv: reading("qkv", 2 * keys + values),
             convolution: ShortConvolution::new(self.convolution, 2 * keys + values, &params.scope("convolution")),
             gate: reading("gate", values),
-            strength: reading("strength", heads),
-            step: reading("step", heads),
-            step_bias: params.mapped("step_bias", [heads], inverse_softplus_of_step),
-            log_rate: params.mapped("log_rate", [heads], |unit| (16.0 * unit).max(0.01).ln()),
-            norm: NormConfig::Rms { epsilon: self.epsilon }.init_with(self.d_value(), &params.scope("norm")),
-            output: linear("output", values, self.d_model, self.output_init),
-            n_key_heads: self.n_key_heads,
-            n_value_heads: heads,
+            strength: reading("strength", n_value_heads),
+            step: reading("step", n_value_heads),
+            step_bias: params.mapped("step_bias", [n_value_heads], inverse_softplus_of_step),
+            log_rate: params.mapped("log_rate", [n_value_heads], |unit| (16.0 * unit).max(0.01).ln()),
+            norm: NormConfig::Rms { epsilon: self.epsilon }.init_with(d_value, &params.scope("norm")),
+            output: output.init_with(&params.scope("output")),
+            n_key_heads,
+            n_value_heads,
         }
     }
+}
+
+struct Sizes {
+    n_key_heads: usize,
+    n_value_heads: usize,
+    d_key: usize,
+    d_value: usize,
 }
 
 /// `ln(exp(s) - 1)` of a step `s` whose logarithm is uniform from that of 0.001 to that of 0.1.
@@ -208,22 +164,31 @@ fn inverse_softplus_of_step(unit: f64) -> f64 {
 mod tests {
     use super::*;
     use burn::module::Module;
+    use burn::tensor::Device;
+
+    fn built(config: GatedDeltaConfig, attention: &AttentionConfig) -> GatedDelta {
+        config.init_with(attention, &ParamBuilder::new(&Device::default(), 0))
+    }
 
     #[test]
     fn parameters_are_counted_exactly() {
         // Two heads of 4 channels: 8 * 24 of queries, keys and values, 4 * 24 of the convolution, 8 * 8 of the gate and of the
         // output, 8 * 2 of strength and step, two numbers a head, and a gain of 4.
-        let config = GatedDeltaConfig::new(8, 2);
-        assert_eq!(config.num_params(), 8 * 24 + 4 * 24 + 2 * 64 + 2 * 16 + 2 * 2 + 4);
-        let wide = config.clone().with_n_value_heads(6).with_d_key(3).with_d_value(5).with_convolution(2);
-        for config in [config, wide] {
-            assert_eq!(config.init(&Device::default()).num_params(), config.num_params());
-        }
+        let attention = AttentionConfig::new(8, 2).with_bias(false);
+        let plain = GatedDeltaConfig::default();
+        let parameters = 8 * 24 + 4 * 24 + 2 * 64 + 2 * 16 + 2 * 2 + 4;
+        assert_eq!(built(plain, &attention).num_params(), parameters);
+        // A bias for every number that a projection gives.
+        assert_eq!(built(plain, &AttentionConfig::new(8, 2)).num_params(), parameters + 24 + 8 + 2 * 2 + 8);
+        // One key head of 3 channels, two value heads of 5.
+        let wide = plain.with_n_key_heads(1).with_n_value_heads(2).with_d_key(3).with_d_value(5).with_convolution(2);
+        let parameters = 8 * 16 + 2 * 16 + 2 * 80 + 2 * 16 + 2 * 2 + 5;
+        assert_eq!(built(wide, &attention).num_params(), parameters);
     }
 
     #[test]
     fn decays_begin_as_in_mamba() {
-        let mixer = GatedDeltaConfig::new(256, 256).init(&Device::default());
+        let mixer = built(GatedDeltaConfig::default(), &AttentionConfig::new(256, 256));
         let numbers = |param: Vec<f32>, map: fn(f32) -> f32| {
             let mut mapped: Vec<f32> = param.into_iter().map(map).collect();
             mapped.sort_by(f32::total_cmp);
@@ -238,17 +203,25 @@ mod tests {
 
     #[test]
     fn bad_fields_are_all_listed() {
-        let config = GatedDeltaConfig::new(100, 3).with_n_value_heads(4).with_d_value(0).with_convolution(1);
+        let config = GatedDeltaConfig::default().with_n_value_heads(4).with_d_value(0).with_convolution(1);
+        let problems = config.with_epsilon(0.0).validate(&AttentionConfig::new(12, 3)).expect_err("four problems");
         assert_eq!(
-            config.with_epsilon(0.0).validate().expect_err("five problems").problems(),
+            problems.problems(),
             [
-                "d_value = 0 must be at least 1",
-                "d_model = 100 is not divisible by n_key_heads = 3; change one, or set d_key",
-                "n_value_heads = 4 is not a multiple of n_key_heads = 3",
-                "convolution = 1 must be from 2 to 64 tokens",
-                "norm.epsilon = 0 must be above 0",
+                "mixer.d_value = 0 must be at least 1",
+                "mixer.n_value_heads = 4 is not a multiple of n_key_heads = 3",
+                "mixer.convolution = 1 must be from 2 to 64 tokens",
+                "mixer.epsilon = 0 must be above 0",
             ]
         );
+    }
+
+    #[test]
+    fn what_a_recurrence_has_no_use_for_is_refused() {
+        let attention = AttentionConfig::new(8, 2).with_n_kv_heads(1).with_sinks(true).with_soft_cap(Some(5.0));
+        let problems = GatedDeltaConfig::default().validate(&attention).expect_err("three problems");
+        let refused = |key: &str| format!("{key} has no place in mixer = gated_delta: leave it out");
+        assert_eq!(problems.problems(), ["n_kv_heads", "attention_soft_cap", "attention_sinks"].map(refused));
     }
 
     #[test]

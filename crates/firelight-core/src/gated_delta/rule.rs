@@ -18,6 +18,11 @@ use burn::tensor::{Device, Tensor};
 /// Tokens of a chunk.
 const CHUNK: usize = 64;
 
+/// Tokens of a chunk of a text of `length`.
+fn chunk(length: usize) -> usize {
+    CHUNK.min(length.next_power_of_two())
+}
+
 /// What every token brings, in single precision: `[B, T, H, _]`.
 pub(super) struct Tokens {
     /// `[B, T, H, E]`.
@@ -37,7 +42,7 @@ pub(super) struct Tokens {
 pub(super) fn gated_delta_rule(tokens: Tokens, before: Option<Tensor<4>>) -> (Tensor<4>, Tensor<4>) {
     let [batch, length, heads, width] = tokens.value.dims();
     let d_key = tokens.key.dims()[3];
-    let (size, rows, device) = (CHUNK.min(length.next_power_of_two()), batch * heads, tokens.key.device());
+    let (size, rows, device) = (chunk(length), batch * heads, tokens.key.device());
     let chunks = length.div_ceil(size);
     let [query, key, value] = [tokens.query, tokens.key, tokens.value].map(|x| chunked(x, size)); // [N R, C, E | W]
     let [strength, log_decay] = [tokens.strength, tokens.log_decay].map(|x| chunked(x.unsqueeze_dim(3), size)); // [N R, C, 1]
@@ -59,6 +64,15 @@ pub(super) fn gated_delta_rule(tokens: Tokens, before: Option<Tensor<4>>) -> (Te
     let written = solved.clone().narrow(2, 0, width) - solved.narrow(2, width, d_key).matmul(states.clone());
     let output = (query.clone() * decay.since_begin).matmul(states) + pairs(query).matmul(written);
     (in_order(output, [batch, length, heads]), after.reshape([batch, heads, d_key, width]))
+}
+
+/// Floating point operations of one token of a head: all products above but those inside of the inverse, which are a third of two
+/// that it has part in.
+pub(super) fn flops_per_token(length: usize, d_key: usize, d_value: usize) -> f64 {
+    let [chunk, key, value] = [chunk(length), d_key, d_value].map(|number| number as f64);
+    let with_pairs = chunk * (3.0 * key + 2.0 * value + 2.0 * chunk);
+    let with_state = key * (key + 3.0 * value) + key * key * value / chunk;
+    2.0 * (with_pairs + with_state)
 }
 
 /// The state before each chunk, `[N, R, E, W]`, and after the last. A chunk changes the state `S` to `kept S + U - W S`, with

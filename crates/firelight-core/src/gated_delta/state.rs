@@ -8,10 +8,12 @@ use burn::tensor::{Int, Tensor};
 /// ```
 /// use burn::tensor::{Device, Tensor};
 /// use firelight_core::{
-///     AttentionContext, AttentionMask, Cache, GatedDeltaConfig, LayerContext, PairRule, Pass, State, TokenMixer,
+///     AttentionConfig, AttentionContext, AttentionMask, Cache, GatedDeltaConfig, LayerContext, PairRule, ParamBuilder, Pass, State,
+///     TokenMixer,
 /// };
 ///
-/// let mixer = GatedDeltaConfig::new(8, 2).init(&Device::flex());
+/// let params = ParamBuilder::new(&Device::flex(), 0);
+/// let mixer = GatedDeltaConfig::default().init_with(&AttentionConfig::new(8, 2), &params);
 /// let mut cache = Cache::new([mixer.state(&PairRule::Causal, 100)], 100); // for 100 tokens
 /// let attention = AttentionContext::masked(AttentionMask::causal());
 /// let context = LayerContext { attention, ..LayerContext::default() };

@@ -9,8 +9,8 @@ use firelight::classification::{
 use firelight::kernels::{AttentionMask, AttentionOptions, attention, awake};
 use firelight::language::{LanguageModel, LanguageModelConfig, LmBatch, LmTask};
 use firelight::nn::{
-    Activation, AttentionContext, Cache, GatedDelta, GatedDeltaConfig, LayerContext, LayerPass, LossConfig, PairRule,
-    ParamBuilder, Pass, SequenceInput, TokenMixer, TransformerConfig,
+    Activation, AttentionConfig, AttentionContext, Cache, GatedDelta, GatedDeltaConfig, LayerContext, LayerPass,
+    LossConfig, PairRule, ParamBuilder, Pass, SequenceInput, TokenMixer, TransformerConfig,
 };
 use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask, Tying};
 use firelight::training::{Objective, OptimizerConfig, Recompute, ScheduleConfig, ScheduleKind, Trainee, Trainer};
@@ -277,7 +277,7 @@ fn recur_once(bench: &Bench, device: &Device) -> Step {
 
 /// With heads of 64, as many as `attention` has.
 fn gated_delta(device: &Device) -> GatedDelta {
-    GatedDeltaConfig::new(64 * HEADS, HEADS).init(device)
+    GatedDeltaConfig::default().init_with(&AttentionConfig::new(64 * HEADS, HEADS), &ParamBuilder::new(device, 0))
 }
 
 fn tokens(length: usize, device: &Device) -> Tensor<3> {

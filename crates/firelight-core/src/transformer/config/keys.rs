@@ -75,6 +75,8 @@ macro_rules! layer_keys {
                 [block.attention.soft_cap];
             /// whether each head has an attention sink, a trained score in the denominator of its softmax
             attention_sinks: bool, "some", with_attention_sinks(bool) as |value| value, [block.attention.sinks];
+            /// whether each channel of the attention's heads has a gate, from the layer's input
+            attention_gate: bool, "some", with_attention_gate(bool) as |value| value, [block.attention.gate];
             /// the dropout of the attention weights
             attention_dropout: f64, "some", with_attention_dropout(f64) as |value| value, [block.attention.dropout];
             /// the dropout behind the nonlinearity of the feed-forward networks

@@ -96,6 +96,7 @@ impl TransformerConfig {
                 format!("attention.d_model = {width} must be d_model = {}, the width of the stack", self.d_model)
             })
             .part(layer.position.as_ref().map_or(Ok(()), |position| self.check_position(position, layer)))
+            .part(layer.block.mixer.validate_rule(&layer.pattern.rule()))
             .part(self.check_bias(layer))
             .finish()
     }
@@ -115,11 +116,16 @@ impl TransformerConfig {
             (layer.position.as_ref().unwrap_or(&self.position), layer.block.attention.mechanism);
         let shaw = matches!(position, PositionConfig::Shaw { .. });
         let adds = shaw || matches!(position, PositionConfig::Alibi | PositionConfig::T5 { .. });
+        let scoreless = match (mechanism, layer.block.mixer) {
+            (_, MixerConfig::GatedDelta(_)) => Some("mixer = gated_delta"),
+            (AttentionMechanism::Linear, _) => Some("linear attention"),
+            _ => None,
+        };
         Checks::default()
-            .require(!adds || mechanism != AttentionMechanism::Linear, || {
+            .require(!adds || scoreless.is_none(), || {
                 format!(
-                    "position = {position:?} adds to scores, which linear attention has none of: use none, learned, sinusoidal \
-                     or rotary"
+                    "position = {position:?} adds to scores, which {} has none of: use none, learned, sinusoidal or rotary",
+                    scoreless.unwrap_or_default()
                 )
             })
             .require(!shaw || !matches!(layer.block.mixer, MixerConfig::Latent(_)), || {
