@@ -87,7 +87,7 @@ pub struct GatedDelta {
 }
 
 impl TokenMixer for GatedDelta {
-    /// Reads the tokens of `x` in turn, from where the state has ended. Padding changes nothing for those behind it; a document
+    /// Reads the tokens of `x` in turn, from where the state has ended. Padding finds nothing and changes nothing for those behind it; a document
     /// begins with a state of zeros.
     ///
     /// # Panics
@@ -105,7 +105,9 @@ impl TokenMixer for GatedDelta {
         };
         state.extend(x.dims()[1]);
         let rows = Rows::new(self.qkv.forward(x.clone()), self.convolution.reach(), state, context);
-        let tokens = self.tokens(&x, silu(rows.convolved(&self.convolution)), rows.starts(), &context.padding);
+        // Padding finds nothing, whatever stands around it.
+        let qkv = filled(silu(rows.convolved(&self.convolution)), &context.padding, 0.0);
+        let tokens = self.tokens(&x, qkv, rows.starts(), &context.padding);
         let (found, after) = gated_delta_rule(tokens, state.matrices.take());
         state.matrices = Some(after);
         let found = self.norm.forward(found.cast(x.dtype()));
@@ -193,7 +195,7 @@ impl GatedDelta {
 /// Rows of a length, `length x / sqrt(x xᵀ + 1e-6)`: an RMS norm with one gain.
 fn unit(x: Tensor<4>, length: f64) -> Tensor<4> {
     let width = x.dims()[3];
-    let gain = Tensor::full([width], length / (width as f64).sqrt(), &x.device());
+    let gain = Tensor::full([width], length / (width as f64).sqrt(), (&x.device(), x.dtype()));
     rms_norm(x, gain, EPSILON / width as f64)
 }
 

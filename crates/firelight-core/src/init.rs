@@ -236,7 +236,7 @@ impl ParamBuilder {
         &self,
         name: &str,
         shape: [usize; D],
-        map: impl Fn(f64) -> f64 + Send + 'static,
+        map: impl Fn(f64) -> f64 + Send + Sync + 'static,
     ) -> Param<Tensor<D>> {
         self.drawn(name, shape, move |rng| map(unit(rng)) as f32)
     }
@@ -245,7 +245,7 @@ impl ParamBuilder {
         &self,
         name: &str,
         shape: [usize; D],
-        number: impl Fn(&mut ChaCha8Rng) -> f32 + Send + 'static,
+        number: impl Fn(&mut ChaCha8Rng) -> f32 + Send + Sync + 'static,
     ) -> Param<Tensor<D>> {
         let key = self.scope(name).key();
         let draw = move |device: &Device, require_grad| {

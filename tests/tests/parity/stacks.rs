@@ -80,6 +80,15 @@ fn differential_attention_agrees_with_transformers() {
 }
 
 #[test]
+fn gated_delta_beside_gated_attention_agrees_with_transformers() {
+    let golden = Golden::load("qwen3_next");
+    let (stack, _) = compare(&golden);
+    assert_felt(&golden, &paths(&stack));
+    // Of each layer two norms and three of the feed-forward network; nine of a gated delta rule, seven of the attention.
+    assert_eq!(paths(&stack).len(), 3 * 14 + 12 + 1);
+}
+
+#[test]
 fn gpt_oss_agrees_with_transformers() {
     let golden = Golden::load("gpt_oss");
     let (stack, _) = compare(&golden);

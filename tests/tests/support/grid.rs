@@ -3,8 +3,9 @@
 
 use firelight::nn::{
     Activation, AttentionMechanism, AttentionPattern, DifferentialConfig, EmbeddingProjectionConfig, ExpertsConfig,
-    LatentConfig, MixerConfig, NormConfig, NormPlacement, NormSpan, PositionConfig, ProjectionKind, ProjectionPlace,
-    RotaryAxes, RotaryConfig, RotaryLayout, RotaryScaling, RouterScores, ScoreScale, TransformerConfig, WeightInit,
+    GatedDeltaConfig, LatentConfig, MixerConfig, NormConfig, NormPlacement, NormSpan, PositionConfig, ProjectionKind,
+    ProjectionPlace, RotaryAxes, RotaryConfig, RotaryLayout, RotaryScaling, RouterScores, ScoreScale,
+    TransformerConfig, WeightInit,
 };
 
 use super::covering::covering;
@@ -25,8 +26,22 @@ const MECHANISMS: [AttentionMechanism; 4] = [
 ];
 
 /// What stands in the place of attention with queries, keys and values, alike.
-const MIXERS: [MixerConfig; 3] = [
+const MIXERS: [MixerConfig; 5] = [
     MixerConfig::Differential(DifferentialConfig { lambda_init: None, lambda_std: 0.5, epsilon: 1e-5, affine: true }),
+    MixerConfig::Differential(DifferentialConfig {
+        lambda_init: Some(0.4),
+        lambda_std: 0.5,
+        epsilon: 1e-5,
+        affine: false,
+    }),
+    MixerConfig::GatedDelta(GatedDeltaConfig {
+        n_key_heads: Some(2),
+        n_value_heads: Some(4),
+        d_key: Some(3),
+        d_value: Some(5),
+        convolution: 3,
+        epsilon: 1e-2, // What a head finds may be small, and a norm makes the roundings of it large.
+    }),
     MixerConfig::Latent(LatentConfig { d_latent: 6, d_rotary: 4, d_query_latent: None }),
     MixerConfig::Latent(LatentConfig { d_latent: 3, d_rotary: 2, d_query_latent: Some(5) }),
 ];
@@ -85,6 +100,7 @@ fn choices(causal: bool) -> Vec<Choice> {
         ),
         choice([None, Some(5.0)], TransformerConfig::with_attention_soft_cap),
         choice([false, true], TransformerConfig::with_attention_sinks),
+        choice([false, true], TransformerConfig::with_attention_gate),
         choice([true, false], TransformerConfig::with_bias),
         choice([true, false], TransformerConfig::with_attention_bias),
         choice([NormSpan::Head, NormSpan::AllHeads], TransformerConfig::with_query_key_norm_span),
@@ -260,8 +276,13 @@ fn rows(causal: bool, crossed: usize) -> Vec<TransformerConfig> {
         covering(&sizes, crossed).into_iter().map(config).collect::<Vec<_>>()
     };
     let mechanisms = MECHANISMS.map(|mechanism| base().with_attention_mechanism(mechanism));
-    let mixers = MIXERS.map(|mixer| base().with_mixer(mixer));
+    let mixers = MIXERS.map(|mixer| base().with_mixer(mixer)).into_iter().filter(|base| causal || !recurs(base));
     mechanisms.into_iter().chain(mixers).enumerate().flat_map(of).collect()
+}
+
+/// Whether its layers read the tokens in turn, so that none sees what follows.
+fn recurs(config: &TransformerConfig) -> bool {
+    matches!(config.first().block.mixer, MixerConfig::GatedDelta(_))
 }
 
 /// Two small layers. Weights as wide as those of a trained model, so that no defect hides behind small numbers.

@@ -14,7 +14,7 @@ use super::config::AttentionConfig;
 use super::{KeyValues, merge, rotate, split};
 use crate::context::LayerContext;
 use crate::cost::{Cost, FLOAT, pairs_per_query};
-use crate::error::{Checks, ConfigError};
+use crate::error::ConfigError;
 use crate::init::{Init, ParamBuilder};
 use crate::layer::TokenMixer;
 use crate::linear::{Linear, LinearConfig};
@@ -247,4 +247,73 @@ impl TokenMixer for DifferentialAttention {
 fn halves(heads: Tensor<4>) -> [Tensor<4>; 2] {
     let half = heads.dims()[1] / 2;
     [heads.clone().narrow(1, 0, half), heads.narrow(1, half, half)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attention::AttentionMechanism;
+    use crate::{Mixer, MixerConfig, TransformerConfig};
+    use burn::tensor::{Device, TensorData};
+    use firelight_kernels::assert_close;
+
+    fn layer(config: DifferentialConfig, attention: &AttentionConfig) -> DifferentialAttention {
+        config.init_with(attention, &ParamBuilder::new(&Device::default(), 0))
+    }
+
+    #[test]
+    fn what_both_attentions_see_is_taken_away() {
+        let device = Device::default();
+        let config = DifferentialConfig { lambda_init: Some(0.5), epsilon: 1e-12, ..DifferentialConfig::default() };
+        let mut layer = layer(config, &AttentionConfig::new(2, 2).with_bias(false));
+        let diagonal =
+            |factor: f32| Param::from_tensor(Tensor::<2>::from_floats([[factor, 0.0], [0.0, factor]], &device));
+        for (linear, factor) in
+            [(&mut layer.query, 1.0), (&mut layer.key, 3f32.ln()), (&mut layer.value, 1.0), (&mut layer.output, 1.0)]
+        {
+            linear.weight = diagonal(factor);
+        }
+        let one = |number: f32| Param::from_tensor(Tensor::<1>::from_floats([number], &device));
+        (layer.lambda_query_1, layer.lambda_query_2) = (one(0.0), one(2.0));
+        (layer.lambda_key_1, layer.lambda_key_2) = (one(5.0), one(0.0)); // Both exponents are 0.
+        let x = Tensor::<3>::from_floats([[[1.0, 0.0], [0.0, 1.0]]], &device);
+        let y = layer.forward(x, &LayerContext::default(), &mut LayerPass::default());
+        // Each attention sees one channel: a score of ln 3 of its token with itself, so weights of 3/4 and 1/4, or 1/2 each.
+        // First token: (3/4, 1/4) - (1/2, 1/2) / 2 = (1/2, 0). Second: (1/2, 1/2) - (1/4, 3/4) / 2 = (3/8, 1/8). Their root mean
+        // squares are sqrt(1/8) and sqrt(5/64), and 1 - lambda_init is 1/2.
+        let [first, second] = [0.5f32.sqrt(), 0.45f32.sqrt()];
+        assert_close(&y.into_data(), &TensorData::from([[[first, 0.0], [second, second / 3.0]]]), 1e-5);
+    }
+
+    #[test]
+    fn lambda_begins_by_the_depth() {
+        let mixer = MixerConfig::Differential(DifferentialConfig::default());
+        let stack = TransformerConfig::new(8, 2, 3).with_mixer(mixer).init(&Device::default());
+        let begins = stack.blocks.iter().map(|block| match &block.attention {
+            Mixer::Differential(layer) => layer.lambda_init,
+            other => panic!("{other:?}"),
+        });
+        // 0.8 - 0.6 exp(-0.3 l).
+        for (found, expected) in begins.zip([0.2, 0.355509, 0.470713]) {
+            assert!((found - expected).abs() < 1e-6, "{found}");
+        }
+    }
+
+    #[test]
+    fn bad_fields_and_what_has_no_place_are_listed() {
+        let config = DifferentialConfig { lambda_init: Some(1.0), lambda_std: 0.0, epsilon: -1.0, affine: true };
+        let attention = AttentionConfig::new(9, 3).with_mechanism(AttentionMechanism::Linear).with_sinks(true);
+        assert_eq!(
+            config.validate(&attention).expect_err("seven problems").problems(),
+            [
+                "attention_mechanism has no place in mixer = differential: leave it out",
+                "attention_sinks has no place in mixer = differential: leave it out",
+                "n_heads = 3 must be even in mixer = differential",
+                "n_kv_heads = 3 must be even in mixer = differential",
+                "mixer.lambda_init = 1 must be in [0, 1)",
+                "mixer.lambda_std = 0 must be above 0",
+                "mixer.epsilon = -1 must be above 0",
+            ]
+        );
+    }
 }

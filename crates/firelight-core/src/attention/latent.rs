@@ -15,7 +15,7 @@ use super::{KeyValues, merge, rotate, split};
 use crate::context::{AttentionContext, LayerContext};
 use crate::cost::{Cost, FLOAT, pairs_per_query};
 use crate::dropout;
-use crate::error::{Checks, ConfigError};
+use crate::error::ConfigError;
 use crate::init::ParamBuilder;
 use crate::layer::TokenMixer;
 use crate::linear::{Linear, LinearConfig};
@@ -356,11 +356,11 @@ mod tests {
         assert_eq!(
             error.problems(),
             [
+                "n_kv_heads has no place in mixer = latent: leave it out",
+                "qkv_bias has no place in mixer = latent: leave it out",
                 "mixer.d_latent = 0 must be at least 1",
                 "mixer.d_query_latent = 0 must be at least 1",
                 "mixer.d_rotary = 3 must be even: channels turn in pairs",
-                "n_kv_heads has no place in mixer = latent: leave it out",
-                "qkv_bias has no place in mixer = latent: leave it out",
             ]
         );
         let latent = TransformerConfig::new(8, 4, 1).with_mixer(MixerConfig::Latent(LatentConfig::new(4, 2)));

@@ -328,6 +328,25 @@ mod tests {
     }
 
     #[test]
+    fn an_open_gate_lets_all_through_and_one_of_zeros_a_half() {
+        let device = Device::default();
+        let config = AttentionConfig::new(8, 2).with_bias(false).with_gate(true);
+        let x = Tensor::<3>::random([2, 4, 8], Distribution::Default, &device);
+        let memory = Memory::new(Tensor::<3>::random([2, 5, 8], Distribution::Default, &device));
+        let run = |layer: &Attention| {
+            let own = layer.forward(x.clone(), &AttentionContext::default(), &mut LayerPass::default());
+            Tensor::cat(vec![own, layer.forward_cross(x.clone(), &memory, &mut LayerPass::default())], 1)
+        };
+        let plain = run(&Attention { gate: None, ..config.init(&device) });
+        for (weight, share) in [(0.0, 0.5), (1e3, 1.0)] {
+            let mut layer = config.init(&device);
+            let gate = layer.gate.as_mut().expect("a gate");
+            gate.weight = Param::from_tensor(Tensor::full([8, 8], weight, &device)); // All of x is above 0.
+            assert_close(&run(&layer), &(plain.clone() * share), 1e-6);
+        }
+    }
+
+    #[test]
     fn the_bank_and_the_loan() {
         // W_Q = I, W_K swaps the channels, W_V = 2 I; x0 = [1, .5], x1 = [.2, .9]. Keys [.5, 1] and [.9, .2]; the scores
         // of x0 are 1 and 1, so that both weigh a half: z0 = ([2, 1] + [.4, 1.8]) / 2 = [1.2, 1.4].

@@ -117,6 +117,20 @@ impl GatedDeltaConfig {
             .finish()
     }
 
+    /// Whether a layer can be this mixer where `rule` says who sees whom.
+    ///
+    /// # Errors
+    /// If a query sees later keys, or does not see all earlier ones of its document: a recurrence cannot do otherwise.
+    pub fn validate_rule(rule: &PairRule) -> Result<(), ConfigError> {
+        Checks::default()
+            .require(rule_is_kept(rule), || {
+                "a gated delta rule reads every token and all before it: its pattern and the pass's rule must be causal, \
+                 without a window or any other limit"
+                    .into()
+            })
+            .finish()
+    }
+
     /// Builds the mixer at the builder's seed and path. Decay and convolution begin as in Mamba 2, whatever the distributions of
     /// the attention: rates of decay from 0 to 16, times their step, from 0.001 to 0.1.
     ///

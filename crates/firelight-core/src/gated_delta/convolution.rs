@@ -20,7 +20,7 @@ impl ShortConvolution {
     /// Uniform in `±1 / sqrt(K)`, as PyTorch's convolutions begin.
     pub(super) fn new(width: usize, channels: usize, params: &ParamBuilder) -> Self {
         let bound = (width as f64).sqrt().recip();
-        Self { weight: params.mapped("weight", [width, channels], |unit| bound * (2.0 * unit - 1.0)) }
+        Self { weight: params.mapped("weight", [width, channels], move |unit| bound * (2.0 * unit - 1.0)) }
     }
 
     /// Number of tokens before each that it reads.

@@ -13,7 +13,7 @@
 //! "Parallelizing Linear Transformers with the Delta Rule", §3.2 (<https://arxiv.org/abs/2406.06484>). Different here: their
 //! `S` is the transpose; of all chunks the states come first, one small product each, and then all outputs at once.
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 
 /// Tokens of a chunk.
 const CHUNK: usize = 64;
@@ -42,7 +42,7 @@ pub(super) struct Tokens {
 pub(super) fn gated_delta_rule(tokens: Tokens, before: Option<Tensor<4>>) -> (Tensor<4>, Tensor<4>) {
     let [batch, length, heads, width] = tokens.value.dims();
     let d_key = tokens.key.dims()[3];
-    let (size, rows, device) = (chunk(length), batch * heads, tokens.key.device());
+    let (size, rows, like) = (chunk(length), batch * heads, (tokens.key.device(), tokens.key.dtype()));
     let chunks = length.div_ceil(size);
     let [query, key, value] = [tokens.query, tokens.key, tokens.value].map(|x| chunked(x, size)); // [N R, C, E | W]
     let [strength, log_decay] = [tokens.strength, tokens.log_decay].map(|x| chunked(x.unsqueeze_dim(3), size)); // [N R, C, 1]
@@ -50,12 +50,12 @@ pub(super) fn gated_delta_rule(tokens: Tokens, before: Option<Tensor<4>>) -> (Te
 
     let erased = key.clone() * strength.clone();
     let pairs = |x: Tensor<3>| x.matmul(key.clone().transpose()) * decay.pairs.clone(); // [N R, C, C]
-    let system = pairs(erased.clone()) * ones_below(size, -1, &device);
+    let system = pairs(erased.clone()) * ones_below(-1, &erased);
     let written = Tensor::cat(vec![value * strength, erased * decay.since_begin.clone()], 2);
     let solved = inverse(system).matmul(written); // [N R, C, W + E]
     let changes = (key.clone() * decay.to_end).transpose().matmul(solved.clone()); // [N R, E, W + E]
 
-    let before = before.unwrap_or_else(|| Tensor::zeros([batch, heads, d_key, width], &device));
+    let before = before.unwrap_or_else(|| Tensor::zeros([batch, heads, d_key, width], (&like.0, like.1)));
     let changes = changes.reshape([chunks, rows, d_key, width + d_key]);
     let kept = decay.whole.reshape([chunks, rows, 1, 1]);
     let (states, after) = states(changes, kept, before.reshape([1, rows, d_key, width]));
@@ -119,9 +119,9 @@ impl Decay {
     /// `log_decay` is `[R, C, 1]`. The logarithms between two tokens are summed, and not the difference of sums from the begin: so
     /// a token that keeps nothing costs those behind it no digits.
     fn new(log_decay: Tensor<3>) -> Self {
-        let [_, size, _] = log_decay.dims();
-        let between = (log_decay.clone() * ones_below(size, -1, &log_decay.device())).cumsum(1);
-        let pairs = between.exp() * ones_below(size, 0, &log_decay.device());
+        let size = log_decay.dims()[1];
+        let between = (log_decay.clone() * ones_below(-1, &log_decay)).cumsum(1);
+        let pairs = between.exp() * ones_below(0, &log_decay);
         let since_begin = log_decay.cumsum(1).exp();
         Self {
             to_end: pairs.clone().narrow(1, size - 1, 1).transpose(),
@@ -132,9 +132,10 @@ impl Decay {
     }
 }
 
-/// `[1, C, C]`, ones from the diagonal `offset` down and zeros above.
-fn ones_below(size: usize, offset: i64, device: &Device) -> Tensor<3> {
-    Tensor::<2>::ones([size, size], device).tril(offset).unsqueeze()
+/// `[1, C, C]`, ones from the diagonal `offset` down and zeros above, for tokens `[R, C, _]`.
+fn ones_below(offset: i64, like: &Tensor<3>) -> Tensor<3> {
+    let size = like.dims()[1];
+    Tensor::<2>::ones([size, size], (&like.device(), like.dtype())).tril(offset).unsqueeze()
 }
 
 /// `(I + a)⁻¹` of strictly lower triangular matrices, `[R, C, C]`, `C` a power of two.
@@ -165,7 +166,7 @@ fn inverse_by_halves(a: Tensor<3>) -> Tensor<3> {
 
 /// `[1, C, C]`.
 fn identity(like: &Tensor<3>) -> Tensor<3> {
-    Tensor::<2>::eye(like.dims()[1], &like.device()).unsqueeze()
+    ones_below(0, like) - ones_below(-1, like)
 }
 
 /// Whole chunks, the last one filled up with zeros: `[B, T, H, X] -> [N B H, C, X]`.
@@ -175,7 +176,7 @@ fn chunked(x: Tensor<4>, size: usize) -> Tensor<3> {
     let missing = chunks * size - length;
     let x = match missing {
         0 => x,
-        _ => Tensor::cat(vec![x.clone(), Tensor::zeros([batch, missing, heads, width], &x.device())], 1),
+        _ => Tensor::cat(vec![x.clone(), Tensor::zeros([batch, missing, heads, width], (&x.device(), x.dtype()))], 1),
     };
     let x = x.reshape([batch, chunks, size, heads, width]).permute([1, 0, 3, 2, 4]); // [N, B, H, C, X]
     x.reshape([chunks * batch * heads, size, width])
@@ -193,7 +194,7 @@ fn in_order(x: Tensor<3>, [batch, length, heads]: [usize; 3]) -> Tensor<4> {
 mod tests {
     use super::*;
     use burn::tensor::activation::sigmoid;
-    use burn::tensor::{Bool, Distribution, TensorData};
+    use burn::tensor::{Bool, Device, Distribution, TensorData};
     use firelight_kernels::assert_close;
 
     /// The definition, token by token: the state decays, and gives `strength` of what it holds for the key in exchange for the value.

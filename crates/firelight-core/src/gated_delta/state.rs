@@ -73,9 +73,9 @@ impl State for GatedDeltaState {
 
     fn join(&mut self, other: Box<dyn State>) {
         let other: Self = other.expect();
+        self.documents = joined_documents([&*self, &other]);
         self.matrices = joined(self.matrices.take(), other.matrices);
         self.window = joined(self.window.take(), other.window);
-        self.documents = None; // A cache refuses to join rows that have any.
         (self.len, self.capacity) = (self.len.max(other.len), self.capacity.max(other.capacity));
     }
 
@@ -90,6 +90,18 @@ impl State for GatedDeltaState {
     fn boxed(&self) -> Box<dyn State> {
         Box::new(self.clone())
     }
+}
+
+/// The documents of both, if any are named. A text without documents is one, with the smallest of the names.
+fn joined_documents(states: [&GatedDeltaState; 2]) -> Option<Tensor<2, Int>> {
+    let named = states.iter().filter_map(|state| state.documents.clone());
+    let smallest = named.map(|documents| documents.min().into_scalar::<i64>()).min()?;
+    let of_state = |state: &&GatedDeltaState| {
+        let [rows, reach, _] = state.window.as_ref()?.dims();
+        let one = |window: &Tensor<3>| Tensor::full([rows, reach], smallest, &window.device());
+        state.documents.clone().or_else(|| state.window.as_ref().map(one))
+    };
+    Some(Tensor::cat(states.iter().filter_map(of_state).collect(), 0))
 }
 
 /// The rows of both, or of the one that has any.

@@ -36,10 +36,12 @@ impl<L: Layer + 'static> Transformer<L> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attention::{AttentionMechanism, AttentionPattern};
+    use crate::attention::{AttentionMechanism, AttentionPattern, DifferentialConfig, LatentConfig};
     use crate::embedding::EmbeddingProjectionConfig;
     use crate::feed_forward::{Activation, ExpertsConfig};
+    use crate::gated_delta::GatedDeltaConfig;
     use crate::init::ParamBuilder;
+    use crate::mixer::MixerConfig;
     use crate::pass::Pass;
     use crate::position::PositionConfig;
     use crate::transformer::{SequenceInput, TransformerConfig};
@@ -183,7 +185,10 @@ mod tests {
             small().with_attention_mechanism(AttentionMechanism::Additive),
             small().with_attention_sinks(true).with_experts(ExpertsConfig::new(2).with_router_bias(true)),
             small().with_embedding_norm(true).with_embedding_projection(Some(EmbeddingProjectionConfig::new(3))),
-            small().with_mixer(crate::MixerConfig::Latent(crate::LatentConfig::new(4, 2).with_d_query_latent(3))),
+            small().with_attention_gate(true),
+            small().with_mixer(MixerConfig::Latent(LatentConfig::new(4, 2).with_d_query_latent(3))),
+            small().with_mixer(MixerConfig::Differential(DifferentialConfig::default())),
+            small().with_mixer(MixerConfig::GatedDelta(GatedDeltaConfig::default())),
         ] {
             let stack = config.init(&Device::default());
             assert_eq!(stack.cost(4).parameters, stack.num_params());
