@@ -81,6 +81,7 @@ impl MixerConfig {
 }
 
 /// What mixes the tokens of a layer.
+#[expect(clippy::large_enum_variant, reason = "there is one per layer")]
 #[derive(Module, Debug)]
 pub enum Mixer {
     /// Attention.

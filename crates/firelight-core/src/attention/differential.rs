@@ -234,7 +234,7 @@ impl TokenMixer for DifferentialAttention {
             part("query", &self.query),
             part("key", &self.key),
             part("value", &self.value),
-            Cost::sum(lambdas.map(|lambda| Cost::of(lambda))).with_flops(2.0 * pairs).named("difference"),
+            Cost::sum(lambdas.map(Cost::of)).with_flops(2.0 * pairs).named("difference"),
             // Both attentions' heads, of twice the width, and their difference before and after the norm.
             Cost::of(&self.output).keeping(4 * d_heads).named("output"),
         ];

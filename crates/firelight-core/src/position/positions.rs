@@ -6,7 +6,6 @@ use std::ops::Range;
 /// The positions of the tokens of one pass, counted in tokens from 0, padding not counted.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-#[expect(clippy::large_enum_variant, reason = "there is one per pass")]
 pub enum Positions {
     /// Every row stands at `start .. start + len`.
     Contiguous {
