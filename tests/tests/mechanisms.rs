@@ -17,11 +17,12 @@ fn tolerance() -> f64 {
     if is_gpu() { 1e-4 } else { 1e-5 }
 }
 
-const MECHANISMS: [AttentionMechanism; 4] = [
+const MECHANISMS: [AttentionMechanism; 5] = [
     AttentionMechanism::DotProduct,
     AttentionMechanism::Bilinear,
     AttentionMechanism::Additive,
     AttentionMechanism::Linear,
+    AttentionMechanism::Performer { features: 6 },
 ];
 
 /// Longer than a chunk of linear attention, and than a rolling cache of a short window holds.
@@ -47,7 +48,9 @@ fn grid() -> Vec<TransformerConfig> {
     ];
     // Positions that each mechanism can take, those of other kinds among them.
     let positions = |mechanism| match mechanism {
-        AttentionMechanism::Linear => [PositionConfig::rotary(), PositionConfig::Learned, PositionConfig::Sinusoidal],
+        AttentionMechanism::Linear | AttentionMechanism::Performer { .. } => {
+            [PositionConfig::rotary(), PositionConfig::Learned, PositionConfig::Sinusoidal]
+        }
         AttentionMechanism::Additive => [PositionConfig::rotary(), PositionConfig::t5(false), PositionConfig::Alibi],
         _ => [PositionConfig::rotary(), PositionConfig::shaw(), PositionConfig::Alibi],
     };

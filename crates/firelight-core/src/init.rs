@@ -228,7 +228,7 @@ impl ParamBuilder {
 
     /// A trainable parameter of this `shape`, drawn when it is first read.
     pub fn param<const D: usize>(&self, name: &str, shape: [usize; D], init: Init) -> Param<Tensor<D>> {
-        self.drawn(name, shape, move |rng| init.draw([shape[0], shape[D - 1]], rng))
+        self.each(name, shape, move |rng| init.draw([shape[0], shape[D - 1]], rng))
     }
 
     /// A trainable parameter of this `shape`, each number `map` of one drawn uniformly from `[0, 1)`: what no [`Init`] is.
@@ -238,19 +238,29 @@ impl ParamBuilder {
         shape: [usize; D],
         map: impl Fn(f64) -> f64 + Send + Sync + 'static,
     ) -> Param<Tensor<D>> {
-        self.drawn(name, shape, move |rng| map(unit(rng)) as f32)
+        self.each(name, shape, move |rng| map(unit(rng)) as f32)
     }
 
-    fn drawn<const D: usize>(
+    /// A trainable parameter of which each number is drawn by itself.
+    fn each<const D: usize>(
         &self,
         name: &str,
         shape: [usize; D],
         number: impl Fn(&mut ChaCha8Rng) -> f32 + Send + Sync + 'static,
     ) -> Param<Tensor<D>> {
+        self.drawn(name, shape, move |rng| (0..shape.iter().product()).map(|_| number(rng)).collect())
+    }
+
+    /// A trainable parameter of the numbers that `draw` gives, all of them.
+    pub(crate) fn drawn<const D: usize>(
+        &self,
+        name: &str,
+        shape: [usize; D],
+        draw: impl Fn(&mut ChaCha8Rng) -> Vec<f32> + Send + Sync + 'static,
+    ) -> Param<Tensor<D>> {
         let key = self.scope(name).key();
         let draw = move |device: &Device, require_grad| {
-            let mut rng = ChaCha8Rng::from_seed(key);
-            let values: Vec<f32> = (0..shape.iter().product()).map(|_| number(&mut rng)).collect();
+            let values = draw(&mut ChaCha8Rng::from_seed(key));
             Tensor::from_data(TensorData::new(values, shape), device).set_require_grad(require_grad)
         };
         Param::uninitialized(ParamId::new(), draw, self.device.clone(), true, shape.into())

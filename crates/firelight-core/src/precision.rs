@@ -151,7 +151,12 @@ mod tests {
     #[test]
     fn every_mechanism_and_experts_compute_in_half_precision() {
         let config = || TransformerConfig::new(16, 2, 1).with_max_seq_len(8);
-        for mechanism in [AttentionMechanism::Bilinear, AttentionMechanism::Additive, AttentionMechanism::Linear] {
+        for mechanism in [
+            AttentionMechanism::Bilinear,
+            AttentionMechanism::Additive,
+            AttentionMechanism::Linear,
+            AttentionMechanism::Performer { features: 16 },
+        ] {
             check(&config().with_attention_mechanism(mechanism));
         }
         check(&config().with_activation(Activation::SwiGlu).with_experts(ExpertsConfig::new(2).with_top_k(2)));

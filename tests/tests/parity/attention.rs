@@ -38,9 +38,10 @@ fn values_of_their_own_width_agree() {
 
 #[test]
 fn mechanisms_agree() {
-    use AttentionMechanism::{Additive, Bilinear, Linear};
-    let (linear, scores) = (Golden::load("attention_linear"), Golden::load("attention_scores"));
+    use AttentionMechanism::{Additive, Bilinear, Linear, Performer};
+    let [linear, scores, performer] = ["attention_linear", "attention_scores", "attention_performer"].map(Golden::load);
     let cases = linear.cases().zip([Linear; 2]).chain(scores.cases().zip([Bilinear, Bilinear, Additive, Additive]));
+    let cases = cases.chain(performer.cases().zip([Performer { features: 7 }; 2]));
     let mut count = 0;
     for (case, mechanism) in cases {
         let config = AttentionConfig::new(12, 4).with_n_kv_heads(2).with_d_head(3).with_d_value(5);
@@ -48,7 +49,7 @@ fn mechanisms_agree() {
         check(&config.with_mechanism(mechanism), &case, &case, source);
         count += 1;
     }
-    assert_eq!(count, 6);
+    assert_eq!(count, 8);
 }
 
 /// What a layer attends to.

@@ -18,11 +18,12 @@ const SWITCH: &str = "FIRELIGHT_TEST_GRID";
 const PART: usize = 8;
 
 /// How a query weighs the keys. Each has rows of its own, of those values that it goes with.
-const MECHANISMS: [AttentionMechanism; 4] = [
+const MECHANISMS: [AttentionMechanism; 5] = [
     AttentionMechanism::DotProduct,
     AttentionMechanism::Bilinear,
     AttentionMechanism::Additive,
     AttentionMechanism::Linear,
+    AttentionMechanism::Performer { features: 6 },
 ];
 
 /// What stands in the place of attention with queries, keys and values, alike.

@@ -210,8 +210,8 @@ struct Collect<'a> {
 impl ModuleVisitor for Collect<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let path = self.path.key();
-        // A choice depends on it, which jumps and has no slope.
-        if path.ends_with(".correction") {
+        // These are not trained: a choice depends on the correction, which jumps and has no slope, and the projections are drawn.
+        if [".correction", ".projections"].iter().any(|end| path.ends_with(end)) {
             return;
         }
         let numbers = match param.val().grad(self.gradients) {

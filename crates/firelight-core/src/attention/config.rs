@@ -251,9 +251,12 @@ impl AttentionConfig {
     /// A factor belongs to products. Linear attention has no scores to bound, no softmax that a sink could take part in, and forms
     /// no weights that could be dropped.
     fn check_mechanism(&self) -> Result<(), ConfigError> {
-        let softmax = self.mechanism != AttentionMechanism::Linear;
+        let softmax = !self.mechanism.is_linear();
         let products = softmax && self.mechanism != AttentionMechanism::Additive;
         Checks::default()
+            .require(self.mechanism != AttentionMechanism::Performer { features: 0 }, || {
+                "attention_mechanism.performer.features = 0 must be at least 1".into()
+            })
             .require(products || self.scale == ScoreScale::default(), || {
                 format!(
                     "attention_scale = {:?} scales products, which attention_mechanism = {:?} does not form: leave it out",

@@ -37,6 +37,13 @@ pub enum AttentionMechanism {
     /// The dot products of positive features of query and keys, over their sum: time and memory grow with the length, not
     /// with its square, and a causal decoder remembers sums of a constant size. See [`LinearAttention`].
     Linear,
+    /// The same with random features, whose products are softmax attention in the mean: the more of them, the closer (Performer,
+    /// Choromanski et al. 2021). They are drawn with the weights, saved beside them and never trained.
+    #[doc(alias = "FAVOR+")]
+    Performer {
+        /// Number of features; the paper takes about `E log(E)` of heads of width `E`.
+        features: usize,
+    },
 }
 
 /// The sizes that a mechanism is built for.
@@ -48,12 +55,18 @@ pub(super) struct Heads {
 }
 
 impl AttentionMechanism {
+    /// Whether it sums keys and values before a query is known, and has no scores.
+    pub(crate) fn is_linear(self) -> bool {
+        matches!(self, Self::Linear | Self::Performer { .. })
+    }
+
     pub(super) fn init_with(self, heads: Heads, init: Init, params: &ParamBuilder) -> Mechanism {
         match self {
             Self::DotProduct => Mechanism::DotProduct(DotProduct {}),
             Self::Bilinear => Mechanism::Bilinear(BilinearScore::new(heads, init, params)),
             Self::Additive => Mechanism::Additive(AdditiveScore::new(heads, init, params)),
-            Self::Linear => Mechanism::Linear(LinearAttention {}),
+            Self::Linear => Mechanism::Linear(LinearAttention::new()),
+            Self::Performer { features } => Mechanism::Linear(LinearAttention::random(heads.d_head, features, params)),
         }
     }
 }
@@ -80,8 +93,12 @@ impl Mechanism {
     pub(super) fn flops(&self, pairs: f64, [key, value]: [usize; 2]) -> f64 {
         match self {
             Self::DotProduct(_) | Self::Bilinear(_) | Self::Additive(_) => 2.0 * pairs * (key + value) as f64,
-            // It adds to the sums and reads them.
-            Self::Linear(_) => 4.0 * (key * (value + 1)) as f64,
+            // It makes features of a query and a key, where they are random, adds to the sums and reads them.
+            Self::Linear(linear) => {
+                let features = linear.features(key);
+                let made = if linear.projections.is_some() { key } else { 0 };
+                4.0 * (features * (value + 1 + made)) as f64
+            }
         }
     }
 

@@ -255,7 +255,7 @@ impl TokenMixer for Attention {
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {
         let [_, key, value] = self.projection.widths();
         let cached = match self.keeps_sums(rule) {
-            true => key * (value / self.n_kv_heads + 1),
+            true => self.n_kv_heads * self.linear().features(key / self.n_kv_heads) * (value / self.n_kv_heads + 1),
             false => KeyValues::new(rule.look_back(), length).room().saturating_mul(key + value),
         };
         self.cost_of_pairs(pairs_per_query(rule, length)).with_cache(cached.saturating_mul(FLOAT))

@@ -186,6 +186,7 @@ mod tests {
             small().with_attention_sinks(true).with_experts(ExpertsConfig::new(2).with_router_bias(true)),
             small().with_embedding_norm(true).with_embedding_projection(Some(EmbeddingProjectionConfig::new(3))),
             small().with_attention_gate(true),
+            small().with_attention_mechanism(AttentionMechanism::Performer { features: 5 }),
             small().with_mixer(MixerConfig::Latent(LatentConfig::new(4, 2).with_d_query_latent(3))),
             small().with_mixer(MixerConfig::Differential(DifferentialConfig::default())),
             small().with_mixer(MixerConfig::GatedDelta(GatedDeltaConfig::default())),

@@ -118,7 +118,7 @@ impl TransformerConfig {
         let adds = shaw || matches!(position, PositionConfig::Alibi | PositionConfig::T5 { .. });
         let scoreless = match (mechanism, layer.block.mixer) {
             (_, MixerConfig::GatedDelta(_)) => Some("mixer = gated_delta"),
-            (AttentionMechanism::Linear, _) => Some("linear attention"),
+            (mechanism, _) if mechanism.is_linear() => Some("linear attention"),
             _ => None,
         };
         Checks::default()
