@@ -27,6 +27,10 @@ use burn::tensor::{Device, Tensor};
 use firelight_kernels::PairRule;
 use serde::{Deserialize, Serialize};
 
+fn one() -> f64 {
+    1.0
+}
+
 /// Where the norm stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -100,6 +104,9 @@ pub struct TransformerBlockConfig {
     /// Scales each channel of each part's output by a trained factor that begins at this value. Default: none.
     #[serde(default)]
     pub layer_scale: Option<f64>,
+    /// Factor of each part's output, the `residual_multiplier` of Granite. Default: 1.
+    #[serde(default = "one")]
+    pub residual_scale: f64,
 }
 
 impl TransformerBlockConfig {
@@ -117,7 +124,14 @@ impl TransformerBlockConfig {
             dropout: 0.0,
             stochastic_depth: 0.0,
             layer_scale: None,
+            residual_scale: one(),
         }
+    }
+
+    /// Sets the factor of each part's output.
+    pub fn with_residual_scale(mut self, residual_scale: f64) -> Self {
+        self.residual_scale = residual_scale;
+        self
     }
 
     /// Sets what stands in the place of the self-attention.
@@ -192,6 +206,9 @@ impl TransformerBlockConfig {
             .require(self.layer_scale.is_none_or(|value| value > 0.0 && value.is_finite()), || {
                 format!("layer_scale = {} must be above 0", self.layer_scale.unwrap_or_default())
             })
+            .require(self.residual_scale != 0.0 && self.residual_scale.is_finite(), || {
+                format!("residual_scale = {} must be a finite number other than 0", self.residual_scale)
+            })
             .require(!(self.cross_attention && self.norm_placement.is_parallel()), || {
                 "norm_placement = parallel has no place for cross_attention: use pre, post, sandwich or output".into()
             })
@@ -263,6 +280,7 @@ impl TransformerBlockConfig {
             feed_forward_scale: scale("feed_forward_scale"),
             dropout: DropoutConfig::new(self.dropout).init(),
             stochastic_depth: StochasticDepth::new(self.stochastic_depth),
+            residual_scale: self.residual_scale,
             d_model: self.attention.d_model,
             norm_placement: self.norm_placement,
         }
@@ -304,6 +322,7 @@ where
     pub feed_forward_scale: Option<LayerScale>,
     dropout: Dropout,
     stochastic_depth: StochasticDepth,
+    residual_scale: f64,
     d_model: usize,
     #[module(skip)]
     norm_placement: NormPlacement,
@@ -402,6 +421,7 @@ impl<M: TokenMixer, F: FeedForwardNetwork> TransformerBlock<M, F> {
             Some(scale) => scale.forward(output),
             None => output,
         };
+        let output = if self.residual_scale == 1.0 { output } else { output * self.residual_scale };
         self.stochastic_depth.forward(dropout::drop(&self.dropout, output))
     }
 }

@@ -89,6 +89,14 @@ fn gated_delta_beside_gated_attention_agrees_with_transformers() {
 }
 
 #[test]
+fn scaled_residual_branches_agree_with_transformers() {
+    let golden = Golden::load("granite");
+    let (stack, _) = compare(&golden);
+    assert_felt(&golden, &paths(&stack));
+    assert_eq!(paths(&stack).len(), 2 + 4 + 3 + 1);
+}
+
+#[test]
 fn gpt_oss_agrees_with_transformers() {
     let golden = Golden::load("gpt_oss");
     let (stack, _) = compare(&golden);

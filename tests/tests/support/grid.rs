@@ -26,13 +26,21 @@ const MECHANISMS: [AttentionMechanism; 5] = [
     AttentionMechanism::Performer { features: 6 },
 ];
 
+/// Of the norms of heads: what a head finds may be small, and a norm makes the roundings of it large.
+const EPSILON: f64 = 1e-2;
+
 /// What stands in the place of attention with queries, keys and values, alike.
 const MIXERS: [MixerConfig; 5] = [
-    MixerConfig::Differential(DifferentialConfig { lambda_init: None, lambda_std: 0.5, epsilon: 1e-5, affine: true }),
+    MixerConfig::Differential(DifferentialConfig {
+        lambda_init: None,
+        lambda_std: 0.5,
+        epsilon: EPSILON,
+        affine: true,
+    }),
     MixerConfig::Differential(DifferentialConfig {
         lambda_init: Some(0.4),
         lambda_std: 0.5,
-        epsilon: 1e-5,
+        epsilon: EPSILON,
         affine: false,
     }),
     MixerConfig::GatedDelta(GatedDeltaConfig {
@@ -41,7 +49,7 @@ const MIXERS: [MixerConfig; 5] = [
         d_key: Some(3),
         d_value: Some(5),
         convolution: 3,
-        epsilon: 1e-2, // What a head finds may be small, and a norm makes the roundings of it large.
+        epsilon: EPSILON,
     }),
     MixerConfig::Latent(LatentConfig { d_latent: 6, d_rotary: 4, d_query_latent: None }),
     MixerConfig::Latent(LatentConfig { d_latent: 3, d_rotary: 2, d_query_latent: Some(5) }),
@@ -112,6 +120,7 @@ fn choices(causal: bool) -> Vec<Choice> {
         choice([None, Some(6)], |config, width| config.each_layer(|layer| layer.block.attention.d_value = width)),
         choice(experts(), |config, experts| config.each_layer(|layer| layer.block.experts = experts)),
         choice([None, Some(0.5)], |config, scale| config.each_layer(|layer| layer.block.layer_scale = scale)),
+        choice([1.0, 0.5], TransformerConfig::with_residual_scale),
         choice([false, true], TransformerConfig::with_embedding_norm),
         choice(projections(), TransformerConfig::with_embedding_projection),
         choice([false, true], TransformerConfig::with_share_layers),

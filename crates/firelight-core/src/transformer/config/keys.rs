@@ -84,6 +84,8 @@ macro_rules! layer_keys {
                 [block.feed_forward.dropout];
             /// where the trained factors of each part's channels begin
             layer_scale: Option<f64>, "some", with_layer_scale(f64) as Some, [block.layer_scale];
+            /// the factor of each part's output
+            residual_scale: f64, "some", with_residual_scale(f64) as |value| value, [block.residual_scale];
         }
     };
 }

@@ -139,7 +139,19 @@ mod tests {
     fn stochastic_depth_rises_with_the_layers() {
         let config = TransformerConfig::new(8, 2, 4).with_stochastic_depth(0.5);
         assert_eq!([0, 1, 2, 3].map(|i| config.layer(i).stochastic_depth), [0.125, 0.25, 0.375, 0.5]);
-        let error = config.with_stochastic_depth(1.0).with_layer_scale(0.0).validate().expect_err("two problems");
-        assert_eq!(error.to_string(), "stochastic_depth = 1 must be in [0, 1); layer_scale = 0 must be above 0");
+        let error = config
+            .with_stochastic_depth(1.0)
+            .with_layer_scale(0.0)
+            .with_residual_scale(0.0)
+            .validate()
+            .expect_err("three problems");
+        assert_eq!(
+            error.problems(),
+            [
+                "stochastic_depth = 1 must be in [0, 1)",
+                "layer_scale = 0 must be above 0",
+                "residual_scale = 0 must be a finite number other than 0",
+            ]
+        );
     }
 }
