@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use burn::config::{Config, config_to_json};
 use burn::module::Module;
 use burn::store::ModuleRecord;
 use burn::tensor::{Int, Tensor, TensorData};
@@ -11,16 +12,14 @@ use firelight::nn::{
     TransformerConfig, VisionTransformerConfig,
 };
 use firelight::storage::{load_weights, save_weights};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
 use crate::support::grid::{cross_decoder_pairs, decoder_pairs, encoder_pairs};
 use crate::support::{Noise, device};
 
-/// `config` through its text.
-fn read_back<C: Serialize + DeserializeOwned>(config: &C) -> C {
-    serde_json::from_str(&serde_json::to_string(config).unwrap()).unwrap()
+/// `config` through the text of a file, as Burn saves and loads it.
+fn read_back<C: Config>(config: &C) -> C {
+    C::load_binary(config_to_json(config).as_bytes()).unwrap()
 }
 
 /// The models that `init` builds of two seeds are the same after the weights of one went to a file and into the other,

@@ -6,6 +6,7 @@
 //! without segments, half as deep; the modern form as Warner et al. 2024, ModernBERT, §2.1 (<https://arxiv.org/abs/2412.13663>):
 //! pre-norm, rotary positions, gated units, no biases.
 
+use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor};
 use firelight_core::{
@@ -62,6 +63,8 @@ pub struct TextEncoderConfig {
     /// The stack.
     pub transformer: TransformerConfig,
 }
+
+impl Config for TextEncoderConfig {}
 
 impl TextEncoderConfig {
     /// A pre-norm encoder with learned positions, without segments.

@@ -1,5 +1,6 @@
 //! Whole models: an encoder with one head each. Nothing here knows a tokenizer; labels are only carried along.
 
+use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 use firelight_core::{ConfigError, Cost, ParamBuilder, ParameterReport, Pass};
@@ -30,6 +31,8 @@ pub struct TextClassifierConfig {
     /// The head.
     pub head: SequenceHeadConfig,
 }
+
+impl Config for TextClassifierConfig {}
 
 impl TextClassifierConfig {
     /// One of these classes, from the class token through a dense layer and tanh, as BERT.
@@ -146,6 +149,8 @@ pub struct MaskedLanguageModelConfig {
     pub head: MaskedLanguageHeadConfig,
 }
 
+impl Config for MaskedLanguageModelConfig {}
+
 impl MaskedLanguageModelConfig {
     /// The head of BERT on an encoder.
     pub fn new(encoder: TextEncoderConfig) -> Self {
@@ -235,6 +240,8 @@ pub struct TokenClassifierConfig {
     #[serde(default)]
     pub head: TokenHeadConfig,
 }
+
+impl Config for TokenClassifierConfig {}
 
 impl TokenClassifierConfig {
     /// One of these classes for every token.
@@ -346,6 +353,8 @@ impl Default for ReadingConfig {
         Self { stride: None, max_answer_len: 30, unanswerable: false }
     }
 }
+
+impl Config for SpanReaderConfig {}
 
 impl SpanReaderConfig {
     /// A reader of answers on an encoder.

@@ -33,6 +33,7 @@ mod adapter;
 mod attention;
 mod block;
 mod cache;
+mod config;
 mod context;
 mod cost;
 mod dropout;

@@ -49,8 +49,8 @@ pub struct VisionTransformer {
     pub position: Option<Param<Tensor<2>>>,
     /// The encoder, with its final norm.
     pub transformer: Transformer,
-    /// `[D, classes]`.
-    pub head: Linear,
+    /// `[D, classes]`, where there are classes.
+    pub head: Option<Linear>,
     /// Rows and columns of the learned places.
     #[module(skip)]
     grid: [usize; 2],
@@ -82,8 +82,9 @@ impl VisionTransformer {
         let once = |name: &str, cost: Cost| cost.once_in(tokens).named(name);
         let distillation = self.distillation.as_ref().map(|part| once("distillation", Cost::of(part)));
         let stack = self.transformer.cost(tokens).named("transformer");
-        let parts = [Some(patches), class_token, position, distillation, Some(stack)].into_iter().flatten();
-        Cost::sum(parts.chain([once("head", Cost::of(&self.head))]))
+        let head = self.head.as_ref().map(|head| once("head", Cost::of(head)));
+        let parts = [Some(patches), class_token, position, distillation, Some(stack), head];
+        Cost::sum(parts.into_iter().flatten())
     }
 
     /// The logits of every class.
@@ -92,7 +93,7 @@ impl VisionTransformer {
     /// - `images`: `[B, C, H, W]`; output: `[B, classes]`
     ///
     /// # Panics
-    /// If the channels differ or the images are no whole number of patches.
+    /// If the channels differ, the images are no whole number of patches, or the model has no head.
     pub fn forward(&self, images: Tensor<4>) -> Tensor<2> {
         self.logits(self.hidden(images, &mut Pass::default()))
     }
@@ -104,7 +105,7 @@ impl VisionTransformer {
     /// - `images`: `[B, C, R P, S P]`; output: `[B, N + R S, D]`
     ///
     /// # Panics
-    /// As [`forward`](Self::forward).
+    /// If the channels differ or the images are no whole number of patches.
     pub fn hidden(&self, images: Tensor<4>, pass: &mut Pass) -> Tensor<3> {
         let [_, _, height, width] = images.dims();
         let grid = self.grid_of([height, width]);
@@ -121,6 +122,9 @@ impl VisionTransformer {
     ///
     /// # Shapes
     /// - `hidden`: `[B, N + R S, D]`; output: `[B, classes]`
+    ///
+    /// # Panics
+    /// If the model has no head.
     pub fn logits(&self, hidden: Tensor<3>) -> Tensor<2> {
         let own = self.class_logits(hidden.clone());
         match self.distillation_logits(hidden) {
@@ -130,12 +134,24 @@ impl VisionTransformer {
     }
 
     /// The head on the class token, or on the mean of the patches, alone: `[B, N + R S, D] -> [B, classes]`.
+    ///
+    /// # Panics
+    /// If the model has no head.
     pub fn class_logits(&self, hidden: Tensor<3>) -> Tensor<2> {
+        let head = self.head.as_ref().expect("a vision transformer of 0 classes has no head: take what `pooled` gives");
+        head.forward(self.pooled(hidden))
+    }
+
+    /// One vector for each image, what the head reads: that of the class token, or the mean of the patches.
+    ///
+    /// # Shapes
+    /// - `hidden`: `[B, N + R S, D]`; output: `[B, D]`
+    pub fn pooled(&self, hidden: Tensor<3>) -> Tensor<2> {
         let pooled = match &self.class_token {
             Some(_) => hidden.narrow(1, 0, 1),
             None => hidden.mean_dim(1),
         };
-        self.head.forward(pooled.squeeze_dim::<2>(1))
+        pooled.squeeze_dim(1)
     }
 
     /// The head on the distillation token, where there is one: `[B, N + R S, D] -> [B, classes]`.
@@ -227,6 +243,30 @@ mod tests {
         assert_eq!(VisionTransformerConfig::new(32, 8, 10, small).init(&device).num_params(), 821_642);
         let base = TransformerConfig::encoder(768, 12, 12).with_activation(Activation::Gelu);
         assert_eq!(VisionTransformerConfig::new(224, 16, 1000, base).init(&device).num_params(), 86_567_656);
+    }
+
+    #[test]
+    fn without_a_head_it_gives_the_vectors_that_a_head_reads() {
+        let device = Device::default();
+        for pooling in [ImagePooling::ClassToken, ImagePooling::Mean] {
+            let config = config(pooling, PatchPosition::Learned);
+            let (whole, images) = (config.init(&device), images(8, 8));
+            let model = config.with_n_classes(0).init(&device);
+            assert_eq!(model.num_params() + 16 * 3 + 3, whole.num_params());
+            assert_eq!(model.cost().parameters, model.num_params());
+            let vectors = model.pooled(model.hidden(images.clone(), &mut Pass::default()));
+            let logits = whole.head.as_ref().expect("a head").forward(vectors);
+            assert_close(&logits, &whole.forward(images), 1e-6);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "has no head: take what `pooled` gives")]
+    fn without_a_head_there_are_no_logits() {
+        config(ImagePooling::Mean, PatchPosition::Learned)
+            .with_n_classes(0)
+            .init(&Device::default())
+            .forward(images(8, 8));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! Source: Radford et al. 2019 (GPT-2), §2.3; the modern form with other positions, norms and activations is the same
 //! type.
 
+use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 use firelight_core::{
@@ -29,6 +30,8 @@ pub struct LanguageModelConfig {
     /// The stack between embedding and head; its `max_seq_len` is the context in tokens.
     pub transformer: TransformerConfig,
 }
+
+impl Config for LanguageModelConfig {}
 
 impl LanguageModelConfig {
     /// A GPT: causal, pre-norm, learned positions, tied head.

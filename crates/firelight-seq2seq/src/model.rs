@@ -4,6 +4,7 @@
 //! Source: Vaswani et al. 2017, §3 (<https://arxiv.org/abs/1706.03762>); the modern form with other positions, norms and
 //! activations is the same type.
 
+use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor};
 use firelight_core::{
@@ -79,6 +80,8 @@ pub struct Seq2SeqConfig {
     /// The stacks.
     pub stacks: EncoderDecoderConfig,
 }
+
+impl Config for Seq2SeqConfig {}
 
 impl Seq2SeqConfig {
     /// Two pre-norm stacks of `n_layers` each, one vocabulary, all matrices tied.

@@ -1,5 +1,6 @@
 //! The model and what belongs to its weights: the names of its classes and how images are normalised.
 
+use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use firelight_core::{
@@ -45,6 +46,8 @@ pub struct VisionConfig {
     pub vit: VisionTransformerConfig,
 }
 
+impl Config for VisionConfig {}
+
 impl VisionConfig {
     /// A model of these classes. Pixels are taken as from -1 to 1 until the statistics of a training are known.
     pub fn new(classes: Vec<String>, vit: VisionTransformerConfig) -> Self {
@@ -83,6 +86,7 @@ impl VisionConfig {
         ConfigError::collect(
             [self.vit.validate()],
             [
+                (classes == 0).then(|| "vit.n_classes = 0 must be at least 1".into()),
                 (names != classes).then(|| format!("classes has {names} names, but vit.n_classes = {classes}")),
                 (!self.normalization.fits(channels)).then(|| {
                     format!("normalization must have a mean and a std above 0 for each of the {channels} channels")
@@ -144,11 +148,11 @@ impl VisionModel {
     /// further. Its configuration is the old one with other `classes` and `vit.n_classes`.
     #[must_use]
     pub fn with_new_head(mut self, classes: usize, seed: u64) -> Self {
-        let [width, _] = self.vit.head.weight.dims();
+        let width = self.vit.patches.projection.weight.dims()[1];
         let params = ParamBuilder::new(&self.device(), seed);
         let params = params.scope("vit");
         let head = |params: ParamBuilder| LinearConfig::new(width, classes).init_with(&params.scope("head"));
-        self.vit.head = head(params.clone());
+        self.vit.head = Some(head(params.clone()));
         if let Some(distillation) = &mut self.vit.distillation {
             distillation.head = head(params.scope("distillation"));
         }
@@ -157,7 +161,7 @@ impl VisionModel {
 
     /// Where the parameters are.
     pub(crate) fn device(&self) -> Device {
-        self.vit.head.weight.device()
+        self.vit.patches.projection.weight.device()
     }
 
     /// The parameters by part.
@@ -218,9 +222,9 @@ mod tests {
         let renewed = model.with_new_head(7, 5);
         assert_eq!(place(&renewed), before);
         assert_eq!(renewed.forward(Tensor::zeros([2, 1, 8, 8], &Device::default())).dims(), [2, 7]);
-        let again = renewed.clone().with_new_head(7, 5).vit.head.weight.val().into_data();
-        assert_eq!(renewed.vit.head.weight.val().into_data(), again);
-        assert_ne!(renewed.with_new_head(7, 6).vit.head.weight.val().into_data(), again);
+        let again = renewed.clone().with_new_head(7, 5).vit.head.expect("a head").weight.val().into_data();
+        assert_eq!(renewed.vit.head.as_ref().expect("a head").weight.val().into_data(), again);
+        assert_ne!(renewed.with_new_head(7, 6).vit.head.expect("a head").weight.val().into_data(), again);
     }
 
     #[test]

@@ -97,6 +97,15 @@ fn scaled_residual_branches_agree_with_transformers() {
 }
 
 #[test]
+fn two_position_schemes_at_once_agree_with_transformers() {
+    let golden = Golden::load("mpnet");
+    let (stack, _) = compare(&golden);
+    assert_felt(&golden, &paths(&stack));
+    // Both tables, the norm of the embeddings, and of each layer two norms, four projections and two of the feed-forward network.
+    assert_eq!(paths(&stack).len(), 2 + 2 + 2 * (4 + 8 + 4));
+}
+
+#[test]
 fn gpt_oss_agrees_with_transformers() {
     let golden = Golden::load("gpt_oss");
     let (stack, _) = compare(&golden);

@@ -4,7 +4,7 @@ use super::{Distillation, PatchEmbedding, VisionTransformer};
 use crate::attention::AttentionPattern;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
-use crate::linear::LinearConfig;
+use crate::linear::{Linear, LinearConfig};
 use crate::position::PositionConfig;
 use crate::transformer::TransformerConfig;
 use burn::tensor::Device;
@@ -78,7 +78,7 @@ pub struct VisionTransformerConfig {
     /// Channels of an image. Default: 3.
     #[serde(default = "channels")]
     pub channels: usize,
-    /// Number of classes.
+    /// Number of classes; 0 is a model without a head, whose [`pooled`](VisionTransformer::pooled) vectors are read by something else.
     pub n_classes: usize,
     /// What stands for the whole image. Default: the class token.
     #[serde(default)]
@@ -119,6 +119,12 @@ impl VisionTransformerConfig {
     /// Sets height and width of an image in pixels.
     pub fn with_image_size(mut self, image_size: [usize; 2]) -> Self {
         self.image_size = image_size;
+        self
+    }
+
+    /// Sets the number of classes; 0 is a model without a head.
+    pub fn with_n_classes(mut self, n_classes: usize) -> Self {
+        self.n_classes = n_classes;
         self
     }
 
@@ -177,7 +183,10 @@ impl VisionTransformerConfig {
             .size("patches of image_size", rows.saturating_mul(columns).max(1))
             .size("channels", self.channels)
             .size("channels * patch_size^2", pixels.max(1))
-            .size("n_classes", self.n_classes)
+            .size("n_classes", self.n_classes.max(1))
+            .require(self.n_classes > 0 || self.pooling != ImagePooling::Distilled, || {
+                "n_classes = 0 leaves the distillation token without a head: use pooling = \"class_token\" or \"mean\"".into()
+            })
             .require(self.patch_position != PatchPosition::Sinusoidal2d || d_model.is_multiple_of(4), || {
                 format!("d_model = {d_model} must be a multiple of 4 with two-dimensional positions")
             })
@@ -226,7 +235,7 @@ impl VisionTransformerConfig {
             distillation: (tokens > 1).then(|| self.distillation(&params.scope("distillation"))),
             position: learned.then(|| params.param("position", [places, d_model], init)),
             transformer: self.transformer.init_with(&params.scope("transformer")),
-            head: LinearConfig::new(d_model, self.n_classes).with_init(init).init_with(&params.scope("head")),
+            head: (self.n_classes > 0).then(|| self.head(params)),
             grid: [rows, columns],
             patch_position: self.patch_position,
             coordinates: self.has_axes().then_some(self.patch_coordinates),
@@ -234,9 +243,13 @@ impl VisionTransformerConfig {
     }
 
     fn distillation(&self, params: &ParamBuilder) -> Distillation {
-        let (d_model, init) = (self.transformer.d_model, self.transformer.init.weight);
-        let head = LinearConfig::new(d_model, self.n_classes).with_init(init).init_with(&params.scope("head"));
-        Distillation { token: params.param("token", [1, 1, d_model], Init::Zeros), head }
+        let token = params.param("token", [1, 1, self.transformer.d_model], Init::Zeros);
+        Distillation { token, head: self.head(params) }
+    }
+
+    fn head(&self, params: &ParamBuilder) -> Linear {
+        let head = LinearConfig::new(self.transformer.d_model, self.n_classes).with_init(self.transformer.init.weight);
+        head.init_with(&params.scope("head"))
     }
 }
 
@@ -251,14 +264,14 @@ mod tests {
     #[test]
     fn bad_sizes_are_all_listed() {
         let mut config = config().with_image_size([10, 8]);
-        config.n_classes = 0;
+        (config.n_classes, config.pooling) = (0, ImagePooling::Distilled);
         config.transformer = config.transformer.with_cross_attention(true);
         let error = config.validate().expect_err("three problems");
         assert_eq!(
             error.problems(),
             [
                 "image_size = [10, 8] must be multiples of patch_size = 4, above 0",
-                "n_classes = 0 must be at least 1",
+                "n_classes = 0 leaves the distillation token without a head: use pooling = \"class_token\" or \"mean\"",
                 "cross_attention must be false: an image has no memory",
             ]
         );
