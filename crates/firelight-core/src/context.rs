@@ -4,7 +4,7 @@
 use crate::position::{Rotation, ScoreBias};
 use crate::state::{bytes_of, select};
 use burn::tensor::{Bool, Device, Int, Tensor};
-use firelight_kernels::AttentionMask;
+use firelight_kernels::{AttentionMask, AttentionOptions};
 
 /// What a layer reads beside the residual stream. The same for all tokens of a pass, and shared by its layers.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +31,15 @@ pub struct AttentionContext {
 }
 
 impl AttentionContext {
+    /// Mask and position bias as the kernels take them, for queries `[B, H, Q, E]` whose scores are multiplied by `scale`.
+    pub(crate) fn options(&self, query: &Tensor<4>, scale: f64) -> AttentionOptions {
+        let options = AttentionOptions::default().with_mask(self.mask.clone());
+        match &self.bias {
+            Some(bias) => bias.apply(options, query, scale),
+            None => options,
+        }
+    }
+
     /// A context with a mask alone.
     pub fn masked(mask: AttentionMask) -> Self {
         Self { mask, ..Self::default() }

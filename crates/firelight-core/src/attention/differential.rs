@@ -11,7 +11,7 @@
 //! second with `Q_2`, and a head's values have width `2 E`: those of two value heads side by side.
 
 use super::config::AttentionConfig;
-use super::{KeyValues, merge, rotate, split};
+use super::{KeyValues, attend, merge, rotate, split};
 use crate::context::LayerContext;
 use crate::cost::{Cost, FLOAT, pairs_per_query};
 use crate::error::ConfigError;
@@ -22,7 +22,7 @@ use crate::pass::LayerPass;
 use crate::state::State;
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use firelight_kernels::{AttentionOptions, PairRule, attention, attention_with_weights, rms_norm};
+use firelight_kernels::{PairRule, rms_norm};
 use serde::{Deserialize, Serialize};
 
 fn lambda_std() -> f64 {
@@ -197,22 +197,9 @@ impl TokenMixer for DifferentialAttention {
             Some(state) => state.expect_mut::<KeyValues>().append(key, value),
             None => (key, value),
         };
-        let options = AttentionOptions::default().with_mask(context.mask.clone());
-        let options = match &context.bias {
-            Some(bias) => bias.apply(options, &query, self.scale),
-            None => options,
-        };
-        let options = options.with_scale(Some(self.scale)).with_soft_cap(self.soft_cap);
+        let options = context.options(&query, self.scale).with_scale(Some(self.scale)).with_soft_cap(self.soft_cap);
         let value = Tensor::cat(vec![value.clone(), value], 1); // Both attentions read the same.
-        let heads = match trace {
-            Some(trace) => {
-                let (heads, weights) = attention_with_weights(query, key, value, &options);
-                *trace = Some(weights);
-                heads
-            }
-            None => attention(query, key, value, &options),
-        };
-        self.output.forward(merge(self.difference(heads)))
+        self.output.forward(merge(self.difference(attend([query, key, value], &options, trace))))
     }
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {

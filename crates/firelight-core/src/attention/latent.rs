@@ -11,7 +11,7 @@
 //! latents as in their published code. Our `C` is their `d_c`, `R` their `d_h^R`, and `up` holds `W_UK` and `W_UV` head by head.
 
 use super::config::AttentionConfig;
-use super::{KeyValues, merge, rotate, split};
+use super::{KeyValues, attend, merge, rotate, split};
 use crate::context::{AttentionContext, LayerContext};
 use crate::cost::{Cost, FLOAT, pairs_per_query};
 use crate::dropout;
@@ -25,7 +25,7 @@ use crate::state::State;
 use burn::module::Module;
 use burn::nn::{Dropout, DropoutConfig};
 use burn::tensor::Tensor;
-use firelight_kernels::{AttentionOptions, PairRule, attention, attention_with_weights};
+use firelight_kernels::PairRule;
 use serde::{Deserialize, Serialize};
 
 /// The sizes of [`LatentAttention`] beside those of every attention: `d_head` is the part of a head's query and key that is not
@@ -204,21 +204,10 @@ impl TokenMixer for LatentAttention {
             Some(state) => state.expect_mut::<KeyValues>().append(latent, key),
             None => (latent, key),
         };
-        let options = AttentionOptions::default().with_mask(context.mask.clone());
-        let options = match &context.bias {
-            Some(bias) => bias.apply(options, &query, self.scale),
-            None => options,
-        };
         let rate = dropout::rate(&self.dropout, &query.device());
-        let options = options.with_scale(Some(self.scale)).with_soft_cap(self.soft_cap).with_dropout(rate);
-        let attend: Attend = Box::new(|[query, key, value]| match trace {
-            Some(trace) => {
-                let (heads, weights) = attention_with_weights(query, key, value, &options);
-                *trace = Some(weights);
-                heads
-            }
-            None => attention(query, key, value, &options),
-        });
+        let options = context.options(&query, self.scale).with_scale(Some(self.scale));
+        let options = options.with_soft_cap(self.soft_cap).with_dropout(rate);
+        let attend: Attend = Box::new(|qkv| attend(qkv, &options, trace));
         let heads = match self.absorbs(query.dims()[2], latent.dims()[2]) {
             true => self.absorbed(query, latent, key, attend),
             false => self.expanded(query, latent, key, attend),
@@ -271,7 +260,7 @@ mod tests {
     use crate::transformer::TransformerConfig;
     use burn::module::Param;
     use burn::tensor::{Device, Distribution, TensorData};
-    use firelight_kernels::{AttentionMask, assert_close};
+    use firelight_kernels::{AttentionMask, AttentionOptions, assert_close};
 
     fn layer(config: LatentConfig, attention: &AttentionConfig, device: &Device) -> LatentAttention {
         config.init_with(attention, &ParamBuilder::new(device, 3))
@@ -315,7 +304,7 @@ mod tests {
             let options = AttentionOptions::default().with_mask(AttentionMask::causal()).with_scale(Some(layer.scale));
             let run = |absorbed: bool| {
                 let [query, latent, key] = inputs.clone();
-                let attend: Attend = Box::new(|[query, key, value]| attention_of(query, key, value, &options));
+                let attend: Attend = Box::new(|qkv| attend(qkv, &options, None));
                 let heads = match absorbed {
                     true => layer.absorbed(query, latent, key, attend),
                     false => layer.expanded(query, latent, key, attend),
@@ -330,10 +319,6 @@ mod tests {
             assert_close(&found.2, &expected.2, 1e-4);
             found.1.iter().zip(&expected.1).for_each(|(found, expected)| assert_close(found, expected, 1e-4));
         }
-    }
-
-    fn attention_of(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
-        attention(query, key, value, options)
     }
 
     #[test]

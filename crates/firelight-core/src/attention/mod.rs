@@ -152,13 +152,13 @@ impl Attention {
         let norm = |name: &str, norm: &Option<Norm>, width| Some(norm.as_ref()?.cost(width).named(name));
         let norms = [norm("query_norm", &self.query_norm, query), norm("key_norm", &self.key_norm, key)];
         let pairs = self.mechanism.flops(pairs, [query / self.n_heads, value / self.n_kv_heads]);
-        let mechanism = Cost::of(&self.mechanism).with_flops(self.n_heads as f64 * pairs).named("mechanism");
+        let scores = Cost::of(&self.mechanism).with_flops(self.n_heads as f64 * pairs).named("scores");
         let heads = self.output.widths()[0];
         let output = Cost::of(&self.output).keeping(heads).named("output");
         let sinks = self.sinks.as_ref().map(|sinks| Cost::of(sinks).named("sinks"));
         let gate = self.gate.as_ref().map(|gate| Cost::of(gate).keeping(2 * heads).named("gate"));
         let parts = self.projection.costs().into_iter().chain(norms.into_iter().flatten()).chain(sinks).chain(gate);
-        Cost::sum(parts.chain([mechanism, output]))
+        Cost::sum(parts.chain([scores, output]))
     }
 
     /// Whether the past is sums: of linear attention, where no pair is hidden that sums could not leave out.
@@ -212,21 +212,14 @@ impl Attention {
         trace: Option<&mut Option<Tensor<4>>>,
     ) -> Tensor<4> {
         let scale = self.scale.value(query.dims()[3]);
-        let options = AttentionOptions::default().with_mask(context.mask.clone());
-        let options = match &context.bias {
-            Some(bias) => bias.apply(options, &query, scale),
-            None => options,
-        };
-        let options = options
+        let options = context
+            .options(&query, scale)
             .with_scale(self.scale.factor())
             .with_soft_cap(self.soft_cap)
             .with_sinks(self.sinks.as_ref().map(Param::val))
             .with_dropout(dropout::rate(&self.dropout, &query.device()));
-        let (heads, weights) = match (&self.mechanism, &trace) {
-            (Mechanism::Additive(score), _) => attention_from_scores(score.scores(query, key), value, &options),
-            (_, Some(_)) => attention_with_weights(query, key, value, &options),
-            (_, None) => return attention(query, key, value, &options),
-        };
+        let Mechanism::Additive(score) = &self.mechanism else { return attend([query, key, value], &options, trace) };
+        let (heads, weights) = attention_from_scores(score.scores(query, key), value, &options);
         if let Some(trace) = trace {
             *trace = Some(weights);
         }
@@ -260,6 +253,18 @@ impl TokenMixer for Attention {
         };
         self.cost_of_pairs(pairs_per_query(rule, length)).with_cache(cached.saturating_mul(FLOAT))
     }
+}
+
+/// The heads of softmax attention, `[B, H, Q, W]`. The weights are formed where somebody wants them.
+fn attend(
+    [query, key, value]: [Tensor<4>; 3],
+    options: &AttentionOptions,
+    trace: Option<&mut Option<Tensor<4>>>,
+) -> Tensor<4> {
+    let Some(trace) = trace else { return attention(query, key, value, options) };
+    let (heads, weights) = attention_with_weights(query, key, value, options);
+    *trace = Some(weights);
+    heads
 }
 
 fn linear_heads(
