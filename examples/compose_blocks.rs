@@ -8,7 +8,6 @@
 //! Time: about half a minute once it is built, on two CPU cores.
 //! Expect: a loss that falls from 4.0 to about 1.2 nats per character, and a story whose words are mostly words.
 
-use anyhow::Result;
 use burn::optim::{AdamWConfig, GradientsParams};
 use burn::prelude::*;
 use firelight::data::{Tokenizer, TokenizerConfig, stories};
@@ -50,7 +49,7 @@ fn main() -> std::process::ExitCode {
 }
 
 /// Trains for `steps` steps of eight windows, writes `length` characters, and returns the losses.
-fn run(steps: usize, length: usize) -> Result<Vec<f32>> {
+fn run(steps: usize, length: usize) -> anyhow::Result<Vec<f32>> {
     let device = firelight::device::select(None)?;
     let text = stories(1, steps * 520);
     let tokenizer = Tokenizer::train(&TokenizerConfig::Char, &text)?;
@@ -69,12 +68,12 @@ fn run(steps: usize, length: usize) -> Result<Vec<f32>> {
 
     // The prompt is read at once, then one character at a time.
     let (model, sampler) = (model.valid(), Sampler::new(&GenerationOptions::new(1).with_temperature(0.5))?);
-    let (mut cache, mut unread, mut written) = (model.stack.cache(8 + length), tokenizer.encode("One day ")?, vec![]);
+    let (mut cache, mut next, mut written) = (model.stack.cache(8 + length), tokenizer.encode("One day ")?, vec![]);
     for step in 0..length {
-        let tokens = Tensor::<1, Int>::from_ints(unread.as_slice(), &device).unsqueeze();
-        let logits = model.forward(tokens, Pass::cached(&mut cache)); // [1, T, V]
-        unread = sampler.sample(logits.narrow(1, unread.len() - 1, 1).squeeze_dim(1), step)?.ids;
-        written.extend(unread.clone());
+        // [1, T] -> [1, T, V]
+        let logits = model.forward(Tensor::<1, Int>::from_ints(&*next, &device).unsqueeze(), Pass::cached(&mut cache));
+        next = sampler.sample(logits.narrow(1, next.len() - 1, 1).squeeze_dim(1), step)?.ids;
+        written.extend(next.clone());
     }
     println!("One day {}", tokenizer.decode(&written));
     Ok(losses)
