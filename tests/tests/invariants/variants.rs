@@ -72,7 +72,7 @@ fn collect(path: &str, value: &Value, found: &mut Fields) {
 fn forgotten(found: &Fields) -> Vec<String> {
     let enums = [
         ("activation", variants::<Activation>(false)),
-        ("attention_mechanism", variants::<AttentionMechanism>(false)),
+        ("attention_mechanism.kind", variants::<AttentionMechanism>(true)),
         ("attention_scale", variants::<ScoreScale>(false)),
         ("embedding_projection.place", variants::<ProjectionPlace>(false)),
         ("experts.scores", variants::<RouterScores>(false)),
@@ -133,7 +133,7 @@ fn a_variant_of_another_field_does_not_count() {
         ("position.kind", "none"),
         ("attention_scale", "none"),
         ("position.scaling.kind", "linear"),
-        ("attention_mechanism", "linear"),
+        ("attention_mechanism.kind", "linear"),
         ("bias", "true"),
         ("norm.bias", "false"),
         ("qkv_bias", "true"),

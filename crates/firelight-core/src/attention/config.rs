@@ -61,7 +61,7 @@ pub struct AttentionConfig {
     #[serde(default)]
     pub query_key_norm_span: NormSpan,
     /// How a query weighs the keys. Default: by the softmax of dot products.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "kind::deserialize")]
     pub mechanism: AttentionMechanism,
     /// Factor of the scores. Default: `1 / sqrt(E)`.
     #[serde(default)]
@@ -255,7 +255,7 @@ impl AttentionConfig {
         let products = softmax && self.mechanism != AttentionMechanism::Additive;
         Checks::default()
             .require(self.mechanism != AttentionMechanism::Performer { features: 0 }, || {
-                "attention_mechanism.performer.features = 0 must be at least 1".into()
+                "attention_mechanism.features = 0 must be at least 1".into()
             })
             .require(products || self.scale == ScoreScale::default(), || {
                 format!(

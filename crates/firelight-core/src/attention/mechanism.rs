@@ -7,6 +7,10 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
+fn features() -> usize {
+    128
+}
+
 /// How a query weighs the keys.
 ///
 /// ```
@@ -24,7 +28,7 @@ use serde::{Deserialize, Serialize};
 /// assert_eq!((cache.len(), cache.bytes()), (300, 2 * 4 * 4 * 5 * 4));
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum AttentionMechanism {
     /// The softmax of the dot products of query and keys, times [`ScoreScale`](crate::ScoreScale).
@@ -41,7 +45,8 @@ pub enum AttentionMechanism {
     /// Choromanski et al. 2021). They are drawn with the weights, saved beside them and never trained.
     #[doc(alias = "FAVOR+")]
     Performer {
-        /// Number of features; the paper takes about `E log(E)` of heads of width `E`.
+        /// Number of features; the paper takes about `E log(E)` of heads of width `E`. Default: 128.
+        #[serde(default = "features")]
         features: usize,
     },
 }

@@ -288,6 +288,7 @@ mod tests {
             ("bilinear", AttentionMechanism::Bilinear),
             ("additive", AttentionMechanism::Additive),
             ("linear", AttentionMechanism::Linear),
+            ("performer", AttentionMechanism::Performer { features: 128 }),
         ] {
             let text = format!(
                 r#"{{"d_model": 8, "n_heads": 2, "n_layers": 2, "attention_mechanism": "{name}", "d_value": 3}}"#

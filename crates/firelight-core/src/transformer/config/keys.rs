@@ -65,7 +65,7 @@ macro_rules! layer_keys {
             attention_norm: Option<NormConfig>, "some_of_optional_kind",
                 with_attention_norm(NormConfig) as Some, [block.attention_norm];
             /// how a query weighs the keys
-            attention_mechanism: AttentionMechanism, "some",
+            attention_mechanism: AttentionMechanism, "some_of_kind",
                 with_attention_mechanism(AttentionMechanism) as |value| value, [block.attention.mechanism];
             /// the factor of the attention scores
             attention_scale: ScoreScale, "some", with_attention_scale(ScoreScale) as |value| value,
