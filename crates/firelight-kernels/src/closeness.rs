@@ -88,7 +88,7 @@ impl<T: Numbers + ?Sized> Numbers for &T {
 /// use firelight_kernels::Difference;
 ///
 /// let difference = Difference::between(&[1.0, 2.5], &[1.0, 2.0]);
-/// assert_eq!((difference.absolute, difference.place), (0.5, 1));
+/// assert_eq!((difference.absolute, difference.index), (0.5, 1));
 /// assert_eq!(difference.relative(0.0), 0.25);
 /// assert!(Difference::between(&[f64::NAN], &[1.0]).absolute.is_infinite());
 /// assert!(Difference::between(&[1.0], &[1.0, 2.0]).absolute.is_infinite());
@@ -99,7 +99,7 @@ pub struct Difference {
     /// tensors differ, or if either side holds a NaN. Equal infinities do not differ.
     pub absolute: f64,
     /// The index of that difference.
-    pub place: usize,
+    pub index: usize,
     /// The largest finite magnitude of the expected numbers.
     pub largest: f64,
 }
@@ -113,7 +113,7 @@ impl Difference {
             (Some(found), Some(expected)) if fits && found.len() == expected.len() && !found.is_empty() => {
                 Self::of_equal_lengths(&found, &expected)
             }
-            _ => Self { absolute: f64::INFINITY, place: 0, largest: 0.0 },
+            _ => Self { absolute: f64::INFINITY, index: 0, largest: 0.0 },
         }
     }
 
@@ -126,9 +126,9 @@ impl Difference {
         let sizes = expected.iter().map(|x| x.abs()).filter(|size| size.is_finite());
         let largest = sizes.fold(0.0, f64::max);
         let differences = found.iter().zip(expected).map(|(&found, &expected)| distance(found, expected));
-        let (place, absolute) =
+        let (index, absolute) =
             differences.enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, f64::INFINITY));
-        Self { absolute, place, largest }
+        Self { absolute, index, largest }
     }
 }
 
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn the_largest_difference_is_found_with_its_place() {
         let difference = Difference::between(&[1.0, -4.0, 3.0], &[1.5, -2.0, 3.0]);
-        assert_eq!(difference, Difference { absolute: 2.0, place: 1, largest: 3.0 });
+        assert_eq!(difference, Difference { absolute: 2.0, index: 1, largest: 3.0 });
         assert_eq!(difference.relative(8.0), 0.25);
     }
 

@@ -4,7 +4,7 @@
 //! caller noticing. Every operation is a folder: `mod.rs` holds the signature, the shapes and the source;
 //! `reference.rs` the composite of Burn primitives, which runs on every backend, differentiates by itself, and is the
 //! oracle of any faster path; `flex.rs` the passes over memory of the CPU backend, `cube.rs` the kernels of the GPU
-//! backends, if it has any, and `autodiff.rs` how they are joined to a graph. [`kernel_path`] tells which of the two runs on a device.
+//! backends, if it has any, and `autodiff.rs` its gradients, recorded by `graph.rs`. [`kernel_path`] tells which of the two runs on a device.
 //!
 //! Letters in shapes: `B` batch, `H` query heads, `G` key/value heads, `Q` queries, `K` keys, `E` head size,
 //! `N` rows, `V` classes.
@@ -38,6 +38,8 @@ mod embedding;
 mod flex;
 mod gated;
 mod gelu;
+#[cfg(feature = "extension")]
+mod graph;
 #[cfg(feature = "flex")]
 mod half;
 #[cfg(all(test, feature = "flex"))]

@@ -2,13 +2,11 @@
 //! were made together. An operation of Burn's graph has one output; so each keeps its own gradient.
 
 use super::{AddNormExtension, AddNormKernel, NormOfSum};
+use crate::graph::{BackwardPass, Operation, record};
 use crate::layer_norm::record_layer_norm;
 use crate::optional::OptionalFloat;
 use crate::rms_norm::record_rms_norm;
-use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::{Autodiff, tensor::FloatTensor};
 
 impl<B: AddNormKernel, C: CheckpointStrategy> AddNormExtension for Autodiff<B, C> {
@@ -23,25 +21,21 @@ impl<B: AddNormKernel, C: CheckpointStrategy> AddNormExtension for Autodiff<B, C
         let [x_values, branch_values, gamma_values] = [&x, &branch, &gamma].map(|x| x.clone().into_primitive());
         let beta_values = beta.clone().map(|beta| beta.into_primitive());
         let [sum, normed] = B::sum_and_norm(x_values, branch_values, gamma_values, beta_values, norm);
-        let sum = Sum.prepare::<C>([x.node(), branch.node()]).compute_bound().stateless(sum);
+        let sum = record::<B, C, _, 2>([x, branch], [false; 2], |_| (sum, Sum));
+        let inputs = [sum.clone(), gamma];
         let normed = match norm {
-            NormOfSum::Layer { epsilon } => record_layer_norm::<B, C>(&sum, &gamma, beta.as_ref(), epsilon, normed),
-            NormOfSum::Rms { epsilon } => record_rms_norm::<B, C>(&sum, &gamma, epsilon, normed),
+            NormOfSum::Layer { epsilon } => record_layer_norm::<B, C>(inputs, beta, epsilon, normed),
+            NormOfSum::Rms { epsilon } => record_rms_norm::<B, C>(inputs, epsilon, normed),
         };
         (sum, normed)
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Sum;
 
-impl<B: AddNormKernel> Backward<B, 2> for Sum {
-    type State = ();
-
-    fn backward(self, ops: Ops<(), 2>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
-        let grad = grads.consume::<B>(&ops.node);
-        for node in ops.parents.into_iter().flatten() {
-            grads.register::<B>(node.id, grad.clone());
-        }
+impl<B: AddNormKernel> Operation<B, 2> for Sum {
+    fn backward(self, pass: BackwardPass<B, 2>) -> [Option<FloatTensor<B>>; 2] {
+        [Some(pass.gradient.clone()), Some(pass.gradient)]
     }
 }

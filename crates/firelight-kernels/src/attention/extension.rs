@@ -44,7 +44,7 @@ pub(crate) struct Inputs<B: Backend> {
 /// Where the weights of a block stand among all, and how many are dropped.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(not(feature = "cube"), allow(dead_code))] // Only a GPU drops weights of blocks.
-pub(crate) struct Place {
+pub(crate) struct BlockDropout {
     /// Queries of the whole pass.
     pub(super) queries: usize,
     pub(super) first_query: usize,
@@ -79,7 +79,7 @@ pub(crate) trait AttentionKernel: Backend {
         None
     }
     /// Drops weights of a block, `[B, H, q, k]`, and scales the rest up.
-    fn dropped(_weights: FloatTensor<Self>, _seed: FloatTensor<Self>, _place: Place) -> FloatTensor<Self> {
+    fn dropped(_weights: FloatTensor<Self>, _seed: FloatTensor<Self>, _place: BlockDropout) -> FloatTensor<Self> {
         unreachable!("a backend that draws no seeds drops no weights in blocks")
     }
     /// The output, and of every query the largest score and one over the sum of exponentials relative to it,

@@ -20,6 +20,7 @@ use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 /// let mask = AttentionMask::rule(PairRule::window(1, 1)).and(AttentionMask::from_ids(tokens, 0));
 /// assert!(!mask.is_causal());
 /// ```
+#[doc(alias = "attn_mask")]
 #[derive(Debug, Clone, Default)]
 pub struct AttentionMask {
     pub(crate) rule: PairRule,

@@ -51,6 +51,8 @@ use options::check_options;
 /// # Panics
 /// If the shapes do not fit together, `dropout` is outside `[0, 1)`, `soft_cap` is not above 0,
 /// a rule has more queries than positions up to the last key, or the tensors hold numbers of several types.
+#[doc(alias = "FlashAttention")]
+#[doc(alias = "scaled_dot_product_attention")]
 pub fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
     check(&query, &key, &value, options);
     #[cfg(feature = "flex")]

@@ -23,6 +23,7 @@ const LOGITS: usize = 1 << 24;
 ///
 /// # Panics
 /// As [`LogitMap::forward`] and [`cross_entropy`].
+#[doc(alias = "fused linear cross-entropy")]
 pub fn linear_cross_entropy(
     x: Tensor<2>,
     map: &LogitMap,

@@ -50,6 +50,8 @@ pub fn can_recompute(device: &Device) -> bool {
 /// let gradients = outputs[0].clone().sum().backward();
 /// assert!(layer.weight.val().grad(&gradients).is_some());
 /// ```
+#[doc(alias = "gradient checkpointing")]
+#[doc(alias = "activation checkpointing")]
 pub fn recomputed<M: Module + 'static>(
     module: &M,
     inputs: Vec<Tensor<1>>,

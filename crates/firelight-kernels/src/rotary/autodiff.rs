@@ -1,12 +1,9 @@
 //! The gradient of a rotation is the gradient turned back: the matrix of a rotation is orthogonal.
 
 use super::{RotaryExtension, RotaryKernel, RotaryPairs};
-use burn::backend::autodiff::checkpoint::base::Checkpointer;
+use crate::graph::{BackwardPass, Operation, record};
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops, OpsKind, unary};
 use burn::backend::{Autodiff, tensor::FloatTensor};
-use std::marker::PhantomData;
 
 impl<B: RotaryKernel, C: CheckpointStrategy> RotaryExtension for Autodiff<B, C> {
     fn rotary(
@@ -16,22 +13,20 @@ impl<B: RotaryKernel, C: CheckpointStrategy> RotaryExtension for Autodiff<B, C> 
         pairs: RotaryPairs,
     ) -> FloatTensor<Self> {
         let angles = [cos, sin].map(|angle| angle.into_primitive());
-        let turn = |x: FloatTensor<Self>| B::turn(x.into_primitive(), angles.clone(), pairs, false);
-        match Turn::<B>(PhantomData).prepare::<C>([x.node()]).compute_bound().stateful() {
-            OpsKind::Tracked(prepared) => prepared.finish((angles.clone(), pairs), turn(x)),
-            OpsKind::UnTracked(prepared) => prepared.finish(turn(x)),
-        }
+        record::<B, C, _, 1>([x], [false], |[x]| {
+            (B::turn(x, angles.clone(), pairs, false), Turn::<B> { angles, pairs })
+        })
     }
 }
 
-#[derive(Debug)]
-struct Turn<B>(PhantomData<B>);
+#[derive(Debug, Clone)]
+struct Turn<B: RotaryKernel> {
+    angles: [FloatTensor<B>; 2],
+    pairs: RotaryPairs,
+}
 
-impl<B: RotaryKernel> Backward<B, 1> for Turn<B> {
-    type State = ([FloatTensor<B>; 2], RotaryPairs);
-
-    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let (angles, pairs) = ops.state;
-        unary::<B, _>(ops.parents, ops.node, grads, |grad| B::turn(grad, angles, pairs, true));
+impl<B: RotaryKernel> Operation<B, 1> for Turn<B> {
+    fn backward(self, pass: BackwardPass<B, 1>) -> [Option<FloatTensor<B>>; 1] {
+        [Some(B::turn(pass.gradient, self.angles, self.pairs, true))]
     }
 }

@@ -36,6 +36,7 @@ use std::sync::Arc;
 /// let rule = PairRule::own(Parity).and(PairRule::Causal);
 /// assert_eq!(rule.grid(0, 4), "#...\n.#..\n#.#.\n.#.#\n");
 /// ```
+#[doc(alias = "mask_mod")]
 pub trait MaskRule: Debug + Send + Sync {
     /// Whether the key at position `key` is hidden from the query at position `query` in batch row `row`.
     fn hidden(&self, row: usize, query: usize, key: usize) -> bool;
@@ -74,6 +75,7 @@ pub trait MaskRule: Debug + Send + Sync {
 /// assert_eq!(rule.grid(0, 5), "#####\n###..\n####.\n#.###\n#..##\n");
 /// assert_eq!(rule.tile(0, 3..5, 1..2), Tile::Empty);
 /// ```
+#[doc(alias = "BlockMask")]
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum PairRule {

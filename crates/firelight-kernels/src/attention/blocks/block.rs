@@ -1,6 +1,6 @@
 //! What both passes share: which queries and keys a block has, and how its scores are made of them.
 
-use super::super::extension::{AttentionKernel, Inputs, Place};
+use super::super::extension::{AttentionKernel, BlockDropout, Inputs};
 use super::super::tiles::Tiles;
 use super::float::{Float, slices};
 use super::{COMPARED, SPARSE_QUERIES};
@@ -160,7 +160,7 @@ impl<'a, B: AttentionKernel> Block<'a, B> {
         let [batch, heads, queries, _] = weights.dims();
         let (first_query, rate) = (self.queries.start, self.inputs.settings.dropout);
         let part = |(keys, columns): (&Range<usize>, Range<usize>)| {
-            let place = Place { queries: self.shape()[2], first_query, first_key: keys.start, rate };
+            let place = BlockDropout { queries: self.shape()[2], first_query, first_key: keys.start, rate };
             let weights = weights.clone().slice(&[0..batch, 0..heads, 0..queries, columns]);
             Float(B::dropped(weights.0, seed.clone(), place))
         };

@@ -4,7 +4,7 @@
 //! Source: counters in place of a state as Salmon et al. 2011, Parallel random numbers: as easy as 1, 2, 3, §2
 //! (<https://doi.org/10.1145/2063384.2063405>). The bits are mixed by the 32-bit finaliser `lowbias32` of Wellons 2018.
 
-use super::super::extension::Place;
+use super::super::extension::BlockDropout;
 use crate::cube::{buffer, empty};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, backend_extension};
@@ -17,11 +17,11 @@ use burn_cubecl::tensor::CubeTensor;
 pub(crate) trait DropoutOperations: Backend {
     /// Weights `[B, H, q, k]` times 0, or times one over the share that is kept; `seed`: two numbers in `[0, 1)`.
     #[fusion(dtype = weights, shape = weights)]
-    fn drop_weights(weights: FloatTensor<Self>, seed: FloatTensor<Self>, place: Place) -> FloatTensor<Self>;
+    fn drop_weights(weights: FloatTensor<Self>, seed: FloatTensor<Self>, place: BlockDropout) -> FloatTensor<Self>;
 }
 
 impl DropoutOperations for CubeBackend {
-    fn drop_weights(weights: CubeTensor, seed: CubeTensor, place: Place) -> CubeTensor {
+    fn drop_weights(weights: CubeTensor, seed: CubeTensor, place: BlockDropout) -> CubeTensor {
         let shape = weights.meta.shape().clone();
         let [_, _, queries, keys] = shape.dims();
         let (dim, count) = (CubeDim::new(&weights.client, shape.num_elements()), shape.num_elements());

@@ -1,7 +1,7 @@
 //! Which weights of a block are dropped, computed on the host: what the kernel of a GPU is compared with, and what ndarray
 //! takes in tests.
 
-use super::super::extension::Place;
+use super::super::extension::BlockDropout;
 
 /// The two numbers in `[0, 1)` of a seed.
 #[cfg(feature = "ndarray")]
@@ -11,7 +11,7 @@ pub(in super::super) fn numbers(seed: u64) -> [f32; 2] {
 }
 
 /// What the weights of a block of the shape `[B, H, q, k]` are multiplied with.
-pub(in super::super) fn factors(seed: [f32; 2], shape: [usize; 4], place: Place) -> Vec<f64> {
+pub(in super::super) fn factors(seed: [f32; 2], shape: [usize; 4], place: BlockDropout) -> Vec<f64> {
     let ([batch, heads, queries, keys], kept) = (shape, 1.0 - place.rate);
     let [start, mask] = seed.map(|number| (number * 16_777_216.0) as u32);
     let factor = |index: usize| {
@@ -35,8 +35,8 @@ fn mix(x: u32) -> u32 {
 }
 
 /// The shape `[2, 3, q, 40 - first_key]` of a block and its place, for some of 50 queries from the first one on.
-pub(super) fn of_a_block(queries: [usize; 2], first_key: usize) -> ([usize; 4], Place) {
-    let place = Place { queries: 50, first_query: queries[0], first_key, rate: 0.25 };
+pub(super) fn of_a_block(queries: [usize; 2], first_key: usize) -> ([usize; 4], BlockDropout) {
+    let place = BlockDropout { queries: 50, first_query: queries[0], first_key, rate: 0.25 };
     ([2, 3, queries[1] - queries[0], 40 - first_key], place)
 }
 

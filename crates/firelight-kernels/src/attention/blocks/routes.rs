@@ -30,7 +30,7 @@ macro_rules! in_blocks {
 
 #[cfg(feature = "cube")]
 mod on_cube {
-    use super::super::super::extension::Place;
+    use super::super::super::extension::BlockDropout;
     use super::super::dropout::DropoutOperations;
     use super::*;
     use burn::backend::{Cube, TensorMetadata, ops::FloatTensorOps};
@@ -44,7 +44,7 @@ mod on_cube {
             (settings.dropout > 0.0).then(draw)
         }
 
-        fn dropped(weights: FloatTensor<Self>, seed: FloatTensor<Self>, place: Place) -> FloatTensor<Self> {
+        fn dropped(weights: FloatTensor<Self>, seed: FloatTensor<Self>, place: BlockDropout) -> FloatTensor<Self> {
             Self::drop_weights(weights, seed, place)
         }
     }
@@ -55,7 +55,7 @@ mod on_cube {
 #[cfg(all(test, feature = "ndarray"))]
 #[allow(deprecated)]
 mod on_ndarray {
-    use super::super::super::extension::Place;
+    use super::super::super::extension::BlockDropout;
     use super::super::dropped;
     use super::*;
     use burn::backend::{NdArray, TensorMetadata, ops::FloatTensorOps};
@@ -69,7 +69,7 @@ mod on_ndarray {
             (settings.dropout > 0.0).then(|| Self::float_from_data(numbers(), &query.device()))
         }
 
-        fn dropped(weights: FloatTensor<Self>, seed: FloatTensor<Self>, place: Place) -> FloatTensor<Self> {
+        fn dropped(weights: FloatTensor<Self>, seed: FloatTensor<Self>, place: BlockDropout) -> FloatTensor<Self> {
             let (shape, device) = (weights.shape(), weights.device());
             let seed = read_sync(Self::float_into_data(seed)).expect("a seed on the host");
             let seed = seed.to_vec().expect("numbers in single precision");

@@ -38,7 +38,7 @@ fn blocks_with_dropout_equal_the_reference_that_drops_the_same_weights() {
     use crate::attention::blocks::dropped;
     let case = block_cases().pop().expect("ndarray is the last");
     let Sizes { b, h, q, k, .. } = SMALL;
-    let place = extension::Place { queries: q, first_query: 0, first_key: 0, rate: 0.3 };
+    let place = extension::BlockDropout { queries: q, first_query: 0, first_key: 0, rate: 0.3 };
     let factors = dropped::factors(dropped::numbers(11), [b, h, q, k], place);
     let factors = TensorData::new(factors, [b, h, q, k]);
     let factors = Tensor::<4>::from_data(factors, (&case.device(), case.dtype));
