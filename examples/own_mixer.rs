@@ -134,7 +134,7 @@ fn run(steps: usize, length: usize) -> Result<Vec<f32>> {
     for step in 0..steps {
         let windows = ids.clone().narrow(0, step * 520, 520).reshape([8, 65]);
         let logits = model.forward(windows.clone().narrow(1, 0, 64), Pass::default());
-        let loss = LossConfig::new().forward(logits, windows.narrow(1, 1, 64), None).mean();
+        let loss = LossConfig::new().init().forward(logits, windows.narrow(1, 1, 64), None).mean();
         losses.push(loss.clone().into_scalar::<f32>());
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
         model = optimizer.step(3e-3, model, gradients);

@@ -15,7 +15,7 @@ use burn::train::metric::LossMetric;
 use burn::train::{Learner, SupervisedTraining};
 use firelight::data::{StepLoader, Tokenizer, TokenizerConfig, Tokens, WindowDataset, stories};
 use firelight::language::{LanguageModelConfig, LmBatch, LmBatcher, LmTask};
-use firelight::nn::LossConfig;
+use firelight::nn::{LossConfig, ParamBuilder};
 use firelight::training::metrics::Perplexity;
 use firelight::training::{Evaluation, OptimizerConfig, ScheduleConfig, evaluate};
 
@@ -48,7 +48,7 @@ fn train(sizes: &Sizes, directory: &Path) -> Result<Evaluation> {
 
     // Model.
     let config = LanguageModelConfig::new(tokenizer.vocab_size(), 64, 4, 2).with_max_seq_len(64);
-    let model = LmTask::new(config.init(&device.clone().autodiff()), LossConfig::default());
+    let model = LmTask::new(config.init_with(&ParamBuilder::new(&device.clone().autodiff(), 0)), LossConfig::default());
     let optimizer = OptimizerConfig { learning_rate: 4e-3, ..OptimizerConfig::default() };
     let all = sizes.steps * sizes.epochs;
     let schedule = ScheduleConfig { warmup_steps: all / 20, steps: Some(all), ..ScheduleConfig::default() };

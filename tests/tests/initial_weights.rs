@@ -2,7 +2,7 @@
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;
-use firelight::nn::{TransformerConfig, WeightInit};
+use firelight::nn::{ParamBuilder, TransformerConfig, WeightInit};
 
 use crate::support::{ParameterPath, device};
 
@@ -37,7 +37,8 @@ fn what_writes_into_the_residual_stream_is_narrowed_by_its_branches() {
     let gpt = TransformerConfig::new(64, 4, 3);
     let decoder = TransformerConfig::decoder(64, 4, 3);
     for (config, branches, matrices) in [(gpt, 2 * 3, 3 * 6 + 1), (decoder, 3 * 3, 3 * 10 + 1)] {
-        let model = config.with_max_seq_len(64).with_init(WeightInit::gpt2()).init(&device());
+        let model =
+            config.with_max_seq_len(64).with_init(WeightInit::gpt2()).init_with(&ParamBuilder::new(&device(), 0));
         let mut deviations = Deviations::default();
         model.visit(&mut deviations);
         assert_eq!(deviations.found.len(), matrices);

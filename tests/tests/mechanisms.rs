@@ -5,7 +5,7 @@ use burn::tensor::{Bool, Int, Tensor, TensorData};
 use firelight::kernels::{assert_close, assert_same_bits};
 use firelight::nn::invariants::{causality, parts_equal_whole, rows_sum_to_one};
 use firelight::nn::{
-    AttentionMechanism, AttentionPattern, AttentionTrace, Cache, Memory, ParamBuilder, Pass, PositionConfig,
+    AttentionMechanism, AttentionPattern, AttentionTrace, Cache, EncoderOutput, ParamBuilder, Pass, PositionConfig,
     ProjectionKind, SequenceInput, Transformer, TransformerConfig, WeightInit,
 };
 use firelight::storage::{load_weights, save_weights};
@@ -70,7 +70,7 @@ fn forward(model: &Transformer, x: Tensor<3>) -> Tensor<3> {
 fn no_mechanism_sees_the_future() {
     let mut noise = Noise::new(31);
     for config in grid() {
-        let model = config.init(&device());
+        let model = config.init_with(&ParamBuilder::new(&device(), 0));
         causality(|x| forward(&model, x), noise.tensor([2, 8, 16]), tolerance())
             .unwrap_or_else(|e| panic!("{e}: {config:?}"));
     }
@@ -84,7 +84,7 @@ fn cached_mechanisms_equal_the_whole_with_and_without_padding() {
         Tensor::<2, Bool>::from_bool(TensorData::new(flags, [1, len]), &device())
     };
     for config in grid() {
-        let model = config.init(&device());
+        let model = config.init_with(&ParamBuilder::new(&device(), 0));
         for (part, padded, rolling) in [(1, true, true), (70, true, true), (149, false, true), (40, true, false)] {
             let input =
                 |start, len| SequenceInput { padding: padded.then(|| padding(start, len)), ..SequenceInput::default() };
@@ -110,7 +110,7 @@ fn padding_and_documents_change_nothing() {
         if matches!(config.first().pattern, AttentionPattern::LocalGlobal { .. } | AttentionPattern::Chunked { .. }) {
             continue;
         }
-        let model = config.init(&device());
+        let model = config.init_with(&ParamBuilder::new(&device(), 0));
         let x = noise.tensor([1, 7, 16]);
         let part = |start, len| x.clone().narrow(1, start, len);
         let alone = forward(&model, part(3, 4));
@@ -135,16 +135,18 @@ fn padding_and_documents_change_nothing() {
 fn a_memory_is_read_once_and_never_its_padding() {
     let mut noise = Noise::new(34);
     for mechanism in MECHANISMS {
-        let model = config(mechanism).with_cross_attention(true).with_n_kv_heads(2).init(&device());
+        let model =
+            config(mechanism).with_cross_attention(true).with_n_kv_heads(2).init_with(&ParamBuilder::new(&device(), 0));
         let (x, source) = (noise.tensor([1, 4, 16]), noise.tensor([1, 3, 16]));
-        let input = SequenceInput::default().with_memory(Memory::new(source.clone()));
+        let input = SequenceInput::default().with_encoder_output(EncoderOutput::new(source.clone()));
         let whole = model.forward(x.clone(), &input, &mut Pass::default());
-        let other = SequenceInput::default().with_memory(Memory::new(noise.tensor([1, 3, 16])));
+        let other = SequenceInput::default().with_encoder_output(EncoderOutput::new(noise.tensor([1, 3, 16])));
         let other = model.forward(x.clone(), &other, &mut Pass::default());
         assert!(distance(&whole, &other) > 1e-2, "the memory matters: {mechanism:?}");
         let padding = Tensor::<2, Bool>::from_bool([[false, false, false, true, true]], &device());
-        let padded = Memory::new(Tensor::cat(vec![source, noise.tensor([1, 2, 16])], 1)).with_padding(Some(padding));
-        let input = SequenceInput::default().with_memory(padded);
+        let padded =
+            EncoderOutput::new(Tensor::cat(vec![source, noise.tensor([1, 2, 16])], 1)).with_padding(Some(padding));
+        let input = SequenceInput::default().with_encoder_output(padded);
         let mut cache = model.cache(LENGTH);
         let step = |x| model.forward(x, &input, &mut Pass::cached(&mut cache));
         parts_equal_whole(|_| whole, step, x, 1, tolerance()).unwrap_or_else(|e| panic!("{e}: {mechanism:?}"));
@@ -155,7 +157,7 @@ fn a_memory_is_read_once_and_never_its_padding() {
 fn traces_of_every_mechanism_have_rows_that_sum_to_one() {
     let mut noise = Noise::new(35);
     for config in grid() {
-        let model = config.init(&device());
+        let model = config.init_with(&ParamBuilder::new(&device(), 0));
         let (x, next) = (noise.tensor([1, 5, 16]), noise.tensor([1, 1, 16]));
         let (mut cache, mut trace) = (model.full_cache(LENGTH), AttentionTrace::default());
         for x in [x.clone(), next.clone()] {
@@ -198,7 +200,8 @@ fn a_saved_mechanism_comes_back_to_the_bit() {
         let config = config.with_projection([ProjectionKind::Separate, ProjectionKind::Fused][i % 2]);
         let text = serde_json::to_string(&config).expect("text");
         let read: TransformerConfig = serde_json::from_str(&text).expect("a configuration");
-        let (model, path) = (config.init(&device()), home.path().join(format!("{i}.safetensors")));
+        let (model, path) =
+            (config.init_with(&ParamBuilder::new(&device(), 0)), home.path().join(format!("{i}.safetensors")));
         save_weights(&model, &path).expect("a file");
         let mut other = read.init_with(&ParamBuilder::new(&device(), 1));
         let x = noise.tensor([1, 7, 16]);
@@ -210,7 +213,10 @@ fn a_saved_mechanism_comes_back_to_the_bit() {
 }
 
 fn linear() -> Transformer {
-    config(AttentionMechanism::Linear).with_position(PositionConfig::rotary()).with_n_kv_heads(2).init(&device())
+    config(AttentionMechanism::Linear)
+        .with_position(PositionConfig::rotary())
+        .with_n_kv_heads(2)
+        .init_with(&ParamBuilder::new(&device(), 0))
 }
 
 #[test]
@@ -259,7 +265,7 @@ fn sums_cannot_forget_their_last_token() {
 #[test]
 #[should_panic(expected = "layer 0 of the cache keeps sums of all tokens, but its attention reads all tokens")]
 fn sums_do_not_serve_a_softmax() {
-    let softmax = config(AttentionMechanism::DotProduct).init(&device());
+    let softmax = config(AttentionMechanism::DotProduct).init_with(&ParamBuilder::new(&device(), 0));
     forward_cached(&softmax, Noise::new(40).tensor([1, 2, 16]), &mut linear().cache(LENGTH));
 }
 

@@ -11,7 +11,7 @@ use firelight::classification::{
     TextBatch, TextClassifierConfig, TextEncoderConfig, TextInput,
 };
 use firelight::language::{LanguageModelConfig, LmBatch, LmTask};
-use firelight::nn::{LossConfig, TransformerConfig};
+use firelight::nn::{LossConfig, ParamBuilder, TransformerConfig};
 use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask};
 use firelight::training::{LossOutput, Objective, Precision, Recompute, Trainee};
 use firelight::vision::{ImageBatch, VisionConfig, VisionTask, VitSize};
@@ -91,14 +91,15 @@ fn rounds_in_half_precision<M: Objective>(task: &Trainee<M>, batch: impl Fn() ->
 #[test]
 fn a_language_model_obeys() {
     let model = LanguageModelConfig::new(7, WIDTH, 2, LAYERS).with_max_seq_len(SHAPE[1]);
-    let task = LmTask::new(model.init(&Device::flex().autodiff()), LossConfig::default());
+    let task = LmTask::new(model.init_with(&ParamBuilder::new(&Device::flex().autodiff(), 0)), LossConfig::default());
     obeys(task, || LmBatch { inputs: ids(SHAPE), targets: ids(SHAPE), padding: None, documents: None });
 }
 
 #[test]
 fn an_encoder_decoder_obeys() {
     let model = Seq2SeqConfig::new(7, WIDTH, 2, LAYERS).with_max_seq_len(SHAPE[1]);
-    let task = Seq2SeqTask::new(model.init(&Device::flex().autodiff()), LossConfig::default());
+    let task =
+        Seq2SeqTask::new(model.init_with(&ParamBuilder::new(&Device::flex().autodiff(), 0)), LossConfig::default());
     let [source, inputs, targets] = [(); 3].map(|()| ids(SHAPE));
     let batch = PairBatch { source, source_padding: None, inputs, targets, padding: None };
     obeys(task, || batch.clone());
@@ -110,7 +111,8 @@ fn encoder() -> TextEncoderConfig {
 
 #[test]
 fn a_classifier_of_texts_obeys() {
-    let model = TextClassifierConfig::new(encoder(), ["no", "yes"]).init(&Device::flex().autodiff());
+    let model = TextClassifierConfig::new(encoder(), ["no", "yes"])
+        .init_with(&ParamBuilder::new(&Device::flex().autodiff(), 0));
     let task = ClassifierTask::new(model, SequenceLossConfig::default());
     let targets = || SequenceTargets::Class(ids([1, SHAPE[0]]).squeeze_dim(0));
     obeys(task, || TextBatch { input: TextInput::new(ids(SHAPE)), targets: targets() });
@@ -118,7 +120,7 @@ fn a_classifier_of_texts_obeys() {
 
 #[test]
 fn a_masked_language_model_obeys() {
-    let model = MaskedLanguageModelConfig::new(encoder()).init(&Device::flex().autodiff());
+    let model = MaskedLanguageModelConfig::new(encoder()).init_with(&ParamBuilder::new(&Device::flex().autodiff(), 0));
     let task = MaskedLanguageTask::new(model, LossConfig::default());
     let places = || ids([1, 4]).squeeze_dim(0);
     let batch =
@@ -130,7 +132,9 @@ fn a_masked_language_model_obeys() {
 fn a_classifier_of_images_obeys() {
     let classes = ["no", "yes"].map(str::to_string).to_vec();
     let config = VisionConfig::of_small_images(VitSize::Tiny, classes, 1, [28, 28]);
-    let model = config.with_stack(|_| TransformerConfig::encoder(WIDTH, 2, LAYERS)).init(&Device::flex().autodiff());
+    let model = config
+        .with_stack(|_| TransformerConfig::encoder(WIDTH, 2, LAYERS))
+        .init_with(&ParamBuilder::new(&Device::flex().autodiff(), 0));
     let task = VisionTask::new(model, LossConfig::default());
     let images = || Tensor::ones([SHAPE[0], 1, 28, 28], &Device::flex().autodiff());
     let targets = || ids([1, SHAPE[0]]).squeeze_dim(0);

@@ -4,8 +4,8 @@
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 use firelight::nn::invariants::{parts_equal_whole, rows_sum_to_one};
 use firelight::nn::{
-    AttentionContext, AttentionMask, AttentionPattern, AttentionTrace, Cache, Layer, LayerContext, LayerPass, Pass,
-    PositionConfig, SequenceInput, Transformer, TransformerConfig, WeightInit,
+    AttentionContext, AttentionMask, AttentionPattern, AttentionTrace, Cache, Layer, LayerContext, LayerPass,
+    ParamBuilder, Pass, PositionConfig, SequenceInput, Transformer, TransformerConfig, WeightInit,
 };
 
 use crate::support::{Noise, device, distance, is_gpu};
@@ -76,7 +76,7 @@ fn every_pattern_is_its_dense_mask_with_any_heads_padding_and_cache() {
     for (patterns, is_causal) in all {
         for (heads, padding) in [4, 2, 1].into_iter().flat_map(|heads| [(heads, unpadded), (heads, padded)]) {
             let config = config(patterns.clone()).with_position(PositionConfig::None).with_n_kv_heads(heads);
-            let model = config.init(&device());
+            let model = config.init_with(&ParamBuilder::new(&device(), 0));
             let x = noise.tensor([2, 9, 16]);
             let flags = Tensor::<2, Bool>::from_bool(TensorData::from(padding), &device());
             let run = |start, len, mut pass: Pass| {
@@ -117,7 +117,7 @@ fn forgetful() -> [(Vec<AttentionPattern>, [Option<usize>; 2]); 3] {
 
 fn long(patterns: Vec<AttentionPattern>, position: PositionConfig) -> Transformer {
     let config = config(patterns).with_max_seq_len(LONG).with_n_kv_heads(2).with_d_value(3).with_position(position);
-    config.init(&device())
+    config.init_with(&ParamBuilder::new(&device(), 0))
 }
 
 /// Keys of 4 channels and values of 3, of 4 bytes each, in 2 heads and 2 layers, with 128 tokens to work with beside those in sight.

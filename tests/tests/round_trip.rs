@@ -7,8 +7,8 @@ use burn::module::Module;
 use burn::store::ModuleRecord;
 use burn::tensor::{Int, Tensor, TensorData};
 use firelight::nn::{
-    EmbeddingScale, EncoderDecoder, EncoderDecoderConfig, HeadOptions, ImagePooling, LmHead, LmHeadConfig, Memory,
-    ParamBuilder, Pass, PatchPosition, SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer,
+    EmbeddingScale, EncoderDecoder, EncoderDecoderConfig, EncoderOutput, HeadOptions, ImagePooling, LmHead,
+    LmHeadConfig, ParamBuilder, Pass, PatchPosition, SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer,
     TransformerConfig, VisionTransformerConfig,
 };
 use firelight::storage::{load_weights, save_weights};
@@ -58,7 +58,7 @@ fn every_stack_survives() {
         let back = read_back(&config);
         assert_eq!(back, config);
         let run = |model: &Transformer| {
-            let input = SequenceInput::default().with_memory(Memory::new(memory.clone()));
+            let input = SequenceInput::default().with_encoder_output(EncoderOutput::new(memory.clone()));
             model.forward(x.clone(), &input, &mut Pass::default()).into_data()
         };
         assert_survives(home.path(), |params| back.init_with(params), run, &config);

@@ -253,7 +253,7 @@ mod tests {
     use crate::encoder::TextEncoderConfig;
     use crate::heads::SequenceHeadConfig;
     use crate::pooling::{PoolerConfig, PoolingConfig};
-    use firelight_core::{Init, WeightInit};
+    use firelight_core::{Init, ParamBuilder, WeightInit};
     use firelight_data::{Tokenizer, TokenizerConfig};
 
     fn classifier(n_segments: usize) -> Classifier {
@@ -269,7 +269,8 @@ mod tests {
             .with_outcome(if labels.len() == 1 { Outcome::Regression } else { Outcome::SingleLabel })
             .with_head(SequenceHeadConfig::new(PoolerConfig::plain(PoolingConfig::Mean)));
         let vocabulary = TextVocabulary::new(tokenizer).unwrap();
-        Classifier::new(config.init(&Device::default()), vocabulary, config.labels).with_outcome(config.outcome)
+        Classifier::new(config.init_with(&ParamBuilder::new(&Device::default(), 0)), vocabulary, config.labels)
+            .with_outcome(config.outcome)
     }
 
     #[test]

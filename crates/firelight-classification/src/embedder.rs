@@ -141,12 +141,13 @@ fn product(one: &[f64], other: &[f64]) -> f64 {
 mod tests {
     use super::*;
     use crate::encoder::TextEncoderConfig;
+    use firelight_core::ParamBuilder;
     use firelight_data::{Tokenizer, TokenizerConfig};
     use firelight_kernels::assert_close;
 
     fn embedder() -> Embedder {
         let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abcdefgh ").unwrap();
-        let encoder = TextEncoderConfig::bert(12, 16, 2, 1).init(&Device::default());
+        let encoder = TextEncoderConfig::bert(12, 16, 2, 1).init_with(&ParamBuilder::new(&Device::default(), 0));
         Embedder::new(encoder, TextVocabulary::new(tokenizer).unwrap())
     }
 

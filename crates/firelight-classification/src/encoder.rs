@@ -169,12 +169,12 @@ impl TextEncoderConfig {
         }
     }
 
-    /// Builds the encoder with seed 0.
+    /// Builds the encoder; the device draws the seed: see [`ParamBuilder::random`].
     ///
     /// # Panics
     /// With the text of [`validate`](Self::validate).
     pub fn init(&self, device: &Device) -> TextEncoder {
-        self.init_with(&ParamBuilder::new(device, 0))
+        self.init_with(&ParamBuilder::random(device))
     }
 
     /// Builds the encoder at the builder's seed and path.
@@ -284,7 +284,7 @@ mod tests {
             TextEncoderConfig::bert(11, 8, 2, 1)
                 .with_stack(|stack| stack.with_embedding_projection(Some(EmbeddingProjectionConfig::new(4)))),
         ] {
-            let encoder = config.init(&Device::default());
+            let encoder = config.init_with(&ParamBuilder::new(&Device::default(), 0));
             assert_eq!(encoder.cost(4).parameters, encoder.num_params());
         }
     }
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn no_segments_are_the_first_segment() {
         let device = Device::default();
-        let encoder = TextEncoderConfig::bert(9, 8, 2, 1).init(&device);
+        let encoder = TextEncoderConfig::bert(9, 8, 2, 1).init_with(&ParamBuilder::new(&device, 0));
         let tokens = Tensor::<2, Int>::from_ints([[1, 2, 3]], &device);
         let run = |input: TextInput| encoder.forward(&input, &mut Pass::default()).into_data();
         let plain = run(TextInput::new(tokens.clone()));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use firelight_core::ConfigError;
-use firelight_data::{DataError, Part};
+use firelight_data::{DataError, Split};
 use firelight_storage::{StorageError, listed, shortened};
 
 /// Why a model could not be trained, loaded, evaluated or asked.
@@ -146,12 +146,12 @@ pub enum ClassificationError {
     NoTokens,
     /// Documents of which no pairs of sentences can be made.
     #[error(
-        "the {part} part: {error}; a document is the lines of a .txt between two blank ones, or a row of a table, and each of its \
+        "the {split} split: {error}; a document is the lines of a .txt between two blank ones, or a row of a table, and each of its \
          lines a sentence"
     )]
     SentencePairs {
-        /// The part of the data.
-        part: Part,
+        /// The split of the data.
+        split: Split,
         /// What is lacking.
         error: DataError,
     },

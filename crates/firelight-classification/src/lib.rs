@@ -77,7 +77,7 @@ pub use heads::{
     HeadActivation, MaskedLanguageHead, MaskedLanguageHeadConfig, ReplacedTokenHead, SequenceHead, SequenceHeadConfig,
     Span, SpanHead, SpanHeadConfig, SpanLogits, TokenHead, TokenHeadConfig,
 };
-pub use loss::{ClassWeights, Outcome, SequenceLoss, SequenceLossConfig, SequenceTargets};
+pub use loss::{ClassWeights, Outcome, SequenceCriterion, SequenceLoss, SequenceLossConfig, SequenceTargets};
 #[cfg(feature = "train")]
 pub use masking::{MaskedBatch, MaskedBatcher, MaskedExample, MaskedLanguageTask};
 pub use merge::merge;

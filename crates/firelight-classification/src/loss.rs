@@ -169,6 +169,20 @@ impl SequenceLossConfig {
         self.label_smoothing == 0.0 && self.class_weights == ClassWeights::None
     }
 
+    /// The loss with these settings.
+    pub fn init(&self) -> SequenceCriterion {
+        SequenceCriterion { label_smoothing: self.label_smoothing, class_weights: self.class_weights.clone() }
+    }
+}
+
+/// The loss of the answers for whole texts.
+#[derive(Debug, Clone)]
+pub struct SequenceCriterion {
+    label_smoothing: f64,
+    class_weights: ClassWeights,
+}
+
+impl SequenceCriterion {
     /// Computes the loss of the outputs of a batch.
     ///
     /// # Shapes
@@ -238,7 +252,7 @@ mod tests {
     fn check(config: SequenceLossConfig, targets: SequenceTargets, expected: f64, plain: f64) {
         let device = Device::default();
         let logits = Tensor::<2>::from_floats([[1.0, -0.5, 2.0], [0.3, 0.1, -1.2]], &device);
-        let loss = config.forward(logits, targets);
+        let loss = config.init().forward(logits, targets);
         assert!((loss.mean().into_scalar::<f64>() - expected).abs() < 1e-6, "{:?}", loss.mean());
         assert!(((loss.plain / loss.count).into_scalar::<f64>() - plain).abs() < 1e-6);
     }

@@ -96,7 +96,7 @@ pub(crate) fn pass<'a>(switches: Switches, recompute: bool) -> Pass<'a> {
 }
 
 fn compute_loss(model: &MaskedLanguageModel, batch: MaskedBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
-    loss.forward(model.forward_at(&batch.input, batch.places, pass), batch.targets, batch.ignored)
+    loss.init().forward(model.forward_at(&batch.input, batch.places, pass), batch.targets, batch.ignored)
 }
 
 /// The plain cross-entropy, and beside it the loss that `config` minimises, where that is another one.
@@ -127,6 +127,7 @@ impl Objective for MaskedLanguageModel {
 mod tests {
     use super::*;
     use crate::vocabulary::TextVocabulary;
+    use firelight_core::ParamBuilder;
     use firelight_data::{Tokenizer, TokenizerConfig};
     use firelight_kernels::assert_close;
     use firelight_training::{OptimizerConfig, ScheduleConfig, ScheduleKind, Trainer};
@@ -177,7 +178,7 @@ mod tests {
         let device = Device::default().autodiff();
         let encoder = crate::TextEncoderConfig::modern(13, 16, 2, 1);
         let encoder = encoder.with_stack(|stack| stack.with_dropout(0.0));
-        let model = crate::MaskedLanguageModelConfig::new(encoder).init(&device);
+        let model = crate::MaskedLanguageModelConfig::new(encoder).init_with(&ParamBuilder::new(&device, 0));
         let batch = || MaskedBatcher.batch(examples(), &device);
         let optimizer = OptimizerConfig { learning_rate: 1e-2, weight_decay: 0.0, ..OptimizerConfig::default() };
         let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
@@ -190,7 +191,8 @@ mod tests {
     #[test]
     fn what_a_step_minimises_stands_beside_the_plain_loss_where_it_is_another_one() {
         let device = Device::default().autodiff();
-        let model = crate::MaskedLanguageModelConfig::new(crate::TextEncoderConfig::modern(13, 16, 2, 1)).init(&device);
+        let model = crate::MaskedLanguageModelConfig::new(crate::TextEncoderConfig::modern(13, 16, 2, 1))
+            .init_with(&ParamBuilder::new(&device, 0));
         let step = |loss: LossConfig| {
             let batch = MaskedBatcher.batch(examples(), &device);
             let TrainLoss { minimised, reported } = model.train_loss(batch, &loss, Switches::default());
@@ -214,7 +216,7 @@ mod tests {
         let text = EncodedText { ids: vec![10, 11], second_from: 2, is_cut: false };
         let batch = MaskedBatcher.batch(vec![MaskedExample { text, hidden: Vec::new() }], &Device::default());
         let encoder = crate::TextEncoderConfig::modern(13, 8, 2, 1);
-        let model = crate::MaskedLanguageModelConfig::new(encoder).init(&Device::default());
+        let model = crate::MaskedLanguageModelConfig::new(encoder).init_with(&ParamBuilder::new(&Device::default(), 0));
         let loss = model.valid_loss(batch, Switches::default());
         assert_eq!(loss.read().unwrap(), (0.0, 0.0));
     }

@@ -77,12 +77,12 @@ impl TextClassifierConfig {
         self.encoder.check_adapters(&ParamBuilder::new(device, 0).scope(ENCODER))
     }
 
-    /// Builds the model with seed 0.
+    /// Builds the model; the device draws the seed: see [`ParamBuilder::random`].
     ///
     /// # Panics
     /// With the text of [`validate`](Self::validate).
     pub fn init(&self, device: &Device) -> TextClassifier {
-        self.init_with(&ParamBuilder::new(device, 0))
+        self.init_with(&ParamBuilder::random(device))
     }
 
     /// Builds the model at the builder's seed and path.
@@ -163,12 +163,12 @@ impl MaskedLanguageModelConfig {
         self.encoder.validate()
     }
 
-    /// Builds the model with seed 0.
+    /// Builds the model; the device draws the seed: see [`ParamBuilder::random`].
     ///
     /// # Panics
     /// With the text of [`validate`](Self::validate).
     pub fn init(&self, device: &Device) -> MaskedLanguageModel {
-        self.init_with(&ParamBuilder::new(device, 0))
+        self.init_with(&ParamBuilder::random(device))
     }
 
     /// Builds the model at the builder's seed and path.
@@ -261,12 +261,12 @@ impl TokenClassifierConfig {
         ConfigError::collect([self.encoder.validate()], own)
     }
 
-    /// Builds the model with seed 0.
+    /// Builds the model; the device draws the seed: see [`ParamBuilder::random`].
     ///
     /// # Panics
     /// With the text of [`validate`](Self::validate).
     pub fn init(&self, device: &Device) -> TokenClassifier {
-        self.init_with(&ParamBuilder::new(device, 0))
+        self.init_with(&ParamBuilder::random(device))
     }
 
     /// Builds the model at the builder's seed and path.
@@ -379,12 +379,12 @@ impl SpanReaderConfig {
         ConfigError::collect([self.encoder.validate()], own)
     }
 
-    /// Builds the model with seed 0.
+    /// Builds the model; the device draws the seed: see [`ParamBuilder::random`].
     ///
     /// # Panics
     /// With the text of [`validate`](Self::validate).
     pub fn init(&self, device: &Device) -> SpanReader {
-        self.init_with(&ParamBuilder::new(device, 0))
+        self.init_with(&ParamBuilder::random(device))
     }
 
     /// Builds the model at the builder's seed and path.
@@ -455,20 +455,21 @@ mod tests {
     fn the_parts_of_the_costs_are_all_parameters() {
         let device = Device::default();
         let encoder = || TextEncoderConfig::bert(11, 8, 2, 1);
-        let classifier = TextClassifierConfig::new(encoder(), LABELS).init(&device);
+        let classifier = TextClassifierConfig::new(encoder(), LABELS).init_with(&ParamBuilder::new(&device, 0));
         assert_eq!(classifier.cost(4).parameters, classifier.num_params());
-        let masked = MaskedLanguageModelConfig::new(encoder()).init(&device);
+        let masked = MaskedLanguageModelConfig::new(encoder()).init_with(&ParamBuilder::new(&device, 0));
         assert_eq!(masked.cost(4).parameters, masked.num_params());
-        let tokens = TokenClassifierConfig::new(encoder(), LABELS).init(&device);
+        let tokens = TokenClassifierConfig::new(encoder(), LABELS).init_with(&ParamBuilder::new(&device, 0));
         assert_eq!(tokens.cost(4).parameters, tokens.num_params());
-        let spans = SpanReaderConfig::new(encoder()).init(&device);
+        let spans = SpanReaderConfig::new(encoder()).init_with(&ParamBuilder::new(&device, 0));
         assert_eq!(spans.cost(4).parameters, spans.num_params());
     }
 
     #[test]
     fn chosen_places_have_the_logits_that_they_have_among_all() {
         let device = Device::default();
-        let model = MaskedLanguageModelConfig::new(TextEncoderConfig::modern(7, 8, 2, 1)).init(&device);
+        let model = MaskedLanguageModelConfig::new(TextEncoderConfig::modern(7, 8, 2, 1))
+            .init_with(&ParamBuilder::new(&device, 0));
         let input = TextInput::new(Tensor::from_ints([[1, 2, 3], [4, 5, 6]], &device));
         let all = model.forward(&input, &mut Pass::default()).flatten::<2>(0, 1);
         let places = Tensor::<1, Int>::from_data(TensorData::from([4, 2]), &device);

@@ -196,7 +196,7 @@ pub(crate) fn log_softmax(logits: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
     use crate::encoder::TextEncoderConfig;
-    use firelight_core::{Init, WeightInit};
+    use firelight_core::{Init, ParamBuilder, WeightInit};
     use firelight_data::{Tokenizer, TokenizerConfig};
 
     fn reader(stride: Option<usize>) -> Reader {
@@ -205,7 +205,8 @@ mod tests {
         let encoder = TextEncoderConfig::modern(14, 16, 2, 1).with_n_segments(2);
         let encoder = encoder.with_stack(|stack| stack.with_init(wide).with_max_seq_len(16));
         let reading = ReadingConfig { stride, max_answer_len: 3, unanswerable: false };
-        let model = SpanReaderConfig::new(encoder).with_reading(reading).init(&Device::default());
+        let model =
+            SpanReaderConfig::new(encoder).with_reading(reading).init_with(&ParamBuilder::new(&Device::default(), 0));
         Reader::new(model, TextVocabulary::new(tokenizer).unwrap(), reading)
     }
 

@@ -218,7 +218,7 @@ pub(crate) fn word_answers(
 mod tests {
     use super::*;
     use crate::encoder::TextEncoderConfig;
-    use firelight_core::{Init, WeightInit};
+    use firelight_core::{Init, ParamBuilder, WeightInit};
     use firelight_data::{Tokenizer, TokenizerConfig};
 
     fn tagger(tags: &[&str], max_seq_len: usize) -> Tagger {
@@ -227,7 +227,11 @@ mod tests {
         let encoder = TextEncoderConfig::modern(14, 16, 2, 1);
         let encoder = encoder.with_stack(|stack| stack.with_init(wide).with_max_seq_len(max_seq_len));
         let config = TokenClassifierConfig::new(encoder, tags.iter().copied());
-        Tagger::new(config.init(&Device::default()), TextVocabulary::new(tokenizer).unwrap(), config.labels)
+        Tagger::new(
+            config.init_with(&ParamBuilder::new(&Device::default(), 0)),
+            TextVocabulary::new(tokenizer).unwrap(),
+            config.labels,
+        )
     }
 
     #[test]

@@ -20,7 +20,7 @@ impl Objective for TextClassifier {
         let mut auxiliary = AuxiliaryLosses::default();
         let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
         let outputs = self.forward(&batch.input, &mut pass.with_losses(&mut auxiliary));
-        let sequence_loss = loss.forward(outputs, batch.targets);
+        let sequence_loss = loss.init().forward(outputs, batch.targets);
         let minimised = auxiliary.added_to(sequence_loss.mean(), loss.load_balance);
         let training_total = (!loss.is_plain()).then(|| sequence_loss.mean() * sequence_loss.count.clone());
         let reported = LossOutput::new(sequence_loss.plain, sequence_loss.count).with_training_total(training_total);
@@ -29,7 +29,7 @@ impl Objective for TextClassifier {
 
     fn valid_loss(&self, batch: TextBatch, switches: Switches) -> LossOutput {
         let outputs = self.forward(&batch.input, &mut Pass::default().with_precision(switches.dtype));
-        let sequence_loss = SequenceLossConfig::default().forward(outputs, batch.targets);
+        let sequence_loss = SequenceLossConfig::default().init().forward(outputs, batch.targets);
         LossOutput::new(sequence_loss.plain, sequence_loss.count)
     }
 }
@@ -42,11 +42,13 @@ mod tests {
     use crate::{TextClassifierConfig, TextEncoderConfig};
     use burn::data::dataloader::batcher::Batcher;
     use burn::tensor::Device;
+    use firelight_core::ParamBuilder;
 
     #[test]
     fn what_a_step_minimises_stands_beside_the_plain_loss_where_it_is_another_one() {
         let device = Device::default().autodiff();
-        let model = TextClassifierConfig::new(TextEncoderConfig::bert(10, 8, 2, 1), ["no", "yes"]).init(&device);
+        let model = TextClassifierConfig::new(TextEncoderConfig::bert(10, 8, 2, 1), ["no", "yes"])
+            .init_with(&ParamBuilder::new(&device, 0));
         let example = |ids: [u32; 3], class: usize| Example {
             text: EncodedText { ids: ids.into(), second_from: 3, is_cut: false },
             target: Target::Class(class),

@@ -44,6 +44,7 @@ fn targets() -> Vec<String> {
 }
 
 /// Which layers have adapters, and of what size.
+#[doc(alias = "LoRA")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AdapterConfig {
@@ -150,6 +151,7 @@ fn listed(paths: &BTreeSet<String>) -> String {
 }
 
 /// A change of a linear map: `scale * x down up`.
+#[doc(alias = "LoRA")]
 #[derive(Module, Debug)]
 pub struct Adapter {
     /// `[I, r]`.

@@ -32,6 +32,9 @@ fn one() -> f64 {
 }
 
 /// Where the norm stands.
+#[doc(alias = "pre-norm")]
+#[doc(alias = "post-norm")]
+#[doc(alias = "sandwich norm")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -92,7 +95,7 @@ pub struct TransformerBlockConfig {
     /// Where the norms stand. Default: before each part.
     #[serde(default)]
     pub norm_placement: NormPlacement,
-    /// Adds cross-attention to a memory. Default: false.
+    /// Adds cross-attention to an encoder's output. Default: false.
     #[serde(default)]
     pub cross_attention: bool,
     /// Dropout of each part's output before it joins the residual stream. Default: 0.
@@ -164,7 +167,7 @@ impl TransformerBlockConfig {
         self
     }
 
-    /// Sets whether the block attends to a memory.
+    /// Sets whether the block attends to an encoder's output.
     pub fn with_cross_attention(mut self, cross_attention: bool) -> Self {
         self.cross_attention = cross_attention;
         self
@@ -215,9 +218,9 @@ impl TransformerBlockConfig {
             .finish()
     }
 
-    /// Builds the block with seed 0.
+    /// Builds the block; the device draws the seed: see [`ParamBuilder::random`].
     pub fn init(&self, device: &Device) -> TransformerBlock {
-        self.init_with(&ParamBuilder::new(device, 0))
+        self.init_with(&ParamBuilder::random(device))
     }
 
     /// Builds the block at the builder's seed and path.
@@ -306,7 +309,7 @@ where
     pub cross_attention_norm: Option<Norm>,
     /// Norm of what the cross-attention puts out.
     pub cross_attention_output_norm: Option<Norm>,
-    /// Attention to the memory.
+    /// Attention to the encoder's output.
     pub cross_attention: Option<Attention>,
     /// Norm of the feed-forward network, where it has one of its own.
     pub feed_forward_norm: Option<Norm>,
@@ -337,10 +340,11 @@ impl<M: TokenMixer, F: FeedForwardNetwork> Layer for TransformerBlock<M, F> {
         let stream = self.residual(stream, frame, |x| self.attention.forward(x, context, pass));
         let stream = match &self.cross_attention {
             Some(attention) => {
-                let memory = context.memory.as_ref().expect("a block with cross-attention needs a memory");
+                let source =
+                    context.encoder_output.as_ref().expect("a block with cross-attention needs an encoder's output");
                 let norms = (&self.cross_attention_norm, &self.cross_attention_output_norm);
                 let frame = (norms.0, norms.1, &self.cross_attention_scale);
-                self.residual(stream, frame, |x| attention.forward_cross(x, memory, pass))
+                self.residual(stream, frame, |x| attention.forward_cross(x, source, pass))
             }
             None => stream,
         };
@@ -352,8 +356,8 @@ impl<M: TokenMixer, F: FeedForwardNetwork> Layer for TransformerBlock<M, F> {
         self.attention.state(rule, capacity)
     }
 
-    fn full_state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
-        self.attention.full_state(rule, capacity)
+    fn full_state(&self, capacity: usize) -> Box<dyn State> {
+        self.attention.full_state(capacity)
     }
 
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {
@@ -451,13 +455,13 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "needs a memory")]
+    #[should_panic(expected = "needs an encoder's output")]
     fn cross_attention_without_a_memory_panics() {
         let device = Device::default();
         let block =
             TransformerBlockConfig::new(AttentionConfig::new(8, 2), FeedForwardConfig::new(8, Activation::Relu))
                 .with_cross_attention(true)
-                .init(&device);
+                .init_with(&ParamBuilder::new(&device, 0));
         block.forward(Tensor::zeros([1, 1, 8], &device), &LayerContext::default(), &mut LayerPass::default());
     }
 }

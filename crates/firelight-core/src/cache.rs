@@ -1,6 +1,6 @@
 //! What a decoder remembers between steps: the state of every layer, and which tokens are padding or of which document.
 
-use crate::context::MemoryKeyValues;
+use crate::context::CrossKeyValues;
 use crate::position::Positions;
 use crate::state::State;
 use burn::tensor::{Bool, Device, Int, Tensor};
@@ -34,29 +34,29 @@ pub struct Cache {
 #[derive(Debug, Clone)]
 pub struct LayerCache {
     pub(crate) state: Box<dyn State>,
-    memory: Option<MemoryKeyValues>,
+    cross: Option<CrossKeyValues>,
 }
 
 impl LayerCache {
     /// Keys and values of the encoder's output, computed at the first call only.
-    pub(crate) fn memory(&mut self, compute: impl FnOnce() -> MemoryKeyValues) -> MemoryKeyValues {
-        self.memory.get_or_insert_with(compute).clone()
+    pub(crate) fn cross(&mut self, compute: impl FnOnce() -> CrossKeyValues) -> CrossKeyValues {
+        self.cross.get_or_insert_with(compute).clone()
     }
 
-    fn select_memory(&mut self, rows: &Tensor<1, Int>) {
-        self.memory = self.memory.take().map(|memory| memory.select_rows(rows));
+    fn select_cross(&mut self, rows: &Tensor<1, Int>) {
+        self.cross = self.cross.take().map(|cross| cross.select_rows(rows));
     }
 
     fn join(&mut self, other: Self) {
         self.state.join(other.state);
-        self.memory = match (self.memory.take(), other.memory) {
-            (Some(memory), Some(more)) => Some(memory.join(more)),
-            (memory, more) => memory.or(more),
+        self.cross = match (self.cross.take(), other.cross) {
+            (Some(cross), Some(more)) => Some(cross.join(more)),
+            (cross, more) => cross.or(more),
         };
     }
 
     fn bytes(&self) -> usize {
-        self.state.bytes() + self.memory.as_ref().map_or(0, MemoryKeyValues::bytes)
+        self.state.bytes() + self.cross.as_ref().map_or(0, CrossKeyValues::bytes)
     }
 }
 
@@ -64,7 +64,7 @@ impl Cache {
     /// A cache of these states, one for each layer, for up to `capacity` tokens; [`Transformer::cache`](crate::Transformer::cache)
     /// makes those of a stack. Of the flags of padding and documents it keeps all: a byte or a number a token.
     pub fn new(states: impl IntoIterator<Item = Box<dyn State>>, capacity: usize) -> Self {
-        let layers = states.into_iter().map(|state| LayerCache { state, memory: None }).collect();
+        let layers = states.into_iter().map(|state| LayerCache { state, cross: None }).collect();
         Self { layers, padding: None, documents: None, coordinates: None, capacity, batch: None, lengths: None }
     }
 
@@ -94,7 +94,7 @@ impl Cache {
         self.coordinates = None;
         for layer in &mut self.layers {
             layer.state.truncate(0);
-            layer.memory = None;
+            layer.cross = None;
         }
     }
 
@@ -133,7 +133,7 @@ impl Cache {
     pub fn select_rows(&mut self, rows: &Tensor<1, Int>) {
         self.select_tokens(rows);
         for layer in &mut self.layers {
-            layer.select_memory(rows);
+            layer.select_cross(rows);
         }
     }
 
@@ -153,7 +153,7 @@ impl Cache {
     /// Puts the rows of `other` below its own, so that both go on in one batch. The shorter rows are padded on the left and keep
     /// the positions of their tokens; so a pattern that counts padding, as chunks and global tokens do, sees other keys after
     /// it than before. The padding belongs to a document that no token has, and a text without documents is one. The shorter of
-    /// two encoders' outputs is padded on the right, as [`Memory::join`](crate::Memory::join) pads it.
+    /// two encoders' outputs is padded on the right, as [`EncoderOutput::join`](crate::EncoderOutput::join) pads it.
     ///
     /// # Panics
     /// If the caches are of different stacks, or both have coordinates, of different axes.
@@ -434,14 +434,14 @@ mod tests {
             cache.extend_padding(Some(Tensor::from_bool([[false], [true]], &device)), [2, 1]);
             append(&mut cache, 0, two(1.0, 2.0), two(3.0, 4.0));
             let padding = Some(Tensor::from_bool([[false], [true]], &device));
-            cache.layer(0).memory(|| MemoryKeyValues { key: two(5.0, 6.0), value: two(7.0, 8.0), padding });
+            cache.layer(0).cross(|| CrossKeyValues { key: two(5.0, 6.0), value: two(7.0, 8.0), padding });
             select(&mut cache, &rows);
             let padding = cache.extend_padding(None, [2, 1]).expect("a padded token").into_data();
             let (key, _) = append(&mut cache, 0, two(9.0, 9.0), two(9.0, 9.0));
-            let memory = cache.layer(0).memory(|| unreachable!("it is remembered"));
+            let cross = cache.layer(0).cross(|| unreachable!("it is remembered"));
             let numbers = |x: Tensor<4>| x.try_to_vec_as::<f32>().expect("a host copy");
-            let hidden = memory.padding.expect("a padded source").into_data().iter::<bool>().collect::<Vec<_>>();
-            (padding.iter::<bool>().collect::<Vec<_>>(), numbers(key), (numbers(memory.key), hidden))
+            let hidden = cross.padding.expect("a padded source").into_data().iter::<bool>().collect::<Vec<_>>();
+            (padding.iter::<bool>().collect::<Vec<_>>(), numbers(key), (numbers(cross.key), hidden))
         };
         let padding = vec![true, false, true, false];
         let tokens = vec![2.0, 9.0, 2.0, 9.0];

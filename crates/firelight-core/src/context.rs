@@ -12,7 +12,7 @@ pub struct LayerContext {
     /// Mask, score bias and rotation of the self-attention, over the tokens that the layer's [`State`](crate::State) has at hand.
     pub attention: AttentionContext,
     /// The encoder's output, in decoders with cross-attention.
-    pub memory: Option<Memory>,
+    pub encoder_output: Option<EncoderOutput>,
     /// `[B, T]`, true where a token of this pass is padding: neither experts nor recurrences read it.
     pub padding: Option<Tensor<2, Bool>>,
     /// `[B, T]`, the document of each token of this pass, where a row holds several: a recurrence begins anew with each.
@@ -47,16 +47,18 @@ impl AttentionContext {
 }
 
 /// The output of an encoder, as a decoder's cross-attention reads it.
+#[doc(alias = "memory")]
+#[doc(alias = "encoder_hidden_states")]
 #[derive(Debug, Clone)]
-pub struct Memory {
+pub struct EncoderOutput {
     /// `[B, S, D]`.
     pub hidden: Tensor<3>,
     /// `[B, S]`, true where the source is padding.
     pub padding: Option<Tensor<2, Bool>>,
 }
 
-impl Memory {
-    /// A memory `[B, S, D]` without padding.
+impl EncoderOutput {
+    /// An output `[B, S, D]` without padding.
     pub fn new(hidden: Tensor<3>) -> Self {
         Self { hidden, padding: None }
     }
@@ -70,7 +72,7 @@ impl Memory {
     /// Puts the rows of `other` below its own, for a [`Cache::join`](crate::Cache::join) of the decoder. The shorter source is padded at
     /// its end.
     pub fn join(self, other: Self) -> Self {
-        let [rows, more] = [&self, &other].map(|memory| [memory.hidden.dims()[0], memory.hidden.dims()[1]]);
+        let [rows, more] = [&self, &other].map(|output| [output.hidden.dims()[0], output.hidden.dims()[1]]);
         let padding = joined_padding([(self.padding, rows), (other.padding, more)], &self.hidden.device());
         Self { hidden: below(self.hidden, other.hidden), padding }
     }
@@ -78,15 +80,18 @@ impl Memory {
     /// It must fit the embeddings `x`, `[B, T, D]`, that read it.
     pub(crate) fn check(&self, x: [usize; 3]) {
         let shape @ [batch, source_len, width] = self.hidden.dims();
-        assert!([batch, width] == [x[0], x[2]], "memory {shape:?} does not fit the embeddings {x:?} in batch or width");
+        assert!(
+            [batch, width] == [x[0], x[2]],
+            "the encoder\'s output {shape:?} does not fit the embeddings {x:?} in batch or width"
+        );
         let padding = self.padding.as_ref().map_or([batch, source_len], Tensor::dims);
-        assert!(padding == [batch, source_len], "padding {padding:?} of the memory is not [B, S] of its {shape:?}");
+        assert!(padding == [batch, source_len], "padding {padding:?} is not [B, S] of the encoder's output {shape:?}");
     }
 }
 
-/// What a cross-attention makes of a [`Memory`]: a pass with a cache computes it once, and reads the memory no more.
+/// What a cross-attention makes of an [`EncoderOutput`]: a pass with a cache computes it once, and reads the encoder's output no more.
 #[derive(Debug, Clone)]
-pub struct MemoryKeyValues {
+pub struct CrossKeyValues {
     /// `[B, G, S, E]`.
     pub key: Tensor<4>,
     /// `[B, G, S, W]`.
@@ -95,7 +100,7 @@ pub struct MemoryKeyValues {
     pub padding: Option<Tensor<2, Bool>>,
 }
 
-impl MemoryKeyValues {
+impl CrossKeyValues {
     pub(crate) fn select_rows(self, rows: &Tensor<1, Int>) -> Self {
         // Through integers: on flex a selected boolean tensor has another element type, and cannot be concatenated.
         let padding = self.padding.map(|padding| padding.int().select(0, rows.clone()).bool());
@@ -104,7 +109,7 @@ impl MemoryKeyValues {
 
     /// Puts the rows of `other` below its own, the shorter source padded at its end.
     pub(crate) fn join(self, other: Self) -> Self {
-        let [rows, more] = [&self, &other].map(|memory| [memory.key.dims()[0], memory.key.dims()[2]]);
+        let [rows, more] = [&self, &other].map(|cross| [cross.key.dims()[0], cross.key.dims()[2]]);
         let padding = joined_padding([(self.padding, rows), (other.padding, more)], &self.key.device());
         Self { key: below(self.key, other.key), value: below(self.value, other.value), padding }
     }
@@ -144,9 +149,9 @@ fn below<const D: usize>(x: Tensor<D>, other: Tensor<D>) -> Tensor<D> {
 mod tests {
     use super::*;
 
-    fn memory(rows: usize, numbers: &[f32]) -> Memory {
+    fn output(rows: usize, numbers: &[f32]) -> EncoderOutput {
         let hidden = Tensor::<1>::from_floats(numbers, &Device::default());
-        Memory::new(hidden.reshape([rows, numbers.len() / rows, 1]))
+        EncoderOutput::new(hidden.reshape([rows, numbers.len() / rows, 1]))
     }
 
     fn flags(padding: Option<Tensor<2, Bool>>) -> Option<Vec<bool>> {
@@ -156,9 +161,9 @@ mod tests {
     #[test]
     fn the_shorter_of_joined_memories_is_padded_at_its_end() {
         let padding = Tensor::<2, Bool>::from_bool([[false, true]], &Device::default());
-        let short = || memory(1, &[1.0, 2.0]).with_padding(Some(padding.clone()));
-        let long = || memory(2, &[3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
-        let numbers = |memory: &Memory| memory.hidden.clone().try_into_vec_as::<f32>().expect("a host copy");
+        let short = || output(1, &[1.0, 2.0]).with_padding(Some(padding.clone()));
+        let long = || output(2, &[3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        let numbers = |output: &EncoderOutput| output.hidden.clone().try_into_vec_as::<f32>().expect("a host copy");
         let joined = short().join(long());
         assert_eq!(numbers(&joined), [1.0, 2.0, 0.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
         let expected = [false, true, true, false, false, false, false, false, false];

@@ -29,6 +29,8 @@ const COUNTED: usize = 4096;
 /// assert_eq!(cost.parameters / 1_000_000_000, 173);
 /// assert_eq!(cost.parts.last().map(|part| part.name.as_str()), Some("norm"));
 /// ```
+#[doc(alias = "FLOPs")]
+#[doc(alias = "model summary")]
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Cost {
     /// Its name in the module that it is a part of.

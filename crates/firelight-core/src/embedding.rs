@@ -3,7 +3,7 @@
 mod projection;
 mod scale;
 
-pub use projection::{EmbeddingProjectionConfig, ProjectionPlace};
+pub use projection::{EmbeddingProjectionConfig, ProjectionPlacement};
 pub use scale::EmbeddingScale;
 
 use crate::cost::Cost;
@@ -55,9 +55,9 @@ impl TokenEmbeddingConfig {
         sizes.part(self.init.validate()).part(self.scale.validate()).finish()
     }
 
-    /// Builds the embedding with seed 0.
+    /// Builds the embedding; the device draws the seed: see [`ParamBuilder::random`].
     pub fn init(&self, device: &Device) -> TokenEmbedding {
-        self.init_with(&ParamBuilder::new(device, 0))
+        self.init_with(&ParamBuilder::random(device))
     }
 
     /// Builds the embedding at the builder's seed and path.

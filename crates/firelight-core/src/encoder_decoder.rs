@@ -2,7 +2,7 @@
 //!
 //! Source: Vaswani et al. 2017, §3.1, figure 1 (<https://arxiv.org/abs/1706.03762>).
 
-use crate::context::Memory;
+use crate::context::EncoderOutput;
 use crate::cost::Cost;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::ParamBuilder;
@@ -54,9 +54,9 @@ impl EncoderDecoderConfig {
             .finish()
     }
 
-    /// Builds both stacks with seed 0.
+    /// Builds both stacks; the device draws the seed: see [`ParamBuilder::random`].
     pub fn init(&self, device: &Device) -> EncoderDecoder {
-        self.init_with(&ParamBuilder::new(device, 0))
+        self.init_with(&ParamBuilder::random(device))
     }
 
     /// Builds both stacks at the builder's seed and path.
@@ -112,8 +112,8 @@ impl EncoderDecoder {
         target: Tensor<3>,
         target_input: &SequenceInput,
     ) -> Tensor<3> {
-        let memory = self.encode(source, source_input, &mut Pass::default());
-        self.decode(target, memory, target_input, &mut Pass::default())
+        let encoder_output = self.encode(source, source_input, &mut Pass::default());
+        self.decode(target, encoder_output, target_input, &mut Pass::default())
     }
 
     /// What the decoder reads: the source, with its padding.
@@ -123,8 +123,8 @@ impl EncoderDecoder {
     ///
     /// # Panics
     /// As [`Transformer::forward`].
-    pub fn encode(&self, source: Tensor<3>, input: &SequenceInput, pass: &mut Pass) -> Memory {
-        Memory::new(self.encoder.forward(source, input, pass)).with_padding(input.padding.clone())
+    pub fn encode(&self, source: Tensor<3>, input: &SequenceInput, pass: &mut Pass) -> EncoderOutput {
+        EncoderOutput::new(self.encoder.forward(source, input, pass)).with_padding(input.padding.clone())
     }
 
     /// The target, or its next tokens where the pass has a cache.
@@ -134,8 +134,14 @@ impl EncoderDecoder {
     ///
     /// # Panics
     /// As [`Transformer::forward`].
-    pub fn decode(&self, target: Tensor<3>, memory: Memory, input: &SequenceInput, pass: &mut Pass) -> Tensor<3> {
-        self.decoder.forward(target, &input.clone().with_memory(memory), pass)
+    pub fn decode(
+        &self,
+        target: Tensor<3>,
+        encoder_output: EncoderOutput,
+        input: &SequenceInput,
+        pass: &mut Pass,
+    ) -> Tensor<3> {
+        self.decoder.forward(target, &input.clone().with_encoder_output(encoder_output), pass)
     }
 }
 
@@ -169,14 +175,14 @@ mod tests {
 
     #[test]
     fn the_target_is_written_in_parts_as_at_once_and_never_looks_ahead() {
-        let model = config().init(&Device::default());
+        let model = config().init_with(&ParamBuilder::new(&Device::default(), 0));
         let padding = Tensor::<2, Bool>::from_bool([[false, false, true], [false; 3]], &Device::default());
         let source = SequenceInput::default().with_padding(padding);
-        let memory = model.encode(random(3), &source, &mut Pass::default());
+        let encoder_output = model.encode(random(3), &source, &mut Pass::default());
         let plain = SequenceInput::default();
-        let whole = |x| model.decode(x, memory.clone(), &plain, &mut Pass::default());
+        let whole = |x| model.decode(x, encoder_output.clone(), &plain, &mut Pass::default());
         let mut cache = model.decoder.cache(8);
-        let step = |x| model.decode(x, memory.clone(), &plain, &mut Pass::cached(&mut cache));
+        let step = |x| model.decode(x, encoder_output.clone(), &plain, &mut Pass::cached(&mut cache));
         parts_equal_whole(whole, step, random(5), 2, 1e-5).expect("parts equal the whole");
         causality(whole, random(5), 1e-5).expect("causal");
     }
@@ -184,7 +190,7 @@ mod tests {
     #[test]
     fn the_padding_of_the_source_is_never_read() {
         let device = Device::default();
-        let model = config().init(&device);
+        let model = config().init_with(&ParamBuilder::new(&device, 0));
         let (source, target) = (random(3), random(4));
         let padding = Tensor::<2, Bool>::from_bool([[false, false, false, true, true]; 2], &device);
         let padded = Tensor::cat(vec![source.clone(), random(2) * 10.0], 1);
@@ -200,26 +206,27 @@ mod tests {
     #[test]
     fn joined_caches_go_on_with_sources_of_unequal_length() {
         let device = Device::default();
-        let model = config().init(&device);
+        let model = config().init_with(&ParamBuilder::new(&device, 0));
         let plain = SequenceInput::default();
         let padding = Tensor::<2, Bool>::from_bool([[false, false, true], [false; 3]], &device);
         let inputs = [plain.clone().with_padding(padding), plain.clone()];
         for lengths in [[3, 5], [3, 3], [3, 2]] {
             let texts = [random(4), random(3)];
             let read = |index: usize| {
-                let memory = model.encode(random(lengths[index]), &inputs[index], &mut Pass::default());
+                let encoder_output = model.encode(random(lengths[index]), &inputs[index], &mut Pass::default());
                 let (mut cache, text) = (model.decoder.cache(8), texts[index].clone());
                 let begin = text.clone().narrow(1, 0, text.dims()[1] - 1);
-                model.decode(begin, memory.clone(), &plain, &mut Pass::cached(&mut cache));
-                (memory, cache)
+                model.decode(begin, encoder_output.clone(), &plain, &mut Pass::cached(&mut cache));
+                (encoder_output, cache)
             };
-            let [(memory, mut cache), (more, other)] = [0, 1].map(read);
+            let [(encoder_output, mut cache), (more, other)] = [0, 1].map(read);
             cache.join(other);
             let last = |x: &Tensor<3>| x.clone().narrow(1, x.dims()[1] - 1, 1);
-            let (next, joined) = (Tensor::cat(texts.iter().map(last).collect(), 0), memory.clone().join(more.clone()));
+            let (next, joined) =
+                (Tensor::cat(texts.iter().map(last).collect(), 0), encoder_output.clone().join(more.clone()));
             let found = model.decode(next, joined, &plain, &mut Pass::cached(&mut cache));
-            for (index, memory) in [memory, more].into_iter().enumerate() {
-                let alone = model.decode(texts[index].clone(), memory, &plain, &mut Pass::default());
+            for (index, encoder_output) in [encoder_output, more].into_iter().enumerate() {
+                let alone = model.decode(texts[index].clone(), encoder_output, &plain, &mut Pass::default());
                 assert_close(&found.clone().narrow(0, 2 * index, 2), &last(&alone), 1e-5);
             }
         }

@@ -96,6 +96,8 @@ impl Activation {
 }
 
 /// Configuration of a [`FeedForward`] network.
+#[doc(alias = "MLP")]
+#[doc(alias = "FFN")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FeedForwardConfig {
@@ -169,9 +171,9 @@ impl FeedForwardConfig {
             .finish()
     }
 
-    /// Builds the network with seed 0.
+    /// Builds the network; the device draws the seed: see [`ParamBuilder::random`].
     pub fn init(&self, device: &Device) -> FeedForward {
-        self.init_with(&ParamBuilder::new(device, 0))
+        self.init_with(&ParamBuilder::random(device))
     }
 
     /// Builds the network at the builder's seed and path.
@@ -193,6 +195,8 @@ impl FeedForwardConfig {
 }
 
 /// `down(activation(up(x)))`, or `down(activation(gate(x)) * up(x))` when gated.
+#[doc(alias = "MLP")]
+#[doc(alias = "FFN")]
 #[derive(Module, Debug)]
 pub struct FeedForward {
     /// `[D, F]`, in gated networks only.

@@ -134,9 +134,9 @@ impl LmHeadConfig {
         checks.size("d_embedding", self.d_embedding.unwrap_or(1)).finish()
     }
 
-    /// Builds the head with seed 0.
+    /// Builds the head; the device draws the seed: see [`ParamBuilder::random`].
     pub fn init(&self, device: &Device) -> LmHead {
-        self.init_with(&ParamBuilder::new(device, 0))
+        self.init_with(&ParamBuilder::random(device))
     }
 
     /// Builds the head at the builder's seed and path.
@@ -163,6 +163,7 @@ impl LmHeadConfig {
 /// Turns vectors into logits.
 ///
 /// A tied head holds no matrix: it exists once, in the embedding, so it cannot come untied when trained, saved or loaded.
+#[doc(alias = "unembedding")]
 #[derive(Module, Debug)]
 pub struct LmHead {
     /// `[D, E]`, from the width of the vectors to that of the embedding, where a tied head needs it.
@@ -237,11 +238,12 @@ mod tests {
     fn a_head_is_its_product_with_what_stands_around_it() {
         let device = Device::default();
         let options = HeadOptions::default().with_bias(true).with_scale(0.5).with_soft_cap(Some(2.0));
-        let embedding = TokenEmbeddingConfig::new(7, 5).init(&device);
+        let embedding = TokenEmbeddingConfig::new(7, 5).init_with(&ParamBuilder::new(&device, 0));
         let hidden = Tensor::<3>::random([2, 3, 5], Distribution::Default, &device);
         let bias = Tensor::<1>::random([7], Distribution::Default, &device);
         for tied in [true, false] {
-            let mut head = LmHeadConfig::new(5, 7).with_tied(tied).with_options(options).init(&device);
+            let mut head =
+                LmHeadConfig::new(5, 7).with_tied(tied).with_options(options).init_with(&ParamBuilder::new(&device, 0));
             head.bias = Some(Param::from_tensor(bias.clone()));
             let weight = head.weight.as_ref().map_or_else(|| embedding.weight.val().transpose(), Param::val);
             let product = hidden.clone().matmul(weight.unsqueeze()) + bias.clone().unsqueeze();
@@ -253,23 +255,28 @@ mod tests {
     #[test]
     fn a_tied_head_leads_back_to_the_width_of_the_embedding() {
         let device = Device::default();
-        let embedding = TokenEmbeddingConfig::new(7, 3).init(&device);
+        let embedding = TokenEmbeddingConfig::new(7, 3).init_with(&ParamBuilder::new(&device, 0));
         let hidden = Tensor::<3>::random([2, 3, 5], Distribution::Default, &device);
-        let head = LmHeadConfig::new(5, 7).with_d_embedding(3).init(&device);
+        let head = LmHeadConfig::new(5, 7).with_d_embedding(3).init_with(&ParamBuilder::new(&device, 0));
         let back = head.projection.as_ref().expect("a projection").weight.val();
         let expected = hidden.clone().matmul(back.matmul(embedding.weight.val().transpose()).unsqueeze());
         assert_close(&head.forward(hidden.clone(), &embedding), &expected, 1e-5);
-        let own = LmHeadConfig::new(5, 7).with_d_embedding(3).with_tied(false).init(&device);
+        let own =
+            LmHeadConfig::new(5, 7).with_d_embedding(3).with_tied(false).init_with(&ParamBuilder::new(&device, 0));
         assert!(own.projection.is_none() && own.forward(hidden, &embedding).dims() == [2, 3, 7]);
-        assert!(LmHeadConfig::new(5, 7).with_d_embedding(5).init(&device).projection.is_none(), "of one width");
+        assert!(
+            LmHeadConfig::new(5, 7).with_d_embedding(5).init_with(&ParamBuilder::new(&device, 0)).projection.is_none(),
+            "of one width"
+        );
     }
 
     #[test]
     fn a_tied_head_costs_its_products_and_no_numbers() {
         let device = Device::default();
         let found = |config: LmHeadConfig, d_embedding: usize| {
-            let embedding = TokenEmbeddingConfig::new(7, d_embedding).init(&device);
-            let Cost { parameters, flops_per_token, kept_per_token, .. } = config.init(&device).cost(&embedding);
+            let embedding = TokenEmbeddingConfig::new(7, d_embedding).init_with(&ParamBuilder::new(&device, 0));
+            let Cost { parameters, flops_per_token, kept_per_token, .. } =
+                config.init_with(&ParamBuilder::new(&device, 0)).cost(&embedding);
             (parameters, flops_per_token, kept_per_token)
         };
         let (tied, biased) = (LmHeadConfig::new(5, 7), HeadOptions::default().with_bias(true));

@@ -1,5 +1,5 @@
 //! Initial weights: drawn on the host, each parameter from its own stream keyed by (seed, path). Backends have generators of
-//! their own; here one seed is one model everywhere.
+//! their own; here one seed is one model everywhere. Without a seed the device's own generator draws one for the model.
 //!
 //! A parameter is drawn when it is first read, as Burn's are. Since every one has its own stream, the order does not matter; a
 //! model whose weights come from a file draws none, and one that is only counted takes no memory.
@@ -12,6 +12,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use serde::{Deserialize, Serialize};
+use std::sync::{Arc, OnceLock};
 
 /// The distribution a parameter is drawn from. `fan_in` and `fan_out` are the first and last dimension of its shape.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -159,7 +160,7 @@ impl Default for WeightInit {
 #[derive(Debug, Clone)]
 pub struct ParamBuilder {
     device: Device,
-    seed: u64,
+    seed: Seed,
     path: String,
     adapters: Option<AdapterPlan>,
     counts: bool,
@@ -168,6 +169,25 @@ pub struct ParamBuilder {
 impl ParamBuilder {
     /// Starts at the root of a model.
     pub fn new(device: &Device, seed: u64) -> Self {
+        Self::seeded(device, Seed::Given(seed))
+    }
+
+    /// Starts at the root of a model whose seed the device's generator draws with the first parameter, as `init(&device)` of every
+    /// configuration does: two models in turn differ, and after [`Device::seed`] they are the same again.
+    ///
+    /// ```
+    /// use burn::tensor::Device;
+    /// use firelight_core::LinearConfig;
+    ///
+    /// let device = Device::flex();
+    /// let [first, second] = [(), ()].map(|()| LinearConfig::new(4, 4).init(&device).weight.val());
+    /// assert!(!first.equal(second).all().into_scalar::<bool>());
+    /// ```
+    pub fn random(device: &Device) -> Self {
+        Self::seeded(device, Seed::Random(Arc::default()))
+    }
+
+    fn seeded(device: &Device, seed: Seed) -> Self {
         Self { device: device.clone(), seed, path: String::new(), adapters: None, counts: false }
     }
 
@@ -258,25 +278,49 @@ impl ParamBuilder {
         shape: [usize; D],
         draw: impl Fn(&mut ChaCha8Rng) -> Vec<f32> + Send + Sync + 'static,
     ) -> Param<Tensor<D>> {
-        let key = self.scope(name).key();
+        let (seed, path) = (self.seed.clone(), self.scope(name).path);
         let draw = move |device: &Device, require_grad| {
-            let values = draw(&mut ChaCha8Rng::from_seed(key));
+            let values = draw(&mut ChaCha8Rng::from_seed(key(seed.get(device), &path)));
             Tensor::from_data(TensorData::new(values, shape), device).set_require_grad(require_grad)
         };
         Param::uninitialized(ParamId::new(), draw, self.device.clone(), true, shape.into())
     }
+}
 
-    /// The generator's key: the seed and the FNV-1a hash of the path.
-    fn key(&self) -> [u8; 32] {
-        let hash = self
-            .path
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-        let mut key = [0; 32];
-        key[..8].copy_from_slice(&self.seed.to_le_bytes());
-        key[8..16].copy_from_slice(&hash.to_le_bytes());
-        key
+/// The generator's key: the seed and the FNV-1a hash of the path.
+fn key(seed: u64, path: &str) -> [u8; 32] {
+    let hash = path
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&seed.to_le_bytes());
+    key[8..16].copy_from_slice(&hash.to_le_bytes());
+    key
+}
+
+/// What a model is drawn by.
+#[derive(Debug, Clone)]
+enum Seed {
+    Given(u64),
+    /// Of the device's generator, drawn with the first parameter: a model whose weights come from a file leaves the generator as
+    /// it is.
+    Random(Arc<OnceLock<u64>>),
+}
+
+impl Seed {
+    fn get(&self, device: &Device) -> u64 {
+        match self {
+            Self::Given(seed) => *seed,
+            Self::Random(seed) => *seed.get_or_init(|| draw_seed(device)),
+        }
     }
+}
+
+/// Eight bytes, each a number of the device's generator, which draws no integers on every backend.
+fn draw_seed(device: &Device) -> u64 {
+    let numbers = Tensor::<1>::random([8], burn::tensor::Distribution::Uniform(0.0, 256.0), device);
+    let bytes = numbers.try_into_vec_as::<f32>().expect("numbers of the device");
+    bytes.iter().fold(0, |seed, byte| seed << 8 | (*byte as u64).min(255))
 }
 
 #[cfg(test)]
@@ -294,6 +338,25 @@ mod tests {
         assert_eq!(draw(1, "weight", init), draw(1, "weight", init));
         assert_ne!(draw(1, "weight", init), draw(2, "weight", init));
         assert_ne!(draw(1, "weight", init), draw(1, "other", init));
+    }
+
+    #[test]
+    fn the_device_draws_a_seed_where_none_is_given() {
+        let device = Device::default();
+        let weights = |params: &ParamBuilder| {
+            let param =
+                |name| params.param(name, [4, 4], Init::default()).val().try_to_vec_as::<f32>().expect("a host copy");
+            [param("query"), param("key")]
+        };
+        let siblings = [(), ()].map(|()| ParamBuilder::random(&device));
+        let [first, second] = [&siblings[0], &siblings[1]].map(weights);
+        assert!(first != second && first[0] != first[1]);
+        assert_eq!(weights(&siblings[0]), first, "one builder is one model");
+        let bytes = (0..64).map(|_| draw_seed(&device).to_le_bytes()).collect::<Vec<_>>();
+        for place in 0..8 {
+            let values: std::collections::BTreeSet<u8> = bytes.iter().map(|bytes| bytes[place]).collect();
+            assert!(values.len() > 32, "64 bytes have {} values", values.len());
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Properties that every correct sequence model has, as checks over closures: run them on blocks of your own.
 //!
-//! Each check returns the first violation with its place and size; its random numbers are the same at every call. Outputs that
+//! Each check returns the first violation with its location and size; its random numbers are the same at every call. Outputs that
 //! cannot be compared (empty, NaN or of different shapes) count as infinitely different.
 //!
 //! | check | holds for |
@@ -90,12 +90,12 @@ pub use weights::rows_sum_to_one;
 
 /// A property that does not hold.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{property}: at {place} the results differ by {difference:e}, more than {tolerance:e}")]
+#[error("{property}: at {location} the results differ by {difference:e}, more than {tolerance:e}")]
 pub struct Violation {
     /// The property.
     pub property: &'static str,
     /// Where it fails.
-    pub place: String,
+    pub location: String,
     /// The largest difference found there.
     pub difference: f64,
     /// The difference allowed.
@@ -104,12 +104,12 @@ pub struct Violation {
 
 fn compare<const D: usize>(
     property: &'static str,
-    place: String,
+    location: String,
     expected: Tensor<D>,
     found: Tensor<D>,
     tolerance: f64,
 ) -> Result<(), Violation> {
-    verdict(property, place, Difference::between(&found, &expected).absolute, tolerance)
+    verdict(property, location, Difference::between(&found, &expected).absolute, tolerance)
 }
 
 /// A check that has nothing to compare fails.
@@ -121,8 +121,8 @@ fn some(property: &'static str, what: &str, count: usize) -> Result<(), Violatio
 }
 
 /// A difference that is no number is a violation, too.
-fn verdict(property: &'static str, place: String, difference: f64, tolerance: f64) -> Result<(), Violation> {
-    if difference <= tolerance { Ok(()) } else { Err(Violation { property, place, difference, tolerance }) }
+fn verdict(property: &'static str, location: String, difference: f64, tolerance: f64) -> Result<(), Violation> {
+    if difference <= tolerance { Ok(()) } else { Err(Violation { property, location, difference, tolerance }) }
 }
 
 /// Standard normal numbers, the same ones at every call with the same `stream`.

@@ -63,9 +63,10 @@ pub trait TokenMixer: Module + ModuleDisplay {
     /// An empty state for a text of up to `capacity` tokens, in which `rule` says who sees whom.
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State>;
 
-    /// A state that can go back to any token, where the mixer has one. Default: [`state`](Self::state).
-    fn full_state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
-        self.state(rule, capacity)
+    /// A state that can go back to any token, where the mixer has one. Default: that of a causal rule, which hides
+    /// nothing of the past.
+    fn full_state(&self, capacity: usize) -> Box<dyn State> {
+        self.state(&PairRule::Causal, capacity)
     }
 
     /// What it costs in a context of `length` tokens, in which `rule` says who sees whom. Default: the products with its matrices.
@@ -99,9 +100,10 @@ pub trait Layer: Module + ModuleDisplay {
     /// An empty state for a text of up to `capacity` tokens, in which `rule` says who sees whom.
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State>;
 
-    /// A state that can go back to any token, where the layer has one. Default: [`state`](Self::state).
-    fn full_state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
-        self.state(rule, capacity)
+    /// A state that can go back to any token, where the layer has one. Default: that of a causal rule, which hides
+    /// nothing of the past.
+    fn full_state(&self, capacity: usize) -> Box<dyn State> {
+        self.state(&PairRule::Causal, capacity)
     }
 
     /// What it costs in a context of `length` tokens, in which `rule` says who sees whom. Default: the products with its matrices.
@@ -116,7 +118,7 @@ pub trait Layer: Module + ModuleDisplay {
     /// - `x`: `[B, T, D]`; output: the same
     ///
     /// # Panics
-    /// If it has cross-attention and the context has no memory.
+    /// If it has cross-attention and the context has no encoder's output.
     fn forward(&self, x: Tensor<3>, context: &LayerContext, pass: &mut LayerPass) -> Tensor<3> {
         self.extend(ResidualStream::new(x), context, pass).into_sum()
     }

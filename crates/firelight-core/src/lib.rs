@@ -14,7 +14,7 @@
 //!
 //! # Weights
 //! [`ParamBuilder`] draws the initial weights on the host, each from its own stream keyed by seed and path, so that one
-//! seed gives one model on every backend. `config.init(&device)` uses seed 0.
+//! seed gives one model on every backend. `config.init(&device)` has the device draw the seed.
 //!
 //! ```
 //! use burn::tensor::{Device, Tensor};
@@ -71,10 +71,12 @@ pub use attention::{
 };
 pub use block::{NormPlacement, TransformerBlock, TransformerBlockConfig};
 pub use cache::{Cache, LayerCache};
-pub use context::{AttentionContext, LayerContext, Memory, MemoryKeyValues};
+pub use context::{AttentionContext, CrossKeyValues, EncoderOutput, LayerContext};
 pub use cost::Cost;
 pub use dropout::drop as dropout;
-pub use embedding::{EmbeddingProjectionConfig, EmbeddingScale, ProjectionPlace, TokenEmbedding, TokenEmbeddingConfig};
+pub use embedding::{
+    EmbeddingProjectionConfig, EmbeddingScale, ProjectionPlacement, TokenEmbedding, TokenEmbeddingConfig,
+};
 pub use encoder_decoder::{EncoderDecoder, EncoderDecoderConfig};
 pub use error::ConfigError;
 pub use feed_forward::{
@@ -87,7 +89,7 @@ pub use init::{Init, ParamBuilder, WeightInit};
 pub use layer::{FeedForwardNetwork, Layer, TokenMixer};
 pub use layer_scale::LayerScale;
 pub use linear::{Linear, LinearConfig};
-pub use loss::{LossConfig, TokenLoss};
+pub use loss::{LossConfig, TokenCriterion, TokenLoss};
 pub use mixer::{Mixer, MixerConfig};
 pub use norm::{LayerNorm, NoNorm, Norm, NormConfig, RmsNorm};
 pub use pass::{AttentionTrace, AuxiliaryLosses, LayerPass, LayerTrace, Pass};

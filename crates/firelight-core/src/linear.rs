@@ -52,9 +52,9 @@ impl LinearConfig {
         Checks::default().size("d_in", self.d_in).size("d_out", self.d_out).part(self.init.validate()).finish()
     }
 
-    /// Builds the layer with seed 0.
+    /// Builds the layer; the device draws the seed: see [`ParamBuilder::random`].
     pub fn init(&self, device: &Device) -> Linear {
-        self.init_with(&ParamBuilder::new(device, 0))
+        self.init_with(&ParamBuilder::random(device))
     }
 
     /// Builds the layer at the builder's seed and path.

@@ -6,6 +6,7 @@
 
 use crate::error::{Checks, ConfigError};
 use crate::head::LazyLogits;
+use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor};
 use firelight_kernels::{CrossEntropyOptions, cross_entropy, linear_cross_entropy};
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,8 @@ use serde::{Deserialize, Serialize};
 const CHUNK: usize = 1 << 22;
 
 /// How the loss of predictions is computed.
+#[doc(alias = "label smoothing")]
+#[doc(alias = "z-loss")]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LossConfig {
@@ -106,6 +109,35 @@ impl LossConfig {
         self.label_smoothing == 0.0 && self.z_loss == 0.0
     }
 
+    /// The loss with these settings.
+    pub fn init(&self) -> TokenCriterion {
+        TokenCriterion { label_smoothing: self.label_smoothing, z_loss: self.z_loss }
+    }
+}
+
+/// The loss of token predictions.
+///
+/// ```
+/// use burn::tensor::{Device, Int, Tensor};
+/// use firelight_core::LossConfig;
+///
+/// let device = Device::flex();
+/// let targets = Tensor::<2, Int>::from_ints([[1, 3]], &device);
+/// let loss = LossConfig::new().init().forward(Tensor::zeros([1, 2, 4], &device), targets, None);
+/// assert!((loss.mean().into_scalar::<f32>() - 4.0_f32.ln()).abs() < 1e-6); // All four tokens are as likely.
+/// ```
+#[doc(alias = "CrossEntropyLoss")]
+#[derive(Module, Debug)]
+pub struct TokenCriterion {
+    label_smoothing: f64,
+    z_loss: f64,
+}
+
+impl TokenCriterion {
+    fn is_plain(&self) -> bool {
+        self.label_smoothing == 0.0 && self.z_loss == 0.0
+    }
+
     /// Computes the loss over every target that is not ignored.
     ///
     /// # Shapes
@@ -125,7 +157,7 @@ impl LossConfig {
     }
 
     /// [`forward`](Self::forward) of the logits of a head, which are never held as a whole where they are many and the loss is
-    /// [plain](Self::is_plain): with a large vocabulary they are the largest tensor of a training.
+    /// [plain](LossConfig::is_plain): with a large vocabulary they are the largest tensor of a training.
     ///
     /// # Shapes
     /// - `logits`: `[B, T, V]` once formed, `targets`: `[B, T]`, `ignored`: `[B, T]`
@@ -256,8 +288,8 @@ mod tests {
         for loss in [LossConfig::default(), LossConfig::default().with_label_smoothing(0.1).with_z_loss(0.1)] {
             for ignored in [None, Some(ignored.clone())] {
                 let lazy = LazyLogits::new(hidden.clone(), map.clone());
-                let found = loss.forward_head(lazy, targets(), ignored.clone());
-                let expected = loss.forward(logits.clone(), targets(), ignored);
+                let found = loss.init().forward_head(lazy, targets(), ignored.clone());
+                let expected = loss.init().forward(logits.clone(), targets(), ignored);
                 for (found, expected) in [
                     (found.mean(), expected.mean()),
                     (found.mean_cross_entropy(), expected.mean_cross_entropy()),
@@ -273,7 +305,7 @@ mod tests {
     #[should_panic(expected = "targets [3, 2] are not [B, T] of the predictions [2, 3]")]
     fn targets_of_another_order_panic() {
         let device = Device::default();
-        LossConfig::default().forward(Tensor::zeros([2, 3, 5], &device), Tensor::zeros([3, 2], &device), None);
+        LossConfig::default().init().forward(Tensor::zeros([2, 3, 5], &device), Tensor::zeros([3, 2], &device), None);
     }
 
     #[test]
@@ -282,7 +314,7 @@ mod tests {
         let device = Device::default();
         let ignored = Tensor::<2, Int>::zeros([2, 2], &device).bool();
         let logits = LazyLogits::new(Tensor::zeros([2, 3, 4], &device), LogitMap::new(Tensor::zeros([4, 5], &device)));
-        LossConfig::default().forward_head(logits, Tensor::zeros([2, 3], &device), Some(ignored));
+        LossConfig::default().init().forward_head(logits, Tensor::zeros([2, 3], &device), Some(ignored));
     }
 
     #[test]
@@ -292,8 +324,8 @@ mod tests {
         let targets = Tensor::<2, Int>::from_ints([[1, 2, -1]], &device);
         let ignored = Tensor::<2, Bool>::from_bool([[false, false, true]], &device);
         let loss = LossConfig::default().with_z_loss(0.1);
-        let whole = loss.forward(logits.clone(), targets.clone(), Some(ignored)).mean().into_scalar::<f32>();
-        let part = loss.forward(logits.slice([0..1, 0..2]), targets.slice([0..1, 0..2]), None);
+        let whole = loss.init().forward(logits.clone(), targets.clone(), Some(ignored)).mean().into_scalar::<f32>();
+        let part = loss.init().forward(logits.slice([0..1, 0..2]), targets.slice([0..1, 0..2]), None);
         let part = part.mean().into_scalar::<f32>();
         assert!((whole - part).abs() < 1e-6);
     }
@@ -304,7 +336,7 @@ mod tests {
         let ignored = Tensor::<2, Bool>::from_bool([[true, true]], &device);
         let loss = LossConfig::default().with_label_smoothing(0.1).with_z_loss(0.1);
         let logits = Tensor::<3>::random([1, 2, 3], Distribution::Default, &device).require_grad();
-        let loss = loss.forward(logits.clone(), Tensor::zeros([1, 2], &device), Some(ignored));
+        let loss = loss.init().forward(logits.clone(), Tensor::zeros([1, 2], &device), Some(ignored));
         assert_eq!(loss.mean().into_scalar::<f32>(), 0.0);
         assert_eq!(loss.mean_cross_entropy().into_scalar::<f32>(), 0.0);
         let gradient = logits.grad(&loss.mean().backward()).expect("a gradient");
@@ -316,7 +348,7 @@ mod tests {
         // Logits ln 3 and ln 1: Z = 4, log Z = 1.386294, squared 1.921812; the target has probability 3/4: .287682.
         let device = Device::default();
         let logits = Tensor::<3>::from_floats([[[3f32.ln(), 0.0]]], &device);
-        let loss = LossConfig::default().with_z_loss(0.5).forward(logits, Tensor::zeros([1, 1], &device), None);
+        let loss = LossConfig::default().with_z_loss(0.5).init().forward(logits, Tensor::zeros([1, 1], &device), None);
         assert!((loss.mean().into_scalar::<f64>() - (0.287_682 + 0.960_906)).abs() < 1e-5);
         assert!((loss.mean_cross_entropy().into_scalar::<f64>() - 0.287_682).abs() < 1e-5);
     }
@@ -327,7 +359,7 @@ mod tests {
         let device = Device::default();
         let logits = Tensor::<3>::random([1, 5, 7], Distribution::Default, &device);
         let targets = Tensor::<2, Int>::from_ints([[1, 2, 0, 6, 3]], &device);
-        let loss = |logits| LossConfig::default().with_z_loss(1e-2).forward(logits, targets.clone(), None);
+        let loss = |logits| LossConfig::default().with_z_loss(1e-2).init().forward(logits, targets.clone(), None);
         let (near, far) = (loss(logits.clone()), loss(logits + 10.0));
         let plain = [&near, &far].map(|loss| loss.mean_cross_entropy().into_scalar::<f64>());
         assert!((plain[0] - plain[1]).abs() < 1e-5, "{plain:?}");
@@ -348,7 +380,7 @@ mod tests {
     #[test]
     fn the_loss_in_chunks_is_that_of_the_whole() {
         let loss = LossConfig::default().with_label_smoothing(0.1).with_z_loss(0.1);
-        let run = |size| loss.loss_sums_in_chunks(rows(&Device::default()), size).map(Tensor::into_data);
+        let run = |size| loss.init().loss_sums_in_chunks(rows(&Device::default()), size).map(Tensor::into_data);
         for size in [1, 4, 10] {
             for (found, whole) in run(size).into_iter().zip(run(11)) {
                 assert!(Difference::between(&found, &whole).relative(0.0) <= 2e-6, "{size}");
@@ -361,7 +393,8 @@ mod tests {
         // A logit of minus infinity leaves the softmax to the other two: ln 2, and Z = 2.
         let device = Device::default().autodiff();
         let logits = Tensor::<3>::from_floats([[[0.0, f32::NEG_INFINITY, 0.0]]], &device).require_grad();
-        let loss = LossConfig::default().with_z_loss(1.0).forward(logits.clone(), Tensor::zeros([1, 1], &device), None);
+        let loss =
+            LossConfig::default().with_z_loss(1.0).init().forward(logits.clone(), Tensor::zeros([1, 1], &device), None);
         let log_2 = std::f64::consts::LN_2;
         assert!((loss.mean().into_scalar::<f64>() - (log_2 + log_2.powi(2))).abs() < 1e-5);
         let gradient = logits.grad(&loss.mean().backward()).expect("a gradient");

@@ -125,8 +125,8 @@ impl TokenMixer for Mixer {
         with!(self, mixer => mixer.state(rule, capacity))
     }
 
-    fn full_state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
-        with!(self, mixer => mixer.full_state(rule, capacity))
+    fn full_state(&self, capacity: usize) -> Box<dyn State> {
+        with!(self, mixer => mixer.full_state(capacity))
     }
 
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {

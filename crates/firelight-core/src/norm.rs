@@ -64,9 +64,9 @@ impl NormConfig {
             .finish()
     }
 
-    /// Builds the layer for rows of `d_model` numbers, with seed 0.
+    /// Builds the layer for rows of `d_model` numbers; the device draws the seed: see [`ParamBuilder::random`].
     pub fn init(&self, d_model: usize, device: &Device) -> Norm {
-        self.init_with(d_model, &ParamBuilder::new(device, 0))
+        self.init_with(d_model, &ParamBuilder::random(device))
     }
 
     /// Builds the layer at the builder's path.
@@ -164,6 +164,7 @@ impl LayerNorm {
 }
 
 /// Root mean square normalisation; see [`firelight_kernels::rms_norm`].
+#[doc(alias = "RMSNorm")]
 #[derive(Module, Debug)]
 pub struct RmsNorm {
     /// `[D]`, begins at 1.

@@ -1,7 +1,7 @@
 //! The optional side channels of one forward pass. A new channel is a field here and changes no signature.
 
 use crate::cache::{Cache, LayerCache};
-use crate::context::MemoryKeyValues;
+use crate::context::CrossKeyValues;
 use crate::precision::Precision;
 use crate::state::State;
 use burn::tensor::{Bool, Device, FloatDType, Int, Tensor};
@@ -49,6 +49,7 @@ impl AttentionTrace {
 }
 
 /// Losses that parts of a model ask for beside the task's own. The task adds them, with weights of its choice.
+#[doc(alias = "load balancing loss")]
 #[derive(Debug, Clone, Default)]
 pub struct AuxiliaryLosses {
     load_balances: Vec<Tensor<1>>,
@@ -114,6 +115,8 @@ impl<'a> Pass<'a> {
     /// of every block the graph keeps the input alone. The gradients are the same, what is dropped at random included;
     /// the memory of a training step grows with the number of blocks by their inputs, and time by a third. Without
     /// autodiff nothing is kept anyway, and this changes nothing.
+    #[doc(alias = "gradient checkpointing")]
+    #[doc(alias = "activation checkpointing")]
     pub fn with_recomputation(mut self, recomputes: bool) -> Self {
         self.recomputes = recomputes;
         self
@@ -254,9 +257,9 @@ impl LayerPass<'_> {
     }
 
     /// Keys and values of an encoder's output: a pass with a cache computes them once.
-    pub fn memory(&mut self, compute: impl FnOnce() -> MemoryKeyValues) -> MemoryKeyValues {
+    pub fn cross(&mut self, compute: impl FnOnce() -> CrossKeyValues) -> CrossKeyValues {
         match &mut self.cache {
-            Some(cache) => cache.memory(compute),
+            Some(cache) => cache.cross(compute),
             None => compute(),
         }
     }
@@ -265,7 +268,8 @@ impl LayerPass<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::Memory;
+    use crate::ParamBuilder;
+    use crate::context::EncoderOutput;
     use crate::transformer::{SequenceInput, TransformerConfig};
     use burn::tensor::{Device, Distribution};
     use firelight_kernels::assert_close;
@@ -284,12 +288,12 @@ mod tests {
     #[test]
     fn a_decoder_shows_what_it_reads_of_its_memory() {
         let device = Device::default();
-        let model = TransformerConfig::decoder(8, 2, 1).init(&device);
+        let model = TransformerConfig::decoder(8, 2, 1).init_with(&ParamBuilder::new(&device, 0));
         let random = |length| Tensor::<3>::random([1, length, 8], Distribution::Default, &device);
         let padding = Tensor::<2, Bool>::from_bool([[false, false, true]], &device);
-        let memory = Memory::new(random(3)).with_padding(Some(padding));
+        let memory = EncoderOutput::new(random(3)).with_padding(Some(padding));
         let mut trace = AttentionTrace::default();
-        let input = SequenceInput::default().with_memory(memory);
+        let input = SequenceInput::default().with_encoder_output(memory);
         model.forward(random(2), &input, &mut Pass::default().with_trace(&mut trace));
         let weights = trace.layers[0].cross_attention.clone().expect("the weights of the cross-attention");
         assert_eq!(weights.dims(), [1, 2, 2, 3]);

@@ -62,7 +62,7 @@ impl ModuleMapper for Cast {
 mod tests {
     use crate::feed_forward::{Activation, ExpertsConfig};
     use crate::{
-        AttentionMechanism, AttentionPattern, AuxiliaryLosses, Memory, NormPlacement, ParamBuilder, Pass,
+        AttentionMechanism, AttentionPattern, AuxiliaryLosses, EncoderOutput, NormPlacement, ParamBuilder, Pass,
         PositionConfig, SequenceInput, Transformer, TransformerConfig,
     };
     use burn::module::{Module, ModuleVisitor, Param};
@@ -99,9 +99,11 @@ mod tests {
         let model = config.init_with(&ParamBuilder::new(&device, 3));
         let x = waves([2, 6, config.d_model], 0.0, &device);
         let cotangent = waves([2, 6, config.d_model], 1.0, &device);
-        let memory = Memory::new(waves([2, 3, config.d_model], 2.0, &device));
-        let input =
-            SequenceInput { memory: config.has_cross_attention().then_some(memory), ..SequenceInput::default() };
+        let memory = EncoderOutput::new(waves([2, 3, config.d_model], 2.0, &device));
+        let input = SequenceInput {
+            encoder_output: config.has_cross_attention().then_some(memory),
+            ..SequenceInput::default()
+        };
         let forward = |model: &Transformer, pass: Pass| model.forward(x.clone(), &input, &mut { pass });
         let run = |precision: Option<FloatDType>, recompute: bool| {
             let mut losses = AuxiliaryLosses::default();

@@ -55,7 +55,7 @@ impl LayerContext {
     /// trained.
     pub(crate) fn exchanged(&self, exchange: Exchange) -> Self {
         let mut context = self.clone();
-        if let Some(memory) = &mut context.memory {
+        if let Some(memory) = &mut context.encoder_output {
             memory.hidden = through(memory.hidden.clone(), exchange);
         }
         context.attention.bias = context.attention.bias.map(|bias| bias.exchanged(exchange));
@@ -82,8 +82,8 @@ fn through<const D: usize>(tensor: Tensor<D>, exchange: Exchange) -> Tensor<D> {
 mod tests {
     use crate::feed_forward::{Activation, ExpertsConfig, RouterScores};
     use crate::{
-        AttentionPattern, AuxiliaryLosses, EncoderDecoderConfig, Memory, NormPlacement, Pass, PositionConfig,
-        SequenceInput, TransformerConfig,
+        AttentionPattern, AuxiliaryLosses, EncoderDecoderConfig, EncoderOutput, NormPlacement, ParamBuilder, Pass,
+        PositionConfig, SequenceInput, TransformerConfig,
     };
     use burn::module::{Module, ModuleVisitor, Param};
     use burn::tensor::{Bool, Device, Distribution, Gradients, Tensor, TensorData};
@@ -137,7 +137,7 @@ mod tests {
     /// The gradients of a stack, with and without recomputation.
     fn compare(config: &TransformerConfig, input: impl Fn(&Device) -> SequenceInput) {
         let device = Device::flex().autodiff();
-        let model = config.init(&device);
+        let model = config.init_with(&ParamBuilder::new(&device, 0));
         let x = random([2, 6, config.d_model], &device).require_grad();
         let cotangent = random([2, 6, config.d_model], &device);
         let input = input(&device);
@@ -151,7 +151,7 @@ mod tests {
             let mut all = gradients(&model, &grads);
             all.push(("x".into(), x.grad(&grads).map(Tensor::into_data)));
             all.push(("loss".into(), Some(loss.into_data())));
-            let memory = input.memory.as_ref().map(|memory| memory.hidden.grad(&grads).map(Tensor::into_data));
+            let memory = input.encoder_output.as_ref().map(|memory| memory.hidden.grad(&grads).map(Tensor::into_data));
             (all, memory.map(|gradient| ("memory".to_owned(), gradient)))
         };
         let ((found, found_memory), (expected, expected_memory)) = (run(true), run(false));
@@ -196,8 +196,8 @@ mod tests {
     fn a_memory_receives_the_gradients_of_every_layer() {
         let memory = |device: &Device| {
             let padding = Tensor::<2, Bool>::from_bool([[false, false, true], [false; 3]], device);
-            let memory = Memory::new(random([2, 3, 8], device).require_grad()).with_padding(Some(padding));
-            SequenceInput::default().with_memory(memory)
+            let memory = EncoderOutput::new(random([2, 3, 8], device).require_grad()).with_padding(Some(padding));
+            SequenceInput::default().with_encoder_output(memory)
         };
         compare(&TransformerConfig::decoder(8, 2, 2), memory);
     }
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn an_encoder_and_its_decoder_are_recomputed_in_one_backward_pass() {
         let device = Device::flex().autodiff();
-        let model = EncoderDecoderConfig::new(8, 2, 2).init(&device);
+        let model = EncoderDecoderConfig::new(8, 2, 2).init_with(&ParamBuilder::new(&device, 0));
         let (source, target) = (random([2, 3, 8], &device), random([2, 4, 8], &device));
         let cotangent = random([2, 4, 8], &device); // the square of a normed output has hardly a gradient
         let run = |recompute: bool| {
@@ -232,7 +232,7 @@ mod tests {
     #[should_panic(expected = "a pass that recomputes its blocks has neither cache nor trace")]
     fn a_cache_cannot_be_recomputed() {
         let device = Device::flex().autodiff();
-        let model = TransformerConfig::new(8, 2, 1).with_max_seq_len(8).init(&device);
+        let model = TransformerConfig::new(8, 2, 1).with_max_seq_len(8).init_with(&ParamBuilder::new(&device, 0));
         let mut cache = model.cache(8);
         let mut pass = Pass::cached(&mut cache).with_recomputation(true);
         model.forward(random([1, 2, 8], &device), &SequenceInput::default(), &mut pass);

@@ -119,12 +119,14 @@ impl ModuleVisitor for Counter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ParamBuilder;
     use crate::transformer::TransformerConfig;
     use burn::tensor::Device;
 
     #[test]
     fn the_table_is_literal() {
-        let model = TransformerConfig::new(16, 2, 2).with_max_seq_len(8).init(&Device::default());
+        let model =
+            TransformerConfig::new(16, 2, 2).with_max_seq_len(8).init_with(&ParamBuilder::new(&Device::default(), 0));
         let report = ParameterReport::of(&model);
         assert_eq!(report.total(), model.num_params());
         // A block of D = 16: attention 4 x 272, feed-forward 1,088 + 1,040, two norms of 32.

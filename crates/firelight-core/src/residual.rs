@@ -21,6 +21,8 @@ use std::ops::Add;
 /// let sum = (stream + normed).into_sum(); // x + f(norm(x))
 /// assert!((sum.mean().into_scalar::<f32>() - (3.5 + 3.5 / 12.5f32.sqrt())).abs() < 1e-4);
 /// ```
+#[doc(alias = "residual stream")]
+#[doc(alias = "skip connection")]
 #[derive(Debug)]
 pub struct ResidualStream {
     x: Tensor<3>,

@@ -10,6 +10,8 @@ use burn::nn::{Dropout, DropoutConfig};
 use burn::tensor::Tensor;
 
 /// Dropout of whole rows.
+#[doc(alias = "DropPath")]
+#[doc(alias = "drop path")]
 #[derive(Module, Debug)]
 pub struct StochasticDepth {
     dropout: Dropout,

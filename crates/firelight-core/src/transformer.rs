@@ -6,16 +6,16 @@
 mod config;
 mod contexts;
 mod cost;
-mod row;
+mod visible;
 
 pub use config::{LayerConfig, TransformerConfig};
 
 use crate::attention::AttentionPattern;
 use crate::block::TransformerBlock;
 use crate::cache::Cache;
-use crate::context::Memory;
+use crate::context::EncoderOutput;
 use crate::dropout;
-use crate::embedding::ProjectionPlace;
+use crate::embedding::ProjectionPlacement;
 use crate::layer::Layer;
 use crate::linear::Linear;
 use crate::norm::Norm;
@@ -29,8 +29,8 @@ use burn::module::Module;
 use burn::nn::Dropout;
 use burn::tensor::{Bool, FloatDType, Int, Tensor};
 use firelight_kernels::PairRule;
-use row::Row;
 use std::iter::once;
+use visible::VisibleTokens;
 
 /// What stands beside the embeddings of a pass.
 #[derive(Debug, Clone, Default)]
@@ -44,7 +44,7 @@ pub struct SequenceInput {
     /// token, counted from 0.
     pub coordinates: Option<Tensor<3>>,
     /// The encoder's output, for decoders with cross-attention.
-    pub memory: Option<Memory>,
+    pub encoder_output: Option<EncoderOutput>,
     /// What is hidden in every layer, beside what its own pattern hides.
     pub rule: PairRule,
 }
@@ -57,6 +57,8 @@ impl SequenceInput {
     }
 
     /// Sets the document of each token, `[B, T]`.
+    #[doc(alias = "sequence packing")]
+    #[doc(alias = "document mask")]
     pub fn with_documents(mut self, documents: Tensor<2, Int>) -> Self {
         self.documents = Some(documents);
         self
@@ -90,8 +92,8 @@ impl SequenceInput {
     }
 
     /// Sets the encoder's output.
-    pub fn with_memory(mut self, memory: Memory) -> Self {
-        self.memory = Some(memory);
+    pub fn with_encoder_output(mut self, encoder_output: EncoderOutput) -> Self {
+        self.encoder_output = Some(encoder_output);
         self
     }
 
@@ -130,7 +132,7 @@ pub struct Transformer<L: Layer = TransformerBlock> {
     /// The final norm, in all but post-norm stacks.
     pub norm: Option<Norm>,
     #[module(skip)]
-    projection_place: ProjectionPlace,
+    projection_placement: ProjectionPlacement,
     dropout: Dropout,
     d_model: usize,
     n_layers: usize,
@@ -162,10 +164,10 @@ impl<L: Layer + 'static> Transformer<L> {
         let len = pass.start() + seq_len;
         self.check_length(pass, len);
         pass.begin([batch, len], &x.device());
-        let row = Row::new(input, pass, [batch, seq_len], x.device());
-        let positions = row.positions(seq_len);
+        let visible = VisibleTokens::new(input, pass, [batch, seq_len], x.device());
+        let positions = visible.positions(seq_len);
         let (precision, dtype) = (pass.precision(), x.dtype());
-        let contexts = self.contexts(&row, &positions, input, pass).map(|context| precision.context(context));
+        let contexts = self.contexts(&visible, &positions, input, pass).map(|context| precision.context(context));
         let mut stream = ResidualStream::new(precision.tensor(self.embed(x, &positions)));
         for (i, layer) in self.layers().enumerate() {
             let context = contexts.of(i);
@@ -271,7 +273,7 @@ impl<L: Layer + 'static> Transformer<L> {
 
     /// The same, of all tokens where it can.
     fn full_state(&self, index: usize, capacity: usize) -> Box<dyn State> {
-        self.blocks[index % self.blocks.len()].full_state(&self.rule(index), capacity)
+        self.blocks[index % self.blocks.len()].full_state(capacity)
     }
 
     /// Who sees whom in layer `index`.
@@ -308,18 +310,18 @@ impl<L: Layer + 'static> Transformer<L> {
     /// The embeddings with what the position scheme adds to them, normalised where that is asked for, and led to the width of
     /// the residual stream: `[B, T, E] -> [B, T, D]`.
     fn embed(&self, x: Tensor<3>, positions: &Positions) -> Tensor<3> {
-        let x = self.position.embed(self.project(x, ProjectionPlace::BeforePositions), positions);
+        let x = self.position.embed(self.project(x, ProjectionPlacement::BeforePositions), positions);
         let x = match &self.embedding_norm {
             Some(norm) => norm.forward(x),
             None => x,
         };
-        self.project(dropout::drop(&self.dropout, x), ProjectionPlace::AfterNorm)
+        self.project(dropout::drop(&self.dropout, x), ProjectionPlacement::AfterNorm)
     }
 
     /// What the projection of the embeddings makes of them, if this is its place.
-    fn project(&self, x: Tensor<3>, place: ProjectionPlace) -> Tensor<3> {
+    fn project(&self, x: Tensor<3>, place: ProjectionPlacement) -> Tensor<3> {
         match &self.embedding_projection {
-            Some(projection) if self.projection_place == place => projection.forward(x),
+            Some(projection) if self.projection_placement == place => projection.forward(x),
             _ => x,
         }
     }
@@ -340,17 +342,17 @@ mod tests {
     #[should_panic(expected = "padding [2, 4] is not [B, T] of the embeddings [2, 3, 8]")]
     fn padding_of_another_length_panics() {
         let device = Device::default();
-        let model = TransformerConfig::encoder(8, 2, 1).init(&device);
+        let model = TransformerConfig::encoder(8, 2, 1).init_with(&ParamBuilder::new(&device, 0));
         let input = SequenceInput::default().with_padding(Tensor::<2, Int>::zeros([2, 4], &device).bool());
         model.forward(Tensor::zeros([2, 3, 8], &device), &input, &mut Pass::default());
     }
 
     #[test]
-    #[should_panic(expected = "memory [1, 5, 8] does not fit the embeddings [2, 3, 8] in batch or width")]
+    #[should_panic(expected = "the encoder's output [1, 5, 8] does not fit the embeddings [2, 3, 8] in batch or width")]
     fn a_memory_of_another_batch_panics() {
         let device = Device::default();
-        let model = TransformerConfig::decoder(8, 2, 1).init(&device);
-        let input = SequenceInput::default().with_memory(Memory::new(Tensor::zeros([1, 5, 8], &device)));
+        let model = TransformerConfig::decoder(8, 2, 1).init_with(&ParamBuilder::new(&device, 0));
+        let input = SequenceInput::default().with_encoder_output(EncoderOutput::new(Tensor::zeros([1, 5, 8], &device)));
         model.forward(Tensor::zeros([2, 3, 8], &device), &input, &mut Pass::default());
     }
 
@@ -359,18 +361,22 @@ mod tests {
         let device = Device::default();
         let base = TransformerConfig::new(8, 2, 1).with_max_seq_len(5).with_embedding_norm(true);
         let x = Tensor::<3>::random([2, 5, 6], burn::tensor::Distribution::Default, &device);
-        for place in [ProjectionPlace::AfterNorm, ProjectionPlace::BeforePositions] {
-            let config = EmbeddingProjectionConfig::new(6).with_place(place);
-            let narrow = base.clone().with_embedding_projection(Some(config)).init(&device);
+        for place in [ProjectionPlacement::AfterNorm, ProjectionPlacement::BeforePositions] {
+            let config = EmbeddingProjectionConfig::new(6).with_placement(place);
+            let narrow = base.clone().with_embedding_projection(Some(config)).init_with(&ParamBuilder::new(&device, 0));
             let linear = narrow.embedding_projection.clone().expect("a projection");
             let (position, norm) = (narrow.position.clone(), narrow.embedding_norm.clone().expect("a norm"));
             let positions = Positions::contiguous(0, 5);
             let embedded = match place {
-                ProjectionPlace::AfterNorm => linear.forward(norm.forward(position.embed(x.clone(), &positions))),
+                ProjectionPlacement::AfterNorm => linear.forward(norm.forward(position.embed(x.clone(), &positions))),
                 _ => norm.forward(position.embed(linear.forward(x.clone()), &positions)),
             };
             // The blocks and the final norm on these embeddings.
-            let mut wide = base.clone().with_position(PositionConfig::None).with_embedding_norm(false).init(&device);
+            let mut wide = base
+                .clone()
+                .with_position(PositionConfig::None)
+                .with_embedding_norm(false)
+                .init_with(&ParamBuilder::new(&device, 0));
             (wide.blocks, wide.norm) = (narrow.blocks.clone(), narrow.norm.clone());
             let run = |stack: &Transformer, x| stack.forward(x, &SequenceInput::default(), &mut Pass::default());
             firelight_kernels::assert_close(&run(&narrow, x.clone()), &run(&wide, embedded), 1e-5);
@@ -423,7 +429,7 @@ mod tests {
     fn coordinates_of_another_length_panic() {
         let device = Device::default();
         let input = SequenceInput::default().with_coordinates(Tensor::zeros([1, 2, 2], &device));
-        let model = TransformerConfig::encoder(8, 2, 1).init(&device);
+        let model = TransformerConfig::encoder(8, 2, 1).init_with(&ParamBuilder::new(&device, 0));
         model.forward(Tensor::zeros([2, 3, 8], &device), &input, &mut Pass::default());
     }
 
@@ -432,7 +438,7 @@ mod tests {
     fn coordinates_need_axes() {
         let device = Device::default();
         let input = SequenceInput::default().with_coordinates(Tensor::zeros([1, 3, 2], &device));
-        let model = TransformerConfig::encoder(8, 2, 1).init(&device);
+        let model = TransformerConfig::encoder(8, 2, 1).init_with(&ParamBuilder::new(&device, 0));
         model.forward(Tensor::zeros([2, 3, 8], &device), &input, &mut Pass::default());
     }
 

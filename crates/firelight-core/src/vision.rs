@@ -220,6 +220,7 @@ impl VisionTransformer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ParamBuilder;
     use crate::feed_forward::Activation;
     use crate::pass::AttentionTrace;
     use crate::position::{PositionConfig, RotaryAxes, RotaryConfig};
@@ -250,8 +251,8 @@ mod tests {
         let device = Device::default();
         for pooling in [ImagePooling::ClassToken, ImagePooling::Mean] {
             let config = config(pooling, PatchPosition::Learned);
-            let (whole, images) = (config.init(&device), images(8, 8));
-            let model = config.with_n_classes(0).init(&device);
+            let (whole, images) = (config.init_with(&ParamBuilder::new(&device, 0)), images(8, 8));
+            let model = config.with_n_classes(0).init_with(&ParamBuilder::new(&device, 0));
             assert_eq!(model.num_params() + 16 * 3 + 3, whole.num_params());
             assert_eq!(model.cost().parameters, model.num_params());
             let vectors = model.pooled(model.hidden(images.clone(), &mut Pass::default()));
@@ -265,7 +266,7 @@ mod tests {
     fn without_a_head_there_are_no_logits() {
         config(ImagePooling::Mean, PatchPosition::Learned)
             .with_n_classes(0)
-            .init(&Device::default())
+            .init_with(&ParamBuilder::new(&Device::default(), 0))
             .forward(images(8, 8));
     }
 
@@ -279,11 +280,12 @@ mod tests {
             assert!(moved.is_finite());
             moved
         };
-        let mut model = config(ImagePooling::Mean, PatchPosition::Learned).init(&device);
+        let mut model = config(ImagePooling::Mean, PatchPosition::Learned).init_with(&ParamBuilder::new(&device, 0));
         assert!(moved(&model) > 1e-6);
         model.position = Some(Param::from_tensor(Tensor::zeros([4, 16], &device)));
         assert!(moved(&model) < 1e-6);
-        let fixed = config(ImagePooling::ClassToken, PatchPosition::Sinusoidal2d).init(&device);
+        let fixed =
+            config(ImagePooling::ClassToken, PatchPosition::Sinusoidal2d).init_with(&ParamBuilder::new(&device, 0));
         assert!(moved(&fixed) > 1e-6);
     }
 
@@ -291,7 +293,7 @@ mod tests {
     fn one_model_reads_images_of_any_whole_number_of_patches() {
         for pooling in [ImagePooling::ClassToken, ImagePooling::Mean, ImagePooling::Distilled] {
             for position in [PatchPosition::Learned, PatchPosition::Sinusoidal2d] {
-                let model = config(pooling, position).init(&Device::default());
+                let model = config(pooling, position).init_with(&ParamBuilder::new(&Device::default(), 0));
                 for [height, width] in [[8, 8], [16, 4], [4, 4], [20, 12]] {
                     let mut trace = AttentionTrace::default();
                     let hidden = model.hidden(images(height, width), &mut Pass::default().with_trace(&mut trace));
@@ -313,7 +315,7 @@ mod tests {
             let config = VisionTransformerConfig::new(8, 4, 3, stack.clone().with_init(wide));
             let config = config.with_patch_position(PatchPosition::None).with_patch_coordinates(kind);
             let config = config.with_pooling(ImagePooling::Mean);
-            let model = config.init(&Device::default());
+            let model = config.init_with(&ParamBuilder::new(&Device::default(), 0));
             assert!(model.position.is_none());
             assert_eq!(model.forward(images(16, 4)).dims(), [2, 3]);
             let images = images(8, 8);
@@ -326,7 +328,8 @@ mod tests {
 
     #[test]
     fn the_answer_of_a_distilled_model_is_the_mean_of_two_heads() {
-        let model = config(ImagePooling::Distilled, PatchPosition::Learned).init(&Device::default());
+        let model = config(ImagePooling::Distilled, PatchPosition::Learned)
+            .init_with(&ParamBuilder::new(&Device::default(), 0));
         let hidden = model.hidden(images(8, 8), &mut Pass::default());
         let taught = model.distillation_logits(hidden.clone()).expect("a second head");
         let expected = ((model.class_logits(hidden.clone()) + taught.clone()) / 2.0).into_data();
@@ -336,13 +339,17 @@ mod tests {
         // The two tokens have places of their own, and begin alike.
         assert_eq!(model.position.as_ref().expect("a table").dims(), [6, 16]);
         assert!(
-            config(ImagePooling::ClassToken, PatchPosition::Learned).init(&Device::default()).distillation.is_none()
+            config(ImagePooling::ClassToken, PatchPosition::Learned)
+                .init_with(&ParamBuilder::new(&Device::default(), 0))
+                .distillation
+                .is_none()
         );
     }
 
     #[test]
     fn a_resized_model_says_what_the_old_one_says_of_the_new_size() {
-        let model = config(ImagePooling::ClassToken, PatchPosition::Learned).init(&Device::default());
+        let model = config(ImagePooling::ClassToken, PatchPosition::Learned)
+            .init_with(&ParamBuilder::new(&Device::default(), 0));
         let images = images(12, 16);
         let expected = model.forward(images.clone()).into_data();
         let resized = model.resized([12, 16]);
@@ -354,7 +361,9 @@ mod tests {
     fn a_resized_table_is_trained_at_its_own_size() {
         let device = Device::default().autodiff();
         let images = Tensor::from_inner(images(12, 8));
-        let model = config(ImagePooling::Mean, PatchPosition::Learned).init(&device).resized([12, 8]);
+        let model = config(ImagePooling::Mean, PatchPosition::Learned)
+            .init_with(&ParamBuilder::new(&device, 0))
+            .resized([12, 8]);
         let gradients = model.forward(images).square().sum().backward();
         let gradient = model.position.expect("a table").val().grad(&gradients).expect("a gradient");
         assert_eq!(gradient.dims(), [6, 16]);
@@ -363,6 +372,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "[12, 10] pixels are no whole number of patches")]
     fn a_size_that_cuts_a_patch_is_refused() {
-        config(ImagePooling::Mean, PatchPosition::Learned).init(&Device::default()).resized([12, 10]);
+        config(ImagePooling::Mean, PatchPosition::Learned)
+            .init_with(&ParamBuilder::new(&Device::default(), 0))
+            .resized([12, 10]);
     }
 }

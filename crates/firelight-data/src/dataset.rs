@@ -16,17 +16,17 @@ pub struct Window {
     pub targets: Vec<u32>,
 }
 
-/// The two parts of a text, as errors name them.
+/// The two splits of a text, as errors name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Split {
     /// What a model is trained on.
     Training,
     /// What it is evaluated on.
     Validation,
 }
 
-impl Part {
-    /// What the validation fraction has to become so that this part grows.
+impl Split {
+    /// What the validation fraction has to become so that this split grows.
     pub(crate) fn more(self) -> &'static str {
         match self {
             Self::Training => "smaller",
@@ -35,7 +35,7 @@ impl Part {
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for Split {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Training => "training",
@@ -54,7 +54,7 @@ pub struct WindowDataset {
 }
 
 impl WindowDataset {
-    /// The windows of a training part: every window of `length` tokens is an item, `tokens.len() - length` of them,
+    /// The windows of a training split: every window of `length` tokens is an item, `tokens.len() - length` of them,
     /// overlapping, as in nanoGPT.
     ///
     /// # Errors
@@ -63,11 +63,11 @@ impl WindowDataset {
     /// # Panics
     /// Panics if `length` is 0.
     pub fn for_training(tokens: Tokens, length: usize) -> Result<Self, DataError> {
-        check_length(Part::Training, &tokens, length)?;
+        check_length(Split::Training, &tokens, length)?;
         Ok(Self { count: tokens.len() - length, tokens, length, stride: 1 })
     }
 
-    /// The windows of a validation part: `length` tokens each, side by side, the last one shorter if need be, so that each
+    /// The windows of a validation split: `length` tokens each, side by side, the last one shorter if need be, so that each
     /// token but the first, which nothing precedes, is the target exactly once.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl WindowDataset {
     /// # Panics
     /// Panics if `length` is 0.
     pub fn for_evaluation(tokens: Tokens, length: usize) -> Result<Self, DataError> {
-        check_length(Part::Validation, &tokens, length)?;
+        check_length(Split::Validation, &tokens, length)?;
         Ok(Self { count: (tokens.len() - 1).div_ceil(length), tokens, length, stride: length })
     }
 }
@@ -98,11 +98,11 @@ impl Dataset<Window> for WindowDataset {
 }
 
 /// A window needs `length` inputs and one more token for the last target.
-fn check_length(part: Part, tokens: &Tokens, length: usize) -> Result<(), DataError> {
+fn check_length(split: Split, tokens: &Tokens, length: usize) -> Result<(), DataError> {
     assert!(length > 0, "windows need at least one token");
     match tokens.len() {
-        0 if part == Part::Validation => Err(DataError::NoValidationPart),
-        tokens if tokens <= length => Err(DataError::TooShort { part, tokens, length }),
+        0 if split == Split::Validation => Err(DataError::NoValidationSplit),
+        tokens if tokens <= length => Err(DataError::TooShort { split, tokens, length }),
         _ => Ok(()),
     }
 }
@@ -136,11 +136,11 @@ mod tests {
     fn a_text_shorter_than_a_window_is_refused() {
         assert_eq!(WindowDataset::for_training(tokens(4), 3).unwrap().len(), 1);
         let short = [
-            (Part::Training, WindowDataset::for_training(tokens(3), 3)),
-            (Part::Validation, WindowDataset::for_evaluation(tokens(3), 3)),
+            (Split::Training, WindowDataset::for_training(tokens(3), 3)),
+            (Split::Validation, WindowDataset::for_evaluation(tokens(3), 3)),
         ];
         for (whose, result) in short {
-            assert!(matches!(result, Err(DataError::TooShort { part, tokens: 3, length: 3 }) if part == whose));
+            assert!(matches!(result, Err(DataError::TooShort { split, tokens: 3, length: 3 }) if split == whose));
         }
     }
 
@@ -149,7 +149,7 @@ mod tests {
         let (training, validation) = tokens(9).split(0.0).unwrap();
         assert!(WindowDataset::for_training(training, 3).is_ok());
         let error = WindowDataset::for_evaluation(validation, 3).unwrap_err();
-        assert!(error.is_user_error() && error.to_string().starts_with("there is no validation part"), "{error}");
+        assert!(error.is_user_error() && error.to_string().starts_with("there is no validation split"), "{error}");
     }
 
     proptest! {

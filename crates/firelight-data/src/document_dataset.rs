@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use burn::data::dataset::{Dataset, DatasetError};
 
-use crate::{DataError, Documents, Part, Tokens, Window, pack};
+use crate::{DataError, Documents, Split, Tokens, Window, pack};
 
-/// The documents of a part of a text, those that are longer than a row in several pieces.
+/// The documents of a split of a text, those that are longer than a row in several pieces.
 ///
 /// The first input of a document is the token before it, the last one of a separator, so that its own first token is
-/// predicted too: each token but the first of the part is a target exactly once. A piece begins with the last token of the
+/// predicted too: each token but the first of the split is a target exactly once. A piece begins with the last token of the
 /// piece before it in the same way, and sees no more of it.
 #[derive(Clone, Debug)]
 pub struct DocumentDataset {
@@ -21,19 +21,19 @@ pub struct DocumentDataset {
 }
 
 impl DocumentDataset {
-    /// The documents of `part`, in pieces of at most `length` tokens.
+    /// The documents of `split`, in pieces of at most `length` tokens.
     ///
     /// # Errors
-    /// Fails if the part holds no token that could be a target.
+    /// Fails if the split holds no token that could be a target.
     ///
     /// # Panics
     /// Panics if `length` is 0.
-    pub fn new(documents: &Documents, length: usize, part: Part) -> Result<Self, DataError> {
+    pub fn new(documents: &Documents, length: usize, split: Split) -> Result<Self, DataError> {
         assert!(length > 0, "pieces need at least one token");
         let pieces: Arc<[Range<usize>]> = documents.ranges().flat_map(|document| pieces(document, length)).collect();
-        match (pieces.is_empty(), documents.is_empty(), part) {
-            (true, true, Part::Validation) => Err(DataError::NoValidationPart),
-            (true, ..) => Err(DataError::NoDocument { part }),
+        match (pieces.is_empty(), documents.is_empty(), split) {
+            (true, true, Split::Validation) => Err(DataError::NoValidationSplit),
+            (true, ..) => Err(DataError::NoDocument { split }),
             _ => Ok(Self { tokens: documents.tokens().clone(), pieces }),
         }
     }
@@ -71,7 +71,7 @@ pub struct PackedRow {
     pub windows: Vec<Window>,
 }
 
-/// The documents of a part of a text, packed into rows. Nothing is cut beyond what [`DocumentDataset`] cuts. Which
+/// The documents of a split of a text, packed into rows. Nothing is cut beyond what [`DocumentDataset`] cuts. Which
 /// documents share a row is decided once, by the seed; in which order the rows are seen, by seed and epoch.
 #[derive(Clone, Debug)]
 pub struct PackedDataset {
@@ -115,7 +115,7 @@ mod tests {
     fn dataset(text: &str, length: usize) -> Result<DocumentDataset, DataError> {
         let tokenizer = Tokenizer::train(&TokenizerConfig::Byte, text).unwrap();
         let documents = Documents::encode(&tokenizer, &Separator::Line, text).unwrap();
-        DocumentDataset::new(&documents, length, Part::Training)
+        DocumentDataset::new(&documents, length, Split::Training)
     }
 
     /// Inputs and targets as text.
@@ -144,9 +144,9 @@ mod tests {
     }
 
     #[test]
-    fn a_part_without_a_target_is_refused() {
+    fn a_split_without_a_target_is_refused() {
         let error = dataset("a", 3).unwrap_err();
-        assert!(matches!(error, DataError::NoDocument { part: Part::Training }) && error.is_user_error());
+        assert!(matches!(error, DataError::NoDocument { split: Split::Training }) && error.is_user_error());
     }
 
     proptest! {

@@ -144,7 +144,7 @@ impl Documents {
         starts.zip(self.ends.iter()).map(|(&start, &end)| start..end)
     }
 
-    /// Splits into the training part, which comes first, and the validation part, as [`Tokens::split`], but between two
+    /// Splits into the training split, which comes first, and the validation split, as [`Tokens::split`], but between two
     /// documents: that in which the cut would fall is validated on.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use firelight_storage::{StorageError, shortened, shortened_reason};
 
-use crate::{ImageError, Part};
+use crate::{ImageError, Split};
 
 /// An error of reading text or turning it into tokens.
 #[derive(Debug, thiserror::Error)]
@@ -360,39 +360,39 @@ pub enum DataError {
         /// Sentences that another one follows.
         pairs: usize,
     },
-    /// A part of the text has fewer tokens than one window needs.
+    /// A split of the text has fewer tokens than one window needs.
     #[error(
-        "the {part} part of the text is too short: a context of {length} tokens needs at least {} tokens, found {tokens}; \
+        "the {split} split of the text is too short: a context of {length} tokens needs at least {} tokens, found {tokens}; \
          give more text, a shorter context (max_seq_len), or a {} validation_fraction",
-        length + 1, part.more()
+        length + 1, split.more()
     )]
     TooShort {
-        /// The part.
-        part: Part,
-        /// Tokens of the part.
+        /// The split.
+        split: Split,
+        /// Tokens of the split.
         tokens: usize,
         /// The context, in tokens.
         length: usize,
     },
     /// Nothing is left to validate on.
     #[error(
-        "there is no validation part: validation_fraction leaves it no token, but a training needs one to tell how good \
+        "there is no validation split: validation_fraction leaves it no token, but a training needs one to tell how good \
          the model is; give a validation_fraction above 0, such as 0.1"
     )]
-    NoValidationPart,
-    /// A part has no document with a token to predict.
+    NoValidationSplit,
+    /// A split has no document with a token to predict.
     #[error(
-        "the {part} part of the text holds no document with a token to predict: the parts are cut between two documents, so \
-         give more documents or a {} validation_fraction", part.more()
+        "the {split} split of the text holds no document with a token to predict: the splits are cut between two documents, so \
+         give more documents or a {} validation_fraction", split.more()
     )]
     NoDocument {
-        /// The part.
-        part: Part,
+        /// The split.
+        split: Split,
     },
     /// An empty text separates no documents.
     #[error("the text that separates documents is empty: give one, such as \"<|endoftext|>\"")]
     EmptySeparator,
-    /// The validation part is no part of the text.
+    /// The validation split is no part of the text.
     #[error("validation_fraction is {fraction}: expected a number of at least 0 and less than 1, such as 0.1")]
     ValidationFraction {
         /// The fraction that was asked for.
@@ -554,8 +554,8 @@ mod tests {
              remove it, or train with a text that has it or with the `byte` tokenizer"
         );
         assert_eq!(
-            DataError::TooShort { part: Part::Validation, tokens: 8, length: 64 }.to_string(),
-            "the validation part of the text is too short: a context of 64 tokens needs at least 65 tokens, found 8; \
+            DataError::TooShort { split: Split::Validation, tokens: 8, length: 64 }.to_string(),
+            "the validation split of the text is too short: a context of 64 tokens needs at least 65 tokens, found 8; \
              give more text, a shorter context (max_seq_len), or a larger validation_fraction"
         );
         assert_eq!(

@@ -7,7 +7,7 @@
 //! 1. [`read_text`] reads a file, or [`stories()`] writes a text of its own.
 //! 2. [`Tokenizer`] (characters, bytes, words, byte-level BPE, Unigram or WordPiece) turns text into ids and back, with special tokens
 //!    that no text gives; [`TextStream`] does so id by id.
-//! 3. [`Tokens`] holds the ids, in memory or in a memory-mapped [`TokenFile`], and splits off the validation part.
+//! 3. [`Tokens`] holds the ids, in memory or in a memory-mapped [`TokenFile`], and splits off the validation split.
 //! 4. [`WindowDataset`] cuts them into [`Window`]s of inputs and targets; [`Documents`] knows where documents end, and
 //!    [`DocumentDataset`] and [`PackedDataset`] keep them apart.
 //! 5. [`StepLoader`] batches the items of each training step by a [`BatchPlan`], in the [`Order`] that a seed gives.
@@ -67,7 +67,7 @@ mod tokens;
 mod toys;
 
 pub use batching::{BatchPlan, Batching};
-pub use dataset::{Part, Window, WindowDataset};
+pub use dataset::{Split, Window, WindowDataset};
 pub use denoising::{
     BartNoise, BartTokens, Denoising, MaskUnit, MaskVocabulary, MaskedText, Masking, Noise, NoiseSeed, Noises,
     SentencePair, SentencePairs, SpanCorruption, generator_draws, replaced_tokens,

@@ -1,5 +1,5 @@
 //! A run of token ids, wherever they lie: in memory or in a mapped file. Cheap to clone and to cut, so that the training
-//! and the validation part, and every dataset over them, share one copy.
+//! and the validation split, and every dataset over them, share one copy.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -63,9 +63,9 @@ impl Tokens {
         Self { source: self.source.clone(), range: self.absolute(range) }
     }
 
-    /// Splits into the training part, which comes first, and the validation part.
+    /// Splits into the training split, which comes first, and the validation split.
     ///
-    /// The training part has the first `floor((1 - validation_fraction) * len)` tokens, as in nanoGPT.
+    /// The training split has the first `floor((1 - validation_fraction) * len)` tokens, as in nanoGPT.
     ///
     /// # Errors
     /// Fails if the fraction is not in `[0, 1)`.

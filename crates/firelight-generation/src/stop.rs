@@ -15,6 +15,7 @@ pub enum StopReason {
 }
 
 /// The criteria of one generation.
+#[doc(alias = "stopping criteria")]
 #[derive(Clone, Debug)]
 pub struct StopCriteria {
     max_new_tokens: usize,

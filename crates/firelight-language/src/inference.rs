@@ -154,8 +154,8 @@ mod tests {
     use super::*;
     use crate::model::LanguageModelConfig;
     use firelight_core::{
-        AttentionMechanism, AttentionPattern, PositionConfig, RotaryConfig, RotaryScaling, TransformerConfig,
-        WeightInit,
+        AttentionMechanism, AttentionPattern, ParamBuilder, PositionConfig, RotaryConfig, RotaryScaling,
+        TransformerConfig, WeightInit,
     };
     use firelight_generation::{GenerationOptions, generate};
     use firelight_kernels::assert_close;
@@ -164,7 +164,9 @@ mod tests {
         let config = LanguageModelConfig::new(13, 16, 2, 2).with_max_seq_len(8);
         let wide =
             firelight_core::WeightInit { weight: firelight_core::Init::Normal { std: 0.4 }, scale_residual: false };
-        config.with_transformer(|stack| stack.with_position(position).with_init(wide)).init(&Device::default())
+        config
+            .with_transformer(|stack| stack.with_position(position).with_init(wide))
+            .init_with(&ParamBuilder::new(&Device::default(), 0))
     }
 
     fn greedy<M: Autoregressive<Prompt = Vec<Vec<u32>>>>(model: &M, prompt: &[&[u32]]) -> Vec<Vec<u32>> {
@@ -212,7 +214,7 @@ mod tests {
                 stack.with_init(WeightInit::xavier())
             };
             let config = LanguageModelConfig::new(13, 16, 2, 2).with_max_seq_len(150).with_transformer(stack);
-            let model = config.init(&Device::default());
+            let model = config.init_with(&ParamBuilder::new(&Device::default(), 0));
             let prompt: Vec<u32> = (0..140).map(|i| i * i % 13).collect();
             let expected = greedy(&Uncached(&model), &[&prompt, &prompt[60..]]);
             assert_eq!(greedy(&model, &[&prompt, &prompt[60..]]), expected, "{patterns:?}");
@@ -228,7 +230,7 @@ mod tests {
                 stack.with_init(WeightInit::xavier())
             };
             let config = LanguageModelConfig::new(13, 16, 2, 2).with_max_seq_len(16).with_transformer(stack);
-            let model = config.init(&Device::default());
+            let model = config.init_with(&ParamBuilder::new(&Device::default(), 0));
             let prompts: [&[u32]; 2] = [&[1, 2, 3, 4, 5], &[7, 8]];
             assert_eq!(greedy(&model, &prompts), greedy(&Uncached(&model), &prompts), "{mechanism:?}");
         }

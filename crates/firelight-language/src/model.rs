@@ -101,12 +101,12 @@ impl LanguageModelConfig {
         head.with_tied(self.tied).with_options(self.head).with_init(stack.init.weight)
     }
 
-    /// Builds the model with seed 0.
+    /// Builds the model; the device draws the seed: see [`ParamBuilder::random`].
     ///
     /// # Panics
     /// With the text of [`validate`](Self::validate).
     pub fn init(&self, device: &Device) -> LanguageModel {
-        self.init_with(&ParamBuilder::new(device, 0))
+        self.init_with(&ParamBuilder::random(device))
     }
 
     /// Builds the model at the builder's seed and path.
@@ -210,7 +210,7 @@ impl LanguageModel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelight_core::{EmbeddingProjectionConfig, ProjectionPlace};
+    use firelight_core::{EmbeddingProjectionConfig, ProjectionPlacement};
     use firelight_kernels::assert_close;
 
     #[test]
@@ -234,7 +234,7 @@ mod tests {
         let config = LanguageModelConfig::new(11, 16, 2, 1).with_max_seq_len(8);
         let options = HeadOptions::default().with_scale(4.0).with_soft_cap(Some(0.5));
         for tied in [true, false] {
-            let model = config.clone().with_tied(tied).with_head(options).init(&device);
+            let model = config.clone().with_tied(tied).with_head(options).init_with(&ParamBuilder::new(&device, 0));
             assert_eq!((model.max_seq_len(), model.vocab_size()), (8, 11));
             let hidden = model.hidden(tokens.clone(), &SequenceInput::default(), &mut Pass::default());
             let weight = if tied {
@@ -251,12 +251,12 @@ mod tests {
     fn embeddings_of_another_width_are_projected_in_and_out() {
         let device = Device::default();
         let tokens = Tensor::<2, Int>::from_ints([[1, 5, 2]], &device);
-        for place in [ProjectionPlace::AfterNorm, ProjectionPlace::BeforePositions] {
-            let projection = EmbeddingProjectionConfig::new(6).with_bias(false).with_place(place);
+        for place in [ProjectionPlacement::AfterNorm, ProjectionPlacement::BeforePositions] {
+            let projection = EmbeddingProjectionConfig::new(6).with_bias(false).with_placement(place);
             let config = LanguageModelConfig::new(11, 16, 2, 1).with_max_seq_len(8);
             let config = config.with_transformer(|stack| stack.with_embedding_projection(Some(projection)));
             for config in [config.clone(), config.with_tied(false)] {
-                let model = config.init(&device);
+                let model = config.init_with(&ParamBuilder::new(&device, 0));
                 assert_eq!(model.cost(8).parameters, model.num_params());
                 assert_eq!(model.embedding.weight.dims(), [11, 6]);
                 assert_eq!(model.forward(tokens.clone()).dims(), [1, 3, 11]);
@@ -267,7 +267,10 @@ mod tests {
     #[test]
     fn a_bias_of_the_head_is_counted() {
         let plain = LanguageModelConfig::new(11, 16, 2, 1);
-        let biased = plain.clone().with_head(HeadOptions::default().with_bias(true)).init(&Device::default());
+        let biased = plain
+            .clone()
+            .with_head(HeadOptions::default().with_bias(true))
+            .init_with(&ParamBuilder::new(&Device::default(), 0));
         assert_eq!(biased.num_params(), plain.init(&Device::default()).num_params() + 11);
         assert_eq!(biased.cost(8).parameters, biased.num_params());
     }

@@ -133,7 +133,7 @@ impl From<crate::TrainedRun> for TextGenerator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelight_core::{Init, WeightInit};
+    use firelight_core::{Init, ParamBuilder, WeightInit};
     use firelight_data::TokenizerConfig;
     use firelight_generation::StopReason;
     use firelight_storage::{Existing, save_weights};
@@ -146,7 +146,7 @@ mod tests {
 
     fn generator() -> TextGenerator {
         let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abcdefgh ").unwrap();
-        TextGenerator::new(config().init(&Device::default()), tokenizer)
+        TextGenerator::new(config().init_with(&ParamBuilder::new(&Device::default(), 0)), tokenizer)
     }
 
     fn texts(found: &[GeneratedText]) -> Vec<&str> {

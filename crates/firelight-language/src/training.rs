@@ -12,7 +12,7 @@ pub type LmTask = Trainee<LanguageModel>;
 fn compute_loss(model: &LanguageModel, batch: LmBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
     let input = SequenceInput { documents: batch.documents, ..SequenceInput::default() };
     let hidden = model.hidden(batch.inputs, &input, pass);
-    loss.forward_head(model.lazy_logits(hidden), batch.targets, batch.padding)
+    loss.init().forward_head(model.lazy_logits(hidden), batch.targets, batch.padding)
 }
 
 /// The plain cross-entropy, so that training and evaluation report the same quantity, and beside it the loss that
@@ -55,14 +55,14 @@ mod tests {
     use burn::module::{Module, ModuleVisitor, Param};
     use burn::tensor::{Device, Tensor, TensorData};
     use burn::train::{InferenceStep, TrainStep};
-    use firelight_core::{AttentionPattern, PositionConfig};
+    use firelight_core::{AttentionPattern, ParamBuilder, PositionConfig};
     use firelight_data::{PackedRow, Window};
     use firelight_kernels::{Difference, assert_close};
 
     #[test]
     fn training_reports_what_evaluation_does_whatever_it_minimises() {
         let device = Device::default().autodiff();
-        let model = LanguageModelConfig::new(7, 8, 2, 1).init(&device);
+        let model = LanguageModelConfig::new(7, 8, 2, 1).init_with(&ParamBuilder::new(&device, 0));
         let task = LmTask::new(model, LossConfig::default().with_label_smoothing(0.3).with_z_loss(0.1));
         let batch = |device: &Device| LmBatch {
             inputs: Tensor::from_ints([[1, 2, 3]], device),
@@ -123,7 +123,7 @@ mod tests {
             let config = LanguageModelConfig::new(7, 8, 2, 2)
                 .with_max_seq_len(8)
                 .with_transformer(|stack| stack.with_position(position.clone()).with_patterns(vec![pattern]));
-            let task = LmTask::new(config.init(&device), LossConfig::default());
+            let task = LmTask::new(config.init_with(&ParamBuilder::new(&device, 0)), LossConfig::default());
             let packed: LmBatch = LmBatcher.batch(rows.to_vec(), &device);
             assert_eq!((packed.inputs.dims(), packed.padding.is_some()), ([2, 7], true));
             let (expected, gradients) = trained(&task, LmBatcher.batch(documents.to_vec(), &device));
@@ -150,7 +150,7 @@ mod precision_and_memory {
     use crate::model::LanguageModelConfig;
     use burn::module::{Module, ModuleVisitor, Param};
     use burn::tensor::{Device, Tensor, TensorData};
-    use firelight_core::AttentionTrace;
+    use firelight_core::{AttentionTrace, ParamBuilder};
     use firelight_kernels::{assert_close, assert_same_bits};
     use firelight_training::{OptimizerConfig, Precision, Recompute, ScheduleConfig, Trainer};
     use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -175,7 +175,7 @@ mod precision_and_memory {
 
     fn trainer(tied: bool, precision: Precision, recompute: Recompute) -> Trainer<LmTask> {
         let config = LanguageModelConfig::new(7, 8, 2, 3).with_max_seq_len(8).with_tied(tied);
-        let task = LmTask::new(config.init(&device(recompute)), LossConfig::default());
+        let task = LmTask::new(config.init_with(&ParamBuilder::new(&device(recompute), 0)), LossConfig::default());
         let task = task.with_precision(precision).with_recompute(recompute);
         let (optimizer, scale) = (OptimizerConfig { learning_rate: 1e-2, ..Default::default() }, task.loss_scale());
         let schedule = ScheduleConfig { warmup_steps: 2, ..ScheduleConfig::default() };
@@ -215,7 +215,7 @@ mod precision_and_memory {
     #[test]
     fn a_step_recomputes_the_blocks_where_it_is_to() {
         let device = Device::flex().autodiff();
-        let model = LanguageModelConfig::new(7, 8, 2, 1).with_max_seq_len(8).init(&device);
+        let model = LanguageModelConfig::new(7, 8, 2, 1).with_max_seq_len(8).init_with(&ParamBuilder::new(&device, 0));
         // A pass that recomputes its blocks refuses a trace, on every device; one that does not fills it.
         let traced = |recompute_blocks: bool| {
             let mut trace = AttentionTrace::default();

@@ -2,7 +2,7 @@
 //! one way of computing.
 
 use burn::tensor::{Int, Tensor};
-use firelight_core::{Cache, Memory, Pass, SequenceInput};
+use firelight_core::{Cache, EncoderOutput, Pass, SequenceInput};
 use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt, row_indices};
 use firelight_kernels::awake;
 
@@ -13,7 +13,7 @@ use crate::model::Seq2SeqModel;
 /// a cache, their tokens.
 #[derive(Debug, Clone)]
 pub struct Seq2SeqState {
-    memory: Memory,
+    encoder_output: EncoderOutput,
     /// The source of every row.
     sources: Vec<usize>,
     cache: Option<Cache>,
@@ -39,9 +39,9 @@ impl DecodeState for Seq2SeqState {
             (None, _) => {}
         }
         if !keeps_sources {
-            self.memory = Memory {
-                hidden: self.memory.hidden.clone().select(0, rows.clone()),
-                padding: self.memory.padding.take().map(|padding| padding.select(0, rows)),
+            self.encoder_output = EncoderOutput {
+                hidden: self.encoder_output.hidden.clone().select(0, rows.clone()),
+                padding: self.encoder_output.padding.take().map(|padding| padding.select(0, rows)),
             };
         }
     }
@@ -57,16 +57,17 @@ impl Seq2SeqModel {
         check_prompt(&sources, self.max_source_len(), self.source_vocab_size())?;
         let device = self.embedding.weight.device();
         let (source, padding) = right_padded(&sources, &device);
-        let memory = awake(&device, || self.encode(source, padding, &mut Pass::default()));
+        let encoder_output = awake(&device, || self.encode(source, padding, &mut Pass::default()));
         let first = Tensor::full([sources.len(), 1], self.start_token() as i64, &device);
-        let mut state = Seq2SeqState { memory, sources: (0..sources.len()).collect(), cache, written: first.clone() };
+        let mut state =
+            Seq2SeqState { encoder_output, sources: (0..sources.len()).collect(), cache, written: first.clone() };
         Ok((self.next_logits(first, &mut state), state))
     }
 
     /// Logits after the last token, `[B, V]`. `unread` is what the cache does not hold yet; a text that outgrows its rotary
     /// frequencies is read anew.
     fn next_logits(&self, unread: Tensor<2, Int>, state: &mut Seq2SeqState) -> Tensor<2> {
-        let Seq2SeqState { memory, cache, written, .. } = state;
+        let Seq2SeqState { encoder_output, cache, written, .. } = state;
         let len = written.dims()[1];
         let continues = self.stacks.decoder.continues(len - 1, len);
         if let Some(cache) = cache.as_mut().filter(|_| !continues) {
@@ -76,7 +77,7 @@ impl Seq2SeqModel {
         let last = tokens.dims()[1] - 1;
         awake(&tokens.device(), || {
             let mut pass = cache.as_mut().map_or_else(Pass::default, Pass::cached);
-            let hidden = self.decode(tokens, memory.clone(), &SequenceInput::default(), &mut pass);
+            let hidden = self.decode(tokens, encoder_output.clone(), &SequenceInput::default(), &mut pass);
             self.logits(hidden.narrow(1, last, 1)).squeeze_dim(1)
         })
     }
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
     use crate::model::{Seq2SeqConfig, Tying};
     use burn::tensor::Device;
-    use firelight_core::{PositionConfig, RotaryConfig, RotaryScaling, WeightInit};
+    use firelight_core::{ParamBuilder, PositionConfig, RotaryConfig, RotaryScaling, WeightInit};
     use firelight_generation::{BeamOptions, GenerationOptions, beam_search, generate};
     use firelight_kernels::Difference;
     use proptest::prelude::*;
@@ -140,7 +141,7 @@ mod tests {
             let stack = stack.with_init(wide).with_n_kv_heads(1);
             stack.with_position(position.clone())
         });
-        config.init(&Device::default())
+        config.init_with(&ParamBuilder::new(&Device::default(), 0))
     }
 
     const SOURCES: [&[u32]; 3] = [&[1, 2, 3, 4, 5, END], &[7, 8, END], &[9, 1, 1, END]];
@@ -184,10 +185,10 @@ mod tests {
         };
         let (mut short, mut long) = (read(&SOURCES[1..2], &[3, 4]), read(&SOURCES, &[]));
         let next = |rows: usize| Tensor::<2, Int>::full([rows, 1], 5, &model.embedding.weight.device());
-        let memory = short.memory.clone().join(long.memory.clone());
+        let encoder_output = short.encoder_output.clone().join(long.encoder_output.clone());
         let mut joined = short.cache.clone().expect("a cache");
         joined.join(long.cache.clone().expect("a cache"));
-        let found = model.decode(next(4), memory, &SequenceInput::default(), &mut Pass::cached(&mut joined));
+        let found = model.decode(next(4), encoder_output, &SequenceInput::default(), &mut Pass::cached(&mut joined));
         let found = model.logits(found).squeeze_dim::<2>(1);
         let expected = [model.next_logits(next(1), &mut short), model.next_logits(next(3), &mut long)];
         let difference = Difference::between(&found, &Tensor::cat(expected.to_vec(), 0));

@@ -8,8 +8,8 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor};
 use firelight_core::{
-    Activation, Cache, ConfigError, Cost, EmbeddingScale, EncoderDecoder, EncoderDecoderConfig, HeadOptions,
-    LazyLogits, LmHead, LmHeadConfig, Memory, NormPlacement, ParamBuilder, ParameterReport, Pass, PositionConfig,
+    Activation, Cache, ConfigError, Cost, EmbeddingScale, EncoderDecoder, EncoderDecoderConfig, EncoderOutput,
+    HeadOptions, LazyLogits, LmHead, LmHeadConfig, NormPlacement, ParamBuilder, ParameterReport, Pass, PositionConfig,
     SequenceInput, TokenEmbedding, TokenEmbeddingConfig, TransformerConfig, WeightInit,
 };
 use serde::{Deserialize, Serialize};
@@ -178,12 +178,12 @@ impl Seq2SeqConfig {
         ConfigError::collect(parts.into_iter().chain(embeddings), own)
     }
 
-    /// Builds the model with seed 0.
+    /// Builds the model; the device draws the seed: see [`ParamBuilder::random`].
     ///
     /// # Panics
     /// With the text of [`validate`](Self::validate).
     pub fn init(&self, device: &Device) -> Seq2SeqModel {
-        self.init_with(&ParamBuilder::new(device, 0))
+        self.init_with(&ParamBuilder::random(device))
     }
 
     /// Builds the model at the builder's seed and path.
@@ -245,18 +245,18 @@ impl Seq2SeqModel {
         source_padding: Option<Tensor<2, Bool>>,
         target: Tensor<2, Int>,
     ) -> Tensor<3> {
-        let memory = self.encode(source, source_padding, &mut Pass::default());
-        self.logits(self.decode(target, memory, &SequenceInput::default(), &mut Pass::default()))
+        let encoder_output = self.encode(source, source_padding, &mut Pass::default());
+        self.logits(self.decode(target, encoder_output, &SequenceInput::default(), &mut Pass::default()))
     }
 
     /// What the decoder reads of a source. A pass with a trace keeps the attention weights of the encoder.
     ///
     /// # Shapes
-    /// - `source`: `[B, S]`, `padding`: `[B, S]`; the memory: `[B, S, D]`
+    /// - `source`: `[B, S]`, `padding`: `[B, S]`; `encoder_output`: `[B, S, D]`
     ///
     /// # Panics
     /// As [`forward`](Self::forward).
-    pub fn encode(&self, source: Tensor<2, Int>, padding: Option<Tensor<2, Bool>>, pass: &mut Pass) -> Memory {
+    pub fn encode(&self, source: Tensor<2, Int>, padding: Option<Tensor<2, Bool>>, pass: &mut Pass) -> EncoderOutput {
         let embedding = self.source_embedding.as_ref().unwrap_or(&self.embedding);
         let input = SequenceInput { padding, ..SequenceInput::default() };
         self.stacks.encode(embedding.forward(source), &input, pass)
@@ -270,8 +270,14 @@ impl Seq2SeqModel {
     ///
     /// # Panics
     /// As [`forward`](Self::forward).
-    pub fn decode(&self, target: Tensor<2, Int>, memory: Memory, input: &SequenceInput, pass: &mut Pass) -> Tensor<3> {
-        self.stacks.decode(self.embedding.forward(target), memory, input, pass)
+    pub fn decode(
+        &self,
+        target: Tensor<2, Int>,
+        encoder_output: EncoderOutput,
+        input: &SequenceInput,
+        pass: &mut Pass,
+    ) -> Tensor<3> {
+        self.stacks.decode(self.embedding.forward(target), encoder_output, input, pass)
     }
 
     /// The logits of vectors.
@@ -354,12 +360,14 @@ mod tests {
     fn the_parts_of_the_costs_are_all_parameters_however_they_are_tied() {
         for (tying, matrices) in [(Tying::None, 3), (Tying::Target, 2), (Tying::Embeddings, 2), (Tying::All, 1)] {
             let config = Seq2SeqConfig::new(11, 8, 2, 1).with_max_seq_len(6).with_tying(tying);
-            let model = config.init(&Device::default());
+            let model = config.init_with(&ParamBuilder::new(&Device::default(), 0));
             assert_eq!(model.num_params() - model.stacks.num_params(), matrices * 11 * 8);
             let tied = (model.source_embedding.is_none(), model.head.weight.is_none());
             assert_eq!(tied, (tying.ties_source(), tying.ties_head()));
             let narrow = Some(EmbeddingProjectionConfig::new(4));
-            let narrow = config.with_both(|stack| stack.with_embedding_projection(narrow)).init(&Device::default());
+            let narrow = config
+                .with_both(|stack| stack.with_embedding_projection(narrow))
+                .init_with(&ParamBuilder::new(&Device::default(), 0));
             for model in [model, narrow] {
                 assert_eq!(model.cost([6; 2]).parameters, model.num_params());
             }
@@ -386,11 +394,17 @@ mod tests {
 
     #[test]
     fn all_weights_of_attention_are_there_on_request() {
-        let model = Seq2SeqConfig::new(9, 8, 2, 3).with_max_seq_len(6).init(&Device::default());
+        let model =
+            Seq2SeqConfig::new(9, 8, 2, 3).with_max_seq_len(6).init_with(&ParamBuilder::new(&Device::default(), 0));
         let tokens = |length| Tensor::<2, Int>::ones([2, length], &Device::default());
         let [mut encoder, mut decoder] = [AttentionTrace::default(), AttentionTrace::default()];
-        let memory = model.encode(tokens(5), None, &mut Pass::default().with_trace(&mut encoder));
-        model.decode(tokens(4), memory, &SequenceInput::default(), &mut Pass::default().with_trace(&mut decoder));
+        let encoder_output = model.encode(tokens(5), None, &mut Pass::default().with_trace(&mut encoder));
+        model.decode(
+            tokens(4),
+            encoder_output,
+            &SequenceInput::default(),
+            &mut Pass::default().with_trace(&mut decoder),
+        );
         let shape = |weights: &Option<Tensor<4>>| weights.as_ref().map(Tensor::dims);
         for (encoder, decoder) in encoder.layers.iter().zip(&decoder.layers) {
             assert_eq!((shape(&encoder.attention), shape(&encoder.cross_attention)), (Some([2, 2, 5, 5]), None));

@@ -23,7 +23,7 @@ fn compute_loss(
 ) -> TokenLoss {
     let memory = model.encode(batch.source, batch.source_padding, encoder);
     let hidden = model.decode(batch.inputs, memory, &SequenceInput::default(), decoder);
-    loss.forward_head(model.lazy_logits(hidden), batch.targets, batch.padding)
+    loss.init().forward_head(model.lazy_logits(hidden), batch.targets, batch.padding)
 }
 
 /// The plain cross-entropy, so that training and evaluation report the same quantity, and beside it the loss that
@@ -69,7 +69,7 @@ mod tests {
     use burn::tensor::Device;
     use burn::tensor::activation::log_softmax;
     use burn::train::{InferenceStep, TrainStep};
-    use firelight_core::AttentionTrace;
+    use firelight_core::{AttentionTrace, ParamBuilder};
     use firelight_data::EncodedPair;
     use firelight_kernels::assert_close;
     use firelight_training::{OptimizerConfig, Precision, Recompute, ScheduleConfig, Trainer};
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn the_plain_loss_is_reported_beside_the_smoothed_one() {
         let device = Device::default().autodiff();
-        let model = Seq2SeqConfig::new(9, 8, 2, 1).init(&device);
+        let model = Seq2SeqConfig::new(9, 8, 2, 1).init_with(&ParamBuilder::new(&device, 0));
         let report = |smoothing: f64| {
             let task = Seq2SeqTask::new(model.clone(), LossConfig::default().with_label_smoothing(smoothing));
             let evaluated = InferenceStep::step(&task.valid(), batch(&device.clone().inner())).mean();
@@ -109,7 +109,7 @@ mod tests {
         let device = device.clone().autodiff();
         let pairs = vec![EncodedPair { source: vec![2, 3, 4], target: vec![4, 3, 2] }];
         let batch: PairBatch = PairBatcher::new(0, 1, 1).batch(pairs, &device);
-        let model = Seq2SeqConfig::new(7, 8, 2, 1).with_max_seq_len(8).init(&device);
+        let model = Seq2SeqConfig::new(7, 8, 2, 1).with_max_seq_len(8).init_with(&ParamBuilder::new(&device, 0));
         let task = change(Seq2SeqTask::new(model, LossConfig::default()));
         [TrainStep::step(&task, batch.clone()).item, InferenceStep::step(&task, batch)].map(|output| {
             let (total, count) = output.read().unwrap();
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_step_recomputes_the_blocks_where_it_is_to_and_an_evaluation_never() {
         let device = Device::flex().autodiff();
-        let model = Seq2SeqConfig::new(9, 8, 2, 1).init(&device);
+        let model = Seq2SeqConfig::new(9, 8, 2, 1).init_with(&ParamBuilder::new(&device, 0));
         // A pass that recomputes its blocks refuses a trace, on every device; one that does not fills it.
         let traced = |recompute_blocks: bool, is_step: bool| {
             let mut trace = AttentionTrace::default();
@@ -137,13 +137,13 @@ mod tests {
         assert!(text.starts_with("a pass that recomputes its blocks"), "{text}");
     }
 
-    /// The gradient of the memory is a sum over the blocks of the decoder, which are added in another order, so that the last bit
+    /// The gradient of the encoder's output is a sum over the blocks of the decoder, which are added in another order, so that the last bit
     /// may differ.
     #[test]
     fn recomputed_blocks_learn_the_same() {
         let steps = |recompute: Recompute| {
             let device = Device::flex().autodiff();
-            let model = Seq2SeqConfig::new(9, 8, 2, 2).init(&device);
+            let model = Seq2SeqConfig::new(9, 8, 2, 2).init_with(&ParamBuilder::new(&device, 0));
             let task = Seq2SeqTask::new(model, LossConfig::default()).with_recompute(recompute);
             let mut trainer = Trainer::new(task, OptimizerConfig::default(), ScheduleConfig::default(), 0);
             let steps = (0..3).map(|_| trainer.step(batch(&device)).unwrap().1);

@@ -295,6 +295,7 @@ fn check_vocabulary(config: &Seq2SeqConfig, vocabulary: &Vocabulary, folder: &Mo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_core::ParamBuilder;
     use firelight_data::TokenizerConfig;
     use firelight_kernels::assert_close;
     use firelight_storage::{Existing, save_weights};
@@ -307,7 +308,7 @@ mod tests {
     fn translator_with(special: &[&str]) -> Translator {
         let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abcdefgh ").unwrap();
         let vocabulary = Vocabulary::new(None, tokenizer.ensure_special_tokens(special).unwrap()).unwrap();
-        let model = config(&vocabulary).init(&Device::default());
+        let model = config(&vocabulary).init_with(&ParamBuilder::new(&Device::default(), 0));
         Translator::new(model, vocabulary)
     }
 

@@ -188,7 +188,7 @@ pub enum TrainingError {
         reason: String,
     },
     /// The evaluation found no target to count.
-    #[error("the validation data holds no target: expected at least one, found 0; is the validation part empty?")]
+    #[error("the validation data holds no target: expected at least one, found 0; is the validation split empty?")]
     NothingToEvaluate,
     /// A batch could not be loaded.
     #[error("cannot load a batch of the {part} data: {cause}")]

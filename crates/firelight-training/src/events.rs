@@ -27,7 +27,7 @@ pub(crate) struct Events<M: Trainable> {
     interrupter: Interrupter,
     /// The stretch between two evaluations, counted from 1.
     epoch: usize,
-    /// Whether the training part of the stretch has begun.
+    /// Whether the training split of the stretch has begun.
     is_training: bool,
     validated: usize,
     stretches: Stretches,

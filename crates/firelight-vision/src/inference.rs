@@ -151,7 +151,7 @@ fn is_of_a_head(key: &str) -> bool {
 mod tests {
     use super::*;
     use crate::model::VitSize;
-    use firelight_core::{Init, TransformerConfig, WeightInit};
+    use firelight_core::{Init, ParamBuilder, TransformerConfig, WeightInit};
     use firelight_kernels::assert_close;
     use firelight_storage::{Existing, save_weights};
 
@@ -163,7 +163,7 @@ mod tests {
     }
 
     fn classifier() -> ImageClassifier {
-        ImageClassifier::new(config(5).init(&Device::default()), config(5))
+        ImageClassifier::new(config(5).init_with(&ParamBuilder::new(&Device::default(), 0)), config(5))
     }
 
     fn images(count: usize) -> Vec<Image> {

@@ -95,9 +95,9 @@ impl VisionConfig {
         )
     }
 
-    /// Builds the model with seed 0.
+    /// Builds the model; the device draws the seed: see [`ParamBuilder::random`].
     pub fn init(&self, device: &Device) -> VisionModel {
-        self.init_with(&ParamBuilder::new(device, 0))
+        self.init_with(&ParamBuilder::random(device))
     }
 
     /// Builds the model at the builder's seed and path.
@@ -194,7 +194,7 @@ mod tests {
                     let config = VisionConfig::of_small_images(VitSize::Tiny, names(10), channels, size);
                     let mut config = config.with_stack(|_| TransformerConfig::encoder(16, 2, 2));
                     config.vit = config.vit.with_pooling(pooling).with_patch_position(position);
-                    let model = config.init(&Device::default());
+                    let model = config.init_with(&ParamBuilder::new(&Device::default(), 0));
                     assert_eq!(model.cost().parameters, model.num_params());
                 }
             }
@@ -205,7 +205,7 @@ mod tests {
     fn the_parts_of_the_report_are_all_parameters() {
         let config = VisionConfig::of_small_images(VitSize::Tiny, names(3), 1, [8, 8]);
         let config = config.with_stack(|_| TransformerConfig::encoder(16, 2, 1));
-        let model = config.init(&Device::default());
+        let model = config.init_with(&ParamBuilder::new(&Device::default(), 0));
         let parts = model.report().parts();
         assert!(parts.len() > 2, "{parts:?}");
         assert_eq!(parts.iter().map(|(_, count)| count).sum::<usize>(), model.num_params());
@@ -216,7 +216,9 @@ mod tests {
     #[test]
     fn a_new_head_is_for_other_classes_and_the_rest_stays() {
         let config = VisionConfig::of_small_images(VitSize::Tiny, names(3), 1, [8, 8]);
-        let model = config.with_stack(|_| TransformerConfig::encoder(16, 2, 1)).init(&Device::default());
+        let model = config
+            .with_stack(|_| TransformerConfig::encoder(16, 2, 1))
+            .init_with(&ParamBuilder::new(&Device::default(), 0));
         let place = |model: &VisionModel| model.vit.position.as_ref().expect("learned").val().into_data();
         let before = place(&model);
         let renewed = model.with_new_head(7, 5);

@@ -93,7 +93,7 @@ impl Rollout {
 mod tests {
     use super::*;
     use crate::model::{VisionConfig, VitSize};
-    use firelight_core::{ImagePooling, Init, PatchPosition, TransformerConfig, WeightInit};
+    use firelight_core::{ImagePooling, Init, ParamBuilder, PatchPosition, TransformerConfig, WeightInit};
     use firelight_kernels::assert_close;
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
         let mut config = VisionConfig::of_small_images(VitSize::Tiny, names, 1, [8, 12]);
         config = config.with_stack(|_| TransformerConfig::encoder(16, 2, 3).with_init(wide));
         config.vit = config.vit.with_pooling(pooling).with_patch_position(PatchPosition::Sinusoidal2d);
-        ImageClassifier::new(config.init(&Device::default()), config)
+        ImageClassifier::new(config.init_with(&ParamBuilder::new(&Device::default(), 0)), config)
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub type VisionTask = Trainee<VisionModel>;
 /// The loss of a batch. Mixed images have mixed targets, whose cross-entropy is the weighted sum of that of both.
 fn compute_loss(model: &VisionModel, batch: ImageBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
     let logits = model.logits(batch.images, pass).unsqueeze_dim::<3>(1); // [B, 1, classes]
-    let against = |targets: Tensor<1, Int>| loss.forward(logits.clone(), targets.unsqueeze_dim(1), None);
+    let against = |targets: Tensor<1, Int>| loss.init().forward(logits.clone(), targets.unsqueeze_dim(1), None);
     match batch.partners {
         None => against(batch.targets),
         Some(partners) => weighted(against(batch.targets), against(partners.targets), partners.share),
@@ -62,14 +62,14 @@ mod tests {
     use burn::module::Module;
     use burn::tensor::{Device, Distribution};
     use burn::train::{InferenceStep, TrainStep};
-    use firelight_core::TransformerConfig;
+    use firelight_core::{ParamBuilder, TransformerConfig};
     use firelight_kernels::assert_close;
     use firelight_training::{OptimizerConfig, ScheduleConfig, ScheduleKind, Trainer};
 
     fn model(device: &Device) -> VisionModel {
         let names = (0..5).map(|class| class.to_string()).collect();
         let config = VisionConfig::of_small_images(VitSize::Tiny, names, 1, [8, 8]);
-        config.with_stack(|_| TransformerConfig::encoder(16, 2, 2)).init(device)
+        config.with_stack(|_| TransformerConfig::encoder(16, 2, 2)).init_with(&ParamBuilder::new(device, 0))
     }
 
     fn batch(device: &Device, partners: Option<([i32; 4], f64)>) -> ImageBatch {

@@ -7,7 +7,7 @@ use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::tensor::{Device, Distribution, Int, Tensor};
 use burn::train::{ClassificationOutput, InferenceStep, TrainOutput, TrainStep};
 use firelight_core::{
-    Attention, AttentionConfig, Layer, LayerPass, Memory, PairRule, Pass, PositionConfig, SequenceInput, Transformer,
+    Attention, AttentionConfig, Layer, LayerPass, EncoderOutput, PairRule, Pass, PositionConfig, SequenceInput, Transformer,
     TransformerBlock, TransformerConfig,
 };
 
@@ -56,7 +56,7 @@ impl<L: Layer + 'static> Classifier<L> {
         let x = self.embedding.forward(tokens); // [B, T, D]
         let x = self.encoder.forward(x, &SequenceInput::default().with_rule(self.rule.clone()), &mut Pass::default());
         let query = self.query.val().expand([batch, 1, D_MODEL]);
-        let pooled = self.pooling.forward_cross(query, &Memory::new(x), &mut LayerPass::default()); // [B, 1, D]
+        let pooled = self.pooling.forward_cross(query, &EncoderOutput::new(x), &mut LayerPass::default()); // [B, 1, D]
         self.head.forward(pooled.squeeze_dim::<2>(1))
     }
 

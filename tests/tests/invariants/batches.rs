@@ -2,7 +2,7 @@
 
 use burn::tensor::{Bool, Int, Tensor};
 use firelight::nn::invariants::{batch_mates, padding, parts_equal_whole};
-use firelight::nn::{Cache, Memory, Pass, SequenceInput, Transformer};
+use firelight::nn::{Cache, EncoderOutput, Pass, SequenceInput, Transformer};
 
 use super::{assert_close, each, forward, moves_with_the_tokens, tolerance};
 use crate::support::grid::{cross_decoder_pairs, decoders, encoder_pairs};
@@ -95,9 +95,11 @@ fn packed_documents_are_as_if_alone() {
 #[test]
 fn a_decoder_reads_its_memory_once_and_never_its_padding() {
     let mut noise = Noise::new(5);
-    let plain = |hidden| SequenceInput::default().with_memory(Memory::new(hidden));
+    let plain = |hidden| SequenceInput::default().with_encoder_output(EncoderOutput::new(hidden));
     let padding = Tensor::<2, Bool>::from_bool([[false, false, false, true, true]], &device());
-    let padded = |hidden| SequenceInput::default().with_memory(Memory::new(hidden).with_padding(Some(padding.clone())));
+    let padded = |hidden| {
+        SequenceInput::default().with_encoder_output(EncoderOutput::new(hidden).with_padding(Some(padding.clone())))
+    };
     each(cross_decoder_pairs(), |config, model| {
         let (x, source) = (noise.tensor([1, 4, 16]), noise.tensor([1, 3, 16]));
         let whole = model.forward(x.clone(), &plain(source.clone()), &mut Pass::default());

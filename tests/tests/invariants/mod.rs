@@ -10,7 +10,9 @@ mod weights;
 use burn::tensor::Tensor;
 use firelight::kernels::Difference;
 use firelight::nn::invariants::Violation;
-use firelight::nn::{AttentionPattern, Memory, Pass, SequenceInput, Transformer, TransformerConfig};
+use firelight::nn::{
+    AttentionPattern, EncoderOutput, ParamBuilder, Pass, SequenceInput, Transformer, TransformerConfig,
+};
 
 use crate::support::{self, Noise, device};
 
@@ -18,7 +20,7 @@ use crate::support::{self, Noise, device};
 /// 1: the stream of a stack without norms grows.
 fn tolerance(model: &Transformer) -> f64 {
     let mut noise = Noise::new(0);
-    let input = SequenceInput::default().with_memory(Memory::new(noise.tensor([2, 4, 16])));
+    let input = SequenceInput::default().with_encoder_output(EncoderOutput::new(noise.tensor([2, 4, 16])));
     let output = model.forward(noise.tensor([2, 8, 16]), &input, &mut Pass::default());
     let largest = output.abs().max().into_scalar::<f64>();
     assert!(largest.is_finite(), "outputs up to {largest}");
@@ -33,7 +35,8 @@ fn each(
     let mut configs = configs.into_iter().peekable();
     assert!(configs.peek().is_some(), "no configuration is left");
     for config in configs {
-        check(&config, &config.init(&device())).unwrap_or_else(|violation| panic!("{violation}: {config:?}"));
+        check(&config, &config.init_with(&ParamBuilder::new(&device(), 0)))
+            .unwrap_or_else(|violation| panic!("{violation}: {config:?}"));
     }
 }
 

@@ -4,7 +4,7 @@ use burn::tensor::{Bool, Tensor, TensorData};
 use firelight::nn::invariants::{causality, parts_equal_whole, shift};
 use firelight::nn::{
     AttentionContext, AttentionMask, AttentionMechanism, AttentionPattern, Layer, LayerContext, LayerPass, MixerConfig,
-    Pass, PositionConfig, PositionScheme, Positions, SequenceInput, Transformer, TransformerConfig,
+    ParamBuilder, Pass, PositionConfig, PositionScheme, Positions, SequenceInput, Transformer, TransformerConfig,
 };
 
 use super::{assert_close, each, forward, tolerance};
@@ -53,7 +53,9 @@ fn a_window_over_the_whole_sequence_is_causal_and_a_short_one_is_not() {
     let has_windows = |config: &TransformerConfig| !matches!(config.first().block.mixer, MixerConfig::GatedDelta(_));
     for config in decoder_pairs().into_iter().filter(has_windows) {
         let x = noise.tensor([1, 6, 16]);
-        let run = |pattern| forward(&config.clone().with_patterns(vec![pattern]).init(&device()), x.clone());
+        let run = |pattern| {
+            forward(&config.clone().with_patterns(vec![pattern]).init_with(&ParamBuilder::new(&device(), 0)), x.clone())
+        };
         let window = |left| run(AttentionPattern::SlidingWindow { left, right: 0 });
         let causal = run(AttentionPattern::Causal);
         assert!(distance(&window(2), &causal) > 1e-3, "{config:?}");

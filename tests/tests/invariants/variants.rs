@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use firelight::nn::{
     Activation, AttentionMechanism, AttentionPattern, MixerConfig, NormConfig, NormPlacement, NormSpan, PositionConfig,
-    ProjectionKind, ProjectionPlace, RotaryAxes, RotaryLayout, RotaryScaling, RouterScores, ScoreScale,
+    ProjectionKind, ProjectionPlacement, RotaryAxes, RotaryLayout, RotaryScaling, RouterScores, ScoreScale,
     TransformerConfig,
 };
 use serde::de::DeserializeOwned;
@@ -74,7 +74,7 @@ fn forgotten(found: &Fields) -> Vec<String> {
         ("activation", variants::<Activation>(false)),
         ("attention_mechanism.kind", variants::<AttentionMechanism>(true)),
         ("attention_scale", variants::<ScoreScale>(false)),
-        ("embedding_projection.place", variants::<ProjectionPlace>(false)),
+        ("embedding_projection.placement", variants::<ProjectionPlacement>(false)),
         ("experts.scores", variants::<RouterScores>(false)),
         ("mixer.kind", variants::<MixerConfig>(true)),
         ("norm.kind", variants::<NormConfig>(true)),

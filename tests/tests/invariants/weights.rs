@@ -3,8 +3,8 @@
 use burn::tensor::{Bool, Tensor};
 use firelight::nn::invariants::{Violation, rows_sum_to_one};
 use firelight::nn::{
-    AdditiveScore, Attention, AttentionMechanism, AttentionTrace, Linear, Mechanism, Mixer, MixerConfig, Pass,
-    Projection, SeparateProjection, SequenceInput, Transformer, TransformerConfig,
+    AdditiveScore, Attention, AttentionMechanism, AttentionTrace, Linear, Mechanism, Mixer, MixerConfig, ParamBuilder,
+    Pass, Projection, SeparateProjection, SequenceInput, Transformer, TransformerConfig,
 };
 
 use super::{assert_close, each, forward, tolerance};
@@ -105,7 +105,10 @@ fn shared_keys_and_values_are_repeated_ones() {
     let of_attention = |config: &TransformerConfig| config.first().block.mixer == MixerConfig::Attention;
     each(decoder_pairs().into_iter().filter(of_attention), |config, grouped| {
         // All weights but those of the attention are the same by their seed and path.
-        let mut full = config.clone().each_layer(|layer| layer.block.attention.n_kv_heads = None).init(&device());
+        let mut full = config
+            .clone()
+            .each_layer(|layer| layer.block.attention.n_kv_heads = None)
+            .init_with(&ParamBuilder::new(&device(), 0));
         for (block, source) in full.blocks.iter_mut().zip(&grouped.blocks) {
             let n_kv_heads = config.first().block.attention.n_kv_heads.expect("the grid sets it");
             let (Mixer::Attention(all), Mixer::Attention(source)) = (&mut block.attention, &source.attention) else {

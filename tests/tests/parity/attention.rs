@@ -1,7 +1,7 @@
 //! The choices of attention against PyTorch: norms of queries and keys, width of the values, mechanisms.
 
 use firelight::nn::{
-    AttentionConfig, AttentionContext, AttentionMask, AttentionMechanism, LayerPass, Memory, NormConfig,
+    AttentionConfig, AttentionContext, AttentionMask, AttentionMechanism, EncoderOutput, LayerPass, NormConfig,
     PositionScheme, Positions, ProjectionKind, Rotary, RotaryLayout,
 };
 
@@ -70,7 +70,7 @@ fn check(config: &AttentionConfig, case: &Golden, parameters: &Golden, source: S
     let output = match &memory {
         Some(hidden) => {
             let padding = case.has("memory_padding").then(|| case.flags("memory_padding", &x.device()));
-            layer.forward_cross(x.clone(), &Memory::new(hidden.clone()).with_padding(padding), pass)
+            layer.forward_cross(x.clone(), &EncoderOutput::new(hidden.clone()).with_padding(padding), pass)
         }
         None => layer.forward(x.clone(), &AttentionContext::masked(AttentionMask::causal()), pass),
     };

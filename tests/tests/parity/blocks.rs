@@ -3,8 +3,8 @@
 use burn::tensor::Tensor;
 use firelight::nn::{
     Activation, AttentionConfig, AttentionContext, AttentionMask, FeedForwardConfig, FeedForwardNetwork, Init, Layer,
-    LayerContext, LayerPass, NormConfig, NormPlacement, Pass, PositionConfig, SequenceInput, TransformerBlock,
-    TransformerBlockConfig, TransformerConfig,
+    LayerContext, LayerPass, NormConfig, NormPlacement, ParamBuilder, Pass, PositionConfig, SequenceInput,
+    TransformerBlock, TransformerBlockConfig, TransformerConfig,
 };
 
 use crate::support::golden::{Golden, with_memory};
@@ -50,7 +50,7 @@ fn a_decoder_block_agrees() {
     let golden = Golden::load("decoder_block");
     let (x, hidden, memory) = with_memory(&golden);
     let layer = golden.fill(block().with_cross_attention(true).init(&x.device()));
-    let context = LayerContext { memory: Some(memory), ..causal() };
+    let context = LayerContext { encoder_output: Some(memory), ..causal() };
     let output = layer.forward(x.clone(), &context, &mut LayerPass::default());
     golden.agrees(output, [("x", &x), ("memory", &hidden)], &layer);
 }
@@ -83,11 +83,11 @@ fn a_row_takes_a_part_twice_as_large_or_not_at_all() {
     config.attention = config.attention.with_init(Init::XavierUniform, Init::XavierUniform);
     config.feed_forward = config.feed_forward.with_init(Init::XavierUniform, Init::XavierUniform);
     let forward = |block: &TransformerBlock, x| block.forward(x, &causal(), &mut LayerPass::default());
-    let whole = config.init(&device());
+    let whole = config.init_with(&ParamBuilder::new(&device(), 0));
     let dropping = config.with_stochastic_depth(0.5);
     let x = Noise::new(21).tensor([1, 5, 16]);
     let y = forward(&whole, x.clone());
-    forward(&dropping.init(&device()), x.clone()).into_data().assert_eq(&y.to_data(), true);
+    forward(&dropping.init_with(&ParamBuilder::new(&device(), 0)), x.clone()).into_data().assert_eq(&y.to_data(), true);
 
     let normed = whole.attention_norm.as_ref().expect("a norm").forward(x.clone());
     let feed_forward = whole.feed_forward.forward(normed, &LayerContext::default(), &mut LayerPass::default());
@@ -99,7 +99,7 @@ fn a_row_takes_a_part_twice_as_large_or_not_at_all() {
         x.clone() + (attention + feed_forward) * 2.0,
     ];
     let rows = Tensor::from_inner(x.expand([64, 5, 16]));
-    let rows = forward(&dropping.init(&device().autodiff()), rows).without_autodiff();
+    let rows = forward(&dropping.init_with(&ParamBuilder::new(&device().autodiff(), 0)), rows).without_autodiff();
     let mut seen = [0; 4];
     for row in rows.split(1, 0) {
         let outcome = outcomes.iter().position(|outcome| distance(&row, outcome) < 1e-4);

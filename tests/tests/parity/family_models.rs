@@ -29,7 +29,7 @@ fn causal(golden: &Golden) -> usize {
     let hidden = model.hidden(tokens, &SequenceInput::default(), &mut Pass::default());
     golden.check("logits", model.logits(hidden.clone()));
     let targets = golden.ints("targets", &hidden.device());
-    let loss = LossConfig::default().forward_head(model.lazy_logits(hidden), targets, None);
+    let loss = LossConfig::default().init().forward_head(model.lazy_logits(hidden), targets, None);
     agree(golden, &model, loss.mean())
 }
 
@@ -42,7 +42,7 @@ fn masked(golden: &Golden) -> usize {
     let input = TextInput::new(golden.ints("tokens", &device)).with_segments(golden.ints("segments", &device));
     let logits = model.forward(&input, &mut Pass::default());
     golden.check("logits", logits.clone());
-    let loss = LossConfig::default().forward(logits, golden.ints("targets", &device), None);
+    let loss = LossConfig::default().init().forward(logits, golden.ints("targets", &device), None);
     agree(golden, &model, loss.mean())
 }
 

@@ -34,7 +34,7 @@ fn losses_of_whole_texts_agree() {
         let logits = golden.input::<2>("logits", &device());
         let (kind, targets) = targets(&golden, &logits);
         let loss: SequenceLossConfig = config(&golden, "config");
-        let loss = loss.forward(logits.clone(), targets);
+        let loss = loss.init().forward(logits.clone(), targets);
         golden.check("plain", loss.plain.clone() / loss.count.clone().without_autodiff());
         golden.check("loss", loss.mean());
         golden.check_gradient("logits", &logits, &loss.mean().backward());

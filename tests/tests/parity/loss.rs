@@ -14,7 +14,7 @@ fn token_losses_agree() {
         let config =
             LossConfig::default().with_label_smoothing(golden.number("smoothing")).with_z_loss(golden.number("z_loss"));
         let ignored = Some(golden.flags("ignored", &tracked));
-        let loss = config.forward(logits.clone(), golden.ints("targets", &tracked), ignored);
+        let loss = config.init().forward(logits.clone(), golden.ints("targets", &tracked), ignored);
         golden.check("loss", loss.mean());
         golden.check("cross_entropy", loss.mean_cross_entropy());
         golden.check_gradient("logits", &logits, &loss.mean().backward());

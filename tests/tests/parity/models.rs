@@ -2,7 +2,7 @@
 
 use burn::tensor::{Int, Tensor};
 use firelight::language::{LanguageModel, LanguageModelConfig};
-use firelight::nn::{Activation, LossConfig, NormConfig, PositionConfig};
+use firelight::nn::{Activation, LossConfig, NormConfig, ParamBuilder, PositionConfig};
 
 use crate::support::device;
 use crate::support::golden::Golden;
@@ -37,7 +37,7 @@ pub(super) fn check(golden: &Golden, model: &LanguageModel) {
     let tracked = device().autodiff();
     let logits = model.forward(golden.ints("tokens", &tracked));
     golden.check("logits", logits.clone());
-    let loss = LossConfig::default().forward(logits, golden.ints("targets", &tracked), None).mean();
+    let loss = LossConfig::default().init().forward(logits, golden.ints("targets", &tracked), None).mean();
     golden.check("loss", loss.clone());
     golden.check_gradients(model, &loss.backward());
 }
@@ -58,7 +58,7 @@ fn a_tied_matrix_gets_the_sum_of_both_gradients() {
     let golden = Golden::load("gpt_tiny");
     let tracked = device().autodiff();
     let tied = filled(&golden, &gpt());
-    let mut untied = gpt().with_tied(false).init(&tracked);
+    let mut untied = gpt().with_tied(false).init_with(&ParamBuilder::new(&tracked, 0));
     untied.embedding = tied.embedding.clone();
     untied.transformer = tied.transformer.clone();
     let copy = tied.embedding.weight.val().transpose().to_data();
@@ -66,7 +66,7 @@ fn a_tied_matrix_gets_the_sum_of_both_gradients() {
 
     let tokens: Tensor<2, Int> = golden.ints("tokens", &tracked);
     let targets: Tensor<2, Int> = golden.ints("targets", &tracked);
-    let loss = LossConfig::default().forward(untied.forward(tokens), targets, None).mean();
+    let loss = LossConfig::default().init().forward(untied.forward(tokens), targets, None).mean();
     let gradients = loss.backward();
     let below = untied.embedding.weight.val().grad(&gradients).expect("the embedding's gradient");
     let above =

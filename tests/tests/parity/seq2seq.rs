@@ -27,7 +27,7 @@ fn encoder_decoders_agree_with_norms_first_and_last() {
         let padding: Tensor<2, Bool> = golden.flags("padding", &tracked);
         let logits = model.forward(source, Some(padding), golden.ints("tokens", &tracked));
         golden.check("logits", logits.clone());
-        let loss = LossConfig::default().forward(logits, golden.ints("targets", &tracked), None).mean();
+        let loss = LossConfig::default().init().forward(logits, golden.ints("targets", &tracked), None).mean();
         golden.check("loss", loss.clone());
         golden.check_gradients(&model, &loss.backward());
     }

@@ -4,7 +4,7 @@
 
 use burn::tensor::Tensor;
 use firelight::kernels::Difference;
-use firelight::nn::{AuxiliaryLosses, Memory, Pass, SequenceInput, Transformer, TransformerConfig};
+use firelight::nn::{AuxiliaryLosses, EncoderOutput, Pass, SequenceInput, Transformer, TransformerConfig};
 
 use super::described::{assert_felt, config, paths};
 use crate::support::device;
@@ -183,9 +183,9 @@ fn compare(golden: &Golden) -> (Transformer, bool) {
 
 fn input(golden: &Golden, x: &Tensor<3>, memory: Option<&Tensor<3>>) -> SequenceInput {
     let flags = |key: &str| golden.has(key).then(|| golden.flags::<2>(key, &x.device()));
-    let memory = memory.map(|hidden| Memory::new(hidden.clone()).with_padding(flags("memory_padding")));
+    let memory = memory.map(|hidden| EncoderOutput::new(hidden.clone()).with_padding(flags("memory_padding")));
     let coordinates = golden.has("coordinates").then(|| golden.floats::<3>("coordinates", &x.device()));
-    SequenceInput { padding: flags("padding"), coordinates, memory, ..SequenceInput::default() }
+    SequenceInput { padding: flags("padding"), coordinates, encoder_output: memory, ..SequenceInput::default() }
 }
 
 /// Zeros at padding, where nobody reads.

@@ -10,7 +10,7 @@ use firelight::classification::{
     SpanReaderConfig, TextClassifierConfig, TextEncoder, TextEncoderConfig, TextInput, TokenClassifierConfig,
 };
 use firelight::kernels::assert_close;
-use firelight::nn::{LossConfig, Pass};
+use firelight::nn::{LossConfig, ParamBuilder, Pass};
 use firelight::training::{Objective, Switches};
 
 use crate::support::device;
@@ -49,7 +49,7 @@ fn classifiers_agree() {
         let logits = model.forward(&input(&golden), &mut Pass::default());
         golden.check("logits", logits.clone());
         let targets = SequenceTargets::Class(golden.ints("targets", &logits.device()));
-        agrees(&golden, &model, SequenceLossConfig::default().forward(logits, targets).mean());
+        agrees(&golden, &model, SequenceLossConfig::default().init().forward(logits, targets).mean());
     }
 }
 
@@ -80,7 +80,7 @@ fn masked_language_models_agree() {
         let whole: Tensor<3> = golden.floats("logits", &logits.device());
         let expected = whole.flatten::<2>(0, 1).select(0, places).unsqueeze::<3>();
         assert_close(&logits, &expected, 1e-5);
-        agrees(&golden, &model, LossConfig::default().forward(logits, targets.unsqueeze(), None).mean());
+        agrees(&golden, &model, LossConfig::default().init().forward(logits, targets.unsqueeze(), None).mean());
     }
 }
 
@@ -91,7 +91,7 @@ fn token_classifiers_agree() {
     let input = input(&golden);
     let logits = model.forward(&input, &mut Pass::default());
     let targets = golden.ints("targets", &logits.device());
-    agrees(&golden, &model, LossConfig::default().forward(logits, targets, input.padding).mean());
+    agrees(&golden, &model, LossConfig::default().init().forward(logits, targets, input.padding).mean());
 }
 
 #[test]
@@ -112,7 +112,9 @@ fn readers_of_spans_agree() {
 fn next_sentence_predictions_agree() {
     let golden = case("pretraining_tiny", 0);
     let config = PretrainingConfig::new(encoder(2), PretrainingObjective::MaskedAndNextSentence);
-    let PretrainingModel::NextSentence(model) = config.init(&device().autodiff()) else { panic!("pairs") };
+    let PretrainingModel::NextSentence(model) = config.init_with(&ParamBuilder::new(&device().autodiff(), 0)) else {
+        panic!("pairs")
+    };
     let model = golden.fill(model);
     let input = input(&golden);
     let device = input.tokens.device();
@@ -139,7 +141,9 @@ struct Discriminator {
 fn discriminators_agree() {
     let golden = case("pretraining_tiny", 1);
     let config = PretrainingConfig::new(encoder(2), PretrainingObjective::Replaced(ReplacedTokens::default()));
-    let PretrainingModel::Replaced(mut model) = config.init(&device().autodiff()) else { panic!("a discriminator") };
+    let PretrainingModel::Replaced(mut model) = config.init_with(&ParamBuilder::new(&device().autodiff(), 0)) else {
+        panic!("a discriminator")
+    };
     let filled = golden.fill(Discriminator { encoder: model.encoder, head: model.head });
     (model.encoder, model.head) = (filled.encoder.clone(), filled.head.clone());
     let input = input(&golden);

@@ -6,7 +6,7 @@ use std::path::Path;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Bool, Device, Gradients, Int, Tensor, TensorData};
 use firelight::kernels::Difference;
-use firelight::nn::Memory;
+use firelight::nn::EncoderOutput;
 use safetensors::{Dtype, SafeTensors};
 
 use super::{ParameterPath, device, tolerance};
@@ -162,9 +162,9 @@ impl Golden {
 }
 
 /// `x`, the memory's vectors, and the memory with its padding.
-pub(crate) fn with_memory(golden: &Golden) -> (Tensor<3>, Tensor<3>, Memory) {
+pub(crate) fn with_memory(golden: &Golden) -> (Tensor<3>, Tensor<3>, EncoderOutput) {
     let (x, hidden) = (golden.input::<3>("x", &device()), golden.input::<3>("memory", &device()));
-    let memory = Memory::new(hidden.clone()).with_padding(Some(golden.flags("memory_padding", &x.device())));
+    let memory = EncoderOutput::new(hidden.clone()).with_padding(Some(golden.flags("memory_padding", &x.device())));
     (x, hidden, memory)
 }
 

@@ -4,7 +4,7 @@
 use firelight::nn::{
     Activation, AttentionMechanism, AttentionPattern, DifferentialConfig, EmbeddingProjectionConfig, ExpertsConfig,
     GatedDeltaConfig, LatentConfig, MixerConfig, NormConfig, NormPlacement, NormSpan, PositionConfig, ProjectionKind,
-    ProjectionPlace, RotaryAxes, RotaryConfig, RotaryLayout, RotaryScaling, RouterScores, ScoreScale,
+    ProjectionPlacement, RotaryAxes, RotaryConfig, RotaryLayout, RotaryScaling, RouterScores, ScoreScale,
     TransformerConfig, WeightInit,
 };
 
@@ -147,7 +147,7 @@ fn with_another_layer(config: TransformerConfig, turns: bool) -> TransformerConf
 /// Embeddings of the width of the stack, so that all rows read the same inputs.
 fn projections() -> [Option<EmbeddingProjectionConfig>; 3] {
     let of = EmbeddingProjectionConfig::new(16);
-    [None, Some(of), Some(of.with_bias(false).with_place(ProjectionPlace::BeforePositions))]
+    [None, Some(of), Some(of.with_bias(false).with_placement(ProjectionPlacement::BeforePositions))]
 }
 
 fn experts() -> [Option<ExpertsConfig>; 6] {

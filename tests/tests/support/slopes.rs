@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 use firelight::kernels::Difference;
-use firelight::nn::{Memory, Pass, SequenceInput, Transformer, TransformerConfig};
+use firelight::nn::{EncoderOutput, ParamBuilder, Pass, SequenceInput, Transformer, TransformerConfig};
 
 use super::{Noise, ParameterPath, device, tolerance};
 
@@ -49,7 +49,7 @@ struct Probe {
 pub(crate) fn assert_gradients_are_slopes(config: &TransformerConfig, length: usize, noise: &mut Noise) -> Named {
     let [x, memory, weights] = [length, 3, length].map(|len| noise.tensor([2, len, config.d_model]).into_data());
     let build = |device: &Device| Probe {
-        stack: config.init(device),
+        stack: config.init_with(&ParamBuilder::new(device, 0)),
         x: Param::from_data(x.clone(), device),
         memory: config.has_cross_attention().then(|| Param::from_data(memory.clone(), device)),
     };
@@ -135,7 +135,7 @@ impl Probe {
     fn run(&self, weights: &TensorData) -> Tensor<1> {
         let x = self.x.val();
         let input = match &self.memory {
-            Some(memory) => SequenceInput::default().with_memory(Memory::new(memory.val())),
+            Some(memory) => SequenceInput::default().with_encoder_output(EncoderOutput::new(memory.val())),
             None => SequenceInput::default(),
         };
         let is_double = x.dtype() == DType::F64;

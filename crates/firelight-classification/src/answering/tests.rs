@@ -1,5 +1,6 @@
 //! Whole trainings, small enough for seconds: what is learnt, measured and answered, and what is refused.
 
+use firelight_core::ParamBuilder;
 use std::fs;
 use std::path::Path;
 
@@ -126,7 +127,7 @@ fn one_batch_is_learnt_to_zero_loss() {
     }
     let device = Device::default().autodiff();
     let config = quiet(&QuestionAnswering::config(&run.recipe, &run.corpus, Path::new("answers.toml")).unwrap());
-    let task = SpanTask::new(config.init(&device), SpanLossConfig::default());
+    let task = SpanTask::new(config.init_with(&ParamBuilder::new(&device, 0)), SpanLossConfig::default());
     let batch = || SpanBatcher.batch(run.corpus.training()[..8].concat(), &device);
     let optimizer = OptimizerConfig { learning_rate: 1e-3, weight_decay: 0.0, ..OptimizerConfig::default() };
     let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };

@@ -99,12 +99,12 @@ impl PretrainingConfig {
         }
     }
 
-    /// Builds the model with seed 0.
+    /// Builds the model; the device draws the seed: see [`ParamBuilder::random`].
     ///
     /// # Panics
     /// With the text of [`validate`](Self::validate).
     pub fn init(&self, device: &Device) -> PretrainingModel {
-        self.init_with(&ParamBuilder::new(device, 0))
+        self.init_with(&ParamBuilder::random(device))
     }
 
     /// Builds the model at the builder's seed and path. Weights of the same path begin alike, whatever the objective.
@@ -291,7 +291,10 @@ mod tests {
             entered.0
         };
         let config = config(PretrainingObjective::Masked);
-        let (alone, model) = (config.masked().init(&Device::default()), config.init(&Device::default()));
+        let (alone, model) = (
+            config.masked().init_with(&ParamBuilder::new(&Device::default(), 0)),
+            config.init_with(&ParamBuilder::new(&Device::default(), 0)),
+        );
         let expected = entered(&|visitor| alone.visit(visitor));
         assert!(!expected.is_empty());
         assert_eq!(entered(&|visitor| model.visit(visitor)), expected, "checkpoints of masked language models fit");
@@ -321,11 +324,11 @@ mod tests {
         let replaced = PretrainingObjective::Replaced(ReplacedTokens { generator_size: 0.5, lambda: 50.0 });
         for objective in [PretrainingObjective::Masked, PretrainingObjective::MaskedAndNextSentence, replaced] {
             let mut config = config(objective);
-            let tied = config.init(&device);
+            let tied = config.init_with(&ParamBuilder::new(&device, 0));
             config.head.tied = false;
-            let own = config.init(&device);
+            let own = config.init_with(&ParamBuilder::new(&device, 0));
             config.encoder.transformer.embedding_projection = Some(EmbeddingProjectionConfig::new(4));
-            let narrow = config.init(&device);
+            let narrow = config.init_with(&ParamBuilder::new(&device, 0));
             for model in [&tied, &own, &narrow] {
                 assert_eq!(model.cost(4, 0.5).parameters, model.num_params(), "{objective:?}");
             }

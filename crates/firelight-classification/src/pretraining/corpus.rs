@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
-use firelight_data::{BatchPlan, Batching, MaskVocabulary, Part, StepLoader, Tokenizer};
+use firelight_data::{BatchPlan, Batching, MaskVocabulary, Split, StepLoader, Tokenizer};
 use firelight_storage::ModelFolder;
 
 use super::examples::{ExampleDataset, Examples, PretrainingBatch, PretrainingBatcher};
@@ -78,7 +78,7 @@ impl MaskedCorpus {
             false => Units::texts(texts, &vocabulary, max_len),
         };
         let (training, validation) =
-            (units(Part::Training, &texts.training)?, units(Part::Validation, &texts.validation)?);
+            (units(Split::Training, &texts.training)?, units(Split::Validation, &texts.validation)?);
         let masks = Arc::new(MaskVocabulary::of(vocabulary.tokenizer(), MASK)?);
         Ok(Self { vocabulary, masks, objective, texts, training, validation })
     }
@@ -188,7 +188,7 @@ mod tests {
         fs::write(path("dev.txt"), "a day\na night\n").unwrap();
         let error = read().unwrap_err();
         assert!(
-            error.is_user_error() && error.to_string().contains("validation part: there is 1 document with 1"),
+            error.is_user_error() && error.to_string().contains("validation split: there is 1 document with 1"),
             "{error}"
         );
     }

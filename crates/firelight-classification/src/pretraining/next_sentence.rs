@@ -23,8 +23,8 @@ impl Losses {
         let NextSentenceBatch { masked, order } = batch;
         let logits = model.forward_at(&masked.input, masked.places, pass);
         Self {
-            tokens: loss.forward(logits.tokens, masked.targets, masked.ignored),
-            order: LossConfig::default().forward(logits.order.unsqueeze(), order.unsqueeze(), None), // [1, B, 2]
+            tokens: loss.init().forward(logits.tokens, masked.targets, masked.ignored),
+            order: LossConfig::default().init().forward(logits.order.unsqueeze(), order.unsqueeze(), None), // [1, B, 2]
         }
     }
 
@@ -67,7 +67,7 @@ pub(super) fn sums(model: &NextSentenceModel, batch: NextSentenceBatch) -> Tenso
     let NextSentenceBatch { masked, order } = batch;
     let logits = model.forward_at(&masked.input, masked.places, &mut Pass::default()).order; // [B, 2]
     let right = logits.clone().argmax(1).squeeze_dim::<1>(1).equal(order.clone()).float().sum();
-    let loss = LossConfig::default().forward(logits.unsqueeze(), order.unsqueeze(), None);
+    let loss = LossConfig::default().init().forward(logits.unsqueeze(), order.unsqueeze(), None);
     Tensor::cat(vec![loss.total, right, loss.count], 0)
 }
 
@@ -83,6 +83,7 @@ mod tests {
     use crate::masking::MaskedBatch;
     use crate::{PretrainingConfig, PretrainingModel, PretrainingObjective, TextEncoderConfig, TextInput};
     use burn::tensor::{Bool, Device, Int, TensorData};
+    use firelight_core::ParamBuilder;
     use firelight_kernels::assert_close;
     use firelight_training::{OptimizerConfig, ScheduleConfig, ScheduleKind, Trainee, Trainer};
 
@@ -92,7 +93,7 @@ mod tests {
     fn model(device: &Device) -> NextSentenceModel {
         let encoder = TextEncoderConfig::bert(9, 8, 2, 1).with_stack(|stack| stack.with_dropout(0.0));
         let config = PretrainingConfig::new(encoder, PretrainingObjective::MaskedAndNextSentence);
-        match config.init(device) {
+        match config.init_with(&ParamBuilder::new(device, 0)) {
             PretrainingModel::NextSentence(model) => model,
             other => panic!("{other}"),
         }

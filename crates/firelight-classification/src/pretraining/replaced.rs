@@ -107,7 +107,7 @@ impl Losses {
     ) -> Self {
         let logits = model.generate_at(&batch.masked.input, batch.masked.places.clone(), generator);
         let Corrupted { input, is_replaced } = Corrupted::of(&batch, logits.clone());
-        let tokens = loss.forward(logits, batch.masked.targets, batch.masked.ignored);
+        let tokens = loss.init().forward(logits, batch.masked.targets, batch.masked.ignored);
         let logits = model.forward(&input, discriminator);
         let verdict = Verdict { logits, is_replaced, padding: input.padding };
         Self { tokens, verdict, lambda: model.lambda() }
@@ -183,6 +183,7 @@ mod tests {
     use crate::{PretrainingConfig, PretrainingModel, PretrainingObjective, ReplacedTokens, TextEncoderConfig};
     use burn::module::Module;
     use burn::tensor::{Device, TensorData};
+    use firelight_core::ParamBuilder;
     use firelight_data::{MaskedText, replaced_tokens};
     use firelight_kernels::assert_close;
     use firelight_training::{OptimizerConfig, ScheduleConfig, ScheduleKind, Trainee, Trainer};
@@ -197,7 +198,9 @@ mod tests {
     fn model(device: &Device) -> ReplacedTokenModel {
         let encoder = TextEncoderConfig::bert(9, 16, 2, 1).with_stack(|stack| stack.with_dropout(0.0));
         let replaced = ReplacedTokens { generator_size: 0.5, ..ReplacedTokens::default() };
-        match PretrainingConfig::new(encoder, PretrainingObjective::Replaced(replaced)).init(device) {
+        match PretrainingConfig::new(encoder, PretrainingObjective::Replaced(replaced))
+            .init_with(&ParamBuilder::new(device, 0))
+        {
             PretrainingModel::Replaced(model) => model,
             other => panic!("{other}"),
         }

@@ -216,5 +216,5 @@ fn what_does_not_fit_is_reported_with_its_key() {
     assert!(found.contains("data.objective") && found.contains("masked_and_next_sentence"), "{found}");
     fs::write(home.path("texts").join("dev.txt"), "one\n\ntwo\n").unwrap();
     let found = error("masked_and_next_sentence", &segments);
-    assert!(found.contains("the validation part") && found.contains("between two blank ones"), "{found}");
+    assert!(found.contains("the validation split") && found.contains("between two blank ones"), "{found}");
 }

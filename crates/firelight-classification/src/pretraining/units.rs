@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use firelight_data::{DataError, NoiseSeed, Part, SentencePairs};
+use firelight_data::{DataError, NoiseSeed, SentencePairs, Split};
 
 use crate::data::EncodedText;
 use crate::error::ClassificationError;
@@ -32,7 +32,7 @@ pub(super) struct Pairs {
 }
 
 impl Units {
-    /// The units of a part of the texts, none longer than `max_len` tokens.
+    /// The units of a split of the texts, none longer than `max_len` tokens.
     pub(super) fn texts(
         texts: &[String],
         vocabulary: &TextVocabulary,
@@ -48,9 +48,9 @@ impl Units {
         }
     }
 
-    /// The pairs of a part of the documents, each at most `max_len` tokens long.
+    /// The pairs of a split of the documents, each at most `max_len` tokens long.
     pub(super) fn pairs(
-        (part, documents): (Part, &[String]),
+        (split, documents): (Split, &[String]),
         vocabulary: &TextVocabulary,
         max_len: usize,
     ) -> Result<Self, ClassificationError> {
@@ -60,7 +60,7 @@ impl Units {
         let sentences = sentences.collect::<Result<Vec<_>, _>>()?;
         let longest = sentences.iter().flatten().map(Vec::len).max().unwrap_or(0);
         let sentences =
-            SentencePairs::new(sentences).map_err(|error| ClassificationError::SentencePairs { part, error })?;
+            SentencePairs::new(sentences).map_err(|error| ClassificationError::SentencePairs { split, error })?;
         let (documents, around) = (documents.len(), vocabulary.around());
         Ok(Self::Pairs(Arc::new(Pairs { sentences, documents, longest, around, max_len })))
     }
@@ -133,7 +133,7 @@ mod tests {
     fn pairs(max_len: usize) -> Arc<Pairs> {
         let vocabulary = TextVocabulary::new(Tokenizer::train(&TokenizerConfig::Char, "abcdefghij").unwrap()).unwrap();
         let documents = DOCUMENTS.map(String::from);
-        let Units::Pairs(pairs) = Units::pairs((Part::Training, &documents), &vocabulary, max_len).unwrap() else {
+        let Units::Pairs(pairs) = Units::pairs((Split::Training, &documents), &vocabulary, max_len).unwrap() else {
             panic!("pairs")
         };
         pairs

@@ -92,7 +92,7 @@ mod tests {
         let corpus = LabelledCorpus::read(&recipe, Path::new("x.toml"), &[data.path().into()], None).unwrap();
         let config = quiet(&Classification::config(&recipe, &corpus, Path::new("x.toml")).unwrap());
         let device = Device::default().autodiff();
-        let task = ClassifierTask::new(config.init(&device), SequenceLossConfig::default());
+        let task = ClassifierTask::new(config.init_with(&ParamBuilder::new(&device, 0)), SequenceLossConfig::default());
         let batch = |device: &Device| TextBatcher.batch(corpus.training().to_vec(), device);
         let optimizer = OptimizerConfig { learning_rate: 3e-3, weight_decay: 0.0, ..OptimizerConfig::default() };
         let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };

@@ -59,7 +59,7 @@ impl Batcher<TaggedExample, TaggedBatch> for TaggedBatcher {
 pub type TokenClassifierTask = Trainee<TokenClassifier>;
 
 fn compute_loss(model: &TokenClassifier, batch: TaggedBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
-    loss.forward(model.forward(&batch.input, pass), batch.targets, Some(batch.ignored))
+    loss.init().forward(model.forward(&batch.input, pass), batch.targets, Some(batch.ignored))
 }
 
 /// The plain cross-entropy, and beside it the loss that `config` minimises, where that is another one.
@@ -91,6 +91,7 @@ impl Objective for TokenClassifier {
 mod tests {
     use super::*;
     use crate::{TextEncoderConfig, TokenClassifierConfig};
+    use firelight_core::ParamBuilder;
     use firelight_kernels::assert_close;
 
     fn example(ids: &[u32], places: &[usize], tags: &[usize]) -> TaggedExample {
@@ -111,7 +112,8 @@ mod tests {
     #[test]
     fn what_a_step_minimises_stands_beside_the_plain_loss_where_it_is_another_one() {
         let device = Device::default().autodiff();
-        let model = TokenClassifierConfig::new(TextEncoderConfig::modern(9, 8, 2, 1), ["a", "b", "c"]).init(&device);
+        let model = TokenClassifierConfig::new(TextEncoderConfig::modern(9, 8, 2, 1), ["a", "b", "c"])
+            .init_with(&ParamBuilder::new(&device, 0));
         let step = |loss: LossConfig| {
             let examples = vec![example(&[7, 1, 2, 8], &[1], &[2]), example(&[7, 1, 2, 3, 4, 8], &[1, 3], &[0, 1])];
             let batch = TaggedBatcher.batch(examples, &device);
@@ -134,7 +136,8 @@ mod tests {
     #[test]
     fn padding_and_batch_mates_change_no_loss_and_other_tokens_do_not_count() {
         let device = Device::default();
-        let model = TokenClassifierConfig::new(TextEncoderConfig::modern(9, 8, 2, 1), ["a", "b", "c"]).init(&device);
+        let model = TokenClassifierConfig::new(TextEncoderConfig::modern(9, 8, 2, 1), ["a", "b", "c"])
+            .init_with(&ParamBuilder::new(&device, 0));
         let loss = |examples: &[TaggedExample]| {
             model.valid_loss(TaggedBatcher.batch(examples.to_vec(), &device), Switches::default()).read().unwrap()
         };

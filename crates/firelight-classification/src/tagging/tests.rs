@@ -5,7 +5,7 @@ use std::path::Path;
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
-use firelight_core::LossConfig;
+use firelight_core::{LossConfig, ParamBuilder};
 use firelight_storage::Checkpoint;
 use firelight_training::{OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, Trainer};
 
@@ -134,7 +134,7 @@ fn one_batch_is_learnt_to_zero_loss() {
     }
     let device = Device::default().autodiff();
     let config = quiet(&TokenClassification::config(&run.recipe, &run.corpus, Path::new("entities.toml")).unwrap());
-    let task = TokenClassifierTask::new(config.init(&device), LossConfig::default());
+    let task = TokenClassifierTask::new(config.init_with(&ParamBuilder::new(&device, 0)), LossConfig::default());
     let batch = || TaggedBatcher.batch(run.corpus.training()[..8].to_vec(), &device);
     let optimizer = OptimizerConfig { learning_rate: 3e-3, weight_decay: 0.0, ..OptimizerConfig::default() };
     let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };

@@ -1,4 +1,4 @@
-//! `firelight evaluate`: how good a trained model is, on what it was validated on, on the validation part of a text or of images,
+//! `firelight evaluate`: how good a trained model is, on what it was validated on, on the validation split of a text or of images,
 //! or on a split of parallel files, of labelled texts, of tagged sentences or of images.
 
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ Examples:
   firelight evaluate runs/sst2-1 --data DIR --split test
 
 Without --data it measures what the run was validated on, which its folder keeps. --data is what `firelight train` takes: \
-a text, of which the validation part is measured; a folder of files for each split; or one file. --split names the files to \
+a text, of which the validation split is measured; a folder of files for each split; or one file. --split names the files to \
 measure, such as test for test.de and test.en, or for test.tsv; by default val for seq2seq, else what the run validates on.";
 
 /// Measure a trained model on its validation data, or on other data

@@ -3,6 +3,7 @@
 use super::mechanism::Heads;
 use super::projection::Widths;
 use super::{Attention, AttentionMechanism, ProjectionKind, ScoreScale};
+use crate::config::spelled;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
 use crate::kind;
@@ -29,6 +30,10 @@ pub enum NormSpan {
 }
 
 /// Configuration of an [`Attention`] layer.
+#[doc(alias = "multi-head attention")]
+#[doc(alias = "grouped-query attention")]
+#[doc(alias = "GQA")]
+#[doc(alias = "MQA")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AttentionConfig {
@@ -236,7 +241,7 @@ impl AttentionConfig {
             })
             .part(self.query_key_norm.map_or(Ok(()), |norm| norm.validate()))
             .require(self.scale.is_usable(), || {
-                format!("attention_scale = {:?} must be a finite number other than 0", self.scale)
+                format!("attention_scale = {} must be a finite number other than 0", spelled(&self.scale))
             })
             .require(self.soft_cap.is_none_or(|cap| cap > 0.0 && cap.is_finite()), || {
                 format!("attention_soft_cap = {:?} must be above 0, or left out", self.soft_cap.unwrap_or_default())
@@ -259,8 +264,9 @@ impl AttentionConfig {
             })
             .require(products || self.scale == ScoreScale::default(), || {
                 format!(
-                    "attention_scale = {:?} scales products, which attention_mechanism = {:?} does not form: leave it out",
-                    self.scale, self.mechanism
+                    "attention_scale = {} scales products, which attention_mechanism = {} does not form: leave it out",
+                    spelled(&self.scale),
+                    spelled(&self.mechanism)
                 )
             })
             .require(softmax || self.soft_cap.is_none(), || {
@@ -311,9 +317,9 @@ impl AttentionConfig {
         Heads { n_heads: self.n_heads, n_kv_heads: self.n_kv_heads(), d_head: self.d_head() }
     }
 
-    /// Builds the layer with seed 0.
+    /// Builds the layer; the device draws the seed: see [`ParamBuilder::random`].
     pub fn init(&self, device: &Device) -> Attention {
-        self.init_with(&ParamBuilder::new(device, 0))
+        self.init_with(&ParamBuilder::random(device))
     }
 
     /// Builds the layer at the builder's seed and path.
@@ -360,13 +366,14 @@ mod tests {
         let device = Device::default();
         assert_eq!(AttentionConfig::new(64, 8).init(&device).num_params(), 16_640);
         // Two of eight key/value heads: keys and values shrink to a quarter.
-        let grouped = AttentionConfig::new(64, 8).with_n_kv_heads(2).init(&device);
+        let grouped = AttentionConfig::new(64, 8).with_n_kv_heads(2).init_with(&ParamBuilder::new(&device, 0));
         assert_eq!(grouped.num_params(), 2 * (64 * 64 + 64) + 2 * (64 * 16 + 16));
         // Values of 4 channels beside queries and keys of 8: their projection and the one after it shrink to a half.
-        let narrow = AttentionConfig::new(64, 8).with_d_value(4).init(&device);
+        let narrow = AttentionConfig::new(64, 8).with_d_value(4).init_with(&ParamBuilder::new(&device, 0));
         assert_eq!(narrow.num_params(), 2 * (64 * 64 + 64) + (64 * 32 + 32) + (32 * 64 + 64));
         // Biases on queries, keys and values alone.
-        let qwen = AttentionConfig::new(64, 8).with_bias(false).with_qkv_bias(true).init(&device);
+        let qwen =
+            AttentionConfig::new(64, 8).with_bias(false).with_qkv_bias(true).init_with(&ParamBuilder::new(&device, 0));
         assert_eq!(qwen.num_params(), 16_640 - 64);
         // One gain of 8 channels for all queries, one for all keys; a layer norm has an offset beside it.
         let normed = |norm| AttentionConfig::new(64, 8).with_query_key_norm(Some(norm)).init(&device).num_params();
@@ -394,7 +401,7 @@ mod tests {
         assert_eq!(
             error.problems(),
             [
-                "attention_scale = Constant(0.0) must be a finite number other than 0",
+                "attention_scale = { constant = 0.0 } must be a finite number other than 0",
                 "attention_soft_cap = -1.0 must be above 0, or left out",
             ]
         );
@@ -407,7 +414,7 @@ mod tests {
         assert_eq!(
             error.expect_err("no product").problems(),
             [
-                "attention_scale = Constant(0.5) scales products, which attention_mechanism = Additive does not form: leave it out"
+                "attention_scale = { constant = 0.5 } scales products, which attention_mechanism = \"additive\" does not form: leave it out"
             ]
         );
         let error = AttentionConfig::new(8, 2)
@@ -421,7 +428,7 @@ mod tests {
         assert_eq!(
             error.problems(),
             [
-                "attention_scale = None scales products, which attention_mechanism = Linear does not form: leave it out",
+                "attention_scale = \"none\" scales products, which attention_mechanism = \"linear\" does not form: leave it out",
                 "attention_soft_cap = 5.0 has no scores to bound in linear attention: leave it out",
                 "attention_sinks = true has no softmax to take part in, in linear attention: set it to false",
                 "attention_dropout = 0.1 has no weights to drop in linear attention: set it to 0",

@@ -206,10 +206,6 @@ impl TokenMixer for DifferentialAttention {
         Box::new(KeyValues::new(rule.look_back(), capacity))
     }
 
-    fn full_state(&self, _rule: &PairRule, capacity: usize) -> Box<dyn State> {
-        Box::new(KeyValues::new(None, capacity))
-    }
-
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {
         let part = |name: &str, layer: &Linear| Cost::of(layer).keeping(layer.widths()[1]).named(name);
         let ([d_heads, _], [_, d_keys]) = (self.output.widths(), self.key.widths());
@@ -275,7 +271,8 @@ mod tests {
     #[test]
     fn lambda_begins_by_the_depth() {
         let mixer = MixerConfig::Differential(DifferentialConfig::default());
-        let stack = TransformerConfig::new(8, 2, 3).with_mixer(mixer).init(&Device::default());
+        let stack =
+            TransformerConfig::new(8, 2, 3).with_mixer(mixer).init_with(&ParamBuilder::new(&Device::default(), 0));
         let begins = stack.blocks.iter().map(|block| match &block.attention {
             Mixer::Differential(layer) => layer.lambda_init,
             other => panic!("{other:?}"),

@@ -219,10 +219,6 @@ impl TokenMixer for LatentAttention {
         Box::new(KeyValues::new(rule.look_back(), capacity))
     }
 
-    fn full_state(&self, _rule: &PairRule, capacity: usize) -> Box<dyn State> {
-        Box::new(KeyValues::new(None, capacity))
-    }
-
     /// As in training, where keys and values of every head are made.
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {
         let part = |name: &str, layer: &Linear| Cost::of(layer).keeping(layer.widths()[1]).named(name);

@@ -29,7 +29,7 @@ pub use pattern::AttentionPattern;
 pub use projection::{FusedProjection, Projection, ProjectionKind, SeparateProjection};
 pub use score::{AdditiveScore, BilinearScore, ScoreScale};
 
-use crate::context::{AttentionContext, LayerContext, Memory, MemoryKeyValues};
+use crate::context::{AttentionContext, CrossKeyValues, EncoderOutput, LayerContext};
 use crate::cost::{Cost, FLOAT, pairs_per_query};
 use crate::dropout;
 use crate::layer::TokenMixer;
@@ -49,6 +49,8 @@ use firelight_kernels::{
 /// ```text
 /// x -projection-> query, key, value -norm-> -rotation-> -cache-> -attention(mask, bias)-> heads -merge-> -gate-> output
 /// ```
+#[doc(alias = "MultiHeadAttention")]
+#[doc(alias = "MHA")]
 #[derive(Module, Debug)]
 pub struct Attention {
     /// From the residual stream to queries, keys and values.
@@ -107,23 +109,23 @@ impl Attention {
         self.written(heads, gate)
     }
 
-    /// Attends from every token of `x` to `memory`. With a cache the keys and values of the memory are computed once, and it is
+    /// Attends from every token of `x` to the `encoder_output`. With a cache the keys and values of the encoder's output are computed once, and it is
     /// not read again.
     ///
     /// # Shapes
-    /// - `x`: `[B, T, D]`, memory: `[B, S, D]`; output: `[B, T, D]`
+    /// - `x`: `[B, T, D]`, `encoder_output`: `[B, S, D]`; output: `[B, T, D]`
     ///
     /// # Panics
-    /// If the memory does not fit `x`.
-    pub fn forward_cross(&self, x: Tensor<3>, memory: &Memory, pass: &mut LayerPass) -> Tensor<3> {
+    /// If the encoder's output does not fit `x`.
+    pub fn forward_cross(&self, x: Tensor<3>, encoder_output: &EncoderOutput, pass: &mut LayerPass) -> Tensor<3> {
         let shape = x.dims();
         let gate = self.gate.as_ref().map(|gate| gate.forward(x.clone()));
         let query = self.queries(self.projection.queries(x)); // [B, H, T, E]
-        let MemoryKeyValues { key, value, padding } = pass.memory(|| {
-            memory.check(shape);
-            let [key, value] = self.projection.keys_and_values(memory.hidden.clone());
+        let CrossKeyValues { key, value, padding } = pass.cross(|| {
+            encoder_output.check(shape);
+            let [key, value] = self.projection.keys_and_values(encoder_output.hidden.clone());
             let (key, value) = (self.keys(key), split(value, self.n_kv_heads)); // [B, G, S, E | W]
-            MemoryKeyValues { key, value, padding: memory.padding.clone() }
+            CrossKeyValues { key, value, padding: encoder_output.padding.clone() }
         });
         let mask = padding.map_or(AttentionMask::none(), AttentionMask::padding);
         let heads = self.heads([query, key, value], &AttentionContext::masked(mask), pass.cross_attention());
@@ -139,7 +141,7 @@ impl Attention {
         })
     }
 
-    /// What attention to a memory of `length` tokens costs, whose keys and values are cached.
+    /// What attention to an encoder's output of `length` tokens costs, whose keys and values are cached.
     pub(crate) fn cross_cost(&self, length: usize) -> Cost {
         let [_, key, value] = self.projection.widths();
         let cached = length.saturating_mul(key + value).saturating_mul(FLOAT);
@@ -241,7 +243,7 @@ impl TokenMixer for Attention {
     }
 
     /// The keys and values of all tokens.
-    fn full_state(&self, _rule: &PairRule, capacity: usize) -> Box<dyn State> {
+    fn full_state(&self, capacity: usize) -> Box<dyn State> {
         Box::new(KeyValues::new(None, capacity))
     }
 
@@ -313,7 +315,7 @@ mod tests {
     fn one_fused_matrix_equals_three_side_by_side() {
         let device = Device::default();
         let config = AttentionConfig::new(12, 3).with_n_kv_heads(1);
-        let separate = config.init(&device);
+        let separate = config.init_with(&ParamBuilder::new(&device, 0));
         let mut fused = config.clone().with_projection(ProjectionKind::Fused).init_with(&ParamBuilder::new(&device, 0));
         let (Projection::Separate(parts), Projection::Fused(whole)) = (&separate.projection, &mut fused.projection)
         else {
@@ -323,7 +325,7 @@ mod tests {
         let weights = layers.map(|layer| layer.weight.val()).to_vec();
         whole.qkv.weight = Param::from_tensor(Tensor::cat(weights, 1));
         let x = Tensor::<3>::random([2, 4, 12], Distribution::Default, &device);
-        let memory = Memory::new(Tensor::<3>::random([2, 5, 12], Distribution::Default, &device));
+        let memory = EncoderOutput::new(Tensor::<3>::random([2, 5, 12], Distribution::Default, &device));
         let context = AttentionContext::masked(AttentionMask::causal());
         let run = |layer: &Attention| {
             let own = layer.forward(x.clone(), &context, &mut LayerPass::default());
@@ -337,14 +339,14 @@ mod tests {
         let device = Device::default();
         let config = AttentionConfig::new(8, 2).with_bias(false).with_gate(true);
         let x = Tensor::<3>::random([2, 4, 8], Distribution::Default, &device);
-        let memory = Memory::new(Tensor::<3>::random([2, 5, 8], Distribution::Default, &device));
+        let memory = EncoderOutput::new(Tensor::<3>::random([2, 5, 8], Distribution::Default, &device));
         let run = |layer: &Attention| {
             let own = layer.forward(x.clone(), &AttentionContext::default(), &mut LayerPass::default());
             Tensor::cat(vec![own, layer.forward_cross(x.clone(), &memory, &mut LayerPass::default())], 1)
         };
-        let plain = run(&Attention { gate: None, ..config.init(&device) });
+        let plain = run(&Attention { gate: None, ..config.init_with(&ParamBuilder::new(&device, 0)) });
         for (weight, share) in [(0.0, 0.5), (1e3, 1.0)] {
-            let mut layer = config.init(&device);
+            let mut layer = config.init_with(&ParamBuilder::new(&device, 0));
             let gate = layer.gate.as_mut().expect("a gate");
             gate.weight = Param::from_tensor(Tensor::full([8, 8], weight, &device)); // All of x is above 0.
             assert_close(&run(&layer), &(plain.clone() * share), 1e-6);
@@ -356,7 +358,7 @@ mod tests {
         // W_Q = I, W_K swaps the channels, W_V = 2 I; x0 = [1, .5], x1 = [.2, .9]. Keys [.5, 1] and [.9, .2]; the scores
         // of x0 are 1 and 1, so that both weigh a half: z0 = ([2, 1] + [.4, 1.8]) / 2 = [1.2, 1.4].
         let device = Device::default();
-        let mut layer = AttentionConfig::new(2, 1).with_bias(false).init(&device);
+        let mut layer = AttentionConfig::new(2, 1).with_bias(false).init_with(&ParamBuilder::new(&device, 0));
         let matrix = |rows: [[f32; 2]; 2]| Param::from_tensor(Tensor::<2>::from_floats(rows, &device));
         let Projection::Separate(parts) = &mut layer.projection else { panic!("three matrices") };
         parts.query.weight = matrix([[1.0, 0.0], [0.0, 1.0]]);
@@ -371,9 +373,10 @@ mod tests {
     #[test]
     fn a_sink_takes_its_share_of_every_query_of_both_attentions() {
         // Equal values v and zero scores: n keys beside a sink of ln 2 have n / (n + 2) of the weight, so that of one token
-        // the output is v / 3, of the second of two v / 2, and of a memory of six 3/4 v.
+        // the output is v / 3, of the second of two v / 2, and of an encoder's output of six 3/4 v.
         let device = Device::default();
-        let mut layer = AttentionConfig::new(2, 1).with_bias(false).with_sinks(true).init(&device);
+        let mut layer =
+            AttentionConfig::new(2, 1).with_bias(false).with_sinks(true).init_with(&ParamBuilder::new(&device, 0));
         let matrix = |number: f32| Param::from_tensor(Tensor::<2>::eye(2, &device) * number);
         let Projection::Separate(parts) = &mut layer.projection else { panic!("three matrices") };
         (parts.query.weight, parts.key.weight, parts.value.weight) = (matrix(0.0), matrix(0.0), matrix(1.0));
@@ -383,7 +386,7 @@ mod tests {
         let x = Tensor::<3>::ones([1, 2, 2], &device) * 6;
         let own = layer.forward(x.clone(), &context, &mut LayerPass::default());
         assert_close(&own, &[2.0, 2.0, 3.0, 3.0], 1e-5);
-        let memory = Memory::new(Tensor::ones([1, 6, 2], &device) * 8);
+        let memory = EncoderOutput::new(Tensor::ones([1, 6, 2], &device) * 8);
         let crossed = layer.forward_cross(x, &memory, &mut LayerPass::default());
         assert_close(&crossed, &[6.0; 4], 1e-5);
     }
@@ -392,13 +395,14 @@ mod tests {
     fn a_bilinear_layer_of_unit_matrices_is_one_of_dot_products() {
         let device = Device::default();
         let config = AttentionConfig::new(12, 3).with_init(Init::XavierUniform, Init::XavierUniform);
-        let mut bilinear = config.clone().with_mechanism(AttentionMechanism::Bilinear).init(&device);
+        let mut bilinear =
+            config.clone().with_mechanism(AttentionMechanism::Bilinear).init_with(&ParamBuilder::new(&device, 0));
         let Mechanism::Bilinear(score) = &mut bilinear.mechanism else { panic!("the mechanism asked for") };
         let x = Tensor::<3>::random([2, 4, 12], Distribution::Default, &device);
         let run = |layer: &Attention| {
             layer.forward(x.clone(), &AttentionContext::default(), &mut LayerPass::default()).into_data()
         };
         score.weight = Param::from_tensor(Tensor::<2>::eye(4, &device).repeat_dim(1, 3));
-        assert_close(&run(&bilinear), &run(&config.init(&device)), 1e-6);
+        assert_close(&run(&bilinear), &run(&config.init_with(&ParamBuilder::new(&device, 0))), 1e-6);
     }
 }

@@ -14,6 +14,7 @@ fn block() -> usize {
 
 /// The shape of a layer's attention, before padding. A position is the index of a token in its row, the tokens in the
 /// cache counted, and padding, too: so padding on the left moves the chunks and the global tokens of a text.
+#[doc(alias = "sparse attention")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -24,6 +25,7 @@ pub enum AttentionPattern {
     #[default]
     Causal,
     /// A query sees itself and its neighbours.
+    #[doc(alias = "local attention")]
     SlidingWindow {
         /// Keys before the query that it sees.
         left: usize,

@@ -162,12 +162,12 @@ impl Projection {
     }
 
     /// Keys and values alone, `[B, S, G E]` and `[B, S, G W]`.
-    pub(super) fn keys_and_values(&self, memory: Tensor<3>) -> [Tensor<3>; 2] {
+    pub(super) fn keys_and_values(&self, source: Tensor<3>) -> [Tensor<3>; 2] {
         match self {
-            Self::Separate(separate) => [separate.key.forward(memory.clone()), separate.value.forward(memory)],
+            Self::Separate(separate) => [separate.key.forward(source.clone()), separate.value.forward(source)],
             Self::Fused(fused) => {
                 let [_, key, value] = fused.parts();
-                let both = fused.qkv.forward_columns(memory, key.start, value.end);
+                let both = fused.qkv.forward_columns(source, key.start, value.end);
                 [both.clone().narrow(2, 0, key.len()), both.narrow(2, key.len(), value.len())]
             }
         }

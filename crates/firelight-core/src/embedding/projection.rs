@@ -34,14 +34,14 @@ pub struct EmbeddingProjectionConfig {
     pub bias: bool,
     /// Where the layer stands. Default: behind the positions and the norm of the embeddings.
     #[serde(default)]
-    pub place: ProjectionPlace,
+    pub placement: ProjectionPlacement,
 }
 
 /// Where the layer from the embeddings to the residual stream stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum ProjectionPlace {
+pub enum ProjectionPlacement {
     /// Behind positions, norm and dropout of the embeddings, which are of width `E`, as in ALBERT and ELECTRA.
     #[default]
     AfterNorm,
@@ -52,7 +52,7 @@ pub enum ProjectionPlace {
 impl EmbeddingProjectionConfig {
     /// From embeddings of this width, with a bias, behind their norm.
     pub fn new(d_embedding: usize) -> Self {
-        Self { d_embedding, bias: true, place: ProjectionPlace::default() }
+        Self { d_embedding, bias: true, placement: ProjectionPlacement::default() }
     }
 
     /// Sets whether there is a bias.
@@ -62,8 +62,8 @@ impl EmbeddingProjectionConfig {
     }
 
     /// Sets where the layer stands.
-    pub fn with_place(mut self, place: ProjectionPlace) -> Self {
-        self.place = place;
+    pub fn with_placement(mut self, placement: ProjectionPlacement) -> Self {
+        self.placement = placement;
         self
     }
 

@@ -106,7 +106,7 @@ impl Visitor<'_> for ScaleVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TokenEmbeddingConfig;
+    use crate::{ParamBuilder, TokenEmbeddingConfig};
     use burn::tensor::{Device, Int, Tensor};
     use firelight_kernels::assert_close;
 
@@ -140,8 +140,12 @@ mod tests {
     fn vectors_are_multiplied() {
         let device = Device::default();
         let tokens = || Tensor::<2, Int>::from_ints([[3, 0]], &device);
-        let vectors =
-            |scale: EmbeddingScale| TokenEmbeddingConfig::new(5, 9).with_scale(scale).init(&device).forward(tokens());
+        let vectors = |scale: EmbeddingScale| {
+            TokenEmbeddingConfig::new(5, 9)
+                .with_scale(scale)
+                .init_with(&ParamBuilder::new(&device, 0))
+                .forward(tokens())
+        };
         let plain = vectors(false.into());
         assert_close(&vectors(true.into()), &(plain.clone() * 3.0), 1e-6);
         assert_close(&vectors(12.5.into()), &(plain * 12.5), 1e-6);

@@ -47,6 +47,7 @@ fn one_fold() -> f64 {
 }
 
 /// How many experts there are, and how a token finds its own.
+#[doc(alias = "MoE")]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExpertsConfig {
@@ -235,6 +236,7 @@ impl ExpertsConfig {
 /// assert_eq!(y.dims(), [2, 5, 8]);
 /// assert!(losses.load_balance().is_some());
 /// ```
+#[doc(alias = "MoE")]
 #[derive(Module, Debug)]
 pub struct MixtureOfExperts {
     /// `[D, X]`.

@@ -155,8 +155,8 @@ impl<L: Layer + 'static> Subject<'_, L> {
         for (index, text) in texts.iter().enumerate() {
             let whole = text.dims()[1];
             let expected = part(text, whole, None).narrow(1, whole - 2, 2);
-            let (place, found) = (format!("text {index}"), found.clone().narrow(0, index * batch, batch));
-            compare("joined documents go on as each would alone", place, expected, found, self.tolerance)?;
+            let (location, found) = (format!("text {index}"), found.clone().narrow(0, index * batch, batch));
+            compare("joined documents go on as each would alone", location, expected, found, self.tolerance)?;
         }
         Ok(())
     }
@@ -207,12 +207,13 @@ impl ModuleVisitor for Collected {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{PositionConfig, TransformerConfig};
+    use crate::{ParamBuilder, PositionConfig, TransformerConfig};
     use burn::tensor::Device;
 
     fn verdict(config: &TransformerConfig, rule: &PairRule) -> Result<(), String> {
         let device = Device::flex();
-        let outcome = stack(&config.init(&device), rule, noise([2, 9, 8], 1, &device), 1e-4);
+        let outcome =
+            stack(&config.init_with(&ParamBuilder::new(&device, 0)), rule, noise([2, 9, 8], 1, &device), 1e-4);
         outcome.map_err(|violation| violation.to_string())
     }
 

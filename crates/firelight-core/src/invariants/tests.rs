@@ -13,7 +13,7 @@ fn x() -> Tensor<3> {
 fn a_leak_is_found() {
     assert_eq!(causality(|x| x.cumsum(1), x(), 1e-5), Ok(()));
     let leak = causality(|x| x.clone() + x.mean_dim(1), x(), 1e-5).expect_err("the mean sees the future");
-    assert_eq!(leak.place, "token 1");
+    assert_eq!(leak.location, "token 1");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn what_cannot_be_compared_is_a_violation() {
     let other_shape = |x: Tensor<3>| if x.dims()[0] == 1 { x.mean_dim(2) } else { x };
     let two = || noise([2, 4, 2], 0, &Device::default());
     let empty = |shape| Tensor::<3>::zeros(shape, &Device::default());
-    let at = |result: Result<(), Violation>| result.expect_err("nothing to compare").place;
+    let at = |result: Result<(), Violation>| result.expect_err("nothing to compare").location;
     assert_eq!(at(causality(nan, x(), 1e-5)), "token 1");
     assert_eq!(at(causality(|x| x, empty([1, 1, 2]), 1e-5)), "no tokens after the first");
     assert_eq!(at(causality(|x| x, empty([0, 4, 2]), 1e-5)), "token 1");
@@ -90,6 +90,6 @@ fn one_direction_without_a_slope_is_a_violation() {
         if (12..22).contains(&calls.get()) { x.sum() * f64::NAN } else { x.sum() }
     };
     let violation = gradients(sum, x(), 1e-2).expect_err("the second direction has no slope");
-    assert!(violation.difference.is_nan() && violation.place == "direction 1", "{violation}");
+    assert!(violation.difference.is_nan() && violation.location == "direction 1", "{violation}");
     assert_eq!(gradients(|x: Tensor<3>| x.sum(), x(), 1e-2), Ok(()));
 }

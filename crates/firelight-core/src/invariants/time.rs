@@ -20,7 +20,7 @@ use super::{Violation, compare, noise, some};
 /// let x = Tensor::<3>::ones([1, 4, 2], &Device::flex());
 /// assert!(causality(|x| x.cumsum(1), x.clone(), 1e-5).is_ok());
 /// let leak = causality(|x| x.clone() - x.mean_dim(1), x, 1e-5).expect_err("the mean sees the future");
-/// assert_eq!(leak.place, "token 1");
+/// assert_eq!(leak.location, "token 1");
 /// ```
 pub fn causality(forward: impl Fn(Tensor<3>) -> Tensor<3>, x: Tensor<3>, tolerance: f64) -> Result<(), Violation> {
     let [batch, length, width] = x.dims();

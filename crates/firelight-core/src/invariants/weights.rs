@@ -29,10 +29,10 @@ pub fn rows_sum_to_one(weights: Tensor<4>, tolerance: f64) -> Result<(), Violati
     let [_, heads, _, _] = weights.dims();
     some("rows of weights sum to 1", "heads", heads)?;
     for head in 0..heads {
-        let (place, weights) = (format!("head {head}"), weights.clone().narrow(1, head, 1));
-        compare("weights are not negative", place.clone(), weights.clone().clamp_min(0.0), weights.clone(), 0.0)?;
+        let (location, weights) = (format!("head {head}"), weights.clone().narrow(1, head, 1));
+        compare("weights are not negative", location.clone(), weights.clone().clamp_min(0.0), weights.clone(), 0.0)?;
         let sums = weights.sum_dim(3);
-        compare("rows of weights sum to 1", place, sums.ones_like(), sums, tolerance)?;
+        compare("rows of weights sum to 1", location, sums.ones_like(), sums, tolerance)?;
     }
     Ok(())
 }

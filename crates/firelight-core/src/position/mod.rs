@@ -79,6 +79,7 @@ fn shaw_max_distance() -> usize {
 #[non_exhaustive]
 pub enum PositionConfig {
     /// None: the model cannot tell the order of tokens but through its mask.
+    #[doc(alias = "NoPE")]
     None,
     /// A trained vector per position, as GPT and BERT. The table ends at `max_seq_len`.
     #[default]
@@ -88,6 +89,7 @@ pub enum PositionConfig {
     /// The same with all sines before all cosines, as Marian.
     SinusoidalHalves,
     /// Rotated queries and keys, any length (Su et al. 2021).
+    #[doc(alias = "RoPE")]
     Rotary(RotaryConfig),
     /// Scores fall with the distance, by a slope per head, any length (Press et al. 2022).
     Alibi,

@@ -38,6 +38,7 @@ pub enum RotaryLayout {
 /// let stack = TransformerConfig::new(64, 4, 12).with_position(PositionConfig::Rotary(rotary));
 /// assert_eq!(stack.validate(), Ok(()));
 /// ```
+#[doc(alias = "RoPE")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RotaryConfig {
@@ -127,6 +128,7 @@ impl RotaryConfig {
 }
 
 /// Turns queries and keys.
+#[doc(alias = "RoPE")]
 #[derive(Module, Debug)]
 pub struct Rotary {
     width: usize,

@@ -8,7 +8,7 @@ mod validate;
 pub use layer::LayerConfig;
 
 use crate::attention::AttentionPattern;
-use crate::embedding::{EmbeddingProjectionConfig, ProjectionPlace};
+use crate::embedding::{EmbeddingProjectionConfig, ProjectionPlacement};
 use crate::init::WeightInit;
 use crate::norm::NormConfig;
 use crate::position::PositionConfig;
@@ -186,7 +186,9 @@ impl TransformerConfig {
     /// Width of the embeddings that positions are added to, and that are normalised.
     pub(super) fn d_summed(&self) -> usize {
         match self.embedding_projection {
-            Some(EmbeddingProjectionConfig { d_embedding, place: ProjectionPlace::AfterNorm, .. }) => d_embedding,
+            Some(EmbeddingProjectionConfig { d_embedding, placement: ProjectionPlacement::AfterNorm, .. }) => {
+                d_embedding
+            }
             _ => self.d_model,
         }
     }

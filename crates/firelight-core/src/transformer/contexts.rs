@@ -1,6 +1,6 @@
 //! What the layers of a pass read beside the residual stream, each thing computed once.
 
-use super::row::Row;
+use super::visible::VisibleTokens;
 use super::{SequenceInput, Transformer};
 use crate::context::{AttentionContext, LayerContext};
 use crate::layer::Layer;
@@ -32,16 +32,22 @@ impl Contexts {
 
 impl<L: Layer + 'static> Transformer<L> {
     /// Layers of one kind whose states have the same tokens at hand share a context; layers of one position scheme its bias.
-    pub(super) fn contexts(&self, row: &Row, positions: &Positions, input: &SequenceInput, pass: &Pass) -> Contexts {
-        let (length, device) = (row.tokens().len(), row.device());
+    pub(super) fn contexts(
+        &self,
+        visible: &VisibleTokens,
+        positions: &Positions,
+        input: &SequenceInput,
+        pass: &Pass,
+    ) -> Contexts {
+        let (length, device) = (visible.tokens().len(), visible.device());
         let schemes: Vec<_> = once(&self.position).chain(&self.layer_positions).collect();
         let rotations: Vec<_> = schemes.iter().map(|scheme| scheme.rotation(positions, device)).collect();
         let (mut shared, mut known, mut different) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         let mut attention = |kind: usize, keys: Range<usize>| {
             let scheme = self.scheme_of[kind];
-            let bias = || schemes[scheme].bias(positions, &row.positions(keys.len()), device);
+            let bias = || schemes[scheme].bias(positions, &visible.positions(keys.len()), device);
             let (mask, bias) =
-                shared.entry((scheme, keys.start)).or_insert_with(|| (row.mask(keys.len()), bias())).clone();
+                shared.entry((scheme, keys.start)).or_insert_with(|| (visible.mask(keys.len()), bias())).clone();
             let mask = AttentionMask::rule(self.rule(kind)).starting_at(keys.start).and(mask);
             AttentionContext { mask, bias, rotation: rotations[scheme].clone() }
         };
@@ -59,7 +65,7 @@ impl<L: Layer + 'static> Transformer<L> {
 
 impl SequenceInput {
     fn context(&self, attention: AttentionContext) -> LayerContext {
-        let Self { memory, padding, documents, .. } = self.clone();
-        LayerContext { attention, memory, padding, documents }
+        let Self { encoder_output, padding, documents, .. } = self.clone();
+        LayerContext { attention, encoder_output, padding, documents }
     }
 }

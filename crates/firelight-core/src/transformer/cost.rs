@@ -2,7 +2,7 @@
 
 use super::Transformer;
 use crate::cost::{Cost, grouped};
-use crate::embedding::ProjectionPlace;
+use crate::embedding::ProjectionPlacement;
 use crate::layer::Layer;
 
 impl<L: Layer + 'static> Transformer<L> {
@@ -24,7 +24,7 @@ impl<L: Layer + 'static> Transformer<L> {
     /// The norm of the embeddings, and the layer to the width of the residual stream, which keeps what it reads, unless the norm does.
     fn embedding_costs(&self) -> impl Iterator<Item = Cost> {
         let d_embedding = self.embedding_projection.as_ref().map_or(self.d_model, |projection| projection.widths()[0]);
-        let is_behind = self.projection_place == ProjectionPlace::AfterNorm;
+        let is_behind = self.projection_placement == ProjectionPlacement::AfterNorm;
         let d_normed = if is_behind { d_embedding } else { self.d_model };
         let kept = if is_behind && self.embedding_norm.is_some() { 0 } else { d_embedding };
         let norm = self.embedding_norm.as_ref().map(|norm| norm.cost(d_normed).named("embedding_norm"));
@@ -49,7 +49,7 @@ mod tests {
     use burn::tensor::{Device, Tensor};
 
     fn cost(config: &TransformerConfig) -> Cost {
-        config.init(&Device::default()).cost(4)
+        config.init_with(&ParamBuilder::new(&Device::default(), 0)).cost(4)
     }
 
     fn small() -> TransformerConfig {
@@ -83,15 +83,15 @@ mod tests {
     #[test]
     fn narrow_embeddings_are_multiplied_with_their_projection() {
         let of = |norm, place| {
-            let projection = EmbeddingProjectionConfig::new(3).with_place(place);
+            let projection = EmbeddingProjectionConfig::new(3).with_placement(place);
             cost(&small().with_embedding_norm(norm).with_embedding_projection(Some(projection)))
         };
         let plain = cost(&small());
         // The norm has 3 or 8 numbers twice, and keeps as many; without one in front, the projection keeps the 3 that it reads.
         for (norm, place, parameters, kept) in [
-            (false, ProjectionPlace::AfterNorm, 0, 3),
-            (true, ProjectionPlace::AfterNorm, 6, 6),
-            (true, ProjectionPlace::BeforePositions, 16, 16 + 3),
+            (false, ProjectionPlacement::AfterNorm, 0, 3),
+            (true, ProjectionPlacement::AfterNorm, 6, 6),
+            (true, ProjectionPlacement::BeforePositions, 16, 16 + 3),
         ] {
             let found = of(norm, place);
             assert_eq!(found.parameters, plain.parameters + 3 * 8 + 8 + parameters);
@@ -149,7 +149,9 @@ mod tests {
 
     #[test]
     fn linear_attention_costs_the_same_in_every_context() {
-        let stack = small().with_attention_mechanism(AttentionMechanism::Linear).init(&Device::default());
+        let stack = small()
+            .with_attention_mechanism(AttentionMechanism::Linear)
+            .init_with(&ParamBuilder::new(&Device::default(), 0));
         assert_eq!(stack.cost(4), stack.cost(4000));
     }
 
@@ -163,7 +165,7 @@ mod tests {
             TransformerConfig { n_layers: 3, ..small() }.with_share_layers(true),
             small().with_d_value(3),
         ] {
-            let stack = config.with_max_seq_len(320).init(&Device::default());
+            let stack = config.with_max_seq_len(320).init_with(&ParamBuilder::new(&Device::default(), 0));
             let mut cache = stack.cache(320);
             let x = Tensor::ones([1, 320, 8], &Device::default());
             stack.forward(x, &SequenceInput::default(), &mut Pass::cached(&mut cache));
@@ -191,7 +193,7 @@ mod tests {
             small().with_mixer(MixerConfig::Differential(DifferentialConfig::default())),
             small().with_mixer(MixerConfig::GatedDelta(GatedDeltaConfig::default())),
         ] {
-            let stack = config.init(&Device::default());
+            let stack = config.init_with(&ParamBuilder::new(&Device::default(), 0));
             assert_eq!(stack.cost(4).parameters, stack.num_params());
             whole(&stack.cost(4));
         }

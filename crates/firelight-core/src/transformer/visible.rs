@@ -8,7 +8,7 @@ use firelight_kernels::{AttentionMask, PairRule};
 use std::ops::Range;
 
 /// The tokens of a pass, and the padding and documents of all up to them, `[B, K]`.
-pub(super) struct Row {
+pub(super) struct VisibleTokens {
     tokens: Range<usize>,
     device: Device,
     padding: Option<Tensor<2, Bool>>,
@@ -19,7 +19,7 @@ pub(super) struct Row {
     rule: PairRule,
 }
 
-impl Row {
+impl VisibleTokens {
     /// For a pass of `[B, T]` tokens, whose flags join those in the cache.
     pub(super) fn new(input: &SequenceInput, pass: &mut Pass, [batch, seq_len]: [usize; 2], device: Device) -> Self {
         let start = pass.start();

@@ -213,9 +213,9 @@ impl VisionTransformerConfig {
             .finish()
     }
 
-    /// Builds the model with seed 0.
+    /// Builds the model; the device draws the seed: see [`ParamBuilder::random`].
     pub fn init(&self, device: &Device) -> VisionTransformer {
-        self.init_with(&ParamBuilder::new(device, 0))
+        self.init_with(&ParamBuilder::random(device))
     }
 
     /// Builds the model at the builder's seed and path.

@@ -15,7 +15,7 @@ pub struct Normalization {
 }
 
 impl Normalization {
-    /// The statistics of all pixels of a set, to be taken once, from the training part alone. A channel of one value counts as
+    /// The statistics of all pixels of a set, to be taken once, from the training split alone. A channel of one value counts as
     /// one of standard deviation 1.
     pub fn of(set: &ImageSet) -> Self {
         let counts = counts(set);

@@ -1,4 +1,4 @@
-//! Cuts off a validation part with as large a share of each class as the whole has.
+//! Cuts off a validation split with as large a share of each class as the whole has.
 
 use std::cmp::Reverse;
 

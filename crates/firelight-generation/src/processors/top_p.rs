@@ -5,6 +5,7 @@ use super::{HIDDEN, by_rank, hide, softmax};
 
 /// Keeps the smallest set of the most probable tokens whose probabilities sum to at least this share, above 0 and at
 /// most 1; among equals the lower ids come first. At least one token stays.
+#[doc(alias = "nucleus sampling")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TopP(pub f64);
 

@@ -9,7 +9,7 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::Dataset;
 use burn::tensor::Device;
 use firelight_data::{
-    BatchPlan, Batching, DataError, DocumentDataset, Documents, PackedDataset, Part, StepLoader, TokenFile, Tokenizer,
+    BatchPlan, Batching, DataError, DocumentDataset, Documents, PackedDataset, Split, StepLoader, TokenFile, Tokenizer,
     Tokens, WindowDataset,
 };
 use firelight_storage::ModelFolder;
@@ -61,11 +61,11 @@ impl Corpus {
         }
     }
 
-    /// Training and validation part, each with something to learn from or to predict.
+    /// Training and validation split, each with something to learn from or to predict.
     pub(super) fn parts(&self, recipe: &LanguageRecipe) -> Result<(Self, Self), DataError> {
         let (training, validation) = self.split(recipe.data.validation_fraction)?;
-        training.items(Part::Training, recipe)?.plan(recipe.data.batching, recipe.training.batch_size)?;
-        validation.items(Part::Validation, recipe)?;
+        training.items(Split::Training, recipe)?.plan(recipe.data.batching, recipe.training.batch_size)?;
+        validation.items(Split::Validation, recipe)?;
         Ok((training, validation))
     }
 
@@ -78,7 +78,7 @@ impl Corpus {
 
     /// Batches in which a training sees the whole part once: documents each, a stream as windows side by side.
     pub(super) fn batches_of_an_epoch(&self, recipe: &LanguageRecipe) -> Result<usize, DataError> {
-        let items = self.items(Part::Training, recipe)?;
+        let items = self.items(Split::Training, recipe)?;
         let (batching, batch_size) = (recipe.data.batching, recipe.training.batch_size);
         let plan = match self {
             Self::Stream(tokens) => {
@@ -96,29 +96,29 @@ impl Corpus {
         steps: Range<usize>,
         device: &Device,
     ) -> Result<Loader, DataError> {
-        let items = self.items(Part::Training, recipe)?;
+        let items = self.items(Split::Training, recipe)?;
         let plan = items.plan(recipe.data.batching, recipe.training.batch_size)?;
         Ok(items.loader(Reading { plan, shuffled: Some((recipe.seed, steps)), workers: recipe.data.workers, device }))
     }
 
-    /// The batches of the validation part, in order, those of documents from the short to the long.
+    /// The batches of the validation split, in order, those of documents from the short to the long.
     pub(super) fn validation_loader(&self, recipe: &LanguageRecipe, device: &Device) -> Result<Loader, DataError> {
-        let items = self.items(Part::Validation, recipe)?;
+        let items = self.items(Split::Validation, recipe)?;
         let plan = items.plan(Batching::to_read(items.row_len), 1)?;
         Ok(items.loader(Reading { plan, shuffled: None, workers: recipe.data.workers, device }))
     }
 
-    fn items(&self, part: Part, recipe: &LanguageRecipe) -> Result<Items, DataError> {
+    fn items(&self, split: Split, recipe: &LanguageRecipe) -> Result<Items, DataError> {
         let row_len = recipe.model.transformer.max_seq_len;
-        let rows = match (self, part) {
-            (Self::Stream(tokens), Part::Training) => {
+        let rows = match (self, split) {
+            (Self::Stream(tokens), Split::Training) => {
                 Rows::Windows(WindowDataset::for_training(tokens.clone(), row_len)?)
             }
-            (Self::Stream(tokens), Part::Validation) => {
+            (Self::Stream(tokens), Split::Validation) => {
                 Rows::Windows(WindowDataset::for_evaluation(tokens.clone(), row_len)?)
             }
             (Self::Documents(documents), _) => {
-                let documents = DocumentDataset::new(documents, row_len, part)?;
+                let documents = DocumentDataset::new(documents, row_len, split)?;
                 match recipe.data.packing {
                     Packing::None => Rows::Documents(documents),
                     Packing::BestFit => Rows::Packed(PackedDataset::new(documents, row_len, recipe.seed)),
@@ -191,7 +191,7 @@ mod tests {
     use super::super::{Run, evaluate};
     use super::*;
     use crate::training::LmTask;
-    use firelight_core::LossConfig;
+    use firelight_core::{LossConfig, ParamBuilder};
     use firelight_storage::{Checkpoint, Existing};
     use firelight_training::RunRequest;
 
@@ -221,7 +221,7 @@ mod tests {
     fn evaluation_counts_every_token_once_packed_or_not() {
         let device = Device::default();
         let [alone, packed] = [&PACKED[..1], &PACKED[..]].map(recipe);
-        let task = LmTask::new(alone.model.config(27).init(&device), LossConfig::default());
+        let task = LmTask::new(alone.model.config(27).init_with(&ParamBuilder::new(&device, 0)), LossConfig::default());
         let [alone, packed] = [alone, packed].map(|recipe| {
             let (_, validation) = corpus(&recipe);
             let loader = validation.validation_loader(&recipe, &device).unwrap();

@@ -1,4 +1,4 @@
-//! The loss of a trained model over the whole validation part of a text.
+//! The loss of a trained model over the whole validation split of a text.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub struct Evaluation {
     pub tokens: u64,
 }
 
-/// Evaluates a run on the validation part of `text`, split off as in its training, or, without a text, on that of its own,
+/// Evaluates a run on the validation split of `text`, split off as in its training, or, without a text, on that of its own,
 /// which its folder keeps: every token but the first is predicted once, from windows of the context side by side, or from its document where the run tells documents apart.
 ///
 /// # Errors

@@ -121,7 +121,7 @@ mod tests {
         let (config, mut model, row, logits) = probe(1);
         assert!(future(&model, &row, &logits).unwrap().holds());
         let seeing = config.transformer.with_patterns(vec![AttentionPattern::Full]);
-        model.transformer = seeing.init(&Device::default());
+        model.transformer = seeing.init_with(&ParamBuilder::new(&Device::default(), 0));
         let logits = model.logits_of(&[&row], None).unwrap();
         let check = future(&model, &row, &logits).unwrap();
         assert!(!check.holds() && check.to_string().starts_with("causality: FAILED"), "{check}");
@@ -144,8 +144,8 @@ mod tests {
         let learns = |model: LanguageModel| {
             Check::overfit(LmTask::new(model, LossConfig::default()), || batch(&window, &device), 1)
         };
-        assert!(learns(config.init(&device)).unwrap().holds());
-        let mut half_frozen = config.init(&device);
+        assert!(learns(config.init_with(&ParamBuilder::new(&device, 0))).unwrap().holds());
+        let mut half_frozen = config.init_with(&ParamBuilder::new(&device, 0));
         (half_frozen.embedding, half_frozen.transformer.blocks) =
             (half_frozen.embedding.no_grad(), half_frozen.transformer.blocks.no_grad());
         let check = learns(half_frozen).unwrap();

@@ -90,7 +90,7 @@ fn one_file(paths: &[PathBuf]) -> Result<Option<&Path>, LanguageError> {
     }
 }
 
-/// A character vocabulary is that of the whole text, as nanoGPT's; merges are learned from the training part alone.
+/// A character vocabulary is that of the whole text, as nanoGPT's; merges are learned from the training split alone.
 fn train_tokenizer(data: &DataRecipe, text: &str) -> Result<Tokenizer, LanguageError> {
     let part = match data.tokenizer {
         TokenizerConfig::Bpe { .. } => &text[..text.floor_char_boundary(training_bytes(data, text))],

@@ -43,12 +43,13 @@ mod tests {
     use crate::model::Seq2SeqConfig;
     use burn::data::dataloader::batcher::Batcher;
     use burn::tensor::Device;
+    use firelight_core::ParamBuilder;
     use firelight_data::EncodedPair;
 
     #[test]
     fn tokens_are_counted_by_hand() {
         let device = Device::default();
-        let model = Seq2SeqConfig::new(9, 8, 2, 1).init(&device);
+        let model = Seq2SeqConfig::new(9, 8, 2, 1).init_with(&ParamBuilder::new(&device, 0));
         let pairs = [(vec![1, 2, 3], vec![4]), (vec![5], vec![6, 4, 2])];
         let pairs = pairs.map(|(source, target)| EncodedPair { source, target });
         let batch: PairBatch = PairBatcher::new(7, 8, 8).batch(pairs.to_vec(), &device);

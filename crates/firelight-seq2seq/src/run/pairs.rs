@@ -267,7 +267,7 @@ fn plain_texts(data: &PairRecipe, source: &Path, paths: &[PathBuf]) -> Result<Ve
     Ok(texts.map(|text| Pair::new(text, text)).collect())
 }
 
-/// Tokenizers know the training part alone.
+/// Tokenizers know the training split alone.
 fn train_tokenizers(recipe: &Seq2SeqRecipe, training: &[Pair]) -> Result<Vocabulary, Seq2SeqError> {
     let train = |text: &str| Tokenizer::train(&recipe.data.tokenizer, text);
     if let Some(objective) = &recipe.data.objective {

@@ -104,9 +104,10 @@ mod tests {
     #[test]
     fn a_decoder_that_sees_the_future_is_caught() {
         let (device, config) = (Device::default(), config());
-        let mut model = config.init(&device);
+        let mut model = config.init_with(&ParamBuilder::new(&device, 0));
         assert!(future(&model, &pair(), &device).unwrap().holds());
-        model.stacks.decoder = config.stacks.decoder.with_patterns(vec![AttentionPattern::Full]).init(&device);
+        model.stacks.decoder =
+            config.stacks.decoder.with_patterns(vec![AttentionPattern::Full]).init_with(&ParamBuilder::new(&device, 0));
         let check = future(&model, &pair(), &device).unwrap();
         assert!(!check.holds() && check.to_string().starts_with("causality: FAILED"), "{check}");
     }
@@ -114,7 +115,7 @@ mod tests {
     #[test]
     fn padding_that_is_read_as_text_is_caught() {
         let (device, pair) = (Device::default(), pair());
-        let model = config().init(&device);
+        let model = config().init_with(&ParamBuilder::new(&device, 0));
         assert!(padding(&pair.source, |sources| logits(&model, sources, &pair.target, &device)).unwrap().holds());
         let unmasked = |sources: &[Vec<u32>]| {
             let (source, _) = right_padded(sources, &device);
@@ -133,8 +134,8 @@ mod tests {
             let batch = || PairBatcher::new(0, 1, 1).batch(vec![pair(); 2], &device);
             Check::overfit(Seq2SeqTask::new(model, LossConfig::default()), batch, 1)
         };
-        assert!(learns(config().init(&device)).unwrap().holds());
-        let mut frozen = config().init(&device);
+        assert!(learns(config().init_with(&ParamBuilder::new(&device, 0))).unwrap().holds());
+        let mut frozen = config().init_with(&ParamBuilder::new(&device, 0));
         (frozen.embedding, frozen.stacks.encoder) = (frozen.embedding.no_grad(), frozen.stacks.encoder.no_grad());
         frozen.stacks.decoder.blocks = frozen.stacks.decoder.blocks.no_grad();
         let check = learns(frozen).unwrap();

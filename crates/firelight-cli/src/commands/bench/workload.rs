@@ -216,7 +216,8 @@ struct Inference {
 
 impl Inference {
     fn new(bench: &Bench, device: &Device) -> Result<Self> {
-        let (mut model, dtype) = (bench.shape().config()?.init(device), bench.dtype.dtype());
+        let (mut model, dtype) =
+            (bench.shape().config()?.init_with(&ParamBuilder::new(device, 0)), bench.dtype.dtype());
         if let Some(dtype) = dtype {
             model.transformer = model.transformer.cast(dtype);
         }

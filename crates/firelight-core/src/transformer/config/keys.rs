@@ -450,8 +450,11 @@ mod tests {
         for (text, expected) in [
             ("layers = [{}, {n_kv_heads = 3}]", "layers.1: n_heads = 2 is not a multiple of n_kv_heads = 3"),
             ("layers = [{n_kv_heads = 3}]", "n_heads = 2 is not a multiple of n_kv_heads = 3"),
-            ("layers = [{}, {position = 'learned'}]", "layers.1: position = Learned adds to the embeddings"),
-            ("layers = [{attention_mechanism = 'linear'}, {}]\nposition = 'alibi'", "layers.0: position = Alibi adds"),
+            ("layers = [{}, {position = 'learned'}]", "layers.1: position = \"learned\" adds to the embeddings"),
+            (
+                "layers = [{attention_mechanism = 'linear'}, {}]\nposition = 'alibi'",
+                "layers.0: position = \"alibi\" adds",
+            ),
         ] {
             let error = read(text).expect("keys that are known").validate().expect_err(text).to_string();
             assert!(error.contains(expected), "{text}: {error}");

@@ -2,6 +2,7 @@
 
 use crate::attention::{AttentionConfig, AttentionPattern};
 use crate::block::TransformerBlockConfig;
+use crate::config::spelled;
 use crate::error::{Checks, ConfigError};
 use crate::feed_forward::{Activation, FeedForwardConfig};
 use crate::position::PositionConfig;
@@ -72,8 +73,8 @@ impl LayerConfig {
             })
             .require(!self.position.as_ref().is_some_and(|position| position.adds_to_embeddings()), || {
                 format!(
-                    "position = {:?} adds to the embeddings, before all layers: set it for the whole stack",
-                    self.position.clone().unwrap_or_default()
+                    "position = {} adds to the embeddings, before all layers: set it for the whole stack",
+                    spelled(&self.position.clone().unwrap_or_default())
                 )
             })
             .finish()

@@ -30,9 +30,9 @@ impl TransformerConfig {
         last.is_none_or(|layer| layer.block.norm_placement.has_final_norm())
     }
 
-    /// Builds the stack with seed 0.
+    /// Builds the stack; the device draws the seed: see [`ParamBuilder::random`].
     pub fn init(&self, device: &Device) -> Transformer {
-        self.init_with(&ParamBuilder::new(device, 0))
+        self.init_with(&ParamBuilder::random(device))
     }
 
     /// Builds the stack at the builder's seed and path.
@@ -76,7 +76,7 @@ impl TransformerConfig {
             shares_layers: self.share_layers,
             embedding_norm: self.embedding_norm.then(|| norm("embedding_norm", self.d_summed())),
             embedding_projection: self.embedding_projection.map(projection),
-            projection_place: self.embedding_projection.map(|config| config.place).unwrap_or_default(),
+            projection_placement: self.embedding_projection.map(|config| config.placement).unwrap_or_default(),
             norm: self.has_final_norm().then(|| norm("norm", self.d_model)),
             dropout: DropoutConfig::new(self.embedding_dropout).init(),
             patterns: self.patterns(),

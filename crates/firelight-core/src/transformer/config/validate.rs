@@ -2,6 +2,7 @@
 
 use super::{LayerConfig, TransformerConfig};
 use crate::attention::AttentionMechanism;
+use crate::config::spelled;
 use crate::error::{Checks, ConfigError};
 use crate::init::ParamBuilder;
 use crate::mixer::MixerConfig;
@@ -124,17 +125,19 @@ impl TransformerConfig {
         Checks::default()
             .require(!adds || scoreless.is_none(), || {
                 format!(
-                    "position = {position:?} adds to scores, which {} has none of: use none, learned, sinusoidal or rotary",
+                    "position = {} adds to scores, which {} has none of: use none, learned, sinusoidal or rotary",
+                    spelled(position),
                     scoreless.unwrap_or_default()
                 )
             })
             .require(!shaw || !matches!(layer.block.mixer, MixerConfig::Latent(_)), || {
-                format!("position = {position:?} has no place in mixer = latent: use rotary, alibi or t5")
+                format!("position = {} has no place in mixer = latent: use rotary, alibi or t5", spelled(position))
             })
             .require(!shaw || mechanism != AttentionMechanism::Additive, || {
                 format!(
-                    "position = {position:?} adds products with the query to scores that are none: use alibi or t5, or \
-                     attention_mechanism = dot_product"
+                    "position = {} adds products with the query to scores that are none: use alibi or t5, or \
+                     attention_mechanism = dot_product",
+                    spelled(position)
                 )
             })
             .finish()
