@@ -95,6 +95,13 @@ mod tests {
     }
 
     #[test]
+    fn a_recurrence_rounds_once() {
+        check("recurrence", [[3, 2, 4, 4], [3, 2, 4, 5], [1, 2, 4, 5]], |[transitions, inputs, before]| {
+            linear_recurrence(transitions, inputs, before.squeeze_dim(0))
+        });
+    }
+
+    #[test]
     fn losses_and_look_ups_round_once() {
         let targets = |device: &Device| Tensor::<1, Int>::from_ints([3, 0, 8, 5, 2, 2, 7], device);
         let options = CrossEntropyOptions::default().with_label_smoothing(0.1);

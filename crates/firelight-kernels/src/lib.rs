@@ -47,6 +47,7 @@ mod laws;
 mod layer_norm;
 mod linear;
 mod linear_cross_entropy;
+mod linear_recurrence;
 mod logits;
 #[cfg(feature = "extension")]
 mod optional;
@@ -73,6 +74,7 @@ pub use gelu::{GeluForm, gelu};
 pub use layer_norm::layer_norm;
 pub use linear::linear;
 pub use linear_cross_entropy::linear_cross_entropy;
+pub use linear_recurrence::linear_recurrence;
 pub use logits::LogitMap;
 pub use path::{KernelPath, kernel_path};
 pub use recompute::{can_recompute, recomputed};

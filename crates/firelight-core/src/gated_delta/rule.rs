@@ -11,9 +11,10 @@
 //!
 //! Source: Yang et al. 2024, "Gated Delta Networks", §3.3 (<https://arxiv.org/abs/2412.06464>), after Yang et al. 2024,
 //! "Parallelizing Linear Transformers with the Delta Rule", §3.2 (<https://arxiv.org/abs/2406.06484>). Different here: their
-//! `S` is the transpose; of all chunks the states come first, one small product each, and then all outputs at once.
+//! `S` is the transpose; of all chunks the states come first, by a [`linear_recurrence`], and then all outputs at once.
 
 use burn::tensor::Tensor;
+use firelight_kernels::linear_recurrence;
 
 /// Tokens of a chunk.
 const CHUNK: usize = 64;
@@ -51,17 +52,23 @@ pub(super) fn gated_delta_rule(tokens: Tokens, before: Option<Tensor<4>>) -> (Te
     let erased = key.clone() * strength.clone();
     let pairs = |x: Tensor<3>| x.matmul(key.clone().transpose()) * decay.pairs.clone(); // [N R, C, C]
     let system = pairs(erased.clone()) * ones_below(-1, &erased);
-    let written = Tensor::cat(vec![value * strength, erased * decay.since_begin.clone()], 2);
-    let solved = inverse(system).matmul(written); // [N R, C, W + E]
-    let changes = (key.clone() * decay.to_end).transpose().matmul(solved.clone()); // [N R, E, W + E]
+    let inverse = inverse(system);
+    let [written, erased] = [value * strength, erased * decay.since_begin.clone()].map(|x| inverse.clone().matmul(x)); // [N R, C, W | E]
 
+    let into_state = (key.clone() * decay.to_end).transpose(); // [N R, E, C]
+    let [inputs, lost] = [&written, &erased].map(|x| into_state.clone().matmul(x.clone())); // [N R, E, W | E]
+    let transitions = identity(&lost) * decay.whole - lost;
     let before = before.unwrap_or_else(|| Tensor::zeros([batch, heads, d_key, width], (&like.0, like.1)));
-    let changes = changes.reshape([chunks, rows, d_key, width + d_key]);
-    let kept = decay.whole.reshape([chunks, rows, 1, 1]);
-    let (states, after) = states(changes, kept, before.reshape([1, rows, d_key, width]));
-    let states = states.reshape([chunks * rows, d_key, width]);
+    let of_chunks = |x: Tensor<3>| {
+        let [_, height, width] = x.dims();
+        x.reshape([chunks, rows, height, width])
+    };
+    let before = before.reshape([rows, d_key, width]);
+    let states = linear_recurrence(of_chunks(transitions), of_chunks(inputs), before); // [N + 1, R, E, W]
+    let after = states.clone().narrow(0, chunks, 1);
+    let states = states.narrow(0, 0, chunks).reshape([chunks * rows, d_key, width]);
 
-    let written = solved.clone().narrow(2, 0, width) - solved.narrow(2, width, d_key).matmul(states.clone());
+    let written = written - erased.matmul(states.clone());
     let output = (query.clone() * decay.since_begin).matmul(states) + pairs(query).matmul(written);
     (in_order(output, [batch, length, heads]), after.reshape([batch, heads, d_key, width]))
 }
@@ -73,34 +80,6 @@ pub(super) fn flops_per_token(length: usize, d_key: usize, d_value: usize) -> f6
     let with_pairs = chunk * (3.0 * key + 2.0 * value + 2.0 * chunk);
     let with_state = key * (key + 3.0 * value) + key * key * value / chunk;
     2.0 * (with_pairs + with_state)
-}
-
-/// The state before each chunk, `[N, R, E, W]`, and after the last. A chunk changes the state `S` to `kept S + U - W S`, with
-/// `changes` `[N, R, E, W + E]` of `U` and `W`, and `kept` `[N, R, 1, 1]`.
-fn states(changes: Tensor<4>, kept: Tensor<4>, before: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-    let [_, _, d_key, width] = before.dims();
-    let mut state = before;
-    let steps = pieces(changes).into_iter().zip(pieces(kept)).map(|(change, kept)| {
-        let before = state.clone();
-        let (written, erased) = (change.clone().narrow(3, 0, width), change.narrow(3, width, d_key));
-        state = before.clone() * kept + written - erased.matmul(before.clone());
-        before
-    });
-    (Tensor::cat(steps.collect(), 0), state)
-}
-
-/// The rows of the first dimension one by one, by halves: the backward pass of one slice writes a gradient of all that it was cut
-/// from, which for each row from the whole would be the square of their number.
-fn pieces(x: Tensor<4>) -> Vec<Tensor<4>> {
-    match x.dims()[0] {
-        1 => vec![x],
-        length => {
-            let half = length / 2;
-            [(0, half), (half, length - half)]
-                .map(|(start, length)| pieces(x.clone().narrow(0, start, length)))
-                .concat()
-        }
-    }
 }
 
 /// What is left of the state from one token of a chunk to another.
