@@ -28,6 +28,7 @@ mod adamw;
 mod add_norm;
 mod attention;
 mod awake;
+mod causal_convolution;
 mod closeness;
 mod cross_entropy;
 #[cfg(feature = "cube")]
@@ -65,6 +66,7 @@ pub use adamw::{AdamWStep, adamw};
 pub use add_norm::{add_layer_norm, add_rms_norm};
 pub use attention::{AttentionMask, AttentionOptions, attention, attention_from_scores, attention_with_weights};
 pub use awake::awake;
+pub use causal_convolution::causal_convolution;
 pub use closeness::{Difference, Numbers, assert_close, assert_same_bits};
 pub use cross_entropy::{CrossEntropyOptions, cross_entropy};
 pub use dropout::dropout;

@@ -6,6 +6,7 @@ use crate::init::ParamBuilder;
 use burn::module::{Module, Param};
 use burn::tensor::kind::Basic;
 use burn::tensor::{Bool, IndexingUpdateOp, Int, Tensor};
+use firelight_kernels::causal_convolution;
 
 /// Mixes every channel of a token with the same channel of the few tokens before it.
 ///
@@ -31,18 +32,9 @@ impl ShortConvolution {
     /// # Shapes
     /// - `rows`: of `K - 1 + T` tokens; output: `[B, T, C]`, in the order of the rows
     fn forward(&self, rows: &Rows) -> Tensor<3> {
-        let (reach, length) = (self.reach(), rows.length);
-        let taps = (0..=reach).map(|tap| {
-            let factor = self.weight.val().narrow(0, tap, 1).unsqueeze::<3>(); // [1, 1, C]
-            let tokens = rows.tokens.clone().narrow(1, tap, length) * factor;
-            match rows.others(tap) {
-                Some(others) if tap < reach => {
-                    tokens.clone().mask_fill(others.unsqueeze_dim::<3>(2).expand(tokens.dims()), 0.0)
-                }
-                _ => tokens,
-            }
-        });
-        taps.reduce(|sum, tap| sum + tap).expect("a convolution has a tap or more")
+        let others = (0..self.reach()).map(|tap| rows.others(tap)).collect::<Option<Vec<_>>>();
+        let hidden = others.filter(|others| !others.is_empty()).map(|others| Tensor::stack(others, 2));
+        causal_convolution(rows.tokens.clone(), self.weight.val(), hidden)
     }
 }
 
