@@ -104,9 +104,9 @@ impl TokenMixer for GatedDelta {
             None => &mut of_pass,
         };
         state.extend(x.dims()[1]);
-        let rows = Rows::new(self.qkv.forward(x.clone()), self.convolution.reach(), state, context);
+        let rows = Rows::new(self.queries_keys_values(&x), self.convolution.reach(), state, context);
         // Padding finds nothing, whatever stands around it.
-        let qkv = filled(silu(rows.convolved(&self.convolution)), &context.padding, 0.0);
+        let qkv = rows.convolved(&self.convolution).map(|x| filled(silu(x), &context.padding, 0.0));
         let tokens = self.tokens(&x, qkv, rows.starts(), &context.padding);
         let (found, after) = gated_delta_rule(tokens, state.matrices.take());
         state.matrices = Some(after);
@@ -149,28 +149,34 @@ impl TokenMixer for GatedDelta {
 }
 
 impl GatedDelta {
-    /// What the recurrence reads of the tokens `x`, `[B, T, D]`, with their queries, keys and values, `[B, T, 2 G E + H W]`. Padding
+    /// `[B, T, D] -> [B, T, G E | G E | H W]`.
+    fn queries_keys_values(&self, x: &Tensor<3>) -> [Tensor<3>; 3] {
+        let [_, channels] = self.qkv.widths();
+        let keys = (channels - self.output_width()) / 2;
+        [(0, keys), (keys, 2 * keys), (2 * keys, channels)]
+            .map(|(from, to)| self.qkv.forward_columns(x.clone(), from, to))
+    }
+
+    /// What the recurrence reads of the tokens `x`, `[B, T, D]`, with their queries, keys and values, `[B, T, G E | G E | H W]`. Padding
     /// writes nothing and lets the state as it is; the first token of a document keeps nothing of it.
     fn tokens(
         &self,
         x: &Tensor<3>,
-        qkv: Tensor<3>,
+        [query, key, value]: [Tensor<3>; 3],
         starts: Option<Tensor<2, Bool>>,
         padding: &Option<Tensor<2, Bool>>,
     ) -> Tokens {
-        let [batch, length, channels] = qkv.dims();
-        let values = self.output_width();
-        let keys = (channels - values) / 2;
-        let heads = |start, width, heads: usize| {
-            widened(qkv.clone().narrow(2, start, width)).reshape([batch, length, heads, width / heads])
+        let d_key = query.dims()[2] / self.n_key_heads;
+        let heads = |x: Tensor<3>, heads: usize| {
+            let [batch, length, width] = x.dims();
+            widened(x).reshape([batch, length, heads, width / heads])
         };
-        let d_key = keys / self.n_key_heads;
         let step = widened(self.step.forward(x.clone())) + widened(self.step_bias.val()).unsqueeze::<3>();
         let log_decay = softplus(step, 1.0) * widened(self.log_rate.val()).exp().neg().unsqueeze::<3>();
         Tokens {
-            query: self.shared(unit(heads(0, keys, self.n_key_heads), (d_key as f64).sqrt().recip())),
-            key: self.shared(unit(heads(keys, keys, self.n_key_heads), 1.0)),
-            value: heads(2 * keys, values, self.n_value_heads),
+            query: self.shared(unit(heads(query, self.n_key_heads), (d_key as f64).sqrt().recip())),
+            key: self.shared(unit(heads(key, self.n_key_heads), 1.0)),
+            value: heads(value, self.n_value_heads),
             strength: filled(sigmoid(widened(self.strength.forward(x.clone()))), padding, 0.0),
             log_decay: filled(filled(log_decay, &starts, NOTHING_KEPT), padding, 0.0),
         }

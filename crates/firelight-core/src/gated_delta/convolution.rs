@@ -30,19 +30,26 @@ impl ShortConvolution {
     }
 
     /// # Shapes
-    /// - `rows`: of `K - 1 + T` tokens; output: `[B, T, C]`, in the order of the rows
-    fn forward(&self, rows: &Rows) -> Tensor<3> {
+    /// - `rows`: of `K - 1 + T` tokens; output: `[B, T, _]` each, in the order of the rows
+    fn forward(&self, rows: &Rows) -> [Tensor<3>; 3] {
         let others = (0..self.reach()).map(|tap| rows.others(tap)).collect::<Option<Vec<_>>>();
         let hidden = others.filter(|others| !others.is_empty()).map(|others| Tensor::stack(others, 2));
-        causal_convolution(rows.tokens.clone(), self.weight.val(), hidden)
+        let mut first = 0;
+        rows.tokens.clone().map(|tokens| {
+            let weight = self.weight.val().narrow(1, first, tokens.dims()[2]);
+            first += tokens.dims()[2];
+            causal_convolution(tokens, weight, hidden.clone())
+        })
     }
 }
 
 /// The tokens of a pass with the `K - 1` before them. Where there is padding it stands in front of all, so that the tokens before a
 /// token are those that it follows in its text.
+///
+/// Queries, keys and values stay apart: to cut them from one tensor would cost their gradients several passes over all of it.
 pub(super) struct Rows {
-    /// `[B, K - 1 + T, C]`.
-    tokens: Tensor<3>,
+    /// `[B, K - 1 + T, _]` of queries, keys and values, `C` channels in all.
+    tokens: [Tensor<3>; 3],
     /// `[B, K - 1 + T]`, in the order of `tokens`.
     documents: Option<Tensor<2, Int>>,
     order: Option<Order>,
@@ -50,34 +57,42 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// The tokens `x` of a pass, `[B, T, C]`, behind the last ones of `state`, which takes up the last ones of these.
-    pub(super) fn new(x: Tensor<3>, reach: usize, state: &mut GatedDeltaState, context: &LayerContext) -> Self {
-        let [batch, length, channels] = x.dims();
-        let window = state.window.take().map(|window| window.cast(x.dtype()));
-        let window = window.unwrap_or_else(|| Tensor::zeros([batch, reach, channels], (&x.device(), x.dtype())));
+    /// The tokens of a pass, `[B, T, _]`, behind the last ones of `state`, which takes up the last ones of these.
+    pub(super) fn new(new: [Tensor<3>; 3], reach: usize, state: &mut GatedDeltaState, context: &LayerContext) -> Self {
+        let [batch, length, _] = new[0].dims();
+        let before = windows(state.window.take(), reach, &new);
         let order = context.padding.as_ref().map(|padding| Order::new(padding.clone(), reach));
         let sorted = |x: Tensor<3>| order.as_ref().map_or(x.clone(), |order| order.sorted(x));
-        let tokens = sorted(Tensor::cat(vec![window, x], 1));
+        let mut new = new.into_iter();
+        let tokens = before.map(|window| sorted(Tensor::cat([window].into_iter().chain(new.next()).collect(), 1)));
         let documents = documents(state.documents.take(), context.documents.clone(), [batch, reach, length]);
         let documents = documents.map(|documents| match &order {
             Some(order) => order.sorted(documents.unsqueeze_dim::<3>(2)).squeeze_dim(2),
             None => documents,
         });
-        state.window = Some(tokens.clone().narrow(1, length, reach));
+        let last = tokens.iter().map(|tokens| tokens.clone().narrow(1, length, reach));
+        state.window = Some(Tensor::cat(last.collect(), 2));
         state.documents = documents.clone().map(|documents| documents.narrow(1, length, reach));
         Self { tokens, documents, order, length }
     }
 
-    /// What the convolution makes of the tokens of the pass, `[B, T, C]`.
-    pub(super) fn convolved(&self, convolution: &ShortConvolution) -> Tensor<3> {
-        let output = convolution.forward(self);
-        self.order.as_ref().map_or(output.clone(), |order| order.restored(output))
+    /// What the convolution makes of the queries, keys and values of the pass, `[B, T, _]`.
+    pub(super) fn convolved(&self, convolution: &ShortConvolution) -> [Tensor<3>; 3] {
+        let restored = |x: Tensor<3>| match &self.order {
+            Some(order) => order.restored(x),
+            None => x,
+        };
+        convolution.forward(self).map(restored)
+    }
+
+    /// Tokens before those of the pass.
+    fn reach(&self) -> usize {
+        self.tokens[0].dims()[1] - self.length
     }
 
     /// `[B, T]`, true where a token begins a document, and may be where it is padding.
     pub(super) fn starts(&self) -> Option<Tensor<2, Bool>> {
-        let reach = self.tokens.dims()[1] - self.length;
-        let starts = self.others(reach - 1)?;
+        let starts = self.others(self.reach() - 1)?;
         Some(match &self.order {
             Some(order) => order.restored(starts.int().unsqueeze_dim::<3>(2)).squeeze_dim::<2>(2).equal_scalar(1),
             None => starts,
@@ -86,10 +101,22 @@ impl Rows {
 
     /// `[B, T]`, true where tap `tap` of a token is of another document.
     fn others(&self, tap: usize) -> Option<Tensor<2, Bool>> {
-        let reach = self.tokens.dims()[1] - self.length;
         let part = |documents: &Tensor<2, Int>, tap| documents.clone().narrow(1, tap, self.length);
-        self.documents.as_ref().map(|documents| part(documents, tap).not_equal(part(documents, reach)))
+        self.documents.as_ref().map(|documents| part(documents, tap).not_equal(part(documents, self.reach())))
     }
+}
+
+/// The last `reach` tokens before those of a pass, of queries, keys and values each: zeros at the begin of a text.
+fn windows(window: Option<Tensor<3>>, reach: usize, new: &[Tensor<3>; 3]) -> [Tensor<3>; 3] {
+    let mut first = 0;
+    new.each_ref().map(|x| {
+        let [batch, _, width] = x.dims();
+        first += width;
+        match &window {
+            Some(window) => window.clone().narrow(2, first - width, width).cast(x.dtype()),
+            None => Tensor::zeros([batch, reach, width], (&x.device(), x.dtype())),
+        }
+    })
 }
 
 /// The documents of the tokens of a pass and of the `reach` before them; tokens that name none belong to the last one.
