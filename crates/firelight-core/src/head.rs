@@ -192,7 +192,7 @@ impl LmHead {
         self.lazy(hidden, embedding).form()
     }
 
-    /// The same logits, to be formed later, or some at a time by [`LossConfig::forward_head`](crate::LossConfig::forward_head).
+    /// The same logits, to be formed later, or some at a time by [`TokenCriterion::forward_head`](crate::TokenCriterion::forward_head).
     ///
     /// # Shapes
     /// - `hidden`: `[B, T, D]`

@@ -106,7 +106,7 @@ impl LossConfig {
 
     /// Whether the loss is the cross-entropy alone.
     pub fn is_plain(&self) -> bool {
-        self.label_smoothing == 0.0 && self.z_loss == 0.0
+        self.init().is_plain()
     }
 
     /// The loss with these settings.

@@ -288,7 +288,7 @@ impl Seq2SeqModel {
         self.lazy_logits(hidden).form()
     }
 
-    /// The same logits for a loss that never holds all of them, [`LossConfig::forward_head`](firelight_core::LossConfig::forward_head).
+    /// The same logits for a loss that never holds all of them, [`TokenCriterion::forward_head`](firelight_core::TokenCriterion::forward_head).
     ///
     /// # Shapes
     /// - `hidden`: `[B, T, D]`
