@@ -7,8 +7,8 @@ use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::tensor::{Device, Distribution, Int, Tensor};
 use burn::train::{ClassificationOutput, InferenceStep, TrainOutput, TrainStep};
 use firelight_core::{
-    Attention, AttentionConfig, Layer, LayerPass, EncoderOutput, PairRule, Pass, PositionConfig, SequenceInput, Transformer,
-    TransformerBlock, TransformerConfig,
+    Attention, AttentionConfig, EncoderOutput, Layer, LayerPass, PairRule, Pass, PositionConfig, SequenceInput,
+    Transformer, TransformerBlock, TransformerConfig,
 };
 
 use crate::data::{Batch, LETTERS, VOCABULARY};
