@@ -109,8 +109,8 @@ impl Attention {
         self.written(heads, gate)
     }
 
-    /// Attends from every token of `x` to the `encoder_output`. With a cache the keys and values of the encoder's output are computed once, and it is
-    /// not read again.
+    /// Attends from every token of `x` to the `encoder_output`. With a cache its keys and values are computed once, and it is not
+    /// read again.
     ///
     /// # Shapes
     /// - `x`: `[B, T, D]`, `encoder_output`: `[B, S, D]`; output: `[B, T, D]`

@@ -60,11 +60,9 @@ impl Rows {
     /// The tokens of a pass, `[B, T, _]`, behind the last ones of `state`, which takes up the last ones of these.
     pub(super) fn new(new: [Tensor<3>; 3], reach: usize, state: &mut GatedDeltaState, context: &LayerContext) -> Self {
         let [batch, length, _] = new[0].dims();
-        let before = windows(state.window.take(), reach, &new);
         let order = context.padding.as_ref().map(|padding| Order::new(padding.clone(), reach));
         let sorted = |x: Tensor<3>| order.as_ref().map_or(x.clone(), |order| order.sorted(x));
-        let mut new = new.into_iter();
-        let tokens = before.map(|window| sorted(Tensor::cat([window].into_iter().chain(new.next()).collect(), 1)));
+        let tokens = behind(state.window.take(), reach, new).map(sorted);
         let documents = documents(state.documents.take(), context.documents.clone(), [batch, reach, length]);
         let documents = documents.map(|documents| match &order {
             Some(order) => order.sorted(documents.unsqueeze_dim::<3>(2)).squeeze_dim(2),
@@ -106,16 +104,17 @@ impl Rows {
     }
 }
 
-/// The last `reach` tokens before those of a pass, of queries, keys and values each: zeros at the begin of a text.
-fn windows(window: Option<Tensor<3>>, reach: usize, new: &[Tensor<3>; 3]) -> [Tensor<3>; 3] {
+/// Queries, keys and values behind the last `reach` of a text, which are zeros at its begin.
+fn behind(window: Option<Tensor<3>>, reach: usize, new: [Tensor<3>; 3]) -> [Tensor<3>; 3] {
     let mut first = 0;
-    new.each_ref().map(|x| {
+    new.map(|x| {
         let [batch, _, width] = x.dims();
         first += width;
-        match &window {
+        let before = match &window {
             Some(window) => window.clone().narrow(2, first - width, width).cast(x.dtype()),
             None => Tensor::zeros([batch, reach, width], (&x.device(), x.dtype())),
-        }
+        };
+        Tensor::cat(vec![before, x], 1)
     })
 }
 
