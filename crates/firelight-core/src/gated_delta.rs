@@ -15,6 +15,7 @@
 mod config;
 mod convolution;
 mod rule;
+mod segment;
 mod state;
 
 pub use config::GatedDeltaConfig;
@@ -36,6 +37,7 @@ use burn::tensor::{Bool, Tensor};
 use convolution::Rows;
 use firelight_kernels::{Gate, PairRule, gated, rms_norm, silu};
 use rule::{Tokens, gated_delta_rule};
+use segment::Segment;
 
 /// Under the root of the length of queries and keys.
 const EPSILON: f64 = 1e-6;
@@ -104,16 +106,8 @@ impl TokenMixer for GatedDelta {
             None => &mut of_pass,
         };
         state.extend(x.dims()[1]);
-        let rows = Rows::new(self.queries_keys_values(&x), self.convolution.reach(), state, context);
-        // Padding finds nothing, whatever stands around it.
-        let qkv = rows.convolved(&self.convolution).map(|x| filled(silu(x), &context.padding, 0.0));
-        let tokens = self.tokens(&x, qkv, rows.starts(), &context.padding);
-        let (found, after) = gated_delta_rule(tokens, state.matrices.take());
-        state.matrices = Some(after);
-        let found = self.norm.forward(found.cast(x.dtype()));
-        let [batch, length, heads, width] = found.dims();
-        let gate = self.gate.forward(x);
-        self.output.forward(gated(gate, found.reshape([batch, length, heads * width]), Gate::Silu))
+        let outputs: Vec<_> = Segment::all(x, context).into_iter().map(|segment| self.read(segment, state)).collect();
+        Tensor::cat(outputs, 1)
     }
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
@@ -149,6 +143,21 @@ impl TokenMixer for GatedDelta {
 }
 
 impl GatedDelta {
+    /// `[B, T, D] -> [B, T, D]`, from where the state has ended.
+    fn read(&self, segment: Segment, state: &mut GatedDeltaState) -> Tensor<3> {
+        let rows = Rows::new(self.queries_keys_values(&segment.x), self.convolution.reach(), state, &segment);
+        let Segment { x, padding, .. } = segment;
+        // Padding finds nothing, whatever stands around it.
+        let qkv = rows.convolved(&self.convolution).map(|x| filled(silu(x), &padding, 0.0));
+        let tokens = self.tokens(&x, qkv, rows.starts(), &padding);
+        let (found, after) = gated_delta_rule(tokens, state.matrices.take());
+        state.matrices = Some(after);
+        let found = self.norm.forward(found.cast(x.dtype()));
+        let [batch, length, heads, width] = found.dims();
+        let gate = self.gate.forward(x);
+        self.output.forward(gated(gate, found.reshape([batch, length, heads * width]), Gate::Silu))
+    }
+
     /// `[B, T, D] -> [B, T, G E | G E | H W]`.
     fn queries_keys_values(&self, x: &Tensor<3>) -> [Tensor<3>; 3] {
         let [_, channels] = self.qkv.widths();
@@ -290,6 +299,29 @@ mod tests {
             let part = x.clone().narrow(1, start, length);
             let found = model.forward(part, &SequenceInput::default(), &mut Pass::cached(&mut cache));
             assert_close(&found, &expected.clone().narrow(1, start, length), 1e-4);
+        }
+    }
+
+    /// Texts cut elsewhere than segments are, with documents and padding across the cuts.
+    #[test]
+    fn a_text_longer_than_a_segment_in_parts_is_the_whole() {
+        let device = Device::default();
+        let (length, mixer, x) = (2100, mixer(&device), noise([1, 2100, 8], 6, &device));
+        let every = |n: usize| (0..length).map(move |t| t % n);
+        let documents = TensorData::new(every(length).map(|t| t as i64 / 700).collect(), [1, length]);
+        let padding = TensorData::new(every(5).map(|t| t == 0).collect(), [1, length]);
+        let context = |start, length| LayerContext {
+            attention: AttentionContext::masked(AttentionMask::causal()),
+            padding: Some(Tensor::<2, Bool>::from_bool(padding.clone(), &device).narrow(1, start, length)),
+            documents: Some(Tensor::<2, Int>::from_data(documents.clone(), &device).narrow(1, start, length)),
+            ..LayerContext::default()
+        };
+        let whole = mixer.forward(x.clone(), &context(0, length), &mut Pass::default().layer(0));
+        let mut cache = Cache::new([mixer.state(&PairRule::Causal, length)], length);
+        for (start, length) in [(0, 1000), (1000, 100), (1100, 1000)] {
+            let (part, context) = (x.clone().narrow(1, start, length), context(start, length));
+            let found = mixer.forward(part, &context, &mut Pass::cached(&mut cache).layer(0));
+            assert_close(&found, &whole.clone().narrow(1, start, length), 1e-4);
         }
     }
 

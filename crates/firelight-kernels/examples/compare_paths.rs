@@ -73,8 +73,10 @@ fn time_all() {
     let branch = random([TOKENS, WIDTH]);
     time("add and layer norm", || add_layer_norm(x.clone(), branch.clone(), gamma.clone(), None, 1e-5).1);
     time("rms norm", || rms_norm(x.clone(), gamma.clone(), 1e-5));
-    let taps = random([4, 4 * WIDTH]);
-    time("convolution of 4", || causal_convolution(wide.clone().unsqueeze(), taps.clone(), None));
+    let (before, taps) = (random([3, 4 * WIDTH]), random([4, 4 * WIDTH]));
+    time("convolution of 4", || {
+        causal_convolution(wide.clone().unsqueeze(), before.clone().unsqueeze(), taps.clone(), None)
+    });
     let chunks = |width: usize| random([64 * 8 * 64, width]).reshape([64, 8, 64, width]);
     let (transitions, inputs) = (chunks(64), chunks(64));
     time("recurrence of 64", || {

@@ -91,7 +91,9 @@ mod tests {
             LogitMap::new(w).with_bias(Some(row(b))).with_scale(0.7).with_soft_cap(Some(2.0)).forward(x)
         });
         check("layer norm", [[7, 70], [1, 70], [1, 70]], |[x, g, b]| layer_norm(x, row(g), Some(row(b)), 1e-5));
-        check("convolution", [[1, 7, 70], [1, 3, 70]], |[x, w]| causal_convolution(x, w.squeeze_dim(0), None));
+        check("convolution", [[1, 5, 70], [1, 2, 70], [1, 3, 70]], |[x, before, w]| {
+            causal_convolution(x, before, w.squeeze_dim(0), None)
+        });
         check("rms norm", [[7, 70], [1, 70]], |[x, g]| rms_norm(x, row(g), 1e-5));
     }
 

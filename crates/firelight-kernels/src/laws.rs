@@ -61,8 +61,8 @@ const OPERATIONS: [Operation; 18] = [
         rotary(x, angles.clone().cos(), angles.sin(), RotaryPairs::Halves).reshape([rows, width])
     }),
     ("causal_convolution", |[x, _, _, row]| {
-        let padded = Tensor::cat(vec![row.clone(), x], 0);
-        causal_convolution(padded.unsqueeze(), Tensor::cat(vec![row.clone() * 2, row], 0), None).squeeze_dim(0)
+        let taps = Tensor::cat(vec![row.clone() * 2, row.clone()], 0);
+        causal_convolution(x.unsqueeze(), row.unsqueeze(), taps, None).squeeze_dim(0)
     }),
     ("linear_recurrence", |[x, y, ..]| {
         let [rows, width] = x.dims();

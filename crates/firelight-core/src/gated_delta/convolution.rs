@@ -1,7 +1,7 @@
 //! A short causal depthwise convolution, and the rows that it goes over: tokens with those before them, all padding in front.
 
+use super::segment::Segment;
 use super::state::GatedDeltaState;
-use crate::context::LayerContext;
 use crate::init::ParamBuilder;
 use burn::module::{Module, Param};
 use burn::tensor::kind::Basic;
@@ -30,51 +30,59 @@ impl ShortConvolution {
     }
 
     /// # Shapes
-    /// - `rows`: of `K - 1 + T` tokens; output: `[B, T, _]` each, in the order of the rows
+    /// - output: `[B, T, _]` each, in the order of the rows
     fn forward(&self, rows: &Rows) -> [Tensor<3>; 3] {
         let others = (0..self.reach()).map(|tap| rows.others(tap)).collect::<Option<Vec<_>>>();
         let hidden = others.filter(|others| !others.is_empty()).map(|others| Tensor::stack(others, 2));
         let mut first = 0;
-        rows.tokens.clone().map(|tokens| {
+        rows.parts.clone().map(|Part { before, tokens }| {
             let weight = self.weight.val().narrow(1, first, tokens.dims()[2]);
             first += tokens.dims()[2];
-            causal_convolution(tokens, weight, hidden.clone())
+            causal_convolution(tokens, before, weight, hidden.clone())
         })
     }
 }
 
-/// The tokens of a pass with the `K - 1` before them. Where there is padding it stands in front of all, so that the tokens before a
+/// The tokens of a segment and the `K - 1` before them. Where there is padding it stands in front of all, so that the tokens before a
 /// token are those that it follows in its text.
-///
-/// Queries, keys and values stay apart: to cut them from one tensor would cost their gradients several passes over all of it.
 pub(super) struct Rows {
-    /// `[B, K - 1 + T, _]` of queries, keys and values, `C` channels in all.
-    tokens: [Tensor<3>; 3],
-    /// `[B, K - 1 + T]`, in the order of `tokens`.
+    /// Queries, keys and values, `C` channels in all. They stay apart, and apart from what came before them: to cut them from one
+    /// tensor would cost their gradients several passes over all of it.
+    parts: [Part; 3],
+    /// `[B, K - 1 + T]`, in the order of the tokens.
     documents: Option<Tensor<2, Int>>,
     order: Option<Order>,
-    length: usize,
+}
+
+/// Some channels of the tokens.
+#[derive(Clone)]
+struct Part {
+    /// `[B, K - 1, _]`.
+    before: Tensor<3>,
+    /// `[B, T, _]`.
+    tokens: Tensor<3>,
 }
 
 impl Rows {
-    /// The tokens of a pass, `[B, T, _]`, behind the last ones of `state`, which takes up the last ones of these.
-    pub(super) fn new(new: [Tensor<3>; 3], reach: usize, state: &mut GatedDeltaState, context: &LayerContext) -> Self {
+    /// What `new`, `[B, T, _]`, holds of a segment, behind the last ones of `state`, which takes up the last ones of these.
+    pub(super) fn new(new: [Tensor<3>; 3], reach: usize, state: &mut GatedDeltaState, segment: &Segment) -> Self {
         let [batch, length, _] = new[0].dims();
-        let order = context.padding.as_ref().map(|padding| Order::new(padding.clone(), reach));
-        let sorted = |x: Tensor<3>| order.as_ref().map_or(x.clone(), |order| order.sorted(x));
-        let tokens = behind(state.window.take(), reach, new).map(sorted);
-        let documents = documents(state.documents.take(), context.documents.clone(), [batch, reach, length]);
+        let order = segment.padding.as_ref().map(|padding| Order::new(padding.clone(), reach));
+        let parts = behind(state.window.take(), reach, new).map(|part| match &order {
+            Some(order) => part.sorted(order),
+            None => part,
+        });
+        let documents = documents(state.documents.take(), segment.documents.clone(), [batch, reach, length]);
         let documents = documents.map(|documents| match &order {
             Some(order) => order.sorted(documents.unsqueeze_dim::<3>(2)).squeeze_dim(2),
             None => documents,
         });
-        let last = tokens.iter().map(|tokens| tokens.clone().narrow(1, length, reach));
-        state.window = Some(Tensor::cat(last.collect(), 2));
+        state.window = Some(Tensor::cat(parts.each_ref().map(|part| part.last(reach)).to_vec(), 2));
         state.documents = documents.clone().map(|documents| documents.narrow(1, length, reach));
-        Self { tokens, documents, order, length }
+        Self { parts, documents, order }
     }
 
-    /// What the convolution makes of the queries, keys and values of the pass, `[B, T, _]`.
+    /// What the convolution makes of the queries, keys and values of the segment, `[B, T, _]`.
     pub(super) fn convolved(&self, convolution: &ShortConvolution) -> [Tensor<3>; 3] {
         let restored = |x: Tensor<3>| match &self.order {
             Some(order) => order.restored(x),
@@ -83,9 +91,9 @@ impl Rows {
         convolution.forward(self).map(restored)
     }
 
-    /// Tokens before those of the pass.
+    /// Tokens before those of the segment.
     fn reach(&self) -> usize {
-        self.tokens[0].dims()[1] - self.length
+        self.parts[0].before.dims()[1]
     }
 
     /// `[B, T]`, true where a token begins a document, and may be where it is padding.
@@ -99,26 +107,50 @@ impl Rows {
 
     /// `[B, T]`, true where tap `tap` of a token is of another document.
     fn others(&self, tap: usize) -> Option<Tensor<2, Bool>> {
-        let part = |documents: &Tensor<2, Int>, tap| documents.clone().narrow(1, tap, self.length);
+        let length = self.parts[0].tokens.dims()[1];
+        let part = |documents: &Tensor<2, Int>, tap| documents.clone().narrow(1, tap, length);
         self.documents.as_ref().map(|documents| part(documents, tap).not_equal(part(documents, self.reach())))
     }
 }
 
+impl Part {
+    /// All tokens in their order, `[B, K - 1 + T, _]`.
+    fn joined(self) -> Tensor<3> {
+        Tensor::cat(vec![self.before, self.tokens], 1)
+    }
+
+    fn sorted(self, order: &Order) -> Self {
+        let reach = self.before.dims()[1];
+        let sorted = order.sorted(self.joined());
+        let length = sorted.dims()[1] - reach;
+        Self { before: sorted.clone().narrow(1, 0, reach), tokens: sorted.narrow(1, reach, length) }
+    }
+
+    /// The last `reach` of all, which the tokens of the next pass follow.
+    fn last(&self, reach: usize) -> Tensor<3> {
+        let length = self.tokens.dims()[1];
+        match length.checked_sub(reach) {
+            Some(first) => self.tokens.clone().narrow(1, first, reach),
+            None => self.clone().joined().narrow(1, length, reach),
+        }
+    }
+}
+
 /// Queries, keys and values behind the last `reach` of a text, which are zeros at its begin.
-fn behind(window: Option<Tensor<3>>, reach: usize, new: [Tensor<3>; 3]) -> [Tensor<3>; 3] {
+fn behind(window: Option<Tensor<3>>, reach: usize, new: [Tensor<3>; 3]) -> [Part; 3] {
     let mut first = 0;
-    new.map(|x| {
-        let [batch, _, width] = x.dims();
+    new.map(|tokens| {
+        let [batch, _, width] = tokens.dims();
         first += width;
         let before = match &window {
-            Some(window) => window.clone().narrow(2, first - width, width).cast(x.dtype()),
-            None => Tensor::zeros([batch, reach, width], (&x.device(), x.dtype())),
+            Some(window) => window.clone().narrow(2, first - width, width).cast(tokens.dtype()),
+            None => Tensor::zeros([batch, reach, width], (&tokens.device(), tokens.dtype())),
         };
-        Tensor::cat(vec![before, x], 1)
+        Part { before, tokens }
     })
 }
 
-/// The documents of the tokens of a pass and of the `reach` before them; tokens that name none belong to the last one.
+/// The documents of the tokens of a segment and of the `reach` before them; tokens that name none belong to the last one.
 fn documents(
     before: Option<Tensor<2, Int>>,
     new: Option<Tensor<2, Int>>,
@@ -137,12 +169,12 @@ fn documents(
 struct Order {
     /// `[B (K - 1 + T)]`: which of all tokens comes to each place.
     from: Tensor<1, Int>,
-    /// `[B T]`: where among those of the pass each of its tokens has come to.
+    /// `[B T]`: where among those of the segment each of its tokens has come to.
     to: Tensor<1, Int>,
 }
 
 impl Order {
-    /// `padding` is `[B, T]`; the `reach` tokens before those of the pass are none.
+    /// `padding` is `[B, T]`; the `reach` tokens before those of the segment are none.
     fn new(padding: Tensor<2, Bool>, reach: usize) -> Self {
         let ([batch, length], device) = (padding.dims(), padding.device());
         let whole = reach + length;
@@ -154,7 +186,7 @@ impl Order {
         let flat = (place.clone() + first(whole)).reshape([batch * whole]);
         let all = Tensor::<1, Int>::arange(0..(batch * whole) as i64, &device);
         let from = Tensor::zeros([batch * whole], &device).scatter(0, flat, all, IndexingUpdateOp::Add);
-        // Padding has come before the tokens of the pass; what is read in its place does not matter.
+        // Padding has come before the tokens of the segment; what is read in its place does not matter.
         let to = (place.narrow(1, reach, length) - reach as i64).clamp_min(0) + first(length);
         Self { from, to: to.reshape([batch * length]) }
     }

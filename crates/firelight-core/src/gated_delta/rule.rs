@@ -96,11 +96,12 @@ struct Decay {
 
 impl Decay {
     /// `log_decay` is `[R, C, 1]`. The logarithms between two tokens are summed, and not the difference of sums from the begin: so
-    /// a token that keeps nothing costs those behind it no digits.
+    /// a token that keeps nothing costs those behind it no digits. The sum is a product, because a `cumsum` takes one thread.
     fn new(log_decay: Tensor<3>) -> Self {
         let size = log_decay.dims()[1];
-        let between = (log_decay.clone() * ones_below(-1, &log_decay)).cumsum(1);
-        let pairs = between.exp() * ones_below(0, &log_decay);
+        let all = ones_below(0, &log_decay);
+        let between = all.clone().matmul(log_decay.clone() * ones_below(-1, &log_decay));
+        let pairs = between.exp() * all;
         let since_begin = log_decay.cumsum(1).exp();
         Self {
             to_end: pairs.clone().narrow(1, size - 1, 1).transpose(),

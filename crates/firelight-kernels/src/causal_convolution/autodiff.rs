@@ -6,19 +6,30 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::{Autodiff, tensor::FloatTensor};
 
 impl<B: CausalConvolutionKernel, C: CheckpointStrategy> CausalConvolutionExtension for Autodiff<B, C> {
-    fn causal_convolution(x: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self> {
-        let kept = [weight.is_tracked(), x.is_tracked()];
-        record::<B, C, _, 2>([x, weight], kept, |[x, weight]| (B::forward(x, weight), Convolution))
+    fn causal_convolution(
+        x: FloatTensor<Self>,
+        before: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let reads_tokens = weight.is_tracked();
+        let kept = [reads_tokens, reads_tokens, x.is_tracked() || before.is_tracked()];
+        record::<B, C, _, 3>([x, before, weight], kept, |[x, before, weight]| {
+            (B::forward(x, before, weight), Convolution)
+        })
     }
 }
 
 #[derive(Debug, Clone)]
 struct Convolution;
 
-impl<B: CausalConvolutionKernel> Operation<B, 2> for Convolution {
-    fn backward(self, pass: BackwardPass<B, 2>) -> [Option<FloatTensor<B>>; 2] {
-        let BackwardPass { inputs: [x, weight], gradient, is_wanted } = pass;
-        let of_x = weight.filter(|_| is_wanted[0]).map(|weight| B::input_gradient(weight, gradient.clone()));
-        [of_x, x.filter(|_| is_wanted[1]).map(|x| B::weight_gradient(x, gradient))]
+impl<B: CausalConvolutionKernel> Operation<B, 3> for Convolution {
+    fn backward(self, pass: BackwardPass<B, 3>) -> [Option<FloatTensor<B>>; 3] {
+        let BackwardPass { inputs: [x, before, weight], gradient, is_wanted } = pass;
+        let weight = |wanted: bool| weight.clone().filter(|_| wanted);
+        [
+            weight(is_wanted[0]).map(|weight| B::input_gradient(weight, gradient.clone())),
+            weight(is_wanted[1]).map(|weight| B::gradient_before(weight, gradient.clone())),
+            x.zip(before).filter(|_| is_wanted[2]).map(|(x, before)| B::weight_gradient(x, before, gradient)),
+        ]
     }
 }

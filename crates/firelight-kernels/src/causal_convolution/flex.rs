@@ -8,71 +8,99 @@ use burn::tensor::Shape;
 use std::ops::Range;
 
 impl CausalConvolutionExtension for Flex {
-    fn causal_convolution(x: FlexTensor, weight: FlexTensor) -> FlexTensor {
-        Self::forward(x, weight)
+    fn causal_convolution(x: FlexTensor, before: FlexTensor, weight: FlexTensor) -> FlexTensor {
+        Self::forward(x, before, weight)
     }
 }
 
 impl CausalConvolutionKernel for Flex {
-    fn forward(x: FlexTensor, weight: FlexTensor) -> FlexTensor {
-        with_real!(x, forward(x, weight))
+    fn forward(x: FlexTensor, before: FlexTensor, weight: FlexTensor) -> FlexTensor {
+        with_real!(x, forward(x, before, weight))
     }
 
     fn input_gradient(weight: FlexTensor, grad: FlexTensor) -> FlexTensor {
-        with_real!(grad, input_gradient(weight, grad))
+        let ([taps, _], [_, length, _]) = (dims(&weight), dims(&grad));
+        with_real!(grad, gradient_of(taps - 1..taps - 1 + length, weight, grad))
     }
 
-    fn weight_gradient(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
-        with_real!(x, weight_gradient(x, grad))
+    fn gradient_before(weight: FlexTensor, grad: FlexTensor) -> FlexTensor {
+        let [taps, _] = dims(&weight);
+        with_real!(grad, gradient_of(0..taps - 1, weight, grad))
+    }
+
+    fn weight_gradient(x: FlexTensor, before: FlexTensor, grad: FlexTensor) -> FlexTensor {
+        with_real!(x, weight_gradient(x, before, grad))
     }
 }
 
-fn forward<T: Real>(x: FlexTensor, weight: FlexTensor) -> FlexTensor {
-    let (x, weight) = (contiguous(x), contiguous(weight));
-    let [batch, tokens, _] = dims(&x);
-    let [taps, channels] = dims(&weight);
-    let (rows, weight) = (values::<T>(&x), values::<T>(&weight));
-    let length = tokens + 1 - taps;
-    let out = filled(batch * length * channels, |out| {
+/// The tokens of texts that a convolution reads, those before the first included.
+struct Tokens<'a, T> {
+    before: &'a [T],
+    x: &'a [T],
+    reach: usize,
+    length: usize,
+    channels: usize,
+}
+
+impl<'a, T: Real> Tokens<'a, T> {
+    fn new(x: &'a FlexTensor, before: &'a FlexTensor) -> Self {
+        let ([_, length, channels], [_, reach, _]) = (dims(x), dims(before));
+        Self { before: values(before), x: values(x), reach, length, channels }
+    }
+
+    /// What tap `tap` reads of token `row` of all texts.
+    #[inline(always)]
+    fn read(&self, row: usize, tap: usize) -> &'a [T] {
+        let (text, place) = (row / self.length, row % self.length + tap);
+        match place.checked_sub(self.reach) {
+            Some(token) => &self.x[span(text * self.length + token, self.channels)],
+            None => &self.before[span(text * self.reach + place, self.channels)],
+        }
+    }
+}
+
+fn forward<T: Real>(x: FlexTensor, before: FlexTensor, weight: FlexTensor) -> FlexTensor {
+    let [x, before, weight] = [x, before, weight].map(contiguous);
+    let (tokens, taps, weight) = (Tokens::<T>::new(&x, &before), dims::<2>(&weight)[0], values::<T>(&weight));
+    let channels = tokens.channels;
+    let out = filled(tokens.x.len(), |out| {
         for_each_row(out, channels, |row, out| {
-            let first = row / length * tokens + row % length;
-            add_products(out, (0..taps).map(|tap| (&rows[span(first + tap, channels)], &weight[span(tap, channels)])));
+            add_products(out, (0..taps).map(|tap| (tokens.read(row, tap), &weight[span(tap, channels)])));
         });
     });
-    T::tensor(out, Shape::from(vec![batch, length, channels]))
+    T::tensor(out, x.layout().shape().clone())
 }
 
-/// Each token reads the gradients of itself and of the tokens behind it.
-fn input_gradient<T: Real>(weight: FlexTensor, grad: FlexTensor) -> FlexTensor {
+/// The gradients of those `places` of every text, the tokens before it counted: each reads the gradients of itself and of the tokens
+/// behind it.
+fn gradient_of<T: Real>(places: Range<usize>, weight: FlexTensor, grad: FlexTensor) -> FlexTensor {
     let (weight, grad) = (contiguous(weight), contiguous(grad));
     let [batch, length, _] = dims(&grad);
     let [taps, channels] = dims(&weight);
     let (weight, grads) = (values::<T>(&weight), values::<T>(&grad));
-    let tokens = length + taps - 1;
-    let out = filled(batch * tokens * channels, |out| {
+    let out = filled(batch * places.len() * channels, |out| {
         for_each_row(out, channels, |row, out| {
-            let (batch, token) = (row / tokens, row % tokens);
-            let taps = (token + 1).saturating_sub(length)..taps.min(token + 1);
-            let read = |tap| (&grads[span(batch * length + token - tap, channels)], &weight[span(tap, channels)]);
+            let (text, place) = (row / places.len(), places.start + row % places.len());
+            let taps = (place + 1).saturating_sub(length)..taps.min(place + 1);
+            let read = |tap| (&grads[span(text * length + place - tap, channels)], &weight[span(tap, channels)]);
             add_products(out, taps.map(read));
         });
     });
-    T::tensor(out, Shape::from(vec![batch, tokens, channels]))
+    T::tensor(out, Shape::from(vec![batch, places.len(), channels]))
 }
 
-fn weight_gradient<T: Real>(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
-    let (x, grad) = (contiguous(x), contiguous(grad));
-    let ([_, tokens, channels], [batch, length, _]) = (dims(&x), dims(&grad));
-    let taps = tokens + 1 - length;
-    let (rows, grads) = (values::<T>(&x), values::<T>(&grad));
-    let sums = sum_of_blocks(batch * length, channels, taps * channels, |start, end, sums| {
+fn weight_gradient<T: Real>(x: FlexTensor, before: FlexTensor, grad: FlexTensor) -> FlexTensor {
+    let [x, before, grad] = [x, before, grad].map(contiguous);
+    let (tokens, grads) = (Tokens::<T>::new(&x, &before), values::<T>(&grad));
+    let (channels, taps) = (tokens.channels, tokens.reach + 1);
+    let sums = sum_of_blocks(grads.len() / channels, channels, taps * channels, |start, end, sums| {
         vectorised(
             #[inline(always)]
             || {
                 for row in start..end {
-                    let (first, grad) = (row / length * tokens + row % length, &grads[span(row, channels)]);
+                    let grad = &grads[span(row, channels)];
                     for (tap, sums) in sums.chunks_exact_mut(channels).enumerate() {
-                        add_product(sums, &rows[span(first + tap, channels)], grad);
+                        add_product(sums, tokens.read(row, tap), grad);
                     }
                 }
             },
@@ -91,10 +119,12 @@ fn for_each_row<T: Real>(out: &mut [T], width: usize, body: impl Fn(usize, &mut 
     });
 }
 
-/// The sum of products of rows, of which there is one at least.
+/// The sum of products of rows.
 #[inline(always)]
 fn add_products<'a, T: Real>(out: &mut [T], mut products: impl Iterator<Item = (&'a [T], &'a [T])>) {
-    let (a, b) = products.next().expect("a convolution has a tap or more");
+    let Some((a, b)) = products.next() else {
+        return out.fill(T::ZERO);
+    };
     for ((out, &a), &b) in out.iter_mut().zip(a).zip(b) {
         *out = a * b;
     }

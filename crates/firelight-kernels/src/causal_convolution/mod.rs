@@ -13,12 +13,12 @@ use burn::tensor::{Bool, Tensor};
 #[cfg(feature = "flex")]
 use extension::{CausalConvolutionExtension, CausalConvolutionKernel};
 
-/// Mixes every channel of a token with the same channel of the `K - 1` tokens before it, which stand in front of the `T` tokens of
-/// the output: `y_t = sum_k weight_k x_t+k`. Where `hidden` is true the token `K - 1 - k` before `t` has no part. With `hidden`
-/// tokens the reference computes it.
+/// Mixes every channel of a token with the same channel of the `K - 1` tokens in front of it: `y_t = sum_k weight_k x_t-(K-1-k)`,
+/// where the first tokens of `x` follow those of `before`. Where `hidden` is true the token `K - 1 - k` in front of `t` has no part.
+/// With `hidden` tokens the reference computes it.
 ///
 /// # Shapes
-/// - `x`: `[B, K - 1 + T, C]`, `weight`: `[K, C]`, `hidden`: `[B, T, K - 1]`; output: `[B, T, C]`
+/// - `x`: `[B, T, C]`, `before`: `[B, K - 1, C]`, `weight`: `[K, C]`, `hidden`: `[B, T, K - 1]`; output: `[B, T, C]`
 ///
 /// # Panics
 /// If the shapes do not fit together, or the types of the numbers.
@@ -27,40 +27,49 @@ use extension::{CausalConvolutionExtension, CausalConvolutionKernel};
 /// use burn::tensor::{Device, Tensor};
 /// use firelight_kernels::causal_convolution;
 ///
-/// // Each number less the one before it.
+/// // Each number less the one in front of it.
 /// let device = Device::flex();
-/// let x = Tensor::<3>::from_floats([[[1.0], [4.0], [6.0]]], &device);
-/// let y = causal_convolution(x, Tensor::from_floats([[-1.0], [1.0]], &device), None);
+/// let x = Tensor::<3>::from_floats([[[4.0], [6.0]]], &device);
+/// let before = Tensor::<3>::from_floats([[[1.0]]], &device);
+/// let y = causal_convolution(x, before, Tensor::from_floats([[-1.0], [1.0]], &device), None);
 /// assert_eq!(y.into_data().iter::<f32>().collect::<Vec<_>>(), [3.0, 2.0]);
 /// ```
 #[doc(alias = "causal_conv1d")]
-pub fn causal_convolution(x: Tensor<3>, weight: Tensor<2>, hidden: Option<Tensor<3, Bool>>) -> Tensor<3> {
-    check(&x, &weight, hidden.as_ref());
+pub fn causal_convolution(
+    x: Tensor<3>,
+    before: Tensor<3>,
+    weight: Tensor<2>,
+    hidden: Option<Tensor<3, Bool>>,
+) -> Tensor<3> {
+    check(&x, &before, &weight, hidden.as_ref());
     #[cfg(feature = "flex")]
     if crate::half::is_half(&x) {
-        return crate::half::in_single(x, |x| causal_convolution(x, crate::half::widen(weight), hidden));
+        use crate::half::{in_single, widen};
+        return in_single(x, |x| causal_convolution(x, widen(before), widen(weight), hidden));
     }
     #[cfg(feature = "flex")]
     if crate::path::log_path("causal_convolution", hidden.is_none() && crate::path::is_fused_on_cpu(&x)) {
-        return extension::causal_convolution(x, weight);
+        return extension::causal_convolution(x, before, weight);
     }
-    reference::causal_convolution(x, weight, hidden)
+    reference::causal_convolution(x, before, weight, hidden)
 }
 
-fn check(x: &Tensor<3>, weight: &Tensor<2>, hidden: Option<&Tensor<3, Bool>>) {
-    let ([batch, tokens, channels], [taps, width]) = (x.dims(), weight.dims());
+fn check(x: &Tensor<3>, before: &Tensor<3>, weight: &Tensor<2>, hidden: Option<&Tensor<3, Bool>>) {
+    let ([batch, length, channels], [taps, width]) = (x.dims(), weight.dims());
     assert!(
-        width == channels && taps > 0 && tokens + 1 >= taps,
-        "causal_convolution: weight {:?} does not fit {:?}",
+        width == channels && before.dims() == [batch, taps.wrapping_sub(1), channels],
+        "causal_convolution: weight {:?} and the tokens before {:?} do not fit {:?}",
         weight.dims(),
+        before.dims(),
         x.dims()
     );
-    let (hidden, expected) = (hidden.map(Tensor::dims), [batch, tokens + 1 - taps, taps - 1]);
+    let (hidden, expected) = (hidden.map(Tensor::dims), [batch, length, taps - 1]);
     assert!(
         hidden.is_none_or(|hidden| hidden == expected),
         "causal_convolution: hidden {hidden:?} is not {expected:?}"
     );
-    crate::path::check_types("causal_convolution", &[("x", Some(x.dtype())), ("weight", Some(weight.dtype()))]);
+    let types = [("x", x.dtype()), ("before", before.dtype()), ("weight", weight.dtype())];
+    crate::path::check_types("causal_convolution", &types.map(|(name, dtype)| (name, Some(dtype))));
 }
 
 #[cfg(feature = "flex")]
@@ -71,18 +80,28 @@ mod extension {
     /// The operation that Burn's dispatch and autodiff see.
     #[backend_extension(Flex, Autodiff)]
     pub(crate) trait CausalConvolutionExtension: Backend {
-        fn causal_convolution(x: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self>;
+        fn causal_convolution(
+            x: FloatTensor<Self>,
+            before: FloatTensor<Self>,
+            weight: FloatTensor<Self>,
+        ) -> FloatTensor<Self>;
     }
 
-    /// What a backend brings: the operation, and the gradients of `x` and `weight`.
+    /// What a backend brings: the operation, and the gradients of `x`, of `before` and of `weight`.
     pub(crate) trait CausalConvolutionKernel: Backend {
-        fn forward(x: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self>;
+        fn forward(x: FloatTensor<Self>, before: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self>;
         fn input_gradient(weight: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self>;
-        fn weight_gradient(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self>;
+        fn gradient_before(weight: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self>;
+        fn weight_gradient(
+            x: FloatTensor<Self>,
+            before: FloatTensor<Self>,
+            grad: FloatTensor<Self>,
+        ) -> FloatTensor<Self>;
     }
 
-    pub(super) fn causal_convolution(x: Tensor<3>, weight: Tensor<2>) -> Tensor<3> {
-        Tensor::from_dispatch(Dispatch::causal_convolution(x.into_dispatch(), weight.into_dispatch()))
+    pub(super) fn causal_convolution(x: Tensor<3>, before: Tensor<3>, weight: Tensor<2>) -> Tensor<3> {
+        let (x, before) = (x.into_dispatch(), before.into_dispatch());
+        Tensor::from_dispatch(Dispatch::causal_convolution(x, before, weight.into_dispatch()))
     }
 }
 
@@ -95,12 +114,13 @@ mod tests {
     #[test]
     fn two_channels_by_hand() {
         let device = Device::default();
-        let x = Tensor::<3>::from_floats([[[1.0, 5.0], [2.0, 6.0], [3.0, 7.0]]], &device);
+        let x = Tensor::<3>::from_floats([[[2.0, 6.0], [3.0, 7.0]]], &device);
+        let before = Tensor::<3>::from_floats([[[1.0, 5.0]]], &device);
         let weight = Tensor::<2>::from_floats([[10.0, 0.0], [1.0, 2.0]], &device);
-        let y = causal_convolution(x.clone(), weight.clone(), None);
+        let y = causal_convolution(x.clone(), before.clone(), weight.clone(), None);
         y.into_data().assert_eq(&TensorData::from([[[12.0f32, 12.0], [23.0, 14.0]]]), false);
         let hidden = Tensor::<3, Bool>::from_bool([[[false], [true]]], &device);
-        let y = causal_convolution(x, weight, Some(hidden));
+        let y = causal_convolution(x, before, weight, Some(hidden));
         y.into_data().assert_eq(&TensorData::from([[[12.0f32, 12.0], [3.0, 14.0]]]), false);
     }
 
@@ -109,30 +129,43 @@ mod tests {
         let device = Device::default();
         let x = Tensor::<3>::random([2, 9, 3], Distribution::Default, &device);
         let weight = Tensor::<2>::random([4, 3], Distribution::Default, &device);
-        let of = |start: usize, tokens: usize| {
-            causal_convolution(x.clone().narrow(1, start, 3 + tokens), weight.clone(), None)
+        let of = |start: usize, length: usize| {
+            let [before, x] =
+                [(start, 3), (start + 3, length)].map(|(start, length)| x.clone().narrow(1, start, length));
+            causal_convolution(x, before, weight.clone(), None)
         };
         assert_close(&Tensor::cat(vec![of(0, 2), of(2, 4)], 1), &of(0, 6), 0.0);
     }
 
     #[test]
-    #[should_panic(expected = "weight [4, 3] does not fit [1, 2, 3]")]
-    fn too_few_tokens_panic() {
+    fn one_tap_is_a_product() {
         let device = Device::default();
-        causal_convolution(Tensor::zeros([1, 2, 3], &device), Tensor::zeros([4, 3], &device), None);
+        let x = Tensor::<3>::from_floats([[[2.0, 6.0], [3.0, 7.0]]], &device);
+        let weight = Tensor::<2>::from_floats([[10.0, 2.0]], &device);
+        let y = causal_convolution(x, Tensor::zeros([1, 0, 2], &device), weight, None);
+        y.into_data().assert_eq(&TensorData::from([[[20.0f32, 12.0], [30.0, 14.0]]]), false);
     }
 
+    #[test]
+    #[should_panic(expected = "weight [4, 3] and the tokens before [1, 2, 3] do not fit [1, 2, 3]")]
+    fn too_few_tokens_before_panic() {
+        let [x, before] = [2, 2].map(|tokens| Tensor::zeros([1, tokens, 3], &Device::default()));
+        causal_convolution(x, before, Tensor::zeros([4, 3], &Device::default()), None);
+    }
+
+    /// Of one token as well, whose gradient reaches far in front of it.
     #[cfg(feature = "flex")]
     #[test]
     fn fused_equals_the_reference() {
         use crate::testing::{Case, compare, random};
-        for case in [[6, 5], [70, 300]].iter().flat_map(Case::all) {
+        for case in [[1, 5], [6, 5], [70, 300]].iter().flat_map(Case::all) {
             let [length, channels] = case.shape;
-            for taps in [1, 4] {
-                let inputs =
-                    [random(&case, [2, taps - 1 + length, channels], 0), random(&case, [1, taps, channels], 1)];
-                let fused = |[x, w]: [Tensor<3>; 2]| causal_convolution(x, w.squeeze_dim(0), None);
-                compare(&case, inputs, fused, |[x, w]| reference::causal_convolution(x, w.squeeze_dim(0), None));
+            for taps in [2, 4] {
+                let inputs = [[2, length], [2, taps - 1], [1, taps]]
+                    .map(|[rows, tokens]| random(&case, [rows, tokens, channels], tokens as u64));
+                let [fused, slow] = [causal_convolution, reference::causal_convolution]
+                    .map(|path| move |[x, before, w]: [Tensor<3>; 3]| path(x, before, w.squeeze_dim(0), None));
+                compare(&case, inputs, fused, slow);
             }
         }
     }
