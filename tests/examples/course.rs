@@ -18,7 +18,7 @@ use firelight::nn::{
     Activation, AttentionPattern, LossConfig, NormConfig, ParamBuilder, PositionConfig, TransformerConfig, WeightInit,
 };
 use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask};
-use firelight::training::{Objective, OptimizerConfig, ScheduleConfig, ScheduleKind, Trainee, Trainer};
+use firelight::training::{Objective, OptimizerConfig, ScheduleConfig, ScheduleKind, Trainer, TrainingModule};
 use firelight_tests::ParameterPath;
 use safetensors::tensor::{Dtype, TensorView};
 
@@ -90,7 +90,7 @@ fn encoder_decoder(steps: usize, device: &Device, course: &mut Course) -> Result
 /// Notes loss and gradients before each step of the trainer.
 fn follow<M: Objective<Batch: Clone>>(
     name: &str,
-    task: Trainee<M>,
+    task: TrainingModule<M>,
     batch: &M::Batch,
     steps: usize,
     course: &mut Course,
@@ -101,7 +101,7 @@ fn follow<M: Objective<Batch: Clone>>(
         let gradients = TrainStep::step(trainer.model(), batch.clone()).grads;
         let prefix = format!("{name}/{step:04}/");
         trainer.model().visit(&mut Note { prefix: &prefix, path: ParameterPath::default(), gradients, course });
-        let (_, report) = trainer.step(batch.clone())?;
+        let report = trainer.step(batch.clone())?;
         course.insert(format!("{prefix}loss"), vec![report.loss as f32]);
     }
     Ok(())

@@ -78,7 +78,7 @@ fn tuned(model: LanguageModel, steps: usize, recompute: Recompute) -> (LanguageM
     let task = LmTask::new(model, LossConfig::default()).with_recompute(recompute);
     let mut trainer = Trainer::new(task, optimizer, schedule, 1);
     let losses: Vec<f64> =
-        (0..steps).map(|_| trainer.step(batch(&device().autodiff())).expect("a step").1.loss).collect();
+        (0..steps).map(|_| trainer.step(batch(&device().autodiff())).expect("a step").loss).collect();
     (trainer.model().model.clone(), losses[steps - 1])
 }
 

@@ -13,7 +13,7 @@ use firelight::classification::{
 use firelight::language::{LanguageModelConfig, LmBatch, LmTask};
 use firelight::nn::{LossConfig, ParamBuilder, TransformerConfig};
 use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask};
-use firelight::training::{LossOutput, Objective, Precision, Recompute, Trainee};
+use firelight::training::{LossOutput, Objective, Precision, Recompute, TrainingModule};
 use firelight::vision::{ImageBatch, VisionConfig, VisionTask, VitSize};
 
 thread_local! {
@@ -57,13 +57,13 @@ fn ids(shape: [usize; 2]) -> Tensor<2, Int> {
     Tensor::zeros(shape, &Device::flex().autodiff())
 }
 
-fn obeys<M: Objective>(task: Trainee<M>, batch: impl Fn() -> M::Batch) {
+fn obeys<M: Objective>(task: TrainingModule<M>, batch: impl Fn() -> M::Batch) {
     holds_less_where_blocks_are_computed_again(&task, &batch);
     rounds_in_half_precision(&task, &batch);
 }
 
 /// Less than half of what another step holds.
-fn holds_less_where_blocks_are_computed_again<M: Objective>(task: &Trainee<M>, batch: impl Fn() -> M::Batch) {
+fn holds_less_where_blocks_are_computed_again<M: Objective>(task: &TrainingModule<M>, batch: impl Fn() -> M::Batch) {
     let most = |recompute| {
         let (task, batch, [before, _]) = (task.clone().with_recompute(recompute), batch(), HELD.get());
         HELD.set([before; 2]);
@@ -74,11 +74,11 @@ fn holds_less_where_blocks_are_computed_again<M: Objective>(task: &Trainee<M>, b
     assert!(2 * again < plain, "{again} and {plain} bytes");
 }
 
-fn rounds_in_half_precision<M: Objective>(task: &Trainee<M>, batch: impl Fn() -> M::Batch) {
+fn rounds_in_half_precision<M: Objective>(task: &TrainingModule<M>, batch: impl Fn() -> M::Batch) {
     let mean = |output: LossOutput| output.mean().into_scalar::<f64>();
     let losses = |precision| {
         let task = task.clone().with_precision(precision);
-        [mean(TrainStep::step(&task, batch()).item), mean(InferenceStep::step(&task, batch()))]
+        [mean(TrainStep::step(&task, batch()).item), mean(InferenceStep::step(&task, batch()).losses)]
     };
     let single = losses(Precision::F32);
     for precision in [Precision::Bf16, Precision::F16] {

@@ -12,7 +12,7 @@ use firelight_storage::Checkpoint;
 
 use crate::data::{EncodedText, input_of};
 use crate::error::ClassificationError;
-use crate::loss::Outcome;
+use crate::loss::ProblemType;
 use crate::model::{TextClassifier, TextClassifierConfig};
 use crate::pretrained::load_model;
 use crate::vocabulary::TextVocabulary;
@@ -70,7 +70,7 @@ pub struct Classifier {
     model: TextClassifier,
     vocabulary: TextVocabulary,
     labels: Vec<String>,
-    outcome: Outcome,
+    problem_type: ProblemType,
 }
 
 impl Classifier {
@@ -81,12 +81,12 @@ impl Classifier {
     pub fn new(model: TextClassifier, vocabulary: TextVocabulary, labels: Vec<String>) -> Self {
         let (found, expected) = (labels.len(), model.num_outputs());
         assert!(found == expected, "{found} labels for {expected} outputs");
-        Self { model, vocabulary, labels, outcome: Outcome::default() }
+        Self { model, vocabulary, labels, problem_type: ProblemType::default() }
     }
 
     /// Sets what a label is.
-    pub fn with_outcome(mut self, outcome: Outcome) -> Self {
-        self.outcome = outcome;
+    pub fn with_problem_type(mut self, problem_type: ProblemType) -> Self {
+        self.problem_type = problem_type;
         self
     }
 
@@ -113,7 +113,7 @@ impl Classifier {
             |config: &TextClassifierConfig| config.validate().map(|()| &config.encoder),
             |config| config.init(device),
         )?;
-        Ok(Self::new(model, vocabulary, config.labels).with_outcome(config.outcome))
+        Ok(Self::new(model, vocabulary, config.labels).with_problem_type(config.problem_type))
     }
 
     /// The model.
@@ -132,8 +132,8 @@ impl Classifier {
     }
 
     /// What a label is.
-    pub fn outcome(&self) -> Outcome {
-        self.outcome
+    pub fn problem_type(&self) -> ProblemType {
+        self.problem_type
     }
 
     /// The label of every text, or its labels, with the probabilities of all, or its number. Neither company nor order changes
@@ -157,7 +157,7 @@ impl Classifier {
         let encoded = (before + 1..)
             .zip(texts)
             .map(|(line, text)| self.encode(text.as_ref()).map_err(|error| ClassificationError::Line { line, error }));
-        let found = answers(&self.model, self.outcome, &encoded.collect::<Result<Vec<_>, _>>()?)?;
+        let found = answers(&self.model, self.problem_type, &encoded.collect::<Result<Vec<_>, _>>()?)?;
         Ok(found.iter().map(|row| self.prediction(row)).collect())
     }
 
@@ -180,16 +180,16 @@ impl Classifier {
         let named = |probability: fn(f64) -> f64| {
             self.labels.iter().cloned().zip(row.iter().map(|&answer| probability(answer))).collect()
         };
-        match self.outcome {
-            Outcome::SingleLabel => {
+        match self.problem_type {
+            ProblemType::SingleLabel => {
                 Prediction::Label { label: self.labels[likeliest(row)].clone(), probabilities: named(f64::exp) }
             }
-            Outcome::MultiLabel => {
+            ProblemType::MultiLabel => {
                 let held = self.labels.iter().zip(row).filter(|(_, logit)| is_held(**logit));
                 let labels = held.map(|(label, _)| label.clone()).collect();
                 Prediction::Labels { labels, probabilities: named(sigmoid) }
             }
-            Outcome::Regression => Prediction::Value(row[0]),
+            ProblemType::Regression => Prediction::Value(row[0]),
         }
     }
 }
@@ -212,7 +212,7 @@ pub(crate) fn likeliest(row: &[f64]) -> usize {
 /// each text; texts of similar length are read together.
 pub(crate) fn answers(
     model: &TextClassifier,
-    outcome: Outcome,
+    problem_type: ProblemType,
     texts: &[EncodedText],
 ) -> Result<Vec<Vec<f64>>, ClassificationError> {
     let device = model.encoder.embedding.weight.device();
@@ -221,10 +221,11 @@ pub(crate) fn answers(
         let input = input_of(&batch.iter().map(|&index| &texts[index]).collect::<Vec<_>>(), &device);
         let outputs = awake(&device, || model.forward(&input, &mut Pass::default()));
         let width = outputs.dims()[1];
-        let outputs = if outcome == Outcome::SingleLabel { log_softmax(outputs, 1) } else { outputs };
+        let outputs = if problem_type == ProblemType::SingleLabel { log_softmax(outputs, 1) } else { outputs };
         let rows: Vec<f64> = outputs.try_into_vec_as().map_err(ClassificationError::device("the answers"))?;
         // The logarithm of a probability of 0 is no damage.
-        let is_answer = |value: &f64| value.is_finite() || (outcome == Outcome::SingleLabel && !value.is_nan());
+        let is_answer =
+            |value: &f64| value.is_finite() || (problem_type == ProblemType::SingleLabel && !value.is_nan());
         if !rows.iter().all(is_answer) {
             return Err(ClassificationError::NotFinite);
         }
@@ -266,11 +267,11 @@ mod tests {
         let encoder = TextEncoderConfig::modern(12, 16, 2, 1).with_n_segments(n_segments);
         let encoder = encoder.with_stack(|stack| stack.with_init(wide).with_max_seq_len(9));
         let config = TextClassifierConfig::new(encoder, labels.iter().copied())
-            .with_outcome(if labels.len() == 1 { Outcome::Regression } else { Outcome::SingleLabel })
+            .with_problem_type(if labels.len() == 1 { ProblemType::Regression } else { ProblemType::SingleLabel })
             .with_head(SequenceHeadConfig::new(PoolerConfig::plain(PoolingConfig::Mean)));
         let vocabulary = TextVocabulary::new(tokenizer).unwrap();
         Classifier::new(config.init_with(&ParamBuilder::new(&Device::default(), 0)), vocabulary, config.labels)
-            .with_outcome(config.outcome)
+            .with_problem_type(config.problem_type)
     }
 
     #[test]
@@ -302,7 +303,7 @@ mod tests {
 
     #[test]
     fn several_labels_are_those_at_least_as_likely_as_not() {
-        let classifier = classifier(0).with_outcome(Outcome::MultiLabel);
+        let classifier = classifier(0).with_problem_type(ProblemType::MultiLabel);
         let found = classifier.prediction(&[0.0, -3_f64.ln(), 1e3]);
         assert_eq!(found.labels(), ["x", "z"]);
         let chances: Vec<f64> = found.probabilities().iter().map(|(_, probability)| *probability).collect();

@@ -103,7 +103,7 @@ pub enum ClassificationError {
     },
     /// Another run to begin from, whose head answers another kind of question.
     #[error(
-        "the head of the run `{}` is for data.outcome = \"{found}\", but the recipe has \"{expected}\"; set model.new_head = true \
+        "the head of the run `{}` is for data.problem_type = \"{found}\", but the recipe has \"{expected}\"; set model.new_head = true \
          to begin with a new head",
         path.display()
     )]

@@ -15,7 +15,7 @@
 //!    begins a classifier from its run, as a whole or by low-rank adapters, which [`merge`] (merge.rs) adds into the weights.
 //! 8. [`TokenClassification`] (tagging/) is the training of a [`TokenClassifier`] on tagged sentences, and [`Tagger`] (tagger.rs)
 //!    loads its run and tags the words of texts; [`QuestionAnswering`] (answering/) that of a [`SpanReader`] on questions about texts,
-//!    and [`Reader`] (reader.rs) answers them.
+//!    and [`QuestionAnswerer`] (question_answerer.rs) answers them.
 //!
 //! Without the feature `train` only the models and what asks them are built, and `burn-train` is not.
 //!
@@ -31,8 +31,6 @@
 //! ```
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
-#[cfg(feature = "train")]
-mod answering;
 mod classifier;
 mod data;
 mod embedder;
@@ -49,21 +47,18 @@ mod pooling;
 mod pretrained;
 #[cfg(feature = "train")]
 mod pretraining;
-mod reader;
+mod question_answerer;
+#[cfg(feature = "train")]
+mod question_answering;
 #[cfg(feature = "train")]
 mod run;
 mod tagger;
 #[cfg(feature = "train")]
-mod tagging;
+mod token_classification;
 #[cfg(feature = "train")]
 mod training;
 mod vocabulary;
 
-#[cfg(feature = "train")]
-pub use answering::{
-    QuestionAnswering, QuestionAnsweringRecipe, QuestionAnsweringRun, QuestionCorpus, QuestionsRecipe, SpanBatch,
-    SpanBatcher, SpanExample, SpanLossConfig, SpanModelRecipe, SpanTask, evaluate_answers,
-};
 #[cfg(feature = "train")]
 pub use burn::train::Interrupter;
 pub use classifier::{Classifier, Prediction};
@@ -77,7 +72,7 @@ pub use heads::{
     HeadActivation, MaskedLanguageHead, MaskedLanguageHeadConfig, ReplacedTokenHead, SequenceHead, SequenceHeadConfig,
     Span, SpanHead, SpanHeadConfig, SpanLogits, TokenHead, TokenHeadConfig,
 };
-pub use loss::{ClassWeights, Outcome, SequenceCriterion, SequenceLoss, SequenceLossConfig, SequenceTargets};
+pub use loss::{ClassWeights, ProblemType, SequenceCriterion, SequenceLoss, SequenceLossConfig, SequenceTargets};
 #[cfg(feature = "train")]
 pub use masking::{MaskedBatch, MaskedBatcher, MaskedExample, MaskedLanguageTask};
 pub use merge::merge;
@@ -97,7 +92,12 @@ pub use pretraining::{
     EncoderModelRecipe, MaskedCorpus, MaskedLanguage, MaskedLanguageRecipe, NextSentenceBatch, PretrainingBatch,
     PretrainingTask, ReplacedBatch, TextsRecipe,
 };
-pub use reader::{FoundAnswer, Reader};
+pub use question_answerer::{FoundAnswer, QuestionAnswerer};
+#[cfg(feature = "train")]
+pub use question_answering::{
+    QuestionAnswering, QuestionAnsweringRecipe, QuestionAnsweringRun, QuestionCorpus, QuestionsRecipe, SpanBatch,
+    SpanBatcher, SpanExample, SpanLossConfig, SpanModelRecipe, SpanTask, evaluate_answers,
+};
 #[cfg(feature = "train")]
 pub use run::{
     Classification, ClassificationRecipe, ClassifierModelRecipe, Evaluation, Held, LabelledCorpus, LabelledRecipe, Run,
@@ -105,7 +105,7 @@ pub use run::{
 };
 pub use tagger::{Entity, TaggedToken, Tagger, Tagging};
 #[cfg(feature = "train")]
-pub use tagging::{
+pub use token_classification::{
     TaggedBatch, TaggedBatcher, TaggedCorpus, TaggedExample, TaggedRecipe, TokenClassification,
     TokenClassificationRecipe, TokenClassificationRun, TokenClassifierTask, TokenModelRecipe, evaluate_tags,
 };

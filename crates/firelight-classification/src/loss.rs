@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum ProblemType {
     /// One of several classes.
     #[default]
     SingleLabel,
@@ -25,7 +25,7 @@ pub enum Outcome {
     Regression,
 }
 
-impl Outcome {
+impl ProblemType {
     /// The name in `recipe.toml` and `config.json`.
     pub fn name(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl Outcome {
     }
 }
 
-impl From<&LabelKind> for Outcome {
+impl From<&LabelKind> for ProblemType {
     fn from(kind: &LabelKind) -> Self {
         match kind {
             LabelKind::SingleLabel => Self::SingleLabel,
@@ -64,6 +64,18 @@ pub enum SequenceTargets {
     Classes(Tensor<2>),
     /// `[B, C]`, the numbers of each text.
     Numbers(Tensor<2>),
+}
+
+#[cfg(feature = "train")]
+impl SequenceTargets {
+    /// The class of each text, or all its numbers.
+    pub(crate) fn numbers(&self) -> Result<Vec<Vec<f64>>, burn::tensor::TensorReadError> {
+        let (width, values) = match self {
+            Self::Class(classes) => (1, classes.clone().try_into_vec_as::<f64>()?),
+            Self::Classes(table) | Self::Numbers(table) => (table.dims()[1], table.clone().try_into_vec_as()?),
+        };
+        Ok(values.chunks(width).map(<[f64]>::to_vec).collect())
+    }
 }
 
 /// How much the classes weigh.

@@ -9,7 +9,7 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use firelight_core::{AuxiliaryLosses, LossConfig, Pass, TokenLoss};
 use firelight_data::{MaskVocabulary, Masking, NoiseSeed};
-use firelight_training::{LossOutput, Objective, Switches, TrainLoss, Trainee};
+use firelight_training::{LossOutput, Objective, Switches, TrainLoss, TrainingModule, ValidOutput};
 
 use crate::data::{EncodedText, input_of};
 use crate::encoder::TextInput;
@@ -88,7 +88,7 @@ impl Batcher<MaskedExample, MaskedBatch> for MaskedBatcher {
 }
 
 /// A masked language model with its loss.
-pub type MaskedLanguageTask = Trainee<MaskedLanguageModel>;
+pub type MaskedLanguageTask = TrainingModule<MaskedLanguageModel>;
 
 /// A pass as the switches ask for it.
 pub(crate) fn pass<'a>(switches: Switches, recompute: bool) -> Pass<'a> {
@@ -108,6 +108,7 @@ fn report(loss: TokenLoss, config: &LossConfig) -> LossOutput {
 impl Objective for MaskedLanguageModel {
     type Batch = MaskedBatch;
     type Loss = LossConfig;
+    type Answers = ();
 
     /// What is minimised is the loss of the hidden tokens and, with experts, the load balance.
     fn train_loss(&self, batch: MaskedBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
@@ -117,9 +118,9 @@ impl Objective for MaskedLanguageModel {
         TrainLoss { minimised, reported: report(token_loss, loss) }
     }
 
-    fn valid_loss(&self, batch: MaskedBatch, switches: Switches) -> LossOutput {
+    fn valid_step(&self, batch: MaskedBatch, switches: Switches) -> ValidOutput<()> {
         let plain = LossConfig::default();
-        report(compute_loss(self, batch, plain, &mut pass(switches, false)), &plain)
+        report(compute_loss(self, batch, plain, &mut pass(switches, false)), &plain).into()
     }
 }
 
@@ -184,7 +185,7 @@ mod tests {
         let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
         let task = MaskedLanguageTask::new(model, LossConfig::default());
         let mut trainer = Trainer::new(task, optimizer, schedule, 0);
-        let losses: Vec<f64> = (0..80).map(|_| trainer.step(batch()).unwrap().1.loss).collect();
+        let losses: Vec<f64> = (0..80).map(|_| trainer.step(batch()).unwrap().loss).collect();
         assert!(losses[0] > 2.0 && losses[79] < 1e-2, "{losses:?}");
     }
 
@@ -217,7 +218,7 @@ mod tests {
         let batch = MaskedBatcher.batch(vec![MaskedExample { text, hidden: Vec::new() }], &Device::default());
         let encoder = crate::TextEncoderConfig::modern(13, 8, 2, 1);
         let model = crate::MaskedLanguageModelConfig::new(encoder).init_with(&ParamBuilder::new(&Device::default(), 0));
-        let loss = model.valid_loss(batch, Switches::default());
+        let loss = model.valid_step(batch, Switches::default()).losses;
         assert_eq!(loss.read().unwrap(), (0.0, 0.0));
     }
 }

@@ -11,7 +11,7 @@ use crate::heads::{
     MaskedLanguageHead, MaskedLanguageHeadConfig, SequenceHead, SequenceHeadConfig, SpanHead, SpanHeadConfig,
     SpanLogits, TokenHead, TokenHeadConfig,
 };
-use crate::loss::Outcome;
+use crate::loss::ProblemType;
 use crate::pooling::PoolerConfig;
 
 /// The encoder in the paths of a model's parameters.
@@ -25,7 +25,7 @@ pub struct TextClassifierConfig {
     pub labels: Vec<String>,
     /// What a label is. Default: one of several classes.
     #[serde(default)]
-    pub outcome: Outcome,
+    pub problem_type: ProblemType,
     /// The encoder.
     pub encoder: TextEncoderConfig,
     /// The head.
@@ -39,7 +39,7 @@ impl TextClassifierConfig {
     pub fn new<S: Into<String>>(encoder: TextEncoderConfig, labels: impl IntoIterator<Item = S>) -> Self {
         let labels = labels.into_iter().map(Into::into).collect();
         let head = SequenceHeadConfig::new(PoolerConfig::bert());
-        Self { labels, outcome: Outcome::default(), encoder, head }
+        Self { labels, problem_type: ProblemType::default(), encoder, head }
     }
 
     /// Sets the head.
@@ -49,15 +49,15 @@ impl TextClassifierConfig {
     }
 
     /// Sets what a label is.
-    pub fn with_outcome(mut self, outcome: Outcome) -> Self {
-        self.outcome = outcome;
+    pub fn with_problem_type(mut self, problem_type: ProblemType) -> Self {
+        self.problem_type = problem_type;
         self
     }
 
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let least = if self.outcome == Outcome::SingleLabel { 2 } else { 1 };
+        let least = if self.problem_type == ProblemType::SingleLabel { 2 } else { 1 };
         let found = self.labels.len();
         let own = [
             (found < least).then(|| format!("labels: {found} are too few, at least {least} are needed")),
@@ -485,6 +485,6 @@ mod tests {
         assert_eq!(config.validate().unwrap_err().problems().len(), 3);
         config.validate().unwrap_err();
         let alone = TextClassifierConfig::new(TextEncoderConfig::new(5, 8, 2, 1), ["price"]);
-        alone.with_outcome(Outcome::Regression).validate().unwrap();
+        alone.with_problem_type(ProblemType::Regression).validate().unwrap();
     }
 }

@@ -93,8 +93,8 @@ impl Pretrained {
         self.check_encoder(&config.encoder)?;
         let path = || self.folder.path().to_path_buf();
         match &self.model {
-            Structure::Classifier(found) if !new_head && found.outcome != config.outcome => {
-                let [found, expected] = [found, config].map(|config| config.outcome.name());
+            Structure::Classifier(found) if !new_head && found.problem_type != config.problem_type => {
+                let [found, expected] = [found, config].map(|config| config.problem_type.name());
                 Err(ClassificationError::OtherOutcome { path: path(), found, expected })
             }
             Structure::Classifier(found) if !new_head && found.labels != config.labels => {

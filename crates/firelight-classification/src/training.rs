@@ -1,18 +1,29 @@
 //! The loss of a classifier on a [`TextBatch`]. Burn's `Learner` trains the classifier as a [`ClassifierTask`].
 
+use burn::tensor::Tensor;
 use firelight_core::{AuxiliaryLosses, Pass};
-use firelight_training::{LossOutput, Objective, Switches, TrainLoss, Trainee};
+use firelight_training::{LossOutput, Objective, Switches, TrainLoss, TrainingModule, ValidOutput};
 
 use crate::data::TextBatch;
-use crate::loss::SequenceLossConfig;
+use crate::loss::{SequenceLossConfig, SequenceTargets};
 use crate::model::TextClassifier;
 
 /// A classifier with its loss.
-pub type ClassifierTask = Trainee<TextClassifier>;
+pub type ClassifierTask = TrainingModule<TextClassifier>;
+
+/// What an evaluation reads of a batch of texts.
+#[derive(Debug, Clone)]
+pub struct TextAnswers {
+    /// `[B, C]`, the logits of classes, or numbers.
+    pub outputs: Tensor<2>,
+    /// What is true of the texts.
+    pub targets: SequenceTargets,
+}
 
 impl Objective for TextClassifier {
     type Batch = TextBatch;
     type Loss = SequenceLossConfig;
+    type Answers = TextAnswers;
 
     /// What is minimised is the loss of the texts and, with experts, their load balance; what is reported has neither class
     /// weights nor smoothing, so that training and evaluation report the same quantity.
@@ -27,10 +38,10 @@ impl Objective for TextClassifier {
         TrainLoss { minimised, reported }
     }
 
-    fn valid_loss(&self, batch: TextBatch, switches: Switches) -> LossOutput {
+    fn valid_step(&self, batch: TextBatch, switches: Switches) -> ValidOutput<TextAnswers> {
         let outputs = self.forward(&batch.input, &mut Pass::default().with_precision(switches.dtype));
-        let sequence_loss = SequenceLossConfig::default().init().forward(outputs, batch.targets);
-        LossOutput::new(sequence_loss.plain, sequence_loss.count)
+        let loss = SequenceLossConfig::default().init().forward(outputs.clone(), batch.targets.clone());
+        ValidOutput::new(LossOutput::new(loss.plain, loss.count), TextAnswers { outputs, targets: batch.targets })
     }
 }
 

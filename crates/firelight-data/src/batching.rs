@@ -20,7 +20,7 @@ fn buckets() -> usize {
     BUCKETS
 }
 
-/// How a recipe asks for batches: `"fixed"`, `"buckets"`, or `{ kind = "tokens", budget = 4096 }`.
+/// How a recipe asks for batches: `"fixed"`, `"buckets"`, or `{ kind = "tokens", max_tokens = 4096 }`.
 ///
 /// Buckets hold items of similar length, so that little is padded; a batch takes its items from one of them. Their bounds
 /// are chosen so that the fewest tokens pad.
@@ -40,7 +40,7 @@ pub enum Batching {
     /// As many items of similar length as fit into a number of tokens, which takes the place of the batch size.
     Tokens {
         /// Tokens of a batch at most, padding included: its rows times the length of the longest. At most 16,777,216.
-        budget: usize,
+        max_tokens: usize,
         /// Number of buckets, at least 1. Default: 16.
         #[serde(default = "buckets")]
         buckets: usize,
@@ -54,13 +54,13 @@ impl Batching {
 
     /// Batches in which items are read once, to validate on them, for example; the longest has so many tokens.
     pub fn to_read(longest: usize) -> Self {
-        Self::Tokens { budget: Self::TOKENS_TO_READ.max(longest), buckets: BUCKETS }
+        Self::Tokens { max_tokens: Self::TOKENS_TO_READ.max(longest), buckets: BUCKETS }
     }
 
     /// The most tokens that a batch can have, padding included, where no item is longer than `longest`.
-    pub fn max_tokens(&self, batch_size: usize, longest: usize) -> usize {
+    pub fn max_batch_tokens(&self, batch_size: usize, longest: usize) -> usize {
         match *self {
-            Self::Tokens { budget, .. } => budget,
+            Self::Tokens { max_tokens, .. } => max_tokens,
             Self::Fixed | Self::Buckets { .. } => batch_size * longest,
         }
     }
@@ -71,14 +71,14 @@ impl Batching {
         let numbers = match *self {
             Self::Fixed => vec![],
             Self::Buckets { buckets } => vec![("buckets", buckets)],
-            Self::Tokens { budget, buckets } => vec![("budget", budget), ("buckets", buckets)],
+            Self::Tokens { max_tokens, buckets } => vec![("max_tokens", max_tokens), ("buckets", buckets)],
         };
         let zeros = numbers.into_iter().filter(|(_, number)| *number == 0);
         let mut problems: Vec<_> = zeros.map(|(key, _)| format!("batching.{key} = 0 must be at least 1")).collect();
-        if let Self::Tokens { budget, .. } = *self
-            && budget > MAX_BUDGET
+        if let Self::Tokens { max_tokens, .. } = *self
+            && max_tokens > MAX_BUDGET
         {
-            problems.push(format!("batching.budget = {budget} must be at most {MAX_BUDGET}"));
+            problems.push(format!("batching.max_tokens = {max_tokens} must be at most {MAX_BUDGET}"));
         }
         if problems.is_empty() { Ok(()) } else { Err(DataError::Batching { problems: problems.join("; ") }) }
     }
@@ -108,10 +108,10 @@ impl BatchPlan {
         Self { layout: Layout::Even { items, batch_size } }
     }
 
-    /// What `batching` asks for, of items with these lengths in tokens. A token budget has no use for `batch_size`.
+    /// What `batching` asks for, of items with these lengths in tokens. A budget of tokens has no use for `batch_size`.
     ///
     /// # Errors
-    /// Fails if a number is out of its range or an item alone is above the budget. Nothing is left out in silence: a task
+    /// Fails if a number is out of its range or an item alone is above `max_tokens`. Nothing is left out in silence: a task
     /// whose data has such items cuts them or leaves them out of its dataset.
     ///
     /// # Panics
@@ -126,10 +126,10 @@ impl BatchPlan {
         let layout = match batching {
             Batching::Fixed => return Ok(Self::fixed(lengths.count(), batch_size)),
             Batching::Buckets { buckets } => Buckets::new(lengths.collect(), buckets, |_| batch_size),
-            Batching::Tokens { budget, buckets } => {
+            Batching::Tokens { max_tokens, buckets } => {
                 let lengths: Vec<usize> = lengths.collect();
-                check_lengths(&lengths, budget)?;
-                Buckets::new(lengths, buckets, |longest| budget / longest.max(1))
+                check_lengths(&lengths, max_tokens)?;
+                Buckets::new(lengths, buckets, |longest| max_tokens / longest.max(1))
             }
         };
         Ok(Self { layout: Layout::Buckets(Arc::new(layout)) })
@@ -146,9 +146,9 @@ impl BatchPlan {
     pub fn uniform(batching: Batching, batch_size: usize, items: usize, length: usize) -> Result<Self, DataError> {
         batching.validate()?;
         match batching {
-            Batching::Tokens { budget, .. } => {
-                check_lengths(&[length], budget)?;
-                Ok(Self::fixed(items, budget / length.max(1)))
+            Batching::Tokens { max_tokens, .. } => {
+                check_lengths(&[length], max_tokens)?;
+                Ok(Self::fixed(items, max_tokens / length.max(1)))
             }
             _ => Ok(Self::fixed(items, batch_size)),
         }
@@ -208,10 +208,10 @@ impl BatchPlan {
 }
 
 /// Every item must fit into a batch of its own.
-fn check_lengths(lengths: &[usize], budget: usize) -> Result<(), DataError> {
-    let too_long = lengths.iter().filter(|length| **length > budget).count();
+fn check_lengths(lengths: &[usize], max_tokens: usize) -> Result<(), DataError> {
+    let too_long = lengths.iter().filter(|length| **length > max_tokens).count();
     match lengths.iter().max() {
-        Some(&longest) if longest > budget => Err(DataError::AboveBudget { too_long, longest, budget }),
+        Some(&longest) if longest > max_tokens => Err(DataError::AboveBudget { too_long, longest, max_tokens }),
         _ => Ok(()),
     }
 }
@@ -230,8 +230,8 @@ mod tests {
         (number * batches..(number + 1) * batches).map(|batch| items(plan, batch..batch + 1, order)).collect()
     }
 
-    fn tokens(budget: usize, buckets: usize, lengths: &[usize]) -> Result<BatchPlan, DataError> {
-        BatchPlan::new(Batching::Tokens { budget, buckets }, 1, lengths.iter().copied())
+    fn tokens(max_tokens: usize, buckets: usize, lengths: &[usize]) -> Result<BatchPlan, DataError> {
+        BatchPlan::new(Batching::Tokens { max_tokens, buckets }, 1, lengths.iter().copied())
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn equal_lengths_need_no_list() {
-        let plan = BatchPlan::uniform(Batching::Tokens { budget: 100, buckets: 4 }, 1, 7, 30).unwrap();
+        let plan = BatchPlan::uniform(Batching::Tokens { max_tokens: 100, buckets: 4 }, 1, 7, 30).unwrap();
         assert_eq!(items(&plan, 3..6, None), [3, 4, 5]);
         assert_eq!((plan.stride(), plan.num_batches()), (3, 3));
         let plan = BatchPlan::uniform(Batching::Buckets { buckets: 4 }, 2, 7, 30).unwrap();
@@ -266,10 +266,10 @@ mod tests {
 
     #[test]
     fn the_most_tokens_of_a_batch_are_known() {
-        assert_eq!(Batching::to_read(10).max_tokens(1, 10), Batching::TOKENS_TO_READ);
-        assert_eq!(Batching::to_read(5_000).max_tokens(1, 5_000), 5_000);
+        assert_eq!(Batching::to_read(10).max_batch_tokens(1, 10), Batching::TOKENS_TO_READ);
+        assert_eq!(Batching::to_read(5_000).max_batch_tokens(1, 5_000), 5_000);
         for batching in [Batching::Fixed, Batching::Buckets { buckets: 2 }] {
-            assert_eq!(batching.max_tokens(8, 30), 240);
+            assert_eq!(batching.max_batch_tokens(8, 30), 240);
         }
     }
 
@@ -278,10 +278,10 @@ mod tests {
         let error = tokens(4, 2, &[5, 4, 9]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "a batch of 4 tokens cannot hold every item: 2 above it, the longest of 9; give batching.budget = 9 or more, or \
+            "a batch of 4 tokens cannot hold every item: 2 above it, the longest of 9; give batching.max_tokens = 9 or more, or \
              cut these items or leave them out"
         );
-        let uniform = BatchPlan::uniform(Batching::Tokens { budget: 4, buckets: 1 }, 1, 7, 5);
+        let uniform = BatchPlan::uniform(Batching::Tokens { max_tokens: 4, buckets: 1 }, 1, 7, 5);
         assert!(error.is_user_error() && uniform.is_err());
     }
 
@@ -290,12 +290,12 @@ mod tests {
         let error = tokens(0, 0, &[1]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "batching.budget = 0 must be at least 1; batching.buckets = 0 must be at least 1"
+            "batching.max_tokens = 0 must be at least 1; batching.buckets = 0 must be at least 1"
         );
         assert!(BatchPlan::new(Batching::Buckets { buckets: 0 }, 1, [1]).is_err());
         let error = tokens(1_000_000_000_000, 1, &[1]).unwrap_err();
         assert!(error.is_user_error());
-        assert_eq!(error.to_string(), "batching.budget = 1000000000000 must be at most 16777216");
+        assert_eq!(error.to_string(), "batching.max_tokens = 1000000000000 must be at most 16777216");
         assert!(tokens(MAX_BUDGET, 1, &[1]).is_ok());
     }
 
@@ -303,17 +303,17 @@ mod tests {
         #[test]
         fn an_epoch_has_every_item_once_within_the_budget(
             lengths in prop::collection::vec(0_usize..40, 1..200),
-            budget in 40_usize..400,
+            max_tokens in 40_usize..400,
             buckets in 1_usize..20,
             seed: u64,
             number in 0_usize..1_000,
         ) {
-            let plan = tokens(budget, buckets, &lengths).unwrap();
+            let plan = tokens(max_tokens, buckets, &lengths).unwrap();
             for order in [None, Some(Order::new(seed))] {
                 let batches = epoch(&plan, order, if order.is_some() { number } else { 0 });
                 for batch in &batches {
                     let longest = batch.iter().map(|&item| lengths[item]).max().unwrap();
-                    prop_assert!(longest * batch.len() <= budget);
+                    prop_assert!(longest * batch.len() <= max_tokens);
                 }
                 let mut items = batches.concat();
                 items.sort_unstable();

@@ -406,8 +406,8 @@ pub enum DataError {
     },
     /// Items that fit into no batch of a token budget.
     #[error(
-        "a batch of {budget} tokens cannot hold every item: {too_long} above it, the longest of {longest}; give \
-         batching.budget = {longest} or more, or cut these items or leave them out"
+        "a batch of {max_tokens} tokens cannot hold every item: {too_long} above it, the longest of {longest}; give \
+         batching.max_tokens = {longest} or more, or cut these items or leave them out"
     )]
     AboveBudget {
         /// How many items are too long.
@@ -415,7 +415,7 @@ pub enum DataError {
         /// The length of the longest, in tokens.
         longest: usize,
         /// The budget, in tokens.
-        budget: usize,
+        max_tokens: usize,
     },
     /// A character that the vocabulary lacks.
     #[error(

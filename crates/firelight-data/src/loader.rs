@@ -392,7 +392,7 @@ mod tests {
         fn a_run_resumed_at_any_step_sees_the_same_batches(
             lengths in prop::collection::vec(1_usize..30, 1..60), seed: u64, start in 0_usize..100, kind in 0_usize..3,
         ) {
-            let batching = [Batching::Fixed, Batching::Buckets { buckets: 3 }, Batching::Tokens { budget: 64, buckets: 4 }];
+            let batching = [Batching::Fixed, Batching::Buckets { buckets: 3 }, Batching::Tokens { max_tokens: 64, buckets: 4 }];
             let plan = BatchPlan::new(batching[kind], 4, lengths.iter().copied()).unwrap();
             let data = InMemDataset::new((0..lengths.len()).collect());
             let loader = StepLoader::planned(data, Collect, plan, &Device::default());

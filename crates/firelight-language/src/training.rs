@@ -1,13 +1,13 @@
 //! The loss of a language model on an [`LmBatch`]. Burn's `Learner` trains the model as an [`LmTask`].
 
 use firelight_core::{AuxiliaryLosses, LossConfig, Pass, SequenceInput, TokenLoss};
-use firelight_training::{LossOutput, Objective, Switches, TrainLoss, Trainee};
+use firelight_training::{LossOutput, Objective, Switches, TrainLoss, TrainingModule, ValidOutput};
 
 use crate::data::LmBatch;
 use crate::model::LanguageModel;
 
 /// A language model with its loss.
-pub type LmTask = Trainee<LanguageModel>;
+pub type LmTask = TrainingModule<LanguageModel>;
 
 fn compute_loss(model: &LanguageModel, batch: LmBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
     let input = SequenceInput { documents: batch.documents, ..SequenceInput::default() };
@@ -30,6 +30,7 @@ fn training_pass<'a>(switches: Switches) -> Pass<'a> {
 impl Objective for LanguageModel {
     type Batch = LmBatch;
     type Loss = LossConfig;
+    type Answers = ();
 
     /// What is minimised is the loss of the tokens and, with experts, their load balance.
     fn train_loss(&self, batch: LmBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
@@ -39,10 +40,10 @@ impl Objective for LanguageModel {
         TrainLoss { minimised, reported: report(token_loss, loss) }
     }
 
-    fn valid_loss(&self, batch: LmBatch, switches: Switches) -> LossOutput {
+    fn valid_step(&self, batch: LmBatch, switches: Switches) -> ValidOutput<()> {
         let mut pass = Pass::default().with_precision(switches.dtype);
         let plain = LossConfig::default();
-        report(compute_loss(self, batch, plain, &mut pass), &plain)
+        report(compute_loss(self, batch, plain, &mut pass), &plain).into()
     }
 }
 
@@ -74,7 +75,7 @@ mod tests {
         let training_loss = item.training_total.clone().expect("smoothed").into_scalar::<f64>() / 3.0;
         let trained = item.mean().into_scalar::<f64>();
         assert!(training_loss > trained + 0.1, "z-loss alone is 0.1 ln² 7 = 0.38 at first: {training_loss}, {trained}");
-        let evaluated = InferenceStep::step(&task.valid(), batch(&device.inner())).mean().into_scalar::<f64>();
+        let evaluated = InferenceStep::step(&task.valid(), batch(&device.inner())).losses.mean().into_scalar::<f64>();
         assert!((trained - evaluated).abs() < 1e-6, "{trained} and {evaluated}");
     }
 
@@ -234,7 +235,7 @@ mod precision_and_memory {
     fn a_model_learns_in_half_precision_what_it_learns_in_single_precision() {
         let losses = |precision: Precision, recompute: Recompute| {
             let mut trainer = trainer(true, precision, recompute);
-            let losses = (0..30).map(|_| trainer.step(batch(recompute)).expect("a step").1.loss).collect::<Vec<_>>();
+            let losses = (0..30).map(|_| trainer.step(batch(recompute)).expect("a step").loss).collect::<Vec<_>>();
             let mut values = Values(Vec::new());
             trainer.model().visit(&mut values);
             assert!(values.0.iter().all(|weight| weight.dtype() == burn::tensor::DType::F32));
@@ -264,10 +265,10 @@ mod precision_and_memory {
         let factor = scale.scaled(Tensor::ones([1], &Device::flex())).into_scalar::<f32>();
         assert_eq!(factor, 65_536.0);
         scale.begin_at(2f64.powi(40));
-        let report = trainer.step(batch()).expect("passed over").1;
+        let report = trainer.step(batch()).expect("passed over");
         assert!(report.step == 1 && report.loss.is_finite() && !report.gradient_norm.is_finite());
         assert_eq!(weights(&trainer), before);
-        let taken = (0..30).position(|_| trainer.step(batch()).expect("a step").1.gradient_norm.is_finite());
+        let taken = (0..30).position(|_| trainer.step(batch()).expect("a step").gradient_norm.is_finite());
         assert!(taken.is_some_and(|steps| steps > 3), "{taken:?}");
         assert_ne!(weights(&trainer), before);
     }

@@ -1,29 +1,39 @@
 //! The loss of a model on a [`PairBatch`]. Burn's `Learner` trains the model as a [`Seq2SeqTask`].
 
+use burn::tensor::{Bool, Int, Tensor};
 use firelight_core::{AuxiliaryLosses, LossConfig, Pass, SequenceInput, TokenLoss};
-use firelight_training::{LossOutput, Objective, Switches, TrainLoss, Trainee};
+use firelight_training::{LossOutput, Objective, Switches, TrainLoss, TrainingModule, ValidOutput};
 
 use crate::data::PairBatch;
 use crate::model::Seq2SeqModel;
 
 /// An encoder-decoder with its loss.
-pub type Seq2SeqTask = Trainee<Seq2SeqModel>;
+pub type Seq2SeqTask = TrainingModule<Seq2SeqModel>;
 
 /// A pass as the switches ask for it.
 fn pass<'a>(switches: Switches, recompute: bool) -> Pass<'a> {
     Pass::default().with_precision(switches.dtype).with_recomputation(recompute && switches.recompute_blocks)
 }
 
-fn compute_loss(
-    model: &Seq2SeqModel,
-    batch: PairBatch,
-    loss: LossConfig,
-    encoder: &mut Pass,
-    decoder: &mut Pass,
-) -> TokenLoss {
-    let memory = model.encode(batch.source, batch.source_padding, encoder);
-    let hidden = model.decode(batch.inputs, memory, &SequenceInput::default(), decoder);
-    loss.init().forward_head(model.lazy_logits(hidden), batch.targets, batch.padding)
+/// What an evaluation reads of a batch of pairs.
+#[derive(Debug, Clone)]
+pub struct PairAnswers {
+    /// How many tokens of the targets, their ends included, are the likeliest ones to the model after the true ones before them, and
+    /// how many there are: `[2]`.
+    pub predicted: Tensor<1, Int>,
+}
+
+/// The vectors of the targets' tokens.
+fn hidden(model: &Seq2SeqModel, batch: &PairBatch, encoder: &mut Pass, decoder: &mut Pass) -> Tensor<3> {
+    let memory = model.encode(batch.source.clone(), batch.source_padding.clone(), encoder);
+    model.decode(batch.inputs.clone(), memory, &SequenceInput::default(), decoder)
+}
+
+/// How many tokens `logits` predict, and how many there are, `[2]`.
+fn predicted(logits: Tensor<3>, targets: Tensor<2, Int>, padding: Option<Tensor<2, Bool>>) -> Tensor<1, Int> {
+    let is_right = logits.argmax(2).squeeze_dim::<2>(2).equal(targets);
+    let is_token = padding.map_or_else(|| is_right.clone().equal(is_right.clone()), |padding| padding.bool_not());
+    Tensor::cat([is_right.bool_and(is_token.clone()), is_token].map(|flags| flags.int().sum()).into(), 0)
 }
 
 /// The plain cross-entropy, so that training and evaluation report the same quantity, and beside it the loss that
@@ -36,26 +46,31 @@ fn report(loss: TokenLoss, config: &LossConfig) -> LossOutput {
 impl Objective for Seq2SeqModel {
     type Batch = PairBatch;
     type Loss = LossConfig;
+    type Answers = PairAnswers;
 
     /// What is minimised is the loss of the target's tokens and, with experts, the load balance of both stacks.
     fn train_loss(&self, batch: PairBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
         let [mut encoder, mut decoder] = [AuxiliaryLosses::default(), AuxiliaryLosses::default()];
-        let token_loss = compute_loss(
+        let hidden = hidden(
             self,
-            batch,
-            *loss,
+            &batch,
             &mut pass(switches, true).with_losses(&mut encoder),
             &mut pass(switches, true).with_losses(&mut decoder),
         );
+        let token_loss = loss.init().forward_head(self.lazy_logits(hidden), batch.targets, batch.padding);
         let sides = [encoder, decoder];
         let minimised = sides.iter().fold(token_loss.mean(), |sum, side| side.added_to(sum, loss.load_balance));
         TrainLoss { minimised, reported: report(token_loss, loss) }
     }
 
-    fn valid_loss(&self, batch: PairBatch, switches: Switches) -> LossOutput {
+    /// All logits are held at once, because both the loss and the answers are made from them.
+    fn valid_step(&self, batch: PairBatch, switches: Switches) -> ValidOutput<PairAnswers> {
         let [mut encoder, mut decoder] = [pass(switches, false), pass(switches, false)];
+        let logits = self.logits(hidden(self, &batch, &mut encoder, &mut decoder));
         let plain = LossConfig::default();
-        report(compute_loss(self, batch, plain, &mut encoder, &mut decoder), &plain)
+        let loss = plain.init().forward(logits.clone(), batch.targets.clone(), batch.padding.clone());
+        let predicted = predicted(logits, batch.targets, batch.padding);
+        ValidOutput::new(report(loss, &plain), PairAnswers { predicted })
     }
 }
 
@@ -81,14 +96,42 @@ mod tests {
     }
 
     #[test]
+    fn tokens_are_counted_by_hand() {
+        let device = Device::default();
+        let model = Seq2SeqConfig::new(9, 8, 2, 1).init_with(&ParamBuilder::new(&device, 0));
+        let pairs = [(vec![1, 2, 3], vec![4]), (vec![5], vec![6, 4, 2])];
+        let pairs = pairs.map(|(source, target)| EncodedPair { source, target });
+        let batch: PairBatch = PairBatcher::new(7, 8, 8).batch(pairs.to_vec(), &device);
+        let counts = |batch: PairBatch| {
+            let found = model.valid_step(batch, Switches::default()).answers.predicted;
+            found.try_into_vec_as::<i64>().unwrap()
+        };
+        // The first row is two tokens and two of padding, the second is full.
+        let likeliest =
+            model.forward(batch.source.clone(), batch.source_padding.clone(), batch.inputs.clone()).argmax(2);
+        let likeliest = likeliest.try_into_vec_as::<i64>().unwrap();
+        let expect = |likeliest: &[i64]| {
+            let pairs = [(0, 4), (1, 8), (4, 6), (5, 4), (6, 2), (7, 8)];
+            pairs.iter().filter(|(place, token)| likeliest[*place] == *token).count() as i64
+        };
+        assert_eq!(counts(batch.clone()), [expect(&likeliest), 6]);
+        // Where the targets are what the model says, all are right, with padding and without.
+        let targets =
+            Tensor::from_data([&likeliest[..4], &likeliest[4..]].map(|row| [0, 1, 2, 3].map(|t| row[t])), &device);
+        let said = PairBatch { targets, ..batch };
+        assert_eq!(counts(said.clone()), [6, 6]);
+        assert_eq!(counts(PairBatch { padding: None, ..said }), [8, 8]);
+    }
+
+    #[test]
     fn the_plain_loss_is_reported_beside_the_smoothed_one() {
         let device = Device::default().autodiff();
         let model = Seq2SeqConfig::new(9, 8, 2, 1).init_with(&ParamBuilder::new(&device, 0));
         let report = |smoothing: f64| {
             let task = Seq2SeqTask::new(model.clone(), LossConfig::default().with_label_smoothing(smoothing));
-            let evaluated = InferenceStep::step(&task.valid(), batch(&device.clone().inner())).mean();
+            let evaluated = InferenceStep::step(&task.valid(), batch(&device.clone().inner())).losses.mean();
             let (optimizer, schedule) = (OptimizerConfig::default(), ScheduleConfig::default());
-            let (_, step) = Trainer::new(task, optimizer, schedule, 0).step(batch(&device)).unwrap();
+            let step = Trainer::new(task, optimizer, schedule, 0).step(batch(&device)).unwrap();
             assert!((step.loss - evaluated.into_scalar::<f64>()).abs() < 1e-6, "{step:?}");
             step.training_loss
         };
@@ -111,7 +154,7 @@ mod tests {
         let batch: PairBatch = PairBatcher::new(0, 1, 1).batch(pairs, &device);
         let model = Seq2SeqConfig::new(7, 8, 2, 1).with_max_seq_len(8).init_with(&ParamBuilder::new(&device, 0));
         let task = change(Seq2SeqTask::new(model, LossConfig::default()));
-        [TrainStep::step(&task, batch.clone()).item, InferenceStep::step(&task, batch)].map(|output| {
+        [TrainStep::step(&task, batch.clone()).item, InferenceStep::step(&task, batch).losses].map(|output| {
             let (total, count) = output.read().unwrap();
             total / count
         })
@@ -146,7 +189,7 @@ mod tests {
             let model = Seq2SeqConfig::new(9, 8, 2, 2).init_with(&ParamBuilder::new(&device, 0));
             let task = Seq2SeqTask::new(model, LossConfig::default()).with_recompute(recompute);
             let mut trainer = Trainer::new(task, OptimizerConfig::default(), ScheduleConfig::default(), 0);
-            let steps = (0..3).map(|_| trainer.step(batch(&device)).unwrap().1);
+            let steps = (0..3).map(|_| trainer.step(batch(&device)).unwrap());
             steps.flat_map(|step| [step.loss, step.gradient_norm]).collect::<Vec<f64>>()
         };
         let (found, expected) = (steps(Recompute::Blocks), steps(Recompute::None));

@@ -16,7 +16,7 @@ use crate::{Checkpoint, StorageError, read_file};
 pub(crate) const WEIGHTS: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.bpk";
 pub(crate) const STATE: &str = "state.json";
-const SMOOTHED: &str = "smoothed.safetensors";
+const EMA: &str = "ema.safetensors";
 const BEST: &str = "best";
 const AVERAGE: &str = "average";
 const STEP_PREFIX: &str = "step-";
@@ -59,9 +59,9 @@ impl CheckpointFolder {
         self.path.join(WEIGHTS)
     }
 
-    /// `smoothed.safetensors`: the exponential moving average of the weights, where a run keeps one.
-    pub fn smoothed(&self) -> PathBuf {
-        self.path.join(SMOOTHED)
+    /// `ema.safetensors`: the exponential moving average of the weights, where a run keeps one.
+    pub fn ema(&self) -> PathBuf {
+        self.path.join(EMA)
     }
 
     /// `optimizer.bpk`: the state of the optimiser.

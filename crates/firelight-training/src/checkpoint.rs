@@ -33,26 +33,26 @@ struct Notes {
     optimizer_tensors: usize,
     /// Whether the moving average of the weights lies beside them.
     #[serde(default)]
-    smoothed: bool,
+    ema: bool,
 }
 
 /// Writes `checkpoints/step-N`, whole or not at all, and removes all but the newest `keep`; 0 keeps all.
 pub(crate) fn save_step<M: Module>(
     folder: &ModelFolder,
     model: &M,
-    smoothed: Option<&M>,
+    ema: Option<&M>,
     (kind, optimizer): (OptimizerKind, &ModuleOptimizer),
     state: &RunState,
     keep: usize,
 ) -> Result<(), TrainingError> {
     let record = optimizer.to_record();
     let (parameters, optimizer_tensors) = (ids_of(model), record.len());
-    let smooth = smoothed.is_some();
-    let notes = Notes { state: state.clone(), parameters, optimizer: kind, optimizer_tensors, smoothed: smooth };
+    let has_ema = ema.is_some();
+    let notes = Notes { state: state.clone(), parameters, optimizer: kind, optimizer_tensors, ema: has_ema };
     folder.write_checkpoint(&Checkpoint::Step(state.step), |files| {
         save_weights(model, files.weights())?;
-        if let Some(smoothed) = smoothed {
-            save_weights(smoothed, files.smoothed())?;
+        if let Some(ema) = ema {
+            save_weights(ema, files.ema())?;
         }
         let path = files.optimizer();
         record.save(&path).map_err(TrainingError::file("write", &path))?;

@@ -16,7 +16,7 @@ const MAX_STEPS: usize = 1_000_000_000_000;
 const MAX_BATCH_SIZE: usize = 1_000_000;
 
 /// No group of batches is larger: one optimiser step reads all of them.
-const MAX_ACCUMULATE: usize = 1_000_000;
+const MAX_ACCUMULATION: usize = 1_000_000;
 
 /// The `[training]` section of a recipe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct TrainingConfig {
     pub batch_size: usize,
     /// Batches whose gradients make one optimiser step: the step is that of one batch with all their items. From 1, the
     /// default, to 1,000,000.
-    pub accumulate: usize,
+    pub gradient_accumulation_steps: usize,
     /// Steps from one evaluation to the next; 0 evaluates only after the last step. Default 250.
     pub evaluate_every: usize,
     /// Steps from one checkpoint to the next; 0 writes only the one after the last step. Default 500.
@@ -39,12 +39,12 @@ pub struct TrainingConfig {
     /// Resumable checkpoints that are kept, the newest ones; 0 keeps all. Default 2.
     pub keep_checkpoints: usize,
     /// What decides which evaluation is the best: `loss`, the default, or the name of a metric of the task.
-    pub best_by: String,
+    pub monitor: String,
     /// Evaluations in a row without a better one after which the run ends; 0, the default, never ends it early.
     pub patience: usize,
     /// Decay of the exponential moving average of the weights, which is evaluated and kept in their place; 0, the default,
     /// keeps none. From 0 to below 1.
-    pub smoothing: f64,
+    pub ema_decay: f64,
     /// What of the forward pass is dropped and computed again in the backward pass, to save memory: `none`, the default,
     /// `blocks` or `burn`.
     pub recompute: Recompute,
@@ -62,13 +62,13 @@ impl Default for TrainingConfig {
             steps: 2000,
             epochs: 0,
             batch_size: 12,
-            accumulate: 1,
+            gradient_accumulation_steps: 1,
             evaluate_every: 250,
             checkpoint_every: 500,
             keep_checkpoints: 2,
-            best_by: LOSS.into(),
+            monitor: LOSS.into(),
             patience: 0,
-            smoothing: 0.0,
+            ema_decay: 0.0,
             recompute: Recompute::None,
             precision: Precision::F32,
             freeze: Vec::new(),
@@ -86,12 +86,12 @@ impl TrainingConfig {
         for (key, value, least, most) in [
             ("steps", self.steps, 0, MAX_STEPS),
             ("batch_size", self.batch_size, 1, MAX_BATCH_SIZE),
-            ("accumulate", self.accumulate, 1, MAX_ACCUMULATE),
+            ("gradient_accumulation_steps", self.gradient_accumulation_steps, 1, MAX_ACCUMULATION),
         ] {
             problems.require(value >= least, key, value, "at least 1");
             problems.require(value <= most, key, value, &format!("at most {most}"));
         }
-        problems.require((0.0..1.0).contains(&self.smoothing), "smoothing", self.smoothing, "in [0, 1)");
+        problems.require((0.0..1.0).contains(&self.ema_decay), "ema_decay", self.ema_decay, "in [0, 1)");
         problems.into_result()
     }
 
@@ -109,7 +109,7 @@ impl TrainingConfig {
     #[must_use]
     pub fn over(mut self, batches: usize) -> Self {
         if self.epochs > 0 {
-            self.steps = self.epochs.saturating_mul(batches).div_ceil(self.accumulate).max(1);
+            self.steps = self.epochs.saturating_mul(batches).div_ceil(self.gradient_accumulation_steps).max(1);
         }
         self
     }
@@ -206,10 +206,10 @@ mod tests {
 
     #[test]
     fn every_bad_field_is_listed() {
-        let config = TrainingConfig { accumulate: 0, batch_size: 0, ..TrainingConfig::default() };
+        let config = TrainingConfig { gradient_accumulation_steps: 0, batch_size: 0, ..TrainingConfig::default() };
         assert_eq!(
             config.validate().unwrap_err().to_string(),
-            "training.batch_size = 0 must be at least 1; training.accumulate = 0 must be at least 1"
+            "training.batch_size = 0 must be at least 1; training.gradient_accumulation_steps = 0 must be at least 1"
         );
         let (steps, batch_size) = (MAX_STEPS + 1, 1_000_000_000_000_000);
         let config = TrainingConfig { steps, batch_size, ..TrainingConfig::default() };
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn epochs_become_steps() {
-        let config = TrainingConfig { epochs: 3, accumulate: 4, ..TrainingConfig::default() };
+        let config = TrainingConfig { epochs: 3, gradient_accumulation_steps: 4, ..TrainingConfig::default() };
         assert_eq!(config.clone().over(10).steps, 8); // 30 batches, 4 a step
         assert_eq!(TrainingConfig { epochs: 0, ..config }.over(10).steps, 2000);
     }

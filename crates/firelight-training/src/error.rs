@@ -172,7 +172,7 @@ pub enum TrainingError {
         steps: usize,
     },
     /// The recipe names a metric that the task does not measure.
-    #[error("`training.best_by` is `{}`, which this task does not measure: expected one of {known}", shortened(name))]
+    #[error("`training.monitor` is `{}`, which this task does not measure: expected one of {known}", shortened(name))]
     UnknownMetric {
         /// The name in the recipe.
         name: String,
@@ -233,7 +233,7 @@ impl TrainingError {
     }
 
     /// Returns a converter of a device's failure to compute `quantity`, for `map_err`.
-    pub(crate) fn device(quantity: &'static str) -> impl FnOnce(TensorReadError) -> Self {
+    pub fn device(quantity: &'static str) -> impl FnOnce(TensorReadError) -> Self {
         move |cause| Self::Device { quantity, cause }
     }
 

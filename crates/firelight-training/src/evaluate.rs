@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use burn::train::InferenceStep;
 use firelight_kernels::awake;
 
-use crate::{LossOutput, TrainingError};
+use crate::{Evaluator, StepOutput, TrainingError};
 
 /// The mean loss over all targets of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,26 +38,42 @@ impl Evaluation {
 /// Fails if a batch cannot be loaded, the device cannot compute, no target is counted, or the loss is no finite number.
 pub fn evaluate<M>(model: &M, loader: &dyn DataLoader<<M as InferenceStep>::Input>) -> Result<Evaluation, TrainingError>
 where
-    M: Module + InferenceStep<Output = LossOutput>,
+    M: Module + InferenceStep<Output: StepOutput>,
 {
-    let evaluation = evaluate_with(model, loader, |_, _| {})?;
+    Ok(measure(model, loader, &mut ())?.0)
+}
+
+/// Evaluates like [`evaluate`], and has `evaluator` make its scores of the same pass: their values, in their order.
+///
+/// # Errors
+/// As [`evaluate`], and if the evaluator fails.
+pub fn measure<M>(
+    model: &M,
+    loader: &dyn DataLoader<<M as InferenceStep>::Input>,
+    evaluator: &mut dyn Evaluator<M>,
+) -> Result<(Evaluation, Vec<f64>), TrainingError>
+where
+    M: Module + InferenceStep<Output: StepOutput>,
+{
+    let model = model.valid();
+    let evaluation = evaluate_with(&model, loader, |output, _| evaluator.observe(&output))?;
     match evaluation.loss.is_finite() {
-        true => Ok(evaluation),
+        true => Ok((evaluation, evaluator.finish(&model)?)),
         false => Err(TrainingError::LossNotFinite { value: evaluation.loss }),
     }
 }
 
-/// Evaluates like [`evaluate`], lets a loss pass that is no finite number, and hands every output, with the progress of the loader, to `each`.
+/// Evaluates `model`, which has no gradients and no dropout, lets a loss pass that is no finite number, and hands every output, with the
+/// progress of the loader, to `each`.
 pub(crate) fn evaluate_with<M>(
     model: &M,
     loader: &dyn DataLoader<<M as InferenceStep>::Input>,
-    mut each: impl FnMut(LossOutput, Progress),
+    mut each: impl FnMut(M::Output, Progress) -> Result<(), TrainingError>,
 ) -> Result<Evaluation, TrainingError>
 where
-    M: Module + InferenceStep<Output = LossOutput>,
+    M: Module + InferenceStep<Output: StepOutput>,
 {
-    let model = model.valid();
-    let device = device_of(&model).inner();
+    let device = device_of(model).inner();
     let loader = loader.to_device(&device);
     let mut batches = loader.iter();
     let (mut total, mut count) = (0.0, 0.0);
@@ -65,10 +81,10 @@ where
         let batch = batch.map_err(TrainingError::data("validation"))?;
         let model = model.clone(); // A module may not be shared between threads.
         let output = awake(&device, move || model.step(batch));
-        let (batch_total, batch_count) = output.read().map_err(TrainingError::device("validation loss"))?;
+        let (batch_total, batch_count) = output.losses().read().map_err(TrainingError::device("validation loss"))?;
         total += batch_total;
         count += batch_count;
-        each(output, batches.progress());
+        each(output, batches.progress())?;
     }
     if count == 0.0 {
         Err(TrainingError::NothingToEvaluate)

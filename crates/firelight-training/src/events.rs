@@ -11,12 +11,12 @@ use burn::train::renderer::{
     EvaluationName, MetricState, MetricsRenderer, MetricsRendererEvaluation, MetricsRendererTraining,
 };
 use burn::train::{
-    CloneEarlyStoppingStrategy, EventProcessorTraining, Interrupter, Learner, LearnerEvent, LearningCheckpointer,
-    SupervisedTrainingEventProcessor, TrainingComponents, TrainingItem,
+    CloneEarlyStoppingStrategy, EventProcessorTraining, InferenceStep, Interrupter, Learner, LearnerEvent,
+    LearningCheckpointer, SupervisedTrainingEventProcessor, TrainStep, TrainingComponents, TrainingItem,
 };
 
 use crate::trainer::Trainer;
-use crate::{LossOutput, StepReport, Trainable, TrainingConfig};
+use crate::{StepReport, Trainable, TrainingConfig};
 
 /// The events of one run. A failing metric stops the run through the interrupter.
 pub(crate) struct Events<M: Trainable> {
@@ -101,12 +101,15 @@ impl<M: Trainable> Events<M> {
         }
     }
 
-    /// A training step is done.
-    pub(crate) fn trained(&mut self, output: LossOutput, progress: Progress, report: &StepReport) {
+    /// A training step is done, on a batch for each of `outputs`.
+    pub(crate) fn trained(&mut self, outputs: Vec<<M as TrainStep>::Output>, progress: Progress, report: &StepReport) {
         (self.stretches.done, self.trained) = (report.step, progress.items_processed);
         let progress = Progress::new(self.trained.saturating_sub(self.before), self.items, progress.unit);
-        let item = TrainingItem::new(output, progress, Some(report.step), Some(report.learning_rate.into()));
-        self.send_train(LearnerEvent::ProcessedItem(item));
+        for output in outputs {
+            let rate = Some(report.learning_rate.into());
+            let item = TrainingItem::new(output, progress.clone(), Some(report.step), rate);
+            self.send_train(LearnerEvent::ProcessedItem(item));
+        }
     }
 
     /// An evaluation over `items` items follows.
@@ -120,7 +123,7 @@ impl<M: Trainable> Events<M> {
     }
 
     /// A validation batch is done.
-    pub(crate) fn validated(&mut self, output: LossOutput, progress: Progress) {
+    pub(crate) fn validated(&mut self, output: <M as InferenceStep>::Output, progress: Progress) {
         self.validated += 1;
         let item = TrainingItem::new(output, progress, Some(self.validated), None);
         self.send_valid(LearnerEvent::ProcessedItem(item));
@@ -153,11 +156,11 @@ impl<M: Trainable> Events<M> {
         self.processor
     }
 
-    fn send_train(&mut self, event: LearnerEvent<LossOutput>) {
+    fn send_train(&mut self, event: LearnerEvent<<M as TrainStep>::Output>) {
         self.interrupter.fail_on_error(self.processor.process_train(event));
     }
 
-    fn send_valid(&mut self, event: LearnerEvent<LossOutput>) {
+    fn send_valid(&mut self, event: LearnerEvent<<M as InferenceStep>::Output>) {
         self.interrupter.fail_on_error(self.processor.process_valid(event));
     }
 }

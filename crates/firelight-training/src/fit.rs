@@ -13,21 +13,21 @@ use firelight_storage::ModelFolder;
 
 use crate::config::all_of;
 use crate::evaluate::device_of;
+use crate::evaluator::deciding;
 use crate::events::{Events, NoLog, NoRenderer, Stretches};
 use crate::freeze;
 use crate::observer::Observers;
 use crate::trainer::Trainer;
 use crate::training_loop::{Finished, TrainingLoop};
-use crate::validation::Metrics;
 use crate::{
-    LossOutput, LossScale, Observer, OptimizerConfig, Precision, ScheduleConfig, StartPoint, TrainingConfig,
-    TrainingError, ValidationLoss, ValidationMetric,
+    Evaluator, LossScale, Observer, OptimizerConfig, Precision, ScheduleConfig, StartPoint, StepOutput, TrainingConfig,
+    TrainingError, ValidationLoss,
 };
 
-/// A model that [`fit()`] can train: Burn's `LearnerModel` whose steps return [`LossOutput`].
-pub trait Trainable: LearnerModel + TrainStep<Output = LossOutput> + InferenceStep<Output = LossOutput> {}
+/// A model that [`fit()`] can train: Burn's `LearnerModel` whose steps return [`StepOutput`]s, such as Burn's own.
+pub trait Trainable: LearnerModel + TrainStep<Output: StepOutput> + InferenceStep<Output: StepOutput> {}
 
-impl<M> Trainable for M where M: LearnerModel + TrainStep<Output = LossOutput> + InferenceStep<Output = LossOutput> {}
+impl<M> Trainable for M where M: LearnerModel + TrainStep<Output: StepOutput> + InferenceStep<Output: StepOutput> {}
 
 /// Adds metrics, a renderer or loggers of Burn to a training.
 ///
@@ -61,8 +61,8 @@ pub struct FitInput<M: Trainable> {
     pub interrupter: Interrupter,
     /// The scale of the loss that the task multiplies with, which `training.precision` = `f16` needs.
     pub loss_scale: Option<LossScale>,
-    /// Metrics of the task that are measured at every evaluation, beside the loss.
-    pub metrics: Vec<Box<dyn ValidationMetric<M>>>,
+    /// What makes scores of every evaluation, beside the loss.
+    pub evaluator: Box<dyn Evaluator<M>>,
     /// Burn's own metrics and renderers, if wanted.
     pub extension: Option<Extension<M>>,
 }
@@ -82,7 +82,7 @@ impl<M: Trainable> FitInput<M> {
             observers: Vec::new(),
             interrupter: Interrupter::new(),
             loss_scale: None,
-            metrics: Vec::new(),
+            evaluator: Box::new(()),
             extension: None,
         }
     }
@@ -123,7 +123,7 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
     input.training.check_device(&device_of(&model))?;
     input.start.check_seed(input.seed)?;
     let loss_scale = restored(input.loss_scale, &input.training, &input.start)?;
-    let metrics = Metrics::new(input.metrics, &input.training.best_by)?;
+    let deciding = deciding(&input.evaluator.scores(), &input.training.monitor)?;
     let (model, optimizer) = input.start.restore(model, &input.optimizer)?;
     let model = freeze::freeze(model, &input.training.freeze)?;
     let model = input.training.recompute.apply(model);
@@ -137,12 +137,13 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
             optimizer_config: input.optimizer.clone(),
             schedule: schedule.clone(),
             seed: input.seed,
-            accumulate: input.training.accumulate,
-            smoothed: input.start.smoothed(&model, input.training.smoothing)?,
+            accumulate: input.training.gradient_accumulation_steps,
+            ema: input.start.ema(&model, input.training.ema_decay)?,
             loss_scale,
             done: input.start.step(),
         },
-        metrics,
+        evaluator: input.evaluator,
+        deciding,
         stopped: false,
         state: input.start.state.of_seed(input.seed),
         training: input.training,

@@ -214,7 +214,7 @@ mod tests {
         let start = 0.1_f32; // Not a sum of few powers of two: averaging would round it.
         let points = |steps| Arc::new(PointLoader::of_steps(0, steps));
         let training =
-            TrainingConfig { steps: 5, smoothing: 0.9, freeze: patterns(&["slope"]), ..TrainingConfig::default() };
+            TrainingConfig { steps: 5, ema_decay: 0.9, freeze: patterns(&["slope"]), ..TrainingConfig::default() };
         let input = FitInput { training, ..FitInput::new(points(5), points(1)) };
         let fitted = fit(Line::new(start, 0.0, &Device::default()), input).unwrap();
         assert_eq!(fitted.model.slope().to_bits(), start.to_bits());

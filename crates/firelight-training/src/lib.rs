@@ -1,6 +1,6 @@
 //! Training recipes for Burn's Learner.
 //!
-//! A task crate computes the loss of its model ([`Objective`]), which makes it a [`Trainee`], and calls [`fit()`]:
+//! A task crate computes the loss of its model ([`Objective`]), which makes it a [`TrainingModule`], and calls [`fit()`]:
 //!
 //! 1. [`Recipe`] reads the settings of a run from TOML, with overrides from the command line.
 //! 2. [`fit()`] takes the steps: loss and gradients by the model, [`clip_global_norm`], the learning rate of
@@ -31,8 +31,10 @@ mod clip;
 mod clock;
 mod config;
 mod culprit;
+mod ema;
 mod error;
 mod evaluate;
+mod evaluator;
 mod events;
 mod fit;
 mod freeze;
@@ -41,6 +43,7 @@ pub mod metrics;
 mod metrics_log;
 mod observer;
 mod optimizer;
+mod output;
 mod parameter_ids;
 mod path;
 mod plot;
@@ -51,16 +54,14 @@ mod recompute;
 mod report;
 mod schedule;
 mod sessions;
-mod smoothed;
 mod spare;
 mod task;
 mod tensorboard;
 #[cfg(test)]
 mod toy;
-mod trainee;
 mod trainer;
 mod training_loop;
-mod validation;
+mod training_module;
 mod words;
 mod writer;
 
@@ -68,7 +69,8 @@ pub use checkpoint::{StartPoint, ValidationLoss, resume_point};
 pub use clip::{clip_global_norm, global_norm};
 pub use config::{Problem, SettingsError, TrainingConfig};
 pub use error::TrainingError;
-pub use evaluate::{Evaluation, evaluate};
+pub use evaluate::{Evaluation, evaluate, measure};
+pub use evaluator::{Evaluator, Score};
 pub use fit::{Extension, FitInput, Fitted, Trainable, fit};
 pub use freeze::freeze;
 pub use loss::LossOutput;
@@ -78,6 +80,7 @@ pub use optimizer::{
     AdafactorConfig, AdamConfig, LionConfig, MuonConfig, OptimizerConfig, OptimizerKind, ParameterGroup, StepSize,
     UpdateRule, UpdateScale,
 };
+pub use output::{StepOutput, ValidOutput};
 pub use plot::{Chart, Curve, draw_schedules};
 pub use precision::{LossScale, Precision};
 pub use progress::ProgressBar;
@@ -90,7 +93,6 @@ pub use task::{
     read_any_recipe, read_recipe, task_of,
 };
 pub use tensorboard::TensorBoard;
-pub use trainee::{Objective, Switches, TrainLoss, Trainee};
 pub use trainer::Trainer;
-pub use validation::ValidationMetric;
+pub use training_module::{Objective, Switches, TrainLoss, TrainingModule};
 pub use words::wrapped;

@@ -11,7 +11,7 @@ use burn::tensor::{Device, GradientCheckpointingStrategy, Tensor};
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
 use serde::{Deserialize, Serialize};
 
-use crate::{LossOutput, Objective, Switches, TrainLoss};
+use crate::{LossOutput, Objective, Switches, TrainLoss, ValidOutput};
 
 /// Keeps other trainings out: the random numbers of a device are one stream for the whole process.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
@@ -117,6 +117,7 @@ impl PartialEq for Noted {
 impl Objective for Line {
     type Batch = Points;
     type Loss = Noted;
+    type Answers = ();
 
     fn train_loss(&self, points: Points, noted: &Noted, switches: Switches) -> TrainLoss {
         let strategy = self.slope.val().gradient_checkpointing_strategy();
@@ -125,8 +126,8 @@ impl Objective for Line {
         TrainLoss { minimised: reported.mean(), reported }
     }
 
-    fn valid_loss(&self, points: Points, _switches: Switches) -> LossOutput {
-        self.losses(points)
+    fn valid_step(&self, points: Points, _switches: Switches) -> ValidOutput<()> {
+        self.losses(points).into()
     }
 }
 

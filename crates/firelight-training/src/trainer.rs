@@ -7,17 +7,17 @@ use std::time::Instant;
 use burn::data::dataset::DatasetError;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Tensor};
-use burn::train::{TrainOutput, TrainStep};
+use burn::train::{ItemLazy, TrainOutput, TrainStep};
 use firelight_kernels::awake;
 
 use crate::accumulate::Accumulated;
 use crate::clip::{global_norm, scale_to_norm};
 use crate::culprit::culprit;
+use crate::ema::Ema;
 use crate::evaluate::device_of;
 use crate::freeze::is_trained;
 use crate::loss::read_scalars;
-use crate::smoothed::Smoothed;
-use crate::{LossOutput, LossScale, OptimizerConfig, ScheduleConfig, StepReport, Trainable, TrainingError};
+use crate::{LossScale, OptimizerConfig, ScheduleConfig, StepOutput, StepReport, Trainable, TrainingError};
 
 /// The model, its optimiser and what decides about their next step: for loops of one's own. [`fit`](crate::fit()) drives one
 /// through Burn's Learner, with evaluation, checkpoints and metrics around it.
@@ -30,12 +30,15 @@ pub struct Trainer<M> {
     /// Batches of one step.
     pub(crate) accumulate: usize,
     /// The moving average of the weights, if one is kept.
-    pub(crate) smoothed: Option<Smoothed>,
+    pub(crate) ema: Option<Ema>,
     /// What the task multiplies its loss with, if anything.
     pub(crate) loss_scale: Option<LossScale>,
     /// Steps done.
     pub(crate) done: usize,
 }
+
+/// The output of each batch of a step.
+type Outputs<M> = Vec<<M as TrainStep>::Output>;
 
 impl<M: Trainable> Trainer<M> {
     /// Begins at step 0 with a model whose parameters are tracked, as on a device with autodiff.
@@ -44,8 +47,8 @@ impl<M: Trainable> Trainer<M> {
     /// With the text of [`OptimizerConfig::validate_for`].
     pub fn new(model: M, optimizer_config: OptimizerConfig, schedule: ScheduleConfig, seed: u64) -> Self {
         let optimizer = optimizer_config.init(&model);
-        let (smoothed, loss_scale) = (None, None);
-        Self { model, optimizer, optimizer_config, schedule, seed, accumulate: 1, smoothed, loss_scale, done: 0 }
+        let (ema, loss_scale) = (None, None);
+        Self { model, optimizer, optimizer_config, schedule, seed, accumulate: 1, ema, loss_scale, done: 0 }
     }
 
     /// Divides gradients by the scale that the task multiplies its loss with, and adapts it.
@@ -64,8 +67,8 @@ impl<M: Trainable> Trainer<M> {
     ///
     /// # Errors
     /// If the loss or the norm of the gradients is no finite number, or the device fails.
-    pub fn step(&mut self, batch: <M as TrainStep>::Input) -> Result<(LossOutput, StepReport), TrainingError> {
-        self.step_since(Instant::now(), [Ok(batch)])
+    pub fn step(&mut self, batch: <M as TrainStep>::Input) -> Result<StepReport, TrainingError> {
+        Ok(self.step_since(Instant::now(), [Ok(batch)])?.1)
     }
 
     /// Takes one step on all `batches` together, each of which is loaded when its turn has come, so that one is in memory at a
@@ -74,16 +77,18 @@ impl<M: Trainable> Trainer<M> {
         &mut self,
         began: Instant,
         batches: impl IntoIterator<Item = Result<<M as TrainStep>::Input, DatasetError>>,
-    ) -> Result<(LossOutput, StepReport), TrainingError> {
+    ) -> Result<(Outputs<M>, StepReport), TrainingError> {
         if !is_trained(&self.model) {
             return Err(TrainingError::NoGradient { step: self.done + 1 });
         }
-        let (device, gradients) = (self.device(), self.gradients(batches)?);
-        awake(&device, || self.update(began, gradients))
+        let (device, mut outputs) = (self.device(), Vec::new());
+        let gradients = self.gradients(batches, &mut outputs)?;
+        let report = awake(&device, || self.update(began, gradients))?;
+        Ok((outputs, report))
     }
 
     /// Updates the model by the gradients of all batches of the step.
-    fn update(&mut self, began: Instant, gradients: Accumulated) -> Result<(LossOutput, StepReport), TrainingError> {
+    fn update(&mut self, began: Instant, gradients: Accumulated) -> Result<StepReport, TrainingError> {
         let step = self.done + 1;
         let (gradients, output, losses) = gradients.mean(&self.model);
         let gradients = match &self.loss_scale {
@@ -103,32 +108,36 @@ impl<M: Trainable> Trainer<M> {
         let report = StepReport { step, loss, training_loss, learning_rate, gradient_norm: norm, tokens_per_second };
         if !norm.is_finite() && self.loss_scale.as_ref().is_some_and(LossScale::halve) {
             self.done = step; // The batch is passed over, as it will be when the run is repeated.
-            return Ok((output, report));
+            return Ok(report);
         }
         self.check_finite("gradient norm", norm, &losses, &gradients)?;
 
         let gradients = scale_to_norm(&self.model, gradients, norm, self.optimizer_config.clip_norm);
         self.model = self.model.clone().optimize(&mut self.optimizer, learning_rate.into(), gradients);
         self.done = step;
-        if let Some(smoothed) = &mut self.smoothed {
-            smoothed.update(&self.model, step);
+        if let Some(ema) = &mut self.ema {
+            ema.update(&self.model, step);
         }
         if let Some(scale) = &self.loss_scale {
             scale.keep();
         }
         let tokens_per_second = count / began.elapsed().as_secs_f64();
-        Ok((output, StepReport { tokens_per_second, ..report }))
+        Ok(StepReport { tokens_per_second, ..report })
     }
 
-    /// The gradients of all `batches`.
+    /// The gradients of all `batches`, whose outputs it adds to `outputs`.
     fn gradients(
         &mut self,
         batches: impl IntoIterator<Item = Result<<M as TrainStep>::Input, DatasetError>>,
+        outputs: &mut Outputs<M>,
     ) -> Result<Accumulated, TrainingError> {
         let (device, mut all) = (self.device(), None);
         for (number, batch) in (self.first_batch()..).zip(batches) {
             let batch = batch.map_err(TrainingError::data("training"))?;
-            all = Some(awake(&device, || self.accumulated(all, number, batch)));
+            let (so_far, output) = awake(&device, || self.accumulated(all, number, batch));
+            // Without its graph, which would keep the activations of the batch.
+            outputs.push(output.sync().map_err(|error| TrainingError::device("training loss")(error.into()))?);
+            all = Some(so_far);
         }
         Ok(all.unwrap_or_else(|| unreachable!("a step has at least one batch")))
     }
@@ -139,14 +148,15 @@ impl<M: Trainable> Trainer<M> {
         so_far: Option<Accumulated>,
         number: usize,
         batch: <M as TrainStep>::Input,
-    ) -> Accumulated {
+    ) -> (Accumulated, <M as TrainStep>::Output) {
         self.device().seed(mix(self.seed, number as u64));
         let TrainOutput { grads, item } = TrainStep::step(&self.model, batch);
-        let item = item.without_autodiff();
-        match so_far {
-            Some(so_far) => so_far.add(&self.model, grads, item),
-            None => Accumulated::new(grads, item),
-        }
+        let losses = item.losses().without_autodiff();
+        let gradients = match so_far {
+            Some(so_far) => so_far.add(&self.model, grads, losses),
+            None => Accumulated::new(grads, losses),
+        };
+        (gradients, item)
     }
 
     /// The number of the next step's first batch, from 0 over the whole run.
@@ -189,7 +199,7 @@ impl<M: Trainable> Trainer<M> {
 
     /// The model that is evaluated and kept: the moving average, or else the weights themselves.
     pub(crate) fn kept(&self) -> M {
-        self.smoothed.as_ref().map_or_else(|| self.model.clone(), |smoothed| smoothed.of(&self.model))
+        self.ema.as_ref().map_or_else(|| self.model.clone(), |ema| ema.of(&self.model))
     }
 
     /// The device of the model, with gradients.
@@ -212,7 +222,7 @@ fn mix(seed: u64, step: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::toy::{Line, Noted, Points, alone};
-    use crate::{AdamConfig, Precision, Trainee, UpdateRule};
+    use crate::{AdamConfig, Precision, TrainingModule, UpdateRule};
     use std::time::Duration;
 
     fn trainer(slope: f32) -> Trainer<Line> {
@@ -227,7 +237,7 @@ mod tests {
         // The line 2 x answers 2 at x = 1 where 1 is right: the loss is 1 and both derivatives are 2.
         let _alone = alone();
         let mut trainer = trainer(2.0);
-        let (_, report) = trainer.step(Points::new(vec![(1.0, 1.0)], &trainer.device())).unwrap();
+        let report = trainer.step(Points::new(vec![(1.0, 1.0)], &trainer.device())).unwrap();
         assert_eq!((report.step, report.loss, report.learning_rate), (1, 1.0, 1e-4));
         assert!((report.gradient_norm - 8_f64.sqrt()).abs() < 1e-6);
         assert!(
@@ -310,7 +320,7 @@ mod tests {
         };
         let schedule = ScheduleConfig { warmup_steps: 0, ..ScheduleConfig::default() };
         let mut trainer = Trainer::new(Line::new(2.0, 0.0, &Device::default().autodiff()), optimizer, schedule, 1);
-        let (_, report) = trainer.step(Points::new(vec![(1.0, 1.0)], &trainer.device())).unwrap();
+        let report = trainer.step(Points::new(vec![(1.0, 1.0)], &trainer.device())).unwrap();
         assert!((report.gradient_norm - 8_f64.sqrt()).abs() < 1e-6, "the norm is that before clipping");
         let gradient = 0.5 / 2_f64.sqrt();
         let moved = 2.0 - f64::from(trainer.model.slope());
@@ -320,12 +330,12 @@ mod tests {
     #[test]
     fn what_a_loss_is_multiplied_by_is_divided_out_of_its_gradients() {
         let _alone = alone();
-        let task = Trainee::new(Line::new(2.0, 0.0, &Device::default().autodiff()), Noted::default());
+        let task = TrainingModule::new(Line::new(2.0, 0.0, &Device::default().autodiff()), Noted::default());
         let task = task.with_precision(Precision::F16);
         let scale = task.loss_scale();
         let trainer = Trainer::new(task, OptimizerConfig::default(), ScheduleConfig::default(), 1);
         let mut trainer = trainer.with_loss_scale(scale);
-        let (_, report) = trainer.step(Points::new(vec![(1.0, 1.0)], &trainer.device())).unwrap();
+        let report = trainer.step(Points::new(vec![(1.0, 1.0)], &trainer.device())).unwrap();
         assert!((report.gradient_norm - 8_f64.sqrt()).abs() < 1e-6, "{}", report.gradient_norm);
     }
 
@@ -334,7 +344,7 @@ mod tests {
         let _alone = alone();
         let mut trainer = trainer(2.0);
         trainer.optimizer_config.learning_rate = 0.1;
-        trainer.smoothed = Smoothed::new(0.9, &trainer.model);
+        trainer.ema = Ema::new(0.9, &trainer.model);
         let mut expected = 2.0;
         for decay in [2.0 / 11.0, 3.0 / 12.0, 4.0 / 13.0] {
             trainer.step(Points::new(vec![(1.0, 1.0)], &trainer.device())).unwrap();
@@ -350,7 +360,7 @@ mod tests {
         let mut trainer = trainer(0.0);
         let began = Instant::now() - Duration::from_secs(10);
         let batch = Points::new(vec![(1.0, 1.0); 1000], &trainer.device());
-        let (_, report) = trainer.step_since(began, [Ok(batch)]).unwrap();
+        let report = trainer.step_since(began, [Ok(batch)]).unwrap().1;
         assert!((10.0..=100.0).contains(&report.tokens_per_second), "{}", report.tokens_per_second);
     }
 

@@ -1,6 +1,7 @@
 //! What happens after which step of a run: reports, evaluations, the best weights, checkpoints, the end. It takes its steps
 //! from `trainer.rs`, writes through `checkpoint.rs`, and is driven by [`fit`](crate::fit()).
 
+use std::collections::BTreeMap;
 use std::iter;
 use std::time::Instant;
 
@@ -14,9 +15,10 @@ use crate::events::Events;
 use crate::observer::Observers;
 use crate::spare;
 use crate::trainer::Trainer;
-use crate::validation::Metrics;
 use crate::writer::Writer;
-use crate::{EvaluationReport, LossScale, Observer, RunReport, Trainable, TrainingConfig, TrainingError};
+use crate::{
+    EvaluationReport, Evaluator, LossScale, Observer, RunReport, Score, Trainable, TrainingConfig, TrainingError,
+};
 
 /// How a run ended.
 pub(crate) struct Finished {
@@ -29,7 +31,9 @@ pub(crate) struct TrainingLoop<M> {
     pub(crate) trainer: Trainer<M>,
     pub(crate) state: RunState,
     pub(crate) training: TrainingConfig,
-    pub(crate) metrics: Metrics<M>,
+    pub(crate) evaluator: Box<dyn Evaluator<M>>,
+    /// The score that decides which evaluation is the best; none is the loss.
+    pub(crate) deciding: Option<Score>,
     /// Whether Burn's early stopping has ended the run.
     pub(crate) stopped: bool,
     pub(crate) folder: Option<ModelFolder>,
@@ -104,15 +108,15 @@ impl<M: Trainable> TrainingLoop<M> {
         events.training(items);
         let (step, steps) = (self.state.step + 1, self.training.steps);
         let first = batches.next().ok_or(TrainingError::TooFewBatches { step, steps })?;
-        let group = iter::once(first).chain((&mut *batches).take(self.training.accumulate - 1));
-        let (output, report) = self.trainer.step_since(began, group)?;
+        let group = iter::once(first).chain((&mut *batches).take(self.training.gradient_accumulation_steps - 1));
+        let (outputs, report) = self.trainer.step_since(began, group)?;
         self.state.step = report.step;
         self.state.loss_scale = self.trainer.loss_scale.as_ref().map(LossScale::state);
-        events.trained(output, batches.progress(), &report);
+        events.trained(outputs, batches.progress(), &report);
         self.observers.step(&report)
     }
 
-    /// Measures the validation loss and the task's metrics, and keeps the weights if they are the best.
+    /// Measures the validation loss and the scores in one pass, and keeps the weights if they are the best.
     fn evaluate(
         &mut self,
         loader: &ValidLoader<M>,
@@ -121,19 +125,33 @@ impl<M: Trainable> TrainingLoop<M> {
     ) -> Result<(), TrainingError> {
         let model = self.trainer.kept();
         events.validating(loader.num_items());
-        let evaluation = evaluate_with(&model, loader.as_ref(), |output, progress| events.validated(output, progress))?;
+        let (valid, evaluator) = (model.valid(), &mut self.evaluator);
+        let evaluation = evaluate_with(&valid, loader.as_ref(), |output, progress| {
+            evaluator.observe(&output)?;
+            events.validated(output, progress);
+            Ok(())
+        })?;
         self.stopped |= events.end_epoch(&self.trainer);
-        let measured = self.metrics.measure(&model.valid(), &evaluation)?;
+        let metrics = self.scores(&valid)?;
+        let badness = self.deciding.map_or(evaluation.loss, |score| {
+            let value = metrics[score.name];
+            if score.higher_is_better { -value } else { value } // lower is better
+        });
         self.trainer.check_validation("validation loss", evaluation.loss)?;
-        self.trainer.check_validation("metric of `training.best_by`", measured.badness)?;
-        let is_best = self.state.note(evaluation.loss, measured.badness);
+        self.trainer.check_validation("metric of `training.monitor`", badness)?;
+        let is_best = self.state.note(evaluation.loss, badness);
         if let (true, Some(folder)) = (is_best, self.folder.clone()) {
             let state = self.state.clone();
             writer.write(move || save_best(&folder, &model, &state));
         }
-        let (step, metrics) = (self.state.step, measured.metrics);
-        let report = EvaluationReport { step, validation_loss: evaluation.loss, metrics, is_best };
+        let report = EvaluationReport { step: self.state.step, validation_loss: evaluation.loss, metrics, is_best };
         self.observers.evaluation(&report)
+    }
+
+    /// The scores of an evaluation whose outputs were all observed, by name.
+    fn scores(&mut self, model: &M) -> Result<BTreeMap<String, f64>, TrainingError> {
+        let names = self.evaluator.scores().into_iter().map(|score| score.name.to_string());
+        Ok(names.zip(self.evaluator.finish(model)?).collect())
     }
 
     /// Hands everything that is needed to continue to the writer.
@@ -141,9 +159,9 @@ impl<M: Trainable> TrainingLoop<M> {
         let Some(folder) = self.folder.clone() else { return };
         let (model, optimizer) = (self.trainer.model.clone(), self.trainer.optimizer.clone());
         let kind = self.trainer.optimizer_config.kind();
-        let smoothed = self.trainer.smoothed.is_some().then(|| self.trainer.kept());
+        let ema = self.trainer.ema.is_some().then(|| self.trainer.kept());
         let (state, keep) = (self.state.clone(), self.training.keep_checkpoints);
-        writer.write(move || save_step(&folder, &model, smoothed.as_ref(), (kind, &optimizer), &state, keep));
+        writer.write(move || save_step(&folder, &model, ema.as_ref(), (kind, &optimizer), &state, keep));
     }
 
     /// Writes the last weights and, after them, the last checkpoint. A run that had no step left to take is evaluated here

@@ -118,7 +118,7 @@ pub(crate) fn probabilities(model: &VisionModel, images: Tensor<4>) -> Result<Ve
     }
 }
 
-fn softmax(logits: &[f64]) -> Vec<f64> {
+pub(crate) fn softmax(logits: &[f64]) -> Vec<f64> {
     let highest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let powers: Vec<f64> = logits.iter().map(|logit| (logit - highest).exp()).collect();
     let sum: f64 = powers.iter().sum();

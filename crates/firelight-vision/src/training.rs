@@ -2,21 +2,30 @@
 
 use burn::tensor::{Int, Tensor};
 use firelight_core::{AuxiliaryLosses, LossConfig, Pass, TokenLoss};
-use firelight_training::{LossOutput, Objective, Switches, TrainLoss, Trainee};
+use firelight_training::{LossOutput, Objective, Switches, TrainLoss, TrainingModule, ValidOutput};
 
-use crate::data::ImageBatch;
+use crate::data::{ImageBatch, Partners};
 use crate::model::VisionModel;
 
 /// A vision transformer with its loss.
-pub type VisionTask = Trainee<VisionModel>;
+pub type VisionTask = TrainingModule<VisionModel>;
+
+/// What an evaluation reads of a batch of images.
+#[derive(Debug, Clone)]
+pub struct ImageAnswers {
+    /// `[B, classes]`.
+    pub logits: Tensor<2>,
+    /// `[B]`, the class of each image.
+    pub targets: Tensor<1, Int>,
+}
 
 /// The loss of a batch. Mixed images have mixed targets, whose cross-entropy is the weighted sum of that of both.
-fn compute_loss(model: &VisionModel, batch: ImageBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
-    let logits = model.logits(batch.images, pass).unsqueeze_dim::<3>(1); // [B, 1, classes]
+fn compute_loss(logits: Tensor<2>, targets: Tensor<1, Int>, partners: Option<Partners>, loss: LossConfig) -> TokenLoss {
+    let logits = logits.unsqueeze_dim::<3>(1); // [B, 1, classes]
     let against = |targets: Tensor<1, Int>| loss.init().forward(logits.clone(), targets.unsqueeze_dim(1), None);
-    match batch.partners {
-        None => against(batch.targets),
-        Some(partners) => weighted(against(batch.targets), against(partners.targets), partners.share),
+    match partners {
+        None => against(targets),
+        Some(partners) => weighted(against(targets), against(partners.targets), partners.share),
     }
 }
 
@@ -38,26 +47,29 @@ fn report(loss: TokenLoss, config: &LossConfig) -> LossOutput {
 impl Objective for VisionModel {
     type Batch = ImageBatch;
     type Loss = LossConfig;
+    type Answers = ImageAnswers;
 
     /// What is minimised is the loss of the images and, with experts, their load balance.
     fn train_loss(&self, batch: ImageBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
         let mut losses = AuxiliaryLosses::default();
         let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
-        let image_loss = compute_loss(self, batch, *loss, &mut pass.with_losses(&mut losses));
+        let logits = self.logits(batch.images, &mut pass.with_losses(&mut losses));
+        let image_loss = compute_loss(logits, batch.targets, batch.partners, *loss);
         let minimised = losses.added_to(image_loss.mean(), loss.load_balance);
         TrainLoss { minimised, reported: report(image_loss, loss) }
     }
 
-    fn valid_loss(&self, batch: ImageBatch, switches: Switches) -> LossOutput {
-        let plain = LossConfig::default();
-        report(compute_loss(self, batch, plain, &mut Pass::default().with_precision(switches.dtype)), &plain)
+    fn valid_step(&self, batch: ImageBatch, switches: Switches) -> ValidOutput<ImageAnswers> {
+        let logits = self.logits(batch.images, &mut Pass::default().with_precision(switches.dtype));
+        let (plain, targets) = (LossConfig::default(), batch.targets);
+        let loss = compute_loss(logits.clone(), targets.clone(), batch.partners, plain);
+        ValidOutput::new(report(loss, &plain), ImageAnswers { logits, targets })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Partners;
     use crate::model::{VisionConfig, VitSize};
     use burn::module::Module;
     use burn::tensor::{Device, Distribution};
@@ -89,7 +101,7 @@ mod tests {
         let item = TrainStep::step(&task, trained).item;
         let smoothed = item.training_total.clone().expect("smoothed").into_scalar::<f64>() / 4.0;
         let trained = item.mean().into_scalar::<f64>();
-        let evaluated = InferenceStep::step(&task.valid(), evaluated).mean().into_scalar::<f64>();
+        let evaluated = InferenceStep::step(&task.valid(), evaluated).losses.mean().into_scalar::<f64>();
         assert!((trained - evaluated).abs() < 1e-6, "{trained} and {evaluated}");
         assert!(smoothed > trained + 0.1, "z-loss alone is 0.1 ln² 5 = 0.26 at first: {smoothed} and {trained}");
     }
@@ -101,7 +113,8 @@ mod tests {
         let model = model(&device);
         let batch = batch(&device, Some(([2, 3, 0, 1], 0.7)));
         let logits: Vec<f64> = model.forward(batch.images.clone()).try_into_vec_as().unwrap();
-        let found = compute_loss(&model, batch, LossConfig::default().with_label_smoothing(0.2), &mut Pass::default());
+        let loss = LossConfig::default().with_label_smoothing(0.2);
+        let found = compute_loss(model.forward(batch.images), batch.targets, batch.partners, loss);
         let (mut smooth, mut plain) = (0.0, 0.0);
         for (row, (own, other)) in logits.chunks(5).zip([(0, 2), (3, 3), (1, 0), (4, 1)]) {
             let normalizer = row.iter().map(|logit| logit.exp()).sum::<f64>().ln();
@@ -125,7 +138,7 @@ mod tests {
         let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 10, ..ScheduleConfig::default() };
         let mut trainer = Trainer::new(task, optimizer, schedule, 0);
         let batch = batch(&device, None);
-        let losses: Vec<f64> = (0..250).map(|_| trainer.step(batch.clone()).unwrap().1.loss).collect();
+        let losses: Vec<f64> = (0..250).map(|_| trainer.step(batch.clone()).unwrap().loss).collect();
         assert!(losses[0] > 1.0 && losses[249] < 1e-2, "{} to {}", losses[0], losses[249]);
     }
 }

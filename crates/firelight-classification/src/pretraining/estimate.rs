@@ -15,7 +15,7 @@ pub(super) fn estimate(recipe: &MaskedLanguageRecipe, config: &PretrainingConfig
         flops_per_token: cost.training_flops_per_token(),
         kept_per_token: cost.kept_per_token,
         logits_per_token: (share * config.encoder.vocab_size as f64).ceil() as usize,
-        tokens: recipe.data.batching.max_tokens(recipe.training.batch_size, length),
+        tokens: recipe.data.batching.max_batch_tokens(recipe.training.batch_size, length),
     };
     Estimate::new(batch, &recipe.training)
 }

@@ -22,7 +22,7 @@ use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
 use firelight_storage::ModelFolder;
-use firelight_training::{BuiltIn, Check, Estimate, Problem, Task, ValidationMetric};
+use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task};
 
 pub use corpus::MaskedCorpus;
 pub use examples::{NextSentenceBatch, PretrainingBatch, ReplacedBatch};
@@ -133,11 +133,8 @@ impl Task for MaskedLanguage {
         corpus::validation_loader(&corpus.validation(recipe), device)
     }
 
-    fn metrics(
-        corpus: &MaskedCorpus,
-        recipe: &MaskedLanguageRecipe,
-    ) -> Vec<Box<dyn ValidationMetric<PretrainingTask>>> {
-        score::metrics(recipe.data.objective, &corpus.validation(recipe))
+    fn evaluator(_corpus: &MaskedCorpus, recipe: &MaskedLanguageRecipe) -> Box<dyn Evaluator<PretrainingTask>> {
+        Box::new(score::PretrainingScores::of(recipe.data.objective))
     }
 
     /// Of a generator and a discriminator the loss of the latter is reported.

@@ -6,7 +6,7 @@
 
 use burn::tensor::Tensor;
 use firelight_core::{AuxiliaryLosses, LossConfig, Pass, TokenLoss};
-use firelight_training::{LossOutput, Objective, Switches, TrainLoss};
+use firelight_training::{LossOutput, Objective, Score, Switches, TrainLoss, ValidOutput};
 
 use super::examples::NextSentenceBatch;
 use crate::masking::pass;
@@ -16,13 +16,17 @@ use crate::objectives::NextSentenceModel;
 struct Losses {
     tokens: TokenLoss,
     order: TokenLoss,
+    /// How many answers about the order are right, `[1]`.
+    right: Tensor<1>,
 }
 
 impl Losses {
     fn of(model: &NextSentenceModel, batch: NextSentenceBatch, loss: LossConfig, pass: &mut Pass) -> Self {
         let NextSentenceBatch { masked, order } = batch;
         let logits = model.forward_at(&masked.input, masked.places, pass);
+        let right = logits.order.clone().argmax(1).squeeze_dim::<1>(1).equal(order.clone()).float().sum();
         Self {
+            right,
             tokens: loss.init().forward(logits.tokens, masked.targets, masked.ignored),
             order: LossConfig::default().init().forward(logits.order.unsqueeze(), order.unsqueeze(), None), // [1, B, 2]
         }
@@ -44,6 +48,8 @@ impl Losses {
 impl Objective for NextSentenceModel {
     type Batch = NextSentenceBatch;
     type Loss = LossConfig;
+    /// The sums over a batch: losses and right answers about the order, and pairs; `[3]`.
+    type Answers = Tensor<1>;
 
     /// What is minimised is the mean loss of the hidden tokens, that of the pairs' order and, with experts, the load balance.
     fn train_loss(&self, batch: NextSentenceBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
@@ -53,23 +59,16 @@ impl Objective for NextSentenceModel {
         TrainLoss { minimised, reported: losses.report() }
     }
 
-    fn valid_loss(&self, batch: NextSentenceBatch, switches: Switches) -> LossOutput {
-        let tokens = Losses::of(self, batch, LossConfig::default(), &mut pass(switches, false)).tokens;
-        LossOutput::new(tokens.cross_entropy, tokens.count)
+    fn valid_step(&self, batch: NextSentenceBatch, switches: Switches) -> ValidOutput<Tensor<1>> {
+        let Losses { tokens, order, right } =
+            Losses::of(self, batch, LossConfig::default(), &mut pass(switches, false));
+        let sums = Tensor::cat(vec![order.total, right, order.count], 0);
+        ValidOutput::new(LossOutput::new(tokens.cross_entropy, tokens.count), sums)
     }
 }
 
 /// What a validation measures beside the loss.
-pub(super) const SCORES: [(&str, bool); 2] = [("next_sentence_loss", false), ("next_sentence_accuracy", true)];
-
-/// The sums over a batch: losses and right answers about the order, and pairs; `[3]`.
-pub(super) fn sums(model: &NextSentenceModel, batch: NextSentenceBatch) -> Tensor<1> {
-    let NextSentenceBatch { masked, order } = batch;
-    let logits = model.forward_at(&masked.input, masked.places, &mut Pass::default()).order; // [B, 2]
-    let right = logits.clone().argmax(1).squeeze_dim::<1>(1).equal(order.clone()).float().sum();
-    let loss = LossConfig::default().init().forward(logits.unsqueeze(), order.unsqueeze(), None);
-    Tensor::cat(vec![loss.total, right, loss.count], 0)
-}
+pub(super) const SCORES: [Score; 2] = [Score::lower("next_sentence_loss"), Score::higher("next_sentence_accuracy")];
 
 /// The scores of the sums.
 pub(super) fn scores(sums: &[f64]) -> Vec<f64> {
@@ -85,7 +84,7 @@ mod tests {
     use burn::tensor::{Bool, Device, Int, TensorData};
     use firelight_core::ParamBuilder;
     use firelight_kernels::assert_close;
-    use firelight_training::{OptimizerConfig, ScheduleConfig, ScheduleKind, Trainee, Trainer};
+    use firelight_training::{OptimizerConfig, ScheduleConfig, ScheduleKind, Trainer, TrainingModule};
 
     /// Sums of a few logarithms in single precision.
     const TOLERANCE: f64 = 1e-5;
@@ -140,9 +139,9 @@ mod tests {
         near(total, tokens);
         near(count, 2.0);
         near(reported.training_total.unwrap().into_scalar::<f64>(), tokens + order);
-        let (total, _) = model.valid_loss(batch(0, &device), Switches::default()).read().unwrap();
-        near(total, tokens);
-        let sums: Vec<f64> = sums(&model, batch(0, &device)).try_into_vec_as().unwrap();
+        let found = model.valid_step(batch(0, &device), Switches::default());
+        near(found.losses.read().unwrap().0, tokens);
+        let sums: Vec<f64> = found.answers.try_into_vec_as().unwrap();
         near(sums[0], order);
         near(scores(&[3.0, 1.0, 4.0])[1], 0.25);
     }
@@ -166,11 +165,13 @@ mod tests {
         let device = Device::default().autodiff();
         let optimizer = OptimizerConfig { learning_rate: 1e-2, weight_decay: 0.0, ..OptimizerConfig::default() };
         let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
-        let mut trainer = Trainer::new(Trainee::new(model(&device), LossConfig::default()), optimizer, schedule, 0);
+        let mut trainer =
+            Trainer::new(TrainingModule::new(model(&device), LossConfig::default()), optimizer, schedule, 0);
         let losses: Vec<f64> =
-            (0..80).map(|_| trainer.step(batch(0, &device)).unwrap().1.training_loss.unwrap()).collect();
+            (0..80).map(|_| trainer.step(batch(0, &device)).unwrap().training_loss.unwrap()).collect();
         assert!(losses[0] > 2.0 && losses[79] < 2e-2, "{losses:?}");
-        let sums: Vec<f64> = sums(&trainer.model().model, batch(0, &device)).try_into_vec_as().unwrap();
+        let found = trainer.model().model.valid_step(batch(0, &device), Switches::default());
+        let sums: Vec<f64> = found.answers.try_into_vec_as().unwrap();
         assert_eq!(sums[1..], [2.0, 2.0], "both pairs are classified correctly");
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::encoder::TextEncoderConfig;
 use crate::objectives::{PretrainingConfig, PretrainingObjective};
-use crate::run::{Held, check_outcome, encoder_stack};
+use crate::run::{Held, check_problem_type, encoder_stack};
 
 /// The recipe of a pre-training.
 pub type MaskedLanguageRecipe = Recipe<TextsRecipe, EncoderModelRecipe, LossConfig>;
@@ -35,7 +35,7 @@ pub struct TextsRecipe {
     pub columns: Columns,
     /// What the column of the labels holds, as for a classifier: it decides which texts are held back. Default: a single label.
     #[serde(deserialize_with = "kind::deserialize", skip_serializing_if = "LabelKind::is_single_label")]
-    pub outcome: LabelKind,
+    pub problem_type: LabelKind,
     /// How texts become tokens. It knows the training texts alone. Default: `"word:2"`.
     pub tokenizer: TokenizerConfig,
     /// What the model is trained by: `"masked"`, `"masked_and_next_sentence"`, or `"replaced"`, whose settings are
@@ -44,7 +44,7 @@ pub struct TextsRecipe {
     pub objective: PretrainingObjective,
     /// Which tokens are hidden, and how.
     pub masking: Masking,
-    /// How many texts a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", budget = N }`. Default: buckets.
+    /// How many texts a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", max_tokens = N }`. Default: buckets.
     #[serde(deserialize_with = "kind::deserialize")]
     pub batching: Batching,
     /// Threads that read batches ahead; they change neither the batches nor their order. At most 64, default 0.
@@ -58,7 +58,7 @@ impl Default for TextsRecipe {
             validation: Held::Split("dev".into()),
             split_seed: 0,
             columns: Columns::default(),
-            outcome: LabelKind::default(),
+            problem_type: LabelKind::default(),
             tokenizer: TokenizerConfig::Word { min_frequency: 2 },
             objective: PretrainingObjective::default(),
             masking: Masking::default(),
@@ -77,7 +77,7 @@ impl TextsRecipe {
             (self.validation == Held::Texts(0))
                 .then(|| "data.validation = 0 must be at least 1, or the name of a file".into()),
             self.columns.text.is_empty().then(|| "data.columns.text = [] must name at least one column".into()),
-            check_outcome(&self.outcome),
+            check_problem_type(&self.problem_type),
             self.masking.validate().err().map(text),
             self.batching.validate().err().map(text),
             check_workers(self.workers),

@@ -7,7 +7,7 @@
 use burn::tensor::activation::{log_sigmoid, softmax};
 use burn::tensor::{Bool, IndexingUpdateOp, Int, Tensor};
 use firelight_core::{AuxiliaryLosses, LossConfig, Pass, TokenLoss};
-use firelight_training::{LossOutput, Objective, Switches, TrainLoss};
+use firelight_training::{LossOutput, Objective, Score, Switches, TrainLoss, ValidOutput};
 
 use super::examples::ReplacedBatch;
 use crate::encoder::TextInput;
@@ -130,6 +130,9 @@ impl Losses {
 impl Objective for ReplacedTokenModel {
     type Batch = ReplacedBatch;
     type Loss = LossConfig;
+    /// The sums over a batch: the generator's losses and hidden tokens, all tokens, those that are classified correctly, replaced ones
+    /// that are found, tokens taken for replaced ones, and replaced ones; `[7]`.
+    type Answers = Tensor<1>;
 
     /// What is minimised is the mean loss of the generator's tokens, `λ` times that of the discriminator's and, with experts, the
     /// load balance of both stacks.
@@ -149,25 +152,18 @@ impl Objective for ReplacedTokenModel {
         TrainLoss { minimised, reported: losses.report() }
     }
 
-    fn valid_loss(&self, batch: ReplacedBatch, switches: Switches) -> LossOutput {
+    fn valid_step(&self, batch: ReplacedBatch, switches: Switches) -> ValidOutput<Tensor<1>> {
         let [mut generator, mut discriminator] = [pass(switches, false), pass(switches, false)];
         let passes = [&mut generator, &mut discriminator];
-        let verdict = Losses::of(self, batch, LossConfig::default(), passes).verdict;
-        LossOutput::new(verdict.loss(), verdict.count())
+        let Losses { tokens, verdict, .. } = Losses::of(self, batch, LossConfig::default(), passes);
+        let sums = Tensor::cat(vec![tokens.cross_entropy, tokens.count, verdict.count(), verdict.answers()], 0);
+        ValidOutput::new(LossOutput::new(verdict.loss(), verdict.count()), sums)
     }
 }
 
 /// What a validation measures beside the loss.
-pub(super) const SCORES: [(&str, bool); 3] =
-    [("generator_loss", false), ("replaced_accuracy", true), ("replaced_f1", true)];
-
-/// The sums over a batch: the generator's losses and hidden tokens, all tokens, and the [answers](Verdict::answers); `[7]`.
-pub(super) fn sums(model: &ReplacedTokenModel, batch: ReplacedBatch) -> Tensor<1> {
-    let [mut generator, mut discriminator] = [Pass::default(), Pass::default()];
-    let Losses { tokens, verdict, .. } =
-        Losses::of(model, batch, LossConfig::default(), [&mut generator, &mut discriminator]);
-    Tensor::cat(vec![tokens.cross_entropy, tokens.count, verdict.count(), verdict.answers()], 0)
-}
+pub(super) const SCORES: [Score; 3] =
+    [Score::lower("generator_loss"), Score::higher("replaced_accuracy"), Score::higher("replaced_f1")];
 
 /// The scores of the sums. Where nothing is replaced and nothing taken for it, F1 is 0.
 pub(super) fn scores(sums: &[f64]) -> Vec<f64> {
@@ -186,7 +182,7 @@ mod tests {
     use firelight_core::ParamBuilder;
     use firelight_data::{MaskedText, replaced_tokens};
     use firelight_kernels::assert_close;
-    use firelight_training::{OptimizerConfig, ScheduleConfig, ScheduleKind, Trainee, Trainer};
+    use firelight_training::{OptimizerConfig, ScheduleConfig, ScheduleKind, Trainer, TrainingModule};
 
     /// Sums of a few logarithms in single precision.
     const TOLERANCE: f64 = 1e-5;
@@ -290,7 +286,7 @@ mod tests {
         let corrupted = Corrupted::of(&nothing, Tensor::zeros([1, 1, 9], &device));
         assert_eq!(ids(corrupted.input.tokens), before);
         assert_eq!(ids(corrupted.is_replaced).iter().sum::<i64>(), 0);
-        assert!(model(&device).valid_loss(nothing, Switches::default()).read().unwrap().0.is_finite());
+        assert!(model(&device).valid_step(nothing, Switches::default()).losses.read().unwrap().0.is_finite());
     }
 
     #[test]
@@ -325,9 +321,9 @@ mod tests {
         near(total, marks);
         near(count, 10.0);
         near(read(reported.training_total.unwrap())[0], 10.0 * sum);
-        near(model.valid_loss(batch(0, &device), Switches::default()).read().unwrap().0, marks);
+        near(model.valid_step(batch(0, &device), Switches::default()).losses.read().unwrap().0, marks);
 
-        let sums = read(sums(&model, batch(0, &device)));
+        let sums = read(model.valid_step(batch(0, &device), Switches::default()).answers);
         let right = (0..10).filter(|&t| (said[t] > 0.0) == (flags[t] == 1)).count() as f64;
         near(sums[0], tokens);
         assert_eq!((sums[1], sums[2], sums[3]), (3.0, 10.0, right));
@@ -340,9 +336,9 @@ mod tests {
     fn padding_changes_nothing() {
         let device = Device::default();
         let model = model(&device);
-        let measured = |padding| sums(&model, batch(padding, &device)).into_data();
+        let measured = |padding| model.valid_step(batch(padding, &device), Switches::default()).answers.into_data();
         assert_close(&measured(3), &measured(0), 1e-4);
-        let loss = |padding| model.valid_loss(batch(padding, &device), Switches::default()).read().unwrap();
+        let loss = |padding| model.valid_step(batch(padding, &device), Switches::default()).losses.read().unwrap();
         assert!((loss(3).0 - loss(0).0).abs() < 1e-4 && loss(3).1 == 10.0);
     }
 
@@ -366,12 +362,14 @@ mod tests {
         let device = Device::default().autodiff();
         let optimizer = OptimizerConfig { learning_rate: 1e-2, weight_decay: 0.0, ..OptimizerConfig::default() };
         let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
-        let mut trainer = Trainer::new(Trainee::new(model(&device), LossConfig::default()), optimizer, schedule, 0);
-        let reports: Vec<_> = (0..150).map(|_| trainer.step(batch(0, &device)).unwrap().1).collect();
+        let mut trainer =
+            Trainer::new(TrainingModule::new(model(&device), LossConfig::default()), optimizer, schedule, 0);
+        let reports: Vec<_> = (0..150).map(|_| trainer.step(batch(0, &device)).unwrap()).collect();
         let (first, last) = (&reports[0], &reports[149]);
         assert!(first.loss > 0.5 && first.training_loss.unwrap() > 25.0, "{first:?}");
         assert!(last.loss < 1e-2 && last.training_loss.unwrap() < 1.0, "{last:?}");
-        let sums: Vec<f64> = sums(&trainer.model().model.valid(), batch(0, &device.inner())).try_into_vec_as().unwrap();
+        let found = trainer.model().model.valid().valid_step(batch(0, &device.inner()), Switches::default());
+        let sums: Vec<f64> = found.answers.try_into_vec_as().unwrap();
         assert_eq!(sums[3], 10.0, "all tokens are classified correctly: {sums:?}");
     }
 }

@@ -125,7 +125,7 @@ fn losses_and_scores_stand_in_the_metrics() {
         let has_training_loss = steps.iter().all(|line| line["training_loss"].is_number());
         assert_eq!(has_training_loss, !scores.is_empty(), "{metrics}");
         let best = |name: &&str| {
-            let changes = [changes, &[("training.best_by", *name)]].concat();
+            let changes = [changes, &[("training.monitor", *name)]].concat();
             home.trained(&home.pretraining(objective, name, &changes));
         };
         scores.iter().for_each(best);

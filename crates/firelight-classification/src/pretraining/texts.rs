@@ -29,7 +29,7 @@ impl Texts {
         let parts = match validation {
             Some(validation) => [of_file(&training, data)?, of_file(&validation, data)?],
             None if is_table(&training) => {
-                let columns = (&data.columns, &data.outcome);
+                let columns = (&data.columns, &data.problem_type);
                 let parts = Parts::read((training, None), &data.validation, columns, data.split_seed)?;
                 [parts.training, parts.validation].map(|rows| of_rows(rows, data))
             }
@@ -60,7 +60,7 @@ fn is_table(file: &Path) -> bool {
 
 fn of_file(file: &Path, data: &TextsRecipe) -> Result<Vec<String>, ClassificationError> {
     match (is_table(file), data.objective.reads_documents()) {
-        (true, _) => Ok(of_rows(labelled::read_as(file, &data.columns, &data.outcome)?, data)),
+        (true, _) => Ok(of_rows(labelled::read_as(file, &data.columns, &data.problem_type)?, data)),
         (false, true) => Ok(documents(&read_lines(file)?)),
         (false, false) => Ok(read_lines(file)?),
     }

@@ -13,10 +13,11 @@ use super::files::files_of;
 use super::loaders::{Loader, Shuffled, in_order};
 use super::parts::Parts;
 use super::recipe::{ClassificationRecipe, LabelledRecipe};
+use super::score::TextScores;
 use super::targets::Targets;
 use crate::data::{Example, Target, TextBatch, TextBatcher};
 use crate::error::ClassificationError;
-use crate::loss::Outcome;
+use crate::loss::ProblemType;
 use crate::vocabulary::TextVocabulary;
 
 /// What a classifier is trained and validated on.
@@ -41,8 +42,8 @@ impl LabelledCorpus {
     }
 
     /// What a label is.
-    pub fn outcome(&self) -> Outcome {
-        self.targets.outcome()
+    pub fn problem_type(&self) -> ProblemType {
+        self.targets.problem_type()
     }
 
     /// The texts to validate on.
@@ -101,7 +102,7 @@ impl LabelledCorpus {
         vocabulary: TextVocabulary,
         texts: Parts,
     ) -> Result<Self, ClassificationError> {
-        let targets = Targets::of(&recipe.data.outcome, &texts.training)?;
+        let targets = Targets::of(&recipe.data.problem_type, &texts.training)?;
         let max_len = recipe.model.max_seq_len();
         let [training_file, validation_file] = &texts.files;
         let training = examples(&vocabulary, &targets, (training_file, &texts.training), max_len)?;
@@ -149,8 +150,18 @@ impl LabelledCorpus {
 
     /// The validation texts, from the short to the long.
     pub(super) fn validation_loader(&self, device: &Device) -> Result<Loader<TextBatch>, ClassificationError> {
-        Ok(in_order(&self.validation, length, TextBatcher, device)?)
+        reading(&self.validation, device)
     }
+
+    /// What the validation texts are judged by.
+    pub(super) fn scores(&self) -> TextScores {
+        TextScores::on(self.problem_type(), &self.validation, self.labels().len())
+    }
+}
+
+/// The examples once each, from the short to the long.
+pub(super) fn reading(examples: &[Example], device: &Device) -> Result<Loader<TextBatch>, ClassificationError> {
+    Ok(in_order(examples, length, TextBatcher, device)?)
 }
 
 fn length(example: &Example) -> usize {
@@ -175,15 +186,15 @@ pub(super) fn examples(
 
 fn texts_of(recipe: &ClassificationRecipe, source: &Path, paths: &[PathBuf]) -> Result<Parts, ClassificationError> {
     let [path] = paths else { return Err(ClassificationError::NoData { path: source.into() }) };
-    let LabelledRecipe { validation, columns, outcome, split_seed, .. } = &recipe.data;
-    Parts::read(files_of(&recipe.data, path)?, validation, (columns, outcome), *split_seed)
+    let LabelledRecipe { validation, columns, problem_type, split_seed, .. } = &recipe.data;
+    Parts::read(files_of(&recipe.data, path)?, validation, (columns, problem_type), *split_seed)
 }
 
 /// The texts of a run folder: JSON lines with the keys of a [`LabelledText`].
 pub(super) fn stored(recipe: &ClassificationRecipe, path: &Path) -> Result<Vec<LabelledText>, ClassificationError> {
     let pair = recipe.data.columns.pair.as_ref().map(|_| "pair".into());
     let columns = Columns { text: vec!["text".into()], pair, label: "label".into() };
-    Ok(labelled::read_as(path, &columns, &recipe.data.outcome)?)
+    Ok(labelled::read_as(path, &columns, &recipe.data.problem_type)?)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub(crate) fn estimate_of(cost: &Cost, length: usize, batching: Batching, traini
         flops_per_token: cost.training_flops_per_token(),
         kept_per_token: cost.kept_per_token,
         logits_per_token: 0,
-        tokens: batching.max_tokens(training.batch_size, length),
+        tokens: batching.max_batch_tokens(training.batch_size, length),
     };
     Estimate::new(batch, training)
 }

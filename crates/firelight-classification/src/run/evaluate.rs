@@ -6,16 +6,18 @@ use std::time::Instant;
 use burn::tensor::Device;
 use firelight_data::labelled::{self, LabelledText};
 use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::read_recipe;
+use firelight_training::{Evaluator, Score, measure, read_recipe};
 use serde::{Serialize, Serializer};
 
-use super::corpus::{examples, stored};
+use super::corpus::{examples, reading, stored};
 use super::files::{Asked, Measured, measured};
-use super::score::report;
+use super::score::TextScores;
 use super::targets::Targets;
 use super::{Classification, ClassificationRecipe, LabelledCorpus};
 use crate::classifier::Classifier;
 use crate::error::ClassificationError;
+use crate::loss::SequenceLossConfig;
+use crate::training::ClassifierTask;
 
 /// What a model is worth on a split.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -25,7 +27,7 @@ pub struct Evaluation {
     /// What it counts, as people read it behind the number.
     #[serde(skip)]
     pub loss_unit: &'static str,
-    /// The scores by name, in their order: those that `training.best_by` may name, and in JSON fields beside the others. What the
+    /// The scores by name, in their order: those that `training.monitor` may name, and in JSON fields beside the others. What the
     /// texts do not define, such as the area under the curve of one class, is left out.
     #[serde(flatten, serialize_with = "fields")]
     pub scores: Vec<(&'static str, f64)>,
@@ -40,6 +42,11 @@ impl Evaluation {
     pub fn score(&self, name: &str) -> Option<f64> {
         self.scores.iter().find(|(found, _)| *found == name).map(|(_, value)| *value)
     }
+}
+
+/// The values by name.
+pub(crate) fn named(scores: &[Score], values: Vec<f64>) -> Vec<(&'static str, f64)> {
+    scores.iter().map(|score| score.name).zip(values).collect()
 }
 
 fn fields<S: Serializer>(scores: &[(&'static str, f64)], serializer: S) -> Result<S::Ok, S::Error> {
@@ -64,19 +71,18 @@ pub fn evaluate(
     let folder = ModelFolder::open(folder)?;
     let recipe = read_recipe::<Classification>(Some(&folder.recipe()), &[])?;
     let (file, texts) = texts_of(&folder, &recipe, data)?;
-    let targets = Targets::named(&recipe.data.outcome, classifier.labels().to_vec())?;
+    let targets = Targets::named(&recipe.data.problem_type, classifier.labels().to_vec())?;
     let began = Instant::now();
     let max_len = classifier.model().encoder.max_seq_len();
     let examples = examples(classifier.vocabulary(), &targets, (&file, &texts), max_len)?;
-    let outcome = targets.outcome();
-    let (found, loss) = report(classifier.model(), outcome, &examples)?;
-    Ok(Evaluation {
-        loss,
-        loss_unit: outcome.loss_unit(),
-        scores: found.scores().into_iter().map(|(score, value)| (score.name, value)).collect(),
-        examples: examples.len(),
-        seconds: began.elapsed().as_secs_f64(),
-    })
+    let problem_type = targets.problem_type();
+    let task = ClassifierTask::new(classifier.model().clone(), SequenceLossConfig::default());
+    let (loader, mut scores) =
+        (reading(&examples, device)?, TextScores::on(problem_type, &examples, targets.labels().len()));
+    let (found, values) = measure(&task, loader.as_ref(), &mut scores)?;
+    let scores = named(&Evaluator::<ClassifierTask>::scores(&scores), values);
+    let seconds = began.elapsed().as_secs_f64();
+    Ok(Evaluation { loss: found.loss, loss_unit: problem_type.loss_unit(), scores, examples: examples.len(), seconds })
 }
 
 /// The texts to measure on and their file.
@@ -93,7 +99,7 @@ fn texts_of(
             return Ok((file, texts));
         }
     };
-    let texts = labelled::read_as(&file, &recipe.data.columns, &recipe.data.outcome)?;
+    let texts = labelled::read_as(&file, &recipe.data.columns, &recipe.data.problem_type)?;
     Ok((file, texts))
 }
 

@@ -6,7 +6,7 @@ mod corpus;
 mod estimate;
 mod evaluate;
 mod files;
-mod judge;
+mod judged;
 mod loaders;
 mod model_recipe;
 mod parts;
@@ -27,23 +27,26 @@ use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::{ConfigError, ParamBuilder};
 use firelight_storage::ModelFolder;
 use firelight_training::metrics::classes::{ClassReport, draw_confusion};
-use firelight_training::{BuiltIn, Check, Estimate, Problem, Task, ValidationMetric};
+use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task, measure};
 
 pub(crate) use estimate::estimate_of;
+pub(crate) use evaluate::named;
 pub(crate) use files::{Asked, Measured, files_in, measured_in};
-pub(crate) use judge::{Score, scored};
+pub(crate) use judged::{Judged, scores, values};
 pub(crate) use loaders::{Loader, Shuffled, in_order};
 pub(crate) use model_recipe::encoder_stack;
 pub(crate) use parts::Parts;
-pub(crate) use recipe::check_outcome;
+pub(crate) use recipe::check_problem_type;
 
 pub use corpus::LabelledCorpus;
 pub use evaluate::{Evaluation, evaluate};
 pub use model_recipe::ClassifierModelRecipe;
 pub use recipe::{ClassificationRecipe, Held, LabelledRecipe, texts_recipe};
 
+use report::Report;
+
 use crate::error::ClassificationError;
-use crate::loss::{ClassWeights, Outcome, SequenceLossConfig};
+use crate::loss::{ClassWeights, ProblemType, SequenceLossConfig};
 use crate::model::{TextClassifier, TextClassifierConfig};
 use crate::pretrained::Pretrained;
 use crate::training::ClassifierTask;
@@ -144,7 +147,7 @@ impl Task for Classification {
         source: &Path,
     ) -> Result<TextClassifierConfig, ClassificationError> {
         let config = recipe.model.config(corpus.vocabulary().vocab_size(), corpus.labels().names().to_vec());
-        let config = config.with_outcome(corpus.outcome());
+        let config = config.with_problem_type(corpus.problem_type());
         config.validate().map_err(|error| ClassificationError::Config { path: source.into(), error })?;
         Ok(config)
     }
@@ -202,22 +205,22 @@ impl Task for Classification {
         corpus.validation_loader(device)
     }
 
-    fn metrics(
-        corpus: &LabelledCorpus,
-        _recipe: &ClassificationRecipe,
-    ) -> Vec<Box<dyn ValidationMetric<ClassifierTask>>> {
-        score::metrics(corpus)
+    fn evaluator(corpus: &LabelledCorpus, _recipe: &ClassificationRecipe) -> Box<dyn Evaluator<ClassifierTask>> {
+        Box::new(corpus.scores())
     }
 
     fn figures(model: &TextClassifier, corpus: &LabelledCorpus) -> Result<Vec<(String, String)>, ClassificationError> {
-        let (found, _) = score::report(&model.valid(), corpus.outcome(), corpus.validation())?;
+        let task = ClassifierTask::new(model.valid(), SequenceLossConfig::default());
+        let (loader, mut scores) = (corpus.validation_loader(&model.devices()[0])?, corpus.scores());
+        measure(&task, loader.as_ref(), &mut scores)?;
         let heading = "confusion matrix of the validation texts: a row for each true label";
         let drawn = |report: &ClassReport| draw_confusion(&report.confusion, corpus.labels().names());
-        Ok(found.class().map(|report| (heading.to_string(), drawn(report))).into_iter().collect())
+        let found = scores.report.as_ref().and_then(Report::class);
+        Ok(found.map(|report| (heading.to_string(), drawn(report))).into_iter().collect())
     }
 
     fn loss_unit(corpus: &LabelledCorpus) -> String {
-        corpus.outcome().loss_unit().into()
+        corpus.problem_type().loss_unit().into()
     }
 
     fn estimate(recipe: &ClassificationRecipe, config: &TextClassifierConfig) -> Estimate {
@@ -236,19 +239,19 @@ impl Task for Classification {
 
 /// What of the loss means nothing for the labels of the recipe.
 fn unfit_loss(recipe: &ClassificationRecipe) -> Vec<String> {
-    let (loss, outcome) = (&recipe.loss, Outcome::from(&recipe.data.outcome));
+    let (loss, problem_type) = (&recipe.loss, ProblemType::from(&recipe.data.problem_type));
     let has_weights = loss.class_weights != ClassWeights::None;
-    let weights = match outcome {
-        Outcome::SingleLabel => None,
+    let weights = match problem_type {
+        ProblemType::SingleLabel => None,
         // A label that most texts lack has as many terms in the loss as any other.
-        Outcome::MultiLabel => (loss.class_weights == ClassWeights::Balanced).then_some(
+        ProblemType::MultiLabel => (loss.class_weights == ClassWeights::Balanced).then_some(
             "loss.class_weights = \"balanced\" is for single labels: give a number for each label, or leave it out",
         ),
-        Outcome::Regression => {
+        ProblemType::Regression => {
             has_weights.then_some("loss.class_weights are for classes: leave them out of a regression")
         }
     };
-    let has_smoothing = outcome != Outcome::SingleLabel && loss.label_smoothing != 0.0;
+    let has_smoothing = problem_type != ProblemType::SingleLabel && loss.label_smoothing != 0.0;
     let smoothing = has_smoothing.then_some("loss.label_smoothing is for single labels: leave it out");
     [weights, smoothing].into_iter().flatten().map(Into::into).collect()
 }

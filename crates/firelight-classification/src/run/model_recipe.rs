@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::encoder::TextEncoderConfig;
 use crate::heads::{HeadActivation, SequenceHeadConfig};
-use crate::loss::Outcome;
+use crate::loss::ProblemType;
 use crate::model::TextClassifierConfig;
 use crate::pooling::{PoolerConfig, PoolingConfig};
 
@@ -67,7 +67,7 @@ impl ClassifierModelRecipe {
         let (adapters, transformer) = (self.own.adapters.clone(), self.transformer.clone());
         TextClassifierConfig {
             labels,
-            outcome: Outcome::SingleLabel,
+            problem_type: ProblemType::SingleLabel,
             encoder: TextEncoderConfig { vocab_size, n_segments, adapters, transformer },
             head: SequenceHeadConfig::new(pooler).with_dropout(head_dropout),
         }

@@ -48,10 +48,10 @@ pub struct LabelledRecipe {
     /// What the column of the labels holds: `"single_label"`, `"multi_label"`, of which
     /// `{ kind = "multi_label", separator = ";" }` names another separator than `|`, or `"regression"`. Default: a single label.
     #[serde(deserialize_with = "kind::deserialize", skip_serializing_if = "LabelKind::is_single_label")]
-    pub outcome: LabelKind,
+    pub problem_type: LabelKind,
     /// How texts become tokens. It knows the training texts alone. Default: `"word:2"`.
     pub tokenizer: TokenizerConfig,
-    /// How many texts a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", budget = N }`. Default: buckets.
+    /// How many texts a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", max_tokens = N }`. Default: buckets.
     #[serde(deserialize_with = "kind::deserialize")]
     pub batching: Batching,
     /// Threads that read batches ahead; they change neither the batches nor their order. At most 64, default 0.
@@ -65,7 +65,7 @@ impl Default for LabelledRecipe {
             validation: Held::Split("dev".into()),
             split_seed: 0,
             columns: Columns::default(),
-            outcome: LabelKind::default(),
+            problem_type: LabelKind::default(),
             tokenizer: TokenizerConfig::Word { min_frequency: 2 },
             batching: Batching::Buckets { buckets: 16 },
             workers: 0,
@@ -81,7 +81,7 @@ impl LabelledRecipe {
             (self.validation == Held::Texts(0))
                 .then(|| "data.validation = 0 must be at least 1, or the name of a file".into()),
             self.columns.text.is_empty().then(|| "data.columns.text = [] must name at least one column".into()),
-            check_outcome(&self.outcome),
+            check_problem_type(&self.problem_type),
             self.batching.validate().err().map(|error| format!("data: {error}")),
             check_workers(self.workers),
         ];
@@ -90,9 +90,9 @@ impl LabelledRecipe {
 }
 
 /// What is wrong with the kind of the labels.
-pub(crate) fn check_outcome(outcome: &LabelKind) -> Option<String> {
-    let is_empty = matches!(outcome, LabelKind::MultiLabel { separator } if separator.is_empty());
-    is_empty.then(|| "data.outcome.separator = \"\" must have at least one character".into())
+pub(crate) fn check_problem_type(problem_type: &LabelKind) -> Option<String> {
+    let is_empty = matches!(problem_type, LabelKind::MultiLabel { separator } if separator.is_empty());
+    is_empty.then(|| "data.problem_type.separator = \"\" must have at least one character".into())
 }
 
 #[cfg(test)]
@@ -134,16 +134,16 @@ mod tests {
     #[test]
     fn labels_are_single_unless_the_recipe_says_otherwise() {
         let read = |text: &str| toml::from_str::<LabelledRecipe>(text).unwrap();
-        let single = read("outcome = \"single_label\"");
+        let single = read("problem_type = \"single_label\"");
         assert_eq!(single, LabelledRecipe::default());
-        assert!(!toml::to_string(&single).unwrap().contains("outcome"), "recipes of older runs have no such key");
-        let several = read("outcome = \"multi_label\"");
-        assert_eq!(several.outcome, LabelKind::multi_label());
+        assert!(!toml::to_string(&single).unwrap().contains("problem_type"), "recipes of older runs have no such key");
+        let several = read("problem_type = \"multi_label\"");
+        assert_eq!(several.problem_type, LabelKind::multi_label());
         assert_eq!(read(&toml::to_string(&several).unwrap()), several);
-        let other = read("outcome = { kind = \"multi_label\", separator = \"\" }");
-        assert!(other.validate().unwrap_err().to_string().contains("data.outcome.separator"));
-        assert_eq!(read("outcome = \"regression\"").outcome, LabelKind::Regression);
-        assert!(toml::from_str::<LabelledRecipe>("outcome = \"several\"").is_err());
+        let other = read("problem_type = { kind = \"multi_label\", separator = \"\" }");
+        assert!(other.validate().unwrap_err().to_string().contains("data.problem_type.separator"));
+        assert_eq!(read("problem_type = \"regression\"").problem_type, LabelKind::Regression);
+        assert!(toml::from_str::<LabelledRecipe>("problem_type = \"several\"").is_err());
     }
 
     #[test]

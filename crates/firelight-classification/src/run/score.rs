@@ -1,42 +1,64 @@
-//! What a classifier is worth at an evaluation, such as its accuracy.
+//! What a classifier is worth, from what it says of texts: at the evaluations of a training and of a finished model.
 
-use firelight_training::ValidationMetric;
+use burn::tensor::activation::log_softmax;
+use firelight_training::{Evaluator, Score, TrainingError, ValidOutput};
 
-use super::LabelledCorpus;
-use super::judge::scored;
+use super::judged::{Judged, scores, values};
 use super::report::Report;
-use crate::classifier::answers;
-use crate::data::{EncodedText, Example, Target};
-use crate::error::ClassificationError;
-use crate::loss::Outcome;
-use crate::model::TextClassifier;
-use crate::training::ClassifierTask;
+use crate::data::{Example, Target};
+use crate::loss::ProblemType;
+use crate::training::{ClassifierTask, TextAnswers};
 
-/// How the examples are answered, with their mean loss.
-pub(super) fn report(
-    model: &TextClassifier,
-    outcome: Outcome,
-    examples: &[Example],
-) -> Result<(Report, f64), ClassificationError> {
-    let texts: Vec<EncodedText> = examples.iter().map(|example| example.text.clone()).collect();
-    Ok(Report::of(outcome, &answers(model, outcome, &texts)?, examples))
+/// The scores that texts define.
+#[derive(Debug)]
+pub(super) struct TextScores {
+    problem_type: ProblemType,
+    table: Vec<Judged<Report>>,
+    /// As those of [`answers`](crate::classifier::answers).
+    rows: Vec<Vec<f64>>,
+    truths: Vec<Vec<f64>>,
+    /// Of the newest evaluation.
+    pub(super) report: Option<Report>,
 }
 
-/// The metrics of a run, in the order in which they are measured: the scores that its best model would have.
-pub(super) fn metrics(corpus: &LabelledCorpus) -> Vec<Box<dyn ValidationMetric<ClassifierTask>>> {
-    let (examples, outcome) = (corpus.validation().to_vec(), corpus.outcome());
-    let (best, _) = Report::of(outcome, &right_answers(corpus), &examples);
-    let scores = best.scores().into_iter().map(|(score, _)| score);
-    scored(scores, move |model| Ok(report(model, outcome, &examples)?.0))
+impl TextScores {
+    /// What these examples, of so many classes, define: the scores that a model without a mistake would have.
+    pub(super) fn on(problem_type: ProblemType, examples: &[Example], classes: usize) -> Self {
+        let truths: Vec<Vec<f64>> = examples.iter().map(|example| example.target.numbers()).collect();
+        let rows: Vec<Vec<f64>> = examples.iter().map(|example| right_answer(&example.target, classes)).collect();
+        let table = Report::of(problem_type, &rows, &truths).table();
+        Self { problem_type, table, rows: Vec::new(), truths: Vec::new(), report: None }
+    }
 }
 
-/// Rows as those of [`answers`], of a model that knows what is true of the validation texts.
-fn right_answers(corpus: &LabelledCorpus) -> Vec<Vec<f64>> {
+/// A row of a model that knows what is true of a text.
+fn right_answer(target: &Target, classes: usize) -> Vec<f64> {
     let certain = |is_true: bool| if is_true { 0.0 } else { f64::NEG_INFINITY };
-    let row = |example: &Example| match &example.target {
-        Target::Class(class) => (0..corpus.labels().len()).map(|other| certain(other == *class)).collect(),
+    match target {
+        Target::Class(class) => (0..classes).map(|other| certain(other == *class)).collect(),
         Target::Classes(flags) => flags.iter().map(|&flag| certain(flag)).collect(),
         Target::Number(number) => vec![*number],
-    };
-    corpus.validation().iter().map(row).collect()
+    }
+}
+
+impl Evaluator<ClassifierTask> for TextScores {
+    fn scores(&self) -> Vec<Score> {
+        scores(&self.table)
+    }
+
+    fn observe(&mut self, output: &ValidOutput<TextAnswers>) -> Result<(), TrainingError> {
+        let TextAnswers { outputs, targets } = output.answers.clone();
+        let width = outputs.dims()[1];
+        let outputs = if self.problem_type == ProblemType::SingleLabel { log_softmax(outputs, 1) } else { outputs };
+        let rows: Vec<f64> = outputs.try_into_vec_as().map_err(TrainingError::device("answers"))?;
+        self.rows.extend(rows.chunks(width).map(<[f64]>::to_vec));
+        self.truths.extend(targets.numbers().map_err(TrainingError::device("targets"))?);
+        Ok(())
+    }
+
+    fn finish(&mut self, _task: &ClassifierTask) -> Result<Vec<f64>, TrainingError> {
+        let [rows, truths] = [&mut self.rows, &mut self.truths].map(std::mem::take);
+        let report = self.report.insert(Report::of(self.problem_type, &rows, &truths));
+        Ok(values(&self.table, report))
+    }
 }

@@ -10,7 +10,7 @@ use firelight_training::Check;
 use super::LabelledCorpus;
 use crate::data::{EncodedText, Example, TextBatcher, input_of};
 use crate::error::ClassificationError;
-use crate::loss::{Outcome, SequenceLossConfig};
+use crate::loss::{ProblemType, SequenceLossConfig};
 use crate::model::{TextClassifier, TextClassifierConfig};
 use crate::training::ClassifierTask;
 
@@ -39,10 +39,10 @@ pub(super) fn self_check(
 
 /// Among how many a guess chooses; a number cannot be guessed.
 fn choices(config: &TextClassifierConfig) -> Option<usize> {
-    match config.outcome {
-        Outcome::SingleLabel => Some(config.labels.len()),
-        Outcome::MultiLabel => Some(2),
-        Outcome::Regression => None,
+    match config.problem_type {
+        ProblemType::SingleLabel => Some(config.labels.len()),
+        ProblemType::MultiLabel => Some(2),
+        ProblemType::Regression => None,
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
         let optimizer = OptimizerConfig { learning_rate: 3e-3, weight_decay: 0.0, ..OptimizerConfig::default() };
         let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
         let mut trainer = Trainer::new(task, optimizer, schedule, 0);
-        let losses: Vec<f64> = (0..60).map(|_| trainer.step(batch(&device)).unwrap().1.loss).collect();
+        let losses: Vec<f64> = (0..60).map(|_| trainer.step(batch(&device)).unwrap().loss).collect();
         assert!(losses[59] < 1e-3, "{losses:?}");
         assert!(losses[0] > 0.5, "{losses:?}");
     }

@@ -6,7 +6,7 @@ use firelight_data::DataError;
 use firelight_data::labelled::{LabelKind, LabelledText, Labels, numbers};
 
 use crate::data::Target;
-use crate::loss::Outcome;
+use crate::loss::ProblemType;
 
 /// What the output of a regression is called.
 const VALUE: &str = "value";
@@ -36,8 +36,8 @@ impl Targets {
         &self.labels
     }
 
-    pub(super) fn outcome(&self) -> Outcome {
-        Outcome::from(&self.kind)
+    pub(super) fn problem_type(&self) -> ProblemType {
+        ProblemType::from(&self.kind)
     }
 
     /// What is true of the texts of a file.

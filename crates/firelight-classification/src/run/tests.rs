@@ -73,7 +73,7 @@ fn names(found: &Evaluation) -> Vec<&str> {
 #[test]
 fn several_labels_are_learnt_measured_and_answered() {
     let home = several();
-    let multi = [("data.outcome", "multi_label"), ("training.best_by", "micro_f1")];
+    let multi = [("data.problem_type", "multi_label"), ("training.monitor", "micro_f1")];
     let (trained, found) = train(home.path(), &multi);
     assert_eq!(trained.corpus.sizes(), "24 texts with any of 2 labels to train on, 8 to validate on");
     assert_eq!(names(&found), ["micro_f1", "macro_f1", "exact_match"]);
@@ -87,7 +87,7 @@ fn several_labels_are_learnt_measured_and_answered() {
     assert_eq!(found.iter().map(Prediction::labels).collect::<Vec<_>>(), [&["wind"][..], &["rain", "wind"], &[]]);
     let other = number();
     let run = home.path().join("run").display().to_string();
-    let regression = [("data.outcome", "regression"), ("training.best_by", "loss"), ("model.from", run.as_str())];
+    let regression = [("data.problem_type", "regression"), ("training.monitor", "loss"), ("model.from", run.as_str())];
     let error = prepare(other.path(), &regression).unwrap_err();
     let text = error.to_string();
     assert!(
@@ -99,11 +99,11 @@ fn several_labels_are_learnt_measured_and_answered() {
 #[test]
 fn numbers_are_learnt_measured_and_answered() {
     let home = number();
-    let (trained, found) = train(home.path(), &[("data.outcome", "regression"), ("training.best_by", "pearson")]);
+    let (trained, found) = train(home.path(), &[("data.problem_type", "regression"), ("training.monitor", "pearson")]);
     assert_eq!(trained.corpus.sizes(), "24 texts with a number each to train on, 8 to validate on");
     assert_eq!(names(&found), ["pearson", "spearman", "mean_squared_error"]);
     assert!(found.score("pearson").unwrap() > 0.95 && found.score("spearman").unwrap() > 0.8, "{found:?}");
-    assert!((found.loss - found.score("mean_squared_error").unwrap()).abs() < 1e-12 && found.loss < 0.1, "{found:?}");
+    assert!((found.loss - found.score("mean_squared_error").unwrap()).abs() < 1e-6 && found.loss < 0.1, "{found:?}");
     let answered = answers(home.path(), &["rain and wind and sun today", "dry and calm and dark today"]);
     let [Prediction::Value(most), Prediction::Value(least)] = answered[..] else { panic!("{answered:?}") };
     assert!((most - 3.0).abs() < 0.8 && least.abs() < 0.8, "{most} {least}");
@@ -119,7 +119,7 @@ fn one_label_has_its_scores_beside_the_old_fields() {
         assert!(line[name].is_number(), "{name}: {line}");
     }
     let recipe = fs::read_to_string(trained.folder.recipe()).unwrap();
-    assert!(!recipe.contains("outcome"), "{recipe}");
+    assert!(!recipe.contains("problem_type"), "{recipe}");
     fs::write(home.path().join("dev.tsv"), "rain today\train\n").unwrap();
     assert!(measure(home.path()).score("auroc").is_none(), "one class has no area");
 }
@@ -127,15 +127,16 @@ fn one_label_has_its_scores_beside_the_old_fields() {
 #[test]
 fn texts_with_several_labels_are_held_back_and_found_again() {
     let home = several();
-    let more = [("data.outcome.kind", "multi_label"), ("data.outcome.separator", "|"), ("data.validation", "5")];
-    let (trained, found) = train(home.path(), &[&more[..], &[("training.best_by", "loss")]].concat());
+    let more =
+        [("data.problem_type.kind", "multi_label"), ("data.problem_type.separator", "|"), ("data.validation", "5")];
+    let (trained, found) = train(home.path(), &[&more[..], &[("training.monitor", "loss")]].concat());
     assert_eq!((trained.corpus.training().len(), found.examples), (19, 5));
 }
 
 #[test]
 fn untrained_models_of_every_kind_hold_what_they_must() {
-    for (data, outcome, count) in [(several(), "multi_label", 3), (number(), "regression", 2)] {
-        let run = prepare(data.path(), &[("data.outcome", outcome), ("training.best_by", "loss")]).unwrap();
+    for (data, problem_type, count) in [(several(), "multi_label", 3), (number(), "regression", 2)] {
+        let run = prepare(data.path(), &[("data.problem_type", problem_type), ("training.monitor", "loss")]).unwrap();
         let checks = run.self_check().unwrap();
         assert_eq!(checks.len(), count);
         assert!(checks.iter().all(firelight_training::Check::holds), "{checks:?}");
@@ -150,13 +151,13 @@ fn what_does_not_fit_the_kind_of_the_labels_is_reported() {
         assert!(error.is_user_error());
         error.to_string()
     };
-    let multi = ("data.outcome", "multi_label");
+    let multi = ("data.problem_type", "multi_label");
     let unknown = message(&[multi]);
     assert!(unknown.contains("`accuracy`") && unknown.contains("loss, micro_f1, macro_f1, exact_match"), "{unknown}");
     let weights = message(&[multi, ("loss.class_weights", "balanced"), ("loss.label_smoothing", "0.1")]);
     assert!(weights.contains("loss.class_weights") && weights.contains("loss.label_smoothing"), "{weights}");
-    let by_loss = ("training.best_by", "loss");
-    let number = message(&[("data.outcome", "regression"), by_loss, ("data.columns.label", "\"0\"")]);
+    let by_loss = ("training.monitor", "loss");
+    let number = message(&[("data.problem_type", "regression"), by_loss, ("data.columns.label", "\"0\"")]);
     assert!(number.contains("train.tsv") && number.contains("needs a finite number"), "{number}");
     fs::write(home.path().join("dev.tsv"), "rain\train\nsnow\train|snow\n").unwrap();
     let label = message(&[multi, by_loss]);

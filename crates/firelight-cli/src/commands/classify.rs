@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
 use firelight::classification::{
-    Classifier, FoundAnswer, Prediction, QUESTION_ANSWERING_TASK, Reader, TOKEN_CLASSIFICATION_TASK, Tagger, Tagging,
+    Classifier, FoundAnswer, Prediction, QUESTION_ANSWERING_TASK, QuestionAnswerer, TOKEN_CLASSIFICATION_TASK, Tagger,
+    Tagging,
 };
 use firelight::storage::{Checkpoint, ModelFolder};
 use firelight::training::task_of;
@@ -73,9 +74,10 @@ impl Classify {
 
     /// A question and its text stand in a line, with a tab between them.
     fn questions(&self) -> Result<()> {
-        let load =
-            |checkpoint: &Checkpoint, device: &Device| Ok(Reader::load_from(&self.model.run_dir, checkpoint, device)?);
-        self.answer(load, |reader: &Reader, before, lines| {
+        let load = |checkpoint: &Checkpoint, device: &Device| {
+            Ok(QuestionAnswerer::load_from(&self.model.run_dir, checkpoint, device)?)
+        };
+        self.answer(load, |reader: &QuestionAnswerer, before, lines| {
             let parted = |(line, text): (usize, &String)| match text.split_once('\t') {
                 Some((question, context)) => Ok((question.to_string(), context.to_string())),
                 None => bail!(Mistake(format!(

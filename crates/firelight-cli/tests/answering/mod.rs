@@ -28,7 +28,7 @@ steps = 120
 batch_size = 8
 evaluate_every = 60
 checkpoint_every = 60
-best_by = "f1"
+monitor = "f1"
 
 [optimizer]
 learning_rate = 0.005

@@ -31,7 +31,7 @@ steps = 40
 batch_size = 8
 evaluate_every = 20
 checkpoint_every = 20
-best_by = "accuracy"
+monitor = "accuracy"
 
 [optimizer]
 learning_rate = 0.01
@@ -173,12 +173,12 @@ fn several_labels_and_numbers_are_answered_as_what_they_are() {
         [classified, measured].map(|line| serde_json::from_str(&line).unwrap())
     };
     let tags = data("tags", lines(|i| ["", "sun|warm"][i % 2]));
-    let options = ["--set", "data.outcome=multi_label", "--set", "training.best_by=micro_f1"];
+    let options = ["--set", "data.problem_type=multi_label", "--set", "training.monitor=micro_f1"];
     let [found, scores] = answer(&tags, &options);
     assert_eq!(found["labels"], serde_json::json!(["sun", "warm"]), "{found}");
     assert!(found["probabilities"]["warm"].as_f64().unwrap() > 0.5 && scores["exact_match"] == 1.0, "{found} {scores}");
     let numbers = data("numbers", lines(|i| ["-1", "1.5"][i % 2]));
-    let options = ["--set", "data.outcome=regression", "--set", "training.best_by=pearson"];
+    let options = ["--set", "data.problem_type=regression", "--set", "training.monitor=pearson"];
     let [found, scores] = answer(&numbers, &options);
     assert!(found["value"].as_f64().unwrap() > 0.5 && scores["pearson"].as_f64().unwrap() > 0.9, "{found} {scores}");
 }
@@ -219,7 +219,7 @@ fn what_does_not_fit_together_is_reported_before_a_folder_is_made() {
         .fails(USER, &["2 classes: bad, good"]);
     firelight(train_on(&texts().data, &out, &["--set", "model.patterns=[\"causal\"]"]))
         .fails(USER, &["must not be causal"]);
-    firelight(train_on(&texts().data, &out, &["--set", "training.best_by=bleu"])).fails(USER, &["bleu", "accuracy"]);
+    firelight(train_on(&texts().data, &out, &["--set", "training.monitor=bleu"])).fails(USER, &["bleu", "accuracy"]);
     fs::create_dir(&data).unwrap();
     firelight(train_on(&data, &out, &[])).fails(USER, &["no split `train`", "no such file"]);
     fs::write(data.join("train.csv"), "text,label\na,x\n\"b,y\n").unwrap();

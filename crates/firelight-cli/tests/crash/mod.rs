@@ -26,9 +26,9 @@ const BUSY: [&str; 14] = [
     "--set",
     "training.checkpoint_every=2",
     "--set",
-    "training.accumulate=2",
+    "training.gradient_accumulation_steps=2",
     "--set",
-    "training.smoothing=0.9",
+    "training.ema_decay=0.9",
     "--seed=3",
 ];
 
@@ -39,7 +39,7 @@ fn arguments(out: &Path) -> Vec<String> {
 /// The files that a run is about, and the numbers of its metrics that do not tell the time.
 fn remains(out: &Path) -> Vec<(String, Vec<u8>)> {
     let files = ["model.safetensors", "checkpoints/best/model.safetensors", "checkpoints/best/state.json"];
-    let last = ["model.safetensors", "smoothed.safetensors"].map(|name| format!("checkpoints/step-60/{name}"));
+    let last = ["model.safetensors", "ema.safetensors"].map(|name| format!("checkpoints/step-60/{name}"));
     let names = files.map(str::to_string).into_iter().chain(last);
     let mut remains: Vec<_> = names.map(|name| (name.clone(), fs::read(out.join(&name)).unwrap())).collect();
     let metrics = fs::read_to_string(out.join("metrics.jsonl")).unwrap();

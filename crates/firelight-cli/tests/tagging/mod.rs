@@ -28,7 +28,7 @@ steps = 60
 batch_size = 8
 evaluate_every = 30
 checkpoint_every = 30
-best_by = "f1"
+monitor = "f1"
 
 [optimizer]
 learning_rate = 0.01
@@ -135,7 +135,7 @@ fn a_tagger_begins_from_another_run_and_is_checked_before_it_is_trained() {
     let other = home.path().join("other");
     let narrow = ["--from", &run, "--set", "model.d_ff=48"];
     firelight(train_on(&sentences().data, &other, &narrow)).fails(USER, &["another encoder", "d_ff"]);
-    let best = ["--set", "training.best_by=macro_f1"];
+    let best = ["--set", "training.monitor=macro_f1"];
     firelight(train_on(&sentences().data, &other, &best)).fails(USER, &["macro_f1", "accuracy, f1, precision, recall"]);
     let vectors = firelight(["embed", &run, "--text", "she saw Ada", "--json"]).succeeds().stdout;
     assert!(vectors.contains("\"embedding\""));

@@ -37,7 +37,7 @@ steps = 6
 batch_size = 8
 evaluate_every = 3
 checkpoint_every = 3
-best_by = "bleu"
+monitor = "bleu"
 
 [optimizer]
 learning_rate = 0.01
@@ -278,7 +278,7 @@ fn what_does_not_fit_together_is_reported_before_a_folder_is_made() {
     let home = Model::scratch();
     let out = home.path().join("run");
     for (change, texts) in [
-        ("data.translated=0", &["training.best_by", "bleu"][..]),
+        ("data.translated=0", &["training.monitor", "bleu"][..]),
         ("data.joint=false", &["tying = \"all\" needs data.joint = true"]),
         ("model.embedding_projection.d_embedding=0", &["embedding_projection.d_embedding = 0 must be at least 1"]),
         ("data.source=fr", &["train.fr and train.b", "no file ends in `.fr`"]),

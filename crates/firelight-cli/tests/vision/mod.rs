@@ -13,7 +13,7 @@ use crate::support::{Model, contents, firelight, text};
 const RECIPE: &str = "task = \"vision\"\nseed = 1\n\
     [data.augmentation]\ncrop_padding = 1\nerasing = 0.2\nmixup = 0.5\n\
     [model]\npatch_size = 4\nd_model = 16\nn_heads = 2\nn_layers = 2\nd_ff = 32\nstochastic_depth = 0.1\n\
-    [training]\nsteps = 120\nbatch_size = 8\nevaluate_every = 60\ncheckpoint_every = 60\nbest_by = \"accuracy\"\n\
+    [training]\nsteps = 120\nbatch_size = 8\nevaluate_every = 60\ncheckpoint_every = 60\nmonitor = \"accuracy\"\n\
     [optimizer]\nlearning_rate = 0.005\n[schedule]\nwarmup_steps = 5\nsteps = 120\n";
 
 /// A trained model, its images and its recipe.

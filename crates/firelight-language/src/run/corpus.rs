@@ -205,7 +205,7 @@ mod tests {
 
     const PACKED: [(&str, &str); 2] = [("data.documents", "line"), ("data.packing", "best_fit")];
     const BUDGET: [(&str, &str); 2] =
-        [("data.documents", "line"), ("data.batching", "{ kind = \"tokens\", budget = 60, buckets = 3 }")];
+        [("data.documents", "line"), ("data.batching", "{ kind = \"tokens\", max_tokens = 60, buckets = 3 }")];
 
     /// Documents of 1 to 31 letters.
     fn text() -> String {
@@ -245,9 +245,9 @@ mod tests {
         let tokenizer = Tokenizer::train(&firelight_data::TokenizerConfig::Char, &text()).unwrap();
         for documents in [&BUDGET[..1], &[]] {
             let mut recipe = recipe(documents);
-            recipe.data.batching = Batching::Tokens { budget: 23, buckets: 3 };
+            recipe.data.batching = Batching::Tokens { max_tokens: 23, buckets: 3 };
             let error = Corpus::encode(&tokenizer, &recipe.data, &text()).unwrap().parts(&recipe).unwrap_err();
-            assert!(error.to_string().contains("give batching.budget = 24 or more"), "{error}");
+            assert!(error.to_string().contains("give batching.max_tokens = 24 or more"), "{error}");
         }
     }
 

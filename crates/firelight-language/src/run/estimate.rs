@@ -16,7 +16,7 @@ pub(super) fn estimate(config: &LanguageModelConfig, recipe: &LanguageRecipe) ->
         flops_per_token: cost.training_flops_per_token(),
         kept_per_token: cost.kept_per_token,
         logits_per_token: config.vocab_size,
-        tokens: recipe.data.batching.max_tokens(recipe.training.batch_size, length),
+        tokens: recipe.data.batching.max_batch_tokens(recipe.training.batch_size, length),
     };
     Estimate::new(batch, &recipe.training)
 }

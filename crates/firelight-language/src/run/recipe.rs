@@ -40,7 +40,7 @@ pub struct DataRecipe {
     pub documents: Option<Separator>,
     /// Whether documents share rows. Default: none do.
     pub packing: Packing,
-    /// How many rows a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", budget = N }`. Default: fixed, those of
+    /// How many rows a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", max_tokens = N }`. Default: fixed, those of
     /// `training.batch_size`.
     #[serde(deserialize_with = "kind::deserialize")]
     pub batching: Batching,
@@ -148,9 +148,9 @@ mod tests {
         assert_eq!(short.documents, Some(Separator::BlankLine));
         assert_eq!((short.packing, short.batching), (Packing::BestFit, Batching::Buckets { buckets: 16 }));
         let full =
-            data("documents = { kind = \"text\", text = \"#\" }\nbatching = { kind = \"tokens\", budget = 900 }\n");
+            data("documents = { kind = \"text\", text = \"#\" }\nbatching = { kind = \"tokens\", max_tokens = 900 }\n");
         assert_eq!(full.documents, Some(Separator::Text { text: "#".into() }));
-        assert_eq!(full.batching, Batching::Tokens { budget: 900, buckets: 16 });
+        assert_eq!(full.batching, Batching::Tokens { max_tokens: 900, buckets: 16 });
         for recipe in [short, full, DataRecipe::default()] {
             recipe.validate().unwrap();
             assert_eq!(data(&toml::to_string(&recipe).unwrap()), recipe);

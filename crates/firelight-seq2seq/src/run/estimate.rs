@@ -15,7 +15,7 @@ pub(super) fn estimate(config: &Seq2SeqConfig, recipe: &Seq2SeqRecipe) -> Estima
         flops_per_token: cost.training_flops_per_token(),
         kept_per_token: cost.kept_per_token,
         logits_per_token: config.target_vocab_size,
-        tokens: recipe.data.batching.max_tokens(recipe.training.batch_size, lengths[1]),
+        tokens: recipe.data.batching.max_batch_tokens(recipe.training.batch_size, lengths[1]),
     };
     Estimate::new(batch, &recipe.training)
 }

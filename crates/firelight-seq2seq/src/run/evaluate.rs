@@ -1,19 +1,18 @@
 //! How well a trained model predicts and translates a split of parallel files.
 
 use std::path::Path;
-use std::time::Instant;
 
 use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::metrics::text::{Bleu, Chrf, exact_match};
-use firelight_training::{TrainingError, read_recipe};
+use firelight_training::metrics::text::Bleu;
+use firelight_training::{measure, read_recipe};
 use serde::Serialize;
 
 use super::Seq2Seq;
-use super::accuracy::token_accuracy;
 use super::files::{split, table_of};
 use super::pairs::{check_lengths, loader_of, stored};
+use super::score::{PairScores, Translations};
 use crate::error::Seq2SeqError;
 use crate::training::Seq2SeqTask;
 use crate::translator::{TranslateOptions, Translator};
@@ -64,28 +63,20 @@ pub fn evaluate(
     let ids = translator.vocabulary().encode_all(&pairs, 0)?;
     check_lengths(&recipe, &ids, 0)?;
     let task = Seq2SeqTask::new(translator.model().clone(), LossConfig::default());
-    let loader = loader_of(translator.vocabulary(), ids, device)?;
-    let loss = firelight_training::evaluate(&task, &loader)?;
-    let token_accuracy = token_accuracy(translator.model(), &loader)?;
-
-    let [sources, targets]: [Vec<&str>; 2] = [
-        pairs.iter().map(|pair| pair.source.as_str()).collect(),
-        pairs.iter().map(|pair| pair.target.as_str()).collect(),
-    ];
-    let began = Instant::now();
-    let found = translator.translate_with(&sources, options, |_| ())?;
-    let seconds = began.elapsed().as_secs_f64();
-    let found: Vec<&str> = found.iter().map(|best| best.first().map_or("", |best| best.text.as_str())).collect();
-    let bleu = Bleu::default();
+    let vocabulary = translator.vocabulary().clone();
+    let loader = loader_of(&vocabulary, ids, device)?;
+    let mut scores = PairScores::new(Some(Translations { pairs, vocabulary, options: options.clone() }));
+    let (found, values) = measure(&task, &loader, &mut scores)?;
+    let [token_accuracy, bleu, chrf, exact_match] = std::array::from_fn(|score| values[score]);
     Ok(Evaluation {
-        loss: loss.loss,
-        perplexity: loss.perplexity(),
-        bleu: bleu.corpus(&found, &targets).map_err(TrainingError::from)?.score,
-        chrf: Chrf::default().corpus(&found, &targets).map_err(TrainingError::from)?,
-        exact_match: exact_match(&found, &targets).map_err(TrainingError::from)?,
+        loss: found.loss,
+        perplexity: found.perplexity(),
+        bleu,
+        chrf,
+        exact_match,
         token_accuracy,
-        signature: bleu.signature(),
-        seconds,
+        signature: Bleu::default().signature(),
+        seconds: scores.seconds,
     })
 }
 

@@ -1,7 +1,6 @@
 //! Encoder-decoders as recipes train them: what `[data]`, `[model]` and `[loss]` mean, and how pairs become batches.
 //! `firelight_training::Run` does the rest.
 
-mod accuracy;
 mod estimate;
 mod evaluate;
 mod files;
@@ -18,7 +17,7 @@ use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
 use firelight_storage::ModelFolder;
-use firelight_training::{BuiltIn, Check, Estimate, Problem, Task, ValidationMetric};
+use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task};
 
 pub use evaluate::{Evaluation, evaluate};
 pub use model_recipe::Seq2SeqModelRecipe;
@@ -132,8 +131,8 @@ impl Task for Seq2Seq {
         corpus.validation_loader(recipe, device)
     }
 
-    fn metrics(corpus: &PairText, recipe: &Seq2SeqRecipe) -> Vec<Box<dyn ValidationMetric<Seq2SeqTask>>> {
-        score::metrics(corpus, recipe)
+    fn evaluator(corpus: &PairText, recipe: &Seq2SeqRecipe) -> Box<dyn Evaluator<Seq2SeqTask>> {
+        Box::new(score::PairScores::of_training(corpus, recipe))
     }
 
     fn estimate(recipe: &Seq2SeqRecipe, config: &Seq2SeqConfig) -> Estimate {

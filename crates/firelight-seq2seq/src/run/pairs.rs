@@ -135,14 +135,6 @@ impl PairText {
         Ok(Arc::new(loader.shuffled(recipe.seed, batches).with_workers(recipe.data.workers)))
     }
 
-    /// What of it is needed to validate.
-    pub(super) fn to_validate(&self) -> Self {
-        let none = Parts { training: Vec::new(), validation: Vec::new(), before: 0 };
-        let ids = Parts { training: Vec::new(), validation: self.ids.validation.clone(), before: 0 };
-        let (vocabulary, noise) = (self.vocabulary.clone(), self.noise.clone());
-        Self { vocabulary, texts: none, ids, dropped: self.dropped.clone(), noise }
-    }
-
     /// The validation pairs, from the short to the long, with noise that is the same at every evaluation.
     pub(super) fn validation_loader(&self, recipe: &Seq2SeqRecipe, device: &Device) -> Result<Loader, Seq2SeqError> {
         let loader = loader_of(&self.vocabulary, self.ids.validation.clone(), device)?;
@@ -364,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_budget_of_the_recipe_bounds_both_sides_of_every_batch() {
-        let mut recipe = recipe(&[("data.batching", "{ kind = \"tokens\", budget = 100 }")]);
+        let mut recipe = recipe(&[("data.batching", "{ kind = \"tokens\", max_tokens = 100 }")]);
         let pairs = PairText::read(&mut recipe, Path::new("dates.toml"), &[]).unwrap();
         let loader = pairs.training_loader(&recipe, 0..20, &Device::default()).unwrap();
         let sides = |batch: PairBatch| [batch.source.dims(), batch.targets.dims()];

@@ -60,14 +60,14 @@ pub struct PairRecipe {
     /// Which pairs are trained on. Those that the model cannot read are left out in any case. Default: those without an empty
     /// side.
     pub filter: LengthFilter,
-    /// How many pairs a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", budget = N }`, where a pair counts with its
+    /// How many pairs a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", max_tokens = N }`, where a pair counts with its
     /// longer side. Default: fixed, those of `training.batch_size`.
     #[serde(deserialize_with = "kind::deserialize")]
     pub batching: Batching,
     /// Threads that read batches ahead; they change neither the batches nor their order. At most 64, default 0.
     pub workers: usize,
     /// How many validation sources are translated, greedily, at every evaluation; `bleu` and `exact_match` of the translations
-    /// are then metrics that `training.best_by` may name beside `token_accuracy`. Default: 0.
+    /// are then metrics that `training.monitor` may name beside `token_accuracy`. Default: 0.
     pub translated: usize,
 }
 

@@ -1,123 +1,90 @@
-//! What a model is worth at an evaluation, beside its loss: how many target tokens it predicts, and what greedy translations of
-//! some validation sources are worth beside their targets.
+//! What a model is worth beside its loss: how many target tokens it predicts, and what its translations of some sources are worth
+//! beside their targets. The same at the evaluations of a training, whose translations are few and greedy, and of a finished model.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
-use burn::module::Module;
 use firelight_data::Pair;
-use firelight_training::metrics::text::{Bleu, exact_match};
-use firelight_training::{TrainingError, ValidationMetric};
+use firelight_training::metrics::text::{Bleu, Chrf, exact_match};
+use firelight_training::{Evaluator, Score, TrainingError, ValidOutput};
 
-use super::accuracy::token_accuracy;
-use super::{PairRecipe, PairText, Seq2SeqRecipe};
+use super::{PairText, Seq2SeqRecipe};
 use crate::error::Seq2SeqError;
-use crate::training::Seq2SeqTask;
+use crate::training::{PairAnswers, Seq2SeqTask};
 use crate::translator::{TranslateOptions, Translator};
 use crate::vocabulary::Vocabulary;
 
-/// How translations are compared with targets.
-type Score = fn(&[String], &[String]) -> Result<f64, TrainingError>;
-
-/// The metrics of a run, in the order in which they are measured; those of translations only if some are to be made.
-pub(super) fn metrics(corpus: &PairText, recipe: &Seq2SeqRecipe) -> Vec<Box<dyn ValidationMetric<Seq2SeqTask>>> {
-    let accuracy = Box::new(TokenAccuracy { corpus: corpus.to_validate(), recipe: recipe.clone() });
-    let mut metrics: Vec<Box<dyn ValidationMetric<_>>> = vec![accuracy];
-    if recipe.data.translated > 0 {
-        metrics.extend(of_translations(corpus, &recipe.data));
-    }
-    metrics
+/// Scores of predicted tokens and of translations.
+pub(super) struct PairScores {
+    /// Tokens that were predicted, and all.
+    predicted: [i64; 2],
+    /// None makes no translations.
+    translations: Option<Translations>,
+    /// How long the newest translations took.
+    pub(super) seconds: f64,
 }
 
-fn of_translations(corpus: &PairText, recipe: &PairRecipe) -> Vec<Box<dyn ValidationMetric<Seq2SeqTask>>> {
-    let some = &corpus.validation()[..recipe.translated.min(corpus.validation().len())];
-    let [sources, targets] = [|pair: &Pair| pair.source.clone(), |pair: &Pair| pair.target.clone()]
-        .map(|side| some.iter().map(side).collect());
-    let translations =
-        Translations { sources, targets, vocabulary: corpus.vocabulary().clone(), found: Mutex::default() };
-    let translations = Arc::new(translations);
-    let named: [(&'static str, Score); 2] = [
-        ("bleu", |found, expected| Ok(Bleu::default().corpus(found, expected)?.score)),
-        ("exact_match", |found, expected| Ok(exact_match(found, expected)?)),
-    ];
-    let metric = |(name, score)| {
-        let translations = translations.clone();
-        Box::new(Translated { name, score, translations }) as Box<dyn ValidationMetric<Seq2SeqTask>>
-    };
-    named.into_iter().map(metric).collect()
+/// What is translated at every evaluation.
+pub(super) struct Translations {
+    pub(super) pairs: Vec<Pair>,
+    pub(super) vocabulary: Vocabulary,
+    pub(super) options: TranslateOptions,
 }
 
-/// The share of the validation pairs' tokens that the model predicts.
-struct TokenAccuracy {
-    corpus: PairText,
-    recipe: Seq2SeqRecipe,
-}
-
-impl ValidationMetric<Seq2SeqTask> for TokenAccuracy {
-    fn name(&self) -> &str {
-        "token_accuracy"
+impl PairScores {
+    pub(super) fn new(translations: Option<Translations>) -> Self {
+        Self { predicted: [0, 0], translations, seconds: 0.0 }
     }
 
-    fn higher_is_better(&self) -> bool {
-        true
-    }
-
-    fn measure(&mut self, task: &Seq2SeqTask) -> Result<f64, TrainingError> {
-        let device = task.devices().into_iter().next().unwrap_or_default();
-        let loader = self.corpus.validation_loader(&self.recipe, &device);
-        let failed = |error: Seq2SeqError| TrainingError::Metric { name: "token_accuracy", reason: error.to_string() };
-        token_accuracy(&task.model, &*loader.map_err(failed)?)
+    /// Those of a training: greedy translations of as many pairs as the recipe says.
+    pub(super) fn of_training(corpus: &PairText, recipe: &Seq2SeqRecipe) -> Self {
+        let count = recipe.data.translated.min(corpus.validation().len());
+        Self::new((count > 0).then(|| Translations {
+            pairs: corpus.validation()[..count].to_vec(),
+            vocabulary: corpus.vocabulary().clone(),
+            options: TranslateOptions::greedy(),
+        }))
     }
 }
 
-/// What is translated at every evaluation, once for all metrics.
-struct Translations {
-    sources: Vec<String>,
-    targets: Vec<String>,
-    vocabulary: Vocabulary,
-    /// What the first metric of an evaluation has left for the next.
-    found: Mutex<Option<Vec<String>>>,
+impl Evaluator<Seq2SeqTask> for PairScores {
+    fn scores(&self) -> Vec<Score> {
+        let names: &[_] = if self.translations.is_some() {
+            &["token_accuracy", "bleu", "chrf", "exact_match"]
+        } else {
+            &["token_accuracy"]
+        };
+        names.iter().map(|name| Score::higher(name)).collect()
+    }
+
+    fn observe(&mut self, output: &ValidOutput<PairAnswers>) -> Result<(), TrainingError> {
+        let counts = output.answers.predicted.clone().try_into_vec_as::<i64>();
+        let counts = counts.map_err(TrainingError::device("token accuracy"))?;
+        self.predicted.iter_mut().zip(counts).for_each(|(sum, more)| *sum += more);
+        Ok(())
+    }
+
+    fn finish(&mut self, task: &Seq2SeqTask) -> Result<Vec<f64>, TrainingError> {
+        let [right, all] = std::mem::take(&mut self.predicted);
+        let mut scores = vec![right as f64 / all as f64];
+        if let Some(translations) = &self.translations {
+            let began = Instant::now();
+            let failed = |error: Seq2SeqError| TrainingError::Metric { name: "bleu", reason: error.to_string() };
+            let found = translations.of(task).map_err(failed)?;
+            self.seconds = began.elapsed().as_secs_f64();
+            let targets: Vec<&str> = translations.pairs.iter().map(|pair| pair.target.as_str()).collect();
+            scores.push(Bleu::default().corpus(&found, &targets)?.score);
+            scores.push(Chrf::default().corpus(&found, &targets)?);
+            scores.push(exact_match(&found, &targets)?);
+        }
+        Ok(scores)
+    }
 }
 
 impl Translations {
     fn of(&self, task: &Seq2SeqTask) -> Result<Vec<String>, Seq2SeqError> {
         let translator = Translator::new(task.model.clone(), self.vocabulary.clone());
-        let found = translator.translate_with(&self.sources, &TranslateOptions::greedy(), |_| ())?;
+        let sources: Vec<&str> = self.pairs.iter().map(|pair| pair.source.as_str()).collect();
+        let found = translator.translate_with(&sources, &self.options, |_| ())?;
         Ok(found.into_iter().map(|best| best.into_iter().next().map_or(String::new(), |best| best.text)).collect())
-    }
-
-    /// Translates, or takes what was left.
-    fn take(&self, task: &Seq2SeqTask) -> Result<Vec<String>, Seq2SeqError> {
-        let mut left = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        match left.take() {
-            Some(found) => Ok(found),
-            None => {
-                let found = self.of(task)?;
-                *left = Some(found.clone());
-                Ok(found)
-            }
-        }
-    }
-}
-
-/// A score of greedy translations.
-struct Translated {
-    name: &'static str,
-    score: Score,
-    translations: Arc<Translations>,
-}
-
-impl ValidationMetric<Seq2SeqTask> for Translated {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn higher_is_better(&self) -> bool {
-        true
-    }
-
-    fn measure(&mut self, task: &Seq2SeqTask) -> Result<f64, TrainingError> {
-        let found = self.translations.take(task);
-        let found = found.map_err(|error| TrainingError::Metric { name: self.name, reason: error.to_string() })?;
-        (self.score)(&found, &self.translations.targets)
     }
 }

@@ -57,8 +57,8 @@ impl ModelFolder {
     /// is not known.
     fn kept(&self) -> Vec<FoundWeights> {
         let evaluated = |checkpoint: &Checkpoint| {
-            let smoothed = self.checkpoint_folder(checkpoint).smoothed();
-            if smoothed.is_file() { smoothed } else { self.weights_path(checkpoint) }
+            let ema = self.checkpoint_folder(checkpoint).ema();
+            if ema.is_file() { ema } else { self.weights_path(checkpoint) }
         };
         let found = self.named().into_iter().filter_map(|checkpoint| self.at(&checkpoint, evaluated(&checkpoint)));
         found.filter(|found| found.step.is_some()).collect()
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_moving_average_is_what_a_checkpoint_keeps_of_the_model() {
-        let files = ["checkpoints/step-5/model.safetensors", "checkpoints/step-5/smoothed.safetensors"];
+        let files = ["checkpoints/step-5/model.safetensors", "checkpoints/step-5/ema.safetensors"];
         let (_home, folder) = run(&files, &[]);
         assert_eq!(newest(&folder), (files[1].into(), Some(5)));
         assert_eq!(folder.weights(&Checkpoint::Step(5)).unwrap(), folder.path().join(files[0]));

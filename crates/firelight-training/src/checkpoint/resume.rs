@@ -30,15 +30,15 @@ pub fn resume_point(folder: &ModelFolder) -> Result<Option<StartPoint>, Training
 
 /// Reads a checkpoint through and makes sure that all of it is there.
 fn read(folder: CheckpointFolder) -> Result<StartPoint, TrainingError> {
-    let Notes { state, parameters, optimizer, optimizer_tensors, smoothed } =
+    let Notes { state, parameters, optimizer, optimizer_tensors, ema } =
         serde_json::from_slice(&folder.read_state()?).map_err(TrainingError::damaged(&folder.state()))?;
     check_weights(folder.weights())?;
-    if smoothed {
-        check_weights(folder.smoothed())?;
+    if ema {
+        check_weights(folder.ema())?;
     }
     load_record(&folder.optimizer(), optimizer_tensors)?;
     check_record(&parameters, &folder.optimizer())?;
-    Ok(StartPoint { state, resumed: Some(Resumed { folder, parameters, optimizer, optimizer_tensors, smoothed }) })
+    Ok(StartPoint { state, resumed: Some(Resumed { folder, parameters, optimizer, optimizer_tensors, ema }) })
 }
 
 #[cfg(test)]
@@ -53,7 +53,7 @@ mod tests {
         let (_home, folder) = run_folder();
         save_trained(&folder, 5);
         let (_, newest) = save_trained(&folder, 10);
-        for file in [newest.weights(), newest.smoothed(), newest.optimizer(), newest.state()] {
+        for file in [newest.weights(), newest.ema(), newest.optimizer(), newest.state()] {
             let whole = fs::read(&file).unwrap();
             for length in [0, 10, whole.len() / 2, whole.len() - 3] {
                 fs::write(&file, &whole[..length]).unwrap();

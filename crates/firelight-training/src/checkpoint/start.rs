@@ -8,8 +8,8 @@ use burn::optim::{ModuleOptimizer, OptimizerRecord};
 use firelight_storage::{CheckpointFolder, load_weights, open_file};
 
 use super::{RunState, ValidationLoss};
+use crate::ema::Ema;
 use crate::parameter_ids::{ParameterIds, restore_ids};
-use crate::smoothed::Smoothed;
 use crate::{OptimizerConfig, OptimizerKind, TrainingConfig, TrainingError};
 
 /// Where a run begins: at its first step, or at a checkpoint of an earlier run.
@@ -26,7 +26,7 @@ pub(super) struct Resumed {
     pub(super) parameters: ParameterIds,
     pub(super) optimizer: OptimizerKind,
     pub(super) optimizer_tensors: usize,
-    pub(super) smoothed: bool,
+    pub(super) ema: bool,
 }
 
 impl StartPoint {
@@ -80,14 +80,14 @@ impl StartPoint {
     }
 
     /// The moving average of the weights of `model`: the one of the checkpoint, or one that begins here.
-    pub(crate) fn smoothed<M: Module>(&self, model: &M, decay: f64) -> Result<Option<Smoothed>, TrainingError> {
-        match self.resumed.as_ref().filter(|resumed| resumed.smoothed && decay > 0.0) {
+    pub(crate) fn ema<M: Module>(&self, model: &M, decay: f64) -> Result<Option<Ema>, TrainingError> {
+        match self.resumed.as_ref().filter(|resumed| resumed.ema && decay > 0.0) {
             Some(resumed) => {
                 let mut averages = model.clone();
-                load_weights(&mut averages, resumed.folder.smoothed())?;
-                Ok(Smoothed::new(decay, &averages))
+                load_weights(&mut averages, resumed.folder.ema())?;
+                Ok(Ema::new(decay, &averages))
             }
-            None => Ok(Smoothed::new(decay, model)),
+            None => Ok(Ema::new(decay, model)),
         }
     }
 }

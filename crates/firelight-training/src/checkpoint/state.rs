@@ -17,9 +17,9 @@ pub struct ValidationLoss {
 
 impl ValidationLoss {
     /// The evaluation as the best one of a run, by its loss or by another metric: `by accuracy at step 6, where the loss was 0.7085`.
-    pub fn in_words(&self, best_by: &str) -> String {
+    pub fn in_words(&self, monitor: &str) -> String {
         let Self { step, loss } = self;
-        match best_by {
+        match monitor {
             LOSS => format!("{loss:.4} at step {step}"),
             metric => format!("by {metric} at step {step}, where the loss was {loss:.4}"),
         }

@@ -1,5 +1,6 @@
 //! Whole trainings of the smallest model: what they learn, tell, keep and continue.
 
+mod burns_outputs;
 mod ended;
 mod extensions;
 mod failures;
@@ -9,7 +10,7 @@ use std::fs;
 
 use super::*;
 use crate::toy::{Line, PointLoader, alone};
-use crate::{EvaluationReport, RunReport, StepReport, resume_point};
+use crate::{EvaluationReport, LossOutput, RunReport, Score, StepReport, resume_point};
 use burn::tensor::Device;
 use firelight_storage::{Checkpoint, Existing, load_weights};
 
@@ -143,7 +144,7 @@ fn averaged_weights_and_groups_of_batches_continue_to_the_bit_too() {
     let input = |steps, start: StartPoint, folder: &ModelFolder| {
         let from = 3 * start.step();
         let mut input = input(steps, start, Some(folder));
-        input.training = TrainingConfig { accumulate: 3, smoothing: 0.9, ..input.training };
+        input.training = TrainingConfig { gradient_accumulation_steps: 3, ema_decay: 0.9, ..input.training };
         input.train_loader = Arc::new(PointLoader::of_steps(from, 3 * steps));
         input
     };
@@ -156,7 +157,7 @@ fn averaged_weights_and_groups_of_batches_continue_to_the_bit_too() {
     }
     let [kept, trained] = [Checkpoint::Last, Checkpoint::Step(9)].map(|checkpoint| bytes(&whole, checkpoint));
     assert_ne!(kept, trained, "the average is not the newest weights");
-    assert_eq!(fs::read(whole.checkpoint_folder(&Checkpoint::Step(9)).smoothed()).unwrap(), kept);
+    assert_eq!(fs::read(whole.checkpoint_folder(&Checkpoint::Step(9)).ema()).unwrap(), kept);
     assert_eq!(bytes(&whole, Checkpoint::Best), kept, "the last evaluation is the best, and it was the average's");
 }
 
@@ -166,7 +167,7 @@ fn a_last_group_of_fewer_batches_is_a_step_of_those() {
     let [(_a, whole), (_b, parts)] = [run_folder(), run_folder()];
     let run = |accumulate, batches: std::ops::Range<usize>, steps, start, folder: &ModelFolder| {
         let mut input = input(steps, start, Some(folder));
-        input.training.accumulate = accumulate;
+        input.training.gradient_accumulation_steps = accumulate;
         input.train_loader = Arc::new(PointLoader::of_steps(batches.start, batches.end));
         fit(Line::new(0.0, 0.0, &Device::default()), input).unwrap()
     };
@@ -176,21 +177,21 @@ fn a_last_group_of_fewer_batches_is_a_step_of_those() {
     assert_eq!(bytes(&whole, Checkpoint::Last), bytes(&parts, Checkpoint::Last));
 }
 
-/// A metric that gets worse with every evaluation.
+/// A score that gets worse with every evaluation.
 struct Worse(f64);
 
-impl ValidationMetric<Line> for Worse {
-    fn name(&self) -> &str {
-        "accuracy"
+impl Evaluator<Line> for Worse {
+    fn scores(&self) -> Vec<Score> {
+        vec![Score::higher("accuracy")]
     }
 
-    fn higher_is_better(&self) -> bool {
-        true
+    fn observe(&mut self, _output: &LossOutput) -> Result<(), TrainingError> {
+        Ok(())
     }
 
-    fn measure(&mut self, _model: &Line) -> Result<f64, TrainingError> {
+    fn finish(&mut self, _model: &Line) -> Result<Vec<f64>, TrainingError> {
         self.0 -= 0.125;
-        Ok(self.0)
+        Ok(vec![self.0])
     }
 }
 
@@ -199,14 +200,13 @@ fn a_named_metric_decides_and_patience_ends_the_run() {
     let _alone = alone();
     let (_home, folder) = run_folder();
     let run = |training: TrainingConfig, start| {
-        let metrics: Vec<Box<dyn ValidationMetric<Line>>> = vec![Box::new(Worse(1.0))];
-        fit(line(), FitInput { training, metrics, ..input(40, start, Some(&folder)) })
+        fit(line(), FitInput { training, evaluator: Box::new(Worse(1.0)), ..input(40, start, Some(&folder)) })
     };
     let training = TrainingConfig {
         steps: 40,
         evaluate_every: 4,
         checkpoint_every: 0,
-        best_by: "accuracy".into(),
+        monitor: "accuracy".into(),
         patience: 2,
         ..TrainingConfig::default()
     };
@@ -216,10 +216,10 @@ fn a_named_metric_decides_and_patience_ends_the_run() {
     assert!(start.is_finished(&training));
     assert_eq!(run(training.clone(), start).unwrap().steps, 12);
 
-    let error = run(TrainingConfig { best_by: "bleu".into(), ..training }, StartPoint::default()).unwrap_err();
+    let error = run(TrainingConfig { monitor: "bleu".into(), ..training }, StartPoint::default()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`training.best_by` is `bleu`, which this task does not measure: expected one of loss, accuracy"
+        "`training.monitor` is `bleu`, which this task does not measure: expected one of loss, accuracy"
     );
 }
 
@@ -228,9 +228,8 @@ fn the_best_metric_is_remembered_over_an_interruption() {
     let _alone = alone();
     let (_home, folder) = run_folder();
     let input = |start, first: f64| {
-        let metrics: Vec<Box<dyn ValidationMetric<Line>>> = vec![Box::new(Worse(first))];
-        let mut input = FitInput { metrics, ..input(12, start, Some(&folder)) };
-        input.training.best_by = "accuracy".into();
+        let mut input = FitInput { evaluator: Box::new(Worse(first)), ..input(12, start, Some(&folder)) };
+        input.training.monitor = "accuracy".into();
         input
     };
     let mut first = input(StartPoint::default(), 1.0);

@@ -14,6 +14,14 @@ use crate::Problem;
 /// A key at the top of a recipe and, if it is a section whose keys are known, those.
 pub(super) type Known = (&'static str, Option<Fields>);
 
+/// Keys that had another name in 0.1.
+const RENAMED: [(&str, &str); 4] = [
+    ("training.accumulate", "training.gradient_accumulation_steps"),
+    ("training.best_by", "training.monitor"),
+    ("training.smoothing", "training.ema_decay"),
+    ("data.outcome", "data.problem_type"),
+];
+
 /// The least likeness, from 0 to 1, at which a known key is suggested for an unknown one.
 const LIKENESS: f64 = 0.8;
 
@@ -113,8 +121,12 @@ impl<'a> Document<'a> {
     }
 
     fn take_unknown(&mut self, section: &str, key: &str, known: &[Known]) -> (RecipeError, Option<String>) {
-        let (path, near) = (join(section, key), nearest(section, key, known));
-        let hint = near.as_ref().map_or_else(|| listed(section, known), |near| format!("did you mean `{near}`?"));
+        let path = join(section, key);
+        let renamed = RENAMED.iter().find(|(old, _)| *old == path).map(|(_, new)| (*new).to_string());
+        let hint = renamed.as_ref().map(|new| format!("renamed to `{new}`"));
+        let near = renamed.or_else(|| nearest(section, key, known));
+        let meant = || near.as_ref().map_or_else(|| listed(section, known), |near| format!("did you mean `{near}`?"));
+        let hint = hint.unwrap_or_else(meant);
         let error = RecipeError::UnknownKey { place: self.place(&path), key: path, hint };
         match self.table.get_mut(section).and_then(Value::as_table_mut) {
             Some(section) => section.remove(key),

@@ -283,6 +283,14 @@ mod tests {
     }
 
     #[test]
+    fn a_key_of_an_older_recipe_says_what_it_is_called_now() {
+        assert_eq!(
+            error(&format!("{TEXT}smoothing = 0.9\n"), &[]),
+            "`small.toml`, line 9: unknown key `training.smoothing`; renamed to `training.ema_decay`"
+        );
+    }
+
+    #[test]
     fn a_wrong_type_says_what_was_expected_and_found() {
         assert_eq!(
             error(&TEXT.replace("20", "\"many\""), &[]),
@@ -333,8 +341,8 @@ mod tests {
         );
         assert_eq!(error(&TEXT.replace("task", "#"), &[]), "`small.toml`: `task`: missing");
         assert_eq!(
-            error(TEXT, &[("training.accumulate", "0"), ("schedule.min_learning_rate", "1")]),
-            "`--set training.accumulate`: training.accumulate = 0 must be at least 1; `--set schedule.min_learning_rate`: \
+            error(TEXT, &[("training.gradient_accumulation_steps", "0"), ("schedule.min_learning_rate", "1")]),
+            "`--set training.gradient_accumulation_steps`: training.gradient_accumulation_steps = 0 must be at least 1; `--set schedule.min_learning_rate`: \
              schedule.min_learning_rate = 1 must be at most optimizer.learning_rate = 0.001"
         );
     }
@@ -359,7 +367,7 @@ mod tests {
         };
         assert_eq!(
             Recipe::parse_with(&text, "small.toml", &[], judge).unwrap_err().to_string(),
-            "`small.toml`, line 9: training.batch_size = 0 must be at least 1; `small.toml`, line 10: training.accumulate = 0 \
+            "`small.toml`, line 9: training.batch_size = 0 must be at least 1; `small.toml`, line 10: training.gradient_accumulation_steps = 0 \
              must be at least 1; `small.toml`, line 5: d_model = 128 is too much"
         );
     }
@@ -384,9 +392,9 @@ mod tests {
                 "did you mean `training.batch_size`?",
                 "`small.toml`, line 2: `seed`: invalid type: string \"lucky\", expected a whole number of at least 0",
                 "`small.toml`, line 4: `model.d_model`: invalid type: string \"wide\", expected a whole number of at least 0",
-                "`small.toml`, line 8: `training.smoothing`: invalid type: boolean `true`, expected a number",
+                "`small.toml`, line 8: `training.ema_decay`: invalid type: boolean `true`, expected a number",
                 "`small.toml`, line 6: `training.steps`: invalid type: string \"many\", expected a whole number of at least 0",
-                "`small.toml`, line 9: training.accumulate = 0 must be at least 1",
+                "`small.toml`, line 9: training.gradient_accumulation_steps = 0 must be at least 1",
                 "`small.toml`, line 11: optimizer.clip_norm = -1 must be at least 0 and finite",
                 "`small.toml`: dropout = 2 is bad",
             ]

@@ -9,9 +9,9 @@ use toml::Value;
 
 use super::{RecipeOf, RunRequest, Task, built_in, memory};
 use crate::config::all_of;
+use crate::evaluator::deciding;
 use crate::freeze;
 use crate::recipe::{LIMIT, refuse, task_in};
-use crate::validation::Metrics;
 use crate::{AnyRecipe, Problem, Recipe, RecipeError};
 
 /// What a run begins with, all of it checked.
@@ -90,8 +90,8 @@ fn check_whole<T: Task>(
     corpus: &T::Corpus,
     config: &T::Config,
 ) -> Result<(), RecipeError> {
-    let metric = Metrics::new(T::metrics(corpus, recipe), &recipe.training.best_by).err();
-    let metric = metric.map(|error| Problem { key: "training.best_by".into(), text: error.to_string() });
+    let metric = deciding(&T::evaluator(corpus, recipe).scores(), &recipe.training.monitor).err();
+    let metric = metric.map(|error| Problem { key: "training.monitor".into(), text: error.to_string() });
     let names_parameters = !recipe.optimizer.groups.is_empty() || !recipe.training.freeze.is_empty();
     let model = names_parameters.then(|| T::model(config, recipe.seed, &request.device));
     let (own, freeze) = (T::frozen(config), &recipe.training.freeze);
@@ -194,13 +194,13 @@ mod tests {
     fn names_that_only_the_task_knows_are_all_reported_with_their_place_before_a_folder_is_made() {
         let (home, request) = request(&[]);
         let recipe = home.path().join("toy.toml");
-        let text = "task = \"toy\"\n[training]\nsteps = 3\nbest_by = \"bleu\"\n[optimizer]\n\n[[optimizer.groups]]\n\
+        let text = "task = \"toy\"\n[training]\nsteps = 3\nmonitor = \"bleu\"\n[optimizer]\n\n[[optimizer.groups]]\n\
                     parameters = \"slope\"\n[[optimizer.groups]]\nweight_decay = 0\nparameters = \"slop\"\n";
         std::fs::write(&recipe, text).unwrap();
         let error = Run::<Toy>::prepare(&request.clone().with_recipe(&recipe)).unwrap_err();
         let error = error.downcast::<RecipeError>().unwrap();
         let (place, text) = (recipe.display(), error.to_string());
-        let metric = "`training.best_by` is `bleu`, which this task does not measure: expected one of loss";
+        let metric = "`training.monitor` is `bleu`, which this task does not measure: expected one of loss";
         assert!(text.starts_with(&format!("`{place}`, line 4: {metric}; `{place}`, line 11: ")), "{text}");
         assert!(text.contains("groups[1].parameters = \"slop\"") && error.is_user_error(), "{text}");
         assert!(!request.out.unwrap().exists());

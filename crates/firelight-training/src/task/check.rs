@@ -8,7 +8,7 @@ use std::fmt;
 use burn::train::InferenceStep;
 use firelight_kernels::Difference;
 
-use crate::{Objective, OptimizerConfig, ScheduleConfig, ScheduleKind, Trainee, Trainer, TrainingError};
+use crate::{Objective, OptimizerConfig, ScheduleConfig, ScheduleKind, Trainer, TrainingError, TrainingModule};
 
 /// Largest difference between logits that should be the same.
 const SAME: f64 = 1e-3;
@@ -46,9 +46,13 @@ impl Check {
     ///
     /// # Errors
     /// If the device fails.
-    pub fn guess<M: Objective>(task: &Trainee<M>, batch: M::Batch, vocab_size: usize) -> Result<Self, TrainingError> {
+    pub fn guess<M: Objective>(
+        task: &TrainingModule<M>,
+        batch: M::Batch,
+        vocab_size: usize,
+    ) -> Result<Self, TrainingError> {
         let (total, count) =
-            InferenceStep::step(task, batch).read().map_err(TrainingError::device("loss of the self-check"))?;
+            InferenceStep::step(task, batch).losses.read().map_err(TrainingError::device("loss of the self-check"))?;
         let expected = (vocab_size as f64).ln();
         let found = (total / count - expected).abs();
         Ok(Self { property: "initial loss ln V", found, limit: GUESS * expected })
@@ -59,7 +63,7 @@ impl Check {
     /// # Errors
     /// If the device fails or the loss is not finite.
     pub fn overfit<M: Objective>(
-        task: Trainee<M>,
+        task: TrainingModule<M>,
         batch: impl Fn() -> M::Batch,
         seed: u64,
     ) -> Result<Self, TrainingError> {
@@ -67,7 +71,7 @@ impl Check {
         let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 10, ..ScheduleConfig::default() };
         let mut trainer = Trainer::new(task, optimizer, schedule, seed);
         let losses =
-            (0..OVERFIT.0).map(|_| Ok(trainer.step(batch())?.1.loss)).collect::<Result<Vec<_>, TrainingError>>()?;
+            (0..OVERFIT.0).map(|_| Ok(trainer.step(batch())?.loss)).collect::<Result<Vec<_>, TrainingError>>()?;
         let found = losses[losses.len() - 1] / losses[0];
         Ok(Self { property: "overfitting one batch", found, limit: OVERFIT.1 })
     }
@@ -131,7 +135,7 @@ mod tests {
         let _alone = alone();
         let device = Device::default().autodiff();
         let found = |points: &[(f32, f32)]| {
-            let task = Trainee::new(Line::new(0.0, 0.0, &device), Noted::default());
+            let task = TrainingModule::new(Line::new(0.0, 0.0, &device), Noted::default());
             Check::overfit(task, || Points::new(points.to_vec(), &device), 1).unwrap()
         };
         let learnt = found(&[(1.0, 0.2), (1.0, 0.2)]);

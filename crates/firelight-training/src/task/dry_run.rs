@@ -10,10 +10,10 @@ use burn::train::TrainLoader;
 use indicatif::HumanDuration;
 
 use super::begin::Plan;
-use super::run::{cost_of, frozen, trainee};
+use super::run::{cost_of, frozen, training_module};
 use super::{Estimate, RunRequest, Task};
 use crate::evaluate::device_of;
-use crate::{Trainable, Trainee, Trainer, TrainingError, freeze};
+use crate::{Trainable, Trainer, TrainingError, TrainingModule, freeze};
 
 /// Steps that are taken: one to warm up, and those that are measured.
 const STEPS: usize = 6;
@@ -60,21 +60,21 @@ impl<T: Task> DryRun<T> {
         let mut trainer = self.trainer()?;
         let recipe = &self.plan.recipe;
         let steps = STEPS.min(recipe.training.steps);
-        let batches = 0..steps * recipe.training.accumulate;
+        let batches = 0..steps * recipe.training.gradient_accumulation_steps;
         let loader = T::training_loader(&self.plan.corpus, recipe, batches, &self.device)?;
         let times = take_steps(&mut trainer, &loader, steps)?;
         Ok(Pace { step: typical(times), steps: recipe.training.steps })
     }
 
-    fn trainer(&self) -> Result<Trainer<Trainee<T::Net>>, T::Error> {
+    fn trainer(&self) -> Result<Trainer<TrainingModule<T::Net>>, T::Error> {
         let Plan { recipe, config, .. } = &self.plan;
-        let task = trainee::<T>(recipe, T::start(recipe, config, &self.device)?);
+        let task = training_module::<T>(recipe, T::start(recipe, config, &self.device)?);
         let scale = task.loss_scale();
         let task = if device_of(&task).is_autodiff() { task } else { task.train() };
         let task = freeze::freeze(task, &frozen::<T>(recipe, config)).map_err(TrainingError::from)?;
         let task = recipe.training.recompute.apply(task);
         let trainer = Trainer::new(task, recipe.optimizer.clone(), recipe.schedule.clone(), recipe.seed);
-        Ok(Trainer { accumulate: recipe.training.accumulate, ..trainer.with_loss_scale(scale) })
+        Ok(Trainer { accumulate: recipe.training.gradient_accumulation_steps, ..trainer.with_loss_scale(scale) })
     }
 }
 
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_dry_run_takes_some_steps_and_writes_nothing() {
         let _alone = alone();
-        let (home, request) = request(&[("training.accumulate", "2")]);
+        let (home, request) = request(&[("training.gradient_accumulation_steps", "2")]);
         let trial = DryRun::<Toy>::prepare(&request).unwrap();
         let noted = trial.plan.recipe.loss.clone();
         assert_eq!(trial.estimate(), Run::<Toy>::estimate(&request).unwrap());

@@ -55,7 +55,7 @@ impl Estimate {
             parameters: cost.parameters,
             trained: cost.parameters,
             flops_per_token: cost.flops_per_token,
-            tokens_per_step: cost.tokens.saturating_mul(training.accumulate),
+            tokens_per_step: cost.tokens.saturating_mul(training.gradient_accumulation_steps),
             steps: training.steps,
             state_bytes: state_bytes(training, cost.parameters, cost.parameters),
             activation_bytes: cost
@@ -79,7 +79,7 @@ impl Estimate {
 
 /// Weights, with one copy more of them where a moving average is kept; gradients and two moments of what is trained.
 fn state_bytes(training: &TrainingConfig, parameters: usize, trained: usize) -> usize {
-    let copies = if training.smoothing > 0.0 { 2 } else { 1 };
+    let copies = if training.ema_decay > 0.0 { 2 } else { 1 };
     parameters.saturating_mul(copies).saturating_add(trained.saturating_mul(3)).saturating_mul(FLOAT)
 }
 

@@ -155,7 +155,8 @@ mod tests {
 
     #[test]
     fn a_training_that_no_machine_holds_is_refused_before_a_folder_is_made() {
-        let (_home, request) = request(&[("training.batch_size", "1000000"), ("training.accumulate", "1000000")]);
+        let (_home, request) =
+            request(&[("training.batch_size", "1000000"), ("training.gradient_accumulation_steps", "1000000")]);
         let error = Run::<Toy>::prepare(&request).unwrap_err().downcast::<RecipeError>().unwrap();
         let text = error.to_string();
         assert!(error.is_user_error() && text.starts_with("`--set training.batch_size`: "), "{text}");

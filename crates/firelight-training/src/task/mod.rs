@@ -33,7 +33,7 @@ pub use request::RunRequest;
 pub use run::Run;
 pub use trained::TrainedRun;
 
-use crate::{Objective, Problem, Recipe, RecipeError, Trainee, TrainingError, ValidationMetric};
+use crate::{Evaluator, Objective, Problem, Recipe, RecipeError, TrainingError, TrainingModule};
 
 /// The recipe of a task.
 pub type RecipeOf<T> = Recipe<<T as Task>::Data, <T as Task>::Model, <T as Task>::Loss>;
@@ -147,7 +147,7 @@ pub trait Task: Sized {
         recipe: &RecipeOf<Self>,
         batches: Range<usize>,
         device: &Device,
-    ) -> Result<TrainLoader<Trainee<Self::Net>>, Self::Error>;
+    ) -> Result<TrainLoader<TrainingModule<Self::Net>>, Self::Error>;
 
     /// The validation batches.
     ///
@@ -157,11 +157,11 @@ pub trait Task: Sized {
         corpus: &Self::Corpus,
         recipe: &RecipeOf<Self>,
         device: &Device,
-    ) -> Result<ValidLoader<Trainee<Self::Net>>, Self::Error>;
+    ) -> Result<ValidLoader<TrainingModule<Self::Net>>, Self::Error>;
 
-    /// What is measured at every evaluation beside the loss.
-    fn metrics(_corpus: &Self::Corpus, _recipe: &RecipeOf<Self>) -> Vec<Box<dyn ValidationMetric<Trainee<Self::Net>>>> {
-        Vec::new()
+    /// What makes scores of every evaluation, beside the loss.
+    fn evaluator(_corpus: &Self::Corpus, _recipe: &RecipeOf<Self>) -> Box<dyn Evaluator<TrainingModule<Self::Net>>> {
+        Box::new(())
     }
 
     /// What the loss of a training on this data counts, as people read it behind the number.

@@ -13,8 +13,8 @@ use super::{Check, Estimate, RecipeOf, RunRequest, Task, TrainedRun};
 use crate::freeze::trained_beside;
 use crate::sessions::SessionLog;
 use crate::{
-    Extension, FitInput, MetricsLog, Observer, StartPoint, Trainee, TrainingConfig, TrainingError, ValidationLoss, fit,
-    resume_point,
+    Extension, FitInput, MetricsLog, Observer, StartPoint, TrainingConfig, TrainingError, TrainingModule,
+    ValidationLoss, fit, resume_point,
 };
 
 /// Where runs go when no folder is named.
@@ -29,7 +29,7 @@ pub struct Run<T: Task> {
     /// What is trained and validated on.
     pub corpus: T::Corpus,
     config: T::Config,
-    task: Trainee<T::Net>,
+    task: TrainingModule<T::Net>,
     start: StartPoint,
     device: Device,
     device_name: String,
@@ -136,7 +136,7 @@ impl<T: Task> Run<T> {
             0 => T::start(&recipe, &config, device)?,
             _ => T::model(&config, recipe.seed, device), // the checkpoint holds its weights
         };
-        let task = trainee::<T>(&recipe, model);
+        let task = training_module::<T>(&recipe, model);
         let (device, device_name) = (device.clone(), String::new());
         Ok(Self { folder, recipe, corpus, config, task, start, device, device_name })
     }
@@ -202,7 +202,7 @@ impl<T: Task> Run<T> {
         self,
         mut observers: Vec<Box<dyn Observer>>,
         interrupter: Interrupter,
-        extension: Option<Extension<Trainee<T::Net>>>,
+        extension: Option<Extension<TrainingModule<T::Net>>>,
     ) -> Result<TrainedRun<T>, T::Error> {
         observers.extend(self.logs()?);
         if !self.is_finished() {
@@ -218,7 +218,7 @@ impl<T: Task> Run<T> {
             planned: self.recipe.training.steps,
             evaluation: fitted.evaluation,
             best: fitted.best,
-            best_by: self.recipe.training.best_by,
+            monitor: self.recipe.training.monitor,
             interrupted: fitted.interrupted,
         })
     }
@@ -236,9 +236,9 @@ impl<T: Task> Run<T> {
         Ok(vec![Box::new(metrics), Box::new(sessions)])
     }
 
-    fn input(&self) -> Result<FitInput<Trainee<T::Net>>, T::Error> {
+    fn input(&self) -> Result<FitInput<TrainingModule<T::Net>>, T::Error> {
         let recipe = &self.recipe;
-        let batches = |step: usize| step.saturating_mul(recipe.training.accumulate);
+        let batches = |step: usize| step.saturating_mul(recipe.training.gradient_accumulation_steps);
         let (start, end) = (self.start.step(), recipe.training.steps.max(self.start.step()));
         let train = T::training_loader(&self.corpus, recipe, batches(start)..batches(end), &self.device)?;
         let valid = T::validation_loader(&self.corpus, recipe, &self.device)?;
@@ -250,7 +250,7 @@ impl<T: Task> Run<T> {
             folder: Some(self.folder.clone()),
             start: self.start.clone(),
             loss_scale: self.task.loss_scale(),
-            metrics: T::metrics(&self.corpus, recipe),
+            evaluator: T::evaluator(&self.corpus, recipe),
             ..FitInput::new(train, valid)
         })
     }
@@ -263,9 +263,9 @@ impl<T: Task> fmt::Debug for Run<T> {
 }
 
 /// The model with everything that decides how the recipe trains it.
-pub(super) fn trainee<T: Task>(recipe: &RecipeOf<T>, model: T::Net) -> Trainee<T::Net> {
-    let trainee = Trainee::new(model, recipe.loss.clone());
-    trainee.with_recompute(recipe.training.recompute).with_precision(recipe.training.precision)
+pub(super) fn training_module<T: Task>(recipe: &RecipeOf<T>, model: T::Net) -> TrainingModule<T::Net> {
+    let training_module = TrainingModule::new(model, recipe.loss.clone());
+    training_module.with_recompute(recipe.training.recompute).with_precision(recipe.training.precision)
 }
 
 /// What a training leaves as it is: what the task says, and then the recipe, which has the last word.
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_moving_average_is_one_more_copy_of_all_weights_in_the_estimate() {
-        let (_home, request) = request(&[("training.smoothing", "0.9")]);
+        let (_home, request) = request(&[("training.ema_decay", "0.9")]);
         assert_eq!(Run::<Toy>::estimate(&request).unwrap().state_bytes, 4 * (2 * 2 + 3 * 2));
     }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{BatchCost, BuiltIn, Check, Estimate, RecipeOf, RunRequest, Task};
 use crate::toy::{Line, Noted, PointLoader};
-use crate::{Problem, Trainee};
+use crate::{Problem, TrainingModule};
 
 /// A section without keys.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -78,7 +78,7 @@ impl Task for Toy {
         _recipe: &RecipeOf<Self>,
         batches: Range<usize>,
         _device: &Device,
-    ) -> Result<TrainLoader<Trainee<Line>>, Self::Error> {
+    ) -> Result<TrainLoader<TrainingModule<Line>>, Self::Error> {
         Ok(Arc::new(PointLoader::of_steps(batches.start, batches.end)))
     }
 
@@ -86,13 +86,13 @@ impl Task for Toy {
         _corpus: &(),
         _recipe: &RecipeOf<Self>,
         _device: &Device,
-    ) -> Result<ValidLoader<Trainee<Line>>, Self::Error> {
+    ) -> Result<ValidLoader<TrainingModule<Line>>, Self::Error> {
         Ok(Arc::new(PointLoader::of_steps(0, 3)))
     }
 
     fn estimate(recipe: &RecipeOf<Self>, _config: &Nothing) -> Estimate {
         // As if the points of all batches lay in memory: so a recipe can ask for more than any machine has.
-        let kept_per_token = 2 * recipe.training.accumulate;
+        let kept_per_token = 2 * recipe.training.gradient_accumulation_steps;
         let (parameters, flops_per_token, logits_per_token) = (2, 12.0, 0);
         let tokens = recipe.training.batch_size;
         let cost = BatchCost { parameters, flops_per_token, kept_per_token, logits_per_token, tokens };

@@ -23,10 +23,10 @@ pub struct TrainedRun<T: Task> {
     pub planned: usize,
     /// The last evaluation.
     pub evaluation: Option<ValidationLoss>,
-    /// The best evaluation by `best_by`.
+    /// The best evaluation by `monitor`.
     pub best: Option<ValidationLoss>,
-    /// What decides which evaluation is the best: `training.best_by`.
-    pub best_by: String,
+    /// What decides which evaluation is the best: `training.monitor`.
+    pub monitor: String,
     /// Whether the run was stopped before its last step.
     pub interrupted: bool,
 }
@@ -46,8 +46,8 @@ impl<T: Task> TrainedRun<T> {
         let evaluation = newest_evaluation(&folder)?;
         let steps = found.step.or(evaluation.map(|newest| newest.step)).unwrap_or(0);
         let (best, planned) = (best_in(&folder)?, recipe.training.steps);
-        let (best_by, interrupted) = (recipe.training.best_by, steps < planned);
-        Ok(Self { folder, model, corpus, steps, planned, evaluation, best, best_by, interrupted })
+        let (monitor, interrupted) = (recipe.training.monitor, steps < planned);
+        Ok(Self { folder, model, corpus, steps, planned, evaluation, best, monitor, interrupted })
     }
 
     /// Writes `report.html` into the run folder: curves, the task's figures, recipe, parameters and samples, and when, for how
@@ -77,7 +77,7 @@ impl<T: Task> TrainedRun<T> {
     }
 
     fn facts(&self) -> Vec<(String, String)> {
-        let best = self.best.as_ref().map(|best| ("best".to_string(), best.in_words(&self.best_by)));
+        let best = self.best.as_ref().map(|best| ("best".to_string(), best.in_words(&self.monitor)));
         best.into_iter().chain([("data".to_string(), T::sizes(&self.corpus))]).collect()
     }
 }

@@ -4,17 +4,18 @@ use std::path::Path;
 use std::time::Instant;
 
 use burn::tensor::Device;
+use firelight_core::LossConfig;
 use firelight_data::{ImageFiles, ImageSet, ReadOptions};
 use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::metrics::classes::class_report;
-use firelight_training::read_recipe;
+use firelight_training::{measure, read_recipe};
 use serde::Serialize;
 
-use super::accuracy::answers;
 use super::corpus::{loader_of, read_parts};
+use super::score::ClassScores;
 use super::{ImageCorpus, ImageRecipe, Vision};
 use crate::error::VisionError;
 use crate::inference::ImageClassifier;
+use crate::training::VisionTask;
 
 /// What a model is worth on a split.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -53,15 +54,10 @@ pub fn evaluate(
     };
     let loader = loader_of(set, classifier.config().normalization.clone(), device);
     let began = Instant::now();
-    let answers = answers(classifier.model(), loader.as_ref())?;
-    let seconds = began.elapsed().as_secs_f64();
-    let (probabilities, targets): (Vec<_>, Vec<_>) =
-        answers.into_iter().map(|answer| (answer.probabilities, answer.target)).unzip();
-    let report = class_report(&probabilities, &targets);
-    let loss = probabilities.iter().zip(&targets).map(|(row, target)| -row[*target].ln()).sum::<f64>();
-    let examples = targets.len();
-    let loss = loss / examples as f64;
-    Ok(Evaluation { loss, accuracy: report.accuracy, macro_f1: report.macro_f1, examples, seconds })
+    let task = VisionTask::new(classifier.model().clone(), LossConfig::default());
+    let (found, scores) = measure(&task, loader.as_ref(), &mut ClassScores::default())?;
+    let (seconds, [accuracy, macro_f1]) = (began.elapsed().as_secs_f64(), std::array::from_fn(|score| scores[score]));
+    Ok(Evaluation { loss: found.loss, accuracy, macro_f1, examples: found.tokens as usize, seconds })
 }
 
 fn images(

@@ -1,12 +1,12 @@
 //! Vision transformers as recipes train them: what `[data]`, `[model]` and `[loss]` mean, and how images become batches.
 //! `firelight_training::Run` does the rest.
 
-mod accuracy;
 mod corpus;
 mod estimate;
 mod evaluate;
 mod model_recipe;
 mod recipe;
+mod score;
 mod self_check;
 
 use std::ops::Range;
@@ -16,7 +16,7 @@ use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
 use firelight_storage::ModelFolder;
-use firelight_training::{BuiltIn, Check, Estimate, Problem, Task, ValidationMetric};
+use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task};
 
 pub use corpus::ImageCorpus;
 pub use evaluate::{Evaluation, evaluate};
@@ -117,8 +117,8 @@ impl Task for Vision {
         Ok(corpus.validation_loader(device))
     }
 
-    fn metrics(corpus: &ImageCorpus, _recipe: &VisionRecipe) -> Vec<Box<dyn ValidationMetric<VisionTask>>> {
-        vec![Box::new(accuracy::Accuracy::on(corpus))]
+    fn evaluator(_corpus: &ImageCorpus, _recipe: &VisionRecipe) -> Box<dyn Evaluator<VisionTask>> {
+        Box::new(score::ClassScores::default())
     }
 
     fn estimate(recipe: &VisionRecipe, config: &VisionConfig) -> Estimate {

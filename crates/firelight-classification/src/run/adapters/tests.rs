@@ -159,8 +159,8 @@ fn merged_weights_say_what_the_adapters_said() {
 #[test]
 fn a_stopped_run_ends_with_the_bytes_of_one_that_was_not() {
     let home = Home::new();
-    let whole = home.trained(&home.adapted("base", "whole", &[("training.smoothing", "0.5")]));
-    let half = home.adapted("base", "half", &[("training.smoothing", "0.5"), ("schedule.steps", "4")]);
+    let whole = home.trained(&home.adapted("base", "whole", &[("training.ema_decay", "0.5")]));
+    let half = home.adapted("base", "half", &[("training.ema_decay", "0.5"), ("schedule.steps", "4")]);
     home.trained(&half.clone().with_override("training.steps", 2));
     home.trained(&half.with_existing(Existing::Resume));
     assert_eq!(weights(&home.path("half")), weights(&whole));

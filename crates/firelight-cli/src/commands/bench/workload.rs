@@ -13,7 +13,9 @@ use firelight::nn::{
     LossConfig, PairRule, ParamBuilder, Pass, SequenceInput, TokenMixer, TransformerConfig,
 };
 use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask, Tying};
-use firelight::training::{Objective, OptimizerConfig, Recompute, ScheduleConfig, ScheduleKind, Trainee, Trainer};
+use firelight::training::{
+    Objective, OptimizerConfig, Recompute, ScheduleConfig, ScheduleKind, Trainer, TrainingModule,
+};
 use firelight::vision::{ImageBatch, VisionConfig, VisionTask, VitSize};
 
 use super::{Bench, HEADS, Shape, What};
@@ -172,7 +174,7 @@ fn training_device(recompute: Recompute, device: &Device) -> Result<Device> {
 }
 
 /// The step of a training, on one batch again and again.
-fn steps<M: Objective<Batch: Clone>>(bench: &Bench, task: Trainee<M>, batch: M::Batch) -> Step {
+fn steps<M: Objective<Batch: Clone>>(bench: &Bench, task: TrainingModule<M>, batch: M::Batch) -> Step {
     let task = task.with_recompute(bench.recompute).with_precision(bench.dtype);
     let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
     let scale = task.loss_scale();

@@ -10,7 +10,8 @@ use burn::train::renderer::tui::TuiMetricsRendererWrapper;
 use firelight::device::NamedDevice;
 use firelight::training::metrics::{Perplexity, TokensPerSecond};
 use firelight::training::{
-    Check, DryRun, Extension, Observer, ProgressBar, Run, RunRequest, Sample, Task, TensorBoard, Trainable, TrainedRun,
+    Check, DryRun, Extension, Objective, Observer, ProgressBar, Run, RunRequest, Sample, Task, TensorBoard, TrainedRun,
+    TrainingModule,
 };
 
 use super::super::place;
@@ -108,7 +109,7 @@ fn check<T: Shown>(run: &Run<T>) -> Result<()> {
 }
 
 /// Burn's own screen; perplexity and throughput are numbers of models whose targets are tokens.
-fn dashboard<M: Trainable>(interrupter: Interrupter, target: &str) -> Extension<M> {
+fn dashboard<M: Objective>(interrupter: Interrupter, target: &str) -> Extension<TrainingModule<M>> {
     let is_of_tokens = target == "token";
     Box::new(move |training| {
         let renderer = TuiMetricsRendererWrapper::new(interrupter, None);
@@ -121,8 +122,8 @@ fn dashboard<M: Trainable>(interrupter: Interrupter, target: &str) -> Extension<
 /// Says that there is nothing to do.
 fn conclude_finished<T: Shown>(run: &Run<T>) {
     let folder = run.folder.path().display();
-    let best_by = &run.recipe.training.best_by;
-    let best = run.best().map_or(String::new(), |best| format!(", best {}", best.in_words(best_by)));
+    let monitor = &run.recipe.training.monitor;
+    let best = run.best().map_or(String::new(), |best| format!(", best {}", best.in_words(monitor)));
     output::note(format_args!("the run in {folder} is finished after {} steps{best}: nothing was changed", run.done()));
     output::note(format_args!("train it further with: firelight train --resume --out {folder} --steps N"));
 }
@@ -151,7 +152,7 @@ fn conclude<T: Shown>(run: &TrainedRun<T>) {
             last.loss,
             T::loss_unit(&run.corpus),
             last.step,
-            best.in_words(&run.best_by)
+            best.in_words(&run.monitor)
         )),
         _ => output::note(format_args!("{end} after {} steps", run.steps)),
     }

@@ -1,7 +1,7 @@
 //! What a reader shows after its training: the answers that it gives to validation questions.
 
 use anyhow::Result;
-use firelight::classification::{FoundAnswer, QuestionAnswering, Reader};
+use firelight::classification::{FoundAnswer, QuestionAnswerer, QuestionAnswering};
 use firelight::data::questions::Question;
 use firelight::device::NamedDevice;
 use firelight::storage::Checkpoint;
@@ -22,7 +22,7 @@ impl Shown for QuestionAnswering {
     }
 
     fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<Sample>> {
-        let reader = Reader::load_from(run.folder.path(), &Checkpoint::Last, &chosen.device)?;
+        let reader = QuestionAnswerer::load_from(run.folder.path(), &Checkpoint::Last, &chosen.device)?;
         let some: Vec<&Question> = run.corpus.validation_questions().iter().take(SAMPLES).collect();
         let asked: Vec<(&str, &str)> =
             some.iter().map(|found| (found.question.as_str(), found.context.as_str())).collect();

@@ -48,20 +48,20 @@ impl Observer for Ending {
     }
 }
 
-/// A metric that rises and falls while the slope goes its way.
+/// A score that rises and falls while the slope goes its way.
 struct Wave;
 
-impl ValidationMetric<Line> for Wave {
-    fn name(&self) -> &str {
-        "wave"
+impl Evaluator<Line> for Wave {
+    fn scores(&self) -> Vec<Score> {
+        vec![Score::higher("wave")]
     }
 
-    fn higher_is_better(&self) -> bool {
-        true
+    fn observe(&mut self, _output: &LossOutput) -> Result<(), TrainingError> {
+        Ok(())
     }
 
-    fn measure(&mut self, model: &Line) -> Result<f64, TrainingError> {
-        Ok((9.0 * f64::from(model.slope())).sin())
+    fn finish(&mut self, model: &Line) -> Result<Vec<f64>, TrainingError> {
+        Ok(vec![(9.0 * f64::from(model.slope())).sin()])
     }
 }
 
@@ -73,9 +73,9 @@ fn train(folder: &ModelFolder, ending: Option<(usize, End)>, patience: usize) ->
         done => MetricsLog::resume(folder.metrics(), done),
     };
     let mut input = input(STEPS, start, Some(folder));
-    let training = TrainingConfig { smoothing: 0.5, checkpoint_every: 3, patience, ..input.training };
-    input.training = TrainingConfig { best_by: "wave".into(), ..training };
-    input.metrics = vec![Box::new(Wave)];
+    let training = TrainingConfig { ema_decay: 0.5, checkpoint_every: 3, patience, ..input.training };
+    input.training = TrainingConfig { monitor: "wave".into(), ..training };
+    input.evaluator = Box::new(Wave);
     input.observers = vec![Box::new(log.unwrap())];
     let interrupter = input.interrupter.clone();
     let ending = ending.map(|(step, end)| Ending { step, end, interrupter });
@@ -96,7 +96,7 @@ fn left(folder: &ModelFolder) -> Vec<Vec<u8>> {
     let mut state: Value = serde_json::from_slice(&fs::read(newest.state()).unwrap()).unwrap();
     state.as_object_mut().unwrap().remove("parameters");
     let last = folder.checkpoint_folder(&Checkpoint::Last);
-    let files = [best.weights(), best.state(), newest.weights(), newest.smoothed(), last.weights(), last.state()];
+    let files = [best.weights(), best.state(), newest.weights(), newest.ema(), last.weights(), last.state()];
     let files = files.map(|file| fs::read(file).unwrap());
     [metrics.join("\n").into_bytes(), state.to_string().into_bytes()].into_iter().chain(files).collect()
 }

@@ -47,10 +47,10 @@ fn an_evaluation_that_finds_no_number_stops_the_run_and_keeps_nothing_as_the_bes
     let error = refused(|input| input.valid_loader = Arc::new(PointLoader::of_steps(0, 3).spoilt(2)));
     assert!(error.starts_with("step 4, batch 4: the validation loss is NaN"), "{error}");
     let error = refused(|input| {
-        input.metrics = vec![Box::new(Worse(f64::NAN))];
-        input.training.best_by = "accuracy".into();
+        input.evaluator = Box::new(Worse(f64::NAN));
+        input.training.monitor = "accuracy".into();
     });
-    assert!(error.starts_with("step 4, batch 4: the metric of `training.best_by` is NaN"), "{error}");
+    assert!(error.starts_with("step 4, batch 4: the metric of `training.monitor` is NaN"), "{error}");
     assert!(folder.checkpoints().unwrap().is_empty());
 }
 

@@ -1,11 +1,11 @@
 //! Trainings in half precision: the scale of the loss, and what is refused.
 
 use super::*;
-use crate::Trainee;
+use crate::TrainingModule;
 use crate::toy::Noted;
 
 /// A training in `f16` from `start` on, without its scale.
-fn half_input(steps: usize, start: StartPoint, folder: &ModelFolder) -> FitInput<Trainee<Line>> {
+fn half_input(steps: usize, start: StartPoint, folder: &ModelFolder) -> FitInput<TrainingModule<Line>> {
     let train_loader = Arc::new(PointLoader::of_steps(start.step(), steps));
     let training = TrainingConfig { steps, precision: Precision::F16, ..TrainingConfig::default() };
     let folder = Some(folder.clone());
@@ -18,7 +18,7 @@ fn the_scale_of_the_loss_goes_on_where_it_stood() {
     let [(_a, whole), (_b, parts)] = [run_folder(), run_folder()];
     let train = |steps, start, folder, factor: Option<f64>| {
         let model = Line::new(0.0, 0.0, &Device::flex().autodiff()).with_dropout(0.3);
-        let task = Trainee::new(model, Noted::default()).with_precision(Precision::F16);
+        let task = TrainingModule::new(model, Noted::default()).with_precision(Precision::F16);
         let scale = task.loss_scale().unwrap();
         factor.into_iter().for_each(|factor| scale.begin_at(factor));
         fit(task, FitInput { loss_scale: Some(scale.clone()), ..half_input(steps, start, folder) }).unwrap();
@@ -37,7 +37,7 @@ fn the_scale_of_the_loss_goes_on_where_it_stood() {
 fn half_precision_without_a_scale_is_refused() {
     let _alone = alone();
     let (_home, folder) = run_folder();
-    let task = Trainee::new(Line::new(0.0, 0.0, &Device::flex().autodiff()), Noted::default());
+    let task = TrainingModule::new(Line::new(0.0, 0.0, &Device::flex().autodiff()), Noted::default());
     let error = fit(task, half_input(2, StartPoint::default(), &folder)).unwrap_err();
     assert!(matches!(error, TrainingError::NoLossScale) && error.is_user_error(), "{error}");
 }
@@ -47,7 +47,7 @@ fn half_precision_without_a_scale_is_refused() {
 fn a_device_without_the_precision_is_refused() {
     let (_home, folder) = run_folder();
     let model = Line::new(0.0, 0.0, &Device::ndarray().autodiff());
-    let task = Trainee::new(model, Noted::default()).with_precision(Precision::F16);
+    let task = TrainingModule::new(model, Noted::default()).with_precision(Precision::F16);
     let loss_scale = task.loss_scale();
     let error = fit(task, FitInput { loss_scale, ..half_input(2, StartPoint::default(), &folder) }).unwrap_err();
     assert!(matches!(error, TrainingError::Precision { .. }), "{error}");

@@ -13,7 +13,7 @@ use super::recipe::{QuestionAnsweringRecipe, QuestionsRecipe};
 use crate::data::QuestionWindow;
 use crate::error::ClassificationError;
 use crate::model::ReadingConfig;
-use crate::reader::trimmed;
+use crate::question_answerer::trimmed;
 use crate::run::{Loader, Parts, Shuffled, files_in, in_order};
 use crate::vocabulary::TextVocabulary;
 
@@ -143,8 +143,16 @@ impl QuestionCorpus {
 
     /// The windows of the validation questions, from the short to the long.
     pub(super) fn validation_loader(&self, device: &Device) -> Result<Loader<SpanBatch>, ClassificationError> {
-        Ok(in_order(&self.validation.concat(), length, SpanBatcher, device)?)
+        reading(&self.validation, device)
     }
+}
+
+/// The windows once each, from the short to the long.
+pub(super) fn reading(
+    examples: &[Vec<SpanExample>],
+    device: &Device,
+) -> Result<Loader<SpanBatch>, ClassificationError> {
+    Ok(in_order(&examples.concat(), length, SpanBatcher, device)?)
 }
 
 fn length(example: &SpanExample) -> usize {
@@ -172,13 +180,14 @@ pub(super) fn examples(
     max_len: usize,
     stride: Option<usize>,
 ) -> Result<Vec<Vec<SpanExample>>, ClassificationError> {
+    let mut numbers = 0..;
     let of_question = |found: &Question| {
         let texts = (found.question.as_str(), found.context.as_str());
         let windows = vocabulary.encode_question(texts, max_len, stride, found.line)?;
         let answer = found.stretches().into_iter().next().map(|stretch| trimmed(&found.context, stretch));
         let example = |window: QuestionWindow| {
             let target = answer.clone().and_then(|answer| window.places_of(answer)).unwrap_or([0, 0]);
-            SpanExample { window, target }
+            SpanExample { number: numbers.next().unwrap_or_default(), window, target }
         };
         Ok(windows.into_iter().map(example).collect())
     };

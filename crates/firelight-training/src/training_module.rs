@@ -8,7 +8,7 @@ use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor};
 use burn::tensor::{Device, FloatDType, Tensor};
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
 
-use crate::{LossOutput, LossScale, Precision, Recompute};
+use crate::{LossOutput, LossScale, Precision, Recompute, ValidOutput};
 
 /// A model that computes its loss on a batch.
 pub trait Objective: Module + fmt::Display + 'static {
@@ -16,12 +16,14 @@ pub trait Objective: Module + fmt::Display + 'static {
     type Batch: Send + 'static;
     /// The settings of the loss.
     type Loss: Clone + fmt::Debug + Send + 'static;
+    /// What an evaluation hands out beside the loss, from which scores are made, such as logits; `()` where the loss is all.
+    type Answers: Send + 'static;
 
     /// What a training step minimises, and what it reports.
     fn train_loss(&self, batch: Self::Batch, loss: &Self::Loss, switches: Switches) -> TrainLoss;
 
-    /// What an evaluation reports: the same quantity, whatever the training minimises.
-    fn valid_loss(&self, batch: Self::Batch, switches: Switches) -> LossOutput;
+    /// What an evaluation reports: the loss, the same quantity whatever the training minimises, and the answers behind it.
+    fn valid_step(&self, batch: Self::Batch, switches: Switches) -> ValidOutput<Self::Answers>;
 }
 
 /// How a pass is computed.
@@ -44,7 +46,7 @@ pub struct TrainLoss {
 
 /// A model with its loss.
 #[derive(Clone, Debug)]
-pub struct Trainee<M: Objective> {
+pub struct TrainingModule<M: Objective> {
     /// The model.
     pub model: M,
     loss: M::Loss,
@@ -53,7 +55,7 @@ pub struct Trainee<M: Objective> {
     loss_scale: Option<LossScale>,
 }
 
-impl<M: Objective> Trainee<M> {
+impl<M: Objective> TrainingModule<M> {
     /// Trains `model` with the settings `loss`.
     pub fn new(model: M, loss: M::Loss) -> Self {
         Self { model, loss, recompute: Recompute::None, precision: Precision::F32, loss_scale: None }
@@ -85,7 +87,7 @@ impl<M: Objective> Trainee<M> {
     }
 }
 
-impl<M: Objective> TrainStep for Trainee<M> {
+impl<M: Objective> TrainStep for TrainingModule<M> {
     type Input = M::Batch;
     type Output = LossOutput;
 
@@ -100,18 +102,18 @@ impl<M: Objective> TrainStep for Trainee<M> {
     }
 }
 
-impl<M: Objective> InferenceStep for Trainee<M> {
+impl<M: Objective> InferenceStep for TrainingModule<M> {
     type Input = M::Batch;
-    type Output = LossOutput;
+    type Output = ValidOutput<M::Answers>;
 
-    fn step(&self, batch: M::Batch) -> LossOutput {
-        self.model.valid_loss(batch, self.switches(false))
+    fn step(&self, batch: M::Batch) -> ValidOutput<M::Answers> {
+        self.model.valid_step(batch, self.switches(false))
     }
 }
 
 /// Transparent: the parameters are the model's, under the model's own paths, so that a trained file is a model's file. A
 /// derived implementation would put the field's name before every path.
-impl<M: Objective> Module for Trainee<M> {
+impl<M: Objective> Module for TrainingModule<M> {
     fn collect_devices(&self, devices: Devices) -> Devices {
         self.model.collect_devices(devices)
     }
@@ -145,7 +147,7 @@ impl<M: Objective> Module for Trainee<M> {
     }
 }
 
-impl<M: Objective> fmt::Display for Trainee<M> {
+impl<M: Objective> fmt::Display for TrainingModule<M> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         fmt::Display::fmt(&self.model, f)
     }
@@ -160,7 +162,7 @@ mod tests {
     fn what_a_pass_is_to_do_reaches_the_model() {
         let device = Device::default().autodiff();
         let noted = Noted::default();
-        let task = Trainee::new(Line::new(1.0, 0.0, &device), noted.clone());
+        let task = TrainingModule::new(Line::new(1.0, 0.0, &device), noted.clone());
         for (recompute, precision) in [
             (Recompute::None, Precision::F32),
             (Recompute::Blocks, Precision::F32),

@@ -4,16 +4,18 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use burn::tensor::Device;
+use firelight_core::LossConfig;
 use firelight_data::labelled::Labels;
 use firelight_data::tagged::{self, TaggedSentence};
 use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::read_recipe;
+use firelight_training::{Evaluator, measure, read_recipe};
 
-use super::corpus::{ENDINGS, TaggedCorpus, examples};
-use super::score::{report, scores};
+use super::batch::TokenClassifierTask;
+use super::corpus::{ENDINGS, TaggedCorpus, examples, reading};
+use super::score::TagScores;
 use super::{TokenClassification, TokenClassificationRecipe};
 use crate::error::ClassificationError;
-use crate::run::{Asked, Evaluation, Measured, measured_in};
+use crate::run::{Asked, Evaluation, Measured, measured_in, named};
 use crate::tagger::Tagger;
 
 /// What the loss counts.
@@ -39,9 +41,11 @@ pub fn evaluate_tags(
     let began = Instant::now();
     let max_len = tagger.model().encoder.max_seq_len();
     let examples = examples(tagger.vocabulary(), &tags, (&file, &sentences), max_len)?;
-    let (found, loss) = report(tagger.model(), tags.names(), (&examples, &sentences))?;
-    let seconds = began.elapsed().as_secs_f64();
-    Ok(Evaluation { loss, loss_unit: UNIT, scores: scores(&found), examples: sentences.len(), seconds })
+    let task = TokenClassifierTask::new(tagger.model().clone(), LossConfig::default());
+    let mut scores = TagScores::on(tags.names(), &examples, &sentences);
+    let (found, values) = measure(&task, reading(&examples, device)?.as_ref(), &mut scores)?;
+    let (seconds, scores) = (began.elapsed().as_secs_f64(), named(&scores.scores(), values));
+    Ok(Evaluation { loss: found.loss, loss_unit: UNIT, scores, examples: sentences.len(), seconds })
 }
 
 /// The sentences to measure on and their file.

@@ -35,7 +35,7 @@ pub struct TaggedRecipe {
     pub scheme: TagScheme,
     /// How words become tokens. It knows the training sentences alone. Default: `"word:2"`.
     pub tokenizer: TokenizerConfig,
-    /// How many sentences a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", budget = N }`. Default: buckets.
+    /// How many sentences a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", max_tokens = N }`. Default: buckets.
     #[serde(deserialize_with = "kind::deserialize")]
     pub batching: Batching,
     /// Threads that read batches ahead; they change neither the batches nor their order. At most 64, default 0.

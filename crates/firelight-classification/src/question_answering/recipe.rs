@@ -38,7 +38,7 @@ pub struct QuestionsRecipe {
     pub max_answer_len: usize,
     /// How texts become tokens. It knows the training texts alone. Default: `"word:2"`.
     pub tokenizer: TokenizerConfig,
-    /// How many windows a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", budget = N }`. Default: buckets.
+    /// How many windows a batch has: `"fixed"`, `"buckets"` or `{ kind = "tokens", max_tokens = N }`. Default: buckets.
     #[serde(deserialize_with = "kind::deserialize")]
     pub batching: Batching,
     /// Threads that read batches ahead; they change neither the batches nor their order. At most 64, default 0.

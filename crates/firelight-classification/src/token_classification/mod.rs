@@ -17,7 +17,7 @@ use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
 use firelight_storage::ModelFolder;
-use firelight_training::{BuiltIn, Check, Estimate, Problem, Task, ValidationMetric};
+use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task};
 
 pub use batch::{TaggedBatch, TaggedBatcher, TaggedExample, TokenClassifierTask};
 pub use corpus::TaggedCorpus;
@@ -151,11 +151,12 @@ impl Task for TokenClassification {
         corpus.validation_loader(device)
     }
 
-    fn metrics(
+    fn evaluator(
         corpus: &TaggedCorpus,
         _recipe: &TokenClassificationRecipe,
-    ) -> Vec<Box<dyn ValidationMetric<TokenClassifierTask>>> {
-        score::metrics(corpus)
+    ) -> Box<dyn Evaluator<TokenClassifierTask>> {
+        let (examples, sentences) = (corpus.validation(), corpus.validation_sentences());
+        Box::new(score::TagScores::on(corpus.tags().names(), examples, sentences))
     }
 
     fn estimate(recipe: &TokenClassificationRecipe, config: &TokenClassifierConfig) -> Estimate {

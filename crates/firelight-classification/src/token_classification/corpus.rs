@@ -143,8 +143,13 @@ impl TaggedCorpus {
 
     /// The validation sentences, from the short to the long.
     pub(super) fn validation_loader(&self, device: &Device) -> Result<Loader<TaggedBatch>, ClassificationError> {
-        Ok(in_order(&self.validation, length, TaggedBatcher, device)?)
+        reading(&self.validation, device)
     }
+}
+
+/// The examples once each, from the short to the long.
+pub(super) fn reading(examples: &[TaggedExample], device: &Device) -> Result<Loader<TaggedBatch>, ClassificationError> {
+    Ok(in_order(examples, length, TaggedBatcher, device)?)
 }
 
 fn length(example: &TaggedExample) -> usize {
@@ -158,15 +163,15 @@ pub(super) fn examples(
     (file, sentences): (&Path, &[TaggedSentence]),
     max_len: usize,
 ) -> Result<Vec<TaggedExample>, ClassificationError> {
-    let mut examples = Vec::new();
+    let mut examples: Vec<TaggedExample> = Vec::new();
     for (sentence, tags) in sentences.iter().zip(tagged::tag_ids(tags, file, sentences)?) {
         let parts = vocabulary.encode_words(&sentence.tokens, max_len);
         let parts = parts.map_err(|error| ClassificationError::Line { line: sentence.line, error })?;
         let mut tags = tags.into_iter();
-        examples.extend(parts.into_iter().map(|words| {
+        for words in parts {
             let tags = tags.by_ref().take(words.places.len()).collect();
-            TaggedExample { words, tags }
-        }));
+            examples.push(TaggedExample { number: examples.len(), words, tags });
+        }
     }
     Ok(examples)
 }

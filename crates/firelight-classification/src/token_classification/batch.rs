@@ -5,7 +5,7 @@
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use firelight_core::{AuxiliaryLosses, LossConfig, Pass, TokenLoss};
-use firelight_training::{LossOutput, Objective, Switches, TrainLoss, Trainee};
+use firelight_training::{LossOutput, Objective, Switches, TrainLoss, TrainingModule, ValidOutput};
 
 use crate::data::{EncodedText, EncodedWords, input_of};
 use crate::encoder::TextInput;
@@ -14,6 +14,8 @@ use crate::model::TokenClassifier;
 /// A sentence, or a part of a long one, with the tags of its words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaggedExample {
+    /// Its place among all that were read.
+    pub number: usize,
     /// The words.
     pub words: EncodedWords,
     /// The number of each word's tag.
@@ -23,6 +25,8 @@ pub struct TaggedExample {
 /// What one step of a classifier of tokens reads.
 #[derive(Debug, Clone)]
 pub struct TaggedBatch {
+    /// The [numbers](TaggedExample::number) of the sentences.
+    pub numbers: Vec<usize>,
     /// The sentences.
     pub input: TextInput,
     /// `[B, T]`, the tags of first tokens; 0 elsewhere.
@@ -48,6 +52,7 @@ impl Batcher<TaggedExample, TaggedBatch> for TaggedBatcher {
             }
         }
         TaggedBatch {
+            numbers: examples.iter().map(|example| example.number).collect(),
             input,
             targets: Tensor::from_data(TensorData::new(targets, [rows, length]), device),
             ignored: Tensor::from_bool(TensorData::new(ignored, [rows, length]), device),
@@ -56,10 +61,15 @@ impl Batcher<TaggedExample, TaggedBatch> for TaggedBatcher {
 }
 
 /// A classifier of tokens with its loss.
-pub type TokenClassifierTask = Trainee<TokenClassifier>;
+pub type TokenClassifierTask = TrainingModule<TokenClassifier>;
 
-fn compute_loss(model: &TokenClassifier, batch: TaggedBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
-    loss.init().forward(model.forward(&batch.input, pass), batch.targets, Some(batch.ignored))
+/// What an evaluation reads of a batch of sentences.
+#[derive(Debug, Clone)]
+pub struct TagAnswers {
+    /// The [numbers](TaggedExample::number) of the sentences.
+    pub numbers: Vec<usize>,
+    /// `[B, T]`, the likeliest tag of every token.
+    pub tags: Tensor<2, Int>,
 }
 
 /// The plain cross-entropy, and beside it the loss that `config` minimises, where that is another one.
@@ -71,19 +81,23 @@ fn report(loss: TokenLoss, config: &LossConfig) -> LossOutput {
 impl Objective for TokenClassifier {
     type Batch = TaggedBatch;
     type Loss = LossConfig;
+    type Answers = TagAnswers;
 
     /// What is minimised is the loss of the words and, with experts, the load balance.
     fn train_loss(&self, batch: TaggedBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
         let mut auxiliary = AuxiliaryLosses::default();
         let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
-        let token_loss = compute_loss(self, batch, *loss, &mut pass.with_losses(&mut auxiliary));
+        let logits = self.forward(&batch.input, &mut pass.with_losses(&mut auxiliary));
+        let token_loss = loss.init().forward(logits, batch.targets, Some(batch.ignored));
         let minimised = auxiliary.added_to(token_loss.mean(), loss.load_balance);
         TrainLoss { minimised, reported: report(token_loss, loss) }
     }
 
-    fn valid_loss(&self, batch: TaggedBatch, switches: Switches) -> LossOutput {
-        let (mut pass, plain) = (Pass::default().with_precision(switches.dtype), LossConfig::default());
-        report(compute_loss(self, batch, plain, &mut pass), &plain)
+    fn valid_step(&self, batch: TaggedBatch, switches: Switches) -> ValidOutput<TagAnswers> {
+        let logits = self.forward(&batch.input, &mut Pass::default().with_precision(switches.dtype)); // [B, T, C]
+        let (plain, tags) = (LossConfig::default(), logits.clone().argmax(2).squeeze_dim(2));
+        let loss = plain.init().forward(logits, batch.targets, Some(batch.ignored));
+        ValidOutput::new(report(loss, &plain), TagAnswers { numbers: batch.numbers, tags })
     }
 }
 
@@ -96,7 +110,7 @@ mod tests {
 
     fn example(ids: &[u32], places: &[usize], tags: &[usize]) -> TaggedExample {
         let text = EncodedText { ids: ids.into(), second_from: ids.len(), is_cut: false };
-        TaggedExample { words: EncodedWords { text, places: places.into() }, tags: tags.into() }
+        TaggedExample { number: 0, words: EncodedWords { text, places: places.into() }, tags: tags.into() }
     }
 
     #[test]
@@ -139,7 +153,11 @@ mod tests {
         let model = TokenClassifierConfig::new(TextEncoderConfig::modern(9, 8, 2, 1), ["a", "b", "c"])
             .init_with(&ParamBuilder::new(&device, 0));
         let loss = |examples: &[TaggedExample]| {
-            model.valid_loss(TaggedBatcher.batch(examples.to_vec(), &device), Switches::default()).read().unwrap()
+            model
+                .valid_step(TaggedBatcher.batch(examples.to_vec(), &device), Switches::default())
+                .losses
+                .read()
+                .unwrap()
         };
         let [one, other] = [example(&[7, 1, 2, 8], &[1], &[2]), example(&[7, 1, 2, 3, 4, 8], &[1, 3], &[0, 1])];
         let both = [one, other];

@@ -36,13 +36,13 @@ pub struct FoundAnswer {
 
 /// A trained reader and its tokenizer.
 #[derive(Debug)]
-pub struct Reader {
+pub struct QuestionAnswerer {
     model: SpanReader,
     vocabulary: TextVocabulary,
     reading: ReadingConfig,
 }
 
-impl Reader {
+impl QuestionAnswerer {
     /// Puts a model, a tokenizer and the way in which long texts are read together.
     pub fn new(model: SpanReader, vocabulary: TextVocabulary, reading: ReadingConfig) -> Self {
         Self { model, vocabulary, reading }
@@ -199,7 +199,7 @@ mod tests {
     use firelight_core::{Init, ParamBuilder, WeightInit};
     use firelight_data::{Tokenizer, TokenizerConfig};
 
-    fn reader(stride: Option<usize>) -> Reader {
+    fn reader(stride: Option<usize>) -> QuestionAnswerer {
         let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abcdefgh ?\u{e9}").unwrap();
         let wide = WeightInit { weight: Init::Normal { std: 0.5 }, scale_residual: false };
         let encoder = TextEncoderConfig::modern(14, 16, 2, 1).with_n_segments(2);
@@ -207,7 +207,7 @@ mod tests {
         let reading = ReadingConfig { stride, max_answer_len: 3, unanswerable: false };
         let model =
             SpanReaderConfig::new(encoder).with_reading(reading).init_with(&ParamBuilder::new(&Device::default(), 0));
-        Reader::new(model, TextVocabulary::new(tokenizer).unwrap(), reading)
+        QuestionAnswerer::new(model, TextVocabulary::new(tokenizer).unwrap(), reading)
     }
 
     #[test]

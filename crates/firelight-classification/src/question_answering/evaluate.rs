@@ -6,14 +6,15 @@ use std::time::Instant;
 use burn::tensor::Device;
 use firelight_data::questions::{self, Question};
 use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::read_recipe;
+use firelight_training::{Evaluator, measure, read_recipe};
 
-use super::corpus::{ENDINGS, QuestionCorpus, examples};
-use super::score::{report, scores};
+use super::batch::{SpanLossConfig, SpanTask};
+use super::corpus::{ENDINGS, QuestionCorpus, examples, reading};
+use super::score::AnswerScores;
 use super::{QuestionAnswering, QuestionAnsweringRecipe};
 use crate::error::ClassificationError;
-use crate::reader::Reader;
-use crate::run::{Asked, Evaluation, Measured, measured_in};
+use crate::question_answerer::QuestionAnswerer;
+use crate::run::{Asked, Evaluation, Measured, measured_in, named};
 
 /// What the loss counts.
 pub(super) const UNIT: &str = "nats per window";
@@ -30,16 +31,18 @@ pub fn evaluate_answers(
     data: Option<(&Path, Option<&str>)>,
     device: &Device,
 ) -> Result<Evaluation, ClassificationError> {
-    let reader = Reader::load_from(folder.as_ref(), checkpoint, device)?;
+    let reader = QuestionAnswerer::load_from(folder.as_ref(), checkpoint, device)?;
     let folder = ModelFolder::open(folder)?;
     let recipe = read_recipe::<QuestionAnswering>(Some(&folder.recipe()), &[])?;
     let questions = questions_of(&folder, &recipe, data)?;
     let began = Instant::now();
-    let (max_len, reading) = (reader.model().encoder.max_seq_len(), reader.reading());
-    let examples = examples(reader.vocabulary(), &questions, max_len, reading.stride)?;
-    let (found, loss) = report(reader.model(), reading, (&examples, &questions))?;
-    let seconds = began.elapsed().as_secs_f64();
-    Ok(Evaluation { loss, loss_unit: UNIT, scores: scores(&found), examples: questions.len(), seconds })
+    let max_len = reader.model().encoder.max_seq_len();
+    let examples = examples(reader.vocabulary(), &questions, max_len, reader.reading().stride)?;
+    let task = SpanTask::new(reader.model().clone(), SpanLossConfig::default());
+    let mut scores = AnswerScores::on(reader.reading(), &examples, &questions);
+    let (found, values) = measure(&task, reading(&examples, device)?.as_ref(), &mut scores)?;
+    let (seconds, scores) = (began.elapsed().as_secs_f64(), named(&scores.scores(), values));
+    Ok(Evaluation { loss: found.loss, loss_unit: UNIT, scores, examples: questions.len(), seconds })
 }
 
 /// The questions to measure on.

@@ -11,18 +11,18 @@ use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 
 /// The averages, by the ids of their parameters.
-pub(crate) struct Smoothed {
+pub(crate) struct Ema {
     decay: f64,
     averages: GradientsParams,
 }
 
-impl Smoothed {
+impl Ema {
     /// Begins with the weights of `model`; none for a `decay` of 0, with which there is nothing to average.
     pub(crate) fn new<M: Module>(decay: f64, model: &M) -> Option<Self> {
-        let mut smoothed = Self { decay, averages: GradientsParams::new() };
+        let mut ema = Self { decay, averages: GradientsParams::new() };
         (decay > 0.0).then(|| {
-            smoothed.mix(model, 0.0);
-            smoothed
+            ema.mix(model, 0.0);
+            ema
         })
     }
 
@@ -91,15 +91,15 @@ mod tests {
         let first = line(1.0);
         let with_ids =
             |slope: f32| crate::parameter_ids::restore_ids(line(slope), &crate::parameter_ids::ids_of(&first)).unwrap();
-        let mut smoothed = Smoothed::new(0.5, &first).unwrap();
+        let mut ema = Ema::new(0.5, &first).unwrap();
         // (1 + 1) / (10 + 1) = 2/11 of the old 1 and 9/11 of the new 12 make 10.
-        smoothed.update(&with_ids(12.0), 1);
-        assert!((smoothed.of(&first).slope() - 10.0).abs() < 1e-5);
+        ema.update(&with_ids(12.0), 1);
+        assert!((ema.of(&first).slope() - 10.0).abs() < 1e-5);
         // Later the decay is the one that was asked for.
-        smoothed.update(&with_ids(20.0), 1000);
-        let averaged = smoothed.of(&first);
+        ema.update(&with_ids(20.0), 1000);
+        let averaged = ema.of(&first);
         assert!((averaged.slope() - 15.0).abs() < 1e-5, "{}", averaged.slope());
         assert_eq!(first.slope(), 1.0);
-        assert!(Smoothed::new(0.0, &first).is_none());
+        assert!(Ema::new(0.0, &first).is_none());
     }
 }

@@ -6,7 +6,7 @@
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use firelight_core::{AuxiliaryLosses, ConfigError, Pass};
-use firelight_training::{LossOutput, Objective, Switches, TrainLoss, Trainee};
+use firelight_training::{LossOutput, Objective, Switches, TrainLoss, TrainingModule, ValidOutput};
 use serde::{Deserialize, Serialize};
 
 use crate::data::{EncodedText, QuestionWindow, input_of};
@@ -17,6 +17,8 @@ use crate::model::SpanReader;
 /// A question with a window on its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpanExample {
+    /// Its place among all that were read.
+    pub number: usize,
     /// The tokens.
     pub window: QuestionWindow,
     /// The places of the answer's first and last token; twice that of the class token, where the window has none.
@@ -26,6 +28,8 @@ pub struct SpanExample {
 /// What one step of a reader reads.
 #[derive(Debug, Clone)]
 pub struct SpanBatch {
+    /// The [numbers](SpanExample::number) of the windows.
+    pub numbers: Vec<usize>,
     /// The questions with their texts.
     pub input: TextInput,
     /// `[B]`, the first token of each answer.
@@ -45,7 +49,8 @@ impl Batcher<SpanExample, SpanBatch> for SpanBatcher {
             let places: Vec<i32> = examples.iter().map(|example| example.target[side] as i32).collect();
             Tensor::from_data(TensorData::new(places, [examples.len()]), device)
         };
-        SpanBatch { input: input_of(&texts, device), starts: side(0), ends: side(1) }
+        let numbers = examples.iter().map(|example| example.number).collect();
+        SpanBatch { numbers, input: input_of(&texts, device), starts: side(0), ends: side(1) }
     }
 }
 
@@ -74,7 +79,16 @@ impl SpanLossConfig {
 }
 
 /// A reader with its loss.
-pub type SpanTask = Trainee<SpanReader>;
+pub type SpanTask = TrainingModule<SpanReader>;
+
+/// What an evaluation reads of a batch of windows.
+#[derive(Debug, Clone)]
+pub struct SpanAnswers {
+    /// The [numbers](SpanExample::number) of the windows.
+    pub numbers: Vec<usize>,
+    /// The scores of all tokens as the first and as the last of an answer.
+    pub logits: SpanLogits,
+}
 
 /// The mean loss over the windows, and the loss as a sum with their number.
 fn compute_loss(logits: &SpanLogits, batch: (Tensor<1, Int>, Tensor<1, Int>)) -> (Tensor<1>, LossOutput) {
@@ -88,6 +102,7 @@ fn compute_loss(logits: &SpanLogits, batch: (Tensor<1, Int>, Tensor<1, Int>)) ->
 impl Objective for SpanReader {
     type Batch = SpanBatch;
     type Loss = SpanLossConfig;
+    type Answers = SpanAnswers;
 
     /// What is minimised is the loss of the windows and, with experts, the load balance.
     fn train_loss(&self, batch: SpanBatch, loss: &SpanLossConfig, switches: Switches) -> TrainLoss {
@@ -98,8 +113,9 @@ impl Objective for SpanReader {
         TrainLoss { minimised: auxiliary.added_to(mean, loss.load_balance), reported }
     }
 
-    fn valid_loss(&self, batch: SpanBatch, switches: Switches) -> LossOutput {
+    fn valid_step(&self, batch: SpanBatch, switches: Switches) -> ValidOutput<SpanAnswers> {
         let logits = self.forward(&batch.input, &mut Pass::default().with_precision(switches.dtype));
-        compute_loss(&logits, (batch.starts, batch.ends)).1
+        let (_, losses) = compute_loss(&logits, (batch.starts, batch.ends));
+        ValidOutput::new(losses, SpanAnswers { numbers: batch.numbers, logits })
     }
 }

@@ -99,7 +99,7 @@ fn plain_tags_are_learnt_through_pieces_and_parts_and_from_sentences_held_back()
         ("data.tokenizer", "byte"),
         ("data.validation", "9"),
         ("model.max_seq_len", "24"),
-        ("training.best_by", "accuracy"),
+        ("training.monitor", "accuracy"),
         ("training.epochs", "12"),
     ];
     let trained = prepare(home.path(), &more).unwrap().fit().unwrap();
@@ -139,7 +139,7 @@ fn one_batch_is_learnt_to_zero_loss() {
     let optimizer = OptimizerConfig { learning_rate: 3e-3, weight_decay: 0.0, ..OptimizerConfig::default() };
     let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
     let mut trainer = Trainer::new(task, optimizer, schedule, 0);
-    let losses: Vec<f64> = (0..80).map(|_| trainer.step(batch()).unwrap().1.loss).collect();
+    let losses: Vec<f64> = (0..80).map(|_| trainer.step(batch()).unwrap().loss).collect();
     assert!(losses[0] > 0.5 && losses[79] < 1e-2, "{losses:?}");
 }
 
@@ -153,7 +153,7 @@ fn what_does_not_fit_is_reported_before_a_folder_is_made() {
     };
     let short = message(&[("model.max_seq_len", "3"), ("data.workers", "99")]);
     assert!(short.contains("max_seq_len must be at least 4") && short.contains("data.workers"), "{short}");
-    assert!(message(&[("training.best_by", "macro_f1")]).contains("loss, accuracy, f1, precision, recall"));
+    assert!(message(&[("training.monitor", "macro_f1")]).contains("loss, accuracy, f1, precision, recall"));
     assert!(message(&[("data.scheme", "iob3")]).contains("iob1"));
     assert!(!home.path().join("run").exists());
 }

@@ -17,7 +17,7 @@ use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::{ConfigError, ParamBuilder};
 use firelight_storage::ModelFolder;
-use firelight_training::{BuiltIn, Check, Estimate, Problem, Task, ValidationMetric};
+use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task};
 
 pub use batch::{SpanBatch, SpanBatcher, SpanExample, SpanLossConfig, SpanTask};
 pub use corpus::QuestionCorpus;
@@ -154,8 +154,9 @@ impl Task for QuestionAnswering {
         corpus.validation_loader(device)
     }
 
-    fn metrics(corpus: &QuestionCorpus, _recipe: &QuestionAnsweringRecipe) -> Vec<Box<dyn ValidationMetric<SpanTask>>> {
-        score::metrics(corpus)
+    fn evaluator(corpus: &QuestionCorpus, _recipe: &QuestionAnsweringRecipe) -> Box<dyn Evaluator<SpanTask>> {
+        let (examples, questions) = (corpus.validation(), corpus.validation_questions());
+        Box::new(score::AnswerScores::on(corpus.reading(), examples, questions))
     }
 
     fn estimate(recipe: &QuestionAnsweringRecipe, config: &SpanReaderConfig) -> Estimate {

@@ -12,7 +12,7 @@ use firelight_training::{OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKi
 use super::self_check::quiet;
 use super::{QuestionAnswering, QuestionAnsweringRun, SpanBatcher, SpanLossConfig, SpanTask, evaluate_answers};
 use crate::error::ClassificationError;
-use crate::reader::Reader;
+use crate::question_answerer::QuestionAnswerer;
 use crate::run::Evaluation;
 
 /// The settings of the built-in recipe that differ: the texts are few and short.
@@ -84,7 +84,7 @@ fn answers_beside_what_is_asked_for_are_learnt_measured_and_given() {
     assert!(line["exact_match"] == 1.0 && line["f1"] == 1.0 && line["examples"] == 18, "{line}");
     let metrics = fs::read_to_string(trained.folder.metrics()).unwrap();
     assert!(metrics.contains("\"exact_match\":1.0") && metrics.contains("\"f1\":1.0"), "{metrics}");
-    let reader = Reader::load(home.path().join("run")).unwrap();
+    let reader = QuestionAnswerer::load(home.path().join("run")).unwrap();
     let (liked, worn) = (question(13), question(0));
     let found = reader.answer(&[(&liked.0, &liked.1), (&worn.0, &worn.1)]).unwrap();
     let answers: Vec<_> = found.iter().map(|found| (found.answer.as_str(), found.start, found.end)).collect();
@@ -112,7 +112,7 @@ fn questions_without_an_answer_and_texts_in_windows_are_learnt() {
     let found = measure(home.path(), None);
     assert_eq!((found.examples, found.score("exact_match")), (12, Some(1.0)), "{found:?}");
     assert!((found.loss - trained.evaluation.unwrap().loss).abs() < 1e-5, "{found:?} {:?}", trained.evaluation);
-    let reader = Reader::load(home.path().join("run")).unwrap();
+    let reader = QuestionAnswerer::load(home.path().join("run")).unwrap();
     let (question, context, _) = asked(21);
     let none = reader.answer(&[(question.as_str(), context.as_str())]).unwrap();
     assert_eq!((none[0].answer.as_str(), none[0].start, none[0].end), ("", 0, 0));
@@ -132,7 +132,7 @@ fn one_batch_is_learnt_to_zero_loss() {
     let optimizer = OptimizerConfig { learning_rate: 1e-3, weight_decay: 0.0, ..OptimizerConfig::default() };
     let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
     let mut trainer = Trainer::new(task, optimizer, schedule, 0);
-    let losses: Vec<f64> = (0..400).map(|_| trainer.step(batch()).unwrap().1.loss).collect();
+    let losses: Vec<f64> = (0..400).map(|_| trainer.step(batch()).unwrap().loss).collect();
     assert!(losses[0] > 0.5 && losses[399] < 1e-2, "{losses:?}");
 }
 
@@ -148,7 +148,7 @@ fn what_does_not_fit_is_reported_before_a_folder_is_made() {
     for part in ["max_seq_len must be at least 5", "n_segments must be 2", "data.stride = 0"] {
         assert!(short.contains(part), "{short}");
     }
-    assert!(message(&[("training.best_by", "accuracy")]).contains("loss, exact_match, f1"));
+    assert!(message(&[("training.monitor", "accuracy")]).contains("loss, exact_match, f1"));
     let long = message(&[("model.max_seq_len", "12")]);
     assert!(long.contains("line 1") && long.contains("data.stride"), "{long}");
     assert!(!home.path().join("run").exists());
