@@ -33,7 +33,7 @@ mod tests {
     fn the_costs_of_a_small_model_are_counted_by_hand() {
         // d 8, 2 heads of 4, 1 layer, inner 32, context 4, 5 tokens, tied, no positions to learn.
         let text = "task = \"language\"\n[model]\nd_model = 8\nn_heads = 2\nn_layers = 1\nd_ff = 32\nmax_seq_len = 4\n\
-                    position = \"none\"\n[training]\nsteps = 10\nbatch_size = 3\naccumulate = 2\n";
+                    position = \"none\"\n[training]\nsteps = 10\nbatch_size = 3\ngradient_accumulation_steps = 2\n";
         let recipe = LanguageRecipe::parse(text, "small.toml", &[]).unwrap();
         let config = recipe.model.config(5);
         let estimate = estimate(&config, &recipe);

@@ -360,7 +360,7 @@ mod tests {
         let both = error(&text, &[]);
         assert!(both.contains("line 5: `model.d_model`") && both.contains("line 8: `training.steps`"), "{both}");
 
-        let text = format!("{TEXT}batch_size = 0\naccumulate = 0\n");
+        let text = format!("{TEXT}batch_size = 0\ngradient_accumulation_steps = 0\n");
         let judge = |recipe: &Recipe<Data, Model, Loss>| {
             let text = format!("d_model = {} is too much", recipe.model.d_model);
             vec![Problem { key: "model.d_model".into(), text }]
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn mistakes_of_all_sorts_are_one_report() {
         let text = "task = \"language\"\nseed = \"lucky\"\n[model]\nd_model = \"wide\"\n[training]\nsteps = \"many\"\n\
-                    batch_sizes = 3\nsmoothing = true\naccumulate = 0\n[optimizer]\nclip_norm = -1\n";
+                    batch_sizes = 3\nema_decay = true\ngradient_accumulation_steps = 0\n[optimizer]\nclip_norm = -1\n";
         let judge = |recipe: &Recipe<Data, Model, Loss>| {
             let text = |key: &str, value: usize| Problem {
                 key: format!("model.{key}"),
