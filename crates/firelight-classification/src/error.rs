@@ -182,6 +182,25 @@ pub enum ClassificationError {
         /// The most that the model reads.
         max_len: usize,
     },
+    /// A text in which nothing is to be filled.
+    #[error("line {line}: the text has no [MASK]: write [MASK] where a token is to be found")]
+    NoMask {
+        /// The line, counted from 1.
+        line: usize,
+    },
+    /// A text that is too long, of which nothing may be cut.
+    #[error(
+        "line {line}: the text has {tokens} tokens, with those around it, but the model reads model.max_seq_len = {max_len} at most: \
+         shorten it"
+    )]
+    LongText {
+        /// The line, counted from 1.
+        line: usize,
+        /// Its tokens, with those around it.
+        tokens: usize,
+        /// The most that the model reads.
+        max_len: usize,
+    },
     /// A question that is too long.
     #[error(
         "line {line}: the question has {tokens} tokens, which leave no room for its text of model.max_seq_len = {max_len}: raise it"

@@ -13,8 +13,9 @@
 //! 7. [`MaskedLanguage`] (pretraining/) is the training of a masked language model, whose batches masking.rs makes, or of another
 //!    [`PretrainingModel`] (objectives/) on texts without labels; pretrained.rs
 //!    begins a classifier from its run, as a whole or by low-rank adapters, which [`merge`] (merge.rs) adds into the weights.
-//! 8. [`TokenClassification`] (tagging/) is the training of a [`TokenClassifier`] on tagged sentences, and [`Tagger`] (tagger.rs)
-//!    loads its run and tags the words of texts; [`QuestionAnswering`] (answering/) that of a [`SpanReader`] on questions about texts,
+//! 8. [`MaskFiller`] (mask_filler.rs) finds what stands behind the masks of texts.
+//! 9. [`TokenClassification`] (token_classification/) is the training of a [`TokenClassifier`] on tagged sentences, and [`Tagger`] (tagger.rs)
+//!    loads its run and tags the words of texts; [`QuestionAnswering`] (question_answering/) that of a [`SpanReader`] on questions about texts,
 //!    and [`QuestionAnswerer`] (question_answerer.rs) answers them.
 //!
 //! Without the feature `train` only the models and what asks them are built, and `burn-train` is not.
@@ -38,6 +39,7 @@ mod encoder;
 mod error;
 mod heads;
 mod loss;
+mod mask_filler;
 #[cfg(feature = "train")]
 mod masking;
 mod merge;
@@ -73,6 +75,7 @@ pub use heads::{
     Span, SpanHead, SpanHeadConfig, SpanLogits, TokenHead, TokenHeadConfig,
 };
 pub use loss::{ClassWeights, ProblemType, SequenceCriterion, SequenceLoss, SequenceLossConfig, SequenceTargets};
+pub use mask_filler::{FilledMask, MaskFiller};
 #[cfg(feature = "train")]
 pub use masking::{MaskedBatch, MaskedBatcher, MaskedExample, MaskedLanguageTask};
 pub use merge::merge;
@@ -90,13 +93,13 @@ pub use pooling::{
 #[cfg(feature = "train")]
 pub use pretraining::{
     EncoderModelRecipe, MaskedCorpus, MaskedLanguage, MaskedLanguageRecipe, NextSentenceBatch, PretrainingBatch,
-    PretrainingTask, ReplacedBatch, TextsRecipe,
+    PretrainingTask, ReplacedBatch, TextsRecipe, evaluate_masked,
 };
 pub use question_answerer::{FoundAnswer, QuestionAnswerer};
 #[cfg(feature = "train")]
 pub use question_answering::{
-    QuestionAnswering, QuestionAnsweringRecipe, QuestionAnsweringRun, QuestionCorpus, QuestionsRecipe, SpanBatch,
-    SpanBatcher, SpanExample, SpanLossConfig, SpanModelRecipe, SpanTask, evaluate_answers,
+    QuestionAnswering, QuestionAnsweringRecipe, QuestionAnsweringRun, QuestionCorpus, QuestionsRecipe, SpanAnswers,
+    SpanBatch, SpanBatcher, SpanExample, SpanLossConfig, SpanModelRecipe, SpanTask, evaluate_answers,
 };
 #[cfg(feature = "train")]
 pub use run::{
@@ -106,11 +109,11 @@ pub use run::{
 pub use tagger::{Entity, TaggedToken, Tagger, Tagging};
 #[cfg(feature = "train")]
 pub use token_classification::{
-    TaggedBatch, TaggedBatcher, TaggedCorpus, TaggedExample, TaggedRecipe, TokenClassification,
+    TagAnswers, TaggedBatch, TaggedBatcher, TaggedCorpus, TaggedExample, TaggedRecipe, TokenClassification,
     TokenClassificationRecipe, TokenClassificationRun, TokenClassifierTask, TokenModelRecipe, evaluate_tags,
 };
 #[cfg(feature = "train")]
-pub use training::ClassifierTask;
+pub use training::{ClassifierTask, TextAnswers};
 pub use vocabulary::TextVocabulary;
 
 /// The name of this task in `recipe.toml` and `config.json`.

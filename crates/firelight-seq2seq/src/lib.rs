@@ -45,7 +45,7 @@ pub use run::{
     evaluate,
 };
 #[cfg(feature = "train")]
-pub use training::Seq2SeqTask;
+pub use training::{PairAnswers, Seq2SeqTask};
 pub use translator::{AlignedTokens, TranslateOptions, Translation, Translator};
 pub use vocabulary::Vocabulary;
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use self::existing::{check, remove_temporaries};
+use self::existing::{check, has_checkpoint, remove_temporaries};
 use self::layout::{CHECKPOINTS, CONFIG, remove_run};
 use crate::checkpoint_folder::{checkpoint_of, name_of, publish, recover, remove};
 use crate::error::list;
@@ -80,17 +80,17 @@ impl ModelFolder {
         }
     }
 
-    /// Opens the folder of a trained model.
+    /// Opens the folder of a trained model, or of a training without a recipe, which has checkpoints alone.
     ///
     /// # Errors
-    /// Fails if there is no such folder, or if it holds no `config.json`.
+    /// Fails if there is no such folder, or if it holds neither `config.json` nor a checkpoint.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StorageError> {
         let path = path.as_ref();
         if !path.exists() {
             return Err(StorageError::MissingFolder { path: path.into() });
         }
         let names = names_in(path)?;
-        if !names.iter().any(|name| name == CONFIG) {
+        if !names.iter().any(|name| name == CONFIG) && !has_checkpoint(path) {
             let found = if names.is_empty() { "an empty folder".into() } else { list(&names) };
             return Err(StorageError::NotAModel { path: path.into(), found });
         }

@@ -45,7 +45,7 @@ pub use run::{
     images_recipe,
 };
 #[cfg(feature = "train")]
-pub use training::VisionTask;
+pub use training::{ImageAnswers, VisionTask};
 
 /// The name of this task in `recipe.toml` and `config.json`.
 pub const TASK: &str = "vision";

@@ -11,7 +11,7 @@ mod replaced_token;
 use std::fmt;
 
 use burn::module::{Devices, Module, ModuleMapper, ModuleVisitor};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 use firelight_core::{ConfigError, Cost, ParamBuilder, ParameterReport, Pass, TransformerConfig, kind};
 use serde::{Deserialize, Serialize};
 
@@ -181,6 +181,24 @@ impl PretrainingModel {
                 model.head.forward(model.encoder.forward(input, pass), &model.encoder.embedding)
             }
             Self::Replaced(model) => model.forward(input, pass).unsqueeze_dim(2), // [B, T, 1]
+        }
+    }
+
+    /// The logits of what stood in some places; of a generator and a discriminator the generator's.
+    ///
+    /// # Shapes
+    /// - `input.tokens`: `[B, T]`, `places`: `[M]`, each `b T + t`; output: `[1, M, V]`
+    ///
+    /// # Panics
+    /// As [`TextEncoder::forward`].
+    pub fn tokens_at(&self, input: &TextInput, places: Tensor<1, Int>, pass: &mut Pass) -> Tensor<3> {
+        match self {
+            Self::Masked(model) => model.forward_at(input, places, pass),
+            Self::NextSentence(model) => {
+                let hidden = model.encoder.forward(input, pass);
+                model.head.forward_at(hidden, places, &model.encoder.embedding)
+            }
+            Self::Replaced(model) => model.generate_at(input, places, pass),
         }
     }
 

@@ -72,15 +72,23 @@ impl MaskedCorpus {
         vocabulary: TextVocabulary,
         texts: Texts,
     ) -> Result<Self, ClassificationError> {
-        let (objective, max_len) = (recipe.data.objective, recipe.model.transformer.max_seq_len);
-        let units = |part, texts: &[String]| match objective.reads_documents() {
-            true => Units::pairs((part, texts), &vocabulary, max_len),
-            false => Units::texts(texts, &vocabulary, max_len),
-        };
-        let (training, validation) =
-            (units(Split::Training, &texts.training)?, units(Split::Validation, &texts.validation)?);
+        let training = units(recipe, &vocabulary, (Split::Training, &texts.training))?;
+        let validation = units(recipe, &vocabulary, (Split::Validation, &texts.validation))?;
         let masks = Arc::new(MaskVocabulary::of(vocabulary.tokenizer(), MASK)?);
-        Ok(Self { vocabulary, masks, objective, texts, training, validation })
+        Ok(Self { vocabulary, masks, objective: recipe.data.objective, texts, training, validation })
+    }
+
+    /// Other texts, with the masks that a validation draws.
+    pub(super) fn examples(
+        recipe: &MaskedLanguageRecipe,
+        vocabulary: &TextVocabulary,
+        texts: &[String],
+    ) -> Result<Examples, ClassificationError> {
+        let texts: Vec<String> = texts.iter().filter(|text| !text.trim().is_empty()).cloned().collect();
+        let units = units(recipe, vocabulary, (Split::Validation, &texts))?;
+        let masks = Arc::new(MaskVocabulary::of(vocabulary.tokenizer(), MASK)?);
+        let hiding = Hiding { vocabulary: masks, masking: recipe.data.masking, seed: recipe.seed };
+        Ok(Examples { units, hiding, objective: recipe.data.objective })
     }
 
     pub(super) fn save(&self, folder: &ModelFolder) -> Result<(), ClassificationError> {
@@ -128,6 +136,19 @@ impl MaskedCorpus {
 
     fn hiding(&self, recipe: &MaskedLanguageRecipe) -> Hiding {
         Hiding { vocabulary: self.masks.clone(), masking: recipe.data.masking, seed: recipe.seed }
+    }
+}
+
+/// Texts, or pairs of sentences, as tokens.
+fn units(
+    recipe: &MaskedLanguageRecipe,
+    vocabulary: &TextVocabulary,
+    (split, texts): (Split, &[String]),
+) -> Result<Units, ClassificationError> {
+    let max_len = recipe.model.transformer.max_seq_len;
+    match recipe.data.objective.reads_documents() {
+        true => Units::pairs((split, texts), vocabulary, max_len),
+        false => Units::texts(texts, vocabulary, max_len),
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod corpus;
 mod estimate;
+mod evaluate;
 mod examples;
 mod next_sentence;
 mod objective;
@@ -25,6 +26,7 @@ use firelight_storage::ModelFolder;
 use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task};
 
 pub use corpus::MaskedCorpus;
+pub use evaluate::evaluate_masked;
 pub use examples::{NextSentenceBatch, PretrainingBatch, ReplacedBatch};
 pub use objective::PretrainingTask;
 pub use recipe::{EncoderModelRecipe, MaskedLanguageRecipe, TextsRecipe};

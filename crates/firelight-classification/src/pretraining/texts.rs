@@ -12,7 +12,7 @@ use crate::error::ClassificationError;
 use crate::run::{Held, Parts, files_in};
 
 /// The endings of files of texts, in the order in which they are looked for.
-const ENDINGS: [&str; 4] = ["txt", "tsv", "csv", "jsonl"];
+pub(super) const ENDINGS: [&str; 4] = ["txt", "tsv", "csv", "jsonl"];
 
 /// Texts to train and to validate on.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,7 +58,8 @@ fn is_table(file: &Path) -> bool {
     file.extension().is_none_or(|ending| ending != "txt")
 }
 
-fn of_file(file: &Path, data: &TextsRecipe) -> Result<Vec<String>, ClassificationError> {
+/// The texts of a file.
+pub(super) fn of_file(file: &Path, data: &TextsRecipe) -> Result<Vec<String>, ClassificationError> {
     match (is_table(file), data.objective.reads_documents()) {
         (true, _) => Ok(of_rows(labelled::read_as(file, &data.columns, &data.problem_type)?, data)),
         (false, true) => Ok(documents(&read_lines(file)?)),

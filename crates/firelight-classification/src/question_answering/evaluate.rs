@@ -6,15 +6,15 @@ use std::time::Instant;
 use burn::tensor::Device;
 use firelight_data::questions::{self, Question};
 use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::{Evaluator, measure, read_recipe};
+use firelight_training::read_recipe;
 
 use super::batch::{SpanLossConfig, SpanTask};
-use super::corpus::{ENDINGS, QuestionCorpus, examples, reading};
+use super::corpus::{ENDINGS, examples, reading};
 use super::score::AnswerScores;
 use super::{QuestionAnswering, QuestionAnsweringRecipe};
 use crate::error::ClassificationError;
 use crate::question_answerer::QuestionAnswerer;
-use crate::run::{Asked, Evaluation, Measured, measured_in, named};
+use crate::run::{Asked, Evaluation, Measured, measured};
 
 /// What the loss counts.
 pub(super) const UNIT: &str = "nats per window";
@@ -40,9 +40,7 @@ pub fn evaluate_answers(
     let examples = examples(reader.vocabulary(), &questions, max_len, reader.reading().stride)?;
     let task = SpanTask::new(reader.model().clone(), SpanLossConfig::default());
     let mut scores = AnswerScores::on(reader.reading(), &examples, &questions);
-    let (found, values) = measure(&task, reading(&examples, device)?.as_ref(), &mut scores)?;
-    let (seconds, scores) = (began.elapsed().as_secs_f64(), named(&scores.scores(), values));
-    Ok(Evaluation { loss: found.loss, loss_unit: UNIT, scores, examples: questions.len(), seconds })
+    Evaluation::of(&task, reading(&examples, device)?.as_ref(), &mut scores, (UNIT, questions.len(), began))
 }
 
 /// The questions to measure on.
@@ -51,13 +49,8 @@ fn questions_of(
     recipe: &QuestionAnsweringRecipe,
     data: Asked<'_>,
 ) -> Result<Vec<Question>, ClassificationError> {
-    // Data that cannot be read was not trained on; whoever reads it next says why.
-    let is_trained_on = |data: &Path| {
-        let own = QuestionCorpus::open(recipe, folder);
-        own.and_then(|own| own.is_of(&recipe.data, &[data.into()])).unwrap_or(false)
-    };
     let splits = (recipe.data.training.as_str(), &recipe.data.validation);
-    let file = match measured_in(data, splits, &ENDINGS, is_trained_on)? {
+    let file = match measured::<QuestionAnswering>(folder, recipe, data, (splits, &ENDINGS))? {
         Measured::File(file) => file,
         Measured::HeldBack => folder.validation_pairs(),
     };

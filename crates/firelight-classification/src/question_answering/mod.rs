@@ -19,7 +19,7 @@ use firelight_core::{ConfigError, ParamBuilder};
 use firelight_storage::ModelFolder;
 use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task};
 
-pub use batch::{SpanBatch, SpanBatcher, SpanExample, SpanLossConfig, SpanTask};
+pub use batch::{SpanAnswers, SpanBatch, SpanBatcher, SpanExample, SpanLossConfig, SpanTask};
 pub use corpus::QuestionCorpus;
 pub use evaluate::evaluate_answers;
 pub use recipe::{QuestionAnsweringRecipe, QuestionsRecipe, SpanModelRecipe};

@@ -3,17 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
 use firelight_data::labelled::{self, LabelledText};
 use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::{Evaluator, Score, measure, read_recipe};
+use firelight_training::{Evaluator, Objective, RecipeOf, Task, TrainingModule, measure, read_recipe};
 use serde::{Serialize, Serializer};
 
 use super::corpus::{examples, reading, stored};
-use super::files::{Asked, Measured, measured};
+use super::files::{Asked, ENDINGS, Measured, measured_in};
 use super::score::TextScores;
 use super::targets::Targets;
-use super::{Classification, ClassificationRecipe, LabelledCorpus};
+use super::{Classification, ClassificationRecipe, Held};
 use crate::classifier::Classifier;
 use crate::error::ClassificationError;
 use crate::loss::SequenceLossConfig;
@@ -38,15 +39,22 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
+    /// What one pass over `loader` finds, with the unit of the loss, the number of examples, and when reading them began.
+    pub(crate) fn of<M: Objective>(
+        task: &TrainingModule<M>,
+        loader: &dyn DataLoader<M::Batch>,
+        evaluator: &mut dyn Evaluator<TrainingModule<M>>,
+        (loss_unit, examples, began): (&'static str, usize, Instant),
+    ) -> Result<Self, ClassificationError> {
+        let (found, values) = measure(task, loader, evaluator)?;
+        let scores = evaluator.scores().iter().map(|score| score.name).zip(values).collect();
+        Ok(Self { loss: found.loss, loss_unit, scores, examples, seconds: began.elapsed().as_secs_f64() })
+    }
+
     /// The score of this name.
     pub fn score(&self, name: &str) -> Option<f64> {
         self.scores.iter().find(|(found, _)| *found == name).map(|(_, value)| *value)
     }
-}
-
-/// The values by name.
-pub(crate) fn named(scores: &[Score], values: Vec<f64>) -> Vec<(&'static str, f64)> {
-    scores.iter().map(|score| score.name).zip(values).collect()
 }
 
 fn fields<S: Serializer>(scores: &[(&'static str, f64)], serializer: S) -> Result<S::Ok, S::Error> {
@@ -79,10 +87,7 @@ pub fn evaluate(
     let task = ClassifierTask::new(classifier.model().clone(), SequenceLossConfig::default());
     let (loader, mut scores) =
         (reading(&examples, device)?, TextScores::on(problem_type, &examples, targets.labels().len()));
-    let (found, values) = measure(&task, loader.as_ref(), &mut scores)?;
-    let scores = named(&Evaluator::<ClassifierTask>::scores(&scores), values);
-    let seconds = began.elapsed().as_secs_f64();
-    Ok(Evaluation { loss: found.loss, loss_unit: problem_type.loss_unit(), scores, examples: examples.len(), seconds })
+    Evaluation::of(&task, loader.as_ref(), &mut scores, (problem_type.loss_unit(), examples.len(), began))
 }
 
 /// The texts to measure on and their file.
@@ -91,20 +96,31 @@ fn texts_of(
     recipe: &ClassificationRecipe,
     data: Asked<'_>,
 ) -> Result<(PathBuf, Vec<LabelledText>), ClassificationError> {
-    let file = match measured(data, &recipe.data, |data| is_trained_on(folder, recipe, data))? {
-        Measured::File(file) => file,
+    let splits = (recipe.data.training.as_str(), &recipe.data.validation);
+    match measured::<Classification>(folder, recipe, data, (splits, &ENDINGS))? {
+        Measured::File(file) => {
+            let texts = labelled::read_as(&file, &recipe.data.columns, &recipe.data.problem_type)?;
+            Ok((file, texts))
+        }
         Measured::HeldBack => {
             let file = folder.validation_pairs();
             let texts = stored(recipe, &file)?;
-            return Ok((file, texts));
+            Ok((file, texts))
         }
-    };
-    let texts = labelled::read_as(&file, &recipe.data.columns, &recipe.data.problem_type)?;
-    Ok((file, texts))
+    }
 }
 
-/// Whether `data` is what the run was trained and validated on. Data that cannot be read is not; whoever reads it next says why.
-fn is_trained_on(folder: &ModelFolder, recipe: &ClassificationRecipe, data: &Path) -> bool {
-    let own = LabelledCorpus::open(recipe, folder);
-    own.and_then(|own| own.is_of(recipe, &[data.into()])).unwrap_or(false)
+/// What is measured of a run: see [`measured_in`].
+pub(crate) fn measured<T: Task<Error = ClassificationError>>(
+    folder: &ModelFolder,
+    recipe: &RecipeOf<T>,
+    data: Asked<'_>,
+    (splits, endings): ((&str, &Held), &[&str]),
+) -> Result<Measured, ClassificationError> {
+    // Data that cannot be read was not trained on; whoever reads it next says why.
+    let is_trained_on = |data: &Path| {
+        let own = T::open(recipe, folder);
+        own.and_then(|own| T::is_of(&own, recipe, &[data.into()])).unwrap_or(false)
+    };
+    measured_in(data, splits, endings, is_trained_on)
 }

@@ -9,7 +9,7 @@ use super::recipe::{Held, LabelledRecipe};
 use crate::error::ClassificationError;
 
 /// The endings of tables and JSON lines, in the order in which they are looked for.
-const ENDINGS: [&str; 3] = ["tsv", "csv", "jsonl"];
+pub(super) const ENDINGS: [&str; 3] = ["tsv", "csv", "jsonl"];
 
 /// The file to train on, and that to validate on where it has its own.
 pub(super) fn files_of(
@@ -48,16 +48,7 @@ pub(crate) enum Measured {
     File(PathBuf),
 }
 
-/// The texts of labelled files to measure a run of this recipe on.
-pub(super) fn measured(
-    asked: Asked<'_>,
-    recipe: &LabelledRecipe,
-    is_trained_on: impl FnOnce(&Path) -> bool,
-) -> Result<Measured, ClassificationError> {
-    measured_in(asked, (&recipe.training, &recipe.validation), &ENDINGS, is_trained_on)
-}
-
-/// The same of files with these endings: the split of this name, or what the run validates on, or a file in the place of a folder.
+/// What to measure a run on, of files with these endings: the split of this name, or what the run validates on, or a file in the place of a folder.
 pub(crate) fn measured_in(
     asked: Asked<'_>,
     (training, validation): (&str, &Held),

@@ -30,8 +30,8 @@ use firelight_training::metrics::classes::{ClassReport, draw_confusion};
 use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task, measure};
 
 pub(crate) use estimate::estimate_of;
-pub(crate) use evaluate::named;
-pub(crate) use files::{Asked, Measured, files_in, measured_in};
+pub(crate) use evaluate::measured;
+pub(crate) use files::{Asked, Measured, files_in};
 pub(crate) use judged::{Judged, scores, values};
 pub(crate) use loaders::{Loader, Shuffled, in_order};
 pub(crate) use model_recipe::encoder_stack;

@@ -8,14 +8,14 @@ use firelight_core::LossConfig;
 use firelight_data::labelled::Labels;
 use firelight_data::tagged::{self, TaggedSentence};
 use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::{Evaluator, measure, read_recipe};
+use firelight_training::read_recipe;
 
 use super::batch::TokenClassifierTask;
-use super::corpus::{ENDINGS, TaggedCorpus, examples, reading};
+use super::corpus::{ENDINGS, examples, reading};
 use super::score::TagScores;
 use super::{TokenClassification, TokenClassificationRecipe};
 use crate::error::ClassificationError;
-use crate::run::{Asked, Evaluation, Measured, measured_in, named};
+use crate::run::{Asked, Evaluation, Measured, measured};
 use crate::tagger::Tagger;
 
 /// What the loss counts.
@@ -43,9 +43,7 @@ pub fn evaluate_tags(
     let examples = examples(tagger.vocabulary(), &tags, (&file, &sentences), max_len)?;
     let task = TokenClassifierTask::new(tagger.model().clone(), LossConfig::default());
     let mut scores = TagScores::on(tags.names(), &examples, &sentences);
-    let (found, values) = measure(&task, reading(&examples, device)?.as_ref(), &mut scores)?;
-    let (seconds, scores) = (began.elapsed().as_secs_f64(), named(&scores.scores(), values));
-    Ok(Evaluation { loss: found.loss, loss_unit: UNIT, scores, examples: sentences.len(), seconds })
+    Evaluation::of(&task, reading(&examples, device)?.as_ref(), &mut scores, (UNIT, sentences.len(), began))
 }
 
 /// The sentences to measure on and their file.
@@ -54,13 +52,8 @@ fn sentences_of(
     recipe: &TokenClassificationRecipe,
     data: Asked<'_>,
 ) -> Result<(PathBuf, Vec<TaggedSentence>), ClassificationError> {
-    // Data that cannot be read was not trained on; whoever reads it next says why.
-    let is_trained_on = |data: &Path| {
-        let own = TaggedCorpus::open(recipe, folder);
-        own.and_then(|own| own.is_of(&recipe.data, &[data.into()])).unwrap_or(false)
-    };
     let splits = (recipe.data.training.as_str(), &recipe.data.validation);
-    let file = match measured_in(data, splits, &ENDINGS, is_trained_on)? {
+    let file = match measured::<TokenClassification>(folder, recipe, data, (splits, &ENDINGS))? {
         Measured::File(file) => file,
         Measured::HeldBack => folder.validation_pairs(),
     };

@@ -19,7 +19,7 @@ use firelight_core::{ConfigError, LossConfig, ParamBuilder};
 use firelight_storage::ModelFolder;
 use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task};
 
-pub use batch::{TaggedBatch, TaggedBatcher, TaggedExample, TokenClassifierTask};
+pub use batch::{TagAnswers, TaggedBatch, TaggedBatcher, TaggedExample, TokenClassifierTask};
 pub use corpus::TaggedCorpus;
 pub use evaluate::evaluate_tags;
 pub use recipe::{TaggedRecipe, TokenClassificationRecipe, TokenModelRecipe};

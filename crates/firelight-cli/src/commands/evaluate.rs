@@ -1,5 +1,5 @@
 //! `firelight evaluate`: how good a trained model is, on what it was validated on, on the validation split of a text or of images,
-//! or on a split of parallel files, of labelled texts, of tagged sentences or of images.
+//! or on a split of parallel files, of labelled texts, of tagged sentences, of texts with masks or of images.
 
 use std::path::{Path, PathBuf};
 
@@ -72,11 +72,9 @@ impl Evaluate {
             classification::QUESTION_ANSWERING_TASK => self.labels(|checkpoint, data, device| {
                 Ok(classification::evaluate_answers(run, checkpoint, data, device)?)
             })?,
-            classification::MASKED_LANGUAGE_TASK => bail!(Mistake(format!(
-                "`{}` is a run of the task `masked_language`, whose losses are in its metrics.jsonl: evaluate a classifier that \
-                 began from it",
-                folder.path().display()
-            ))),
+            classification::MASKED_LANGUAGE_TASK => self.labels(|checkpoint, data, device| {
+                Ok(classification::evaluate_masked(run, checkpoint, data, device)?)
+            })?,
             vision::TASK => self.images()?,
             other => bail!(Mistake(format!("`{}` is a run of the unknown task `{other}`", folder.path().display()))),
         };
@@ -92,7 +90,8 @@ impl Evaluate {
             seq2seq::TASK
             | classification::TASK
             | classification::TOKEN_CLASSIFICATION_TASK
-            | classification::QUESTION_ANSWERING_TASK => folder.validation_pairs(),
+            | classification::QUESTION_ANSWERING_TASK
+            | classification::MASKED_LANGUAGE_TASK => folder.validation_pairs(),
             _ => return Ok(()), // The caller refuses an unknown task.
         };
         let lost =

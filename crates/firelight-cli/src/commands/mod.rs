@@ -8,6 +8,7 @@ mod completions;
 mod devices;
 mod embed;
 mod evaluate;
+mod fill_mask;
 mod generate;
 mod inspect;
 mod man;
@@ -37,6 +38,7 @@ pub(crate) enum Command {
     Translate(translate::Translate),
     Classify(classify::Classify),
     Embed(embed::Embed),
+    FillMask(fill_mask::FillMask),
     Evaluate(evaluate::Evaluate),
     Inspect(inspect::Inspect),
     Report(report::Report),
@@ -71,6 +73,7 @@ impl Command {
             Self::Translate(command) => command.run(),
             Self::Classify(command) => command.run(),
             Self::Embed(command) => command.run(),
+            Self::FillMask(command) => command.run(),
             Self::Evaluate(command) => command.run(),
             Self::Inspect(command) => command.run(),
             Self::Report(command) => command.run(),

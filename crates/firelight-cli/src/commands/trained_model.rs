@@ -22,7 +22,7 @@ const COMMANDS: [(&str, &str); 7] = [
     (classification::TASK, "classify"),
     (classification::TOKEN_CLASSIFICATION_TASK, "classify"),
     (classification::QUESTION_ANSWERING_TASK, "classify"),
-    (classification::MASKED_LANGUAGE_TASK, "embed"),
+    (classification::MASKED_LANGUAGE_TASK, "fill-mask"),
     (vision::TASK, "classify"),
 ];
 

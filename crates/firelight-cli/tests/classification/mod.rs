@@ -318,7 +318,27 @@ fn a_classifier_begins_from_a_masked_language_model_and_from_another_classifier(
     let line: Value = serde_json::from_str(json.lines().nth(1).unwrap()).unwrap();
     assert_eq!(line["text"], "a dull film and more");
     assert!((line["similarity"].as_f64().unwrap() - cosines[1]).abs() < 1e-4, "{line} {cosines:?}");
-    firelight(["classify", &masked, "--text", "a"]).fails(USER, &["`masked_language`", "firelight embed"]);
+    firelight(["classify", &masked, "--text", "a"]).fails(USER, &["`masked_language`", "firelight fill-mask"]);
+    let filled = ["fill-mask", &masked, "--text", "a [MASK] film and [MASK]", "--top-k", "3"];
+    let shown = firelight(filled).succeeds().stdout;
+    assert!(shown.starts_with("a [MASK] film and [MASK]\nmask 1:\n") && shown.lines().count() == 9, "{shown}");
+    let json: Value = serde_json::from_str(&firelight(filled.iter().chain(&["--json"])).succeeds().stdout).unwrap();
+    assert!(json["masks"][1][2]["probability"].as_f64().unwrap() > 0.0 && json["masks"][1][2]["token"].is_string());
+    firelight(["fill-mask", &masked, "--text", "a film"]).fails(USER, &["line 1", "[MASK]"]);
+    firelight(["fill-mask", &texts().run.display().to_string(), "--text", "[MASK]"])
+        .fails(USER, &["firelight classify"]);
+    let measured = firelight(["evaluate", &masked, "--json"]).succeeds().stdout;
+    let measured: Value = serde_json::from_str(&measured).unwrap();
+    let last = fs::read_to_string(Path::new(&masked).join("metrics.jsonl")).unwrap();
+    let last: Value = serde_json::from_str(last.lines().last().unwrap()).unwrap();
+    let [loss, expected] = [&measured["loss"], &last["validation_loss"]].map(|loss| loss.as_f64().unwrap());
+    assert!((loss - expected).abs() < 1e-5 && measured["perplexity"].is_number(), "{measured} {last}");
+    let data = texts().data.display().to_string();
+    let named: Value = serde_json::from_str(
+        &firelight(["evaluate", &masked, "--data", &data, "--split", "dev", "--json"]).succeeds().stdout,
+    )
+    .unwrap();
+    assert_eq!((&named["loss"], &named["examples"]), (&measured["loss"], &measured["examples"]));
     let begun = firelight(train_on(&texts().data, &path("begun"), &["--from", &masked, "--steps", "2"])).succeeds();
     let from = Path::new(&masked).join("model.safetensors");
     assert!(begun.stderr.contains(&format!("begins from: step 4, {}\n", from.display())), "{}", begun.stderr);

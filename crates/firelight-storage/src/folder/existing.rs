@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::Path;
 
-use super::layout::{CONFIG, RECIPE};
+use super::layout::{CHECKPOINTS, CONFIG, RECIPE};
 use crate::atomic::is_temporary;
+use crate::checkpoint_folder::checkpoint_of;
 use crate::error::list;
 use crate::listing::names_in;
 use crate::lock::LOCK;
-use crate::{StorageError, config};
+use crate::{CheckpointFolder, StorageError, config};
 
 /// What to do when the folder of a new run already holds something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,8 +17,8 @@ pub enum Existing {
     /// Refuse, so that no run is lost by accident.
     #[default]
     Refuse,
-    /// Remove the old run first. Files that no run writes stay, and a folder is refused that holds neither `recipe.toml`
-    /// nor a `config.json` of Firelight: models of other programs use the same names.
+    /// Remove the old run first. Files that no run writes stay, and a folder is refused that holds neither `recipe.toml`, nor a
+    /// `config.json` of Firelight, nor one of its checkpoints: models of other programs use the same names.
     Force,
     /// Keep what is there and continue it.
     Resume,
@@ -27,7 +28,7 @@ pub enum Existing {
 pub(super) fn check(path: &Path, existing: Existing) -> Result<(), StorageError> {
     let mut names = names_in(path)?;
     names.retain(|name| name != LOCK && !is_temporary(name));
-    let is_run = names.iter().any(|name| name == RECIPE) || config::is_ours(&path.join(CONFIG));
+    let is_run = names.iter().any(|name| name == RECIPE) || config::is_ours(&path.join(CONFIG)) || has_checkpoint(path);
     let found =
         || if names.is_empty() { "it is missing or empty".into() } else { format!("it holds {}", list(&names)) };
     match existing {
@@ -40,6 +41,14 @@ pub(super) fn check(path: &Path, existing: Existing) -> Result<(), StorageError>
     }
 }
 
+/// Whether a training has left a checkpoint from which it can go on. One without a recipe leaves nothing else.
+pub(super) fn has_checkpoint(path: &Path) -> bool {
+    let checkpoints = path.join(CHECKPOINTS);
+    let is_whole =
+        |name: &String| checkpoint_of(name).is_some() && CheckpointFolder::at(checkpoints.join(name)).state().is_file();
+    names_in(&checkpoints).unwrap_or_default().iter().any(is_whole)
+}
+
 /// Removes what writers left behind that were killed; whoever holds the lock knows that none is at work.
 pub(super) fn remove_temporaries(path: &Path) -> Result<(), StorageError> {
     names_in(path)?.iter().filter(|name| is_temporary(name)).try_for_each(|name| {
@@ -50,7 +59,6 @@ pub(super) fn remove_temporaries(path: &Path) -> Result<(), StorageError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::CHECKPOINTS;
     use super::super::tests::{RUN, folder_with};
     use super::*;
     use crate::{Checkpoint, ModelFolder};
@@ -113,6 +121,18 @@ mod tests {
         drop(folder);
         ModelFolder::create(home.path(), Existing::Force).unwrap();
         assert_eq!(names_in(home.path()).unwrap(), [LOCK]);
+    }
+
+    /// As `fit` leaves it where nobody wrote a recipe.
+    #[test]
+    fn checkpoints_alone_are_a_run() {
+        let home = folder_with(&["checkpoints/step-5/state.json", "checkpoints/step-5/model.safetensors"]);
+        assert!(ModelFolder::open(home.path()).unwrap().weights(&Checkpoint::Step(5)).is_ok());
+        drop(ModelFolder::create(home.path(), Existing::Resume).unwrap());
+        ModelFolder::create(home.path(), Existing::Force).unwrap();
+        assert_eq!(names_in(home.path()).unwrap(), [LOCK]);
+        let home = folder_with(&["checkpoints/step-5/model.safetensors"]);
+        assert!(ModelFolder::open(home.path()).is_err() && ModelFolder::create(home.path(), Existing::Resume).is_err());
     }
 
     #[test]

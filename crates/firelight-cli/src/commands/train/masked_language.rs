@@ -17,7 +17,10 @@ impl Shown for MaskedLanguage {
     const SHOWS: &'static str = "the nearest validation text by cosine similarity";
 
     fn next(folder: &str) -> String {
-        format!("begin a classifier with: firelight train texts --data DIR --from {folder}")
+        format!(
+            "fill masks with: firelight fill-mask {folder} --text TEXT, begin a classifier with: firelight train texts --data DIR --from \
+             {folder}"
+        )
     }
 
     fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<Sample>> {

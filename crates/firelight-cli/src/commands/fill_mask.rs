@@ -1,0 +1,69 @@
+//! `firelight fill-mask`: texts with masks in, the likeliest tokens behind them out.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use firelight::classification::{FilledMask, MaskFiller};
+use serde_json::json;
+
+use super::texts::Texts;
+use super::trained_model::TrainedModel;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  firelight fill-mask runs/masked-1 --text \"the [MASK] of the river\"
+  firelight fill-mask runs/masked-1 --file texts.txt --top-k 3 --json > filled.jsonl";
+
+/// Find what stands behind the masks of texts; without --file and --text, the lines of the standard input
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct FillMask {
+    #[command(flatten)]
+    model: TrainedModel,
+    /// File of texts with masks, one per line
+    #[arg(long, value_name = "FILE", conflicts_with = "text")]
+    file: Option<PathBuf>,
+    /// Text in which [MASK] stands for every token to find
+    #[arg(long, value_name = "TEXT")]
+    text: Option<String>,
+    /// How many of the likeliest tokens to show for each mask
+    #[arg(long, value_name = "N", default_value = "5")]
+    top_k: NonZeroUsize,
+    /// Print one line of JSON for each text: the text and, for each of its masks, tokens with their probabilities
+    #[arg(long)]
+    json: bool,
+}
+
+impl FillMask {
+    pub(crate) fn run(self) -> Result<()> {
+        self.model.is_for("fill-mask")?;
+        let mut texts = Texts::new(self.text.as_deref(), self.file.as_deref())?;
+        self.model.with(|checkpoint, device| {
+            let filler = MaskFiller::load_from(&self.model.run_dir, checkpoint, device)?;
+            while let Some((before, some)) = texts.next_lines()? {
+                let found = filler.fill_after(before, &some, self.top_k.get())?;
+                let lines: String = some.iter().zip(&found).map(|(text, masks)| self.shown(text, masks)).collect();
+                output::print(&lines)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// An object, or the text with a line for each token below it.
+    fn shown(&self, text: &str, masks: &[Vec<FilledMask>]) -> String {
+        if self.json {
+            let token =
+                |found: &FilledMask| json!({"token": found.token, "id": found.id, "probability": found.probability});
+            let masks: Vec<Vec<_>> = masks.iter().map(|mask| mask.iter().map(token).collect()).collect();
+            return format!("{}\n", json!({"text": text, "masks": masks}));
+        }
+        let line = |found: &FilledMask| format!("  {:5.1} %  {}\n", 100.0 * found.probability, found.token.trim());
+        let mask = |(number, found): (usize, &Vec<FilledMask>)| {
+            let heading = if masks.len() > 1 { format!("mask {}:\n", number + 1) } else { String::new() };
+            heading + &found.iter().map(line).collect::<String>()
+        };
+        format!("{text}\n{}", masks.iter().enumerate().map(mask).collect::<String>())
+    }
+}
