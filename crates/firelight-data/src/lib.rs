@@ -86,7 +86,7 @@ pub use parallel::{
     DropReason, Dropped, EncodedPair, LengthFilter, Pair, PairFiles, PairNames, PairReport, ParallelText, lines_of,
     read_lines,
 };
-pub use stories::stories;
+pub use stories::{check_stories, stories};
 pub use stream::TextStream;
 pub use text::read_text;
 pub use token_file::TokenFile;

@@ -61,7 +61,10 @@ impl MaskedCorpus {
         source: &Path,
         paths: &[PathBuf],
     ) -> Result<Self, ClassificationError> {
-        let texts = Texts::read(&recipe.data, source, paths)?;
+        let texts = match (paths, recipe.data.stories) {
+            ([], Some(length)) => Texts::of_stories(&recipe.data, recipe.seed, length)?,
+            _ => Texts::read(&recipe.data, source, paths)?,
+        };
         let all: String = texts.training.iter().flat_map(|text| [text.as_str(), "\n"]).collect();
         let vocabulary = TextVocabulary::new(Tokenizer::train(&recipe.data.tokenizer, &all)?)?;
         Self::new(recipe, vocabulary, texts)
@@ -212,6 +215,28 @@ mod tests {
             error.is_user_error() && error.to_string().contains("validation split: there is 1 document with 1"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn without_data_stories_are_told_of_which_the_last_are_validated_on() {
+        let short = |more: &[(&str, &str)]| {
+            let change = [&[("data.stories", "20000")], more].concat().into_iter();
+            let change: Vec<(String, String)> = change.map(|(key, value)| (key.into(), value.into())).collect();
+            let recipe = read_recipe::<MaskedLanguage>(None, &change).unwrap();
+            MaskedCorpus::read(&recipe, Path::new("x.toml"), &[]).unwrap()
+        };
+        let made = short(&[]);
+        let all = firelight_data::stories(1, 20_000);
+        let all: Vec<&str> = all.split_terminator("\n\n").collect();
+        assert_eq!([&made.texts.training[..], &made.texts.validation].concat(), all);
+        assert_eq!(made.texts.validation.len(), all.len().div_ceil(20));
+        assert_eq!(short(&[("data.validation", "7")]).texts.validation.len(), 7);
+        let pairs = short(&[("data.objective", "masked_and_next_sentence")]);
+        assert!(pairs.texts.training[0].lines().count() > 3 && pairs.sizes().contains("pairs of sentences"));
+        let mut recipe = read_recipe::<MaskedLanguage>(None, &[]).unwrap();
+        recipe.data.stories = None;
+        let error = MaskedCorpus::read(&recipe, Path::new("x.toml"), &[]).unwrap_err();
+        assert!(error.to_string().contains("--data"), "{error}");
     }
 
     #[test]

@@ -73,7 +73,16 @@ impl Task for MaskedLanguage {
         source: &Path,
         paths: &[PathBuf],
     ) -> Result<MaskedCorpus, ClassificationError> {
+        if !paths.is_empty() {
+            recipe.data.stories = None; // so that the recipe in the folder does not promise stories
+        }
         MaskedCorpus::read(recipe, source, paths)
+    }
+
+    fn recall(recipe: &mut MaskedLanguageRecipe, stored: &MaskedLanguageRecipe) {
+        if stored.data.stories.is_none() {
+            recipe.data.stories = None; // texts were given in their place
+        }
     }
 
     fn save(corpus: &MaskedCorpus, folder: &ModelFolder) -> Result<(), ClassificationError> {

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use firelight_core::{ConfigError, LossConfig, TransformerConfig, kind};
 use firelight_data::labelled::{Columns, LabelKind};
-use firelight_data::{Batching, Masking, TokenizerConfig, check_workers};
+use firelight_data::{Batching, Masking, TokenizerConfig, check_stories, check_workers};
 use firelight_training::{Apart, Fields, Recipe, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,10 @@ pub struct TextsRecipe {
     /// What the column of the labels holds, as for a classifier: it decides which texts are held back. Default: a single label.
     #[serde(deserialize_with = "kind::deserialize", skip_serializing_if = "LabelKind::is_single_label")]
     pub problem_type: LabelKind,
+    /// Characters of generated stories to train on when no texts are given, at most 1,000,000,000; of those the last are validated on,
+    /// as many as `validation` says or one in twenty. Default: none, texts must be given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stories: Option<usize>,
     /// How texts become tokens. It knows the training texts alone. Default: `"word:2"`.
     pub tokenizer: TokenizerConfig,
     /// What the model is trained by: `"masked"`, `"masked_and_next_sentence"`, or `"replaced"`, whose settings are
@@ -59,6 +63,7 @@ impl Default for TextsRecipe {
             split_seed: 0,
             columns: Columns::default(),
             problem_type: LabelKind::default(),
+            stories: None,
             tokenizer: TokenizerConfig::Word { min_frequency: 2 },
             objective: PretrainingObjective::default(),
             masking: Masking::default(),
@@ -78,6 +83,7 @@ impl TextsRecipe {
                 .then(|| "data.validation = 0 must be at least 1, or the name of a file".into()),
             self.columns.text.is_empty().then(|| "data.columns.text = [] must name at least one column".into()),
             check_problem_type(&self.problem_type),
+            check_stories(self.stories),
             self.masking.validate().err().map(text),
             self.batching.validate().err().map(text),
             check_workers(self.workers),

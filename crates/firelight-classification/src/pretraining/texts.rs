@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use firelight_data::labelled::{self, LabelledText};
-use firelight_data::read_lines;
+use firelight_data::{read_lines, stories};
 use firelight_storage::{ModelFolder, write_json_lines};
 
 use super::recipe::TextsRecipe;
@@ -13,6 +13,9 @@ use crate::run::{Held, Parts, files_in};
 
 /// The endings of files of texts, in the order in which they are looked for.
 pub(super) const ENDINGS: [&str; 4] = ["txt", "tsv", "csv", "jsonl"];
+
+/// Of so many stories one is validated on.
+const VALIDATED: usize = 20;
 
 /// Texts to train and to validate on.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +40,21 @@ impl Texts {
         };
         let [training, validation] =
             parts.map(|texts| texts.into_iter().filter(|text| !text.trim().is_empty()).collect());
+        Ok(Self { training, validation })
+    }
+
+    /// Generated stories, a sentence a line where sentences count.
+    pub(super) fn of_stories(data: &TextsRecipe, seed: u64, length: usize) -> Result<Self, ClassificationError> {
+        let story = |story: &str| match data.objective.reads_documents() {
+            true => story.replace(". ", ".\n"),
+            false => story.into(),
+        };
+        let all: Vec<String> = stories(seed, length).split_terminator("\n\n").map(story).collect();
+        let held = match data.validation {
+            Held::Texts(count) => count,
+            Held::Split(_) => all.len().div_ceil(VALIDATED),
+        };
+        let [training, validation] = last_apart(all, &Held::Texts(held))?;
         Ok(Self { training, validation })
     }
 

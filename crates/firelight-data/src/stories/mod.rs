@@ -10,6 +10,14 @@ use crate::dice::Dice;
 use cast::Cast;
 use plots::PLOTS;
 
+/// The most bytes that are generated: they lie in memory.
+const MOST: usize = 1_000_000_000;
+
+/// Says what is wrong with `data.stories` of a recipe.
+pub fn check_stories(length: Option<usize>) -> Option<String> {
+    length.filter(|length| *length > MOST).map(|length| format!("data.stories = {length} must be at most {MOST}"))
+}
+
 /// Writes stories until there are at least `length` bytes of them, one a paragraph, with an empty line after each.
 ///
 /// One seed gives one text on every platform, and a longer text begins with the shorter one.

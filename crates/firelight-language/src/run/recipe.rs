@@ -1,7 +1,7 @@
 //! What a language recipe says about its data, and the recipe that is built in.
 
 use firelight_core::{ConfigError, LossConfig, kind};
-use firelight_data::{Batching, Separator, TokenizerConfig, TokenizerKind, check_workers};
+use firelight_data::{Batching, Separator, TokenizerConfig, TokenizerKind, check_stories, check_workers};
 use firelight_training::Recipe;
 use serde::{Deserialize, Serialize};
 
@@ -17,9 +17,6 @@ pub(super) const STORIES: &str = include_str!("stories.toml");
 pub fn stories_recipe() -> &'static str {
     STORIES
 }
-
-/// The most characters that are generated: they lie in memory.
-const MAX_STORIES: usize = 1_000_000_000;
 
 /// The `[data]` section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -85,9 +82,7 @@ impl DataRecipe {
             [
                 separator.err().map(|error| format!("data.documents: {error}")),
                 self.tokenizer.kind().and_then(|kind| begins_anew(&self.tokenizer, kind)),
-                self.stories
-                    .filter(|characters| *characters > MAX_STORIES)
-                    .map(|characters| format!("data.stories = {characters} must be at most {MAX_STORIES}")),
+                check_stories(self.stories),
                 unpackable.then(|| "data.packing needs documents: give data.documents, such as \"blank_line\"".into()),
                 self.batching.validate().err().map(|error| format!("data: {error}")),
                 check_workers(self.workers),
