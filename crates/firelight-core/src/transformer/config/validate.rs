@@ -40,6 +40,7 @@ impl TransformerConfig {
             .size("n_layers", self.n_layers)
             .size("max_seq_len", self.max_seq_len)
             .part(self.norm.validate())
+            .part(self.init.weight.validate())
             .part(self.check_stack_position())
             .part(self.embedding_projection.map_or(Ok(()), |projection| projection.validate()))
             .rate("embedding_dropout", self.embedding_dropout)
@@ -150,6 +151,15 @@ mod tests {
     use crate::attention::LatentConfig;
     use crate::embedding::EmbeddingProjectionConfig;
     use crate::position::{RotaryAxes, RotaryConfig};
+    use crate::{Init, WeightInit};
+
+    /// Counting its parameters builds the stack, which a distribution without a width would stop.
+    #[test]
+    fn a_distribution_of_the_weights_without_a_width_is_refused() {
+        let init = WeightInit { weight: Init::Normal { std: 0.0 }, scale_residual: true };
+        let error = TransformerConfig::new(8, 2, 1).with_init(init).validate().expect_err("no width");
+        assert_eq!(error.problems(), ["init.std = 0 must be above 0"]);
+    }
 
     #[test]
     fn positions_that_add_to_scores_need_scores() {
