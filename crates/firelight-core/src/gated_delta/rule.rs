@@ -19,8 +19,8 @@ use firelight_kernels::linear_recurrence;
 /// Tokens of a chunk.
 const CHUNK: usize = 64;
 
-/// Tokens of a chunk of a text of `length`. At least two: with chunks of one token, Burn 0.22.1 computes a wrong gradient of the keys on
-/// wgpu, where a broadcast factor meets a transposed product with two uses.
+/// Tokens of a chunk of a text of `length`. At least two: with chunks of one token, Burn 0.22.1 computes
+/// a wrong gradient of the keys on wgpu.
 fn chunk(length: usize) -> usize {
     length.next_power_of_two().clamp(2, CHUNK)
 }
