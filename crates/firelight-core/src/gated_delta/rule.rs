@@ -19,10 +19,9 @@ use firelight_kernels::linear_recurrence;
 /// Tokens of a chunk.
 const CHUNK: usize = 64;
 
-/// Tokens of a chunk of a text of `length`. At least two: with chunks of one token, Burn 0.22.1 computes
-/// a wrong gradient of the keys on wgpu.
+/// Tokens of a chunk of a text of `length`.
 fn chunk(length: usize) -> usize {
-    length.next_power_of_two().clamp(2, CHUNK)
+    CHUNK.min(length.next_power_of_two())
 }
 
 /// What every token brings, in single precision: `[B, T, H, _]`.
@@ -44,7 +43,9 @@ pub(super) struct Tokens {
 pub(super) fn gated_delta_rule(tokens: Tokens, before: Option<Tensor<4>>) -> (Tensor<4>, Tensor<4>) {
     let [batch, length, heads, width] = tokens.value.dims();
     let d_key = tokens.key.dims()[3];
-    let (size, rows, like) = (chunk(length), batch * heads, (tokens.key.device(), tokens.key.dtype()));
+    // Burn 0.22.1 computes a wrong gradient of the keys on wgpu where a chunk has one token.
+    let size = chunk(length).max(if tokens.key.is_autodiff() { 2 } else { 1 });
+    let (rows, like) = (batch * heads, (tokens.key.device(), tokens.key.dtype()));
     let chunks = length.div_ceil(size);
     let [query, key, value] = [tokens.query, tokens.key, tokens.value].map(|x| chunked(x, size)); // [N R, C, E | W]
     let [strength, log_decay] = [tokens.strength, tokens.log_decay].map(|x| chunked(x.unsqueeze_dim(3), size)); // [N R, C, 1]
