@@ -54,9 +54,11 @@ mod tests {
     #[test]
     fn a_training_that_no_machine_holds_is_refused_before_anything_is_made() {
         let home = tempfile::tempdir().unwrap();
+        // Layers wide enough for a GPU as well, of whose memory no more is known than that it is below a tebibyte.
+        let request = RunRequest::new(&Device::default()).with_out(home.path().join("run"));
         for (key, value) in [("model.n_layers", 60_000), ("training.batch_size", 1_000_000)] {
-            let request = RunRequest::new(&Device::default()).with_out(home.path().join("run"));
-            let error = Run::prepare(&request.with_override(key, value)).unwrap_err();
+            let request = request.clone().with_override("model.d_ff", 4096).with_override(key, value);
+            let error = Run::prepare(&request).unwrap_err();
             assert!(error.is_user_error() && error.to_string().contains("would take about"), "{key}: {error}");
             assert!(!home.path().join("run").exists(), "{key}");
         }
