@@ -1,5 +1,5 @@
 //! `cargo xtask fixtures`: computes the golden values anew; needs python3 with torch, numpy, safetensors, transformers,
-//! sacrebleu, scikit-learn, scipy and seqeval.
+//! sacrebleu, rouge-score, scikit-learn, scipy and seqeval.
 
 use anyhow::Result;
 

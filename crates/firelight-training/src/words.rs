@@ -32,6 +32,9 @@ pub(crate) fn metric_in_words(name: &str) -> String {
         "auroc" => "AUROC".into(),
         "bleu" => "BLEU".into(),
         "chrf" => "chrF".into(),
+        "rouge1" => "ROUGE-1".into(),
+        "rouge2" => "ROUGE-2".into(),
+        "rougeL" => "ROUGE-L".into(),
         other => other.to_string(),
     };
     name.split('_').map(word).collect::<Vec<_>>().join(" ")

@@ -1,10 +1,10 @@
-//! BLEU, chrF and their tokenizers against sacrebleu: scores, precisions, counts and signatures of every choice, on corpora of
+//! BLEU, chrF and their tokenizers against sacrebleu, ROUGE against rouge-score: scores, precisions, counts and signatures of every choice, on corpora of
 //! made sentences. `tests/fixtures/text_metrics.py` wrote them down.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use firelight::training::metrics::text::{Bleu, BleuTokenizer, Chrf, Smoothing};
+use firelight::training::metrics::text::{Bleu, BleuTokenizer, Chrf, Rouge, Smoothing};
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
@@ -15,6 +15,7 @@ struct Golden {
     bleu: Vec<BleuCase>,
     chrf: Vec<ChrfCase>,
     sentences: Vec<[f64; 3]>,
+    rouge: Vec<RougeCase>,
     tokens: BTreeMap<String, Vec<Vec<String>>>,
 }
 
@@ -47,6 +48,13 @@ struct ChrfCase {
     score: f64,
     name: String,
     signature: String,
+}
+
+/// Precision, recall and F1 of one pair, which follow one another as in the corpora.
+#[derive(Deserialize)]
+struct RougeCase {
+    corpus: String,
+    scores: BTreeMap<String, [f64; 3]>,
 }
 
 impl Golden {
@@ -135,6 +143,27 @@ fn single_sentences_agree_with_sacrebleu() {
             [Chrf::default(), Chrf::plus_plus()].map(|chrf| chrf.sentence(hypothesis, reference).expect("settings"));
         for (found, expected) in [bleu.score, chrf, chrf_words].iter().zip(expected) {
             close(*found, *expected, hypothesis);
+        }
+    }
+}
+
+#[test]
+fn rouge_agrees_with_rouge_score() {
+    let golden = Golden::load();
+    let kinds = [("rouge1", Rouge::N(1)), ("rouge2", Rouge::N(2)), ("rouge3", Rouge::N(3)), ("rougeL", Rouge::L)];
+    assert_eq!(golden.rouge.len(), golden.corpora.values().map(Vec::len).sum::<usize>());
+    for (name, pairs) in &golden.corpora {
+        let cases: Vec<_> = golden.rouge.iter().filter(|case| case.corpus == *name).collect();
+        assert_eq!(cases.len(), pairs.len(), "{name}");
+        let (hypotheses, references) = golden.corpus(name);
+        for (kind, rouge) in kinds {
+            for ((hypothesis, reference), case) in pairs.iter().zip(&cases) {
+                let found = rouge.pair(hypothesis, reference).expect("runs of words");
+                let found = [found.precision, found.recall, found.f1];
+                found.iter().zip(case.scores[kind]).for_each(|(found, expected)| close(*found, expected, hypothesis));
+            }
+            let mean = cases.iter().map(|case| case.scores[kind][2]).sum::<f64>() / cases.len() as f64;
+            close(rouge.corpus(&hypotheses, &references).expect("a corpus"), 100.0 * mean, name);
         }
     }
 }

@@ -164,13 +164,16 @@ impl Evaluate {
         }
         Ok(format!(
             "loss            {:.4} nats per token\nperplexity      {:.3}\nBLEU            {:.2} ({})\nchrF            {:.2}\n\
-             exact match     {:.1} %\ntoken accuracy  {:.2} %\ntime            {:.1} seconds\n",
+             exact match     {:.1} %\nROUGE-1, -2, -L {:.2}, {:.2}, {:.2}\ntoken accuracy  {:.2} %\ntime            {:.1} seconds\n",
             found.loss,
             found.perplexity,
             found.bleu,
             found.signature,
             found.chrf,
             found.exact_match,
+            found.rouge1,
+            found.rouge2,
+            found.rouge_l,
             100.0 * found.token_accuracy,
             found.seconds
         ))

@@ -233,7 +233,8 @@ fn a_split_is_measured_from_its_own_files_alone() {
     let text = firelight(["evaluate", &run, "--data", &data, "--split", "test"]).succeeds().stdout;
     let accuracy = 100.0 * line["token_accuracy"].as_f64().unwrap();
     assert!(text.contains(&format!("token accuracy  {accuracy:.2} %")), "{text}");
-    for key in ["loss", "perplexity", "bleu", "chrf", "exact_match", "token_accuracy", "seconds"] {
+    let scores = ["bleu", "chrf", "exact_match", "rouge1", "rouge2", "rougeL"];
+    for key in ["loss", "perplexity", "token_accuracy", "seconds"].iter().chain(&scores) {
         assert!(line[key].is_number(), "{key} is not in {line}");
     }
     assert!(line["signature"].as_str().unwrap().contains("tok:13a"), "{line}");

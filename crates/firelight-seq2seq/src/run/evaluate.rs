@@ -5,8 +5,8 @@ use std::path::Path;
 use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::metrics::text::Bleu;
-use firelight_training::{measure, read_recipe};
+use firelight_training::metrics::text::{Bleu, TextMetric};
+use firelight_training::{Evaluator, measure, read_recipe};
 use serde::Serialize;
 
 use super::Seq2Seq;
@@ -30,6 +30,13 @@ pub struct Evaluation {
     pub chrf: f64,
     /// Percentage of translations that are the target to the letter.
     pub exact_match: f64,
+    /// ROUGE-1, the mean F1 of words as rouge-score computes it without stemming, from 0 to 100.
+    pub rouge1: f64,
+    /// ROUGE-2, that of pairs of words.
+    pub rouge2: f64,
+    /// ROUGE-L, that of the longest common subsequence.
+    #[serde(rename = "rougeL")]
+    pub rouge_l: f64,
     /// The share of the targets' tokens, the ends included, that are the likeliest after the true ones before them.
     pub token_accuracy: f64,
     /// How BLEU was computed.
@@ -65,16 +72,22 @@ pub fn evaluate(
     let task = Seq2SeqTask::new(translator.model().clone(), LossConfig::default());
     let vocabulary = translator.vocabulary().clone();
     let loader = loader_of(&vocabulary, ids, device)?;
-    let mut scores = PairScores::new(Some(Translations { pairs, vocabulary, options: options.clone() }));
+    let metrics = TextMetric::ALL.to_vec();
+    let mut scores = PairScores::new(Some(Translations { pairs, vocabulary, options: options.clone(), metrics }));
     let (found, values) = measure(&task, &loader, &mut scores)?;
-    let [token_accuracy, bleu, chrf, exact_match] = std::array::from_fn(|score| values[score]);
+    let names: Vec<&str> = scores.scores().iter().map(|score| score.name).collect();
+    let of = |name: &str| values[names.iter().position(|found| *found == name).expect("a score of every name")];
+    let of_text = |metric: TextMetric| of(metric.name());
     Ok(Evaluation {
         loss: found.loss,
         perplexity: found.perplexity(),
-        bleu,
-        chrf,
-        exact_match,
-        token_accuracy,
+        bleu: of_text(TextMetric::Bleu),
+        chrf: of_text(TextMetric::Chrf),
+        exact_match: of_text(TextMetric::ExactMatch),
+        rouge1: of_text(TextMetric::Rouge1),
+        rouge2: of_text(TextMetric::Rouge2),
+        rouge_l: of_text(TextMetric::RougeL),
+        token_accuracy: of("token_accuracy"),
         signature: Bleu::default().signature(),
         seconds: scores.seconds,
     })

@@ -2,6 +2,7 @@
 
 use firelight_core::{ConfigError, LossConfig, kind};
 use firelight_data::{Batching, Denoising, LengthFilter, Separator, TokenizerConfig, Toy, check_workers};
+use firelight_training::metrics::text::TextMetric;
 use firelight_training::{BuiltIn, Recipe};
 use serde::{Deserialize, Serialize};
 
@@ -66,9 +67,12 @@ pub struct PairRecipe {
     pub batching: Batching,
     /// Threads that read batches ahead; they change neither the batches nor their order. At most 64, default 0.
     pub workers: usize,
-    /// How many validation sources are translated, greedily, at every evaluation; `bleu` and `exact_match` of the translations
-    /// are then metrics that `training.monitor` may name beside `token_accuracy`. Default: 0.
+    /// How many validation sources are translated, greedily, at every evaluation. Their scores are then metrics that
+    /// `training.monitor` may name beside `token_accuracy`. Default: 0.
     pub translated: usize,
+    /// How those translations are scored: `"bleu"`, `"chrf"`, `"exact_match"`, and for summaries `"rouge1"`, `"rouge2"` and
+    /// `"rougeL"`. Default: the first three.
+    pub metrics: Vec<TextMetric>,
 }
 
 impl Default for PairRecipe {
@@ -87,6 +91,7 @@ impl Default for PairRecipe {
             batching: Batching::default(),
             workers: 0,
             translated: 0,
+            metrics: vec![TextMetric::Bleu, TextMetric::Chrf, TextMetric::ExactMatch],
         }
     }
 }
@@ -126,11 +131,21 @@ impl PairRecipe {
                     .then(|| format!("data.toy_pairs = {} must be from 2 to {MAX_TOY_PAIRS}", self.toy_pairs)),
                 (!(fraction > 0.0 && fraction < 1.0))
                     .then(|| format!("data.validation_fraction = {fraction} must be above 0 and below 1")),
+                self.repeated_metric()
+                    .map(|name| format!("data.metrics names \"{name}\" twice: leave one of them out")),
+                (self.metrics.is_empty() && self.translated > 0).then(|| {
+                    format!("data.metrics = [] leaves data.translated = {} without a score: name one", self.translated)
+                }),
                 self.filter.validate().err().map(text),
                 self.batching.validate().err().map(text),
                 check_workers(self.workers),
             ],
         )
+    }
+
+    fn repeated_metric(&self) -> Option<&'static str> {
+        let is_repeated = |(at, metric): &(usize, &TextMetric)| self.metrics[..*at].contains(metric);
+        self.metrics.iter().enumerate().find(is_repeated).map(|(_, metric)| metric.name())
     }
 }
 
@@ -161,6 +176,19 @@ mod tests {
             assert_eq!(error, format!("data.toy_pairs = {pairs} must be from 2 to 1000000"));
         }
         assert!(validated(2).is_ok() && validated(MAX_TOY_PAIRS).is_ok());
+    }
+
+    #[test]
+    fn metrics_of_translations_are_named_once_and_one_at_least() {
+        let error = |metrics: &[TextMetric], translated| {
+            let recipe = PairRecipe { metrics: metrics.to_vec(), translated, ..PairRecipe::default() };
+            recipe.validate().err().map(|error| error.to_string())
+        };
+        let twice = error(&[TextMetric::RougeL, TextMetric::Bleu, TextMetric::RougeL], 0).unwrap();
+        assert_eq!(twice, "data.metrics names \"rougeL\" twice: leave one of them out");
+        let none = error(&[], 4).unwrap();
+        assert_eq!(none, "data.metrics = [] leaves data.translated = 4 without a score: name one");
+        assert_eq!((error(&[], 0), error(&TextMetric::ALL, 4)), (None, None));
     }
 
     #[test]

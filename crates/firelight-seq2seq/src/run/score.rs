@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use firelight_data::Pair;
-use firelight_training::metrics::text::{Bleu, Chrf, exact_match};
+use firelight_training::metrics::text::TextMetric;
 use firelight_training::{Evaluator, Score, TrainingError, ValidOutput};
 
 use super::{PairText, Seq2SeqRecipe};
@@ -28,6 +28,7 @@ pub(super) struct Translations {
     pub(super) pairs: Vec<Pair>,
     pub(super) vocabulary: Vocabulary,
     pub(super) options: TranslateOptions,
+    pub(super) metrics: Vec<TextMetric>,
 }
 
 impl PairScores {
@@ -35,25 +36,23 @@ impl PairScores {
         Self { predicted: [0, 0], translations, seconds: 0.0 }
     }
 
-    /// Those of a training: greedy translations of as many pairs as the recipe says.
+    /// Those of a training: greedy translations of as many pairs as the recipe says, and the scores that it names.
     pub(super) fn of_training(corpus: &PairText, recipe: &Seq2SeqRecipe) -> Self {
         let count = recipe.data.translated.min(corpus.validation().len());
         Self::new((count > 0).then(|| Translations {
             pairs: corpus.validation()[..count].to_vec(),
             vocabulary: corpus.vocabulary().clone(),
             options: TranslateOptions::greedy(),
+            metrics: recipe.data.metrics.clone(),
         }))
     }
 }
 
 impl Evaluator<Seq2SeqTask> for PairScores {
     fn scores(&self) -> Vec<Score> {
-        let names: &[_] = if self.translations.is_some() {
-            &["token_accuracy", "bleu", "chrf", "exact_match"]
-        } else {
-            &["token_accuracy"]
-        };
-        names.iter().map(|name| Score::higher(name)).collect()
+        let translated = self.translations.iter().flat_map(|translations| &translations.metrics);
+        let names = ["token_accuracy"].into_iter().chain(translated.map(|metric| metric.name()));
+        names.map(Score::higher).collect()
     }
 
     fn observe(&mut self, output: &ValidOutput<PairAnswers>) -> Result<(), TrainingError> {
@@ -68,13 +67,13 @@ impl Evaluator<Seq2SeqTask> for PairScores {
         let mut scores = vec![right as f64 / all as f64];
         if let Some(translations) = &self.translations {
             let began = Instant::now();
-            let failed = |error: Seq2SeqError| TrainingError::Metric { name: "bleu", reason: error.to_string() };
+            let failed = |error: Seq2SeqError| TrainingError::Metric { name: "translations", reason: error.to_string() };
             let found = translations.of(task).map_err(failed)?;
             self.seconds = began.elapsed().as_secs_f64();
             let targets: Vec<&str> = translations.pairs.iter().map(|pair| pair.target.as_str()).collect();
-            scores.push(Bleu::default().corpus(&found, &targets)?.score);
-            scores.push(Chrf::default().corpus(&found, &targets)?);
-            scores.push(exact_match(&found, &targets)?);
+            for metric in &translations.metrics {
+                scores.push(metric.corpus(&found, &targets)?);
+            }
         }
         Ok(scores)
     }

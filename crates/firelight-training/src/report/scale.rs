@@ -5,7 +5,7 @@ const SHARES: [&str; 9] =
     ["accuracy", "f1", "precision", "recall", "exact_match", "matthews", "auroc", "pearson", "spearman"];
 
 /// Scores of generated text, which are counted in per cent.
-const PER_CENT: [&str; 2] = ["bleu", "chrf"];
+const PER_CENT: [&str; 5] = ["bleu", "chrf", "rouge1", "rouge2", "rougeL"];
 
 /// The scale of a metric.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,4 +1,5 @@
-//! What generated text is worth beside a reference: [`Bleu`], [`Chrf`] and [`exact_match`], and answers to questions beside the
+//! What generated text is worth beside a reference: [`Bleu`], [`Chrf`], [`Rouge`] and [`exact_match`], each by its name as a
+//! [`TextMetric`], and answers to questions beside the
 //! true ones: [`AnswerScore`]. Text in, numbers out: no
 //! tensor, no device, no task.
 //!
@@ -25,13 +26,17 @@ mod answers;
 mod bleu;
 mod chrf;
 mod error;
+mod named;
 mod ngrams;
+mod rouge;
 mod tokenize;
 
 pub use answers::AnswerScore;
 pub use bleu::{Bleu, BleuScore, Smoothing};
 pub use chrf::Chrf;
 pub use error::TextMetricError;
+pub use named::TextMetric;
+pub use rouge::{Rouge, RougeScore};
 pub use tokenize::BleuTokenizer;
 
 /// The percentage of hypotheses that equal their reference, character by character.
