@@ -89,7 +89,7 @@ pub struct TextBatch {
 }
 
 /// Stacks texts with what is true of them.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct TextBatcher;
 
 impl Batcher<Example, TextBatch> for TextBatcher {

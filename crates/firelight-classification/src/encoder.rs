@@ -126,6 +126,13 @@ impl TextEncoderConfig {
         self
     }
 
+    /// The same without dropout and adapters.
+    #[cfg(feature = "train")]
+    pub(crate) fn quiet(&self) -> Self {
+        let bare = self.clone().with_adapters(None);
+        bare.with_stack(|stack| stack.with_dropout(0.0).with_stochastic_depth(0.0))
+    }
+
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {

@@ -53,7 +53,9 @@ mod question_answerer;
 #[cfg(feature = "train")]
 mod question_answering;
 #[cfg(feature = "train")]
-mod run;
+mod records;
+#[cfg(feature = "train")]
+mod sequence_classification;
 mod tagger;
 #[cfg(feature = "train")]
 mod token_classification;
@@ -98,18 +100,20 @@ pub use pretraining::{
 pub use question_answerer::{FoundAnswer, QuestionAnswerer};
 #[cfg(feature = "train")]
 pub use question_answering::{
-    QuestionAnswering, QuestionAnsweringRecipe, QuestionAnsweringRun, QuestionCorpus, QuestionsRecipe, SpanAnswers,
-    SpanBatch, SpanBatcher, SpanExample, SpanLossConfig, SpanModelRecipe, SpanTask, evaluate_answers,
+    QuestionAnswering, QuestionAnsweringRecipe, QuestionAnsweringRun, QuestionsRecipe, SpanAnswers, SpanBatch,
+    SpanBatcher, SpanExample, SpanLossConfig, SpanModelRecipe, SpanTask, evaluate_answers,
 };
 #[cfg(feature = "train")]
-pub use run::{
-    Classification, ClassificationRecipe, ClassifierModelRecipe, Evaluation, Held, LabelledCorpus, LabelledRecipe, Run,
-    TrainedRun, evaluate, texts_recipe,
+pub use records::{Evaluation, Held, RecordData, RecordTask, Source};
+#[cfg(feature = "train")]
+pub use sequence_classification::{
+    Classification, ClassificationRecipe, ClassifierModelRecipe, LabelledRecipe, Run, Targets, TrainedRun, evaluate,
+    texts_recipe,
 };
 pub use tagger::{Entity, TaggedToken, Tagger, Tagging};
 #[cfg(feature = "train")]
 pub use token_classification::{
-    TagAnswers, TaggedBatch, TaggedBatcher, TaggedCorpus, TaggedExample, TaggedRecipe, TokenClassification,
+    TagAnswers, TaggedBatch, TaggedBatcher, TaggedExample, TaggedRecipe, TokenClassification,
     TokenClassificationRecipe, TokenClassificationRun, TokenClassifierTask, TokenModelRecipe, evaluate_tags,
 };
 #[cfg(feature = "train")]

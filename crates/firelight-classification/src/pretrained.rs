@@ -88,6 +88,16 @@ impl Pretrained {
 
 #[cfg(feature = "train")]
 impl Pretrained {
+    /// The tokenizer of the run at `path`, where there is one to begin from.
+    pub(crate) fn vocabulary_of(path: Option<&Path>) -> Result<Option<TextVocabulary>, ClassificationError> {
+        path.map(|path| Self::open(path)?.vocabulary()).transpose()
+    }
+
+    /// Makes sure that a model with this encoder can begin from the run at `path`, where there is one.
+    pub(crate) fn check_encoder_of(path: Option<&Path>, config: &TextEncoderConfig) -> Result<(), ClassificationError> {
+        path.map_or(Ok(()), |path| Self::open(path)?.check_encoder(config))
+    }
+
     /// Makes sure that a classifier of this structure can begin from the run.
     pub(crate) fn check(&self, config: &TextClassifierConfig, new_head: bool) -> Result<(), ClassificationError> {
         self.check_encoder(&config.encoder)?;
@@ -194,9 +204,7 @@ fn learnt<M: Module>(mut model: M, weights: PathBuf) -> Result<M, Classification
 fn differing(one: &TextEncoderConfig, other: &TextEncoderConfig) -> Vec<String> {
     let quiet = |config: &TextEncoderConfig| {
         let init = firelight_core::WeightInit::default();
-        let quiet = |stack: firelight_core::TransformerConfig| stack.with_dropout(0.0).with_stochastic_depth(0.0);
-        let bare = config.clone().with_adapters(None);
-        serde_json::to_value(bare.with_stack(|stack| quiet(stack).with_init(init))).unwrap_or_default()
+        serde_json::to_value(config.quiet().with_stack(|stack| stack.with_init(init))).unwrap_or_default()
     };
     let (one, other) = (quiet(one), quiet(other));
     let fields = |value: &serde_json::Value| -> Vec<(String, serde_json::Value)> {

@@ -8,7 +8,9 @@ use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
 use firelight_data::{BatchPlan, Batching, MaskVocabulary, Split, StepLoader, Tokenizer};
 use firelight_storage::ModelFolder;
+use firelight_training::{DataModule, Task};
 
+use super::MaskedLanguage;
 use super::examples::{ExampleDataset, Examples, PretrainingBatch, PretrainingBatcher};
 use super::recipe::MaskedLanguageRecipe;
 use super::texts::Texts;
@@ -52,24 +54,6 @@ impl MaskedCorpus {
         self.objective
     }
 
-    pub(super) fn sizes(&self) -> String {
-        Units::sizes(&self.training, &self.validation)
-    }
-
-    pub(super) fn read(
-        recipe: &MaskedLanguageRecipe,
-        source: &Path,
-        paths: &[PathBuf],
-    ) -> Result<Self, ClassificationError> {
-        let texts = match (paths, recipe.data.stories) {
-            ([], Some(length)) => Texts::of_stories(&recipe.data, recipe.seed, length)?,
-            _ => Texts::read(&recipe.data, source, paths)?,
-        };
-        let all: String = texts.training.iter().flat_map(|text| [text.as_str(), "\n"]).collect();
-        let vocabulary = TextVocabulary::new(Tokenizer::train(&recipe.data.tokenizer, &all)?)?;
-        Self::new(recipe, vocabulary, texts)
-    }
-
     fn new(
         recipe: &MaskedLanguageRecipe,
         vocabulary: TextVocabulary,
@@ -94,37 +78,8 @@ impl MaskedCorpus {
         Ok(Examples { units, hiding, objective: recipe.data.objective })
     }
 
-    pub(super) fn save(&self, folder: &ModelFolder) -> Result<(), ClassificationError> {
-        self.vocabulary.save(folder)?;
-        self.texts.save(folder)
-    }
-
-    pub(super) fn open(recipe: &MaskedLanguageRecipe, folder: &ModelFolder) -> Result<Self, ClassificationError> {
-        let texts = Texts::open(folder)?;
-        Self::new(recipe, TextVocabulary::load(folder)?, texts)
-    }
-
-    /// Whether the texts at `paths` are these.
-    pub(super) fn is_of(&self, recipe: &MaskedLanguageRecipe, paths: &[PathBuf]) -> Result<bool, ClassificationError> {
-        Ok(Texts::read(&recipe.data, Path::new(""), paths)? == self.texts)
-    }
-
     pub(super) fn training_plan(&self, recipe: &MaskedLanguageRecipe) -> Result<BatchPlan, ClassificationError> {
         Ok(BatchPlan::new(recipe.data.batching, recipe.training.batch_size, self.training.lengths())?)
-    }
-
-    pub(super) fn training_loader(
-        &self,
-        recipe: &MaskedLanguageRecipe,
-        batches: Range<usize>,
-        device: &Device,
-    ) -> Result<Loader, ClassificationError> {
-        let plan = self.training_plan(recipe)?;
-        let examples = self.training(recipe);
-        let dataset = ExampleDataset { examples: examples.clone(), is_fixed: false };
-        let loader = StepLoader::planned(dataset, PretrainingBatcher, plan, device).shuffled(recipe.seed, batches);
-        let loader = loader.with_change(move |_, epoch, index| Some(examples.draw(epoch, index)));
-        Ok(Arc::new(loader.with_workers(recipe.data.workers)))
     }
 
     /// The examples of the training.
@@ -139,6 +94,75 @@ impl MaskedCorpus {
 
     fn hiding(&self, recipe: &MaskedLanguageRecipe) -> Hiding {
         Hiding { vocabulary: self.masks.clone(), masking: recipe.data.masking, seed: recipe.seed }
+    }
+}
+
+impl DataModule<MaskedLanguage> for MaskedCorpus {
+    fn read(recipe: &mut MaskedLanguageRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, ClassificationError> {
+        if !paths.is_empty() {
+            recipe.data.stories = None; // so that the recipe in the folder does not promise stories
+        }
+        let texts = match (paths, recipe.data.stories) {
+            ([], Some(length)) => Texts::of_stories(&recipe.data, recipe.seed, length)?,
+            _ => Texts::read(&recipe.data, source, paths)?,
+        };
+        let all: String = texts.training.iter().flat_map(|text| [text.as_str(), "\n"]).collect();
+        let vocabulary = TextVocabulary::new(Tokenizer::train(&recipe.data.tokenizer, &all)?)?;
+        Self::new(recipe, vocabulary, texts)
+    }
+
+    fn recall(recipe: &mut MaskedLanguageRecipe, stored: &MaskedLanguageRecipe) {
+        if stored.data.stories.is_none() {
+            recipe.data.stories = None; // texts were given in their place
+        }
+    }
+
+    fn save(&self, folder: &ModelFolder) -> Result<(), ClassificationError> {
+        self.vocabulary.save(folder)?;
+        self.texts.save(folder)
+    }
+
+    fn open(recipe: &MaskedLanguageRecipe, folder: &ModelFolder) -> Result<Self, ClassificationError> {
+        let texts = Texts::open(folder)?;
+        Self::new(recipe, TextVocabulary::load(folder)?, texts)
+    }
+
+    fn is_of(&self, recipe: &MaskedLanguageRecipe, paths: &[PathBuf]) -> Result<bool, ClassificationError> {
+        Ok(Texts::read(&recipe.data, Path::new(""), paths)? == self.texts)
+    }
+
+    fn sizes(&self) -> String {
+        Units::sizes(&self.training, &self.validation)
+    }
+
+    fn batches_per_epoch(&self, recipe: &MaskedLanguageRecipe) -> Result<usize, ClassificationError> {
+        Ok(self.training_plan(recipe)?.num_batches())
+    }
+
+    fn training_loader(
+        &self,
+        recipe: &MaskedLanguageRecipe,
+        batches: Range<usize>,
+        device: &Device,
+    ) -> Result<Loader, ClassificationError> {
+        let plan = self.training_plan(recipe)?;
+        let examples = self.training(recipe);
+        let dataset = ExampleDataset { examples: examples.clone(), is_fixed: false };
+        let loader = StepLoader::planned(dataset, PretrainingBatcher, plan, device).shuffled(recipe.seed, batches);
+        let loader = loader.with_change(move |_, epoch, index| Some(examples.draw(epoch, index)));
+        Ok(Arc::new(loader.with_workers(recipe.data.workers)))
+    }
+
+    fn validation_loader(&self, recipe: &MaskedLanguageRecipe, device: &Device) -> Result<Loader, ClassificationError> {
+        validation_loader(&self.validation(recipe), device)
+    }
+
+    /// Of a generator and a discriminator the loss of the latter is reported.
+    fn loss_unit(&self) -> String {
+        match self.objective {
+            PretrainingObjective::Replaced(_) => "nats per token".into(),
+            _ => format!("nats per {}", MaskedLanguage::TARGET),
+        }
     }
 }
 
@@ -180,7 +204,7 @@ mod tests {
         fs::write(path("train.txt"), "a fine film\n\na fine day\na fine film\n").unwrap();
         fs::write(path("dev.tsv"), "a day\tgood\na film\tbad\n").unwrap();
         let recipe = read_recipe::<MaskedLanguage>(None, &[]).unwrap();
-        let made = MaskedCorpus::read(&recipe, Path::new("x.toml"), &[home.path().into()]).unwrap();
+        let made = MaskedCorpus::read(&mut recipe.clone(), Path::new("x.toml"), &[home.path().into()]).unwrap();
         assert_eq!(made.sizes(), "3 texts of 15 tokens to train on, 2 of 8 to validate on");
         let folder = ModelFolder::create(path("run"), Existing::Refuse).unwrap();
         made.save(&folder).unwrap();
@@ -189,7 +213,7 @@ mod tests {
         let examples = |corpus: &MaskedCorpus| (0..3).map(|i| corpus.training(&recipe).draw(1, i)).collect::<Vec<_>>();
         assert_eq!(examples(&read), examples(&made));
         assert!(read.is_of(&recipe, &[home.path().into()]).unwrap());
-        let error = MaskedCorpus::read(&recipe, Path::new("x.toml"), &[path("train.txt")]).unwrap_err();
+        let error = MaskedCorpus::read(&mut recipe.clone(), Path::new("x.toml"), &[path("train.txt")]).unwrap_err();
         assert!(error.to_string().contains("train.txt` is one file"), "{error}");
     }
 
@@ -202,7 +226,7 @@ mod tests {
         fs::write(path("dev.txt"), text).unwrap();
         let mut recipe = read_recipe::<MaskedLanguage>(None, &[]).unwrap();
         recipe.data.objective = PretrainingObjective::MaskedAndNextSentence;
-        let read = || MaskedCorpus::read(&recipe, Path::new("x.toml"), &[home.path().into()]);
+        let read = || MaskedCorpus::read(&mut recipe.clone(), Path::new("x.toml"), &[home.path().into()]);
         let made = read().unwrap();
         assert_eq!(made.sizes(), "2 documents with 3 pairs of sentences to train on, 2 with 3 to validate on");
         assert_eq!(made.validation_texts(), ["a fine film", "so dull", "a day", "a fine day", "a night"]);
@@ -223,7 +247,7 @@ mod tests {
             let change = [&[("data.stories", "20000")], more].concat().into_iter();
             let change: Vec<(String, String)> = change.map(|(key, value)| (key.into(), value.into())).collect();
             let recipe = read_recipe::<MaskedLanguage>(None, &change).unwrap();
-            MaskedCorpus::read(&recipe, Path::new("x.toml"), &[]).unwrap()
+            MaskedCorpus::read(&mut recipe.clone(), Path::new("x.toml"), &[]).unwrap()
         };
         let made = short(&[]);
         let all = firelight_data::stories(1, 20_000);
@@ -235,7 +259,7 @@ mod tests {
         assert!(pairs.texts.training[0].lines().count() > 3 && pairs.sizes().contains("pairs of sentences"));
         let mut recipe = read_recipe::<MaskedLanguage>(None, &[]).unwrap();
         recipe.data.stories = None;
-        let error = MaskedCorpus::read(&recipe, Path::new("x.toml"), &[]).unwrap_err();
+        let error = MaskedCorpus::read(&mut recipe.clone(), Path::new("x.toml"), &[]).unwrap_err();
         assert!(error.to_string().contains("--data"), "{error}");
     }
 
@@ -249,7 +273,7 @@ mod tests {
         for objective in [PretrainingObjective::Masked, PretrainingObjective::MaskedAndNextSentence, replaced] {
             let mut recipe = read_recipe::<MaskedLanguage>(None, &[]).unwrap();
             recipe.data.objective = objective;
-            let corpus = MaskedCorpus::read(&recipe, Path::new("x.toml"), &[home.path().into()]).unwrap();
+            let corpus = MaskedCorpus::read(&mut recipe.clone(), Path::new("x.toml"), &[home.path().into()]).unwrap();
             let dataset = |is_fixed| ExampleDataset { examples: corpus.validation(&recipe), is_fixed };
             assert_eq!(dataset(true).get(0).unwrap(), Some(corpus.validation(&recipe).fixed(0)));
             assert_eq!(dataset(false).get(0).unwrap(), None, "the loader draws");

@@ -6,7 +6,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::{Task, read_recipe};
+use firelight_training::{DataModule, read_recipe};
 
 use super::MaskedLanguage;
 use super::corpus::{MaskedCorpus, validation_loader};
@@ -18,7 +18,7 @@ use super::texts::{ENDINGS, of_file};
 use crate::error::ClassificationError;
 use crate::mask_filler::MaskFiller;
 use crate::objectives::PretrainingObjective;
-use crate::run::{Asked, Evaluation, Measured, measured};
+use crate::records::{Asked, Evaluation, Measured, measured};
 use crate::vocabulary::TextVocabulary;
 
 /// Evaluates a run on the file `DIR/split.txt` (or `.tsv`, `.csv`, `.jsonl`), with the masks that its validation draws; the tokenizer is that
@@ -42,7 +42,7 @@ pub fn evaluate_masked(
     let is_of_tokens = !matches!(objective, PretrainingObjective::Replaced(_));
     let unit = if is_of_tokens { "nats per hidden token" } else { "nats per token" };
     let (loader, mut scores) = (validation_loader(&examples, device)?, PretrainingScores::of(objective));
-    let about = (unit, examples.units.lengths().len(), began);
+    let about = (unit.into(), examples.units.lengths().len(), began);
     let mut found = Evaluation::of(&task, loader.as_ref(), &mut scores, about)?;
     if is_of_tokens {
         found.scores.insert(0, ("perplexity", found.loss.exp()));
@@ -60,6 +60,6 @@ fn examples_of(
     let splits = (recipe.data.training.as_str(), &recipe.data.validation);
     match measured::<MaskedLanguage>(folder, recipe, data, (splits, &ENDINGS))? {
         Measured::File(file) => MaskedCorpus::examples(recipe, vocabulary, &of_file(&file, &recipe.data)?),
-        Measured::HeldBack => Ok(MaskedLanguage::open(recipe, folder)?.validation(recipe)),
+        Measured::HeldBack => Ok(MaskedCorpus::open(recipe, folder)?.validation(recipe)),
     }
 }

@@ -16,13 +16,10 @@ mod tests;
 mod texts;
 mod units;
 
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn::tensor::Device;
-use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
-use firelight_storage::ModelFolder;
 use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task};
 
 pub use corpus::MaskedCorpus;
@@ -32,7 +29,7 @@ pub use objective::PretrainingTask;
 pub use recipe::{EncoderModelRecipe, MaskedLanguageRecipe, TextsRecipe};
 
 use crate::error::ClassificationError;
-use crate::objectives::{PretrainingConfig, PretrainingModel, PretrainingObjective};
+use crate::objectives::{PretrainingConfig, PretrainingModel};
 
 /// Which tokens stood where masks stand, and whatever else `data.objective` asks.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +44,7 @@ impl Task for MaskedLanguage {
     type Model = EncoderModelRecipe;
     type Loss = LossConfig;
     type Config = PretrainingConfig;
-    type Corpus = MaskedCorpus;
+    type DataModule = MaskedCorpus;
     type Net = PretrainingModel;
     type Error = ClassificationError;
 
@@ -68,43 +65,6 @@ impl Task for MaskedLanguage {
         .concat()
     }
 
-    fn read(
-        recipe: &mut MaskedLanguageRecipe,
-        source: &Path,
-        paths: &[PathBuf],
-    ) -> Result<MaskedCorpus, ClassificationError> {
-        if !paths.is_empty() {
-            recipe.data.stories = None; // so that the recipe in the folder does not promise stories
-        }
-        MaskedCorpus::read(recipe, source, paths)
-    }
-
-    fn recall(recipe: &mut MaskedLanguageRecipe, stored: &MaskedLanguageRecipe) {
-        if stored.data.stories.is_none() {
-            recipe.data.stories = None; // texts were given in their place
-        }
-    }
-
-    fn save(corpus: &MaskedCorpus, folder: &ModelFolder) -> Result<(), ClassificationError> {
-        corpus.save(folder)
-    }
-
-    fn open(recipe: &MaskedLanguageRecipe, folder: &ModelFolder) -> Result<MaskedCorpus, ClassificationError> {
-        MaskedCorpus::open(recipe, folder)
-    }
-
-    fn is_of(
-        corpus: &MaskedCorpus,
-        recipe: &MaskedLanguageRecipe,
-        paths: &[PathBuf],
-    ) -> Result<bool, ClassificationError> {
-        corpus.is_of(recipe, paths)
-    }
-
-    fn sizes(corpus: &MaskedCorpus) -> String {
-        corpus.sizes()
-    }
-
     fn config(
         recipe: &MaskedLanguageRecipe,
         corpus: &MaskedCorpus,
@@ -123,37 +83,8 @@ impl Task for MaskedLanguage {
         model.report().parts()
     }
 
-    fn batches_of_an_epoch(corpus: &MaskedCorpus, recipe: &MaskedLanguageRecipe) -> Result<usize, ClassificationError> {
-        Ok(corpus.training_plan(recipe)?.num_batches())
-    }
-
-    fn training_loader(
-        corpus: &MaskedCorpus,
-        recipe: &MaskedLanguageRecipe,
-        batches: Range<usize>,
-        device: &Device,
-    ) -> Result<TrainLoader<PretrainingTask>, ClassificationError> {
-        corpus.training_loader(recipe, batches, device)
-    }
-
-    fn validation_loader(
-        corpus: &MaskedCorpus,
-        recipe: &MaskedLanguageRecipe,
-        device: &Device,
-    ) -> Result<ValidLoader<PretrainingTask>, ClassificationError> {
-        corpus::validation_loader(&corpus.validation(recipe), device)
-    }
-
     fn evaluator(_corpus: &MaskedCorpus, recipe: &MaskedLanguageRecipe) -> Box<dyn Evaluator<PretrainingTask>> {
         Box::new(score::PretrainingScores::of(recipe.data.objective))
-    }
-
-    /// Of a generator and a discriminator the loss of the latter is reported.
-    fn loss_unit(corpus: &MaskedCorpus) -> String {
-        match corpus.objective() {
-            PretrainingObjective::Replaced(_) => "nats per token".into(),
-            _ => format!("nats per {}", Self::TARGET),
-        }
     }
 
     fn estimate(recipe: &MaskedLanguageRecipe, config: &PretrainingConfig) -> Estimate {

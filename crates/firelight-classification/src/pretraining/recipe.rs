@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::encoder::TextEncoderConfig;
 use crate::objectives::{PretrainingConfig, PretrainingObjective};
-use crate::run::{Held, check_problem_type, encoder_stack};
+use crate::records::Held;
+use crate::sequence_classification::{check_problem_type, encoder_stack};
 
 /// The recipe of a pre-training.
 pub type MaskedLanguageRecipe = Recipe<TextsRecipe, EncoderModelRecipe, LossConfig>;

@@ -9,7 +9,7 @@ use firelight_storage::{ModelFolder, write_json_lines};
 
 use super::recipe::TextsRecipe;
 use crate::error::ClassificationError;
-use crate::run::{Held, Parts, files_in};
+use crate::records::{Held, Parts, classes_of, files_in};
 
 /// The endings of files of texts, in the order in which they are looked for.
 pub(super) const ENDINGS: [&str; 4] = ["txt", "tsv", "csv", "jsonl"];
@@ -32,8 +32,9 @@ impl Texts {
         let parts = match validation {
             Some(validation) => [of_file(&training, data)?, of_file(&validation, data)?],
             None if is_table(&training) => {
-                let columns = (&data.columns, &data.problem_type);
-                let parts = Parts::read((training, None), &data.validation, columns, data.split_seed)?;
+                let read = |file: &Path| labelled::read_as(file, &data.columns, &data.problem_type);
+                let classes = |texts: &[LabelledText]| classes_of(texts, &data.problem_type);
+                let parts = Parts::read((training, None), &data.validation, data.split_seed, read, classes)?;
                 [parts.training, parts.validation].map(|rows| of_rows(rows, data))
             }
             None => last_apart(of_file(&training, data)?, &data.validation)?,

@@ -19,6 +19,8 @@ use crate::model::SpanReader;
 pub struct SpanExample {
     /// Its place among all that were read.
     pub number: usize,
+    /// The place of its question among all that were read.
+    pub question: usize,
     /// The tokens.
     pub window: QuestionWindow,
     /// The places of the answer's first and last token; twice that of the class token, where the window has none.
@@ -39,7 +41,7 @@ pub struct SpanBatch {
 }
 
 /// Stacks windows.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct SpanBatcher;
 
 impl Batcher<SpanExample, SpanBatch> for SpanBatcher {

@@ -2,32 +2,27 @@
 //! `firelight_training::Run` does the rest.
 
 mod batch;
-mod corpus;
 mod evaluate;
 mod recipe;
+mod records;
 mod score;
-mod self_check;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn::tensor::Device;
-use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::{ConfigError, ParamBuilder};
-use firelight_storage::ModelFolder;
 use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task};
 
 pub use batch::{SpanAnswers, SpanBatch, SpanBatcher, SpanExample, SpanLossConfig, SpanTask};
-pub use corpus::QuestionCorpus;
 pub use evaluate::evaluate_answers;
 pub use recipe::{QuestionAnsweringRecipe, QuestionsRecipe, SpanModelRecipe};
 
 use crate::error::ClassificationError;
 use crate::model::{ReadingConfig, SpanReader, SpanReaderConfig};
 use crate::pretrained::Pretrained;
-use crate::run::estimate_of;
+use crate::records::{RecordData, estimate_of, self_check};
 
 /// A training of a reader that is ready to begin.
 pub type QuestionAnsweringRun = firelight_training::Run<QuestionAnswering>;
@@ -45,7 +40,7 @@ impl Task for QuestionAnswering {
     type Model = SpanModelRecipe;
     type Loss = SpanLossConfig;
     type Config = SpanReaderConfig;
-    type Corpus = QuestionCorpus;
+    type DataModule = RecordData<Self>;
     type Net = SpanReader;
     type Error = ClassificationError;
 
@@ -65,46 +60,12 @@ impl Task for QuestionAnswering {
         .concat()
     }
 
-    fn read(
-        recipe: &mut QuestionAnsweringRecipe,
-        source: &Path,
-        paths: &[PathBuf],
-    ) -> Result<QuestionCorpus, ClassificationError> {
-        let from = recipe.model.from().map(Pretrained::open).transpose()?;
-        let vocabulary = from.as_ref().map(Pretrained::vocabulary).transpose()?;
-        let corpus = QuestionCorpus::read(recipe, source, paths, vocabulary)?;
-        if let Some(run) = from {
-            run.check_encoder(&Self::config(recipe, &corpus, source)?.encoder)?;
-        }
-        Ok(corpus)
-    }
-
-    fn save(corpus: &QuestionCorpus, folder: &ModelFolder) -> Result<(), ClassificationError> {
-        corpus.save(folder)
-    }
-
-    fn open(recipe: &QuestionAnsweringRecipe, folder: &ModelFolder) -> Result<QuestionCorpus, ClassificationError> {
-        QuestionCorpus::open(recipe, folder)
-    }
-
-    fn is_of(
-        corpus: &QuestionCorpus,
-        recipe: &QuestionAnsweringRecipe,
-        paths: &[PathBuf],
-    ) -> Result<bool, ClassificationError> {
-        corpus.is_of(&recipe.data, paths)
-    }
-
-    fn sizes(corpus: &QuestionCorpus) -> String {
-        corpus.sizes()
-    }
-
     fn config(
         recipe: &QuestionAnsweringRecipe,
-        corpus: &QuestionCorpus,
+        corpus: &RecordData<Self>,
         source: &Path,
     ) -> Result<SpanReaderConfig, ClassificationError> {
-        let config = recipe.model.config(corpus.vocabulary().vocab_size(), corpus.reading());
+        let config = recipe.model.config(corpus.vocabulary().vocab_size(), *corpus.targets());
         config.validate().map_err(|error| ClassificationError::Config { path: source.into(), error })?;
         Ok(config)
     }
@@ -130,33 +91,9 @@ impl Task for QuestionAnswering {
         model.report().parts()
     }
 
-    fn batches_of_an_epoch(
-        corpus: &QuestionCorpus,
-        recipe: &QuestionAnsweringRecipe,
-    ) -> Result<usize, ClassificationError> {
-        Ok(corpus.training_plan(recipe)?.num_batches())
-    }
-
-    fn training_loader(
-        corpus: &QuestionCorpus,
-        recipe: &QuestionAnsweringRecipe,
-        batches: Range<usize>,
-        device: &Device,
-    ) -> Result<TrainLoader<SpanTask>, ClassificationError> {
-        corpus.training_loader(recipe, batches, device)
-    }
-
-    fn validation_loader(
-        corpus: &QuestionCorpus,
-        _recipe: &QuestionAnsweringRecipe,
-        device: &Device,
-    ) -> Result<ValidLoader<SpanTask>, ClassificationError> {
-        corpus.validation_loader(device)
-    }
-
-    fn evaluator(corpus: &QuestionCorpus, _recipe: &QuestionAnsweringRecipe) -> Box<dyn Evaluator<SpanTask>> {
-        let (examples, questions) = (corpus.validation(), corpus.validation_questions());
-        Box::new(score::AnswerScores::on(corpus.reading(), examples, questions))
+    fn evaluator(corpus: &RecordData<Self>, _recipe: &QuestionAnsweringRecipe) -> Box<dyn Evaluator<SpanTask>> {
+        let (examples, questions) = (corpus.validation(), corpus.validation_records());
+        Box::new(score::AnswerScores::on(*corpus.targets(), examples, questions))
     }
 
     fn estimate(recipe: &QuestionAnsweringRecipe, config: &SpanReaderConfig) -> Estimate {
@@ -168,9 +105,9 @@ impl Task for QuestionAnswering {
     fn self_check(
         recipe: &QuestionAnsweringRecipe,
         config: &SpanReaderConfig,
-        corpus: &QuestionCorpus,
+        corpus: &RecordData<Self>,
         device: &Device,
     ) -> Result<Vec<Check>, ClassificationError> {
-        self_check::self_check(config, recipe.seed, corpus, device)
+        self_check(recipe, config, corpus, device)
     }
 }

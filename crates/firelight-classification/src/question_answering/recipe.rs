@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use firelight_core::{ConfigError, TransformerConfig, kind};
-use firelight_data::{Batching, TokenizerConfig, check_workers};
+use firelight_data::{Batching, TokenizerConfig};
 use firelight_training::{Apart, Fields, Recipe, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::batch::SpanLossConfig;
 use crate::encoder::TextEncoderConfig;
 use crate::model::{ReadingConfig, SpanReaderConfig};
-use crate::run::{Held, encoder_stack};
+use crate::records::{Held, Source};
+use crate::sequence_classification::encoder_stack;
 
 /// The recipe of a reader.
 pub type QuestionAnsweringRecipe = Recipe<QuestionsRecipe, SpanModelRecipe, SpanLossConfig>;
@@ -61,18 +62,25 @@ impl Default for QuestionsRecipe {
 }
 
 impl QuestionsRecipe {
+    /// The keys that all tasks on records have.
+    pub(super) fn source(&self) -> Source<'_> {
+        Source {
+            training: &self.training,
+            validation: &self.validation,
+            split_seed: self.split_seed,
+            tokenizer: &self.tokenizer,
+            batching: self.batching,
+            workers: self.workers,
+        }
+    }
+
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let own = [
-            (self.validation == Held::Texts(0))
-                .then(|| "data.validation = 0 must be at least 1, or the name of a file".into()),
+        self.source().validate([
             (self.stride == Some(0)).then(|| "data.stride = 0 must be at least 1".into()),
             (self.max_answer_len == 0).then(|| "data.max_answer_len = 0 must be at least 1".into()),
-            self.batching.validate().err().map(|error| format!("data: {error}")),
-            check_workers(self.workers),
-        ];
-        ConfigError::collect([], own)
+        ])
     }
 }
 

@@ -23,10 +23,10 @@ pub(super) struct AnswerScores {
 }
 
 impl AnswerScores {
-    pub(super) fn on(reading: ReadingConfig, examples: &[Vec<SpanExample>], questions: &[Question]) -> Self {
-        let windows = |examples: &Vec<SpanExample>| examples.iter().map(|example| example.window.clone()).collect();
-        let logits = vec![Default::default(); examples.iter().map(Vec::len).sum()];
-        let windows = examples.iter().map(windows).collect();
+    pub(super) fn on(reading: ReadingConfig, examples: &[SpanExample], questions: &[Question]) -> Self {
+        let mut windows = vec![Vec::new(); questions.len()];
+        examples.iter().for_each(|example| windows[example.question].push(example.window.clone()));
+        let logits = vec![Default::default(); examples.len()];
         Self { reading, questions: questions.to_vec(), windows, logits }
     }
 }

@@ -7,13 +7,12 @@ use std::path::Path;
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 use firelight_storage::Checkpoint;
-use firelight_training::{OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, Trainer};
+use firelight_training::{DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, Trainer};
 
-use super::self_check::quiet;
 use super::{QuestionAnswering, QuestionAnsweringRun, SpanBatcher, SpanLossConfig, SpanTask, evaluate_answers};
 use crate::error::ClassificationError;
 use crate::question_answerer::QuestionAnswerer;
-use crate::run::Evaluation;
+use crate::records::{Evaluation, RecordTask};
 
 /// The settings of the built-in recipe that differ: the texts are few and short.
 const SMALL: [(&str, &str); 9] = [
@@ -126,9 +125,11 @@ fn one_batch_is_learnt_to_zero_loss() {
         assert!(check.holds(), "{check}");
     }
     let device = Device::default().autodiff();
-    let config = quiet(&QuestionAnswering::config(&run.recipe, &run.corpus, Path::new("answers.toml")).unwrap());
+    let config = QuestionAnswering::quiet(
+        &QuestionAnswering::config(&run.recipe, &run.corpus, Path::new("answers.toml")).unwrap(),
+    );
     let task = SpanTask::new(config.init_with(&ParamBuilder::new(&device, 0)), SpanLossConfig::default());
-    let batch = || SpanBatcher.batch(run.corpus.training()[..8].concat(), &device);
+    let batch = || SpanBatcher.batch(run.corpus.training()[..8].to_vec(), &device);
     let optimizer = OptimizerConfig { learning_rate: 1e-3, weight_decay: 0.0, ..OptimizerConfig::default() };
     let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
     let mut trainer = Trainer::new(task, optimizer, schedule, 0);

@@ -36,7 +36,7 @@ pub struct TaggedBatch {
 }
 
 /// Stacks tagged sentences.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct TaggedBatcher;
 
 impl Batcher<TaggedExample, TaggedBatch> for TaggedBatcher {

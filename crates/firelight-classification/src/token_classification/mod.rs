@@ -2,32 +2,27 @@
 //! `firelight_training::Run` does the rest.
 
 mod batch;
-mod corpus;
 mod evaluate;
 mod recipe;
+mod records;
 mod score;
-mod self_check;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn::tensor::Device;
-use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
-use firelight_storage::ModelFolder;
 use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task};
 
 pub use batch::{TagAnswers, TaggedBatch, TaggedBatcher, TaggedExample, TokenClassifierTask};
-pub use corpus::TaggedCorpus;
 pub use evaluate::evaluate_tags;
 pub use recipe::{TaggedRecipe, TokenClassificationRecipe, TokenModelRecipe};
 
 use crate::error::ClassificationError;
 use crate::model::{TokenClassifier, TokenClassifierConfig};
 use crate::pretrained::Pretrained;
-use crate::run::estimate_of;
+use crate::records::{RecordData, estimate_of, self_check};
 
 /// A training of a classifier of tokens that is ready to begin.
 pub type TokenClassificationRun = firelight_training::Run<TokenClassification>;
@@ -45,7 +40,7 @@ impl Task for TokenClassification {
     type Model = TokenModelRecipe;
     type Loss = LossConfig;
     type Config = TokenClassifierConfig;
-    type Corpus = TaggedCorpus;
+    type DataModule = RecordData<Self>;
     type Net = TokenClassifier;
     type Error = ClassificationError;
 
@@ -62,46 +57,12 @@ impl Task for TokenClassification {
         .concat()
     }
 
-    fn read(
-        recipe: &mut TokenClassificationRecipe,
-        source: &Path,
-        paths: &[PathBuf],
-    ) -> Result<TaggedCorpus, ClassificationError> {
-        let from = recipe.model.from().map(Pretrained::open).transpose()?;
-        let vocabulary = from.as_ref().map(Pretrained::vocabulary).transpose()?;
-        let corpus = TaggedCorpus::read(recipe, source, paths, vocabulary)?;
-        if let Some(run) = from {
-            run.check_encoder(&Self::config(recipe, &corpus, source)?.encoder)?;
-        }
-        Ok(corpus)
-    }
-
-    fn save(corpus: &TaggedCorpus, folder: &ModelFolder) -> Result<(), ClassificationError> {
-        corpus.save(folder)
-    }
-
-    fn open(recipe: &TokenClassificationRecipe, folder: &ModelFolder) -> Result<TaggedCorpus, ClassificationError> {
-        TaggedCorpus::open(recipe, folder)
-    }
-
-    fn is_of(
-        corpus: &TaggedCorpus,
-        recipe: &TokenClassificationRecipe,
-        paths: &[PathBuf],
-    ) -> Result<bool, ClassificationError> {
-        corpus.is_of(&recipe.data, paths)
-    }
-
-    fn sizes(corpus: &TaggedCorpus) -> String {
-        corpus.sizes()
-    }
-
     fn config(
         recipe: &TokenClassificationRecipe,
-        corpus: &TaggedCorpus,
+        corpus: &RecordData<Self>,
         source: &Path,
     ) -> Result<TokenClassifierConfig, ClassificationError> {
-        let config = recipe.model.config(corpus.vocabulary().vocab_size(), corpus.tags().names().to_vec());
+        let config = recipe.model.config(corpus.vocabulary().vocab_size(), corpus.targets().names().to_vec());
         config.validate().map_err(|error| ClassificationError::Config { path: source.into(), error })?;
         Ok(config)
     }
@@ -127,36 +88,12 @@ impl Task for TokenClassification {
         model.report().parts()
     }
 
-    fn batches_of_an_epoch(
-        corpus: &TaggedCorpus,
-        recipe: &TokenClassificationRecipe,
-    ) -> Result<usize, ClassificationError> {
-        Ok(corpus.training_plan(recipe)?.num_batches())
-    }
-
-    fn training_loader(
-        corpus: &TaggedCorpus,
-        recipe: &TokenClassificationRecipe,
-        batches: Range<usize>,
-        device: &Device,
-    ) -> Result<TrainLoader<TokenClassifierTask>, ClassificationError> {
-        corpus.training_loader(recipe, batches, device)
-    }
-
-    fn validation_loader(
-        corpus: &TaggedCorpus,
-        _recipe: &TokenClassificationRecipe,
-        device: &Device,
-    ) -> Result<ValidLoader<TokenClassifierTask>, ClassificationError> {
-        corpus.validation_loader(device)
-    }
-
     fn evaluator(
-        corpus: &TaggedCorpus,
+        corpus: &RecordData<Self>,
         _recipe: &TokenClassificationRecipe,
     ) -> Box<dyn Evaluator<TokenClassifierTask>> {
-        let (examples, sentences) = (corpus.validation(), corpus.validation_sentences());
-        Box::new(score::TagScores::on(corpus.tags().names(), examples, sentences))
+        let (examples, sentences) = (corpus.validation(), corpus.validation_records());
+        Box::new(score::TagScores::on(corpus.targets().names(), examples, sentences))
     }
 
     fn estimate(recipe: &TokenClassificationRecipe, config: &TokenClassifierConfig) -> Estimate {
@@ -168,9 +105,9 @@ impl Task for TokenClassification {
     fn self_check(
         recipe: &TokenClassificationRecipe,
         config: &TokenClassifierConfig,
-        corpus: &TaggedCorpus,
+        corpus: &RecordData<Self>,
         device: &Device,
     ) -> Result<Vec<Check>, ClassificationError> {
-        self_check::self_check(config, recipe.seed, corpus, device)
+        self_check(recipe, config, corpus, device)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use firelight_core::{ConfigError, LossConfig, TransformerConfig, kind};
 use firelight_data::tagged::TagScheme;
-use firelight_data::{Batching, TokenizerConfig, check_workers};
+use firelight_data::{Batching, TokenizerConfig};
 use firelight_training::{Apart, Fields, Recipe, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::encoder::TextEncoderConfig;
 use crate::heads::TokenHeadConfig;
 use crate::model::TokenClassifierConfig;
-use crate::run::{Held, encoder_stack};
+use crate::records::{Held, Source};
+use crate::sequence_classification::encoder_stack;
 
 /// The recipe of a classifier of tokens.
 pub type TokenClassificationRecipe = Recipe<TaggedRecipe, TokenModelRecipe, LossConfig>;
@@ -57,16 +58,22 @@ impl Default for TaggedRecipe {
 }
 
 impl TaggedRecipe {
+    /// The keys that all tasks on records have.
+    pub(super) fn source(&self) -> Source<'_> {
+        Source {
+            training: &self.training,
+            validation: &self.validation,
+            split_seed: self.split_seed,
+            tokenizer: &self.tokenizer,
+            batching: self.batching,
+            workers: self.workers,
+        }
+    }
+
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let own = [
-            (self.validation == Held::Texts(0))
-                .then(|| "data.validation = 0 must be at least 1, or the name of a file".into()),
-            self.batching.validate().err().map(|error| format!("data: {error}")),
-            check_workers(self.workers),
-        ];
-        ConfigError::collect([], own)
+        self.source().validate([])
     }
 }
 

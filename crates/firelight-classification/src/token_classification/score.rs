@@ -5,7 +5,7 @@ use firelight_training::metrics::classes::{PerClass, entity_report};
 use firelight_training::{Evaluator, Score, TrainingError, ValidOutput};
 
 use super::batch::{TagAnswers, TaggedExample, TokenClassifierTask};
-use crate::run::{Judged, scores, values};
+use crate::records::{Judged, scores, values};
 
 /// What is said of the tags of some sentences.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,12 +7,11 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 use firelight_core::{LossConfig, ParamBuilder};
 use firelight_storage::Checkpoint;
-use firelight_training::{OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, Trainer};
+use firelight_training::{DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, Trainer};
 
-use super::self_check::quiet;
 use super::{TaggedBatcher, TokenClassification, TokenClassificationRun, TokenClassifierTask, evaluate_tags};
 use crate::error::ClassificationError;
-use crate::run::Evaluation;
+use crate::records::{Evaluation, RecordTask};
 use crate::tagger::Tagger;
 
 /// The settings of the built-in recipe that differ: the sentences are few and short.
@@ -133,7 +132,9 @@ fn one_batch_is_learnt_to_zero_loss() {
         assert!(check.holds(), "{check}");
     }
     let device = Device::default().autodiff();
-    let config = quiet(&TokenClassification::config(&run.recipe, &run.corpus, Path::new("entities.toml")).unwrap());
+    let config = TokenClassification::quiet(
+        &TokenClassification::config(&run.recipe, &run.corpus, Path::new("entities.toml")).unwrap(),
+    );
     let task = TokenClassifierTask::new(config.init_with(&ParamBuilder::new(&device, 0)), LossConfig::default());
     let batch = || TaggedBatcher.batch(run.corpus.training()[..8].to_vec(), &device);
     let optimizer = OptimizerConfig { learning_rate: 3e-3, weight_decay: 0.0, ..OptimizerConfig::default() };

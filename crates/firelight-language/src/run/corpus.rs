@@ -77,7 +77,7 @@ impl Corpus {
     }
 
     /// Batches in which a training sees the whole part once: documents each, a stream as windows side by side.
-    pub(super) fn batches_of_an_epoch(&self, recipe: &LanguageRecipe) -> Result<usize, DataError> {
+    pub(super) fn batches_per_epoch(&self, recipe: &LanguageRecipe) -> Result<usize, DataError> {
         let items = self.items(Split::Training, recipe)?;
         let (batching, batch_size) = (recipe.data.batching, recipe.training.batch_size);
         let plan = match self {

@@ -5,7 +5,7 @@ use std::path::Path;
 use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::read_recipe;
+use firelight_training::{DataModule, read_recipe};
 use serde::Serialize;
 
 use super::corpus::Corpus;

@@ -9,13 +9,10 @@ mod recipe;
 mod self_check;
 mod text;
 
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn::tensor::Device;
-use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
-use firelight_storage::ModelFolder;
 use firelight_training::{BuiltIn, Check, Estimate, Problem, Task};
 
 pub use evaluate::{Evaluation, evaluate};
@@ -25,7 +22,6 @@ pub use text::LmText;
 
 use crate::error::LanguageError;
 use crate::model::{LanguageModel, LanguageModelConfig};
-use crate::training::LmTask;
 
 /// A training of a language model that is ready to begin.
 pub type Run = firelight_training::Run<Language>;
@@ -45,7 +41,7 @@ impl Task for Language {
     type Model = ModelRecipe;
     type Loss = LossConfig;
     type Config = LanguageModelConfig;
-    type Corpus = LmText;
+    type DataModule = LmText;
     type Net = LanguageModel;
     type Error = LanguageError;
 
@@ -56,33 +52,6 @@ impl Task for Language {
             ("data", recipe.data.validate()),
         ];
         checks.into_iter().flat_map(|(section, check)| Problem::list(section, ConfigError::list(check))).collect()
-    }
-
-    fn read(recipe: &mut LanguageRecipe, source: &Path, paths: &[PathBuf]) -> Result<LmText, LanguageError> {
-        LmText::read(recipe, source, paths)
-    }
-
-    fn recall(recipe: &mut LanguageRecipe, stored: &LanguageRecipe) {
-        if stored.data.stories.is_none() {
-            recipe.data.stories = None; // a text was given in their place
-        }
-    }
-
-    fn save(corpus: &LmText, folder: &ModelFolder) -> Result<(), LanguageError> {
-        corpus.save(folder)
-    }
-
-    fn open(recipe: &LanguageRecipe, folder: &ModelFolder) -> Result<LmText, LanguageError> {
-        LmText::open(recipe, folder)
-    }
-
-    fn is_of(corpus: &LmText, recipe: &LanguageRecipe, paths: &[PathBuf]) -> Result<bool, LanguageError> {
-        corpus.is_of(recipe, paths)
-    }
-
-    fn sizes(corpus: &LmText) -> String {
-        let [training, validation] = [corpus.training().len(), corpus.validation().len()];
-        format!("{training} tokens to train on, {validation} to validate on")
     }
 
     fn config(recipe: &LanguageRecipe, corpus: &LmText, source: &Path) -> Result<LanguageModelConfig, LanguageError> {
@@ -97,27 +66,6 @@ impl Task for Language {
 
     fn parameters(model: &LanguageModel) -> Vec<(String, usize)> {
         model.report().parts()
-    }
-
-    fn batches_of_an_epoch(corpus: &LmText, recipe: &LanguageRecipe) -> Result<usize, LanguageError> {
-        Ok(corpus.parts.0.batches_of_an_epoch(recipe)?)
-    }
-
-    fn training_loader(
-        corpus: &LmText,
-        recipe: &LanguageRecipe,
-        batches: Range<usize>,
-        device: &Device,
-    ) -> Result<TrainLoader<LmTask>, LanguageError> {
-        Ok(corpus.parts.0.training_loader(recipe, batches, device)?)
-    }
-
-    fn validation_loader(
-        corpus: &LmText,
-        recipe: &LanguageRecipe,
-        device: &Device,
-    ) -> Result<ValidLoader<LmTask>, LanguageError> {
-        Ok(corpus.parts.1.validation_loader(recipe, device)?)
     }
 
     fn estimate(recipe: &LanguageRecipe, config: &LanguageModelConfig) -> Estimate {

@@ -1,15 +1,20 @@
 //! The text of a run with its tokenizer: read and encoded when the run begins, kept as tokens in its folder.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use burn::tensor::Device;
+use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::ConfigError;
 use firelight_data::{TokenFile, Tokenizer, TokenizerConfig, Tokens, read_text, stories};
 use firelight_storage::ModelFolder;
+use firelight_training::DataModule;
 
 use super::corpus::Corpus;
 use super::recipe::begins_anew;
-use super::{DataRecipe, LanguageRecipe};
+use super::{DataRecipe, Language, LanguageRecipe};
 use crate::error::LanguageError;
+use crate::training::LmTask;
 
 /// What a language model is trained and validated on.
 #[derive(Debug, Clone)]
@@ -37,8 +42,10 @@ impl LmText {
         let parts = whole.parts(recipe)?;
         Ok(Self { tokenizer, whole, parts })
     }
+}
 
-    pub(super) fn read(recipe: &mut LanguageRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, LanguageError> {
+impl DataModule<Language> for LmText {
+    fn read(recipe: &mut LanguageRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, LanguageError> {
         let text = match (one_file(paths)?, recipe.data.stories) {
             (Some(path), _) => read_text(path)?,
             (None, Some(length)) => stories(recipe.seed, length),
@@ -53,12 +60,18 @@ impl LmText {
         Self::new(recipe, tokenizer, whole)
     }
 
-    pub(super) fn save(&self, folder: &ModelFolder) -> Result<(), LanguageError> {
+    fn recall(recipe: &mut LanguageRecipe, stored: &LanguageRecipe) {
+        if stored.data.stories.is_none() {
+            recipe.data.stories = None; // a text was given in their place
+        }
+    }
+
+    fn save(&self, folder: &ModelFolder) -> Result<(), LanguageError> {
         self.whole.save(folder, self.tokenizer.vocab_size())?;
         Ok(self.tokenizer.save(folder.tokenizer())?)
     }
 
-    pub(super) fn open(recipe: &LanguageRecipe, folder: &ModelFolder) -> Result<Self, LanguageError> {
+    fn open(recipe: &LanguageRecipe, folder: &ModelFolder) -> Result<Self, LanguageError> {
         let tokenizer = Tokenizer::load(folder.tokenizer())?;
         let tokens = TokenFile::open(folder.tokens())?;
         if tokens.vocab_size() != tokenizer.vocab_size() {
@@ -72,12 +85,37 @@ impl LmText {
         Self::new(recipe, tokenizer, whole)
     }
 
-    /// Whether the text at `paths` is this one.
-    pub(super) fn is_of(&self, recipe: &LanguageRecipe, paths: &[PathBuf]) -> Result<bool, LanguageError> {
+    fn is_of(&self, recipe: &LanguageRecipe, paths: &[PathBuf]) -> Result<bool, LanguageError> {
         let Some(path) = one_file(paths)? else { return Ok(true) };
         let other = Corpus::encode(&self.tokenizer, &recipe.data, &read_text(path)?)?;
         let [tokens, other] = [self.whole.tokens(), other.tokens()];
         Ok(tokens.len() == other.len() && tokens.get(0..tokens.len()) == other.get(0..other.len()))
+    }
+
+    fn sizes(&self) -> String {
+        let [training, validation] = [self.training().len(), self.validation().len()];
+        format!("{training} tokens to train on, {validation} to validate on")
+    }
+
+    fn batches_per_epoch(&self, recipe: &LanguageRecipe) -> Result<usize, LanguageError> {
+        Ok(self.parts.0.batches_per_epoch(recipe)?)
+    }
+
+    fn training_loader(
+        &self,
+        recipe: &LanguageRecipe,
+        batches: Range<usize>,
+        device: &Device,
+    ) -> Result<TrainLoader<LmTask>, LanguageError> {
+        Ok(self.parts.0.training_loader(recipe, batches, device)?)
+    }
+
+    fn validation_loader(
+        &self,
+        recipe: &LanguageRecipe,
+        device: &Device,
+    ) -> Result<ValidLoader<LmTask>, LanguageError> {
+        Ok(self.parts.1.validation_loader(recipe, device)?)
     }
 }
 

@@ -10,13 +10,10 @@ mod recipe;
 mod score;
 mod self_check;
 
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn::tensor::Device;
-use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
-use firelight_storage::ModelFolder;
 use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task};
 
 pub use evaluate::{Evaluation, evaluate};
@@ -46,7 +43,7 @@ impl Task for Seq2Seq {
     type Model = Seq2SeqModelRecipe;
     type Loss = LossConfig;
     type Config = Seq2SeqConfig;
-    type Corpus = PairText;
+    type DataModule = PairText;
     type Net = Seq2SeqModel;
     type Error = Seq2SeqError;
 
@@ -67,32 +64,6 @@ impl Task for Seq2Seq {
         problems.into_iter().flat_map(|(section, problems)| Problem::list(section, problems)).collect()
     }
 
-    fn read(recipe: &mut Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<PairText, Seq2SeqError> {
-        PairText::read(recipe, source, paths)
-    }
-
-    fn recall(recipe: &mut Seq2SeqRecipe, stored: &Seq2SeqRecipe) {
-        if stored.data.toy.is_none() {
-            recipe.data.toy = None; // pairs were given in its place
-        }
-    }
-
-    fn save(corpus: &PairText, folder: &ModelFolder) -> Result<(), Seq2SeqError> {
-        corpus.save(folder)
-    }
-
-    fn open(recipe: &Seq2SeqRecipe, folder: &ModelFolder) -> Result<PairText, Seq2SeqError> {
-        PairText::open(recipe, folder)
-    }
-
-    fn is_of(corpus: &PairText, recipe: &Seq2SeqRecipe, paths: &[PathBuf]) -> Result<bool, Seq2SeqError> {
-        corpus.is_of(recipe, paths)
-    }
-
-    fn sizes(corpus: &PairText) -> String {
-        corpus.sizes()
-    }
-
     fn config(recipe: &Seq2SeqRecipe, corpus: &PairText, source: &Path) -> Result<Seq2SeqConfig, Seq2SeqError> {
         let vocabulary = corpus.vocabulary();
         let sizes = [vocabulary.source().vocab_size(), vocabulary.target().vocab_size()];
@@ -108,27 +79,6 @@ impl Task for Seq2Seq {
 
     fn parameters(model: &Seq2SeqModel) -> Vec<(String, usize)> {
         model.report().parts()
-    }
-
-    fn batches_of_an_epoch(corpus: &PairText, recipe: &Seq2SeqRecipe) -> Result<usize, Seq2SeqError> {
-        Ok(corpus.training_plan(recipe)?.num_batches())
-    }
-
-    fn training_loader(
-        corpus: &PairText,
-        recipe: &Seq2SeqRecipe,
-        batches: Range<usize>,
-        device: &Device,
-    ) -> Result<TrainLoader<Seq2SeqTask>, Seq2SeqError> {
-        corpus.training_loader(recipe, batches, device)
-    }
-
-    fn validation_loader(
-        corpus: &PairText,
-        recipe: &Seq2SeqRecipe,
-        device: &Device,
-    ) -> Result<ValidLoader<Seq2SeqTask>, Seq2SeqError> {
-        corpus.validation_loader(recipe, device)
     }
 
     fn evaluator(corpus: &PairText, recipe: &Seq2SeqRecipe) -> Box<dyn Evaluator<Seq2SeqTask>> {

@@ -13,9 +13,10 @@ use firelight_data::{
     ParallelText, StepLoader, Tokenizer, read_text,
 };
 use firelight_storage::{ModelFolder, write_json_lines};
+use firelight_training::DataModule;
 
 use super::files::files_of;
-use super::{PairRecipe, Seq2SeqRecipe};
+use super::{PairRecipe, Seq2Seq, Seq2SeqRecipe};
 use crate::data::{PairBatch, PairBatcher};
 use crate::error::Seq2SeqError;
 use crate::vocabulary::Vocabulary;
@@ -67,24 +68,6 @@ impl PairText {
         &self.ids.training
     }
 
-    pub(super) fn sizes(&self) -> String {
-        let [training, validation] = [&self.ids.training, &self.ids.validation].map(Vec::len);
-        let dropped = match self.dropped.count() {
-            0 => String::new(),
-            _ => format!(" ({})", self.dropped),
-        };
-        format!("{training} pairs to train on{dropped}, {validation} to validate on")
-    }
-
-    pub(super) fn read(recipe: &mut Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, Seq2SeqError> {
-        let texts = texts_of(recipe, source, paths)?;
-        if !paths.is_empty() {
-            recipe.data.toy = None; // so that the recipe in the folder does not promise generated pairs
-        }
-        let vocabulary = train_tokenizers(recipe, &texts.training)?;
-        Self::new(recipe, vocabulary, texts)
-    }
-
     fn new(recipe: &Seq2SeqRecipe, vocabulary: Vocabulary, texts: Parts<Pair>) -> Result<Self, Seq2SeqError> {
         let (training, dropped) = filter(recipe).apply(pieces(recipe, vocabulary.encode_all(&texts.training, 0)?));
         let validation = pieces(recipe, vocabulary.encode_all(&texts.validation, texts.before)?);
@@ -99,29 +82,71 @@ impl PairText {
         }
     }
 
-    pub(super) fn save(&self, folder: &ModelFolder) -> Result<(), Seq2SeqError> {
-        self.vocabulary.save(folder)?;
-        write_json_lines(folder.training_pairs(), &self.texts.training)?;
-        Ok(write_json_lines(folder.validation_pairs(), &self.texts.validation)?)
-    }
-
-    pub(super) fn open(recipe: &Seq2SeqRecipe, folder: &ModelFolder) -> Result<Self, Seq2SeqError> {
-        let [training, validation] = [stored(folder.training_pairs())?, stored(folder.validation_pairs())?];
-        Self::new(recipe, Vocabulary::load(folder, recipe.data.joint)?, Parts { training, validation, before: 0 })
-    }
-
-    /// Whether the pairs at `paths` are these.
-    pub(super) fn is_of(&self, recipe: &Seq2SeqRecipe, paths: &[PathBuf]) -> Result<bool, Seq2SeqError> {
-        let other = texts_of(recipe, Path::new(""), paths)?;
-        Ok(other.training == self.texts.training && other.validation == self.texts.validation)
-    }
-
     pub(super) fn training_plan(&self, recipe: &Seq2SeqRecipe) -> Result<BatchPlan, Seq2SeqError> {
         let lengths = self.ids.training.iter().map(length);
         Ok(BatchPlan::new(recipe.data.batching, recipe.training.batch_size, lengths)?)
     }
 
-    pub(super) fn training_loader(
+    /// Makes pairs of texts in every epoch anew, where the recipe asks for it.
+    fn noisy(
+        &self,
+        loader: StepLoader<EncodedPair, PairBatch>,
+        seed: impl Fn(u64) -> NoiseSeed + Send + Sync + 'static,
+    ) -> StepLoader<EncodedPair, PairBatch> {
+        let Some(noise) = self.noise.clone() else { return loader };
+        let change = move |text: EncodedPair, epoch, number: usize| {
+            noise.apply(&text.target, NoiseSeed { index: number as u64, ..seed(epoch) })
+        };
+        loader.with_change(change)
+    }
+}
+
+impl DataModule<Seq2Seq> for PairText {
+    fn read(recipe: &mut Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, Seq2SeqError> {
+        let texts = texts_of(recipe, source, paths)?;
+        if !paths.is_empty() {
+            recipe.data.toy = None; // so that the recipe in the folder does not promise generated pairs
+        }
+        let vocabulary = train_tokenizers(recipe, &texts.training)?;
+        Self::new(recipe, vocabulary, texts)
+    }
+
+    fn recall(recipe: &mut Seq2SeqRecipe, stored: &Seq2SeqRecipe) {
+        if stored.data.toy.is_none() {
+            recipe.data.toy = None; // pairs were given in its place
+        }
+    }
+
+    fn save(&self, folder: &ModelFolder) -> Result<(), Seq2SeqError> {
+        self.vocabulary.save(folder)?;
+        write_json_lines(folder.training_pairs(), &self.texts.training)?;
+        Ok(write_json_lines(folder.validation_pairs(), &self.texts.validation)?)
+    }
+
+    fn open(recipe: &Seq2SeqRecipe, folder: &ModelFolder) -> Result<Self, Seq2SeqError> {
+        let [training, validation] = [stored(folder.training_pairs())?, stored(folder.validation_pairs())?];
+        Self::new(recipe, Vocabulary::load(folder, recipe.data.joint)?, Parts { training, validation, before: 0 })
+    }
+
+    fn is_of(&self, recipe: &Seq2SeqRecipe, paths: &[PathBuf]) -> Result<bool, Seq2SeqError> {
+        let other = texts_of(recipe, Path::new(""), paths)?;
+        Ok(other.training == self.texts.training && other.validation == self.texts.validation)
+    }
+
+    fn sizes(&self) -> String {
+        let [training, validation] = [&self.ids.training, &self.ids.validation].map(Vec::len);
+        let dropped = match self.dropped.count() {
+            0 => String::new(),
+            _ => format!(" ({})", self.dropped),
+        };
+        format!("{training} pairs to train on{dropped}, {validation} to validate on")
+    }
+
+    fn batches_per_epoch(&self, recipe: &Seq2SeqRecipe) -> Result<usize, Seq2SeqError> {
+        Ok(self.training_plan(recipe)?.num_batches())
+    }
+
+    fn training_loader(
         &self,
         recipe: &Seq2SeqRecipe,
         batches: Range<usize>,
@@ -136,23 +161,10 @@ impl PairText {
     }
 
     /// The validation pairs, from the short to the long, with noise that is the same at every evaluation.
-    pub(super) fn validation_loader(&self, recipe: &Seq2SeqRecipe, device: &Device) -> Result<Loader, Seq2SeqError> {
+    fn validation_loader(&self, recipe: &Seq2SeqRecipe, device: &Device) -> Result<Loader, Seq2SeqError> {
         let loader = loader_of(&self.vocabulary, self.ids.validation.clone(), device)?;
         let seed = NoiseSeed { seed: recipe.seed, epoch: VALIDATION_EPOCH, index: 0 };
         Ok(Arc::new(self.noisy(loader, move |_| seed)))
-    }
-
-    /// Makes pairs of texts in every epoch anew, where the recipe asks for it.
-    fn noisy(
-        &self,
-        loader: StepLoader<EncodedPair, PairBatch>,
-        seed: impl Fn(u64) -> NoiseSeed + Send + Sync + 'static,
-    ) -> StepLoader<EncodedPair, PairBatch> {
-        let Some(noise) = self.noise.clone() else { return loader };
-        let change = move |text: EncodedPair, epoch, number: usize| {
-            noise.apply(&text.target, NoiseSeed { index: number as u64, ..seed(epoch) })
-        };
-        loader.with_change(change)
     }
 }
 

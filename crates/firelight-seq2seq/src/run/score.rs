@@ -67,7 +67,8 @@ impl Evaluator<Seq2SeqTask> for PairScores {
         let mut scores = vec![right as f64 / all as f64];
         if let Some(translations) = &self.translations {
             let began = Instant::now();
-            let failed = |error: Seq2SeqError| TrainingError::Metric { name: "translations", reason: error.to_string() };
+            let failed =
+                |error: Seq2SeqError| TrainingError::Metric { name: "translations", reason: error.to_string() };
             let found = translations.of(task).map_err(failed)?;
             self.seconds = began.elapsed().as_secs_f64();
             let targets: Vec<&str> = translations.pairs.iter().map(|pair| pair.target.as_str()).collect();

@@ -7,7 +7,7 @@ use std::path::Path;
 use firelight_storage::{StorageError, read_text_file};
 use toml::Value;
 
-use super::{RecipeOf, RunRequest, Task, built_in, memory};
+use super::{DataModule, RecipeOf, RunRequest, Task, built_in, memory};
 use crate::config::all_of;
 use crate::evaluator::deciding;
 use crate::freeze;
@@ -17,7 +17,7 @@ use crate::{AnyRecipe, Problem, Recipe, RecipeError};
 /// What a run begins with, all of it checked.
 pub(super) struct Plan<T: Task> {
     pub(super) recipe: RecipeOf<T>,
-    pub(super) corpus: T::Corpus,
+    pub(super) corpus: T::DataModule,
     pub(super) config: T::Config,
 }
 
@@ -34,7 +34,7 @@ impl<T: Task> Plan<T> {
         let mut recipe = read_recipe::<T>(request.recipe.as_deref(), &request.overrides)?;
         recipe.training.check_device(&request.device)?;
         warn_of_one_file::<T>(&recipe);
-        let corpus = T::read(&mut recipe, &source, &request.data)?;
+        let corpus = T::DataModule::read(&mut recipe, &source, &request.data)?;
         let config = T::config(&recipe, &corpus, &source)?;
         Ok(Self { recipe, corpus, config })
     }
@@ -45,11 +45,11 @@ impl<T: Task> Plan<T> {
 pub(super) fn checked<T: Task>(
     request: &RunRequest,
     recipe: &RecipeOf<T>,
-    corpus: &T::Corpus,
+    corpus: &T::DataModule,
     config: &T::Config,
 ) -> Result<RecipeOf<T>, T::Error> {
     check_memory::<T>(request, recipe, corpus, config)?;
-    let recipe = recipe.clone().over(T::batches_of_an_epoch(corpus, recipe)?);
+    let recipe = recipe.clone().over(corpus.batches_per_epoch(recipe)?);
     check_whole::<T>(request, &recipe, corpus, config)?;
     Ok(recipe)
 }
@@ -58,7 +58,7 @@ pub(super) fn checked<T: Task>(
 fn check_memory<T: Task>(
     request: &RunRequest,
     recipe: &RecipeOf<T>,
-    corpus: &T::Corpus,
+    corpus: &T::DataModule,
     config: &T::Config,
 ) -> Result<(), RecipeError> {
     let Some(problem) = memory::check::<T>(recipe, corpus, config, &request.device) else { return Ok(()) };
@@ -87,7 +87,7 @@ fn one_file(values: &BTreeMap<String, Value>) -> Option<&str> {
 fn check_whole<T: Task>(
     request: &RunRequest,
     recipe: &RecipeOf<T>,
-    corpus: &T::Corpus,
+    corpus: &T::DataModule,
     config: &T::Config,
 ) -> Result<(), RecipeError> {
     let metric = deciding(&T::evaluator(corpus, recipe).scores(), &recipe.training.monitor).err();

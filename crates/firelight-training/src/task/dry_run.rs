@@ -11,7 +11,7 @@ use indicatif::HumanDuration;
 
 use super::begin::Plan;
 use super::run::{cost_of, frozen, training_module};
-use super::{Estimate, RunRequest, Task};
+use super::{DataModule, Estimate, RunRequest, Task};
 use crate::evaluate::device_of;
 use crate::{Trainable, Trainer, TrainingError, TrainingModule, freeze};
 
@@ -61,7 +61,7 @@ impl<T: Task> DryRun<T> {
         let recipe = &self.plan.recipe;
         let steps = STEPS.min(recipe.training.steps);
         let batches = 0..steps * recipe.training.gradient_accumulation_steps;
-        let loader = T::training_loader(&self.plan.corpus, recipe, batches, &self.device)?;
+        let loader = self.plan.corpus.training_loader(recipe, batches, &self.device)?;
         let times = take_steps(&mut trainer, &loader, steps)?;
         Ok(Pace { step: typical(times), steps: recipe.training.steps })
     }

@@ -16,7 +16,7 @@ const NAMED: usize = 3;
 /// Refuses a recipe whose estimate is above the memory of the machine, naming the keys of which a smaller value would fit.
 pub(super) fn check<T: Task>(
     recipe: &RecipeOf<T>,
-    corpus: &T::Corpus,
+    corpus: &T::DataModule,
     config: &T::Config,
     device: &Device,
 ) -> Option<Problem> {
@@ -27,7 +27,7 @@ pub(super) fn check<T: Task>(
 fn check_within<T: Task>(
     limit: usize,
     recipe: &RecipeOf<T>,
-    corpus: &T::Corpus,
+    corpus: &T::DataModule,
     config: &T::Config,
 ) -> Option<Problem> {
     let bytes = T::estimate(recipe, config).bytes();
@@ -76,7 +76,7 @@ fn total_in(meminfo: &str) -> Option<usize> {
 
 /// The keys of which a smaller value alone would make the training fit, the largest first: the key, its value, and the largest of
 /// its halves, quarters and so on that fits.
-fn smaller<T: Task>(limit: usize, recipe: &RecipeOf<T>, corpus: &T::Corpus) -> Vec<(String, usize, usize)> {
+fn smaller<T: Task>(limit: usize, recipe: &RecipeOf<T>, corpus: &T::DataModule) -> Vec<(String, usize, usize)> {
     let (Ok(values), Ok(text)) = (recipe.values(), recipe.to_toml()) else { return Vec::new() };
     let is_a_size = |key: &str| key.starts_with("model.") || key.starts_with("data.") || key == "training.batch_size";
     let sizes = values.into_iter().filter(|(key, _)| is_a_size(key));
@@ -92,7 +92,7 @@ fn smaller<T: Task>(limit: usize, recipe: &RecipeOf<T>, corpus: &T::Corpus) -> V
 }
 
 /// Whether the recipe `text` is one whose training fits, with this value of a key.
-fn fits<T: Task>(limit: usize, text: &str, (key, value): (&str, usize), corpus: &T::Corpus) -> bool {
+fn fits<T: Task>(limit: usize, text: &str, (key, value): (&str, usize), corpus: &T::DataModule) -> bool {
     let changed = Recipe::parse_with(text, key, &[(key.into(), value.to_string())], T::judge);
     let fits = |recipe: RecipeOf<T>| {
         let config = T::config(&recipe, corpus, key.as_ref()).ok()?;

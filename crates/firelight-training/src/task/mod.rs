@@ -4,6 +4,7 @@
 
 mod begin;
 mod check;
+mod data_module;
 mod dry_run;
 mod embedded;
 mod estimate;
@@ -15,17 +16,16 @@ mod toy_task;
 mod trained;
 
 use std::fmt::Debug;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn::tensor::Device;
-use burn::train::{TrainLoader, ValidLoader};
-use firelight_storage::{ModelFolder, StorageError};
+use firelight_storage::StorageError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use begin::{read_any_recipe, read_recipe, task_of};
 pub use check::Check;
+pub use data_module::DataModule;
 pub use dry_run::{DryRun, Pace};
 pub use embedded::{BuiltIn, built_in};
 pub use estimate::{BatchCost, Estimate};
@@ -60,8 +60,8 @@ pub trait Task: Sized {
     type Loss: Section + Send;
     /// The structure of the model, as `config.json` holds it.
     type Config: Section;
-    /// What is trained and validated on, with all that turns it into batches, such as a tokenizer.
-    type Corpus;
+    /// What it is trained and validated on.
+    type DataModule: DataModule<Self>;
     /// The model.
     type Net: Objective<Loss = Self::Loss>;
     /// What can go wrong.
@@ -70,42 +70,11 @@ pub trait Task: Sized {
     /// Lists what is wrong with the task's sections, as far as that shows without the data.
     fn judge(recipe: &RecipeOf<Self>) -> Vec<Problem>;
 
-    /// Reads the data at `paths`, or makes what the recipe generates, and learns from it what comes before the training. The
-    /// recipe is changed where the data decides; `source` is its name in error messages.
-    ///
-    /// # Errors
-    /// If the data cannot be read or does not fit the recipe.
-    fn read(recipe: &mut RecipeOf<Self>, source: &Path, paths: &[PathBuf]) -> Result<Self::Corpus, Self::Error>;
-
-    /// Takes over into the recipe of a resumed run what reading the data decided when the run began.
-    fn recall(_recipe: &mut RecipeOf<Self>, _stored: &RecipeOf<Self>) {}
-
-    /// Writes the corpus into a run folder, so that the run can be resumed without its data.
-    ///
-    /// # Errors
-    /// If a file cannot be written.
-    fn save(corpus: &Self::Corpus, folder: &ModelFolder) -> Result<(), Self::Error>;
-
-    /// Reads the corpus of a run folder.
-    ///
-    /// # Errors
-    /// If a file is missing or damaged, or files do not belong together.
-    fn open(recipe: &RecipeOf<Self>, folder: &ModelFolder) -> Result<Self::Corpus, Self::Error>;
-
-    /// Whether the data at `paths` is what a run's corpus was made from.
-    ///
-    /// # Errors
-    /// If the data cannot be read.
-    fn is_of(corpus: &Self::Corpus, recipe: &RecipeOf<Self>, paths: &[PathBuf]) -> Result<bool, Self::Error>;
-
-    /// How much there is to train and validate on, in words: `90 tokens to train on, 10 to validate on`.
-    fn sizes(corpus: &Self::Corpus) -> String;
-
     /// The structure that the recipe asks for, with what the data decides, such as the size of the vocabulary.
     ///
     /// # Errors
     /// If no such model can be built; `source` is the recipe's name.
-    fn config(recipe: &RecipeOf<Self>, corpus: &Self::Corpus, source: &Path) -> Result<Self::Config, Self::Error>;
+    fn config(recipe: &RecipeOf<Self>, corpus: &Self::DataModule, source: &Path) -> Result<Self::Config, Self::Error>;
 
     /// A new model, its weights decided by `seed`.
     fn model(config: &Self::Config, seed: u64, device: &Device) -> Self::Net;
@@ -132,48 +101,19 @@ pub trait Task: Sized {
     /// The parameters of the model by part.
     fn parameters(model: &Self::Net) -> Vec<(String, usize)>;
 
-    /// Batches in which a training sees all of its data once.
-    ///
-    /// # Errors
-    /// If the data has nothing to train on, or does not fit into batches.
-    fn batches_of_an_epoch(corpus: &Self::Corpus, recipe: &RecipeOf<Self>) -> Result<usize, Self::Error>;
-
-    /// The training batches of these numbers, counted over the whole run.
-    ///
-    /// # Errors
-    /// If the data does not fit into batches.
-    fn training_loader(
-        corpus: &Self::Corpus,
-        recipe: &RecipeOf<Self>,
-        batches: Range<usize>,
-        device: &Device,
-    ) -> Result<TrainLoader<TrainingModule<Self::Net>>, Self::Error>;
-
-    /// The validation batches.
-    ///
-    /// # Errors
-    /// If there is nothing to validate on.
-    fn validation_loader(
-        corpus: &Self::Corpus,
-        recipe: &RecipeOf<Self>,
-        device: &Device,
-    ) -> Result<ValidLoader<TrainingModule<Self::Net>>, Self::Error>;
-
     /// What makes scores of every evaluation, beside the loss.
-    fn evaluator(_corpus: &Self::Corpus, _recipe: &RecipeOf<Self>) -> Box<dyn Evaluator<TrainingModule<Self::Net>>> {
+    fn evaluator(
+        _corpus: &Self::DataModule,
+        _recipe: &RecipeOf<Self>,
+    ) -> Box<dyn Evaluator<TrainingModule<Self::Net>>> {
         Box::new(())
-    }
-
-    /// What the loss of a training on this data counts, as people read it behind the number.
-    fn loss_unit(_corpus: &Self::Corpus) -> String {
-        format!("nats per {}", Self::TARGET)
     }
 
     /// What the report shows of the trained model beside its curves, such as a confusion matrix: headings and SVG elements.
     ///
     /// # Errors
     /// If the data cannot be read.
-    fn figures(_model: &Self::Net, _corpus: &Self::Corpus) -> Result<Vec<(String, String)>, Self::Error> {
+    fn figures(_model: &Self::Net, _corpus: &Self::DataModule) -> Result<Vec<(String, String)>, Self::Error> {
         Ok(Vec::new())
     }
 
@@ -187,7 +127,7 @@ pub trait Task: Sized {
     fn self_check(
         recipe: &RecipeOf<Self>,
         config: &Self::Config,
-        corpus: &Self::Corpus,
+        corpus: &Self::DataModule,
         device: &Device,
     ) -> Result<Vec<Check>, Self::Error>;
 }

@@ -9,7 +9,7 @@ use burn::train::Interrupter;
 use firelight_storage::{Existing, ModelFolder, StorageError, write_atomic};
 
 use super::begin::{Plan, checked, read_recipe};
-use super::{Check, Estimate, RecipeOf, RunRequest, Task, TrainedRun};
+use super::{Check, DataModule, Estimate, RecipeOf, RunRequest, Task, TrainedRun};
 use crate::freeze::trained_beside;
 use crate::sessions::SessionLog;
 use crate::{
@@ -27,7 +27,7 @@ pub struct Run<T: Task> {
     /// The recipe, overrides included.
     pub recipe: RecipeOf<T>,
     /// What is trained and validated on.
-    pub corpus: T::Corpus,
+    pub corpus: T::DataModule,
     config: T::Config,
     task: TrainingModule<T::Net>,
     start: StartPoint,
@@ -85,9 +85,9 @@ impl<T: Task> Run<T> {
         };
         // The recipe marks the folder as a run; config.json goes last and makes it a model.
         write_atomic(folder.recipe(), recipe.to_toml()?)?;
-        T::save(&corpus, &folder)?;
+        corpus.save(&folder)?;
         folder.write_config(T::NAME, &config)?;
-        let corpus = T::open(&recipe, &folder)?; // as a resumed run will: in files, where it is large
+        let corpus = T::DataModule::open(&recipe, &folder)?; // as a resumed run will: in files, where it is large
         Self::assemble(folder, recipe, corpus, config, StartPoint::default(), &request.device)
     }
 
@@ -106,10 +106,10 @@ impl<T: Task> Run<T> {
         let stored = read_recipe::<T>(Some(&folder.recipe()), &[])?;
         let source = request.recipe.clone().unwrap_or_else(|| folder.recipe());
         let mut recipe = read_recipe::<T>(Some(&source), &request.overrides)?;
-        T::recall(&mut recipe, &stored);
+        T::DataModule::recall(&mut recipe, &stored);
         recipe.continues(&stored)?;
-        let corpus = T::open(&recipe, &folder)?;
-        if !request.data.is_empty() && !T::is_of(&corpus, &recipe, &request.data)? {
+        let corpus = T::DataModule::open(&recipe, &folder)?;
+        if !request.data.is_empty() && !corpus.is_of(&recipe, &request.data)? {
             return Err(other_run(&folder, "--data").into());
         }
         recipe.training.check_device(&request.device)?;
@@ -127,7 +127,7 @@ impl<T: Task> Run<T> {
     fn assemble(
         folder: ModelFolder,
         recipe: RecipeOf<T>,
-        corpus: T::Corpus,
+        corpus: T::DataModule,
         config: T::Config,
         start: StartPoint,
         device: &Device,
@@ -240,8 +240,8 @@ impl<T: Task> Run<T> {
         let recipe = &self.recipe;
         let batches = |step: usize| step.saturating_mul(recipe.training.gradient_accumulation_steps);
         let (start, end) = (self.start.step(), recipe.training.steps.max(self.start.step()));
-        let train = T::training_loader(&self.corpus, recipe, batches(start)..batches(end), &self.device)?;
-        let valid = T::validation_loader(&self.corpus, recipe, &self.device)?;
+        let train = self.corpus.training_loader(recipe, batches(start)..batches(end), &self.device)?;
+        let valid = self.corpus.validation_loader(recipe, &self.device)?;
         Ok(FitInput {
             training: TrainingConfig { freeze: frozen::<T>(recipe, &self.config), ..recipe.training.clone() },
             optimizer: recipe.optimizer.clone(),

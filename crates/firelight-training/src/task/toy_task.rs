@@ -10,7 +10,7 @@ use burn::train::{TrainLoader, ValidLoader};
 use firelight_storage::ModelFolder;
 use serde::{Deserialize, Serialize};
 
-use super::{BatchCost, BuiltIn, Check, Estimate, RecipeOf, RunRequest, Task};
+use super::{BatchCost, BuiltIn, Check, DataModule, Estimate, RecipeOf, RunRequest, Task};
 use crate::toy::{Line, Noted, PointLoader};
 use crate::{Problem, TrainingModule};
 
@@ -29,32 +29,12 @@ impl Task for Toy {
     type Model = Nothing;
     type Loss = Noted;
     type Config = Nothing;
-    type Corpus = ();
+    type DataModule = ();
     type Net = Line;
     type Error = Box<dyn Error>;
 
     fn judge(_recipe: &RecipeOf<Self>) -> Vec<Problem> {
         Vec::new()
-    }
-
-    fn read(_recipe: &mut RecipeOf<Self>, _source: &Path, _paths: &[PathBuf]) -> Result<(), Self::Error> {
-        Ok(())
-    }
-
-    fn save(_corpus: &(), _folder: &ModelFolder) -> Result<(), Self::Error> {
-        Ok(())
-    }
-
-    fn open(_recipe: &RecipeOf<Self>, _folder: &ModelFolder) -> Result<(), Self::Error> {
-        Ok(())
-    }
-
-    fn is_of(_corpus: &(), _recipe: &RecipeOf<Self>, _paths: &[PathBuf]) -> Result<bool, Self::Error> {
-        Ok(true)
-    }
-
-    fn sizes(_corpus: &()) -> String {
-        "points".into()
     }
 
     fn config(_recipe: &RecipeOf<Self>, _corpus: &(), _source: &Path) -> Result<Nothing, Self::Error> {
@@ -67,27 +47,6 @@ impl Task for Toy {
 
     fn parameters(_model: &Line) -> Vec<(String, usize)> {
         vec![("line".into(), 2)]
-    }
-
-    fn batches_of_an_epoch(_corpus: &(), _recipe: &RecipeOf<Self>) -> Result<usize, Self::Error> {
-        Ok(4)
-    }
-
-    fn training_loader(
-        _corpus: &(),
-        _recipe: &RecipeOf<Self>,
-        batches: Range<usize>,
-        _device: &Device,
-    ) -> Result<TrainLoader<TrainingModule<Line>>, Self::Error> {
-        Ok(Arc::new(PointLoader::of_steps(batches.start, batches.end)))
-    }
-
-    fn validation_loader(
-        _corpus: &(),
-        _recipe: &RecipeOf<Self>,
-        _device: &Device,
-    ) -> Result<ValidLoader<TrainingModule<Line>>, Self::Error> {
-        Ok(Arc::new(PointLoader::of_steps(0, 3)))
     }
 
     fn estimate(recipe: &RecipeOf<Self>, _config: &Nothing) -> Estimate {
@@ -106,6 +65,49 @@ impl Task for Toy {
         _device: &Device,
     ) -> Result<Vec<Check>, Self::Error> {
         Ok(Vec::new())
+    }
+}
+
+impl DataModule<Toy> for () {
+    fn read(_recipe: &mut RecipeOf<Toy>, _source: &Path, _paths: &[PathBuf]) -> Result<(), Box<dyn Error>> {
+        Ok(())
+    }
+
+    fn save(&self, _folder: &ModelFolder) -> Result<(), Box<dyn Error>> {
+        Ok(())
+    }
+
+    fn open(_recipe: &RecipeOf<Toy>, _folder: &ModelFolder) -> Result<(), Box<dyn Error>> {
+        Ok(())
+    }
+
+    fn is_of(&self, _recipe: &RecipeOf<Toy>, _paths: &[PathBuf]) -> Result<bool, Box<dyn Error>> {
+        Ok(true)
+    }
+
+    fn sizes(&self) -> String {
+        "points".into()
+    }
+
+    fn batches_per_epoch(&self, _recipe: &RecipeOf<Toy>) -> Result<usize, Box<dyn Error>> {
+        Ok(4)
+    }
+
+    fn training_loader(
+        &self,
+        _recipe: &RecipeOf<Toy>,
+        batches: Range<usize>,
+        _device: &Device,
+    ) -> Result<TrainLoader<TrainingModule<Line>>, Box<dyn Error>> {
+        Ok(Arc::new(PointLoader::of_steps(batches.start, batches.end)))
+    }
+
+    fn validation_loader(
+        &self,
+        _recipe: &RecipeOf<Toy>,
+        _device: &Device,
+    ) -> Result<ValidLoader<TrainingModule<Line>>, Box<dyn Error>> {
+        Ok(Arc::new(PointLoader::of_steps(0, 3)))
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use burn::tensor::Device;
 use firelight_storage::{Checkpoint, ModelFolder, load_weights};
 
-use super::{Task, read_recipe};
+use super::{DataModule, Task, read_recipe};
 use crate::report::newest_evaluation;
 use crate::{Report, Sample, TrainingError, ValidationLoss};
 
@@ -16,7 +16,7 @@ pub struct TrainedRun<T: Task> {
     /// The model after the last step.
     pub model: T::Net,
     /// What it was trained and validated on.
-    pub corpus: T::Corpus,
+    pub corpus: T::DataModule,
     /// Steps done, earlier runs included.
     pub steps: usize,
     /// The step at which the run is to end.
@@ -39,8 +39,8 @@ impl<T: Task> TrainedRun<T> {
     pub fn open(folder: ModelFolder, device: &Device) -> Result<Self, T::Error> {
         let recipe = read_recipe::<T>(Some(&folder.recipe()), &[])?;
         let (config, found) = (folder.read_config(T::NAME)?, folder.find(&Checkpoint::Last)?);
-        let corpus = T::open(&recipe, &folder)?;
-        let recipe = recipe.clone().over(T::batches_of_an_epoch(&corpus, &recipe)?);
+        let corpus = T::DataModule::open(&recipe, &folder)?;
+        let recipe = recipe.clone().over(corpus.batches_per_epoch(&recipe)?);
         let mut model = T::model(&config, recipe.seed, device);
         load_weights(&mut model, &found.path)?;
         let evaluation = newest_evaluation(&folder)?;
@@ -57,7 +57,7 @@ impl<T: Task> TrainedRun<T> {
     /// If the run's metrics cannot be read, the task cannot draw, or the page cannot be written.
     pub fn write_report(&self, samples: Vec<Sample>) -> Result<(), T::Error> {
         let report = Report {
-            loss_unit: T::loss_unit(&self.corpus),
+            loss_unit: self.corpus.loss_unit(),
             facts: self.facts(),
             parameters: T::parameters(&self.model),
             figures: T::figures(&self.model, &self.corpus)?,
@@ -78,7 +78,7 @@ impl<T: Task> TrainedRun<T> {
 
     fn facts(&self) -> Vec<(String, String)> {
         let best = self.best.as_ref().map(|best| ("best".to_string(), best.in_words(&self.monitor)));
-        best.into_iter().chain([("data".to_string(), T::sizes(&self.corpus))]).collect()
+        best.into_iter().chain([("data".to_string(), self.corpus.sizes())]).collect()
     }
 }
 

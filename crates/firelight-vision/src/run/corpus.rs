@@ -9,9 +9,10 @@ use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
 use firelight_data::{ImageDataset, ImageFiles, ImageSet, Normalization, ReadImages, StepLoader};
 use firelight_storage::{ModelFolder, read_text_file, write_atomic};
+use firelight_training::DataModule;
 use serde::{Deserialize, Serialize};
 
-use super::{ImageRecipe, VisionRecipe};
+use super::{ImageRecipe, Vision, VisionRecipe};
 use crate::data::{ImageBatch, ImageBatcher};
 use crate::error::VisionError;
 
@@ -75,17 +76,7 @@ impl ImageCorpus {
         &self.normalization
     }
 
-    pub(super) fn sizes(&self) -> String {
-        let skipped = match self.skipped {
-            0 => String::new(),
-            files => format!(" ({files} files that cannot be read left out)"),
-        };
-        let [training, validation] = [&self.training, &self.validation].map(ImageSet::len);
-        let (shape, classes) = (self.training.shape(), self.classes().len());
-        format!("{training} images of {shape} in {classes} classes to train on{skipped}, {validation} to validate on")
-    }
-
-    pub(super) fn read(recipe: &ImageRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, VisionError> {
+    pub(super) fn of_files(recipe: &ImageRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, VisionError> {
         let folder = match paths {
             [folder] => folder,
             [] => return Err(VisionError::NoData { path: source.into() }),
@@ -99,8 +90,14 @@ impl ImageCorpus {
         let normalization = Normalization::of(&training.set);
         Ok(Self { training: training.set, validation: validation.set, normalization, skipped })
     }
+}
 
-    pub(super) fn save(&self, folder: &ModelFolder) -> Result<(), VisionError> {
+impl DataModule<Vision> for ImageCorpus {
+    fn read(recipe: &mut VisionRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, VisionError> {
+        Self::of_files(&recipe.data, source, paths)
+    }
+
+    fn save(&self, folder: &ModelFolder) -> Result<(), VisionError> {
         let both = self.training.followed_by(&self.validation)?;
         both.save(folder.images())?;
         let index = Index {
@@ -114,7 +111,7 @@ impl ImageCorpus {
         Ok(write_atomic(folder.image_index(), text)?)
     }
 
-    pub(super) fn open(folder: &ModelFolder) -> Result<Self, VisionError> {
+    fn open(_recipe: &VisionRecipe, folder: &ModelFolder) -> Result<Self, VisionError> {
         let path = folder.image_index();
         let text = read_text_file(&path, INDEX_LIMIT)?;
         let broken = |reason: String| VisionError::Corpus { path: path.clone(), reason };
@@ -128,7 +125,30 @@ impl ImageCorpus {
         Ok(Self { training, validation, normalization: index.normalization, skipped: index.skipped })
     }
 
-    pub(super) fn training_loader(&self, recipe: &VisionRecipe, batches: Range<usize>, device: &Device) -> Loader {
+    fn is_of(&self, recipe: &VisionRecipe, paths: &[PathBuf]) -> Result<bool, VisionError> {
+        Ok(Self::of_files(&recipe.data, Path::new(""), paths)? == *self)
+    }
+
+    fn sizes(&self) -> String {
+        let skipped = match self.skipped {
+            0 => String::new(),
+            files => format!(" ({files} files that cannot be read left out)"),
+        };
+        let [training, validation] = [&self.training, &self.validation].map(ImageSet::len);
+        let (shape, classes) = (self.training.shape(), self.classes().len());
+        format!("{training} images of {shape} in {classes} classes to train on{skipped}, {validation} to validate on")
+    }
+
+    fn batches_per_epoch(&self, recipe: &VisionRecipe) -> Result<usize, VisionError> {
+        Ok(self.training.len().div_ceil(recipe.training.batch_size))
+    }
+
+    fn training_loader(
+        &self,
+        recipe: &VisionRecipe,
+        batches: Range<usize>,
+        device: &Device,
+    ) -> Result<Loader, VisionError> {
         let (size, data) = (recipe.training.batch_size, &recipe.data);
         let images = ImageDataset::for_training(
             self.training.clone(),
@@ -140,11 +160,11 @@ impl ImageCorpus {
         let batcher = ImageBatcher::new(self.training.shape()).with_mixing(data.augmentation.mixing());
         let loader = StepLoader::new(images, batcher, size, device);
         let loader = loader.with_workers(data.workers);
-        loader.slice(batches.start.saturating_mul(size), batches.end.saturating_mul(size))
+        Ok(loader.slice(batches.start.saturating_mul(size), batches.end.saturating_mul(size)))
     }
 
-    pub(super) fn validation_loader(&self, device: &Device) -> Loader {
-        loader_of(self.validation.clone(), self.normalization.clone(), device)
+    fn validation_loader(&self, _recipe: &VisionRecipe, device: &Device) -> Result<Loader, VisionError> {
+        Ok(loader_of(self.validation.clone(), self.normalization.clone(), device))
     }
 }
 
@@ -208,20 +228,21 @@ pub(super) mod tests {
         let home = tempfile::tempdir().unwrap();
         folder(&home.path().join("data"), 10);
         let data = [home.path().join("data")];
-        let read = ImageCorpus::read(&ImageRecipe::default(), Path::new("x.toml"), &data).unwrap();
+        let read = ImageCorpus::of_files(&ImageRecipe::default(), Path::new("x.toml"), &data).unwrap();
         assert_eq!(read.sizes(), "27 images of 1 x 8 x 8 in 3 classes to train on, 3 to validate on");
         let mut labels = read.validation().labels().to_vec();
         labels.sort_unstable();
         assert_eq!(labels, [0, 1, 2], "the last images are of all classes");
         assert_eq!(read.normalization(), &Normalization::of(read.training()));
+        let recipe = firelight_training::read_recipe::<Vision>(None, &[]).unwrap();
         let run = ModelFolder::create(home.path().join("run"), Existing::Refuse).unwrap();
         read.save(&run).unwrap();
-        assert_eq!(ImageCorpus::open(&run).unwrap(), read);
+        assert_eq!(ImageCorpus::open(&recipe, &run).unwrap(), read);
 
         let half = ImageRecipe { validation: Some(15), ..ImageRecipe::default() };
-        assert_ne!(ImageCorpus::read(&half, Path::new("x.toml"), &data).unwrap(), read);
+        assert_ne!(ImageCorpus::of_files(&half, Path::new("x.toml"), &data).unwrap(), read);
         fs::write(run.image_index(), "{\"classes\": []}").unwrap();
-        let error = ImageCorpus::open(&run).unwrap_err();
+        let error = ImageCorpus::open(&recipe, &run).unwrap_err();
         assert!(error.is_user_error() && error.to_string().contains("missing field"), "{error}");
     }
 
@@ -231,7 +252,7 @@ pub(super) mod tests {
         folder(&home.path().join("train"), 4);
         folder(&home.path().join("val"), 2);
         let data = [home.path().to_path_buf()];
-        let read = || ImageCorpus::read(&ImageRecipe::default(), Path::new("x.toml"), &data);
+        let read = || ImageCorpus::of_files(&ImageRecipe::default(), Path::new("x.toml"), &data);
         assert_eq!([read().unwrap().training().len(), read().unwrap().validation().len()], [12, 6]);
         fs::create_dir(home.path().join("val/spiral")).unwrap();
         stripes(0, 0).write_png(home.path().join("val/spiral/1.png")).unwrap();
@@ -242,7 +263,7 @@ pub(super) mod tests {
     #[test]
     fn no_data_and_two_folders_are_refused() {
         let read =
-            |paths: &[PathBuf]| ImageCorpus::read(&ImageRecipe::default(), Path::new("x.toml"), paths).unwrap_err();
+            |paths: &[PathBuf]| ImageCorpus::of_files(&ImageRecipe::default(), Path::new("x.toml"), paths).unwrap_err();
         assert!(read(&[]).to_string().contains("`x.toml` needs images"));
         assert!(read(&["a".into(), "b".into()]).to_string().contains("2 paths were given"));
         assert!(read(&["missing".into()]).is_user_error());

@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_data::{ImageFiles, ImageSet, ReadOptions};
 use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::{measure, read_recipe};
+use firelight_training::{DataModule, measure, read_recipe};
 use serde::Serialize;
 
 use super::corpus::{loader_of, read_parts};
@@ -50,7 +50,7 @@ pub fn evaluate(
     let recipe = read_recipe::<Vision>(Some(&folder.recipe()), &[])?;
     let set = match data {
         Some((data, split)) => images(&recipe.data, &classifier, data, split)?.with_classes(classifier.classes())?,
-        None => ImageCorpus::open(&folder)?.validation().clone(),
+        None => ImageCorpus::open(&recipe, &folder)?.validation().clone(),
     };
     let loader = loader_of(set, classifier.config().normalization.clone(), device);
     let began = Instant::now();

@@ -9,13 +9,10 @@ mod recipe;
 mod score;
 mod self_check;
 
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn::tensor::Device;
-use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
-use firelight_storage::ModelFolder;
 use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task};
 
 pub use corpus::ImageCorpus;
@@ -46,7 +43,7 @@ impl Task for Vision {
     type Model = VisionModelRecipe;
     type Loss = LossConfig;
     type Config = VisionConfig;
-    type Corpus = ImageCorpus;
+    type DataModule = ImageCorpus;
     type Net = VisionModel;
     type Error = VisionError;
 
@@ -58,26 +55,6 @@ impl Task for Vision {
             Problem::list("data", ConfigError::list(recipe.data.validate())),
         ]
         .concat()
-    }
-
-    fn read(recipe: &mut VisionRecipe, source: &Path, paths: &[PathBuf]) -> Result<ImageCorpus, VisionError> {
-        ImageCorpus::read(&recipe.data, source, paths)
-    }
-
-    fn save(corpus: &ImageCorpus, folder: &ModelFolder) -> Result<(), VisionError> {
-        corpus.save(folder)
-    }
-
-    fn open(_recipe: &VisionRecipe, folder: &ModelFolder) -> Result<ImageCorpus, VisionError> {
-        ImageCorpus::open(folder)
-    }
-
-    fn is_of(corpus: &ImageCorpus, recipe: &VisionRecipe, paths: &[PathBuf]) -> Result<bool, VisionError> {
-        Ok(ImageCorpus::read(&recipe.data, Path::new(""), paths)? == *corpus)
-    }
-
-    fn sizes(corpus: &ImageCorpus) -> String {
-        corpus.sizes()
     }
 
     fn config(recipe: &VisionRecipe, corpus: &ImageCorpus, source: &Path) -> Result<VisionConfig, VisionError> {
@@ -94,27 +71,6 @@ impl Task for Vision {
 
     fn parameters(model: &VisionModel) -> Vec<(String, usize)> {
         model.report().parts()
-    }
-
-    fn batches_of_an_epoch(corpus: &ImageCorpus, recipe: &VisionRecipe) -> Result<usize, VisionError> {
-        Ok(corpus.training().len().div_ceil(recipe.training.batch_size))
-    }
-
-    fn training_loader(
-        corpus: &ImageCorpus,
-        recipe: &VisionRecipe,
-        batches: Range<usize>,
-        device: &Device,
-    ) -> Result<TrainLoader<VisionTask>, VisionError> {
-        Ok(corpus.training_loader(recipe, batches, device))
-    }
-
-    fn validation_loader(
-        corpus: &ImageCorpus,
-        _recipe: &VisionRecipe,
-        device: &Device,
-    ) -> Result<ValidLoader<VisionTask>, VisionError> {
-        Ok(corpus.validation_loader(device))
     }
 
     fn evaluator(_corpus: &ImageCorpus, _recipe: &VisionRecipe) -> Box<dyn Evaluator<VisionTask>> {

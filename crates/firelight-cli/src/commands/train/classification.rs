@@ -21,7 +21,7 @@ impl Shown for Classification {
 
     fn samples(run: &TrainedRun, chosen: &NamedDevice) -> Result<Vec<Sample>> {
         let classifier = Classifier::load_from(run.folder.path(), &Checkpoint::Last, &chosen.device)?;
-        let some: Vec<_> = run.corpus.validation_texts().iter().take(SAMPLES).collect();
+        let some: Vec<_> = run.corpus.validation_records().iter().take(SAMPLES).collect();
         let texts: Vec<String> = some.iter().map(|text| classifier.line_of(&text.text, text.pair.as_deref())).collect();
         let found = classifier.classify(&texts)?;
         let sample = |((text, truth), found): ((&String, &&LabelledText), Prediction)| {

@@ -10,8 +10,8 @@ use burn::train::renderer::tui::TuiMetricsRendererWrapper;
 use firelight::device::NamedDevice;
 use firelight::training::metrics::{Perplexity, TokensPerSecond};
 use firelight::training::{
-    Check, DryRun, Extension, Objective, Observer, ProgressBar, Run, RunRequest, Sample, Task, TensorBoard, TrainedRun,
-    TrainingModule,
+    Check, DataModule, DryRun, Extension, Objective, Observer, ProgressBar, Run, RunRequest, Sample, Task, TensorBoard,
+    TrainedRun, TrainingModule,
 };
 
 use super::super::place;
@@ -135,7 +135,7 @@ fn announce<T: Shown>(run: &Run<T>, place: &str) {
         "{verb} in {} on {place}: {} parameters, {}, from step {} to {}",
         run.folder.path().display(),
         run.parameters().iter().map(|(_, count)| count).sum::<usize>(),
-        T::sizes(&run.corpus),
+        run.corpus.sizes(),
         run.done(),
         run.recipe.training.steps.max(run.done()),
     ));
@@ -150,7 +150,7 @@ fn conclude<T: Shown>(run: &TrainedRun<T>) {
             "{end} after {} steps: validation loss {:.4} {} at step {}, best {}",
             run.steps,
             last.loss,
-            T::loss_unit(&run.corpus),
+            run.corpus.loss_unit(),
             last.step,
             best.in_words(&run.monitor)
         )),

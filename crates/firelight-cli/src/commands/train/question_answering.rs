@@ -23,7 +23,7 @@ impl Shown for QuestionAnswering {
 
     fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<Sample>> {
         let reader = QuestionAnswerer::load_from(run.folder.path(), &Checkpoint::Last, &chosen.device)?;
-        let some: Vec<&Question> = run.corpus.validation_questions().iter().take(SAMPLES).collect();
+        let some: Vec<&Question> = run.corpus.validation_records().iter().take(SAMPLES).collect();
         let asked: Vec<(&str, &str)> =
             some.iter().map(|found| (found.question.as_str(), found.context.as_str())).collect();
         let sample = |(question, found): (&&Question, FoundAnswer)| {

@@ -21,7 +21,7 @@ impl Shown for TokenClassification {
 
     fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<Sample>> {
         let tagger = Tagger::load_from(run.folder.path(), &Checkpoint::Last, &chosen.device)?;
-        let some: Vec<_> = run.corpus.validation_sentences().iter().take(SAMPLES).collect();
+        let some: Vec<_> = run.corpus.validation_records().iter().take(SAMPLES).collect();
         let sentences: Vec<Vec<String>> = some.iter().map(|sentence| sentence.tokens.clone()).collect();
         let found = tagger.tag_words(&sentences)?;
         let sample = |(sentence, found): (&&TaggedSentence, Vec<TaggedToken>)| {

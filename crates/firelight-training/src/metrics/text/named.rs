@@ -26,8 +26,7 @@ pub enum TextMetric {
 
 impl TextMetric {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Bleu, Self::Chrf, Self::ExactMatch, Self::Rouge1, Self::Rouge2, Self::RougeL];
+    pub const ALL: [Self; 6] = [Self::Bleu, Self::Chrf, Self::ExactMatch, Self::Rouge1, Self::Rouge2, Self::RougeL];
 
     /// The name in recipes and logs; that of rouge-score where the score is its own.
     pub fn name(self) -> &'static str {

@@ -1,42 +1,27 @@
-//! Labelled texts in two parts, those that are trained on and those that are only validated on. A classifier and the masked
+//! Records in two parts, those that are trained on and those that are only validated on. A classifier and the masked
 //! language model that it begins from are parted alike, so that neither learns the texts that the other is judged by.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use firelight_data::DataError;
-use firelight_data::labelled::{self, Columns, LabelKind, LabelledText, stratified_split};
+use firelight_data::labelled::{LabelKind, LabelledText, stratified_split};
 
-use super::recipe::Held;
+use super::Held;
 use crate::error::ClassificationError;
 
-/// Texts to train and to validate on, and the files of the two.
+/// Records to train and to validate on, and the files of the two.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Parts<T = LabelledText> {
+pub(crate) struct Parts<T> {
     pub(crate) training: Vec<T>,
     pub(crate) validation: Vec<T>,
     pub(crate) files: [PathBuf; 2],
 }
 
-impl Parts {
-    /// Reads the file to train on and that to validate on; where there is none, texts are held back, drawn by the seed; where
-    /// each has one label, with as large a share of each as all have.
-    pub(crate) fn read(
-        files: (PathBuf, Option<PathBuf>),
-        held: &Held,
-        (columns, kind): (&Columns, &LabelKind),
-        split_seed: u64,
-    ) -> Result<Self, ClassificationError> {
-        let classes =
-            |texts: &[LabelledText]| if kind.is_single_label() { classes(texts) } else { vec![0; texts.len()] };
-        Self::read_by(files, held, split_seed, |file| labelled::read_as(file, columns, kind), classes)
-    }
-}
-
 impl<T: Clone> Parts<T> {
-    /// The same of items of any kind: what reads them from a file, and the class of each, of which as large a share is held back as
-    /// all have.
-    pub(crate) fn read_by(
+    /// Reads the file to train on and that to validate on; where there is none, records are held back, drawn by the seed, with as
+    /// large a share of each of the `classes` as all have.
+    pub(crate) fn read(
         (training_file, validation_file): (PathBuf, Option<PathBuf>),
         held: &Held,
         split_seed: u64,
@@ -63,8 +48,11 @@ impl<T: Clone> Parts<T> {
     }
 }
 
-/// The number of each text's label.
-fn classes(texts: &[LabelledText]) -> Vec<usize> {
+/// The number of each text's label, where each has one; else all are of one class.
+pub(crate) fn classes_of(texts: &[LabelledText], kind: &LabelKind) -> Vec<usize> {
+    if !kind.is_single_label() {
+        return vec![0; texts.len()];
+    }
     let labels: Vec<&str> = texts.iter().map(|text| text.label.as_str()).collect();
     let known: Vec<&str> = labels.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
     labels.iter().map(|label| known.partition_point(|other| other < label)).collect()
@@ -73,6 +61,8 @@ fn classes(texts: &[LabelledText]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::records::RecordTask;
+    use crate::{Classification, LabelledRecipe};
     use std::fs;
 
     #[test]
@@ -81,9 +71,11 @@ mod tests {
         let path = home.path().join("train.tsv");
         let line = |i: usize| format!("text {i}\t{}\n", if i.is_multiple_of(4) { "rare" } else { "usual" });
         fs::write(&path, (0..40).map(line).collect::<String>()).unwrap();
-        let columns = Columns::default();
         let read_as = |kind: LabelKind, seed| {
-            Parts::read((path.clone(), None), &Held::Texts(8), (&columns, &kind), seed).unwrap()
+            let data = LabelledRecipe { problem_type: kind, ..LabelledRecipe::default() };
+            let read = |file: &Path| Classification::read_file(&data, file);
+            let classes = |texts: &[LabelledText]| Classification::classes(&data, texts);
+            Parts::read((path.clone(), None), &Held::Texts(8), seed, read, classes).unwrap()
         };
         let read = |seed| read_as(LabelKind::SingleLabel, seed);
         assert_eq!(read(1), read(1));

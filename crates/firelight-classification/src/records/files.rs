@@ -5,21 +5,10 @@ use std::path::{Path, PathBuf};
 
 use firelight_storage::listed;
 
-use super::recipe::{Held, LabelledRecipe};
+use super::Held;
 use crate::error::ClassificationError;
 
-/// The endings of tables and JSON lines, in the order in which they are looked for.
-pub(super) const ENDINGS: [&str; 3] = ["tsv", "csv", "jsonl"];
-
-/// The file to train on, and that to validate on where it has its own.
-pub(super) fn files_of(
-    recipe: &LabelledRecipe,
-    path: &Path,
-) -> Result<(PathBuf, Option<PathBuf>), ClassificationError> {
-    files_in(path, (&recipe.training, &recipe.validation), &ENDINGS)
-}
-
-/// The same of files with these endings.
+/// The file of these endings to train on, and that to validate on where it has its own.
 pub(crate) fn files_in(
     path: &Path,
     (training, validation): (&str, &Held),
@@ -100,6 +89,8 @@ fn splits_in(folder: &Path, endings: &[&str]) -> String {
 mod tests {
     use super::*;
 
+    const ENDINGS: [&str; 3] = ["tsv", "csv", "jsonl"];
+
     #[test]
     fn splits_are_files_and_those_that_are_there_are_named() {
         let home = tempfile::tempdir().unwrap();
@@ -107,14 +98,14 @@ mod tests {
         for name in ["train.csv", "dev.tsv", "notes.md"] {
             fs::write(path(name), "").unwrap();
         }
-        let recipe = LabelledRecipe::default();
-        assert_eq!(files_of(&recipe, home.path()).unwrap(), (path("train.csv"), Some(path("dev.tsv"))));
+        let dev = Held::Split("dev".into());
+        let files_of = |held: &Held, path: &Path| files_in(path, ("train", held), &ENDINGS);
+        assert_eq!(files_of(&dev, home.path()).unwrap(), (path("train.csv"), Some(path("dev.tsv"))));
         let error = split_of(home.path(), "test", &ENDINGS).unwrap_err();
         assert!(error.is_user_error() && error.to_string().ends_with("there is dev, train"), "{error}");
-        let held = LabelledRecipe { validation: Held::Texts(5), ..recipe.clone() };
-        assert_eq!(files_of(&held, &path("dev.tsv")).unwrap(), (path("dev.tsv"), None));
-        let error = files_of(&recipe, &path("dev.tsv")).unwrap_err();
+        assert_eq!(files_of(&Held::Texts(5), &path("dev.tsv")).unwrap(), (path("dev.tsv"), None));
+        let error = files_of(&dev, &path("dev.tsv")).unwrap_err();
         assert!(error.to_string().contains("data.validation = \"dev\" names another file"), "{error}");
-        assert!(files_of(&recipe, &path("nothing")).unwrap_err().to_string().starts_with("there is no file or folder"));
+        assert!(files_of(&dev, &path("nothing")).unwrap_err().to_string().starts_with("there is no file or folder"));
     }
 }

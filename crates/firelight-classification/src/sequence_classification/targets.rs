@@ -13,7 +13,7 @@ const VALUE: &str = "value";
 
 /// What the labels of a run say, and what its outputs are called.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Targets {
+pub struct Targets {
     kind: LabelKind,
     labels: Labels,
 }
@@ -32,11 +32,13 @@ impl Targets {
         Ok(Self { kind: kind.clone(), labels: Labels::named(names, kind)? })
     }
 
-    pub(super) fn labels(&self) -> &Labels {
+    /// The classes; of a regression the name of its number.
+    pub fn labels(&self) -> &Labels {
         &self.labels
     }
 
-    pub(super) fn problem_type(&self) -> ProblemType {
+    /// What a label is.
+    pub fn problem_type(&self) -> ProblemType {
         ProblemType::from(&self.kind)
     }
 

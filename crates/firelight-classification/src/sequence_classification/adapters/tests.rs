@@ -10,7 +10,7 @@ use firelight_training::{RunRequest, Task};
 use safetensors::SafeTensors;
 use tempfile::TempDir;
 
-use super::super::corpus::tests::folder;
+use super::super::records::tests::folder;
 use super::super::{Classification, Run, evaluate};
 use crate::{ClassificationError, Classifier, Embedder, MaskedLanguage, Prediction, TextClassifierConfig, merge};
 

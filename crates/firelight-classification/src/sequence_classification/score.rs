@@ -3,10 +3,10 @@
 use burn::tensor::activation::log_softmax;
 use firelight_training::{Evaluator, Score, TrainingError, ValidOutput};
 
-use super::judged::{Judged, scores, values};
 use super::report::Report;
 use crate::data::{Example, Target};
 use crate::loss::ProblemType;
+use crate::records::{Judged, scores, values};
 use crate::training::{ClassifierTask, TextAnswers};
 
 /// The scores that texts define.

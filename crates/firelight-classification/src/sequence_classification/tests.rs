@@ -3,13 +3,20 @@
 use std::fs;
 use std::path::Path;
 
+use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
+use firelight_core::ParamBuilder;
 use firelight_storage::Checkpoint;
-use firelight_training::RunRequest;
+use firelight_training::{DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, Trainer};
 
-use super::{Evaluation, Run, TrainedRun, evaluate};
+use super::records::tests as texts;
+use super::{Classification, ClassificationRecipe, Run, TrainedRun, evaluate};
 use crate::classifier::{Classifier, Prediction};
+use crate::data::TextBatcher;
 use crate::error::ClassificationError;
+use crate::loss::SequenceLossConfig;
+use crate::records::{Evaluation, RecordData, RecordTask};
+use crate::training::ClassifierTask;
 
 /// The settings of the built-in recipe that differ: the texts are few and short.
 const SMALL: [(&str, &str); 9] = [
@@ -164,4 +171,54 @@ fn what_does_not_fit_the_kind_of_the_labels_is_reported() {
     for word in ["line 2", "dev.tsv", "`snow`", "rain, wind"] {
         assert!(label.contains(word), "{label}");
     }
+}
+
+#[test]
+fn the_built_in_model_holds_what_it_must() {
+    let data = texts::folder(12);
+    let run =
+        Run::prepare(&RunRequest::new(&Device::default()).with_data(data.path()).with_out(data.path().join("run")));
+    for check in run.unwrap().self_check().unwrap() {
+        assert!(check.holds(), "{check}");
+    }
+}
+
+#[test]
+fn one_batch_is_learnt_to_zero_loss() {
+    let data = texts::folder(8);
+    let mut recipe = texts::recipe(&[]);
+    let corpus = RecordData::<Classification>::read(&mut recipe, Path::new("x.toml"), &[data.path().into()]).unwrap();
+    let config = Classification::quiet(&Classification::config(&recipe, &corpus, Path::new("x.toml")).unwrap());
+    let device = Device::default().autodiff();
+    let task = ClassifierTask::new(config.init_with(&ParamBuilder::new(&device, 0)), SequenceLossConfig::default());
+    let batch = |device: &Device| TextBatcher.batch(corpus.training().to_vec(), device);
+    let optimizer = OptimizerConfig { learning_rate: 3e-3, weight_decay: 0.0, ..OptimizerConfig::default() };
+    let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
+    let mut trainer = Trainer::new(task, optimizer, schedule, 0);
+    let losses: Vec<f64> = (0..60).map(|_| trainer.step(batch(&device)).unwrap().loss).collect();
+    assert!(losses[59] < 1e-3, "{losses:?}");
+    assert!(losses[0] > 0.5, "{losses:?}");
+}
+
+#[test]
+fn the_stack_is_counted() {
+    let text = "task = \"classification\"\n[model]\nd_model = 8\nn_heads = 2\nn_layers = 1\nd_ff = 32\nmax_seq_len = 4\n\
+                position = \"none\"\n[training]\nsteps = 10\nbatch_size = 3\n";
+    let recipe = ClassificationRecipe::parse(text, "small.toml", &[]).unwrap();
+    let found = Classification::estimate(&recipe, &recipe.model.config(5, vec!["a".into(), "b".into()]));
+    // A block has 288 + 552 + 32 numbers, the stack a norm of 16, the embedding 40, the head 18.
+    assert_eq!(found.parameters, 872 + 16 + 40 + 18);
+    // The head of 16 numbers is computed once in 4 tokens.
+    assert_eq!(found.flops_per_token, 6.0 * (768.0 + 4.0) + 3.0 * 128.0);
+    assert_eq!((found.tokens_per_step, found.activation_bytes), (12, 4 * 12 * 144));
+}
+
+#[test]
+fn a_training_that_no_machine_holds_is_refused_before_anything_is_made() {
+    let home = tempfile::tempdir().unwrap();
+    let data = texts::folder(12);
+    let request = RunRequest::new(&Device::default()).with_data(data.path()).with_out(home.path().join("run"));
+    let error = Run::prepare(&request.with_override("model.n_layers", 60_000)).unwrap_err();
+    assert!(error.is_user_error() && error.to_string().contains("would take about"), "{error}");
+    assert!(!home.path().join("run").exists());
 }

@@ -2,53 +2,40 @@
 //! batches. `firelight_training::Run` does the rest.
 
 mod adapters;
-mod corpus;
-mod estimate;
 mod evaluate;
-mod files;
-mod judged;
-mod loaders;
 mod model_recipe;
-mod parts;
 mod recipe;
+mod records;
 mod report;
 mod score;
-mod self_check;
 mod targets;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::{ConfigError, ParamBuilder};
-use firelight_storage::ModelFolder;
 use firelight_training::metrics::classes::{ClassReport, draw_confusion};
 use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task, measure};
 
-pub(crate) use estimate::estimate_of;
-pub(crate) use evaluate::measured;
-pub(crate) use files::{Asked, Measured, files_in};
-pub(crate) use judged::{Judged, scores, values};
-pub(crate) use loaders::{Loader, Shuffled, in_order};
 pub(crate) use model_recipe::encoder_stack;
-pub(crate) use parts::Parts;
 pub(crate) use recipe::check_problem_type;
 
-pub use corpus::LabelledCorpus;
-pub use evaluate::{Evaluation, evaluate};
+pub use evaluate::evaluate;
 pub use model_recipe::ClassifierModelRecipe;
-pub use recipe::{ClassificationRecipe, Held, LabelledRecipe, texts_recipe};
+pub use recipe::{ClassificationRecipe, LabelledRecipe, texts_recipe};
+pub use targets::Targets;
 
 use report::Report;
+use score::TextScores;
 
 use crate::error::ClassificationError;
 use crate::loss::{ClassWeights, ProblemType, SequenceLossConfig};
 use crate::model::{TextClassifier, TextClassifierConfig};
 use crate::pretrained::Pretrained;
+use crate::records::{RecordData, estimate_of, self_check};
 use crate::training::ClassifierTask;
 
 /// A training of a classifier that is ready to begin.
@@ -70,7 +57,7 @@ impl Task for Classification {
     type Model = ClassifierModelRecipe;
     type Loss = SequenceLossConfig;
     type Config = TextClassifierConfig;
-    type Corpus = LabelledCorpus;
+    type DataModule = RecordData<Self>;
     type Net = TextClassifier;
     type Error = ClassificationError;
 
@@ -91,63 +78,13 @@ impl Task for Classification {
         .concat()
     }
 
-    fn read(
-        recipe: &mut ClassificationRecipe,
-        source: &Path,
-        paths: &[PathBuf],
-    ) -> Result<LabelledCorpus, ClassificationError> {
-        let from = match recipe.model.from() {
-            Some((path, new_head)) => Some((Pretrained::open(path)?, new_head)),
-            None => None,
-        };
-        let vocabulary = from.as_ref().map(|(run, _)| run.vocabulary()).transpose()?;
-        let corpus = LabelledCorpus::read(recipe, source, paths, vocabulary)?;
-        if let Some((run, new_head)) = from {
-            run.check(&Self::config(recipe, &corpus, source)?, new_head)?;
-        }
-        recipe.loss.class_weights = recipe.loss.class_weights.clone().resolved(&corpus.class_counts());
-        match &recipe.loss.class_weights {
-            ClassWeights::Given(weights) if weights.len() != corpus.labels().len() => {
-                let classes = corpus.labels().names().to_vec();
-                Err(ClassificationError::ClassWeights { found: weights.len(), classes })
-            }
-            _ => Ok(corpus),
-        }
-    }
-
-    fn recall(recipe: &mut ClassificationRecipe, stored: &ClassificationRecipe) {
-        if recipe.loss.class_weights == ClassWeights::Balanced {
-            recipe.loss.class_weights = stored.loss.class_weights.clone();
-        }
-    }
-
-    fn save(corpus: &LabelledCorpus, folder: &ModelFolder) -> Result<(), ClassificationError> {
-        corpus.save(folder)
-    }
-
-    fn open(recipe: &ClassificationRecipe, folder: &ModelFolder) -> Result<LabelledCorpus, ClassificationError> {
-        LabelledCorpus::open(recipe, folder)
-    }
-
-    fn is_of(
-        corpus: &LabelledCorpus,
-        recipe: &ClassificationRecipe,
-        paths: &[PathBuf],
-    ) -> Result<bool, ClassificationError> {
-        corpus.is_of(recipe, paths)
-    }
-
-    fn sizes(corpus: &LabelledCorpus) -> String {
-        corpus.sizes()
-    }
-
     fn config(
         recipe: &ClassificationRecipe,
-        corpus: &LabelledCorpus,
+        corpus: &RecordData<Self>,
         source: &Path,
     ) -> Result<TextClassifierConfig, ClassificationError> {
-        let config = recipe.model.config(corpus.vocabulary().vocab_size(), corpus.labels().names().to_vec());
-        let config = config.with_problem_type(corpus.problem_type());
+        let config = recipe.model.config(corpus.vocabulary().vocab_size(), corpus.targets().labels().names().to_vec());
+        let config = config.with_problem_type(corpus.targets().problem_type());
         config.validate().map_err(|error| ClassificationError::Config { path: source.into(), error })?;
         Ok(config)
     }
@@ -181,60 +118,43 @@ impl Task for Classification {
         model.report().parts()
     }
 
-    fn batches_of_an_epoch(
-        corpus: &LabelledCorpus,
-        recipe: &ClassificationRecipe,
-    ) -> Result<usize, ClassificationError> {
-        Ok(corpus.training_plan(recipe)?.num_batches())
+    fn evaluator(corpus: &RecordData<Self>, _recipe: &ClassificationRecipe) -> Box<dyn Evaluator<ClassifierTask>> {
+        Box::new(scores_of(corpus))
     }
 
-    fn training_loader(
-        corpus: &LabelledCorpus,
-        recipe: &ClassificationRecipe,
-        batches: Range<usize>,
-        device: &Device,
-    ) -> Result<TrainLoader<ClassifierTask>, ClassificationError> {
-        corpus.training_loader(recipe, batches, device)
-    }
-
-    fn validation_loader(
-        corpus: &LabelledCorpus,
-        _recipe: &ClassificationRecipe,
-        device: &Device,
-    ) -> Result<ValidLoader<ClassifierTask>, ClassificationError> {
-        corpus.validation_loader(device)
-    }
-
-    fn evaluator(corpus: &LabelledCorpus, _recipe: &ClassificationRecipe) -> Box<dyn Evaluator<ClassifierTask>> {
-        Box::new(corpus.scores())
-    }
-
-    fn figures(model: &TextClassifier, corpus: &LabelledCorpus) -> Result<Vec<(String, String)>, ClassificationError> {
+    fn figures(
+        model: &TextClassifier,
+        corpus: &RecordData<Self>,
+    ) -> Result<Vec<(String, String)>, ClassificationError> {
         let task = ClassifierTask::new(model.valid(), SequenceLossConfig::default());
-        let (loader, mut scores) = (corpus.validation_loader(&model.devices()[0])?, corpus.scores());
+        let (loader, mut scores) = (corpus.reading(&model.devices()[0])?, scores_of(corpus));
         measure(&task, loader.as_ref(), &mut scores)?;
         let heading = "confusion matrix of the validation texts: a row for each true label";
-        let drawn = |report: &ClassReport| draw_confusion(&report.confusion, corpus.labels().names());
+        let drawn = |report: &ClassReport| draw_confusion(&report.confusion, corpus.targets().labels().names());
         let found = scores.report.as_ref().and_then(Report::class);
         Ok(found.map(|report| (heading.to_string(), drawn(report))).into_iter().collect())
     }
 
-    fn loss_unit(corpus: &LabelledCorpus) -> String {
-        corpus.problem_type().loss_unit().into()
-    }
-
     fn estimate(recipe: &ClassificationRecipe, config: &TextClassifierConfig) -> Estimate {
-        estimate::estimate(config, recipe)
+        let length = config.encoder.transformer.max_seq_len;
+        let cost = config.init_with(&ParamBuilder::counting()).cost(length);
+        estimate_of(&cost, length, recipe.data.batching, &recipe.training)
     }
 
     fn self_check(
         recipe: &ClassificationRecipe,
         config: &TextClassifierConfig,
-        corpus: &LabelledCorpus,
+        corpus: &RecordData<Self>,
         device: &Device,
     ) -> Result<Vec<Check>, ClassificationError> {
-        self_check::self_check(config, recipe.seed, corpus, device)
+        self_check(recipe, config, corpus, device)
     }
+}
+
+/// What the validation texts are judged by.
+fn scores_of(corpus: &RecordData<Classification>) -> TextScores {
+    let targets = corpus.targets();
+    TextScores::on(targets.problem_type(), corpus.validation(), targets.labels().len())
 }
 
 /// What of the loss means nothing for the labels of the recipe.

@@ -4,9 +4,9 @@ use firelight_training::metrics::classes::{
     ClassReport, MultiLabelReport, RegressionReport, class_report, multi_label_report, regression_report,
 };
 
-use super::judged::Judged;
 use crate::classifier::is_held;
 use crate::loss::ProblemType;
+use crate::records::Judged;
 
 /// What is said of the answers to some texts.
 #[derive(Clone, Debug)]

@@ -2,12 +2,13 @@
 
 use firelight_core::{ConfigError, kind};
 use firelight_data::labelled::{Columns, LabelKind};
-use firelight_data::{Batching, TokenizerConfig, check_workers};
+use firelight_data::{Batching, TokenizerConfig};
 use firelight_training::Recipe;
 use serde::{Deserialize, Serialize};
 
 use super::model_recipe::ClassifierModelRecipe;
 use crate::loss::SequenceLossConfig;
+use crate::records::{Held, Source};
 
 /// The recipe of a classifier of texts.
 pub type ClassificationRecipe = Recipe<LabelledRecipe, ClassifierModelRecipe, SequenceLossConfig>;
@@ -18,17 +19,6 @@ pub(super) const TEXTS: &str = include_str!("texts.toml");
 /// The recipe that is trained when none is named: a small encoder for a few thousand short texts of any labels.
 pub fn texts_recipe() -> &'static str {
     TEXTS
-}
-
-/// What is held back from the training to validate on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "expected the name of a file in quotes or a number of texts")]
-pub enum Held {
-    /// So many of the training texts, drawn by `data.split_seed`; of single labels with as large a share of each class as all
-    /// have.
-    Texts(usize),
-    /// A file of its own, by its name without the ending.
-    Split(String),
 }
 
 /// The `[data]` section.
@@ -74,18 +64,25 @@ impl Default for LabelledRecipe {
 }
 
 impl LabelledRecipe {
+    /// The keys that all tasks on records have.
+    pub(super) fn source(&self) -> Source<'_> {
+        Source {
+            training: &self.training,
+            validation: &self.validation,
+            split_seed: self.split_seed,
+            tokenizer: &self.tokenizer,
+            batching: self.batching,
+            workers: self.workers,
+        }
+    }
+
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let own = [
-            (self.validation == Held::Texts(0))
-                .then(|| "data.validation = 0 must be at least 1, or the name of a file".into()),
+        self.source().validate([
             self.columns.text.is_empty().then(|| "data.columns.text = [] must name at least one column".into()),
             check_problem_type(&self.problem_type),
-            self.batching.validate().err().map(|error| format!("data: {error}")),
-            check_workers(self.workers),
-        ];
-        ConfigError::collect([], own)
+        ])
     }
 }
 

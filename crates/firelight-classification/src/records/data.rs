@@ -1,0 +1,200 @@
+//! The records of a run with their tokenizer: read and split when the run begins, kept in its folder.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use firelight_data::{BatchPlan, Tokenizer};
+use firelight_storage::{ModelFolder, write_json_lines};
+use firelight_training::{DataModule, RecipeOf};
+use serde::Serialize;
+
+use super::loaders::{Loader, Shuffled, in_order};
+use super::{BatchOf, Held, Parts, RecordTask, files_in};
+use crate::error::ClassificationError;
+use crate::vocabulary::TextVocabulary;
+
+/// What a task on records is trained and validated on.
+#[derive(Debug, Clone)]
+pub struct RecordData<T: RecordTask> {
+    vocabulary: TextVocabulary,
+    targets: T::Targets,
+    records: Parts<T::Record>,
+    training: Vec<T::Example>,
+    validation: Vec<T::Example>,
+}
+
+impl<T: RecordTask> RecordData<T> {
+    /// The tokenizer.
+    pub fn vocabulary(&self) -> &TextVocabulary {
+        &self.vocabulary
+    }
+
+    /// What the training records say of all of them, such as their classes.
+    pub fn targets(&self) -> &T::Targets {
+        &self.targets
+    }
+
+    /// The records to train on.
+    pub fn training_records(&self) -> &[T::Record] {
+        &self.records.training
+    }
+
+    /// The records to validate on.
+    pub fn validation_records(&self) -> &[T::Record] {
+        &self.records.validation
+    }
+
+    /// What is trained on.
+    pub fn training(&self) -> &[T::Example] {
+        &self.training
+    }
+
+    /// What is validated on.
+    pub fn validation(&self) -> &[T::Example] {
+        &self.validation
+    }
+
+    /// The same of records alone that a finished model is measured on.
+    pub(super) fn measured(
+        recipe: &RecipeOf<T>,
+        (vocabulary, targets): (TextVocabulary, T::Targets),
+        (file, validation): (PathBuf, Vec<T::Record>),
+    ) -> Result<Self, ClassificationError> {
+        let records = Parts { training: Vec::new(), validation, files: [file.clone(), file] };
+        Self::encode(recipe, vocabulary, targets, records)
+    }
+
+    fn new(
+        recipe: &RecipeOf<T>,
+        vocabulary: TextVocabulary,
+        records: Parts<T::Record>,
+    ) -> Result<Self, ClassificationError> {
+        let held_back = match T::source(&recipe.data).validation {
+            Held::Texts(_) => records.validation.as_slice(),
+            Held::Split(_) => &[],
+        };
+        let targets = T::targets(&recipe.data, &records.training, held_back)?;
+        Self::encode(recipe, vocabulary, targets, records)
+    }
+
+    fn encode(
+        recipe: &RecipeOf<T>,
+        vocabulary: TextVocabulary,
+        targets: T::Targets,
+        records: Parts<T::Record>,
+    ) -> Result<Self, ClassificationError> {
+        let encode = |file: &Path, records: &[T::Record]| {
+            T::encode(&recipe.data, &targets, &vocabulary, (file, records), T::max_seq_len(&recipe.model))
+        };
+        let [training_file, validation_file] = &records.files;
+        let training = encode(training_file, &records.training)?;
+        let validation = encode(validation_file, &records.validation)?;
+        Ok(Self { vocabulary, targets, records, training, validation })
+    }
+
+    fn plan(&self, recipe: &RecipeOf<T>) -> Result<BatchPlan, ClassificationError> {
+        let lengths = self.training.iter().map(length::<T>);
+        Ok(BatchPlan::new(T::source(&recipe.data).batching, recipe.training.batch_size, lengths)?)
+    }
+
+    /// The validation examples once each, from the short to the long.
+    pub(crate) fn reading(&self, device: &Device) -> Result<Loader<BatchOf<T>>, ClassificationError> {
+        Ok(in_order(&self.validation, length::<T>, T::Batcher::default(), device)?)
+    }
+}
+
+impl<T: RecordTask> DataModule<T> for RecordData<T> {
+    fn read(recipe: &mut RecipeOf<T>, source: &Path, paths: &[PathBuf]) -> Result<Self, ClassificationError> {
+        let records = records_of::<T>(&recipe.data, source, paths)?;
+        let vocabulary = match T::vocabulary(recipe)? {
+            Some(vocabulary) => vocabulary,
+            None => {
+                let text = T::text(&records.training);
+                TextVocabulary::new(Tokenizer::train(T::source(&recipe.data).tokenizer, &text)?)?
+            }
+        };
+        let data = Self::new(recipe, vocabulary, records)?;
+        T::settle(recipe, &data, source)?;
+        Ok(data)
+    }
+
+    fn recall(recipe: &mut RecipeOf<T>, stored: &RecipeOf<T>) {
+        T::recall(recipe, stored);
+    }
+
+    fn save(&self, folder: &ModelFolder) -> Result<(), ClassificationError> {
+        self.vocabulary.save(folder)?;
+        write_json_lines(folder.training_pairs(), &self.records.training)?;
+        Ok(write_json_lines(folder.validation_pairs(), &self.records.validation)?)
+    }
+
+    fn open(recipe: &RecipeOf<T>, folder: &ModelFolder) -> Result<Self, ClassificationError> {
+        let files = [folder.training_pairs(), folder.validation_pairs()];
+        let [training, validation] = files.each_ref().map(|file| T::read_stored(&recipe.data, file));
+        let records = Parts { training: training?, validation: validation?, files };
+        Self::new(recipe, TextVocabulary::load(folder)?, records)
+    }
+
+    fn is_of(&self, recipe: &RecipeOf<T>, paths: &[PathBuf]) -> Result<bool, ClassificationError> {
+        let (other, own) = (records_of::<T>(&recipe.data, Path::new(""), paths)?, &self.records);
+        Ok(are_same(&other.training, &own.training) && are_same(&other.validation, &own.validation))
+    }
+
+    fn sizes(&self) -> String {
+        T::sizes(self)
+    }
+
+    fn batches_per_epoch(&self, recipe: &RecipeOf<T>) -> Result<usize, ClassificationError> {
+        Ok(self.plan(recipe)?.num_batches())
+    }
+
+    fn training_loader(
+        &self,
+        recipe: &RecipeOf<T>,
+        batches: Range<usize>,
+        device: &Device,
+    ) -> Result<Loader<BatchOf<T>>, ClassificationError> {
+        let workers = T::source(&recipe.data).workers;
+        let all = Shuffled { examples: &self.training, plan: self.plan(recipe)?, seed: recipe.seed, workers };
+        Ok(all.loader(T::Batcher::default(), batches, device))
+    }
+
+    fn validation_loader(
+        &self,
+        _recipe: &RecipeOf<T>,
+        device: &Device,
+    ) -> Result<Loader<BatchOf<T>>, ClassificationError> {
+        self.reading(device)
+    }
+
+    fn loss_unit(&self) -> String {
+        T::loss_unit(&self.targets)
+    }
+}
+
+fn length<T: RecordTask>(example: &T::Example) -> usize {
+    T::tokens(example).ids.len()
+}
+
+fn records_of<T: RecordTask>(
+    data: &T::Data,
+    source: &Path,
+    paths: &[PathBuf],
+) -> Result<Parts<T::Record>, ClassificationError> {
+    let [path] = paths else { return Err(ClassificationError::NoData { path: source.into() }) };
+    let keys = T::source(data);
+    let files = files_in(path, (keys.training, keys.validation), T::ENDINGS)?;
+    let (read, classes) = (|file: &Path| T::read_file(data, file), |records: &[T::Record]| T::classes(data, records));
+    Parts::read(files, keys.validation, keys.split_seed, read, classes)
+}
+
+/// Whether records say the same, on whatever lines they stand.
+fn are_same<R: Serialize>(some: &[R], others: &[R]) -> bool {
+    let content = |record: &R| {
+        let mut content = serde_json::to_value(record).unwrap_or_default();
+        content.as_object_mut().map(|keys| keys.remove("line"));
+        content
+    };
+    some.iter().map(content).eq(others.iter().map(content))
+}

@@ -1,0 +1,196 @@
+//! Tasks that put a text encoder on records, such as labelled texts, tagged sentences or questions: a task says through
+//! [`RecordTask`] what a record is and what the model reads of it. How records are split, kept in a run folder, batched and
+//! measured stands here once.
+
+mod data;
+mod evaluate;
+mod files;
+mod judged;
+mod loaders;
+mod parts;
+mod self_check;
+
+use std::fmt::Debug;
+use std::path::Path;
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::tensor::Tensor;
+use firelight_core::{ConfigError, Cost};
+use firelight_data::{Batching, DataError, TokenizerConfig, check_workers};
+use firelight_training::{BatchCost, Estimate, Objective, RecipeOf, Task, TrainingConfig};
+use serde::{Deserialize, Serialize};
+
+pub use data::RecordData;
+pub use evaluate::Evaluation;
+
+pub(crate) use evaluate::{evaluate, measured};
+pub(crate) use files::{Asked, Measured, files_in};
+pub(crate) use judged::{Judged, scores, values};
+pub(crate) use parts::{Parts, classes_of};
+pub(crate) use self_check::{first_row, self_check};
+
+use crate::data::EncodedText;
+use crate::encoder::TextInput;
+use crate::error::ClassificationError;
+use crate::vocabulary::TextVocabulary;
+
+/// What one step of a task reads.
+pub(crate) type BatchOf<T> = <<T as Task>::Net as Objective>::Batch;
+
+/// A task with a text encoder on records.
+pub trait RecordTask: Task<DataModule = RecordData<Self>, Error = ClassificationError, Loss: Default> {
+    /// The endings of files, in the order in which they are looked for.
+    const ENDINGS: &'static [&'static str];
+
+    /// A record, as files have it and a run folder keeps it.
+    type Record: Clone + Debug + PartialEq + Serialize;
+    /// What the model reads of a record, or of a part of it: a row of a batch.
+    type Example: Clone + Debug + Send + Sync + 'static;
+    /// What the training records say of all of them, such as their classes.
+    type Targets: Clone + Debug;
+    /// Stacks examples.
+    type Batcher: Batcher<Self::Example, BatchOf<Self>> + Default + 'static;
+
+    /// The keys of `[data]` that all these tasks have.
+    fn source(data: &Self::Data) -> Source<'_>;
+
+    /// The most tokens that the model reads at once.
+    fn max_seq_len(model: &Self::Model) -> usize;
+
+    /// The tokenizer of the run that a training begins from.
+    ///
+    /// # Errors
+    /// If that run cannot be read.
+    fn vocabulary(recipe: &RecipeOf<Self>) -> Result<Option<TextVocabulary>, ClassificationError>;
+
+    /// Takes over into the recipe what the training data decides, and makes sure that the data fits the run to begin from.
+    ///
+    /// # Errors
+    /// If it does not fit.
+    fn settle(recipe: &mut RecipeOf<Self>, data: &RecordData<Self>, source: &Path) -> Result<(), ClassificationError>;
+
+    /// Takes over into the recipe of a resumed run what [`settle`](Self::settle) decided.
+    fn recall(_recipe: &mut RecipeOf<Self>, _stored: &RecipeOf<Self>) {}
+
+    /// The records of a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or a line is no record.
+    fn read_file(data: &Self::Data, file: &Path) -> Result<Vec<Self::Record>, DataError>;
+
+    /// The records that a run folder keeps.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or a line is no record.
+    fn read_stored(data: &Self::Data, file: &Path) -> Result<Vec<Self::Record>, DataError> {
+        Self::read_file(data, file)
+    }
+
+    /// The class of each record, of which as large a share is held back as all have.
+    fn classes(_data: &Self::Data, records: &[Self::Record]) -> Vec<usize> {
+        vec![0; records.len()]
+    }
+
+    /// What a tokenizer learns from.
+    fn text(records: &[Self::Record]) -> String;
+
+    /// What the records to train on say of all of them; `held_back` are those that were read from the same file.
+    ///
+    /// # Errors
+    /// If they do not say it, as with a single class.
+    fn targets(
+        data: &Self::Data,
+        training: &[Self::Record],
+        held_back: &[Self::Record],
+    ) -> Result<Self::Targets, DataError>;
+
+    /// What a model reads of the records of a file, in their order.
+    ///
+    /// # Errors
+    /// If the tokenizer does not know a character, a record is too long, or has another target than those of the training.
+    fn encode(
+        data: &Self::Data,
+        targets: &Self::Targets,
+        vocabulary: &TextVocabulary,
+        records: (&Path, &[Self::Record]),
+        max_seq_len: usize,
+    ) -> Result<Vec<Self::Example>, ClassificationError>;
+
+    /// The tokens of an example.
+    fn tokens(example: &Self::Example) -> &EncodedText;
+
+    /// How much there is to train and validate on, in words.
+    fn sizes(data: &RecordData<Self>) -> String;
+
+    /// What the loss counts.
+    fn loss_unit(_targets: &Self::Targets) -> String {
+        format!("nats per {}", Self::TARGET)
+    }
+
+    /// The same structure without dropout and adapters.
+    fn quiet(config: &Self::Config) -> Self::Config;
+
+    /// Among how many a guess chooses; none where nothing can be guessed.
+    fn choices(config: &Self::Config) -> Option<usize>;
+
+    /// What the model says of the first of some texts, whose first tokens, so many, are not padding.
+    fn first_answer(model: &Self::Net, texts: &TextInput, tokens: usize) -> Tensor<1>;
+}
+
+/// The keys of `[data]` that all tasks on records have.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    /// The file to train on in a folder, by its name without the ending.
+    pub training: &'a str,
+    /// What is only validated on.
+    pub validation: &'a Held,
+    /// What draws the records that a number holds back.
+    pub split_seed: u64,
+    /// How texts become tokens.
+    pub tokenizer: &'a TokenizerConfig,
+    /// How many examples a batch has.
+    pub batching: Batching,
+    /// Threads that read batches ahead.
+    pub workers: usize,
+}
+
+impl Source<'_> {
+    /// What is wrong with these keys.
+    pub(crate) fn problems(&self) -> [Option<String>; 3] {
+        [
+            (*self.validation == Held::Texts(0))
+                .then(|| "data.validation = 0 must be at least 1, or the name of a file".into()),
+            self.batching.validate().err().map(|error| format!("data: {error}")),
+            check_workers(self.workers),
+        ]
+    }
+
+    /// # Errors
+    /// Lists every key that does not fit, these and the `own` of a task.
+    pub(crate) fn validate(&self, own: impl IntoIterator<Item = Option<String>>) -> Result<(), ConfigError> {
+        ConfigError::collect([], self.problems().into_iter().chain(own))
+    }
+}
+
+/// What is held back from the training to validate on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected the name of a file in quotes or a number of texts")]
+pub enum Held {
+    /// So many of the training texts, drawn by `data.split_seed`; of single labels with as large a share of each class as all
+    /// have.
+    Texts(usize),
+    /// A file of its own, by its name without the ending.
+    Split(String),
+}
+
+/// What a training of a model that reads texts of up to `length` tokens and has hardly any logits costs.
+pub(crate) fn estimate_of(cost: &Cost, length: usize, batching: Batching, training: &TrainingConfig) -> Estimate {
+    let batch = BatchCost {
+        parameters: cost.parameters,
+        flops_per_token: cost.training_flops_per_token(),
+        kept_per_token: cost.kept_per_token,
+        logits_per_token: 0,
+        tokens: batching.max_batch_tokens(training.batch_size, length),
+    };
+    Estimate::new(batch, training)
+}

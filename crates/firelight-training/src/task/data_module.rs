@@ -1,0 +1,78 @@
+//! What a run is trained and validated on.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use burn::train::{TrainLoader, ValidLoader};
+use firelight_storage::ModelFolder;
+
+use super::{RecipeOf, Task};
+use crate::TrainingModule;
+
+/// What a task is trained and validated on, with all that turns it into batches, such as a tokenizer: read when a run begins, and
+/// kept in its folder.
+pub trait DataModule<T: Task>: Sized {
+    /// Reads the data at `paths`, or makes what the recipe generates, and learns from it what comes before the training. The
+    /// recipe is changed where the data decides; `source` is its name in error messages.
+    ///
+    /// # Errors
+    /// If the data cannot be read or does not fit the recipe.
+    fn read(recipe: &mut RecipeOf<T>, source: &Path, paths: &[PathBuf]) -> Result<Self, T::Error>;
+
+    /// Takes over into the recipe of a resumed run what reading the data decided when the run began.
+    fn recall(_recipe: &mut RecipeOf<T>, _stored: &RecipeOf<T>) {}
+
+    /// Writes the data into a run folder, so that the run can be resumed without its source.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    fn save(&self, folder: &ModelFolder) -> Result<(), T::Error>;
+
+    /// Reads the data of a run folder.
+    ///
+    /// # Errors
+    /// If a file is missing or damaged, or files do not belong together.
+    fn open(recipe: &RecipeOf<T>, folder: &ModelFolder) -> Result<Self, T::Error>;
+
+    /// Whether it was made from the data at `paths`.
+    ///
+    /// # Errors
+    /// If the data cannot be read.
+    fn is_of(&self, recipe: &RecipeOf<T>, paths: &[PathBuf]) -> Result<bool, T::Error>;
+
+    /// How much there is to train and validate on, in words: `90 tokens to train on, 10 to validate on`.
+    fn sizes(&self) -> String;
+
+    /// Batches in which a training sees all of its data once.
+    ///
+    /// # Errors
+    /// If there is nothing to train on, or it does not fit into batches.
+    fn batches_per_epoch(&self, recipe: &RecipeOf<T>) -> Result<usize, T::Error>;
+
+    /// The training batches of these numbers, counted over the whole run.
+    ///
+    /// # Errors
+    /// If the data does not fit into batches.
+    fn training_loader(
+        &self,
+        recipe: &RecipeOf<T>,
+        batches: Range<usize>,
+        device: &Device,
+    ) -> Result<TrainLoader<TrainingModule<T::Net>>, T::Error>;
+
+    /// The validation batches.
+    ///
+    /// # Errors
+    /// If there is nothing to validate on.
+    fn validation_loader(
+        &self,
+        recipe: &RecipeOf<T>,
+        device: &Device,
+    ) -> Result<ValidLoader<TrainingModule<T::Net>>, T::Error>;
+
+    /// What the loss of a training on this data counts, as people read it behind the number.
+    fn loss_unit(&self) -> String {
+        format!("nats per {}", T::TARGET)
+    }
+}
