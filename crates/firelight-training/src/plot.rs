@@ -13,6 +13,9 @@ const SIZE: (u32, u32) = (760, 300);
 /// Width of the column on the right in which the lines are named.
 const LEGEND: u32 = 200;
 
+/// Height of the letters, which plotters writes as 13 pixels.
+const TEXT: u32 = 16;
+
 /// The most numbers below a chart.
 const TICKS: usize = 10;
 
@@ -102,8 +105,8 @@ impl Chart {
             .light_line_style(TRANSPARENT)
             .bold_line_style(RGBColor(226, 226, 226))
             .axis_style(RGBColor(120, 120, 120))
-            .label_style(("sans-serif", 13))
-            .axis_desc_style(("sans-serif", 14))
+            .label_style(("sans-serif", TEXT))
+            .axis_desc_style(("sans-serif", TEXT))
             .draw()?;
         for ((curve, colour), row) in curves.iter().zip(COLOURS.iter().cycle()).zip(0..) {
             chart.draw_series(LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2)))?;
@@ -112,7 +115,7 @@ impl Chart {
             }
             let y = 20 + 22 * row;
             right.draw(&PathElement::new([(0, y), (40, y)], colour.stroke_width(2)))?;
-            right.draw(&Text::new(curve.name.clone(), (46, y - 6), ("sans-serif", 13)))?;
+            right.draw(&Text::new(curve.name.clone(), (46, y - 7), ("sans-serif", TEXT)))?;
         }
         area.present()
     }
@@ -141,24 +144,27 @@ impl Curve {
     }
 }
 
-/// From the least to the greatest value, with a `margin` on both sides; never empty.
+/// From the least to the greatest value, with a `margin` on both sides; a value that is alone is seen beside 0. Never empty.
 fn bounds(values: impl Iterator<Item = f64>, margin: f64) -> Range<f64> {
     let (least, greatest) = values
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, greatest), value| (least.min(value), greatest.max(value)));
     match greatest - least {
         span if span.is_finite() && span > 0.0 => least - margin * span..greatest + margin * span,
-        _ if least.is_finite() && least != 0.0 => least - least.abs()..least + least.abs(),
+        _ if least.is_finite() && least != 0.0 => {
+            let end = (1.0 + margin) * least;
+            end.min(0.0)..end.max(0.0)
+        }
         _ => 0.0..1.0,
     }
 }
 
-/// A number on an axis of this length, to a thousandth of it.
+/// A number on an axis of this length, to a thousandth of it; all numbers of an axis that begins at 0 are written alike.
 fn tick(value: f64, length: f64) -> String {
     let places = (3.0 - length.log10().floor()).clamp(0.0, 12.0) as usize;
     let rounded: f64 = format!("{value:.places$}").parse().unwrap_or(value);
-    match rounded.abs() {
-        0.0 => "0".into(),
-        1e-4..1e6 => rounded.to_string(),
+    match rounded.abs().max(length) {
+        _ if rounded == 0.0 => "0".into(),
+        1e-4..2e6 => rounded.to_string(),
         _ => format!("{:e}", format!("{value:.2e}").parse().unwrap_or(value)),
     }
 }
@@ -237,9 +243,9 @@ mod tests {
     }
 
     #[test]
-    fn a_line_at_one_height_lies_in_the_middle() {
-        assert_eq!(bounds([3e-3, 3e-3].into_iter(), 0.05), 0.0..6e-3);
-        assert_eq!(bounds([-2.0].into_iter(), 0.0), -4.0..0.0);
+    fn a_line_at_one_height_is_seen_beside_zero() {
+        assert_eq!(bounds([0.5, 0.5].into_iter(), 0.5), 0.0..0.75);
+        assert_eq!(bounds([-2.0].into_iter(), 0.0), -2.0..0.0);
         assert_eq!(bounds([0.0].into_iter(), 0.0), 0.0..1.0);
         assert_eq!(bounds([1.0, 3.0].into_iter(), 0.5), 0.0..4.0);
     }
@@ -263,7 +269,9 @@ mod tests {
     fn ticks_are_short() {
         let ticks = [0.0, 1500.0, 0.25, 3e-4, 2e7, 2.5].map(|value| tick(value, 2.0 * value.max(0.5)));
         assert_eq!(ticks, ["0", "1500", "0.25", "0", "2e7", "2.5"]);
-        assert_eq!([3e-4, -6.78e-21, 2.5e-5].map(|value| tick(value, 1e-3)), ["0.0003", "0", "2.5e-5"]);
+        assert_eq!([3e-4, -6.78e-21, 2.5e-5].map(|value| tick(value, 1e-3)), ["0.0003", "0", "0.000025"]);
+        assert_eq!([1e-5, 2.5e-5].map(|value| tick(value, 5e-5)), ["1e-5", "2.5e-5"]);
+        assert_eq!([5e5, 1e6, 1e7].map(|value| tick(value, 1e7)), ["5e5", "1e6", "1e7"]);
         assert_eq!([2.31, 2.3125, 2.315].map(|value| tick(value, 0.03)), ["2.31", "2.3125", "2.315"]);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// A number with its thousands apart: `1,234,567`.
-pub(crate) fn grouped(number: usize) -> String {
+pub fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let group = |(place, digit): (usize, char)| {
         let is_first_of_three = place > 0 && (digits.len() - place).is_multiple_of(3);
@@ -26,7 +26,7 @@ pub(crate) fn lasting(time: Duration) -> String {
 }
 
 /// The name of a metric in words: `macro F1` of `macro_f1`.
-pub(crate) fn metric_in_words(name: &str) -> String {
+pub fn metric_in_words(name: &str) -> String {
     let word = |word: &str| match word {
         "f1" => "F1".into(),
         "auroc" => "AUROC".into(),
@@ -35,6 +35,9 @@ pub(crate) fn metric_in_words(name: &str) -> String {
         "rouge1" => "ROUGE-1".into(),
         "rouge2" => "ROUGE-2".into(),
         "rougeL" => "ROUGE-L".into(),
+        "matthews" => "Matthews".into(),
+        "pearson" => "Pearson".into(),
+        "spearman" => "Spearman".into(),
         other => other.to_string(),
     };
     name.split('_').map(word).collect::<Vec<_>>().join(" ")
@@ -82,8 +85,8 @@ mod tests {
 
     #[test]
     fn metrics_are_named_as_people_name_them() {
-        let names = ["token_accuracy", "macro_f1", "bleu", "auroc"].map(metric_in_words);
-        assert_eq!(names, ["token accuracy", "macro F1", "BLEU", "AUROC"]);
+        let names = ["token_accuracy", "macro_f1", "bleu", "auroc", "pearson"].map(metric_in_words);
+        assert_eq!(names, ["token accuracy", "macro F1", "BLEU", "AUROC", "Pearson"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::TrainingConfig;
 use crate::config::LOSS;
 use crate::precision::Scale;
+use crate::words::metric_in_words;
 
 /// A validation loss and when it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,12 +17,12 @@ pub struct ValidationLoss {
 }
 
 impl ValidationLoss {
-    /// The evaluation as the best one of a run, by its loss or by another metric: `by accuracy at step 6, where the loss was 0.7085`.
+    /// The evaluation as the best one of a run, by its loss or by another metric: `by macro F1 at step 6, where the loss was 0.7085`.
     pub fn in_words(&self, monitor: &str) -> String {
         let Self { step, loss } = self;
         match monitor {
             LOSS => format!("{loss:.4} at step {step}"),
-            metric => format!("by {metric} at step {step}, where the loss was {loss:.4}"),
+            metric => format!("by {} at step {step}, where the loss was {loss:.4}", metric_in_words(metric)),
         }
     }
 }
@@ -109,6 +110,13 @@ mod exact {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_best_evaluation_names_what_decided() {
+        let best = ValidationLoss { step: 6, loss: 0.70851 };
+        assert_eq!(best.in_words("loss"), "0.7085 at step 6");
+        assert_eq!(best.in_words("macro_f1"), "by macro F1 at step 6, where the loss was 0.7085");
+    }
 
     #[test]
     fn the_best_so_far_is_read_back_to_the_bit_and_equal_is_not_better() {

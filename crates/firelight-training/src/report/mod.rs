@@ -58,11 +58,11 @@ impl Report {
     fn progress(&self, curves: &Curves) -> Vec<(String, String)> {
         let done = curves.last_step().unwrap_or(0);
         let steps = match done >= self.steps {
-            true => grouped(done),
-            false => format!("{} of {}", grouped(done), grouped(self.steps)),
+            true => done.to_string(),
+            false => format!("{done} of {}", self.steps),
         };
         let validation = curves.validation().map(|(step, loss)| {
-            let loss = format!("{loss:.4} {} at step {}", self.loss_unit, grouped(step));
+            let loss = format!("{loss:.4} {} at step {step}", self.loss_unit);
             ("validation loss".to_string(), loss)
         });
         [("steps".to_string(), steps)].into_iter().chain(validation).collect()
@@ -189,8 +189,8 @@ mod tests {
         let page = std::fs::read_to_string(folder.report()).unwrap();
         for text in [
             "stories-1 &lt;test&gt;",
-            "<th>steps</th><td>1,354 of 2,000</td>",
-            "<th>validation loss</th><td>4.0000 nats per token at step 1,250</td>",
+            "<th>steps</th><td>1354 of 2000</td>",
+            "<th>validation loss</th><td>4.0000 nats per token at step 1250</td>",
             "<th>data</th><td>90 tokens</td>",
             "<th>date</th><td>2026-11-23 20:24:06 UTC</td>",
             "<th>wall time</th><td>1 h 12 min in 2 sessions</td>", // 4320.5 seconds

@@ -24,6 +24,9 @@ const AXIS: i32 = 26;
 
 const INK: RGBColor = RGBColor(34, 34, 34);
 
+/// From this share of a row on a square is so dark that white letters are read better than dark ones.
+const DARK: f64 = 0.84;
+
 /// The colour of a whole row in one square; that of the first curve of a chart.
 const FULL: RGBColor = RGBColor(0, 114, 178);
 
@@ -71,7 +74,7 @@ fn draw<'a>(
             let share = count as f64 / whole;
             area.draw(&Rectangle::new(layout.cell(target, prediction), shade(share).filled()))?;
             if layout.square >= WIDE_ENOUGH as i32 {
-                let ink = if share > 0.5 { &WHITE } else { &INK };
+                let ink = if share > DARK { &WHITE } else { &INK };
                 let style = text(if layout.square < 48 { 11 } else { 13 }, ink);
                 area.draw(&Text::new(count.to_string(), layout.centre(target, prediction), style))?;
             }
@@ -184,6 +187,28 @@ mod tests {
         assert_eq!((shade(0.0), shade(1.0)), (RGBColor(244, 244, 244), FULL));
         assert!(shade(0.3).0 > shade(0.6).0);
         assert!(draw_confusion(&[vec![0, 0], vec![0, 9]], &names(2)).contains("#0072B2"));
+    }
+
+    /// The contrast of two colours as WCAG 2.2 defines it.
+    fn contrast(one: RGBColor, other: RGBColor) -> f64 {
+        let linear = |part: u8| match f64::from(part) / 255.0 {
+            dark if dark <= 0.04045 => dark / 12.92,
+            part => ((part + 0.055) / 1.055).powf(2.4),
+        };
+        let light = |RGBColor(r, g, b)| 0.05 + 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+        let [one, other] = [one, other].map(light);
+        one.max(other) / one.min(other)
+    }
+
+    #[test]
+    fn counts_are_written_in_the_ink_that_is_read_better() {
+        assert!((contrast(BLACK, WHITE) - 21.0).abs() < 1e-9);
+        let [below, above] = [DARK - 0.02, DARK + 0.02].map(shade);
+        assert!(contrast(INK, below) > contrast(WHITE, below), "{below:?}");
+        assert!(contrast(WHITE, above) > contrast(INK, above), "{above:?}");
+        let svg = draw_confusion(&[vec![6, 4], vec![0, 9]], &names(2));
+        let white = |line: &&str| line.starts_with("<text") && line.contains("fill=\"#FFFFFF\"");
+        assert_eq!(svg.lines().filter(white).count(), 1, "the nine alone: {svg}");
     }
 
     #[test]
