@@ -85,7 +85,8 @@ fn state_bytes(training: &TrainingConfig, parameters: usize, trained: usize) -> 
 
 impl fmt::Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let mebibytes = |bytes: usize| bytes.div_ceil(1 << 20);
+        // The sum of what is shown, which is up to one more than the rounded sum.
+        let [state, activations] = [self.state_bytes, self.activation_bytes].map(|bytes| bytes.div_ceil(1 << 20));
         let is_part = self.trained < self.parameters;
         let trained = if is_part { format!(", {} of them trained", self.trained) } else { String::new() };
         write!(
@@ -97,9 +98,23 @@ impl fmt::Display for Estimate {
             self.tokens_per_step,
             self.flops_per_token * self.tokens_per_step as f64 * self.steps as f64,
             self.steps,
-            mebibytes(self.bytes()),
-            mebibytes(self.state_bytes),
-            mebibytes(self.activation_bytes)
+            state + activations,
+            state,
+            activations
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_that_is_shown_is_the_sum_of_its_parts() {
+        let cost = BatchCost { parameters: 9, flops_per_token: 1.0, kept_per_token: 1, logits_per_token: 1, tokens: 1 };
+        let estimate = Estimate::new(cost, &TrainingConfig::default());
+        let halves = Estimate { state_bytes: 5 << 19, activation_bytes: 5 << 19, ..estimate }; // 2.5 MiB each
+        let expected = "about 6 MiB: 3 for weights, gradients and moments, 3 for activations";
+        assert!(halves.to_string().ends_with(expected), "{halves}");
     }
 }
