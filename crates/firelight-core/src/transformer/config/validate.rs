@@ -22,8 +22,8 @@ impl TransformerConfig {
         let parameters = self.init_with(&ParamBuilder::counting()).cost(1).parameters;
         let fits = Checks::default().require(parameters <= MAX_PARAMS, || {
             format!(
-                "the sizes make {:.1e} parameters: at most {:.0e} are possible",
-                parameters as f64, MAX_PARAMS as f64
+                "d_model = {} with n_layers = {} makes {:.1e} parameters: at most {:.0e} are possible",
+                self.d_model, self.n_layers, parameters as f64, MAX_PARAMS as f64
             )
         });
         fits.finish()
@@ -37,7 +37,7 @@ impl TransformerConfig {
         Checks::default()
             .rate("stochastic_depth", self.stochastic_depth)
             .part(self.check_layers())
-            .size("n_layers", self.n_layers)
+            .require(self.n_layers > 0, || "n_layers = 0 must be at least 1".into())
             .size("max_seq_len", self.max_seq_len)
             .part(self.norm.validate())
             .part(self.init.weight.validate())
