@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::ConfigError;
-use firelight_data::{TokenFile, Tokenizer, TokenizerConfig, Tokens, read_text, stories};
+use firelight_data::{DataError, TokenFile, Tokenizer, TokenizerConfig, Tokens, read_text, stories};
 use firelight_storage::ModelFolder;
 use firelight_training::DataModule;
 
@@ -87,7 +87,10 @@ impl DataModule<Language> for LmText {
 
     fn is_of(&self, recipe: &LanguageRecipe, paths: &[PathBuf]) -> Result<bool, LanguageError> {
         let Some(path) = one_file(paths)? else { return Ok(true) };
-        let other = Corpus::encode(&self.tokenizer, &recipe.data, &read_text(path)?)?;
+        let other = match Corpus::encode(&self.tokenizer, &recipe.data, &read_text(path)?) {
+            Err(DataError::UnknownCharacter { .. }) => return Ok(false), // it was not in the text of the run
+            other => other?,
+        };
         let [tokens, other] = [self.whole.tokens(), other.tokens()];
         Ok(tokens.len() == other.len() && tokens.get(0..tokens.len()) == other.get(0..other.len()))
     }
