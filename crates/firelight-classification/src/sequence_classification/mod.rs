@@ -129,7 +129,7 @@ impl Task for Classification {
         let task = ClassifierTask::new(model.valid(), SequenceLossConfig::default());
         let (loader, mut scores) = (corpus.reading(&model.devices()[0])?, scores_of(corpus));
         measure(&task, loader.as_ref(), &mut scores)?;
-        let heading = "confusion matrix of the validation texts: a row for each true label";
+        let heading = "Confusion matrix of the validation texts: a row for each true label";
         let drawn = |report: &ClassReport| draw_confusion(&report.confusion, corpus.targets().labels().names());
         let found = scores.report.as_ref().and_then(Report::class);
         Ok(found.map(|report| (heading.to_string(), drawn(report))).into_iter().collect())

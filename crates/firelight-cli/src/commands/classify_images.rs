@@ -32,6 +32,9 @@ impl ClassifyImages {
         ensure!(!self.image.is_empty(), Mistake("give an image to classify with --image FILE".into()));
         let one = self.rollout.is_none() || self.image.len() == 1;
         ensure!(one, Mistake("--rollout draws one image: give one --image".into()));
+        let place = |path: &PathBuf| path.canonicalize().ok();
+        let takes_place = self.rollout.as_ref().and_then(place).is_some_and(|out| place(&self.image[0]) == Some(out));
+        ensure!(!takes_place, Mistake("--rollout would replace the image: give the picture another name".into()));
         let images = self.image.iter().map(Image::open).collect::<Result<Vec<_>, _>>()?;
         let (found, classes) = model.with(|checkpoint, device| {
             let classifier = ImageClassifier::load_from(&model.run_dir, checkpoint, device)?;

@@ -191,7 +191,7 @@ fn the_metrics_decide_and_the_report_shows_the_confusion() {
         evaluations.len() == 2 && evaluations.iter().all(|line| line.contains("accuracy") && line.contains("macro_f1"))
     );
     let report = fs::read_to_string(texts().run.join("report.html")).unwrap();
-    assert!(report.contains("confusion matrix") && report.contains("nats per text"));
+    assert!(report.contains("Confusion matrix") && report.contains("nats per text"));
 }
 
 #[test]

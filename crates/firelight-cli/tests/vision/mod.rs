@@ -65,6 +65,13 @@ fn a_trained_model_names_its_images_and_says_where_it_looked() {
     let plain = firelight(["classify", &run, "--image", &above, "--rollout", &text(&overlay)]).succeeds().stdout;
     assert!(plain.starts_with(&format!("{above}\tabove\t")), "{plain}");
     assert_eq!(Image::open(&overlay).unwrap().shape(), ImageShape::new(3, [224, 448])); // the image and its overlay
+    let before = contents(&images().data.join("above"));
+    let onto_itself = images().data.join("above/../above/03.png");
+    firelight(["classify", &run, "--image", &above, "--rollout", &text(&onto_itself)])
+        .fails(USER, &["replace the image"]);
+    assert!(contents(&images().data.join("above")) == before);
+    let report = fs::read_to_string(images().run.join("report.html")).unwrap();
+    assert!(report.contains("<figcaption>Confusion matrix") && report.contains("\nabove\n"), "{report}");
     firelight(["classify", &run, "--image", &above, "--image", &below, "--rollout", "x.png"])
         .fails(USER, &["one --image"]);
 }

@@ -11,9 +11,11 @@ mod self_check;
 
 use std::path::Path;
 
+use burn::module::Module;
 use burn::tensor::Device;
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
-use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task};
+use firelight_training::metrics::classes::draw_confusion;
+use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task, measure};
 
 pub use corpus::ImageCorpus;
 pub use evaluate::{Evaluation, evaluate};
@@ -75,6 +77,15 @@ impl Task for Vision {
 
     fn evaluator(_corpus: &ImageCorpus, _recipe: &VisionRecipe) -> Box<dyn Evaluator<VisionTask>> {
         Box::new(score::ClassScores::default())
+    }
+
+    fn figures(model: &VisionModel, corpus: &ImageCorpus) -> Result<Vec<(String, String)>, VisionError> {
+        let task = VisionTask::new(model.valid(), LossConfig::default());
+        let mut scores = score::ClassScores::default();
+        let (images, normalization) = (corpus.validation().clone(), corpus.normalization().clone());
+        measure(&task, corpus::loader_of(images, normalization, &model.device()).as_ref(), &mut scores)?;
+        let heading = "Confusion matrix of the validation images: a row for each true class";
+        Ok(vec![(heading.to_string(), draw_confusion(&scores.confusion, corpus.classes()))])
     }
 
     fn estimate(recipe: &VisionRecipe, config: &VisionConfig) -> Estimate {

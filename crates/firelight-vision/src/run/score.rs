@@ -12,6 +12,8 @@ pub(super) struct ClassScores {
     /// Image by image.
     probabilities: Vec<Vec<f64>>,
     targets: Vec<usize>,
+    /// Of the last evaluation: how often each true class (row) was given each class.
+    pub(super) confusion: Vec<Vec<usize>>,
 }
 
 impl Evaluator<VisionTask> for ClassScores {
@@ -30,8 +32,9 @@ impl Evaluator<VisionTask> for ClassScores {
     }
 
     fn finish(&mut self, _task: &VisionTask) -> Result<Vec<f64>, TrainingError> {
-        let Self { probabilities, targets } = std::mem::take(self);
+        let Self { probabilities, targets, .. } = std::mem::take(self);
         let report = class_report(&probabilities, &targets);
+        self.confusion = report.confusion;
         Ok(vec![report.accuracy, report.macro_f1])
     }
 }
