@@ -8,6 +8,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
 use anyhow::Error;
+use clap::CommandFactory;
 use firelight::classification::ClassificationError;
 use firelight::data::{DataError, ImageError};
 use firelight::device::DeviceError;
@@ -18,7 +19,7 @@ use firelight::storage::StorageError;
 use firelight::training::{RecipeError, TrainingError};
 use firelight::vision::VisionError;
 
-use crate::output;
+use crate::{Cli, output};
 
 const SUCCESS: u8 = 0;
 const MACHINE: u8 = 1;
@@ -94,17 +95,38 @@ fn is_user_error(error: &Error) -> bool {
 /// What went wrong, a line for each problem.
 fn problems(error: &Error) -> Vec<String> {
     match error.downcast_ref::<clap::Error>() {
-        Some(usage) => vec![usage_message(&usage.to_string())],
+        Some(usage) => vec![usage_message(&usage.to_string(), &called(std::env::args()))],
         None => firelight::problems(error.as_ref()).iter().map(|problem| one_line(problem)).collect(),
     }
 }
 
-/// What clap says about the arguments, in one line and without its outline of the whole command.
-fn usage_message(text: &str) -> String {
+/// What the parsers of Rust's numbers say, and what people read instead.
+const NUMBERS: [(&str, &str); 3] = [
+    ("invalid digit found in string", "expected a whole number of at least 0"),
+    ("number too large to fit in target type", "expected a smaller number"),
+    ("invalid float literal", "expected a number"),
+];
+
+/// What clap says about the arguments of a `command`, in one line and without its outline of the whole command.
+fn usage_message(text: &str, command: &str) -> String {
     let lines = text.trim_start_matches("error: ").lines().map(str::trim);
     let said = lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
     let said: Vec<&str> = said.filter(|line| !line.is_empty()).collect();
-    format!("{}; `firelight --help` lists what there is", said.join(" ").replace(" tip: ", "; "))
+    let said = said.join(" ").replace(" tip: ", "; ");
+    let said = NUMBERS.iter().fold(said, |said, (theirs, ours)| said.replace(theirs, ours));
+    format!("{said}; `{command} --help` lists what there is")
+}
+
+/// The command that was called, without what it was given: `firelight visualize schedule`.
+fn called(arguments: impl IntoIterator<Item = String>) -> String {
+    let root = Cli::command();
+    let (mut command, mut words) = (&root, root.get_name().to_string());
+    for word in arguments.into_iter().skip(1) {
+        let Some(found) = command.find_subcommand(&word) else { break };
+        command = found;
+        words = format!("{words} {}", found.get_name());
+    }
+    words
 }
 
 /// Messages of foreign libraries may span lines; ours never do.
@@ -128,8 +150,11 @@ mod tests {
     #[test]
     fn usage_errors_keep_their_tip_and_lose_the_outline() {
         let text = "error: unexpected argument '--stepz' found\n\n  tip: a similar argument exists: '--steps'\n\nUsage: firelight\n\nFor more information, try '--help'.\n";
-        let expected = "unexpected argument '--stepz' found; a similar argument exists: '--steps'; `firelight --help` lists what there is";
-        assert_eq!(usage_message(text), expected);
+        let expected = "unexpected argument '--stepz' found; a similar argument exists: '--steps'; `firelight train --help` lists what there is";
+        let words = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
+        assert_eq!(usage_message(text, &called(words("firelight train dates inspect --stepz"))), expected);
+        assert_eq!(called(words("fl visualize schedule")), "firelight visualize schedule");
+        assert_eq!(called(words("fl --stepz")), "firelight");
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod threads;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 
 use commands::Command;
 
@@ -40,7 +40,7 @@ user, or 130 for a training that was interrupted.";
 #[command(name = "firelight", version, long_version = VERSION, after_long_help = EXAMPLES)]
 pub(crate) struct Cli {
     /// Print which kernels each operation uses
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 998)]
     verbose: bool,
     #[command(subcommand)]
     command: Option<Command>,
@@ -59,17 +59,27 @@ fn main() -> ExitCode {
 
 /// The arguments; a call for help or the version is answered at once.
 fn parse() -> Result<Cli, clap::Error> {
-    match Cli::try_parse() {
+    let arguments = parser(Cli::command()).try_get_matches();
+    match arguments.and_then(|arguments| Cli::from_arg_matches(&arguments)) {
         Ok(cli) => Ok(cli),
         Err(answer) if !answer.use_stderr() => answer.exit(),
         Err(mistake) => Err(mistake),
     }
 }
 
+/// The same in all commands: a negative number is a value, which its option refuses by name, and a command that is missing is a
+/// mistake and no call for help.
+fn parser(command: clap::Command) -> clap::Command {
+    let number = |argument: clap::Arg| match argument.get_action().takes_values() {
+        true => argument.allow_negative_numbers(true),
+        false => argument,
+    };
+    command.arg_required_else_help(false).mut_args(number).mut_subcommands(parser)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     /// The most characters of a line of help; more belongs into the text behind the options.
     const LINE: usize = 120;
@@ -94,7 +104,7 @@ mod tests {
 
     #[test]
     fn every_command_and_option_is_explained_in_one_line() {
-        let mut command = Cli::command();
+        let mut command = parser(Cli::command());
         command.build();
         command.clone().debug_assert();
         assert!(command.get_subcommands().count() > 10);

@@ -17,8 +17,8 @@ const NARROWEST: usize = 20;
 /// The pipe is closed or the disk is full.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    written.map_err(|error| io::Error::new(error.kind(), format!("cannot write to the standard output: {error}")))
 }
 
 /// Writes a remark to stderr, wrapped by words where that is a terminal; nobody may be listening.

@@ -34,8 +34,12 @@ const MACHINE: i32 = 1;
 
 #[test]
 fn misspelt_and_missing_arguments_are_one_line_too() {
-    firelight(["train", "--stepz", "3"]).fails(USER, &["'--stepz'", "'--steps'", "--help"]);
+    firelight(["train", "--stepz", "3"]).fails(USER, &["'--stepz'", "'--steps'", "`firelight train --help`"]);
     firelight(["train", "--resume"]).fails(USER, &["--out <DIR>"]);
-    firelight(["train", "--steps", "many"]).fails(USER, &["'many'", "--steps"]);
+    for number in ["many", "-1"] {
+        let texts = [&format!("'{number}'"), "--steps", "expected a whole number of at least 0"];
+        firelight(["train", "--steps", number]).fails(USER, &texts);
+    }
+    firelight(["visualize"]).fails(USER, &["requires a subcommand", "schedule", "`firelight visualize --help`"]);
     firelight(["generate", "run", "--greedy", "--top-k", "5"]).fails(USER, &["'--greedy'", "'--top-k <N>'"]);
 }

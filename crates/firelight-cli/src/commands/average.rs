@@ -62,7 +62,7 @@ fn steps_of(folder: &ModelFolder) -> Result<Vec<usize>, StorageError> {
 
 fn too_few(run_dir: &Path, wanted: usize, there: &[usize]) -> String {
     format!(
-        "`{}` has {} checkpoints to average, {} are wanted; train with --set training.keep_checkpoints={} or more",
+        "`{}` has {} of the {} checkpoints that are wanted; train with --set training.keep_checkpoints={} or more",
         run_dir.display(),
         there.len(),
         wanted.max(1),

@@ -38,6 +38,7 @@ pub(crate) struct Embed {
 
 impl Embed {
     pub(crate) fn run(self) -> Result<()> {
+        self.model.is_for("embed")?;
         let mut texts = Texts::new(self.text.as_deref(), self.file.as_deref())?;
         self.model.with(|checkpoint, device| {
             let embedder = Embedder::load_from(&self.model.run_dir, checkpoint, device)?;

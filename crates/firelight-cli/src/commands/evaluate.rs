@@ -10,7 +10,7 @@ use firelight::data;
 use firelight::language::{self, Evaluation};
 use firelight::seq2seq::{self, TranslateOptions};
 use firelight::storage::{Checkpoint, ModelFolder};
-use firelight::training::task_of;
+use firelight::training::{metric_in_words, task_of};
 use firelight::vision;
 use serde_json::json;
 
@@ -45,7 +45,7 @@ pub(crate) struct Evaluate {
     #[arg(long, value_name = "N")]
     beams: Option<usize>,
     /// For seq2seq: exponent of the length that log-probabilities are divided by, by default 1
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    #[arg(long, value_name = "P")]
     length_penalty: Option<f64>,
     /// Print one line of JSON
     #[arg(long)]
@@ -183,8 +183,8 @@ impl Evaluate {
 /// A line for each score, with the values below one another.
 fn labels_to_text(found: &Measured) -> String {
     let score = |(name, value): &(&str, f64)| match is_share(name) {
-        true => (in_words(name), format!("{:.2} %", 100.0 * value)),
-        false => (in_words(name), format!("{value:.4}")),
+        true => (metric_in_words(name), format!("{:.2} %", 100.0 * value)),
+        false => (metric_in_words(name), format!("{value:.4}")),
     };
     let loss = ("loss".to_string(), format!("{:.4} {}", found.loss, found.loss_unit));
     let rest = [("examples", found.examples.to_string()), ("time", format!("{:.1} seconds", found.seconds))];
@@ -192,11 +192,6 @@ fn labels_to_text(found: &Measured) -> String {
     let lines: Vec<_> = std::iter::once(loss).chain(found.scores.iter().map(score)).chain(rest).collect();
     let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     lines.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect()
-}
-
-/// The name of a score as people read it: macro F1.
-fn in_words(name: &str) -> String {
-    name.replace('_', " ").replace("f1", "F1").replace("auroc", "AUROC")
 }
 
 /// Whether a score counts successes, which people read in percent.

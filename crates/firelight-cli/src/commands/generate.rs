@@ -32,13 +32,13 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "N", default_value_t = 200)]
     max_new_tokens: usize,
     /// Below 1 sharpens the distribution, above 1 flattens it
-    #[arg(long, value_name = "F", default_value_t = 0.8, conflicts_with = "greedy", allow_negative_numbers = true)]
+    #[arg(long, value_name = "F", default_value_t = 0.8, conflicts_with = "greedy")]
     temperature: f64,
     /// Draw among the N most probable tokens only
     #[arg(long, value_name = "N", conflicts_with = "greedy")]
     top_k: Option<usize>,
     /// Draw among the most probable tokens that hold this share of the probability
-    #[arg(long, value_name = "F", conflicts_with = "greedy", allow_negative_numbers = true)]
+    #[arg(long, value_name = "F", conflicts_with = "greedy")]
     top_p: Option<f64>,
     /// Seed of the draws: the same seed gives the same text
     #[arg(long, value_name = "N", default_value_t = 0)]

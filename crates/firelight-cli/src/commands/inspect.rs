@@ -10,7 +10,7 @@ use firelight::language::Language;
 use firelight::nn::{ConfigError, Cost, ParamBuilder};
 use firelight::seq2seq::Seq2Seq;
 use firelight::storage::ModelFolder;
-use firelight::training::{RecipeOf, Run, RunRequest, Task, read_recipe, task_of};
+use firelight::training::{RecipeOf, Run, RunRequest, Task, grouped, read_recipe, task_of};
 use firelight::vision::Vision;
 
 use super::recipes;
@@ -96,7 +96,7 @@ impl Inspect {
         if self.model.is_dir() {
             return Ok(task_of(&ModelFolder::open(&self.model)?.recipe())?);
         }
-        match recipes::named(&self.model) {
+        match recipes::named(&self.model)? {
             Some(embedded) => Ok(embedded.task.to_string()),
             None => Ok(task_of(&self.model)?),
         }
@@ -116,7 +116,7 @@ impl Inspect {
         let cost = cost.named(T::NAME);
         let text = match self.json {
             true => json(&cost, context)?,
-            false => table(&cost) + &totals(&cost, context),
+            false => table(&cost) + &totals(&cost, context) + &cache::<T>(&cost),
         };
         Ok(output::print(&text)?)
     }
@@ -166,10 +166,10 @@ fn add_rows(rows: &mut Vec<[String; 5]>, cost: &Cost, whole: usize, branch: &str
     let flops = format!("{:.3}", cost.flops_per_token / 1e6);
     rows.push([
         format!("{branch}{}", cost.name),
-        with_commas(cost.parameters),
+        grouped(cost.parameters),
         format!("{share:.1} %"),
         flops,
-        with_commas(cost.kept_per_token),
+        grouped(cost.kept_per_token),
     ]);
     // What has no parameters and computes nothing is no line.
     let parts: Vec<_> = cost.parts.iter().filter(|part| part.parameters > 0 || part.flops_per_token > 0.0).collect();
@@ -180,33 +180,33 @@ fn add_rows(rows: &mut Vec<[String; 5]>, cost: &Cost, whole: usize, branch: &str
 }
 
 fn totals(cost: &Cost, context: usize) -> String {
-    let mut text = format!("\nparameters: {}, {} MiB", with_commas(cost.parameters), mebibytes(4 * cost.parameters));
+    let mut text = format!("\nparameters: {}, {} MiB", grouped(cost.parameters), mebibytes(4 * cost.parameters));
     if cost.active_parameters < cost.parameters {
-        let _ = write!(text, "; a token is computed with {} of them", with_commas(cost.active_parameters));
+        let _ = write!(text, "; a token is computed with {} of them", grouped(cost.active_parameters));
     }
     let (forward, training) = (cost.flops_per_token / 1e6, cost.training_flops_per_token() / 1e6);
-    let _ = writeln!(text, "\nin a context of {} tokens:", with_commas(context));
+    let _ = writeln!(text, "\nin a context of {} tokens:", grouped(context));
     let _ = writeln!(text, "  arithmetic: {forward:.3} MFLOP a token forward, {training:.3} MFLOP in training");
     let kept = cost.kept_per_token;
     let _ = writeln!(
         text,
         "  training keeps {} numbers of a token for the backward pass, {} MiB of a sequence",
-        with_commas(kept),
+        grouped(kept),
         mebibytes(4 * kept * context)
     );
-    let _ = writeln!(text, "  a cache of one sequence takes {} MiB", mebibytes(cost.cache_bytes));
     text
+}
+
+/// What decoding remembers; encoders alone decode nothing.
+fn cache<T: Task>(cost: &Cost) -> String {
+    match [Language::NAME, Seq2Seq::NAME].contains(&T::NAME) {
+        true => format!("  a cache of one sequence takes {} MiB\n", mebibytes(cost.cache_bytes)),
+        false => String::new(),
+    }
 }
 
 fn mebibytes(bytes: usize) -> String {
     format!("{:.1}", bytes as f64 / (1 << 20) as f64)
-}
-
-/// `1234567` as `1,234,567`.
-fn with_commas(number: usize) -> String {
-    let digits = number.to_string();
-    let groups = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group).into_owned());
-    groups.collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

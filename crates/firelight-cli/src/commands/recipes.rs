@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use firelight::classification::{Classification, MaskedLanguage, QuestionAnswering, TokenClassification};
 use firelight::language::Language;
 use firelight::seq2seq::Seq2Seq;
 use firelight::training::{BuiltIn, Task};
 use firelight::vision::Vision;
 
+use crate::failure::Mistake;
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -56,9 +57,17 @@ fn of<T: Task>() -> Vec<Embedded> {
     T::BUILT_IN.iter().map(|&recipe| Embedded { task: T::NAME, recipe }).collect()
 }
 
-/// The embedded recipe of this name, where there is no such file.
-pub(super) fn named(path: &Path) -> Option<Embedded> {
-    all().into_iter().find(|found| path.as_os_str() == found.recipe.name && !path.is_file())
+/// The embedded recipe of this name, where there is no such file; none where the path is for the reader of files.
+///
+/// # Errors
+/// If there is neither.
+pub(super) fn named(path: &Path) -> Result<Option<Embedded>> {
+    let names = all().iter().map(|known| known.recipe.name).collect::<Vec<_>>().join(", ");
+    let found = all().into_iter().find(|known| path.as_os_str() == known.recipe.name && !path.is_file());
+    let missing =
+        || format!("there is no file `{}` and no embedded recipe of that name: those are {names}", path.display());
+    ensure!(found.is_some() || path.exists(), Mistake(missing()));
+    Ok(found)
 }
 
 /// The first sentence of the comment that a recipe begins with.
@@ -78,10 +87,12 @@ mod tests {
         assert!(all.len() >= 10, "{}", all.len());
         for found in all {
             assert!(!summary(found.recipe.text).is_empty(), "{}", found.recipe.name);
-            let again = named(Path::new(found.recipe.name)).unwrap();
+            let again = named(Path::new(found.recipe.name)).unwrap().unwrap();
             assert_eq!((again.task, again.recipe), (found.task, found.recipe));
         }
-        assert!(named(Path::new("nowhere")).is_none());
+        let error = named(Path::new("nowhere")).err().unwrap().to_string();
+        assert!(error.contains("no file `nowhere`") && error.contains("stories, dates"), "{error}");
+        assert!(named(Path::new("Cargo.toml")).unwrap().is_none());
         assert_eq!(summary("# One thing.\n# Another.\ntask = 1\n"), "One thing");
     }
 }

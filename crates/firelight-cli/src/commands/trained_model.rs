@@ -15,15 +15,15 @@ use crate::output;
 /// The most bytes that are read of a configuration.
 const LARGEST_CONFIG: u64 = 16 << 20;
 
-/// What a model of each task is asked with.
-const COMMANDS: [(&str, &str); 7] = [
-    (language::TASK, "generate"),
-    (seq2seq::TASK, "translate"),
-    (classification::TASK, "classify"),
-    (classification::TOKEN_CLASSIFICATION_TASK, "classify"),
-    (classification::QUESTION_ANSWERING_TASK, "classify"),
-    (classification::MASKED_LANGUAGE_TASK, "fill-mask"),
-    (vision::TASK, "classify"),
+/// What a model of each task is asked with, the usual command first.
+const COMMANDS: [(&str, &[&str]); 7] = [
+    (language::TASK, &["generate"]),
+    (seq2seq::TASK, &["translate"]),
+    (classification::TASK, &["classify", "embed"]),
+    (classification::TOKEN_CLASSIFICATION_TASK, &["classify", "embed"]),
+    (classification::QUESTION_ANSWERING_TASK, &["classify", "embed"]),
+    (classification::MASKED_LANGUAGE_TASK, &["fill-mask", "embed"]),
+    (vision::TASK, &["classify"]),
 ];
 
 #[derive(clap::Args)]
@@ -52,9 +52,10 @@ impl TrainedModel {
     pub(super) fn is_for(&self, command: &str) -> Result<()> {
         let Some(task) = self.task()? else { return Ok(()) };
         match COMMANDS.iter().find(|(known, _)| *known == task) {
-            Some((_, other)) if *other != command => bail!(Mistake(format!(
+            Some((_, others)) if !others.contains(&command) => bail!(Mistake(format!(
                 "`{run}` is a model of the task `{task}`, which `firelight {command}` does not take: ask it with `firelight \
-                 {other} {run}`",
+                 {} {run}`",
+                others[0],
                 run = self.run_dir.display()
             ))),
             _ => Ok(()),

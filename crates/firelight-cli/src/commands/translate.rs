@@ -51,7 +51,7 @@ struct Search {
     #[arg(long, value_name = "N", default_value_t = 5)]
     beams: usize,
     /// Exponent of the length that log-probabilities are divided by; larger favours longer translations
-    #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", default_value_t = 1.0)]
     length_penalty: f64,
     /// Translations of each line, best first
     #[arg(long, value_name = "N", default_value_t = 1)]

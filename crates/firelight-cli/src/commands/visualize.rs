@@ -6,9 +6,7 @@ use anyhow::{Result, ensure};
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use firelight::storage::write_atomic;
-use firelight::training::{
-    AnyRecipe, RecipeError, ScheduleConfig, ScheduleKind, TrainingError, draw_schedules, read_any_recipe,
-};
+use firelight::training::{AnyRecipe, ScheduleConfig, ScheduleKind, TrainingError, draw_schedules, read_any_recipe};
 
 use super::recipes;
 use super::train::parse_override;
@@ -69,6 +67,8 @@ impl Schedule {
         let recipe = self.recipe()?;
         let schedules = self.schedules(&recipe)?;
         let (is_free, out) = (self.force || !self.out.exists(), self.out.display());
+        let is_named = self.out.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
+        ensure!(is_named, Mistake(format!("`{out}` is to hold SVG: give --out a name that ends in .svg")));
         ensure!(
             is_free,
             Mistake(format!("`{out}` exists: choose another file with --out, or replace it with --force"))
@@ -79,12 +79,12 @@ impl Schedule {
         Ok(())
     }
 
-    fn recipe(&self) -> Result<AnyRecipe, RecipeError> {
+    fn recipe(&self) -> Result<AnyRecipe> {
         let path = self.recipe.as_deref().unwrap_or(Path::new(DEFAULT));
-        match recipes::named(path) {
-            Some(found) => AnyRecipe::parse(found.recipe.text, found.recipe.name, &self.overrides),
-            None => read_any_recipe(path, &self.overrides),
-        }
+        Ok(match recipes::named(path)? {
+            Some(found) => AnyRecipe::parse(found.recipe.text, found.recipe.name, &self.overrides)?,
+            None => read_any_recipe(path, &self.overrides)?,
+        })
     }
 
     /// The schedules by name: the recipe's own, or those that were asked for with its settings.

@@ -14,5 +14,6 @@ fn checkpoints_are_averaged_and_used() {
         firelight(evaluate(copy.path(), &model().text).into_iter().chain(["--checkpoint".into(), "average".into()]));
     assert!(average.succeeds().stderr.contains("checkpoint: average"));
     firelight(["average", &text(copy.path()), "--steps", "10,777"]).fails(USER, &["no checkpoint `777`"]);
-    firelight(["average", &text(copy.path()), "--newest", "3"]).fails(USER, &["2 checkpoints", "3 are wanted"]);
+    firelight(["average", &text(copy.path()), "--newest", "3"])
+        .fails(USER, &["has 2 of the 3 checkpoints that are wanted"]);
 }

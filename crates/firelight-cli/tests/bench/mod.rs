@@ -51,6 +51,19 @@ fn eight_threads_take_little_more_memory_than_one() {
 }
 
 #[test]
+fn an_option_of_another_benchmark_is_refused() {
+    for (words, expected) in [
+        ("train --kv-heads 4", "--kv-heads is for attention"),
+        ("gated-delta --pattern window:4", "--pattern is for attention"),
+        ("prefill --length 64", "--length is for attention, gated-delta"),
+        ("decode --recompute blocks", "--recompute is for train"),
+        ("attention --config baby", "--config is for train, prefill and decode"),
+    ] {
+        firelight(format!("bench {words} --runs 1").split(' ')).fails(USER, &[expected]);
+    }
+}
+
+#[test]
 fn a_benchmark_prints_one_line_for_each_length() {
     let bench =
         ["bench", "attention", "--runs", "1", "--threads", "1", "--pattern", "window:4", "--kv-heads", "2", "--json"];

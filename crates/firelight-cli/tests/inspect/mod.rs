@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::USER;
 use crate::support::{firelight, model, text};
+use crate::vision::images;
 
 fn tree(arguments: &[&str]) -> Value {
     let printed = firelight(["inspect", "--json"].iter().chain(arguments)).succeeds().stdout;
@@ -33,8 +34,15 @@ fn a_model_that_no_machine_holds_is_counted() {
 }
 
 #[test]
+fn an_encoder_has_no_cache() {
+    let run = text(&images().run);
+    let shown = firelight(["inspect", &run]).succeeds().stdout;
+    assert!(shown.contains("in a context of ") && !shown.contains("cache"), "{shown}");
+}
+
+#[test]
 fn what_is_no_model_is_refused_in_a_line() {
-    firelight(["inspect", "nowhere"]).fails(USER, &["cannot read the recipe `nowhere`"]);
+    firelight(["inspect", "nowhere"]).fails(USER, &["no file `nowhere`", "stories, dates"]);
     firelight(["inspect", "stories", "--length", "0"]).fails(USER, &["'--length <N>'"]);
     firelight(["inspect", "stories", "--set", "model.n_layers=70000"]).fails(USER, &["must be at most 65536"]);
 }

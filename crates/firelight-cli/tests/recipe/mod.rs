@@ -16,7 +16,13 @@ fn train_by(change: impl FnOnce(String) -> String) -> Finished {
 
 #[test]
 fn a_missing_recipe_is_named() {
-    firelight(["train", "nowhere.toml"]).fails(USER, &["nowhere.toml"]);
+    firelight(["train", "nowhere.toml"]).fails(USER, &["no file `nowhere.toml`", "stories, dates"]);
+}
+
+#[test]
+fn an_unknown_task_is_named_with_its_recipe() {
+    let change = |recipe: String| recipe.replace("task = \"language\"", "task = \"lingo\"");
+    train_by(change).fails(USER, &["changed.toml`: ", "no task `lingo`", "`language`"]);
 }
 
 #[test]

@@ -339,6 +339,8 @@ fn models_of_another_task_are_refused_by_name() {
     firelight(["translate", &language, "--text", "a"]).fails(USER, &["`language`", "firelight generate"]);
     let run = pairs().run.display().to_string();
     firelight(["generate", &run, "--prompt", "a"]).fails(USER, &["`seq2seq`", "firelight translate"]);
+    firelight(["embed", &run, "--text", "a"])
+        .fails(USER, &["`seq2seq`", "`firelight embed` does not", "firelight translate"]);
 }
 
 #[test]

@@ -17,7 +17,9 @@ fn visualize_draws_the_schedules_that_are_asked_for() {
 
     let kinds = ["--kinds", "cosine,wsd,inverse_sqrt", "--set", "schedule.warmup_steps=3"];
     firelight(["visualize", "schedule", "--out", &out].into_iter().chain(kinds)).fails(USER, &["exists", "--force"]);
-    firelight(["visualize", "schedule", "nowhere", "--out", &out]).fails(USER, &["nowhere"]);
+    firelight(["visualize", "schedule", "nowhere", "--out", &out])
+        .fails(USER, &["no file `nowhere`", "stories, dates"]);
+    firelight(["visualize", "schedule", "dates", "--out", "rates.png"]).fails(USER, &["`rates.png`", "SVG", ".svg"]);
     assert_eq!(fs::read_to_string(&out).unwrap(), own);
     firelight(["visualize", "schedule", "dates", "--force", "--out", &out].into_iter().chain(kinds)).succeeds();
     let several = fs::read_to_string(&out).unwrap();

@@ -16,13 +16,20 @@ use firelight::kernels::kernel_path;
 use firelight::training::{Precision, Recompute};
 use serde_json::json;
 
+use crate::failure::Mistake;
 use crate::output;
 use measure::{Measurement, measure};
 use pattern::Pattern;
 use workload::Workload;
 
+/// Tokens of `attention` where nobody says.
+const LENGTH: u32 = 2048;
+
 /// Query heads of `attention`.
 const HEADS: usize = 8;
+
+/// The pattern where nobody says.
+const CAUSAL: &str = "causal";
 
 const EXAMPLES: &str = "\
 Patterns of attention:
@@ -50,11 +57,11 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "NAME")]
     config: Option<Shape>,
     /// Tokens of `attention` and `gated-delta`; several numbers are measured in turn, each in a process of its own
-    #[arg(long, visible_alias = "lengths", value_name = "N", value_delimiter = ',', default_values_t = [2048],
+    #[arg(long, visible_alias = "lengths", value_name = "N", value_delimiter = ',', default_values_t = [LENGTH],
         value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     length: Vec<u32>,
     /// What a query of `attention` sees: causal, window:N (the N tokens before it) or a pattern listed below
-    #[arg(long, value_name = "PATTERN", default_value = "causal")]
+    #[arg(long, value_name = "PATTERN", default_value = CAUSAL)]
     pattern: Pattern,
     /// Key heads of `attention`, shared by its 8 query heads: 1, 2, 4 or 8
     #[arg(long, value_name = "N", default_value_t = HEADS, value_parser = kv_heads)]
@@ -144,6 +151,7 @@ impl Bench {
             let repeat = |(index, length): (usize, &u32)| repeat_with(*length, index > 0);
             return self.length.iter().enumerate().try_for_each(repeat);
         }
+        self.check()?;
         let chosen = device::choose(self.device.as_deref())?;
         self.dtype.check(&chosen.device)?;
         let mut workload = Workload::new(&self, &chosen.device)?;
@@ -155,6 +163,25 @@ impl Bench {
         };
         output::print(&report)?;
         Ok(())
+    }
+
+    /// Refuses what another benchmark is for, and would not be measured.
+    fn check(&self) -> Result<()> {
+        let attends = self.what == What::Attention;
+        let of_others = [
+            (
+                !self.what.has_lengths() && self.length != [LENGTH],
+                "--length",
+                "attention, gated-delta and gated-delta-step",
+            ),
+            (!attends && self.pattern.to_string() != CAUSAL, "--pattern", "attention"),
+            (!attends && self.kv_heads != HEADS, "--kv-heads", "attention"),
+            (self.what != What::Train && self.recompute != Recompute::None, "--recompute", "train"),
+            (self.what.has_lengths() && self.config.is_some(), "--config", "train, prefill and decode"),
+        ];
+        let found = of_others.into_iter().find(|(is_given, ..)| *is_given);
+        let refused = |(_, option, those)| Mistake(format!("{option} is for {those}: leave it out"));
+        found.map_or(Ok(()), |found| Err(refused(found).into()))
     }
 
     pub(crate) fn threads(&self) -> usize {

@@ -128,7 +128,8 @@ impl Train {
             MaskedLanguage::NAME => self.follow::<MaskedLanguage>(),
             Vision::NAME => self.follow::<Vision>(),
             other => bail!(Mistake(format!(
-                "there is no task `{other}`: expected `{}`, `{}`, `{}`, `{}`, `{}`, `{}` or `{}`",
+                "`{}`: there is no task `{other}`: expected `{}`, `{}`, `{}`, `{}`, `{}`, `{}` or `{}`",
+                self.source_of_recipe().unwrap_or_default().display(),
                 Language::NAME,
                 Seq2Seq::NAME,
                 Classification::NAME,
@@ -142,7 +143,7 @@ impl Train {
 
     /// The task of the recipe, or of the run that is resumed. The name of an embedded recipe gives way to a file.
     fn task(&self) -> Result<String> {
-        if let Some(embedded) = self.recipe.as_deref().and_then(recipes::named) {
+        if let Some(embedded) = self.recipe.as_deref().map(recipes::named).transpose()?.flatten() {
             return Ok(embedded.task.to_string());
         }
         match self.source_of_recipe() {
