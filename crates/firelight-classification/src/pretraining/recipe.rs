@@ -4,14 +4,14 @@ use std::sync::LazyLock;
 
 use firelight_core::{ConfigError, LossConfig, TransformerConfig, kind};
 use firelight_data::labelled::{Columns, LabelKind};
-use firelight_data::{Batching, Masking, TokenizerConfig, check_stories, check_workers};
+use firelight_data::{Batching, Masking, TokenizerConfig, check_stories};
 use firelight_training::{Apart, Fields, Recipe, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
 
 use crate::encoder::TextEncoderConfig;
 use crate::objectives::{PretrainingConfig, PretrainingObjective};
-use crate::records::Held;
+use crate::records::{Held, source};
 use crate::sequence_classification::{check_problem_type, encoder_stack};
 
 /// The recipe of a pre-training.
@@ -78,18 +78,12 @@ impl TextsRecipe {
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let text = |error: firelight_data::DataError| format!("data: {error}");
-        let own = [
-            (self.validation == Held::Texts(0))
-                .then(|| "data.validation = 0 must be at least 1, or the name of a file".into()),
+        source!(self).validate([
             self.columns.text.is_empty().then(|| "data.columns.text = [] must name at least one column".into()),
             check_problem_type(&self.problem_type),
             check_stories(self.stories),
-            self.masking.validate().err().map(text),
-            self.batching.validate().err().map(text),
-            check_workers(self.workers),
-        ];
-        ConfigError::collect([], own)
+            self.masking.validate().err().map(|error| format!("data: {error}")),
+        ])
     }
 }
 

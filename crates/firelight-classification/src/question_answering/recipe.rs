@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::batch::SpanLossConfig;
 use crate::encoder::TextEncoderConfig;
 use crate::model::{ReadingConfig, SpanReaderConfig};
-use crate::records::{Held, Source};
+use crate::records::{Held, source};
 use crate::sequence_classification::encoder_stack;
 
 /// The recipe of a reader.
@@ -62,22 +62,10 @@ impl Default for QuestionsRecipe {
 }
 
 impl QuestionsRecipe {
-    /// The keys that all tasks on records have.
-    pub(super) fn source(&self) -> Source<'_> {
-        Source {
-            training: &self.training,
-            validation: &self.validation,
-            split_seed: self.split_seed,
-            tokenizer: &self.tokenizer,
-            batching: self.batching,
-            workers: self.workers,
-        }
-    }
-
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        self.source().validate([
+        source!(self).validate([
             (self.stride == Some(0)).then(|| "data.stride = 0 must be at least 1".into()),
             (self.max_answer_len == 0).then(|| "data.max_answer_len = 0 must be at least 1".into()),
         ])

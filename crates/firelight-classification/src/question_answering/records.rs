@@ -17,7 +17,7 @@ use crate::error::ClassificationError;
 use crate::model::{ReadingConfig, SpanReader, SpanReaderConfig};
 use crate::pretrained::Pretrained;
 use crate::question_answerer::trimmed;
-use crate::records::{RecordData, RecordTask, Source, first_row};
+use crate::records::{RecordData, RecordTask, Source, first_row, source};
 use crate::vocabulary::TextVocabulary;
 
 impl RecordTask for QuestionAnswering {
@@ -31,7 +31,7 @@ impl RecordTask for QuestionAnswering {
     type Batcher = SpanBatcher;
 
     fn source(data: &QuestionsRecipe) -> Source<'_> {
-        data.source()
+        source!(data)
     }
 
     fn max_seq_len(model: &SpanModelRecipe) -> usize {

@@ -155,22 +155,34 @@ pub struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// What is wrong with these keys.
-    pub(crate) fn problems(&self) -> [Option<String>; 3] {
-        [
+    /// # Errors
+    /// Lists every key that does not fit, these and the `own` of a task.
+    pub(crate) fn validate(&self, own: impl IntoIterator<Item = Option<String>>) -> Result<(), ConfigError> {
+        let shared = [
             (*self.validation == Held::Texts(0))
                 .then(|| "data.validation = 0 must be at least 1, or the name of a file".into()),
             self.batching.validate().err().map(|error| format!("data: {error}")),
             check_workers(self.workers),
-        ]
-    }
-
-    /// # Errors
-    /// Lists every key that does not fit, these and the `own` of a task.
-    pub(crate) fn validate(&self, own: impl IntoIterator<Item = Option<String>>) -> Result<(), ConfigError> {
-        ConfigError::collect([], self.problems().into_iter().chain(own))
+        ];
+        ConfigError::collect([], shared.into_iter().chain(own))
     }
 }
+
+/// The [`Source`] of a `[data]` section: serde cannot refuse unknown keys of a section that is flattened into another, so each has the
+/// fields itself.
+macro_rules! source {
+    ($data:expr) => {
+        $crate::records::Source {
+            training: &$data.training,
+            validation: &$data.validation,
+            split_seed: $data.split_seed,
+            tokenizer: &$data.tokenizer,
+            batching: $data.batching,
+            workers: $data.workers,
+        }
+    };
+}
+pub(crate) use source;
 
 /// What is held back from the training to validate on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::model_recipe::ClassifierModelRecipe;
 use crate::loss::SequenceLossConfig;
-use crate::records::{Held, Source};
+use crate::records::{Held, source};
 
 /// The recipe of a classifier of texts.
 pub type ClassificationRecipe = Recipe<LabelledRecipe, ClassifierModelRecipe, SequenceLossConfig>;
@@ -64,22 +64,10 @@ impl Default for LabelledRecipe {
 }
 
 impl LabelledRecipe {
-    /// The keys that all tasks on records have.
-    pub(super) fn source(&self) -> Source<'_> {
-        Source {
-            training: &self.training,
-            validation: &self.validation,
-            split_seed: self.split_seed,
-            tokenizer: &self.tokenizer,
-            batching: self.batching,
-            workers: self.workers,
-        }
-    }
-
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        self.source().validate([
+        source!(self).validate([
             self.columns.text.is_empty().then(|| "data.columns.text = [] must name at least one column".into()),
             check_problem_type(&self.problem_type),
         ])

@@ -18,7 +18,7 @@ use crate::error::ClassificationError;
 use crate::loss::{ClassWeights, ProblemType};
 use crate::model::{TextClassifier, TextClassifierConfig};
 use crate::pretrained::Pretrained;
-use crate::records::{RecordData, RecordTask, Source, classes_of};
+use crate::records::{RecordData, RecordTask, Source, classes_of, source};
 use crate::vocabulary::TextVocabulary;
 
 impl RecordTask for Classification {
@@ -30,7 +30,7 @@ impl RecordTask for Classification {
     type Batcher = TextBatcher;
 
     fn source(data: &LabelledRecipe) -> Source<'_> {
-        data.source()
+        source!(data)
     }
 
     fn max_seq_len(model: &ClassifierModelRecipe) -> usize {

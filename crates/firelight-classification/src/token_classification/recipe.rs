@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::encoder::TextEncoderConfig;
 use crate::heads::TokenHeadConfig;
 use crate::model::TokenClassifierConfig;
-use crate::records::{Held, Source};
+use crate::records::{Held, source};
 use crate::sequence_classification::encoder_stack;
 
 /// The recipe of a classifier of tokens.
@@ -58,22 +58,10 @@ impl Default for TaggedRecipe {
 }
 
 impl TaggedRecipe {
-    /// The keys that all tasks on records have.
-    pub(super) fn source(&self) -> Source<'_> {
-        Source {
-            training: &self.training,
-            validation: &self.validation,
-            split_seed: self.split_seed,
-            tokenizer: &self.tokenizer,
-            batching: self.batching,
-            workers: self.workers,
-        }
-    }
-
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        self.source().validate([])
+        source!(self).validate([])
     }
 }
 

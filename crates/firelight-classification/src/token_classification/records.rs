@@ -17,7 +17,7 @@ use crate::encoder::TextInput;
 use crate::error::ClassificationError;
 use crate::model::{TokenClassifier, TokenClassifierConfig};
 use crate::pretrained::Pretrained;
-use crate::records::{RecordData, RecordTask, Source, first_row};
+use crate::records::{RecordData, RecordTask, Source, first_row, source};
 use crate::vocabulary::TextVocabulary;
 
 impl RecordTask for TokenClassification {
@@ -30,7 +30,7 @@ impl RecordTask for TokenClassification {
     type Batcher = TaggedBatcher;
 
     fn source(data: &TaggedRecipe) -> Source<'_> {
-        data.source()
+        source!(data)
     }
 
     fn max_seq_len(model: &TokenModelRecipe) -> usize {
