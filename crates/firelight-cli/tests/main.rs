@@ -5,6 +5,7 @@ mod answering;
 mod average;
 mod bench;
 mod browser;
+mod captioning;
 mod classification;
 mod crash;
 mod devices;

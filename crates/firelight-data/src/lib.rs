@@ -23,7 +23,7 @@
 //! with a tag for every token that of [`tagged`], questions about texts that of [`questions`].
 //!
 //! Images have a route of their own: [`ImageFiles`] reads an [`ImageSet`] from IDX, CIFAR or folders, and [`ImageDataset`] makes
-//! normalised pixels of it, changed by an [`Augmentation`] where they are trained on.
+//! normalised pixels of it, changed by an [`Augmentation`] where they are trained on. [`CaptionedImages`] are composed of them.
 //!
 //! ```
 //! use firelight_data::{Tokenizer, TokenizerConfig, Tokens, WindowDataset};
@@ -76,8 +76,8 @@ pub use document_dataset::{DocumentDataset, PackedDataset, PackedRow};
 pub use documents::{Documents, Separator};
 pub use error::DataError;
 pub use images::{
-    Augmentation, Cifar, Draw, Image, ImageDataset, ImageError, ImageFiles, ImageSample, ImageSet, ImageShape, Mixing,
-    Normalization, RandAugment, RandomOperation, ReadImages, ReadOptions,
+    Augmentation, CaptionedImages, Cifar, Draw, Image, ImageDataset, ImageError, ImageFiles, ImageSample, ImageSet,
+    ImageShape, Mixing, Normalization, RandAugment, RandomOperation, ReadImages, ReadOptions, drawn_digits,
 };
 pub use loader::{StepLoader, check_workers};
 pub use order::Order;

@@ -39,12 +39,20 @@ impl PairBatcher {
 impl Batcher<EncodedPair, PairBatch> for PairBatcher {
     fn batch(&self, pairs: Vec<EncodedPair>, device: &Device) -> PairBatch {
         let Ends { start, source, target } = self.ends;
-        let rows = |row: &dyn Fn(&EncodedPair) -> Vec<u32>| pairs.iter().map(row).collect::<Vec<_>>();
-        let (source, source_padding) = right_padded(&rows(&|pair| [&pair.source[..], &[source]].concat()), device);
-        let (inputs, padding) = right_padded(&rows(&|pair| [&[start], &pair.target[..]].concat()), device);
-        let (targets, _) = right_padded(&rows(&|pair| [&pair.target[..], &[target]].concat()), device);
+        let sources: Vec<Vec<u32>> = pairs.iter().map(|pair| [&pair.source[..], &[source]].concat()).collect();
+        let (source, source_padding) = right_padded(&sources, device);
+        let [inputs, targets] = shifted(pairs.iter().map(|pair| &pair.target[..]), [start, target]);
+        let (inputs, padding) = right_padded(&inputs, device);
+        let (targets, _) = right_padded(&targets, device);
         PairBatch { source, source_padding, inputs, targets, padding }
     }
+}
+
+/// What the decoder reads of every target, and what it is to predict: `start` in front, and `end` behind.
+pub(crate) fn shifted<'a>(targets: impl Iterator<Item = &'a [u32]>, [start, end]: [u32; 2]) -> [Vec<Vec<u32>>; 2] {
+    let both = targets.map(|target| ([&[start], target].concat(), [target, &[end]].concat()));
+    let (inputs, targets) = both.unzip();
+    [inputs, targets]
 }
 
 /// Rows of ids as a tensor, `[B, T]`, and which of them are padding; none if no row is shorter than the longest.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use firelight_core::ConfigError;
-use firelight_data::DataError;
+use firelight_data::{DataError, ImageError};
 use firelight_generation::GenerationError;
 use firelight_storage::{StorageError, shortened};
 
@@ -59,6 +59,53 @@ pub enum Seq2SeqError {
     NoNames {
         /// The folder.
         path: PathBuf,
+    },
+    /// A recipe of captions that draws no digits needs images.
+    #[error(
+        "the recipe `{}` needs images to train on: give a folder with captions.jsonl or with labelled images with --data DIR",
+        path.display()
+    )]
+    NoImages {
+        /// The recipe.
+        path: PathBuf,
+    },
+    /// Images and captions that do not lie in one place.
+    #[error("captions are read from one file or folder, but {count} paths were given: put them into one")]
+    SeveralPaths {
+        /// How many were given.
+        count: usize,
+    },
+    /// A path without a list of captions.
+    #[error(
+        "`{}` holds no captions: expected a file of JSON lines, or a folder with captions.jsonl, with objects such as \
+         {{\"image\": \"1.png\", \"caption\": \"a dog\"}}; to train on composed pictures, a folder of images by class",
+        path.display()
+    )]
+    NoCaptions {
+        /// What was given.
+        path: PathBuf,
+    },
+    /// A file of a run folder that does not fit the others.
+    #[error("`{}` does not fit the run: {reason}; restore the file that belongs to it", path.display())]
+    Captions {
+        /// The file.
+        path: PathBuf,
+        /// What was expected and found.
+        reason: String,
+    },
+    /// A model of captions beside the tokenizer of another.
+    #[error(
+        "`{}` is for a vocabulary of {expected} tokens, but the tokenizer beside it has {found}; restore the file that belongs to \
+         this run",
+        path.display()
+    )]
+    CaptionVocabulary {
+        /// `config.json`.
+        path: PathBuf,
+        /// Tokens that the model knows.
+        expected: usize,
+        /// Tokens of the tokenizer.
+        found: usize,
     },
     /// A split that the folder does not have.
     #[error("there is no split `{}` in `{}`: expected {}; {found}", shortened(split), path.display(), expected.join(" and "))]
@@ -146,6 +193,9 @@ pub enum Seq2SeqError {
     /// The texts or the tokenizers.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// The images.
+    #[error(transparent)]
+    Image(#[from] ImageError),
     /// The run folder.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -168,6 +218,7 @@ impl Seq2SeqError {
         match self {
             Self::Device { .. } => false,
             Self::Data(error) | Self::Line { error, .. } => error.is_user_error(),
+            Self::Image(error) => error.is_user_error(),
             Self::Storage(error) => error.is_user_error(),
             Self::Generation(error) => error.is_user_error(),
             #[cfg(feature = "train")]

@@ -2,7 +2,7 @@
 //! one way of computing.
 
 use burn::tensor::{Int, Tensor};
-use firelight_core::{Cache, EncoderOutput, Pass, SequenceInput};
+use firelight_core::{AttentionTrace, Cache, EncoderOutput, Pass, SequenceInput, Transformer};
 use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt, row_indices};
 use firelight_kernels::awake;
 
@@ -47,6 +47,109 @@ impl DecodeState for Seq2SeqState {
     }
 }
 
+/// A model that writes a target after what its encoder made of something, whatever that was.
+pub(crate) trait TargetDecoder: Sync {
+    /// The vectors behind the logits of the target, `[B, T]` to `[B, T, D]`, or of its next tokens where the pass has a cache.
+    fn decode(
+        &self,
+        target: Tensor<2, Int>,
+        source: EncoderOutput,
+        input: &SequenceInput,
+        pass: &mut Pass,
+    ) -> Tensor<3>;
+
+    /// The logits of vectors, `[B, T, D]` to `[B, T, V]`.
+    fn logits(&self, hidden: Tensor<3>) -> Tensor<3>;
+
+    /// The stack that writes.
+    fn decoder(&self) -> &Transformer;
+
+    /// The token that every target begins with.
+    fn start_token(&self) -> u32;
+}
+
+impl Seq2SeqState {
+    /// Reads the start token of every target: its logits, `[B, V]`, and the state after it.
+    pub(crate) fn begin(
+        model: &impl TargetDecoder,
+        encoder_output: EncoderOutput,
+        cache: Option<Cache>,
+    ) -> (Tensor<2>, Self) {
+        let rows = encoder_output.hidden.dims()[0];
+        let first = Tensor::full([rows, 1], model.start_token() as i64, &encoder_output.hidden.device());
+        let mut state = Self { encoder_output, sources: (0..rows).collect(), cache, written: first.clone() };
+        (state.next_logits(model, first), state)
+    }
+
+    /// Reads the next token of every target, `[B]`: its logits, `[B, V]`.
+    pub(crate) fn read(&mut self, model: &impl TargetDecoder, token: Tensor<1, Int>) -> Tensor<2> {
+        let token = token.unsqueeze_dim::<2>(1); // [B, 1]
+        self.written = Tensor::cat(vec![self.written.clone(), token.clone()], 1);
+        self.next_logits(model, token)
+    }
+
+    /// Logits after the last token, `[B, V]`. `unread` is what the cache does not hold yet; a text that outgrows its rotary
+    /// frequencies is read anew.
+    fn next_logits(&mut self, model: &impl TargetDecoder, unread: Tensor<2, Int>) -> Tensor<2> {
+        let Self { encoder_output, cache, written, .. } = self;
+        let len = written.dims()[1];
+        let continues = model.decoder().continues(len - 1, len);
+        if let Some(cache) = cache.as_mut().filter(|_| !continues) {
+            cache.clear();
+        }
+        let tokens = if cache.is_some() && continues { unread } else { written.clone() };
+        let last = tokens.dims()[1] - 1;
+        awake(&tokens.device(), || {
+            let mut pass = cache.as_mut().map_or_else(Pass::default, Pass::cached);
+            let hidden = model.decode(tokens, encoder_output.clone(), &SequenceInput::default(), &mut pass);
+            model.logits(hidden.narrow(1, last, 1)).squeeze_dim(1)
+        })
+    }
+}
+
+/// The weights with which the tokens `ids`, as they were predicted, looked at what the encoder read of one source: `[T, S]`.
+///
+/// Source: Garg et al. 2019, Jointly learning to align and translate, §4.1 (<https://arxiv.org/abs/1909.02074>): the mean over the
+/// heads of the cross-attention in the last layer but one. Weights are no proof of what a model relies on.
+///
+/// # Panics
+/// If there is no id.
+pub(crate) fn cross_attention(model: &impl TargetDecoder, source: EncoderOutput, ids: &[u32]) -> Tensor<2> {
+    // What predicts a token is the one before it.
+    let read = [&[model.start_token()], &ids[..ids.len() - 1]].concat();
+    let (target, _) = right_padded(&[read], &source.hidden.device());
+    let mut trace = AttentionTrace::default();
+    model.decode(target, source, &SequenceInput::default(), &mut Pass::default().with_trace(&mut trace));
+    let layer = trace.layers.len().saturating_sub(2);
+    let weights = trace.layers.get(layer).and_then(|layer| layer.cross_attention.clone());
+    let weights = weights.unwrap_or_else(|| unreachable!("a decoder has cross-attention")); // [1, H, T, S]
+    weights.mean_dim(1).squeeze_dims(&[0, 1])
+}
+
+impl TargetDecoder for Seq2SeqModel {
+    fn decode(
+        &self,
+        target: Tensor<2, Int>,
+        source: EncoderOutput,
+        input: &SequenceInput,
+        pass: &mut Pass,
+    ) -> Tensor<3> {
+        self.decode(target, source, input, pass)
+    }
+
+    fn logits(&self, hidden: Tensor<3>) -> Tensor<3> {
+        self.logits(hidden)
+    }
+
+    fn decoder(&self) -> &Transformer {
+        &self.stacks.decoder
+    }
+
+    fn start_token(&self) -> u32 {
+        self.start_token()
+    }
+}
+
 impl Seq2SeqModel {
     /// Reads the sources, and the start token of every target.
     fn start(
@@ -58,34 +161,7 @@ impl Seq2SeqModel {
         let device = self.embedding.weight.device();
         let (source, padding) = right_padded(&sources, &device);
         let encoder_output = awake(&device, || self.encode(source, padding, &mut Pass::default()));
-        let first = Tensor::full([sources.len(), 1], self.start_token() as i64, &device);
-        let mut state =
-            Seq2SeqState { encoder_output, sources: (0..sources.len()).collect(), cache, written: first.clone() };
-        Ok((self.next_logits(first, &mut state), state))
-    }
-
-    /// Logits after the last token, `[B, V]`. `unread` is what the cache does not hold yet; a text that outgrows its rotary
-    /// frequencies is read anew.
-    fn next_logits(&self, unread: Tensor<2, Int>, state: &mut Seq2SeqState) -> Tensor<2> {
-        let Seq2SeqState { encoder_output, cache, written, .. } = state;
-        let len = written.dims()[1];
-        let continues = self.stacks.decoder.continues(len - 1, len);
-        if let Some(cache) = cache.as_mut().filter(|_| !continues) {
-            cache.clear();
-        }
-        let tokens = if cache.is_some() && continues { unread } else { written.clone() };
-        let last = tokens.dims()[1] - 1;
-        awake(&tokens.device(), || {
-            let mut pass = cache.as_mut().map_or_else(Pass::default, Pass::cached);
-            let hidden = self.decode(tokens, encoder_output.clone(), &SequenceInput::default(), &mut pass);
-            self.logits(hidden.narrow(1, last, 1)).squeeze_dim(1)
-        })
-    }
-
-    fn next(&self, token: Tensor<1, Int>, state: &mut Seq2SeqState) -> Tensor<2> {
-        let token = token.unsqueeze_dim::<2>(1); // [B, 1]
-        state.written = Tensor::cat(vec![state.written.clone(), token.clone()], 1);
-        self.next_logits(token, state)
+        Ok(Seq2SeqState::begin(self, encoder_output, cache))
     }
 }
 
@@ -99,7 +175,7 @@ impl Autoregressive for Seq2SeqModel {
     }
 
     fn step(&self, token: Tensor<1, Int>, state: &mut Seq2SeqState) -> Tensor<2> {
-        self.next(token, state)
+        state.read(self, token)
     }
 }
 
@@ -116,7 +192,7 @@ impl Autoregressive for Uncached<'_> {
     }
 
     fn step(&self, token: Tensor<1, Int>, state: &mut Seq2SeqState) -> Tensor<2> {
-        self.0.next(token, state)
+        state.read(self.0, token)
     }
 }
 
@@ -190,7 +266,7 @@ mod tests {
         joined.join(long.cache.clone().expect("a cache"));
         let found = model.decode(next(4), encoder_output, &SequenceInput::default(), &mut Pass::cached(&mut joined));
         let found = model.logits(found).squeeze_dim::<2>(1);
-        let expected = [model.next_logits(next(1), &mut short), model.next_logits(next(3), &mut long)];
+        let expected = [short.next_logits(&model, next(1)), long.next_logits(&model, next(3))];
         let difference = Difference::between(&found, &Tensor::cat(expected.to_vec(), 0));
         assert!(difference.absolute <= 1e-4, "{difference:?}");
     }

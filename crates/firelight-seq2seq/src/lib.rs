@@ -7,6 +7,8 @@
 //! 4. inference.rs: the model implements [`Autoregressive`](firelight_generation::Autoregressive), the source read once;
 //!    [`Translator`] loads a run folder and translates lines.
 //!
+//! 5. [`Captioning`] (captioning/) is the same from images to texts, with a [`CaptionModel`] and a [`Captioner`].
+//!
 //! Without the feature `train` only the model and the translation are built, and `burn-train` is not.
 //!
 //! ```
@@ -20,12 +22,13 @@
 //! ```
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+mod captioning;
 mod data;
 mod error;
 mod inference;
 mod model;
 #[cfg(feature = "train")]
-mod run;
+pub(crate) mod run;
 #[cfg(feature = "train")]
 mod training;
 mod translator;
@@ -33,6 +36,11 @@ mod vocabulary;
 
 #[cfg(feature = "train")]
 pub use burn::train::Interrupter;
+pub use captioning::{CAPTIONING_TASK, Caption, CaptionConfig, CaptionModel, CaptionWord, Captioner};
+#[cfg(feature = "train")]
+pub use captioning::{
+    CaptionBatch, CaptionData, CaptionModelRecipe, CaptionRecipe, Captioning, ImageTextRecipe, evaluate_captions,
+};
 pub use data::{PairBatch, PairBatcher};
 pub use error::Seq2SeqError;
 #[cfg(feature = "train")]
@@ -45,7 +53,7 @@ pub use run::{
     evaluate,
 };
 #[cfg(feature = "train")]
-pub use training::{PairAnswers, Seq2SeqTask};
+pub use training::{Seq2SeqTask, TargetAnswers};
 pub use translator::{AlignedTokens, TranslateOptions, Translation, Translator};
 pub use vocabulary::Vocabulary;
 

@@ -1,7 +1,7 @@
 //! The loss of a model on a [`PairBatch`]. Burn's `Learner` trains the model as a [`Seq2SeqTask`].
 
 use burn::tensor::{Bool, Int, Tensor};
-use firelight_core::{AuxiliaryLosses, LossConfig, Pass, SequenceInput, TokenLoss};
+use firelight_core::{AuxiliaryLosses, LazyLogits, LossConfig, Pass, SequenceInput, TokenLoss};
 use firelight_training::{LossOutput, Objective, Switches, TrainLoss, TrainingModule, ValidOutput};
 
 use crate::data::PairBatch;
@@ -11,13 +11,13 @@ use crate::model::Seq2SeqModel;
 pub type Seq2SeqTask = TrainingModule<Seq2SeqModel>;
 
 /// A pass as the switches ask for it.
-fn pass<'a>(switches: Switches, recompute: bool) -> Pass<'a> {
+pub(crate) fn pass<'a>(switches: Switches, recompute: bool) -> Pass<'a> {
     Pass::default().with_precision(switches.dtype).with_recomputation(recompute && switches.recompute_blocks)
 }
 
-/// What an evaluation reads of a batch of pairs.
+/// What an evaluation reads of a batch of targets.
 #[derive(Debug, Clone)]
-pub struct PairAnswers {
+pub struct TargetAnswers {
     /// How many tokens of the targets, their ends included, are the likeliest ones to the model after the true ones before them, and
     /// how many there are: `[2]`.
     pub predicted: Tensor<1, Int>,
@@ -43,12 +43,33 @@ fn report(loss: TokenLoss, config: &LossConfig) -> LossOutput {
     LossOutput::new(loss.cross_entropy, loss.count).with_training_total(training_total)
 }
 
+/// The loss of the targets' tokens and, with experts, the load balance of both sides.
+pub(crate) fn train_loss(
+    logits: LazyLogits,
+    (targets, padding): (Tensor<2, Int>, Option<Tensor<2, Bool>>),
+    loss: &LossConfig,
+    sides: &[AuxiliaryLosses; 2],
+) -> TrainLoss {
+    let token_loss = loss.init().forward_head(logits, targets, padding);
+    let minimised = sides.iter().fold(token_loss.mean(), |sum, side| side.added_to(sum, loss.load_balance));
+    TrainLoss { minimised, reported: report(token_loss, loss) }
+}
+
+/// The plain loss and the answers, made of the same logits.
+pub(crate) fn valid_output(
+    logits: Tensor<3>,
+    (targets, padding): (Tensor<2, Int>, Option<Tensor<2, Bool>>),
+) -> ValidOutput<TargetAnswers> {
+    let plain = LossConfig::default();
+    let loss = plain.init().forward(logits.clone(), targets.clone(), padding.clone());
+    ValidOutput::new(report(loss, &plain), TargetAnswers { predicted: predicted(logits, targets, padding) })
+}
+
 impl Objective for Seq2SeqModel {
     type Batch = PairBatch;
     type Loss = LossConfig;
-    type Answers = PairAnswers;
+    type Answers = TargetAnswers;
 
-    /// What is minimised is the loss of the target's tokens and, with experts, the load balance of both stacks.
     fn train_loss(&self, batch: PairBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
         let [mut encoder, mut decoder] = [AuxiliaryLosses::default(), AuxiliaryLosses::default()];
         let hidden = hidden(
@@ -57,20 +78,14 @@ impl Objective for Seq2SeqModel {
             &mut pass(switches, true).with_losses(&mut encoder),
             &mut pass(switches, true).with_losses(&mut decoder),
         );
-        let token_loss = loss.init().forward_head(self.lazy_logits(hidden), batch.targets, batch.padding);
-        let sides = [encoder, decoder];
-        let minimised = sides.iter().fold(token_loss.mean(), |sum, side| side.added_to(sum, loss.load_balance));
-        TrainLoss { minimised, reported: report(token_loss, loss) }
+        train_loss(self.lazy_logits(hidden), (batch.targets, batch.padding), loss, &[encoder, decoder])
     }
 
     /// All logits are held at once, because both the loss and the answers are made from them.
-    fn valid_step(&self, batch: PairBatch, switches: Switches) -> ValidOutput<PairAnswers> {
+    fn valid_step(&self, batch: PairBatch, switches: Switches) -> ValidOutput<TargetAnswers> {
         let [mut encoder, mut decoder] = [pass(switches, false), pass(switches, false)];
         let logits = self.logits(hidden(self, &batch, &mut encoder, &mut decoder));
-        let plain = LossConfig::default();
-        let loss = plain.init().forward(logits.clone(), batch.targets.clone(), batch.padding.clone());
-        let predicted = predicted(logits, batch.targets, batch.padding);
-        ValidOutput::new(report(loss, &plain), PairAnswers { predicted })
+        valid_output(logits, (batch.targets, batch.padding))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_core::{AttentionTrace, Pass, SequenceInput};
+use firelight_core::Pass;
 use firelight_data::{Batching, Tokenizer};
 use firelight_generation::{BeamOptions, Hypothesis, beam_search};
 use firelight_storage::{Checkpoint, ModelFolder, load_weights};
@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::data::right_padded;
 use crate::error::Seq2SeqError;
+use crate::inference::cross_attention;
 use crate::model::{Seq2SeqConfig, Seq2SeqModel};
 use crate::vocabulary::Vocabulary;
 
@@ -184,8 +185,7 @@ impl Translator {
     /// Which token of the source each token of a translation looked at most: places of `(source, target)`, one for each
     /// token of the target. A line that was cut for the translation is cut here, too.
     ///
-    /// Source: Garg et al. 2019, Jointly learning to align and translate, §4.1 (<https://arxiv.org/abs/1909.02074>): the mean
-    /// over the heads of the cross-attention in the last layer but one. Weights are no proof of what a model relies on.
+    /// It is the weights of the last layer but one (Garg et al. 2019), which are no proof of what a model relies on.
     ///
     /// # Errors
     /// As [`translate`](Self::translate).
@@ -194,7 +194,10 @@ impl Translator {
         if source.is_empty() || translation.ids.is_empty() {
             return Ok(Vec::new());
         }
-        let weights = self.cross_attention(&source, &translation.ids)?;
+        let (row, _) = right_padded(&[source.clone()], &self.model.embedding.weight.device());
+        let read = self.model.encode(row, None, &mut Pass::default());
+        let weights = cross_attention(&self.model, read, &translation.ids).try_into_vec_as::<f32>();
+        let weights = weights.map_err(Seq2SeqError::device("the weights of an alignment"))?;
         let nearest = |row: &[f32]| (0..row.len() - 1).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or_default();
         Ok(weights.chunks(source.len()).enumerate().map(|(t, row)| (nearest(row), t)).collect())
     }
@@ -213,22 +216,6 @@ impl Translator {
             target_token: spelled(self.vocabulary.target(), translation.ids[target]),
         };
         Ok(pairs.into_iter().map(named).collect())
-    }
-
-    /// The weights with which the tokens `ids`, as they were predicted, looked at those of the source: `[T, S]`.
-    fn cross_attention(&self, source: &[u32], ids: &[u32]) -> Result<Vec<f32>, Seq2SeqError> {
-        let device = self.model.embedding.weight.device();
-        let (source, _) = right_padded(&[source.to_vec()], &device);
-        // What predicts a token is the one before it.
-        let read = [&[self.vocabulary.ends().start], &ids[..ids.len() - 1]].concat();
-        let (target, _) = right_padded(&[read], &device);
-        let memory = self.model.encode(source, None, &mut Pass::default());
-        let mut trace = AttentionTrace::default();
-        self.model.decode(target, memory, &SequenceInput::default(), &mut Pass::default().with_trace(&mut trace));
-        let layer = trace.layers.len().saturating_sub(2);
-        let weights = trace.layers.get(layer).and_then(|layer| layer.cross_attention.clone());
-        let weights = weights.unwrap_or_else(|| unreachable!("a decoder has cross-attention")); // [1, H, T, S]
-        weights.mean_dim(1).try_into_vec_as().map_err(Seq2SeqError::device("the weights of an alignment"))
     }
 
     /// The hypotheses of every source, those of similar length searched together.
@@ -406,7 +393,9 @@ mod tests {
         assert_eq!(spelled, found.text);
         // By hand: the place of the largest mean weight, the end token left out.
         let source = translator.source(0, "abc", false).unwrap();
-        let weights = translator.cross_attention(&source, &found.ids).unwrap();
+        let (row, _) = right_padded(&[source], &Device::default());
+        let read = translator.model.encode(row, None, &mut Pass::default());
+        let weights: Vec<f32> = cross_attention(&translator.model, read, &found.ids).try_into_vec_as().unwrap();
         let first = &weights[..3];
         assert!(first.iter().all(|weight| *weight <= first[pairs[0].0]), "{first:?}");
         assert_close(&[weights[..4].iter().sum::<f32>()], &[1.0_f32], 1e-5); // a mean of weights is a weight

@@ -90,7 +90,7 @@ pub use report::{Report, Sample};
 pub use schedule::{DecayShape, Schedule, ScheduleConfig, ScheduleKind};
 pub use task::{
     BatchCost, BuiltIn, Check, DataModule, DryRun, Estimate, Pace, RecipeOf, Run, RunRequest, Section, Task,
-    TrainedRun, built_in, read_any_recipe, read_recipe, task_of,
+    TaskEvaluation, TrainedRun, built_in, read_any_recipe, read_recipe, task_of,
 };
 pub use tensorboard::TensorBoard;
 pub use trainer::Trainer;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use firelight_core::ConfigError;
-use firelight_data::{ImageError, ImageShape};
+use firelight_data::ImageError;
 use firelight_storage::{StorageError, shortened};
 
 /// Why a model could not be trained, loaded, evaluated or asked.
@@ -29,20 +29,6 @@ pub enum VisionError {
     SeveralFolders {
         /// How many were given.
         count: usize,
-    },
-    /// Images to validate on of another shape than those to train on.
-    #[error(
-        "the images of `{}` have {found} (channels, height, width), but those to train on have {expected}: bring all to one \
-         with data.image_size and data.channels",
-        shortened(split)
-    )]
-    OtherShape {
-        /// Their split.
-        split: String,
-        /// The shape of the images to train on.
-        expected: ImageShape,
-        /// Their own.
-        found: ImageShape,
     },
     /// Images that are all of one class.
     #[error(

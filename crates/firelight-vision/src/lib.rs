@@ -41,8 +41,7 @@ pub use model::{VisionConfig, VisionModel, VitSize};
 pub use rollout::Rollout;
 #[cfg(feature = "train")]
 pub use run::{
-    Evaluation, ImageCorpus, ImageRecipe, Run, TrainedRun, Vision, VisionModelRecipe, VisionRecipe, evaluate,
-    images_recipe,
+    ImageCorpus, ImageRecipe, Run, TrainedRun, Vision, VisionModelRecipe, VisionRecipe, evaluate, images_recipe,
 };
 #[cfg(feature = "train")]
 pub use training::{ImageAnswers, VisionTask};

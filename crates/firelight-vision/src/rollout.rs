@@ -7,13 +7,10 @@
 
 use burn::tensor::{Device, Tensor};
 use firelight_core::{AttentionTrace, Pass};
-use firelight_data::{Image, ImageShape};
+use firelight_data::Image;
 
 use crate::error::VisionError;
 use crate::inference::ImageClassifier;
-
-/// How much of the rest of the image shows through where the attention is least.
-const DARK: f64 = 0.25;
 
 /// The longer side of an image in a picture, in pixels: as large as most models of photographs read them.
 const SIDE: usize = 224;
@@ -61,31 +58,15 @@ fn rolled(layers: &[Tensor<2>], device: &Device) -> Tensor<2> {
 impl Rollout {
     /// The image in colour, dark where little of the answer came from and reddish where most did; of its own size.
     pub fn overlay(&self, image: &Image) -> Image {
-        let [rows, columns] = self.grid;
-        let most = self.shares.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-        let heat = self.shares.iter().map(|share| (255.0 * share / most).round() as u8).collect();
-        let heat = Image::new(ImageShape::new(1, [rows, columns]), heat).resized(image.shape().size());
-        let image = image.clone().with_channels(3);
-        let blended = image.pixels().iter().enumerate().map(|(index, pixel)| {
-            let (channel, place) = (index / image.shape().plane(), index % image.shape().plane());
-            let heat = f64::from(heat.pixels()[place]) / 255.0;
-            let light = f64::from(*pixel) * (DARK + (1.0 - DARK) * heat);
-            let red = if channel == 0 { 255.0 } else { 0.0 };
-            (light + 0.4 * heat * (red - light)).round() as u8
-        });
-        Image::new(image.shape(), blended.collect())
+        image.highlighted(self.grid, &self.shares)
     }
 
     /// The image and, to its right, its [`overlay`](Self::overlay), both enlarged or reduced until the longer side has 224
     /// pixels.
     pub fn picture(&self, image: &Image) -> Image {
-        let longest = image.shape().size().into_iter().max().unwrap_or(1);
-        let size = image.shape().size().map(|side| (side * SIDE).div_ceil(longest));
-        let left = image.clone().with_channels(3).resized(size);
-        let right = self.overlay(&left);
-        let rows = left.pixels().chunks(size[1]).zip(right.pixels().chunks(size[1]));
-        let pixels = rows.flat_map(|(left, right)| [left, right].concat()).collect();
-        Image::new(ImageShape::new(3, [size[0], 2 * size[1]]), pixels)
+        let image = image.clone().with_channels(3).scaled_to(SIDE);
+        let overlay = self.overlay(&image);
+        Image::tiled(&[image, overlay], 2)
     }
 }
 
@@ -94,6 +75,7 @@ mod tests {
     use super::*;
     use crate::model::{VisionConfig, VitSize};
     use firelight_core::{ImagePooling, Init, ParamBuilder, PatchPosition, TransformerConfig, WeightInit};
+    use firelight_data::ImageShape;
     use firelight_kernels::assert_close;
 
     #[test]
@@ -156,13 +138,5 @@ mod tests {
         // A photograph is reduced.
         let large = Image::new(ImageShape::new(3, [448, 300]), vec![7; 3 * 448 * 300]);
         assert_eq!(rollout.picture(&large).shape(), ImageShape::new(3, [224, 300]));
-    }
-
-    #[test]
-    fn an_overlay_is_dark_but_for_the_patch_that_counts() {
-        let rollout = Rollout { grid: [1, 2], shares: vec![0.0, 0.5] };
-        let image = Image::new(ImageShape::new(1, [1, 2]), vec![200, 100]);
-        // By hand: 200 * .25 = 50 in every channel; 100 and 40 % of red: 100 + .4 * 155 and 100 - .4 * 100.
-        assert_eq!(rollout.overlay(&image).pixels(), [50, 162, 50, 60, 50, 60]);
     }
 }

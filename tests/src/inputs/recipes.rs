@@ -5,7 +5,7 @@ use std::path::Path;
 
 use firelight::classification::{Classification, MaskedLanguage, QuestionAnswering, TokenClassification};
 use firelight::language::Language;
-use firelight::seq2seq::Seq2Seq;
+use firelight::seq2seq::{Captioning, Seq2Seq};
 use firelight::training::{Task, read_recipe};
 use firelight::vision::Vision;
 
@@ -23,6 +23,7 @@ pub(super) fn readers() -> Vec<Reader> {
         of_task("recipe-tagging", built_in::<TokenClassification>, read::<TokenClassification>),
         of_task("recipe-answering", built_in::<QuestionAnswering>, read::<QuestionAnswering>),
         of_task("recipe-vision", |home| written(home, FILE, &[IMAGES]), read::<Vision>),
+        of_task("recipe-captioning", built_in::<Captioning>, read::<Captioning>),
         Reader { name: "overrides", file: "overrides", valid: overrides, read: read_overrides, names: Names::File },
     ]
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::{DataModule, read_recipe};
+use firelight_training::{DataModule, TaskEvaluation, read_recipe};
 
 use super::MaskedLanguage;
 use super::corpus::{MaskedCorpus, validation_loader};
@@ -18,7 +18,7 @@ use super::texts::{ENDINGS, of_file};
 use crate::error::ClassificationError;
 use crate::mask_filler::MaskFiller;
 use crate::objectives::PretrainingObjective;
-use crate::records::{Asked, Evaluation, Measured, measured};
+use crate::records::{Asked, Measured, measured};
 use crate::vocabulary::TextVocabulary;
 
 /// Evaluates a run on the file `DIR/split.txt` (or `.tsv`, `.csv`, `.jsonl`), with the masks that its validation draws; the tokenizer is that
@@ -32,7 +32,7 @@ pub fn evaluate_masked(
     checkpoint: &Checkpoint,
     data: Option<(&Path, Option<&str>)>,
     device: &Device,
-) -> Result<Evaluation, ClassificationError> {
+) -> Result<TaskEvaluation, ClassificationError> {
     let filler = MaskFiller::load_from(folder.as_ref(), checkpoint, device)?;
     let folder = ModelFolder::open(folder)?;
     let recipe = read_recipe::<MaskedLanguage>(Some(&folder.recipe()), &[])?;
@@ -43,7 +43,7 @@ pub fn evaluate_masked(
     let unit = if is_of_tokens { "nats per hidden token" } else { "nats per token" };
     let (loader, mut scores) = (validation_loader(&examples, device)?, PretrainingScores::of(objective));
     let about = (unit.into(), examples.units.lengths().len(), began);
-    let mut found = Evaluation::of(&task, loader.as_ref(), &mut scores, about)?;
+    let mut found = TaskEvaluation::of(&task, loader.as_ref(), &mut scores, about)?;
     if is_of_tokens {
         found.scores.insert(0, ("perplexity", found.loss.exp()));
     }

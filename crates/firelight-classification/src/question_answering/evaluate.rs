@@ -4,11 +4,12 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_storage::Checkpoint;
+use firelight_training::TaskEvaluation;
 
 use super::QuestionAnswering;
 use crate::error::ClassificationError;
 use crate::question_answerer::QuestionAnswerer;
-use crate::records::{self, Evaluation};
+use crate::records;
 
 /// Evaluates a run on the file `DIR/split.jsonl`; the tokenizer and the windows are those of its training. Which questions are measured
 /// without a split, [`evaluate`](crate::evaluate) says.
@@ -21,7 +22,7 @@ pub fn evaluate_answers(
     checkpoint: &Checkpoint,
     data: Option<(&Path, Option<&str>)>,
     device: &Device,
-) -> Result<Evaluation, ClassificationError> {
+) -> Result<TaskEvaluation, ClassificationError> {
     let reader = QuestionAnswerer::load_from(folder.as_ref(), checkpoint, device)?;
     let targets = reader.reading();
     let (model, vocabulary) = (reader.model().clone(), reader.vocabulary().clone());

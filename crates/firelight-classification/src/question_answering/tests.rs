@@ -7,12 +7,14 @@ use std::path::Path;
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 use firelight_storage::Checkpoint;
-use firelight_training::{DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, Trainer};
+use firelight_training::{
+    DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, TaskEvaluation, Trainer,
+};
 
 use super::{QuestionAnswering, QuestionAnsweringRun, SpanBatcher, SpanLossConfig, SpanTask, evaluate_answers};
 use crate::error::ClassificationError;
 use crate::question_answerer::QuestionAnswerer;
-use crate::records::{Evaluation, RecordTask};
+use crate::records::RecordTask;
 
 /// The settings of the built-in recipe that differ: the texts are few and short.
 const SMALL: [(&str, &str); 9] = [
@@ -69,7 +71,7 @@ fn prepare(data: &Path, more: &[(&str, &str)]) -> Result<QuestionAnsweringRun, C
     QuestionAnsweringRun::prepare(&settings.fold(request, |request, (key, value)| request.with_override(key, value)))
 }
 
-fn measure(data: &Path, split: Option<&str>) -> Evaluation {
+fn measure(data: &Path, split: Option<&str>) -> TaskEvaluation {
     evaluate_answers(data.join("run"), &Checkpoint::Last, Some((data, split)), &Device::default()).unwrap()
 }
 

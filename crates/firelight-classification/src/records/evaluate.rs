@@ -3,57 +3,14 @@
 use std::path::Path;
 use std::time::Instant;
 
-use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
 use firelight_storage::ModelFolder;
-use firelight_training::{DataModule, Evaluator, Objective, RecipeOf, Task, TrainingModule, measure, read_recipe};
-use serde::{Serialize, Serializer};
+use firelight_training::{DataModule, RecipeOf, Task, TaskEvaluation, TrainingModule, read_recipe};
 
 use super::files::{Asked, Measured, measured_in};
 use super::{Held, RecordData, RecordTask};
 use crate::error::ClassificationError;
 use crate::vocabulary::TextVocabulary;
-
-/// What a model is worth on a split.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Evaluation {
-    /// The mean loss without weights and smoothing.
-    pub loss: f64,
-    /// What it counts, as people read it behind the number.
-    #[serde(skip)]
-    pub loss_unit: String,
-    /// The scores by name, in their order: those that `training.monitor` may name, and in JSON fields beside the others. What the
-    /// texts do not define, such as the area under the curve of one class, is left out.
-    #[serde(flatten, serialize_with = "fields")]
-    pub scores: Vec<(&'static str, f64)>,
-    /// Number of texts, sentences or questions.
-    pub examples: usize,
-    /// Seconds from the texts to the scores.
-    pub seconds: f64,
-}
-
-impl Evaluation {
-    /// What one pass over `loader` finds, with the unit of the loss, the number of examples, and when reading them began.
-    pub(crate) fn of<M: Objective>(
-        task: &TrainingModule<M>,
-        loader: &dyn DataLoader<M::Batch>,
-        evaluator: &mut dyn Evaluator<TrainingModule<M>>,
-        (loss_unit, examples, began): (String, usize, Instant),
-    ) -> Result<Self, ClassificationError> {
-        let (found, values) = measure(task, loader, evaluator)?;
-        let scores = evaluator.scores().iter().map(|score| score.name).zip(values).collect();
-        Ok(Self { loss: found.loss, loss_unit, scores, examples, seconds: began.elapsed().as_secs_f64() })
-    }
-
-    /// The score of this name.
-    pub fn score(&self, name: &str) -> Option<f64> {
-        self.scores.iter().find(|(found, _)| *found == name).map(|(_, value)| *value)
-    }
-}
-
-fn fields<S: Serializer>(scores: &[(&'static str, f64)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(scores.iter().copied())
-}
 
 /// Evaluates a model of the run in `folder` on what [`measured_in`] finds.
 pub(crate) fn evaluate<T: RecordTask>(
@@ -62,7 +19,7 @@ pub(crate) fn evaluate<T: RecordTask>(
     (vocabulary, targets): (TextVocabulary, T::Targets),
     asked: Asked<'_>,
     device: &Device,
-) -> Result<Evaluation, ClassificationError> {
+) -> Result<TaskEvaluation, ClassificationError> {
     let folder = ModelFolder::open(folder)?;
     let recipe = read_recipe::<T>(Some(&folder.recipe()), &[])?;
     let keys = T::source(&recipe.data);
@@ -74,7 +31,8 @@ pub(crate) fn evaluate<T: RecordTask>(
     let data = RecordData::<T>::measured(&recipe, (vocabulary, targets), records)?;
     let task = TrainingModule::new(model, T::Loss::default());
     let mut evaluator = T::evaluator(&data, &recipe);
-    Evaluation::of(&task, data.reading(device)?.as_ref(), evaluator.as_mut(), (data.loss_unit(), count, began))
+    let about = (data.loss_unit(), count, began);
+    Ok(TaskEvaluation::of(&task, data.reading(device)?.as_ref(), evaluator.as_mut(), about)?)
 }
 
 /// What is measured of a run: see [`measured_in`].

@@ -21,7 +21,6 @@ use firelight_training::{BatchCost, Estimate, Objective, RecipeOf, Task, Trainin
 use serde::{Deserialize, Serialize};
 
 pub use data::RecordData;
-pub use evaluate::Evaluation;
 
 pub(crate) use evaluate::{evaluate, measured};
 pub(crate) use files::{Asked, Measured, files_in};

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::read_recipe;
+use firelight_training::{TaskEvaluation, read_recipe};
 
 use super::Classification;
 use super::targets::Targets;
 use crate::classifier::Classifier;
 use crate::error::ClassificationError;
-use crate::records::{self, Evaluation};
+use crate::records;
 
 /// Evaluates a run on the file `DIR/split.tsv` (or `.csv`, `.jsonl`); columns, labels and tokenizer are those of its training.
 /// Without a split it is the file that the run validates on, or a file in the place of `DIR`. Where a run held back some of its
@@ -25,7 +25,7 @@ pub fn evaluate(
     checkpoint: &Checkpoint,
     data: Option<(&Path, Option<&str>)>,
     device: &Device,
-) -> Result<Evaluation, ClassificationError> {
+) -> Result<TaskEvaluation, ClassificationError> {
     let classifier = Classifier::load_from(folder.as_ref(), checkpoint, device)?;
     let recipe = read_recipe::<Classification>(Some(&ModelFolder::open(folder.as_ref())?.recipe()), &[])?;
     let targets = Targets::named(&recipe.data.problem_type, classifier.labels().to_vec())?;

@@ -7,7 +7,9 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 use firelight_core::ParamBuilder;
 use firelight_storage::Checkpoint;
-use firelight_training::{DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, Trainer};
+use firelight_training::{
+    DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, TaskEvaluation, Trainer,
+};
 
 use super::records::tests as texts;
 use super::{Classification, ClassificationRecipe, Run, TrainedRun, evaluate};
@@ -15,7 +17,7 @@ use crate::classifier::{Classifier, Prediction};
 use crate::data::TextBatcher;
 use crate::error::ClassificationError;
 use crate::loss::SequenceLossConfig;
-use crate::records::{Evaluation, RecordData, RecordTask};
+use crate::records::{RecordData, RecordTask};
 use crate::training::ClassifierTask;
 
 /// The settings of the built-in recipe that differ: the texts are few and short.
@@ -58,14 +60,14 @@ fn prepare(data: &Path, more: &[(&str, &str)]) -> Result<Run, ClassificationErro
 }
 
 /// Trains, checks that the answers have the loss that the training found, and measures.
-fn train(data: &Path, more: &[(&str, &str)]) -> (TrainedRun, Evaluation) {
+fn train(data: &Path, more: &[(&str, &str)]) -> (TrainedRun, TaskEvaluation) {
     let trained = prepare(data, more).unwrap().fit().unwrap();
     let found = measure(data);
     assert!((found.loss - trained.evaluation.unwrap().loss).abs() < 1e-5, "{found:?} {:?}", trained.evaluation);
     (trained, found)
 }
 
-fn measure(data: &Path) -> Evaluation {
+fn measure(data: &Path) -> TaskEvaluation {
     evaluate(data.join("run"), &Checkpoint::Last, Some((data, None)), &Device::default()).unwrap()
 }
 
@@ -73,7 +75,7 @@ fn answers(data: &Path, texts: &[&str]) -> Vec<Prediction> {
     Classifier::load(data.join("run")).unwrap().classify(texts).unwrap()
 }
 
-fn names(found: &Evaluation) -> Vec<&str> {
+fn names(found: &TaskEvaluation) -> Vec<&str> {
     found.scores.iter().map(|(name, _)| *name).collect()
 }
 

@@ -5,10 +5,11 @@ use std::path::Path;
 use burn::tensor::Device;
 use firelight_data::labelled::Labels;
 use firelight_storage::Checkpoint;
+use firelight_training::TaskEvaluation;
 
 use super::TokenClassification;
 use crate::error::ClassificationError;
-use crate::records::{self, Evaluation};
+use crate::records;
 use crate::tagger::Tagger;
 
 /// Evaluates a run on the file `DIR/split.conll` (or `.txt`, `.tsv`, `.jsonl`); the scheme, the tags and the tokenizer are those of its
@@ -22,7 +23,7 @@ pub fn evaluate_tags(
     checkpoint: &Checkpoint,
     data: Option<(&Path, Option<&str>)>,
     device: &Device,
-) -> Result<Evaluation, ClassificationError> {
+) -> Result<TaskEvaluation, ClassificationError> {
     let tagger = Tagger::load_from(folder.as_ref(), checkpoint, device)?;
     let targets = Labels::new(tagger.tags().to_vec())?;
     let (model, vocabulary) = (tagger.model().clone(), tagger.vocabulary().clone());

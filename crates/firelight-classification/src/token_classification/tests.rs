@@ -7,11 +7,13 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 use firelight_core::{LossConfig, ParamBuilder};
 use firelight_storage::Checkpoint;
-use firelight_training::{DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, Trainer};
+use firelight_training::{
+    DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, TaskEvaluation, Trainer,
+};
 
 use super::{TaggedBatcher, TokenClassification, TokenClassificationRun, TokenClassifierTask, evaluate_tags};
 use crate::error::ClassificationError;
-use crate::records::{Evaluation, RecordTask};
+use crate::records::RecordTask;
 use crate::tagger::Tagger;
 
 /// The settings of the built-in recipe that differ: the sentences are few and short.
@@ -58,7 +60,7 @@ fn prepare(data: &Path, more: &[(&str, &str)]) -> Result<TokenClassificationRun,
     TokenClassificationRun::prepare(&settings.fold(request, |request, (key, value)| request.with_override(key, value)))
 }
 
-fn measure(data: &Path, split: Option<&str>) -> Evaluation {
+fn measure(data: &Path, split: Option<&str>) -> TaskEvaluation {
     evaluate_tags(data.join("run"), &Checkpoint::Last, Some((data, split)), &Device::default()).unwrap()
 }
 

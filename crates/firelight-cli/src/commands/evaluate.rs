@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
-use firelight::classification::{self, Evaluation as Measured};
+use firelight::classification;
 use firelight::data;
 use firelight::language::{self, Evaluation};
 use firelight::seq2seq::{self, TranslateOptions};
 use firelight::storage::{Checkpoint, ModelFolder};
-use firelight::training::{metric_in_words, task_of};
+use firelight::training::{TaskEvaluation, metric_in_words, task_of};
 use firelight::vision;
 use serde_json::json;
 
+use super::tasks::{Shown, with_task};
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
 use crate::output;
@@ -41,7 +42,7 @@ pub(crate) struct Evaluate {
     /// Split of the folder --data to measure, such as test
     #[arg(long, value_name = "NAME", requires = "data")]
     split: Option<String>,
-    /// For seq2seq: width of the beam search, by default 5; 1 is greedy
+    /// For seq2seq and captioning: width of the beam search, by default 5 and 1; 1 is greedy
     #[arg(long, value_name = "N")]
     beams: Option<usize>,
     /// For seq2seq: exponent of the length that log-probabilities are divided by, by default 1
@@ -75,7 +76,10 @@ impl Evaluate {
             classification::MASKED_LANGUAGE_TASK => self.labels(|checkpoint, data, device| {
                 Ok(classification::evaluate_masked(run, checkpoint, data, device)?)
             })?,
-            vision::TASK => self.images()?,
+            vision::TASK => {
+                self.labels(|checkpoint, data, device| Ok(vision::evaluate(run, checkpoint, data, device)?))?
+            }
+            seq2seq::CAPTIONING_TASK => self.captions()?,
             other => bail!(Mistake(format!("`{}` is a run of the unknown task `{other}`", folder.path().display()))),
         };
         output::print(&report)?;
@@ -84,16 +88,8 @@ impl Evaluate {
 
     /// A model may lie without the data of its run, where somebody copied no more than it needs to answer.
     fn refuse_what_is_not_kept(&self, folder: &ModelFolder, task: &str) -> Result<()> {
-        let kept = match task {
-            language::TASK => folder.tokens(),
-            vision::TASK => folder.image_index(),
-            seq2seq::TASK
-            | classification::TASK
-            | classification::TOKEN_CLASSIFICATION_TASK
-            | classification::QUESTION_ANSWERING_TASK
-            | classification::MASKED_LANGUAGE_TASK => folder.validation_pairs(),
-            _ => return Ok(()), // The caller refuses an unknown task.
-        };
+        // The caller refuses an unknown task.
+        let kept = with_task!(task, |T| T::kept(folder), return Ok(()));
         let lost =
             || Mistake(format!("there is no `{}` of what the run was validated on: give --data", kept.display()));
         ensure!(self.data.is_some() || kept.is_file(), lost());
@@ -115,8 +111,8 @@ impl Evaluate {
         Ok(if self.json { to_json(&evaluation) } else { to_text(&evaluation) })
     }
 
-    /// Texts with labels, or sentences with tags, as the task measures them.
-    fn labels(&self, evaluate: impl FnOnce(&Checkpoint, Split, &Device) -> Result<Measured>) -> Result<String> {
+    /// Texts or images with labels, or sentences with tags, as the task measures them.
+    fn labels(&self, evaluate: impl FnOnce(&Checkpoint, Split, &Device) -> Result<TaskEvaluation>) -> Result<String> {
         let plain = self.beams.is_none() && self.length_penalty.is_none();
         ensure!(plain, Mistake("--beams and --length-penalty are for pairs of texts: leave them out".into()));
         let data = self.data();
@@ -128,23 +124,18 @@ impl Evaluate {
         Ok(labels_to_text(&found))
     }
 
-    fn images(&self) -> Result<String> {
-        let plain = self.beams.is_none() && self.length_penalty.is_none();
-        ensure!(plain, Mistake("--beams and --length-penalty are for pairs of texts: leave them out".into()));
-        let data = self.data();
+    fn captions(&self) -> Result<String> {
+        let plain = self.split.is_none() && self.length_penalty.is_none();
+        ensure!(plain, Mistake("--split and --length-penalty are not for captions: leave them out".into()));
+        let (list, beams) = (self.data.as_deref(), self.beams.unwrap_or(1));
         let measure = |checkpoint: &Checkpoint, device: &Device| {
-            Ok(vision::evaluate(&self.model.run_dir, checkpoint, data, device)?)
+            Ok(seq2seq::evaluate_captions(&self.model.run_dir, checkpoint, list, beams, device)?)
         };
         let found = self.model.with(measure)?;
         if self.json {
             return Ok(format!("{}\n", serde_json::to_string(&found)?));
         }
-        let [accuracy, macro_f1] = [found.accuracy, found.macro_f1].map(|share| 100.0 * share);
-        Ok(format!(
-            "loss      {:.4} nats per image\naccuracy  {accuracy:.2} %\nmacro F1  {macro_f1:.2} %\nexamples  {}\ntime      {:.1} \
-             seconds\n",
-            found.loss, found.examples, found.seconds
-        ))
+        Ok(labels_to_text(&TaskEvaluation { scores: found.scores.into_iter().map(to_share).collect(), ..found }))
     }
 
     fn pairs(&self) -> Result<String> {
@@ -181,7 +172,7 @@ impl Evaluate {
 }
 
 /// A line for each score, with the values below one another.
-fn labels_to_text(found: &Measured) -> String {
+fn labels_to_text(found: &TaskEvaluation) -> String {
     let score = |(name, value): &(&str, f64)| match is_share(name) {
         true => (metric_in_words(name), format!("{:.2} %", 100.0 * value)),
         false => (metric_in_words(name), format!("{value:.4}")),
@@ -194,9 +185,14 @@ fn labels_to_text(found: &Measured) -> String {
     lines.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect()
 }
 
+/// Scores of texts are percentages already.
+fn to_share((name, value): (&'static str, f64)) -> (&'static str, f64) {
+    if name == "exact_match" { (name, value / 100.0) } else { (name, value) }
+}
+
 /// Whether a score counts successes, which people read in percent.
 fn is_share(name: &str) -> bool {
-    name.ends_with("f1") || ["accuracy", "exact_match", "precision", "recall"].contains(&name)
+    name.ends_with("f1") || ["accuracy", "token_accuracy", "exact_match", "precision", "recall"].contains(&name)
 }
 
 fn to_json(evaluation: &Evaluation) -> String {

@@ -5,15 +5,12 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
 use burn::tensor::Device;
-use firelight::classification::{Classification, MaskedLanguage, QuestionAnswering, TokenClassification};
-use firelight::language::Language;
-use firelight::nn::{ConfigError, Cost, ParamBuilder};
-use firelight::seq2seq::Seq2Seq;
+use firelight::nn::Cost;
 use firelight::storage::ModelFolder;
-use firelight::training::{RecipeOf, Run, RunRequest, Task, grouped, read_recipe, task_of};
-use firelight::vision::Vision;
+use firelight::training::{RecipeOf, Run, RunRequest, grouped, read_recipe, task_of};
 
 use super::recipes;
+use super::tasks::{Shown, with_task};
 use super::train::parse_override;
 use crate::failure::Mistake;
 use crate::output;
@@ -51,45 +48,9 @@ pub(crate) struct Inspect {
 
 impl Inspect {
     pub(crate) fn run(self) -> Result<()> {
-        let params = ParamBuilder::counting();
-        match self.task()?.as_str() {
-            Language::NAME => self.print::<Language>(|_, config, length| {
-                config.validate()?;
-                let length = length.unwrap_or(config.transformer.max_seq_len);
-                Ok((config.init_with(&params).cost(length), length))
-            }),
-            Seq2Seq::NAME => self.print::<Seq2Seq>(|_, config, length| {
-                config.validate()?;
-                let stacks = [&config.stacks.encoder, &config.stacks.decoder];
-                let lengths = stacks.map(|stack| length.unwrap_or(stack.max_seq_len));
-                Ok((config.init_with(&params).cost(lengths), lengths[1]))
-            }),
-            Classification::NAME => self.print::<Classification>(|_, config, length| {
-                config.validate()?;
-                let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
-                Ok((config.init_with(&params).cost(length), length))
-            }),
-            TokenClassification::NAME => self.print::<TokenClassification>(|_, config, length| {
-                config.validate()?;
-                let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
-                Ok((config.init_with(&params).cost(length), length))
-            }),
-            QuestionAnswering::NAME => self.print::<QuestionAnswering>(|_, config, length| {
-                config.validate()?;
-                let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
-                Ok((config.init_with(&params).cost(length), length))
-            }),
-            MaskedLanguage::NAME => self.print::<MaskedLanguage>(|recipe, config, length| {
-                config.validate()?;
-                let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
-                Ok((config.init_with(&params).cost(length, recipe.data.masking.ratio), length))
-            }),
-            Vision::NAME => self.print::<Vision>(|_, config, _| {
-                config.validate()?;
-                Ok((config.init_with(&params).cost(), config.tokens()))
-            }),
-            other => bail!(Mistake(format!("`{}` is of the unknown task `{other}`", self.model.display()))),
-        }
+        let task = self.task()?;
+        let unknown = || Mistake(format!("`{}` is of the unknown task `{task}`", self.model.display()));
+        with_task!(task.as_str(), |T| self.print::<T>(), bail!(unknown()))
     }
 
     fn task(&self) -> Result<String> {
@@ -102,16 +63,9 @@ impl Inspect {
         }
     }
 
-    fn print<T: Task>(
-        &self,
-        cost: impl FnOnce(&RecipeOf<T>, &T::Config, Option<usize>) -> Result<(Cost, usize), ConfigError>,
-    ) -> Result<()>
-    where
-        T::Error: std::error::Error + Send + Sync + 'static,
-    {
+    fn print<T: Shown>(&self) -> Result<()> {
         let (recipe, config) = self.plan::<T>()?;
-        let length = self.length.map(|length| length as usize);
-        let found = cost(&recipe, &config, length);
+        let found = T::cost(&recipe, &config, self.length.map(|length| length as usize));
         let (cost, context) = found.map_err(|error| anyhow!(Mistake(format!("{}: {error}", self.model.display()))))?;
         let cost = cost.named(T::NAME);
         let text = match self.json {
@@ -122,10 +76,7 @@ impl Inspect {
     }
 
     /// What a run was trained by, or what a recipe would make of its data.
-    fn plan<T: Task>(&self) -> Result<(RecipeOf<T>, T::Config)>
-    where
-        T::Error: std::error::Error + Send + Sync + 'static,
-    {
+    fn plan<T: Shown>(&self) -> Result<(RecipeOf<T>, T::Config)> {
         if self.model.is_dir() {
             let folder = ModelFolder::open(&self.model)?;
             return Ok((read_recipe::<T>(Some(&folder.recipe()), &[])?, folder.read_config(T::NAME)?));
@@ -198,8 +149,8 @@ fn totals(cost: &Cost, context: usize) -> String {
 }
 
 /// What decoding remembers; encoders alone decode nothing.
-fn cache<T: Task>(cost: &Cost) -> String {
-    match [Language::NAME, Seq2Seq::NAME].contains(&T::NAME) {
+fn cache<T: Shown>(cost: &Cost) -> String {
+    match T::WRITES {
         true => format!("  a cache of one sequence takes {} MiB\n", mebibytes(cost.cache_bytes)),
         false => String::new(),
     }

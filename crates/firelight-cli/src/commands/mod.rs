@@ -2,6 +2,7 @@
 
 mod average;
 mod bench;
+mod caption;
 mod classify;
 mod classify_images;
 mod completions;
@@ -15,6 +16,7 @@ mod man;
 mod merge;
 mod recipes;
 mod report;
+mod tasks;
 mod texts;
 mod train;
 mod trained_model;
@@ -36,6 +38,7 @@ pub(crate) enum Command {
     Train(train::Train),
     Generate(generate::Generate),
     Translate(translate::Translate),
+    Caption(caption::Caption),
     Classify(classify::Classify),
     Embed(embed::Embed),
     FillMask(fill_mask::FillMask),
@@ -71,6 +74,7 @@ impl Command {
             Self::Train(command) => command.run(),
             Self::Generate(command) => command.run(),
             Self::Translate(command) => command.run(),
+            Self::Caption(command) => command.run(),
             Self::Classify(command) => command.run(),
             Self::Embed(command) => command.run(),
             Self::FillMask(command) => command.run(),

@@ -3,12 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use firelight::classification::{Classification, MaskedLanguage, QuestionAnswering, TokenClassification};
-use firelight::language::Language;
-use firelight::seq2seq::Seq2Seq;
 use firelight::training::{BuiltIn, Task};
-use firelight::vision::Vision;
 
+use super::tasks::{self, with_task};
 use crate::failure::Mistake;
 use crate::output;
 
@@ -41,16 +38,7 @@ impl Recipes {
 
 /// Every embedded recipe.
 fn all() -> Vec<Embedded> {
-    let groups = [
-        of::<Language>(),
-        of::<Seq2Seq>(),
-        of::<Classification>(),
-        of::<TokenClassification>(),
-        of::<QuestionAnswering>(),
-        of::<MaskedLanguage>(),
-        of::<Vision>(),
-    ];
-    groups.into_iter().flatten().collect()
+    tasks::NAMES.into_iter().flat_map(|name| with_task!(name, |T| of::<T>(), Vec::new())).collect()
 }
 
 fn of<T: Task>() -> Vec<Embedded> {

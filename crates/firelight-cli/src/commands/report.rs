@@ -3,16 +3,12 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use firelight::classification::{Classification, MaskedLanguage, QuestionAnswering, TokenClassification};
 use firelight::device;
-use firelight::language::Language;
-use firelight::seq2seq::Seq2Seq;
 use firelight::storage::{Checkpoint, ModelFolder};
-use firelight::training::{Task, TrainedRun, task_of};
-use firelight::vision::Vision;
+use firelight::training::{TrainedRun, task_of};
 
 use super::place;
-use super::train::Shown;
+use super::tasks::{Shown, with_task};
 use crate::failure::Mistake;
 use crate::output;
 
@@ -41,16 +37,9 @@ pub(crate) struct Report {
 impl Report {
     pub(crate) fn run(self) -> Result<()> {
         let folder = ModelFolder::open(&self.run_dir)?;
-        match task_of(&folder.recipe())?.as_str() {
-            Language::NAME => self.write::<Language>(folder),
-            Seq2Seq::NAME => self.write::<Seq2Seq>(folder),
-            Classification::NAME => self.write::<Classification>(folder),
-            TokenClassification::NAME => self.write::<TokenClassification>(folder),
-            QuestionAnswering::NAME => self.write::<QuestionAnswering>(folder),
-            MaskedLanguage::NAME => self.write::<MaskedLanguage>(folder),
-            Vision::NAME => self.write::<Vision>(folder),
-            other => bail!(Mistake(format!("`{}` is a run of the unknown task `{other}`", folder.path().display()))),
-        }
+        let task = task_of(&folder.recipe())?;
+        let unknown = || Mistake(format!("`{}` is a run of the unknown task `{task}`", folder.path().display()));
+        with_task!(task.as_str(), |T| self.write::<T>(folder), bail!(unknown()))
     }
 
     fn write<T: Shown>(&self, folder: ModelFolder) -> Result<()> {

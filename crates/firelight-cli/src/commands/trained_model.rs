@@ -4,27 +4,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use burn::tensor::Device;
+use firelight::device;
 use firelight::storage::{Checkpoint, ModelFolder, read_file};
-use firelight::{classification, device, language, seq2seq, vision};
 use serde_json::Value;
 
 use super::place;
+use super::tasks::{Shown, with_task};
 use crate::failure::Mistake;
 use crate::output;
 
 /// The most bytes that are read of a configuration.
 const LARGEST_CONFIG: u64 = 16 << 20;
-
-/// What a model of each task is asked with, the usual command first.
-const COMMANDS: [(&str, &[&str]); 7] = [
-    (language::TASK, &["generate"]),
-    (seq2seq::TASK, &["translate"]),
-    (classification::TASK, &["classify", "embed"]),
-    (classification::TOKEN_CLASSIFICATION_TASK, &["classify", "embed"]),
-    (classification::QUESTION_ANSWERING_TASK, &["classify", "embed"]),
-    (classification::MASKED_LANGUAGE_TASK, &["fill-mask", "embed"]),
-    (vision::TASK, &["classify"]),
-];
 
 #[derive(clap::Args)]
 pub(super) struct TrainedModel {
@@ -51,8 +41,8 @@ impl TrainedModel {
     /// Refuses a model that another command is for, and names that one.
     pub(super) fn is_for(&self, command: &str) -> Result<()> {
         let Some(task) = self.task()? else { return Ok(()) };
-        match COMMANDS.iter().find(|(known, _)| *known == task) {
-            Some((_, others)) if !others.contains(&command) => bail!(Mistake(format!(
+        match with_task!(task.as_str(), |T| T::COMMANDS, &[]) {
+            others @ [_, ..] if !others.contains(&command) => bail!(Mistake(format!(
                 "`{run}` is a model of the task `{task}`, which `firelight {command}` does not take: ask it with `firelight \
                  {} {run}`",
                 others[0],

@@ -87,6 +87,20 @@ pub enum ImageError {
         /// The shape that it has.
         found: ImageShape,
     },
+    /// Images to validate on of another shape than those to train on.
+    #[error(
+        "the images of `{}` have {found} (channels, height, width), but those to train on have {expected}: bring all to one \
+         with data.image_size and data.channels",
+        shortened(split)
+    )]
+    OtherShape {
+        /// Their split.
+        split: String,
+        /// The shape of the images to train on.
+        expected: ImageShape,
+        /// Their own.
+        found: ImageShape,
+    },
     /// A class without images.
     #[error("the class folder `{}` holds no image: add PNG or JPEG files, or remove the folder", path.display())]
     EmptyClass {

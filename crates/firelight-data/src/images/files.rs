@@ -10,6 +10,13 @@ use super::codec::MAX_PIXELS;
 use super::set::ImageSet;
 use super::{Image, ImageError, ImageShape, folder, idx};
 
+/// The splits that a training reads of a folder.
+const TRAINING: &str = "train";
+const VALIDATION: &str = "val";
+
+/// The share that is validated on where nothing is said.
+const VALIDATION_SHARE: usize = 10;
+
 /// The files of one split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -113,6 +120,36 @@ impl ImageFiles {
         let mut splits = Self::splits(folder)?;
         let found = listed(splits.keys());
         splits.remove(split).ok_or_else(|| ImageError::UnknownSplit { path: folder.into(), split: split.into(), found })
+    }
+
+    /// The images of a folder to train on, and those to validate on, with the classes of the former: the splits `train` and `val`,
+    /// or the last `validation` images of the only split, by default a tenth.
+    ///
+    /// # Errors
+    /// As [`splits`](Self::splits) and [`read`](Self::read), and if the parts are of different shapes or one is empty.
+    pub fn read_parts(
+        folder: &Path,
+        options: &ReadOptions,
+        validation: Option<usize>,
+    ) -> Result<[ReadImages; 2], ImageError> {
+        let mut splits = Self::splits(folder)?;
+        let only = if splits.len() == 1 { splits.keys().next().cloned() } else { None };
+        let training = match splits.remove(only.as_deref().unwrap_or(TRAINING)) {
+            Some(files) => files.read(options)?,
+            None => Self::split(folder, TRAINING)?.read(options)?, // which tells what there is
+        };
+        let Some(files) = splits.remove(VALIDATION) else {
+            let share = (training.set.len() / VALIDATION_SHARE).max(1);
+            let (set, held_back) = training.set.split(validation.unwrap_or(share))?;
+            return Ok([ReadImages { set, ..training }, ReadImages { set: held_back, skipped: Vec::new() }]);
+        };
+        let validation = files.read(options)?;
+        let (expected, found) = (training.set.shape(), validation.set.shape());
+        if expected != found {
+            return Err(ImageError::OtherShape { split: VALIDATION.into(), expected, found });
+        }
+        let set = validation.set.with_classes(training.set.classes())?;
+        Ok([training, ReadImages { set, ..validation }])
     }
 
     /// Reads all images.

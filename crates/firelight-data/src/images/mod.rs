@@ -19,7 +19,9 @@ mod folder;
 mod idx;
 mod mixing;
 mod normalization;
+mod picture;
 mod pixels;
+mod scenes;
 mod set;
 
 pub use augmentation::{Augmentation, RandAugment, RandomOperation};
@@ -30,4 +32,5 @@ pub use files::{ImageFiles, ReadImages, ReadOptions};
 pub use mixing::Mixing;
 pub use normalization::Normalization;
 pub use pixels::{Image, ImageShape};
+pub use scenes::{CaptionedImages, drawn_digits};
 pub use set::ImageSet;

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use firelight_storage::{listed, write_atomic_with};
 use memmap2::Mmap;
+use rayon::prelude::*;
 
-use super::{Image, ImageError, ImageShape, idx};
+use super::{Image, ImageError, ImageShape, ReadOptions, idx};
 
 /// Labelled images of one shape. Cheap to clone and to cut into parts.
 #[derive(Clone)]
@@ -43,6 +44,31 @@ impl ImageSet {
     /// Panics if there are not as many pixels as labels say, or a label has no class.
     pub fn new(shape: ImageShape, classes: Vec<String>, pixels: Vec<u8>, labels: Vec<u32>) -> Self {
         Self::of(shape, classes, Pixels::Memory(pixels.into()), labels)
+    }
+
+    /// Images without labels, which are all of one class that has no name.
+    ///
+    /// # Panics
+    /// Panics if the pixels are of no whole number of images.
+    pub fn unlabelled(shape: ImageShape, pixels: Vec<u8>) -> Self {
+        let count = pixels.len() / shape.volume();
+        Self::new(shape, vec![String::new()], pixels, vec![0; count])
+    }
+
+    /// Reads files, in their order, as images without labels.
+    ///
+    /// # Errors
+    /// Fails if one cannot be read or is no image, or images differ in their shapes.
+    pub fn of_files(paths: &[PathBuf], options: &ReadOptions) -> Result<Self, ImageError> {
+        let images: Vec<Result<Image, ImageError>> =
+            paths.par_iter().map(|path| Ok(options.fit(Image::open(path)?))).collect();
+        let images = images.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let shape = images.first().map_or(ImageShape::new(1, [1, 1]), Image::shape);
+        let odd = images.iter().zip(paths).find(|(image, _)| image.shape() != shape);
+        if let Some((image, path)) = odd {
+            return Err(ImageError::Shape { path: path.clone(), expected: shape, found: image.shape() });
+        }
+        Ok(Self::unlabelled(shape, images.iter().flat_map(|image| image.pixels().to_vec()).collect()))
     }
 
     fn of(shape: ImageShape, classes: Vec<String>, pixels: Pixels, labels: Vec<u32>) -> Self {

@@ -11,8 +11,9 @@ use serde::Serialize;
 
 use super::Seq2Seq;
 use super::files::{split, table_of};
+use super::pairs::translations;
 use super::pairs::{check_lengths, loader_of, stored};
-use super::score::{PairScores, Translations};
+use super::score::TargetScores;
 use crate::error::Seq2SeqError;
 use crate::training::Seq2SeqTask;
 use crate::translator::{TranslateOptions, Translator};
@@ -72,8 +73,8 @@ pub fn evaluate(
     let task = Seq2SeqTask::new(translator.model().clone(), LossConfig::default());
     let vocabulary = translator.vocabulary().clone();
     let loader = loader_of(&vocabulary, ids, device)?;
-    let metrics = TextMetric::ALL.to_vec();
-    let mut scores = PairScores::new(Some(Translations { pairs, vocabulary, options: options.clone(), metrics }));
+    let written = translations(vocabulary, &pairs, options.clone(), TextMetric::ALL.to_vec());
+    let mut scores = TargetScores::new(Some(written));
     let (found, values) = measure(&task, &loader, &mut scores)?;
     let names: Vec<&str> = scores.scores().iter().map(|score| score.name).collect();
     let of = |name: &str| values[names.iter().position(|found| *found == name).expect("a score of every name")];

@@ -7,7 +7,7 @@ mod files;
 mod model_recipe;
 mod pairs;
 mod recipe;
-mod score;
+pub(crate) mod score;
 mod self_check;
 
 use std::path::Path;
@@ -24,6 +24,8 @@ pub use recipe::{PairRecipe, Seq2SeqRecipe, dates_recipe};
 use crate::error::Seq2SeqError;
 use crate::model::{Seq2SeqConfig, Seq2SeqModel};
 use crate::training::Seq2SeqTask;
+use crate::translator::TranslateOptions;
+use score::TargetScores;
 
 /// A training of an encoder-decoder that is ready to begin.
 pub type Run = firelight_training::Run<Seq2Seq>;
@@ -82,7 +84,10 @@ impl Task for Seq2Seq {
     }
 
     fn evaluator(corpus: &PairText, recipe: &Seq2SeqRecipe) -> Box<dyn Evaluator<Seq2SeqTask>> {
-        Box::new(score::PairScores::of_training(corpus, recipe))
+        let pairs = &corpus.validation()[..recipe.data.translated.min(corpus.validation().len())];
+        let greedy = TranslateOptions::greedy();
+        let written = || pairs::translations(corpus.vocabulary().clone(), pairs, greedy, recipe.data.metrics.clone());
+        Box::new(TargetScores::new((!pairs.is_empty()).then(written)))
     }
 
     fn estimate(recipe: &Seq2SeqRecipe, config: &Seq2SeqConfig) -> Estimate {

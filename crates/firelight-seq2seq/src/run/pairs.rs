@@ -14,11 +14,15 @@ use firelight_data::{
 };
 use firelight_storage::{ModelFolder, write_json_lines};
 use firelight_training::DataModule;
+use firelight_training::metrics::text::TextMetric;
 
 use super::files::files_of;
+use super::score::Written;
 use super::{PairRecipe, Seq2Seq, Seq2SeqRecipe};
 use crate::data::{PairBatch, PairBatcher};
 use crate::error::Seq2SeqError;
+use crate::model::Seq2SeqModel;
+use crate::translator::{TranslateOptions, Translator};
 use crate::vocabulary::Vocabulary;
 
 /// The noise of the validation is that of no epoch of the training.
@@ -166,6 +170,21 @@ impl DataModule<Seq2Seq> for PairText {
         let seed = NoiseSeed { seed: recipe.seed, epoch: VALIDATION_EPOCH, index: 0 };
         Ok(Arc::new(self.noisy(loader, move |_| seed)))
     }
+}
+
+/// The translations of pairs at every evaluation.
+pub(super) fn translations(
+    vocabulary: Vocabulary,
+    pairs: &[Pair],
+    options: TranslateOptions,
+    metrics: Vec<TextMetric>,
+) -> Written<Seq2SeqModel> {
+    let (sources, targets): (Vec<String>, _) = pairs.iter().cloned().map(|pair| (pair.source, pair.target)).unzip();
+    let write = move |model: &Seq2SeqModel| {
+        let found = Translator::new(model.clone(), vocabulary.clone()).translate_with(&sources, &options, |_| ())?;
+        Ok(found.into_iter().map(|best| best.into_iter().next().map_or(String::new(), |best| best.text)).collect())
+    };
+    Written { write: Box::new(write), targets, metrics }
 }
 
 /// The pairs that a run folder keeps.

@@ -1,90 +1,68 @@
-//! What a model is worth beside its loss: how many target tokens it predicts, and what its translations of some sources are worth
-//! beside their targets. The same at the evaluations of a training, whose translations are few and greedy, and of a finished model.
+//! What a model is worth beside its loss: how many target tokens it predicts, and what the targets that it writes by itself are worth
+//! beside the true ones. The same at the evaluations of a training, whose targets are few and greedy, and of a finished model.
 
 use std::time::Instant;
 
-use firelight_data::Pair;
 use firelight_training::metrics::text::TextMetric;
-use firelight_training::{Evaluator, Score, TrainingError, ValidOutput};
+use firelight_training::{Evaluator, Objective, Score, TrainingError, TrainingModule, ValidOutput};
 
-use super::{PairText, Seq2SeqRecipe};
 use crate::error::Seq2SeqError;
-use crate::training::{PairAnswers, Seq2SeqTask};
-use crate::translator::{TranslateOptions, Translator};
-use crate::vocabulary::Vocabulary;
+use crate::training::TargetAnswers;
 
-/// Scores of predicted tokens and of translations.
-pub(super) struct PairScores {
+/// Scores of predicted tokens and of written targets.
+pub(crate) struct TargetScores<M> {
     /// Tokens that were predicted, and all.
     predicted: [i64; 2],
-    /// None makes no translations.
-    translations: Option<Translations>,
-    /// How long the newest translations took.
-    pub(super) seconds: f64,
+    /// None writes nothing.
+    written: Option<Written<M>>,
+    /// How long the newest targets took.
+    pub(crate) seconds: f64,
 }
 
-/// What is translated at every evaluation.
-pub(super) struct Translations {
-    pub(super) pairs: Vec<Pair>,
-    pub(super) vocabulary: Vocabulary,
-    pub(super) options: TranslateOptions,
-    pub(super) metrics: Vec<TextMetric>,
+/// What is written at every evaluation.
+pub(crate) struct Written<M> {
+    /// Writes a target for each of some sources.
+    pub(crate) write: Writer<M>,
+    /// The true ones.
+    pub(crate) targets: Vec<String>,
+    pub(crate) metrics: Vec<TextMetric>,
 }
 
-impl PairScores {
-    pub(super) fn new(translations: Option<Translations>) -> Self {
-        Self { predicted: [0, 0], translations, seconds: 0.0 }
-    }
+type Writer<M> = Box<dyn Fn(&M) -> Result<Vec<String>, Seq2SeqError> + Send>;
 
-    /// Those of a training: greedy translations of as many pairs as the recipe says, and the scores that it names.
-    pub(super) fn of_training(corpus: &PairText, recipe: &Seq2SeqRecipe) -> Self {
-        let count = recipe.data.translated.min(corpus.validation().len());
-        Self::new((count > 0).then(|| Translations {
-            pairs: corpus.validation()[..count].to_vec(),
-            vocabulary: corpus.vocabulary().clone(),
-            options: TranslateOptions::greedy(),
-            metrics: recipe.data.metrics.clone(),
-        }))
+impl<M> TargetScores<M> {
+    pub(crate) fn new(written: Option<Written<M>>) -> Self {
+        Self { predicted: [0, 0], written, seconds: 0.0 }
     }
 }
 
-impl Evaluator<Seq2SeqTask> for PairScores {
+impl<M: Objective<Answers = TargetAnswers>> Evaluator<TrainingModule<M>> for TargetScores<M> {
     fn scores(&self) -> Vec<Score> {
-        let translated = self.translations.iter().flat_map(|translations| &translations.metrics);
-        let names = ["token_accuracy"].into_iter().chain(translated.map(|metric| metric.name()));
+        let written = self.written.iter().flat_map(|written| &written.metrics);
+        let names = ["token_accuracy"].into_iter().chain(written.map(|metric| metric.name()));
         names.map(Score::higher).collect()
     }
 
-    fn observe(&mut self, output: &ValidOutput<PairAnswers>) -> Result<(), TrainingError> {
+    fn observe(&mut self, output: &ValidOutput<TargetAnswers>) -> Result<(), TrainingError> {
         let counts = output.answers.predicted.clone().try_into_vec_as::<i64>();
         let counts = counts.map_err(TrainingError::device("token accuracy"))?;
         self.predicted.iter_mut().zip(counts).for_each(|(sum, more)| *sum += more);
         Ok(())
     }
 
-    fn finish(&mut self, task: &Seq2SeqTask) -> Result<Vec<f64>, TrainingError> {
+    fn finish(&mut self, task: &TrainingModule<M>) -> Result<Vec<f64>, TrainingError> {
         let [right, all] = std::mem::take(&mut self.predicted);
         let mut scores = vec![right as f64 / all as f64];
-        if let Some(translations) = &self.translations {
+        if let Some(Written { write, targets, metrics }) = &self.written {
             let began = Instant::now();
             let failed =
-                |error: Seq2SeqError| TrainingError::Metric { name: "translations", reason: error.to_string() };
-            let found = translations.of(task).map_err(failed)?;
+                |error: Seq2SeqError| TrainingError::Metric { name: "written targets", reason: error.to_string() };
+            let found = write(&task.model).map_err(failed)?;
             self.seconds = began.elapsed().as_secs_f64();
-            let targets: Vec<&str> = translations.pairs.iter().map(|pair| pair.target.as_str()).collect();
-            for metric in &translations.metrics {
-                scores.push(metric.corpus(&found, &targets)?);
+            for metric in metrics {
+                scores.push(metric.corpus(&found, targets)?);
             }
         }
         Ok(scores)
-    }
-}
-
-impl Translations {
-    fn of(&self, task: &Seq2SeqTask) -> Result<Vec<String>, Seq2SeqError> {
-        let translator = Translator::new(task.model.clone(), self.vocabulary.clone());
-        let sources: Vec<&str> = self.pairs.iter().map(|pair| pair.source.as_str()).collect();
-        let found = translator.translate_with(&sources, &self.options, |_| ())?;
-        Ok(found.into_iter().map(|best| best.into_iter().next().map_or(String::new(), |best| best.text)).collect())
     }
 }

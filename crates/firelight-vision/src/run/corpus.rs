@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
-use firelight_data::{ImageDataset, ImageFiles, ImageSet, Normalization, ReadImages, StepLoader};
+use firelight_data::{ImageDataset, ImageFiles, ImageSet, Normalization, StepLoader};
 use firelight_storage::{ModelFolder, read_text_file, write_atomic};
 use firelight_training::DataModule;
 use serde::{Deserialize, Serialize};
@@ -19,15 +19,8 @@ use crate::error::VisionError;
 /// Images of one validation batch: enough to keep the cores busy, few enough for small memories.
 const VALIDATION_BATCH: usize = 128;
 
-/// The share that is validated on where nothing is said.
-const VALIDATION_SHARE: usize = 10;
-
 /// No index of images is larger, in bytes: it has a label for each of them.
 const INDEX_LIMIT: u64 = 1 << 30;
-
-/// The splits that a training reads of a folder.
-const TRAINING: &str = "train";
-const VALIDATION: &str = "val";
 
 /// A loader of batches.
 type Loader = Arc<dyn DataLoader<ImageBatch>>;
@@ -82,7 +75,7 @@ impl ImageCorpus {
             [] => return Err(VisionError::NoData { path: source.into() }),
             _ => return Err(VisionError::SeveralFolders { count: paths.len() }),
         };
-        let [training, validation] = read_parts(recipe, folder)?;
+        let [training, validation] = ImageFiles::read_parts(folder, &recipe.options(), recipe.validation)?;
         if let [class] = training.set.classes() {
             return Err(VisionError::OneClass { path: folder.clone(), class: class.clone() });
         }
@@ -172,32 +165,6 @@ impl DataModule<Vision> for ImageCorpus {
 pub(super) fn loader_of(set: ImageSet, normalization: Normalization, device: &Device) -> Loader {
     let batcher = ImageBatcher::new(set.shape());
     Arc::new(StepLoader::new(ImageDataset::for_evaluation(set, normalization), batcher, VALIDATION_BATCH, device))
-}
-
-/// The images to train on and those to validate on, with the classes of the former.
-pub(super) fn read_parts(recipe: &ImageRecipe, folder: &Path) -> Result<[ReadImages; 2], VisionError> {
-    let mut splits = ImageFiles::splits(folder)?;
-    let only = if splits.len() == 1 { splits.keys().next().cloned() } else { None };
-    let training = match splits.remove(only.as_deref().unwrap_or(TRAINING)) {
-        Some(files) => files.read(&recipe.options())?,
-        None => ImageFiles::split(folder, TRAINING)?.read(&recipe.options())?, // which tells what there is
-    };
-    match splits.remove(VALIDATION) {
-        Some(files) => {
-            let validation = files.read(&recipe.options())?;
-            let (expected, found) = (training.set.shape(), validation.set.shape());
-            if expected != found {
-                return Err(VisionError::OtherShape { split: VALIDATION.into(), expected, found });
-            }
-            let set = validation.set.with_classes(training.set.classes())?;
-            Ok([training, ReadImages { set, ..validation }])
-        }
-        None => {
-            let share = (training.set.len() / VALIDATION_SHARE).max(1);
-            let (set, validation) = training.set.split(recipe.validation.unwrap_or(share))?;
-            Ok([ReadImages { set, ..training }, ReadImages { set: validation, skipped: Vec::new() }])
-        }
-    }
 }
 
 #[cfg(test)]

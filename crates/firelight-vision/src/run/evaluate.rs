@@ -7,30 +7,14 @@ use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_data::{ImageFiles, ImageSet, ReadOptions};
 use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::{DataModule, measure, read_recipe};
-use serde::Serialize;
+use firelight_training::{DataModule, TaskEvaluation, read_recipe};
 
-use super::corpus::{loader_of, read_parts};
+use super::corpus::loader_of;
 use super::score::ClassScores;
 use super::{ImageCorpus, ImageRecipe, Vision};
 use crate::error::VisionError;
 use crate::inference::ImageClassifier;
 use crate::training::VisionTask;
-
-/// What a model is worth on a split.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Evaluation {
-    /// Mean cross-entropy in nats.
-    pub loss: f64,
-    /// Share of the images that are named rightly.
-    pub accuracy: f64,
-    /// The mean over the classes of their F1, of those that occur.
-    pub macro_f1: f64,
-    /// Number of images.
-    pub examples: usize,
-    /// Seconds of the answers.
-    pub seconds: f64,
-}
 
 /// Evaluates a run on one split of a folder of images, or, without its name, on the part that a training would validate on;
 /// without a folder on the images that the run itself validates on, which its own folder keeps.
@@ -44,7 +28,7 @@ pub fn evaluate(
     checkpoint: &Checkpoint,
     data: Option<(&Path, Option<&str>)>,
     device: &Device,
-) -> Result<Evaluation, VisionError> {
+) -> Result<TaskEvaluation, VisionError> {
     let classifier = ImageClassifier::load_from(folder.as_ref(), checkpoint, device)?;
     let folder = ModelFolder::open(folder)?;
     let recipe = read_recipe::<Vision>(Some(&folder.recipe()), &[])?;
@@ -52,12 +36,10 @@ pub fn evaluate(
         Some((data, split)) => images(&recipe.data, &classifier, data, split)?.with_classes(classifier.classes())?,
         None => ImageCorpus::open(&recipe, &folder)?.validation().clone(),
     };
+    let about = (String::from("nats per image"), set.len(), Instant::now());
     let loader = loader_of(set, classifier.config().normalization.clone(), device);
-    let began = Instant::now();
     let task = VisionTask::new(classifier.model().clone(), LossConfig::default());
-    let (found, scores) = measure(&task, loader.as_ref(), &mut ClassScores::default())?;
-    let (seconds, [accuracy, macro_f1]) = (began.elapsed().as_secs_f64(), std::array::from_fn(|score| scores[score]));
-    Ok(Evaluation { loss: found.loss, accuracy, macro_f1, examples: found.tokens as usize, seconds })
+    Ok(TaskEvaluation::of(&task, loader.as_ref(), &mut ClassScores::default(), about)?)
 }
 
 fn images(
@@ -75,7 +57,7 @@ fn images(
         None => {
             let recipe =
                 ImageRecipe { image_size: Some(shape.size()), channels: Some(shape.channels), ..recipe.clone() };
-            let [_, validation] = read_parts(&recipe, data)?;
+            let [_, validation] = ImageFiles::read_parts(data, &recipe.options(), recipe.validation)?;
             Ok(validation.set)
         }
     }
@@ -116,11 +98,12 @@ mod tests {
         let own = measured(None).unwrap();
         assert_close(&[own.loss], &[trained.evaluation.unwrap().loss], 1e-5);
         assert_eq!(own.examples, 6);
-        assert_close(&[own.accuracy * 6.0], &[(own.accuracy * 6.0).round()], 1e-9);
-        assert!((0.0..=1.0).contains(&own.macro_f1), "{own:?}");
+        let [accuracy, macro_f1] = ["accuracy", "macro_f1"].map(|name| own.score(name).unwrap());
+        assert_close(&[accuracy * 6.0], &[(accuracy * 6.0).round()], 1e-9);
+        assert!((0.0..=1.0).contains(&macro_f1), "{own:?}");
         // The folder has a split of its own to validate on, which the run kept.
         let of_folder = measured(Some((&data, None))).unwrap();
-        assert_eq!((of_folder.loss, of_folder.accuracy, of_folder.examples), (own.loss, own.accuracy, 6));
+        assert_eq!((of_folder.loss, of_folder.scores, of_folder.examples), (own.loss, own.scores, 6));
         assert_eq!(measured(Some((&data, Some("train")))).unwrap().examples, 12);
         let error = measured(Some((&data, Some("test")))).unwrap_err();
         assert!(error.is_user_error() && error.to_string().contains("test"), "{error}");

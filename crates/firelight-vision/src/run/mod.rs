@@ -18,7 +18,7 @@ use firelight_training::metrics::classes::draw_confusion;
 use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task, measure};
 
 pub use corpus::ImageCorpus;
-pub use evaluate::{Evaluation, evaluate};
+pub use evaluate::evaluate;
 pub use model_recipe::VisionModelRecipe;
 pub use recipe::{ImageRecipe, VisionRecipe, images_recipe};
 

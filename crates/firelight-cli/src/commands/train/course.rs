@@ -10,29 +10,16 @@ use burn::train::renderer::tui::TuiMetricsRendererWrapper;
 use firelight::device::NamedDevice;
 use firelight::training::metrics::{Perplexity, TokensPerSecond};
 use firelight::training::{
-    Check, DataModule, DryRun, Extension, Objective, Observer, ProgressBar, Run, RunRequest, Sample, Task, TensorBoard,
+    Check, DataModule, DryRun, Extension, Objective, Observer, ProgressBar, Run, RunRequest, Sample, TensorBoard,
     TrainedRun, TrainingModule,
 };
 
 use super::super::place;
+use super::super::tasks::Shown;
 use crate::failure::Mistake;
 use crate::interruption::INTERRUPTED;
 use crate::pulse::{Pulse, StepPulse};
 use crate::{interruption, output};
-
-/// What a task shows of itself.
-pub(in crate::commands) trait Shown:
-    Task<Error: Send + Sync + std::error::Error + 'static>
-{
-    /// What the samples are, in words.
-    const SHOWS: &'static str;
-
-    /// What can be done with the model in `folder`: a sentence with a command.
-    fn next(folder: &str) -> String;
-
-    /// What the trained model makes of what, read back from its folder as any later command will.
-    fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<Sample>>;
-}
 
 /// What was asked of a training beside the training itself.
 #[derive(Clone, Copy)]

@@ -1,33 +1,22 @@
 //! `firelight train`: a recipe and its data become a run folder, and samples show what was learned. Here are the arguments;
-//! `course.rs` follows a training of any task, and each task has a file for what it shows of itself.
+//! `course.rs` follows a training of any task.
 
-mod classification;
 mod course;
-mod language;
-mod masked_language;
-mod question_answering;
-mod seq2seq;
-mod token_classification;
-mod vision;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
-use firelight::classification::{Classification, MaskedLanguage, QuestionAnswering, TokenClassification};
 use firelight::device;
-use firelight::language::Language;
-use firelight::seq2seq::Seq2Seq;
 use firelight::storage::{Checkpoint, Existing};
 use firelight::training::{RunRequest, Task, read_recipe, task_of};
-use firelight::vision::Vision;
 
 use super::recipes;
+use super::tasks::{self, Classification, Language, QuestionAnswering, Seq2Seq, Shown, TokenClassification, with_task};
 use super::trained_model::weights_in;
 use crate::failure::Mistake;
 use crate::output;
 use course::Course;
-pub(super) use course::Shown;
 
 /// Why --source and --target are refused.
 const PAIRS_ALONE: &str =
@@ -54,7 +43,8 @@ Data by the task of the recipe:
   token_classification the same of .conll, .txt, .tsv or .jsonl files
   question_answering   the same of .jsonl files
   masked_language      the same of .txt, .tsv, .csv or .jsonl files
-  vision               a folder of images by class, or the files of MNIST or CIFAR";
+  vision               a folder of images by class, or the files of MNIST or CIFAR
+  captioning           a folder of images with captions.jsonl, or one as of vision, of whose images pictures are composed";
 
 /// Train a model by a recipe; without one, a small GPT on generated stories
 #[derive(clap::Args, Default)]
@@ -119,26 +109,12 @@ impl Train {
             [Classification::NAME, TokenClassification::NAME, QuestionAnswering::NAME].contains(&task.as_str());
         ensure!(self.from.is_none() || begins, Mistake(FROM_ALONE.into()));
         ensure!(self.source.is_none() || task == Seq2Seq::NAME, Mistake(PAIRS_ALONE.into()));
-        match task.as_str() {
-            Language::NAME => self.follow::<Language>(),
-            Seq2Seq::NAME => self.follow::<Seq2Seq>(),
-            Classification::NAME => self.follow::<Classification>(),
-            TokenClassification::NAME => self.follow::<TokenClassification>(),
-            QuestionAnswering::NAME => self.follow::<QuestionAnswering>(),
-            MaskedLanguage::NAME => self.follow::<MaskedLanguage>(),
-            Vision::NAME => self.follow::<Vision>(),
-            other => bail!(Mistake(format!(
-                "`{}`: there is no task `{other}`: expected `{}`, `{}`, `{}`, `{}`, `{}`, `{}` or `{}`",
-                self.source_of_recipe().unwrap_or_default().display(),
-                Language::NAME,
-                Seq2Seq::NAME,
-                Classification::NAME,
-                TokenClassification::NAME,
-                QuestionAnswering::NAME,
-                MaskedLanguage::NAME,
-                Vision::NAME
-            ))),
-        }
+        let unknown = || {
+            let source = self.source_of_recipe().unwrap_or_default();
+            let expected = tasks::NAMES.map(|name| format!("`{name}`")).join(", ");
+            Mistake(format!("`{}`: there is no task `{task}`: expected {expected}", source.display()))
+        };
+        with_task!(task.as_str(), |T| self.follow::<T>(), bail!(unknown()))
     }
 
     /// The task of the recipe, or of the run that is resumed. The name of an embedded recipe gives way to a file.

@@ -1,20 +1,25 @@
 //! What a language model shows after its training: a text of its own.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use firelight::device::NamedDevice;
 use firelight::generation::GenerationOptions;
 use firelight::language::{Language, TextGenerator, TrainedRun};
-use firelight::storage::Checkpoint;
-use firelight::training::Sample;
+use firelight::nn::{ConfigError, Cost, ParamBuilder};
+use firelight::storage::{Checkpoint, ModelFolder};
+use firelight::training::{RecipeOf, Sample};
 
 use super::super::opening;
-use super::course::Shown;
+use super::Shown;
 
 /// Length of the sample, in tokens.
 const SAMPLE_TOKENS: usize = 400;
 
 impl Shown for Language {
     const SHOWS: &'static str = "a sample";
+    const COMMANDS: &'static [&'static str] = &["generate"];
+    const WRITES: bool = true;
 
     fn next(folder: &str) -> String {
         format!("continue a text with: firelight generate {folder} --prompt TEXT")
@@ -29,5 +34,15 @@ impl Shown for Language {
             prompt => format!("prompt \"{prompt}\""),
         };
         Ok(vec![Sample::new(input, text)])
+    }
+
+    fn cost(_: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> Result<(Cost, usize), ConfigError> {
+        config.validate()?;
+        let length = length.unwrap_or(config.transformer.max_seq_len);
+        Ok((config.init_with(&ParamBuilder::counting()).cost(length), length))
+    }
+
+    fn kept(folder: &ModelFolder) -> PathBuf {
+        folder.tokens()
     }
 }

@@ -1,19 +1,23 @@
 //! What a vision transformer shows after its training: what it says of some validation images.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use firelight::data::Image;
 use firelight::device::NamedDevice;
-use firelight::storage::Checkpoint;
-use firelight::training::Sample;
+use firelight::nn::{ConfigError, Cost, ParamBuilder};
+use firelight::storage::{Checkpoint, ModelFolder};
+use firelight::training::{RecipeOf, Sample};
 use firelight::vision::{Classification, ImageClassifier, TrainedRun, Vision};
 
-use super::course::Shown;
+use super::Shown;
 
 /// How many images are classified.
 const SAMPLES: usize = 3;
 
 impl Shown for Vision {
     const SHOWS: &'static str = "predictions for validation images";
+    const COMMANDS: &'static [&'static str] = &["classify"];
 
     fn next(folder: &str) -> String {
         format!("classify an image with: firelight classify {folder} --image FILE")
@@ -30,5 +34,14 @@ impl Shown for Vision {
             Sample::new(format!("validation image {index}"), output).expecting(class)
         };
         Ok(classifier.classify(&images)?.into_iter().enumerate().map(sample).collect())
+    }
+
+    fn cost(_: &RecipeOf<Self>, config: &Self::Config, _: Option<usize>) -> Result<(Cost, usize), ConfigError> {
+        config.validate()?;
+        Ok((config.init_with(&ParamBuilder::counting()).cost(), config.tokens()))
+    }
+
+    fn kept(folder: &ModelFolder) -> PathBuf {
+        folder.image_index()
     }
 }

@@ -4,16 +4,18 @@ use anyhow::Result;
 use firelight::classification::{TaggedToken, Tagger, TokenClassification};
 use firelight::data::tagged::TaggedSentence;
 use firelight::device::NamedDevice;
+use firelight::nn::{ConfigError, Cost, ParamBuilder};
 use firelight::storage::Checkpoint;
-use firelight::training::{Sample, TrainedRun};
+use firelight::training::{RecipeOf, Sample, TrainedRun};
 
-use super::course::Shown;
+use super::Shown;
 
 /// How many sentences are tagged.
 const SAMPLES: usize = 3;
 
 impl Shown for TokenClassification {
     const SHOWS: &'static str = "predictions for validation sentences";
+    const COMMANDS: &'static [&'static str] = &["classify", "embed"];
 
     fn next(folder: &str) -> String {
         format!("tag a text with: firelight classify {folder} --text TEXT")
@@ -31,5 +33,11 @@ impl Shown for TokenClassification {
             Sample::new(format!("\"{}\"", words.join(" ")), tagged.join(" ")).expecting(truth.join(" "))
         };
         Ok(some.iter().zip(found).map(sample).collect())
+    }
+
+    fn cost(_: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> Result<(Cost, usize), ConfigError> {
+        config.validate()?;
+        let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
+        Ok((config.init_with(&ParamBuilder::counting()).cost(length), length))
     }
 }

@@ -4,16 +4,18 @@ use anyhow::Result;
 use firelight::classification::{Classification, Classifier, Prediction, TrainedRun};
 use firelight::data::labelled::LabelledText;
 use firelight::device::NamedDevice;
+use firelight::nn::{ConfigError, Cost, ParamBuilder};
 use firelight::storage::Checkpoint;
-use firelight::training::Sample;
+use firelight::training::{RecipeOf, Sample};
 
-use super::course::Shown;
+use super::Shown;
 
 /// How many texts are classified.
 const SAMPLES: usize = 3;
 
 impl Shown for Classification {
     const SHOWS: &'static str = "predictions for validation texts";
+    const COMMANDS: &'static [&'static str] = &["classify", "embed"];
 
     fn next(folder: &str) -> String {
         format!("classify a text with: firelight classify {folder} --text TEXT")
@@ -28,6 +30,12 @@ impl Shown for Classification {
             Sample::new(format!("\"{text}\""), in_words(&found)).expecting(label_in_words(&truth.label))
         };
         Ok(texts.iter().zip(&some).zip(found).map(sample).collect())
+    }
+
+    fn cost(_: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> Result<(Cost, usize), ConfigError> {
+        config.validate()?;
+        let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
+        Ok((config.init_with(&ParamBuilder::counting()).cost(length), length))
     }
 }
 

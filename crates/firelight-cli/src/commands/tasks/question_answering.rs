@@ -4,16 +4,18 @@ use anyhow::Result;
 use firelight::classification::{FoundAnswer, QuestionAnswerer, QuestionAnswering};
 use firelight::data::questions::Question;
 use firelight::device::NamedDevice;
+use firelight::nn::{ConfigError, Cost, ParamBuilder};
 use firelight::storage::Checkpoint;
-use firelight::training::{Sample, TrainedRun};
+use firelight::training::{RecipeOf, Sample, TrainedRun};
 
-use super::course::Shown;
+use super::Shown;
 
 /// How many questions are answered.
 const SAMPLES: usize = 3;
 
 impl Shown for QuestionAnswering {
     const SHOWS: &'static str = "predictions for validation questions";
+    const COMMANDS: &'static [&'static str] = &["classify", "embed"];
 
     fn next(folder: &str) -> String {
         format!(
@@ -33,5 +35,11 @@ impl Shown for QuestionAnswering {
             Sample::new(format!("\"{}\"", question.question), output).expecting(in_words(truth))
         };
         Ok(some.iter().zip(reader.answer(&asked)?).map(sample).collect())
+    }
+
+    fn cost(_: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> Result<(Cost, usize), ConfigError> {
+        config.validate()?;
+        let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
+        Ok((config.init_with(&ParamBuilder::counting()).cost(length), length))
     }
 }

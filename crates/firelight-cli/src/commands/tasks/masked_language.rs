@@ -5,16 +5,18 @@ use std::slice;
 use anyhow::Result;
 use firelight::classification::{Embedder, MaskedLanguage, cosine_similarities};
 use firelight::device::NamedDevice;
+use firelight::nn::{ConfigError, Cost, ParamBuilder};
 use firelight::storage::Checkpoint;
-use firelight::training::{Sample, TrainedRun};
+use firelight::training::{RecipeOf, Sample, TrainedRun};
 
-use super::course::Shown;
+use super::Shown;
 
 /// How many texts are compared with the first.
 const TEXTS: usize = 100;
 
 impl Shown for MaskedLanguage {
     const SHOWS: &'static str = "the nearest validation text by cosine similarity";
+    const COMMANDS: &'static [&'static str] = &["fill-mask", "embed"];
 
     fn next(folder: &str) -> String {
         format!(
@@ -33,5 +35,16 @@ impl Shown for MaskedLanguage {
         let nearest = (0..cosines.len()).max_by(|&a, &b| cosines[a].total_cmp(&cosines[b]));
         let sample = |index: usize| Sample::new(format!("nearest to \"{}\"", texts[0]), texts[index + 1]);
         Ok(nearest.map(sample).into_iter().collect())
+    }
+
+    fn cost(
+        recipe: &RecipeOf<Self>,
+        config: &Self::Config,
+        length: Option<usize>,
+    ) -> Result<(Cost, usize), ConfigError> {
+        config.validate()?;
+        let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
+        let model = config.init_with(&ParamBuilder::counting());
+        Ok((model.cost(length, recipe.data.masking.ratio), length))
     }
 }

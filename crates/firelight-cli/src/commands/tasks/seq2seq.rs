@@ -3,17 +3,20 @@
 use anyhow::Result;
 use firelight::data::Pair;
 use firelight::device::NamedDevice;
+use firelight::nn::{ConfigError, Cost, ParamBuilder};
 use firelight::seq2seq::{Seq2Seq, TrainedRun, Translator};
 use firelight::storage::Checkpoint;
-use firelight::training::Sample;
+use firelight::training::{RecipeOf, Sample};
 
-use super::course::Shown;
+use super::Shown;
 
 /// How many sources are translated.
 const SAMPLES: usize = 3;
 
 impl Shown for Seq2Seq {
     const SHOWS: &'static str = "predictions for validation sources";
+    const COMMANDS: &'static [&'static str] = &["translate"];
+    const WRITES: bool = true;
 
     fn next(folder: &str) -> String {
         format!("translate a text with: firelight translate {folder} --text TEXT")
@@ -28,5 +31,12 @@ impl Shown for Seq2Seq {
             Sample::new(format!("\"{}\"", pair.source), found).expecting(&pair.target)
         };
         Ok(pairs.iter().zip(found).map(sample).collect())
+    }
+
+    fn cost(_: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> Result<(Cost, usize), ConfigError> {
+        config.validate()?;
+        let stacks = [&config.stacks.encoder, &config.stacks.decoder];
+        let lengths = stacks.map(|stack| length.unwrap_or(stack.max_seq_len));
+        Ok((config.init_with(&ParamBuilder::counting()).cost(lengths), lengths[1]))
     }
 }

@@ -1,0 +1,81 @@
+//! `firelight caption`: images in, texts that describe them out, and a picture of where every word looked.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use firelight::data::Image;
+use firelight::seq2seq::{self, CaptionWord, Captioner};
+use serde_json::{Value, json};
+
+use super::trained_model::TrainedModel;
+use crate::failure::Mistake;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  firelight caption runs/captions-1 --image photo.png
+  firelight caption runs/captions-1 --image photo.png --attention words.png
+  firelight caption runs/captions-1 --image a.png --image b.png --json > captions.jsonl";
+
+/// Describe images in words
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Caption {
+    #[command(flatten)]
+    model: TrainedModel,
+    /// Image to describe (PNG or JPEG), resized to what the model takes; may be repeated
+    #[arg(long, value_name = "FILE", required = true)]
+    image: Vec<PathBuf>,
+    /// Write a PNG of the image and, behind it, of where each word of the caption looked, in rows of six
+    #[arg(long, value_name = "FILE")]
+    attention: Option<PathBuf>,
+    /// Width of the beam search; 1 is greedy
+    #[arg(long, value_name = "N", default_value = "1")]
+    beams: NonZeroUsize,
+    /// Print one line of JSON for each image, with each word's attention to the patches, row by row
+    #[arg(long)]
+    json: bool,
+}
+
+/// What stands in the rows of the picture.
+fn rows(words: &[CaptionWord]) -> String {
+    let tiles: Vec<&str> = std::iter::once("(image)").chain(words.iter().map(|word| word.text.as_str())).collect();
+    tiles.chunks(Captioner::COLUMNS).map(|row| row.join(" ")).collect::<Vec<_>>().join(" | ")
+}
+
+impl Caption {
+    pub(crate) fn run(self) -> Result<()> {
+        self.model.is_for("caption")?;
+        let one = self.attention.is_none() || self.image.len() == 1;
+        ensure!(one, Mistake("--attention draws one image: give one --image".into()));
+        let place = |path: &PathBuf| path.canonicalize().ok();
+        let takes_place = self.attention.as_ref().and_then(place).is_some_and(|out| place(&self.image[0]) == Some(out));
+        ensure!(!takes_place, Mistake("--attention would replace the image: give the picture another name".into()));
+        let images = self.image.iter().map(Image::open).collect::<Result<Vec<_>, _>>()?;
+        self.model.with(|checkpoint, device| {
+            let captioner = Captioner::load_from(&self.model.run_dir, checkpoint, device)?;
+            let found = captioner.caption(&images, self.beams.get())?;
+            for ((path, image), caption) in self.image.iter().zip(&images).zip(&found) {
+                let path = path.display().to_string();
+                let words = captioner.words(image, caption)?;
+                if let Some(picture) = &self.attention {
+                    captioner.picture(image, &words).write_png(picture)?;
+                    output::note(format_args!("wrote {}, row by row: {}", picture.display(), rows(&words)));
+                }
+                output::print(&self.shown(&path, caption, &words))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// An object, or the path and the caption.
+    fn shown(&self, path: &str, caption: &seq2seq::Caption, words: &[CaptionWord]) -> String {
+        if !self.json {
+            return format!("{path}\t{}\n", caption.text);
+        }
+        let word = |word: &CaptionWord| json!({"word": word.text, "attention": word.shares});
+        let words: Vec<Value> = words.iter().map(word).collect();
+        format!("{}\n", json!({"image": path, "caption": caption.text, "score": caption.score, "words": words}))
+    }
+}

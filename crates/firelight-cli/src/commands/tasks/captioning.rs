@@ -1,0 +1,48 @@
+//! What a model of captions shows after its training: what it says of some validation images.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use firelight::data::Image;
+use firelight::device::NamedDevice;
+use firelight::nn::{ConfigError, Cost, ParamBuilder};
+use firelight::seq2seq::{CaptionConfig, CaptionRecipe, Captioner, Captioning};
+use firelight::storage::{Checkpoint, ModelFolder};
+use firelight::training::{Sample, TrainedRun};
+
+use super::Shown;
+
+/// How many images are described.
+const SAMPLES: usize = 3;
+
+impl Shown for Captioning {
+    const SHOWS: &'static str = "captions of validation images";
+    const COMMANDS: &'static [&'static str] = &["caption"];
+    const WRITES: bool = true;
+
+    fn next(folder: &str) -> String {
+        format!("describe an image with: firelight caption {folder} --image FILE")
+    }
+
+    fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<Sample>> {
+        let captioner = Captioner::load_from(run.folder.path(), &Checkpoint::Last, &chosen.device)?;
+        let set = run.corpus.validation();
+        let images: Vec<Image> = (0..SAMPLES.min(set.captions.len())).map(|index| set.images.image(index)).collect();
+        let found = captioner.caption(&images, 1)?.into_iter().zip(&set.captions).enumerate();
+        let sample = |(index, (found, caption))| {
+            let found: firelight::seq2seq::Caption = found;
+            Sample::new(format!("validation image {index}"), found.text).expecting(caption)
+        };
+        Ok(found.map(sample).collect())
+    }
+
+    fn cost(_: &CaptionRecipe, config: &CaptionConfig, length: Option<usize>) -> Result<(Cost, usize), ConfigError> {
+        config.validate()?;
+        let length = length.unwrap_or(config.decoder.max_seq_len);
+        Ok((config.init_with(&ParamBuilder::counting()).cost(length), length))
+    }
+
+    fn kept(folder: &ModelFolder) -> PathBuf {
+        folder.image_index()
+    }
+}

@@ -1,0 +1,100 @@
+//! The tasks that the program knows. This is the one list of them: a command does its work for the task of a recipe or a run by
+//! [`with_task`], and each task has a file for what it shows of itself.
+
+mod captioning;
+mod classification;
+mod language;
+mod masked_language;
+mod question_answering;
+mod seq2seq;
+mod token_classification;
+mod vision;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use firelight::device::NamedDevice;
+use firelight::nn::{ConfigError, Cost};
+use firelight::storage::ModelFolder;
+use firelight::training::{RecipeOf, Sample, Task, TrainedRun};
+
+pub(super) use firelight::classification::{Classification, MaskedLanguage, QuestionAnswering, TokenClassification};
+pub(super) use firelight::language::Language;
+pub(super) use firelight::seq2seq::{Captioning, Seq2Seq};
+pub(super) use firelight::vision::Vision;
+
+/// What a task shows of itself.
+pub(super) trait Shown: Task<Error: Send + Sync + std::error::Error + 'static> {
+    /// What the samples are, in words.
+    const SHOWS: &'static str;
+
+    /// What a trained model is asked with, the usual command first.
+    const COMMANDS: &'static [&'static str];
+
+    /// Whether its models write token by token, with a cache.
+    const WRITES: bool = false;
+
+    /// What can be done with the model in `folder`: a sentence with a command.
+    fn next(folder: &str) -> String;
+
+    /// What the trained model makes of what, read back from its folder as any later command will.
+    fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<Sample>>;
+
+    /// What a model costs in a context of `length` tokens, by default of as many as it reads, and that number.
+    fn cost(
+        recipe: &RecipeOf<Self>,
+        config: &Self::Config,
+        length: Option<usize>,
+    ) -> Result<(Cost, usize), ConfigError>;
+
+    /// Where a run keeps what it is validated on.
+    fn kept(folder: &ModelFolder) -> PathBuf {
+        folder.validation_pairs()
+    }
+}
+
+/// Evaluates an expression for the task of this name, which is a type in it, or `$otherwise` where there is no such task.
+macro_rules! with_task {
+    ($name:expr, |$Task:ident| $body:expr, $otherwise:expr) => {
+        with_task!(
+            @of $name, $Task, $body, $otherwise,
+            Language Seq2Seq Classification TokenClassification QuestionAnswering MaskedLanguage Vision Captioning
+        )
+    };
+    (@of $name:expr, $Task:ident, $body:expr, $otherwise:expr, $($known:ident)*) => {{
+        let name: &str = $name;
+        match name {
+            $(<$crate::commands::tasks::$known as firelight::training::Task>::NAME => {
+                type $Task = $crate::commands::tasks::$known;
+                $body
+            })*
+            _ => $otherwise,
+        }
+    }};
+}
+pub(super) use with_task;
+
+/// The names of all tasks.
+pub(super) const NAMES: [&str; 8] = [
+    Language::NAME,
+    Seq2Seq::NAME,
+    Classification::NAME,
+    TokenClassification::NAME,
+    QuestionAnswering::NAME,
+    MaskedLanguage::NAME,
+    Vision::NAME,
+    Captioning::NAME,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_that_of_a_task() {
+        for name in NAMES {
+            assert_eq!(with_task!(name, |T| T::NAME, "none"), name);
+        }
+        assert_eq!(with_task!("knitting", |T| T::NAME, "none"), "none");
+    }
+}

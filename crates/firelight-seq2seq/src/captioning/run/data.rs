@@ -1,0 +1,293 @@
+//! The images of a run with their captions: read or composed when it begins, kept in its folder.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use burn::data::dataloader::DataLoader;
+use burn::data::dataset::{Dataset, DatasetError};
+use burn::tensor::Device;
+use firelight_data::{
+    CaptionedImages, ImageError, ImageFiles, ImageSet, Normalization, PairFiles, PairNames, StepLoader, Tokenizer,
+    drawn_digits,
+};
+use firelight_storage::{ModelFolder, read_text_file, write_atomic};
+use firelight_training::DataModule;
+use serde::{Deserialize, Serialize};
+
+use super::super::training::{CaptionBatch, CaptionBatcher, CaptionSample};
+use super::Captioning;
+use super::recipe::{CaptionRecipe, ImageTextRecipe};
+use crate::error::Seq2SeqError;
+use crate::vocabulary::Vocabulary;
+
+/// The list of a folder: objects with `image`, a path beside the list, and `caption`.
+const LIST: &str = "captions.jsonl";
+
+/// Images of one validation batch: enough to keep the cores busy, few enough for small memories.
+const VALIDATION_BATCH: usize = 64;
+
+/// The share that is validated on where nothing is said.
+const VALIDATION_SHARE: usize = 10;
+
+/// No index of images is larger, in bytes: it has a caption for each of them.
+const INDEX_LIMIT: u64 = 1 << 30;
+
+/// A loader of batches.
+type Loader = Arc<dyn DataLoader<CaptionBatch>>;
+
+/// What a model that describes images is trained and validated on.
+#[derive(Debug, Clone)]
+pub struct CaptionData {
+    vocabulary: Vocabulary,
+    normalization: Normalization,
+    training: Part,
+    validation: Part,
+}
+
+/// Images with captions and their ids.
+#[derive(Debug, Clone)]
+struct Part {
+    texts: CaptionedImages,
+    ids: Arc<[Vec<u32>]>,
+}
+
+/// What a run folder says about the file of its images.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Index {
+    /// How many of the images are trained on; the others are validated on.
+    training: usize,
+    normalization: Normalization,
+    /// What each image shows.
+    captions: Vec<String>,
+}
+
+impl CaptionData {
+    /// The tokenizer.
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+
+    /// How pixels become numbers, by the images to train on.
+    pub fn normalization(&self) -> &Normalization {
+        &self.normalization
+    }
+
+    /// The images to train on.
+    pub fn training(&self) -> &CaptionedImages {
+        &self.training.texts
+    }
+
+    /// The images to validate on.
+    pub fn validation(&self) -> &CaptionedImages {
+        &self.validation.texts
+    }
+
+    /// Images to measure a trained model on, which are neither trained nor validated on.
+    pub(super) fn measured(
+        recipe: &CaptionRecipe,
+        vocabulary: Vocabulary,
+        normalization: Normalization,
+        images: CaptionedImages,
+    ) -> Result<Self, Seq2SeqError> {
+        let validation = Part::new(recipe, &vocabulary, images, 0)?;
+        Ok(Self { vocabulary, normalization, training: validation.clone(), validation })
+    }
+
+    fn new(
+        recipe: &CaptionRecipe,
+        vocabulary: Vocabulary,
+        normalization: Normalization,
+        [training, validation]: [CaptionedImages; 2],
+    ) -> Result<Self, Seq2SeqError> {
+        let before = training.captions.len();
+        let training = Part::new(recipe, &vocabulary, training, 0)?;
+        let validation = Part::new(recipe, &vocabulary, validation, before)?;
+        Ok(Self { vocabulary, normalization, training, validation })
+    }
+
+    fn loader(&self, part: &Part, batch_size: usize, device: &Device) -> StepLoader<CaptionSample, CaptionBatch> {
+        let dataset = Samples {
+            images: part.texts.images.clone(),
+            ids: part.ids.clone(),
+            normalization: self.normalization.clone(),
+        };
+        let ends = self.vocabulary.ends();
+        let batcher = CaptionBatcher { shape: part.texts.images.shape(), ends: [ends.start, ends.target] };
+        StepLoader::new(dataset, batcher, batch_size, device)
+    }
+}
+
+impl Part {
+    /// Before the first image stand `before` others in their list: errors name the line.
+    fn new(
+        recipe: &CaptionRecipe,
+        vocabulary: &Vocabulary,
+        texts: CaptionedImages,
+        before: usize,
+    ) -> Result<Self, Seq2SeqError> {
+        let max_seq_len = recipe.model.transformer.max_seq_len;
+        let encode = |(index, caption): (usize, &String)| {
+            let line = before + index;
+            let ids = vocabulary.target().encode(caption).map_err(Seq2SeqError::in_line(line))?;
+            match ids.len() + 1 {
+                tokens if tokens > max_seq_len => {
+                    Err(Seq2SeqError::TooLong { line: line + 1, side: "caption", tokens, max_seq_len })
+                }
+                _ => Ok(ids),
+            }
+        };
+        let ids = texts.captions.iter().enumerate().map(encode).collect::<Result<_, _>>()?;
+        Ok(Self { texts, ids })
+    }
+}
+
+impl DataModule<Captioning> for CaptionData {
+    fn read(recipe: &mut CaptionRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, Seq2SeqError> {
+        let parts = images_of(&recipe.data, recipe.seed, source, paths)?;
+        if !paths.is_empty() {
+            recipe.data.drawn_digits = 0; // so that the recipe in the folder does not promise drawn ones
+        }
+        let normalization = Normalization::of(&parts[0].images);
+        let tokenizer = Tokenizer::train(&recipe.data.tokenizer, &parts[0].captions.join("\n"))?;
+        Self::new(recipe, Vocabulary::new(None, tokenizer)?, normalization, parts)
+    }
+
+    fn recall(recipe: &mut CaptionRecipe, stored: &CaptionRecipe) {
+        if stored.data.drawn_digits == 0 {
+            recipe.data.drawn_digits = 0; // images were given in their place
+        }
+    }
+
+    fn save(&self, folder: &ModelFolder) -> Result<(), Seq2SeqError> {
+        let [training, validation] = [self.training(), self.validation()];
+        training.images.followed_by(&validation.images)?.save(folder.images())?;
+        let captions = [&training.captions[..], &validation.captions[..]].concat();
+        let index = Index { training: training.captions.len(), normalization: self.normalization.clone(), captions };
+        let text = serde_json::to_string(&index).unwrap_or_else(|error| unreachable!("an index is an object: {error}"));
+        write_atomic(folder.image_index(), text)?;
+        Ok(self.vocabulary.save(folder)?)
+    }
+
+    fn open(recipe: &CaptionRecipe, folder: &ModelFolder) -> Result<Self, Seq2SeqError> {
+        let path = folder.image_index();
+        let text = read_text_file(&path, INDEX_LIMIT)?;
+        let broken = |reason: String| Seq2SeqError::Captions { path: path.clone(), reason };
+        let index: Index = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
+        let count = index.captions.len();
+        let images = ImageSet::open(folder.images(), vec![String::new()], vec![0; count])?;
+        if !index.normalization.fits(images.shape().channels) {
+            return Err(broken(format!("its normalization is not one of {} channels", images.shape().channels)));
+        }
+        let both = CaptionedImages { images, captions: index.captions };
+        let (training, validation) = both.split(count.saturating_sub(index.training))?;
+        Self::new(recipe, Vocabulary::load(folder, true)?, index.normalization, [training, validation])
+    }
+
+    fn is_of(&self, recipe: &CaptionRecipe, paths: &[PathBuf]) -> Result<bool, Seq2SeqError> {
+        let [training, validation] = images_of(&recipe.data, recipe.seed, Path::new(""), paths)?;
+        Ok(training == *self.training() && validation == *self.validation())
+    }
+
+    fn sizes(&self) -> String {
+        let [training, validation] = [self.training(), self.validation()].map(|part| part.captions.len());
+        let shape = self.training().images.shape();
+        format!("{training} images of {shape} with captions to train on, {validation} to validate on")
+    }
+
+    fn batches_per_epoch(&self, recipe: &CaptionRecipe) -> Result<usize, Seq2SeqError> {
+        Ok(self.training().captions.len().div_ceil(recipe.training.batch_size))
+    }
+
+    fn training_loader(
+        &self,
+        recipe: &CaptionRecipe,
+        batches: Range<usize>,
+        device: &Device,
+    ) -> Result<Loader, Seq2SeqError> {
+        let loader = self.loader(&self.training, recipe.training.batch_size, device);
+        Ok(Arc::new(loader.shuffled(recipe.seed, batches).with_workers(recipe.data.workers)))
+    }
+
+    fn validation_loader(&self, _recipe: &CaptionRecipe, device: &Device) -> Result<Loader, Seq2SeqError> {
+        Ok(Arc::new(self.loader(&self.validation, VALIDATION_BATCH, device)))
+    }
+}
+
+/// Normalised images with the ids of their captions.
+struct Samples {
+    images: ImageSet,
+    ids: Arc<[Vec<u32>]>,
+    normalization: Normalization,
+}
+
+impl Dataset<CaptionSample> for Samples {
+    fn get(&self, index: usize) -> Result<CaptionSample, DatasetError> {
+        let pixels = self.normalization.apply(&self.images.image(index));
+        Ok(CaptionSample { pixels, ids: self.ids[index].clone() })
+    }
+
+    fn len(&self) -> usize {
+        self.ids.len()
+    }
+}
+
+/// The images to train and to validate on: those of a list, or pictures composed of labelled images or of drawn digits.
+fn images_of(
+    recipe: &ImageTextRecipe,
+    seed: u64,
+    source: &Path,
+    paths: &[PathBuf],
+) -> Result<[CaptionedImages; 2], Seq2SeqError> {
+    let path = match paths {
+        [] if recipe.drawn_digits == 0 => return Err(Seq2SeqError::NoImages { path: source.into() }),
+        [] => {
+            let seeds = [seed, seed.wrapping_add(1)];
+            return Ok(composed(recipe, seeds, seeds.map(|seed| drawn_digits(seed, recipe.drawn_digits))));
+        }
+        [path] => path,
+        _ => return Err(Seq2SeqError::SeveralPaths { count: paths.len() }),
+    };
+    if let Some(list) = list_of(path) {
+        let both = captioned(recipe, &list)?;
+        let share = (both.captions.len() / VALIDATION_SHARE).max(1);
+        let (training, validation) = both.split(recipe.validation.unwrap_or(share))?;
+        return Ok([training, validation]);
+    }
+    let parts = ImageFiles::read_parts(path, &recipe.options(), None).map_err(|error| no_captions(error, path))?;
+    let parts = parts.map(|part| part.set);
+    Ok(composed(recipe, [seed, seed.wrapping_add(1)], parts))
+}
+
+/// A folder that holds neither captions nor labelled images.
+fn no_captions(error: ImageError, path: &Path) -> Seq2SeqError {
+    match error {
+        ImageError::NoImages { .. } => Seq2SeqError::NoCaptions { path: path.into() },
+        error => error.into(),
+    }
+}
+
+fn composed(recipe: &ImageTextRecipe, seeds: [u64; 2], [training, validation]: [ImageSet; 2]) -> [CaptionedImages; 2] {
+    let share = (recipe.scenes / VALIDATION_SHARE).max(1);
+    [
+        CaptionedImages::composed(&training, recipe.max_parts, seeds[0], recipe.scenes),
+        CaptionedImages::composed(&validation, recipe.max_parts, seeds[1], recipe.validation.unwrap_or(share)),
+    ]
+}
+
+/// The list of captions that a path is or holds.
+pub(super) fn list_of(path: &Path) -> Option<PathBuf> {
+    [path.to_path_buf(), path.join(LIST)].into_iter().find(|path| path.is_file())
+}
+
+/// The images of a list with their captions.
+pub(super) fn captioned(recipe: &ImageTextRecipe, list: &Path) -> Result<CaptionedImages, Seq2SeqError> {
+    let keys = PairNames { source: "image".into(), target: "caption".into() };
+    let pairs = PairFiles::Jsonl { path: list.into(), keys }.read()?.pairs;
+    let folder = list.parent().unwrap_or(Path::new(""));
+    let (paths, captions): (Vec<PathBuf>, Vec<String>) =
+        pairs.into_iter().map(|pair| (folder.join(pair.source), pair.target)).unzip();
+    let images = ImageSet::of_files(&paths, &recipe.options())?;
+    Ok(CaptionedImages { images, captions })
+}

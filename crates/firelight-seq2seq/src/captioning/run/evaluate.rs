@@ -1,0 +1,50 @@
+//! How well a trained model describes the images that it validates on, or others.
+
+use std::path::Path;
+use std::time::Instant;
+
+use burn::tensor::Device;
+use firelight_core::LossConfig;
+use firelight_storage::{Checkpoint, ModelFolder};
+use firelight_training::{DataModule, TaskEvaluation, TrainingModule, read_recipe};
+
+use super::super::captioner::Captioner;
+use super::data::{CaptionData, captioned, list_of};
+use super::{Captioning, descriptions};
+use crate::error::Seq2SeqError;
+use crate::run::score::TargetScores;
+use crate::vocabulary::Vocabulary;
+
+/// Evaluates a run on a list of images with captions, a `.jsonl` file or a folder with `captions.jsonl`, or, without one, on the
+/// images that it validates on; every image is described by so many beams.
+///
+/// # Errors
+/// If the folder is no run of this task, keeps no images where no data is given, or there is no such list or one that cannot be
+/// read.
+pub fn evaluate_captions(
+    folder: impl AsRef<Path>,
+    checkpoint: &Checkpoint,
+    list: Option<&Path>,
+    beams: usize,
+    device: &Device,
+) -> Result<TaskEvaluation, Seq2SeqError> {
+    let captioner = Captioner::load_from(folder.as_ref(), checkpoint, device)?;
+    let folder = ModelFolder::open(folder)?;
+    let recipe = read_recipe::<Captioning>(Some(&folder.recipe()), &[])?;
+    let data = match list {
+        Some(path) => {
+            let list = list_of(path).ok_or_else(|| Seq2SeqError::NoCaptions { path: path.into() })?;
+            let shape = captioner.shape();
+            let mut asked = recipe.data.clone();
+            (asked.image_size, asked.channels) = (Some(shape.size()), Some(shape.channels));
+            let normalization = captioner.config().normalization.clone();
+            CaptionData::measured(&recipe, Vocabulary::load(&folder, true)?, normalization, captioned(&asked, &list)?)?
+        }
+        None => CaptionData::open(&recipe, &folder)?,
+    };
+    let (count, began) = (data.validation().captions.len(), Instant::now());
+    let mut scores = TargetScores::new(Some(descriptions(&recipe, &data, count, beams)));
+    let task = TrainingModule::new(captioner.model().clone(), LossConfig::default());
+    let loader = data.validation_loader(&recipe, device)?;
+    Ok(TaskEvaluation::of(&task, loader.as_ref(), &mut scores, (data.loss_unit(), count, began))?)
+}

@@ -1,0 +1,121 @@
+//! Models of captions as recipes train them: what `[data]`, `[model]` and `[loss]` mean, and how images with captions become batches.
+//! `firelight_training::Run` does the rest.
+
+mod data;
+mod evaluate;
+mod recipe;
+mod self_check;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use burn::tensor::Device;
+use firelight_core::{ConfigError, LossConfig, ParamBuilder};
+use firelight_data::Image;
+use firelight_training::{BatchCost, BuiltIn, Check, Estimate, Evaluator, Problem, Task, TrainingModule};
+
+use super::CAPTIONING_TASK;
+use super::captioner::Captioner;
+use super::model::{CaptionConfig, CaptionModel};
+use crate::error::Seq2SeqError;
+use crate::run::score::{TargetScores, Written};
+pub use data::CaptionData;
+pub use evaluate::evaluate_captions;
+pub use recipe::{CaptionModelRecipe, CaptionRecipe, ImageTextRecipe};
+use self_check::self_check;
+
+/// From an image to a text that describes it.
+#[derive(Debug, Clone, Copy)]
+pub struct Captioning;
+
+impl Task for Captioning {
+    const NAME: &'static str = CAPTIONING_TASK;
+    const BUILT_IN: &'static [BuiltIn] = &recipe::BUILT_IN;
+
+    type Data = ImageTextRecipe;
+    type Model = CaptionModelRecipe;
+    type Loss = LossConfig;
+    type Config = CaptionConfig;
+    type DataModule = CaptionData;
+    type Net = CaptionModel;
+    type Error = Seq2SeqError;
+
+    fn judge(recipe: &CaptionRecipe) -> Vec<Problem> {
+        [
+            Problem::list("model", ConfigError::list(recipe.model.sketch().validate())),
+            Problem::list("loss", ConfigError::list(recipe.loss.validate())),
+            Problem::list("data", ConfigError::list(recipe.data.validate())),
+        ]
+        .concat()
+    }
+
+    fn config(recipe: &CaptionRecipe, data: &CaptionData, source: &Path) -> Result<CaptionConfig, Seq2SeqError> {
+        let images = (data.training().images.shape(), data.normalization().clone());
+        let vocabulary = data.vocabulary();
+        let config = recipe.model.config(images, vocabulary.target().vocab_size(), vocabulary.ends().start);
+        config.validate().map_err(|error| Seq2SeqError::Config { path: source.into(), error })?;
+        Ok(config)
+    }
+
+    fn model(config: &CaptionConfig, seed: u64, device: &Device) -> CaptionModel {
+        config.init_with(&ParamBuilder::new(device, seed))
+    }
+
+    fn parameters(model: &CaptionModel) -> Vec<(String, usize)> {
+        model.report().parts()
+    }
+
+    fn evaluator(data: &CaptionData, recipe: &CaptionRecipe) -> Box<dyn Evaluator<TrainingModule<CaptionModel>>> {
+        let count = recipe.data.described.min(data.validation().captions.len());
+        Box::new(TargetScores::new((count > 0).then(|| descriptions(recipe, data, count, 1))))
+    }
+
+    /// A token is one of a caption, with its share of an image.
+    fn estimate(recipe: &CaptionRecipe, config: &CaptionConfig) -> Estimate {
+        let (model, length) = (config.init_with(&ParamBuilder::counting()), config.decoder.max_seq_len);
+        let (image, whole) = (model.vit.cost(), model.cost(length));
+        // The costs of both sides count one token each; of an image there are more, or fewer, than of its caption.
+        let further = config.image_tokens() as f64 / length as f64 - 1.0;
+        let batch = BatchCost {
+            parameters: whole.parameters,
+            flops_per_token: whole.training_flops_per_token() + further * image.training_flops_per_token(),
+            kept_per_token: whole
+                .kept_per_token
+                .saturating_add_signed((further * image.kept_per_token as f64) as isize),
+            logits_per_token: config.vocab_size,
+            tokens: recipe.training.batch_size.saturating_mul(length),
+        };
+        Estimate::new(batch, &recipe.training)
+    }
+
+    fn self_check(
+        recipe: &CaptionRecipe,
+        config: &CaptionConfig,
+        data: &CaptionData,
+        device: &Device,
+    ) -> Result<Vec<Check>, Seq2SeqError> {
+        self_check(config, recipe, data, device)
+    }
+}
+
+/// Captions of the first `count` validation images, beside the true ones as the tokenizer gives them back.
+pub(super) fn descriptions(
+    recipe: &CaptionRecipe,
+    data: &CaptionData,
+    count: usize,
+    beams: usize,
+) -> Written<CaptionModel> {
+    let (vocabulary, validation) = (data.vocabulary().clone(), data.validation());
+    let again = |caption: &String| vocabulary.target().encode(caption).map(|ids| vocabulary.target().decode(&ids));
+    let targets =
+        validation.captions[..count].iter().map(|caption| again(caption).unwrap_or(caption.clone())).collect();
+    let images: Vec<Image> = (0..count).map(|index| validation.images.image(index)).collect();
+    let shape = (validation.images.shape(), data.normalization().clone());
+    let config = recipe.model.config(shape, vocabulary.target().vocab_size(), vocabulary.ends().start);
+    let write = move |model: &CaptionModel| {
+        let captioner = Captioner::new(model.clone(), config.clone(), vocabulary.clone());
+        Ok(captioner.caption(&images, beams)?.into_iter().map(|caption| caption.text).collect())
+    };
+    Written { write: Box::new(write), targets, metrics: recipe.data.metrics.clone() }
+}

@@ -1,0 +1,70 @@
+//! What a model of captions must be able to do before it is worth training: keep a caption's future out, describe an image without
+//! regard to its batch mates, begin at the loss of a guess, and overfit one batch.
+
+use burn::module::Module;
+use burn::tensor::{Device, Int, Tensor};
+use firelight_core::{LossConfig, ParamBuilder};
+use firelight_training::{Check, DataModule, TrainingError, TrainingModule};
+
+use super::super::model::{CaptionConfig, CaptionModel};
+use super::super::training::CaptionBatch;
+use super::data::CaptionData;
+use super::recipe::CaptionRecipe;
+use crate::error::Seq2SeqError;
+
+/// Images of the batch that is to be overfitted.
+const IMAGES: usize = 8;
+
+/// Checks the model of `config`, without dropout, on the first batch of the training.
+pub(super) fn self_check(
+    config: &CaptionConfig,
+    recipe: &CaptionRecipe,
+    data: &CaptionData,
+    device: &Device,
+) -> Result<Vec<Check>, Seq2SeqError> {
+    let quiet = config.clone().with_both(|stack| {
+        stack.with_dropout(0.0).with_attention_dropout(0.0).with_embedding_dropout(0.0).with_stochastic_depth(0.0)
+    });
+    let model = quiet.init_with(&ParamBuilder::new(device, recipe.seed)).valid();
+    let plain = model.embedding.weight.device();
+    let task = TrainingModule::new(model.clone(), LossConfig::default());
+    let batch = first(recipe, data, &plain)?;
+    let again = first(recipe, data, &plain.clone().autodiff())?;
+    Ok(vec![
+        future(&model, &batch)?,
+        batch_mates(&model, &batch)?,
+        Check::guess(&task, batch, config.vocab_size)?,
+        Check::overfit(task.train(), || again.clone(), recipe.seed)?,
+    ])
+}
+
+fn first(recipe: &CaptionRecipe, data: &CaptionData, device: &Device) -> Result<CaptionBatch, Seq2SeqError> {
+    let mut small = recipe.clone();
+    small.training.batch_size = IMAGES;
+    let loader = data.training_loader(&small, 0..1, device)?;
+    let batch = loader.iter().next().unwrap_or_else(|| unreachable!("a training has a first batch"));
+    Ok(batch.map_err(|cause| TrainingError::Data { part: "training", cause })?)
+}
+
+fn logits(model: &CaptionModel, images: Tensor<4>, captions: Tensor<2, Int>) -> Result<Vec<f32>, Seq2SeqError> {
+    let logits = model.forward(images, captions);
+    logits.try_into_vec_as().map_err(Seq2SeqError::device("the logits of the self-check"))
+}
+
+/// Another last token changes nothing before it.
+fn future(model: &CaptionModel, batch: &CaptionBatch) -> Result<Check, Seq2SeqError> {
+    let (images, inputs) = (batch.images.clone().narrow(0, 0, 1), batch.inputs.clone().narrow(0, 0, 1));
+    let past = inputs.dims()[1] - 1;
+    let other = Tensor::cat(vec![inputs.clone().narrow(1, 0, past), inputs.zeros_like().narrow(1, past, 1)], 1);
+    let [found, expected] = [logits(model, images.clone(), other)?, logits(model, images, inputs)?];
+    let known = expected.len() / (past + 1) * past;
+    Ok(Check::same("causality", &found[..known], &expected[..known]))
+}
+
+/// An image alone has the logits that it has among others.
+fn batch_mates(model: &CaptionModel, batch: &CaptionBatch) -> Result<Check, Seq2SeqError> {
+    let (images, inputs) = (batch.images.clone(), batch.inputs.clone());
+    let alone = logits(model, images.clone().narrow(0, 0, 1), inputs.clone().narrow(0, 0, 1))?;
+    let together = logits(model, images, inputs)?;
+    Ok(Check::same("batch invariance", &together[..alone.len()], &alone))
+}

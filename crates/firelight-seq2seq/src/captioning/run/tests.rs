@@ -1,0 +1,193 @@
+//! Whole trainings of captions: on drawn digits, on labelled images, on images with captions of their own.
+
+use std::fs;
+use std::path::Path;
+
+use burn::tensor::{Device, Tensor};
+use firelight_data::{Image, ImageShape};
+use firelight_kernels::assert_close;
+use firelight_storage::{Checkpoint, Existing};
+use firelight_training::{Check, Run, RunRequest, Task};
+
+use super::*;
+use crate::captioning::Caption;
+use crate::error::Seq2SeqError;
+
+const SMALL: [(&str, &str); 13] = [
+    ("data.drawn_digits", "40"),
+    ("data.scenes", "30"),
+    ("data.validation", "6"),
+    ("data.max_parts", "2"),
+    ("data.described", "3"),
+    ("model.d_model", "16"),
+    ("model.n_heads", "2"),
+    ("model.n_layers", "1"),
+    ("model.d_ff", "16"),
+    ("training.steps", "3"),
+    ("training.batch_size", "4"),
+    ("training.evaluate_every", "3"),
+    ("schedule.warmup_steps", "1"),
+];
+
+fn request(home: &Path, more: &[(&str, &str)]) -> RunRequest {
+    let request = RunRequest::new(&Device::default().autodiff()).with_out(home.join("run"));
+    SMALL.iter().chain(more).fold(request, |request, (key, value)| request.with_override(key, value))
+}
+
+fn stripes(offset: usize) -> Image {
+    let pixel = |place: usize| if ((place % 8 + offset) / 2).is_multiple_of(2) { 230 } else { 20 };
+    Image::new(ImageShape::new(1, [8, 8]), (0..64).map(pixel).collect())
+}
+
+/// A folder of images with captions.
+fn folder(path: &Path, images: usize) {
+    fs::create_dir_all(path).unwrap();
+    let line = |index: usize| {
+        stripes(index).write_png(path.join(format!("{index}.png"))).unwrap();
+        format!("{{\"image\": \"{index}.png\", \"caption\": \"stripes, {}\"}}\n", ["left", "right"][index / 2 % 2])
+    };
+    fs::write(path.join("captions.jsonl"), (0..images).map(line).collect::<String>()).unwrap();
+}
+
+#[test]
+fn a_run_on_drawn_digits_is_measured_and_describes_images_as_it_did_in_the_training() {
+    let home = tempfile::tempdir().unwrap();
+    let run = Run::<Captioning>::prepare(&request(home.path(), &[])).unwrap();
+    assert_eq!(
+        firelight_training::DataModule::<Captioning>::sizes(&run.corpus),
+        "30 images of 1 x 64 x 64 with captions to train on, 6 to validate on"
+    );
+    let trained = run.fit().unwrap();
+    let measured = |list: Option<&Path>, beams| {
+        evaluate_captions(home.path().join("run"), &Checkpoint::Last, list, beams, &Device::default())
+    };
+    let own = measured(None, 1).unwrap();
+    assert_close(&[own.loss], &[trained.evaluation.unwrap().loss], 1e-5);
+    let names: Vec<&str> = own.scores.iter().map(|(name, _)| *name).collect();
+    assert_eq!((names, own.examples), (vec!["token_accuracy", "exact_match", "bleu"], 6));
+
+    // The validation images again, as files of their own with a list.
+    let validation = trained.corpus.validation();
+    let line = |(index, caption): (usize, &String)| {
+        validation.images.image(index).write_png(home.path().join(format!("{index}.png"))).unwrap();
+        format!("{{\"image\": \"{index}.png\", \"caption\": \"{caption}\"}}\n")
+    };
+    let list = home.path().join("captions.jsonl");
+    fs::write(&list, validation.captions.iter().enumerate().map(line).collect::<String>()).unwrap();
+    let found = measured(Some(&list), 1).unwrap();
+    assert_eq!((found.loss, &found.scores), (own.loss, &own.scores));
+    assert_eq!(measured(Some(home.path()), 1).unwrap().loss, own.loss);
+    let error = measured(Some(&home.path().join("run")), 1).unwrap_err();
+    assert!(error.is_user_error() && error.to_string().contains("captions.jsonl"), "{error}");
+}
+
+#[test]
+fn a_trained_model_tells_where_every_word_looked() {
+    let home = tempfile::tempdir().unwrap();
+    let trained = Run::<Captioning>::prepare(&request(home.path(), &[])).unwrap().fit().unwrap();
+    let captioner = Captioner::load(home.path().join("run")).unwrap();
+    let image = trained.corpus.validation().images.image(0);
+    let ids = captioner.tokenizer().encode("a seven at the top left").unwrap();
+    let caption = Caption { text: String::new(), ids, score: 0.0 };
+    let words = captioner.words(&image, &caption).unwrap();
+    let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    assert_eq!(texts, ["a", "seven", "at", "the", "top", "left"]);
+    for word in &words {
+        assert_eq!(word.shares.len(), 64);
+        assert_close(&[word.shares.iter().sum::<f64>()], &[1.0], 1e-5); // Patches alone: there is no class token.
+    }
+    // The image and six words in rows of six.
+    assert_eq!(captioner.picture(&image, &words).shape(), ImageShape::new(3, [2 * 160, 6 * 160]));
+
+    let both = captioner.caption(&[image.clone(), trained.corpus.validation().images.image(1)], 2).unwrap();
+    let alone = captioner.caption(std::slice::from_ref(&image), 2).unwrap();
+    assert_eq!(both[0].text, alone[0].text);
+    assert_close(&[both[0].score], &[alone[0].score], 1e-5);
+}
+
+#[test]
+fn an_interrupted_run_comes_back_with_its_images_and_goes_on_to_the_same_weights() {
+    let home = tempfile::tempdir().unwrap();
+    let weights = |name: &str| fs::read(home.path().join(name).join("model.safetensors")).unwrap();
+    let whole =
+        request(home.path(), &[("schedule.steps", "6"), ("training.steps", "6")]).with_out(home.path().join("whole"));
+    Run::<Captioning>::prepare(&whole).unwrap().fit().unwrap();
+    let part = |steps: &str, existing| {
+        let request = request(home.path(), &[("schedule.steps", "6"), ("training.steps", steps)]);
+        let request = request.with_existing(existing).with_out(home.path().join("parts"));
+        Run::<Captioning>::prepare(&request).unwrap().fit().unwrap()
+    };
+    part("3", Existing::Refuse);
+    let last = part("6", Existing::Resume);
+    assert!(last.corpus.validation().captions[0].contains(" at the "), "{:?}", last.corpus.validation().captions);
+    assert_eq!(weights("whole"), weights("parts"));
+}
+
+#[test]
+fn images_with_captions_and_labelled_images_are_trained_on() {
+    let home = tempfile::tempdir().unwrap();
+    folder(&home.path().join("own"), 20);
+    let sizes = |data: &str, more: &[(&str, &str)]| {
+        let request = request(home.path(), more).with_data(home.path().join(data));
+        Run::<Captioning>::prepare(&request.with_out(home.path().join(format!("run-{data}"))))
+    };
+    let own = sizes("own", &[]).unwrap();
+    assert_eq!(own.corpus.training().captions[..3], ["stripes, left", "stripes, left", "stripes, right"]);
+    assert_eq!((own.corpus.training().captions.len(), own.corpus.validation().captions.len()), (14, 6));
+    assert_eq!(own.recipe.data.drawn_digits, 0);
+
+    for class in ["3", "cow"] {
+        fs::create_dir_all(home.path().join("labelled").join(class)).unwrap();
+        (0..10).for_each(|i| stripes(i).write_png(home.path().join(format!("labelled/{class}/{i}.png"))).unwrap());
+    }
+    let labelled = sizes("labelled", &[("model.patch_size", "6")]).unwrap();
+    assert_eq!(labelled.corpus.training().images.shape(), ImageShape::new(1, [18, 18]));
+    let error = |data: &str, more: &[(&str, &str)]| {
+        let error = sizes(data, more).err().unwrap();
+        assert!(error.is_user_error());
+        error.to_string()
+    };
+    let patches = error("labelled", &[("model.patch_size", "5")]);
+    assert!(patches.contains("image_size = [18, 18] must be multiples of patch_size = 5"), "{patches}");
+    let long = error("own", &[("model.max_seq_len", "3")]);
+    assert!(long.contains("line 1 has 4 tokens, the end of the caption included"), "{long}");
+    fs::remove_file(home.path().join("own/4.png")).unwrap();
+    assert!(error("own", &[]).contains("4.png"), "{}", error("own", &[]));
+    assert!(error("nowhere", &[]).contains("nowhere"));
+    let none = Run::<Captioning>::prepare(&request(home.path(), &[("data.drawn_digits", "0")])).err().unwrap();
+    assert!(matches!(none, Seq2SeqError::NoImages { .. }), "{none}");
+}
+
+#[test]
+fn a_sound_model_passes_the_self_check_and_the_recipe_comes_back_from_its_text() {
+    let home = tempfile::tempdir().unwrap();
+    let run = Run::<Captioning>::prepare(&request(home.path(), &[])).unwrap();
+    let checks = run.self_check().unwrap();
+    assert!(checks.len() == 4 && checks.iter().all(Check::holds), "{checks:?}");
+
+    let text = Captioning::BUILT_IN[0].text;
+    let recipe = CaptionRecipe::parse(text, "captions.toml", &[]).unwrap();
+    assert!(Captioning::judge(&recipe).is_empty());
+    assert_eq!(CaptionRecipe::parse(&recipe.to_toml().unwrap(), "recipe.toml", &[]).unwrap(), recipe);
+    let wrong = [("data.max_parts", "5"), ("data.scenes", "0"), ("data.channels", "2"), ("data.validation", "0")];
+    let wrong = wrong.map(|(key, value)| (key.to_string(), value.to_string()));
+    let recipe = CaptionRecipe::parse(text, "captions.toml", &wrong).unwrap();
+    assert_eq!(Captioning::judge(&recipe).len(), 4);
+}
+
+#[test]
+fn an_estimate_counts_all_patches_of_an_image_and_all_tokens_of_its_caption() {
+    let config = crate::captioning::model::tests::config();
+    let recipe = CaptionRecipe::parse(Captioning::BUILT_IN[0].text, "captions.toml", &[]).unwrap();
+    let found = Captioning::estimate(&recipe, &config);
+    let model = config.init(&Device::default());
+    let [image, both] = [model.vit.cost(), model.cost(8)].map(|cost| cost.training_flops_per_token());
+    // Four patches with their class token, and eight tokens, which share the cost of all.
+    let expected = (5.0 * image + 8.0 * (both - image)) / 8.0;
+    assert_close(&[found.flops_per_token], &[expected], 1e-9);
+    assert_eq!((found.parameters, found.tokens_per_step), (model.cost(8).parameters, 64 * 8));
+    assert_eq!(
+        model.forward(Tensor::zeros([1, 1, 8, 8], &Device::default()), Tensor::ones([1, 2], &Device::default())).dims(),
+        [1, 2, 11]
+    );
+}
