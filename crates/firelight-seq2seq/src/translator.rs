@@ -194,7 +194,7 @@ impl Translator {
         if source.is_empty() || translation.ids.is_empty() {
             return Ok(Vec::new());
         }
-        let (row, _) = right_padded(&[source.clone()], &self.model.embedding.weight.device());
+        let (row, _) = right_padded(std::slice::from_ref(&source), &self.model.embedding.weight.device());
         let read = self.model.encode(row, None, &mut Pass::default());
         let weights = cross_attention(&self.model, read, &translation.ids).try_into_vec_as::<f32>();
         let weights = weights.map_err(Seq2SeqError::device("the weights of an alignment"))?;

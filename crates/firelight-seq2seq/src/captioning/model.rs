@@ -257,11 +257,9 @@ pub(super) mod tests {
         let (images, caption) = (images(2), [[0, 3, 5, 7], [0, 2, 2, 9]]);
         let whole = model.forward(images.clone(), Tensor::from_ints(caption, &Device::default()));
         let (first, mut state) = model.prefill(images).unwrap();
-        let mut found = vec![first];
-        for step in 1..4 {
-            let tokens = Tensor::from_ints([caption[0][step], caption[1][step]], &Device::default());
-            found.push(model.step(tokens, &mut state));
-        }
+        let steps = [1, 2, 3].map(|step| [caption[0][step], caption[1][step]]);
+        let steps = steps.map(|tokens| model.step(Tensor::from_ints(tokens, &Device::default()), &mut state));
+        let found = std::iter::once(first).chain(steps).collect();
         assert_close(&Tensor::stack::<3>(found, 1), &whole, 1e-4);
     }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
-use firelight_data::{Image, ImageShape};
+use firelight_data::{CaptionedImages, Image, ImageShape};
 use firelight_kernels::assert_close;
 use firelight_storage::{Checkpoint, Existing};
 use firelight_training::{Check, Run, RunRequest, Task};
@@ -79,6 +79,33 @@ fn a_run_on_drawn_digits_is_measured_and_describes_images_as_it_did_in_the_train
     assert_eq!(measured(Some(home.path()), 1).unwrap().loss, own.loss);
     let error = measured(Some(&home.path().join("run")), 1).unwrap_err();
     assert!(error.is_user_error() && error.to_string().contains("captions.jsonl"), "{error}");
+}
+
+#[test]
+fn validation_pictures_are_composed_of_images_that_are_not_trained_on() {
+    let home = tempfile::tempdir().unwrap();
+    for (split, value) in [("train", 200), ("val", 100)] {
+        fs::create_dir_all(home.path().join("data").join(split).join("7")).unwrap();
+        let image = Image::new(ImageShape::new(1, [8, 8]), vec![value; 64]);
+        image.write_png(home.path().join("data").join(split).join("7/1.png")).unwrap();
+    }
+    let request = request(home.path(), &[("model.patch_size", "6")]).with_data(home.path().join("data"));
+    let data = Run::<Captioning>::prepare(&request).unwrap().corpus;
+    let brightest = |images: &CaptionedImages| images.images.pixels().iter().copied().max();
+    assert_eq!([brightest(data.training()), brightest(data.validation())], [Some(200), Some(100)]);
+}
+
+#[test]
+fn tokens_of_one_word_share_its_picture() {
+    let home = tempfile::tempdir().unwrap();
+    let bytes = [("data.tokenizer", "byte"), ("data.described", "0"), ("model.max_seq_len", "256")];
+    let trained = Run::<Captioning>::prepare(&request(home.path(), &bytes)).unwrap().fit().unwrap();
+    let captioner = Captioner::load(home.path().join("run")).unwrap();
+    let caption = Caption { text: String::new(), ids: b"a seven, at".map(u32::from).to_vec(), score: 0.0 };
+    let words = captioner.words(&trained.corpus.validation().images.image(0), &caption).unwrap();
+    let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    assert_eq!(texts, ["a", "seven,", "at"]);
+    assert_close(&words.iter().map(|word| word.shares.iter().sum::<f64>()).collect::<Vec<_>>(), &[1.0; 3], 1e-5);
 }
 
 #[test]
