@@ -98,7 +98,7 @@ fn validation_pictures_are_composed_of_images_that_are_not_trained_on() {
 #[test]
 fn tokens_of_one_word_share_its_picture() {
     let home = tempfile::tempdir().unwrap();
-    let bytes = [("data.tokenizer", "byte"), ("data.described", "0"), ("model.max_seq_len", "256")];
+    let bytes = [("data.tokenizer", "byte"), ("training.monitor", "loss"), ("model.max_seq_len", "256")];
     let trained = Run::<Captioning>::prepare(&request(home.path(), &bytes)).unwrap().fit().unwrap();
     let captioner = Captioner::load(home.path().join("run")).unwrap();
     let caption = Caption { text: String::new(), ids: b"a seven, at".map(u32::from).to_vec(), score: 0.0 };
