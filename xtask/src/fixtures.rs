@@ -1,5 +1,5 @@
 //! `cargo xtask fixtures`: computes the golden values anew; needs python3 with torch, numpy, safetensors, transformers,
-//! sacrebleu, rouge-score, scikit-learn, scipy and seqeval.
+//! sacrebleu, rouge-score, scikit-learn, scipy, seqeval and tokenizers.
 
 use anyhow::Result;
 
@@ -8,5 +8,6 @@ use crate::command::{program, run};
 pub(crate) fn regenerate() -> Result<()> {
     run("golden tensors", &mut program("python3", "tests/fixtures/generate.py"))?;
     run("golden scores of text", &mut program("python3", "tests/fixtures/text_metrics.py"))?;
-    run("golden scores of classes", &mut program("python3", "tests/fixtures/class_metrics.py"))
+    run("golden scores of classes", &mut program("python3", "tests/fixtures/class_metrics.py"))?;
+    run("golden ids of tokenizers", &mut program("python3", "tests/fixtures/tokenizer_files.py"))
 }

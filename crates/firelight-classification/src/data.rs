@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use firelight_data::TextWindow;
 
 use crate::encoder::TextInput;
 use crate::loss::SequenceTargets;
@@ -31,20 +32,29 @@ pub struct EncodedWords {
 /// A question with its text, or a window on a long one, as an encoder reads them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuestionWindow {
-    /// The tokens, with those around them: those of the text are the second segment.
+    /// The tokens, with those around them.
     pub text: EncodedText,
+    /// The place of the text's first token in the window.
+    pub from: usize,
     /// The bytes of the text that each of its tokens in the window stands for.
     pub stretches: Vec<Range<usize>>,
 }
 
 impl QuestionWindow {
+    /// A window on a pair of a question and a text.
+    pub(crate) fn of(window: TextWindow) -> Self {
+        let (second_from, places) = (window.second_from(), window.places_of(1));
+        let (from, stretches) = (places.start, window.offsets[places].to_vec());
+        Self { text: EncodedText { ids: window.ids, second_from, is_cut: false }, from, stretches }
+    }
+
     /// The places of the first and of the last token of an answer, which are these bytes of the text; none where the window does not
     /// hold it as a whole.
     pub fn places_of(&self, answer: Range<usize>) -> Option<[usize; 2]> {
         let first = self.stretches.iter().position(|stretch| stretch.end > answer.start)?;
         let last = self.stretches.iter().rposition(|stretch| stretch.start < answer.end)?;
         let is_whole = self.stretches[first].start <= answer.start && self.stretches[last].end >= answer.end;
-        (is_whole && first <= last).then(|| [first, last].map(|token| self.text.second_from + token))
+        (is_whole && first <= last).then(|| [first, last].map(|token| self.from + token))
     }
 }
 

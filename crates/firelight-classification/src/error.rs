@@ -215,7 +215,7 @@ pub enum ClassificationError {
     },
     /// Files of one folder that do not belong together.
     #[error(
-        "`{}` is for a vocabulary of {size} tokens, but the tokenizer beside it has {found}; restore the file that belongs to \
+        "`{}` is for a vocabulary of {size} tokens, but tokenizer.json beside it has {found}; restore the file that belongs to \
          this run",
         path.display()
     )]
@@ -226,14 +226,6 @@ pub enum ClassificationError {
         size: usize,
         /// Tokens of the tokenizer.
         found: usize,
-    },
-    /// A tokenizer that knows no beginning and no end of a text.
-    #[error("the tokenizer `{}` has no token `{token}`; restore the file that belongs to this run", path.display())]
-    MissingToken {
-        /// The tokenizer.
-        path: PathBuf,
-        /// The token.
-        token: &'static str,
     },
     /// A model whose answers are NaN or infinite.
     #[error(

@@ -14,7 +14,10 @@ use crate::data::{EncodedText, input_of};
 use crate::error::ClassificationError;
 use crate::objectives::{PretrainingConfig, PretrainingModel};
 use crate::pretrained::load_model;
-use crate::vocabulary::{MASK, TextVocabulary};
+use crate::vocabulary::{TextVocabulary, framed};
+
+/// What stands in a text in the place of a token, whatever the tokenizer calls its mask.
+const MASK: &str = "[MASK]";
 
 /// A token that may stand behind a mask.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,23 +121,35 @@ impl MaskFiller {
         let (tokenizer, kind) = (self.vocabulary.tokenizer(), self.vocabulary.tokenizer().kind());
         let has_spaces = matches!(kind, TokenizerKind::Bpe | TokenizerKind::SentenceBpe | TokenizerKind::Unigram);
         let brings_spaces = matches!(kind, TokenizerKind::SentenceBpe | TokenizerKind::Unigram);
+        let unread = |error| ClassificationError::Line { line, error };
         let parts: Vec<&str> = text.split(MASK).collect();
         if parts.len() < 2 {
             return Err(ClassificationError::NoMask { line });
         }
         let mut ids = Vec::new();
+        if kind == TokenizerKind::Other {
+            // Its file says which white space belongs to the mask.
+            let mask = tokenizer.token(self.vocabulary.mask()).unwrap_or_default();
+            return self.framed(tokenizer.encode_with_special(&parts.join(mask.as_str())).map_err(unread)?, line);
+        }
         for (number, part) in parts.iter().enumerate() {
             let is_last = number + 1 == parts.len();
             let part = if has_spaces && !is_last { part.strip_suffix(' ').unwrap_or(part) } else { part };
             let part = if brings_spaces && number > 0 { part.strip_prefix(' ').unwrap_or(part) } else { part };
             if !part.is_empty() {
-                ids.extend(tokenizer.encode(part).map_err(|error| ClassificationError::Line { line, error })?);
+                ids.extend(tokenizer.encode(part).map_err(unread)?);
             }
             ids.extend((!is_last).then_some(self.vocabulary.mask()));
         }
-        let (tokens, max_len) = (ids.len() + 2, self.model.encoder().max_seq_len());
+        self.framed(ids, line)
+    }
+
+    /// The tokens between those that stand around a text.
+    fn framed(&self, ids: Vec<u32>, line: usize) -> Result<EncodedText, ClassificationError> {
+        let frame = self.vocabulary.frame();
+        let (tokens, max_len) = (ids.len() + frame.size(false), self.model.encoder().max_seq_len());
         match tokens <= max_len {
-            true => Ok(self.vocabulary.around().put(ids, None, max_len)),
+            true => Ok(framed(frame, ids, None, max_len)),
             false => Err(ClassificationError::LongText { line, tokens, max_len }),
         }
     }
@@ -167,7 +182,7 @@ impl MaskFiller {
     }
 
     fn likeliest(&self, probabilities: &[f64], top_k: usize) -> Vec<FilledMask> {
-        let mut ids: Vec<usize> = (0..probabilities.len()).collect();
+        let mut ids: Vec<usize> = (0..probabilities.len().min(self.vocabulary.vocab_size())).collect();
         ids.sort_by(|&a, &b| probabilities[b].total_cmp(&probabilities[a]).then(a.cmp(&b)));
         let filled = |id: usize| FilledMask {
             token: self.vocabulary.tokenizer().decode(&[id as u32]),

@@ -137,7 +137,7 @@ mod tests {
     fn texts() -> (Vec<EncodedText>, Hiding) {
         let vocabulary = TextVocabulary::new(Tokenizer::train(&TokenizerConfig::Char, "abcdefghij").unwrap()).unwrap();
         let texts = ["abcdefghij", "ab", "cdefg"].map(|text| vocabulary.encode(text, None, 20).unwrap());
-        let vocabulary = Arc::new(MaskVocabulary::of(vocabulary.tokenizer(), "[MASK]").unwrap());
+        let vocabulary = Arc::new(MaskVocabulary::of(vocabulary.tokenizer()).unwrap());
         let masking = Masking { ratio: 0.4, ..Masking::default() };
         (texts.to_vec(), Hiding { vocabulary, masking, seed: 3 })
     }

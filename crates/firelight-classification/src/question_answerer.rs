@@ -157,7 +157,7 @@ pub(crate) fn best_answer(
     let (mut best, mut none) = ((f64::NEG_INFINITY, 0..0), f64::INFINITY);
     for (window, logits) in windows.iter().zip(logits) {
         let choices = |side: &Vec<f64>| {
-            let own = &side[window.text.second_from..][..window.stretches.len()];
+            let own = &side[window.from..][..window.stretches.len()];
             log_softmax(&[&side[..1], own].concat())
         };
         let [starts, ends] = [choices(&logits[0]), choices(&logits[1])];
@@ -245,7 +245,7 @@ mod tests {
     fn no_answer_is_given_where_it_is_the_likeliest_in_every_window() {
         let reading = ReadingConfig { stride: None, max_answer_len: 2, unanswerable: true };
         let text = EncodedText { ids: vec![0; 7], second_from: 3, is_cut: false };
-        let window = QuestionWindow { text, stretches: vec![0..1, 2..3, 3..5] };
+        let window = QuestionWindow { text, from: 3, stretches: vec![0..1, 2..3, 3..5] };
         let logits =
             |class: f64| [vec![class, 9.0, 9.0, 1.0, 2.0, 0.0, 9.0], vec![class, 9.0, 9.0, 0.0, 0.0, 2.0, 9.0]];
         let best = |class: &[f64]| {

@@ -1,38 +1,34 @@
-//! The tokenizer of an encoder, with the tokens that it puts around texts.
+//! The tokenizer of an encoder, with the tokens that stand around texts: those of its file where it has some, else BERT's.
 //!
 //! Source: Devlin et al. 2019, §3 (<https://arxiv.org/abs/1810.04805>): `[CLS] text [SEP]`, or `[CLS] text [SEP] pair [SEP]`,
 //! where the pair and the token behind it are the second segment.
 
-use firelight_data::{DataError, Tokenizer};
+use firelight_data::{Cut, DataError, Frame, SpecialRole, Tokenizer, WindowOptions};
 use firelight_storage::ModelFolder;
 
 use crate::data::{EncodedText, EncodedWords, QuestionWindow};
 use crate::error::ClassificationError;
 
-/// What stands in the place of a hidden token.
-pub(crate) const MASK: &str = "[MASK]";
-
-/// The tokens of their own that an encoder knows: in front of every text, behind every text, and in the place of a hidden one.
-const SPECIAL: [&str; 3] = ["[CLS]", "[SEP]", MASK];
+/// The tokens that are added to a tokenizer without them: in front of every text, behind every text, and in the place of a hidden token.
+const SPECIAL: [(SpecialRole, &str); 3] =
+    [(SpecialRole::Class, "[CLS]"), (SpecialRole::Separator, "[SEP]"), (SpecialRole::Mask, "[MASK]")];
 
 /// A tokenizer with the tokens of an encoder.
 #[derive(Clone, Debug)]
 pub struct TextVocabulary {
     tokenizer: Tokenizer,
-    class: u32,
-    separator: u32,
+    frame: Frame,
     mask: u32,
 }
 
 impl TextVocabulary {
-    /// Adds the tokens `[CLS]`, `[SEP]` and `[MASK]` where the tokenizer has them not.
+    /// Adds the tokens `[CLS]`, `[SEP]` and `[MASK]` where the tokenizer has none of their roles, and BERT's frame where its own has
+    /// nothing in front of a text.
     ///
     /// # Errors
     /// If they cannot be added.
     pub fn new(tokenizer: Tokenizer) -> Result<Self, DataError> {
-        let tokenizer = tokenizer.ensure_special_tokens(&SPECIAL)?;
-        let [class, separator, mask] = SPECIAL.map(|token| tokenizer.special(token).unwrap_or_default());
-        Ok(Self { tokenizer, class, separator, mask })
+        Self::of(tokenizer.ensure_roles(&SPECIAL)?)
     }
 
     /// Reads the tokenizer of a run folder.
@@ -40,17 +36,25 @@ impl TextVocabulary {
     /// # Errors
     /// If the file cannot be read, is no tokenizer, or is that of a run of another kind.
     pub fn load(folder: &ModelFolder) -> Result<Self, ClassificationError> {
-        let tokenizer = Tokenizer::load(folder.tokenizer())?;
-        match SPECIAL.into_iter().find(|token| tokenizer.special(token).is_none()) {
-            Some(token) => Err(ClassificationError::MissingToken { path: folder.tokenizer(), token }),
-            None => Ok(Self::new(tokenizer)?),
+        Ok(Self::of(Tokenizer::load(folder.tokenizer())?)?)
+    }
+
+    fn of(tokenizer: Tokenizer) -> Result<Self, DataError> {
+        let (class, separator) = (tokenizer.need(SpecialRole::Class)?, tokenizer.need(SpecialRole::Separator)?);
+        let mask = tokenizer.need(SpecialRole::Mask)?;
+        match tokenizer.frame().filter(|frame| frame.begin() > 0) {
+            Some(frame) => Ok(Self { tokenizer, frame, mask }),
+            None => {
+                let (tokenizer, frame) = tokenizer.with_frame(class, separator)?;
+                Ok(Self { tokenizer, frame, mask })
+            }
         }
     }
 
-    /// Makes sure that the model beside it in the folder is for as many tokens.
+    /// Makes sure that the model beside it in the folder knows all of its tokens.
     pub(crate) fn fits(self, size: usize, folder: &ModelFolder) -> Result<Self, ClassificationError> {
         match self.vocab_size() {
-            found if found == size => Ok(self),
+            found if found <= size => Ok(self),
             found => Err(ClassificationError::Vocabulary { path: folder.config(), size, found }),
         }
     }
@@ -84,11 +88,7 @@ impl TextVocabulary {
     /// As [`Tokenizer::encode`].
     pub fn pieces(&self, text: &str, max_len: usize) -> Result<Vec<EncodedText>, DataError> {
         let ids = self.tokenizer.encode(text)?;
-        let piece = |ids: &[u32]| {
-            let ids = [&[self.class], ids, &[self.separator]].concat();
-            EncodedText { second_from: ids.len(), ids, is_cut: false }
-        };
-        Ok(ids.chunks(max_len.saturating_sub(2).max(1)).map(piece).collect())
+        Ok(ids.chunks(self.room(max_len)).map(|ids| framed(&self.frame, ids.into(), None, usize::MAX)).collect())
     }
 
     /// A text, or a pair, with the tokens around it, cut to `max_len` tokens in all: of a pair the longer text loses its last
@@ -98,7 +98,7 @@ impl TextVocabulary {
     /// As [`Tokenizer::encode`].
     pub fn encode(&self, text: &str, pair: Option<&str>, max_len: usize) -> Result<EncodedText, DataError> {
         let pair = pair.map(|pair| self.tokenizer.encode(pair)).transpose()?;
-        Ok(self.around().put(self.tokenizer.encode(text)?, pair, max_len))
+        Ok(framed(&self.frame, self.tokenizer.encode(text)?, pair, max_len))
     }
 
     /// Words, with single spaces between them, and the tokens around them, in as many parts of at most `max_len` tokens as they
@@ -109,7 +109,7 @@ impl TextVocabulary {
     /// # Errors
     /// As [`Tokenizer::encode`].
     pub fn encode_words<S: AsRef<str>>(&self, words: &[S], max_len: usize) -> Result<Vec<EncodedWords>, DataError> {
-        let room = max_len.saturating_sub(2).max(1);
+        let room = self.room(max_len);
         let mut parts: Vec<Vec<Pieces>> = Vec::new();
         let mut left = 0;
         for pieces in self.pieces_of_words(words)? {
@@ -139,26 +139,20 @@ impl TextVocabulary {
         line: usize,
     ) -> Result<Vec<QuestionWindow>, ClassificationError> {
         let unread = |error| ClassificationError::Line { line, error };
-        let question = self.tokenizer.encode(question).map_err(unread)?;
-        let context = self.tokenizer.encode_with_offsets(context).map_err(unread)?;
-        let (around, len) = (question.len() + 3, context.len());
-        let room = max_len.saturating_sub(around);
-        let step = match stride {
-            _ if room == 0 => return Err(ClassificationError::LongQuestion { line, tokens: question.len(), max_len }),
-            None if len > room => return Err(ClassificationError::LongContext { line, tokens: around + len, max_len }),
-            stride => stride.unwrap_or(room).clamp(1, room),
+        let windows = |max_len, overlap| -> Result<Vec<QuestionWindow>, ClassificationError> {
+            let options = WindowOptions { max_len, overlap, cut: Cut::Second };
+            let windows = self.tokenizer.windows(question, Some(context), &options).map_err(unread)?;
+            Ok(windows.into_iter().map(QuestionWindow::of).collect())
         };
-        let last = len.saturating_sub(room).div_ceil(step);
-        let window = |number: usize| {
-            let some = &context[number * step..len.min(number * step + room)];
-            let mut ids = [&[self.class], &question[..], &[self.separator]].concat();
-            let second_from = ids.len();
-            ids.extend(some.iter().map(|(id, _)| *id));
-            ids.push(self.separator);
-            let text = EncodedText { ids, second_from, is_cut: false };
-            QuestionWindow { text, stretches: some.iter().map(|(_, stretch)| stretch.clone()).collect() }
-        };
-        Ok((0..=last).map(window).collect())
+        let whole = windows(usize::MAX, 0)?;
+        let [tokens, len] = whole.first().map_or([0; 2], |whole| [whole.text.ids.len(), whole.stretches.len()]);
+        let (asked, room) = (tokens - len - self.frame.size(true), max_len.saturating_sub(tokens - len));
+        match stride {
+            _ if room == 0 => Err(ClassificationError::LongQuestion { line, tokens: asked, max_len }),
+            _ if len <= room => Ok(whole),
+            None => Err(ClassificationError::LongContext { line, tokens, max_len }),
+            Some(stride) => windows(max_len, room - stride.clamp(1, room)),
+        }
     }
 
     /// The tokens of each word. A space between two words, where it is a token, belongs to the second one; a word of which the
@@ -187,51 +181,40 @@ impl TextVocabulary {
     }
 
     fn part(&self, words: &[Pieces]) -> EncodedWords {
-        let (mut ids, mut places) = (vec![self.class], Vec::new());
+        let (mut ids, mut places) = (Vec::new(), Vec::new());
         for word in words {
-            places.extend(word.first.map(|first| ids.len() + first));
+            places.extend(word.first.map(|first| self.frame.begin() + ids.len() + first));
             ids.extend(&word.ids);
         }
-        ids.push(self.separator);
-        let is_cut = words.iter().any(|word| word.is_cut);
-        EncodedWords { text: EncodedText { second_from: ids.len(), ids, is_cut }, places }
+        let text = framed(&self.frame, ids, None, usize::MAX);
+        EncodedWords { text: EncodedText { is_cut: words.iter().any(|word| word.is_cut), ..text }, places }
+    }
+
+    /// Tokens of a text that stands alone in `max_len` tokens.
+    fn room(&self, max_len: usize) -> usize {
+        max_len.saturating_sub(self.frame.size(false)).max(1)
     }
 
     /// What stands around texts.
-    pub(crate) fn around(&self) -> Around {
-        Around { class: self.class, separator: self.separator }
+    pub(crate) fn frame(&self) -> &Frame {
+        &self.frame
     }
 }
 
-/// The tokens that stand around texts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Around {
-    class: u32,
-    separator: u32,
-}
-
-impl Around {
-    /// The tokens of a text, or of a pair, with those around them, cut to `max_len` in all: of a pair the longer text loses its
-    /// last tokens, one by one.
-    pub(crate) fn put(self, mut first: Vec<u32>, mut second: Option<Vec<u32>>, max_len: usize) -> EncodedText {
-        let around = if second.is_some() { 3 } else { 2 };
-        let whole = first.len() + second.as_ref().map_or(0, Vec::len) + around;
-        let mut over = whole.saturating_sub(max_len);
-        while over > 0 && first.len() + second.as_ref().map_or(0, Vec::len) > 0 {
-            match &mut second {
-                Some(second) if second.len() > first.len() => drop(second.pop()),
-                _ => drop(first.pop()),
-            }
-            over -= 1;
+/// The tokens of a text, or of a pair, with those around them, cut to `max_len` in all: of a pair the longer text loses its last
+/// tokens, one by one.
+pub(crate) fn framed(frame: &Frame, mut first: Vec<u32>, mut second: Option<Vec<u32>>, max_len: usize) -> EncodedText {
+    let whole = first.len() + second.as_ref().map_or(0, Vec::len) + frame.size(second.is_some());
+    let mut over = whole.saturating_sub(max_len);
+    while over > 0 && first.len() + second.as_ref().map_or(0, Vec::len) > 0 {
+        match &mut second {
+            Some(second) if second.len() > first.len() => drop(second.pop()),
+            _ => drop(first.pop()),
         }
-        let mut ids = [&[self.class], &first[..], &[self.separator]].concat();
-        let second_from = ids.len();
-        if let Some(second) = second {
-            ids.extend(second);
-            ids.push(self.separator);
-        }
-        EncodedText { ids, second_from, is_cut: whole > max_len }
+        over -= 1;
     }
+    let (ids, second_from) = frame.put(&first, second.as_deref());
+    EncodedText { ids, second_from, is_cut: whole > max_len }
 }
 
 /// The tokens of a word.
@@ -370,7 +353,7 @@ mod tests {
         let folder = ModelFolder::create(home.path().join("run"), firelight_storage::Existing::Refuse).unwrap();
         Tokenizer::train(&TokenizerConfig::Char, "abc").unwrap().save(folder.tokenizer()).unwrap();
         let error = TextVocabulary::load(&folder).unwrap_err();
-        assert!(error.is_user_error() && error.to_string().contains("has no token `[CLS]`"), "{error}");
+        assert!(error.is_user_error() && error.to_string().contains("has no classification token"), "{error}");
         vocabulary().save(&folder).unwrap();
         assert_eq!(TextVocabulary::load(&folder).unwrap().vocab_size(), 9);
     }

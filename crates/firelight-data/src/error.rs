@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
-use firelight_storage::{StorageError, shortened, shortened_reason};
+use firelight_storage::{StorageError, listed, shortened, shortened_reason};
 
-use crate::{ImageError, Split};
+use crate::{ImageError, SpecialRole, Split};
 
 /// An error of reading text or turning it into tokens.
 #[derive(Debug, thiserror::Error)]
@@ -343,12 +343,6 @@ pub enum DataError {
         /// Each with its key, what was found and what is expected.
         problems: String,
     },
-    /// A tokenizer without a mask.
-    #[error("the tokenizer has no special token {token:?} to hide tokens behind: add it with its special tokens")]
-    NoMask {
-        /// The mask that was asked for.
-        token: String,
-    },
     /// Too few documents for next-sentence pairs.
     #[error(
         "there {} with {pairs} sentences that another one follows: pairs of sentences need two documents or more, and one of \
@@ -496,17 +490,54 @@ pub enum DataError {
         /// The length of the text, in bytes.
         bytes: usize,
     },
-    /// The file of a tokenizer is cut short, of another kind, or of a sort of tokenizer that Firelight does not run.
-    #[error(
-        "`{}` is no tokenizer that Firelight reads: {}; expected a tokenizer.json of characters, bytes, \
-         words, byte-level BPE, byte-level Unigram, or BERT's WordPiece",
-        path.display(), shortened_reason(reason)
-    )]
+    /// The file of a tokenizer is cut short, or of another kind.
+    #[error("`{}` is no tokenizer that can be read: {}; give a tokenizer.json", path.display(), shortened_reason(reason))]
     TokenizerFile {
         /// The file.
         path: PathBuf,
         /// What was found.
         reason: String,
+    },
+    /// A file beside a tokenizer, which says what its special tokens are for, is damaged.
+    #[error(
+        "`{}` does not say what special tokens are for: {}; restore it, or take it away",
+        path.display(), shortened_reason(reason)
+    )]
+    SpecialTokens {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        reason: String,
+    },
+    /// A tokenizer lacks a special token that a task needs.
+    #[error(
+        "the tokenizer{} has no {role} token, {}; name one as {:?} in a special_tokens_map.json beside its file, or take another \
+         tokenizer",
+        file.as_ref().map_or(String::new(), |file| format!(" `{}`", file.display())),
+        if special.is_empty() { "and no special token at all".to_owned() }
+        else { format!("only the special tokens {}", listed(special)) },
+        role.key()
+    )]
+    NoRole {
+        /// The file that it was read from.
+        file: Option<PathBuf>,
+        /// What the token is for.
+        role: SpecialRole,
+        /// The special tokens that it has.
+        special: Vec<String>,
+    },
+    /// Windows on a text that are too short.
+    #[error(
+        "a window of {max_len} tokens is too short: {taken} of them are not for the text that is cut, and {overlap} are shared with \
+         the window before; give a larger max_len or a smaller overlap"
+    )]
+    Window {
+        /// Tokens of a window.
+        max_len: usize,
+        /// Those around the texts, and of a text that is not cut.
+        taken: usize,
+        /// Those that two windows share.
+        overlap: usize,
     },
     /// A failure inside the `tokenizers` crate.
     #[error("the tokenizer failed: {}", shortened_reason(reason))]

@@ -90,6 +90,6 @@ pub use stories::{check_stories, stories};
 pub use stream::TextStream;
 pub use text::read_text;
 pub use token_file::TokenFile;
-pub use tokenizer::{Tokenizer, TokenizerConfig, TokenizerKind};
+pub use tokenizer::{Cut, Frame, SpecialRole, TextWindow, Tokenizer, TokenizerConfig, TokenizerKind, WindowOptions};
 pub use tokens::Tokens;
 pub use toys::{Toy, ToySplits};

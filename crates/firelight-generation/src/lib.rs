@@ -48,7 +48,7 @@ mod text;
 #[cfg(test)]
 mod mock;
 
-pub use autoregressive::{Autoregressive, DecodeState, row_indices};
+pub use autoregressive::{Autoregressive, DecodeState, WithVocabulary, row_indices};
 pub use beam::{BeamOptions, EarlyStopping, Hypothesis, MAX_BEAMS, beam_search};
 pub use error::GenerationError;
 pub use generate::{Generated, generate, generate_samples};

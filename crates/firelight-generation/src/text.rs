@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use firelight_data::Tokenizer;
+use firelight_data::TextStream;
 
 use crate::{Autoregressive, Generated, GenerationError, GenerationOptions, StopReason, generate, generate_samples};
 
@@ -17,7 +17,8 @@ pub struct GeneratedText {
     pub stopped: StopReason,
 }
 
-/// Continues a prompt of one row and decodes the continuation with `tokenizer`.
+/// Continues a prompt of one row and decodes the continuation with `stream`: that of a tokenizer, or what a tokenizer has after the
+/// prompt.
 ///
 /// `observe` gets the text piece by piece as it comes, cut only between characters: joined, the pieces are the text. It
 /// breaks off the generation with [`ControlFlow::Break`].
@@ -30,11 +31,10 @@ pub struct GeneratedText {
 pub fn generate_text<M: Autoregressive>(
     model: &M,
     prompt: M::Prompt,
-    tokenizer: &Tokenizer,
+    mut stream: TextStream,
     options: &GenerationOptions,
     mut observe: impl FnMut(&str) -> ControlFlow<()>,
 ) -> Result<GeneratedText, GenerationError> {
-    let mut stream = tokenizer.stream();
     let mut text = String::new();
     let mut emit = |piece: Option<String>| {
         let piece = piece?;
@@ -63,7 +63,7 @@ pub fn generate_text_samples<M: Autoregressive>(
     model: &M,
     prompt: M::Prompt,
     samples: usize,
-    tokenizer: &Tokenizer,
+    stream: &TextStream,
     options: &GenerationOptions,
 ) -> Result<Vec<GeneratedText>, GenerationError>
 where
@@ -71,13 +71,13 @@ where
 {
     let rows = generate_samples(model, prompt, samples, options)?;
     assert_eq!(rows.len(), samples, "text is generated for a prompt of one row");
-    let text = |Generated { ids, stopped }| GeneratedText { text: tokenizer.decode(&ids), ids, stopped };
+    let text = |Generated { ids, stopped }| GeneratedText { text: stream.clone().read(&ids), ids, stopped };
     Ok(rows.into_iter().map(text).collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use firelight_data::TokenizerConfig;
+    use firelight_data::{Tokenizer, TokenizerConfig};
 
     use super::*;
     use crate::mock::Successor;
@@ -86,7 +86,7 @@ mod tests {
     fn run(prompt: u32, tokens: usize, observe: impl FnMut(&str) -> ControlFlow<()>) -> GeneratedText {
         let tokenizer = Tokenizer::train(&TokenizerConfig::Byte, "").unwrap();
         let options = GenerationOptions::new(tokens).greedy();
-        generate_text(&Successor::new(256), vec![vec![prompt]], &tokenizer, &options, observe).unwrap()
+        generate_text(&Successor::new(256), vec![vec![prompt]], tokenizer.stream(), &options, observe).unwrap()
     }
 
     #[test]
@@ -105,8 +105,9 @@ mod tests {
     fn samples_are_decoded_as_streams_are() {
         let tokenizer = Tokenizer::train(&TokenizerConfig::Byte, "").unwrap();
         let (model, options) = (Successor::new(256), GenerationOptions::new(9).with_temperature(20.0).with_seed(4));
-        let samples = generate_text_samples(&model, vec![vec![97]], 3, &tokenizer, &options).unwrap();
-        let first = generate_text(&model, vec![vec![97]], &tokenizer, &options, |_| ControlFlow::Continue(())).unwrap();
+        let samples = generate_text_samples(&model, vec![vec![97]], 3, &tokenizer.stream(), &options).unwrap();
+        let stream = tokenizer.stream();
+        let first = generate_text(&model, vec![vec![97]], stream, &options, |_| ControlFlow::Continue(())).unwrap();
         assert_eq!((samples.len(), &samples[0]), (3, &first));
         assert!(samples[1].ids != first.ids && samples[2].ids != first.ids, "{samples:?}");
         assert!(samples.iter().all(|sample| sample.text == tokenizer.decode(&sample.ids) && sample.ids.len() == 9));

@@ -33,7 +33,7 @@ pub enum LanguageError {
     },
     /// Files of one folder that do not belong together.
     #[error(
-        "`{}` is for a vocabulary of {found} tokens, but the tokenizer beside it has {tokenizer}; restore the file that belongs \
+        "`{}` is for a vocabulary of {found} tokens, but tokenizer.json beside it has {tokenizer}; restore the file that belongs \
          to this run",
         path.display()
     )]

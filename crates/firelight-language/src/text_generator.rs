@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_data::Tokenizer;
-use firelight_generation::{GeneratedText, GenerationOptions, generate_text, generate_text_samples};
+use firelight_data::{SpecialRole, TextStream, Tokenizer};
+use firelight_generation::{GeneratedText, GenerationOptions, WithVocabulary, generate_text, generate_text_samples};
 use firelight_storage::{Checkpoint, ModelFolder, load_weights};
 
 use crate::error::LanguageError;
@@ -50,7 +50,7 @@ impl TextGenerator {
         config.validate().map_err(|error| LanguageError::Config { path: folder.config(), error })?;
         let weights = folder.weights(checkpoint)?;
         let tokenizer = Tokenizer::load(folder.tokenizer())?;
-        if tokenizer.vocab_size() != config.vocab_size {
+        if tokenizer.vocab_size() > config.vocab_size {
             let (found, tokenizer) = (config.vocab_size, tokenizer.vocab_size());
             return Err(LanguageError::Vocabulary { path: folder.config(), found, tokenizer });
         }
@@ -95,10 +95,11 @@ impl TextGenerator {
         samples: usize,
         options: &GenerationOptions,
     ) -> Result<Vec<GeneratedText>, LanguageError> {
-        let prompt = vec![self.tokenizer.encode(prompt)?];
+        let (options, (prompt, text)) = (&self.until_end(options), self.read(prompt)?);
+        let (cached, uncached) = (self.real(&self.model), &Uncached(&self.model));
         let texts = match self.cached {
-            true => generate_text_samples(&self.model, prompt, samples, &self.tokenizer, options)?,
-            false => generate_text_samples(&Uncached(&self.model), prompt, samples, &self.tokenizer, options)?,
+            true => generate_text_samples(&cached, prompt, samples, &text, options)?,
+            false => generate_text_samples(&self.real(uncached), prompt, samples, &text, options)?,
         };
         Ok(texts)
     }
@@ -113,12 +114,32 @@ impl TextGenerator {
         options: &GenerationOptions,
         observe: impl FnMut(&str) -> ControlFlow<()>,
     ) -> Result<GeneratedText, LanguageError> {
-        let prompt = vec![self.tokenizer.encode(prompt)?];
+        let (options, (prompt, text)) = (&self.until_end(options), self.read(prompt)?);
+        let (cached, uncached) = (self.real(&self.model), &Uncached(&self.model));
         let text = match self.cached {
-            true => generate_text(&self.model, prompt, &self.tokenizer, options, observe)?,
-            false => generate_text(&Uncached(&self.model), prompt, &self.tokenizer, options, observe)?,
+            true => generate_text(&cached, prompt, text, options, observe)?,
+            false => generate_text(&self.real(uncached), prompt, text, options, observe)?,
         };
         Ok(text)
+    }
+
+    /// A text ends where the tokenizer has a token for its end, too.
+    fn until_end(&self, options: &GenerationOptions) -> GenerationOptions {
+        let mut options = options.clone();
+        options.stop_tokens.extend(self.tokenizer.role(SpecialRole::End));
+        options
+    }
+
+    /// The ids of a prompt, and what decodes the ids behind it.
+    fn read(&self, prompt: &str) -> Result<(Vec<Vec<u32>>, TextStream), LanguageError> {
+        let prompt = self.tokenizer.encode(prompt)?;
+        let text = self.tokenizer.stream_after(&prompt);
+        Ok((vec![prompt], text))
+    }
+
+    /// A model that chooses among the ids of the tokenizer.
+    fn real<'m, M>(&self, model: &'m M) -> WithVocabulary<'m, M> {
+        WithVocabulary::new(model, self.tokenizer.vocab_size())
     }
 }
 
@@ -184,6 +205,28 @@ mod tests {
         let (found, pieces) = streamed(4);
         assert_eq!((found.stopped, &found.ids[..]), (StopReason::Caller, &whole.ids[..4]));
         assert_eq!(pieces.concat(), found.text);
+    }
+
+    #[test]
+    fn a_model_may_know_more_ids_than_its_tokenizer() {
+        let model = config().init_with(&ParamBuilder::new(&Device::default(), 0));
+        let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abc").unwrap();
+        let (generator, options) =
+            (TextGenerator::new(model, tokenizer), GenerationOptions::new(20).with_temperature(2.0));
+        let found = generator.generate_samples("ab", 3, &options).unwrap();
+        assert!(found.iter().all(|sample| sample.text.len() == 20 && sample.ids.iter().all(|&id| id < 3)), "{found:?}");
+        assert_eq!(generator.without_cache().generate("ab", &options).unwrap(), found[0]);
+    }
+
+    #[test]
+    fn a_text_ends_with_the_token_for_its_end() {
+        let model = config().init_with(&ParamBuilder::new(&Device::default(), 0));
+        let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abcdefgh").unwrap();
+        let tokenizer = tokenizer.with_special_tokens(&["</s>"]).unwrap();
+        let (generator, options) =
+            (TextGenerator::new(model, tokenizer), GenerationOptions::new(99).with_temperature(2.0));
+        let found = generator.generate("ab", &options).unwrap();
+        assert_eq!((found.stopped, found.ids.contains(&8)), (StopReason::StopToken(8), false));
     }
 
     #[test]

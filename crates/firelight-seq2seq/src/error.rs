@@ -95,7 +95,7 @@ pub enum Seq2SeqError {
     },
     /// A model of captions beside the tokenizer of another.
     #[error(
-        "`{}` is for a vocabulary of {expected} tokens, but the tokenizer beside it has {found}; restore the file that belongs to \
+        "`{}` is for a vocabulary of {expected} tokens, but tokenizer.json beside it has {found}; restore the file that belongs to \
          this run",
         path.display()
     )]
@@ -173,14 +173,6 @@ pub enum Seq2SeqError {
     NoSourceTokenizer {
         /// Where it should be.
         path: PathBuf,
-    },
-    /// A tokenizer that knows no beginning and no end.
-    #[error("the tokenizer `{}` has no token `{token}`; restore the file that belongs to this run", path.display())]
-    MissingToken {
-        /// The tokenizer.
-        path: PathBuf,
-        /// The token.
-        token: &'static str,
     },
     /// The device failed to compute or to hand over numbers.
     #[error("the device failed to compute {quantity}: {cause}")]

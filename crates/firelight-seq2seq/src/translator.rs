@@ -5,7 +5,7 @@ use std::path::Path;
 use burn::tensor::Device;
 use firelight_core::Pass;
 use firelight_data::{Batching, Tokenizer};
-use firelight_generation::{BeamOptions, Hypothesis, beam_search};
+use firelight_generation::{BeamOptions, Hypothesis, WithVocabulary, beam_search};
 use firelight_storage::{Checkpoint, ModelFolder, load_weights};
 use serde::Serialize;
 
@@ -231,11 +231,12 @@ impl Translator {
             .with_n_best(options.n_best)
             .with_stop_tokens([self.vocabulary.ends().target]);
         beams.validate()?;
+        let model = WithVocabulary::new(&self.model, self.vocabulary.target().vocab_size());
         let mut found = vec![Vec::new(); sources.len()];
         let mut done = sources.iter().filter(|source| source.is_empty()).count();
         for batch in batches(sources, Batching::TOKENS_TO_READ / options.beams.max(1), options.batch) {
             let prompt = batch.iter().map(|&index| sources[index].clone()).collect();
-            for (&index, best) in batch.iter().zip(beam_search(&self.model, prompt, &beams)?) {
+            for (&index, best) in batch.iter().zip(beam_search(&model, prompt, &beams)?) {
                 found[index] = best;
             }
             done += batch.len();
@@ -270,7 +271,7 @@ fn batches(sources: &[Vec<u32>], budget: usize, most: usize) -> Vec<Vec<usize>> 
 fn check_vocabulary(config: &Seq2SeqConfig, vocabulary: &Vocabulary, folder: &ModelFolder) -> Result<(), Seq2SeqError> {
     let (source_size, target_size) = (config.source_vocab_size, config.target_vocab_size);
     let (source_found, target_found) = (vocabulary.source().vocab_size(), vocabulary.target().vocab_size());
-    match (source_size, target_size) == (source_found, target_found) {
+    match source_found <= source_size && target_found <= target_size {
         true => Ok(()),
         false => {
             let path = folder.config();

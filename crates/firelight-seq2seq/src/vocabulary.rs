@@ -1,17 +1,12 @@
 //! The tokenizers of a run: one for both sides, or one each. Both know where a sequence begins and ends.
 
-use std::path::Path;
-
-use firelight_data::{DataError, EncodedPair, Pair, Tokenizer};
+use firelight_data::{DataError, EncodedPair, Pair, SpecialRole, Tokenizer};
 use firelight_storage::ModelFolder;
 
 use crate::error::Seq2SeqError;
 
-/// The token in front of every target.
-pub(crate) const START: &str = "<s>";
-
-/// The token behind every source and every target.
-pub(crate) const END: &str = "</s>";
+/// The tokens that are added to a tokenizer without them: in front of every target, and behind every source and every target.
+const ENDS: [(SpecialRole, &str); 2] = [(SpecialRole::Begin, "<s>"), (SpecialRole::End, "</s>")];
 
 /// The ids around sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,18 +30,19 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// One tokenizer for both sides, or two, to which the tokens `<s>` and `</s>` are added where they have none.
+    /// One tokenizer for both sides, or two, to which the tokens `<s>` and `</s>` are added where they have none for begin and end.
     ///
     /// # Errors
     /// If they cannot be added.
     pub fn new(source: Option<Tokenizer>, target: Tokenizer) -> Result<Self, DataError> {
-        let source = source.map(|source| source.ensure_special_tokens(&[START, END])).transpose()?;
-        let target = target.ensure_special_tokens(&[START, END])?;
-        let id = |tokenizer: &Tokenizer, token| tokenizer.special(token).unwrap_or_default();
+        Self::of(source.map(|source| source.ensure_roles(&ENDS)).transpose()?, target.ensure_roles(&ENDS)?)
+    }
+
+    fn of(source: Option<Tokenizer>, target: Tokenizer) -> Result<Self, DataError> {
         let ends = Ends {
-            start: id(&target, START),
-            source: id(source.as_ref().unwrap_or(&target), END),
-            target: id(&target, END),
+            start: target.need(SpecialRole::Begin)?,
+            source: source.as_ref().unwrap_or(&target).need(SpecialRole::End)?,
+            target: target.need(SpecialRole::End)?,
         };
         Ok(Self { source, target, ends })
     }
@@ -54,18 +50,14 @@ impl Vocabulary {
     /// Reads the tokenizers of a run folder: one for both sides if they are `joint`, or one each.
     ///
     /// # Errors
-    /// If a file is missing, cannot be read, or is no tokenizer.
+    /// If a file is missing, cannot be read, is no tokenizer, or has no tokens for begin and end.
     pub fn load(folder: &ModelFolder, joint: bool) -> Result<Self, Seq2SeqError> {
         let source = folder.source_tokenizer();
         if !joint && !source.is_file() {
             return Err(Seq2SeqError::NoSourceTokenizer { path: source });
         }
         let source = (!joint).then(|| Tokenizer::load(&source)).transpose()?;
-        let target = Tokenizer::load(folder.tokenizer())?;
-        for (tokenizer, path) in [(source.as_ref(), folder.source_tokenizer()), (Some(&target), folder.tokenizer())] {
-            check_ends(tokenizer, &path)?;
-        }
-        Ok(Self::new(source, target)?)
+        Ok(Self::of(source, Tokenizer::load(folder.tokenizer())?)?)
     }
 
     /// Writes the tokenizers into a run folder.
@@ -113,7 +105,7 @@ impl Vocabulary {
     /// As [`Tokenizer::encode`].
     pub(crate) fn encode_source(&self, text: &str) -> Result<Vec<u32>, DataError> {
         let source = self.source();
-        match (source.encode(text), source.unknown()) {
+        match (source.encode(text), source.role(SpecialRole::Unknown)) {
             (Err(DataError::UnknownCharacter { .. }), Some(unknown)) => {
                 let known = |character: char| source.encode(character.encode_utf8(&mut [0; 4])).ok()?.first().copied();
                 Ok(text.chars().map(|character| known(character).unwrap_or(unknown)).collect())
@@ -130,15 +122,6 @@ impl Vocabulary {
         let encoded = pairs.iter().enumerate().map(|(index, pair)| (index + before, pair));
         let encoded = encoded.map(|(index, pair)| self.encode(pair).map_err(Seq2SeqError::in_line(index)));
         encoded.collect()
-    }
-}
-
-/// A tokenizer of a run has the tokens already; one without them belongs to something else.
-fn check_ends(tokenizer: Option<&Tokenizer>, path: &Path) -> Result<(), Seq2SeqError> {
-    let Some(tokenizer) = tokenizer else { return Ok(()) };
-    match [START, END].into_iter().find(|token| tokenizer.special(token).is_none()) {
-        Some(token) => Err(Seq2SeqError::MissingToken { path: path.into(), token }),
-        None => Ok(()),
     }
 }
 
@@ -177,6 +160,6 @@ mod tests {
         let folder = ModelFolder::create(home.path().join("run"), Existing::Refuse).unwrap();
         tokenizer("abc").save(folder.tokenizer()).unwrap();
         let error = Vocabulary::load(&folder, true).unwrap_err();
-        assert!(error.is_user_error() && error.to_string().contains("has no token `<s>`"), "{error}");
+        assert!(error.is_user_error() && error.to_string().contains("has no begin token"), "{error}");
     }
 }

@@ -18,7 +18,7 @@ use super::units::Units;
 use crate::error::ClassificationError;
 use crate::masking::Hiding;
 use crate::objectives::PretrainingObjective;
-use crate::vocabulary::{MASK, TextVocabulary};
+use crate::vocabulary::TextVocabulary;
 
 /// A loader of batches.
 type Loader = Arc<dyn DataLoader<PretrainingBatch>>;
@@ -61,7 +61,7 @@ impl MaskedCorpus {
     ) -> Result<Self, ClassificationError> {
         let training = units(recipe, &vocabulary, (Split::Training, &texts.training))?;
         let validation = units(recipe, &vocabulary, (Split::Validation, &texts.validation))?;
-        let masks = Arc::new(MaskVocabulary::of(vocabulary.tokenizer(), MASK)?);
+        let masks = Arc::new(MaskVocabulary::of(vocabulary.tokenizer())?);
         Ok(Self { vocabulary, masks, objective: recipe.data.objective, texts, training, validation })
     }
 
@@ -73,7 +73,7 @@ impl MaskedCorpus {
     ) -> Result<Examples, ClassificationError> {
         let texts: Vec<String> = texts.iter().filter(|text| !text.trim().is_empty()).cloned().collect();
         let units = units(recipe, vocabulary, (Split::Validation, &texts))?;
-        let masks = Arc::new(MaskVocabulary::of(vocabulary.tokenizer(), MASK)?);
+        let masks = Arc::new(MaskVocabulary::of(vocabulary.tokenizer())?);
         let hiding = Hiding { vocabulary: masks, masking: recipe.data.masking, seed: recipe.seed };
         Ok(Examples { units, hiding, objective: recipe.data.objective })
     }

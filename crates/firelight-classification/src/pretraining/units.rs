@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use firelight_data::{DataError, NoiseSeed, SentencePairs, Split};
+use firelight_data::{DataError, Frame, NoiseSeed, SentencePairs, Split};
 
 use crate::data::EncodedText;
 use crate::error::ClassificationError;
-use crate::vocabulary::{Around, TextVocabulary};
-
-/// Tokens around a pair.
-const AROUND: usize = 3;
+use crate::vocabulary::{TextVocabulary, framed};
 
 /// Texts or pairs of sentences, as ids. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -27,7 +24,7 @@ pub(super) struct Pairs {
     documents: usize,
     /// Tokens of the longest sentence.
     longest: usize,
-    around: Around,
+    frame: Frame,
     max_len: usize,
 }
 
@@ -61,8 +58,8 @@ impl Units {
         let longest = sentences.iter().flatten().map(Vec::len).max().unwrap_or(0);
         let sentences =
             SentencePairs::new(sentences).map_err(|error| ClassificationError::SentencePairs { split, error })?;
-        let (documents, around) = (documents.len(), vocabulary.around());
-        Ok(Self::Pairs(Arc::new(Pairs { sentences, documents, longest, around, max_len })))
+        let (documents, frame) = (documents.len(), vocabulary.frame().clone());
+        Ok(Self::Pairs(Arc::new(Pairs { sentences, documents, longest, frame, max_len })))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -106,14 +103,14 @@ impl Pairs {
     /// The pair of the seed's item as a text, and whether its second sentence follows the first.
     pub(super) fn draw(&self, seed: NoiseSeed) -> (EncodedText, bool) {
         let pair = self.sentences.pair(seed);
-        let text = self.around.put(pair.first.clone(), Some(pair.second.clone()), self.max_len);
+        let text = framed(&self.frame, pair.first.clone(), Some(pair.second.clone()), self.max_len);
         (text, pair.is_next)
     }
 
     /// Which sentence comes second, every epoch decides anew.
     fn most_tokens(&self, index: usize) -> usize {
         let first = self.sentences.pair(NoiseSeed { seed: 0, epoch: 0, index: index as u64 }).first;
-        (first.len() + self.longest + AROUND).min(self.max_len)
+        (first.len() + self.longest + self.frame.size(true)).min(self.max_len)
     }
 }
 

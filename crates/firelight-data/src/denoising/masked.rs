@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{NoiseSeed, share};
 use crate::dice::Dice;
-use crate::{DataError, Tokenizer};
+use crate::{DataError, SpecialRole, Tokenizer};
 
 /// What is chosen together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,15 +66,16 @@ pub struct MaskedText {
 }
 
 impl MaskVocabulary {
-    /// The vocabulary of a tokenizer, whose special token `mask` is the mask, such as `[MASK]`.
+    /// The vocabulary of a tokenizer with a mask.
     ///
     /// # Errors
-    /// Fails if there is no such special token.
-    pub fn of(tokenizer: &Tokenizer, mask: &str) -> Result<Self, DataError> {
-        let mask = tokenizer.special(mask).ok_or_else(|| DataError::NoMask { token: mask.into() })?;
+    /// Fails if it has no special token of that role.
+    pub fn of(tokenizer: &Tokenizer) -> Result<Self, DataError> {
+        let mask = tokenizer.need(SpecialRole::Mask)?;
         let ids = 0..tokenizer.vocab_size() as u32;
-        let unknown = tokenizer.unknown();
-        let is_ordinary = ids.clone().map(|id| !tokenizer.is_special(id) && Some(id) != unknown);
+        let unknown = tokenizer.role(SpecialRole::Unknown);
+        let is_token = |id| tokenizer.token(id).is_some();
+        let is_ordinary = ids.clone().map(|id| is_token(id) && !tokenizer.is_special(id) && Some(id) != unknown);
         let is_ordinary: Vec<bool> = is_ordinary.collect();
         Ok(Self {
             mask,
@@ -243,7 +244,7 @@ mod tests {
         let text = "Once there was a little lantern that nobody lit";
         let tokenizer = Tokenizer::train(&TokenizerConfig::Bpe { vocab_size: 258 }, text).unwrap();
         let tokenizer = tokenizer.with_special_tokens(&["<mask>"]).unwrap();
-        let vocabulary = MaskVocabulary::of(&tokenizer, "<mask>").unwrap();
+        let vocabulary = MaskVocabulary::of(&tokenizer).unwrap();
         let whole = Masking { ratio: 0.3, masked: 1.0, random: 0.0, unit: MaskUnit::WholeWord };
         let ids = tokenizer.encode(text).unwrap();
         for index in 0..20 {
@@ -253,7 +254,8 @@ mod tests {
             assert!(kept.split_whitespace().all(|word| text.split(' ').any(|other| other == word)), "{kept}");
             assert!(!kept.is_empty() && kept.len() < text.len(), "{kept}");
         }
-        assert!(MaskVocabulary::of(&tokenizer, "[MASK]").unwrap_err().to_string().contains("[MASK]"));
+        let plain = Tokenizer::train(&TokenizerConfig::Byte, "").unwrap();
+        assert!(MaskVocabulary::of(&plain).unwrap_err().to_string().contains("has no mask token"));
     }
 
     #[test]
@@ -261,8 +263,8 @@ mod tests {
         let tokenizer = Tokenizer::train(&TokenizerConfig::Word { min_frequency: 1 }, "one two").unwrap();
         let tokenizer = tokenizer.with_special_tokens(&["[MASK]"]).unwrap();
         let ids = tokenizer.encode("one never two").unwrap();
-        assert_eq!(Some(ids[1]), tokenizer.unknown());
-        let vocabulary = MaskVocabulary::of(&tokenizer, "[MASK]").unwrap();
+        assert_eq!(Some(ids[1]), tokenizer.role(SpecialRole::Unknown));
+        let vocabulary = MaskVocabulary::of(&tokenizer).unwrap();
         assert!(!vocabulary.may_be_chosen(ids[1]) && !vocabulary.ordinary.contains(&ids[1]));
         assert_eq!(vocabulary.ordinary.len(), 2);
     }

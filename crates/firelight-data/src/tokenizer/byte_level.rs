@@ -5,7 +5,7 @@
 //! The pre-tokenizer counts a space to the word behind it, so that `dog` at the beginning of a text is another word than
 //! ` dog` inside it. In running text that happens once; where every line is a sentence it would split the counts of every
 //! word that can begin one. The tokenizers for sentences therefore put a space in front of each text and take it away
-//! again in decoding: Llama's `Prepend` and `Strip` in the file, SentencePiece's `add_dummy_prefix` (Kudo and Richardson
+//! again in decoding: Llama's `Prepend` and `Strip`, SentencePiece's `add_dummy_prefix` (Kudo and Richardson
 //! 2018). Source of bytes and pre-tokenizer: Radford et al. 2019, GPT-2, section 2.2.
 
 use tokenizers::decoders::sequence::Sequence;
@@ -13,12 +13,10 @@ use tokenizers::decoders::strip::Strip;
 use tokenizers::normalizers::Prepend;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{
-    AddedToken, DecoderWrapper, ModelWrapper, NormalizerWrapper, OffsetReferential, OffsetType, PreTokenizedString,
-    PreTokenizer, PreTokenizerWrapper,
+    DecoderWrapper, ModelWrapper, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, PreTokenizerWrapper,
 };
 
-use super::failure;
-use super::pieces::spelling;
+use super::guarded;
 use crate::DataError;
 
 /// Bytes of text after which a part ends at the next opportunity.
@@ -51,30 +49,19 @@ pub(super) fn check_vocab_size(text: &str, vocab_size: usize) -> Result<(), Data
     }
 }
 
-/// The ids of a text.
-pub(super) fn encode(tokenizer: &tokenizers::Tokenizer, text: &str) -> Result<Vec<u32>, DataError> {
-    encode_parts(tokenizer, parts(text).collect())
-}
-
 /// The ids of the parts of a text.
-pub(super) fn encode_parts(tokenizer: &tokenizers::Tokenizer, parts: Vec<&str>) -> Result<Vec<u32>, DataError> {
+pub(super) fn encode_parts(tokenizer: &tokenizers::Tokenizer, parts: &[&str]) -> Result<Vec<u32>, DataError> {
     let mut ids = Vec::new();
     for group in parts.chunks(PARTS_AT_ONCE) {
-        for encoding in tokenizer.encode_batch_fast(group.to_vec(), false).map_err(failure)? {
+        for encoding in guarded(|| tokenizer.encode_batch_fast(group.to_vec(), false))? {
             ids.extend_from_slice(encoding.get_ids());
         }
     }
     Ok(ids)
 }
 
-/// The text as the tokenizers for sentences read it.
-pub(super) fn with_space(text: &str) -> String {
-    if text.is_empty() { String::new() } else { format!(" {text}") }
-}
-
-/// Tells the file of a tokenizer for sentences about the space in front, which only the file needs to know: in memory the
-/// space is put there before the text is cut into parts.
-pub(super) fn write_space(tokenizer: &mut tokenizers::Tokenizer) {
+/// Puts a space in front of every text and takes it away again in decoding.
+pub(super) fn put_space_in_front(tokenizer: &mut tokenizers::Tokenizer) {
     let decoders = vec![
         DecoderWrapper::ByteLevel(ByteLevel::default()),
         DecoderWrapper::Fuse(Default::default()),
@@ -83,37 +70,37 @@ pub(super) fn write_space(tokenizer: &mut tokenizers::Tokenizer) {
     tokenizer.with_normalizer(Some(Prepend::new(" ".into()))).with_decoder(Some(Sequence::new(decoders)));
 }
 
-/// Undoes [`write_space`]; whether there was something to undo.
-pub(super) fn take_space(tokenizer: &mut tokenizers::Tokenizer) -> bool {
-    let found = matches!(tokenizer.get_normalizer(), Some(NormalizerWrapper::Prepend(front)) if front.prepend == " ");
-    if found {
-        tokenizer.with_normalizer(None::<NormalizerWrapper>).with_decoder(Some(ByteLevel::default()));
-    }
-    found
+/// Whether a tokenizer cuts as GPT-2 does.
+pub(super) fn is_gpt2(tokenizer: &tokenizers::Tokenizer) -> bool {
+    let cuts = |level: &ByteLevel| level.use_regex && !level.add_prefix_space;
+    matches!(tokenizer.get_pre_tokenizer(), Some(PreTokenizerWrapper::ByteLevel(level)) if cuts(level))
 }
 
-/// Checks that a tokenizer knows every byte and cuts as GPT-2 does; the error is what it does instead.
-pub(super) fn recognise(tokenizer: &tokenizers::Tokenizer, model: &str) -> Result<(), String> {
-    let cuts_as_gpt2 = |pre_tokenizer: &PreTokenizerWrapper| match pre_tokenizer {
-        PreTokenizerWrapper::ByteLevel(level) => level.use_regex && !level.add_prefix_space,
-        _ => false,
-    };
-    if tokenizer.get_normalizer().is_some() {
-        return Err(format!("its {model} model changes the text before it encodes it (a normalizer)"));
+/// Whether a token that the file adds reaches across white space, before which a text could otherwise be cut.
+pub(super) fn takes_white_space(tokenizer: &tokenizers::Tokenizer) -> bool {
+    let added = tokenizer.get_added_vocabulary().get_added_tokens_decoder().values();
+    let mut text = added.filter(|token| !token.special);
+    text.any(|token| token.lstrip || token.rstrip || token.content.contains(char::is_whitespace))
+}
+
+/// Whether tokens spell bytes in printable characters.
+pub(super) fn is_spelt(tokenizer: &tokenizers::Tokenizer) -> bool {
+    let spells = |decoder: &DecoderWrapper| matches!(decoder, DecoderWrapper::ByteLevel(_));
+    match tokenizer.get_decoder() {
+        Some(DecoderWrapper::Sequence(all)) => all.get_decoders().iter().any(spells),
+        decoder => decoder.is_some_and(spells),
     }
-    if !tokenizer.get_pre_tokenizer().is_some_and(cuts_as_gpt2) {
-        return Err(format!("its {model} model is not byte-level with the pre-tokenizer of GPT-2"));
+}
+
+/// The character that spells each byte in byte-level BPE: printable bytes of Latin-1 spell themselves, the others take
+/// the characters from U+0100 on. Source: Radford et al. 2019, `bytes_to_unicode` in GPT-2's encoder.py.
+pub(super) fn spelling(byte: u8) -> char {
+    let is_printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    if is_printable(byte) {
+        return byte.into();
     }
-    let is_missing = |byte: &u8| tokenizer.token_to_id(&spelling(*byte).to_string()).is_none();
-    if let Some(byte) = (0..=255).find(is_missing) {
-        return Err(format!("its vocabulary lacks the byte {byte:#04x}, so it cannot encode every text"));
-    }
-    // A part may end at any white space, which such a token could reach across.
-    let reaches = |token: &AddedToken| token.lstrip || token.rstrip || token.content.contains(char::is_whitespace);
-    match tokenizer.get_added_tokens_decoder().into_values().find(|token| !token.special && reaches(token)) {
-        Some(token) => Err(format!("its added token {:?} takes white space in", token.content)),
-        None => Ok(()),
-    }
+    let before = (0..byte).filter(|&other| !is_printable(other)).count();
+    char::from_u32(0x100 + before as u32).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
 /// A tokenizer that hands the words of a pre-tokenizer to a model and joins the bytes again.
@@ -147,7 +134,7 @@ pub(super) fn learnt(word: &str) -> Vec<String> {
 
 /// The lines of a text as the tokenizers for sentences are trained on them: each with a space in front, in parts.
 pub(super) fn sentences(text: &str) -> impl Iterator<Item = String> {
-    let in_front = |number: usize, part: &str| if number == 0 { with_space(part) } else { part.to_owned() };
+    let in_front = |number: usize, part: &str| if number == 0 { format!(" {part}") } else { part.to_owned() };
     text.lines().flat_map(move |line| parts(line).enumerate().map(move |(number, part)| in_front(number, part)))
 }
 
@@ -189,13 +176,19 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn the_alphabet_is_that_of_the_tokenizers_crate() {
+        let ours: std::collections::HashSet<char> = (0..=255).map(spelling).collect();
+        assert_eq!(ours, ByteLevel::alphabet().into_iter().collect());
+        assert_eq!((spelling(b'a'), spelling(b' '), spelling(b'\n')), ('a', '\u{120}', '\u{10a}'));
+    }
+
+    #[test]
     fn a_long_text_is_encoded_as_if_it_were_one_part() {
         let text = crate::stories(2, 40_000).replace(". ", ".  \n\t");
-        for config in [TokenizerConfig::Bpe { vocab_size: 600 }, TokenizerConfig::Unigram { vocab_size: 600 }] {
+        for config in [TokenizerConfig::Bpe { vocab_size: 600 }, TokenizerConfig::Word { min_frequency: 1 }] {
             let tokenizer = Tokenizer::train(&config, &text).unwrap();
-            assert!(parts(&text).count() > 5);
-            let read = if tokenizer.kind() == TokenizerKind::Bpe { text.clone() } else { with_space(&text) };
-            let whole = tokenizer.inner.encode_fast(read, false).unwrap();
+            assert!(tokenizer.parts(&text).len() > 5);
+            let whole = tokenizer.inner.encode_fast(text.as_str(), false).unwrap();
             assert_eq!(tokenizer.encode(&text).unwrap(), whole.get_ids());
         }
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use tokenizers::decoders::fuse::Fuse;
 use tokenizers::models::wordlevel::WordLevel;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
-use tokenizers::{PreTokenizerWrapper, SplitDelimiterBehavior};
+use tokenizers::{Model, PreTokenizerWrapper, SplitDelimiterBehavior};
 
 use super::failure;
 use crate::DataError;
@@ -36,21 +36,21 @@ fn every_character() -> tokenizers::Result<Split> {
     Split::new(SplitPattern::Regex(ANY_CHARACTER.into()), SplitDelimiterBehavior::Isolated, false)
 }
 
+/// Whether a WordLevel tokenizer is one of characters.
+pub(super) fn are_tokens(tokenizer: &tokenizers::Tokenizer) -> bool {
+    let cuts = match tokenizer.get_pre_tokenizer() {
+        Some(PreTokenizerWrapper::Split(split)) => every_character().is_ok_and(|every| every == *split),
+        _ => false,
+    };
+    cuts && tokenizer.get_normalizer().is_none()
+        && tokenizer.get_model().get_vocab().keys().all(|token| single(token).is_some())
+}
+
 impl Characters {
-    /// Takes the vocabulary from a WordLevel tokenizer if it is one of characters; the error is what it is instead.
-    pub(super) fn recognise(
-        tokenizer: &tokenizers::Tokenizer,
-        vocabulary: &HashMap<String, u32>,
-    ) -> Result<Self, String> {
-        let cuts = |pre_tokenizer: &PreTokenizerWrapper| match pre_tokenizer {
-            PreTokenizerWrapper::Split(split) => every_character().is_ok_and(|every| every == *split),
-            _ => false,
-        };
-        if tokenizer.get_normalizer().is_some() || !tokenizer.get_pre_tokenizer().is_some_and(cuts) {
-            return Err("its WordLevel model does not cut between all characters".into());
-        }
-        let characters = vocabulary.iter().map(|(token, &id)| Ok((single(token)?, id)));
-        characters.collect::<Result<_, String>>().map(Self)
+    /// The vocabulary of such a tokenizer.
+    pub(super) fn of(tokenizer: &tokenizers::Tokenizer) -> Self {
+        let vocabulary = tokenizer.get_model().get_vocab();
+        Self(vocabulary.iter().filter_map(|(token, &id)| Some((single(token)?, id))).collect())
     }
 
     /// The ids of a text's characters.
@@ -75,13 +75,10 @@ impl Characters {
     }
 }
 
-/// The only character of a token.
-fn single(token: &str) -> Result<char, String> {
+/// The character that is all of a token.
+fn single(token: &str) -> Option<char> {
     let mut characters = token.chars();
-    match (characters.next(), characters.next()) {
-        (Some(character), None) => Ok(character),
-        _ => Err(format!("the token {token:?} is not one character")),
-    }
+    characters.next().filter(|_| characters.next().is_none())
 }
 
 #[cfg(test)]

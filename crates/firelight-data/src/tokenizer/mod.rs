@@ -1,81 +1,65 @@
-//! Text to token ids and back: characters, bytes, words, byte-level BPE, Unigram or WordPiece. Trained by the task crates from the text
-//! of a run, loaded again by everything that needs the model. Saved as `tokenizer.json` in the format of Hugging Face's
-//! `tokenizers`, which also trains and runs BPE, Unigram, WordPiece and words here.
+//! Text to token ids and back: a thin type over Hugging Face's `tokenizers` crate, which reads, trains and runs every
+//! `tokenizer.json`. [`TokenizerConfig`] names the sorts that are trained here, from the text of a run; any other one is loaded and
+//! does what its file says.
+//!
+//! Three things differ from the crate. What a user types is text, even where it looks like a special token. A file's truncation and
+//! padding are off, because they would silently lose or add text. And a long text is cut into parts where that changes no id,
+//! because the crate needs some hundred bytes of memory for each byte of text it works on.
 
 mod bpe;
 mod byte_level;
 mod characters;
 mod config;
 mod file;
+mod frame;
+#[cfg(test)]
+mod goldens;
+mod kind;
 mod offsets;
-mod pieces;
+mod roles;
 mod special;
 mod unigram;
+mod windows;
 mod word_piece;
 mod words;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use firelight_storage::{read_file, write_atomic};
-use tokenizers::{Model, ModelWrapper};
+use tokenizers::PostProcessorWrapper;
 
 pub use config::TokenizerConfig;
-pub(crate) use pieces::{Pieces, Seam};
+pub use frame::Frame;
+pub use kind::TokenizerKind;
+pub use roles::SpecialRole;
+pub use windows::{Cut, TextWindow, WindowOptions};
 
 use crate::{DataError, TextStream};
 use characters::Characters;
-use pieces::Spacing;
-
-/// Which sort of tokenizer this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TokenizerKind {
-    /// One token a character.
-    Char,
-    /// One token a byte; the id is the byte's value.
-    Byte,
-    /// Byte-level byte pair encoding with the pre-tokenizer of GPT-2.
-    Bpe,
-    /// The same with a space in front of every text.
-    SentenceBpe,
-    /// Byte-level Unigram with the pre-tokenizer of GPT-2 and a space in front of every text.
-    Unigram,
-    /// One token a word or punctuation mark.
-    Word,
-    /// BERT's pieces of lower-case words.
-    WordPiece,
-}
-
-impl TokenizerKind {
-    /// Whether what such a tokenizer decodes may go on with a text, as a language model does: its tokens hold all spaces.
-    /// The others decode a text of its own, without a space in front.
-    pub fn continues_text(self) -> bool {
-        matches!(self, Self::Char | Self::Byte | Self::Bpe)
-    }
-}
+use roles::Roles;
 
 /// Turns text into token ids and token ids into text.
 ///
-/// Special tokens have ids that no text is ever turned into, and stand for no text: a task puts them where it needs them.
+/// Special tokens have ids that no text is ever turned into, and stand for no text: a task puts them where it needs them, by their
+/// [role](SpecialRole).
 #[derive(Clone, Debug)]
 pub struct Tokenizer {
-    /// The tokenizer as its file describes it, without the space that is put in front of sentences.
-    inner: tokenizers::Tokenizer,
-    encoder: Encoder,
-    pieces: Arc<Pieces>,
-}
-
-/// How text becomes ids. Characters and bytes need no machinery, the others run through the `tokenizers` crate.
-#[derive(Clone, Debug)]
-enum Encoder {
-    Char(Characters),
-    Byte,
-    Bpe,
-    SentenceBpe,
-    Unigram,
-    Word,
-    WordPiece,
+    /// All but its post-processor, which trims the places of tokens too; texts are cut before that.
+    inner: Arc<tokenizers::Tokenizer>,
+    processor: Option<PostProcessorWrapper>,
+    /// The same, reading special tokens in texts; made when somebody asks for it.
+    reading_special: OnceLock<Arc<tokenizers::Tokenizer>>,
+    kind: TokenizerKind,
+    /// Whether a long text may be cut before white space.
+    may_cut: bool,
+    /// One character a token is a look-up, so that an error can tell where it happened.
+    characters: Option<Arc<Characters>>,
+    roles: Roles,
+    vocab_size: usize,
+    /// Where it was read from.
+    file: Option<Arc<Path>>,
 }
 
 impl Tokenizer {
@@ -100,142 +84,139 @@ impl Tokenizer {
             TokenizerConfig::Word { min_frequency } => words::train(text, min_frequency)?,
             TokenizerConfig::WordPiece { vocab_size } => word_piece::train(text, vocab_size)?,
         };
-        let sentences = matches!(config, TokenizerConfig::SentenceBpe { .. } | TokenizerConfig::Unigram { .. });
-        Self::from_inner(inner, sentences).map_err(|reason| DataError::Tokenizer { reason })
+        Self::of(inner, None).map_err(|reason| DataError::Tokenizer { reason })
     }
 
-    /// Reads a `tokenizer.json`, written by [`save`](Self::save) or by another program.
+    /// Reads any `tokenizer.json`, written by [`save`](Self::save) or by another program, and what `special_tokens_map.json` and
+    /// `tokenizer_config.json` beside it say of special tokens.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, is no tokenizer, or is one of another kind than [`TokenizerKind`] lists.
+    /// Fails if a file cannot be read, or is no tokenizer.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, DataError> {
         let path = path.as_ref();
         let foreign = |reason| DataError::TokenizerFile { path: path.into(), reason };
         let mut inner = file::parse(&read_file(path, file::LIMIT)?).map_err(foreign)?;
-        // A file may ask for cut or padded ids, which would silently lose or add text.
-        inner.with_padding(None).with_truncation(None).map_err(|error| foreign(error.to_string()))?;
-        let is_for_sentences = byte_level::take_space(&mut inner);
-        Self::from_inner(inner, is_for_sentences).map_err(foreign)
+        let named = roles::beside(path)?;
+        roles::mark_special(&mut inner, &named);
+        Ok(Self { file: Some(path.into()), ..Self::of(inner, Some(&named)).map_err(foreign)? })
     }
 
-    /// Writes the tokenizer to `path`, replacing a file that is there.
+    /// Writes the tokenizer to `path`, replacing a file that is there. Roles of special tokens that this file alone does not tell
+    /// go into `special_tokens_map.json` beside it.
     ///
     /// # Errors
-    /// Fails if the file cannot be written; an older file is then untouched.
+    /// Fails if a file cannot be written; an older one is then untouched.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), DataError> {
-        let mut text = self.file().to_string(true).map_err(failure)?;
+        let inner = self.file();
+        let mut text = inner.to_string(true).map_err(failure)?;
         text.push('\n');
+        self.roles.save_beside(path.as_ref(), &inner)?;
         Ok(write_atomic(path, text)?)
     }
 
-    /// Turns text into ids.
+    /// Turns text into ids, without any special token: what looks like one is text.
     ///
     /// # Errors
-    /// Fails at the first character outside the vocabulary of a [`TokenizerKind::Char`]. [`TokenizerKind::Word`] and
-    /// [`TokenizerKind::WordPiece`] have a token for unknown words, and the others know every text.
+    /// Fails at the first character outside the vocabulary of a [`TokenizerKind::Char`], and where a file from elsewhere has no token
+    /// for what it does not know.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
-        match &self.encoder {
-            Encoder::Char(characters) => characters.encode(text),
-            Encoder::Byte => Ok(text.bytes().map(u32::from).collect()),
-            Encoder::Bpe | Encoder::Word => byte_level::encode(&self.inner, text),
-            Encoder::SentenceBpe | Encoder::Unigram => byte_level::encode(&self.inner, &byte_level::with_space(text)),
-            Encoder::WordPiece => byte_level::encode_parts(&self.inner, word_piece::parts(text).collect()),
+        match (&self.characters, self.kind) {
+            (Some(characters), _) => characters.encode(text),
+            (None, TokenizerKind::Byte) => Ok(text.bytes().map(u32::from).collect()),
+            (None, _) => byte_level::encode_parts(&self.inner, &self.parts(text)),
         }
     }
 
-    /// Turns ids into text. Special tokens are skipped; bytes that are no UTF-8, and ids outside the vocabulary, become
-    /// U+FFFD.
+    /// Turns text into ids, where the special tokens that it spells are special tokens: for prompts that a program puts together.
+    /// None is added around it.
     ///
-    /// This is the text that was encoded, except that words outside a vocabulary of words are lost and the white space
-    /// between words is one space each; WordPiece loses case and accents too, and puts spaces around marks.
+    /// ```
+    /// use firelight_data::{Tokenizer, TokenizerConfig};
+    ///
+    /// let bytes = Tokenizer::train(&TokenizerConfig::Byte, "").unwrap().with_special_tokens(&["</s>"]).unwrap();
+    /// assert_eq!(bytes.encode_with_special("a</s>").unwrap(), [97, 256]);
+    /// assert_eq!(bytes.encode("a</s>").unwrap().len(), 5);
+    /// ```
+    ///
+    /// # Errors
+    /// Fails where the vocabulary lacks something and has no token for what it does not know.
+    pub fn encode_with_special(&self, text: &str) -> Result<Vec<u32>, DataError> {
+        let reading = self.reading_special.get_or_init(|| {
+            let mut inner = tokenizers::Tokenizer::clone(&self.inner);
+            inner.set_encode_special_tokens(false);
+            Arc::new(inner)
+        });
+        Ok(guarded(|| reading.encode_fast(text, false))?.get_ids().to_vec())
+    }
+
+    /// Turns ids into text, as the file says. Special tokens and ids that are none are skipped; bytes that are no UTF-8 become U+FFFD.
+    ///
+    /// For characters, bytes, BPE and Unigram of this library this is the text that was encoded. Words outside a vocabulary of words
+    /// are lost and the white space between words is one space each; WordPiece loses case and accents too, and puts spaces around
+    /// marks.
     pub fn decode(&self, ids: &[u32]) -> String {
-        let (mut bytes, mut seam) = (Vec::new(), Seam::default());
-        ids.iter().for_each(|&id| self.pieces.append(id, &mut seam, &mut bytes));
-        String::from_utf8_lossy(&bytes).into_owned()
+        decode(&self.inner, ids)
     }
 
     /// Starts to decode ids one by one.
     pub fn stream(&self) -> TextStream {
-        TextStream::new(self.pieces.clone())
+        self.stream_after(&[])
     }
 
-    /// Number of ids: each is below it.
+    /// Starts to decode ids that go on with others, such as a prompt: some tokenizers leave out the space in front of a text, which
+    /// these ids do not begin.
+    pub fn stream_after(&self, before: &[u32]) -> TextStream {
+        TextStream::new(self.inner.clone(), before)
+    }
+
+    /// How many ids are real: each is below it, and there may be holes. A model may know more; the rest is never produced or read.
     pub fn vocab_size(&self) -> usize {
-        self.pieces.len()
+        self.vocab_size
     }
 
-    /// The token of an id as the file spells it, for display; none for an id outside the vocabulary.
-    ///
-    /// All but characters and words spell bytes as printable characters, a space as `\u{120}` for instance. Words mark with
-    /// U+FFED where no space stands between them.
+    /// The token of an id as the file spells it, for display; none for an id that is no token.
     pub fn token(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
     }
 
-    /// Whether a token goes on with the word of the token before it: with WordPiece a `##` piece, with bytes, characters, BPE and
-    /// Unigram one that does not begin with white space. Special tokens and whole words never do.
-    pub fn continues_word(&self, id: u32) -> bool {
-        !matches!(self.encoder, Encoder::Word) && self.pieces.continues_word(id)
-    }
-
     /// Which sort of tokenizer this is.
     pub fn kind(&self) -> TokenizerKind {
-        match self.encoder {
-            Encoder::Char(_) => TokenizerKind::Char,
-            Encoder::Byte => TokenizerKind::Byte,
-            Encoder::Bpe => TokenizerKind::Bpe,
-            Encoder::SentenceBpe => TokenizerKind::SentenceBpe,
-            Encoder::Unigram => TokenizerKind::Unigram,
-            Encoder::Word => TokenizerKind::Word,
-            Encoder::WordPiece => TokenizerKind::WordPiece,
-        }
+        self.kind
+    }
+
+    /// Makes a tokenizer of the crate's, with what is said of its special tokens beside its file; the error is what is wrong with it.
+    fn of(mut inner: tokenizers::Tokenizer, named: Option<&roles::Named>) -> Result<Self, String> {
+        // What a user types is text, even where it looks like a special token.
+        inner.set_encode_special_tokens(true);
+        let (kind, roles) = (TokenizerKind::of(&inner), Roles::of(&inner, named));
+        let processor = inner.get_post_processor().cloned();
+        inner.with_padding(None).with_post_processor(None::<PostProcessorWrapper>);
+        Ok(Self {
+            processor,
+            kind,
+            roles,
+            may_cut: kind.is_cut_at_white_space() && !byte_level::takes_white_space(&inner),
+            characters: (kind == TokenizerKind::Char).then(|| Arc::new(Characters::of(&inner))),
+            vocab_size: file::vocab_size(&inner)?,
+            reading_special: OnceLock::new(),
+            inner: Arc::new(inner),
+            file: None,
+        })
     }
 
     /// The tokenizer as it stands in its file.
     fn file(&self) -> tokenizers::Tokenizer {
-        let mut inner = self.inner.clone();
-        if self.is_for_sentences() {
-            byte_level::write_space(&mut inner);
-        }
+        let mut inner = tokenizers::Tokenizer::clone(&self.inner);
+        inner.with_post_processor(self.processor.clone());
         inner
     }
 
-    /// Whether every text gets a space in front.
-    fn is_for_sentences(&self) -> bool {
-        matches!(self.encoder, Encoder::SentenceBpe | Encoder::Unigram)
-    }
-
-    /// Recognises the kind of a tokenizer; the error is what was found instead.
-    fn from_inner(mut inner: tokenizers::Tokenizer, is_for_sentences: bool) -> Result<Self, String> {
-        // What a user types is text, even where it looks like a special token.
-        inner.set_encode_special_tokens(true);
-        let encoder = Encoder::recognise(&inner, is_for_sentences)?;
-        let pieces = match &encoder {
-            Encoder::Char(_) => Pieces::of_characters(&inner)?,
-            Encoder::Word => Pieces::of_words(&inner)?,
-            Encoder::WordPiece => Pieces::of_word_pieces(&inner)?,
-            Encoder::Byte | Encoder::Bpe => Pieces::of_bytes(&inner, Spacing::Written)?,
-            Encoder::SentenceBpe | Encoder::Unigram => Pieces::of_bytes(&inner, Spacing::InFront)?,
-        };
-        Ok(Self { inner, encoder, pieces: Arc::new(pieces) })
-    }
-}
-
-impl Encoder {
-    fn recognise(inner: &tokenizers::Tokenizer, is_for_sentences: bool) -> Result<Self, String> {
-        match (inner.get_model(), is_for_sentences) {
-            (ModelWrapper::WordLevel(model), false) => match inner.get_normalizer() {
-                Some(_) => words::recognise(inner, model).map(|()| Self::Word),
-                None => Characters::recognise(inner, &model.get_vocab()).map(Self::Char),
-            },
-            (ModelWrapper::BPE(_), false) if bpe::is_bytes(inner) => Ok(Self::Byte),
-            (ModelWrapper::BPE(_), false) => byte_level::recognise(inner, "BPE").map(|()| Self::Bpe),
-            (ModelWrapper::BPE(_), true) => byte_level::recognise(inner, "BPE").map(|()| Self::SentenceBpe),
-            (ModelWrapper::Unigram(_), true) => byte_level::recognise(inner, "Unigram").map(|()| Self::Unigram),
-            (ModelWrapper::Unigram(_), false) => Err("its Unigram model puts no space in front of a text".into()),
-            (ModelWrapper::WordLevel(_), true) => Err("its WordLevel model puts a space in front of a text".into()),
-            (ModelWrapper::WordPiece(model), false) => word_piece::recognise(inner, model).map(|()| Self::WordPiece),
-            (ModelWrapper::WordPiece(_), true) => Err("its WordPiece model puts a space in front of a text".into()),
+    /// The parts of a text that can be encoded one by one.
+    fn parts<'a>(&self, text: &'a str) -> Vec<&'a str> {
+        match self.kind {
+            _ if !self.may_cut => vec![text],
+            TokenizerKind::WordPiece => word_piece::parts(text).collect(),
+            _ => byte_level::parts(text).collect(),
         }
     }
 }
@@ -243,6 +224,17 @@ impl Encoder {
 /// Converts an error of the `tokenizers` crate, which has no types.
 fn failure(error: tokenizers::Error) -> DataError {
     DataError::Tokenizer { reason: error.to_string() }
+}
+
+/// The text of ids; none where the file's decoder fails.
+pub(crate) fn decode(tokenizer: &tokenizers::Tokenizer, ids: &[u32]) -> String {
+    guarded(|| tokenizer.decode(ids, true)).unwrap_or_default()
+}
+
+/// Runs what the crate does with a text. A part of a file that is damaged, such as a precompiled normalizer, makes it panic here.
+pub(crate) fn guarded<R>(work: impl FnOnce() -> tokenizers::Result<R>) -> Result<R, DataError> {
+    let panicked = |_| DataError::Tokenizer { reason: "the `tokenizers` crate panics: its file may be damaged".into() };
+    catch_unwind(AssertUnwindSafe(work)).map_err(panicked)?.map_err(failure)
 }
 
 #[cfg(test)]
@@ -338,16 +330,29 @@ mod tests {
         message("");
         message(&whole[..whole.len() / 2]);
         message(r#"{"d_model": 128}"#);
-        assert!(message(&whole.replace("\"l\":", "\"lo\":")).contains("the token \"lo\" is not one character"));
         assert!(message(&whole.replace("\"w\": 15", "\"w\": 4294967294")).contains("its largest id is 4294967294"));
         assert!(message(&whole.replace("\"w\": 15", "\"w\": 14")).contains("has the id 14, as another one has"));
-        let unigram = r#"{"version": "1.0", "model": {"type": "Unigram", "unk_id": 0, "vocab": [["a", 0.0]]}}"#;
-        assert!(message(unigram).contains("its Unigram model puts no space in front of a text"));
-        trained(TokenizerConfig::Word { min_frequency: 1 }).save(&path).unwrap();
-        let words = fs::read_to_string(&path).unwrap();
-        assert!(message(&words.replace("WhitespaceSplit", "Whitespace")).contains("cuts neither"));
-        assert!(message(&words.replace("\"<unk>\":", "\"gone\":")).contains("lacks the token \"<unk>\""));
         assert!(Tokenizer::load(home.path().join("none")).unwrap_err().is_user_error());
+    }
+
+    #[test]
+    fn every_file_that_the_crate_reads_does_what_it_says() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("tokenizer.json");
+        let load = |file: &str| {
+            fs::write(&path, file).unwrap();
+            Tokenizer::load(&path).unwrap()
+        };
+        let unigram = r#"{"version": "1.0", "model": {"type": "Unigram", "unk_id": 0, "vocab": [["?", 0.0], ["a", -1.0], ["ab", -1.5]]}}"#;
+        let unigram = load(unigram);
+        assert_eq!((unigram.kind(), unigram.encode("abac").unwrap()), (TokenizerKind::Other, vec![2, 1, 0]));
+        // Ids may have holes, and what is not in the vocabulary an error that names no file of ours.
+        let words = r#"{"version": "1.0", "truncation": {"max_length": 1, "strategy": "LongestFirst", "stride": 0}, "added_tokens": [],
+            "pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "WordLevel", "unk_token": "<unk>", "vocab": {"a": 7, "b": 3}}}"#;
+        let words = load(words);
+        assert_eq!((words.encode("a b a").unwrap(), words.vocab_size()), (vec![7, 3, 7], 8));
+        assert_eq!(words.decode(&[7, 5, 3]), "a b");
+        assert!(words.encode("c").is_err());
     }
 
     #[test]
@@ -358,12 +363,14 @@ mod tests {
     }
 
     #[test]
-    fn an_id_outside_the_vocabulary_decodes_to_a_replacement_character() {
+    fn an_id_that_is_no_token_stands_for_no_text() {
         for config in CONFIGS {
             let tokenizer = trained(config);
-            assert_eq!(tokenizer.decode(&[tokenizer.vocab_size() as u32]), "\u{fffd}");
-            assert_eq!(tokenizer.token(tokenizer.vocab_size() as u32), None);
-            assert!(tokenizer.token(tokenizer.vocab_size() as u32 - 1).is_some());
+            let beyond = tokenizer.vocab_size() as u32;
+            let ids = [&[beyond][..], &tokenizer.encode("low").unwrap(), &[u32::MAX]].concat();
+            assert_eq!((tokenizer.decode(&ids).as_str(), tokenizer.stream().read(&ids).as_str()), ("low", "low"));
+            assert_eq!(tokenizer.token(beyond), None);
+            assert!(tokenizer.token(beyond - 1).is_some());
         }
     }
 

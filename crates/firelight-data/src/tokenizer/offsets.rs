@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use super::{Encoder, Tokenizer, byte_level, failure, word_piece};
+use tokenizers::{Encoding, ModelWrapper};
+
+use super::byte_level::is_spelt;
+use super::{Tokenizer, TokenizerKind, guarded};
 use crate::DataError;
 
 impl Tokenizer {
@@ -23,55 +26,61 @@ impl Tokenizer {
     /// # Errors
     /// As [`encode`](Self::encode).
     pub fn encode_with_offsets(&self, text: &str) -> Result<Vec<(u32, Range<usize>)>, DataError> {
-        match &self.encoder {
-            Encoder::Char(characters) => {
-                let stretches = text.char_indices().map(|(begin, character)| begin..begin + character.len_utf8());
-                Ok(characters.encode(text)?.into_iter().zip(stretches).collect())
+        if let Some(characters) = &self.characters {
+            let stretches = text.char_indices().map(|(begin, character)| begin..begin + character.len_utf8());
+            return Ok(characters.encode(text)?.into_iter().zip(stretches).collect());
+        }
+        let (mut found, mut before) = (Vec::new(), 0);
+        for part in self.parts(text) {
+            let encoding = self.encoded(part)?;
+            let stretches = encoding.get_offsets().iter().map(|&(begin, end)| before + begin..before + end);
+            found.extend(encoding.get_ids().iter().copied().zip(stretches));
+            before += part.len();
+        }
+        Ok(found)
+    }
+
+    /// A text as the crate encodes it, except for two sorts of places. A space that is a token of its own and that the text does not
+    /// have stands for nothing; and of words and marks, which do not overlap, a mark leaves out the character before it, to which the
+    /// crate counts its joiner.
+    pub(super) fn encoded(&self, text: &str) -> Result<Encoding, DataError> {
+        if let Some(characters) = &self.characters {
+            characters.encode(text)?; // whose error tells the place
+        }
+        let mut encoding = guarded(|| self.inner.encode(text, false))?;
+        let is_space = encoding.get_tokens().first().is_some_and(|token| SPACES.contains(&token.as_str()));
+        if is_space && !text.starts_with(char::is_whitespace) {
+            encoding.get_offsets_mut()[0] = (0, 0);
+        }
+        if self.kind == TokenizerKind::Word {
+            let mut reached = 0;
+            for place in encoding.get_offsets_mut() {
+                place.0 = place.0.max(reached);
+                reached = place.1;
             }
-            Encoder::Byte => {
-                let whole = |at: usize| text.floor_char_boundary(at)..text.ceil_char_boundary(at + 1);
-                Ok(text.bytes().enumerate().map(|(at, byte)| (u32::from(byte), whole(at))).collect())
-            }
-            Encoder::Bpe => of_parts(&self.inner, byte_level::parts(text)),
-            Encoder::Word => Ok(apart(of_parts(&self.inner, byte_level::parts(text))?)),
-            Encoder::SentenceBpe | Encoder::Unigram => {
-                let mut found = of_parts(&self.inner, byte_level::parts(&byte_level::with_space(text)))?;
-                for (_, stretch) in &mut found {
-                    // The space in front is no part of the text.
-                    *stretch = stretch.start.saturating_sub(1)..stretch.end.saturating_sub(1);
-                }
-                Ok(found)
-            }
-            Encoder::WordPiece => of_parts(&self.inner, word_piece::parts(text)),
+        }
+        Ok(encoding)
+    }
+
+    /// Whether a token goes on with the word of the token before it: with WordPiece a `##` piece, with bytes, characters, BPE and
+    /// Unigram one that does not begin with white space. Special tokens and whole words never do.
+    pub fn continues_word(&self, id: u32) -> bool {
+        let Some(token) = self.token(id).filter(|_| !self.is_special(id)) else { return false };
+        let first = token.chars().next();
+        match self.inner.get_model() {
+            ModelWrapper::WordPiece(model) => token.starts_with(&model.continuing_subword_prefix),
+            ModelWrapper::WordLevel(_) if self.kind != TokenizerKind::Char => false,
+            _ if is_spelt(&self.inner) => !first.is_some_and(|first| SPELT_SPACES.contains(&first)),
+            _ => !first.is_some_and(|first| first == '\u{2581}' || first.is_ascii_whitespace()),
         }
     }
 }
 
-/// The tokens of the parts of a text, which follow one another.
-fn of_parts<'a>(
-    tokenizer: &tokenizers::Tokenizer,
-    parts: impl Iterator<Item = &'a str>,
-) -> Result<Vec<(u32, Range<usize>)>, DataError> {
-    let (mut found, mut before) = (Vec::new(), 0);
-    for part in parts {
-        let encoding = tokenizer.encode(part, false).map_err(failure)?;
-        let stretches = encoding.get_offsets().iter().map(|&(begin, end)| before + begin..before + end);
-        found.extend(encoding.get_ids().iter().copied().zip(stretches));
-        before += part.len();
-    }
-    Ok(found)
-}
+/// A space as a token: of byte-level models, and of SentencePiece.
+const SPACES: [&str; 2] = ["\u{120}", "\u{2581}"];
 
-/// Words and marks, which do not overlap: a joiner in front of a mark was put there behind the character before it, and reaches for
-/// it.
-fn apart(mut found: Vec<(u32, Range<usize>)>) -> Vec<(u32, Range<usize>)> {
-    let mut reached = 0;
-    for (_, stretch) in &mut found {
-        *stretch = stretch.start.max(reached)..stretch.end;
-        reached = stretch.end;
-    }
-    found
-}
+/// How byte-level tokens spell white space: tab, line feed, form feed, carriage return and space.
+const SPELT_SPACES: [char; 5] = ['\u{109}', '\u{10a}', '\u{10c}', '\u{10d}', '\u{120}'];
 
 #[cfg(test)]
 mod tests {

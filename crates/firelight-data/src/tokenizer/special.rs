@@ -1,9 +1,11 @@
 //! Special tokens: ids behind the vocabulary for begin, end, padding and the like. A task puts them into its sequences
 //! itself; no text is encoded as one, and decoding skips them. In the file they are `added_tokens` with `special: true`.
 
-use tokenizers::{AddedToken, ModelWrapper};
+use std::sync::Arc;
 
-use super::Tokenizer;
+use tokenizers::AddedToken;
+
+use super::{Tokenizer, roles};
 use crate::DataError;
 
 impl Tokenizer {
@@ -24,15 +26,25 @@ impl Tokenizer {
     pub fn with_special_tokens(self, tokens: &[&str]) -> Result<Self, DataError> {
         self.check_special(tokens)?;
         let expected = self.vocab_size() + tokens.len();
-        let is_for_sentences = self.is_for_sentences();
-        let mut inner = self.inner;
-        inner.add_special_tokens(&tokens.iter().map(|&token| AddedToken::from(token, true)).collect::<Vec<_>>());
-        let failure = |reason| DataError::Tokenizer { reason };
-        let tokenizer = Self::from_inner(inner, is_for_sentences).map_err(failure)?;
+        let tokens: Vec<AddedToken> = tokens.iter().map(|&token| AddedToken::from(token, true)).collect();
+        let tokenizer = self.changed(|inner| {
+            inner.add_special_tokens(&tokens);
+        })?;
+        let reason = || "its vocabulary leaves out ids, so that none can be added behind it".into();
         match tokenizer.vocab_size() == expected {
             true => Ok(tokenizer),
-            false => Err(failure("its vocabulary leaves out ids, so that none can be added behind it".into())),
+            false => Err(DataError::Tokenizer { reason: reason() }),
         }
+    }
+
+    /// The tokenizer with a change. Roles that were named beside its file stay.
+    pub(super) fn changed(self, change: impl FnOnce(&mut tokenizers::Tokenizer)) -> Result<Self, DataError> {
+        let (roles, file) = (self.roles, self.file);
+        let mut inner = Arc::unwrap_or_clone(self.inner);
+        inner.with_post_processor(self.processor);
+        change(&mut inner);
+        let changed = Self::of(inner, None).map_err(|reason| DataError::Tokenizer { reason })?;
+        Ok(Self { roles: roles.or(changed.roles), file, ..changed })
     }
 
     /// Adds those of the special tokens that are not there yet, as [`with_special_tokens`](Self::with_special_tokens) does.
@@ -47,22 +59,21 @@ impl Tokenizer {
 
     /// The id of a special token; none if it is not one.
     pub fn special(&self, token: &str) -> Option<u32> {
-        let added = self.inner.get_added_tokens_decoder();
-        added.into_iter().find(|(_, other)| other.special && other.content == token).map(|(id, _)| id)
+        roles::special(&self.inner, token)
+    }
+
+    /// The special tokens with their ids, in the order of these.
+    pub fn special_tokens(&self) -> Vec<(u32, String)> {
+        let added = self.inner.get_added_vocabulary().get_added_tokens_decoder().iter();
+        let special = added.filter(|(_, token)| token.special);
+        let mut tokens: Vec<_> = special.map(|(id, token)| (*id, token.content.clone())).collect();
+        tokens.sort_unstable();
+        tokens
     }
 
     /// Whether an id is that of a special token.
     pub fn is_special(&self, id: u32) -> bool {
-        self.pieces.is_special(id)
-    }
-
-    /// The id that stands for what the vocabulary lacks; none where every text is known.
-    pub fn unknown(&self) -> Option<u32> {
-        match self.inner.get_model() {
-            ModelWrapper::WordLevel(model) => self.inner.token_to_id(&model.unk_token),
-            ModelWrapper::WordPiece(model) => self.inner.token_to_id(&model.unk_token),
-            _ => None,
-        }
+        roles::is_special(&self.inner, id)
     }
 
     fn check_special(&self, tokens: &[&str]) -> Result<(), DataError> {

@@ -12,9 +12,8 @@ use std::collections::BTreeMap;
 use tokenizers::models::unigram::{Unigram, UnigramTrainer};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
-use super::byte_level::{assemble, check_vocab_size, gpt2, sentences, words};
+use super::byte_level::{assemble, check_vocab_size, gpt2, put_space_in_front, sentences, spelling, words};
 use super::failure;
-use super::pieces::spelling;
 use crate::DataError;
 
 /// What the trainer puts between the scores of characters that no likely cut needs.
@@ -42,7 +41,9 @@ pub(super) fn train(text: &str, vocab_size: usize) -> Result<tokenizers::Tokeniz
     let mut model = Unigram::default();
     on_one_thread(|| trainer.do_train(counts, &mut model))?.map_err(failure)?;
     let scores = settle(model.iter().cloned().collect(), vocab_size);
-    Ok(assemble(Unigram::from(scores, None, false).map_err(failure)?, gpt2()))
+    let mut tokenizer = assemble(Unigram::from(scores, None, false).map_err(failure)?, gpt2());
+    put_space_in_front(&mut tokenizer);
+    Ok(tokenizer)
 }
 
 /// How often each word occurs, in the order of the words, each frequent one followed by its [`shadow`].

@@ -28,7 +28,7 @@ use super::failure;
 use crate::DataError;
 
 /// In front of a piece that goes on with a word.
-pub(super) const CONTINUES: &str = "##";
+const CONTINUES: &str = "##";
 
 const UNKNOWN: &str = "[UNK]";
 
@@ -62,20 +62,10 @@ pub(super) fn parts(text: &str) -> impl Iterator<Item = &str> {
     parts_before(text, |character| matches!(character, ' ' | '\t' | '\n' | '\r'))
 }
 
-/// Checks that a WordPiece tokenizer cuts words as BERT does; the error is what it does instead.
-pub(super) fn recognise(tokenizer: &tokenizers::Tokenizer, model: &WordPiece) -> Result<(), String> {
-    let has_normalizer = matches!(tokenizer.get_normalizer(), Some(NormalizerWrapper::BertNormalizer(_)));
-    if !has_normalizer || !matches!(tokenizer.get_pre_tokenizer(), Some(PreTokenizerWrapper::BertPreTokenizer(_))) {
-        return Err("its WordPiece model is not behind BERT's normalizer and pre-tokenizer".into());
-    }
-    if model.continuing_subword_prefix != CONTINUES {
-        let prefix = &model.continuing_subword_prefix;
-        return Err(format!("its WordPiece model marks pieces with {prefix:?} and not with {CONTINUES:?}"));
-    }
-    match tokenizer.token_to_id(&model.unk_token) {
-        Some(_) => Ok(()),
-        None => Err(format!("its vocabulary lacks the token {:?} for unknown words", model.unk_token)),
-    }
+/// Whether a tokenizer cuts words as BERT does.
+pub(super) fn is_bert(tokenizer: &tokenizers::Tokenizer) -> bool {
+    matches!(tokenizer.get_normalizer(), Some(NormalizerWrapper::BertNormalizer(_)))
+        && matches!(tokenizer.get_pre_tokenizer(), Some(PreTokenizerWrapper::BertPreTokenizer(_)))
 }
 
 /// The characters that words are made of.
@@ -142,7 +132,7 @@ fn words(part: &str) -> tokenizers::Result<Vec<String>> {
     Ok(splits.into_iter().flat_map(|(word, _, _)| learnt(word)).collect())
 }
 
-/// Decoder and frame of `[CLS]` and `[SEP]` are for the readers of the file.
+/// The tokenizer with the frame of `[CLS]` and `[SEP]`.
 fn assemble(model: WordPiece) -> tokenizers::Tokenizer {
     let mut tokenizer = tokenizers::Tokenizer::new(model);
     tokenizer
@@ -175,7 +165,7 @@ mod tests {
         let vocabulary = SPECIAL.iter().chain(pieces).zip(0..).map(|(piece, id)| ((*piece).to_owned(), id));
         let vocabulary: tokenizers::models::bpe::Vocab = vocabulary.collect();
         let model = WordPiece::builder().vocab(vocabulary).unk_token(UNKNOWN.into()).build().unwrap();
-        Tokenizer::from_inner(assemble(model), false).unwrap()
+        Tokenizer::of(assemble(model), None).unwrap()
     }
 
     #[test]
@@ -267,12 +257,6 @@ mod tests {
         assert_eq!(word_piece("ab ba", 9).vocab_size(), 9);
         assert!(error("ab", 1_000).contains("is too large"));
         assert!(error(" \n", 100).contains("nothing to learn from"));
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("tokenizer.json");
-        word_piece(TEXT, 50).save(&path).unwrap();
-        let file = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(&path, file.replace("BertPreTokenizer", "Whitespace")).unwrap();
-        assert!(Tokenizer::load(&path).unwrap_err().to_string().contains("not behind BERT's normalizer"));
     }
 
     proptest! {

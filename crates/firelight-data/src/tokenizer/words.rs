@@ -19,8 +19,10 @@ use tokenizers::{
 
 use super::byte_level::parts;
 use super::failure;
-use super::pieces::JOINER;
 use crate::DataError;
+
+/// Marks the side on which a token joins its neighbour.
+const JOINER: char = '\u{ffed}';
 
 /// Stands for the words outside the vocabulary.
 const UNKNOWN: &str = "<unk>";
@@ -50,18 +52,11 @@ pub(super) fn train(text: &str, min_frequency: usize) -> Result<tokenizers::Toke
     }
 }
 
-/// Checks that a WordLevel tokenizer cuts as this module does; the error is what it does instead.
-pub(super) fn recognise(tokenizer: &tokenizers::Tokenizer, model: &WordLevel) -> Result<(), String> {
+/// Whether a WordLevel tokenizer cuts as this module does.
+pub(super) fn are_tokens(tokenizer: &tokenizers::Tokenizer) -> bool {
     let json = |normalizer: &NormalizerWrapper| serde_json::to_value(normalizer).ok();
-    let ours = normalizer().map_err(|error| error.to_string())?;
     let splits = matches!(tokenizer.get_pre_tokenizer(), Some(PreTokenizerWrapper::WhitespaceSplit(_)));
-    if !splits || tokenizer.get_normalizer().and_then(json) != json(&ours) {
-        return Err("its WordLevel model cuts neither between all characters nor at joiners".into());
-    }
-    match tokenizer.token_to_id(&model.unk_token) {
-        Some(_) => Ok(()),
-        None => Err(format!("its vocabulary lacks the token {:?} for unknown words", model.unk_token)),
-    }
+    splits && tokenizer.get_normalizer().is_some_and(|found| json(found) == normalizer().ok().as_ref().and_then(json))
 }
 
 /// Puts a space and a joiner wherever a mark stands without a space.
@@ -85,12 +80,13 @@ fn words(normalizer: &NormalizerWrapper, part: &str) -> tokenizers::Result<Vec<S
     Ok(splits.into_iter().map(|(word, _, _)| word.to_owned()).collect())
 }
 
-/// The decoder is for the readers of the file: spaces between tokens, then the joiners.
+/// In decoding spaces stand between tokens, except at joiners; those at the ends of a text join nothing.
 fn assemble(model: WordLevel, normalizer: NormalizerWrapper) -> tokenizers::Result<tokenizers::Tokenizer> {
     let decoders = vec![
         DecoderWrapper::WordPiece(WordPiece::new(JOINER.into(), false)),
         DecoderWrapper::Fuse(Default::default()),
         DecoderWrapper::Replace(Replace::new(format!("{JOINER} "), "")?),
+        DecoderWrapper::Replace(Replace::new(JOINER.to_string(), "")?),
     ];
     let mut tokenizer = tokenizers::Tokenizer::new(ModelWrapper::WordLevel(model));
     tokenizer
@@ -129,7 +125,7 @@ mod tests {
         // By frequency: a three times, b twice; c and the comma once.
         assert_eq!((tokenizer.kind(), tokenizer.vocab_size()), (TokenizerKind::Word, 3));
         assert_eq!(tokenizer.encode("b a c").unwrap(), [2, 1, 0]);
-        assert_eq!(tokenizer.decode(&[2, 1, 0, 9]), "b a <unk> \u{fffd}");
+        assert_eq!(tokenizer.decode(&[2, 1, 0, 9]), "b a <unk>");
         assert_eq!(tokens(&tokenizer, "<unk>"), ["<unk>"; 3], "three unknown tokens, not the one that is typed");
         let error = Tokenizer::train(&TokenizerConfig::Word { min_frequency: 3 }, "a b").unwrap_err();
         assert!(error.to_string().contains("no word occurs 3 times"), "{error}");

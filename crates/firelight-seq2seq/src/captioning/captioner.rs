@@ -5,7 +5,7 @@ use std::path::Path;
 use burn::tensor::{Device, Tensor, TensorData};
 use firelight_core::Pass;
 use firelight_data::{Image, ImageShape, Tokenizer};
-use firelight_generation::{BeamOptions, Hypothesis, beam_search};
+use firelight_generation::{BeamOptions, Hypothesis, WithVocabulary, beam_search};
 use firelight_storage::{Checkpoint, ModelFolder, load_weights};
 
 use super::CAPTIONING_TASK;
@@ -76,7 +76,7 @@ impl Captioner {
         let weights = folder.weights(checkpoint)?;
         let vocabulary = Vocabulary::load(&folder, true)?;
         let (expected, found) = (config.vocab_size, vocabulary.target().vocab_size());
-        if expected != found {
+        if found > expected {
             return Err(Seq2SeqError::CaptionVocabulary { path: folder.config(), expected, found });
         }
         let mut model = config.init(device);
@@ -115,7 +115,8 @@ impl Captioner {
         options.validate()?;
         let mut found = Vec::with_capacity(images.len());
         for batch in images.chunks(BATCH) {
-            let best = beam_search(&self.model, self.read(batch), &options)?.into_iter();
+            let model = WithVocabulary::new(&self.model, self.tokenizer().vocab_size());
+            let best = beam_search(&model, self.read(batch), &options)?.into_iter();
             found.extend(best.map(|mut hypotheses| self.to_caption(hypotheses.remove(0))));
         }
         Ok(found)

@@ -1,0 +1,138 @@
+//! The special tokens around a text or a pair of texts: those that the post-processor of the file puts there, `[CLS] A [SEP] B [SEP]`
+//! of BERT for instance, or `A </s>` of T5.
+
+use std::collections::HashMap;
+
+use serde_json::json;
+use tokenizers::{Encoding, PostProcessor, PostProcessorWrapper, Token};
+
+use super::{Tokenizer, failure, guarded};
+use crate::DataError;
+
+/// What stands around a text, and around a pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    single: [Vec<u32>; 2],
+    pair: [Vec<u32>; 3],
+    /// How many tokens behind the first text the second segment begins; none where both are one segment.
+    second_from: Option<usize>,
+}
+
+impl Frame {
+    /// Number of tokens that stand around a text, or around a pair.
+    pub fn size(&self, is_pair: bool) -> usize {
+        if is_pair { self.pair.concat().len() } else { self.single.concat().len() }
+    }
+
+    /// Where a text begins that stands alone.
+    pub fn begin(&self) -> usize {
+        self.single[0].len()
+    }
+
+    /// Puts the tokens around ids, and tells where the second segment begins: behind the end, where there is none.
+    pub fn put(&self, first: &[u32], second: Option<&[u32]>) -> (Vec<u32>, usize) {
+        let ([before, after], [front, middle, back]) = (&self.single, &self.pair);
+        let Some(second) = second else {
+            let ids = [before, first, after].concat();
+            return (ids.clone(), ids.len());
+        };
+        let ids = [front, first, middle, second, back].concat();
+        let second_from = self.second_from.map_or(ids.len(), |place| front.len() + first.len() + place);
+        (ids, second_from)
+    }
+
+    /// What a post-processor puts around texts; none if that is nothing, or if it swaps the texts.
+    pub(super) fn of(processor: &PostProcessorWrapper) -> Option<Self> {
+        let probe = |type_id| Encoding::from_tokens(vec![Token::new(0, "a".into(), (0, 1))], type_id);
+        let single = guarded(|| processor.process(probe(0), None, true)).ok()?;
+        let pair = guarded(|| processor.process(probe(0), Some(probe(1)), true)).ok()?;
+        let place = |found: &Encoding, text| found.get_sequence_ids().iter().position(|&of| of == Some(text));
+        let (only, [first, second]) = (place(&single, 0)?, [place(&pair, 0)?, place(&pair, 1)?]);
+        let segment = pair.get_type_ids().iter().position(|&of| of == 1);
+        let (single, pair) = (single.get_ids(), pair.get_ids());
+        let frame = Self {
+            single: [single[..only].into(), single[only + 1..].into()],
+            pair: [pair[..first].into(), pair.get(first + 1..second)?.into(), pair[second + 1..].into()],
+            second_from: segment.and_then(|place| place.checked_sub(first + 1)),
+        };
+        (frame.size(false) > 0).then_some(frame)
+    }
+
+    /// The last token in front of a text, and the first one behind it.
+    pub(super) fn ends(&self) -> [Option<u32>; 2] {
+        [self.single[0].last().copied(), self.single[1].first().copied()]
+    }
+}
+
+impl Tokenizer {
+    /// What the file puts around a text or a pair; none if that is nothing.
+    pub fn frame(&self) -> Option<Frame> {
+        self.processor.as_ref().and_then(Frame::of)
+    }
+
+    /// Puts BERT's frame around texts, `class A separator` and `class A separator B separator`, whose second segment begins with `B`.
+    /// It stands in the file, so that other readers do the same, and in the place of one that is there.
+    ///
+    /// # Errors
+    /// Fails if there are no such tokens.
+    pub fn with_frame(self, class: u32, separator: u32) -> Result<(Self, Frame), DataError> {
+        let name = |id| self.token(id).ok_or(DataError::Tokenizer { reason: format!("it has no token {id}") });
+        let (front, behind) = (name(class)?, name(separator)?);
+        let special = |name: &str, type_id: u32| json!({"SpecialToken": {"id": name, "type_id": type_id}});
+        let text = |name: &str, type_id: u32| json!({"Sequence": {"id": name, "type_id": type_id}});
+        let single = [special(&front, 0), text("A", 0), special(&behind, 0)];
+        let pair = [&single[..], &[text("B", 1), special(&behind, 1)]].concat();
+        let tokens = [(&front, class), (&behind, separator)];
+        let tokens = tokens.map(|(name, id)| (name, json!({"id": name, "ids": [id], "tokens": [name]})));
+        let tokens: HashMap<_, _> = tokens.into();
+        let template = json!({"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": tokens});
+        let frame = match &self.processor {
+            // One that puts nothing around a text trims the places of tokens.
+            Some(trims) if self.frame().is_none() => json!({"type": "Sequence", "processors": [trims, template]}),
+            _ => template,
+        };
+        let frame: PostProcessorWrapper = serde_json::from_value(frame).map_err(|error| failure(error.into()))?;
+        let around = Frame {
+            single: [vec![class], vec![separator]],
+            pair: [vec![class], vec![separator], vec![separator]],
+            second_from: Some(1),
+        };
+        let tokenizer = self.changed(|inner| {
+            inner.with_post_processor(Some(frame));
+        })?;
+        Ok((tokenizer, around))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TokenizerConfig;
+
+    #[test]
+    fn a_frame_of_berts_kind_stands_in_the_file() {
+        let tokenizer = Tokenizer::train(&TokenizerConfig::Byte, "").unwrap();
+        assert_eq!(tokenizer.frame(), None);
+        let tokenizer = tokenizer.with_special_tokens(&["[CLS]", "[SEP]"]).unwrap();
+        let (tokenizer, frame) = tokenizer.with_frame(256, 257).unwrap();
+        assert_eq!(tokenizer.frame().as_ref(), Some(&frame));
+        assert_eq!((frame.size(false), frame.size(true)), (2, 3));
+        assert_eq!(frame.put(&[1, 2], None), (vec![256, 1, 2, 257], 4));
+        assert_eq!(frame.put(&[1, 2], Some(&[3])), (vec![256, 1, 2, 257, 3, 257], 4));
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("tokenizer.json");
+        tokenizer.save(&path).unwrap();
+        assert_eq!(Tokenizer::load(&path).unwrap().frame(), Some(frame));
+        let theirs = tokenizers::Tokenizer::from_file(&path).unwrap();
+        assert_eq!(theirs.encode(("a", "b"), true).unwrap().get_ids(), [256, 97, 257, 98, 257]);
+    }
+
+    #[test]
+    fn that_of_roberta_has_one_segment() {
+        let processor = json!({"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0],
+            "trim_offsets": true, "add_prefix_space": false});
+        let frame = Frame::of(&serde_json::from_value(processor).unwrap()).unwrap();
+        assert_eq!(frame.put(&[7], Some(&[8])), (vec![0, 7, 2, 2, 8, 2], 6));
+        assert_eq!(frame.ends(), [Some(0), Some(2)]);
+    }
+}
