@@ -153,20 +153,6 @@ impl TextEncoderConfig {
         ConfigError::collect([embedding, segments, self.transformer.validate(), adapters], own)
     }
 
-    /// Makes sure that every target of the adapters is a layer; the stack is built for it.
-    ///
-    /// # Errors
-    /// Lists the targets that fit no layer, with the layers that there are.
-    ///
-    /// # Panics
-    /// With the text of [`validate`](Self::validate).
-    pub fn check_adapters(&self, params: &ParamBuilder) -> Result<(), ConfigError> {
-        let Some(adapters) = &self.adapters else { return Ok(()) };
-        let params = params.clone().with_adapters(adapters);
-        self.build(&params);
-        params.check_adapters()
-    }
-
     /// Adds the adapters of a model with this encoder into its weights, so that it computes the same without them; a model that
     /// has none stays as it is.
     pub fn merge<M: Module>(&self, model: M) -> M {
@@ -192,11 +178,7 @@ impl TextEncoderConfig {
         if let Err(error) = self.validate() {
             panic!("{error}");
         }
-        let adapted = self.adapters.as_ref().map(|adapters| params.clone().with_adapters(adapters));
-        self.build(adapted.as_ref().unwrap_or(params))
-    }
-
-    fn build(&self, params: &ParamBuilder) -> TextEncoder {
+        let params = params.adapted(self.adapters.as_ref());
         let TransformerConfig { d_model, init, .. } = self.transformer;
         let embedding = |name: &str, size: usize| {
             TokenEmbeddingConfig::new(size, self.transformer.d_embedding())
@@ -279,7 +261,7 @@ impl TextEncoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelight_core::{AttentionPattern, EmbeddingProjectionConfig};
+    use firelight_core::{AttentionPattern, EmbeddingProjectionConfig, check_adapters};
     use firelight_kernels::assert_close;
 
     #[test]
@@ -332,7 +314,7 @@ mod tests {
         let read: TextEncoderConfig = serde_json::from_str(&serde_json::to_string(&config).unwrap()).unwrap();
         assert_eq!(read, config);
         let params = ParamBuilder::new(&device, 1);
-        config.check_adapters(&params).unwrap();
+        check_adapters(config.adapters.as_ref(), |params| config.init_with(params)).unwrap();
         let mut encoder = config.init_with(&params);
         let attention = encoder.transformer.blocks[0].attention.attention().unwrap();
         let adapter = attention.output.adapter.as_ref();

@@ -89,58 +89,6 @@ pub enum ClassificationError {
         /// The classes.
         classes: Vec<String>,
     },
-    /// Another run to begin from, whose encoder is another one.
-    #[error(
-        "the run `{}` has another encoder: {}; set these keys of [model] as in its recipe.toml",
-        path.display(),
-        differing.join(", ")
-    )]
-    OtherEncoder {
-        /// The run to begin from.
-        path: PathBuf,
-        /// The keys that differ, with both values.
-        differing: Vec<String>,
-    },
-    /// Another run to begin from, whose head answers another kind of question.
-    #[error(
-        "the head of the run `{}` is for data.problem_type = \"{found}\", but the recipe has \"{expected}\"; set model.new_head = true \
-         to begin with a new head",
-        path.display()
-    )]
-    OtherOutcome {
-        /// The run to begin from.
-        path: PathBuf,
-        /// What its labels are.
-        found: &'static str,
-        /// What the labels of the recipe are.
-        expected: &'static str,
-    },
-    /// Another run to begin from, whose head is for other classes.
-    #[error(
-        "the head of the run `{}` is for {} classes ({}), but the data has {}: {}; set model.new_head = true to begin with a new head",
-        path.display(),
-        found.len(),
-        listed(found),
-        expected.len(),
-        listed(expected)
-    )]
-    OtherHead {
-        /// The run to begin from.
-        path: PathBuf,
-        /// Its classes.
-        found: Vec<String>,
-        /// The classes of the data.
-        expected: Vec<String>,
-    },
-    /// A model whose adapters are to be merged, but that has none.
-    #[error(
-        "`{}` describes a model without adapters: its weights are whole already, use the run as it is",
-        path.display()
-    )]
-    NoAdapters {
-        /// `config.json`.
-        path: PathBuf,
-    },
     /// Files without a single token.
     #[error("there is no text to train on or none to validate on: all lines are empty")]
     NoTokens,

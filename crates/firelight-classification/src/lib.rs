@@ -12,7 +12,7 @@
 //! 6. [`Classifier`] loads a run folder and names the label of every text, its labels or its number; [`Embedder`] turns texts into vectors.
 //! 7. [`MaskedLanguage`] (pretraining/) is the training of a masked language model, whose batches masking.rs makes, or of another
 //!    [`PretrainingModel`] (objectives/) on texts without labels; pretrained.rs
-//!    begins a classifier from its run, as a whole or by low-rank adapters, which [`merge`] (merge.rs) adds into the weights.
+//!    begins a classifier from its run, as a whole or by low-rank adapters, which `firelight_training::merge` adds into the weights.
 //! 8. [`MaskFiller`] (mask_filler.rs) finds what stands behind the masks of texts.
 //! 9. [`TokenClassification`] (token_classification/) is the training of a [`TokenClassifier`] on tagged sentences, and [`Tagger`] (tagger.rs)
 //!    loads its run and tags the words of texts; [`QuestionAnswering`] (question_answering/) that of a [`SpanReader`] on questions about texts,
@@ -42,9 +42,10 @@ mod loss;
 mod mask_filler;
 #[cfg(feature = "train")]
 mod masking;
-mod merge;
 mod model;
 mod objectives;
+#[cfg(feature = "train")]
+mod on_encoder;
 mod pooling;
 mod pretrained;
 #[cfg(feature = "train")]
@@ -80,7 +81,6 @@ pub use loss::{ClassWeights, ProblemType, SequenceCriterion, SequenceLoss, Seque
 pub use mask_filler::{FilledMask, MaskFiller};
 #[cfg(feature = "train")]
 pub use masking::{MaskedBatch, MaskedBatcher, MaskedExample, MaskedLanguageTask};
-pub use merge::merge;
 pub use model::{
     MaskedLanguageModel, MaskedLanguageModelConfig, ReadingConfig, SpanReader, SpanReaderConfig, TextClassifier,
     TextClassifierConfig, TokenClassifier, TokenClassifierConfig,

@@ -66,17 +66,6 @@ impl TextClassifierConfig {
         ConfigError::collect([self.encoder.validate()], own)
     }
 
-    /// Makes sure that every target of the encoder's adapters is a layer; the encoder is built for it.
-    ///
-    /// # Errors
-    /// Lists the targets that fit no layer, with the layers that there are.
-    ///
-    /// # Panics
-    /// With the text of [`validate`](Self::validate).
-    pub fn check_adapters(&self, device: &Device) -> Result<(), ConfigError> {
-        self.encoder.check_adapters(&ParamBuilder::new(device, 0).scope(ENCODER))
-    }
-
     /// Builds the model; the device draws the seed: see [`ParamBuilder::random`].
     ///
     /// # Panics

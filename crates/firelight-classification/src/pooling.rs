@@ -5,8 +5,6 @@
 //! Yang et al. 2016, eq. 5 to 7 (<https://aclanthology.org/N16-1174>): `u = tanh(W h + b)`, weights `softmax(u · q)`.
 
 #[cfg(feature = "train")]
-use std::mem::discriminant;
-
 use burn::module::{Module, Param};
 use burn::tensor::activation::{softmax, tanh};
 use burn::tensor::{Bool, Tensor};
@@ -177,13 +175,6 @@ pub struct Pooler {
 }
 
 impl Pooler {
-    /// Whether both compute alike, whatever their weights.
-    #[cfg(feature = "train")]
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let activation = |pooler: &Self| pooler.dense.as_ref().map(|_| pooler.activation);
-        discriminant(&self.pooling) == discriminant(&other.pooling) && activation(self) == activation(other)
-    }
-
     /// # Shapes
     /// - `hidden`: `[B, T, D]`, `padding`: `[B, T]`, true where a text has ended; output: `[B, D]`
     pub fn forward(&self, hidden: Tensor<3>, padding: Option<&Tensor<2, Bool>>) -> Tensor<2> {

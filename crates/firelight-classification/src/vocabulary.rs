@@ -3,6 +3,8 @@
 //! Source: Devlin et al. 2019, §3 (<https://arxiv.org/abs/1810.04805>): `[CLS] text [SEP]`, or `[CLS] text [SEP] pair [SEP]`,
 //! where the pair and the token behind it are the second segment.
 
+#[cfg(feature = "train")]
+use firelight_data::TokenizerConfig;
 use firelight_data::{Cut, DataError, Frame, SpecialRole, Tokenizer, WindowOptions};
 use firelight_storage::ModelFolder;
 
@@ -48,6 +50,24 @@ impl TextVocabulary {
                 let (tokenizer, frame) = tokenizer.with_frame(class, separator)?;
                 Ok(Self { tokenizer, frame, mask })
             }
+        }
+    }
+
+    /// The tokenizer of a training: that of the run that it begins from, unless the recipe names a file or there is no such run, or
+    /// else one that is learnt from a text.
+    ///
+    /// # Errors
+    /// If the run cannot be read, or nothing can be learnt.
+    #[cfg(feature = "train")]
+    pub(crate) fn begin(
+        init: &firelight_training::InitConfig,
+        tokenizer: &TokenizerConfig,
+        text: impl FnOnce() -> String,
+    ) -> Result<Self, ClassificationError> {
+        let is_file = matches!(tokenizer, TokenizerConfig::File { .. });
+        match init.run()?.filter(|_| !is_file) {
+            Some(run) => Self::load(&run),
+            None => Ok(Self::new(Tokenizer::train(tokenizer, &text())?)?),
         }
     }
 

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::nn::{Dropout, DropoutConfig};
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use firelight_kernels::linear;
 use serde::{Deserialize, Serialize};
 use wildmatch::WildMatch;
@@ -43,6 +43,25 @@ fn targets() -> Vec<String> {
     ["query", "value"].map(str::to_owned).into()
 }
 
+/// What the change of an adapter of the rank `r` is scaled by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AdapterScaling {
+    /// `alpha / r`, as the paper of LoRA.
+    #[default]
+    Standard,
+    /// `alpha / sqrt(r)`, which keeps the size of the change where the rank is large: Kalajdzievski 2023, rsLoRA, section 3, theorem
+    /// 3.2 (<https://arxiv.org/abs/2312.03732>).
+    RankStabilized,
+}
+
+impl AdapterScaling {
+    fn is_standard(&self) -> bool {
+        *self == Self::Standard
+    }
+}
+
 /// Which layers have adapters, and of what size.
 #[doc(alias = "LoRA")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,9 +69,12 @@ fn targets() -> Vec<String> {
 pub struct AdapterConfig {
     /// Width of the product, `r`. From 1; 4 to 64 is usual.
     pub rank: usize,
-    /// The change is scaled by `alpha / rank`. Above 0. Default: the rank, which scales by 1.
+    /// The change is scaled by `alpha / rank`, or as `scaling` says. Above 0. Default: the rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alpha: Option<f64>,
+    /// What the change is scaled by: `"standard"` or `"rank_stabilized"`. Default: standard.
+    #[serde(default, skip_serializing_if = "AdapterScaling::is_standard")]
+    pub scaling: AdapterScaling,
     /// Dropout of what the adapter reads, from 0 to below 1. Default: 0.
     #[serde(default)]
     pub dropout: f64,
@@ -66,12 +88,18 @@ pub struct AdapterConfig {
 impl AdapterConfig {
     /// Adapters of queries and values.
     pub fn new(rank: usize) -> Self {
-        Self { rank, alpha: None, dropout: 0.0, targets: targets() }
+        Self { rank, alpha: None, scaling: AdapterScaling::Standard, dropout: 0.0, targets: targets() }
     }
 
     /// Sets what the change is scaled by, times the rank.
     pub fn with_alpha(mut self, alpha: f64) -> Self {
         self.alpha = Some(alpha);
+        self
+    }
+
+    /// Sets what the change is scaled by.
+    pub fn with_scaling(mut self, scaling: AdapterScaling) -> Self {
+        self.scaling = scaling;
         self
     }
 
@@ -89,7 +117,12 @@ impl AdapterConfig {
 
     /// What the change is scaled by.
     pub fn scale(&self) -> f64 {
-        self.alpha.map_or(1.0, |alpha| alpha / self.rank as f64)
+        let rank = self.rank as f64;
+        let divisor = match self.scaling {
+            AdapterScaling::Standard => rank,
+            AdapterScaling::RankStabilized => rank.sqrt(),
+        };
+        self.alpha.unwrap_or(rank) / divisor
     }
 
     /// # Errors
@@ -196,6 +229,20 @@ impl Adapter {
     }
 }
 
+/// Makes sure that every target of the adapters is a layer of the part of a model that `build` makes.
+///
+/// # Errors
+/// Lists the targets that fit no layer, with the layers that there are.
+pub fn check_adapters<M>(
+    adapters: Option<&AdapterConfig>,
+    build: impl FnOnce(&ParamBuilder) -> M,
+) -> Result<(), ConfigError> {
+    let Some(adapters) = adapters else { return Ok(()) };
+    let params = ParamBuilder::new(&Device::flex(), 0).with_adapters(adapters);
+    build(&params);
+    params.check_adapters()
+}
+
 /// Adds the adapters of a model into the weights beside them, and makes the adapters zero, so that it computes the same. Its
 /// weights without those of the adapters are then a model of their own.
 ///
@@ -287,7 +334,7 @@ mod tests {
     use super::*;
     use crate::linear::{Linear, LinearConfig};
     use crate::{Pass, ProjectionKind, SequenceInput, TransformerConfig};
-    use burn::tensor::{Device, Distribution, TensorData};
+    use burn::tensor::{Distribution, TensorData};
     use firelight_kernels::assert_close;
     use proptest::prelude::*;
 
@@ -324,6 +371,28 @@ mod tests {
         adapter.up = Param::from_data([[1.0, 10.0]], &device);
         layer.forward(x.clone()).into_data().assert_eq(&TensorData::from([[19.0f32, 182.0]]), false);
         layer.forward_columns(x, 1, 2).into_data().assert_eq(&TensorData::from([[182.0f32]]), false);
+    }
+
+    #[test]
+    fn a_rank_stabilized_change_is_scaled_by_the_root_of_the_rank() {
+        // x = [1, 2], down = [[1, 0, 0, 0], [0, 0, 0, 1]], up the sum of what it reads: 3, scaled by 6 / sqrt(4), not by 6 / 4.
+        let device = Device::default();
+        let config = AdapterConfig::new(4).with_alpha(6.0).with_targets(["*"]);
+        let forward = |config: &AdapterConfig| {
+            let params = ParamBuilder::new(&device, 0).with_adapters(config);
+            let mut layer = LinearConfig::new(2, 1).with_bias(false).init_with(&params.scope("layer"));
+            layer.weight = Param::from_data([[0.0], [0.0]], &device);
+            let adapter = layer.adapter.as_mut().unwrap();
+            adapter.down = Param::from_data([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]], &device);
+            adapter.up = Param::from_data([[1.0], [1.0], [1.0], [1.0]], &device);
+            layer.forward(Tensor::<2>::from_floats([[1.0, 2.0]], &device)).into_scalar::<f32>()
+        };
+        assert_eq!(forward(&config), 4.5);
+        let stabilized = config.with_scaling(AdapterScaling::RankStabilized);
+        assert_eq!(forward(&stabilized), 9.0);
+        let written = serde_json::to_string(&stabilized).unwrap();
+        assert!(written.contains("\"scaling\":\"rank_stabilized\""), "{written}");
+        assert_eq!(AdapterConfig::new(9).with_scaling(AdapterScaling::RankStabilized).scale(), 3.0);
     }
 
     #[test]

@@ -218,6 +218,14 @@ impl ParamBuilder {
         Self { adapters: Some(AdapterPlan::new(config)), ..self }
     }
 
+    /// The same where the structure asks for adapters; those that were asked for from outside stay.
+    pub fn adapted(&self, config: Option<&AdapterConfig>) -> Self {
+        match config.filter(|_| self.adapters.is_none()) {
+            Some(config) => self.clone().with_adapters(config),
+            None => self.clone(),
+        }
+    }
+
     /// The same place of a part that takes no adapters.
     pub fn without_adapters(&self) -> Self {
         Self { adapters: None, ..self.clone() }

@@ -63,7 +63,7 @@ mod stochastic_depth;
 mod transformer;
 mod vision;
 
-pub use adapter::{Adapter, AdapterConfig, merge_adapters};
+pub use adapter::{Adapter, AdapterConfig, AdapterScaling, check_adapters, merge_adapters};
 pub use attention::{
     AdditiveScore, Attention, AttentionConfig, AttentionMechanism, AttentionPattern, BilinearScore,
     DifferentialAttention, DifferentialConfig, DotProduct, FusedProjection, KeyValues, LatentAttention, LatentConfig,

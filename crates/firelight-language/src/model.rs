@@ -8,10 +8,14 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 use firelight_core::{
-    Cache, ConfigError, Cost, EmbeddingScale, HeadOptions, LazyLogits, LmHead, LmHeadConfig, ParamBuilder,
-    ParameterReport, Pass, SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig,
+    AdapterConfig, Cache, ConfigError, Cost, EmbeddingScale, HeadOptions, LazyLogits, LmHead, LmHeadConfig,
+    ParamBuilder, ParameterReport, Pass, SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer,
+    TransformerConfig,
 };
 use serde::{Deserialize, Serialize};
+
+/// The stack in the paths of a model's parameters.
+pub(crate) const STACK: &str = "transformer";
 
 /// Configuration of a [`LanguageModel`], as it stands in `config.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,6 +31,9 @@ pub struct LanguageModelConfig {
     /// Bias, scale and soft cap of the logits. Default: none of them.
     #[serde(default, skip_serializing_if = "HeadOptions::is_plain")]
     pub head: HeadOptions,
+    /// Low-rank adapters of layers of the stack. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapters: Option<AdapterConfig>,
     /// The stack between embedding and head; its `max_seq_len` is the context in tokens.
     pub transformer: TransformerConfig,
 }
@@ -38,7 +45,7 @@ impl LanguageModelConfig {
     pub fn new(vocab_size: usize, d_model: usize, n_heads: usize, n_layers: usize) -> Self {
         let transformer = TransformerConfig::new(d_model, n_heads, n_layers);
         let (scale_embedding, head) = (EmbeddingScale::None, HeadOptions::default());
-        Self { vocab_size, tied: true, scale_embedding, head, transformer }
+        Self { vocab_size, tied: true, scale_embedding, head, adapters: None, transformer }
     }
 
     /// Sets whether the head shares the embedding's matrix.
@@ -56,6 +63,12 @@ impl LanguageModelConfig {
     /// Sets bias, scale and soft cap of the logits.
     pub fn with_head(mut self, head: HeadOptions) -> Self {
         self.head = head;
+        self
+    }
+
+    /// Sets the adapters of layers of the stack.
+    pub fn with_adapters(mut self, adapters: Option<AdapterConfig>) -> Self {
+        self.adapters = adapters;
         self
     }
 
@@ -85,7 +98,8 @@ impl LanguageModelConfig {
                 "patterns must be causal: a language model that sees its next token learns nothing",
             ),
         ];
-        let ends = [self.embedding_config().validate(), self.head_config().validate()];
+        let adapters = self.adapters.as_ref().map_or(Ok(()), AdapterConfig::validate);
+        let ends = [self.embedding_config().validate(), self.head_config().validate(), adapters];
         ConfigError::collect(ends.into_iter().chain([stack.validate()]), own)
     }
 
@@ -119,7 +133,7 @@ impl LanguageModelConfig {
         }
         LanguageModel {
             embedding: self.embedding_config().init_with(&params.scope("embedding")),
-            transformer: self.transformer.init_with(&params.scope("transformer")),
+            transformer: self.transformer.init_with(&params.adapted(self.adapters.as_ref()).scope(STACK)),
             head: self.head_config().init_with(&params.scope("head")),
             max_seq_len: self.transformer.max_seq_len,
         }

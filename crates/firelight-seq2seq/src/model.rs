@@ -8,9 +8,9 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Int, Tensor};
 use firelight_core::{
-    Activation, Cache, ConfigError, Cost, EmbeddingScale, EncoderDecoder, EncoderDecoderConfig, EncoderOutput,
-    HeadOptions, LazyLogits, LmHead, LmHeadConfig, NormPlacement, ParamBuilder, ParameterReport, Pass, PositionConfig,
-    SequenceInput, TokenEmbedding, TokenEmbeddingConfig, TransformerConfig, WeightInit,
+    Activation, AdapterConfig, Cache, ConfigError, Cost, EmbeddingScale, EncoderDecoder, EncoderDecoderConfig,
+    EncoderOutput, HeadOptions, LazyLogits, LmHead, LmHeadConfig, NormPlacement, ParamBuilder, ParameterReport, Pass,
+    PositionConfig, SequenceInput, TokenEmbedding, TokenEmbeddingConfig, TransformerConfig, WeightInit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +58,9 @@ impl Tying {
     }
 }
 
+/// The stacks in the paths of a model's parameters.
+pub(crate) const STACKS: &str = "stacks";
+
 /// Configuration of a [`Seq2SeqModel`], as it stands in `config.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -77,6 +80,9 @@ pub struct Seq2SeqConfig {
     pub head: HeadOptions,
     /// The token that every target begins with.
     pub start_token: u32,
+    /// Low-rank adapters of layers of the stacks. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapters: Option<AdapterConfig>,
     /// The stacks.
     pub stacks: EncoderDecoderConfig,
 }
@@ -94,6 +100,7 @@ impl Seq2SeqConfig {
             scale_embedding: EmbeddingScale::None,
             head: HeadOptions::default(),
             start_token: 0,
+            adapters: None,
             stacks: EncoderDecoderConfig::new(d_model, n_heads, n_layers),
         }
     }
@@ -128,6 +135,12 @@ impl Seq2SeqConfig {
     /// Sets bias, scale and soft cap of the logits.
     pub fn with_head(mut self, head: HeadOptions) -> Self {
         self.head = head;
+        self
+    }
+
+    /// Sets the adapters of layers of the stacks.
+    pub fn with_adapters(mut self, adapters: Option<AdapterConfig>) -> Self {
+        self.adapters = adapters;
         self
     }
 
@@ -174,7 +187,8 @@ impl Seq2SeqConfig {
         ];
         let embeddings = [(source, widths[0]), (target, widths[1])]
             .map(|(size, width)| TokenEmbeddingConfig::new(size, width).validate());
-        let parts = [self.stacks.validate(), self.head.validate(), self.scale_embedding.validate()];
+        let adapters = self.adapters.as_ref().map_or(Ok(()), AdapterConfig::validate);
+        let parts = [self.stacks.validate(), self.head.validate(), self.scale_embedding.validate(), adapters];
         ConfigError::collect(parts.into_iter().chain(embeddings), own)
     }
 
@@ -206,7 +220,7 @@ impl Seq2SeqConfig {
         Seq2SeqModel {
             source_embedding: source.map(|size| embedding("source_embedding", size, encoder)),
             embedding: embedding("embedding", self.target_vocab_size, decoder),
-            stacks: self.stacks.init_with(&params.scope("stacks")),
+            stacks: self.stacks.init_with(&params.adapted(self.adapters.as_ref()).scope(STACKS)),
             head: head.with_options(self.head).with_init(init.weight).init_with(&params.scope("head")),
             max_source_len: self.stacks.encoder.max_seq_len,
             max_target_len: self.stacks.decoder.max_seq_len,

@@ -16,7 +16,7 @@ fn is_adapter(path: &str, _container: &str) -> bool {
     path.contains(ADAPTER)
 }
 
-fn is_base(path: &str, _container: &str) -> bool {
+pub(crate) fn is_base(path: &str, _container: &str) -> bool {
     !path.contains(ADAPTER)
 }
 
@@ -56,18 +56,6 @@ pub fn save_base<M: Module>(model: &M, path: impl AsRef<Path>) -> Result<(), Sto
 /// As [`load_weights`](crate::load_weights): the file must hold everything but the adapters.
 pub fn load_base<M: Module>(model: &mut M, path: impl AsRef<Path>) -> Result<(), StorageError> {
     load_where(model, path.as_ref(), is_base)
-}
-
-/// Gives `model` the parameters of `learnt` but those of adapters; its own adapters stay as they are. Nothing but parameters is
-/// taken over, so that `model` keeps its rates of dropout.
-///
-/// # Panics
-/// If the two have not the same parameters beside their adapters.
-pub fn take_base<M: Module>(model: &mut M, learnt: &M) {
-    let base = || Some(PathFilter::from_predicate(is_base));
-    let result = model.apply(learnt.collect(base(), None, true), base(), None, true);
-    let is_whole = result.unused.is_empty() && result.missing.iter().all(|(path, _)| is_adapter(path, ""));
-    assert!(is_whole && result.errors.is_empty(), "the models are not alike: {result}");
 }
 
 #[cfg(test)]
@@ -125,21 +113,8 @@ mod tests {
     }
 
     #[test]
-    fn a_base_is_taken_over_whatever_has_adapters() {
+    fn a_model_knows_its_adapters() {
         assert!(has_adapters(&model(1.0, true)) && !has_adapters(&model(1.0, false)));
-        for (has, gives) in [(true, false), (true, true), (false, true)] {
-            let mut taking = model(9.0, has);
-            take_base(&mut taking, &model(2.0, gives));
-            assert_eq!(values(&taking), [2.0, 2.0, if has { 9.5 } else { 0.0 }]);
-        }
-    }
-
-    #[test]
-    #[should_panic(expected = "the models are not alike")]
-    fn a_base_of_another_model_is_a_programmers_error() {
-        let mut taking = model(9.0, false);
-        taking.layers.pop();
-        take_base(&mut taking, &model(2.0, false));
     }
 
     #[test]

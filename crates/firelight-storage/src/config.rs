@@ -78,8 +78,16 @@ fn missing(whole: &Value, found: &Value) -> Option<String> {
 
 /// Whether the file at `path` is a configuration of Firelight, of any version and task.
 pub(crate) fn is_ours(path: &Path) -> bool {
-    let parsed = read_file(path, LIMIT).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
-    parsed.is_some_and(|config| config["format"] == FORMAT)
+    parsed(path).is_some_and(|config| config["format"] == FORMAT)
+}
+
+/// The task of the configuration at `path`; none where it does not say, which is for its reader to tell.
+pub(crate) fn task_in(path: &Path) -> Option<String> {
+    parsed(path)?["task"].as_str().map(str::to_string)
+}
+
+fn parsed(path: &Path) -> Option<Value> {
+    serde_json::from_slice(&read_file(path, LIMIT).ok()?).ok()
 }
 
 /// Checks format, version and task, in this order: a wrong format makes the rest meaningless.

@@ -195,6 +195,16 @@ impl ModelFolder {
         config::read(&self.config(), task)
     }
 
+    /// The task of the model; none where `config.json` does not say.
+    pub fn task(&self) -> Option<String> {
+        config::task_in(&self.config())
+    }
+
+    /// Whether `path` is the folder of a trained model.
+    pub(crate) fn is_run(path: &Path) -> bool {
+        path.join(CONFIG).is_file() || has_checkpoint(path)
+    }
+
     /// The error of a checkpoint that is not there, with those that are.
     fn missing(&self, checkpoint: &Checkpoint) -> StorageError {
         let names: Vec<String> = self.checkpoints().unwrap_or_default().iter().map(ToString::to_string).collect();

@@ -7,8 +7,8 @@
 //! - [`shortened`] and [`listed`] are how messages quote what files and users wrote.
 //! - [`save_weights`] and [`load_weights`] keep the parameters of any Burn module, strictly: what is missing, left over or
 //!   of another shape is an error that lists it.
-//! - [`save_adapters`] and [`save_base`] keep low-rank adapters and the model beside them apart, as their readers do;
-//!   [`take_base`] gives one model what another one has learnt.
+//! - [`save_adapters`] and [`save_base`] keep low-rank adapters and the model beside them apart, as their readers do.
+//! - [`LearntWeights`] finds the weights that a training begins from, and [`Parameters`] reads them one by one.
 //! - [`average_weights`] takes the mean of several weight files.
 //! - [`ModelFolder`] is the run folder: recipe, configuration, tokenizer, metrics, weights and [`Checkpoint`]s, each in
 //!   its [`CheckpointFolder`].
@@ -36,12 +36,14 @@ mod config;
 mod error;
 mod file;
 mod folder;
+mod learnt;
 mod listing;
 mod lock;
+mod parameters;
 mod quote;
 mod weights;
 
-pub use adapters::{has_adapters, load_adapters, load_base, save_adapters, save_base, take_base};
+pub use adapters::{has_adapters, load_adapters, load_base, save_adapters, save_base};
 pub use atomic::{write_atomic, write_atomic_with, write_json_lines};
 pub use average::average_weights;
 pub use checkpoint::Checkpoint;
@@ -50,5 +52,7 @@ pub use config::{FORMAT, VERSION};
 pub use error::{StorageError, is_user_error_kind};
 pub use file::{open_file, read_file, read_text_file};
 pub use folder::{Existing, FoundWeights, ModelFolder};
+pub use learnt::LearntWeights;
+pub use parameters::Parameters;
 pub use quote::{listed, shortened, shortened_reason};
 pub use weights::{check_weights, load_weights, save_weights};

@@ -115,7 +115,7 @@ fn describe(error: &ApplyError) -> String {
 }
 
 /// The size of a file in bytes; what is missing or no regular file is an error that names it.
-fn file_size(path: &Path) -> Result<u64, StorageError> {
+pub(crate) fn file_size(path: &Path) -> Result<u64, StorageError> {
     Ok(open_file(path)?.metadata().map_err(StorageError::io("read", path))?.len())
 }
 

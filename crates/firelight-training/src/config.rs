@@ -145,7 +145,9 @@ impl Problem {
             let word = text.split([' ', ':']).next().unwrap_or_default();
             if word.contains('.') { word.to_string() } else { format!("{section}.{word}") }
         };
-        texts.into_iter().map(|text| Self { key: key(&text), text }).collect()
+        // Adapters are a section within that of the model.
+        let whole = |text: String| if text.starts_with("adapters.") { format!("{section}.{text}") } else { text };
+        texts.into_iter().map(whole).map(|text| Self { key: key(&text), text }).collect()
     }
 }
 

@@ -9,6 +9,7 @@ use burn::data::dataset::DatasetError;
 use burn::tensor::TensorReadError;
 use firelight_storage::{StorageError, shortened, shortened_reason};
 
+use crate::init::Mismatch;
 use crate::metrics::text::TextMetricError;
 use crate::{Precision, SettingsError};
 
@@ -105,6 +106,46 @@ pub enum TrainingError {
         found: &'static str,
         /// The kind that was to continue it.
         asked: &'static str,
+    },
+    /// Weights that a training was to begin from do not fit its model.
+    #[error("`{}`, which init.from names, does not fit the model: {mismatch}", path.display())]
+    OtherModel {
+        /// The weights file.
+        path: PathBuf,
+        /// All that does not fit.
+        mismatch: Box<Mismatch>,
+    },
+    /// Weights that a training was to begin from have a head that says something else.
+    #[error(
+        "the head of the run `{}` {reason}; set init.exclude = {exclude:?} to begin with a new head",
+        path.display()
+    )]
+    OtherHead {
+        /// The run to begin from.
+        path: PathBuf,
+        /// What it is for, and what the new one is for.
+        reason: String,
+        /// The head, as patterns.
+        exclude: Vec<&'static str>,
+    },
+    /// Weights of another task that a training was to begin from have low-rank adapters.
+    #[error(
+        "`{}` has low-rank adapters, which another task cannot take over: merge them first, by `firelight merge RUN_DIR --out DIR`, and \
+         begin from that",
+        path.display()
+    )]
+    Adapted {
+        /// The weights file.
+        path: PathBuf,
+    },
+    /// A model whose adapters are to be merged, but that has none.
+    #[error(
+        "`{}` describes a model without adapters: its weights are whole already, use the run as it is",
+        path.display()
+    )]
+    NoAdapters {
+        /// `config.json`.
+        path: PathBuf,
     },
     /// The training has diverged: a loss, a norm or a metric is NaN or infinite.
     #[error(

@@ -3,11 +3,10 @@
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::Tensor;
-use wildmatch::WildMatch;
 
 use crate::config::{Problems, SettingsError};
 use crate::evaluate::device_of;
-use crate::path::{ModulePath, listed};
+use crate::path::{self, ModulePath, listed, shapes_of};
 
 /// In front of a pattern whose parameters are trained.
 const EXCEPT: char = '!';
@@ -29,51 +28,29 @@ pub fn freeze<M: Module>(model: M, patterns: &[String]) -> Result<M, SettingsErr
 
 /// Refuses patterns that fit no parameter of `model`, and those that, after the ones of `before`, fit all.
 pub(crate) fn check<M: Module>(model: &M, before: &[String], patterns: &[String]) -> Result<(), SettingsError> {
-    let mut paths = Paths::default();
-    model.visit(&mut paths);
+    let paths: Vec<String> = shapes_of(model).into_iter().map(|(path, _)| path).collect();
     let mut problems = Problems::of("training");
-    let expected = format!("the pattern of a parameter or of a module; there are {}", listed(&paths.found));
+    let expected = format!("the pattern of a parameter or of a module; there are {}", listed(&paths));
     for (index, pattern) in patterns.iter().enumerate() {
-        let is_there = paths.found.iter().any(|path| fits(pattern, path));
+        let is_there = paths.iter().any(|path| fits(pattern, path));
         let key = format!("freeze[{index}]");
         problems.require(is_there, &key, format!("\"{pattern}\""), &expected);
     }
     let all = [before, patterns].concat();
-    let leaves_some = all.is_empty() || paths.found.iter().any(|path| !is_frozen(&all, path));
+    let leaves_some = all.is_empty() || paths.iter().any(|path| !is_frozen(&all, path));
     problems.require(leaves_some, "freeze", format!("{patterns:?}"), "patterns that leave a parameter to train");
     problems.into_result()
 }
 
 /// Whether the last pattern that fits a path freezes it.
-fn is_frozen(patterns: &[String], path: &str) -> bool {
+pub(crate) fn is_frozen(patterns: &[String], path: &str) -> bool {
     let last = patterns.iter().rev().find(|pattern| fits(pattern, path));
     last.is_some_and(|pattern| !pattern.starts_with(EXCEPT))
 }
 
-/// Whether a pattern names a path or a module that it goes through.
+/// Whether a pattern names a path or a module that it goes through, whatever becomes of it.
 fn fits(pattern: &str, path: &str) -> bool {
-    let pattern = pattern.strip_prefix(EXCEPT).unwrap_or(pattern);
-    WildMatch::new(pattern).matches(path) || WildMatch::new(&format!("{pattern}.*")).matches(path)
-}
-
-#[derive(Default)]
-struct Paths {
-    found: Vec<String>,
-    path: ModulePath,
-}
-
-impl ModuleVisitor for Paths {
-    fn enter_module(&mut self, name: &str, container: &str) {
-        self.path.enter(name, container);
-    }
-
-    fn exit_module(&mut self, _name: &str, container: &str) {
-        self.path.exit(container);
-    }
-
-    fn visit_float<const D: usize>(&mut self, _param: &Param<Tensor<D>>) {
-        self.found.push(self.path.joined());
-    }
+    path::fits(pattern.strip_prefix(EXCEPT).unwrap_or(pattern), path)
 }
 
 /// Whether `model` has a parameter that a training moves; a backward pass without one is a programmer's error to Burn.

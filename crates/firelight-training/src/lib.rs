@@ -38,6 +38,7 @@ mod evaluator;
 mod events;
 mod fit;
 mod freeze;
+mod init;
 mod loss;
 pub mod metrics;
 mod metrics_log;
@@ -73,6 +74,7 @@ pub use evaluate::{Evaluation, evaluate, measure};
 pub use evaluator::{Evaluator, Score};
 pub use fit::{Extension, FitInput, Fitted, Trainable, fit};
 pub use freeze::freeze;
+pub use init::{InitConfig, InitReport, Mismatch, PositionGrid, Resize};
 pub use loss::LossOutput;
 pub use metrics_log::MetricsLog;
 pub use observer::{EvaluationReport, Observer, RunReport, StepReport};
@@ -89,8 +91,8 @@ pub use recompute::Recompute;
 pub use report::{Report, Sample};
 pub use schedule::{DecayShape, Schedule, ScheduleConfig, ScheduleKind};
 pub use task::{
-    BatchCost, BuiltIn, Check, DataModule, DryRun, Estimate, Pace, RecipeOf, Run, RunRequest, Section, Task,
-    TaskEvaluation, TrainedRun, built_in, read_any_recipe, read_recipe, task_of,
+    BatchCost, BuiltIn, Check, DataModule, DryRun, Estimate, Pace, ROWS, RecipeOf, Run, RunRequest, Section, Task,
+    TaskEvaluation, TrainedRun, built_in, merge, read_any_recipe, read_new_recipe, read_recipe, task_of,
 };
 pub use tensorboard::TensorBoard;
 pub use trainer::Trainer;

@@ -3,6 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::Tensor;
+use wildmatch::WildMatch;
+
 /// What a visitor or mapper keeps of the modules that it is in.
 #[derive(Debug, Default)]
 pub(crate) struct ModulePath(Vec<String>);
@@ -28,15 +32,53 @@ impl ModulePath {
     }
 }
 
+/// Whether a pattern names a parameter by its path, or a module that it is in: `*` stands for any text, dots included, and `?` for
+/// one character.
+pub(crate) fn fits(pattern: &str, path: &str) -> bool {
+    WildMatch::new(pattern).matches(path) || WildMatch::new(&format!("{pattern}.*")).matches(path)
+}
+
+/// The float parameters of a model with their shapes, in the order of a visit. None is drawn for it.
+pub(crate) fn shapes_of<M: Module>(model: &M) -> Vec<(String, Vec<usize>)> {
+    let mut shapes = Shapes::default();
+    model.visit(&mut shapes);
+    shapes.found
+}
+
+#[derive(Default)]
+struct Shapes {
+    found: Vec<(String, Vec<usize>)>,
+    path: ModulePath,
+}
+
+impl ModuleVisitor for Shapes {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.found.push((self.path.joined(), param.lazy_shape().to_vec()));
+    }
+}
+
 /// Paths as an error lists them, with one entry for what repeats from layer to layer.
 pub(crate) fn listed<'a>(paths: impl IntoIterator<Item = &'a String>) -> String {
+    general(paths).join(", ")
+}
+
+/// The same one by one.
+pub(crate) fn general<'a>(paths: impl IntoIterator<Item = &'a String>) -> Vec<String> {
     let general = |path: &str| {
         let names = path.split('.').map(|name| if name.parse::<usize>().is_ok() { "*" } else { name });
         format!("`{}`", names.collect::<Vec<_>>().join("."))
     };
     let mut seen = BTreeSet::new();
     let paths = paths.into_iter().map(|path| general(path));
-    paths.filter(|path| seen.insert(path.clone())).collect::<Vec<_>>().join(", ")
+    paths.filter(|path| seen.insert(path.clone())).collect()
 }
 
 /// Whether what is entered in a container is a variant of an enum.

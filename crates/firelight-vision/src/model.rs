@@ -4,7 +4,7 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use firelight_core::{
-    Activation, ConfigError, Cost, LinearConfig, ParamBuilder, ParameterReport, Pass, TransformerConfig,
+    Activation, AdapterConfig, ConfigError, Cost, LinearConfig, ParamBuilder, ParameterReport, Pass, TransformerConfig,
     VisionTransformer, VisionTransformerConfig,
 };
 use firelight_data::Normalization;
@@ -34,6 +34,9 @@ impl VitSize {
     }
 }
 
+/// The transformer in the paths of a model's parameters.
+pub(crate) const VIT: &str = "vit";
+
 /// Configuration of a [`VisionModel`], as it stands in `config.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,6 +45,9 @@ pub struct VisionConfig {
     pub classes: Vec<String>,
     /// How pixels become numbers.
     pub normalization: Normalization,
+    /// Low-rank adapters of layers of the encoder. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapters: Option<AdapterConfig>,
     /// The structure.
     pub vit: VisionTransformerConfig,
 }
@@ -52,7 +58,7 @@ impl VisionConfig {
     /// A model of these classes. Pixels are taken as from -1 to 1 until the statistics of a training are known.
     pub fn new(classes: Vec<String>, vit: VisionTransformerConfig) -> Self {
         let halves = vec![0.5; vit.channels];
-        Self { classes, normalization: Normalization { mean: halves.clone(), std: halves }, vit }
+        Self { classes, normalization: Normalization { mean: halves.clone(), std: halves }, adapters: None, vit }
     }
 
     /// The usual model of a size: colour images of 224 x 224 pixels in patches of 16.
@@ -84,7 +90,7 @@ impl VisionConfig {
     pub fn validate(&self) -> Result<(), ConfigError> {
         let (names, classes, channels) = (self.classes.len(), self.vit.n_classes, self.vit.channels);
         ConfigError::collect(
-            [self.vit.validate()],
+            [self.vit.validate(), self.adapters.as_ref().map_or(Ok(()), AdapterConfig::validate)],
             [
                 (classes == 0).then(|| "vit.n_classes = 0 must be at least 1".into()),
                 (names != classes).then(|| format!("classes has {names} names, but vit.n_classes = {classes}")),
@@ -106,7 +112,7 @@ impl VisionConfig {
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> VisionModel {
         self.validate().unwrap_or_else(|error| panic!("{error}"));
-        VisionModel { vit: self.vit.init_with(&params.scope("vit")) }
+        VisionModel { vit: self.vit.init_with(&params.adapted(self.adapters.as_ref()).scope(VIT)) }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
-use firelight_data::{BatchPlan, Batching, MaskVocabulary, Split, StepLoader, Tokenizer};
+use firelight_data::{BatchPlan, Batching, MaskVocabulary, Split, StepLoader};
 use firelight_storage::ModelFolder;
 use firelight_training::{DataModule, Task};
 
@@ -106,8 +106,8 @@ impl DataModule<MaskedLanguage> for MaskedCorpus {
             ([], Some(length)) => Texts::of_stories(&recipe.data, recipe.seed, length)?,
             _ => Texts::read(&recipe.data, source, paths)?,
         };
-        let all: String = texts.training.iter().flat_map(|text| [text.as_str(), "\n"]).collect();
-        let vocabulary = TextVocabulary::new(Tokenizer::train(&recipe.data.tokenizer, &all)?)?;
+        let all = || texts.training.iter().flat_map(|text| [text.as_str(), "\n"]).collect();
+        let vocabulary = TextVocabulary::begin(&recipe.init, &recipe.data.tokenizer, all)?;
         Self::new(recipe, vocabulary, texts)
     }
 

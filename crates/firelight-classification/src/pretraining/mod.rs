@@ -30,6 +30,7 @@ pub use recipe::{EncoderModelRecipe, MaskedLanguageRecipe, TextsRecipe};
 
 use crate::error::ClassificationError;
 use crate::objectives::{PretrainingConfig, PretrainingModel};
+use crate::on_encoder::on_encoder;
 
 /// Which tokens stood where masks stand, and whatever else `data.objective` asks.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +40,7 @@ impl Task for MaskedLanguage {
     const NAME: &'static str = crate::MASKED_LANGUAGE_TASK;
     const BUILT_IN: &'static [BuiltIn] = &[BuiltIn { name: "masked", text: recipe::MASKED }];
     const TARGET: &'static str = "hidden token";
+    const HEAD_KEYS: &'static [&'static str] = &["tied"];
 
     type Data = TextsRecipe;
     type Model = EncoderModelRecipe;
@@ -78,6 +80,8 @@ impl Task for MaskedLanguage {
     fn model(config: &PretrainingConfig, seed: u64, device: &Device) -> PretrainingModel {
         config.init_with(&ParamBuilder::new(device, seed))
     }
+
+    on_encoder!();
 
     fn parameters(model: &PretrainingModel) -> Vec<(String, usize)> {
         model.report().parts()

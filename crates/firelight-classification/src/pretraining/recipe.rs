@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use firelight_core::{ConfigError, LossConfig, TransformerConfig, kind};
+use firelight_core::{AdapterConfig, ConfigError, LossConfig, TransformerConfig, kind};
 use firelight_data::labelled::{Columns, LabelKind};
 use firelight_data::{Batching, Masking, TokenizerConfig, check_stories};
 use firelight_training::{Apart, Fields, Recipe, fields_of_both};
@@ -109,19 +109,23 @@ struct Own {
     n_segments: usize,
     /// Whether the head of the masked tokens ends in the embedding's matrix.
     tied: bool,
+    /// Low-rank adapters of the encoder, which itself stays as the run that `init.from` names has learnt it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adapters: Option<AdapterConfig>,
 }
 
 impl Default for Own {
     fn default() -> Self {
-        Self { n_segments: 0, tied: true }
+        Self { n_segments: 0, tied: true, adapters: None }
     }
 }
 
 impl EncoderModelRecipe {
     /// The whole configuration, for a vocabulary of this size and an objective.
     pub fn config(&self, vocab_size: usize, objective: PretrainingObjective) -> PretrainingConfig {
-        let (n_segments, transformer) = (self.own.n_segments, self.transformer.clone());
-        let encoder = TextEncoderConfig { vocab_size, n_segments, adapters: None, transformer };
+        let Own { n_segments, adapters, .. } = self.own.clone();
+        let transformer = self.transformer.clone();
+        let encoder = TextEncoderConfig { vocab_size, n_segments, adapters, transformer };
         let mut config = PretrainingConfig::new(encoder, objective);
         config.head.tied = self.own.tied;
         config

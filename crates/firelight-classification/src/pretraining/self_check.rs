@@ -24,7 +24,7 @@ pub(super) fn self_check(
     device: &Device,
 ) -> Result<Vec<Check>, ClassificationError> {
     let mut quiet = config.clone();
-    quiet.encoder = quiet.encoder.with_stack(|stack| stack.with_dropout(0.0).with_stochastic_depth(0.0));
+    quiet.encoder = quiet.encoder.quiet();
     let model = quiet.init_with(&ParamBuilder::new(device, recipe.seed)).valid();
     let some = |examples: Examples| (0..TEXTS.min(examples.units.len())).map(move |index| Some(examples.fixed(index)));
     let examples: Vec<_> = some(corpus.validation(recipe)).collect();

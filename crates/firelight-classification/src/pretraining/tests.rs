@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use firelight_storage::{Existing, save_weights};
-use firelight_training::{Run, RunRequest, Task};
+use firelight_training::{Run, RunRequest};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -80,10 +80,9 @@ impl Home {
     /// The parameters of a classifier before its first step.
     fn begun(&self, from: &Path, changes: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
         let from = format!("{:?}", from.display().to_string());
-        let request = self.request("labelled", "classifier", &[&[("model.from", from.as_str())], changes].concat());
+        let request = self.request("labelled", "classifier", &[&[("init.from", from.as_str())], changes].concat());
         let run = Run::<Classification>::prepare(&request.with_existing(Existing::Force)).unwrap();
-        let model = Classification::start(&run.recipe, run.config(), &Device::default()).unwrap();
-        save_weights(&model, self.path("begun.safetensors")).unwrap();
+        save_weights(run.model(), self.path("begun.safetensors")).unwrap();
         run.fit().unwrap();
         parameters(&self.path("begun.safetensors"))
     }
@@ -160,10 +159,29 @@ fn a_classifier_begins_with_the_encoder_of_every_objective() {
 }
 
 #[test]
+fn a_pretraining_goes_on_from_a_classifier_with_a_head_of_its_own() {
+    let home = Home::new();
+    let first = home.trained(&home.pretraining("masked", "first", &[]));
+    home.begun(&first, &[]);
+    let from = format!("{:?}", home.path("classifier").display().to_string());
+    let request = home.pretraining("masked", "second", &[("init.from", &from)]);
+    let run = Run::<MaskedLanguage>::prepare(&request).unwrap();
+    let report = run.init_report().unwrap();
+    let is_head = |path: &String| path.starts_with("head.");
+    assert!(report.new.iter().all(is_head) && report.unused.iter().all(is_head), "{report:?}");
+    assert!(!report.new.is_empty() && !report.unused.is_empty() && report.taken > 5, "{report:?}");
+    let learnt = weights(&home.path("classifier"));
+    save_weights(run.model(), home.path("begun.safetensors")).unwrap();
+    let begun = parameters(&home.path("begun.safetensors"));
+    assert!(begun.iter().filter(|(key, _)| !is_head(key)).all(|(key, bytes)| learnt[key] == *bytes));
+    run.fit().unwrap();
+}
+
+#[test]
 fn vectors_of_tokens_begin_anew_where_they_are_to() {
     let home = Home::new();
     let run = home.trained(&home.pretraining("masked", "run", &[]));
-    let (learnt, begun) = (weights(&run), home.begun(&run, &[("model.new_embedding", "true")]));
+    let (learnt, begun) = (weights(&run), home.begun(&run, &[("init.exclude", "[\"encoder.embedding\"]")]));
     let differing: Vec<_> =
         learnt.iter().filter(|(key, bytes)| begun.get(*key).is_some_and(|begun| begun != *bytes)).collect();
     assert_eq!(differing.into_iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(), ["encoder.embedding.weight"]);
@@ -182,7 +200,7 @@ fn the_pooler_of_next_sentence_prediction_is_taken_over_where_it_fits() {
     };
     let [class, tanh] = [("model.pooling", "class"), ("model.pooler", "tanh")];
     assert!(is_taken(&[class, tanh]));
-    assert!(!is_taken(&[class, tanh, ("model.new_head", "true")]));
+    assert!(!is_taken(&[class, tanh, ("init.exclude", "[\"head\"]")]));
     assert!(!is_taken(&[class, ("model.pooler", "gelu")]));
     assert!(!is_taken(&[("model.pooling", "mean"), tanh]));
 }

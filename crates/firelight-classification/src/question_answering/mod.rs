@@ -21,7 +21,7 @@ pub use recipe::{QuestionAnsweringRecipe, QuestionsRecipe, SpanModelRecipe};
 
 use crate::error::ClassificationError;
 use crate::model::{ReadingConfig, SpanReader, SpanReaderConfig};
-use crate::pretrained::Pretrained;
+use crate::on_encoder::on_encoder;
 use crate::records::{RecordData, estimate_of, self_check};
 
 /// A training of a reader that is ready to begin.
@@ -74,18 +74,7 @@ impl Task for QuestionAnswering {
         config.init_with(&ParamBuilder::new(device, seed))
     }
 
-    /// The encoder is that of the other run, the head begins anew.
-    fn start(
-        recipe: &QuestionAnsweringRecipe,
-        config: &SpanReaderConfig,
-        device: &Device,
-    ) -> Result<SpanReader, ClassificationError> {
-        let mut model = Self::model(config, recipe.seed, device);
-        if let Some(path) = recipe.model.from() {
-            Pretrained::open(path)?.give_encoder(&mut model.encoder, device)?;
-        }
-        Ok(model)
-    }
+    on_encoder!();
 
     fn parameters(model: &SpanReader) -> Vec<(String, usize)> {
         model.report().parts()

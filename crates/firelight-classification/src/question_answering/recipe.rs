@@ -1,9 +1,8 @@
 //! What a recipe of a reader says, and the recipe that is built in.
 
-use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use firelight_core::{ConfigError, TransformerConfig, kind};
+use firelight_core::{AdapterConfig, ConfigError, TransformerConfig, kind};
 use firelight_data::{Batching, TokenizerConfig};
 use firelight_training::{Apart, Fields, Recipe, fields_of_both};
 use serde::de::Deserializer;
@@ -92,28 +91,24 @@ pub struct SpanModelRecipe {
 struct Own {
     /// Segments that tokens may belong to.
     n_segments: usize,
-    /// The run whose encoder the first step begins with.
+    /// Low-rank adapters of the encoder, which itself stays as the run that `init.from` names has learnt it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    from: Option<PathBuf>,
+    adapters: Option<AdapterConfig>,
 }
 
 impl Default for Own {
     fn default() -> Self {
-        Self { n_segments: 2, from: None }
+        Self { n_segments: 2, adapters: None }
     }
 }
 
 impl SpanModelRecipe {
     /// The whole configuration, for a vocabulary of this size.
     pub fn config(&self, vocab_size: usize, reading: ReadingConfig) -> SpanReaderConfig {
-        let (n_segments, transformer) = (self.own.n_segments, self.transformer.clone());
-        let encoder = TextEncoderConfig { vocab_size, n_segments, adapters: None, transformer };
+        let Own { n_segments, adapters } = self.own.clone();
+        let transformer = self.transformer.clone();
+        let encoder = TextEncoderConfig { vocab_size, n_segments, adapters, transformer };
         SpanReaderConfig::new(encoder).with_reading(reading)
-    }
-
-    /// The run to begin from.
-    pub(super) fn from(&self) -> Option<&Path> {
-        self.own.from.as_deref()
     }
 
     /// Segments that tokens may belong to.

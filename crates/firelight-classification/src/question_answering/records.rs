@@ -6,7 +6,6 @@ use burn::tensor::Tensor;
 use firelight_core::Pass;
 use firelight_data::DataError;
 use firelight_data::questions::{self, Question};
-use firelight_training::{RecipeOf, Task};
 
 use super::QuestionAnswering;
 use super::batch::{SpanBatcher, SpanExample};
@@ -15,7 +14,6 @@ use crate::data::EncodedText;
 use crate::encoder::TextInput;
 use crate::error::ClassificationError;
 use crate::model::{ReadingConfig, SpanReader, SpanReaderConfig};
-use crate::pretrained::Pretrained;
 use crate::question_answerer::trimmed;
 use crate::records::{RecordData, RecordTask, Source, first_row, source};
 use crate::vocabulary::TextVocabulary;
@@ -36,14 +34,6 @@ impl RecordTask for QuestionAnswering {
 
     fn max_seq_len(model: &SpanModelRecipe) -> usize {
         model.transformer.max_seq_len
-    }
-
-    fn vocabulary(recipe: &RecipeOf<Self>) -> Result<Option<TextVocabulary>, ClassificationError> {
-        Pretrained::vocabulary_of(recipe.model.from())
-    }
-
-    fn settle(recipe: &mut RecipeOf<Self>, data: &RecordData<Self>, source: &Path) -> Result<(), ClassificationError> {
-        Pretrained::check_encoder_of(recipe.model.from(), &Self::config(recipe, data, source)?.encoder)
     }
 
     fn read_file(_data: &QuestionsRecipe, file: &Path) -> Result<Vec<Question>, DataError> {

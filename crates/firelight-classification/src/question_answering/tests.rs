@@ -8,7 +8,7 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 use firelight_storage::Checkpoint;
 use firelight_training::{
-    DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, TaskEvaluation, Trainer,
+    DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, TaskEvaluation, Trainer, merge,
 };
 
 use super::{QuestionAnswering, QuestionAnsweringRun, SpanBatcher, SpanLossConfig, SpanTask, evaluate_answers};
@@ -117,6 +117,27 @@ fn questions_without_an_answer_and_texts_in_windows_are_learnt() {
     let (question, context, _) = asked(21);
     let none = reader.answer(&[(question.as_str(), context.as_str())]).unwrap();
     assert_eq!((none[0].answer.as_str(), none[0].start, none[0].end), ("", 0, 0));
+}
+
+#[test]
+fn a_reader_begins_from_another_one_and_its_adapters_are_merged() {
+    let [first, second] = [folder(question), folder(question)];
+    let few = [("training.epochs", "0"), ("training.steps", "1")];
+    let base = prepare(first.path(), &few).unwrap().fit().unwrap();
+    let from = base.folder.path().display().to_string();
+    let begun = [&few[..], &[("init.from", from.as_str()), ("seed", "9"), ("model.adapters", "{ rank = 2 }")]].concat();
+    let run = prepare(second.path(), &begun).unwrap();
+    let head = |model: &crate::SpanReader| model.head.output.weight.val().into_data();
+    head(run.model()).assert_eq(&head(&base.model), true);
+    let new = &run.init_report().unwrap().new;
+    assert!(!new.is_empty() && new.iter().all(|path| path.contains(".adapter.")), "{new:?}");
+    run.fit().unwrap();
+    let merged = second.path().join("merged");
+    merge::<QuestionAnswering>(second.path().join("run"), &Checkpoint::Last, &merged, &Device::default()).unwrap();
+    assert_eq!(
+        QuestionAnswerer::load(&merged).unwrap().answer(&[("what is worn ?", "here ada wears red .")]).unwrap().len(),
+        1
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use firelight_data::{BatchPlan, Tokenizer};
+use firelight_data::BatchPlan;
 use firelight_storage::{ModelFolder, write_json_lines};
 use firelight_training::{DataModule, RecipeOf};
 use serde::Serialize;
@@ -107,15 +107,10 @@ impl<T: RecordTask> RecordData<T> {
 impl<T: RecordTask> DataModule<T> for RecordData<T> {
     fn read(recipe: &mut RecipeOf<T>, source: &Path, paths: &[PathBuf]) -> Result<Self, ClassificationError> {
         let records = records_of::<T>(&recipe.data, source, paths)?;
-        let vocabulary = match T::vocabulary(recipe)? {
-            Some(vocabulary) => vocabulary,
-            None => {
-                let text = T::text(&records.training);
-                TextVocabulary::new(Tokenizer::train(T::source(&recipe.data).tokenizer, &text)?)?
-            }
-        };
+        let tokenizer = T::source(&recipe.data).tokenizer;
+        let vocabulary = TextVocabulary::begin(&recipe.init, tokenizer, || T::text(&records.training))?;
         let data = Self::new(recipe, vocabulary, records)?;
-        T::settle(recipe, &data, source)?;
+        T::settle(recipe, &data)?;
         Ok(data)
     }
 

@@ -56,17 +56,13 @@ pub trait RecordTask: Task<DataModule = RecordData<Self>, Error = Classification
     /// The most tokens that the model reads at once.
     fn max_seq_len(model: &Self::Model) -> usize;
 
-    /// The tokenizer of the run that a training begins from.
+    /// Takes over into the recipe what the training data decides.
     ///
     /// # Errors
-    /// If that run cannot be read.
-    fn vocabulary(recipe: &RecipeOf<Self>) -> Result<Option<TextVocabulary>, ClassificationError>;
-
-    /// Takes over into the recipe what the training data decides, and makes sure that the data fits the run to begin from.
-    ///
-    /// # Errors
-    /// If it does not fit.
-    fn settle(recipe: &mut RecipeOf<Self>, data: &RecordData<Self>, source: &Path) -> Result<(), ClassificationError>;
+    /// If the recipe does not fit the data.
+    fn settle(_recipe: &mut RecipeOf<Self>, _data: &RecordData<Self>) -> Result<(), ClassificationError> {
+        Ok(())
+    }
 
     /// Takes over into the recipe of a resumed run what [`settle`](Self::settle) decided.
     fn recall(_recipe: &mut RecipeOf<Self>, _stored: &RecipeOf<Self>) {}

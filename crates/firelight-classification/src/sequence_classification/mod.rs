@@ -1,7 +1,8 @@
 //! Classifiers of texts as recipes train them: what `[data]`, `[model]` and `[loss]` mean, and how labelled texts become
 //! batches. `firelight_training::Run` does the rest.
 
-mod adapters;
+#[cfg(test)]
+mod adapter_tests;
 mod evaluate;
 mod model_recipe;
 mod recipe;
@@ -34,7 +35,8 @@ use score::TextScores;
 use crate::error::ClassificationError;
 use crate::loss::{ClassWeights, ProblemType, SequenceLossConfig};
 use crate::model::{TextClassifier, TextClassifierConfig};
-use crate::pretrained::Pretrained;
+use crate::on_encoder::{on_encoder, other_classes};
+use crate::pooling::PoolerConfig;
 use crate::records::{RecordData, estimate_of, self_check};
 use crate::training::ClassifierTask;
 
@@ -52,6 +54,7 @@ impl Task for Classification {
     const NAME: &'static str = crate::TASK;
     const BUILT_IN: &'static [BuiltIn] = &[BuiltIn { name: "texts", text: recipe::TEXTS }];
     const TARGET: &'static str = "text";
+    const HEAD_KEYS: &'static [&'static str] = &["pooling", "pooler", "head_dropout"];
 
     type Data = LabelledRecipe;
     type Model = ClassifierModelRecipe;
@@ -68,7 +71,7 @@ impl Task for Classification {
         let pair = recipe.data.columns.pair.is_some() && recipe.model.n_segments() < 2;
         let pair = pair.then(|| "n_segments must be 2 where data.columns.pair names a second text".into());
         [
-            adapters::judge(recipe, model),
+            Problem::list("model", ConfigError::list(model)),
             Problem::list("model", short),
             Problem::list("model", pair),
             Problem::list("loss", ConfigError::list(recipe.loss.validate())),
@@ -93,25 +96,22 @@ impl Task for Classification {
         config.init_with(&ParamBuilder::new(device, seed))
     }
 
-    fn inspect(config: &TextClassifierConfig, device: &Device) -> Vec<Problem> {
-        adapters::problems(config.check_adapters(device))
+    on_encoder!();
+
+    fn other_head(found: &TextClassifierConfig, config: &TextClassifierConfig) -> Option<String> {
+        if found.problem_type != config.problem_type {
+            let [found, own] = [found, config].map(|config| config.problem_type.name());
+            return Some(format!("is for data.problem_type = \"{found}\", but the recipe has \"{own}\""));
+        }
+        other_classes(&found.labels, &config.labels)
     }
 
-    fn frozen(config: &TextClassifierConfig) -> Vec<String> {
-        adapters::frozen(config)
-    }
-
-    fn start(
-        recipe: &ClassificationRecipe,
-        config: &TextClassifierConfig,
-        device: &Device,
-    ) -> Result<TextClassifier, ClassificationError> {
-        let model = Self::model(config, recipe.seed, device);
-        let Some((path, new_head)) = recipe.model.from() else { return Ok(model) };
-        let anew = recipe.model.has_new_embedding().then(|| model.encoder.embedding.clone());
-        let mut begun = Pretrained::open(path)?.give(model, new_head, device)?;
-        begun.encoder.embedding = anew.unwrap_or(begun.encoder.embedding);
-        Ok(begun)
+    /// The pooler of next-sentence prediction, where the classifier's is of the same kind.
+    fn renamed(config: &TextClassifierConfig) -> &'static [(&'static str, &'static str)] {
+        match config.head.pooler == PoolerConfig::bert() {
+            true => &[("head.pooler", "next_sentence.pooler")],
+            false => &[],
+        }
     }
 
     fn parameters(model: &TextClassifier) -> Vec<(String, usize)> {

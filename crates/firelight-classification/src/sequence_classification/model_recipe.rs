@@ -1,7 +1,6 @@
 //! The `[model]` section of a recipe: the keys of the stack, and those of embedding and head around it.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use firelight_core::{AdapterConfig, AttentionPattern, TransformerConfig};
@@ -46,15 +45,7 @@ struct Own {
     pooler: Option<HeadActivation>,
     /// Dropout of the text's vector.
     head_dropout: f64,
-    /// The run whose weights the first step begins with, of a masked language model or of a classifier.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    from: Option<PathBuf>,
-    /// Whether the head begins anew, where the other run has one.
-    new_head: bool,
-    /// Whether the vectors of the tokens begin anew. A masked language model learns of a few texts in which places a token may stand,
-    /// as good and bad do alike.
-    new_embedding: bool,
-    /// Low-rank adapters of the encoder of that run, which itself stays as it is.
+    /// Low-rank adapters of the encoder, which itself stays as the run that `init.from` names has learnt it.
     #[serde(skip_serializing_if = "Option::is_none")]
     adapters: Option<AdapterConfig>,
 }
@@ -71,26 +62,6 @@ impl ClassifierModelRecipe {
             encoder: TextEncoderConfig { vocab_size, n_segments, adapters, transformer },
             head: SequenceHeadConfig::new(pooler).with_dropout(head_dropout),
         }
-    }
-
-    /// The run to begin from, and whether the head begins anew.
-    pub(super) fn from(&self) -> Option<(&Path, bool)> {
-        self.own.from.as_deref().map(|path| (path, self.own.new_head))
-    }
-
-    /// Whether the vectors of the tokens begin anew, beside what is begun from.
-    pub(super) fn has_new_embedding(&self) -> bool {
-        self.own.new_embedding
-    }
-
-    /// Whether adapters are asked for, but no run that they are to change.
-    pub(super) fn adapts_nothing(&self) -> bool {
-        self.own.adapters.is_some() && self.own.from.is_none()
-    }
-
-    /// Whether adapters are asked for on vectors of tokens that nobody has learnt.
-    pub(super) fn adapts_a_new_embedding(&self) -> bool {
-        self.own.adapters.is_some() && self.own.new_embedding
     }
 
     /// Segments that tokens may belong to.

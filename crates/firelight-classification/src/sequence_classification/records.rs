@@ -6,7 +6,7 @@ use burn::tensor::Tensor;
 use firelight_core::Pass;
 use firelight_data::DataError;
 use firelight_data::labelled::{self, Columns, LabelledText};
-use firelight_training::{RecipeOf, Task};
+use firelight_training::RecipeOf;
 
 use super::Classification;
 use super::model_recipe::ClassifierModelRecipe;
@@ -17,7 +17,6 @@ use crate::encoder::TextInput;
 use crate::error::ClassificationError;
 use crate::loss::{ClassWeights, ProblemType};
 use crate::model::{TextClassifier, TextClassifierConfig};
-use crate::pretrained::Pretrained;
 use crate::records::{RecordData, RecordTask, Source, classes_of, source};
 use crate::vocabulary::TextVocabulary;
 
@@ -37,14 +36,7 @@ impl RecordTask for Classification {
         model.max_seq_len()
     }
 
-    fn vocabulary(recipe: &RecipeOf<Self>) -> Result<Option<TextVocabulary>, ClassificationError> {
-        Pretrained::vocabulary_of(recipe.model.from().map(|(path, _)| path))
-    }
-
-    fn settle(recipe: &mut RecipeOf<Self>, data: &RecordData<Self>, source: &Path) -> Result<(), ClassificationError> {
-        if let Some((path, new_head)) = recipe.model.from() {
-            Pretrained::open(path)?.check(&Self::config(recipe, data, source)?, new_head)?;
-        }
+    fn settle(recipe: &mut RecipeOf<Self>, data: &RecordData<Self>) -> Result<(), ClassificationError> {
         recipe.loss.class_weights = recipe.loss.class_weights.clone().resolved(&class_counts(data));
         match &recipe.loss.class_weights {
             ClassWeights::Given(weights) if weights.len() != data.targets().labels().len() => {

@@ -96,11 +96,11 @@ fn several_labels_are_learnt_measured_and_answered() {
     assert_eq!(found.iter().map(Prediction::labels).collect::<Vec<_>>(), [&["wind"][..], &["rain", "wind"], &[]]);
     let other = number();
     let run = home.path().join("run").display().to_string();
-    let regression = [("data.problem_type", "regression"), ("training.monitor", "loss"), ("model.from", run.as_str())];
+    let regression = [("data.problem_type", "regression"), ("training.monitor", "loss"), ("init.from", run.as_str())];
     let error = prepare(other.path(), &regression).unwrap_err();
     let text = error.to_string();
     assert!(
-        error.is_user_error() && text.contains("\"multi_label\"") && text.contains("model.new_head = true"),
+        error.is_user_error() && text.contains("\"multi_label\"") && text.contains("set init.exclude = [\"head\"]"),
         "{text}"
     );
 }

@@ -21,7 +21,7 @@ pub use recipe::{TaggedRecipe, TokenClassificationRecipe, TokenModelRecipe};
 
 use crate::error::ClassificationError;
 use crate::model::{TokenClassifier, TokenClassifierConfig};
-use crate::pretrained::Pretrained;
+use crate::on_encoder::{on_encoder, other_classes};
 use crate::records::{RecordData, estimate_of, self_check};
 
 /// A training of a classifier of tokens that is ready to begin.
@@ -71,17 +71,10 @@ impl Task for TokenClassification {
         config.init_with(&ParamBuilder::new(device, seed))
     }
 
-    /// The encoder is that of the other run, the head begins anew.
-    fn start(
-        recipe: &TokenClassificationRecipe,
-        config: &TokenClassifierConfig,
-        device: &Device,
-    ) -> Result<TokenClassifier, ClassificationError> {
-        let mut model = Self::model(config, recipe.seed, device);
-        if let Some(path) = recipe.model.from() {
-            Pretrained::open(path)?.give_encoder(&mut model.encoder, device)?;
-        }
-        Ok(model)
+    on_encoder!();
+
+    fn other_head(found: &TokenClassifierConfig, config: &TokenClassifierConfig) -> Option<String> {
+        other_classes(&found.labels, &config.labels)
     }
 
     fn parameters(model: &TokenClassifier) -> Vec<(String, usize)> {

@@ -1,9 +1,8 @@
 //! What a recipe of a classifier of tokens says, and the recipe that is built in.
 
-use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use firelight_core::{ConfigError, LossConfig, TransformerConfig, kind};
+use firelight_core::{AdapterConfig, ConfigError, LossConfig, TransformerConfig, kind};
 use firelight_data::tagged::TagScheme;
 use firelight_data::{Batching, TokenizerConfig};
 use firelight_training::{Apart, Fields, Recipe, fields_of_both};
@@ -84,29 +83,25 @@ pub struct TokenModelRecipe {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Own {
-    /// Segments that tokens may belong to: those of the run to begin from.
+    /// Segments that tokens may belong to.
     n_segments: usize,
     /// Dropout of the tokens' vectors.
     head_dropout: f64,
-    /// The run whose encoder the first step begins with.
+    /// Low-rank adapters of the encoder, which itself stays as the run that `init.from` names has learnt it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    from: Option<PathBuf>,
+    adapters: Option<AdapterConfig>,
 }
 
 impl TokenModelRecipe {
     /// The whole configuration, for a vocabulary of this size and these tags.
     pub fn config(&self, vocab_size: usize, tags: Vec<String>) -> TokenClassifierConfig {
-        let (n_segments, transformer) = (self.own.n_segments, self.transformer.clone());
+        let Own { n_segments, adapters, .. } = self.own.clone();
+        let transformer = self.transformer.clone();
         TokenClassifierConfig {
             labels: tags,
-            encoder: TextEncoderConfig { vocab_size, n_segments, adapters: None, transformer },
+            encoder: TextEncoderConfig { vocab_size, n_segments, adapters, transformer },
             head: TokenHeadConfig { dropout: self.own.head_dropout },
         }
-    }
-
-    /// The run to begin from.
-    pub(super) fn from(&self) -> Option<&Path> {
-        self.own.from.as_deref()
     }
 }
 

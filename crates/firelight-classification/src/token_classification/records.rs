@@ -7,7 +7,6 @@ use firelight_core::Pass;
 use firelight_data::DataError;
 use firelight_data::labelled::Labels;
 use firelight_data::tagged::{self, TaggedSentence};
-use firelight_training::{RecipeOf, Task};
 
 use super::TokenClassification;
 use super::batch::{TaggedBatcher, TaggedExample};
@@ -16,7 +15,6 @@ use crate::data::EncodedText;
 use crate::encoder::TextInput;
 use crate::error::ClassificationError;
 use crate::model::{TokenClassifier, TokenClassifierConfig};
-use crate::pretrained::Pretrained;
 use crate::records::{RecordData, RecordTask, Source, first_row, source};
 use crate::vocabulary::TextVocabulary;
 
@@ -35,14 +33,6 @@ impl RecordTask for TokenClassification {
 
     fn max_seq_len(model: &TokenModelRecipe) -> usize {
         model.transformer.max_seq_len
-    }
-
-    fn vocabulary(recipe: &RecipeOf<Self>) -> Result<Option<TextVocabulary>, ClassificationError> {
-        Pretrained::vocabulary_of(recipe.model.from())
-    }
-
-    fn settle(recipe: &mut RecipeOf<Self>, data: &RecordData<Self>, source: &Path) -> Result<(), ClassificationError> {
-        Pretrained::check_encoder_of(recipe.model.from(), &Self::config(recipe, data, source)?.encoder)
     }
 
     fn read_file(data: &TaggedRecipe, file: &Path) -> Result<Vec<TaggedSentence>, DataError> {

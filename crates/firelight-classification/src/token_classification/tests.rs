@@ -8,7 +8,7 @@ use burn::tensor::Device;
 use firelight_core::{LossConfig, ParamBuilder};
 use firelight_storage::Checkpoint;
 use firelight_training::{
-    DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, TaskEvaluation, Trainer,
+    DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, TaskEvaluation, Trainer, merge,
 };
 
 use super::{TaggedBatcher, TokenClassification, TokenClassificationRun, TokenClassifierTask, evaluate_tags};
@@ -119,10 +119,20 @@ fn an_encoder_begins_from_another_run_and_a_stopped_training_goes_on() {
     let first = prepare(home.path(), &[("training.epochs", "1")]).unwrap().fit().unwrap();
     let other = folder();
     let from = first.folder.path().display().to_string();
-    let begun = prepare(other.path(), &[("training.epochs", "0"), ("training.steps", "1"), ("model.from", &from)]);
+    let begun = prepare(other.path(), &[("training.epochs", "0"), ("training.steps", "1"), ("init.from", &from)]);
     begun.unwrap().fit().unwrap();
-    let narrow = prepare(&other.path().join("."), &[("model.from", &from), ("model.d_ff", "48")]).unwrap_err();
-    assert!(narrow.to_string().contains("another encoder") && narrow.to_string().contains("d_ff"), "{narrow}");
+    let narrow = prepare(&other.path().join("."), &[("init.from", &from), ("model.d_ff", "48")]).unwrap_err();
+    assert!(
+        narrow.to_string().contains("model.d_ff = 48, but") && narrow.to_string().contains("leave it out"),
+        "{narrow}"
+    );
+    let third = folder();
+    let few =
+        [("training.epochs", "0"), ("training.steps", "1"), ("init.from", &from), ("model.adapters", "{ rank = 2 }")];
+    prepare(third.path(), &few).unwrap().fit().unwrap();
+    let merged = third.path().join("merged");
+    merge::<TokenClassification>(third.path().join("run"), &Checkpoint::Last, &merged, &Device::default()).unwrap();
+    assert_eq!(Tagger::load(&merged).unwrap().tag(&["in paris"]).unwrap().len(), 1);
     crate::Embedder::load(other.path().join("run")).unwrap().embed(&["in paris"]).unwrap();
 }
 

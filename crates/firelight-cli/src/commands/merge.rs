@@ -1,11 +1,12 @@
 //! `firelight merge`: the low-rank adapters of a run added into its weights, in a run folder of its own.
 
+use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Error, Result};
-use firelight::classification::{ClassificationError, merge};
-use firelight::storage::StorageError;
+use anyhow::{Result, bail, ensure};
+use firelight::training::merge;
 
+use super::tasks::{Shown, with_task};
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
 use crate::output;
@@ -14,7 +15,7 @@ const EXAMPLES: &str = "\
 Example:
   firelight merge runs/adapted-1 --checkpoint best --out runs/merged";
 
-/// Merge the low-rank adapters of a classifier into its weights, in a new run folder
+/// Merge the low-rank adapters of a run into its weights, in a new run folder
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Merge {
@@ -27,23 +28,19 @@ pub(crate) struct Merge {
 
 impl Merge {
     pub(crate) fn run(self) -> Result<()> {
-        let write =
-            |checkpoint: &_, device: &_| merge(&self.model.run_dir, checkpoint, &self.out, device).map_err(in_words);
-        let merged = self.model.with(write)?;
-        let path = merged.path().display();
-        output::note(format_args!(
-            "the model without adapters: {path}; ask it with: firelight classify {path} --text ..."
-        ));
-        Ok(())
+        let task = self.model.task()?.unwrap_or_default();
+        let unknown = || Mistake(format!("`{}` is of the unknown task `{task}`", self.model.run_dir.display()));
+        with_task!(task.as_str(), |T| self.merge::<T>(), bail!(unknown()))
     }
-}
 
-/// A folder that is not empty can neither be resumed nor replaced here.
-fn in_words(error: ClassificationError) -> Error {
-    match error {
-        ClassificationError::Storage(StorageError::FolderExists { path }) => {
-            Mistake(format!("the folder `{}` is not empty: choose another one with --out", path.display())).into()
-        }
-        other => other.into(),
+    fn merge<T: Shown>(self) -> Result<()> {
+        // A folder that is not empty can neither be resumed nor replaced here.
+        let is_empty = fs::read_dir(&self.out).map_or(true, |mut files| files.next().is_none());
+        let full = format!("the folder `{}` is not empty: choose another one with --out", self.out.display());
+        ensure!(is_empty, Mistake(full));
+        let write = |checkpoint: &_, device: &_| Ok(merge::<T>(&self.model.run_dir, checkpoint, &self.out, device)?);
+        let path = self.model.with(write)?.path().display().to_string();
+        output::note(format_args!("the model without adapters: {path}; {}", T::next(&path)));
+        Ok(())
     }
 }

@@ -5,16 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use burn::tensor::Device;
 use firelight::device;
-use firelight::storage::{Checkpoint, ModelFolder, read_file};
-use serde_json::Value;
+use firelight::storage::{Checkpoint, ModelFolder};
 
 use super::place;
 use super::tasks::{Shown, with_task};
 use crate::failure::Mistake;
 use crate::output;
-
-/// The most bytes that are read of a configuration.
-const LARGEST_CONFIG: u64 = 16 << 20;
 
 #[derive(clap::Args)]
 pub(super) struct TrainedModel {
@@ -53,10 +49,8 @@ impl TrainedModel {
     }
 
     /// The task of the model; none where its configuration does not say, which is for its reader to tell.
-    fn task(&self) -> Result<Option<String>> {
-        let config = read_file(ModelFolder::open(&self.run_dir)?.config(), LARGEST_CONFIG).unwrap_or_default();
-        let config: Option<Value> = serde_json::from_slice(&config).ok();
-        Ok(config.and_then(|config| config["task"].as_str().map(str::to_string)))
+    pub(super) fn task(&self) -> Result<Option<String>> {
+        Ok(ModelFolder::open(&self.run_dir)?.task())
     }
 }
 

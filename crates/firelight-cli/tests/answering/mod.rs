@@ -114,7 +114,7 @@ fn what_does_not_fit_together_is_reported_before_a_folder_is_made() {
     let short = ["--set", "model.max_seq_len=11"];
     firelight(train_on(&questions().data, &out, &short)).fails(USER, &["line 2", "data.stride"]);
     let narrow = ["--from", &run, "--set", "model.d_ff=48"];
-    firelight(train_on(&questions().data, &out, &narrow)).fails(USER, &["another encoder", "d_ff"]);
+    firelight(train_on(&questions().data, &out, &narrow)).fails(USER, &["model.d_ff = 48, but", "leave it out"]);
     assert!(!out.exists());
     let begun = ["--from", &run, "--steps", "1", "--self-check"];
     assert_eq!(firelight(train_on(&questions().data, &out, &begun)).succeeds().stderr.matches(": ok (").count(), 2);

@@ -341,16 +341,17 @@ fn a_classifier_begins_from_a_masked_language_model_and_from_another_classifier(
     assert_eq!((&named["loss"], &named["examples"]), (&measured["loss"], &measured["examples"]));
     let begun = firelight(train_on(&texts().data, &path("begun"), &["--from", &masked, "--steps", "2"])).succeeds();
     let from = Path::new(&masked).join("model.safetensors");
-    assert!(begun.stderr.contains(&format!("begins from: step 4, {}\n", from.display())), "{}", begun.stderr);
+    assert!(begun.stderr.contains(&format!("begins from: step 4, {}: ", from.display())), "{}", begun.stderr);
     let run = texts().run.display().to_string();
     firelight(train_on(&texts().data, &path("more"), &["--from", &run, "--steps", "1"])).succeeds();
     let other = ["--from", &masked, "--set", "model.d_ff=48"];
-    firelight(train_on(&texts().data, &path("other"), &other)).fails(USER, &["another encoder", "d_ff"]);
+    firelight(train_on(&texts().data, &path("other"), &other)).fails(USER, &["model.d_ff = 48, but", "leave it out"]);
     let three = path("three.tsv");
     fs::write(&three, "a film\tgood\na dull film\tbad\na day\tso\na night\tso\n").unwrap();
     let head = ["--from", &run, "--set", "data.validation=1", "--steps", "1"];
-    firelight(train_on(&three, &path("head"), &head)).fails(USER, &["2 classes (bad, good)", "model.new_head = true"]);
-    let anew = [&head[..], &["--set", "model.new_head=true"]].concat();
+    firelight(train_on(&three, &path("head"), &head))
+        .fails(USER, &["2 classes (bad, good)", "init.exclude = [\"head\"]"]);
+    let anew = [&head[..], &["--set", "init.exclude=[\"head\"]"]].concat();
     firelight(train_on(&three, &path("head"), &anew)).succeeds();
 }
 

@@ -249,7 +249,7 @@ impl VisionTransformerConfig {
 
     fn head(&self, params: &ParamBuilder) -> Linear {
         let head = LinearConfig::new(self.transformer.d_model, self.n_classes).with_init(self.transformer.init.weight);
-        head.init_with(&params.scope("head"))
+        head.init_with(&params.without_adapters().scope("head"))
     }
 }
 

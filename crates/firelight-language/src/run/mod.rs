@@ -7,13 +7,15 @@ mod evaluate;
 mod model_recipe;
 mod recipe;
 mod self_check;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_core::{ConfigError, LossConfig, ParamBuilder};
-use firelight_training::{BuiltIn, Check, Estimate, Problem, Task};
+use firelight_core::{ConfigError, LossConfig, ParamBuilder, check_adapters, merge_adapters};
+use firelight_training::{BuiltIn, Check, Estimate, Problem, ROWS, Task};
 
 pub use evaluate::{Evaluation, evaluate};
 pub use model_recipe::ModelRecipe;
@@ -21,7 +23,7 @@ pub use recipe::{DataRecipe, LanguageRecipe, Packing, stories_recipe};
 pub use text::LmText;
 
 use crate::error::LanguageError;
-use crate::model::{LanguageModel, LanguageModelConfig};
+use crate::model::{LanguageModel, LanguageModelConfig, STACK};
 
 /// A training of a language model that is ready to begin.
 pub type Run = firelight_training::Run<Language>;
@@ -36,6 +38,7 @@ pub struct Language;
 impl Task for Language {
     const NAME: &'static str = crate::TASK;
     const BUILT_IN: &'static [BuiltIn] = &[BuiltIn { name: "stories", text: recipe::STORIES }];
+    const ROWS: &'static [(&'static str, usize)] = &[ROWS[0], ROWS[1], ROWS[2], ("head.weight", 1), ("head.bias", 0)];
 
     type Data = DataRecipe;
     type Model = ModelRecipe;
@@ -64,6 +67,20 @@ impl Task for Language {
         config.init_with(&ParamBuilder::new(device, seed))
     }
 
+    fn inspect(config: &LanguageModelConfig, _device: &Device) -> Vec<Problem> {
+        let stack = |params: &ParamBuilder| config.transformer.init_with(&params.scope(STACK));
+        Problem::list("model", ConfigError::list(check_adapters(config.adapters.as_ref(), stack)))
+    }
+
+    fn has_adapters(config: &LanguageModelConfig) -> bool {
+        config.adapters.is_some()
+    }
+
+    fn merged(config: &LanguageModelConfig, model: LanguageModel) -> (LanguageModelConfig, LanguageModel) {
+        let bare = config.clone().with_adapters(None);
+        (bare, config.adapters.iter().fold(model, merge_adapters))
+    }
+
     fn parameters(model: &LanguageModel) -> Vec<(String, usize)> {
         model.report().parts()
     }
@@ -78,6 +95,6 @@ impl Task for Language {
         corpus: &LmText,
         device: &Device,
     ) -> Result<Vec<Check>, LanguageError> {
-        self_check::self_check(config, recipe.seed, corpus.training(), device)
+        self_check::self_check(&config.clone().with_adapters(None), recipe.seed, corpus.training(), device)
     }
 }

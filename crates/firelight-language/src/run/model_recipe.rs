@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use firelight_core::{EmbeddingScale, HeadOptions, TransformerConfig};
+use firelight_core::{AdapterConfig, EmbeddingScale, HeadOptions, TransformerConfig};
 use firelight_training::{Apart, Fields, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,9 @@ pub struct ModelRecipe {
     /// Bias, scale and soft cap of the logits. Default: none of them.
     #[serde(skip_serializing_if = "HeadOptions::is_plain")]
     pub head: HeadOptions,
+    /// Low-rank adapters of layers of the stack, which itself stays as the run that `init.from` names has learnt it. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapters: Option<AdapterConfig>,
     /// The stack between embedding and head.
     #[serde(flatten)]
     pub transformer: TransformerConfig,
@@ -36,8 +39,8 @@ pub struct ModelRecipe {
 impl ModelRecipe {
     /// The whole configuration, for a vocabulary of `vocab_size` tokens.
     pub fn config(&self, vocab_size: usize) -> LanguageModelConfig {
-        let Self { tied, scale_embedding, head, transformer } = self.clone();
-        LanguageModelConfig { vocab_size, tied, scale_embedding, head, transformer }
+        let Self { tied, scale_embedding, head, adapters, transformer } = self.clone();
+        LanguageModelConfig { vocab_size, tied, scale_embedding, head, adapters, transformer }
     }
 }
 
@@ -48,19 +51,21 @@ struct Own {
     tied: bool,
     scale_embedding: EmbeddingScale,
     head: HeadOptions,
+    adapters: Option<AdapterConfig>,
 }
 
 impl Default for Own {
     fn default() -> Self {
-        Self { tied: true, scale_embedding: EmbeddingScale::None, head: HeadOptions::default() }
+        Self { tied: true, scale_embedding: EmbeddingScale::None, head: HeadOptions::default(), adapters: None }
     }
 }
 
 impl<'de> Deserialize<'de> for ModelRecipe {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Apart { own, rest, named } = Apart::<Own, TransformerConfig>::read(deserializer, "ModelRecipe", &FIELDS)?;
-        let Own { tied, scale_embedding, head } = own;
-        Ok(Self { tied, scale_embedding, head, transformer: rest.for_recipe(|key| named.contains(key)) })
+        let Own { tied, scale_embedding, head, adapters } = own;
+        let transformer = rest.for_recipe(|key| named.contains(key));
+        Ok(Self { tied, scale_embedding, head, adapters, transformer })
     }
 }
 

@@ -54,7 +54,11 @@ impl DataModule<Language> for LmText {
         if !paths.is_empty() {
             recipe.data.stories = None; // so that the recipe in the folder does not promise stories
         }
-        let tokenizer = train_tokenizer(&recipe.data, &text)?;
+        let is_file = matches!(recipe.data.tokenizer, TokenizerConfig::File { .. });
+        let tokenizer = match recipe.init.run()?.filter(|_| !is_file) {
+            Some(run) => Tokenizer::load(run.tokenizer())?,
+            None => train_tokenizer(&recipe.data, &text)?,
+        };
         check_kind(&recipe.data, &tokenizer, source)?;
         let whole = Corpus::encode(&tokenizer, &recipe.data, &text)?;
         Self::new(recipe, tokenizer, whole)

@@ -8,9 +8,9 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 use firelight_core::{
-    Cache, ConfigError, Cost, EncoderOutput, LazyLogits, LmHead, LmHeadConfig, ParamBuilder, ParameterReport, Pass,
-    SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig, VisionTransformer,
-    VisionTransformerConfig,
+    AdapterConfig, Cache, ConfigError, Cost, EncoderOutput, LazyLogits, LmHead, LmHeadConfig, ParamBuilder,
+    ParameterReport, Pass, SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer, TransformerConfig,
+    VisionTransformer, VisionTransformerConfig,
 };
 use firelight_data::Normalization;
 use firelight_generation::{Autoregressive, GenerationError};
@@ -18,6 +18,9 @@ use firelight_kernels::awake;
 use serde::{Deserialize, Serialize};
 
 use crate::inference::{Seq2SeqState, TargetDecoder};
+
+/// The stacks in the paths of a model's parameters.
+pub(super) const STACKS: [&str; 2] = ["vit", "decoder"];
 
 /// Configuration of a [`CaptionModel`], as it stands in `config.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +32,9 @@ pub struct CaptionConfig {
     pub start_token: u32,
     /// How pixels become numbers.
     pub normalization: Normalization,
+    /// Low-rank adapters of layers of the stacks. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapters: Option<AdapterConfig>,
     /// What reads the image; it has no head.
     pub vit: VisionTransformerConfig,
     /// What writes the caption; it has cross-attention, and the embedding is its head.
@@ -54,7 +60,14 @@ impl CaptionConfig {
     pub fn new(vocab_size: usize, vit: VisionTransformerConfig, decoder: TransformerConfig) -> Self {
         let halves = vec![0.5; vit.channels];
         let normalization = Normalization { mean: halves.clone(), std: halves };
-        Self { vocab_size, start_token: 0, normalization, vit, decoder }
+        Self { vocab_size, start_token: 0, normalization, adapters: None, vit, decoder }
+    }
+
+    /// Sets the adapters of layers of the stacks.
+    #[must_use]
+    pub fn with_adapters(mut self, adapters: Option<AdapterConfig>) -> Self {
+        self.adapters = adapters;
+        self
     }
 
     /// Makes the same change in both stacks.
@@ -92,7 +105,8 @@ impl CaptionConfig {
             }),
         ];
         let embedding = TokenEmbeddingConfig::new(size, self.decoder.d_embedding()).validate();
-        ConfigError::collect([self.vit.validate(), self.decoder.validate(), embedding], own)
+        let adapters = self.adapters.as_ref().map_or(Ok(()), AdapterConfig::validate);
+        ConfigError::collect([self.vit.validate(), self.decoder.validate(), embedding, adapters], own)
     }
 
     /// Builds the model; the device draws the seed: see [`ParamBuilder::random`].
@@ -111,12 +125,14 @@ impl CaptionConfig {
         self.validate().unwrap_or_else(|error| panic!("{error}"));
         let (init, width) = (self.decoder.init.weight, self.decoder.d_embedding());
         let head = LmHeadConfig::new(self.decoder.d_model, self.vocab_size).with_tied(true).with_d_embedding(width);
+        let adapted = params.adapted(self.adapters.as_ref());
+        let [vit, decoder] = STACKS.map(|name| adapted.scope(name));
         CaptionModel {
-            vit: self.vit.init_with(&params.scope("vit")),
+            vit: self.vit.init_with(&vit),
             embedding: TokenEmbeddingConfig::new(self.vocab_size, width)
                 .with_init(init)
                 .init_with(&params.scope("embedding")),
-            decoder: self.decoder.init_with(&params.scope("decoder")),
+            decoder: self.decoder.init_with(&decoder),
             head: head.with_init(init).init_with(&params.scope("head")),
             max_len: self.decoder.max_seq_len,
             start_token: self.start_token as usize,

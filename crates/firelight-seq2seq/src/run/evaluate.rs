@@ -114,6 +114,38 @@ mod tests {
     ];
 
     #[test]
+    fn a_model_begins_from_another_one_and_its_adapters_are_merged() {
+        let home = tempfile::tempdir().unwrap();
+        let request = |out: &str, changes: &[(&str, &str)]| {
+            let request = RunRequest::new(&Device::default()).with_out(home.path().join(out));
+            let all = SMALL.iter().chain(changes);
+            all.fold(request, |request, (key, value)| request.with_override(key, value))
+        };
+        let base = Run::prepare(&request("base", &[])).unwrap().fit().unwrap();
+        let from = format!("{:?}", home.path().join("base").display().to_string());
+        let weight = |model: &crate::Seq2SeqModel| model.embedding.weight.val().into_data();
+        let begun = [("init.from", from.as_str())];
+        let run = Run::prepare(&request("begun", &begun)).unwrap();
+        weight(run.model()).assert_eq(&weight(&base.model), true);
+        let tokenizer = |folder: &ModelFolder| std::fs::read(folder.tokenizer()).unwrap();
+        assert_eq!(tokenizer(&run.folder), tokenizer(&base.folder));
+        let adapters = ("model.adapters", "{ rank = 2, alpha = 16 }");
+        let run =
+            Run::prepare(&request("adapted", &[&begun[..], &[adapters, ("optimizer.learning_rate", "0.1")]].concat()));
+        let adapted = run.unwrap().fit().unwrap();
+        weight(&adapted.model).assert_eq(&weight(&base.model), true);
+        let merged = home.path().join("merged");
+        firelight_training::merge::<Seq2Seq>(adapted.folder.path(), &Checkpoint::Last, &merged, &Device::default())
+            .unwrap();
+        let loss = |folder: &Path| {
+            evaluate(folder, &Checkpoint::Last, None, &TranslateOptions::default(), &Device::default()).unwrap().loss
+        };
+        assert_close(&[loss(&merged)], &[loss(adapted.folder.path())], 1e-5);
+        let error = Run::prepare(&request("wrong", &[&begun[..], &[("model.d_model", "8")]].concat())).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("model.d_model = 8, but 16 in the run"), "{error}");
+    }
+
+    #[test]
     fn a_run_is_measured_on_its_own_pairs_and_on_others() {
         let home = tempfile::tempdir().unwrap();
         let request = RunRequest::new(&Device::default().autodiff()).with_out(home.path().join("run"));

@@ -13,8 +13,8 @@ mod self_check;
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_core::{ConfigError, LossConfig, ParamBuilder};
-use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task};
+use firelight_core::{ConfigError, LossConfig, ParamBuilder, check_adapters, merge_adapters};
+use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, ROWS, Task};
 
 pub use evaluate::{Evaluation, evaluate};
 pub use model_recipe::Seq2SeqModelRecipe;
@@ -22,7 +22,7 @@ pub use pairs::PairText;
 pub use recipe::{PairRecipe, Seq2SeqRecipe, dates_recipe};
 
 use crate::error::Seq2SeqError;
-use crate::model::{Seq2SeqConfig, Seq2SeqModel};
+use crate::model::{STACKS, Seq2SeqConfig, Seq2SeqModel};
 use crate::training::Seq2SeqTask;
 use crate::translator::TranslateOptions;
 use score::TargetScores;
@@ -40,6 +40,7 @@ pub struct Seq2Seq;
 impl Task for Seq2Seq {
     const NAME: &'static str = crate::TASK;
     const BUILT_IN: &'static [BuiltIn] = &recipe::BUILT_IN;
+    const ROWS: &'static [(&'static str, usize)] = &[ROWS[0], ROWS[1], ROWS[2], ("head.weight", 1), ("head.bias", 0)];
 
     type Data = PairRecipe;
     type Model = Seq2SeqModelRecipe;
@@ -79,6 +80,20 @@ impl Task for Seq2Seq {
         config.init_with(&ParamBuilder::new(device, seed))
     }
 
+    fn inspect(config: &Seq2SeqConfig, _device: &Device) -> Vec<Problem> {
+        let stacks = |params: &ParamBuilder| config.stacks.init_with(&params.scope(STACKS));
+        Problem::list("model", ConfigError::list(check_adapters(config.adapters.as_ref(), stacks)))
+    }
+
+    fn has_adapters(config: &Seq2SeqConfig) -> bool {
+        config.adapters.is_some()
+    }
+
+    fn merged(config: &Seq2SeqConfig, model: Seq2SeqModel) -> (Seq2SeqConfig, Seq2SeqModel) {
+        let bare = config.clone().with_adapters(None);
+        (bare, config.adapters.iter().fold(model, merge_adapters))
+    }
+
     fn parameters(model: &Seq2SeqModel) -> Vec<(String, usize)> {
         model.report().parts()
     }
@@ -100,6 +115,6 @@ impl Task for Seq2Seq {
         corpus: &PairText,
         device: &Device,
     ) -> Result<Vec<Check>, Seq2SeqError> {
-        self_check::self_check(config, recipe.seed, corpus, device)
+        self_check::self_check(&config.clone().with_adapters(None), recipe.seed, corpus, device)
     }
 }

@@ -4,7 +4,8 @@
 use std::sync::LazyLock;
 
 use firelight_core::{
-    AttentionPattern, EmbeddingScale, EncoderDecoderConfig, HeadOptions, PositionConfig, TransformerConfig,
+    AdapterConfig, AttentionPattern, EmbeddingScale, EncoderDecoderConfig, HeadOptions, PositionConfig,
+    TransformerConfig,
 };
 use firelight_training::{Apart, Fields, fields_of_both};
 use serde::de::Deserializer;
@@ -45,6 +46,9 @@ struct Own {
     /// Blocks of the encoder.
     #[serde(skip_serializing_if = "Option::is_none")]
     n_encoder_layers: Option<usize>,
+    /// Low-rank adapters of layers of the stacks, which themselves stay as the run that `init.from` names has learnt them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adapters: Option<AdapterConfig>,
 }
 
 impl Seq2SeqModelRecipe {
@@ -58,6 +62,7 @@ impl Seq2SeqModelRecipe {
             scale_embedding: self.own.scale_embedding,
             head: self.own.head,
             start_token,
+            adapters: self.own.adapters.clone(),
             stacks: EncoderDecoderConfig { encoder: self.encoder(), decoder: self.decoder() },
         }
     }

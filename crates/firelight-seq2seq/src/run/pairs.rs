@@ -10,7 +10,7 @@ use burn::data::dataset::InMemDataset;
 use burn::tensor::Device;
 use firelight_data::{
     BatchPlan, Batching, Denoising, Dropped, EncodedPair, LengthFilter, Noise, NoiseSeed, Pair, PairFiles, PairNames,
-    ParallelText, StepLoader, Tokenizer, read_text,
+    ParallelText, StepLoader, Tokenizer, TokenizerConfig, read_text,
 };
 use firelight_storage::{ModelFolder, write_json_lines};
 use firelight_training::DataModule;
@@ -111,7 +111,11 @@ impl DataModule<Seq2Seq> for PairText {
         if !paths.is_empty() {
             recipe.data.toy = None; // so that the recipe in the folder does not promise generated pairs
         }
-        let vocabulary = train_tokenizers(recipe, &texts.training)?;
+        let is_file = matches!(recipe.data.tokenizer, TokenizerConfig::File { .. });
+        let vocabulary = match recipe.init.run()?.filter(|_| !is_file) {
+            Some(run) => Vocabulary::load(&run, recipe.data.joint)?,
+            None => train_tokenizers(recipe, &texts.training)?,
+        };
         Self::new(recipe, vocabulary, texts)
     }
 

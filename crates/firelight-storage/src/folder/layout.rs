@@ -7,6 +7,7 @@
 //! data.tokens  data.documents                                          of a text
 //! training.jsonl  validation.jsonl  source_tokenizer.json              of pairs of texts
 //! images.idx  images.json                                              of images
+//! init.json                                                            what was taken over from another run
 //! .lock                                                                held by the process that trains
 //! model.safetensors  state.json                                        weights where a training last ended, and their step
 //! adapters.safetensors                                                 its low-rank adapters alone, where it has some
@@ -40,6 +41,7 @@ const METRICS: &str = "metrics.jsonl";
 const SESSIONS: &str = "sessions.json";
 const REPORT: &str = "report.html";
 const EVENTS: &str = "tensorboard";
+const INIT: &str = "init.json";
 pub(super) const CHECKPOINTS: &str = "checkpoints";
 
 /// What a run is trained and validated on, and what turns it into tokens.
@@ -102,6 +104,11 @@ impl ModelFolder {
         self.path.join(ADAPTERS)
     }
 
+    /// `init.json`: what the first step took over from another run, where the run began from one.
+    pub fn init(&self) -> PathBuf {
+        self.path.join(INIT)
+    }
+
     /// `metrics.jsonl`: one JSON object for each step and each evaluation.
     pub fn metrics(&self) -> PathBuf {
         self.path.join(METRICS)
@@ -147,7 +154,7 @@ pub(super) fn remove_run(path: &Path) -> Result<(), StorageError> {
     let _ = fs::remove_dir(&checkpoints);
     remove(&path.join(EVENTS))?;
     // The two files that mark a run go last, so that an interrupted removal can be repeated.
-    let learnt = [REPORT, SESSIONS, METRICS, ADAPTERS, STATE, WEIGHTS];
+    let learnt = [REPORT, SESSIONS, METRICS, INIT, ADAPTERS, STATE, WEIGHTS];
     for file in learnt.into_iter().chain(DATA).chain([CONFIG, RECIPE]).map(|name| path.join(name)) {
         match fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

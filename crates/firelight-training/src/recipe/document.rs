@@ -15,12 +15,18 @@ use crate::Problem;
 pub(super) type Known = (&'static str, Option<Fields>);
 
 /// Keys that had another name in 0.1.
-const RENAMED: [(&str, &str); 4] = [
+const RENAMED: [(&str, &str); 7] = [
     ("training.accumulate", "training.gradient_accumulation_steps"),
     ("training.best_by", "training.monitor"),
     ("training.smoothing", "training.ema_decay"),
     ("data.outcome", "data.problem_type"),
+    ("model.from", "init.from"),
+    ("model.new_head", "init.exclude = [\"head\"]"),
+    ("model.new_embedding", "init.exclude = [\"encoder.embedding\"]"),
 ];
+
+/// Ends of the keys of dropout rates, one of which stands for others that are left out.
+const DROPOUT: &str = "dropout";
 
 /// The least likeness, from 0 to 1, at which a known key is suggested for an unknown one.
 const LIKENESS: f64 = 0.8;
@@ -67,6 +73,21 @@ impl<'a> Document<'a> {
         }
         self.overridden.push(key.into());
         Ok(())
+    }
+
+    /// Adds the `known` keys of a section that the recipe leaves out. Dropout is taken as a whole or not at all.
+    pub(super) fn fill(&mut self, section: &str, values: &Table, known: Fields) {
+        if values.is_empty() {
+            return;
+        }
+        let own = self.table.entry(section).or_insert_with(|| Value::Table(Table::new()));
+        let Some(own) = own.as_table_mut() else { return };
+        let names_dropout = own.keys().any(|key| key.ends_with(DROPOUT));
+        for (key, value) in values.iter().filter(|(key, _)| known.contains(&key.as_str())) {
+            if !own.contains_key(key) && !(names_dropout && key.ends_with(DROPOUT)) {
+                own.insert(key.clone(), value.clone());
+            }
+        }
     }
 
     /// Takes out the keys that are not among the `known` ones, names at the top, each with the keys of its section: what is wrong

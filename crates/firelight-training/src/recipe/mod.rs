@@ -12,9 +12,10 @@ use serde::Serialize;
 use std::cmp::Ordering;
 
 use serde::de::DeserializeOwned;
+use toml::Table;
 
 use crate::config::{Problems, SettingsError, all_of};
-use crate::{OptimizerConfig, Problem, ScheduleConfig, TrainingConfig};
+use crate::{InitConfig, OptimizerConfig, Problem, ScheduleConfig, TrainingConfig};
 pub use apart::Apart;
 use document::{Document, Known};
 pub use error::RecipeError;
@@ -37,6 +38,9 @@ pub struct Recipe<D, M, L> {
     pub model: M,
     /// How the loss is computed.
     pub loss: L,
+    /// The weights that the first step begins from.
+    #[serde(skip_serializing_if = "InitConfig::is_new")]
+    pub init: InitConfig,
     /// How long, and what happens on the way.
     pub training: TrainingConfig,
     /// The optimiser.
@@ -73,6 +77,17 @@ impl<D: DeserializeOwned, M: DeserializeOwned, L: DeserializeOwned> Recipe<D, M,
         overrides: &[(String, String)],
         judge: impl FnOnce(&Self) -> Vec<Problem>,
     ) -> Result<Self, RecipeError> {
+        Self::parse_beside(text, source, overrides, &Table::new(), judge)
+    }
+
+    /// Reads a recipe as [`parse_with`](Self::parse_with) does, with the keys of `[model]` that it leaves out taken from `model`.
+    pub(crate) fn parse_beside(
+        text: &str,
+        source: &str,
+        overrides: &[(String, String)],
+        model: &Table,
+        judge: impl FnOnce(&Self) -> Vec<Problem>,
+    ) -> Result<Self, RecipeError> {
         let (mut document, mut findings) = (Document::parse(text, source)?, Findings::default());
         for (key, value) in overrides {
             findings.note(document.set(key, value));
@@ -80,9 +95,10 @@ impl<D: DeserializeOwned, M: DeserializeOwned, L: DeserializeOwned> Recipe<D, M,
         for (error, meant) in document.take_unknown_keys(&known_keys::<D, M, L>()) {
             findings.note_unknown(error, meant);
         }
+        document.fill("model", model, fields_of::<M>().unwrap_or_default());
         let recipe = Self::read(&document, &mut findings);
         if let Some(recipe) = &recipe {
-            findings.judge(&document, &judge(recipe));
+            findings.judge(&document, &[recipe.init.problems(), judge(recipe)].concat());
         }
         findings.into_result()?;
         Ok(recipe.unwrap_or_else(|| unreachable!("what cannot be read is an error")))
@@ -95,11 +111,13 @@ impl<D: DeserializeOwned, M: DeserializeOwned, L: DeserializeOwned> Recipe<D, M,
         let (data, model) = (findings.section(document, "data"), findings.section(document, "model"));
         let (loss, training) = (findings.section(document, "loss"), findings.section(document, "training"));
         let (optimizer, schedule) = (findings.section(document, "optimizer"), findings.section(document, "schedule"));
+        let init = findings.section(document, "init");
         let (training, optimizer, schedule) = (training?, optimizer?, schedule?);
         if let Err(error) = check(&training, &optimizer, &schedule) {
             findings.judge(document, error.problems());
         }
-        Some(Self { task, seed, data: data?, model: model?, loss: loss?, training, optimizer, schedule })
+        let (data, model, loss, init) = (data?, model?, loss?, init?);
+        Some(Self { task, seed, data, model, loss, init, training, optimizer, schedule })
     }
 }
 
@@ -156,6 +174,13 @@ pub(crate) fn refuse(
     RecipeError::of(document.range_errors(problems))
 }
 
+/// The `[init]` section of a recipe, whatever else it says; one that cannot be read names no weights.
+pub(crate) fn init_in(text: &str, source: &str, overrides: &[(String, String)]) -> Result<InitConfig, RecipeError> {
+    let mut document = Document::parse(text, source)?;
+    let _ = overrides.iter().try_for_each(|(key, value)| document.set(key, value)); // told when the recipe is read
+    Ok(document.optional("init").ok().flatten().unwrap_or_default())
+}
+
 /// The task that a recipe is for, whatever else it says.
 pub(crate) fn task_in(text: &str, source: &str) -> Result<String, RecipeError> {
     Document::parse(text, source)?.required("task")
@@ -169,6 +194,7 @@ fn known_keys<D: DeserializeOwned, M: DeserializeOwned, L: DeserializeOwned>() -
         ("data", fields_of::<D>()),
         ("model", fields_of::<M>()),
         ("loss", fields_of::<L>()),
+        ("init", fields_of::<InitConfig>()),
         ("training", fields_of::<TrainingConfig>()),
         ("optimizer", fields_of::<OptimizerConfig>()),
         ("schedule", fields_of::<ScheduleConfig>()),
@@ -200,6 +226,8 @@ mod tests {
         d_model: usize,
         #[serde(default)]
         dropout: f64,
+        #[serde(default)]
+        head_dropout: f64,
     }
 
     #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -291,6 +319,31 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_moved_to_the_section_of_the_start_say_where() {
+        let text =
+            TEXT.replace("d_model = 128", "d_model = 128\nfrom = \"runs/a\"\nnew_head = true\nnew_embedding = true");
+        let found = error(&text, &[]);
+        for new in ["`init.from`", "`init.exclude = [\"head\"]`", "`init.exclude = [\"encoder.embedding\"]`"] {
+            assert!(found.contains(&format!("renamed to {new}")), "{found}");
+        }
+    }
+
+    #[test]
+    fn keys_of_the_model_that_are_left_out_are_those_of_another_recipe() {
+        let other: Table = "d_model = 64\ndropout = 0.5\nn_layers = 3".parse().unwrap();
+        let read = |text: &str| {
+            Recipe::<Data, Model, Loss>::parse_beside(text, "small.toml", &[], &other, |_| Vec::new()).unwrap().model
+        };
+        assert_eq!(read("task = \"language\"\n"), Model { d_model: 64, dropout: 0.5, head_dropout: 0.0 });
+        assert_eq!(read(TEXT), Model { d_model: 128, dropout: 0.5, head_dropout: 0.0 });
+        assert_eq!(
+            read("task = \"language\"\n[model]\nhead_dropout = 0.1").dropout,
+            0.0,
+            "a rate that is named stands alone"
+        );
+    }
+
+    #[test]
     fn a_wrong_type_says_what_was_expected_and_found() {
         assert_eq!(
             error(&TEXT.replace("20", "\"many\""), &[]),
@@ -353,7 +406,7 @@ mod tests {
         assert_eq!(
             error(&text, &[]),
             "`small.toml`, line 5: unknown key `model.d_modle`; did you mean `model.d_model`?; `small.toml`, line 6: \
-             unknown key `model.width`; known are `model.d_model`, `model.dropout`; `small.toml`, line 9: unknown key \
+             unknown key `model.width`; known are `model.d_model`, `model.dropout`, `model.head_dropout`; `small.toml`, line 9: unknown key \
              `training.stepz`; did you mean `training.steps`?"
         );
         let text = TEXT.replace("128", "\"wide\"").replace("20", "-1");

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use firelight_storage::{StorageError, read_text_file};
-use toml::Value;
+use firelight_storage::{ModelFolder, StorageError, read_text_file, shortened};
+use toml::{Table, Value};
 
-use super::{DataModule, RecipeOf, RunRequest, Task, built_in, memory};
+use super::{DataModule, RecipeOf, RunRequest, Task, built_in, memory, start};
 use crate::config::all_of;
 use crate::evaluator::deciding;
 use crate::freeze;
-use crate::recipe::{LIMIT, refuse, task_in};
-use crate::{AnyRecipe, Problem, Recipe, RecipeError};
+use crate::path::fits;
+use crate::recipe::{LIMIT, init_in, refuse, task_in};
+use crate::{AnyRecipe, Problem, Recipe, RecipeError, fields_of};
 
 /// What a run begins with, all of it checked.
 pub(super) struct Plan<T: Task> {
@@ -25,13 +26,15 @@ impl<T: Task> Plan<T> {
     pub(super) fn new(request: &RunRequest) -> Result<Self, T::Error> {
         let plan = Self::unchecked(request)?;
         let recipe = checked::<T>(request, &plan.recipe, &plan.corpus, &plan.config)?;
+        let problems = start::check::<T>(&recipe, &plan.config, &request.device)?;
+        refused::<T>(request, &problems)?;
         Ok(Self { recipe, ..plan })
     }
 
     /// The same of a training that this machine may not hold.
     pub(super) fn unchecked(request: &RunRequest) -> Result<Self, T::Error> {
         let source = request.recipe.clone().unwrap_or_else(|| T::BUILT_IN[0].name.into());
-        let mut recipe = read_recipe::<T>(request.recipe.as_deref(), &request.overrides)?;
+        let mut recipe = read_new_recipe::<T>(request.recipe.as_deref(), &request.overrides)?;
         recipe.training.check_device(&request.device)?;
         warn_of_one_file::<T>(&recipe);
         let corpus = T::DataModule::read(&mut recipe, &source, &request.data)?;
@@ -61,9 +64,17 @@ fn check_memory<T: Task>(
     corpus: &T::DataModule,
     config: &T::Config,
 ) -> Result<(), RecipeError> {
-    let Some(problem) = memory::check::<T>(recipe, corpus, config, &request.device) else { return Ok(()) };
+    let problem = memory::check::<T>(recipe, corpus, config, &request.device);
+    refused::<T>(request, problem.as_slice())
+}
+
+/// Refuses a request for `problems`, each with its place in the recipe.
+fn refused<T: Task>(request: &RunRequest, problems: &[Problem]) -> Result<(), RecipeError> {
+    if problems.is_empty() {
+        return Ok(());
+    }
     let (name, text) = source::<T>(request.recipe.as_deref())?;
-    refuse(&text, &name, &request.overrides, &[problem])
+    refuse(&text, &name, &request.overrides, problems)
 }
 
 /// Warns of a validation loss that says nothing about what the model has not seen.
@@ -94,15 +105,18 @@ fn check_whole<T: Task>(
     let metric = metric.map(|error| Problem { key: "training.monitor".into(), text: error.to_string() });
     let names_parameters = !recipe.optimizer.groups.is_empty() || !recipe.training.freeze.is_empty();
     let model = names_parameters.then(|| T::model(config, recipe.seed, &request.device));
-    let (own, freeze) = (T::frozen(config), &recipe.training.freeze);
+    let (own, freeze) = (super::run::frozen_by_adapters::<T>(config), &recipe.training.freeze);
     let check = |model| all_of([recipe.optimizer.validate_for(&model), freeze::check(&model, &own, freeze)]);
     let parameters = model.and_then(|model| check(model).err());
     let parameters = parameters.map_or(Vec::new(), |error| error.problems().to_vec());
     let schedule = recipe.schedule.validate().err().map_or(Vec::new(), |error| error.problems().to_vec());
+    let alone = (T::has_adapters(config) && recipe.init.from.is_none()).then(|| {
+        let text = "adapters change a model that has learnt: name its run as init.from, or by --from";
+        Problem { key: "model.adapters".into(), text: text.into() }
+    });
     let structure = T::inspect(config, &request.device);
-    let problems: Vec<_> = metric.into_iter().chain(structure).chain(parameters).chain(schedule).collect();
-    let (name, text) = source::<T>(request.recipe.as_deref())?;
-    refuse(&text, &name, &request.overrides, &problems)
+    let found = metric.into_iter().chain(alone).chain(structure);
+    refused::<T>(request, &found.chain(parameters).chain(schedule).collect::<Vec<_>>())
 }
 
 /// The recipe at `path`, the built-in one of that name where there is no such file, or without a path the first of those, with
@@ -111,6 +125,71 @@ fn check_whole<T: Task>(
 /// # Errors
 /// If the file cannot be read, or is no recipe of the task.
 pub fn read_recipe<T: Task>(path: Option<&Path>, overrides: &[(String, String)]) -> Result<RecipeOf<T>, RecipeError> {
+    read_beside::<T>(path, overrides, &Table::new())
+}
+
+/// The same of a training that is to begin: where `init.from` names a run, the keys of `[model]` that are left out are those of the
+/// run.
+///
+/// # Errors
+/// As [`read_recipe`], if there are no weights to begin from, or if a key says something else than that of the run.
+pub fn read_new_recipe<T: Task>(path: Option<&Path>, overrides: &[(String, String)]) -> Result<RecipeOf<T>, T::Error> {
+    let (name, text) = source::<T>(path)?;
+    let Some(run) = init_in(&text, &name, overrides)?.run()? else { return Ok(read_recipe::<T>(path, overrides)?) };
+    let model = model_in::<T>(&run);
+    let recipe = read_beside::<T>(path, overrides, &model)?;
+    refuse(&text, &name, overrides, &contradictions::<T>(&recipe, &run, &model))?;
+    Ok(recipe)
+}
+
+/// Keys of `[model]` in which a run and one that begins from it may differ: no weight depends on them, or the weights themselves
+/// tell.
+const MAY_DIFFER: [&str; 5] = ["init", "max_seq_len", "n_layers", "stochastic_depth", "adapters"];
+
+/// The `[model]` section of a run, as far as the task has its keys; adapters are merged.
+fn model_in<T: Task>(run: &ModelFolder) -> Table {
+    let text = read_text_file(run.recipe(), LIMIT).unwrap_or_default(); // weights of other programs have none
+    let model = text.parse::<Table>().ok().and_then(|mut recipe| recipe.remove("model"));
+    let Some(Value::Table(mut model)) = model else { return Table::new() };
+    let known = fields_of::<T::Model>().unwrap_or_default();
+    let is_known = |key: &str| known.contains(&key) && (is_of::<T>(run) || !T::HEAD_KEYS.contains(&key));
+    model.retain(|key, _| key != "adapters" && is_known(key));
+    model
+}
+
+fn is_of<T: Task>(run: &ModelFolder) -> bool {
+    run.task().as_deref() == Some(T::NAME)
+}
+
+/// What a recipe says otherwise than the run that it begins from, whose `[model]` is `model`.
+fn contradictions<T: Task>(recipe: &RecipeOf<T>, run: &ModelFolder, model: &Table) -> Vec<Problem> {
+    let found = Value::Table(model.clone()).try_into::<T::Model>().ok().and_then(|found| Table::try_from(found).ok());
+    let (Some(found), Ok(own)) = (found, Table::try_from(&recipe.model)) else { return Vec::new() };
+    let leaves_head =
+        !is_of::<T>(run) || T::HEAD.iter().any(|head| recipe.init.exclude.iter().any(|own| fits(own, head)));
+    let may_differ = |key: &str| {
+        MAY_DIFFER.contains(&key) || key.ends_with("dropout") || (leaves_head && T::HEAD_KEYS.contains(&key))
+    };
+    let shown = |value: Option<&Value>| value.map_or("left out".into(), |value| shortened(&value.to_string()));
+    let keys = own.keys().chain(found.keys().filter(|key| !own.contains_key(*key)));
+    let differing = keys.filter(|key| own.get(*key) != found.get(*key) && !may_differ(key));
+    let problem = |key: &String| {
+        let [own, found] = [&own, &found].map(|table| shown(table.get(key)));
+        let run = run.path().display();
+        let text = format!(
+            "model.{key} = {own}, but {found} in the run `{run}` that init.from names: set it alike, or leave it out"
+        );
+        Problem { key: format!("model.{key}"), text }
+    };
+    differing.map(problem).collect()
+}
+
+/// The recipe, with the keys of `[model]` that it leaves out taken from `model`.
+pub(super) fn read_beside<T: Task>(
+    path: Option<&Path>,
+    overrides: &[(String, String)],
+    model: &Table,
+) -> Result<RecipeOf<T>, RecipeError> {
     let (name, text) = source::<T>(path)?;
     let check = |task: &str| match task == T::NAME {
         true => Ok(()),
@@ -119,7 +198,7 @@ pub fn read_recipe<T: Task>(path: Option<&Path>, overrides: &[(String, String)])
         }
     };
     check(&task_in(&text, &name)?)?; // before the keys, which are unknown to another task
-    let recipe = Recipe::parse_with(&text, &name, overrides, T::judge)?;
+    let recipe = Recipe::parse_beside(&text, &name, overrides, model, T::judge)?;
     check(&recipe.task)?; // which an override may have changed
     Ok(recipe)
 }

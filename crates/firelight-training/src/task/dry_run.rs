@@ -11,7 +11,7 @@ use indicatif::HumanDuration;
 
 use super::begin::Plan;
 use super::run::{cost_of, frozen, training_module};
-use super::{DataModule, Estimate, RunRequest, Task};
+use super::{DataModule, Estimate, RunRequest, Task, start};
 use crate::evaluate::device_of;
 use crate::{Trainable, Trainer, TrainingError, TrainingModule, freeze};
 
@@ -68,7 +68,8 @@ impl<T: Task> DryRun<T> {
 
     fn trainer(&self) -> Result<Trainer<TrainingModule<T::Net>>, T::Error> {
         let Plan { recipe, config, .. } = &self.plan;
-        let task = training_module::<T>(recipe, T::start(recipe, config, &self.device)?);
+        let (model, _) = start::begin::<T>(recipe, config, &self.device)?;
+        let task = training_module::<T>(recipe, model);
         let scale = task.loss_scale();
         let task = if device_of(&task).is_autodiff() { task } else { task.train() };
         let task = freeze::freeze(task, &frozen::<T>(recipe, config)).map_err(TrainingError::from)?;

@@ -10,8 +10,10 @@ mod embedded;
 mod estimate;
 mod evaluation;
 mod memory;
+mod merge;
 mod request;
 mod run;
+mod start;
 #[cfg(test)]
 mod toy_task;
 mod trained;
@@ -24,21 +26,26 @@ use firelight_storage::StorageError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use begin::{read_any_recipe, read_recipe, task_of};
+pub use begin::{read_any_recipe, read_new_recipe, read_recipe, task_of};
 pub use check::Check;
 pub use data_module::DataModule;
 pub use dry_run::{DryRun, Pace};
 pub use embedded::{BuiltIn, built_in};
 pub use estimate::{BatchCost, Estimate};
 pub use evaluation::TaskEvaluation;
+pub use merge::merge;
 pub use request::RunRequest;
 pub use run::Run;
 pub use trained::TrainedRun;
 
-use crate::{Evaluator, Objective, Problem, Recipe, RecipeError, TrainingError, TrainingModule};
+use crate::{Evaluator, Objective, PositionGrid, Problem, Recipe, RecipeError, TrainingError, TrainingModule};
 
 /// The recipe of a task.
 pub type RecipeOf<T> = Recipe<<T as Task>::Data, <T as Task>::Model, <T as Task>::Loss>;
+
+/// Embeddings and learned positions.
+pub const ROWS: &[(&str, usize)] =
+    &[("*embedding.weight", 0), ("*position.weight", 0), ("*layer_positions.?.weight", 0)];
 
 /// A section of a recipe that belongs to the task.
 pub trait Section: Clone + Debug + PartialEq + Serialize + DeserializeOwned {}
@@ -53,6 +60,14 @@ pub trait Task: Sized {
     const BUILT_IN: &'static [BuiltIn];
     /// What a loss is the mean over, as people read it: token.
     const TARGET: &'static str = "token";
+    /// The parameters of the head, and those of the heads of tasks that share the body, as patterns of `[init]`: in a run that begins
+    /// from one of another task the head begins anew, and the other one is left. Default: the task has none.
+    const HEAD: &'static [&'static str] = &[];
+    /// The keys of `[model]` that are the head's: another task may have others.
+    const HEAD_KEYS: &'static [&'static str] = &[];
+    /// Patterns of the parameters that have a row for each token or position, with the axis of the rows: what `init.resize = true`
+    /// may resize. Default: embeddings and learned positions.
+    const ROWS: &'static [(&'static str, usize)] = ROWS;
 
     /// The `[data]` section.
     type Data: Section;
@@ -86,18 +101,30 @@ pub trait Task: Sized {
         Vec::new()
     }
 
-    /// What trainings of this structure leave as it is, as patterns of `training.freeze`. Those of the recipe follow them, and the
-    /// last one that fits counts.
-    fn frozen(_config: &Self::Config) -> Vec<String> {
-        Vec::new()
+    /// Whether the structure has low-rank adapters. They and the head are trained alone, and need a run to begin from.
+    fn has_adapters(_config: &Self::Config) -> bool {
+        false
     }
 
-    /// The model before its first step: a new one, unless the recipe begins from another run.
-    ///
-    /// # Errors
-    /// If the other run cannot be read.
-    fn start(recipe: &RecipeOf<Self>, config: &Self::Config, device: &Device) -> Result<Self::Net, Self::Error> {
-        Ok(Self::model(config, recipe.seed, device))
+    /// The structure without low-rank adapters, and the model with them added into its weights, whose adapters then change nothing.
+    fn merged(config: &Self::Config, model: Self::Net) -> (Self::Config, Self::Net) {
+        (config.clone(), model)
+    }
+
+    /// Why the head of another run of this task says something else than that of this one, such as other classes; none if it does
+    /// not.
+    fn other_head(_found: &Self::Config, _config: &Self::Config) -> Option<String> {
+        None
+    }
+
+    /// Parts of the head that another task has learnt too: their paths here and there.
+    fn renamed(_config: &Self::Config) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    /// The learned positions of image patches, which can be interpolated for images of another size.
+    fn grid(_config: &Self::Config) -> Option<PositionGrid> {
+        None
     }
 
     /// The parameters of the model by part.

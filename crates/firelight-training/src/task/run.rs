@@ -7,13 +7,14 @@ use burn::module::Module;
 use burn::tensor::Device;
 use burn::train::Interrupter;
 use firelight_storage::{Existing, ModelFolder, StorageError, write_atomic};
+use toml::Table;
 
-use super::begin::{Plan, checked, read_recipe};
-use super::{Check, DataModule, Estimate, RecipeOf, RunRequest, Task, TrainedRun};
+use super::begin::{Plan, checked, read_beside, read_recipe};
+use super::{Check, DataModule, Estimate, RecipeOf, RunRequest, Task, TrainedRun, start};
 use crate::freeze::trained_beside;
 use crate::sessions::SessionLog;
 use crate::{
-    Extension, FitInput, MetricsLog, Observer, StartPoint, TrainingConfig, TrainingError, TrainingModule,
+    Extension, FitInput, InitReport, MetricsLog, Observer, StartPoint, TrainingConfig, TrainingError, TrainingModule,
     ValidationLoss, fit, resume_point,
 };
 
@@ -30,6 +31,7 @@ pub struct Run<T: Task> {
     pub corpus: T::DataModule,
     config: T::Config,
     task: TrainingModule<T::Net>,
+    init: Option<InitReport>,
     start: StartPoint,
     device: Device,
     device_name: String,
@@ -105,7 +107,9 @@ impl<T: Task> Run<T> {
     fn resume(folder: ModelFolder, request: &RunRequest) -> Result<Self, T::Error> {
         let stored = read_recipe::<T>(Some(&folder.recipe()), &[])?;
         let source = request.recipe.clone().unwrap_or_else(|| folder.recipe());
-        let mut recipe = read_recipe::<T>(Some(&source), &request.overrides)?;
+        // A run that began from another one keeps what it took from its recipe, and needs it no more.
+        let taken = stored.init.from.as_ref().and_then(|_| Table::try_from(&stored.model).ok()).unwrap_or_default();
+        let mut recipe = read_beside::<T>(Some(&source), &request.overrides, &taken)?;
         T::DataModule::recall(&mut recipe, &stored);
         recipe.continues(&stored)?;
         let corpus = T::DataModule::open(&recipe, &folder)?;
@@ -132,13 +136,17 @@ impl<T: Task> Run<T> {
         start: StartPoint,
         device: &Device,
     ) -> Result<Self, T::Error> {
-        let model = match start.step() {
-            0 => T::start(&recipe, &config, device)?,
-            _ => T::model(&config, recipe.seed, device), // the checkpoint holds its weights
+        let (model, init) = match start.step() {
+            0 => start::begin::<T>(&recipe, &config, device)?,
+            _ => (T::model(&config, recipe.seed, device), None), // the checkpoint holds its weights
         };
+        if let Some(init) = &init {
+            let text = serde_json::to_string_pretty(init).map_err(TrainingError::file("write", &folder.init()))?;
+            write_atomic(folder.init(), text + "\n")?;
+        }
         let task = training_module::<T>(&recipe, model);
         let (device, device_name) = (device.clone(), String::new());
-        Ok(Self { folder, recipe, corpus, config, task, start, device, device_name })
+        Ok(Self { folder, recipe, corpus, config, task, init, start, device, device_name })
     }
 
     /// Names the device for the run's `sessions.json`, from which its report takes it.
@@ -149,6 +157,16 @@ impl<T: Task> Run<T> {
     /// The structure of the model.
     pub fn config(&self) -> &T::Config {
         &self.config
+    }
+
+    /// The model as the next step finds it.
+    pub fn model(&self) -> &T::Net {
+        &self.task.model
+    }
+
+    /// What the first step takes over from other weights, where it begins from some.
+    pub fn init_report(&self) -> Option<&InitReport> {
+        self.init.as_ref()
     }
 
     /// The parameters of the model by part.
@@ -268,9 +286,19 @@ pub(super) fn training_module<T: Task>(recipe: &RecipeOf<T>, model: T::Net) -> T
     training_module.with_recompute(recipe.training.recompute).with_precision(recipe.training.precision)
 }
 
-/// What a training leaves as it is: what the task says, and then the recipe, which has the last word.
+/// What a training leaves as it is: what stands beside adapters, and then the recipe, which has the last word.
 pub(super) fn frozen<T: Task>(recipe: &RecipeOf<T>, config: &T::Config) -> Vec<String> {
-    [T::frozen(config), recipe.training.freeze.clone()].concat()
+    [frozen_by_adapters::<T>(config), recipe.training.freeze.clone()].concat()
+}
+
+/// All but adapters and head, where there are adapters: the weights that were learnt before "do not receive gradient updates" (Hu
+/// et al. 2021, LoRA, section 4.1, <https://arxiv.org/abs/2106.09685>), and a head has learnt nothing yet.
+pub(super) fn frozen_by_adapters<T: Task>(config: &T::Config) -> Vec<String> {
+    if !T::has_adapters(config) {
+        return Vec::new();
+    }
+    let trained = T::HEAD.iter().chain(&["*.adapter"]).map(|pattern| format!("!{pattern}"));
+    ["*".to_string()].into_iter().chain(trained).collect()
 }
 
 /// What a training costs; `model` is built where only it shows how much of it is trained.
@@ -359,6 +387,52 @@ mod tests {
         let run = Run::<Toy>::prepare(&request).unwrap();
         assert_eq!(run.recipe.training.precision, Precision::F16);
         assert_eq!(run.fit().unwrap().steps, 3);
+    }
+
+    #[test]
+    fn a_run_begins_from_another_one_and_needs_it_no_more() {
+        let _alone = alone();
+        let (home, request) = request(&[]);
+        let first = Run::<Toy>::prepare(&request).unwrap().fit().unwrap();
+        let learnt = first.model.slope();
+        let from = format!("{:?}", first.folder.path().display().to_string());
+        let begun = request.clone().with_out(home.path().join("begun")).with_override("init.from", &from);
+        let run = Run::<Toy>::prepare(&begun).unwrap();
+        assert_eq!(run.model().slope(), learnt);
+        let report = run.init_report().unwrap().to_string();
+        assert!(
+            report.starts_with("step 3, ") && report.ends_with("model.safetensors: 2 parameters taken over"),
+            "{report}"
+        );
+        let noted = std::fs::read_to_string(run.folder.init()).unwrap();
+        assert!(noted.contains("\"taken\": 2") && noted.contains("\"step\": 3"), "{noted}");
+        let folder = run.fit().unwrap().folder.path().to_path_buf();
+        drop(first.folder);
+        std::fs::remove_dir_all(home.path().join("run")).unwrap();
+        let on = RunRequest::new(&request.device).with_out(&folder).with_existing(Existing::Resume);
+        let resumed = Run::<Toy>::prepare(&on.with_override("training.steps", 4)).unwrap();
+        assert!(resumed.done() == 3 && resumed.init_report().is_none());
+        resumed.fit().unwrap();
+        assert!(folder.join("init.json").is_file());
+        let error = Run::<Toy>::prepare(&begun.with_out(home.path().join("none"))).unwrap_err().to_string();
+        assert!(error.contains("there is no folder") && !home.path().join("none").exists(), "{error}");
+    }
+
+    #[test]
+    fn weights_that_do_not_fit_are_refused_before_a_folder_is_made() {
+        let (home, request) = request(&[]);
+        let weights = home.path().join("other.safetensors");
+        firelight_storage::save_weights(&burn::nn::LinearConfig::new(2, 3).init(&request.device), &weights).unwrap();
+        let from = format!("{:?}", weights.display().to_string());
+        let error = Run::<Toy>::prepare(&request.clone().with_override("init.from", &from)).unwrap_err().to_string();
+        for part in
+            ["other.safetensors`, which init.from names", "2 missing in it (`slope`, `offset`)", "(`bias`, `weight`)"]
+        {
+            assert!(error.contains(part), "{error}");
+        }
+        assert!(!request.out.as_ref().unwrap().exists());
+        let error = Run::<Toy>::prepare(&request.with_override("init.exclude", "[\"slope\"]")).unwrap_err().to_string();
+        assert_eq!(error, "`--set init.exclude`: init.exclude needs init.from, or --from: the run to begin from");
     }
 
     #[test]

@@ -83,6 +83,50 @@ mod tests {
     ];
 
     #[test]
+    fn a_model_begins_from_one_of_smaller_images_and_its_positions_are_interpolated() {
+        let home = tempfile::tempdir().unwrap();
+        let data = home.path().join("data");
+        folder(&data, 4);
+        let device = Device::default();
+        let request = |out: &str, changes: &[(&str, &str)]| {
+            let request = RunRequest::new(&device).with_data(&data).with_out(home.path().join(out));
+            let all = SMALL.iter().chain(changes);
+            all.fold(request, |request, (key, value)| request.with_override(key, value))
+        };
+        let base = Run::prepare(&request("base", &[])).unwrap().fit().unwrap();
+        let from = format!("{:?}", home.path().join("base").display().to_string());
+        let larger = [("init.from", from.as_str()), ("data.image_size", "[16, 16]"), ("training.steps", "1")];
+        let error = Run::prepare(&request("begun", &larger)).unwrap_err().to_string();
+        assert!(
+            error.contains("`vit.position` is [5, 16] and must be [17, 16]") && error.contains("init.resize"),
+            "{error}"
+        );
+        let run = Run::prepare(&request("begun", &[&larger[..], &[("init.resize", "true")]].concat())).unwrap();
+        let place = |model: &crate::VisionModel| -> Vec<f32> {
+            model.vit.position.as_ref().unwrap().val().into_data().iter::<f32>().collect()
+        };
+        let (found, learnt) = (place(run.model()), place(&base.model));
+        // The class token and the patch in the corner keep their places; the patch beside it lies a quarter of the way on.
+        assert_eq!(found[..32], learnt[..32]);
+        let between = |d: usize| 0.75 * learnt[16 + d] + 0.25 * learnt[32 + d];
+        assert!((0..16).all(|d| (found[32 + d] - between(d)).abs() < 1e-6), "{found:?}");
+        assert_eq!(run.init_report().unwrap().resized, ["vit.position"]);
+        run.fit().unwrap();
+
+        std::fs::remove_dir_all(data.join(std::fs::read_dir(&data).unwrap().next().unwrap().unwrap().file_name()))
+            .unwrap();
+        let other = [("init.from", from.as_str()), ("training.steps", "1")];
+        let error = Run::prepare(&request("other", &other)).unwrap_err().to_string();
+        assert!(error.contains("`vit.head.weight` is [16, 3] and must be [16, 2]"), "{error}");
+        let head = ("init.exclude", "[\"vit.head\"]");
+        let adapters = ("model.adapters", "{ rank = 2 }");
+        Run::prepare(&request("other", &[&other[..], &[head, adapters]].concat())).unwrap().fit().unwrap();
+        let merged = home.path().join("merged");
+        firelight_training::merge::<Vision>(home.path().join("other"), &Checkpoint::Last, &merged, &device).unwrap();
+        assert!(evaluate(&merged, &Checkpoint::Last, None, &device).unwrap().examples > 0);
+    }
+
+    #[test]
     fn a_run_is_measured_on_its_own_images_on_a_folder_and_on_a_split() {
         let home = tempfile::tempdir().unwrap();
         let data = home.path().join("data");

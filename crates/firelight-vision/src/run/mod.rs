@@ -13,9 +13,10 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use firelight_core::{ConfigError, LossConfig, ParamBuilder};
+use firelight_core::{ConfigError, LossConfig, ParamBuilder, PatchPosition, check_adapters, merge_adapters};
+use firelight_storage::listed;
 use firelight_training::metrics::classes::draw_confusion;
-use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task, measure};
+use firelight_training::{BuiltIn, Check, Estimate, Evaluator, PositionGrid, Problem, Task, measure};
 
 pub use corpus::ImageCorpus;
 pub use evaluate::evaluate;
@@ -23,7 +24,7 @@ pub use model_recipe::VisionModelRecipe;
 pub use recipe::{ImageRecipe, VisionRecipe, images_recipe};
 
 use crate::error::VisionError;
-use crate::model::{VisionConfig, VisionModel};
+use crate::model::{VIT, VisionConfig, VisionModel};
 use crate::training::VisionTask;
 
 /// A training of a vision transformer that is ready to begin.
@@ -40,6 +41,7 @@ impl Task for Vision {
     const NAME: &'static str = crate::TASK;
     const TARGET: &'static str = "image";
     const BUILT_IN: &'static [BuiltIn] = &[BuiltIn { name: "images", text: recipe::IMAGES }];
+    const HEAD: &'static [&'static str] = &["vit.head", "vit.distillation.head"];
 
     type Data = ImageRecipe;
     type Model = VisionModelRecipe;
@@ -51,8 +53,10 @@ impl Task for Vision {
 
     fn judge(recipe: &VisionRecipe) -> Vec<Problem> {
         let model = recipe.model.sketch(recipe.data.image_size).validate();
+        let adapters = recipe.model.adapters().map_or(Ok(()), |adapters| adapters.validate());
         [
             Problem::list("model", ConfigError::list(model)),
+            Problem::list("model", ConfigError::list(adapters)),
             Problem::list("loss", ConfigError::list(recipe.loss.validate())),
             Problem::list("data", ConfigError::list(recipe.data.validate())),
         ]
@@ -61,14 +65,40 @@ impl Task for Vision {
 
     fn config(recipe: &VisionRecipe, corpus: &ImageCorpus, source: &Path) -> Result<VisionConfig, VisionError> {
         let vit = recipe.model.config(corpus.training().shape(), corpus.classes().len());
-        let config =
-            VisionConfig { classes: corpus.classes().to_vec(), normalization: corpus.normalization().clone(), vit };
+        let (classes, normalization) = (corpus.classes().to_vec(), corpus.normalization().clone());
+        let config = VisionConfig { classes, normalization, adapters: recipe.model.adapters(), vit };
         config.validate().map_err(|error| VisionError::Config { path: source.into(), error })?;
         Ok(config)
     }
 
     fn model(config: &VisionConfig, seed: u64, device: &Device) -> VisionModel {
         config.init_with(&ParamBuilder::new(device, seed))
+    }
+
+    fn inspect(config: &VisionConfig, _device: &Device) -> Vec<Problem> {
+        let vit = |params: &ParamBuilder| config.vit.init_with(&params.scope(VIT));
+        Problem::list("model", ConfigError::list(check_adapters(config.adapters.as_ref(), vit)))
+    }
+
+    fn has_adapters(config: &VisionConfig) -> bool {
+        config.adapters.is_some()
+    }
+
+    fn merged(config: &VisionConfig, model: VisionModel) -> (VisionConfig, VisionModel) {
+        let bare = VisionConfig { adapters: None, ..config.clone() };
+        (bare, config.adapters.iter().fold(model, merge_adapters))
+    }
+
+    fn other_head(found: &VisionConfig, config: &VisionConfig) -> Option<String> {
+        let words = |config: &VisionConfig| format!("{} classes ({})", config.classes.len(), listed(&config.classes));
+        (found.classes != config.classes)
+            .then(|| format!("is for {}, but the data has {}", words(found), words(config)))
+    }
+
+    fn grid(config: &VisionConfig) -> Option<PositionGrid> {
+        let is_learned = config.vit.patch_position == PatchPosition::Learned;
+        let (before, grid) = (config.vit.pooling.tokens(), config.vit.grid());
+        is_learned.then_some(PositionGrid { parameter: "vit.position", before, grid })
     }
 
     fn parameters(model: &VisionModel) -> Vec<(String, usize)> {
@@ -98,6 +128,6 @@ impl Task for Vision {
         corpus: &ImageCorpus,
         device: &Device,
     ) -> Result<Vec<Check>, VisionError> {
-        self_check::self_check(config, recipe.seed, corpus, device)
+        self_check::self_check(&VisionConfig { adapters: None, ..config.clone() }, recipe.seed, corpus, device)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use firelight_core::{
-    AttentionPattern, ImagePooling, PatchCoordinates, PatchPosition, PositionConfig, TransformerConfig,
+    AdapterConfig, AttentionPattern, ImagePooling, PatchCoordinates, PatchPosition, PositionConfig, TransformerConfig,
     VisionTransformerConfig,
 };
 use firelight_data::ImageShape;
@@ -44,6 +44,9 @@ struct Own {
     patch_position: PatchPosition,
     /// How rows and columns are counted where layers turn queries and keys by them.
     patch_coordinates: PatchCoordinates,
+    /// Low-rank adapters of layers of the encoder, which itself stays as the run that `init.from` names has learnt it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adapters: Option<AdapterConfig>,
 }
 
 impl Default for Own {
@@ -53,6 +56,7 @@ impl Default for Own {
             pooling: ImagePooling::default(),
             patch_position: PatchPosition::default(),
             patch_coordinates: PatchCoordinates::default(),
+            adapters: None,
         }
     }
 }
@@ -72,6 +76,11 @@ impl VisionModelRecipe {
         };
         vit.transformer.max_seq_len = tokens(&vit).max(1);
         vit
+    }
+
+    /// Low-rank adapters of the encoder.
+    pub(super) fn adapters(&self) -> Option<AdapterConfig> {
+        self.own.adapters.clone()
     }
 
     /// The configuration for images of this size, or of one patch: what can be judged before the images are there.

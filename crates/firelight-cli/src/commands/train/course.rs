@@ -126,6 +126,9 @@ fn announce<T: Shown>(run: &Run<T>, place: &str) {
         run.done(),
         run.recipe.training.steps.max(run.done()),
     ));
+    if let Some(init) = run.init_report() {
+        output::note(format_args!("begins from: {init}"));
+    }
     output::note(format_args!("estimate: {}", run.cost()));
 }
 

@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
 use firelight::device;
-use firelight::storage::{Checkpoint, Existing};
-use firelight::training::{RunRequest, Task, read_recipe, task_of};
+use firelight::storage::Existing;
+use firelight::training::{RunRequest, Task, read_new_recipe, read_recipe, task_of};
 
 use super::recipes;
-use super::tasks::{self, Classification, Language, QuestionAnswering, Seq2Seq, Shown, TokenClassification, with_task};
-use super::trained_model::weights_in;
+use super::tasks::{self, Language, Seq2Seq, Shown, with_task};
 use crate::failure::Mistake;
 use crate::output;
 use course::Course;
@@ -21,10 +20,6 @@ use course::Course;
 /// Why --source and --target are refused.
 const PAIRS_ALONE: &str =
     "--source and --target are for pairs of texts: name a recipe of the task seq2seq, such as dates";
-
-/// Why --from is refused.
-const FROM_ALONE: &str = "--from is for classifiers: name a recipe of the task classification, such as texts, of \
-                          token_classification, such as entities, or of question_answering, such as answers";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,8 +56,8 @@ pub(crate) struct Train {
     /// For seq2seq: file of the targets, one per line
     #[arg(long, value_name = "FILE", requires = "source")]
     target: Option<PathBuf>,
-    /// For classifiers, taggers and readers: run whose encoder and tokenizer the training starts from
-    #[arg(long, value_name = "RUN_DIR")]
+    /// Run that the training begins from, with its structure and its tokenizer: its folder, that of a checkpoint, or weights
+    #[arg(long, value_name = "RUN")]
     from: Option<PathBuf>,
     /// Run folder to write; by default the next free runs/RECIPE-N
     #[arg(long, value_name = "DIR")]
@@ -105,9 +100,6 @@ pub(crate) struct Train {
 impl Train {
     pub(crate) fn run(self) -> Result<()> {
         let task = self.task()?;
-        let begins =
-            [Classification::NAME, TokenClassification::NAME, QuestionAnswering::NAME].contains(&task.as_str());
-        ensure!(self.from.is_none() || begins, Mistake(FROM_ALONE.into()));
         ensure!(self.source.is_none() || task == Seq2Seq::NAME, Mistake(PAIRS_ALONE.into()));
         let unknown = || {
             let source = self.source_of_recipe().unwrap_or_default();
@@ -136,13 +128,15 @@ impl Train {
 
     fn follow<T: Shown>(self) -> Result<()> {
         if self.print_config {
-            let recipe = read_recipe::<T>(self.source_of_recipe().as_deref(), &self.overrides())?;
+            let (source, overrides) = (self.source_of_recipe(), self.overrides());
+            // A run that is resumed has its whole recipe, and needs no other run.
+            let recipe = match self.resume {
+                true => read_recipe::<T>(source.as_deref(), &overrides)?,
+                false => read_new_recipe::<T>(source.as_deref(), &overrides)?,
+            };
             return Ok(output::print(&recipe.to_toml()?)?);
         }
         let chosen = device::choose(self.device.as_deref())?;
-        if let Some(from) = &self.from {
-            output::note(format_args!("begins from: {}", weights_in(from, &Checkpoint::Last)?));
-        }
         let course =
             Course { dry_run: self.dry_run, self_check: self.self_check, tui: self.tui, tensorboard: self.tensorboard };
         course.follow::<T>(&self.request(&chosen.device), &chosen)
@@ -168,7 +162,7 @@ impl Train {
         let steps = self.steps.into_iter().flat_map(|steps| [("training.epochs", 0), ("training.steps", steps)]);
         let steps = steps.map(|(key, number)| (key.to_string(), number.to_string()));
         let seed = self.seed.map(|seed| ("seed".to_string(), seed.to_string()));
-        let from = self.from.iter().map(|path| ("model.from".to_string(), format!("{:?}", path.display().to_string())));
+        let from = self.from.iter().map(|path| ("init.from".to_string(), format!("{:?}", path.display().to_string())));
         self.overrides.iter().cloned().chain(from).chain(steps).chain(seed).collect()
     }
 }

@@ -9,7 +9,7 @@ use burn::data::dataset::{Dataset, DatasetError};
 use burn::tensor::Device;
 use firelight_data::{
     CaptionedImages, ImageError, ImageFiles, ImageSet, Normalization, PairFiles, PairNames, StepLoader, Tokenizer,
-    drawn_digits,
+    TokenizerConfig, drawn_digits,
 };
 use firelight_storage::{ModelFolder, read_text_file, write_atomic};
 use firelight_training::DataModule;
@@ -150,8 +150,12 @@ impl DataModule<Captioning> for CaptionData {
             recipe.data.drawn_digits = 0; // so that the recipe in the folder does not promise drawn ones
         }
         let normalization = Normalization::of(&parts[0].images);
-        let tokenizer = Tokenizer::train(&recipe.data.tokenizer, &parts[0].captions.join("\n"))?;
-        Self::new(recipe, Vocabulary::new(None, tokenizer)?, normalization, parts)
+        let is_file = matches!(recipe.data.tokenizer, TokenizerConfig::File { .. });
+        let vocabulary = match recipe.init.run()?.filter(|_| !is_file) {
+            Some(run) => Vocabulary::load(&run, true)?,
+            None => Vocabulary::new(None, Tokenizer::train(&recipe.data.tokenizer, &parts[0].captions.join("\n"))?)?,
+        };
+        Self::new(recipe, vocabulary, normalization, parts)
     }
 
     fn recall(recipe: &mut CaptionRecipe, stored: &CaptionRecipe) {

@@ -11,13 +11,13 @@ mod tests;
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_core::{ConfigError, LossConfig, ParamBuilder};
+use firelight_core::{ConfigError, LossConfig, ParamBuilder, PatchPosition, check_adapters, merge_adapters};
 use firelight_data::Image;
-use firelight_training::{BatchCost, BuiltIn, Check, Estimate, Evaluator, Problem, Task, TrainingModule};
+use firelight_training::{BatchCost, BuiltIn, Check, Estimate, Evaluator, PositionGrid, Problem, Task, TrainingModule};
 
 use super::CAPTIONING_TASK;
 use super::captioner::Captioner;
-use super::model::{CaptionConfig, CaptionModel};
+use super::model::{CaptionConfig, CaptionModel, STACKS};
 use crate::error::Seq2SeqError;
 use crate::run::score::{TargetScores, Written};
 pub use data::CaptionData;
@@ -62,6 +62,28 @@ impl Task for Captioning {
         config.init_with(&ParamBuilder::new(device, seed))
     }
 
+    fn inspect(config: &CaptionConfig, _device: &Device) -> Vec<Problem> {
+        let stacks = |params: &ParamBuilder| {
+            let [vit, decoder] = STACKS.map(|name| params.scope(name));
+            (config.vit.init_with(&vit), config.decoder.init_with(&decoder))
+        };
+        Problem::list("model", ConfigError::list(check_adapters(config.adapters.as_ref(), stacks)))
+    }
+
+    fn has_adapters(config: &CaptionConfig) -> bool {
+        config.adapters.is_some()
+    }
+
+    fn merged(config: &CaptionConfig, model: CaptionModel) -> (CaptionConfig, CaptionModel) {
+        (config.clone().with_adapters(None), config.adapters.iter().fold(model, merge_adapters))
+    }
+
+    fn grid(config: &CaptionConfig) -> Option<PositionGrid> {
+        let is_learned = config.vit.patch_position == PatchPosition::Learned;
+        let (before, grid) = (config.vit.pooling.tokens(), config.vit.grid());
+        is_learned.then_some(PositionGrid { parameter: "vit.position", before, grid })
+    }
+
     fn parameters(model: &CaptionModel) -> Vec<(String, usize)> {
         model.report().parts()
     }
@@ -95,7 +117,7 @@ impl Task for Captioning {
         data: &CaptionData,
         device: &Device,
     ) -> Result<Vec<Check>, Seq2SeqError> {
-        self_check(config, recipe, data, device)
+        self_check(&config.clone().with_adapters(None), recipe, data, device)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use firelight_core::{
-    ConfigError, ImagePooling, LossConfig, PatchPosition, TransformerConfig, VisionTransformerConfig,
+    AdapterConfig, ConfigError, ImagePooling, LossConfig, PatchPosition, TransformerConfig, VisionTransformerConfig,
 };
 use firelight_data::{ImageShape, Normalization, ReadOptions, TokenizerConfig, check_workers};
 use firelight_training::metrics::text::TextMetric;
@@ -125,6 +125,9 @@ struct Own {
     patch_size: usize,
     /// How a patch knows its place.
     patch_position: PatchPosition,
+    /// Low-rank adapters of layers of the stacks, which themselves stay as the run that `init.from` names has learnt them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adapters: Option<AdapterConfig>,
     /// Blocks of the stack that reads the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     n_image_layers: Option<usize>,
@@ -132,7 +135,7 @@ struct Own {
 
 impl Default for Own {
     fn default() -> Self {
-        Self { patch_size: 16, patch_position: PatchPosition::default(), n_image_layers: None }
+        Self { patch_size: 16, patch_position: PatchPosition::default(), adapters: None, n_image_layers: None }
     }
 }
 
@@ -153,6 +156,7 @@ impl CaptionModelRecipe {
             .with_patch_position(self.own.patch_position);
         let decoder = self.transformer.clone().with_cross_attention(true);
         let mut config = CaptionConfig { start_token, normalization, ..CaptionConfig::new(vocab_size, vit, decoder) };
+        config.adapters = self.own.adapters.clone();
         config.vit.transformer.max_seq_len = config.image_tokens().max(1);
         config
     }

@@ -96,6 +96,35 @@ fn validation_pictures_are_composed_of_images_that_are_not_trained_on() {
 }
 
 #[test]
+fn a_run_begins_from_another_one_at_another_image_size_and_with_adapters() {
+    let home = tempfile::tempdir().unwrap();
+    let first = request(home.path(), &[("model.patch_size", "8")]).with_out(home.path().join("first"));
+    let first = Run::<Captioning>::prepare(&first).unwrap().fit().unwrap();
+    let from = format!("{:?}", home.path().join("first").display().to_string());
+    // Digits of 21 pixels: 48 of a picture, six patches in the place of eight.
+    let parts = home.path().join("parts/7");
+    fs::create_dir_all(&parts).unwrap();
+    (0..20).for_each(|i| stripes(i).resized([21, 21]).write_png(parts.join(format!("{i}.png"))).unwrap());
+    let adapters = "{ rank = 2, alpha = 4.0, targets = [\"query\"] }";
+    let changes = [("init.from", from.as_str()), ("init.resize", "true"), ("model.adapters", adapters)];
+    let small = request(home.path(), &changes).with_data(home.path().join("parts"));
+    let run = Run::<Captioning>::prepare(&small).unwrap();
+    let report = run.init_report().unwrap();
+    assert_eq!(report.resized, ["vit.position"], "{report}");
+    assert_eq!(run.config().vit.image_size, [48, 48]);
+    let begun = run.model().vit.position.as_ref().unwrap().val();
+    assert_eq!((begun.dims(), first.model.vit.position.as_ref().unwrap().dims()), ([36, 16], [64, 16]));
+    let trained = run.fit().unwrap();
+    let out = home.path().join("merged");
+    firelight_training::merge::<Captioning>(home.path().join("run"), &Checkpoint::Last, &out, &Device::default())
+        .unwrap();
+    let image = trained.corpus.validation().images.image(0);
+    let score =
+        |folder: &Path| Captioner::load(folder).unwrap().caption(std::slice::from_ref(&image), 1).unwrap()[0].score;
+    assert_close(&[score(&out)], &[score(&home.path().join("run"))], 1e-4);
+}
+
+#[test]
 fn tokens_of_one_word_share_its_picture() {
     let home = tempfile::tempdir().unwrap();
     let bytes = [("data.tokenizer", "byte"), ("training.monitor", "loss"), ("model.max_seq_len", "256")];

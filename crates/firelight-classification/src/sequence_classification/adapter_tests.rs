@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use firelight_storage::{Checkpoint, Existing, ModelFolder, average_weights};
-use firelight_training::{RunRequest, Task};
+use firelight_training::{RunRequest, merge};
 use safetensors::SafeTensors;
 use tempfile::TempDir;
 
-use super::super::records::tests::folder;
-use super::super::{Classification, Run, evaluate};
-use crate::{ClassificationError, Classifier, Embedder, MaskedLanguage, Prediction, TextClassifierConfig, merge};
+use super::records::tests::folder;
+use super::{Classification, Run, evaluate};
+use crate::{ClassificationError, Classifier, Embedder, MaskedLanguage, Prediction, TextClassifierConfig};
 
 /// What makes the built-in recipes tiny. Without dropout, so that trainings beside one another change nothing of each other.
 const TINY: [(&str, &str); 12] = [
@@ -61,7 +61,7 @@ impl Home {
     fn adapted(&self, from: &str, out: &str, changes: &[(&str, &str)]) -> RunRequest {
         let from = format!("{:?}", self.path(from).display().to_string());
         let rate = ("optimizer.learning_rate", "0.05");
-        self.request(out, &[&[("model.from", from.as_str()), ("model.adapters", ADAPTERS), rate], changes].concat())
+        self.request(out, &[&[("init.from", from.as_str()), ("model.adapters", ADAPTERS), rate], changes].concat())
     }
 
     fn trained(&self, request: &RunRequest) -> PathBuf {
@@ -134,7 +134,7 @@ fn merged_weights_say_what_the_adapters_said() {
     let run = home.trained(&home.adapted("base", "run", &[]));
     for checkpoint in [Checkpoint::Last, Checkpoint::Step(2)] {
         let out = home.path(&format!("merged-{checkpoint}"));
-        merge(&run, &checkpoint, &out, &Device::default()).unwrap();
+        merge::<Classification>(&run, &checkpoint, &out, &Device::default()).unwrap();
         assert!(weights(&out).keys().all(|key| !is_adapter(key)));
         assert_alike(&probabilities(&out, &Checkpoint::Last), &probabilities(&run, &checkpoint));
     }
@@ -148,9 +148,10 @@ fn merged_weights_say_what_the_adapters_said() {
     let [one, other] = [&merged, &run].map(|run| vectors(run).into_iter().map(f64::from).collect::<Vec<_>>());
     assert_alike(&one, &other);
 
-    let again = merge(&merged, &Checkpoint::Last, home.path("again"), &Device::default()).unwrap_err();
+    let again =
+        merge::<Classification>(&merged, &Checkpoint::Last, home.path("again"), &Device::default()).unwrap_err();
     assert!(again.is_user_error() && again.to_string().contains("a model without adapters"), "{again}");
-    assert!(merge(&run, &Checkpoint::Last, &merged, &Device::default()).unwrap_err().is_user_error());
+    assert!(merge::<Classification>(&run, &Checkpoint::Last, &merged, &Device::default()).unwrap_err().is_user_error());
     let resumed = RunRequest::new(&Device::default()).with_out(&merged).with_existing(Existing::Resume);
     let error = Run::prepare(&resumed).unwrap_err();
     assert!(matches!(error, ClassificationError::Training(_)) && error.to_string().contains("`model`"), "{error}");
@@ -177,11 +178,10 @@ fn a_stopped_run_ends_with_the_bytes_of_one_that_was_not() {
 fn a_run_with_adapters_is_begun_from_with_them_in_its_weights() {
     let home = Home::new();
     let first = home.trained(&home.adapted("base", "first", &[]));
-    merge(&first, &Checkpoint::Last, home.path("merged"), &Device::default()).unwrap();
+    merge::<Classification>(&first, &Checkpoint::Last, home.path("merged"), &Device::default()).unwrap();
     let second = home.adapted("first", "second", &[]);
     let plan = Run::prepare(&second).unwrap();
-    let model = Classification::start(&plan.recipe, plan.config(), &Device::default()).unwrap();
-    firelight_storage::save_base(&model, home.path("begun")).unwrap();
+    firelight_storage::save_base(plan.model(), home.path("begun")).unwrap();
     assert_eq!(parameters(&home.path("begun")), weights(&home.path("merged")), "the head, too, is the run's");
     plan.fit().unwrap();
     let kept = |run: &str| {
@@ -219,11 +219,11 @@ fn what_does_not_fit_is_reported_before_a_folder_is_made() {
     assert!(!error.contains("names `query`"), "{error}");
     let error = home.error(&home.adapted("base", "run", &[("model.adapters.rank", "0")]));
     assert_eq!(error, "`--set model.adapters.rank`: model.adapters.rank = 0 must be at least 1");
-    let error = home.error(&home.adapted("base", "run", &[("model.new_embedding", "true")]));
-    assert!(error.contains("new_embedding = true does not fit model.adapters: it would stay as it begins"), "{error}");
-    let error = home.error(&home.request("run", &[("model.adapters", ADAPTERS)]));
+    let error = home.error(&home.adapted("base", "run", &[("init.exclude", "[\"encoder.embedding\"]")]));
     assert!(
-        error.starts_with("`--set model.adapters`: adapters change an encoder that has learnt: name its"),
+        error.contains("`encoder.embedding.weight` begins anew and is not trained beside model.adapters"),
         "{error}"
     );
+    let error = home.error(&home.request("run", &[("model.adapters", ADAPTERS)]));
+    assert!(error.starts_with("`--set model.adapters`: adapters change a model that has learnt: name its"), "{error}");
 }

@@ -1,0 +1,155 @@
+//! Whole trainings that begin from another run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use firelight_data::{Tokenizer, TokenizerConfig};
+use firelight_storage::{Checkpoint, Existing, ModelFolder};
+use firelight_training::{RunRequest, merge};
+use tempfile::TempDir;
+
+use super::{Language, Run};
+use crate::text_generator::TextGenerator;
+
+const RECIPE: &str = "task = \"language\"\n\n[data]\nvalidation_fraction = 0.2\n\n[training]\nsteps = 3\nbatch_size = 3\n\n\
+                      [optimizer]\nlearning_rate = 0.05\n";
+
+const SIZES: [(&str, &str); 4] =
+    [("model.d_model", "8"), ("model.n_heads", "2"), ("model.n_layers", "1"), ("model.max_seq_len", "16")];
+
+/// A text and runs on it.
+struct Home(TempDir);
+
+impl Home {
+    fn new() -> Self {
+        let home = Self(tempfile::tempdir().unwrap());
+        fs::write(home.path("recipe.toml"), RECIPE).unwrap();
+        fs::write(home.path("text.txt"), "the quick brown fox jumps over the lazy dog ".repeat(20)).unwrap();
+        home
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn request(&self, out: &str, changes: &[(&str, &str)]) -> RunRequest {
+        let request = RunRequest::new(&Device::default()).with_recipe(self.path("recipe.toml"));
+        let request = request.with_data(self.path("text.txt")).with_out(self.path(out));
+        changes.iter().fold(request, |request, (key, value)| request.with_override(key, value))
+    }
+
+    /// A run from which others begin.
+    fn base(&self) -> String {
+        Run::prepare(&self.request("base", &SIZES)).unwrap().fit().unwrap();
+        format!("{:?}", self.path("base").display().to_string())
+    }
+}
+
+fn numbers(data: TensorData) -> Vec<f32> {
+    data.iter::<f32>().collect()
+}
+
+fn embedding(run: &Run) -> Vec<f32> {
+    numbers(run.model().embedding.weight.val().into_data())
+}
+
+/// The logits of some tokens by a run.
+fn logits(folder: &Path) -> Vec<f32> {
+    let generator = TextGenerator::load_from(folder, &Checkpoint::Last, &Device::default()).unwrap();
+    let tokens = Tensor::<2, Int>::from_ints([[1, 2, 3]], &Device::default());
+    numbers(generator.model().forward(tokens).into_data())
+}
+
+#[test]
+fn a_model_begins_from_another_one_with_its_structure_and_tokenizer() {
+    let home = Home::new();
+    let from = home.base();
+    fs::write(home.path("text.txt"), "lazy dogs jump over brown foxes ".repeat(20)).unwrap();
+    let run = Run::prepare(&home.request("begun", &[("init.from", &from)])).unwrap();
+    let base = ModelFolder::open(home.path("base")).unwrap();
+    assert_eq!(*run.config(), base.read_config(crate::TASK).unwrap());
+    assert_eq!(fs::read(run.folder.tokenizer()).unwrap(), fs::read(base.tokenizer()).unwrap());
+    assert_eq!(run.init_report().unwrap().new, Vec::<String>::new());
+    let recipe = fs::read_to_string(run.folder.recipe()).unwrap();
+    assert!(recipe.contains("d_model = 8") && recipe.contains("[init]"), "{recipe}");
+    let learnt = TextGenerator::load_from(base.path(), &Checkpoint::Last, &Device::default()).unwrap();
+    assert_eq!(embedding(&run), numbers(learnt.model().embedding.weight.val().into_data()));
+    run.fit().unwrap();
+
+    // The first command is repeated after the other run is gone.
+    fs::remove_dir_all(base.path()).unwrap();
+    let again = home.request("begun", &[("init.from", &from), ("training.steps", "4")]).with_existing(Existing::Resume);
+    assert_eq!(Run::prepare(&again).unwrap().fit().unwrap().steps, 4);
+}
+
+#[test]
+fn what_the_recipe_says_otherwise_is_named_with_both_values() {
+    let home = Home::new();
+    let from = home.base();
+    let error = |changes: &[(&str, &str)]| {
+        let changes = [&[("init.from", from.as_str())], changes].concat();
+        let error = Run::prepare(&home.request("run", &changes)).unwrap_err();
+        assert!(error.is_user_error() && !home.path("run").exists(), "{error}");
+        error.to_string()
+    };
+    let found = error(&[("model.n_heads", "4"), ("model.tied", "false"), ("model.dropout", "0.5")]);
+    for part in ["model.n_heads = 4, but 2 in the run", "`--set model.tied`: model.tied = false, but true"] {
+        assert!(found.contains(part) && !found.contains("dropout"), "{found}");
+    }
+    let found = error(&[("model.n_layers", "2"), ("model.max_seq_len", "20")]);
+    assert!(found.contains("`transformer.position.weight` is [16, 8] and must be [20, 8]"), "{found}");
+    assert!(found.contains("set init.resize = true") && found.contains("init.allow_missing"), "{found}");
+}
+
+#[test]
+fn positions_and_another_vocabulary_keep_the_rows_in_common() {
+    let home = Home::new();
+    let from = home.base();
+    let text = fs::read_to_string(home.path("text.txt")).unwrap();
+    let tokenizer = Tokenizer::load(home.path("base").join("tokenizer.json")).unwrap();
+    let larger = Tokenizer::train(&TokenizerConfig::Char, &format!("{text}{{}}")).unwrap();
+    assert_eq!(larger.vocab_size(), tokenizer.vocab_size() + 2);
+    larger.save(home.path("larger.json")).unwrap();
+    let file = format!("file:{}", home.path("larger.json").display());
+    let changes = [("init.from", from.as_str()), ("data.tokenizer", &file), ("model.max_seq_len", "20")];
+    let error = Run::prepare(&home.request("run", &changes)).unwrap_err().to_string();
+    assert!(error.contains("`embedding.weight` is") && error.contains("init.resize = true"), "{error}");
+    let begun = Run::prepare(&home.request("run", &[&changes[..], &[("init.resize", "true")]].concat())).unwrap();
+    let learnt = TextGenerator::load_from(home.path("base"), &Checkpoint::Last, &Device::default()).unwrap();
+    let learnt = numbers(learnt.model().embedding.weight.val().into_data());
+    assert!(embedding(&begun).starts_with(&learnt) && embedding(&begun).len() == learnt.len() + 2 * 8);
+    assert_eq!(begun.init_report().unwrap().resized, ["embedding.weight", "transformer.position.weight"]);
+    begun.fit().unwrap();
+}
+
+#[test]
+fn adapters_are_trained_alone_and_merged() {
+    let home = Home::new();
+    let from = home.base();
+    let adapters =
+        "{ rank = 2, alpha = 16, scaling = \"rank_stabilized\", targets = [\"query\", \"feed_forward.up\"] }";
+    let alone =
+        Run::prepare(&home.request("run", &[&SIZES[..], &[("model.adapters", adapters)]].concat())).unwrap_err();
+    assert!(alone.to_string().contains("name its run as init.from, or by --from"), "{alone}");
+    let changes = [("init.from", from.as_str()), ("model.adapters", adapters)];
+    let run = Run::prepare(&home.request("run", &changes)).unwrap();
+    let before = embedding(&run);
+    assert!(run.cost().trained < run.cost().parameters);
+    run.fit().unwrap();
+    merge::<Language>(home.path("run"), &Checkpoint::Last, home.path("merged"), &Device::default()).unwrap();
+    let [base, adapted, merged] = ["base", "run", "merged"].map(|name| logits(&home.path(name)));
+    assert_ne!(base, adapted);
+    assert!(adapted.iter().zip(&merged).all(|(one, other)| (one - other).abs() < 1e-3), "{adapted:?} {merged:?}");
+    let kept = TextGenerator::load_from(home.path("run"), &Checkpoint::Last, &Device::default()).unwrap();
+    assert_eq!(numbers(kept.model().embedding.weight.val().into_data()), before);
+    // Another run begins with them in its weights.
+    let adapted = format!("{:?}", home.path("run").display().to_string());
+    let further = Run::prepare(&home.request("further", &[("init.from", &adapted)])).unwrap();
+    assert_eq!(further.init_report().unwrap().new, Vec::<String>::new());
+    let wrong = Run::prepare(
+        &home.request("wrong", &[changes[0], ("model.adapters.rank", "2"), ("model.adapters.targets", "[\"kernel\"]")]),
+    );
+    let error = wrong.unwrap_err().to_string();
+    assert!(error.contains("`--set model.adapters.targets`: model.adapters.targets names `kernel`"), "{error}");
+}

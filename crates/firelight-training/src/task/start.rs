@@ -1,0 +1,126 @@
+//! The model before its first step: a new one, or one that takes over what another run has learnt.
+
+use burn::tensor::Device;
+use firelight_storage::{LearntWeights, Parameters, load_weights};
+
+use super::run::frozen;
+use super::{RecipeOf, Task};
+use crate::freeze::is_frozen;
+use crate::init::{InitReport, Matching, Other, Regrid, TaskRules, matched, take};
+use crate::path::{fits, shapes_of};
+use crate::{Problem, TrainingError};
+
+/// The model before its first step, and what of it came from where, where it begins from other weights.
+pub(super) fn begin<T: Task>(
+    recipe: &RecipeOf<T>,
+    config: &T::Config,
+    device: &Device,
+) -> Result<(T::Net, Option<InitReport>), T::Error> {
+    let model = T::model(config, recipe.seed, device);
+    match Start::<T>::find(recipe, config, &model, device)? {
+        None => Ok((model, None)),
+        Some(Start { source, found, regrid, matching, .. }) => {
+            let model = take(model, &matching.taken, &found, regrid.as_ref())?;
+            Ok((model, Some(InitReport::new(&source, matching))))
+        }
+    }
+}
+
+/// Makes sure that the model can begin from the weights that the recipe names, and lists what would stay as it begins.
+pub(super) fn check<T: Task>(
+    recipe: &RecipeOf<T>,
+    config: &T::Config,
+    device: &Device,
+) -> Result<Vec<Problem>, T::Error> {
+    if recipe.init.from.is_none() {
+        return Ok(Vec::new());
+    }
+    let start = Start::<T>::find(recipe, config, &T::model(config, recipe.seed, device), device)?;
+    if !T::has_adapters(config) {
+        return Ok(Vec::new()); // what the recipe freezes is meant
+    }
+    let new = start.map_or(Vec::new(), |start| start.matching.new);
+    let frozen = frozen::<T>(recipe, config);
+    let stays = new.iter().filter(|path| is_frozen(&frozen, path));
+    let text = |path: &String| {
+        format!(
+            "`{path}` begins anew and is not trained beside model.adapters: train it by training.freeze = [\"!{path}\"]"
+        )
+    };
+    Ok(stays.map(|path| Problem { key: "model.adapters".into(), text: text(path) }).collect())
+}
+
+/// Weights that fit a model.
+struct Start<T: Task> {
+    source: LearntWeights,
+    found: Parameters,
+    regrid: Option<Regrid>,
+    matching: Matching,
+    /// The structure of their model, where they are of the same task.
+    config: Option<T::Config>,
+}
+
+impl<T: Task> Start<T> {
+    fn find(
+        recipe: &RecipeOf<T>,
+        config: &T::Config,
+        model: &T::Net,
+        device: &Device,
+    ) -> Result<Option<Self>, T::Error> {
+        let Some(source) = recipe.init.source()? else { return Ok(None) };
+        let task = source.run.as_ref().and_then(|run| run.task());
+        let other = match task.as_deref() {
+            None => Other::Unknown,
+            Some(task) if task == T::NAME => Other::Same,
+            Some(_) => Other::Task,
+        };
+        let same = source.run.as_ref().filter(|_| other == Other::Same);
+        let found_config: Option<T::Config> = same.map(|run| run.read_config(T::NAME)).transpose()?;
+        let found = parameters::<T>(&source, found_config.as_ref(), device)?;
+        let (own, shapes) = (shapes_of(model), found.shapes());
+        let regrid = T::grid(config)
+            .and_then(|grid| Regrid::new(grid, found_config.as_ref().and_then(T::grid), shapes.get(grid.parameter)));
+        let renamed = T::renamed(config);
+        let rules = TaskRules { head: T::HEAD, other, renamed, rows: T::ROWS, regrid };
+        let matching = matched(&recipe.init, &rules, &own, &shapes).map_err(|mismatch| TrainingError::OtherModel {
+            path: source.path.clone(),
+            mismatch: Box::new(mismatch),
+        })?;
+        let start = Self { source, found, regrid, matching, config: found_config };
+        start.check_head(config)?;
+        Ok(Some(start))
+    }
+
+    /// Refuses a head that is taken over and says something else.
+    fn check_head(&self, config: &T::Config) -> Result<(), TrainingError> {
+        let is_head = |path: &str| T::HEAD.iter().any(|pattern| fits(pattern, path));
+        let takes_head = self.matching.taken.iter().any(|found| is_head(&found.path));
+        let (Some(found), Some(run)) = (&self.config, &self.source.run) else { return Ok(()) };
+        match T::other_head(found, config).filter(|_| takes_head) {
+            Some(reason) => {
+                let own = |head: &&str| self.matching.taken.iter().any(|found| fits(head, &found.path));
+                let exclude = T::HEAD.iter().copied().filter(own).collect();
+                Err(TrainingError::OtherHead { path: run.path().into(), reason, exclude })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The parameters of the weights, adapters added into them.
+fn parameters<T: Task>(
+    source: &LearntWeights,
+    config: Option<&T::Config>,
+    device: &Device,
+) -> Result<Parameters, T::Error> {
+    let found = Parameters::open(&source.path)?;
+    match config {
+        _ if !found.have_adapters() => Ok(found),
+        Some(config) => {
+            let mut model = T::model(config, 0, device);
+            load_weights(&mut model, &source.path)?;
+            Ok(Parameters::of_base(&T::merged(config, model).1, &source.path))
+        }
+        None => Err(TrainingError::Adapted { path: source.path.clone() }.into()),
+    }
+}
