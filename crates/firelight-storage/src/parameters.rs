@@ -86,21 +86,27 @@ mod tests {
         adapter: Option<Adapter>,
     }
 
+    #[derive(Module, Debug)]
+    struct Stack {
+        layer: Layer,
+    }
+
     #[test]
     fn parameters_are_read_one_by_one_from_a_file_and_from_a_model() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("model.safetensors");
         let full = |shape: [usize; 2]| Param::from_tensor(tensor::Tensor::<2>::full(shape, 0.5, &Device::default()));
         let layer = Layer { weight: full([2, 3]), adapter: Some(Adapter { up: full([1, 3]) }) };
-        save_weights(&layer, &path).unwrap();
-        let (found, base) = (Parameters::open(&path).unwrap(), Parameters::of_base(&layer, &path));
+        let stack = Stack { layer };
+        save_weights(&stack, &path).unwrap();
+        let (found, base) = (Parameters::open(&path).unwrap(), Parameters::of_base(&stack, &path));
         assert!(found.have_adapters() && !base.have_adapters());
         assert_eq!(
             found.shapes().into_iter().collect::<Vec<_>>(),
-            [("adapter.up".to_string(), vec![1, 3]), ("weight".to_string(), vec![2, 3])]
+            [("layer.adapter.up".to_string(), vec![1, 3]), ("layer.weight".to_string(), vec![2, 3])]
         );
         for parameters in [&found, &base] {
-            assert_eq!(parameters.read("weight").unwrap().try_to_vec::<f32>().unwrap(), [0.5; 6]);
+            assert_eq!(parameters.read("layer.weight").unwrap().try_to_vec::<f32>().unwrap(), [0.5; 6]);
         }
         std::fs::write(&path, "no weights").unwrap();
         let error = Parameters::open(&path).err().unwrap();

@@ -105,8 +105,10 @@ fn check_whole<T: Task>(
     let metric = metric.map(|error| Problem { key: "training.monitor".into(), text: error.to_string() });
     let names_parameters = !recipe.optimizer.groups.is_empty() || !recipe.training.freeze.is_empty();
     let model = names_parameters.then(|| T::model(config, recipe.seed, &request.device));
-    let (own, freeze) = (super::run::frozen_by_adapters::<T>(config), &recipe.training.freeze);
-    let check = |model| all_of([recipe.optimizer.validate_for(&model), freeze::check(&model, &own, freeze)]);
+    let check = |model| {
+        let own = super::run::frozen_by_adapters::<T>(config, &model);
+        all_of([recipe.optimizer.validate_for(&model), freeze::check(&model, &own, &recipe.training.freeze)])
+    };
     let parameters = model.and_then(|model| check(model).err());
     let parameters = parameters.map_or(Vec::new(), |error| error.problems().to_vec());
     let schedule = recipe.schedule.validate().err().map_or(Vec::new(), |error| error.problems().to_vec());

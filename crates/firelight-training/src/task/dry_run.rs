@@ -69,10 +69,11 @@ impl<T: Task> DryRun<T> {
     fn trainer(&self) -> Result<Trainer<TrainingModule<T::Net>>, T::Error> {
         let Plan { recipe, config, .. } = &self.plan;
         let (model, _) = start::begin::<T>(recipe, config, &self.device)?;
+        let frozen = frozen::<T>(recipe, config, &model);
         let task = training_module::<T>(recipe, model);
         let scale = task.loss_scale();
         let task = if device_of(&task).is_autodiff() { task } else { task.train() };
-        let task = freeze::freeze(task, &frozen::<T>(recipe, config)).map_err(TrainingError::from)?;
+        let task = freeze::freeze(task, &frozen).map_err(TrainingError::from)?;
         let task = recipe.training.recompute.apply(task);
         let trainer = Trainer::new(task, recipe.optimizer.clone(), recipe.schedule.clone(), recipe.seed);
         Ok(Trainer { accumulate: recipe.training.gradient_accumulation_steps, ..trainer.with_loss_scale(scale) })

@@ -12,6 +12,7 @@ use toml::Table;
 use super::begin::{Plan, checked, read_beside, read_recipe};
 use super::{Check, DataModule, Estimate, RecipeOf, RunRequest, Task, TrainedRun, start};
 use crate::freeze::trained_beside;
+use crate::path::{fits, shapes_of};
 use crate::sessions::SessionLog;
 use crate::{
     Extension, FitInput, InitReport, MetricsLog, Observer, StartPoint, TrainingConfig, TrainingError, TrainingModule,
@@ -261,7 +262,10 @@ impl<T: Task> Run<T> {
         let train = self.corpus.training_loader(recipe, batches(start)..batches(end), &self.device)?;
         let valid = self.corpus.validation_loader(recipe, &self.device)?;
         Ok(FitInput {
-            training: TrainingConfig { freeze: frozen::<T>(recipe, &self.config), ..recipe.training.clone() },
+            training: TrainingConfig {
+                freeze: frozen::<T>(recipe, &self.config, &self.task.model),
+                ..recipe.training.clone()
+            },
             optimizer: recipe.optimizer.clone(),
             schedule: recipe.schedule.clone(),
             seed: recipe.seed,
@@ -286,28 +290,32 @@ pub(super) fn training_module<T: Task>(recipe: &RecipeOf<T>, model: T::Net) -> T
     training_module.with_recompute(recipe.training.recompute).with_precision(recipe.training.precision)
 }
 
-/// What a training leaves as it is: what stands beside adapters, and then the recipe, which has the last word.
-pub(super) fn frozen<T: Task>(recipe: &RecipeOf<T>, config: &T::Config) -> Vec<String> {
-    [frozen_by_adapters::<T>(config), recipe.training.freeze.clone()].concat()
+/// What a training leaves of a model as it is: what stands beside adapters, and then the recipe, which has the last word.
+pub(super) fn frozen<T: Task>(recipe: &RecipeOf<T>, config: &T::Config, model: &T::Net) -> Vec<String> {
+    [frozen_by_adapters::<T>(config, model), recipe.training.freeze.clone()].concat()
 }
 
 /// All but adapters and head, where there are adapters: the weights that were learnt before "do not receive gradient updates" (Hu
-/// et al. 2021, LoRA, section 4.1, <https://arxiv.org/abs/2106.09685>), and a head has learnt nothing yet.
-pub(super) fn frozen_by_adapters<T: Task>(config: &T::Config) -> Vec<String> {
+/// et al. 2021, LoRA, section 4.1, <https://arxiv.org/abs/2106.09685>), and a head has learnt nothing yet. Of the heads that tasks
+/// on one body may have, those of this model are named.
+pub(super) fn frozen_by_adapters<T: Task>(config: &T::Config, model: &T::Net) -> Vec<String> {
     if !T::has_adapters(config) {
         return Vec::new();
     }
-    let trained = T::HEAD.iter().chain(&["*.adapter"]).map(|pattern| format!("!{pattern}"));
+    let paths = shapes_of(model);
+    let heads = T::HEAD.iter().filter(|head| paths.iter().any(|(path, _)| fits(head, path)));
+    let trained = heads.chain(&["*.adapter"]).map(|pattern| format!("!{pattern}"));
     ["*".to_string()].into_iter().chain(trained).collect()
 }
 
 /// What a training costs; `model` is built where only it shows how much of it is trained.
 pub(super) fn cost_of<T: Task>(recipe: &RecipeOf<T>, config: &T::Config, model: impl FnOnce() -> T::Net) -> Estimate {
-    let (estimate, frozen) = (T::estimate(recipe, config), frozen::<T>(recipe, config));
-    if frozen.is_empty() {
+    let estimate = T::estimate(recipe, config);
+    if !T::has_adapters(config) && recipe.training.freeze.is_empty() {
         return estimate;
     }
     let model = model();
+    let frozen = frozen::<T>(recipe, config, &model);
     estimate.of_part(&recipe.training, model.num_params(), trained_beside(model, &frozen))
 }
 

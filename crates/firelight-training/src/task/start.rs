@@ -1,9 +1,9 @@
 //! The model before its first step: a new one, or one that takes over what another run has learnt.
 
 use burn::tensor::Device;
-use firelight_storage::{LearntWeights, Parameters, load_weights};
+use firelight_storage::{LearntWeights, ModelFolder, Parameters, load_weights};
 
-use super::run::frozen;
+use super::run::{frozen, frozen_by_adapters};
 use super::{RecipeOf, Task};
 use crate::freeze::is_frozen;
 use crate::init::{InitReport, Matching, Other, Regrid, TaskRules, matched, take};
@@ -17,7 +17,7 @@ pub(super) fn begin<T: Task>(
     device: &Device,
 ) -> Result<(T::Net, Option<InitReport>), T::Error> {
     let model = T::model(config, recipe.seed, device);
-    match Start::<T>::find(recipe, config, &model, device)? {
+    match Start::find::<T>(recipe, config, &model, device)? {
         None => Ok((model, None)),
         Some(Start { source, found, regrid, matching, .. }) => {
             let model = take(model, &matching.taken, &found, regrid.as_ref())?;
@@ -35,13 +35,15 @@ pub(super) fn check<T: Task>(
     if recipe.init.from.is_none() {
         return Ok(Vec::new());
     }
-    let start = Start::<T>::find(recipe, config, &T::model(config, recipe.seed, device), device)?;
+    let model = T::model(config, recipe.seed, device);
+    let start = Start::find::<T>(recipe, config, &model, device)?;
     if !T::has_adapters(config) {
         return Ok(Vec::new()); // what the recipe freezes is meant
     }
     let new = start.map_or(Vec::new(), |start| start.matching.new);
-    let frozen = frozen::<T>(recipe, config);
-    let stays = new.iter().filter(|path| is_frozen(&frozen, path));
+    // What the recipe freezes by name is meant.
+    let (beside, all) = (frozen_by_adapters::<T>(config, &model), frozen::<T>(recipe, config, &model));
+    let stays = new.iter().filter(|path| is_frozen(&beside, path) && is_frozen(&all, path));
     let text = |path: &String| {
         format!(
             "`{path}` begins anew and is not trained beside model.adapters: train it by training.freeze = [\"!{path}\"]"
@@ -51,17 +53,15 @@ pub(super) fn check<T: Task>(
 }
 
 /// Weights that fit a model.
-struct Start<T: Task> {
+struct Start {
     source: LearntWeights,
     found: Parameters,
     regrid: Option<Regrid>,
     matching: Matching,
-    /// The structure of their model, where they are of the same task.
-    config: Option<T::Config>,
 }
 
-impl<T: Task> Start<T> {
-    fn find(
+impl Start {
+    fn find<T: Task>(
         recipe: &RecipeOf<T>,
         config: &T::Config,
         model: &T::Net,
@@ -78,6 +78,9 @@ impl<T: Task> Start<T> {
         let found_config: Option<T::Config> = same.map(|run| run.read_config(T::NAME)).transpose()?;
         let found = parameters::<T>(&source, found_config.as_ref(), device)?;
         let (own, shapes) = (shapes_of(model), found.shapes());
+        if let (Some(found), Some(run)) = (&found_config, same) {
+            check_head::<T>(recipe, (found, config), &own, run)?;
+        }
         let regrid = T::grid(config)
             .and_then(|grid| Regrid::new(grid, found_config.as_ref().and_then(T::grid), shapes.get(grid.parameter)));
         let renamed = T::renamed(config);
@@ -86,24 +89,22 @@ impl<T: Task> Start<T> {
             path: source.path.clone(),
             mismatch: Box::new(mismatch),
         })?;
-        let start = Self { source, found, regrid, matching, config: found_config };
-        start.check_head(config)?;
-        Ok(Some(start))
+        Ok(Some(Self { source, found, regrid, matching }))
     }
+}
 
-    /// Refuses a head that is taken over and says something else.
-    fn check_head(&self, config: &T::Config) -> Result<(), TrainingError> {
-        let is_head = |path: &str| T::HEAD.iter().any(|pattern| fits(pattern, path));
-        let takes_head = self.matching.taken.iter().any(|found| is_head(&found.path));
-        let (Some(found), Some(run)) = (&self.config, &self.source.run) else { return Ok(()) };
-        match T::other_head(found, config).filter(|_| takes_head) {
-            Some(reason) => {
-                let own = |head: &&str| self.matching.taken.iter().any(|found| fits(head, &found.path));
-                let exclude = T::HEAD.iter().copied().filter(own).collect();
-                Err(TrainingError::OtherHead { path: run.path().into(), reason, exclude })
-            }
-            None => Ok(()),
-        }
+/// Refuses a head of `run` that is taken over and says something else.
+fn check_head<T: Task>(
+    recipe: &RecipeOf<T>,
+    (found, config): (&T::Config, &T::Config),
+    own: &[(String, Vec<usize>)],
+    run: &ModelFolder,
+) -> Result<(), TrainingError> {
+    let is_taken = |head: &&str| own.iter().any(|(path, _)| fits(head, path) && recipe.init.selects(path));
+    let exclude: Vec<&'static str> = T::HEAD.iter().copied().filter(is_taken).collect();
+    match T::other_head(found, config).filter(|_| !exclude.is_empty()) {
+        Some(reason) => Err(TrainingError::OtherHead { path: run.path().into(), reason, exclude }),
+        None => Ok(()),
     }
 }
 
