@@ -84,7 +84,8 @@ impl<'a> Document<'a> {
         let Some(own) = own.as_table_mut() else { return };
         let names_dropout = own.keys().any(|key| key.ends_with(DROPOUT));
         for (key, value) in values.iter().filter(|(key, _)| known.contains(&key.as_str())) {
-            if !own.contains_key(key) && !(names_dropout && key.ends_with(DROPOUT)) {
+            let is_rate = names_dropout && key.ends_with(DROPOUT);
+            if !own.contains_key(key) && !is_rate {
                 own.insert(key.clone(), value.clone());
             }
         }
