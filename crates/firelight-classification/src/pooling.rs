@@ -4,7 +4,6 @@
 //! pooler of its published code); mean and max Reimers and Gurevych 2019, §3 (<https://arxiv.org/abs/1908.10084>); attention
 //! Yang et al. 2016, eq. 5 to 7 (<https://aclanthology.org/N16-1174>): `u = tanh(W h + b)`, weights `softmax(u · q)`.
 
-#[cfg(feature = "train")]
 use burn::module::{Module, Param};
 use burn::tensor::activation::{softmax, tanh};
 use burn::tensor::{Bool, Tensor};
