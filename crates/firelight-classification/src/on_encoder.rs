@@ -16,6 +16,10 @@ macro_rules! on_encoder {
     () => {
         const HEAD: &'static [&'static str] = $crate::on_encoder::HEADS;
 
+        fn problems(config: &Self::Config) -> Vec<String> {
+            firelight_core::ConfigError::list(config.validate())
+        }
+
         fn inspect(config: &Self::Config, _device: &burn::tensor::Device) -> Vec<firelight_training::Problem> {
             let encoder =
                 |params: &firelight_core::ParamBuilder| config.encoder.init_with(&params.scope($crate::model::ENCODER));

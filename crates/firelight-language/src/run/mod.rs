@@ -63,6 +63,10 @@ impl Task for Language {
         Ok(config)
     }
 
+    fn problems(config: &LanguageModelConfig) -> Vec<String> {
+        ConfigError::list(config.validate())
+    }
+
     fn model(config: &LanguageModelConfig, seed: u64, device: &Device) -> LanguageModel {
         config.init_with(&ParamBuilder::new(device, seed))
     }

@@ -153,3 +153,22 @@ fn adapters_are_trained_alone_and_merged() {
     let error = wrong.unwrap_err().to_string();
     assert!(error.contains("`--set model.adapters.targets`: model.adapters.targets names `kernel`"), "{error}");
 }
+
+#[test]
+fn a_structure_that_cannot_be_built_is_told_and_not_built() {
+    let home = Home::new();
+    let from = home.base();
+    let changes = [("init.from", from.as_str()), ("model.adapters.rank", "2")];
+    Run::prepare(&home.request("run", &changes)).unwrap().fit().unwrap();
+    let path = home.path("run/config.json");
+    let damaged = fs::read_to_string(&path).unwrap().replace("\"n_heads\": 2", "\"n_heads\": 3");
+    fs::write(&path, damaged).unwrap();
+    let merged = merge::<Language>(home.path("run"), &Checkpoint::Last, home.path("merged"), &Device::default());
+    let adapted = format!("{:?}", home.path("run").display().to_string());
+    let begun = Run::prepare(&home.request("further", &[("init.from", &adapted)]));
+    for error in [merged.unwrap_err(), begun.unwrap_err()] {
+        let text = error.to_string();
+        assert!(error.is_user_error() && text.contains("config.json") && text.contains("n_heads"), "{text}");
+    }
+    assert!(!home.path("merged").exists() && !home.path("further").exists());
+}

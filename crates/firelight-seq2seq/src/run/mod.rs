@@ -76,6 +76,10 @@ impl Task for Seq2Seq {
         Ok(config)
     }
 
+    fn problems(config: &Seq2SeqConfig) -> Vec<String> {
+        ConfigError::list(config.validate())
+    }
+
     fn model(config: &Seq2SeqConfig, seed: u64, device: &Device) -> Seq2SeqModel {
         config.init_with(&ParamBuilder::new(device, seed))
     }

@@ -9,6 +9,7 @@ use burn::tensor::Device;
 use firelight_storage::{Checkpoint, Existing, ModelFolder, load_weights, save_base};
 
 use super::Task;
+use super::start::structure_of;
 use crate::TrainingError;
 
 /// Writes the model of a checkpoint of `run` into the new folder `out`, with its adapters merged into its weights. The scale of
@@ -26,7 +27,7 @@ pub fn merge<T: Task>(
     device: &Device,
 ) -> Result<ModelFolder, T::Error> {
     let run = ModelFolder::open(run)?;
-    let config: T::Config = run.read_config(T::NAME)?;
+    let config = structure_of::<T>(&run)?;
     if !T::has_adapters(&config) {
         return Err(TrainingError::NoAdapters { path: run.config() }.into());
     }

@@ -93,6 +93,11 @@ pub trait Task: Sized {
     /// If no such model can be built; `source` is the recipe's name.
     fn config(recipe: &RecipeOf<Self>, corpus: &Self::DataModule, source: &Path) -> Result<Self::Config, Self::Error>;
 
+    /// Lists what is wrong with a structure that a file describes; [`model`](Self::model) may panic where there is anything.
+    fn problems(_config: &Self::Config) -> Vec<String> {
+        Vec::new()
+    }
+
     /// A new model, its weights decided by `seed`.
     fn model(config: &Self::Config, seed: u64, device: &Device) -> Self::Net;
 

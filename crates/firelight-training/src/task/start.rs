@@ -52,6 +52,15 @@ pub(super) fn check<T: Task>(
     Ok(stays.map(|path| Problem { key: "model.adapters".into(), text: text(path) }).collect())
 }
 
+/// The structure of the model of a run, which can be built.
+pub(super) fn structure_of<T: Task>(run: &ModelFolder) -> Result<T::Config, T::Error> {
+    let config = run.read_config(T::NAME)?;
+    match T::problems(&config) {
+        problems if problems.is_empty() => Ok(config),
+        problems => Err(TrainingError::damaged(&run.config())(problems.join("; ")).into()),
+    }
+}
+
 /// Weights that fit a model.
 struct Start {
     source: LearntWeights,
@@ -75,7 +84,7 @@ impl Start {
             Some(_) => Other::Task,
         };
         let same = source.run.as_ref().filter(|_| other == Other::Same);
-        let found_config: Option<T::Config> = same.map(|run| run.read_config(T::NAME)).transpose()?;
+        let found_config = same.map(structure_of::<T>).transpose()?;
         let found = parameters::<T>(&source, found_config.as_ref(), device)?;
         let (own, shapes) = (shapes_of(model), found.shapes());
         if let (Some(found), Some(run)) = (&found_config, same) {

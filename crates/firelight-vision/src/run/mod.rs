@@ -71,6 +71,10 @@ impl Task for Vision {
         Ok(config)
     }
 
+    fn problems(config: &VisionConfig) -> Vec<String> {
+        ConfigError::list(config.validate())
+    }
+
     fn model(config: &VisionConfig, seed: u64, device: &Device) -> VisionModel {
         config.init_with(&ParamBuilder::new(device, seed))
     }

@@ -58,6 +58,10 @@ impl Task for Captioning {
         Ok(config)
     }
 
+    fn problems(config: &CaptionConfig) -> Vec<String> {
+        ConfigError::list(config.validate())
+    }
+
     fn model(config: &CaptionConfig, seed: u64, device: &Device) -> CaptionModel {
         config.init_with(&ParamBuilder::new(device, seed))
     }
