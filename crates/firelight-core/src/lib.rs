@@ -105,5 +105,5 @@ pub use stochastic_depth::StochasticDepth;
 pub use transformer::{LayerConfig, SequenceInput, Transformer, TransformerConfig};
 pub use vision::{
     Distillation, ImagePooling, PatchCoordinates, PatchEmbedding, PatchPosition, VisionTransformer,
-    VisionTransformerConfig,
+    VisionTransformerConfig, resize_positions,
 };

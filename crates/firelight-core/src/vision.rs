@@ -12,6 +12,7 @@ mod position;
 
 pub use config::{ImagePooling, PatchCoordinates, PatchPosition, VisionTransformerConfig};
 pub use patches::PatchEmbedding;
+pub use position::resize_positions;
 
 use crate::cost::Cost;
 use crate::linear::Linear;
@@ -170,7 +171,7 @@ impl VisionTransformer {
         // A parameter of its own: what an optimiser remembers of the old table has another shape.
         self.position = self.position.map(|table| {
             let table = table.val().set_require_grad(false);
-            Param::from_tensor(position::resize(table, self.grid, grid))
+            Param::from_tensor(position::resize_positions(table, self.grid, grid))
         });
         Self { grid, ..self }
     }
@@ -199,7 +200,7 @@ impl VisionTransformer {
     fn places(&self, grid: [usize; 2], d_model: usize, device: &Device) -> Option<Tensor<2>> {
         match &self.position {
             Some(table) if grid == self.grid => Some(table.val()),
-            Some(table) => Some(position::resize(table.val(), self.grid, grid)),
+            Some(table) => Some(position::resize_positions(table.val(), self.grid, grid)),
             None if self.patch_position == PatchPosition::None => None,
             None => Some(position::sinusoidal(grid, self.tokens().len(), d_model, device)),
         }

@@ -48,7 +48,7 @@ pub(super) fn coordinates(
 ///
 /// # Shapes
 /// - `table`: `[N + R S, D]` with `R`, `S` = `old`; output: `[N + R' S', D]` with `R'`, `S'` = `new`
-pub(super) fn resize(table: Tensor<2>, old: [usize; 2], new: [usize; 2]) -> Tensor<2> {
+pub fn resize_positions(table: Tensor<2>, old: [usize; 2], new: [usize; 2]) -> Tensor<2> {
     let patches = old[0] * old[1];
     let before = table.dims()[0] - patches;
     if before == 0 {
@@ -135,14 +135,14 @@ mod tests {
     #[test]
     fn the_same_grid_is_the_same_table() {
         let table = table(13);
-        resize(table.clone(), [3, 4], [3, 4]).into_data().assert_eq(&table.into_data(), true);
+        resize_positions(table.clone(), [3, 4], [3, 4]).into_data().assert_eq(&table.into_data(), true);
     }
 
     #[test]
     fn equal_places_stay_equal_whatever_the_grid() {
         let device = Device::default();
         for new in [[7, 2], [1, 9], [5, 5]] {
-            let resized = resize(Tensor::ones([12, 3], &device), [3, 4], new);
+            let resized = resize_positions(Tensor::ones([12, 3], &device), [3, 4], new);
             assert_eq!(resized.dims(), [new[0] * new[1], 3]);
             let ones = Tensor::<2>::ones(resized.dims(), &device).into_data();
             assert_close(&resized, &ones, 1e-6);
@@ -155,19 +155,19 @@ mod tests {
             table.reshape([rows, columns, 3]).swap_dims(0, 1).reshape([rows * columns, 3])
         };
         let table = table(12);
-        let one = transpose(resize(table.clone(), [3, 4], [5, 2]), [5, 2]);
-        let other = resize(transpose(table, [3, 4]), [4, 3], [2, 5]);
+        let one = transpose(resize_positions(table.clone(), [3, 4], [5, 2]), [5, 2]);
+        let other = resize_positions(transpose(table, [3, 4]), [4, 3], [2, 5]);
         assert_close(&one, &other, 1e-5);
     }
 
     #[test]
     fn the_class_token_keeps_its_place() {
         let table = table(5);
-        let resized = resize(table.clone(), [2, 2], [3, 3]);
+        let resized = resize_positions(table.clone(), [2, 2], [3, 3]);
         assert_eq!(resized.dims(), [10, 3]);
         let [kept, place] = [resized.clone(), table.clone()].map(|table| table.narrow(0, 0, 1).into_data());
         kept.assert_eq(&place, true);
-        let alone = resize(table.narrow(0, 1, 4), [2, 2], [3, 3]).into_data();
+        let alone = resize_positions(table.narrow(0, 1, 4), [2, 2], [3, 3]).into_data();
         resized.narrow(0, 1, 9).into_data().assert_eq(&alone, true);
     }
 }

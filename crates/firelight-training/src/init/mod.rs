@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 pub use matching::Mismatch;
 pub(crate) use matching::{Matching, Other, TaskRules, matched};
 pub use report::InitReport;
-pub use resize::PositionGrid;
 pub(crate) use resize::Regrid;
+pub use resize::{PositionGrid, ResizeGrid};
 pub(crate) use taking::take;
 
 use crate::Problem;

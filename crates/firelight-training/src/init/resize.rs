@@ -1,15 +1,12 @@
-//! Parameters of another size: rows in common of embeddings and positions, and the grid of an image's patches, interpolated.
-//!
-//! Source of the grid: Dosovitskiy et al. 2021, ViT, section 3.2 (<https://arxiv.org/abs/2010.11929>): "we perform 2D interpolation
-//! of the pre-trained position embeddings, according to their location in the original image". Here it is bilinear between the
-//! centres of patches, and beyond the outermost centres constant, as `interpolate(align_corners=False)` of PyTorch.
+//! Parameters of another size: rows in common of embeddings and positions, and the grid of an image's patches, which its task
+//! interpolates.
 
-use burn::tensor::TensorData;
+use burn::tensor::{Device, Tensor, TensorData};
 
 use crate::path::fits;
 
 /// The learned positions of image patches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct PositionGrid {
     /// The path of the parameter, `[before + rows columns, D]`.
     pub parameter: &'static str,
@@ -17,7 +14,12 @@ pub struct PositionGrid {
     pub before: usize,
     /// Rows and columns.
     pub grid: [usize; 2],
+    /// What makes positions of another grid, from the old rows and columns to the new ones.
+    pub resize: ResizeGrid,
 }
+
+/// `[before + R S, D] -> [before + R' S', D]`, from `[R, S]` to `[R', S']`.
+pub type ResizeGrid = fn(Tensor<2>, [usize; 2], [usize; 2]) -> Tensor<2>;
 
 /// A grid that is to become another one.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +28,7 @@ pub(crate) struct Regrid {
     before: usize,
     from: [usize; 2],
     to: [usize; 2],
+    resize: ResizeGrid,
 }
 
 impl Regrid {
@@ -36,8 +39,8 @@ impl Regrid {
             Some([side, side])
         };
         let from = other.map(|other| other.grid).or_else(square)?;
-        let PositionGrid { parameter, before, grid: to } = own;
-        (from != to).then_some(Self { parameter, before, from, to })
+        let PositionGrid { parameter, before, grid: to, resize } = own;
+        (from != to).then_some(Self { parameter, before, from, to, resize })
     }
 
     /// Whether it is of this parameter.
@@ -52,28 +55,9 @@ impl Regrid {
     }
 
     /// `[before + R S, D] -> [before + R' S', D]`.
-    pub(crate) fn apply(&self, found: &TensorData) -> TensorData {
-        let (width, values) = (found.shape()[1], numbers(found));
-        let (first, patches) = values.split_at(self.before * width);
-        let mut new = first.to_vec();
-        for row in 0..self.to[0] {
-            let (above, below, down) = between(row, self.from[0], self.to[0]);
-            for column in 0..self.to[1] {
-                let (left, right, along) = between(column, self.from[1], self.to[1]);
-                let at = |row: usize, column: usize, d: usize| patches[(row * self.from[1] + column) * width + d];
-                let line = |row: usize, d: usize| (1.0 - along) * at(row, left, d) + along * at(row, right, d);
-                new.extend((0..width).map(|d| (1.0 - down) * line(above, d) + down * line(below, d)));
-            }
-        }
-        TensorData::new(new, [self.before + self.to[0] * self.to[1], width])
+    pub(crate) fn apply(&self, found: TensorData, device: &Device) -> TensorData {
+        (self.resize)(Tensor::from_data(found, device), self.from, self.to).into_data()
     }
-}
-
-/// The two places between which the centre of the place `index` of `to` lies among `from`, and how far it is from the first.
-fn between(index: usize, from: usize, to: usize) -> (usize, usize, f32) {
-    let place = ((index as f64 + 0.5) * from as f64 / to as f64 - 0.5).clamp(0.0, (from - 1) as f64);
-    let first = place.floor() as usize;
-    (first, (first + 1).min(from - 1), (place - place.floor()) as f32)
 }
 
 /// `own` with the rows of `found` along `axis`, as far as both have them.
@@ -111,19 +95,26 @@ mod tests {
         assert_eq!(values(&rows(&own, &found, 1)), [1.0, 2.0, 0.0, 3.0, 4.0, 0.0]);
     }
 
+    /// Every position of the new grid is the mean of the old one, those before it first.
+    fn mean(table: Tensor<2>, old: [usize; 2], new: [usize; 2]) -> Tensor<2> {
+        let patches = old[0] * old[1];
+        let before = table.dims()[0] - patches;
+        let mean = table.clone().narrow(0, before, patches).mean_dim(0).repeat_dim(0, new[0] * new[1]);
+        if before == 0 { mean } else { Tensor::cat(vec![table.narrow(0, 0, before), mean], 0) }
+    }
+
     #[test]
-    fn a_grid_is_interpolated_by_hand() {
-        // One row of two patches, 0 and 4, becomes four: their centres lie at -0.25, 0.25, 0.75 and 1.25.
-        let own = PositionGrid { parameter: "position", before: 1, grid: [2, 4] };
+    fn a_grid_becomes_another_where_the_shapes_are_those_of_the_grids() {
+        let own = PositionGrid { parameter: "position", before: 1, grid: [2, 2], resize: mean };
         let regrid = Regrid::new(own, Some(PositionGrid { grid: [1, 2], ..own }), None).unwrap();
-        assert!(regrid.fits(&[3, 1], &[9, 1]) && !regrid.fits(&[3, 1], &[9, 2]) && !regrid.fits(&[4, 1], &[9, 1]));
-        let found = regrid.apply(&TensorData::new(vec![7.0f32, 0.0, 4.0], [3, 1]));
-        assert_eq!(values(&found), [7.0, 0.0, 1.0, 3.0, 4.0, 0.0, 1.0, 3.0, 4.0]);
-        assert_eq!(*found.shape(), burn::tensor::Shape::from([9, 1]));
-        // Four patches in a square become one: their mean.
+        assert!(regrid.fits(&[3, 1], &[5, 1]) && !regrid.fits(&[3, 1], &[5, 2]) && !regrid.fits(&[4, 1], &[5, 1]));
+        let found = regrid.apply(TensorData::new(vec![7.0f32, 0.0, 4.0], [3, 1]), &Device::default());
+        assert_eq!(values(&found), [7.0, 2.0, 2.0, 2.0, 2.0]);
+        // Without the grid of the weights, that of a square image: four patches become one.
         let one = PositionGrid { before: 0, grid: [1, 1], ..own };
         let regrid = Regrid::new(one, None, Some(&vec![4, 1])).unwrap();
-        assert_eq!(values(&regrid.apply(&TensorData::new(vec![1.0f32, 2.0, 3.0, 6.0], [4, 1]))), [3.0]);
+        let found = regrid.apply(TensorData::new(vec![1.0f32, 2.0, 3.0, 6.0], [4, 1]), &Device::default());
+        assert_eq!(values(&found), [3.0]);
         assert!(Regrid::new(one, None, Some(&vec![1, 1])).is_none(), "the grids are alike");
     }
 }

@@ -1,7 +1,7 @@
 //! The numbers of the weights put into a model.
 
 use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData};
 use firelight_storage::{Parameters, StorageError};
 
 use super::matching::{Change, Match};
@@ -33,10 +33,15 @@ struct Take<'a> {
 
 impl Take<'_> {
     /// The numbers of a parameter whose own are read by `own`.
-    fn numbers(&self, found: &Match, own: impl FnOnce() -> TensorData) -> Result<TensorData, StorageError> {
+    fn numbers(
+        &self,
+        found: &Match,
+        device: &Device,
+        own: impl FnOnce() -> TensorData,
+    ) -> Result<TensorData, StorageError> {
         let data = self.found.read(&found.source)?;
         Ok(match (found.change, self.regrid) {
-            (Change::Grid, Some(regrid)) => regrid.apply(&data),
+            (Change::Grid, Some(regrid)) => regrid.apply(data, device),
             (Change::Rows(axis), _) => resize::rows(&own(), &data, axis),
             _ => data,
         })
@@ -55,9 +60,10 @@ impl ModuleMapper for Take<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let path = self.path.joined();
         let Some(found) = self.taken.iter().find(|found| found.path == path) else { return param };
-        match self.numbers(found, || param.val().into_data()) {
+        let device = param.lazy_device();
+        match self.numbers(found, &device, || param.val().into_data()) {
             Ok(data) => {
-                let tensor = Tensor::from_data(data, &param.lazy_device());
+                let tensor = Tensor::from_data(data, &device);
                 let id = param.id;
                 param.transform_for_load(tensor, id)
             }

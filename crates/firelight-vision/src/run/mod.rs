@@ -13,7 +13,9 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use firelight_core::{ConfigError, LossConfig, ParamBuilder, PatchPosition, check_adapters, merge_adapters};
+use firelight_core::{
+    ConfigError, LossConfig, ParamBuilder, PatchPosition, check_adapters, merge_adapters, resize_positions,
+};
 use firelight_storage::listed;
 use firelight_training::metrics::classes::draw_confusion;
 use firelight_training::{BuiltIn, Check, Estimate, Evaluator, PositionGrid, Problem, Task, measure};
@@ -102,7 +104,7 @@ impl Task for Vision {
     fn grid(config: &VisionConfig) -> Option<PositionGrid> {
         let is_learned = config.vit.patch_position == PatchPosition::Learned;
         let (before, grid) = (config.vit.pooling.tokens(), config.vit.grid());
-        is_learned.then_some(PositionGrid { parameter: "vit.position", before, grid })
+        is_learned.then_some(PositionGrid { parameter: "vit.position", before, grid, resize: resize_positions })
     }
 
     fn parameters(model: &VisionModel) -> Vec<(String, usize)> {

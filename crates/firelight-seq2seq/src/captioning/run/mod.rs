@@ -11,7 +11,9 @@ mod tests;
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_core::{ConfigError, LossConfig, ParamBuilder, PatchPosition, check_adapters, merge_adapters};
+use firelight_core::{
+    ConfigError, LossConfig, ParamBuilder, PatchPosition, check_adapters, merge_adapters, resize_positions,
+};
 use firelight_data::Image;
 use firelight_training::{BatchCost, BuiltIn, Check, Estimate, Evaluator, PositionGrid, Problem, Task, TrainingModule};
 
@@ -85,7 +87,7 @@ impl Task for Captioning {
     fn grid(config: &CaptionConfig) -> Option<PositionGrid> {
         let is_learned = config.vit.patch_position == PatchPosition::Learned;
         let (before, grid) = (config.vit.pooling.tokens(), config.vit.grid());
-        is_learned.then_some(PositionGrid { parameter: "vit.position", before, grid })
+        is_learned.then_some(PositionGrid { parameter: "vit.position", before, grid, resize: resize_positions })
     }
 
     fn parameters(model: &CaptionModel) -> Vec<(String, usize)> {

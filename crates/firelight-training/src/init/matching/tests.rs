@@ -162,7 +162,7 @@ fn a_vocabulary_is_resized_where_the_recipe_says_so_and_nothing_else() {
 
 #[test]
 fn a_grid_changes_where_the_recipe_says_so_even_between_equal_shapes() {
-    let grid = |grid| PositionGrid { parameter: "position", before: 1, grid };
+    let grid = |grid| PositionGrid { parameter: "position", before: 1, grid, resize: |table, _, _| table };
     let own = shapes(&[("position", &[9, 4])]);
     let there: BTreeMap<_, _> = own.iter().cloned().collect();
     let rules = TaskRules { regrid: Regrid::new(grid([2, 4]), Some(grid([4, 2])), None), ..rules(Other::Same) };
