@@ -12,12 +12,17 @@ use crate::weights::{load_where, save_where};
 /// In the path of every parameter of an adapter.
 const ADAPTER: &str = ".adapter.";
 
-fn is_adapter(path: &str, _container: &str) -> bool {
+/// Whether a parameter with this path is one of an adapter.
+pub fn is_adapter_path(path: &str) -> bool {
     path.contains(ADAPTER)
 }
 
+fn is_adapter(path: &str, _container: &str) -> bool {
+    is_adapter_path(path)
+}
+
 pub(crate) fn is_base(path: &str, _container: &str) -> bool {
-    !path.contains(ADAPTER)
+    !is_adapter_path(path)
 }
 
 /// Whether `model` has an adapter.

@@ -43,7 +43,7 @@ mod parameters;
 mod quote;
 mod weights;
 
-pub use adapters::{has_adapters, load_adapters, load_base, save_adapters, save_base};
+pub use adapters::{has_adapters, is_adapter_path, load_adapters, load_base, save_adapters, save_base};
 pub use atomic::{write_atomic, write_atomic_with, write_json_lines};
 pub use average::average_weights;
 pub use checkpoint::Checkpoint;

@@ -9,7 +9,7 @@ use burn::store::{ModuleSnapshot, ModuleStore, PathFilter, SafetensorsStore};
 use burn::tensor::TensorData;
 
 use crate::StorageError;
-use crate::adapters::is_base;
+use crate::adapters::{is_adapter_path, is_base};
 use crate::weights::{file_size, not_weights};
 
 /// Parameters by their paths, read when they are asked for.
@@ -51,7 +51,7 @@ impl Parameters {
 
     /// Whether there are low-rank adapters among them.
     pub fn have_adapters(&self) -> bool {
-        self.tensors.keys().any(|name| !is_base(name, ""))
+        self.tensors.keys().any(|name| is_adapter_path(name))
     }
 
     /// The numbers of a parameter as 32-bit floats.

@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use firelight_storage::is_adapter_path;
+
 use super::{InitConfig, Regrid, Resize, fit};
 use crate::path::fits;
 
 /// How many parameters a message names of each sort.
 const LISTED: usize = 8;
-
-/// In the paths of low-rank adapters, which are merged in the weights and begin anew in the model.
-const ADAPTER: &str = ".adapter.";
 
 /// Paths and shapes of a model's parameters, in their order.
 pub(crate) type Shapes = [(String, Vec<usize>)];
@@ -134,7 +133,8 @@ fn one(
     (path, shape): (&String, &Vec<usize>),
     found: &BTreeMap<String, Vec<usize>>,
 ) -> One {
-    if path.contains(ADAPTER) || !init.selects(path) {
+    // Those of the weights are merged into them, and those of the model begin anew.
+    if is_adapter_path(path) || !init.selects(path) {
         return One::New;
     }
     if rules.other == Other::Task && rules.is_head(path) {
