@@ -1,10 +1,11 @@
 //! Everything that can be wrong with a text, a tokenizer or a token file, in words that name the place and the way out.
 //! Every function of this crate returns it; the command line turns it into one line and an exit code.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use firelight_storage::{StorageError, listed, shortened, shortened_reason};
 
+use crate::records::RecordFormat;
 use crate::{ImageError, SpecialRole, Split};
 
 /// An error of reading text or turning it into tokens.
@@ -133,19 +134,39 @@ pub enum DataError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The `csv` crate refuses a file.
-    #[error("`{}` cannot be read as CSV: {}", path.display(), shortened_reason(reason))]
-    Csv {
+    /// The `parquet` crate refuses a file.
+    #[error("`{}` cannot be read as Parquet: {}; is it whole?", path.display(), shortened_reason(reason))]
+    Parquet {
         /// The file.
         path: PathBuf,
         /// What the crate says.
         reason: String,
     },
-    /// The ending of a file names no format of labelled texts.
-    #[error("the ending of `{}` tells no format of labelled texts: expected .tsv, .csv or .jsonl", path.display())]
-    LabelledEnding {
+    /// A file in a format that was left out when the program was built.
+    #[error("`{}` is {format}, which this program was built without: build it with the cargo feature `{feature}`", path.display())]
+    FormatNotBuilt {
         /// The file.
         path: PathBuf,
+        /// The format.
+        format: &'static str,
+        /// The cargo feature.
+        feature: &'static str,
+    },
+    /// The ending of a file names no format of records.
+    #[error("the ending of `{}` tells no format of records: expected .tsv, .csv, .jsonl or .parquet", path.display())]
+    RecordEnding {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A line that is too long to be held in memory.
+    #[error("line {line} of `{}` is longer than {} MiB: is this a text?", path.display(), limit >> 20)]
+    LongLine {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The longest that is read, in bytes.
+        limit: u64,
     },
     /// Labelled texts without a column of text.
     #[error("columns.text is empty: name at least one column, such as [\"sentence\"] or [\"0\"]")]
@@ -158,20 +179,20 @@ pub enum DataError {
     },
     /// An example without a label.
     #[error(
-        "line {line} of `{}` has an empty label in the column `{}`: give every example a label", path.display(), shortened(column)
+        "{} has an empty label in the column `{}`: give every example a label", place(*line, path), shortened(column)
     )]
     EmptyLabel {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// The line, or of Parquet the row, from 1.
         line: usize,
         /// The column of the labels.
         column: String,
     },
     /// A label that no example of the training had.
     #[error(
-        "line {line} of `{}` has the label `{}`, which the training did not have: the known labels are {known}",
-        path.display(), shortened(label)
+        "{} has the label `{}`, which the training did not have: the known labels are {known}",
+        place(*line, path), shortened(label)
     )]
     UnknownLabel {
         /// The file.
@@ -185,7 +206,7 @@ pub enum DataError {
     },
     /// A label of a regression that is no number.
     #[error(
-        "line {line} of `{}` has the label `{}`: a regression needs a finite number", path.display(), shortened(label)
+        "{} has the label `{}`: a regression needs a finite number", place(*line, path), shortened(label)
     )]
     NoNumber {
         /// The file.
@@ -214,7 +235,7 @@ pub enum DataError {
         path: PathBuf,
     },
     /// A line with tokens that do not fit their tags.
-    #[error("line {line} of `{}` {reason}", path.display())]
+    #[error("{} {reason}", place(*line, path))]
     TaggedLine {
         /// The file.
         path: PathBuf,
@@ -224,7 +245,7 @@ pub enum DataError {
         reason: String,
     },
     /// A tag that breaks the rules of its scheme.
-    #[error("line {line} of `{}` has the tag `{}`, which {reason}", path.display(), shortened(tag))]
+    #[error("{} has the tag `{}`, which {reason}", place(*line, path), shortened(tag))]
     Tag {
         /// The file.
         path: PathBuf,
@@ -237,8 +258,8 @@ pub enum DataError {
     },
     /// A tag that no token of the training had.
     #[error(
-        "line {line} of `{}` has the tag `{}` of the token `{}`, which the training did not have: the known tags are {known}",
-        path.display(), shortened(tag), shortened(token)
+        "{} has the tag `{}` of the token `{}`, which the training did not have: the known tags are {known}",
+        place(*line, path), shortened(tag), shortened(token)
     )]
     UnknownTag {
         /// The file.
@@ -253,7 +274,7 @@ pub enum DataError {
         known: String,
     },
     /// The ending of a file names no format of questions.
-    #[error("the ending of `{}` tells no format of questions: expected .jsonl", path.display())]
+    #[error("the ending of `{}` tells no format of questions: expected .jsonl or .parquet", path.display())]
     QuestionEnding {
         /// The file.
         path: PathBuf,
@@ -265,7 +286,7 @@ pub enum DataError {
         path: PathBuf,
     },
     /// A question whose answers do not fit its text.
-    #[error("line {line} of `{}` {reason}", path.display())]
+    #[error("{} {reason}", place(*line, path))]
     QuestionLine {
         /// The file.
         path: PathBuf,
@@ -274,9 +295,9 @@ pub enum DataError {
         /// What is wrong with it, and how to mend it.
         reason: String,
     },
-    /// A table lacks a column.
+    /// A table or a Parquet file lacks a column.
     #[error(
-        "`{}` has no column `{}`: its first line names {found}; give one of these as the column",
+        "`{}` has no column `{}`: its columns are {found}; give one of these",
         path.display(), shortened(column)
     )]
     MissingColumn {
@@ -289,7 +310,7 @@ pub enum DataError {
     },
     /// A line of JSON lines lacks a key.
     #[error(
-        "line {line} of `{}` lacks the key `{}`: its keys are {found}; give one of these as the key", path.display(), shortened(key)
+        "{} lacks the key `{}`: its keys are {found}; give one of these as the key", place(*line, path), shortened(key)
     )]
     MissingKey {
         /// The file.
@@ -301,17 +322,14 @@ pub enum DataError {
         /// The keys that there are.
         found: String,
     },
-    /// A line of JSON lines is no object with texts.
-    #[error(
-        "line {line} of `{}` cannot be read: {}; expected a JSON object with a text for each key",
-        path.display(), shortened_reason(reason)
-    )]
-    JsonLine {
+    /// A record that cannot be read, or has no value of the kind that is asked for.
+    #[error("{} cannot be read: {}", place(*line, path), shortened_reason(reason))]
+    Record {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// The line, or of Parquet the row, from 1.
         line: usize,
-        /// What was found.
+        /// What was found, and what is expected.
         reason: String,
     },
     /// Numbers of a [`LengthFilter`](crate::LengthFilter) that are out of their range.
@@ -569,6 +587,12 @@ impl DataError {
             _ => true,
         }
     }
+}
+
+/// Where a record stands: Parquet has rows instead of lines.
+fn place(line: usize, path: &Path) -> String {
+    let unit = if matches!(RecordFormat::of(path), Ok(RecordFormat::Parquet)) { "row" } else { "line" };
+    format!("{unit} {line} of `{}`", path.display())
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@
 //!
 //! The route of pairs ends at ids as well:
 //!
-//! 1. [`PairFiles`] reads a [`ParallelText`] from lines, a table or JSON lines; a [`Toy`] writes [`Pair`]s of its own.
+//! 1. [`PairFiles`] reads a [`ParallelText`] from lines or from [`records`]; a [`Toy`] writes [`Pair`]s of its own.
 //! 2. [`Tokenizer`] turns them into [`EncodedPair`]s, of which a [`LengthFilter`] drops the unfit and tells so.
 //! 3. Or [`SpanCorruption`] and [`BartNoise`] make inputs and targets out of the ids of plain text.
 //!
@@ -57,6 +57,8 @@ mod packing;
 mod parallel;
 mod prefetch;
 pub mod questions;
+pub mod records;
+mod splits;
 mod stories;
 mod stream;
 pub mod tagged;
@@ -83,9 +85,10 @@ pub use loader::{StepLoader, check_workers};
 pub use order::Order;
 pub use packing::pack;
 pub use parallel::{
-    DropReason, Dropped, EncodedPair, LengthFilter, Pair, PairFiles, PairNames, PairReport, ParallelText, lines_of,
+    DropReason, Dropped, EncodedPair, LengthFilter, Pair, PairColumns, PairFiles, PairReport, ParallelText, lines_of,
     read_lines,
 };
+pub use splits::{split_file, split_names, splits_in};
 pub use stories::{check_stories, stories};
 pub use stream::TextStream;
 pub use text::read_text;

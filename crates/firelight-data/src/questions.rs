@@ -1,5 +1,5 @@
-//! Questions about texts, whose answers are stretches of them, in SQuAD's form: read from JSON lines, strictly, so that whatever is
-//! wrong is an error with its line.
+//! Questions about texts, whose answers are stretches of them, in SQuAD's form: read from JSON lines or Parquet, strictly, so
+//! that whatever is wrong is an error with its line.
 //!
 //! Source: Rajpurkar et al. 2016, SQuAD, section 3 (<https://arxiv.org/abs/1606.05250>); questions without an answer Rajpurkar et
 //! al. 2018 (<https://arxiv.org/abs/1806.03822>).
@@ -23,7 +23,10 @@ use firelight_storage::shortened;
 use serde::{Deserialize, Serialize};
 
 use crate::DataError;
-use crate::parallel::{JsonLine, read_lines};
+use crate::records::{Record, RecordFormat, Records};
+
+/// Where a record has its question, its text, the answers and their places.
+const COLUMNS: [&str; 4] = ["question", "context", "/answers/text", "/answers/answer_start"];
 
 /// A question about a text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -61,24 +64,22 @@ impl Question {
 /// Reads the questions of a file, in their order. Empty lines are skipped, and so is a byte order mark.
 ///
 /// # Errors
-/// Fails if the file is missing, empty, not UTF-8 or does not end in `.jsonl` or `.ndjson`, if a line lacks a key, or if an answer
+/// Fails if the file is missing, empty, not UTF-8 or does not end in `.jsonl`, `.ndjson` or `.parquet`, if a line lacks a key, or if an answer
 /// does not stand where the line says; always with the line.
 pub fn read(path: &Path) -> Result<Vec<Question>, DataError> {
-    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
-    if !["jsonl", "ndjson"].contains(&ending.as_str()) {
+    if RecordFormat::of(path).map_or(true, RecordFormat::is_table) {
         return Err(DataError::QuestionEnding { path: path.into() });
     }
-    let lines = read_lines(path)?;
-    let filled = (1..).zip(&lines).filter(|(_, text)| !text.trim().is_empty());
-    let found: Vec<Question> =
-        filled.map(|(line, text)| question(path, &JsonLine::parse(path, line, text)?)).collect::<Result<_, _>>()?;
+    let records = Records::open(path, &COLUMNS)?;
+    let found: Vec<Question> = records.map(|record| question(path, &record?)).collect::<Result<_, _>>()?;
     if found.is_empty() { Err(DataError::NoQuestions { path: path.into() }) } else { Ok(found) }
 }
 
-fn question(path: &Path, json: &JsonLine) -> Result<Question, DataError> {
-    let [question, context] = [json.text("question")?, json.text("context")?];
-    let answers = Answers { text: json.list("/answers/text")?, answer_start: json.counts("/answers/answer_start")? };
-    let found = Question { question, context, answers, line: json.number() };
+fn question(path: &Path, record: &Record) -> Result<Question, DataError> {
+    let [asked, context, text, answer_start] = COLUMNS;
+    let [question, context] = [record.text(asked)?, record.text(context)?];
+    let answers = Answers { text: record.list(text)?, answer_start: record.counts(answer_start)? };
+    let found = Question { question, context, answers, line: record.line() };
     let wrong = |reason| DataError::QuestionLine { path: path.into(), line: found.line, reason };
     match problem(&found) {
         Some(reason) => Err(wrong(reason)),

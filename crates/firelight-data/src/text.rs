@@ -1,14 +1,15 @@
 //! Reads a text file, with an error for everything that is not text. Called by the task crates before anything else of a
 //! run happens.
 
+use std::fs::File;
 use std::path::Path;
 
-use firelight_storage::read_file;
+use firelight_storage::{StorageError, open_file, read_file};
 
 use crate::DataError;
 
 /// U+FEFF, which some programs put in front of a text to tell its encoding.
-const BYTE_ORDER_MARK: &str = "\u{feff}";
+pub(crate) const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// No text is larger, in bytes: it is held in memory as a whole.
 const LIMIT: u64 = 16 << 30;
@@ -36,13 +37,23 @@ pub(crate) fn without_mark(mut text: String) -> String {
     text
 }
 
+/// Opens a file to be read piece by piece.
+pub(crate) fn open_text(path: &Path) -> Result<File, DataError> {
+    open_file(path).map_err(missing(path))
+}
+
 /// The bytes of a file, of which there must be some.
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, DataError> {
-    let bytes = read_file(path, LIMIT).map_err(|error| match error.is_not_found() {
+    let bytes = read_file(path, LIMIT).map_err(missing(path))?;
+    if bytes.is_empty() { Err(DataError::EmptyText { path: path.into() }) } else { Ok(bytes) }
+}
+
+/// A file that is not there is told as such.
+fn missing(path: &Path) -> impl FnOnce(StorageError) -> DataError {
+    move |error| match error.is_not_found() {
         true => DataError::MissingText { path: path.into() },
         false => error.into(),
-    })?;
-    if bytes.is_empty() { Err(DataError::EmptyText { path: path.into() }) } else { Ok(bytes) }
+    }
 }
 
 #[cfg(test)]

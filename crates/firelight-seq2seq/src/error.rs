@@ -43,7 +43,7 @@ pub enum Seq2SeqError {
     },
     /// A file that is no table of pairs.
     #[error(
-        "`{}` holds no pairs: expected a folder of parallel files, a `.tsv` or a `.jsonl` file, or two files, of source and target",
+        "`{}` holds no pairs: expected a folder of parallel files, a file of records (.tsv, .csv, .jsonl or .parquet), or two files, of source and target",
         path.display()
     )]
     NoPairs {

@@ -195,7 +195,7 @@ pub enum StorageError {
         reason: String,
     },
     /// Weights that do not fit the model they were loaded into.
-    #[error("`{}` does not fit the model: {}; was it written with another configuration?", path.display(), mismatch(missing, unused, wrong))]
+    #[error("`{}` does not fit the model: {}; was it written with another config.json?", path.display(), mismatch(missing, unused, wrong))]
     WeightsMismatch {
         /// The weights file.
         path: PathBuf,
@@ -333,7 +333,7 @@ mod tests {
             error.to_string(),
             "`m.safetensors` does not fit the model: 5 missing in the file (k0, k1, k2, k3 and 1 more), \
              1 unknown to the model (head.bias), 1 of another shape (norm.gamma (expected [8], found [4])); \
-             was it written with another configuration?"
+             was it written with another config.json?"
         );
     }
 

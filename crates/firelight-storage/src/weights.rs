@@ -225,7 +225,7 @@ mod tests {
             "`model.safetensors` does not fit the model: 1 missing in the file (choice.bias), \
              2 unknown to the model (layers.1.bias, layers.1.weight), \
              2 of another shape (layers.0.weight (expected [2, 3], found [2, 4]), \
-             layers.0.bias (expected [3], found [4])); was it written with another configuration?"
+             layers.0.bias (expected [3], found [4])); was it written with another config.json?"
         );
     }
 

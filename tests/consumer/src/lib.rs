@@ -1,8 +1,9 @@
-//! A Burn project that takes its encoder and its attention from `firelight-core`, and everything else from Burn: layers,
+//! A Burn project that takes its encoder and its attention from `firelight-core`, and everything else of its classifier from Burn: layers,
 //! data loaders, Learner, metrics, checkpoints, records. Its tests put attention, a block and a mask rule of its own into
 //! Firelight's stack.
 
 pub mod data;
+pub mod forecaster;
 pub mod model;
 
 use std::error::Error;

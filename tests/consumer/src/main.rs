@@ -1,12 +1,19 @@
-//! Trains the classifier of this project.
+//! Trains the classifier of this project, or its forecaster.
 //!
-//! Command, in this folder: cargo run --release -- [FOLDER]
-//! Expect: Burn's report of every batch, and at the end a loss below a fifth of the 1.4 nats that guessing costs.
+//! Commands, in this folder: cargo run --release -- [FOLDER]; cargo run --release -- forecast FOLDER
+//! Expect: Burn's report of every batch, and at the end a loss below a fifth of the 1.4 nats that guessing costs; of the forecaster
+//! a folder with weights, checkpoints and report.html.
 
 use std::error::Error;
 use std::path::PathBuf;
 
+use firelight_consumer::forecaster;
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = std::env::args().nth(1).map_or_else(|| std::env::temp_dir().join("firelight-consumer"), PathBuf::from);
-    firelight_consumer::run(&folder)
+    let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    match arguments.as_slice() {
+        [task, folder] if task.as_os_str() == "forecast" => forecaster::train(folder, 200).map(drop),
+        [folder, ..] => firelight_consumer::run(folder),
+        [] => firelight_consumer::run(&std::env::temp_dir().join("firelight-consumer")),
+    }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use firelight::data::labelled::{self, Columns};
 use firelight::data::tagged::{self, TagScheme};
-use firelight::data::{PairFiles, PairNames, Tokenizer, TokenizerConfig, questions, read_text};
+use firelight::data::{PairColumns, PairFiles, Tokenizer, TokenizerConfig, questions, read_text};
 
 use super::{Names, Reader, text_of, written};
 
@@ -30,14 +30,14 @@ pub(super) fn readers() -> Vec<Reader> {
             name: "parallel-tsv",
             file: "pairs.tsv",
             valid: pair_tables,
-            read: |home| pairs(&table_of(home)),
+            read: |home| pairs(&records_of(home, "pairs.tsv", ["de", "en"])),
         },
         Reader {
             names: Names::File,
             name: "parallel-jsonl",
             file: "pairs.jsonl",
             valid: pair_objects,
-            read: |home| pairs(&objects_of(home)),
+            read: |home| pairs(&records_of(home, "pairs.jsonl", ["source", "target"])),
         },
         Reader {
             names: Names::File,
@@ -53,7 +53,20 @@ pub(super) fn readers() -> Vec<Reader> {
             valid: csv,
             read: |home| labels(home, "train.csv"),
         },
-        Reader { names: Names::File, name: "labelled-jsonl", file: "train.jsonl", valid: json, read: json_labels },
+        Reader {
+            names: Names::File,
+            name: "labelled-jsonl",
+            file: "train.jsonl",
+            valid: json,
+            read: |home| labels_of(&home.join("train.jsonl")),
+        },
+        Reader {
+            names: Names::File,
+            name: "parquet",
+            file: "train.parquet",
+            valid: parquet,
+            read: |home| labels_of(&home.join("train.parquet")),
+        },
         Reader {
             names: Names::File,
             name: "conll",
@@ -108,6 +121,18 @@ fn csv(home: &Path) -> Vec<Vec<u8>> {
     written(home, "train.csv", &["\"a fine, long film\",1\n\"a \"\"dull\"\" one\",0\n", "\"two\nlines\",x\nplain,y\n"])
 }
 
+/// What others write, in every codec.
+fn parquet(home: &Path) -> Vec<Vec<u8>> {
+    let files: [&[u8]; 5] = [
+        include_bytes!("../../fixtures/records/snappy.parquet"),
+        include_bytes!("../../fixtures/records/zstd.parquet"),
+        include_bytes!("../../fixtures/records/gzip.parquet"),
+        include_bytes!("../../fixtures/records/plain.parquet"),
+        include_bytes!("../../fixtures/records/unmarked.parquet"),
+    ];
+    written(home, "train.parquet", &files)
+}
+
 fn json(home: &Path) -> Vec<Vec<u8>> {
     let plain = "{\"text\": \"a fine film\", \"label\": \"good\"}\n{\"text\": \"dull\", \"label\": 0}\n";
     let more = "{\"label\": \"a\", \"text\": \"x\", \"more\": {\"deep\": [1, 2.5, null]}}\n";
@@ -151,27 +176,22 @@ fn lines_of(home: &Path) -> PairFiles {
     PairFiles::Lines { source: home.join("train.de"), target: home.join("train.en") }
 }
 
-fn table_of(home: &Path) -> PairFiles {
-    let columns = Some(PairNames { source: "de".into(), target: "en".into() });
-    PairFiles::Tsv { path: home.join("pairs.tsv"), columns }
-}
-
-fn objects_of(home: &Path) -> PairFiles {
-    PairFiles::Jsonl { path: home.join("pairs.jsonl"), keys: PairNames::default() }
+fn records_of(home: &Path, file: &str, [source, target]: [&str; 2]) -> PairFiles {
+    let columns = PairColumns { source: source.into(), target: target.into() };
+    PairFiles::Records { path: home.join(file), columns }
 }
 
 fn pairs(files: &PairFiles) -> Result<(), String> {
-    text_of(files.read())?;
-    text_of(files.read_sources())
+    text_of(files.read())
 }
 
 fn labels(home: &Path, file: &str) -> Result<(), String> {
     text_of(labelled::read(&home.join(file), &Columns::default()))
 }
 
-fn json_labels(home: &Path) -> Result<(), String> {
+fn labels_of(file: &Path) -> Result<(), String> {
     let columns = Columns { text: vec!["text".into()], pair: None, label: "label".into() };
-    text_of(labelled::read(&home.join("train.jsonl"), &columns))
+    text_of(labelled::read(file, &columns))
 }
 
 fn tags(home: &Path, file: &str) -> Result<(), String> {

@@ -12,7 +12,7 @@ use crate::error::ClassificationError;
 use crate::records::{Held, Parts, classes_of, files_in};
 
 /// The endings of files of texts, in the order in which they are looked for.
-pub(super) const ENDINGS: [&str; 4] = ["txt", "tsv", "csv", "jsonl"];
+pub(super) const ENDINGS: [&str; 6] = ["txt", "tsv", "csv", "jsonl", "ndjson", "parquet"];
 
 /// Of so many stories one is validated on.
 const VALIDATED: usize = 20;

@@ -19,7 +19,7 @@ use crate::records::{RecordData, RecordTask, Source, first_row, source};
 use crate::vocabulary::TextVocabulary;
 
 impl RecordTask for QuestionAnswering {
-    const ENDINGS: &'static [&'static str] = &["jsonl", "ndjson"];
+    const ENDINGS: &'static [&'static str] = &["jsonl", "ndjson", "parquet"];
 
     type Record = Question;
     /// A window.

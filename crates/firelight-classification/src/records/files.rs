@@ -1,8 +1,8 @@
 //! Where the texts of a run and of its splits are: in the files of a folder, or in one.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use firelight_data::{split_file, splits_in};
 use firelight_storage::listed;
 
 use super::Held;
@@ -61,33 +61,21 @@ pub(crate) fn measured_in(
 
 /// The file of a split in a folder: `DIR/dev.tsv`.
 fn split_of(folder: &Path, name: &str, endings: &[&str]) -> Result<PathBuf, ClassificationError> {
-    let names: Vec<String> = endings.iter().map(|ending| format!("{name}.{ending}")).collect();
-    let found = names.iter().map(|name| folder.join(name)).find(|file| file.is_file());
-    found.ok_or_else(|| ClassificationError::UnknownSplit {
+    split_file(folder, name, endings).ok_or_else(|| ClassificationError::UnknownSplit {
         path: folder.into(),
         split: name.into(),
-        expected: names,
-        found: splits_in(folder, endings),
+        expected: endings.iter().map(|ending| format!("{name}.{ending}")).collect(),
+        found: match splits_in(folder, endings).as_slice() {
+            [] => "there is no such file in it".into(),
+            names => format!("there is {}", listed(names)),
+        },
     })
-}
-
-/// The splits that a folder has, in words.
-fn splits_in(folder: &Path, endings: &[&str]) -> String {
-    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let tables =
-        files.filter(|path| endings.iter().any(|ending| path.extension().is_some_and(|found| found == *ending)));
-    let mut names: Vec<String> =
-        tables.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect();
-    names.sort_unstable();
-    match names.as_slice() {
-        [] => "there is no such file in it".into(),
-        names => format!("there is {}", listed(names)),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const ENDINGS: [&str; 3] = ["tsv", "csv", "jsonl"];
 

@@ -6,6 +6,7 @@ use burn::tensor::Tensor;
 use firelight_core::Pass;
 use firelight_data::DataError;
 use firelight_data::labelled::{self, Columns, LabelledText};
+use firelight_data::records::RecordFormat;
 use firelight_training::RecipeOf;
 
 use super::Classification;
@@ -21,7 +22,7 @@ use crate::records::{RecordData, RecordTask, Source, classes_of, source};
 use crate::vocabulary::TextVocabulary;
 
 impl RecordTask for Classification {
-    const ENDINGS: &'static [&'static str] = &["tsv", "csv", "jsonl"];
+    const ENDINGS: &'static [&'static str] = &RecordFormat::ENDINGS;
 
     type Record = LabelledText;
     type Example = Example;

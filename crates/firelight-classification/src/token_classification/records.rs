@@ -19,7 +19,7 @@ use crate::records::{RecordData, RecordTask, Source, first_row, source};
 use crate::vocabulary::TextVocabulary;
 
 impl RecordTask for TokenClassification {
-    const ENDINGS: &'static [&'static str] = &["conll", "txt", "tsv", "jsonl"];
+    const ENDINGS: &'static [&'static str] = &["conll", "txt", "tsv", "jsonl", "ndjson", "parquet"];
 
     type Record = TaggedSentence;
     type Example = TaggedExample;

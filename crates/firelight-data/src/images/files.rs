@@ -9,6 +9,7 @@ use super::cifar::{self, Cifar};
 use super::codec::MAX_PIXELS;
 use super::set::ImageSet;
 use super::{Image, ImageError, ImageShape, folder, idx};
+use crate::split_names;
 
 /// The splits that a training reads of a folder.
 const TRAINING: &str = "train";
@@ -112,14 +113,18 @@ impl ImageFiles {
         Err(ImageError::NoImages { path: folder.into() })
     }
 
-    /// One split of a folder.
+    /// One split of a folder, under any of its [names](crate::split_names).
     ///
     /// # Errors
     /// As [`splits`](Self::splits), and if there is no such split.
     pub fn split(folder: &Path, split: &str) -> Result<Self, ImageError> {
         let mut splits = Self::splits(folder)?;
         let found = listed(splits.keys());
-        splits.remove(split).ok_or_else(|| ImageError::UnknownSplit { path: folder.into(), split: split.into(), found })
+        taken(&mut splits, split).ok_or_else(|| ImageError::UnknownSplit {
+            path: folder.into(),
+            split: split.into(),
+            found,
+        })
     }
 
     /// The images of a folder to train on, and those to validate on, with the classes of the former: the splits `train` and `val`,
@@ -134,11 +139,11 @@ impl ImageFiles {
     ) -> Result<[ReadImages; 2], ImageError> {
         let mut splits = Self::splits(folder)?;
         let only = if splits.len() == 1 { splits.keys().next().cloned() } else { None };
-        let training = match splits.remove(only.as_deref().unwrap_or(TRAINING)) {
+        let training = match taken(&mut splits, only.as_deref().unwrap_or(TRAINING)) {
             Some(files) => files.read(options)?,
             None => Self::split(folder, TRAINING)?.read(options)?, // which tells what there is
         };
-        let Some(files) = splits.remove(VALIDATION) else {
+        let Some(files) = taken(&mut splits, VALIDATION) else {
             let share = (training.set.len() / VALIDATION_SHARE).max(1);
             let (set, held_back) = training.set.split(validation.unwrap_or(share))?;
             return Ok([ReadImages { set, ..training }, ReadImages { set: held_back, skipped: Vec::new() }]);
@@ -227,6 +232,11 @@ fn read_idx(image_path: &Path, label_path: &Path) -> Result<ImageSet, ImageError
     let classes = labels.values.iter().max().map_or(0, |last| usize::from(*last) + 1);
     let names = (0..classes).map(|class| class.to_string()).collect();
     Ok(ImageSet::new(shape, names, images.values, labels.values.into_iter().map(u32::from).collect()))
+}
+
+/// The split under the first of its names that is there.
+fn taken(splits: &mut BTreeMap<String, ImageFiles>, name: &str) -> Option<ImageFiles> {
+    split_names(name).into_iter().find_map(|name| splits.remove(name))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Labelled texts: the examples of a classifier or a regression, one or two texts each with the label that a file gives them.
-//! Read from tab-separated values, CSV or JSON lines, strictly: whatever is wrong is an error with its line, and every
-//! example knows its line, so that it can be found again.
+//! Read from [records](crate::records), strictly: whatever is wrong is an error with its line, and every example knows its line,
+//! so that it can be found again.
 //!
 //! ```
 //! use firelight_data::labelled::{self, Columns, Labels, stratified_split};
@@ -19,12 +19,10 @@
 //! assert_eq!((training.len(), validation.len()), (2, 1));
 //! ```
 
-mod json;
+mod header;
 mod kind;
 mod labels;
-mod quotes;
 mod split;
-mod table;
 
 use std::path::Path;
 
@@ -35,7 +33,8 @@ pub use labels::{Labels, numbers};
 pub use split::stratified_split;
 
 use crate::DataError;
-use table::Separator;
+use crate::records::{Record, RecordFormat, Records};
+use header::is_header;
 
 /// A text, or a pair of texts, with its label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -46,11 +45,11 @@ pub struct LabelledText {
     pub pair: Option<String>,
     /// The label as the file writes it; several of a JSON list with the separator between them.
     pub label: String,
-    /// The line of the file on which the example begins, from 1.
+    /// The line of the file on which the example begins, or of Parquet its row; from 1.
     pub line: usize,
 }
 
-/// Which columns of a table, or keys of JSON lines, hold what.
+/// Which columns of a table or a Parquet file, or keys of JSON lines, hold what.
 ///
 /// A column of a table is named by the header or counted from 0. With a name the first line is the header. With numbers
 /// alone it is one if its label occurs nowhere below and is either a usual name for labels, such as `label`, or no number
@@ -80,34 +79,6 @@ impl Columns {
     }
 }
 
-/// How a file of labelled texts is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LabelledFormat {
-    /// Tab-separated values without quotes: an example a line.
-    Tsv,
-    /// Comma-separated values of RFC 4180: values in quotes may hold commas, line feeds and doubled quotes.
-    Csv,
-    /// A JSON object a line. Keys that begin with `/` are JSON Pointers.
-    JsonLines,
-}
-
-impl LabelledFormat {
-    /// The format that a file's ending names: `.tsv`, `.csv`, or `.jsonl` and `.ndjson`.
-    ///
-    /// # Errors
-    /// Fails if the ending is another one.
-    pub fn of(path: &Path) -> Result<Self, DataError> {
-        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        match ending.to_ascii_lowercase().as_str() {
-            "tsv" => Ok(Self::Tsv),
-            "csv" => Ok(Self::Csv),
-            "jsonl" | "ndjson" => Ok(Self::JsonLines),
-            _ => Err(DataError::LabelledEnding { path: path.into() }),
-        }
-    }
-}
-
 /// Reads the labelled texts of a file, in their order. Empty lines are skipped, and so is a byte order mark.
 ///
 /// # Errors
@@ -125,11 +96,12 @@ pub fn read_as(path: &Path, columns: &Columns, kind: &LabelKind) -> Result<Vec<L
     if columns.text.is_empty() {
         return Err(DataError::NoTextColumn);
     }
-    let texts = match LabelledFormat::of(path)? {
-        LabelledFormat::Tsv => table::read(path, Separator::Tab, (columns, kind))?,
-        LabelledFormat::Csv => table::read(path, Separator::Comma, (columns, kind))?,
-        LabelledFormat::JsonLines => json::read(path, columns, kind)?,
-    };
+    let all: Vec<&str> = columns.all().collect();
+    let mut records = Records::open(path, &all)?.collect::<Result<Vec<_>, _>>()?;
+    if RecordFormat::of(path)?.is_table() && is_header(&records, columns, kind)? {
+        records.remove(0);
+    }
+    let texts = records.iter().map(|record| labelled(record, columns, kind)).collect::<Result<Vec<_>, _>>()?;
     let is_missing = |text: &&LabelledText| text.label.is_empty() && kind.separator().is_none();
     match texts.iter().find(is_missing) {
         Some(text) => Err(DataError::EmptyLabel { path: path.into(), line: text.line, column: columns.label.clone() }),
@@ -138,10 +110,22 @@ pub fn read_as(path: &Path, columns: &Columns, kind: &LabelKind) -> Result<Vec<L
     }
 }
 
+fn labelled(record: &Record, columns: &Columns, kind: &LabelKind) -> Result<LabelledText, DataError> {
+    let texts = columns.text.iter().map(|column| record.text(column)).collect::<Result<Vec<_>, _>>()?;
+    Ok(LabelledText {
+        text: texts.join(" "),
+        pair: columns.pair.as_ref().map(|column| record.text(column)).transpose()?,
+        label: match kind.separator() {
+            Some(separator) => record.spellings(&columns.label, separator)?,
+            None => record.spelling(&columns.label)?,
+        },
+        line: record.line(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
     use std::fs;
 
     fn columns(text: &[&str], pair: Option<&str>, label: &str) -> Columns {
@@ -186,7 +170,7 @@ mod tests {
             assert!(error.is_user_error());
             error.to_string()
         };
-        assert!(message("a.txt", b"a\tb", &numbers).contains("expected .tsv, .csv or .jsonl"));
+        assert!(message("a.txt", b"a\tb", &numbers).contains("expected .tsv, .csv, .jsonl or .parquet"));
         assert!(message("a.tsv", b"", &numbers).contains("is empty"));
         assert!(message("a.csv", b"\n\n", &numbers).contains("no example"));
         assert!(message("a.csv", b"text,label\n", &numbers).contains("no example"));
@@ -213,23 +197,5 @@ mod tests {
         assert_eq!(several("a.jsonl", lines, &keys).unwrap(), ["x|2", "", "x|y"]);
         let error = several("a.jsonl", "{\"t\": \"a\", \"l\": [\"x|y\"]}\n", &keys).unwrap_err().to_string();
         assert!(error.contains("line 1 of `") && error.contains("`x|y`, which holds the separator `|`"), "{error}");
-    }
-
-    proptest! {
-        #[test]
-        fn csv_gives_back_what_was_written(
-            rows in prop::collection::vec(["[a-c\",\n\r \u{e9}]{0,6}", "[a-c\",\n ]{1,4}"], 1..8)
-        ) {
-            let quoted = |value: &str| format!("\"{}\"", value.replace('"', "\"\""));
-            let content: String =
-                rows.iter().map(|[text, label]| format!("{},{}\n", quoted(text), quoted(label))).collect();
-            let found = read_as("a.csv", content, &Columns::default()).unwrap();
-            let (mut line, mut expected) = (1, Vec::new());
-            for [text, label] in &rows {
-                expected.push(example(text, None, label, line));
-                line += 1 + text.matches('\n').count() + label.matches('\n').count();
-            }
-            prop_assert_eq!(found, expected);
-        }
     }
 }

@@ -14,7 +14,9 @@ use crate::text::{read_bytes, without_mark};
 /// # Errors
 /// Fails if the file is missing, unreadable, empty, or not UTF-8 (with the line and the offset of the first wrong byte).
 pub fn read_lines(path: impl AsRef<Path>) -> Result<Vec<String>, DataError> {
-    Ok(split(&read_utf8(path.as_ref())?))
+    let path = path.as_ref();
+    let text = utf8(read_bytes(path)?, path)?;
+    if text.is_empty() { Err(DataError::EmptyText { path: path.into() }) } else { Ok(split(&text)) }
 }
 
 /// The lines of what was read from `path`, as [`read_lines`] tells them apart; none if it is empty.
@@ -24,12 +26,6 @@ pub fn read_lines(path: impl AsRef<Path>) -> Result<Vec<String>, DataError> {
 pub fn lines_of(bytes: Vec<u8>, path: &Path) -> Result<Vec<String>, DataError> {
     let text = utf8(bytes, path)?;
     Ok(if text.is_empty() { Vec::new() } else { split(&text) })
-}
-
-/// Reads a whole text of lines, without its byte order mark.
-pub(crate) fn read_utf8(path: &Path) -> Result<String, DataError> {
-    let text = utf8(read_bytes(path)?, path)?;
-    if text.is_empty() { Err(DataError::EmptyText { path: path.into() }) } else { Ok(text) }
 }
 
 /// What was read from `path` as text, without its byte order mark.

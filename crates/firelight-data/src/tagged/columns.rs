@@ -29,7 +29,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<TaggedSentence>, DataError> {
         if let (Some(sentence), [token, .., tag]) = (sentences.last_mut(), columns.as_slice()) {
             sentence.tokens.push((*token).to_owned());
             sentence.tags.push((*tag).to_owned());
-            super::json::check_token(path, line, sentence.tokens.len(), token)?;
+            super::records::check_token(path, line, sentence.tokens.len(), token)?;
         }
     }
     Ok(sentences)

@@ -1,5 +1,5 @@
 //! Tagged sentences: tokens with a tag each, such as the part of a name that a word is. Read from the columns of the CoNLL tasks or
-//! from JSON lines, strictly: whatever is wrong is an error with its line.
+//! from [records](crate::records), strictly: whatever is wrong is an error with its line.
 //!
 //! Source of columns and tags: Tjong Kim Sang and De Meulder 2003, section 2.2 (<https://aclanthology.org/W03-0419>).
 //!
@@ -17,7 +17,7 @@
 //! ```
 
 mod columns;
-mod json;
+mod records;
 mod scheme;
 
 use std::path::Path;
@@ -49,12 +49,12 @@ pub struct TaggedSentence {
 pub enum TaggedFormat {
     /// A token a line, the token in the first column and its tag in the last one, with an empty line between sentences.
     Columns,
-    /// A JSON object a line: `{"tokens": [...], "tags": [...]}`.
-    JsonLines,
+    /// Records with two lists, `tokens` and `tags`: JSON lines such as `{"tokens": [...], "tags": [...]}`, or Parquet.
+    Records,
 }
 
 impl TaggedFormat {
-    /// The format that a file's ending names: `.conll`, `.txt` and `.tsv`, or `.jsonl` and `.ndjson`.
+    /// The format that a file's ending names: `.conll`, `.txt` and `.tsv`, or `.jsonl`, `.ndjson` and `.parquet`.
     ///
     /// # Errors
     /// Fails if the ending is another one.
@@ -62,7 +62,7 @@ impl TaggedFormat {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         match ending.to_ascii_lowercase().as_str() {
             "conll" | "txt" | "tsv" => Ok(Self::Columns),
-            "jsonl" | "ndjson" => Ok(Self::JsonLines),
+            "jsonl" | "ndjson" | "parquet" => Ok(Self::Records),
             _ => Err(DataError::TaggedEnding { path: path.into() }),
         }
     }
@@ -71,7 +71,7 @@ impl TaggedFormat {
     fn line(self, sentence: &TaggedSentence, token: usize) -> usize {
         match self {
             Self::Columns => sentence.line + token,
-            Self::JsonLines => sentence.line,
+            Self::Records => sentence.line,
         }
     }
 }
@@ -86,7 +86,7 @@ pub fn read(path: &Path, scheme: TagScheme) -> Result<Vec<TaggedSentence>, DataE
     let format = TaggedFormat::of(path)?;
     let mut sentences = match format {
         TaggedFormat::Columns => columns::read(path)?,
-        TaggedFormat::JsonLines => json::read(path)?,
+        TaggedFormat::Records => records::read(path)?,
     };
     if sentences.is_empty() {
         return Err(DataError::NoSentences { path: path.into() });

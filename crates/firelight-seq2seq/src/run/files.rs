@@ -1,9 +1,9 @@
-//! Where the pairs of a run and of its splits are: in a folder of parallel files, in two files, or in a table.
+//! Where the pairs of a run and of its splits are: in a folder of parallel files, in two files, or in a file of records.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use firelight_data::{PairFiles, PairNames};
+use firelight_data::records::RecordFormat;
+use firelight_data::{PairColumns, PairFiles, split_file, split_names, splits_in};
 use firelight_storage::listed;
 
 use super::PairRecipe;
@@ -21,59 +21,72 @@ pub(super) fn files_of(recipe: &PairRecipe, paths: &[PathBuf]) -> Result<(PairFi
     match paths {
         [folder] if folder.is_dir() => {
             let training = split(recipe, folder, TRAINING)?;
-            let names = [&recipe.source, &recipe.target].into_iter().flatten();
-            let has_own = names.map(|side| format!("{VALIDATION}.{side}")).any(|name| folder.join(name).is_file());
+            let has_own = split_names(VALIDATION).iter().any(|name| is_there(recipe, folder, name));
             Ok((training, has_own.then(|| split(recipe, folder, VALIDATION)).transpose()?))
         }
         [source, target] => Ok((PairFiles::Lines { source: source.clone(), target: target.clone() }, None)),
-        [table] => Ok((table_of(recipe, table)?, None)),
+        [records] => Ok((records_of(recipe, records)?, None)),
         _ => Err(Seq2SeqError::NoPairs { path: paths.first().cloned().unwrap_or_default() }),
     }
 }
 
-/// The files of a split of a folder: `DIR/val.de` and `DIR/val.en`.
+/// The files of a split of a folder: `DIR/val.de` and `DIR/val.en`, or a file of records such as `DIR/val.parquet`.
 pub(super) fn split(recipe: &PairRecipe, folder: &Path, split: &str) -> Result<PairFiles, Seq2SeqError> {
-    let (Some(source), Some(target)) = (&recipe.source, &recipe.target) else {
-        return Err(Seq2SeqError::NoNames { path: folder.into() });
-    };
-    let names = [source, target].map(|side| format!("{split}.{side}"));
-    let [source, target] = [&names[0], &names[1]].map(|name| folder.join(name));
-    match source.is_file() && target.is_file() {
-        true => Ok(PairFiles::Lines { source, target }),
-        false => Err(Seq2SeqError::UnknownSplit {
-            path: folder.into(),
-            split: split.into(),
-            expected: names.to_vec(),
-            found: splits_in(folder, recipe.source.as_deref().unwrap_or_default()),
-        }),
+    let names = split_names(split);
+    if let Some([source, target]) = names.iter().filter_map(|name| sides(recipe, folder, name)).find(are_both) {
+        return Ok(PairFiles::Lines { source, target });
     }
+    if let Some(file) = split_file(folder, split, &RecordFormat::ENDINGS) {
+        return records_of(recipe, &file);
+    }
+    let expected = sides(recipe, folder, split).ok_or_else(|| Seq2SeqError::NoNames { path: folder.into() })?;
+    let name_of = |file: &PathBuf| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Err(Seq2SeqError::UnknownSplit {
+        path: folder.into(),
+        split: split.into(),
+        expected: expected.iter().map(name_of).collect(),
+        found: found_in(folder, recipe.source.as_deref().unwrap_or_default()),
+    })
+}
+
+/// Where the two sides of a split would lie, if the recipe names them.
+fn sides(recipe: &PairRecipe, folder: &Path, name: &str) -> Option<[PathBuf; 2]> {
+    let (source, target) = recipe.source.as_ref().zip(recipe.target.as_ref())?;
+    Some([source, target].map(|side| folder.join(format!("{name}.{side}"))))
+}
+
+fn are_both(sides: &[PathBuf; 2]) -> bool {
+    sides.iter().all(|side| side.is_file())
+}
+
+/// Whether something of a split is there, be it half of it.
+fn is_there(recipe: &PairRecipe, folder: &Path, name: &str) -> bool {
+    sides(recipe, folder, name).is_some_and(|sides| sides.iter().any(|side| side.is_file()))
+        || split_file(folder, name, &RecordFormat::ENDINGS).is_some()
 }
 
 /// The splits that a folder has, in words.
-fn splits_in(folder: &Path, side: &str) -> String {
-    let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let of_side = names.filter(|path| path.extension().is_some_and(|ending| ending == side));
-    let mut splits: Vec<String> =
-        of_side.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect();
-    splits.sort_unstable();
-    match splits.as_slice() {
+fn found_in(folder: &Path, side: &str) -> String {
+    match splits_in(folder, &[side]).as_slice() {
         [] => format!("no file ends in `.{side}`"),
         splits => format!("there is {}", listed(splits)),
     }
 }
 
-pub(super) fn table_of(recipe: &PairRecipe, path: &Path) -> Result<PairFiles, Seq2SeqError> {
-    let names = recipe.source.clone().zip(recipe.target.clone()).map(|(source, target)| PairNames { source, target });
-    match path.extension().and_then(|ending| ending.to_str()) {
-        Some("tsv") => Ok(PairFiles::Tsv { path: path.into(), columns: names }),
-        Some("jsonl") => Ok(PairFiles::Jsonl { path: path.into(), keys: names.unwrap_or_default() }),
-        _ => Err(Seq2SeqError::NoPairs { path: path.into() }),
-    }
+/// A file of records, with the columns that the recipe names.
+pub(super) fn records_of(recipe: &PairRecipe, path: &Path) -> Result<PairFiles, Seq2SeqError> {
+    let named = recipe.source.clone().zip(recipe.target.clone());
+    let columns = match named.map(|(source, target)| PairColumns { source, target }) {
+        Some(columns) => columns,
+        None => PairColumns::usual(path).map_err(|_| Seq2SeqError::NoPairs { path: path.into() })?,
+    };
+    Ok(PairFiles::Records { path: path.into(), columns })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn recipe(names: Option<[&str; 2]>) -> PairRecipe {
         let [source, target] = names.map_or([None, None], |names| names.map(|name| Some(name.to_string())));
@@ -93,24 +106,47 @@ mod tests {
         fs::write(home.path().join("val.de"), "x\n").unwrap();
         let half = files_of(&named, &[home.path().into()]).unwrap_err();
         assert!(half.to_string().contains("expected val.de and val.en"), "{half}");
-        let error = split(&named, home.path(), "dev").unwrap_err();
+        let error = split(&named, home.path(), "tset").unwrap_err();
         assert!(error.is_user_error() && error.to_string().ends_with("there is test, train, val"), "{error}");
+        for name in ["dev.de", "dev.en"] {
+            fs::write(home.path().join(name), "x\n").unwrap();
+        }
+        let [source, target] = ["dev.de", "dev.en"].map(|name| home.path().join(name));
+        let (_, dev) = files_of(&named, &[home.path().into()]).unwrap();
+        assert_eq!(
+            dev,
+            Some(PairFiles::Lines { source, target }),
+            "another name of the split, of which both sides are there"
+        );
         let error = files_of(&recipe(None), &[home.path().into()]).unwrap_err();
         assert!(error.to_string().contains("set data.source and data.target"), "{error}");
     }
 
     #[test]
-    fn a_table_is_known_by_its_ending() {
+    fn a_folder_may_hold_records() {
+        let home = tempfile::tempdir().unwrap();
+        for name in ["train-00000-of-00001.parquet", "validation.jsonl"] {
+            fs::write(home.path().join(name), "x").unwrap();
+        }
+        let (training, validation) = files_of(&recipe(Some(["de", "en"])), &[home.path().into()]).unwrap();
+        let columns = PairColumns { source: "de".into(), target: "en".into() };
+        let of = |name: &str| PairFiles::Records { path: home.path().join(name), columns: columns.clone() };
+        assert_eq!((training, validation), (of("train-00000-of-00001.parquet"), Some(of("validation.jsonl"))));
+    }
+
+    #[test]
+    fn records_are_known_by_their_ending() {
         let home = tempfile::tempdir().unwrap();
         let path = |name: &str| {
             fs::write(home.path().join(name), "").unwrap();
             [home.path().join(name)]
         };
         let (tsv, _) = files_of(&recipe(None), &path("a.tsv")).unwrap();
-        assert_eq!(tsv, PairFiles::Tsv { path: home.path().join("a.tsv"), columns: None });
-        let (jsonl, _) = files_of(&recipe(Some(["de", "en"])), &path("a.jsonl")).unwrap();
-        let keys = PairNames { source: "de".into(), target: "en".into() };
-        assert_eq!(jsonl, PairFiles::Jsonl { path: home.path().join("a.jsonl"), keys });
+        let columns = PairColumns { source: "0".into(), target: "1".into() };
+        assert_eq!(tsv, PairFiles::Records { path: home.path().join("a.tsv"), columns });
+        let (parquet, _) = files_of(&recipe(Some(["de", "en"])), &path("a.parquet")).unwrap();
+        let columns = PairColumns { source: "de".into(), target: "en".into() };
+        assert_eq!(parquet, PairFiles::Records { path: home.path().join("a.parquet"), columns });
         assert!(files_of(&recipe(None), &path("a.txt")).unwrap_err().to_string().contains("a.txt` holds no pairs"));
         let typo = files_of(&recipe(None), &[home.path().join("b.tsv")]).unwrap_err();
         assert!(typo.is_user_error() && typo.to_string().starts_with("there is no file or folder"), "{typo}");

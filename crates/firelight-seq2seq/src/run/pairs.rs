@@ -9,7 +9,7 @@ use burn::data::dataloader::DataLoader;
 use burn::data::dataset::InMemDataset;
 use burn::tensor::Device;
 use firelight_data::{
-    BatchPlan, Batching, Denoising, Dropped, EncodedPair, LengthFilter, Noise, NoiseSeed, Pair, PairFiles, PairNames,
+    BatchPlan, Batching, Denoising, Dropped, EncodedPair, LengthFilter, Noise, NoiseSeed, Pair, PairColumns, PairFiles,
     ParallelText, StepLoader, Tokenizer, TokenizerConfig, read_text,
 };
 use firelight_storage::{ModelFolder, write_json_lines};
@@ -193,7 +193,8 @@ pub(super) fn translations(
 
 /// The pairs that a run folder keeps.
 pub(super) fn stored(path: PathBuf) -> Result<Vec<Pair>, Seq2SeqError> {
-    Ok(PairFiles::Jsonl { path, keys: PairNames::default() }.read()?.pairs)
+    let columns = PairColumns::usual(&path)?;
+    Ok(PairFiles::Records { path, columns }.read()?.pairs)
 }
 
 /// A loader that reads every pair once.

@@ -42,16 +42,19 @@ pub struct Report {
 }
 
 impl Report {
-    /// Writes `report.html` into the run folder, with the curves of its `metrics.jsonl`, its recipe, and the dates, wall time and
-    /// commands of its `sessions.json`.
+    /// Writes `report.html` into the run folder, with the curves of its `metrics.jsonl`, its recipe if it has one, and the dates,
+    /// wall time and commands of its `sessions.json`.
     ///
     /// # Errors
     /// Fails if a file of the folder cannot be read or the page cannot be written; an older page then stays.
     pub fn write(&self, folder: &ModelFolder) -> Result<(), TrainingError> {
         let curves = Curves::read(&folder.metrics())?;
-        let recipe = read_text_file(folder.recipe(), recipe::LIMIT)?;
+        let recipe = match read_text_file(folder.recipe(), recipe::LIMIT) {
+            Err(error) if error.is_not_found() => None,
+            recipe => Some(recipe?),
+        };
         let facts = [self.progress(&curves), self.facts.clone(), history(&read_sessions(&folder.sessions())?)].concat();
-        Ok(write_atomic(folder.report(), self.page(&facts, &curves, &recipe).into_string())?)
+        Ok(write_atomic(folder.report(), self.page(&facts, &curves, recipe.as_deref()).into_string())?)
     }
 
     /// How far the run has come.
@@ -68,7 +71,7 @@ impl Report {
         [("steps".to_string(), steps)].into_iter().chain(validation).collect()
     }
 
-    fn page(&self, facts: &[(String, String)], curves: &Curves, recipe: &str) -> Markup {
+    fn page(&self, facts: &[(String, String)], curves: &Curves, recipe: Option<&str>) -> Markup {
         html! {
             (DOCTYPE)
             html lang="en" {
@@ -85,8 +88,7 @@ impl Report {
                     @for (heading, svg) in &self.figures { (figure(heading, svg)) }
                     @if !self.samples.is_empty() { h2 { "Samples" } }
                     @for sample in &self.samples { (sample.to_html()) }
-                    h2 { "Recipe" }
-                    pre { (recipe) }
+                    @if let Some(recipe) = recipe { h2 { "Recipe" } pre { (recipe) } }
                     @if !self.parameters.is_empty() { h2 { "Parameters" } (parameters(&self.parameters)) }
                 }
             }

@@ -8,7 +8,7 @@ use burn::data::dataloader::DataLoader;
 use burn::data::dataset::{Dataset, DatasetError};
 use burn::tensor::Device;
 use firelight_data::{
-    CaptionedImages, ImageError, ImageFiles, ImageSet, Normalization, PairFiles, PairNames, StepLoader, Tokenizer,
+    CaptionedImages, ImageError, ImageFiles, ImageSet, Normalization, PairColumns, PairFiles, StepLoader, Tokenizer,
     TokenizerConfig, drawn_digits,
 };
 use firelight_storage::{ModelFolder, read_text_file, write_atomic};
@@ -287,8 +287,8 @@ pub(super) fn list_of(path: &Path) -> Option<PathBuf> {
 
 /// The images of a list with their captions.
 pub(super) fn captioned(recipe: &ImageTextRecipe, list: &Path) -> Result<CaptionedImages, Seq2SeqError> {
-    let keys = PairNames { source: "image".into(), target: "caption".into() };
-    let pairs = PairFiles::Jsonl { path: list.into(), keys }.read()?.pairs;
+    let columns = PairColumns { source: "image".into(), target: "caption".into() };
+    let pairs = PairFiles::Records { path: list.into(), columns }.read()?.pairs;
     let folder = list.parent().unwrap_or(Path::new(""));
     let (paths, captions): (Vec<PathBuf>, Vec<String>) =
         pairs.into_iter().map(|pair| (folder.join(pair.source), pair.target)).unzip();

@@ -1,20 +1,18 @@
-//! JSON lines of tagged sentences, `{"tokens": [...], "tags": [...]}`.
+//! Tagged sentences as records with two lists: `tokens` and `tags`.
 
 use std::path::Path;
 
 use super::TaggedSentence;
 use crate::DataError;
-use crate::parallel::{JsonLine, read_lines};
+use crate::records::{Record, Records};
 
 /// Reads the sentences of a file.
 pub(super) fn read(path: &Path) -> Result<Vec<TaggedSentence>, DataError> {
-    let lines = read_lines(path)?;
-    let filled = (1..).zip(&lines).filter(|(_, text)| !text.trim().is_empty());
-    filled.map(|(line, text)| sentence(path, &JsonLine::parse(path, line, text)?)).collect()
+    Records::open(path, &["tokens", "tags"])?.map(|record| sentence(path, &record?)).collect()
 }
 
-fn sentence(path: &Path, json: &JsonLine) -> Result<TaggedSentence, DataError> {
-    let (tokens, tags, line) = (json.list("tokens")?, json.list("tags")?, json.number());
+fn sentence(path: &Path, record: &Record) -> Result<TaggedSentence, DataError> {
+    let (tokens, tags, line) = (record.list("tokens")?, record.list("tags")?, record.line());
     if tokens.len() != tags.len() {
         let reason = format!("has {} tokens and {} tags: give every token its tag", tokens.len(), tags.len());
         return Err(DataError::TaggedLine { path: path.into(), line, reason });

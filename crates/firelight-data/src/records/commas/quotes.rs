@@ -12,29 +12,63 @@ enum Place {
     Closed,
 }
 
-/// Looks for a wrong quote. The error is the line of the quote that opened its value, and what is wrong with it.
-pub(super) fn check(text: &str) -> Result<(), (usize, String)> {
-    let (mut line, mut opened, mut place) = (1, 1, Place::Start);
-    for byte in text.bytes() {
-        place = match (place, byte) {
+/// The quotes of text that is read piece by piece.
+pub(super) struct Quotes {
+    /// The line that is read, and the one of the quote that opened the value.
+    line: usize,
+    opened: usize,
+    place: Place,
+}
+
+impl Quotes {
+    /// Outside quotes, at the beginning of a line.
+    pub(super) fn from_line(line: usize) -> Self {
+        Self { line, opened: line, place: Place::Start }
+    }
+
+    /// Whether what was read ends within quotes.
+    pub(super) fn are_open(&self) -> bool {
+        self.place == Place::Quoted
+    }
+
+    /// The error of text that ends within quotes.
+    pub(super) fn never_closed(&self) -> (usize, String) {
+        (self.opened, "is never closed".into())
+    }
+
+    /// Reads on. The error is the line of the quote that opened its value, and what is wrong with it.
+    pub(super) fn read(&mut self, text: &str) -> Result<(), (usize, String)> {
+        text.bytes().try_for_each(|byte| self.step(byte))
+    }
+
+    fn step(&mut self, byte: u8) -> Result<(), (usize, String)> {
+        self.place = match (self.place, byte) {
             (Place::Start, b'"') => {
-                opened = line;
+                self.opened = self.line;
                 Place::Quoted
             }
             (Place::Quoted, b'"') => Place::Closed,
             (Place::Quoted, _) | (Place::Closed, b'"') => Place::Quoted,
             (_, b',' | b'\n' | b'\r') => Place::Start,
-            (Place::Closed, _) => return Err((opened, format!("closes on line {line} in the middle of a value"))),
+            (Place::Closed, _) => {
+                return Err((self.opened, format!("closes on line {} in the middle of a value", self.line)));
+            }
             _ => Place::Plain,
         };
-        line += usize::from(byte == b'\n');
+        self.line += usize::from(byte == b'\n');
+        Ok(())
     }
-    if place == Place::Quoted { Err((opened, "is never closed".into())) } else { Ok(()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn check(text: &str) -> Result<(), (usize, String)> {
+        let mut quotes = Quotes::from_line(1);
+        quotes.read(text)?;
+        if quotes.are_open() { Err(quotes.never_closed()) } else { Ok(()) }
+    }
 
     #[test]
     fn quotes_come_in_pairs_around_values() {

@@ -1,0 +1,153 @@
+//! A forecaster of time series: a data set of this project's own, a causal Transformer over numbers, a regression. Firelight's `fit`
+//! trains it, with checkpoints, exact resume, Burn's metrics and a report page; Burn's own Learner does as well.
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataloader::{DataLoader, DataLoaderBuilder};
+use burn::data::dataset::Dataset;
+use burn::module::Module;
+use burn::nn::loss::{MseLoss, Reduction};
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::AdamWConfig;
+use burn::tensor::{Device, Tensor, TensorData};
+use burn::train::metric::LossMetric;
+use burn::train::{InferenceStep, Learner, RegressionOutput, SupervisedTraining, TrainOutput, TrainStep};
+use firelight_core::{Pass, PositionConfig, SequenceInput, Transformer, TransformerConfig};
+use firelight_storage::{Existing, ModelFolder};
+use firelight_training::{
+    FitInput, Fitted, MetricsLog, OptimizerConfig, Report, ScheduleConfig, TrainingConfig, fit, resume_point,
+};
+
+const LENGTH: usize = 24;
+const BATCH: usize = 16;
+
+/// Sums of two waves whose pace and phase are those of the item.
+#[derive(Clone)]
+pub struct Waves(usize);
+
+impl Dataset<[f32; LENGTH + 1]> for Waves {
+    fn get(&self, index: usize) -> Option<[f32; LENGTH + 1]> {
+        let of_item = |factor: f32| (index as f32 * factor).fract();
+        let (slow, fast, phase) = (0.2 + 0.2 * of_item(0.618), 0.6 + 0.4 * of_item(0.414), 6.3 * of_item(0.732));
+        let at = |t: usize| (slow * t as f32 + phase).sin() + 0.3 * (fast * t as f32).sin();
+        (index < self.0).then(|| std::array::from_fn(at))
+    }
+
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+/// Puts series on a device: `[B, LENGTH + 1]`.
+#[derive(Clone)]
+pub struct OnDevice;
+
+impl Batcher<[f32; LENGTH + 1], Tensor<2>> for OnDevice {
+    fn batch(&self, items: Vec<[f32; LENGTH + 1]>, device: &Device) -> Tensor<2> {
+        Tensor::from_data(TensorData::new(items.concat(), [items.len(), LENGTH + 1]), device)
+    }
+}
+
+/// Every next value of a series from those before it.
+#[derive(Module, Debug)]
+pub struct Forecaster {
+    input: Linear,
+    encoder: Transformer,
+    output: Linear,
+}
+
+impl Forecaster {
+    /// A forecaster of width 32.
+    pub fn new(device: &Device) -> Self {
+        device.seed(1);
+        let encoder = TransformerConfig::new(32, 4, 2).with_position(PositionConfig::rotary());
+        let [input, output] = [[1, 32], [32, 1]].map(|[from, to]| LinearConfig::new(from, to).init(device));
+        Self { input, encoder: encoder.init(device), output }
+    }
+
+    /// `[B, T] -> [B, T]`: at each place the value after it.
+    pub fn forward(&self, series: Tensor<2>) -> Tensor<2> {
+        let x = self.input.forward(series.unsqueeze_dim(2)); // [B, T, D]
+        let x = self.encoder.forward(x, &SequenceInput::default(), &mut Pass::default());
+        self.output.forward(x).squeeze_dim(2)
+    }
+
+    fn regress(&self, series: Tensor<2>) -> RegressionOutput {
+        let output = self.forward(series.clone().narrow(1, 0, LENGTH));
+        let targets = series.narrow(1, 1, LENGTH);
+        RegressionOutput::new(MseLoss::new().forward(output.clone(), targets.clone(), Reduction::Mean), output, targets)
+    }
+}
+
+impl TrainStep for Forecaster {
+    type Input = Tensor<2>;
+    type Output = RegressionOutput;
+
+    fn step(&self, series: Tensor<2>) -> TrainOutput<RegressionOutput> {
+        let output = self.regress(series);
+        TrainOutput::new(self, output.loss.backward(), output)
+    }
+}
+
+impl InferenceStep for Forecaster {
+    type Input = Tensor<2>;
+    type Output = RegressionOutput;
+
+    fn step(&self, series: Tensor<2>) -> RegressionOutput {
+        self.regress(series)
+    }
+}
+
+fn loader(data: impl Dataset<[f32; LENGTH + 1]> + 'static) -> Arc<dyn DataLoader<Tensor<2>>> {
+    DataLoaderBuilder::new(OnDevice).batch_size(BATCH).build(data)
+}
+
+/// Trains in a folder up to a step, from where an earlier training has ended or was killed.
+///
+/// # Errors
+/// If the folder holds something else, or the training fails.
+pub fn train(path: &Path, steps: usize) -> Result<Fitted<Forecaster>, Box<dyn Error>> {
+    let folder = ModelFolder::create(path, if path.exists() { Existing::Resume } else { Existing::Refuse })?;
+    let start = resume_point(&folder)?.unwrap_or_default();
+    let log = MetricsLog::resume(folder.metrics(), start.step())?;
+    let training = loader(Waves(steps * BATCH)).slice(start.step() * BATCH, steps * BATCH);
+    let fitted = fit(
+        Forecaster::new(&Device::flex().autodiff()),
+        FitInput {
+            training: TrainingConfig { steps, evaluate_every: 20, ..TrainingConfig::default() },
+            optimizer: OptimizerConfig { learning_rate: 3e-3, ..OptimizerConfig::default() },
+            schedule: ScheduleConfig { warmup_steps: 10, steps: Some(200), ..ScheduleConfig::default() },
+            folder: Some(folder),
+            start,
+            observers: vec![Box::new(log)],
+            extension: Some(Box::new(|training| training.metrics((LossMetric::new(),)))),
+            ..FitInput::new(training, loader(Waves(64)))
+        },
+    )?;
+    let report = Report { title: "waves".into(), target: "series", steps, ..Report::default() };
+    report.write(&ModelFolder::open(path)?)?;
+    Ok(fitted)
+}
+
+/// The same by Burn's own Learner, for an epoch of so many steps.
+///
+/// # Errors
+/// If the training fails.
+pub fn train_by_burn(path: &Path, steps: usize) -> Result<Forecaster, Box<dyn Error>> {
+    let training = SupervisedTraining::new(path, loader(Waves(steps * BATCH)), loader(Waves(64)))
+        .metrics((LossMetric::new(),))
+        .with_application_logger(None)
+        .num_epochs(1);
+    let model = Forecaster::new(&Device::flex().autodiff());
+    let result = training.launch(Learner::new(model, AdamWConfig::new().init(), 3e-3));
+    result.error.map_or(Ok(result.model), |error| Err(error.to_string().into()))
+}
+
+/// The mean squared error of the forecasts for series that no training has seen.
+pub fn error_of(model: &Forecaster) -> f32 {
+    let unseen: Vec<_> = (10_000..10_064).filter_map(|item| Waves(usize::MAX).get(item)).collect();
+    model.regress(OnDevice.batch(unseen, &Device::flex())).loss.into_scalar()
+}

@@ -1,0 +1,58 @@
+//! The forecaster learns, and a training that was killed ends in the bytes of one that was not.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use burn::module::Module;
+use burn::tensor::Device;
+use firelight_consumer::forecaster::{Forecaster, error_of, train, train_by_burn};
+
+const STEPS: usize = 200;
+
+fn begin(folder: &Path) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_firelight-consumer"));
+    command.arg("forecast").arg(folder).spawn().expect("the program")
+}
+
+/// Kills a training when it has left a checkpoint and is not done.
+fn kill_within(folder: &Path) {
+    let mut training = begin(folder);
+    let checkpoint = folder.join("checkpoints");
+    let has_one = || fs::read_dir(&checkpoint).is_ok_and(|mut found| found.next().is_some());
+    let begun = Instant::now();
+    while !has_one() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "no checkpoint was written");
+        assert!(training.try_wait().expect("a state").is_none(), "it ended before it was killed");
+        sleep(Duration::from_millis(2));
+    }
+    training.kill().expect("a running program");
+    assert!(!training.wait().expect("an end").success(), "it was done before it was killed");
+}
+
+#[test]
+fn a_killed_training_ends_in_the_bytes_of_one_that_was_not() {
+    let home = tempfile::tempdir().expect("a folder");
+    let [whole, killed]: [PathBuf; 2] = ["whole", "killed"].map(|name| home.path().join(name));
+    let untrained = error_of(&Forecaster::new(&Device::flex()));
+    let fitted = train(&whole, STEPS).expect("a training");
+    let error = error_of(&fitted.model);
+    assert!(error < untrained / 20.0, "the error went from {untrained} to {error}");
+
+    kill_within(&killed);
+    assert!(begin(&killed).wait().expect("an end").success());
+    let weights = |run: &Path| fs::read(run.join("model.safetensors")).expect("weights");
+    assert!(weights(&whole) == weights(&killed), "the weights of a training that was killed are others");
+    let page = fs::read_to_string(killed.join("report.html")).expect("a report");
+    assert!(page.contains("waves") && page.contains("<svg"), "{page}");
+}
+
+#[test]
+fn burns_learner_trains_it_as_well() {
+    let home = tempfile::tempdir().expect("a folder");
+    let untrained = error_of(&Forecaster::new(&Device::flex()));
+    let error = error_of(&train_by_burn(home.path(), 60).expect("a training").valid());
+    assert!(error < untrained / 4.0, "the error went from {untrained} to {error}");
+}
