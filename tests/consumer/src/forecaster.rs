@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataloader::{DataLoader, DataLoaderBuilder};
-use burn::data::dataset::Dataset;
+use burn::data::dataset::{Dataset, DatasetError};
 use burn::module::Module;
 use burn::nn::loss::{MseLoss, Reduction};
 use burn::nn::{Linear, LinearConfig};
@@ -17,9 +17,7 @@ use burn::train::metric::LossMetric;
 use burn::train::{InferenceStep, Learner, RegressionOutput, SupervisedTraining, TrainOutput, TrainStep};
 use firelight_core::{Pass, PositionConfig, SequenceInput, Transformer, TransformerConfig};
 use firelight_storage::{Existing, ModelFolder};
-use firelight_training::{
-    FitInput, Fitted, MetricsLog, OptimizerConfig, Report, ScheduleConfig, TrainingConfig, fit, resume_point,
-};
+use firelight_training::{FitInput, Fitted, MetricsLog, OptimizerConfig, Report, TrainingConfig, fit, resume_point};
 
 const LENGTH: usize = 24;
 const BATCH: usize = 16;
@@ -29,11 +27,11 @@ const BATCH: usize = 16;
 pub struct Waves(usize);
 
 impl Dataset<[f32; LENGTH + 1]> for Waves {
-    fn get(&self, index: usize) -> Option<[f32; LENGTH + 1]> {
+    fn get(&self, index: usize) -> Result<[f32; LENGTH + 1], DatasetError> {
         let of_item = |factor: f32| (index as f32 * factor).fract();
         let (slow, fast, phase) = (0.2 + 0.2 * of_item(0.618), 0.6 + 0.4 * of_item(0.414), 6.3 * of_item(0.732));
         let at = |t: usize| (slow * t as f32 + phase).sin() + 0.3 * (fast * t as f32).sin();
-        (index < self.0).then(|| std::array::from_fn(at))
+        Ok(std::array::from_fn(at))
     }
 
     fn len(&self) -> usize {
@@ -41,11 +39,8 @@ impl Dataset<[f32; LENGTH + 1]> for Waves {
     }
 }
 
-/// Puts series on a device: `[B, LENGTH + 1]`.
-#[derive(Clone)]
-pub struct OnDevice;
-
-impl Batcher<[f32; LENGTH + 1], Tensor<2>> for OnDevice {
+impl Batcher<[f32; LENGTH + 1], Tensor<2>> for Waves {
+    /// Series side by side: `[B, LENGTH + 1]`.
     fn batch(&self, items: Vec<[f32; LENGTH + 1]>, device: &Device) -> Tensor<2> {
         Tensor::from_data(TensorData::new(items.concat(), [items.len(), LENGTH + 1]), device)
     }
@@ -101,8 +96,8 @@ impl InferenceStep for Forecaster {
     }
 }
 
-fn loader(data: impl Dataset<[f32; LENGTH + 1]> + 'static) -> Arc<dyn DataLoader<Tensor<2>>> {
-    DataLoaderBuilder::new(OnDevice).batch_size(BATCH).build(data)
+fn loader(waves: Waves) -> Arc<dyn DataLoader<Tensor<2>>> {
+    DataLoaderBuilder::new(waves.clone()).batch_size(BATCH).build(waves)
 }
 
 /// Trains in a folder up to a step, from where an earlier training has ended or was killed.
@@ -110,7 +105,7 @@ fn loader(data: impl Dataset<[f32; LENGTH + 1]> + 'static) -> Arc<dyn DataLoader
 /// # Errors
 /// If the folder holds something else, or the training fails.
 pub fn train(path: &Path, steps: usize) -> Result<Fitted<Forecaster>, Box<dyn Error>> {
-    let folder = ModelFolder::create(path, if path.exists() { Existing::Resume } else { Existing::Refuse })?;
+    let folder = ModelFolder::create(path, Existing::Continue)?;
     let start = resume_point(&folder)?.unwrap_or_default();
     let log = MetricsLog::resume(folder.metrics(), start.step())?;
     let training = loader(Waves(steps * BATCH)).slice(start.step() * BATCH, steps * BATCH);
@@ -119,7 +114,6 @@ pub fn train(path: &Path, steps: usize) -> Result<Fitted<Forecaster>, Box<dyn Er
         FitInput {
             training: TrainingConfig { steps, evaluate_every: 20, ..TrainingConfig::default() },
             optimizer: OptimizerConfig { learning_rate: 3e-3, ..OptimizerConfig::default() },
-            schedule: ScheduleConfig { warmup_steps: 10, steps: Some(200), ..ScheduleConfig::default() },
             folder: Some(folder),
             start,
             observers: vec![Box::new(log)],
@@ -148,6 +142,6 @@ pub fn train_by_burn(path: &Path, steps: usize) -> Result<Forecaster, Box<dyn Er
 
 /// The mean squared error of the forecasts for series that no training has seen.
 pub fn error_of(model: &Forecaster) -> f32 {
-    let unseen: Vec<_> = (10_000..10_064).filter_map(|item| Waves(usize::MAX).get(item)).collect();
-    model.regress(OnDevice.batch(unseen, &Device::flex())).loss.into_scalar()
+    let unseen: Vec<_> = (10_000..10_064).filter_map(|item| Waves(usize::MAX).get(item).ok()).collect();
+    model.regress(Waves(0).batch(unseen, &Device::flex())).loss.into_scalar()
 }

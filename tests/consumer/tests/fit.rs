@@ -46,8 +46,7 @@ impl Evaluator<Classifier> for Accuracy {
 
 /// Trains to a step in a folder, from where an earlier training has stopped.
 fn train(path: &Path, steps: usize) -> Fitted<Classifier> {
-    let existing = if path.exists() { Existing::Resume } else { Existing::Refuse };
-    let folder = ModelFolder::create(path, existing).expect("a folder");
+    let folder = ModelFolder::create(path, Existing::Continue).expect("a folder");
     let device = Device::flex();
     device.seed(1);
     let model = Classifier::new(&device.autodiff());

@@ -20,14 +20,13 @@ pub(super) fn parse(bytes: &[u8]) -> Result<tokenizers::Tokenizer, String> {
     if let Some(merge) = short_merge(&file["model"]) {
         return Err(format!("its merge {merge} lacks the prefix of a token that goes on with a word"));
     }
-    let random = &mut file["model"]["dropout"];
-    let is_random = random.as_f64().is_some_and(|share| share != 0.0);
-    let tokenizer = match is_random {
-        true => {
+    let is_random = |share: &&mut Value| share.as_f64().is_some_and(|share| share != 0.0);
+    let tokenizer = match file.pointer_mut("/model/dropout").filter(is_random) {
+        Some(random) => {
             *random = Value::Null; // equal texts give equal ids
             build(file.to_string().as_bytes())?
         }
-        false => build(bytes)?,
+        None => build(bytes)?,
     };
     let Some(moved) = moved_token(&file, &tokenizer) else { return Ok(tokenizer) };
     // The crate gives added tokens the next ids, whatever the file says, except to those in the vocabulary of the model.
@@ -84,7 +83,7 @@ fn short_merge(model: &Value) -> Option<&Value> {
 /// Puts the added tokens into the vocabulary of the model, where it leaves their ids out.
 fn fill_holes(file: &mut Value) {
     let added = file["added_tokens"].as_array().cloned().unwrap_or_default();
-    let Some(vocabulary) = file["model"]["vocab"].as_object_mut() else { return };
+    let Some(vocabulary) = file.pointer_mut("/model/vocab").and_then(Value::as_object_mut) else { return };
     let taken: HashSet<u64> = vocabulary.values().filter_map(Value::as_u64).collect();
     for token in added {
         if let (Some(content), Some(id)) = (token["content"].as_str(), token["id"].as_u64())
@@ -132,6 +131,13 @@ mod tests {
             assert!(matches!(error, DataError::TokenizerFile { .. }) && error.is_user_error());
             assert!(error.to_string().starts_with(&format!("`{}` is no tokenizer", path.display())), "{error}");
             assert!(error.to_string().contains("at line 1 column"), "serde_json says where: {error}");
+        }
+    }
+
+    #[test]
+    fn other_json_is_an_error() {
+        for json in ["0", "null", "[]", "{}", "{\"model\": 3}", "{\"model\": {\"dropout\": 0.1}}"] {
+            assert!(parse(json.as_bytes()).is_err(), "{json}");
         }
     }
 

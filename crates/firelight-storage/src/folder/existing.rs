@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::layout::{CHECKPOINTS, CONFIG, RECIPE};
+use super::layout::{CHECKPOINTS, CONFIG, METRICS, RECIPE, SESSIONS};
 use crate::atomic::is_temporary;
 use crate::checkpoint_folder::checkpoint_of;
 use crate::error::list;
@@ -22,6 +22,8 @@ pub enum Existing {
     Force,
     /// Keep what is there and continue it.
     Resume,
+    /// The same, or begin where there is no more than a training leaves that was killed before its first checkpoint.
+    Continue,
 }
 
 /// Whether a run may begin or go on in the folder at `path`, as far as what lies in it goes.
@@ -32,7 +34,10 @@ pub(super) fn check(path: &Path, existing: Existing) -> Result<(), StorageError>
     let found =
         || if names.is_empty() { "it is missing or empty".into() } else { format!("it holds {}", list(&names)) };
     match existing {
-        Existing::Resume if !is_run => Err(StorageError::NothingToResume { path: path.into(), found: found() }),
+        Existing::Continue if is_begun(path, &names) => Ok(()),
+        Existing::Resume | Existing::Continue if !is_run => {
+            Err(StorageError::NothingToResume { path: path.into(), found: found() })
+        }
         Existing::Refuse if !names.is_empty() => Err(StorageError::FolderExists { path: path.into() }),
         Existing::Force if !names.is_empty() && !is_run => {
             Err(StorageError::ForeignFolder { path: path.into(), found: list(&names) })
@@ -47,6 +52,13 @@ pub(super) fn has_checkpoint(path: &Path) -> bool {
     let is_whole =
         |name: &String| checkpoint_of(name).is_some() && CheckpointFolder::at(checkpoints.join(name)).state().is_file();
     names_in(&checkpoints).unwrap_or_default().iter().any(is_whole)
+}
+
+/// Whether nothing lies there but what a training writes before its first checkpoint is whole.
+fn is_begun(path: &Path, names: &[String]) -> bool {
+    let unfinished = |name: &String| name.starts_with('.');
+    names.iter().all(|name| [CHECKPOINTS, METRICS, SESSIONS].contains(&name.as_str()))
+        && names_in(&path.join(CHECKPOINTS)).unwrap_or_default().iter().all(unfinished)
 }
 
 /// Removes what writers left behind that were killed; whoever holds the lock knows that none is at work.
@@ -133,6 +145,18 @@ mod tests {
         assert_eq!(names_in(home.path()).unwrap(), [LOCK]);
         let home = folder_with(&["checkpoints/step-5/model.safetensors"]);
         assert!(ModelFolder::open(home.path()).is_err() && ModelFolder::create(home.path(), Existing::Resume).is_err());
+    }
+
+    #[test]
+    fn a_training_is_continued_or_begun() {
+        let go_on = |files: &[&str]| ModelFolder::create(folder_with(files).path(), Existing::Continue).is_ok();
+        assert!(go_on(&[]) && go_on(&RUN) && go_on(&["metrics.jsonl"]));
+        assert!(go_on(&["metrics.jsonl", "sessions.json", "checkpoints/.step-20.staging/state.json"]));
+        assert!(
+            !go_on(&["metrics.jsonl", "notes.txt"]) && !go_on(&["model.safetensors"]) && !go_on(&["checkpoints/mine"])
+        );
+        let home = folder_with(&[]);
+        assert!(ModelFolder::create(home.path().join("new"), Existing::Continue).is_ok());
     }
 
     #[test]
