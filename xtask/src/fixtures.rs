@@ -1,5 +1,5 @@
 //! `cargo xtask fixtures`: computes the golden values anew; needs python3 with torch, numpy, safetensors, transformers,
-//! sacrebleu, rouge-score, scikit-learn, scipy, seqeval and tokenizers.
+//! sacrebleu, rouge-score, scikit-learn, scipy, seqeval, tokenizers and pyarrow.
 
 use anyhow::Result;
 
@@ -9,5 +9,6 @@ pub(crate) fn regenerate() -> Result<()> {
     run("golden tensors", &mut program("python3", "tests/fixtures/generate.py"))?;
     run("golden scores of text", &mut program("python3", "tests/fixtures/text_metrics.py"))?;
     run("golden scores of classes", &mut program("python3", "tests/fixtures/class_metrics.py"))?;
-    run("golden ids of tokenizers", &mut program("python3", "tests/fixtures/tokenizer_files.py"))
+    run("golden ids of tokenizers", &mut program("python3", "tests/fixtures/tokenizer_files.py"))?;
+    run("records in Parquet", &mut program("python3", "tests/fixtures/records.py"))
 }

@@ -7,7 +7,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use firelight_core::Pass;
 use firelight_data::{Batching, TokenizerKind};
 use firelight_kernels::awake;
-use firelight_storage::Checkpoint;
+use firelight_storage::{Checkpoint, InputError};
 
 use crate::classifier::batches;
 use crate::data::{EncodedText, input_of};
@@ -124,7 +124,8 @@ impl MaskFiller {
         let unread = |error| ClassificationError::Line { line, error };
         let parts: Vec<&str> = text.split(MASK).collect();
         if parts.len() < 2 {
-            return Err(ClassificationError::NoMask { line });
+            let problem = format!("line {line}: the text has no [MASK]");
+            return Err(InputError::new(problem).advise("write [MASK] where a token is to be found").into());
         }
         let mut ids = Vec::new();
         if kind == TokenizerKind::Other {
@@ -150,7 +151,11 @@ impl MaskFiller {
         let (tokens, max_len) = (ids.len() + frame.size(false), self.model.encoder().max_seq_len());
         match tokens <= max_len {
             true => Ok(framed(frame, ids, None, max_len)),
-            false => Err(ClassificationError::LongText { line, tokens, max_len }),
+            false => {
+                let limit = format!("the model reads model.max_seq_len = {max_len} at most");
+                let problem = format!("line {line}: the text has {tokens} tokens, with those around it, but {limit}");
+                Err(InputError::new(problem).advise("shorten it").into())
+            }
         }
     }
 

@@ -6,7 +6,7 @@
 #[cfg(feature = "train")]
 use firelight_data::TokenizerConfig;
 use firelight_data::{Cut, DataError, Frame, SpecialRole, Tokenizer, WindowOptions};
-use firelight_storage::ModelFolder;
+use firelight_storage::{InputError, ModelFolder};
 
 use crate::data::{EncodedText, EncodedWords, QuestionWindow};
 use crate::error::ClassificationError;
@@ -64,8 +64,7 @@ impl TextVocabulary {
         tokenizer: &TokenizerConfig,
         text: impl FnOnce() -> String,
     ) -> Result<Self, ClassificationError> {
-        let is_file = matches!(tokenizer, TokenizerConfig::File { .. });
-        match init.run()?.filter(|_| !is_file) {
+        match init.run_with_tokenizer(tokenizer.is_file())? {
             Some(run) => Self::load(&run),
             None => Ok(Self::new(Tokenizer::train(tokenizer, &text())?)?),
         }
@@ -73,10 +72,8 @@ impl TextVocabulary {
 
     /// Makes sure that the model beside it in the folder knows all of its tokens.
     pub(crate) fn fits(self, size: usize, folder: &ModelFolder) -> Result<Self, ClassificationError> {
-        match self.vocab_size() {
-            found if found <= size => Ok(self),
-            found => Err(ClassificationError::Vocabulary { path: folder.config(), size, found }),
-        }
+        self.tokenizer.fits(size, &folder.config())?;
+        Ok(self)
     }
 
     /// Writes the tokenizer into a run folder.
@@ -168,9 +165,18 @@ impl TextVocabulary {
         let [tokens, len] = whole.first().map_or([0; 2], |whole| [whole.text.ids.len(), whole.stretches.len()]);
         let (asked, room) = (tokens - len - self.frame.size(true), max_len.saturating_sub(tokens - len));
         match stride {
-            _ if room == 0 => Err(ClassificationError::LongQuestion { line, tokens: asked, max_len }),
+            _ if room == 0 => {
+                let limit = format!("model.max_seq_len = {max_len}: raise it");
+                let problem = format!("the question has {asked} tokens, which leave no room for its text of {limit}");
+                Err(InputError::new(format!("line {line}: {problem}")).into())
+            }
             _ if len <= room => Ok(whole),
-            None => Err(ClassificationError::LongContext { line, tokens, max_len }),
+            None => {
+                let problem =
+                    format!("the question and its text have {tokens} tokens, but model.max_seq_len = {max_len}");
+                let way_out = "raise it, or set data.stride to read the text in windows";
+                Err(InputError::new(format!("line {line}: {problem}: {way_out}")).into())
+            }
             Some(stride) => windows(max_len, room - stride.clamp(1, room)),
         }
     }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use firelight_storage::InputError;
+
 use crate::buckets::Buckets;
 use crate::{DataError, Order};
 
@@ -80,7 +82,7 @@ impl Batching {
         {
             problems.push(format!("batching.max_tokens = {max_tokens} must be at most {MAX_BUDGET}"));
         }
-        if problems.is_empty() { Ok(()) } else { Err(DataError::Batching { problems: problems.join("; ") }) }
+        Ok(InputError::of_all(&problems)?)
     }
 }
 
@@ -211,7 +213,13 @@ impl BatchPlan {
 fn check_lengths(lengths: &[usize], max_tokens: usize) -> Result<(), DataError> {
     let too_long = lengths.iter().filter(|length| **length > max_tokens).count();
     match lengths.iter().max() {
-        Some(&longest) if longest > max_tokens => Err(DataError::AboveBudget { too_long, longest, max_tokens }),
+        Some(&longest) if longest > max_tokens => {
+            let problem = format!(
+                "a batch of {max_tokens} tokens cannot hold every item: {too_long} above it, the longest of {longest}"
+            );
+            let advice = format!("give batching.max_tokens = {longest} or more, or cut these items or leave them out");
+            Err(InputError::new(problem).advise(advice).into())
+        }
         _ => Ok(()),
     }
 }

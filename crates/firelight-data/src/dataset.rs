@@ -5,6 +5,8 @@ use std::fmt;
 
 use burn::data::dataset::{Dataset, DatasetError};
 
+use firelight_storage::InputError;
+
 use crate::{DataError, Tokens};
 
 /// The ids a model reads and, position by position, the ids it is to predict.
@@ -101,10 +103,25 @@ impl Dataset<Window> for WindowDataset {
 fn check_length(split: Split, tokens: &Tokens, length: usize) -> Result<(), DataError> {
     assert!(length > 0, "windows need at least one token");
     match tokens.len() {
-        0 if split == Split::Validation => Err(DataError::NoValidationSplit),
-        tokens if tokens <= length => Err(DataError::TooShort { split, tokens, length }),
+        0 if split == Split::Validation => Err(no_validation_split().into()),
+        tokens if tokens <= length => {
+            let (needed, more) = (length + 1, split.more());
+            let problem = format!(
+                "the {split} split of the text is too short: a context of {length} tokens needs at least {needed} tokens, \
+                 found {tokens}"
+            );
+            let advice = format!("give more text, a shorter context (max_seq_len), or a {more} validation_fraction");
+            Err(InputError::new(problem).advise(advice).into())
+        }
         _ => Ok(()),
     }
+}
+
+/// Nothing is left to validate on.
+pub(crate) fn no_validation_split() -> InputError {
+    let problem = "there is no validation split: validation_fraction leaves it no token, but a training needs one to tell how \
+                   good the model is";
+    InputError::new(problem).advise("give a validation_fraction above 0, such as 0.1")
 }
 
 #[cfg(test)]
@@ -140,7 +157,10 @@ mod tests {
             (Split::Validation, WindowDataset::for_evaluation(tokens(3), 3)),
         ];
         for (whose, result) in short {
-            assert!(matches!(result, Err(DataError::TooShort { split, tokens: 3, length: 3 }) if split == whose));
+            let error = result.err().expect("too few tokens").to_string();
+            let expected =
+                format!("the {whose} split of the text is too short: a context of 3 tokens needs at least 4");
+            assert!(error.starts_with(&expected), "{error}");
         }
     }
 

@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use burn::data::dataset::{Dataset, DatasetError};
 
+use firelight_storage::InputError;
+
+use crate::dataset::no_validation_split;
 use crate::{DataError, Documents, Split, Tokens, Window, pack};
 
 /// The documents of a split of a text, those that are longer than a row in several pieces.
@@ -32,8 +35,8 @@ impl DocumentDataset {
         assert!(length > 0, "pieces need at least one token");
         let pieces: Arc<[Range<usize>]> = documents.ranges().flat_map(|document| pieces(document, length)).collect();
         match (pieces.is_empty(), documents.is_empty(), split) {
-            (true, true, Split::Validation) => Err(DataError::NoValidationSplit),
-            (true, ..) => Err(DataError::NoDocument { split }),
+            (true, true, Split::Validation) => Err(no_validation_split().into()),
+            (true, ..) => Err(no_document(split).into()),
             _ => Ok(Self { tokens: documents.tokens().clone(), pieces }),
         }
     }
@@ -106,6 +109,14 @@ impl Dataset<PackedRow> for PackedDataset {
     }
 }
 
+/// A split has no document with a token to predict.
+fn no_document(split: Split) -> InputError {
+    let problem = format!(
+        "the {split} split of the text holds no document with a token to predict: the splits are cut between two documents"
+    );
+    InputError::new(problem).advise(format!("give more documents or a {} validation_fraction", split.more()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,7 +157,7 @@ mod tests {
     #[test]
     fn a_split_without_a_target_is_refused() {
         let error = dataset("a", 3).unwrap_err();
-        assert!(matches!(error, DataError::NoDocument { split: Split::Training }) && error.is_user_error());
+        assert!(error.to_string().starts_with("the training split of the text holds no document"), "{error}");
     }
 
     proptest! {

@@ -7,6 +7,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use firelight_storage::InputError;
+
+use crate::token_file::broken;
 use crate::{DataError, TokenFile, Tokenizer, Tokens};
 
 /// What ends a document: `"line"`, `"blank_line"`, or `{ kind = "text", text = "<|endoftext|>" }`.
@@ -33,7 +36,10 @@ impl Separator {
     /// Fails if the separator is an empty text.
     pub fn validate(&self) -> Result<(), DataError> {
         match self {
-            Self::Text { text } if text.is_empty() => Err(DataError::EmptySeparator),
+            Self::Text { text } if text.is_empty() => {
+                let problem = "the text that separates documents is empty";
+                Err(InputError::new(problem).advise("give one, such as \"<|endoftext|>\"").into())
+            }
             _ => Ok(()),
         }
     }
@@ -108,8 +114,7 @@ impl Documents {
         match found == expected {
             true => Ok(Self { tokens, ends }),
             false => {
-                let reason = format!("its documents have {found} tokens, but the text has {expected}");
-                Err(DataError::TokenFile { path: path.into(), reason })
+                Err(broken(path, &format!("its documents have {found} tokens, but the text has {expected}")).into())
             }
         }
     }

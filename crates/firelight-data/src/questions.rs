@@ -19,7 +19,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use firelight_storage::shortened;
+use firelight_storage::{InputError, shortened};
 use serde::{Deserialize, Serialize};
 
 use crate::DataError;
@@ -68,11 +68,16 @@ impl Question {
 /// does not stand where the line says; always with the line.
 pub fn read(path: &Path) -> Result<Vec<Question>, DataError> {
     if RecordFormat::of(path).map_or(true, RecordFormat::is_table) {
-        return Err(DataError::QuestionEnding { path: path.into() });
+        let problem = "has an ending that tells no format of questions: expected .jsonl or .parquet";
+        return Err(InputError::in_file(path, problem).into());
     }
     let records = Records::open(path, &COLUMNS)?;
     let found: Vec<Question> = records.map(|record| question(path, &record?)).collect::<Result<_, _>>()?;
-    if found.is_empty() { Err(DataError::NoQuestions { path: path.into() }) } else { Ok(found) }
+    if found.is_empty() {
+        let advice = "give a file with a question, its context and its answers a line";
+        return Err(InputError::in_file(path, "holds no question").advise(advice).into());
+    }
+    Ok(found)
 }
 
 fn question(path: &Path, record: &Record) -> Result<Question, DataError> {
@@ -80,9 +85,8 @@ fn question(path: &Path, record: &Record) -> Result<Question, DataError> {
     let [question, context] = [record.text(asked)?, record.text(context)?];
     let answers = Answers { text: record.list(text)?, answer_start: record.counts(answer_start)? };
     let found = Question { question, context, answers, line: record.line() };
-    let wrong = |reason| DataError::QuestionLine { path: path.into(), line: found.line, reason };
     match problem(&found) {
-        Some(reason) => Err(wrong(reason)),
+        Some(problem) => Err(InputError::at_line(path, found.line, problem).into()),
         None => Ok(found),
     }
 }

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
 
-use firelight_storage::{StorageError, open_file, write_atomic_with};
+use firelight_storage::{InputError, StorageError, open_file, write_atomic_with};
 use memmap2::Mmap;
 
 use crate::DataError;
@@ -67,11 +67,11 @@ impl TokenFile {
         // SAFETY: the map is only read. Another program that cuts the file short meanwhile could end this one; the
         // documentation asks callers not to, and `create` never changes a file in place.
         let map = unsafe { Mmap::map(&file) }.map_err(StorageError::io("read", path))?;
-        let broken = |reason| DataError::TokenFile { path: path.into(), reason };
-        let file = Self { layout: layout(&map).map_err(broken)?, map };
+        let file = Self { layout: layout(&map).map_err(|reason| broken(path, &reason))?, map };
         match file.unknown() {
             Some((place, id)) => {
-                Err(broken(format!("token {place} is {id}, outside of its vocabulary of {}", file.vocab_size())))
+                let reason = format!("token {place} is {id}, outside of its vocabulary of {}", file.vocab_size());
+                Err(broken(path, &reason).into())
             }
             None => Ok(file),
         }
@@ -165,6 +165,12 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
+/// A file that is not as it was written.
+pub(crate) fn broken(path: &Path, reason: &str) -> InputError {
+    let problem = format!("is no whole token file: {reason}");
+    InputError::in_file(path, problem).advise("it was cut short or is of another kind, so write it again")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,7 +209,7 @@ mod tests {
         for broken in [&bytes[..0], &bytes[..20], &bytes[..100], &bytes[..bytes.len() - 2], &newer, &[b'x'; 400]] {
             fs::write(&path, broken).unwrap();
             let error = TokenFile::open(&path).unwrap_err();
-            assert!(matches!(error, DataError::TokenFile { .. }) && error.is_user_error(), "{error}");
+            assert!(error.to_string().contains("is no whole token file") && error.is_user_error(), "{error}");
             assert!(!error.to_string().contains('\n'));
         }
         assert!(TokenFile::open(home.path().join("none")).unwrap_err().is_user_error());

@@ -4,6 +4,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use firelight_storage::InputError;
+
 use crate::{DataError, TokenFile};
 
 /// A shared, read-only run of token ids.
@@ -71,7 +73,9 @@ impl Tokens {
     /// Fails if the fraction is not in `[0, 1)`.
     pub fn split(&self, validation_fraction: f64) -> Result<(Self, Self), DataError> {
         if !(0.0..1.0).contains(&validation_fraction) {
-            return Err(DataError::ValidationFraction { fraction: validation_fraction });
+            let expected = "expected a number of at least 0 and less than 1, such as 0.1";
+            let problem = format!("validation_fraction is {validation_fraction}: {expected}");
+            return Err(InputError::new(problem).into());
         }
         let training = ((1.0 - validation_fraction) * self.len() as f64) as usize;
         Ok((self.slice(0..training), self.slice(training..self.len())))
@@ -122,7 +126,8 @@ mod tests {
     fn a_fraction_outside_the_text_is_refused() {
         let tokens = Tokens::from(vec![1, 2, 3]);
         for fraction in [-0.1, 1.0, f64::NAN] {
-            assert!(matches!(tokens.split(fraction), Err(DataError::ValidationFraction { .. })));
+            let error = tokens.split(fraction).unwrap_err().to_string();
+            assert!(error.starts_with("validation_fraction is "), "{error}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use firelight_core::ConfigError;
 use firelight_data::DataError;
 use firelight_generation::GenerationError;
-use firelight_storage::StorageError;
+use firelight_storage::{InputError, StorageError};
 
 /// Why a language model could not be trained, loaded, evaluated or asked.
 #[derive(Debug, thiserror::Error)]
@@ -19,32 +19,6 @@ pub enum LanguageError {
         /// Its bad fields.
         error: ConfigError,
     },
-    /// A recipe without a text of its own needs one.
-    #[error("the recipe `{}` needs a text to train on: give one with --data FILE", path.display())]
-    NoData {
-        /// The recipe.
-        path: PathBuf,
-    },
-    /// Running text is one file.
-    #[error("a language model is trained on one text, but {count} were given: join them into one file")]
-    SeveralTexts {
-        /// How many were given.
-        count: usize,
-    },
-    /// Files of one folder that do not belong together.
-    #[error(
-        "`{}` is for a vocabulary of {found} tokens, but tokenizer.json beside it has {tokenizer}; restore the file that belongs \
-         to this run",
-        path.display()
-    )]
-    Vocabulary {
-        /// `config.json` or `data.tokens`.
-        path: PathBuf,
-        /// The number of tokens that it is for.
-        found: usize,
-        /// The number of tokens of the tokenizer.
-        tokenizer: usize,
-    },
     /// The device failed to compute or to hand over numbers.
     #[error("the device failed to compute {quantity}: {cause}")]
     Device {
@@ -53,6 +27,9 @@ pub enum LanguageError {
         /// The device's reason.
         cause: burn::tensor::TensorReadError,
     },
+    /// Something that was given does not fit, and there is nothing to do but to tell it.
+    #[error(transparent)]
+    Input(#[from] InputError),
     /// The text or the tokenizer.
     #[error(transparent)]
     Data(#[from] DataError),
@@ -76,7 +53,7 @@ impl LanguageError {
     /// True when the user can mend it by asking for something else, false when the machine failed.
     pub fn is_user_error(&self) -> bool {
         match self {
-            Self::Config { .. } | Self::NoData { .. } | Self::SeveralTexts { .. } | Self::Vocabulary { .. } => true,
+            Self::Config { .. } | Self::Input(_) => true,
             Self::Device { .. } => false,
             Self::Data(error) => error.is_user_error(),
             Self::Storage(error) => error.is_user_error(),

@@ -50,10 +50,7 @@ impl TextGenerator {
         config.validate().map_err(|error| LanguageError::Config { path: folder.config(), error })?;
         let weights = folder.weights(checkpoint)?;
         let tokenizer = Tokenizer::load(folder.tokenizer())?;
-        if tokenizer.vocab_size() > config.vocab_size {
-            let (found, tokenizer) = (config.vocab_size, tokenizer.vocab_size());
-            return Err(LanguageError::Vocabulary { path: folder.config(), found, tokenizer });
-        }
+        tokenizer.fits(config.vocab_size, &folder.config())?;
         let mut model = config.init(device);
         load_weights(&mut model, weights)?;
         Ok(Self::new(model, tokenizer))

@@ -10,7 +10,7 @@ use firelight_storage::{Checkpoint, ModelFolder, load_weights};
 use serde::Serialize;
 
 use crate::data::right_padded;
-use crate::error::Seq2SeqError;
+use crate::error::{Seq2SeqError, too_long};
 use crate::inference::cross_attention;
 use crate::model::{Seq2SeqConfig, Seq2SeqModel};
 use crate::vocabulary::Vocabulary;
@@ -172,9 +172,7 @@ impl Translator {
         }
         match ids.len() {
             0 => Ok(ids),
-            tokens if tokens >= max_seq_len => {
-                Err(Seq2SeqError::TooLong { line: index + 1, side: "source", tokens: tokens + 1, max_seq_len })
-            }
+            tokens if tokens >= max_seq_len => Err(too_long((index + 1, "source"), tokens + 1, max_seq_len).into()),
             _ => {
                 ids.push(self.vocabulary.ends().source);
                 Ok(ids)
@@ -269,15 +267,8 @@ fn batches(sources: &[Vec<u32>], budget: usize, most: usize) -> Vec<Vec<usize>> 
 
 /// Files that lie in one folder must fit each other.
 fn check_vocabulary(config: &Seq2SeqConfig, vocabulary: &Vocabulary, folder: &ModelFolder) -> Result<(), Seq2SeqError> {
-    let (source_size, target_size) = (config.source_vocab_size, config.target_vocab_size);
-    let (source_found, target_found) = (vocabulary.source().vocab_size(), vocabulary.target().vocab_size());
-    match source_found <= source_size && target_found <= target_size {
-        true => Ok(()),
-        false => {
-            let path = folder.config();
-            Err(Seq2SeqError::Vocabulary { path, source_size, target_size, source_found, target_found })
-        }
-    }
+    vocabulary.source().fits(config.source_vocab_size, &folder.config())?;
+    Ok(vocabulary.target().fits(config.target_vocab_size, &folder.config())?)
 }
 
 #[cfg(test)]

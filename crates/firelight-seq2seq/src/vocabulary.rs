@@ -1,7 +1,7 @@
 //! The tokenizers of a run: one for both sides, or one each. Both know where a sequence begins and ends.
 
 use firelight_data::{DataError, EncodedPair, Pair, SpecialRole, Tokenizer};
-use firelight_storage::ModelFolder;
+use firelight_storage::{InputError, ModelFolder};
 
 use crate::error::Seq2SeqError;
 
@@ -54,7 +54,8 @@ impl Vocabulary {
     pub fn load(folder: &ModelFolder, joint: bool) -> Result<Self, Seq2SeqError> {
         let source = folder.source_tokenizer();
         if !joint && !source.is_file() {
-            return Err(Seq2SeqError::NoSourceTokenizer { path: source });
+            let problem = "is missing, the tokenizer of the source: restore the file that belongs to this run";
+            return Err(InputError::in_file(&source, problem).into());
         }
         let source = (!joint).then(|| Tokenizer::load(&source)).transpose()?;
         Ok(Self::of(source, Tokenizer::load(folder.tokenizer())?)?)

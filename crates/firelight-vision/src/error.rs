@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use firelight_core::ConfigError;
 use firelight_data::ImageError;
-use firelight_storage::{StorageError, shortened};
+use firelight_storage::{InputError, StorageError};
 
 /// Why a model could not be trained, loaded, evaluated or asked.
 #[derive(Debug, thiserror::Error)]
@@ -17,39 +17,6 @@ pub enum VisionError {
         path: PathBuf,
         /// Its bad fields.
         error: ConfigError,
-    },
-    /// A recipe without images.
-    #[error("the recipe `{}` needs images to train on: give a folder with --data DIR", path.display())]
-    NoData {
-        /// The recipe.
-        path: PathBuf,
-    },
-    /// Images that do not lie in one folder.
-    #[error("images are read from one folder, but {count} paths were given: put them into one")]
-    SeveralFolders {
-        /// How many were given.
-        count: usize,
-    },
-    /// Images that are all of one class.
-    #[error(
-        "all images of `{}` are of the class `{}`, but a classifier needs two or more: give a folder with a folder of \
-         images for each class",
-        path.display(),
-        shortened(class)
-    )]
-    OneClass {
-        /// The folder.
-        path: PathBuf,
-        /// The class.
-        class: String,
-    },
-    /// A file of a run folder that does not fit the others.
-    #[error("`{}` does not fit the run: {reason}; restore the file that belongs to it", path.display())]
-    Corpus {
-        /// The file.
-        path: PathBuf,
-        /// What was expected and found.
-        reason: String,
     },
     /// Weights whose head is for another number of classes than the model has names for.
     #[error(
@@ -80,6 +47,9 @@ pub enum VisionError {
         /// The device's reason.
         cause: burn::tensor::TensorReadError,
     },
+    /// Something that was given does not fit, and there is nothing to do but to tell it.
+    #[error(transparent)]
+    Input(#[from] InputError),
     /// The images.
     #[error(transparent)]
     Image(#[from] ImageError),

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use firelight_data::labelled::{self, LabelledText};
 use firelight_data::{read_lines, stories};
-use firelight_storage::{ModelFolder, write_json_lines};
+use firelight_storage::{InputError, ModelFolder, write_json_lines};
 
 use super::recipe::TextsRecipe;
 use crate::error::ClassificationError;
-use crate::records::{Held, Parts, classes_of, files_in};
+use crate::records::{Held, Parts, classes_of, files_in, no_data, nothing_left};
 
 /// The endings of files of texts, in the order in which they are looked for.
 pub(super) const ENDINGS: [&str; 6] = ["txt", "tsv", "csv", "jsonl", "ndjson", "parquet"];
@@ -27,7 +27,7 @@ pub(super) struct Texts {
 impl Texts {
     /// Reads the file or folder of a recipe.
     pub(super) fn read(data: &TextsRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, ClassificationError> {
-        let [path] = paths else { return Err(ClassificationError::NoData { path: source.into() }) };
+        let [path] = paths else { return Err(no_data(source).into()) };
         let (training, validation) = files_in(path, (&data.training, &data.validation), &ENDINGS)?;
         let parts = match validation {
             Some(validation) => [of_file(&training, data)?, of_file(&validation, data)?],
@@ -105,7 +105,7 @@ fn documents(lines: &[String]) -> Vec<String> {
 fn last_apart(mut texts: Vec<String>, held: &Held) -> Result<[Vec<String>; 2], ClassificationError> {
     let Held::Texts(validation) = *held else { unreachable!("a split has its file") };
     if validation >= texts.len() {
-        return Err(ClassificationError::NothingLeft { validation, texts: texts.len() });
+        return Err(nothing_left(validation, texts.len()).into());
     }
     let last = texts.split_off(texts.len() - validation);
     Ok([texts, last])
@@ -113,7 +113,10 @@ fn last_apart(mut texts: Vec<String>, held: &Held) -> Result<[Vec<String>; 2], C
 
 /// The texts of a file of a run folder.
 fn stored(path: &Path) -> Result<Vec<String>, ClassificationError> {
-    let damaged = |_| ClassificationError::Damaged { path: path.into() };
+    let damaged = |_| {
+        let problem = "is damaged: expected a JSON string on every line";
+        InputError::in_file(path, problem).advise("restore the file that belongs to this run").into()
+    };
     read_lines(path)?
         .iter()
         .filter(|line| !line.is_empty())

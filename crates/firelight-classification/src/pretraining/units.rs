@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use firelight_data::{DataError, Frame, NoiseSeed, SentencePairs, Split};
 
+use firelight_storage::InputError;
+
 use crate::data::EncodedText;
 use crate::error::ClassificationError;
 use crate::vocabulary::{TextVocabulary, framed};
@@ -40,7 +42,10 @@ impl Units {
         });
         let pieces: Vec<EncodedText> = pieces.collect::<Result<Vec<_>, _>>()?.concat();
         match pieces.is_empty() {
-            true => Err(ClassificationError::NoTokens),
+            true => {
+                let problem = "there is no text to train on or none to validate on: all lines are empty";
+                Err(InputError::new(problem).into())
+            }
             false => Ok(Self::Texts(Arc::new(pieces))),
         }
     }
@@ -56,8 +61,7 @@ impl Units {
         });
         let sentences = sentences.collect::<Result<Vec<_>, _>>()?;
         let longest = sentences.iter().flatten().map(Vec::len).max().unwrap_or(0);
-        let sentences =
-            SentencePairs::new(sentences).map_err(|error| ClassificationError::SentencePairs { split, error })?;
+        let sentences = SentencePairs::new(sentences).map_err(|error| no_pairs(split, &error))?;
         let (documents, frame) = (documents.len(), vocabulary.frame().clone());
         Ok(Self::Pairs(Arc::new(Pairs { sentences, documents, longest, frame, max_len })))
     }
@@ -118,6 +122,12 @@ impl Pairs {
 fn sentences(document: &str, vocabulary: &TextVocabulary) -> Result<Vec<Vec<u32>>, DataError> {
     let lines = document.lines().map(|line| vocabulary.tokenizer().encode(line));
     Ok(lines.collect::<Result<Vec<_>, _>>()?.into_iter().filter(|ids| !ids.is_empty()).collect())
+}
+
+/// A split without pairs of sentences.
+fn no_pairs(split: Split, error: &DataError) -> InputError {
+    let forms = "a document is the lines of a .txt between two blank ones, or a row of a table, and each of its lines a sentence";
+    InputError::new(format!("the {split} split: {error}")).advise(forms)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use firelight_training::{DataModule, RecipeOf};
 use serde::Serialize;
 
 use super::loaders::{Loader, Shuffled, in_order};
-use super::{BatchOf, Held, Parts, RecordTask, files_in};
+use super::{BatchOf, Held, Parts, RecordTask, files_in, no_data};
 use crate::error::ClassificationError;
 use crate::vocabulary::TextVocabulary;
 
@@ -177,7 +177,7 @@ fn records_of<T: RecordTask>(
     source: &Path,
     paths: &[PathBuf],
 ) -> Result<Parts<T::Record>, ClassificationError> {
-    let [path] = paths else { return Err(ClassificationError::NoData { path: source.into() }) };
+    let [path] = paths else { return Err(no_data(source).into()) };
     let keys = T::source(data);
     let files = files_in(path, (keys.training, keys.validation), T::ENDINGS)?;
     let (read, classes) = (|file: &Path| T::read_file(data, file), |records: &[T::Record]| T::classes(data, records));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use firelight_data::{split_file, splits_in};
-use firelight_storage::listed;
+use firelight_storage::{InputError, listed, shortened};
 
 use super::Held;
 use crate::error::ClassificationError;
@@ -15,11 +15,14 @@ pub(crate) fn files_in(
     endings: &[&str],
 ) -> Result<(PathBuf, Option<PathBuf>), ClassificationError> {
     match validation {
-        _ if !path.exists() => Err(ClassificationError::Missing { path: path.into() }),
+        _ if !path.exists() => Err(missing(path).into()),
         Held::Texts(_) if path.is_file() => Ok((path.into(), None)),
         Held::Texts(_) => Ok((split_of(path, training, endings)?, None)),
         Held::Split(name) if path.is_file() => {
-            Err(ClassificationError::OneFile { path: path.into(), split: name.clone() })
+            let problem =
+                format!("is one file, but data.validation = \"{}\" names another file of a folder", shortened(name));
+            let advice = "give the folder, or set data.validation to the number of texts that are only validated on";
+            Err(InputError::in_file(path, problem).advise(advice).into())
         }
         Held::Split(name) => Ok((split_of(path, training, endings)?, Some(split_of(path, name, endings)?))),
     }
@@ -47,9 +50,11 @@ pub(crate) fn measured_in(
     let Some((data, name)) = asked else { return Ok(Measured::HeldBack) };
     let split = |name: &str| Ok(Measured::File(split_of(data, name, endings)?));
     match (name, validation) {
-        _ if !data.exists() => Err(ClassificationError::Missing { path: data.into() }),
+        _ if !data.exists() => Err(missing(data).into()),
         (Some(name), _) if data.is_file() => {
-            Err(ClassificationError::SplitOfFile { path: data.into(), split: name.into() })
+            let problem = format!("is one file and has no split `{}`", shortened(name));
+            let advice = "leave --split out, or give the folder that the splits are in";
+            Err(InputError::in_file(data, problem).advise(advice).into())
         }
         (None, Held::Texts(_)) if is_trained_on(data) => Ok(Measured::HeldBack),
         (None, _) if data.is_file() => Ok(Measured::File(data.into())),
@@ -61,15 +66,26 @@ pub(crate) fn measured_in(
 
 /// The file of a split in a folder: `DIR/dev.tsv`.
 fn split_of(folder: &Path, name: &str, endings: &[&str]) -> Result<PathBuf, ClassificationError> {
-    split_file(folder, name, endings).ok_or_else(|| ClassificationError::UnknownSplit {
-        path: folder.into(),
-        split: name.into(),
-        expected: endings.iter().map(|ending| format!("{name}.{ending}")).collect(),
-        found: match splits_in(folder, endings).as_slice() {
+    split_file(folder, name, endings).ok_or_else(|| {
+        let expected: Vec<String> = endings.iter().map(|ending| format!("{name}.{ending}")).collect();
+        let found = match splits_in(folder, endings).as_slice() {
             [] => "there is no such file in it".into(),
             names => format!("there is {}", listed(names)),
-        },
+        };
+        let problem = format!("has no split `{}`: expected {}; {found}", shortened(name), expected.join(" or "));
+        InputError::in_file(folder, problem).into()
     })
+}
+
+/// A recipe without data.
+pub(crate) fn no_data(recipe: &Path) -> InputError {
+    let problem = format!("the recipe `{}` needs data", recipe.display());
+    InputError::new(problem).advise("give a folder or a file with --data")
+}
+
+fn missing(path: &Path) -> InputError {
+    let problem = format!("there is no file or folder `{}` to read texts from", path.display());
+    InputError::new(problem).advise("check the path")
 }
 
 #[cfg(test)]

@@ -23,9 +23,9 @@ use serde::{Deserialize, Serialize};
 pub use data::RecordData;
 
 pub(crate) use evaluate::{evaluate, measured};
-pub(crate) use files::{Asked, Measured, files_in};
+pub(crate) use files::{Asked, Measured, files_in, no_data};
 pub(crate) use judged::{Judged, scores, values};
-pub(crate) use parts::{Parts, classes_of};
+pub(crate) use parts::{Parts, classes_of, nothing_left};
 pub(crate) use self_check::{first_row, self_check};
 
 use crate::data::EncodedText;

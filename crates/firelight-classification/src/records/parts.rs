@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use firelight_data::DataError;
 use firelight_data::labelled::{LabelKind, LabelledText, stratified_split};
 
+use firelight_storage::InputError;
+
 use super::Held;
 use crate::error::ClassificationError;
 
@@ -35,7 +37,7 @@ impl<T: Clone> Parts<T> {
                 Ok(Self { training: all, validation, files: [training_file, file] })
             }
             (None, Held::Texts(validation)) if *validation >= all.len() => {
-                Err(ClassificationError::NothingLeft { validation: *validation, texts: all.len() })
+                Err(nothing_left(*validation, all.len()).into())
             }
             (None, Held::Texts(validation)) => {
                 let (training, validation) = stratified_split(&classes(&all), *validation, split_seed);
@@ -56,6 +58,12 @@ pub(crate) fn classes_of(texts: &[LabelledText], kind: &LabelKind) -> Vec<usize>
     let labels: Vec<&str> = texts.iter().map(|text| text.label.as_str()).collect();
     let known: Vec<&str> = labels.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
     labels.iter().map(|label| known.partition_point(|other| other < label)).collect()
+}
+
+/// More is held back than there is.
+pub(crate) fn nothing_left(validation: usize, texts: usize) -> InputError {
+    let problem = format!("data.validation = {validation} leaves nothing of the {texts} texts to train on");
+    InputError::new(problem).advise(format!("set it to a number below {texts}"))
 }
 
 #[cfg(test)]

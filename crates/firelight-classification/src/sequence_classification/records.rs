@@ -9,6 +9,8 @@ use firelight_data::labelled::{self, Columns, LabelledText};
 use firelight_data::records::RecordFormat;
 use firelight_training::RecipeOf;
 
+use firelight_storage::{InputError, listed};
+
 use super::Classification;
 use super::model_recipe::ClassifierModelRecipe;
 use super::recipe::LabelledRecipe;
@@ -41,8 +43,11 @@ impl RecordTask for Classification {
         recipe.loss.class_weights = recipe.loss.class_weights.clone().resolved(&class_counts(data));
         match &recipe.loss.class_weights {
             ClassWeights::Given(weights) if weights.len() != data.targets().labels().len() => {
-                let classes = data.targets().labels().names().to_vec();
-                Err(ClassificationError::ClassWeights { found: weights.len(), classes })
+                let (found, classes) = (weights.len(), data.targets().labels().names());
+                let (count, names) = (classes.len(), listed(classes));
+                let problem =
+                    format!("loss.class_weights has {found} numbers, but the data has {count} classes: {names}");
+                Err(InputError::new(problem).advise("give a number for each, in this order").into())
             }
             _ => Ok(()),
         }

@@ -6,6 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{NoiseSeed, choose, share};
+use firelight_storage::InputError;
+
 use crate::DataError;
 use crate::dice::Dice;
 
@@ -71,7 +73,7 @@ impl BartNoise {
         if !(1.0..=MAX_MEAN).contains(&mean) {
             problems.push(format!("denoising.mean_span_length = {mean} must be from 1 to {MAX_MEAN}"));
         }
-        if problems.is_empty() { Ok(()) } else { Err(DataError::Denoising { problems: problems.join("; ") }) }
+        Ok(InputError::of_all(&problems)?)
     }
 
     /// Inputs and targets of a text: the text after each noise in turn, and the text.

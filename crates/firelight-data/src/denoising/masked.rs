@@ -9,6 +9,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{NoiseSeed, share};
+use firelight_storage::InputError;
+
 use crate::dice::Dice;
 use crate::{DataError, SpecialRole, Tokenizer};
 
@@ -115,7 +117,7 @@ impl Masking {
         if self.masked + self.random > 1.0 + 1e-9 {
             problems.push(format!("masking.masked + masking.random = {} must be at most 1", self.masked + self.random));
         }
-        if problems.is_empty() { Ok(()) } else { Err(DataError::Denoising { problems: problems.join("; ") }) }
+        Ok(InputError::of_all(&problems)?)
     }
 
     /// Chooses tokens of a text and puts what stands in their place. Special tokens are never chosen.

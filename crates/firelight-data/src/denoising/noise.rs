@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{BartNoise, BartTokens, NoiseSeed, SpanCorruption};
+use firelight_storage::InputError;
+
 use crate::{DataError, EncodedPair, Tokenizer};
 
 /// The token that stands for what BART's noise has taken away.
@@ -47,7 +49,7 @@ impl Denoising {
             Self::Bart(Noises { noises }) => {
                 let problems = noises.iter().filter_map(|noise| noise.validate().err());
                 let problems: Vec<String> = problems.map(|error| error.to_string()).collect();
-                if problems.is_empty() { Ok(()) } else { Err(DataError::Denoising { problems: problems.join("; ") }) }
+                Ok(InputError::of_all(&problems)?)
             }
         }
     }
@@ -67,7 +69,7 @@ impl Denoising {
     /// If it lacks one of them.
     pub fn noise(&self, tokenizer: &Tokenizer, longest: usize) -> Result<Noise, DataError> {
         let id = |token: String| {
-            let missing = || DataError::Denoising { problems: format!("the tokenizer has no token `{token}`") };
+            let missing = || InputError::new(format!("the tokenizer has no token `{token}`"));
             tokenizer.special(&token).ok_or_else(missing)
         };
         let ids = self.special_tokens(longest).into_iter().map(id).collect::<Result<Vec<u32>, _>>()?;

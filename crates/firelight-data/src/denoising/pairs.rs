@@ -3,6 +3,8 @@
 //! (<https://arxiv.org/abs/1810.04805>).
 
 use super::{NoiseSeed, STREAM};
+use firelight_storage::InputError;
+
 use crate::DataError;
 use crate::dice::Dice;
 
@@ -38,7 +40,7 @@ impl<S> SentencePairs<S> {
         let of = |(document, sentences): (usize, &Vec<S>)| (1..sentences.len()).map(move |next| (document, next - 1));
         let followed: Vec<_> = documents.iter().enumerate().flat_map(of).collect();
         match documents.len() < 2 || followed.is_empty() {
-            true => Err(DataError::SentencePairs { documents: documents.len(), pairs: followed.len() }),
+            true => Err(too_few(documents.len(), followed.len()).into()),
             false => Ok(Self { documents, followed }),
         }
     }
@@ -68,6 +70,15 @@ impl<S> SentencePairs<S> {
         let other = &self.documents[if number < document { number } else { number + 1 }];
         &other[dice.below(other.len())]
     }
+}
+
+/// Too few documents, or sentences that another one follows.
+fn too_few(documents: usize, pairs: usize) -> InputError {
+    let found = if documents == 1 { "is 1 document".to_owned() } else { format!("are {documents} documents") };
+    InputError::new(format!(
+        "there {found} with {pairs} sentences that another one follows: pairs of sentences need two documents or more, and one \
+         of two sentences"
+    ))
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{NoiseSeed, choose, share};
+use firelight_storage::InputError;
+
 use crate::DataError;
 use crate::dice::Dice;
 
@@ -39,7 +41,7 @@ impl SpanCorruption {
         if !(1.0..f64::INFINITY).contains(&self.mean_span_length) {
             problems.push(format!("denoising.mean_span_length = {} must be at least 1", self.mean_span_length));
         }
-        if problems.is_empty() { Ok(()) } else { Err(DataError::Denoising { problems: problems.join("; ") }) }
+        Ok(InputError::of_all(&problems)?)
     }
 
     /// Tokens that are cut out of a text of `length` tokens, and in how many spans: at least one of both, and at least one

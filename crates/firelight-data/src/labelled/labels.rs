@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
-use firelight_storage::{listed, shortened};
+use firelight_storage::{InputError, listed, shortened};
 use serde::{Deserialize, Serialize};
 
 use super::{LabelKind, LabelledText};
@@ -69,7 +69,9 @@ impl Labels {
         };
         let is_few = names.len() < kind.fewest();
         match names.iter().enumerate().find_map(problem).or_else(|| is_few.then(few)) {
-            Some(problem) => Err(DataError::Labels { problem }),
+            Some(problem) => {
+                Err(InputError::new(problem).advise("does columns.label name the column of the labels?").into())
+            }
             None => Ok(Self { names, numbers }),
         }
     }
@@ -115,9 +117,12 @@ impl Labels {
     }
 
     fn known(&self, path: &Path, line: usize, label: &str) -> Result<usize, DataError> {
-        let unknown =
-            || DataError::UnknownLabel { path: path.into(), line, label: label.into(), known: listed(&self.names) };
-        self.id(label).ok_or_else(unknown)
+        self.id(label).ok_or_else(|| {
+            let (label, known) = (shortened(label), listed(&self.names));
+            let problem =
+                format!("has the label `{label}`, which the training did not have: the known labels are {known}");
+            InputError::at_line(path, line, problem).into()
+        })
     }
 }
 
@@ -142,8 +147,10 @@ impl From<Labels> for Vec<String> {
 pub fn numbers(path: &Path, texts: &[LabelledText]) -> Result<Vec<f64>, DataError> {
     let number = |text: &LabelledText| {
         let value = text.label.trim().parse().ok().filter(|value: &f64| value.is_finite());
-        let wrong = || DataError::NoNumber { path: path.into(), line: text.line, label: text.label.clone() };
-        value.ok_or_else(wrong)
+        value.ok_or_else(|| {
+            let problem = format!("has the label `{}`: a regression needs a finite number", shortened(&text.label));
+            InputError::at_line(path, text.line, problem).into()
+        })
     };
     texts.iter().map(number).collect()
 }
@@ -219,7 +226,7 @@ mod tests {
         assert_eq!(numbers(Path::new("a"), &texts(&["1", " -2.5"])).unwrap(), [1.0, -2.5]);
         for wrong in ["x", "inf", "NaN", ""] {
             let error = numbers(Path::new("a"), &texts(&["1", wrong])).unwrap_err();
-            assert!(matches!(&error, DataError::NoNumber { line: 3, .. }), "{error}");
+            assert!(error.to_string().starts_with("line 3 of `a` has the label"), "{error}");
         }
     }
 }

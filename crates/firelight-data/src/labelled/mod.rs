@@ -32,6 +32,8 @@ pub use kind::LabelKind;
 pub use labels::{Labels, numbers};
 pub use split::stratified_split;
 
+use firelight_storage::{InputError, shortened};
+
 use crate::DataError;
 use crate::records::{Record, RecordFormat, Records};
 use header::is_header;
@@ -94,7 +96,8 @@ pub fn read(path: &Path, columns: &Columns) -> Result<Vec<LabelledText>, DataErr
 /// As [`read`], and if a label of a JSON list holds the separator.
 pub fn read_as(path: &Path, columns: &Columns, kind: &LabelKind) -> Result<Vec<LabelledText>, DataError> {
     if columns.text.is_empty() {
-        return Err(DataError::NoTextColumn);
+        let advice = "name at least one column, such as [\"sentence\"] or [\"0\"]";
+        return Err(InputError::new("columns.text is empty").advise(advice).into());
     }
     let all: Vec<&str> = columns.all().collect();
     let mut records = Records::open(path, &all)?.collect::<Result<Vec<_>, _>>()?;
@@ -104,8 +107,14 @@ pub fn read_as(path: &Path, columns: &Columns, kind: &LabelKind) -> Result<Vec<L
     let texts = records.iter().map(|record| labelled(record, columns, kind)).collect::<Result<Vec<_>, _>>()?;
     let is_missing = |text: &&LabelledText| text.label.is_empty() && kind.separator().is_none();
     match texts.iter().find(is_missing) {
-        Some(text) => Err(DataError::EmptyLabel { path: path.into(), line: text.line, column: columns.label.clone() }),
-        None if texts.is_empty() => Err(DataError::NoExamples { path: path.into() }),
+        Some(text) => {
+            let problem = format!("has an empty label in the column `{}`", shortened(&columns.label));
+            Err(InputError::at_line(path, text.line, problem).advise("give every example a label").into())
+        }
+        None if texts.is_empty() => {
+            let advice = "give a file with a text and its label a line";
+            Err(InputError::in_file(path, "holds no example").advise(advice).into())
+        }
         None => Ok(texts),
     }
 }

@@ -8,6 +8,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::EncodedPair;
+use firelight_storage::InputError;
+
 use crate::DataError;
 
 fn min_length() -> usize {
@@ -66,7 +68,7 @@ impl LengthFilter {
         if let Some(ratio) = self.max_ratio.filter(|ratio| !(1.0..f64::INFINITY).contains(ratio)) {
             problems.push(format!("filter.max_ratio = {ratio} must be a number of at least 1"));
         }
-        if problems.is_empty() { Ok(()) } else { Err(DataError::Filter { problems: problems.join("; ") }) }
+        Ok(InputError::of_all(&problems)?)
     }
 
     /// Why a pair is dropped, if it is.

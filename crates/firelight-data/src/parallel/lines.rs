@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use super::Pair;
+use firelight_storage::InputError;
+
 use crate::DataError;
 use crate::text::{read_bytes, without_mark};
 
@@ -48,14 +50,18 @@ fn split(text: &str) -> Vec<String> {
 pub(super) fn pairs(source: &Path, target: &Path) -> Result<Vec<Pair>, DataError> {
     let (sources, targets) = (read_lines(source)?, read_lines(target)?);
     if sources.len() != targets.len() {
-        return Err(DataError::UnequalLines {
-            source_path: source.into(),
-            source_lines: sources.len(),
-            target_path: target.into(),
-            target_lines: targets.len(),
-        });
+        let mut files = [(sources.len(), source), (targets.len(), target)];
+        files.sort_unstable();
+        return Err(unequal(files).into());
     }
     Ok(sources.into_iter().zip(targets).map(|(source, target)| Pair { source, target }).collect())
+}
+
+/// Two files of which the second has more lines.
+fn unequal([(fewer, shorter), (more, longer)]: [(usize, &Path); 2]) -> InputError {
+    let (next, shorter, named) = (fewer + 1, shorter.display(), longer.display());
+    let problem = format!("has {more} lines, but `{shorter}` has {fewer}: line {next} of `{named}` has no partner");
+    InputError::in_file(longer, problem).advise("give files whose lines belong together one by one")
 }
 
 #[cfg(test)]

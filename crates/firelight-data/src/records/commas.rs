@@ -6,9 +6,10 @@ mod quotes;
 use std::path::{Path, PathBuf};
 
 use csv::ReaderBuilder;
-use firelight_storage::shortened_reason;
+use firelight_storage::InputError;
 
 use super::lines::{Lines, RawLine};
+use super::record::unread;
 use super::table::{Cells, Row, Separator};
 use crate::DataError;
 use quotes::Quotes;
@@ -37,11 +38,14 @@ impl Iterator for Stretches {
 impl Stretches {
     /// Adds lines to the first one until no quote is open.
     fn closed(&mut self, mut record: RawLine) -> Result<RawLine, DataError> {
-        let wrong = |(line, reason)| DataError::Quotes { path: self.path.clone(), line, reason };
+        let wrong = |(line, reason)| {
+            let advice = "put quotes around the whole value, and double those within it";
+            InputError::at_line(&self.path, line, format!("has a quote that {reason}")).advise(advice)
+        };
         let mut quotes = Quotes::from_line(record.number);
         quotes.read(&record.text).map_err(wrong)?;
         while quotes.are_open() {
-            let Some(line) = self.lines.next() else { return Err(wrong(quotes.never_closed())) };
+            let Some(line) = self.lines.next() else { return Err(wrong(quotes.never_closed()).into()) };
             let line = line?;
             quotes.read(&line.text).map_err(wrong)?;
             record.text.push_str(&line.text);
@@ -60,11 +64,7 @@ fn values(stretch: Result<(PathBuf, RawLine), DataError>) -> Vec<Result<Row, Dat
         ReaderBuilder::new().has_headers(false).flexible(true).buffer_capacity(text.len()).from_reader(text.as_bytes());
     let row = |record: csv::Result<csv::StringRecord>| match record {
         Ok(record) => Ok(Row { line: number, values: record.iter().map(str::to_owned).collect() }),
-        Err(error) => Err(DataError::Record {
-            path: path.clone(),
-            line: number,
-            reason: format!("it is no CSV: {}", shortened_reason(&error.to_string())),
-        }),
+        Err(error) => Err(unread(&path, number, &format!("it is no CSV: {error}")).into()),
     };
     reader.records().map(row).collect()
 }

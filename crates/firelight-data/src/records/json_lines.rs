@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Rows;
 use super::lines::{Lines, RawLine};
-use super::record::{Record, kind};
+use super::record::{Record, kind, unread};
 use crate::DataError;
 
 pub(super) fn rows(path: &Path, lines: Lines) -> Rows {
@@ -17,7 +17,7 @@ pub(super) fn rows(path: &Path, lines: Lines) -> Rows {
 }
 
 fn record(path: &Arc<Path>, line: &RawLine) -> Result<Record, DataError> {
-    let wrong = |reason| DataError::Record { path: path.to_path_buf(), line: line.number, reason };
+    let wrong = |reason: String| unread(path, line.number, &reason).into();
     match serde_json::from_str(line.content()) {
         Ok(object @ Value::Object(_)) => Ok(Record::of_object(path, line.number, object)),
         Ok(other) => Err(wrong(format!("it is {} and not a JSON object", kind(&other)))),

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use firelight_storage::StorageError;
+use firelight_storage::{InputError, StorageError};
 
 use crate::DataError;
 use crate::text::{BYTE_ORDER_MARK, open_text};
@@ -61,7 +61,8 @@ impl Lines {
         }
         self.line += 1;
         if length as u64 == LONGEST {
-            return Err(DataError::LongLine { path: self.path.clone(), line: self.line, limit: LONGEST });
+            let problem = format!("is longer than {} MiB: is this a text?", LONGEST >> 20);
+            return Err(InputError::at_line(&self.path, self.line, problem).into());
         }
         let text = String::from_utf8(bytes).map_err(|error| self.not_utf8(&error))?;
         self.offset += length;

@@ -30,6 +30,9 @@ mod tests;
 use std::path::Path;
 
 pub use record::Record;
+pub(crate) use table::unequal_columns;
+
+use firelight_storage::InputError;
 
 use crate::DataError;
 use lines::Lines;
@@ -65,7 +68,11 @@ impl RecordFormat {
             "csv" => Ok(Self::Csv),
             "jsonl" | "ndjson" => Ok(Self::JsonLines),
             "parquet" => Ok(Self::Parquet),
-            _ => Err(DataError::RecordEnding { path: path.into() }),
+            _ => {
+                let expected = "expected .tsv, .csv, .jsonl or .parquet";
+                let problem = format!("has an ending that tells no format of records: {expected}");
+                Err(InputError::in_file(path, problem).into())
+            }
         }
     }
 
@@ -122,7 +129,7 @@ fn commas_of(path: &Path, columns: &[&str]) -> Result<Rows, DataError> {
 
 #[cfg(not(feature = "csv"))]
 fn commas_of(path: &Path, _: &[&str]) -> Result<Rows, DataError> {
-    Err(DataError::FormatNotBuilt { path: path.into(), format: "CSV", feature: "csv" })
+    Err(not_built(path, "csv").into())
 }
 
 #[cfg(feature = "parquet")]
@@ -130,5 +137,12 @@ use parquet::rows as parquet_of;
 
 #[cfg(not(feature = "parquet"))]
 fn parquet_of(path: &Path, _: &[&str]) -> Result<Rows, DataError> {
-    Err(DataError::FormatNotBuilt { path: path.into(), format: "Parquet", feature: "parquet" })
+    Err(not_built(path, "parquet").into())
+}
+
+/// A format that was left out when the program was built.
+#[cfg(not(all(feature = "csv", feature = "parquet")))]
+fn not_built(path: &Path, feature: &str) -> InputError {
+    let problem = "is in a format that this program was built without";
+    InputError::in_file(path, problem).advise(format!("build it with the cargo feature `{feature}`"))
 }

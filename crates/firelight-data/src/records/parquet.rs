@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use firelight_storage::listed;
+use firelight_storage::{InputError, listed, shortened_reason};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::reader::RowIter;
@@ -13,6 +13,7 @@ use parquet::record::{Field, Row};
 use parquet::schema::types::Type;
 use serde_json::{Map, Value};
 
+use super::record::missing_column;
 use super::{Record, Rows};
 use crate::DataError;
 use crate::text::open_text;
@@ -28,9 +29,14 @@ pub(super) fn rows(path: &Path, columns: &[&str]) -> Result<Rows, DataError> {
 
 /// What the crate makes of a file. Its panics are errors, too: a broken file is the user's to mend, whatever the crate makes of it.
 fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, DataError> {
-    let wrong = |reason: String| DataError::Parquet { path: path.into(), reason };
-    let read = catch_unwind(AssertUnwindSafe(read)).map_err(|_| wrong("the `parquet` crate panics on it".into()))?;
-    read.map_err(|error| wrong(error.to_string()))
+    let read =
+        catch_unwind(AssertUnwindSafe(read)).map_err(|_| no_parquet(path, "the `parquet` crate panics on it"))?;
+    Ok(read.map_err(|error| no_parquet(path, &error.to_string()))?)
+}
+
+fn no_parquet(path: &Path, reason: &str) -> InputError {
+    let problem = format!("cannot be read as Parquet: {}", shortened_reason(reason));
+    InputError::in_file(path, problem).advise("is it whole?")
 }
 
 /// The schema of the columns that are asked for.
@@ -39,11 +45,11 @@ fn projection(path: &Path, schema: &Type, columns: &[&str]) -> Result<Type, Data
     let asked: Vec<String> = columns.iter().map(|column| root(column)).collect();
     let names = || fields.iter().map(|field| field.name());
     if let Some(column) = asked.iter().find(|column| !names().any(|name| name == column.as_str())) {
-        return Err(DataError::MissingColumn { path: path.into(), column: column.clone(), found: listed(names()) });
+        return Err(missing_column(path, column, &listed(names())).into());
     }
     let kept = fields.iter().filter(|field| asked.iter().any(|column| column == field.name())).map(Arc::clone);
     let group = Type::group_type_builder(schema.name()).with_fields(kept.collect()).build();
-    group.map_err(|error| DataError::Parquet { path: path.into(), reason: error.to_string() })
+    Ok(group.map_err(|error| no_parquet(path, &error.to_string()))?)
 }
 
 /// The column in which a JSON Pointer begins; a name is a column itself.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use firelight_storage::{listed, shortened};
+use firelight_storage::{InputError, listed, shortened, shortened_reason};
 use serde_json::Value;
 
 use super::table::position;
@@ -124,7 +124,8 @@ impl Record {
             Values::Row { names, .. } => listed(names.iter()),
             Values::Object(object) => object.as_object().map(|object| listed(object.keys())).unwrap_or_default(),
         };
-        DataError::MissingKey { path: self.path.to_path_buf(), line: self.line, key: column.into(), found }
+        let problem = format!("lacks the key `{}`: its keys are {found}", shortened(column));
+        InputError::at_line(&self.path, self.line, problem).advise("give one of these as the key").into()
     }
 
     fn parted(&self, column: &str, label: &str, separator: &str) -> DataError {
@@ -139,8 +140,19 @@ impl Record {
     }
 
     fn wrong(&self, reason: String) -> DataError {
-        DataError::Record { path: self.path.to_path_buf(), line: self.line, reason }
+        unread(&self.path, self.line, &reason).into()
     }
+}
+
+/// A record that cannot be read, or has no value of the kind that is asked for.
+pub(super) fn unread(path: &Path, line: usize, reason: &str) -> InputError {
+    InputError::at_line(path, line, format!("cannot be read: {}", shortened_reason(reason)))
+}
+
+/// A file of which no record has a column.
+pub(super) fn missing_column(path: &Path, column: &str, found: &str) -> InputError {
+    let problem = format!("has no column `{}`: its columns are {found}", shortened(column));
+    InputError::in_file(path, problem).advise("give one of these")
 }
 
 fn spelt(value: &Value) -> Option<String> {

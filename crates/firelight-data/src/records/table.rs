@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use firelight_storage::listed;
+use firelight_storage::{InputError, listed};
 
 use super::Rows;
 use super::lines::{Lines, RawLine};
-use super::record::Record;
+use super::record::{Record, missing_column};
 use crate::DataError;
 
 /// What stands between two values.
@@ -72,32 +72,44 @@ pub(super) fn rows(path: &Path, (separator, mut cells): Cells, columns: &[&str])
 impl Shape {
     /// Refuses columns that are not there.
     fn check(&self, columns: &[&str], line: usize) -> Result<(), DataError> {
+        let separator = self.separator.name();
         if self.width == 1 && columns.len() > 1 {
-            return Err(DataError::OneColumn { path: self.path.to_path_buf(), line, separator: self.separator.name() });
+            let problem = format!("has one column: expected {} separated by {separator}", columns.len());
+            let advice =
+                "give a table with all of them, or the ending that fits how the file is written (.tsv, .csv or .jsonl)";
+            return Err(InputError::at_line(&self.path, line, problem).advise(advice).into());
         }
         columns.iter().try_for_each(|column| match position(&self.names, column) {
             Some(number) if number < self.width => Ok(()),
-            Some(number) => Err(DataError::ColumnNumber { path: self.path.to_path_buf(), number, columns: self.width }),
-            None => Err(DataError::MissingColumn {
-                path: self.path.to_path_buf(),
-                column: (*column).into(),
-                found: listed(self.names.iter()),
-            }),
+            Some(number) => Err(self.no_number(number).into()),
+            None => Err(missing_column(&self.path, column, &listed(self.names.iter())).into()),
         })
+    }
+
+    fn no_number(&self, number: usize) -> InputError {
+        let problem = format!("has no column {number}: its lines have {} columns, numbered from 0", self.width);
+        InputError::in_file(&self.path, problem).advise("give one of these numbers, or a name of its header")
     }
 
     fn record(&self, row: Row) -> Result<Record, DataError> {
         match row.values.len() == self.width {
             true => Ok(Record::of_row(&self.path, row.line, &self.names, row.values)),
-            false => Err(DataError::Columns {
-                path: self.path.to_path_buf(),
-                line: row.line,
-                expected: self.width,
-                found: row.values.len(),
-                separator: self.separator.name(),
-            }),
+            false => {
+                let widths = (row.values.len(), self.width);
+                Err(unequal_columns(&self.path, row.line, widths, self.separator.name()).into())
+            }
         }
     }
+}
+
+/// A line with more or fewer columns than the others.
+pub(crate) fn unequal_columns(
+    path: &Path,
+    line: usize,
+    (found, expected): (usize, usize),
+    separator: &str,
+) -> InputError {
+    InputError::at_line(path, line, format!("has {found} columns separated by {separator}: expected {expected}"))
 }
 
 /// Where a column stands, which is named by the header or counted from 0.

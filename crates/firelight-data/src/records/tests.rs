@@ -108,7 +108,7 @@ fn objects_hold_texts_numbers_and_lists() {
 fn lines_of_csv_are_counted_through_line_feeds_in_quotes() {
     let records = read_as("a.csv", "\u{feff}a,1\n\"b\nb\",0\r\n\r\n\nc,1\rd,2", &["0", "1"]).unwrap();
     assert_eq!(texts(&records, "0"), [("a".into(), 1), ("b\nb".into(), 2), ("c".into(), 6), ("d".into(), 6)]);
-    assert!(refused("a.csv", "a,1\n\"b,0\n", &["0"]).contains("the quote on line 2 of `"));
+    assert!(refused("a.csv", "a,1\n\"b,0\n", &["0"]).starts_with("line 2 of `"));
     assert!(refused("a.csv", "a,1\n\"b,0\n", &["0"]).contains("is never closed"));
     assert!(refused("a.csv", "a,1\n\"b\n\"c,0\n", &["0"]).contains("closes on line 3 in the middle of a value"));
 }

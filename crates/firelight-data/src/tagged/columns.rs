@@ -3,8 +3,11 @@
 use std::path::Path;
 
 use super::TaggedSentence;
+use firelight_storage::InputError;
+
 use crate::DataError;
 use crate::parallel::read_lines;
+use crate::records::unequal_columns;
 
 /// The first column of the lines between documents.
 const DOCUMENT: &str = "-DOCSTART-";
@@ -47,10 +50,10 @@ fn columns(text: &str) -> Vec<&str> {
 fn check(path: &Path, line: usize, found: usize, expected: usize) -> Result<(), DataError> {
     match found {
         1 => {
-            let reason = format!("has one column: expected a token and its tag, separated by {SEPARATOR}");
-            Err(DataError::TaggedLine { path: path.into(), line, reason })
+            let problem = format!("has one column: expected a token and its tag, separated by {SEPARATOR}");
+            Err(InputError::at_line(path, line, problem).into())
         }
         _ if found == expected => Ok(()),
-        _ => Err(DataError::Columns { path: path.into(), line, expected, found, separator: SEPARATOR }),
+        _ => Err(unequal_columns(path, line, (found, expected), SEPARATOR).into()),
     }
 }

@@ -22,7 +22,7 @@ mod scheme;
 
 use std::path::Path;
 
-use firelight_storage::listed;
+use firelight_storage::{InputError, listed, shortened};
 use serde::{Deserialize, Serialize};
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer};
@@ -63,7 +63,11 @@ impl TaggedFormat {
         match ending.to_ascii_lowercase().as_str() {
             "conll" | "txt" | "tsv" => Ok(Self::Columns),
             "jsonl" | "ndjson" | "parquet" => Ok(Self::Records),
-            _ => Err(DataError::TaggedEnding { path: path.into() }),
+            _ => {
+                let expected = ".conll, .txt, .tsv, .jsonl or .parquet";
+                let problem = format!("has an ending that tells no format of tagged sentences: expected {expected}");
+                Err(InputError::in_file(path, problem).into())
+            }
         }
     }
 
@@ -89,14 +93,13 @@ pub fn read(path: &Path, scheme: TagScheme) -> Result<Vec<TaggedSentence>, DataE
         TaggedFormat::Records => records::read(path)?,
     };
     if sentences.is_empty() {
-        return Err(DataError::NoSentences { path: path.into() });
+        let advice = "give a file with a token and its tag a line";
+        return Err(InputError::in_file(path, "holds no sentence").advise(advice).into());
     }
     for sentence in &mut sentences {
-        scheme.settle(&mut sentence.tags).map_err(|(token, reason)| DataError::Tag {
-            path: path.into(),
-            line: format.line(sentence, token),
-            tag: sentence.tags[token].clone(),
-            reason,
+        scheme.settle(&mut sentence.tags).map_err(|(token, reason)| {
+            let problem = format!("has the tag `{}`, which {reason}", shortened(&sentence.tags[token]));
+            InputError::at_line(path, format.line(sentence, token), problem)
         })?;
     }
     Ok(sentences)
@@ -121,14 +124,16 @@ pub fn tags_of<'a>(sentences: impl IntoIterator<Item = &'a TaggedSentence>) -> R
 pub fn tag_ids(tags: &Labels, path: &Path, sentences: &[TaggedSentence]) -> Result<Vec<Vec<usize>>, DataError> {
     let format = TaggedFormat::of(path)?;
     let id = |sentence: &TaggedSentence, (token, tag): (usize, &String)| {
-        let unknown = || DataError::UnknownTag {
-            path: path.into(),
-            line: format.line(sentence, token),
-            tag: tag.clone(),
-            token: sentence.tokens[token].clone(),
-            known: listed(tags.names()),
+        let unknown = || {
+            let problem = format!(
+                "has the tag `{}` of the token `{}`, which the training did not have: the known tags are {}",
+                shortened(tag),
+                shortened(&sentence.tokens[token]),
+                listed(tags.names())
+            );
+            InputError::at_line(path, format.line(sentence, token), problem)
         };
-        tags.id(tag).ok_or_else(unknown)
+        tags.id(tag).ok_or_else(|| unknown().into())
     };
     let of_sentence =
         |sentence: &TaggedSentence| sentence.tags.iter().enumerate().map(|tag| id(sentence, tag)).collect();
@@ -189,7 +194,7 @@ mod tests {
         };
         let check =
             |found: String, parts: &[&str]| parts.iter().for_each(|part| assert!(found.contains(part), "{found}"));
-        check(message("a.csv", "a,O"), &["a.csv", "expected .conll, .txt, .tsv or .jsonl"]);
+        check(message("a.csv", "a,O"), &["a.csv", "expected .conll, .txt, .tsv, .jsonl or .parquet"]);
         check(message("a.txt", ""), &["is empty"]);
         check(message("a.txt", "\n-DOCSTART- O\n\n"), &["no sentence"]);
         check(message("a.txt", "a O\nb\n"), &["line 2 of `", "one column", "a token and its tag"]);

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use super::TaggedSentence;
+use firelight_storage::InputError;
+
 use crate::DataError;
 use crate::records::{Record, Records};
 
@@ -14,12 +16,11 @@ pub(super) fn read(path: &Path) -> Result<Vec<TaggedSentence>, DataError> {
 fn sentence(path: &Path, record: &Record) -> Result<TaggedSentence, DataError> {
     let (tokens, tags, line) = (record.list("tokens")?, record.list("tags")?, record.line());
     if tokens.len() != tags.len() {
-        let reason = format!("has {} tokens and {} tags: give every token its tag", tokens.len(), tags.len());
-        return Err(DataError::TaggedLine { path: path.into(), line, reason });
+        let problem = format!("has {} tokens and {} tags: give every token its tag", tokens.len(), tags.len());
+        return Err(InputError::at_line(path, line, problem).into());
     }
     if tokens.is_empty() {
-        let reason = "has a sentence with no token: leave the line out".into();
-        return Err(DataError::TaggedLine { path: path.into(), line, reason });
+        return Err(InputError::at_line(path, line, "has a sentence with no token: leave the line out").into());
     }
     for (number, token) in (1..).zip(&tokens) {
         check_token(path, line, number, token)?;
@@ -31,9 +32,8 @@ fn sentence(path: &Path, record: &Record) -> Result<TaggedSentence, DataError> {
 pub(super) fn check_token(path: &Path, line: usize, number: usize, token: &str) -> Result<(), DataError> {
     match token {
         "" => {
-            let reason =
-                format!("has an empty token: token {number} of its sentence is empty; leave it and its tag out");
-            Err(DataError::TaggedLine { path: path.into(), line, reason })
+            let problem = format!("has an empty token: token {number} of its sentence is empty");
+            Err(InputError::at_line(path, line, problem).advise("leave it and its tag out").into())
         }
         _ => Ok(()),
     }

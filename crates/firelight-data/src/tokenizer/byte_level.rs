@@ -17,6 +17,8 @@ use tokenizers::{
 };
 
 use super::guarded;
+use firelight_storage::InputError;
+
 use crate::DataError;
 
 /// Bytes of text after which a part ends at the next opportunity.
@@ -39,14 +41,24 @@ const PARTS_AT_ONCE: usize = 64;
 /// A vocabulary holds the bytes, and no more than a text of this length can fill.
 pub(super) fn check_vocab_size(text: &str, vocab_size: usize) -> Result<(), DataError> {
     if vocab_size < 256 {
-        return Err(DataError::VocabSize { vocab_size });
+        let problem = format!("a subword tokenizer of {vocab_size} tokens is too small: the 256 bytes alone need 256");
+        return Err(InputError::new(problem).advise("give vocab_size = 256 or more").into());
     }
     // Every token beyond the bytes stands for at least two bytes of the text.
     let limit = text.len().saturating_add(256).min(MAX_VOCAB_SIZE);
     match vocab_size > limit {
-        true => Err(DataError::VocabTooLarge { vocab_size, limit, bytes: text.len() }),
+        true => Err(too_large(vocab_size, limit, text).into()),
         false => Ok(()),
     }
+}
+
+/// A vocabulary that no text of this length fills.
+pub(super) fn too_large(vocab_size: usize, limit: usize, text: &str) -> InputError {
+    let bytes = text.len();
+    let problem = format!(
+        "a subword tokenizer of {vocab_size} tokens is too large: a text of {bytes} bytes can give at most {limit}"
+    );
+    InputError::new(problem).advise("give a smaller vocab_size")
 }
 
 /// The ids of the parts of a text.

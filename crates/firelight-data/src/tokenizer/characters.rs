@@ -9,6 +9,8 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::{Model, PreTokenizerWrapper, SplitDelimiterBehavior};
 
 use super::failure;
+use firelight_storage::InputError;
+
 use crate::DataError;
 
 /// Matches any one character, line feeds too, in the regular expressions of Rust and of Oniguruma alike.
@@ -22,7 +24,8 @@ pub(super) struct Characters(HashMap<char, u32>);
 pub(super) fn train(text: &str) -> Result<tokenizers::Tokenizer, DataError> {
     let characters: BTreeSet<char> = text.chars().collect();
     if characters.is_empty() {
-        return Err(DataError::NoCharacters);
+        let problem = "a character tokenizer needs a text to take its characters from, but the text is empty";
+        return Err(InputError::new(problem).into());
     }
     let vocabulary = (0..).zip(characters).map(|(id, character)| (character.to_string(), id)).collect();
     let model = WordLevel::builder().vocab(vocabulary).build().map_err(failure)?;
@@ -112,6 +115,7 @@ mod tests {
 
     #[test]
     fn no_text_has_no_characters() {
-        assert!(matches!(Tokenizer::train(&TokenizerConfig::Char, ""), Err(DataError::NoCharacters)));
+        let error = Tokenizer::train(&TokenizerConfig::Char, "").unwrap_err();
+        assert!(error.to_string().contains("the text is empty") && error.is_user_error(), "{error}");
     }
 }

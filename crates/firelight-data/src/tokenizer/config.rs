@@ -10,6 +10,8 @@ use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
 use super::TokenizerKind;
+use firelight_storage::{InputError, shortened};
+
 use crate::DataError;
 
 /// The tokenizer of a run.
@@ -62,6 +64,11 @@ pub enum TokenizerConfig {
 }
 
 impl TokenizerConfig {
+    /// Whether it is that of a file, and nothing is trained.
+    pub fn is_file(&self) -> bool {
+        matches!(self, Self::File { .. })
+    }
+
     /// The kind that such a tokenizer is of; none where a file will tell.
     pub fn kind(&self) -> Option<TokenizerKind> {
         Some(match self {
@@ -160,7 +167,7 @@ impl Given<DataError> for Name<'_> {
     }
 
     fn unknown(&self) -> DataError {
-        DataError::TokenizerName { name: self.whole.into() }
+        no_tokenizer(self.whole).into()
     }
 }
 
@@ -221,7 +228,7 @@ impl<E: de::Error> Given<E> for Table {
     }
 
     fn unknown(&self) -> E {
-        E::custom(DataError::TokenizerName { name: self.kind.clone() })
+        E::custom(no_tokenizer(&self.kind))
     }
 }
 
@@ -248,6 +255,15 @@ impl<'de> Visitor<'de> for NameOrTable {
             None => Ok(config),
         }
     }
+}
+
+/// A name that no tokenizer has.
+fn no_tokenizer(name: &str) -> InputError {
+    InputError::new(format!(
+        "`{}` is no tokenizer: expected `char`, `byte`, `bpe:N`, `sentence_bpe:N`, `unigram:N` or `word_piece:N` with N tokens, \
+         such as `bpe:4096`, `word:N` with the words that occur N times or more, or `file:PATH` with a tokenizer.json",
+        shortened(name)
+    ))
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use firelight_storage::{read_file, write_atomic};
+use firelight_storage::{InputError, read_file, shortened_reason, write_atomic};
 use tokenizers::PostProcessorWrapper;
 
 pub use config::TokenizerConfig;
@@ -94,11 +94,28 @@ impl Tokenizer {
     /// Fails if a file cannot be read, or is no tokenizer.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, DataError> {
         let path = path.as_ref();
-        let foreign = |reason| DataError::TokenizerFile { path: path.into(), reason };
+        let foreign = |reason: String| {
+            let problem = format!("is no tokenizer that can be read: {}", shortened_reason(&reason));
+            InputError::in_file(path, problem).advise("give a tokenizer.json")
+        };
         let mut inner = file::parse(&read_file(path, file::LIMIT)?).map_err(foreign)?;
         let named = roles::beside(path)?;
         roles::mark_special(&mut inner, &named);
         Ok(Self { file: Some(path.into()), ..Self::of(inner, Some(&named)).map_err(foreign)? })
+    }
+
+    /// Makes sure that a model of `size` tokens, which `config` describes, knows all of its tokens.
+    ///
+    /// # Errors
+    /// Fails if it has more.
+    pub fn fits(&self, size: usize, config: &Path) -> Result<(), InputError> {
+        match self.vocab_size() {
+            found if found <= size => Ok(()),
+            found => {
+                let problem = format!("is for a vocabulary of {size} tokens, but the tokenizer beside it has {found}");
+                Err(InputError::in_file(config, problem).advise("restore the file that belongs to this run"))
+            }
+        }
     }
 
     /// Writes the tokenizer to `path`, replacing a file that is there. Roles of special tokens that this file alone does not tell
@@ -324,7 +341,7 @@ mod tests {
         let message = |content: &str| {
             fs::write(&path, content).unwrap();
             let error = Tokenizer::load(&path).unwrap_err();
-            assert!(matches!(error, DataError::TokenizerFile { .. }) && error.is_user_error(), "{error}");
+            assert!(error.to_string().contains("is no tokenizer") && error.is_user_error(), "{error}");
             error.to_string()
         };
         message("");

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use firelight_storage::{read_file, write_atomic};
+use firelight_storage::{InputError, listed, read_file, shortened_reason, write_atomic};
 use serde_json::Value;
 use tokenizers::{AddedToken, ModelWrapper};
 
@@ -169,8 +169,10 @@ fn sibling(path: &Path, name: &str) -> Option<PathBuf> {
 pub(super) fn beside(path: &Path) -> Result<Named, DataError> {
     let mut named = Named::new();
     for path in BESIDE.iter().filter_map(|name| sibling(path, name)).filter(|path| path.is_file()) {
-        let wrong =
-            |error: serde_json::Error| DataError::SpecialTokens { path: path.clone(), reason: error.to_string() };
+        let wrong = |error: serde_json::Error| {
+            let problem = format!("does not say what special tokens are for: {}", shortened_reason(&error.to_string()));
+            InputError::in_file(&path, problem).advise("restore it, or take it away")
+        };
         let file: Value = serde_json::from_slice(&read_file(&path, LIMIT)?).map_err(wrong)?;
         for role in SpecialRole::ALL {
             let token = &file[role.key()];
@@ -208,9 +210,20 @@ impl Tokenizer {
     /// # Errors
     /// Fails if there is no such token.
     pub fn need(&self, role: SpecialRole) -> Result<u32, DataError> {
-        let special = || self.special_tokens().into_iter().map(|(_, token)| token).collect();
-        let lacking = || DataError::NoRole { file: self.file.as_deref().map(Into::into), role, special: special() };
-        self.role(role).ok_or_else(lacking)
+        self.role(role).ok_or_else(|| self.lacking(role).into())
+    }
+
+    fn lacking(&self, role: SpecialRole) -> InputError {
+        let file = self.file.as_ref().map_or(String::new(), |file| format!(" `{}`", file.display()));
+        let special: Vec<String> = self.special_tokens().into_iter().map(|(_, token)| token).collect();
+        let found = match special.as_slice() {
+            [] => "and no special token at all".to_owned(),
+            special => format!("only the special tokens {}", listed(special)),
+        };
+        InputError::new(format!("the tokenizer{file} has no {role} token, {found}")).advise(format!(
+            "name one as {:?} in a special_tokens_map.json beside its file, or take another tokenizer",
+            role.key()
+        ))
     }
 
     /// Adds a special token for each of these roles that has none, with the next ids behind the vocabulary, in this order.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use tokenizers::AddedToken;
 
 use super::{Tokenizer, roles};
+use firelight_storage::{InputError, shortened};
+
 use crate::DataError;
 
 impl Tokenizer {
@@ -84,7 +86,8 @@ impl Tokenizer {
                 _ if self.inner.token_to_id(token).is_some() => "is a token of the vocabulary already",
                 _ => continue,
             };
-            return Err(DataError::SpecialToken { token: token.into(), reason });
+            let problem = format!("the special token {:?} {reason}", shortened(token));
+            return Err(InputError::new(problem).advise("give another name, such as \"</s>\"").into());
         }
         Ok(())
     }
@@ -173,7 +176,7 @@ mod tests {
             assert!(error.to_string().starts_with(reason) && error.is_user_error(), "{error}");
         }
         let twice = bytes.with_special_tokens(&["<s>"]).unwrap().with_special_tokens(&["<s>"]);
-        assert!(matches!(twice, Err(DataError::SpecialToken { .. })));
+        assert!(twice.unwrap_err().to_string().contains("the special token \"<s>\""));
     }
 
     proptest! {

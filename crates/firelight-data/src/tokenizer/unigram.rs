@@ -14,6 +14,7 @@ use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
 use super::byte_level::{assemble, check_vocab_size, gpt2, put_space_in_front, sentences, spelling, words};
 use super::failure;
+use super::words::no_words;
 use crate::DataError;
 
 /// What the trainer puts between the scores of characters that no likely cut needs.
@@ -30,7 +31,7 @@ pub(super) fn train(text: &str, vocab_size: usize) -> Result<tokenizers::Tokeniz
     check_vocab_size(text, vocab_size)?;
     let counts = word_counts(text)?;
     if counts.is_empty() {
-        return Err(DataError::NoWords { min_frequency: 1 });
+        return Err(no_words(1).into());
     }
     let trainer = UnigramTrainer::builder()
         .show_progress(false)
@@ -146,6 +147,6 @@ mod tests {
         let tokenizer = unigram(&long, 300);
         assert_eq!(tokenizer.decode(&tokenizer.encode(&long).unwrap()), long);
         let empty = Tokenizer::train(&TokenizerConfig::Unigram { vocab_size: 256 }, "\n").unwrap_err();
-        assert!(matches!(empty, DataError::NoWords { .. }) && empty.is_user_error());
+        assert!(empty.to_string().contains("nothing to learn from") && empty.is_user_error());
     }
 }

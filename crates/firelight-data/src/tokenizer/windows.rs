@@ -6,6 +6,8 @@ use std::ops::Range;
 use tokenizers::{Encoding, PostProcessor, TruncationParams, TruncationStrategy, truncate_encodings};
 
 use super::{Tokenizer, guarded};
+use firelight_storage::InputError;
+
 use crate::DataError;
 
 /// Which text of a pair is cut.
@@ -131,7 +133,11 @@ impl Tokenizer {
         let share = if options.cut == Cut::Longest && second.is_some() { max_length / 2 } else { max_length };
         if lengths.iter().sum::<usize>() > max_length && share.saturating_sub(kept) <= stride {
             let (max_len, taken) = (options.max_len, around + kept);
-            return Err(DataError::Window { max_len, taken, overlap: stride });
+            let problem = format!(
+                "a window of {max_len} tokens is too short: {taken} of them are not for the text that is cut, and {stride} are \
+                 shared with the window before"
+            );
+            return Err(InputError::new(problem).advise("give a larger max_len or a smaller overlap").into());
         }
         let params = TruncationParams { max_length, strategy, stride, ..TruncationParams::default() };
         guarded(|| truncate_encodings(first, second, &params))

@@ -23,8 +23,11 @@ use tokenizers::{
     PreTokenizer, PreTokenizerWrapper, Trainer,
 };
 
-use super::byte_level::{MAX_VOCAB_SIZE, learnt, parts_before};
+use super::byte_level::{MAX_VOCAB_SIZE, learnt, parts_before, too_large};
 use super::failure;
+use super::words::no_words;
+use firelight_storage::InputError;
+
 use crate::DataError;
 
 /// In front of a piece that goes on with a word.
@@ -86,7 +89,7 @@ impl Alphabet {
             }
         }
         if counts.is_empty() {
-            return Err(DataError::NoWords { min_frequency: 1 });
+            return Err(no_words(1).into());
         }
         let mut frequent: Vec<(char, u64)> = counts.into_iter().collect();
         frequent.sort_by_key(|&(_, count)| Reverse(count));
@@ -111,8 +114,12 @@ impl Alphabet {
 fn check_vocab_size(text: &str, needed: usize, vocab_size: usize) -> Result<(), DataError> {
     let limit = text.len().saturating_add(needed).min(MAX_VOCAB_SIZE);
     match vocab_size {
-        _ if vocab_size < needed => Err(DataError::WordPieceSize { vocab_size, needed }),
-        _ if vocab_size > limit => Err(DataError::VocabTooLarge { vocab_size, limit, bytes: text.len() }),
+        _ if vocab_size < needed => Err(InputError::new(format!(
+            "a WordPiece tokenizer of {vocab_size} tokens is too small: the special tokens and the characters of this text alone \
+             need {needed}, so give vocab_size = {needed} or more"
+        ))
+        .into()),
+        _ if vocab_size > limit => Err(too_large(vocab_size, limit, text).into()),
         _ => Ok(()),
     }
 }

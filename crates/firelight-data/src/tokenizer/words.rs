@@ -19,6 +19,8 @@ use tokenizers::{
 
 use super::byte_level::parts;
 use super::failure;
+use firelight_storage::InputError;
+
 use crate::DataError;
 
 /// Marks the side on which a token joins its neighbour.
@@ -47,7 +49,7 @@ pub(super) fn train(text: &str, min_frequency: usize) -> Result<tokenizers::Toke
     trainer.feed(parts(text), |part| words(&normalizer, part)).map_err(failure)?;
     trainer.train(&mut model).map_err(failure)?;
     match tokenizers::Model::get_vocab_size(&model) {
-        ..=1 => Err(DataError::NoWords { min_frequency }),
+        ..=1 => Err(no_words(min_frequency as u64).into()),
         _ => assemble(model, normalizer).map_err(failure),
     }
 }
@@ -94,6 +96,13 @@ fn assemble(model: WordLevel, normalizer: NormalizerWrapper) -> tokenizers::Resu
         .with_pre_tokenizer(Some(WhitespaceSplit))
         .with_decoder(Some(Sequence::new(decoders)));
     Ok(tokenizer)
+}
+
+/// No word occurs often enough.
+pub(super) fn no_words(min_frequency: u64) -> InputError {
+    let problem =
+        format!("the tokenizer has nothing to learn from: no word occurs {min_frequency} times or more in its text");
+    InputError::new(problem).advise("give more text or a smaller min_frequency")
 }
 
 #[cfg(test)]

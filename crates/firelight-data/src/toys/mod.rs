@@ -10,6 +10,8 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
+use firelight_storage::InputError;
+
 use crate::dice::Dice;
 use crate::{DataError, Pair};
 
@@ -87,7 +89,7 @@ impl Toy {
             Self::Addition { digits, .. } => addition::problems(digits),
             Self::Dates => vec![],
         };
-        if problems.is_empty() { Ok(()) } else { Err(DataError::Toy { problems: problems.join("; ") }) }
+        Ok(InputError::of_all(&problems)?)
     }
 
     /// `count` pairs with different sources, at most 5,000,000. More pairs of a seed begin with the fewer.
@@ -97,13 +99,16 @@ impl Toy {
     pub fn pairs(&self, seed: u64, count: usize) -> Result<Vec<Pair>, DataError> {
         self.validate()?;
         if count > MAX_PAIRS {
-            return Err(DataError::Toy {
-                problems: format!("{count} generated pairs are above the limit of {MAX_PAIRS}"),
-            });
+            let problem = format!("{count} generated pairs are above the limit of {MAX_PAIRS}");
+            return Err(InputError::new(problem).into());
         }
         let available = self.available();
         if count as u128 > available {
-            return Err(DataError::ToyTooSmall { asked: count, available });
+            let problem = format!(
+                "the task gives at most {available} pairs of different sources, but {count} were asked for: give fewer, or \
+                 longer sources from more letters or digits"
+            );
+            return Err(InputError::new(problem).into());
         }
         let mut dice = Dice::of(&[seed, STREAM]);
         let mut seen = HashSet::new();

@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::ConfigError;
 use firelight_data::{DataError, TokenFile, Tokenizer, TokenizerConfig, Tokens, read_text, stories};
-use firelight_storage::ModelFolder;
+use firelight_storage::{InputError, ModelFolder};
 use firelight_training::DataModule;
 
 use super::corpus::Corpus;
@@ -49,13 +49,15 @@ impl DataModule<Language> for LmText {
         let text = match (one_file(paths)?, recipe.data.stories) {
             (Some(path), _) => read_text(path)?,
             (None, Some(length)) => stories(recipe.seed, length),
-            (None, None) => return Err(LanguageError::NoData { path: source.into() }),
+            (None, None) => {
+                let problem = format!("the recipe `{}` needs a text to train on", source.display());
+                return Err(InputError::new(problem).advise("give one with --data FILE").into());
+            }
         };
         if !paths.is_empty() {
             recipe.data.stories = None; // so that the recipe in the folder does not promise stories
         }
-        let is_file = matches!(recipe.data.tokenizer, TokenizerConfig::File { .. });
-        let tokenizer = match recipe.init.run()?.filter(|_| !is_file) {
+        let tokenizer = match recipe.init.run_with_tokenizer(recipe.data.tokenizer.is_file())? {
             Some(run) => Tokenizer::load(run.tokenizer())?,
             None => train_tokenizer(&recipe.data, &text)?,
         };
@@ -79,11 +81,10 @@ impl DataModule<Language> for LmText {
         let tokenizer = Tokenizer::load(folder.tokenizer())?;
         let tokens = TokenFile::open(folder.tokens())?;
         if tokens.vocab_size() != tokenizer.vocab_size() {
-            return Err(LanguageError::Vocabulary {
-                path: folder.tokens(),
-                found: tokens.vocab_size(),
-                tokenizer: tokenizer.vocab_size(),
-            });
+            let [found, beside] = [tokens.vocab_size(), tokenizer.vocab_size()];
+            let problem = format!("is for a vocabulary of {found} tokens, but tokenizer.json beside it has {beside}");
+            let advice = "restore the file that belongs to this run";
+            return Err(InputError::in_file(&folder.tokens(), problem).advise(advice).into());
         }
         let whole = Corpus::open(folder, &recipe.data, tokens)?;
         Self::new(recipe, tokenizer, whole)
@@ -131,7 +132,10 @@ fn one_file(paths: &[PathBuf]) -> Result<Option<&Path>, LanguageError> {
     match paths {
         [] => Ok(None),
         [path] => Ok(Some(path)),
-        several => Err(LanguageError::SeveralTexts { count: several.len() }),
+        several => {
+            let problem = format!("a language model is trained on one text, but {} were given", several.len());
+            Err(InputError::new(problem).advise("join them into one file").into())
+        }
     }
 }
 

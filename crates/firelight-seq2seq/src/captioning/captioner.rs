@@ -75,10 +75,7 @@ impl Captioner {
         config.validate().map_err(|error| Seq2SeqError::Config { path: folder.config(), error })?;
         let weights = folder.weights(checkpoint)?;
         let vocabulary = Vocabulary::load(&folder, true)?;
-        let (expected, found) = (config.vocab_size, vocabulary.target().vocab_size());
-        if found > expected {
-            return Err(Seq2SeqError::CaptionVocabulary { path: folder.config(), expected, found });
-        }
+        vocabulary.target().fits(config.vocab_size, &folder.config())?;
         let mut model = config.init(device);
         load_weights(&mut model, weights)?;
         Ok(Self::new(model, config, vocabulary))

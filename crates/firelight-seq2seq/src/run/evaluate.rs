@@ -10,7 +10,7 @@ use firelight_training::{Evaluator, measure, read_recipe};
 use serde::Serialize;
 
 use super::Seq2Seq;
-use super::files::{records_of, split};
+use super::files::{no_pairs, records_of, split};
 use super::pairs::translations;
 use super::pairs::{check_lengths, loader_of, stored};
 use super::score::TargetScores;
@@ -65,7 +65,7 @@ pub fn evaluate(
     let pairs = match data {
         Some((file, _)) if file.is_file() => records_of(&recipe.data, file)?.read()?.pairs,
         Some((data, name)) => split(&recipe.data, data, name)?.read()?.pairs,
-        None if recipe.data.objective.is_some() => return Err(Seq2SeqError::NoPairs { path: folder.path().into() }),
+        None if recipe.data.objective.is_some() => return Err(no_pairs(folder.path()).into()),
         None => stored(folder.validation_pairs())?,
     };
     let ids = translator.vocabulary().encode_all(&pairs, 0)?;

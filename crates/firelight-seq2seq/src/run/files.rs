@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use firelight_data::records::RecordFormat;
 use firelight_data::{PairColumns, PairFiles, split_file, split_names, splits_in};
-use firelight_storage::listed;
+use firelight_storage::{InputError, listed, shortened};
 
 use super::PairRecipe;
 use crate::error::Seq2SeqError;
@@ -16,7 +16,8 @@ const VALIDATION: &str = "val";
 /// The files to train on, and those to validate on, if they have their own.
 pub(super) fn files_of(recipe: &PairRecipe, paths: &[PathBuf]) -> Result<(PairFiles, Option<PairFiles>), Seq2SeqError> {
     if let Some(path) = paths.iter().find(|path| !path.exists()) {
-        return Err(Seq2SeqError::Missing { path: path.clone() });
+        let problem = format!("there is no file or folder `{}` to read pairs from", path.display());
+        return Err(InputError::new(problem).advise("check the path").into());
     }
     match paths {
         [folder] if folder.is_dir() => {
@@ -26,7 +27,7 @@ pub(super) fn files_of(recipe: &PairRecipe, paths: &[PathBuf]) -> Result<(PairFi
         }
         [source, target] => Ok((PairFiles::Lines { source: source.clone(), target: target.clone() }, None)),
         [records] => Ok((records_of(recipe, records)?, None)),
-        _ => Err(Seq2SeqError::NoPairs { path: paths.first().cloned().unwrap_or_default() }),
+        _ => Err(no_pairs(paths.first().map_or(Path::new(""), |path| path)).into()),
     }
 }
 
@@ -39,14 +40,26 @@ pub(super) fn split(recipe: &PairRecipe, folder: &Path, split: &str) -> Result<P
     if let Some(file) = split_file(folder, split, &RecordFormat::ENDINGS) {
         return records_of(recipe, &file);
     }
-    let expected = sides(recipe, folder, split).ok_or_else(|| Seq2SeqError::NoNames { path: folder.into() })?;
-    let name_of = |file: &PathBuf| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Err(Seq2SeqError::UnknownSplit {
-        path: folder.into(),
-        split: split.into(),
-        expected: expected.iter().map(name_of).collect(),
-        found: found_in(folder, recipe.source.as_deref().unwrap_or_default()),
-    })
+    let (Some(source), Some(target)) = (&recipe.source, &recipe.target) else { return Err(no_names(folder).into()) };
+    let problem = format!(
+        "has no split `{}`: expected {split}.{source} and {split}.{target}; {}",
+        shortened(split),
+        found_in(folder, source)
+    );
+    Err(InputError::in_file(folder, problem).into())
+}
+
+/// A path that is none of the forms of pairs.
+pub(super) fn no_pairs(path: &Path) -> InputError {
+    let forms = "a folder of parallel files, a file of records (.tsv, .csv, .jsonl or .parquet), or two files, of source and target";
+    InputError::in_file(path, format!("holds no pairs: expected {forms}"))
+}
+
+/// A folder of parallel files, without their names.
+fn no_names(folder: &Path) -> InputError {
+    let problem = "has files that are found by the names of the two sides";
+    let advice = "set data.source and data.target, such as \"de\" and \"en\" for train.de and train.en";
+    InputError::in_file(folder, problem).advise(advice)
 }
 
 /// Where the two sides of a split would lie, if the recipe names them.
@@ -78,7 +91,7 @@ pub(super) fn records_of(recipe: &PairRecipe, path: &Path) -> Result<PairFiles, 
     let named = recipe.source.clone().zip(recipe.target.clone());
     let columns = match named.map(|(source, target)| PairColumns { source, target }) {
         Some(columns) => columns,
-        None => PairColumns::usual(path).map_err(|_| Seq2SeqError::NoPairs { path: path.into() })?,
+        None => PairColumns::usual(path).map_err(|_| no_pairs(path))?,
     };
     Ok(PairFiles::Records { path: path.into(), columns })
 }

@@ -10,9 +10,9 @@ use burn::data::dataset::InMemDataset;
 use burn::tensor::Device;
 use firelight_data::{
     BatchPlan, Batching, Denoising, Dropped, EncodedPair, LengthFilter, Noise, NoiseSeed, Pair, PairColumns, PairFiles,
-    ParallelText, StepLoader, Tokenizer, TokenizerConfig, read_text,
+    ParallelText, StepLoader, Tokenizer, read_text,
 };
-use firelight_storage::{ModelFolder, write_json_lines};
+use firelight_storage::{InputError, ModelFolder, write_json_lines};
 use firelight_training::DataModule;
 use firelight_training::metrics::text::TextMetric;
 
@@ -20,7 +20,7 @@ use super::files::files_of;
 use super::score::Written;
 use super::{PairRecipe, Seq2Seq, Seq2SeqRecipe};
 use crate::data::{PairBatch, PairBatcher};
-use crate::error::Seq2SeqError;
+use crate::error::{Seq2SeqError, too_long};
 use crate::model::Seq2SeqModel;
 use crate::translator::{TranslateOptions, Translator};
 use crate::vocabulary::Vocabulary;
@@ -78,10 +78,13 @@ impl PairText {
         check_lengths(recipe, &validation, texts.before)?;
         let noise = |objective: &Denoising| objective.noise(vocabulary.target(), longest(recipe));
         let noise = recipe.data.objective.as_ref().map(noise).transpose()?;
-        let empty = |purpose, reason| Err(Seq2SeqError::NothingLeft { purpose, reason });
+        let empty = |problem| Err(InputError::new(problem).into());
         match (training.is_empty(), validation.is_empty()) {
-            (true, _) => empty("train on", dropped.to_string()),
-            (_, true) => empty("validate on", "give more pairs, or a larger data.validation_fraction".into()),
+            (true, _) => empty(format!("there is no pair to train on: {dropped}")),
+            (_, true) => {
+                let way_out = "give more pairs, or a larger data.validation_fraction";
+                empty(format!("there is no pair to validate on: {way_out}"))
+            }
             _ => Ok(Self { vocabulary, texts, ids: Parts { training, validation, before: 0 }, dropped, noise }),
         }
     }
@@ -111,8 +114,7 @@ impl DataModule<Seq2Seq> for PairText {
         if !paths.is_empty() {
             recipe.data.toy = None; // so that the recipe in the folder does not promise generated pairs
         }
-        let is_file = matches!(recipe.data.tokenizer, TokenizerConfig::File { .. });
-        let vocabulary = match recipe.init.run()?.filter(|_| !is_file) {
+        let vocabulary = match recipe.init.run_with_tokenizer(recipe.data.tokenizer.is_file())? {
             Some(run) => Vocabulary::load(&run, recipe.data.joint)?,
             None => train_tokenizers(recipe, &texts.training)?,
         };
@@ -250,7 +252,7 @@ pub(super) fn check_lengths(recipe: &Seq2SeqRecipe, pairs: &[EncodedPair], befor
         .enumerate()
         .flat_map(|(index, pair)| sides(pair).map(|(side, tokens)| (before + index + 1, side, tokens)));
     match all.into_iter().find(|(_, _, tokens)| *tokens > max_seq_len) {
-        Some((line, side, tokens)) => Err(Seq2SeqError::TooLong { line, side, tokens, max_seq_len }),
+        Some((line, side, tokens)) => Err(too_long((line, side), tokens, max_seq_len).into()),
         None => Ok(()),
     }
 }
@@ -264,7 +266,9 @@ fn texts_of(recipe: &Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<
         return Ok(Parts { training: splits.training, validation: splits.validation, before: 0 });
     }
     if paths.is_empty() && data.objective.is_none() {
-        return Err(Seq2SeqError::NoData { path: source.into() });
+        let advice = "give a folder or a file of records with --data, or two files with --source and --target";
+        let problem = format!("the recipe `{}` needs pairs to train on", source.display());
+        return Err(InputError::new(problem).advise(advice).into());
     }
     let (mut training, validation) = match data.objective {
         Some(_) => (plain_texts(data, source, paths)?, None),
@@ -281,15 +285,18 @@ fn texts_of(recipe: &Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<
         }
     };
     if training.is_empty() {
-        let reason = "there are too few pairs to share them with the validation".to_string();
-        return Err(Seq2SeqError::NothingLeft { purpose: "train on", reason });
+        let problem = "there is no pair to train on: there are too few pairs to share them with the validation";
+        return Err(InputError::new(problem).into());
     }
     Ok(Parts { training, validation, before })
 }
 
 /// The texts of a file that are not blank, each a pair with itself.
 fn plain_texts(data: &PairRecipe, source: &Path, paths: &[PathBuf]) -> Result<Vec<Pair>, Seq2SeqError> {
-    let [path] = paths else { return Err(Seq2SeqError::NoText { path: source.into() }) };
+    let [path] = paths else {
+        let problem = "makes pairs out of a plain text (data.objective)";
+        return Err(InputError::in_file(source, problem).advise("give one text file with --data").into());
+    };
     let text = read_text(path)?;
     let texts = data.documents.split(&text).into_iter().map(str::trim_end).filter(|text| !text.is_empty());
     Ok(texts.map(|text| Pair::new(text, text)).collect())

@@ -84,12 +84,20 @@ impl InitConfig {
         self.from.as_ref().map(LearntWeights::find).transpose()
     }
 
-    /// The run to begin from, whose tokenizer is that of the new one, too; none of weights that lie in no run.
+    /// The run to begin from; none of weights that lie in no run.
     ///
     /// # Errors
     /// If there are no weights at `from`.
     pub fn run(&self) -> Result<Option<ModelFolder>, StorageError> {
         Ok(self.source()?.and_then(|source| source.run))
+    }
+
+    /// The run whose tokenizer is that of the new one, too: the one to begin from, unless the recipe names a tokenizer's file.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_with_tokenizer(&self, names_a_file: bool) -> Result<Option<ModelFolder>, StorageError> {
+        Ok(self.run()?.filter(|_| !names_a_file))
     }
 
     /// Lists the keys that say nothing, because no weights are named.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
 use firelight_data::{ImageDataset, ImageFiles, ImageSet, Normalization, StepLoader};
-use firelight_storage::{ModelFolder, read_text_file, write_atomic};
+use firelight_storage::{InputError, ModelFolder, read_text_file, shortened, write_atomic};
 use firelight_training::DataModule;
 use serde::{Deserialize, Serialize};
 
@@ -72,12 +72,21 @@ impl ImageCorpus {
     pub(super) fn of_files(recipe: &ImageRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, VisionError> {
         let folder = match paths {
             [folder] => folder,
-            [] => return Err(VisionError::NoData { path: source.into() }),
-            _ => return Err(VisionError::SeveralFolders { count: paths.len() }),
+            [] => {
+                let problem = format!("the recipe `{}` needs images to train on", source.display());
+                return Err(InputError::new(problem).advise("give a folder with --data DIR").into());
+            }
+            _ => {
+                let problem = format!("images are read from one folder, but {} paths were given", paths.len());
+                return Err(InputError::new(problem).advise("put them into one").into());
+            }
         };
         let [training, validation] = ImageFiles::read_parts(folder, &recipe.options(), recipe.validation)?;
         if let [class] = training.set.classes() {
-            return Err(VisionError::OneClass { path: folder.clone(), class: class.clone() });
+            let problem =
+                format!("has images of the class `{}` alone, but a classifier needs two or more", shortened(class));
+            let advice = "give a folder with a folder of images for each class";
+            return Err(InputError::in_file(folder, problem).advise(advice).into());
         }
         let skipped = training.skipped.len() + validation.skipped.len();
         let normalization = Normalization::of(&training.set);
@@ -107,12 +116,15 @@ impl DataModule<Vision> for ImageCorpus {
     fn open(_recipe: &VisionRecipe, folder: &ModelFolder) -> Result<Self, VisionError> {
         let path = folder.image_index();
         let text = read_text_file(&path, INDEX_LIMIT)?;
-        let broken = |reason: String| VisionError::Corpus { path: path.clone(), reason };
+        let broken = |reason: String| {
+            let problem = format!("does not fit the run: {reason}");
+            InputError::in_file(&path, problem).advise("restore the file that belongs to it")
+        };
         let index: Index = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
         let count = index.labels.len();
         let both = ImageSet::open(folder.images(), index.classes, index.labels)?;
         if !index.normalization.fits(both.shape().channels) {
-            return Err(broken(format!("its normalization is not one of {} channels", both.shape().channels)));
+            return Err(broken(format!("its normalization is not one of {} channels", both.shape().channels)).into());
         }
         let (training, validation) = both.split(count.saturating_sub(index.training))?;
         Ok(Self { training, validation, normalization: index.normalization, skipped: index.skipped })

@@ -33,11 +33,11 @@ Examples:
 
 Data by the task of the recipe:
   language             a text file (UTF-8)
-  seq2seq              a folder of parallel files, such as train.de and train.en; or a .tsv or .jsonl file
-  classification       a folder with a .tsv, .csv or .jsonl file for each split; or one such file
-  token_classification the same of .conll, .txt, .tsv or .jsonl files
-  question_answering   the same of .jsonl files
-  masked_language      the same of .txt, .tsv, .csv or .jsonl files
+  seq2seq              a folder of parallel files, such as train.de and train.en; or a file of records
+  classification       a folder with a file of records (.tsv, .csv, .jsonl, .parquet) for each split; or one such file
+  token_classification the same of .conll, .txt, .tsv, .jsonl or .parquet files
+  question_answering   the same of .jsonl or .parquet files
+  masked_language      the same of .txt files or records
   vision               a folder of images by class, or the files of MNIST or CIFAR
   captioning           a folder of images with captions.jsonl, or one as of vision, of whose images pictures are composed";
 

@@ -9,16 +9,16 @@ use burn::data::dataset::{Dataset, DatasetError};
 use burn::tensor::Device;
 use firelight_data::{
     CaptionedImages, ImageError, ImageFiles, ImageSet, Normalization, PairColumns, PairFiles, StepLoader, Tokenizer,
-    TokenizerConfig, drawn_digits,
+    drawn_digits,
 };
-use firelight_storage::{ModelFolder, read_text_file, write_atomic};
+use firelight_storage::{InputError, ModelFolder, read_text_file, write_atomic};
 use firelight_training::DataModule;
 use serde::{Deserialize, Serialize};
 
 use super::super::training::{CaptionBatch, CaptionBatcher, CaptionSample};
 use super::Captioning;
 use super::recipe::{CaptionRecipe, ImageTextRecipe};
-use crate::error::Seq2SeqError;
+use crate::error::{Seq2SeqError, too_long};
 use crate::vocabulary::Vocabulary;
 
 /// The list of a folder: objects with `image`, a path beside the list, and `caption`.
@@ -133,7 +133,7 @@ impl Part {
             let ids = vocabulary.target().encode(caption).map_err(Seq2SeqError::in_line(line))?;
             match ids.len() + 1 {
                 tokens if tokens > max_seq_len => {
-                    Err(Seq2SeqError::TooLong { line: line + 1, side: "caption", tokens, max_seq_len })
+                    Err(Seq2SeqError::from(too_long((line + 1, "caption"), tokens, max_seq_len)))
                 }
                 _ => Ok(ids),
             }
@@ -150,8 +150,7 @@ impl DataModule<Captioning> for CaptionData {
             recipe.data.drawn_digits = 0; // so that the recipe in the folder does not promise drawn ones
         }
         let normalization = Normalization::of(&parts[0].images);
-        let is_file = matches!(recipe.data.tokenizer, TokenizerConfig::File { .. });
-        let vocabulary = match recipe.init.run()?.filter(|_| !is_file) {
+        let vocabulary = match recipe.init.run_with_tokenizer(recipe.data.tokenizer.is_file())? {
             Some(run) => Vocabulary::load(&run, true)?,
             None => Vocabulary::new(None, Tokenizer::train(&recipe.data.tokenizer, &parts[0].captions.join("\n"))?)?,
         };
@@ -177,12 +176,15 @@ impl DataModule<Captioning> for CaptionData {
     fn open(recipe: &CaptionRecipe, folder: &ModelFolder) -> Result<Self, Seq2SeqError> {
         let path = folder.image_index();
         let text = read_text_file(&path, INDEX_LIMIT)?;
-        let broken = |reason: String| Seq2SeqError::Captions { path: path.clone(), reason };
+        let broken = |reason: String| {
+            let problem = format!("does not fit the run: {reason}");
+            InputError::in_file(&path, problem).advise("restore the file that belongs to it")
+        };
         let index: Index = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
         let count = index.captions.len();
         let images = ImageSet::open(folder.images(), vec![String::new()], vec![0; count])?;
         if !index.normalization.fits(images.shape().channels) {
-            return Err(broken(format!("its normalization is not one of {} channels", images.shape().channels)));
+            return Err(broken(format!("its normalization is not one of {} channels", images.shape().channels)).into());
         }
         let both = CaptionedImages { images, captions: index.captions };
         let (training, validation) = both.split(count.saturating_sub(index.training))?;
@@ -245,13 +247,20 @@ fn images_of(
     paths: &[PathBuf],
 ) -> Result<[CaptionedImages; 2], Seq2SeqError> {
     let path = match paths {
-        [] if recipe.drawn_digits == 0 => return Err(Seq2SeqError::NoImages { path: source.into() }),
+        [] if recipe.drawn_digits == 0 => {
+            let problem = format!("the recipe `{}` needs images to train on", source.display());
+            let advice = "give a folder with captions.jsonl or with labelled images with --data DIR";
+            return Err(InputError::new(problem).advise(advice).into());
+        }
         [] => {
             let seeds = [seed, seed.wrapping_add(1)];
             return Ok(composed(recipe, seeds, seeds.map(|seed| drawn_digits(seed, recipe.drawn_digits))));
         }
         [path] => path,
-        _ => return Err(Seq2SeqError::SeveralPaths { count: paths.len() }),
+        _ => {
+            let problem = format!("captions are read from one file or folder, but {} paths were given", paths.len());
+            return Err(InputError::new(problem).advise("put them into one").into());
+        }
     };
     if let Some(list) = list_of(path) {
         let both = captioned(recipe, &list)?;
@@ -267,9 +276,16 @@ fn images_of(
 /// A folder that holds neither captions nor labelled images.
 fn no_captions(error: ImageError, path: &Path) -> Seq2SeqError {
     match error {
-        ImageError::NoImages { .. } => Seq2SeqError::NoCaptions { path: path.into() },
+        ImageError::NoImages { .. } => no_list(path).into(),
         error => error.into(),
     }
+}
+
+/// A path that is no list of captions and holds none.
+pub(super) fn no_list(path: &Path) -> InputError {
+    let problem = "holds no captions: expected a file of JSON lines, or a folder with captions.jsonl, with objects such as \
+                   {\"image\": \"1.png\", \"caption\": \"a dog\"}";
+    InputError::in_file(path, problem).advise("to train on composed pictures, give a folder of images by class")
 }
 
 fn composed(recipe: &ImageTextRecipe, seeds: [u64; 2], [training, validation]: [ImageSet; 2]) -> [CaptionedImages; 2] {

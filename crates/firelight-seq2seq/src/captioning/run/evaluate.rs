@@ -9,7 +9,7 @@ use firelight_storage::{Checkpoint, ModelFolder};
 use firelight_training::{DataModule, TaskEvaluation, TrainingModule, read_recipe};
 
 use super::super::captioner::Captioner;
-use super::data::{CaptionData, captioned, list_of};
+use super::data::{CaptionData, captioned, list_of, no_list};
 use super::{Captioning, descriptions};
 use crate::error::Seq2SeqError;
 use crate::run::score::TargetScores;
@@ -33,7 +33,7 @@ pub fn evaluate_captions(
     let recipe = read_recipe::<Captioning>(Some(&folder.recipe()), &[])?;
     let data = match list {
         Some(path) => {
-            let list = list_of(path).ok_or_else(|| Seq2SeqError::NoCaptions { path: path.into() })?;
+            let list = list_of(path).ok_or_else(|| no_list(path))?;
             let shape = captioner.shape();
             let mut asked = recipe.data.clone();
             (asked.image_size, asked.channels) = (Some(shape.size()), Some(shape.channels));
