@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use firelight_storage::{InputError, StorageError, shortened_reason};
 
+#[cfg(feature = "images")]
 use crate::ImageError;
 
 /// An error of reading text or turning it into tokens.
@@ -15,6 +16,7 @@ pub enum DataError {
     #[error(transparent)]
     Storage(#[from] StorageError),
     /// Images could not be read.
+    #[cfg(feature = "images")]
     #[error(transparent)]
     Image(#[from] ImageError),
     /// Something that was given does not fit, and there is nothing to do but to tell it.
@@ -92,6 +94,7 @@ impl DataError {
     pub fn is_user_error(&self) -> bool {
         match self {
             Self::Storage(error) => error.is_user_error(),
+            #[cfg(feature = "images")]
             Self::Image(error) => error.is_user_error(),
             Self::Tokenizer { .. } => false,
             _ => true,

@@ -49,6 +49,7 @@ mod dice;
 mod document_dataset;
 mod documents;
 mod error;
+#[cfg(feature = "images")]
 mod images;
 pub mod labelled;
 mod loader;
@@ -77,6 +78,7 @@ pub use denoising::{
 pub use document_dataset::{DocumentDataset, PackedDataset, PackedRow};
 pub use documents::{Documents, Separator};
 pub use error::DataError;
+#[cfg(feature = "images")]
 pub use images::{
     Augmentation, CaptionedImages, Cifar, Draw, Image, ImageDataset, ImageError, ImageFiles, ImageSample, ImageSet,
     ImageShape, Mixing, Normalization, RandAugment, RandomOperation, ReadImages, ReadOptions, drawn_digits,

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use firelight_core::ConfigError;
-use firelight_data::{DataError, ImageError};
+use firelight_data::DataError;
+#[cfg(feature = "images")]
+use firelight_data::ImageError;
 use firelight_generation::GenerationError;
 use firelight_storage::{InputError, StorageError};
 
@@ -42,6 +44,7 @@ pub enum Seq2SeqError {
     #[error(transparent)]
     Data(#[from] DataError),
     /// The images.
+    #[cfg(feature = "images")]
     #[error(transparent)]
     Image(#[from] ImageError),
     /// The run folder.
@@ -66,6 +69,7 @@ impl Seq2SeqError {
         match self {
             Self::Device { .. } => false,
             Self::Data(error) | Self::Line { error, .. } => error.is_user_error(),
+            #[cfg(feature = "images")]
             Self::Image(error) => error.is_user_error(),
             Self::Storage(error) => error.is_user_error(),
             Self::Generation(error) => error.is_user_error(),

@@ -22,6 +22,7 @@
 //! ```
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+#[cfg(feature = "images")]
 mod captioning;
 mod data;
 mod error;
@@ -36,8 +37,9 @@ mod vocabulary;
 
 #[cfg(feature = "train")]
 pub use burn::train::Interrupter;
+#[cfg(feature = "images")]
 pub use captioning::{CAPTIONING_TASK, Caption, CaptionConfig, CaptionModel, CaptionWord, Captioner};
-#[cfg(feature = "train")]
+#[cfg(all(feature = "images", feature = "train"))]
 pub use captioning::{
     CaptionBatch, CaptionData, CaptionModelRecipe, CaptionRecipe, Captioning, ImageTextRecipe, evaluate_captions,
 };

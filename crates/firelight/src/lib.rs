@@ -19,11 +19,16 @@
 //! | [`language`] | GPT-style language models: train, evaluate, generate |
 //! | [`classification`] | text encoders with heads: labels, tokens, spans, masked language models, embeddings |
 //! | [`seq2seq`] | encoder-decoders: train, evaluate, translate |
-//! | [`vision`] | vision transformers: train, evaluate, classify |
+//! | `vision` | vision transformers: train, evaluate, classify (feature `images`) |
 //! | [`generation`] | decoding for every autoregressive model |
 //! | `training` | optimiser, schedule, checkpoints, the loop through Burn's Learner (feature `train`) |
 //! | [`storage`] | what lies on disk: run folders, weights, atomic writes |
 //! | [`device`] | which backend and which device the tensors live on |
+//!
+//! # Features
+//!
+//! A backend each (`flex`, `wgpu`, `cuda`, ...), and four for what is on by default and may be left out of a program that only answers:
+//! `train`, `images` (with `vision` and captions), `csv` and `parquet`.
 //!
 //! # Example
 //!
@@ -51,6 +56,7 @@ pub use firelight_seq2seq as seq2seq;
 pub use firelight_storage as storage;
 #[cfg(feature = "train")]
 pub use firelight_training as training;
+#[cfg(feature = "images")]
 pub use firelight_vision as vision;
 #[cfg(feature = "train")]
 pub use problems::problems;

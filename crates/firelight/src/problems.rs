@@ -9,6 +9,7 @@ use crate::language::LanguageError;
 use crate::nn::ConfigError;
 use crate::seq2seq::Seq2SeqError;
 use crate::training::RecipeError;
+#[cfg(feature = "images")]
 use crate::vision::VisionError;
 
 /// What a library returns, of which crate is not known.
@@ -36,7 +37,9 @@ enum Listed<'a> {
 /// ```
 pub fn problems(error: &(dyn Error + 'static)) -> Vec<String> {
     let listed = of_no_task(error).or_else(|| of_language(error)).or_else(|| of_seq2seq(error));
-    let listed = listed.or_else(|| of_classification(error)).or_else(|| of_vision(error));
+    let listed = listed.or_else(|| of_classification(error));
+    #[cfg(feature = "images")]
+    let listed = listed.or_else(|| of_vision(error));
     listed.and_then(Listed::problems).unwrap_or_else(|| vec![error.to_string()])
 }
 
@@ -84,6 +87,7 @@ fn of_classification(error: &Cause) -> Option<Listed<'_>> {
     }
 }
 
+#[cfg(feature = "images")]
 fn of_vision(error: &Cause) -> Option<Listed<'_>> {
     match error.downcast_ref::<VisionError>()? {
         VisionError::Recipe(error) => Some(Listed::Recipe(error)),

@@ -250,6 +250,6 @@ pub(super) mod tests {
         fs::create_dir(home.path().join("only")).unwrap();
         (0..3).for_each(|i| stripes(0, i).write_png(home.path().join(format!("only/{i}.png"))).unwrap());
         let error = read(&[home.path().into()]);
-        assert!(error.is_user_error() && error.to_string().contains("are of the class `only`"), "{error}");
+        assert!(error.is_user_error() && error.to_string().contains("of the class `only` alone"), "{error}");
     }
 }
