@@ -23,6 +23,7 @@ mod windows;
 mod word_piece;
 mod words;
 
+use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -112,7 +113,9 @@ impl Tokenizer {
         match self.vocab_size() {
             found if found <= size => Ok(()),
             found => {
-                let problem = format!("is for a vocabulary of {size} tokens, but the tokenizer beside it has {found}");
+                let name = self.file.as_deref().and_then(Path::file_name).unwrap_or(OsStr::new("the tokenizer"));
+                let name = name.to_string_lossy();
+                let problem = format!("is for a vocabulary of {size} tokens, but {name} beside it has {found}");
                 Err(InputError::in_file(config, problem).advise("restore the file that belongs to this run"))
             }
         }
