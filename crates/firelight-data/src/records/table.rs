@@ -58,14 +58,11 @@ struct Shape {
 /// The records of a table that has these columns.
 pub(super) fn rows(path: &Path, (separator, mut cells): Cells, columns: &[&str]) -> Result<Rows, DataError> {
     let Some(first) = cells.next().transpose()? else { return Ok(Box::new(std::iter::empty())) };
+    let (line, width) = (first.line, first.values.len());
     let is_named = columns.iter().any(|column| number(column).is_none());
-    let (names, first, width) = match is_named {
-        true => (first.values.clone(), None, first.values.len()),
-        false => (Vec::new(), Some(first), 0),
-    };
-    let width = first.as_ref().map_or(width, |row| row.values.len());
+    let (names, first) = if is_named { (first.values, None) } else { (Vec::new(), Some(first)) };
     let shape = Shape { path: path.into(), separator, width, names: names.into() };
-    shape.check(columns, first.as_ref().map_or(1, |row| row.line))?;
+    shape.check(columns, line)?;
     Ok(Box::new(first.map(Ok).into_iter().chain(cells).map(move |row| shape.record(row?))))
 }
 
