@@ -118,7 +118,7 @@ impl PairRecipe {
                 }),
                 (self.objective.is_some() && !self.joint)
                     .then(|| "data.joint = false does not fit data.objective: both sides are made of one text".into()),
-                (matches!(self.tokenizer, TokenizerConfig::File { .. }) && !self.joint).then(|| {
+                (self.tokenizer.is_file() && !self.joint).then(|| {
                     format!(
                         "data.joint = false does not fit data.tokenizer = {}: both sides would have one",
                         self.tokenizer
