@@ -40,8 +40,8 @@ impl ModelFolder {
     /// Call it after everything else about the run has been checked: [`Existing::Force`] removes the old run at once.
     ///
     /// # Errors
-    /// Fails if the folder is not empty ([`Existing::Refuse`]), holds no run ([`Existing::Force`], [`Existing::Resume`], [`Existing::Continue`]),
-    /// is in use by another process, or cannot be made.
+    /// Fails if the folder is not empty ([`Existing::Refuse`]), holds no run ([`Existing::Force`], [`Existing::Resume`],
+    /// [`Existing::Continue`]), is in use by another process, or cannot be made.
     pub fn create(path: impl AsRef<Path>, existing: Existing) -> Result<Self, StorageError> {
         let path = path.as_ref();
         check(path, existing)?;
