@@ -3,7 +3,8 @@
 
 mod quotes;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use csv::ReaderBuilder;
 use firelight_storage::InputError;
@@ -21,17 +22,17 @@ pub(super) fn commas(path: &Path, lines: Lines) -> Cells {
 
 /// Stretches of lines that begin and end outside quotes.
 struct Stretches {
-    path: PathBuf,
+    path: Arc<Path>,
     lines: Lines,
 }
 
 impl Iterator for Stretches {
-    type Item = Result<(PathBuf, RawLine), DataError>;
+    type Item = Result<(Arc<Path>, RawLine), DataError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let is_empty = |line: &Result<RawLine, _>| matches!(line, Ok(line) if line.content().is_empty());
         let first = self.lines.by_ref().find(|line| !is_empty(line))?;
-        Some(first.and_then(|first| Ok((self.path.clone(), self.closed(first)?))))
+        Some(first.and_then(|first| Ok((Arc::clone(&self.path), self.closed(first)?))))
     }
 }
 
@@ -55,7 +56,7 @@ impl Stretches {
 }
 
 /// The rows of a stretch: one, or more where carriage returns alone end its lines.
-fn values(stretch: Result<(PathBuf, RawLine), DataError>) -> Vec<Result<Row, DataError>> {
+fn values(stretch: Result<(Arc<Path>, RawLine), DataError>) -> Vec<Result<Row, DataError>> {
     let (path, RawLine { number, text }) = match stretch {
         Ok(stretch) => stretch,
         Err(error) => return vec![Err(error)],
