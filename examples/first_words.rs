@@ -26,7 +26,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The last pairs of a file, on which a run with `data.validation_fraction` is measured.
+/// The last pairs of a file, on which a run with `data.split.validation` is measured.
 fn last(path: &Path, columns: PairColumns, measured: usize) -> Result<Vec<Pair>> {
     let mut pairs = PairFiles::Records { path: path.into(), columns }.read()?.pairs;
     Ok(pairs.split_off(pairs.len().saturating_sub(measured)))

@@ -42,7 +42,7 @@ fn train(sizes: &Sizes, directory: &Path) -> Result<Evaluation> {
     let device = Device::default();
     let text = stories(1, sizes.characters);
     let tokenizer = Tokenizer::train(&TokenizerConfig::Char, &text)?;
-    let (training, validation) = Tokens::from(tokenizer.encode(&text)?).split(0.1)?;
+    let (training, validation) = Tokens::from(tokenizer.encode(&text)?).split(text.len() * 9 / 10);
     let train = loader(training, Some(sizes.steps), &device)?;
     let valid = loader(validation, None, &device)?;
 

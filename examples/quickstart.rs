@@ -86,7 +86,7 @@ fn train(device: &Device, out: &Path) -> Result<TrainedRun> {
     let request = RunRequest::new(device).with_out(out).with_existing(Existing::Force);
     let request = SMALL.iter().fold(request, |request, (key, value)| request.with_override(key, value));
     let run = Run::prepare(&request)?;
-    println!("{} parameters on {} tokens", run.cost().parameters, run.corpus.training().len());
+    println!("{} parameters on {} tokens", run.cost().parameters, run.corpus.training_len());
     Ok(run.fit()?)
 }
 

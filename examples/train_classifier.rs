@@ -24,7 +24,7 @@ const WISHES: [&str; 5] = ["I would like", "could I have", "do you still sell", 
 /// The settings of the built-in recipe that differ: the texts are few and short.
 const SETTINGS: [(&str, &str); 8] = [
     ("data.tokenizer", "word:1"),
-    ("data.validation", "8"),
+    ("data.split.validation", "8"),
     ("model.d_model", "32"),
     ("model.n_layers", "1"),
     ("model.dropout", "0.1"),

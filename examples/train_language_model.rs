@@ -80,7 +80,7 @@ fn train(arguments: Arguments, observers: Vec<Box<dyn Observer>>) -> Result<Stri
     // Config and data: the recipe and the text are read and checked before anything is written.
     let device = firelight::device::select(None)?;
     let run = Run::prepare(&arguments.request(&device))?;
-    let prompt = run.corpus.tokenizer.decode(&run.corpus.training().get(0..8)); // what a model of this text can surely read
+    let prompt = run.corpus.tokenizer.decode(&run.corpus.first_tokens(8)); // what a model of this text can surely read
 
     // Model.
     println!("training {} parameters in {}", run.cost().parameters, run.folder.path().display());

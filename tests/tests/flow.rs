@@ -24,7 +24,7 @@ fn request(out: &Path) -> RunRequest {
 fn request_on(out: &Path, device: &Device) -> RunRequest {
     let overrides = [
         ("data.stories", "6000"),
-        ("data.validation_fraction", "0.1"),
+        ("data.split.validation", "0.1"),
         ("model.d_model", "16"),
         ("model.n_heads", "2"),
         ("model.n_layers", "1"),
@@ -76,7 +76,9 @@ fn the_evaluation_of_a_folder_is_the_one_of_its_run() {
     let home = home();
     let text = firelight::data::stories(1, 6000);
     let run = train(&request(&home.path().join("run")));
-    let found = language::evaluate(run.folder.path(), &Checkpoint::Last, Some(&text), &device()).unwrap();
+    let path = home.path().join("text.txt");
+    std::fs::write(&path, &text).unwrap();
+    let found = language::evaluate(run.folder.path(), &Checkpoint::Last, Some((&path, None)), &device()).unwrap();
     assert!((found.loss - run.evaluation.unwrap().loss).abs() < 1e-6);
     assert!((found.perplexity - found.loss.exp()).abs() < 1e-9);
     // A character tokenizer: bits per character are bits per token.

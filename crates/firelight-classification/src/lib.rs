@@ -104,7 +104,7 @@ pub use question_answering::{
     SpanBatcher, SpanExample, SpanLossConfig, SpanModelRecipe, SpanTask, evaluate_answers,
 };
 #[cfg(feature = "train")]
-pub use records::{Held, RecordData, RecordTask, Source};
+pub use records::{RecordData, RecordTask, Source};
 #[cfg(feature = "train")]
 pub use sequence_classification::{
     Classification, ClassificationRecipe, ClassifierModelRecipe, LabelledRecipe, Run, Targets, TrainedRun, evaluate,

@@ -28,7 +28,7 @@ pub enum Split {
 }
 
 impl Split {
-    /// What the validation fraction has to become so that this split grows.
+    /// What the part that is held out has to become so that this split grows.
     pub(crate) fn more(self) -> &'static str {
         match self {
             Self::Training => "smaller",
@@ -110,7 +110,7 @@ fn check_length(split: Split, tokens: &Tokens, length: usize) -> Result<(), Data
                 "the {split} split of the text is too short: a context of {length} tokens needs at least {needed} tokens, \
                  found {tokens}"
             );
-            let advice = format!("give more text, a shorter context (max_seq_len), or a {more} validation_fraction");
+            let advice = format!("give more text, a shorter context (max_seq_len), or a {more} data.split.validation");
             Err(InputError::new(problem).advise(advice).into())
         }
         _ => Ok(()),
@@ -119,9 +119,8 @@ fn check_length(split: Split, tokens: &Tokens, length: usize) -> Result<(), Data
 
 /// Nothing is left to validate on.
 pub(crate) fn no_validation_split() -> InputError {
-    let problem = "there is no validation split: validation_fraction leaves it no token, but a training needs one to tell how \
-                   good the model is";
-    InputError::new(problem).advise("give a validation_fraction above 0, such as 0.1")
+    let problem = "there is no validation split: no token is left for it, but a training needs one to tell how good the model is";
+    InputError::new(problem).advise("give more text, or a larger data.split.validation, such as 0.1")
 }
 
 #[cfg(test)]
@@ -166,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_fraction_of_nothing_leaves_nothing_to_validate_on() {
-        let (training, validation) = tokens(9).split(0.0).unwrap();
+        let (training, validation) = tokens(9).split(9);
         assert!(WindowDataset::for_training(training, 3).is_ok());
         let error = WindowDataset::for_evaluation(validation, 3).unwrap_err();
         assert!(error.is_user_error() && error.to_string().starts_with("there is no validation split"), "{error}");

@@ -114,7 +114,7 @@ fn no_document(split: Split) -> InputError {
     let problem = format!(
         "the {split} split of the text holds no document with a token to predict: the splits are cut between two documents"
     );
-    InputError::new(problem).advise(format!("give more documents or a {} validation_fraction", split.more()))
+    InputError::new(problem).advise(format!("give more documents or a {} data.split.validation", split.more()))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use firelight_storage::InputError;
 
 use crate::token_file::broken;
-use crate::{DataError, TokenFile, Tokenizer, Tokens};
+use crate::{DataError, TokenFile, Tokens};
 
 /// What ends a document: `"line"`, `"blank_line"`, or `{ kind = "text", text = "<|endoftext|>" }`.
 ///
@@ -83,22 +83,17 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// Turns the documents of a text into ids, each for itself, so that no token reaches from one into the next.
+    /// Documents that end behind these tokens, which rise; none is empty, and the last ends with the tokens.
     ///
-    /// # Errors
-    /// As [`Tokenizer::encode`].
-    pub fn encode(tokenizer: &Tokenizer, separator: &Separator, text: &str) -> Result<Self, DataError> {
-        let (mut ids, mut ends) = (Vec::new(), Vec::new());
-        for document in separator.split(text) {
-            // The whole text tells the line of a character that is not in the vocabulary.
-            let in_text = |error| tokenizer.encode(text).err().unwrap_or(error);
-            ids.extend(tokenizer.encode(document).map_err(in_text)?);
-            ends.push(ids.len());
-        }
-        Ok(Self { tokens: ids.into(), ends: ends.into() })
+    /// # Panics
+    /// Panics if the last one ends elsewhere.
+    pub fn new(tokens: Tokens, ends: impl Into<Arc<[usize]>>) -> Self {
+        let ends = ends.into();
+        assert_eq!(ends.last().copied().unwrap_or(0), tokens.len(), "the last document ends with the tokens");
+        Self { tokens, ends }
     }
 
-    /// Reads what [`save_lengths`](Self::save_lengths) wrote, for the same tokens.
+    /// Reads what [`save_lengths`] wrote, for the same tokens.
     ///
     /// # Errors
     /// Fails if the file cannot be read or belongs to other tokens.
@@ -117,15 +112,6 @@ impl Documents {
                 Err(broken(path, &format!("its documents have {found} tokens, but the text has {expected}")).into())
             }
         }
-    }
-
-    /// Writes the lengths of the documents to `path`, in the format of a [`TokenFile`].
-    ///
-    /// # Errors
-    /// Fails if the file cannot be written; an older file is then untouched.
-    pub fn save_lengths(&self, path: impl AsRef<Path>) -> Result<(), DataError> {
-        let longest = self.ranges().map(|range| range.len()).max().unwrap_or(0);
-        TokenFile::create(path, longest + 1, self.ranges().map(|range| range.len() as u32)).map(drop)
     }
 
     /// All tokens, one document after the other.
@@ -149,15 +135,17 @@ impl Documents {
         starts.zip(self.ends.iter()).map(|(&start, &end)| start..end)
     }
 
-    /// Splits into the training split, which comes first, and the validation split, as [`Tokens::split`], but between two
-    /// documents: that in which the cut would fall is validated on.
-    ///
-    /// # Errors
-    /// Fails if the fraction is not in `[0, 1)`.
-    pub fn split(&self, validation_fraction: f64) -> Result<(Self, Self), DataError> {
-        let cut = self.tokens.split(validation_fraction)?.0.len();
-        let whole = self.ends.partition_point(|&end| end <= cut);
-        Ok((self.slice(0..whole), self.slice(whole..self.len())))
+    /// Splits into the first `training` tokens and those that are validated on, as [`Tokens::split`], but between two documents: that
+    /// in which the cut would fall is validated on.
+    pub fn split(&self, training: usize) -> (Self, Self) {
+        let whole = self.ends.partition_point(|&end| end <= training);
+        (self.slice(0..whole), self.slice(whole..self.len()))
+    }
+
+    /// The documents that end within a range of tokens.
+    pub fn within(&self, tokens: Range<usize>) -> Self {
+        let behind = |place: usize| self.ends.partition_point(|&end| end <= place);
+        self.slice(behind(tokens.start)..behind(tokens.end))
     }
 
     /// Some of the documents, without copying their tokens.
@@ -169,10 +157,20 @@ impl Documents {
     }
 }
 
+/// Writes the lengths of documents to `path`, one after the other, in the format of a [`TokenFile`].
+///
+/// # Errors
+/// Fails if the file cannot be written; an older file is then untouched.
+pub fn save_lengths(path: impl AsRef<Path>, parts: &[&Documents]) -> Result<(), DataError> {
+    let lengths = || parts.iter().flat_map(|part| part.ranges()).map(|range| range.len());
+    let longest = lengths().max().unwrap_or(0);
+    TokenFile::create(path, longest + 1, lengths().map(|length| length as u32)).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TokenizerConfig;
+    use crate::{Tokenizer, TokenizerConfig};
     use proptest::prelude::*;
 
     const TEXT: &str = "one\ntwo\n\nthree\n \r\n\nfour";
@@ -203,15 +201,16 @@ mod tests {
     fn the_parts_are_cut_between_two_documents() {
         let documents = blank_lines(TEXT); // 9, 10 and 4 tokens
         let lengths = |part: &Documents| part.ranges().map(|range| range.len()).collect::<Vec<_>>();
-        for (fraction, training, validation) in
-            [(0.1, vec![9, 10], vec![4]), (0.5, vec![9], vec![10, 4]), (0.0, vec![9, 10, 4], vec![])]
+        for (cut, training, validation) in
+            [(20, vec![9, 10], vec![4]), (11, vec![9], vec![10, 4]), (23, vec![9, 10, 4], vec![])]
         {
-            let (left, right) = documents.split(fraction).unwrap();
+            let (left, right) = documents.split(cut);
             assert_eq!((lengths(&left), lengths(&right)), (training, validation));
             let ids = [left.tokens().get(0..left.tokens().len()), right.tokens().get(0..right.tokens().len())];
             assert_eq!(ids.concat(), documents.tokens().get(0..23));
         }
-        assert!(documents.split(0.9).unwrap().0.is_empty());
+        assert!(documents.split(2).0.is_empty());
+        assert_eq!(lengths(&documents.within(9..19)), [10]);
     }
 
     #[test]
@@ -219,7 +218,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a.documents");
         let documents = blank_lines(TEXT);
-        documents.save_lengths(&path).unwrap();
+        save_lengths(&path, &[&documents]).unwrap();
         let again = Documents::open(documents.tokens().clone(), &path).unwrap();
         assert_eq!(again.ranges().collect::<Vec<_>>(), [0..9, 9..19, 19..23]);
         let error = Documents::open(Tokens::from(vec![1; 22]), &path).unwrap_err();

@@ -4,12 +4,12 @@
 //!
 //! The route of running text, in the order of the modules:
 //!
-//! 1. [`read_text`] reads a file, or [`stories()`] writes a text of its own.
+//! 1. [`read_text`] reads a file, or [`stories()`] writes a text of its own. [`SplitConfig`] says which part is only validated on.
 //! 2. [`Tokenizer`] (characters, bytes, words, byte-level BPE, Unigram or WordPiece) turns text into ids and back, with special tokens
 //!    that no text gives; [`TextStream`] does so id by id.
-//! 3. [`Tokens`] holds the ids, in memory or in a memory-mapped [`TokenFile`], and splits off the validation split.
+//! 3. [`TokenBuilder`] does so with texts larger than memory; [`Tokens`] holds the ids, in memory or in a memory-mapped [`TokenFile`].
 //! 4. [`WindowDataset`] cuts them into [`Window`]s of inputs and targets; [`Documents`] knows where documents end, and
-//!    [`DocumentDataset`] and [`PackedDataset`] keep them apart.
+//!    [`DocumentDataset`] and [`PackedDataset`] keep them apart. A [`Mixture`] makes one data set of several.
 //! 5. [`StepLoader`] batches the items of each training step by a [`BatchPlan`], in the [`Order`] that a seed gives.
 //!
 //! The route of pairs ends at ids as well:
@@ -31,7 +31,7 @@
 //!
 //! let text = firelight_data::stories(7, 10_000);
 //! let tokenizer = Tokenizer::train(&TokenizerConfig::Char, &text).unwrap();
-//! let (training, validation) = Tokens::from(tokenizer.encode(&text).unwrap()).split(0.1).unwrap();
+//! let (training, validation) = Tokens::from(tokenizer.encode(&text).unwrap()).split(text.len() * 9 / 10);
 //! let windows = WindowDataset::for_training(training, 64).unwrap();
 //!
 //! let window = windows.get(0).unwrap();
@@ -53,6 +53,7 @@ mod error;
 mod images;
 pub mod labelled;
 mod loader;
+mod mixture;
 mod order;
 mod packing;
 mod parallel;
@@ -64,6 +65,7 @@ mod stories;
 mod stream;
 pub mod tagged;
 mod text;
+mod token_builder;
 mod token_file;
 mod tokenizer;
 mod tokens;
@@ -76,7 +78,7 @@ pub use denoising::{
     SentencePair, SentencePairs, SpanCorruption, generator_draws, replaced_tokens,
 };
 pub use document_dataset::{DocumentDataset, PackedDataset, PackedRow};
-pub use documents::{Documents, Separator};
+pub use documents::{Documents, Separator, save_lengths};
 pub use error::DataError;
 #[cfg(feature = "images")]
 pub use images::{
@@ -84,17 +86,21 @@ pub use images::{
     ImageShape, Mixing, Normalization, RandAugment, RandomOperation, ReadImages, ReadOptions, drawn_digits,
 };
 pub use loader::{StepLoader, check_workers};
+pub use mixture::Mixture;
 pub use order::Order;
 pub use packing::pack;
 pub use parallel::{
     DropReason, Dropped, EncodedPair, LengthFilter, Pair, PairColumns, PairFiles, PairReport, ParallelText, lines_of,
     read_lines,
 };
-pub use splits::{split_file, split_names, splits_in};
+pub use splits::{
+    HeldOut, SplitConfig, SplitFiles, find_split, folder_of, no_data_at, no_split, split_files, split_names, splits_in,
+};
 pub use stories::{check_stories, stories};
 pub use stream::TextStream;
-pub use text::read_text;
-pub use token_file::TokenFile;
+pub use text::{TextPieces, read_text};
+pub use token_builder::{TokenBuilder, texts_of};
+pub use token_file::{TokenFile, TokenWriter};
 pub use tokenizer::{Cut, Frame, SpecialRole, TextWindow, Tokenizer, TokenizerConfig, TokenizerKind, WindowOptions};
 pub use tokens::Tokens;
 pub use toys::{Toy, ToySplits};

@@ -1,8 +1,9 @@
-//! Reads a text file, with an error for everything that is not text. Called by the task crates before anything else of a
-//! run happens.
+//! Reads a text file, as a whole or piece by piece, with an error for everything that is not text. Called by the task crates before
+//! anything else of a run happens.
 
 use std::fs::File;
-use std::path::Path;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use firelight_storage::{StorageError, open_file, read_file};
 
@@ -14,6 +15,9 @@ pub(crate) const BYTE_ORDER_MARK: &str = "\u{feff}";
 /// No text is larger, in bytes: it is held in memory as a whole.
 const LIMIT: u64 = 16 << 30;
 
+/// Bytes of a piece.
+const PIECE: u64 = 1 << 20;
+
 /// Reads a whole text file, without a byte order mark.
 ///
 /// # Errors
@@ -21,12 +25,69 @@ const LIMIT: u64 = 16 << 30;
 /// first wrong byte). Pipes and devices are refused because a run reads its text again when it is resumed.
 pub fn read_text(path: impl AsRef<Path>) -> Result<String, DataError> {
     let path = path.as_ref();
-    let text = String::from_utf8(read_bytes(path)?).map_err(|error| {
-        let offset = error.utf8_error().valid_up_to();
-        DataError::NotUtf8 { path: path.into(), offset, byte: error.as_bytes()[offset] }
-    })?;
+    let text = String::from_utf8(read_bytes(path)?)
+        .map_err(|error| not_utf8(path, 0, error.as_bytes(), error.utf8_error().valid_up_to()))?;
     let text = without_mark(text);
     if text.is_empty() { Err(DataError::EmptyText { path: path.into() }) } else { Ok(text) }
+}
+
+fn not_utf8(path: &Path, before: usize, bytes: &[u8], offset: usize) -> DataError {
+    DataError::NotUtf8 { path: path.into(), offset: before + offset, byte: bytes[offset] }
+}
+
+/// A text file piece by piece, so that it may be larger than memory: texts of whole characters, which one after the other are the
+/// text, without a byte order mark. After an error there is no piece more.
+#[derive(Debug)]
+pub struct TextPieces {
+    path: PathBuf,
+    /// None at the end.
+    file: Option<File>,
+    /// The bytes of a character of which the rest was not read yet.
+    rest: Vec<u8>,
+    /// Bytes before them.
+    offset: usize,
+}
+
+impl TextPieces {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// Fails if it is missing, unreadable or no regular file. That it is empty or not UTF-8 is an error of its pieces.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, DataError> {
+        let path = path.as_ref();
+        Ok(Self { file: Some(open_text(path)?), path: path.into(), rest: Vec::new(), offset: 0 })
+    }
+
+    fn read(&mut self, mut file: File) -> Result<String, DataError> {
+        let mut bytes = std::mem::take(&mut self.rest);
+        let read = file.by_ref().take(PIECE).read_to_end(&mut bytes).map_err(StorageError::io("read", &self.path))?;
+        let is_last = (read as u64) < PIECE;
+        let whole = match std::str::from_utf8(&bytes) {
+            Ok(_) => bytes.len(),
+            Err(error) if error.error_len().is_none() && !is_last => error.valid_up_to(),
+            Err(error) => return Err(not_utf8(&self.path, self.offset, &bytes, error.valid_up_to())),
+        };
+        self.rest = bytes.split_off(whole);
+        self.file = (!is_last).then_some(file);
+        let text = String::from_utf8(bytes).unwrap_or_else(|error| unreachable!("it is valid so far: {error}"));
+        let text = if self.offset == 0 { without_mark(text) } else { text };
+        match text.is_empty() && self.offset == 0 {
+            true => Err(DataError::EmptyText { path: self.path.clone() }),
+            false => {
+                self.offset += whole;
+                Ok(text)
+            }
+        }
+    }
+}
+
+impl Iterator for TextPieces {
+    type Item = Result<String, DataError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let file = self.file.take()?;
+        Some(self.read(file)).filter(|piece| !piece.as_ref().is_ok_and(String::is_empty))
+    }
 }
 
 /// A text that was read from a file, without a byte order mark.
@@ -74,6 +135,27 @@ mod tests {
         assert_eq!(read_text(&path).unwrap(), "ab\u{e9}");
         fs::write(&path, "\u{feff}ab").unwrap();
         assert_eq!(read_text(&path).unwrap(), "ab");
+    }
+
+    #[test]
+    fn pieces_are_the_text_and_whole_characters() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.txt");
+        let read = || TextPieces::open(&path).unwrap().collect::<Result<Vec<String>, _>>();
+        for size in [1, PIECE as usize - 1, PIECE as usize, 2 * PIECE as usize + 1] {
+            let text = format!("\u{feff}{}b\u{e9}", "\u{e9}".repeat(size / 2));
+            fs::write(&path, &text).unwrap();
+            let pieces = read().unwrap();
+            assert_eq!(pieces.concat(), text[3..]);
+            assert!(pieces.iter().all(|piece| piece.len() as u64 <= PIECE + 1), "{size}");
+        }
+        fs::write(&path, [&[b'a'; 1 << 20][..], b"bc\xff"].concat()).unwrap();
+        assert!(matches!(read(), Err(DataError::NotUtf8 { offset: 1_048_578, byte: 0xff, .. })));
+        fs::write(&path, "ab\u{e9}".as_bytes().split_last().unwrap().1).unwrap();
+        assert!(matches!(read(), Err(DataError::NotUtf8 { offset: 2, byte: 0xc3, .. })), "half a character at the end");
+        fs::write(&path, "\u{feff}").unwrap();
+        assert!(matches!(read(), Err(DataError::EmptyText { .. })));
+        assert!(matches!(TextPieces::open(home.path().join("b")), Err(DataError::MissingText { .. })));
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! Token ids on disk, read through the page cache, so that a corpus may be larger than memory. Written once by whoever
 //! tokenizes a corpus, read by [`Tokens`](crate::Tokens).
 //!
+//! A corpus that is encoded goes through a [`TokenWriter`] first, into a file without a name.
+//!
 //! The format is little-endian: 8 bytes magic, version (u32), bytes per token (u32, 2 or 4), size of the vocabulary (u64),
 //! the tokens, and their count (u64). The count comes last so that a file can be written from a stream, and so that a
 //! file cut short gives itself away.
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use firelight_storage::{InputError, StorageError, open_file, write_atomic_with};
 use memmap2::Mmap;
@@ -52,7 +55,11 @@ impl TokenFile {
         ids: impl IntoIterator<Item = u32>,
     ) -> Result<Self, DataError> {
         let path = path.as_ref();
-        write_atomic_with(path, |writer| write_tokens(writer, vocab_size, ids))?;
+        write_atomic_with(path, |writer| {
+            let mut ids_out = Ids::begin(writer, vocab_size)?;
+            ids.into_iter().try_for_each(|id| ids_out.push(id))?;
+            ids_out.end().map(drop)
+        })?;
         Self::open(path)
     }
 
@@ -62,11 +69,13 @@ impl TokenFile {
     /// Fails if the file cannot be read, is of another kind or version, is cut short, or holds an id outside of its
     /// vocabulary, for which no model has a row.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, DataError> {
-        let path = path.as_ref();
-        let file = open_file(path)?;
+        Self::of(&open_file(&path)?, path.as_ref())
+    }
+
+    fn of(file: &File, path: &Path) -> Result<Self, DataError> {
         // SAFETY: the map is only read. Another program that cuts the file short meanwhile could end this one; the
-        // documentation asks callers not to, and `create` never changes a file in place.
-        let map = unsafe { Mmap::map(&file) }.map_err(StorageError::io("read", path))?;
+        // documentation asks callers not to, `create` never changes a file in place, and nobody else knows a file without a name.
+        let map = unsafe { Mmap::map(file) }.map_err(StorageError::io("read", path))?;
         let file = Self { layout: layout(&map).map_err(|reason| broken(path, &reason))?, map };
         match file.unknown() {
             Some((place, id)) => {
@@ -117,23 +126,89 @@ impl TokenFile {
     }
 }
 
-/// Writes header, tokens and count.
-fn write_tokens(writer: &mut dyn Write, vocab_size: usize, ids: impl IntoIterator<Item = u32>) -> io::Result<()> {
-    let width: u32 = if vocab_size <= 1 << 16 { 2 } else { 4 };
-    writer.write_all(MAGIC)?;
-    writer.write_all(&VERSION.to_le_bytes())?;
-    writer.write_all(&width.to_le_bytes())?;
-    writer.write_all(&(vocab_size as u64).to_le_bytes())?;
-    let mut count = 0_u64;
-    for id in ids {
-        if id as usize >= vocab_size {
-            let reason = format!("token {count} is {id}, outside the vocabulary of {vocab_size}");
+/// Collects token ids in a file without a name, which is gone with the last who reads it: so what is encoded may be larger than
+/// memory. It lies in the system's folder for temporary files.
+#[derive(Debug)]
+pub struct TokenWriter {
+    ids: Ids<BufWriter<File>>,
+    folder: PathBuf,
+}
+
+impl TokenWriter {
+    /// Begins a file of ids below `vocab_size`.
+    ///
+    /// # Errors
+    /// Fails if there can be no such file.
+    pub fn new(vocab_size: usize) -> Result<Self, DataError> {
+        let folder = std::env::temp_dir();
+        let begin = || Ids::begin(BufWriter::new(tempfile::tempfile_in(&folder)?), vocab_size);
+        let ids = begin().map_err(StorageError::io("make a temporary file in", &folder))?;
+        Ok(Self { ids, folder })
+    }
+
+    /// Adds ids.
+    ///
+    /// # Errors
+    /// Fails if an id is outside of the vocabulary or the disk is full.
+    pub fn push(&mut self, ids: &[u32]) -> Result<(), DataError> {
+        let pushed = ids.iter().try_for_each(|&id| self.ids.push(id));
+        Ok(pushed.map_err(StorageError::io("write a temporary file in", &self.folder))?)
+    }
+
+    /// How many there are so far.
+    pub fn len(&self) -> usize {
+        self.ids.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads what was written.
+    ///
+    /// # Errors
+    /// Fails if the disk is full.
+    pub fn finish(self) -> Result<TokenFile, DataError> {
+        let file = self.ids.end().and_then(|writer| Ok(writer.into_inner()?));
+        TokenFile::of(&file.map_err(StorageError::io("write a temporary file in", &self.folder))?, &self.folder)
+    }
+}
+
+/// Ids on their way into a file.
+#[derive(Debug)]
+struct Ids<W> {
+    writer: W,
+    vocab_size: usize,
+    width: usize,
+    count: usize,
+}
+
+impl<W: Write> Ids<W> {
+    /// Writes the header.
+    fn begin(mut writer: W, vocab_size: usize) -> io::Result<Self> {
+        let width = if vocab_size <= 1 << 16 { 2 } else { 4 };
+        writer.write_all(MAGIC)?;
+        writer.write_all(&VERSION.to_le_bytes())?;
+        writer.write_all(&(width as u32).to_le_bytes())?;
+        writer.write_all(&(vocab_size as u64).to_le_bytes())?;
+        Ok(Self { writer, vocab_size, width, count: 0 })
+    }
+
+    fn push(&mut self, id: u32) -> io::Result<()> {
+        if id as usize >= self.vocab_size {
+            let reason = format!("token {} is {id}, outside the vocabulary of {}", self.count, self.vocab_size);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
-        writer.write_all(&id.to_le_bytes()[..width as usize])?;
-        count += 1;
+        self.count += 1;
+        self.writer.write_all(&id.to_le_bytes()[..self.width])
     }
-    writer.write_all(&count.to_le_bytes())
+
+    /// Writes the count.
+    fn end(mut self) -> io::Result<W> {
+        self.writer.write_all(&(self.count as u64).to_le_bytes())?;
+        Ok(self.writer)
+    }
 }
 
 /// Reads header and count, and makes sure that the whole file is there.
@@ -187,6 +262,23 @@ mod tests {
             assert_eq!(TokenFile::open(&path).unwrap().vocab_size(), vocab_size);
         }
         assert!(TokenFile::create(home.path().join("none"), 9, []).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_file_without_a_name_holds_what_was_pushed() {
+        for vocab_size in [65_536, 65_537] {
+            let mut writer = TokenWriter::new(vocab_size).unwrap();
+            assert!(writer.is_empty());
+            writer.push(&[7, 65_535]).unwrap();
+            writer.push(&[]).unwrap();
+            writer.push(&[1]).unwrap();
+            assert_eq!(writer.len(), 3);
+            let file = writer.finish().unwrap();
+            assert_eq!((file.vocab_size(), file.get(0..3)), (vocab_size, vec![7, 65_535, 1]));
+        }
+        let error = TokenWriter::new(10).unwrap().push(&[3, 10]).unwrap_err().to_string();
+        assert!(error.ends_with("token 1 is 10, outside the vocabulary of 10"), "{error}");
+        assert!(TokenWriter::new(10).unwrap().finish().unwrap().is_empty());
     }
 
     #[test]

@@ -4,9 +4,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use firelight_storage::InputError;
+use crate::TokenFile;
 
-use crate::{DataError, TokenFile};
+/// Ids that are read together.
+const READ_AT_ONCE: usize = 1 << 16;
 
 /// A shared, read-only run of token ids.
 #[derive(Clone, Debug)]
@@ -65,20 +66,18 @@ impl Tokens {
         Self { source: self.source.clone(), range: self.absolute(range) }
     }
 
-    /// Splits into the training split, which comes first, and the validation split.
+    /// All ids, read piece by piece.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        (0..self.len()).step_by(READ_AT_ONCE).flat_map(|start| self.get(start..self.len().min(start + READ_AT_ONCE)))
+    }
+
+    /// Splits into the first `training` tokens and those that are validated on: see
+    /// [`SplitConfig::training_len`](crate::SplitConfig::training_len).
     ///
-    /// The training split has the first `floor((1 - validation_fraction) * len)` tokens, as in nanoGPT.
-    ///
-    /// # Errors
-    /// Fails if the fraction is not in `[0, 1)`.
-    pub fn split(&self, validation_fraction: f64) -> Result<(Self, Self), DataError> {
-        if !(0.0..1.0).contains(&validation_fraction) {
-            let expected = "expected a number of at least 0 and less than 1, such as 0.1";
-            let problem = format!("validation_fraction is {validation_fraction}: {expected}");
-            return Err(InputError::new(problem).into());
-        }
-        let training = ((1.0 - validation_fraction) * self.len() as f64) as usize;
-        Ok((self.slice(0..training), self.slice(training..self.len())))
+    /// # Panics
+    /// Panics if there are fewer.
+    pub fn split(&self, training: usize) -> (Self, Self) {
+        (self.slice(0..training), self.slice(training..self.len()))
     }
 
     /// Translates a range of this run into one of its source.
@@ -111,24 +110,18 @@ mod tests {
     }
 
     #[test]
-    fn the_training_part_comes_first_and_is_rounded_down() {
+    fn the_training_part_comes_first() {
         let tokens = Tokens::from((0..19).collect::<Vec<u32>>());
-        let (training, validation) = tokens.split(0.1).unwrap();
-        assert_eq!((training.len(), validation.len()), (17, 2)); // 0.9 * 19 = 17.1
-        assert_eq!(validation.get(0..2), [17, 18]);
-        assert_eq!(tokens.split(0.0).unwrap().1.len(), 0);
-        // The published split of tinyshakespeare: 1,003,854 and 111,540 tokens.
-        let shakespeare = Tokens::from(vec![0; 1_115_394]).split(0.1).unwrap();
-        assert_eq!((shakespeare.0.len(), shakespeare.1.len()), (1_003_854, 111_540));
+        let (training, validation) = tokens.split(17);
+        assert_eq!((training.len(), validation.get(0..2)), (17, vec![17, 18]));
+        assert!(tokens.split(19).1.is_empty());
     }
 
     #[test]
-    fn a_fraction_outside_the_text_is_refused() {
-        let tokens = Tokens::from(vec![1, 2, 3]);
-        for fraction in [-0.1, 1.0, f64::NAN] {
-            let error = tokens.split(fraction).unwrap_err().to_string();
-            assert!(error.starts_with("validation_fraction is "), "{error}");
-        }
+    fn all_ids_come_in_order() {
+        let count = 2 * READ_AT_ONCE as u32 + 3;
+        assert!(Tokens::from((0..count).collect::<Vec<_>>()).iter().eq(0..count));
+        assert_eq!(Tokens::from(vec![]).iter().count(), 0);
     }
 
     #[test]

@@ -254,7 +254,7 @@ mod tests {
         let all: Vec<&str> = all.split_terminator("\n\n").collect();
         assert_eq!([&made.texts.training[..], &made.texts.validation].concat(), all);
         assert_eq!(made.texts.validation.len(), all.len().div_ceil(20));
-        assert_eq!(short(&[("data.validation", "7")]).texts.validation.len(), 7);
+        assert_eq!(short(&[("data.split.validation", "7")]).texts.validation.len(), 7);
         let pairs = short(&[("data.objective", "masked_and_next_sentence"), ("model.n_segments", "2")]);
         assert!(pairs.texts.training[0].lines().count() > 3 && pairs.sizes().contains("pairs of sentences"));
         let mut recipe = read_recipe::<MaskedLanguage>(None, &[]).unwrap();

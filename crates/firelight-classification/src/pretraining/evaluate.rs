@@ -18,7 +18,7 @@ use super::texts::{ENDINGS, of_file};
 use crate::error::ClassificationError;
 use crate::mask_filler::MaskFiller;
 use crate::objectives::PretrainingObjective;
-use crate::records::{Asked, Measured, measured};
+use crate::records::{Asked, Measured, measured, read_all};
 use crate::vocabulary::TextVocabulary;
 
 /// Evaluates a run on the file `DIR/split.txt` (or `.tsv`, `.csv`, `.jsonl`), with the masks that its validation draws; the tokenizer is that
@@ -57,9 +57,11 @@ fn examples_of(
     vocabulary: &TextVocabulary,
     data: Asked<'_>,
 ) -> Result<Examples, ClassificationError> {
-    let splits = (recipe.data.training.as_str(), &recipe.data.validation);
-    match measured::<MaskedLanguage>(folder, recipe, data, (splits, &ENDINGS))? {
-        Measured::File(file) => MaskedCorpus::examples(recipe, vocabulary, &of_file(&file, &recipe.data)?),
-        Measured::HeldBack => Ok(MaskedCorpus::open(recipe, folder)?.validation(recipe)),
+    match measured::<MaskedLanguage>(folder, recipe, data, (&recipe.data.split, &ENDINGS))? {
+        Measured::Files(files) => {
+            let texts = read_all(&files, |file| of_file(file, &recipe.data))?;
+            MaskedCorpus::examples(recipe, vocabulary, &texts)
+        }
+        Measured::HeldOut => Ok(MaskedCorpus::open(recipe, folder)?.validation(recipe)),
     }
 }

@@ -4,14 +4,14 @@ use std::sync::LazyLock;
 
 use firelight_core::{AdapterConfig, ConfigError, LossConfig, TransformerConfig, kind};
 use firelight_data::labelled::{Columns, LabelKind};
-use firelight_data::{Batching, Masking, TokenizerConfig, check_stories};
+use firelight_data::{SplitConfig, Batching, Masking, TokenizerConfig, check_stories};
 use firelight_training::{Apart, Fields, Recipe, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
 
 use crate::encoder::TextEncoderConfig;
 use crate::objectives::{PretrainingConfig, PretrainingObjective};
-use crate::records::{Held, source};
+use crate::records::source;
 use crate::sequence_classification::{check_problem_type, encoder_stack};
 
 /// The recipe of a pre-training.
@@ -24,13 +24,8 @@ pub(super) const MASKED: &str = include_str!("masked.toml");
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TextsRecipe {
-    /// The file to train on in a folder, by its name without the ending `.txt`, `.tsv`, `.csv` or `.jsonl`. Default: `"train"`.
-    pub training: String,
-    /// What is only validated on: the name of another file, or a number of texts: those of a table are the ones that a classifier
-    /// holds back, those of a `.txt` the last. Default: `"dev"`.
-    pub validation: Held,
-    /// What draws the texts of a table that a number holds back, as for a classifier. Default: 0.
-    pub split_seed: u64,
+    /// Which texts are trained on, and which are only validated on: `split.train`, `split.validation` and `split.seed`. Held out are those of a table that a classifier holds out, and the last ones of a `.txt`.
+    pub split: SplitConfig,
     /// Which columns of a table hold texts, and its labels, of which nothing is learnt. Default: the text in the first column,
     /// the label in the second. In a `.txt` every line is a text.
     pub columns: Columns,
@@ -38,7 +33,7 @@ pub struct TextsRecipe {
     #[serde(deserialize_with = "kind::deserialize", skip_serializing_if = "LabelKind::is_single_label")]
     pub problem_type: LabelKind,
     /// Characters of generated stories to train on when no texts are given, at most 1,000,000,000; of those the last are validated on,
-    /// as many as `validation` says or one in twenty. Default: none, texts must be given.
+    /// as many as `split.validation` says. Default: none, texts must be given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stories: Option<usize>,
     /// How texts become tokens. It knows the training texts alone. Default: `"word:2"`.
@@ -59,9 +54,7 @@ pub struct TextsRecipe {
 impl Default for TextsRecipe {
     fn default() -> Self {
         Self {
-            training: "train".into(),
-            validation: Held::Split("dev".into()),
-            split_seed: 0,
+            split: SplitConfig::default(),
             columns: Columns::default(),
             problem_type: LabelKind::default(),
             stories: None,
@@ -143,6 +136,7 @@ impl<'de> Deserialize<'de> for EncoderModelRecipe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_data::HeldOut;
     use crate::objectives::ReplacedTokens;
 
     #[test]
@@ -179,7 +173,7 @@ mod tests {
     #[test]
     fn all_problems_are_listed() {
         let masking = Masking { ratio: 0.0, ..Masking::default() };
-        let recipe = TextsRecipe { validation: Held::Texts(0), masking, workers: 65, ..TextsRecipe::default() };
+        let recipe = TextsRecipe { split: SplitConfig { validation: Some(HeldOut::Count(0)), ..SplitConfig::default() }, masking, workers: 65, ..TextsRecipe::default() };
         assert_eq!(recipe.validate().unwrap_err().problems().len(), 3);
         TextsRecipe::default().validate().unwrap();
     }

@@ -4,18 +4,15 @@
 use std::path::{Path, PathBuf};
 
 use firelight_data::labelled::{self, LabelledText};
-use firelight_data::{read_lines, stories};
+use firelight_data::{SplitConfig, read_lines, stories};
 use firelight_storage::{InputError, ModelFolder, write_json_lines};
 
 use super::recipe::TextsRecipe;
 use crate::error::ClassificationError;
-use crate::records::{Held, Parts, classes_of, files_in, no_data, nothing_left};
+use crate::records::{Parts, classes_of, no_data, read_all};
 
 /// The endings of files of texts, in the order in which they are looked for.
 pub(super) const ENDINGS: [&str; 6] = ["txt", "tsv", "csv", "jsonl", "ndjson", "parquet"];
-
-/// Of so many stories one is validated on.
-const VALIDATED: usize = 20;
 
 /// Texts to train and to validate on.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,16 +25,17 @@ impl Texts {
     /// Reads the file or folder of a recipe.
     pub(super) fn read(data: &TextsRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, ClassificationError> {
         let [path] = paths else { return Err(no_data(source).into()) };
-        let (training, validation) = files_in(path, (&data.training, &data.validation), &ENDINGS)?;
-        let parts = match validation {
-            Some(validation) => [of_file(&training, data)?, of_file(&validation, data)?],
-            None if is_table(&training) => {
+        let files = data.split.files(path, &ENDINGS)?;
+        let texts_of = |files: &[PathBuf]| read_all(files, |file| of_file(file, data));
+        let parts = match files.validation.is_empty() {
+            false => [texts_of(&files.training)?, texts_of(&files.validation)?],
+            true if files.training.iter().all(|file| is_table(file)) => {
                 let read = |file: &Path| labelled::read_as(file, &data.columns, &data.problem_type);
                 let classes = |texts: &[LabelledText]| classes_of(texts, &data.problem_type);
-                let parts = Parts::read((training, None), &data.validation, data.split_seed, read, classes)?;
+                let parts = Parts::read(&files, &data.split, read, classes)?;
                 [parts.training, parts.validation].map(|rows| of_rows(rows, data))
             }
-            None => last_apart(of_file(&training, data)?, &data.validation)?,
+            true => last_apart(texts_of(&files.training)?, &data.split)?,
         };
         let [training, validation] =
             parts.map(|texts| texts.into_iter().filter(|text| !text.trim().is_empty()).collect());
@@ -51,11 +49,7 @@ impl Texts {
             false => story.into(),
         };
         let all: Vec<String> = stories(seed, length).split_terminator("\n\n").map(story).collect();
-        let held = match data.validation {
-            Held::Texts(count) => count,
-            Held::Split(_) => all.len().div_ceil(VALIDATED),
-        };
-        let [training, validation] = last_apart(all, &Held::Texts(held))?;
+        let [training, validation] = last_apart(all, &data.split.of_generated())?;
         Ok(Self { training, validation })
     }
 
@@ -101,13 +95,9 @@ fn documents(lines: &[String]) -> Vec<String> {
     documents.filter(|document| !document.is_empty()).map(|document| document.join("\n")).collect()
 }
 
-/// The last texts of a file are those that are held back.
-fn last_apart(mut texts: Vec<String>, held: &Held) -> Result<[Vec<String>; 2], ClassificationError> {
-    let Held::Texts(validation) = *held else { unreachable!("a split has its file") };
-    if validation >= texts.len() {
-        return Err(nothing_left(validation, texts.len()).into());
-    }
-    let last = texts.split_off(texts.len() - validation);
+/// The last texts of a file are those that are held out.
+fn last_apart(mut texts: Vec<String>, split: &SplitConfig) -> Result<[Vec<String>; 2], ClassificationError> {
+    let last = texts.split_off(split.training_len(texts.len(), "texts")?);
     Ok([texts, last])
 }
 
@@ -128,10 +118,12 @@ fn stored(path: &Path) -> Result<Vec<String>, ClassificationError> {
 mod tests {
     use super::*;
     use crate::PretrainingObjective;
+    use firelight_data::HeldOut;
     use std::fs;
 
-    fn read(objective: PretrainingObjective, validation: Held, path: &Path) -> Texts {
-        let data = TextsRecipe { objective, validation, ..TextsRecipe::default() };
+    fn read(objective: PretrainingObjective, validation: Option<HeldOut>, path: &Path) -> Texts {
+        let split = SplitConfig { validation, ..SplitConfig::default() };
+        let data = TextsRecipe { objective, split, ..TextsRecipe::default() };
         Texts::read(&data, Path::new("x.toml"), &[path.into()]).unwrap()
     }
 
@@ -141,11 +133,11 @@ mod tests {
         let path = |name: &str| home.path().join(name);
         fs::write(path("train.txt"), "\none\ntwo\n \t\n\nthree\nfour\n\nfive\n").unwrap();
         fs::write(path("dev.csv"), "text,label\n\"six\nseven\",a\neight,b\n").unwrap();
-        let split = Held::Split("dev".into());
+        let split = Some(HeldOut::Split("dev".into()));
         let found = read(PretrainingObjective::MaskedAndNextSentence, split.clone(), home.path());
         assert_eq!(found.training, ["one\ntwo", "three\nfour", "five"]);
         assert_eq!(found.validation, ["six\nseven", "eight"]);
-        let found = read(PretrainingObjective::MaskedAndNextSentence, Held::Texts(2), &path("train.txt"));
+        let found = read(PretrainingObjective::MaskedAndNextSentence, Some(HeldOut::Count(2)), &path("train.txt"));
         assert_eq!(
             (found.training, found.validation),
             (vec!["one\ntwo".into()], vec!["three\nfour".into(), "five".into()])

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use firelight_core::{AdapterConfig, ConfigError, TransformerConfig, kind};
-use firelight_data::{Batching, TokenizerConfig};
+use firelight_data::{SplitConfig, Batching, TokenizerConfig};
 use firelight_training::{Apart, Fields, Recipe, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::batch::SpanLossConfig;
 use crate::encoder::TextEncoderConfig;
 use crate::model::{ReadingConfig, SpanReaderConfig};
-use crate::records::{Held, source};
+use crate::records::source;
 use crate::sequence_classification::encoder_stack;
 
 /// The recipe of a reader.
@@ -24,12 +24,8 @@ pub(super) const ANSWERS: &str = include_str!("answers.toml");
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct QuestionsRecipe {
-    /// The file to train on in a folder, by its name without the ending `.jsonl`. Default: `"train"`.
-    pub training: String,
-    /// What is only validated on: the name of another file, or a number of questions. Default: `"dev"`.
-    pub validation: Held,
-    /// What draws the questions that a number holds back; the seed of the recipe does not. Default: 0.
-    pub split_seed: u64,
+    /// Which questions are trained on, and which are only validated on: `split.train`, `split.validation` and `split.seed`.
+    pub split: SplitConfig,
     /// Tokens from the begin of one window on a long text to that of the next, as BERT's `doc_stride`. Without it a text that is
     /// longer than `model.max_seq_len` leaves room for is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,9 +44,7 @@ pub struct QuestionsRecipe {
 impl Default for QuestionsRecipe {
     fn default() -> Self {
         Self {
-            training: "train".into(),
-            validation: Held::Split("dev".into()),
-            split_seed: 0,
+            split: SplitConfig::default(),
             stride: None,
             max_answer_len: ReadingConfig::default().max_answer_len,
             tokenizer: TokenizerConfig::Word { min_frequency: 2 },
@@ -128,6 +122,7 @@ impl<'de> Deserialize<'de> for SpanModelRecipe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_data::HeldOut;
 
     #[test]
     fn the_built_in_recipe_is_whole_and_comes_back_from_its_own_text() {
@@ -141,7 +136,7 @@ mod tests {
     #[test]
     fn all_problems_are_listed() {
         let recipe = QuestionsRecipe {
-            validation: Held::Texts(0),
+            split: SplitConfig { validation: Some(HeldOut::Count(0)), ..SplitConfig::default() },
             stride: Some(0),
             max_answer_len: 0,
             workers: 65,

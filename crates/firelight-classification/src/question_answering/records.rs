@@ -57,7 +57,7 @@ impl RecordTask for QuestionAnswering {
     fn targets(
         data: &QuestionsRecipe,
         training: &[Question],
-        _held_back: &[Question],
+        _held_out: &[Question],
     ) -> Result<ReadingConfig, DataError> {
         let unanswerable = training.iter().any(|question| question.answers.text.is_empty());
         Ok(ReadingConfig { stride: data.stride, max_answer_len: data.max_answer_len, unanswerable })

@@ -107,7 +107,7 @@ fn questions_without_an_answer_and_texts_in_windows_are_learnt() {
     };
     let home = folder(asked);
     let more =
-        [("data.stride", "4"), ("model.max_seq_len", "14"), ("training.epochs", "20"), ("data.validation", "12")];
+        [("data.stride", "4"), ("model.max_seq_len", "14"), ("training.epochs", "20"), ("data.split.validation", "12")];
     let trained = prepare(home.path(), &more).unwrap().fit().unwrap();
     assert!(trained.corpus.sizes().starts_with("78 questions with "), "{}", trained.corpus.sizes());
     let found = measure(home.path(), None);

@@ -10,7 +10,7 @@ use firelight_training::{DataModule, RecipeOf};
 use serde::Serialize;
 
 use super::loaders::{Loader, Shuffled, in_order};
-use super::{BatchOf, Held, Parts, RecordTask, files_in, no_data};
+use super::{BatchOf, Parts, RecordTask, no_data};
 use crate::error::ClassificationError;
 use crate::vocabulary::TextVocabulary;
 
@@ -61,7 +61,7 @@ impl<T: RecordTask> RecordData<T> {
         (vocabulary, targets): (TextVocabulary, T::Targets),
         (file, validation): (PathBuf, Vec<T::Record>),
     ) -> Result<Self, ClassificationError> {
-        let records = Parts { training: Vec::new(), validation, files: [file.clone(), file] };
+        let records = Parts { training: Vec::new(), validation, files: [file.clone(), file], is_held_out: false };
         Self::encode(recipe, vocabulary, targets, records)
     }
 
@@ -70,11 +70,7 @@ impl<T: RecordTask> RecordData<T> {
         vocabulary: TextVocabulary,
         records: Parts<T::Record>,
     ) -> Result<Self, ClassificationError> {
-        let held_back = match T::source(&recipe.data).validation {
-            Held::Texts(_) => records.validation.as_slice(),
-            Held::Split(_) => &[],
-        };
-        let targets = T::targets(&recipe.data, &records.training, held_back)?;
+        let targets = T::targets(&recipe.data, &records.training, records.held_out())?;
         Self::encode(recipe, vocabulary, targets, records)
     }
 
@@ -127,7 +123,8 @@ impl<T: RecordTask> DataModule<T> for RecordData<T> {
     fn open(recipe: &RecipeOf<T>, folder: &ModelFolder) -> Result<Self, ClassificationError> {
         let files = [folder.training_pairs(), folder.validation_pairs()];
         let [training, validation] = files.each_ref().map(|file| T::read_stored(&recipe.data, file));
-        let records = Parts { training: training?, validation: validation?, files };
+        // The folder does not keep where the records to validate on are from: those of a file of their own have no target that is new.
+        let records = Parts { training: training?, validation: validation?, files, is_held_out: true };
         Self::new(recipe, TextVocabulary::load(folder)?, records)
     }
 
@@ -179,9 +176,9 @@ fn records_of<T: RecordTask>(
 ) -> Result<Parts<T::Record>, ClassificationError> {
     let [path] = paths else { return Err(no_data(source).into()) };
     let keys = T::source(data);
-    let files = files_in(path, (keys.training, keys.validation), T::ENDINGS)?;
+    let files = keys.split.files(path, T::ENDINGS)?;
     let (read, classes) = (|file: &Path| T::read_file(data, file), |records: &[T::Record]| T::classes(data, records));
-    Parts::read(files, keys.validation, keys.split_seed, read, classes)
+    Parts::read(&files, keys.split, read, classes)
 }
 
 /// Whether records say the same, on whatever lines they stand.

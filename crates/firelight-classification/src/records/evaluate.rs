@@ -4,11 +4,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use burn::tensor::Device;
+use firelight_data::SplitConfig;
 use firelight_storage::ModelFolder;
 use firelight_training::{DataModule, RecipeOf, Task, TaskEvaluation, TrainingModule, read_recipe};
 
 use super::files::{Asked, Measured, measured_in};
-use super::{Held, RecordData, RecordTask};
+use super::{RecordData, RecordTask, name_of, read_all};
 use crate::error::ClassificationError;
 use crate::vocabulary::TextVocabulary;
 
@@ -23,9 +24,9 @@ pub(crate) fn evaluate<T: RecordTask>(
     let folder = ModelFolder::open(folder)?;
     let recipe = read_recipe::<T>(Some(&folder.recipe()), &[])?;
     let keys = T::source(&recipe.data);
-    let records = match measured::<T>(&folder, &recipe, asked, ((keys.training, keys.validation), T::ENDINGS))? {
-        Measured::File(file) => (file.clone(), T::read_file(&recipe.data, &file)?),
-        Measured::HeldBack => (folder.validation_pairs(), T::read_stored(&recipe.data, &folder.validation_pairs())?),
+    let records = match measured::<T>(&folder, &recipe, asked, (keys.split, T::ENDINGS))? {
+        Measured::Files(files) => (name_of(&files), read_all(&files, |file| T::read_file(&recipe.data, file))?),
+        Measured::HeldOut => (folder.validation_pairs(), T::read_stored(&recipe.data, &folder.validation_pairs())?),
     };
     let (count, began) = (records.1.len(), Instant::now());
     let data = RecordData::<T>::measured(&recipe, (vocabulary, targets), records)?;
@@ -40,12 +41,12 @@ pub(crate) fn measured<T: Task<Error = ClassificationError>>(
     folder: &ModelFolder,
     recipe: &RecipeOf<T>,
     data: Asked<'_>,
-    (splits, endings): ((&str, &Held), &[&str]),
+    splits: (&SplitConfig, &[&str]),
 ) -> Result<Measured, ClassificationError> {
     // Data that cannot be read was not trained on; whoever reads it next says why.
     let is_trained_on = |data: &Path| {
         let own = T::DataModule::open(recipe, folder);
         own.and_then(|own| own.is_of(recipe, &[data.into()])).unwrap_or(false)
     };
-    measured_in(data, splits, endings, is_trained_on)
+    measured_in(data, splits, is_trained_on)
 }

@@ -16,16 +16,16 @@ use std::path::Path;
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Tensor;
 use firelight_core::{ConfigError, Cost};
-use firelight_data::{Batching, DataError, TokenizerConfig, check_workers};
+use firelight_data::{Batching, DataError, SplitConfig, TokenizerConfig, check_workers};
 use firelight_training::{BatchCost, Estimate, Objective, RecipeOf, Task, TrainingConfig};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 pub use data::RecordData;
 
 pub(crate) use evaluate::{evaluate, measured};
-pub(crate) use files::{Asked, Measured, files_in, no_data};
+pub(crate) use files::{Asked, Measured, no_data};
 pub(crate) use judged::{Judged, scores, values};
-pub(crate) use parts::{Parts, classes_of, nothing_left};
+pub(crate) use parts::{Parts, classes_of, name_of, read_all};
 pub(crate) use self_check::{first_row, self_check};
 
 use crate::data::EncodedText;
@@ -81,7 +81,7 @@ pub trait RecordTask: Task<DataModule = RecordData<Self>, Error = Classification
         Self::read_file(data, file)
     }
 
-    /// The class of each record, of which as large a share is held back as all have.
+    /// The class of each record, of which as large a share is held out as all have.
     fn classes(_data: &Self::Data, records: &[Self::Record]) -> Vec<usize> {
         vec![0; records.len()]
     }
@@ -89,14 +89,14 @@ pub trait RecordTask: Task<DataModule = RecordData<Self>, Error = Classification
     /// What a tokenizer learns from.
     fn text(records: &[Self::Record]) -> String;
 
-    /// What the records to train on say of all of them; `held_back` are those that were read from the same file.
+    /// What the records to train on say of all of them; `held_out` are those that were read from the same file.
     ///
     /// # Errors
     /// If they do not say it, as with a single class.
     fn targets(
         data: &Self::Data,
         training: &[Self::Record],
-        held_back: &[Self::Record],
+        held_out: &[Self::Record],
     ) -> Result<Self::Targets, DataError>;
 
     /// What a model reads of the records of a file, in their order.
@@ -135,12 +135,8 @@ pub trait RecordTask: Task<DataModule = RecordData<Self>, Error = Classification
 /// The keys of `[data]` that all tasks on records have.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
-    /// The file to train on in a folder, by its name without the ending.
-    pub training: &'a str,
-    /// What is only validated on.
-    pub validation: &'a Held,
-    /// What draws the records that a number holds back.
-    pub split_seed: u64,
+    /// What is trained on, and what is only validated on.
+    pub split: &'a SplitConfig,
     /// How texts become tokens.
     pub tokenizer: &'a TokenizerConfig,
     /// How many examples a batch has.
@@ -154,8 +150,7 @@ impl Source<'_> {
     /// Lists every key that does not fit, these and the `own` of a task.
     pub(crate) fn validate(&self, own: impl IntoIterator<Item = Option<String>>) -> Result<(), ConfigError> {
         let shared = [
-            (*self.validation == Held::Texts(0))
-                .then(|| "data.validation = 0 must be at least 1, or the name of a file".into()),
+            self.split.problem(),
             self.batching.validate().err().map(|error| format!("data: {error}")),
             check_workers(self.workers),
         ];
@@ -168,9 +163,7 @@ impl Source<'_> {
 macro_rules! source {
     ($data:expr) => {
         $crate::records::Source {
-            training: &$data.training,
-            validation: &$data.validation,
-            split_seed: $data.split_seed,
+            split: &$data.split,
             tokenizer: &$data.tokenizer,
             batching: $data.batching,
             workers: $data.workers,
@@ -178,17 +171,6 @@ macro_rules! source {
     };
 }
 pub(crate) use source;
-
-/// What is held back from the training to validate on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "expected the name of a file in quotes or a number of texts")]
-pub enum Held {
-    /// So many of the training texts, drawn by `data.split_seed`; of single labels with as large a share of each class as all
-    /// have.
-    Texts(usize),
-    /// A file of its own, by its name without the ending.
-    Split(String),
-}
 
 /// What a training of a model that reads texts of up to `length` tokens and has hardly any logits costs.
 pub(crate) fn estimate_of(cost: &Cost, length: usize, batching: Batching, training: &TrainingConfig) -> Estimate {

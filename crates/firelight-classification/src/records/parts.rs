@@ -4,12 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use firelight_data::DataError;
 use firelight_data::labelled::{LabelKind, LabelledText, stratified_split};
+use firelight_data::{DataError, SplitConfig, SplitFiles};
 
-use firelight_storage::InputError;
-
-use super::Held;
 use crate::error::ClassificationError;
 
 /// Records to train and to validate on, and the files of the two.
@@ -18,35 +15,50 @@ pub(crate) struct Parts<T> {
     pub(crate) training: Vec<T>,
     pub(crate) validation: Vec<T>,
     pub(crate) files: [PathBuf; 2],
+    /// Whether those to validate on were read with those to train on.
+    pub(crate) is_held_out: bool,
 }
 
 impl<T: Clone> Parts<T> {
-    /// Reads the file to train on and that to validate on; where there is none, records are held back, drawn by the seed, with as
+    /// Reads the files to train on and those to validate on; where there are none, records are held out, drawn by the seed, with as
     /// large a share of each of the `classes` as all have.
     pub(crate) fn read(
-        (training_file, validation_file): (PathBuf, Option<PathBuf>),
-        held: &Held,
-        split_seed: u64,
+        files: &SplitFiles,
+        split: &SplitConfig,
         read: impl Fn(&Path) -> Result<Vec<T>, DataError>,
         classes: impl Fn(&[T]) -> Vec<usize>,
     ) -> Result<Self, ClassificationError> {
-        let all = read(&training_file)?;
-        match (validation_file, held) {
-            (Some(file), _) => {
-                let validation = read(&file)?;
-                Ok(Self { training: all, validation, files: [training_file, file] })
-            }
-            (None, Held::Texts(validation)) if *validation >= all.len() => {
-                Err(nothing_left(*validation, all.len()).into())
-            }
-            (None, Held::Texts(validation)) => {
-                let (training, validation) = stratified_split(&classes(&all), *validation, split_seed);
-                let some = |items: Vec<usize>| items.into_iter().map(|item| all[item].clone()).collect();
-                let [training, validation] = [training, validation].map(some);
-                Ok(Self { training, validation, files: [training_file.clone(), training_file] })
-            }
-            (None, Held::Split(_)) => unreachable!("a split has its file"),
+        let (all, name) = (read_all(&files.training, &read)?, name_of(&files.training));
+        if !files.validation.is_empty() {
+            let validation = read_all(&files.validation, &read)?;
+            return Ok(Self { training: all, validation, files: [name, name_of(&files.validation)], is_held_out: false });
         }
+        let held_out = all.len() - split.training_len(all.len(), "texts")?;
+        let parts = <[_; 2]>::from(stratified_split(&classes(&all), held_out, split.seed));
+        let [training, validation] =
+            parts.map(|items| items.into_iter().map(|item| all[item].clone()).collect::<Vec<_>>());
+        Ok(Self { training, validation, files: [name.clone(), name], is_held_out: true })
+    }
+
+    /// The records to validate on that were read with those to train on.
+    pub(crate) fn held_out(&self) -> &[T] {
+        if self.is_held_out { &self.validation } else { &[] }
+    }
+}
+
+/// The records of several files.
+pub(crate) fn read_all<T, E>(files: &[PathBuf], read: impl Fn(&Path) -> Result<Vec<T>, E>) -> Result<Vec<T>, E> {
+    files.iter().try_fold(Vec::new(), |mut all, file| {
+        all.extend(read(file)?);
+        Ok(all)
+    })
+}
+
+/// What errors call the files of a split: of shards the folder.
+pub(crate) fn name_of(files: &[PathBuf]) -> PathBuf {
+    match files {
+        [file] => file.clone(),
+        shards => shards.first().and_then(|shard| shard.parent()).unwrap_or(Path::new("")).into(),
     }
 }
 
@@ -60,21 +72,16 @@ pub(crate) fn classes_of(texts: &[LabelledText], kind: &LabelKind) -> Vec<usize>
     labels.iter().map(|label| known.partition_point(|other| other < label)).collect()
 }
 
-/// More is held back than there is.
-pub(crate) fn nothing_left(validation: usize, texts: usize) -> InputError {
-    let problem = format!("data.validation = {validation} leaves nothing of the {texts} texts to train on");
-    InputError::new(problem).advise(format!("set it to a number below {texts}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::records::RecordTask;
     use crate::{Classification, LabelledRecipe};
+    use firelight_data::HeldOut;
     use std::fs;
 
     #[test]
-    fn the_same_texts_are_held_back_by_one_seed_and_others_by_another() {
+    fn the_same_texts_are_held_out_by_one_seed_and_others_by_another() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("train.tsv");
         let line = |i: usize| format!("text {i}\t{}\n", if i.is_multiple_of(4) { "rare" } else { "usual" });
@@ -83,12 +90,13 @@ mod tests {
             let data = LabelledRecipe { problem_type: kind, ..LabelledRecipe::default() };
             let read = |file: &Path| Classification::read_file(&data, file);
             let classes = |texts: &[LabelledText]| Classification::classes(&data, texts);
-            Parts::read((path.clone(), None), &Held::Texts(8), seed, read, classes).unwrap()
+            let split = SplitConfig { validation: Some(HeldOut::Count(8)), seed, ..SplitConfig::default() };
+            Parts::read(&split.files(&path, &["tsv"]).unwrap(), &split, read, classes).unwrap()
         };
         let read = |seed| read_as(LabelKind::SingleLabel, seed);
         assert_eq!(read(1), read(1));
         assert_ne!(read(1), read(2));
-        let Parts { training, validation, files } = read(1);
+        let Parts { training, validation, files, .. } = read(1);
         assert_eq!((training.len(), validation.len(), files), (32, 8, [path.clone(), path.clone()]));
         assert_eq!(validation.iter().filter(|text| text.label == "rare").count(), 2);
         assert!(validation.iter().all(|text| !training.contains(text)));

@@ -2,13 +2,13 @@
 
 use firelight_core::{ConfigError, kind};
 use firelight_data::labelled::{Columns, LabelKind};
-use firelight_data::{Batching, TokenizerConfig};
+use firelight_data::{SplitConfig, Batching, TokenizerConfig};
 use firelight_training::Recipe;
 use serde::{Deserialize, Serialize};
 
 use super::model_recipe::ClassifierModelRecipe;
 use crate::loss::SequenceLossConfig;
-use crate::records::{Held, source};
+use crate::records::source;
 
 /// The recipe of a classifier of texts.
 pub type ClassificationRecipe = Recipe<LabelledRecipe, ClassifierModelRecipe, SequenceLossConfig>;
@@ -25,13 +25,9 @@ pub fn texts_recipe() -> &'static str {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LabelledRecipe {
-    /// The file to train on in a folder, by its name without the ending `.tsv`, `.csv` or `.jsonl`. Default: `"train"`.
-    pub training: String,
-    /// What is only validated on: the name of another file, or a number of texts. Default: `"dev"`.
-    pub validation: Held,
-    /// What draws the texts that a number holds back; the seed of the recipe does not, so that trainings of several seeds, and
-    /// those that one begins from, are judged by the same texts. Default: 0.
-    pub split_seed: u64,
+    /// Which texts are trained on, and which are only validated on: `split.train`, `split.validation` and `split.seed`. Held out are as many of each class as it has a share, drawn by `split.seed`: the seed of the recipe does not draw them, so
+    /// that trainings of several seeds, and those that one begins from, are judged by the same texts.
+    pub split: SplitConfig,
     /// Which columns hold what: `{ text = ["title", "body"], label = "class" }`, with `pair` for pairs of texts. Default: the
     /// text in the first column, the label in the second.
     pub columns: Columns,
@@ -51,9 +47,7 @@ pub struct LabelledRecipe {
 impl Default for LabelledRecipe {
     fn default() -> Self {
         Self {
-            training: "train".into(),
-            validation: Held::Split("dev".into()),
-            split_seed: 0,
+            split: SplitConfig::default(),
             columns: Columns::default(),
             problem_type: LabelKind::default(),
             tokenizer: TokenizerConfig::Word { min_frequency: 2 },
@@ -83,6 +77,7 @@ pub(crate) fn check_problem_type(problem_type: &LabelKind) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_data::HeldOut;
 
     #[test]
     fn the_built_in_recipe_is_whole_and_comes_back_from_its_own_text() {
@@ -94,15 +89,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_back_is_a_name_or_a_number() {
-        let read = |text: &str| toml::from_str::<LabelledRecipe>(text).unwrap().validation;
-        assert_eq!(read("validation = 100"), Held::Texts(100));
-        assert_eq!(read("validation = \"val\""), Held::Split("val".into()));
-        for other in ["[]", "[100]", "true", "-1"] {
-            let overrides = [("data.validation".to_string(), other.to_string())];
+    fn what_is_held_out_is_a_name_a_number_or_a_share() {
+        let read = |text: &str| toml::from_str::<LabelledRecipe>(text).unwrap().split.validation;
+        assert_eq!(read("split.validation = 100"), Some(HeldOut::Count(100)));
+        assert_eq!(read("split = { validation = \"val\" }"), Some(HeldOut::Split("val".into())));
+        for other in ["[]", "[100]", "true"] {
+            let overrides = [("data.split.validation".to_string(), other.to_string())];
             let error = ClassificationRecipe::parse(texts_recipe(), "texts.toml", &overrides).unwrap_err().to_string();
-            let expected = "`data.validation`: expected the name of a file in quotes or a number of texts";
-            assert_eq!(error, format!("`--set data.validation`: {expected}"), "{other}");
+            let expected = "`data.split.validation`: expected a share such as 0.1, a count such as 500, or the name of a split in quotes";
+            assert_eq!(error, format!("`--set data.split.validation`: {expected}"), "{other}");
         }
     }
 
@@ -134,7 +129,7 @@ mod tests {
     #[test]
     fn all_problems_are_listed() {
         let columns = Columns { text: Vec::new(), ..Columns::default() };
-        let recipe = LabelledRecipe { validation: Held::Texts(0), columns, workers: 65, ..LabelledRecipe::default() };
+        let recipe = LabelledRecipe { split: SplitConfig { validation: Some(HeldOut::Count(0)), ..SplitConfig::default() }, columns, workers: 65, ..LabelledRecipe::default() };
         assert_eq!(recipe.validate().unwrap_err().problems().len(), 3);
         LabelledRecipe::default().validate().unwrap();
     }

@@ -83,7 +83,7 @@ impl RecordTask for Classification {
     fn targets(
         data: &LabelledRecipe,
         training: &[LabelledText],
-        _held_back: &[LabelledText],
+        _held_out: &[LabelledText],
     ) -> Result<Targets, DataError> {
         Targets::of(&data.problem_type, training)
     }
@@ -200,11 +200,11 @@ pub(super) mod tests {
     #[test]
     fn a_number_of_texts_is_held_back_with_the_shares_of_the_classes() {
         let data = folder(12);
-        let recipe = self::recipe(&[("data.validation", "3")]);
+        let recipe = self::recipe(&[("data.split.validation", "3")]);
         let made = Data::read(&mut recipe.clone(), Path::new("x.toml"), &[data.path().join("train.tsv")]).unwrap();
         assert_eq!((class_counts(&made), made.validation().len()), (vec![3, 6], 3));
         assert_eq!(made.validation_records().iter().filter(|text| text.label == "bad").count(), 1);
-        let all = self::recipe(&[("data.validation", "12")]);
+        let all = self::recipe(&[("data.split.validation", "12")]);
         let error = Data::read(&mut all.clone(), Path::new("x.toml"), &[data.path().join("train.tsv")]).unwrap_err();
         assert!(error.to_string().contains("set it to a number below 12"), "{error}");
     }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use firelight_core::{AdapterConfig, ConfigError, LossConfig, TransformerConfig, kind};
 use firelight_data::tagged::TagScheme;
-use firelight_data::{Batching, TokenizerConfig};
+use firelight_data::{SplitConfig, Batching, TokenizerConfig};
 use firelight_training::{Apart, Fields, Recipe, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::encoder::TextEncoderConfig;
 use crate::heads::TokenHeadConfig;
 use crate::model::TokenClassifierConfig;
-use crate::records::{Held, source};
+use crate::records::source;
 use crate::sequence_classification::encoder_stack;
 
 /// The recipe of a classifier of tokens.
@@ -25,12 +25,8 @@ pub(super) const ENTITIES: &str = include_str!("entities.toml");
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TaggedRecipe {
-    /// The file to train on in a folder, by its name without the ending `.conll`, `.txt`, `.tsv` or `.jsonl`. Default: `"train"`.
-    pub training: String,
-    /// What is only validated on: the name of another file, or a number of sentences. Default: `"dev"`.
-    pub validation: Held,
-    /// What draws the sentences that a number holds back; the seed of the recipe does not. Default: 0.
-    pub split_seed: u64,
+    /// Which sentences are trained on, and which are only validated on: `split.train`, `split.validation` and `split.seed`.
+    pub split: SplitConfig,
     /// What the tags mean: `"iob2"`, `"iob1"` or `"plain"`. Default: entities in IOB2.
     pub scheme: TagScheme,
     /// How words become tokens. It knows the training sentences alone. Default: `"word:2"`.
@@ -45,9 +41,7 @@ pub struct TaggedRecipe {
 impl Default for TaggedRecipe {
     fn default() -> Self {
         Self {
-            training: "train".into(),
-            validation: Held::Split("dev".into()),
-            split_seed: 0,
+            split: SplitConfig::default(),
             scheme: TagScheme::default(),
             tokenizer: TokenizerConfig::Word { min_frequency: 2 },
             batching: Batching::Buckets { buckets: 16 },
@@ -120,6 +114,7 @@ impl<'de> Deserialize<'de> for TokenModelRecipe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_data::HeldOut;
 
     #[test]
     fn the_built_in_recipe_is_whole_and_comes_back_from_its_own_text() {
@@ -134,7 +129,7 @@ mod tests {
 
     #[test]
     fn all_problems_are_listed() {
-        let recipe = TaggedRecipe { validation: Held::Texts(0), workers: 65, ..TaggedRecipe::default() };
+        let recipe = TaggedRecipe { split: SplitConfig { validation: Some(HeldOut::Count(0)), ..SplitConfig::default() }, workers: 65, ..TaggedRecipe::default() };
         assert_eq!(recipe.validate().unwrap_err().problems().len(), 2);
         TaggedRecipe::default().validate().unwrap();
         let read = |text: &str| toml::from_str::<TaggedRecipe>(text).map(|recipe| recipe.scheme);

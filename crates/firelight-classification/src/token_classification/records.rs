@@ -47,9 +47,9 @@ impl RecordTask for TokenClassification {
     fn targets(
         _data: &TaggedRecipe,
         training: &[TaggedSentence],
-        held_back: &[TaggedSentence],
+        held_out: &[TaggedSentence],
     ) -> Result<Labels, DataError> {
-        tagged::tags_of(training.iter().chain(held_back))
+        tagged::tags_of(training.iter().chain(held_out))
     }
 
     /// Each sentence in as many parts as it needs.
@@ -163,11 +163,10 @@ mod tests {
         fs::write(path("train.txt"), SENTENCES).unwrap();
         fs::write(path("dev.tsv"), "in\tO\n\nAda\tB-ORG\n").unwrap();
         check(read(&[], ""), &["line 3 of `", "dev.tsv", "`B-ORG`", "`Ada`", "B-LOC, B-PER, I-PER, O"]);
-        check(read(&[("data.validation", "2")], "train.txt"), &["below 2"]);
-        let held = recipe(&[("data.tokenizer", "word:1"), ("data.validation", "1")]);
+        check(read(&[("data.split.validation", "2")], "train.txt"), &["below 2"]);
+        let held = recipe(&[("data.tokenizer", "word:1"), ("data.split.validation", "1")]);
         let made = Data::read(&mut held.clone(), Path::new("x.toml"), &[path("train.txt")]).unwrap();
         assert_eq!((made.targets().len(), made.validation().len()), (4, 1), "whichever sentence is held back");
-        check(read(&[], "train.txt"), &["train.txt` is one file", "data.validation"]);
-        check(read(&[("data.training", "all")], ""), &["no split `all`", "all.conll", "there is dev, train"]);
+        check(read(&[("data.split.train", "all")], ""), &["no split `all`", "all.conll", "there is dev, train"]);
     }
 }

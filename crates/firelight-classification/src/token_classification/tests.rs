@@ -98,7 +98,7 @@ fn plain_tags_are_learnt_through_pieces_and_parts_and_from_sentences_held_back()
     let more = [
         ("data.scheme", "plain"),
         ("data.tokenizer", "byte"),
-        ("data.validation", "9"),
+        ("data.split.validation", "9"),
         ("model.max_seq_len", "24"),
         ("training.monitor", "accuracy"),
         ("training.epochs", "12"),

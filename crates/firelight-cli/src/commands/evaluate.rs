@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
 use firelight::classification;
-use firelight::data;
 use firelight::language::{self, Evaluation};
 use firelight::seq2seq::{self, TranslateOptions};
 use firelight::storage::{Checkpoint, ModelFolder};
@@ -101,11 +100,10 @@ impl Evaluate {
     }
 
     fn text(&self) -> Result<String> {
-        let plain = self.split.is_none() && self.beams.is_none() && self.length_penalty.is_none();
-        ensure!(plain, Mistake("--split, --beams and --length-penalty are for pairs of texts: leave them out".into()));
-        let text = self.data.as_ref().map(data::read_text).transpose()?;
+        let plain = self.beams.is_none() && self.length_penalty.is_none();
+        ensure!(plain, Mistake("--beams and --length-penalty are for pairs of texts: leave them out".into()));
         let measure = |checkpoint: &Checkpoint, device: &Device| {
-            Ok(language::evaluate(&self.model.run_dir, checkpoint, text.as_deref(), device)?)
+            Ok(language::evaluate(&self.model.run_dir, checkpoint, self.data(), device)?)
         };
         let evaluation = self.model.with(measure)?;
         Ok(if self.json { to_json(&evaluation) } else { to_text(&evaluation) })

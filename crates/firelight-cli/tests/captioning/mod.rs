@@ -14,7 +14,7 @@ use crate::support::{Model, contents, firelight, model, text};
 const SMALL: &[&str] = &[
     "data.drawn_digits=60",
     "data.scenes=40",
-    "data.validation=6",
+    "data.split.validation=6",
     "data.described=2",
     "model.d_model=16",
     "model.n_heads=2",

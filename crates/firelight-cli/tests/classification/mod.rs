@@ -143,7 +143,7 @@ fn without_a_split_it_is_what_the_run_validates_on() {
 
     let home = Model::scratch();
     let held = home.path().join("held");
-    firelight(train_on(data, &held, &["--set", "data.validation=7", "--steps", "2"])).succeeds();
+    firelight(train_on(data, &held, &["--set", "data.split.validation=7", "--steps", "2"])).succeeds();
     assert_eq!(examples(&held, data, &[]), 7);
     assert_eq!(examples(&held, &data.join("train.tsv"), &[]), 7);
     assert_eq!(examples(&held, &data.join("test.tsv"), &[]), 8, "none of another file was trained on");
@@ -213,8 +213,8 @@ fn what_does_not_fit_together_is_reported_before_a_folder_is_made() {
     let home = Model::scratch();
     let (out, data) = (home.path().join("run"), home.path().join("data"));
     let file = texts().data.join("train.tsv");
-    firelight(train_on(&file, &out, &[])).fails(USER, &["train.tsv", "data.validation"]);
-    firelight(train_on(&file, &out, &["--set", "data.validation=40"])).fails(USER, &["below 40"]);
+    firelight(train_on(&file, &out, &[])).fails(USER, &["train.tsv", "data.split.validation"]);
+    firelight(train_on(&file, &out, &["--set", "data.split.validation=40"])).fails(USER, &["below 40"]);
     firelight(train_on(&texts().data, &out, &["--set", "loss.class_weights=[1.0]"]))
         .fails(USER, &["2 classes: bad, good"]);
     firelight(train_on(&texts().data, &out, &["--set", "model.patterns=[\"causal\"]"]))
@@ -228,11 +228,11 @@ fn what_does_not_fit_together_is_reported_before_a_folder_is_made() {
     fs::write(data.join("train.csv"), "text,label\na,x\nb,x\n").unwrap();
     firelight(train_on(&data, &out, &[])).fails(USER, &["1 label (x)"]);
     assert!(!out.exists());
-    let held = ["--set", "data.validation=10", "--dry-run"];
+    let held = ["--set", "data.split.validation=10", "--dry-run"];
     firelight(train_on(&file, &out, &held)).succeeds();
-    let twice = ["--set", "data.validation=train", "--dry-run"];
+    let twice = ["--set", "data.split.validation=train", "--dry-run"];
     let said = firelight(train_on(&texts().data, &out, &twice)).succeeds().stderr;
-    assert!(said.contains("warn: data.training and data.validation are both \"train\""), "{said}");
+    assert!(said.contains("warn: data.split.train and data.split.validation are both \"train\""), "{said}");
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn the_recipes_of_the_repository_fit_their_data() {
         ("sst2", &texts().data, &[][..]),
         ("mlm-pretrain", &texts().data, &[]),
         ("mlm-pretrain", &texts().data, &["--set", "data.objective=replaced"]),
-        ("ag-news", &news, &["--set", "data.validation=4"]),
+        ("ag-news", &news, &["--set", "data.split.validation=4"]),
     ] {
         let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../recipes/{name}.toml"));
         let arguments = train(&recipe, data, &home.path().join("run")).into_iter();
@@ -348,7 +348,7 @@ fn a_classifier_begins_from_a_masked_language_model_and_from_another_classifier(
     firelight(train_on(&texts().data, &path("other"), &other)).fails(USER, &["model.d_ff = 48, but", "leave it out"]);
     let three = path("three.tsv");
     fs::write(&three, "a film\tgood\na dull film\tbad\na day\tso\na night\tso\n").unwrap();
-    let head = ["--from", &run, "--set", "data.validation=1", "--steps", "1"];
+    let head = ["--from", &run, "--set", "data.split.validation=1", "--steps", "1"];
     firelight(train_on(&three, &path("head"), &head))
         .fails(USER, &["2 classes (bad, good)", "init.exclude = [\"head\"]"]);
     let anew = [&head[..], &["--set", "init.exclude=[\"head\"]"]].concat();

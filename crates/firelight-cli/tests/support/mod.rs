@@ -183,7 +183,7 @@ seed = 1
 
 [data]
 tokenizer = "char"
-validation_fraction = 0.1
+split.validation = 0.1
 
 [model]
 d_model = 16

@@ -137,7 +137,7 @@ fn bad_images_are_named_before_anything_is_written() {
     fs::remove_dir(data.join("beside")).unwrap();
     train(&["--set", "model.patch_size=3"]).fails(USER, &["must be multiples of patch_size = 3"]);
     train(&["--set", "data.augmentation.flip=2"]).fails(USER, &["data.augmentation.flip = 2 must be from 0 to 1"]);
-    train(&["--set", "data.validation=99"]).fails(USER, &["data.validation", "below 23"]);
+    train(&["--set", "data.split.validation=99"]).fails(USER, &["data.split.validation", "below 23"]);
     assert!(!out.exists() || contents(&out).is_empty());
     firelight(["train", &text(&images().recipe)]).fails(USER, &["needs images", "--data DIR"]);
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use firelight_storage::{StorageError, shortened, shortened_reason};
+use firelight_storage::{InputError, StorageError, shortened, shortened_reason};
 
 use super::ImageShape;
 
@@ -13,6 +13,9 @@ pub enum ImageError {
     /// A file could not be read or written.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// Something that was given does not fit, and there is nothing to do but to tell it.
+    #[error(transparent)]
+    Input(#[from] InputError),
     /// A folder without images of a known format.
     #[error(
         "`{}` holds no images: expected IDX files as train-images-idx3-ubyte with train-labels-idx1-ubyte (or .gz), the binary \
@@ -160,7 +163,7 @@ pub enum ImageError {
     },
     /// Nothing is left to train on, or to validate on.
     #[error(
-        "{images} images cannot be split into those to train on and {validation} to validate on: give data.validation as a number \
+        "{images} images cannot be split into those to train on and {validation} to validate on: give data.split.validation as a number \
          above 0 and below {images}"
     )]
     Split {

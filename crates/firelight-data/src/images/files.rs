@@ -9,14 +9,10 @@ use super::cifar::{self, Cifar};
 use super::codec::MAX_PIXELS;
 use super::set::ImageSet;
 use super::{Image, ImageError, ImageShape, folder, idx};
-use crate::split_names;
+use crate::{HeldOut, SplitConfig, split_names};
 
-/// The splits that a training reads of a folder.
-const TRAINING: &str = "train";
+/// The split that is validated on where nothing is said, under any of its names.
 const VALIDATION: &str = "val";
-
-/// The share that is validated on where nothing is said.
-const VALIDATION_SHARE: usize = 10;
 
 /// The files of one split.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,31 +123,37 @@ impl ImageFiles {
         })
     }
 
-    /// The images of a folder to train on, and those to validate on, with the classes of the former: the splits `train` and `val`,
-    /// or the last `validation` images of the only split, by default a tenth.
+    /// The images of a folder to train on, and those to validate on, with the classes of the former: by default the splits
+    /// `train` and `val`, or the last tenth of the only split.
     ///
     /// # Errors
     /// As [`splits`](Self::splits) and [`read`](Self::read), and if the parts are of different shapes or one is empty.
     pub fn read_parts(
         folder: &Path,
         options: &ReadOptions,
-        validation: Option<usize>,
+        split: &SplitConfig,
     ) -> Result<[ReadImages; 2], ImageError> {
         let mut splits = Self::splits(folder)?;
         let only = if splits.len() == 1 { splits.keys().next().cloned() } else { None };
-        let training = match taken(&mut splits, only.as_deref().unwrap_or(TRAINING)) {
+        let training = match taken(&mut splits, only.as_deref().unwrap_or(&split.train)) {
             Some(files) => files.read(options)?,
-            None => Self::split(folder, TRAINING)?.read(options)?, // which tells what there is
+            None => Self::split(folder, &split.train)?.read(options)?, // which tells what there is
         };
-        let Some(files) = taken(&mut splits, VALIDATION) else {
-            let share = (training.set.len() / VALIDATION_SHARE).max(1);
-            let (set, held_back) = training.set.split(validation.unwrap_or(share))?;
-            return Ok([ReadImages { set, ..training }, ReadImages { set: held_back, skipped: Vec::new() }]);
+        let validation = match &split.validation {
+            Some(HeldOut::Split(name)) => Some(Self::split(folder, name)?),
+            Some(_) => None,
+            None => taken(&mut splits, VALIDATION),
+        };
+        let Some(files) = validation else {
+            let images = training.set.len();
+            let (set, held_out) = training.set.split(images - split.training_len(images, "images")?)?;
+            return Ok([ReadImages { set, ..training }, ReadImages { set: held_out, skipped: Vec::new() }]);
         };
         let validation = files.read(options)?;
         let (expected, found) = (training.set.shape(), validation.set.shape());
         if expected != found {
-            return Err(ImageError::OtherShape { split: VALIDATION.into(), expected, found });
+            let split = split.validation_split().unwrap_or(VALIDATION).to_owned();
+            return Err(ImageError::OtherShape { split, expected, found });
         }
         let set = validation.set.with_classes(training.set.classes())?;
         Ok([training, ReadImages { set, ..validation }])

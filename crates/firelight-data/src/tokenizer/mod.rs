@@ -147,6 +147,15 @@ impl Tokenizer {
         }
     }
 
+    /// Bytes at the beginning of a text that give the same ids, however the text goes on: it may be encoded in parts, this one and what
+    /// follows.
+    pub fn settled(&self, text: &str) -> usize {
+        match self.kind {
+            TokenizerKind::Char | TokenizerKind::Byte => text.len(),
+            _ => text.len() - self.parts(text).last().map_or(0, |last| last.len()),
+        }
+    }
+
     /// Turns text into ids, where the special tokens that it spells are special tokens: for prompts that a program puts together.
     /// None is added around it.
     ///

@@ -9,48 +9,29 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::Dataset;
 use burn::tensor::Device;
 use firelight_data::{
-    BatchPlan, Batching, DataError, DocumentDataset, Documents, PackedDataset, Split, StepLoader, TokenFile, Tokenizer,
+    BatchPlan, Batching, DataError, DocumentDataset, Documents, Mixture, PackedDataset, Split, SplitConfig, StepLoader,
     Tokens, WindowDataset,
 };
-use firelight_storage::ModelFolder;
 
-use super::{DataRecipe, LanguageRecipe, Packing};
+use super::{LanguageRecipe, Packing};
 use crate::data::{LmBatch, LmBatcher};
 
 /// A loader of the batches of a part.
 pub(super) type Loader = Arc<dyn DataLoader<LmBatch>>;
 
-/// The tokens of a text or of a part of it.
+/// The tokens of a source or of a part of it.
 #[derive(Debug, Clone)]
-pub(super) enum Corpus {
+pub(super) enum Part {
     Stream(Tokens),
     Documents(Documents),
 }
 
-impl Corpus {
-    pub(super) fn encode(tokenizer: &Tokenizer, data: &DataRecipe, text: &str) -> Result<Self, DataError> {
-        match &data.documents {
-            None => Ok(Self::Stream(tokenizer.encode(text)?.into())),
-            Some(separator) => Documents::encode(tokenizer, separator, text).map(Self::Documents),
-        }
-    }
-
-    /// Writes the corpus to the run folder.
-    pub(super) fn save(&self, folder: &ModelFolder, vocab_size: usize) -> Result<(), DataError> {
-        let tokens = self.tokens();
-        TokenFile::create(folder.tokens(), vocab_size, tokens.get(0..tokens.len()))?;
-        match self {
-            Self::Stream(_) => Ok(()),
-            Self::Documents(documents) => documents.save_lengths(folder.documents()),
-        }
-    }
-
-    /// The corpus of the run folder, whose tokens are `tokens`.
-    pub(super) fn open(folder: &ModelFolder, data: &DataRecipe, tokens: TokenFile) -> Result<Self, DataError> {
-        let tokens = Tokens::from(tokens);
-        match data.documents {
-            None => Ok(Self::Stream(tokens)),
-            Some(_) => Documents::open(tokens, folder.documents()).map(Self::Documents),
+impl Part {
+    /// Tokens, with the ends of their documents where there are documents.
+    pub(super) fn new(tokens: Tokens, ends: Option<Vec<usize>>) -> Self {
+        match ends {
+            None => Self::Stream(tokens),
+            Some(ends) => Self::Documents(Documents::new(tokens, ends)),
         }
     }
 
@@ -61,30 +42,83 @@ impl Corpus {
         }
     }
 
-    /// Training and validation split, each with something to learn from or to predict.
-    pub(super) fn parts(&self, recipe: &LanguageRecipe) -> Result<(Self, Self), DataError> {
-        let (training, validation) = self.split(recipe.data.validation_fraction)?;
-        training.items(Split::Training, recipe)?.plan(recipe.data.batching, recipe.training.batch_size)?;
-        validation.items(Split::Validation, recipe)?;
-        Ok((training, validation))
-    }
-
-    pub(super) fn split(&self, fraction: f64) -> Result<(Self, Self), DataError> {
+    pub(super) fn documents(&self) -> Option<&Documents> {
         match self {
-            Self::Stream(tokens) => tokens.split(fraction).map(|(a, b)| (Self::Stream(a), Self::Stream(b))),
-            Self::Documents(all) => all.split(fraction).map(|(a, b)| (Self::Documents(a), Self::Documents(b))),
+            Self::Stream(_) => None,
+            Self::Documents(documents) => Some(documents),
         }
     }
 
-    /// Batches in which a training sees the whole part once: documents each, a stream as windows side by side.
+    /// Some of the tokens; documents stay whole.
+    pub(super) fn within(&self, range: Range<usize>) -> Self {
+        match self {
+            Self::Stream(tokens) => Self::Stream(tokens.slice(range)),
+            Self::Documents(documents) => Self::Documents(documents.within(range)),
+        }
+    }
+
+    /// What is trained on, and what is held out from it.
+    pub(super) fn hold_out(&self, split: &SplitConfig) -> Result<[Self; 2], DataError> {
+        let training = split.training_len(self.tokens().len(), "tokens")?;
+        Ok(match self {
+            Self::Stream(tokens) => <[_; 2]>::from(tokens.split(training)).map(Self::Stream),
+            Self::Documents(documents) => <[_; 2]>::from(documents.split(training)).map(Self::Documents),
+        })
+    }
+}
+
+/// The tokens that are trained or validated on, of one source or of several.
+#[derive(Debug, Clone)]
+pub(super) struct Corpus {
+    parts: Vec<Part>,
+}
+
+impl Corpus {
+    pub(super) fn new(parts: Vec<Part>) -> Self {
+        Self { parts }
+    }
+
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.parts.iter()
+    }
+
+    /// How many tokens there are.
+    pub(super) fn len(&self) -> usize {
+        self.parts().map(|part| part.tokens().len()).sum()
+    }
+
+    /// Whether both have the same ids in the same sources.
+    pub(super) fn equals(&self, other: &Self) -> bool {
+        let lengths = |corpus: &Self| corpus.parts().map(|part| part.tokens().len()).collect::<Vec<_>>();
+        lengths(self) == lengths(other) && self.ids().eq(other.ids())
+    }
+
+    /// All ids.
+    pub(super) fn ids(&self) -> impl Iterator<Item = u32> {
+        self.parts().flat_map(|part| part.tokens().iter())
+    }
+
+    /// Makes sure that there is something to learn from or to predict, and that batches can be made of it.
+    pub(super) fn check(&self, split: Split, recipe: &LanguageRecipe) -> Result<(), DataError> {
+        let items = self.items(split, recipe)?;
+        match split {
+            Split::Training => items.plan(recipe.data.batching, recipe.training.batch_size).map(drop),
+            Split::Validation => Ok(()),
+        }
+    }
+
+    /// Batches in which a training sees the whole once: documents each, a stream as windows side by side.
     pub(super) fn batches_per_epoch(&self, recipe: &LanguageRecipe) -> Result<usize, DataError> {
-        let items = self.items(Split::Training, recipe)?;
         let (batching, batch_size) = (recipe.data.batching, recipe.training.batch_size);
-        let plan = match self {
-            Self::Stream(tokens) => {
-                BatchPlan::uniform(batching, batch_size, tokens.len() / items.row_len, items.row_len)?
+        let items = self.items(Split::Training, recipe)?;
+        let plan = match &items.rows {
+            Rows::Windows(_) => {
+                let windows = |part: &Part| part.tokens().len() / items.row_len;
+                let lengths: Vec<usize> = self.parts().map(windows).collect();
+                let windows = Mixture::<()>::shares(&lengths, &recipe.data.weights).into_iter().sum();
+                BatchPlan::uniform(batching, batch_size, windows, items.row_len)?
             }
-            Self::Documents(_) => items.plan(batching, batch_size)?,
+            _ => items.plan(batching, batch_size)?,
         };
         Ok(plan.num_batches())
     }
@@ -110,26 +144,29 @@ impl Corpus {
 
     fn items(&self, split: Split, recipe: &LanguageRecipe) -> Result<Items, DataError> {
         let row_len = recipe.model.transformer.max_seq_len;
-        let rows = match (self, split) {
-            (Self::Stream(tokens), Split::Training) => {
-                Rows::Windows(WindowDataset::for_training(tokens.clone(), row_len)?)
+        let weights = if split == Split::Training { recipe.data.weights.as_slice() } else { &[] };
+        let windows = |tokens: &Tokens| match split {
+            Split::Training => WindowDataset::for_training(tokens.clone(), row_len),
+            Split::Validation => WindowDataset::for_evaluation(tokens.clone(), row_len),
+        };
+        let (mut streams, mut documents) = (Vec::new(), Vec::new());
+        for part in self.parts() {
+            match part {
+                Part::Stream(tokens) => streams.push(windows(tokens)?),
+                Part::Documents(part) => documents.push(DocumentDataset::new(part, row_len, split)?),
             }
-            (Self::Stream(tokens), Split::Validation) => {
-                Rows::Windows(WindowDataset::for_evaluation(tokens.clone(), row_len)?)
-            }
-            (Self::Documents(documents), _) => {
-                let documents = DocumentDataset::new(documents, row_len, split)?;
-                match recipe.data.packing {
-                    Packing::None => Rows::Documents(documents),
-                    Packing::BestFit => Rows::Packed(PackedDataset::new(documents, row_len, recipe.seed)),
-                }
-            }
+        }
+        let packed = |documents| PackedDataset::new(documents, row_len, recipe.seed);
+        let rows = match recipe.data.packing {
+            _ if documents.is_empty() => Rows::Windows(Mixture::new(streams, weights)),
+            Packing::None => Rows::Documents(Mixture::new(documents, weights)),
+            Packing::BestFit => Rows::Packed(Mixture::new(documents.into_iter().map(packed).collect(), weights)),
         };
         Ok(Items { rows, row_len })
     }
 }
 
-/// What a part holds, row by row of a batch.
+/// What there is, row by row of a batch.
 struct Items {
     rows: Rows,
     /// The longest a row can be, in tokens.
@@ -137,17 +174,17 @@ struct Items {
 }
 
 enum Rows {
-    Windows(WindowDataset),
-    Documents(DocumentDataset),
-    Packed(PackedDataset),
+    Windows(Mixture<WindowDataset>),
+    Documents(Mixture<DocumentDataset>),
+    Packed(Mixture<PackedDataset>),
 }
 
 impl Items {
     fn plan(&self, batching: Batching, batch_size: usize) -> Result<BatchPlan, DataError> {
         match &self.rows {
             Rows::Windows(windows) => BatchPlan::uniform(batching, batch_size, windows.len(), self.row_len),
-            Rows::Documents(documents) => BatchPlan::new(batching, batch_size, documents.lengths()),
-            Rows::Packed(rows) => BatchPlan::new(batching, batch_size, rows.lengths()),
+            Rows::Documents(all) => BatchPlan::new(batching, batch_size, all.values(DocumentDataset::lengths)),
+            Rows::Packed(all) => BatchPlan::new(batching, batch_size, all.values(PackedDataset::lengths)),
         }
     }
 
@@ -188,6 +225,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use super::super::sources::Sources;
     use super::super::{Run, evaluate};
     use super::*;
     use crate::training::LmTask;
@@ -195,7 +233,7 @@ mod tests {
     use firelight_storage::{Checkpoint, Existing};
     use firelight_training::RunRequest;
 
-    const RECIPE: &str = "task = \"language\"\n\n[data]\nvalidation_fraction = 0.2\n\n\
+    const RECIPE: &str = "task = \"language\"\n\n[data]\nsplit.validation = 0.2\n\n\
         [model]\nd_model = 8\nn_heads = 2\nn_layers = 1\nmax_seq_len = 24\n\n[training]\nsteps = 4\nbatch_size = 3\n";
 
     fn recipe(overrides: &[(&str, &str)]) -> LanguageRecipe {
@@ -212,9 +250,9 @@ mod tests {
         (0..60).map(|line| format!("{}\n", &"abcdefghijklmnopqrstuvwxyzabcde"[line * 13 % 31..])).collect()
     }
 
-    fn corpus(recipe: &LanguageRecipe) -> (Corpus, Corpus) {
-        let tokenizer = Tokenizer::train(&recipe.data.tokenizer, &text()).unwrap();
-        Corpus::encode(&tokenizer, &recipe.data, &text()).unwrap().parts(recipe).unwrap()
+    fn corpus(recipe: &LanguageRecipe) -> [Corpus; 2] {
+        let sources = Sources::Generated(text());
+        sources.encode(&sources.tokenizer(&recipe.data).unwrap(), &recipe.data).unwrap()
     }
 
     #[test]
@@ -223,9 +261,9 @@ mod tests {
         let [alone, packed] = [&PACKED[..1], &PACKED[..]].map(recipe);
         let task = LmTask::new(alone.model.config(27).init_with(&ParamBuilder::new(&device, 0)), LossConfig::default());
         let [alone, packed] = [alone, packed].map(|recipe| {
-            let (_, validation) = corpus(&recipe);
+            let [_, validation] = corpus(&recipe);
             let loader = validation.validation_loader(&recipe, &device).unwrap();
-            (validation.tokens().len(), firelight_training::evaluate(&task, loader.as_ref()).unwrap())
+            (validation.len(), firelight_training::evaluate(&task, loader.as_ref()).unwrap())
         });
         assert_eq!((alone.1.tokens, packed.1.tokens), (alone.0 as u64 - 1, packed.0 as u64 - 1));
         assert!((alone.1.loss - packed.1.loss).abs() < 1e-5, "{alone:?} and {packed:?}");
@@ -234,7 +272,7 @@ mod tests {
     #[test]
     fn a_budget_bounds_the_padded_batch() {
         let recipe = recipe(&BUDGET);
-        let loader = corpus(&recipe).0.training_loader(&recipe, 0..40, &Device::default()).unwrap();
+        let loader = corpus(&recipe)[0].training_loader(&recipe, 0..40, &Device::default()).unwrap();
         let sizes: Vec<[usize; 2]> = loader.iter().map(|batch| batch.unwrap().inputs.dims()).collect();
         assert!(sizes.len() == 40 && sizes.iter().all(|[rows, length]| rows * length <= 60), "{sizes:?}");
         assert!(sizes.iter().any(|size| size[0] > 5) && sizes.iter().any(|size| size[1] == 24), "{sizes:?}");
@@ -242,11 +280,10 @@ mod tests {
 
     #[test]
     fn a_budget_below_the_context_is_refused() {
-        let tokenizer = Tokenizer::train(&firelight_data::TokenizerConfig::Char, &text()).unwrap();
         for documents in [&BUDGET[..1], &[]] {
             let mut recipe = recipe(documents);
             recipe.data.batching = Batching::Tokens { max_tokens: 23, buckets: 3 };
-            let error = Corpus::encode(&tokenizer, &recipe.data, &text()).unwrap().parts(&recipe).unwrap_err();
+            let error = corpus(&recipe)[0].check(Split::Training, &recipe).unwrap_err();
             assert!(error.to_string().contains("give batching.max_tokens = 24 or more"), "{error}");
         }
     }
@@ -274,8 +311,9 @@ mod tests {
             let ahead = [&overrides[..], &[("data.workers", "2")]].concat();
             assert_eq!(train(&parts, &ahead, 5, Existing::Resume), weights);
 
-            let found = evaluate(&parts, &Checkpoint::Last, Some(&text()), &Device::default()).unwrap();
-            assert_eq!(found.tokens, corpus(&recipe(&overrides)).1.tokens().len() as u64 - 1);
+            let path = home.path().join("text.txt");
+            let found = evaluate(&parts, &Checkpoint::Last, Some((&path, None)), &Device::default()).unwrap();
+            assert_eq!(found.tokens, corpus(&recipe(&overrides))[1].len() as u64 - 1);
             assert!(found.bits_per_character.is_finite());
         }
     }

@@ -4,11 +4,13 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_core::LossConfig;
+use firelight_data::Tokenizer;
 use firelight_storage::{Checkpoint, ModelFolder};
 use firelight_training::{DataModule, read_recipe};
 use serde::Serialize;
 
-use super::corpus::Corpus;
+use super::corpus::Part;
+use super::sources::Sources;
 use super::{Language, LmText};
 use crate::error::LanguageError;
 use crate::text_generator::TextGenerator;
@@ -27,8 +29,9 @@ pub struct Evaluation {
     pub tokens: u64,
 }
 
-/// Evaluates a run on the validation split of `text`, split off as in its training, or, without a text, on that of its own,
-/// which its folder keeps: every token but the first is predicted once, from windows of the context side by side, or from its document where the run tells documents apart.
+/// Evaluates a run on the validation part of the data at a path, split off as in its training, or on a split of that folder, or,
+/// without either, on what its own folder keeps: every token but the first of a source is predicted once, from windows of the context
+/// side by side, or from its document where the run tells documents apart.
 ///
 /// # Errors
 /// If the folder is no trained language model, keeps no text where none is given, or the text has unknown characters or is
@@ -36,22 +39,25 @@ pub struct Evaluation {
 pub fn evaluate(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,
-    text: Option<&str>,
+    asked: Option<(&Path, Option<&str>)>,
     device: &Device,
 ) -> Result<Evaluation, LanguageError> {
     let generator = TextGenerator::load_from(folder.as_ref(), checkpoint, device)?;
     let folder = ModelFolder::open(folder)?;
     let recipe = read_recipe::<Language>(Some(&folder.recipe()), &[])?;
     let tokenizer = generator.tokenizer();
-    let (_, validation) = match text {
-        Some(text) => Corpus::encode(tokenizer, &recipe.data, text)?.split(recipe.data.validation_fraction)?,
+    let [_, validation] = match asked {
         None => LmText::open(&recipe, &folder)?.parts,
+        Some((data, None)) => Sources::at(&recipe.data, &[data.into()])?.encode(tokenizer, &recipe.data)?,
+        Some((data, Some(split))) => {
+            let all = Sources::of_split(data, split)?.encode_all(tokenizer, &recipe.data)?;
+            [all.clone(), all]
+        }
     };
     let loader = validation.validation_loader(&recipe, device)?;
     let task = LmTask::new(generator.model().clone(), LossConfig::default());
     let found = firelight_training::evaluate(&task, loader.as_ref())?;
-    let validation = validation.tokens();
-    let characters = tokenizer.decode(&validation.get(1..validation.len())).chars().count();
+    let characters = validation.parts().map(|part| characters(tokenizer, part)).sum::<usize>();
     let bits = found.loss * found.tokens as f64 / std::f64::consts::LN_2;
     Ok(Evaluation {
         loss: found.loss,
@@ -59,4 +65,10 @@ pub fn evaluate(
         bits_per_character: bits / characters as f64,
         tokens: found.tokens,
     })
+}
+
+/// The characters that are predicted: all but those of the first token.
+fn characters(tokenizer: &Tokenizer, part: &Part) -> usize {
+    let ids: Vec<u32> = part.tokens().iter().skip(1).collect();
+    tokenizer.decode(&ids).chars().count()
 }

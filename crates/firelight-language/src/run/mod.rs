@@ -7,6 +7,7 @@ mod evaluate;
 mod model_recipe;
 mod recipe;
 mod self_check;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -99,6 +100,7 @@ impl Task for Language {
         corpus: &LmText,
         device: &Device,
     ) -> Result<Vec<Check>, LanguageError> {
-        self_check::self_check(&config.clone().with_adapters(None), recipe.seed, corpus.training(), device)
+        let tokens = corpus.first_tokens(self_check::TOKENS + 1);
+        self_check::self_check(&config.clone().with_adapters(None), recipe.seed, &tokens, device)
     }
 }

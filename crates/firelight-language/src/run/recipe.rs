@@ -1,7 +1,9 @@
 //! What a language recipe says about its data, and the recipe that is built in.
 
 use firelight_core::{ConfigError, LossConfig, kind};
-use firelight_data::{Batching, Separator, TokenizerConfig, TokenizerKind, check_stories, check_workers};
+use firelight_data::{
+    Batching, Mixture, Separator, SplitConfig, TokenizerConfig, TokenizerKind, check_stories, check_workers,
+};
 use firelight_training::Recipe;
 use serde::{Deserialize, Serialize};
 
@@ -24,15 +26,22 @@ pub fn stories_recipe() -> &'static str {
 pub struct DataRecipe {
     /// How text becomes tokens: `"char"`, `"byte"` or `{ kind = "bpe", vocab_size = N }`. Default: char.
     pub tokenizer: TokenizerConfig,
-    /// The share of the text, at its end, that is only validated on; in `[0, 1)`. Default: 0.1.
-    pub validation_fraction: f64,
+    /// What is only validated on: `split.validation`, and `split.train`. Default: the validation split of a folder, otherwise the last
+    /// tenth of each source.
+    pub split: SplitConfig,
+    /// The column of files of records (`.jsonl`, `.parquet`, `.csv` and `.tsv`) that has the text. Default: text.
+    pub column: String,
+    /// What the sources are drawn in the ratio of, one number for each, in their order. Default: none, every token of all is drawn as
+    /// often.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub weights: Vec<f64>,
     /// Characters of generated stories to train on when no text is given, at most 1,000,000,000. Default: none, a text must be
     /// given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stories: Option<usize>,
-    /// What ends a document: `"line"`, `"blank_line"` or `{ kind = "text", text = "<|endoftext|>" }`. Documents do not see
-    /// each other; one that is longer than the context is cut. Default: none, the text is one stream of tokens and every
-    /// window of it is trained on.
+    /// What ends a document: `"line"`, `"blank_line"` or `{ kind = "text", text = "<|endoftext|>" }`; a record is one, whatever ends
+    /// the others. Documents do not see each other; one that is longer than the context is cut. Default: none, a source is one stream
+    /// of tokens and every window of it is trained on.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "kind::deserialize_option")]
     pub documents: Option<Separator>,
     /// Whether documents share rows. Default: none do.
@@ -61,7 +70,9 @@ impl Default for DataRecipe {
     fn default() -> Self {
         Self {
             tokenizer: TokenizerConfig::default(),
-            validation_fraction: 0.1,
+            split: SplitConfig::default(),
+            column: "text".into(),
+            weights: Vec::new(),
             stories: None,
             documents: None,
             packing: Packing::default(),
@@ -73,7 +84,7 @@ impl Default for DataRecipe {
 
 impl DataRecipe {
     /// # Errors
-    /// Lists every field that does not fit. The fraction and the budget are judged with the text.
+    /// Lists every field that does not fit. The budget and the number of weights are judged with the text.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let separator = self.documents.as_ref().map_or(Ok(()), Separator::validate);
         let unpackable = self.packing != Packing::None && self.documents.is_none();
@@ -81,6 +92,8 @@ impl DataRecipe {
             [],
             [
                 separator.err().map(|error| format!("data.documents: {error}")),
+                self.split.problem(),
+                Mixture::<()>::check(&self.weights, self.weights.len()).err().map(|error| error.to_string()),
                 self.tokenizer.kind().and_then(|kind| begins_anew(&self.tokenizer, kind)),
                 check_stories(self.stories),
                 unpackable.then(|| "data.packing needs documents: give data.documents, such as \"blank_line\"".into()),

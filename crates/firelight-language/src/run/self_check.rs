@@ -5,7 +5,7 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 use firelight_core::{LossConfig, ParamBuilder, Pass, SequenceInput};
-use firelight_data::{Tokens, Window};
+use firelight_data::Window;
 use firelight_training::Check;
 
 use crate::data::{LmBatch, LmBatcher, tokens as ids};
@@ -14,21 +14,21 @@ use crate::model::{LanguageModel, LanguageModelConfig};
 use crate::training::LmTask;
 
 /// The most tokens that are tried: attention costs their square, and a longer row shows nothing that these do not.
-const TOKENS: usize = 512;
+pub(super) const TOKENS: usize = 512;
 
-/// Checks the model of `config` and `seed`, without dropout, on the first tokens of `text`.
+/// Checks the model of `config` and `seed`, without dropout, on the first tokens of a text, at least two.
 pub(super) fn self_check(
     config: &LanguageModelConfig,
     seed: u64,
-    text: &Tokens,
+    text: &[u32],
     device: &Device,
 ) -> Result<Vec<Check>, LanguageError> {
     let quiet = config.clone().with_transformer(|stack| {
         stack.with_dropout(0.0).with_attention_dropout(0.0).with_embedding_dropout(0.0).with_stochastic_depth(0.0)
     });
     let model = quiet.init_with(&ParamBuilder::new(device, seed)).valid();
-    let length = model.max_seq_len().min(TOKENS);
-    let window = text.get(0..length + 1);
+    let length = model.max_seq_len().min(TOKENS).min(text.len() - 1);
+    let window = &text[..length + 1];
     let row = &window[..length];
     let logits = model.logits_of(&[row], None)?;
     let task = LmTask::new(model.clone(), LossConfig::default());
@@ -36,8 +36,8 @@ pub(super) fn self_check(
     Ok(vec![
         future(&model, row, &logits)?,
         padding(&model, row, &logits)?,
-        Check::guess(&task, batch(&window, &model_device), model.vocab_size())?,
-        Check::overfit(task.train(), || batch(&window, &model_device.clone().autodiff()), seed)?,
+        Check::guess(&task, batch(window, &model_device), model.vocab_size())?,
+        Check::overfit(task.train(), || batch(window, &model_device.clone().autodiff()), seed)?,
     ])
 }
 
@@ -88,7 +88,7 @@ mod tests {
 
     fn checks(change: impl FnOnce(LanguageModelConfig) -> LanguageModelConfig) -> Vec<Check> {
         let config = change(LanguageModelConfig::new(11, 16, 2, 2).with_max_seq_len(12));
-        let text = Tokens::from((0..40).map(|i| i * 7 % 11).collect::<Vec<u32>>());
+        let text: Vec<u32> = (0..40).map(|i| i * 7 % 11).collect();
         self_check(&config, 1, &text, &Device::default()).unwrap()
     }
 
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn a_long_context_is_tried_on_its_beginning() {
         let config = LanguageModelConfig::new(11, 8, 1, 1).with_max_seq_len(1 << 16);
-        let text = Tokens::from((0..=TOKENS as u32).map(|i| i * 7 % 11).collect::<Vec<u32>>());
+        let text: Vec<u32> = (0..=TOKENS as u32).map(|i| i * 7 % 11).collect();
         let checks = self_check(&config, 1, &text, &Device::default()).unwrap(); // the text has no token more
         assert_eq!((checks.len(), checks[0].holds(), checks[1].holds()), (4, true, true), "{checks:?}");
     }

@@ -9,10 +9,10 @@ use firelight_storage::{Checkpoint, Existing, ModelFolder};
 use firelight_training::{RunRequest, merge};
 use tempfile::TempDir;
 
-use super::{Language, Run};
+use super::{Language, Run, evaluate};
 use crate::text_generator::TextGenerator;
 
-const RECIPE: &str = "task = \"language\"\n\n[data]\nvalidation_fraction = 0.2\n\n[training]\nsteps = 3\nbatch_size = 3\n\n\
+const RECIPE: &str = "task = \"language\"\n\n[data]\nsplit.validation = 0.2\n\n[training]\nsteps = 3\nbatch_size = 3\n\n\
                       [optimizer]\nlearning_rate = 0.05\n";
 
 const SIZES: [(&str, &str); 4] =
@@ -171,4 +171,45 @@ fn a_structure_that_cannot_be_built_is_told_and_not_built() {
         assert!(error.is_user_error() && text.contains("config.json") && text.contains("n_heads"), "{text}");
     }
     assert!(!home.path("merged").exists() && !home.path("further").exists());
+}
+
+#[test]
+fn several_sources_are_drawn_in_their_ratio_and_resumed_to_the_bit() {
+    let home = Home::new();
+    let record = |text: &str| format!("{{\"body\": \"{}\"}}\n", text.repeat(12));
+    fs::create_dir(home.path("tales")).unwrap();
+    fs::write(home.path("tales/train-00000-of-00002.jsonl"), record("the lazy dog ")).unwrap();
+    fs::write(home.path("tales/train-00001-of-00002.jsonl"), record("a quick fox ")).unwrap();
+    fs::write(home.path("tales/valid.txt"), "the brown dog jumps ".repeat(3)).unwrap();
+    let train = |out: &str, steps: &str, more: &[(&str, &str)], existing| {
+        let changes = [&SIZES[..], &[("data.column", "body"), ("training.steps", steps)], more].concat();
+        let request = home.request(out, &changes).with_data(home.path("tales")).with_existing(existing);
+        Run::prepare(&request).and_then(|run| run.fit())
+    };
+    let weights = [("data.weights", "[1, 3]")];
+    let bytes = |out: &str| fs::read(home.path(out).join("model.safetensors")).unwrap();
+    let whole = train("whole", "4", &weights, Existing::Refuse).unwrap();
+    train("parts", "2", &weights, Existing::Refuse).unwrap();
+    train("parts", "4", &weights, Existing::Resume).unwrap();
+    assert_eq!(bytes("whole"), bytes("parts"));
+    train("plain", "4", &[], Existing::Refuse).unwrap();
+    assert_ne!(bytes("whole"), bytes("plain"), "the ratio decides what is drawn");
+
+    // The last fifth of the text and the whole of valid.txt; of both sources the first token has no one before it.
+    let text = fs::read_to_string(home.path("text.txt")).unwrap().len();
+    let held_out = text - text * 4 / 5 + fs::read_to_string(home.path("tales/valid.txt")).unwrap().len();
+    let measured = |asked| evaluate(whole.folder.path(), &Checkpoint::Last, asked, &Device::default());
+    assert_eq!(measured(None).unwrap().tokens as usize, held_out - 2);
+    let tales = home.path("tales");
+    assert_eq!(measured(Some((&tales, Some("dev")))).unwrap().tokens, 3 * 20 - 1);
+    let error = measured(Some((&tales, Some("test")))).unwrap_err().to_string();
+    assert!(error.contains("has no split `test`") && error.ends_with("there is train, valid"), "{error}");
+
+    let error = train("other", "1", &[("data.weights", "[1, 2, 3]")], Existing::Refuse).unwrap_err().to_string();
+    assert!(error.contains("data.weights has 3 weights, but the data have 2 sources"), "{error}");
+    let sources = home.path("whole/data.sources.json");
+    let damaged = fs::read_to_string(&sources).unwrap().replace("\"validation\":60", "\"validation\":61");
+    fs::write(&sources, damaged).unwrap();
+    let error = measured(None).unwrap_err().to_string();
+    assert!(error.contains("data.sources.json` does not fit the run: its sources have"), "{error}");
 }

@@ -6,64 +6,96 @@ use std::path::{Path, PathBuf};
 use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::ConfigError;
-use firelight_data::{DataError, TokenFile, Tokenizer, TokenizerConfig, Tokens, read_text, stories};
-use firelight_storage::{InputError, ModelFolder};
+use firelight_data::{
+    DataError, Documents, Mixture, Split, TokenFile, Tokenizer, Tokens, save_lengths, stories,
+};
+use firelight_storage::{InputError, ModelFolder, read_text_file, write_atomic};
 use firelight_training::DataModule;
+use serde::{Deserialize, Serialize};
 
-use super::corpus::Corpus;
+use super::corpus::{Corpus, Part};
 use super::recipe::begins_anew;
+use super::sources::Sources;
 use super::{DataRecipe, Language, LanguageRecipe};
 use crate::error::LanguageError;
 use crate::training::LmTask;
+
+/// No list of sources is longer, in bytes.
+const SOURCES_LIMIT: u64 = 1 << 20;
 
 /// What a language model is trained and validated on.
 #[derive(Debug, Clone)]
 pub struct LmText {
     /// Text to tokens.
     pub tokenizer: Tokenizer,
-    /// All of it, before it is split.
-    whole: Corpus,
     /// To train and to validate on.
-    pub(super) parts: (Corpus, Corpus),
+    pub(super) parts: [Corpus; 2],
+}
+
+/// How many tokens of a source are trained and validated on, as a run folder keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SourceLengths {
+    training: usize,
+    validation: usize,
 }
 
 impl LmText {
-    /// Tokens to train on.
-    pub fn training(&self) -> &Tokens {
-        self.parts.0.tokens()
+    /// How many tokens are trained on.
+    pub fn training_len(&self) -> usize {
+        self.parts[0].len()
     }
 
-    /// Tokens to validate on.
-    pub fn validation(&self) -> &Tokens {
-        self.parts.1.tokens()
+    /// How many tokens are validated on.
+    pub fn validation_len(&self) -> usize {
+        self.parts[1].len()
     }
 
-    fn new(recipe: &LanguageRecipe, tokenizer: Tokenizer, whole: Corpus) -> Result<Self, LanguageError> {
-        let parts = whole.parts(recipe)?;
-        Ok(Self { tokenizer, whole, parts })
+    /// The first tokens that are trained on, at most so many.
+    pub fn first_tokens(&self, count: usize) -> Vec<u32> {
+        self.parts[0].ids().take(count).collect()
+    }
+
+    fn new(recipe: &LanguageRecipe, tokenizer: Tokenizer, parts: [Corpus; 2]) -> Result<Self, LanguageError> {
+        let [training, validation] = &parts;
+        training.check(Split::Training, recipe)?;
+        validation.check(Split::Validation, recipe)?;
+        Ok(Self { tokenizer, parts })
+    }
+
+    /// All parts, source by source: what is trained on and what is validated on.
+    fn all(&self) -> impl Iterator<Item = &Part> {
+        let [training, validation] = &self.parts;
+        training.parts().zip(validation.parts()).flat_map(|(training, validation)| [training, validation])
+    }
+
+    fn lengths(&self) -> Vec<SourceLengths> {
+        let [training, validation] = self.parts.each_ref().map(|part| part.parts().map(|part| part.tokens().len()));
+        training.zip(validation).map(|(training, validation)| SourceLengths { training, validation }).collect()
     }
 }
 
 impl DataModule<Language> for LmText {
     fn read(recipe: &mut LanguageRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, LanguageError> {
-        let text = match (one_file(paths)?, recipe.data.stories) {
-            (Some(path), _) => read_text(path)?,
-            (None, Some(length)) => stories(recipe.seed, length),
-            (None, None) => {
+        let sources = match (paths, recipe.data.stories) {
+            ([], Some(length)) => Sources::Generated(stories(recipe.seed, length)),
+            ([], None) => {
                 let problem = format!("the recipe `{}` needs a text to train on", source.display());
                 return Err(InputError::new(problem).advise("give one with --data FILE").into());
             }
+            (paths, _) => Sources::at(&recipe.data, paths)?,
         };
+        Mixture::<()>::check(&recipe.data.weights, paths.len().max(1))?;
         if !paths.is_empty() {
             recipe.data.stories = None; // so that the recipe in the folder does not promise stories
         }
         let tokenizer = match recipe.init.run_with_tokenizer(recipe.data.tokenizer.is_file())? {
             Some(run) => Tokenizer::load(run.tokenizer())?,
-            None => train_tokenizer(&recipe.data, &text)?,
+            None => sources.tokenizer(&recipe.data)?,
         };
         check_kind(&recipe.data, &tokenizer, source)?;
-        let whole = Corpus::encode(&tokenizer, &recipe.data, &text)?;
-        Self::new(recipe, tokenizer, whole)
+        let parts = sources.encode(&tokenizer, &recipe.data)?;
+        Self::new(recipe, tokenizer, parts)
     }
 
     fn recall(recipe: &mut LanguageRecipe, stored: &LanguageRecipe) {
@@ -73,7 +105,14 @@ impl DataModule<Language> for LmText {
     }
 
     fn save(&self, folder: &ModelFolder) -> Result<(), LanguageError> {
-        self.whole.save(folder, self.tokenizer.vocab_size())?;
+        let ids = self.all().flat_map(|part| part.tokens().iter());
+        TokenFile::create(folder.tokens(), self.tokenizer.vocab_size(), ids)?;
+        let documents: Vec<_> = self.all().filter_map(Part::documents).collect();
+        if !documents.is_empty() {
+            save_lengths(folder.documents(), &documents)?;
+        }
+        let lengths = serde_json::to_string(&self.lengths());
+        write_atomic(folder.sources(), lengths.unwrap_or_else(|error| unreachable!("a list of numbers: {error}")))?;
         Ok(self.tokenizer.save(folder.tokenizer())?)
     }
 
@@ -86,27 +125,44 @@ impl DataModule<Language> for LmText {
             let advice = "restore the file that belongs to this run";
             return Err(InputError::in_file(&folder.tokens(), problem).advise(advice).into());
         }
-        let whole = Corpus::open(folder, &recipe.data, tokens)?;
-        Self::new(recipe, tokenizer, whole)
+        let tokens = Tokens::from(tokens);
+        let lengths = read_lengths(&folder.sources(), tokens.len())?;
+        let whole = match recipe.data.documents {
+            None => Part::Stream(tokens),
+            Some(_) => Part::Documents(Documents::open(tokens, folder.documents())?),
+        };
+        let mut start = 0;
+        let mut next = |length: usize| {
+            start += length;
+            whole.within(start - length..start)
+        };
+        let parts: Vec<[Part; 2]> =
+            lengths.into_iter().map(|of| [next(of.training), next(of.validation)]).collect();
+        let (training, validation) = parts.into_iter().map(<(Part, Part)>::from).unzip();
+        Self::new(recipe, tokenizer, [Corpus::new(training), Corpus::new(validation)])
     }
 
     fn is_of(&self, recipe: &LanguageRecipe, paths: &[PathBuf]) -> Result<bool, LanguageError> {
-        let Some(path) = one_file(paths)? else { return Ok(true) };
-        let other = match Corpus::encode(&self.tokenizer, &recipe.data, &read_text(path)?) {
-            Err(DataError::UnknownCharacter { .. }) => return Ok(false), // it was not in the text of the run
-            other => other?,
-        };
-        let [tokens, other] = [self.whole.tokens(), other.tokens()];
-        Ok(tokens.len() == other.len() && tokens.get(0..tokens.len()) == other.get(0..other.len()))
+        if paths.is_empty() {
+            return Ok(true);
+        }
+        match Sources::at(&recipe.data, paths)?.encode(&self.tokenizer, &recipe.data) {
+            Err(DataError::UnknownCharacter { .. }) => Ok(false), // it was not in the text of the run
+            other => Ok(self.parts.iter().zip(&other?).all(|(own, other)| own.equals(other))),
+        }
     }
 
     fn sizes(&self) -> String {
-        let [training, validation] = [self.training().len(), self.validation().len()];
-        format!("{training} tokens to train on, {validation} to validate on")
+        let [training, validation] = [self.training_len(), self.validation_len()];
+        let sources = match self.parts[0].parts().count() {
+            1 => String::new(),
+            several => format!(" of {several} sources"),
+        };
+        format!("{training} tokens{sources} to train on, {validation} to validate on")
     }
 
     fn batches_per_epoch(&self, recipe: &LanguageRecipe) -> Result<usize, LanguageError> {
-        Ok(self.parts.0.batches_per_epoch(recipe)?)
+        Ok(self.parts[0].batches_per_epoch(recipe)?)
     }
 
     fn training_loader(
@@ -115,7 +171,7 @@ impl DataModule<Language> for LmText {
         batches: Range<usize>,
         device: &Device,
     ) -> Result<TrainLoader<LmTask>, LanguageError> {
-        Ok(self.parts.0.training_loader(recipe, batches, device)?)
+        Ok(self.parts[0].training_loader(recipe, batches, device)?)
     }
 
     fn validation_loader(
@@ -123,29 +179,23 @@ impl DataModule<Language> for LmText {
         recipe: &LanguageRecipe,
         device: &Device,
     ) -> Result<ValidLoader<LmTask>, LanguageError> {
-        Ok(self.parts.1.validation_loader(recipe, device)?)
+        Ok(self.parts[1].validation_loader(recipe, device)?)
     }
 }
 
-/// The one file that running text is read from.
-fn one_file(paths: &[PathBuf]) -> Result<Option<&Path>, LanguageError> {
-    match paths {
-        [] => Ok(None),
-        [path] => Ok(Some(path)),
-        several => {
-            let problem = format!("a language model is trained on one text, but {} were given", several.len());
-            Err(InputError::new(problem).advise("join them into one file").into())
-        }
-    }
-}
-
-/// A character vocabulary is that of the whole text, as nanoGPT's; merges are learned from the training split alone.
-fn train_tokenizer(data: &DataRecipe, text: &str) -> Result<Tokenizer, LanguageError> {
-    let part = match data.tokenizer {
-        TokenizerConfig::Bpe { .. } => &text[..text.floor_char_boundary(training_bytes(data, text))],
-        _ => text,
+/// How many tokens of each source are in which part.
+fn read_lengths(path: &Path, tokens: usize) -> Result<Vec<SourceLengths>, LanguageError> {
+    let broken = |reason: String| {
+        let problem = format!("does not fit the run: {reason}");
+        InputError::in_file(path, problem).advise("restore the file that belongs to it")
     };
-    Ok(Tokenizer::train(&data.tokenizer, part)?)
+    let text = read_text_file(path, SOURCES_LIMIT)?;
+    let lengths: Vec<SourceLengths> = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
+    let numbers = lengths.iter().flat_map(|of| [of.training, of.validation]);
+    match numbers.fold(0_usize, usize::saturating_add) {
+        sum if sum == tokens && !lengths.is_empty() => Ok(lengths),
+        sum => Err(broken(format!("its sources have {sum} tokens, but data.tokens has {tokens}")).into()),
+    }
 }
 
 /// Which kind of tokenizer a file holds is known only once it is read.
@@ -154,14 +204,11 @@ fn check_kind(data: &DataRecipe, tokenizer: &Tokenizer, source: &Path) -> Result
     ConfigError::collect([], [unfit]).map_err(|error| LanguageError::Config { path: source.into(), error })
 }
 
-fn training_bytes(data: &DataRecipe, text: &str) -> usize {
-    ((1.0 - data.validation_fraction.clamp(0.0, 1.0)) * text.len() as f64) as usize
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::stories_recipe;
     use super::*;
+    use firelight_data::TokenizerConfig;
 
     #[test]
     fn a_file_with_a_tokenizer_that_begins_every_text_anew_is_refused() {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::Seq2Seq;
 use super::files::{no_pairs, records_of, split};
 use super::pairs::translations;
-use super::pairs::{check_lengths, loader_of, stored};
+use super::pairs::{read_all, check_lengths, loader_of, stored};
 use super::score::TargetScores;
 use crate::error::Seq2SeqError;
 use crate::training::Seq2SeqTask;
@@ -64,7 +64,7 @@ pub fn evaluate(
     let recipe = read_recipe::<Seq2Seq>(Some(&folder.recipe()), &[])?;
     let pairs = match data {
         Some((file, _)) if file.is_file() => records_of(&recipe.data, file)?.read()?.pairs,
-        Some((data, name)) => split(&recipe.data, data, name)?.read()?.pairs,
+        Some((data, name)) => read_all(&split(&recipe.data, data, name)?)?,
         None if recipe.data.objective.is_some() => return Err(no_pairs(folder.path()).into()),
         None => stored(folder.validation_pairs())?,
     };

@@ -3,50 +3,55 @@
 use std::path::{Path, PathBuf};
 
 use firelight_data::records::RecordFormat;
-use firelight_data::{PairColumns, PairFiles, split_file, split_names, splits_in};
-use firelight_storage::{InputError, listed, shortened};
+use firelight_data::{
+    HeldOut, PairColumns, PairFiles, find_split, folder_of, no_data_at, no_split, split_names, splits_in,
+};
+use firelight_storage::InputError;
 
 use super::PairRecipe;
 use crate::error::Seq2SeqError;
 
-/// The splits that a training reads of a folder.
-const TRAINING: &str = "train";
+/// The split that is validated on where nothing is said, under any of its names.
 const VALIDATION: &str = "val";
 
 /// The files to train on, and those to validate on, if they have their own.
-pub(super) fn files_of(recipe: &PairRecipe, paths: &[PathBuf]) -> Result<(PairFiles, Option<PairFiles>), Seq2SeqError> {
+pub(super) fn files_of(
+    recipe: &PairRecipe,
+    paths: &[PathBuf],
+) -> Result<(Vec<PairFiles>, Option<Vec<PairFiles>>), Seq2SeqError> {
     if let Some(path) = paths.iter().find(|path| !path.exists()) {
-        let problem = format!("there is no file or folder `{}` to read pairs from", path.display());
-        return Err(InputError::new(problem).advise("check the path").into());
+        return Err(no_data_at(path).into());
     }
-    match paths {
-        [folder] if folder.is_dir() => {
-            let training = split(recipe, folder, TRAINING)?;
-            let has_own = split_names(VALIDATION).iter().any(|name| is_there(recipe, folder, name));
-            Ok((training, has_own.then(|| split(recipe, folder, VALIDATION)).transpose()?))
+    let training = match paths {
+        [folder] if folder.is_dir() => split(recipe, folder, &recipe.split.train)?,
+        [source, target] => vec![PairFiles::Lines { source: source.clone(), target: target.clone() }],
+        [records] => vec![records_of(recipe, records)?],
+        _ => return Err(no_pairs(paths.first().map_or(Path::new(""), |path| path)).into()),
+    };
+    let validation = match (&recipe.split.validation, paths) {
+        (Some(HeldOut::Split(name)), [data, ..]) => Some(split(recipe, folder_of(data), name)?),
+        (None, [folder]) if split_names(VALIDATION).iter().any(|name| is_there(recipe, folder, name)) => {
+            Some(split(recipe, folder, VALIDATION)?)
         }
-        [source, target] => Ok((PairFiles::Lines { source: source.clone(), target: target.clone() }, None)),
-        [records] => Ok((records_of(recipe, records)?, None)),
-        _ => Err(no_pairs(paths.first().map_or(Path::new(""), |path| path)).into()),
-    }
+        _ => None,
+    };
+    Ok((training, validation))
 }
 
 /// The files of a split of a folder: `DIR/val.de` and `DIR/val.en`, or a file of records such as `DIR/val.parquet`.
-pub(super) fn split(recipe: &PairRecipe, folder: &Path, split: &str) -> Result<PairFiles, Seq2SeqError> {
+pub(super) fn split(recipe: &PairRecipe, folder: &Path, split: &str) -> Result<Vec<PairFiles>, Seq2SeqError> {
     let names = split_names(split);
     if let Some([source, target]) = names.iter().filter_map(|name| sides(recipe, folder, name)).find(are_both) {
-        return Ok(PairFiles::Lines { source, target });
+        return Ok(vec![PairFiles::Lines { source, target }]);
     }
-    if let Some(file) = split_file(folder, split, &RecordFormat::ENDINGS) {
-        return records_of(recipe, &file);
+    let named = folder.join(split);
+    let files = if named.is_file() { vec![named] } else { find_split(folder, split, &RecordFormat::ENDINGS)? };
+    if !files.is_empty() {
+        return files.iter().map(|file| records_of(recipe, file)).collect();
     }
     let (Some(source), Some(target)) = (&recipe.source, &recipe.target) else { return Err(no_names(folder).into()) };
-    let problem = format!(
-        "has no split `{}`: expected {split}.{source} and {split}.{target}; {}",
-        shortened(split),
-        found_in(folder, source)
-    );
-    Err(InputError::in_file(folder, problem).into())
+    let expected = format!("{split}.{source} and {split}.{target}");
+    Err(no_split(folder, split, &expected, &splits_in(folder, &[source])).into())
 }
 
 /// A path that is none of the forms of pairs.
@@ -75,15 +80,7 @@ fn are_both(sides: &[PathBuf; 2]) -> bool {
 /// Whether something of a split is there, be it half of it.
 fn is_there(recipe: &PairRecipe, folder: &Path, name: &str) -> bool {
     sides(recipe, folder, name).is_some_and(|sides| sides.iter().any(|side| side.is_file()))
-        || split_file(folder, name, &RecordFormat::ENDINGS).is_some()
-}
-
-/// The splits that a folder has, in words.
-fn found_in(folder: &Path, side: &str) -> String {
-    match splits_in(folder, &[side]).as_slice() {
-        [] => format!("no file ends in `.{side}`"),
-        splits => format!("there is {}", listed(splits)),
-    }
+        || find_split(folder, name, &RecordFormat::ENDINGS).is_ok_and(|files| !files.is_empty())
 }
 
 /// A file of records, with the columns that the recipe names.
@@ -99,6 +96,7 @@ pub(super) fn records_of(recipe: &PairRecipe, path: &Path) -> Result<PairFiles, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_data::SplitConfig;
     use std::fs;
 
     fn recipe(names: Option<[&str; 2]>) -> PairRecipe {
@@ -115,7 +113,7 @@ mod tests {
         let named = recipe(Some(["de", "en"]));
         let (training, validation) = files_of(&named, &[home.path().into()]).unwrap();
         let [source, target] = ["train.de", "train.en"].map(|name| home.path().join(name));
-        assert_eq!((training, validation), (PairFiles::Lines { source, target }, None));
+        assert_eq!((training, validation), (vec![PairFiles::Lines { source, target }], None));
         fs::write(home.path().join("val.de"), "x\n").unwrap();
         let half = files_of(&named, &[home.path().into()]).unwrap_err();
         assert!(half.to_string().contains("expected val.de and val.en"), "{half}");
@@ -128,7 +126,7 @@ mod tests {
         let (_, dev) = files_of(&named, &[home.path().into()]).unwrap();
         assert_eq!(
             dev,
-            Some(PairFiles::Lines { source, target }),
+            Some(vec![PairFiles::Lines { source, target }]),
             "another name of the split, of which both sides are there"
         );
         let error = files_of(&recipe(None), &[home.path().into()]).unwrap_err();
@@ -143,8 +141,25 @@ mod tests {
         }
         let (training, validation) = files_of(&recipe(Some(["de", "en"])), &[home.path().into()]).unwrap();
         let columns = PairColumns { source: "de".into(), target: "en".into() };
-        let of = |name: &str| PairFiles::Records { path: home.path().join(name), columns: columns.clone() };
+        let of = |name: &str| vec![PairFiles::Records { path: home.path().join(name), columns: columns.clone() }];
         assert_eq!((training, validation), (of("train-00000-of-00001.parquet"), Some(of("validation.jsonl"))));
+    }
+
+    #[test]
+    fn the_recipe_says_what_is_validated_on() {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name);
+        for name in ["a.tsv", "dev.tsv", "train-00000-of-00002.tsv", "train-00001-of-00002.tsv"] {
+            fs::write(path(name), "x\ty\n").unwrap();
+        }
+        let found = |validation: Option<HeldOut>, data: &Path| {
+            let split = SplitConfig { validation, ..SplitConfig::default() };
+            let (training, held) = files_of(&PairRecipe { split, ..PairRecipe::default() }, &[data.into()]).unwrap();
+            (training.len(), held.map(|files| files.len()))
+        };
+        assert_eq!(found(None, home.path()), (2, Some(1)));
+        assert_eq!(found(Some(HeldOut::Share(0.1)), home.path()), (2, None));
+        assert_eq!((found(None, &path("a.tsv")), found(Some(HeldOut::Split("dev".into())), &path("a.tsv"))), ((1, None), (1, Some(1))));
     }
 
     #[test]
@@ -156,10 +171,10 @@ mod tests {
         };
         let (tsv, _) = files_of(&recipe(None), &path("a.tsv")).unwrap();
         let columns = PairColumns { source: "0".into(), target: "1".into() };
-        assert_eq!(tsv, PairFiles::Records { path: home.path().join("a.tsv"), columns });
+        assert_eq!(tsv, [PairFiles::Records { path: home.path().join("a.tsv"), columns }]);
         let (parquet, _) = files_of(&recipe(Some(["de", "en"])), &path("a.parquet")).unwrap();
         let columns = PairColumns { source: "de".into(), target: "en".into() };
-        assert_eq!(parquet, PairFiles::Records { path: home.path().join("a.parquet"), columns });
+        assert_eq!(parquet, [PairFiles::Records { path: home.path().join("a.parquet"), columns }]);
         assert!(files_of(&recipe(None), &path("a.txt")).unwrap_err().to_string().contains("a.txt` holds no pairs"));
         let typo = files_of(&recipe(None), &[home.path().join("b.tsv")]).unwrap_err();
         assert!(typo.is_user_error() && typo.to_string().starts_with("there is no file or folder"), "{typo}");

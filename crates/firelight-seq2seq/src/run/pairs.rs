@@ -10,7 +10,7 @@ use burn::data::dataset::InMemDataset;
 use burn::tensor::Device;
 use firelight_data::{
     BatchPlan, Batching, Denoising, Dropped, EncodedPair, LengthFilter, Noise, NoiseSeed, Pair, PairColumns, PairFiles,
-    ParallelText, StepLoader, Tokenizer, read_text,
+    ParallelText, SplitFiles, StepLoader, Tokenizer, read_text,
 };
 use firelight_storage::{InputError, ModelFolder, write_json_lines};
 use firelight_training::DataModule;
@@ -82,7 +82,7 @@ impl PairText {
         match (training.is_empty(), validation.is_empty()) {
             (true, _) => empty(format!("there is no pair to train on: {dropped}")),
             (_, true) => {
-                let way_out = "give more pairs, or a larger data.validation_fraction";
+                let way_out = "give more pairs, or a larger data.split.validation";
                 empty(format!("there is no pair to validate on: {way_out}"))
             }
             _ => Ok(Self { vocabulary, texts, ids: Parts { training, validation, before: 0 }, dropped, noise }),
@@ -259,10 +259,9 @@ pub(super) fn check_lengths(recipe: &Seq2SeqRecipe, pairs: &[EncodedPair], befor
 
 fn texts_of(recipe: &Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<Parts<Pair>, Seq2SeqError> {
     let data = &recipe.data;
-    let share = |pairs: usize| ((pairs as f64 * data.validation_fraction).round() as usize).clamp(1, pairs.max(2) - 1);
     if let (true, Some(toy)) = (paths.is_empty(), data.toy) {
-        let validation = share(data.toy_pairs);
-        let splits = toy.splits(recipe.seed, data.toy_pairs - validation, validation, 0)?;
+        let training = data.split.of_generated().training_len(data.toy_pairs, "pairs")?;
+        let splits = toy.splits(recipe.seed, training, data.toy_pairs - training, 0)?;
         return Ok(Parts { training: splits.training, validation: splits.validation, before: 0 });
     }
     if paths.is_empty() && data.objective.is_none() {
@@ -271,35 +270,51 @@ fn texts_of(recipe: &Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<
         return Err(InputError::new(problem).advise(advice).into());
     }
     let (mut training, validation) = match data.objective {
-        Some(_) => (plain_texts(data, source, paths)?, None),
+        Some(_) => plain_texts(data, source, paths)?,
         None => {
             let (training, validation) = files_of(data, paths)?;
-            (training.read()?.pairs, validation)
+            (read_all(&training)?, validation.as_deref().map(read_all).transpose()?)
         }
     };
     let (validation, before) = match validation {
-        Some(files) => (files.read()?.pairs, 0),
+        Some(pairs) => (pairs, 0),
         None => {
-            let before = training.len() - share(training.len()).min(training.len());
+            let before = data.split.training_len(training.len(), "pairs")?;
             (training.split_off(before), before)
         }
     };
-    if training.is_empty() {
-        let problem = "there is no pair to train on: there are too few pairs to share them with the validation";
-        return Err(InputError::new(problem).into());
-    }
     Ok(Parts { training, validation, before })
 }
 
-/// The texts of a file that are not blank, each a pair with itself.
-fn plain_texts(data: &PairRecipe, source: &Path, paths: &[PathBuf]) -> Result<Vec<Pair>, Seq2SeqError> {
+/// The pairs of the files of a split.
+pub(super) fn read_all(files: &[PairFiles]) -> Result<Vec<Pair>, Seq2SeqError> {
+    files.iter().try_fold(Vec::new(), |mut pairs, files| {
+        pairs.extend(files.read()?.pairs);
+        Ok(pairs)
+    })
+}
+
+/// Pairs to train on and, where they have files of their own, to validate on.
+type BothPairs = (Vec<Pair>, Option<Vec<Pair>>);
+
+/// The texts of files that are not blank, each a pair with itself.
+fn plain_texts(data: &PairRecipe, source: &Path, paths: &[PathBuf]) -> Result<BothPairs, Seq2SeqError> {
     let [path] = paths else {
         let problem = "makes pairs out of a plain text (data.objective)";
         return Err(InputError::in_file(source, problem).advise("give one text file with --data").into());
     };
-    let text = read_text(path)?;
-    let texts = data.documents.split(&text).into_iter().map(str::trim_end).filter(|text| !text.is_empty());
-    Ok(texts.map(|text| Pair::new(text, text)).collect())
+    let SplitFiles { training, validation } = data.split.files(path, &["txt"])?;
+    let validation = (!validation.is_empty()).then(|| texts_in(data, &validation)).transpose()?;
+    Ok((texts_in(data, &training)?, validation))
+}
+
+fn texts_in(data: &PairRecipe, files: &[PathBuf]) -> Result<Vec<Pair>, Seq2SeqError> {
+    files.iter().try_fold(Vec::new(), |mut pairs, file| {
+        let text = read_text(file)?;
+        let texts = data.documents.split(&text).into_iter().map(str::trim_end).filter(|text| !text.is_empty());
+        pairs.extend(texts.map(|text| Pair::new(text, text)));
+        Ok(pairs)
+    })
 }
 
 /// Tokenizers know the training split alone.
@@ -357,7 +372,7 @@ mod tests {
         let [source, target] = ["s", "t"].map(|name| home.path().join(name));
         std::fs::write(&source, format!("ab\n{}\n\nba\n", "ab".repeat(40))).unwrap();
         std::fs::write(&target, "b\nb\na\na\n").unwrap();
-        let mut recipe = recipe(&[("data.validation_fraction", "0.25")]);
+        let mut recipe = recipe(&[("data.split.validation", "0.25")]);
         let paths = [source.clone(), target.clone()];
         let pairs = PairText::read(&mut recipe, Path::new("x.toml"), &paths).unwrap();
         assert_eq!((pairs.training_ids().len(), pairs.training().len(), pairs.validation().len()), (1, 3, 1));

@@ -1,7 +1,9 @@
 //! What a recipe says about its pairs, and the recipes that are built in.
 
 use firelight_core::{ConfigError, LossConfig, kind};
-use firelight_data::{Batching, Denoising, LengthFilter, Separator, TokenizerConfig, Toy, check_workers};
+use firelight_data::{
+    Batching, Denoising, LengthFilter, Separator, SplitConfig, TokenizerConfig, Toy, check_workers,
+};
 use firelight_training::metrics::text::TextMetric;
 use firelight_training::{BuiltIn, Recipe};
 use serde::{Deserialize, Serialize};
@@ -52,8 +54,8 @@ pub struct PairRecipe {
     pub toy: Option<Toy>,
     /// Pairs of the generated task, those to validate on included; from 2 to 1,000,000. Default: 20,000.
     pub toy_pairs: usize,
-    /// The share of the pairs that is only validated on, where there is no file for it; in `(0, 1)`. Default: 0.05.
-    pub validation_fraction: f64,
+    /// Which pairs are trained on, and which are only validated on: `split.train` and `split.validation`. Held out are the last ones.
+    pub split: SplitConfig,
     /// How texts become tokens. Default: `"sentence_bpe:8000"`.
     pub tokenizer: TokenizerConfig,
     /// Whether both sides have one tokenizer. Default: true.
@@ -84,7 +86,7 @@ impl Default for PairRecipe {
             documents: Separator::Line,
             toy: None,
             toy_pairs: 20_000,
-            validation_fraction: 0.05,
+            split: SplitConfig::default(),
             tokenizer: TokenizerConfig::SentenceBpe { vocab_size: 8000 },
             joint: true,
             filter: LengthFilter::default(),
@@ -100,7 +102,6 @@ impl PairRecipe {
     /// # Errors
     /// Lists every field that does not fit. The budget is judged with the pairs.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let fraction = self.validation_fraction;
         let text = |error: firelight_data::DataError| format!("data: {error}");
         ConfigError::collect(
             [],
@@ -129,8 +130,7 @@ impl PairRecipe {
                 }),
                 (!(2..=MAX_TOY_PAIRS).contains(&self.toy_pairs))
                     .then(|| format!("data.toy_pairs = {} must be from 2 to {MAX_TOY_PAIRS}", self.toy_pairs)),
-                (!(fraction > 0.0 && fraction < 1.0))
-                    .then(|| format!("data.validation_fraction = {fraction} must be above 0 and below 1")),
+                self.split.problem(),
                 self.repeated_metric()
                     .map(|name| format!("data.metrics names \"{name}\" twice: leave one of them out")),
                 (self.metrics.is_empty() && self.translated > 0).then(|| {
@@ -196,7 +196,7 @@ mod tests {
         let recipe = PairRecipe {
             source: Some("de".into()),
             toy_pairs: MAX_TOY_PAIRS + 1,
-            validation_fraction: 1.0,
+            split: SplitConfig::share(1.0),
             workers: 65,
             ..PairRecipe::default()
         };

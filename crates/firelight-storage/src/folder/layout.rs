@@ -4,7 +4,7 @@
 //! recipe.toml  config.json  tokenizer.json  metrics.jsonl
 //! sessions.json                                                        date, wall time and command of every process that trained
 //! report.html                                                          the curves, the recipe and samples on one page
-//! data.tokens  data.documents                                          of a text
+//! data.tokens  data.documents  data.sources.json                       of a text
 //! training.jsonl  validation.jsonl  source_tokenizer.json              of pairs of texts
 //! images.idx  images.json                                              of images
 //! init.json                                                            what was taken over from another run
@@ -31,6 +31,7 @@ pub(super) const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
 const TOKENS: &str = "data.tokens";
 const DOCUMENTS: &str = "data.documents";
+const SOURCES: &str = "data.sources.json";
 const SOURCE_TOKENIZER: &str = "source_tokenizer.json";
 const TRAINING_PAIRS: &str = "training.jsonl";
 const VALIDATION_PAIRS: &str = "validation.jsonl";
@@ -45,8 +46,8 @@ const INIT: &str = "init.json";
 pub(super) const CHECKPOINTS: &str = "checkpoints";
 
 /// What a run is trained and validated on, and what turns it into tokens.
-const DATA: [&str; 8] =
-    [DOCUMENTS, TOKENS, TRAINING_PAIRS, VALIDATION_PAIRS, SOURCE_TOKENIZER, IMAGES, IMAGE_INDEX, TOKENIZER];
+const DATA: [&str; 9] =
+    [DOCUMENTS, SOURCES, TOKENS, TRAINING_PAIRS, VALIDATION_PAIRS, SOURCE_TOKENIZER, IMAGES, IMAGE_INDEX, TOKENIZER];
 
 impl ModelFolder {
     /// `recipe.toml`: the run as it was asked for.
@@ -72,6 +73,11 @@ impl ModelFolder {
     /// `data.documents`: the lengths of the documents of the text in tokens, where a run tells them apart.
     pub fn documents(&self) -> PathBuf {
         self.path.join(DOCUMENTS)
+    }
+
+    /// `data.sources.json`: how many of the tokens are of which source, to train and to validate on.
+    pub fn sources(&self) -> PathBuf {
+        self.path.join(SOURCES)
     }
 
     /// `source_tokenizer.json`, where the source of pairs has a tokenizer of its own.

@@ -15,11 +15,15 @@ use crate::Problem;
 pub(super) type Known = (&'static str, Option<Fields>);
 
 /// Keys that had another name in 0.1.
-const RENAMED: [(&str, &str); 7] = [
+const RENAMED: [(&str, &str); 11] = [
     ("training.accumulate", "training.gradient_accumulation_steps"),
     ("training.best_by", "training.monitor"),
     ("training.smoothing", "training.ema_decay"),
     ("data.outcome", "data.problem_type"),
+    ("data.training", "data.split.train"),
+    ("data.validation", "data.split.validation"),
+    ("data.validation_fraction", "data.split.validation"),
+    ("data.split_seed", "data.split.seed"),
     ("model.from", "init.from"),
     ("model.new_head", "init.exclude = [\"head\"]"),
     ("model.new_embedding", "init.exclude = [\"encoder.embedding\"]"),

@@ -82,7 +82,7 @@ fn warn_of_one_file<T: Task>(recipe: &RecipeOf<T>) {
     let values = recipe.values().unwrap_or_default();
     if let Some(file) = one_file(&values) {
         log::warn!(
-            "data.training and data.validation are both \"{file}\": the model is validated on what it is trained on"
+            "data.split.train and data.split.validation are both \"{file}\": the model is validated on what it is trained on"
         );
     }
 }
@@ -90,7 +90,7 @@ fn warn_of_one_file<T: Task>(recipe: &RecipeOf<T>) {
 /// The file that a recipe both trains and validates on.
 fn one_file(values: &BTreeMap<String, Value>) -> Option<&str> {
     let file = |key: &str| values.get(key).and_then(Value::as_str);
-    file("data.training").filter(|training| file("data.validation") == Some(training))
+    file("data.split.train").filter(|training| file("data.split.validation") == Some(training))
 }
 
 /// Finds a metric that the task does not measure, adapters, groups or frozen parts that the model does not have, and a decay

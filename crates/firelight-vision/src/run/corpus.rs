@@ -81,7 +81,7 @@ impl ImageCorpus {
                 return Err(InputError::new(problem).advise("put them into one").into());
             }
         };
-        let [training, validation] = ImageFiles::read_parts(folder, &recipe.options(), recipe.validation)?;
+        let [training, validation] = ImageFiles::read_parts(folder, &recipe.options(), &recipe.split)?;
         if let [class] = training.set.classes() {
             let problem =
                 format!("has images of the class `{}` alone, but a classifier needs two or more", shortened(class));
@@ -184,6 +184,7 @@ pub(super) mod tests {
     use std::fs;
 
     use super::*;
+    use firelight_data::{HeldOut, SplitConfig};
     use firelight_data::{Image, ImageShape};
     use firelight_storage::Existing;
 
@@ -218,7 +219,7 @@ pub(super) mod tests {
         read.save(&run).unwrap();
         assert_eq!(ImageCorpus::open(&recipe, &run).unwrap(), read);
 
-        let half = ImageRecipe { validation: Some(15), ..ImageRecipe::default() };
+        let half = ImageRecipe { split: SplitConfig { validation: Some(HeldOut::Count(15)), ..SplitConfig::default() }, ..ImageRecipe::default() };
         assert_ne!(ImageCorpus::of_files(&half, Path::new("x.toml"), &data).unwrap(), read);
         fs::write(run.image_index(), "{\"classes\": []}").unwrap();
         let error = ImageCorpus::open(&recipe, &run).unwrap_err();

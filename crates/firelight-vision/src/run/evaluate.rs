@@ -57,7 +57,7 @@ fn images(
         None => {
             let recipe =
                 ImageRecipe { image_size: Some(shape.size()), channels: Some(shape.channels), ..recipe.clone() };
-            let [_, validation] = ImageFiles::read_parts(data, &recipe.options(), recipe.validation)?;
+            let [_, validation] = ImageFiles::read_parts(data, &recipe.options(), &recipe.split)?;
             Ok(validation.set)
         }
     }

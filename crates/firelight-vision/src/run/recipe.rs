@@ -1,7 +1,7 @@
 //! What a recipe says about its images, and the recipe that is built in.
 
 use firelight_core::{ConfigError, LossConfig};
-use firelight_data::{Augmentation, ReadOptions, check_workers};
+use firelight_data::{Augmentation, ReadOptions, SplitConfig, check_workers};
 use firelight_training::Recipe;
 use serde::{Deserialize, Serialize};
 
@@ -28,9 +28,9 @@ pub struct ImageRecipe {
     /// Channels that all images are brought to, 1 or 3. Default: none, they must have the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channels: Option<usize>,
-    /// Images at the end of the split `train` that are only validated on, where there is no split `val`. Default: a tenth.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub validation: Option<usize>,
+    /// Which images are trained on, and which are only validated on: `split.train` and `split.validation`. Held out are the last ones;
+    /// where there is a single split, it is trained on, whatever its name is.
+    pub split: SplitConfig,
     /// Whether files that are no images, or damaged ones, are left out; otherwise they are an error. Default: false.
     pub skip_unreadable: bool,
     /// Threads that read batches ahead; they change neither the batches nor their order. At most 64, default 0.
@@ -55,7 +55,7 @@ impl ImageRecipe {
                 self.channels
                     .filter(|channels| ![1, 3].contains(channels))
                     .map(|channels| format!("data.channels = {channels} must be 1 or 3")),
-                (self.validation == Some(0)).then(|| "data.validation = 0 must be at least 1".into()),
+                self.split.problem(),
                 check_workers(self.workers),
                 self.augmentation.validate().err().map(text),
             ],
@@ -66,6 +66,7 @@ impl ImageRecipe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_data::HeldOut;
 
     #[test]
     fn the_built_in_recipe_is_whole_and_comes_back_from_its_own_text() {
@@ -93,7 +94,7 @@ mod tests {
     fn all_problems_are_listed() {
         let recipe = ImageRecipe {
             channels: Some(2),
-            validation: Some(0),
+            split: SplitConfig { validation: Some(HeldOut::Count(0)), ..SplitConfig::default() },
             workers: 65,
             augmentation: Augmentation { flip: 2.0, ..Augmentation::default() },
             ..ImageRecipe::default()

@@ -32,7 +32,7 @@ Examples:
   firelight train dates --print-config > mine.toml
 
 Data by the task of the recipe:
-  language             a text file (UTF-8)
+  language             a text (UTF-8), records with a column of texts, or a folder of splits; several, each after a --data
   seq2seq              a folder of parallel files, such as train.de and train.en; or a file of records
   classification       a folder with a file of records (.tsv, .csv, .jsonl, .parquet) for each split; or one such file
   token_classification the same of .conll, .txt, .tsv, .jsonl or .parquet files
@@ -47,9 +47,9 @@ Data by the task of the recipe:
 pub(crate) struct Train {
     /// Recipe file (TOML) or the name of an embedded one, which `firelight recipes` lists; by default stories
     recipe: Option<PathBuf>,
-    /// File or folder to train on, as the task of the recipe takes it
+    /// File or folder to train on, as the task of the recipe takes it; a language model takes several, each after a --data
     #[arg(long, value_name = "PATH")]
-    data: Option<PathBuf>,
+    data: Vec<PathBuf>,
     /// For seq2seq: file of the sources, one per line
     #[arg(long, value_name = "FILE", requires = "target", conflicts_with = "data")]
     source: Option<PathBuf>,

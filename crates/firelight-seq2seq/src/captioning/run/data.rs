@@ -8,8 +8,8 @@ use burn::data::dataloader::DataLoader;
 use burn::data::dataset::{Dataset, DatasetError};
 use burn::tensor::Device;
 use firelight_data::{
-    CaptionedImages, ImageError, ImageFiles, ImageSet, Normalization, PairColumns, PairFiles, StepLoader, Tokenizer,
-    drawn_digits,
+    CaptionedImages, HeldOut, ImageError, ImageFiles, ImageSet, Normalization, PairColumns, PairFiles, SplitConfig,
+    StepLoader, Tokenizer, drawn_digits, folder_of,
 };
 use firelight_storage::{InputError, ModelFolder, read_text_file, write_atomic};
 use firelight_training::DataModule;
@@ -26,9 +26,6 @@ const LIST: &str = "captions.jsonl";
 
 /// Images of one validation batch: enough to keep the cores busy, few enough for small memories.
 const VALIDATION_BATCH: usize = 64;
-
-/// The share that is validated on where nothing is said.
-const VALIDATION_SHARE: usize = 10;
 
 /// No index of images is larger, in bytes: it has a caption for each of them.
 const INDEX_LIMIT: u64 = 1 << 30;
@@ -254,7 +251,7 @@ fn images_of(
         }
         [] => {
             let seeds = [seed, seed.wrapping_add(1)];
-            return Ok(composed(recipe, seeds, seeds.map(|seed| drawn_digits(seed, recipe.drawn_digits))));
+            return Ok(composed(recipe, seeds, seeds.map(|seed| drawn_digits(seed, recipe.drawn_digits)))?);
         }
         [path] => path,
         _ => {
@@ -263,14 +260,20 @@ fn images_of(
         }
     };
     if let Some(list) = list_of(path) {
-        let both = captioned(recipe, &list)?;
-        let share = (both.captions.len() / VALIDATION_SHARE).max(1);
-        let (training, validation) = both.split(recipe.validation.unwrap_or(share))?;
-        return Ok([training, validation]);
+        let all = captioned(recipe, &list)?;
+        if let Some(name) = recipe.split.validation_split() {
+            return Ok([all, captioned(recipe, &folder_of(&list).join(name))?]);
+        }
+        let images = all.captions.len();
+        return Ok(all.split(images - recipe.split.training_len(images, "images")?)?.into());
     }
-    let parts = ImageFiles::read_parts(path, &recipe.options(), None).map_err(|error| no_captions(error, path))?;
-    let parts = parts.map(|part| part.set);
-    Ok(composed(recipe, [seed, seed.wrapping_add(1)], parts))
+    // What pictures to validate on are composed of is held out, however many those are.
+    let split = match recipe.split.validation {
+        Some(HeldOut::Count(_)) => SplitConfig { validation: None, ..recipe.split.clone() },
+        _ => recipe.split.clone(),
+    };
+    let parts = ImageFiles::read_parts(path, &recipe.options(), &split).map_err(|error| no_captions(error, path))?;
+    Ok(composed(recipe, [seed, seed.wrapping_add(1)], parts.map(|part| part.set))?)
 }
 
 /// A folder that holds neither captions nor labelled images.
@@ -288,12 +291,14 @@ pub(super) fn no_list(path: &Path) -> InputError {
     InputError::in_file(path, problem).advise("to train on composed pictures, give a folder of images by class")
 }
 
-fn composed(recipe: &ImageTextRecipe, seeds: [u64; 2], [training, validation]: [ImageSet; 2]) -> [CaptionedImages; 2] {
-    let share = (recipe.scenes / VALIDATION_SHARE).max(1);
-    [
-        CaptionedImages::composed(&training, recipe.max_parts, seeds[0], recipe.scenes),
-        CaptionedImages::composed(&validation, recipe.max_parts, seeds[1], recipe.validation.unwrap_or(share)),
-    ]
+fn composed(
+    recipe: &ImageTextRecipe,
+    seeds: [u64; 2],
+    [training, validation]: [ImageSet; 2],
+) -> Result<[CaptionedImages; 2], InputError> {
+    let compose = |images, seed, count| CaptionedImages::composed(images, recipe.max_parts, seed, count);
+    let held_out = recipe.scenes_held_out()?;
+    Ok([compose(&training, seeds[0], recipe.scenes), compose(&validation, seeds[1], held_out)])
 }
 
 /// The list of captions that a path is or holds.

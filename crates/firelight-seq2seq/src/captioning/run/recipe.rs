@@ -5,7 +5,10 @@ use std::sync::LazyLock;
 use firelight_core::{
     AdapterConfig, ConfigError, ImagePooling, LossConfig, PatchPosition, TransformerConfig, VisionTransformerConfig,
 };
-use firelight_data::{ImageShape, Normalization, ReadOptions, TokenizerConfig, check_workers};
+use firelight_data::{
+    HeldOut, ImageShape, Normalization, ReadOptions, SplitConfig, TokenizerConfig, check_workers,
+};
+use firelight_storage::InputError;
 use firelight_training::metrics::text::TextMetric;
 use firelight_training::{Apart, BuiltIn, Fields, Recipe, fields_of_both};
 use serde::de::Deserializer;
@@ -40,9 +43,9 @@ pub struct ImageTextRecipe {
     /// Channels that all images are brought to, 1 or 3. Default: none, they must have the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channels: Option<usize>,
-    /// Images to validate on: the last ones of those with captions, or as many composed pictures. Default: a tenth.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub validation: Option<usize>,
+    /// Which images are trained on, and which are only validated on: `split.train` and `split.validation`. Of those with captions the last
+    /// ones are held out; of composed pictures as many are composed, or a share of `scenes`.
+    pub split: SplitConfig,
     /// How captions become tokens. Default: `"word"`.
     pub tokenizer: TokenizerConfig,
     /// Threads that read batches ahead; they change neither the batches nor their order. At most 64, default 0.
@@ -62,7 +65,7 @@ impl Default for ImageTextRecipe {
             max_parts: 4,
             image_size: None,
             channels: None,
-            validation: None,
+            split: SplitConfig::default(),
             tokenizer: TokenizerConfig::Word { min_frequency: 1 },
             workers: 0,
             described: 100,
@@ -72,6 +75,22 @@ impl Default for ImageTextRecipe {
 }
 
 impl ImageTextRecipe {
+    /// The count that is held out, if one is.
+    fn count_held_out(&self) -> Option<usize> {
+        match self.split.validation {
+            Some(HeldOut::Count(count)) => Some(count),
+            _ => None,
+        }
+    }
+
+    /// How many pictures are composed to validate on.
+    pub(super) fn scenes_held_out(&self) -> Result<usize, InputError> {
+        match self.count_held_out() {
+            Some(count) => Ok(count),
+            None => Ok(self.scenes.max(2) - self.split.training_len(self.scenes.max(2), "pictures")?),
+        }
+    }
+
     /// How the files are read.
     pub(super) fn options(&self) -> ReadOptions {
         ReadOptions { size: self.image_size, channels: self.channels, skip_unreadable: false }
@@ -89,7 +108,8 @@ impl ImageTextRecipe {
                 between("drawn_digits", self.drawn_digits, 0, MAX_SCENES),
                 between("scenes", self.scenes, 1, MAX_SCENES),
                 between("max_parts", self.max_parts, 1, 4),
-                self.validation.and_then(|count| between("validation", count, 1, MAX_SCENES)),
+                self.split.problem(),
+                self.count_held_out().and_then(|count| between("split.validation", count, 1, MAX_SCENES)),
                 self.channels
                     .filter(|channels| ![1, 3].contains(channels))
                     .map(|channels| format!("data.channels = {channels} must be 1 or 3")),
