@@ -3,12 +3,12 @@
 use super::mechanism::Heads;
 use super::projection::Widths;
 use super::{Attention, AttentionMechanism, ProjectionKind, ScoreScale};
-use crate::config::spelled;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
 use crate::kind;
 use crate::linear::LinearConfig;
 use crate::norm::NormConfig;
+use crate::spelling::spelled;
 use burn::nn::DropoutConfig;
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};

@@ -2,10 +2,10 @@
 
 use crate::attention::{AttentionConfig, AttentionPattern};
 use crate::block::TransformerBlockConfig;
-use crate::config::spelled;
 use crate::error::{Checks, ConfigError};
 use crate::feed_forward::{Activation, FeedForwardConfig};
 use crate::position::PositionConfig;
+use crate::spelling::spelled;
 
 /// One layer of a stack: a block, what it attends to, and how it knows positions.
 ///

@@ -2,11 +2,11 @@
 
 use super::{LayerConfig, TransformerConfig};
 use crate::attention::AttentionMechanism;
-use crate::config::spelled;
 use crate::error::{Checks, ConfigError};
 use crate::init::ParamBuilder;
 use crate::mixer::MixerConfig;
 use crate::position::PositionConfig;
+use crate::spelling::spelled;
 
 /// More parameters than this fit no machine that runs one process.
 const MAX_PARAMS: usize = 1_000_000_000_000;
