@@ -2,7 +2,7 @@
 
 use crate::context::CrossKeyValues;
 use crate::position::Positions;
-use crate::state::State;
+use crate::state::{State, differing_sizes};
 use burn::tensor::{Bool, Device, Int, Tensor};
 use std::ops::Range;
 
@@ -158,8 +158,7 @@ impl Cache {
     /// # Panics
     /// If the caches are of different stacks, or both have coordinates, of different axes.
     pub fn join(&mut self, other: Self) {
-        let layers = [self.layers.len(), other.layers.len()];
-        assert!(layers[0] == layers[1], "caches of {layers:?} layers cannot be joined: they are of different stacks");
+        self.check_layers(&other);
         let coordinates = joined_coordinates([&*self, &other]);
         (self.padding, self.documents) = (joined_padding([&*self, &other]), joined_documents([&*self, &other]));
         self.coordinates = coordinates;
@@ -175,8 +174,35 @@ impl Cache {
         self.layers.iter_mut().zip(other.layers).for_each(|(layer, other)| layer.join(other));
     }
 
+    /// # Panics
+    /// If the states of `other` are not of the same layers.
+    fn check_layers(&self, other: &Self) {
+        let [layers, others] = [self.layers.len(), other.layers.len()];
+        assert!(
+            layers == others,
+            "caches of {layers} and {others} layers cannot be joined: they are of different stacks"
+        );
+        for (index, (layer, other)) in self.states().zip(other.states()).enumerate() {
+            let differing = match layer.fits(other) {
+                true => differing_sizes(layer, other),
+                false => Some([layer.keeps(), other.keeps()]),
+            };
+            if let Some([here, there]) = differing {
+                panic!("layer {index} has {here} in one cache and {there} in the other: they cannot be joined");
+            }
+        }
+    }
+
     /// Notes the rows of a pass, and the tokens that they have with its own.
+    ///
+    /// # Panics
+    /// If the cache has other rows.
     pub(crate) fn begin(&mut self, [rows, len]: [usize; 2], device: &Device) {
+        let held = self.batch.as_ref().map_or(rows, |(held, _)| *held);
+        assert!(
+            held == rows,
+            "a cache of {held} rows cannot be continued by {rows}: `select_rows` repeats and reorders them"
+        );
         (self.batch, self.lengths) = (Some((rows, device.clone())), Some([len; 2]));
     }
 
@@ -370,6 +396,7 @@ fn joined_documents(caches: [&Cache; 2]) -> Option<Tensor<2, Int>> {
 mod tests {
     use super::*;
     use crate::attention::KeyValues;
+    use crate::state::RecurrentState;
 
     /// A layer for each number of tokens that its queries look back.
     fn cache(look_back: impl IntoIterator<Item = Option<usize>>, capacity: usize) -> Cache {
@@ -541,6 +568,47 @@ mod tests {
         let mut three = cache([None], 9);
         three.coordinates = Some(Tensor::zeros([1, 1, 3], &Device::default()));
         joined(placed([[0.0, 0.0]]), three);
+    }
+
+    #[test]
+    #[should_panic(expected = "caches of 1 and 2 layers cannot be joined")]
+    fn caches_of_other_layers_do_not_join() {
+        joined(cache([None], 9), cache([None, None], 9));
+    }
+
+    #[test]
+    #[should_panic(
+        expected = "layer 1 has all tokens in one cache and the last 2 tokens in the other: they cannot be joined"
+    )]
+    fn states_of_other_kinds_do_not_join() {
+        joined(cache([None, None], 9), cache([None, Some(2)], 9));
+    }
+
+    /// A recurrence that has read nothing.
+    fn recurrent(sizes: [(&'static str, usize); 2]) -> Cache {
+        Cache::new([RecurrentState::<3>::new(9).with_sizes(sizes).boxed()], 9)
+    }
+
+    #[test]
+    #[should_panic(
+        expected = "layer 0 has d_value = 3 in one cache and d_value = 4 in the other: they cannot be joined"
+    )]
+    fn states_of_other_sizes_do_not_join() {
+        joined(recurrent([("d_key", 2), ("d_value", 3)]), recurrent([("d_key", 2), ("d_value", 4)]));
+    }
+
+    #[test]
+    #[should_panic(expected = "layer 0 has d_head = 1 in one cache and d_head = 2 in the other: they cannot be joined")]
+    fn keys_of_other_widths_do_not_join() {
+        let (mut other, two) = (cache([None], 9), Tensor::zeros([1, 1, 1, 2], &Device::default()));
+        append(&mut other, 0, two.clone(), two);
+        joined(read(None, 2), other);
+    }
+
+    #[test]
+    #[should_panic(expected = "a cache of 1 rows cannot be continued by 2")]
+    fn other_rows_do_not_continue_a_cache() {
+        read(None, 2).begin([2, 3], &Device::default());
     }
 
     #[test]

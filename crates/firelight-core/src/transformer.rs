@@ -24,7 +24,7 @@ use crate::position::{Position, PositionScheme, Positions};
 use crate::precision::cast;
 use crate::recompute::forward_recomputed;
 use crate::residual::ResidualStream;
-use crate::state::State;
+use crate::state::{State, differing_sizes};
 use burn::module::Module;
 use burn::nn::Dropout;
 use burn::tensor::{Bool, FloatDType, Int, Tensor};
@@ -154,7 +154,8 @@ impl<L: Layer + 'static> Transformer<L> {
     ///
     /// # Panics
     /// If something in `input` does not fit `x`, the sequence is longer than the position scheme or the cache, a decoder is
-    /// given no memory, or a layer of the cache keeps less than its pattern looks at: [`cache`](Self::cache) makes one that fits.
+    /// given no memory, or a layer of the cache keeps less than its pattern looks at, or has other heads or widths:
+    /// [`cache`](Self::cache) makes one that fits.
     /// Also if the cache was read with other rotary frequencies than the longer text has: see [`continues`](Self::continues).
     /// Also if the pass recomputes its blocks and has a cache or a trace, or the device does not support that.
     pub fn forward(&self, x: Tensor<3>, input: &SequenceInput, pass: &mut Pass) -> Tensor<3> {
@@ -282,16 +283,26 @@ impl<L: Layer + 'static> Transformer<L> {
     }
 
     /// # Panics
-    /// If the cache was made for another stack: a layer keeps neither all tokens nor what its attention reads.
+    /// If the cache was made for another stack: of another number of layers, or a layer cannot read its state.
     fn check_states(&self, pass: &Pass) {
         let Some(states) = pass.states() else { return };
         let (found, layers) = (states.len(), self.n_layers);
         assert!(found == layers, "a cache of {found} layers was made for another stack: this one has {layers}");
-        for (layer, state) in states.into_iter().enumerate() {
-            let needs = self.state(layer, 0);
-            let fits = state.fits(&*needs) || state.fits(&*self.full_state(layer, 0));
-            let [keeps, needs] = [state.keeps(), needs.keeps()];
-            assert!(fits, "layer {layer} of the cache keeps {keeps}, but its attention reads {needs}");
+        states.into_iter().enumerate().for_each(|(layer, state)| self.check_state(layer, state));
+    }
+
+    /// # Panics
+    /// If the state is none that layer `index` can read: of another kind, or of other sizes.
+    fn check_state(&self, index: usize, state: &dyn State) {
+        let needs = [self.state(index, 0), self.full_state(index, 0)];
+        let Some(fitting) = needs.iter().find(|needs| state.fits(&***needs)) else {
+            let [keeps, reads] = [state.keeps(), needs[0].keeps()];
+            panic!("layer {index} of the cache keeps {keeps}, but its attention reads {reads}");
+        };
+        if let Some([found, needed]) = differing_sizes(state, &**fitting) {
+            panic!(
+                "layer {index} of the cache has {found}, but its attention has {needed}: it was made for another stack"
+            );
         }
     }
 
@@ -330,13 +341,17 @@ impl<L: Layer + 'static> Transformer<L> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attention::{AttentionMechanism, DifferentialConfig, LatentConfig};
     use crate::block::NormPlacement;
     use crate::embedding::EmbeddingProjectionConfig;
     use crate::feed_forward::Activation;
+    use crate::gated_delta::GatedDeltaConfig;
+    use crate::mixer::MixerConfig;
     use crate::position::{PositionConfig, RotaryAxes, RotaryConfig, RotaryScaling};
     use crate::{Init, NormConfig, ParamBuilder, WeightInit};
     use burn::tensor::{Device, TensorData};
     use firelight_kernels::Difference;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]
     #[should_panic(expected = "padding [2, 4] is not [B, T] of the embeddings [2, 3, 8]")]
@@ -354,6 +369,55 @@ mod tests {
         let model = TransformerConfig::decoder(8, 2, 1).init_with(&ParamBuilder::new(&device, 0));
         let input = SequenceInput::default().with_encoder_output(EncoderOutput::new(Tensor::zeros([1, 5, 8], &device)));
         model.forward(Tensor::zeros([2, 3, 8], &device), &input, &mut Pass::default());
+    }
+
+    /// With which words a stack refuses the cache of another one.
+    fn refusal(stack: TransformerConfig, other: TransformerConfig) -> String {
+        let params = ParamBuilder::new(&Device::default(), 0);
+        let (stack, mut cache) = (stack.init_with(&params), other.init_with(&params).cache(4));
+        let x = Tensor::zeros([1, 2, 8], &Device::default());
+        let run = || stack.forward(x, &SequenceInput::default(), &mut Pass::cached(&mut cache));
+        let panic = catch_unwind(AssertUnwindSafe(run)).expect_err("another stack's cache");
+        *panic.downcast().expect("a text")
+    }
+
+    #[test]
+    fn the_cache_of_another_stack_is_refused_by_layer_and_size() {
+        let stack = |n_layers| TransformerConfig::new(8, 2, n_layers).with_position(PositionConfig::None);
+        let linear = || stack(2).with_attention_mechanism(AttentionMechanism::Linear);
+        let performer = |features| stack(2).with_attention_mechanism(AttentionMechanism::Performer { features });
+        let latent = |d_latent| stack(2).with_mixer(MixerConfig::Latent(LatentConfig::new(d_latent, 2)));
+        let delta = |delta: GatedDeltaConfig| stack(2).with_mixer(MixerConfig::GatedDelta(delta));
+        let differential = || stack(2).with_mixer(MixerConfig::Differential(DifferentialConfig::default()));
+        let plain = GatedDeltaConfig::default;
+        let mut second = vec![stack(2).first().clone(); 2];
+        second[1].block.attention.n_kv_heads = Some(1);
+        for (one, other, layer, found, needed) in [
+            (stack(2), stack(2).with_layers(second), 1, "n_kv_heads = 1", "n_kv_heads = 2"),
+            (stack(2), stack(2).with_n_heads(4), 0, "n_kv_heads = 4", "n_kv_heads = 2"),
+            (stack(2), stack(2).with_d_head(3), 0, "d_head = 3", "d_head = 4"),
+            (stack(2), stack(2).with_d_value(5), 0, "d_value = 5", "d_value = 4"),
+            (stack(2), differential(), 0, "d_value = 8", "d_value = 4"),
+            (latent(4), latent(6), 0, "mixer.d_latent = 6", "mixer.d_latent = 4"),
+            (linear(), linear().with_d_value(5), 0, "d_value + 1 = 6", "d_value + 1 = 5"),
+            (performer(5), performer(6), 0, "features = 6", "features = 5"),
+            (delta(plain()), delta(plain().with_n_key_heads(1)), 0, "mixer.n_key_heads = 1", "mixer.n_key_heads = 2"),
+            (
+                delta(plain()),
+                delta(plain().with_n_value_heads(4)),
+                0,
+                "mixer.n_value_heads = 4",
+                "mixer.n_value_heads = 2",
+            ),
+            (delta(plain()), delta(plain().with_d_key(3)), 0, "mixer.d_key = 3", "mixer.d_key = 4"),
+            (delta(plain()), delta(plain().with_d_value(3)), 0, "mixer.d_value = 3", "mixer.d_value = 4"),
+            (delta(plain()), delta(plain().with_convolution(2)), 0, "mixer.convolution = 2", "mixer.convolution = 4"),
+        ] {
+            let expected = format!("layer {layer} of the cache has {found}, but its attention has {needed}");
+            assert_eq!(refusal(one, other), format!("{expected}: it was made for another stack"));
+        }
+        let expected = "a cache of 3 layers was made for another stack: this one has 2";
+        assert_eq!(refusal(stack(2), stack(3)), expected);
     }
 
     #[test]
