@@ -93,7 +93,8 @@ mod tests {
     #[test]
     fn four_crates_have_features_of_backends() {
         let crates = fs::read_dir(workspace_root().join("crates")).unwrap();
-        let paths = crates.map(|entry| entry.unwrap().path()).filter(|path| passes_backends_on(&path.join("Cargo.toml")));
+        let paths =
+            crates.map(|entry| entry.unwrap().path()).filter(|path| passes_backends_on(&path.join("Cargo.toml")));
         let mut names: Vec<_> = paths.map(|path| path.file_name().unwrap().to_owned()).collect();
         names.sort();
         assert_eq!(names, ["firelight", "firelight-cli", "firelight-core", "firelight-kernels"]);
