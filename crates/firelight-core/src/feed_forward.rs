@@ -166,8 +166,8 @@ impl FeedForwardConfig {
             .size("d_model", self.d_model)
             .size("d_ff", self.d_ff.unwrap_or(1))
             .rate("feed_forward_dropout", self.dropout)
-            .part(self.init.validate())
-            .part(self.output_init.validate())
+            .include(self.init.validate())
+            .include(self.output_init.validate())
             .finish()
     }
 
