@@ -134,7 +134,7 @@ fn run(steps: usize, length: usize) -> Result<Vec<f32>> {
         let logits = model.forward(windows.clone().narrow(1, 0, 64), Pass::default());
         LossConfig::new().init().forward(logits, windows.narrow(1, 1, 64), None).mean()
     });
-    let (model, mut cache) = (model.valid(), model.stack.cache(8 + length));
+    let (mut cache, model) = (model.stack.cache(8 + length), model.valid());
     write("One day ", length, (&tokenizer, &device), |tokens| model.forward(tokens, Pass::cached(&mut cache)))?;
     Ok(losses)
 }
