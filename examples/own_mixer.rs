@@ -9,12 +9,11 @@
 //! Expect: a loss that falls from 4.0 to about 1.3 nats per character, and a story of which every second word is one.
 
 use anyhow::Result;
-use burn::optim::{AdamWConfig, GradientsParams};
 use burn::prelude::*;
 use burn::tensor::activation::sigmoid;
 use firelight::data::{Tokenizer, TokenizerConfig, stories};
-use firelight::generation::{GenerationOptions, Sampler};
 use firelight::nn::*;
+use firelight_examples::{train, write};
 
 /// A gated recurrence.
 #[derive(Module, Debug)]
@@ -129,27 +128,14 @@ fn run(steps: usize, length: usize) -> Result<Vec<f32>> {
     invariants::stack(&untrained.stack, &PairRule::Full, x, 1e-4)?;
 
     let ids = Tensor::<1, Int>::from_ints(tokenizer.encode(&text)?.as_slice(), &device.clone().autodiff());
-    let mut model = Model::new(tokenizer.vocab_size(), &ParamBuilder::new(&ids.device(), 1));
-    let (mut optimizer, mut losses) = (AdamWConfig::new().init(), Vec::new());
-    for step in 0..steps {
+    let model = Model::new(tokenizer.vocab_size(), &ParamBuilder::new(&ids.device(), 1));
+    let (model, losses) = train(model, steps, |model, step| {
         let windows = ids.clone().narrow(0, step * 520, 520).reshape([8, 65]);
         let logits = model.forward(windows.clone().narrow(1, 0, 64), Pass::default());
-        let loss = LossConfig::new().init().forward(logits, windows.narrow(1, 1, 64), None).mean();
-        losses.push(loss.clone().into_scalar::<f32>());
-        let gradients = GradientsParams::from_grads(loss.backward(), &model);
-        model = optimizer.step(3e-3, model, gradients);
-    }
-    println!("loss {:?}", losses.iter().step_by(steps / 6).chain(losses.last()).collect::<Vec<_>>());
-
-    let (model, sampler) = (model.valid(), Sampler::new(&GenerationOptions::new(1).with_temperature(0.5))?);
-    let (mut cache, mut unread, mut written) = (model.stack.cache(8 + length), tokenizer.encode("One day ")?, vec![]);
-    for step in 0..length {
-        let tokens = Tensor::<1, Int>::from_ints(unread.as_slice(), &device).unsqueeze();
-        let logits = model.forward(tokens, Pass::cached(&mut cache)); // [1, T, V]
-        unread = sampler.sample(logits.narrow(1, unread.len() - 1, 1).squeeze_dim(1), step)?.ids;
-        written.extend(unread.clone());
-    }
-    println!("One day {}", tokenizer.decode(&written));
+        LossConfig::new().init().forward(logits, windows.narrow(1, 1, 64), None).mean()
+    });
+    let (mut cache, model) = (model.stack.cache(8 + length), model.valid());
+    write("One day ", length, (&tokenizer, &device), |tokens| model.forward(tokens, Pass::cached(&mut cache)))?;
     Ok(losses)
 }
 

@@ -10,7 +10,7 @@ use crate::command::{cargo, run};
 const BACKENDS: [&str; 7] = ["flex", "ndarray", "wgpu", "vulkan", "metal", "cuda", "rocm"];
 
 /// The packages whose tests compute on the device. Decoding, clipping and whole trainings are among `firelight-tests`,
-/// because the packages that they test know no backend.
+/// because the packages that they test know no backend; cargo gives `--features` to those of these packages that have it.
 const NUMERICAL_PACKAGES: &str = "-p firelight-kernels -p firelight-core -p firelight-language -p firelight-tests";
 
 #[derive(Args)]
@@ -75,7 +75,30 @@ fn backend(name: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
+    use crate::command::workspace_root;
+
+    /// Whether a crate has a feature for each backend.
+    fn passes_backends_on(manifest: &Path) -> bool {
+        let text = fs::read_to_string(manifest).unwrap_or_default();
+        let named = BACKENDS.iter().filter(|backend| text.contains(&format!("\n{backend} = [")));
+        let count = named.count();
+        assert!([0, BACKENDS.len()].contains(&count), "{count} backends in {}", manifest.display());
+        count > 0
+    }
+
+    #[test]
+    fn four_crates_have_features_of_backends() {
+        let crates = fs::read_dir(workspace_root().join("crates")).unwrap();
+        let paths =
+            crates.map(|entry| entry.unwrap().path()).filter(|path| passes_backends_on(&path.join("Cargo.toml")));
+        let mut names: Vec<_> = paths.map(|path| path.file_name().unwrap().to_owned()).collect();
+        names.sort();
+        assert_eq!(names, ["firelight", "firelight-cli", "firelight-core", "firelight-kernels"]);
+    }
 
     #[test]
     fn the_cpu_backends_share_one_build() {

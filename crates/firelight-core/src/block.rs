@@ -195,12 +195,12 @@ impl TransformerBlockConfig {
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
         Checks::default()
-            .part(self.attention.validate())
-            .part(self.mixer.validate(&self.attention))
-            .part(self.feed_forward.validate())
-            .part(self.experts.map_or(Ok(()), |experts| experts.validate()))
-            .part(self.norm.validate())
-            .part(self.attention_norm.map_or(Ok(()), |norm| norm.validate()))
+            .include(self.attention.validate())
+            .include(self.mixer.validate(&self.attention))
+            .include(self.feed_forward.validate())
+            .include(self.experts.map_or(Ok(()), |experts| experts.validate()))
+            .include(self.norm.validate())
+            .include(self.attention_norm.map_or(Ok(()), |norm| norm.validate()))
             .require(self.attention_norm.is_none() || self.norm_placement != NormPlacement::Output, || {
                 "attention_norm has no place in norm_placement = output, which norms what the parts put out: leave it out".into()
             })

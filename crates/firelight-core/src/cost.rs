@@ -9,10 +9,14 @@
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;
 use firelight_kernels::PairRule;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// Bytes of a 32-bit float.
 pub(crate) const FLOAT: usize = 4;
+
+fn in_bytes<S: Serializer>(numbers: &usize, serializer: S) -> Result<S::Ok, S::Error> {
+    numbers.saturating_mul(FLOAT).serialize(serializer)
+}
 
 /// Queries whose pairs are counted one by one; of longer sequences so many are, evenly spaced.
 const COUNTED: usize = 4096;
@@ -43,7 +47,8 @@ pub struct Cost {
     pub active_parameters: usize,
     /// Floating point operations of one token, forward.
     pub flops_per_token: f64,
-    /// Numbers that it keeps of one token for the backward pass.
+    /// Numbers that it keeps of one token for the backward pass; written as bytes, in single precision.
+    #[serde(rename = "kept_bytes_per_token", serialize_with = "in_bytes")]
     pub kept_per_token: usize,
     /// Memory of one sequence in a cache of the whole context, in single precision.
     pub cache_bytes: usize,

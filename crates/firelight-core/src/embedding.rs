@@ -52,7 +52,7 @@ impl TokenEmbeddingConfig {
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let sizes = Checks::default().size("vocab_size", self.vocab_size).size("d_model", self.d_model);
-        sizes.part(self.init.validate()).part(self.scale.validate()).finish()
+        sizes.include(self.init.validate()).include(self.scale.validate()).finish()
     }
 
     /// Builds the embedding; the device draws the seed: see [`ParamBuilder::random`].

@@ -40,8 +40,8 @@ impl EncoderDecoderConfig {
     pub fn validate(&self) -> Result<(), ConfigError> {
         let (source, target) = (self.encoder.d_model, self.decoder.d_model);
         Checks::default()
-            .part(self.encoder.validate())
-            .part(self.decoder.validate())
+            .include(self.encoder.validate())
+            .include(self.decoder.validate())
             .require(source == target, || {
                 format!("encoder.d_model = {source} must equal decoder.d_model = {target}, which reads its output")
             })

@@ -16,7 +16,7 @@ impl ConfigError {
         parts: impl IntoIterator<Item = Result<(), Self>>,
         own: impl IntoIterator<Item = Option<String>>,
     ) -> Result<(), Self> {
-        let checks = parts.into_iter().fold(Checks::default(), Checks::part);
+        let checks = parts.into_iter().fold(Checks::default(), Checks::include);
         own.into_iter().flatten().fold(checks, |checks, problem| checks.require(false, || problem)).finish()
     }
 
@@ -65,8 +65,8 @@ impl Checks {
         self.require((0.0..1.0).contains(&value), || format!("{field} = {value} must be in [0, 1)"))
     }
 
-    /// Takes over the problems of a part, each once: parts share fields.
-    pub(crate) fn part(mut self, result: Result<(), ConfigError>) -> Self {
+    /// Adds the problems of a part, each once: parts share fields.
+    pub(crate) fn include(mut self, result: Result<(), ConfigError>) -> Self {
         for problem in result.err().into_iter().flat_map(|error| error.problems) {
             if !self.problems.contains(&problem) {
                 self.problems.push(problem);

@@ -166,8 +166,8 @@ impl FeedForwardConfig {
             .size("d_model", self.d_model)
             .size("d_ff", self.d_ff.unwrap_or(1))
             .rate("feed_forward_dropout", self.dropout)
-            .part(self.init.validate())
-            .part(self.output_init.validate())
+            .include(self.init.validate())
+            .include(self.output_init.validate())
             .finish()
     }
 
@@ -261,6 +261,7 @@ mod tests {
     use burn::module::Param;
     use burn::tensor::TensorData;
     use firelight_kernels::assert_close;
+    use std::collections::BTreeSet;
 
     fn one(value: f32, device: &Device) -> Linear {
         Linear { weight: Param::from_data([[value]], device), bias: None, adapter: None }
@@ -293,6 +294,30 @@ mod tests {
         };
         let output = layer.forward(Tensor::<2>::from_floats([[-3.0], [3.0]], &device)).into_data();
         output.assert_eq(&TensorData::from([[0.0f32], [6.0]]), false);
+    }
+
+    #[test]
+    fn what_the_nonlinearity_gives_is_dropped_and_nothing_else() {
+        // (1 + 1)² is 4, times 3 and 5 more 17: in training a half of the fours become 8, 29 in the end, the others 0, which
+        // leaves the bias. Dropped before the nonlinearity there would be 53, before `up` 8 and 32, behind `down` 0 and 34.
+        let device = Device::default();
+        let biased = |weight: f32, bias: f32, device: &Device| Linear {
+            bias: Some(Param::from_data([bias], device)),
+            ..one(weight, device)
+        };
+        let outputs = |device: &Device| {
+            let layer = FeedForward {
+                gate: None,
+                up: biased(1.0, 1.0, device),
+                down: biased(3.0, 5.0, device),
+                dropout: DropoutConfig::new(0.5).init(),
+                activation: Activation::SquaredRelu,
+            };
+            let output = layer.forward(Tensor::<2>::ones([100, 1], device)).into_data();
+            output.iter::<f32>().map(|value| value as i32).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(outputs(&device), BTreeSet::from([17]));
+        assert_eq!(outputs(&device.autodiff()), BTreeSet::from([5, 29]));
     }
 
     #[test]

@@ -112,7 +112,13 @@ impl TokenMixer for GatedDelta {
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
         expect_valid(GatedDeltaConfig::validate_rule(rule));
-        Box::new(GatedDeltaState::new(capacity))
+        Box::new(GatedDeltaState::new(capacity).with_sizes([
+            ("mixer.n_key_heads", self.n_key_heads),
+            ("mixer.n_value_heads", self.n_value_heads),
+            ("mixer.d_key", self.d_key()),
+            ("mixer.d_value", self.output_width() / self.n_value_heads),
+            ("mixer.convolution", self.convolution.reach() + 1),
+        ]))
     }
 
     /// In chunks of `C` tokens: the products of all pairs in them and the system that they make, and of every token with the state.
@@ -120,7 +126,7 @@ impl TokenMixer for GatedDelta {
         let part = |name: &str, layer: &Linear| Cost::of(layer).keeping(layer.widths()[1]).named(name);
         let [_, mixed] = self.qkv.widths();
         let (values, reach) = (self.output_width(), self.convolution.reach());
-        let (d_value, d_key) = (values / self.n_value_heads, (mixed - values) / 2 / self.n_key_heads);
+        let (d_value, d_key) = (values / self.n_value_heads, self.d_key());
         let state = self.n_value_heads.saturating_mul(d_key * d_value);
         let convolution = Cost::of(&self.convolution).keeping(mixed).named("convolution");
         let decay = Cost::of(&self.step_bias).looked_up().named("step_bias");
@@ -189,6 +195,12 @@ impl GatedDelta {
             strength: filled(sigmoid(widened(self.strength.forward(x.clone()))), padding, 0.0),
             log_decay: filled(filled(log_decay, &starts, NOTHING_KEPT), padding, 0.0),
         }
+    }
+
+    /// Width of a head's query or key.
+    fn d_key(&self) -> usize {
+        let [_, mixed] = self.qkv.widths();
+        (mixed - self.output_width()) / 2 / self.n_key_heads
     }
 
     /// Width of all heads of values.

@@ -130,7 +130,7 @@ impl LmHeadConfig {
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let matrix = TokenEmbeddingConfig::new(self.vocab_size, self.d_model).with_init(self.init);
-        let checks = Checks::default().part(matrix.validate()).part(self.options.validate());
+        let checks = Checks::default().include(matrix.validate()).include(self.options.validate());
         checks.size("d_embedding", self.d_embedding.unwrap_or(1)).finish()
     }
 

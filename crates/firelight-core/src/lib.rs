@@ -58,6 +58,7 @@ mod precision;
 mod recompute;
 mod report;
 mod residual;
+mod spelling;
 mod state;
 mod stochastic_depth;
 mod transformer;

@@ -49,7 +49,7 @@ impl LinearConfig {
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        Checks::default().size("d_in", self.d_in).size("d_out", self.d_out).part(self.init.validate()).finish()
+        Checks::default().size("d_in", self.d_in).size("d_out", self.d_out).include(self.init.validate()).finish()
     }
 
     /// Builds the layer; the device draws the seed: see [`ParamBuilder::random`].

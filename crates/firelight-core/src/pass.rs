@@ -251,6 +251,13 @@ impl LayerPass<'_> {
         }
     }
 
+    /// Notes the weights of the cross-attention, `[B, H, T, S]`, where the pass has a trace; else they are not computed.
+    pub fn trace_cross_attention(&mut self, weights: impl FnOnce() -> Tensor<4>) {
+        if let Some(trace) = &mut self.trace {
+            trace.cross_attention = Some(weights());
+        }
+    }
+
     /// Where losses beside the task's own are collected, if they are wanted.
     pub fn losses(&mut self) -> Option<&mut AuxiliaryLosses> {
         self.losses.as_deref_mut()
@@ -283,6 +290,20 @@ mod tests {
         [1.0, 4.0].into_iter().for_each(|balance| losses.add_load_balance(number(balance)));
         assert_close(&losses.load_balance(), &[2.5], 0.0);
         assert_close(&losses.added_to(number(2.0), 0.5), &[3.25], 0.0);
+    }
+
+    #[test]
+    fn a_layer_of_ones_own_notes_weights_where_there_is_a_trace() {
+        let ones = |keys| Tensor::<4>::ones([1, 1, 1, keys], &Device::default());
+        let mut trace = AttentionTrace::default();
+        let mut pass = Pass::default().with_trace(&mut trace);
+        pass.layer(1).trace_attention(|| ones(2));
+        pass.layer(2).trace_cross_attention(|| ones(3));
+        let found =
+            |layer: &LayerTrace| [&layer.attention, &layer.cross_attention].map(|w| w.as_ref().map(Tensor::dims));
+        let expected = [[None, None], [Some([1, 1, 1, 2]), None], [None, Some([1, 1, 1, 3])]];
+        assert_eq!(trace.layers.iter().map(found).collect::<Vec<_>>(), expected);
+        Pass::default().layer(0).trace_cross_attention(|| unreachable!("nobody wants them"));
     }
 
     #[test]

@@ -109,6 +109,12 @@ pub trait State: Debug + Any + Send {
         self.type_id() == needs.type_id()
     }
 
+    /// The sizes that it was made for, by their names in a configuration: `[("n_kv_heads", 2), ("d_head", 16)]`. A stack refuses the
+    /// state of a layer of other sizes. Default: none, which fits any.
+    fn sizes(&self) -> Vec<(&'static str, usize)> {
+        Vec::new()
+    }
+
     /// What it keeps of a text, in the words of an error: `the last 5 tokens`. Default: the name of its type.
     fn keeps(&self) -> String {
         format!("what its {} is made of", short_name::<Self>())
@@ -158,6 +164,13 @@ impl dyn State {
 
 fn of_another_stack(keeps: &str, wanted: &str) -> String {
     format!("a state that keeps {keeps} is no {wanted}: the cache was made for another stack")
+}
+
+/// The first size in which two states differ, as each has it: `n_kv_heads = 2`. One that names no sizes differs in none.
+pub(crate) fn differing_sizes(one: &dyn State, other: &dyn State) -> Option<[String; 2]> {
+    let (one, other) = (one.sizes(), other.sizes());
+    let differing = one.into_iter().zip(other).find(|(one, other)| one != other)?;
+    Some(<[_; 2]>::from(differing).map(|(name, size)| format!("{name} = {size}")))
 }
 
 /// The name of a type without its path.

@@ -2,6 +2,7 @@
 //! crates (a language model's prompt is ids, a translator's the source ids), called by [`TokenStream`](crate::TokenStream).
 
 use burn::tensor::{Device, Int, Tensor};
+use firelight_kernels::awake;
 
 use crate::GenerationError;
 
@@ -9,11 +10,14 @@ use crate::GenerationError;
 ///
 /// The model owns everything between ids and logits; the loop never sees a layer or a cache. `B` is the number of rows
 /// decoded together, `V` the vocabulary size.
-pub trait Autoregressive {
+pub trait Autoregressive: Sync {
     /// What decoding starts from.
-    type Prompt;
+    type Prompt: Send;
     /// What the model keeps between two steps, usually its cache.
-    type State: DecodeState;
+    type State: DecodeState + Send;
+
+    /// Where the model computes.
+    fn device(&self) -> Device;
 
     /// Reads the whole prompt at once and returns the logits of the next token, `[B, V]`, with the state after it.
     ///
@@ -23,6 +27,19 @@ pub trait Autoregressive {
 
     /// Reads one token per row, `[B]`, and returns the logits of the next one, `[B, V]`.
     fn step(&self, token: Tensor<1, Int>, state: &mut Self::State) -> Tensor<2>;
+}
+
+/// [`Autoregressive::prefill`], with the threads of the CPU [`awake`].
+pub(crate) fn prefill<M: Autoregressive>(
+    model: &M,
+    prompt: M::Prompt,
+) -> Result<(Tensor<2>, M::State), GenerationError> {
+    awake(&model.device(), || model.prefill(prompt))
+}
+
+/// [`Autoregressive::step`], with the threads of the CPU [`awake`].
+pub(crate) fn step<M: Autoregressive>(model: &M, token: Tensor<1, Int>, state: &mut M::State) -> Tensor<2> {
+    awake(&model.device(), || model.step(token, state))
 }
 
 /// A model that knows more ids than its tokenizer has: those from a number on are never chosen.
@@ -49,6 +66,10 @@ impl<'m, M> WithVocabulary<'m, M> {
 impl<M: Autoregressive> Autoregressive for WithVocabulary<'_, M> {
     type Prompt = M::Prompt;
     type State = M::State;
+
+    fn device(&self) -> Device {
+        self.model.device()
+    }
 
     fn prefill(&self, prompt: M::Prompt) -> Result<(Tensor<2>, M::State), GenerationError> {
         let (logits, state) = self.model.prefill(prompt)?;
@@ -87,7 +108,25 @@ mod tests {
 
     use super::*;
     use crate::mock::Successor;
-    use crate::{GenerationOptions, generate};
+    use crate::{BeamOptions, GenerationOptions, beam_search, generate};
+
+    /// Other tests may hold the threads awake just then, and a step runs where it is called; so it is tried a few times.
+    fn is_awake(decode: impl Fn(&Successor)) -> bool {
+        let tried = || {
+            let model = Successor::new(8);
+            decode(&model);
+            model.awake() == model.steps() + 1
+        };
+        rayon::current_num_threads() == 1 || (0..100).any(|_| tried())
+    }
+
+    #[test]
+    fn both_loops_read_prompt_and_tokens_with_threads_awake() {
+        let prompt = || vec![vec![3]];
+        let options = GenerationOptions::new(3).greedy();
+        assert!(is_awake(|model| drop(generate(model, prompt(), &options, |_| ControlFlow::Continue(())).unwrap())));
+        assert!(is_awake(|model| drop(beam_search(model, prompt(), &BeamOptions::new(3)).unwrap())));
+    }
 
     #[test]
     fn surplus_ids_are_never_chosen() {

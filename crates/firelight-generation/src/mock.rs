@@ -1,7 +1,8 @@
 //! Models without weights for the tests of the loops: in [`Successor`] the token after `t` is most probably `t + 1`, in
 //! [`Pairs`] a table tells what comes after any two tokens.
 
-use std::cell::{Cell, RefCell};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
@@ -11,7 +12,8 @@ use crate::{Autoregressive, DecodeState, GenerationError};
 pub(crate) struct Successor {
     vocab_size: usize,
     sound_steps: usize,
-    steps: Cell<usize>,
+    steps: AtomicUsize,
+    awake: AtomicUsize,
 }
 
 pub(crate) struct Position(usize);
@@ -26,7 +28,7 @@ impl DecodeState for Position {
 
 impl Successor {
     pub(crate) fn new(vocab_size: usize) -> Self {
-        Self { vocab_size, sound_steps: usize::MAX, steps: Cell::new(0) }
+        Self { vocab_size, sound_steps: usize::MAX, steps: AtomicUsize::new(0), awake: AtomicUsize::new(0) }
     }
 
     /// Gives NaN after this many sound logits, those of the prompt included.
@@ -36,13 +38,19 @@ impl Successor {
     }
 
     pub(crate) fn steps(&self) -> usize {
-        self.steps.get()
+        self.steps.load(Relaxed)
+    }
+
+    /// How often it was asked by a thread of the pool, where the threads are kept awake.
+    pub(crate) fn awake(&self) -> usize {
+        self.awake.load(Relaxed)
     }
 
     /// `[B]` ids to `[B, V]` logits: minus the distance on the circle of ids to the successor.
     fn logits(&self, last: Vec<u32>) -> Tensor<2> {
         let vocab_size = self.vocab_size;
-        let sound = self.steps.get() < self.sound_steps;
+        let sound = self.steps() < self.sound_steps;
+        self.awake.fetch_add(usize::from(rayon::current_thread_index().is_some()), Relaxed);
         let row = |id: u32| {
             let distance = move |other: usize| (other + vocab_size - id as usize - 1) % vocab_size;
             (0..vocab_size).map(move |other| if sound { -(distance(other) as f32) } else { f32::NAN })
@@ -57,6 +65,11 @@ impl Autoregressive for Successor {
     type Prompt = Vec<Vec<u32>>;
     type State = Position;
 
+    /// Not where its logits are: threads are kept awake for flex alone.
+    fn device(&self) -> Device {
+        Device::flex()
+    }
+
     fn prefill(&self, prompt: Self::Prompt) -> Result<(Tensor<2>, Position), GenerationError> {
         let len = prompt.iter().map(Vec::len).max().unwrap_or(0);
         let last: Option<Vec<u32>> = prompt.iter().map(|row| row.last().copied()).collect();
@@ -65,7 +78,7 @@ impl Autoregressive for Successor {
 
     fn step(&self, token: Tensor<1, Int>, state: &mut Position) -> Tensor<2> {
         state.0 += 1;
-        self.steps.set(self.steps.get() + 1);
+        self.steps.fetch_add(1, Relaxed);
         self.logits(token.try_into_vec_as::<u32>().unwrap())
     }
 }
@@ -75,7 +88,7 @@ impl Autoregressive for Successor {
 pub(crate) struct Pairs {
     vocab_size: usize,
     table: Vec<f32>,
-    rows_read: RefCell<Vec<usize>>,
+    rows_read: Mutex<Vec<usize>>,
 }
 
 /// The last two tokens of every row.
@@ -97,7 +110,7 @@ impl DecodeState for LastTwo {
 
 impl Pairs {
     pub(crate) fn new(vocab_size: usize, table: Vec<f32>) -> Self {
-        Self { vocab_size, table, rows_read: RefCell::default() }
+        Self { vocab_size, table, rows_read: Mutex::default() }
     }
 
     /// The distribution after the token before the last and the last.
@@ -114,7 +127,7 @@ impl Pairs {
 
     /// How many rows each call read, the prompt's first.
     pub(crate) fn rows_read(&self) -> Vec<usize> {
-        self.rows_read.borrow().clone()
+        self.rows_read.lock().unwrap().clone()
     }
 
     /// `ln p` of `next` after two tokens.
@@ -129,7 +142,7 @@ impl Pairs {
     }
 
     fn logits(&self, state: &LastTwo) -> Tensor<2> {
-        self.rows_read.borrow_mut().push(state.rows.len());
+        self.rows_read.lock().unwrap().push(state.rows.len());
         let values: Vec<f32> = state.rows.iter().flat_map(|&row| self.row(row)).copied().collect();
         Tensor::from_data(TensorData::new(values, [state.rows.len(), self.vocab_size]), &Device::default())
     }
@@ -139,6 +152,10 @@ impl Pairs {
 impl Autoregressive for Pairs {
     type Prompt = Vec<Vec<u32>>;
     type State = LastTwo;
+
+    fn device(&self) -> Device {
+        Device::default()
+    }
 
     fn prefill(&self, prompt: Self::Prompt) -> Result<(Tensor<2>, LastTwo), GenerationError> {
         let rows = prompt.into_iter().map(|row| row.try_into().map_err(|_| GenerationError::EmptyPrompt));

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use burn::tensor::{Int, Tensor};
 
+use crate::autoregressive::{prefill, step};
 use crate::{Autoregressive, DecodeState, GenerationError, GenerationOptions, Sampler, StopCriteria, StopReason};
 
 /// An iterator over the new tokens of all rows: each item has one entry per row, `None` where the row has ended.
@@ -47,7 +48,7 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
         samples: Range<usize>,
     ) -> Result<Self, GenerationError> {
         let sampler = Sampler::new(options)?;
-        let (mut logits, mut state) = model.prefill(prompt)?;
+        let (mut logits, mut state) = prefill(model, prompt)?;
         let [rows, _] = logits.dims();
         if samples.len() != 1 {
             state.select_rows(&samples.clone().flat_map(|_| 0..rows).collect::<Vec<_>>());
@@ -78,7 +79,7 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
     fn advance(&mut self, next: Next) -> Result<Vec<Option<u32>>, GenerationError> {
         let logits = match next {
             Next::Logits(logits) => logits,
-            Next::Step(tokens) => self.model.step(tokens, &mut self.state),
+            Next::Step(tokens) => step(self.model, tokens, &mut self.state),
         };
         let sampled = self.sampler.sample(logits, self.len)?;
         self.len += 1;

@@ -68,7 +68,7 @@ impl LogitMap {
 
     pub(crate) fn check<const D: usize>(&self, operation: &str, x: &Tensor<D>) {
         crate::linear::check(operation, x, &self.weight, self.bias.as_ref());
-        assert!(self.soft_cap.is_none_or(|cap| cap > 0.0), "{operation}: soft cap {:?} is not above 0", self.soft_cap);
+        check_soft_cap(operation, self.soft_cap);
     }
 
     /// The same in single precision, where its numbers are of half precision.
@@ -86,6 +86,12 @@ impl LogitMap {
     /// The bias of scaled logits, `[V]`.
     pub(crate) fn scaled_bias(&self) -> Option<Tensor<1>> {
         self.bias.clone().map(|bias| self.scaled(bias))
+    }
+}
+
+pub(crate) fn check_soft_cap(operation: &str, soft_cap: Option<f64>) {
+    if let Some(cap) = soft_cap {
+        assert!(cap > 0.0, "{operation}: soft_cap = {cap:?} is not above 0");
     }
 }
 
@@ -108,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "logits: soft cap Some(0.0) is not above 0")]
+    #[should_panic(expected = "logits: soft_cap = 0.0 is not above 0")]
     fn a_cap_of_zero_panics() {
         let device = Device::default();
         LogitMap::new(Tensor::ones([2, 3], &device))

@@ -3,7 +3,6 @@
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use firelight_core::{Cache, Pass, SequenceInput};
 use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt, row_indices};
-use firelight_kernels::awake;
 
 use crate::data::tokens;
 use crate::model::LanguageModel;
@@ -82,17 +81,15 @@ impl LanguageModel {
         cache: Option<&mut Cache>,
     ) -> Tensor<2> {
         let last = tokens.dims()[1] - 1;
-        awake(&tokens.device(), || {
-            let mut pass = cache.map_or_else(Pass::default, Pass::cached);
-            let hidden = self.hidden(tokens, &SequenceInput { padding, ..SequenceInput::default() }, &mut pass);
-            self.logits(hidden.narrow(1, last, 1)).squeeze_dim(1)
-        })
+        let mut pass = cache.map_or_else(Pass::default, Pass::cached);
+        let hidden = self.hidden(tokens, &SequenceInput { padding, ..SequenceInput::default() }, &mut pass);
+        self.logits(hidden.narrow(1, last, 1)).squeeze_dim(1)
     }
 
     fn start(&self, prompt: Vec<Vec<u32>>, cache: Option<Cache>) -> Result<(Tensor<2>, LmState), GenerationError> {
         check_prompt(&prompt, self.max_seq_len(), self.vocab_size())?;
         let read = prompt.iter().map(Vec::len).max().unwrap_or(0);
-        let (tokens, padding) = left_padded(&prompt, read, &self.embedding.weight.device());
+        let (tokens, padding) = left_padded(&prompt, read, &self.device());
         let mut state = LmState { tokens, padding, cache, max_seq_len: self.max_seq_len(), read };
         let logits = self.next_logits((state.tokens.clone(), state.padding.clone()), state.cache.as_mut());
         Ok((logits, state))
@@ -121,6 +118,10 @@ impl Autoregressive for LanguageModel {
     type Prompt = Vec<Vec<u32>>;
     type State = LmState;
 
+    fn device(&self) -> Device {
+        self.embedding.weight.device()
+    }
+
     fn prefill(&self, prompt: Vec<Vec<u32>>) -> Result<(Tensor<2>, LmState), GenerationError> {
         self.start(prompt, Some(self.cache()))
     }
@@ -137,6 +138,10 @@ pub struct Uncached<'a>(pub &'a LanguageModel);
 impl Autoregressive for Uncached<'_> {
     type Prompt = Vec<Vec<u32>>;
     type State = LmState;
+
+    fn device(&self) -> Device {
+        self.0.device()
+    }
 
     fn prefill(&self, prompt: Vec<Vec<u32>>) -> Result<(Tensor<2>, LmState), GenerationError> {
         self.0.start(prompt, None)

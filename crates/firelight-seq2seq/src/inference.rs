@@ -1,10 +1,9 @@
 //! The decoding interface of [`Seq2SeqModel`]: the source is read once, targets are written token by token, cached and not, in
 //! one way of computing.
 
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 use firelight_core::{AttentionTrace, Cache, EncoderOutput, Pass, SequenceInput, Transformer};
 use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt, row_indices};
-use firelight_kernels::awake;
 
 use crate::data::right_padded;
 use crate::model::Seq2SeqModel;
@@ -99,11 +98,9 @@ impl Seq2SeqState {
         }
         let tokens = if cache.is_some() && continues { unread } else { written.clone() };
         let last = tokens.dims()[1] - 1;
-        awake(&tokens.device(), || {
-            let mut pass = cache.as_mut().map_or_else(Pass::default, Pass::cached);
-            let hidden = model.decode(tokens, encoder_output.clone(), &SequenceInput::default(), &mut pass);
-            model.logits(hidden.narrow(1, last, 1)).squeeze_dim(1)
-        })
+        let mut pass = cache.as_mut().map_or_else(Pass::default, Pass::cached);
+        let hidden = model.decode(tokens, encoder_output.clone(), &SequenceInput::default(), &mut pass);
+        model.logits(hidden.narrow(1, last, 1)).squeeze_dim(1)
     }
 }
 
@@ -158,9 +155,8 @@ impl Seq2SeqModel {
         cache: Option<Cache>,
     ) -> Result<(Tensor<2>, Seq2SeqState), GenerationError> {
         check_prompt(&sources, self.max_source_len(), self.source_vocab_size())?;
-        let device = self.embedding.weight.device();
-        let (source, padding) = right_padded(&sources, &device);
-        let encoder_output = awake(&device, || self.encode(source, padding, &mut Pass::default()));
+        let (source, padding) = right_padded(&sources, &self.device());
+        let encoder_output = self.encode(source, padding, &mut Pass::default());
         Ok(Seq2SeqState::begin(self, encoder_output, cache))
     }
 }
@@ -169,6 +165,10 @@ impl Seq2SeqModel {
 impl Autoregressive for Seq2SeqModel {
     type Prompt = Vec<Vec<u32>>;
     type State = Seq2SeqState;
+
+    fn device(&self) -> Device {
+        self.embedding.weight.device()
+    }
 
     fn prefill(&self, sources: Vec<Vec<u32>>) -> Result<(Tensor<2>, Seq2SeqState), GenerationError> {
         self.start(sources, Some(self.cache()))
@@ -186,6 +186,10 @@ pub struct Uncached<'a>(pub &'a Seq2SeqModel);
 impl Autoregressive for Uncached<'_> {
     type Prompt = Vec<Vec<u32>>;
     type State = Seq2SeqState;
+
+    fn device(&self) -> Device {
+        self.0.device()
+    }
 
     fn prefill(&self, sources: Vec<Vec<u32>>) -> Result<(Tensor<2>, Seq2SeqState), GenerationError> {
         self.0.start(sources, None)

@@ -360,7 +360,9 @@ impl Seq2SeqModel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelight_core::{AttentionTrace, EmbeddingProjectionConfig};
+    use burn::module::Param;
+    use firelight_core::{AttentionTrace, EmbeddingProjectionConfig, Init};
+    use firelight_kernels::{Difference, assert_close};
 
     #[test]
     fn published_models_are_counted_exactly() {
@@ -385,6 +387,32 @@ mod tests {
             for model in [model, narrow] {
                 assert_eq!(model.cost([6; 2]).parameters, model.num_params());
             }
+        }
+    }
+
+    /// The logits of two sources and targets.
+    fn logits(model: &Seq2SeqModel) -> Tensor<3> {
+        let tokens = |ids: [[i32; 3]; 2]| Tensor::<2, Int>::from_ints(ids, &Device::default());
+        model.forward(tokens([[1, 2, 3], [7, 5, 9]]), None, tokens([[0, 4, 8], [0, 10, 6]]))
+    }
+
+    #[test]
+    fn tied_matrices_are_those_of_an_untied_model_that_was_given_them() {
+        let wide = WeightInit { weight: Init::Normal { std: 0.5 }, scale_residual: false };
+        let config = Seq2SeqConfig::new(11, 8, 2, 1).with_max_seq_len(6).with_both(|stack| stack.with_init(wide));
+        let build = |tying| config.clone().with_tying(tying).init_with(&ParamBuilder::new(&Device::default(), 0));
+        for tying in [Tying::Target, Tying::Embeddings, Tying::All] {
+            let (tied, mut untied) = (build(tying), build(Tying::None));
+            let apart = Difference::between(&logits(&tied), &logits(&untied)).absolute;
+            assert!(apart > 0.1, "{tying:?}: {apart}");
+            let matrix = tied.embedding.weight.val();
+            if tying.ties_source() {
+                untied.source_embedding = Some(tied.embedding.clone());
+            }
+            if tying.ties_head() {
+                untied.head.weight = Some(Param::from_tensor(matrix.transpose()));
+            }
+            assert_close(&logits(&tied), &logits(&untied), 1e-5);
         }
     }
 

@@ -30,13 +30,41 @@
 //! A backend each (`flex`, `wgpu`, `cuda`, ...), and four for what is on by default and may be left out of a program that only answers:
 //! `train`, `images` (with `vision` and captions), `csv` and `parquet`.
 //!
-//! # Example
+//! # A stack in a program of your own
 //!
 //! ```
-//! let device = firelight::device::select(None)?;
-//! let x = burn::tensor::Tensor::<1>::from_floats([1.0, 2.0], &device);
-//! assert_eq!(x.dims(), [2]);
+//! use burn::prelude::*;
+//! use firelight::prelude::*;
+//!
+//! let device = select_device(None)?;
+//! let config = TransformerConfig::new(64, 4, 2).with_position(PositionConfig::rotary()).with_norm(NormConfig::rms());
+//! let stack = config.init(&device); // a decoder: width 64, four heads, two layers
+//! let mut cache = stack.cache(16);
+//! for length in [5, 1] {
+//!     let x = Tensor::<3>::ones([1, length, 64], &device); // a prompt, then a token
+//!     let y = stack.forward(x, &SequenceInput::default(), &mut Pass::cached(&mut cache));
+//!     assert_eq!(y.dims(), [1, length, 64]);
+//! }
+//! assert_eq!(cache.len(), 6);
 //! # Ok::<(), firelight::device::DeviceError>(())
+//! ```
+//!
+//! # A language model, from a recipe to a text
+//!
+//! ```
+//! use firelight::generation::GenerationOptions;
+//! use firelight::language::{Run, RunRequest, TextGenerator};
+//!
+//! # let home = tempfile::tempdir()?;
+//! # let folder = home.path().join("run");
+//! let device = firelight::device::select(None)?;
+//! let request = RunRequest::new(&device).with_out(folder); // The recipe of generated stories.
+//! let request = request.with_override("data.stories", 20_000).with_override("training.steps", 2);
+//! let run = Run::prepare(&request)?.fit()?; // The folder has weights, recipe, curves and a report now.
+//! let written = TextGenerator::from(run).generate("One day ", &GenerationOptions::new(5).with_seed(7))?;
+//! println!("One day {}", written.text);
+//! # assert_eq!(written.text.chars().count(), 5);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 

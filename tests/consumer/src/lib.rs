@@ -1,6 +1,6 @@
 //! A Burn project that takes its encoder and its attention from `firelight-core`, and everything else of its classifier from Burn: layers,
-//! data loaders, Learner, metrics, checkpoints, records. Its tests put attention, a block and a mask rule of its own into
-//! Firelight's stack.
+//! data loaders, Learner, metrics, checkpoints, records. Its tests put attention, a block, a mask rule, a feed-forward network and
+//! a state of its own into Firelight's stack, which Firelight's `fit` trains.
 
 pub mod data;
 pub mod forecaster;
@@ -20,6 +20,7 @@ use burn::train::metric::{AccuracyMetric, LossMetric};
 use burn::train::{Learner, SupervisedTraining};
 use data::{Batch, Sequences, items};
 use firelight_core::{Layer, PairRule, Transformer};
+use firelight_training::{FitInput, OptimizerConfig, TrainingConfig};
 use model::Classifier;
 
 const EPOCHS: usize = 4;
@@ -55,7 +56,7 @@ pub fn run(folder: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The loss before and after so many steps of Burn's Learner, of a classifier around `encoder` in which `rule` hides pairs.
+/// The loss before and after so many steps of Firelight's `fit`, of a classifier around `encoder` in which `rule` hides pairs.
 ///
 /// # Errors
 /// If the training fails.
@@ -66,20 +67,20 @@ pub fn fit<L: Layer + 'static>(
 ) -> Result<[f32; 2], Box<dyn Error>> {
     let device = Device::flex();
     device.seed(1);
-    let folder = tempfile::tempdir()?;
     let untrained = Classifier::around(encoder, rule, &device.clone().autodiff());
     let examples = Sequences.batch(items(200, 3), &device);
     let before = loss(&untrained.clone().valid(), &examples);
-    Ok([before, loss(&train(untrained, folder.path(), 1, steps)?, &examples)])
+    let input = FitInput {
+        training: TrainingConfig { steps, evaluate_every: steps, ..TrainingConfig::default() },
+        optimizer: OptimizerConfig { learning_rate: 3e-3, ..OptimizerConfig::default() },
+        ..FitInput::new(loader(items(BATCH * steps, 1)), loader(items(200, 2)))
+    };
+    let fitted = firelight_training::fit(untrained, input)?;
+    Ok([before, loss(&fitted.model, &examples)])
 }
 
 /// Burn's own loop, with its metrics and checkpoints: `steps` steps an epoch.
-fn train<L: Layer + 'static>(
-    model: Classifier<L>,
-    folder: &Path,
-    epochs: usize,
-    steps: usize,
-) -> Result<Classifier<L>, Box<dyn Error>> {
+fn train(model: Classifier, folder: &Path, epochs: usize, steps: usize) -> Result<Classifier, Box<dyn Error>> {
     let training = SupervisedTraining::new(folder, loader(items(BATCH * steps, 1)), loader(items(200, 2)))
         .metrics((LossMetric::new(), AccuracyMetric::new()))
         .with_default_checkpointers()

@@ -1,7 +1,7 @@
 //! Beam search against `generate` of the transformers package: ids, reasons to stop and scores of every setting, for a
 //! decoder with a cache and for an encoder-decoder.
 
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 use firelight::generation::{
     Autoregressive, BeamOptions, DecodeState, EarlyStopping, GenerationError, Hypothesis, StopReason, beam_search,
     row_indices,
@@ -41,6 +41,10 @@ impl Autoregressive for Translator {
     /// A source for each row; all begin with token 0.
     type Prompt = Tensor<1, Int>;
     type State = Sources;
+
+    fn device(&self) -> Device {
+        self.0.device()
+    }
 
     fn prefill(&self, sources: Tensor<1, Int>) -> Result<(Tensor<2>, Sources), GenerationError> {
         let start = sources.zeros_like();

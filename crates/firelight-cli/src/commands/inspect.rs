@@ -23,8 +23,8 @@ Examples:
   firelight inspect runs/stories-1 --json
 
 Nothing is drawn or loaded, so models that this machine cannot hold are counted, too. FLOP are those of matrix products and of \
-attention, of one token, forward; a training step takes three times as many. `kept` is what one token leaves for the backward \
-pass. All sizes are in single precision.";
+attention, of one token, forward; a training step takes three times as many. `kept` is how many numbers one token leaves for the \
+backward pass. All sizes are in single precision.";
 
 /// Print the parts of a model: parameters, arithmetic, memory
 #[derive(clap::Args)]
@@ -91,10 +91,11 @@ impl Inspect {
     }
 }
 
-/// The tree, with the context that it is for at its root.
+/// The tree, with the context that it is for and the arithmetic of a training, forward and backward, at its root.
 fn json(cost: &Cost, context: usize) -> Result<String> {
     let mut tree = serde_json::to_value(cost)?;
     tree["context"] = context.into();
+    tree["training_flops_per_token"] = cost.training_flops_per_token().into();
     Ok(serde_json::to_string_pretty(&tree)? + "\n")
 }
 
@@ -164,16 +165,21 @@ fn mebibytes(bytes: usize) -> String {
 mod tests {
     use super::*;
 
+    fn part(name: &str, parameters: usize, flops_per_token: f64, kept_per_token: usize) -> Cost {
+        Cost { name: name.into(), modules: 1, parameters, flops_per_token, kept_per_token, ..Cost::default() }
+    }
+
+    #[test]
+    fn a_tree_has_bytes_and_the_arithmetic_of_a_training() {
+        let whole = Cost { parts: vec![part("block", 1000, 2e6, 8)], ..part("model", 1234, 2.5e6, 12) };
+        let tree: serde_json::Value = serde_json::from_str(&json(&whole, 6).unwrap()).unwrap();
+        assert_eq!((&tree["context"], &tree["training_flops_per_token"]), (&6.into(), &7.5e6.into()));
+        let kept = [&tree, &tree["parts"][0]].map(|part| part["kept_bytes_per_token"].clone());
+        assert_eq!(kept, [48, 32].map(serde_json::Value::from), "{tree}");
+    }
+
     #[test]
     fn the_table_is_literal() {
-        let part = |name: &str, parameters, flops_per_token, kept_per_token| Cost {
-            name: name.into(),
-            modules: 1,
-            parameters,
-            flops_per_token,
-            kept_per_token,
-            ..Cost::default()
-        };
         let inner =
             Cost { parts: vec![part("up", 1000, 2e6, 0), part("nothing", 0, 0.0, 0)], ..part("block", 1000, 2e6, 8) };
         let whole = Cost { parts: vec![inner, part("head", 234, 0.5e6, 4)], ..part("model", 1234, 2.5e6, 12) };

@@ -3,12 +3,12 @@
 use super::mechanism::Heads;
 use super::projection::Widths;
 use super::{Attention, AttentionMechanism, ProjectionKind, ScoreScale};
-use crate::config::spelled;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
 use crate::kind;
 use crate::linear::LinearConfig;
 use crate::norm::NormConfig;
+use crate::spelling::spelled;
 use burn::nn::DropoutConfig;
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
@@ -239,7 +239,7 @@ impl AttentionConfig {
             .require(n_kv_heads == 0 || n_heads.is_multiple_of(n_kv_heads), || {
                 format!("n_heads = {n_heads} is not a multiple of n_kv_heads = {n_kv_heads}")
             })
-            .part(self.query_key_norm.map_or(Ok(()), |norm| norm.validate()))
+            .include(self.query_key_norm.map_or(Ok(()), |norm| norm.validate()))
             .require(self.scale.is_usable(), || {
                 format!("attention_scale = {} must be a finite number other than 0", spelled(&self.scale))
             })
@@ -247,9 +247,9 @@ impl AttentionConfig {
                 format!("attention_soft_cap = {:?} must be above 0, or left out", self.soft_cap.unwrap_or_default())
             })
             .rate("attention_dropout", self.dropout)
-            .part(self.check_mechanism())
-            .part(self.init.validate())
-            .part(self.output_init.validate())
+            .include(self.check_mechanism())
+            .include(self.init.validate())
+            .include(self.output_init.validate())
             .finish()
     }
 

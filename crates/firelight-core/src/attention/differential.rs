@@ -203,7 +203,9 @@ impl TokenMixer for DifferentialAttention {
     }
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
-        Box::new(KeyValues::new(rule.look_back(), capacity))
+        let d_head = self.key.widths()[1] / self.n_kv_heads;
+        let sizes = [("n_kv_heads", self.n_kv_heads), ("d_head", d_head), ("d_value", 2 * d_head)];
+        Box::new(KeyValues::new(rule.look_back(), capacity).with_sizes(sizes))
     }
 
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {

@@ -21,6 +21,8 @@ pub struct KeyValues {
     len: usize,
     /// How many tokens back the queries look; all of them if there is none.
     look_back: Option<usize>,
+    /// Of the heads, the keys and the values, with their names.
+    sizes: Option<[(&'static str, usize); 3]>,
     capacity: usize,
 }
 
@@ -28,7 +30,14 @@ impl KeyValues {
     /// Nothing yet, for up to `capacity` tokens. Where queries look `look_back` tokens back and no further, it keeps those and
     /// some to work with: memory that has a bound however long the text becomes.
     pub fn new(look_back: Option<usize>, capacity: usize) -> Self {
-        Self { buffers: None, first: 0, len: 0, look_back, capacity }
+        Self { buffers: None, first: 0, len: 0, look_back, sizes: None, capacity }
+    }
+
+    /// Names the number of key heads `G` and the widths `E` of a key and `W` of a value, by which a stack tells a cache that was made
+    /// for another before it reads it.
+    pub fn with_sizes(mut self, sizes: [(&'static str, usize); 3]) -> Self {
+        self.sizes = Some(sizes);
+        self
     }
 
     /// How many tokens back queries may look; all of them if there is none.
@@ -40,8 +49,9 @@ impl KeyValues {
     /// see, `[B, G, K, E]` and `[B, G, K, W]`: the tokens of [`keys`](State::keys).
     ///
     /// # Panics
-    /// If they do not fit into the capacity.
+    /// If they do not fit into the capacity, or have other heads or widths than those before.
     pub fn append(&mut self, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+        self.check_sizes(&key, &value);
         let length = key.dims()[2];
         let end = self.len + length;
         assert!(end <= self.capacity, "a cache of {} tokens cannot hold {end}", self.capacity);
@@ -51,6 +61,15 @@ impl KeyValues {
             if end - self.first <= self.room() { self.write_behind(key, value) } else { self.roll(key, value) };
         self.len = end;
         (keys.narrow(2, from, seen.len()), values.narrow(2, from, seen.len()))
+    }
+
+    /// # Panics
+    /// If heads or widths are not those that the state was made for, or of what it holds.
+    fn check_sizes(&self, key: &Tensor<4>, value: &Tensor<4>) {
+        let other = self.sizes().into_iter().zip(sizes_of(key, value)).find(|((_, size), new)| size != new);
+        if let Some(((name, size), new)) = other {
+            panic!("a state of {name} = {size} was given {name} = {new}: the cache was made for another stack");
+        }
     }
 
     /// What is held from token `first` on, with `missing` tokens of zeros before all.
@@ -189,6 +208,15 @@ impl State for KeyValues {
         needs.downcast_ref::<Self>().is_some_and(|needs| needs.look_back == self.look_back)
     }
 
+    /// Those that it was made for, or else those of what it holds.
+    fn sizes(&self) -> Vec<(&'static str, usize)> {
+        if let Some(sizes) = self.sizes {
+            return sizes.to_vec();
+        }
+        let held = self.buffers.as_ref().filter(|_| self.len > 0).map(|(keys, values)| sizes_of(keys, values));
+        held.map_or_else(Vec::new, |held| ["n_kv_heads", "d_head", "d_value"].into_iter().zip(held).collect())
+    }
+
     fn keeps(&self) -> String {
         self.look_back.map_or("all tokens".into(), |span| format!("the last {span} tokens"))
     }
@@ -196,6 +224,12 @@ impl State for KeyValues {
     fn boxed(&self) -> Box<dyn State> {
         Box::new(self.clone())
     }
+}
+
+/// Number of key heads, and the widths of a key and a value.
+fn sizes_of(keys: &Tensor<4>, values: &Tensor<4>) -> [usize; 3] {
+    let ([_, heads, _, d_key], [_, _, _, d_value]) = (keys.dims(), values.dims());
+    [heads, d_key, d_value]
 }
 
 /// Whether a cleared buffer can be used again: a new text may come in another batch size.
@@ -320,6 +354,15 @@ mod tests {
     #[should_panic(expected = "a cache of 1 tokens cannot hold 2")]
     fn a_full_cache_panics() {
         extend(&mut KeyValues::new(None, 1), &[1.0, 2.0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a state of d_head = 1 was given d_head = 2: the cache was made for another stack")]
+    fn a_state_of_other_widths_panics() {
+        let mut state = KeyValues::new(None, 4);
+        extend(&mut state, &[1.0]);
+        let wide = Tensor::zeros([1, 1, 1, 2], &Device::default());
+        state.append(wide.clone(), wide);
     }
 
     #[test]

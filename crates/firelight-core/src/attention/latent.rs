@@ -216,7 +216,8 @@ impl TokenMixer for LatentAttention {
     }
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
-        Box::new(KeyValues::new(rule.look_back(), capacity))
+        let sizes = [("n_kv_heads", 1), ("mixer.d_latent", self.up.widths()[0]), ("mixer.d_rotary", self.d_rotary)];
+        Box::new(KeyValues::new(rule.look_back(), capacity).with_sizes(sizes))
     }
 
     /// As in training, where keys and values of every head are made.

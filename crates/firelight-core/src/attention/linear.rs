@@ -29,7 +29,7 @@ use rand_distr::{Distribution as _, StandardNormal};
 const CHUNK: usize = 64;
 
 /// `[B, G, M, W + 1]` of `M` features: the sums `S`, and `z` as their last column.
-type Sums = Tensor<4>;
+type KeyValueSums = Tensor<4>;
 
 /// Attention in linear time and memory where the mask is full or causal, with padded keys or without. Any other mask
 /// takes the pairs one by one.
@@ -89,7 +89,7 @@ impl LinearAttention {
         &self,
         [query, key, value]: [Tensor<4>; 3],
         mask: &AttentionMask,
-        past: Option<&mut Option<Sums>>,
+        past: Option<&mut Option<KeyValueSums>>,
     ) -> Tensor<4> {
         if mask.hidden_pairs().is_some() || !matches!(mask.pair_rule(), PairRule::Full | PairRule::Causal) {
             assert!(
@@ -116,7 +116,12 @@ impl LinearAttention {
     ///
     /// # Shapes
     /// - `query`: `[B, H, Q, E]`, `key`: `[B, G, K, E]`; output: `[B, H, Q, K]`
-    pub(super) fn weights(&self, [query, key]: [Tensor<4>; 2], mask: &AttentionMask, past: Option<&Sums>) -> Tensor<4> {
+    pub(super) fn weights(
+        &self,
+        [query, key]: [Tensor<4>; 2],
+        mask: &AttentionMask,
+        past: Option<&KeyValueSums>,
+    ) -> Tensor<4> {
         let ([batch, heads, queries, _], keys) = (query.dims(), key.dims()[2]);
         let shape = [batch, heads, queries, keys];
         let dtype = query.dtype();
@@ -192,11 +197,11 @@ fn with_one(value: Tensor<4>) -> Tensor<4> {
 }
 
 /// `[B, G, K, M], [B, G, K, W + 1] -> [B, G, M, W + 1]`.
-fn sum(key: Tensor<4>, value: Tensor<4>) -> Sums {
+fn sum(key: Tensor<4>, value: Tensor<4>) -> KeyValueSums {
     key.swap_dims(2, 3).matmul(value)
 }
 
-fn add(before: Option<Sums>, sums: Sums) -> Sums {
+fn add(before: Option<KeyValueSums>, sums: KeyValueSums) -> KeyValueSums {
     match before {
         Some(before) => before + sums,
         None => sums,
@@ -212,7 +217,7 @@ fn product(weights: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
 }
 
 /// Sums over the keys up to each query, the last query aligned to the last key: `[B, H, Q, W + 1]`.
-fn causal([query, key, value]: [Tensor<4>; 3], before: Option<Sums>) -> Tensor<4> {
+fn causal([query, key, value]: [Tensor<4>; 3], before: Option<KeyValueSums>) -> Tensor<4> {
     let (queries, keys) = (query.dims()[2], key.dims()[2]);
     if keys == queries {
         return causal_chunks([query, key, value], before);
@@ -225,7 +230,7 @@ fn causal([query, key, value]: [Tensor<4>; 3], before: Option<Sums>) -> Tensor<4
 }
 
 /// As [`causal`], with as many keys as queries. In each chunk the queries of a group's heads stand one below the other.
-fn causal_chunks([query, key, value]: [Tensor<4>; 3], before: Option<Sums>) -> Tensor<4> {
+fn causal_chunks([query, key, value]: [Tensor<4>; 3], before: Option<KeyValueSums>) -> Tensor<4> {
     let [batch, heads, length, d_head] = query.dims();
     let [_, groups, _, width] = value.dims();
     let (size, repeats, rows) = (CHUNK.min(length), heads / groups, batch * groups);
@@ -385,7 +390,7 @@ mod tests {
             let mut past = None;
             for (start, length) in [(0, 1), (1, 70), (71, 19)] {
                 let part = [&query, &key, &value].map(|x| x.clone().narrow(2, start, length));
-                let sums: Option<Sums> = past.clone();
+                let sums: Option<KeyValueSums> = past.clone();
                 let output = layer.forward(part.clone(), &AttentionMask::causal(), Some(&mut past));
                 agree(output, whole.clone().narrow(2, start, length));
                 assert_eq!(past.as_ref().expect("sums").dims(), [1, 2, features, 6]);

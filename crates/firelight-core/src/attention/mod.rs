@@ -163,6 +163,19 @@ impl Attention {
         Cost::sum(parts.chain([scores, output]))
     }
 
+    /// The sizes of what a cache keeps of a token.
+    fn sizes(&self) -> [(&'static str, usize); 3] {
+        let [_, key, value] = self.projection.widths();
+        let heads = self.n_kv_heads;
+        [("n_kv_heads", heads), ("d_head", key / heads), ("d_value", value / heads)]
+    }
+
+    /// The sizes of what it keeps of all tokens, where the past is sums: those of the values, and of their weights.
+    fn sums_sizes(&self) -> [(&'static str, usize); 3] {
+        let [heads, (_, d_head), (_, d_value)] = self.sizes();
+        [heads, ("features", self.linear().features(d_head)), ("d_value + 1", d_value + 1)]
+    }
+
     /// Whether the past is sums: of linear attention, where no pair is hidden that sums could not leave out.
     fn keeps_sums(&self, rule: &PairRule) -> bool {
         matches!((&self.mechanism, rule), (Mechanism::Linear(_), PairRule::Full | PairRule::Causal))
@@ -237,20 +250,20 @@ impl TokenMixer for Attention {
     /// The keys and values that the queries can see, or sums of them in linear attention.
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
         match self.keeps_sums(rule) {
-            true => Box::new(RecurrentState::<4>::new(capacity)),
-            false => Box::new(KeyValues::new(rule.look_back(), capacity)),
+            true => Box::new(RecurrentState::<4>::new(capacity).with_sizes(self.sums_sizes())),
+            false => Box::new(KeyValues::new(rule.look_back(), capacity).with_sizes(self.sizes())),
         }
     }
 
     /// The keys and values of all tokens.
     fn full_state(&self, capacity: usize) -> Box<dyn State> {
-        Box::new(KeyValues::new(None, capacity))
+        Box::new(KeyValues::new(None, capacity).with_sizes(self.sizes()))
     }
 
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {
         let [_, key, value] = self.projection.widths();
         let cached = match self.keeps_sums(rule) {
-            true => self.n_kv_heads * self.linear().features(key / self.n_kv_heads) * (value / self.n_kv_heads + 1),
+            true => self.sums_sizes().into_iter().map(|(_, size)| size).product(),
             false => KeyValues::new(rule.look_back(), length).room().saturating_mul(key + value),
         };
         self.cost_of_pairs(pairs_per_query(rule, length)).with_cache(cached.saturating_mul(FLOAT))

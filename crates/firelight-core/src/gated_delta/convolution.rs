@@ -35,7 +35,7 @@ impl ShortConvolution {
         let others = (0..self.reach()).map(|tap| rows.others(tap)).collect::<Option<Vec<_>>>();
         let hidden = others.filter(|others| !others.is_empty()).map(|others| Tensor::stack(others, 2));
         let mut first = 0;
-        rows.parts.clone().map(|Part { before, tokens }| {
+        rows.parts.clone().map(|Channels { before, tokens }| {
             let weight = self.weight.val().narrow(1, first, tokens.dims()[2]);
             first += tokens.dims()[2];
             causal_convolution(tokens, before, weight, hidden.clone())
@@ -48,7 +48,7 @@ impl ShortConvolution {
 pub(super) struct Rows {
     /// Queries, keys and values, `C` channels in all. They stay apart, and apart from what came before them: to cut them from one
     /// tensor would cost their gradients several passes over all of it.
-    parts: [Part; 3],
+    parts: [Channels; 3],
     /// `[B, K - 1 + T]`, in the order of the tokens.
     documents: Option<Tensor<2, Int>>,
     order: Option<Order>,
@@ -56,7 +56,7 @@ pub(super) struct Rows {
 
 /// Some channels of the tokens.
 #[derive(Clone)]
-struct Part {
+struct Channels {
     /// `[B, K - 1, _]`.
     before: Tensor<3>,
     /// `[B, T, _]`.
@@ -113,7 +113,7 @@ impl Rows {
     }
 }
 
-impl Part {
+impl Channels {
     /// All tokens in their order, `[B, K - 1 + T, _]`.
     fn joined(self) -> Tensor<3> {
         Tensor::cat(vec![self.before, self.tokens], 1)
@@ -137,7 +137,7 @@ impl Part {
 }
 
 /// Queries, keys and values behind the last `reach` of a text, which are zeros at its begin.
-fn behind(window: Option<Tensor<3>>, reach: usize, new: [Tensor<3>; 3]) -> [Part; 3] {
+fn behind(window: Option<Tensor<3>>, reach: usize, new: [Tensor<3>; 3]) -> [Channels; 3] {
     let mut first = 0;
     new.map(|tokens| {
         let [batch, _, width] = tokens.dims();
@@ -146,7 +146,7 @@ fn behind(window: Option<Tensor<3>>, reach: usize, new: [Tensor<3>; 3]) -> [Part
             Some(window) => window.clone().narrow(2, first - width, width).cast(tokens.dtype()),
             None => Tensor::zeros([batch, reach, width], (&tokens.device(), tokens.dtype())),
         };
-        Part { before, tokens }
+        Channels { before, tokens }
     })
 }
 

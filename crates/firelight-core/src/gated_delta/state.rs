@@ -32,6 +32,7 @@ pub struct GatedDeltaState {
     pub(super) window: Option<Tensor<3>>,
     /// `[B, K - 1]`, the documents of those.
     pub(super) documents: Option<Tensor<2, Int>>,
+    sizes: Vec<(&'static str, usize)>,
     len: usize,
     capacity: usize,
 }
@@ -39,7 +40,13 @@ pub struct GatedDeltaState {
 impl GatedDeltaState {
     /// Nothing yet, for up to `capacity` tokens.
     pub fn new(capacity: usize) -> Self {
-        Self { matrices: None, window: None, documents: None, len: 0, capacity }
+        Self { matrices: None, window: None, documents: None, sizes: Vec::new(), len: 0, capacity }
+    }
+
+    /// Names the sizes of the layer that it is for.
+    pub(super) fn with_sizes(mut self, sizes: impl IntoIterator<Item = (&'static str, usize)>) -> Self {
+        self.sizes = sizes.into_iter().collect();
+        self
     }
 
     /// Counts the tokens of a pass.
@@ -61,7 +68,7 @@ impl State for GatedDeltaState {
     fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
         if len == 0 {
-            *self = Self::new(self.capacity);
+            (self.matrices, self.window, self.documents) = (None, None, None);
         }
     }
 
@@ -81,6 +88,10 @@ impl State for GatedDeltaState {
 
     fn bytes(&self) -> usize {
         self.matrices.as_ref().map_or(0, bytes_of) + self.window.as_ref().map_or(0, bytes_of)
+    }
+
+    fn sizes(&self) -> Vec<(&'static str, usize)> {
+        self.sizes.clone()
     }
 
     fn keeps(&self) -> String {

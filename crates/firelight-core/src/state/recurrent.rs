@@ -17,6 +17,7 @@ use burn::tensor::{Int, Tensor};
 #[derive(Debug, Clone)]
 pub struct RecurrentState<const D: usize> {
     carried: Option<Tensor<D>>,
+    sizes: Vec<(&'static str, usize)>,
     len: usize,
     capacity: usize,
 }
@@ -24,7 +25,13 @@ pub struct RecurrentState<const D: usize> {
 impl<const D: usize> RecurrentState<D> {
     /// Nothing yet, for up to `capacity` tokens.
     pub fn new(capacity: usize) -> Self {
-        Self { carried: None, len: 0, capacity }
+        Self { carried: None, sizes: Vec::new(), len: 0, capacity }
+    }
+
+    /// Names the sizes of the tensor behind its batch, by which a stack tells a cache that was made for another.
+    pub fn with_sizes(mut self, sizes: impl IntoIterator<Item = (&'static str, usize)>) -> Self {
+        self.sizes = sizes.into_iter().collect();
+        self
     }
 
     /// Counts the tokens of a pass and returns what those before have left, to be brought up to date; `None` where there are none.
@@ -66,6 +73,10 @@ impl<const D: usize> State for RecurrentState<D> {
 
     fn bytes(&self) -> usize {
         self.carried.as_ref().map_or(0, bytes_of)
+    }
+
+    fn sizes(&self) -> Vec<(&'static str, usize)> {
+        self.sizes.clone()
     }
 
     fn keeps(&self) -> String {

@@ -176,7 +176,7 @@ impl VisionTransformerConfig {
         let d_model = stack.d_model;
         let pixels = self.channels.saturating_mul(patch).saturating_mul(patch);
         Checks::default()
-            .part(stack.validate())
+            .include(stack.validate())
             .require(patch > 0 && size.iter().all(|pixels| *pixels > 0 && pixels.is_multiple_of(patch)), || {
                 format!("image_size = {size:?} must be multiples of patch_size = {patch}, above 0")
             })

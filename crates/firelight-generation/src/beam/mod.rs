@@ -46,6 +46,7 @@ pub use options::{BeamOptions, EarlyStopping, MAX_BEAMS};
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
 use search::Search;
 
+use crate::autoregressive::{prefill, step};
 use crate::sampler::host;
 use crate::{Autoregressive, DecodeState, GenerationError};
 
@@ -72,6 +73,9 @@ use crate::{Autoregressive, DecodeState, GenerationError};
 ///     type Prompt = usize;
 ///     type State = Tosses;
 ///
+///     fn device(&self) -> Device {
+///         Device::default()
+///     }
 ///     fn prefill(&self, coins: usize) -> Result<(Tensor<2>, Tosses), GenerationError> {
 ///         Ok((Tensor::<2>::from_floats([[0.25, 0.75]], &Device::default()).log().repeat(&[coins, 1]), Tosses(0)))
 ///     }
@@ -98,7 +102,7 @@ pub fn beam_search<M: Autoregressive>(
     options: &BeamOptions,
 ) -> Result<Vec<Vec<Hypothesis>>, GenerationError> {
     options.validate()?;
-    let (mut logits, mut state) = model.prefill(prompt)?;
+    let (mut logits, mut state) = prefill(model, prompt)?;
     let [batch_size, _] = logits.dims();
     let mut searches = vec![Search::new(options); batch_size];
     for length in 1.. {
@@ -153,7 +157,7 @@ impl Branches {
             state.select_rows(&self.parents);
         }
         let tokens: Vec<i32> = self.tokens.iter().map(|&token| token as i32).collect();
-        model.step(Tensor::from_ints(tokens.as_slice(), device), state)
+        step(model, Tensor::from_ints(tokens.as_slice(), device), state)
     }
 
     /// A selection of all rows in their order would copy the whole cache for nothing.

@@ -5,9 +5,10 @@ mod options;
 
 use super::*;
 use crate::assert_close;
-use crate::rule::{PairRule, RandomBlocks};
+use crate::rule::{MaskRule, PairRule, RandomBlocks, Runs};
 use crate::testing::{Case, alone, compare, random};
 use burn::tensor::{Bool, DType, Device, Int, TensorData};
+use std::ops::Range;
 
 /// Sizes of a comparison, in the letters of the crate; `F` is the width of a value.
 #[derive(Clone, Copy)]
@@ -62,6 +63,39 @@ impl Sizes {
     }
 }
 
+/// A rule of single keys, others in every row.
+#[derive(Debug)]
+struct Thirds;
+
+impl MaskRule for Thirds {
+    fn hidden(&self, row: usize, query: usize, key: usize) -> bool {
+        (query * key + row) % 3 == 1
+    }
+}
+
+/// A query sees the first half of what stands before it: a range, the same in all rows.
+#[derive(Debug)]
+struct FirstHalf;
+
+impl MaskRule for FirstHalf {
+    fn hidden(&self, _row: usize, query: usize, key: usize) -> bool {
+        key > query / 2
+    }
+
+    fn seen(&self, _row: usize, query: usize, keys: Range<usize>) -> Runs {
+        let seen = keys.start..keys.end.min(query / 2 + 1);
+        Some(seen).filter(|seen| !seen.is_empty()).into_iter().collect()
+    }
+
+    fn varies_by_row(&self) -> bool {
+        false
+    }
+
+    fn is_causal(&self) -> bool {
+        true
+    }
+}
+
 impl Sizes {
     /// Chunks, documents that stand together or mixed, sparse rules, and some of them together, with and without causality.
     fn rules(self, case: &Case) -> Vec<AttentionOptions> {
@@ -86,6 +120,8 @@ impl Sizes {
             PairRule::big_bird(k / 9, 1, blocks),
             PairRule::prefix_lm(&[k / 2]),
             PairRule::Prefix { lengths: (0..b).map(|row| row * k / 3).collect() },
+            PairRule::own(Thirds),
+            PairRule::own(FirstHalf),
         ];
         let causal = rules.clone().map(|rule| rule.and(PairRule::Causal));
         let options = |rule| AttentionOptions::default().with_mask(AttentionMask::rule(rule));

@@ -3,6 +3,7 @@
 use super::AttentionMask;
 #[cfg(feature = "flex")]
 use crate::half::widen;
+use crate::logits::check_soft_cap;
 use burn::tensor::{DType, Tensor};
 
 /// What is hidden from whom, and how the scores are formed. The default hides nothing and scales by `1 / sqrt(E)`.
@@ -106,7 +107,7 @@ pub(super) fn check_options(scores: [usize; 4], options: &AttentionOptions) {
     if let Some(sinks) = &options.sinks {
         assert!(sinks.dims() == [heads], "attention: sinks {:?} of {heads} heads: [H] is needed", sinks.dims());
     }
-    assert!(options.soft_cap.is_none_or(|cap| cap > 0.0), "attention: soft cap {:?} is not above 0", options.soft_cap);
+    check_soft_cap("attention", options.soft_cap);
     assert!((0.0..1.0).contains(&options.dropout), "attention: dropout {} is not in [0, 1)", options.dropout);
 }
 
@@ -133,6 +134,13 @@ mod tests {
         let biased = options.with_bias(Some(rows([[2.0, 0.0]], &device)));
         let expected = TensorData::from([[[[0.5f32, 0.5]]]]);
         assert_close(&weights(&biased), &expected, 1e-4);
+    }
+
+    #[test]
+    #[should_panic(expected = "attention: soft_cap = -1.0 is not above 0")]
+    fn a_cap_below_zero_panics() {
+        let one = || rows([[1.0]], &Device::default());
+        attention(one(), one(), one(), &AttentionOptions::default().with_soft_cap(Some(-1.0)));
     }
 
     #[test]

@@ -66,11 +66,11 @@ fn gather<N: Number>(weight: FlexTensor, tokens: FlexTensor) -> FlexTensor {
 fn scatter<N: Number>(grad: FlexTensor, tokens: FlexTensor, vocab_size: usize) -> FlexTensor {
     let grad = contiguous(grad);
     let width = grad.layout().shape()[2];
-    let (numbers, places) = (values::<N>(&grad), Places::new(&rows(&tokens, vocab_size), vocab_size));
+    let (numbers, tokens_by_row) = (values::<N>(&grad), TokensByRow::new(&rows(&tokens, vocab_size), vocab_size));
     let out = filled(vocab_size * width, |out| {
         // Small blocks, for a few rows may have most of the tokens.
         let block = block_rows(width).min(vocab_size.div_ceil(64)) * width;
-        let sum = |(index, out): (usize, &mut [N])| add_up(out, numbers, &places, index * block / width, width);
+        let sum = |(index, out): (usize, &mut [N])| add_up(out, numbers, &tokens_by_row, index * block / width, width);
         if numbers.len() + out.len() <= 4 * BLOCK {
             out.chunks_mut(block).enumerate().for_each(sum);
         } else {
@@ -81,14 +81,14 @@ fn scatter<N: Number>(grad: FlexTensor, tokens: FlexTensor, vocab_size: usize) -
 }
 
 /// Writes the rows from `first` on, each the sum of its tokens' gradients.
-fn add_up<N: Number>(out: &mut [N], numbers: &[N], places: &Places, first: usize, width: usize) {
+fn add_up<N: Number>(out: &mut [N], numbers: &[N], tokens_by_row: &TokensByRow, first: usize, width: usize) {
     let mut sums = vec![N::Sum::ZERO; width];
     vectorised(
         #[inline(always)]
         || {
             for (row, out) in out.chunks_exact_mut(width).enumerate() {
                 sums.fill(N::Sum::ZERO);
-                for &place in places.of(first + row) {
+                for &place in tokens_by_row.of(first + row) {
                     let gradient = &numbers[place * width..][..width];
                     sums.iter_mut().zip(gradient).for_each(|(sum, gradient)| *sum += gradient.widen());
                 }
@@ -99,27 +99,27 @@ fn add_up<N: Number>(out: &mut [N], numbers: &[N], places: &Places, first: usize
 }
 
 /// The tokens of every row, in order: a counting sort.
-struct Places {
+struct TokensByRow {
     ends: Vec<usize>,
-    places: Vec<usize>,
+    tokens: Vec<usize>,
 }
 
-impl Places {
+impl TokensByRow {
     fn new(rows: &[usize], vocab_size: usize) -> Self {
         let mut ends = vec![0; vocab_size + 1];
         rows.iter().for_each(|&row| ends[row + 1] += 1);
         (0..vocab_size).for_each(|row| ends[row + 1] += ends[row]);
         // Now the begin of every row, which moves to its end.
-        let mut places = vec![0; rows.len()];
+        let mut tokens = vec![0; rows.len()];
         for (place, &row) in rows.iter().enumerate() {
-            places[ends[row]] = place;
+            tokens[ends[row]] = place;
             ends[row] += 1;
         }
-        Self { ends, places }
+        Self { ends, tokens }
     }
 
     fn of(&self, row: usize) -> &[usize] {
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.places[start..self.ends[row]]
+        &self.tokens[start..self.ends[row]]
     }
 }

@@ -88,7 +88,7 @@ mod tests {
 
     /// Two layers with dropout and a loss of its own, of `[N, D]` and a shift of `[D]`.
     #[derive(Module, Debug)]
-    struct Part {
+    struct TwoLayers {
         first: Param<Tensor<2>>,
         second: Param<Tensor<2>>,
         rate: f64,
@@ -99,7 +99,7 @@ mod tests {
         Tensor::from_data(TensorData::new(numbers, shape), device)
     }
 
-    impl Part {
+    impl TwoLayers {
         fn new(width: usize, rate: f64, device: &Device) -> Self {
             let matrix = |step| Param::from_tensor(wave([width, width], step, device));
             Self { first: matrix(1.3), second: matrix(0.7), rate }
@@ -116,17 +116,17 @@ mod tests {
 
     /// The outputs, and the gradients of both inputs and both matrices.
     fn run(again: bool, [rows, width]: [usize; 2], rate: f64, seed: u64, device: &Device) -> Vec<TensorData> {
-        let part = Part::new(width, rate, device);
+        let layers = TwoLayers::new(width, rate, device);
         let inputs =
             [wave([rows, width], 0.9, device), wave([1, width], 0.4, device)].map(|x| x.reshape([-1]).require_grad());
         // The inputs are results themselves, so that gradients have to flow on.
         let given: Vec<_> = inputs.iter().map(|x| x.clone() * 2.0).collect();
-        let forward = || if again { recomputed(&part, given, Part::forward) } else { part.forward(given) };
+        let forward = || if again { recomputed(&layers, given, TwoLayers::forward) } else { layers.forward(given) };
         let outputs = replay::with_seeds(vec![seed, seed ^ 1], forward);
         let cotangent = wave([1, rows * width], 0.3, device).reshape([-1]);
         let loss = (outputs[0].clone() * cotangent).sum() + outputs[1].clone() * 3.0;
         let grads = loss.backward();
-        let matrices = [&part.first, &part.second].map(|p| p.val().grad(&grads).expect("a gradient").into_data());
+        let matrices = [&layers.first, &layers.second].map(|p| p.val().grad(&grads).expect("a gradient").into_data());
         let inputs = inputs.iter().map(|x| x.grad(&grads).expect("a gradient").into_data());
         outputs.iter().map(|x| x.to_data()).chain(inputs).chain(matrices).collect()
     }
@@ -145,25 +145,25 @@ mod tests {
     #[test]
     fn frozen_parameters_and_inputs_without_gradients_are_left_alone() {
         let device = Device::flex().autodiff();
-        let part = Part::new(4, 0.0, &device);
-        let frozen = Part { first: part.first.clone().set_require_grad(false), ..part.clone() };
+        let layers = TwoLayers::new(4, 0.0, &device);
+        let frozen = TwoLayers { first: layers.first.clone().set_require_grad(false), ..layers.clone() };
         let inputs = || vec![wave([3, 4], 0.9, &device).reshape([-1]), Tensor::zeros([4], &device)];
-        let grads = recomputed(&frozen, inputs(), Part::forward)[0].clone().sum().backward();
+        let grads = recomputed(&frozen, inputs(), TwoLayers::forward)[0].clone().sum().backward();
         assert!(frozen.first.val().grad(&grads).is_none());
         let found = frozen.second.val().grad(&grads).expect("a gradient").into_data();
-        let grads = part.forward(inputs())[0].clone().sum().backward();
-        found.assert_eq(&part.second.val().grad(&grads).expect("a gradient").into_data(), true);
+        let grads = layers.forward(inputs())[0].clone().sum().backward();
+        found.assert_eq(&layers.second.val().grad(&grads).expect("a gradient").into_data(), true);
     }
 
     #[test]
     fn the_forward_pass_leaves_no_graph_and_the_backward_pass_makes_one() {
         let device = Device::flex().autodiff();
-        let part = Part::new(4, 0.0, &device);
+        let layers = TwoLayers::new(4, 0.0, &device);
         let inputs = vec![wave([3, 4], 0.9, &device).reshape([-1]).require_grad(), Tensor::zeros([4], &device)];
         let tracked = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
         let heard = tracked.clone();
-        let outputs = recomputed(&part, inputs, move |part, inputs| {
-            let outputs = part.forward(inputs);
+        let outputs = recomputed(&layers, inputs, move |part, inputs| {
+            let outputs = layers.forward(inputs);
             heard.lock().expect("no panic").push(outputs[0].is_tracked());
             outputs
         });
@@ -174,15 +174,16 @@ mod tests {
     #[test]
     fn a_parameter_of_two_parts_gathers_the_gradients_of_both() {
         let device = Device::flex().autodiff();
-        let part = Part::new(3, 0.0, &device);
+        let layers = TwoLayers::new(3, 0.0, &device);
         let gradient = |again: bool| {
             let mut x = wave([2, 3], 0.9, &device).reshape([-1]);
             for _ in 0..2 {
                 let inputs = vec![x, Tensor::zeros([3], &device)];
-                let outputs = if again { recomputed(&part, inputs, Part::forward) } else { part.forward(inputs) };
+                let outputs =
+                    if again { recomputed(&layers, inputs, TwoLayers::forward) } else { layers.forward(inputs) };
                 x = outputs[0].clone();
             }
-            part.first.val().grad(&x.sum().backward()).expect("a gradient").into_data()
+            layers.first.val().grad(&x.sum().backward()).expect("a gradient").into_data()
         };
         assert_same_bits(&gradient(true), &gradient(false));
     }
@@ -190,10 +191,10 @@ mod tests {
     #[test]
     fn nothing_is_recomputed_without_a_graph() {
         let device = Device::flex();
-        let part = Part::new(3, 0.5, &device);
-        let part = Part { rate: 0.0, ..part };
+        let layers = TwoLayers::new(3, 0.5, &device);
+        let layers = TwoLayers { rate: 0.0, ..layers };
         let inputs = || vec![wave([2, 3], 0.9, &device).reshape([-1]), Tensor::zeros([3], &device)];
-        let [found, expected] = [recomputed(&part, inputs(), Part::forward), part.forward(inputs())];
+        let [found, expected] = [recomputed(&layers, inputs(), TwoLayers::forward), layers.forward(inputs())];
         found[0].to_data().assert_eq(&expected[0].to_data(), true);
         assert!(!found[0].device().is_autodiff());
     }
@@ -205,8 +206,8 @@ mod tests {
         alone(|| {
             let device = Device::ndarray().autodiff();
             let x = Tensor::<1>::ones([500], &device).require_grad();
-            let part = Part::new(2, 0.0, &device);
-            let outputs = recomputed(&part, vec![x.clone()], |_, inputs| vec![dropout(inputs[0].clone(), 0.5)]);
+            let layers = TwoLayers::new(2, 0.0, &device);
+            let outputs = recomputed(&layers, vec![x.clone()], |_, inputs| vec![dropout(inputs[0].clone(), 0.5)]);
             let gradient = x.grad(&outputs[0].clone().sum().backward()).expect("a gradient");
             gradient.into_data().assert_eq(&outputs[0].to_data(), true);
         });
@@ -218,8 +219,8 @@ mod tests {
     fn what_is_drawn_after_a_part_ran_again_is_not_what_was_drawn_after_it_ran_first() {
         let device = Device::ndarray().autodiff();
         let x = Tensor::<1>::ones([500], &device).require_grad();
-        let part = Part::new(2, 0.0, &device);
-        let outputs = recomputed(&part, vec![x], |_, inputs| vec![dropout(inputs[0].clone(), 0.5)]);
+        let layers = TwoLayers::new(2, 0.0, &device);
+        let outputs = recomputed(&layers, vec![x], |_, inputs| vec![dropout(inputs[0].clone(), 0.5)]);
         let draw = || Tensor::<1>::random([500], burn::tensor::Distribution::Default, &device).into_data();
         let first = draw();
         outputs[0].clone().sum().backward();

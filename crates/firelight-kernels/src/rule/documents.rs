@@ -8,12 +8,12 @@ use std::ops::Range;
 /// The document of every token of some rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Documents {
-    rows: Vec<Row>,
+    rows: Vec<RowDocuments>,
 }
 
 /// The documents of a row, numbered from 0 on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Row {
+struct RowDocuments {
     of_token: Vec<u32>,
     /// From the first to the last token of each.
     spans: Vec<Range<usize>>,
@@ -26,7 +26,7 @@ impl Documents {
     pub fn read(names: &Tensor<2, Int>) -> Self {
         let length = names.dims()[1];
         let names: Vec<i64> = names.to_data().iter().collect();
-        Self { rows: names.chunks(length.max(1)).map(Row::new).collect() }
+        Self { rows: names.chunks(length.max(1)).map(RowDocuments::new).collect() }
     }
 
     /// Whether rows of a batch differ.
@@ -40,7 +40,7 @@ impl Documents {
     }
 
     pub(super) fn seen(&self, row: usize, query: usize, keys: Range<usize>) -> Runs {
-        let Row { of_token, spans, is_mixed } = self.row(row);
+        let RowDocuments { of_token, spans, is_mixed } = self.row(row);
         let (own, end) = (of_token[query], keys.end.min(of_token.len()));
         let span = &spans[own as usize];
         let near = keys.start.max(span.start)..end.min(span.end);
@@ -50,12 +50,12 @@ impl Documents {
         }
     }
 
-    fn row(&self, row: usize) -> &Row {
+    fn row(&self, row: usize) -> &RowDocuments {
         &self.rows[if self.varies_by_row() { row } else { 0 }]
     }
 }
 
-impl Row {
+impl RowDocuments {
     fn new(names: &[i64]) -> Self {
         let (mut known, mut row) = (HashMap::new(), Self { of_token: Vec::new(), spans: Vec::new(), is_mixed: false });
         for (token, name) in names.iter().enumerate() {

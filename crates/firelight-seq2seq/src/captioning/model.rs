@@ -14,7 +14,6 @@ use firelight_core::{
 };
 use firelight_data::Normalization;
 use firelight_generation::{Autoregressive, GenerationError};
-use firelight_kernels::awake;
 use serde::{Deserialize, Serialize};
 
 use crate::inference::{Seq2SeqState, TargetDecoder};
@@ -239,9 +238,12 @@ impl Autoregressive for CaptionModel {
     type Prompt = Tensor<4>;
     type State = Seq2SeqState;
 
+    fn device(&self) -> Device {
+        self.embedding.weight.device()
+    }
+
     fn prefill(&self, images: Tensor<4>) -> Result<(Tensor<2>, Seq2SeqState), GenerationError> {
-        let read = awake(&images.device(), || self.read(images.clone(), &mut Pass::default()));
-        Ok(Seq2SeqState::begin(self, read, Some(self.cache())))
+        Ok(Seq2SeqState::begin(self, self.read(images, &mut Pass::default()), Some(self.cache())))
     }
 
     fn step(&self, token: Tensor<1, Int>, state: &mut Seq2SeqState) -> Tensor<2> {

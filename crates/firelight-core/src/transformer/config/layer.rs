@@ -2,10 +2,10 @@
 
 use crate::attention::{AttentionConfig, AttentionPattern};
 use crate::block::TransformerBlockConfig;
-use crate::config::spelled;
 use crate::error::{Checks, ConfigError};
 use crate::feed_forward::{Activation, FeedForwardConfig};
 use crate::position::PositionConfig;
+use crate::spelling::spelled;
 
 /// One layer of a stack: a block, what it attends to, and how it knows positions.
 ///
@@ -66,8 +66,8 @@ impl LayerConfig {
     pub fn validate(&self) -> Result<(), ConfigError> {
         let widths = [self.block.attention.d_model, self.block.feed_forward.d_model];
         Checks::default()
-            .part(self.pattern.validate())
-            .part(self.block.validate())
+            .include(self.pattern.validate())
+            .include(self.block.validate())
             .require(widths[0] == widths[1], || {
                 format!("attention.d_model = {} must equal feed_forward.d_model = {}", widths[0], widths[1])
             })

@@ -2,11 +2,11 @@
 
 use super::{LayerConfig, TransformerConfig};
 use crate::attention::AttentionMechanism;
-use crate::config::spelled;
 use crate::error::{Checks, ConfigError};
 use crate::init::ParamBuilder;
 use crate::mixer::MixerConfig;
 use crate::position::PositionConfig;
+use crate::spelling::spelled;
 
 /// More parameters than this fit no machine that runs one process.
 const MAX_PARAMS: usize = 1_000_000_000_000;
@@ -36,15 +36,15 @@ impl TransformerConfig {
         }
         Checks::default()
             .rate("stochastic_depth", self.stochastic_depth)
-            .part(self.check_layers())
+            .include(self.check_layers())
             .require(self.n_layers > 0, || "n_layers = 0 must be at least 1".into())
             .size("max_seq_len", self.max_seq_len)
-            .part(self.norm.validate())
-            .part(self.init.weight.validate())
-            .part(self.check_stack_position())
-            .part(self.embedding_projection.map_or(Ok(()), |projection| projection.validate()))
+            .include(self.norm.validate())
+            .include(self.init.weight.validate())
+            .include(self.check_stack_position())
+            .include(self.embedding_projection.map_or(Ok(()), |projection| projection.validate()))
             .rate("embedding_dropout", self.embedding_dropout)
-            .part(self.check_networks())
+            .include(self.check_networks())
             .finish()
     }
 
@@ -85,7 +85,7 @@ impl TransformerConfig {
         for (index, problem) in problems.iter().flat_map(|(index, all)| all.iter().map(move |one| (index, one))) {
             let common = problems.iter().all(|(_, all)| all.contains(problem));
             let text = if common { problem.clone() } else { format!("layers.{index}: {problem}") };
-            checks = checks.part(Checks::default().require(false, || text).finish());
+            checks = checks.include(Checks::default().require(false, || text).finish());
         }
         checks.finish()
     }
@@ -93,13 +93,13 @@ impl TransformerConfig {
     fn check_layer(&self, layer: &LayerConfig) -> Result<(), ConfigError> {
         let width = layer.block.attention.d_model;
         Checks::default()
-            .part(layer.validate())
+            .include(layer.validate())
             .require(width == self.d_model, || {
                 format!("attention.d_model = {width} must be d_model = {}, the width of the stack", self.d_model)
             })
-            .part(layer.position.as_ref().map_or(Ok(()), |position| self.check_position(position, layer)))
-            .part(layer.block.mixer.validate_rule(&layer.pattern.rule()))
-            .part(self.check_bias(layer))
+            .include(layer.position.as_ref().map_or(Ok(()), |position| self.check_position(position, layer)))
+            .include(layer.block.mixer.validate_rule(&layer.pattern.rule()))
+            .include(self.check_bias(layer))
             .finish()
     }
 

@@ -19,16 +19,16 @@ pub(in super::super) fn backward<B: AttentionKernel>(
     grad: FloatTensor<B>,
     with_bias: bool,
 ) -> ([FloatTensor<B>; 3], Option<FloatTensor<B>>) {
-    let mut sums = Sums::new(inputs, with_bias);
+    let mut gradients = InputGradients::new(inputs, with_bias);
     for block in blocks(inputs) {
         let [output, statistics, grad] = [&output, &statistics, &grad].map(|tensor| block.of_queries(tensor));
-        sums.add(&block, output, statistics, grad);
+        gradients.add(&block, output, statistics, grad);
     }
-    sums.finish(inputs.query.dtype())
+    gradients.finish(inputs.query.dtype())
 }
 
 /// The gradients of the blocks so far.
-struct Sums<B: Backend> {
+struct InputGradients<B: Backend> {
     scale: f64,
     query: Vec<Float<B>>,
     key: Sum<B>,
@@ -36,7 +36,7 @@ struct Sums<B: Backend> {
     bias: Option<Sum<B>>,
 }
 
-impl<B: AttentionKernel> Sums<B> {
+impl<B: AttentionKernel> InputGradients<B> {
     fn new(inputs: &Inputs<B>, with_bias: bool) -> Self {
         Self {
             scale: inputs.settings.scale,
