@@ -5,6 +5,11 @@
 //! so [`Adapter::down`] is `A` transposed and [`Adapter::up`] is `B` transposed. Dropout stands before `A`, as in the paper's
 //! code. The change is computed as two narrow products: neither a matrix of the weight's size nor its gradient is formed.
 //!
+//! Decomposed (DoRA: Liu et al. 2024, section 4.1, eq. 5, <https://arxiv.org/abs/2402.09353>), only the direction of each column of the
+//! weight changes by `B A`, and its length is learnt beside it: `W' = m (W0 + B A) / ||W0 + B A||`, the norm of each column. Here
+//! [`Adapter::magnitude`] is `m` as a multiple of the length in `W0`, so that it begins at 1, whatever weight is loaded later. The norm of
+//! the changed weight is a constant to the gradient (section 4.3). A matrix of the weight's size is formed for it.
+//!
 //! Any model has adapters that is built with a [`ParamBuilder`](crate::ParamBuilder) that asks for them: every
 //! [`Linear`](crate::Linear) at a path that fits gets one.
 //!
@@ -97,6 +102,9 @@ pub struct Adapter {
     pub down: Param<Tensor<2>>,
     /// `[r, O]`.
     pub up: Param<Tensor<2>>,
+    /// `[O]`: the length of each column of the weight, as a multiple of that of the weight that is not trained. None without
+    /// decomposition.
+    pub magnitude: Option<Param<Tensor<1>>>,
     dropout: Dropout,
     scale: f64,
 }
@@ -108,6 +116,7 @@ impl Adapter {
         Self {
             down: params.param("down", [d_in, config.rank], init),
             up: params.param("up", [config.rank, d_out], Init::Zeros),
+            magnitude: config.decomposed.then(|| params.param("magnitude", [d_out], Init::Ones)),
             dropout: DropoutConfig::new(config.dropout).init(),
             scale: config.scale(),
         }
@@ -129,10 +138,24 @@ impl Adapter {
         linear(drop(&self.dropout, x), self.down.val(), None) * self.scale
     }
 
+    /// What the outputs, before their bias, are multiplied by beside `weight`; none without decomposition. Shape `[O]`.
+    pub(crate) fn column_scale(&self, weight: Tensor<2>) -> Option<Tensor<1>> {
+        let magnitude = self.magnitude.as_ref()?.val();
+        Some(column_scale(weight, self.change(), magnitude))
+    }
+
     /// The change as a matrix, `[I, O]`.
     pub(crate) fn change(&self) -> Tensor<2> {
         self.down.val().matmul(self.up.val()) * self.scale
     }
+}
+
+/// By how much the columns of `weight + change` are longer than they are to be. A column without length stays as it is.
+pub(crate) fn column_scale(weight: Tensor<2>, change: Tensor<2>, magnitude: Tensor<1>) -> Tensor<1> {
+    let length = |matrix: Tensor<2>| matrix.square().sum_dim(0).sqrt().squeeze_dim::<1>(0);
+    let [before, after] = [length(weight.clone()), length(weight + change)].map(Tensor::detach);
+    let is_nothing = after.clone().equal_elem(0.0);
+    magnitude * (before / after).mask_fill(is_nothing, 1.0)
 }
 
 /// Makes sure that every target of the adapters is a layer of the part of a model that `build` makes.

@@ -90,16 +90,25 @@ impl Linear {
     /// # Shapes
     /// - `x`: `[..., I]`; output: `[..., O]`
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        let change = self.adapter.as_ref().map(|adapter| adapter.forward(x.clone()));
-        add(linear(x, self.weight.val(), self.bias.as_ref().map(Param::val)), change)
+        let (weight, bias) = (self.weight.val(), self.bias.as_ref().map(Param::val));
+        let Some(adapter) = &self.adapter else { return linear(x, weight, bias) };
+        let change = adapter.forward(x.clone());
+        match adapter.column_scale(weight.clone()) {
+            Some(scale) => scaled(linear(x, weight, None) + change, scale, bias),
+            None => linear(x, weight, bias) + change,
+        }
     }
 
     /// The map of the outputs `from .. to` alone, as a layer of its own would compute it.
     pub(crate) fn forward_columns<const D: usize>(&self, x: Tensor<D>, from: usize, to: usize) -> Tensor<D> {
         let weight = self.weight.val().narrow(1, from, to - from);
         let bias = self.bias.as_ref().map(|bias| bias.val().narrow(0, from, to - from));
-        let change = self.adapter.as_ref().map(|adapter| adapter.forward_columns(x.clone(), from, to));
-        add(linear(x, weight, bias), change)
+        let Some(adapter) = &self.adapter else { return linear(x, weight, bias) };
+        let change = adapter.forward_columns(x.clone(), from, to);
+        match adapter.column_scale(self.weight.val()) {
+            Some(scale) => scaled(linear(x, weight, None) + change, scale.narrow(0, from, to - from), bias),
+            None => linear(x, weight, bias) + change,
+        }
     }
 
     /// Inputs and outputs, `[I, O]`.
@@ -109,13 +118,22 @@ impl Linear {
 
     /// The weight with the change of the adapter.
     pub(crate) fn merged_weight(&self) -> Tensor<2> {
-        add(self.weight.val(), self.adapter.as_ref().map(Adapter::change))
+        let weight = self.weight.val();
+        let Some(adapter) = &self.adapter else { return weight };
+        let scale = adapter.column_scale(weight.clone());
+        let changed = weight + adapter.change();
+        match scale {
+            Some(scale) => changed * scale.unsqueeze(),
+            None => changed,
+        }
     }
 }
 
-fn add<const D: usize>(y: Tensor<D>, change: Option<Tensor<D>>) -> Tensor<D> {
-    match change {
-        Some(change) => y + change,
+/// `y scale + bias` over the last dimension.
+fn scaled<const D: usize>(y: Tensor<D>, scale: Tensor<1>, bias: Option<Tensor<1>>) -> Tensor<D> {
+    let y = y * scale.unsqueeze();
+    match bias {
+        Some(bias) => y + bias.unsqueeze(),
         None => y,
     }
 }

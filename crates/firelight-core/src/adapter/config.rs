@@ -42,6 +42,10 @@ pub struct AdapterConfig {
     /// Dropout of what the adapter reads, from 0 to below 1. Default: 0.
     #[serde(default)]
     pub dropout: f64,
+    /// Changes the direction of the weight's columns alone and learns their lengths apart (DoRA). Default: false.
+    #[doc(alias = "DoRA")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub decomposed: bool,
     /// The linear layers, by the ends of their paths or by whole paths: `query`, `feed_forward.up`, `*.blocks.0.*`. `*` stands for
     /// any text, dots included, and `?` for one character. Default: those of the paper, queries and values; where they share
     /// one matrix it is `qkv`.
@@ -52,7 +56,7 @@ pub struct AdapterConfig {
 impl AdapterConfig {
     /// Adapters of queries and values.
     pub fn new(rank: usize) -> Self {
-        Self { rank, alpha: None, scaling: AdapterScaling::Standard, dropout: 0.0, targets: targets() }
+        Self { rank, alpha: None, scaling: AdapterScaling::Standard, dropout: 0.0, decomposed: false, targets: targets() }
     }
 
     /// Sets what the change is scaled by, times the rank.
@@ -70,6 +74,12 @@ impl AdapterConfig {
     /// Sets the dropout of what the adapters read.
     pub fn with_dropout(mut self, dropout: f64) -> Self {
         self.dropout = dropout;
+        self
+    }
+
+    /// Sets whether directions and lengths are learnt apart (DoRA).
+    pub fn with_decomposed(mut self, decomposed: bool) -> Self {
+        self.decomposed = decomposed;
         self
     }
 

@@ -1,11 +1,11 @@
 //! Adapters become part of the weights beside them.
 
-use super::{AdapterConfig, NAME};
+use super::{AdapterConfig, NAME, column_scale};
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::Tensor;
 use std::collections::HashMap;
 
-/// Adds the adapters of a model into the weights beside them, and makes the adapters zero, so that it computes the same. Its
+/// Adds the adapters of a model into the weights beside them, and lets the adapters change nothing, so that it computes the same. Its
 /// weights without those of the adapters are then a model of their own.
 ///
 /// `config` is the one that the adapters were built with.
@@ -15,17 +15,17 @@ pub fn merge_adapters<M: Module>(model: M, config: &AdapterConfig) -> M {
     model.map(&mut Merge { factors: factors.found, scale: config.scale(), path: Vec::new() })
 }
 
-/// Both matrices of each adapter, by the path of their layer.
+/// The tensors of each adapter, by the path of their layer; of the magnitude `[1, O]`.
 #[derive(Default)]
 struct Factors {
-    found: HashMap<String, [Option<Tensor<2>>; 2]>,
+    found: HashMap<String, [Option<Tensor<2>>; 3]>,
     path: Vec<String>,
 }
 
-/// The layer's path and which of its two matrices, for the path of an adapter's matrix.
+/// The layer's path and which of the tensors, for the path of an adapter's tensor.
 fn factor(path: &[String]) -> Option<(String, usize)> {
     let [layer @ .., adapter, name] = path else { return None };
-    let place = ["down", "up"].iter().position(|other| other == name)?;
+    let place = ["down", "up", "magnitude"].iter().position(|other| other == name)?;
     (adapter == NAME).then(|| (layer.join("."), place))
 }
 
@@ -41,25 +41,34 @@ impl ModuleVisitor for Factors {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if let Some((layer, place)) = factor(&self.path) {
             let dims = param.val().dims();
-            let matrix = param.val().without_autodiff().reshape([dims[0], dims[D - 1]]);
+            let rows = if D == 1 { 1 } else { dims[0] };
+            let matrix = param.val().without_autodiff().reshape([rows, dims[D - 1]]);
             self.found.entry(layer).or_default()[place] = Some(matrix);
         }
     }
 }
 
 struct Merge {
-    factors: HashMap<String, [Option<Tensor<2>>; 2]>,
+    factors: HashMap<String, [Option<Tensor<2>>; 3]>,
     scale: f64,
     path: Vec<String>,
 }
 
 impl Merge {
-    /// The change of the weight at the present path, if it has an adapter.
-    fn change(&self) -> Option<Tensor<2>> {
+    /// The adapter of the weight at the present path, if it has one.
+    fn adapter(&self) -> Option<&[Option<Tensor<2>>; 3]> {
         let [layer @ .., name] = &self.path[..] else { return None };
-        match (name.as_str(), self.factors.get(&layer.join("."))) {
-            ("weight", Some([Some(down), Some(up)])) => Some(down.clone().matmul(up.clone()) * self.scale),
-            _ => None,
+        self.factors.get(&layer.join(".")).filter(|_| name == "weight")
+    }
+
+    /// The weight as it is with its adapter.
+    fn merged(&self, weight: Tensor<2>, adapter: &[Option<Tensor<2>>; 3]) -> Tensor<2> {
+        let [Some(down), Some(up), magnitude] = adapter else { return weight };
+        let change = down.clone().matmul(up.clone()) * self.scale;
+        let changed = weight.clone() + change.clone();
+        match magnitude {
+            Some(magnitude) => changed * column_scale(weight, change, magnitude.clone().squeeze_dim(0)).unsqueeze(),
+            None => changed,
         }
     }
 }
@@ -78,14 +87,16 @@ impl ModuleMapper for Merge {
             let tracked = tensor.is_require_grad();
             Tensor::from_data(new.into_data(), &tensor.device()).set_require_grad(tracked)
         };
-        if let Some(change) = self.change() {
+        if let Some(adapter) = self.adapter() {
             return param.map(|weight| {
-                let sum = weight.clone().without_autodiff() + change.reshape(weight.dims());
-                written(weight, sum)
+                let (dims, matrix) = (weight.dims(), weight.clone().without_autodiff());
+                let merged = self.merged(matrix.reshape([dims[0], dims[D - 1]]), adapter);
+                written(weight, merged.reshape(dims))
             });
         }
         match factor(&self.path) {
             Some((_, 1)) => param.map(|up| written(up.clone(), up.without_autodiff().zeros_like())),
+            Some((_, 2)) => param.map(|magnitude| written(magnitude.clone(), magnitude.without_autodiff().ones_like())),
             _ => param,
         }
     }

@@ -63,6 +63,76 @@ fn a_rank_stabilized_change_is_scaled_by_the_root_of_the_rank() {
     assert_eq!(AdapterConfig::new(9).with_scaling(AdapterScaling::RankStabilized).scale(), 3.0);
 }
 
+/// A layer of two inputs with a decomposed adapter of rank 1.
+fn decomposed(device: &Device) -> Linear {
+    let config = AdapterConfig::new(1).with_decomposed(true).with_targets(["*"]);
+    let params = ParamBuilder::new(device, 0).with_adapters(&config);
+    let mut layer = LinearConfig::new(2, 2).init_with(&params.scope("layer"));
+    layer.weight = Param::from_data([[3.0, 1.0], [4.0, 0.0]], device).no_grad();
+    layer.bias = Some(Param::from_data([0.5, 0.0], device).no_grad());
+    let adapter = layer.adapter.as_mut().unwrap();
+    adapter.down = Param::from_data([[1.0], [2.0]], device);
+    adapter.up = Param::from_data([[0.0, 2.0]], device);
+    layer
+}
+
+#[test]
+fn a_decomposed_change_turns_columns_and_learns_their_lengths_apart() {
+    // W0 has the columns [3, 4] and [1, 0], of the lengths 5 and 1; the change adds [0, 0] and [2, 4]. [3, 4] is of length 5.
+    // So the columns are m1 [3, 4] and m2 [3, 4] / 5, and x = [1, 1] gives 7 m1 + 0.5 and 1.4 m2.
+    let device = Device::default();
+    let mut layer = decomposed(&device);
+    let x = Tensor::<2>::from_floats([[1.0, 1.0]], &device);
+    assert_close(&layer.forward(x.clone()).try_into_vec_as::<f32>().unwrap(), &[7.5, 1.4], 1e-6);
+    layer.adapter.as_mut().unwrap().magnitude = Some(Param::from_data([2.0, 10.0], &device));
+    assert_close(&layer.forward(x.clone()).try_into_vec_as::<f32>().unwrap(), &[14.5, 14.0], 1e-6);
+    assert_close(&layer.forward_columns(x.clone(), 1, 2).try_into_vec_as::<f32>().unwrap(), &[14.0], 1e-6);
+    let merged = merge_adapters(layer.clone(), &AdapterConfig::new(1).with_decomposed(true));
+    assert_close(&merged.weight.val().try_into_vec_as::<f32>().unwrap(), &[6.0, 6.0, 8.0, 8.0], 1e-6);
+    assert_close(&merged.forward(x).try_into_vec_as::<f32>().unwrap(), &[14.5, 14.0], 1e-6);
+    let adapter = merged.adapter.unwrap();
+    assert_eq!(adapter.magnitude.unwrap().val().try_into_vec_as::<f32>().unwrap(), [1.0, 1.0]);
+}
+
+/// With the norm of the changed weight held constant, y = c (x W0 + x down up) + b with c = m l0 / l: dy / d up_j = c_j x down,
+/// dy / d m_j = y_j / m_j, dy / d down = x^T (c up^T).
+#[test]
+fn the_gradient_of_a_decomposed_change_holds_the_norm_constant() {
+    let device = Device::default().autodiff();
+    let layer = decomposed(&device);
+    let x = Tensor::<2>::from_floats([[1.0, 1.0]], &device);
+    let gradients = layer.forward(x).sum().backward();
+    let adapter = layer.adapter.as_ref().unwrap();
+    let of = |gradient: Option<Tensor<2>>| gradient.unwrap().try_into_vec_as::<f32>().unwrap();
+    assert_close(&of(adapter.up.val().grad(&gradients)), &[3.0, 0.6], 1e-6); // x down = 3, c = [1, 1 / 5]
+    assert_close(&of(adapter.down.val().grad(&gradients)), &[0.4, 0.4], 1e-6); // c . up = 2 / 5
+    let magnitude = adapter.magnitude.as_ref().unwrap().val().grad(&gradients).unwrap();
+    assert_close(&magnitude.try_into_vec_as::<f32>().unwrap(), &[7.0, 1.4], 1e-6);
+    assert!(layer.weight.val().grad(&gradients).is_none());
+}
+
+#[test]
+fn a_decomposed_adapter_changes_nothing_at_first_and_merges_in_a_stack() {
+    let device = Device::default();
+    let config = TransformerConfig::new(16, 2, 2);
+    let adapters = AdapterConfig::new(4).with_decomposed(true).with_targets(["query", "value", "feed_forward.up"]);
+    let plain = config.init_with(&ParamBuilder::new(&device, 3));
+    let adapted = config.init_with(&ParamBuilder::new(&device, 3).with_adapters(&adapters));
+    let x = random([1, 5, 16], &device);
+    let run = |model: &crate::Transformer| {
+        model.forward(x.clone(), &SequenceInput::default(), &mut Pass::default()).try_into_vec_as::<f32>().unwrap()
+    };
+    assert_close(&run(&adapted), &run(&plain), 1e-5);
+    let adapted = adapted.map(&mut Shake);
+    let merged = merge_adapters(adapted.clone(), &adapters);
+    assert_close(&run(&merged), &run(&adapted), 1e-4);
+    let is_far = run(&adapted).iter().zip(&run(&plain)).any(|(one, other)| (one - other).abs() > 0.1);
+    assert!(is_far, "the adapters changed something");
+    let written = serde_json::to_string(&adapters).unwrap();
+    assert!(written.contains("\"decomposed\":true"), "{written}");
+    assert!(!serde_json::to_string(&AdapterConfig::new(1)).unwrap().contains("decomposed"));
+}
+
 #[test]
 fn a_new_adapter_changes_nothing_and_the_weights_are_those_without_it() {
     let device = Device::default();

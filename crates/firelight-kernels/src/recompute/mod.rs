@@ -162,7 +162,7 @@ mod tests {
         let inputs = vec![wave([3, 4], 0.9, &device).reshape([-1]).require_grad(), Tensor::zeros([4], &device)];
         let tracked = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
         let heard = tracked.clone();
-        let outputs = recomputed(&layers, inputs, move |part, inputs| {
+        let outputs = recomputed(&layers, inputs, move |layers, inputs| {
             let outputs = layers.forward(inputs);
             heard.lock().expect("no panic").push(outputs[0].is_tracked());
             outputs
