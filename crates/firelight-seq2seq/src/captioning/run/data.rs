@@ -154,7 +154,11 @@ impl DataModule<Captioning> for CaptionData {
             Some(run) => Vocabulary::load(&run, true)?,
             None => Vocabulary::new(None, Tokenizer::train(&recipe.data.tokenizer, &parts[0].captions.join("\n"))?)?,
         };
-        Self::new(recipe, vocabulary, normalization, parts)
+        let data = Self::new(recipe, vocabulary, normalization, parts);
+        match paths.first().and_then(|path| list_of(path)) {
+            Some(list) => data.map_err(of_list(&list)),
+            None => data,
+        }
     }
 
     fn recall(recipe: &mut CaptionRecipe, stored: &CaptionRecipe) {
@@ -265,7 +269,7 @@ fn images_of(
     if let Some(list) = list_of(path) {
         let both = captioned(recipe, &list)?;
         let share = (both.captions.len() / VALIDATION_SHARE).max(1);
-        let (training, validation) = both.split(recipe.validation.unwrap_or(share))?;
+        let (training, validation) = both.split(recipe.validation.unwrap_or(share)).map_err(of_list(&list))?;
         return Ok([training, validation]);
     }
     let parts = ImageFiles::read_parts(path, &recipe.options(), None).map_err(|error| no_captions(error, path))?;
@@ -308,6 +312,14 @@ pub(super) fn captioned(recipe: &ImageTextRecipe, list: &Path) -> Result<Caption
     let folder = list.parent().unwrap_or(Path::new(""));
     let (paths, captions): (Vec<PathBuf>, Vec<String>) =
         pairs.into_iter().map(|pair| (folder.join(pair.source), pair.target)).unzip();
-    let images = ImageSet::of_files(&paths, &recipe.options())?;
+    let images = ImageSet::of_files(&paths, &recipe.options()).map_err(of_list(list))?;
     Ok(CaptionedImages { images, captions })
+}
+
+/// Names the list that holds what a user is to mend.
+pub(super) fn of_list<E: Into<Seq2SeqError>>(list: &Path) -> impl FnOnce(E) -> Seq2SeqError {
+    move |error| match error.into() {
+        error if error.is_user_error() => InputError::in_file(list, format!("cannot be used: {error}")).into(),
+        error => error,
+    }
 }
