@@ -101,6 +101,19 @@ mod tests {
     }
 
     #[test]
+    fn seconds_are_those_since_the_work_was_named() {
+        let (sender, remarks) = mpsc::channel();
+        let tell = move |remark| drop(sender.send(remark));
+        let pulse = Pulse::every(Duration::from_millis(600), "preparing", tell);
+        assert_eq!(
+            [(); 2].map(|()| remarks.recv().unwrap()),
+            [0, 1].map(|n| format!("still preparing, for {n} seconds"))
+        );
+        pulse.now("checking");
+        assert_eq!(remarks.recv().unwrap(), "still checking, for 0 seconds");
+    }
+
+    #[test]
     fn a_training_is_named_by_its_last_step() {
         let (pulse, remarks) = short_pulse("preparing");
         let mut steps = StepPulse::new(pulse);

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     /// Work of very different durations.
     fn slow_square(number: usize) -> usize {
@@ -100,7 +100,10 @@ mod tests {
         let count = begun.clone();
         let mut results = Prefetch::new(2, 4, 0..usize::MAX, move |_| count.fetch_add(1, SeqCst));
         results.next();
+        let waiting = Instant::now();
         while begun.load(SeqCst) < 5 {
+            let begun = begun.load(SeqCst);
+            assert!(waiting.elapsed() < Duration::from_secs(60), "only {begun} of 5 jobs have begun");
             thread::yield_now(); // however slow the machine is
         }
         thread::sleep(Duration::from_millis(50));

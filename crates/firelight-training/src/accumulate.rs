@@ -1,12 +1,14 @@
 //! The gradients of several batches as those of one: each batch weighs by its number of counted targets, so that the step
 //! is the one of a single batch with all the items, also where batches differ in length or the last group is smaller. The
-//! trainer adds here; nothing of it outlives a step, so a checkpoint has nothing of it to keep.
+//! trainer adds here; nothing of it outlives a step, so a checkpoint has nothing of it to keep, and nothing grows with the number
+//! of batches.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
 
 use crate::LossOutput;
 
@@ -14,37 +16,60 @@ use crate::LossOutput;
 pub(crate) struct Accumulated {
     gradients: GradientsParams,
     output: LossOutput,
-    /// The sum of each batch, by which a bad one is found.
-    losses: Vec<Tensor<1>>,
+    batches: Batches,
+}
+
+/// The batches of a step, of which the first bad one is found.
+pub(crate) struct Batches {
+    count: usize,
+    /// How many come before the first whose loss is not finite, `[1]`; none while there is one batch.
+    good: Option<Tensor<1, Int>>,
+}
+
+impl Batches {
+    /// Counts one more batch, after those whose sum of losses is `before`.
+    fn and(self, before: &LossOutput, loss: &Tensor<1>) -> Self {
+        let good = self.good.unwrap_or_else(|| before.total.clone().is_finite().int());
+        let is_next = good.clone().equal_elem(self.count as i64).int();
+        Self { count: self.count + 1, good: Some(good + is_next * loss.clone().is_finite().int()) }
+    }
+
+    /// The first batch whose loss is not finite, where they are counted from `first`; all of them, where only their sum tells.
+    pub(crate) fn bad(&self, first: usize) -> RangeInclusive<usize> {
+        let good = self.good.as_ref().and_then(|good| good.clone().try_into_scalar::<i64>().ok());
+        match good.and_then(|good| usize::try_from(good).ok()).filter(|&good| good < self.count) {
+            Some(good) => first + good..=first + good,
+            None => first..=first + self.count - 1,
+        }
+    }
 }
 
 impl Accumulated {
     /// The gradients of the mean loss of one batch.
     pub(crate) fn new(gradients: GradientsParams, output: LossOutput) -> Self {
-        let losses = vec![output.total.clone()];
-        Self { gradients, output, losses }
+        Self { gradients, output, batches: Batches { count: 1, good: None } }
     }
 
     /// Adds those of one more batch of the same `model`.
-    pub(crate) fn add<M: Module>(mut self, model: &M, gradients: GradientsParams, output: LossOutput) -> Self {
-        let mut sum = match self.losses.len() {
+    pub(crate) fn add<M: Module>(self, model: &M, gradients: GradientsParams, output: LossOutput) -> Self {
+        let mut sum = match self.batches.count {
             1 => weighted(model, self.gradients, &self.output),
             _ => self.gradients,
         };
         let mut more = weighted(model, gradients, &output);
         model.visit(&mut Add { sum: &mut sum, more: &mut more });
-        self.losses.push(output.total.clone());
-        Self { gradients: sum, output: self.output.plus(output), losses: self.losses }
+        let batches = self.batches.and(&self.output, &output.total);
+        Self { gradients: sum, output: self.output.plus(output), batches }
     }
 
-    /// The gradients of the mean loss over all targets, the sums of the losses, and the loss of each batch.
-    pub(crate) fn mean<M: Module>(self, model: &M) -> (GradientsParams, LossOutput, Vec<Tensor<1>>) {
+    /// The gradients of the mean loss over all targets, the sums of the losses, and the batches.
+    pub(crate) fn mean<M: Module>(self, model: &M) -> (GradientsParams, LossOutput, Batches) {
         let mut gradients = self.gradients;
-        if self.losses.len() > 1 {
+        if self.batches.count > 1 {
             let factor = self.output.count.clone().clamp_min(1.0).recip();
             model.visit(&mut Multiply { gradients: &mut gradients, seen: HashSet::new(), factor });
         }
-        (gradients, self.output, self.losses)
+        (gradients, self.output, self.batches)
     }
 }
 

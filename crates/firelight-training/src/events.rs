@@ -16,7 +16,7 @@ use burn::train::{
 };
 
 use crate::trainer::Trainer;
-use crate::{StepReport, Trainable, TrainingConfig};
+use crate::{Trainable, TrainingConfig};
 
 /// The events of one run. A failing metric stops the run through the interrupter.
 pub(crate) struct Events<M: Trainable> {
@@ -101,15 +101,17 @@ impl<M: Trainable> Events<M> {
         }
     }
 
-    /// A training step is done, on a batch for each of `outputs`.
-    pub(crate) fn trained(&mut self, outputs: Vec<<M as TrainStep>::Output>, progress: Progress, report: &StepReport) {
-        (self.stretches.done, self.trained) = (report.step, progress.items_processed);
+    /// A batch of a training step is done, with the step's number and its learning rate.
+    pub(crate) fn trained(
+        &mut self,
+        output: <M as TrainStep>::Output,
+        progress: Progress,
+        (step, learning_rate): (usize, f64),
+    ) {
+        (self.stretches.done, self.trained) = (step, progress.items_processed);
         let progress = Progress::new(self.trained.saturating_sub(self.before), self.items, progress.unit);
-        for output in outputs {
-            let rate = Some(report.learning_rate.into());
-            let item = TrainingItem::new(output, progress.clone(), Some(report.step), rate);
-            self.send_train(LearnerEvent::ProcessedItem(item));
-        }
+        let item = TrainingItem::new(output, progress, Some(step), Some(learning_rate.into()));
+        self.send_train(LearnerEvent::ProcessedItem(item));
     }
 
     /// An evaluation over `items` items follows.

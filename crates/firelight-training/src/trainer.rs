@@ -1,16 +1,15 @@
 //! One optimiser step after another: seed, forward and backward, clip, learning rate, update. It knows neither files nor
 //! Burn's events; [`fit`](crate::fit()) drives it.
 
-use std::ops::RangeInclusive;
 use std::time::Instant;
 
 use burn::data::dataset::DatasetError;
 use burn::optim::{GradientsParams, ModuleOptimizer};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use burn::train::{ItemLazy, TrainOutput, TrainStep};
 use firelight_kernels::awake;
 
-use crate::accumulate::Accumulated;
+use crate::accumulate::{Accumulated, Batches};
 use crate::clip::{global_norm, scale_to_norm};
 use crate::culprit::culprit;
 use crate::ema::Ema;
@@ -36,9 +35,6 @@ pub struct Trainer<M> {
     /// Steps done.
     pub(crate) done: usize,
 }
-
-/// The output of each batch of a step.
-type Outputs<M> = Vec<<M as TrainStep>::Output>;
 
 impl<M: Trainable> Trainer<M> {
     /// Begins at step 0 with a model whose parameters are tracked, as on a device with autodiff.
@@ -68,29 +64,28 @@ impl<M: Trainable> Trainer<M> {
     /// # Errors
     /// If the loss or the norm of the gradients is no finite number, or the device fails.
     pub fn step(&mut self, batch: <M as TrainStep>::Input) -> Result<StepReport, TrainingError> {
-        Ok(self.step_since(Instant::now(), [Ok(batch)])?.1)
+        self.step_since(Instant::now(), [Ok(batch)], drop)
     }
 
-    /// Takes one step on all `batches` together, each of which is loaded when its turn has come, so that one is in memory at a
-    /// time. Throughput is measured since `began`, so that it includes the loading.
+    /// Takes one step on all `batches` together, each of which is loaded when its turn has come and whose output is handed to `tell`
+    /// at once, so that one is in memory at a time. Throughput is measured since `began`, so that it includes the loading.
     pub(crate) fn step_since(
         &mut self,
         began: Instant,
         batches: impl IntoIterator<Item = Result<<M as TrainStep>::Input, DatasetError>>,
-    ) -> Result<(Outputs<M>, StepReport), TrainingError> {
+        tell: impl FnMut(<M as TrainStep>::Output),
+    ) -> Result<StepReport, TrainingError> {
         if !is_trained(&self.model) {
             return Err(TrainingError::NoGradient { step: self.done + 1 });
         }
-        let (device, mut outputs) = (self.device(), Vec::new());
-        let gradients = self.gradients(batches, &mut outputs)?;
-        let report = awake(&device, || self.update(began, gradients))?;
-        Ok((outputs, report))
+        let (device, gradients) = (self.device(), self.gradients(batches, tell)?);
+        awake(&device, || self.update(began, gradients))
     }
 
     /// Updates the model by the gradients of all batches of the step.
     fn update(&mut self, began: Instant, gradients: Accumulated) -> Result<StepReport, TrainingError> {
         let step = self.done + 1;
-        let (gradients, output, losses) = gradients.mean(&self.model);
+        let (gradients, output, batches) = gradients.mean(&self.model);
         let gradients = match &self.loss_scale {
             Some(scale) => scale.unscaled(&self.model, gradients),
             None => gradients,
@@ -102,15 +97,15 @@ impl<M: Trainable> Trainer<M> {
                 .map_err(TrainingError::device("training loss"))?;
         let loss = total / count.max(1.0);
         let training_loss = output.training_total.is_some().then(|| minimised / count.max(1.0));
-        self.check_finite("loss", loss, &losses, &gradients)?;
-        let learning_rate = self.schedule.learning_rate(self.optimizer_config.learning_rate, self.done);
+        self.check_finite("loss", loss, &batches, &gradients)?;
+        let learning_rate = self.learning_rate();
         let tokens_per_second = count / began.elapsed().as_secs_f64();
         let report = StepReport { step, loss, training_loss, learning_rate, gradient_norm: norm, tokens_per_second };
         if !norm.is_finite() && self.loss_scale.as_ref().is_some_and(LossScale::halve) {
             self.done = step; // The batch is passed over, as it will be when the run is repeated.
             return Ok(report);
         }
-        self.check_finite("gradient norm", norm, &losses, &gradients)?;
+        self.check_finite("gradient norm", norm, &batches, &gradients)?;
 
         let gradients = scale_to_norm(&self.model, gradients, norm, self.optimizer_config.clip_norm);
         self.model = self.model.clone().optimize(&mut self.optimizer, learning_rate.into(), gradients);
@@ -125,18 +120,23 @@ impl<M: Trainable> Trainer<M> {
         Ok(StepReport { tokens_per_second, ..report })
     }
 
-    /// The gradients of all `batches`, whose outputs it adds to `outputs`.
+    /// The learning rate of the next step.
+    pub(crate) fn learning_rate(&self) -> f64 {
+        self.schedule.learning_rate(self.optimizer_config.learning_rate, self.done)
+    }
+
+    /// The gradients of all `batches`, each of whose outputs it hands to `tell`.
     fn gradients(
         &mut self,
         batches: impl IntoIterator<Item = Result<<M as TrainStep>::Input, DatasetError>>,
-        outputs: &mut Outputs<M>,
+        mut tell: impl FnMut(<M as TrainStep>::Output),
     ) -> Result<Accumulated, TrainingError> {
         let (device, mut all) = (self.device(), None);
         for (number, batch) in (self.first_batch()..).zip(batches) {
             let batch = batch.map_err(TrainingError::data("training"))?;
             let (so_far, output) = awake(&device, || self.accumulated(all, number, batch));
             // Without its graph, which would keep the activations of the batch.
-            outputs.push(output.sync().map_err(|error| TrainingError::device("training loss")(error.into()))?);
+            tell(output.sync().map_err(|error| TrainingError::device("training loss")(error.into()))?);
             all = Some(so_far);
         }
         Ok(all.unwrap_or_else(|| unreachable!("a step has at least one batch")))
@@ -168,24 +168,14 @@ impl<M: Trainable> Trainer<M> {
         &self,
         quantity: &'static str,
         value: f64,
-        losses: &[Tensor<1>],
+        batches: &Batches,
         gradients: &GradientsParams,
     ) -> Result<(), TrainingError> {
         if value.is_finite() {
             return Ok(());
         }
-        let (batches, culprit) = (self.bad_batches(losses), culprit(&self.model, gradients));
+        let (batches, culprit) = (batches.bad(self.first_batch() + 1), culprit(&self.model, gradients));
         Err(TrainingError::NotFinite { step: self.done + 1, batches, quantity, value, culprit })
-    }
-
-    /// The first batch of the step whose loss is not finite, counted from 1; all of them, where only their sum tells.
-    fn bad_batches(&self, losses: &[Tensor<1>]) -> RangeInclusive<usize> {
-        let first = self.first_batch() + 1;
-        let is_bad = |loss: &Tensor<1>| !loss.clone().try_into_scalar::<f64>().is_ok_and(f64::is_finite);
-        match losses.iter().position(is_bad) {
-            Some(bad) => first + bad..=first + bad,
-            None => first..=self.first_batch() + losses.len(),
-        }
     }
 
     /// Refuses a number that an evaluation found and with which a training cannot go on.
@@ -222,7 +212,8 @@ fn mix(seed: u64, step: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::toy::{Line, Noted, Points, alone};
-    use crate::{AdamConfig, Precision, TrainingModule, UpdateRule};
+    use crate::{AdamConfig, LossOutput, Precision, TrainingModule, UpdateRule};
+    use std::cell::RefCell;
     use std::time::Duration;
 
     fn trainer(slope: f32) -> Trainer<Line> {
@@ -296,7 +287,7 @@ mod tests {
         let error = |points: [(f32, f32); 3]| {
             let mut trainer = Trainer { accumulate: 3, done: 1, ..trainer(0.0) };
             let batches = points.map(|point| Ok(Points::new(vec![point], &trainer.device())));
-            trainer.step_since(Instant::now(), batches).unwrap_err().to_string()
+            trainer.step_since(Instant::now(), batches, drop).unwrap_err().to_string()
         };
         let bad = error([(1.0, 1.0), (1.0, 1.0), (1.0, f32::NAN)]);
         assert!(bad.starts_with("step 2, batch 6: the loss is NaN, and the gradient of `slope`"), "{bad}");
@@ -304,6 +295,21 @@ mod tests {
         assert!(bad.starts_with("step 2, batch 5: the loss is NaN"), "{bad}");
         let sum = error([(0.0, 1.5e19), (0.0, 1.5e19), (1.0, 1.0)]); // squares of 2.25e38, twice
         assert!(sum.starts_with("step 2, batches 4 to 6: the loss is inf"), "{sum}");
+    }
+
+    #[test]
+    fn an_output_is_told_before_the_next_batch_is_loaded() {
+        let _alone = alone();
+        let mut trainer = Trainer { accumulate: 3, ..trainer(0.0) };
+        let (seen, device) = (RefCell::new(Vec::new()), trainer.device());
+        let batches = (1..=3).map(|number| {
+            seen.borrow_mut().push(("loaded", number));
+            Ok(Points::new(vec![(0.0, 1.0); number], &device))
+        });
+        let tell = |output: LossOutput| seen.borrow_mut().push(("told", output.read().unwrap().1 as usize));
+        trainer.step_since(Instant::now(), batches, tell).unwrap();
+        let expected = (1..=3).flat_map(|number| [("loaded", number), ("told", number)]).collect::<Vec<_>>();
+        assert_eq!(seen.into_inner(), expected);
     }
 
     #[test]
@@ -360,7 +366,7 @@ mod tests {
         let mut trainer = trainer(0.0);
         let began = Instant::now() - Duration::from_secs(10);
         let batch = Points::new(vec![(1.0, 1.0); 1000], &trainer.device());
-        let report = trainer.step_since(began, [Ok(batch)]).unwrap().1;
+        let report = trainer.step_since(began, [Ok(batch)], drop).unwrap();
         assert!((10.0..=100.0).contains(&report.tokens_per_second), "{}", report.tokens_per_second);
     }
 

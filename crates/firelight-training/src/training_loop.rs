@@ -1,6 +1,7 @@
 //! What happens after which step of a run: reports, evaluations, the best weights, checkpoints, the end. It takes its steps
 //! from `trainer.rs`, writes through `checkpoint.rs`, and is driven by [`fit`](crate::fit()).
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::iter;
 use std::time::Instant;
@@ -108,11 +109,18 @@ impl<M: Trainable> TrainingLoop<M> {
         events.training(items);
         let (step, steps) = (self.state.step + 1, self.training.steps);
         let first = batches.next().ok_or(TrainingError::TooFewBatches { step, steps })?;
-        let group = iter::once(first).chain((&mut *batches).take(self.training.gradient_accumulation_steps - 1));
-        let (outputs, report) = self.trainer.step_since(began, group)?;
+        let newest = RefCell::new(batches.progress());
+        let rest = iter::from_fn(|| {
+            let batch = batches.next()?;
+            newest.replace(batches.progress());
+            Some(batch)
+        });
+        let group = iter::once(first).chain(rest.take(self.training.gradient_accumulation_steps - 1));
+        let rate = self.trainer.learning_rate();
+        let tell = |output| events.trained(output, newest.borrow().clone(), (step, rate));
+        let report = self.trainer.step_since(began, group, tell)?;
         self.state.step = report.step;
         self.state.loss_scale = self.trainer.loss_scale.as_ref().map(LossScale::state);
-        events.trained(outputs, batches.progress(), &report);
         self.observers.step(&report)
     }
 

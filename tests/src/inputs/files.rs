@@ -5,7 +5,7 @@ use std::path::Path;
 
 use firelight::data::labelled::{self, Columns};
 use firelight::data::tagged::{self, TagScheme};
-use firelight::data::{PairColumns, PairFiles, Tokenizer, TokenizerConfig, questions, read_text};
+use firelight::data::{PairColumns, PairFiles, SpecialRole, Tokenizer, TokenizerConfig, questions, read_text};
 
 use super::{Names, Reader, text_of, written};
 
@@ -89,8 +89,19 @@ pub(super) fn readers() -> Vec<Reader> {
             read: |home| text_of(questions::read(&home.join("squad.jsonl"))),
         },
         Reader { names: Names::File, name: "tokenizer", file: "tokenizer.json", valid: tokenizers, read: encode },
+        Reader { names: Names::File, name: "special-tokens", file: SPECIAL_TOKENS, valid: special_tokens, read: roles },
+        Reader {
+            names: Names::File,
+            name: "tokenizer-config",
+            file: TOKENIZER_CONFIG,
+            valid: tokenizer_configs,
+            read: roles,
+        },
     ]
 }
+
+const SPECIAL_TOKENS: &str = "special_tokens_map.json";
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 
 fn texts(home: &Path) -> Vec<Vec<u8>> {
     written(home, "input.txt", &["The cat sat.\n\nOn the m\u{e4}t, 12 times.\n", "\u{feff}one line"])
@@ -172,6 +183,25 @@ fn tokenizers(home: &Path) -> Vec<Vec<u8>> {
     written(home, "tokenizer.json", &files)
 }
 
+fn special_tokens(home: &Path) -> Vec<Vec<u8>> {
+    special_tokenizer(home);
+    let objects = r#"{"eos_token": {"content": "<fin>", "lstrip": false}, "pad_token": "a"}"#;
+    written(home, SPECIAL_TOKENS, &[r#"{"bos_token": "<s>", "unk_token": "<lacking>"}"#, objects])
+}
+
+fn tokenizer_configs(home: &Path) -> Vec<Vec<u8>> {
+    special_tokenizer(home);
+    let config = r#"{"eos_token": "<fin>", "cls_token": null, "model_max_length": 512, "tokenizer_class": "Bert"}"#;
+    written(home, TOKENIZER_CONFIG, &[config])
+}
+
+/// A tokenizer beside which files name special tokens.
+fn special_tokenizer(home: &Path) {
+    let tokenizer = Tokenizer::train(&TokenizerConfig::Byte, "").expect("a tokenizer");
+    let tokenizer = tokenizer.with_special_tokens(&["<s>", "<fin>"]).expect("two more tokens");
+    tokenizer.save(home.join("tokenizer.json")).expect("a file in a scratch folder");
+}
+
 fn lines_of(home: &Path) -> PairFiles {
     PairFiles::Lines { source: home.join("train.de"), target: home.join("train.en") }
 }
@@ -206,4 +236,12 @@ fn encode(home: &Path) -> Result<(), String> {
         tokenizer.decode(&ids);
     }
     Ok(())
+}
+
+/// Reads the file beside the tokenizer and uses what it says.
+fn roles(home: &Path) -> Result<(), String> {
+    let tokenizer = Tokenizer::load(home.join("tokenizer.json")).map_err(|error| error.to_string())?;
+    let named: Vec<u32> = SpecialRole::ALL.into_iter().filter_map(|role| tokenizer.role(role)).collect();
+    tokenizer.decode(&named);
+    encode(home)
 }

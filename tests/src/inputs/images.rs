@@ -1,9 +1,11 @@
-//! Readers of images: IDX, packed or not, CIFAR, folders of PNG and JPEG files.
+//! Readers of images: IDX, packed or not, CIFAR, folders of PNG and JPEG files, lists of captions.
 
 use std::fs;
 use std::path::Path;
 
 use firelight::data::{Cifar, Image, ImageFiles, ImageShape, ReadOptions};
+use firelight::seq2seq::{CaptionData, Captioning};
+use firelight::training::{DataModule, read_recipe};
 
 use super::{Names, Reader, text_of, written};
 
@@ -40,8 +42,11 @@ pub(super) fn readers() -> Vec<Reader> {
             valid: jpeg,
             read: |home| read(&folders(home)),
         },
+        Reader { names: Names::File, name: "captions", file: CAPTIONS, valid: captions, read: captioned },
     ]
 }
+
+const CAPTIONS: &str = "captions.jsonl";
 
 /// Four images of 3 x 2 pixels.
 fn idx_bytes() -> Vec<u8> {
@@ -85,6 +90,19 @@ fn jpeg(home: &Path) -> Vec<Vec<u8>> {
     written(home, "cats/1.jpeg", &[include_bytes!("../../inputs/valid/image.jpeg")])
 }
 
+/// Lists of three images, each of which may have several captions.
+fn captions(home: &Path) -> Vec<Vec<u8>> {
+    for name in ["1.png", "2.png", "3.png"] {
+        Image::new(ImageShape::new(1, [8, 8]), vec![7; 64]).write_png(home.join(name)).expect("a picture");
+    }
+    let line = |(image, caption): (&str, &str)| format!("{{\"image\": \"{image}\", \"caption\": \"{caption}\"}}\n");
+    let lists = [
+        vec![("1.png", "a dog"), ("2.png", "a cat"), ("3.png", "two d\\u00f6gs")],
+        vec![("1.png", "a dog"), ("1.png", "one dog, on the left"), ("3.png", "")],
+    ];
+    written(home, CAPTIONS, &lists.map(|list| list.into_iter().map(line).collect::<String>()))
+}
+
 fn folder_of_two_classes(home: &Path) {
     for class in ["cats", "dogs"] {
         fs::create_dir_all(home.join(class)).expect("a scratch folder");
@@ -107,4 +125,11 @@ fn folders(home: &Path) -> ImageFiles {
 /// As a training reads them: brought to one shape.
 fn read(files: &ImageFiles) -> Result<(), String> {
     text_of(files.read(&ReadOptions { size: Some([4, 4]), channels: Some(3), skip_unreadable: false }))
+}
+
+/// As a training of captions reads them.
+fn captioned(home: &Path) -> Result<(), String> {
+    let mut recipe =
+        read_recipe::<Captioning>(None, &[("data.validation".into(), "1".into())]).expect("the built-in recipe");
+    text_of(CaptionData::read(&mut recipe, Path::new("captions.toml"), &[home.into()]))
 }

@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use burn::tensor::Device;
 use firelight::generation::GenerationOptions;
 use firelight::language::{Run, RunRequest, TextGenerator};
-use firelight::storage::{Checkpoint, Existing};
-use firelight::training::MetricsLog;
+use firelight::storage::{Checkpoint, Existing, ModelFolder};
+use firelight::training::{MetricsLog, Report};
 use tempfile::TempDir;
 
 use super::{Names, Reader, text_of};
@@ -22,7 +22,9 @@ pub(super) fn readers() -> Vec<Reader> {
         of_training("run-tokens", "run/data.tokens", Names::Anything),
         of_training("run-state", "run/checkpoints/step-20/state.json", Names::File),
         of_training("run-moments", "run/checkpoints/step-20/optimizer.bpk", Names::File),
+        Reader { name: "run-ema", file: EMA, valid: copied, read: go_on, names: Names::File },
         Reader { name: "run-metrics", file: METRICS, valid: copied, read: go_on_with_metrics, names: Names::File },
+        Reader { name: "run-sessions", file: SESSIONS, valid: copied, read: report, names: Names::File },
     ]
 }
 
@@ -35,6 +37,8 @@ fn of_training(name: &'static str, file: &'static str, names: Names) -> Reader {
 }
 
 const METRICS: &str = "run/metrics.jsonl";
+const SESSIONS: &str = "run/sessions.json";
+const EMA: &str = "run/checkpoints/step-20/ema.safetensors";
 
 /// The steps of the run.
 const STEPS: usize = 20;
@@ -56,6 +60,7 @@ fn trained() -> &'static Path {
             ("training.evaluate_every", "10"),
             ("training.checkpoint_every", "10"),
             ("training.keep_checkpoints", "1"),
+            ("training.ema_decay", "0.5"),
             ("schedule.warmup_steps", "2"),
             ("schedule.steps", "20"),
         ];
@@ -93,12 +98,25 @@ fn generate(home: &Path) -> Result<(), String> {
 
 /// Everything that a resumed training reads before it begins.
 fn resume(home: &Path) -> Result<(), String> {
-    let request =
-        RunRequest { out: Some(home.join("run")), existing: Existing::Resume, ..RunRequest::new(&Device::flex()) };
-    text_of(Run::prepare(&request))
+    text_of(Run::prepare(&resumed(home)))
+}
+
+/// And what it reads as it begins, although no step is left.
+fn go_on(home: &Path) -> Result<(), String> {
+    text_of(Run::prepare(&resumed(home)).and_then(Run::fit))
+}
+
+fn resumed(home: &Path) -> RunRequest {
+    RunRequest::new(&Device::flex()).with_out(home.join("run")).with_existing(Existing::Resume)
 }
 
 /// What a resumed training reads as it begins.
 fn go_on_with_metrics(home: &Path) -> Result<(), String> {
     text_of(MetricsLog::resume(home.join(METRICS), STEPS))
+}
+
+/// What a report says of the sessions.
+fn report(home: &Path) -> Result<(), String> {
+    let folder = ModelFolder::open(home.join("run")).map_err(|error| error.to_string())?;
+    text_of(Report::default().write(&folder))
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
+use firelight_kernels::assert_close;
 use firelight_storage::{Checkpoint, Existing, ModelFolder, average_weights};
 use firelight_training::{RunRequest, merge};
 use safetensors::SafeTensors;
@@ -97,11 +98,6 @@ fn probabilities(run: &Path, checkpoint: &Checkpoint) -> Vec<f64> {
     found.iter().flat_map(Prediction::probabilities).map(|(_, probability)| *probability).collect()
 }
 
-fn assert_alike(found: &[f64], expected: &[f64]) {
-    let near = found.iter().zip(expected).all(|(one, other)| (one - other).abs() < 1e-5);
-    assert!(near && found.len() == expected.len(), "{found:?} {expected:?}");
-}
-
 #[test]
 fn adapters_and_head_are_trained_and_the_encoder_keeps_its_bytes() {
     let home = Home::new();
@@ -136,7 +132,7 @@ fn merged_weights_say_what_the_adapters_said() {
         let out = home.path(&format!("merged-{checkpoint}"));
         merge::<Classification>(&run, &checkpoint, &out, &Device::default()).unwrap();
         assert!(weights(&out).keys().all(|key| !is_adapter(key)));
-        assert_alike(&probabilities(&out, &Checkpoint::Last), &probabilities(&run, &checkpoint));
+        assert_close(&probabilities(&out, &Checkpoint::Last), &probabilities(&run, &checkpoint), 1e-5);
     }
     let merged = home.path("merged-last");
     let config: TextClassifierConfig = ModelFolder::open(&merged).unwrap().read_config(crate::TASK).unwrap();
@@ -145,8 +141,7 @@ fn merged_weights_say_what_the_adapters_said() {
         |run: &Path| evaluate(run, &Checkpoint::Last, Some((home.data.path(), None)), &Device::default()).unwrap();
     assert!((measured(&merged).loss - measured(&run).loss).abs() < 1e-5);
     let vectors = |run: &Path| Embedder::load(run).unwrap().embed(&TEXTS).unwrap().concat();
-    let [one, other] = [&merged, &run].map(|run| vectors(run).into_iter().map(f64::from).collect::<Vec<_>>());
-    assert_alike(&one, &other);
+    assert_close(&vectors(&merged), &vectors(&run), 1e-5);
 
     let again =
         merge::<Classification>(&merged, &Checkpoint::Last, home.path("again"), &Device::default()).unwrap_err();

@@ -2,7 +2,7 @@
 //! labels with their probabilities, numbers or tags out, as many and in the same order; images are the business of
 //! `classify_images.rs`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
@@ -16,7 +16,7 @@ use firelight::vision;
 use serde_json::{Map, Value, json};
 
 use super::classify_images::ClassifyImages;
-use super::texts::Texts;
+use super::texts::{STDIN, Texts};
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
 use crate::output;
@@ -77,11 +77,13 @@ impl Classify {
         let load = |checkpoint: &Checkpoint, device: &Device| {
             Ok(QuestionAnswerer::load_from(&self.model.run_dir, checkpoint, device)?)
         };
+        let source = self.source();
         self.answer(load, |reader: &QuestionAnswerer, before, lines| {
             let parted = |(line, text): (usize, &String)| match text.split_once('\t') {
                 Some((question, context)) => Ok((question.to_string(), context.to_string())),
                 None => bail!(Mistake(format!(
-                    "line {line} has no tab: give a question, a tab and the text that it is about"
+                    "line {line} of `{}` has no tab: give a question, a tab and the text that it is about",
+                    source.display()
                 ))),
             };
             let questions = (before + 1..).zip(lines).map(parted).collect::<Result<Vec<_>>>()?;
@@ -125,6 +127,12 @@ impl Classify {
             };
             Ok(texts.iter().zip(&found).map(shown).collect())
         })
+    }
+
+    /// Where the texts come from, as messages call it.
+    fn source(&self) -> &Path {
+        let elsewhere = if self.text.is_some() { "--text" } else { STDIN };
+        self.file.as_deref().unwrap_or(elsewhere.as_ref())
     }
 
     /// Prints what a model that is loaded says of the texts, while they are read.

@@ -25,7 +25,7 @@ const LONGEST: u64 = 1 << 24;
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// What the standard input is called in messages.
-const STDIN: &str = "the standard input";
+pub(super) const STDIN: &str = "the standard input";
 
 /// Texts that are read as they are needed.
 pub(super) enum Texts {

@@ -172,3 +172,25 @@ impl Found {
         format!("{text}{}\n", alignment.collect::<String>())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        search: Search,
+    }
+
+    #[test]
+    fn every_option_of_the_search_is_handed_on() {
+        let options = |words: &str| Command::parse_from(words.split(' ')).search.options();
+        let found = options("translate --beams 4 --length-penalty=-1 --n-best 2 --batch 7 --truncate");
+        let expected = TranslateOptions { beams: 4, length_penalty: -1.0, n_best: 2, truncate: true, batch: 7 };
+        assert_eq!(found, expected);
+        assert_eq!(options("translate"), TranslateOptions { batch: u32::MAX as usize, ..TranslateOptions::default() });
+    }
+}

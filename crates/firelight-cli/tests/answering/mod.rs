@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use crate::USER;
-use crate::support::{Model, firelight};
+use crate::support::{Model, command, finish, firelight};
 
 const RECIPE: &str = r#"
 task = "question_answering"
@@ -88,7 +88,15 @@ fn a_question_is_answered_with_its_place_and_a_split_is_measured() {
     assert_eq!(line, json!({"text": asked, "answer": "max", "start": 14, "end": 17}));
     let plain = firelight(["classify", &run, "--text", asked]).succeeds().stdout;
     assert!(plain.starts_with("max\t") && plain.ends_with("\t14\t17\n"), "{plain}");
-    firelight(["classify", &run, "--text", "who was seen ?"]).fails(USER, &["line 1 has no tab"]);
+    firelight(["classify", &run, "--text", "who was seen ?"]).fails(USER, &["line 1 of `--text` has no tab"]);
+    let home = Model::scratch();
+    let file = home.path().join("asked.txt");
+    fs::write(&file, format!("{asked}\nwho was seen ?\n")).unwrap();
+    let without = ["classify", &run, "--file", &file.display().to_string()];
+    firelight(without).fails(USER, &[&format!("line 2 of `{}` has no tab", file.display())]);
+    let mut piped = command(["classify", &run]);
+    piped.stdin(fs::File::open(&file).unwrap());
+    finish(piped).fails(USER, &["line 2 of `the standard input` has no tab"]);
     let found = firelight(["evaluate", &run, "--data", &data, "--split", "test", "--json"]).succeeds().stdout;
     let line: Value = serde_json::from_str(&found).unwrap();
     assert!(line["exact_match"] == 1.0 && line["f1"] == 1.0 && line["examples"] == 8, "{line}");

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use firelight_data::{Tokenizer, TokenizerConfig};
+use firelight_kernels::assert_close;
 use firelight_storage::{Checkpoint, Existing, ModelFolder};
 use firelight_training::{RunRequest, merge};
 use tempfile::TempDir;
@@ -140,7 +141,7 @@ fn adapters_are_trained_alone_and_merged() {
     merge::<Language>(home.path("run"), &Checkpoint::Last, home.path("merged"), &Device::default()).unwrap();
     let [base, adapted, merged] = ["base", "run", "merged"].map(|name| logits(&home.path(name)));
     assert_ne!(base, adapted);
-    assert!(adapted.iter().zip(&merged).all(|(one, other)| (one - other).abs() < 1e-3), "{adapted:?} {merged:?}");
+    assert_close(&adapted, &merged, 1e-3);
     let kept = TextGenerator::load_from(home.path("run"), &Checkpoint::Last, &Device::default()).unwrap();
     assert_eq!(numbers(kept.model().embedding.weight.val().into_data()), before);
     // Another run begins with them in its weights.

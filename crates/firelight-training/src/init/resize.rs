@@ -86,13 +86,13 @@ mod tests {
 
     #[test]
     fn rows_in_common_are_taken_and_the_others_stay() {
-        let own = TensorData::new(vec![0.0f32; 8], [4, 2]);
+        let own = TensorData::new(vec![7.0f32; 8], [4, 2]);
         let found = TensorData::new(vec![1.0f32, 2.0, 3.0, 4.0], [2, 2]);
-        assert_eq!(values(&rows(&own, &found, 0)), [1.0, 2.0, 3.0, 4.0, 0.0, 0.0, 0.0, 0.0]);
+        assert_eq!(values(&rows(&own, &found, 0)), [1.0, 2.0, 3.0, 4.0, 7.0, 7.0, 7.0, 7.0]);
         assert_eq!(values(&rows(&found, &TensorData::new(vec![9.0f32; 6], [3, 2]), 0)), [9.0; 4], "fewer of them");
         // The columns of a head, [D, V]: two of three.
-        let own = TensorData::new(vec![0.0f32; 6], [2, 3]);
-        assert_eq!(values(&rows(&own, &found, 1)), [1.0, 2.0, 0.0, 3.0, 4.0, 0.0]);
+        let own = TensorData::new(vec![7.0f32; 6], [2, 3]);
+        assert_eq!(values(&rows(&own, &found, 1)), [1.0, 2.0, 7.0, 3.0, 4.0, 7.0]);
     }
 
     /// Every position of the new grid is the mean of the old one, those before it first.

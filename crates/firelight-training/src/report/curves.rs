@@ -151,6 +151,15 @@ mod tests {
             ("Validation metric: pace", vec!["pace".into()]),
         ];
         assert_eq!(named(&charts[1..3]), expected);
+
+        let line = "{\"step\":5,\"accuracy\":0.5,\"matthews\":-0.1,\"pearson\":0.2,\"spearman\":0.3}\n";
+        let charts = curves(line).charts("text", "nats per text");
+        let expected = [
+            ("Validation metrics", vec!["accuracy".to_string()]),
+            ("Validation metrics, -1 to 1", ["matthews", "pearson", "spearman"].map(metric_in_words).to_vec()),
+        ];
+        assert_eq!(named(&charts[1..3]), expected);
+        assert_eq!([&charts[1], &charts[2]].map(|(_, chart)| chart.y_label.as_str()), ["share", "correlation"]);
     }
 
     #[test]

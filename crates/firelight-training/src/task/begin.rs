@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use firelight_storage::{ModelFolder, StorageError, read_text_file, shortened};
 use toml::{Table, Value};
@@ -36,7 +36,7 @@ impl<T: Task> Plan<T> {
         let source = request.recipe.clone().unwrap_or_else(|| T::BUILT_IN[0].name.into());
         let mut recipe = read_new_recipe::<T>(request.recipe.as_deref(), &request.overrides)?;
         recipe.training.check_device(&request.device)?;
-        warn_of_one_file::<T>(&recipe);
+        warn_of_one_file::<T>(&recipe, &request.data);
         let corpus = T::DataModule::read(&mut recipe, &source, &request.data)?;
         let config = T::config(&recipe, &corpus, &source)?;
         Ok(Self { recipe, corpus, config })
@@ -78,19 +78,31 @@ fn refused<T: Task>(request: &RunRequest, problems: &[Problem]) -> Result<(), Re
 }
 
 /// Warns of a validation loss that says nothing about what the model has not seen.
-fn warn_of_one_file<T: Task>(recipe: &RecipeOf<T>) {
+fn warn_of_one_file<T: Task>(recipe: &RecipeOf<T>, data: &[PathBuf]) {
     let values = recipe.values().unwrap_or_default();
-    if let Some(file) = one_file(&values) {
+    if let Some(file) = one_file(&values, data) {
         log::warn!(
             "data.split.train and data.split.validation are both \"{file}\": the model is validated on what it is trained on"
         );
     }
 }
 
-/// The file that a recipe both trains and validates on.
-fn one_file(values: &BTreeMap<String, Value>) -> Option<&str> {
+/// The file that a recipe both trains and validates on, also where it names it in two ways; names are those of paths, or of files
+/// within the data, with their ending or without.
+fn one_file<'a>(values: &'a BTreeMap<String, Value>, data: &[PathBuf]) -> Option<&'a str> {
     let file = |key: &str| values.get(key).and_then(Value::as_str);
-    file("data.split.train").filter(|training| file("data.split.validation") == Some(training))
+    let names @ [training, validation] = [file("data.split.train")?, file("data.split.validation")?];
+    let mut places = [Path::new(".")].into_iter().chain(data.iter().map(PathBuf::as_path));
+    let is_one = |place: &Path| {
+        let [one, other] = names.map(|name| real(&place.join(name)));
+        one.is_some() && one == other
+    };
+    (training == validation || places.any(is_one)).then_some(training)
+}
+
+/// A path in one way alone, whether its last part is there or not.
+fn real(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok().or_else(|| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?)))
 }
 
 /// Finds a metric that the task does not measure, adapters, groups or frozen parts that the model does not have, and a decay
@@ -259,14 +271,25 @@ mod tests {
 
     #[test]
     fn one_file_for_training_and_validation_is_found() {
+        let home = tempfile::tempdir().unwrap();
+        for name in ["a.tsv", "b.tsv"] {
+            std::fs::write(home.path().join(name), "x").unwrap();
+        }
         let found = |data: &str| {
             let recipe = AnyRecipe::parse(&format!("task = \"toy\"\n[data]\n{data}\n"), "toy.toml", &[]).unwrap();
-            one_file(&recipe.values().unwrap()).map(str::to_string)
+            one_file(&recipe.values().unwrap(), &[home.path().into()]).map(str::to_string)
         };
         assert_eq!(found("training = \"all\"\nvalidation = \"all\"").as_deref(), Some("all"));
-        for apart in
-            ["training = \"all\"\nvalidation = \"dev\"", "training = \"all\"\nvalidation = 100", "tokenizer = \"char\""]
-        {
+        assert_eq!(found("training = \"./a.tsv\"\nvalidation = \"a.tsv\"").as_deref(), Some("./a.tsv"));
+        assert_eq!(found("training = \"train\"\nvalidation = \"./train\"").as_deref(), Some("train"));
+        let whole = home.path().join("a.tsv");
+        assert_eq!(found(&format!("training = \"a.tsv\"\nvalidation = {whole:?}")).as_deref(), Some("a.tsv"));
+        for apart in [
+            "training = \"all\"\nvalidation = \"dev\"",
+            "training = \"a.tsv\"\nvalidation = \"./b.tsv\"",
+            "training = \"all\"\nvalidation = 100",
+            "tokenizer = \"char\"",
+        ] {
             assert_eq!(found(apart), None, "{apart}");
         }
     }

@@ -92,7 +92,7 @@ fn take_steps<M: Trainable>(
         let began = Instant::now();
         let Some(first) = batches.next() else { break };
         let group = iter::once(first).chain((&mut *batches).take(trainer.accumulate - 1));
-        trainer.step_since(began, group)?;
+        trainer.step_since(began, group, drop)?;
         times.push(began.elapsed());
     }
     Ok(times)

@@ -39,7 +39,7 @@ pub struct Estimate {
     pub tokens_per_step: usize,
     /// Optimiser steps.
     pub steps: usize,
-    /// Bytes of weights, gradients and the optimiser's moments.
+    /// Bytes of weights, gradients, their sum over the batches of a step, and the optimiser's moments.
     pub state_bytes: usize,
     /// Bytes that the forward pass of one batch keeps for the backward pass.
     pub activation_bytes: usize,
@@ -77,10 +77,12 @@ impl Estimate {
     }
 }
 
-/// Weights, with one copy more of them where a moving average is kept; gradients and two moments of what is trained.
+/// Weights, with one copy more of them where a moving average is kept; gradients and two moments of what is trained, and the
+/// sum of the gradients where a step has several batches.
 fn state_bytes(training: &TrainingConfig, parameters: usize, trained: usize) -> usize {
-    let copies = if training.ema_decay > 0.0 { 2 } else { 1 };
-    parameters.saturating_mul(copies).saturating_add(trained.saturating_mul(3)).saturating_mul(FLOAT)
+    let weights = if training.ema_decay > 0.0 { 2 } else { 1 };
+    let gradients = if training.gradient_accumulation_steps > 1 { 2 } else { 1 };
+    parameters.saturating_mul(weights).saturating_add(trained.saturating_mul(gradients + 2)).saturating_mul(FLOAT)
 }
 
 impl fmt::Display for Estimate {

@@ -46,6 +46,22 @@ mod tests {
     }
 
     #[test]
+    fn the_sum_of_the_gradients_of_several_batches_is_counted() {
+        let home = tempfile::tempdir().unwrap();
+        folder(home.path(), 10);
+        let estimate = |batches: usize| {
+            let request = RunRequest::new(&Device::default()).with_data(home.path());
+            Run::estimate(&request.with_override("training.gradient_accumulation_steps", batches)).unwrap()
+        };
+        let (one, many) = (estimate(1), estimate(1_000_000));
+        assert_eq!(many.state_bytes, one.state_bytes + 4 * one.parameters);
+        assert_eq!(
+            (many.activation_bytes, many.tokens_per_step),
+            (one.activation_bytes, 1_000_000 * one.tokens_per_step)
+        );
+    }
+
+    #[test]
     fn a_training_that_no_machine_holds_is_refused_before_anything_is_made() {
         let home = tempfile::tempdir().unwrap();
         folder(&home.path().join("data"), 10);

@@ -151,7 +151,11 @@ impl DataModule<Captioning> for CaptionData {
             Some(run) => Vocabulary::load(&run, true)?,
             None => Vocabulary::new(None, Tokenizer::train(&recipe.data.tokenizer, &parts[0].captions.join("\n"))?)?,
         };
-        Self::new(recipe, vocabulary, normalization, parts)
+        let data = Self::new(recipe, vocabulary, normalization, parts);
+        match paths.first().and_then(|path| list_of(path)) {
+            Some(list) => data.map_err(of_list(&list)),
+            None => data,
+        }
     }
 
     fn recall(recipe: &mut CaptionRecipe, stored: &CaptionRecipe) {
@@ -265,7 +269,8 @@ fn images_of(
             return Ok([all, captioned(recipe, &folder_of(&list).join(name))?]);
         }
         let images = all.captions.len();
-        return Ok(all.split(images - recipe.split.training_len(images, "images")?)?.into());
+        let held_out = images - recipe.split.training_len(images, "images")?;
+        return Ok(all.split(held_out).map_err(of_list(&list))?.into());
     }
     // What pictures to validate on are composed of is held out, however many those are.
     let split = match recipe.split.validation {
@@ -313,6 +318,14 @@ pub(super) fn captioned(recipe: &ImageTextRecipe, list: &Path) -> Result<Caption
     let folder = list.parent().unwrap_or(Path::new(""));
     let (paths, captions): (Vec<PathBuf>, Vec<String>) =
         pairs.into_iter().map(|pair| (folder.join(pair.source), pair.target)).unzip();
-    let images = ImageSet::of_files(&paths, &recipe.options())?;
+    let images = ImageSet::of_files(&paths, &recipe.options()).map_err(of_list(list))?;
     Ok(CaptionedImages { images, captions })
+}
+
+/// Names the list that holds what a user is to mend.
+pub(super) fn of_list<E: Into<Seq2SeqError>>(list: &Path) -> impl FnOnce(E) -> Seq2SeqError {
+    move |error| match error.into() {
+        error if error.is_user_error() => InputError::in_file(list, format!("cannot be used: {error}")).into(),
+        error => error,
+    }
 }

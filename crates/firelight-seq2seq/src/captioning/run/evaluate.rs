@@ -9,7 +9,7 @@ use firelight_storage::{Checkpoint, ModelFolder};
 use firelight_training::{DataModule, TaskEvaluation, TrainingModule, read_recipe};
 
 use super::super::captioner::Captioner;
-use super::data::{CaptionData, captioned, list_of, no_list};
+use super::data::{CaptionData, captioned, list_of, no_list, of_list};
 use super::{Captioning, descriptions};
 use crate::error::Seq2SeqError;
 use crate::run::score::TargetScores;
@@ -38,7 +38,8 @@ pub fn evaluate_captions(
             let mut asked = recipe.data.clone();
             (asked.image_size, asked.channels) = (Some(shape.size()), Some(shape.channels));
             let normalization = captioner.config().normalization.clone();
-            CaptionData::measured(&recipe, Vocabulary::load(&folder, true)?, normalization, captioned(&asked, &list)?)?
+            let (vocabulary, images) = (Vocabulary::load(&folder, true)?, captioned(&asked, &list)?);
+            CaptionData::measured(&recipe, vocabulary, normalization, images).map_err(of_list(&list))?
         }
         None => CaptionData::open(&recipe, &folder)?,
     };

@@ -205,9 +205,10 @@ fn images_with_captions_and_labelled_images_are_trained_on() {
     let patches = error("labelled", &[("model.patch_size", "5")]);
     assert!(patches.contains("image_size = [18, 18] must be multiples of patch_size = 5"), "{patches}");
     let long = error("own", &[("model.max_seq_len", "3")]);
-    assert!(long.contains("line 1 has 4 tokens, the end of the caption included"), "{long}");
+    assert!(long.contains("captions.jsonl` cannot be used: line 1 has 4 tokens, the end of the caption"), "{long}");
     fs::remove_file(home.path().join("own/4.png")).unwrap();
-    assert!(error("own", &[]).contains("4.png"), "{}", error("own", &[]));
+    let missing = error("own", &[]);
+    assert!(missing.contains("captions.jsonl` cannot be used: ") && missing.contains("4.png"), "{missing}");
     assert!(error("nowhere", &[]).contains("nowhere"));
     let none = Run::<Captioning>::prepare(&request(home.path(), &[("data.drawn_digits", "0")])).err().unwrap();
     assert!(none.to_string().contains("needs images to train on"), "{none}");
