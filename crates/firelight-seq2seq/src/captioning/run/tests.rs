@@ -234,7 +234,7 @@ fn a_sound_model_passes_the_self_check_and_the_recipe_comes_back_from_its_text()
 fn an_estimate_counts_all_patches_of_an_image_and_all_tokens_of_its_caption() {
     let config = crate::captioning::model::tests::config();
     let recipe = CaptionRecipe::parse(Captioning::BUILT_IN[0].text, "captions.toml", &[]).unwrap();
-    let found = Captioning::estimate(&recipe, &config);
+    let found = Captioning::estimate(&recipe, &config, &Device::default());
     let model = config.init(&Device::default());
     let [image, both] = [model.vit.cost(), model.cost(8)].map(|cost| cost.training_flops_per_token());
     // Four patches with their class token, and eight tokens, which share the cost of all.
