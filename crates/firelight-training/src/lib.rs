@@ -7,12 +7,13 @@
 //!    [`ScheduleConfig`], the update of [`OptimizerConfig`].
 //! 3. [`evaluate`] measures the loss over the whole validation data every so many steps; the best weights are kept, and
 //!    checkpoints from which [`resume_point`] continues to the bit.
-//! 4. [`Observer`]s receive reports: [`ProgressBar`] draws, [`MetricsLog`] writes `metrics.jsonl`. Burn's own metrics
-//!    and renderers join through [`FitInput::extension`]; the [`metrics`] here are made for [`LossOutput`], and
-//!    [`metrics::text`] scores generated text (BLEU, chrF, exact match), [`metrics::classes`] predicted classes.
+//! 4. [`Observer`]s receive reports: [`ProgressBar`] draws, [`MetricsLog`] writes `metrics.jsonl`, [`TensorBoard`] event files, also
+//!    as a metric logger of Burn's. Burn's own metrics and renderers join through [`FitInput::extension`]; the [`metrics`] here
+//!    are made for [`LossOutput`], and [`metrics::text`] scores generated text (BLEU, chrF, exact match),
+//!    [`metrics::classes`] predicted classes.
 //!
 //! A task crate that says with [`Task`] what its sections of a recipe mean gets whole runs with it: a [`Run`] reads and checks
-//! everything, makes or resumes the run folder, and trains.
+//! everything, makes or resumes the run folder, and trains. Three methods are enough where Burn's datasets feed it: [`Datasets`].
 //!
 //! The parts work alone too: [`OptimizerConfig::init`] and [`ScheduleConfig::init`] fit a plain Burn `Learner`.
 //!
@@ -91,8 +92,9 @@ pub use recompute::Recompute;
 pub use report::{Report, Sample};
 pub use schedule::{DecayShape, Schedule, ScheduleConfig, ScheduleKind};
 pub use task::{
-    BatchCost, BuiltIn, Check, DataModule, DryRun, Estimate, Pace, ROWS, RecipeOf, Run, RunRequest, Section, Task,
-    TaskEvaluation, TrainedRun, built_in, merge, read_any_recipe, read_new_recipe, read_recipe, task_of,
+    BatchCost, BuiltIn, Check, DataModule, DatasetTask, Datasets, DryRun, Estimate, NoKeys, Pace, ROWS, RecipeOf, Run,
+    RunRequest, Section, Task, TaskEvaluation, TrainedRun, built_in, merge, read_any_recipe, read_new_recipe,
+    read_recipe, task_of,
 };
 pub use tensorboard::TensorBoard;
 pub use trainer::Trainer;

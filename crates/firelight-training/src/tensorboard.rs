@@ -1,27 +1,32 @@
-//! The numbers of a run as TensorBoard event files, for those who watch many runs side by side. An [`Observer`] beside the
-//! metrics file, for whoever asks for it.
-//!
-//! Source: TensorFlow's `event.proto` and `summary.proto`, of which only the fields of scalars are named here, and the framing of
-//! `record_writer.cc`: length, its checksum, the message, its checksum.
+//! The numbers of a training as TensorBoard event files, for those who watch many runs side by side: an [`Observer`] of
+//! [`fit`](crate::fit()), and Burn's [`MetricLogger`], over one writer.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+mod event_file;
 
-use firelight_storage::StorageError;
-use prost::Message;
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
 
+use burn::train::logger::{InMemoryMetricLogger, MetricLogger};
+use burn::train::metric::store::{EpochSummary, MetricsUpdate, NumericMetricUpdate, Split};
+use burn::train::metric::{MetricDefinition, MetricId, MetricName, NumericEntry};
+
+use self::event_file::EventFile;
 use crate::{EvaluationReport, Observer, StepReport, TrainingError};
 
-/// The first event of a file tells its format.
-const VERSION: &str = "brain.Event:2";
-
 /// Writes an event file into a folder; a resumed run adds another one, as TensorBoard expects.
-#[derive(Debug)]
+///
+/// As an [`Observer`] it has the reports of [`fit`](crate::fit()). As a [`MetricLogger`] it has the metrics of any Burn training
+/// (`with_metric_logger`): of every training batch, and of the validation as a whole, at the number of batches before it. Burn hands no
+/// number of a step to its loggers, so the batches are counted here.
 pub struct TensorBoard {
-    path: PathBuf,
-    file: File,
+    file: EventFile,
+    /// Training batches that Burn has logged.
+    batches: usize,
+    names: HashMap<MetricId, MetricName>,
+    /// Burn's early stopping and its choice of checkpoints ask a logger for what it was told.
+    told: InMemoryMetricLogger,
+    is_broken: bool,
 }
 
 impl TensorBoard {
@@ -30,25 +35,29 @@ impl TensorBoard {
     /// # Errors
     /// Fails if the file cannot be created.
     pub fn create(folder: impl AsRef<Path>) -> Result<Self, TrainingError> {
-        let folder = folder.as_ref();
-        fs::create_dir_all(folder).map_err(StorageError::io("create the folder", folder))?;
-        let name = format!("events.out.tfevents.{:010}.firelight.{}", now() as u64, std::process::id());
-        let path = folder.join(name);
-        let file = File::create(&path).map_err(StorageError::io("create", &path))?;
-        let mut board = Self { path, file };
-        board.append(&Event { wall_time: now(), file_version: Some(VERSION.into()), ..Event::default() })?;
-        Ok(board)
+        let (file, told) = (EventFile::create(folder.as_ref())?, InMemoryMetricLogger::new());
+        Ok(Self { file, batches: 0, names: HashMap::new(), told, is_broken: false })
     }
 
-    /// Writes numbers of one step, each with its name.
-    fn write(&mut self, step: usize, values: &[(&str, f64)]) -> Result<(), TrainingError> {
-        let value = values.iter().map(|(tag, value)| Value { tag: tag.to_string(), simple_value: Some(*value as f32) });
-        let summary = Some(Summary { value: value.collect() });
-        self.append(&Event { wall_time: now(), step: step as i64, summary, ..Event::default() })
+    /// Counts on from so many training batches, those of a training of Burn's that is resumed.
+    #[must_use]
+    pub fn after(self, batches: usize) -> Self {
+        Self { batches, ..self }
     }
 
-    fn append(&mut self, event: &Event) -> Result<(), TrainingError> {
-        Ok(write_record(&mut self.file, &event.encode_to_vec()).map_err(StorageError::io("write", &self.path))?)
+    /// Writes numbers of Burn's. A logger has no way to stop a training: the first failure is logged, and the file ends with it.
+    fn write_metrics(&mut self, part: &str, metrics: &[NumericMetricUpdate]) {
+        let tag =
+            |metric: &NumericMetricUpdate| self.names.get(&metric.entry.metric_id).map(|name| format!("{part}/{name}"));
+        let named = |metric: &NumericMetricUpdate| Some((tag(metric)?, metric.numeric_entry.as_ref()?.current()));
+        let values: Vec<_> = metrics.iter().filter_map(named).collect();
+        if values.is_empty() || self.is_broken {
+            return;
+        }
+        if let Err(error) = self.file.write(self.batches, values) {
+            log::error!("the TensorBoard file ends here: {error}");
+            self.is_broken = true;
+        }
     }
 }
 
@@ -56,91 +65,68 @@ impl Observer for TensorBoard {
     fn step(&mut self, report: &StepReport) -> Result<(), TrainingError> {
         let StepReport { step, loss, training_loss, learning_rate, gradient_norm, tokens_per_second } = *report;
         let values = [
-            ("training/loss", Some(loss)),
-            ("training/training_loss", training_loss),
-            ("training/learning_rate", Some(learning_rate)),
-            ("training/gradient_norm", Some(gradient_norm)),
-            ("training/tokens_per_second", Some(tokens_per_second)),
+            ("loss", Some(loss)),
+            ("training_loss", training_loss),
+            ("learning_rate", Some(learning_rate)),
+            ("gradient_norm", Some(gradient_norm)),
+            ("tokens_per_second", Some(tokens_per_second)),
         ];
-        let values: Vec<(&str, f64)> = values.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-        self.write(step, &values)
+        let named = |(name, value): (&str, Option<f64>)| Some((format!("training/{name}"), value?));
+        Ok(self.file.write(step, values.into_iter().filter_map(named).collect())?)
     }
 
     fn evaluation(&mut self, report: &EvaluationReport) -> Result<(), TrainingError> {
-        let named = |name: &str| format!("validation/{name}");
-        let loss = (named("loss"), report.validation_loss);
-        let all: Vec<_> =
-            [loss].into_iter().chain(report.metrics.iter().map(|(name, value)| (named(name), *value))).collect();
-        self.write(report.step, &all.iter().map(|(name, value)| (name.as_str(), *value)).collect::<Vec<_>>())
+        let scores = report.metrics.iter().map(|(name, value)| (name.as_str(), *value));
+        let all = [("loss", report.validation_loss)].into_iter().chain(scores);
+        Ok(self.file.write(report.step, all.map(|(name, value)| (format!("validation/{name}"), value)).collect())?)
     }
 }
 
-/// Seconds since 1970.
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
+impl MetricLogger for TensorBoard {
+    fn log(&mut self, update: MetricsUpdate, epoch: usize, split: &Split) {
+        // The last update of an epoch holds the means over it.
+        let is_final = |metric: &NumericMetricUpdate| matches!(metric.numeric_entry, Some(NumericEntry::Final(_)));
+        let is_whole = update.entries_numeric.iter().any(is_final);
+        match split {
+            Split::Train if !is_whole => {
+                self.batches += 1;
+                self.write_metrics("training", &update.entries_numeric);
+            }
+            Split::Valid if is_whole => self.write_metrics("validation", &update.entries_numeric),
+            _ => {}
+        }
+        self.told.log(update, epoch, split);
+    }
+
+    fn read_numeric(&mut self, name: &str, epoch: usize, split: &Split) -> Result<Vec<NumericEntry>, String> {
+        self.told.read_numeric(name, epoch, split)
+    }
+
+    fn log_metric_definition(&mut self, definition: MetricDefinition) {
+        self.names.insert(definition.metric_id.clone(), definition.name.clone());
+        self.told.log_metric_definition(definition);
+    }
+
+    fn log_epoch_summary(&mut self, summary: EpochSummary) {
+        self.told.log_epoch_summary(summary);
+    }
 }
 
-/// One framed message, handed to the system at once.
-fn write_record(file: &mut impl Write, message: &[u8]) -> io::Result<()> {
-    let length = (message.len() as u64).to_le_bytes();
-    let record = [&length, &checksum(&length)[..], message, &checksum(message)].concat();
-    file.write_all(&record)
-}
-
-/// CRC-32C, turned and shifted so that a checksum of data that holds checksums stays a good one.
-fn checksum(bytes: &[u8]) -> [u8; 4] {
-    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Event {
-    #[prost(double, tag = "1")]
-    wall_time: f64,
-    #[prost(int64, tag = "2")]
-    step: i64,
-    #[prost(string, optional, tag = "3")]
-    file_version: Option<String>,
-    #[prost(message, optional, tag = "5")]
-    summary: Option<Summary>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Summary {
-    #[prost(message, repeated, tag = "1")]
-    value: Vec<Value>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Value {
-    #[prost(string, tag = "1")]
-    tag: String,
-    #[prost(float, optional, tag = "2")]
-    simple_value: Option<f32>,
+impl fmt::Debug for TensorBoard {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("TensorBoard").field("file", &self.file).field("batches", &self.batches).finish_non_exhaustive()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use burn::train::metric::{LossMetric, Metric, MetricEntry, SerializedEntry};
+
+    use super::event_file::scalars;
     use super::*;
 
     #[test]
-    fn a_checksum_is_the_published_one() {
-        // RFC 3720, appendix B.4: 32 bytes of zeros have the CRC-32C 0x8a9136aa; turned by 15 bits and shifted.
-        let expected = 0x8a91_36aa_u32.rotate_right(15).wrapping_add(0xa282_ead8);
-        assert_eq!(checksum(&[0; 32]), expected.to_le_bytes());
-    }
-
-    #[test]
-    fn a_record_has_the_bytes_of_tensorflow() {
-        // What TensorFlow's own writer makes of the first event of a file with the wall time 0, but for the time's field.
-        let event = Event { file_version: Some(VERSION.into()), ..Event::default() };
-        assert_eq!(event.encode_to_vec(), [&[0x1a, 13], VERSION.as_bytes()].concat());
-        let value = Value { tag: "a".into(), simple_value: Some(1.0) };
-        let event = Event { step: 3, summary: Some(Summary { value: vec![value] }), ..Event::default() };
-        assert_eq!(event.encode_to_vec(), [0x10, 3, 0x2a, 10, 0x0a, 8, 0x0a, 1, b'a', 0x15, 0, 0, 0x80, 0x3f]);
-    }
-
-    #[test]
-    fn what_is_written_is_read_back() {
+    fn what_is_reported_is_read_back() {
         let home = tempfile::tempdir().unwrap();
         let mut board = TensorBoard::create(home.path().join("tensorboard")).unwrap();
         let report = StepReport {
@@ -152,14 +138,8 @@ mod tests {
             tokens_per_second: 9.0,
         };
         board.step(&report).unwrap();
-        board.evaluation(&EvaluationReport { step: 7, validation_loss: 2.25, ..Default::default() }).unwrap();
-
-        let events = events(&fs::read(&board.path).unwrap());
-        assert_eq!(events[0].file_version.as_deref(), Some(VERSION));
-        let scalars = events[1..].iter().flat_map(|event| {
-            assert_eq!(event.step, 7);
-            event.summary.clone().unwrap().value.into_iter().map(|value| (value.tag, value.simple_value.unwrap()))
-        });
+        let metrics = [("accuracy".to_string(), 0.25)].into();
+        board.evaluation(&EvaluationReport { step: 7, validation_loss: 2.25, metrics, ..Default::default() }).unwrap();
         let expected = [
             ("training/loss", 2.5),
             ("training/training_loss", 2.75),
@@ -167,23 +147,39 @@ mod tests {
             ("training/gradient_norm", 1.5),
             ("training/tokens_per_second", 9.0),
             ("validation/loss", 2.25),
+            ("validation/accuracy", 0.25),
         ];
-        assert_eq!(scalars.collect::<Vec<_>>(), expected.map(|(name, value)| (name.to_string(), value)));
+        assert_eq!(scalars(&board.file.path), expected.map(|(tag, value)| (7, tag.to_string(), value)));
     }
 
-    /// Reads a file as TensorBoard does, checksums included.
-    fn events(mut bytes: &[u8]) -> Vec<Event> {
-        let mut events = Vec::new();
-        while !bytes.is_empty() {
-            let (length, rest) = bytes.split_at(8);
-            let (of_length, rest) = rest.split_at(4);
-            assert_eq!(of_length, checksum(length));
-            let (message, rest) = rest.split_at(u64::from_le_bytes(length.try_into().unwrap()) as usize);
-            let (of_message, rest) = rest.split_at(4);
-            assert_eq!(of_message, checksum(message));
-            events.push(Event::decode(message).unwrap());
-            bytes = rest;
+    fn definition() -> MetricDefinition {
+        let metric = LossMetric::new();
+        MetricDefinition::new(MetricId::new(metric.name()), &metric)
+    }
+
+    fn loss(value: NumericEntry) -> MetricsUpdate {
+        let shown = SerializedEntry::new("shown".into(), value.serialize());
+        let entry = MetricEntry::new(definition().metric_id, shown);
+        MetricsUpdate::new(Vec::new(), vec![NumericMetricUpdate::new(entry, Some(value), None)])
+    }
+
+    #[test]
+    fn what_burn_logs_is_read_back_batch_by_batch_and_as_a_whole() {
+        let home = tempfile::tempdir().unwrap();
+        let mut board = TensorBoard::create(home.path()).unwrap().after(10);
+        board.log_metric_definition(definition());
+        let log = |board: &mut TensorBoard, split: Split, value| board.log(loss(value), 1, &split);
+        for value in [3.0, 2.0] {
+            log(&mut board, Split::Train, NumericEntry::Value(value));
         }
-        events
+        log(&mut board, Split::Train, NumericEntry::Final(2.5));
+        for value in [NumericEntry::Value(1.0), NumericEntry::Value(2.0), NumericEntry::Final(1.5)] {
+            log(&mut board, Split::Valid, value);
+        }
+        board.log_epoch_summary(EpochSummary::new(1, Split::Valid));
+        let expected = [(11, "training/Loss", 3.0), (12, "training/Loss", 2.0), (12, "validation/Loss", 1.5)];
+        assert_eq!(scalars(&board.file.path), expected.map(|(step, tag, value)| (step, tag.to_string(), value)));
+        let told = board.read_numeric("Loss", 1, &Split::Valid).unwrap();
+        assert!(matches!(told.last(), Some(NumericEntry::Final(value)) if *value == 1.5), "{told:?}");
     }
 }

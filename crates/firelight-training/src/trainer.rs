@@ -201,7 +201,7 @@ impl<M: Trainable> Trainer<M> {
 /// The seed of one step: a bijective scramble of both numbers, so that neighbouring steps draw unrelated numbers.
 ///
 /// Source: SplitMix64 (Steele, Lea and Flood 2014, Fast splittable pseudorandom number generators, figure 14).
-fn mix(seed: u64, step: u64) -> u64 {
+pub(crate) fn mix(seed: u64, step: u64) -> u64 {
     let mut z = seed.wrapping_add(step.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

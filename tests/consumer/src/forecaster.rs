@@ -17,17 +17,23 @@ use burn::train::metric::LossMetric;
 use burn::train::{InferenceStep, Learner, RegressionOutput, SupervisedTraining, TrainOutput, TrainStep};
 use firelight_core::{Pass, PositionConfig, SequenceInput, Transformer, TransformerConfig};
 use firelight_storage::{Existing, ModelFolder};
-use firelight_training::{FitInput, Fitted, MetricsLog, OptimizerConfig, Report, TrainingConfig, fit, resume_point};
+use firelight_training::{
+    FitInput, Fitted, MetricsLog, OptimizerConfig, Report, TensorBoard, TrainingConfig, fit, resume_point,
+};
 
-const LENGTH: usize = 24;
+/// Places of a series at which the next value is told.
+pub const LENGTH: usize = 24;
 const BATCH: usize = 16;
 
-/// Sums of two waves whose pace and phase are those of the item.
-#[derive(Clone)]
-pub struct Waves(usize);
+/// The values of one item.
+pub type Series = [f32; LENGTH + 1];
 
-impl Dataset<[f32; LENGTH + 1]> for Waves {
-    fn get(&self, index: usize) -> Result<[f32; LENGTH + 1], DatasetError> {
+/// So many sums of two waves, whose pace and phase are those of the item.
+#[derive(Clone)]
+pub struct Waves(pub usize);
+
+impl Dataset<Series> for Waves {
+    fn get(&self, index: usize) -> Result<Series, DatasetError> {
         let of_item = |factor: f32| (index as f32 * factor).fract();
         let (slow, fast, phase) = (0.2 + 0.2 * of_item(0.618), 0.6 + 0.4 * of_item(0.414), 6.3 * of_item(0.732));
         let at = |t: usize| (slow * t as f32 + phase).sin() + 0.3 * (fast * t as f32).sin();
@@ -39,9 +45,9 @@ impl Dataset<[f32; LENGTH + 1]> for Waves {
     }
 }
 
-impl Batcher<[f32; LENGTH + 1], Tensor<2>> for Waves {
+impl Batcher<Series, Tensor<2>> for Waves {
     /// Series side by side: `[B, LENGTH + 1]`.
-    fn batch(&self, items: Vec<[f32; LENGTH + 1]>, device: &Device) -> Tensor<2> {
+    fn batch(&self, items: Vec<Series>, device: &Device) -> Tensor<2> {
         Tensor::from_data(TensorData::new(items.concat(), [items.len(), LENGTH + 1]), device)
     }
 }
@@ -57,9 +63,14 @@ pub struct Forecaster {
 impl Forecaster {
     /// A forecaster of width 32.
     pub fn new(device: &Device) -> Self {
-        device.seed(1);
-        let encoder = TransformerConfig::new(32, 4, 2).with_position(PositionConfig::rotary());
-        let [input, output] = [[1, 32], [32, 1]].map(|[from, to]| LinearConfig::new(from, to).init(device));
+        Self::around(&TransformerConfig::new(32, 4, 2).with_position(PositionConfig::rotary()), 1, device)
+    }
+
+    /// A forecaster around an encoder; Burn's layers begin as the seed says, Firelight's by one of their own.
+    pub fn around(encoder: &TransformerConfig, seed: u64, device: &Device) -> Self {
+        device.seed(seed);
+        let linear = |from, to| LinearConfig::new(from, to).init(device);
+        let (input, output) = (linear(1, encoder.d_model), linear(encoder.d_model, 1));
         Self { input, encoder: encoder.init(device), output }
     }
 
@@ -70,7 +81,8 @@ impl Forecaster {
         self.output.forward(x).squeeze_dim(2)
     }
 
-    fn regress(&self, series: Tensor<2>) -> RegressionOutput {
+    /// The forecasts of all places, and their error.
+    pub fn regress(&self, series: Tensor<2>) -> RegressionOutput {
         let output = self.forward(series.clone().narrow(1, 0, LENGTH));
         let targets = series.narrow(1, 1, LENGTH);
         RegressionOutput::new(MseLoss::new().forward(output.clone(), targets.clone(), Reduction::Mean), output, targets)
@@ -126,15 +138,17 @@ pub fn train(path: &Path, steps: usize) -> Result<Fitted<Forecaster>, Box<dyn Er
     Ok(fitted)
 }
 
-/// The same by Burn's own Learner, for an epoch of so many steps.
+/// The same by Burn's own Learner, for two epochs of so many steps, which TensorBoard shows.
 ///
 /// # Errors
 /// If the training fails.
 pub fn train_by_burn(path: &Path, steps: usize) -> Result<Forecaster, Box<dyn Error>> {
     let training = SupervisedTraining::new(path, loader(Waves(steps * BATCH)), loader(Waves(64)))
         .metrics((LossMetric::new(),))
+        .with_metric_logger(TensorBoard::create(path.join("tensorboard"))?)
+        .with_default_checkpointers()
         .with_application_logger(None)
-        .num_epochs(1);
+        .num_epochs(2);
     let model = Forecaster::new(&Device::flex().autodiff());
     let result = training.launch(Learner::new(model, AdamWConfig::new().init(), 3e-3));
     result.error.map_or(Ok(result.model), |error| Err(error.to_string().into()))

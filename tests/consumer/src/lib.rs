@@ -3,6 +3,7 @@
 //! a state of its own into Firelight's stack, which Firelight's `fit` trains.
 
 pub mod data;
+pub mod forecast_run;
 pub mod forecaster;
 pub mod model;
 

@@ -51,10 +51,30 @@ fn a_killed_training_ends_in_the_bytes_of_one_that_was_not() {
     assert!(page.contains("waves") && page.contains("<svg"), "{page}");
 }
 
+/// The messages of an event file, which stand between their lengths and their checksums.
+fn events(folder: &Path) -> Vec<Vec<u8>> {
+    let mut files = fs::read_dir(folder).expect("event files").map(|file| file.expect("a file").path());
+    let (bytes, mut messages) = (fs::read(files.next().expect("a file")).expect("events"), Vec::new());
+    assert_eq!(files.count(), 0, "one training writes one file");
+    let mut left = bytes.as_slice();
+    while let Some((length, rest)) = left.split_first_chunk() {
+        let end = 4 + u64::from_le_bytes(*length) as usize;
+        messages.push(rest[4..end].to_vec());
+        left = &rest[end + 4..];
+    }
+    messages
+}
+
 #[test]
-fn burns_learner_trains_it_as_well() {
+fn burns_learner_trains_it_as_well_and_tensorboard_shows_it() {
     let home = tempfile::tempdir().expect("a folder");
     let untrained = error_of(&Forecaster::new(&Device::flex()));
-    let error = error_of(&train_by_burn(home.path(), 60).expect("a training").valid());
+    let error = error_of(&train_by_burn(home.path(), 40).expect("a training").valid());
     assert!(error < untrained / 4.0, "the error went from {untrained} to {error}");
+
+    let events = events(&home.path().join("tensorboard"));
+    let has = |event: &Vec<u8>, text: &str| event.windows(text.len()).any(|window| window == text.as_bytes());
+    let counts = ["brain.Event:2", "training/Loss", "validation/Loss"]
+        .map(|text| events.iter().filter(|event| has(event, text)).count());
+    assert_eq!(counts, [1, 80, 2], "the version, every batch, and the validation after each of two epochs");
 }

@@ -83,15 +83,11 @@ impl Task for MaskedLanguage {
 
     on_encoder!();
 
-    fn parameters(model: &PretrainingModel) -> Vec<(String, usize)> {
-        model.report().parts()
-    }
-
     fn evaluator(_corpus: &MaskedCorpus, recipe: &MaskedLanguageRecipe) -> Box<dyn Evaluator<PretrainingTask>> {
         Box::new(score::PretrainingScores::of(recipe.data.objective))
     }
 
-    fn estimate(recipe: &MaskedLanguageRecipe, config: &PretrainingConfig) -> Estimate {
+    fn estimate(recipe: &MaskedLanguageRecipe, config: &PretrainingConfig, _device: &Device) -> Estimate {
         estimate::estimate(recipe, config)
     }
 

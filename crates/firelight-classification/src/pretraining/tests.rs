@@ -139,6 +139,7 @@ fn a_model_of_every_objective_is_worth_training() {
         for check in run.self_check().unwrap() {
             assert!(check.holds(), "{objective}: {check}");
         }
+        assert_eq!(run.parameters(), run.model().report().parts(), "{objective}: as `firelight inspect` has them");
         let counted: usize = run.parameters().iter().map(|(_, count)| count).sum();
         assert_eq!(run.cost().parameters, counted, "{objective}");
     }

@@ -76,16 +76,12 @@ impl Task for QuestionAnswering {
 
     on_encoder!();
 
-    fn parameters(model: &SpanReader) -> Vec<(String, usize)> {
-        model.report().parts()
-    }
-
     fn evaluator(corpus: &RecordData<Self>, _recipe: &QuestionAnsweringRecipe) -> Box<dyn Evaluator<SpanTask>> {
         let (examples, questions) = (corpus.validation(), corpus.validation_records());
         Box::new(score::AnswerScores::on(*corpus.targets(), examples, questions))
     }
 
-    fn estimate(recipe: &QuestionAnsweringRecipe, config: &SpanReaderConfig) -> Estimate {
+    fn estimate(recipe: &QuestionAnsweringRecipe, config: &SpanReaderConfig, _device: &Device) -> Estimate {
         let length = config.encoder.transformer.max_seq_len;
         let cost = config.init_with(&ParamBuilder::counting()).cost(length);
         estimate_of(&cost, length, recipe.data.batching, &recipe.training)

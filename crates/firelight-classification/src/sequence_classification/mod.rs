@@ -114,10 +114,6 @@ impl Task for Classification {
         }
     }
 
-    fn parameters(model: &TextClassifier) -> Vec<(String, usize)> {
-        model.report().parts()
-    }
-
     fn evaluator(corpus: &RecordData<Self>, _recipe: &ClassificationRecipe) -> Box<dyn Evaluator<ClassifierTask>> {
         Box::new(scores_of(corpus))
     }
@@ -135,7 +131,7 @@ impl Task for Classification {
         Ok(found.map(|report| (heading.to_string(), drawn(report))).into_iter().collect())
     }
 
-    fn estimate(recipe: &ClassificationRecipe, config: &TextClassifierConfig) -> Estimate {
+    fn estimate(recipe: &ClassificationRecipe, config: &TextClassifierConfig, _device: &Device) -> Estimate {
         let length = config.encoder.transformer.max_seq_len;
         let cost = config.init_with(&ParamBuilder::counting()).cost(length);
         estimate_of(&cost, length, recipe.data.batching, &recipe.training)

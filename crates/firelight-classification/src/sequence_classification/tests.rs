@@ -207,7 +207,8 @@ fn the_stack_is_counted() {
     let text = "task = \"classification\"\n[model]\nd_model = 8\nn_heads = 2\nn_layers = 1\nd_ff = 32\nmax_seq_len = 4\n\
                 position = \"none\"\n[training]\nsteps = 10\nbatch_size = 3\n";
     let recipe = ClassificationRecipe::parse(text, "small.toml", &[]).unwrap();
-    let found = Classification::estimate(&recipe, &recipe.model.config(5, vec!["a".into(), "b".into()]));
+    let config = recipe.model.config(5, vec!["a".into(), "b".into()]);
+    let found = Classification::estimate(&recipe, &config, &Device::default());
     // A block has 288 + 552 + 32 numbers, the stack a norm of 16, the embedding 40, the head 18.
     assert_eq!(found.parameters, 872 + 16 + 40 + 18);
     // The head of 16 numbers is computed once in 4 tokens.

@@ -77,10 +77,6 @@ impl Task for TokenClassification {
         other_classes(&found.labels, &config.labels)
     }
 
-    fn parameters(model: &TokenClassifier) -> Vec<(String, usize)> {
-        model.report().parts()
-    }
-
     fn evaluator(
         corpus: &RecordData<Self>,
         _recipe: &TokenClassificationRecipe,
@@ -89,7 +85,7 @@ impl Task for TokenClassification {
         Box::new(score::TagScores::on(corpus.targets().names(), examples, sentences))
     }
 
-    fn estimate(recipe: &TokenClassificationRecipe, config: &TokenClassifierConfig) -> Estimate {
+    fn estimate(recipe: &TokenClassificationRecipe, config: &TokenClassifierConfig, _device: &Device) -> Estimate {
         let length = config.encoder.transformer.max_seq_len;
         let cost = config.init_with(&ParamBuilder::counting()).cost(length);
         estimate_of(&cost, length, recipe.data.batching, &recipe.training)

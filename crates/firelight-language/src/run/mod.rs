@@ -86,11 +86,7 @@ impl Task for Language {
         (bare, config.adapters.iter().fold(model, merge_adapters))
     }
 
-    fn parameters(model: &LanguageModel) -> Vec<(String, usize)> {
-        model.report().parts()
-    }
-
-    fn estimate(recipe: &LanguageRecipe, config: &LanguageModelConfig) -> Estimate {
+    fn estimate(recipe: &LanguageRecipe, config: &LanguageModelConfig, _device: &Device) -> Estimate {
         estimate::estimate(config, recipe)
     }
 

@@ -98,10 +98,6 @@ impl Task for Seq2Seq {
         (bare, config.adapters.iter().fold(model, merge_adapters))
     }
 
-    fn parameters(model: &Seq2SeqModel) -> Vec<(String, usize)> {
-        model.report().parts()
-    }
-
     fn evaluator(corpus: &PairText, recipe: &Seq2SeqRecipe) -> Box<dyn Evaluator<Seq2SeqTask>> {
         let pairs = &corpus.validation()[..recipe.data.translated.min(corpus.validation().len())];
         let greedy = TranslateOptions::greedy();
@@ -109,7 +105,7 @@ impl Task for Seq2Seq {
         Box::new(TargetScores::new((!pairs.is_empty()).then(written)))
     }
 
-    fn estimate(recipe: &Seq2SeqRecipe, config: &Seq2SeqConfig) -> Estimate {
+    fn estimate(recipe: &Seq2SeqRecipe, config: &Seq2SeqConfig, _device: &Device) -> Estimate {
         estimate::estimate(config, recipe)
     }
 

@@ -128,7 +128,7 @@ mod tests {
         let learnt = [folder.adapters(), folder.metrics(), folder.sessions(), folder.report(), state];
         let pairs = [folder.source_tokenizer(), folder.training_pairs(), folder.validation_pairs()];
         let data = [folder.tokenizer(), folder.tokens(), folder.documents(), folder.images(), folder.image_index()];
-        let data = data.into_iter().chain([folder.sources()]).collect::<Vec<_>>();
+        let data = data.into_iter().chain([folder.sources(), folder.datasets()]).collect::<Vec<_>>();
         learnt.iter().chain(&pairs).chain(&data).for_each(|path| fs::write(path, "x").unwrap());
         fs::create_dir(folder.tensorboard()).unwrap();
         drop(folder);

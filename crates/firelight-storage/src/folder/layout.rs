@@ -7,6 +7,7 @@
 //! data.tokens  data.documents  data.sources.json                       of a text
 //! training.jsonl  validation.jsonl  source_tokenizer.json              of pairs of texts
 //! images.idx  images.json                                              of images
+//! datasets.json                                                        of datasets that stay where they are
 //! init.json                                                            what was taken over from another run
 //! .lock                                                                held by the process that trains
 //! model.safetensors  state.json                                        weights where a training last ended, and their step
@@ -37,6 +38,7 @@ const TRAINING_PAIRS: &str = "training.jsonl";
 const VALIDATION_PAIRS: &str = "validation.jsonl";
 const IMAGES: &str = "images.idx";
 const IMAGE_INDEX: &str = "images.json";
+const DATASETS: &str = "datasets.json";
 const ADAPTERS: &str = "adapters.safetensors";
 pub(super) const METRICS: &str = "metrics.jsonl";
 pub(super) const SESSIONS: &str = "sessions.json";
@@ -46,8 +48,18 @@ const INIT: &str = "init.json";
 pub(super) const CHECKPOINTS: &str = "checkpoints";
 
 /// What a run is trained and validated on, and what turns it into tokens.
-const DATA: [&str; 9] =
-    [DOCUMENTS, SOURCES, TOKENS, TRAINING_PAIRS, VALIDATION_PAIRS, SOURCE_TOKENIZER, IMAGES, IMAGE_INDEX, TOKENIZER];
+const DATA: [&str; 10] = [
+    DOCUMENTS,
+    SOURCES,
+    TOKENS,
+    TRAINING_PAIRS,
+    VALIDATION_PAIRS,
+    SOURCE_TOKENIZER,
+    IMAGES,
+    IMAGE_INDEX,
+    DATASETS,
+    TOKENIZER,
+];
 
 impl ModelFolder {
     /// `recipe.toml`: the run as it was asked for.
@@ -103,6 +115,11 @@ impl ModelFolder {
     /// `images.json`: their classes and labels, and which of them are trained on.
     pub fn image_index(&self) -> PathBuf {
         self.path.join(IMAGE_INDEX)
+    }
+
+    /// `datasets.json`: where the data lies that a run does not keep, and what it held when the run began.
+    pub fn datasets(&self) -> PathBuf {
+        self.path.join(DATASETS)
     }
 
     /// `adapters.safetensors`: the low-rank adapters of the last step alone, where the model has some.

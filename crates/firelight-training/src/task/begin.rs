@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use firelight_storage::{ModelFolder, StorageError, read_text_file, shortened};
 use toml::{Table, Value};
 
+use super::embedded::unnamed;
 use super::{DataModule, RecipeOf, RunRequest, Task, built_in, memory, start};
 use crate::config::all_of;
 use crate::evaluator::deciding;
@@ -33,7 +34,7 @@ impl<T: Task> Plan<T> {
 
     /// The same of a training that this machine may not hold.
     pub(super) fn unchecked(request: &RunRequest) -> Result<Self, T::Error> {
-        let source = request.recipe.clone().unwrap_or_else(|| T::BUILT_IN[0].name.into());
+        let source = request.recipe.clone().unwrap_or_else(|| unnamed::<T>().0.into());
         let mut recipe = read_new_recipe::<T>(request.recipe.as_deref(), &request.overrides)?;
         recipe.training.check_device(&request.device)?;
         warn_of_one_file::<T>(&recipe, &request.data);
@@ -219,10 +220,12 @@ pub(super) fn read_beside<T: Task>(
 
 /// The name in messages and the text of the recipe at `path`, or of a built-in one.
 fn source<T: Task>(path: Option<&Path>) -> Result<(String, String), RecipeError> {
-    let name = path.unwrap_or(Path::new(T::BUILT_IN[0].name));
-    let found = if path.is_some() { built_in::<T>(name) } else { T::BUILT_IN.first().copied() };
-    let text = found.map_or_else(|| read(name), |recipe| Ok(recipe.text.to_string()))?;
-    Ok((name.display().to_string(), text))
+    let Some(path) = path else {
+        let (name, text) = unnamed::<T>();
+        return Ok((name.into(), text));
+    };
+    let text = built_in::<T>(path).map_or_else(|| read(path), |recipe| Ok(recipe.text.to_string()))?;
+    Ok((path.display().to_string(), text))
 }
 
 /// The recipe at `path`, whatever its task is.

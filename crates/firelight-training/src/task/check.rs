@@ -5,9 +5,14 @@
 
 use std::fmt;
 
+use burn::module::Module;
+use burn::tensor::Device;
 use burn::train::InferenceStep;
 use firelight_kernels::Difference;
 
+use super::run::training_module;
+use super::{DataModule, RecipeOf, Task};
+use crate::evaluate::evaluate_with;
 use crate::{Objective, OptimizerConfig, ScheduleConfig, ScheduleKind, Trainer, TrainingError, TrainingModule};
 
 /// Largest difference between logits that should be the same.
@@ -58,6 +63,11 @@ impl Check {
         Ok(Self { property: "initial loss ln V", found, limit: GUESS * expected })
     }
 
+    /// The model computes: its loss is a number.
+    pub fn finite(loss: f64) -> Self {
+        Self { property: "first losses that are no number", found: f64::from(!loss.is_finite()), limit: 0.0 }
+    }
+
     /// A batch that is seen again and again is learnt.
     ///
     /// # Errors
@@ -82,6 +92,19 @@ impl Check {
     }
 }
 
+/// What can be tried of any task: the loss of the first training batch, before a step is taken.
+pub(super) fn first_loss<T: Task>(
+    recipe: &RecipeOf<T>,
+    config: &T::Config,
+    corpus: &T::DataModule,
+    device: &Device,
+) -> Result<Vec<Check>, T::Error> {
+    let task = training_module::<T>(recipe, T::model(config, recipe.seed, device)).valid();
+    let first = corpus.training_loader(recipe, 0..1, device)?;
+    let found = evaluate_with(&task, first.as_ref(), |_, _| Ok(()))?;
+    Ok(vec![Check::finite(found.loss)])
+}
+
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let [found, limit] = [self.found, self.limit].map(short);
@@ -103,9 +126,10 @@ fn short(number: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Run;
+    use super::super::toy_task::{Toy, request};
     use super::*;
     use crate::toy::{Line, Noted, Points, alone};
-    use burn::tensor::Device;
 
     #[test]
     fn a_property_holds_up_to_its_limit_and_no_number_is_above_all() {
@@ -128,6 +152,16 @@ mod tests {
             assert!(!same(&found), "{found:?}");
         }
         assert!(Check::same("causality", &[], &[]).holds());
+    }
+
+    #[test]
+    fn the_first_loss_of_a_task_is_a_number() {
+        let _alone = alone();
+        let (_home, request) = request(&[]);
+        let found = Run::<Toy>::prepare(&request).unwrap().self_check().unwrap();
+        assert_eq!(found, [Check::finite(1.0)]);
+        assert!(found[0].holds() && !Check::finite(f64::NAN).holds() && !Check::finite(f64::INFINITY).holds());
+        assert_eq!(found[0].to_string(), "first losses that are no number: ok (0 <= 0)");
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl<T: Task> DryRun<T> {
     /// What the training would cost.
     pub fn estimate(&self) -> Estimate {
         let Plan { recipe, config, .. } = &self.plan;
-        cost_of::<T>(recipe, config, || T::model(config, recipe.seed, &self.device))
+        cost_of::<T>(recipe, config, &self.device, || T::model(config, recipe.seed, &self.device))
     }
 
     /// Takes a few steps of the training and forgets them.

@@ -13,6 +13,14 @@ pub struct BuiltIn {
     pub text: &'static str,
 }
 
+/// The name and the text of the recipe that is trained where none is named.
+pub(super) fn unnamed<T: Task>() -> (&'static str, String) {
+    match T::BUILT_IN.first() {
+        Some(first) => (first.name, first.text.into()),
+        None => (T::NAME, format!("task = \"{}\"\n", T::NAME)),
+    }
+}
+
 /// The built-in recipe that `path` names, if there is no such file: a file of one's own is never hidden. A folder is no
 /// recipe, whatever it is called.
 pub fn built_in<T: Task>(path: &Path) -> Option<BuiltIn> {

@@ -3,7 +3,10 @@
 
 use std::fmt;
 
+use burn::module::Module;
+
 use crate::TrainingConfig;
+use crate::path::shapes_of;
 
 /// Bytes of a 32-bit float.
 const FLOAT: usize = 4;
@@ -24,6 +27,25 @@ pub struct BatchCost {
     pub logits_per_token: usize,
     /// The most tokens of one batch, padding included.
     pub tokens: usize,
+}
+
+impl BatchCost {
+    /// What the parameters of a model alone tell about batches of so many items, each of them one target that every matrix is
+    /// multiplied with once: 6 floating point operations for each of its numbers, 2 forward and 4 backward (Kaplan et al. 2020,
+    /// Scaling Laws for Neural Language Models, section 2.1, <https://arxiv.org/abs/2001.08361>). Of activations only a lower bound
+    /// is known, the smaller side of every matrix. A model that reads many positions of an item costs that much more.
+    pub fn of_parameters<M: Module>(model: &M, items: usize) -> Self {
+        let shapes = shapes_of(model);
+        let count = |shape: &[usize]| shape.iter().product::<usize>();
+        let matrices = || shapes.iter().map(|(_, shape)| shape.as_slice()).filter(|shape| shape.len() > 1);
+        Self {
+            parameters: shapes.iter().map(|(_, shape)| count(shape)).sum(),
+            flops_per_token: 6.0 * matrices().map(count).sum::<usize>() as f64,
+            kept_per_token: matrices().filter_map(|shape| shape.iter().min()).sum(),
+            logits_per_token: 0,
+            tokens: items,
+        }
+    }
 }
 
 /// What a training costs.
@@ -110,6 +132,15 @@ impl fmt::Display for Estimate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_tell_the_least_that_a_batch_costs() {
+        let model = burn::nn::LinearConfig::new(3, 5).init(&burn::tensor::Device::flex());
+        let found = BatchCost::of_parameters(&model, 7);
+        let flops_per_token = 6.0 * 15.0; // the bias is no product
+        let expected = BatchCost { parameters: 20, flops_per_token, kept_per_token: 3, logits_per_token: 0, tokens: 7 };
+        assert_eq!(found, expected);
+    }
 
     #[test]
     fn the_memory_that_is_shown_is_the_sum_of_its_parts() {

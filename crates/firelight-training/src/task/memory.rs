@@ -20,7 +20,7 @@ pub(super) fn check<T: Task>(
     config: &T::Config,
     device: &Device,
 ) -> Option<Problem> {
-    check_within::<T>(limit(device), recipe, corpus, config)
+    check_within::<T>(limit(device), recipe, corpus, (config, device))
 }
 
 /// The same, where there are `limit` bytes.
@@ -28,13 +28,13 @@ fn check_within<T: Task>(
     limit: usize,
     recipe: &RecipeOf<T>,
     corpus: &T::DataModule,
-    config: &T::Config,
+    (config, device): (&T::Config, &Device),
 ) -> Option<Problem> {
-    let bytes = T::estimate(recipe, config).bytes();
+    let bytes = T::estimate(recipe, config, device).bytes();
     if bytes <= limit {
         return None;
     }
-    let mut smaller = smaller::<T>(limit, recipe, corpus);
+    let mut smaller = smaller::<T>(limit, recipe, corpus, device);
     smaller.truncate(NAMED);
     let too_much = format!("would take about {} of memory, and there is {}", in_words(bytes), in_words(limit));
     let fitting = smaller.iter().map(|(key, _, fits)| format!("{key} = {fits}")).collect::<Vec<_>>().join(" or ");
@@ -76,14 +76,19 @@ fn total_in(meminfo: &str) -> Option<usize> {
 
 /// The keys of which a smaller value alone would make the training fit, the largest first: the key, its value, and the largest of
 /// its halves, quarters and so on that fits.
-fn smaller<T: Task>(limit: usize, recipe: &RecipeOf<T>, corpus: &T::DataModule) -> Vec<(String, usize, usize)> {
+fn smaller<T: Task>(
+    limit: usize,
+    recipe: &RecipeOf<T>,
+    corpus: &T::DataModule,
+    device: &Device,
+) -> Vec<(String, usize, usize)> {
     let (Ok(values), Ok(text)) = (recipe.values(), recipe.to_toml()) else { return Vec::new() };
     let is_a_size = |key: &str| key.starts_with("model.") || key.starts_with("data.") || key == "training.batch_size";
     let sizes = values.into_iter().filter(|(key, _)| is_a_size(key));
     let sizes = sizes.filter_map(|(key, value)| Some((key, usize::try_from(value.as_integer()?).ok()?)));
     let halves = |value: usize| (1..usize::BITS).map(move |bits| value >> bits).take_while(|value| *value > 0);
     let fitting = |(key, value): (String, usize)| {
-        let fits = halves(value).find(|value| fits::<T>(limit, &text, (&key, *value), corpus))?;
+        let fits = halves(value).find(|value| fits::<T>(limit, &text, (&key, *value), corpus, device))?;
         Some((key, value, fits))
     };
     let mut found: Vec<_> = sizes.filter_map(fitting).collect();
@@ -92,11 +97,17 @@ fn smaller<T: Task>(limit: usize, recipe: &RecipeOf<T>, corpus: &T::DataModule) 
 }
 
 /// Whether the recipe `text` is one whose training fits, with this value of a key.
-fn fits<T: Task>(limit: usize, text: &str, (key, value): (&str, usize), corpus: &T::DataModule) -> bool {
+fn fits<T: Task>(
+    limit: usize,
+    text: &str,
+    (key, value): (&str, usize),
+    corpus: &T::DataModule,
+    device: &Device,
+) -> bool {
     let changed = Recipe::parse_with(text, key, &[(key.into(), value.to_string())], T::judge);
     let fits = |recipe: RecipeOf<T>| {
         let config = T::config(&recipe, corpus, key.as_ref()).ok()?;
-        Some(T::estimate(&recipe, &config).bytes() <= limit)
+        Some(T::estimate(&recipe, &config, device).bytes() <= limit)
     };
     changed.ok().and_then(fits).unwrap_or(false)
 }
@@ -110,8 +121,8 @@ fn in_words(bytes: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::toy_task::{Nothing, Toy, request};
-    use super::super::{Run, read_recipe};
+    use super::super::toy_task::{Toy, request};
+    use super::super::{NoKeys, Run, read_recipe};
     use super::*;
     use crate::RecipeError;
 
@@ -139,7 +150,7 @@ mod tests {
     fn a_training_above_the_memory_names_the_key_and_a_value_that_fits() {
         // Two parameters with gradients and moments, and two floats for each point.
         let recipe = read_recipe::<Toy>(None, &[("training.batch_size".into(), "1000".into())]).unwrap();
-        let check = |limit| check_within::<Toy>(limit, &recipe, &(), &Nothing {});
+        let check = |limit| check_within::<Toy>(limit, &recipe, &(), (&NoKeys {}, &Device::flex()));
         let bytes = |points: usize| 4 * 2 * 4 + 4 * 2 * points;
         assert_eq!(check(bytes(1000)), None);
         for (limit, fits) in [(bytes(1000) - 1, 500), (bytes(500) - 1, 250), (bytes(125), 125), (bytes(1), 1)] {

@@ -5,12 +5,14 @@
 mod begin;
 mod check;
 mod data_module;
+mod datasets;
 mod dry_run;
 mod embedded;
 mod estimate;
 mod evaluation;
 mod memory;
 mod merge;
+mod parts;
 mod request;
 mod run;
 mod start;
@@ -23,12 +25,13 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_storage::StorageError;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 pub use begin::{read_any_recipe, read_new_recipe, read_recipe, task_of};
 pub use check::Check;
 pub use data_module::DataModule;
+pub use datasets::{DatasetTask, Datasets};
 pub use dry_run::{DryRun, Pace};
 pub use embedded::{BuiltIn, built_in};
 pub use estimate::{BatchCost, Estimate};
@@ -52,12 +55,22 @@ pub trait Section: Clone + Debug + PartialEq + Serialize + DeserializeOwned {}
 
 impl<S: Clone + Debug + PartialEq + Serialize + DeserializeOwned> Section for S {}
 
-/// What a kind of training says of itself.
+/// A section without keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoKeys {}
+
+/// What one step of a task reads.
+pub(crate) type BatchOf<T> = <<T as Task>::Net as Objective>::Batch;
+
+/// What a kind of training says of itself: at least [`config`](Self::config) and [`model`](Self::model), and beside them its
+/// [`DataModule`], which Burn's datasets are by one method, [`DatasetTask::datasets`]. The rest has defaults.
 pub trait Task: Sized {
     /// The name in `recipe.toml` and `config.json`: `language`.
     const NAME: &'static str;
-    /// The recipes that are part of the program, one at least; the first is trained when none is named.
-    const BUILT_IN: &'static [BuiltIn];
+    /// The recipes that are part of the program; the first is trained when none is named. Default: none, and a run without a
+    /// recipe has the defaults of all sections.
+    const BUILT_IN: &'static [BuiltIn] = &[];
     /// What a loss is the mean over, as people read it: token.
     const TARGET: &'static str = "token";
     /// The parameters of the head, and those of the heads of tasks that share the body, as patterns of `[init]`: in a run that begins
@@ -85,7 +98,9 @@ pub trait Task: Sized {
     type Error: From<StorageError> + From<RecipeError> + From<TrainingError>;
 
     /// Lists what is wrong with the task's sections, as far as that shows without the data.
-    fn judge(recipe: &RecipeOf<Self>) -> Vec<Problem>;
+    fn judge(_recipe: &RecipeOf<Self>) -> Vec<Problem> {
+        Vec::new()
+    }
 
     /// The structure that the recipe asks for, with what the data decides, such as the size of the vocabulary.
     ///
@@ -132,8 +147,11 @@ pub trait Task: Sized {
         None
     }
 
-    /// The parameters of the model by part.
-    fn parameters(model: &Self::Net) -> Vec<(String, usize)>;
+    /// The parameters of the model by part. Default: by its fields, and by those of a field that has no list of layers; the layers of a
+    /// list are one part.
+    fn parameters(model: &Self::Net) -> Vec<(String, usize)> {
+        parts::of(model)
+    }
 
     /// What makes scores of every evaluation, beside the loss.
     fn evaluator(
@@ -151,17 +169,24 @@ pub trait Task: Sized {
         Ok(Vec::new())
     }
 
-    /// What a training would cost.
-    fn estimate(recipe: &RecipeOf<Self>, config: &Self::Config) -> Estimate;
+    /// What a training would cost. Default: what the parameters of a [`model`](Self::model) on `device` tell
+    /// ([`BatchCost::of_parameters`]), as if every item were one target.
+    fn estimate(recipe: &RecipeOf<Self>, config: &Self::Config, device: &Device) -> Estimate {
+        let model = Self::model(config, recipe.seed, device);
+        Estimate::new(BatchCost::of_parameters(&model, recipe.training.batch_size), &recipe.training)
+    }
 
-    /// Tries the properties that a model must have before it is worth training.
+    /// Tries the properties that a model must have before it is worth training. Default: that the loss of the first training batch is
+    /// a number.
     ///
     /// # Errors
-    /// If the device fails.
+    /// If the data cannot be read or the device fails.
     fn self_check(
         recipe: &RecipeOf<Self>,
         config: &Self::Config,
         corpus: &Self::DataModule,
         device: &Device,
-    ) -> Result<Vec<Check>, Self::Error>;
+    ) -> Result<Vec<Check>, Self::Error> {
+        check::first_loss::<Self>(recipe, config, corpus, device)
+    }
 }

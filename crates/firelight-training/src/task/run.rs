@@ -10,6 +10,7 @@ use firelight_storage::{Existing, ModelFolder, StorageError, write_atomic};
 use toml::Table;
 
 use super::begin::{Plan, checked, read_beside, read_recipe};
+use super::embedded::unnamed;
 use super::{Check, DataModule, Estimate, RecipeOf, RunRequest, Task, TrainedRun, start};
 use crate::freeze::trained_beside;
 use crate::path::{fits, shapes_of};
@@ -43,13 +44,13 @@ impl<T: Task> Run<T> {
     ///
     /// A run that was stopped before it had its first checkpoint begins again, and so does one that is to be resumed in a
     /// folder without a run if the request names a recipe or data: a command that is repeated until it succeeds may say
-    /// [`Existing::Resume`] from the first time on.
+    /// [`Existing::Resume`] from the first time on. [`Existing::Continue`] begins in a missing or empty folder without either.
     ///
     /// # Errors
     /// If the recipe, the data or the folder cannot be used. Nothing is written before all is checked.
     pub fn prepare(request: &RunRequest) -> Result<Self, T::Error> {
         match (&request.out, request.existing) {
-            (Some(out), Existing::Resume) => match ModelFolder::create(out, Existing::Resume) {
+            (Some(out), Existing::Resume | Existing::Continue) => match ModelFolder::create(out, request.existing) {
                 Ok(folder) if folder.config().is_file() => Self::resume(folder, request),
                 Ok(folder) => Self::begin_again(folder, request),
                 Err(StorageError::NothingToResume { .. }) if request.names_a_source() => {
@@ -77,14 +78,14 @@ impl<T: Task> Run<T> {
     /// As [`prepare`](Self::prepare), as far as recipe and data go.
     pub fn estimate(request: &RunRequest) -> Result<Estimate, T::Error> {
         let Plan { recipe, config, .. } = Plan::<T>::new(request)?;
-        Ok(cost_of::<T>(&recipe, &config, || T::model(&config, recipe.seed, &request.device)))
+        Ok(cost_of::<T>(&recipe, &config, &request.device, || T::model(&config, recipe.seed, &request.device)))
     }
 
     fn begin(request: &RunRequest) -> Result<Self, T::Error> {
         let Plan { recipe, corpus, config } = Plan::<T>::new(request)?;
         let folder = match &request.out {
             Some(out) => ModelFolder::create(out, request.existing)?,
-            None => ModelFolder::next_free(RUNS, request.name(T::BUILT_IN[0].name))?,
+            None => ModelFolder::next_free(RUNS, request.name(unnamed::<T>().0))?,
         };
         // The recipe marks the folder as a run; config.json goes last and makes it a model.
         write_atomic(folder.recipe(), recipe.to_toml()?)?;
@@ -177,7 +178,7 @@ impl<T: Task> Run<T> {
 
     /// What the training is going to cost.
     pub fn cost(&self) -> Estimate {
-        cost_of::<T>(&self.recipe, &self.config, || self.task.model.clone())
+        cost_of::<T>(&self.recipe, &self.config, &self.device, || self.task.model.clone())
     }
 
     /// Steps that an earlier run has done.
@@ -309,8 +310,13 @@ pub(super) fn frozen_by_adapters<T: Task>(config: &T::Config, model: &T::Net) ->
 }
 
 /// What a training costs; `model` is built where only it shows how much of it is trained.
-pub(super) fn cost_of<T: Task>(recipe: &RecipeOf<T>, config: &T::Config, model: impl FnOnce() -> T::Net) -> Estimate {
-    let estimate = T::estimate(recipe, config);
+pub(super) fn cost_of<T: Task>(
+    recipe: &RecipeOf<T>,
+    config: &T::Config,
+    device: &Device,
+    model: impl FnOnce() -> T::Net,
+) -> Estimate {
+    let estimate = T::estimate(recipe, config, device);
     if !T::has_adapters(config) && recipe.training.freeze.is_empty() {
         return estimate;
     }

@@ -8,16 +8,10 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_storage::ModelFolder;
-use serde::{Deserialize, Serialize};
 
-use super::{BatchCost, BuiltIn, Check, DataModule, Estimate, RecipeOf, RunRequest, Task};
+use super::{BatchCost, BuiltIn, DataModule, Estimate, NoKeys, RecipeOf, RunRequest, Task};
+use crate::TrainingModule;
 use crate::toy::{Line, Noted, PointLoader};
-use crate::{Problem, TrainingModule};
-
-/// A section without keys.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Nothing {}
 
 /// The task of a line through points.
 pub(super) struct Toy;
@@ -25,46 +19,29 @@ pub(super) struct Toy;
 impl Task for Toy {
     const NAME: &'static str = "toy";
     const BUILT_IN: &'static [BuiltIn] = &[BuiltIn { name: "toy", text: "task = \"toy\"\n\n[training]\nsteps = 3\n" }];
-    type Data = Nothing;
-    type Model = Nothing;
+    type Data = NoKeys;
+    type Model = NoKeys;
     type Loss = Noted;
-    type Config = Nothing;
+    type Config = NoKeys;
     type DataModule = ();
     type Net = Line;
     type Error = Box<dyn Error>;
 
-    fn judge(_recipe: &RecipeOf<Self>) -> Vec<Problem> {
-        Vec::new()
+    fn config(_recipe: &RecipeOf<Self>, _corpus: &(), _source: &Path) -> Result<NoKeys, Self::Error> {
+        Ok(NoKeys {})
     }
 
-    fn config(_recipe: &RecipeOf<Self>, _corpus: &(), _source: &Path) -> Result<Nothing, Self::Error> {
-        Ok(Nothing {})
-    }
-
-    fn model(_config: &Nothing, _seed: u64, device: &Device) -> Line {
+    fn model(_config: &NoKeys, _seed: u64, device: &Device) -> Line {
         Line::new(0.0, 0.0, device)
     }
 
-    fn parameters(_model: &Line) -> Vec<(String, usize)> {
-        vec![("line".into(), 2)]
-    }
-
-    fn estimate(recipe: &RecipeOf<Self>, _config: &Nothing) -> Estimate {
+    fn estimate(recipe: &RecipeOf<Self>, _config: &NoKeys, _device: &Device) -> Estimate {
         // As if the points of all batches lay in memory: so a recipe can ask for more than any machine has.
         let kept_per_token = 2 * recipe.training.gradient_accumulation_steps;
         let (parameters, flops_per_token, logits_per_token) = (2, 12.0, 0);
         let tokens = recipe.training.batch_size;
         let cost = BatchCost { parameters, flops_per_token, kept_per_token, logits_per_token, tokens };
         Estimate::new(cost, &recipe.training)
-    }
-
-    fn self_check(
-        _recipe: &RecipeOf<Self>,
-        _config: &Nothing,
-        _corpus: &(),
-        _device: &Device,
-    ) -> Result<Vec<Check>, Self::Error> {
-        Ok(Vec::new())
     }
 }
 

@@ -123,7 +123,7 @@ mod tests {
         trained.write_report(sample()).unwrap();
         let first = page(&trained.folder);
         for text in
-            ["<th>device</th><td>toaster</td>", "<th>wall time</th>", "<th>best</th>", ">expected: 2<", ">line<"]
+            ["<th>device</th><td>toaster</td>", "<th>wall time</th>", "<th>best</th>", ">expected: 2<", ">slope<"]
         {
             assert!(first.contains(text), "`{text}` is not in {first}");
         }

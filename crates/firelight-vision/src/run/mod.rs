@@ -107,10 +107,6 @@ impl Task for Vision {
         is_learned.then_some(PositionGrid { parameter: "vit.position", before, grid, resize: resize_positions })
     }
 
-    fn parameters(model: &VisionModel) -> Vec<(String, usize)> {
-        model.report().parts()
-    }
-
     fn evaluator(_corpus: &ImageCorpus, _recipe: &VisionRecipe) -> Box<dyn Evaluator<VisionTask>> {
         Box::new(score::ClassScores::default())
     }
@@ -124,7 +120,7 @@ impl Task for Vision {
         Ok(vec![(heading.to_string(), draw_confusion(&scores.confusion, corpus.classes()))])
     }
 
-    fn estimate(recipe: &VisionRecipe, config: &VisionConfig) -> Estimate {
+    fn estimate(recipe: &VisionRecipe, config: &VisionConfig, _device: &Device) -> Estimate {
         estimate::estimate(config, recipe)
     }
 

@@ -90,17 +90,13 @@ impl Task for Captioning {
         is_learned.then_some(PositionGrid { parameter: "vit.position", before, grid, resize: resize_positions })
     }
 
-    fn parameters(model: &CaptionModel) -> Vec<(String, usize)> {
-        model.report().parts()
-    }
-
     fn evaluator(data: &CaptionData, recipe: &CaptionRecipe) -> Box<dyn Evaluator<TrainingModule<CaptionModel>>> {
         let count = recipe.data.described.min(data.validation().captions.len());
         Box::new(TargetScores::new((count > 0).then(|| descriptions(recipe, data, count, 1))))
     }
 
     /// A token is one of a caption, with its share of an image.
-    fn estimate(recipe: &CaptionRecipe, config: &CaptionConfig) -> Estimate {
+    fn estimate(recipe: &CaptionRecipe, config: &CaptionConfig, _device: &Device) -> Estimate {
         let (model, length) = (config.init_with(&ParamBuilder::counting()), config.decoder.max_seq_len);
         let (image, whole) = (model.vit.cost(), model.cost(length));
         // The costs of both sides count one token each; of an image there are more, or fewer, than of its caption.

@@ -15,7 +15,7 @@ use crate::captioning::Caption;
 const SMALL: [(&str, &str); 13] = [
     ("data.drawn_digits", "40"),
     ("data.scenes", "30"),
-    ("data.validation", "6"),
+    ("data.split.validation", "6"),
     ("data.max_parts", "2"),
     ("data.described", "3"),
     ("model.d_model", "16"),
@@ -225,7 +225,7 @@ fn a_sound_model_passes_the_self_check_and_the_recipe_comes_back_from_its_text()
     let recipe = CaptionRecipe::parse(text, "captions.toml", &[]).unwrap();
     assert!(Captioning::judge(&recipe).is_empty());
     assert_eq!(CaptionRecipe::parse(&recipe.to_toml().unwrap(), "recipe.toml", &[]).unwrap(), recipe);
-    let wrong = [("data.max_parts", "5"), ("data.scenes", "0"), ("data.channels", "2"), ("data.validation", "0")];
+    let wrong = [("data.max_parts", "5"), ("data.scenes", "0"), ("data.channels", "2"), ("data.split.validation", "0")];
     let wrong = wrong.map(|(key, value)| (key.to_string(), value.to_string()));
     let recipe = CaptionRecipe::parse(text, "captions.toml", &wrong).unwrap();
     assert_eq!(Captioning::judge(&recipe).len(), 4);
@@ -235,7 +235,7 @@ fn a_sound_model_passes_the_self_check_and_the_recipe_comes_back_from_its_text()
 fn an_estimate_counts_all_patches_of_an_image_and_all_tokens_of_its_caption() {
     let config = crate::captioning::model::tests::config();
     let recipe = CaptionRecipe::parse(Captioning::BUILT_IN[0].text, "captions.toml", &[]).unwrap();
-    let found = Captioning::estimate(&recipe, &config);
+    let found = Captioning::estimate(&recipe, &config, &Device::default());
     let model = config.init(&Device::default());
     let [image, both] = [model.vit.cost(), model.cost(8)].map(|cost| cost.training_flops_per_token());
     // Four patches with their class token, and eight tokens, which share the cost of all.
