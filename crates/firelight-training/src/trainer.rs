@@ -9,6 +9,7 @@ use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Tensor};
 use burn::train::{ItemLazy, TrainOutput, TrainStep};
 use firelight_kernels::awake;
+use firelight_storage::InputError;
 
 use crate::accumulate::Accumulated;
 use crate::clip::{global_norm, scale_to_norm};
@@ -79,7 +80,7 @@ impl<M: Trainable> Trainer<M> {
         batches: impl IntoIterator<Item = Result<<M as TrainStep>::Input, DatasetError>>,
     ) -> Result<(Outputs<M>, StepReport), TrainingError> {
         if !is_trained(&self.model) {
-            return Err(TrainingError::NoGradient { step: self.done + 1 });
+            return Err(no_gradient(self.done + 1).into());
         }
         let (device, mut outputs) = (self.device(), Vec::new());
         let gradients = self.gradients(batches, &mut outputs)?;
@@ -95,7 +96,7 @@ impl<M: Trainable> Trainer<M> {
             Some(scale) => scale.unscaled(&self.model, gradients),
             None => gradients,
         };
-        let norm = global_norm(&self.model, &gradients).ok_or(TrainingError::NoGradient { step })?;
+        let norm = global_norm(&self.model, &gradients).ok_or_else(|| no_gradient(step))?;
         let minimised = output.training_total.as_ref().unwrap_or(&output.total);
         let [total, count, norm, minimised] =
             read_scalars([output.total.clone(), output.count.clone(), norm, minimised.clone()])
@@ -206,6 +207,12 @@ impl<M: Trainable> Trainer<M> {
     pub(crate) fn device(&self) -> Device {
         device_of(&self.model).autodiff()
     }
+}
+
+/// A step without a gradient.
+fn no_gradient(step: usize) -> InputError {
+    InputError::new(format!("step {step}: no parameter has a gradient"))
+        .advise("is every parameter of the model frozen?")
 }
 
 /// The seed of one step: a bijective scramble of both numbers, so that neighbouring steps draw unrelated numbers.
