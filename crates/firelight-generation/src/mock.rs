@@ -6,6 +6,7 @@ use std::cell::{Cell, RefCell};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use crate::processors::softmax;
+use crate::prompt::empty_prompt;
 use crate::{Autoregressive, DecodeState, GenerationError};
 
 pub(crate) struct Successor {
@@ -60,7 +61,7 @@ impl Autoregressive for Successor {
     fn prefill(&self, prompt: Self::Prompt) -> Result<(Tensor<2>, Position), GenerationError> {
         let len = prompt.iter().map(Vec::len).max().unwrap_or(0);
         let last: Option<Vec<u32>> = prompt.iter().map(|row| row.last().copied()).collect();
-        Ok((self.logits(last.ok_or(GenerationError::EmptyPrompt)?), Position(len)))
+        Ok((self.logits(last.ok_or_else(empty_prompt)?), Position(len)))
     }
 
     fn step(&self, token: Tensor<1, Int>, state: &mut Position) -> Tensor<2> {
@@ -141,7 +142,7 @@ impl Autoregressive for Pairs {
     type State = LastTwo;
 
     fn prefill(&self, prompt: Self::Prompt) -> Result<(Tensor<2>, LastTwo), GenerationError> {
-        let rows = prompt.into_iter().map(|row| row.try_into().map_err(|_| GenerationError::EmptyPrompt));
+        let rows = prompt.into_iter().map(|row| row.try_into().map_err(|_| empty_prompt()));
         let state = LastTwo { rows: rows.collect::<Result<_, _>>()?, len: 2 };
         Ok((self.logits(&state), state))
     }
