@@ -93,7 +93,7 @@ pub use parallel::{
 pub use splits::{split_file, split_names, splits_in};
 pub use stories::{check_stories, stories};
 pub use stream::TextStream;
-pub use text::read_text;
+pub use text::{line_not_utf8, read_text, text_of};
 pub use token_file::TokenFile;
 pub use tokenizer::{Cut, Frame, SpecialRole, TextWindow, Tokenizer, TokenizerConfig, TokenizerKind, WindowOptions};
 pub use tokens::Tokens;

@@ -3,8 +3,9 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::string::FromUtf8Error;
 
-use firelight_storage::{StorageError, open_file, read_file};
+use firelight_storage::{InputError, StorageError, open_file, read_file};
 
 use crate::DataError;
 
@@ -21,12 +22,35 @@ const LIMIT: u64 = 16 << 30;
 /// first wrong byte). Pipes and devices are refused because a run reads its text again when it is resumed.
 pub fn read_text(path: impl AsRef<Path>) -> Result<String, DataError> {
     let path = path.as_ref();
-    let text = String::from_utf8(read_bytes(path)?).map_err(|error| {
+    let text = text_of(read_bytes(path)?, path)?;
+    if text.is_empty() { Err(empty(path).into()) } else { Ok(text) }
+}
+
+/// What was read from `path` as text, without a byte order mark.
+///
+/// # Errors
+/// If it is not UTF-8, with the offset of the first wrong byte.
+pub fn text_of(bytes: Vec<u8>, path: &Path) -> Result<String, InputError> {
+    let text = String::from_utf8(bytes).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
-        DataError::NotUtf8 { path: path.into(), offset, byte: error.as_bytes()[offset] }
-    })?;
-    let text = without_mark(text);
-    if text.is_empty() { Err(DataError::EmptyText { path: path.into() }) } else { Ok(text) }
+        let (path, byte) = (path.display(), error.as_bytes()[offset]);
+        InputError::new(format!("the file `{path}` is not UTF-8 text: the byte at offset {offset} is {byte:#04x}"))
+            .advise("convert the file to UTF-8")
+    });
+    text.map(without_mark)
+}
+
+/// A line of a file that is not UTF-8, with so many bytes before it: names the first wrong byte.
+pub fn line_not_utf8(path: &Path, line: usize, before: usize, error: &FromUtf8Error) -> InputError {
+    let within = error.utf8_error().valid_up_to();
+    let (offset, byte) = (before + within, error.as_bytes()[within]);
+    let problem = format!("is not UTF-8 text: the byte at offset {offset} of the file is {byte:#04x}");
+    InputError::at_line(path, line, problem).advise("convert the file to UTF-8")
+}
+
+/// A file of which nothing can be read.
+pub(crate) fn empty(path: &Path) -> InputError {
+    InputError::new(format!("the file `{}` is empty: give a file with text", path.display()))
 }
 
 /// A text that was read from a file, without a byte order mark.
@@ -45,13 +69,13 @@ pub(crate) fn open_text(path: &Path) -> Result<File, DataError> {
 /// The bytes of a file, of which there must be some.
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, DataError> {
     let bytes = read_file(path, LIMIT).map_err(missing(path))?;
-    if bytes.is_empty() { Err(DataError::EmptyText { path: path.into() }) } else { Ok(bytes) }
+    if bytes.is_empty() { Err(empty(path).into()) } else { Ok(bytes) }
 }
 
 /// A file that is not there is told as such.
 fn missing(path: &Path) -> impl FnOnce(StorageError) -> DataError {
     move |error| match error.is_not_found() {
-        true => DataError::MissingText { path: path.into() },
+        true => InputError::new(format!("there is no file `{}`: give the path of a text file", path.display())).into(),
         false => error.into(),
     }
 }
@@ -65,11 +89,14 @@ mod tests {
     fn only_text_is_read() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a.txt");
-        assert!(matches!(read_text(&path), Err(DataError::MissingText { .. })));
+        let refused = || read_text(&path).unwrap_err().to_string();
+        let name = path.display();
+        assert_eq!(refused(), format!("there is no file `{name}`: give the path of a text file"));
         fs::write(&path, "").unwrap();
-        assert!(matches!(read_text(&path), Err(DataError::EmptyText { .. })));
+        assert_eq!(refused(), format!("the file `{name}` is empty: give a file with text"));
         fs::write(&path, b"ab\xc3\xa9\xff!").unwrap();
-        assert!(matches!(read_text(&path), Err(DataError::NotUtf8 { offset: 4, byte: 0xff, .. })));
+        let problem = "is not UTF-8 text: the byte at offset 4 is 0xff; convert the file to UTF-8";
+        assert_eq!(refused(), format!("the file `{name}` {problem}"));
         fs::write(&path, "ab\u{e9}").unwrap();
         assert_eq!(read_text(&path).unwrap(), "ab\u{e9}");
         fs::write(&path, "\u{feff}ab").unwrap();
