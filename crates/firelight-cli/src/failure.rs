@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn the_library_judges_whose_mistake_it_was() {
         let user = Error::new(firelight::device::select(Some("toaster")).unwrap_err());
-        assert!(is_user_error(&user));
+        assert!(is_user_error(&user) && is_user_error(&Error::new(InputError::new(""))));
         let machine = Error::new(GenerationError::NonFiniteLogits { step: 0, row: 0 });
         assert!(!is_user_error(&machine));
         assert!(!is_user_error(&Error::msg("unknown")));
