@@ -11,7 +11,7 @@ use firelight_kernels::awake;
 use firelight_storage::Checkpoint;
 
 use crate::data::{EncodedText, input_of};
-use crate::error::ClassificationError;
+use crate::error::{ClassificationError, not_finite};
 use crate::loss::ProblemType;
 use crate::model::{TextClassifier, TextClassifierConfig};
 use crate::pretrained::load_model;
@@ -227,7 +227,7 @@ pub(crate) fn answers(
         let is_answer =
             |value: &f64| value.is_finite() || (problem_type == ProblemType::SingleLabel && !value.is_nan());
         if !rows.iter().all(is_answer) {
-            return Err(ClassificationError::NotFinite);
+            return Err(not_finite().into());
         }
         batch.iter().zip(rows.chunks(width)).for_each(|(&index, row)| found[index] = row.to_vec());
     }

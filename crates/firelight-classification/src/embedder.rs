@@ -14,7 +14,7 @@ use firelight_storage::Checkpoint;
 use crate::classifier::batches;
 use crate::data::{EncodedText, input_of};
 use crate::encoder::{TextEncoder, TextInput};
-use crate::error::ClassificationError;
+use crate::error::{ClassificationError, not_finite};
 use crate::pooling::mean;
 use crate::pretrained::Pretrained;
 use crate::vocabulary::TextVocabulary;
@@ -80,7 +80,7 @@ impl Embedder {
             let numbers: Vec<f32> =
                 vectors.try_into_vec_as().map_err(ClassificationError::device("the vectors of texts"))?;
             if numbers.iter().any(|number| !number.is_finite()) {
-                return Err(ClassificationError::NotFinite);
+                return Err(not_finite().into());
             }
             let rows = numbers.chunks(self.encoder.d_model());
             batch.iter().zip(rows).for_each(|(&index, row)| found[index] = row.to_vec());

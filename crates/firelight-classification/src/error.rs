@@ -26,12 +26,6 @@ pub enum ClassificationError {
         /// What is wrong in it.
         error: DataError,
     },
-    /// A model whose answers are NaN or infinite.
-    #[error(
-        "the model answers with numbers that are not finite: its weights are damaged, or its training diverged; restore them, or \
-         train with a lower `optimizer.learning_rate`"
-    )]
-    NotFinite,
     /// The device failed to compute or to hand over numbers.
     #[error("the device failed to compute {quantity}: {cause}")]
     Device {
@@ -78,4 +72,11 @@ impl ClassificationError {
     pub(crate) fn device(quantity: &'static str) -> impl FnOnce(burn::tensor::TensorReadError) -> Self {
         move |cause| Self::Device { quantity, cause }
     }
+}
+
+/// A model whose answers are NaN or infinite.
+pub(crate) fn not_finite() -> InputError {
+    let problem =
+        "the model answers with numbers that are not finite: its weights are damaged, or its training diverged";
+    InputError::new(problem).advise("restore them, or train with a lower `optimizer.learning_rate`")
 }

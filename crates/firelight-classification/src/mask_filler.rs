@@ -11,7 +11,7 @@ use firelight_storage::{Checkpoint, InputError};
 
 use crate::classifier::batches;
 use crate::data::{EncodedText, input_of};
-use crate::error::ClassificationError;
+use crate::error::{ClassificationError, not_finite};
 use crate::objectives::{PretrainingConfig, PretrainingModel};
 use crate::pretrained::load_model;
 use crate::vocabulary::{TextVocabulary, framed};
@@ -182,7 +182,7 @@ impl MaskFiller {
             softmax(logits, 2).try_into_vec_as().map_err(ClassificationError::device("the tokens behind masks"))?;
         match rows.iter().all(|probability| probability.is_finite()) {
             true => Ok(rows.chunks(vocab_size).map(<[f64]>::to_vec).collect()),
-            false => Err(ClassificationError::NotFinite),
+            false => Err(not_finite().into()),
         }
     }
 

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::classifier::batches;
 use crate::data::{EncodedText, QuestionWindow, input_of};
-use crate::error::ClassificationError;
+use crate::error::{ClassificationError, not_finite};
 use crate::model::{ReadingConfig, SpanReader, SpanReaderConfig};
 use crate::pretrained::load_model;
 use crate::vocabulary::TextVocabulary;
@@ -143,7 +143,7 @@ pub(crate) fn span_answers(
     }
     match found.iter().flatten().flatten().all(|value| value.is_finite()) {
         true => Ok(found),
-        false => Err(ClassificationError::NotFinite),
+        false => Err(not_finite().into()),
     }
 }
 

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::classifier::{batches, likeliest};
 use crate::data::{EncodedText, EncodedWords, input_of};
-use crate::error::ClassificationError;
+use crate::error::{ClassificationError, not_finite};
 use crate::model::{TokenClassifier, TokenClassifierConfig};
 use crate::pretrained::load_model;
 use crate::vocabulary::TextVocabulary;
@@ -209,7 +209,7 @@ pub(crate) fn word_answers(
     let found: Vec<Vec<f64>> = found.concat();
     // The logarithm of a probability of 0 is no damage.
     match found.iter().flatten().any(|value| value.is_nan()) {
-        true => Err(ClassificationError::NotFinite),
+        true => Err(not_finite().into()),
         false => Ok(found),
     }
 }

@@ -15,7 +15,7 @@ use firelight::device::DeviceError;
 use firelight::generation::GenerationError;
 use firelight::language::LanguageError;
 use firelight::seq2seq::Seq2SeqError;
-use firelight::storage::StorageError;
+use firelight::storage::{InputError, StorageError};
 use firelight::training::{RecipeError, TrainingError};
 use firelight::vision::VisionError;
 
@@ -87,6 +87,7 @@ fn is_user_error(error: &Error) -> bool {
         error.downcast_ref::<DataError>().map(DataError::is_user_error),
         error.downcast_ref::<ImageError>().map(ImageError::is_user_error),
         error.downcast_ref::<StorageError>().map(StorageError::is_user_error),
+        error.downcast_ref::<InputError>().map(|_| true),
         error.downcast_ref::<DeviceError>().map(DeviceError::is_user_error),
     ];
     judgements.into_iter().flatten().next().unwrap_or(false)
@@ -141,7 +142,7 @@ mod tests {
     #[test]
     fn the_library_judges_whose_mistake_it_was() {
         let user = Error::new(firelight::device::select(Some("toaster")).unwrap_err());
-        assert!(is_user_error(&user));
+        assert!(is_user_error(&user) && is_user_error(&Error::new(InputError::new(""))));
         let machine = Error::new(GenerationError::NonFiniteLogits { step: 0, row: 0 });
         assert!(!is_user_error(&machine));
         assert!(!is_user_error(&Error::msg("unknown")));

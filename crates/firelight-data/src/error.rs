@@ -1,8 +1,6 @@
 //! Everything that can be wrong with a text, a tokenizer or a token file, in words that name the place and the way out.
 //! Every function of this crate returns it; the command line turns it into one line and an exit code.
 
-use std::path::PathBuf;
-
 use firelight_storage::{InputError, StorageError, shortened_reason};
 
 #[cfg(feature = "images")]
@@ -22,47 +20,6 @@ pub enum DataError {
     /// Something that was given does not fit, and there is nothing to do but to tell it.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// There is no such text.
-    #[error("there is no file `{}`: give the path of a text file", path.display())]
-    MissingText {
-        /// The path that was asked for.
-        path: PathBuf,
-    },
-    /// The file of the text is empty.
-    #[error("the file `{}` is empty: give a file with text", path.display())]
-    EmptyText {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file of the text is not UTF-8.
-    #[error(
-        "the file `{}` is not UTF-8 text: the byte at offset {offset} is {byte:#04x}; convert the file to UTF-8",
-        path.display()
-    )]
-    NotUtf8 {
-        /// The file.
-        path: PathBuf,
-        /// Offset of the first byte that is not UTF-8, in bytes from 0.
-        offset: usize,
-        /// The byte.
-        byte: u8,
-    },
-    /// A line of a file is not UTF-8.
-    #[error(
-        "line {line} of `{}` is not UTF-8 text: the byte at offset {offset} of the file is {byte:#04x}; convert the file to \
-         UTF-8",
-        path.display()
-    )]
-    LineNotUtf8 {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// Offset of the first byte that is not UTF-8, in bytes from 0 of the file.
-        offset: usize,
-        /// The byte.
-        byte: u8,
-    },
     /// A character that the vocabulary lacks.
     #[error(
         "the character {character:?} at position {position} (line {line}, column {column}) is not in the vocabulary of \
@@ -114,10 +71,6 @@ mod tests {
             unknown.to_string(),
             "the character '\u{e9}' at position 7 (line 2, column 3) is not in the vocabulary of 65 characters; \
              remove it, or train with a text that has it or with the `byte` tokenizer"
-        );
-        assert_eq!(
-            DataError::NotUtf8 { path: "a.txt".into(), offset: 3, byte: 0xff }.to_string(),
-            "the file `a.txt` is not UTF-8 text: the byte at offset 3 is 0xff; convert the file to UTF-8"
         );
     }
 

@@ -98,7 +98,7 @@ pub use splits::{
 };
 pub use stories::{check_stories, stories};
 pub use stream::TextStream;
-pub use text::{TextPieces, read_text};
+pub use text::{TextPieces, line_not_utf8, read_text, text_of};
 pub use token_builder::{TokenBuilder, texts_of};
 pub use token_file::{TokenFile, TokenWriter};
 pub use tokenizer::{Cut, Frame, SpecialRole, TextWindow, Tokenizer, TokenizerConfig, TokenizerKind, WindowOptions};

@@ -4,8 +4,9 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::string::FromUtf8Error;
 
-use firelight_storage::{StorageError, open_file, read_file};
+use firelight_storage::{InputError, StorageError, open_file, read_file};
 
 use crate::DataError;
 
@@ -25,14 +26,38 @@ const PIECE: u64 = 1 << 20;
 /// first wrong byte). Pipes and devices are refused because a run reads its text again when it is resumed.
 pub fn read_text(path: impl AsRef<Path>) -> Result<String, DataError> {
     let path = path.as_ref();
-    let text = String::from_utf8(read_bytes(path)?)
-        .map_err(|error| not_utf8(path, 0, error.as_bytes(), error.utf8_error().valid_up_to()))?;
-    let text = without_mark(text);
-    if text.is_empty() { Err(DataError::EmptyText { path: path.into() }) } else { Ok(text) }
+    let text = text_of(read_bytes(path)?, path)?;
+    if text.is_empty() { Err(empty(path).into()) } else { Ok(text) }
 }
 
-fn not_utf8(path: &Path, before: usize, bytes: &[u8], offset: usize) -> DataError {
-    DataError::NotUtf8 { path: path.into(), offset: before + offset, byte: bytes[offset] }
+/// What was read from `path` as text, without a byte order mark.
+///
+/// # Errors
+/// If it is not UTF-8, with the offset of the first wrong byte.
+pub fn text_of(bytes: Vec<u8>, path: &Path) -> Result<String, InputError> {
+    let text = String::from_utf8(bytes);
+    let text = text.map_err(|error| not_utf8(path, 0, error.as_bytes(), error.utf8_error().valid_up_to()));
+    text.map(without_mark)
+}
+
+/// A line of a file that is not UTF-8, with so many bytes before it: names the first wrong byte.
+pub fn line_not_utf8(path: &Path, line: usize, before: usize, error: &FromUtf8Error) -> InputError {
+    let within = error.utf8_error().valid_up_to();
+    let (offset, byte) = (before + within, error.as_bytes()[within]);
+    let problem = format!("is not UTF-8 text: the byte at offset {offset} of the file is {byte:#04x}");
+    InputError::at_line(path, line, problem).advise("convert the file to UTF-8")
+}
+
+/// A file of which nothing can be read.
+pub(crate) fn empty(path: &Path) -> InputError {
+    InputError::new(format!("the file `{}` is empty: give a file with text", path.display()))
+}
+
+/// A file with a byte that is no text, with so many bytes before those that were read.
+fn not_utf8(path: &Path, before: usize, bytes: &[u8], within: usize) -> InputError {
+    let (path, offset, byte) = (path.display(), before + within, bytes[within]);
+    InputError::new(format!("the file `{path}` is not UTF-8 text: the byte at offset {offset} is {byte:#04x}"))
+        .advise("convert the file to UTF-8")
 }
 
 /// A text file piece by piece, so that it may be larger than memory: texts of whole characters, which one after the other are the
@@ -65,14 +90,14 @@ impl TextPieces {
         let whole = match std::str::from_utf8(&bytes) {
             Ok(_) => bytes.len(),
             Err(error) if error.error_len().is_none() && !is_last => error.valid_up_to(),
-            Err(error) => return Err(not_utf8(&self.path, self.offset, &bytes, error.valid_up_to())),
+            Err(error) => return Err(not_utf8(&self.path, self.offset, &bytes, error.valid_up_to()).into()),
         };
         self.rest = bytes.split_off(whole);
         self.file = (!is_last).then_some(file);
         let text = String::from_utf8(bytes).unwrap_or_else(|error| unreachable!("it is valid so far: {error}"));
         let text = if self.offset == 0 { without_mark(text) } else { text };
         match text.is_empty() && self.offset == 0 {
-            true => Err(DataError::EmptyText { path: self.path.clone() }),
+            true => Err(empty(&self.path).into()),
             false => {
                 self.offset += whole;
                 Ok(text)
@@ -106,13 +131,13 @@ pub(crate) fn open_text(path: &Path) -> Result<File, DataError> {
 /// The bytes of a file, of which there must be some.
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, DataError> {
     let bytes = read_file(path, LIMIT).map_err(missing(path))?;
-    if bytes.is_empty() { Err(DataError::EmptyText { path: path.into() }) } else { Ok(bytes) }
+    if bytes.is_empty() { Err(empty(path).into()) } else { Ok(bytes) }
 }
 
 /// A file that is not there is told as such.
 fn missing(path: &Path) -> impl FnOnce(StorageError) -> DataError {
     move |error| match error.is_not_found() {
-        true => DataError::MissingText { path: path.into() },
+        true => InputError::new(format!("there is no file `{}`: give the path of a text file", path.display())).into(),
         false => error.into(),
     }
 }
@@ -126,11 +151,14 @@ mod tests {
     fn only_text_is_read() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a.txt");
-        assert!(matches!(read_text(&path), Err(DataError::MissingText { .. })));
+        let refused = || read_text(&path).unwrap_err().to_string();
+        let name = path.display();
+        assert_eq!(refused(), format!("there is no file `{name}`: give the path of a text file"));
         fs::write(&path, "").unwrap();
-        assert!(matches!(read_text(&path), Err(DataError::EmptyText { .. })));
+        assert_eq!(refused(), format!("the file `{name}` is empty: give a file with text"));
         fs::write(&path, b"ab\xc3\xa9\xff!").unwrap();
-        assert!(matches!(read_text(&path), Err(DataError::NotUtf8 { offset: 4, byte: 0xff, .. })));
+        let problem = "is not UTF-8 text: the byte at offset 4 is 0xff; convert the file to UTF-8";
+        assert_eq!(refused(), format!("the file `{name}` {problem}"));
         fs::write(&path, "ab\u{e9}").unwrap();
         assert_eq!(read_text(&path).unwrap(), "ab\u{e9}");
         fs::write(&path, "\u{feff}ab").unwrap();
@@ -150,12 +178,13 @@ mod tests {
             assert!(pieces.iter().all(|piece| piece.len() as u64 <= PIECE + 1), "{size}");
         }
         fs::write(&path, [&[b'a'; 1 << 20][..], b"bc\xff"].concat()).unwrap();
-        assert!(matches!(read(), Err(DataError::NotUtf8 { offset: 1_048_578, byte: 0xff, .. })));
+        let error = || read().unwrap_err().to_string();
+        assert!(error().contains("is not UTF-8 text: the byte at offset 1048578 is 0xff"), "{}", error());
         fs::write(&path, "ab\u{e9}".as_bytes().split_last().unwrap().1).unwrap();
-        assert!(matches!(read(), Err(DataError::NotUtf8 { offset: 2, byte: 0xc3, .. })), "half a character at the end");
+        assert!(error().contains("the byte at offset 2 is 0xc3"), "half a character at the end: {}", error());
         fs::write(&path, "\u{feff}").unwrap();
-        assert!(matches!(read(), Err(DataError::EmptyText { .. })));
-        assert!(matches!(TextPieces::open(home.path().join("b")), Err(DataError::MissingText { .. })));
+        assert!(error().contains("` is empty: give a file with text"), "{}", error());
+        assert!(TextPieces::open(home.path().join("b")).unwrap_err().is_user_error());
     }
 
     #[test]

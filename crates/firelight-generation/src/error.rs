@@ -1,6 +1,7 @@
 //! What can go wrong between a prompt and its continuation.
 
 use firelight_data::DataError;
+use firelight_storage::InputError;
 
 /// Why a text could not be generated.
 ///
@@ -8,11 +9,9 @@ use firelight_data::DataError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GenerationError {
-    /// The prompt holds no token.
-    #[error(
-        "the prompt is empty: expected at least one token to continue from, found none; give a prompt of one character or more"
-    )]
-    EmptyPrompt,
+    /// Something that was given does not fit, and there is nothing to do but to tell it.
+    #[error(transparent)]
+    Input(#[from] InputError),
 
     /// The prompt is longer than the model can read at once.
     #[error(
@@ -23,15 +22,6 @@ pub enum GenerationError {
         tokens: usize,
         /// The model's context, in tokens.
         max_seq_len: usize,
-    },
-
-    /// The prompt holds an id that the model has no embedding for.
-    #[error("token id {id} is outside the vocabulary: the model knows the ids 0 to {}; encode the prompt with the tokenizer saved beside the model", .vocab_size - 1)]
-    UnknownToken {
-        /// The id found.
-        id: u32,
-        /// Number of ids that the model knows.
-        vocab_size: usize,
     },
 
     /// One or more generation options are out of range.
@@ -68,10 +58,7 @@ impl GenerationError {
     /// True when the user can fix it (a prompt, an option), false when the machine or the model's files failed.
     pub fn is_user_error(&self) -> bool {
         match self {
-            Self::EmptyPrompt
-            | Self::PromptTooLong { .. }
-            | Self::UnknownToken { .. }
-            | Self::InvalidOptions { .. } => true,
+            Self::Input(_) | Self::PromptTooLong { .. } | Self::InvalidOptions { .. } => true,
             Self::NonFiniteLogits { .. } | Self::Device { .. } => false,
             Self::Data(error) => error.is_user_error(),
         }
@@ -81,6 +68,7 @@ impl GenerationError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prompt::empty_prompt;
 
     #[test]
     fn messages_say_what_was_expected_and_found() {
@@ -89,15 +77,11 @@ mod tests {
             long.to_string(),
             "the prompt has 70 tokens: the context of this model holds 64; shorten the prompt to its last 64 tokens"
         );
-        let unknown = GenerationError::UnknownToken { id: 300, vocab_size: 65 };
-        assert!(
-            unknown.to_string().starts_with("token id 300 is outside the vocabulary: the model knows the ids 0 to 64")
-        );
     }
 
     #[test]
     fn options_and_prompts_are_the_users_and_damaged_weights_are_not() {
-        assert!(GenerationError::EmptyPrompt.is_user_error());
+        assert!(GenerationError::from(empty_prompt()).is_user_error());
         assert!(GenerationError::InvalidOptions { problems: vec![] }.is_user_error());
         assert!(!GenerationError::NonFiniteLogits { step: 0, row: 0 }.is_user_error());
         assert!(!GenerationError::Device { reason: "lost".into() }.is_user_error());

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use crate::processors::softmax;
+use crate::prompt::empty_prompt;
 use crate::{Autoregressive, DecodeState, GenerationError};
 
 pub(crate) struct Successor {
@@ -73,7 +74,7 @@ impl Autoregressive for Successor {
     fn prefill(&self, prompt: Self::Prompt) -> Result<(Tensor<2>, Position), GenerationError> {
         let len = prompt.iter().map(Vec::len).max().unwrap_or(0);
         let last: Option<Vec<u32>> = prompt.iter().map(|row| row.last().copied()).collect();
-        Ok((self.logits(last.ok_or(GenerationError::EmptyPrompt)?), Position(len)))
+        Ok((self.logits(last.ok_or_else(empty_prompt)?), Position(len)))
     }
 
     fn step(&self, token: Tensor<1, Int>, state: &mut Position) -> Tensor<2> {
@@ -158,7 +159,7 @@ impl Autoregressive for Pairs {
     }
 
     fn prefill(&self, prompt: Self::Prompt) -> Result<(Tensor<2>, LastTwo), GenerationError> {
-        let rows = prompt.into_iter().map(|row| row.try_into().map_err(|_| GenerationError::EmptyPrompt));
+        let rows = prompt.into_iter().map(|row| row.try_into().map_err(|_| empty_prompt()));
         let state = LastTwo { rows: rows.collect::<Result<_, _>>()?, len: 2 };
         Ok((self.logits(&state), state))
     }

@@ -5,13 +5,14 @@
 //! (<https://arxiv.org/abs/1803.05407>); over the last checkpoints of one run as in Vaswani et al. 2017, section 6.1.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
 use crate::weights::not_weights;
-use crate::{StorageError, read_file, shortened, write_atomic};
+use crate::{InputError, StorageError, read_file, shortened, write_atomic};
 
 /// A tensor being averaged: its shape, and the sum of its values so far.
 type Sums = BTreeMap<String, (Vec<usize>, Vec<f64>)>;
@@ -28,7 +29,7 @@ pub fn average_weights(files: &[PathBuf], path: impl AsRef<Path>) -> Result<(), 
     let [first, others @ ..] = files else { panic!("an average needs at least one file") };
     let mut sums = read(first)?;
     for file in others {
-        add(&mut sums, read(file)?).map_err(|wrong| mismatch(file, wrong))?;
+        add(&mut sums, read(file)?).map_err(|wrong| mismatch(file, &wrong))?;
     }
     write_atomic(&path, serialise(&sums, files.len(), path.as_ref())?)
 }
@@ -37,9 +38,13 @@ fn read(path: &Path) -> Result<Sums, StorageError> {
     let bytes = read_file(path, u64::MAX)?;
     let tensors = SafeTensors::deserialize(&bytes).map_err(not_weights(path, bytes.len() as u64))?;
     let tensor = |(key, view): (&str, TensorView)| {
-        let (shape, values) = values(key, &view).map_err(|wrong| mismatch(path, wrong))?;
+        let (shape, values) = values(key, &view).map_err(|wrong| mismatch(path, &wrong))?;
         match values.iter().find(|value| !value.is_finite()) {
-            Some(&value) => Err(StorageError::NotFinite { path: path.into(), key: shortened(key), value }),
+            Some(value) => {
+                let problem =
+                    format!("holds {value} in {}, so its training diverged: leave this checkpoint out", shortened(key));
+                Err(InputError::in_file(path, problem).into())
+            }
             None => Ok((key.to_string(), (shape, values))),
         }
     };
@@ -73,17 +78,15 @@ fn add(sums: &mut Sums, more: Sums) -> Result<(), String> {
     Ok(())
 }
 
-fn mismatch(path: &Path, wrong: String) -> StorageError {
-    StorageError::NotAlike { path: path.into(), wrong }
+/// Weights that cannot be averaged with others.
+fn mismatch(path: &Path, wrong: &str) -> InputError {
+    InputError::in_file(path, format!("is not like the others: {wrong}")).advise("average checkpoints of one run")
 }
 
 fn serialise(sums: &Sums, count: usize, path: &Path) -> Result<Vec<u8>, StorageError> {
     let mean = |sum: &f64| ((sum / count as f64) as f32).to_le_bytes();
     let data: Vec<Vec<u8>> = sums.values().map(|(_, sum)| sum.iter().flat_map(mean).collect()).collect();
-    let failed = |error: safetensors::SafeTensorError| StorageError::SaveWeights {
-        path: path.into(),
-        reason: error.to_string(),
-    };
+    let failed = |error: SafeTensorError| StorageError::io("write the weights", path)(io::Error::other(error));
     let views = sums.iter().zip(&data).map(|((key, (shape, _)), data)| {
         Ok((key.as_str(), TensorView::new(Dtype::F32, shape.clone(), data).map_err(failed)?))
     });

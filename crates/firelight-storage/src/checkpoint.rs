@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::StorageError;
+use crate::{InputError, StorageError, shortened};
 
 /// One state of the weights of a run. Its text form is `last`, `best`, `average` or the number of the step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,9 +39,16 @@ impl FromStr for Checkpoint {
             "last" => Ok(Self::Last),
             "best" => Ok(Self::Best),
             "average" => Ok(Self::Average),
-            _ => name.parse().map(Self::Step).map_err(|_| StorageError::CheckpointName { name: name.into() }),
+            _ => name.parse().map(Self::Step).map_err(|_| unknown(name).into()),
         }
     }
+}
+
+fn unknown(name: &str) -> InputError {
+    InputError::new(format!(
+        "`{}` is no checkpoint: expected `last`, `best`, `average` or the number of a step, such as `2000`",
+        shortened(name)
+    ))
 }
 
 #[cfg(test)]

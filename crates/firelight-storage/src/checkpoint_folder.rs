@@ -186,6 +186,7 @@ fn split_role(hidden: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::InputError;
     use crate::write_atomic;
 
     fn write(target: &Path, weights: &str) {
@@ -213,8 +214,8 @@ mod tests {
         write(&target, "new");
         assert_eq!(fs::read_to_string(CheckpointFolder::find(target.clone()).weights()).unwrap(), "new");
 
-        let failed = publish(&target, |_| Err(StorageError::CheckpointName { name: "x".into() }));
-        assert!(matches!(failed, Err(StorageError::CheckpointName { .. })));
+        let failed = publish(&target, |_| Err(StorageError::from(InputError::new("x"))));
+        assert!(matches!(failed, Err(StorageError::Input(error)) if error == InputError::new("x")));
         assert_eq!(names_in(home.path()).unwrap(), ["best"]);
     }
 
@@ -228,7 +229,7 @@ mod tests {
             fs::write(folder.weights(), "ha").unwrap();
             assert_ne!(folder.path(), target);
             assert_eq!(weights(), "old", "written beside it");
-            Err(StorageError::CheckpointName { name: "x".into() })
+            Err(StorageError::from(InputError::new("x")))
         });
         assert!(failed.is_err());
         assert_eq!((weights().as_str(), names_in(home.path()).unwrap()), ("old", vec!["best".to_string()]));

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{StorageError, read_file, shortened, write_atomic};
+use crate::{InputError, StorageError, read_file, shortened, shortened_reason, write_atomic};
 
 /// The value of the field `format` in every configuration that Firelight writes.
 pub const FORMAT: &str = "firelight";
@@ -41,7 +41,8 @@ pub(crate) fn write<C: Serialize>(path: &Path, task: &str, config: &C) -> Result
 pub(crate) fn read<C: Serialize + DeserializeOwned>(path: &Path, task: &str) -> Result<C, StorageError> {
     let text = read_file(path, LIMIT)?;
     let mut value: Value = serde_json::from_slice(&text)
-        .map_err(|error| StorageError::ConfigSyntax { path: path.into(), reason: error.to_string() })?;
+        .map_err(|error| InputError::in_file(path, format!("is not JSON: {}", shortened_reason(&error.to_string()))))
+        .map_err(|error| error.advise("restore the file, or train the model again"))?;
     check_stamp(path, task, &value)?;
     if let Value::Object(fields) = &mut value {
         // What is left belongs to the model, so a configuration may refuse fields it does not know.
@@ -54,7 +55,7 @@ pub(crate) fn read<C: Serialize + DeserializeOwned>(path: &Path, task: &str) -> 
     match missing(&whole, &value) {
         Some(key) => {
             let reason = format!("missing field `{key}`; restore the file that was written with these weights");
-            Err(StorageError::ConfigFields { path: path.into(), task: task.into(), reason })
+            Err(wrong_fields(path, task, &reason))
         }
         None => Ok(config),
     }
@@ -93,11 +94,16 @@ fn parsed(path: &Path) -> Option<Value> {
 /// Checks format, version and task, in this order: a wrong format makes the rest meaningless.
 fn check_stamp(path: &Path, task: &str, config: &Value) -> Result<(), StorageError> {
     if config["format"] != FORMAT {
-        return Err(StorageError::ForeignConfig { path: path.into(), found: shown(config, "format") });
+        let (expected, found) = ("`\"format\": \"firelight\"`", shown(config, "format"));
+        let problem = format!("is not a configuration of Firelight: expected {expected}, found {found}");
+        return Err(InputError::in_file(path, problem).into());
     }
     if config["version"] != VERSION {
         let found = shown(config, "version");
-        return Err(StorageError::ConfigVersion { path: path.into(), expected: VERSION, found });
+        let problem = format!(
+            "has format version {found}, but this program reads version {VERSION}: use the Firelight that wrote it"
+        );
+        return Err(InputError::in_file(path, problem + ", or train the model again").into());
     }
     if config["task"] != task {
         let found = shown(config, "task");
@@ -113,7 +119,13 @@ fn shown(config: &Value, key: &str) -> String {
 
 /// Returns a converter of serde's errors, for `map_err`.
 fn fields_error(path: &Path, task: &str) -> impl FnOnce(serde_json::Error) -> StorageError {
-    move |error| StorageError::ConfigFields { path: path.into(), task: task.into(), reason: error.to_string() }
+    move |error| wrong_fields(path, task, &error.to_string())
+}
+
+/// A field of the configuration that is missing, unknown or of the wrong type.
+fn wrong_fields(path: &Path, task: &str, reason: &str) -> StorageError {
+    let reason = shortened_reason(reason);
+    InputError::in_file(path, format!("does not describe a \"{task}\" model: {reason}")).into()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{shortened, shortened_reason};
+use crate::{InputError, shortened};
 
 /// How many keys or file names an error message spells out before it says how many more there are.
 const LISTED: usize = 4;
@@ -23,22 +23,9 @@ pub enum StorageError {
         /// The operating system's reason.
         cause: io::Error,
     },
-    /// Something else than a regular file where one is to be read or replaced.
-    #[error("`{}` is {found}, but a regular file is expected: give the path of a file", path.display())]
-    NotAFile {
-        /// What was to be read or written.
-        path: PathBuf,
-        /// What it is: `a folder`, `a named pipe`.
-        found: &'static str,
-    },
-    /// A file that is larger than any of its kind.
-    #[error("`{}` is larger than {limit} bytes, the most that is read of such a file", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// The most bytes that are read.
-        limit: u64,
-    },
+    /// Something that was given does not fit, and there is nothing to do but to tell it.
+    #[error(transparent)]
+    Input(#[from] InputError),
     /// The run folder already holds something.
     #[error(
         "the folder `{}` is not empty: continue its run with --resume, replace it with --force, \
@@ -48,18 +35,6 @@ pub enum StorageError {
     FolderExists {
         /// The folder that was to be created.
         path: PathBuf,
-    },
-    /// Replacing was asked for, but the folder holds no run, so its files are not ours to remove.
-    #[error(
-        "refusing to replace `{}`: it holds {found} but neither recipe.toml nor a config.json of Firelight, so \
-         it is no run; choose another folder, or empty it yourself",
-        path.display()
-    )]
-    ForeignFolder {
-        /// The folder that was to be replaced.
-        path: PathBuf,
-        /// The names found in it.
-        found: String,
     },
     /// Another process trains in the run folder.
     #[error(
@@ -78,84 +53,6 @@ pub enum StorageError {
         /// What is there instead.
         found: String,
     },
-    /// The path of a model folder leads nowhere.
-    #[error("there is no folder `{}`: expected the folder of a trained model, such as `runs/stories-1`", path.display())]
-    MissingFolder {
-        /// The path that was asked for.
-        path: PathBuf,
-    },
-    /// The path of a model folder leads to something that is not a folder.
-    #[error("`{}` is a file, but a folder is expected: give the folder of the run, not a file in it", path.display())]
-    NotAFolder {
-        /// The path that was asked for.
-        path: PathBuf,
-    },
-    /// The folder holds no `config.json`.
-    #[error(
-        "`{}` is no model folder: expected it to hold config.json, found {found}; give the folder that \
-         `firelight train` wrote",
-        path.display()
-    )]
-    NotAModel {
-        /// The folder that was opened.
-        path: PathBuf,
-        /// The names found in it.
-        found: String,
-    },
-    /// The name of a checkpoint could not be read.
-    #[error(
-        "`{}` is no checkpoint: expected `last`, `best`, `average` or the number of a step, such as `2000`",
-        shortened(name)
-    )]
-    CheckpointName {
-        /// The name that was given.
-        name: String,
-    },
-    /// The folder has no such checkpoint.
-    #[error("`{}` holds no checkpoint `{wanted}`: {available}", path.display())]
-    MissingCheckpoint {
-        /// The model folder.
-        path: PathBuf,
-        /// The checkpoint that was asked for.
-        wanted: String,
-        /// Those that are there, as a clause: `there are last, best and 2000`.
-        available: String,
-    },
-    /// A configuration file that is not valid JSON.
-    #[error(
-        "`{}` is not JSON: {}; restore the file, or train the model again", path.display(), shortened_reason(reason)
-    )]
-    ConfigSyntax {
-        /// The configuration file.
-        path: PathBuf,
-        /// What the parser says, with line and column.
-        reason: String,
-    },
-    /// A configuration file of another program.
-    #[error(
-        "`{}` is not a configuration of Firelight: expected `\"format\": \"firelight\"`, found {found}",
-        path.display()
-    )]
-    ForeignConfig {
-        /// The configuration file.
-        path: PathBuf,
-        /// What stands in the place of the format.
-        found: String,
-    },
-    /// A configuration file of a newer or older Firelight.
-    #[error(
-        "`{}` has format version {found}, but this program reads version {expected}: use the Firelight that wrote it, \
-         or train the model again",
-        path.display()
-    )]
-    ConfigVersion {
-        /// The configuration file.
-        path: PathBuf,
-        /// The version this program reads.
-        expected: u64,
-        /// The version of the file.
-        found: String,
-    },
     /// A model of another task.
     #[error(
         "`{}` describes a model for the task {found}, but a model for the task \"{expected}\" is expected{}",
@@ -170,30 +67,6 @@ pub enum StorageError {
         /// The task of the file, in quotes if it is a string.
         found: String,
     },
-    /// A field of the configuration is missing, unknown or of the wrong type.
-    #[error("`{}` does not describe a \"{task}\" model: {}", path.display(), shortened_reason(reason))]
-    ConfigFields {
-        /// The configuration file.
-        path: PathBuf,
-        /// The task whose configuration was read or written.
-        task: String,
-        /// The field, what was expected and what was found.
-        reason: String,
-    },
-    /// A file that should hold weights, but is cut short or of another kind.
-    #[error(
-        "`{}` is no whole safetensors file ({size} bytes): {}; it was cut short or is of another kind, \
-         so copy it again or take another checkpoint",
-        path.display(), shortened_reason(reason)
-    )]
-    NotWeights {
-        /// The weights file.
-        path: PathBuf,
-        /// Its size in bytes.
-        size: u64,
-        /// What the reader says.
-        reason: String,
-    },
     /// Weights that do not fit the model they were loaded into.
     #[error("`{}` does not fit the model: {}; was it written with another config.json?", path.display(), mismatch(missing, unused, wrong))]
     WeightsMismatch {
@@ -206,34 +79,6 @@ pub enum StorageError {
         /// Keys of both that differ in shape or kind, each with what was expected and found.
         wrong: Vec<String>,
     },
-    /// Weights that cannot be averaged with others.
-    #[error("`{}` is not like the others: {wrong}; average checkpoints of one run", path.display())]
-    NotAlike {
-        /// The weights file.
-        path: PathBuf,
-        /// The first key that differs, with what was expected and found.
-        wrong: String,
-    },
-    /// Weights that are NaN or infinite, as a training that diverged leaves them.
-    #[error(
-        "`{}` holds {value} in {key}, so its training diverged: leave this checkpoint out", path.display()
-    )]
-    NotFinite {
-        /// The weights file.
-        path: PathBuf,
-        /// The key of the tensor.
-        key: String,
-        /// The value: `NaN`, `inf` or `-inf`.
-        value: f64,
-    },
-    /// The weights could not be written.
-    #[error("cannot write the weights `{}`: {reason}", path.display())]
-    SaveWeights {
-        /// The weights file.
-        path: PathBuf,
-        /// What the writer says.
-        reason: String,
-    },
 }
 
 impl StorageError {
@@ -242,7 +87,6 @@ impl StorageError {
     pub fn is_user_error(&self) -> bool {
         match self {
             Self::Io { cause, .. } => is_user_error_kind(cause.kind()),
-            Self::SaveWeights { .. } => false,
             _ => true,
         }
     }
@@ -260,7 +104,7 @@ impl StorageError {
 
 /// Whether the operating system's error is the user's to mend: a path that leads nowhere, or to something of another kind
 /// or content than was meant. Anything else is the machine's, such as a full disk or a missing permission.
-pub fn is_user_error_kind(kind: io::ErrorKind) -> bool {
+fn is_user_error_kind(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{
         AlreadyExists, InvalidData, InvalidFilename, InvalidInput, IsADirectory, NotADirectory, NotFound,
     };

@@ -7,7 +7,7 @@ use std::fs::{self, File, FileType};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use crate::StorageError;
+use crate::{InputError, StorageError};
 
 /// Opens a regular file to be read.
 ///
@@ -37,7 +37,10 @@ pub fn read_file(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, StorageE
         file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(StorageError::io("read", path))?;
     }
     match size.max(bytes.len() as u64) > limit {
-        true => Err(StorageError::TooLarge { path: path.into(), limit }),
+        true => {
+            let problem = format!("is larger than {limit} bytes, the most that is read of such a file");
+            Err(InputError::in_file(path, problem).into())
+        }
         false => Ok(bytes),
     }
 }
@@ -75,7 +78,8 @@ fn check(path: &Path, found: FileType) -> Result<(), StorageError> {
 }
 
 fn not_a_file(path: &Path, found: &'static str) -> StorageError {
-    StorageError::NotAFile { path: path.into(), found }
+    let problem = format!("is {found}, but a regular file is expected: give the path of a file");
+    InputError::in_file(path, problem).into()
 }
 
 /// What is no regular file, in words.
@@ -112,7 +116,8 @@ mod tests {
         assert!(error.to_string().ends_with("a.txt` is larger than 4 bytes, the most that is read of such a file"));
         // 1 TiB without a block on the disk: refused by its size.
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
-        assert!(matches!(read_file(&path, 1 << 30), Err(StorageError::TooLarge { .. })));
+        let error = read_file(&path, 1 << 30).unwrap_err().to_string();
+        assert!(error.contains("a.txt` is larger than 1073741824 bytes"), "{error}");
         assert!(read_file(home.path().join("none"), 5).unwrap_err().to_string().starts_with("cannot read `"));
     }
 
@@ -122,7 +127,7 @@ mod tests {
         let path = home.path().join("a.txt");
         fs::write(&path, "\u{e9}").unwrap();
         assert_eq!(read_text_file(&path, 2).unwrap(), "\u{e9}");
-        assert!(matches!(read_text_file(&path, 1), Err(StorageError::TooLarge { .. })));
+        assert!(read_text_file(&path, 1).unwrap_err().to_string().contains("a.txt` is larger than 1 bytes"));
         fs::write(&path, b"a\xff").unwrap();
         let error = read_text_file(&path, 2).unwrap_err();
         assert!(error.is_user_error() && !error.is_not_found());
@@ -156,6 +161,7 @@ mod tests {
     #[test]
     fn a_file_without_a_size_has_a_limit_as_well() {
         assert!(!read_file("/proc/self/maps", 1 << 24).unwrap().is_empty());
-        assert!(matches!(read_file("/proc/self/maps", 10), Err(StorageError::TooLarge { .. })));
+        let error = read_file("/proc/self/maps", 10).unwrap_err().to_string();
+        assert!(error.starts_with("`/proc/self/maps` is larger than 10 bytes"), "{error}");
     }
 }

@@ -22,7 +22,7 @@ use crate::checkpoint_folder::{checkpoint_of, name_of, publish, recover, remove}
 use crate::error::list;
 use crate::listing::names_in;
 use crate::lock::Lock;
-use crate::{Checkpoint, CheckpointFolder, StorageError, config};
+use crate::{Checkpoint, CheckpointFolder, InputError, StorageError, config};
 
 /// The folder of one run. Holding one means that the folder exists, not that every file in it does.
 ///
@@ -87,12 +87,16 @@ impl ModelFolder {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StorageError> {
         let path = path.as_ref();
         if !path.exists() {
-            return Err(StorageError::MissingFolder { path: path.into() });
+            let problem = format!("there is no folder `{}`: expected the folder of a trained model", path.display());
+            return Err(InputError::new(problem + ", such as `runs/stories-1`").into());
         }
         let names = names_in(path)?;
         if !names.iter().any(|name| name == CONFIG) && !has_checkpoint(path) {
             let found = if names.is_empty() { "an empty folder".into() } else { list(&names) };
-            return Err(StorageError::NotAModel { path: path.into(), found });
+            let problem = format!("is no model folder: expected it to hold config.json, found {found}");
+            return Err(InputError::in_file(path, problem)
+                .advise("give the folder that `firelight train` wrote")
+                .into());
         }
         Ok(Self { path: path.into(), _lock: None })
     }
@@ -213,7 +217,7 @@ impl ModelFolder {
             [one] => format!("there is only `{one}`"),
             [first @ .., last] => format!("there are {} and {last}", first.join(", ")),
         };
-        StorageError::MissingCheckpoint { path: self.path.clone(), wanted: checkpoint.to_string(), available }
+        InputError::in_file(&self.path, format!("holds no checkpoint `{checkpoint}`: {available}")).into()
     }
 }
 

@@ -50,7 +50,7 @@ pub use average::average_weights;
 pub use checkpoint::Checkpoint;
 pub use checkpoint_folder::CheckpointFolder;
 pub use config::{FORMAT, VERSION};
-pub use error::{StorageError, is_user_error_kind};
+pub use error::StorageError;
 pub use file::{open_file, read_file, read_text_file};
 pub use folder::{Existing, FoundWeights, ModelFolder};
 pub use input_error::InputError;

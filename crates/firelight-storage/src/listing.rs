@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::StorageError;
+use crate::{InputError, StorageError};
 
 /// The sorted names in a folder; none if it is not there.
 pub(crate) fn names_in(path: &Path) -> Result<Vec<String>, StorageError> {
@@ -12,7 +12,8 @@ pub(crate) fn names_in(path: &Path) -> Result<Vec<String>, StorageError> {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-            return Err(StorageError::NotAFolder { path: path.into() });
+            let problem = "is a file, but a folder is expected: give the folder of the run, not a file in it";
+            return Err(InputError::in_file(path, problem).into());
         }
         Err(error) => return Err(StorageError::io("read the folder", path)(error)),
     };

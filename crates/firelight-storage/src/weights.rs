@@ -9,7 +9,7 @@ use burn::module::Module;
 use burn::store::{ApplyError, ApplyResult, FloatCastAdapter, ModuleSnapshot, ModuleStore, SafetensorsStore};
 use burn::tensor::DType;
 
-use crate::{StorageError, atomic, open_file};
+use crate::{InputError, StorageError, atomic, open_file, shortened_reason};
 
 /// Writes the parameters of `model` to `path`, replacing a file that is there.
 ///
@@ -31,7 +31,7 @@ pub(crate) fn save_where<M: Module>(model: &M, path: &Path, keeps: fn(&str, &str
         let permissions = permissions_beside(temporary).map_err(StorageError::io("write", path))?;
         model
             .save_into(&mut store)
-            .map_err(|error| StorageError::SaveWeights { path: path.into(), reason: one_line(&error) })?;
+            .map_err(|error| StorageError::io("write the weights", path)(io::Error::other(one_line(&error))))?;
         fs::set_permissions(temporary, permissions).map_err(StorageError::io("write", path))
     })
 }
@@ -86,7 +86,12 @@ pub fn check_weights(path: impl AsRef<Path>) -> Result<(), StorageError> {
 
 /// Returns a converter of the reader's errors, for `map_err`.
 pub(crate) fn not_weights<E: ToString>(path: &Path, size: u64) -> impl FnOnce(E) -> StorageError {
-    move |error| StorageError::NotWeights { path: path.into(), size, reason: one_line(&error) }
+    move |error| {
+        let reason = shortened_reason(&one_line(&error));
+        let problem = format!("is no whole safetensors file ({size} bytes): {reason}");
+        let advice = "it was cut short or is of another kind, so copy it again or take another checkpoint";
+        InputError::in_file(path, problem).advise(advice).into()
+    }
 }
 
 /// Refuses anything but a file whose keys and shapes are those of the model.

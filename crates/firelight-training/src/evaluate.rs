@@ -7,6 +7,8 @@ use burn::tensor::Device;
 use burn::train::InferenceStep;
 use firelight_kernels::awake;
 
+use firelight_storage::InputError;
+
 use crate::{Evaluator, StepOutput, TrainingError};
 
 /// The mean loss over all targets of a dataset.
@@ -59,7 +61,12 @@ where
     let evaluation = evaluate_with(&model, loader, |output, _| evaluator.observe(&output))?;
     match evaluation.loss.is_finite() {
         true => Ok((evaluation, evaluator.finish(&model)?)),
-        false => Err(TrainingError::LossNotFinite { value: evaluation.loss }),
+        false => Err(InputError::new(format!(
+            "the loss is {}: the weights are damaged or their training has diverged; take another checkpoint, or train again \
+             with a lower `optimizer.learning_rate`",
+            evaluation.loss
+        ))
+        .into()),
     }
 }
 
@@ -87,7 +94,8 @@ where
         each(output, batches.progress())?;
     }
     if count == 0.0 {
-        Err(TrainingError::NothingToEvaluate)
+        let problem = "the validation data holds no target: expected at least one, found 0";
+        Err(InputError::new(problem).advise("is the validation split empty?").into())
     } else {
         Ok(Evaluation { loss: total / count, tokens: count as u64 })
     }

@@ -3,6 +3,8 @@
 
 use burn::train::InferenceStep;
 
+use firelight_storage::{InputError, shortened};
+
 use crate::TrainingError;
 use crate::config::LOSS;
 
@@ -95,10 +97,14 @@ impl<M: InferenceStep> Evaluator<M> for () {
 ///
 /// # Errors
 /// If `monitor` is the name of none.
-pub(crate) fn deciding(scores: &[Score], monitor: &str) -> Result<Option<Score>, TrainingError> {
+pub(crate) fn deciding(scores: &[Score], monitor: &str) -> Result<Option<Score>, InputError> {
     let known = || [LOSS].into_iter().chain(scores.iter().map(|score| score.name)).collect::<Vec<_>>().join(", ");
     match scores.iter().find(|score| score.name == monitor) {
-        None if monitor != LOSS => Err(TrainingError::UnknownMetric { name: monitor.into(), known: known() }),
+        None if monitor != LOSS => Err(InputError::new(format!(
+            "`training.monitor` is `{}`, which this task does not measure: expected one of {}",
+            shortened(monitor),
+            known()
+        ))),
         found => Ok(found.copied()),
     }
 }

@@ -9,7 +9,7 @@ use burn::train::{
     InferenceStep, Interrupter, Learner, LearnerModel, SupervisedLearningStrategy, SupervisedTraining,
     SupervisedTrainingEventProcessor, TrainLoader, TrainStep, TrainingComponents, TrainingStrategy, ValidLoader,
 };
-use firelight_storage::ModelFolder;
+use firelight_storage::{InputError, ModelFolder};
 
 use crate::config::all_of;
 use crate::evaluate::device_of;
@@ -186,7 +186,9 @@ fn restored(
     start: &StartPoint,
 ) -> Result<Option<LossScale>, TrainingError> {
     if training.precision == Precision::F16 && scale.is_none() {
-        return Err(TrainingError::NoLossScale);
+        let problem =
+            "`training.precision` = f16 needs a scale for the loss: hand that of the task to `FitInput::loss_scale`";
+        return Err(InputError::new(problem).into());
     }
     if let (Some(scale), Some(state)) = (&scale, start.state.loss_scale) {
         scale.restore(state);

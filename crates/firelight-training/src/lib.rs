@@ -75,7 +75,7 @@ pub use evaluate::{Evaluation, evaluate, measure};
 pub use evaluator::{Evaluator, Score};
 pub use fit::{Extension, FitInput, Fitted, Trainable, fit};
 pub use freeze::freeze;
-pub use init::{InitConfig, InitReport, Mismatch, PositionGrid, Resize, ResizeGrid};
+pub use init::{InitConfig, InitReport, PositionGrid, Resize, ResizeGrid};
 pub use loss::LossOutput;
 pub use metrics_log::MetricsLog;
 pub use observer::{EvaluationReport, Observer, RunReport, StepReport};

@@ -12,6 +12,8 @@ use burn::tensor::{Device, FloatDType, Tensor};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
+use firelight_storage::InputError;
+
 use crate::TrainingError;
 
 /// `training.precision`: what a forward and a backward pass compute in. Parameters, their gradients and the state of the
@@ -64,7 +66,11 @@ impl Precision {
         let device = device.clone().inner();
         match self.dtype().is_none_or(|dtype| device.supports_dtype(dtype)) {
             true => Ok(()),
-            false => Err(TrainingError::Precision { device: format!("{device:?}"), precision: self }),
+            false => Err(InputError::new(format!(
+                "the device {device:?} cannot compute in {self}, which `training.precision` asks for; set it to another of f32, bf16 \
+                 and f16, or take another device"
+            ))
+            .into()),
         }
     }
 }

@@ -7,6 +7,8 @@ use burn::tensor::{Device, GradientCheckpointingStrategy, Tensor};
 use firelight_kernels::can_recompute;
 use serde::{Deserialize, Serialize};
 
+use firelight_storage::InputError;
+
 use crate::TrainingError;
 
 /// `training.recompute`: what is computed twice.
@@ -40,7 +42,12 @@ impl Recompute {
     /// Names the device and the setting.
     pub fn check(self, device: &Device) -> Result<(), TrainingError> {
         match self == Self::Blocks && !can_recompute(device) {
-            true => Err(TrainingError::CannotRecompute { device: format!("{:?}", device.clone().inner()) }),
+            true => Err(InputError::new(format!(
+                "`training.recompute` = blocks does not work on the device {:?}: this program was built without the operations of \
+                 its backend; set it to `none` or `burn`, or take another device",
+                device.clone().inner()
+            ))
+            .into()),
             false => Ok(()),
         }
     }

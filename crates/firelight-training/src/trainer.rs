@@ -8,6 +8,7 @@ use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::Device;
 use burn::train::{ItemLazy, TrainOutput, TrainStep};
 use firelight_kernels::awake;
+use firelight_storage::InputError;
 
 use crate::accumulate::{Accumulated, Batches};
 use crate::clip::{global_norm, scale_to_norm};
@@ -76,7 +77,7 @@ impl<M: Trainable> Trainer<M> {
         tell: impl FnMut(<M as TrainStep>::Output),
     ) -> Result<StepReport, TrainingError> {
         if !is_trained(&self.model) {
-            return Err(TrainingError::NoGradient { step: self.done + 1 });
+            return Err(no_gradient(self.done + 1).into());
         }
         let (device, gradients) = (self.device(), self.gradients(batches, tell)?);
         awake(&device, || self.update(began, gradients))
@@ -90,7 +91,7 @@ impl<M: Trainable> Trainer<M> {
             Some(scale) => scale.unscaled(&self.model, gradients),
             None => gradients,
         };
-        let norm = global_norm(&self.model, &gradients).ok_or(TrainingError::NoGradient { step })?;
+        let norm = global_norm(&self.model, &gradients).ok_or_else(|| no_gradient(step))?;
         let minimised = output.training_total.as_ref().unwrap_or(&output.total);
         let [total, count, norm, minimised] =
             read_scalars([output.total.clone(), output.count.clone(), norm, minimised.clone()])
@@ -196,6 +197,12 @@ impl<M: Trainable> Trainer<M> {
     pub(crate) fn device(&self) -> Device {
         device_of(&self.model).autodiff()
     }
+}
+
+/// A step without a gradient.
+fn no_gradient(step: usize) -> InputError {
+    InputError::new(format!("step {step}: no parameter has a gradient"))
+        .advise("is every parameter of the model frozen?")
 }
 
 /// The seed of one step: a bijective scramble of both numbers, so that neighbouring steps draw unrelated numbers.

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use burn::data::dataloader::DataLoaderIterator;
 use burn::train::{TrainLoader, TrainStep, ValidLoader};
-use firelight_storage::{ModelFolder, has_adapters, save_adapters};
+use firelight_storage::{InputError, ModelFolder, has_adapters, save_adapters};
 
 use crate::checkpoint::{RunState, save_best, save_last, save_step};
 use crate::evaluate::evaluate_with;
@@ -108,7 +108,7 @@ impl<M: Trainable> TrainingLoop<M> {
         let began = Instant::now();
         events.training(items);
         let (step, steps) = (self.state.step + 1, self.training.steps);
-        let first = batches.next().ok_or(TrainingError::TooFewBatches { step, steps })?;
+        let first = batches.next().ok_or_else(|| too_few_batches(step, steps))?;
         let newest = RefCell::new(batches.progress());
         let rest = iter::from_fn(|| {
             let batch = batches.next()?;
@@ -194,4 +194,10 @@ impl<M: Trainable> TrainingLoop<M> {
         self.checkpoint(&writer);
         writer.finish()
     }
+}
+
+/// Training batches that end before the run does.
+fn too_few_batches(step: usize, steps: usize) -> InputError {
+    InputError::new(format!("the training data ended before step {step} of {steps}"))
+        .advise("the loader must yield one batch for every step")
 }

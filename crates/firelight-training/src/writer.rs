@@ -65,6 +65,7 @@ fn give_way() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_storage::InputError;
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
@@ -72,7 +73,7 @@ mod tests {
         let heard = heard.clone();
         move || {
             heard.lock().unwrap().push(number);
-            if number == 3 { Err(TrainingError::NothingToEvaluate) } else { Ok(()) }
+            if number == 3 { Err(InputError::new("failed").into()) } else { Ok(()) }
         }
     }
 
@@ -123,7 +124,7 @@ mod tests {
         while !writer.has_failed() {
             thread::yield_now();
         }
-        assert!(matches!(writer.finish(), Err(TrainingError::NothingToEvaluate)));
+        assert!(matches!(writer.finish(), Err(TrainingError::Input(error)) if error == InputError::new("failed")));
         assert_eq!(*heard.lock().unwrap(), [1, 3]);
     }
 }

@@ -18,27 +18,6 @@ pub enum VisionError {
         /// Its bad fields.
         error: ConfigError,
     },
-    /// Weights whose head is for another number of classes than the model has names for.
-    #[error(
-        "the head in `{}` is for another number of classes than the {classes} that config.json names: {reason}; restore the \
-         config.json of these weights, or keep the rest and begin the head anew: read the weights with their own config.json and \
-         call `VisionModel::with_new_head`",
-        path.display()
-    )]
-    Head {
-        /// The weights.
-        path: PathBuf,
-        /// Classes that are named.
-        classes: usize,
-        /// The shapes that were expected and found.
-        reason: String,
-    },
-    /// A model whose answers are NaN or infinite.
-    #[error(
-        "the model answers with numbers that are not finite: its weights are damaged, or its training diverged; restore them, or \
-         train with a lower `optimizer.learning_rate`"
-    )]
-    NotFinite,
     /// The device failed to compute or to hand over numbers.
     #[error("the device failed to compute {quantity}: {cause}")]
     Device {
@@ -85,4 +64,11 @@ impl VisionError {
     pub(crate) fn device(quantity: &'static str) -> impl FnOnce(burn::tensor::TensorReadError) -> Self {
         move |cause| Self::Device { quantity, cause }
     }
+}
+
+/// A model whose answers are NaN or infinite.
+pub(crate) fn not_finite() -> InputError {
+    let problem =
+        "the model answers with numbers that are not finite: its weights are damaged, or its training diverged";
+    InputError::new(problem).advise("restore them, or train with a lower `optimizer.learning_rate`")
 }

@@ -1,14 +1,14 @@
 //! A trained model, loaded from a run folder: images in, classes with probabilities out, as many and in the same order.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use firelight_core::Pass;
 use firelight_data::{Image, ImageShape};
 use firelight_kernels::awake;
-use firelight_storage::{Checkpoint, ModelFolder, StorageError, load_weights};
+use firelight_storage::{Checkpoint, InputError, ModelFolder, StorageError, load_weights};
 
-use crate::error::VisionError;
+use crate::error::{VisionError, not_finite};
 use crate::model::{VisionConfig, VisionModel};
 
 /// Images that are read at once: enough to keep the cores busy, few enough for small memories.
@@ -54,7 +54,7 @@ impl ImageClassifier {
         config.validate().map_err(|error| VisionError::Config { path: folder.config(), error })?;
         let weights = folder.weights(checkpoint)?;
         let mut model = config.init(device);
-        load_weights(&mut model, &weights).map_err(|error| head_error(error, weights, config.classes.len()))?;
+        load_weights(&mut model, &weights).map_err(|error| head_error(error, &weights, config.classes.len()))?;
         Ok(Self::new(model, config))
     }
 
@@ -114,7 +114,7 @@ pub(crate) fn probabilities(model: &VisionModel, images: Tensor<4>) -> Result<Ve
     let logits: Vec<f64> = logits.try_into_vec_as().map_err(VisionError::device("the logits of images"))?;
     match logits.iter().all(|logit| logit.is_finite()) {
         true => Ok(logits.chunks(classes).map(softmax).collect()),
-        false => Err(VisionError::NotFinite),
+        false => Err(not_finite().into()),
     }
 }
 
@@ -132,12 +132,19 @@ pub(crate) fn likeliest(probabilities: &[f64]) -> usize {
 }
 
 /// Says what to do about a head that alone does not fit.
-fn head_error(error: StorageError, path: PathBuf, classes: usize) -> VisionError {
+fn head_error(error: StorageError, path: &Path, classes: usize) -> VisionError {
     match &error {
         StorageError::WeightsMismatch { missing, unused, wrong, .. }
             if missing.is_empty() && unused.is_empty() && wrong.iter().all(|key| is_of_a_head(key)) =>
         {
-            VisionError::Head { path, classes, reason: wrong.join(", ") }
+            let problem = format!(
+                "the head in `{}` is for another number of classes than the {classes} that config.json names: {}",
+                path.display(),
+                wrong.join(", ")
+            );
+            let advice = "restore the config.json of these weights, or keep the rest and begin the head anew: read the weights with \
+                          their own config.json and call `VisionModel::with_new_head`";
+            InputError::new(problem).advise(advice).into()
         }
         _ => error.into(),
     }
@@ -217,7 +224,7 @@ mod tests {
         folder.write_config(crate::TASK, &config(4)).unwrap();
         let error = ImageClassifier::load(folder.path()).unwrap_err();
         let text = error.to_string();
-        assert!(error.is_user_error() && matches!(error, VisionError::Head { .. }), "{text}");
+        assert!(error.is_user_error() && text.starts_with("the head in `"), "{text}");
         assert!(text.contains("than the 4 that config.json names") && text.contains("with_new_head"), "{text}");
     }
 }

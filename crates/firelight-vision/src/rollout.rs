@@ -9,7 +9,7 @@ use burn::tensor::{Device, Tensor};
 use firelight_core::{AttentionTrace, Pass};
 use firelight_data::Image;
 
-use crate::error::VisionError;
+use crate::error::{VisionError, not_finite};
 use crate::inference::ImageClassifier;
 
 /// The longer side of an image in a picture, in pixels: as large as most models of photographs read them.
@@ -37,7 +37,7 @@ impl ImageClassifier {
         let flow = rolled(&layers, &self.model().device()).try_into_vec_as::<f64>();
         let flow = flow.map_err(VisionError::device("the attention of an image"))?;
         if !flow.iter().all(|share| share.is_finite()) {
-            return Err(VisionError::NotFinite);
+            return Err(not_finite().into());
         }
         let vit = &self.config().vit;
         let tokens = self.config().tokens();
@@ -119,7 +119,7 @@ mod tests {
         let damaged = ImageClassifier::new(model, sound.config().clone());
         let image = Image::new(ImageShape::new(1, [8, 12]), vec![9; 96]);
         assert!(sound.rollout(&image).is_ok());
-        assert!(matches!(damaged.rollout(&image), Err(VisionError::NotFinite)));
+        assert_eq!(damaged.rollout(&image).unwrap_err().to_string(), not_finite().to_string());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow, bail, ensure};
-use firelight::data::DataError;
+use firelight::data::{line_not_utf8, text_of};
 
 use crate::failure::Mistake;
 use crate::output;
@@ -120,11 +120,8 @@ impl Lines {
                 "line {line} of `{path}` is longer than {mebibytes} MiB: give a file with one text per line"
             )));
         }
-        let line = String::from_utf8(bytes).map_err(|error| {
-            let wrong = error.utf8_error().valid_up_to();
-            let (path, byte) = (self.source.clone(), error.as_bytes()[wrong]);
-            DataError::LineNotUtf8 { path, line: self.lines, offset: before + wrong, byte }
-        })?;
+        let line = String::from_utf8(bytes);
+        let line = line.map_err(|error| line_not_utf8(&self.source, self.lines, before, &error))?;
         Ok(Some(bare(&line, self.lines == 1).to_string()))
     }
 }
@@ -139,11 +136,7 @@ pub(super) fn standard_input(what: &str) -> Result<String> {
     let read = io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes);
     read.map_err(|error| anyhow!("cannot read {STDIN}: {error}"))?;
     ensure!(bytes.len() as u64 <= LONGEST, Mistake(format!("{STDIN} is longer than {} MiB", LONGEST >> 20)));
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let offset = error.utf8_error().valid_up_to();
-        DataError::NotUtf8 { path: STDIN.into(), offset, byte: error.as_bytes()[offset] }
-    })?;
-    Ok(bare(&text, true).to_string())
+    Ok(bare(&text_of(bytes, Path::new(STDIN))?, true).to_string())
 }
 
 /// A line without its end, and without the byte order mark that the first one may have.

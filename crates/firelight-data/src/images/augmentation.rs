@@ -7,6 +7,7 @@
 mod erasing;
 mod rand;
 
+use firelight_storage::InputError;
 use serde::{Deserialize, Serialize};
 
 pub use rand::{RandAugment, RandomOperation};
@@ -53,7 +54,7 @@ impl Augmentation {
             bad.map(|(key, rate)| format!("augmentation.{key} = {rate} must be from 0 to 1")).collect();
         problems.extend(self.rand_augment.iter().flat_map(RandAugment::problems));
         problems.extend(self.mixing().problems());
-        if problems.is_empty() { Ok(()) } else { Err(ImageError::Settings { problems: problems.join("; ") }) }
+        Ok(InputError::of_all(&problems)?)
     }
 
     /// How the images of a batch are mixed.

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use firelight_storage::read_file;
+use firelight_storage::{InputError, read_file};
 
 use super::set::ImageSet;
 use super::{ImageError, ImageShape};
@@ -61,13 +61,15 @@ pub(super) fn read(kind: Cifar, files: &[PathBuf]) -> Result<ImageSet, ImageErro
         let bytes = read_file(path, LIMIT)?;
         let record = kind.labels() + Cifar::shape().volume();
         if bytes.is_empty() || !bytes.len().is_multiple_of(record) {
-            return Err(ImageError::Cifar { path: path.clone(), bytes: bytes.len(), record });
+            let problem = format!("has {} bytes: expected a multiple of {record}, above 0", bytes.len());
+            return Err(InputError::in_file(path, problem).advise("fetch it anew").into());
         }
         for record in bytes.chunks_exact(record) {
             let (head, image) = record.split_at(kind.labels());
             let label = usize::from(head[kind.labels() - 1]);
             if label >= kind.classes() {
-                return Err(ImageError::Label { path: path.clone(), label, classes: kind.classes() });
+                let problem = format!("has the label {label}, but there are {} classes: fetch it anew", kind.classes());
+                return Err(InputError::in_file(path, problem).into());
             }
             labels.push(label as u32);
             pixels.extend_from_slice(image);

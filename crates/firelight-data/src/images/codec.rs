@@ -3,7 +3,7 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use firelight_storage::{read_file, write_atomic};
+use firelight_storage::{InputError, read_file, shortened_reason, write_atomic};
 use image::imageops::{FilterType, resize};
 use image::{DynamicImage, GrayImage, ImageFormat, ImageReader, RgbImage};
 
@@ -24,23 +24,30 @@ impl Image {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ImageError> {
         let path = path.as_ref();
         let bytes = read_file(path, LIMIT)?;
-        let format = format_of(&bytes).ok_or_else(|| ImageError::NotAnImage {
-            path: path.into(),
-            reason: "its bytes are of no known format".into(),
+        let name = path.display();
+        let format = format_of(&bytes).ok_or_else(|| {
+            unreadable(&format!(
+                "`{name}` is no image: its bytes are of no known format; expected PNG or JPEG, so remove it"
+            ))
         })?;
-        let damaged = |reason: String| ImageError::Damaged { path: path.into(), reason };
+        let damaged = |reason: &str| {
+            let reason = shortened_reason(reason);
+            unreadable(&format!("the image `{name}` is damaged or cut short: {reason}; restore or remove it"))
+        };
         let is_whole = if format == ImageFormat::Jpeg { jpeg_is_whole(&bytes) } else { png_is_whole(&bytes) };
         if !is_whole {
-            return Err(damaged("the end of the image is missing".into()));
+            return Err(damaged("the end of the image is missing"));
         }
         let size = ImageReader::with_format(Cursor::new(&bytes), format).into_dimensions();
-        let (width, height) = size.map_err(|error| damaged(error.to_string()))?;
+        let (width, height) = size.map_err(|error| damaged(&error.to_string()))?;
         let (width, height) = (width as usize, height as usize);
         if height.saturating_mul(width) > MAX_PIXELS {
-            return Err(ImageError::TooLarge { path: path.into(), width, height, limit: MAX_PIXELS });
+            return Err(unreadable(&format!(
+                "the image `{name}` has {width} x {height} pixels, above the limit of {MAX_PIXELS}: make it smaller"
+            )));
         }
         let decoded = ImageReader::with_format(Cursor::new(bytes), format).decode();
-        Ok(Self::from_decoded(decoded.map_err(|error| damaged(error.to_string()))?))
+        Ok(Self::from_decoded(decoded.map_err(|error| damaged(&error.to_string()))?))
     }
 
     fn from_decoded(decoded: DynamicImage) -> Self {
@@ -112,6 +119,12 @@ impl Image {
         let written = image::write_buffer_with_format(&mut Cursor::new(bytes), &pixels, width, height, color, format);
         written.unwrap_or_else(|error| unreachable!("memory takes every image: {error}"));
     }
+}
+
+/// A file that is not decoded, for this reason, with what can be done about any of them.
+fn unreadable(problem: &str) -> ImageError {
+    let or_skip = "or leave out what cannot be read with data.skip_unreadable = true";
+    ImageError::Unreadable(InputError::new(format!("{problem}, {or_skip}")))
 }
 
 fn to_u32(pixels: usize) -> u32 {
@@ -230,14 +243,14 @@ pub(super) mod tests {
         assert!(opened(&with_png_size(png.clone(), 9, 9)).is_ok());
         for (width, height) in [(8192, 8193), (1_000_000, 1_000_000)] {
             let error = opened(&with_png_size(png.clone(), width, height)).unwrap_err();
-            assert!(matches!(error, ImageError::TooLarge { .. }) && error.is_user_error(), "{error}");
+            assert!(matches!(error, ImageError::Unreadable(_)) && error.is_user_error(), "{error}");
             assert!(error.to_string().contains(&format!("has {width} x {height} pixels, above the limit of 67108864")));
         }
         let mut jpeg = bytes_of(&image(3, [9, 9]), ImageFormat::Jpeg);
         let frame = jpeg.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
         jpeg[frame + 5..frame + 9].fill(0xff);
         let error = opened(&jpeg).unwrap_err();
-        assert!(matches!(error, ImageError::TooLarge { width: 65_535, height: 65_535, .. }), "{error}");
+        assert!(error.to_string().contains("has 65535 x 65535 pixels, above the limit"), "{error}");
     }
 
     #[test]
@@ -249,7 +262,7 @@ pub(super) mod tests {
     #[test]
     fn a_text_is_no_image() {
         let error = opened(b"GIF89a is another format").unwrap_err();
-        assert!(matches!(error, ImageError::NotAnImage { .. }), "{error}");
+        assert!(error.to_string().contains("is no image: its bytes are of no known format; expected PNG"), "{error}");
         assert!(opened(b"").is_err());
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use firelight_storage::{StorageError, listed};
+use firelight_storage::{InputError, StorageError, listed, shortened};
 
 use super::cifar::{self, Cifar};
 use super::codec::MAX_PIXELS;
@@ -56,11 +56,10 @@ impl ReadOptions {
         let [height, width] = self.size.unwrap_or([1, 1]);
         match height > 0 && width > 0 && height.saturating_mul(width) <= MAX_PIXELS {
             true => Ok(()),
-            false => Err(ImageError::Settings {
-                problems: format!(
-                    "data.image_size = [{height}, {width}] must be numbers above 0 with a product of at most {MAX_PIXELS}"
-                ),
-            }),
+            false => Err(InputError::new(format!(
+                "data.image_size = [{height}, {width}] must be numbers above 0 with a product of at most {MAX_PIXELS}"
+            ))
+            .into()),
         }
     }
 
@@ -116,11 +115,11 @@ impl ImageFiles {
     pub fn split(folder: &Path, split: &str) -> Result<Self, ImageError> {
         let mut splits = Self::splits(folder)?;
         let found = listed(splits.keys());
-        taken(&mut splits, split).ok_or_else(|| ImageError::UnknownSplit {
-            path: folder.into(),
-            split: split.into(),
-            found,
-        })
+        let unknown = || {
+            let split = shortened(split);
+            InputError::new(format!("there is no split `{split}` in `{}`: there is {found}", folder.display()))
+        };
+        Ok(taken(&mut splits, split).ok_or_else(unknown)?)
     }
 
     /// The images of a folder to train on, and those to validate on, with the classes of the former: by default the splits
@@ -152,8 +151,12 @@ impl ImageFiles {
         let validation = files.read(options)?;
         let (expected, found) = (training.set.shape(), validation.set.shape());
         if expected != found {
-            let split = split.validation_split().unwrap_or(VALIDATION).to_owned();
-            return Err(ImageError::OtherShape { split, expected, found });
+            let split = split.validation_split().unwrap_or(VALIDATION);
+            return Err(InputError::new(format!(
+                "the images of `{split}` have {found} (channels, height, width), but those to train on have {expected}: bring \
+                 all to one with data.image_size and data.channels"
+            ))
+            .into());
         }
         let set = validation.set.with_classes(training.set.classes())?;
         Ok([training, ReadImages { set, ..validation }])
@@ -214,9 +217,8 @@ fn folder_splits(folder: &Path) -> Result<BTreeMap<String, ImageFiles>, ImageErr
 
 fn read_idx(image_path: &Path, label_path: &Path) -> Result<ImageSet, ImageError> {
     let (images, labels) = (idx::read(image_path)?, idx::read(label_path)?);
-    let sizes = |path: &Path, sizes: &[usize], expected: &str| ImageError::Idx {
-        path: path.into(),
-        reason: format!("its sizes are {sizes:?}, expected {expected}"),
+    let sizes = |path: &Path, sizes: &[usize], expected: &str| {
+        ImageError::from(idx::not_idx(path, &format!("its sizes are {sizes:?}, expected {expected}")))
     };
     let (count, shape) = match images.sizes[..] {
         [count, height, width] => (count, ImageShape::new(1, [height, width])),
@@ -228,8 +230,8 @@ fn read_idx(image_path: &Path, label_path: &Path) -> Result<ImageSet, ImageError
         return Err(sizes(image_path, &images.sizes, "none of them 0"));
     }
     if count != named {
-        let (image_path, label_path) = (image_path.into(), label_path.into());
-        return Err(ImageError::Counts { image_path, images: count, label_path, labels: named });
+        let problem = format!("has {count} images, but `{}` has {named} labels", label_path.display());
+        return Err(InputError::in_file(image_path, problem + ": give files that belong together").into());
     }
     let classes = labels.values.iter().max().map_or(0, |last| usize::from(*last) + 1);
     let names = (0..classes).map(|class| class.to_string()).collect();

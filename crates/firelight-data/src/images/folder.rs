@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use firelight_storage::StorageError;
+use firelight_storage::{InputError, StorageError};
 use rayon::prelude::*;
 
 use super::files::{ReadImages, ReadOptions};
-use super::set::ImageSet;
+use super::set::{ImageSet, other_shape};
 use super::{Image, ImageError};
 
 /// A file and the number of its class.
@@ -28,16 +28,14 @@ pub(super) fn read(folder: &Path, options: &ReadOptions) -> Result<ReadImages, I
     for (entry, image) in entries.into_iter().zip(images) {
         match image {
             Ok(image) => kept.push((entry, image)),
-            Err(ImageError::NotAnImage { .. } | ImageError::Damaged { .. } | ImageError::TooLarge { .. })
-                if options.skip_unreadable =>
-            {
-                skipped.push(entry.path);
-            }
+            Err(ImageError::Unreadable(_)) if options.skip_unreadable => skipped.push(entry.path),
             Err(error) => return Err(error),
         }
     }
     if let Some(empty) = (0..classes.len()).find(|class| kept.iter().all(|(entry, _)| entry.class != *class)) {
-        return Err(ImageError::EmptyClass { path: classes[empty].clone() });
+        let problem = format!("the class folder `{}` holds no image", classes[empty].display());
+        let advice = "add PNG or JPEG files, or remove the folder";
+        return Err(InputError::new(format!("{problem}: {advice}")).into());
     }
     let names = classes.iter().map(|class| name(class)).collect();
     Ok(ReadImages { set: collect(folder, names, kept)?, skipped })
@@ -80,7 +78,7 @@ fn collect(folder: &Path, classes: Vec<String>, images: Vec<(Entry, Image)>) -> 
     let (mut pixels, mut labels) = (Vec::with_capacity(images.len() * expected.volume()), Vec::new());
     for (entry, image) in &images {
         if image.shape() != expected {
-            return Err(ImageError::Shape { path: entry.path.clone(), expected, found: image.shape() });
+            return Err(other_shape(&entry.path, expected, image.shape()).into());
         }
         pixels.extend_from_slice(image.pixels());
         labels.push(entry.class as u32);
@@ -125,7 +123,8 @@ mod tests {
         let home = home();
         fs::write(home.path().join("owl/notes.txt"), "owls are awake").unwrap();
         let error = read(home.path(), &ReadOptions::default()).unwrap_err();
-        assert!(matches!(&error, ImageError::NotAnImage { path, .. } if path.ends_with("owl/notes.txt")), "{error}");
+        assert!(matches!(&error, ImageError::Unreadable(_)), "{error}");
+        assert!(error.to_string().contains("owl/notes.txt` is no image: its bytes are of no known format"), "{error}");
         let skipping = ReadOptions { skip_unreadable: true, ..ReadOptions::default() };
         let read_images = read(home.path(), &skipping).unwrap();
         assert_eq!((read_images.set.len(), read_images.skipped), (5, vec![home.path().join("owl/notes.txt")]));
@@ -137,7 +136,8 @@ mod tests {
         let (small, large) = (home.path().join("owl/1.png"), home.path().join("owl/2.png"));
         fs::write(&large, with_png_size(fs::read(small).unwrap(), 100_000, 100_000)).unwrap();
         let error = read(home.path(), &ReadOptions::default()).unwrap_err();
-        assert!(matches!(&error, ImageError::TooLarge { path, .. } if *path == large), "{error}");
+        assert!(matches!(&error, ImageError::Unreadable(_)), "{error}");
+        assert!(error.to_string().contains(&format!("`{}` has 100000 x 100000 pixels", large.display())), "{error}");
         let skipping = ReadOptions { skip_unreadable: true, ..ReadOptions::default() };
         let read_images = read(home.path(), &skipping).unwrap();
         assert_eq!((read_images.set.len(), read_images.skipped), (5, vec![large]));

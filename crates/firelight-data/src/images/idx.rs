@@ -8,7 +8,7 @@
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use firelight_storage::{StorageError, open_file, read_file};
+use firelight_storage::{InputError, StorageError, open_file, read_file};
 use flate2::read::MultiGzDecoder;
 
 use super::ImageError;
@@ -35,11 +35,16 @@ pub(super) struct Idx {
 pub(super) fn read(path: &Path) -> Result<Idx, ImageError> {
     let packed = read_file(path, LIMIT)?;
     let bytes = if packed.starts_with(&GZIP) { unpack(&packed) } else { Ok(packed) };
-    let not_idx = |reason: String| ImageError::Idx { path: path.into(), reason };
-    let mut bytes = bytes.map_err(not_idx)?;
-    let (sizes, header) = sizes(&bytes).map_err(not_idx)?;
+    let mut bytes = bytes.map_err(|reason| not_idx(path, &reason))?;
+    let (sizes, header) = sizes(&bytes).map_err(|reason| not_idx(path, &reason))?;
     bytes.drain(..header);
     Ok(Idx { sizes, values: bytes })
+}
+
+/// A file that is no IDX file of bytes, or not the one that was expected.
+pub(super) fn not_idx(path: &Path, reason: &str) -> InputError {
+    let problem = format!("is no whole IDX file of images or labels: {reason}");
+    InputError::in_file(path, problem).advise("fetch it anew")
 }
 
 /// Unpacks the header, and then a byte more than it promises at most: the byte gives away what is too long.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use firelight_storage::{listed, write_atomic_with};
+use firelight_storage::{InputError, listed, shortened, write_atomic_with};
 use memmap2::Mmap;
 use rayon::prelude::*;
 
@@ -66,7 +66,7 @@ impl ImageSet {
         let shape = images.first().map_or(ImageShape::new(1, [1, 1]), Image::shape);
         let odd = images.iter().zip(paths).find(|(image, _)| image.shape() != shape);
         if let Some((image, path)) = odd {
-            return Err(ImageError::Shape { path: path.clone(), expected: shape, found: image.shape() });
+            return Err(other_shape(path, shape, image.shape()).into());
         }
         Ok(Self::unlabelled(shape, images.iter().flat_map(|image| image.pixels().to_vec()).collect()))
     }
@@ -125,7 +125,11 @@ impl ImageSet {
     pub fn split(&self, validation: usize) -> Result<(Self, Self), ImageError> {
         let images = self.len();
         if validation == 0 || validation >= images {
-            return Err(ImageError::Split { images, validation });
+            return Err(InputError::new(format!(
+                "{images} images cannot be split into those to train on and {validation} to validate on: give data.split.validation as \
+                 a number above 0 and below {images}"
+            ))
+            .into());
         }
         let middle = self.range.end - validation;
         let part = |range| Self { range, ..self.clone() };
@@ -155,9 +159,7 @@ impl ImageSet {
         let place = |label: &u32| {
             let class = &self.classes[*label as usize];
             let place = classes.iter().position(|known| known == class);
-            place
-                .map(|place| place as u32)
-                .ok_or_else(|| ImageError::UnknownClass { class: class.clone(), known: listed(classes) })
+            place.map(|place| place as u32).ok_or_else(|| unknown_class(class, classes))
         };
         let labels: Vec<u32> = self.labels.iter().map(place).collect::<Result<_, _>>()?;
         Ok(Self { classes: classes.into(), labels: labels.into(), ..self.clone() })
@@ -183,20 +185,36 @@ impl ImageSet {
     pub fn open(path: impl AsRef<Path>, classes: Vec<String>, labels: Vec<u32>) -> Result<Self, ImageError> {
         let path = path.as_ref();
         let map = idx::map(path)?;
-        let broken = |reason: String| ImageError::Idx { path: path.into(), reason };
+        let broken = |reason: String| idx::not_idx(path, &reason);
         let (sizes, header) = idx::sizes(&map).map_err(broken)?;
         let [count, channels, height, width] = sizes[..] else {
-            return Err(broken(format!("its sizes are {sizes:?}, expected four")));
+            return Err(broken(format!("its sizes are {sizes:?}, expected four")).into());
         };
         if count != labels.len() || labels.iter().any(|label| *label as usize >= classes.len()) {
-            return Err(broken(format!("it has {count} images, but there are {} labels for it", labels.len())));
+            return Err(broken(format!("it has {count} images, but there are {} labels for it", labels.len())).into());
         }
         let shape = ImageShape { channels, height, width };
         if sizes.contains(&0) {
-            return Err(broken(format!("its sizes are {sizes:?}, expected none of them 0")));
+            return Err(broken(format!("its sizes are {sizes:?}, expected none of them 0")).into());
         }
         Ok(Self::of(shape, classes, Pixels::File { map: Arc::new(map), header }, labels))
     }
+}
+
+/// An image of another size or with other channels than those before it.
+pub(super) fn other_shape(path: &Path, expected: ImageShape, found: ImageShape) -> InputError {
+    let ImageShape { channels, height, width } = expected;
+    InputError::new(format!(
+        "the image `{}` has {found} (channels, height, width), but {expected} is expected as of the others: bring all to one size \
+         with data.image_size = [{height}, {width}], and to the same channels with data.channels = {channels}",
+        path.display()
+    ))
+}
+
+/// A class that no model knows.
+fn unknown_class(class: &str, classes: &[String]) -> InputError {
+    let class = shortened(class);
+    InputError::new(format!("the class `{class}` is none that the model was trained on: known are {}", listed(classes)))
 }
 
 /// Equal images with equal labels and classes, wherever they lie.

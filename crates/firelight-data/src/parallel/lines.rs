@@ -6,7 +6,7 @@ use super::Pair;
 use firelight_storage::InputError;
 
 use crate::DataError;
-use crate::text::{read_bytes, without_mark};
+use crate::text::{empty, line_not_utf8, read_bytes, without_mark};
 
 /// Reads the lines of a file, empty ones too, without their ends.
 ///
@@ -18,7 +18,7 @@ use crate::text::{read_bytes, without_mark};
 pub fn read_lines(path: impl AsRef<Path>) -> Result<Vec<String>, DataError> {
     let path = path.as_ref();
     let text = utf8(read_bytes(path)?, path)?;
-    if text.is_empty() { Err(DataError::EmptyText { path: path.into() }) } else { Ok(split(&text)) }
+    if text.is_empty() { Err(empty(path).into()) } else { Ok(split(&text)) }
 }
 
 /// The lines of what was read from `path`, as [`read_lines`] tells them apart; none if it is empty.
@@ -31,14 +31,13 @@ pub fn lines_of(bytes: Vec<u8>, path: &Path) -> Result<Vec<String>, DataError> {
 }
 
 /// What was read from `path` as text, without its byte order mark.
-fn utf8(bytes: Vec<u8>, path: &Path) -> Result<String, DataError> {
+fn utf8(bytes: Vec<u8>, path: &Path) -> Result<String, InputError> {
     let text = String::from_utf8(bytes).map_err(|error| {
-        let offset = error.utf8_error().valid_up_to();
-        let (before, byte) = (&error.as_bytes()[..offset], error.as_bytes()[offset]);
-        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        DataError::LineNotUtf8 { path: path.into(), line, offset, byte }
-    })?;
-    Ok(without_mark(text))
+        let sound = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = sound.iter().filter(|byte| **byte == b'\n').count() + 1;
+        line_not_utf8(path, line, 0, &error)
+    });
+    text.map(without_mark)
 }
 
 fn split(text: &str) -> Vec<String> {
@@ -81,12 +80,14 @@ mod tests {
         assert_eq!(lines(b"a\n\n b \r\n\nc").unwrap(), ["a", "", " b ", "", "c"]);
         assert_eq!(lines(b"\n").unwrap(), [""]);
         assert_eq!(lines("\u{feff}a\r".as_bytes()).unwrap(), ["a"]);
-        assert!(matches!(lines("\u{feff}".as_bytes()), Err(DataError::EmptyText { .. })));
-        assert!(matches!(lines(b""), Err(DataError::EmptyText { .. })));
+        for nothing in ["\u{feff}", ""] {
+            assert!(lines(nothing.as_bytes()).unwrap_err().to_string().ends_with("a` is empty: give a file with text"));
+        }
         assert!(lines_of(Vec::new(), &path).unwrap().is_empty());
-        let error = lines(b"ab\n\xc3\xa9x\xffy\n").unwrap_err();
-        assert!(matches!(error, DataError::LineNotUtf8 { line: 2, offset: 6, byte: 0xff, .. }), "{error}");
-        assert!(matches!(read_lines(home.path().join("b")), Err(DataError::MissingText { .. })));
+        let problem = "is not UTF-8 text: the byte at offset 6 of the file is 0xff; convert the file to UTF-8";
+        let error = lines(b"ab\n\xc3\xa9x\xffy\n").unwrap_err().to_string();
+        assert_eq!(error, format!("line 2 of `{}` {problem}", path.display()));
+        assert!(read_lines(home.path().join("b")).unwrap_err().to_string().starts_with("there is no file `"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use firelight_storage::{InputError, StorageError};
 
 use crate::DataError;
-use crate::text::{BYTE_ORDER_MARK, open_text};
+use crate::text::{BYTE_ORDER_MARK, empty, line_not_utf8, open_text};
 
 /// No line is longer, in bytes: it is held in memory as a whole.
 const LONGEST: u64 = 1 << 30;
@@ -45,7 +45,7 @@ impl Lines {
             lines.reader.consume(mark.len());
             lines.offset = mark.len();
         }
-        if lines.buffered()?.is_empty() { Err(DataError::EmptyText { path: path.into() }) } else { Ok(lines) }
+        if lines.buffered()?.is_empty() { Err(empty(path).into()) } else { Ok(lines) }
     }
 
     fn buffered(&mut self) -> Result<&[u8], DataError> {
@@ -64,15 +64,10 @@ impl Lines {
             let problem = format!("is longer than {} MiB: is this a text?", LONGEST >> 20);
             return Err(InputError::at_line(&self.path, self.line, problem).into());
         }
-        let text = String::from_utf8(bytes).map_err(|error| self.not_utf8(&error))?;
+        let text = String::from_utf8(bytes);
+        let text = text.map_err(|error| line_not_utf8(&self.path, self.line, self.offset, &error))?;
         self.offset += length;
         Ok(Some(RawLine { number: self.line, text }))
-    }
-
-    fn not_utf8(&self, error: &std::string::FromUtf8Error) -> DataError {
-        let within = error.utf8_error().valid_up_to();
-        let (path, offset, byte) = (self.path.clone(), self.offset + within, error.as_bytes()[within]);
-        DataError::LineNotUtf8 { path, line: self.line, offset, byte }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use firelight_storage::InputError;
 use firelight_training::metrics::text::TextMetric;
 use firelight_training::{Evaluator, Objective, Score, TrainingError, TrainingModule, ValidOutput};
 
@@ -55,8 +56,7 @@ impl<M: Objective<Answers = TargetAnswers>> Evaluator<TrainingModule<M>> for Tar
         let mut scores = vec![right as f64 / all as f64];
         if let Some(Written { write, targets, metrics }) = &self.written {
             let began = Instant::now();
-            let failed =
-                |error: Seq2SeqError| TrainingError::Metric { name: "written targets", reason: error.to_string() };
+            let failed = |error| InputError::new(format!("cannot measure `written targets`: {error}"));
             let found = write(&task.model).map_err(failed)?;
             self.seconds = began.elapsed().as_secs_f64();
             for metric in metrics {

@@ -9,7 +9,7 @@ use crate::checkpoint_folder::checkpoint_of;
 use crate::error::list;
 use crate::listing::names_in;
 use crate::lock::LOCK;
-use crate::{CheckpointFolder, StorageError, config};
+use crate::{CheckpointFolder, InputError, StorageError, config};
 
 /// What to do when the folder of a new run already holds something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,13 @@ pub(super) fn check(path: &Path, existing: Existing) -> Result<(), StorageError>
         }
         Existing::Refuse if !names.is_empty() => Err(StorageError::FolderExists { path: path.into() }),
         Existing::Force if !names.is_empty() && !is_run => {
-            Err(StorageError::ForeignFolder { path: path.into(), found: list(&names) })
+            Err(InputError::new(format!(
+                "refusing to replace `{}`: it holds {} but neither recipe.toml nor a config.json of Firelight, so it is no run; \
+                 choose another folder, or empty it yourself",
+                path.display(),
+                list(&names)
+            ))
+            .into())
         }
         _ => Ok(()),
     }
@@ -164,7 +170,7 @@ mod tests {
     fn force_never_touches_a_folder_without_a_run() {
         let home = folder_with(&["thesis.tex", "checkpoints/mine"]);
         let error = ModelFolder::create(home.path(), Existing::Force).unwrap_err();
-        assert!(matches!(error, StorageError::ForeignFolder { .. }));
+        assert!(error.to_string().starts_with("refusing to replace `"), "{error}");
         assert!(error.to_string().contains("it holds checkpoints, thesis.tex but neither"), "{error}");
         assert!(home.path().join("checkpoints/mine").exists());
     }
@@ -177,7 +183,7 @@ mod tests {
         for foreign in [r#"{"model_type": "gpt2", "n_layer": 12}"#, "not JSON"] {
             fs::write(&config, foreign).unwrap();
             let error = ModelFolder::create(home.path(), Existing::Force).unwrap_err();
-            assert!(matches!(error, StorageError::ForeignFolder { .. }) && error.is_user_error(), "{error}");
+            assert!(error.to_string().starts_with("refusing to replace `") && error.is_user_error(), "{error}");
             assert!(matches!(
                 ModelFolder::create(home.path(), Existing::Resume),
                 Err(StorageError::NothingToResume { .. })

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::optim::{ModuleOptimizer, OptimizerRecord};
-use firelight_storage::{CheckpointFolder, load_weights, open_file};
+use firelight_storage::{CheckpointFolder, InputError, load_weights, open_file, shortened_reason};
 
 use super::{RunState, ValidationLoss};
 use crate::ema::Ema;
@@ -49,7 +49,12 @@ impl StartPoint {
     pub(crate) fn check_seed(&self, asked: u64) -> Result<(), TrainingError> {
         match (&self.resumed, self.state.seed) {
             (Some(Resumed { folder, .. }), Some(found)) if found != asked => {
-                Err(TrainingError::OtherSeed { path: folder.state(), found, asked })
+                Err(InputError::new(format!(
+                    "the checkpoint `{}` was written by a run of the seed {found}, not {asked}: give the seed as it was, or begin \
+                     a run of its own in another folder",
+                    folder.state().display()
+                ))
+                .into())
             }
             _ => Ok(()),
         }
@@ -67,8 +72,7 @@ impl StartPoint {
         };
         same_optimizer(folder, *optimizer, config.kind())?;
         load_weights(&mut model, folder.weights())?;
-        let model = restore_ids(model, parameters)
-            .map_err(|reason| TrainingError::ForeignCheckpoint { path: folder.state(), reason })?;
+        let model = restore_ids(model, parameters).map_err(|reason| foreign(folder, &reason))?;
         let path = folder.optimizer();
         let (optimizer, record) = (config.init(&model), load_record(&path, *optimizer_tensors)?);
         // Burn panics where a tensor does not say which parameter it belongs to.
@@ -110,11 +114,24 @@ fn count_tensors(path: &Path, found: usize, expected: usize) -> Result<(), Train
     }
 }
 
+/// A checkpoint that a model with other parameters wrote.
+fn foreign(folder: &CheckpointFolder, reason: &str) -> InputError {
+    let (path, reason) = (folder.state(), shortened_reason(reason));
+    let problem = format!("the checkpoint `{}` does not fit the model: {reason}", path.display());
+    InputError::new(problem).advise("resume with the model that wrote it")
+}
+
 /// A state means nothing to another kind of optimizer.
-fn same_optimizer(folder: &CheckpointFolder, found: OptimizerKind, asked: OptimizerKind) -> Result<(), TrainingError> {
+fn same_optimizer(folder: &CheckpointFolder, found: OptimizerKind, asked: OptimizerKind) -> Result<(), InputError> {
     match found == asked {
         true => Ok(()),
-        false => Err(TrainingError::OtherOptimizer { path: folder.state(), found: found.name(), asked: asked.name() }),
+        false => Err(InputError::new(format!(
+            "the checkpoint `{}` was written with optimizer.kind = \"{}\", not \"{}\": set the kind as it was, or begin the run anew \
+             with --force",
+            folder.state().display(),
+            found.name(),
+            asked.name()
+        ))),
     }
 }
 

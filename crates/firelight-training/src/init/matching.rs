@@ -74,7 +74,7 @@ pub(crate) struct Matching {
 
 /// All that does not fit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mismatch {
+pub(crate) struct Mismatch {
     /// Parameters with the shape that was found and the one that is expected.
     shapes: Vec<(String, Vec<usize>, Vec<usize>)>,
     /// Whether those of them may be resized.

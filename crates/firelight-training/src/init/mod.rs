@@ -11,7 +11,6 @@ use std::path::PathBuf;
 use firelight_storage::{LearntWeights, ModelFolder, StorageError};
 use serde::{Deserialize, Serialize};
 
-pub use matching::Mismatch;
 pub(crate) use matching::{Matching, Other, TaskRules, matched};
 pub use report::InitReport;
 pub(crate) use resize::Regrid;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use firelight_storage::InputError;
 use serde::Serialize;
 use toml::{Table, Value};
 
@@ -39,7 +40,12 @@ impl<D: Serialize, M: Serialize, L: Serialize> Recipe<D, M, L> {
             differing.map(|key| format!("{key} was {} and is {}", shown(old.get(key)), shown(new.get(key)))).collect();
         match changes.is_empty() {
             true => Ok(()),
-            false => Err(RecipeError::Changed { changes, allowed: MAY_CHANGE.join(", ") }),
+            false => Err(InputError::new(format!(
+                "the run began with another recipe: {}; a resumed run may change {}, and nothing else",
+                changes.join(", "),
+                MAY_CHANGE.join(", ")
+            ))
+            .into()),
         }
     }
 

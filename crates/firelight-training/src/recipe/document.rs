@@ -5,9 +5,8 @@ use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-use firelight_storage::{shortened, shortened_reason};
+use firelight_storage::{InputError, shortened, shortened_reason};
 
-use super::RecipeError;
 use super::fields::Fields;
 use crate::Problem;
 
@@ -48,20 +47,21 @@ pub(super) struct Document<'a> {
 
 impl<'a> Document<'a> {
     /// Reads `text` as TOML.
-    pub(super) fn parse(text: &'a str, source: &'a str) -> Result<Self, RecipeError> {
+    pub(super) fn parse(text: &'a str, source: &'a str) -> Result<Self, InputError> {
         let table = text.parse::<Table>().map_err(|error| {
             let span = error.span().unwrap_or_default();
             let (line, column) = position(text, span.start);
             let integer = text.get(span).and_then(out_of_range);
             let cause = integer.unwrap_or_else(|| one_line(error.message()));
-            RecipeError::Syntax { origin: source.into(), line, column, cause }
+            InputError::new(format!("`{source}`, line {line}, column {column}: not valid TOML: {cause}"))
         })?;
         Ok(Self { text, source, table, overridden: Vec::new() })
     }
 
     /// Sets `key`, such as `training.steps`, to a value in TOML, or to the text itself if it is no TOML.
-    pub(super) fn set(&mut self, key: &str, value: &str) -> Result<(), RecipeError> {
-        let refuse = |cause: String| RecipeError::Override { key: key.into(), cause };
+    pub(super) fn set(&mut self, key: &str, value: &str) -> Result<(), InputError> {
+        let refuse =
+            |cause: String| InputError::new(format!("`--set {}`: {}", shortened(key), shortened_reason(&cause)));
         let mut names: Vec<&str> = key.split('.').collect();
         let Some(last) = names.pop().filter(|last| !last.is_empty()) else {
             return Err(refuse("expected a key such as `training.steps`".into()));
@@ -97,7 +97,7 @@ impl<'a> Document<'a> {
 
     /// Takes out the keys that are not among the `known` ones, names at the top, each with the keys of its section: what is wrong
     /// with each, and the key that was probably meant.
-    pub(super) fn take_unknown_keys(&mut self, known: &[Known]) -> Vec<(RecipeError, Option<String>)> {
+    pub(super) fn take_unknown_keys(&mut self, known: &[Known]) -> Vec<(InputError, Option<String>)> {
         let mut found = Vec::new();
         for (name, value) in &self.table {
             let Some((_, fields)) = known.iter().find(|(section, _)| section == name) else {
@@ -113,12 +113,12 @@ impl<'a> Document<'a> {
     }
 
     /// The value of a key at the top that must be there.
-    pub(super) fn required<T: DeserializeOwned>(&self, key: &str) -> Result<T, RecipeError> {
+    pub(super) fn required<T: DeserializeOwned>(&self, key: &str) -> Result<T, InputError> {
         self.optional(key)?.ok_or_else(|| self.value_error(key, "missing"))
     }
 
     /// The value of a key at the top, if it is there.
-    pub(super) fn optional<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, RecipeError> {
+    pub(super) fn optional<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, InputError> {
         self.table.get(key).map(|value| self.read(key, value.clone())).transpose()
     }
 
@@ -127,7 +127,7 @@ impl<'a> Document<'a> {
         self.table.get(key)
     }
 
-    fn read<T: DeserializeOwned>(&self, key: &str, value: Value) -> Result<T, RecipeError> {
+    fn read<T: DeserializeOwned>(&self, key: &str, value: Value) -> Result<T, InputError> {
         value.try_into().map_err(|error: toml::de::Error| {
             let key = path_of(&error).map_or(key.into(), |inner| format!("{key}.{inner}"));
             self.value_error(&key, error.message())
@@ -135,25 +135,25 @@ impl<'a> Document<'a> {
     }
 
     /// The error of a value that does not fit, in plain words.
-    pub(super) fn value_error(&self, key: &str, cause: &str) -> RecipeError {
-        RecipeError::Value { place: self.place(key), key: key.into(), cause: in_plain_words(cause, key) }
+    pub(super) fn value_error(&self, key: &str, cause: &str) -> InputError {
+        let cause = in_plain_words(cause, key);
+        InputError::new(format!("{}: `{}`: {cause}", self.place(key), shortened(key)))
     }
 
     /// What is wrong with values that are readable, each with its place.
-    pub(super) fn range_errors(&self, problems: &[Problem]) -> Vec<RecipeError> {
-        let placed =
-            |problem: &Problem| RecipeError::Range { place: self.place(&problem.key), text: problem.text.clone() };
-        problems.iter().map(placed).collect()
+    pub(super) fn range_errors(&self, problems: &[Problem]) -> Vec<InputError> {
+        let placed = |problem: &Problem| format!("{}: {}", self.place(&problem.key), problem.text);
+        problems.iter().map(placed).map(InputError::new).collect()
     }
 
-    fn take_unknown(&mut self, section: &str, key: &str, known: &[Known]) -> (RecipeError, Option<String>) {
+    fn take_unknown(&mut self, section: &str, key: &str, known: &[Known]) -> (InputError, Option<String>) {
         let path = join(section, key);
         let renamed = RENAMED.iter().find(|(old, _)| *old == path).map(|(_, new)| (*new).to_string());
         let hint = renamed.as_ref().map(|new| format!("renamed to `{new}`"));
         let near = renamed.or_else(|| nearest(section, key, known));
         let meant = || near.as_ref().map_or_else(|| listed(section, known), |near| format!("did you mean `{near}`?"));
         let hint = hint.unwrap_or_else(meant);
-        let error = RecipeError::UnknownKey { place: self.place(&path), key: path, hint };
+        let error = InputError::new(format!("{}: unknown key `{}`; {hint}", self.place(&path), shortened(&path)));
         match self.table.get_mut(section).and_then(Value::as_table_mut) {
             Some(section) => section.remove(key),
             None => self.table.remove(key),

@@ -1,6 +1,7 @@
 //! Everything that is wrong with a recipe. A section is read again and again, each time without what did not fit before, so
 //! that the user hears of all mistakes at once; what rests on a value that could not be read is not judged.
 
+use firelight_storage::InputError;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
@@ -14,19 +15,19 @@ const STAND_IN: Value = Value::Integer(1);
 /// What was found so far.
 #[derive(Default)]
 pub(super) struct Findings {
-    errors: Vec<RecipeError>,
+    errors: Vec<InputError>,
     /// Keys, and sections, whose values were not read.
     lost: Vec<String>,
 }
 
 impl Findings {
     /// Notes an error, if it is one.
-    pub(super) fn note<T>(&mut self, result: Result<T, RecipeError>) -> Option<T> {
+    pub(super) fn note<T>(&mut self, result: Result<T, InputError>) -> Option<T> {
         result.map_err(|error| self.errors.push(error)).ok()
     }
 
     /// Notes a key that nothing reads, and the one that was probably meant.
-    pub(super) fn note_unknown(&mut self, error: RecipeError, meant: Option<String>) {
+    pub(super) fn note_unknown(&mut self, error: InputError, meant: Option<String>) {
         self.errors.push(error);
         self.lost.extend(meant);
     }

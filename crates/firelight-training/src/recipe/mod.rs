@@ -183,7 +183,7 @@ pub(crate) fn init_in(text: &str, source: &str, overrides: &[(String, String)]) 
 
 /// The task that a recipe is for, whatever else it says.
 pub(crate) fn task_in(text: &str, source: &str) -> Result<String, RecipeError> {
-    Document::parse(text, source)?.required("task")
+    Ok(Document::parse(text, source)?.required("task")?)
 }
 
 /// The keys of a recipe: alone, then by section. A section without a list accepts any key here.

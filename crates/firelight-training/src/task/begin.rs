@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use firelight_storage::{ModelFolder, StorageError, read_text_file, shortened};
+use firelight_storage::{InputError, ModelFolder, StorageError, read_text_file, shortened};
 use toml::{Table, Value};
 
 use super::embedded::unnamed;
@@ -209,7 +209,8 @@ pub(super) fn read_beside<T: Task>(
     let check = |task: &str| match task == T::NAME {
         true => Ok(()),
         false => {
-            Err(RecipeError::Task { path: (&name).into(), found: task.into(), expected: format!("`{}`", T::NAME) })
+            let (found, expected) = (shortened(task), T::NAME);
+            Err(InputError::new(format!("the recipe `{name}` is for the task `{found}`: expected `{expected}`")))
         }
     };
     check(&task_in(&text, &name)?)?; // before the keys, which are unknown to another task
@@ -245,11 +246,11 @@ pub fn task_of(path: &Path) -> Result<String, RecipeError> {
 }
 
 fn read(path: &Path) -> Result<String, RecipeError> {
-    let wrong = |reason| RecipeError::File { path: path.into(), reason };
-    read_text_file(path, LIMIT).map_err(|error| match error {
-        StorageError::Io { cause, .. } => wrong(cause),
-        other => wrong(io::Error::new(io::ErrorKind::InvalidInput, other)),
-    })
+    let text = read_text_file(path, LIMIT).map_err(|error| match error {
+        StorageError::Io { cause, .. } => cause,
+        other => io::Error::new(io::ErrorKind::InvalidInput, other),
+    });
+    Ok(text.map_err(StorageError::io("read the recipe", path))?)
 }
 
 #[cfg(test)]

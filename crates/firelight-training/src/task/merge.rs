@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_storage::{Checkpoint, Existing, ModelFolder, load_weights, save_base};
+use firelight_storage::{Checkpoint, Existing, InputError, ModelFolder, load_weights, save_base};
 
 use super::Task;
 use super::start::structure_of;
@@ -29,7 +29,8 @@ pub fn merge<T: Task>(
     let run = ModelFolder::open(run)?;
     let config = structure_of::<T>(&run)?;
     if !T::has_adapters(&config) {
-        return Err(TrainingError::NoAdapters { path: run.config() }.into());
+        let problem = "describes a model without adapters: its weights are whole already, use the run as it is";
+        return Err(TrainingError::from(InputError::in_file(&run.config(), problem)).into());
     }
     let mut model = T::model(&config, 0, device);
     load_weights(&mut model, run.weights(checkpoint)?)?;

@@ -6,7 +6,7 @@ use std::fmt;
 use burn::module::Module;
 use burn::tensor::Device;
 use burn::train::Interrupter;
-use firelight_storage::{Existing, ModelFolder, StorageError, write_atomic};
+use firelight_storage::{Existing, InputError, ModelFolder, StorageError, write_atomic};
 use toml::Table;
 
 use super::begin::{Plan, checked, read_beside, read_recipe};
@@ -327,7 +327,8 @@ pub(super) fn cost_of<T: Task>(
 
 /// The error of a run that is asked to continue as another one.
 fn other_run(folder: &ModelFolder, key: &'static str) -> TrainingError {
-    TrainingError::OtherRun { path: folder.path().into(), key }
+    let problem = format!("cannot resume `{}`: `{key}` is not what the run began with", folder.path().display());
+    InputError::new(problem).advise("leave it out, or start a new run in another folder").into()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The model before its first step: a new one, or one that takes over what another run has learnt.
 
 use burn::tensor::Device;
-use firelight_storage::{LearntWeights, ModelFolder, Parameters, load_weights};
+use firelight_storage::{InputError, LearntWeights, ModelFolder, Parameters, load_weights};
 
 use super::run::{frozen, frozen_by_adapters};
 use super::{RecipeOf, Task};
@@ -88,15 +88,16 @@ impl Start {
         let found = parameters::<T>(&source, found_config.as_ref(), device)?;
         let (own, shapes) = (shapes_of(model), found.shapes());
         if let (Some(found), Some(run)) = (&found_config, same) {
-            check_head::<T>(recipe, (found, config), &own, run)?;
+            check_head::<T>(recipe, (found, config), &own, run).map_err(TrainingError::from)?;
         }
         let regrid = T::grid(config)
             .and_then(|grid| Regrid::new(grid, found_config.as_ref().and_then(T::grid), shapes.get(grid.parameter)));
         let renamed = T::renamed(config);
         let rules = TaskRules { head: T::HEAD, other, renamed, rows: T::ROWS, regrid };
-        let matching = matched(&recipe.init, &rules, &own, &shapes).map_err(|mismatch| TrainingError::OtherModel {
-            path: source.path.clone(),
-            mismatch: Box::new(mismatch),
+        let matching = matched(&recipe.init, &rules, &own, &shapes).map_err(|mismatch| {
+            let path = source.path.display();
+            let problem = format!("`{path}`, which init.from names, does not fit the model: {mismatch}");
+            TrainingError::from(InputError::new(problem))
         })?;
         Ok(Some(Self { source, found, regrid, matching }))
     }
@@ -108,11 +109,14 @@ fn check_head<T: Task>(
     (found, config): (&T::Config, &T::Config),
     own: &[(String, Vec<usize>)],
     run: &ModelFolder,
-) -> Result<(), TrainingError> {
+) -> Result<(), InputError> {
     let is_taken = |head: &&str| own.iter().any(|(path, _)| fits(head, path) && recipe.init.selects(path));
     let exclude: Vec<&'static str> = T::HEAD.iter().copied().filter(is_taken).collect();
     match T::other_head(found, config).filter(|_| !exclude.is_empty()) {
-        Some(reason) => Err(TrainingError::OtherHead { path: run.path().into(), reason, exclude }),
+        Some(reason) => {
+            let problem = format!("the head of the run `{}` {reason}", run.path().display());
+            Err(InputError::new(problem).advise(format!("set init.exclude = {exclude:?} to begin with a new head")))
+        }
         None => Ok(()),
     }
 }
@@ -131,6 +135,10 @@ fn parameters<T: Task>(
             load_weights(&mut model, &source.path)?;
             Ok(Parameters::of_base(&T::merged(config, model).1, &source.path))
         }
-        None => Err(TrainingError::Adapted { path: source.path.clone() }.into()),
+        None => {
+            let problem = "has low-rank adapters, which another task cannot take over: merge them first, by `firelight merge RUN_DIR \
+                           --out DIR`, and begin from that";
+            Err(TrainingError::from(InputError::in_file(&source.path, problem)).into())
+        }
     }
 }

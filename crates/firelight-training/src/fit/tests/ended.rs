@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use firelight_storage::InputError;
+
 use super::*;
 use crate::MetricsLog;
 
@@ -29,7 +31,7 @@ struct Ending {
 impl Ending {
     fn fail(&self, step: usize, end: End) -> Result<(), TrainingError> {
         match (step, end) == (self.step, self.end) {
-            true => Err(TrainingError::NothingToEvaluate), // any error
+            true => Err(InputError::new("ended").into()),
             false => Ok(()),
         }
     }

@@ -39,7 +39,7 @@ fn half_precision_without_a_scale_is_refused() {
     let (_home, folder) = run_folder();
     let task = TrainingModule::new(Line::new(0.0, 0.0, &Device::flex().autodiff()), Noted::default());
     let error = fit(task, half_input(2, StartPoint::default(), &folder)).unwrap_err();
-    assert!(matches!(error, TrainingError::NoLossScale) && error.is_user_error(), "{error}");
+    assert!(error.to_string().contains("needs a scale for the loss") && error.is_user_error(), "{error}");
 }
 
 #[test]
@@ -50,5 +50,5 @@ fn a_device_without_the_precision_is_refused() {
     let task = TrainingModule::new(model, Noted::default()).with_precision(Precision::F16);
     let loss_scale = task.loss_scale();
     let error = fit(task, FitInput { loss_scale, ..half_input(2, StartPoint::default(), &folder) }).unwrap_err();
-    assert!(matches!(error, TrainingError::Precision { .. }), "{error}");
+    assert!(error.to_string().contains("cannot compute in f16, which `training.precision`"), "{error}");
 }

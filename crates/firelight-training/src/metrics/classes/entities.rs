@@ -7,47 +7,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use firelight_storage::{InputError, shortened};
 use serde::Serialize;
 
 use super::PerClass;
-
-/// Why tags have no score.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum EntityError {
-    /// Some sentence has no counterpart.
-    #[error(
-        "{predictions} sentences of predicted tags were given with {targets} of true tags: expected as many of both"
-    )]
-    Sentences {
-        /// Sentences with predictions.
-        predictions: usize,
-        /// Sentences with targets.
-        targets: usize,
-    },
-    /// A sentence has more or fewer tags than tokens.
-    #[error(
-        "sentence {sentence} has {predictions} predicted tags and {targets} true ones: expected one of each for every token"
-    )]
-    Tokens {
-        /// The sentence, from 1.
-        sentence: usize,
-        /// Tags predicted.
-        predictions: usize,
-        /// True tags.
-        targets: usize,
-    },
-    /// Something that is no tag.
-    #[error("tag {token} of sentence {sentence} is `{tag}`: expected `O`, `B-TYPE` or `I-TYPE`")]
-    Tag {
-        /// The sentence, from 1.
-        sentence: usize,
-        /// The token, from 1.
-        token: usize,
-        /// What was found.
-        tag: String,
-    },
-}
 
 /// How well entities are found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -68,7 +31,7 @@ type Entity<'a> = (&'a str, usize, usize, usize);
 pub fn entity_report<P: AsRef<str>, T: AsRef<str>>(
     predictions: &[Vec<P>],
     targets: &[Vec<T>],
-) -> Result<EntityReport, EntityError> {
+) -> Result<EntityReport, InputError> {
     check_lengths(predictions, targets)?;
     let (found, expected) = (entities(predictions)?, entities(targets)?);
     let of = |kind: Option<&str>| {
@@ -82,24 +45,28 @@ pub fn entity_report<P: AsRef<str>, T: AsRef<str>>(
     Ok(EntityReport { all: of(None), per_type: kinds.map(|kind| (kind.to_owned(), of(Some(kind)))).collect() })
 }
 
-fn check_lengths<P, T>(predictions: &[Vec<P>], targets: &[Vec<T>]) -> Result<(), EntityError> {
+fn check_lengths<P, T>(predictions: &[Vec<P>], targets: &[Vec<T>]) -> Result<(), InputError> {
     if predictions.len() != targets.len() {
-        return Err(EntityError::Sentences { predictions: predictions.len(), targets: targets.len() });
+        let (predictions, targets) = (predictions.len(), targets.len());
+        let problem = format!("{predictions} sentences of predicted tags were given with {targets} of true tags");
+        return Err(InputError::new(problem + ": expected as many of both"));
     }
     let lengths = predictions.iter().map(Vec::len).zip(targets.iter().map(Vec::len)).enumerate();
     match lengths.into_iter().find(|(_, (predictions, targets))| predictions != targets) {
-        Some((index, (predictions, targets))) => Err(EntityError::Tokens { sentence: index + 1, predictions, targets }),
+        Some((index, (predictions, targets))) => Err(InputError::new(format!(
+            "sentence {} has {predictions} predicted tags and {targets} true ones: expected one of each for every token",
+            index + 1
+        ))),
         None => Ok(()),
     }
 }
 
-fn entities<S: AsRef<str>>(sentences: &[Vec<S>]) -> Result<HashSet<Entity<'_>>, EntityError> {
+fn entities<S: AsRef<str>>(sentences: &[Vec<S>]) -> Result<HashSet<Entity<'_>>, InputError> {
     let mut entities = HashSet::new();
     for (sentence, tags) in sentences.iter().enumerate() {
         let mut open: Option<(&str, usize)> = None;
         for (token, tag) in tags.iter().map(|tag| tag.as_ref()).enumerate() {
-            let wrong = || EntityError::Tag { sentence: sentence + 1, token: token + 1, tag: tag.into() };
-            let kind = parse(tag).ok_or_else(wrong)?;
+            let kind = parse(tag).ok_or_else(|| no_tag(tag, sentence + 1, token + 1))?;
             let goes_on = kind.is_some_and(|(begins, kind)| !begins && open.is_some_and(|(of, _)| of == kind));
             if !goes_on {
                 entities.extend(open.map(|(of, first)| (of, sentence, first, token)));
@@ -109,6 +76,12 @@ fn entities<S: AsRef<str>>(sentences: &[Vec<S>]) -> Result<HashSet<Entity<'_>>, 
         entities.extend(open.map(|(of, first)| (of, sentence, first, tags.len())));
     }
     Ok(entities)
+}
+
+/// Something that is no tag, by its place.
+fn no_tag(tag: &str, sentence: usize, token: usize) -> InputError {
+    let tag = shortened(tag);
+    InputError::new(format!("tag {token} of sentence {sentence} is `{tag}`: expected `O`, `B-TYPE` or `I-TYPE`"))
 }
 
 /// Whether a tag says that an entity begins, and its type; nothing outside of entities. None for what is no tag.

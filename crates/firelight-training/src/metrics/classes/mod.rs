@@ -28,7 +28,7 @@ pub use calibration::{CALIBRATION_BINS, calibration_error};
 pub use confusion::{ConfusionMatrix, PerClass};
 pub use correlation::{RegressionReport, pearson, regression_report, spearman};
 pub use drawing::draw_confusion;
-pub use entities::{EntityError, EntityReport, entity_report};
+pub use entities::{EntityReport, entity_report};
 pub use ranks::{auroc, auroc_one_vs_rest};
 pub use several::{MultiLabelReport, multi_label_report};
 

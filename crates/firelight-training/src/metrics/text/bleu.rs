@@ -4,11 +4,12 @@
 
 use std::fmt;
 
+use firelight_storage::InputError;
 use serde::{Deserialize, Serialize};
 
 use super::ngrams::NGrams;
 use super::tokenize::words;
-use super::{BleuTokenizer, TextMetricError, case, cased, pairs, version};
+use super::{BleuTokenizer, case, cased, pairs, setting, version};
 
 /// The longest n-grams.
 const MAX_ORDER: usize = 4;
@@ -106,7 +107,7 @@ impl Bleu {
         &self,
         hypotheses: &[H],
         references: &[R],
-    ) -> Result<BleuScore, TextMetricError> {
+    ) -> Result<BleuScore, InputError> {
         self.smoothing.validate()?;
         let counts = pairs(hypotheses, references)?.map(|(hypothesis, reference)| self.count(hypothesis, reference));
         Ok(self.score(&counts.fold(Counts::default(), Counts::plus)))
@@ -116,7 +117,7 @@ impl Bleu {
     ///
     /// # Errors
     /// A smoothing value that is not greater than 0.
-    pub fn sentence(&self, hypothesis: &str, reference: &str) -> Result<BleuScore, TextMetricError> {
+    pub fn sentence(&self, hypothesis: &str, reference: &str) -> Result<BleuScore, InputError> {
         self.corpus(&[hypothesis], &[reference])
     }
 
@@ -184,11 +185,10 @@ impl Bleu {
 }
 
 impl Smoothing {
-    fn validate(self) -> Result<(), TextMetricError> {
+    fn validate(self) -> Result<(), InputError> {
         match self {
             Self::Floor { value } | Self::AddK { value } if !(value > 0.0 && value.is_finite()) => {
-                let (field, expected) = ("the value of the smoothing", "a finite number greater than 0");
-                Err(TextMetricError::Setting { field, found: value.to_string(), expected })
+                Err(setting("the value of the smoothing", value, "a finite number greater than 0"))
             }
             _ => Ok(()),
         }

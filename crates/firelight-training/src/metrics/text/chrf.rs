@@ -3,11 +3,12 @@
 //! character n-grams, §2 (<https://aclanthology.org/W17-4770>). Precision and recall are averaged over the orders, then
 //! joined, as in sacrebleu.
 
+use firelight_storage::InputError;
 use serde::{Deserialize, Serialize};
 
 use super::ngrams::NGrams;
 use super::tokenize::{is_space, words};
-use super::{TextMetricError, case, cased, pairs, version};
+use super::{case, cased, pairs, setting, version};
 
 /// chrF with its choices: chrF2 by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,11 +73,7 @@ impl Chrf {
     ///
     /// # Errors
     /// Unequal numbers of hypotheses and references, or none; `beta` or both orders 0.
-    pub fn corpus<H: AsRef<str>, R: AsRef<str>>(
-        &self,
-        hypotheses: &[H],
-        references: &[R],
-    ) -> Result<f64, TextMetricError> {
+    pub fn corpus<H: AsRef<str>, R: AsRef<str>>(&self, hypotheses: &[H], references: &[R]) -> Result<f64, InputError> {
         self.validate()?;
         let mut sums = vec![Counts::default(); self.char_order + self.word_order];
         for (hypothesis, reference) in pairs(hypotheses, references)? {
@@ -90,7 +87,7 @@ impl Chrf {
     ///
     /// # Errors
     /// `beta` or both orders 0.
-    pub fn sentence(&self, hypothesis: &str, reference: &str) -> Result<f64, TextMetricError> {
+    pub fn sentence(&self, hypothesis: &str, reference: &str) -> Result<f64, InputError> {
         self.corpus(&[hypothesis], &[reference])
     }
 
@@ -106,11 +103,10 @@ impl Chrf {
         format!("nrefs:1|case:{case}|eff:yes|nc:{nc}|nw:{nw}|space:{space}|{version}")
     }
 
-    fn validate(&self) -> Result<(), TextMetricError> {
-        let refuse = |field, expected| Err(TextMetricError::Setting { field, found: "0".into(), expected });
+    fn validate(&self) -> Result<(), InputError> {
         match self {
-            Self { beta: 0, .. } => refuse("beta", "1 or more"),
-            Self { char_order: 0, word_order: 0, .. } => refuse("char_order", "1 or more, as word_order is 0"),
+            Self { beta: 0, .. } => Err(setting("beta", 0, "1 or more")),
+            Self { char_order: 0, word_order: 0, .. } => Err(setting("char_order", 0, "1 or more, as word_order is 0")),
             _ => Ok(()),
         }
     }

@@ -19,22 +19,24 @@
 //! assert!(Bleu::default().signature().starts_with("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:firelight-"));
 //! assert!(Chrf::default().corpus(&hypotheses, &references)? > 80.0);
 //! assert_eq!(exact_match(&hypotheses, &references)?, 50.0);
-//! # Ok::<(), firelight_training::metrics::text::TextMetricError>(())
+//! # Ok::<(), firelight_storage::InputError>(())
 //! ```
 
 mod answers;
 mod bleu;
 mod chrf;
-mod error;
 mod named;
 mod ngrams;
 mod rouge;
 mod tokenize;
 
+use std::fmt::Display;
+
+use firelight_storage::InputError;
+
 pub use answers::AnswerScore;
 pub use bleu::{Bleu, BleuScore, Smoothing};
 pub use chrf::Chrf;
-pub use error::TextMetricError;
 pub use named::TextMetric;
 pub use rouge::{Rouge, RougeScore};
 pub use tokenize::BleuTokenizer;
@@ -43,7 +45,7 @@ pub use tokenize::BleuTokenizer;
 ///
 /// # Errors
 /// Unequal numbers of hypotheses and references, or none.
-pub fn exact_match<H: AsRef<str>, R: AsRef<str>>(hypotheses: &[H], references: &[R]) -> Result<f64, TextMetricError> {
+pub fn exact_match<H: AsRef<str>, R: AsRef<str>>(hypotheses: &[H], references: &[R]) -> Result<f64, InputError> {
     let equal = pairs(hypotheses, references)?.filter(|(hypothesis, reference)| hypothesis == reference).count();
     Ok(100.0 * equal as f64 / hypotheses.len() as f64)
 }
@@ -52,14 +54,23 @@ pub fn exact_match<H: AsRef<str>, R: AsRef<str>>(hypotheses: &[H], references: &
 fn pairs<'a, H: AsRef<str>, R: AsRef<str>>(
     hypotheses: &'a [H],
     references: &'a [R],
-) -> Result<impl Iterator<Item = (&'a str, &'a str)>, TextMetricError> {
+) -> Result<impl Iterator<Item = (&'a str, &'a str)>, InputError> {
     if hypotheses.len() != references.len() {
-        return Err(TextMetricError::Counts { hypotheses: hypotheses.len(), references: references.len() });
+        let (hypotheses, references) = (hypotheses.len(), references.len());
+        let problem =
+            format!("{hypotheses} hypotheses were given with {references} references: expected one reference for each");
+        return Err(InputError::new(problem).advise("an empty text counts, too, so keep empty lines"));
     }
     if hypotheses.is_empty() {
-        return Err(TextMetricError::Empty);
+        let problem = "the corpus is empty: expected at least one hypothesis with its reference";
+        return Err(InputError::new(problem));
     }
     Ok(hypotheses.iter().map(AsRef::as_ref).zip(references.iter().map(AsRef::as_ref)))
+}
+
+/// A setting of a metric that is out of range.
+fn setting(field: &str, found: impl Display, expected: &str) -> InputError {
+    InputError::new(format!("{field} is {found}, expected {expected}"))
 }
 
 /// The last field of every signature.

@@ -1,8 +1,9 @@
 //! The scores of generated text by the names that recipes and logs give them.
 
+use firelight_storage::InputError;
 use serde::{Deserialize, Serialize};
 
-use super::{Bleu, Chrf, Rouge, TextMetricError, exact_match};
+use super::{Bleu, Chrf, Rouge, exact_match};
 
 /// A score of generated text beside its references, from 0 to 100 and the higher the better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,11 +45,7 @@ impl TextMetric {
     ///
     /// # Errors
     /// Unequal numbers of hypotheses and references, or none.
-    pub fn corpus<H: AsRef<str>, R: AsRef<str>>(
-        self,
-        hypotheses: &[H],
-        references: &[R],
-    ) -> Result<f64, TextMetricError> {
+    pub fn corpus<H: AsRef<str>, R: AsRef<str>>(self, hypotheses: &[H], references: &[R]) -> Result<f64, InputError> {
         match self {
             Self::Bleu => Ok(Bleu::default().corpus(hypotheses, references)?.score),
             Self::Chrf => Chrf::default().corpus(hypotheses, references),

@@ -3,8 +3,10 @@
 //! the score. The rules are those of the package rouge-score 0.1.2, whose scores are the published ones today: precision and
 //! recall joined to F1, of words of ASCII letters and digits, without stemming.
 
+use firelight_storage::InputError;
+
 use super::ngrams::NGrams;
-use super::{TextMetricError, pairs};
+use super::{pairs, setting};
 
 /// ROUGE by what is compared.
 ///
@@ -13,7 +15,7 @@ use super::{TextMetricError, pairs};
 ///
 /// let score = Rouge::L.pair("the cat was on the mat", "the cat sat on a mat")?;
 /// assert_eq!((score.precision, score.recall), (4.0 / 6.0, 4.0 / 6.0)); // the cat on mat
-/// # Ok::<(), firelight_training::metrics::text::TextMetricError>(())
+/// # Ok::<(), firelight_storage::InputError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -40,11 +42,7 @@ impl Rouge {
     ///
     /// # Errors
     /// Unequal numbers of hypotheses and references, or none, or runs of no words.
-    pub fn corpus<H: AsRef<str>, R: AsRef<str>>(
-        &self,
-        hypotheses: &[H],
-        references: &[R],
-    ) -> Result<f64, TextMetricError> {
+    pub fn corpus<H: AsRef<str>, R: AsRef<str>>(&self, hypotheses: &[H], references: &[R]) -> Result<f64, InputError> {
         let scores = pairs(hypotheses, references)?.map(|(hypothesis, reference)| self.pair(hypothesis, reference));
         let sum: f64 = scores.map(|score| score.map(|score| score.f1)).sum::<Result<_, _>>()?;
         Ok(100.0 * sum / hypotheses.len() as f64)
@@ -54,14 +52,11 @@ impl Rouge {
     ///
     /// # Errors
     /// Runs of no words.
-    pub fn pair(&self, hypothesis: &str, reference: &str) -> Result<RougeScore, TextMetricError> {
+    pub fn pair(&self, hypothesis: &str, reference: &str) -> Result<RougeScore, InputError> {
         let texts = [hypothesis, reference].map(str::to_lowercase);
         let [hypothesis, reference] = texts.each_ref().map(|text| words(text));
         Ok(match *self {
-            Self::N(0) => {
-                let expected = "at least 1";
-                return Err(TextMetricError::Setting { field: "the n of ROUGE-N", found: "0".into(), expected });
-            }
+            Self::N(0) => return Err(setting("the n of ROUGE-N", 0, "at least 1")),
             Self::N(n) => {
                 let [found, expected] = [&hypothesis, &reference].map(|words| NGrams::new(words, n));
                 RougeScore::new(found.matches(&expected), found.total(), expected.total())
