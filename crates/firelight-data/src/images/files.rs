@@ -151,7 +151,7 @@ impl ImageFiles {
         let validation = files.read(options)?;
         let (expected, found) = (training.set.shape(), validation.set.shape());
         if expected != found {
-            let split = split.validation_split().unwrap_or(VALIDATION);
+            let split = shortened(split.validation_split().unwrap_or(VALIDATION));
             return Err(InputError::new(format!(
                 "the images of `{split}` have {found} (channels, height, width), but those to train on have {expected}: bring \
                  all to one with data.image_size and data.channels"

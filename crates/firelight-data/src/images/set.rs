@@ -126,8 +126,8 @@ impl ImageSet {
         let images = self.len();
         if validation == 0 || validation >= images {
             return Err(InputError::new(format!(
-                "{images} images cannot be split into those to train on and {validation} to validate on: give data.split.validation as \
-                 a number above 0 and below {images}"
+                "{images} images cannot be split into those to train on and {validation} to validate on: give data.split.validation \
+                 as a number above 0 and below {images}"
             ))
             .into());
         }
@@ -250,7 +250,7 @@ pub(super) mod tests {
         assert_eq!(training.pixels().len() + validation.pixels().len(), 20);
         for validation in [0, 5, 9] {
             let error = counted(5).split(validation).unwrap_err().to_string();
-            assert!(error.contains("data.validation as a number above 0 and below 5"), "{error}");
+            assert!(error.contains("data.split.validation as a number above 0 and below 5"), "{error}");
         }
     }
 
