@@ -147,6 +147,7 @@ impl<M: Trainable> TrainingLoop<M> {
         });
         self.trainer.check_validation("validation loss", evaluation.loss)?;
         self.trainer.check_validation("metric of `training.monitor`", badness)?;
+        check_scores(self.state.step, &metrics)?;
         let is_best = self.state.note(evaluation.loss, badness);
         if let (true, Some(folder)) = (is_best, self.folder.clone()) {
             let state = self.state.clone();
@@ -197,6 +198,17 @@ impl<M: Trainable> TrainingLoop<M> {
 }
 
 /// Training batches that end before the run does.
+/// Refuses a score that is no number: it would be lost in the files, where there is no such number.
+fn check_scores(step: usize, scores: &BTreeMap<String, f64>) -> Result<(), InputError> {
+    match scores.iter().find(|(_, value)| !value.is_finite()) {
+        None => Ok(()),
+        Some((name, value)) => {
+            let problem = format!("step {step}: the score `{name}` of the validation is {value}, but a score must be a number");
+            Err(InputError::new(problem).advise("say in its evaluator what it is where it has no value, such as 0"))
+        }
+    }
+}
+
 fn too_few_batches(step: usize, steps: usize) -> InputError {
     InputError::new(format!("the training data ended before step {step} of {steps}"))
         .advise("the loader must yield one batch for every step")

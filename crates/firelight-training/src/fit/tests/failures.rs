@@ -51,6 +51,8 @@ fn an_evaluation_that_finds_no_number_stops_the_run_and_keeps_nothing_as_the_bes
         input.training.monitor = "accuracy".into();
     });
     assert!(error.starts_with("step 4, batch 4: the metric of `training.monitor` is NaN"), "{error}");
+    let error = refused(|input| input.evaluator = Box::new(Worse(f64::NAN)));
+    assert!(error.starts_with("step 4: the score `accuracy` of the validation is NaN"), "{error}");
     assert!(folder.checkpoints().unwrap().is_empty());
 }
 
