@@ -197,7 +197,6 @@ impl<M: Trainable> TrainingLoop<M> {
     }
 }
 
-/// Training batches that end before the run does.
 /// Refuses a score that is no number: it would be lost in the files, where there is no such number.
 fn check_scores(step: usize, scores: &BTreeMap<String, f64>) -> Result<(), InputError> {
     match scores.iter().find(|(_, value)| !value.is_finite()) {
@@ -209,6 +208,7 @@ fn check_scores(step: usize, scores: &BTreeMap<String, f64>) -> Result<(), Input
     }
 }
 
+/// Training batches that end before the run does.
 fn too_few_batches(step: usize, steps: usize) -> InputError {
     InputError::new(format!("the training data ended before step {step} of {steps}"))
         .advise("the loader must yield one batch for every step")
