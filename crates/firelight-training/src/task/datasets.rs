@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataloader::{BatchDataLoader, DataLoader, FixBatchStrategy};
-use burn::data::dataset::{Dataset, DatasetError};
+use burn::data::dataset::Dataset;
 use burn::tensor::Device;
-use firelight_storage::{ModelFolder, read_text_file, write_atomic};
+use firelight_storage::{InputError, ModelFolder, read_text_file, write_atomic};
 
 use self::noted::{Contents, Noted};
 use self::shuffled::Shuffled;
@@ -153,7 +153,7 @@ fn check_filled<I>(part: &'static str, items: &dyn Dataset<I>) -> Result<(), Tra
 
 /// The error of a dataset that cannot be trained or validated on.
 fn unfit(part: &'static str, problem: &str) -> TrainingError {
-    TrainingError::data(part)(DatasetError::new(std::io::Error::other(problem)))
+    InputError::new(format!("cannot use the {part} data: {problem}")).into()
 }
 
 #[cfg(test)]
