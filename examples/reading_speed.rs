@@ -102,9 +102,14 @@ fn images(count: usize, home: &Path) -> Result<()> {
 fn photo(seed: u32) -> image::RgbImage {
     let [height, width] = PHOTO;
     image::RgbImage::from_fn(width, height, |x, y| {
-        let noise = (x.wrapping_mul(374_761_393) ^ y.wrapping_mul(668_265_263) ^ seed).wrapping_mul(2_246_822_519) >> 28;
-        let edge = if (x / 40 + y / 30 + seed) % 2 == 0 { 60 } else { 0 };
-        image::Rgb([(x * 160 / width + edge + noise) as u8, (y * 160 / height + edge + noise) as u8, (edge + 40 + noise) as u8])
+        let noise =
+            (x.wrapping_mul(374_761_393) ^ y.wrapping_mul(668_265_263) ^ seed).wrapping_mul(2_246_822_519) >> 28;
+        let edge = if (x / 40 + y / 30 + seed).is_multiple_of(2) { 60 } else { 0 };
+        image::Rgb([
+            (x * 160 / width + edge + noise) as u8,
+            (y * 160 / height + edge + noise) as u8,
+            (edge + 40 + noise) as u8,
+        ])
     })
 }
 

@@ -119,7 +119,8 @@ fn check_length(split: Split, tokens: &Tokens, length: usize) -> Result<(), Data
 
 /// Nothing is left to validate on.
 pub(crate) fn no_validation_split() -> InputError {
-    let problem = "there is no validation split: no token is left for it, but a training needs one to tell how good the model is";
+    let problem =
+        "there is no validation split: no token is left for it, but a training needs one to tell how good the model is";
     InputError::new(problem).advise("give more text, or a larger data.split.validation, such as 0.1")
 }
 

@@ -54,7 +54,8 @@ impl<D> Mixture<D> {
     /// If there are weights, but not one for each, or one is not finite or far below the others.
     pub fn check(weights: &[f64], parts: usize) -> Result<(), InputError> {
         let largest = weights.iter().copied().fold(0.0, f64::max);
-        let unfit = weights.iter().find(|weight| !(weight.is_finite() && **weight >= largest * LEAST && **weight > 0.0));
+        let unfit =
+            weights.iter().find(|weight| !(weight.is_finite() && **weight >= largest * LEAST && **weight > 0.0));
         match (weights.len(), unfit) {
             (0, _) => Ok(()),
             (found, _) if found != parts => {
@@ -62,7 +63,9 @@ impl<D> Mixture<D> {
                 Err(InputError::new(problem).advise("give one weight for each, in their order"))
             }
             (_, Some(weight)) => {
-                let problem = format!("data.weights has {weight}: expected numbers above 0, the least at least a thousandth of the largest");
+                let problem = format!(
+                    "data.weights has {weight}: expected numbers above 0, the least at least a thousandth of the largest"
+                );
                 Err(InputError::new(problem))
             }
             (_, None) => Ok(()),

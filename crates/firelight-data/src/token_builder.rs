@@ -129,10 +129,7 @@ impl<'a> TokenBuilder<'a> {
 ///
 /// # Errors
 /// Fails if the file cannot be opened; what is wrong with it is an error of the texts.
-pub fn texts_of(
-    path: &Path,
-    column: &str,
-) -> Result<Box<dyn Iterator<Item = Result<String, DataError>>>, DataError> {
+pub fn texts_of(path: &Path, column: &str) -> Result<Box<dyn Iterator<Item = Result<String, DataError>>>, DataError> {
     if RecordFormat::of(path).is_err() {
         return Ok(Box::new(TextPieces::open(path)?));
     }
@@ -211,7 +208,8 @@ mod tests {
         let text = crate::stories(3, 30_000);
         for config in CONFIGS {
             let tokenizer = Tokenizer::train(&config, &text).unwrap();
-            let pieces: Vec<&str> = text.as_bytes().chunks(1_000).map(|piece| std::str::from_utf8(piece).unwrap()).collect();
+            let pieces: Vec<&str> =
+                text.as_bytes().chunks(1_000).map(|piece| std::str::from_utf8(piece).unwrap()).collect();
             let (ids, ends) = in_pieces(&tokenizer, None, &pieces);
             assert_eq!(ids, tokenizer.encode(&text).unwrap(), "{config}");
             assert!(ends.is_empty());
@@ -240,7 +238,8 @@ mod tests {
     #[test]
     fn an_unknown_character_is_placed_in_the_whole() {
         let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abc\n").unwrap();
-        for (separator, pieces) in [(None, ["ab\nc", "\nb", "ad"]), (Some(&Separator::Line), ["ab\nc\n", "b", "ad\n"])] {
+        for (separator, pieces) in [(None, ["ab\nc", "\nb", "ad"]), (Some(&Separator::Line), ["ab\nc\n", "b", "ad\n"])]
+        {
             let mut builder = TokenBuilder::new(&tokenizer, separator).unwrap();
             let error = builder.add_pieces(pieces.map(|piece| Ok(piece.to_owned()))).unwrap_err();
             assert!(

@@ -202,7 +202,8 @@ fn check_scores(step: usize, scores: &BTreeMap<String, f64>) -> Result<(), Input
     match scores.iter().find(|(_, value)| !value.is_finite()) {
         None => Ok(()),
         Some((name, value)) => {
-            let problem = format!("step {step}: the score `{name}` of the validation is {value}, but a score must be a number");
+            let problem =
+                format!("step {step}: the score `{name}` of the validation is {value}, but a score must be a number");
             Err(InputError::new(problem).advise("say in its evaluator what it is where it has no value, such as 0"))
         }
     }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use firelight_core::{AdapterConfig, ConfigError, LossConfig, TransformerConfig, kind};
 use firelight_data::labelled::{Columns, LabelKind};
-use firelight_data::{SplitConfig, Batching, Masking, TokenizerConfig, check_stories};
+use firelight_data::{Batching, Masking, SplitConfig, TokenizerConfig, check_stories};
 use firelight_training::{Apart, Fields, Recipe, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
@@ -136,8 +136,8 @@ impl<'de> Deserialize<'de> for EncoderModelRecipe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelight_data::HeldOut;
     use crate::objectives::ReplacedTokens;
+    use firelight_data::HeldOut;
 
     #[test]
     fn the_built_in_recipe_is_whole_and_comes_back_from_its_own_text() {
@@ -173,7 +173,12 @@ mod tests {
     #[test]
     fn all_problems_are_listed() {
         let masking = Masking { ratio: 0.0, ..Masking::default() };
-        let recipe = TextsRecipe { split: SplitConfig { validation: Some(HeldOut::Count(0)), ..SplitConfig::default() }, masking, workers: 65, ..TextsRecipe::default() };
+        let recipe = TextsRecipe {
+            split: SplitConfig { validation: Some(HeldOut::Count(0)), ..SplitConfig::default() },
+            masking,
+            workers: 65,
+            ..TextsRecipe::default()
+        };
         assert_eq!(recipe.validate().unwrap_err().problems().len(), 3);
         TextsRecipe::default().validate().unwrap();
     }

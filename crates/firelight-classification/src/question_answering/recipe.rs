@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use firelight_core::{AdapterConfig, ConfigError, TransformerConfig, kind};
-use firelight_data::{SplitConfig, Batching, TokenizerConfig};
+use firelight_data::{Batching, SplitConfig, TokenizerConfig};
 use firelight_training::{Apart, Fields, Recipe, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};

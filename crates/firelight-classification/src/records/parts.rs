@@ -31,7 +31,12 @@ impl<T: Clone> Parts<T> {
         let (all, name) = (read_all(&files.training, &read)?, name_of(&files.training));
         if !files.validation.is_empty() {
             let validation = read_all(&files.validation, &read)?;
-            return Ok(Self { training: all, validation, files: [name, name_of(&files.validation)], is_held_out: false });
+            return Ok(Self {
+                training: all,
+                validation,
+                files: [name, name_of(&files.validation)],
+                is_held_out: false,
+            });
         }
         let held_out = all.len() - split.training_len(all.len(), "texts")?;
         let parts = <[_; 2]>::from(stratified_split(&classes(&all), held_out, split.seed));

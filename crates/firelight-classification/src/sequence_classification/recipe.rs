@@ -2,7 +2,7 @@
 
 use firelight_core::{ConfigError, kind};
 use firelight_data::labelled::{Columns, LabelKind};
-use firelight_data::{SplitConfig, Batching, TokenizerConfig};
+use firelight_data::{Batching, SplitConfig, TokenizerConfig};
 use firelight_training::Recipe;
 use serde::{Deserialize, Serialize};
 
@@ -129,7 +129,12 @@ mod tests {
     #[test]
     fn all_problems_are_listed() {
         let columns = Columns { text: Vec::new(), ..Columns::default() };
-        let recipe = LabelledRecipe { split: SplitConfig { validation: Some(HeldOut::Count(0)), ..SplitConfig::default() }, columns, workers: 65, ..LabelledRecipe::default() };
+        let recipe = LabelledRecipe {
+            split: SplitConfig { validation: Some(HeldOut::Count(0)), ..SplitConfig::default() },
+            columns,
+            workers: 65,
+            ..LabelledRecipe::default()
+        };
         assert_eq!(recipe.validate().unwrap_err().problems().len(), 3);
         LabelledRecipe::default().validate().unwrap();
     }

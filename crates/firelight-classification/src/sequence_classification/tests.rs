@@ -136,8 +136,11 @@ fn one_label_has_its_scores_beside_the_old_fields() {
 #[test]
 fn texts_with_several_labels_are_held_back_and_found_again() {
     let home = several();
-    let more =
-        [("data.problem_type.kind", "multi_label"), ("data.problem_type.separator", "|"), ("data.split.validation", "5")];
+    let more = [
+        ("data.problem_type.kind", "multi_label"),
+        ("data.problem_type.separator", "|"),
+        ("data.split.validation", "5"),
+    ];
     let (trained, found) = train(home.path(), &[&more[..], &[("training.monitor", "loss")]].concat());
     assert_eq!((trained.corpus.training().len(), found.examples), (19, 5));
 }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use firelight_core::{AdapterConfig, ConfigError, LossConfig, TransformerConfig, kind};
 use firelight_data::tagged::TagScheme;
-use firelight_data::{SplitConfig, Batching, TokenizerConfig};
+use firelight_data::{Batching, SplitConfig, TokenizerConfig};
 use firelight_training::{Apart, Fields, Recipe, fields_of_both};
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
@@ -129,7 +129,11 @@ mod tests {
 
     #[test]
     fn all_problems_are_listed() {
-        let recipe = TaggedRecipe { split: SplitConfig { validation: Some(HeldOut::Count(0)), ..SplitConfig::default() }, workers: 65, ..TaggedRecipe::default() };
+        let recipe = TaggedRecipe {
+            split: SplitConfig { validation: Some(HeldOut::Count(0)), ..SplitConfig::default() },
+            workers: 65,
+            ..TaggedRecipe::default()
+        };
         assert_eq!(recipe.validate().unwrap_err().problems().len(), 2);
         TaggedRecipe::default().validate().unwrap();
         let read = |text: &str| toml::from_str::<TaggedRecipe>(text).map(|recipe| recipe.scheme);

@@ -56,7 +56,14 @@ pub struct AdapterConfig {
 impl AdapterConfig {
     /// Adapters of queries and values.
     pub fn new(rank: usize) -> Self {
-        Self { rank, alpha: None, scaling: AdapterScaling::Standard, dropout: 0.0, decomposed: false, targets: targets() }
+        Self {
+            rank,
+            alpha: None,
+            scaling: AdapterScaling::Standard,
+            dropout: 0.0,
+            decomposed: false,
+            targets: targets(),
+        }
     }
 
     /// Sets what the change is scaled by, times the rank.

@@ -154,7 +154,8 @@ pub fn folder_of(data: &Path) -> &Path {
 
 fn share_of(len: usize, share: f64, unit: &str) -> Result<usize, InputError> {
     if len < 2 {
-        let problem = format!("there is too little to train and to validate on: found {len} {unit}, expected 2 or more");
+        let problem =
+            format!("there is too little to train and to validate on: found {len} {unit}, expected 2 or more");
         return Err(InputError::new(problem).advise("give more data"));
     }
     Ok((((1.0 - share) * len as f64) as usize).clamp(1, len - 1))
@@ -178,7 +179,10 @@ mod tests {
         let error = serde_json::from_str::<HeldOut>("[]").unwrap_err().to_string();
         assert!(error.starts_with("expected a share such as 0.1, a count such as 500"), "{error}");
         for bad in ["0", "0.0", "1.0", "-0.5"] {
-            assert!(held(bad).problem().is_some_and(|problem| problem.starts_with("data.split.validation = ")), "{bad}");
+            assert!(
+                held(bad).problem().is_some_and(|problem| problem.starts_with("data.split.validation = ")),
+                "{bad}"
+            );
         }
         let generated = |split: SplitConfig| split.of_generated().training_len(100, "texts").unwrap();
         assert_eq!((generated(SplitConfig::default()), generated(held("0.2"))), (95, 80));
@@ -188,7 +192,10 @@ mod tests {
     #[test]
     fn both_parts_have_something() {
         let kept = |split: &SplitConfig, len| split.training_len(len, "texts").map_err(|error| error.to_string());
-        assert_eq!((kept(&held("0.1"), 1_115_394), kept(&held("0.9"), 3), kept(&held("0.01"), 2)), (Ok(1_003_854), Ok(1), Ok(1)));
+        assert_eq!(
+            (kept(&held("0.1"), 1_115_394), kept(&held("0.9"), 3), kept(&held("0.01"), 2)),
+            (Ok(1_003_854), Ok(1), Ok(1))
+        );
         assert_eq!((kept(&SplitConfig::default(), 60_000), kept(&held("7"), 40)), (Ok(54_000), Ok(33)));
         let nothing = kept(&held("40"), 40).unwrap_err();
         assert_eq!(

@@ -21,6 +21,9 @@ const LEARNT: usize = 256 << 20;
 /// held out.
 const LONG_TOKEN: usize = 16;
 
+/// Where the ids of a source are: those of its files to train on, and to validate on.
+type Places = [Range<usize>; 2];
+
 /// What a run reads.
 pub(super) enum Sources {
     /// A text that was generated.
@@ -89,7 +92,7 @@ impl Sources {
     }
 
     /// All ids, and of each source those of its files.
-    fn build(&self, tokenizer: &Tokenizer, data: &DataRecipe) -> Result<(Part, Vec<[Range<usize>; 2]>), DataError> {
+    fn build(&self, tokenizer: &Tokenizer, data: &DataRecipe) -> Result<(Part, Vec<Places>), DataError> {
         let mut builder = TokenBuilder::new(tokenizer, data.documents.as_ref())?;
         let mut places = Vec::new();
         match self {
@@ -190,7 +193,8 @@ mod tests {
 
     #[test]
     fn a_folder_has_its_own_validation_split_and_a_file_holds_out_its_end() {
-        let home = home(&[("train.txt", "abcabcabca"), ("dev.jsonl", "{\"text\": \"ccc\"}\n"), ("other.txt", "bb\u{e9}b")]);
+        let home =
+            home(&[("train.txt", "abcabcabca"), ("dev.jsonl", "{\"text\": \"ccc\"}\n"), ("other.txt", "bb\u{e9}b")]);
         let path = |name: &str| home.path().join(name);
         let found = encoded(&DataRecipe::default(), &[home.path().into(), path("other.txt")]);
         assert_eq!(found, [["abcabcabca", "bb\u{e9}"], ["ccc\n\n", "b"]].map(|texts| texts.map(String::from).to_vec()));
@@ -198,7 +202,10 @@ mod tests {
             split: SplitConfig { validation: Some(HeldOut::Split("other.txt".into())), ..SplitConfig::default() },
             ..DataRecipe::default()
         };
-        assert_eq!(encoded(&named, &[path("train.txt")]), [["abcabcabca"], ["bb\u{e9}b"]].map(|texts| texts.map(String::from).to_vec()));
+        assert_eq!(
+            encoded(&named, &[path("train.txt")]),
+            [["abcabcabca"], ["bb\u{e9}b"]].map(|texts| texts.map(String::from).to_vec())
+        );
     }
 
     #[test]

@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::ConfigError;
-use firelight_data::{
-    DataError, Documents, Mixture, Split, TokenFile, Tokenizer, Tokens, save_lengths, stories,
-};
+use firelight_data::{DataError, Documents, Mixture, Split, TokenFile, Tokenizer, Tokens, save_lengths, stories};
 use firelight_storage::{InputError, ModelFolder, read_text_file, write_atomic};
 use firelight_training::DataModule;
 use serde::{Deserialize, Serialize};
@@ -136,8 +134,7 @@ impl DataModule<Language> for LmText {
             start += length;
             whole.within(start - length..start)
         };
-        let parts: Vec<[Part; 2]> =
-            lengths.into_iter().map(|of| [next(of.training), next(of.validation)]).collect();
+        let parts: Vec<[Part; 2]> = lengths.into_iter().map(|of| [next(of.training), next(of.validation)]).collect();
         let (training, validation) = parts.into_iter().map(<(Part, Part)>::from).unzip();
         Self::new(recipe, tokenizer, [Corpus::new(training), Corpus::new(validation)])
     }

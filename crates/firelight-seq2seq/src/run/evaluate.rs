@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::Seq2Seq;
 use super::files::{no_pairs, records_of, split};
 use super::pairs::translations;
-use super::pairs::{read_all, check_lengths, loader_of, stored};
+use super::pairs::{check_lengths, loader_of, read_all, stored};
 use super::score::TargetScores;
 use crate::error::Seq2SeqError;
 use crate::training::Seq2SeqTask;

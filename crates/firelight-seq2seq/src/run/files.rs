@@ -159,7 +159,10 @@ mod tests {
         };
         assert_eq!(found(None, home.path()), (2, Some(1)));
         assert_eq!(found(Some(HeldOut::Share(0.1)), home.path()), (2, None));
-        assert_eq!((found(None, &path("a.tsv")), found(Some(HeldOut::Split("dev".into())), &path("a.tsv"))), ((1, None), (1, Some(1))));
+        assert_eq!(
+            (found(None, &path("a.tsv")), found(Some(HeldOut::Split("dev".into())), &path("a.tsv"))),
+            ((1, None), (1, Some(1)))
+        );
     }
 
     #[test]

@@ -1,9 +1,7 @@
 //! What a recipe says about its pairs, and the recipes that are built in.
 
 use firelight_core::{ConfigError, LossConfig, kind};
-use firelight_data::{
-    Batching, Denoising, LengthFilter, Separator, SplitConfig, TokenizerConfig, Toy, check_workers,
-};
+use firelight_data::{Batching, Denoising, LengthFilter, Separator, SplitConfig, TokenizerConfig, Toy, check_workers};
 use firelight_training::metrics::text::TextMetric;
 use firelight_training::{BuiltIn, Recipe};
 use serde::{Deserialize, Serialize};

@@ -219,7 +219,10 @@ pub(super) mod tests {
         read.save(&run).unwrap();
         assert_eq!(ImageCorpus::open(&recipe, &run).unwrap(), read);
 
-        let half = ImageRecipe { split: SplitConfig { validation: Some(HeldOut::Count(15)), ..SplitConfig::default() }, ..ImageRecipe::default() };
+        let half = ImageRecipe {
+            split: SplitConfig { validation: Some(HeldOut::Count(15)), ..SplitConfig::default() },
+            ..ImageRecipe::default()
+        };
         assert_ne!(ImageCorpus::of_files(&half, Path::new("x.toml"), &data).unwrap(), read);
         fs::write(run.image_index(), "{\"classes\": []}").unwrap();
         let error = ImageCorpus::open(&recipe, &run).unwrap_err();

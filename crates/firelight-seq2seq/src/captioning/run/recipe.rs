@@ -5,9 +5,7 @@ use std::sync::LazyLock;
 use firelight_core::{
     AdapterConfig, ConfigError, ImagePooling, LossConfig, PatchPosition, TransformerConfig, VisionTransformerConfig,
 };
-use firelight_data::{
-    HeldOut, ImageShape, Normalization, ReadOptions, SplitConfig, TokenizerConfig, check_workers,
-};
+use firelight_data::{HeldOut, ImageShape, Normalization, ReadOptions, SplitConfig, TokenizerConfig, check_workers};
 use firelight_storage::InputError;
 use firelight_training::metrics::text::TextMetric;
 use firelight_training::{Apart, BuiltIn, Fields, Recipe, fields_of_both};
