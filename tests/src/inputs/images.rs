@@ -130,6 +130,6 @@ fn read(files: &ImageFiles) -> Result<(), String> {
 /// As a training of captions reads them.
 fn captioned(home: &Path) -> Result<(), String> {
     let mut recipe =
-        read_recipe::<Captioning>(None, &[("data.validation".into(), "1".into())]).expect("the built-in recipe");
+        read_recipe::<Captioning>(None, &[("data.split.validation".into(), "1".into())]).expect("the built-in recipe");
     text_of(CaptionData::read(&mut recipe, Path::new("captions.toml"), &[home.into()]))
 }

@@ -280,18 +280,18 @@ mod tests {
             std::fs::write(home.path().join(name), "x").unwrap();
         }
         let found = |data: &str| {
-            let recipe = AnyRecipe::parse(&format!("task = \"toy\"\n[data]\n{data}\n"), "toy.toml", &[]).unwrap();
+            let recipe = AnyRecipe::parse(&format!("task = \"toy\"\n[data.split]\n{data}\n"), "toy.toml", &[]).unwrap();
             one_file(&recipe.values().unwrap(), &[home.path().into()]).map(str::to_string)
         };
-        assert_eq!(found("training = \"all\"\nvalidation = \"all\"").as_deref(), Some("all"));
-        assert_eq!(found("training = \"./a.tsv\"\nvalidation = \"a.tsv\"").as_deref(), Some("./a.tsv"));
-        assert_eq!(found("training = \"train\"\nvalidation = \"./train\"").as_deref(), Some("train"));
+        assert_eq!(found("train = \"all\"\nvalidation = \"all\"").as_deref(), Some("all"));
+        assert_eq!(found("train = \"./a.tsv\"\nvalidation = \"a.tsv\"").as_deref(), Some("./a.tsv"));
+        assert_eq!(found("train = \"train\"\nvalidation = \"./train\"").as_deref(), Some("train"));
         let whole = home.path().join("a.tsv");
-        assert_eq!(found(&format!("training = \"a.tsv\"\nvalidation = {whole:?}")).as_deref(), Some("a.tsv"));
+        assert_eq!(found(&format!("train = \"a.tsv\"\nvalidation = {whole:?}")).as_deref(), Some("a.tsv"));
         for apart in [
-            "training = \"all\"\nvalidation = \"dev\"",
-            "training = \"a.tsv\"\nvalidation = \"./b.tsv\"",
-            "training = \"all\"\nvalidation = 100",
+            "train = \"all\"\nvalidation = \"dev\"",
+            "train = \"a.tsv\"\nvalidation = \"./b.tsv\"",
+            "train = \"all\"\nvalidation = 100",
             "tokenizer = \"char\"",
         ] {
             assert_eq!(found(apart), None, "{apart}");
