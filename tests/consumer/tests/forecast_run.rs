@@ -16,7 +16,13 @@ fn run(folder: &Path, changes: &[&str]) -> Result<String, String> {
 fn a_task_of_three_methods_is_stopped_and_resumed_to_the_bit() {
     let home = tempfile::tempdir().expect("a folder");
     let [whole, parts] = ["whole", "parts"].map(|name| home.path().join(name));
-    let recipe = ["training.evaluate_every=10", "schedule.steps=40", "data.training=100", "model.d_model=16"];
+    let recipe = [
+        "training.evaluate_every=10",
+        "schedule.steps=40",
+        "schedule.warmup_steps=5",
+        "data.training=100",
+        "model.d_model=16",
+    ];
     let run = |folder: &Path, steps: usize| {
         run(folder, &[&recipe[..], &[&format!("training.steps={steps}")]].concat()).expect("a training")
     };

@@ -42,7 +42,8 @@ mod tests {
         // Three times two for every number of a matrix, 40 of them the head's, and two products with 2.5 keys of 8 numbers.
         assert_eq!(estimate.flops_per_token, 6.0 * (768.0 + 40.0) + 3.0 * 80.0);
         assert_eq!((estimate.tokens_per_step, estimate.steps), (24, 10));
-        assert_eq!(estimate.state_bytes, 16 * 928);
+        // Weight, gradient, two moments, and the sum of the gradients of two batches.
+        assert_eq!(estimate.state_bytes, 20 * 928);
         // A token keeps 4 * 8 + 4 * 8 + 2 * 32 floats of the layer, 16 of the head, and 10 of the logits.
         assert_eq!(estimate.activation_bytes, 4 * 12 * (128 + 16 + 10));
         assert!(

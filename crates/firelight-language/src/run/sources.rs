@@ -216,7 +216,7 @@ mod tests {
         let data = DataRecipe {
             column: "body".into(),
             documents: Some(Separator::Line),
-            split: SplitConfig { validation: Some(HeldOut::Count(4)), ..SplitConfig::default() },
+            split: SplitConfig { validation: Some(HeldOut::Count(3)), ..SplitConfig::default() },
             ..DataRecipe::default()
         };
         let expected = [["ab\n\nx\n\nc\n\n"], ["x\n\n"]].map(|texts| texts.map(String::from).to_vec());
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn merges_are_learnt_from_what_is_trained_on_alone() {
-        let home = home(&[("a.txt", &("ab".repeat(90) + &"cd".repeat(10))), ("b.txt", &"cd".repeat(100))]);
+        let home = home(&[("a.txt", &("ab".repeat(90) + &"cd".repeat(10))), ("b.txt", &"cd".repeat(200))]);
         let data = DataRecipe { tokenizer: TokenizerConfig::Bpe { vocab_size: 258 }, ..DataRecipe::default() };
         let sources = Sources::at(&data, &[home.path().join("a.txt")]).unwrap();
         let tokenizer = sources.tokenizer(&data).unwrap();

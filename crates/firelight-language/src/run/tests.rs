@@ -184,7 +184,8 @@ fn several_sources_are_drawn_in_their_ratio_and_resumed_to_the_bit() {
     fs::write(home.path("tales/valid.txt"), "the brown dog jumps ".repeat(3)).unwrap();
     let train = |out: &str, steps: &str, more: &[(&str, &str)], existing| {
         let changes = [&SIZES[..], &[("data.column", "body"), ("training.steps", steps)], more].concat();
-        let request = home.request(out, &changes).with_data(home.path("tales")).with_existing(existing);
+        let mut request = home.request(out, &changes).with_existing(existing);
+        request.data.push(home.path("tales"));
         Run::prepare(&request).and_then(|run| run.fit())
     };
     let weights = [("data.weights", "[1, 3]")];

@@ -435,8 +435,8 @@ mod tests {
                 recipe(&[("model.max_seq_len", "48"), ("data.batching", "fixed"), ("training.batch_size", "1")]);
             (recipe.data.toy, recipe.data.objective) = (None, Some(objective));
             let made = PairText::read(&mut recipe, Path::new("x.toml"), std::slice::from_ref(&path)).unwrap();
-            assert_eq!((made.training().len(), made.validation().len()), (38, 2));
-            assert!(made.training_ids().len() > 38, "texts of more than 47 characters are cut");
+            assert_eq!((made.training().len(), made.validation().len()), (36, 4));
+            assert!(made.training_ids().len() > 36, "texts of more than 47 characters are cut");
             let folder = ModelFolder::create(home.path().join(number.to_string()), Existing::Refuse).unwrap();
             made.save(&folder).unwrap();
             let opened = PairText::open(&recipe, &folder).unwrap();

@@ -107,7 +107,9 @@ impl ImageTextRecipe {
                 between("scenes", self.scenes, 1, MAX_SCENES),
                 between("max_parts", self.max_parts, 1, 4),
                 self.split.problem(),
-                self.count_held_out().and_then(|count| between("split.validation", count, 1, MAX_SCENES)),
+                self.count_held_out()
+                    .filter(|&count| count > 0)
+                    .and_then(|count| between("split.validation", count, 1, MAX_SCENES)),
                 self.channels
                     .filter(|channels| ![1, 3].contains(channels))
                     .map(|channels| format!("data.channels = {channels} must be 1 or 3")),

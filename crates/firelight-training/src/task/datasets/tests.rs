@@ -60,7 +60,9 @@ fn request(home: &Path, count: usize) -> RunRequest {
     let lines = (0..count).map(|number| format!("0.{number:02}\n"));
     fs::write(&file, lines.collect::<String>()).unwrap();
     let request = RunRequest::new(&Device::flex()).with_out(home.join("run")).with_data(file);
-    [("training.steps", 6), ("training.batch_size", 3), ("training.checkpoint_every", 2), ("schedule.steps", 6)]
+    let sizes = [("training.steps", 6), ("training.batch_size", 3), ("training.checkpoint_every", 2)];
+    [&sizes[..], &[("schedule.steps", 6), ("schedule.warmup_steps", 0)]]
+        .concat()
         .into_iter()
         .fold(request, |request, (key, value)| request.with_override(key, value))
 }
