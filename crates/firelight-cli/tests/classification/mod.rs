@@ -213,7 +213,6 @@ fn what_does_not_fit_together_is_reported_before_a_folder_is_made() {
     let home = Model::scratch();
     let (out, data) = (home.path().join("run"), home.path().join("data"));
     let file = texts().data.join("train.tsv");
-    firelight(train_on(&file, &out, &[])).fails(USER, &["train.tsv", "data.split.validation"]);
     firelight(train_on(&file, &out, &["--set", "data.split.validation=40"])).fails(USER, &["below 40"]);
     firelight(train_on(&texts().data, &out, &["--set", "loss.class_weights=[1.0]"]))
         .fails(USER, &["2 classes: bad, good"]);
@@ -230,6 +229,8 @@ fn what_does_not_fit_together_is_reported_before_a_folder_is_made() {
     assert!(!out.exists());
     let held = ["--set", "data.split.validation=10", "--dry-run"];
     firelight(train_on(&file, &out, &held)).succeeds();
+    let alone = firelight(train_on(&file, &out, &["--dry-run"])).succeeds();
+    assert!(format!("{}{}", alone.stdout, alone.stderr).contains("36 texts of 2 classes to train on, 4 to validate on"));
     let twice = ["--set", "data.split.validation=train", "--dry-run"];
     let said = firelight(train_on(&texts().data, &out, &twice)).succeeds().stderr;
     assert!(said.contains("warn: data.split.train and data.split.validation are both \"train\""), "{said}");

@@ -291,7 +291,7 @@ fn what_does_not_fit_together_is_reported_before_a_folder_is_made() {
         ("data.translated=0", &["training.monitor", "bleu"][..]),
         ("data.joint=false", &["tying = \"all\" needs data.joint = true"]),
         ("model.embedding_projection.d_embedding=0", &["embedding_projection.d_embedding = 0 must be at least 1"]),
-        ("data.source=fr", &["train.fr and train.b", "no file ends in `.fr`"]),
+        ("data.source=fr", &["train.fr and train.b", "there is no such file in it"]),
     ] {
         firelight(train_into(&out, &["--set", change])).fails(USER, texts);
         assert!(!out.exists(), "{change}");

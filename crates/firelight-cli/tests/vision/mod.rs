@@ -84,7 +84,7 @@ fn evaluate_measures_what_was_validated_on_or_a_split() {
         firelight(args.into_iter().chain(more.iter().map(|arg| arg.to_string())))
     };
     let found: Value = serde_json::from_str(&evaluate(&[]).succeeds().stdout).unwrap();
-    assert!(found["accuracy"] == 1.0 && found["macro_f1"] == 1.0 && found["examples"] == 2, "{found}");
+    assert!(found["accuracy"] == 1.0 && found["macro_f1"] == 1.0 && found["examples"] == 3, "{found}");
     assert!(found["loss"].as_f64().unwrap() < 0.6 && found["seconds"].as_f64().unwrap() > 0.0, "{found}");
     let all: Value = serde_json::from_str(&evaluate(&["--split", "train"]).succeeds().stdout).unwrap();
     assert_eq!(all["examples"], 24);
