@@ -230,7 +230,9 @@ fn what_does_not_fit_together_is_reported_before_a_folder_is_made() {
     let held = ["--set", "data.split.validation=10", "--dry-run"];
     firelight(train_on(&file, &out, &held)).succeeds();
     let alone = firelight(train_on(&file, &out, &["--dry-run"])).succeeds();
-    assert!(format!("{}{}", alone.stdout, alone.stderr).contains("36 texts of 2 classes to train on, 4 to validate on"));
+    assert!(
+        format!("{}{}", alone.stdout, alone.stderr).contains("36 texts of 2 classes to train on, 4 to validate on")
+    );
     let twice = ["--set", "data.split.validation=train", "--dry-run"];
     let said = firelight(train_on(&texts().data, &out, &twice)).succeeds().stderr;
     assert!(said.contains("warn: data.split.train and data.split.validation are both \"train\""), "{said}");

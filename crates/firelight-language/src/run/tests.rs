@@ -199,7 +199,8 @@ fn several_sources_are_drawn_in_their_ratio_and_resumed_to_the_bit() {
 
     // The last fifth of the text and the whole of valid.txt; of both sources the first token has no one before it.
     let text = fs::read_to_string(home.path("text.txt")).unwrap().len();
-    let held_out = text - ((1.0 - 0.2) * text as f64) as usize + fs::read_to_string(home.path("tales/valid.txt")).unwrap().len();
+    let held_out =
+        text - ((1.0 - 0.2) * text as f64) as usize + fs::read_to_string(home.path("tales/valid.txt")).unwrap().len();
     let measured = |asked| evaluate(whole.folder.path(), &Checkpoint::Last, asked, &Device::default());
     assert_eq!(measured(None).unwrap().tokens as usize, held_out - 2);
     let tales = home.path("tales");

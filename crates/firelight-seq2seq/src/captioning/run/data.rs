@@ -269,7 +269,7 @@ fn images_of(
             return Ok([all, captioned(recipe, &folder_of(&list).join(name))?]);
         }
         let images = all.captions.len();
-        let held_out = images - recipe.split.training_len(images, "images")?;
+        let held_out = images - recipe.split.training_len(images, "images").map_err(of_list(&list))?;
         return Ok(all.split(held_out).map_err(of_list(&list))?.into());
     }
     // What pictures to validate on are composed of is held out, however many those are.
