@@ -50,7 +50,7 @@ impl TokenMixer for Parts {
         let before = state.0.take().unwrap_or_else(|| Tensor::zeros([batch, 2, width], &x.device()));
         let all = Tensor::cat(vec![before, x], 1);
         *state = LastTwo(Some(all.clone().narrow(1, length, 2)), state.1 + length);
-        let from = |start| self.maps[start].forward(all.clone().narrow(1, start, length));
+        let from = |start: usize| self.maps[start].forward(all.clone().narrow(1, start, length));
         from(0) + from(1) + from(2)
     }
     fn state(&self, _: &PairRule, _: usize) -> Box<dyn State> {
