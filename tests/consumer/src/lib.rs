@@ -21,7 +21,7 @@ use burn::train::metric::{AccuracyMetric, LossMetric};
 use burn::train::{Learner, SupervisedTraining};
 use data::{Batch, Sequences, items};
 use firelight_core::{Layer, PairRule, Transformer};
-use firelight_training::{FitInput, OptimizerConfig, TrainingConfig};
+use firelight_training::{FitInput, OptimizerConfig, ScheduleConfig, ScheduleKind, TrainingConfig};
 use model::Classifier;
 
 const EPOCHS: usize = 4;
@@ -74,6 +74,7 @@ pub fn fit<L: Layer + 'static>(
     let input = FitInput {
         training: TrainingConfig { steps, evaluate_every: steps, ..TrainingConfig::default() },
         optimizer: OptimizerConfig { learning_rate: 3e-3, ..OptimizerConfig::default() },
+        schedule: ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() },
         ..FitInput::new(loader(items(BATCH * steps, 1)), loader(items(200, 2)))
     };
     let fitted = firelight_training::fit(untrained, input)?;
