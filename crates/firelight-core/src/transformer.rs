@@ -294,12 +294,13 @@ impl<L: Layer + 'static> Transformer<L> {
     /// # Panics
     /// If the state is none that layer `index` can read: of another kind, or of other sizes.
     fn check_state(&self, index: usize, state: &dyn State) {
-        let needs = [self.state(index, 0), self.full_state(index, 0)];
-        let Some(fitting) = needs.iter().find(|needs| state.fits(&***needs)) else {
-            let [keeps, reads] = [state.keeps(), needs[0].keeps()];
+        let needs = self.state(index, 0);
+        let fitting = if state.fits(&*needs) { needs } else { self.full_state(index, 0) };
+        if !state.fits(&*fitting) {
+            let [keeps, reads] = [state.keeps(), self.state(index, 0).keeps()];
             panic!("layer {index} of the cache keeps {keeps}, but its attention reads {reads}");
-        };
-        if let Some([found, needed]) = differing_sizes(state, &**fitting) {
+        }
+        if let Some([found, needed]) = differing_sizes(state, &*fitting) {
             panic!(
                 "layer {index} of the cache has {found}, but its attention has {needed}: it was made for another stack"
             );
