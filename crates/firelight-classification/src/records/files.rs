@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use firelight_data::{SplitConfig, SplitFiles, split_files};
-use firelight_storage::{InputError, shortened};
+use firelight_storage::InputError;
 
 use crate::error::ClassificationError;
 
@@ -27,11 +27,6 @@ pub(crate) fn measured_in(
     is_trained_on: impl FnOnce(&Path) -> bool,
 ) -> Result<Measured, ClassificationError> {
     let Some((data, name)) = asked else { return Ok(Measured::HeldOut) };
-    if let (Some(name), true) = (name, data.is_file()) {
-        let problem = format!("is one file and has no split `{}`", shortened(name));
-        let advice = "leave --split out, or give the folder that the splits are in";
-        return Err(InputError::in_file(data, problem).advise(advice).into());
-    }
     if let Some(name) = name.or(split.validation_split().filter(|_| data.is_dir())) {
         return Ok(Measured::Files(split_files(data, name, endings)?));
     }

@@ -46,8 +46,13 @@ pub fn find_split(folder: &Path, name: &str, endings: &[&str]) -> Result<Vec<Pat
 /// The files of a split that has to be there: see [`find_split`]. The name may be that of a file of the folder, too.
 ///
 /// # Errors
-/// Fails if there is no such split, or a shard is missing.
+/// Fails if there is no such split, it is asked of a file, or a shard is missing.
 pub fn split_files(folder: &Path, name: &str, endings: &[&str]) -> Result<Vec<PathBuf>, InputError> {
+    if folder.is_file() {
+        let problem = format!("is one file and has no split `{}`", shortened(name));
+        let advice = "leave --split out, or give the folder that the splits are in";
+        return Err(InputError::in_file(folder, problem).advise(advice));
+    }
     let file = folder.join(name);
     if file.is_file() {
         return Ok(vec![file]);

@@ -8,7 +8,6 @@ use firelight_data::records::RecordFormat;
 use firelight_data::{
     DataError, HeldOut, SplitConfig, SplitFiles, TokenBuilder, Tokenizer, TokenizerConfig, split_files, texts_of,
 };
-use firelight_storage::InputError;
 
 use super::DataRecipe;
 use super::corpus::{Corpus, Part};
@@ -41,10 +40,6 @@ impl Sources {
 
     /// The files of one split of a folder.
     pub(super) fn of_split(folder: &Path, split: &str) -> Result<Self, LanguageError> {
-        if !folder.is_dir() {
-            let problem = format!("is no folder and has no split `{split}`");
-            return Err(InputError::in_file(folder, problem).advise("leave --split out").into());
-        }
         let training = split_files(folder, split, &endings())?;
         Ok(Self::Files(vec![SplitFiles { training, validation: Vec::new() }]))
     }
@@ -245,6 +240,6 @@ mod tests {
         assert!(error(&[home.path().into()]).contains("has no split `train`: expected train.txt or train.tsv"));
         assert!(error(&[home.path().join("none.txt")]).starts_with("there is no file or folder"));
         let split = Sources::of_split(&home.path().join("valid.txt"), "test").err().unwrap().to_string();
-        assert!(split.contains("is no folder and has no split `test`"), "{split}");
+        assert!(split.contains("is one file and has no split `test`"), "{split}");
     }
 }
