@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, Visitor};
 use toml::{Table, Value};
 
-use super::document::path_of;
+use super::reading::read;
 use super::{Fields, fields_of};
 
 /// What was read of a section.
@@ -54,17 +54,9 @@ impl<'de, Own: DeserializeOwned, Rest: DeserializeOwned> Visitor<'de> for ApartV
         let keys = fields_of::<Own>().unwrap_or_default();
         let mut section = Section { map, keys, own: Table::new(), named: BTreeSet::new() };
         let rest = Rest::deserialize(MapAccessDeserializer::new(&mut section))?;
-        let own =
-            Value::Table(section.own).try_into().map_err(|error: toml::de::Error| Error::custom(with_path(&error)))?;
+        // A custom error has no key, so its text names it.
+        let own = read(Value::Table(section.own)).map_err(|misfit| Error::custom(misfit.into_text()))?;
         Ok(Apart { own, rest, named: section.named })
-    }
-}
-
-/// An error with the key that it is about, which a custom error would lose.
-fn with_path(error: &toml::de::Error) -> String {
-    match path_of(error) {
-        Some(path) => format!("`{path}`: {}", error.message()),
-        None => error.message().to_string(),
     }
 }
 

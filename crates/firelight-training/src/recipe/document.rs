@@ -8,6 +8,7 @@ use toml::{Table, Value};
 use firelight_storage::{InputError, shortened, shortened_reason};
 
 use super::fields::Fields;
+use super::reading;
 use crate::Problem;
 
 /// A key at the top of a recipe and, if it is a section whose keys are known, those.
@@ -128,10 +129,7 @@ impl<'a> Document<'a> {
     }
 
     fn read<T: DeserializeOwned>(&self, key: &str, value: Value) -> Result<T, InputError> {
-        value.try_into().map_err(|error: toml::de::Error| {
-            let key = path_of(&error).map_or(key.into(), |inner| format!("{key}.{inner}"));
-            self.value_error(&key, error.message())
-        })
+        reading::read(value).map_err(|misfit| self.value_error(&join(key, &misfit.key), &misfit.cause))
     }
 
     /// The error of a value that does not fit, in plain words.
@@ -210,11 +208,6 @@ fn indexed(name: &str) -> (&str, Option<usize>) {
     split().unwrap_or((name, None))
 }
 
-/// The path to the value that an error is about, which is part of the error's text only.
-pub(super) fn path_of(error: &toml::de::Error) -> Option<String> {
-    Some(error.to_string().lines().last()?.strip_prefix("in `")?.strip_suffix('`')?.to_string())
-}
-
 /// A value in TOML, or the text itself. An integer that TOML cannot hold is no text but an error.
 fn parse_value(text: &str) -> Result<Value, String> {
     let parsed = format!("value = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
@@ -259,8 +252,10 @@ fn listed(section: &str, known: &[Known]) -> String {
     format!("known are {}{more}", shown.join(", "))
 }
 
+/// A key within another, either of which may be empty.
 fn join(section: &str, key: &str) -> String {
-    if section.is_empty() { key.into() } else { format!("{section}.{key}") }
+    let dot = if section.is_empty() || key.is_empty() { "" } else { "." };
+    format!("{section}{dot}{key}")
 }
 
 /// Line and column of a byte, both counted from 1.

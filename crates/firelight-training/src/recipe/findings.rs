@@ -6,7 +6,8 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::RecipeError;
-use super::document::{Document, path_of};
+use super::document::Document;
+use super::reading::{self, Misfit};
 use crate::Problem;
 
 /// What is read for a required key that is missing or does not fit, so that the rest of its section can be judged.
@@ -50,11 +51,10 @@ impl Findings {
         let mut section = self.table::<T>(document, name);
         let mut stand_ins = Vec::new();
         loop {
-            let error = match read::<T>(&section) {
+            let Misfit { key, cause } = match read::<T>(&section) {
                 Ok(settings) => return Some(settings),
-                Err(error) => error,
+                Err(misfit) => misfit,
             };
-            let Fault { key, cause } = Fault::of(&section, &error);
             let top = key.split('.').next().unwrap_or_default().to_string();
             if stand_ins.contains(&top) {
                 return None;
@@ -82,9 +82,8 @@ impl Findings {
             None => Table::new(),
             Some(Value::Table(section)) => section.clone(),
             Some(other) => {
-                let cause =
-                    other.clone().try_into::<T>().err().map_or(String::new(), |error| error.message().to_string());
-                self.tell(document, name, "", &cause);
+                let misfit = reading::read::<T>(other.clone()).err();
+                self.tell(document, name, "", &misfit.map_or(String::new(), |misfit| misfit.cause));
                 self.lost.push(name.into());
                 Table::new()
             }
@@ -110,23 +109,25 @@ impl Findings {
 }
 
 /// What is wrong with each element of the array `key`; none if it is no array, or no element by itself is at fault.
-fn elements<T: DeserializeOwned>(section: &Table, key: &str) -> Option<Vec<Fault>> {
+fn elements<T: DeserializeOwned>(section: &Table, key: &str) -> Option<Vec<Misfit>> {
     let with = |elements: Vec<Value>| {
         let mut section = section.clone();
         section.insert(key.into(), Value::Array(elements));
-        read::<T>(&section).err().filter(|error| Fault::of(&section, error).key.split('.').next() == Some(key))
+        read::<T>(&section).err().filter(|misfit| misfit.key.split('.').next() == Some(key))
     };
     let elements = section.get(key)?.as_array().filter(|_| with(Vec::new()).is_none())?;
     let mut faults = Vec::new();
     for (index, element) in elements.iter().enumerate() {
         let (mut element, mut removed) = (element.clone(), Vec::new());
-        while let Some(error) = with(vec![element.clone()]) {
-            let Fault { key: inner, cause } = Fault::within(key, &element, &error);
+        while let Some(misfit) = with(vec![element.clone()]) {
+            let named = || named_in(&misfit.cause, element.as_table()?);
+            let inner = misfit.key.split('.').nth(1).map(str::to_string).or_else(named).unwrap_or_default();
+            let cause = misfit.cause;
             if missing_in(&cause).is_some_and(|missing| removed.contains(&missing)) {
                 break;
             }
             let dot = if inner.is_empty() { "" } else { "." };
-            faults.push(Fault { key: format!("{key}[{index}]{dot}{inner}"), cause });
+            faults.push(Misfit { key: format!("{key}[{index}]{dot}{inner}"), cause });
             match element.as_table_mut().and_then(|table| table.remove(&inner)) {
                 Some(_) => removed.push(inner),
                 None => break,
@@ -136,34 +137,16 @@ fn elements<T: DeserializeOwned>(section: &Table, key: &str) -> Option<Vec<Fault
     (!faults.is_empty()).then_some(faults)
 }
 
-/// What is wrong with one value: its key within the section or element, empty for the whole, and why.
-struct Fault {
-    key: String,
-    cause: String,
+/// Reads a section.
+fn read<T: DeserializeOwned>(section: &Table) -> Result<T, Misfit> {
+    reading::read(Value::Table(section.clone())).map_err(|misfit| named(misfit, section))
 }
 
-impl Fault {
-    /// By the path of the error, or else by the first key of `table` that its text names.
-    fn of(table: &Table, error: &toml::de::Error) -> Self {
-        let text = error.message();
-        match path_of(error).or_else(|| named_in(text, table)) {
-            Some(key) => Self { cause: text.strip_prefix(&format!("`{key}`: ")).unwrap_or(text).into(), key },
-            None => Self { key: String::new(), cause: text.into() },
-        }
-    }
-
-    /// The same within an element of the array `key`, with which the path begins.
-    fn within(key: &str, element: &Value, error: &toml::de::Error) -> Self {
-        let inner = path_of(error).and_then(|path| Some(path.split('.').nth(1)?.to_string()));
-        let named = || named_in(error.message(), element.as_table()?);
-        let cause = error.message();
-        let cause = cause.strip_prefix(&format!("`{key}`: ")).unwrap_or(cause).into();
-        Self { key: inner.or_else(named).unwrap_or_default(), cause }
-    }
-}
-
-fn read<T: DeserializeOwned>(section: &Table) -> Result<T, toml::de::Error> {
-    Value::Table(section.clone()).try_into()
+/// What an error is about: what its own key says, or else the first key of `table` that its text names.
+fn named(Misfit { key, cause }: Misfit, table: &Table) -> Misfit {
+    let key = Some(key).filter(|key| !key.is_empty()).or_else(|| named_in(&cause, table)).unwrap_or_default();
+    let cause = cause.strip_prefix(&format!("`{key}`: ")).map_or(cause.clone(), str::to_string);
+    Misfit { key, cause }
 }
 
 /// The first key of `table` between backticks.
