@@ -122,6 +122,9 @@ impl SplitConfig {
         if !data.exists() {
             return Err(no_data_at(data));
         }
+        if !data.is_file() && !data.is_dir() {
+            return Err(InputError::in_file(data, "is neither a file nor a folder").advise("copy its content to a file"));
+        }
         let training = match data.is_file() {
             true => vec![data.into()],
             false => split_files(data, &self.train, endings)?,
@@ -203,6 +206,13 @@ mod tests {
             "data.split.validation = 40 leaves nothing of the 40 texts to train on; set it to a number below 40"
         );
         assert!(kept(&held("0.1"), 1).unwrap_err().contains("found 1 texts, expected 2 or more"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_device_is_no_data() {
+        let error = SplitConfig::default().files(Path::new("/dev/null"), &["tsv"]).unwrap_err().to_string();
+        assert_eq!(error, "`/dev/null` is neither a file nor a folder; copy its content to a file");
     }
 
     #[test]
