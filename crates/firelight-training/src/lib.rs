@@ -39,6 +39,7 @@ mod evaluator;
 mod events;
 mod fit;
 mod freeze;
+mod gradients;
 mod init;
 mod loss;
 pub mod metrics;
