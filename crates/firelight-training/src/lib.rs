@@ -88,7 +88,7 @@ pub use output::{StepOutput, ValidOutput};
 pub use plot::{Chart, Curve, draw_schedules};
 pub use precision::{LossScale, Precision};
 pub use progress::ProgressBar;
-pub use recipe::{AnyRecipe, Apart, Fields, Recipe, RecipeError, fields_of, fields_of_both};
+pub use recipe::{AnyRecipe, Apart, Fields, Recipe, RecipeError, fields_of};
 pub use recompute::Recompute;
 pub use report::{Report, Sample};
 pub use schedule::{DecayShape, Schedule, ScheduleConfig, ScheduleKind};
