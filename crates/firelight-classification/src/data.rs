@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use burn::data::dataloader::batcher::Batcher;
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use firelight_data::TextWindow;
+use burn::tensor::{Device, Tensor, TensorData};
+use firelight_data::{TextWindow, right_padded};
 
 use crate::encoder::TextInput;
 use crate::loss::SequenceTargets;
@@ -129,29 +129,22 @@ fn targets_of(examples: &[Example], device: &Device) -> SequenceTargets {
 
 /// Texts side by side. There are no segments while no text is a pair, and no padding while all are equally long.
 pub(crate) fn input_of(texts: &[&EncodedText], device: &Device) -> TextInput {
-    let length = texts.iter().map(|text| text.ids.len()).max().unwrap_or(0);
-    let shape = [texts.len(), length];
-    let ints = |value: fn(&EncodedText, usize) -> i32| -> Tensor<2, Int> {
-        let values: Vec<i32> = texts.iter().flat_map(|text| (0..length).map(move |t| value(text, t))).collect();
-        Tensor::from_data(TensorData::new(values, shape), device)
+    let rows: Vec<&[u32]> = texts.iter().map(|text| &text.ids[..]).collect();
+    let (tokens, padding) = right_padded(&rows, device);
+    let segments = || {
+        let [rows, length] = tokens.dims();
+        let of_row = |text: &&EncodedText| (0..length).map(|t| i32::from(t >= text.second_from)).collect::<Vec<_>>();
+        let segments: Vec<i32> = texts.iter().flat_map(of_row).collect();
+        Tensor::from_data(TensorData::new(segments, [rows, length]), device)
     };
     let is_pair = |text: &&EncodedText| text.second_from < text.ids.len();
-    TextInput {
-        tokens: ints(|text, t| text.ids.get(t).map_or(0, |&id| id as i32)),
-        segments: texts.iter().any(is_pair).then(|| ints(|text, t| i32::from(t >= text.second_from))),
-        padding: texts.iter().any(|text| text.ids.len() < length).then(|| padding(texts, shape, device)),
-    }
-}
-
-/// `[B, T]`, true where a text has ended.
-fn padding(texts: &[&EncodedText], [rows, length]: [usize; 2], device: &Device) -> Tensor<2, Bool> {
-    let flags: Vec<bool> = texts.iter().flat_map(|text| (0..length).map(move |t| t >= text.ids.len())).collect();
-    Tensor::from_bool(TensorData::new(flags, [rows, length]), device)
+    TextInput { segments: texts.iter().any(is_pair).then(segments), tokens, padding }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use burn::tensor::Int;
 
     fn example(ids: &[u32], second_from: usize, class: usize) -> Example {
         Example { text: EncodedText { ids: ids.into(), second_from, is_cut: false }, target: Target::Class(class) }

@@ -89,32 +89,34 @@ pub use objectives::{
     Generator, NextSentenceLogits, NextSentenceModel, PretrainingConfig, PretrainingModel, PretrainingObjective,
     ReplacedTokenModel, ReplacedTokens,
 };
+#[cfg(feature = "train")]
+pub use on_encoder::{EncoderKeys, EncoderRecipe};
 pub use pooling::{
     AttentionPooling, ClassPooling, MaxPooling, MeanPooling, Pooler, PoolerConfig, Pooling, PoolingConfig,
 };
 #[cfg(feature = "train")]
 pub use pretraining::{
     EncoderModelRecipe, MaskedCorpus, MaskedLanguage, MaskedLanguageRecipe, NextSentenceBatch, PretrainingBatch,
-    PretrainingTask, ReplacedBatch, TextsRecipe, evaluate_masked,
+    PretrainingKeys, PretrainingTask, ReplacedBatch, TextsRecipe, evaluate_masked,
 };
 pub use question_answerer::{FoundAnswer, QuestionAnswerer};
 #[cfg(feature = "train")]
 pub use question_answering::{
     QuestionAnswering, QuestionAnsweringRecipe, QuestionAnsweringRun, QuestionsRecipe, SpanAnswers, SpanBatch,
-    SpanBatcher, SpanExample, SpanLossConfig, SpanModelRecipe, SpanTask, evaluate_answers,
+    SpanBatcher, SpanExample, SpanKeys, SpanLossConfig, SpanModelRecipe, SpanTask, evaluate_answers,
 };
 #[cfg(feature = "train")]
 pub use records::{RecordData, RecordTask, Source};
 #[cfg(feature = "train")]
 pub use sequence_classification::{
-    Classification, ClassificationRecipe, ClassifierModelRecipe, LabelledRecipe, Run, Targets, TrainedRun, evaluate,
-    texts_recipe,
+    Classification, ClassificationRecipe, ClassifierKeys, ClassifierModelRecipe, LabelledRecipe, Run, Targets,
+    TrainedRun, evaluate, texts_recipe,
 };
 pub use tagger::{Entity, TaggedToken, Tagger, Tagging};
 #[cfg(feature = "train")]
 pub use token_classification::{
     TagAnswers, TaggedBatch, TaggedBatcher, TaggedExample, TaggedRecipe, TokenClassification,
-    TokenClassificationRecipe, TokenClassificationRun, TokenClassifierTask, TokenModelRecipe, evaluate_tags,
+    TokenClassificationRecipe, TokenClassificationRun, TokenClassifierTask, TokenKeys, TokenModelRecipe, evaluate_tags,
 };
 #[cfg(feature = "train")]
 pub use training::{ClassifierTask, TextAnswers};

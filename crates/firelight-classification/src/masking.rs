@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use firelight_core::{AuxiliaryLosses, LossConfig, Pass, TokenLoss};
+use firelight_core::{LossConfig, Pass, TokenLoss};
 use firelight_data::{MaskVocabulary, Masking, NoiseSeed};
-use firelight_training::{LossOutput, Objective, Switches, TrainLoss, TrainingModule, ValidOutput};
+use firelight_tasks::{plain_pass, token_report, token_step, train_step};
+use firelight_training::{Objective, Switches, TrainLoss, TrainingModule, ValidOutput};
 
 use crate::data::{EncodedText, input_of};
 use crate::encoder::TextInput;
@@ -90,19 +91,8 @@ impl Batcher<MaskedExample, MaskedBatch> for MaskedBatcher {
 /// A masked language model with its loss.
 pub type MaskedLanguageTask = TrainingModule<MaskedLanguageModel>;
 
-/// A pass as the switches ask for it.
-pub(crate) fn pass<'a>(switches: Switches, recompute: bool) -> Pass<'a> {
-    Pass::default().with_precision(switches.dtype).with_recomputation(recompute && switches.recompute_blocks)
-}
-
 fn compute_loss(model: &MaskedLanguageModel, batch: MaskedBatch, loss: LossConfig, pass: &mut Pass) -> TokenLoss {
     loss.init().forward(model.forward_at(&batch.input, batch.places, pass), batch.targets, batch.ignored)
-}
-
-/// The plain cross-entropy, and beside it the loss that `config` minimises, where that is another one.
-fn report(loss: TokenLoss, config: &LossConfig) -> LossOutput {
-    let training_total = (!config.is_plain()).then_some(loss.total);
-    LossOutput::new(loss.cross_entropy, loss.count).with_training_total(training_total)
 }
 
 impl Objective for MaskedLanguageModel {
@@ -112,15 +102,11 @@ impl Objective for MaskedLanguageModel {
 
     /// What is minimised is the loss of the hidden tokens and, with experts, the load balance.
     fn train_loss(&self, batch: MaskedBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
-        let mut auxiliary = AuxiliaryLosses::default();
-        let token_loss = compute_loss(self, batch, *loss, &mut pass(switches, true).with_losses(&mut auxiliary));
-        let minimised = auxiliary.added_to(token_loss.mean(), loss.load_balance);
-        TrainLoss { minimised, reported: report(token_loss, loss) }
+        train_step(switches, loss.load_balance, |[pass]| token_step(compute_loss(self, batch, *loss, pass), loss))
     }
 
     fn valid_step(&self, batch: MaskedBatch, switches: Switches) -> ValidOutput<()> {
-        let plain = LossConfig::default();
-        report(compute_loss(self, batch, plain, &mut pass(switches, false)), &plain).into()
+        token_report(compute_loss(self, batch, LossConfig::default(), &mut plain_pass(switches))).into()
     }
 }
 

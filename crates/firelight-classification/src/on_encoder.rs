@@ -1,9 +1,64 @@
-//! What every task of a text encoder says alike of its parameters.
+//! What every task of a text encoder says alike of its model: the `[model]` section, and what of the parameters is whose.
 
+use std::collections::BTreeSet;
+
+use firelight_core::{AttentionPattern, TransformerConfig};
 use firelight_storage::listed;
+use firelight_training::Apart;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 /// The heads of all tasks on a text encoder: in a run that begins from one of another task its own head begins anew.
 pub(crate) const HEADS: &[&str] = &["head", "next_sentence", "generator"];
+
+/// The `[model]` section of a task on a text encoder: its own keys, and beside them those of the stack.
+///
+/// Every token sees every other where no other patterns are named; texts are cut to 256 tokens by default; `dropout` is the rate of
+/// residual branches, attention weights and embeddings alike, and of the vectors that a head reads, where `attention_dropout`,
+/// `embedding_dropout` and `head_dropout` say nothing else.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Apart<Own, TransformerConfig>", bound(deserialize = "Own: EncoderKeys"))]
+pub struct EncoderRecipe<Own> {
+    /// Keys of the task.
+    #[serde(flatten)]
+    pub(crate) own: Own,
+    /// The stack.
+    #[serde(flatten)]
+    pub transformer: TransformerConfig,
+}
+
+/// The keys of a task on a text encoder that are not the stack's.
+pub trait EncoderKeys: DeserializeOwned + 'static {
+    /// The dropout of what the head reads, where it has one.
+    fn head_dropout(&mut self) -> Option<&mut f64> {
+        None
+    }
+}
+
+impl<Own: EncoderKeys> From<Apart<Own, TransformerConfig>> for EncoderRecipe<Own> {
+    fn from(Apart { mut own, rest, named }: Apart<Own, TransformerConfig>) -> Self {
+        let transformer = encoder_stack(rest, &named);
+        if let Some(dropout) = own.head_dropout().filter(|_| !named.contains("head_dropout")) {
+            *dropout = transformer.first().block.dropout;
+        }
+        Self { own, transformer }
+    }
+}
+
+impl<Own> AsRef<TransformerConfig> for EncoderRecipe<Own> {
+    fn as_ref(&self) -> &TransformerConfig {
+        &self.transformer
+    }
+}
+
+/// The stack of an encoder, where a file has `named` so many keys of it.
+fn encoder_stack(stack: TransformerConfig, named: &BTreeSet<String>) -> TransformerConfig {
+    let stack = stack.for_recipe(|key| named.contains(key));
+    match named.contains("patterns") || named.contains("layers") {
+        true => stack,
+        false => stack.with_patterns(vec![AttentionPattern::Full]),
+    }
+}
 
 /// Why a head of some classes is not one of others.
 pub(crate) fn other_classes(found: &[String], own: &[String]) -> Option<String> {
@@ -16,26 +71,9 @@ macro_rules! on_encoder {
     () => {
         const HEAD: &'static [&'static str] = $crate::on_encoder::HEADS;
 
-        fn problems(config: &Self::Config) -> Vec<String> {
-            firelight_core::ConfigError::list(config.validate())
-        }
-
-        fn inspect(config: &Self::Config, _device: &burn::tensor::Device) -> Vec<firelight_training::Problem> {
-            let encoder =
-                |params: &firelight_core::ParamBuilder| config.encoder.init_with(&params.scope($crate::model::ENCODER));
-            let found = firelight_core::check_adapters(config.encoder.adapters.as_ref(), encoder);
-            firelight_training::Problem::list("model", firelight_core::ConfigError::list(found))
-        }
-
-        fn has_adapters(config: &Self::Config) -> bool {
-            config.encoder.adapters.is_some()
-        }
-
-        fn merged(config: &Self::Config, model: Self::Net) -> (Self::Config, Self::Net) {
-            let (mut bare, merged) = (config.clone(), config.encoder.merge(model));
-            bare.encoder.adapters = None;
-            (bare, merged)
-        }
+        firelight_tasks::structure!(encoder.adapters, |config, params| {
+            config.encoder.init_with(&params.scope($crate::model::ENCODER))
+        });
     };
 }
 pub(crate) use on_encoder;

@@ -1,7 +1,7 @@
 //! The loss of a classifier on a [`TextBatch`]. Burn's `Learner` trains the classifier as a [`ClassifierTask`].
 
 use burn::tensor::Tensor;
-use firelight_core::{AuxiliaryLosses, Pass};
+use firelight_tasks::{plain_pass, train_step};
 use firelight_training::{LossOutput, Objective, Switches, TrainLoss, TrainingModule, ValidOutput};
 
 use crate::data::TextBatch;
@@ -28,18 +28,16 @@ impl Objective for TextClassifier {
     /// What is minimised is the loss of the texts and, with experts, their load balance; what is reported has neither class
     /// weights nor smoothing, so that training and evaluation report the same quantity.
     fn train_loss(&self, batch: TextBatch, loss: &SequenceLossConfig, switches: Switches) -> TrainLoss {
-        let mut auxiliary = AuxiliaryLosses::default();
-        let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
-        let outputs = self.forward(&batch.input, &mut pass.with_losses(&mut auxiliary));
-        let sequence_loss = loss.init().forward(outputs, batch.targets);
-        let minimised = auxiliary.added_to(sequence_loss.mean(), loss.load_balance);
-        let training_total = (!loss.is_plain()).then(|| sequence_loss.mean() * sequence_loss.count.clone());
-        let reported = LossOutput::new(sequence_loss.plain, sequence_loss.count).with_training_total(training_total);
-        TrainLoss { minimised, reported }
+        train_step(switches, loss.load_balance, |[pass]| {
+            let found = loss.init().forward(self.forward(&batch.input, pass), batch.targets);
+            let (mean, count) = (found.mean(), found.count);
+            let training_total = (!loss.is_plain()).then(|| mean.clone() * count.clone());
+            (mean, LossOutput::new(found.plain, count).with_training_total(training_total))
+        })
     }
 
     fn valid_step(&self, batch: TextBatch, switches: Switches) -> ValidOutput<TextAnswers> {
-        let outputs = self.forward(&batch.input, &mut Pass::default().with_precision(switches.dtype));
+        let outputs = self.forward(&batch.input, &mut plain_pass(switches));
         let loss = SequenceLossConfig::default().init().forward(outputs.clone(), batch.targets.clone());
         ValidOutput::new(LossOutput::new(loss.plain, loss.count), TextAnswers { outputs, targets: batch.targets })
     }

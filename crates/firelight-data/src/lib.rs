@@ -56,6 +56,7 @@ mod loader;
 mod mixture;
 mod order;
 mod packing;
+mod padded;
 mod parallel;
 mod prefetch;
 pub mod questions;
@@ -89,6 +90,7 @@ pub use loader::{StepLoader, check_workers};
 pub use mixture::Mixture;
 pub use order::Order;
 pub use packing::pack;
+pub use padded::right_padded;
 pub use parallel::{
     DropReason, Dropped, EncodedPair, LengthFilter, Pair, PairColumns, PairFiles, PairReport, ParallelText, lines_of,
     read_lines,

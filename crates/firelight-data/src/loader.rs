@@ -11,7 +11,7 @@ use burn::data::dataset::{Dataset, DatasetError};
 use burn::tensor::Device;
 
 use crate::prefetch::Prefetch;
-use crate::{BatchPlan, Order};
+use crate::{BatchPlan, Batching, DataError, Order};
 
 /// Batches that each worker thread may hold.
 const BATCHES_AHEAD: usize = 2;
@@ -95,6 +95,24 @@ impl<I, O> StepLoader<I, O> {
         let positions = 0..plan.num_positions();
         let source = Source { dataset: Arc::new(dataset), plan, order: None, change: None };
         Self { source, batcher: Arc::new(batcher), positions, ahead: None, device: device.clone() }
+    }
+
+    /// Goes once through items of these lengths in tokens, from the short to the long, in batches as large as can be read at once.
+    ///
+    /// # Errors
+    /// As [`BatchPlan::new`].
+    ///
+    /// # Panics
+    /// Panics if there is not a length for each item.
+    pub fn to_read(
+        dataset: impl Dataset<I> + 'static,
+        batcher: impl Batcher<I, O> + 'static,
+        lengths: &[usize],
+        device: &Device,
+    ) -> Result<Self, DataError> {
+        let longest = lengths.iter().copied().max().unwrap_or(1);
+        let plan = BatchPlan::new(Batching::to_read(longest), 1, lengths.iter().copied())?;
+        Ok(Self::planned(dataset, batcher, plan, device))
     }
 
     /// Yields the batches of the training steps `steps`, from 0, in the order of `seed`: every item once, then every item

@@ -1,8 +1,10 @@
 //! Windows of a text, or rows of packed documents, become batches of tokens and targets.
 
+use std::iter::repeat;
+
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use firelight_data::{PackedRow, Window};
+use firelight_data::{PackedRow, Window, right_padded};
 
 /// What one step of a language model reads.
 #[derive(Debug, Clone)]
@@ -24,23 +26,10 @@ pub struct LmBatcher;
 
 impl Batcher<Window, LmBatch> for LmBatcher {
     fn batch(&self, windows: Vec<Window>, device: &Device) -> LmBatch {
-        let seq_len = windows.iter().map(|window| window.inputs.len()).max().unwrap_or(0);
-        let shape = [windows.len(), seq_len];
-        let ended = |window: &Window| (0..seq_len).map(|t| t >= window.inputs.len()).collect::<Vec<_>>();
-        let padding = windows.iter().any(|window| window.inputs.len() < seq_len).then(|| {
-            let flags: Vec<bool> = windows.iter().flat_map(ended).collect();
-            Tensor::from_bool(TensorData::new(flags, shape), device)
-        });
-        let rows = |ids: fn(&Window) -> &[u32]| {
-            let ids = windows.iter().flat_map(|window| padded(ids(window), seq_len)).collect();
-            tokens(ids, shape, device)
-        };
-        LmBatch {
-            inputs: rows(|window| &window.inputs),
-            targets: rows(|window| &window.targets),
-            padding,
-            documents: None,
-        }
+        let rows = |ids: fn(&Window) -> &[u32]| windows.iter().map(ids).collect::<Vec<_>>();
+        let (inputs, padding) = right_padded(&rows(|window| &window.inputs), device);
+        let (targets, _) = right_padded(&rows(|window| &window.targets), device);
+        LmBatch { inputs, targets, padding, documents: None }
     }
 }
 
@@ -50,7 +39,11 @@ impl Batcher<PackedRow, LmBatch> for LmBatcher {
         let batch = self.batch(rows.into_iter().map(join).collect::<Vec<Window>>(), device);
         let [batch_size, seq_len] = batch.inputs.dims();
         // What pads a row is a document of its own, which no other token sees.
-        let ids = documents.iter().flat_map(|row| padded_with(row, row.last().map_or(0, |last| last + 1), seq_len));
+        let padded = |row: &Vec<u32>| {
+            let beyond = row.last().map_or(0, |last| last + 1);
+            row.iter().copied().chain(repeat(beyond)).take(seq_len).collect::<Vec<_>>()
+        };
+        let ids = documents.iter().flat_map(padded);
         LmBatch { documents: Some(tokens(ids.collect(), [batch_size, seq_len], device)), ..batch }
     }
 }
@@ -68,14 +61,6 @@ fn join(row: PackedRow) -> Window {
         joined.targets.extend(window.targets);
         joined
     })
-}
-
-fn padded(ids: &[u32], seq_len: usize) -> impl Iterator<Item = u32> {
-    padded_with(ids, 0, seq_len)
-}
-
-fn padded_with(ids: &[u32], filler: u32, seq_len: usize) -> impl Iterator<Item = u32> {
-    ids.iter().copied().chain(std::iter::repeat(filler)).take(seq_len)
 }
 
 /// Ids as a tensor of the device's own integer type, which is 32 bits wide on most backends.

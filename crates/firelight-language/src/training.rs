@@ -1,7 +1,8 @@
 //! The loss of a language model on an [`LmBatch`]. Burn's `Learner` trains the model as an [`LmTask`].
 
-use firelight_core::{AuxiliaryLosses, LossConfig, Pass, SequenceInput, TokenLoss};
-use firelight_training::{LossOutput, Objective, Switches, TrainLoss, TrainingModule, ValidOutput};
+use firelight_core::{LossConfig, Pass, SequenceInput, TokenLoss};
+use firelight_tasks::{plain_pass, token_report, token_step, train_step};
+use firelight_training::{Objective, Switches, TrainLoss, TrainingModule, ValidOutput};
 
 use crate::data::LmBatch;
 use crate::model::LanguageModel;
@@ -15,18 +16,6 @@ fn compute_loss(model: &LanguageModel, batch: LmBatch, loss: LossConfig, pass: &
     loss.init().forward_head(model.lazy_logits(hidden), batch.targets, batch.padding)
 }
 
-/// The plain cross-entropy, so that training and evaluation report the same quantity, and beside it the loss that
-/// `config` minimises, where that is another one.
-fn report(loss: TokenLoss, config: &LossConfig) -> LossOutput {
-    let training_total = (!config.is_plain()).then_some(loss.total);
-    LossOutput::new(loss.cross_entropy, loss.count).with_training_total(training_total)
-}
-
-/// The pass of a training step, as the switches ask for it.
-fn training_pass<'a>(switches: Switches) -> Pass<'a> {
-    Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks)
-}
-
 impl Objective for LanguageModel {
     type Batch = LmBatch;
     type Loss = LossConfig;
@@ -34,16 +23,11 @@ impl Objective for LanguageModel {
 
     /// What is minimised is the loss of the tokens and, with experts, their load balance.
     fn train_loss(&self, batch: LmBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
-        let mut losses = AuxiliaryLosses::default();
-        let token_loss = compute_loss(self, batch, *loss, &mut training_pass(switches).with_losses(&mut losses));
-        let minimised = losses.added_to(token_loss.mean(), loss.load_balance);
-        TrainLoss { minimised, reported: report(token_loss, loss) }
+        train_step(switches, loss.load_balance, |[pass]| token_step(compute_loss(self, batch, *loss, pass), loss))
     }
 
     fn valid_step(&self, batch: LmBatch, switches: Switches) -> ValidOutput<()> {
-        let mut pass = Pass::default().with_precision(switches.dtype);
-        let plain = LossConfig::default();
-        report(compute_loss(self, batch, plain, &mut pass), &plain).into()
+        token_report(compute_loss(self, batch, LossConfig::default(), &mut plain_pass(switches))).into()
     }
 }
 
@@ -56,7 +40,7 @@ mod tests {
     use burn::module::{Module, ModuleVisitor, Param};
     use burn::tensor::{Device, Tensor, TensorData};
     use burn::train::{InferenceStep, TrainStep};
-    use firelight_core::{AttentionPattern, ParamBuilder, PositionConfig};
+    use firelight_core::{AttentionPattern, AuxiliaryLosses, ParamBuilder, PositionConfig};
     use firelight_data::{PackedRow, Window};
     use firelight_kernels::{Difference, assert_close};
 
@@ -153,6 +137,7 @@ mod precision_and_memory {
     use burn::tensor::{Device, Tensor, TensorData};
     use firelight_core::{AttentionTrace, ParamBuilder};
     use firelight_kernels::{assert_close, assert_same_bits};
+    use firelight_tasks::train_pass;
     use firelight_training::{OptimizerConfig, Precision, Recompute, ScheduleConfig, Trainer};
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -220,7 +205,7 @@ mod precision_and_memory {
         // A pass that recomputes its blocks refuses a trace, on every device; one that does not fills it.
         let traced = |recompute_blocks: bool| {
             let mut trace = AttentionTrace::default();
-            let mut pass = training_pass(Switches { recompute_blocks, dtype: None }).with_trace(&mut trace);
+            let mut pass = train_pass(Switches { recompute_blocks, dtype: None }).with_trace(&mut trace);
             let tokens = Tensor::from_ints([[1, 2, 3]], &device);
             catch_unwind(AssertUnwindSafe(|| model.hidden(tokens, &SequenceInput::default(), &mut pass)))
                 .map(|_| trace.layers.len())

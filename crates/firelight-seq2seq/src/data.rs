@@ -2,8 +2,9 @@
 //! with the start token in front, and is to predict the target with the end token behind.
 
 use burn::data::dataloader::batcher::Batcher;
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use burn::tensor::{Bool, Device, Int, Tensor};
 use firelight_data::EncodedPair;
+pub(crate) use firelight_data::right_padded;
 
 use crate::vocabulary::Ends;
 
@@ -53,20 +54,6 @@ pub(crate) fn shifted<'a>(targets: impl Iterator<Item = &'a [u32]>, [start, end]
     let both = targets.map(|target| ([&[start], target].concat(), [target, &[end]].concat()));
     let (inputs, targets) = both.unzip();
     [inputs, targets]
-}
-
-/// Rows of ids as a tensor, `[B, T]`, and which of them are padding; none if no row is shorter than the longest.
-pub(crate) fn right_padded(rows: &[Vec<u32>], device: &Device) -> (Tensor<2, Int>, Option<Tensor<2, Bool>>) {
-    let length = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let shape = [rows.len(), length];
-    let padded =
-        |row: &Vec<u32>| row.iter().map(|&id| id as i32).chain(std::iter::repeat_n(0, length - row.len())).collect();
-    let ids: Vec<i32> = rows.iter().flat_map::<Vec<i32>, _>(padded).collect();
-    let padding = rows.iter().any(|row| row.len() < length).then(|| {
-        let flags: Vec<bool> = rows.iter().flat_map(|row| (0..length).map(|t| t >= row.len())).collect();
-        Tensor::from_bool(TensorData::new(flags, shape), device)
-    });
-    (Tensor::from_data(TensorData::new(ids, shape), device), padding)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The loss of a model on a [`PairBatch`]. Burn's `Learner` trains the model as a [`Seq2SeqTask`].
 
 use burn::tensor::{Bool, Int, Tensor};
-use firelight_core::{AuxiliaryLosses, LazyLogits, LossConfig, Pass, SequenceInput, TokenLoss};
+use firelight_core::{LazyLogits, LossConfig, Pass, SequenceInput};
+use firelight_tasks::{plain_pass, token_report, token_step, train_step};
 use firelight_training::{LossOutput, Objective, Switches, TrainLoss, TrainingModule, ValidOutput};
 
 use crate::data::PairBatch;
@@ -9,11 +10,6 @@ use crate::model::Seq2SeqModel;
 
 /// An encoder-decoder with its loss.
 pub type Seq2SeqTask = TrainingModule<Seq2SeqModel>;
-
-/// A pass as the switches ask for it.
-pub(crate) fn pass<'a>(switches: Switches, recompute: bool) -> Pass<'a> {
-    Pass::default().with_precision(switches.dtype).with_recomputation(recompute && switches.recompute_blocks)
-}
 
 /// What an evaluation reads of a batch of targets.
 #[derive(Debug, Clone)]
@@ -36,23 +32,13 @@ fn predicted(logits: Tensor<3>, targets: Tensor<2, Int>, padding: Option<Tensor<
     Tensor::cat([is_right.bool_and(is_token.clone()), is_token].map(|flags| flags.int().sum()).into(), 0)
 }
 
-/// The plain cross-entropy, so that training and evaluation report the same quantity, and beside it the loss that
-/// `config` minimises, where that is another one.
-fn report(loss: TokenLoss, config: &LossConfig) -> LossOutput {
-    let training_total = (!config.is_plain()).then_some(loss.total);
-    LossOutput::new(loss.cross_entropy, loss.count).with_training_total(training_total)
-}
-
-/// The loss of the targets' tokens and, with experts, the load balance of both sides.
-pub(crate) fn train_loss(
+/// The loss of the targets' tokens in a training step.
+pub(crate) fn target_step(
     logits: LazyLogits,
     (targets, padding): (Tensor<2, Int>, Option<Tensor<2, Bool>>),
     loss: &LossConfig,
-    sides: &[AuxiliaryLosses; 2],
-) -> TrainLoss {
-    let token_loss = loss.init().forward_head(logits, targets, padding);
-    let minimised = sides.iter().fold(token_loss.mean(), |sum, side| side.added_to(sum, loss.load_balance));
-    TrainLoss { minimised, reported: report(token_loss, loss) }
+) -> (Tensor<1>, LossOutput) {
+    token_step(loss.init().forward_head(logits, targets, padding), loss)
 }
 
 /// The plain loss and the answers, made of the same logits.
@@ -60,9 +46,8 @@ pub(crate) fn valid_output(
     logits: Tensor<3>,
     (targets, padding): (Tensor<2, Int>, Option<Tensor<2, Bool>>),
 ) -> ValidOutput<TargetAnswers> {
-    let plain = LossConfig::default();
-    let loss = plain.init().forward(logits.clone(), targets.clone(), padding.clone());
-    ValidOutput::new(report(loss, &plain), TargetAnswers { predicted: predicted(logits, targets, padding) })
+    let loss = LossConfig::default().init().forward(logits.clone(), targets.clone(), padding.clone());
+    ValidOutput::new(token_report(loss), TargetAnswers { predicted: predicted(logits, targets, padding) })
 }
 
 impl Objective for Seq2SeqModel {
@@ -71,19 +56,15 @@ impl Objective for Seq2SeqModel {
     type Answers = TargetAnswers;
 
     fn train_loss(&self, batch: PairBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
-        let [mut encoder, mut decoder] = [AuxiliaryLosses::default(), AuxiliaryLosses::default()];
-        let hidden = hidden(
-            self,
-            &batch,
-            &mut pass(switches, true).with_losses(&mut encoder),
-            &mut pass(switches, true).with_losses(&mut decoder),
-        );
-        train_loss(self.lazy_logits(hidden), (batch.targets, batch.padding), loss, &[encoder, decoder])
+        train_step(switches, loss.load_balance, |[encoder, decoder]| {
+            let hidden = hidden(self, &batch, encoder, decoder);
+            target_step(self.lazy_logits(hidden), (batch.targets, batch.padding), loss)
+        })
     }
 
     /// All logits are held at once, because both the loss and the answers are made from them.
     fn valid_step(&self, batch: PairBatch, switches: Switches) -> ValidOutput<TargetAnswers> {
-        let [mut encoder, mut decoder] = [pass(switches, false), pass(switches, false)];
+        let [mut encoder, mut decoder] = [plain_pass(switches), plain_pass(switches)];
         let logits = self.logits(hidden(self, &batch, &mut encoder, &mut decoder));
         valid_output(logits, (batch.targets, batch.padding))
     }
@@ -102,6 +83,7 @@ mod tests {
     use firelight_core::{AttentionTrace, ParamBuilder};
     use firelight_data::EncodedPair;
     use firelight_kernels::assert_close;
+    use firelight_tasks::train_pass;
     use firelight_training::{OptimizerConfig, Precision, Recompute, ScheduleConfig, Trainer};
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -182,7 +164,8 @@ mod tests {
         // A pass that recomputes its blocks refuses a trace, on every device; one that does not fills it.
         let traced = |recompute_blocks: bool, is_step: bool| {
             let mut trace = AttentionTrace::default();
-            let mut pass = pass(Switches { recompute_blocks, dtype: None }, is_step).with_trace(&mut trace);
+            let pass = if is_step { train_pass } else { plain_pass };
+            let mut pass = pass(Switches { recompute_blocks, dtype: None }).with_trace(&mut trace);
             let PairBatch { source, source_padding, .. } = batch(&device);
             catch_unwind(AssertUnwindSafe(|| model.encode(source, source_padding, &mut pass)))
                 .map(|_| trace.layers.len())

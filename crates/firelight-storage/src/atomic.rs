@@ -40,6 +40,14 @@ pub fn write_atomic_with(
     replace(path, |temporary| fill(temporary).map_err(StorageError::io("write", path)))
 }
 
+/// Writes a value to `path` as JSON on one line, replacing a file that is there.
+///
+/// # Errors
+/// As [`write_atomic`], also if the value cannot be expressed in JSON.
+pub fn write_json<T: Serialize>(path: impl AsRef<Path>, value: &T) -> Result<(), StorageError> {
+    write_atomic_with(path, |writer| Ok(serde_json::to_writer(writer, value)?))
+}
+
 /// Writes `items` to `path` as JSON, one a line, replacing a file that is there.
 ///
 /// # Errors

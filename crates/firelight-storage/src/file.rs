@@ -7,6 +7,8 @@ use std::fs::{self, File, FileType};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
+
 use crate::{InputError, StorageError};
 
 /// Opens a regular file to be read.
@@ -53,6 +55,22 @@ pub fn read_text_file(path: impl AsRef<Path>, limit: u64) -> Result<String, Stor
     let path = path.as_ref();
     let text = String::from_utf8(read_file(path, limit)?);
     text.map_err(|error| StorageError::io("read", path)(io::Error::new(io::ErrorKind::InvalidData, error)))
+}
+
+/// Reads a JSON file of a run, of at most `limit` bytes.
+///
+/// # Errors
+/// As [`read_text_file`], and if it holds something else than a `T`.
+pub fn read_json<T: DeserializeOwned>(path: impl AsRef<Path>, limit: u64) -> Result<T, StorageError> {
+    let path = path.as_ref();
+    let text = read_text_file(path, limit)?;
+    Ok(serde_json::from_str(&text).map_err(|error| unfit_file(path, &error.to_string()))?)
+}
+
+/// The error of a file that does not belong to the others of its run.
+pub fn unfit_file(path: &Path, reason: &str) -> InputError {
+    let problem = format!("does not fit the run: {reason}");
+    InputError::in_file(path, problem).advise("restore the file that belongs to it")
 }
 
 /// Where the file lies that a write to `path` replaces or makes: behind a symbolic link the file that it leads to.

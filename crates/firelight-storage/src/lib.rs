@@ -45,13 +45,13 @@ mod quote;
 mod weights;
 
 pub use adapters::{has_adapters, is_adapter_path, load_adapters, load_base, save_adapters, save_base};
-pub use atomic::{write_atomic, write_atomic_with, write_json_lines};
+pub use atomic::{write_atomic, write_atomic_with, write_json, write_json_lines};
 pub use average::average_weights;
 pub use checkpoint::Checkpoint;
 pub use checkpoint_folder::CheckpointFolder;
 pub use config::{FORMAT, VERSION};
 pub use error::StorageError;
-pub use file::{open_file, read_file, read_text_file};
+pub use file::{open_file, read_file, read_json, read_text_file, unfit_file};
 pub use folder::{Existing, FoundWeights, ModelFolder};
 pub use input_error::InputError;
 pub use learnt::LearntWeights;

@@ -3,14 +3,14 @@
 //! trainer adds here; nothing of it outlives a step, so a checkpoint has nothing of it to keep, and nothing grows with the number
 //! of batches.
 
-use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Int, Tensor};
 
 use crate::LossOutput;
+use crate::gradients::scaled;
 
 /// The sum of `count * gradient` over the batches so far, with the sums of their losses.
 pub(crate) struct Accumulated {
@@ -53,10 +53,10 @@ impl Accumulated {
     /// Adds those of one more batch of the same `model`.
     pub(crate) fn add<M: Module>(self, model: &M, gradients: GradientsParams, output: LossOutput) -> Self {
         let mut sum = match self.batches.count {
-            1 => weighted(model, self.gradients, &self.output),
+            1 => scaled(model, self.gradients, self.output.count.clone()),
             _ => self.gradients,
         };
-        let mut more = weighted(model, gradients, &output);
+        let mut more = scaled(model, gradients, output.count.clone());
         model.visit(&mut Add { sum: &mut sum, more: &mut more });
         let batches = self.batches.and(&self.output, &output.total);
         Self { gradients: sum, output: self.output.plus(output), batches }
@@ -64,37 +64,11 @@ impl Accumulated {
 
     /// The gradients of the mean loss over all targets, the sums of the losses, and the batches.
     pub(crate) fn mean<M: Module>(self, model: &M) -> (GradientsParams, LossOutput, Batches) {
-        let mut gradients = self.gradients;
-        if self.batches.count > 1 {
-            let factor = self.output.count.clone().clamp_min(1.0).recip();
-            model.visit(&mut Multiply { gradients: &mut gradients, seen: HashSet::new(), factor });
-        }
+        let gradients = match self.batches.count {
+            1 => self.gradients,
+            _ => scaled(model, self.gradients, self.output.count.clone().clamp_min(1.0).recip()),
+        };
         (gradients, self.output, self.batches)
-    }
-}
-
-fn weighted<M: Module>(model: &M, mut gradients: GradientsParams, output: &LossOutput) -> GradientsParams {
-    let factor = output.count.clone();
-    model.visit(&mut Multiply { gradients: &mut gradients, seen: HashSet::new(), factor });
-    gradients
-}
-
-/// Multiplies all gradients by a number on the device, each once.
-struct Multiply<'a> {
-    gradients: &'a mut GradientsParams,
-    seen: HashSet<ParamId>,
-    factor: Tensor<1>,
-}
-
-impl ModuleVisitor for Multiply<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if !self.seen.insert(param.id) {
-            return;
-        }
-        if let Some(gradient) = self.gradients.remove::<D>(param.id) {
-            let factor = self.factor.clone().without_autodiff().reshape([1; D]);
-            self.gradients.register(param.id, gradient * factor);
-        }
     }
 }
 

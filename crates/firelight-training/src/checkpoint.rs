@@ -100,7 +100,7 @@ fn steps_in(folder: &ModelFolder) -> Result<Vec<usize>, TrainingError> {
 }
 
 /// Writes `value` as readable JSON.
-fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TrainingError> {
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TrainingError> {
     let mut text = serde_json::to_string_pretty(value).map_err(TrainingError::file("write", path))?;
     text.push('\n');
     Ok(write_atomic(path, text)?)

@@ -11,6 +11,8 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Tensor, TensorReadError};
 use firelight_kernels::square_sum;
 
+use crate::gradients::scaled;
+
 /// Added to the norm that is divided by, so that rounding never leaves the clipped norm above its bound.
 const EPSILON: f64 = 1e-6;
 
@@ -40,13 +42,12 @@ pub fn global_norm<M: Module>(model: &M, gradients: &GradientsParams) -> Option<
 /// Scales gradients of a known `norm` down to `max_norm`, if they are above it.
 pub(crate) fn scale_to_norm<M: Module>(
     model: &M,
-    mut gradients: GradientsParams,
+    gradients: GradientsParams,
     norm: f64,
     max_norm: f64,
 ) -> GradientsParams {
     if max_norm > 0.0 && norm > max_norm {
-        let factor = max_norm / (norm + EPSILON);
-        model.visit(&mut Scale { gradients: &mut gradients, seen: HashSet::new(), factor });
+        return scaled(model, gradients, max_norm / (norm + EPSILON));
     }
     gradients
 }
@@ -66,24 +67,6 @@ impl ModuleVisitor for SquareSum<'_> {
         if let Some(gradient) = self.gradients.get::<D>(param.id) {
             let squares = square_sum(gradient);
             self.sum = Some(self.sum.take().map_or(squares.clone(), |sum| sum + squares));
-        }
-    }
-}
-
-/// Multiplies all gradients by one factor.
-struct Scale<'a> {
-    gradients: &'a mut GradientsParams,
-    seen: HashSet<ParamId>,
-    factor: f64,
-}
-
-impl ModuleVisitor for Scale<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if !self.seen.insert(param.id) {
-            return;
-        }
-        if let Some(gradient) = self.gradients.remove::<D>(param.id) {
-            self.gradients.register(param.id, gradient.mul_scalar(self.factor));
         }
     }
 }

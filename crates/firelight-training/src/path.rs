@@ -1,9 +1,9 @@
 //! The path of a parameter while a visitor walks through a module, as `model.safetensors` has it: names of fields and
 //! numbers of layers, without the names of enum variants.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 use wildmatch::WildMatch;
 
@@ -38,20 +38,38 @@ pub(crate) fn fits(pattern: &str, path: &str) -> bool {
     WildMatch::new(pattern).matches(path) || WildMatch::new(&format!("{pattern}.*")).matches(path)
 }
 
-/// The float parameters of a model with their shapes, in the order of a visit. None is drawn for it.
+/// A place of a float parameter in a model.
+#[derive(Debug)]
+pub(crate) struct Parameter {
+    pub(crate) path: String,
+    pub(crate) id: ParamId,
+    pub(crate) shape: Vec<usize>,
+}
+
+/// The float parameters of a model in the order of a visit, those with several places once. None is drawn for it.
+pub(crate) fn parameters_of<M: Module>(model: &M) -> Vec<Parameter> {
+    let mut seen = HashSet::new();
+    places_of(model).into_iter().filter(|place| seen.insert(place.id)).collect()
+}
+
+/// The paths of the float parameters with their shapes, every place of each.
 pub(crate) fn shapes_of<M: Module>(model: &M) -> Vec<(String, Vec<usize>)> {
-    let mut shapes = Shapes::default();
-    model.visit(&mut shapes);
-    shapes.found
+    places_of(model).into_iter().map(|place| (place.path, place.shape)).collect()
+}
+
+fn places_of<M: Module>(model: &M) -> Vec<Parameter> {
+    let mut places = Places::default();
+    model.visit(&mut places);
+    places.found
 }
 
 #[derive(Default)]
-struct Shapes {
-    found: Vec<(String, Vec<usize>)>,
+struct Places {
+    found: Vec<Parameter>,
     path: ModulePath,
 }
 
-impl ModuleVisitor for Shapes {
+impl ModuleVisitor for Places {
     fn enter_module(&mut self, name: &str, container: &str) {
         self.path.enter(name, container);
     }
@@ -61,7 +79,7 @@ impl ModuleVisitor for Shapes {
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.found.push((self.path.joined(), param.lazy_shape().to_vec()));
+        self.found.push(Parameter { path: self.path.joined(), id: param.id, shape: param.lazy_shape().to_vec() });
     }
 }
 

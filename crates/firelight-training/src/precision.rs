@@ -6,15 +6,15 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, FloatDType, Tensor};
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
 
 use firelight_storage::InputError;
 
 use crate::TrainingError;
+use crate::gradients::scaled;
 
 /// `training.precision`: what a forward and a backward pass compute in. Parameters, their gradients and the state of the
 /// optimiser are `f32` in any case.
@@ -132,10 +132,8 @@ impl LossScale {
     }
 
     /// The gradients of the loss itself.
-    pub(crate) fn unscaled<M: Module>(&self, model: &M, mut gradients: GradientsParams) -> GradientsParams {
-        let factor = 1.0 / self.state().factor;
-        model.visit(&mut Unscale { gradients: &mut gradients, seen: HashSet::new(), factor });
-        gradients
+    pub(crate) fn unscaled<M: Module>(&self, model: &M, gradients: GradientsParams) -> GradientsParams {
+        scaled(model, gradients, 1.0 / self.state().factor)
     }
 
     /// Notes a step that was taken.
@@ -146,24 +144,6 @@ impl LossScale {
     /// Notes gradients that are not finite, and returns whether a smaller scale can help.
     pub(crate) fn halve(&self) -> bool {
         self.state().halved().map(|scale| self.restore(scale)).is_some()
-    }
-}
-
-/// Multiplies all gradients by one factor, each once.
-struct Unscale<'a> {
-    gradients: &'a mut GradientsParams,
-    seen: HashSet<ParamId>,
-    factor: f64,
-}
-
-impl ModuleVisitor for Unscale<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if !self.seen.insert(param.id) {
-            return;
-        }
-        if let Some(gradient) = self.gradients.remove::<D>(param.id) {
-            self.gradients.register(param.id, gradient * self.factor);
-        }
     }
 }
 

@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use firelight_storage::{read_text_file, write_atomic};
+use firelight_storage::read_text_file;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
+use crate::checkpoint::write_json;
 use crate::clock::Clock;
 use crate::{EvaluationReport, Observer, RunReport, StepReport, TrainingError};
 
@@ -105,9 +106,7 @@ impl SessionLog {
         self.saved = self.clock.elapsed();
         self.session.seconds = (self.saved.as_secs_f64() * 1e3).round() / 1e3;
         let all: Vec<&Session> = self.earlier.iter().chain([&self.session]).collect();
-        let mut text = serde_json::to_string_pretty(&all).map_err(TrainingError::file("write", &self.path))?;
-        text.push('\n');
-        Ok(write_atomic(&self.path, text)?)
+        write_json(&self.path, &all)
     }
 }
 

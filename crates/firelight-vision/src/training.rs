@@ -1,8 +1,9 @@
 //! The loss of a model on an [`ImageBatch`]. Burn's `Learner` trains the model as a [`VisionTask`].
 
 use burn::tensor::{Int, Tensor};
-use firelight_core::{AuxiliaryLosses, LossConfig, Pass, TokenLoss};
-use firelight_training::{LossOutput, Objective, Switches, TrainLoss, TrainingModule, ValidOutput};
+use firelight_core::{LossConfig, TokenLoss};
+use firelight_tasks::{plain_pass, token_report, token_step, train_step};
+use firelight_training::{Objective, Switches, TrainLoss, TrainingModule, ValidOutput};
 
 use crate::data::{ImageBatch, Partners};
 use crate::model::VisionModel;
@@ -37,13 +38,6 @@ fn weighted(own: TokenLoss, other: TokenLoss, share: f64) -> TokenLoss {
     }
 }
 
-/// The plain cross-entropy, so that training and evaluation report the same quantity, and beside it the loss that `config`
-/// minimises, where that is another one.
-fn report(loss: TokenLoss, config: &LossConfig) -> LossOutput {
-    let training_total = (!config.is_plain()).then_some(loss.total);
-    LossOutput::new(loss.cross_entropy, loss.count).with_training_total(training_total)
-}
-
 impl Objective for VisionModel {
     type Batch = ImageBatch;
     type Loss = LossConfig;
@@ -51,19 +45,17 @@ impl Objective for VisionModel {
 
     /// What is minimised is the loss of the images and, with experts, their load balance.
     fn train_loss(&self, batch: ImageBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
-        let mut losses = AuxiliaryLosses::default();
-        let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
-        let logits = self.logits(batch.images, &mut pass.with_losses(&mut losses));
-        let image_loss = compute_loss(logits, batch.targets, batch.partners, *loss);
-        let minimised = losses.added_to(image_loss.mean(), loss.load_balance);
-        TrainLoss { minimised, reported: report(image_loss, loss) }
+        train_step(switches, loss.load_balance, |[pass]| {
+            let logits = self.logits(batch.images, pass);
+            token_step(compute_loss(logits, batch.targets, batch.partners, *loss), loss)
+        })
     }
 
     fn valid_step(&self, batch: ImageBatch, switches: Switches) -> ValidOutput<ImageAnswers> {
-        let logits = self.logits(batch.images, &mut Pass::default().with_precision(switches.dtype));
-        let (plain, targets) = (LossConfig::default(), batch.targets);
-        let loss = compute_loss(logits.clone(), targets.clone(), batch.partners, plain);
-        ValidOutput::new(report(loss, &plain), ImageAnswers { logits, targets })
+        let logits = self.logits(batch.images, &mut plain_pass(switches));
+        let targets = batch.targets;
+        let loss = compute_loss(logits.clone(), targets.clone(), batch.partners, LossConfig::default());
+        ValidOutput::new(token_report(loss), ImageAnswers { logits, targets })
     }
 }
 

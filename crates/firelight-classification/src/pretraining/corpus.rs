@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
-use firelight_data::{BatchPlan, Batching, MaskVocabulary, Split, StepLoader};
+use firelight_data::{BatchPlan, MaskVocabulary, Split, StepLoader};
 use firelight_storage::ModelFolder;
 use firelight_training::{DataModule, Task};
 
@@ -99,9 +99,6 @@ impl MaskedCorpus {
 
 impl DataModule<MaskedLanguage> for MaskedCorpus {
     fn read(recipe: &mut MaskedLanguageRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, ClassificationError> {
-        if !paths.is_empty() {
-            recipe.data.stories = None; // so that the recipe in the folder does not promise stories
-        }
         let texts = match (paths, recipe.data.stories) {
             ([], Some(length)) => Texts::of_stories(&recipe.data, recipe.seed, length)?,
             _ => Texts::read(&recipe.data, source, paths)?,
@@ -111,10 +108,8 @@ impl DataModule<MaskedLanguage> for MaskedCorpus {
         Self::new(recipe, vocabulary, texts)
     }
 
-    fn recall(recipe: &mut MaskedLanguageRecipe, stored: &MaskedLanguageRecipe) {
-        if stored.data.stories.is_none() {
-            recipe.data.stories = None; // texts were given in their place
-        }
+    fn forget_generated(recipe: &mut MaskedLanguageRecipe) {
+        recipe.data.stories = None;
     }
 
     fn save(&self, folder: &ModelFolder) -> Result<(), ClassificationError> {
@@ -181,11 +176,8 @@ fn units(
 
 /// The examples of a validation, from the short to the long; every time the same.
 pub(super) fn validation_loader(examples: &Examples, device: &Device) -> Result<Loader, ClassificationError> {
-    let lengths = examples.units.lengths();
-    let longest = lengths.iter().copied().max().unwrap_or(1);
-    let plan = BatchPlan::new(Batching::to_read(longest), 1, lengths)?;
     let dataset = ExampleDataset { examples: examples.clone(), is_fixed: true };
-    Ok(Arc::new(StepLoader::planned(dataset, PretrainingBatcher, plan, device)))
+    Ok(Arc::new(StepLoader::to_read(dataset, PretrainingBatcher, &examples.units.lengths(), device)?))
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //! and the loss of each objective. `firelight_training::Run` does the rest.
 
 mod corpus;
-mod estimate;
 mod evaluate;
 mod examples;
 mod next_sentence;
@@ -20,13 +19,14 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
-use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task};
+use firelight_tasks::{cost_of, problems};
+use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, Problem, RecipeOf, Run, Task};
 
 pub use corpus::MaskedCorpus;
 pub use evaluate::evaluate_masked;
 pub use examples::{NextSentenceBatch, PretrainingBatch, ReplacedBatch};
 pub use objective::PretrainingTask;
-pub use recipe::{EncoderModelRecipe, MaskedLanguageRecipe, TextsRecipe};
+pub use recipe::{EncoderModelRecipe, MaskedLanguageRecipe, PretrainingKeys, TextsRecipe};
 
 use crate::error::ClassificationError;
 use crate::objectives::{PretrainingConfig, PretrainingModel};
@@ -58,27 +58,18 @@ impl Task for MaskedLanguage {
         };
         let short = recipe.model.transformer.max_seq_len < least;
         let short = short.then(|| format!("max_seq_len must be at least {least}: {around}"));
-        [
-            Problem::list("model", ConfigError::list(recipe.model.config(1, recipe.data.objective).validate())),
-            Problem::list("model", short),
-            Problem::list("loss", ConfigError::list(recipe.loss.validate())),
-            Problem::list("data", ConfigError::list(recipe.data.validate())),
-        ]
-        .concat()
+        let model = recipe.model.config(1, recipe.data.objective).validate();
+        problems([
+            ("model", ConfigError::collect([model], [short])),
+            ("loss", recipe.loss.validate()),
+            ("data", recipe.data.validate()),
+        ])
     }
 
-    fn config(
-        recipe: &MaskedLanguageRecipe,
-        corpus: &MaskedCorpus,
-        source: &Path,
-    ) -> Result<PretrainingConfig, ClassificationError> {
+    fn config(recipe: &RecipeOf<Self>, corpus: &Self::DataModule, source: &Path) -> Result<Self::Config, Self::Error> {
         let config = recipe.model.config(corpus.vocabulary().vocab_size(), recipe.data.objective);
         config.validate().map_err(|error| ClassificationError::Config { path: source.into(), error })?;
         Ok(config)
-    }
-
-    fn model(config: &PretrainingConfig, seed: u64, device: &Device) -> PretrainingModel {
-        config.init_with(&ParamBuilder::new(device, seed))
     }
 
     on_encoder!();
@@ -87,16 +78,15 @@ impl Task for MaskedLanguage {
         Box::new(score::PretrainingScores::of(recipe.data.objective))
     }
 
-    fn estimate(recipe: &MaskedLanguageRecipe, config: &PretrainingConfig, _device: &Device) -> Estimate {
-        estimate::estimate(recipe, config)
+    /// The head of the hidden tokens reads their share of the tokens alone.
+    fn batch_cost(recipe: &MaskedLanguageRecipe, config: &PretrainingConfig, _device: &Device) -> BatchCost {
+        let (length, share) = (config.encoder.transformer.max_seq_len, recipe.data.masking.ratio);
+        let cost = config.init_with(&ParamBuilder::counting()).cost(length, share);
+        let logits_per_token = (share * config.encoder.vocab_size as f64).ceil() as usize;
+        cost_of(&cost, logits_per_token, recipe.data.batching.max_batch_tokens(recipe.training.batch_size, length))
     }
 
-    fn self_check(
-        recipe: &MaskedLanguageRecipe,
-        config: &PretrainingConfig,
-        corpus: &MaskedCorpus,
-        device: &Device,
-    ) -> Result<Vec<Check>, ClassificationError> {
-        self_check::self_check(recipe, config, corpus, device)
+    fn self_check(run: &Run<Self>) -> Result<Vec<Check>, ClassificationError> {
+        self_check::self_check(run)
     }
 }

@@ -5,11 +5,11 @@
 //! likelihood and the mean next sentence prediction likelihood".
 
 use burn::tensor::Tensor;
-use firelight_core::{AuxiliaryLosses, LossConfig, Pass, TokenLoss};
+use firelight_core::{LossConfig, Pass, TokenLoss};
+use firelight_tasks::{plain_pass, token_report, train_step};
 use firelight_training::{LossOutput, Objective, Score, Switches, TrainLoss, ValidOutput};
 
 use super::examples::NextSentenceBatch;
-use crate::masking::pass;
 use crate::objectives::NextSentenceModel;
 
 /// The losses of one batch.
@@ -41,7 +41,7 @@ impl Losses {
     /// a step, each weighs by its hidden tokens.
     fn report(self) -> LossOutput {
         let training_total = self.sum() * self.tokens.count.clone().clamp_min(1.0);
-        LossOutput::new(self.tokens.cross_entropy, self.tokens.count).with_training_total(Some(training_total))
+        token_report(self.tokens).with_training_total(Some(training_total))
     }
 }
 
@@ -53,17 +53,16 @@ impl Objective for NextSentenceModel {
 
     /// What is minimised is the mean loss of the hidden tokens, that of the pairs' order and, with experts, the load balance.
     fn train_loss(&self, batch: NextSentenceBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
-        let mut auxiliary = AuxiliaryLosses::default();
-        let losses = Losses::of(self, batch, *loss, &mut pass(switches, true).with_losses(&mut auxiliary));
-        let minimised = auxiliary.added_to(losses.sum(), loss.load_balance);
-        TrainLoss { minimised, reported: losses.report() }
+        train_step(switches, loss.load_balance, |[pass]| {
+            let losses = Losses::of(self, batch, *loss, pass);
+            (losses.sum(), losses.report())
+        })
     }
 
     fn valid_step(&self, batch: NextSentenceBatch, switches: Switches) -> ValidOutput<Tensor<1>> {
-        let Losses { tokens, order, right } =
-            Losses::of(self, batch, LossConfig::default(), &mut pass(switches, false));
+        let Losses { tokens, order, right } = Losses::of(self, batch, LossConfig::default(), &mut plain_pass(switches));
         let sums = Tensor::cat(vec![order.total, right, order.count], 0);
-        ValidOutput::new(LossOutput::new(tokens.cross_entropy, tokens.count), sums)
+        ValidOutput::new(token_report(tokens), sums)
     }
 }
 

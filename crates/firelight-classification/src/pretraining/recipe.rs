@@ -1,18 +1,16 @@
 //! What the recipe of a pre-training says, and the recipe that is built in.
 
-use std::sync::LazyLock;
-
-use firelight_core::{AdapterConfig, ConfigError, LossConfig, TransformerConfig, kind};
+use firelight_core::{AdapterConfig, ConfigError, LossConfig, kind};
 use firelight_data::labelled::{Columns, LabelKind};
 use firelight_data::{Batching, Masking, SplitConfig, TokenizerConfig, check_stories};
-use firelight_training::{Apart, Fields, Recipe, fields_of_both};
-use serde::de::Deserializer;
+use firelight_training::Recipe;
 use serde::{Deserialize, Serialize};
 
 use crate::encoder::TextEncoderConfig;
 use crate::objectives::{PretrainingConfig, PretrainingObjective};
+use crate::on_encoder::{EncoderKeys, EncoderRecipe};
 use crate::records::source;
-use crate::sequence_classification::{check_problem_type, encoder_stack};
+use crate::sequence_classification::check_problem_type;
 
 /// The recipe of a pre-training.
 pub type MaskedLanguageRecipe = Recipe<TextsRecipe, EncoderModelRecipe, LossConfig>;
@@ -80,24 +78,13 @@ impl TextsRecipe {
     }
 }
 
-/// The keys of `[model]`: those of the encoder and those of the stack.
-static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, TransformerConfig>);
-
-/// The `[model]` section: the encoder as in the recipe of a classifier, without a head.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct EncoderModelRecipe {
-    /// Keys of the encoder.
-    #[serde(flatten)]
-    own: Own,
-    /// The stack.
-    #[serde(flatten)]
-    pub transformer: TransformerConfig,
-}
+/// The `[model]` section: an encoder without a head.
+pub type EncoderModelRecipe = EncoderRecipe<PretrainingKeys>;
 
 /// The keys that are not the stack's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Own {
+pub struct PretrainingKeys {
     /// Segments that tokens may belong to.
     n_segments: usize,
     /// Whether the head of the masked tokens ends in the embedding's matrix.
@@ -107,7 +94,7 @@ struct Own {
     adapters: Option<AdapterConfig>,
 }
 
-impl Default for Own {
+impl Default for PretrainingKeys {
     fn default() -> Self {
         Self { n_segments: 0, tied: true, adapters: None }
     }
@@ -116,22 +103,16 @@ impl Default for Own {
 impl EncoderModelRecipe {
     /// The whole configuration, for a vocabulary of this size and an objective.
     pub fn config(&self, vocab_size: usize, objective: PretrainingObjective) -> PretrainingConfig {
-        let Own { n_segments, adapters, .. } = self.own.clone();
+        let PretrainingKeys { n_segments, tied, adapters } = self.own.clone();
         let transformer = self.transformer.clone();
         let encoder = TextEncoderConfig { vocab_size, n_segments, adapters, transformer };
         let mut config = PretrainingConfig::new(encoder, objective);
-        config.head.tied = self.own.tied;
+        config.head.tied = tied;
         config
     }
 }
 
-impl<'de> Deserialize<'de> for EncoderModelRecipe {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Apart { own, rest, named } =
-            Apart::<Own, TransformerConfig>::read(deserializer, "EncoderModelRecipe", &FIELDS)?;
-        Ok(Self { own, transformer: encoder_stack(rest, &named) })
-    }
-}
+impl EncoderKeys for PretrainingKeys {}
 
 #[cfg(test)]
 mod tests {

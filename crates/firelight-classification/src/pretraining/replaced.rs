@@ -6,12 +6,13 @@
 
 use burn::tensor::activation::{log_sigmoid, softmax};
 use burn::tensor::{Bool, IndexingUpdateOp, Int, Tensor};
-use firelight_core::{AuxiliaryLosses, LossConfig, Pass, TokenLoss};
+use firelight_core::{LossConfig, Pass, TokenLoss};
+use firelight_tasks::{plain_pass, train_step};
 use firelight_training::{LossOutput, Objective, Score, Switches, TrainLoss, ValidOutput};
 
 use super::examples::ReplacedBatch;
 use crate::encoder::TextInput;
-use crate::masking::{MaskedBatch, pass};
+use crate::masking::MaskedBatch;
 use crate::objectives::ReplacedTokenModel;
 
 /// Texts with the generator's tokens.
@@ -137,23 +138,14 @@ impl Objective for ReplacedTokenModel {
     /// What is minimised is the mean loss of the generator's tokens, `λ` times that of the discriminator's and, with experts, the
     /// load balance of both stacks.
     fn train_loss(&self, batch: ReplacedBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
-        let [mut generator, mut discriminator] = [AuxiliaryLosses::default(), AuxiliaryLosses::default()];
-        let losses = Losses::of(
-            self,
-            batch,
-            *loss,
-            [
-                &mut pass(switches, true).with_losses(&mut generator),
-                &mut pass(switches, true).with_losses(&mut discriminator),
-            ],
-        );
-        let sides = [generator, discriminator];
-        let minimised = sides.iter().fold(losses.sum(), |sum, side| side.added_to(sum, loss.load_balance));
-        TrainLoss { minimised, reported: losses.report() }
+        train_step(switches, loss.load_balance, |passes| {
+            let losses = Losses::of(self, batch, *loss, passes);
+            (losses.sum(), losses.report())
+        })
     }
 
     fn valid_step(&self, batch: ReplacedBatch, switches: Switches) -> ValidOutput<Tensor<1>> {
-        let [mut generator, mut discriminator] = [pass(switches, false), pass(switches, false)];
+        let [mut generator, mut discriminator] = [plain_pass(switches), plain_pass(switches)];
         let passes = [&mut generator, &mut discriminator];
         let Losses { tokens, verdict, .. } = Losses::of(self, batch, LossConfig::default(), passes);
         let sums = Tensor::cat(vec![tokens.cross_entropy, tokens.count, verdict.count(), verdict.answers()], 0);

@@ -5,7 +5,8 @@
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use firelight_core::{AuxiliaryLosses, ConfigError, Pass};
+use firelight_core::ConfigError;
+use firelight_tasks::{plain_pass, train_step};
 use firelight_training::{LossOutput, Objective, Switches, TrainLoss, TrainingModule, ValidOutput};
 use serde::{Deserialize, Serialize};
 
@@ -108,15 +109,13 @@ impl Objective for SpanReader {
 
     /// What is minimised is the loss of the windows and, with experts, the load balance.
     fn train_loss(&self, batch: SpanBatch, loss: &SpanLossConfig, switches: Switches) -> TrainLoss {
-        let mut auxiliary = AuxiliaryLosses::default();
-        let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
-        let logits = self.forward(&batch.input, &mut pass.with_losses(&mut auxiliary));
-        let (mean, reported) = compute_loss(&logits, (batch.starts, batch.ends));
-        TrainLoss { minimised: auxiliary.added_to(mean, loss.load_balance), reported }
+        train_step(switches, loss.load_balance, |[pass]| {
+            compute_loss(&self.forward(&batch.input, pass), (batch.starts, batch.ends))
+        })
     }
 
     fn valid_step(&self, batch: SpanBatch, switches: Switches) -> ValidOutput<SpanAnswers> {
-        let logits = self.forward(&batch.input, &mut Pass::default().with_precision(switches.dtype));
+        let logits = self.forward(&batch.input, &mut plain_pass(switches));
         let (_, losses) = compute_loss(&logits, (batch.starts, batch.ends));
         ValidOutput::new(losses, SpanAnswers { numbers: batch.numbers, logits })
     }

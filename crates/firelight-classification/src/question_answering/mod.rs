@@ -11,18 +11,18 @@ mod tests;
 
 use std::path::Path;
 
-use burn::tensor::Device;
-use firelight_core::{ConfigError, ParamBuilder};
-use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task};
+use firelight_core::ConfigError;
+use firelight_tasks::problems;
+use firelight_training::{BuiltIn, Evaluator, Problem, RecipeOf, Task};
 
 pub use batch::{SpanAnswers, SpanBatch, SpanBatcher, SpanExample, SpanLossConfig, SpanTask};
 pub use evaluate::evaluate_answers;
-pub use recipe::{QuestionAnsweringRecipe, QuestionsRecipe, SpanModelRecipe};
+pub use recipe::{QuestionAnsweringRecipe, QuestionsRecipe, SpanKeys, SpanModelRecipe};
 
 use crate::error::ClassificationError;
 use crate::model::{ReadingConfig, SpanReader, SpanReaderConfig};
 use crate::on_encoder::on_encoder;
-use crate::records::{RecordData, estimate_of, self_check};
+use crate::records::{RecordData, on_records};
 
 /// A training of a reader that is ready to begin.
 pub type QuestionAnsweringRun = firelight_training::Run<QuestionAnswering>;
@@ -48,51 +48,26 @@ impl Task for QuestionAnswering {
         let model = recipe.model.config(1, ReadingConfig::default()).validate();
         let short = recipe.model.transformer.max_seq_len < 5;
         let short = short.then(|| "max_seq_len must be at least 5: three tokens stand around question and text".into());
-        let segments = recipe.model.n_segments() < 2;
+        let segments = recipe.model.own.n_segments < 2;
         let segments = segments.then(|| "n_segments must be 2: question and text are two segments".into());
-        [
-            Problem::list("model", ConfigError::list(model)),
-            Problem::list("model", short),
-            Problem::list("model", segments),
-            Problem::list("loss", ConfigError::list(recipe.loss.validate())),
-            Problem::list("data", ConfigError::list(recipe.data.validate())),
-        ]
-        .concat()
+        problems([
+            ("model", ConfigError::collect([model], [short, segments])),
+            ("loss", recipe.loss.validate()),
+            ("data", recipe.data.validate()),
+        ])
     }
 
-    fn config(
-        recipe: &QuestionAnsweringRecipe,
-        corpus: &RecordData<Self>,
-        source: &Path,
-    ) -> Result<SpanReaderConfig, ClassificationError> {
+    fn config(recipe: &RecipeOf<Self>, corpus: &Self::DataModule, source: &Path) -> Result<Self::Config, Self::Error> {
         let config = recipe.model.config(corpus.vocabulary().vocab_size(), *corpus.targets());
         config.validate().map_err(|error| ClassificationError::Config { path: source.into(), error })?;
         Ok(config)
     }
 
-    fn model(config: &SpanReaderConfig, seed: u64, device: &Device) -> SpanReader {
-        config.init_with(&ParamBuilder::new(device, seed))
-    }
-
     on_encoder!();
+    on_records!();
 
     fn evaluator(corpus: &RecordData<Self>, _recipe: &QuestionAnsweringRecipe) -> Box<dyn Evaluator<SpanTask>> {
         let (examples, questions) = (corpus.validation(), corpus.validation_records());
         Box::new(score::AnswerScores::on(*corpus.targets(), examples, questions))
-    }
-
-    fn estimate(recipe: &QuestionAnsweringRecipe, config: &SpanReaderConfig, _device: &Device) -> Estimate {
-        let length = config.encoder.transformer.max_seq_len;
-        let cost = config.init_with(&ParamBuilder::counting()).cost(length);
-        estimate_of(&cost, length, recipe.data.batching, &recipe.training)
-    }
-
-    fn self_check(
-        recipe: &QuestionAnsweringRecipe,
-        config: &SpanReaderConfig,
-        corpus: &RecordData<Self>,
-        device: &Device,
-    ) -> Result<Vec<Check>, ClassificationError> {
-        self_check(recipe, config, corpus, device)
     }
 }

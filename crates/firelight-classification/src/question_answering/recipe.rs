@@ -1,18 +1,15 @@
 //! What a recipe of a reader says, and the recipe that is built in.
 
-use std::sync::LazyLock;
-
-use firelight_core::{AdapterConfig, ConfigError, TransformerConfig, kind};
+use firelight_core::{AdapterConfig, ConfigError, kind};
 use firelight_data::{Batching, SplitConfig, TokenizerConfig};
-use firelight_training::{Apart, Fields, Recipe, fields_of_both};
-use serde::de::Deserializer;
+use firelight_training::Recipe;
 use serde::{Deserialize, Serialize};
 
 use super::batch::SpanLossConfig;
 use crate::encoder::TextEncoderConfig;
 use crate::model::{ReadingConfig, SpanReaderConfig};
+use crate::on_encoder::{EncoderKeys, EncoderRecipe};
 use crate::records::source;
-use crate::sequence_classification::encoder_stack;
 
 /// The recipe of a reader.
 pub type QuestionAnsweringRecipe = Recipe<QuestionsRecipe, SpanModelRecipe, SpanLossConfig>;
@@ -65,32 +62,21 @@ impl QuestionsRecipe {
     }
 }
 
-/// The keys of `[model]`: those of the encoder and those of the stack.
-static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, TransformerConfig>);
-
-/// The `[model]` section: the encoder as in the recipe of a classifier of texts; question and text are its two segments.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct SpanModelRecipe {
-    /// Keys of the encoder.
-    #[serde(flatten)]
-    own: Own,
-    /// The stack.
-    #[serde(flatten)]
-    pub transformer: TransformerConfig,
-}
+/// The `[model]` section: an encoder, whose two segments are question and text.
+pub type SpanModelRecipe = EncoderRecipe<SpanKeys>;
 
 /// The keys that are not the stack's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Own {
+pub struct SpanKeys {
     /// Segments that tokens may belong to.
-    n_segments: usize,
+    pub(super) n_segments: usize,
     /// Low-rank adapters of the encoder, which itself stays as the run that `init.from` names has learnt it.
     #[serde(skip_serializing_if = "Option::is_none")]
     adapters: Option<AdapterConfig>,
 }
 
-impl Default for Own {
+impl Default for SpanKeys {
     fn default() -> Self {
         Self { n_segments: 2, adapters: None }
     }
@@ -99,25 +85,14 @@ impl Default for Own {
 impl SpanModelRecipe {
     /// The whole configuration, for a vocabulary of this size.
     pub fn config(&self, vocab_size: usize, reading: ReadingConfig) -> SpanReaderConfig {
-        let Own { n_segments, adapters } = self.own.clone();
+        let SpanKeys { n_segments, adapters } = self.own.clone();
         let transformer = self.transformer.clone();
         let encoder = TextEncoderConfig { vocab_size, n_segments, adapters, transformer };
         SpanReaderConfig::new(encoder).with_reading(reading)
     }
-
-    /// Segments that tokens may belong to.
-    pub(super) fn n_segments(&self) -> usize {
-        self.own.n_segments
-    }
 }
 
-impl<'de> Deserialize<'de> for SpanModelRecipe {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Apart { own, rest, named } =
-            Apart::<Own, TransformerConfig>::read(deserializer, "SpanModelRecipe", &FIELDS)?;
-        Ok(Self { own, transformer: encoder_stack(rest, &named) })
-    }
-}
+impl EncoderKeys for SpanKeys {}
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use firelight_data::questions::{self, Question};
 
 use super::QuestionAnswering;
 use super::batch::{SpanBatcher, SpanExample};
-use super::recipe::{QuestionsRecipe, SpanModelRecipe};
+use super::recipe::QuestionsRecipe;
 use crate::data::EncodedText;
 use crate::encoder::TextInput;
 use crate::error::ClassificationError;
@@ -30,10 +30,6 @@ impl RecordTask for QuestionAnswering {
 
     fn source(data: &QuestionsRecipe) -> Source<'_> {
         source!(data)
-    }
-
-    fn max_seq_len(model: &SpanModelRecipe) -> usize {
-        model.transformer.max_seq_len
     }
 
     fn read_file(_data: &QuestionsRecipe, file: &Path) -> Result<Vec<Question>, DataError> {

@@ -2,17 +2,22 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use burn::data::dataloader::DataLoader;
+use burn::data::dataset::InMemDataset;
 use burn::tensor::Device;
-use firelight_data::BatchPlan;
+use firelight_data::{BatchPlan, StepLoader};
 use firelight_storage::{ModelFolder, write_json_lines};
 use firelight_training::{DataModule, RecipeOf};
 use serde::Serialize;
 
-use super::loaders::{Loader, Shuffled, in_order};
 use super::{BatchOf, Parts, RecordTask, no_data};
 use crate::error::ClassificationError;
 use crate::vocabulary::TextVocabulary;
+
+/// A loader of batches.
+type Loader<O> = Arc<dyn DataLoader<O>>;
 
 /// What a task on records is trained and validated on.
 #[derive(Debug, Clone)]
@@ -81,7 +86,7 @@ impl<T: RecordTask> RecordData<T> {
         records: Parts<T::Record>,
     ) -> Result<Self, ClassificationError> {
         let encode = |file: &Path, records: &[T::Record]| {
-            T::encode(&recipe.data, &targets, &vocabulary, (file, records), T::max_seq_len(&recipe.model))
+            T::encode(&recipe.data, &targets, &vocabulary, (file, records), recipe.model.as_ref().max_seq_len)
         };
         let [training_file, validation_file] = &records.files;
         let training = encode(training_file, &records.training)?;
@@ -96,7 +101,9 @@ impl<T: RecordTask> RecordData<T> {
 
     /// The validation examples once each, from the short to the long.
     pub(crate) fn reading(&self, device: &Device) -> Result<Loader<BatchOf<T>>, ClassificationError> {
-        Ok(in_order(&self.validation, length::<T>, T::Batcher::default(), device)?)
+        let lengths: Vec<usize> = self.validation.iter().map(length::<T>).collect();
+        let examples = InMemDataset::new(self.validation.clone());
+        Ok(Arc::new(StepLoader::to_read(examples, T::Batcher::default(), &lengths, device)?))
     }
 }
 
@@ -147,9 +154,9 @@ impl<T: RecordTask> DataModule<T> for RecordData<T> {
         batches: Range<usize>,
         device: &Device,
     ) -> Result<Loader<BatchOf<T>>, ClassificationError> {
-        let workers = T::source(&recipe.data).workers;
-        let all = Shuffled { examples: &self.training, plan: self.plan(recipe)?, seed: recipe.seed, workers };
-        Ok(all.loader(T::Batcher::default(), batches, device))
+        let examples = InMemDataset::new(self.training.clone());
+        let loader = StepLoader::planned(examples, T::Batcher::default(), self.plan(recipe)?, device);
+        Ok(Arc::new(loader.shuffled(recipe.seed, batches).with_workers(T::source(&recipe.data).workers)))
     }
 
     fn validation_loader(

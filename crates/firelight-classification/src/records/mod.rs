@@ -6,7 +6,6 @@ mod data;
 mod evaluate;
 mod files;
 mod judged;
-mod loaders;
 mod parts;
 mod self_check;
 
@@ -15,9 +14,9 @@ use std::path::Path;
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Tensor;
-use firelight_core::{ConfigError, Cost};
+use firelight_core::{ConfigError, TransformerConfig};
 use firelight_data::{Batching, DataError, SplitConfig, TokenizerConfig, check_workers};
-use firelight_training::{BatchCost, Estimate, Objective, RecipeOf, Task, TrainingConfig};
+use firelight_training::{Objective, RecipeOf, Task};
 use serde::Serialize;
 
 pub use data::RecordData;
@@ -26,7 +25,7 @@ pub(crate) use evaluate::{evaluate, measured};
 pub(crate) use files::{Asked, Measured, no_data};
 pub(crate) use judged::{Judged, scores, values};
 pub(crate) use parts::{Parts, classes_of, name_of, read_all};
-pub(crate) use self_check::{first_row, self_check};
+pub(crate) use self_check::{EXAMPLES, checks, first_row, self_check};
 
 use crate::data::EncodedText;
 use crate::encoder::TextInput;
@@ -37,7 +36,9 @@ use crate::vocabulary::TextVocabulary;
 pub(crate) type BatchOf<T> = <<T as Task>::Net as Objective>::Batch;
 
 /// A task with a text encoder on records.
-pub trait RecordTask: Task<DataModule = RecordData<Self>, Error = ClassificationError, Loss: Default> {
+pub trait RecordTask:
+    Task<DataModule = RecordData<Self>, Error = ClassificationError, Model: AsRef<TransformerConfig>, Loss: Default>
+{
     /// The endings of files, in the order in which they are looked for.
     const ENDINGS: &'static [&'static str];
 
@@ -52,9 +53,6 @@ pub trait RecordTask: Task<DataModule = RecordData<Self>, Error = Classification
 
     /// The keys of `[data]` that all these tasks have.
     fn source(data: &Self::Data) -> Source<'_>;
-
-    /// The most tokens that the model reads at once.
-    fn max_seq_len(model: &Self::Model) -> usize;
 
     /// Takes over into the recipe what the training data decides.
     ///
@@ -172,14 +170,23 @@ macro_rules! source {
 }
 pub(crate) use source;
 
-/// What a training of a model that reads texts of up to `length` tokens and has hardly any logits costs.
-pub(crate) fn estimate_of(cost: &Cost, length: usize, batching: Batching, training: &TrainingConfig) -> Estimate {
-    let batch = BatchCost {
-        parameters: cost.parameters,
-        flops_per_token: cost.training_flops_per_token(),
-        kept_per_token: cost.kept_per_token,
-        logits_per_token: 0,
-        tokens: batching.max_batch_tokens(training.batch_size, length),
+/// The parts of a [`Task`] on records: what a batch costs whose logits are hardly any, and what its model must be able to do.
+macro_rules! on_records {
+    () => {
+        fn batch_cost(
+            recipe: &firelight_training::RecipeOf<Self>,
+            config: &Self::Config,
+            _device: &burn::tensor::Device,
+        ) -> firelight_training::BatchCost {
+            let length = config.encoder.transformer.max_seq_len;
+            let cost = config.init_with(&firelight_core::ParamBuilder::counting()).cost(length);
+            let tokens = recipe.data.batching.max_batch_tokens(recipe.training.batch_size, length);
+            firelight_tasks::cost_of(&cost, 0, tokens)
+        }
+
+        fn self_check(run: &firelight_training::Run<Self>) -> Result<Vec<firelight_training::Check>, Self::Error> {
+            $crate::records::self_check(run)
+        }
     };
-    Estimate::new(batch, training)
 }
+pub(crate) use on_records;

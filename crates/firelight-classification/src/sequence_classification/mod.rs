@@ -16,16 +16,15 @@ mod tests;
 use std::path::Path;
 
 use burn::module::Module;
-use burn::tensor::Device;
-use firelight_core::{ConfigError, ParamBuilder};
+use firelight_core::ConfigError;
+use firelight_tasks::problems;
 use firelight_training::metrics::classes::{ClassReport, draw_confusion};
-use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task, measure};
+use firelight_training::{BuiltIn, Evaluator, Problem, RecipeOf, Task, measure};
 
-pub(crate) use model_recipe::encoder_stack;
 pub(crate) use recipe::check_problem_type;
 
 pub use evaluate::evaluate;
-pub use model_recipe::ClassifierModelRecipe;
+pub use model_recipe::{ClassifierKeys, ClassifierModelRecipe};
 pub use recipe::{ClassificationRecipe, LabelledRecipe, texts_recipe};
 pub use targets::Targets;
 
@@ -37,7 +36,7 @@ use crate::loss::{ClassWeights, ProblemType, SequenceLossConfig};
 use crate::model::{TextClassifier, TextClassifierConfig};
 use crate::on_encoder::{on_encoder, other_classes};
 use crate::pooling::PoolerConfig;
-use crate::records::{RecordData, estimate_of, self_check};
+use crate::records::{RecordData, on_records};
 use crate::training::ClassifierTask;
 
 /// A training of a classifier that is ready to begin.
@@ -66,37 +65,26 @@ impl Task for Classification {
 
     fn judge(recipe: &ClassificationRecipe) -> Vec<Problem> {
         let model = recipe.model.config(1, vec!["a".into(), "b".into()]).validate();
-        let short = recipe.model.max_seq_len() < 4;
+        let short = recipe.model.transformer.max_seq_len < 4;
         let short = short.then(|| "max_seq_len must be at least 4: three tokens stand around a pair of texts".into());
-        let pair = recipe.data.columns.pair.is_some() && recipe.model.n_segments() < 2;
+        let pair = recipe.data.columns.pair.is_some() && recipe.model.own.n_segments < 2;
         let pair = pair.then(|| "n_segments must be 2 where data.columns.pair names a second text".into());
-        [
-            Problem::list("model", ConfigError::list(model)),
-            Problem::list("model", short),
-            Problem::list("model", pair),
-            Problem::list("loss", ConfigError::list(recipe.loss.validate())),
-            Problem::list("loss", unfit_loss(recipe)),
-            Problem::list("data", ConfigError::list(recipe.data.validate())),
-        ]
-        .concat()
+        problems([
+            ("model", ConfigError::collect([model], [short, pair])),
+            ("loss", ConfigError::collect([recipe.loss.validate()], unfit_loss(recipe))),
+            ("data", recipe.data.validate()),
+        ])
     }
 
-    fn config(
-        recipe: &ClassificationRecipe,
-        corpus: &RecordData<Self>,
-        source: &Path,
-    ) -> Result<TextClassifierConfig, ClassificationError> {
+    fn config(recipe: &RecipeOf<Self>, corpus: &Self::DataModule, source: &Path) -> Result<Self::Config, Self::Error> {
         let config = recipe.model.config(corpus.vocabulary().vocab_size(), corpus.targets().labels().names().to_vec());
         let config = config.with_problem_type(corpus.targets().problem_type());
         config.validate().map_err(|error| ClassificationError::Config { path: source.into(), error })?;
         Ok(config)
     }
 
-    fn model(config: &TextClassifierConfig, seed: u64, device: &Device) -> TextClassifier {
-        config.init_with(&ParamBuilder::new(device, seed))
-    }
-
     on_encoder!();
+    on_records!();
 
     fn other_head(found: &TextClassifierConfig, config: &TextClassifierConfig) -> Option<String> {
         if found.problem_type != config.problem_type {
@@ -118,10 +106,7 @@ impl Task for Classification {
         Box::new(scores_of(corpus))
     }
 
-    fn figures(
-        model: &TextClassifier,
-        corpus: &RecordData<Self>,
-    ) -> Result<Vec<(String, String)>, ClassificationError> {
+    fn figures(model: &TextClassifier, corpus: &RecordData<Self>) -> Result<Vec<(String, String)>, Self::Error> {
         let task = ClassifierTask::new(model.valid(), SequenceLossConfig::default());
         let (loader, mut scores) = (corpus.reading(&model.devices()[0])?, scores_of(corpus));
         measure(&task, loader.as_ref(), &mut scores)?;
@@ -129,21 +114,6 @@ impl Task for Classification {
         let drawn = |report: &ClassReport| draw_confusion(&report.confusion, corpus.targets().labels().names());
         let found = scores.report.as_ref().and_then(Report::class);
         Ok(found.map(|report| (heading.to_string(), drawn(report))).into_iter().collect())
-    }
-
-    fn estimate(recipe: &ClassificationRecipe, config: &TextClassifierConfig, _device: &Device) -> Estimate {
-        let length = config.encoder.transformer.max_seq_len;
-        let cost = config.init_with(&ParamBuilder::counting()).cost(length);
-        estimate_of(&cost, length, recipe.data.batching, &recipe.training)
-    }
-
-    fn self_check(
-        recipe: &ClassificationRecipe,
-        config: &TextClassifierConfig,
-        corpus: &RecordData<Self>,
-        device: &Device,
-    ) -> Result<Vec<Check>, ClassificationError> {
-        self_check(recipe, config, corpus, device)
     }
 }
 
@@ -154,7 +124,7 @@ fn scores_of(corpus: &RecordData<Classification>) -> TextScores {
 }
 
 /// What of the loss means nothing for the labels of the recipe.
-fn unfit_loss(recipe: &ClassificationRecipe) -> Vec<String> {
+fn unfit_loss(recipe: &ClassificationRecipe) -> [Option<String>; 2] {
     let (loss, problem_type) = (&recipe.loss, ProblemType::from(&recipe.data.problem_type));
     let has_weights = loss.class_weights != ClassWeights::None;
     let weights = match problem_type {
@@ -169,5 +139,5 @@ fn unfit_loss(recipe: &ClassificationRecipe) -> Vec<String> {
     };
     let has_smoothing = problem_type != ProblemType::SingleLabel && loss.label_smoothing != 0.0;
     let smoothing = has_smoothing.then_some("loss.label_smoothing is for single labels: leave it out");
-    [weights, smoothing].into_iter().flatten().map(Into::into).collect()
+    [weights, smoothing].map(|text: Option<&str>| text.map(Into::into))
 }

@@ -1,43 +1,24 @@
 //! The `[model]` section of a recipe: the keys of the stack, and those of embedding and head around it.
 
-use std::collections::BTreeSet;
-use std::sync::LazyLock;
-
-use firelight_core::{AdapterConfig, AttentionPattern, TransformerConfig};
-use firelight_training::{Apart, Fields, fields_of_both};
-use serde::de::Deserializer;
+use firelight_core::AdapterConfig;
 use serde::{Deserialize, Serialize};
 
 use crate::encoder::TextEncoderConfig;
 use crate::heads::{HeadActivation, SequenceHeadConfig};
 use crate::loss::ProblemType;
 use crate::model::TextClassifierConfig;
+use crate::on_encoder::{EncoderKeys, EncoderRecipe};
 use crate::pooling::{PoolerConfig, PoolingConfig};
 
-/// The keys of the section: those of the model and those of the stack.
-static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, TransformerConfig>);
-
 /// The structure that a user chooses. The vocabulary comes from the tokenizer, the classes from the data.
-///
-/// In a file the keys of [`TransformerConfig`] stand beside those of the model. Every token sees every other where no other
-/// patterns are named; texts are cut to 256 tokens by default; `dropout` is the rate of residual branches, attention weights,
-/// embeddings and of the text's vector alike, where `attention_dropout`, `embedding_dropout` and `head_dropout` say nothing else.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ClassifierModelRecipe {
-    /// Keys of the model.
-    #[serde(flatten)]
-    own: Own,
-    /// The stack.
-    #[serde(flatten)]
-    pub transformer: TransformerConfig,
-}
+pub type ClassifierModelRecipe = EncoderRecipe<ClassifierKeys>;
 
 /// The keys that are not the stack's.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Own {
+pub struct ClassifierKeys {
     /// Segments that tokens may belong to; 2 for pairs of texts.
-    n_segments: usize,
+    pub(super) n_segments: usize,
     /// Where the vector of a text comes from.
     pooling: PoolingConfig,
     /// The activation function of a dense layer behind it.
@@ -53,7 +34,7 @@ struct Own {
 impl ClassifierModelRecipe {
     /// The whole configuration, for a vocabulary of this size and these classes.
     pub fn config(&self, vocab_size: usize, labels: Vec<String>) -> TextClassifierConfig {
-        let Own { n_segments, pooling, pooler, head_dropout, .. } = self.own;
+        let ClassifierKeys { n_segments, pooling, pooler, head_dropout, .. } = self.own;
         let pooler = PoolerConfig { pooling, dense: pooler };
         let (adapters, transformer) = (self.own.adapters.clone(), self.transformer.clone());
         TextClassifierConfig {
@@ -63,42 +44,18 @@ impl ClassifierModelRecipe {
             head: SequenceHeadConfig::new(pooler).with_dropout(head_dropout),
         }
     }
-
-    /// Segments that tokens may belong to.
-    pub(super) fn n_segments(&self) -> usize {
-        self.own.n_segments
-    }
-
-    /// The longest text, in tokens.
-    pub(super) fn max_seq_len(&self) -> usize {
-        self.transformer.max_seq_len
-    }
 }
 
-impl<'de> Deserialize<'de> for ClassifierModelRecipe {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Apart { mut own, rest, named } =
-            Apart::<Own, TransformerConfig>::read(deserializer, "ClassifierModelRecipe", &FIELDS)?;
-        let transformer = encoder_stack(rest, &named);
-        if !named.contains("head_dropout") {
-            own.head_dropout = transformer.first().block.dropout;
-        }
-        Ok(Self { own, transformer })
+impl EncoderKeys for ClassifierKeys {
+    fn head_dropout(&mut self) -> Option<&mut f64> {
+        Some(&mut self.head_dropout)
     }
-}
-
-/// The stack of an encoder, where a file has `named` so many keys of it.
-pub(crate) fn encoder_stack(stack: TransformerConfig, named: &BTreeSet<String>) -> TransformerConfig {
-    let mut stack = stack.for_recipe(|key| named.contains(key));
-    if !named.contains("patterns") && !named.contains("layers") {
-        stack = stack.with_patterns(vec![AttentionPattern::Full]);
-    }
-    stack
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_core::AttentionPattern;
 
     #[test]
     fn an_encoder_sees_everything_and_has_one_dropout() {

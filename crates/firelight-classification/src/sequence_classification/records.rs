@@ -12,7 +12,6 @@ use firelight_training::RecipeOf;
 use firelight_storage::{InputError, listed};
 
 use super::Classification;
-use super::model_recipe::ClassifierModelRecipe;
 use super::recipe::LabelledRecipe;
 use super::targets::Targets;
 use crate::data::{EncodedText, Example, Target, TextBatcher};
@@ -33,10 +32,6 @@ impl RecordTask for Classification {
 
     fn source(data: &LabelledRecipe) -> Source<'_> {
         source!(data)
-    }
-
-    fn max_seq_len(model: &ClassifierModelRecipe) -> usize {
-        model.max_seq_len()
     }
 
     fn settle(recipe: &mut RecipeOf<Self>, data: &RecordData<Self>) -> Result<(), ClassificationError> {

@@ -8,7 +8,7 @@ use burn::tensor::Device;
 use firelight_core::ParamBuilder;
 use firelight_storage::Checkpoint;
 use firelight_training::{
-    DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, TaskEvaluation, Trainer,
+    DataModule, Estimate, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, TaskEvaluation, Trainer,
 };
 
 use super::records::tests as texts;
@@ -211,7 +211,7 @@ fn the_stack_is_counted() {
                 position = \"none\"\n[training]\nsteps = 10\nbatch_size = 3\n";
     let recipe = ClassificationRecipe::parse(text, "small.toml", &[]).unwrap();
     let config = recipe.model.config(5, vec!["a".into(), "b".into()]);
-    let found = Classification::estimate(&recipe, &config, &Device::default());
+    let found = Estimate::of::<Classification>(&recipe, &config, &Device::default());
     // A block has 288 + 552 + 32 numbers, the stack a norm of 16, the embedding 40, the head 18.
     assert_eq!(found.parameters, 872 + 16 + 40 + 18);
     // The head of 16 numbers is computed once in 4 tokens.

@@ -4,8 +4,9 @@
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use firelight_core::{AuxiliaryLosses, LossConfig, Pass, TokenLoss};
-use firelight_training::{LossOutput, Objective, Switches, TrainLoss, TrainingModule, ValidOutput};
+use firelight_core::LossConfig;
+use firelight_tasks::{plain_pass, token_report, token_step, train_step};
+use firelight_training::{Objective, Switches, TrainLoss, TrainingModule, ValidOutput};
 
 use crate::data::{EncodedText, EncodedWords, input_of};
 use crate::encoder::TextInput;
@@ -72,12 +73,6 @@ pub struct TagAnswers {
     pub tags: Tensor<2, Int>,
 }
 
-/// The plain cross-entropy, and beside it the loss that `config` minimises, where that is another one.
-fn report(loss: TokenLoss, config: &LossConfig) -> LossOutput {
-    let training_total = (!config.is_plain()).then_some(loss.total);
-    LossOutput::new(loss.cross_entropy, loss.count).with_training_total(training_total)
-}
-
 impl Objective for TokenClassifier {
     type Batch = TaggedBatch;
     type Loss = LossConfig;
@@ -85,19 +80,17 @@ impl Objective for TokenClassifier {
 
     /// What is minimised is the loss of the words and, with experts, the load balance.
     fn train_loss(&self, batch: TaggedBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
-        let mut auxiliary = AuxiliaryLosses::default();
-        let pass = Pass::default().with_precision(switches.dtype).with_recomputation(switches.recompute_blocks);
-        let logits = self.forward(&batch.input, &mut pass.with_losses(&mut auxiliary));
-        let token_loss = loss.init().forward(logits, batch.targets, Some(batch.ignored));
-        let minimised = auxiliary.added_to(token_loss.mean(), loss.load_balance);
-        TrainLoss { minimised, reported: report(token_loss, loss) }
+        train_step(switches, loss.load_balance, |[pass]| {
+            let logits = self.forward(&batch.input, pass);
+            token_step(loss.init().forward(logits, batch.targets, Some(batch.ignored)), loss)
+        })
     }
 
     fn valid_step(&self, batch: TaggedBatch, switches: Switches) -> ValidOutput<TagAnswers> {
-        let logits = self.forward(&batch.input, &mut Pass::default().with_precision(switches.dtype)); // [B, T, C]
-        let (plain, tags) = (LossConfig::default(), logits.clone().argmax(2).squeeze_dim(2));
-        let loss = plain.init().forward(logits, batch.targets, Some(batch.ignored));
-        ValidOutput::new(report(loss, &plain), TagAnswers { numbers: batch.numbers, tags })
+        let logits = self.forward(&batch.input, &mut plain_pass(switches)); // [B, T, C]
+        let tags = logits.clone().argmax(2).squeeze_dim(2);
+        let loss = LossConfig::default().init().forward(logits, batch.targets, Some(batch.ignored));
+        ValidOutput::new(token_report(loss), TagAnswers { numbers: batch.numbers, tags })
     }
 }
 

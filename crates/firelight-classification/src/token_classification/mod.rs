@@ -11,18 +11,18 @@ mod tests;
 
 use std::path::Path;
 
-use burn::tensor::Device;
-use firelight_core::{ConfigError, LossConfig, ParamBuilder};
-use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, Task};
+use firelight_core::{ConfigError, LossConfig};
+use firelight_tasks::problems;
+use firelight_training::{BuiltIn, Evaluator, Problem, RecipeOf, Task};
 
 pub use batch::{TagAnswers, TaggedBatch, TaggedBatcher, TaggedExample, TokenClassifierTask};
 pub use evaluate::evaluate_tags;
-pub use recipe::{TaggedRecipe, TokenClassificationRecipe, TokenModelRecipe};
+pub use recipe::{TaggedRecipe, TokenClassificationRecipe, TokenKeys, TokenModelRecipe};
 
 use crate::error::ClassificationError;
 use crate::model::{TokenClassifier, TokenClassifierConfig};
 use crate::on_encoder::{on_encoder, other_classes};
-use crate::records::{RecordData, estimate_of, self_check};
+use crate::records::{RecordData, on_records};
 
 /// A training of a classifier of tokens that is ready to begin.
 pub type TokenClassificationRun = firelight_training::Run<TokenClassification>;
@@ -48,55 +48,28 @@ impl Task for TokenClassification {
         let model = recipe.model.config(1, vec!["a".into(), "b".into()]).validate();
         let short = recipe.model.transformer.max_seq_len < 4;
         let short = short.then(|| "max_seq_len must be at least 4: two tokens stand around a sentence".into());
-        [
-            Problem::list("model", ConfigError::list(model)),
-            Problem::list("model", short),
-            Problem::list("loss", ConfigError::list(recipe.loss.validate())),
-            Problem::list("data", ConfigError::list(recipe.data.validate())),
-        ]
-        .concat()
+        problems([
+            ("model", ConfigError::collect([model], [short])),
+            ("loss", recipe.loss.validate()),
+            ("data", recipe.data.validate()),
+        ])
     }
 
-    fn config(
-        recipe: &TokenClassificationRecipe,
-        corpus: &RecordData<Self>,
-        source: &Path,
-    ) -> Result<TokenClassifierConfig, ClassificationError> {
+    fn config(recipe: &RecipeOf<Self>, corpus: &Self::DataModule, source: &Path) -> Result<Self::Config, Self::Error> {
         let config = recipe.model.config(corpus.vocabulary().vocab_size(), corpus.targets().names().to_vec());
         config.validate().map_err(|error| ClassificationError::Config { path: source.into(), error })?;
         Ok(config)
     }
 
-    fn model(config: &TokenClassifierConfig, seed: u64, device: &Device) -> TokenClassifier {
-        config.init_with(&ParamBuilder::new(device, seed))
-    }
-
     on_encoder!();
+    on_records!();
 
     fn other_head(found: &TokenClassifierConfig, config: &TokenClassifierConfig) -> Option<String> {
         other_classes(&found.labels, &config.labels)
     }
 
-    fn evaluator(
-        corpus: &RecordData<Self>,
-        _recipe: &TokenClassificationRecipe,
-    ) -> Box<dyn Evaluator<TokenClassifierTask>> {
+    fn evaluator(corpus: &RecordData<Self>, _recipe: &RecipeOf<Self>) -> Box<dyn Evaluator<TokenClassifierTask>> {
         let (examples, sentences) = (corpus.validation(), corpus.validation_records());
         Box::new(score::TagScores::on(corpus.targets().names(), examples, sentences))
-    }
-
-    fn estimate(recipe: &TokenClassificationRecipe, config: &TokenClassifierConfig, _device: &Device) -> Estimate {
-        let length = config.encoder.transformer.max_seq_len;
-        let cost = config.init_with(&ParamBuilder::counting()).cost(length);
-        estimate_of(&cost, length, recipe.data.batching, &recipe.training)
-    }
-
-    fn self_check(
-        recipe: &TokenClassificationRecipe,
-        config: &TokenClassifierConfig,
-        corpus: &RecordData<Self>,
-        device: &Device,
-    ) -> Result<Vec<Check>, ClassificationError> {
-        self_check(recipe, config, corpus, device)
     }
 }

@@ -1,19 +1,16 @@
 //! What a recipe of a classifier of tokens says, and the recipe that is built in.
 
-use std::sync::LazyLock;
-
-use firelight_core::{AdapterConfig, ConfigError, LossConfig, TransformerConfig, kind};
+use firelight_core::{AdapterConfig, ConfigError, LossConfig, kind};
 use firelight_data::tagged::TagScheme;
 use firelight_data::{Batching, SplitConfig, TokenizerConfig};
-use firelight_training::{Apart, Fields, Recipe, fields_of_both};
-use serde::de::Deserializer;
+use firelight_training::Recipe;
 use serde::{Deserialize, Serialize};
 
 use crate::encoder::TextEncoderConfig;
 use crate::heads::TokenHeadConfig;
 use crate::model::TokenClassifierConfig;
+use crate::on_encoder::{EncoderKeys, EncoderRecipe};
 use crate::records::source;
-use crate::sequence_classification::encoder_stack;
 
 /// The recipe of a classifier of tokens.
 pub type TokenClassificationRecipe = Recipe<TaggedRecipe, TokenModelRecipe, LossConfig>;
@@ -58,25 +55,13 @@ impl TaggedRecipe {
     }
 }
 
-/// The keys of `[model]`: those of the model and those of the stack.
-static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, TransformerConfig>);
-
-/// The `[model]` section: the encoder as in the recipe of a classifier of texts, with a head for every token. `dropout` is that of
-/// the head, too, where `head_dropout` says nothing else.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct TokenModelRecipe {
-    /// Keys of the model.
-    #[serde(flatten)]
-    own: Own,
-    /// The stack.
-    #[serde(flatten)]
-    pub transformer: TransformerConfig,
-}
+/// The `[model]` section: an encoder with a head for every token.
+pub type TokenModelRecipe = EncoderRecipe<TokenKeys>;
 
 /// The keys that are not the stack's.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Own {
+pub struct TokenKeys {
     /// Segments that tokens may belong to.
     n_segments: usize,
     /// Dropout of the tokens' vectors.
@@ -89,25 +74,19 @@ struct Own {
 impl TokenModelRecipe {
     /// The whole configuration, for a vocabulary of this size and these tags.
     pub fn config(&self, vocab_size: usize, tags: Vec<String>) -> TokenClassifierConfig {
-        let Own { n_segments, adapters, .. } = self.own.clone();
+        let TokenKeys { n_segments, head_dropout, adapters } = self.own.clone();
         let transformer = self.transformer.clone();
         TokenClassifierConfig {
             labels: tags,
             encoder: TextEncoderConfig { vocab_size, n_segments, adapters, transformer },
-            head: TokenHeadConfig { dropout: self.own.head_dropout },
+            head: TokenHeadConfig { dropout: head_dropout },
         }
     }
 }
 
-impl<'de> Deserialize<'de> for TokenModelRecipe {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Apart { mut own, rest, named } =
-            Apart::<Own, TransformerConfig>::read(deserializer, "TokenModelRecipe", &FIELDS)?;
-        let transformer = encoder_stack(rest, &named);
-        if !named.contains("head_dropout") {
-            own.head_dropout = transformer.first().block.dropout;
-        }
-        Ok(Self { own, transformer })
+impl EncoderKeys for TokenKeys {
+    fn head_dropout(&mut self) -> Option<&mut f64> {
+        Some(&mut self.head_dropout)
     }
 }
 

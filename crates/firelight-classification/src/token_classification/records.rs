@@ -10,7 +10,7 @@ use firelight_data::tagged::{self, TaggedSentence};
 
 use super::TokenClassification;
 use super::batch::{TaggedBatcher, TaggedExample};
-use super::recipe::{TaggedRecipe, TokenModelRecipe};
+use super::recipe::TaggedRecipe;
 use crate::data::EncodedText;
 use crate::encoder::TextInput;
 use crate::error::ClassificationError;
@@ -29,10 +29,6 @@ impl RecordTask for TokenClassification {
 
     fn source(data: &TaggedRecipe) -> Source<'_> {
         source!(data)
-    }
-
-    fn max_seq_len(model: &TokenModelRecipe) -> usize {
-        model.transformer.max_seq_len
     }
 
     fn read_file(data: &TaggedRecipe, file: &Path) -> Result<Vec<TaggedSentence>, DataError> {

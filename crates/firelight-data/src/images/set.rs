@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use firelight_storage::{InputError, listed, shortened, write_atomic_with};
+use firelight_storage::{InputError, ModelFolder, listed, shortened, unfit_file, write_atomic_with};
 use memmap2::Mmap;
 use rayon::prelude::*;
 
-use super::{Image, ImageError, ImageShape, ReadOptions, idx};
+use super::{Image, ImageError, ImageShape, Normalization, ReadOptions, idx};
 
 /// Labelled images of one shape. Cheap to clone and to cut into parts.
 #[derive(Clone)]
@@ -176,6 +176,27 @@ impl ImageSet {
             writer.write_all(self.pixels())
         })?;
         Ok(())
+    }
+
+    /// Opens the images of a run folder, of which its index says classes and labels, and how they are normalised.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if they have other channels than the normalization.
+    pub fn of_run(
+        folder: &ModelFolder,
+        normalization: &Normalization,
+        classes: Vec<String>,
+        labels: Vec<u32>,
+    ) -> Result<Self, ImageError> {
+        let images = Self::open(folder.images(), classes, labels)?;
+        let channels = images.shape.channels;
+        match normalization.fits(channels) {
+            true => Ok(images),
+            false => {
+                let reason = format!("its normalization is not one of {channels} channels");
+                Err(unfit_file(&folder.image_index(), &reason).into())
+            }
+        }
     }
 
     /// Opens what [`save`](Self::save) wrote, memory-mapped. The file must not change while it is open.

@@ -123,7 +123,9 @@ impl SplitConfig {
             return Err(no_data_at(data));
         }
         if !data.is_file() && !data.is_dir() {
-            return Err(InputError::in_file(data, "is neither a file nor a folder").advise("copy its content to a file"));
+            return Err(
+                InputError::in_file(data, "is neither a file nor a folder").advise("copy its content to a file")
+            );
         }
         let training = match data.is_file() {
             true => vec![data.into()],

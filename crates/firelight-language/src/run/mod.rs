@@ -2,7 +2,8 @@
 //! `firelight_training::Run` does the rest.
 
 mod corpus;
-mod estimate;
+#[cfg(test)]
+mod estimate_tests;
 mod evaluate;
 mod model_recipe;
 mod recipe;
@@ -15,8 +16,9 @@ mod text;
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_core::{ConfigError, LossConfig, ParamBuilder, check_adapters, merge_adapters};
-use firelight_training::{BuiltIn, Check, Estimate, Problem, ROWS, Task};
+use firelight_core::{LossConfig, ParamBuilder};
+use firelight_tasks::{cost_of, problems, structure};
+use firelight_training::{BatchCost, BuiltIn, Check, Problem, ROWS, Task};
 
 pub use evaluate::{Evaluation, evaluate};
 pub use model_recipe::ModelRecipe;
@@ -50,12 +52,11 @@ impl Task for Language {
     type Error = LanguageError;
 
     fn judge(recipe: &LanguageRecipe) -> Vec<Problem> {
-        let checks = [
+        problems([
             ("model", recipe.model.config(1).validate()),
             ("loss", recipe.loss.validate()),
             ("data", recipe.data.validate()),
-        ];
-        checks.into_iter().flat_map(|(section, check)| Problem::list(section, ConfigError::list(check))).collect()
+        ])
     }
 
     fn config(recipe: &LanguageRecipe, corpus: &LmText, source: &Path) -> Result<LanguageModelConfig, LanguageError> {
@@ -64,39 +65,17 @@ impl Task for Language {
         Ok(config)
     }
 
-    fn problems(config: &LanguageModelConfig) -> Vec<String> {
-        ConfigError::list(config.validate())
+    structure!(adapters, |config, params| config.transformer.init_with(&params.scope(STACK)));
+
+    fn batch_cost(recipe: &LanguageRecipe, config: &LanguageModelConfig, _device: &Device) -> BatchCost {
+        let length = config.transformer.max_seq_len;
+        let cost = config.init_with(&ParamBuilder::counting()).cost(length);
+        let tokens = recipe.data.batching.max_batch_tokens(recipe.training.batch_size, length);
+        cost_of(&cost, config.vocab_size, tokens)
     }
 
-    fn model(config: &LanguageModelConfig, seed: u64, device: &Device) -> LanguageModel {
-        config.init_with(&ParamBuilder::new(device, seed))
-    }
-
-    fn inspect(config: &LanguageModelConfig, _device: &Device) -> Vec<Problem> {
-        let stack = |params: &ParamBuilder| config.transformer.init_with(&params.scope(STACK));
-        Problem::list("model", ConfigError::list(check_adapters(config.adapters.as_ref(), stack)))
-    }
-
-    fn has_adapters(config: &LanguageModelConfig) -> bool {
-        config.adapters.is_some()
-    }
-
-    fn merged(config: &LanguageModelConfig, model: LanguageModel) -> (LanguageModelConfig, LanguageModel) {
-        let bare = config.clone().with_adapters(None);
-        (bare, config.adapters.iter().fold(model, merge_adapters))
-    }
-
-    fn estimate(recipe: &LanguageRecipe, config: &LanguageModelConfig, _device: &Device) -> Estimate {
-        estimate::estimate(config, recipe)
-    }
-
-    fn self_check(
-        recipe: &LanguageRecipe,
-        config: &LanguageModelConfig,
-        corpus: &LmText,
-        device: &Device,
-    ) -> Result<Vec<Check>, LanguageError> {
-        let tokens = corpus.first_tokens(self_check::TOKENS + 1);
-        self_check::self_check(&config.clone().with_adapters(None), recipe.seed, &tokens, device)
+    fn self_check(run: &Run) -> Result<Vec<Check>, LanguageError> {
+        let (config, tokens) = (run.config().clone(), run.corpus.first_tokens(self_check::TOKENS + 1));
+        self_check::self_check(&config.with_adapters(None), run.recipe.seed, &tokens, run.device())
     }
 }

@@ -1,24 +1,19 @@
 //! The `[model]` section of a language recipe: the keys of the stack itself, so that a recipe can ask for whatever core can
 //! build, and those of the model around it.
 
-use std::sync::LazyLock;
-
 use firelight_core::{AdapterConfig, EmbeddingScale, HeadOptions, TransformerConfig};
-use firelight_training::{Apart, Fields, fields_of_both};
-use serde::de::Deserializer;
+use firelight_training::Apart;
 use serde::{Deserialize, Serialize};
 
 use crate::model::LanguageModelConfig;
-
-/// The keys of the section: those of the stack and those of the model.
-static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, TransformerConfig>);
 
 /// The structure that a user chooses. The vocabulary comes from the tokenizer.
 ///
 /// In a file the keys of the stack stand beside those of the model, with two differences from [`TransformerConfig`]: the context is 256
 /// tokens by default, and `dropout` is the rate of residual branches, attention weights and embeddings alike, where
 /// `attention_dropout` and `embedding_dropout` say nothing else.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Apart<Own, TransformerConfig>")]
 pub struct ModelRecipe {
     /// The head shares the embedding's matrix. Default: true.
     pub tied: bool,
@@ -60,12 +55,10 @@ impl Default for Own {
     }
 }
 
-impl<'de> Deserialize<'de> for ModelRecipe {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Apart { own, rest, named } = Apart::<Own, TransformerConfig>::read(deserializer, "ModelRecipe", &FIELDS)?;
+impl From<Apart<Own, TransformerConfig>> for ModelRecipe {
+    fn from(Apart { own, rest, named }: Apart<Own, TransformerConfig>) -> Self {
         let Own { tied, scale_embedding, head, adapters } = own;
-        let transformer = rest.for_recipe(|key| named.contains(key));
-        Ok(Self { tied, scale_embedding, head, adapters, transformer })
+        Self { tied, scale_embedding, head, adapters, transformer: rest.for_recipe(|key| named.contains(key)) }
     }
 }
 

@@ -23,9 +23,7 @@ pub(super) fn self_check(
     text: &[u32],
     device: &Device,
 ) -> Result<Vec<Check>, LanguageError> {
-    let quiet = config.clone().with_transformer(|stack| {
-        stack.with_dropout(0.0).with_attention_dropout(0.0).with_embedding_dropout(0.0).with_stochastic_depth(0.0)
-    });
+    let quiet = config.clone().with_transformer(|stack| stack.with_dropout(0.0).with_stochastic_depth(0.0));
     let model = quiet.init_with(&ParamBuilder::new(device, seed)).valid();
     let length = model.max_seq_len().min(TOKENS).min(text.len() - 1);
     let window = &text[..length + 1];

@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_core::ConfigError;
 use firelight_data::{DataError, Documents, Mixture, Split, TokenFile, Tokenizer, Tokens, save_lengths, stories};
-use firelight_storage::{InputError, ModelFolder, read_text_file, write_atomic};
+use firelight_storage::{InputError, ModelFolder, read_json, unfit_file, write_json};
 use firelight_training::DataModule;
 use serde::{Deserialize, Serialize};
 
@@ -84,9 +84,6 @@ impl DataModule<Language> for LmText {
             (paths, _) => Sources::at(&recipe.data, paths)?,
         };
         Mixture::<()>::check(&recipe.data.weights, paths.len().max(1))?;
-        if !paths.is_empty() {
-            recipe.data.stories = None; // so that the recipe in the folder does not promise stories
-        }
         let tokenizer = match recipe.init.run_with_tokenizer(recipe.data.tokenizer.is_file())? {
             Some(run) => Tokenizer::load(run.tokenizer())?,
             None => sources.tokenizer(&recipe.data)?,
@@ -96,10 +93,8 @@ impl DataModule<Language> for LmText {
         Self::new(recipe, tokenizer, parts)
     }
 
-    fn recall(recipe: &mut LanguageRecipe, stored: &LanguageRecipe) {
-        if stored.data.stories.is_none() {
-            recipe.data.stories = None; // a text was given in their place
-        }
+    fn forget_generated(recipe: &mut LanguageRecipe) {
+        recipe.data.stories = None;
     }
 
     fn save(&self, folder: &ModelFolder) -> Result<(), LanguageError> {
@@ -109,8 +104,7 @@ impl DataModule<Language> for LmText {
         if !documents.is_empty() {
             save_lengths(folder.documents(), &documents)?;
         }
-        let lengths = serde_json::to_string(&self.lengths());
-        write_atomic(folder.sources(), lengths.unwrap_or_else(|error| unreachable!("a list of numbers: {error}")))?;
+        write_json(folder.sources(), &self.lengths())?;
         Ok(self.tokenizer.save(folder.tokenizer())?)
     }
 
@@ -182,16 +176,14 @@ impl DataModule<Language> for LmText {
 
 /// How many tokens of each source are in which part.
 fn read_lengths(path: &Path, tokens: usize) -> Result<Vec<SourceLengths>, LanguageError> {
-    let broken = |reason: String| {
-        let problem = format!("does not fit the run: {reason}");
-        InputError::in_file(path, problem).advise("restore the file that belongs to it")
-    };
-    let text = read_text_file(path, SOURCES_LIMIT)?;
-    let lengths: Vec<SourceLengths> = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
+    let lengths: Vec<SourceLengths> = read_json(path, SOURCES_LIMIT)?;
     let numbers = lengths.iter().flat_map(|of| [of.training, of.validation]);
     match numbers.fold(0_usize, usize::saturating_add) {
         sum if sum == tokens && !lengths.is_empty() => Ok(lengths),
-        sum => Err(broken(format!("its sources have {sum} tokens, but data.tokens has {tokens}")).into()),
+        sum => {
+            let reason = format!("its sources have {sum} tokens, but data.tokens has {tokens}");
+            Err(unfit_file(path, &reason).into())
+        }
     }
 }
 

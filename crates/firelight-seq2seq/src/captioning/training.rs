@@ -3,14 +3,15 @@
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use firelight_core::{AuxiliaryLosses, LossConfig, Pass, SequenceInput};
+use firelight_core::{LossConfig, Pass, SequenceInput};
 use firelight_data::ImageShape;
+use firelight_tasks::{plain_pass, train_step};
 use firelight_training::{Objective, Switches, TrainLoss, ValidOutput};
 
 use super::model::CaptionModel;
 use crate::data::{right_padded, shifted};
 use crate::inference::TargetDecoder;
-use crate::training::{TargetAnswers, pass, train_loss, valid_output};
+use crate::training::{TargetAnswers, target_step, valid_output};
 
 /// What one step of a model reads.
 #[derive(Debug, Clone)]
@@ -66,15 +67,14 @@ impl Objective for CaptionModel {
     type Answers = TargetAnswers;
 
     fn train_loss(&self, batch: CaptionBatch, loss: &LossConfig, switches: Switches) -> TrainLoss {
-        let [mut image, mut text] = [AuxiliaryLosses::default(), AuxiliaryLosses::default()];
-        let [mut of_image, mut of_text] =
-            [pass(switches, true).with_losses(&mut image), pass(switches, true).with_losses(&mut text)];
-        let hidden = hidden(self, &batch, &mut of_image, &mut of_text);
-        train_loss(self.lazy_logits(hidden), (batch.targets, batch.padding), loss, &[image, text])
+        train_step(switches, loss.load_balance, |[image, text]| {
+            let hidden = hidden(self, &batch, image, text);
+            target_step(self.lazy_logits(hidden), (batch.targets, batch.padding), loss)
+        })
     }
 
     fn valid_step(&self, batch: CaptionBatch, switches: Switches) -> ValidOutput<TargetAnswers> {
-        let hidden = hidden(self, &batch, &mut pass(switches, false), &mut pass(switches, false));
+        let hidden = hidden(self, &batch, &mut plain_pass(switches), &mut plain_pass(switches));
         valid_output(self.logits(hidden), (batch.targets, batch.padding))
     }
 }

@@ -1,7 +1,8 @@
 //! Encoder-decoders as recipes train them: what `[data]`, `[model]` and `[loss]` mean, and how pairs become batches.
 //! `firelight_training::Run` does the rest.
 
-mod estimate;
+#[cfg(test)]
+mod estimate_tests;
 mod evaluate;
 mod files;
 mod model_recipe;
@@ -13,8 +14,9 @@ mod self_check;
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_core::{ConfigError, LossConfig, ParamBuilder, check_adapters, merge_adapters};
-use firelight_training::{BuiltIn, Check, Estimate, Evaluator, Problem, ROWS, Task};
+use firelight_core::{ConfigError, LossConfig, ParamBuilder};
+use firelight_tasks::{cost_of, problems, structure};
+use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, Problem, ROWS, Task};
 
 pub use evaluate::{Evaluation, evaluate};
 pub use model_recipe::Seq2SeqModelRecipe;
@@ -58,13 +60,11 @@ impl Task for Seq2Seq {
                 "tying = \"{name}\" needs data.joint = true: one matrix for one vocabulary; set it to \"{without}\""
             )
         });
-        let problems = [
-            ("model", ConfigError::list(recipe.model.config([2, 2], 0).validate())),
-            ("model", apart.into_iter().collect()),
-            ("loss", ConfigError::list(recipe.loss.validate())),
-            ("data", ConfigError::list(recipe.data.validate())),
-        ];
-        problems.into_iter().flat_map(|(section, problems)| Problem::list(section, problems)).collect()
+        problems([
+            ("model", ConfigError::collect([recipe.model.config([2, 2], 0).validate()], [apart])),
+            ("loss", recipe.loss.validate()),
+            ("data", recipe.data.validate()),
+        ])
     }
 
     fn config(recipe: &Seq2SeqRecipe, corpus: &PairText, source: &Path) -> Result<Seq2SeqConfig, Seq2SeqError> {
@@ -76,27 +76,7 @@ impl Task for Seq2Seq {
         Ok(config)
     }
 
-    fn problems(config: &Seq2SeqConfig) -> Vec<String> {
-        ConfigError::list(config.validate())
-    }
-
-    fn model(config: &Seq2SeqConfig, seed: u64, device: &Device) -> Seq2SeqModel {
-        config.init_with(&ParamBuilder::new(device, seed))
-    }
-
-    fn inspect(config: &Seq2SeqConfig, _device: &Device) -> Vec<Problem> {
-        let stacks = |params: &ParamBuilder| config.stacks.init_with(&params.scope(STACKS));
-        Problem::list("model", ConfigError::list(check_adapters(config.adapters.as_ref(), stacks)))
-    }
-
-    fn has_adapters(config: &Seq2SeqConfig) -> bool {
-        config.adapters.is_some()
-    }
-
-    fn merged(config: &Seq2SeqConfig, model: Seq2SeqModel) -> (Seq2SeqConfig, Seq2SeqModel) {
-        let bare = config.clone().with_adapters(None);
-        (bare, config.adapters.iter().fold(model, merge_adapters))
-    }
+    structure!(adapters, |config, params| config.stacks.init_with(&params.scope(STACKS)));
 
     fn evaluator(corpus: &PairText, recipe: &Seq2SeqRecipe) -> Box<dyn Evaluator<Seq2SeqTask>> {
         let pairs = &corpus.validation()[..recipe.data.translated.min(corpus.validation().len())];
@@ -105,16 +85,15 @@ impl Task for Seq2Seq {
         Box::new(TargetScores::new((!pairs.is_empty()).then(written)))
     }
 
-    fn estimate(recipe: &Seq2SeqRecipe, config: &Seq2SeqConfig, _device: &Device) -> Estimate {
-        estimate::estimate(config, recipe)
+    /// A token is one of the target with one of the source, as many of both.
+    fn batch_cost(recipe: &Seq2SeqRecipe, config: &Seq2SeqConfig, _device: &Device) -> BatchCost {
+        let lengths = [&config.stacks.encoder, &config.stacks.decoder].map(|stack| stack.max_seq_len);
+        let cost = config.init_with(&ParamBuilder::counting()).cost(lengths);
+        let tokens = recipe.data.batching.max_batch_tokens(recipe.training.batch_size, lengths[1]);
+        cost_of(&cost, config.target_vocab_size, tokens)
     }
 
-    fn self_check(
-        recipe: &Seq2SeqRecipe,
-        config: &Seq2SeqConfig,
-        corpus: &PairText,
-        device: &Device,
-    ) -> Result<Vec<Check>, Seq2SeqError> {
-        self_check::self_check(&config.clone().with_adapters(None), recipe.seed, corpus, device)
+    fn self_check(run: &Run) -> Result<Vec<Check>, Seq2SeqError> {
+        self_check::self_check(run)
     }
 }

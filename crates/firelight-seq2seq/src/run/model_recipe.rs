@@ -1,20 +1,14 @@
 //! The `[model]` section of a recipe: the keys of one stack, from which encoder and decoder are made, and those of the model
 //! around them.
 
-use std::sync::LazyLock;
-
 use firelight_core::{
     AdapterConfig, AttentionPattern, EmbeddingScale, EncoderDecoderConfig, HeadOptions, PositionConfig,
     TransformerConfig,
 };
-use firelight_training::{Apart, Fields, fields_of_both};
-use serde::de::Deserializer;
+use firelight_training::Apart;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Seq2SeqConfig, Tying};
-
-/// The keys of the section: those of the model and those of the stack.
-static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, TransformerConfig>);
 
 /// The structure that a user chooses. The vocabularies come from the tokenizers.
 ///
@@ -22,7 +16,8 @@ static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, Transforme
 /// for its `n_layers`, which `n_encoder_layers` may set apart, and for its pattern: a source is seen whole. Sequences are 256
 /// tokens by default, and `dropout` is the rate of residual branches, attention weights and embeddings alike, where
 /// `attention_dropout` and `embedding_dropout` say nothing else.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Apart<Own, TransformerConfig>")]
 pub struct Seq2SeqModelRecipe {
     /// Keys of the model.
     #[serde(flatten)]
@@ -90,11 +85,9 @@ impl Seq2SeqModelRecipe {
     }
 }
 
-impl<'de> Deserialize<'de> for Seq2SeqModelRecipe {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Apart { own, rest, named } =
-            Apart::<Own, TransformerConfig>::read(deserializer, "Seq2SeqModelRecipe", &FIELDS)?;
-        Ok(Self { own, transformer: rest.for_recipe(|key| named.contains(key)) })
+impl From<Apart<Own, TransformerConfig>> for Seq2SeqModelRecipe {
+    fn from(Apart { own, rest, named }: Apart<Own, TransformerConfig>) -> Self {
+        Self { own, transformer: rest.for_recipe(|key| named.contains(key)) }
     }
 }
 

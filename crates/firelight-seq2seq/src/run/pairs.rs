@@ -9,7 +9,7 @@ use burn::data::dataloader::DataLoader;
 use burn::data::dataset::InMemDataset;
 use burn::tensor::Device;
 use firelight_data::{
-    BatchPlan, Batching, Denoising, Dropped, EncodedPair, LengthFilter, Noise, NoiseSeed, Pair, PairColumns, PairFiles,
+    BatchPlan, Denoising, Dropped, EncodedPair, LengthFilter, Noise, NoiseSeed, Pair, PairColumns, PairFiles,
     ParallelText, SplitFiles, StepLoader, Tokenizer, read_text,
 };
 use firelight_storage::{InputError, ModelFolder, write_json_lines};
@@ -111,9 +111,6 @@ impl PairText {
 impl DataModule<Seq2Seq> for PairText {
     fn read(recipe: &mut Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, Seq2SeqError> {
         let texts = texts_of(recipe, source, paths)?;
-        if !paths.is_empty() {
-            recipe.data.toy = None; // so that the recipe in the folder does not promise generated pairs
-        }
         let vocabulary = match recipe.init.run_with_tokenizer(recipe.data.tokenizer.is_file())? {
             Some(run) => Vocabulary::load(&run, recipe.data.joint)?,
             None => train_tokenizers(recipe, &texts.training)?,
@@ -121,10 +118,8 @@ impl DataModule<Seq2Seq> for PairText {
         Self::new(recipe, vocabulary, texts)
     }
 
-    fn recall(recipe: &mut Seq2SeqRecipe, stored: &Seq2SeqRecipe) {
-        if stored.data.toy.is_none() {
-            recipe.data.toy = None; // pairs were given in its place
-        }
+    fn forget_generated(recipe: &mut Seq2SeqRecipe) {
+        recipe.data.toy = None;
     }
 
     fn save(&self, folder: &ModelFolder) -> Result<(), Seq2SeqError> {
@@ -205,12 +200,11 @@ pub(super) fn loader_of(
     pairs: Vec<EncodedPair>,
     device: &Device,
 ) -> Result<StepLoader<EncodedPair, PairBatch>, Seq2SeqError> {
-    let batching = Batching::to_read(pairs.iter().map(length).max().unwrap_or(1));
-    let plan = BatchPlan::new(batching, 1, pairs.iter().map(length))?;
-    Ok(StepLoader::planned(InMemDataset::new(pairs), batcher(vocabulary), plan, device))
+    let lengths: Vec<usize> = pairs.iter().map(length).collect();
+    Ok(StepLoader::to_read(InMemDataset::new(pairs), batcher(vocabulary), &lengths, device)?)
 }
 
-fn batcher(vocabulary: &Vocabulary) -> PairBatcher {
+pub(super) fn batcher(vocabulary: &Vocabulary) -> PairBatcher {
     let ends = vocabulary.ends();
     PairBatcher::new(ends.start, ends.source, ends.target)
 }

@@ -4,14 +4,15 @@
 use burn::data::dataloader::batcher::Batcher;
 use burn::module::Module;
 use burn::tensor::Device;
-use firelight_core::{LossConfig, ParamBuilder};
+use firelight_core::LossConfig;
 use firelight_data::EncodedPair;
-use firelight_training::Check;
+use firelight_training::{Check, Task};
 
-use super::PairText;
-use crate::data::{PairBatch, PairBatcher, right_padded};
+use super::pairs::batcher;
+use super::{Run, Seq2Seq};
+use crate::data::right_padded;
 use crate::error::Seq2SeqError;
-use crate::model::{Seq2SeqConfig, Seq2SeqModel};
+use crate::model::Seq2SeqModel;
 use crate::training::Seq2SeqTask;
 
 /// Pairs of the batch that is to be overfitted.
@@ -20,17 +21,12 @@ const PAIRS: usize = 4;
 /// The most tokens of a side that are tried: attention costs their square, and more show nothing that these do not.
 const TOKENS: usize = 512;
 
-/// Checks the model of `config` and `seed`, without dropout, on the first pairs.
-pub(super) fn self_check(
-    config: &Seq2SeqConfig,
-    seed: u64,
-    corpus: &PairText,
-    device: &Device,
-) -> Result<Vec<Check>, Seq2SeqError> {
-    let quiet = config.clone().with_both(|stack| {
-        stack.with_dropout(0.0).with_attention_dropout(0.0).with_embedding_dropout(0.0).with_stochastic_depth(0.0)
-    });
-    let model = quiet.init_with(&ParamBuilder::new(device, seed)).valid();
+/// Checks the model without dropout and adapters on the first pairs.
+pub(super) fn self_check(run: &Run) -> Result<Vec<Check>, Seq2SeqError> {
+    let (corpus, seed) = (&run.corpus, run.recipe.seed);
+    let bare = run.config().clone().with_adapters(None);
+    let quiet = bare.with_both(|stack| stack.with_dropout(0.0).with_stochastic_depth(0.0));
+    let model = Seq2Seq::model(&quiet, seed, run.device()).valid();
     let cut = |ids: &[u32]| ids[..ids.len().min(TOKENS - 1)].to_vec();
     let cut_pair = |pair: &EncodedPair| EncodedPair { source: cut(&pair.source), target: cut(&pair.target) };
     let pairs: Vec<EncodedPair> = corpus.training_ids().iter().take(PAIRS).map(cut_pair).collect();
@@ -40,8 +36,7 @@ pub(super) fn self_check(
         source: [&longest.source[..], &[ends.source]].concat(),
         target: [&[ends.start], &longest.target[..]].concat(),
     };
-    let batcher = PairBatcher::new(ends.start, ends.source, ends.target);
-    let batch = |device: &Device| -> PairBatch { batcher.batch(pairs.clone(), device) };
+    let batch = |device: &Device| batcher(corpus.vocabulary()).batch(pairs.clone(), device);
     let task = Seq2SeqTask::new(model.clone(), LossConfig::default());
     let device = model.devices().into_iter().next().unwrap_or_default();
     Ok(vec![
@@ -91,7 +86,9 @@ fn padding(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelight_core::AttentionPattern;
+    use crate::data::PairBatcher;
+    use crate::model::Seq2SeqConfig;
+    use firelight_core::{AttentionPattern, ParamBuilder};
 
     fn config() -> Seq2SeqConfig {
         Seq2SeqConfig::new(11, 16, 2, 2).with_max_seq_len(12)

@@ -8,7 +8,7 @@
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::hosted::{Rule, Step, tensors};
+use super::hosted::{Decayed, Rule, Step, tensors};
 use super::{above_zero, not_negative};
 use crate::config::Problems;
 
@@ -56,11 +56,7 @@ impl AdafactorConfig {
 }
 
 /// Adafactor with decoupled decay.
-#[derive(Clone, Copy)]
-pub(super) struct AdafactorRule {
-    pub(super) config: AdafactorConfig,
-    pub(super) weight_decay: f64,
-}
+pub(super) type AdafactorRule = Decayed<AdafactorConfig>;
 
 impl Rule for AdafactorRule {
     fn state_names(rank: usize) -> &'static [&'static str] {

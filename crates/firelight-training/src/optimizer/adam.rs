@@ -6,7 +6,7 @@
 use burn::tensor::Tensor;
 use firelight_kernels::{AdamWStep, adamw};
 
-use super::hosted::{Rule, Step, tensors};
+use super::hosted::{Decayed, Rule, Step, tensors};
 use super::{above_zero, below_one};
 use crate::config::Problems;
 
@@ -40,11 +40,7 @@ impl AdamConfig {
 }
 
 /// AdamW; without decay it is Adam.
-#[derive(Clone, Copy)]
-pub(super) struct AdamRule {
-    pub(super) config: AdamConfig,
-    pub(super) weight_decay: f64,
-}
+pub(super) type AdamRule = Decayed<AdamConfig>;
 
 impl Rule for AdamRule {
     fn state_names(_rank: usize) -> &'static [&'static str] {

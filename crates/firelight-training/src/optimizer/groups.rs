@@ -7,14 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
-use burn::tensor::Tensor;
+use burn::module::{Module, ParamId};
 use serde::{Deserialize, Serialize};
 use wildmatch::WildMatch;
 
 use super::{OptimizerConfig, OptimizerKind, not_negative};
 use crate::config::Problems;
-use crate::path::{ModulePath, listed};
+use crate::path::{Parameter, listed, parameters_of};
 
 /// The name under which stacks keep their layers.
 const LAYERS: &str = "blocks";
@@ -74,24 +73,14 @@ pub(super) struct Share {
     pub(super) weight_decay: f64,
 }
 
-/// A float parameter of a model.
-#[derive(Debug)]
-struct Parameter {
-    id: ParamId,
-    path: String,
-    rank: usize,
-}
-
-impl Parameter {
-    /// The stack that it is a layer's of, and the number of the layer.
-    fn layer(&self) -> Option<(&str, usize)> {
-        let (stack, rest) = match self.path.strip_prefix(LAYERS) {
-            Some(rest) => ("", rest),
-            None => self.path.split_once(".blocks")?,
-        };
-        let index = rest.strip_prefix('.')?.split('.').next()?.parse().ok()?;
-        Some((stack, index))
-    }
+/// The stack that a parameter is a layer's of, and the number of the layer.
+fn layer_of(parameter: &Parameter) -> Option<(&str, usize)> {
+    let (stack, rest) = match parameter.path.strip_prefix(LAYERS) {
+        Some(rest) => ("", rest),
+        None => parameter.path.split_once(".blocks")?,
+    };
+    let index = rest.strip_prefix('.')?.split('.').next()?.parse().ok()?;
+    Some((stack, index))
 }
 
 /// The parameters of a model in the order of a visit, each once however many places it has.
@@ -102,9 +91,7 @@ pub(super) struct Parameters {
 
 impl Parameters {
     pub(super) fn of<M: Module>(model: &M) -> Self {
-        let mut collect = Collect::default();
-        model.visit(&mut collect);
-        Self { all: collect.found }
+        Self { all: parameters_of(model) }
     }
 
     /// The parameters by what they share, in the order in which the shares are met.
@@ -131,7 +118,7 @@ impl Parameters {
             let (key, found) = (format!("groups[{index}].parameters"), format!("\"{}\"", group.parameters));
             problems.require(fits, &key, found, &expected);
         }
-        let layers = self.all.iter().any(|parameter| parameter.layer().is_some());
+        let layers = self.all.iter().any(|parameter| layer_of(parameter).is_some());
         let flat = config.layer_decay == 1.0;
         problems.require(layers || flat, "layer_decay", config.layer_decay, "1 for a model without `blocks`");
         let muon = self.shares(config).iter().any(|(share, _)| share.muon);
@@ -142,13 +129,13 @@ impl Parameters {
     /// The share of the learning rate by depth.
     fn depth_factors(&self, decay: f64) -> Vec<f64> {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for (stack, index) in self.all.iter().filter_map(Parameter::layer) {
+        for (stack, index) in self.all.iter().filter_map(layer_of) {
             let count = counts.entry(stack).or_default();
             *count = (*count).max(index + 1);
         }
         let mut input = true;
         let deepest = counts.values().copied().max().unwrap_or(0);
-        let exponent = |parameter: &Parameter| match parameter.layer() {
+        let exponent = |parameter: &Parameter| match layer_of(parameter) {
             Some((stack, index)) => {
                 input = false;
                 counts[stack] - index
@@ -161,10 +148,10 @@ impl Parameters {
 }
 
 fn share_of(parameter: &Parameter, depth_factor: f64, config: &OptimizerConfig) -> Share {
-    let is_matrix = parameter.rank >= 2;
+    let is_matrix = parameter.shape.len() >= 2;
     let groups = || config.groups.iter().rev().filter(|group| group.matches(&parameter.path));
     let decay = if is_matrix { config.weight_decay } else { 0.0 };
-    let muon = groups().find_map(|group| group.muon).unwrap_or(parameter.layer().is_some());
+    let muon = groups().find_map(|group| group.muon).unwrap_or(layer_of(parameter).is_some());
     Share {
         muon: muon && is_matrix && config.kind() == OptimizerKind::Muon,
         rate_factor: depth_factor * groups().find_map(|group| group.learning_rate_factor).unwrap_or(1.0),
@@ -172,34 +159,13 @@ fn share_of(parameter: &Parameter, depth_factor: f64, config: &OptimizerConfig) 
     }
 }
 
-#[derive(Default)]
-struct Collect {
-    found: Vec<Parameter>,
-    path: ModulePath,
-}
-
-impl ModuleVisitor for Collect {
-    fn enter_module(&mut self, name: &str, container: &str) {
-        self.path.enter(name, container);
-    }
-
-    fn exit_module(&mut self, _name: &str, container: &str) {
-        self.path.exit(container);
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if !self.found.iter().any(|parameter| parameter.id == param.id) {
-            self.found.push(Parameter { id: param.id, path: self.path.joined(), rank: D });
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::optimizer::{AdamConfig, MuonConfig, UpdateRule};
+    use burn::module::Param;
     use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
-    use burn::tensor::Device;
+    use burn::tensor::{Device, Tensor};
 
     #[derive(Module, Debug)]
     struct Stack {

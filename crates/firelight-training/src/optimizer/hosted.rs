@@ -26,6 +26,13 @@ pub(super) trait Rule: Clone + Send + Sync + 'static {
     ) -> (Tensor<D>, Vec<Tensor<D>>);
 }
 
+/// The settings of a rule, and its decoupled decay.
+#[derive(Clone, Copy)]
+pub(super) struct Decayed<C> {
+    pub(super) config: C,
+    pub(super) weight_decay: f64,
+}
+
 /// What changes from step to step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {

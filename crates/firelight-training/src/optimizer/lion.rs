@@ -8,7 +8,7 @@
 use burn::tensor::Tensor;
 
 use super::below_one;
-use super::hosted::{Rule, Step, tensors};
+use super::hosted::{Decayed, Rule, Step, tensors};
 use crate::config::Problems;
 
 /// The running mean of Lion.
@@ -34,11 +34,7 @@ impl LionConfig {
 }
 
 /// Lion with decoupled decay.
-#[derive(Clone, Copy)]
-pub(super) struct LionRule {
-    pub(super) config: LionConfig,
-    pub(super) weight_decay: f64,
-}
+pub(super) type LionRule = Decayed<LionConfig>;
 
 impl Rule for LionRule {
     fn state_names(_rank: usize) -> &'static [&'static str] {

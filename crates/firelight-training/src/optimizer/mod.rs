@@ -24,12 +24,8 @@ pub use lion::LionConfig;
 pub use muon::{MuonConfig, UpdateScale};
 
 use crate::config::{Problems, SettingsError};
-use adafactor::AdafactorRule;
-use adam::AdamRule;
 use groups::{NO_DECAY, Parameters, Share};
-use hosted::Hosted;
-use lion::LionRule;
-use muon::MuonRule;
+use hosted::{Decayed, Hosted};
 use section::Section;
 
 /// The name of an update rule.
@@ -153,23 +149,14 @@ impl OptimizerConfig {
 
     /// Gives the parameters of `group` their rule.
     fn add(&self, optimizer: Option<ModuleOptimizer>, group: ParamGroup, share: Share) -> ModuleOptimizer {
-        let Share { muon, rate_factor, weight_decay } = share;
         match self.rule {
-            UpdateRule::AdamW(config) | UpdateRule::Adam(config) => {
-                Hosted { rule: AdamRule { config, weight_decay }, rate_factor }.join(optimizer, group)
-            }
-            UpdateRule::Lion(config) => {
-                Hosted { rule: LionRule { config, weight_decay }, rate_factor }.join(optimizer, group)
-            }
-            UpdateRule::Adafactor(config) => {
-                Hosted { rule: AdafactorRule { config, weight_decay }, rate_factor }.join(optimizer, group)
-            }
-            UpdateRule::Muon(config) if muon => {
-                Hosted { rule: MuonRule { config, weight_decay }, rate_factor }.join(optimizer, group)
-            }
+            UpdateRule::AdamW(config) | UpdateRule::Adam(config) => share.rule(config).join(optimizer, group),
+            UpdateRule::Lion(config) => share.rule(config).join(optimizer, group),
+            UpdateRule::Adafactor(config) => share.rule(config).join(optimizer, group),
+            UpdateRule::Muon(config) if share.muon => share.rule(config).join(optimizer, group),
             UpdateRule::Muon(MuonConfig { adamw, adamw_learning_rate, .. }) => {
-                let rate_factor = rate_factor * adamw_learning_rate / self.learning_rate;
-                Hosted { rule: AdamRule { config: adamw, weight_decay }, rate_factor }.join(optimizer, group)
+                let rate_factor = share.rate_factor * adamw_learning_rate / self.learning_rate;
+                Share { rate_factor, ..share }.rule(adamw).join(optimizer, group)
             }
         }
     }
@@ -205,6 +192,14 @@ impl OptimizerConfig {
         let mut problems = Problems::of("optimizer");
         Parameters::of(model).check(self, &mut problems);
         problems.into_result()
+    }
+}
+
+impl Share {
+    /// The rule with these settings, for the parameters that have this in common.
+    fn rule<C>(self, config: C) -> Hosted<Decayed<C>> {
+        let Self { weight_decay, rate_factor, .. } = self;
+        Hosted { rule: Decayed { config, weight_decay }, rate_factor }
     }
 }
 

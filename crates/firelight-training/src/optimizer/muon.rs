@@ -9,7 +9,7 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::adam::AdamConfig;
-use super::hosted::{Rule, Step, tensors};
+use super::hosted::{Decayed, Rule, Step, tensors};
 use super::{above_zero, below_one};
 use crate::config::Problems;
 
@@ -80,11 +80,7 @@ impl MuonConfig {
 }
 
 /// Muon with decoupled decay, for tensors of two dimensions and more.
-#[derive(Clone, Copy)]
-pub(super) struct MuonRule {
-    pub(super) config: MuonConfig,
-    pub(super) weight_decay: f64,
-}
+pub(super) type MuonRule = Decayed<MuonConfig>;
 
 impl Rule for MuonRule {
     fn state_names(_rank: usize) -> &'static [&'static str] {

@@ -2,18 +2,25 @@
 //! whatever the stack can be. (`#[serde(flatten)]` would do the same without knowing the keys, and so without naming a
 //! misspelt one.)
 
-use std::collections::BTreeSet;
+use std::any::TypeId;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::{Mutex, PoisonError};
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, Visitor,
+};
 use toml::{Table, Value};
 
+use super::fields::{Fields, fields_of};
 use super::reading::read;
-use super::{Fields, fields_of};
 
-/// What was read of a section.
+/// What the format is told that it reads; messages speak of the section.
+const NAME: &str = "Section";
+
+/// What was read of a section. A struct reads one by `#[serde(from = "Apart<Own, Rest>")]`.
 #[derive(Clone, Debug)]
 pub struct Apart<Own, Rest> {
     /// Of the task's own keys.
@@ -24,30 +31,27 @@ pub struct Apart<Own, Rest> {
     pub named: BTreeSet<String>,
 }
 
-impl<Own: DeserializeOwned, Rest: DeserializeOwned> Apart<Own, Rest> {
-    /// Reads a section `name` whose keys are `fields`, those of both.
-    ///
-    /// # Errors
-    /// If a key is unknown or a value does not fit.
-    pub fn read<'de, D: Deserializer<'de>>(
-        deserializer: D,
-        name: &'static str,
-        fields: Fields,
-    ) -> Result<Self, D::Error> {
-        deserializer.deserialize_struct(name, fields, ApartVisitor { name, types: PhantomData })
+impl<'de, Own: DeserializeOwned + 'static, Rest: DeserializeOwned + 'static> Deserialize<'de> for Apart<Own, Rest> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_struct(NAME, fields_of_both::<Own, Rest>(), ApartVisitor(PhantomData))
     }
 }
 
-struct ApartVisitor<Own, Rest> {
-    name: &'static str,
-    types: PhantomData<(Own, Rest)>,
+/// The fields of both structs, in a list that stays: serde asks for one.
+fn fields_of_both<Own: DeserializeOwned + 'static, Rest: DeserializeOwned + 'static>() -> Fields {
+    static KNOWN: Mutex<BTreeMap<TypeId, Fields>> = Mutex::new(BTreeMap::new());
+    let [own, rest] = [fields_of::<Own>(), fields_of::<Rest>()].map(Option::unwrap_or_default);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    *known.entry(TypeId::of::<(Own, Rest)>()).or_insert_with(|| [own, rest].concat().leak())
 }
+
+struct ApartVisitor<Own, Rest>(PhantomData<(Own, Rest)>);
 
 impl<'de, Own: DeserializeOwned, Rest: DeserializeOwned> Visitor<'de> for ApartVisitor<Own, Rest> {
     type Value = Apart<Own, Rest>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
-        write!(formatter, "struct {}", self.name)
+        write!(formatter, "struct {NAME}")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
@@ -112,7 +116,7 @@ mod tests {
     }
 
     fn read(text: &str) -> Result<Apart<Own, Stack>, toml::de::Error> {
-        Apart::read(toml::Deserializer::parse(text)?, "Model", &["tied", "width"])
+        Apart::deserialize(toml::Deserializer::parse(text)?)
     }
 
     #[test]
@@ -128,5 +132,6 @@ mod tests {
         assert!(read("width = 3\ndepth = 4\n").unwrap_err().message().contains("unknown field `depth`"));
         assert!(read("width = 3\ntied = 4\n").unwrap_err().message().contains("expected a boolean"));
         assert!(read("tied = true\n").unwrap_err().message().contains("missing field `width`"));
+        assert_eq!(fields_of::<Apart<Own, Stack>>(), Some(["tied", "width"].as_slice()));
     }
 }

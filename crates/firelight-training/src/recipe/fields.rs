@@ -15,12 +15,6 @@ pub fn fields_of<T: DeserializeOwned>() -> Option<Fields> {
     fields
 }
 
-/// The fields of two structs that share a section, as [`Apart`](super::Apart) reads it. Call it once: the list stays in memory.
-pub fn fields_of_both<Own: DeserializeOwned, Rest: DeserializeOwned>() -> Fields {
-    let [own, rest] = [fields_of::<Own>(), fields_of::<Rest>()].map(Option::unwrap_or_default);
-    [own, rest].concat().leak()
-}
-
 /// A format without values that notes which fields it is asked for.
 struct Question<'a> {
     fields: &'a mut Option<Fields>,
@@ -61,16 +55,9 @@ mod tests {
         _second: String,
     }
 
-    #[derive(serde::Deserialize)]
-    struct Single {
-        #[serde(rename = "middle")]
-        _middle: usize,
-    }
-
     #[test]
     fn a_struct_tells_its_fields_and_other_types_none() {
         assert_eq!(fields_of::<Pair>(), Some(["left", "right"].as_slice()));
         assert_eq!(fields_of::<Vec<usize>>(), None);
-        assert_eq!(fields_of_both::<Pair, Single>(), ["left", "right", "middle"]);
     }
 }

@@ -162,8 +162,8 @@ fn missing_in(cause: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::{Apart, fields_of_both};
-    use serde::{Deserialize, Deserializer};
+    use crate::recipe::Apart;
+    use serde::Deserialize;
 
     #[derive(Debug, Default, PartialEq, Deserialize)]
     #[serde(default, deny_unknown_fields)]
@@ -197,12 +197,13 @@ mod tests {
     }
 
     /// A section that a task shares with its stack.
-    #[derive(Debug)]
+    #[derive(Debug, Deserialize)]
+    #[serde(from = "Apart<Own, Stack>")]
     struct Model;
 
-    impl<'de> Deserialize<'de> for Model {
-        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            Apart::<Own, Stack>::read(deserializer, "Model", fields_of_both::<Own, Stack>()).map(|_| Self)
+    impl From<Apart<Own, Stack>> for Model {
+        fn from(_: Apart<Own, Stack>) -> Self {
+            Self
         }
     }
 

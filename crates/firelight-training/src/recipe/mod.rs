@@ -22,7 +22,7 @@ use crate::{InitConfig, OptimizerConfig, Problem, ScheduleConfig, TrainingConfig
 pub use apart::Apart;
 use document::{Document, Known};
 pub use error::RecipeError;
-pub use fields::{Fields, fields_of, fields_of_both};
+pub use fields::{Fields, fields_of};
 use findings::Findings;
 
 /// No recipe is larger, in bytes.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use burn::tensor::Device;
 use firelight_storage::{InputError, ModelFolder, StorageError, read_text_file, shortened};
 use toml::{Table, Value};
 
@@ -25,11 +26,10 @@ pub(super) struct Plan<T: Task> {
 
 impl<T: Task> Plan<T> {
     pub(super) fn new(request: &RunRequest) -> Result<Self, T::Error> {
-        let plan = Self::unchecked(request)?;
-        let recipe = checked::<T>(request, &plan.recipe, &plan.corpus, &plan.config)?;
-        let problems = start::check::<T>(&recipe, &plan.config, &request.device)?;
+        let plan = Self::unchecked(request)?.checked(request)?;
+        let problems = start::check::<T>(&plan.recipe, &plan.config, &request.device)?;
         refused::<T>(request, &problems)?;
-        Ok(Self { recipe, ..plan })
+        Ok(plan)
     }
 
     /// The same of a training that this machine may not hold.
@@ -39,34 +39,47 @@ impl<T: Task> Plan<T> {
         recipe.training.check_device(&request.device)?;
         warn_of_one_file::<T>(&recipe, &request.data);
         let corpus = T::DataModule::read(&mut recipe, &source, &request.data)?;
+        if !request.data.is_empty() {
+            T::DataModule::forget_generated(&mut recipe);
+        }
         let config = T::config(&recipe, &corpus, &source)?;
         Ok(Self { recipe, corpus, config })
     }
-}
 
-/// The recipe with its epochs counted in steps; refused where it asks for what the machine cannot hold or the model does not
-/// have. A run that is resumed is checked alike, because its recipe may have been edited.
-pub(super) fn checked<T: Task>(
-    request: &RunRequest,
-    recipe: &RecipeOf<T>,
-    corpus: &T::DataModule,
-    config: &T::Config,
-) -> Result<RecipeOf<T>, T::Error> {
-    check_memory::<T>(request, recipe, corpus, config)?;
-    let recipe = recipe.clone().over(corpus.batches_per_epoch(recipe)?);
-    check_whole::<T>(request, &recipe, corpus, config)?;
-    Ok(recipe)
-}
+    /// The same with its epochs counted in steps; refused where it asks for what the machine cannot hold or the model does not
+    /// have. A run that is resumed is checked alike, because its recipe may have been edited.
+    pub(super) fn checked(self, request: &RunRequest) -> Result<Self, T::Error> {
+        let too_large = memory::check(&self, &request.device); // before anything of its size is made
+        refused::<T>(request, too_large.as_slice())?;
+        let batches = self.corpus.batches_per_epoch(&self.recipe)?;
+        let plan = Self { recipe: self.recipe.over(batches), ..self };
+        refused::<T>(request, &plan.problems(&request.device))?;
+        Ok(plan)
+    }
 
-/// Refuses a training that the machine cannot hold, before anything of its size is made.
-fn check_memory<T: Task>(
-    request: &RunRequest,
-    recipe: &RecipeOf<T>,
-    corpus: &T::DataModule,
-    config: &T::Config,
-) -> Result<(), RecipeError> {
-    let problem = memory::check::<T>(recipe, corpus, config, &request.device);
-    refused::<T>(request, problem.as_slice())
+    /// Finds a metric that the task does not measure, adapters, groups or frozen parts that the model does not have, and a decay
+    /// longer than the training: only the task knows its metrics, only a model its parameters, and only the data its epochs.
+    fn problems(&self, device: &Device) -> Vec<Problem> {
+        let Self { recipe, corpus, config } = self;
+        let metric = deciding(&T::evaluator(corpus, recipe).scores(), &recipe.training.monitor).err();
+        let metric = metric.map(|error| Problem { key: "training.monitor".into(), text: error.to_string() });
+        let names_parameters = !recipe.optimizer.groups.is_empty() || !recipe.training.freeze.is_empty();
+        let model = names_parameters.then(|| T::model(config, recipe.seed, device));
+        let check = |model| {
+            let own = super::run::frozen_by_adapters::<T>(config, &model);
+            all_of([recipe.optimizer.validate_for(&model), freeze::check(&model, &own, &recipe.training.freeze)])
+        };
+        let parameters = model.and_then(|model| check(model).err());
+        let parameters = parameters.map_or(Vec::new(), |error| error.problems().to_vec());
+        let schedule = recipe.schedule.validate().err().map_or(Vec::new(), |error| error.problems().to_vec());
+        let alone = (T::has_adapters(config) && recipe.init.from.is_none()).then(|| {
+            let text = "adapters change a model that has learnt: name its run as init.from, or by --from";
+            Problem { key: "model.adapters".into(), text: text.into() }
+        });
+        let structure = T::inspect(config, device);
+        let found = metric.into_iter().chain(alone).chain(structure);
+        found.chain(parameters).chain(schedule).collect()
+    }
 }
 
 /// Refuses a request for `problems`, each with its place in the recipe.
@@ -104,34 +117,6 @@ fn one_file<'a>(values: &'a BTreeMap<String, Value>, data: &[PathBuf]) -> Option
 /// A path in one way alone, whether its last part is there or not.
 fn real(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok().or_else(|| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?)))
-}
-
-/// Finds a metric that the task does not measure, adapters, groups or frozen parts that the model does not have, and a decay
-/// longer than the training: only the task knows its metrics, only a model its parameters, and only the data its epochs.
-fn check_whole<T: Task>(
-    request: &RunRequest,
-    recipe: &RecipeOf<T>,
-    corpus: &T::DataModule,
-    config: &T::Config,
-) -> Result<(), RecipeError> {
-    let metric = deciding(&T::evaluator(corpus, recipe).scores(), &recipe.training.monitor).err();
-    let metric = metric.map(|error| Problem { key: "training.monitor".into(), text: error.to_string() });
-    let names_parameters = !recipe.optimizer.groups.is_empty() || !recipe.training.freeze.is_empty();
-    let model = names_parameters.then(|| T::model(config, recipe.seed, &request.device));
-    let check = |model| {
-        let own = super::run::frozen_by_adapters::<T>(config, &model);
-        all_of([recipe.optimizer.validate_for(&model), freeze::check(&model, &own, &recipe.training.freeze)])
-    };
-    let parameters = model.and_then(|model| check(model).err());
-    let parameters = parameters.map_or(Vec::new(), |error| error.problems().to_vec());
-    let schedule = recipe.schedule.validate().err().map_or(Vec::new(), |error| error.problems().to_vec());
-    let alone = (T::has_adapters(config) && recipe.init.from.is_none()).then(|| {
-        let text = "adapters change a model that has learnt: name its run as init.from, or by --from";
-        Problem { key: "model.adapters".into(), text: text.into() }
-    });
-    let structure = T::inspect(config, &request.device);
-    let found = metric.into_iter().chain(alone).chain(structure);
-    refused::<T>(request, &found.chain(parameters).chain(schedule).collect::<Vec<_>>())
 }
 
 /// The recipe at `path`, the built-in one of that name where there is no such file, or without a path the first of those, with

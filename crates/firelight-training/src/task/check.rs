@@ -6,12 +6,11 @@
 use std::fmt;
 
 use burn::module::Module;
-use burn::tensor::Device;
 use burn::train::InferenceStep;
 use firelight_kernels::Difference;
 
 use super::run::training_module;
-use super::{DataModule, RecipeOf, Task};
+use super::{DataModule, Run, Task};
 use crate::evaluate::evaluate_with;
 use crate::{Objective, OptimizerConfig, ScheduleConfig, ScheduleKind, Trainer, TrainingError, TrainingModule};
 
@@ -93,14 +92,10 @@ impl Check {
 }
 
 /// What can be tried of any task: the loss of the first training batch, before a step is taken.
-pub(super) fn first_loss<T: Task>(
-    recipe: &RecipeOf<T>,
-    config: &T::Config,
-    corpus: &T::DataModule,
-    device: &Device,
-) -> Result<Vec<Check>, T::Error> {
-    let task = training_module::<T>(recipe, T::model(config, recipe.seed, device)).valid();
-    let first = corpus.training_loader(recipe, 0..1, device)?;
+pub(super) fn first_loss<T: Task>(run: &Run<T>) -> Result<Vec<Check>, T::Error> {
+    let (recipe, device) = (&run.recipe, run.device());
+    let task = training_module::<T>(recipe, T::model(run.config(), recipe.seed, device)).valid();
+    let first = run.corpus.training_loader(recipe, 0..1, device)?;
     let found = evaluate_with(&task, first.as_ref(), |_, _| Ok(()))?;
     Ok(vec![Check::finite(found.loss)])
 }
@@ -126,10 +121,10 @@ fn short(number: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Run;
     use super::super::toy_task::{Toy, request};
     use super::*;
     use crate::toy::{Line, Noted, Points, alone};
+    use burn::tensor::Device;
 
     #[test]
     fn a_property_holds_up_to_its_limit_and_no_number_is_above_all() {

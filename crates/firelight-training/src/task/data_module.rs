@@ -20,8 +20,18 @@ pub trait DataModule<T: Task>: Sized {
     /// If the data cannot be read or does not fit the recipe.
     fn read(recipe: &mut RecipeOf<T>, source: &Path, paths: &[PathBuf]) -> Result<Self, T::Error>;
 
-    /// Takes over into the recipe of a resumed run what reading the data decided when the run began.
-    fn recall(_recipe: &mut RecipeOf<T>, _stored: &RecipeOf<T>) {}
+    /// Leaves out of the recipe what it would generate in the place of data, once data was given: the recipe in the run folder is not
+    /// to promise it.
+    fn forget_generated(_recipe: &mut RecipeOf<T>) {}
+
+    /// Takes over into the recipe of a resumed run what reading the data decided when the run began. Default: that data was given.
+    fn recall(recipe: &mut RecipeOf<T>, stored: &RecipeOf<T>) {
+        let mut given = stored.clone();
+        Self::forget_generated(&mut given);
+        if given == *stored {
+            Self::forget_generated(recipe);
+        }
+    }
 
     /// Writes the data into a run folder, so that the run can be resumed without its source.
     ///

@@ -12,12 +12,13 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataloader::{BatchDataLoader, DataLoader, FixBatchStrategy};
 use burn::data::dataset::Dataset;
 use burn::tensor::Device;
-use firelight_storage::{InputError, ModelFolder, read_text_file, write_atomic};
+use firelight_storage::{InputError, ModelFolder, read_text_file};
 
 use self::noted::{Contents, Noted};
 use self::shuffled::Shuffled;
 use super::{BatchOf, DataModule, RecipeOf, Task};
 use crate::TrainingError;
+use crate::checkpoint::write_json;
 
 /// No note of data is larger, in bytes: it holds a few paths.
 const LIMIT: u64 = 1 << 20;
@@ -93,8 +94,7 @@ impl<T: DatasetTask> DataModule<T> for Datasets<T> {
         let paths = self.paths.iter().map(absolute).collect::<Result<_, _>>();
         let paths = paths.map_err(TrainingError::file("write", &file))?;
         let [training, validation] = self.contents()?;
-        let text = serde_json::to_string_pretty(&Noted { paths, training, validation });
-        Ok(write_atomic(&file, text.map_err(TrainingError::file("write", &file))? + "\n")?)
+        Ok(write_json(&file, &Noted { paths, training, validation })?)
     }
 
     fn open(recipe: &RecipeOf<T>, folder: &ModelFolder) -> Result<Self, T::Error> {

@@ -4,7 +4,9 @@
 use std::fmt;
 
 use burn::module::Module;
+use burn::tensor::Device;
 
+use super::{RecipeOf, Task};
 use crate::TrainingConfig;
 use crate::path::shapes_of;
 
@@ -68,6 +70,11 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// What the training of a recipe takes, of a model of this structure.
+    pub fn of<T: Task>(recipe: &RecipeOf<T>, config: &T::Config, device: &Device) -> Self {
+        Self::new(T::batch_cost(recipe, config, device), &recipe.training)
+    }
+
     /// What training a model of this cost takes.
     pub fn new(cost: BatchCost, training: &TrainingConfig) -> Self {
         let all = cost.tokens.saturating_mul(cost.logits_per_token);

@@ -4,7 +4,8 @@ use std::fs;
 
 use burn::tensor::Device;
 
-use super::{RecipeOf, Task};
+use super::begin::Plan;
+use super::{Estimate, RecipeOf, Task};
 use crate::{Problem, Recipe};
 
 /// What a device may have whose memory is not known: 1 TiB, more than any has today.
@@ -14,23 +15,14 @@ const UNKNOWN: usize = 1 << 40;
 const NAMED: usize = 3;
 
 /// Refuses a recipe whose estimate is above the memory of the machine, naming the keys of which a smaller value would fit.
-pub(super) fn check<T: Task>(
-    recipe: &RecipeOf<T>,
-    corpus: &T::DataModule,
-    config: &T::Config,
-    device: &Device,
-) -> Option<Problem> {
-    check_within::<T>(limit(device), recipe, corpus, (config, device))
+pub(super) fn check<T: Task>(plan: &Plan<T>, device: &Device) -> Option<Problem> {
+    check_within(limit(device), plan, device)
 }
 
 /// The same, where there are `limit` bytes.
-fn check_within<T: Task>(
-    limit: usize,
-    recipe: &RecipeOf<T>,
-    corpus: &T::DataModule,
-    (config, device): (&T::Config, &Device),
-) -> Option<Problem> {
-    let bytes = T::estimate(recipe, config, device).bytes();
+fn check_within<T: Task>(limit: usize, plan: &Plan<T>, device: &Device) -> Option<Problem> {
+    let Plan { recipe, corpus, config } = plan;
+    let bytes = Estimate::of::<T>(recipe, config, device).bytes();
     if bytes <= limit {
         return None;
     }
@@ -107,7 +99,7 @@ fn fits<T: Task>(
     let changed = Recipe::parse_with(text, key, &[(key.into(), value.to_string())], T::judge);
     let fits = |recipe: RecipeOf<T>| {
         let config = T::config(&recipe, corpus, key.as_ref()).ok()?;
-        Some(T::estimate(&recipe, &config, device).bytes() <= limit)
+        Some(Estimate::of::<T>(&recipe, &config, device).bytes() <= limit)
     };
     changed.ok().and_then(fits).unwrap_or(false)
 }
@@ -150,7 +142,8 @@ mod tests {
     fn a_training_above_the_memory_names_the_key_and_a_value_that_fits() {
         // Two parameters with gradients and moments, and two floats for each point.
         let recipe = read_recipe::<Toy>(None, &[("training.batch_size".into(), "1000".into())]).unwrap();
-        let check = |limit| check_within::<Toy>(limit, &recipe, &(), (&NoKeys {}, &Device::flex()));
+        let plan = Plan::<Toy> { recipe, corpus: (), config: NoKeys {} };
+        let check = |limit| check_within(limit, &plan, &Device::flex());
         let bytes = |points: usize| 4 * 2 * 4 + 4 * 2 * points;
         assert_eq!(check(bytes(1000)), None);
         for (limit, fits) in [(bytes(1000) - 1, 500), (bytes(500) - 1, 250), (bytes(125), 125), (bytes(1), 1)] {

@@ -169,11 +169,10 @@ pub trait Task: Sized {
         Ok(Vec::new())
     }
 
-    /// What a training would cost. Default: what the parameters of a [`model`](Self::model) on `device` tell
+    /// What a batch of the training would cost. Default: what the parameters of a [`model`](Self::model) on `device` tell
     /// ([`BatchCost::of_parameters`]), as if every item were one target.
-    fn estimate(recipe: &RecipeOf<Self>, config: &Self::Config, device: &Device) -> Estimate {
-        let model = Self::model(config, recipe.seed, device);
-        Estimate::new(BatchCost::of_parameters(&model, recipe.training.batch_size), &recipe.training)
+    fn batch_cost(recipe: &RecipeOf<Self>, config: &Self::Config, device: &Device) -> BatchCost {
+        BatchCost::of_parameters(&Self::model(config, recipe.seed, device), recipe.training.batch_size)
     }
 
     /// Tries the properties that a model must have before it is worth training. Default: that the loss of the first training batch is
@@ -181,12 +180,7 @@ pub trait Task: Sized {
     ///
     /// # Errors
     /// If the data cannot be read or the device fails.
-    fn self_check(
-        recipe: &RecipeOf<Self>,
-        config: &Self::Config,
-        corpus: &Self::DataModule,
-        device: &Device,
-    ) -> Result<Vec<Check>, Self::Error> {
-        check::first_loss::<Self>(recipe, config, corpus, device)
+    fn self_check(run: &Run<Self>) -> Result<Vec<Check>, Self::Error> {
+        check::first_loss(run)
     }
 }

@@ -9,9 +9,10 @@ use burn::train::Interrupter;
 use firelight_storage::{Existing, InputError, ModelFolder, StorageError, write_atomic};
 use toml::Table;
 
-use super::begin::{Plan, checked, read_beside, read_recipe};
+use super::begin::{Plan, read_beside, read_recipe};
 use super::embedded::unnamed;
 use super::{Check, DataModule, Estimate, RecipeOf, RunRequest, Task, TrainedRun, start};
+use crate::checkpoint::write_json;
 use crate::freeze::trained_beside;
 use crate::path::{fits, shapes_of};
 use crate::sessions::SessionLog;
@@ -92,7 +93,7 @@ impl<T: Task> Run<T> {
         corpus.save(&folder)?;
         folder.write_config(T::NAME, &config)?;
         let corpus = T::DataModule::open(&recipe, &folder)?; // as a resumed run will: in files, where it is large
-        Self::assemble(folder, recipe, corpus, config, StartPoint::default(), &request.device)
+        Self::assemble(folder, Plan { recipe, corpus, config }, StartPoint::default(), &request.device)
     }
 
     /// Begins a run again that was stopped while its folder was being filled.
@@ -123,28 +124,21 @@ impl<T: Task> Run<T> {
         if T::config(&recipe, &corpus, &source)? != config {
             return Err(other_run(&folder, "model").into());
         }
-        let recipe = checked::<T>(&request.clone().with_recipe(source), &recipe, &corpus, &config)?;
+        let plan = Plan { recipe, corpus, config }.checked(&request.clone().with_recipe(source))?;
         let start = resume_point(&folder)?.unwrap_or_default();
-        let run = Self::assemble(folder, recipe, corpus, config, start, &request.device)?;
+        let run = Self::assemble(folder, plan, start, &request.device)?;
         run.start.restore(run.task.clone(), &run.recipe.optimizer)?; // fails before anything is written
         Ok(run)
     }
 
-    fn assemble(
-        folder: ModelFolder,
-        recipe: RecipeOf<T>,
-        corpus: T::DataModule,
-        config: T::Config,
-        start: StartPoint,
-        device: &Device,
-    ) -> Result<Self, T::Error> {
+    fn assemble(folder: ModelFolder, plan: Plan<T>, start: StartPoint, device: &Device) -> Result<Self, T::Error> {
+        let Plan { recipe, corpus, config } = plan;
         let (model, init) = match start.step() {
             0 => start::begin::<T>(&recipe, &config, device)?,
             _ => (T::model(&config, recipe.seed, device), None), // the checkpoint holds its weights
         };
         if let Some(init) = &init {
-            let text = serde_json::to_string_pretty(init).map_err(TrainingError::file("write", &folder.init()))?;
-            write_atomic(folder.init(), text + "\n")?;
+            write_json(&folder.init(), init)?;
         }
         let task = training_module::<T>(&recipe, model);
         let (device, device_name) = (device.clone(), String::new());
@@ -159,6 +153,11 @@ impl<T: Task> Run<T> {
     /// The structure of the model.
     pub fn config(&self) -> &T::Config {
         &self.config
+    }
+
+    /// Where the model is trained.
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
     /// The model as the next step finds it.
@@ -202,7 +201,7 @@ impl<T: Task> Run<T> {
     /// # Errors
     /// If the device fails.
     pub fn self_check(&self) -> Result<Vec<Check>, T::Error> {
-        T::self_check(&self.recipe, &self.config, &self.corpus, &self.device)
+        T::self_check(self)
     }
 
     /// Trains to the last step; metrics go to the folder.
@@ -316,7 +315,7 @@ pub(super) fn cost_of<T: Task>(
     device: &Device,
     model: impl FnOnce() -> T::Net,
 ) -> Estimate {
-    let estimate = T::estimate(recipe, config, device);
+    let estimate = Estimate::of::<T>(recipe, config, device);
     if !T::has_adapters(config) && recipe.training.freeze.is_empty() {
         return estimate;
     }

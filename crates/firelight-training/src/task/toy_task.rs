@@ -9,7 +9,7 @@ use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_storage::ModelFolder;
 
-use super::{BatchCost, BuiltIn, DataModule, Estimate, NoKeys, RecipeOf, RunRequest, Task};
+use super::{BatchCost, BuiltIn, DataModule, NoKeys, RecipeOf, RunRequest, Task};
 use crate::TrainingModule;
 use crate::toy::{Line, Noted, PointLoader};
 
@@ -35,13 +35,12 @@ impl Task for Toy {
         Line::new(0.0, 0.0, device)
     }
 
-    fn estimate(recipe: &RecipeOf<Self>, _config: &NoKeys, _device: &Device) -> Estimate {
+    fn batch_cost(recipe: &RecipeOf<Self>, _config: &NoKeys, _device: &Device) -> BatchCost {
         // As if the points of all batches lay in memory: so a recipe can ask for more than any machine has.
         let kept_per_token = 2 * recipe.training.gradient_accumulation_steps;
         let (parameters, flops_per_token, logits_per_token) = (2, 12.0, 0);
         let tokens = recipe.training.batch_size;
-        let cost = BatchCost { parameters, flops_per_token, kept_per_token, logits_per_token, tokens };
-        Estimate::new(cost, &recipe.training)
+        BatchCost { parameters, flops_per_token, kept_per_token, logits_per_token, tokens }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
 use firelight_data::{ImageDataset, ImageFiles, ImageSet, Normalization, StepLoader};
-use firelight_storage::{InputError, ModelFolder, read_text_file, shortened, write_atomic};
+use firelight_storage::{InputError, ModelFolder, read_json, shortened, write_json};
 use firelight_training::DataModule;
 use serde::{Deserialize, Serialize};
 
@@ -109,23 +109,13 @@ impl DataModule<Vision> for ImageCorpus {
             normalization: self.normalization.clone(),
             labels: both.labels().to_vec(),
         };
-        let text = serde_json::to_string(&index).unwrap_or_else(|error| unreachable!("an index is an object: {error}"));
-        Ok(write_atomic(folder.image_index(), text)?)
+        Ok(write_json(folder.image_index(), &index)?)
     }
 
     fn open(_recipe: &VisionRecipe, folder: &ModelFolder) -> Result<Self, VisionError> {
-        let path = folder.image_index();
-        let text = read_text_file(&path, INDEX_LIMIT)?;
-        let broken = |reason: String| {
-            let problem = format!("does not fit the run: {reason}");
-            InputError::in_file(&path, problem).advise("restore the file that belongs to it")
-        };
-        let index: Index = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
+        let index: Index = read_json(folder.image_index(), INDEX_LIMIT)?;
         let count = index.labels.len();
-        let both = ImageSet::open(folder.images(), index.classes, index.labels)?;
-        if !index.normalization.fits(both.shape().channels) {
-            return Err(broken(format!("its normalization is not one of {} channels", both.shape().channels)).into());
-        }
+        let both = ImageSet::of_run(folder, &index.normalization, index.classes, index.labels)?;
         let (training, validation) = both.split(count.saturating_sub(index.training))?;
         Ok(Self { training, validation, normalization: index.normalization, skipped: index.skipped })
     }

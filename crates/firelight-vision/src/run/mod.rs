@@ -2,7 +2,8 @@
 //! `firelight_training::Run` does the rest.
 
 mod corpus;
-mod estimate;
+#[cfg(test)]
+mod estimate_tests;
 mod evaluate;
 mod model_recipe;
 mod recipe;
@@ -13,12 +14,11 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use firelight_core::{
-    ConfigError, LossConfig, ParamBuilder, PatchPosition, check_adapters, merge_adapters, resize_positions,
-};
+use firelight_core::{ConfigError, LossConfig, ParamBuilder};
 use firelight_storage::listed;
+use firelight_tasks::{cost_of, patch_grid, problems, structure};
 use firelight_training::metrics::classes::draw_confusion;
-use firelight_training::{BuiltIn, Check, Estimate, Evaluator, PositionGrid, Problem, Task, measure};
+use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, PositionGrid, Problem, Task, measure};
 
 pub use corpus::ImageCorpus;
 pub use evaluate::evaluate;
@@ -56,13 +56,11 @@ impl Task for Vision {
     fn judge(recipe: &VisionRecipe) -> Vec<Problem> {
         let model = recipe.model.sketch(recipe.data.image_size).validate();
         let adapters = recipe.model.adapters().map_or(Ok(()), |adapters| adapters.validate());
-        [
-            Problem::list("model", ConfigError::list(model)),
-            Problem::list("model", ConfigError::list(adapters)),
-            Problem::list("loss", ConfigError::list(recipe.loss.validate())),
-            Problem::list("data", ConfigError::list(recipe.data.validate())),
-        ]
-        .concat()
+        problems([
+            ("model", ConfigError::collect([model, adapters], [])),
+            ("loss", recipe.loss.validate()),
+            ("data", recipe.data.validate()),
+        ])
     }
 
     fn config(recipe: &VisionRecipe, corpus: &ImageCorpus, source: &Path) -> Result<VisionConfig, VisionError> {
@@ -73,27 +71,7 @@ impl Task for Vision {
         Ok(config)
     }
 
-    fn problems(config: &VisionConfig) -> Vec<String> {
-        ConfigError::list(config.validate())
-    }
-
-    fn model(config: &VisionConfig, seed: u64, device: &Device) -> VisionModel {
-        config.init_with(&ParamBuilder::new(device, seed))
-    }
-
-    fn inspect(config: &VisionConfig, _device: &Device) -> Vec<Problem> {
-        let vit = |params: &ParamBuilder| config.vit.init_with(&params.scope(VIT));
-        Problem::list("model", ConfigError::list(check_adapters(config.adapters.as_ref(), vit)))
-    }
-
-    fn has_adapters(config: &VisionConfig) -> bool {
-        config.adapters.is_some()
-    }
-
-    fn merged(config: &VisionConfig, model: VisionModel) -> (VisionConfig, VisionModel) {
-        let bare = VisionConfig { adapters: None, ..config.clone() };
-        (bare, config.adapters.iter().fold(model, merge_adapters))
-    }
+    structure!(adapters, |config, params| config.vit.init_with(&params.scope(VIT)));
 
     fn other_head(found: &VisionConfig, config: &VisionConfig) -> Option<String> {
         let words = |config: &VisionConfig| format!("{} classes ({})", config.classes.len(), listed(&config.classes));
@@ -102,9 +80,7 @@ impl Task for Vision {
     }
 
     fn grid(config: &VisionConfig) -> Option<PositionGrid> {
-        let is_learned = config.vit.patch_position == PatchPosition::Learned;
-        let (before, grid) = (config.vit.pooling.tokens(), config.vit.grid());
-        is_learned.then_some(PositionGrid { parameter: "vit.position", before, grid, resize: resize_positions })
+        patch_grid(&config.vit)
     }
 
     fn evaluator(_corpus: &ImageCorpus, _recipe: &VisionRecipe) -> Box<dyn Evaluator<VisionTask>> {
@@ -120,16 +96,14 @@ impl Task for Vision {
         Ok(vec![(heading.to_string(), draw_confusion(&scores.confusion, corpus.classes()))])
     }
 
-    fn estimate(recipe: &VisionRecipe, config: &VisionConfig, _device: &Device) -> Estimate {
-        estimate::estimate(config, recipe)
+    /// A token is a patch, or one before them. The logits of an image are shared among its tokens.
+    fn batch_cost(recipe: &VisionRecipe, config: &VisionConfig, _device: &Device) -> BatchCost {
+        let (cost, tokens) = (config.init_with(&ParamBuilder::counting()).cost(), config.tokens());
+        let logits_per_token = config.vit.n_classes.div_ceil(tokens);
+        cost_of(&cost, logits_per_token, recipe.training.batch_size.saturating_mul(tokens))
     }
 
-    fn self_check(
-        recipe: &VisionRecipe,
-        config: &VisionConfig,
-        corpus: &ImageCorpus,
-        device: &Device,
-    ) -> Result<Vec<Check>, VisionError> {
-        self_check::self_check(&VisionConfig { adapters: None, ..config.clone() }, recipe.seed, corpus, device)
+    fn self_check(run: &Run) -> Result<Vec<Check>, VisionError> {
+        self_check::self_check(run)
     }
 }

@@ -1,20 +1,14 @@
 //! The `[model]` section of a recipe: the keys of the encoder, and those of the model around it.
 
-use std::sync::LazyLock;
-
 use firelight_core::{
     AdapterConfig, AttentionPattern, ImagePooling, PatchCoordinates, PatchPosition, PositionConfig, TransformerConfig,
     VisionTransformerConfig,
 };
 use firelight_data::ImageShape;
-use firelight_training::{Apart, Fields, fields_of_both};
-use serde::de::Deserializer;
+use firelight_training::Apart;
 use serde::{Deserialize, Serialize};
 
 use crate::model::tokens;
-
-/// The keys of the section: those of the model and those of the stack.
-static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, TransformerConfig>);
 
 /// The structure that a user chooses. Size, channels and classes come from the images.
 ///
@@ -22,7 +16,8 @@ static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, Transforme
 /// of, may be left out, and so may `position`: it is none, or rotary with two axes, beside which `patch_position` is none by
 /// default. `dropout` is the rate of residual branches, attention weights and embeddings
 /// alike, where `attention_dropout` and `embedding_dropout` say nothing else.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Apart<Own, TransformerConfig>")]
 pub struct VisionModelRecipe {
     /// Keys of the model.
     #[serde(flatten)]
@@ -89,10 +84,8 @@ impl VisionModelRecipe {
     }
 }
 
-impl<'de> Deserialize<'de> for VisionModelRecipe {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Apart { mut own, rest, named } =
-            Apart::<Own, TransformerConfig>::read(deserializer, "VisionModelRecipe", &FIELDS)?;
+impl From<Apart<Own, TransformerConfig>> for VisionModelRecipe {
+    fn from(Apart { mut own, rest, named }: Apart<Own, TransformerConfig>) -> Self {
         let mut transformer = rest.for_recipe(|key| named.contains(key));
         if !named.contains("position") {
             transformer.position = PositionConfig::None;
@@ -103,7 +96,7 @@ impl<'de> Deserialize<'de> for VisionModelRecipe {
         if !named.contains("patterns") && !named.contains("layers") {
             transformer = transformer.with_patterns(vec![AttentionPattern::Full]);
         }
-        Ok(Self { own, transformer })
+        Self { own, transformer }
     }
 }
 

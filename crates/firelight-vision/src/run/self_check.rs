@@ -3,11 +3,11 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use firelight_core::{LossConfig, ParamBuilder};
-use firelight_training::{Check, TrainingError};
+use firelight_core::LossConfig;
+use firelight_training::{Check, Task, TrainingError};
 
-use super::ImageCorpus;
 use super::corpus::loader_of;
+use super::{ImageCorpus, Run, Vision};
 use crate::data::ImageBatch;
 use crate::error::VisionError;
 use crate::model::{VisionConfig, VisionModel};
@@ -16,40 +16,30 @@ use crate::training::VisionTask;
 /// Images of the batch that is to be overfitted.
 const IMAGES: usize = 8;
 
-/// Checks the model of `config` and `seed`, without dropout, on the first images.
-pub(super) fn self_check(
-    config: &VisionConfig,
-    seed: u64,
-    corpus: &ImageCorpus,
-    device: &Device,
-) -> Result<Vec<Check>, VisionError> {
-    let quiet = config.clone().with_stack(|stack| {
-        stack.with_dropout(0.0).with_attention_dropout(0.0).with_embedding_dropout(0.0).with_stochastic_depth(0.0)
-    });
-    let model = quiet.init_with(&ParamBuilder::new(device, seed)).valid();
+/// Checks the model without dropout and adapters on the first images.
+pub(super) fn self_check(run: &Run) -> Result<Vec<Check>, VisionError> {
+    let (config, corpus, seed) = (run.config(), &run.corpus, run.recipe.seed);
+    let bare = VisionConfig { adapters: None, ..config.clone() };
+    let quiet = bare.with_stack(|stack| stack.with_dropout(0.0).with_stochastic_depth(0.0));
+    let model = Vision::model(&quiet, seed, run.device()).valid();
     let device = model.device();
+    let (batch, again) = (first(corpus, &device)?, first(corpus, &device.clone().autodiff())?);
     let task = VisionTask::new(model.clone(), LossConfig::default());
     Ok(vec![
-        batch_mates(&model, batch(corpus, &device)?.images)?,
-        Check::guess(&task, batch(corpus, &device)?, config.classes.len())?,
-        Check::overfit(task.train(), batches(corpus, &device.clone().autodiff())?, seed)?,
+        batch_mates(&model, batch.images.clone())?,
+        Check::guess(&task, batch, config.classes.len())?,
+        Check::overfit(task.train(), || again.clone(), seed)?,
     ])
 }
 
 /// The first images as they are.
-fn batch(corpus: &ImageCorpus, device: &Device) -> Result<ImageBatch, VisionError> {
+fn first(corpus: &ImageCorpus, device: &Device) -> Result<ImageBatch, VisionError> {
     let images = corpus.training();
     let few = IMAGES.min(images.len());
     let (first, _) = images.split((images.len() - few).max(1))?;
     let loader = loader_of(first, corpus.normalization().clone(), device);
     let batch = loader.iter().next().unwrap_or_else(|| unreachable!("a part of a split is not empty"));
     Ok(batch.map_err(|cause| TrainingError::Data { part: "training", cause })?)
-}
-
-/// The same batch again and again.
-fn batches(corpus: &ImageCorpus, device: &Device) -> Result<impl Fn() -> ImageBatch + use<>, VisionError> {
-    let batch = batch(corpus, device)?;
-    Ok(move || batch.clone())
 }
 
 /// An image alone has the logits that it has among others.

@@ -11,7 +11,7 @@ use firelight_data::{
     CaptionedImages, HeldOut, ImageError, ImageFiles, ImageSet, Normalization, PairColumns, PairFiles, SplitConfig,
     StepLoader, Tokenizer, drawn_digits, folder_of,
 };
-use firelight_storage::{InputError, ModelFolder, read_text_file, write_atomic};
+use firelight_storage::{InputError, ModelFolder, read_json, write_json};
 use firelight_training::DataModule;
 use serde::{Deserialize, Serialize};
 
@@ -143,9 +143,6 @@ impl Part {
 impl DataModule<Captioning> for CaptionData {
     fn read(recipe: &mut CaptionRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, Seq2SeqError> {
         let parts = images_of(&recipe.data, recipe.seed, source, paths)?;
-        if !paths.is_empty() {
-            recipe.data.drawn_digits = 0; // so that the recipe in the folder does not promise drawn ones
-        }
         let normalization = Normalization::of(&parts[0].images);
         let vocabulary = match recipe.init.run_with_tokenizer(recipe.data.tokenizer.is_file())? {
             Some(run) => Vocabulary::load(&run, true)?,
@@ -158,10 +155,8 @@ impl DataModule<Captioning> for CaptionData {
         }
     }
 
-    fn recall(recipe: &mut CaptionRecipe, stored: &CaptionRecipe) {
-        if stored.data.drawn_digits == 0 {
-            recipe.data.drawn_digits = 0; // images were given in their place
-        }
+    fn forget_generated(recipe: &mut CaptionRecipe) {
+        recipe.data.drawn_digits = 0;
     }
 
     fn save(&self, folder: &ModelFolder) -> Result<(), Seq2SeqError> {
@@ -169,24 +164,14 @@ impl DataModule<Captioning> for CaptionData {
         training.images.followed_by(&validation.images)?.save(folder.images())?;
         let captions = [&training.captions[..], &validation.captions[..]].concat();
         let index = Index { training: training.captions.len(), normalization: self.normalization.clone(), captions };
-        let text = serde_json::to_string(&index).unwrap_or_else(|error| unreachable!("an index is an object: {error}"));
-        write_atomic(folder.image_index(), text)?;
+        write_json(folder.image_index(), &index)?;
         Ok(self.vocabulary.save(folder)?)
     }
 
     fn open(recipe: &CaptionRecipe, folder: &ModelFolder) -> Result<Self, Seq2SeqError> {
-        let path = folder.image_index();
-        let text = read_text_file(&path, INDEX_LIMIT)?;
-        let broken = |reason: String| {
-            let problem = format!("does not fit the run: {reason}");
-            InputError::in_file(&path, problem).advise("restore the file that belongs to it")
-        };
-        let index: Index = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
+        let index: Index = read_json(folder.image_index(), INDEX_LIMIT)?;
         let count = index.captions.len();
-        let images = ImageSet::open(folder.images(), vec![String::new()], vec![0; count])?;
-        if !index.normalization.fits(images.shape().channels) {
-            return Err(broken(format!("its normalization is not one of {} channels", images.shape().channels)).into());
-        }
+        let images = ImageSet::of_run(folder, &index.normalization, vec![String::new()], vec![0; count])?;
         let both = CaptionedImages { images, captions: index.captions };
         let (training, validation) = both.split(count.saturating_sub(index.training))?;
         Self::new(recipe, Vocabulary::load(folder, true)?, index.normalization, [training, validation])

@@ -11,11 +11,10 @@ mod tests;
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_core::{
-    ConfigError, LossConfig, ParamBuilder, PatchPosition, check_adapters, merge_adapters, resize_positions,
-};
+use firelight_core::{LossConfig, ParamBuilder};
 use firelight_data::Image;
-use firelight_training::{BatchCost, BuiltIn, Check, Estimate, Evaluator, PositionGrid, Problem, Task, TrainingModule};
+use firelight_tasks::{cost_of, patch_grid, problems, structure};
+use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, PositionGrid, Problem, Run, Task, TrainingModule};
 
 use super::CAPTIONING_TASK;
 use super::captioner::Captioner;
@@ -25,7 +24,6 @@ use crate::run::score::{TargetScores, Written};
 pub use data::CaptionData;
 pub use evaluate::evaluate_captions;
 pub use recipe::{CaptionModelRecipe, CaptionRecipe, ImageTextRecipe};
-use self_check::self_check;
 
 /// From an image to a text that describes it.
 #[derive(Debug, Clone, Copy)]
@@ -44,12 +42,11 @@ impl Task for Captioning {
     type Error = Seq2SeqError;
 
     fn judge(recipe: &CaptionRecipe) -> Vec<Problem> {
-        [
-            Problem::list("model", ConfigError::list(recipe.model.sketch().validate())),
-            Problem::list("loss", ConfigError::list(recipe.loss.validate())),
-            Problem::list("data", ConfigError::list(recipe.data.validate())),
-        ]
-        .concat()
+        problems([
+            ("model", recipe.model.sketch().validate()),
+            ("loss", recipe.loss.validate()),
+            ("data", recipe.data.validate()),
+        ])
     }
 
     fn config(recipe: &CaptionRecipe, data: &CaptionData, source: &Path) -> Result<CaptionConfig, Seq2SeqError> {
@@ -60,34 +57,13 @@ impl Task for Captioning {
         Ok(config)
     }
 
-    fn problems(config: &CaptionConfig) -> Vec<String> {
-        ConfigError::list(config.validate())
-    }
-
-    fn model(config: &CaptionConfig, seed: u64, device: &Device) -> CaptionModel {
-        config.init_with(&ParamBuilder::new(device, seed))
-    }
-
-    fn inspect(config: &CaptionConfig, _device: &Device) -> Vec<Problem> {
-        let stacks = |params: &ParamBuilder| {
-            let [vit, decoder] = STACKS.map(|name| params.scope(name));
-            (config.vit.init_with(&vit), config.decoder.init_with(&decoder))
-        };
-        Problem::list("model", ConfigError::list(check_adapters(config.adapters.as_ref(), stacks)))
-    }
-
-    fn has_adapters(config: &CaptionConfig) -> bool {
-        config.adapters.is_some()
-    }
-
-    fn merged(config: &CaptionConfig, model: CaptionModel) -> (CaptionConfig, CaptionModel) {
-        (config.clone().with_adapters(None), config.adapters.iter().fold(model, merge_adapters))
-    }
+    structure!(adapters, |config, params| {
+        let [vit, decoder] = STACKS.map(|name| params.scope(name));
+        (config.vit.init_with(&vit), config.decoder.init_with(&decoder))
+    });
 
     fn grid(config: &CaptionConfig) -> Option<PositionGrid> {
-        let is_learned = config.vit.patch_position == PatchPosition::Learned;
-        let (before, grid) = (config.vit.pooling.tokens(), config.vit.grid());
-        is_learned.then_some(PositionGrid { parameter: "vit.position", before, grid, resize: resize_positions })
+        patch_grid(&config.vit)
     }
 
     fn evaluator(data: &CaptionData, recipe: &CaptionRecipe) -> Box<dyn Evaluator<TrainingModule<CaptionModel>>> {
@@ -96,30 +72,19 @@ impl Task for Captioning {
     }
 
     /// A token is one of a caption, with its share of an image.
-    fn estimate(recipe: &CaptionRecipe, config: &CaptionConfig, _device: &Device) -> Estimate {
+    fn batch_cost(recipe: &CaptionRecipe, config: &CaptionConfig, _device: &Device) -> BatchCost {
         let (model, length) = (config.init_with(&ParamBuilder::counting()), config.decoder.max_seq_len);
-        let (image, whole) = (model.vit.cost(), model.cost(length));
         // The costs of both sides count one token each; of an image there are more, or fewer, than of its caption.
-        let further = config.image_tokens() as f64 / length as f64 - 1.0;
-        let batch = BatchCost {
-            parameters: whole.parameters,
-            flops_per_token: whole.training_flops_per_token() + further * image.training_flops_per_token(),
-            kept_per_token: whole
-                .kept_per_token
-                .saturating_add_signed((further * image.kept_per_token as f64) as isize),
-            logits_per_token: config.vocab_size,
-            tokens: recipe.training.batch_size.saturating_mul(length),
-        };
-        Estimate::new(batch, &recipe.training)
+        let (image, further) = (model.vit.cost(), config.image_tokens() as f64 / length as f64 - 1.0);
+        let mut cost = model.cost(length);
+        cost.flops_per_token += further * image.flops_per_token;
+        cost.kept_per_token =
+            cost.kept_per_token.saturating_add_signed((further * image.kept_per_token as f64) as isize);
+        cost_of(&cost, config.vocab_size, recipe.training.batch_size.saturating_mul(length))
     }
 
-    fn self_check(
-        recipe: &CaptionRecipe,
-        config: &CaptionConfig,
-        data: &CaptionData,
-        device: &Device,
-    ) -> Result<Vec<Check>, Seq2SeqError> {
-        self_check(&config.clone().with_adapters(None), recipe, data, device)
+    fn self_check(run: &Run<Self>) -> Result<Vec<Check>, Seq2SeqError> {
+        self_check::self_check(run)
     }
 }
 

@@ -1,15 +1,12 @@
 //! What a recipe says about its captions, and the recipe that is built in.
 
-use std::sync::LazyLock;
-
 use firelight_core::{
     AdapterConfig, ConfigError, ImagePooling, LossConfig, PatchPosition, TransformerConfig, VisionTransformerConfig,
 };
 use firelight_data::{HeldOut, ImageShape, Normalization, ReadOptions, SplitConfig, TokenizerConfig, check_workers};
 use firelight_storage::InputError;
 use firelight_training::metrics::text::TextMetric;
-use firelight_training::{Apart, BuiltIn, Fields, Recipe, fields_of_both};
-use serde::de::Deserializer;
+use firelight_training::{Apart, BuiltIn, Recipe};
 use serde::{Deserialize, Serialize};
 
 use super::super::model::CaptionConfig;
@@ -119,15 +116,13 @@ impl ImageTextRecipe {
     }
 }
 
-/// The keys of the section: those of the model and those of the stack.
-static FIELDS: LazyLock<Fields> = LazyLock::new(fields_of_both::<Own, TransformerConfig>);
-
 /// The structure that a user chooses. The size of the images and the vocabulary come from the data.
 ///
 /// In a file the keys of [`TransformerConfig`] stand beside those of the model. They describe the decoder, and the stack that reads
 /// the image but for its `n_layers`, which `n_image_layers` may set apart, and for its positions and its pattern: patches have
 /// places of their own, and an image is seen whole.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Apart<Own, TransformerConfig>")]
 pub struct CaptionModelRecipe {
     /// Keys of the model.
     #[serde(flatten)]
@@ -188,10 +183,8 @@ impl CaptionModelRecipe {
     }
 }
 
-impl<'de> Deserialize<'de> for CaptionModelRecipe {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Apart { own, rest, named } =
-            Apart::<Own, TransformerConfig>::read(deserializer, "CaptionModelRecipe", &FIELDS)?;
-        Ok(Self { own, transformer: rest.for_recipe(|key| named.contains(key)) })
+impl From<Apart<Own, TransformerConfig>> for CaptionModelRecipe {
+    fn from(Apart { own, rest, named }: Apart<Own, TransformerConfig>) -> Self {
+        Self { own, transformer: rest.for_recipe(|key| named.contains(key)) }
     }
 }

@@ -3,11 +3,12 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
-use firelight_core::{LossConfig, ParamBuilder};
-use firelight_training::{Check, DataModule, TrainingError, TrainingModule};
+use firelight_core::LossConfig;
+use firelight_training::{Check, DataModule, Run, Task, TrainingError, TrainingModule};
 
-use super::super::model::{CaptionConfig, CaptionModel};
+use super::super::model::CaptionModel;
 use super::super::training::CaptionBatch;
+use super::Captioning;
 use super::data::CaptionData;
 use super::recipe::CaptionRecipe;
 use crate::error::Seq2SeqError;
@@ -15,17 +16,12 @@ use crate::error::Seq2SeqError;
 /// Images of the batch that is to be overfitted.
 const IMAGES: usize = 8;
 
-/// Checks the model of `config`, without dropout, on the first batch of the training.
-pub(super) fn self_check(
-    config: &CaptionConfig,
-    recipe: &CaptionRecipe,
-    data: &CaptionData,
-    device: &Device,
-) -> Result<Vec<Check>, Seq2SeqError> {
-    let quiet = config.clone().with_both(|stack| {
-        stack.with_dropout(0.0).with_attention_dropout(0.0).with_embedding_dropout(0.0).with_stochastic_depth(0.0)
-    });
-    let model = quiet.init_with(&ParamBuilder::new(device, recipe.seed)).valid();
+/// Checks the model without dropout and adapters on the first batch of the training.
+pub(super) fn self_check(run: &Run<Captioning>) -> Result<Vec<Check>, Seq2SeqError> {
+    let (recipe, data) = (&run.recipe, &run.corpus);
+    let bare = run.config().clone().with_adapters(None);
+    let quiet = bare.with_both(|stack| stack.with_dropout(0.0).with_stochastic_depth(0.0));
+    let model = Captioning::model(&quiet, recipe.seed, run.device()).valid();
     let plain = model.embedding.weight.device();
     let task = TrainingModule::new(model.clone(), LossConfig::default());
     let batch = first(recipe, data, &plain)?;
@@ -33,7 +29,7 @@ pub(super) fn self_check(
     Ok(vec![
         future(&model, &batch)?,
         batch_mates(&model, &batch)?,
-        Check::guess(&task, batch, config.vocab_size)?,
+        Check::guess(&task, batch, quiet.vocab_size)?,
         Check::overfit(task.train(), || again.clone(), recipe.seed)?,
     ])
 }

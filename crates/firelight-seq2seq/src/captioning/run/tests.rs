@@ -7,7 +7,7 @@ use burn::tensor::{Device, Tensor};
 use firelight_data::{CaptionedImages, Image, ImageShape};
 use firelight_kernels::assert_close;
 use firelight_storage::{Checkpoint, Existing};
-use firelight_training::{Check, Run, RunRequest, Task};
+use firelight_training::{Check, Estimate, Run, RunRequest, Task};
 
 use super::*;
 use crate::captioning::Caption;
@@ -235,7 +235,7 @@ fn a_sound_model_passes_the_self_check_and_the_recipe_comes_back_from_its_text()
 fn an_estimate_counts_all_patches_of_an_image_and_all_tokens_of_its_caption() {
     let config = crate::captioning::model::tests::config();
     let recipe = CaptionRecipe::parse(Captioning::BUILT_IN[0].text, "captions.toml", &[]).unwrap();
-    let found = Captioning::estimate(&recipe, &config, &Device::default());
+    let found = Estimate::of::<Captioning>(&recipe, &config, &Device::default());
     let model = config.init(&Device::default());
     let [image, both] = [model.vit.cost(), model.cost(8)].map(|cost| cost.training_flops_per_token());
     // Four patches with their class token, and eight tokens, which share the cost of all.
