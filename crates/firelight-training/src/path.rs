@@ -1,9 +1,9 @@
 //! The path of a parameter while a visitor walks through a module, as `model.safetensors` has it: names of fields and
 //! numbers of layers, without the names of enum variants.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::Tensor;
 use wildmatch::WildMatch;
 
@@ -38,20 +38,41 @@ pub(crate) fn fits(pattern: &str, path: &str) -> bool {
     WildMatch::new(pattern).matches(path) || WildMatch::new(&format!("{pattern}.*")).matches(path)
 }
 
-/// The float parameters of a model with their shapes, in the order of a visit. None is drawn for it.
+/// A float parameter of a model.
+#[derive(Clone, Debug)]
+pub(crate) struct Parameter {
+    pub(crate) path: String,
+    pub(crate) id: ParamId,
+    pub(crate) shape: Vec<usize>,
+}
+
+/// The float parameters of a model in the order of a visit. None is drawn for it; one that stands in several places is there with each
+/// of its paths.
+pub(crate) fn parameters_of<M: Module>(model: &M) -> Vec<Parameter> {
+    let mut collect = Collect::default();
+    model.visit(&mut collect);
+    collect.found
+}
+
+/// The same, each once, with its first path.
+pub(crate) fn distinct_parameters_of<M: Module>(model: &M) -> Vec<Parameter> {
+    let (mut parameters, mut seen) = (parameters_of(model), HashSet::new());
+    parameters.retain(|parameter| seen.insert(parameter.id));
+    parameters
+}
+
+/// The paths of the float parameters with their shapes.
 pub(crate) fn shapes_of<M: Module>(model: &M) -> Vec<(String, Vec<usize>)> {
-    let mut shapes = Shapes::default();
-    model.visit(&mut shapes);
-    shapes.found
+    parameters_of(model).into_iter().map(|parameter| (parameter.path, parameter.shape)).collect()
 }
 
 #[derive(Default)]
-struct Shapes {
-    found: Vec<(String, Vec<usize>)>,
+struct Collect {
+    found: Vec<Parameter>,
     path: ModulePath,
 }
 
-impl ModuleVisitor for Shapes {
+impl ModuleVisitor for Collect {
     fn enter_module(&mut self, name: &str, container: &str) {
         self.path.enter(name, container);
     }
@@ -61,7 +82,7 @@ impl ModuleVisitor for Shapes {
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.found.push((self.path.joined(), param.lazy_shape().to_vec()));
+        self.found.push(Parameter { path: self.path.joined(), id: param.id, shape: param.lazy_shape().to_vec() });
     }
 }
 

@@ -7,14 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
-use burn::tensor::Tensor;
+use burn::module::{Module, ParamId};
 use serde::{Deserialize, Serialize};
 use wildmatch::WildMatch;
 
 use super::{OptimizerConfig, OptimizerKind, not_negative};
 use crate::config::Problems;
-use crate::path::{ModulePath, listed};
+use crate::path::{Parameter, distinct_parameters_of, listed};
 
 /// The name under which stacks keep their layers.
 const LAYERS: &str = "blocks";
@@ -74,14 +73,6 @@ pub(super) struct Share {
     pub(super) weight_decay: f64,
 }
 
-/// A float parameter of a model.
-#[derive(Debug)]
-struct Parameter {
-    id: ParamId,
-    path: String,
-    rank: usize,
-}
-
 impl Parameter {
     /// The stack that it is a layer's of, and the number of the layer.
     fn layer(&self) -> Option<(&str, usize)> {
@@ -102,9 +93,7 @@ pub(super) struct Parameters {
 
 impl Parameters {
     pub(super) fn of<M: Module>(model: &M) -> Self {
-        let mut collect = Collect::default();
-        model.visit(&mut collect);
-        Self { all: collect.found }
+        Self { all: distinct_parameters_of(model) }
     }
 
     /// The parameters by what they share, in the order in which the shares are met.
@@ -161,7 +150,7 @@ impl Parameters {
 }
 
 fn share_of(parameter: &Parameter, depth_factor: f64, config: &OptimizerConfig) -> Share {
-    let is_matrix = parameter.rank >= 2;
+    let is_matrix = parameter.shape.len() >= 2;
     let groups = || config.groups.iter().rev().filter(|group| group.matches(&parameter.path));
     let decay = if is_matrix { config.weight_decay } else { 0.0 };
     let muon = groups().find_map(|group| group.muon).unwrap_or(parameter.layer().is_some());
@@ -172,34 +161,13 @@ fn share_of(parameter: &Parameter, depth_factor: f64, config: &OptimizerConfig) 
     }
 }
 
-#[derive(Default)]
-struct Collect {
-    found: Vec<Parameter>,
-    path: ModulePath,
-}
-
-impl ModuleVisitor for Collect {
-    fn enter_module(&mut self, name: &str, container: &str) {
-        self.path.enter(name, container);
-    }
-
-    fn exit_module(&mut self, _name: &str, container: &str) {
-        self.path.exit(container);
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if !self.found.iter().any(|parameter| parameter.id == param.id) {
-            self.found.push(Parameter { id: param.id, path: self.path.joined(), rank: D });
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::optimizer::{AdamConfig, MuonConfig, UpdateRule};
+    use burn::module::Param;
     use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
-    use burn::tensor::Device;
+    use burn::tensor::{Device, Tensor};
 
     #[derive(Module, Debug)]
     struct Stack {

@@ -1,46 +1,21 @@
 //! The parameters of a model by part, counted by a walk through the module.
 
-use std::collections::HashSet;
+use burn::module::Module;
 
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
-use burn::tensor::Tensor;
-
-use crate::path::ModulePath;
+use crate::path::{Parameter, distinct_parameters_of};
 
 /// Numbers of each part: the path up to the first number, or its first two names. A parameter that stands in several places counts once,
 /// and none is drawn for it.
 pub(super) fn of<M: Module>(model: &M) -> Vec<(String, usize)> {
-    let mut parts = Parts::default();
-    model.visit(&mut parts);
-    parts.found
-}
-
-#[derive(Default)]
-struct Parts {
-    found: Vec<(String, usize)>,
-    seen: HashSet<ParamId>,
-    path: ModulePath,
-}
-
-impl ModuleVisitor for Parts {
-    fn enter_module(&mut self, name: &str, container: &str) {
-        self.path.enter(name, container);
-    }
-
-    fn exit_module(&mut self, _name: &str, container: &str) {
-        self.path.exit(container);
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if !self.seen.insert(param.id) {
-            return;
-        }
-        let (part, count) = (part_of(&self.path.joined()), param.lazy_shape().num_elements());
-        match self.found.iter_mut().find(|(name, _)| *name == part) {
+    let mut found: Vec<(String, usize)> = Vec::new();
+    for Parameter { path, shape, .. } in distinct_parameters_of(model) {
+        let (part, count) = (part_of(&path), shape.iter().product());
+        match found.iter_mut().find(|(name, _)| *name == part) {
             Some((_, sum)) => *sum += count,
-            None => self.found.push((part, count)),
+            None => found.push((part, count)),
         }
     }
+    found
 }
 
 /// `encoder.blocks.0.norm.gamma -> encoder.blocks`, `embedding.weight -> embedding`.
