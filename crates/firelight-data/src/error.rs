@@ -1,7 +1,7 @@
 //! Everything that can be wrong with a text, a tokenizer or a token file, in words that name the place and the way out.
 //! Every function of this crate returns it; the command line turns it into one line and an exit code.
 
-use firelight_storage::{InputError, StorageError, shortened_reason};
+use firelight_storage::{InputError, StorageError, TaskError, shortened_reason};
 
 #[cfg(feature = "images")]
 use crate::ImageError;
@@ -67,6 +67,12 @@ impl DataError {
             Self::Tokenizer { .. } => false,
             _ => true,
         }
+    }
+}
+
+impl From<DataError> for TaskError {
+    fn from(error: DataError) -> Self {
+        Self::new(error.is_user_error(), error)
     }
 }
 

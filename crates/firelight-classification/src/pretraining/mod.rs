@@ -73,7 +73,7 @@ impl Task for MaskedLanguage {
         source: &Path,
     ) -> Result<PretrainingConfig, ClassificationError> {
         let config = recipe.model.config(corpus.vocabulary().vocab_size(), recipe.data.objective);
-        config.validate().map_err(|error| ClassificationError::Config { path: source.into(), error })?;
+        ClassificationError::in_config(source, &ConfigError::list(config.validate()))?;
         Ok(config)
     }
 

@@ -66,7 +66,7 @@ impl Task for QuestionAnswering {
         source: &Path,
     ) -> Result<SpanReaderConfig, ClassificationError> {
         let config = recipe.model.config(corpus.vocabulary().vocab_size(), *corpus.targets());
-        config.validate().map_err(|error| ClassificationError::Config { path: source.into(), error })?;
+        ClassificationError::in_config(source, &ConfigError::list(config.validate()))?;
         Ok(config)
     }
 

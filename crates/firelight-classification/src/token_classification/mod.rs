@@ -63,7 +63,7 @@ impl Task for TokenClassification {
         source: &Path,
     ) -> Result<TokenClassifierConfig, ClassificationError> {
         let config = recipe.model.config(corpus.vocabulary().vocab_size(), corpus.targets().names().to_vec());
-        config.validate().map_err(|error| ClassificationError::Config { path: source.into(), error })?;
+        ClassificationError::in_config(source, &ConfigError::list(config.validate()))?;
         Ok(config)
     }
 
