@@ -8,8 +8,9 @@ use firelight::data::{Tokenizer, TokenizerConfig};
 use firelight::generation::GenerationOptions;
 #[cfg(feature = "flex")]
 use firelight::kernels::assert_close;
-use firelight::language::{self, LanguageError, Run, RunRequest, TextGenerator, TrainedRun};
+use firelight::language::{self, Run, RunRequest, TextGenerator, TrainedRun};
 use firelight::storage::{Checkpoint, Existing};
+use firelight::training::RecipeError;
 use tempfile::TempDir;
 
 use crate::support::device;
@@ -102,7 +103,7 @@ fn one_seed_gives_one_file_and_resuming_gives_the_same() {
     assert_eq!(bytes(&train(&parts)), first);
     parts.overrides.push(("model.n_layers".into(), "2".into()));
     let error = Run::prepare(&parts).unwrap_err();
-    assert!(matches!(error, LanguageError::Recipe(_)) && error.is_user_error(), "{error}");
+    assert!(error.cause().is::<RecipeError>() && error.is_user_error(), "{error}");
     assert!(error.to_string().contains("model.n_layers was 1 and is 2"), "{error}");
 }
 

@@ -6,15 +6,14 @@ use std::path::Path;
 use burn::tensor::Device;
 use burn::tensor::activation::log_softmax;
 use firelight_core::Pass;
-use firelight_data::Batching;
 use firelight_kernels::awake;
-use firelight_storage::Checkpoint;
+use firelight_storage::{Checkpoint, TaskError};
 
-use crate::data::{EncodedText, input_of};
-use crate::error::{ClassificationError, not_finite};
+use crate::data::EncodedText;
 use crate::loss::ProblemType;
 use crate::model::{TextClassifier, TextClassifierConfig};
-use crate::pretrained::load_model;
+use crate::pretrained::load;
+use crate::reading::{read_texts, rows};
 use crate::vocabulary::TextVocabulary;
 
 /// What a classifier says of a text.
@@ -94,7 +93,7 @@ impl Classifier {
     ///
     /// # Errors
     /// If the folder is no run of this task, or one of its files is missing or damaged.
-    pub fn load(folder: impl AsRef<Path>) -> Result<Self, ClassificationError> {
+    pub fn load(folder: impl AsRef<Path>) -> Result<Self, TaskError> {
         Self::load_from(folder, &Checkpoint::Last, &Device::default())
     }
 
@@ -102,17 +101,8 @@ impl Classifier {
     ///
     /// # Errors
     /// As [`load`](Self::load), and if there is no such checkpoint.
-    pub fn load_from(
-        folder: impl AsRef<Path>,
-        checkpoint: &Checkpoint,
-        device: &Device,
-    ) -> Result<Self, ClassificationError> {
-        let (config, model, vocabulary) = load_model(
-            folder.as_ref(),
-            (crate::TASK, checkpoint),
-            |config: &TextClassifierConfig| config.validate().map(|()| &config.encoder),
-            |config| config.init(device),
-        )?;
+    pub fn load_from(folder: impl AsRef<Path>, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
+        let (config, model, vocabulary) = load::<TextClassifierConfig>(folder.as_ref(), checkpoint, device)?;
         Ok(Self::new(model, vocabulary, config.labels).with_problem_type(config.problem_type))
     }
 
@@ -141,7 +131,7 @@ impl Classifier {
     ///
     /// # Errors
     /// If a text has a character that the tokenizer does not know, with its line, if an answer is no number, or the device fails.
-    pub fn classify<S: AsRef<str>>(&self, texts: &[S]) -> Result<Vec<Prediction>, ClassificationError> {
+    pub fn classify<S: AsRef<str>>(&self, texts: &[S]) -> Result<Vec<Prediction>, TaskError> {
         self.classify_after(0, texts)
     }
 
@@ -149,14 +139,9 @@ impl Classifier {
     ///
     /// # Errors
     /// As [`classify`](Self::classify).
-    pub fn classify_after<S: AsRef<str>>(
-        &self,
-        before: usize,
-        texts: &[S],
-    ) -> Result<Vec<Prediction>, ClassificationError> {
-        let encoded = (before + 1..)
-            .zip(texts)
-            .map(|(line, text)| self.encode(text.as_ref()).map_err(|error| ClassificationError::Line { line, error }));
+    pub fn classify_after<S: AsRef<str>>(&self, before: usize, texts: &[S]) -> Result<Vec<Prediction>, TaskError> {
+        let encoded =
+            (before + 1..).zip(texts).map(|(line, text)| self.encode(text.as_ref()).map_err(TaskError::in_line(line)));
         let found = answers(&self.model, self.problem_type, &encoded.collect::<Result<Vec<_>, _>>()?)?;
         Ok(found.iter().map(|row| self.prediction(row)).collect())
     }
@@ -214,43 +199,23 @@ pub(crate) fn answers(
     model: &TextClassifier,
     problem_type: ProblemType,
     texts: &[EncodedText],
-) -> Result<Vec<Vec<f64>>, ClassificationError> {
+) -> Result<Vec<Vec<f64>>, TaskError> {
     let device = model.encoder.embedding.weight.device();
-    let mut found = vec![Vec::new(); texts.len()];
-    for batch in batches(texts, Batching::TOKENS_TO_READ) {
-        let input = input_of(&batch.iter().map(|&index| &texts[index]).collect::<Vec<_>>(), &device);
-        let outputs = awake(&device, || model.forward(&input, &mut Pass::default()));
-        let width = outputs.dims()[1];
-        let outputs = if problem_type == ProblemType::SingleLabel { log_softmax(outputs, 1) } else { outputs };
-        let rows: Vec<f64> = outputs.try_into_vec_as().map_err(ClassificationError::device("the answers"))?;
-        // The logarithm of a probability of 0 is no damage.
-        let is_answer =
-            |value: &f64| value.is_finite() || (problem_type == ProblemType::SingleLabel && !value.is_nan());
-        if !rows.iter().all(is_answer) {
-            return Err(not_finite().into());
-        }
-        batch.iter().zip(rows.chunks(width)).for_each(|(&index, row)| found[index] = row.to_vec());
-    }
-    Ok(found)
-}
-
-/// The texts by their place, the longest first, in batches of about so many tokens.
-pub(crate) fn batches(texts: &[EncodedText], budget: usize) -> Vec<Vec<usize>> {
-    let mut order: Vec<usize> = (0..texts.len()).collect();
-    order.sort_by_key(|&index| std::cmp::Reverse(texts[index].ids.len()));
-    let mut batches: Vec<Vec<usize>> = Vec::new();
-    for index in order {
-        match batches.last_mut() {
-            Some(batch) if (batch.len() + 1) * texts[batch[0]].ids.len() <= budget => batch.push(index),
-            _ => batches.push(vec![index]),
-        }
-    }
-    batches
+    let is_single = problem_type == ProblemType::SingleLabel;
+    // The logarithm of a probability of 0 is no damage.
+    let is_answer = |value: &f64| value.is_finite() || (is_single && !value.is_nan());
+    read_texts(texts, &device, |input, _| {
+        let outputs = awake(&device, || model.forward(input, &mut Pass::default()));
+        let found: Vec<Vec<f64>> = rows(if is_single { log_softmax(outputs, 1) } else { outputs }, "the answers")?;
+        TaskError::require_finite(found.iter().flatten().all(is_answer))?;
+        Ok(found)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::input_of;
     use crate::encoder::TextEncoderConfig;
     use crate::heads::SequenceHeadConfig;
     use crate::pooling::{PoolerConfig, PoolingConfig};

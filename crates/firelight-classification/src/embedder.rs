@@ -7,16 +7,14 @@ use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
 use firelight_core::Pass;
-use firelight_data::Batching;
 use firelight_kernels::awake;
-use firelight_storage::Checkpoint;
+use firelight_storage::{Checkpoint, TaskError};
 
-use crate::classifier::batches;
-use crate::data::{EncodedText, input_of};
+use crate::data::EncodedText;
 use crate::encoder::{TextEncoder, TextInput};
-use crate::error::{ClassificationError, not_finite};
 use crate::pooling::mean;
-use crate::pretrained::Pretrained;
+use crate::pretrained::load_encoder;
+use crate::reading::{read_texts, rows};
 use crate::vocabulary::TextVocabulary;
 
 /// The encoder of a run, of any head, and its tokenizer.
@@ -36,7 +34,7 @@ impl Embedder {
     ///
     /// # Errors
     /// If the folder is no run of these tasks, or one of its files is missing or damaged.
-    pub fn load(folder: impl AsRef<Path>) -> Result<Self, ClassificationError> {
+    pub fn load(folder: impl AsRef<Path>) -> Result<Self, TaskError> {
         Self::load_from(folder, &Checkpoint::Last, &Device::default())
     }
 
@@ -44,13 +42,9 @@ impl Embedder {
     ///
     /// # Errors
     /// As [`load`](Self::load), and if there is no such checkpoint.
-    pub fn load_from(
-        folder: impl AsRef<Path>,
-        checkpoint: &Checkpoint,
-        device: &Device,
-    ) -> Result<Self, ClassificationError> {
-        let pretrained = Pretrained::open(folder.as_ref())?;
-        Ok(Self::new(pretrained.encoder(checkpoint, device)?, pretrained.vocabulary()?))
+    pub fn load_from(folder: impl AsRef<Path>, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
+        let (encoder, vocabulary) = load_encoder(folder.as_ref(), checkpoint, device)?;
+        Ok(Self::new(encoder, vocabulary))
     }
 
     /// A vector of length 1 for every text, as many and in the same order. Neither company nor order changes one. A text that is
@@ -58,7 +52,7 @@ impl Embedder {
     ///
     /// # Errors
     /// If a text has a character that the tokenizer does not know, with its line, or the device fails.
-    pub fn embed<S: AsRef<str>>(&self, texts: &[S]) -> Result<Vec<Vec<f32>>, ClassificationError> {
+    pub fn embed<S: AsRef<str>>(&self, texts: &[S]) -> Result<Vec<Vec<f32>>, TaskError> {
         self.embed_after(0, texts)
     }
 
@@ -66,33 +60,25 @@ impl Embedder {
     ///
     /// # Errors
     /// As [`embed`](Self::embed).
-    pub fn embed_after<S: AsRef<str>>(&self, before: usize, texts: &[S]) -> Result<Vec<Vec<f32>>, ClassificationError> {
-        let encoded = (before + 1..).zip(texts).map(|(line, text)| {
+    pub fn embed_after<S: AsRef<str>>(&self, before: usize, texts: &[S]) -> Result<Vec<Vec<f32>>, TaskError> {
+        let encode = |(line, text): (usize, &S)| {
             let encoded = self.vocabulary.encode(text.as_ref(), None, self.encoder.max_seq_len());
-            encoded.map_err(|error| ClassificationError::Line { line, error })
-        });
-        let encoded: Vec<EncodedText> = encoded.collect::<Result<_, _>>()?;
+            encoded.map_err(TaskError::in_line(line))
+        };
+        let encoded: Vec<EncodedText> = (before + 1..).zip(texts).map(encode).collect::<Result<_, _>>()?;
         let device = self.encoder.embedding.weight.device();
-        let mut found = vec![Vec::new(); texts.len()];
-        for batch in batches(&encoded, Batching::TOKENS_TO_READ) {
-            let input = input_of(&batch.iter().map(|&index| &encoded[index]).collect::<Vec<_>>(), &device);
-            let vectors = awake(&device, || self.vectors(&input));
-            let numbers: Vec<f32> =
-                vectors.try_into_vec_as().map_err(ClassificationError::device("the vectors of texts"))?;
-            if numbers.iter().any(|number| !number.is_finite()) {
-                return Err(not_finite().into());
-            }
-            let rows = numbers.chunks(self.encoder.d_model());
-            batch.iter().zip(rows).for_each(|(&index, row)| found[index] = row.to_vec());
-        }
-        Ok(found)
+        read_texts(&encoded, &device, |input, _| {
+            let found: Vec<Vec<f32>> = rows(awake(&device, || self.vectors(input)), "the vectors of texts")?;
+            TaskError::require_finite(found.iter().flatten().all(|number| number.is_finite()))?;
+            Ok(found)
+        })
     }
 
     /// How similar every text is to every other one: a row for each text, with a number from -1 to 1 for each text.
     ///
     /// # Errors
     /// As [`embed`](Self::embed).
-    pub fn similarities<S: AsRef<str>>(&self, texts: &[S]) -> Result<Vec<Vec<f64>>, ClassificationError> {
+    pub fn similarities<S: AsRef<str>>(&self, texts: &[S]) -> Result<Vec<Vec<f64>>, TaskError> {
         let vectors = self.embed(texts)?;
         Ok(cosine_similarities(&vectors, &vectors))
     }

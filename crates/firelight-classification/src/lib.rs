@@ -53,6 +53,7 @@ mod pretraining;
 mod question_answerer;
 #[cfg(feature = "train")]
 mod question_answering;
+mod reading;
 #[cfg(feature = "train")]
 mod records;
 #[cfg(feature = "train")]

@@ -5,15 +5,15 @@ use std::path::Path;
 use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Tensor, TensorData};
 use firelight_core::Pass;
-use firelight_data::{Batching, TokenizerKind};
+use firelight_data::TokenizerKind;
 use firelight_kernels::awake;
-use firelight_storage::{Checkpoint, InputError};
+use firelight_storage::{Checkpoint, InputError, TaskError};
 
-use crate::classifier::batches;
-use crate::data::{EncodedText, input_of};
-use crate::error::{ClassificationError, not_finite};
+use crate::data::EncodedText;
+use crate::encoder::TextInput;
 use crate::objectives::{PretrainingConfig, PretrainingModel};
-use crate::pretrained::load_model;
+use crate::pretrained::load;
+use crate::reading::{read_texts, rows};
 use crate::vocabulary::{TextVocabulary, framed};
 
 /// What stands in a text in the place of a token, whatever the tokenizer calls its mask.
@@ -47,7 +47,7 @@ impl MaskFiller {
     ///
     /// # Errors
     /// If the folder is no run of this task, or one of its files is missing or damaged.
-    pub fn load(folder: impl AsRef<Path>) -> Result<Self, ClassificationError> {
+    pub fn load(folder: impl AsRef<Path>) -> Result<Self, TaskError> {
         Self::load_from(folder, &Checkpoint::Last, &Device::default())
     }
 
@@ -55,17 +55,8 @@ impl MaskFiller {
     ///
     /// # Errors
     /// As [`load`](Self::load), and if there is no such checkpoint.
-    pub fn load_from(
-        folder: impl AsRef<Path>,
-        checkpoint: &Checkpoint,
-        device: &Device,
-    ) -> Result<Self, ClassificationError> {
-        let (_, model, vocabulary) = load_model(
-            folder.as_ref(),
-            (crate::MASKED_LANGUAGE_TASK, checkpoint),
-            |config: &PretrainingConfig| config.validate().map(|()| &config.encoder),
-            |config| config.init(device),
-        )?;
+    pub fn load_from(folder: impl AsRef<Path>, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
+        let (_, model, vocabulary) = load::<PretrainingConfig>(folder.as_ref(), checkpoint, device)?;
         Ok(Self::new(model, vocabulary))
     }
 
@@ -84,11 +75,7 @@ impl MaskFiller {
     /// # Errors
     /// If a text has no mask or more tokens than the model reads, with its line, has a character that the tokenizer does not know,
     /// or the device fails.
-    pub fn fill<S: AsRef<str>>(
-        &self,
-        texts: &[S],
-        top_k: usize,
-    ) -> Result<Vec<Vec<Vec<FilledMask>>>, ClassificationError> {
+    pub fn fill<S: AsRef<str>>(&self, texts: &[S], top_k: usize) -> Result<Vec<Vec<Vec<FilledMask>>>, TaskError> {
         self.fill_after(0, texts, top_k)
     }
 
@@ -101,27 +88,22 @@ impl MaskFiller {
         before: usize,
         texts: &[S],
         top_k: usize,
-    ) -> Result<Vec<Vec<Vec<FilledMask>>>, ClassificationError> {
+    ) -> Result<Vec<Vec<Vec<FilledMask>>>, TaskError> {
         let encoded = (before + 1..).zip(texts).map(|(line, text)| self.encode(text.as_ref(), line));
         let encoded: Vec<EncodedText> = encoded.collect::<Result<_, _>>()?;
-        let mut found = vec![Vec::new(); texts.len()];
-        for batch in batches(&encoded, Batching::TOKENS_TO_READ) {
-            let rows: Vec<&EncodedText> = batch.iter().map(|&index| &encoded[index]).collect();
-            let mut filled = self.probabilities(&rows)?.into_iter().map(|row| self.likeliest(&row, top_k));
-            for (&index, row) in batch.iter().zip(rows) {
-                found[index] = filled.by_ref().take(self.masks_of(row).count()).collect();
-            }
-        }
-        Ok(found)
+        read_texts(&encoded, &self.model.encoder().embedding.weight.device(), |input, batch| {
+            let rows: Vec<&EncodedText> = batch.iter().map(|&place| &encoded[place]).collect();
+            let mut filled = self.probabilities(input, &rows)?.into_iter().map(|row| self.likeliest(&row, top_k));
+            Ok(rows.iter().map(|row| filled.by_ref().take(self.masks_of(row).count()).collect()).collect())
+        })
     }
 
     /// The tokens of a text with masks, and those around it. Where a word begins with its space, the space in front of a mask is the
     /// mask's.
-    fn encode(&self, text: &str, line: usize) -> Result<EncodedText, ClassificationError> {
+    fn encode(&self, text: &str, line: usize) -> Result<EncodedText, TaskError> {
         let (tokenizer, kind) = (self.vocabulary.tokenizer(), self.vocabulary.tokenizer().kind());
         let has_spaces = matches!(kind, TokenizerKind::Bpe | TokenizerKind::SentenceBpe | TokenizerKind::Unigram);
         let brings_spaces = matches!(kind, TokenizerKind::SentenceBpe | TokenizerKind::Unigram);
-        let unread = |error| ClassificationError::Line { line, error };
         let parts: Vec<&str> = text.split(MASK).collect();
         if parts.len() < 2 {
             let problem = format!("line {line}: the text has no [MASK]");
@@ -131,14 +113,17 @@ impl MaskFiller {
         if kind == TokenizerKind::Other {
             // Its file says which white space belongs to the mask.
             let mask = tokenizer.token(self.vocabulary.mask()).unwrap_or_default();
-            return self.framed(tokenizer.encode_with_special(&parts.join(mask.as_str())).map_err(unread)?, line);
+            return self.framed(
+                tokenizer.encode_with_special(&parts.join(mask.as_str())).map_err(TaskError::in_line(line))?,
+                line,
+            );
         }
         for (number, part) in parts.iter().enumerate() {
             let is_last = number + 1 == parts.len();
             let part = if has_spaces && !is_last { part.strip_suffix(' ').unwrap_or(part) } else { part };
             let part = if brings_spaces && number > 0 { part.strip_prefix(' ').unwrap_or(part) } else { part };
             if !part.is_empty() {
-                ids.extend(tokenizer.encode(part).map_err(unread)?);
+                ids.extend(tokenizer.encode(part).map_err(TaskError::in_line(line))?);
             }
             ids.extend((!is_last).then_some(self.vocabulary.mask()));
         }
@@ -146,7 +131,7 @@ impl MaskFiller {
     }
 
     /// The tokens between those that stand around a text.
-    fn framed(&self, ids: Vec<u32>, line: usize) -> Result<EncodedText, ClassificationError> {
+    fn framed(&self, ids: Vec<u32>, line: usize) -> Result<EncodedText, TaskError> {
         let frame = self.vocabulary.frame();
         let (tokens, max_len) = (ids.len() + frame.size(false), self.model.encoder().max_seq_len());
         match tokens <= max_len {
@@ -165,25 +150,19 @@ impl MaskFiller {
         text.ids.iter().enumerate().filter(move |(_, id)| **id == mask).map(|(place, _)| place)
     }
 
-    /// The probabilities of all tokens, a row for each mask of all texts.
-    fn probabilities(&self, texts: &[&EncodedText]) -> Result<Vec<Vec<f64>>, ClassificationError> {
-        let device = self.model.encoder().embedding.weight.device();
-        let input = input_of(texts, &device);
-        let length = input.tokens.dims()[1];
+    /// The probabilities of all tokens, a row for each mask of all texts, which `input` has side by side.
+    fn probabilities(&self, input: &TextInput, texts: &[&EncodedText]) -> Result<Vec<Vec<f64>>, TaskError> {
+        let (device, length) = (input.tokens.device(), input.tokens.dims()[1]);
         let mut places: Vec<i32> = Vec::new();
         for (row, text) in texts.iter().enumerate() {
             places.extend(self.masks_of(text).map(|place| (row * length + place) as i32));
         }
         let count = places.len();
         let places = Tensor::from_data(TensorData::new(places, [count]), &device);
-        let logits = awake(&device, || self.model.tokens_at(&input, places, &mut Pass::default())); // [1, M, V]
-        let vocab_size = logits.dims()[2];
-        let rows: Vec<f64> =
-            softmax(logits, 2).try_into_vec_as().map_err(ClassificationError::device("the tokens behind masks"))?;
-        match rows.iter().all(|probability| probability.is_finite()) {
-            true => Ok(rows.chunks(vocab_size).map(<[f64]>::to_vec).collect()),
-            false => Err(not_finite().into()),
-        }
+        let logits = awake(&device, || self.model.tokens_at(input, places, &mut Pass::default())); // [1, M, V]
+        let found: Vec<Vec<f64>> = rows(softmax(logits, 2).squeeze_dim(0), "the tokens behind masks")?;
+        TaskError::require_finite(found.iter().flatten().all(|probability| probability.is_finite()))?;
+        Ok(found)
     }
 
     fn likeliest(&self, probabilities: &[f64], top_k: usize) -> Vec<FilledMask> {

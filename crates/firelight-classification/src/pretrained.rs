@@ -1,105 +1,111 @@
-//! What a run of this crate has learnt, read back: the encoder of any of its tasks, with its tokenizer.
+//! Trained models of this crate, read back from the folder of a run: a model with its tokenizer, or the encoder of a model of any task.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::Device;
 use firelight_core::ConfigError;
-use firelight_storage::{Checkpoint, ModelFolder, StorageError, load_weights};
+use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::encoder::{TextEncoder, TextEncoderConfig};
-use crate::error::ClassificationError;
-use crate::model::{SpanReaderConfig, TextClassifierConfig, TokenClassifierConfig};
-use crate::objectives::PretrainingConfig;
+use crate::model::{
+    SpanReader, SpanReaderConfig, TextClassifier, TextClassifierConfig, TokenClassifier, TokenClassifierConfig,
+};
+use crate::objectives::{PretrainingConfig, PretrainingModel};
 use crate::vocabulary::TextVocabulary;
 
-/// A run with an encoder.
-pub(crate) struct Pretrained {
-    folder: ModelFolder,
-    model: Structure,
-}
+/// The structure of a model with an encoder, as `config.json` has it.
+pub(crate) trait Pretrained: Serialize + DeserializeOwned {
+    /// The task of its run.
+    const TASK: &'static str;
 
-/// What the run trained.
-enum Structure {
-    Classifier(TextClassifierConfig),
-    Pretraining(PretrainingConfig),
-    Tokens(TokenClassifierConfig),
-    Spans(SpanReaderConfig),
-}
+    /// The model.
+    type Model: Module;
 
-impl Structure {
-    /// Reads the structure of a run, of whichever task it is.
-    fn read(folder: &ModelFolder) -> Result<Self, StorageError> {
-        let or = |found: Result<Self, StorageError>, next: &dyn Fn() -> Result<Self, StorageError>| match found {
-            Err(StorageError::ConfigTask { .. }) => next(),
-            found => found,
-        };
-        let found = folder.read_config(crate::TASK).map(Self::Classifier);
-        let found = or(found, &|| folder.read_config(crate::TOKEN_CLASSIFICATION_TASK).map(Self::Tokens));
-        let found = or(found, &|| folder.read_config(crate::QUESTION_ANSWERING_TASK).map(Self::Spans));
-        or(found, &|| folder.read_config(crate::MASKED_LANGUAGE_TASK).map(Self::Pretraining))
-    }
-}
-
-impl Pretrained {
-    /// Opens the folder of a run.
-    pub(crate) fn open(path: &Path) -> Result<Self, ClassificationError> {
-        let folder = ModelFolder::open(path)?;
-        let model = Structure::read(&folder)?;
-        let pretrained = Self { folder, model };
-        let valid = pretrained.encoder_config().validate();
-        valid.map_err(|error| ClassificationError::Config { path: pretrained.folder.config(), error })?;
-        Ok(pretrained)
-    }
+    /// Lists what is wrong with it.
+    fn problems(&self) -> Vec<String>;
 
     /// The structure of the encoder.
-    pub(crate) fn encoder_config(&self) -> &TextEncoderConfig {
-        match &self.model {
-            Structure::Classifier(config) => &config.encoder,
-            Structure::Pretraining(config) => &config.encoder,
-            Structure::Tokens(config) => &config.encoder,
-            Structure::Spans(config) => &config.encoder,
-        }
-    }
+    fn encoder(&self) -> &TextEncoderConfig;
 
-    /// The tokenizer.
-    pub(crate) fn vocabulary(&self) -> Result<TextVocabulary, ClassificationError> {
-        TextVocabulary::load(&self.folder)?.fits(self.encoder_config().vocab_size, &self.folder)
-    }
+    /// A model of this structure, whose weights are to be read.
+    fn model(&self, device: &Device) -> Self::Model;
 
-    /// The encoder with the weights of a checkpoint.
-    pub(crate) fn encoder(&self, checkpoint: &Checkpoint, device: &Device) -> Result<TextEncoder, ClassificationError> {
-        let weights = self.folder.weights(checkpoint)?;
-        match &self.model {
-            Structure::Classifier(config) => Ok(learnt(config.init(device), weights)?.encoder),
-            Structure::Pretraining(config) => Ok(learnt(config.init(device), weights)?.encoder().clone()),
-            Structure::Tokens(config) => Ok(learnt(config.init(device), weights)?.encoder),
-            Structure::Spans(config) => Ok(learnt(config.init(device), weights)?.encoder),
-        }
-    }
+    /// The encoder of a model.
+    fn encoder_of(model: Self::Model) -> TextEncoder;
 }
 
-/// The structure, the weights of a checkpoint and the tokenizer of a run of this task: `checked` tells what is wrong with the
-/// structure or which encoder it has, `init` builds the model.
-pub(crate) fn load_model<C: Serialize + DeserializeOwned, M: Module>(
+macro_rules! pretrained {
+    ($($Config:ty, $Model:ty, $TASK:ident, |$model:ident| $encoder:expr;)*) => {$(
+        impl Pretrained for $Config {
+            const TASK: &'static str = crate::$TASK;
+
+            type Model = $Model;
+
+            fn problems(&self) -> Vec<String> {
+                ConfigError::list(self.validate())
+            }
+
+            fn encoder(&self) -> &TextEncoderConfig {
+                &self.encoder
+            }
+
+            fn model(&self, device: &Device) -> $Model {
+                self.init(device)
+            }
+
+            fn encoder_of($model: $Model) -> TextEncoder {
+                $encoder
+            }
+        }
+    )*};
+}
+
+pretrained! {
+    TextClassifierConfig, TextClassifier, TASK, |model| model.encoder;
+    TokenClassifierConfig, TokenClassifier, TOKEN_CLASSIFICATION_TASK, |model| model.encoder;
+    SpanReaderConfig, SpanReader, QUESTION_ANSWERING_TASK, |model| model.encoder;
+    PretrainingConfig, PretrainingModel, MASKED_LANGUAGE_TASK, |model| model.encoder().clone();
+}
+
+/// The structure, the model with the weights of a checkpoint, and the tokenizer of a run.
+pub(crate) fn load<C: Pretrained>(
     folder: &Path,
-    (task, checkpoint): (&str, &Checkpoint),
-    checked: impl FnOnce(&C) -> Result<&TextEncoderConfig, ConfigError>,
-    init: impl FnOnce(&C) -> M,
-) -> Result<(C, M, TextVocabulary), ClassificationError> {
+    checkpoint: &Checkpoint,
+    device: &Device,
+) -> Result<(C, C::Model, TextVocabulary), TaskError> {
     let folder = ModelFolder::open(folder)?;
-    let config: C = folder.read_config(task)?;
-    let encoder = checked(&config).map_err(|error| ClassificationError::Config { path: folder.config(), error })?;
+    let config: C = folder.read_config(C::TASK)?;
+    TaskError::in_config(&folder.config(), &config.problems())?;
     let weights = folder.weights(checkpoint)?;
-    let vocabulary = TextVocabulary::load(&folder)?.fits(encoder.vocab_size, &folder)?;
-    let model = learnt(init(&config), weights)?;
+    let vocabulary = TextVocabulary::load(&folder)?.fits(config.encoder().vocab_size, &folder)?;
+    let mut model = config.model(device);
+    load_weights(&mut model, weights)?;
     Ok((config, model, vocabulary))
 }
 
-/// A model with the weights of a file.
-fn learnt<M: Module>(mut model: M, weights: PathBuf) -> Result<M, ClassificationError> {
-    load_weights(&mut model, weights)?;
-    Ok(model)
+/// The encoder and the tokenizer of a run of any of these tasks.
+pub(crate) fn load_encoder(
+    folder: &Path,
+    checkpoint: &Checkpoint,
+    device: &Device,
+) -> Result<(TextEncoder, TextVocabulary), TaskError> {
+    let load = match ModelFolder::open(folder)?.task().as_deref() {
+        Some(crate::TASK) => encoder_of::<TextClassifierConfig>,
+        Some(crate::TOKEN_CLASSIFICATION_TASK) => encoder_of::<TokenClassifierConfig>,
+        Some(crate::QUESTION_ANSWERING_TASK) => encoder_of::<SpanReaderConfig>,
+        _ => encoder_of::<PretrainingConfig>,
+    };
+    load(folder, checkpoint, device)
+}
+
+fn encoder_of<C: Pretrained>(
+    folder: &Path,
+    checkpoint: &Checkpoint,
+    device: &Device,
+) -> Result<(TextEncoder, TextVocabulary), TaskError> {
+    let (_, model, vocabulary) = load::<C>(folder, checkpoint, device)?;
+    Ok((C::encoder_of(model), vocabulary))
 }

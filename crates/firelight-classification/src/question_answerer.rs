@@ -7,18 +7,16 @@
 use std::ops::Range;
 use std::path::Path;
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use firelight_core::Pass;
-use firelight_data::Batching;
 use firelight_kernels::awake;
-use firelight_storage::Checkpoint;
+use firelight_storage::{Checkpoint, TaskError};
 use serde::Serialize;
 
-use crate::classifier::batches;
-use crate::data::{EncodedText, QuestionWindow, input_of};
-use crate::error::{ClassificationError, not_finite};
+use crate::data::QuestionWindow;
 use crate::model::{ReadingConfig, SpanReader, SpanReaderConfig};
-use crate::pretrained::load_model;
+use crate::pretrained::load;
+use crate::reading::{read_texts, rows};
 use crate::vocabulary::TextVocabulary;
 
 /// The answer to a question. The names are those of Hugging Face's pipeline for question answering.
@@ -52,7 +50,7 @@ impl QuestionAnswerer {
     ///
     /// # Errors
     /// If the folder is no run of this task, or one of its files is missing or damaged.
-    pub fn load(folder: impl AsRef<Path>) -> Result<Self, ClassificationError> {
+    pub fn load(folder: impl AsRef<Path>) -> Result<Self, TaskError> {
         Self::load_from(folder, &Checkpoint::Last, &Device::default())
     }
 
@@ -60,17 +58,8 @@ impl QuestionAnswerer {
     ///
     /// # Errors
     /// As [`load`](Self::load), and if there is no such checkpoint.
-    pub fn load_from(
-        folder: impl AsRef<Path>,
-        checkpoint: &Checkpoint,
-        device: &Device,
-    ) -> Result<Self, ClassificationError> {
-        let (config, model, vocabulary) = load_model(
-            folder.as_ref(),
-            (crate::QUESTION_ANSWERING_TASK, checkpoint),
-            |config: &SpanReaderConfig| config.validate().map(|()| &config.encoder),
-            |config| config.init(device),
-        )?;
+    pub fn load_from(folder: impl AsRef<Path>, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
+        let (config, model, vocabulary) = load::<SpanReaderConfig>(folder.as_ref(), checkpoint, device)?;
         Ok(Self::new(model, vocabulary, config.reading))
     }
 
@@ -94,7 +83,7 @@ impl QuestionAnswerer {
     /// # Errors
     /// If a text has a character that the tokenizer does not know or is too long, with its line, if an answer is no number, or the
     /// device fails.
-    pub fn answer<S: AsRef<str>>(&self, questions: &[(S, S)]) -> Result<Vec<FoundAnswer>, ClassificationError> {
+    pub fn answer<S: AsRef<str>>(&self, questions: &[(S, S)]) -> Result<Vec<FoundAnswer>, TaskError> {
         self.answer_after(0, questions)
     }
 
@@ -106,7 +95,7 @@ impl QuestionAnswerer {
         &self,
         before: usize,
         questions: &[(S, S)],
-    ) -> Result<Vec<FoundAnswer>, ClassificationError> {
+    ) -> Result<Vec<FoundAnswer>, TaskError> {
         let max_len = self.model.encoder.max_seq_len();
         let encode = |(line, (question, context)): (usize, &(S, S))| {
             self.vocabulary.encode_question((question.as_ref(), context.as_ref()), max_len, self.reading.stride, line)
@@ -123,28 +112,19 @@ impl QuestionAnswerer {
 
 /// The scores of all tokens of every window as the first and as the last of an answer, in the order of the windows; those of similar
 /// length are read together.
-pub(crate) fn span_answers(
-    model: &SpanReader,
-    windows: &[QuestionWindow],
-) -> Result<Vec<[Vec<f64>; 2]>, ClassificationError> {
+pub(crate) fn span_answers(model: &SpanReader, windows: &[QuestionWindow]) -> Result<Vec<[Vec<f64>; 2]>, TaskError> {
     let device = model.encoder.embedding.weight.device();
-    let texts: Vec<EncodedText> = windows.iter().map(|window| window.text.clone()).collect();
-    let mut found = vec![[Vec::new(), Vec::new()]; windows.len()];
-    for batch in batches(&texts, Batching::TOKENS_TO_READ) {
-        let input = input_of(&batch.iter().map(|&index| &texts[index]).collect::<Vec<_>>(), &device);
-        let logits = awake(&device, || model.forward(&input, &mut Pass::default()));
-        for (side, logits) in [logits.start, logits.end].into_iter().enumerate() {
-            let length = logits.dims()[1];
-            let values = logits.try_into_vec_as::<f64>().map_err(ClassificationError::device("the answers"))?;
-            for (row, &index) in values.chunks(length).zip(&batch) {
-                found[index][side] = row[..texts[index].ids.len()].to_vec();
-            }
-        }
-    }
-    match found.iter().flatten().flatten().all(|value| value.is_finite()) {
-        true => Ok(found),
-        false => Err(not_finite().into()),
-    }
+    let found = read_texts(windows.iter().map(|window| &window.text), &device, |input, batch| {
+        let logits = awake(&device, || model.forward(input, &mut Pass::default()));
+        let of_windows = |logits: Tensor<2>| -> Result<Vec<Vec<f64>>, TaskError> {
+            let mut found = rows(logits, "the answers")?;
+            found.iter_mut().zip(batch).for_each(|(row, &window)| row.truncate(windows[window].text.ids.len()));
+            Ok(found)
+        };
+        Ok(of_windows(logits.start)?.into_iter().zip(of_windows(logits.end)?).map(<[_; 2]>::from).collect())
+    })?;
+    TaskError::require_finite(found.iter().flatten().flatten().all(|value| value.is_finite()))?;
+    Ok(found)
 }
 
 /// The likeliest answer of all windows on a text. Where there may be none, it is none if that is likelier in every window.
@@ -195,6 +175,7 @@ pub(crate) fn log_softmax(logits: &[f64]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::EncodedText;
     use crate::encoder::TextEncoderConfig;
     use firelight_core::{Init, ParamBuilder, WeightInit};
     use firelight_data::{Tokenizer, TokenizerConfig};

@@ -7,16 +7,15 @@ use burn::tensor::Device;
 use burn::tensor::activation::log_softmax;
 use firelight_core::Pass;
 use firelight_data::tagged::{are_of_entities, entities, words_of};
-use firelight_data::{Batching, DataError};
 use firelight_kernels::awake;
-use firelight_storage::Checkpoint;
+use firelight_storage::{Checkpoint, TaskError};
 use serde::Serialize;
 
-use crate::classifier::{batches, likeliest};
-use crate::data::{EncodedText, EncodedWords, input_of};
-use crate::error::{ClassificationError, not_finite};
+use crate::classifier::likeliest;
+use crate::data::EncodedWords;
 use crate::model::{TokenClassifier, TokenClassifierConfig};
-use crate::pretrained::load_model;
+use crate::pretrained::load;
+use crate::reading::{read_texts, rows};
 use crate::vocabulary::TextVocabulary;
 
 /// A word of a text, or a mark, with its tag.
@@ -77,7 +76,7 @@ impl Tagger {
     ///
     /// # Errors
     /// If the folder is no run of this task, or one of its files is missing or damaged.
-    pub fn load(folder: impl AsRef<Path>) -> Result<Self, ClassificationError> {
+    pub fn load(folder: impl AsRef<Path>) -> Result<Self, TaskError> {
         Self::load_from(folder, &Checkpoint::Last, &Device::default())
     }
 
@@ -85,17 +84,8 @@ impl Tagger {
     ///
     /// # Errors
     /// As [`load`](Self::load), and if there is no such checkpoint.
-    pub fn load_from(
-        folder: impl AsRef<Path>,
-        checkpoint: &Checkpoint,
-        device: &Device,
-    ) -> Result<Self, ClassificationError> {
-        let (config, model, vocabulary) = load_model(
-            folder.as_ref(),
-            (crate::TOKEN_CLASSIFICATION_TASK, checkpoint),
-            |config: &TokenClassifierConfig| config.validate().map(|()| &config.encoder),
-            |config| config.init(device),
-        )?;
+    pub fn load_from(folder: impl AsRef<Path>, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
+        let (config, model, vocabulary) = load::<TokenClassifierConfig>(folder.as_ref(), checkpoint, device)?;
         Ok(Self::new(model, vocabulary, config.labels))
     }
 
@@ -119,7 +109,7 @@ impl Tagger {
     ///
     /// # Errors
     /// If a text has a character that the tokenizer does not know, with its line, if an answer is no number, or the device fails.
-    pub fn tag<S: AsRef<str>>(&self, texts: &[S]) -> Result<Vec<Tagging>, ClassificationError> {
+    pub fn tag<S: AsRef<str>>(&self, texts: &[S]) -> Result<Vec<Tagging>, TaskError> {
         self.tag_after(0, texts)
     }
 
@@ -127,7 +117,7 @@ impl Tagger {
     ///
     /// # Errors
     /// As [`tag`](Self::tag).
-    pub fn tag_after<S: AsRef<str>>(&self, before: usize, texts: &[S]) -> Result<Vec<Tagging>, ClassificationError> {
+    pub fn tag_after<S: AsRef<str>>(&self, before: usize, texts: &[S]) -> Result<Vec<Tagging>, TaskError> {
         let words_in =
             |text: &S| words_of(text.as_ref()).into_iter().map(|word| text.as_ref()[word].to_owned()).collect();
         let words: Vec<Vec<String>> = texts.iter().map(words_in).collect();
@@ -139,7 +129,7 @@ impl Tagger {
     ///
     /// # Errors
     /// As [`tag`](Self::tag).
-    pub fn tag_words<S: AsRef<str>>(&self, sentences: &[Vec<S>]) -> Result<Vec<Vec<TaggedToken>>, ClassificationError> {
+    pub fn tag_words<S: AsRef<str>>(&self, sentences: &[Vec<S>]) -> Result<Vec<Vec<TaggedToken>>, TaskError> {
         self.tag_words_after(0, sentences)
     }
 
@@ -147,11 +137,10 @@ impl Tagger {
         &self,
         before: usize,
         sentences: &[Vec<S>],
-    ) -> Result<Vec<Vec<TaggedToken>>, ClassificationError> {
+    ) -> Result<Vec<Vec<TaggedToken>>, TaskError> {
         let max_len = self.model.encoder.max_seq_len();
         let encode = |(line, words): (usize, &Vec<S>)| {
-            let wrong = |error: DataError| ClassificationError::Line { line, error };
-            self.vocabulary.encode_words(words, max_len).map_err(wrong)
+            self.vocabulary.encode_words(words, max_len).map_err(TaskError::in_line(line))
         };
         let parts: Vec<_> = (before + 1..).zip(sentences).map(encode).collect::<Result<_, _>>()?;
         let mut rows = word_answers(&self.model, &parts.concat())?.into_iter();
@@ -188,30 +177,21 @@ impl Tagger {
 
 /// The logarithms of the probabilities of all tags, a row for each word of all parts, in their order; parts of similar length are read
 /// together.
-pub(crate) fn word_answers(
-    model: &TokenClassifier,
-    parts: &[EncodedWords],
-) -> Result<Vec<Vec<f64>>, ClassificationError> {
+pub(crate) fn word_answers(model: &TokenClassifier, parts: &[EncodedWords]) -> Result<Vec<Vec<f64>>, TaskError> {
     let device = model.encoder.embedding.weight.device();
-    let texts: Vec<EncodedText> = parts.iter().map(|part| part.text.clone()).collect();
-    let mut found = vec![Vec::new(); parts.len()];
-    for batch in batches(&texts, Batching::TOKENS_TO_READ) {
-        let input = input_of(&batch.iter().map(|&index| &texts[index]).collect::<Vec<_>>(), &device);
-        let logits = awake(&device, || model.forward(&input, &mut Pass::default())); // [B, T, C]
-        let [_, length, classes] = logits.dims();
-        let answers = log_softmax(logits, 2).try_into_vec_as::<f64>();
-        let answers = answers.map_err(ClassificationError::device("the answers"))?;
-        for (row, &index) in answers.chunks(length * classes).zip(&batch) {
-            let of_word = |&place: &usize| row[place * classes..][..classes].to_vec();
-            found[index] = parts[index].places.iter().map(of_word).collect();
-        }
-    }
-    let found: Vec<Vec<f64>> = found.concat();
+    let found: Vec<Vec<Vec<f64>>> = read_texts(parts.iter().map(|part| &part.text), &device, |input, batch| {
+        let logits = awake(&device, || model.forward(input, &mut Pass::default())); // [B, T, C]
+        let length = logits.dims()[1];
+        let answers = rows(log_softmax(logits, 2).flatten(0, 1), "the answers")?; // [B * T, C]
+        let of_words = |(answers, &part): (&[Vec<f64>], &usize)| {
+            parts[part].places.iter().map(|&place| answers[place].clone()).collect()
+        };
+        Ok(answers.chunks(length).zip(batch).map(of_words).collect())
+    })?;
+    let found = found.concat();
     // The logarithm of a probability of 0 is no damage.
-    match found.iter().flatten().any(|value| value.is_nan()) {
-        true => Err(not_finite().into()),
-        false => Ok(found),
-    }
+    TaskError::require_finite(!found.iter().flatten().any(|value| value.is_nan()))?;
+    Ok(found)
 }
 
 #[cfg(test)]

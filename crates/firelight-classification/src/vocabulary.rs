@@ -6,10 +6,9 @@
 #[cfg(feature = "train")]
 use firelight_data::TokenizerConfig;
 use firelight_data::{Cut, DataError, Frame, SpecialRole, Tokenizer, WindowOptions};
-use firelight_storage::{InputError, ModelFolder};
+use firelight_storage::{InputError, ModelFolder, TaskError};
 
 use crate::data::{EncodedText, EncodedWords, QuestionWindow};
-use crate::error::ClassificationError;
 
 /// The tokens that are added to a tokenizer without them: in front of every text, behind every text, and in the place of a hidden token.
 const SPECIAL: [(SpecialRole, &str); 3] =
@@ -37,7 +36,7 @@ impl TextVocabulary {
     ///
     /// # Errors
     /// If the file cannot be read, is no tokenizer, or is that of a run of another kind.
-    pub fn load(folder: &ModelFolder) -> Result<Self, ClassificationError> {
+    pub fn load(folder: &ModelFolder) -> Result<Self, TaskError> {
         Ok(Self::of(Tokenizer::load(folder.tokenizer())?)?)
     }
 
@@ -63,7 +62,7 @@ impl TextVocabulary {
         init: &firelight_training::InitConfig,
         tokenizer: &TokenizerConfig,
         text: impl FnOnce() -> String,
-    ) -> Result<Self, ClassificationError> {
+    ) -> Result<Self, TaskError> {
         match init.run_with_tokenizer(tokenizer.is_file())? {
             Some(run) => Self::load(&run),
             None => Ok(Self::new(Tokenizer::train(tokenizer, &text())?)?),
@@ -71,7 +70,7 @@ impl TextVocabulary {
     }
 
     /// Makes sure that the model beside it in the folder knows all of its tokens.
-    pub(crate) fn fits(self, size: usize, folder: &ModelFolder) -> Result<Self, ClassificationError> {
+    pub(crate) fn fits(self, size: usize, folder: &ModelFolder) -> Result<Self, TaskError> {
         self.tokenizer.fits(size, &folder.config())?;
         Ok(self)
     }
@@ -154,11 +153,11 @@ impl TextVocabulary {
         max_len: usize,
         stride: Option<usize>,
         line: usize,
-    ) -> Result<Vec<QuestionWindow>, ClassificationError> {
-        let unread = |error| ClassificationError::Line { line, error };
-        let windows = |max_len, overlap| -> Result<Vec<QuestionWindow>, ClassificationError> {
+    ) -> Result<Vec<QuestionWindow>, TaskError> {
+        let windows = |max_len, overlap| -> Result<Vec<QuestionWindow>, TaskError> {
             let options = WindowOptions { max_len, overlap, cut: Cut::Second };
-            let windows = self.tokenizer.windows(question, Some(context), &options).map_err(unread)?;
+            let windows = self.tokenizer.windows(question, Some(context), &options);
+            let windows = windows.map_err(TaskError::in_line(line))?;
             Ok(windows.into_iter().map(QuestionWindow::of).collect())
         };
         let whole = windows(usize::MAX, 0)?;

@@ -9,15 +9,11 @@ use std::process::ExitCode;
 
 use anyhow::Error;
 use clap::CommandFactory;
-use firelight::classification::ClassificationError;
 use firelight::data::{DataError, ImageError};
 use firelight::device::DeviceError;
 use firelight::generation::GenerationError;
-use firelight::language::LanguageError;
-use firelight::seq2seq::Seq2SeqError;
-use firelight::storage::{InputError, StorageError};
+use firelight::storage::{InputError, StorageError, TaskError};
 use firelight::training::{RecipeError, TrainingError};
-use firelight::vision::VisionError;
 
 use crate::{Cli, output};
 
@@ -77,10 +73,7 @@ fn is_user_error(error: &Error) -> bool {
     let judgements = [
         error.downcast_ref::<clap::Error>().map(|_| true),
         error.downcast_ref::<Mistake>().map(|_| true),
-        error.downcast_ref::<LanguageError>().map(LanguageError::is_user_error),
-        error.downcast_ref::<ClassificationError>().map(ClassificationError::is_user_error),
-        error.downcast_ref::<Seq2SeqError>().map(Seq2SeqError::is_user_error),
-        error.downcast_ref::<VisionError>().map(VisionError::is_user_error),
+        error.downcast_ref::<TaskError>().map(TaskError::is_user_error),
         error.downcast_ref::<RecipeError>().map(RecipeError::is_user_error),
         error.downcast_ref::<TrainingError>().map(TrainingError::is_user_error),
         error.downcast_ref::<GenerationError>().map(GenerationError::is_user_error),

@@ -224,6 +224,29 @@ fn check_lengths(lengths: &[usize], max_tokens: usize) -> Result<(), DataError> 
     }
 }
 
+/// Batches in which items of these lengths are read once, by their place and the longest first: each holds at most `most` items and,
+/// unless one item alone has more, `max_tokens` tokens, padding included. An item without tokens is in none.
+///
+/// ```
+/// let batches = firelight_data::longest_first([2, 0, 5, 2, 1], 6, 9);
+/// assert_eq!(batches, [vec![2], vec![0, 3], vec![4]]);
+/// ```
+pub fn longest_first(lengths: impl IntoIterator<Item = usize>, max_tokens: usize, most: usize) -> Vec<Vec<usize>> {
+    let lengths: Vec<usize> = lengths.into_iter().collect();
+    let mut order: Vec<usize> = (0..lengths.len()).filter(|&item| lengths[item] > 0).collect();
+    order.sort_by_key(|&item| std::cmp::Reverse(lengths[item]));
+    let mut batches: Vec<Vec<usize>> = Vec::new();
+    for item in order {
+        match batches.last_mut() {
+            Some(batch) if batch.len() < most && (batch.len() + 1) * lengths[batch[0]] <= max_tokens => {
+                batch.push(item)
+            }
+            _ => batches.push(vec![item]),
+        }
+    }
+    batches
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,6 +302,13 @@ mod tests {
         for batching in [Batching::Fixed, Batching::Buckets { buckets: 2 }] {
             assert_eq!(batching.max_batch_tokens(8, 30), 240);
         }
+    }
+
+    #[test]
+    fn batches_that_are_read_once_hold_all_items_and_stay_in_their_budget() {
+        let lengths = [3, 0, 9, 2, 2, 5];
+        assert_eq!(longest_first(lengths, 6, 9), [vec![2], vec![5], vec![0, 3], vec![4]]);
+        assert_eq!(longest_first(lengths, 99, 2), [vec![2, 5], vec![0, 3], vec![4]]);
     }
 
     #[test]

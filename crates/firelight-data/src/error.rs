@@ -1,10 +1,11 @@
 //! Everything that can be wrong with a text, a tokenizer or a token file, in words that name the place and the way out.
 //! Every function of this crate returns it; the command line turns it into one line and an exit code.
 
-use firelight_storage::{InputError, StorageError, shortened_reason};
+use firelight_storage::{InputError, StorageError, TaskError, shortened_reason};
 
 #[cfg(feature = "images")]
 use crate::ImageError;
+use crate::records::ANOTHER_COLUMN;
 
 /// An error of reading text or turning it into tokens.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +47,16 @@ pub enum DataError {
 }
 
 impl DataError {
+    /// Returns a converter of a missing column's error, for `map_err`, to one that tells the `key` of a recipe that names the column.
+    pub fn naming(key: &str) -> impl Fn(Self) -> Self {
+        move |error| match error {
+            Self::Input(error) if error.advice.as_deref() == Some(ANOTHER_COLUMN) => {
+                error.advise(format!("{ANOTHER_COLUMN} as {key}")).into()
+            }
+            other => other,
+        }
+    }
+
     /// Whether the user can mend this by giving something else (exit code 2), rather than the machine being at fault
     /// (exit code 1).
     pub fn is_user_error(&self) -> bool {
@@ -56,6 +67,12 @@ impl DataError {
             Self::Tokenizer { .. } => false,
             _ => true,
         }
+    }
+}
+
+impl From<DataError> for TaskError {
+    fn from(error: DataError) -> Self {
+        Self::new(error.is_user_error(), error)
     }
 }
 
@@ -72,6 +89,14 @@ mod tests {
             "the character '\u{e9}' at position 7 (line 2, column 3) is not in the vocabulary of 65 characters; \
              remove it, or train with a text that has it or with the `byte` tokenizer"
         );
+    }
+
+    #[test]
+    fn a_missing_column_tells_the_key_that_names_it() {
+        let error = |advice: &str| DataError::from(InputError::new("has no column `a`").advise(advice));
+        let named = |advice: &str| DataError::naming("data.column")(error(advice)).to_string();
+        assert_eq!(named(ANOTHER_COLUMN), "has no column `a`; give one of these as data.column");
+        assert_eq!(named("leave it out"), "has no column `a`; leave it out");
     }
 
     #[test]

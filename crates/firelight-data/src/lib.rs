@@ -72,7 +72,7 @@ mod tokenizer;
 mod tokens;
 mod toys;
 
-pub use batching::{BatchPlan, Batching};
+pub use batching::{BatchPlan, Batching, longest_first};
 pub use dataset::{Split, Window, WindowDataset};
 pub use denoising::{
     BartNoise, BartTokens, Denoising, MaskUnit, MaskVocabulary, MaskedText, Masking, Noise, NoiseSeed, Noises,

@@ -59,7 +59,7 @@ impl<D> Mixture<D> {
         match (weights.len(), unfit) {
             (0, _) => Ok(()),
             (found, _) if found != parts => {
-                let problem = format!("data.weights has {found} weights, but the data have {parts} sources");
+                let problem = format!("data.weights has a length of {found}, but the number of sources is {parts}");
                 Err(InputError::new(problem).advise("give one weight for each, in their order"))
             }
             (_, Some(weight)) => {
@@ -143,7 +143,11 @@ mod tests {
     fn weights_are_one_for_each_and_of_one_size() {
         let check = |weights: &[f64]| Mixture::<()>::check(weights, 2).map_err(|error| error.to_string());
         assert_eq!((check(&[]), check(&[0.7, 0.3]), check(&[1000.0, 1.0])), (Ok(()), Ok(()), Ok(())));
-        assert!(check(&[1.0]).unwrap_err().starts_with("data.weights has 1 weights, but the data have 2 sources"));
+        assert!(
+            check(&[1.0])
+                .unwrap_err()
+                .starts_with("data.weights has a length of 1, but the number of sources is 2; give one")
+        );
         for bad in [[0.0, 1.0], [-1.0, 1.0], [f64::NAN, 1.0], [f64::INFINITY, 1.0], [1e-4, 1.0]] {
             assert!(check(&bad).unwrap_err().contains("expected numbers above 0"), "{bad:?}");
         }

@@ -10,6 +10,9 @@ use crate::{DataError, Documents, Separator, TokenWriter, Tokenizer, Tokens};
 /// What ends the text of a record among others.
 const RECORD_END: &str = "\n\n";
 
+/// The key of a recipe that names the column of a text.
+const COLUMN: &str = "data.column";
+
 /// Texts one after the other, as ids.
 ///
 /// ```
@@ -65,10 +68,11 @@ impl<'a> TokenBuilder<'a> {
         if RecordFormat::of(path).is_err() {
             return self.add_pieces(TextPieces::open(path)?);
         }
-        for record in Records::open(path, &[column])? {
+        let named = DataError::naming(COLUMN);
+        for record in Records::open(path, &[column]).map_err(&named)? {
             let record = record?;
             let place = Place { lines: record.line().saturating_sub(1), ..Place::default() };
-            self.add_document(&(record.text(column)? + RECORD_END), &place)?;
+            self.add_document(&(record.text(column).map_err(&named)? + RECORD_END), &place)?;
         }
         Ok(())
     }
@@ -134,8 +138,9 @@ pub fn texts_of(path: &Path, column: &str) -> Result<Box<dyn Iterator<Item = Res
         return Ok(Box::new(TextPieces::open(path)?));
     }
     let column = column.to_owned();
-    let records = Records::open(path, &[&column])?;
-    Ok(Box::new(records.map(move |record| Ok(record?.text(&column)? + RECORD_END))))
+    let named = DataError::naming(COLUMN);
+    let records = Records::open(path, &[&column]).map_err(&named)?;
+    Ok(Box::new(records.map(move |record| Ok(record?.text(&column).map_err(&named)? + RECORD_END))))
 }
 
 impl Documents {

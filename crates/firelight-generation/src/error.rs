@@ -1,7 +1,7 @@
 //! What can go wrong between a prompt and its continuation.
 
 use firelight_data::DataError;
-use firelight_storage::InputError;
+use firelight_storage::{InputError, TaskError};
 
 /// Why a text could not be generated.
 ///
@@ -62,6 +62,18 @@ impl GenerationError {
             Self::NonFiniteLogits { .. } | Self::Device { .. } => false,
             Self::Data(error) => error.is_user_error(),
         }
+    }
+
+    /// The problems, one line each: every option that is out of its range, or the error itself.
+    pub fn problems(&self) -> Vec<String> {
+        if let Self::InvalidOptions { problems } = self { problems.clone() } else { vec![self.to_string()] }
+    }
+}
+
+impl From<GenerationError> for TaskError {
+    fn from(error: GenerationError) -> Self {
+        let problems = error.problems();
+        Self::new(error.is_user_error(), error).listing(problems)
     }
 }
 

@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use burn::tensor::Device;
+use firelight_core::ConfigError;
 use firelight_data::{SpecialRole, TextStream, Tokenizer};
 use firelight_generation::{GeneratedText, GenerationOptions, WithVocabulary, generate_text, generate_text_samples};
-use firelight_storage::{Checkpoint, ModelFolder, load_weights};
+use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights};
 
-use crate::error::LanguageError;
 use crate::inference::Uncached;
 use crate::model::{LanguageModel, LanguageModelConfig};
 
@@ -32,7 +32,7 @@ impl TextGenerator {
     ///
     /// # Errors
     /// If the folder is no language model, or one of its files is missing or damaged.
-    pub fn load(folder: impl AsRef<Path>) -> Result<Self, LanguageError> {
+    pub fn load(folder: impl AsRef<Path>) -> Result<Self, TaskError> {
         Self::load_from(folder, &Checkpoint::Last, &Device::default())
     }
 
@@ -40,14 +40,10 @@ impl TextGenerator {
     ///
     /// # Errors
     /// As [`load`](Self::load), and if there is no such checkpoint.
-    pub fn load_from(
-        folder: impl AsRef<Path>,
-        checkpoint: &Checkpoint,
-        device: &Device,
-    ) -> Result<Self, LanguageError> {
+    pub fn load_from(folder: impl AsRef<Path>, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
         let folder = ModelFolder::open(folder)?;
         let config: LanguageModelConfig = folder.read_config(crate::TASK)?;
-        config.validate().map_err(|error| LanguageError::Config { path: folder.config(), error })?;
+        TaskError::in_config(&folder.config(), &ConfigError::list(config.validate()))?;
         let weights = folder.weights(checkpoint)?;
         let tokenizer = Tokenizer::load(folder.tokenizer())?;
         tokenizer.fits(config.vocab_size, &folder.config())?;
@@ -77,7 +73,7 @@ impl TextGenerator {
     /// # Errors
     /// If the prompt is empty, longer than the context, or has a character that the tokenizer does not know, or if an
     /// option is out of range.
-    pub fn generate(&self, prompt: &str, options: &GenerationOptions) -> Result<GeneratedText, LanguageError> {
+    pub fn generate(&self, prompt: &str, options: &GenerationOptions) -> Result<GeneratedText, TaskError> {
         self.generate_streaming(prompt, options, |_| ControlFlow::Continue(()))
     }
 
@@ -91,7 +87,7 @@ impl TextGenerator {
         prompt: &str,
         samples: usize,
         options: &GenerationOptions,
-    ) -> Result<Vec<GeneratedText>, LanguageError> {
+    ) -> Result<Vec<GeneratedText>, TaskError> {
         let (options, (prompt, text)) = (&self.until_end(options), self.read(prompt)?);
         let (cached, uncached) = (self.real(&self.model), &Uncached(&self.model));
         let texts = match self.cached {
@@ -110,7 +106,7 @@ impl TextGenerator {
         prompt: &str,
         options: &GenerationOptions,
         observe: impl FnMut(&str) -> ControlFlow<()>,
-    ) -> Result<GeneratedText, LanguageError> {
+    ) -> Result<GeneratedText, TaskError> {
         let (options, (prompt, text)) = (&self.until_end(options), self.read(prompt)?);
         let (cached, uncached) = (self.real(&self.model), &Uncached(&self.model));
         let text = match self.cached {
@@ -128,7 +124,7 @@ impl TextGenerator {
     }
 
     /// The ids of a prompt, and what decodes the ids behind it.
-    fn read(&self, prompt: &str) -> Result<(Vec<Vec<u32>>, TextStream), LanguageError> {
+    fn read(&self, prompt: &str) -> Result<(Vec<Vec<u32>>, TextStream), TaskError> {
         let prompt = self.tokenizer.encode(prompt)?;
         let text = self.tokenizer.stream_after(&prompt);
         Ok((vec![prompt], text))

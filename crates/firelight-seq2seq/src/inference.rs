@@ -2,7 +2,7 @@
 //! one way of computing.
 
 use burn::tensor::{Device, Int, Tensor};
-use firelight_core::{AttentionTrace, Cache, EncoderOutput, Pass, SequenceInput, Transformer};
+use firelight_core::{AttentionTrace, Cache, EncoderOutput, LmHead, Pass, SequenceInput, TokenEmbedding, Transformer};
 use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt, row_indices};
 
 use crate::data::right_padded;
@@ -48,6 +48,18 @@ impl DecodeState for Seq2SeqState {
 
 /// A model that writes a target after what its encoder made of something, whatever that was.
 pub(crate) trait TargetDecoder: Sync {
+    /// Tokens of the target become vectors.
+    fn embedding(&self) -> &TokenEmbedding;
+
+    /// The stack that writes.
+    fn decoder(&self) -> &Transformer;
+
+    /// Vectors become logits.
+    fn head(&self) -> &LmHead;
+
+    /// The token that every target begins with.
+    fn start_token(&self) -> u32;
+
     /// The vectors behind the logits of the target, `[B, T]` to `[B, T, D]`, or of its next tokens where the pass has a cache.
     fn decode(
         &self,
@@ -55,16 +67,14 @@ pub(crate) trait TargetDecoder: Sync {
         source: EncoderOutput,
         input: &SequenceInput,
         pass: &mut Pass,
-    ) -> Tensor<3>;
+    ) -> Tensor<3> {
+        self.decoder().forward(self.embedding().forward(target), &input.clone().with_encoder_output(source), pass)
+    }
 
     /// The logits of vectors, `[B, T, D]` to `[B, T, V]`.
-    fn logits(&self, hidden: Tensor<3>) -> Tensor<3>;
-
-    /// The stack that writes.
-    fn decoder(&self) -> &Transformer;
-
-    /// The token that every target begins with.
-    fn start_token(&self) -> u32;
+    fn logits(&self, hidden: Tensor<3>) -> Tensor<3> {
+        self.head().lazy(hidden, self.embedding()).form()
+    }
 }
 
 impl Seq2SeqState {
@@ -124,22 +134,16 @@ pub(crate) fn cross_attention(model: &impl TargetDecoder, source: EncoderOutput,
 }
 
 impl TargetDecoder for Seq2SeqModel {
-    fn decode(
-        &self,
-        target: Tensor<2, Int>,
-        source: EncoderOutput,
-        input: &SequenceInput,
-        pass: &mut Pass,
-    ) -> Tensor<3> {
-        self.decode(target, source, input, pass)
-    }
-
-    fn logits(&self, hidden: Tensor<3>) -> Tensor<3> {
-        self.logits(hidden)
+    fn embedding(&self) -> &TokenEmbedding {
+        &self.embedding
     }
 
     fn decoder(&self) -> &Transformer {
         &self.stacks.decoder
+    }
+
+    fn head(&self) -> &LmHead {
+        &self.head
     }
 
     fn start_token(&self) -> u32 {

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_core::Pass;
-use firelight_data::{Batching, Tokenizer};
+use firelight_core::{ConfigError, Pass};
+use firelight_data::{Batching, Tokenizer, longest_first};
 use firelight_generation::{BeamOptions, Hypothesis, WithVocabulary, beam_search};
-use firelight_storage::{Checkpoint, ModelFolder, load_weights};
+use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights};
 use serde::Serialize;
 
 use crate::data::right_padded;
-use crate::error::{Seq2SeqError, too_long};
+use crate::error::too_long;
 use crate::inference::cross_attention;
 use crate::model::{Seq2SeqConfig, Seq2SeqModel};
 use crate::vocabulary::Vocabulary;
@@ -85,7 +85,7 @@ impl Translator {
     ///
     /// # Errors
     /// If the folder is no run of this task, or one of its files is missing or damaged.
-    pub fn load(folder: impl AsRef<Path>) -> Result<Self, Seq2SeqError> {
+    pub fn load(folder: impl AsRef<Path>) -> Result<Self, TaskError> {
         Self::load_from(folder, &Checkpoint::Last, &Device::default())
     }
 
@@ -93,10 +93,10 @@ impl Translator {
     ///
     /// # Errors
     /// As [`load`](Self::load), and if there is no such checkpoint.
-    pub fn load_from(folder: impl AsRef<Path>, checkpoint: &Checkpoint, device: &Device) -> Result<Self, Seq2SeqError> {
+    pub fn load_from(folder: impl AsRef<Path>, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
         let folder = ModelFolder::open(folder)?;
         let config: Seq2SeqConfig = folder.read_config(crate::TASK)?;
-        config.validate().map_err(|error| Seq2SeqError::Config { path: folder.config(), error })?;
+        TaskError::in_config(&folder.config(), &ConfigError::list(config.validate()))?;
         let weights = folder.weights(checkpoint)?;
         let vocabulary = Vocabulary::load(&folder, config.joint)?;
         check_vocabulary(&config, &vocabulary, &folder)?;
@@ -119,7 +119,7 @@ impl Translator {
     ///
     /// # Errors
     /// If a line is too long, or has a character that the tokenizer does not know.
-    pub fn translate<S: AsRef<str>>(&self, lines: &[S]) -> Result<Vec<String>, Seq2SeqError> {
+    pub fn translate<S: AsRef<str>>(&self, lines: &[S]) -> Result<Vec<String>, TaskError> {
         let found = self.translate_with(lines, &TranslateOptions::default(), |_| ())?;
         Ok(found.into_iter().map(|best| best.into_iter().next().map_or(String::new(), |best| best.text)).collect())
     }
@@ -134,7 +134,7 @@ impl Translator {
         lines: &[S],
         options: &TranslateOptions,
         observe: impl FnMut(usize),
-    ) -> Result<Vec<Vec<Translation>>, Seq2SeqError> {
+    ) -> Result<Vec<Vec<Translation>>, TaskError> {
         let sources = lines.iter().enumerate();
         let sources = sources.map(|(index, line)| self.source(index, line.as_ref(), options.truncate));
         let found = self.search(&sources.collect::<Result<Vec<_>, _>>()?, options, observe)?;
@@ -152,10 +152,10 @@ impl Translator {
         lines: &[S],
         options: &TranslateOptions,
         observe: impl FnMut(usize),
-    ) -> Result<Vec<Result<Vec<Translation>, Seq2SeqError>>, Seq2SeqError> {
+    ) -> Result<Vec<Result<Vec<Translation>, TaskError>>, TaskError> {
         let sources = (before..).zip(lines);
         let sources = sources.map(|(index, line)| self.source(index, line.as_ref(), options.truncate));
-        let sources: Vec<Result<Vec<u32>, Seq2SeqError>> = sources.collect();
+        let sources: Vec<Result<Vec<u32>, TaskError>> = sources.collect();
         let ids: Vec<Vec<u32>> = sources.iter().map(|source| source.as_ref().cloned().unwrap_or_default()).collect();
         let found = self.search(&ids, options, observe)?;
         let of_line = |best: Vec<Hypothesis>| best.into_iter().map(|found| self.translation(found)).collect();
@@ -163,9 +163,9 @@ impl Translator {
     }
 
     /// The ids of a line with the end token, or nothing for an empty one.
-    fn source(&self, index: usize, line: &str, truncate: bool) -> Result<Vec<u32>, Seq2SeqError> {
+    fn source(&self, index: usize, line: &str, truncate: bool) -> Result<Vec<u32>, TaskError> {
         let text = line.trim_end_matches(['\r', '\n']);
-        let mut ids = self.vocabulary.encode_source(text).map_err(Seq2SeqError::in_line(index))?;
+        let mut ids = self.vocabulary.encode_source(text).map_err(TaskError::in_line(index + 1))?;
         let max_seq_len = self.model.max_source_len();
         if truncate {
             ids.truncate(max_seq_len - 1);
@@ -187,7 +187,7 @@ impl Translator {
     ///
     /// # Errors
     /// As [`translate`](Self::translate).
-    pub fn align(&self, line: &str, translation: &Translation) -> Result<Vec<(usize, usize)>, Seq2SeqError> {
+    pub fn align(&self, line: &str, translation: &Translation) -> Result<Vec<(usize, usize)>, TaskError> {
         let source = self.source(0, line, true)?;
         if source.is_empty() || translation.ids.is_empty() {
             return Ok(Vec::new());
@@ -195,7 +195,7 @@ impl Translator {
         let (row, _) = right_padded(std::slice::from_ref(&source), &self.model.embedding.weight.device());
         let read = self.model.encode(row, None, &mut Pass::default());
         let weights = cross_attention(&self.model, read, &translation.ids).try_into_vec_as::<f32>();
-        let weights = weights.map_err(Seq2SeqError::device("the weights of an alignment"))?;
+        let weights = weights.map_err(TaskError::device("the weights of an alignment"))?;
         let nearest = |row: &[f32]| (0..row.len() - 1).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or_default();
         Ok(weights.chunks(source.len()).enumerate().map(|(t, row)| (nearest(row), t)).collect())
     }
@@ -204,7 +204,7 @@ impl Translator {
     ///
     /// # Errors
     /// As [`translate`](Self::translate).
-    pub fn align_tokens(&self, line: &str, translation: &Translation) -> Result<Vec<AlignedTokens>, Seq2SeqError> {
+    pub fn align_tokens(&self, line: &str, translation: &Translation) -> Result<Vec<AlignedTokens>, TaskError> {
         let (ids, pairs) = (self.source(0, line, true)?, self.align(line, translation)?);
         let spelled = |tokenizer: &Tokenizer, id| tokenizer.token(id).unwrap_or_default();
         let named = |(source, target): (usize, usize)| AlignedTokens {
@@ -222,7 +222,7 @@ impl Translator {
         sources: &[Vec<u32>],
         options: &TranslateOptions,
         mut observe: impl FnMut(usize),
-    ) -> Result<Vec<Vec<Hypothesis>>, Seq2SeqError> {
+    ) -> Result<Vec<Vec<Hypothesis>>, TaskError> {
         let beams = BeamOptions::new(self.model.max_target_len())
             .with_beams(options.beams)
             .with_length_penalty(options.length_penalty)
@@ -232,7 +232,8 @@ impl Translator {
         let model = WithVocabulary::new(&self.model, self.vocabulary.target().vocab_size());
         let mut found = vec![Vec::new(); sources.len()];
         let mut done = sources.iter().filter(|source| source.is_empty()).count();
-        for batch in batches(sources, Batching::TOKENS_TO_READ / options.beams.max(1), options.batch) {
+        let max_tokens = Batching::TOKENS_TO_READ / options.beams.max(1);
+        for batch in longest_first(sources.iter().map(Vec::len), max_tokens, options.batch) {
             let prompt = batch.iter().map(|&index| sources[index].clone()).collect();
             for (&index, best) in batch.iter().zip(beam_search(&model, prompt, &beams)?) {
                 found[index] = best;
@@ -248,25 +249,8 @@ impl Translator {
     }
 }
 
-/// The sources that are not empty, by their place, the longest first, in batches of about so many tokens and at most so many
-/// sources.
-fn batches(sources: &[Vec<u32>], budget: usize, most: usize) -> Vec<Vec<usize>> {
-    let mut order: Vec<usize> = (0..sources.len()).filter(|&index| !sources[index].is_empty()).collect();
-    order.sort_by_key(|&index| std::cmp::Reverse(sources[index].len()));
-    let mut batches: Vec<Vec<usize>> = Vec::new();
-    for index in order {
-        match batches.last_mut() {
-            Some(batch) if batch.len() < most && (batch.len() + 1) * sources[batch[0]].len() <= budget => {
-                batch.push(index);
-            }
-            _ => batches.push(vec![index]),
-        }
-    }
-    batches
-}
-
 /// Files that lie in one folder must fit each other.
-fn check_vocabulary(config: &Seq2SeqConfig, vocabulary: &Vocabulary, folder: &ModelFolder) -> Result<(), Seq2SeqError> {
+fn check_vocabulary(config: &Seq2SeqConfig, vocabulary: &Vocabulary, folder: &ModelFolder) -> Result<(), TaskError> {
     vocabulary.source().fits(config.source_vocab_size, &folder.config())?;
     Ok(vocabulary.target().fits(config.target_vocab_size, &folder.config())?)
 }
@@ -445,12 +429,5 @@ mod tests {
             assert!(error.is_user_error() && text.contains("config.json`"), "{text}");
             assert!(text.contains(&format!("missing field `{key}`")), "{text}");
         }
-    }
-
-    #[test]
-    fn batches_hold_all_lines_once_and_stay_in_their_budget() {
-        let sources: Vec<Vec<u32>> = [3, 0, 9, 2, 2, 5].into_iter().map(|length| vec![1; length]).collect();
-        assert_eq!(batches(&sources, 6, 9), [vec![2], vec![5], vec![0, 3], vec![4]]);
-        assert_eq!(batches(&sources, 99, 2), [vec![2, 5], vec![0, 3], vec![4]]);
     }
 }

@@ -1,9 +1,7 @@
 //! The tokenizers of a run: one for both sides, or one each. Both know where a sequence begins and ends.
 
 use firelight_data::{DataError, EncodedPair, Pair, SpecialRole, Tokenizer};
-use firelight_storage::{InputError, ModelFolder};
-
-use crate::error::Seq2SeqError;
+use firelight_storage::{InputError, ModelFolder, TaskError};
 
 /// The tokens that are added to a tokenizer without them: in front of every target, and behind every source and every target.
 const ENDS: [(SpecialRole, &str); 2] = [(SpecialRole::Begin, "<s>"), (SpecialRole::End, "</s>")];
@@ -51,7 +49,7 @@ impl Vocabulary {
     ///
     /// # Errors
     /// If a file is missing, cannot be read, is no tokenizer, or has no tokens for begin and end.
-    pub fn load(folder: &ModelFolder, joint: bool) -> Result<Self, Seq2SeqError> {
+    pub fn load(folder: &ModelFolder, joint: bool) -> Result<Self, TaskError> {
         let source = folder.source_tokenizer();
         if !joint && !source.is_file() {
             let problem = "is missing, the tokenizer of the source: restore the file that belongs to this run";
@@ -119,9 +117,9 @@ impl Vocabulary {
     ///
     /// # Errors
     /// As [`encode`](Self::encode), with the line of the pair.
-    pub fn encode_all(&self, pairs: &[Pair], before: usize) -> Result<Vec<EncodedPair>, Seq2SeqError> {
+    pub fn encode_all(&self, pairs: &[Pair], before: usize) -> Result<Vec<EncodedPair>, TaskError> {
         let encoded = pairs.iter().enumerate().map(|(index, pair)| (index + before, pair));
-        let encoded = encoded.map(|(index, pair)| self.encode(pair).map_err(Seq2SeqError::in_line(index)));
+        let encoded = encoded.map(|(index, pair)| self.encode(pair).map_err(TaskError::in_line(index + 1)));
         encoded.collect()
     }
 }

@@ -42,6 +42,7 @@ mod listing;
 mod lock;
 mod parameters;
 mod quote;
+mod task_error;
 mod weights;
 
 pub use adapters::{has_adapters, is_adapter_path, load_adapters, load_base, save_adapters, save_base};
@@ -57,4 +58,5 @@ pub use input_error::InputError;
 pub use learnt::LearntWeights;
 pub use parameters::Parameters;
 pub use quote::{listed, shortened, shortened_reason};
+pub use task_error::TaskError;
 pub use weights::{check_weights, load_weights, save_weights};

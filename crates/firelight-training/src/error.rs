@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use burn::data::dataset::DatasetError;
 use burn::tensor::TensorReadError;
-use firelight_storage::{InputError, StorageError, shortened_reason};
+use firelight_storage::{InputError, StorageError, TaskError, shortened_reason};
 
 use crate::SettingsError;
 
@@ -109,6 +109,12 @@ impl TrainingError {
     /// Returns a converter of a dataset's failure in one `part` of the data, for `map_err`.
     pub(crate) fn data(part: &'static str) -> impl FnOnce(DatasetError) -> Self {
         move |cause| Self::Data { part, cause }
+    }
+}
+
+impl From<TrainingError> for TaskError {
+    fn from(error: TrainingError) -> Self {
+        Self::new(error.is_user_error(), error)
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use burn::tensor::{Device, Tensor, TensorData};
-use firelight_core::Pass;
+use burn::tensor::{Device, Tensor};
+use firelight_core::{ConfigError, Pass};
 use firelight_data::{Image, ImageShape};
 use firelight_kernels::awake;
-use firelight_storage::{Checkpoint, InputError, ModelFolder, StorageError, load_weights};
+use firelight_storage::{Checkpoint, InputError, ModelFolder, StorageError, TaskError, load_weights};
 
-use crate::error::{VisionError, not_finite};
 use crate::model::{VisionConfig, VisionModel};
 
 /// Images that are read at once: enough to keep the cores busy, few enough for small memories.
@@ -40,7 +39,7 @@ impl ImageClassifier {
     ///
     /// # Errors
     /// If the folder is no run of this task, or one of its files is missing or damaged.
-    pub fn load(folder: impl AsRef<Path>) -> Result<Self, VisionError> {
+    pub fn load(folder: impl AsRef<Path>) -> Result<Self, TaskError> {
         Self::load_from(folder, &Checkpoint::Last, &Device::default())
     }
 
@@ -48,10 +47,10 @@ impl ImageClassifier {
     ///
     /// # Errors
     /// As [`load`](Self::load), and if there is no such checkpoint.
-    pub fn load_from(folder: impl AsRef<Path>, checkpoint: &Checkpoint, device: &Device) -> Result<Self, VisionError> {
+    pub fn load_from(folder: impl AsRef<Path>, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
         let folder = ModelFolder::open(folder)?;
         let config: VisionConfig = folder.read_config(crate::TASK)?;
-        config.validate().map_err(|error| VisionError::Config { path: folder.config(), error })?;
+        TaskError::in_config(&folder.config(), &ConfigError::list(config.validate()))?;
         let weights = folder.weights(checkpoint)?;
         let mut model = config.init(device);
         load_weights(&mut model, &weights).map_err(|error| head_error(error, &weights, config.classes.len()))?;
@@ -83,7 +82,7 @@ impl ImageClassifier {
     ///
     /// # Errors
     /// If the device fails.
-    pub fn classify(&self, images: &[Image]) -> Result<Vec<Classification>, VisionError> {
+    pub fn classify(&self, images: &[Image]) -> Result<Vec<Classification>, TaskError> {
         let batches = images.chunks(BATCH).map(|batch| {
             let images = self.read(batch);
             probabilities(&self.model, images)
@@ -94,11 +93,7 @@ impl ImageClassifier {
 
     /// Images as the model reads them, `[B, C, H, W]`.
     pub(crate) fn read(&self, images: &[Image]) -> Tensor<4> {
-        let ImageShape { channels, height, width } = self.shape();
-        let fit = |image: &Image| image.clone().with_channels(channels).resized([height, width]);
-        let pixels: Vec<f32> = images.iter().flat_map(|image| self.config.normalization.apply(&fit(image))).collect();
-        let shape = [images.len(), channels, height, width];
-        Tensor::from_data(TensorData::new(pixels, shape), &self.model.device())
+        self.config.normalization.fitted(images, self.shape(), &self.model.device())
     }
 
     fn classification(&self, probabilities: Vec<f64>) -> Classification {
@@ -107,15 +102,13 @@ impl ImageClassifier {
 }
 
 /// The probabilities of every class, image by image, computed from the logits in double precision.
-pub(crate) fn probabilities(model: &VisionModel, images: Tensor<4>) -> Result<Vec<Vec<f64>>, VisionError> {
+pub(crate) fn probabilities(model: &VisionModel, images: Tensor<4>) -> Result<Vec<Vec<f64>>, TaskError> {
     let device = images.device();
     let logits = awake(&device, || model.logits(images, &mut Pass::default()));
     let [_, classes] = logits.dims();
-    let logits: Vec<f64> = logits.try_into_vec_as().map_err(VisionError::device("the logits of images"))?;
-    match logits.iter().all(|logit| logit.is_finite()) {
-        true => Ok(logits.chunks(classes).map(softmax).collect()),
-        false => Err(not_finite().into()),
-    }
+    let logits: Vec<f64> = logits.try_into_vec_as().map_err(TaskError::device("the logits of images"))?;
+    TaskError::require_finite(logits.iter().all(|logit| logit.is_finite()))?;
+    Ok(logits.chunks(classes).map(softmax).collect())
 }
 
 pub(crate) fn softmax(logits: &[f64]) -> Vec<f64> {
@@ -132,7 +125,7 @@ pub(crate) fn likeliest(probabilities: &[f64]) -> usize {
 }
 
 /// Says what to do about a head that alone does not fit.
-fn head_error(error: StorageError, path: &Path, classes: usize) -> VisionError {
+fn head_error(error: StorageError, path: &Path, classes: usize) -> TaskError {
     match &error {
         StorageError::WeightsMismatch { missing, unused, wrong, .. }
             if missing.is_empty() && unused.is_empty() && wrong.iter().all(|key| is_of_a_head(key)) =>

@@ -8,8 +8,8 @@
 use burn::tensor::{Device, Tensor};
 use firelight_core::{AttentionTrace, Pass};
 use firelight_data::Image;
+use firelight_storage::TaskError;
 
-use crate::error::{VisionError, not_finite};
 use crate::inference::ImageClassifier;
 
 /// The longer side of an image in a picture, in pixels: as large as most models of photographs read them.
@@ -29,16 +29,14 @@ impl ImageClassifier {
     ///
     /// # Errors
     /// If the device fails, or the weights are damaged.
-    pub fn rollout(&self, image: &Image) -> Result<Rollout, VisionError> {
+    pub fn rollout(&self, image: &Image) -> Result<Rollout, TaskError> {
         let mut trace = AttentionTrace::default();
         self.model().logits(self.read(std::slice::from_ref(image)), &mut Pass::default().with_trace(&mut trace));
         let weights = trace.layers.iter().filter_map(|layer| layer.attention.clone());
         let layers: Vec<Tensor<2>> = weights.map(|weights| weights.mean_dim(1).squeeze_dims::<2>(&[0, 1])).collect(); // [T, T]
         let flow = rolled(&layers, &self.model().device()).try_into_vec_as::<f64>();
-        let flow = flow.map_err(VisionError::device("the attention of an image"))?;
-        if !flow.iter().all(|share| share.is_finite()) {
-            return Err(not_finite().into());
-        }
+        let flow = flow.map_err(TaskError::device("the attention of an image"))?;
+        TaskError::require_finite(flow.iter().all(|share| share.is_finite()))?;
         let vit = &self.config().vit;
         let tokens = self.config().tokens();
         let first = vit.pooling.tokens();
@@ -119,7 +117,10 @@ mod tests {
         let damaged = ImageClassifier::new(model, sound.config().clone());
         let image = Image::new(ImageShape::new(1, [8, 12]), vec![9; 96]);
         assert!(sound.rollout(&image).is_ok());
-        assert_eq!(damaged.rollout(&image).unwrap_err().to_string(), not_finite().to_string());
+        assert_eq!(
+            damaged.rollout(&image).unwrap_err().to_string(),
+            TaskError::require_finite(false).unwrap_err().to_string()
+        );
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use firelight_core::LossConfig;
-use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::{DataModule, TaskEvaluation, read_recipe};
+use firelight_storage::{Checkpoint, ModelFolder, TaskError};
+use firelight_training::{DataModule, TaskEvaluation, open_run};
 
 use super::MaskedLanguage;
 use super::corpus::{MaskedCorpus, validation_loader};
@@ -15,9 +15,8 @@ use super::objective::PretrainingTask;
 use super::recipe::MaskedLanguageRecipe;
 use super::score::PretrainingScores;
 use super::texts::{ENDINGS, of_file};
-use crate::error::ClassificationError;
-use crate::mask_filler::MaskFiller;
-use crate::objectives::PretrainingObjective;
+use crate::objectives::{PretrainingConfig, PretrainingObjective};
+use crate::pretrained::load;
 use crate::records::{Asked, Measured, measured, read_all};
 use crate::vocabulary::TextVocabulary;
 
@@ -32,13 +31,12 @@ pub fn evaluate_masked(
     checkpoint: &Checkpoint,
     data: Option<(&Path, Option<&str>)>,
     device: &Device,
-) -> Result<TaskEvaluation, ClassificationError> {
-    let filler = MaskFiller::load_from(folder.as_ref(), checkpoint, device)?;
-    let folder = ModelFolder::open(folder)?;
-    let recipe = read_recipe::<MaskedLanguage>(Some(&folder.recipe()), &[])?;
-    let examples = examples_of(&folder, &recipe, filler.vocabulary(), data)?;
+) -> Result<TaskEvaluation, TaskError> {
+    let (_, model, vocabulary) = load::<PretrainingConfig>(folder.as_ref(), checkpoint, device)?;
+    let (folder, recipe) = open_run::<MaskedLanguage>(folder)?;
+    let examples = examples_of(&folder, &recipe, &vocabulary, data)?;
     let (began, objective) = (Instant::now(), recipe.data.objective);
-    let task = PretrainingTask::new(filler.model().clone(), LossConfig::default());
+    let task = PretrainingTask::new(model, LossConfig::default());
     let is_of_tokens = !matches!(objective, PretrainingObjective::Replaced(_));
     let unit = if is_of_tokens { "nats per hidden token" } else { "nats per token" };
     let (loader, mut scores) = (validation_loader(&examples, device)?, PretrainingScores::of(objective));
@@ -56,7 +54,7 @@ fn examples_of(
     recipe: &MaskedLanguageRecipe,
     vocabulary: &TextVocabulary,
     data: Asked<'_>,
-) -> Result<Examples, ClassificationError> {
+) -> Result<Examples, TaskError> {
     match measured::<MaskedLanguage>(folder, recipe, data, (&recipe.data.split, &ENDINGS))? {
         Measured::Files(files) => {
             let texts = read_all(&files, |file| of_file(file, &recipe.data))?;

@@ -68,7 +68,7 @@ impl Task for MaskedLanguage {
 
     fn config(recipe: &RecipeOf<Self>, corpus: &Self::DataModule, source: &Path) -> Result<Self::Config, Self::Error> {
         let config = recipe.model.config(corpus.vocabulary().vocab_size(), recipe.data.objective);
-        config.validate().map_err(|error| ClassificationError::Config { path: source.into(), error })?;
+        ClassificationError::in_config(source, &ConfigError::list(config.validate()))?;
         Ok(config)
     }
 

@@ -37,9 +37,9 @@ impl Units {
         vocabulary: &TextVocabulary,
         max_len: usize,
     ) -> Result<Self, ClassificationError> {
-        let pieces = (1..).zip(texts).map(|(line, text)| {
-            vocabulary.pieces(text, max_len).map_err(|error| ClassificationError::Line { line, error })
-        });
+        let pieces = (1..)
+            .zip(texts)
+            .map(|(line, text)| vocabulary.pieces(text, max_len).map_err(ClassificationError::in_line(line)));
         let pieces: Vec<EncodedText> = pieces.collect::<Result<Vec<_>, _>>()?.concat();
         match pieces.is_empty() {
             true => {
@@ -56,9 +56,9 @@ impl Units {
         vocabulary: &TextVocabulary,
         max_len: usize,
     ) -> Result<Self, ClassificationError> {
-        let sentences = (1..).zip(documents).map(|(line, document)| {
-            sentences(document, vocabulary).map_err(|error| ClassificationError::Line { line, error })
-        });
+        let sentences = (1..)
+            .zip(documents)
+            .map(|(line, document)| sentences(document, vocabulary).map_err(ClassificationError::in_line(line)));
         let sentences = sentences.collect::<Result<Vec<_>, _>>()?;
         let longest = sentences.iter().flatten().map(Vec::len).max().unwrap_or(0);
         let sentences = SentencePairs::new(sentences).map_err(|error| no_pairs(split, &error))?;

@@ -3,12 +3,11 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_storage::Checkpoint;
+use firelight_storage::{Checkpoint, TaskError};
 use firelight_training::TaskEvaluation;
 
 use super::QuestionAnswering;
-use crate::error::ClassificationError;
-use crate::question_answerer::QuestionAnswerer;
+use crate::model::SpanReaderConfig;
 use crate::records;
 
 /// Evaluates a run on the file `DIR/split.jsonl`; the tokenizer and the windows are those of its training. Which questions are measured
@@ -22,9 +21,7 @@ pub fn evaluate_answers(
     checkpoint: &Checkpoint,
     data: Option<(&Path, Option<&str>)>,
     device: &Device,
-) -> Result<TaskEvaluation, ClassificationError> {
-    let reader = QuestionAnswerer::load_from(folder.as_ref(), checkpoint, device)?;
-    let targets = reader.reading();
-    let (model, vocabulary) = (reader.model().clone(), reader.vocabulary().clone());
-    records::evaluate::<QuestionAnswering>(folder.as_ref(), model, (vocabulary, targets), data, device)
+) -> Result<TaskEvaluation, TaskError> {
+    let reading = |config: SpanReaderConfig, _: &_| Ok(config.reading);
+    records::evaluate::<QuestionAnswering>(folder.as_ref(), (checkpoint, data, device), reading)
 }

@@ -4,25 +4,26 @@ use std::path::Path;
 use std::time::Instant;
 
 use burn::tensor::Device;
-use firelight_data::SplitConfig;
-use firelight_storage::ModelFolder;
-use firelight_training::{DataModule, RecipeOf, Task, TaskEvaluation, TrainingModule, read_recipe};
+use firelight_data::{DataError, SplitConfig};
+use firelight_storage::{Checkpoint, ModelFolder, TaskError};
+use firelight_training::{DataModule, RecipeOf, Task, TaskEvaluation, TrainingModule, open_run};
 
 use super::files::{Asked, Measured, measured_in};
 use super::{RecordData, RecordTask, name_of, read_all};
-use crate::error::ClassificationError;
-use crate::vocabulary::TextVocabulary;
+use crate::pretrained::{Pretrained, load};
 
-/// Evaluates a model of the run in `folder` on what [`measured_in`] finds.
+/// Evaluates a run on what [`measured_in`] finds; `targets` are those of its training, by the structure of its model.
 pub(crate) fn evaluate<T: RecordTask>(
     folder: &Path,
-    model: T::Net,
-    (vocabulary, targets): (TextVocabulary, T::Targets),
-    asked: Asked<'_>,
-    device: &Device,
-) -> Result<TaskEvaluation, ClassificationError> {
-    let folder = ModelFolder::open(folder)?;
-    let recipe = read_recipe::<T>(Some(&folder.recipe()), &[])?;
+    (checkpoint, asked, device): (&Checkpoint, Asked<'_>, &Device),
+    targets: impl FnOnce(T::Config, &T::Data) -> Result<T::Targets, DataError>,
+) -> Result<TaskEvaluation, TaskError>
+where
+    T::Config: Pretrained<Model = T::Net>,
+{
+    let (config, model, vocabulary) = load::<T::Config>(folder, checkpoint, device)?;
+    let (folder, recipe) = open_run::<T>(folder)?;
+    let targets = targets(config, &recipe.data)?;
     let keys = T::source(&recipe.data);
     let records = match measured::<T>(&folder, &recipe, asked, (keys.split, T::ENDINGS))? {
         Measured::Files(files) => (name_of(&files), read_all(&files, |file| T::read_file(&recipe.data, file))?),
@@ -37,12 +38,12 @@ pub(crate) fn evaluate<T: RecordTask>(
 }
 
 /// What is measured of a run: see [`measured_in`].
-pub(crate) fn measured<T: Task<Error = ClassificationError>>(
+pub(crate) fn measured<T: Task<Error = TaskError>>(
     folder: &ModelFolder,
     recipe: &RecipeOf<T>,
     data: Asked<'_>,
     splits: (&SplitConfig, &[&str]),
-) -> Result<Measured, ClassificationError> {
+) -> Result<Measured, TaskError> {
     // Data that cannot be read was not trained on; whoever reads it next says why.
     let is_trained_on = |data: &Path| {
         let own = T::DataModule::open(recipe, folder);

@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use firelight_data::{SplitConfig, SplitFiles, split_files};
-use firelight_storage::InputError;
-
-use crate::error::ClassificationError;
+use firelight_storage::{InputError, TaskError};
 
 /// A folder of splits, or a file, and the name of one; without either what a run held back.
 pub(crate) type Asked<'a> = Option<(&'a Path, Option<&'a str>)>;
@@ -25,7 +23,7 @@ pub(crate) fn measured_in(
     asked: Asked<'_>,
     (split, endings): (&SplitConfig, &[&str]),
     is_trained_on: impl FnOnce(&Path) -> bool,
-) -> Result<Measured, ClassificationError> {
+) -> Result<Measured, TaskError> {
     let Some((data, name)) = asked else { return Ok(Measured::HeldOut) };
     if let Some(name) = name.or(split.validation_split().filter(|_| data.is_dir())) {
         return Ok(Measured::Files(split_files(data, name, endings)?));

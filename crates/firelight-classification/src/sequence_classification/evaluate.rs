@@ -3,13 +3,12 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::{TaskEvaluation, read_recipe};
+use firelight_storage::{Checkpoint, TaskError};
+use firelight_training::TaskEvaluation;
 
-use super::Classification;
 use super::targets::Targets;
-use crate::classifier::Classifier;
-use crate::error::ClassificationError;
+use super::{Classification, LabelledRecipe};
+use crate::model::TextClassifierConfig;
 use crate::records;
 
 /// Evaluates a run on the file `DIR/split.tsv` (or `.csv`, `.jsonl`); columns, labels and tokenizer are those of its training.
@@ -25,10 +24,8 @@ pub fn evaluate(
     checkpoint: &Checkpoint,
     data: Option<(&Path, Option<&str>)>,
     device: &Device,
-) -> Result<TaskEvaluation, ClassificationError> {
-    let classifier = Classifier::load_from(folder.as_ref(), checkpoint, device)?;
-    let recipe = read_recipe::<Classification>(Some(&ModelFolder::open(folder.as_ref())?.recipe()), &[])?;
-    let targets = Targets::named(&recipe.data.problem_type, classifier.labels().to_vec())?;
-    let (model, vocabulary) = (classifier.model().clone(), classifier.vocabulary().clone());
-    records::evaluate::<Classification>(folder.as_ref(), model, (vocabulary, targets), data, device)
+) -> Result<TaskEvaluation, TaskError> {
+    let targets =
+        |config: TextClassifierConfig, data: &LabelledRecipe| Targets::named(&data.problem_type, config.labels);
+    records::evaluate::<Classification>(folder.as_ref(), (checkpoint, data, device), targets)
 }

@@ -79,7 +79,7 @@ impl Task for Classification {
     fn config(recipe: &RecipeOf<Self>, corpus: &Self::DataModule, source: &Path) -> Result<Self::Config, Self::Error> {
         let config = recipe.model.config(corpus.vocabulary().vocab_size(), corpus.targets().labels().names().to_vec());
         let config = config.with_problem_type(corpus.targets().problem_type());
-        config.validate().map_err(|error| ClassificationError::Config { path: source.into(), error })?;
+        ClassificationError::in_config(source, &ConfigError::list(config.validate()))?;
         Ok(config)
     }
 

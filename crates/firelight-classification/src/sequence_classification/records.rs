@@ -92,7 +92,7 @@ impl RecordTask for Classification {
     ) -> Result<Vec<Example>, ClassificationError> {
         let example = |(text, target): (&LabelledText, Target)| {
             let encoded = vocabulary.encode(&text.text, text.pair.as_deref(), max_seq_len);
-            let text = encoded.map_err(|error| ClassificationError::Line { line: text.line, error })?;
+            let text = encoded.map_err(ClassificationError::in_line(text.line))?;
             Ok(Example { text, target })
         };
         texts.iter().zip(targets.read(file, texts)?).map(example).collect()

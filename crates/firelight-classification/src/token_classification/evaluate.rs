@@ -4,13 +4,12 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_data::labelled::Labels;
-use firelight_storage::Checkpoint;
+use firelight_storage::{Checkpoint, TaskError};
 use firelight_training::TaskEvaluation;
 
 use super::TokenClassification;
-use crate::error::ClassificationError;
+use crate::model::TokenClassifierConfig;
 use crate::records;
-use crate::tagger::Tagger;
 
 /// Evaluates a run on the file `DIR/split.conll` (or `.txt`, `.tsv`, `.jsonl`); the scheme, the tags and the tokenizer are those of its
 /// training. Which sentences are measured without a split, [`evaluate`](crate::evaluate) says.
@@ -23,9 +22,7 @@ pub fn evaluate_tags(
     checkpoint: &Checkpoint,
     data: Option<(&Path, Option<&str>)>,
     device: &Device,
-) -> Result<TaskEvaluation, ClassificationError> {
-    let tagger = Tagger::load_from(folder.as_ref(), checkpoint, device)?;
-    let targets = Labels::new(tagger.tags().to_vec())?;
-    let (model, vocabulary) = (tagger.model().clone(), tagger.vocabulary().clone());
-    records::evaluate::<TokenClassification>(folder.as_ref(), model, (vocabulary, targets), data, device)
+) -> Result<TaskEvaluation, TaskError> {
+    let tags = |config: TokenClassifierConfig, _: &_| Labels::new(config.labels);
+    records::evaluate::<TokenClassification>(folder.as_ref(), (checkpoint, data, device), tags)
 }

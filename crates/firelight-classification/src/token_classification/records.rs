@@ -59,7 +59,7 @@ impl RecordTask for TokenClassification {
         let mut examples: Vec<TaggedExample> = Vec::new();
         for (sentence, tags) in sentences.iter().zip(tagged::tag_ids(tags, file, sentences)?) {
             let parts = vocabulary.encode_words(&sentence.tokens, max_seq_len);
-            let parts = parts.map_err(|error| ClassificationError::Line { line: sentence.line, error })?;
+            let parts = parts.map_err(ClassificationError::in_line(sentence.line))?;
             let mut tags = tags.into_iter();
             for words in parts {
                 let tags = tags.by_ref().take(words.places.len()).collect();

@@ -3,13 +3,13 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use firelight::data::Image;
 use firelight::seq2seq::{self, CaptionWord, Captioner};
 use serde_json::{Value, json};
 
+use super::classify_images::check_picture;
 use super::trained_model::TrainedModel;
-use crate::failure::Mistake;
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -47,26 +47,20 @@ fn rows(words: &[CaptionWord]) -> String {
 impl Caption {
     pub(crate) fn run(self) -> Result<()> {
         self.model.is_for("caption")?;
-        let one = self.attention.is_none() || self.image.len() == 1;
-        ensure!(one, Mistake("--attention draws one image: give one --image".into()));
-        let place = |path: &PathBuf| path.canonicalize().ok();
-        let takes_place = self.attention.as_ref().and_then(place).is_some_and(|out| place(&self.image[0]) == Some(out));
-        ensure!(!takes_place, Mistake("--attention would replace the image: give the picture another name".into()));
+        check_picture("--attention", self.attention.as_deref(), &self.image)?;
         let images = self.image.iter().map(Image::open).collect::<Result<Vec<_>, _>>()?;
-        self.model.with(|checkpoint, device| {
-            let captioner = Captioner::load_from(&self.model.run_dir, checkpoint, device)?;
-            let found = captioner.caption(&images, self.beams.get())?;
-            for ((path, image), caption) in self.image.iter().zip(&images).zip(&found) {
-                let path = path.display().to_string();
-                let words = captioner.words(image, caption)?;
-                if let Some(picture) = &self.attention {
-                    captioner.picture(image, &words).write_png(picture)?;
-                    output::note(format_args!("wrote {}, row by row: {}", picture.display(), rows(&words)));
-                }
-                output::print(&self.shown(&path, caption, &words))?;
+        let captioner = self.model.load(Captioner::load_from)?;
+        let found = captioner.caption(&images, self.beams.get())?;
+        for ((path, image), caption) in self.image.iter().zip(&images).zip(&found) {
+            let path = path.display().to_string();
+            let words = captioner.words(image, caption)?;
+            if let Some(picture) = &self.attention {
+                captioner.picture(image, &words).write_png(picture)?;
+                output::note(format_args!("wrote {}, row by row: {}", picture.display(), rows(&words)));
             }
-            Ok(())
-        })
+            output::print(&self.shown(&path, caption, &words))?;
+        }
+        Ok(())
     }
 
     /// An object, or the path and the caption.

@@ -5,12 +5,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
-use burn::tensor::Device;
 use firelight::classification::{
     Classifier, FoundAnswer, Prediction, QUESTION_ANSWERING_TASK, QuestionAnswerer, TOKEN_CLASSIFICATION_TASK, Tagger,
     Tagging,
 };
-use firelight::storage::{Checkpoint, ModelFolder};
+use firelight::storage::ModelFolder;
 use firelight::training::task_of;
 use firelight::vision;
 use serde_json::{Map, Value, json};
@@ -19,7 +18,6 @@ use super::classify_images::ClassifyImages;
 use super::texts::{STDIN, Texts};
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
-use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,20 +63,18 @@ impl Classify {
             self.images.is_empty(),
             Mistake("--image and --rollout are for vision transformers: give --text or --file".into())
         );
+        let texts = Texts::new(self.text.as_deref(), self.file.as_deref())?;
         match task.as_str() {
-            TOKEN_CLASSIFICATION_TASK => self.words(),
-            QUESTION_ANSWERING_TASK => self.questions(),
-            _ => self.texts(),
+            TOKEN_CLASSIFICATION_TASK => self.words(texts),
+            QUESTION_ANSWERING_TASK => self.questions(texts),
+            _ => self.texts(texts),
         }
     }
 
     /// A question and its text stand in a line, with a tab between them.
-    fn questions(&self) -> Result<()> {
-        let load = |checkpoint: &Checkpoint, device: &Device| {
-            Ok(QuestionAnswerer::load_from(&self.model.run_dir, checkpoint, device)?)
-        };
-        let source = self.source();
-        self.answer(load, |reader: &QuestionAnswerer, before, lines| {
+    fn questions(&self, mut texts: Texts) -> Result<()> {
+        let (reader, source) = (self.model.load(QuestionAnswerer::load_from)?, self.source());
+        texts.answer(|before, lines| {
             let parted = |(line, text): (usize, &String)| match text.split_once('\t') {
                 Some((question, context)) => Ok((question.to_string(), context.to_string())),
                 None => bail!(Mistake(format!(
@@ -100,10 +96,9 @@ impl Classify {
         })
     }
 
-    fn words(&self) -> Result<()> {
-        let load =
-            |checkpoint: &Checkpoint, device: &Device| Ok(Tagger::load_from(&self.model.run_dir, checkpoint, device)?);
-        self.answer(load, |tagger: &Tagger, before, texts| {
+    fn words(&self, mut texts: Texts) -> Result<()> {
+        let tagger = self.model.load(Tagger::load_from)?;
+        texts.answer(|before, texts| {
             let found = tagger.tag_after(before, texts)?;
             let shown = |(text, found): (&String, &Tagging)| match self.json {
                 true => {
@@ -115,11 +110,9 @@ impl Classify {
         })
     }
 
-    fn texts(&self) -> Result<()> {
-        let load = |checkpoint: &Checkpoint, device: &Device| {
-            Ok(Classifier::load_from(&self.model.run_dir, checkpoint, device)?)
-        };
-        self.answer(load, |classifier: &Classifier, before, texts| {
+    fn texts(&self, mut texts: Texts) -> Result<()> {
+        let classifier = self.model.load(Classifier::load_from)?;
+        texts.answer(|before, texts| {
             let found = classifier.classify_after(before, texts)?;
             let shown = |(text, found): (&String, &Prediction)| match self.json {
                 true => as_json(text, found),
@@ -133,22 +126,6 @@ impl Classify {
     fn source(&self) -> &Path {
         let elsewhere = if self.text.is_some() { "--text" } else { STDIN };
         self.file.as_deref().unwrap_or(elsewhere.as_ref())
-    }
-
-    /// Prints what a model that is loaded says of the texts, while they are read.
-    fn answer<M>(
-        &self,
-        load: impl FnOnce(&Checkpoint, &Device) -> Result<M>,
-        say: impl Fn(&M, usize, &[String]) -> Result<String>,
-    ) -> Result<()> {
-        let mut texts = Texts::new(self.text.as_deref(), self.file.as_deref())?;
-        self.model.with(|checkpoint, device| {
-            let model = load(checkpoint, device)?;
-            while let Some((before, some)) = texts.next_lines()? {
-                output::print(&say(&model, before, &some)?)?;
-            }
-            Ok(())
-        })
     }
 }
 

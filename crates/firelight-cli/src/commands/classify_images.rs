@@ -1,6 +1,6 @@
 //! `firelight classify --image`: images in, their classes with probabilities out, and a picture of where the answer came from.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use firelight::data::Image;
@@ -30,25 +30,28 @@ impl ClassifyImages {
 
     pub(super) fn run(&self, model: &TrainedModel, as_json: bool) -> Result<()> {
         ensure!(!self.image.is_empty(), Mistake("give an image to classify with --image FILE".into()));
-        let one = self.rollout.is_none() || self.image.len() == 1;
-        ensure!(one, Mistake("--rollout draws one image: give one --image".into()));
-        let place = |path: &PathBuf| path.canonicalize().ok();
-        let takes_place = self.rollout.as_ref().and_then(place).is_some_and(|out| place(&self.image[0]) == Some(out));
-        ensure!(!takes_place, Mistake("--rollout would replace the image: give the picture another name".into()));
+        check_picture("--rollout", self.rollout.as_deref(), &self.image)?;
         let images = self.image.iter().map(Image::open).collect::<Result<Vec<_>, _>>()?;
-        let (found, classes) = model.with(|checkpoint, device| {
-            let classifier = ImageClassifier::load_from(&model.run_dir, checkpoint, device)?;
-            if let (Some(path), [image]) = (&self.rollout, &images[..]) {
-                classifier.rollout(image)?.picture(image).write_png(path)?;
-                output::note(format_args!("wrote {}", path.display()));
-            }
-            Ok((classifier.classify(&images)?, classifier.classes().to_vec()))
-        })?;
+        let classifier = model.load(ImageClassifier::load_from)?;
+        if let (Some(path), [image]) = (&self.rollout, &images[..]) {
+            classifier.rollout(image)?.picture(image).write_png(path)?;
+            output::note(format_args!("wrote {}", path.display()));
+        }
+        let (found, classes) = (classifier.classify(&images)?, classifier.classes());
         for (path, found) in self.image.iter().map(|path| path.display().to_string()).zip(&found) {
-            output::print(&if as_json { to_json(&path, found, &classes) } else { to_text(&path, found) })?;
+            output::print(&if as_json { to_json(&path, found, classes) } else { to_text(&path, found) })?;
         }
         Ok(())
     }
+}
+
+/// Refuses an `option` that draws several images, or into the file of the one that it draws.
+pub(super) fn check_picture(option: &str, picture: Option<&Path>, images: &[PathBuf]) -> Result<()> {
+    let Some(picture) = picture else { return Ok(()) };
+    ensure!(images.len() == 1, Mistake(format!("{option} draws one image: give one --image")));
+    let takes_place = picture.canonicalize().is_ok_and(|out| images[0].canonicalize().is_ok_and(|image| image == out));
+    ensure!(!takes_place, Mistake(format!("{option} would replace the image: give the picture another name")));
+    Ok(())
 }
 
 fn to_json(path: &str, found: &Classification, classes: &[String]) -> String {

@@ -8,7 +8,6 @@ use serde_json::json;
 
 use super::texts::Texts;
 use super::trained_model::TrainedModel;
-use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,24 +39,17 @@ impl Embed {
     pub(crate) fn run(self) -> Result<()> {
         self.model.is_for("embed")?;
         let mut texts = Texts::new(self.text.as_deref(), self.file.as_deref())?;
-        self.model.with(|checkpoint, device| {
-            let embedder = Embedder::load_from(&self.model.run_dir, checkpoint, device)?;
-            let other = match &self.similarity {
-                Some(text) => Some(embedder.embed(&[text])?),
-                None => None,
-            };
-            while let Some((before, some)) = texts.next_lines()? {
-                let found = embedder.embed_after(before, &some)?;
-                let lines: String = match &other {
-                    Some(other) => {
-                        let similar = cosine_similarities(&found, other);
-                        some.iter().zip(&similar).map(|(text, row)| self.shown_similarity(text, row[0])).collect()
-                    }
-                    None => some.iter().zip(&found).map(|(text, vector)| self.shown(text, vector)).collect(),
-                };
-                output::print(&lines)?;
-            }
-            Ok(())
+        let embedder = self.model.load(Embedder::load_from)?;
+        let other = self.similarity.as_ref().map(|text| embedder.embed(&[text])).transpose()?;
+        texts.answer(|before, some| {
+            let found = embedder.embed_after(before, some)?;
+            Ok(match &other {
+                Some(other) => {
+                    let similar = cosine_similarities(&found, other);
+                    some.iter().zip(&similar).map(|(text, row)| self.shown_similarity(text, row[0])).collect()
+                }
+                None => some.iter().zip(&found).map(|(text, vector)| self.shown(text, vector)).collect(),
+            })
         })
     }
 

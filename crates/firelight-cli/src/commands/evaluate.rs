@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
 use firelight::classification;
-use firelight::language::{self, Evaluation};
+use firelight::language;
 use firelight::seq2seq::{self, TranslateOptions};
-use firelight::storage::{Checkpoint, ModelFolder};
+use firelight::storage::{Checkpoint, ModelFolder, TaskError};
 use firelight::training::{TaskEvaluation, metric_in_words, task_of};
 use firelight::vision;
-use serde_json::json;
 
 use super::tasks::{Shown, with_task};
 use super::trained_model::TrainedModel;
@@ -52,37 +51,29 @@ pub(crate) struct Evaluate {
     json: bool,
 }
 
+/// What was found: a line of JSON, and a text for people.
+type Report = (String, String);
+
 /// A folder of splits, or a file, and the name of one.
 type Split<'a> = Option<(&'a Path, Option<&'a str>)>;
 
 impl Evaluate {
     pub(crate) fn run(self) -> Result<()> {
-        let run = &self.model.run_dir;
-        let folder = ModelFolder::open(run)?;
+        let folder = ModelFolder::open(&self.model.run_dir)?;
         let task = task_of(&folder.recipe())?;
         self.refuse_what_is_not_kept(&folder, &task)?;
-        let report = match task.as_str() {
+        let (json, text) = match task.as_str() {
             language::TASK => self.text()?,
             seq2seq::TASK => self.pairs()?,
-            classification::TASK => {
-                self.labels(|checkpoint, data, device| Ok(classification::evaluate(run, checkpoint, data, device)?))?
-            }
-            classification::TOKEN_CLASSIFICATION_TASK => self
-                .labels(|checkpoint, data, device| Ok(classification::evaluate_tags(run, checkpoint, data, device)?))?,
-            classification::QUESTION_ANSWERING_TASK => self.labels(|checkpoint, data, device| {
-                Ok(classification::evaluate_answers(run, checkpoint, data, device)?)
-            })?,
-            classification::MASKED_LANGUAGE_TASK => self.labels(|checkpoint, data, device| {
-                Ok(classification::evaluate_masked(run, checkpoint, data, device)?)
-            })?,
-            vision::TASK => {
-                self.labels(|checkpoint, data, device| Ok(vision::evaluate(run, checkpoint, data, device)?))?
-            }
             seq2seq::CAPTIONING_TASK => self.captions()?,
+            classification::TASK => self.scores(classification::evaluate)?,
+            classification::TOKEN_CLASSIFICATION_TASK => self.scores(classification::evaluate_tags)?,
+            classification::QUESTION_ANSWERING_TASK => self.scores(classification::evaluate_answers)?,
+            classification::MASKED_LANGUAGE_TASK => self.scores(classification::evaluate_masked)?,
+            vision::TASK => self.scores(vision::evaluate)?,
             other => bail!(Mistake(format!("`{}` is a run of the unknown task `{other}`", folder.path().display()))),
         };
-        output::print(&report)?;
-        Ok(())
+        Ok(output::print(&if self.json { json + "\n" } else { text })?)
     }
 
     /// A model may lie without the data of its run, where somebody copied no more than it needs to answer.
@@ -95,63 +86,61 @@ impl Evaluate {
         Ok(())
     }
 
-    fn data(&self) -> Split<'_> {
-        self.data.as_deref().map(|data| (data, self.split.as_deref()))
+    /// What `evaluate` finds of the model and the data that are asked for.
+    fn measure<E>(
+        &self,
+        evaluate: impl FnOnce(PathBuf, &Checkpoint, Split, &Device) -> Result<E, TaskError>,
+    ) -> Result<E> {
+        let data = self.data.as_deref().map(|data| (data, self.split.as_deref()));
+        self.model.load(|run, checkpoint, device| evaluate(run, checkpoint, data, device))
     }
 
-    fn text(&self) -> Result<String> {
+    fn refuse_search(&self) -> Result<()> {
         let plain = self.beams.is_none() && self.length_penalty.is_none();
         ensure!(plain, Mistake("--beams and --length-penalty are for pairs of texts: leave them out".into()));
-        let measure = |checkpoint: &Checkpoint, device: &Device| {
-            Ok(language::evaluate(&self.model.run_dir, checkpoint, self.data(), device)?)
-        };
-        let evaluation = self.model.with(measure)?;
-        Ok(if self.json { to_json(&evaluation) } else { to_text(&evaluation) })
+        Ok(())
+    }
+
+    fn text(&self) -> Result<Report> {
+        self.refuse_search()?;
+        let found = self.measure(language::evaluate)?;
+        let text = to_table(&[
+            ("loss".into(), format!("{:.4} nats per token", found.loss)),
+            ("perplexity".into(), format!("{:.3}", found.perplexity)),
+            ("bits per character".into(), format!("{:.4}", found.bits_per_character)),
+            ("tokens".into(), found.tokens.to_string()),
+        ]);
+        Ok((serde_json::to_value(found)?.to_string(), text))
     }
 
     /// Texts or images with labels, or sentences with tags, as the task measures them.
-    fn labels(&self, evaluate: impl FnOnce(&Checkpoint, Split, &Device) -> Result<TaskEvaluation>) -> Result<String> {
-        let plain = self.beams.is_none() && self.length_penalty.is_none();
-        ensure!(plain, Mistake("--beams and --length-penalty are for pairs of texts: leave them out".into()));
-        let data = self.data();
-        let measure = |checkpoint: &Checkpoint, device: &Device| evaluate(checkpoint, data, device);
-        let found = self.model.with(measure)?;
-        if self.json {
-            return Ok(format!("{}\n", serde_json::to_string(&found)?));
-        }
-        Ok(labels_to_text(&found))
+    fn scores(
+        &self,
+        evaluate: impl FnOnce(PathBuf, &Checkpoint, Split, &Device) -> Result<TaskEvaluation, TaskError>,
+    ) -> Result<Report> {
+        self.refuse_search()?;
+        let found = self.measure(evaluate)?;
+        Ok((serde_json::to_string(&found)?, scores_to_table(&found)))
     }
 
-    fn captions(&self) -> Result<String> {
+    fn captions(&self) -> Result<Report> {
         let plain = self.split.is_none() && self.length_penalty.is_none();
         ensure!(plain, Mistake("--split and --length-penalty are not for captions: leave them out".into()));
-        let (list, beams) = (self.data.as_deref(), self.beams.unwrap_or(1));
-        let measure = |checkpoint: &Checkpoint, device: &Device| {
-            Ok(seq2seq::evaluate_captions(&self.model.run_dir, checkpoint, list, beams, device)?)
-        };
-        let found = self.model.with(measure)?;
-        if self.json {
-            return Ok(format!("{}\n", serde_json::to_string(&found)?));
-        }
-        Ok(labels_to_text(&TaskEvaluation { scores: found.scores.into_iter().map(to_share).collect(), ..found }))
+        let found = self.measure(|run, checkpoint, data, device| {
+            seq2seq::evaluate_captions(run, checkpoint, data.map(|(list, _)| list), self.beams.unwrap_or(1), device)
+        })?;
+        let json = serde_json::to_string(&found)?;
+        let scores = found.scores.into_iter().map(to_share).collect();
+        Ok((json, scores_to_table(&TaskEvaluation { scores, ..found })))
     }
 
-    fn pairs(&self) -> Result<String> {
-        if let (Some(file), Some(_)) = (self.data.as_ref().filter(|data| data.is_file()), &self.split) {
-            bail!(Mistake(format!("`{}` is one file and has no splits: leave --split out", file.display())));
-        }
-        let data = self.data().map(|(data, split)| (data, split.unwrap_or("val")));
+    fn pairs(&self) -> Result<Report> {
         let usual = TranslateOptions::default();
         let (beams, penalty) = (self.beams.unwrap_or(usual.beams), self.length_penalty.unwrap_or(usual.length_penalty));
         let options = TranslateOptions { beams, length_penalty: penalty, ..usual };
-        let measure = |checkpoint: &Checkpoint, device: &Device| {
-            Ok(seq2seq::evaluate(&self.model.run_dir, checkpoint, data, &options, device)?)
-        };
-        let found = self.model.with(measure)?;
-        if self.json {
-            return Ok(format!("{}\n", serde_json::to_string(&found)?));
-        }
-        Ok(format!(
+        let found =
+            self.measure(|run, checkpoint, data, device| seq2seq::evaluate(run, checkpoint, data, &options, device))?;
+        let text = format!(
             "loss            {:.4} nats per token\nperplexity      {:.3}\nBLEU            {:.2} ({})\nchrF            {:.2}\n\
              exact match     {:.1} %\nROUGE-1, -2, -L {:.2}, {:.2}, {:.2}\ntoken accuracy  {:.2} %\ntime            {:.1} seconds\n",
             found.loss,
@@ -165,12 +154,18 @@ impl Evaluate {
             found.rouge_l,
             100.0 * found.token_accuracy,
             found.seconds
-        ))
+        );
+        Ok((serde_json::to_string(&found)?, text))
     }
 }
 
-/// A line for each score, with the values below one another.
-fn labels_to_text(found: &TaskEvaluation) -> String {
+/// A line for each name, with the values below one another.
+fn to_table(rows: &[(String, String)]) -> String {
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    rows.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect()
+}
+
+fn scores_to_table(found: &TaskEvaluation) -> String {
     let score = |(name, value): &(&str, f64)| match is_share(name) {
         true => (metric_in_words(name), format!("{:.2} %", 100.0 * value)),
         false => (metric_in_words(name), format!("{value:.4}")),
@@ -178,9 +173,7 @@ fn labels_to_text(found: &TaskEvaluation) -> String {
     let loss = ("loss".to_string(), format!("{:.4} {}", found.loss, found.loss_unit));
     let rest = [("examples", found.examples.to_string()), ("time", format!("{:.1} seconds", found.seconds))];
     let rest = rest.map(|(name, value)| (name.to_string(), value));
-    let lines: Vec<_> = std::iter::once(loss).chain(found.scores.iter().map(score)).chain(rest).collect();
-    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    lines.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect()
+    to_table(&std::iter::once(loss).chain(found.scores.iter().map(score)).chain(rest).collect::<Vec<_>>())
 }
 
 /// Scores of texts are percentages already.
@@ -191,21 +184,4 @@ fn to_share((name, value): (&'static str, f64)) -> (&'static str, f64) {
 /// Whether a score counts successes, which people read in percent.
 fn is_share(name: &str) -> bool {
     name.ends_with("f1") || ["accuracy", "token_accuracy", "exact_match", "precision", "recall"].contains(&name)
-}
-
-fn to_json(evaluation: &Evaluation) -> String {
-    let line = json!({
-        "loss": evaluation.loss,
-        "perplexity": evaluation.perplexity,
-        "bits_per_character": evaluation.bits_per_character,
-        "tokens": evaluation.tokens,
-    });
-    format!("{line}\n")
-}
-
-fn to_text(evaluation: &Evaluation) -> String {
-    format!(
-        "loss                {:.4} nats per token\nperplexity          {:.3}\nbits per character  {:.4}\ntokens              {}\n",
-        evaluation.loss, evaluation.perplexity, evaluation.bits_per_character, evaluation.tokens
-    )
 }

@@ -9,7 +9,6 @@ use serde_json::json;
 
 use super::texts::Texts;
 use super::trained_model::TrainedModel;
-use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,14 +39,10 @@ impl FillMask {
     pub(crate) fn run(self) -> Result<()> {
         self.model.is_for("fill-mask")?;
         let mut texts = Texts::new(self.text.as_deref(), self.file.as_deref())?;
-        self.model.with(|checkpoint, device| {
-            let filler = MaskFiller::load_from(&self.model.run_dir, checkpoint, device)?;
-            while let Some((before, some)) = texts.next_lines()? {
-                let found = filler.fill_after(before, &some, self.top_k.get())?;
-                let lines: String = some.iter().zip(&found).map(|(text, masks)| self.shown(text, masks)).collect();
-                output::print(&lines)?;
-            }
-            Ok(())
+        let filler = self.model.load(MaskFiller::load_from)?;
+        texts.answer(|before, some| {
+            let found = filler.fill_after(before, some, self.top_k.get())?;
+            Ok(some.iter().zip(&found).map(|(text, masks)| self.shown(text, masks)).collect())
         })
     }
 

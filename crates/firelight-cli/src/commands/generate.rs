@@ -103,8 +103,7 @@ impl Generate {
     }
 
     fn generator(&self) -> Result<TextGenerator> {
-        let load = |checkpoint: &_, device: &_| Ok(TextGenerator::load_from(&self.model.run_dir, checkpoint, device)?);
-        let generator = self.model.with(load)?;
+        let generator = self.model.load(TextGenerator::load_from)?;
         Ok(if self.no_cache { generator.without_cache() } else { generator })
     }
 

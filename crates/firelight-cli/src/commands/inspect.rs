@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
 use firelight::nn::Cost;
 use firelight::storage::ModelFolder;
@@ -65,8 +65,10 @@ impl Inspect {
 
     fn print<T: Shown>(&self) -> Result<()> {
         let (recipe, config) = self.plan::<T>()?;
-        let found = T::cost(&recipe, &config, self.length.map(|length| length as usize));
-        let (cost, context) = found.map_err(|error| anyhow!(Mistake(format!("{}: {error}", self.model.display()))))?;
+        let problems = T::problems(&config);
+        let refused = || Mistake(format!("{}: {}", self.model.display(), problems.join("; ")));
+        ensure!(problems.is_empty(), refused());
+        let (cost, context) = T::cost(&recipe, &config, self.length.map(|length| length as usize));
         let cost = cost.named(T::NAME);
         let text = match self.json {
             true => json(&cost, context)?,

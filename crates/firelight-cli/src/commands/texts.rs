@@ -62,6 +62,14 @@ impl Texts {
         matches!(self, Self::Lines(lines) if lines.is_typed)
     }
 
+    /// Prints what `answer` says of the texts, while they are read; it gets some of them, and how many others stand before these.
+    pub(super) fn answer(&mut self, answer: impl Fn(usize, &[String]) -> Result<String>) -> Result<()> {
+        while let Some((before, some)) = self.next_lines()? {
+            output::print(&answer(before, &some)?)?;
+        }
+        Ok(())
+    }
+
     /// The next texts, behind how many others; none at the end.
     pub(super) fn next_lines(&mut self) -> Result<Option<(usize, Vec<String>)>> {
         match self {

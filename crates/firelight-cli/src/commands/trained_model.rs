@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use burn::tensor::Device;
 use firelight::device;
-use firelight::storage::{Checkpoint, ModelFolder};
+use firelight::storage::{Checkpoint, ModelFolder, TaskError};
 
 use super::place;
 use super::tasks::{Shown, with_task};
@@ -32,6 +32,14 @@ impl TrainedModel {
         let weights = weights_in(&self.run_dir, &checkpoint)?;
         output::note(format_args!("checkpoint: {checkpoint}, {weights}, device: {}", place(&chosen)));
         use_them(&checkpoint, &chosen.device)
+    }
+
+    /// Loads a checkpoint onto a device, after saying which they are.
+    pub(super) fn load<M>(
+        &self,
+        load: impl FnOnce(PathBuf, &Checkpoint, &Device) -> Result<M, TaskError>,
+    ) -> Result<M> {
+        self.with(|checkpoint, device| Ok(load(self.run_dir.clone(), checkpoint, device)?))
     }
 
     /// Refuses a model that another command is for, and names that one.

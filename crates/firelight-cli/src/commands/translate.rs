@@ -89,11 +89,8 @@ impl Translate {
     pub(crate) fn run(self) -> Result<()> {
         self.model.is_for("translate")?;
         let mut texts = self.texts()?;
-        let tally = self.model.with(|checkpoint, device| {
-            let translator = Translator::load_from(&self.model.run_dir, checkpoint, device)?;
-            self.translate_all(&translator, &mut texts)
-        })?;
-        let Tally { lines, failed } = tally;
+        let translator = self.model.load(Translator::load_from)?;
+        let Tally { lines, failed } = self.translate_all(&translator, &mut texts)?;
         ensure!(failed == 0, Mistake(format!("{failed} of {lines} lines could not be translated, see above")));
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use firelight_storage::{InputError, StorageError};
+use firelight_storage::{InputError, StorageError, TaskError};
 
 /// An error of reading images.
 #[derive(Debug, thiserror::Error)]
@@ -36,5 +36,11 @@ impl ImageError {
             Self::Storage(error) => error.is_user_error(),
             _ => true,
         }
+    }
+}
+
+impl From<ImageError> for TaskError {
+    fn from(error: ImageError) -> Self {
+        Self::new(error.is_user_error(), error)
     }
 }

@@ -99,12 +99,13 @@ pub fn read_as(path: &Path, columns: &Columns, kind: &LabelKind) -> Result<Vec<L
         let advice = "name at least one column, such as [\"sentence\"] or [\"0\"]";
         return Err(InputError::new("columns.text is empty").advise(advice).into());
     }
-    let all: Vec<&str> = columns.all().collect();
-    let mut records = Records::open(path, &all)?.collect::<Result<Vec<_>, _>>()?;
+    let (all, named) = (columns.all().collect::<Vec<_>>(), DataError::naming("data.columns"));
+    let mut records = Records::open(path, &all).map_err(&named)?.collect::<Result<Vec<_>, _>>()?;
     if RecordFormat::of(path)?.is_table() && is_header(&records, columns, kind)? {
         records.remove(0);
     }
-    let texts = records.iter().map(|record| labelled(record, columns, kind)).collect::<Result<Vec<_>, _>>()?;
+    let texts = records.iter().map(|record| labelled(record, columns, kind).map_err(&named));
+    let texts = texts.collect::<Result<Vec<_>, _>>()?;
     let is_missing = |text: &&LabelledText| text.label.is_empty() && kind.separator().is_none();
     match texts.iter().find(is_missing) {
         Some(text) => {

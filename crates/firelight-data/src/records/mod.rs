@@ -29,6 +29,7 @@ mod tests;
 
 use std::path::Path;
 
+pub(crate) use record::ANOTHER_COLUMN;
 pub use record::Record;
 pub(crate) use table::unequal_columns;
 

@@ -9,6 +9,9 @@ use serde_json::Value;
 use super::table::position;
 use crate::DataError;
 
+/// What to do about a column that is not there; its reader may know the key of a recipe that names it.
+pub(crate) const ANOTHER_COLUMN: &str = "give one of these";
+
 /// The values of a record. A column is named, in a table counted from 0 as well, and where there are objects also given by a
 /// JSON Pointer, which begins with `/`.
 pub struct Record {
@@ -125,7 +128,7 @@ impl Record {
             Values::Object(object) => object.as_object().map(|object| listed(object.keys())).unwrap_or_default(),
         };
         let problem = format!("lacks the key `{}`: its keys are {found}", shortened(column));
-        InputError::at_line(&self.path, self.line, problem).advise("give one of these as the key").into()
+        InputError::at_line(&self.path, self.line, problem).advise(ANOTHER_COLUMN).into()
     }
 
     fn parted(&self, column: &str, label: &str, separator: &str) -> DataError {
@@ -152,7 +155,7 @@ pub(super) fn unread(path: &Path, line: usize, reason: &str) -> InputError {
 /// A file of which no record has a column.
 pub(super) fn missing_column(path: &Path, column: &str, found: &str) -> InputError {
     let problem = format!("has no column `{}`: its columns are {found}", shortened(column));
-    InputError::in_file(path, problem).advise("give one of these")
+    InputError::in_file(path, problem).advise(ANOTHER_COLUMN)
 }
 
 fn spelt(value: &Value) -> Option<String> {

@@ -27,8 +27,13 @@ pub fn split_names(name: &str) -> Vec<&str> {
 /// their order the shards `DIR/dev-00000-of-00002.parquet` and `DIR/dev-00001-of-00002.parquet`. None if there is no such split.
 ///
 /// # Errors
-/// Fails if a shard is missing.
+/// Fails if the split is asked of a file, or a shard is missing.
 pub fn find_split(folder: &Path, name: &str, endings: &[&str]) -> Result<Vec<PathBuf>, InputError> {
+    if folder.is_file() {
+        let problem = format!("is one file and has no split `{}`", shortened(name));
+        let advice = "leave --split out, or give the folder that the splits are in";
+        return Err(InputError::in_file(folder, problem).advise(advice));
+    }
     let stems = split_names(name).into_iter().flat_map(|name| endings.iter().map(move |ending| (name, *ending)));
     for (name, ending) in stems {
         let file = folder.join(format!("{name}.{ending}"));
@@ -48,11 +53,6 @@ pub fn find_split(folder: &Path, name: &str, endings: &[&str]) -> Result<Vec<Pat
 /// # Errors
 /// Fails if there is no such split, it is asked of a file, or a shard is missing.
 pub fn split_files(folder: &Path, name: &str, endings: &[&str]) -> Result<Vec<PathBuf>, InputError> {
-    if folder.is_file() {
-        let problem = format!("is one file and has no split `{}`", shortened(name));
-        let advice = "leave --split out, or give the folder that the splits are in";
-        return Err(InputError::in_file(folder, problem).advise(advice));
-    }
     let file = folder.join(name);
     if file.is_file() {
         return Ok(vec![file]);

@@ -5,14 +5,13 @@ use std::path::Path;
 use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_data::Tokenizer;
-use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::{DataModule, read_recipe};
+use firelight_storage::{Checkpoint, TaskError};
+use firelight_training::{DataModule, open_run};
 use serde::Serialize;
 
 use super::corpus::Part;
 use super::sources::Sources;
 use super::{Language, LmText};
-use crate::error::LanguageError;
 use crate::text_generator::TextGenerator;
 use crate::training::LmTask;
 
@@ -41,10 +40,9 @@ pub fn evaluate(
     checkpoint: &Checkpoint,
     asked: Option<(&Path, Option<&str>)>,
     device: &Device,
-) -> Result<Evaluation, LanguageError> {
+) -> Result<Evaluation, TaskError> {
     let generator = TextGenerator::load_from(folder.as_ref(), checkpoint, device)?;
-    let folder = ModelFolder::open(folder)?;
-    let recipe = read_recipe::<Language>(Some(&folder.recipe()), &[])?;
+    let (folder, recipe) = open_run::<Language>(folder)?;
     let tokenizer = generator.tokenizer();
     let [_, validation] = match asked {
         None => LmText::open(&recipe, &folder)?.parts,

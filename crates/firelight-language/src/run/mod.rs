@@ -61,7 +61,7 @@ impl Task for Language {
 
     fn config(recipe: &LanguageRecipe, corpus: &LmText, source: &Path) -> Result<LanguageModelConfig, LanguageError> {
         let config = recipe.model.config(corpus.tokenizer.vocab_size());
-        config.validate().map_err(|error| LanguageError::Config { path: source.into(), error })?;
+        LanguageError::in_config(source, &ConfigError::list(config.validate()))?;
         Ok(config)
     }
 

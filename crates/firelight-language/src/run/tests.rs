@@ -210,7 +210,7 @@ fn several_sources_are_drawn_in_their_ratio_and_resumed_to_the_bit() {
     assert!(error.contains("has no split `test`") && error.ends_with("there is train, valid"), "{error}");
 
     let error = train("other", "1", &[("data.weights", "[1, 2, 3]")], Existing::Refuse).unwrap_err().to_string();
-    assert!(error.contains("data.weights has 3 weights, but the data have 2 sources"), "{error}");
+    assert!(error.contains("data.weights has a length of 3, but the number of sources is 2"), "{error}");
     let sources = home.path("whole/data.sources.json");
     let damaged = fs::read_to_string(&sources).unwrap().replace("\"validation\":60", "\"validation\":61");
     fs::write(&sources, damaged).unwrap();

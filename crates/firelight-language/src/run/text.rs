@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
-use firelight_core::ConfigError;
 use firelight_data::{DataError, Documents, Mixture, Split, TokenFile, Tokenizer, Tokens, save_lengths, stories};
 use firelight_storage::{InputError, ModelFolder, read_json, unfit_file, write_json};
 use firelight_training::DataModule;
@@ -190,7 +189,7 @@ fn read_lengths(path: &Path, tokens: usize) -> Result<Vec<SourceLengths>, Langua
 /// Which kind of tokenizer a file holds is known only once it is read.
 fn check_kind(data: &DataRecipe, tokenizer: &Tokenizer, source: &Path) -> Result<(), LanguageError> {
     let unfit = begins_anew(&data.tokenizer, tokenizer.kind());
-    ConfigError::collect([], [unfit]).map_err(|error| LanguageError::Config { path: source.into(), error })
+    LanguageError::in_config(source, &Vec::from_iter(unfit))
 }
 
 #[cfg(test)]

@@ -2,15 +2,14 @@
 
 use std::path::Path;
 
-use burn::tensor::{Device, Tensor, TensorData};
-use firelight_core::Pass;
+use burn::tensor::{Device, Tensor};
+use firelight_core::{ConfigError, Pass};
 use firelight_data::{Image, ImageShape, Tokenizer};
 use firelight_generation::{BeamOptions, Hypothesis, WithVocabulary, beam_search};
-use firelight_storage::{Checkpoint, ModelFolder, load_weights};
+use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights};
 
 use super::CAPTIONING_TASK;
 use super::model::{CaptionConfig, CaptionModel};
-use crate::error::Seq2SeqError;
 use crate::inference::cross_attention;
 use crate::vocabulary::Vocabulary;
 
@@ -61,7 +60,7 @@ impl Captioner {
     ///
     /// # Errors
     /// If the folder is no run of this task, or one of its files is missing or damaged.
-    pub fn load(folder: impl AsRef<Path>) -> Result<Self, Seq2SeqError> {
+    pub fn load(folder: impl AsRef<Path>) -> Result<Self, TaskError> {
         Self::load_from(folder, &Checkpoint::Last, &Device::default())
     }
 
@@ -69,10 +68,10 @@ impl Captioner {
     ///
     /// # Errors
     /// As [`load`](Self::load), and if there is no such checkpoint.
-    pub fn load_from(folder: impl AsRef<Path>, checkpoint: &Checkpoint, device: &Device) -> Result<Self, Seq2SeqError> {
+    pub fn load_from(folder: impl AsRef<Path>, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
         let folder = ModelFolder::open(folder)?;
         let config: CaptionConfig = folder.read_config(CAPTIONING_TASK)?;
-        config.validate().map_err(|error| Seq2SeqError::Config { path: folder.config(), error })?;
+        TaskError::in_config(&folder.config(), &ConfigError::list(config.validate()))?;
         let weights = folder.weights(checkpoint)?;
         let vocabulary = Vocabulary::load(&folder, true)?;
         vocabulary.target().fits(config.vocab_size, &folder.config())?;
@@ -106,7 +105,7 @@ impl Captioner {
     ///
     /// # Errors
     /// If `beams` is out of its range, or the device fails.
-    pub fn caption(&self, images: &[Image], beams: usize) -> Result<Vec<Caption>, Seq2SeqError> {
+    pub fn caption(&self, images: &[Image], beams: usize) -> Result<Vec<Caption>, TaskError> {
         let end = self.vocabulary.ends().target;
         let options = BeamOptions::new(self.model.max_len()).with_beams(beams).with_stop_tokens([end]);
         options.validate()?;
@@ -126,13 +125,13 @@ impl Captioner {
     ///
     /// # Errors
     /// If the device fails.
-    pub fn words(&self, image: &Image, caption: &Caption) -> Result<Vec<CaptionWord>, Seq2SeqError> {
+    pub fn words(&self, image: &Image, caption: &Caption) -> Result<Vec<CaptionWord>, TaskError> {
         if caption.ids.is_empty() {
             return Ok(Vec::new());
         }
         let read = self.model.read(self.read(std::slice::from_ref(image)), &mut Pass::default());
         let weights = cross_attention(&self.model, read, &caption.ids).try_into_vec_as::<f64>();
-        let weights = weights.map_err(Seq2SeqError::device("the attention of a caption"))?;
+        let weights = weights.map_err(TaskError::device("the attention of a caption"))?;
         let (tokens, first) = (self.config.image_tokens(), self.config.vit.pooling.tokens());
         let rows: Vec<&[f64]> = weights.chunks(tokens).map(|row| &row[first..]).collect();
         let word = |range: std::ops::Range<usize>| CaptionWord {
@@ -152,11 +151,7 @@ impl Captioner {
 
     /// Images as the model reads them, `[B, C, H, W]`.
     fn read(&self, images: &[Image]) -> Tensor<4> {
-        let ImageShape { channels, height, width } = self.shape();
-        let fitted = images.iter().map(|image| image.clone().with_channels(channels).resized([height, width]));
-        let pixels: Vec<f32> = fitted.flat_map(|image| self.config.normalization.apply(&image)).collect();
-        let shape = [images.len(), channels, height, width];
-        Tensor::from_data(TensorData::new(pixels, shape), &self.model.embedding.weight.device())
+        self.config.normalization.fitted(images, self.shape(), &self.model.embedding.weight.device())
     }
 
     fn to_caption(&self, found: Hypothesis) -> Caption {

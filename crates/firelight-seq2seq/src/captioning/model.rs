@@ -210,22 +210,16 @@ impl CaptionModel {
 }
 
 impl TargetDecoder for CaptionModel {
-    fn decode(
-        &self,
-        target: Tensor<2, Int>,
-        source: EncoderOutput,
-        input: &SequenceInput,
-        pass: &mut Pass,
-    ) -> Tensor<3> {
-        self.decoder.forward(self.embedding.forward(target), &input.clone().with_encoder_output(source), pass)
-    }
-
-    fn logits(&self, hidden: Tensor<3>) -> Tensor<3> {
-        self.lazy_logits(hidden).form()
+    fn embedding(&self) -> &TokenEmbedding {
+        &self.embedding
     }
 
     fn decoder(&self) -> &Transformer {
         &self.decoder
+    }
+
+    fn head(&self) -> &LmHead {
+        &self.head
     }
 
     fn start_token(&self) -> u32 {

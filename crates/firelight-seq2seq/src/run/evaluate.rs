@@ -4,17 +4,16 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_core::LossConfig;
-use firelight_storage::{Checkpoint, ModelFolder};
+use firelight_storage::{Checkpoint, TaskError};
 use firelight_training::metrics::text::{Bleu, TextMetric};
-use firelight_training::{Evaluator, measure, read_recipe};
+use firelight_training::{Evaluator, measure, open_run};
 use serde::Serialize;
 
 use super::Seq2Seq;
-use super::files::{no_pairs, records_of, split};
+use super::files::{VALIDATION, no_pairs, records_of, split};
 use super::pairs::translations;
 use super::pairs::{check_lengths, loader_of, read_all, stored};
 use super::score::TargetScores;
-use crate::error::Seq2SeqError;
 use crate::training::Seq2SeqTask;
 use crate::translator::{TranslateOptions, Translator};
 
@@ -46,8 +45,8 @@ pub struct Evaluation {
     pub seconds: f64,
 }
 
-/// Evaluates a run on the files `DIR/split.SOURCE` and `DIR/split.TARGET`, or on a TSV or JSONL file in the place of `DIR`, or,
-/// without either, on the pairs that it validates on; names and tokenizers are those of its training.
+/// Evaluates a run on the files `DIR/split.SOURCE` and `DIR/split.TARGET`, by default those of the split `val`, or on a TSV or JSONL
+/// file in the place of `DIR`, or, without either, on the pairs that it validates on; names and tokenizers are those of its training.
 ///
 /// # Errors
 /// If the folder is no run of this task, keeps no pairs where no data is given, there is no such split, or a line cannot be
@@ -55,16 +54,15 @@ pub struct Evaluation {
 pub fn evaluate(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,
-    data: Option<(&Path, &str)>,
+    data: Option<(&Path, Option<&str>)>,
     options: &TranslateOptions,
     device: &Device,
-) -> Result<Evaluation, Seq2SeqError> {
+) -> Result<Evaluation, TaskError> {
     let translator = Translator::load_from(folder.as_ref(), checkpoint, device)?;
-    let folder = ModelFolder::open(folder)?;
-    let recipe = read_recipe::<Seq2Seq>(Some(&folder.recipe()), &[])?;
+    let (folder, recipe) = open_run::<Seq2Seq>(folder)?;
     let pairs = match data {
-        Some((file, _)) if file.is_file() => records_of(&recipe.data, file)?.read()?.pairs,
-        Some((data, name)) => read_all(&split(&recipe.data, data, name)?)?,
+        Some((file, None)) if file.is_file() => records_of(&recipe.data, file)?.read()?.pairs,
+        Some((data, name)) => read_all(&split(&recipe.data, data, name.unwrap_or(VALIDATION))?)?,
         None if recipe.data.objective.is_some() => return Err(no_pairs(folder.path()).into()),
         None => stored(folder.validation_pairs())?,
     };
@@ -99,6 +97,7 @@ mod tests {
     use super::super::Run;
     use super::*;
     use firelight_kernels::assert_close;
+    use firelight_storage::ModelFolder;
     use firelight_training::RunRequest;
 
     const SMALL: [(&str, &str); 9] = [
@@ -153,7 +152,7 @@ mod tests {
         let trained = Run::prepare(&request).unwrap().fit().unwrap();
 
         let options = TranslateOptions { beams: 2, ..TranslateOptions::default() };
-        let measured = |data: Option<(&Path, &str)>| {
+        let measured = |data: Option<(&Path, Option<&str>)>| {
             evaluate(home.path().join("run"), &Checkpoint::Last, data, &options, &Device::default())
         };
         let own = measured(None).unwrap();
@@ -166,9 +165,11 @@ mod tests {
         let table = home.path().join("pairs.tsv");
         let lines = pairs.iter().map(|pair| format!("{}\t{}\n", pair.source, pair.target));
         std::fs::write(&table, lines.collect::<String>()).unwrap();
-        let found = measured(Some((&table, "val"))).unwrap();
+        let found = measured(Some((&table, None))).unwrap();
         assert_eq!(Evaluation { seconds: own.seconds, ..found }, own);
-        let error = measured(Some((home.path(), "val"))).unwrap_err();
+        let error = measured(Some((home.path(), None))).unwrap_err();
         assert!(error.is_user_error() && error.to_string().contains("set data.source and data.target"), "{error}");
+        let error = measured(Some((&table, Some("val")))).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("is one file and has no split `val`"), "{error}");
     }
 }

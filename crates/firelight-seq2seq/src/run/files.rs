@@ -6,19 +6,18 @@ use firelight_data::records::RecordFormat;
 use firelight_data::{
     HeldOut, PairColumns, PairFiles, find_split, folder_of, no_data_at, no_split, split_names, splits_in,
 };
-use firelight_storage::InputError;
+use firelight_storage::{InputError, TaskError};
 
 use super::PairRecipe;
-use crate::error::Seq2SeqError;
 
 /// The split that is validated on where nothing is said, under any of its names.
-const VALIDATION: &str = "val";
+pub(super) const VALIDATION: &str = "val";
 
 /// The files to train on, and those to validate on, if they have their own.
 pub(super) fn files_of(
     recipe: &PairRecipe,
     paths: &[PathBuf],
-) -> Result<(Vec<PairFiles>, Option<Vec<PairFiles>>), Seq2SeqError> {
+) -> Result<(Vec<PairFiles>, Option<Vec<PairFiles>>), TaskError> {
     if let Some(path) = paths.iter().find(|path| !path.exists()) {
         return Err(no_data_at(path).into());
     }
@@ -39,7 +38,7 @@ pub(super) fn files_of(
 }
 
 /// The files of a split of a folder: `DIR/val.de` and `DIR/val.en`, or a file of records such as `DIR/val.parquet`.
-pub(super) fn split(recipe: &PairRecipe, folder: &Path, split: &str) -> Result<Vec<PairFiles>, Seq2SeqError> {
+pub(super) fn split(recipe: &PairRecipe, folder: &Path, split: &str) -> Result<Vec<PairFiles>, TaskError> {
     let names = split_names(split);
     if let Some([source, target]) = names.iter().filter_map(|name| sides(recipe, folder, name)).find(are_both) {
         return Ok(vec![PairFiles::Lines { source, target }]);
@@ -84,7 +83,7 @@ fn is_there(recipe: &PairRecipe, folder: &Path, name: &str) -> bool {
 }
 
 /// A file of records, with the columns that the recipe names.
-pub(super) fn records_of(recipe: &PairRecipe, path: &Path) -> Result<PairFiles, Seq2SeqError> {
+pub(super) fn records_of(recipe: &PairRecipe, path: &Path) -> Result<PairFiles, TaskError> {
     let named = recipe.source.clone().zip(recipe.target.clone());
     let columns = match named.map(|(source, target)| PairColumns { source, target }) {
         Some(columns) => columns,

@@ -72,7 +72,7 @@ impl Task for Seq2Seq {
         let sizes = [vocabulary.source().vocab_size(), vocabulary.target().vocab_size()];
         let config = recipe.model.config(sizes, vocabulary.ends().start);
         let config = Seq2SeqConfig { joint: vocabulary.is_joint(), ..config };
-        config.validate().map_err(|error| Seq2SeqError::Config { path: source.into(), error })?;
+        Seq2SeqError::in_config(source, &ConfigError::list(config.validate()))?;
         Ok(config)
     }
 

@@ -3,11 +3,10 @@
 
 use std::time::Instant;
 
-use firelight_storage::InputError;
+use firelight_storage::{InputError, TaskError};
 use firelight_training::metrics::text::TextMetric;
 use firelight_training::{Evaluator, Objective, Score, TrainingError, TrainingModule, ValidOutput};
 
-use crate::error::Seq2SeqError;
 use crate::training::TargetAnswers;
 
 /// Scores of predicted tokens and of written targets.
@@ -29,7 +28,7 @@ pub(crate) struct Written<M> {
     pub(crate) metrics: Vec<TextMetric>,
 }
 
-type Writer<M> = Box<dyn Fn(&M) -> Result<Vec<String>, Seq2SeqError> + Send>;
+type Writer<M> = Box<dyn Fn(&M) -> Result<Vec<String>, TaskError> + Send>;
 
 impl<M> TargetScores<M> {
     pub(crate) fn new(written: Option<Written<M>>) -> Self {

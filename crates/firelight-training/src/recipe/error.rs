@@ -1,6 +1,6 @@
 //! What can be wrong with a recipe, each in one line that says where and what to write instead.
 
-use firelight_storage::{InputError, StorageError};
+use firelight_storage::{InputError, StorageError, TaskError};
 
 /// An error of reading a recipe.
 #[derive(Debug, thiserror::Error)]
@@ -43,5 +43,20 @@ impl RecipeError {
             Self::Unwritable { .. } => false,
             Self::Input(_) | Self::Several { .. } => true,
         }
+    }
+
+    /// The problems, one line each: all things that are wrong, or the error itself.
+    pub fn problems(&self) -> Vec<String> {
+        match self {
+            Self::Several { errors } => errors.iter().map(ToString::to_string).collect(),
+            _ => vec![self.to_string()],
+        }
+    }
+}
+
+impl From<RecipeError> for TaskError {
+    fn from(error: RecipeError) -> Self {
+        let problems = error.problems();
+        Self::new(error.is_user_error(), error).listing(problems)
     }
 }

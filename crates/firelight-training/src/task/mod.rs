@@ -39,7 +39,7 @@ pub use evaluation::TaskEvaluation;
 pub use merge::merge;
 pub use request::RunRequest;
 pub use run::Run;
-pub use trained::TrainedRun;
+pub use trained::{TrainedRun, open_run};
 
 use crate::{Evaluator, Objective, PositionGrid, Problem, Recipe, RecipeError, TrainingError, TrainingModule};
 

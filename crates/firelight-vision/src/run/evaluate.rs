@@ -6,13 +6,12 @@ use std::time::Instant;
 use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_data::{ImageFiles, ImageSet, ReadOptions};
-use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::{DataModule, TaskEvaluation, read_recipe};
+use firelight_storage::{Checkpoint, TaskError};
+use firelight_training::{DataModule, TaskEvaluation, open_run};
 
 use super::corpus::loader_of;
 use super::score::ClassScores;
 use super::{ImageCorpus, ImageRecipe, Vision};
-use crate::error::VisionError;
 use crate::inference::ImageClassifier;
 use crate::training::VisionTask;
 
@@ -28,10 +27,9 @@ pub fn evaluate(
     checkpoint: &Checkpoint,
     data: Option<(&Path, Option<&str>)>,
     device: &Device,
-) -> Result<TaskEvaluation, VisionError> {
+) -> Result<TaskEvaluation, TaskError> {
     let classifier = ImageClassifier::load_from(folder.as_ref(), checkpoint, device)?;
-    let folder = ModelFolder::open(folder)?;
-    let recipe = read_recipe::<Vision>(Some(&folder.recipe()), &[])?;
+    let (folder, recipe) = open_run::<Vision>(folder)?;
     let set = match data {
         Some((data, split)) => images(&recipe.data, &classifier, data, split)?.with_classes(classifier.classes())?,
         None => ImageCorpus::open(&recipe, &folder)?.validation().clone(),
@@ -47,20 +45,14 @@ fn images(
     classifier: &ImageClassifier,
     data: &Path,
     split: Option<&str>,
-) -> Result<ImageSet, VisionError> {
+) -> Result<ImageSet, TaskError> {
     let shape = classifier.shape();
-    match split {
-        Some(split) => {
-            let options = ReadOptions { size: Some(shape.size()), channels: Some(shape.channels), ..recipe.options() };
-            Ok(ImageFiles::split(data, split)?.read(&options)?.set)
-        }
-        None => {
-            let recipe =
-                ImageRecipe { image_size: Some(shape.size()), channels: Some(shape.channels), ..recipe.clone() };
-            let [_, validation] = ImageFiles::read_parts(data, &recipe.options(), &recipe.split)?;
-            Ok(validation.set)
-        }
+    let options = ReadOptions { size: Some(shape.size()), channels: Some(shape.channels), ..recipe.options() };
+    if let Some(split) = split {
+        return Ok(ImageFiles::split(data, split)?.read(&options)?.set);
     }
+    let [_, validation] = ImageFiles::read_parts(data, &options, &recipe.split)?;
+    Ok(validation.set)
 }
 
 #[cfg(test)]

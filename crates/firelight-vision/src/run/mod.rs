@@ -67,7 +67,7 @@ impl Task for Vision {
         let vit = recipe.model.config(corpus.training().shape(), corpus.classes().len());
         let (classes, normalization) = (corpus.classes().to_vec(), corpus.normalization().clone());
         let config = VisionConfig { classes, normalization, adapters: recipe.model.adapters(), vit };
-        config.validate().map_err(|error| VisionError::Config { path: source.into(), error })?;
+        VisionError::in_config(source, &ConfigError::list(config.validate()))?;
         Ok(config)
     }
 

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 use burn::tensor::{Device, Distribution, FloatDType, Int, Tensor};
+use clap::ValueEnum;
 use firelight::classification::{
     ClassifierTask, PoolerConfig, PoolingConfig, SequenceHeadConfig, SequenceLossConfig, SequenceTargets, TextBatch,
     TextClassifierConfig, TextEncoderConfig, TextInput,
@@ -71,24 +72,17 @@ impl Workload {
 }
 
 fn name(bench: &Bench) -> String {
-    let shape = match bench.shape() {
-        Shape::Baby => "baby",
-        Shape::Char6 => "char6",
-        Shape::Char12 => "char12",
-        Shape::Gpt2 => "gpt2",
-        Shape::Seq2seq => "seq2seq",
-        Shape::Bert => "bert",
-        Shape::Vit => "vit",
-    };
+    let (what, shape) = (called(bench.what), called(bench.shape()));
     match bench.what {
-        What::Train if bench.recompute != Recompute::None => format!("train-{shape}-recompute-{}", bench.recompute),
-        What::Train => format!("train-{shape}"),
-        What::Prefill => format!("prefill-{shape}"),
-        What::Decode => format!("decode-{shape}"),
-        What::Attention => format!("attention-{}", bench.length[0]),
-        What::GatedDelta => format!("gated-delta-{}", bench.length[0]),
-        What::GatedDeltaStep => format!("gated-delta-step-{}", bench.length[0]),
+        What::Train if bench.recompute != Recompute::None => format!("{what}-{shape}-recompute-{}", bench.recompute),
+        What::Train | What::Prefill | What::Decode => format!("{what}-{shape}"),
+        What::Attention | What::GatedDelta | What::GatedDeltaStep => format!("{what}-{}", bench.length[0]),
     }
+}
+
+/// The name of a choice on the command line.
+fn called(choice: impl ValueEnum) -> String {
+    choice.to_possible_value().map_or(String::new(), |value| value.get_name().to_string())
 }
 
 impl Shape {

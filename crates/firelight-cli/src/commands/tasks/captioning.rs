@@ -5,15 +5,12 @@ use std::path::PathBuf;
 use anyhow::Result;
 use firelight::data::Image;
 use firelight::device::NamedDevice;
-use firelight::nn::{ConfigError, Cost, ParamBuilder};
+use firelight::nn::{Cost, ParamBuilder};
 use firelight::seq2seq::{CaptionConfig, CaptionRecipe, Captioner, Captioning};
 use firelight::storage::{Checkpoint, ModelFolder};
 use firelight::training::{Sample, TrainedRun};
 
-use super::Shown;
-
-/// How many images are described.
-const SAMPLES: usize = 3;
+use super::{SAMPLES, Shown};
 
 impl Shown for Captioning {
     const SHOWS: &'static str = "captions of validation images";
@@ -36,10 +33,9 @@ impl Shown for Captioning {
         Ok(found.map(sample).collect())
     }
 
-    fn cost(_: &CaptionRecipe, config: &CaptionConfig, length: Option<usize>) -> Result<(Cost, usize), ConfigError> {
-        config.validate()?;
+    fn cost(_: &CaptionRecipe, config: &CaptionConfig, length: Option<usize>) -> (Cost, usize) {
         let length = length.unwrap_or(config.decoder.max_seq_len);
-        Ok((config.init_with(&ParamBuilder::counting()).cost(length), length))
+        (config.init_with(&ParamBuilder::counting()).cost(length), length)
     }
 
     fn kept(folder: &ModelFolder) -> PathBuf {

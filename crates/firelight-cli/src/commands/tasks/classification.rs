@@ -4,14 +4,11 @@ use anyhow::Result;
 use firelight::classification::{Classification, Classifier, Prediction, TrainedRun};
 use firelight::data::labelled::LabelledText;
 use firelight::device::NamedDevice;
-use firelight::nn::{ConfigError, Cost, ParamBuilder};
+use firelight::nn::{Cost, ParamBuilder};
 use firelight::storage::Checkpoint;
 use firelight::training::{RecipeOf, Sample};
 
-use super::Shown;
-
-/// How many texts are classified.
-const SAMPLES: usize = 3;
+use super::{SAMPLES, Shown};
 
 impl Shown for Classification {
     const SHOWS: &'static str = "predictions for validation texts";
@@ -32,10 +29,9 @@ impl Shown for Classification {
         Ok(texts.iter().zip(&some).zip(found).map(sample).collect())
     }
 
-    fn cost(_: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> Result<(Cost, usize), ConfigError> {
-        config.validate()?;
+    fn cost(_: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> (Cost, usize) {
         let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
-        Ok((config.init_with(&ParamBuilder::counting()).cost(length), length))
+        (config.init_with(&ParamBuilder::counting()).cost(length), length)
     }
 }
 

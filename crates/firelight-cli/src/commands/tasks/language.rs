@@ -6,7 +6,7 @@ use anyhow::Result;
 use firelight::device::NamedDevice;
 use firelight::generation::GenerationOptions;
 use firelight::language::{Language, TextGenerator, TrainedRun};
-use firelight::nn::{ConfigError, Cost, ParamBuilder};
+use firelight::nn::{Cost, ParamBuilder};
 use firelight::storage::{Checkpoint, ModelFolder};
 use firelight::training::{RecipeOf, Sample};
 
@@ -36,10 +36,9 @@ impl Shown for Language {
         Ok(vec![Sample::new(input, text)])
     }
 
-    fn cost(_: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> Result<(Cost, usize), ConfigError> {
-        config.validate()?;
+    fn cost(_: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> (Cost, usize) {
         let length = length.unwrap_or(config.transformer.max_seq_len);
-        Ok((config.init_with(&ParamBuilder::counting()).cost(length), length))
+        (config.init_with(&ParamBuilder::counting()).cost(length), length)
     }
 
     fn kept(folder: &ModelFolder) -> PathBuf {

@@ -5,7 +5,7 @@ use std::slice;
 use anyhow::Result;
 use firelight::classification::{Embedder, MaskedLanguage, cosine_similarities};
 use firelight::device::NamedDevice;
-use firelight::nn::{ConfigError, Cost, ParamBuilder};
+use firelight::nn::{Cost, ParamBuilder};
 use firelight::storage::Checkpoint;
 use firelight::training::{RecipeOf, Sample, TrainedRun};
 
@@ -37,14 +37,9 @@ impl Shown for MaskedLanguage {
         Ok(nearest.map(sample).into_iter().collect())
     }
 
-    fn cost(
-        recipe: &RecipeOf<Self>,
-        config: &Self::Config,
-        length: Option<usize>,
-    ) -> Result<(Cost, usize), ConfigError> {
-        config.validate()?;
+    fn cost(recipe: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> (Cost, usize) {
         let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
         let model = config.init_with(&ParamBuilder::counting());
-        Ok((model.cost(length, recipe.data.masking.ratio), length))
+        (model.cost(length, recipe.data.masking.ratio), length)
     }
 }

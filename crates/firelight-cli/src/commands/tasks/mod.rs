@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use firelight::device::NamedDevice;
-use firelight::nn::{ConfigError, Cost};
+use firelight::nn::Cost;
 use firelight::storage::ModelFolder;
 use firelight::training::{RecipeOf, Sample, Task, TrainedRun};
 
@@ -22,6 +22,9 @@ pub(super) use firelight::classification::{Classification, MaskedLanguage, Quest
 pub(super) use firelight::language::Language;
 pub(super) use firelight::seq2seq::{Captioning, Seq2Seq};
 pub(super) use firelight::vision::Vision;
+
+/// How many examples of the validation data a trained model is shown at work on.
+const SAMPLES: usize = 3;
 
 /// What a task shows of itself.
 pub(super) trait Shown: Task<Error: Send + Sync + std::error::Error + 'static> {
@@ -40,12 +43,8 @@ pub(super) trait Shown: Task<Error: Send + Sync + std::error::Error + 'static> {
     /// What the trained model makes of what, read back from its folder as any later command will.
     fn samples(run: &TrainedRun<Self>, chosen: &NamedDevice) -> Result<Vec<Sample>>;
 
-    /// What a model costs in a context of `length` tokens, by default of as many as it reads, and that number.
-    fn cost(
-        recipe: &RecipeOf<Self>,
-        config: &Self::Config,
-        length: Option<usize>,
-    ) -> Result<(Cost, usize), ConfigError>;
+    /// What a model, which can be built, costs in a context of `length` tokens, by default of as many as it reads, and that number.
+    fn cost(recipe: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> (Cost, usize);
 
     /// Where a run keeps what it is validated on.
     fn kept(folder: &ModelFolder) -> PathBuf {

@@ -4,14 +4,11 @@ use anyhow::Result;
 use firelight::classification::{FoundAnswer, QuestionAnswerer, QuestionAnswering};
 use firelight::data::questions::Question;
 use firelight::device::NamedDevice;
-use firelight::nn::{ConfigError, Cost, ParamBuilder};
+use firelight::nn::{Cost, ParamBuilder};
 use firelight::storage::Checkpoint;
 use firelight::training::{RecipeOf, Sample, TrainedRun};
 
-use super::Shown;
-
-/// How many questions are answered.
-const SAMPLES: usize = 3;
+use super::{SAMPLES, Shown};
 
 impl Shown for QuestionAnswering {
     const SHOWS: &'static str = "predictions for validation questions";
@@ -37,9 +34,8 @@ impl Shown for QuestionAnswering {
         Ok(some.iter().zip(reader.answer(&asked)?).map(sample).collect())
     }
 
-    fn cost(_: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> Result<(Cost, usize), ConfigError> {
-        config.validate()?;
+    fn cost(_: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> (Cost, usize) {
         let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
-        Ok((config.init_with(&ParamBuilder::counting()).cost(length), length))
+        (config.init_with(&ParamBuilder::counting()).cost(length), length)
     }
 }

@@ -3,15 +3,12 @@
 use anyhow::Result;
 use firelight::data::Pair;
 use firelight::device::NamedDevice;
-use firelight::nn::{ConfigError, Cost, ParamBuilder};
+use firelight::nn::{Cost, ParamBuilder};
 use firelight::seq2seq::{Seq2Seq, TrainedRun, Translator};
 use firelight::storage::Checkpoint;
 use firelight::training::{RecipeOf, Sample};
 
-use super::Shown;
-
-/// How many sources are translated.
-const SAMPLES: usize = 3;
+use super::{SAMPLES, Shown};
 
 impl Shown for Seq2Seq {
     const SHOWS: &'static str = "predictions for validation sources";
@@ -33,10 +30,9 @@ impl Shown for Seq2Seq {
         Ok(pairs.iter().zip(found).map(sample).collect())
     }
 
-    fn cost(_: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> Result<(Cost, usize), ConfigError> {
-        config.validate()?;
+    fn cost(_: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> (Cost, usize) {
         let stacks = [&config.stacks.encoder, &config.stacks.decoder];
         let lengths = stacks.map(|stack| length.unwrap_or(stack.max_seq_len));
-        Ok((config.init_with(&ParamBuilder::counting()).cost(lengths), lengths[1]))
+        (config.init_with(&ParamBuilder::counting()).cost(lengths), lengths[1])
     }
 }

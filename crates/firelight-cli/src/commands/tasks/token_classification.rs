@@ -4,14 +4,11 @@ use anyhow::Result;
 use firelight::classification::{TaggedToken, Tagger, TokenClassification};
 use firelight::data::tagged::TaggedSentence;
 use firelight::device::NamedDevice;
-use firelight::nn::{ConfigError, Cost, ParamBuilder};
+use firelight::nn::{Cost, ParamBuilder};
 use firelight::storage::Checkpoint;
 use firelight::training::{RecipeOf, Sample, TrainedRun};
 
-use super::Shown;
-
-/// How many sentences are tagged.
-const SAMPLES: usize = 3;
+use super::{SAMPLES, Shown};
 
 impl Shown for TokenClassification {
     const SHOWS: &'static str = "predictions for validation sentences";
@@ -35,9 +32,8 @@ impl Shown for TokenClassification {
         Ok(some.iter().zip(found).map(sample).collect())
     }
 
-    fn cost(_: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> Result<(Cost, usize), ConfigError> {
-        config.validate()?;
+    fn cost(_: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> (Cost, usize) {
         let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
-        Ok((config.init_with(&ParamBuilder::counting()).cost(length), length))
+        (config.init_with(&ParamBuilder::counting()).cost(length), length)
     }
 }

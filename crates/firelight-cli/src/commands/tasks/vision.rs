@@ -5,15 +5,12 @@ use std::path::PathBuf;
 use anyhow::Result;
 use firelight::data::Image;
 use firelight::device::NamedDevice;
-use firelight::nn::{ConfigError, Cost, ParamBuilder};
+use firelight::nn::{Cost, ParamBuilder};
 use firelight::storage::{Checkpoint, ModelFolder};
 use firelight::training::{RecipeOf, Sample};
 use firelight::vision::{Classification, ImageClassifier, TrainedRun, Vision};
 
-use super::Shown;
-
-/// How many images are classified.
-const SAMPLES: usize = 3;
+use super::{SAMPLES, Shown};
 
 impl Shown for Vision {
     const SHOWS: &'static str = "predictions for validation images";
@@ -36,9 +33,8 @@ impl Shown for Vision {
         Ok(classifier.classify(&images)?.into_iter().enumerate().map(sample).collect())
     }
 
-    fn cost(_: &RecipeOf<Self>, config: &Self::Config, _: Option<usize>) -> Result<(Cost, usize), ConfigError> {
-        config.validate()?;
-        Ok((config.init_with(&ParamBuilder::counting()).cost(), config.tokens()))
+    fn cost(_: &RecipeOf<Self>, config: &Self::Config, _: Option<usize>) -> (Cost, usize) {
+        (config.init_with(&ParamBuilder::counting()).cost(), config.tokens())
     }
 
     fn kept(folder: &ModelFolder) -> PathBuf {

@@ -5,13 +5,12 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use firelight_core::LossConfig;
-use firelight_storage::{Checkpoint, ModelFolder};
-use firelight_training::{DataModule, TaskEvaluation, TrainingModule, read_recipe};
+use firelight_storage::{Checkpoint, TaskError};
+use firelight_training::{DataModule, TaskEvaluation, TrainingModule, open_run};
 
 use super::super::captioner::Captioner;
 use super::data::{CaptionData, captioned, list_of, no_list, of_list};
 use super::{Captioning, descriptions};
-use crate::error::Seq2SeqError;
 use crate::run::score::TargetScores;
 use crate::vocabulary::Vocabulary;
 
@@ -27,10 +26,9 @@ pub fn evaluate_captions(
     list: Option<&Path>,
     beams: usize,
     device: &Device,
-) -> Result<TaskEvaluation, Seq2SeqError> {
+) -> Result<TaskEvaluation, TaskError> {
     let captioner = Captioner::load_from(folder.as_ref(), checkpoint, device)?;
-    let folder = ModelFolder::open(folder)?;
-    let recipe = read_recipe::<Captioning>(Some(&folder.recipe()), &[])?;
+    let (folder, recipe) = open_run::<Captioning>(folder)?;
     let data = match list {
         Some(path) => {
             let list = list_of(path).ok_or_else(|| no_list(path))?;

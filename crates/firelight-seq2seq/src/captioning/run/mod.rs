@@ -53,7 +53,7 @@ impl Task for Captioning {
         let images = (data.training().images.shape(), data.normalization().clone());
         let vocabulary = data.vocabulary();
         let config = recipe.model.config(images, vocabulary.target().vocab_size(), vocabulary.ends().start);
-        config.validate().map_err(|error| Seq2SeqError::Config { path: source.into(), error })?;
+        Seq2SeqError::in_config(source, &ConfigError::list(config.validate()))?;
         Ok(config)
     }
 
