@@ -16,7 +16,7 @@ mod text;
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_core::{LossConfig, ParamBuilder};
+use firelight_core::{ConfigError, LossConfig, ParamBuilder};
 use firelight_tasks::{cost_of, problems, structure};
 use firelight_training::{BatchCost, BuiltIn, Check, Problem, ROWS, Task};
 

@@ -11,7 +11,7 @@ mod tests;
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_core::{LossConfig, ParamBuilder};
+use firelight_core::{ConfigError, LossConfig, ParamBuilder};
 use firelight_data::Image;
 use firelight_tasks::{cost_of, patch_grid, problems, structure};
 use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, PositionGrid, Problem, Run, Task, TrainingModule};
