@@ -36,7 +36,6 @@ mod classifier;
 mod data;
 mod embedder;
 mod encoder;
-mod error;
 mod heads;
 mod loss;
 mod mask_filler;
@@ -71,7 +70,6 @@ pub use classifier::{Classifier, Prediction};
 pub use data::{EncodedText, EncodedWords, Example, QuestionWindow, Target, TextBatch, TextBatcher};
 pub use embedder::{Embedder, cosine_similarities};
 pub use encoder::{TextEncoder, TextEncoderConfig, TextInput};
-pub use error::ClassificationError;
 #[cfg(feature = "train")]
 pub use firelight_training::RunRequest;
 pub use heads::{

@@ -21,7 +21,6 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod data;
-mod error;
 mod inference;
 mod model;
 #[cfg(feature = "train")]
@@ -33,7 +32,6 @@ mod training;
 #[cfg(feature = "train")]
 pub use burn::train::Interrupter;
 pub use data::{LmBatch, LmBatcher};
-pub use error::LanguageError;
 #[cfg(feature = "train")]
 pub use firelight_training::RunRequest;
 pub use inference::{LmState, Uncached};

@@ -25,7 +25,6 @@
 #[cfg(feature = "images")]
 mod captioning;
 mod data;
-mod error;
 mod inference;
 mod model;
 #[cfg(feature = "train")]
@@ -44,7 +43,6 @@ pub use captioning::{
     CaptionBatch, CaptionData, CaptionModelRecipe, CaptionRecipe, Captioning, ImageTextRecipe, evaluate_captions,
 };
 pub use data::{PairBatch, PairBatcher};
-pub use error::Seq2SeqError;
 #[cfg(feature = "train")]
 pub use firelight_training::RunRequest;
 pub use inference::{Seq2SeqState, Uncached};

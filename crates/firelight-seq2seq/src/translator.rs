@@ -10,10 +10,10 @@ use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights};
 use serde::Serialize;
 
 use crate::data::right_padded;
-use crate::error::too_long;
 use crate::inference::cross_attention;
 use crate::model::{Seq2SeqConfig, Seq2SeqModel};
 use crate::vocabulary::Vocabulary;
+use crate::vocabulary::too_long;
 
 /// How translations are searched.
 #[derive(Clone, Debug, PartialEq)]

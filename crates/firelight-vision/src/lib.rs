@@ -21,7 +21,6 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod data;
-mod error;
 mod inference;
 mod model;
 mod rollout;
@@ -33,7 +32,6 @@ mod training;
 #[cfg(feature = "train")]
 pub use burn::train::Interrupter;
 pub use data::{ImageBatch, ImageBatcher, Partners};
-pub use error::VisionError;
 #[cfg(feature = "train")]
 pub use firelight_training::RunRequest;
 pub use inference::{Classification, ImageClassifier};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
 use firelight_data::{BatchPlan, MaskVocabulary, Split, StepLoader};
-use firelight_storage::ModelFolder;
+use firelight_storage::{ModelFolder, TaskError};
 use firelight_training::{DataModule, Task};
 
 use super::MaskedLanguage;
@@ -15,7 +15,6 @@ use super::examples::{ExampleDataset, Examples, PretrainingBatch, PretrainingBat
 use super::recipe::MaskedLanguageRecipe;
 use super::texts::Texts;
 use super::units::Units;
-use crate::error::ClassificationError;
 use crate::masking::Hiding;
 use crate::objectives::PretrainingObjective;
 use crate::vocabulary::TextVocabulary;
@@ -54,11 +53,7 @@ impl MaskedCorpus {
         self.objective
     }
 
-    fn new(
-        recipe: &MaskedLanguageRecipe,
-        vocabulary: TextVocabulary,
-        texts: Texts,
-    ) -> Result<Self, ClassificationError> {
+    fn new(recipe: &MaskedLanguageRecipe, vocabulary: TextVocabulary, texts: Texts) -> Result<Self, TaskError> {
         let training = units(recipe, &vocabulary, (Split::Training, &texts.training))?;
         let validation = units(recipe, &vocabulary, (Split::Validation, &texts.validation))?;
         let masks = Arc::new(MaskVocabulary::of(vocabulary.tokenizer())?);
@@ -70,7 +65,7 @@ impl MaskedCorpus {
         recipe: &MaskedLanguageRecipe,
         vocabulary: &TextVocabulary,
         texts: &[String],
-    ) -> Result<Examples, ClassificationError> {
+    ) -> Result<Examples, TaskError> {
         let texts: Vec<String> = texts.iter().filter(|text| !text.trim().is_empty()).cloned().collect();
         let units = units(recipe, vocabulary, (Split::Validation, &texts))?;
         let masks = Arc::new(MaskVocabulary::of(vocabulary.tokenizer())?);
@@ -78,7 +73,7 @@ impl MaskedCorpus {
         Ok(Examples { units, hiding, objective: recipe.data.objective })
     }
 
-    pub(super) fn training_plan(&self, recipe: &MaskedLanguageRecipe) -> Result<BatchPlan, ClassificationError> {
+    pub(super) fn training_plan(&self, recipe: &MaskedLanguageRecipe) -> Result<BatchPlan, TaskError> {
         Ok(BatchPlan::new(recipe.data.batching, recipe.training.batch_size, self.training.lengths())?)
     }
 
@@ -98,7 +93,7 @@ impl MaskedCorpus {
 }
 
 impl DataModule<MaskedLanguage> for MaskedCorpus {
-    fn read(recipe: &mut MaskedLanguageRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, ClassificationError> {
+    fn read(recipe: &mut MaskedLanguageRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, TaskError> {
         let texts = match (paths, recipe.data.stories) {
             ([], Some(length)) => Texts::of_stories(&recipe.data, recipe.seed, length)?,
             _ => Texts::read(&recipe.data, source, paths)?,
@@ -112,17 +107,17 @@ impl DataModule<MaskedLanguage> for MaskedCorpus {
         recipe.data.stories = None;
     }
 
-    fn save(&self, folder: &ModelFolder) -> Result<(), ClassificationError> {
+    fn save(&self, folder: &ModelFolder) -> Result<(), TaskError> {
         self.vocabulary.save(folder)?;
         self.texts.save(folder)
     }
 
-    fn open(recipe: &MaskedLanguageRecipe, folder: &ModelFolder) -> Result<Self, ClassificationError> {
+    fn open(recipe: &MaskedLanguageRecipe, folder: &ModelFolder) -> Result<Self, TaskError> {
         let texts = Texts::open(folder)?;
         Self::new(recipe, TextVocabulary::load(folder)?, texts)
     }
 
-    fn is_of(&self, recipe: &MaskedLanguageRecipe, paths: &[PathBuf]) -> Result<bool, ClassificationError> {
+    fn is_of(&self, recipe: &MaskedLanguageRecipe, paths: &[PathBuf]) -> Result<bool, TaskError> {
         Ok(Texts::read(&recipe.data, Path::new(""), paths)? == self.texts)
     }
 
@@ -130,7 +125,7 @@ impl DataModule<MaskedLanguage> for MaskedCorpus {
         Units::sizes(&self.training, &self.validation)
     }
 
-    fn batches_per_epoch(&self, recipe: &MaskedLanguageRecipe) -> Result<usize, ClassificationError> {
+    fn batches_per_epoch(&self, recipe: &MaskedLanguageRecipe) -> Result<usize, TaskError> {
         Ok(self.training_plan(recipe)?.num_batches())
     }
 
@@ -139,7 +134,7 @@ impl DataModule<MaskedLanguage> for MaskedCorpus {
         recipe: &MaskedLanguageRecipe,
         batches: Range<usize>,
         device: &Device,
-    ) -> Result<Loader, ClassificationError> {
+    ) -> Result<Loader, TaskError> {
         let plan = self.training_plan(recipe)?;
         let examples = self.training(recipe);
         let dataset = ExampleDataset { examples: examples.clone(), is_fixed: false };
@@ -148,7 +143,7 @@ impl DataModule<MaskedLanguage> for MaskedCorpus {
         Ok(Arc::new(loader.with_workers(recipe.data.workers)))
     }
 
-    fn validation_loader(&self, recipe: &MaskedLanguageRecipe, device: &Device) -> Result<Loader, ClassificationError> {
+    fn validation_loader(&self, recipe: &MaskedLanguageRecipe, device: &Device) -> Result<Loader, TaskError> {
         validation_loader(&self.validation(recipe), device)
     }
 
@@ -166,7 +161,7 @@ fn units(
     recipe: &MaskedLanguageRecipe,
     vocabulary: &TextVocabulary,
     (split, texts): (Split, &[String]),
-) -> Result<Units, ClassificationError> {
+) -> Result<Units, TaskError> {
     let max_len = recipe.model.transformer.max_seq_len;
     match recipe.data.objective.reads_documents() {
         true => Units::pairs((split, texts), vocabulary, max_len),
@@ -175,7 +170,7 @@ fn units(
 }
 
 /// The examples of a validation, from the short to the long; every time the same.
-pub(super) fn validation_loader(examples: &Examples, device: &Device) -> Result<Loader, ClassificationError> {
+pub(super) fn validation_loader(examples: &Examples, device: &Device) -> Result<Loader, TaskError> {
     let dataset = ExampleDataset { examples: examples.clone(), is_fixed: true };
     Ok(Arc::new(StepLoader::to_read(dataset, PretrainingBatcher, &examples.units.lengths(), device)?))
 }

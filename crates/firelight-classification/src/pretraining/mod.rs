@@ -19,6 +19,7 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
+use firelight_storage::TaskError;
 use firelight_tasks::{cost_of, problems};
 use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, Problem, RecipeOf, Run, Task};
 
@@ -28,7 +29,6 @@ pub use examples::{NextSentenceBatch, PretrainingBatch, ReplacedBatch};
 pub use objective::PretrainingTask;
 pub use recipe::{EncoderModelRecipe, MaskedLanguageRecipe, PretrainingKeys, TextsRecipe};
 
-use crate::error::ClassificationError;
 use crate::objectives::{PretrainingConfig, PretrainingModel};
 use crate::on_encoder::on_encoder;
 
@@ -48,7 +48,7 @@ impl Task for MaskedLanguage {
     type Config = PretrainingConfig;
     type DataModule = MaskedCorpus;
     type Net = PretrainingModel;
-    type Error = ClassificationError;
+    type Error = TaskError;
 
     fn judge(recipe: &MaskedLanguageRecipe) -> Vec<Problem> {
         let (least, around) = if recipe.data.objective.reads_documents() {
@@ -68,7 +68,7 @@ impl Task for MaskedLanguage {
 
     fn config(recipe: &RecipeOf<Self>, corpus: &Self::DataModule, source: &Path) -> Result<Self::Config, Self::Error> {
         let config = recipe.model.config(corpus.vocabulary().vocab_size(), recipe.data.objective);
-        ClassificationError::in_config(source, &ConfigError::list(config.validate()))?;
+        TaskError::in_config(source, &ConfigError::list(config.validate()))?;
         Ok(config)
     }
 
@@ -86,7 +86,7 @@ impl Task for MaskedLanguage {
         cost_of(&cost, logits_per_token, recipe.data.batching.max_batch_tokens(recipe.training.batch_size, length))
     }
 
-    fn self_check(run: &Run<Self>) -> Result<Vec<Check>, ClassificationError> {
+    fn self_check(run: &Run<Self>) -> Result<Vec<Check>, TaskError> {
         self_check::self_check(run)
     }
 }

@@ -3,18 +3,18 @@
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::{Device, Tensor};
 use firelight_core::Pass;
+use firelight_storage::TaskError;
 use firelight_training::{Check, Run, Task};
 
 use super::MaskedLanguage;
 use super::examples::{Examples, PretrainingBatcher};
 use crate::data::EncodedText;
 use crate::encoder::TextInput;
-use crate::error::ClassificationError;
 use crate::objectives::{PretrainingConfig, PretrainingModel, PretrainingObjective};
 use crate::records::{EXAMPLES, checks, first_row};
 
 /// As those of records, on a batch of the validation's examples.
-pub(super) fn self_check(run: &Run<MaskedLanguage>) -> Result<Vec<Check>, ClassificationError> {
+pub(super) fn self_check(run: &Run<MaskedLanguage>) -> Result<Vec<Check>, TaskError> {
     let (recipe, config, corpus) = (&run.recipe, run.config(), &run.corpus);
     let quiet = PretrainingConfig { encoder: config.encoder.quiet(), ..config.clone() };
     let model = MaskedLanguage::model(&quiet, recipe.seed, run.device());

@@ -5,14 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use firelight_storage::{Existing, save_weights};
+use firelight_storage::{Existing, TaskError, save_weights};
 use firelight_training::{Run, RunRequest};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::MaskedLanguage;
-use crate::{Classification, ClassificationError, Embedder};
+use crate::{Classification, Embedder};
 
 /// What makes the built-in recipes tiny. Without dropout, so that trainings beside one another change nothing of each other.
 const TINY: [(&str, &str); 12] = [
@@ -211,7 +211,7 @@ fn what_does_not_fit_is_reported_with_its_key() {
     let home = Home::new();
     let error = |objective: &str, changes: &[(&str, &str)]| {
         let request = home.pretraining(objective, "run", changes);
-        let error: ClassificationError = Run::<MaskedLanguage>::prepare(&request).unwrap_err();
+        let error: TaskError = Run::<MaskedLanguage>::prepare(&request).unwrap_err();
         assert!(error.is_user_error() && !home.path("run").exists(), "{error}");
         error.to_string()
     };

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use firelight_data::labelled::{self, LabelledText};
 use firelight_data::{SplitConfig, read_lines, stories};
-use firelight_storage::{InputError, ModelFolder, write_json_lines};
+use firelight_storage::{InputError, ModelFolder, TaskError, write_json_lines};
 
 use super::recipe::TextsRecipe;
-use crate::error::ClassificationError;
 use crate::records::{Parts, classes_of, no_data, read_all};
 
 /// The endings of files of texts, in the order in which they are looked for.
@@ -23,7 +22,7 @@ pub(super) struct Texts {
 
 impl Texts {
     /// Reads the file or folder of a recipe.
-    pub(super) fn read(data: &TextsRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, ClassificationError> {
+    pub(super) fn read(data: &TextsRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, TaskError> {
         let [path] = paths else { return Err(no_data(source).into()) };
         let files = data.split.files(path, &ENDINGS)?;
         let texts_of = |files: &[PathBuf]| read_all(files, |file| of_file(file, data));
@@ -43,7 +42,7 @@ impl Texts {
     }
 
     /// Generated stories, a sentence a line where sentences count.
-    pub(super) fn of_stories(data: &TextsRecipe, seed: u64, length: usize) -> Result<Self, ClassificationError> {
+    pub(super) fn of_stories(data: &TextsRecipe, seed: u64, length: usize) -> Result<Self, TaskError> {
         let story = |story: &str| match data.objective.reads_documents() {
             true => story.replace(". ", ".\n"),
             false => story.into(),
@@ -54,13 +53,13 @@ impl Texts {
     }
 
     /// Writes them into a run folder: a JSON string a line.
-    pub(super) fn save(&self, folder: &ModelFolder) -> Result<(), ClassificationError> {
+    pub(super) fn save(&self, folder: &ModelFolder) -> Result<(), TaskError> {
         write_json_lines(folder.training_pairs(), &self.training)?;
         Ok(write_json_lines(folder.validation_pairs(), &self.validation)?)
     }
 
     /// Reads those of a run folder.
-    pub(super) fn open(folder: &ModelFolder) -> Result<Self, ClassificationError> {
+    pub(super) fn open(folder: &ModelFolder) -> Result<Self, TaskError> {
         let [training, validation] = [stored(&folder.training_pairs())?, stored(&folder.validation_pairs())?];
         Ok(Self { training, validation })
     }
@@ -72,7 +71,7 @@ fn is_table(file: &Path) -> bool {
 }
 
 /// The texts of a file.
-pub(super) fn of_file(file: &Path, data: &TextsRecipe) -> Result<Vec<String>, ClassificationError> {
+pub(super) fn of_file(file: &Path, data: &TextsRecipe) -> Result<Vec<String>, TaskError> {
     match (is_table(file), data.objective.reads_documents()) {
         (true, _) => Ok(of_rows(labelled::read_as(file, &data.columns, &data.problem_type)?, data)),
         (false, true) => Ok(documents(&read_lines(file)?)),
@@ -96,13 +95,13 @@ fn documents(lines: &[String]) -> Vec<String> {
 }
 
 /// The last texts of a file are those that are held out.
-fn last_apart(mut texts: Vec<String>, split: &SplitConfig) -> Result<[Vec<String>; 2], ClassificationError> {
+fn last_apart(mut texts: Vec<String>, split: &SplitConfig) -> Result<[Vec<String>; 2], TaskError> {
     let last = texts.split_off(split.training_len(texts.len(), "texts")?);
     Ok([texts, last])
 }
 
 /// The texts of a file of a run folder.
-fn stored(path: &Path) -> Result<Vec<String>, ClassificationError> {
+fn stored(path: &Path) -> Result<Vec<String>, TaskError> {
     let damaged = |_| {
         let problem = "is damaged: expected a JSON string on every line";
         InputError::in_file(path, problem).advise("restore the file that belongs to this run").into()

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use firelight_data::{DataError, Frame, NoiseSeed, SentencePairs, Split};
 
-use firelight_storage::InputError;
+use firelight_storage::{InputError, TaskError};
 
 use crate::data::EncodedText;
-use crate::error::ClassificationError;
 use crate::vocabulary::{TextVocabulary, framed};
 
 /// Texts or pairs of sentences, as ids. Cheap to clone.
@@ -32,14 +31,9 @@ pub(super) struct Pairs {
 
 impl Units {
     /// The units of a split of the texts, none longer than `max_len` tokens.
-    pub(super) fn texts(
-        texts: &[String],
-        vocabulary: &TextVocabulary,
-        max_len: usize,
-    ) -> Result<Self, ClassificationError> {
-        let pieces = (1..)
-            .zip(texts)
-            .map(|(line, text)| vocabulary.pieces(text, max_len).map_err(ClassificationError::in_line(line)));
+    pub(super) fn texts(texts: &[String], vocabulary: &TextVocabulary, max_len: usize) -> Result<Self, TaskError> {
+        let pieces =
+            (1..).zip(texts).map(|(line, text)| vocabulary.pieces(text, max_len).map_err(TaskError::in_line(line)));
         let pieces: Vec<EncodedText> = pieces.collect::<Result<Vec<_>, _>>()?.concat();
         match pieces.is_empty() {
             true => {
@@ -55,10 +49,10 @@ impl Units {
         (split, documents): (Split, &[String]),
         vocabulary: &TextVocabulary,
         max_len: usize,
-    ) -> Result<Self, ClassificationError> {
+    ) -> Result<Self, TaskError> {
         let sentences = (1..)
             .zip(documents)
-            .map(|(line, document)| sentences(document, vocabulary).map_err(ClassificationError::in_line(line)));
+            .map(|(line, document)| sentences(document, vocabulary).map_err(TaskError::in_line(line)));
         let sentences = sentences.collect::<Result<Vec<_>, _>>()?;
         let longest = sentences.iter().flatten().map(Vec::len).max().unwrap_or(0);
         let sentences = SentencePairs::new(sentences).map_err(|error| no_pairs(split, &error))?;

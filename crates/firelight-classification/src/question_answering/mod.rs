@@ -12,6 +12,7 @@ mod tests;
 use std::path::Path;
 
 use firelight_core::ConfigError;
+use firelight_storage::TaskError;
 use firelight_tasks::problems;
 use firelight_training::{BuiltIn, Evaluator, Problem, RecipeOf, Task};
 
@@ -19,7 +20,6 @@ pub use batch::{SpanAnswers, SpanBatch, SpanBatcher, SpanExample, SpanLossConfig
 pub use evaluate::evaluate_answers;
 pub use recipe::{QuestionAnsweringRecipe, QuestionsRecipe, SpanKeys, SpanModelRecipe};
 
-use crate::error::ClassificationError;
 use crate::model::{ReadingConfig, SpanReader, SpanReaderConfig};
 use crate::on_encoder::on_encoder;
 use crate::records::{RecordData, on_records};
@@ -42,7 +42,7 @@ impl Task for QuestionAnswering {
     type Config = SpanReaderConfig;
     type DataModule = RecordData<Self>;
     type Net = SpanReader;
-    type Error = ClassificationError;
+    type Error = TaskError;
 
     fn judge(recipe: &QuestionAnsweringRecipe) -> Vec<Problem> {
         let model = recipe.model.config(1, ReadingConfig::default()).validate();
@@ -59,7 +59,7 @@ impl Task for QuestionAnswering {
 
     fn config(recipe: &RecipeOf<Self>, corpus: &Self::DataModule, source: &Path) -> Result<Self::Config, Self::Error> {
         let config = recipe.model.config(corpus.vocabulary().vocab_size(), *corpus.targets());
-        ClassificationError::in_config(source, &ConfigError::list(config.validate()))?;
+        TaskError::in_config(source, &ConfigError::list(config.validate()))?;
         Ok(config)
     }
 

@@ -1,5 +1,6 @@
 //! Questions as records: the windows in which a model reads their texts.
 
+use firelight_storage::TaskError;
 use std::path::Path;
 
 use burn::tensor::Tensor;
@@ -12,7 +13,6 @@ use super::batch::{SpanBatcher, SpanExample};
 use super::recipe::QuestionsRecipe;
 use crate::data::EncodedText;
 use crate::encoder::TextInput;
-use crate::error::ClassificationError;
 use crate::model::{ReadingConfig, SpanReader, SpanReaderConfig};
 use crate::question_answerer::trimmed;
 use crate::records::{RecordData, RecordTask, Source, first_row, source};
@@ -66,7 +66,7 @@ impl RecordTask for QuestionAnswering {
         vocabulary: &TextVocabulary,
         (_, questions): (&Path, &[Question]),
         max_seq_len: usize,
-    ) -> Result<Vec<SpanExample>, ClassificationError> {
+    ) -> Result<Vec<SpanExample>, TaskError> {
         let mut examples: Vec<SpanExample> = Vec::new();
         for (question, found) in questions.iter().enumerate() {
             let texts = (found.question.as_str(), found.context.as_str());

@@ -6,13 +6,12 @@ use std::path::Path;
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
-use firelight_storage::Checkpoint;
+use firelight_storage::{Checkpoint, TaskError};
 use firelight_training::{
     DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, TaskEvaluation, Trainer, merge,
 };
 
 use super::{QuestionAnswering, QuestionAnsweringRun, SpanBatcher, SpanLossConfig, SpanTask, evaluate_answers};
-use crate::error::ClassificationError;
 use crate::question_answerer::QuestionAnswerer;
 use crate::records::RecordTask;
 
@@ -65,7 +64,7 @@ fn folder(question: impl Fn(usize) -> (String, String, String)) -> tempfile::Tem
     home
 }
 
-fn prepare(data: &Path, more: &[(&str, &str)]) -> Result<QuestionAnsweringRun, ClassificationError> {
+fn prepare(data: &Path, more: &[(&str, &str)]) -> Result<QuestionAnsweringRun, TaskError> {
     let request = RunRequest::new(&Device::default()).with_data(data).with_out(data.join("run"));
     let settings = SMALL.iter().chain(more);
     QuestionAnsweringRun::prepare(&settings.fold(request, |request, (key, value)| request.with_override(key, value)))

@@ -8,12 +8,11 @@ use burn::data::dataloader::DataLoader;
 use burn::data::dataset::InMemDataset;
 use burn::tensor::Device;
 use firelight_data::{BatchPlan, StepLoader};
-use firelight_storage::{ModelFolder, write_json_lines};
+use firelight_storage::{ModelFolder, TaskError, write_json_lines};
 use firelight_training::{DataModule, RecipeOf};
 use serde::Serialize;
 
 use super::{BatchOf, Parts, RecordTask, no_data};
-use crate::error::ClassificationError;
 use crate::vocabulary::TextVocabulary;
 
 /// A loader of batches.
@@ -65,16 +64,12 @@ impl<T: RecordTask> RecordData<T> {
         recipe: &RecipeOf<T>,
         (vocabulary, targets): (TextVocabulary, T::Targets),
         (file, validation): (PathBuf, Vec<T::Record>),
-    ) -> Result<Self, ClassificationError> {
+    ) -> Result<Self, TaskError> {
         let records = Parts { training: Vec::new(), validation, files: [file.clone(), file], is_held_out: false };
         Self::encode(recipe, vocabulary, targets, records)
     }
 
-    fn new(
-        recipe: &RecipeOf<T>,
-        vocabulary: TextVocabulary,
-        records: Parts<T::Record>,
-    ) -> Result<Self, ClassificationError> {
+    fn new(recipe: &RecipeOf<T>, vocabulary: TextVocabulary, records: Parts<T::Record>) -> Result<Self, TaskError> {
         let targets = T::targets(&recipe.data, &records.training, records.held_out())?;
         Self::encode(recipe, vocabulary, targets, records)
     }
@@ -84,7 +79,7 @@ impl<T: RecordTask> RecordData<T> {
         vocabulary: TextVocabulary,
         targets: T::Targets,
         records: Parts<T::Record>,
-    ) -> Result<Self, ClassificationError> {
+    ) -> Result<Self, TaskError> {
         let encode = |file: &Path, records: &[T::Record]| {
             T::encode(&recipe.data, &targets, &vocabulary, (file, records), recipe.model.as_ref().max_seq_len)
         };
@@ -94,13 +89,13 @@ impl<T: RecordTask> RecordData<T> {
         Ok(Self { vocabulary, targets, records, training, validation })
     }
 
-    fn plan(&self, recipe: &RecipeOf<T>) -> Result<BatchPlan, ClassificationError> {
+    fn plan(&self, recipe: &RecipeOf<T>) -> Result<BatchPlan, TaskError> {
         let lengths = self.training.iter().map(length::<T>);
         Ok(BatchPlan::new(T::source(&recipe.data).batching, recipe.training.batch_size, lengths)?)
     }
 
     /// The validation examples once each, from the short to the long.
-    pub(crate) fn reading(&self, device: &Device) -> Result<Loader<BatchOf<T>>, ClassificationError> {
+    pub(crate) fn reading(&self, device: &Device) -> Result<Loader<BatchOf<T>>, TaskError> {
         let lengths: Vec<usize> = self.validation.iter().map(length::<T>).collect();
         let examples = InMemDataset::new(self.validation.clone());
         Ok(Arc::new(StepLoader::to_read(examples, T::Batcher::default(), &lengths, device)?))
@@ -108,7 +103,7 @@ impl<T: RecordTask> RecordData<T> {
 }
 
 impl<T: RecordTask> DataModule<T> for RecordData<T> {
-    fn read(recipe: &mut RecipeOf<T>, source: &Path, paths: &[PathBuf]) -> Result<Self, ClassificationError> {
+    fn read(recipe: &mut RecipeOf<T>, source: &Path, paths: &[PathBuf]) -> Result<Self, TaskError> {
         let records = records_of::<T>(&recipe.data, source, paths)?;
         let tokenizer = T::source(&recipe.data).tokenizer;
         let vocabulary = TextVocabulary::begin(&recipe.init, tokenizer, || T::text(&records.training))?;
@@ -121,13 +116,13 @@ impl<T: RecordTask> DataModule<T> for RecordData<T> {
         T::recall(recipe, stored);
     }
 
-    fn save(&self, folder: &ModelFolder) -> Result<(), ClassificationError> {
+    fn save(&self, folder: &ModelFolder) -> Result<(), TaskError> {
         self.vocabulary.save(folder)?;
         write_json_lines(folder.training_pairs(), &self.records.training)?;
         Ok(write_json_lines(folder.validation_pairs(), &self.records.validation)?)
     }
 
-    fn open(recipe: &RecipeOf<T>, folder: &ModelFolder) -> Result<Self, ClassificationError> {
+    fn open(recipe: &RecipeOf<T>, folder: &ModelFolder) -> Result<Self, TaskError> {
         let files = [folder.training_pairs(), folder.validation_pairs()];
         let [training, validation] = files.each_ref().map(|file| T::read_stored(&recipe.data, file));
         // The folder does not keep where the records to validate on are from: those of a file of their own have no target that is new.
@@ -135,7 +130,7 @@ impl<T: RecordTask> DataModule<T> for RecordData<T> {
         Self::new(recipe, TextVocabulary::load(folder)?, records)
     }
 
-    fn is_of(&self, recipe: &RecipeOf<T>, paths: &[PathBuf]) -> Result<bool, ClassificationError> {
+    fn is_of(&self, recipe: &RecipeOf<T>, paths: &[PathBuf]) -> Result<bool, TaskError> {
         let (other, own) = (records_of::<T>(&recipe.data, Path::new(""), paths)?, &self.records);
         Ok(are_same(&other.training, &own.training) && are_same(&other.validation, &own.validation))
     }
@@ -144,7 +139,7 @@ impl<T: RecordTask> DataModule<T> for RecordData<T> {
         T::sizes(self)
     }
 
-    fn batches_per_epoch(&self, recipe: &RecipeOf<T>) -> Result<usize, ClassificationError> {
+    fn batches_per_epoch(&self, recipe: &RecipeOf<T>) -> Result<usize, TaskError> {
         Ok(self.plan(recipe)?.num_batches())
     }
 
@@ -153,17 +148,13 @@ impl<T: RecordTask> DataModule<T> for RecordData<T> {
         recipe: &RecipeOf<T>,
         batches: Range<usize>,
         device: &Device,
-    ) -> Result<Loader<BatchOf<T>>, ClassificationError> {
+    ) -> Result<Loader<BatchOf<T>>, TaskError> {
         let examples = InMemDataset::new(self.training.clone());
         let loader = StepLoader::planned(examples, T::Batcher::default(), self.plan(recipe)?, device);
         Ok(Arc::new(loader.shuffled(recipe.seed, batches).with_workers(T::source(&recipe.data).workers)))
     }
 
-    fn validation_loader(
-        &self,
-        _recipe: &RecipeOf<T>,
-        device: &Device,
-    ) -> Result<Loader<BatchOf<T>>, ClassificationError> {
+    fn validation_loader(&self, _recipe: &RecipeOf<T>, device: &Device) -> Result<Loader<BatchOf<T>>, TaskError> {
         self.reading(device)
     }
 
@@ -176,11 +167,7 @@ fn length<T: RecordTask>(example: &T::Example) -> usize {
     T::tokens(example).ids.len()
 }
 
-fn records_of<T: RecordTask>(
-    data: &T::Data,
-    source: &Path,
-    paths: &[PathBuf],
-) -> Result<Parts<T::Record>, ClassificationError> {
+fn records_of<T: RecordTask>(data: &T::Data, source: &Path, paths: &[PathBuf]) -> Result<Parts<T::Record>, TaskError> {
     let [path] = paths else { return Err(no_data(source).into()) };
     let keys = T::source(data);
     let files = keys.split.files(path, T::ENDINGS)?;

@@ -16,6 +16,7 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Tensor;
 use firelight_core::{ConfigError, TransformerConfig};
 use firelight_data::{Batching, DataError, SplitConfig, TokenizerConfig, check_workers};
+use firelight_storage::TaskError;
 use firelight_training::{Objective, RecipeOf, Task};
 use serde::Serialize;
 
@@ -29,7 +30,6 @@ pub(crate) use self_check::{EXAMPLES, checks, first_row, self_check};
 
 use crate::data::EncodedText;
 use crate::encoder::TextInput;
-use crate::error::ClassificationError;
 use crate::vocabulary::TextVocabulary;
 
 /// What one step of a task reads.
@@ -37,7 +37,7 @@ pub(crate) type BatchOf<T> = <<T as Task>::Net as Objective>::Batch;
 
 /// A task with a text encoder on records.
 pub trait RecordTask:
-    Task<DataModule = RecordData<Self>, Error = ClassificationError, Model: AsRef<TransformerConfig>, Loss: Default>
+    Task<DataModule = RecordData<Self>, Error = TaskError, Model: AsRef<TransformerConfig>, Loss: Default>
 {
     /// The endings of files, in the order in which they are looked for.
     const ENDINGS: &'static [&'static str];
@@ -58,7 +58,7 @@ pub trait RecordTask:
     ///
     /// # Errors
     /// If the recipe does not fit the data.
-    fn settle(_recipe: &mut RecipeOf<Self>, _data: &RecordData<Self>) -> Result<(), ClassificationError> {
+    fn settle(_recipe: &mut RecipeOf<Self>, _data: &RecordData<Self>) -> Result<(), TaskError> {
         Ok(())
     }
 
@@ -107,7 +107,7 @@ pub trait RecordTask:
         vocabulary: &TextVocabulary,
         records: (&Path, &[Self::Record]),
         max_seq_len: usize,
-    ) -> Result<Vec<Self::Example>, ClassificationError>;
+    ) -> Result<Vec<Self::Example>, TaskError>;
 
     /// The tokens of an example.
     fn tokens(example: &Self::Example) -> &EncodedText;

@@ -1,13 +1,12 @@
 //! Records in two parts, those that are trained on and those that are only validated on. A classifier and the masked
 //! language model that it begins from are parted alike, so that neither learns the texts that the other is judged by.
 
+use firelight_storage::TaskError;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use firelight_data::labelled::{LabelKind, LabelledText, stratified_split};
 use firelight_data::{DataError, SplitConfig, SplitFiles};
-
-use crate::error::ClassificationError;
 
 /// Records to train and to validate on, and the files of the two.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,7 +26,7 @@ impl<T: Clone> Parts<T> {
         split: &SplitConfig,
         read: impl Fn(&Path) -> Result<Vec<T>, DataError>,
         classes: impl Fn(&[T]) -> Vec<usize>,
-    ) -> Result<Self, ClassificationError> {
+    ) -> Result<Self, TaskError> {
         let (all, name) = (read_all(&files.training, &read)?, name_of(&files.training));
         if !files.validation.is_empty() {
             let validation = read_all(&files.validation, &read)?;

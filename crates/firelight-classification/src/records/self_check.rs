@@ -4,18 +4,18 @@
 use burn::data::dataloader::batcher::Batcher;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use firelight_storage::TaskError;
 use firelight_training::{Check, Objective, Run, TrainingModule};
 
 use super::RecordTask;
 use crate::data::{EncodedText, input_of};
 use crate::encoder::TextInput;
-use crate::error::ClassificationError;
 
 /// Examples of the batch that is to be overfitted.
 pub(crate) const EXAMPLES: usize = 8;
 
 /// Checks the model of the structure and the recipe's seed, without dropout, on the first examples.
-pub(crate) fn self_check<T: RecordTask>(run: &Run<T>) -> Result<Vec<Check>, ClassificationError> {
+pub(crate) fn self_check<T: RecordTask>(run: &Run<T>) -> Result<Vec<Check>, TaskError> {
     let (config, seed) = (run.config(), run.recipe.seed);
     let model = T::model(&T::quiet(config), seed, run.device());
     let examples = &run.corpus.training()[..EXAMPLES.min(run.corpus.training().len())];
@@ -31,7 +31,7 @@ pub(crate) fn checks<M: Objective<Loss: Default>>(
     (texts, first_answer): (Vec<&EncodedText>, impl Fn(&M, &TextInput, usize) -> Tensor<1>),
     batch: impl Fn(&Device) -> M::Batch,
     (choices, seed): (Option<usize>, u64),
-) -> Result<Vec<Check>, ClassificationError> {
+) -> Result<Vec<Check>, TaskError> {
     let model = model.valid();
     let task = TrainingModule::new(model.clone(), M::Loss::default());
     let device = model.devices().into_iter().next().unwrap_or_default();
@@ -47,11 +47,11 @@ pub(crate) fn checks<M: Objective<Loss: Default>>(
 fn padding(
     mut texts: Vec<&EncodedText>,
     first_answer: impl Fn(&[&EncodedText], usize) -> Tensor<1>,
-) -> Result<Check, ClassificationError> {
+) -> Result<Check, TaskError> {
     texts.sort_by_key(|text| text.ids.len());
     let logits = |read: &[&EncodedText]| {
         let found = first_answer(read, texts[0].ids.len());
-        found.try_into_vec_as::<f32>().map_err(ClassificationError::device("the logits of the self-check"))
+        found.try_into_vec_as::<f32>().map_err(TaskError::device("the logits of the self-check"))
     };
     let [alone, padded] = [logits(&texts[..1])?, logits(&texts)?];
     Ok(Check::same("padding invariance", &padded, &alone))

@@ -17,6 +17,7 @@ use std::path::Path;
 
 use burn::module::Module;
 use firelight_core::ConfigError;
+use firelight_storage::TaskError;
 use firelight_tasks::problems;
 use firelight_training::metrics::classes::{ClassReport, draw_confusion};
 use firelight_training::{BuiltIn, Evaluator, Problem, RecipeOf, Task, measure};
@@ -31,7 +32,6 @@ pub use targets::Targets;
 use report::Report;
 use score::TextScores;
 
-use crate::error::ClassificationError;
 use crate::loss::{ClassWeights, ProblemType, SequenceLossConfig};
 use crate::model::{TextClassifier, TextClassifierConfig};
 use crate::on_encoder::{on_encoder, other_classes};
@@ -61,7 +61,7 @@ impl Task for Classification {
     type Config = TextClassifierConfig;
     type DataModule = RecordData<Self>;
     type Net = TextClassifier;
-    type Error = ClassificationError;
+    type Error = TaskError;
 
     fn judge(recipe: &ClassificationRecipe) -> Vec<Problem> {
         let model = recipe.model.config(1, vec!["a".into(), "b".into()]).validate();
@@ -79,7 +79,7 @@ impl Task for Classification {
     fn config(recipe: &RecipeOf<Self>, corpus: &Self::DataModule, source: &Path) -> Result<Self::Config, Self::Error> {
         let config = recipe.model.config(corpus.vocabulary().vocab_size(), corpus.targets().labels().names().to_vec());
         let config = config.with_problem_type(corpus.targets().problem_type());
-        ClassificationError::in_config(source, &ConfigError::list(config.validate()))?;
+        TaskError::in_config(source, &ConfigError::list(config.validate()))?;
         Ok(config)
     }
 

@@ -9,14 +9,13 @@ use firelight_data::labelled::{self, Columns, LabelledText};
 use firelight_data::records::RecordFormat;
 use firelight_training::RecipeOf;
 
-use firelight_storage::{InputError, listed};
+use firelight_storage::{InputError, TaskError, listed};
 
 use super::Classification;
 use super::recipe::LabelledRecipe;
 use super::targets::Targets;
 use crate::data::{EncodedText, Example, Target, TextBatcher};
 use crate::encoder::TextInput;
-use crate::error::ClassificationError;
 use crate::loss::{ClassWeights, ProblemType};
 use crate::model::{TextClassifier, TextClassifierConfig};
 use crate::records::{RecordData, RecordTask, Source, classes_of, source};
@@ -34,7 +33,7 @@ impl RecordTask for Classification {
         source!(data)
     }
 
-    fn settle(recipe: &mut RecipeOf<Self>, data: &RecordData<Self>) -> Result<(), ClassificationError> {
+    fn settle(recipe: &mut RecipeOf<Self>, data: &RecordData<Self>) -> Result<(), TaskError> {
         recipe.loss.class_weights = recipe.loss.class_weights.clone().resolved(&class_counts(data));
         match &recipe.loss.class_weights {
             ClassWeights::Given(weights) if weights.len() != data.targets().labels().len() => {
@@ -89,10 +88,10 @@ impl RecordTask for Classification {
         vocabulary: &TextVocabulary,
         (file, texts): (&Path, &[LabelledText]),
         max_seq_len: usize,
-    ) -> Result<Vec<Example>, ClassificationError> {
+    ) -> Result<Vec<Example>, TaskError> {
         let example = |(text, target): (&LabelledText, Target)| {
             let encoded = vocabulary.encode(&text.text, text.pair.as_deref(), max_seq_len);
-            let text = encoded.map_err(ClassificationError::in_line(text.line))?;
+            let text = encoded.map_err(TaskError::in_line(text.line))?;
             Ok(Example { text, target })
         };
         texts.iter().zip(targets.read(file, texts)?).map(example).collect()

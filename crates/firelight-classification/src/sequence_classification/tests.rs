@@ -6,7 +6,7 @@ use std::path::Path;
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 use firelight_core::ParamBuilder;
-use firelight_storage::Checkpoint;
+use firelight_storage::{Checkpoint, TaskError};
 use firelight_training::{
     DataModule, Estimate, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, TaskEvaluation, Trainer,
 };
@@ -15,7 +15,6 @@ use super::records::tests as texts;
 use super::{Classification, ClassificationRecipe, Run, TrainedRun, evaluate};
 use crate::classifier::{Classifier, Prediction};
 use crate::data::TextBatcher;
-use crate::error::ClassificationError;
 use crate::loss::SequenceLossConfig;
 use crate::records::{RecordData, RecordTask};
 use crate::training::ClassifierTask;
@@ -54,7 +53,7 @@ fn number() -> tempfile::TempDir {
     folder(|words| words.into_iter().filter(|word| ["rain", "wind", "sun"].contains(word)).count().to_string())
 }
 
-fn prepare(data: &Path, more: &[(&str, &str)]) -> Result<Run, ClassificationError> {
+fn prepare(data: &Path, more: &[(&str, &str)]) -> Result<Run, TaskError> {
     let request = RunRequest::new(&Device::default()).with_data(data).with_out(data.join("run"));
     Run::prepare(&SMALL.iter().chain(more).fold(request, |request, (key, value)| request.with_override(key, value)))
 }

@@ -12,6 +12,7 @@ mod tests;
 use std::path::Path;
 
 use firelight_core::{ConfigError, LossConfig};
+use firelight_storage::TaskError;
 use firelight_tasks::problems;
 use firelight_training::{BuiltIn, Evaluator, Problem, RecipeOf, Task};
 
@@ -19,7 +20,6 @@ pub use batch::{TagAnswers, TaggedBatch, TaggedBatcher, TaggedExample, TokenClas
 pub use evaluate::evaluate_tags;
 pub use recipe::{TaggedRecipe, TokenClassificationRecipe, TokenKeys, TokenModelRecipe};
 
-use crate::error::ClassificationError;
 use crate::model::{TokenClassifier, TokenClassifierConfig};
 use crate::on_encoder::{on_encoder, other_classes};
 use crate::records::{RecordData, on_records};
@@ -42,7 +42,7 @@ impl Task for TokenClassification {
     type Config = TokenClassifierConfig;
     type DataModule = RecordData<Self>;
     type Net = TokenClassifier;
-    type Error = ClassificationError;
+    type Error = TaskError;
 
     fn judge(recipe: &TokenClassificationRecipe) -> Vec<Problem> {
         let model = recipe.model.config(1, vec!["a".into(), "b".into()]).validate();
@@ -57,7 +57,7 @@ impl Task for TokenClassification {
 
     fn config(recipe: &RecipeOf<Self>, corpus: &Self::DataModule, source: &Path) -> Result<Self::Config, Self::Error> {
         let config = recipe.model.config(corpus.vocabulary().vocab_size(), corpus.targets().names().to_vec());
-        ClassificationError::in_config(source, &ConfigError::list(config.validate()))?;
+        TaskError::in_config(source, &ConfigError::list(config.validate()))?;
         Ok(config)
     }
 

@@ -1,5 +1,6 @@
 //! Tagged sentences as records: their tags, and the parts in which a model reads them.
 
+use firelight_storage::TaskError;
 use std::path::Path;
 
 use burn::tensor::Tensor;
@@ -13,7 +14,6 @@ use super::batch::{TaggedBatcher, TaggedExample};
 use super::recipe::TaggedRecipe;
 use crate::data::EncodedText;
 use crate::encoder::TextInput;
-use crate::error::ClassificationError;
 use crate::model::{TokenClassifier, TokenClassifierConfig};
 use crate::records::{RecordData, RecordTask, Source, first_row, source};
 use crate::vocabulary::TextVocabulary;
@@ -55,11 +55,11 @@ impl RecordTask for TokenClassification {
         vocabulary: &TextVocabulary,
         (file, sentences): (&Path, &[TaggedSentence]),
         max_seq_len: usize,
-    ) -> Result<Vec<TaggedExample>, ClassificationError> {
+    ) -> Result<Vec<TaggedExample>, TaskError> {
         let mut examples: Vec<TaggedExample> = Vec::new();
         for (sentence, tags) in sentences.iter().zip(tagged::tag_ids(tags, file, sentences)?) {
             let parts = vocabulary.encode_words(&sentence.tokens, max_seq_len);
-            let parts = parts.map_err(ClassificationError::in_line(sentence.line))?;
+            let parts = parts.map_err(TaskError::in_line(sentence.line))?;
             let mut tags = tags.into_iter();
             for words in parts {
                 let tags = tags.by_ref().take(words.places.len()).collect();

@@ -6,13 +6,12 @@ use std::path::Path;
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 use firelight_core::{LossConfig, ParamBuilder};
-use firelight_storage::Checkpoint;
+use firelight_storage::{Checkpoint, TaskError};
 use firelight_training::{
     DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, TaskEvaluation, Trainer, merge,
 };
 
 use super::{TaggedBatcher, TokenClassification, TokenClassificationRun, TokenClassifierTask, evaluate_tags};
-use crate::error::ClassificationError;
 use crate::records::RecordTask;
 use crate::tagger::Tagger;
 
@@ -54,7 +53,7 @@ fn folder() -> tempfile::TempDir {
     home
 }
 
-fn prepare(data: &Path, more: &[(&str, &str)]) -> Result<TokenClassificationRun, ClassificationError> {
+fn prepare(data: &Path, more: &[(&str, &str)]) -> Result<TokenClassificationRun, TaskError> {
     let request = RunRequest::new(&Device::default()).with_data(data).with_out(data.join("run"));
     let settings = SMALL.iter().chain(more);
     TokenClassificationRun::prepare(&settings.fold(request, |request, (key, value)| request.with_override(key, value)))

@@ -17,6 +17,7 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
+use firelight_storage::TaskError;
 use firelight_tasks::{cost_of, problems, structure};
 use firelight_training::{BatchCost, BuiltIn, Check, Problem, ROWS, Task};
 
@@ -25,7 +26,6 @@ pub use model_recipe::ModelRecipe;
 pub use recipe::{DataRecipe, LanguageRecipe, Packing, stories_recipe};
 pub use text::LmText;
 
-use crate::error::LanguageError;
 use crate::model::{LanguageModel, LanguageModelConfig, STACK};
 
 /// A training of a language model that is ready to begin.
@@ -49,7 +49,7 @@ impl Task for Language {
     type Config = LanguageModelConfig;
     type DataModule = LmText;
     type Net = LanguageModel;
-    type Error = LanguageError;
+    type Error = TaskError;
 
     fn judge(recipe: &LanguageRecipe) -> Vec<Problem> {
         problems([
@@ -59,9 +59,9 @@ impl Task for Language {
         ])
     }
 
-    fn config(recipe: &LanguageRecipe, corpus: &LmText, source: &Path) -> Result<LanguageModelConfig, LanguageError> {
+    fn config(recipe: &LanguageRecipe, corpus: &LmText, source: &Path) -> Result<LanguageModelConfig, TaskError> {
         let config = recipe.model.config(corpus.tokenizer.vocab_size());
-        LanguageError::in_config(source, &ConfigError::list(config.validate()))?;
+        TaskError::in_config(source, &ConfigError::list(config.validate()))?;
         Ok(config)
     }
 
@@ -74,7 +74,7 @@ impl Task for Language {
         cost_of(&cost, config.vocab_size, tokens)
     }
 
-    fn self_check(run: &Run) -> Result<Vec<Check>, LanguageError> {
+    fn self_check(run: &Run) -> Result<Vec<Check>, TaskError> {
         let (config, tokens) = (run.config().clone(), run.corpus.first_tokens(self_check::TOKENS + 1));
         self_check::self_check(&config.with_adapters(None), run.recipe.seed, &tokens, run.device())
     }

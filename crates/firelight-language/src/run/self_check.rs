@@ -6,10 +6,10 @@ use burn::module::Module;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 use firelight_core::{LossConfig, ParamBuilder, Pass, SequenceInput};
 use firelight_data::Window;
+use firelight_storage::TaskError;
 use firelight_training::Check;
 
 use crate::data::{LmBatch, LmBatcher, tokens as ids};
-use crate::error::LanguageError;
 use crate::model::{LanguageModel, LanguageModelConfig};
 use crate::training::LmTask;
 
@@ -22,7 +22,7 @@ pub(super) fn self_check(
     seed: u64,
     text: &[u32],
     device: &Device,
-) -> Result<Vec<Check>, LanguageError> {
+) -> Result<Vec<Check>, TaskError> {
     let quiet = config.clone().with_transformer(|stack| stack.with_dropout(0.0).with_stochastic_depth(0.0));
     let model = quiet.init_with(&ParamBuilder::new(device, seed)).valid();
     let length = model.max_seq_len().min(TOKENS).min(text.len() - 1);
@@ -41,7 +41,7 @@ pub(super) fn self_check(
 
 impl LanguageModel {
     /// The logits of rows of equal length on the host, row after row; `padding` counts hidden tokens at the left.
-    fn logits_of(&self, rows: &[&[u32]], padding: Option<&[usize]>) -> Result<Vec<f32>, LanguageError> {
+    fn logits_of(&self, rows: &[&[u32]], padding: Option<&[usize]>) -> Result<Vec<f32>, TaskError> {
         let device = self.devices().into_iter().next().unwrap_or_default();
         let shape = [rows.len(), rows[0].len()];
         let mut input = SequenceInput::default();
@@ -50,12 +50,12 @@ impl LanguageModel {
             input = input.with_padding(Tensor::<2, Bool>::from_bool(TensorData::new(flags, shape), &device));
         }
         let logits = self.logits(self.hidden(ids(rows.concat(), shape, &device), &input, &mut Pass::default()));
-        logits.try_into_vec_as().map_err(LanguageError::device("the logits of the self-check"))
+        logits.try_into_vec_as().map_err(TaskError::device("the logits of the self-check"))
     }
 }
 
 /// Other tokens from the middle on change nothing before it.
-fn future(model: &LanguageModel, row: &[u32], logits: &[f32]) -> Result<Check, LanguageError> {
+fn future(model: &LanguageModel, row: &[u32], logits: &[f32]) -> Result<Check, TaskError> {
     let (half, vocab) = (row.len() / 2, model.vocab_size());
     let changed: Vec<u32> =
         row.iter().enumerate().map(|(t, &id)| if t < half { id } else { (id + 1) % vocab as u32 }).collect();
@@ -65,7 +65,7 @@ fn future(model: &LanguageModel, row: &[u32], logits: &[f32]) -> Result<Check, L
 }
 
 /// The first half of the row, padded at its left, gives what it gave.
-fn padding(model: &LanguageModel, row: &[u32], logits: &[f32]) -> Result<Check, LanguageError> {
+fn padding(model: &LanguageModel, row: &[u32], logits: &[f32]) -> Result<Check, TaskError> {
     let (half, vocab) = (row.len() / 2, model.vocab_size());
     let hidden = row.len() - half;
     let padded = [&vec![0; hidden], &row[..half]].concat();

@@ -11,7 +11,7 @@ use firelight_data::{
 
 use super::DataRecipe;
 use super::corpus::{Corpus, Part};
-use crate::error::LanguageError;
+use firelight_storage::TaskError;
 
 /// No vocabulary of BPE is learnt from more text, in bytes: the sources have equal shares in it.
 const LEARNT: usize = 256 << 20;
@@ -33,13 +33,13 @@ pub(super) enum Sources {
 
 impl Sources {
     /// The files at the paths, of which each is a source: a file, or a folder of splits.
-    pub(super) fn at(data: &DataRecipe, paths: &[PathBuf]) -> Result<Self, LanguageError> {
+    pub(super) fn at(data: &DataRecipe, paths: &[PathBuf]) -> Result<Self, TaskError> {
         let files = paths.iter().map(|path| data.split.files(path, &endings())).collect::<Result<_, _>>()?;
         Ok(Self::Files(files))
     }
 
     /// The files of one split of a folder.
-    pub(super) fn of_split(folder: &Path, split: &str) -> Result<Self, LanguageError> {
+    pub(super) fn of_split(folder: &Path, split: &str) -> Result<Self, TaskError> {
         let training = split_files(folder, split, &endings())?;
         Ok(Self::Files(vec![SplitFiles { training, validation: Vec::new() }]))
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_data::{DataError, Documents, Mixture, Split, TokenFile, Tokenizer, Tokens, save_lengths, stories};
-use firelight_storage::{InputError, ModelFolder, read_json, unfit_file, write_json};
+use firelight_storage::{InputError, ModelFolder, TaskError, read_json, unfit_file, write_json};
 use firelight_training::DataModule;
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,6 @@ use super::corpus::{Corpus, Part};
 use super::recipe::begins_anew;
 use super::sources::Sources;
 use super::{DataRecipe, Language, LanguageRecipe};
-use crate::error::LanguageError;
 use crate::training::LmTask;
 
 /// No list of sources is longer, in bytes.
@@ -53,7 +52,7 @@ impl LmText {
         self.parts[0].ids().take(count).collect()
     }
 
-    fn new(recipe: &LanguageRecipe, tokenizer: Tokenizer, parts: [Corpus; 2]) -> Result<Self, LanguageError> {
+    fn new(recipe: &LanguageRecipe, tokenizer: Tokenizer, parts: [Corpus; 2]) -> Result<Self, TaskError> {
         let [training, validation] = &parts;
         training.check(Split::Training, recipe)?;
         validation.check(Split::Validation, recipe)?;
@@ -73,7 +72,7 @@ impl LmText {
 }
 
 impl DataModule<Language> for LmText {
-    fn read(recipe: &mut LanguageRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, LanguageError> {
+    fn read(recipe: &mut LanguageRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, TaskError> {
         let sources = match (paths, recipe.data.stories) {
             ([], Some(length)) => Sources::Generated(stories(recipe.seed, length)),
             ([], None) => {
@@ -96,7 +95,7 @@ impl DataModule<Language> for LmText {
         recipe.data.stories = None;
     }
 
-    fn save(&self, folder: &ModelFolder) -> Result<(), LanguageError> {
+    fn save(&self, folder: &ModelFolder) -> Result<(), TaskError> {
         let ids = self.all().flat_map(|part| part.tokens().iter());
         TokenFile::create(folder.tokens(), self.tokenizer.vocab_size(), ids)?;
         let documents: Vec<_> = self.all().filter_map(Part::documents).collect();
@@ -107,7 +106,7 @@ impl DataModule<Language> for LmText {
         Ok(self.tokenizer.save(folder.tokenizer())?)
     }
 
-    fn open(recipe: &LanguageRecipe, folder: &ModelFolder) -> Result<Self, LanguageError> {
+    fn open(recipe: &LanguageRecipe, folder: &ModelFolder) -> Result<Self, TaskError> {
         let tokenizer = Tokenizer::load(folder.tokenizer())?;
         let tokens = TokenFile::open(folder.tokens())?;
         if tokens.vocab_size() != tokenizer.vocab_size() {
@@ -132,7 +131,7 @@ impl DataModule<Language> for LmText {
         Self::new(recipe, tokenizer, [Corpus::new(training), Corpus::new(validation)])
     }
 
-    fn is_of(&self, recipe: &LanguageRecipe, paths: &[PathBuf]) -> Result<bool, LanguageError> {
+    fn is_of(&self, recipe: &LanguageRecipe, paths: &[PathBuf]) -> Result<bool, TaskError> {
         if paths.is_empty() {
             return Ok(true);
         }
@@ -151,7 +150,7 @@ impl DataModule<Language> for LmText {
         format!("{training} tokens{sources} to train on, {validation} to validate on")
     }
 
-    fn batches_per_epoch(&self, recipe: &LanguageRecipe) -> Result<usize, LanguageError> {
+    fn batches_per_epoch(&self, recipe: &LanguageRecipe) -> Result<usize, TaskError> {
         Ok(self.parts[0].batches_per_epoch(recipe)?)
     }
 
@@ -160,21 +159,17 @@ impl DataModule<Language> for LmText {
         recipe: &LanguageRecipe,
         batches: Range<usize>,
         device: &Device,
-    ) -> Result<TrainLoader<LmTask>, LanguageError> {
+    ) -> Result<TrainLoader<LmTask>, TaskError> {
         Ok(self.parts[0].training_loader(recipe, batches, device)?)
     }
 
-    fn validation_loader(
-        &self,
-        recipe: &LanguageRecipe,
-        device: &Device,
-    ) -> Result<ValidLoader<LmTask>, LanguageError> {
+    fn validation_loader(&self, recipe: &LanguageRecipe, device: &Device) -> Result<ValidLoader<LmTask>, TaskError> {
         Ok(self.parts[1].validation_loader(recipe, device)?)
     }
 }
 
 /// How many tokens of each source are in which part.
-fn read_lengths(path: &Path, tokens: usize) -> Result<Vec<SourceLengths>, LanguageError> {
+fn read_lengths(path: &Path, tokens: usize) -> Result<Vec<SourceLengths>, TaskError> {
     let lengths: Vec<SourceLengths> = read_json(path, SOURCES_LIMIT)?;
     let numbers = lengths.iter().flat_map(|of| [of.training, of.validation]);
     match numbers.fold(0_usize, usize::saturating_add) {
@@ -187,9 +182,9 @@ fn read_lengths(path: &Path, tokens: usize) -> Result<Vec<SourceLengths>, Langua
 }
 
 /// Which kind of tokenizer a file holds is known only once it is read.
-fn check_kind(data: &DataRecipe, tokenizer: &Tokenizer, source: &Path) -> Result<(), LanguageError> {
+fn check_kind(data: &DataRecipe, tokenizer: &Tokenizer, source: &Path) -> Result<(), TaskError> {
     let unfit = begins_anew(&data.tokenizer, tokenizer.kind());
-    LanguageError::in_config(source, &Vec::from_iter(unfit))
+    TaskError::in_config(source, &Vec::from_iter(unfit))
 }
 
 #[cfg(test)]

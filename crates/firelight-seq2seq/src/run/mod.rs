@@ -15,6 +15,7 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
+use firelight_storage::TaskError;
 use firelight_tasks::{cost_of, problems, structure};
 use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, Problem, ROWS, Task};
 
@@ -23,7 +24,6 @@ pub use model_recipe::Seq2SeqModelRecipe;
 pub use pairs::PairText;
 pub use recipe::{PairRecipe, Seq2SeqRecipe, dates_recipe};
 
-use crate::error::Seq2SeqError;
 use crate::model::{STACKS, Seq2SeqConfig, Seq2SeqModel};
 use crate::training::Seq2SeqTask;
 use crate::translator::TranslateOptions;
@@ -50,7 +50,7 @@ impl Task for Seq2Seq {
     type Config = Seq2SeqConfig;
     type DataModule = PairText;
     type Net = Seq2SeqModel;
-    type Error = Seq2SeqError;
+    type Error = TaskError;
 
     fn judge(recipe: &Seq2SeqRecipe) -> Vec<Problem> {
         let (tying, joint) = (recipe.model.tying(), recipe.data.joint);
@@ -67,12 +67,12 @@ impl Task for Seq2Seq {
         ])
     }
 
-    fn config(recipe: &Seq2SeqRecipe, corpus: &PairText, source: &Path) -> Result<Seq2SeqConfig, Seq2SeqError> {
+    fn config(recipe: &Seq2SeqRecipe, corpus: &PairText, source: &Path) -> Result<Seq2SeqConfig, TaskError> {
         let vocabulary = corpus.vocabulary();
         let sizes = [vocabulary.source().vocab_size(), vocabulary.target().vocab_size()];
         let config = recipe.model.config(sizes, vocabulary.ends().start);
         let config = Seq2SeqConfig { joint: vocabulary.is_joint(), ..config };
-        Seq2SeqError::in_config(source, &ConfigError::list(config.validate()))?;
+        TaskError::in_config(source, &ConfigError::list(config.validate()))?;
         Ok(config)
     }
 
@@ -93,7 +93,7 @@ impl Task for Seq2Seq {
         cost_of(&cost, config.target_vocab_size, tokens)
     }
 
-    fn self_check(run: &Run) -> Result<Vec<Check>, Seq2SeqError> {
+    fn self_check(run: &Run) -> Result<Vec<Check>, TaskError> {
         self_check::self_check(run)
     }
 }

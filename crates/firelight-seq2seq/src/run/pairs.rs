@@ -12,7 +12,7 @@ use firelight_data::{
     BatchPlan, Denoising, Dropped, EncodedPair, LengthFilter, Noise, NoiseSeed, Pair, PairColumns, PairFiles,
     ParallelText, SplitFiles, StepLoader, Tokenizer, read_text,
 };
-use firelight_storage::{InputError, ModelFolder, write_json_lines};
+use firelight_storage::{InputError, ModelFolder, TaskError, write_json_lines};
 use firelight_training::DataModule;
 use firelight_training::metrics::text::TextMetric;
 
@@ -20,10 +20,10 @@ use super::files::files_of;
 use super::score::Written;
 use super::{PairRecipe, Seq2Seq, Seq2SeqRecipe};
 use crate::data::{PairBatch, PairBatcher};
-use crate::error::{Seq2SeqError, too_long};
 use crate::model::Seq2SeqModel;
 use crate::translator::{TranslateOptions, Translator};
 use crate::vocabulary::Vocabulary;
+use crate::vocabulary::too_long;
 
 /// The noise of the validation is that of no epoch of the training.
 const VALIDATION_EPOCH: u64 = u64::MAX;
@@ -72,7 +72,7 @@ impl PairText {
         &self.ids.training
     }
 
-    fn new(recipe: &Seq2SeqRecipe, vocabulary: Vocabulary, texts: Parts<Pair>) -> Result<Self, Seq2SeqError> {
+    fn new(recipe: &Seq2SeqRecipe, vocabulary: Vocabulary, texts: Parts<Pair>) -> Result<Self, TaskError> {
         let (training, dropped) = filter(recipe).apply(pieces(recipe, vocabulary.encode_all(&texts.training, 0)?));
         let validation = pieces(recipe, vocabulary.encode_all(&texts.validation, texts.before)?);
         check_lengths(recipe, &validation, texts.before)?;
@@ -89,7 +89,7 @@ impl PairText {
         }
     }
 
-    pub(super) fn training_plan(&self, recipe: &Seq2SeqRecipe) -> Result<BatchPlan, Seq2SeqError> {
+    pub(super) fn training_plan(&self, recipe: &Seq2SeqRecipe) -> Result<BatchPlan, TaskError> {
         let lengths = self.ids.training.iter().map(length);
         Ok(BatchPlan::new(recipe.data.batching, recipe.training.batch_size, lengths)?)
     }
@@ -109,7 +109,7 @@ impl PairText {
 }
 
 impl DataModule<Seq2Seq> for PairText {
-    fn read(recipe: &mut Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, Seq2SeqError> {
+    fn read(recipe: &mut Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, TaskError> {
         let texts = texts_of(recipe, source, paths)?;
         let vocabulary = match recipe.init.run_with_tokenizer(recipe.data.tokenizer.is_file())? {
             Some(run) => Vocabulary::load(&run, recipe.data.joint)?,
@@ -122,18 +122,18 @@ impl DataModule<Seq2Seq> for PairText {
         recipe.data.toy = None;
     }
 
-    fn save(&self, folder: &ModelFolder) -> Result<(), Seq2SeqError> {
+    fn save(&self, folder: &ModelFolder) -> Result<(), TaskError> {
         self.vocabulary.save(folder)?;
         write_json_lines(folder.training_pairs(), &self.texts.training)?;
         Ok(write_json_lines(folder.validation_pairs(), &self.texts.validation)?)
     }
 
-    fn open(recipe: &Seq2SeqRecipe, folder: &ModelFolder) -> Result<Self, Seq2SeqError> {
+    fn open(recipe: &Seq2SeqRecipe, folder: &ModelFolder) -> Result<Self, TaskError> {
         let [training, validation] = [stored(folder.training_pairs())?, stored(folder.validation_pairs())?];
         Self::new(recipe, Vocabulary::load(folder, recipe.data.joint)?, Parts { training, validation, before: 0 })
     }
 
-    fn is_of(&self, recipe: &Seq2SeqRecipe, paths: &[PathBuf]) -> Result<bool, Seq2SeqError> {
+    fn is_of(&self, recipe: &Seq2SeqRecipe, paths: &[PathBuf]) -> Result<bool, TaskError> {
         let other = texts_of(recipe, Path::new(""), paths)?;
         Ok(other.training == self.texts.training && other.validation == self.texts.validation)
     }
@@ -147,7 +147,7 @@ impl DataModule<Seq2Seq> for PairText {
         format!("{training} pairs to train on{dropped}, {validation} to validate on")
     }
 
-    fn batches_per_epoch(&self, recipe: &Seq2SeqRecipe) -> Result<usize, Seq2SeqError> {
+    fn batches_per_epoch(&self, recipe: &Seq2SeqRecipe) -> Result<usize, TaskError> {
         Ok(self.training_plan(recipe)?.num_batches())
     }
 
@@ -156,7 +156,7 @@ impl DataModule<Seq2Seq> for PairText {
         recipe: &Seq2SeqRecipe,
         batches: Range<usize>,
         device: &Device,
-    ) -> Result<Loader, Seq2SeqError> {
+    ) -> Result<Loader, TaskError> {
         let plan = self.training_plan(recipe)?;
         let pairs = InMemDataset::new(self.ids.training.clone());
         let loader = StepLoader::planned(pairs, batcher(&self.vocabulary), plan, device);
@@ -166,7 +166,7 @@ impl DataModule<Seq2Seq> for PairText {
     }
 
     /// The validation pairs, from the short to the long, with noise that is the same at every evaluation.
-    fn validation_loader(&self, recipe: &Seq2SeqRecipe, device: &Device) -> Result<Loader, Seq2SeqError> {
+    fn validation_loader(&self, recipe: &Seq2SeqRecipe, device: &Device) -> Result<Loader, TaskError> {
         let loader = loader_of(&self.vocabulary, self.ids.validation.clone(), device)?;
         let seed = NoiseSeed { seed: recipe.seed, epoch: VALIDATION_EPOCH, index: 0 };
         Ok(Arc::new(self.noisy(loader, move |_| seed)))
@@ -189,7 +189,7 @@ pub(super) fn translations(
 }
 
 /// The pairs that a run folder keeps.
-pub(super) fn stored(path: PathBuf) -> Result<Vec<Pair>, Seq2SeqError> {
+pub(super) fn stored(path: PathBuf) -> Result<Vec<Pair>, TaskError> {
     let columns = PairColumns::usual(&path)?;
     Ok(PairFiles::Records { path, columns }.read()?.pairs)
 }
@@ -199,7 +199,7 @@ pub(super) fn loader_of(
     vocabulary: &Vocabulary,
     pairs: Vec<EncodedPair>,
     device: &Device,
-) -> Result<StepLoader<EncodedPair, PairBatch>, Seq2SeqError> {
+) -> Result<StepLoader<EncodedPair, PairBatch>, TaskError> {
     let lengths: Vec<usize> = pairs.iter().map(length).collect();
     Ok(StepLoader::to_read(InMemDataset::new(pairs), batcher(vocabulary), &lengths, device)?)
 }
@@ -238,7 +238,7 @@ fn filter(recipe: &Seq2SeqRecipe) -> LengthFilter {
 }
 
 /// A model is judged on every pair, so none may be too long.
-pub(super) fn check_lengths(recipe: &Seq2SeqRecipe, pairs: &[EncodedPair], before: usize) -> Result<(), Seq2SeqError> {
+pub(super) fn check_lengths(recipe: &Seq2SeqRecipe, pairs: &[EncodedPair], before: usize) -> Result<(), TaskError> {
     let max_seq_len = recipe.model.transformer.max_seq_len;
     let sides = |pair: &EncodedPair| [("source", pair.source.len() + 1), ("target", pair.target.len() + 1)];
     let all = pairs
@@ -251,7 +251,7 @@ pub(super) fn check_lengths(recipe: &Seq2SeqRecipe, pairs: &[EncodedPair], befor
     }
 }
 
-fn texts_of(recipe: &Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<Parts<Pair>, Seq2SeqError> {
+fn texts_of(recipe: &Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<Parts<Pair>, TaskError> {
     let data = &recipe.data;
     if let (true, Some(toy)) = (paths.is_empty(), data.toy) {
         let training = data.split.of_generated().training_len(data.toy_pairs, "pairs")?;
@@ -281,7 +281,7 @@ fn texts_of(recipe: &Seq2SeqRecipe, source: &Path, paths: &[PathBuf]) -> Result<
 }
 
 /// The pairs of the files of a split.
-pub(super) fn read_all(files: &[PairFiles]) -> Result<Vec<Pair>, Seq2SeqError> {
+pub(super) fn read_all(files: &[PairFiles]) -> Result<Vec<Pair>, TaskError> {
     files.iter().try_fold(Vec::new(), |mut pairs, files| {
         pairs.extend(files.read()?.pairs);
         Ok(pairs)
@@ -292,7 +292,7 @@ pub(super) fn read_all(files: &[PairFiles]) -> Result<Vec<Pair>, Seq2SeqError> {
 type BothPairs = (Vec<Pair>, Option<Vec<Pair>>);
 
 /// The texts of files that are not blank, each a pair with itself.
-fn plain_texts(data: &PairRecipe, source: &Path, paths: &[PathBuf]) -> Result<BothPairs, Seq2SeqError> {
+fn plain_texts(data: &PairRecipe, source: &Path, paths: &[PathBuf]) -> Result<BothPairs, TaskError> {
     let [path] = paths else {
         let problem = "makes pairs out of a plain text (data.objective)";
         return Err(InputError::in_file(source, problem).advise("give one text file with --data").into());
@@ -302,7 +302,7 @@ fn plain_texts(data: &PairRecipe, source: &Path, paths: &[PathBuf]) -> Result<Bo
     Ok((texts_in(data, &training)?, validation))
 }
 
-fn texts_in(data: &PairRecipe, files: &[PathBuf]) -> Result<Vec<Pair>, Seq2SeqError> {
+fn texts_in(data: &PairRecipe, files: &[PathBuf]) -> Result<Vec<Pair>, TaskError> {
     files.iter().try_fold(Vec::new(), |mut pairs, file| {
         let text = read_text(file)?;
         let texts = data.documents.split(&text).into_iter().map(str::trim_end).filter(|text| !text.is_empty());
@@ -312,7 +312,7 @@ fn texts_in(data: &PairRecipe, files: &[PathBuf]) -> Result<Vec<Pair>, Seq2SeqEr
 }
 
 /// Tokenizers know the training split alone.
-fn train_tokenizers(recipe: &Seq2SeqRecipe, training: &[Pair]) -> Result<Vocabulary, Seq2SeqError> {
+fn train_tokenizers(recipe: &Seq2SeqRecipe, training: &[Pair]) -> Result<Vocabulary, TaskError> {
     let train = |text: &str| Tokenizer::train(&recipe.data.tokenizer, text);
     if let Some(objective) = &recipe.data.objective {
         let text: String = training.iter().flat_map(|pair| [pair.target.as_str(), "\n"]).collect();

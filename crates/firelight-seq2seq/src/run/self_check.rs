@@ -6,12 +6,12 @@ use burn::module::Module;
 use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_data::EncodedPair;
+use firelight_storage::TaskError;
 use firelight_training::{Check, Task};
 
 use super::pairs::batcher;
 use super::{Run, Seq2Seq};
 use crate::data::right_padded;
-use crate::error::Seq2SeqError;
 use crate::model::Seq2SeqModel;
 use crate::training::Seq2SeqTask;
 
@@ -22,7 +22,7 @@ const PAIRS: usize = 4;
 const TOKENS: usize = 512;
 
 /// Checks the model without dropout and adapters on the first pairs.
-pub(super) fn self_check(run: &Run) -> Result<Vec<Check>, Seq2SeqError> {
+pub(super) fn self_check(run: &Run) -> Result<Vec<Check>, TaskError> {
     let (corpus, seed) = (&run.corpus, run.recipe.seed);
     let bare = run.config().clone().with_adapters(None);
     let quiet = bare.with_both(|stack| stack.with_dropout(0.0).with_stochastic_depth(0.0));
@@ -48,21 +48,16 @@ pub(super) fn self_check(run: &Run) -> Result<Vec<Check>, Seq2SeqError> {
 }
 
 /// The logits of a target after a source, token after token, of the last of `sources`; all are read in one batch.
-fn logits(
-    model: &Seq2SeqModel,
-    sources: &[Vec<u32>],
-    target: &[u32],
-    device: &Device,
-) -> Result<Vec<f32>, Seq2SeqError> {
+fn logits(model: &Seq2SeqModel, sources: &[Vec<u32>], target: &[u32], device: &Device) -> Result<Vec<f32>, TaskError> {
     let (source, padding) = right_padded(sources, device);
     let (target, _) = right_padded(&vec![target.to_vec(); sources.len()], device);
     let logits = model.forward(source, padding, target);
     let last = logits.narrow(0, sources.len() - 1, 1);
-    last.try_into_vec_as().map_err(Seq2SeqError::device("the logits of the self-check"))
+    last.try_into_vec_as().map_err(TaskError::device("the logits of the self-check"))
 }
 
 /// Other target tokens from the middle on change nothing before it.
-fn future(model: &Seq2SeqModel, pair: &EncodedPair, device: &Device) -> Result<Check, Seq2SeqError> {
+fn future(model: &Seq2SeqModel, pair: &EncodedPair, device: &Device) -> Result<Check, TaskError> {
     let (half, vocab) = (pair.target.len().div_ceil(2), model.vocab_size());
     let other = |(t, &id): (usize, &u32)| if t < half { id } else { (id + 1) % vocab as u32 };
     let changed: Vec<u32> = pair.target.iter().enumerate().map(other).collect();
@@ -73,10 +68,7 @@ fn future(model: &Seq2SeqModel, pair: &EncodedPair, device: &Device) -> Result<C
 }
 
 /// A longer source in the same batch, and so padding, changes nothing of the logits after the last one.
-fn padding(
-    source: &[u32],
-    logits: impl Fn(&[Vec<u32>]) -> Result<Vec<f32>, Seq2SeqError>,
-) -> Result<Check, Seq2SeqError> {
+fn padding(source: &[u32], logits: impl Fn(&[Vec<u32>]) -> Result<Vec<f32>, TaskError>) -> Result<Check, TaskError> {
     let half = source[..source.len().div_ceil(2)].to_vec();
     let alone = logits(std::slice::from_ref(&half))?;
     let padded = logits(&[source.to_vec(), half])?;
@@ -118,7 +110,7 @@ mod tests {
             let (source, _) = right_padded(sources, &device);
             let (target, _) = right_padded(&vec![pair.target.clone(); sources.len()], &device);
             let logits = model.forward(source, None, target).narrow(0, sources.len() - 1, 1);
-            logits.try_into_vec_as().map_err(Seq2SeqError::device("the logits"))
+            logits.try_into_vec_as().map_err(TaskError::device("the logits"))
         };
         let check = padding(&pair.source, unmasked).unwrap();
         assert!(!check.holds() && check.to_string().starts_with("padding invariance: FAILED"), "{check}");

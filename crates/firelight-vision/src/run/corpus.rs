@@ -8,13 +8,12 @@ use std::sync::Arc;
 use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
 use firelight_data::{ImageDataset, ImageFiles, ImageSet, Normalization, StepLoader};
-use firelight_storage::{InputError, ModelFolder, read_json, shortened, write_json};
+use firelight_storage::{InputError, ModelFolder, TaskError, read_json, shortened, write_json};
 use firelight_training::DataModule;
 use serde::{Deserialize, Serialize};
 
 use super::{ImageRecipe, Vision, VisionRecipe};
 use crate::data::{ImageBatch, ImageBatcher};
-use crate::error::VisionError;
 
 /// Images of one validation batch: enough to keep the cores busy, few enough for small memories.
 const VALIDATION_BATCH: usize = 128;
@@ -69,7 +68,7 @@ impl ImageCorpus {
         &self.normalization
     }
 
-    pub(super) fn of_files(recipe: &ImageRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, VisionError> {
+    pub(super) fn of_files(recipe: &ImageRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, TaskError> {
         let folder = match paths {
             [folder] => folder,
             [] => {
@@ -95,11 +94,11 @@ impl ImageCorpus {
 }
 
 impl DataModule<Vision> for ImageCorpus {
-    fn read(recipe: &mut VisionRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, VisionError> {
+    fn read(recipe: &mut VisionRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, TaskError> {
         Self::of_files(&recipe.data, source, paths)
     }
 
-    fn save(&self, folder: &ModelFolder) -> Result<(), VisionError> {
+    fn save(&self, folder: &ModelFolder) -> Result<(), TaskError> {
         let both = self.training.followed_by(&self.validation)?;
         both.save(folder.images())?;
         let index = Index {
@@ -112,7 +111,7 @@ impl DataModule<Vision> for ImageCorpus {
         Ok(write_json(folder.image_index(), &index)?)
     }
 
-    fn open(_recipe: &VisionRecipe, folder: &ModelFolder) -> Result<Self, VisionError> {
+    fn open(_recipe: &VisionRecipe, folder: &ModelFolder) -> Result<Self, TaskError> {
         let index: Index = read_json(folder.image_index(), INDEX_LIMIT)?;
         let count = index.labels.len();
         let both = ImageSet::of_run(folder, &index.normalization, index.classes, index.labels)?;
@@ -120,7 +119,7 @@ impl DataModule<Vision> for ImageCorpus {
         Ok(Self { training, validation, normalization: index.normalization, skipped: index.skipped })
     }
 
-    fn is_of(&self, recipe: &VisionRecipe, paths: &[PathBuf]) -> Result<bool, VisionError> {
+    fn is_of(&self, recipe: &VisionRecipe, paths: &[PathBuf]) -> Result<bool, TaskError> {
         Ok(Self::of_files(&recipe.data, Path::new(""), paths)? == *self)
     }
 
@@ -134,7 +133,7 @@ impl DataModule<Vision> for ImageCorpus {
         format!("{training} images of {shape} in {classes} classes to train on{skipped}, {validation} to validate on")
     }
 
-    fn batches_per_epoch(&self, recipe: &VisionRecipe) -> Result<usize, VisionError> {
+    fn batches_per_epoch(&self, recipe: &VisionRecipe) -> Result<usize, TaskError> {
         Ok(self.training.len().div_ceil(recipe.training.batch_size))
     }
 
@@ -143,7 +142,7 @@ impl DataModule<Vision> for ImageCorpus {
         recipe: &VisionRecipe,
         batches: Range<usize>,
         device: &Device,
-    ) -> Result<Loader, VisionError> {
+    ) -> Result<Loader, TaskError> {
         let (size, data) = (recipe.training.batch_size, &recipe.data);
         let images = ImageDataset::for_training(
             self.training.clone(),
@@ -158,7 +157,7 @@ impl DataModule<Vision> for ImageCorpus {
         Ok(loader.slice(batches.start.saturating_mul(size), batches.end.saturating_mul(size)))
     }
 
-    fn validation_loader(&self, _recipe: &VisionRecipe, device: &Device) -> Result<Loader, VisionError> {
+    fn validation_loader(&self, _recipe: &VisionRecipe, device: &Device) -> Result<Loader, TaskError> {
         Ok(loader_of(self.validation.clone(), self.normalization.clone(), device))
     }
 }

@@ -15,7 +15,7 @@ use std::path::Path;
 use burn::module::Module;
 use burn::tensor::Device;
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
-use firelight_storage::listed;
+use firelight_storage::{TaskError, listed};
 use firelight_tasks::{cost_of, patch_grid, problems, structure};
 use firelight_training::metrics::classes::draw_confusion;
 use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, PositionGrid, Problem, Task, measure};
@@ -25,7 +25,6 @@ pub use evaluate::evaluate;
 pub use model_recipe::VisionModelRecipe;
 pub use recipe::{ImageRecipe, VisionRecipe, images_recipe};
 
-use crate::error::VisionError;
 use crate::model::{VIT, VisionConfig, VisionModel};
 use crate::training::VisionTask;
 
@@ -51,7 +50,7 @@ impl Task for Vision {
     type Config = VisionConfig;
     type DataModule = ImageCorpus;
     type Net = VisionModel;
-    type Error = VisionError;
+    type Error = TaskError;
 
     fn judge(recipe: &VisionRecipe) -> Vec<Problem> {
         let model = recipe.model.sketch(recipe.data.image_size).validate();
@@ -63,11 +62,11 @@ impl Task for Vision {
         ])
     }
 
-    fn config(recipe: &VisionRecipe, corpus: &ImageCorpus, source: &Path) -> Result<VisionConfig, VisionError> {
+    fn config(recipe: &VisionRecipe, corpus: &ImageCorpus, source: &Path) -> Result<VisionConfig, TaskError> {
         let vit = recipe.model.config(corpus.training().shape(), corpus.classes().len());
         let (classes, normalization) = (corpus.classes().to_vec(), corpus.normalization().clone());
         let config = VisionConfig { classes, normalization, adapters: recipe.model.adapters(), vit };
-        VisionError::in_config(source, &ConfigError::list(config.validate()))?;
+        TaskError::in_config(source, &ConfigError::list(config.validate()))?;
         Ok(config)
     }
 
@@ -87,7 +86,7 @@ impl Task for Vision {
         Box::new(score::ClassScores::default())
     }
 
-    fn figures(model: &VisionModel, corpus: &ImageCorpus) -> Result<Vec<(String, String)>, VisionError> {
+    fn figures(model: &VisionModel, corpus: &ImageCorpus) -> Result<Vec<(String, String)>, TaskError> {
         let task = VisionTask::new(model.valid(), LossConfig::default());
         let mut scores = score::ClassScores::default();
         let (images, normalization) = (corpus.validation().clone(), corpus.normalization().clone());
@@ -103,7 +102,7 @@ impl Task for Vision {
         cost_of(&cost, logits_per_token, recipe.training.batch_size.saturating_mul(tokens))
     }
 
-    fn self_check(run: &Run) -> Result<Vec<Check>, VisionError> {
+    fn self_check(run: &Run) -> Result<Vec<Check>, TaskError> {
         self_check::self_check(run)
     }
 }

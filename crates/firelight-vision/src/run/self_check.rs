@@ -4,12 +4,12 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use firelight_core::LossConfig;
+use firelight_storage::TaskError;
 use firelight_training::{Check, Task, TrainingError};
 
 use super::corpus::loader_of;
 use super::{ImageCorpus, Run, Vision};
 use crate::data::ImageBatch;
-use crate::error::VisionError;
 use crate::model::{VisionConfig, VisionModel};
 use crate::training::VisionTask;
 
@@ -17,7 +17,7 @@ use crate::training::VisionTask;
 const IMAGES: usize = 8;
 
 /// Checks the model without dropout and adapters on the first images.
-pub(super) fn self_check(run: &Run) -> Result<Vec<Check>, VisionError> {
+pub(super) fn self_check(run: &Run) -> Result<Vec<Check>, TaskError> {
     let (config, corpus, seed) = (run.config(), &run.corpus, run.recipe.seed);
     let bare = VisionConfig { adapters: None, ..config.clone() };
     let quiet = bare.with_stack(|stack| stack.with_dropout(0.0).with_stochastic_depth(0.0));
@@ -33,7 +33,7 @@ pub(super) fn self_check(run: &Run) -> Result<Vec<Check>, VisionError> {
 }
 
 /// The first images as they are.
-fn first(corpus: &ImageCorpus, device: &Device) -> Result<ImageBatch, VisionError> {
+fn first(corpus: &ImageCorpus, device: &Device) -> Result<ImageBatch, TaskError> {
     let images = corpus.training();
     let few = IMAGES.min(images.len());
     let (first, _) = images.split((images.len() - few).max(1))?;
@@ -43,9 +43,9 @@ fn first(corpus: &ImageCorpus, device: &Device) -> Result<ImageBatch, VisionErro
 }
 
 /// An image alone has the logits that it has among others.
-fn batch_mates(model: &VisionModel, images: Tensor<4>) -> Result<Check, VisionError> {
-    let logits = |images: Tensor<4>| -> Result<Vec<f32>, VisionError> {
-        model.forward(images).try_into_vec_as().map_err(VisionError::device("the logits of the self-check"))
+fn batch_mates(model: &VisionModel, images: Tensor<4>) -> Result<Check, TaskError> {
+    let logits = |images: Tensor<4>| -> Result<Vec<f32>, TaskError> {
+        model.forward(images).try_into_vec_as().map_err(TaskError::device("the logits of the self-check"))
     };
     let (alone, together) = (logits(images.clone().narrow(0, 0, 1))?, logits(images)?);
     Ok(Check::same("batch invariance", &together[..alone.len()], &alone))

@@ -11,15 +11,15 @@ use firelight_data::{
     CaptionedImages, HeldOut, ImageError, ImageFiles, ImageSet, Normalization, PairColumns, PairFiles, SplitConfig,
     StepLoader, Tokenizer, drawn_digits, folder_of,
 };
-use firelight_storage::{InputError, ModelFolder, read_json, write_json};
+use firelight_storage::{InputError, ModelFolder, TaskError, read_json, write_json};
 use firelight_training::DataModule;
 use serde::{Deserialize, Serialize};
 
 use super::super::training::{CaptionBatch, CaptionBatcher, CaptionSample};
 use super::Captioning;
 use super::recipe::{CaptionRecipe, ImageTextRecipe};
-use crate::error::{Seq2SeqError, too_long};
 use crate::vocabulary::Vocabulary;
+use crate::vocabulary::too_long;
 
 /// The list of a folder: objects with `image`, a path beside the list, and `caption`.
 const LIST: &str = "captions.jsonl";
@@ -87,7 +87,7 @@ impl CaptionData {
         vocabulary: Vocabulary,
         normalization: Normalization,
         images: CaptionedImages,
-    ) -> Result<Self, Seq2SeqError> {
+    ) -> Result<Self, TaskError> {
         let validation = Part::new(recipe, &vocabulary, images, 0)?;
         Ok(Self { vocabulary, normalization, training: validation.clone(), validation })
     }
@@ -97,7 +97,7 @@ impl CaptionData {
         vocabulary: Vocabulary,
         normalization: Normalization,
         [training, validation]: [CaptionedImages; 2],
-    ) -> Result<Self, Seq2SeqError> {
+    ) -> Result<Self, TaskError> {
         let before = training.captions.len();
         let training = Part::new(recipe, &vocabulary, training, 0)?;
         let validation = Part::new(recipe, &vocabulary, validation, before)?;
@@ -123,14 +123,14 @@ impl Part {
         vocabulary: &Vocabulary,
         texts: CaptionedImages,
         before: usize,
-    ) -> Result<Self, Seq2SeqError> {
+    ) -> Result<Self, TaskError> {
         let max_seq_len = recipe.model.transformer.max_seq_len;
         let encode = |(index, caption): (usize, &String)| {
             let line = before + index;
-            let ids = vocabulary.target().encode(caption).map_err(Seq2SeqError::in_line(line))?;
+            let ids = vocabulary.target().encode(caption).map_err(TaskError::in_line(line))?;
             match ids.len() + 1 {
                 tokens if tokens > max_seq_len => {
-                    Err(Seq2SeqError::from(too_long((line + 1, "caption"), tokens, max_seq_len)))
+                    Err(TaskError::from(too_long((line + 1, "caption"), tokens, max_seq_len)))
                 }
                 _ => Ok(ids),
             }
@@ -141,7 +141,7 @@ impl Part {
 }
 
 impl DataModule<Captioning> for CaptionData {
-    fn read(recipe: &mut CaptionRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, Seq2SeqError> {
+    fn read(recipe: &mut CaptionRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, TaskError> {
         let parts = images_of(&recipe.data, recipe.seed, source, paths)?;
         let normalization = Normalization::of(&parts[0].images);
         let vocabulary = match recipe.init.run_with_tokenizer(recipe.data.tokenizer.is_file())? {
@@ -159,7 +159,7 @@ impl DataModule<Captioning> for CaptionData {
         recipe.data.drawn_digits = 0;
     }
 
-    fn save(&self, folder: &ModelFolder) -> Result<(), Seq2SeqError> {
+    fn save(&self, folder: &ModelFolder) -> Result<(), TaskError> {
         let [training, validation] = [self.training(), self.validation()];
         training.images.followed_by(&validation.images)?.save(folder.images())?;
         let captions = [&training.captions[..], &validation.captions[..]].concat();
@@ -168,7 +168,7 @@ impl DataModule<Captioning> for CaptionData {
         Ok(self.vocabulary.save(folder)?)
     }
 
-    fn open(recipe: &CaptionRecipe, folder: &ModelFolder) -> Result<Self, Seq2SeqError> {
+    fn open(recipe: &CaptionRecipe, folder: &ModelFolder) -> Result<Self, TaskError> {
         let index: Index = read_json(folder.image_index(), INDEX_LIMIT)?;
         let count = index.captions.len();
         let images = ImageSet::of_run(folder, &index.normalization, vec![String::new()], vec![0; count])?;
@@ -177,7 +177,7 @@ impl DataModule<Captioning> for CaptionData {
         Self::new(recipe, Vocabulary::load(folder, true)?, index.normalization, [training, validation])
     }
 
-    fn is_of(&self, recipe: &CaptionRecipe, paths: &[PathBuf]) -> Result<bool, Seq2SeqError> {
+    fn is_of(&self, recipe: &CaptionRecipe, paths: &[PathBuf]) -> Result<bool, TaskError> {
         let [training, validation] = images_of(&recipe.data, recipe.seed, Path::new(""), paths)?;
         Ok(training == *self.training() && validation == *self.validation())
     }
@@ -188,7 +188,7 @@ impl DataModule<Captioning> for CaptionData {
         format!("{training} images of {shape} with captions to train on, {validation} to validate on")
     }
 
-    fn batches_per_epoch(&self, recipe: &CaptionRecipe) -> Result<usize, Seq2SeqError> {
+    fn batches_per_epoch(&self, recipe: &CaptionRecipe) -> Result<usize, TaskError> {
         Ok(self.training().captions.len().div_ceil(recipe.training.batch_size))
     }
 
@@ -197,12 +197,12 @@ impl DataModule<Captioning> for CaptionData {
         recipe: &CaptionRecipe,
         batches: Range<usize>,
         device: &Device,
-    ) -> Result<Loader, Seq2SeqError> {
+    ) -> Result<Loader, TaskError> {
         let loader = self.loader(&self.training, recipe.training.batch_size, device);
         Ok(Arc::new(loader.shuffled(recipe.seed, batches).with_workers(recipe.data.workers)))
     }
 
-    fn validation_loader(&self, _recipe: &CaptionRecipe, device: &Device) -> Result<Loader, Seq2SeqError> {
+    fn validation_loader(&self, _recipe: &CaptionRecipe, device: &Device) -> Result<Loader, TaskError> {
         Ok(Arc::new(self.loader(&self.validation, VALIDATION_BATCH, device)))
     }
 }
@@ -231,7 +231,7 @@ fn images_of(
     seed: u64,
     source: &Path,
     paths: &[PathBuf],
-) -> Result<[CaptionedImages; 2], Seq2SeqError> {
+) -> Result<[CaptionedImages; 2], TaskError> {
     let path = match paths {
         [] if recipe.drawn_digits == 0 => {
             let problem = format!("the recipe `{}` needs images to train on", source.display());
@@ -267,7 +267,7 @@ fn images_of(
 }
 
 /// A folder that holds neither captions nor labelled images.
-fn no_captions(error: ImageError, path: &Path) -> Seq2SeqError {
+fn no_captions(error: ImageError, path: &Path) -> TaskError {
     match error {
         ImageError::NoImages { .. } => no_list(path).into(),
         error => error.into(),
@@ -297,7 +297,7 @@ pub(super) fn list_of(path: &Path) -> Option<PathBuf> {
 }
 
 /// The images of a list with their captions.
-pub(super) fn captioned(recipe: &ImageTextRecipe, list: &Path) -> Result<CaptionedImages, Seq2SeqError> {
+pub(super) fn captioned(recipe: &ImageTextRecipe, list: &Path) -> Result<CaptionedImages, TaskError> {
     let columns = PairColumns { source: "image".into(), target: "caption".into() };
     let pairs = PairFiles::Records { path: list.into(), columns }.read()?.pairs;
     let folder = list.parent().unwrap_or(Path::new(""));
@@ -308,7 +308,7 @@ pub(super) fn captioned(recipe: &ImageTextRecipe, list: &Path) -> Result<Caption
 }
 
 /// Names the list that holds what a user is to mend.
-pub(super) fn of_list<E: Into<Seq2SeqError>>(list: &Path) -> impl FnOnce(E) -> Seq2SeqError {
+pub(super) fn of_list<E: Into<TaskError>>(list: &Path) -> impl FnOnce(E) -> TaskError {
     move |error| match error.into() {
         error if error.is_user_error() => InputError::in_file(list, format!("cannot be used: {error}")).into(),
         error => error,

@@ -13,13 +13,13 @@ use std::path::Path;
 use burn::tensor::Device;
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
 use firelight_data::Image;
+use firelight_storage::TaskError;
 use firelight_tasks::{cost_of, patch_grid, problems, structure};
 use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, PositionGrid, Problem, Run, Task, TrainingModule};
 
 use super::CAPTIONING_TASK;
 use super::captioner::Captioner;
 use super::model::{CaptionConfig, CaptionModel, STACKS};
-use crate::error::Seq2SeqError;
 use crate::run::score::{TargetScores, Written};
 pub use data::CaptionData;
 pub use evaluate::evaluate_captions;
@@ -39,7 +39,7 @@ impl Task for Captioning {
     type Config = CaptionConfig;
     type DataModule = CaptionData;
     type Net = CaptionModel;
-    type Error = Seq2SeqError;
+    type Error = TaskError;
 
     fn judge(recipe: &CaptionRecipe) -> Vec<Problem> {
         problems([
@@ -49,11 +49,11 @@ impl Task for Captioning {
         ])
     }
 
-    fn config(recipe: &CaptionRecipe, data: &CaptionData, source: &Path) -> Result<CaptionConfig, Seq2SeqError> {
+    fn config(recipe: &CaptionRecipe, data: &CaptionData, source: &Path) -> Result<CaptionConfig, TaskError> {
         let images = (data.training().images.shape(), data.normalization().clone());
         let vocabulary = data.vocabulary();
         let config = recipe.model.config(images, vocabulary.target().vocab_size(), vocabulary.ends().start);
-        Seq2SeqError::in_config(source, &ConfigError::list(config.validate()))?;
+        TaskError::in_config(source, &ConfigError::list(config.validate()))?;
         Ok(config)
     }
 
@@ -83,7 +83,7 @@ impl Task for Captioning {
         cost_of(&cost, config.vocab_size, recipe.training.batch_size.saturating_mul(length))
     }
 
-    fn self_check(run: &Run<Self>) -> Result<Vec<Check>, Seq2SeqError> {
+    fn self_check(run: &Run<Self>) -> Result<Vec<Check>, TaskError> {
         self_check::self_check(run)
     }
 }
