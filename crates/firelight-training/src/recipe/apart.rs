@@ -42,7 +42,7 @@ fn fields_of_both<Own: DeserializeOwned + 'static, Rest: DeserializeOwned + 'sta
     static KNOWN: Mutex<BTreeMap<TypeId, Fields>> = Mutex::new(BTreeMap::new());
     let [own, rest] = [fields_of::<Own>(), fields_of::<Rest>()].map(Option::unwrap_or_default);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    *known.entry(TypeId::of::<(Own, Rest)>()).or_insert_with(|| [own, rest].concat().leak())
+    known.entry(TypeId::of::<(Own, Rest)>()).or_insert_with(|| [own, rest].concat().leak())
 }
 
 struct ApartVisitor<Own, Rest>(PhantomData<(Own, Rest)>);
