@@ -228,7 +228,7 @@ fn check_lengths(lengths: &[usize], max_tokens: usize) -> Result<(), DataError> 
 /// unless one item alone has more, `max_tokens` tokens, padding included. An item without tokens is in none.
 ///
 /// ```
-/// let batches = firelight_data::longest_first([2, 0, 5, 2, 1], 6, 9);
+/// let batches = firelight_data::longest_first([2, 0, 5, 2, 1], 5, 9);
 /// assert_eq!(batches, [vec![2], vec![0, 3], vec![4]]);
 /// ```
 pub fn longest_first(lengths: impl IntoIterator<Item = usize>, max_tokens: usize, most: usize) -> Vec<Vec<usize>> {
