@@ -53,14 +53,16 @@ pub(crate) fn run_without_kernels() -> Result<()> {
 }
 
 /// Documentation examples run once, on flex. Of the GPU features exactly one is built in: `vulkan` beside `wgpu` would
-/// make both compile SPIR-V, which software Vulkan does not survive.
+/// make both compile SPIR-V, which software Vulkan does not survive. It does without autotune, too, whose candidates take
+/// most of its time.
 fn arguments(device: &str, release: bool) -> String {
     let profile = if release { " --release" } else { "" };
     match device {
         "flex" if !release => "test --workspace --features ndarray".to_owned(),
         "ndarray" if !release => "test --workspace --features ndarray --tests".to_owned(),
         "flex" | "ndarray" => format!("test {NUMERICAL_PACKAGES} --features ndarray --tests{profile}"),
-        gpu => format!("test {NUMERICAL_PACKAGES} --features {gpu} --tests --no-fail-fast{profile}"),
+        "wgpu" => format!("test {NUMERICAL_PACKAGES} --features wgpu --tests --no-fail-fast{profile}"),
+        gpu => format!("test {NUMERICAL_PACKAGES} --features {gpu},autotune --tests --no-fail-fast{profile}"),
     }
 }
 
