@@ -5,7 +5,7 @@ use burn::tensor::{Bool, Int, Tensor, TensorData};
 use firelight::kernels::{assert_close, assert_same_bits};
 use firelight::nn::invariants::{causality, parts_equal_whole, rows_sum_to_one};
 use firelight::nn::{
-    AttentionMechanism, AttentionPattern, AttentionTrace, Cache, EncoderOutput, ParamBuilder, Pass, PositionConfig,
+    AttentionMechanism, AttentionPattern, Trace, Cache, EncoderOutput, ParamBuilder, Pass, PositionConfig,
     ProjectionKind, SequenceInput, Transformer, TransformerConfig, WeightInit,
 };
 use firelight::storage::{load_weights, save_weights};
@@ -159,7 +159,7 @@ fn traces_of_every_mechanism_have_rows_that_sum_to_one() {
     for config in grid() {
         let model = config.init_with(&ParamBuilder::new(&device(), 0));
         let (x, next) = (noise.tensor([1, 5, 16]), noise.tensor([1, 1, 16]));
-        let (mut cache, mut trace) = (model.full_cache(LENGTH), AttentionTrace::default());
+        let (mut cache, mut trace) = (model.full_cache(LENGTH), Trace::default());
         for x in [x.clone(), next.clone()] {
             let length = x.dims()[1];
             let traced = model.forward(

@@ -4,7 +4,7 @@
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 use firelight::nn::invariants::{parts_equal_whole, rows_sum_to_one};
 use firelight::nn::{
-    AttentionContext, AttentionMask, AttentionPattern, AttentionTrace, Cache, Layer, LayerContext, LayerPass,
+    AttentionContext, AttentionMask, AttentionPattern, Trace, Cache, Layer, LayerContext, LayerPass,
     ParamBuilder, Pass, PositionConfig, SequenceInput, Transformer, TransformerConfig, WeightInit,
 };
 
@@ -204,7 +204,7 @@ fn a_trace_shows_the_keys_that_a_layer_still_reads() {
     let mut noise = Noise::new(27);
     for (patterns, spans) in forgetful() {
         let model = long(patterns, PositionConfig::rotary());
-        let (mut cache, mut trace) = (model.cache(LONG), AttentionTrace::default());
+        let (mut cache, mut trace) = (model.cache(LONG), Trace::default());
         for length in [200, 3] {
             let mut pass = Pass::cached(&mut cache).with_trace(&mut trace);
             model.forward(noise.tensor([1, length, 16]), &SequenceInput::default(), &mut pass);

@@ -254,7 +254,7 @@ mod tests {
     use super::*;
     use crate::invariants::stack;
     use crate::{
-        AttentionConfig, AttentionContext, AttentionTrace, Cache, Init, MixerConfig, ParamBuilder, Pass,
+        AttentionConfig, AttentionContext, Trace, Cache, Init, MixerConfig, ParamBuilder, Pass,
         PositionConfig, SequenceInput, Transformer, TransformerConfig, WeightInit,
     };
     use burn::tensor::{Device, FloatDType, Int, TensorData};
@@ -441,7 +441,7 @@ mod tests {
     #[test]
     fn its_layer_of_a_trace_is_empty() {
         let device = Device::default();
-        let mut trace = AttentionTrace::default();
+        let mut trace = Trace::default();
         let mut pass = Pass::default().with_trace(&mut trace);
         hybrid(&device).forward(noise([1, 4, 8], 9, &device), &SequenceInput::default(), &mut pass);
         assert_eq!(

@@ -3,31 +3,36 @@
 use crate::cache::{Cache, LayerCache};
 use crate::context::CrossKeyValues;
 use crate::precision::Precision;
+use crate::residual::ResidualStream;
 use crate::state::State;
 use burn::tensor::{Bool, Device, FloatDType, Int, Tensor};
 use std::ops::Range;
 
-/// The attention weights of one pass, of every layer. A pass that continues a cache fills it anew.
+/// What the layers of one pass did: their attention weights, and the residual stream between them. A pass that continues a cache fills
+/// it anew.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
-/// use firelight_core::{AttentionTrace, Pass, SequenceInput, TransformerConfig};
+/// use firelight_core::{Trace, Pass, SequenceInput, TransformerConfig};
 ///
 /// let device = Device::flex();
 /// let model = TransformerConfig::new(16, 4, 2).init(&device);
-/// let mut trace = AttentionTrace::default();
+/// let mut trace = Trace::default();
 /// let x = Tensor::<3>::zeros([1, 3, 16], &device);
 /// model.forward(x, &SequenceInput::default(), &mut Pass::default().with_trace(&mut trace));
 /// assert_eq!(trace.layers.len(), 2);
 /// assert_eq!(trace.layers[0].attention.as_ref().map(|weights| weights.dims()), Some([1, 4, 3, 3]));
+/// assert_eq!(trace.layers[0].output.as_ref().map(|x| x.dims()), Some([1, 3, 16]));
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct AttentionTrace {
+pub struct Trace {
+    /// What the first layer reads, `[B, T, D]`.
+    pub embeddings: Option<Tensor<3>>,
     /// One entry per layer.
     pub layers: Vec<LayerTrace>,
 }
 
-/// The attention weights of one layer. Dropout is included, so that the weights times the values are what the layer saw. Where heads
+/// The attention weights of one layer and the residual stream behind it. Dropout is included, so that the weights times the values are what the layer saw. Where heads
 /// have sinks, a row sums to less than 1: the rest is the weight of the sink.
 #[derive(Debug, Clone, Default)]
 pub struct LayerTrace {
@@ -37,9 +42,11 @@ pub struct LayerTrace {
     pub attention: Option<Tensor<4>>,
     /// Of the cross-attention, `[B, H, T, S]`.
     pub cross_attention: Option<Tensor<4>>,
+    /// What the next layer reads, or the final norm: `[B, T, D]`.
+    pub output: Option<Tensor<3>>,
 }
 
-impl AttentionTrace {
+impl Trace {
     /// An empty entry for layer `index`.
     fn layer(&mut self, index: usize) -> &mut LayerTrace {
         self.layers.resize_with(self.layers.len().max(index + 1), LayerTrace::default);
@@ -87,7 +94,7 @@ impl AuxiliaryLosses {
 #[derive(Debug, Default)]
 pub struct Pass<'a> {
     cache: Option<&'a mut Cache>,
-    trace: Option<&'a mut AttentionTrace>,
+    trace: Option<&'a mut Trace>,
     losses: Option<&'a mut AuxiliaryLosses>,
     recomputes: bool,
     precision: Precision,
@@ -99,8 +106,8 @@ impl<'a> Pass<'a> {
         Self { cache: Some(cache), ..Self::default() }
     }
 
-    /// Keeps the attention weights of every layer in `trace`.
-    pub fn with_trace(mut self, trace: &'a mut AttentionTrace) -> Self {
+    /// Keeps the attention weights of every layer, and the residual stream between them, in `trace`.
+    pub fn with_trace(mut self, trace: &'a mut Trace) -> Self {
         self.trace = Some(trace);
         self
     }
@@ -195,6 +202,20 @@ impl<'a> Pass<'a> {
         let alone = self.cache.is_none() && self.trace.is_none();
         assert!(alone || !self.recomputes, "a pass that recomputes its blocks has neither cache nor trace");
         self.recomputes
+    }
+
+    /// Notes what the first layer reads.
+    pub(crate) fn trace_embeddings(&mut self, stream: &ResidualStream) {
+        if let Some(trace) = &mut self.trace {
+            trace.embeddings = Some(stream.sum());
+        }
+    }
+
+    /// Notes what layer `index` leaves.
+    pub(crate) fn trace_output(&mut self, index: usize, stream: &ResidualStream) {
+        if let Some(layer) = self.trace.as_mut().and_then(|trace| trace.layers.get_mut(index)) {
+            layer.output = Some(stream.sum());
+        }
     }
 
     /// Where losses beside the task's own are collected, if they are wanted.
@@ -295,7 +316,7 @@ mod tests {
     #[test]
     fn a_layer_of_ones_own_notes_weights_where_there_is_a_trace() {
         let ones = |keys| Tensor::<4>::ones([1, 1, 1, keys], &Device::default());
-        let mut trace = AttentionTrace::default();
+        let mut trace = Trace::default();
         let mut pass = Pass::default().with_trace(&mut trace);
         pass.layer(1).trace_attention(|| ones(2));
         pass.layer(2).trace_cross_attention(|| ones(3));
@@ -313,7 +334,7 @@ mod tests {
         let random = |length| Tensor::<3>::random([1, length, 8], Distribution::Default, &device);
         let padding = Tensor::<2, Bool>::from_bool([[false, false, true]], &device);
         let memory = EncoderOutput::new(random(3)).with_padding(Some(padding));
-        let mut trace = AttentionTrace::default();
+        let mut trace = Trace::default();
         let input = SequenceInput::default().with_encoder_output(memory);
         model.forward(random(2), &input, &mut Pass::default().with_trace(&mut trace));
         let weights = trace.layers[0].cross_attention.clone().expect("the weights of the cross-attention");

@@ -56,6 +56,11 @@ impl ResidualStream {
         }
     }
 
+    /// A copy of what it carries, `[B, T, D]`.
+    pub(crate) fn sum(&self) -> Tensor<3> {
+        Self { x: self.x.clone(), pending: self.pending.clone() }.into_sum()
+    }
+
     /// What it carries, `[B, T, D]`.
     pub fn into_sum(self) -> Tensor<3> {
         match self.pending {

@@ -170,6 +170,7 @@ impl<L: Layer + 'static> Transformer<L> {
         let (precision, dtype) = (pass.precision(), x.dtype());
         let contexts = self.contexts(&visible, &positions, input, pass).map(|context| precision.context(context));
         let mut stream = ResidualStream::new(precision.tensor(self.embed(x, &positions)));
+        pass.trace_embeddings(&stream);
         for (i, layer) in self.layers().enumerate() {
             let context = contexts.of(i);
             stream = match pass.recomputes() {
@@ -179,6 +180,7 @@ impl<L: Layer + 'static> Transformer<L> {
                 }
                 false => precision.module(layer).extend(stream, context, &mut pass.layer(i)),
             };
+            pass.trace_output(i, &stream);
         }
         let x = match &self.norm {
             Some(norm) => stream.normed(&precision.module(norm)).1,

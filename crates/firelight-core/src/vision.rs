@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use crate::ParamBuilder;
     use crate::feed_forward::Activation;
-    use crate::pass::AttentionTrace;
+    use crate::pass::Trace;
     use crate::position::{PositionConfig, RotaryAxes, RotaryConfig};
     use crate::transformer::TransformerConfig;
     use burn::tensor::Distribution;
@@ -296,7 +296,7 @@ mod tests {
             for position in [PatchPosition::Learned, PatchPosition::Sinusoidal2d] {
                 let model = config(pooling, position).init_with(&ParamBuilder::new(&Device::default(), 0));
                 for [height, width] in [[8, 8], [16, 4], [4, 4], [20, 12]] {
-                    let mut trace = AttentionTrace::default();
+                    let mut trace = Trace::default();
                     let hidden = model.hidden(images(height, width), &mut Pass::default().with_trace(&mut trace));
                     let tokens = height * width / 16 + pooling.tokens();
                     assert_eq!(hidden.dims(), [2, tokens, 16]);

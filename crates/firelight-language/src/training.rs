@@ -135,7 +135,7 @@ mod precision_and_memory {
     use crate::model::LanguageModelConfig;
     use burn::module::{Module, ModuleVisitor, Param};
     use burn::tensor::{Device, Tensor, TensorData};
-    use firelight_core::{AttentionTrace, ParamBuilder};
+    use firelight_core::{Trace, ParamBuilder};
     use firelight_kernels::{assert_close, assert_same_bits};
     use firelight_tasks::train_pass;
     use firelight_training::{OptimizerConfig, Precision, Recompute, ScheduleConfig, Trainer};
@@ -204,7 +204,7 @@ mod precision_and_memory {
         let model = LanguageModelConfig::new(7, 8, 2, 1).with_max_seq_len(8).init_with(&ParamBuilder::new(&device, 0));
         // A pass that recomputes its blocks refuses a trace, on every device; one that does not fills it.
         let traced = |recompute_blocks: bool| {
-            let mut trace = AttentionTrace::default();
+            let mut trace = Trace::default();
             let mut pass = train_pass(Switches { recompute_blocks, dtype: None }).with_trace(&mut trace);
             let tokens = Tensor::from_ints([[1, 2, 3]], &device);
             catch_unwind(AssertUnwindSafe(|| model.hidden(tokens, &SequenceInput::default(), &mut pass)))

@@ -2,7 +2,7 @@
 //! one way of computing.
 
 use burn::tensor::{Device, Int, Tensor};
-use firelight_core::{AttentionTrace, Cache, EncoderOutput, LmHead, Pass, SequenceInput, TokenEmbedding, Transformer};
+use firelight_core::{Trace, Cache, EncoderOutput, LmHead, Pass, SequenceInput, TokenEmbedding, Transformer};
 use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt, row_indices};
 
 use crate::data::right_padded;
@@ -125,7 +125,7 @@ pub(crate) fn cross_attention(model: &impl TargetDecoder, source: EncoderOutput,
     // What predicts a token is the one before it.
     let read = [&[model.start_token()], &ids[..ids.len() - 1]].concat();
     let (target, _) = right_padded(&[read], &source.hidden.device());
-    let mut trace = AttentionTrace::default();
+    let mut trace = Trace::default();
     model.decode(target, source, &SequenceInput::default(), &mut Pass::default().with_trace(&mut trace));
     let layer = trace.layers.len().saturating_sub(2);
     let weights = trace.layers.get(layer).and_then(|layer| layer.cross_attention.clone());

@@ -361,7 +361,7 @@ impl Seq2SeqModel {
 mod tests {
     use super::*;
     use burn::module::Param;
-    use firelight_core::{AttentionTrace, EmbeddingProjectionConfig, Init};
+    use firelight_core::{Trace, EmbeddingProjectionConfig, Init};
     use firelight_kernels::{Difference, assert_close};
 
     #[test]
@@ -439,7 +439,7 @@ mod tests {
         let model =
             Seq2SeqConfig::new(9, 8, 2, 3).with_max_seq_len(6).init_with(&ParamBuilder::new(&Device::default(), 0));
         let tokens = |length| Tensor::<2, Int>::ones([2, length], &Device::default());
-        let [mut encoder, mut decoder] = [AttentionTrace::default(), AttentionTrace::default()];
+        let [mut encoder, mut decoder] = [Trace::default(), Trace::default()];
         let encoder_output = model.encode(tokens(5), None, &mut Pass::default().with_trace(&mut encoder));
         model.decode(
             tokens(4),

@@ -80,7 +80,7 @@ mod tests {
     use burn::tensor::Device;
     use burn::tensor::activation::log_softmax;
     use burn::train::{InferenceStep, TrainStep};
-    use firelight_core::{AttentionTrace, ParamBuilder};
+    use firelight_core::{Trace, ParamBuilder};
     use firelight_data::EncodedPair;
     use firelight_kernels::assert_close;
     use firelight_tasks::train_pass;
@@ -163,7 +163,7 @@ mod tests {
         let model = Seq2SeqConfig::new(9, 8, 2, 1).init_with(&ParamBuilder::new(&device, 0));
         // A pass that recomputes its blocks refuses a trace, on every device; one that does not fills it.
         let traced = |recompute_blocks: bool, is_step: bool| {
-            let mut trace = AttentionTrace::default();
+            let mut trace = Trace::default();
             let pass = if is_step { train_pass } else { plain_pass };
             let mut pass = pass(Switches { recompute_blocks, dtype: None }).with_trace(&mut trace);
             let PairBatch { source, source_padding, .. } = batch(&device);

@@ -37,7 +37,7 @@ pub fn write_atomic_with(
         write(&mut writer)?;
         writer.flush()
     };
-    replace(path, |temporary| fill(temporary).map_err(StorageError::io("write", path)))
+    replace_file(path, |temporary| fill(temporary).map_err(StorageError::io("write", path)))
 }
 
 /// Writes a value to `path` as JSON on one line, replacing a file that is there.
@@ -65,7 +65,10 @@ pub fn write_json_lines<T: Serialize>(
 }
 
 /// Lets `fill` create a file under a temporary name beside `path` and moves it to `path` once it is on the disk.
-pub(crate) fn replace(path: &Path, fill: impl FnOnce(&Path) -> Result<(), StorageError>) -> Result<(), StorageError> {
+///
+/// # Errors
+/// As [`write_atomic`], also the error of `fill`.
+pub fn replace_file(path: &Path, fill: impl FnOnce(&Path) -> Result<(), StorageError>) -> Result<(), StorageError> {
     let target = target_of(path)?;
     let temporary = temporary_name(&target);
     let moved = fill(&temporary).and_then(|()| commit(&temporary, &target).map_err(StorageError::io("write", path)));

@@ -46,7 +46,7 @@ mod task_error;
 mod weights;
 
 pub use adapters::{has_adapters, is_adapter_path, load_adapters, load_base, save_adapters, save_base};
-pub use atomic::{write_atomic, write_atomic_with, write_json, write_json_lines};
+pub use atomic::{replace_file, write_atomic, write_atomic_with, write_json, write_json_lines};
 pub use average::average_weights;
 pub use checkpoint::Checkpoint;
 pub use checkpoint_folder::CheckpointFolder;

@@ -24,7 +24,7 @@ pub fn save_weights<M: Module>(model: &M, path: impl AsRef<Path>) -> Result<(), 
 
 /// Writes the parameters whose path and container are to be kept.
 pub(crate) fn save_where<M: Module>(model: &M, path: &Path, keeps: fn(&str, &str) -> bool) -> Result<(), StorageError> {
-    atomic::replace(path, |temporary| {
+    atomic::replace_file(path, |temporary| {
         // Burn writes its metadata in an order that changes from run to run, so the file carries none.
         let store = SafetensorsStore::from_file(temporary).clear_metadata().skip_enum_variants(true);
         let mut store = store.with_predicate(keeps);

@@ -6,7 +6,7 @@
 //! relies on.
 
 use burn::tensor::{Device, Tensor};
-use firelight_core::{AttentionTrace, Pass};
+use firelight_core::{Trace, Pass};
 use firelight_data::Image;
 use firelight_storage::TaskError;
 
@@ -30,7 +30,7 @@ impl ImageClassifier {
     /// # Errors
     /// If the device fails, or the weights are damaged.
     pub fn rollout(&self, image: &Image) -> Result<Rollout, TaskError> {
-        let mut trace = AttentionTrace::default();
+        let mut trace = Trace::default();
         self.model().logits(self.read(std::slice::from_ref(image)), &mut Pass::default().with_trace(&mut trace));
         let weights = trace.layers.iter().filter_map(|layer| layer.attention.clone());
         let layers: Vec<Tensor<2>> = weights.map(|weights| weights.mean_dim(1).squeeze_dims::<2>(&[0, 1])).collect(); // [T, T]

@@ -27,7 +27,7 @@
 
 pub use crate::device::select as select_device;
 pub use crate::nn::{
-    AttentionMask, AttentionPattern, AttentionTrace, Cache, EncoderDecoder, EncoderDecoderConfig, EncoderOutput,
+    AttentionMask, AttentionPattern, Trace, Cache, EncoderDecoder, EncoderDecoderConfig, EncoderOutput,
     ExpertsConfig, FeedForwardNetwork, Layer, LayerContext, LayerPass, MaskRule, NormConfig, NormPlacement, PairRule,
     ParamBuilder, Pass, PositionConfig, ResidualStream, SequenceInput, State, TokenMixer, Transformer,
     TransformerBlock, TransformerBlockConfig, TransformerConfig, WeightInit,

@@ -8,7 +8,7 @@ use burn::tensor::{Device, Distribution, Tensor};
 use firelight_consumer::{fit, model::D_MODEL};
 use firelight_core::invariants::{Violation, rows_sum_to_one, stack};
 use firelight_core::{
-    AttentionPattern, AttentionTrace, KeyValues, LayerContext, LayerPass, Linear, LinearConfig, PairRule, ParamBuilder,
+    AttentionPattern, Trace, KeyValues, LayerContext, LayerPass, Linear, LinearConfig, PairRule, ParamBuilder,
     Pass, PositionConfig, SequenceInput, State, TokenMixer, Transformer, TransformerBlock, TransformerConfig,
 };
 use firelight_kernels::{AttentionOptions, attention_from_scores};
@@ -68,7 +68,7 @@ fn attention_of_ones_own_has_the_properties_of_ours() -> Result<(), Violation> {
     for pattern in [AttentionPattern::Causal, window, AttentionPattern::Full] {
         stack(&own_stack(pattern), &PairRule::Full, x.clone(), 1e-4)?;
     }
-    let mut trace = AttentionTrace::default();
+    let mut trace = Trace::default();
     own_stack(window).forward(x, &SequenceInput::default(), &mut Pass::default().with_trace(&mut trace));
     rows_sum_to_one(trace.layers[1].attention.clone().expect("the weights of a layer"), 1e-5)
 }

@@ -4,7 +4,7 @@ use burn::tensor::{Device, Distribution, Tensor};
 use firelight_consumer::{fit, model::D_MODEL};
 use firelight_core::invariants::{Violation, stack};
 use firelight_core::{
-    AttentionPattern, AttentionTrace, MaskRule, PairRule, Pass, PositionConfig, SequenceInput, Transformer,
+    AttentionPattern, Trace, MaskRule, PairRule, Pass, PositionConfig, SequenceInput, Transformer,
     TransformerConfig,
 };
 
@@ -39,7 +39,7 @@ fn a_rule_of_ones_own_has_the_properties_of_ours() -> Result<(), Violation> {
 
 #[test]
 fn a_trace_has_weights_where_the_rule_shows_a_key_and_nowhere_else() {
-    let (input, mut trace) = (SequenceInput::default().with_rule(PairRule::own(Comb)), AttentionTrace::default());
+    let (input, mut trace) = (SequenceInput::default().with_rule(PairRule::own(Comb)), Trace::default());
     open_stack().forward(random(9), &input, &mut Pass::default().with_trace(&mut trace));
     let weights = trace.layers[1].attention.clone().expect("the weights of a layer").into_data();
     assert_eq!(weights.num_elements(), 2 * 4 * 81);

@@ -3,7 +3,7 @@
 use burn::tensor::{Bool, Tensor};
 use firelight::nn::invariants::{Violation, rows_sum_to_one};
 use firelight::nn::{
-    AdditiveScore, Attention, AttentionMechanism, AttentionTrace, Linear, Mechanism, Mixer, MixerConfig, ParamBuilder,
+    AdditiveScore, Attention, AttentionMechanism, Trace, Linear, Mechanism, Mixer, MixerConfig, ParamBuilder,
     Pass, Projection, SeparateProjection, SequenceInput, Transformer, TransformerConfig,
 };
 
@@ -11,7 +11,7 @@ use super::{assert_close, each, forward, tolerance};
 use crate::support::grid::{decoder_pairs, encoder_pairs};
 use crate::support::{Noise, device, distance, is_gpu};
 
-fn shapes(trace: &AttentionTrace) -> Vec<[usize; 4]> {
+fn shapes(trace: &Trace) -> Vec<[usize; 4]> {
     trace.layers.iter().map(|layer| layer.attention.as_ref().expect("weights").dims()).collect()
 }
 
@@ -39,7 +39,7 @@ fn a_trace_changes_nothing_and_its_rows_sum_to_one() {
         model.forward(prompt.clone(), &first, &mut Pass::cached(&mut plain));
         let expected = model.forward(next.clone(), &SequenceInput::default(), &mut Pass::cached(&mut plain));
 
-        let (mut cache, mut trace) = (model.full_cache(16), AttentionTrace::default());
+        let (mut cache, mut trace) = (model.full_cache(16), Trace::default());
         model.forward(prompt, &first, &mut Pass::cached(&mut cache).with_trace(&mut trace));
         assert_eq!(shapes(&trace), [[1, 4, 4, 4]; 2]);
         let mut pass = Pass::cached(&mut cache).with_trace(&mut trace);
@@ -63,7 +63,7 @@ fn a_trace_changes_nothing_and_its_rows_sum_to_one() {
 fn every_row_of_an_encoder_sums_to_one() {
     let mut noise = Noise::new(10);
     each(encoder_pairs(), |config, model| {
-        let mut trace = AttentionTrace::default();
+        let mut trace = Trace::default();
         let mut pass = Pass::default().with_trace(&mut trace);
         model.forward(noise.tensor([2, 5, 16]), &SequenceInput::default(), &mut pass);
         trace.layers.into_iter().try_for_each(|layer| rows_sum(config, model, layer.attention.expect("weights")))

@@ -10,7 +10,9 @@ mod devices;
 mod embed;
 mod evaluate;
 mod fill_mask;
+mod forward;
 mod generate;
+mod import;
 mod inspect;
 mod man;
 mod merge;
@@ -21,6 +23,7 @@ mod texts;
 mod train;
 mod trained_model;
 mod translate;
+mod verify;
 mod visualize;
 
 use anyhow::Result;
@@ -45,6 +48,9 @@ pub(crate) enum Command {
     Evaluate(evaluate::Evaluate),
     Inspect(inspect::Inspect),
     Report(report::Report),
+    Import(import::Import),
+    Forward(forward::Forward),
+    Verify(verify::Verify),
     Average(average::Average),
     Merge(merge::Merge),
     Bench(bench::Bench),
@@ -81,6 +87,9 @@ impl Command {
             Self::Evaluate(command) => command.run(),
             Self::Inspect(command) => command.run(),
             Self::Report(command) => command.run(),
+            Self::Import(command) => command.run(),
+            Self::Forward(command) => command.run(),
+            Self::Verify(command) => command.run(),
             Self::Average(command) => command.run(),
             Self::Merge(command) => command.run(),
             Self::Bench(command) => command.run(),

@@ -16,10 +16,10 @@ use super::{Violation, compare, some};
 /// ```
 /// use burn::tensor::{Device, Tensor};
 /// use firelight_core::invariants::rows_sum_to_one;
-/// use firelight_core::{AttentionTrace, Pass, SequenceInput, TransformerConfig};
+/// use firelight_core::{Trace, Pass, SequenceInput, TransformerConfig};
 ///
 /// let device = Device::flex();
-/// let mut trace = AttentionTrace::default();
+/// let mut trace = Trace::default();
 /// let mut pass = Pass::default().with_trace(&mut trace);
 /// TransformerConfig::new(8, 2, 1).init(&device).forward(Tensor::ones([1, 3, 8], &device), &SequenceInput::default(), &mut pass);
 /// let weights = trace.layers[0].attention.clone().expect("the weights of the only layer");

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use super::ModelFolder;
 use crate::StorageError;
-use crate::atomic::replace;
+use crate::atomic::replace_file;
 use crate::checkpoint_folder::{STATE, WEIGHTS, checkpoint_of, remove};
 use crate::listing::names_in;
 
@@ -159,7 +159,7 @@ impl ModelFolder {
     pub fn hand_on(&self, to: &Self) -> Result<(), StorageError> {
         for name in [RECIPE].iter().chain(&DATA).filter(|name| self.path.join(name).is_file()) {
             let (from, target) = (self.path.join(name), to.path.join(name));
-            replace(&target, |temporary| {
+            replace_file(&target, |temporary| {
                 fs::copy(&from, temporary).map(drop).map_err(StorageError::io("write", &target))
             })?;
         }

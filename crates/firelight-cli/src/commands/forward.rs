@@ -1,0 +1,71 @@
+//! `firelight forward`: one pass of a model, with arguments and outputs as `transformers` calls them.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use firelight::pretrained::{Arrays, AutoModel, ForwardOptions};
+
+use super::place;
+use crate::output;
+use firelight::device;
+use firelight::storage::Checkpoint;
+
+const EXAMPLES: &str = "\
+Example:
+  firelight forward ~/models/gpt2 --inputs inputs.safetensors --output outputs.safetensors --greedy 16";
+
+/// Run a model once: tensors in, tensors out, by the names of Hugging Face's `transformers`
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Forward {
+    #[command(flatten)]
+    model: AnyModel,
+    /// File of the arguments: input_ids, attention_mask, token_type_ids, pixel_values
+    #[arg(long, value_name = "FILE")]
+    inputs: PathBuf,
+    /// File to write the outputs to: logits, last_hidden_state and so on
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+    /// Put out the vectors between the layers, as hidden_states.0 and so on
+    #[arg(long)]
+    hidden_states: bool,
+    /// Put out the weights of attention, as attentions.0 and so on
+    #[arg(long)]
+    attentions: bool,
+    /// Put out the first row and N tokens of its greedy continuation, as greedy
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    greedy: usize,
+}
+
+/// A run folder or a folder of a published model, and where it computes.
+#[derive(clap::Args)]
+pub(super) struct AnyModel {
+    /// Run folder, or folder of a published model
+    model: PathBuf,
+    /// Weights of a run to use: last (the newest), best, average or the number of a step
+    #[arg(long, value_name = "NAME", default_value = "last")]
+    checkpoint: String,
+    /// Device, such as cpu, wgpu or cuda:1; `firelight devices` lists those found
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+}
+
+impl AnyModel {
+    /// Runs the model, after saying where.
+    pub(super) fn run(&self, inputs: &Arrays, options: ForwardOptions) -> Result<Arrays> {
+        let checkpoint: Checkpoint = self.checkpoint.parse()?;
+        let chosen = device::choose(self.device.as_deref())?;
+        output::note(format_args!("model: {}, device: {}", self.model.display(), place(&chosen)));
+        let model = AutoModel::open(&self.model, &checkpoint, &chosen.device)?;
+        Ok(model.forward(inputs, options, &chosen.device)?)
+    }
+}
+
+impl Forward {
+    pub(crate) fn run(self) -> Result<()> {
+        let Self { hidden_states, attentions, greedy, .. } = self;
+        let options = ForwardOptions { hidden_states, attentions, greedy };
+        let found = self.model.run(&Arrays::read(&self.inputs)?, options)?;
+        Ok(found.write(&self.output)?)
+    }
+}

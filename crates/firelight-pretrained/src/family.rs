@@ -1,0 +1,61 @@
+//! The families of published models, by their `model_type`.
+
+use firelight_storage::{InputError, listed};
+
+use crate::families;
+use crate::{HubFolder, Keys, Structure, Table};
+
+/// What a family says of a checkpoint from its `config.json` alone.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// The model.
+    pub structure: Structure,
+    /// Where its parameters lie.
+    pub table: Table,
+}
+
+/// Makes the description of a checkpoint.
+pub type Describe = fn(&Keys<'_>) -> Result<Description, InputError>;
+
+/// The families that are read. One is added by a file in `families` and a line here.
+const FAMILIES: &[(&str, Describe)] = &[
+    ("gpt2", families::gpt2::describe),
+    ("llama", families::llama::describe),
+];
+
+/// Families that are known and not read, with the reason.
+const REFUSED: &[(&str, &str)] = &[
+    ("gemma3n", "its layers have embeddings of their own and share keys and values"),
+    ("gemma4", "its layers have embeddings of their own and share keys and values"),
+    ("qwen3_next", "its gated delta layers are not converted yet"),
+    ("qwen3_5", "its gated delta layers are not converted yet"),
+    ("mamba", "it has no attention"),
+    ("mamba2", "it has no attention"),
+];
+
+/// The names of the families that are read.
+pub fn family_names() -> Vec<&'static str> {
+    FAMILIES.iter().map(|(name, _)| *name).collect()
+}
+
+/// What the family of a folder says of it.
+///
+/// # Errors
+/// If the family is unknown or refused, or `config.json` says something that is not known.
+pub fn describe(folder: &HubFolder) -> Result<Description, InputError> {
+    let Some(name) = folder.model_type() else {
+        let problem = "lacks the key `model_type`, which says of what family the model is";
+        return Err(InputError::in_file(&folder.config_path(), problem).advise("download it again"));
+    };
+    if let Some((_, reason)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+        return Err(InputError::in_file(&folder.config_path(), format!("describes a {name}, which is not read: {reason}")));
+    }
+    match FAMILIES.iter().find(|(known, _)| *known == name) {
+        Some((_, describe)) => describe(&Keys::of(folder)),
+        None => {
+            let known: Vec<String> = FAMILIES.iter().map(|(name, _)| name.to_string()).collect();
+            let problem = format!("has the unknown model_type \"{name}\"");
+            Err(InputError::in_file(&folder.config_path(), problem).advise(format!("known are {}", listed(&known))))
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A model folder as Hugging Face writes it: `config.json`, weights in one file or in several with an index, tokenizer files.
+
+mod file;
+mod weights;
+
+use std::path::{Path, PathBuf};
+
+use firelight_storage::{InputError, StorageError, read_json};
+use serde_json::Value;
+
+pub(crate) use weights::is_float;
+pub use weights::{TensorInfo, Weights};
+
+/// No JSON file of a folder but the tokenizer is larger, in bytes.
+pub(crate) const JSON_LIMIT: u64 = 16 << 20;
+
+/// A folder with the `config.json` of a published model.
+///
+/// ```
+/// use firelight_pretrained::HubFolder;
+///
+/// let home = tempfile::tempdir().unwrap();
+/// std::fs::write(home.path().join("config.json"), r#"{"model_type": "gpt2"}"#).unwrap();
+/// assert_eq!(HubFolder::open(home.path()).unwrap().model_type(), Some("gpt2"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct HubFolder {
+    path: PathBuf,
+    config: Value,
+}
+
+impl HubFolder {
+    /// Reads `config.json`.
+    ///
+    /// # Errors
+    /// If there is none, or it is no JSON object.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StorageError> {
+        let path = path.as_ref();
+        let file = path.join("config.json");
+        let config: Value = read_json(&file, JSON_LIMIT)?;
+        match config.is_object() {
+            true => Ok(Self { path: path.into(), config }),
+            false => Err(InputError::in_file(&file, "is no JSON object").advise("give the folder of a model").into()),
+        }
+    }
+
+    /// Whether `path` is such a folder: its `config.json` names a `model_type` or `architectures`, which a run folder's does not.
+    pub fn is_one(path: impl AsRef<Path>) -> bool {
+        let is_published = |folder: Self| ["model_type", "architectures"].iter().any(|key| folder.config.get(key).is_some());
+        Self::open(path).is_ok_and(is_published)
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// `config.json`.
+    pub fn config_path(&self) -> PathBuf {
+        self.path.join("config.json")
+    }
+
+    /// What it says.
+    pub fn config(&self) -> &Value {
+        &self.config
+    }
+
+    /// The family of the model, as Hugging Face calls it.
+    pub fn model_type(&self) -> Option<&str> {
+        self.config["model_type"].as_str()
+    }
+
+    /// The class of the model in `transformers`, which says what head it has.
+    pub fn architecture(&self) -> Option<&str> {
+        self.config["architectures"][0].as_str()
+    }
+
+    /// The weights, of which only the headers are read.
+    ///
+    /// # Errors
+    /// If a file is missing or damaged, or an index names a file outside the folder.
+    pub fn weights(&self) -> Result<Weights, StorageError> {
+        Weights::open(&self.path)
+    }
+}

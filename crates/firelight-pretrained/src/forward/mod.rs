@@ -1,0 +1,106 @@
+//! One pass of a published model, with arguments and outputs by the names that `transformers` gives them: what a proof needs.
+
+mod arrays;
+mod text;
+
+use burn::tensor::{Device, Tensor};
+use firelight_core::{Pass, Trace};
+use firelight_storage::TaskError;
+
+pub use arrays::{Array, Arrays, Numbers};
+
+use crate::AutoModel;
+use text::{TextArguments, greedy};
+
+/// What is put out beside the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForwardOptions {
+    /// The residual stream between the layers: `hidden_states.0` is what the first one reads, the last what the head does.
+    pub hidden_states: bool,
+    /// The weights of every layer's attention: `attentions.0` and so on.
+    pub attentions: bool,
+    /// Tokens of the greedy continuation of the first row, without padding and end: `greedy` holds prompt and continuation.
+    pub greedy: usize,
+}
+
+/// Tensors of a pass, by name, on their way to the host.
+#[derive(Debug, Default)]
+struct Found {
+    arrays: Arrays,
+}
+
+impl Found {
+    fn put<const D: usize>(&mut self, name: &str, tensor: Tensor<D>) -> Result<(), TaskError> {
+        let shape = tensor.dims().to_vec();
+        let numbers = tensor.try_into_vec_as::<f32>().map_err(TaskError::device("the outputs of the model"))?;
+        self.arrays.insert(name, Array { shape, numbers: Numbers::Floats(numbers) });
+        Ok(())
+    }
+
+    /// What the layers did; `last` is what the head reads, which has been through the final norm.
+    fn trace(&mut self, trace: Trace, last: &Tensor<3>, options: ForwardOptions) -> Result<(), TaskError> {
+        let count = trace.layers.len();
+        let behind = trace.layers.iter().map(|layer| layer.output.clone());
+        let states = std::iter::once(trace.embeddings.clone()).chain(behind).take(count).chain([Some(last.clone())]);
+        for (i, state) in states.enumerate().filter(|_| options.hidden_states) {
+            state.map_or(Ok(()), |state| self.put(&format!("hidden_states.{i}"), state))?;
+        }
+        for (i, layer) in trace.layers.into_iter().enumerate().filter(|_| options.attentions) {
+            layer.attention.map_or(Ok(()), |weights| self.put(&format!("attentions.{i}"), weights))?;
+        }
+        Ok(())
+    }
+}
+
+impl AutoModel {
+    /// Runs the model on arguments by their names in `transformers`: `input_ids`, `attention_mask`, `token_type_ids`; outputs are called
+    /// `logits`, `last_hidden_state`, `start_logits`, `end_logits` and so on.
+    ///
+    /// # Errors
+    /// If an argument is missing or does not fit the model, or the device fails.
+    pub fn forward(&self, inputs: &Arrays, options: ForwardOptions, device: &Device) -> Result<Arrays, TaskError> {
+        let mut trace = Trace::default();
+        let wants_trace = options.hidden_states || options.attentions;
+        let mut pass = if wants_trace { Pass::default().with_trace(&mut trace) } else { Pass::default() };
+        let mut found = Found::default();
+        let text = |vocab_size, segments| TextArguments::new(inputs, vocab_size, segments, device);
+        let last = match self {
+            Self::Language(model) => {
+                let text = text(model.vocab_size(), 0)?;
+                let hidden = model.hidden(text.tokens(), &text.sequence(), &mut pass);
+                found.put("logits", model.logits(hidden.clone()))?;
+                if options.greedy > 0 {
+                    found.arrays.insert("greedy", greedy(model, text.first_row(), options.greedy)?);
+                }
+                hidden
+            }
+            Self::Masked(model) => {
+                let hidden = text::encode(&model.encoder, inputs, &mut pass, device)?.0;
+                found.put("logits", model.head.forward(hidden.clone(), &model.encoder.embedding))?;
+                hidden
+            }
+            Self::Sequence(model) => {
+                let (hidden, padding) = text::encode(&model.encoder, inputs, &mut pass, device)?;
+                found.put("logits", model.head.forward(hidden.clone(), padding.as_ref()))?;
+                hidden
+            }
+            Self::Token(model) => {
+                let hidden = text::encode(&model.encoder, inputs, &mut pass, device)?.0;
+                found.put("logits", model.head.forward(hidden.clone()))?;
+                hidden
+            }
+            Self::Span(model) => {
+                let hidden = text::encode(&model.encoder, inputs, &mut pass, device)?.0;
+                // Without hiding padding, as `transformers`.
+                let logits = model.head.forward(hidden.clone(), None);
+                found.put("start_logits", logits.start)?;
+                found.put("end_logits", logits.end)?;
+                hidden
+            }
+        };
+        drop(pass);
+        found.trace(trace, &last, options)?;
+        found.put("last_hidden_state", last)?;
+        Ok(found.arrays)
+    }
+}

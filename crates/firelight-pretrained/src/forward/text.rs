@@ -1,0 +1,111 @@
+//! The arguments of models of text.
+
+use std::ops::ControlFlow;
+
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use firelight_classification::{TextEncoder, TextInput};
+use firelight_core::{Pass, SequenceInput};
+use firelight_generation::{GenerationOptions, generate};
+use firelight_language::LanguageModel;
+use firelight_storage::{InputError, TaskError};
+
+use super::arrays::unfit;
+use super::{Array, Arrays, Numbers};
+
+/// `input_ids`, `attention_mask` and `token_type_ids`, checked.
+pub(super) struct TextArguments<'a> {
+    shape: [usize; 2],
+    ids: &'a [i64],
+    mask: Option<&'a [i64]>,
+    segments: Option<&'a [i64]>,
+    device: &'a Device,
+}
+
+impl<'a> TextArguments<'a> {
+    /// Of a model of so many tokens and segments.
+    pub(super) fn new(
+        inputs: &'a Arrays,
+        vocab_size: usize,
+        n_segments: usize,
+        device: &'a Device,
+    ) -> Result<Self, TaskError> {
+        let Some((shape, ids)) = inputs.integers("input_ids")? else {
+            return Err(unfit("input_ids", "is missing", "the ids of tokens"));
+        };
+        if shape.contains(&0) {
+            return Err(unfit("input_ids", &format!("is of shape {shape:?}"), "at least one token"));
+        }
+        let other = |name: &str, size: usize| match inputs.integers(name)? {
+            Some((found, _)) if found != shape => {
+                Err(unfit(name, &format!("is of shape {found:?}"), &format!("that of input_ids, {shape:?}")))
+            }
+            Some((_, numbers)) => within(name, numbers, size).map(|()| Some(numbers)),
+            None => Ok(None),
+        };
+        within("input_ids", ids, vocab_size)?;
+        let (mask, segments) = (other("attention_mask", 2)?, other("token_type_ids", n_segments.max(1))?);
+        Ok(Self { shape, ids, mask, segments: segments.filter(|_| n_segments > 0), device })
+    }
+
+    fn ints(&self, numbers: &[i64]) -> Tensor<2, Int> {
+        Tensor::from_data(TensorData::new(numbers.to_vec(), self.shape), self.device)
+    }
+
+    pub(super) fn tokens(&self) -> Tensor<2, Int> {
+        self.ints(self.ids)
+    }
+
+    /// True where a token is padding; none where no token is.
+    fn padding(&self) -> Option<Tensor<2, Bool>> {
+        let mask = self.mask.filter(|mask| mask.contains(&0))?;
+        let flags: Vec<bool> = mask.iter().map(|&flag| flag == 0).collect();
+        Some(Tensor::from_bool(TensorData::new(flags, self.shape), self.device))
+    }
+
+    pub(super) fn sequence(&self) -> SequenceInput {
+        SequenceInput { padding: self.padding(), ..SequenceInput::default() }
+    }
+
+    /// The tokens of the first row that are no padding.
+    pub(super) fn first_row(&self) -> Vec<u32> {
+        let shown = |index: &usize| self.mask.is_none_or(|mask| mask[*index] != 0);
+        (0..self.shape[1]).filter(shown).map(|index| self.ids[index] as u32).collect()
+    }
+}
+
+/// Makes sure that all numbers are below a size.
+fn within(name: &str, numbers: &[i64], size: usize) -> Result<(), TaskError> {
+    let fits = |number: i64| usize::try_from(number).is_ok_and(|number| number < size);
+    match numbers.iter().find(|number| !fits(**number)) {
+        Some(number) => Err(unfit(name, &format!("holds {number}"), &format!("numbers from 0 to {}", size - 1))),
+        None => Ok(()),
+    }
+}
+
+/// The vectors of an encoder, and which of them are padding.
+pub(super) fn encode(
+    encoder: &TextEncoder,
+    inputs: &Arrays,
+    pass: &mut Pass,
+    device: &Device,
+) -> Result<(Tensor<3>, Option<Tensor<2, Bool>>), TaskError> {
+    let segments = encoder.segment_embedding.as_ref().map_or(0, |embedding| embedding.weight.shape()[0]);
+    let text = TextArguments::new(inputs, encoder.vocab_size(), segments, device)?;
+    let (longest, found) = (encoder.max_seq_len(), text.shape[1]);
+    if found > longest {
+        return Err(unfit("input_ids", &format!("has rows of {found} tokens"), &format!("at most {longest}")));
+    }
+    let segments = text.segments.map(|segments| text.ints(segments));
+    let input = TextInput { tokens: text.tokens(), segments, padding: text.padding() };
+    Ok((encoder.forward(&input, pass), input.padding))
+}
+
+/// A prompt and its greedy continuation, which no token ends.
+pub(super) fn greedy(model: &LanguageModel, prompt: Vec<u32>, count: usize) -> Result<Array, TaskError> {
+    let options = GenerationOptions::new(count).greedy();
+    let rows = generate(model, vec![prompt.clone()], &options, |_| ControlFlow::Continue(()));
+    let rows = rows.map_err(|error| InputError::new(error.to_string()))?;
+    let ids = rows.into_iter().next().map(|row| row.ids).unwrap_or_default();
+    let all: Vec<i64> = prompt.into_iter().chain(ids).map(i64::from).collect();
+    Ok(Array { shape: vec![all.len()], numbers: Numbers::Integers(all) })
+}

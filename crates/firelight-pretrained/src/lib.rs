@@ -1,0 +1,30 @@
+//! Published checkpoints: folders as Hugging Face writes them, read without a copy, run, converted to run folders and written back.
+//!
+//! A family is one file in `families`, and that file is a table: from `config.json` to the structure of a model of this workspace, and
+//! from the names of tensors to those of its parameters. Everything else stands once: the [`Plan`], which is checked both ways before a
+//! number is read; the loading, which reads each number once from the mapped file.
+//!
+//! ```
+//! let known = firelight_pretrained::family_names();
+//! assert!(known.contains(&"gpt2") && known.contains(&"llama"));
+//! ```
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
+mod checkpoint;
+mod families;
+mod family;
+mod folder;
+mod forward;
+mod keys;
+mod plan;
+mod structure;
+mod verify;
+
+pub use checkpoint::PublishedModel;
+pub use family::{Describe, Description, describe, family_names};
+pub use folder::{HubFolder, TensorInfo, Weights};
+pub use forward::{Array, Arrays, ForwardOptions, Numbers};
+pub use keys::Keys;
+pub use plan::{Plan, Row, Source, Step, Table, View};
+pub use structure::{AutoModel, Structure};
+pub use verify::{Comparison, compare};

@@ -1,0 +1,144 @@
+//! A plan is followed: into a model, or into a file of weights as run folders have it.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use burn::module::{Module, ModuleMapper, Param};
+use burn::tensor::{Device, Tensor, TensorData};
+use firelight_storage::{StorageError, replace_file};
+use safetensors::Dtype;
+
+use super::{Plan, Source};
+use crate::folder::Weights;
+
+impl Plan {
+    /// Fills a model with the weights, as 32-bit floats. No parameter is drawn first, and of each one its part of the file is read, once.
+    ///
+    /// # Errors
+    /// If numbers of the file are NaN or infinite, or it cannot be read any more.
+    pub fn load<M: Module>(&self, model: M, weights: &Weights) -> Result<M, StorageError> {
+        let mut filler = Filler { plan: self, weights, path: Vec::new(), failure: None };
+        let model = model.map(&mut filler);
+        filler.failure.map_or(Ok(model), Err)
+    }
+
+    /// Writes the weights to `path` as a run folder has them, in the types of the checkpoint.
+    ///
+    /// # Errors
+    /// If the file cannot be written, or as [`load`](Self::load).
+    pub fn save(&self, weights: &Weights, path: &Path) -> Result<(), StorageError> {
+        // All are looked at before the file begins: the writer below can only be given bytes.
+        self.sources.values().try_for_each(|source| source.check(weights))?;
+        let tensors = self.sources.iter().map(|(path, source)| (path, Copied { source, weights }));
+        replace_file(path, |temporary| {
+            let none: Option<HashMap<String, String>> = None;
+            safetensors::serialize_to_file(tensors, none, temporary).map_err(|error| match error {
+                safetensors::SafeTensorError::IoError(error) => StorageError::io("write", path)(error),
+                other => StorageError::io("write", path)(io::Error::other(other.to_string())),
+            })
+        })
+    }
+}
+
+struct Filler<'a> {
+    plan: &'a Plan,
+    weights: &'a Weights,
+    path: Vec<String>,
+    failure: Option<StorageError>,
+}
+
+impl Filler<'_> {
+    fn read(&self, shape: &[usize]) -> Option<Result<TensorData, StorageError>> {
+        let Source { tensor, view, plus, .. } = self.plan.sources.get(&self.path.join("."))?;
+        Some(self.weights.read(tensor, view, *plus).map(|numbers| TensorData::new(numbers, shape.to_vec())))
+    }
+}
+
+impl ModuleMapper for Filler<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        if self.failure.is_some() {
+            return param;
+        }
+        match self.read(&param.lazy_shape()) {
+            Some(Ok(data)) => {
+                let (id, device): (_, Device) = (param.id, param.lazy_device());
+                param.transform_for_load(Tensor::from_data(data, &device), id)
+            }
+            Some(Err(error)) => {
+                self.failure = Some(error);
+                param
+            }
+            // A parameter that is shared stands in the plan once, under its first path.
+            None => param,
+        }
+    }
+
+    fn enter_module(&mut self, name: &str, container: &str) {
+        if !container.starts_with("Enum:") {
+            self.path.push(name.to_string());
+        }
+    }
+
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        if !container.starts_with("Enum:") {
+            self.path.pop();
+        }
+    }
+}
+
+impl Source {
+    /// Makes sure that it can be read.
+    fn check(&self, weights: &Weights) -> Result<(), StorageError> {
+        weights.read(&self.tensor, &self.view, self.plus).map(drop)
+    }
+}
+
+/// A parameter, whose bytes are put in order when they are asked for.
+struct Copied<'a> {
+    source: &'a Source,
+    weights: &'a Weights,
+}
+
+impl Copied<'_> {
+    /// Of a type that is kept.
+    fn is_kept(&self) -> Option<Dtype> {
+        let dtype = self.weights.info(&self.source.tensor)?.dtype;
+        // What is added to half a number may not fit into half a number.
+        (self.source.plus == 0.0 && dtype != Dtype::F64).then_some(dtype)
+    }
+
+    fn reordered<const N: usize>(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut found = vec![[0; N]; self.source.view.shape().iter().product()];
+        self.source.view.read(bytes.as_chunks().0, &mut found, |number: [u8; N]| number);
+        found.into_flattened()
+    }
+}
+
+impl safetensors::View for Copied<'_> {
+    fn dtype(&self) -> Dtype {
+        self.is_kept().unwrap_or(Dtype::F32)
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.source.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        let Source { tensor, view, plus, .. } = self.source;
+        let bytes = self.weights.bytes(tensor).unwrap_or_default();
+        Cow::Owned(match self.is_kept() {
+            Some(dtype) if dtype.bitsize() == 16 => self.reordered::<2>(bytes),
+            Some(_) => self.reordered::<4>(bytes),
+            None => {
+                let numbers = self.weights.read(tensor, view, *plus).unwrap_or_default();
+                numbers.into_iter().flat_map(f32::to_le_bytes).collect()
+            }
+        })
+    }
+
+    fn data_len(&self) -> usize {
+        self.source.shape.iter().product::<usize>() * (safetensors::View::dtype(self).bitsize() / 8)
+    }
+}

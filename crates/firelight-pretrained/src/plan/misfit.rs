@@ -1,0 +1,88 @@
+//! What of a checkpoint does not fit the model that its `config.json` describes, told at once.
+
+use firelight_core::ParameterEntry;
+use firelight_storage::{InputError, TaskError, listed};
+use safetensors::Dtype;
+
+use crate::HubFolder;
+
+/// Names of one kind that are told, at most.
+const SHOWN: usize = 20;
+
+/// One parameter that cannot be had.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// No row of the family knows it.
+    Unknown(String),
+    /// Its tensor is not there.
+    Missing(String),
+    /// The tensor holds no floats.
+    Type(String, Dtype),
+    /// The tensor has another shape.
+    Shape {
+        tensor: String,
+        found: Vec<usize>,
+        becomes: Option<Vec<usize>>,
+        needed: ParameterEntry,
+    },
+}
+
+/// All that does not fit.
+#[derive(Debug, Default)]
+pub(super) struct Misfit {
+    unknown: Vec<String>,
+    missing: Vec<String>,
+    unused: Vec<String>,
+    shapes: Vec<String>,
+    types: Vec<String>,
+}
+
+impl Misfit {
+    pub(super) fn push(&mut self, found: Found) {
+        match found {
+            Found::Unknown(path) => self.unknown.push(path),
+            // Several parameters may be parts of one tensor.
+            Found::Missing(name) if self.missing.contains(&name) => {}
+            Found::Missing(name) => self.missing.push(name),
+            Found::Type(name, dtype) => self.types.push(format!("{name} ({dtype:?})")),
+            Found::Shape { tensor, found, becomes, needed } => {
+                let as_ours = becomes.filter(|shape| *shape != found);
+                let as_ours = as_ours.map_or(String::new(), |shape| format!(", as a parameter {shape:?}"));
+                self.shapes.push(format!("{tensor} (expected {:?}, found {found:?}{as_ours})", needed.shape));
+            }
+        }
+    }
+
+    pub(super) fn unused(&mut self, name: &str) {
+        self.unused.push(name.into());
+    }
+
+    /// # Errors
+    /// If there is anything.
+    pub(super) fn check(self, folder: &HubFolder) -> Result<(), TaskError> {
+        let kinds = [
+            (self.missing, "missing"),
+            (self.unused, "unknown to the model"),
+            (self.shapes, "of another shape"),
+            (self.types, "of a type that is no float"),
+            (self.unknown, "parameters that no tensor is known for"),
+        ];
+        let kinds: Vec<_> = kinds.into_iter().filter(|(names, _)| !names.is_empty()).collect();
+        if kinds.is_empty() {
+            return Ok(());
+        }
+        let counted = |(names, what): &(Vec<String>, &str)| format!("{} {what} ({})", names.len(), listed(names));
+        let problem = "holds weights that do not fit its config.json: ".to_string();
+        let problem = problem + &kinds.iter().map(counted).collect::<Vec<_>>().join(", ");
+        let whole = InputError::in_file(folder.path(), problem).advise("download both again, from one place");
+        Err(TaskError::from(whole).listing(kinds.iter().flat_map(|kind| each(folder, kind)).collect()))
+    }
+}
+
+/// A line for each name, as far as anybody reads them.
+fn each(folder: &HubFolder, (names, what): &(Vec<String>, &str)) -> Vec<String> {
+    let place = folder.path().display();
+    let shown = names.iter().take(SHOWN).map(|name| format!("`{place}`: {what}: {name}"));
+    let more = names.len().checked_sub(SHOWN).filter(|more| *more > 0);
+    shown.chain(more.map(|more| format!("`{place}`: {what}: {more} more"))).collect()
+}

@@ -1,0 +1,162 @@
+//! The models that a published checkpoint can be, each a model of this workspace with the task of its run folder.
+
+use std::path::Path;
+
+use burn::module::Module;
+use burn::tensor::Device;
+use firelight_classification::{
+    MASKED_LANGUAGE_TASK, MaskedLanguageModel, MaskedLanguageModelConfig, QUESTION_ANSWERING_TASK, SpanReader,
+    SpanReaderConfig, TOKEN_CLASSIFICATION_TASK, TextClassifier, TextClassifierConfig, TokenClassifier,
+    TokenClassifierConfig,
+};
+use firelight_core::{ConfigError, ParameterEntry, ParameterReport, TransformerConfig};
+use firelight_language::{LanguageModel, LanguageModelConfig};
+use firelight_storage::{Checkpoint, InputError, ModelFolder, StorageError, TaskError, load_weights, shortened};
+
+use crate::{HubFolder, Plan, PublishedModel, Weights};
+
+macro_rules! structures {
+    ($($(#[doc = $doc:literal])+ $Name:ident($Config:ty) => $Model:ty, $task:expr, [$($stack:tt)+];)+) => {
+        /// What a checkpoint is, as its run folder's `config.json` says it.
+        #[derive(Clone, Debug, PartialEq)]
+        #[non_exhaustive]
+        pub enum Structure {
+            $($(#[doc = $doc])+ $Name($Config),)+
+        }
+
+        /// A model with the weights of a checkpoint: a plain Burn module of its sort.
+        #[derive(Clone, Debug)]
+        #[non_exhaustive]
+        #[expect(clippy::large_enum_variant, reason = "there is one per checkpoint, and Burn's modules cannot be boxed")]
+        pub enum AutoModel {
+            $($(#[doc = $doc])+ $Name($Model),)+
+        }
+
+        impl Structure {
+            /// The task of its run folder.
+            pub fn task(&self) -> &'static str {
+                match self {
+                    $(Self::$Name(_) => $task,)+
+                }
+            }
+
+            /// What of it cannot be built.
+            pub fn problems(&self) -> Vec<String> {
+                match self {
+                    $(Self::$Name(config) => ConfigError::list(config.validate()),)+
+                }
+            }
+
+            /// What the `config.json` of a run folder says.
+            ///
+            /// # Errors
+            /// If it is missing or damaged, or of a task that no published checkpoint has.
+            pub fn of_run(folder: &ModelFolder) -> Result<Self, TaskError> {
+                let task = folder.task().unwrap_or_default();
+                $(if task == $task {
+                    let config: $Config = folder.read_config($task)?;
+                    TaskError::in_config(&folder.config(), &ConfigError::list(config.validate()))?;
+                    return Ok(Self::$Name(config));
+                })+
+                let problem = format!("is of the task \"{}\", which no published checkpoint has", shortened(&task));
+                Err(InputError::in_file(folder.path(), problem).advise("give another model").into())
+            }
+
+            /// Its stack.
+            pub fn stack(&self) -> &TransformerConfig {
+                match self {
+                    $(Self::$Name(config) => &config.$($stack)+,)+
+                }
+            }
+
+            /// Its parameters, of which none is made.
+            ///
+            /// # Panics
+            /// If it has [`problems`](Self::problems).
+            pub fn parameters(&self) -> Vec<ParameterEntry> {
+                let device = Device::flex();
+                match self {
+                    $(Self::$Name(config) => ParameterReport::of(&config.init(&device)).entries().to_vec(),)+
+                }
+            }
+
+            /// Writes `config.json` of a run folder.
+            ///
+            /// # Errors
+            /// If it cannot be written.
+            pub fn write(&self, folder: &ModelFolder) -> Result<(), StorageError> {
+                match self {
+                    $(Self::$Name(config) => folder.write_config(self.task(), config),)+
+                }
+            }
+
+            /// The model with the weights that a plan finds.
+            ///
+            /// # Errors
+            /// As [`Plan::load`].
+            ///
+            /// # Panics
+            /// If it has [`problems`](Self::problems).
+            pub fn load(&self, plan: &Plan, weights: &Weights, device: &Device) -> Result<AutoModel, StorageError> {
+                Ok(match self {
+                    $(Self::$Name(config) => AutoModel::$Name(plan.load(config.init(device), weights)?),)+
+                })
+            }
+
+            /// The model with the weights of a file of a run folder.
+            ///
+            /// # Errors
+            /// As [`load_weights`].
+            ///
+            /// # Panics
+            /// If it has [`problems`](Self::problems).
+            pub fn load_file(&self, path: &Path, device: &Device) -> Result<AutoModel, StorageError> {
+                Ok(match self {
+                    $(Self::$Name(config) => {
+                        let mut model = config.init(device);
+                        load_weights(&mut model, path)?;
+                        AutoModel::$Name(model)
+                    })+
+                })
+            }
+        }
+
+        impl AutoModel {
+            /// Number of scalars of all parameters.
+            pub fn num_params(&self) -> usize {
+                match self {
+                    $(Self::$Name(model) => model.num_params(),)+
+                }
+            }
+        }
+    };
+}
+
+structures! {
+    /// Continues a text.
+    Language(LanguageModelConfig) => LanguageModel, firelight_language::TASK, [transformer];
+    /// Says which token stood in the place of a mask.
+    Masked(MaskedLanguageModelConfig) => MaskedLanguageModel, MASKED_LANGUAGE_TASK, [encoder.transformer];
+    /// One answer for a text.
+    Sequence(TextClassifierConfig) => TextClassifier, firelight_classification::TASK, [encoder.transformer];
+    /// One answer for every token.
+    Token(TokenClassifierConfig) => TokenClassifier, TOKEN_CLASSIFICATION_TASK, [encoder.transformer];
+    /// The answer to a question as a stretch of the text.
+    Span(SpanReaderConfig) => SpanReader, QUESTION_ANSWERING_TASK, [encoder.transformer];
+}
+
+impl AutoModel {
+    /// Opens a model, whether a run folder or a folder as Hugging Face writes it.
+    ///
+    /// # Errors
+    /// If it is neither, or as [`PublishedModel::open`] and [`PublishedModel::load`].
+    pub fn open(path: impl AsRef<Path>, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
+        let path = path.as_ref();
+        if HubFolder::is_one(path) {
+            return PublishedModel::open(path)?.load(device);
+        }
+        let folder = ModelFolder::open(path)?;
+        let structure = Structure::of_run(&folder)?;
+        Ok(structure.load_file(&folder.weights(checkpoint)?, device)?)
+    }
+}

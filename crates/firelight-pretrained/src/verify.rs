@@ -1,0 +1,140 @@
+//! How far the outputs of a model are from those that another program computed.
+
+use crate::{Array, Arrays, Numbers};
+
+/// What was found of one output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// Its name.
+    pub name: String,
+    /// The largest difference of two numbers; infinite where the output is missing, of another shape or NaN, or where ids differ.
+    pub largest: f64,
+    /// What is allowed.
+    pub allowed: f64,
+}
+
+impl Comparison {
+    /// Whether the difference is within what is allowed.
+    pub fn agrees(&self) -> bool {
+        self.largest <= self.allowed
+    }
+}
+
+/// Compares every output that is expected. Allowed is `tolerance`, or a tenth of it times the largest number of the output, whichever is
+/// more; ids must be the same. Where `mask`, the argument `attention_mask`, is 0, the vectors and scores of that token are not looked
+/// at: they mean nothing.
+///
+/// ```
+/// use firelight_pretrained::{Array, Arrays, Numbers, compare};
+///
+/// let arrays = |number: f32| {
+///     let mut arrays = Arrays::default();
+///     arrays.insert("logits", Array { shape: vec![1, 2], numbers: Numbers::Floats(vec![100.0, number]) });
+///     arrays
+/// };
+/// let found = compare(&arrays(1.0), &arrays(1.0005), None, 1e-4);
+/// assert!(found[0].agrees() && found[0].largest > 4e-4);
+/// assert!(!compare(&arrays(1.0), &arrays(f32::NAN), None, 1e-4)[0].agrees());
+/// assert!(!compare(&Arrays::default(), &arrays(1.0), None, 1e-4)[0].agrees());
+/// ```
+pub fn compare(found: &Arrays, expected: &Arrays, mask: Option<&Array>, tolerance: f64) -> Vec<Comparison> {
+    let compared = |(name, expected): (&str, &Array)| {
+        let allowed = tolerance.max(tolerance * 0.1 * largest(expected));
+        let largest = found.get(name).map_or(f64::INFINITY, |found| difference(found, expected, mask));
+        Comparison { name: name.into(), largest, allowed }
+    };
+    expected.iter().map(compared).collect()
+}
+
+fn largest(array: &Array) -> f64 {
+    match &array.numbers {
+        Numbers::Floats(numbers) => numbers.iter().map(|number| f64::from(number.abs())).fold(0.0, f64::max),
+        Numbers::Integers(_) => 0.0,
+    }
+}
+
+fn difference(found: &Array, expected: &Array, mask: Option<&Array>) -> f64 {
+    if found.shape != expected.shape {
+        return f64::INFINITY;
+    }
+    match (&found.numbers, &expected.numbers) {
+        (Numbers::Floats(found), Numbers::Floats(numbers)) => {
+            let hidden = hidden(&expected.shape, mask);
+            let pairs = found.iter().zip(numbers).enumerate().filter(|(index, _)| !hidden(*index));
+            pairs.map(|(_, (a, b))| distance(*a, *b)).fold(0.0, f64::max)
+        }
+        (found, expected) => if found == expected { 0.0 } else { f64::INFINITY },
+    }
+}
+
+/// Infinite where one is NaN, which a maximum would overlook.
+fn distance(a: f32, b: f32) -> f64 {
+    let distance = (f64::from(a) - f64::from(b)).abs();
+    if distance.is_nan() { f64::INFINITY } else { distance }
+}
+
+/// Which numbers of an array belong to padding: those of its rows, of shape `[B, T, ...]`, or of its queries, `[B, H, T, K]`.
+fn hidden<'a>(shape: &[usize], mask: Option<&'a Array>) -> impl Fn(usize) -> bool + 'a {
+    let places = mask.and_then(|mask| match (&mask.numbers, &mask.shape[..]) {
+        (Numbers::Integers(flags), &[rows, length]) => Some((flags, [rows, length])),
+        _ => None,
+    });
+    let per_place = places.as_ref().and_then(|(_, [rows, length])| match shape {
+        [b, t, rest @ ..] if b == rows && t == length && rest.len() < 2 => Some((1, rest.iter().product::<usize>())),
+        [b, heads, t, keys] if b == rows && t == length => Some((*heads, *keys)),
+        _ => None,
+    });
+    move |index| match (places, per_place) {
+        (Some((flags, [_, length])), Some((heads, width))) => {
+            let (row, place) = (index / (heads * length * width), index / width % length);
+            flags[row * length + place] == 0
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn floats(shape: &[usize], numbers: Vec<f32>) -> Array {
+        Array { shape: shape.to_vec(), numbers: Numbers::Floats(numbers) }
+    }
+
+    #[test]
+    fn padding_is_not_compared() {
+        let mask = Array { shape: vec![2, 2], numbers: Numbers::Integers(vec![1, 0, 1, 1]) };
+        let of = |array: Array| {
+            let mut arrays = Arrays::default();
+            arrays.insert("x", array);
+            arrays
+        };
+        let agree = |one: Array, other: Array| compare(&of(one), &of(other), Some(&mask), 1e-4)[0].agrees();
+        let numbered = |count: usize, at: usize| {
+            let mut numbers = vec![0.0; count];
+            numbers[at] = 1.0;
+            numbers
+        };
+        // [B, T, C]: the second token of the first row.
+        for (at, same) in [(0, false), (1, false), (2, true), (3, true), (4, false), (7, false)] {
+            assert_eq!(agree(floats(&[2, 2, 2], numbered(8, at)), floats(&[2, 2, 2], vec![0.0; 8])), same, "{at}");
+        }
+        // [B, H, T, K]: its queries in three heads.
+        for (at, same) in [(0, false), (2, true), (3, true), (4, false), (6, true), (11, true), (14, false)] {
+            assert_eq!(agree(floats(&[2, 3, 2, 2], numbered(24, at)), floats(&[2, 3, 2, 2], vec![0.0; 24])), same, "{at}");
+        }
+        assert!(!agree(floats(&[2, 3], vec![0.0; 6]), floats(&[3, 2], vec![0.0; 6])), "shapes differ");
+        assert!(!agree(floats(&[2, 3], numbered(6, 5)), floats(&[2, 3], vec![0.0; 6])), "no places of tokens");
+    }
+
+    #[test]
+    fn ids_are_the_same_or_not() {
+        let of = |last| {
+            let mut arrays = Arrays::default();
+            arrays.insert("greedy", Array { shape: vec![2], numbers: Numbers::Integers(vec![3, last]) });
+            arrays
+        };
+        assert!(compare(&of(1), &of(1), None, 1e-4)[0].agrees());
+        assert!(!compare(&of(1), &of(2), None, 1e9)[0].agrees());
+    }
+}

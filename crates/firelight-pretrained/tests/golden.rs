@@ -1,0 +1,56 @@
+//! Tiny models of every family with random weights, as `transformers` saves and computes them: `tests/fixtures/pretrained.py`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use firelight_pretrained::{Arrays, ForwardOptions, PublishedModel, compare};
+
+fn folders(family: &str) -> Vec<PathBuf> {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/pretrained");
+    let folders = fs::read_dir(home).expect("the fixtures").map(|entry| entry.unwrap().path());
+    let of_family = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        path.is_dir() && name.split_once('-').map_or(&*name, |(family, _)| family) == family
+    };
+    let mut found: Vec<PathBuf> = folders.filter(of_family).collect();
+    found.sort();
+    found
+}
+
+/// Every output of every variant of a family is what `transformers` computes.
+fn agrees(family: &str, variants: usize) {
+    let folders = folders(family);
+    assert_eq!(folders.len(), variants, "{folders:?}");
+    for folder in folders {
+        agrees_with(&folder);
+    }
+}
+
+fn agrees_with(folder: &Path) {
+    let name = folder.file_name().unwrap().display();
+    let device = Device::default();
+    let [inputs, expected] =
+        ["inputs", "expected"].map(|file| Arrays::read(folder.join(format!("{file}.safetensors"))).unwrap());
+    let model = PublishedModel::open(folder).unwrap_or_else(|error| panic!("{name}: {:#?}", error.problems()));
+    let model = model.load(&device).unwrap();
+    let greedy = expected.get("greedy").map_or(0, |_| 16);
+    let found = model.forward(&inputs, ForwardOptions { hidden_states: true, attentions: true, greedy }, &device);
+    let found = found.unwrap_or_else(|error| panic!("{name}: {error}"));
+    let compared = compare(&found, &expected, inputs.get("attention_mask"), 1e-4);
+    assert!(!compared.is_empty(), "{name} expects nothing");
+    let differing: Vec<_> = compared.iter().filter(|output| !output.agrees()).collect();
+    assert!(differing.is_empty(), "{name}: {differing:#?}");
+    let largest = compared.iter().map(|output| output.largest / output.allowed).fold(0.0, f64::max);
+    println!("{name}: {largest:.1e} of what is allowed");
+}
+
+#[test]
+fn gpt2() {
+    agrees("gpt2", 2);
+}
+
+#[test]
+fn llama() {
+    agrees("llama", 5);
+}
