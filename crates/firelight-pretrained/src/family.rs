@@ -19,8 +19,22 @@ pub type Describe = fn(&Keys<'_>) -> Result<Description, InputError>;
 
 /// The families that are read. One is added by a file in `families` and a line here.
 const FAMILIES: &[(&str, Describe)] = &[
+    ("deepseek_v3", families::deepseek::describe),
+    ("gemma", families::gemma::describe_1),
+    ("gemma2", families::gemma::describe_2),
+    ("gemma3_text", families::gemma::describe_3),
     ("gpt2", families::gpt2::describe),
+    ("gpt_neox", families::gpt_neox::describe),
+    ("gpt_oss", families::gpt_oss::describe),
     ("llama", families::llama::describe),
+    ("mistral", families::mistral::describe),
+    ("mixtral", families::mixtral::describe),
+    ("olmo2", families::olmo2::describe),
+    ("phi3", families::phi3::describe),
+    ("qwen2", families::qwen::describe_2),
+    ("qwen3", families::qwen::describe_3),
+    ("qwen3_moe", families::qwen::describe_3_moe),
+    ("smollm3", families::smollm3::describe),
 ];
 
 /// Families that are known and not read, with the reason.

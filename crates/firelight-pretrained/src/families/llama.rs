@@ -1,4 +1,4 @@
-//! LLaMA and the families that differ from it in a few keys: Mistral, Qwen 2 and 3, SmolLM 3, OLMo 2 and models with experts.
+//! LLaMA, and what the families that follow it have in common.
 //!
 //! Source: Touvron et al. 2023, §2.2 (<https://arxiv.org/abs/2302.13971>), and `modeling_llama.py` of `transformers`.
 
@@ -14,7 +14,16 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let bias = keys.or("attention_bias", false)?;
     let feed_forward_bias = keys.or("mlp_bias", false)?;
     let stack = stack(keys)?.with_bias(feed_forward_bias).with_attention_bias(bias);
-    Ok(Description { structure: model(keys, stack)?, table: Table { rows: rows(), ..table() } })
+    description(keys, stack, rows())
+}
+
+/// A language model around a stack, with the rows of its parts.
+pub(super) fn description(
+    keys: &Keys<'_>,
+    stack: TransformerConfig,
+    rows: Vec<Row>,
+) -> Result<Description, InputError> {
+    Ok(Description { structure: model(keys, stack)?, table: Table { rows, ..table() } })
 }
 
 /// A language model around a stack.

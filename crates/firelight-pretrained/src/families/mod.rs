@@ -2,7 +2,18 @@
 //! parameters.
 
 mod activation;
+mod layer_types;
 mod rope;
 
+pub(crate) mod deepseek;
+pub(crate) mod gemma;
 pub(crate) mod gpt2;
+pub(crate) mod gpt_neox;
+pub(crate) mod gpt_oss;
 pub(crate) mod llama;
+pub(crate) mod mistral;
+pub(crate) mod mixtral;
+pub(crate) mod olmo2;
+pub(crate) mod phi3;
+pub(crate) mod qwen;
+pub(crate) mod smollm3;

@@ -80,6 +80,8 @@ impl Step {
 enum Part {
     /// `weight`, which is transposed, and `bias`.
     Linear,
+    /// The same, not transposed.
+    Conv1d,
     /// `gamma` and `beta` here, `weight` and `bias` there.
     Norm,
     /// `weight` as it is.
@@ -92,7 +94,7 @@ impl Part {
     /// The ends of the names here and there.
     fn ends(self) -> &'static [[&'static str; 2]] {
         match self {
-            Self::Linear => &[[".weight", ".weight"], [".bias", ".bias"]],
+            Self::Linear | Self::Conv1d => &[[".weight", ".weight"], [".bias", ".bias"]],
             Self::Norm => &[[".gamma", ".weight"], [".beta", ".bias"]],
             Self::Table => &[[".weight", ".weight"]],
             Self::Tensor => &[["", ""]],
@@ -121,12 +123,12 @@ impl Row {
 
     /// A linear layer, whose matrix PyTorch keeps transposed.
     pub fn linear(theirs: impl Into<Cow<'static, str>>, ours: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(theirs, ours, Part::Linear).step(Step::Transposed)
+        Self::new(theirs, ours, Part::Linear)
     }
 
     /// A linear layer whose matrix lies as ours: `Conv1D` of GPT-2.
     pub fn conv1d(theirs: impl Into<Cow<'static, str>>, ours: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(theirs, ours, Part::Linear)
+        Self::new(theirs, ours, Part::Conv1d)
     }
 
     /// A norm.
@@ -144,10 +146,10 @@ impl Row {
         Self::new(theirs, ours, Part::Tensor)
     }
 
-    /// Takes a step of theirs before those that were given.
+    /// Takes another step from their tensor to ours; the matrix of a linear layer is transposed behind all of them.
     #[must_use]
     pub fn step(mut self, step: Step) -> Self {
-        self.steps.insert(0, step);
+        self.steps.push(step);
         self
     }
 
@@ -156,6 +158,11 @@ impl Row {
     pub fn plus(mut self, number: f32) -> Self {
         self.plus = number;
         self
+    }
+
+    /// Whether it is about a norm.
+    pub fn is_norm(&self) -> bool {
+        self.part == Part::Norm
     }
 
     /// What is added to theirs.
@@ -174,7 +181,8 @@ impl Row {
 
     /// Where the numbers of a parameter lie in a tensor of theirs; none where it has not such a shape.
     pub(super) fn view(&self, shape: &[usize], item: Option<usize>) -> Option<View> {
-        self.steps.iter().try_fold(View::whole(shape), |view, step| step.apply(view, item))
+        let transposed = (self.part == Part::Linear).then_some(&Step::Transposed);
+        self.steps.iter().chain(transposed).try_fold(View::whole(shape), |view, step| step.apply(view, item))
     }
 }
 

@@ -1,0 +1,87 @@
+//! Gemma 1 to 3, the models of text: LLaMA with embeddings times the root of their width and norms that keep what they add to 1; then
+//! norms on both sides of the parts and soft caps; then norms of queries and keys and two kinds of rotations.
+//!
+//! Sources: Gemma Team 2024, §2 (<https://arxiv.org/abs/2403.08295>) and (<https://arxiv.org/abs/2408.00118>), 2025, §2
+//! (<https://arxiv.org/abs/2503.19786>); `modeling_gemma.py`, `modeling_gemma2.py` and `modeling_gemma3.py` of `transformers`.
+
+use firelight_core::{
+    EmbeddingScale, HeadOptions, NormConfig, NormPlacement, PositionConfig, RotaryConfig, ScoreScale, TransformerConfig,
+};
+use firelight_storage::InputError;
+use serde_json::json;
+
+use super::layer_types::{Kind, kinds, patterns};
+use super::{activation, llama, rope};
+use crate::{Description, Keys, Row, Structure, Table};
+
+pub(crate) fn describe_1(keys: &Keys<'_>) -> Result<Description, InputError> {
+    description(keys, stack(keys)?, llama::rows())
+}
+
+pub(crate) fn describe_2(keys: &Keys<'_>) -> Result<Description, InputError> {
+    let kinds = kinds(keys, |layer| layer.is_multiple_of(2))?;
+    let stack = sandwich(keys)?.with_patterns(patterns(keys, &kinds)?);
+    description(keys, stack, sandwich_rows())
+}
+
+pub(crate) fn describe_3(keys: &Keys<'_>) -> Result<Description, InputError> {
+    keys.only("use_bidirectional_attention", &json!(false))?;
+    let interval: usize = keys.first(&["sliding_window_pattern", "_sliding_window_pattern"])?.unwrap_or(6);
+    let kinds = kinds(keys, |layer| interval == 0 || !(layer + 1).is_multiple_of(interval))?;
+    let norm = NormConfig::Rms { epsilon: keys.or("rms_norm_eps", 1e-6)? };
+    let [far, near] = rotations(keys)?;
+    let stack = sandwich(keys)?.with_query_key_norm(Some(norm)).with_position(far);
+    let base = stack.first().clone();
+    let layer = |kind: &Kind| {
+        let layer = base.clone().with_pattern(kind.pattern(keys)?);
+        Ok(if *kind == Kind::Window { layer.with_position(near.clone()) } else { layer })
+    };
+    let layers = kinds.iter().map(layer).collect::<Result<_, InputError>>()?;
+    description(keys, stack.with_layers(layers), sandwich_rows())
+}
+
+fn description(keys: &Keys<'_>, stack: TransformerConfig, rows: Vec<Row>) -> Result<Description, InputError> {
+    let Structure::Language(model) = llama::model(keys, stack)? else { unreachable!("a stack makes a language model") };
+    let head = HeadOptions::default().with_soft_cap(keys.get("final_logit_softcapping")?);
+    let model = model.with_tied(keys.or("tie_word_embeddings", true)?).with_head(head);
+    let structure = Structure::Language(model.with_scale_embedding(EmbeddingScale::SqrtWidth));
+    let rows = rows.into_iter().map(|row| if row.is_norm() { row.plus(1.0) } else { row }).collect();
+    Ok(Description { structure, table: Table { rows, ..llama::table() } })
+}
+
+fn stack(keys: &Keys<'_>) -> Result<TransformerConfig, InputError> {
+    // Folders from before the key `hidden_activation` name another function than the models were trained with.
+    let activation = activation::gated(keys, "hidden_activation", "gelu_pytorch_tanh")?;
+    let stack = llama::stack(keys)?.with_activation(activation);
+    Ok(stack.with_attention_bias(keys.or("attention_bias", false)?))
+}
+
+fn sandwich(keys: &Keys<'_>) -> Result<TransformerConfig, InputError> {
+    let scale = keys.or("query_pre_attn_scalar", 256.0_f64)?.powf(-0.5);
+    let stack = stack(keys)?.with_norm_placement(NormPlacement::Sandwich);
+    let stack = stack.with_attention_scale(ScoreScale::Constant(scale));
+    Ok(stack.with_attention_soft_cap(keys.get("attn_logit_softcapping")?))
+}
+
+/// The rotations of layers that see the whole text, and of those that see a window.
+fn rotations(keys: &Keys<'_>) -> Result<[PositionConfig; 2], InputError> {
+    let d_head = llama::d_head(keys)?;
+    let far = rope::rotary(keys, Some("full_attention"), d_head)?;
+    let near = match keys.get("rope_local_base_freq")? {
+        Some(theta) => RotaryConfig::default().with_theta(theta),
+        None => rope::rotary(keys, Some("sliding_attention"), d_head)?,
+    };
+    Ok([far, near].map(PositionConfig::Rotary))
+}
+
+fn sandwich_rows() -> Vec<Row> {
+    let norm = |theirs: &str, ours: &str| {
+        Row::norm(format!("model.layers.{{}}.{theirs}_layernorm"), format!("transformer.blocks.{{}}.{ours}_norm"))
+    };
+    let rows = vec![
+        norm("post_attention", "attention_output"),
+        norm("pre_feedforward", "feed_forward"),
+        norm("post_feedforward", "feed_forward_output"),
+    ];
+    [rows, llama::rows()].concat()
+}

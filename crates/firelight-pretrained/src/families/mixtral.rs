@@ -1,0 +1,25 @@
+//! Mixtral: Mistral with experts, two of which read a token.
+//!
+//! Source: Jiang et al. 2024, §2 (<https://arxiv.org/abs/2401.04088>), and `modeling_mixtral.py` of `transformers`.
+
+use firelight_core::ExpertsConfig;
+use firelight_storage::InputError;
+
+use super::{llama, mistral};
+use crate::{Description, Keys, Row};
+
+pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+    let mut experts = ExpertsConfig::new(keys.or("num_local_experts", 8)?);
+    experts.top_k = keys.or("num_experts_per_tok", 2)?;
+    experts.renormalise = Some(true);
+    llama::description(keys, mistral::windowed(keys)?.with_experts(experts), [rows(), llama::rows()].concat())
+}
+
+fn rows() -> Vec<Row> {
+    let (theirs, ours) = ("model.layers.{}.block_sparse_moe", "transformer.blocks.{}.feed_forward");
+    let part = |name: &str, part: &str| {
+        Row::linear(format!("{theirs}.experts.{{}}.{name}"), format!("{ours}.experts.{{}}.{part}"))
+    };
+    let router = Row::linear(format!("{theirs}.gate"), format!("{ours}.router"));
+    vec![router, part("w1", "gate"), part("w3", "up"), part("w2", "down")]
+}
