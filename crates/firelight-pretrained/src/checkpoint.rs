@@ -6,6 +6,7 @@ use burn::tensor::Device;
 use firelight_data::Tokenizer;
 use firelight_storage::{Checkpoint, Existing, InputError, ModelFolder, TaskError};
 
+use crate::export::Export;
 use crate::family::{Description, describe};
 use crate::{AutoModel, HubFolder, Plan, Structure, Weights};
 
@@ -95,6 +96,17 @@ impl PublishedModel {
         self.structure.write(&folder)?;
         Ok(folder)
     }
+}
+
+/// Writes the model of a run folder into a new folder, as Hugging Face has it: `config.json`, `model.safetensors` and the files of the
+/// tokenizer.
+///
+/// # Errors
+/// If the model has adapters, no published family has its structure, the folder is not empty, or a file cannot be read or written.
+pub fn export(run: impl AsRef<Path>, checkpoint: &Checkpoint, to: impl AsRef<Path>) -> Result<(), TaskError> {
+    let run = ModelFolder::open(run)?;
+    let weights = run.weights(checkpoint)?;
+    Export { run: &run, weights: &weights, to: to.as_ref() }.write()
 }
 
 /// A model is built before its tensors are compared: a number of layers that no file could hold is not.

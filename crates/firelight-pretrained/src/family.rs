@@ -18,7 +18,7 @@ pub struct Description {
 pub type Describe = fn(&Keys<'_>) -> Result<Description, InputError>;
 
 /// The families that are read. One is added by a file in `families` and a line here.
-const FAMILIES: &[(&str, Describe)] = &[
+pub(crate) const FAMILIES: &[(&str, Describe)] = &[
     ("deepseek_v3", families::deepseek::describe),
     ("gemma", families::gemma::describe_1),
     ("gemma2", families::gemma::describe_2),

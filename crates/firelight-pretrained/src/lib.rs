@@ -11,6 +11,7 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod checkpoint;
+mod export;
 mod families;
 mod family;
 mod folder;
@@ -20,7 +21,7 @@ mod plan;
 mod structure;
 mod verify;
 
-pub use checkpoint::PublishedModel;
+pub use checkpoint::{PublishedModel, export};
 pub use family::{Describe, Description, describe, family_names};
 pub use folder::{HubFolder, TensorInfo, Weights};
 pub use forward::{Array, Arrays, ForwardOptions, Numbers};

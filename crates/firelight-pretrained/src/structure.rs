@@ -16,7 +16,7 @@ use firelight_storage::{Checkpoint, InputError, ModelFolder, StorageError, TaskE
 use crate::{HubFolder, Plan, PublishedModel, Weights};
 
 macro_rules! structures {
-    ($($(#[doc = $doc:literal])+ $Name:ident($Config:ty) => $Model:ty, $task:expr, [$($stack:tt)+];)+) => {
+    ($($(#[doc = $doc:literal])+ $Name:ident($Config:ty) => $Model:ty, $task:expr, [$($stack:tt)+], [$($adapters:tt)+];)+) => {
         /// What a checkpoint is, as its run folder's `config.json` says it.
         #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
@@ -66,6 +66,20 @@ macro_rules! structures {
             pub fn stack(&self) -> &TransformerConfig {
                 match self {
                     $(Self::$Name(config) => &config.$($stack)+,)+
+                }
+            }
+
+            /// Its stack, to be changed.
+            pub(crate) fn stack_mut(&mut self) -> &mut TransformerConfig {
+                match self {
+                    $(Self::$Name(config) => &mut config.$($stack)+,)+
+                }
+            }
+
+            /// Removes the low-rank adapters.
+            pub(crate) fn remove_adapters(&mut self) {
+                match self {
+                    $(Self::$Name(config) => config.$($adapters)+ = None,)+
                 }
             }
 
@@ -134,15 +148,15 @@ macro_rules! structures {
 
 structures! {
     /// Continues a text.
-    Language(LanguageModelConfig) => LanguageModel, firelight_language::TASK, [transformer];
+    Language(LanguageModelConfig) => LanguageModel, firelight_language::TASK, [transformer], [adapters];
     /// Says which token stood in the place of a mask.
-    Masked(MaskedLanguageModelConfig) => MaskedLanguageModel, MASKED_LANGUAGE_TASK, [encoder.transformer];
+    Masked(MaskedLanguageModelConfig) => MaskedLanguageModel, MASKED_LANGUAGE_TASK, [encoder.transformer], [encoder.adapters];
     /// One answer for a text.
-    Sequence(TextClassifierConfig) => TextClassifier, firelight_classification::TASK, [encoder.transformer];
+    Sequence(TextClassifierConfig) => TextClassifier, firelight_classification::TASK, [encoder.transformer], [encoder.adapters];
     /// One answer for every token.
-    Token(TokenClassifierConfig) => TokenClassifier, TOKEN_CLASSIFICATION_TASK, [encoder.transformer];
+    Token(TokenClassifierConfig) => TokenClassifier, TOKEN_CLASSIFICATION_TASK, [encoder.transformer], [encoder.adapters];
     /// The answer to a question as a stretch of the text.
-    Span(SpanReaderConfig) => SpanReader, QUESTION_ANSWERING_TASK, [encoder.transformer];
+    Span(SpanReaderConfig) => SpanReader, QUESTION_ANSWERING_TASK, [encoder.transformer], [encoder.adapters];
 }
 
 impl AutoModel {

@@ -9,6 +9,7 @@ mod completions;
 mod devices;
 mod embed;
 mod evaluate;
+mod export;
 mod fill_mask;
 mod forward;
 mod generate;
@@ -49,6 +50,7 @@ pub(crate) enum Command {
     Inspect(inspect::Inspect),
     Report(report::Report),
     Import(import::Import),
+    Export(export::Export),
     Forward(forward::Forward),
     Verify(verify::Verify),
     Average(average::Average),
@@ -88,6 +90,7 @@ impl Command {
             Self::Inspect(command) => command.run(),
             Self::Report(command) => command.run(),
             Self::Import(command) => command.run(),
+            Self::Export(command) => command.run(),
             Self::Forward(command) => command.run(),
             Self::Verify(command) => command.run(),
             Self::Average(command) => command.run(),

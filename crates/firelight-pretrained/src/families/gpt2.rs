@@ -8,7 +8,7 @@ use firelight_storage::InputError;
 use serde_json::json;
 
 use super::activation;
-use crate::{Description, Keys, Row, Structure, Table};
+use crate::{Description, Keys, Row, Step, Structure, Table};
 
 pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     keys.only("scale_attn_by_inverse_layer_idx", &json!(false))?;
@@ -32,7 +32,15 @@ fn stack(keys: &Keys<'_>) -> Result<TransformerConfig, InputError> {
 }
 
 fn table() -> Table {
+    // Models that were trained here have three matrices.
+    let part = |name: &str, index| {
+        let ours = format!("transformer.blocks.{{}}.attention.projection.{name}");
+        Row::conv1d("transformer.h.{}.attn.c_attn", ours).step(Step::Last { index, of: 3 })
+    };
     let rows = vec![
+        part("query", 0),
+        part("key", 1),
+        part("value", 2),
         Row::table("transformer.wte", "embedding"),
         Row::table("transformer.wpe", "transformer.position"),
         Row::norm("transformer.h.{}.ln_1", "transformer.blocks.{}.attention_norm"),

@@ -53,7 +53,7 @@ fn normed(keys: &Keys<'_>) -> Result<TransformerConfig, InputError> {
 }
 
 fn experts(keys: &Keys<'_>) -> Result<ExpertsConfig, InputError> {
-    let mut experts = ExpertsConfig::new(keys.need("num_experts")?);
+    let mut experts = ExpertsConfig::new(keys.first(&["num_experts", "num_local_experts"])?.unwrap_or(128));
     experts.top_k = keys.need("num_experts_per_tok")?;
     experts.renormalise = Some(keys.or("norm_topk_prob", false)?);
     Ok(experts)

@@ -44,6 +44,11 @@ impl HubFolder {
         }
     }
 
+    /// A folder with this `config.json`, which is not read.
+    pub(crate) fn of(path: PathBuf, config: Value) -> Self {
+        Self { path, config }
+    }
+
     /// Whether `path` is such a folder: its `config.json` names a `model_type` or `architectures`, which a run folder's does not.
     pub fn is_one(path: impl AsRef<Path>) -> bool {
         let is_published = |folder: Self| ["model_type", "architectures"].iter().any(|key| folder.config.get(key).is_some());

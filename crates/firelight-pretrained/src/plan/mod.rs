@@ -5,6 +5,7 @@ mod load;
 mod misfit;
 mod row;
 mod view;
+mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +14,7 @@ use firelight_storage::TaskError;
 
 pub use row::{Row, Step};
 pub use view::View;
+pub(crate) use written::{Part, Written};
 
 use crate::HubFolder;
 use crate::folder::{Weights, is_float};

@@ -17,6 +17,13 @@ pub enum Step {
         /// Of how many.
         of: usize,
     },
+    /// One of several equal parts of the last axis.
+    Last {
+        /// Which part.
+        index: usize,
+        /// Of how many.
+        of: usize,
+    },
     /// Every `step`th place of an axis, from `start` on.
     Every {
         /// The axis.
@@ -39,8 +46,13 @@ pub enum Step {
     },
     /// Rows and columns exchanged.
     Transposed,
-    /// The axes from a number on as one.
-    Merged(usize),
+    /// The axes from a number on, of these lengths, as one.
+    Merged {
+        /// The first of them.
+        first: usize,
+        /// Their lengths.
+        lens: Vec<usize>,
+    },
     /// The axes in another order.
     Permuted(Vec<usize>),
 }
@@ -54,6 +66,7 @@ impl Step {
                 let len = *shape.get(axis)?;
                 (of > 0 && len.is_multiple_of(of)).then(|| view.narrow(axis, index * len / of, len / of))
             }
+            Self::Last { index, of } => Self::Part { axis: shape.len().checked_sub(1)?, index, of }.apply(view, item),
             Self::Every { axis, start, step } => {
                 shape.get(axis)?.is_multiple_of(step).then(|| view.every(axis, start, step))
             }
@@ -69,9 +82,36 @@ impl Step {
                 (lens.iter().product::<usize>() == rows).then(|| view.regrouped(0, &lens, order))
             }
             Self::Transposed => Some(if shape.len() > 1 { view.transposed() } else { view }),
-            Self::Merged(first) => Some(if shape.len() > first { view.merged(first) } else { view }),
+            Self::Merged { first, ref lens } => (shape.get(first..) == Some(lens)).then(|| view.merged(first)),
             Self::Permuted(ref order) => (shape.len() == order.len()).then(|| view.permuted(order)),
         }
+    }
+}
+
+impl Step {
+    /// The shape of a tensor from which this step makes one of `shape`, where there are so many experts.
+    fn undone(&self, mut shape: Vec<usize>, items: usize) -> Option<Vec<usize>> {
+        match *self {
+            Self::Part { axis, of: times, .. } | Self::Every { axis, step: times, .. } => *shape.get_mut(axis)? *= times,
+            Self::Last { of, .. } => *shape.last_mut()? *= of,
+            Self::Behind(first) => *shape.first_mut()? += first,
+            Self::Item => shape.insert(0, items),
+            Self::Regrouped { .. } => {}
+            Self::Transposed => {
+                if let [.., row, column] = &mut shape[..] {
+                    std::mem::swap(row, column);
+                }
+            }
+            Self::Merged { first, ref lens } => {
+                shape.truncate(first);
+                shape.extend(lens);
+            }
+            Self::Permuted(ref order) => {
+                let place = |axis| Some(shape[order.iter().position(|&from| from == axis)?]);
+                shape = (0..shape.len()).map(place).collect::<Option<_>>()?;
+            }
+        }
+        Some(shape)
     }
 }
 
@@ -181,8 +221,17 @@ impl Row {
 
     /// Where the numbers of a parameter lie in a tensor of theirs; none where it has not such a shape.
     pub(super) fn view(&self, shape: &[usize], item: Option<usize>) -> Option<View> {
-        let transposed = (self.part == Part::Linear).then_some(&Step::Transposed);
-        self.steps.iter().chain(transposed).try_fold(View::whole(shape), |view, step| step.apply(view, item))
+        self.all_steps().try_fold(View::whole(shape), |view, step| step.apply(view, item))
+    }
+
+    /// The shape of the tensor that a parameter of `shape` lies in, beside those of so many experts.
+    pub(super) fn shape_of(&self, shape: &[usize], items: usize) -> Option<Vec<usize>> {
+        let steps: Vec<&Step> = self.all_steps().collect();
+        steps.into_iter().rev().try_fold(shape.to_vec(), |shape, step| step.undone(shape, items))
+    }
+
+    fn all_steps(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().chain((self.part == Part::Linear).then_some(&Step::Transposed))
     }
 }
 

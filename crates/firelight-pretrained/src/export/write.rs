@@ -1,0 +1,122 @@
+//! The files of an exported model.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs;
+use std::sync::Mutex;
+
+use firelight_data::{SpecialRole, Tokenizer};
+use firelight_storage::{InputError, Parameters, StorageError, TaskError, replace_file, write_atomic};
+use safetensors::Dtype;
+use serde_json::{Value, json};
+
+use super::{Export, Published};
+use crate::Structure;
+use crate::plan::{Part, Table, Written};
+
+impl Export<'_> {
+    /// Writes `config.json`, `model.safetensors` and the files of the tokenizer.
+    pub(crate) fn write(&self) -> Result<(), TaskError> {
+        let structure = Structure::of_run(self.run)?;
+        let parameters = Parameters::open(self.weights)?;
+        if parameters.have_adapters() {
+            let problem = "describes a model with adapters";
+            return Err(InputError::in_file(&self.run.config(), problem).advise("merge them first: firelight merge").into());
+        }
+        let Published { mut config, description } = Published::of(&structure, &parameters.shapes(), self.run)?;
+        let tokenizer = Tokenizer::load(self.run.tokenizer())?;
+        for (key, role) in [("bos_token_id", SpecialRole::Begin), ("eos_token_id", SpecialRole::End), ("pad_token_id", SpecialRole::Padding)] {
+            config.insert(key.into(), json!(tokenizer.role(role)));
+        }
+        config.insert("dtype".into(), json!("float32"));
+        config.insert("torch_dtype".into(), json!("float32"));
+        self.make_folder()?;
+        self.weights(&description.table, &parameters)?;
+        tokenizer.save(self.to.join("tokenizer.json"))?;
+        self.json("tokenizer_config.json", &tokenizer_config(&tokenizer))?;
+        self.json("config.json", &Value::Object(config))
+    }
+
+    fn make_folder(&self) -> Result<(), TaskError> {
+        let is_empty = fs::read_dir(self.to).map_or(true, |mut files| files.next().is_none());
+        if !is_empty {
+            return Err(InputError::in_file(self.to, "is not empty").advise("choose another folder").into());
+        }
+        Ok(fs::create_dir_all(self.to).map_err(StorageError::io("create the folder", self.to))?)
+    }
+
+    fn json(&self, name: &str, value: &Value) -> Result<(), TaskError> {
+        let text = serde_json::to_string_pretty(value).map_err(std::io::Error::from);
+        let path = self.to.join(name);
+        Ok(write_atomic(&path, text.map_err(StorageError::io("write", &path))? + "\n")?)
+    }
+
+    fn weights(&self, table: &Table, parameters: &Parameters) -> Result<(), TaskError> {
+        let written = table.written(&parameters.shapes()).map_err(|path| {
+            InputError::in_file(parameters.path(), format!("holds `{path}`, which no tensor of the family is known for"))
+        })?;
+        let path = self.to.join("model.safetensors");
+        let failure = Mutex::new(None);
+        let tensors = written.iter().map(|tensor| (&tensor.name, Filled { tensor, parameters, failure: &failure }));
+        let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
+        Ok(replace_file(&path, |temporary| {
+            let written = safetensors::serialize_to_file(tensors, Some(metadata), temporary);
+            let failed = failure.lock().ok().and_then(|mut failure| failure.take());
+            failed.map_or(Ok(()), Err)?;
+            written.map_err(|error| StorageError::io("write", &path)(std::io::Error::other(error.to_string())))
+        })?)
+    }
+}
+
+/// A tensor of theirs, which is filled with our parameters when the file is written: one at a time is in memory.
+struct Filled<'a> {
+    tensor: &'a Written,
+    parameters: &'a Parameters,
+    failure: &'a Mutex<Option<StorageError>>,
+}
+
+impl Filled<'_> {
+    fn numbers(&self) -> Result<Vec<f32>, StorageError> {
+        let mut numbers = vec![0.0; self.tensor.shape.iter().product()];
+        for Part { path, view, plus } in &self.tensor.parts {
+            let ours: Vec<f32> = self.parameters.read(path)?.iter().collect();
+            view.write(&ours, &mut numbers, |number| number - plus);
+        }
+        Ok(numbers)
+    }
+}
+
+impl safetensors::View for Filled<'_> {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.tensor.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        let numbers = self.numbers().unwrap_or_else(|error| {
+            if let Ok(mut failure) = self.failure.lock() {
+                *failure = Some(error);
+            }
+            vec![0.0; self.tensor.shape.iter().product()]
+        });
+        Cow::Owned(numbers.into_iter().flat_map(f32::to_le_bytes).collect())
+    }
+
+    fn data_len(&self) -> usize {
+        4 * self.tensor.shape.iter().product::<usize>()
+    }
+}
+
+/// What `AutoTokenizer` needs beside `tokenizer.json`.
+fn tokenizer_config(tokenizer: &Tokenizer) -> Value {
+    let mut config = json!({"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": false});
+    for role in SpecialRole::ALL {
+        if let Some(token) = tokenizer.role(role).and_then(|id| tokenizer.token(id)) {
+            config[role.key()] = json!(token);
+        }
+    }
+    config
+}
