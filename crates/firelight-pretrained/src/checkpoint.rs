@@ -4,10 +4,11 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_data::Tokenizer;
-use firelight_storage::{Checkpoint, Existing, InputError, ModelFolder, TaskError};
+use firelight_storage::{Checkpoint, Existing, InputError, ModelFolder, TaskError, write_atomic};
 
 use crate::export::Export;
 use crate::family::{Description, describe};
+use crate::recipe::recipe;
 use crate::{AutoModel, HubFolder, Plan, Structure, Weights};
 
 /// A checkpoint whose headers have been read and fit.
@@ -92,6 +93,7 @@ impl PublishedModel {
         let folder = ModelFolder::create(out, Existing::Refuse)?;
         tokenizer.save(folder.tokenizer())?;
         self.plan.save(&self.weights, &folder.weights_path(&Checkpoint::Last))?;
+        write_atomic(folder.recipe(), recipe(&self.structure))?;
         // Last, for it makes the folder one of a model.
         self.structure.write(&folder)?;
         Ok(folder)

@@ -17,7 +17,9 @@ mod family;
 mod folder;
 mod forward;
 mod keys;
+mod locate;
 mod plan;
+mod recipe;
 mod structure;
 mod verify;
 
@@ -26,6 +28,7 @@ pub use family::{Describe, Description, describe, family_names};
 pub use folder::{HubFolder, TensorInfo, Weights};
 pub use forward::{Array, Arrays, ForwardOptions, Numbers};
 pub use keys::Keys;
+pub use locate::{import_cache, locate, run_folder};
 pub use plan::{Plan, Row, Source, Step, Table, View};
 pub use structure::{AutoModel, Structure};
 pub use verify::{Comparison, compare};

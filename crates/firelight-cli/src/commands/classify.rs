@@ -52,8 +52,8 @@ pub(crate) struct Classify {
 impl Classify {
     pub(crate) fn run(self) -> Result<()> {
         self.model.is_for("classify")?;
-        let folder = ModelFolder::open(&self.model.run_dir)?;
-        let task = task_of(&folder.recipe())?;
+        let folder = ModelFolder::open(self.model.run_dir()?)?;
+        let task = folder.task().map_or_else(|| task_of(&folder.recipe()), Ok)?;
         if task == vision::TASK {
             let is_text = self.text.is_some() || self.file.is_some();
             ensure!(!is_text, Mistake("--text and --file are for classifiers of texts: give --image".into()));

@@ -29,7 +29,8 @@ pub(crate) struct Merge {
 impl Merge {
     pub(crate) fn run(self) -> Result<()> {
         let task = self.model.task()?.unwrap_or_default();
-        let unknown = || Mistake(format!("`{}` is of the unknown task `{task}`", self.model.run_dir.display()));
+        let run_dir = self.model.run_dir()?.to_path_buf();
+        let unknown = || Mistake(format!("`{}` is of the unknown task `{task}`", run_dir.display()));
         with_task!(task.as_str(), |T| self.merge::<T>(), bail!(unknown()))
     }
 
@@ -38,7 +39,8 @@ impl Merge {
         let is_empty = fs::read_dir(&self.out).map_or(true, |mut files| files.next().is_none());
         let full = format!("the folder `{}` is not empty: choose another one with --out", self.out.display());
         ensure!(is_empty, Mistake(full));
-        let write = |checkpoint: &_, device: &_| Ok(merge::<T>(&self.model.run_dir, checkpoint, &self.out, device)?);
+        let run_dir = self.model.run_dir()?;
+        let write = |checkpoint: &_, device: &_| Ok(merge::<T>(run_dir, checkpoint, &self.out, device)?);
         let path = self.model.with(write)?.path().display().to_string();
         output::note(format_args!("the model without adapters: {path}; {}", T::next(&path)));
         Ok(())

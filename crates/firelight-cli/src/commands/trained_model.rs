@@ -1,10 +1,12 @@
 //! Which trained model a command works on, and where: the arguments that every such command shares.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use burn::tensor::Device;
 use firelight::device;
+use firelight::pretrained::{import_cache, run_folder};
 use firelight::storage::{Checkpoint, ModelFolder, TaskError};
 
 use super::place;
@@ -14,8 +16,11 @@ use crate::output;
 
 #[derive(clap::Args)]
 pub(super) struct TrainedModel {
-    /// Run folder of the model
-    pub(super) run_dir: PathBuf,
+    /// Run folder of the model, folder of a published model, or its name on the hub if it is downloaded
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    #[arg(skip)]
+    run_dir: OnceCell<PathBuf>,
     /// Weights to use: last (the newest), best, average or the number of a step
     #[arg(long, value_name = "NAME", default_value = "last")]
     pub(super) checkpoint: String,
@@ -25,11 +30,20 @@ pub(super) struct TrainedModel {
 }
 
 impl TrainedModel {
+    /// The run folder of the model; a published one is converted first, once.
+    pub(super) fn run_dir(&self) -> Result<&Path> {
+        if let Some(found) = self.run_dir.get() {
+            return Ok(found);
+        }
+        let found = converted(&self.model)?;
+        Ok(self.run_dir.get_or_init(|| found))
+    }
+
     /// Works with a checkpoint on a device, after saying which they are.
     pub(super) fn with<T>(&self, use_them: impl FnOnce(&Checkpoint, &Device) -> Result<T>) -> Result<T> {
         let checkpoint: Checkpoint = self.checkpoint.parse()?;
         let chosen = device::choose(self.device.as_deref())?;
-        let weights = weights_in(&self.run_dir, &checkpoint)?;
+        let weights = weights_in(self.run_dir()?, &checkpoint)?;
         output::note(format_args!("checkpoint: {checkpoint}, {weights}, device: {}", place(&chosen)));
         use_them(&checkpoint, &chosen.device)
     }
@@ -39,7 +53,8 @@ impl TrainedModel {
         &self,
         load: impl FnOnce(PathBuf, &Checkpoint, &Device) -> Result<M, TaskError>,
     ) -> Result<M> {
-        self.with(|checkpoint, device| Ok(load(self.run_dir.clone(), checkpoint, device)?))
+        let run_dir = self.run_dir()?.to_path_buf();
+        self.with(|checkpoint, device| Ok(load(run_dir, checkpoint, device)?))
     }
 
     /// Refuses a model that another command is for, and names that one.
@@ -50,7 +65,7 @@ impl TrainedModel {
                 "`{run}` is a model of the task `{task}`, which `firelight {command}` does not take: ask it with `firelight \
                  {} {run}`",
                 others[0],
-                run = self.run_dir.display()
+                run = self.model.display()
             ))),
             _ => Ok(()),
         }
@@ -58,8 +73,14 @@ impl TrainedModel {
 
     /// The task of the model; none where its configuration does not say, which is for its reader to tell.
     pub(super) fn task(&self) -> Result<Option<String>> {
-        Ok(ModelFolder::open(&self.run_dir)?.task())
+        Ok(ModelFolder::open(self.run_dir()?)?.task())
     }
+}
+
+/// The run folder of what a user calls a model; a published one is converted first, once.
+pub(super) fn converted(model: &Path) -> Result<PathBuf> {
+    let tell = |run: &Path| output::note(format_args!("converting `{}` to `{}`", model.display(), run.display()));
+    Ok(run_folder(model, &import_cache(), tell)?)
 }
 
 /// The step and the file of a checkpoint, in words.

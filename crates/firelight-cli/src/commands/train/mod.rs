@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
 use firelight::device;
+use firelight::pretrained::HubFolder;
 use firelight::storage::Existing;
 use firelight::training::{RunRequest, Task, read_new_recipe, read_recipe, task_of};
 
 use super::recipes;
 use super::tasks::{self, Language, Seq2Seq, Shown, with_task};
+use super::trained_model::converted;
 use crate::failure::Mistake;
 use crate::output;
 use course::Course;
@@ -56,7 +58,8 @@ pub(crate) struct Train {
     /// For seq2seq: file of the targets, one per line
     #[arg(long, value_name = "FILE", requires = "source")]
     target: Option<PathBuf>,
-    /// Run that the training begins from, with its structure and its tokenizer: its folder, that of a checkpoint, or weights
+    /// Run that the training begins from, with its structure and its tokenizer: its folder, that of a checkpoint, weights, or a published
+    /// model
     #[arg(long, value_name = "RUN")]
     from: Option<PathBuf>,
     /// Run folder to write; by default the next free runs/RECIPE-N
@@ -126,7 +129,8 @@ impl Train {
         self.recipe.clone().or_else(|| self.out.as_deref().and_then(kept))
     }
 
-    fn follow<T: Shown>(self) -> Result<()> {
+    fn follow<T: Shown>(mut self) -> Result<()> {
+        self.from = self.from.as_deref().map(begun_from).transpose()?;
         if self.print_config {
             let (source, overrides) = (self.source_of_recipe(), self.overrides());
             // A run that is resumed has its whole recipe, and needs no other run.
@@ -165,6 +169,11 @@ impl Train {
         let from = self.from.iter().map(|path| ("init.from".to_string(), format!("{:?}", path.display().to_string())));
         self.overrides.iter().cloned().chain(from).chain(steps).chain(seed).collect()
     }
+}
+
+/// What a training begins from; a published model is converted first.
+fn begun_from(model: &Path) -> Result<PathBuf> {
+    if model.exists() && !HubFolder::is_one(model) { Ok(model.into()) } else { converted(model) }
 }
 
 pub(super) fn parse_override(text: &str) -> Result<(String, String), String> {
