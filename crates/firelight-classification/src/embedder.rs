@@ -1,33 +1,33 @@
-//! Vectors of texts that can be compared: the mean of the vectors of a text's tokens, of length 1, so that the scalar product of
-//! two is the cosine of their angle.
+//! Vectors of texts that can be compared: where the model says nothing else the mean of the vectors of a text's tokens, of length 1, so
+//! that the scalar product of two is the cosine of their angle.
 //!
 //! Source: Reimers and Gurevych 2019, §3 (<https://arxiv.org/abs/1908.10084>).
 
 use std::path::Path;
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use firelight_core::Pass;
 use firelight_kernels::awake;
 use firelight_storage::{Checkpoint, TaskError};
 
 use crate::data::EncodedText;
-use crate::encoder::{TextEncoder, TextInput};
-use crate::pooling::mean;
+use crate::encoder::TextEncoder;
 use crate::pretrained::load_encoder;
 use crate::reading::{read_texts, rows};
+use crate::sentence_encoder::SentenceEncoder;
 use crate::vocabulary::TextVocabulary;
 
 /// The encoder of a run, of any head, and its tokenizer.
 #[derive(Debug)]
 pub struct Embedder {
-    encoder: TextEncoder,
+    model: SentenceEncoder,
     vocabulary: TextVocabulary,
 }
 
 impl Embedder {
     /// Puts an encoder and a tokenizer together.
     pub fn new(encoder: TextEncoder, vocabulary: TextVocabulary) -> Self {
-        Self { encoder, vocabulary }
+        Self { model: SentenceEncoder::of(encoder), vocabulary }
     }
 
     /// Loads the last weights of a run, of a classifier or of a masked language model, onto Burn's default device.
@@ -43,11 +43,11 @@ impl Embedder {
     /// # Errors
     /// As [`load`](Self::load), and if there is no such checkpoint.
     pub fn load_from(folder: impl AsRef<Path>, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
-        let (encoder, vocabulary) = load_encoder(folder.as_ref(), checkpoint, device)?;
-        Ok(Self::new(encoder, vocabulary))
+        let (model, vocabulary) = load_encoder(folder.as_ref(), checkpoint, device)?;
+        Ok(Self { model, vocabulary })
     }
 
-    /// A vector of length 1 for every text, as many and in the same order. Neither company nor order changes one. A text that is
+    /// A vector for every text, of length 1 unless the model says otherwise, as many and in the same order. Neither company nor order changes one. A text that is
     /// too long is cut.
     ///
     /// # Errors
@@ -62,13 +62,13 @@ impl Embedder {
     /// As [`embed`](Self::embed).
     pub fn embed_after<S: AsRef<str>>(&self, before: usize, texts: &[S]) -> Result<Vec<Vec<f32>>, TaskError> {
         let encode = |(line, text): (usize, &S)| {
-            let encoded = self.vocabulary.encode(text.as_ref(), None, self.encoder.max_seq_len());
+            let encoded = self.vocabulary.encode(text.as_ref(), None, self.model.encoder.max_seq_len());
             encoded.map_err(TaskError::in_line(line))
         };
         let encoded: Vec<EncodedText> = (before + 1..).zip(texts).map(encode).collect::<Result<_, _>>()?;
-        let device = self.encoder.embedding.weight.device();
+        let device = self.model.encoder.embedding.weight.device();
         read_texts(&encoded, &device, |input, _| {
-            let found: Vec<Vec<f32>> = rows(awake(&device, || self.vectors(input)), "the vectors of texts")?;
+            let found: Vec<Vec<f32>> = rows(awake(&device, || self.model.forward(input, &mut Pass::default())), "the vectors of texts")?;
             TaskError::require_finite(found.iter().flatten().all(|number| number.is_finite()))?;
             Ok(found)
         })
@@ -81,15 +81,6 @@ impl Embedder {
     pub fn similarities<S: AsRef<str>>(&self, texts: &[S]) -> Result<Vec<Vec<f64>>, TaskError> {
         let vectors = self.embed(texts)?;
         Ok(cosine_similarities(&vectors, &vectors))
-    }
-
-    /// # Shapes
-    /// - `input.tokens`: `[B, T]`; output: `[B, D]`, rows of length 1
-    fn vectors(&self, input: &TextInput) -> Tensor<2> {
-        let hidden = self.encoder.forward(input, &mut Pass::default());
-        let vectors = mean(hidden, input.padding.as_ref());
-        let lengths = vectors.clone().square().sum_dim(1).sqrt().clamp_min(1e-12); // [B, 1]
-        vectors / lengths
     }
 }
 

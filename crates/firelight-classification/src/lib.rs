@@ -55,6 +55,7 @@ mod question_answering;
 mod reading;
 #[cfg(feature = "train")]
 mod records;
+mod sentence_encoder;
 #[cfg(feature = "train")]
 mod sequence_classification;
 mod tagger;
@@ -111,6 +112,7 @@ pub use sequence_classification::{
     Classification, ClassificationRecipe, ClassifierKeys, ClassifierModelRecipe, LabelledRecipe, Run, Targets,
     TrainedRun, evaluate, texts_recipe,
 };
+pub use sentence_encoder::{SentenceEncoder, SentenceEncoderConfig};
 pub use tagger::{Entity, TaggedToken, Tagger, Tagging};
 #[cfg(feature = "train")]
 pub use token_classification::{
@@ -123,6 +125,9 @@ pub use vocabulary::TextVocabulary;
 
 /// The name of this task in `recipe.toml` and `config.json`.
 pub const TASK: &str = "classification";
+
+/// The name of an encoder without a task of its own in `config.json`.
+pub const TEXT_ENCODER_TASK: &str = "text_encoder";
 
 /// The name of the classification of tokens in `recipe.toml` and `config.json`.
 pub const TOKEN_CLASSIFICATION_TASK: &str = "token_classification";

@@ -14,6 +14,7 @@ use crate::model::{
     SpanReader, SpanReaderConfig, TextClassifier, TextClassifierConfig, TokenClassifier, TokenClassifierConfig,
 };
 use crate::objectives::{PretrainingConfig, PretrainingModel};
+use crate::sentence_encoder::{SentenceEncoder, SentenceEncoderConfig};
 use crate::vocabulary::TextVocabulary;
 
 /// The structure of a model with an encoder, as `config.json` has it.
@@ -68,6 +69,7 @@ pretrained! {
     TokenClassifierConfig, TokenClassifier, TOKEN_CLASSIFICATION_TASK, |model| model.encoder;
     SpanReaderConfig, SpanReader, QUESTION_ANSWERING_TASK, |model| model.encoder;
     PretrainingConfig, PretrainingModel, MASKED_LANGUAGE_TASK, |model| model.encoder().clone();
+    SentenceEncoderConfig, SentenceEncoder, TEXT_ENCODER_TASK, |model| model.encoder;
 }
 
 /// The structure, the model with the weights of a checkpoint, and the tokenizer of a run.
@@ -86,13 +88,17 @@ pub(crate) fn load<C: Pretrained>(
     Ok((config, model, vocabulary))
 }
 
-/// The encoder and the tokenizer of a run of any of these tasks.
+/// The encoder and the tokenizer of a run of any of these tasks, which makes vectors of texts as it says, or else as usual.
 pub(crate) fn load_encoder(
     folder: &Path,
     checkpoint: &Checkpoint,
     device: &Device,
-) -> Result<(TextEncoder, TextVocabulary), TaskError> {
+) -> Result<(SentenceEncoder, TextVocabulary), TaskError> {
     let load = match ModelFolder::open(folder)?.task().as_deref() {
+        Some(crate::TEXT_ENCODER_TASK) => {
+            let (_, model, vocabulary) = load::<SentenceEncoderConfig>(folder, checkpoint, device)?;
+            return Ok((model, vocabulary));
+        }
         Some(crate::TASK) => encoder_of::<TextClassifierConfig>,
         Some(crate::TOKEN_CLASSIFICATION_TASK) => encoder_of::<TokenClassifierConfig>,
         Some(crate::QUESTION_ANSWERING_TASK) => encoder_of::<SpanReaderConfig>,
@@ -105,7 +111,7 @@ fn encoder_of<C: Pretrained>(
     folder: &Path,
     checkpoint: &Checkpoint,
     device: &Device,
-) -> Result<(TextEncoder, TextVocabulary), TaskError> {
+) -> Result<(SentenceEncoder, TextVocabulary), TaskError> {
     let (_, model, vocabulary) = load::<C>(folder, checkpoint, device)?;
-    Ok((C::encoder_of(model), vocabulary))
+    Ok((SentenceEncoder::of(C::encoder_of(model)), vocabulary))
 }

@@ -38,8 +38,9 @@ impl PublishedModel {
     /// those that `config.json` describes: all that does not fit is listed.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TaskError> {
         let folder = HubFolder::open(path)?;
-        let Description { structure, table } = describe(&folder)?;
+        let Description { mut structure, table } = describe(&folder)?;
         let weights = folder.weights()?;
+        structure.leave_out_what_is_missing(|path| table.has(path, &weights));
         check_layers(&folder, &structure, &weights)?;
         TaskError::in_config(&folder.config_path(), &structure.problems())?;
         let plan = Plan::new(&table, &structure.parameters(), &folder, &weights)?;

@@ -19,7 +19,12 @@ pub type Describe = fn(&Keys<'_>) -> Result<Description, InputError>;
 
 /// The families that are read. One is added by a file in `families` and a line here.
 pub(crate) const FAMILIES: &[(&str, Describe)] = &[
+    ("albert", families::albert::describe),
+    ("bert", families::bert::describe),
+    ("camembert", families::roberta::describe),
     ("deepseek_v3", families::deepseek::describe),
+    ("distilbert", families::distilbert::describe),
+    ("electra", families::electra::describe),
     ("gemma", families::gemma::describe_1),
     ("gemma2", families::gemma::describe_2),
     ("gemma3_text", families::gemma::describe_3),
@@ -29,12 +34,16 @@ pub(crate) const FAMILIES: &[(&str, Describe)] = &[
     ("llama", families::llama::describe),
     ("mistral", families::mistral::describe),
     ("mixtral", families::mixtral::describe),
+    ("modernbert", families::modernbert::describe),
+    ("mpnet", families::mpnet::describe),
     ("olmo2", families::olmo2::describe),
     ("phi3", families::phi3::describe),
     ("qwen2", families::qwen::describe_2),
     ("qwen3", families::qwen::describe_3),
     ("qwen3_moe", families::qwen::describe_3_moe),
+    ("roberta", families::roberta::describe),
     ("smollm3", families::smollm3::describe),
+    ("xlm-roberta", families::roberta::describe),
 ];
 
 /// Families that are known and not read, with the reason.

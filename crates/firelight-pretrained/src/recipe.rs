@@ -33,7 +33,8 @@ fn own(structure: &Structure) -> Value {
             "scale_embedding": value(&model.scale_embedding),
             "head": value(&model.head),
         }),
-        Structure::Masked(model) => json!({ "n_segments": model.encoder.n_segments }),
+        Structure::Encoder(model) => json!({ "n_segments": model.encoder.n_segments }),
+        Structure::Masked(model) => json!({ "n_segments": model.encoder.n_segments, "tied": model.head.tied }),
         Structure::Sequence(model) => json!({
             "n_segments": model.encoder.n_segments,
             "pooling": value(&model.head.pooler.pooling),

@@ -5,8 +5,8 @@ use std::path::Path;
 use burn::module::Module;
 use burn::tensor::Device;
 use firelight_classification::{
-    MASKED_LANGUAGE_TASK, MaskedLanguageModel, MaskedLanguageModelConfig, QUESTION_ANSWERING_TASK, SpanReader,
-    SpanReaderConfig, TOKEN_CLASSIFICATION_TASK, TextClassifier, TextClassifierConfig, TokenClassifier,
+    MASKED_LANGUAGE_TASK, MaskedLanguageModel, MaskedLanguageModelConfig, QUESTION_ANSWERING_TASK, SentenceEncoder,
+    SentenceEncoderConfig, SpanReader, SpanReaderConfig, TEXT_ENCODER_TASK, TOKEN_CLASSIFICATION_TASK, TextClassifier, TextClassifierConfig, TokenClassifier,
     TokenClassifierConfig,
 };
 use firelight_core::{ConfigError, ParameterEntry, ParameterReport, TransformerConfig};
@@ -149,6 +149,8 @@ macro_rules! structures {
 structures! {
     /// Continues a text.
     Language(LanguageModelConfig) => LanguageModel, firelight_language::TASK, [transformer], [adapters];
+    /// Makes vectors of tokens and texts.
+    Encoder(SentenceEncoderConfig) => SentenceEncoder, TEXT_ENCODER_TASK, [encoder.transformer], [encoder.adapters];
     /// Says which token stood in the place of a mask.
     Masked(MaskedLanguageModelConfig) => MaskedLanguageModel, MASKED_LANGUAGE_TASK, [encoder.transformer], [encoder.adapters];
     /// One answer for a text.
@@ -157,6 +159,15 @@ structures! {
     Token(TokenClassifierConfig) => TokenClassifier, TOKEN_CLASSIFICATION_TASK, [encoder.transformer], [encoder.adapters];
     /// The answer to a question as a stretch of the text.
     Span(SpanReaderConfig) => SpanReader, QUESTION_ANSWERING_TASK, [encoder.transformer], [encoder.adapters];
+}
+
+impl Structure {
+    /// Files of an encoder alone may come without the pooler that their `config.json` says nothing about.
+    pub(crate) fn leave_out_what_is_missing(&mut self, has: impl Fn(&str) -> bool) {
+        if let Self::Encoder(model) = self {
+            model.pooler = model.pooler.filter(|_| has("pooler.dense.weight"));
+        }
+    }
 }
 
 impl AutoModel {

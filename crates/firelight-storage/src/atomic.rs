@@ -4,7 +4,7 @@
 //! symbolic link the file that it leads to is replaced, and the link stays.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -71,12 +71,23 @@ pub fn write_json_lines<T: Serialize>(
 pub fn replace_file(path: &Path, fill: impl FnOnce(&Path) -> Result<(), StorageError>) -> Result<(), StorageError> {
     let target = target_of(path)?;
     let temporary = temporary_name(&target);
-    let moved = fill(&temporary).and_then(|()| commit(&temporary, &target).map_err(StorageError::io("write", path)));
+    let filled = permissions_beside(&temporary).map_err(StorageError::io("write", path)).and_then(|permissions| {
+        fill(&temporary)?;
+        fs::set_permissions(&temporary, permissions).map_err(StorageError::io("write", path))
+    });
+    let moved = filled.and_then(|()| commit(&temporary, &target).map_err(StorageError::io("write", path)));
     if moved.is_err() {
         // The first error is the one worth telling; a temporary file that cannot be removed does no harm.
         let _ = fs::remove_file(&temporary);
     }
     moved
+}
+
+/// The permissions that other files get at `path`; libraries write some for their owner alone.
+fn permissions_beside(path: &Path) -> io::Result<Permissions> {
+    let permissions = File::create_new(path)?.metadata()?.permissions();
+    fs::remove_file(path)?;
+    Ok(permissions)
 }
 
 /// A name beside `path` that no other writer of this machine uses at this time.

@@ -1,7 +1,6 @@
 //! The parameters of a Burn module as a safetensors file, the field's common format. Trainers save, everything that needs
 //! a trained model loads. Built on Burn's `SafetensorsStore`, made strict and reproducible.
 
-use std::fs::{self, File, Permissions};
 use std::io;
 use std::path::Path;
 
@@ -28,19 +27,10 @@ pub(crate) fn save_where<M: Module>(model: &M, path: &Path, keeps: fn(&str, &str
         // Burn writes its metadata in an order that changes from run to run, so the file carries none.
         let store = SafetensorsStore::from_file(temporary).clear_metadata().skip_enum_variants(true);
         let mut store = store.with_predicate(keeps);
-        let permissions = permissions_beside(temporary).map_err(StorageError::io("write", path))?;
         model
             .save_into(&mut store)
-            .map_err(|error| StorageError::io("write the weights", path)(io::Error::other(one_line(&error))))?;
-        fs::set_permissions(temporary, permissions).map_err(StorageError::io("write", path))
+            .map_err(|error| StorageError::io("write the weights", path)(io::Error::other(one_line(&error))))
     })
-}
-
-/// The permissions that other files get at `path`; those that Burn writes are for their owner alone.
-fn permissions_beside(path: &Path) -> io::Result<Permissions> {
-    let permissions = File::create_new(path)?.metadata()?.permissions();
-    fs::remove_file(path)?;
-    Ok(permissions)
 }
 
 /// Reads the parameters of `model` from `path`, as 32-bit floats, onto the devices the parameters are on.
@@ -132,6 +122,7 @@ fn one_line(error: &impl ToString) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use burn::module::Param;
     use burn::tensor::{Device, Tensor};
 

@@ -22,11 +22,19 @@ pub struct MaskedLanguageHeadConfig {
     pub activation: HeadActivation,
     /// Whether the head ends in the embedding's matrix. Default: true.
     pub tied: bool,
+    /// Whether the dense layer has a bias; ModernBERT's has none. Default: true.
+    #[serde(skip_serializing_if = "is_true")]
+    pub bias: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_true(flag: &bool) -> bool {
+    *flag
 }
 
 impl Default for MaskedLanguageHeadConfig {
     fn default() -> Self {
-        Self { activation: HeadActivation::Gelu, tied: true }
+        Self { activation: HeadActivation::Gelu, tied: true, bias: true }
     }
 }
 
@@ -40,10 +48,11 @@ impl MaskedLanguageHeadConfig {
         init: Init,
         params: &ParamBuilder,
     ) -> MaskedLanguageHead {
+        let dense = LinearConfig::new(d_model, d_embedding).with_bias(self.bias).with_init(init);
         let decoder = LmHeadConfig::new(d_embedding, vocab_size).with_tied(self.tied);
         let decoder = decoder.with_options(HeadOptions::default().with_bias(true));
         MaskedLanguageHead {
-            dense: LinearConfig::new(d_model, d_embedding).with_init(init).init_with(&params.scope("dense")),
+            dense: dense.init_with(&params.scope("dense")),
             norm: norm.init_with(d_embedding, &params.scope("norm")),
             decoder: decoder.with_init(init).init_with(&params.scope("decoder")),
             activation: self.activation,

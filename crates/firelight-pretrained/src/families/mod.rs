@@ -2,10 +2,15 @@
 //! parameters.
 
 mod activation;
+mod encoder;
 mod layer_types;
 mod rope;
 
+pub(crate) mod albert;
+pub(crate) mod bert;
 pub(crate) mod deepseek;
+pub(crate) mod distilbert;
+pub(crate) mod electra;
 pub(crate) mod gemma;
 pub(crate) mod gpt2;
 pub(crate) mod gpt_neox;
@@ -13,7 +18,10 @@ pub(crate) mod gpt_oss;
 pub(crate) mod llama;
 pub(crate) mod mistral;
 pub(crate) mod mixtral;
+pub(crate) mod modernbert;
+pub(crate) mod mpnet;
 pub(crate) mod olmo2;
 pub(crate) mod phi3;
 pub(crate) mod qwen;
+pub(crate) mod roberta;
 pub(crate) mod smollm3;

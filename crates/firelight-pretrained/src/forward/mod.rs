@@ -74,6 +74,15 @@ impl AutoModel {
                 }
                 hidden
             }
+            Self::Encoder(model) => {
+                let (hidden, padding) = text::encode(&model.encoder, inputs, &mut pass, device)?;
+                found.put("sentence_embedding", model.pooled(hidden.clone(), padding.as_ref()))?;
+                match &model.pooler {
+                    Some(pooler) => found.put("pooler_output", pooler.forward(hidden.clone(), padding.as_ref()))?,
+                    None => {}
+                }
+                hidden
+            }
             Self::Masked(model) => {
                 let hidden = text::encode(&model.encoder, inputs, &mut pass, device)?.0;
                 found.put("logits", model.head.forward(hidden.clone(), &model.encoder.embedding))?;

@@ -135,10 +135,18 @@ impl Table {
         }
     }
 
+    /// Whether the tensor of a parameter is there.
+    pub(crate) fn has(&self, path: &str, weights: &Weights) -> bool {
+        self.rows.iter().filter_map(|row| row.theirs(path)).any(|(name, _)| self.found(&name, weights).is_some())
+    }
+
     /// The name under which a tensor is there, with the prefix or without it.
     fn found(&self, name: &str, weights: &Weights) -> Option<String> {
         let without = name.strip_prefix(self.prefix).filter(|_| !self.prefix.is_empty());
-        [Some(name), without].into_iter().flatten().find(|name| weights.info(name).is_some()).map(String::from)
+        // Files that were converted from TensorFlow have its names of norms.
+        let older = |name: &str| name.replace(".LayerNorm.weight", ".LayerNorm.gamma").replace(".LayerNorm.bias", ".LayerNorm.beta");
+        let names = [Some(name), without].into_iter().flatten().flat_map(|name| [name.to_string(), older(name)]);
+        names.into_iter().find(|name| weights.info(name).is_some())
     }
 
     fn ignores(&self, name: &str) -> bool {

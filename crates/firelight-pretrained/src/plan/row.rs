@@ -200,6 +200,11 @@ impl Row {
         self
     }
 
+    /// Our name.
+    pub fn ours(&self) -> &str {
+        &self.ours
+    }
+
     /// Whether it is about a norm.
     pub fn is_norm(&self) -> bool {
         self.part == Part::Norm

@@ -1,0 +1,179 @@
+//! An encoder without a task of its own: its vectors are compared, or read by something else.
+//!
+//! Source: Reimers and Gurevych 2019, §3 (<https://arxiv.org/abs/1908.10084>).
+
+use burn::config::Config;
+use burn::module::Module;
+use burn::tensor::{Bool, Device, Tensor};
+use firelight_core::{ConfigError, ParamBuilder, Pass};
+use serde::{Deserialize, Serialize};
+
+use crate::encoder::{TextEncoder, TextEncoderConfig, TextInput};
+use crate::model::ENCODER;
+use crate::pooling::{Pooler, PoolerConfig, Pooling, PoolingConfig};
+
+fn mean() -> PoolingConfig {
+    PoolingConfig::Mean
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Configuration of a [`SentenceEncoder`], as it stands in `config.json`.
+///
+/// ```
+/// use burn::tensor::{Device, Int, Tensor};
+/// use firelight_classification::{SentenceEncoderConfig, TextEncoderConfig, TextInput};
+/// use firelight_core::Pass;
+///
+/// let device = Device::flex();
+/// let model = SentenceEncoderConfig::new(TextEncoderConfig::bert(10, 8, 2, 1)).init(&device);
+/// let input = TextInput::new(Tensor::<2, Int>::from_ints([[1, 5, 2], [1, 7, 2]], &device));
+/// let vectors = model.forward(&input, &mut Pass::default());
+/// let lengths = vectors.clone().square().sum_dim(1);
+/// assert_eq!(vectors.dims(), [2, 8]);
+/// assert!((lengths.max().into_scalar::<f32>() - 1.0).abs() < 1e-5);
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SentenceEncoderConfig {
+    /// The encoder.
+    pub encoder: TextEncoderConfig,
+    /// The layer that a pre-training has left behind, the pooler of BERT, which no vector of a text goes through. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pooler: Option<PoolerConfig>,
+    /// How the vectors of tokens become that of a text. Default: their mean.
+    #[serde(default = "mean")]
+    pub pooling: PoolingConfig,
+    /// Whether vectors of texts have the length 1. Default: true.
+    #[serde(default = "yes")]
+    pub normalize: bool,
+}
+
+impl Config for SentenceEncoderConfig {}
+
+impl SentenceEncoderConfig {
+    /// The mean of the vectors of the tokens, of length 1.
+    pub fn new(encoder: TextEncoderConfig) -> Self {
+        Self { encoder, pooler: None, pooling: mean(), normalize: yes() }
+    }
+
+    /// Sets the layer that a pre-training has left behind.
+    pub fn with_pooler(mut self, pooler: Option<PoolerConfig>) -> Self {
+        self.pooler = pooler;
+        self
+    }
+
+    /// Sets how the vectors of tokens become that of a text.
+    pub fn with_pooling(mut self, pooling: PoolingConfig) -> Self {
+        self.pooling = pooling;
+        self
+    }
+
+    /// Sets whether vectors of texts have the length 1.
+    pub fn with_normalize(mut self, normalize: bool) -> Self {
+        self.normalize = normalize;
+        self
+    }
+
+    /// # Errors
+    /// Lists every field that does not fit.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.encoder.validate()
+    }
+
+    /// Builds the model; the device draws the seed: see [`ParamBuilder::random`].
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn init(&self, device: &Device) -> SentenceEncoder {
+        self.init_with(&ParamBuilder::random(device))
+    }
+
+    /// Builds the model at the builder's seed and path.
+    ///
+    /// # Panics
+    /// With the text of [`validate`](Self::validate).
+    pub fn init_with(&self, params: &ParamBuilder) -> SentenceEncoder {
+        let (width, init) = (self.encoder.transformer.d_model, self.encoder.transformer.init.weight);
+        SentenceEncoder {
+            encoder: self.encoder.init_with(&params.scope(ENCODER)),
+            pooler: self.pooler.map(|pooler| pooler.init_with(width, init, &params.scope("pooler"))),
+            pooling: self.pooling.init_with(width, init, &params.scope("pooling")),
+            normalize: self.normalize,
+        }
+    }
+}
+
+/// An encoder whose vectors of texts can be compared.
+#[derive(Module, Debug)]
+pub struct SentenceEncoder {
+    /// Tokens become vectors.
+    pub encoder: TextEncoder,
+    /// What a pre-training has left behind.
+    pub pooler: Option<Pooler>,
+    /// The vectors of tokens become that of a text.
+    pub pooling: Pooling,
+    normalize: bool,
+}
+
+impl SentenceEncoder {
+    /// An encoder of any model: the mean of the vectors of the tokens, of length 1.
+    pub(crate) fn of(encoder: TextEncoder) -> Self {
+        let pooling = Pooling::Mean(crate::pooling::MeanPooling {});
+        Self { encoder, pooler: None, pooling, normalize: true }
+    }
+
+    /// A vector for every text.
+    ///
+    /// # Shapes
+    /// - `input.tokens`: `[B, T]`; output: `[B, D]`
+    ///
+    /// # Panics
+    /// As [`TextEncoder::forward`].
+    pub fn forward(&self, input: &TextInput, pass: &mut Pass) -> Tensor<2> {
+        self.pooled(self.encoder.forward(input, pass), input.padding.as_ref())
+    }
+
+    /// A vector for every text, from those of its tokens.
+    ///
+    /// # Shapes
+    /// - `hidden`: `[B, T, D]`, `padding`: `[B, T]`, true where a text has ended; output: `[B, D]`
+    pub fn pooled(&self, hidden: Tensor<3>, padding: Option<&Tensor<2, Bool>>) -> Tensor<2> {
+        let vectors = self.pooling.forward(hidden, padding);
+        if !self.normalize {
+            return vectors;
+        }
+        let lengths = vectors.clone().square().sum_dim(1).sqrt().clamp_min(1e-12); // [B, 1]
+        vectors / lengths
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::Int;
+    use firelight_kernels::assert_close;
+
+    #[test]
+    fn vectors_are_pooled_and_normalised_as_the_configuration_says() {
+        let device = Device::default();
+        let config = SentenceEncoderConfig::new(TextEncoderConfig::bert(9, 2, 1, 1));
+        let hidden = Tensor::<3>::from_floats([[[3.0, 0.0], [0.0, 4.0], [50.0, 60.0]]], &device);
+        let padding = Tensor::<2, Int>::from_ints([[0, 0, 1]], &device).bool();
+        let vector = |config: &SentenceEncoderConfig| config.init(&device).pooled(hidden.clone(), Some(&padding));
+        assert_close(&vector(&config), &[0.6, 0.8], 1e-6);
+        assert_close(&vector(&config.clone().with_normalize(false)), &[1.5, 2.0], 1e-6);
+        let class = config.with_pooling(PoolingConfig::Class);
+        assert_close(&vector(&class.with_normalize(false)), &[3.0, 0.0], 1e-6);
+    }
+
+    #[test]
+    fn a_file_says_what_differs_from_the_default() {
+        let config = SentenceEncoderConfig::new(TextEncoderConfig::bert(9, 2, 1, 1));
+        let config = config.with_pooler(Some(PoolerConfig::bert())).with_pooling(PoolingConfig::Class);
+        let text = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<SentenceEncoderConfig>(&text).unwrap(), config);
+    }
+}

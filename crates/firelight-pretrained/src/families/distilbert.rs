@@ -1,0 +1,54 @@
+//! DistilBERT: BERT without segments and pooler, by other names.
+//!
+//! Source: Sanh et al. 2019, §3 (<https://arxiv.org/abs/1910.01108>), and `modeling_distilbert.py` of `transformers`.
+
+use firelight_classification::{PoolerConfig, TextEncoderConfig};
+use firelight_core::NormConfig;
+use firelight_storage::InputError;
+
+use super::encoder::{self, Heads, embedding_rows, head_activation, masked_rows, sequence_rows};
+use super::activation;
+use crate::{Description, Keys, Row, Table};
+
+pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+    let masked = masked_rows("vocab_transform", "vocab_layer_norm", &["vocab_projector.bias"], "vocab_projector");
+    let heads = Heads {
+        table: Table { rows: rows(), prefix: "distilbert.", ignored: IGNORED.to_vec() },
+        pooler: None,
+        masked: (head_activation(keys, "activation")?, masked),
+        sequence: (PoolerConfig::distilbert(), sequence_rows("pre_classifier", "classifier")),
+        dropout: keys.or("seq_classif_dropout", 0.2)?,
+    };
+    encoder::describe(keys, encoder(keys)?, heads)
+}
+
+fn encoder(keys: &Keys<'_>) -> Result<TextEncoderConfig, InputError> {
+    let (d_model, n_heads, n_layers) = (keys.or("dim", 768)?, keys.or("n_heads", 12)?, keys.or("n_layers", 6)?);
+    let encoder = TextEncoderConfig::bert(keys.need("vocab_size")?, d_model, n_heads, n_layers).with_n_segments(0);
+    let activation = activation::plain(keys, "activation", "gelu")?;
+    let (d_ff, longest) = (keys.or("hidden_dim", 4 * d_model)?, keys.or("max_position_embeddings", 512)?);
+    let (dropout, attention_dropout) = (keys.or("dropout", 0.1)?, keys.or("attention_dropout", 0.1)?);
+    Ok(encoder.with_stack(|stack| {
+        let stack = stack.with_d_ff(d_ff).with_activation(activation).with_max_seq_len(longest);
+        let stack = stack.with_norm(NormConfig::Layer { epsilon: 1e-12, bias: true });
+        stack.with_dropout(dropout).with_attention_dropout(attention_dropout)
+    }))
+}
+
+fn rows() -> Vec<Row> {
+    let theirs = |name: &str| format!("distilbert.transformer.layer.{{}}.{name}");
+    let ours = |name: &str| format!("encoder.transformer.blocks.{{}}.{name}");
+    let layer = vec![
+        Row::linear(theirs("attention.q_lin"), ours("attention.projection.query")),
+        Row::linear(theirs("attention.k_lin"), ours("attention.projection.key")),
+        Row::linear(theirs("attention.v_lin"), ours("attention.projection.value")),
+        Row::linear(theirs("attention.out_lin"), ours("attention.output")),
+        Row::norm(theirs("sa_layer_norm"), ours("attention_norm")),
+        Row::linear(theirs("ffn.lin1"), ours("feed_forward.up")),
+        Row::linear(theirs("ffn.lin2"), ours("feed_forward.down")),
+        Row::norm(theirs("output_layer_norm"), ours("feed_forward_norm")),
+    ];
+    [embedding_rows("distilbert"), layer].concat()
+}
+
+const IGNORED: &[&str] = &["distilbert.embeddings.position_ids", "vocab_projector.weight"];

@@ -1,0 +1,155 @@
+//! What the families of text encoders have in common: the stack of BERT, and the heads that an encoder can have.
+
+use firelight_classification::{
+    HeadActivation, MaskedLanguageHeadConfig, MaskedLanguageModelConfig, PoolerConfig, ProblemType, SentenceEncoderConfig,
+    SequenceHeadConfig, SpanReaderConfig, TextClassifierConfig, TextEncoderConfig, TokenClassifierConfig,
+};
+use firelight_core::{Activation, NormConfig};
+use firelight_storage::InputError;
+use serde_json::json;
+
+use super::activation;
+use crate::{Description, Keys, Row, Structure, Table};
+
+/// How a family calls and computes what stands behind its encoder.
+pub(super) struct Heads {
+    /// The names of the model alone, with its prefix, and what it ignores.
+    pub(super) table: Table,
+    /// The pooler of the model alone, where it has one, and its name.
+    pub(super) pooler: Option<&'static str>,
+    /// The activation of the dense layer before masked tokens, and the rows of that head.
+    pub(super) masked: (HeadActivation, Vec<Row>),
+    /// What makes the vector of a text for a classifier, and the rows of that head.
+    pub(super) sequence: (PoolerConfig, Vec<Row>),
+    /// The dropout of heads.
+    pub(super) dropout: f64,
+}
+
+/// An encoder with the head that `architectures` names.
+pub(super) fn describe(keys: &Keys<'_>, encoder: TextEncoderConfig, heads: Heads) -> Result<Description, InputError> {
+    keys.only("is_decoder", &json!(false))?;
+    keys.only("add_cross_attention", &json!(false))?;
+    let Heads { mut table, pooler, masked, sequence, dropout } = heads;
+    let name = keys.architecture().to_string();
+    let structure = match name.split_once("For").map(|(_, head)| head) {
+        None => {
+            table.rows.extend(pooler.map(|theirs| Row::linear(theirs, "pooler.dense")));
+            Structure::Encoder(SentenceEncoderConfig::new(encoder).with_pooler(pooler.map(|_| PoolerConfig::bert())))
+        }
+        Some("MaskedLM" | "PreTraining") => {
+            table.rows.extend(masked.1);
+            let tied = keys.or("tie_word_embeddings", true)?;
+            let head = MaskedLanguageHeadConfig { activation: masked.0, tied, ..MaskedLanguageHeadConfig::default() };
+            Structure::Masked(MaskedLanguageModelConfig { encoder, head })
+        }
+        Some("SequenceClassification") => {
+            table.rows.extend(sequence.1);
+            let head = SequenceHeadConfig::new(sequence.0).with_dropout(dropout);
+            let config = TextClassifierConfig::new(encoder, keys.labels()?).with_head(head);
+            Structure::Sequence(config.with_problem_type(problem_type(keys)?))
+        }
+        Some("TokenClassification") => {
+            table.rows.push(Row::linear("classifier", "head.output"));
+            let mut config = TokenClassifierConfig::new(encoder, keys.labels()?);
+            config.head.dropout = dropout;
+            Structure::Token(config)
+        }
+        Some("QuestionAnswering") => {
+            table.rows.push(Row::linear("qa_outputs", "head.output"));
+            Structure::Span(SpanReaderConfig::new(encoder))
+        }
+        Some(_) => return Err(unknown_head(keys)),
+    };
+    Ok(Description { structure, table })
+}
+
+fn unknown_head(keys: &Keys<'_>) -> InputError {
+    keys.unfit("architectures", "a class for the model alone, MaskedLM, SequenceClassification, TokenClassification or QuestionAnswering")
+}
+
+fn problem_type(keys: &Keys<'_>) -> Result<ProblemType, InputError> {
+    Ok(match keys.get::<String>("problem_type")?.as_deref() {
+        Some("multi_label_classification") => ProblemType::MultiLabel,
+        Some("regression") => ProblemType::Regression,
+        Some("single_label_classification") => ProblemType::SingleLabel,
+        None if keys.labels()?.len() == 1 => ProblemType::Regression,
+        None => ProblemType::SingleLabel,
+        Some(_) => return Err(keys.unfit("problem_type", "single_label_classification, multi_label_classification or regression")),
+    })
+}
+
+/// BERT's stack: norms behind the parts, learned positions.
+pub(super) fn bert(keys: &Keys<'_>) -> Result<TextEncoderConfig, InputError> {
+    keys.only("position_embedding_type", &json!("absolute"))?;
+    let (d_model, n_heads) = (keys.or("hidden_size", 768)?, keys.or("num_attention_heads", 12)?);
+    let encoder = TextEncoderConfig::bert(keys.need("vocab_size")?, d_model, n_heads, keys.or("num_hidden_layers", 12)?);
+    let activation = activation::plain(keys, "hidden_act", "gelu")?;
+    let norm = NormConfig::Layer { epsilon: keys.or("layer_norm_eps", 1e-12)?, bias: true };
+    let (d_ff, longest) = (keys.or("intermediate_size", 3072)?, keys.or("max_position_embeddings", 512)?);
+    let dropout = keys.or("hidden_dropout_prob", 0.1)?;
+    let attention_dropout = keys.or("attention_probs_dropout_prob", 0.1)?;
+    let encoder = encoder.with_n_segments(keys.or("type_vocab_size", 2)?).with_stack(|stack| {
+        let stack = stack.with_d_ff(d_ff).with_activation(activation).with_norm(norm).with_max_seq_len(longest);
+        stack.with_dropout(dropout).with_attention_dropout(attention_dropout)
+    });
+    Ok(encoder)
+}
+
+/// The rows of BERT's stack behind a prefix such as `bert`.
+pub(super) fn bert_rows(prefix: &str) -> Vec<Row> {
+    let layer = |name: &str| format!("{prefix}.encoder.layer.{{}}.{name}");
+    let ours = |name: &str| format!("encoder.transformer.blocks.{{}}.{name}");
+    let mut rows = embedding_rows(prefix);
+    rows.extend(["query", "key", "value"].map(|name| {
+        Row::linear(layer(&format!("attention.self.{name}")), ours(&format!("attention.projection.{name}")))
+    }));
+    rows.extend([
+        Row::linear(layer("attention.output.dense"), ours("attention.output")),
+        Row::norm(layer("attention.output.LayerNorm"), ours("attention_norm")),
+        Row::linear(layer("intermediate.dense"), ours("feed_forward.up")),
+        Row::linear(layer("output.dense"), ours("feed_forward.down")),
+        Row::norm(layer("output.LayerNorm"), ours("feed_forward_norm")),
+    ]);
+    rows
+}
+
+/// The rows of the embeddings that BERT and its relatives have.
+pub(super) fn embedding_rows(prefix: &str) -> Vec<Row> {
+    let theirs = |name: &str| format!("{prefix}.embeddings.{name}");
+    vec![
+        Row::table(theirs("word_embeddings"), "encoder.embedding"),
+        Row::table(theirs("position_embeddings"), "encoder.transformer.position"),
+        Row::table(theirs("token_type_embeddings"), "encoder.segment_embedding"),
+        Row::norm(theirs("LayerNorm"), "encoder.transformer.embedding_norm"),
+    ]
+}
+
+/// The rows of the head of masked tokens: of its dense layer, its norm, the bias by its names, and the matrix.
+pub(super) fn masked_rows(dense: &'static str, norm: &'static str, biases: &[&'static str], matrix: &'static str) -> Vec<Row> {
+    let ends = biases.iter().map(|bias| Row::tensor(*bias, "head.decoder.bias"));
+    [Row::linear(dense, "head.dense"), Row::norm(norm, "head.norm")]
+        .into_iter()
+        .chain(ends)
+        .chain([Row::linear(matrix, "head.decoder")])
+        .collect()
+}
+
+/// The rows of a classifier of texts with a dense layer.
+pub(super) fn sequence_rows(dense: &'static str, output: &'static str) -> Vec<Row> {
+    vec![Row::linear(dense, "head.pooler.dense"), Row::linear(output, "head.output")]
+}
+
+/// The dropout of BERT's heads.
+pub(super) fn head_dropout(keys: &Keys<'_>) -> Result<f64, InputError> {
+    keys.or("classifier_dropout", keys.or("hidden_dropout_prob", 0.1)?)
+}
+
+/// The activation of a head's dense layer, by that of the stack.
+pub(super) fn head_activation(keys: &Keys<'_>, key: &str) -> Result<HeadActivation, InputError> {
+    Ok(match activation::plain(keys, key, "gelu")? {
+        Activation::Gelu => HeadActivation::Gelu,
+        Activation::GeluTanh => HeadActivation::GeluTanh,
+        Activation::Relu => HeadActivation::Relu,
+        _ => return Err(keys.unfit(key, "gelu, gelu_new or relu")),
+    })
+}

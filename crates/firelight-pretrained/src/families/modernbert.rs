@@ -1,0 +1,92 @@
+//! ModernBERT: norms before the parts but the first, rotations, gated units, and windows on both sides in two layers of three.
+//!
+//! Source: Warner et al. 2024, §2.1 (<https://arxiv.org/abs/2412.13663>), and `modeling_modernbert.py` of `transformers`.
+
+use firelight_classification::{PoolerConfig, TextEncoderConfig};
+use firelight_core::{AttentionPattern, LayerConfig, NormConfig, PositionConfig, ProjectionKind, RotaryConfig, TransformerConfig};
+use firelight_storage::InputError;
+
+use super::encoder::{self, Heads, head_activation, masked_rows};
+use super::layer_types::{Kind, kinds};
+use super::{activation, rope};
+use crate::{Description, Keys, Row, Step, Structure, Table};
+
+pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+    if keys.architecture().ends_with("Classification") {
+        return Err(keys.unfit("architectures", "another head: those of classifiers have a norm that is not built here yet"));
+    }
+    let masked = masked_rows("head.dense", "head.norm", &["decoder.bias"], "decoder");
+    let heads = Heads {
+        table: Table { rows: rows(), prefix: "model.", ignored: vec!["decoder.weight"] },
+        pooler: None,
+        masked: (head_activation(keys, "classifier_activation")?, masked),
+        sequence: (PoolerConfig::bert(), Vec::new()),
+        dropout: keys.or("classifier_dropout", 0.0)?,
+    };
+    let mut found = encoder::describe(keys, encoder(keys)?, heads)?;
+    if let Structure::Masked(model) = &mut found.structure {
+        model.head.bias = keys.or("classifier_bias", false)?;
+    }
+    Ok(found)
+}
+
+fn encoder(keys: &Keys<'_>) -> Result<TextEncoderConfig, InputError> {
+    let (d_model, n_heads): (usize, usize) = (keys.or("hidden_size", 768)?, keys.or("num_attention_heads", 12)?);
+    let encoder = TextEncoderConfig::new(keys.need("vocab_size")?, d_model, n_heads, keys.need("num_hidden_layers")?);
+    let norm = NormConfig::Layer { epsilon: keys.or("norm_eps", 1e-5)?, bias: keys.or("norm_bias", false)? };
+    let stack = encoder.transformer.clone().with_norm(norm).with_embedding_norm(true).with_projection(ProjectionKind::Fused);
+    let stack = stack.with_bias(keys.or("mlp_bias", false)?).with_attention_bias(keys.or("attention_bias", false)?);
+    let stack = stack.with_d_ff(keys.or("intermediate_size", 1152)?).with_max_seq_len(keys.or("max_position_embeddings", 8192)?);
+    let stack = stack.with_activation(activation::gated(keys, "hidden_activation", "gelu")?);
+    let stack = stack.with_attention_dropout(keys.or("attention_dropout", 0.0)?).with_embedding_dropout(keys.or("embedding_dropout", 0.0)?);
+    let stack = layers(keys, stack, d_model / n_heads.max(1))?;
+    Ok(encoder.with_stack(|_| stack))
+}
+
+fn layers(keys: &Keys<'_>, stack: TransformerConfig, d_head: usize) -> Result<TransformerConfig, InputError> {
+    let every: usize = keys.or("global_attn_every_n_layers", 3)?;
+    let kinds = kinds(keys, |layer| every > 0 && !layer.is_multiple_of(every))?;
+    let rotary = |layer_type, older, usual| -> Result<PositionConfig, InputError> {
+        let found = match keys.section("rope_parameters") {
+            Some(_) => rope::rotary(keys, Some(layer_type), d_head)?,
+            None => RotaryConfig::default().with_theta(keys.or(older, usual)?),
+        };
+        Ok(PositionConfig::Rotary(found))
+    };
+    let far = rotary("full_attention", "global_rope_theta", 160_000.0)?;
+    let near = rotary("sliding_attention", "local_rope_theta", 10_000.0)?;
+    let side = keys.or("local_attention", 128_usize)? / 2;
+    let base = stack.first().clone();
+    let layer = |(index, kind): (usize, &Kind)| {
+        let mut layer = base.clone();
+        if index == 0 {
+            layer.block.attention_norm = Some(NormConfig::None);
+        }
+        let near = |layer: LayerConfig| {
+            layer.with_pattern(AttentionPattern::SlidingWindow { left: side, right: side }).with_position(near.clone())
+        };
+        if *kind == Kind::Window { near(layer) } else { layer }
+    };
+    let layers = kinds.iter().enumerate().map(layer).collect();
+    Ok(stack.with_position(far).with_layers(layers))
+}
+
+fn rows() -> Vec<Row> {
+    let theirs = |name: &str| format!("model.layers.{{}}.{name}");
+    let ours = |name: &str| format!("encoder.transformer.blocks.{{}}.{name}");
+    let half = |name: &str, index| {
+        Row::linear(theirs("mlp.Wi"), ours(&format!("feed_forward.{name}"))).step(Step::Part { axis: 0, index, of: 2 })
+    };
+    vec![
+        Row::table("model.embeddings.tok_embeddings", "encoder.embedding"),
+        Row::norm("model.embeddings.norm", "encoder.transformer.embedding_norm"),
+        Row::norm(theirs("attn_norm"), ours("attention_norm")),
+        Row::linear(theirs("attn.Wqkv"), ours("attention.projection.qkv")),
+        Row::linear(theirs("attn.Wo"), ours("attention.output")),
+        Row::norm(theirs("mlp_norm"), ours("feed_forward_norm")),
+        half("gate", 0),
+        half("up", 1),
+        Row::linear(theirs("mlp.Wo"), ours("feed_forward.down")),
+        Row::norm("model.final_norm", "encoder.transformer.norm"),
+    ]
+}

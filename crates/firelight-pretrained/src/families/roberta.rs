@@ -1,0 +1,49 @@
+//! RoBERTa and XLM-R: BERT whose positions begin behind the number of the padding token, with other heads.
+//!
+//! Sources: Liu et al. 2019, §3 (<https://arxiv.org/abs/1907.11692>); Conneau et al. 2020, §3 (<https://arxiv.org/abs/1911.02116>);
+//! `modeling_roberta.py` of `transformers`.
+
+use firelight_classification::{HeadActivation, PoolerConfig, TextEncoderConfig};
+use firelight_storage::InputError;
+
+use super::encoder::{self, Heads, bert, bert_rows, head_dropout, masked_rows, sequence_rows};
+use crate::{Description, Keys, Row, Step, Table};
+
+pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+    let heads = Heads {
+        table: Table { rows: rows(keys, bert_rows("roberta"))?, prefix: "roberta.", ignored: IGNORED.to_vec() },
+        pooler: keys.architecture().ends_with("Model").then_some("roberta.pooler.dense"),
+        masked: (HeadActivation::Gelu, lm_head_rows()),
+        sequence: (PoolerConfig::bert(), sequence_rows("classifier.dense", "classifier.out_proj")),
+        dropout: head_dropout(keys)?,
+    };
+    encoder::describe(keys, shortened(keys, bert(keys)?)?, heads)
+}
+
+/// The head of masked tokens, as MPNet has it too.
+pub(super) fn lm_head_rows() -> Vec<Row> {
+    masked_rows("lm_head.dense", "lm_head.layer_norm", &["lm_head.bias", "lm_head.decoder.bias"], "lm_head.decoder")
+}
+
+/// Rows of the table of positions that no token has.
+fn unread(keys: &Keys<'_>) -> Result<usize, InputError> {
+    Ok(keys.or("pad_token_id", 1_usize)? + 1)
+}
+
+/// The encoder with as many positions as its tokens can have.
+pub(super) fn shortened(keys: &Keys<'_>, encoder: TextEncoderConfig) -> Result<TextEncoderConfig, InputError> {
+    let longest = encoder.transformer.max_seq_len.checked_sub(unread(keys)?).filter(|longest| *longest > 0);
+    let Some(longest) = longest else {
+        return Err(keys.unfit("max_position_embeddings", "more than pad_token_id + 1, where positions begin"));
+    };
+    Ok(encoder.with_stack(|stack| stack.with_max_seq_len(longest)))
+}
+
+/// The rows with a table of positions that begins later.
+pub(super) fn rows(keys: &Keys<'_>, rows: Vec<Row>) -> Result<Vec<Row>, InputError> {
+    let unread = unread(keys)?;
+    let begun = |row: Row| if row.ours() == "encoder.transformer.position" { row.step(Step::Behind(unread)) } else { row };
+    Ok(rows.into_iter().map(begun).collect())
+}
+
+const IGNORED: &[&str] = &["roberta.embeddings.position_ids", "roberta.pooler.dense.*", "lm_head.*"];
