@@ -67,8 +67,8 @@ pub struct VisionTransformer {
 pub struct Distillation {
     /// `[1, 1, D]`, begins at 0. Weight decay applies to it, as to the class token.
     pub token: Param<Tensor<3>>,
-    /// `[D, classes]`.
-    pub head: Linear,
+    /// `[D, classes]`, where it learns from a teacher.
+    pub head: Option<Linear>,
 }
 
 impl VisionTransformer {
@@ -155,10 +155,10 @@ impl VisionTransformer {
         pooled.squeeze_dim(1)
     }
 
-    /// The head on the distillation token, where there is one: `[B, N + R S, D] -> [B, classes]`.
+    /// The head on the distillation token, where it has one: `[B, N + R S, D] -> [B, classes]`.
     pub fn distillation_logits(&self, hidden: Tensor<3>) -> Option<Tensor<2>> {
-        let distillation = self.distillation.as_ref()?;
-        Some(distillation.head.forward(hidden.narrow(1, 1, 1).squeeze_dim::<2>(1)))
+        let head = self.distillation.as_ref()?.head.as_ref()?;
+        Some(head.forward(hidden.narrow(1, 1, 1).squeeze_dim::<2>(1)))
     }
 
     /// The same model for images of `[height, width]` pixels: its learned places are interpolated once and trained from
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn one_model_reads_images_of_any_whole_number_of_patches() {
-        for pooling in [ImagePooling::ClassToken, ImagePooling::Mean, ImagePooling::Distilled] {
+        for pooling in [ImagePooling::ClassToken, ImagePooling::Mean, ImagePooling::Distilled, ImagePooling::ClassOfDistilled] {
             for position in [PatchPosition::Learned, PatchPosition::Sinusoidal2d] {
                 let model = config(pooling, position).init_with(&ParamBuilder::new(&Device::default(), 0));
                 for [height, width] in [[8, 8], [16, 4], [4, 4], [20, 12]] {

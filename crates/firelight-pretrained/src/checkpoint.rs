@@ -87,12 +87,13 @@ impl PublishedModel {
     /// # Errors
     /// If the folder is not empty, a file cannot be written, a weight is NaN or infinite, or there is no tokenizer.
     pub fn import(&self, out: impl AsRef<Path>) -> Result<ModelFolder, TaskError> {
-        let Some(tokenizer) = self.tokenizer()? else {
+        let tokenizer = self.tokenizer()?;
+        if tokenizer.is_none() && self.structure.reads_text() {
             let problem = "holds no tokenizer.json, without which nothing can be read or written";
             return Err(InputError::in_file(self.folder.path(), problem).advise("download it, too").into());
-        };
+        }
         let folder = ModelFolder::create(out, Existing::Refuse)?;
-        tokenizer.save(folder.tokenizer())?;
+        tokenizer.map_or(Ok(()), |tokenizer| tokenizer.save(folder.tokenizer()))?;
         self.plan.save(&self.weights, &folder.weights_path(&Checkpoint::Last))?;
         write_atomic(folder.recipe(), recipe(&self.structure))?;
         // Last, for it makes the folder one of a model.

@@ -23,6 +23,8 @@ pub(crate) const FAMILIES: &[(&str, Describe)] = &[
     ("bert", families::bert::describe),
     ("camembert", families::roberta::describe),
     ("deepseek_v3", families::deepseek::describe),
+    ("deit", families::deit::describe),
+    ("dinov2", families::dinov2::describe),
     ("distilbert", families::distilbert::describe),
     ("electra", families::electra::describe),
     ("gemma", families::gemma::describe_1),
@@ -43,6 +45,7 @@ pub(crate) const FAMILIES: &[(&str, Describe)] = &[
     ("qwen3_moe", families::qwen::describe_3_moe),
     ("roberta", families::roberta::describe),
     ("smollm3", families::smollm3::describe),
+    ("vit", families::vit::describe),
     ("xlm-roberta", families::roberta::describe),
 ];
 

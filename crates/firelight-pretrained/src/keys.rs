@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
-use firelight_storage::{InputError, shortened};
+use firelight_data::Normalization;
+use firelight_storage::{InputError, read_json, shortened};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::HubFolder;
+use crate::folder::JSON_LIMIT;
 
 /// A `config.json`, or a section of one.
 ///
@@ -112,6 +114,25 @@ impl<'a> Keys<'a> {
             _ => Err(self.unfit("id2label", "a name for each number from 0 on")),
         };
         (0..count).map(name).collect()
+    }
+}
+
+impl Keys<'_> {
+    /// How pixels become numbers: what `preprocessor_config.json` beside it says, or from -1 to 1.
+    ///
+    /// # Errors
+    /// If that file is damaged, or has not a number for each channel.
+    pub fn normalization(&self, channels: usize) -> Result<Normalization, InputError> {
+        let path = self.file.with_file_name("preprocessor_config.json");
+        if !path.is_file() {
+            let halves = vec![0.5; channels];
+            return Ok(Normalization { mean: halves.clone(), std: halves });
+        }
+        let value: Value = read_json(&path, JSON_LIMIT).map_err(|error| InputError::new(error.to_string()))?;
+        let keys = Keys { file: path, section: String::new(), value: &value, architecture: None };
+        let (mean, std) = (keys.or("image_mean", vec![0.5; channels])?, keys.or("image_std", vec![0.5; channels])?);
+        let found = Normalization { mean, std };
+        if found.fits(channels) { Ok(found) } else { Err(keys.unfit("image_std", &format!("{channels} numbers above 0, as of image_mean"))) }
     }
 }
 

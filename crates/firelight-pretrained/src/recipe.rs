@@ -1,7 +1,7 @@
 //! `recipe.toml` of an imported model: the structure as a training asks for it, so that one can begin from the model, and what measures
 //! a run finds what it needs.
 
-use firelight_core::TransformerConfig;
+use firelight_core::{TransformerConfig, VisionTransformerConfig};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -42,8 +42,19 @@ fn own(structure: &Structure) -> Value {
             "head_dropout": model.head.dropout,
         }),
         Structure::Token(model) => json!({ "n_segments": model.encoder.n_segments, "head_dropout": model.head.dropout }),
+        Structure::Image(model) => image(&model.vit),
+        Structure::ImageEncoder(model) => image(&model.vit),
         Structure::Span(model) => json!({ "n_segments": model.encoder.n_segments }),
     }
+}
+
+fn image(vit: &VisionTransformerConfig) -> Value {
+    json!({
+        "patch_size": vit.patch_size,
+        "pooling": value(&vit.pooling),
+        "patch_position": value(&vit.patch_position),
+        "patch_coordinates": value(&vit.patch_coordinates),
+    })
 }
 
 /// TOML has no null: what is not said is left out.

@@ -10,6 +10,7 @@ use firelight_classification::{
     TokenClassifierConfig,
 };
 use firelight_core::{ConfigError, ParameterEntry, ParameterReport, TransformerConfig};
+use firelight_vision::{IMAGE_ENCODER_TASK, ImageEncoder, ImageEncoderConfig, VisionConfig, VisionModel};
 use firelight_language::{LanguageModel, LanguageModelConfig};
 use firelight_storage::{Checkpoint, InputError, ModelFolder, StorageError, TaskError, load_weights, shortened};
 
@@ -157,15 +158,27 @@ structures! {
     Sequence(TextClassifierConfig) => TextClassifier, firelight_classification::TASK, [encoder.transformer], [encoder.adapters];
     /// One answer for every token.
     Token(TokenClassifierConfig) => TokenClassifier, TOKEN_CLASSIFICATION_TASK, [encoder.transformer], [encoder.adapters];
+    /// One of several classes for an image.
+    Image(VisionConfig) => VisionModel, firelight_vision::TASK, [vit.transformer], [adapters];
+    /// Makes vectors of images.
+    ImageEncoder(ImageEncoderConfig) => ImageEncoder, IMAGE_ENCODER_TASK, [vit.transformer], [adapters];
     /// The answer to a question as a stretch of the text.
     Span(SpanReaderConfig) => SpanReader, QUESTION_ANSWERING_TASK, [encoder.transformer], [encoder.adapters];
 }
 
 impl Structure {
+    /// Whether it has a tokenizer.
+    pub(crate) fn reads_text(&self) -> bool {
+        !matches!(self, Self::Image(_) | Self::ImageEncoder(_))
+    }
+
     /// Files of an encoder alone may come without the pooler that their `config.json` says nothing about.
     pub(crate) fn leave_out_what_is_missing(&mut self, has: impl Fn(&str) -> bool) {
         if let Self::Encoder(model) = self {
             model.pooler = model.pooler.filter(|_| has("pooler.dense.weight"));
+        }
+        if let Self::ImageEncoder(model) = self {
+            model.pooler &= has("pooler.weight");
         }
     }
 }

@@ -58,6 +58,8 @@ families! {
     albert: 5;
     bert: 6;
     deepseek_v3: 2;
+    deit: 3;
+    dinov2: 1;
     distilbert: 5;
     electra: 5;
     gemma: 1;
@@ -78,5 +80,6 @@ families! {
     qwen3_moe: 1;
     roberta: 5;
     smollm3: 1;
+    vit: 2;
     xlm_roberta: 1;
 }

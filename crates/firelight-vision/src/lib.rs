@@ -21,6 +21,7 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod data;
+mod encoder;
 mod inference;
 mod model;
 mod rollout;
@@ -34,6 +35,7 @@ pub use burn::train::Interrupter;
 pub use data::{ImageBatch, ImageBatcher, Partners};
 #[cfg(feature = "train")]
 pub use firelight_training::RunRequest;
+pub use encoder::{ImageEncoder, ImageEncoderConfig};
 pub use inference::{Classification, ImageClassifier};
 pub use model::{VisionConfig, VisionModel, VitSize};
 pub use rollout::Rollout;
@@ -46,3 +48,6 @@ pub use training::{ImageAnswers, VisionTask};
 
 /// The name of this task in `recipe.toml` and `config.json`.
 pub const TASK: &str = "vision";
+
+/// The name of an encoder of images in `config.json`.
+pub const IMAGE_ENCODER_TASK: &str = "image_encoder";

@@ -160,7 +160,7 @@ impl VisionModel {
         let head = |params: ParamBuilder| LinearConfig::new(width, classes).init_with(&params.scope("head"));
         self.vit.head = Some(head(params.clone()));
         if let Some(distillation) = &mut self.vit.distillation {
-            distillation.head = head(params.scope("distillation"));
+            distillation.head = distillation.head.take().map(|_| head(params.scope("distillation")));
         }
         self
     }
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_parts_of_the_costs_are_all_parameters() {
-        for pooling in [ImagePooling::ClassToken, ImagePooling::Mean, ImagePooling::Distilled] {
+        for pooling in [ImagePooling::ClassToken, ImagePooling::Mean, ImagePooling::Distilled, ImagePooling::ClassOfDistilled] {
             for position in [PatchPosition::Learned, PatchPosition::Sinusoidal2d] {
                 for (channels, size) in [(1, [28, 28]), (3, [32, 32])] {
                     let config = VisionConfig::of_small_images(VitSize::Tiny, names(10), channels, size);

@@ -80,6 +80,7 @@ pub use firelight_data as data;
 pub use firelight_generation as generation;
 pub use firelight_kernels as kernels;
 pub use firelight_language as language;
+#[cfg(feature = "pretrained")]
 pub use firelight_pretrained as pretrained;
 pub use firelight_seq2seq as seq2seq;
 pub use firelight_storage as storage;

@@ -23,6 +23,8 @@ pub enum ImagePooling {
     /// A class token and, behind it, a distillation token with a head of its own, which learns from a teacher (Touvron et al.
     /// 2021, §4, <https://arxiv.org/abs/2012.12877>). The logits are the mean of both heads'.
     Distilled,
+    /// The same two tokens, and one head, on the class token: DeiT trained further without a teacher.
+    ClassOfDistilled,
 }
 
 impl ImagePooling {
@@ -31,7 +33,7 @@ impl ImagePooling {
         match self {
             Self::Mean => 0,
             Self::ClassToken => 1,
-            Self::Distilled => 2,
+            Self::Distilled | Self::ClassOfDistilled => 2,
         }
     }
 }
@@ -244,7 +246,8 @@ impl VisionTransformerConfig {
 
     fn distillation(&self, params: &ParamBuilder) -> Distillation {
         let token = params.param("token", [1, 1, self.transformer.d_model], Init::Zeros);
-        Distillation { token, head: self.head(params) }
+        let head = (self.pooling == ImagePooling::Distilled).then(|| self.head(params));
+        Distillation { token, head }
     }
 
     fn head(&self, params: &ParamBuilder) -> Linear {

@@ -25,6 +25,11 @@ impl PatchEmbedding {
         Self { projection: projection.init_with(&params.scope("projection")), channels, patch_size }
     }
 
+    /// Channels of an image.
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
     /// Rows and columns of patches in an image of so many pixels, `[height, width]`; `None` where they do not fit.
     pub fn grid(&self, image_size: [usize; 2]) -> Option<[usize; 2]> {
         let patch = self.patch_size;

@@ -3,12 +3,15 @@
 
 mod activation;
 mod encoder;
+mod image;
 mod layer_types;
 mod rope;
 
 pub(crate) mod albert;
 pub(crate) mod bert;
 pub(crate) mod deepseek;
+pub(crate) mod deit;
+pub(crate) mod dinov2;
 pub(crate) mod distilbert;
 pub(crate) mod electra;
 pub(crate) mod gemma;
@@ -25,3 +28,4 @@ pub(crate) mod phi3;
 pub(crate) mod qwen;
 pub(crate) mod roberta;
 pub(crate) mod smollm3;
+pub(crate) mod vit;

@@ -1,6 +1,7 @@
 //! One pass of a published model, with arguments and outputs by the names that `transformers` gives them: what a proof needs.
 
 mod arrays;
+mod image;
 mod text;
 
 use burn::tensor::{Device, Tensor};
@@ -10,6 +11,7 @@ use firelight_storage::TaskError;
 pub use arrays::{Array, Arrays, Numbers};
 
 use crate::AutoModel;
+use image::pixels;
 use text::{TextArguments, greedy};
 
 /// What is put out beside the answer.
@@ -37,12 +39,14 @@ impl Found {
         Ok(())
     }
 
-    /// What the layers did; `last` is what the head reads, which has been through the final norm.
-    fn trace(&mut self, trace: Trace, last: &Tensor<3>, options: ForwardOptions) -> Result<(), TaskError> {
-        let count = trace.layers.len();
+    /// What the layers did. The last state is `normed`, what the final norm makes of it, where `transformers` gives that.
+    fn trace(&mut self, trace: Trace, normed: Option<Tensor<3>>, options: ForwardOptions) -> Result<(), TaskError> {
         let behind = trace.layers.iter().map(|layer| layer.output.clone());
-        let states = std::iter::once(trace.embeddings.clone()).chain(behind).take(count).chain([Some(last.clone())]);
-        for (i, state) in states.enumerate().filter(|_| options.hidden_states) {
+        let mut states: Vec<_> = std::iter::once(trace.embeddings.clone()).chain(behind).collect();
+        if let (Some(last), Some(_)) = (states.last_mut(), &normed) {
+            *last = normed;
+        }
+        for (i, state) in states.into_iter().enumerate().filter(|_| options.hidden_states) {
             state.map_or(Ok(()), |state| self.put(&format!("hidden_states.{i}"), state))?;
         }
         for (i, layer) in trace.layers.into_iter().enumerate().filter(|_| options.attentions) {
@@ -98,6 +102,16 @@ impl AutoModel {
                 found.put("logits", model.head.forward(hidden.clone()))?;
                 hidden
             }
+            Self::Image(model) => {
+                let hidden = model.vit.hidden(pixels(inputs, &model.vit, device)?, &mut pass);
+                found.put("logits", model.vit.logits(hidden.clone()))?;
+                hidden
+            }
+            Self::ImageEncoder(model) => {
+                let hidden = model.vit.hidden(pixels(inputs, &model.vit, device)?, &mut pass);
+                found.put("pooler_output", model.pooled(hidden.clone()))?;
+                hidden
+            }
             Self::Span(model) => {
                 let hidden = text::encode(&model.encoder, inputs, &mut pass, device)?.0;
                 // Without hiding padding, as `transformers`.
@@ -108,7 +122,8 @@ impl AutoModel {
             }
         };
         drop(pass);
-        found.trace(trace, &last, options)?;
+        let is_normed = !matches!(self, Self::Image(_) | Self::ImageEncoder(_));
+        found.trace(trace, is_normed.then(|| last.clone()), options)?;
         found.put("last_hidden_state", last)?;
         Ok(found.arrays)
     }

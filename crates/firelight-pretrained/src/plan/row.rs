@@ -37,6 +37,8 @@ pub enum Step {
     Behind(usize),
     /// The place of the first axis that the last number of our path names: an expert.
     Item,
+    /// The only place of the first axis, which is gone then.
+    Alone,
     /// The first axis as several, in another order.
     Regrouped {
         /// The lengths; 0 is what is left.
@@ -75,6 +77,7 @@ impl Step {
                 Some(view.narrow(0, first, len))
             }
             Self::Item => item.filter(|index| shape.first().is_some_and(|len| index < len)).map(|index| view.item(0, index)),
+            Self::Alone => (shape.first() == Some(&1)).then(|| view.item(0, 0)),
             Self::Regrouped { ref lens, ref order } => {
                 let rows = *shape.first()?;
                 let known: usize = lens.iter().filter(|len| **len > 0).product();
@@ -82,6 +85,8 @@ impl Step {
                 (lens.iter().product::<usize>() == rows).then(|| view.regrouped(0, &lens, order))
             }
             Self::Transposed => Some(if shape.len() > 1 { view.transposed() } else { view }),
+            // A bias has no axes to merge.
+            Self::Merged { first, .. } if shape.len() <= first => Some(view),
             Self::Merged { first, ref lens } => (shape.get(first..) == Some(lens)).then(|| view.merged(first)),
             Self::Permuted(ref order) => (shape.len() == order.len()).then(|| view.permuted(order)),
         }
@@ -96,12 +101,14 @@ impl Step {
             Self::Last { of, .. } => *shape.last_mut()? *= of,
             Self::Behind(first) => *shape.first_mut()? += first,
             Self::Item => shape.insert(0, items),
+            Self::Alone => shape.insert(0, 1),
             Self::Regrouped { .. } => {}
             Self::Transposed => {
                 if let [.., row, column] = &mut shape[..] {
                     std::mem::swap(row, column);
                 }
             }
+            Self::Merged { first, .. } if shape.len() <= first => {}
             Self::Merged { first, ref lens } => {
                 shape.truncate(first);
                 shape.extend(lens);

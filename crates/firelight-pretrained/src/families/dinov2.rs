@@ -1,0 +1,35 @@
+//! DINOv2: ViT with trained factors of what each part adds.
+//!
+//! Source: Oquab et al. 2023, §4 (<https://arxiv.org/abs/2304.07193>), and `modeling_dinov2.py` of `transformers`.
+
+use firelight_core::ImagePooling;
+use firelight_storage::InputError;
+use serde_json::json;
+
+use super::image::{self, attention_rows, embedding_rows};
+use crate::{Description, Keys, Row, Table};
+
+pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+    keys.only("use_swiglu_ffn", &json!(false))?;
+    if keys.architecture().contains("For") {
+        return Err(keys.unfit("architectures", "Dinov2Model: its classifier reads the class token beside the mean of the patches"));
+    }
+    let d_model: usize = keys.or("hidden_size", 768)?;
+    let d_ff = d_model * keys.or("mlp_ratio", 4_usize)?;
+    let mut vit = image::vit(keys, ImagePooling::ClassToken, d_ff, keys.or("layer_norm_eps", 1e-6)?)?;
+    vit.transformer = vit.transformer.with_layer_scale(keys.or("layerscale_value", 1.0)?);
+    let theirs = |name: &str| format!("dinov2.encoder.layer.{{}}.{name}");
+    let ours = |name: &str| format!("vit.transformer.blocks.{{}}.{name}");
+    let rest = vec![
+        Row::norm(theirs("norm1"), ours("attention_norm")),
+        Row::tensor(theirs("layer_scale1.lambda1"), ours("attention_scale.gamma")),
+        Row::norm(theirs("norm2"), ours("feed_forward_norm")),
+        Row::linear(theirs("mlp.fc1"), ours("feed_forward.up")),
+        Row::linear(theirs("mlp.fc2"), ours("feed_forward.down")),
+        Row::tensor(theirs("layer_scale2.lambda1"), ours("feed_forward_scale.gamma")),
+        Row::norm("dinov2.layernorm", "vit.transformer.norm"),
+    ];
+    let rows = [embedding_rows("dinov2", &vit), attention_rows("dinov2"), rest].concat();
+    let ignored = vec!["dinov2.embeddings.mask_token"];
+    image::describe(keys, vit, false, Table { rows, prefix: "dinov2.", ignored })
+}
