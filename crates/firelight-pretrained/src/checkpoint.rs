@@ -40,7 +40,7 @@ impl PublishedModel {
         let folder = HubFolder::open(path)?;
         let Description { mut structure, table } = describe(&folder)?;
         let weights = folder.weights()?;
-        structure.leave_out_what_is_missing(|path| table.has(path, &weights));
+        structure.fit_to_tensors(|path| table.has(path, &weights));
         check_layers(&folder, &structure, &weights)?;
         TaskError::in_config(&folder.config_path(), &structure.problems())?;
         let plan = Plan::new(&table, &structure.parameters(), &folder, &weights)?;

@@ -20,6 +20,7 @@ pub type Describe = fn(&Keys<'_>) -> Result<Description, InputError>;
 /// The families that are read. One is added by a file in `families` and a line here.
 pub(crate) const FAMILIES: &[(&str, Describe)] = &[
     ("albert", families::albert::describe),
+    ("bart", families::bart::describe),
     ("bert", families::bert::describe),
     ("camembert", families::roberta::describe),
     ("deepseek_v3", families::deepseek::describe),
@@ -34,6 +35,8 @@ pub(crate) const FAMILIES: &[(&str, Describe)] = &[
     ("gpt_neox", families::gpt_neox::describe),
     ("gpt_oss", families::gpt_oss::describe),
     ("llama", families::llama::describe),
+    ("marian", families::bart::describe_marian),
+    ("mbart", families::bart::describe_mbart),
     ("mistral", families::mistral::describe),
     ("mixtral", families::mixtral::describe),
     ("modernbert", families::modernbert::describe),
@@ -45,6 +48,7 @@ pub(crate) const FAMILIES: &[(&str, Describe)] = &[
     ("qwen3_moe", families::qwen::describe_3_moe),
     ("roberta", families::roberta::describe),
     ("smollm3", families::smollm3::describe),
+    ("t5", families::t5::describe),
     ("vit", families::vit::describe),
     ("xlm-roberta", families::roberta::describe),
 ];

@@ -42,6 +42,11 @@ fn own(structure: &Structure) -> Value {
             "head_dropout": model.head.dropout,
         }),
         Structure::Token(model) => json!({ "n_segments": model.encoder.n_segments, "head_dropout": model.head.dropout }),
+        Structure::Seq2Seq(model) => json!({
+            "tying": value(&model.tying),
+            "scale_embedding": value(&model.scale_embedding),
+            "head": value(&model.head),
+        }),
         Structure::Image(model) => image(&model.vit),
         Structure::ImageEncoder(model) => image(&model.vit),
         Structure::Span(model) => json!({ "n_segments": model.encoder.n_segments }),

@@ -12,6 +12,7 @@ use firelight_classification::{
 use firelight_core::{ConfigError, ParameterEntry, ParameterReport, TransformerConfig};
 use firelight_vision::{IMAGE_ENCODER_TASK, ImageEncoder, ImageEncoderConfig, VisionConfig, VisionModel};
 use firelight_language::{LanguageModel, LanguageModelConfig};
+use firelight_seq2seq::{Seq2SeqConfig, Seq2SeqModel, Tying};
 use firelight_storage::{Checkpoint, InputError, ModelFolder, StorageError, TaskError, load_weights, shortened};
 
 use crate::{HubFolder, Plan, PublishedModel, Weights};
@@ -158,6 +159,8 @@ structures! {
     Sequence(TextClassifierConfig) => TextClassifier, firelight_classification::TASK, [encoder.transformer], [encoder.adapters];
     /// One answer for every token.
     Token(TokenClassifierConfig) => TokenClassifier, TOKEN_CLASSIFICATION_TASK, [encoder.transformer], [encoder.adapters];
+    /// Writes a target after a source.
+    Seq2Seq(Seq2SeqConfig) => Seq2SeqModel, firelight_seq2seq::TASK, [stacks.decoder], [adapters];
     /// One of several classes for an image.
     Image(VisionConfig) => VisionModel, firelight_vision::TASK, [vit.transformer], [adapters];
     /// Makes vectors of images.
@@ -172,10 +175,16 @@ impl Structure {
         !matches!(self, Self::Image(_) | Self::ImageEncoder(_))
     }
 
-    /// Files of an encoder alone may come without the pooler that their `config.json` says nothing about.
-    pub(crate) fn leave_out_what_is_missing(&mut self, has: impl Fn(&str) -> bool) {
+    /// What `config.json` does not say: whether an encoder alone comes with a pooler, and a decoder with a head of its own.
+    pub(crate) fn fit_to_tensors(&mut self, has: impl Fn(&str) -> bool) {
         if let Self::Encoder(model) = self {
             model.pooler = model.pooler.filter(|_| has("pooler.dense.weight"));
+        }
+        if let Self::Seq2Seq(model) = self
+            && has("head.weight")
+        {
+            // The one who knows is the file: `config.json` says that heads are tied which are not.
+            model.tying = Tying::Embeddings;
         }
         if let Self::ImageEncoder(model) = self {
             model.pooler &= has("pooler.weight");

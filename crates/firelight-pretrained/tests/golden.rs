@@ -56,6 +56,7 @@ macro_rules! families {
 
 families! {
     albert: 5;
+    bart: 1;
     bert: 6;
     deepseek_v3: 2;
     deit: 3;
@@ -69,6 +70,8 @@ families! {
     gpt_neox: 2;
     gpt_oss: 1;
     llama: 5;
+    marian: 1;
+    mbart: 1;
     mistral: 2;
     mixtral: 1;
     modernbert: 2;
@@ -80,6 +83,7 @@ families! {
     qwen3_moe: 1;
     roberta: 5;
     smollm3: 1;
+    t5: 2;
     vit: 2;
     xlm_roberta: 1;
 }

@@ -8,6 +8,7 @@ mod layer_types;
 mod rope;
 
 pub(crate) mod albert;
+pub(crate) mod bart;
 pub(crate) mod bert;
 pub(crate) mod deepseek;
 pub(crate) mod deit;
@@ -28,4 +29,5 @@ pub(crate) mod phi3;
 pub(crate) mod qwen;
 pub(crate) mod roberta;
 pub(crate) mod smollm3;
+pub(crate) mod t5;
 pub(crate) mod vit;

@@ -5,7 +5,7 @@ mod image;
 mod text;
 
 use burn::tensor::{Device, Tensor};
-use firelight_core::{Pass, Trace};
+use firelight_core::{Pass, SequenceInput, Trace};
 use firelight_storage::TaskError;
 
 pub use arrays::{Array, Arrays, Numbers};
@@ -39,18 +39,27 @@ impl Found {
         Ok(())
     }
 
-    /// What the layers did. The last state is `normed`, what the final norm makes of it, where `transformers` gives that.
-    fn trace(&mut self, trace: Trace, normed: Option<Tensor<3>>, options: ForwardOptions) -> Result<(), TaskError> {
+    /// What the layers did, by names that begin with those of a stack. The last state is `normed`, what the final norm makes of it, where
+    /// `transformers` gives that.
+    fn trace(
+        &mut self,
+        [states_name, weights_name]: [&str; 2],
+        trace: &Trace,
+        normed: Option<Tensor<3>>,
+        options: ForwardOptions,
+    ) -> Result<(), TaskError> {
         let behind = trace.layers.iter().map(|layer| layer.output.clone());
         let mut states: Vec<_> = std::iter::once(trace.embeddings.clone()).chain(behind).collect();
         if let (Some(last), Some(_)) = (states.last_mut(), &normed) {
             *last = normed;
         }
         for (i, state) in states.into_iter().enumerate().filter(|_| options.hidden_states) {
-            state.map_or(Ok(()), |state| self.put(&format!("hidden_states.{i}"), state))?;
+            state.map_or(Ok(()), |state| self.put(&format!("{states_name}.{i}"), state))?;
         }
-        for (i, layer) in trace.layers.into_iter().enumerate().filter(|_| options.attentions) {
-            layer.attention.map_or(Ok(()), |weights| self.put(&format!("attentions.{i}"), weights))?;
+        for (i, layer) in trace.layers.iter().enumerate().filter(|_| options.attentions) {
+            layer.attention.clone().map_or(Ok(()), |weights| self.put(&format!("{weights_name}.{i}"), weights))?;
+            let crossed = layer.cross_attention.clone();
+            crossed.map_or(Ok(()), |weights| self.put(&format!("cross_attentions.{i}"), weights))?;
         }
         Ok(())
     }
@@ -102,6 +111,16 @@ impl AutoModel {
                 found.put("logits", model.head.forward(hidden.clone()))?;
                 hidden
             }
+            Self::Seq2Seq(model) => {
+                let encoded = text::encode_source(model, inputs, options, &mut found, device)?;
+                let target = text::target(model, inputs, device)?;
+                let hidden = model.decode(target, encoded, &SequenceInput::default(), &mut pass);
+                found.put("logits", model.logits(hidden.clone()))?;
+                if options.greedy > 0 {
+                    found.arrays.insert("greedy", text::greedy_target(model, inputs, options.greedy, device)?);
+                }
+                hidden
+            }
             Self::Image(model) => {
                 let hidden = model.vit.hidden(pixels(inputs, &model.vit, device)?, &mut pass);
                 found.put("logits", model.vit.logits(hidden.clone()))?;
@@ -122,8 +141,12 @@ impl AutoModel {
             }
         };
         drop(pass);
+        let names = match self {
+            Self::Seq2Seq(_) => ["decoder_hidden_states", "decoder_attentions"],
+            _ => ["hidden_states", "attentions"],
+        };
         let is_normed = !matches!(self, Self::Image(_) | Self::ImageEncoder(_));
-        found.trace(trace, is_normed.then(|| last.clone()), options)?;
+        found.trace(names, &trace, is_normed.then(|| last.clone()), options)?;
         found.put("last_hidden_state", last)?;
         Ok(found.arrays)
     }

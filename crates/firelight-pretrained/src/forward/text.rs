@@ -4,13 +4,14 @@ use std::ops::ControlFlow;
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use firelight_classification::{TextEncoder, TextInput};
-use firelight_core::{Pass, SequenceInput};
-use firelight_generation::{GenerationOptions, generate};
+use firelight_core::{EncoderOutput, Pass, SequenceInput, Trace};
+use firelight_generation::{Autoregressive, GenerationOptions, generate};
 use firelight_language::LanguageModel;
+use firelight_seq2seq::Seq2SeqModel;
 use firelight_storage::{InputError, TaskError};
 
 use super::arrays::unfit;
-use super::{Array, Arrays, Numbers};
+use super::{Array, Arrays, ForwardOptions, Found, Numbers};
 
 /// `input_ids`, `attention_mask` and `token_type_ids`, checked.
 pub(super) struct TextArguments<'a> {
@@ -100,12 +101,63 @@ pub(super) fn encode(
     Ok((encoder.forward(&input, pass), input.padding))
 }
 
+/// What the encoder of a model makes of its source, which is put out.
+pub(super) fn encode_source(
+    model: &Seq2SeqModel,
+    inputs: &Arrays,
+    options: ForwardOptions,
+    found: &mut Found,
+    device: &Device,
+) -> Result<EncoderOutput, TaskError> {
+    let text = TextArguments::new(inputs, model.source_vocab_size(), 0, device)?;
+    let mut trace = Trace::default();
+    let encoded = model.encode(text.tokens(), text.padding(), &mut Pass::default().with_trace(&mut trace));
+    let names = ["encoder_hidden_states", "encoder_attentions"];
+    found.trace(names, &trace, Some(encoded.hidden.clone()), options)?;
+    found.put("encoder_last_hidden_state", encoded.hidden.clone())?;
+    Ok(encoded)
+}
+
+/// `decoder_input_ids`.
+pub(super) fn target(model: &Seq2SeqModel, inputs: &Arrays, device: &Device) -> Result<Tensor<2, Int>, TaskError> {
+    let Some((shape, ids)) = inputs.integers("decoder_input_ids")? else {
+        return Err(unfit("decoder_input_ids", "is missing", "the ids of tokens, the first of which begins a target"));
+    };
+    within("decoder_input_ids", ids, model.vocab_size())?;
+    let rows = inputs.integers("input_ids")?.map_or(0, |([rows, _], _)| rows);
+    match shape {
+        [batch, length] if batch == rows && length > 0 => Ok(Tensor::from_data(TensorData::new(ids.to_vec(), shape), device)),
+        _ => Err(unfit("decoder_input_ids", &format!("is of shape {shape:?}"), &format!("{rows} rows, as input_ids"))),
+    }
+}
+
+/// The start token and the greedy target of the first row, which no token ends.
+pub(super) fn greedy_target(
+    model: &Seq2SeqModel,
+    inputs: &Arrays,
+    count: usize,
+    device: &Device,
+) -> Result<Array, TaskError> {
+    let source = TextArguments::new(inputs, model.source_vocab_size(), 0, device)?.first_row();
+    continued(model, vec![source], vec![model.start_token()], count)
+}
+
 /// A prompt and its greedy continuation, which no token ends.
 pub(super) fn greedy(model: &LanguageModel, prompt: Vec<u32>, count: usize) -> Result<Array, TaskError> {
+    continued(model, vec![prompt.clone()], prompt, count)
+}
+
+/// What begins a row, and what the model greedily writes behind it.
+fn continued<M: Autoregressive>(
+    model: &M,
+    prompt: M::Prompt,
+    begin: Vec<u32>,
+    count: usize,
+) -> Result<Array, TaskError> {
     let options = GenerationOptions::new(count).greedy();
-    let rows = generate(model, vec![prompt.clone()], &options, |_| ControlFlow::Continue(()));
+    let rows = generate(model, prompt, &options, |_| ControlFlow::Continue(()));
     let rows = rows.map_err(|error| InputError::new(error.to_string()))?;
     let ids = rows.into_iter().next().map(|row| row.ids).unwrap_or_default();
-    let all: Vec<i64> = prompt.into_iter().chain(ids).map(i64::from).collect();
+    let all: Vec<i64> = begin.into_iter().chain(ids).map(i64::from).collect();
     Ok(Array { shape: vec![all.len()], numbers: Numbers::Integers(all) })
 }
