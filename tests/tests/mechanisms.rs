@@ -5,8 +5,8 @@ use burn::tensor::{Bool, Int, Tensor, TensorData};
 use firelight::kernels::{assert_close, assert_same_bits};
 use firelight::nn::invariants::{causality, parts_equal_whole, rows_sum_to_one};
 use firelight::nn::{
-    AttentionMechanism, AttentionPattern, Trace, Cache, EncoderOutput, ParamBuilder, Pass, PositionConfig,
-    ProjectionKind, SequenceInput, Transformer, TransformerConfig, WeightInit,
+    AttentionMechanism, AttentionPattern, Cache, EncoderOutput, ParamBuilder, Pass, PositionConfig, ProjectionKind,
+    SequenceInput, Trace, Transformer, TransformerConfig, WeightInit,
 };
 use firelight::storage::{load_weights, save_weights};
 

@@ -4,8 +4,8 @@
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 use firelight::nn::invariants::{parts_equal_whole, rows_sum_to_one};
 use firelight::nn::{
-    AttentionContext, AttentionMask, AttentionPattern, Trace, Cache, Layer, LayerContext, LayerPass,
-    ParamBuilder, Pass, PositionConfig, SequenceInput, Transformer, TransformerConfig, WeightInit,
+    AttentionContext, AttentionMask, AttentionPattern, Cache, Layer, LayerContext, LayerPass, ParamBuilder, Pass,
+    PositionConfig, SequenceInput, Trace, Transformer, TransformerConfig, WeightInit,
 };
 
 use crate::support::{Noise, device, distance, is_gpu};

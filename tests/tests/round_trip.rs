@@ -119,7 +119,9 @@ fn survives_between_its_ends(home: &Path, scale: EmbeddingScale, options: HeadOp
 #[test]
 fn every_vision_transformer_survives() {
     let (home, mut noise) = (home(), Noise::new(32));
-    for pooling in [ImagePooling::ClassToken, ImagePooling::Mean, ImagePooling::Distilled, ImagePooling::ClassOfDistilled] {
+    for pooling in
+        [ImagePooling::ClassToken, ImagePooling::Mean, ImagePooling::Distilled, ImagePooling::ClassOfDistilled]
+    {
         for position in [PatchPosition::Learned, PatchPosition::Sinusoidal2d] {
             let config = VisionTransformerConfig::new(8, 4, 3, TransformerConfig::encoder(16, 2, 1))
                 .with_pooling(pooling)

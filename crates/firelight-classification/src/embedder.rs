@@ -68,7 +68,8 @@ impl Embedder {
         let encoded: Vec<EncodedText> = (before + 1..).zip(texts).map(encode).collect::<Result<_, _>>()?;
         let device = self.model.encoder.embedding.weight.device();
         read_texts(&encoded, &device, |input, _| {
-            let found: Vec<Vec<f32>> = rows(awake(&device, || self.model.forward(input, &mut Pass::default())), "the vectors of texts")?;
+            let found: Vec<Vec<f32>> =
+                rows(awake(&device, || self.model.forward(input, &mut Pass::default())), "the vectors of texts")?;
             TaskError::require_finite(found.iter().flatten().all(|number| number.is_finite()))?;
             Ok(found)
         })

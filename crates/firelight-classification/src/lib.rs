@@ -107,12 +107,12 @@ pub use question_answering::{
 };
 #[cfg(feature = "train")]
 pub use records::{RecordData, RecordTask, Source};
+pub use sentence_encoder::{SentenceEncoder, SentenceEncoderConfig};
 #[cfg(feature = "train")]
 pub use sequence_classification::{
     Classification, ClassificationRecipe, ClassifierKeys, ClassifierModelRecipe, LabelledRecipe, Run, Targets,
     TrainedRun, evaluate, texts_recipe,
 };
-pub use sentence_encoder::{SentenceEncoder, SentenceEncoderConfig};
 pub use tagger::{Entity, TaggedToken, Tagger, Tagging};
 #[cfg(feature = "train")]
 pub use token_classification::{

@@ -254,8 +254,8 @@ mod tests {
     use super::*;
     use crate::invariants::stack;
     use crate::{
-        AttentionConfig, AttentionContext, Trace, Cache, Init, MixerConfig, ParamBuilder, Pass,
-        PositionConfig, SequenceInput, Transformer, TransformerConfig, WeightInit,
+        AttentionConfig, AttentionContext, Cache, Init, MixerConfig, ParamBuilder, Pass, PositionConfig, SequenceInput,
+        Trace, Transformer, TransformerConfig, WeightInit,
     };
     use burn::tensor::{Device, FloatDType, Int, TensorData};
     use firelight_kernels::{AttentionMask, assert_close};

@@ -93,7 +93,7 @@ pub use linear::{Linear, LinearConfig};
 pub use loss::{LossConfig, TokenCriterion, TokenLoss};
 pub use mixer::{Mixer, MixerConfig};
 pub use norm::{LayerNorm, NoNorm, Norm, NormConfig, RmsNorm};
-pub use pass::{Trace, AuxiliaryLosses, LayerPass, LayerTrace, Pass};
+pub use pass::{AuxiliaryLosses, LayerPass, LayerTrace, Pass, Trace};
 pub use position::{
     Alibi, AxisFrequencies, LearnedPosition, NoPosition, Position, PositionConfig, PositionScheme, PositionSizes,
     Positions, Rotary, RotaryAxes, RotaryConfig, RotaryLayout, RotaryScaling, Rotation, ScoreBias, ShawPosition,

@@ -292,7 +292,9 @@ mod tests {
 
     #[test]
     fn one_model_reads_images_of_any_whole_number_of_patches() {
-        for pooling in [ImagePooling::ClassToken, ImagePooling::Mean, ImagePooling::Distilled, ImagePooling::ClassOfDistilled] {
+        for pooling in
+            [ImagePooling::ClassToken, ImagePooling::Mean, ImagePooling::Distilled, ImagePooling::ClassOfDistilled]
+        {
             for position in [PatchPosition::Learned, PatchPosition::Sinusoidal2d] {
                 let model = config(pooling, position).init_with(&ParamBuilder::new(&Device::default(), 0));
                 for [height, width] in [[8, 8], [16, 4], [4, 4], [20, 12]] {

@@ -135,7 +135,7 @@ mod precision_and_memory {
     use crate::model::LanguageModelConfig;
     use burn::module::{Module, ModuleVisitor, Param};
     use burn::tensor::{Device, Tensor, TensorData};
-    use firelight_core::{Trace, ParamBuilder};
+    use firelight_core::{ParamBuilder, Trace};
     use firelight_kernels::{assert_close, assert_same_bits};
     use firelight_tasks::train_pass;
     use firelight_training::{OptimizerConfig, Precision, Recompute, ScheduleConfig, Trainer};

@@ -78,7 +78,10 @@ pub fn describe(folder: &HubFolder) -> Result<Description, InputError> {
         return Err(InputError::in_file(&folder.config_path(), problem).advise("download it again"));
     };
     if let Some((_, reason)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
-        return Err(InputError::in_file(&folder.config_path(), format!("describes a {name}, which is not read: {reason}")));
+        return Err(InputError::in_file(
+            &folder.config_path(),
+            format!("describes a {name}, which is not read: {reason}"),
+        ));
     }
     match FAMILIES.iter().find(|(known, _)| *known == name) {
         Some((_, describe)) => describe(&Keys::of(folder)),

@@ -132,7 +132,11 @@ impl Keys<'_> {
         let keys = Keys { file: path, section: String::new(), value: &value, architecture: None };
         let (mean, std) = (keys.or("image_mean", vec![0.5; channels])?, keys.or("image_std", vec![0.5; channels])?);
         let found = Normalization { mean, std };
-        if found.fits(channels) { Ok(found) } else { Err(keys.unfit("image_std", &format!("{channels} numbers above 0, as of image_mean"))) }
+        if found.fits(channels) {
+            Ok(found)
+        } else {
+            Err(keys.unfit("image_std", &format!("{channels} numbers above 0, as of image_mean")))
+        }
     }
 }
 

@@ -29,8 +29,10 @@ pub fn locate(model: impl AsRef<Path>) -> Result<PathBuf, InputError> {
     }
     let problem = format!("there is no folder `{}`", model.display());
     Err(match cache {
-        Some((name, cache)) => InputError::new(format!("{problem}, and no model of that name in `{}`", cache.display()))
-            .advise(format!("download it first: hf download {name}")),
+        Some((name, cache)) => {
+            InputError::new(format!("{problem}, and no model of that name in `{}`", cache.display()))
+                .advise(format!("download it first: hf download {name}"))
+        }
         None => InputError::new(problem).advise("give the folder of a model, such as `runs/stories-1`"),
     })
 }
@@ -40,11 +42,7 @@ pub fn locate(model: impl AsRef<Path>) -> Result<PathBuf, InputError> {
 ///
 /// # Errors
 /// If there is no such model, or as [`PublishedModel::open`] and [`PublishedModel::import`].
-pub fn run_folder(
-    model: impl AsRef<Path>,
-    cache: &Path,
-    converted: impl FnOnce(&Path),
-) -> Result<PathBuf, TaskError> {
+pub fn run_folder(model: impl AsRef<Path>, cache: &Path, converted: impl FnOnce(&Path)) -> Result<PathBuf, TaskError> {
     let folder = locate(model)?;
     if !HubFolder::is_one(&folder) {
         return Ok(folder);
@@ -117,7 +115,8 @@ fn snapshot(cache: &Path, name: &str) -> Option<PathBuf> {
     let model = cache.join(format!("models--{}", name.replace('/', "--")));
     let revision = fs::read_to_string(model.join("refs/main")).ok()?;
     let is_plain = |revision: &str| revision.chars().all(|c| c.is_ascii_alphanumeric());
-    let snapshot = Some(revision.trim()).filter(|revision| is_plain(revision)).map(|it| model.join("snapshots").join(it))?;
+    let snapshot =
+        Some(revision.trim()).filter(|revision| is_plain(revision)).map(|it| model.join("snapshots").join(it))?;
     snapshot.join("config.json").is_file().then_some(snapshot)
 }
 

@@ -41,7 +41,9 @@ fn own(structure: &Structure) -> Value {
             "pooler": value(&model.head.pooler.dense),
             "head_dropout": model.head.dropout,
         }),
-        Structure::Token(model) => json!({ "n_segments": model.encoder.n_segments, "head_dropout": model.head.dropout }),
+        Structure::Token(model) => {
+            json!({ "n_segments": model.encoder.n_segments, "head_dropout": model.head.dropout })
+        }
         Structure::Seq2Seq(model) => json!({
             "tying": value(&model.tying),
             "scale_embedding": value(&model.scale_embedding),

@@ -6,14 +6,14 @@ use burn::module::Module;
 use burn::tensor::Device;
 use firelight_classification::{
     MASKED_LANGUAGE_TASK, MaskedLanguageModel, MaskedLanguageModelConfig, QUESTION_ANSWERING_TASK, SentenceEncoder,
-    SentenceEncoderConfig, SpanReader, SpanReaderConfig, TEXT_ENCODER_TASK, TOKEN_CLASSIFICATION_TASK, TextClassifier, TextClassifierConfig, TokenClassifier,
-    TokenClassifierConfig,
+    SentenceEncoderConfig, SpanReader, SpanReaderConfig, TEXT_ENCODER_TASK, TOKEN_CLASSIFICATION_TASK, TextClassifier,
+    TextClassifierConfig, TokenClassifier, TokenClassifierConfig,
 };
 use firelight_core::{ConfigError, ParameterEntry, ParameterReport, TransformerConfig};
-use firelight_vision::{IMAGE_ENCODER_TASK, ImageEncoder, ImageEncoderConfig, VisionConfig, VisionModel};
 use firelight_language::{LanguageModel, LanguageModelConfig};
 use firelight_seq2seq::{Seq2SeqConfig, Seq2SeqModel, Tying};
 use firelight_storage::{Checkpoint, InputError, ModelFolder, StorageError, TaskError, load_weights, shortened};
+use firelight_vision::{IMAGE_ENCODER_TASK, ImageEncoder, ImageEncoderConfig, VisionConfig, VisionModel};
 
 use crate::{HubFolder, Plan, PublishedModel, Weights};
 

@@ -63,7 +63,13 @@ fn difference(found: &Array, expected: &Array, mask: Option<&Array>) -> f64 {
             let pairs = found.iter().zip(numbers).enumerate().filter(|(index, _)| !hidden(*index));
             pairs.map(|(_, (a, b))| distance(*a, *b)).fold(0.0, f64::max)
         }
-        (found, expected) => if found == expected { 0.0 } else { f64::INFINITY },
+        (found, expected) => {
+            if found == expected {
+                0.0
+            } else {
+                f64::INFINITY
+            }
+        }
     }
 }
 
@@ -121,7 +127,11 @@ mod tests {
         }
         // [B, H, T, K]: its queries in three heads.
         for (at, same) in [(0, false), (2, true), (3, true), (4, false), (6, true), (11, true), (14, false)] {
-            assert_eq!(agree(floats(&[2, 3, 2, 2], numbered(24, at)), floats(&[2, 3, 2, 2], vec![0.0; 24])), same, "{at}");
+            assert_eq!(
+                agree(floats(&[2, 3, 2, 2], numbered(24, at)), floats(&[2, 3, 2, 2], vec![0.0; 24])),
+                same,
+                "{at}"
+            );
         }
         assert!(!agree(floats(&[2, 3], vec![0.0; 6]), floats(&[3, 2], vec![0.0; 6])), "shapes differ");
         assert!(!agree(floats(&[2, 3], numbered(6, 5)), floats(&[2, 3], vec![0.0; 6])), "no places of tokens");

@@ -2,7 +2,7 @@
 //! one way of computing.
 
 use burn::tensor::{Device, Int, Tensor};
-use firelight_core::{Trace, Cache, EncoderOutput, LmHead, Pass, SequenceInput, TokenEmbedding, Transformer};
+use firelight_core::{Cache, EncoderOutput, LmHead, Pass, SequenceInput, TokenEmbedding, Trace, Transformer};
 use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt, row_indices};
 
 use crate::data::right_padded;

@@ -361,7 +361,7 @@ impl Seq2SeqModel {
 mod tests {
     use super::*;
     use burn::module::Param;
-    use firelight_core::{Trace, EmbeddingProjectionConfig, Init};
+    use firelight_core::{EmbeddingProjectionConfig, Init, Trace};
     use firelight_kernels::{Difference, assert_close};
 
     #[test]

@@ -80,7 +80,7 @@ mod tests {
     use burn::tensor::Device;
     use burn::tensor::activation::log_softmax;
     use burn::train::{InferenceStep, TrainStep};
-    use firelight_core::{Trace, ParamBuilder};
+    use firelight_core::{ParamBuilder, Trace};
     use firelight_data::EncodedPair;
     use firelight_kernels::assert_close;
     use firelight_tasks::train_pass;

@@ -122,9 +122,9 @@ fn one_line(error: &impl ToString) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
     use burn::module::Param;
     use burn::tensor::{Device, Tensor};
+    use std::fs;
 
     #[derive(Module, Debug)]
     struct Layer {

@@ -33,9 +33,9 @@ mod training;
 #[cfg(feature = "train")]
 pub use burn::train::Interrupter;
 pub use data::{ImageBatch, ImageBatcher, Partners};
+pub use encoder::{ImageEncoder, ImageEncoderConfig};
 #[cfg(feature = "train")]
 pub use firelight_training::RunRequest;
-pub use encoder::{ImageEncoder, ImageEncoderConfig};
 pub use inference::{Classification, ImageClassifier};
 pub use model::{VisionConfig, VisionModel, VitSize};
 pub use rollout::Rollout;

@@ -194,7 +194,9 @@ mod tests {
 
     #[test]
     fn the_parts_of_the_costs_are_all_parameters() {
-        for pooling in [ImagePooling::ClassToken, ImagePooling::Mean, ImagePooling::Distilled, ImagePooling::ClassOfDistilled] {
+        for pooling in
+            [ImagePooling::ClassToken, ImagePooling::Mean, ImagePooling::Distilled, ImagePooling::ClassOfDistilled]
+        {
             for position in [PatchPosition::Learned, PatchPosition::Sinusoidal2d] {
                 for (channels, size) in [(1, [28, 28]), (3, [32, 32])] {
                     let config = VisionConfig::of_small_images(VitSize::Tiny, names(10), channels, size);

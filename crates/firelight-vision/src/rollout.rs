@@ -6,7 +6,7 @@
 //! relies on.
 
 use burn::tensor::{Device, Tensor};
-use firelight_core::{Trace, Pass};
+use firelight_core::{Pass, Trace};
 use firelight_data::Image;
 use firelight_storage::TaskError;
 

@@ -27,8 +27,8 @@
 
 pub use crate::device::select as select_device;
 pub use crate::nn::{
-    AttentionMask, AttentionPattern, Trace, Cache, EncoderDecoder, EncoderDecoderConfig, EncoderOutput,
-    ExpertsConfig, FeedForwardNetwork, Layer, LayerContext, LayerPass, MaskRule, NormConfig, NormPlacement, PairRule,
-    ParamBuilder, Pass, PositionConfig, ResidualStream, SequenceInput, State, TokenMixer, Transformer,
-    TransformerBlock, TransformerBlockConfig, TransformerConfig, WeightInit,
+    AttentionMask, AttentionPattern, Cache, EncoderDecoder, EncoderDecoderConfig, EncoderOutput, ExpertsConfig,
+    FeedForwardNetwork, Layer, LayerContext, LayerPass, MaskRule, NormConfig, NormPlacement, PairRule, ParamBuilder,
+    Pass, PositionConfig, ResidualStream, SequenceInput, State, TokenMixer, Trace, Transformer, TransformerBlock,
+    TransformerBlockConfig, TransformerConfig, WeightInit,
 };

@@ -3,8 +3,8 @@
 use burn::tensor::{Bool, Tensor};
 use firelight::nn::invariants::{Violation, rows_sum_to_one};
 use firelight::nn::{
-    AdditiveScore, Attention, AttentionMechanism, Trace, Linear, Mechanism, Mixer, MixerConfig, ParamBuilder,
-    Pass, Projection, SeparateProjection, SequenceInput, Transformer, TransformerConfig,
+    AdditiveScore, Attention, AttentionMechanism, Linear, Mechanism, Mixer, MixerConfig, ParamBuilder, Pass,
+    Projection, SeparateProjection, SequenceInput, Trace, Transformer, TransformerConfig,
 };
 
 use super::{assert_close, each, forward, tolerance};

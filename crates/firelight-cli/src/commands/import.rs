@@ -38,7 +38,9 @@ impl Import {
         if let Some(out) = self.out {
             let run = model.import(out)?;
             let (task, path) = (model.structure().task(), run.path().display());
-            output::note(format_args!("a run folder of the task `{task}`: {path}; look at it: firelight inspect {path}"));
+            output::note(format_args!(
+                "a run folder of the task `{task}`: {path}; look at it: firelight inspect {path}"
+            ));
         }
         Ok(())
     }

@@ -51,7 +51,8 @@ impl Verify {
 /// What the expected outputs need.
 fn wanted(inputs: &Arrays, expected: &Arrays) -> ForwardOptions {
     let has = |begin: &str| expected.iter().any(|(name, _)| name.starts_with(begin));
-    let read = |arrays: &Arrays, name: &str| arrays.get(name).map_or(0, |array| array.shape.last().copied().unwrap_or(0));
+    let read =
+        |arrays: &Arrays, name: &str| arrays.get(name).map_or(0, |array| array.shape.last().copied().unwrap_or(0));
     let prompt = inputs.first_row_length();
     ForwardOptions {
         hidden_states: has("hidden_states"),

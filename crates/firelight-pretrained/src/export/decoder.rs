@@ -1,8 +1,8 @@
 //! What a language model is called in `config.json`, by the names of all families at once: each reads its own.
 
 use firelight_core::{
-    Activation, AttentionPattern, ExpertsConfig, LayerConfig, MixerConfig, NormConfig, NormPlacement,
-    PositionConfig, RotaryConfig, RotaryLayout, RotaryScaling, ScoreScale, TransformerConfig,
+    Activation, AttentionPattern, ExpertsConfig, LayerConfig, MixerConfig, NormConfig, NormPlacement, PositionConfig,
+    RotaryConfig, RotaryLayout, RotaryScaling, ScoreScale, TransformerConfig,
 };
 use firelight_language::LanguageModelConfig;
 use serde_json::{Map, Value, json};
@@ -167,23 +167,27 @@ fn scaling(scaling: &RotaryScaling) -> Value {
             "low_freq_factor": low_freq_factor,
             "high_freq_factor": high_freq_factor,
         }),
-        RotaryScaling::Yarn { factor, original_max_seq_len, beta_fast, beta_slow, truncate, attention_factor } => json!({
-            "rope_type": "yarn",
-            "factor": factor,
-            "original_max_position_embeddings": original_max_seq_len,
-            "beta_fast": beta_fast,
-            "beta_slow": beta_slow,
-            "truncate": truncate,
-            "attention_factor": attention_factor,
-        }),
-        RotaryScaling::LongRope { factor, original_max_seq_len, short_factor, long_factor, attention_factor } => json!({
-            "rope_type": "longrope",
-            "factor": factor,
-            "original_max_position_embeddings": original_max_seq_len,
-            "short_factor": short_factor,
-            "long_factor": long_factor,
-            "attention_factor": attention_factor,
-        }),
+        RotaryScaling::Yarn { factor, original_max_seq_len, beta_fast, beta_slow, truncate, attention_factor } => {
+            json!({
+                "rope_type": "yarn",
+                "factor": factor,
+                "original_max_position_embeddings": original_max_seq_len,
+                "beta_fast": beta_fast,
+                "beta_slow": beta_slow,
+                "truncate": truncate,
+                "attention_factor": attention_factor,
+            })
+        }
+        RotaryScaling::LongRope { factor, original_max_seq_len, short_factor, long_factor, attention_factor } => {
+            json!({
+                "rope_type": "longrope",
+                "factor": factor,
+                "original_max_position_embeddings": original_max_seq_len,
+                "short_factor": short_factor,
+                "long_factor": long_factor,
+                "attention_factor": attention_factor,
+            })
+        }
         _ => json!({"rope_type": "default"}),
     }
 }

@@ -87,7 +87,8 @@ impl Published {
 fn unwritable(folder: &ModelFolder) -> InputError {
     let families: Vec<String> = CLASSES.iter().map(|(name, _)| name.to_string()).collect();
     let problem = "describes a model that no published family has in every detail";
-    InputError::in_file(&folder.config(), problem).advise(format!("written are the structures of {}", listed(&families)))
+    InputError::in_file(&folder.config(), problem)
+        .advise(format!("written are the structures of {}", listed(&families)))
 }
 
 /// Writes the model of a run folder into a new folder that `transformers` loads.

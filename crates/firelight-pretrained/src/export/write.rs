@@ -21,11 +21,17 @@ impl Export<'_> {
         let parameters = Parameters::open(self.weights)?;
         if parameters.have_adapters() {
             let problem = "describes a model with adapters";
-            return Err(InputError::in_file(&self.run.config(), problem).advise("merge them first: firelight merge").into());
+            return Err(InputError::in_file(&self.run.config(), problem)
+                .advise("merge them first: firelight merge")
+                .into());
         }
         let Published { mut config, description } = Published::of(&structure, &parameters.shapes(), self.run)?;
         let tokenizer = Tokenizer::load(self.run.tokenizer())?;
-        for (key, role) in [("bos_token_id", SpecialRole::Begin), ("eos_token_id", SpecialRole::End), ("pad_token_id", SpecialRole::Padding)] {
+        for (key, role) in [
+            ("bos_token_id", SpecialRole::Begin),
+            ("eos_token_id", SpecialRole::End),
+            ("pad_token_id", SpecialRole::Padding),
+        ] {
             config.insert(key.into(), json!(tokenizer.role(role)));
         }
         config.insert("dtype".into(), json!("float32"));
@@ -53,7 +59,10 @@ impl Export<'_> {
 
     fn weights(&self, table: &Table, parameters: &Parameters) -> Result<(), TaskError> {
         let written = table.written(&parameters.shapes()).map_err(|path| {
-            InputError::in_file(parameters.path(), format!("holds `{path}`, which no tensor of the family is known for"))
+            InputError::in_file(
+                parameters.path(),
+                format!("holds `{path}`, which no tensor of the family is known for"),
+            )
         })?;
         let path = self.to.join("model.safetensors");
         let failure = Mutex::new(None);

@@ -39,7 +39,8 @@ fn encoder(keys: &Keys<'_>) -> Result<TextEncoderConfig, InputError> {
 fn rows() -> Vec<Row> {
     let theirs = |name: &str| format!("albert.encoder.albert_layer_groups.0.albert_layers.{{}}.{name}");
     let ours = |name: &str| format!("encoder.transformer.blocks.{{}}.{name}");
-    let projection = |name: &str| Row::linear(theirs(&format!("attention.{name}")), ours(&format!("attention.projection.{name}")));
+    let projection =
+        |name: &str| Row::linear(theirs(&format!("attention.{name}")), ours(&format!("attention.projection.{name}")));
     let layer = vec![
         Row::linear("albert.encoder.embedding_hidden_mapping_in", "encoder.transformer.embedding_projection"),
         projection("query"),

@@ -4,7 +4,9 @@
 //! Junczys-Dowmunt et al. 2018 (<https://arxiv.org/abs/1804.00344>); `modeling_bart.py`, `modeling_mbart.py` and
 //! `modeling_marian.py` of `transformers`.
 
-use firelight_core::{EmbeddingScale, EncoderDecoderConfig, HeadOptions, NormPlacement, PositionConfig, TransformerConfig};
+use firelight_core::{
+    EmbeddingScale, EncoderDecoderConfig, HeadOptions, NormPlacement, PositionConfig, TransformerConfig,
+};
 use firelight_seq2seq::{Seq2SeqConfig, Tying};
 use firelight_storage::InputError;
 use serde_json::json;

@@ -12,7 +12,8 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let (dense, norm) = ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm");
     let biases = ["cls.predictions.bias", "cls.predictions.decoder.bias"];
     let masked = masked_rows(dense, norm, &biases, "cls.predictions.decoder");
-    let sequence = vec![Row::linear("bert.pooler.dense", "head.pooler.dense"), Row::linear("classifier", "head.output")];
+    let sequence =
+        vec![Row::linear("bert.pooler.dense", "head.pooler.dense"), Row::linear("classifier", "head.output")];
     let heads = Heads {
         table: Table { rows: bert_rows("bert"), prefix: "bert.", ignored: IGNORED.to_vec() },
         pooler: keys.architecture().ends_with("Model").then_some("bert.pooler.dense"),

@@ -23,7 +23,10 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
 
 fn stack(keys: &Keys<'_>) -> Result<TransformerConfig, InputError> {
     let (d_head, d_rotary): (usize, usize) = (keys.need("qk_nope_head_dim")?, keys.need("qk_rope_head_dim")?);
-    let latent = LatentConfig { d_query_latent: keys.get("q_lora_rank")?, ..LatentConfig::new(keys.need("kv_lora_rank")?, d_rotary) };
+    let latent = LatentConfig {
+        d_query_latent: keys.get("q_lora_rank")?,
+        ..LatentConfig::new(keys.need("kv_lora_rank")?, d_rotary)
+    };
     let mut rotary = rope::rotary(keys, None, d_rotary)?;
     if keys.or("rope_interleave", true)? {
         rotary.layout = RotaryLayout::Interleaved;

@@ -12,7 +12,10 @@ use crate::{Description, Keys, Row, Table};
 pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     keys.only("use_swiglu_ffn", &json!(false))?;
     if keys.architecture().contains("For") {
-        return Err(keys.unfit("architectures", "Dinov2Model: its classifier reads the class token beside the mean of the patches"));
+        return Err(keys.unfit(
+            "architectures",
+            "Dinov2Model: its classifier reads the class token beside the mean of the patches",
+        ));
     }
     let d_model: usize = keys.or("hidden_size", 768)?;
     let d_ff = d_model * keys.or("mlp_ratio", 4_usize)?;

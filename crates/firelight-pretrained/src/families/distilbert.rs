@@ -6,8 +6,8 @@ use firelight_classification::{PoolerConfig, TextEncoderConfig};
 use firelight_core::NormConfig;
 use firelight_storage::InputError;
 
-use super::encoder::{self, Heads, embedding_rows, head_activation, masked_rows, sequence_rows};
 use super::activation;
+use super::encoder::{self, Heads, embedding_rows, head_activation, masked_rows, sequence_rows};
 use crate::{Description, Keys, Row, Table};
 
 pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {

@@ -11,7 +11,9 @@ use crate::{Description, Keys, Row, Table};
 
 pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     if keys.architecture() == "ElectraForPreTraining" {
-        return Err(keys.unfit("architectures", "another head: that of replaced tokens is read with its generator alone"));
+        return Err(
+            keys.unfit("architectures", "another head: that of replaced tokens is read with its generator alone")
+        );
     }
     let d_embedding = keys.or("embedding_size", 128)?;
     let encoder = bert(keys)?;

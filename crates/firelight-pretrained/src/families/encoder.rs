@@ -1,8 +1,9 @@
 //! What the families of text encoders have in common: the stack of BERT, and the heads that an encoder can have.
 
 use firelight_classification::{
-    HeadActivation, MaskedLanguageHeadConfig, MaskedLanguageModelConfig, PoolerConfig, ProblemType, SentenceEncoderConfig,
-    SequenceHeadConfig, SpanReaderConfig, TextClassifierConfig, TextEncoderConfig, TokenClassifierConfig,
+    HeadActivation, MaskedLanguageHeadConfig, MaskedLanguageModelConfig, PoolerConfig, ProblemType,
+    SentenceEncoderConfig, SequenceHeadConfig, SpanReaderConfig, TextClassifierConfig, TextEncoderConfig,
+    TokenClassifierConfig,
 };
 use firelight_core::{Activation, NormConfig};
 use firelight_storage::InputError;
@@ -64,7 +65,10 @@ pub(super) fn describe(keys: &Keys<'_>, encoder: TextEncoderConfig, heads: Heads
 }
 
 fn unknown_head(keys: &Keys<'_>) -> InputError {
-    keys.unfit("architectures", "a class for the model alone, MaskedLM, SequenceClassification, TokenClassification or QuestionAnswering")
+    keys.unfit(
+        "architectures",
+        "a class for the model alone, MaskedLM, SequenceClassification, TokenClassification or QuestionAnswering",
+    )
 }
 
 fn problem_type(keys: &Keys<'_>) -> Result<ProblemType, InputError> {
@@ -74,7 +78,11 @@ fn problem_type(keys: &Keys<'_>) -> Result<ProblemType, InputError> {
         Some("single_label_classification") => ProblemType::SingleLabel,
         None if keys.labels()?.len() == 1 => ProblemType::Regression,
         None => ProblemType::SingleLabel,
-        Some(_) => return Err(keys.unfit("problem_type", "single_label_classification, multi_label_classification or regression")),
+        Some(_) => {
+            return Err(
+                keys.unfit("problem_type", "single_label_classification, multi_label_classification or regression")
+            );
+        }
     })
 }
 
@@ -82,7 +90,8 @@ fn problem_type(keys: &Keys<'_>) -> Result<ProblemType, InputError> {
 pub(super) fn bert(keys: &Keys<'_>) -> Result<TextEncoderConfig, InputError> {
     keys.only("position_embedding_type", &json!("absolute"))?;
     let (d_model, n_heads) = (keys.or("hidden_size", 768)?, keys.or("num_attention_heads", 12)?);
-    let encoder = TextEncoderConfig::bert(keys.need("vocab_size")?, d_model, n_heads, keys.or("num_hidden_layers", 12)?);
+    let encoder =
+        TextEncoderConfig::bert(keys.need("vocab_size")?, d_model, n_heads, keys.or("num_hidden_layers", 12)?);
     let activation = activation::plain(keys, "hidden_act", "gelu")?;
     let norm = NormConfig::Layer { epsilon: keys.or("layer_norm_eps", 1e-12)?, bias: true };
     let (d_ff, longest) = (keys.or("intermediate_size", 3072)?, keys.or("max_position_embeddings", 512)?);
@@ -125,7 +134,12 @@ pub(super) fn embedding_rows(prefix: &str) -> Vec<Row> {
 }
 
 /// The rows of the head of masked tokens: of its dense layer, its norm, the bias by its names, and the matrix.
-pub(super) fn masked_rows(dense: &'static str, norm: &'static str, biases: &[&'static str], matrix: &'static str) -> Vec<Row> {
+pub(super) fn masked_rows(
+    dense: &'static str,
+    norm: &'static str,
+    biases: &[&'static str],
+    matrix: &'static str,
+) -> Vec<Row> {
     let ends = biases.iter().map(|bias| Row::tensor(*bias, "head.decoder.bias"));
     [Row::linear(dense, "head.dense"), Row::norm(norm, "head.norm")]
         .into_iter()

@@ -1,8 +1,6 @@
 //! What the families of vision transformers have in common: patches, a class token, places, a norm before each part and one behind all.
 
-use firelight_core::{
-    Activation, ImagePooling, NormConfig, TransformerConfig, VisionTransformerConfig,
-};
+use firelight_core::{Activation, ImagePooling, NormConfig, TransformerConfig, VisionTransformerConfig};
 use firelight_storage::InputError;
 use firelight_vision::{ImageEncoderConfig, VisionConfig};
 
@@ -29,12 +27,19 @@ pub(super) fn describe(
 }
 
 /// The structure, by the names that ViT and its relatives have.
-pub(super) fn vit(keys: &Keys<'_>, pooling: ImagePooling, d_ff: usize, epsilon: f64) -> Result<VisionTransformerConfig, InputError> {
+pub(super) fn vit(
+    keys: &Keys<'_>,
+    pooling: ImagePooling,
+    d_ff: usize,
+    epsilon: f64,
+) -> Result<VisionTransformerConfig, InputError> {
     let (d_model, n_heads) = (keys.or("hidden_size", 768)?, keys.or("num_attention_heads", 12)?);
     let stack = TransformerConfig::encoder(d_model, n_heads, keys.or("num_hidden_layers", 12)?).with_d_ff(d_ff);
     let activation: Activation = activation::plain(keys, "hidden_act", "gelu")?;
     let stack = stack.with_activation(activation).with_norm(NormConfig::Layer { epsilon, bias: true });
-    let stack = stack.with_qkv_bias(keys.or("qkv_bias", true)?).with_attention_dropout(keys.or("attention_probs_dropout_prob", 0.0)?);
+    let stack = stack
+        .with_qkv_bias(keys.or("qkv_bias", true)?)
+        .with_attention_dropout(keys.or("attention_probs_dropout_prob", 0.0)?);
     let dropout = keys.or("hidden_dropout_prob", 0.0)?;
     let stack = stack.with_residual_dropout(dropout).with_embedding_dropout(dropout);
     let size = keys.or("image_size", 224)?;
@@ -50,7 +55,8 @@ pub(super) fn embedding_rows(prefix: &str, vit: &VisionTransformerConfig) -> Vec
         Row::tensor(theirs("cls_token"), "vit.class_token"),
         Row::tensor(theirs("distillation_token"), "vit.distillation.token"),
         Row::tensor(theirs("position_embeddings"), "vit.position").step(Step::Alone),
-        Row::linear(theirs("patch_embeddings.projection"), "vit.patches.projection").step(Step::Merged { first: 1, lens }),
+        Row::linear(theirs("patch_embeddings.projection"), "vit.patches.projection")
+            .step(Step::Merged { first: 1, lens }),
     ]
 }
 

@@ -3,7 +3,9 @@
 //! Source: Warner et al. 2024, §2.1 (<https://arxiv.org/abs/2412.13663>), and `modeling_modernbert.py` of `transformers`.
 
 use firelight_classification::{PoolerConfig, TextEncoderConfig};
-use firelight_core::{AttentionPattern, LayerConfig, NormConfig, PositionConfig, ProjectionKind, RotaryConfig, TransformerConfig};
+use firelight_core::{
+    AttentionPattern, LayerConfig, NormConfig, PositionConfig, ProjectionKind, RotaryConfig, TransformerConfig,
+};
 use firelight_storage::InputError;
 
 use super::encoder::{self, Heads, head_activation, masked_rows};
@@ -13,7 +15,9 @@ use crate::{Description, Keys, Row, Step, Structure, Table};
 
 pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     if keys.architecture().ends_with("Classification") {
-        return Err(keys.unfit("architectures", "another head: those of classifiers have a norm that is not built here yet"));
+        return Err(
+            keys.unfit("architectures", "another head: those of classifiers have a norm that is not built here yet")
+        );
     }
     let masked = masked_rows("head.dense", "head.norm", &["decoder.bias"], "decoder");
     let heads = Heads {
@@ -34,11 +38,16 @@ fn encoder(keys: &Keys<'_>) -> Result<TextEncoderConfig, InputError> {
     let (d_model, n_heads): (usize, usize) = (keys.or("hidden_size", 768)?, keys.or("num_attention_heads", 12)?);
     let encoder = TextEncoderConfig::new(keys.need("vocab_size")?, d_model, n_heads, keys.need("num_hidden_layers")?);
     let norm = NormConfig::Layer { epsilon: keys.or("norm_eps", 1e-5)?, bias: keys.or("norm_bias", false)? };
-    let stack = encoder.transformer.clone().with_norm(norm).with_embedding_norm(true).with_projection(ProjectionKind::Fused);
+    let stack =
+        encoder.transformer.clone().with_norm(norm).with_embedding_norm(true).with_projection(ProjectionKind::Fused);
     let stack = stack.with_bias(keys.or("mlp_bias", false)?).with_attention_bias(keys.or("attention_bias", false)?);
-    let stack = stack.with_d_ff(keys.or("intermediate_size", 1152)?).with_max_seq_len(keys.or("max_position_embeddings", 8192)?);
+    let stack = stack
+        .with_d_ff(keys.or("intermediate_size", 1152)?)
+        .with_max_seq_len(keys.or("max_position_embeddings", 8192)?);
     let stack = stack.with_activation(activation::gated(keys, "hidden_activation", "gelu")?);
-    let stack = stack.with_attention_dropout(keys.or("attention_dropout", 0.0)?).with_embedding_dropout(keys.or("embedding_dropout", 0.0)?);
+    let stack = stack
+        .with_attention_dropout(keys.or("attention_dropout", 0.0)?)
+        .with_embedding_dropout(keys.or("embedding_dropout", 0.0)?);
     let stack = layers(keys, stack, d_model / n_heads.max(1))?;
     Ok(encoder.with_stack(|_| stack))
 }

@@ -11,7 +11,8 @@ use crate::{Description, Keys, Row, Step};
 pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let stack = mistral::windowed(keys)?.with_projection(ProjectionKind::Fused);
     let half = |name: &str, index| {
-        let row = Row::linear("model.layers.{}.mlp.gate_up_proj", format!("transformer.blocks.{{}}.feed_forward.{name}"));
+        let row =
+            Row::linear("model.layers.{}.mlp.gate_up_proj", format!("transformer.blocks.{{}}.feed_forward.{name}"));
         row.step(Step::Part { axis: 0, index, of: 2 })
     };
     let fused = "transformer.blocks.{}.attention.projection.qkv";

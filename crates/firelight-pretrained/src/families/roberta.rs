@@ -42,7 +42,8 @@ pub(super) fn shortened(keys: &Keys<'_>, encoder: TextEncoderConfig) -> Result<T
 /// The rows with a table of positions that begins later.
 pub(super) fn rows(keys: &Keys<'_>, rows: Vec<Row>) -> Result<Vec<Row>, InputError> {
     let unread = unread(keys)?;
-    let begun = |row: Row| if row.ours() == "encoder.transformer.position" { row.step(Step::Behind(unread)) } else { row };
+    let begun =
+        |row: Row| if row.ours() == "encoder.transformer.position" { row.step(Step::Behind(unread)) } else { row };
     Ok(rows.into_iter().map(begun).collect())
 }
 

@@ -81,8 +81,13 @@ fn stack_rows(stack: &str, last: usize) -> Vec<Row> {
         Row::linear(theirs(last, "DenseReluDense.wo"), ours("feed_forward.down")),
     ];
     for (layer, attention, part) in [(0, "SelfAttention", "attention"), (1, "EncDecAttention", "cross_attention")] {
-        for (name, projection) in [("q", "projection.query"), ("k", "projection.key"), ("v", "projection.value"), ("o", "output")] {
-            rows.push(Row::linear(theirs(layer, &format!("{attention}.{name}")), ours(&format!("{part}.{projection}"))));
+        for (name, projection) in
+            [("q", "projection.query"), ("k", "projection.key"), ("v", "projection.value"), ("o", "output")]
+        {
+            rows.push(Row::linear(
+                theirs(layer, &format!("{attention}.{name}")),
+                ours(&format!("{part}.{projection}")),
+            ));
         }
     }
     rows

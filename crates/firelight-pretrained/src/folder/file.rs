@@ -47,7 +47,8 @@ fn infos(map: &[u8]) -> Result<Vec<(String, TensorInfo)>, String> {
     }
     let info = |(name, found): (String, &safetensors::tensor::TensorInfo)| {
         let (start, stop) = found.data_offsets;
-        let info = TensorInfo { dtype: found.dtype, shape: found.shape.clone(), start: begin + start, size: stop - start };
+        let info =
+            TensorInfo { dtype: found.dtype, shape: found.shape.clone(), start: begin + start, size: stop - start };
         (name, info)
     };
     Ok(metadata.tensors().into_iter().map(info).collect())

@@ -51,7 +51,8 @@ impl HubFolder {
 
     /// Whether `path` is such a folder: its `config.json` names a `model_type` or `architectures`, which a run folder's does not.
     pub fn is_one(path: impl AsRef<Path>) -> bool {
-        let is_published = |folder: Self| ["model_type", "architectures"].iter().any(|key| folder.config.get(key).is_some());
+        let is_published =
+            |folder: Self| ["model_type", "architectures"].iter().any(|key| folder.config.get(key).is_some());
         Self::open(path).is_ok_and(is_published)
     }
 

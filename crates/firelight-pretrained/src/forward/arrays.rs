@@ -149,7 +149,9 @@ impl Encoded {
     fn of(array: &Array) -> Self {
         let (dtype, bytes) = match &array.numbers {
             Numbers::Floats(numbers) => (Dtype::F32, numbers.iter().flat_map(|number| number.to_le_bytes()).collect()),
-            Numbers::Integers(numbers) => (Dtype::I64, numbers.iter().flat_map(|number| number.to_le_bytes()).collect()),
+            Numbers::Integers(numbers) => {
+                (Dtype::I64, numbers.iter().flat_map(|number| number.to_le_bytes()).collect())
+            }
         };
         Self { dtype, shape: array.shape.clone(), bytes }
     }

@@ -20,7 +20,8 @@ pub(super) fn pixels(inputs: &Arrays, vit: &VisionTransformer, device: &Device) 
             Ok(Tensor::from_data(TensorData::new(numbers.clone(), [batch, found, height, width]), device))
         }
         (_, shape) => {
-            let expected = format!("floats of shape [batch, {channels}, height, width], a whole number of patches each way");
+            let expected =
+                format!("floats of shape [batch, {channels}, height, width], a whole number of patches each way");
             Err(unfit("pixel_values", &format!("is of shape {shape:?}"), &expected))
         }
     }

@@ -126,7 +126,9 @@ pub(super) fn target(model: &Seq2SeqModel, inputs: &Arrays, device: &Device) -> 
     within("decoder_input_ids", ids, model.vocab_size())?;
     let rows = inputs.integers("input_ids")?.map_or(0, |([rows, _], _)| rows);
     match shape {
-        [batch, length] if batch == rows && length > 0 => Ok(Tensor::from_data(TensorData::new(ids.to_vec(), shape), device)),
+        [batch, length] if batch == rows && length > 0 => {
+            Ok(Tensor::from_data(TensorData::new(ids.to_vec(), shape), device))
+        }
         _ => Err(unfit("decoder_input_ids", &format!("is of shape {shape:?}"), &format!("{rows} rows, as input_ids"))),
     }
 }

@@ -19,12 +19,7 @@ pub(super) enum Found {
     /// The tensor holds no floats.
     Type(String, Dtype),
     /// The tensor has another shape.
-    Shape {
-        tensor: String,
-        found: Vec<usize>,
-        becomes: Option<Vec<usize>>,
-        needed: ParameterEntry,
-    },
+    Shape { tensor: String, found: Vec<usize>, becomes: Option<Vec<usize>>, needed: ParameterEntry },
 }
 
 /// All that does not fit.

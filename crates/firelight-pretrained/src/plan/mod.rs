@@ -125,7 +125,7 @@ impl Table {
             Some(view) if view.shape() == parameter.shape => {
                 let shape = parameter.shape.clone();
                 Ok(Source { tensor, view, shape, plus: row.addend() })
-            },
+            }
             view => Err(misfit::Found::Shape {
                 tensor,
                 found: info.shape.clone(),
@@ -144,7 +144,9 @@ impl Table {
     fn found(&self, name: &str, weights: &Weights) -> Option<String> {
         let without = name.strip_prefix(self.prefix).filter(|_| !self.prefix.is_empty());
         // Files that were converted from TensorFlow have its names of norms.
-        let older = |name: &str| name.replace(".LayerNorm.weight", ".LayerNorm.gamma").replace(".LayerNorm.bias", ".LayerNorm.beta");
+        let older = |name: &str| {
+            name.replace(".LayerNorm.weight", ".LayerNorm.gamma").replace(".LayerNorm.bias", ".LayerNorm.beta")
+        };
         let names = [Some(name), without].into_iter().flatten().flat_map(|name| [name.to_string(), older(name)]);
         names.into_iter().find(|name| weights.info(name).is_some())
     }

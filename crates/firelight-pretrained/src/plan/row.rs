@@ -76,12 +76,15 @@ impl Step {
                 let len = shape.first()?.checked_sub(first)?;
                 Some(view.narrow(0, first, len))
             }
-            Self::Item => item.filter(|index| shape.first().is_some_and(|len| index < len)).map(|index| view.item(0, index)),
+            Self::Item => {
+                item.filter(|index| shape.first().is_some_and(|len| index < len)).map(|index| view.item(0, index))
+            }
             Self::Alone => (shape.first() == Some(&1)).then(|| view.item(0, 0)),
             Self::Regrouped { ref lens, ref order } => {
                 let rows = *shape.first()?;
                 let known: usize = lens.iter().filter(|len| **len > 0).product();
-                let lens: Vec<usize> = lens.iter().map(|&len| if len > 0 { len } else { rows / known.max(1) }).collect();
+                let lens: Vec<usize> =
+                    lens.iter().map(|&len| if len > 0 { len } else { rows / known.max(1) }).collect();
                 (lens.iter().product::<usize>() == rows).then(|| view.regrouped(0, &lens, order))
             }
             Self::Transposed => Some(if shape.len() > 1 { view.transposed() } else { view }),
@@ -97,7 +100,9 @@ impl Step {
     /// The shape of a tensor from which this step makes one of `shape`, where there are so many experts.
     fn undone(&self, mut shape: Vec<usize>, items: usize) -> Option<Vec<usize>> {
         match *self {
-            Self::Part { axis, of: times, .. } | Self::Every { axis, step: times, .. } => *shape.get_mut(axis)? *= times,
+            Self::Part { axis, of: times, .. } | Self::Every { axis, step: times, .. } => {
+                *shape.get_mut(axis)? *= times
+            }
             Self::Last { of, .. } => *shape.last_mut()? *= of,
             Self::Behind(first) => *shape.first_mut()? += first,
             Self::Item => shape.insert(0, items),
@@ -265,7 +270,9 @@ pub(super) fn numbers<'a>(pattern: &str, name: &'a str) -> Option<Vec<&'a str>> 
 fn filled(pattern: &str, numbers: &[&str]) -> String {
     let mut numbers = numbers.iter();
     let parts = pattern.split("{}").enumerate();
-    parts.map(|(i, part)| if i == 0 { part.to_string() } else { format!("{}{part}", numbers.next().unwrap_or(&"")) }).collect()
+    parts
+        .map(|(i, part)| if i == 0 { part.to_string() } else { format!("{}{part}", numbers.next().unwrap_or(&"")) })
+        .collect()
 }
 
 #[cfg(test)]
