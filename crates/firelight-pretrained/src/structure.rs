@@ -5,11 +5,12 @@ use std::path::Path;
 use burn::module::Module;
 use burn::tensor::Device;
 use firelight_classification::{
-    MASKED_LANGUAGE_TASK, MaskedLanguageModel, MaskedLanguageModelConfig, QUESTION_ANSWERING_TASK, SentenceEncoder,
-    SentenceEncoderConfig, SpanReader, SpanReaderConfig, TEXT_ENCODER_TASK, TOKEN_CLASSIFICATION_TASK, TextClassifier,
-    TextClassifierConfig, TokenClassifier, TokenClassifierConfig,
+    MASKED_LANGUAGE_TASK, MaskedLanguageModel, MaskedLanguageModelConfig, QUESTION_ANSWERING_TASK, ReadingConfig,
+    SentenceEncoder, SentenceEncoderConfig, SpanReader, SpanReaderConfig, TEXT_ENCODER_TASK, TOKEN_CLASSIFICATION_TASK,
+    TextClassifier, TextClassifierConfig, TokenClassifier, TokenClassifierConfig,
 };
 use firelight_core::{ConfigError, ParameterEntry, ParameterReport, TransformerConfig};
+use firelight_data::Normalization;
 use firelight_language::{LanguageModel, LanguageModelConfig};
 use firelight_seq2seq::{Seq2SeqConfig, Seq2SeqModel, Tying};
 use firelight_storage::{Checkpoint, InputError, ModelFolder, StorageError, TaskError, load_weights, shortened};
@@ -22,6 +23,7 @@ macro_rules! structures {
         /// What a checkpoint is, as its run folder's `config.json` says it.
         #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
+        #[expect(clippy::large_enum_variant, reason = "there is one per checkpoint")]
         pub enum Structure {
             $($(#[doc = $doc])+ $Name($Config),)+
         }
@@ -170,6 +172,21 @@ structures! {
 }
 
 impl Structure {
+    /// Takes away what `config.json` does not say: dropout of heads, how vectors of texts are made, what pixels are divided by.
+    pub(crate) fn remove_settings(&mut self) {
+        match self {
+            Self::Sequence(model) => model.head.dropout = 0.0,
+            Self::Token(model) => model.head.dropout = 0.0,
+            Self::Span(model) => model.reading = ReadingConfig::default(),
+            Self::Encoder(model) => {
+                *model = SentenceEncoderConfig::new(model.encoder.clone()).with_pooler(model.pooler)
+            }
+            Self::Image(model) => model.normalization = Normalization { mean: Vec::new(), std: Vec::new() },
+            Self::ImageEncoder(model) => model.normalization = Normalization { mean: Vec::new(), std: Vec::new() },
+            _ => {}
+        }
+    }
+
     /// Whether it has a tokenizer.
     pub(crate) fn reads_text(&self) -> bool {
         !matches!(self, Self::Image(_) | Self::ImageEncoder(_))

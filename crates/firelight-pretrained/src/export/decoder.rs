@@ -1,11 +1,13 @@
 //! What a language model is called in `config.json`, by the names of all families at once: each reads its own.
 
 use firelight_core::{
-    Activation, AttentionPattern, ExpertsConfig, LayerConfig, MixerConfig, NormConfig, NormPlacement, PositionConfig,
-    RotaryConfig, RotaryLayout, RotaryScaling, ScoreScale, TransformerConfig,
+    AttentionPattern, ExpertsConfig, LayerConfig, MixerConfig, NormPlacement, PositionConfig, RotaryConfig,
+    RotaryLayout, RotaryScaling, ScoreScale, TransformerConfig,
 };
 use firelight_language::LanguageModelConfig;
 use serde_json::{Map, Value, json};
+
+use super::names::{activation, d_ff, epsilon};
 
 pub(super) fn keys(model: &LanguageModelConfig) -> Map<String, Value> {
     let stack = &model.transformer;
@@ -66,11 +68,6 @@ fn sizes(stack: &TransformerConfig) -> Value {
     })
 }
 
-fn d_ff(layer: &LayerConfig) -> usize {
-    let feed_forward = &layer.block.feed_forward;
-    feed_forward.d_ff.unwrap_or_else(|| feed_forward.activation.default_d_ff(feed_forward.d_model))
-}
-
 fn parts(layer: &LayerConfig) -> Value {
     let block = &layer.block;
     let activation = activation(block.feed_forward.activation);
@@ -93,25 +90,6 @@ fn parts(layer: &LayerConfig) -> Value {
         "use_parallel_residual": block.norm_placement == NormPlacement::ParallelTwoNorms,
         "swiglu_limit": 7.0,
     })
-}
-
-fn activation(activation: Activation) -> &'static str {
-    match activation {
-        Activation::Relu | Activation::ReGlu => "relu",
-        Activation::Gelu | Activation::GeGlu => "gelu",
-        Activation::GeluTanh => "gelu_new",
-        Activation::GeGluTanh => "gelu_pytorch_tanh",
-        Activation::QuickGelu => "quick_gelu",
-        Activation::SquaredRelu => "relu2",
-        _ => "silu",
-    }
-}
-
-fn epsilon(norm: NormConfig) -> f64 {
-    match norm {
-        NormConfig::Layer { epsilon, .. } | NormConfig::Rms { epsilon } => epsilon,
-        _ => 0.0,
-    }
 }
 
 fn positions(stack: &TransformerConfig) -> Value {

@@ -2,12 +2,17 @@
 //! back, gives the structure again: nothing can be lost on the way out that is not told.
 
 mod decoder;
+mod encoder;
+mod image;
+mod names;
 mod plain;
+mod seq2seq;
 mod write;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use firelight_core::ImagePooling;
 use firelight_storage::{InputError, ModelFolder, TaskError, listed};
 use serde_json::{Map, Value, json};
 
@@ -41,13 +46,31 @@ const CLASSES: &[(&str, &str)] = &[
     ("qwen3_moe", "Qwen3Moe"),
     ("gpt_oss", "GptOss"),
     ("deepseek_v3", "DeepseekV3"),
+    ("bert", "Bert"),
+    ("distilbert", "DistilBert"),
+    ("roberta", "Roberta"),
+    ("electra", "Electra"),
+    ("albert", "Albert"),
+    ("mpnet", "MPNet"),
+    ("modernbert", "ModernBert"),
+    ("vit", "ViT"),
+    ("deit", "DeiT"),
+    ("dinov2", "Dinov2"),
+    ("t5", "T5"),
+    ("bart", "Bart"),
+    ("mbart", "MBart"),
+    ("marian", "Marian"),
 ];
 
-/// What `config.json` says of a structure, by all the names that families have for it; none where no family is written.
-fn keys(structure: &Structure) -> Option<Map<String, Value>> {
+/// What `config.json` says of a structure, by the names that a family has for it; none where it has no such models.
+fn keys(structure: &Structure, model_type: &str) -> Option<Map<String, Value>> {
     match structure {
         Structure::Language(model) => Some(decoder::keys(model)),
-        _ => None,
+        Structure::Image(_) | Structure::ImageEncoder(_) => image::keys(structure),
+        Structure::Seq2Seq(model) => seq2seq::keys(model, model_type),
+        _ => (encoder::is_gated(structure) == (model_type == "modernbert"))
+            .then(|| encoder::keys(structure, model_type))
+            .flatten(),
     }
 }
 
@@ -56,7 +79,15 @@ fn head(structure: &Structure, model_type: &str) -> &'static str {
     match structure {
         Structure::Language(_) if model_type == "gpt2" => "LMHeadModel",
         Structure::Language(_) => "ForCausalLM",
-        _ => "Model",
+        Structure::Masked(_) => "ForMaskedLM",
+        Structure::Sequence(_) => "ForSequenceClassification",
+        Structure::Token(_) => "ForTokenClassification",
+        Structure::Span(_) => "ForQuestionAnswering",
+        Structure::Seq2Seq(_) if model_type == "marian" => "MTModel",
+        Structure::Seq2Seq(_) => "ForConditionalGeneration",
+        Structure::Image(model) if model.vit.pooling == ImagePooling::Distilled => "ForImageClassificationWithTeacher",
+        Structure::Image(_) => "ForImageClassification",
+        Structure::Encoder(_) | Structure::ImageEncoder(_) => "Model",
     }
 }
 
@@ -70,13 +101,15 @@ impl Published {
         shapes: &BTreeMap<String, Vec<usize>>,
         folder: &ModelFolder,
     ) -> Result<Self, TaskError> {
-        let keys = keys(structure).unwrap_or_default();
         let candidates = CLASSES.iter().filter(|(name, _)| FAMILIES.iter().any(|(known, _)| known == name));
         let mut found = candidates.filter_map(|(model_type, class)| {
-            let mut config = keys.clone();
+            let mut config = keys(structure, model_type)?;
             config.insert("model_type".into(), json!(model_type));
             config.insert("architectures".into(), json!([format!("{class}{}", head(structure, model_type))]));
-            let description = describe(&HubFolder::of(PathBuf::from("."), Value::Object(config.clone()))).ok()?;
+            // Of no folder, so that no file beside it is read.
+            let folder = HubFolder::of(PathBuf::from("\0"), Value::Object(config.clone()));
+            let mut description = describe(&folder).ok()?;
+            description.structure.fit_to_tensors(|path| shapes.contains_key(path));
             let is_same = plain(&description.structure) == plain(structure);
             (is_same && description.table.written(shapes).is_ok()).then_some(Self { config, description })
         });

@@ -8,8 +8,12 @@ use crate::Structure;
 pub(super) fn plain(structure: &Structure) -> Structure {
     let mut structure = structure.clone();
     structure.remove_adapters();
+    structure.remove_settings();
     let stack = structure.stack_mut();
     *stack = plain_stack(stack.clone());
+    if let Structure::Seq2Seq(model) = &mut structure {
+        model.stacks.encoder = plain_stack(model.stacks.encoder.clone());
+    }
     structure
 }
 

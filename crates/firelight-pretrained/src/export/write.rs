@@ -8,9 +8,9 @@ use std::sync::Mutex;
 use firelight_data::{SpecialRole, Tokenizer};
 use firelight_storage::{InputError, Parameters, StorageError, TaskError, replace_file, write_atomic};
 use safetensors::Dtype;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{Export, Published};
+use super::{Export, Published, image};
 use crate::Structure;
 use crate::plan::{Part, Table, Written};
 
@@ -26,20 +26,17 @@ impl Export<'_> {
                 .into());
         }
         let Published { mut config, description } = Published::of(&structure, &parameters.shapes(), self.run)?;
-        let tokenizer = Tokenizer::load(self.run.tokenizer())?;
-        for (key, role) in [
-            ("bos_token_id", SpecialRole::Begin),
-            ("eos_token_id", SpecialRole::End),
-            ("pad_token_id", SpecialRole::Padding),
-        ] {
-            config.insert(key.into(), json!(tokenizer.role(role)));
-        }
+        let tokenizer = structure.reads_text().then(|| Tokenizer::load(self.run.tokenizer())).transpose()?;
         config.insert("dtype".into(), json!("float32"));
         config.insert("torch_dtype".into(), json!("float32"));
         self.make_folder()?;
         self.weights(&description.table, &parameters)?;
-        tokenizer.save(self.to.join("tokenizer.json"))?;
-        self.json("tokenizer_config.json", &tokenizer_config(&tokenizer))?;
+        if let Some(tokenizer) = tokenizer {
+            add_ids(&mut config, &tokenizer);
+            tokenizer.save(self.to.join("tokenizer.json"))?;
+            self.json("tokenizer_config.json", &tokenizer_config(&tokenizer))?;
+        }
+        image::preprocessor(&structure).map_or(Ok(()), |value| self.json("preprocessor_config.json", &value))?;
         self.json("config.json", &Value::Object(config))
     }
 
@@ -116,6 +113,18 @@ impl safetensors::View for Filled<'_> {
 
     fn data_len(&self) -> usize {
         4 * self.tensor.shape.iter().product::<usize>()
+    }
+}
+
+/// The ids of special tokens, where the family does not say them itself.
+fn add_ids(config: &mut Map<String, Value>, tokenizer: &Tokenizer) {
+    let ids = [
+        ("bos_token_id", SpecialRole::Begin),
+        ("eos_token_id", SpecialRole::End),
+        ("pad_token_id", SpecialRole::Padding),
+    ];
+    for (key, role) in ids {
+        config.entry(key).or_insert(json!(tokenizer.role(role)));
     }
 }
 

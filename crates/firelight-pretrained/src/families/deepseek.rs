@@ -18,7 +18,11 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let sparse = qwen::with_experts(base.clone(), experts, d_ff);
     let layer = |index: usize| if index < dense { base.clone() } else { sparse.clone() };
     let stack = stack.with_layers((0..n_layers).map(layer).collect());
-    llama::description(keys, stack, [rows(), qwen::expert_rows(), llama::rows()].concat())
+    llama::description(
+        keys,
+        stack,
+        [rows(keys.get::<usize>("q_lora_rank")?.is_some()), qwen::expert_rows(), llama::rows()].concat(),
+    )
 }
 
 fn stack(keys: &Keys<'_>) -> Result<TransformerConfig, InputError> {
@@ -61,17 +65,18 @@ fn experts(keys: &Keys<'_>) -> Result<ExpertsConfig, InputError> {
     Ok(experts)
 }
 
-fn rows() -> Vec<Row> {
+/// `has_latent` says whether queries come out of a latent, too.
+fn rows(has_latent: bool) -> Vec<Row> {
     let theirs = |name: &str| format!("model.layers.{{}}.{name}");
     let ours = |name: &str| format!("transformer.blocks.{{}}.{name}");
+    let query = if has_latent { "q_b_proj" } else { "q_proj" };
     let shared = |name: &str| {
         Row::linear(theirs(&format!("mlp.shared_experts.{name}_proj")), ours(&format!("feed_forward.shared.{name}")))
     };
     vec![
         Row::linear(theirs("self_attn.q_a_proj"), ours("attention.query_down")),
         Row::norm(theirs("self_attn.q_a_layernorm"), ours("attention.query_norm")),
-        Row::linear(theirs("self_attn.q_b_proj"), ours("attention.query")),
-        Row::linear(theirs("self_attn.q_proj"), ours("attention.query")),
+        Row::linear(theirs(&format!("self_attn.{query}")), ours("attention.query")),
         Row::linear(theirs("self_attn.kv_a_proj_with_mqa"), ours("attention.down")),
         Row::norm(theirs("self_attn.kv_a_layernorm"), ours("attention.latent_norm")),
         Row::linear(theirs("self_attn.kv_b_proj"), ours("attention.up")),

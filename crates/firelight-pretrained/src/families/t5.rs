@@ -18,13 +18,14 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let encoder = stack(keys, TransformerConfig::encoder(d_model, n_heads, n_layers), true)?;
     let decoder = TransformerConfig::decoder(d_model, n_heads, keys.or("num_decoder_layers", n_layers)?);
     let decoder = stack(keys, decoder, false)?;
+    let gated = decoder.first().block.feed_forward.activation.is_gated();
     let tied = keys.or("tie_word_embeddings", true)?;
     // What a tied head reads is narrowed, for embeddings are drawn wider than heads.
     let scale = if keys.or("scale_decoder_outputs", tied)? { (d_model as f64).powf(-0.5) } else { 1.0 };
     let mut config = Seq2SeqConfig { stacks: EncoderDecoderConfig { encoder, decoder }, ..config };
     config.start_token = keys.or("decoder_start_token_id", keys.or("pad_token_id", 0)?)?;
     let config = config.with_head(HeadOptions::default().with_scale(scale)).with_tying(Tying::All);
-    Ok(Description { structure: Structure::Seq2Seq(config), table: table() })
+    Ok(Description { structure: Structure::Seq2Seq(config), table: table(gated) })
 }
 
 fn stack(keys: &Keys<'_>, stack: TransformerConfig, bidirectional: bool) -> Result<TransformerConfig, InputError> {
@@ -51,10 +52,10 @@ fn activation(keys: &Keys<'_>) -> Result<Activation, InputError> {
     })
 }
 
-fn table() -> Table {
+fn table(gated: bool) -> Table {
     let shared = ["shared", "decoder.embed_tokens", "encoder.embed_tokens"];
     let ends = shared.map(|name| Row::table(name, "embedding")).into_iter().chain([Row::linear("lm_head", "head")]);
-    let rows = ends.chain(stack_rows("encoder", 1)).chain(stack_rows("decoder", 2)).collect();
+    let rows = ends.chain(stack_rows("encoder", 1, gated)).chain(stack_rows("decoder", 2, gated)).collect();
     let ignored = vec![
         "encoder.embed_tokens.weight",
         "decoder.embed_tokens.weight",
@@ -65,7 +66,8 @@ fn table() -> Table {
 }
 
 /// The rows of a stack whose feed-forward networks have this number in a layer.
-fn stack_rows(stack: &str, last: usize) -> Vec<Row> {
+fn stack_rows(stack: &str, last: usize, gated: bool) -> Vec<Row> {
+    let up = if gated { "DenseReluDense.wi_1" } else { "DenseReluDense.wi" };
     let theirs = |layer: usize, name: &str| format!("{stack}.block.{{}}.layer.{layer}.{name}");
     let ours = |name: &str| format!("stacks.{stack}.blocks.{{}}.{name}");
     let bias = format!("{stack}.block.0.layer.0.SelfAttention.relative_attention_bias");
@@ -75,9 +77,8 @@ fn stack_rows(stack: &str, last: usize) -> Vec<Row> {
         Row::norm(theirs(0, "layer_norm"), ours("attention_norm")),
         Row::norm(theirs(1, "layer_norm"), ours(if last == 1 { "feed_forward_norm" } else { "cross_attention_norm" })),
         Row::norm(theirs(last, "layer_norm"), ours("feed_forward_norm")),
-        Row::linear(theirs(last, "DenseReluDense.wi"), ours("feed_forward.up")),
         Row::linear(theirs(last, "DenseReluDense.wi_0"), ours("feed_forward.gate")),
-        Row::linear(theirs(last, "DenseReluDense.wi_1"), ours("feed_forward.up")),
+        Row::linear(theirs(last, up), ours("feed_forward.up")),
         Row::linear(theirs(last, "DenseReluDense.wo"), ours("feed_forward.down")),
     ];
     for (layer, attention, part) in [(0, "SelfAttention", "attention"), (1, "EncDecAttention", "cross_attention")] {

@@ -9,6 +9,9 @@ use safetensors::{Dtype, SafeTensors};
 
 use super::weights::TensorInfo;
 
+/// The tensors of a file, by name.
+type Infos = Vec<(String, TensorInfo)>;
+
 /// A safetensors file that is mapped: its pages are read when they are needed, and are not the program's memory.
 #[derive(Debug)]
 pub(super) struct WeightFile {
@@ -18,7 +21,7 @@ pub(super) struct WeightFile {
 
 impl WeightFile {
     /// Maps a file and lists its tensors by name.
-    pub(super) fn open(path: &Path) -> Result<(Arc<Self>, Vec<(String, TensorInfo)>), StorageError> {
+    pub(super) fn open(path: &Path) -> Result<(Arc<Self>, Infos), StorageError> {
         let file = open_file(path)?;
         // SAFETY: the file is only read. As with every mapped file, a program that cuts it short meanwhile ends this one; what is written
         // into it meanwhile changes numbers and nothing else, for the header is copied here.
@@ -37,7 +40,7 @@ impl WeightFile {
     }
 }
 
-fn infos(map: &[u8]) -> Result<Vec<(String, TensorInfo)>, String> {
+fn infos(map: &[u8]) -> Result<Infos, String> {
     // It refuses headers of over 100 MB, offsets that overlap or leave a gap, and sizes that are not those of the shapes.
     let (header, metadata) = SafeTensors::read_metadata(map).map_err(|error| error.to_string())?;
     let begin = size_of::<u64>() + header;

@@ -20,6 +20,9 @@ pub enum Numbers {
     Integers(Vec<i64>),
 }
 
+/// Rows of whole numbers, `[B, T]`.
+pub(super) type Integers<'a> = ([usize; 2], &'a [i64]);
+
 /// An array with its shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
@@ -109,7 +112,7 @@ impl Arrays {
     ///
     /// # Errors
     /// If they are no whole numbers, or of another number of axes.
-    pub(super) fn integers(&self, name: &str) -> Result<Option<([usize; 2], &[i64])>, TaskError> {
+    pub(super) fn integers(&self, name: &str) -> Result<Option<Integers<'_>>, TaskError> {
         let Some(array) = self.get(name) else { return Ok(None) };
         match (&array.numbers, &array.shape[..]) {
             (Numbers::Integers(numbers), &[rows, columns]) => Ok(Some(([rows, columns], numbers))),

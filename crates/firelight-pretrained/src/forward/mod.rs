@@ -25,6 +25,14 @@ pub struct ForwardOptions {
     pub greedy: usize,
 }
 
+/// What a pass is asked.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    inputs: &'a Arrays,
+    options: ForwardOptions,
+    device: &'a Device,
+}
+
 /// Tensors of a pass, by name, on their way to the host.
 #[derive(Debug, Default)]
 struct Found {
@@ -76,71 +84,7 @@ impl AutoModel {
         let wants_trace = options.hidden_states || options.attentions;
         let mut pass = if wants_trace { Pass::default().with_trace(&mut trace) } else { Pass::default() };
         let mut found = Found::default();
-        let text = |vocab_size, segments| TextArguments::new(inputs, vocab_size, segments, device);
-        let last = match self {
-            Self::Language(model) => {
-                let text = text(model.vocab_size(), 0)?;
-                let hidden = model.hidden(text.tokens(), &text.sequence(), &mut pass);
-                found.put("logits", model.logits(hidden.clone()))?;
-                if options.greedy > 0 {
-                    found.arrays.insert("greedy", greedy(model, text.first_row(), options.greedy)?);
-                }
-                hidden
-            }
-            Self::Encoder(model) => {
-                let (hidden, padding) = text::encode(&model.encoder, inputs, &mut pass, device)?;
-                found.put("sentence_embedding", model.pooled(hidden.clone(), padding.as_ref()))?;
-                match &model.pooler {
-                    Some(pooler) => found.put("pooler_output", pooler.forward(hidden.clone(), padding.as_ref()))?,
-                    None => {}
-                }
-                hidden
-            }
-            Self::Masked(model) => {
-                let hidden = text::encode(&model.encoder, inputs, &mut pass, device)?.0;
-                found.put("logits", model.head.forward(hidden.clone(), &model.encoder.embedding))?;
-                hidden
-            }
-            Self::Sequence(model) => {
-                let (hidden, padding) = text::encode(&model.encoder, inputs, &mut pass, device)?;
-                found.put("logits", model.head.forward(hidden.clone(), padding.as_ref()))?;
-                hidden
-            }
-            Self::Token(model) => {
-                let hidden = text::encode(&model.encoder, inputs, &mut pass, device)?.0;
-                found.put("logits", model.head.forward(hidden.clone()))?;
-                hidden
-            }
-            Self::Seq2Seq(model) => {
-                let encoded = text::encode_source(model, inputs, options, &mut found, device)?;
-                let target = text::target(model, inputs, device)?;
-                let hidden = model.decode(target, encoded, &SequenceInput::default(), &mut pass);
-                found.put("logits", model.logits(hidden.clone()))?;
-                if options.greedy > 0 {
-                    found.arrays.insert("greedy", text::greedy_target(model, inputs, options.greedy, device)?);
-                }
-                hidden
-            }
-            Self::Image(model) => {
-                let hidden = model.vit.hidden(pixels(inputs, &model.vit, device)?, &mut pass);
-                found.put("logits", model.vit.logits(hidden.clone()))?;
-                hidden
-            }
-            Self::ImageEncoder(model) => {
-                let hidden = model.vit.hidden(pixels(inputs, &model.vit, device)?, &mut pass);
-                found.put("pooler_output", model.pooled(hidden.clone()))?;
-                hidden
-            }
-            Self::Span(model) => {
-                let hidden = text::encode(&model.encoder, inputs, &mut pass, device)?.0;
-                // Without hiding padding, as `transformers`.
-                let logits = model.head.forward(hidden.clone(), None);
-                found.put("start_logits", logits.start)?;
-                found.put("end_logits", logits.end)?;
-                hidden
-            }
-        };
-        drop(pass);
+        let last = self.run(Asked { inputs, options, device }, &mut pass, &mut found)?;
         let names = match self {
             Self::Seq2Seq(_) => ["decoder_hidden_states", "decoder_attentions"],
             _ => ["hidden_states", "attentions"],
@@ -149,5 +93,73 @@ impl AutoModel {
         found.trace(names, &trace, is_normed.then(|| last.clone()), options)?;
         found.put("last_hidden_state", last)?;
         Ok(found.arrays)
+    }
+
+    /// Puts out the answers, and returns what the head reads.
+    fn run(&self, asked: Asked<'_>, pass: &mut Pass<'_>, found: &mut Found) -> Result<Tensor<3>, TaskError> {
+        let Asked { inputs, options, device } = asked;
+        Ok(match self {
+            Self::Language(model) => {
+                let text = TextArguments::new(inputs, model.vocab_size(), 0, device)?;
+                text.fit(&model.transformer, model.max_seq_len())?;
+                let hidden = model.hidden(text.tokens(), &text.sequence(), pass);
+                found.put("logits", model.logits(hidden.clone()))?;
+                if options.greedy > 0 {
+                    found.arrays.insert("greedy", greedy(model, text.first_row(), options.greedy)?);
+                }
+                hidden
+            }
+            Self::Encoder(model) => {
+                let (hidden, padding) = text::encode(&model.encoder, inputs, pass, device)?;
+                found.put("sentence_embedding", model.pooled(hidden.clone(), padding.as_ref()))?;
+                if let Some(pooler) = &model.pooler {
+                    found.put("pooler_output", pooler.forward(hidden.clone(), padding.as_ref()))?;
+                }
+                hidden
+            }
+            Self::Masked(model) => {
+                let hidden = text::encode(&model.encoder, inputs, pass, device)?.0;
+                found.put("logits", model.head.forward(hidden.clone(), &model.encoder.embedding))?;
+                hidden
+            }
+            Self::Sequence(model) => {
+                let (hidden, padding) = text::encode(&model.encoder, inputs, pass, device)?;
+                found.put("logits", model.head.forward(hidden.clone(), padding.as_ref()))?;
+                hidden
+            }
+            Self::Token(model) => {
+                let hidden = text::encode(&model.encoder, inputs, pass, device)?.0;
+                found.put("logits", model.head.forward(hidden.clone()))?;
+                hidden
+            }
+            Self::Seq2Seq(model) => {
+                let encoded = text::encode_source(model, inputs, options, found, device)?;
+                let target = text::target(model, inputs, device)?;
+                let hidden = model.decode(target, encoded, &SequenceInput::default(), pass);
+                found.put("logits", model.logits(hidden.clone()))?;
+                if options.greedy > 0 {
+                    found.arrays.insert("greedy", text::greedy_target(model, inputs, options.greedy, device)?);
+                }
+                hidden
+            }
+            Self::Image(model) => {
+                let hidden = model.vit.hidden(pixels(inputs, &model.vit, device)?, pass);
+                found.put("logits", model.vit.logits(hidden.clone()))?;
+                hidden
+            }
+            Self::ImageEncoder(model) => {
+                let hidden = model.vit.hidden(pixels(inputs, &model.vit, device)?, pass);
+                found.put("pooler_output", model.pooled(hidden.clone()))?;
+                hidden
+            }
+            Self::Span(model) => {
+                let hidden = text::encode(&model.encoder, inputs, pass, device)?.0;
+                // Without hiding padding, as `transformers`.
+                let logits = model.head.forward(hidden.clone(), None);
+                found.put("start_logits", logits.start)?;
+                found.put("end_logits", logits.end)?;
+                hidden
+            }
+        })
     }
 }

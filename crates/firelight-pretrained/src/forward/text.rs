@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use firelight_classification::{TextEncoder, TextInput};
-use firelight_core::{EncoderOutput, Pass, SequenceInput, Trace};
+use firelight_core::{EncoderOutput, Pass, Position, SequenceInput, Trace, Transformer};
 use firelight_generation::{Autoregressive, GenerationOptions, generate};
 use firelight_language::LanguageModel;
 use firelight_seq2seq::Seq2SeqModel;
@@ -48,6 +48,11 @@ impl<'a> TextArguments<'a> {
         Ok(Self { shape, ids, mask, segments: segments.filter(|_| n_segments > 0), device })
     }
 
+    /// Makes sure that a stack has positions for all tokens.
+    pub(super) fn fit(&self, stack: &Transformer, longest: usize) -> Result<(), TaskError> {
+        fit("input_ids", self.shape[1], stack, longest)
+    }
+
     fn ints(&self, numbers: &[i64]) -> Tensor<2, Int> {
         Tensor::from_data(TensorData::new(numbers.to_vec(), self.shape), self.device)
     }
@@ -74,6 +79,15 @@ impl<'a> TextArguments<'a> {
     }
 }
 
+/// Tables of positions end; other schemes do not.
+fn fit(name: &str, length: usize, stack: &Transformer, longest: usize) -> Result<(), TaskError> {
+    let ends = matches!(stack.position, Position::Learned(_));
+    match ends && length > longest {
+        true => Err(unfit(name, &format!("has rows of {length} tokens"), &format!("at most {longest}"))),
+        false => Ok(()),
+    }
+}
+
 /// Makes sure that all numbers are below a size.
 fn within(name: &str, numbers: &[i64], size: usize) -> Result<(), TaskError> {
     let fits = |number: i64| usize::try_from(number).is_ok_and(|number| number < size);
@@ -92,10 +106,7 @@ pub(super) fn encode(
 ) -> Result<(Tensor<3>, Option<Tensor<2, Bool>>), TaskError> {
     let segments = encoder.segment_embedding.as_ref().map_or(0, |embedding| embedding.weight.shape()[0]);
     let text = TextArguments::new(inputs, encoder.vocab_size(), segments, device)?;
-    let (longest, found) = (encoder.max_seq_len(), text.shape[1]);
-    if found > longest {
-        return Err(unfit("input_ids", &format!("has rows of {found} tokens"), &format!("at most {longest}")));
-    }
+    text.fit(&encoder.transformer, encoder.max_seq_len())?;
     let segments = text.segments.map(|segments| text.ints(segments));
     let input = TextInput { tokens: text.tokens(), segments, padding: text.padding() };
     Ok((encoder.forward(&input, pass), input.padding))
@@ -110,6 +121,7 @@ pub(super) fn encode_source(
     device: &Device,
 ) -> Result<EncoderOutput, TaskError> {
     let text = TextArguments::new(inputs, model.source_vocab_size(), 0, device)?;
+    text.fit(&model.stacks.encoder, model.max_source_len())?;
     let mut trace = Trace::default();
     let encoded = model.encode(text.tokens(), text.padding(), &mut Pass::default().with_trace(&mut trace));
     let names = ["encoder_hidden_states", "encoder_attentions"];
@@ -124,6 +136,7 @@ pub(super) fn target(model: &Seq2SeqModel, inputs: &Arrays, device: &Device) -> 
         return Err(unfit("decoder_input_ids", "is missing", "the ids of tokens, the first of which begins a target"));
     };
     within("decoder_input_ids", ids, model.vocab_size())?;
+    fit("decoder_input_ids", shape[1], &model.stacks.decoder, model.max_target_len())?;
     let rows = inputs.integers("input_ids")?.map_or(0, |([rows, _], _)| rows);
     match shape {
         [batch, length] if batch == rows && length > 0 => {

@@ -1,0 +1,57 @@
+//! What a vision transformer is called in `config.json`.
+
+use firelight_core::VisionTransformerConfig;
+use serde_json::{Map, Value, json};
+
+use super::names;
+use crate::Structure;
+
+/// The keys of ViT, DeiT and DINOv2.
+pub(super) fn keys(structure: &Structure) -> Option<Map<String, Value>> {
+    let (vit, head) = match structure {
+        Structure::Image(model) => (&model.vit, names::labels(&model.classes)),
+        Structure::ImageEncoder(model) => (&model.vit, json!({})),
+        _ => return None,
+    };
+    let mut keys = stack(vit);
+    keys.as_object_mut()?.extend(head.as_object().cloned().unwrap_or_default());
+    keys.as_object().cloned()
+}
+
+fn stack(vit: &VisionTransformerConfig) -> Value {
+    let stack = &vit.transformer;
+    let block = &stack.first().block;
+    let d_ff = names::d_ff(stack.first());
+    json!({
+        "hidden_size": stack.d_model,
+        "num_hidden_layers": stack.n_layers,
+        "num_attention_heads": block.attention.n_heads,
+        "intermediate_size": d_ff,
+        "mlp_ratio": d_ff / stack.d_model.max(1),
+        "hidden_act": names::activation(block.feed_forward.activation),
+        "layer_norm_eps": names::epsilon(stack.norm),
+        "layerscale_value": block.layer_scale,
+        "image_size": vit.image_size[0],
+        "patch_size": vit.patch_size,
+        "num_channels": vit.channels,
+        "qkv_bias": block.attention.qkv_bias.unwrap_or(block.attention.bias),
+        "hidden_dropout_prob": block.dropout,
+        "attention_probs_dropout_prob": block.attention.dropout,
+    })
+}
+
+/// `preprocessor_config.json`: how pixels become numbers.
+pub(super) fn preprocessor(structure: &Structure) -> Option<Value> {
+    let (vit, normalization) = match structure {
+        Structure::Image(model) => (&model.vit, &model.normalization),
+        Structure::ImageEncoder(model) => (&model.vit, &model.normalization),
+        _ => return None,
+    };
+    let [height, width] = vit.image_size;
+    Some(json!({
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": true, "size": {"height": height, "width": width},
+        "do_rescale": true, "rescale_factor": 1.0 / 255.0,
+        "do_normalize": true, "image_mean": normalization.mean, "image_std": normalization.std,
+    }))
+}

@@ -1,0 +1,39 @@
+//! How values are called in `config.json`.
+
+use firelight_core::{Activation, LayerConfig, NormConfig};
+use serde_json::{Map, Value, json};
+
+/// The inner width of a feed-forward network.
+pub(super) fn d_ff(layer: &LayerConfig) -> usize {
+    let feed_forward = &layer.block.feed_forward;
+    feed_forward.d_ff.unwrap_or_else(|| feed_forward.activation.default_d_ff(feed_forward.d_model))
+}
+
+/// An activation function, or that of a gate.
+pub(super) fn activation(activation: Activation) -> &'static str {
+    match activation {
+        Activation::Relu | Activation::ReGlu => "relu",
+        Activation::Gelu | Activation::GeGlu => "gelu",
+        Activation::GeluTanh => "gelu_new",
+        Activation::GeGluTanh => "gelu_pytorch_tanh",
+        Activation::QuickGelu => "quick_gelu",
+        Activation::SquaredRelu => "relu2",
+        _ => "silu",
+    }
+}
+
+/// What a norm adds.
+pub(super) fn epsilon(norm: NormConfig) -> f64 {
+    match norm {
+        NormConfig::Layer { epsilon, .. } | NormConfig::Rms { epsilon } => epsilon,
+        _ => 0.0,
+    }
+}
+
+/// The names of classes.
+pub(super) fn labels(labels: &[String]) -> Value {
+    let numbered = || labels.iter().enumerate();
+    let by_id: Map<String, Value> = numbered().map(|(id, label)| (id.to_string(), json!(label))).collect();
+    let by_label: Map<String, Value> = numbered().map(|(id, label)| (label.clone(), json!(id))).collect();
+    json!({"id2label": by_id, "label2id": by_label})
+}

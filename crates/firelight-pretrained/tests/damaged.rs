@@ -1,0 +1,209 @@
+//! Folders that are damaged, or made to do harm: each is one clear error, nothing is written, and nothing panics.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Device;
+use firelight_pretrained::{Array, Arrays, AutoModel, ForwardOptions, Numbers, PublishedModel};
+use firelight_storage::{Checkpoint, TaskError};
+use tempfile::TempDir;
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/pretrained").join(name)
+}
+
+/// A copy of a fixture that may be damaged.
+fn copy(name: &str) -> TempDir {
+    let home = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(fixture(name)).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, home.path().join(path.file_name().unwrap())).unwrap();
+    }
+    home
+}
+
+fn error(folder: &Path) -> TaskError {
+    let error = PublishedModel::open(folder).and_then(|model| model.load(&Device::default())).unwrap_err();
+    assert!(error.is_user_error(), "{error}");
+    error
+}
+
+/// The error of a copy in whose file `from` is `to`.
+fn edited(name: &str, file: &str, from: &str, to: &str) -> String {
+    let home = copy(name);
+    let path = home.path().join(file);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains(from), "{text}");
+    fs::write(&path, text.replacen(from, to, 1)).unwrap();
+    error(home.path()).to_string()
+}
+
+#[test]
+fn configurations_that_say_something_else_name_the_key() {
+    let config = |from: &str, to: &str| edited("llama-plain", "config.json", from, to);
+    for (from, to, expected) in [
+        ("\"model_type\": \"llama\"", "\"model_type\": \"lama\"", "has the unknown model_type \"lama\"; known are "),
+        (
+            "\"model_type\": \"llama\"",
+            "\"model_type\": \"mamba\"",
+            "describes a mamba, which is not read: it has no attention",
+        ),
+        ("\"model_type\": \"llama\",", "", "lacks the key `model_type`"),
+        ("\"hidden_size\": 16,", "", "lacks the key `hidden_size`"),
+        ("\"hidden_size\": 16", "\"hidden_size\": \"16\"", "has hidden_size = \"16\": expected a number"),
+        (
+            "\"hidden_size\": 16",
+            "\"hidden_size\": -16",
+            "has hidden_size = -16: expected a number that is not negative",
+        ),
+        ("\"hidden_size\": 16", "\"hidden_size\": 0", "config.json`: "),
+        (
+            "\"hidden_size\": 16",
+            "\"hidden_size\": 32",
+            "of another shape (model.embed_tokens.weight (expected [48, 32], found [48, 16])",
+        ),
+        ("\"hidden_act\": \"silu\"", "\"hidden_act\": \"sine\"", "has hidden_act = \"sine\": expected gelu"),
+        ("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3", "9 missing (model.layers.2.input_layernorm.weight"),
+        ("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1", "9 unknown to the model (model.layers.1."),
+        (
+            "\"num_hidden_layers\": 2",
+            "\"num_hidden_layers\": 999999999",
+            "describes 999999999 layers, but the weights beside it are 21 tensors",
+        ),
+        ("\"num_attention_heads\": 4", "\"num_attention_heads\": 0", "config.json`: "),
+        (
+            "\"tie_word_embeddings\": false",
+            "\"tie_word_embeddings\": 1",
+            "has tie_word_embeddings = 1: expected true or false",
+        ),
+        (
+            "\"rope_type\": \"default\"",
+            "\"rope_type\": \"spiral\"",
+            "has rope_parameters.rope_type = \"spiral\": expected default",
+        ),
+    ] {
+        let found = config(from, to);
+        assert!(found.contains(expected), "{to}: {found}");
+    }
+    assert!(
+        edited("bert-base", "config.json", "\"BertModel\"", "\"BertForDivination\"").contains("has architectures =")
+    );
+    let decoder = edited("bert-base", "config.json", "\"is_decoder\": false", "\"is_decoder\": true");
+    assert!(decoder.contains("has is_decoder = true: expected false"), "{decoder}");
+}
+
+#[test]
+fn every_tensor_that_does_not_fit_is_a_line() {
+    let home = copy("llama-plain");
+    let path = home.path().join("config.json");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3")).unwrap();
+    let problems = error(home.path()).problems();
+    assert_eq!(problems.len(), 9, "{problems:?}");
+    assert!(problems[0].ends_with("`: missing: model.layers.2.input_layernorm.weight"), "{problems:?}");
+}
+
+#[test]
+fn damaged_files_of_weights_are_told() {
+    let weights = "model.safetensors";
+    let bytes = fs::read(fixture("llama-plain").join(weights)).unwrap();
+    let with = |bytes: &[u8]| {
+        let home = copy("llama-plain");
+        fs::write(home.path().join(weights), bytes).unwrap();
+        error(home.path()).to_string()
+    };
+    for cut in [0, 7, 8, 200, bytes.len() - 1] {
+        let found = with(&bytes[..cut]);
+        assert!(found.contains(&format!("model.safetensors` is no whole safetensors file ({cut} bytes)")), "{found}");
+    }
+    // A header of 2 GB, of which there is no byte.
+    let huge = [&(2_u64 << 30).to_le_bytes()[..], b"{}"].concat();
+    assert!(with(&huge).contains("is no whole safetensors file"));
+    assert!(with(&[&bytes[..], b"more"].concat()).contains("is no whole safetensors file"));
+    let mut nan = bytes.clone();
+    let end = nan.len();
+    nan[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
+    let found = with(&nan);
+    assert!(found.contains("has numbers that are NaN or infinite"), "{found}");
+    assert!(found.contains("`model."), "it names the tensor: {found}");
+    let home = copy("llama-plain");
+    fs::remove_file(home.path().join(weights)).unwrap();
+    assert!(error(home.path()).to_string().contains("holds no weights: expected model.safetensors"));
+}
+
+/// Every byte of the header in turn, with a bit that is flipped: an error, or a model.
+#[test]
+fn a_flipped_bit_of_a_header_never_panics() {
+    let bytes = fs::read(fixture("gpt2-inner").join("model.safetensors")).unwrap();
+    let header = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let home = copy("gpt2-inner");
+    let mut refused = 0;
+    for at in (0..header).step_by(7) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        fs::write(home.path().join("model.safetensors"), &damaged).unwrap();
+        refused += usize::from(PublishedModel::open(home.path()).is_err());
+    }
+    assert!(refused > header / 7 / 2, "{refused} of {} were refused", header / 7);
+}
+
+#[test]
+fn an_index_names_files_beside_it_alone() {
+    let index = "model.safetensors.index.json";
+    let text = fs::read_to_string(fixture("llama-sharded").join(index)).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let shard = value["weight_map"]["lm_head.weight"].as_str().unwrap().to_string();
+    for outside in ["../secret.safetensors", "/etc/passwd", "a/b.safetensors", "..\\\\secret", ""] {
+        let found = edited("llama-sharded", index, &shard, outside);
+        assert!(found.contains("which is not beside it"), "{outside}: {found}");
+    }
+    let missing = edited("llama-sharded", index, &shard, "model-9.safetensors");
+    assert!(missing.contains("cannot read `") && missing.contains("model-9.safetensors"), "{missing}");
+    let unknown = edited("llama-sharded", index, "\"lm_head.weight\"", "\"lm_tail.weight\"");
+    assert!(unknown.contains("names tensors that its files do not hold: lm_tail.weight"), "{unknown}");
+    assert!(edited("llama-sharded", index, "{", "[").contains(index));
+}
+
+#[test]
+fn an_import_needs_a_tokenizer_and_leaves_nothing_behind() {
+    let home = tempfile::tempdir().unwrap();
+    let out = home.path().join("run");
+    let found = PublishedModel::open(fixture("llama-plain")).unwrap().import(&out).unwrap_err().to_string();
+    assert!(found.contains("holds no tokenizer.json"), "{found}");
+    assert!(!out.exists());
+}
+
+fn arrays(of: &[(&str, &[usize], Numbers)]) -> Arrays {
+    let mut arrays = Arrays::default();
+    of.iter().for_each(|(name, shape, numbers)| {
+        arrays.insert(name, Array { shape: shape.to_vec(), numbers: numbers.clone() });
+    });
+    arrays
+}
+
+#[test]
+fn arguments_that_do_not_fit_the_model_are_named() {
+    let device = Device::default();
+    let model = |name: &str| AutoModel::open(fixture(name), &Checkpoint::Last, &device).unwrap();
+    let ids = |ids: &[i64]| Numbers::Integers(ids.to_vec());
+    let refuse = |name: &str, of: &[(&str, &[usize], Numbers)]| {
+        model(name).forward(&arrays(of), ForwardOptions::default(), &device).unwrap_err().to_string()
+    };
+    let found = refuse("gpt2-plain", &[]);
+    assert_eq!(found, "the argument `input_ids` is missing: expected the ids of tokens");
+    let found = refuse("gpt2-plain", &[("input_ids", &[1, 1], ids(&[48]))]);
+    assert_eq!(found, "the argument `input_ids` holds 48: expected numbers from 0 to 47");
+    assert!(refuse("gpt2-plain", &[("input_ids", &[1, 1], ids(&[-1]))]).contains("holds -1"));
+    assert!(refuse("gpt2-plain", &[("input_ids", &[1, 0], ids(&[]))]).contains("at least one token"));
+    assert!(refuse("gpt2-plain", &[("input_ids", &[1], ids(&[1]))]).contains("is of shape [1]"));
+    let long = ("input_ids", &[1, 41][..], ids(&[1; 41]));
+    assert!(refuse("gpt2-plain", &[long.clone()]).contains("has rows of 41 tokens: expected at most 40"));
+    assert!(refuse("bert-base", &[long.clone()]).contains("expected at most 20"));
+    assert!(refuse("bart-plain", &[long]).contains("expected at most 40"));
+    let one = ("input_ids", &[1, 1][..], ids(&[1]));
+    let mask = ("attention_mask", &[1, 2][..], ids(&[1, 1]));
+    assert!(refuse("llama-plain", &[one.clone(), mask]).contains("expected that of input_ids, [1, 1]"));
+    assert!(refuse("t5-relu", &[one]).contains("`decoder_input_ids` is missing"));
+    let pixels = ("pixel_values", &[1, 3, 12, 11][..], Numbers::Floats(vec![0.0; 3 * 12 * 11]));
+    assert!(refuse("vit-base", &[pixels]).contains("a whole number of patches each way"));
+}
