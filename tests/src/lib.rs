@@ -22,6 +22,11 @@ pub struct WorkedNumbers;
 #[doc = include_str!("../../docs/reproduce.md")]
 pub struct Reproduce;
 
+/// Published models.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/published.md")]
+pub struct Published;
+
 /// Attention and blocks of one's own.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/how-to/attention.md")]

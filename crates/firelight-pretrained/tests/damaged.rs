@@ -197,8 +197,8 @@ fn arguments_that_do_not_fit_the_model_are_named() {
     assert!(refuse("gpt2-plain", &[("input_ids", &[1, 0], ids(&[]))]).contains("at least one token"));
     assert!(refuse("gpt2-plain", &[("input_ids", &[1], ids(&[1]))]).contains("is of shape [1]"));
     let long = ("input_ids", &[1, 41][..], ids(&[1; 41]));
-    assert!(refuse("gpt2-plain", &[long.clone()]).contains("has rows of 41 tokens: expected at most 40"));
-    assert!(refuse("bert-base", &[long.clone()]).contains("expected at most 20"));
+    assert!(refuse("gpt2-plain", std::slice::from_ref(&long)).contains("has rows of 41 tokens: expected at most 40"));
+    assert!(refuse("bert-base", std::slice::from_ref(&long)).contains("expected at most 20"));
     assert!(refuse("bart-plain", &[long]).contains("expected at most 40"));
     let one = ("input_ids", &[1, 1][..], ids(&[1]));
     let mask = ("attention_mask", &[1, 2][..], ids(&[1, 1]));
