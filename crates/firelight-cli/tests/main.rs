@@ -16,6 +16,7 @@ mod inspect;
 mod interruption;
 mod loading;
 mod manual;
+mod published;
 mod recipe;
 mod report;
 mod resume;
