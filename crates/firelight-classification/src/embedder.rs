@@ -62,7 +62,7 @@ impl Embedder {
     /// As [`embed`](Self::embed).
     pub fn embed_after<S: AsRef<str>>(&self, before: usize, texts: &[S]) -> Result<Vec<Vec<f32>>, TaskError> {
         let encode = |(line, text): (usize, &S)| {
-            let encoded = self.vocabulary.encode(text.as_ref(), None, self.model.encoder.max_seq_len());
+            let encoded = self.vocabulary.encode(text.as_ref(), None, self.model.max_text_len());
             encoded.map_err(TaskError::in_line(line))
         };
         let encoded: Vec<EncodedText> = (before + 1..).zip(texts).map(encode).collect::<Result<_, _>>()?;

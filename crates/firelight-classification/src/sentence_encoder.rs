@@ -49,6 +49,9 @@ pub struct SentenceEncoderConfig {
     /// Whether vectors of texts have the length 1. Default: true.
     #[serde(default = "yes")]
     pub normalize: bool,
+    /// Tokens beyond which texts are cut, where that is less than the encoder reads. Default: as many as it reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_text_len: Option<usize>,
 }
 
 impl Config for SentenceEncoderConfig {}
@@ -56,7 +59,7 @@ impl Config for SentenceEncoderConfig {}
 impl SentenceEncoderConfig {
     /// The mean of the vectors of the tokens, of length 1.
     pub fn new(encoder: TextEncoderConfig) -> Self {
-        Self { encoder, pooler: None, pooling: mean(), normalize: yes() }
+        Self { encoder, pooler: None, pooling: mean(), normalize: yes(), max_text_len: None }
     }
 
     /// Sets the layer that a pre-training has left behind.
@@ -77,10 +80,17 @@ impl SentenceEncoderConfig {
         self
     }
 
+    /// Sets the tokens beyond which texts are cut.
+    pub fn with_max_text_len(mut self, max_text_len: Option<usize>) -> Self {
+        self.max_text_len = max_text_len;
+        self
+    }
+
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        self.encoder.validate()
+        let own = (self.max_text_len == Some(0)).then(|| "max_text_len = 0 must be at least 1".into());
+        ConfigError::collect([self.encoder.validate()], [own])
     }
 
     /// Builds the model; the device draws the seed: see [`ParamBuilder::random`].
@@ -102,6 +112,7 @@ impl SentenceEncoderConfig {
             pooler: self.pooler.map(|pooler| pooler.init_with(width, init, &params.scope("pooler"))),
             pooling: self.pooling.init_with(width, init, &params.scope("pooling")),
             normalize: self.normalize,
+            max_text_len: self.max_text_len.unwrap_or(usize::MAX).min(self.encoder.transformer.max_seq_len),
         }
     }
 }
@@ -116,13 +127,20 @@ pub struct SentenceEncoder {
     /// The vectors of tokens become that of a text.
     pub pooling: Pooling,
     normalize: bool,
+    max_text_len: usize,
 }
 
 impl SentenceEncoder {
     /// An encoder of any model: the mean of the vectors of the tokens, of length 1.
     pub(crate) fn of(encoder: TextEncoder) -> Self {
         let pooling = Pooling::Mean(crate::pooling::MeanPooling {});
-        Self { encoder, pooler: None, pooling, normalize: true }
+        let max_text_len = encoder.max_seq_len();
+        Self { encoder, pooler: None, pooling, normalize: true, max_text_len }
+    }
+
+    /// The longest text, in tokens.
+    pub fn max_text_len(&self) -> usize {
+        self.max_text_len
     }
 
     /// A vector for every text.
@@ -175,5 +193,14 @@ mod tests {
         let config = config.with_pooler(Some(PoolerConfig::bert())).with_pooling(PoolingConfig::Class);
         let text = serde_json::to_string(&config).unwrap();
         assert_eq!(serde_json::from_str::<SentenceEncoderConfig>(&text).unwrap(), config);
+        assert!(!text.contains("max_text_len"), "{text}");
+    }
+
+    #[test]
+    fn texts_are_cut_where_the_configuration_says_so() {
+        let config = SentenceEncoderConfig::new(TextEncoderConfig::bert(9, 2, 1, 1));
+        let longest = |longest| config.clone().with_max_text_len(longest).init(&Device::default()).max_text_len();
+        assert_eq!([None, Some(7), Some(9000)].map(longest), [512, 7, 512]);
+        assert!(config.clone().with_max_text_len(Some(0)).validate().is_err());
     }
 }

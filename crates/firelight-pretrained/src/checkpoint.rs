@@ -9,6 +9,7 @@ use firelight_storage::{Checkpoint, Existing, InputError, ModelFolder, TaskError
 use crate::export::Export;
 use crate::family::{Description, describe};
 use crate::recipe::recipe;
+use crate::sentence::with_modules;
 use crate::{AutoModel, HubFolder, Plan, Structure, Weights};
 
 /// A checkpoint whose headers have been read and fit.
@@ -39,6 +40,9 @@ impl PublishedModel {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TaskError> {
         let folder = HubFolder::open(path)?;
         let Description { mut structure, table } = describe(&folder)?;
+        if let Structure::Encoder(model) = structure {
+            structure = Structure::Encoder(with_modules(model, &folder)?);
+        }
         let weights = folder.weights()?;
         structure.fit_to_tensors(|path| table.has(path, &weights));
         check_layers(&folder, &structure, &weights)?;
@@ -70,16 +74,12 @@ impl PublishedModel {
         Ok(self.structure.load(&self.plan, &self.weights, device)?)
     }
 
-    /// The tokenizer, where the folder has one.
+    /// The tokenizer, where the folder has one: `tokenizer.json`, or a vocabulary from before it.
     ///
     /// # Errors
     /// If it cannot be read, or knows more tokens than the model.
     pub fn tokenizer(&self) -> Result<Option<Tokenizer>, TaskError> {
-        let path = self.folder.path().join("tokenizer.json");
-        if !path.is_file() {
-            return Ok(None);
-        }
-        Ok(Some(Tokenizer::load(path)?))
+        Ok(Tokenizer::of_folder(self.folder.path())?)
     }
 
     /// Writes an ordinary run folder, which every command reads.
@@ -89,7 +89,7 @@ impl PublishedModel {
     pub fn import(&self, out: impl AsRef<Path>) -> Result<ModelFolder, TaskError> {
         let tokenizer = self.tokenizer()?;
         if tokenizer.is_none() && self.structure.reads_text() {
-            let problem = "holds no tokenizer.json, without which nothing can be read or written";
+            let problem = "holds neither tokenizer.json nor a vocabulary, without which nothing can be read or written";
             return Err(InputError::in_file(self.folder.path(), problem).advise("download it, too").into());
         }
         let folder = ModelFolder::create(out, Existing::Refuse)?;

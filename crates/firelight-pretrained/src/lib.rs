@@ -20,6 +20,7 @@ mod keys;
 mod locate;
 mod plan;
 mod recipe;
+mod sentence;
 mod structure;
 mod verify;
 

@@ -19,6 +19,7 @@ mod offsets;
 mod roles;
 mod special;
 mod unigram;
+mod vocabulary;
 mod windows;
 mod word_piece;
 mod words;
