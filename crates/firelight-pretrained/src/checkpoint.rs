@@ -113,12 +113,19 @@ pub fn export(run: impl AsRef<Path>, checkpoint: &Checkpoint, to: impl AsRef<Pat
     Export { run: &run, weights: &weights, to: to.as_ref() }.write()
 }
 
-/// A model is built before its tensors are compared: a number of layers that no file could hold is not.
+/// A model is built before its tensors are compared: a number of layers or experts that no file could hold is not.
 fn check_layers(folder: &HubFolder, structure: &Structure, weights: &Weights) -> Result<(), InputError> {
-    let (layers, tensors) = (structure.stack().n_layers, weights.names().count());
-    if layers <= tensors {
-        return Ok(());
-    }
-    let problem = format!("describes {layers} layers, but the weights beside it are {tensors} tensors");
+    let stack = structure.stack();
+    let experts = stack.layers.iter().filter_map(|layer| layer.block.experts).map(|experts| experts.n_experts).max();
+    let (layers, tensors) = (stack.n_layers, weights.names().count());
+    // Experts are tensors of their own, or lie in the first axis of one.
+    let rows = weights.names().filter_map(|name| weights.info(name)?.shape.first().copied());
+    let most = rows.fold(tensors, usize::saturating_add);
+    let found = match experts.map(|experts| experts.saturating_mul(layers)) {
+        _ if layers > tensors => format!("{layers} layers"),
+        Some(experts) if experts > most => format!("{experts} experts in all layers"),
+        _ => return Ok(()),
+    };
+    let problem = format!("describes {found}, but the weights beside it are {tensors} tensors");
     Err(InputError::in_file(&folder.config_path(), problem).advise("download both again, from one place"))
 }

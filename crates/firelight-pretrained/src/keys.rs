@@ -10,6 +10,10 @@ use serde_json::Value;
 use crate::HubFolder;
 use crate::folder::JSON_LIMIT;
 
+/// No model has more, by far.
+const MOST_LAYERS: usize = 10_000;
+const MOST_LABELS: usize = 1_000_000;
+
 /// A `config.json`, or a section of one.
 ///
 /// ```
@@ -71,6 +75,17 @@ impl<'a> Keys<'a> {
         self.get(key)?.ok_or_else(|| missing().advise("download it again"))
     }
 
+    /// The number of layers, which is refused before anything is made of it where no model has so many.
+    ///
+    /// # Errors
+    /// If it is missing or of another type, or too large.
+    pub fn layers(&self, key: &str) -> Result<usize, InputError> {
+        match self.need(key)? {
+            layers if layers <= MOST_LAYERS => Ok(layers),
+            _ => Err(self.unfit(key, &format!("at most {MOST_LAYERS} layers"))),
+        }
+    }
+
     /// The value of the first of these keys that is there.
     ///
     /// # Errors
@@ -108,6 +123,9 @@ impl<'a> Keys<'a> {
     pub fn labels(&self) -> Result<Vec<String>, InputError> {
         let names: serde_json::Map<String, Value> = self.or("id2label", serde_json::Map::new())?;
         let count = if names.is_empty() { self.or("num_labels", 2)? } else { names.len() };
+        if count > MOST_LABELS {
+            return Err(self.unfit("num_labels", &format!("at most {MOST_LABELS}")));
+        }
         let name = |index: usize| match names.get(&index.to_string()) {
             Some(Value::String(name)) => Ok(name.clone()),
             None if names.is_empty() => Ok(format!("LABEL_{index}")),

@@ -68,7 +68,7 @@ fn configurations_that_say_something_else_name_the_key() {
         (
             "\"num_hidden_layers\": 2",
             "\"num_hidden_layers\": 999999999",
-            "describes 999999999 layers, but the weights beside it are 21 tensors",
+            "has num_hidden_layers = 999999999: expected at most 10000 layers",
         ),
         ("\"num_attention_heads\": 4", "\"num_attention_heads\": 0", "config.json`: "),
         (

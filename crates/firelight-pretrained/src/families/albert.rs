@@ -27,10 +27,10 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
 
 fn encoder(keys: &Keys<'_>) -> Result<TextEncoderConfig, InputError> {
     let d_embedding = keys.or("embedding_size", 128)?;
-    let inner: usize = keys.or("inner_group_num", 1)?;
+    let inner = keys.or("inner_group_num", 1_usize)?.min(64);
     let projection = EmbeddingProjectionConfig { d_embedding, bias: true, placement: ProjectionPlacement::AfterNorm };
     Ok(bert(keys)?.with_stack(|mut stack| {
-        stack.n_layers *= inner.max(1);
+        stack.n_layers = stack.n_layers.saturating_mul(inner.max(1));
         let stack = stack.with_patterns(vec![AttentionPattern::Full; inner.max(1)]).with_share_layers(true);
         stack.with_embedding_projection(Some(projection))
     }))

@@ -18,7 +18,7 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
         ));
     }
     let d_model: usize = keys.or("hidden_size", 768)?;
-    let d_ff = d_model * keys.or("mlp_ratio", 4_usize)?;
+    let d_ff = d_model.saturating_mul(keys.or("mlp_ratio", 4)?);
     let mut vit = image::vit(keys, ImagePooling::ClassToken, d_ff, keys.or("layer_norm_eps", 1e-6)?)?;
     vit.transformer = vit.transformer.with_layer_scale(keys.or("layerscale_value", 1.0)?);
     let theirs = |name: &str| format!("dinov2.encoder.layer.{{}}.{name}");

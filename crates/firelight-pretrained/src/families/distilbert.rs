@@ -23,10 +23,10 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
 }
 
 fn encoder(keys: &Keys<'_>) -> Result<TextEncoderConfig, InputError> {
-    let (d_model, n_heads, n_layers) = (keys.or("dim", 768)?, keys.or("n_heads", 12)?, keys.or("n_layers", 6)?);
+    let (d_model, n_heads, n_layers) = (keys.or("dim", 768_usize)?, keys.or("n_heads", 12)?, keys.or("n_layers", 6)?);
     let encoder = TextEncoderConfig::bert(keys.need("vocab_size")?, d_model, n_heads, n_layers).with_n_segments(0);
     let activation = activation::plain(keys, "activation", "gelu")?;
-    let (d_ff, longest) = (keys.or("hidden_dim", 4 * d_model)?, keys.or("max_position_embeddings", 512)?);
+    let (d_ff, longest) = (keys.or("hidden_dim", d_model.saturating_mul(4))?, keys.or("max_position_embeddings", 512)?);
     let (dropout, attention_dropout) = (keys.or("dropout", 0.1)?, keys.or("attention_dropout", 0.1)?);
     Ok(encoder.with_stack(|stack| {
         let stack = stack.with_d_ff(d_ff).with_activation(activation).with_max_seq_len(longest);

@@ -20,9 +20,9 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
 }
 
 fn stack(keys: &Keys<'_>) -> Result<TransformerConfig, InputError> {
-    let d_model = keys.or("n_embd", 768)?;
+    let d_model: usize = keys.or("n_embd", 768)?;
     let stack = TransformerConfig::new(d_model, keys.or("n_head", 12)?, keys.or("n_layer", 12)?);
-    let stack = stack.with_d_ff(keys.or("n_inner", 4 * d_model)?).with_projection(ProjectionKind::Fused);
+    let stack = stack.with_d_ff(keys.or("n_inner", d_model.saturating_mul(4))?).with_projection(ProjectionKind::Fused);
     let stack = stack.with_max_seq_len(keys.first(&["n_positions", "n_ctx"])?.unwrap_or(1024));
     let stack = stack.with_activation(activation::plain(keys, "activation_function", "gelu_new")?);
     let stack = stack.with_norm(NormConfig::Layer { epsilon: keys.or("layer_norm_epsilon", 1e-5)?, bias: true });

@@ -16,7 +16,7 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
 
 fn stack(keys: &Keys<'_>) -> Result<TransformerConfig, InputError> {
     let (d_model, n_heads): (usize, usize) = (keys.need("hidden_size")?, keys.need("num_attention_heads")?);
-    let stack = TransformerConfig::new(d_model, n_heads, keys.need("num_hidden_layers")?);
+    let stack = TransformerConfig::new(d_model, n_heads, keys.layers("num_hidden_layers")?);
     let stack = stack.with_d_ff(keys.need("intermediate_size")?).with_projection(ProjectionKind::Fused);
     let stack = stack.with_activation(activation::plain(keys, "hidden_act", "gelu")?);
     let stack = stack.with_norm(NormConfig::Layer { epsilon: keys.or("layer_norm_eps", 1e-5)?, bias: true });

@@ -7,7 +7,7 @@ use crate::Keys;
 
 /// The kind of every layer: `layer_types`, or where older folders lack it, windows where `slides` says so of the layer's number.
 pub(super) fn kinds(keys: &Keys<'_>, slides: impl Fn(usize) -> bool) -> Result<Vec<Kind>, InputError> {
-    let n_layers: usize = keys.need("num_hidden_layers")?;
+    let n_layers = keys.layers("num_hidden_layers")?;
     let Some(names) = keys.get::<Vec<String>>("layer_types")? else {
         return Ok((0..n_layers).map(|layer| if slides(layer) { Kind::Window } else { Kind::Full }).collect());
     };

@@ -38,7 +38,7 @@ pub(super) fn stack(keys: &Keys<'_>) -> Result<TransformerConfig, InputError> {
     keys.only("pretraining_tp", &json!(1))?;
     let (d_model, n_heads) = (keys.need("hidden_size")?, keys.need("num_attention_heads")?);
     let d_head = d_head(keys)?;
-    let stack = TransformerConfig::new(d_model, n_heads, keys.need("num_hidden_layers")?).with_bias(false);
+    let stack = TransformerConfig::new(d_model, n_heads, keys.layers("num_hidden_layers")?).with_bias(false);
     let stack = stack.with_d_ff(keys.need("intermediate_size")?).with_d_head(d_head);
     let stack = stack.with_n_kv_heads(keys.or("num_key_value_heads", n_heads)?);
     let stack = stack.with_activation(activation::gated(keys, "hidden_act", "silu")?);

@@ -36,7 +36,7 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
 
 fn encoder(keys: &Keys<'_>) -> Result<TextEncoderConfig, InputError> {
     let (d_model, n_heads): (usize, usize) = (keys.or("hidden_size", 768)?, keys.or("num_attention_heads", 12)?);
-    let encoder = TextEncoderConfig::new(keys.need("vocab_size")?, d_model, n_heads, keys.need("num_hidden_layers")?);
+    let encoder = TextEncoderConfig::new(keys.need("vocab_size")?, d_model, n_heads, keys.layers("num_hidden_layers")?);
     let norm = NormConfig::Layer { epsilon: keys.or("norm_eps", 1e-5)?, bias: keys.or("norm_bias", false)? };
     let stack =
         encoder.transformer.clone().with_norm(norm).with_embedding_norm(true).with_projection(ProjectionKind::Fused);

@@ -27,7 +27,7 @@ pub(super) fn lm_head_rows() -> Vec<Row> {
 
 /// Rows of the table of positions that no token has.
 fn unread(keys: &Keys<'_>) -> Result<usize, InputError> {
-    Ok(keys.or("pad_token_id", 1_usize)? + 1)
+    Ok(keys.or("pad_token_id", 1_usize)?.saturating_add(1))
 }
 
 /// The encoder with as many positions as its tokens can have.
