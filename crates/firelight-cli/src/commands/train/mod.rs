@@ -58,8 +58,7 @@ pub(crate) struct Train {
     /// For seq2seq: file of the targets, one per line
     #[arg(long, value_name = "FILE", requires = "source")]
     target: Option<PathBuf>,
-    /// Run that the training begins from, with its structure and its tokenizer: its folder, that of a checkpoint, weights, or a published
-    /// model
+    /// What the training begins from, with its structure and tokenizer: a run, a checkpoint, weights or a published model
     #[arg(long, value_name = "RUN")]
     from: Option<PathBuf>,
     /// Run folder to write; by default the next free runs/RECIPE-N
