@@ -13,7 +13,7 @@ const EXAMPLES: &str = "\
 Example:
   firelight verify ~/models/gpt2 --inputs inputs.safetensors --expected outputs.safetensors
 
-Allowed is the tolerance, or a tenth of it times the largest number of the output, whichever is more. Tokens that
+Allowed is the tolerance, or a tenth of it times the largest number of the output, whichever is more. Tokens that \
 attention_mask hides are not compared; ids must be the same. Fails with 2 if something differs.";
 
 /// Compare the outputs of a model with those that another program computed
