@@ -9,6 +9,7 @@ pub(crate) fn regenerate() -> Result<()> {
     run("golden tensors", &mut program("python3", "tests/fixtures/generate.py"))?;
     run("golden scores of text", &mut program("python3", "tests/fixtures/text_metrics.py"))?;
     run("golden scores of classes", &mut program("python3", "tests/fixtures/class_metrics.py"))?;
+    run("published models", &mut program("python3", "tests/fixtures/pretrained.py"))?;
     run("golden ids of tokenizers", &mut program("python3", "tests/fixtures/tokenizer_files.py"))?;
     run("records in Parquet", &mut program("python3", "tests/fixtures/records.py"))
 }
