@@ -99,8 +99,12 @@ fn every_tensor_that_does_not_fit_is_a_line() {
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replace("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3")).unwrap();
     let problems = error(home.path()).problems();
-    assert_eq!(problems.len(), 9, "{problems:?}");
-    assert!(problems[0].ends_with("`: missing: model.layers.2.input_layernorm.weight"), "{problems:?}");
+    assert_eq!(problems.len(), 10, "{problems:?}");
+    assert!(
+        problems[0].contains("` holds weights that do not fit its config.json: 9 missing; download"),
+        "{problems:?}"
+    );
+    assert!(problems[1].ends_with("`: missing: model.layers.2.input_layernorm.weight"), "{problems:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::USER;
-use crate::support::{Model, evaluate, firelight, generate, model};
+use crate::support::{Model, command, evaluate, finish, firelight, generate, model};
 
 #[test]
 fn a_folder_that_is_no_model_says_what_was_expected() {
@@ -32,8 +32,12 @@ fn a_foreign_configuration_is_named() {
     let newer = fs::read_to_string(&config).unwrap().replace("\"version\": 2", "\"version\": 99");
     fs::write(&config, newer).unwrap();
     firelight(generate(copy.path(), &[])).fails(USER, &["99", "version 2"]);
-    fs::write(&config, "{\"model_type\": \"gpt2\"}").unwrap();
+    fs::write(&config, "{\"layers\": 2}").unwrap();
     firelight(generate(copy.path(), &[])).fails(USER, &["config.json", "firelight"]);
+    fs::write(&config, "{\"model_type\": \"gpt2\"}").unwrap();
+    let mut published = command(generate(copy.path(), &[]));
+    published.env("FIRELIGHT_CACHE", copy.path().join("cache"));
+    finish(published).fails(USER, &["do not fit its config.json", "missing: transformer.wte.weight"]);
 }
 
 #[test]

@@ -62,20 +62,30 @@ impl Misfit {
             (self.types, "of a type that is no float"),
             (self.unknown, "parameters that no tensor is known for"),
         ];
-        let kinds: Vec<_> = kinds.into_iter().filter(|(names, _)| !names.is_empty()).collect();
+        let kinds: Vec<Kind> = kinds.into_iter().filter(|(names, _)| !names.is_empty()).collect();
         if kinds.is_empty() {
             return Ok(());
         }
-        let counted = |(names, what): &(Vec<String>, &str)| format!("{} {what} ({})", names.len(), listed(names));
-        let problem = "holds weights that do not fit its config.json: ".to_string();
-        let problem = problem + &kinds.iter().map(counted).collect::<Vec<_>>().join(", ");
-        let whole = InputError::in_file(folder.path(), problem).advise("download both again, from one place");
-        Err(TaskError::from(whole).listing(kinds.iter().flat_map(|kind| each(folder, kind)).collect()))
+        let place = folder.path();
+        let problem = "holds weights that do not fit its config.json: ";
+        let told = |tell: &dyn Fn(&Kind) -> String| {
+            problem.to_string() + &kinds.iter().map(tell).collect::<Vec<_>>().join(", ")
+        };
+        let advice = "download both again, from one place";
+        let whole = told(&|(names, what)| format!("{} {what} ({})", names.len(), listed(names)));
+        let whole = InputError::in_file(place, whole).advise(advice);
+        let counts = told(&|(names, what)| format!("{} {what}", names.len()));
+        let first = InputError::in_file(place, counts).advise(advice).to_string();
+        let lines = std::iter::once(first).chain(kinds.iter().flat_map(|kind| each(folder, kind)));
+        Err(TaskError::from(whole).listing(lines.collect()))
     }
 }
 
+/// Names, and what is wrong with all of them.
+type Kind = (Vec<String>, &'static str);
+
 /// A line for each name, as far as anybody reads them.
-fn each(folder: &HubFolder, (names, what): &(Vec<String>, &str)) -> Vec<String> {
+fn each(folder: &HubFolder, (names, what): &Kind) -> Vec<String> {
     let place = folder.path().display();
     let shown = names.iter().take(SHOWN).map(|name| format!("`{place}`: {what}: {name}"));
     let more = names.len().checked_sub(SHOWN).filter(|more| *more > 0);
