@@ -10,6 +10,9 @@ use serde_json::Value;
 use crate::HubFolder;
 use crate::folder::JSON_LIMIT;
 
+/// What the class of a model without a head ends with.
+const BASE: &str = "Model";
+
 /// No model has more, by far.
 const MOST_LAYERS: usize = 10_000;
 const MOST_LABELS: usize = 1_000_000;
@@ -33,14 +36,20 @@ pub struct Keys<'a> {
     file: PathBuf,
     section: String,
     value: &'a Value,
-    architecture: Option<&'a str>,
+    architecture: String,
 }
 
 impl<'a> Keys<'a> {
     /// All keys of a folder's `config.json`.
     pub fn of(folder: &'a HubFolder) -> Self {
-        let (value, architecture) = (folder.config(), folder.architecture());
-        Self { file: folder.config_path(), section: String::new(), value, architecture }
+        // Sentence models name the class that they were pre-trained with, and are the model alone.
+        let named = folder.architecture().unwrap_or(BASE);
+        let is_sentence_model = folder.path().join("modules.json").is_file();
+        let architecture = match named.split_once("For").filter(|_| is_sentence_model) {
+            Some((family, _)) => family.to_string() + BASE,
+            None => named.to_string(),
+        };
+        Self { file: folder.config_path(), section: String::new(), value: folder.config(), architecture }
     }
 
     /// The section of a key, where there is one that is no `null`.
@@ -111,9 +120,9 @@ impl<'a> Keys<'a> {
         InputError::in_file(&self.file, format!("has {}{key} = {found}: expected {expected}", self.section))
     }
 
-    /// The class of the model in `transformers`.
-    pub fn architecture(&self) -> &'a str {
-        self.architecture.unwrap_or_default()
+    /// The class of the model in `transformers`; where nobody says so, that of the model alone.
+    pub fn architecture(&self) -> &str {
+        &self.architecture
     }
 
     /// The names of the classes of a model with a head, in the order of its outputs: `id2label`, or `LABEL_0` and so on.
@@ -147,7 +156,7 @@ impl Keys<'_> {
             return Ok(Normalization { mean: halves.clone(), std: halves });
         }
         let value: Value = read_json(&path, JSON_LIMIT).map_err(|error| InputError::new(error.to_string()))?;
-        let keys = Keys { file: path, section: String::new(), value: &value, architecture: None };
+        let keys = Keys { file: path, section: String::new(), value: &value, architecture: String::new() };
         let (mean, std) = (keys.or("image_mean", vec![0.5; channels])?, keys.or("image_std", vec![0.5; channels])?);
         let found = Normalization { mean, std };
         if found.fits(channels) {

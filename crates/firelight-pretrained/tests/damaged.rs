@@ -88,6 +88,7 @@ fn configurations_that_say_something_else_name_the_key() {
     assert!(
         edited("bert-base", "config.json", "\"BertModel\"", "\"BertForDivination\"").contains("has architectures =")
     );
+    assert!(edited("bert-base", "config.json", "\"BertModel\"", "\"BertLMHeadModel\"").contains("has architectures ="));
     let decoder = edited("bert-base", "config.json", "\"is_decoder\": false", "\"is_decoder\": true");
     assert!(decoder.contains("has is_decoder = true: expected false"), "{decoder}");
 }
@@ -204,10 +205,25 @@ fn arguments_that_do_not_fit_the_model_are_named() {
     assert!(refuse("gpt2-plain", std::slice::from_ref(&long)).contains("has rows of 41 tokens: expected at most 40"));
     assert!(refuse("bert-base", std::slice::from_ref(&long)).contains("expected at most 20"));
     assert!(refuse("bart-plain", &[long]).contains("expected at most 40"));
+    let two = ("input_ids", &[1, 2][..], ids(&[1, 2]));
+    let left = ("attention_mask", &[1, 2][..], ids(&[0, 1]));
+    assert!(refuse("bert-base", &[two, left]).contains("expected padding behind each text"));
     let one = ("input_ids", &[1, 1][..], ids(&[1]));
     let mask = ("attention_mask", &[1, 2][..], ids(&[1, 1]));
     assert!(refuse("llama-plain", &[one.clone(), mask]).contains("expected that of input_ids, [1, 1]"));
     assert!(refuse("t5-relu", &[one]).contains("`decoder_input_ids` is missing"));
     let pixels = ("pixel_values", &[1, 3, 12, 11][..], Numbers::Floats(vec![0.0; 3 * 12 * 11]));
     assert!(refuse("vit-base", &[pixels]).contains("a whole number of patches each way"));
+}
+
+/// Sentence models are saved under the class that they were pre-trained with.
+#[test]
+fn a_sentence_model_is_the_model_alone() {
+    let home = copy("mpnet-base");
+    let path = home.path().join("config.json");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("\"MPNetModel\"", "\"MPNetForMaskedLM\"")).unwrap();
+    assert!(error(home.path()).to_string().contains("missing (lm_head."));
+    fs::write(home.path().join("modules.json"), "[]").unwrap();
+    assert_eq!(PublishedModel::open(home.path()).unwrap().structure().task(), "text_encoder");
 }

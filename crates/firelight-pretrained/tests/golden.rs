@@ -77,7 +77,7 @@ macro_rules! families {
 families! {
     albert: 5;
     bart: 1;
-    bert: 6;
+    bert: 7;
     deepseek_v3: 2;
     deit: 3;
     dinov2: 1;
@@ -95,7 +95,7 @@ families! {
     mistral: 2;
     mixtral: 1;
     modernbert: 2;
-    mpnet: 5;
+    mpnet: 6;
     olmo2: 1;
     phi3: 2;
     qwen2: 1;

@@ -32,14 +32,19 @@ pub(super) fn describe(keys: &Keys<'_>, encoder: TextEncoderConfig, heads: Heads
     keys.only("add_cross_attention", &json!(false))?;
     let Heads { mut table, pooler, masked, sequence, dropout } = heads;
     let name = keys.architecture().to_string();
+    if name.ends_with("LMHeadModel") {
+        return Err(unknown_head(keys));
+    }
     let structure = match name.split_once("For").map(|(_, head)| head) {
         None => {
             table.rows.extend(pooler.map(|theirs| Row::linear(theirs, "pooler.dense")));
             Structure::Encoder(SentenceEncoderConfig::new(encoder).with_pooler(pooler.map(|_| PoolerConfig::bert())))
         }
         Some("MaskedLM" | "PreTraining") => {
-            table.rows.extend(masked.1);
             let tied = keys.or("tie_word_embeddings", true)?;
+            // Files have the bias twice: a matrix of its own comes with the one that is named last.
+            let rows = masked.1.into_iter();
+            table.rows.extend(if tied { rows.collect::<Vec<_>>() } else { rows.rev().collect() });
             let head = MaskedLanguageHeadConfig { activation: masked.0, tied, ..MaskedLanguageHeadConfig::default() };
             Structure::Masked(MaskedLanguageModelConfig { encoder, head })
         }

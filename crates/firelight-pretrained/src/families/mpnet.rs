@@ -12,7 +12,7 @@ use crate::{Description, Keys, Row, Table};
 
 pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let heads = Heads {
-        table: Table { rows: roberta::rows(keys, rows())?, prefix: "mpnet.", ignored: IGNORED.to_vec() },
+        table: Table { rows: roberta::rows(UNREAD, rows()), prefix: "mpnet.", ignored: IGNORED.to_vec() },
         pooler: keys.architecture().ends_with("Model").then_some("mpnet.pooler.dense"),
         masked: (HeadActivation::Gelu, roberta::lm_head_rows()),
         sequence: (PoolerConfig::bert(), sequence_rows("classifier.dense", "classifier.out_proj")),
@@ -23,7 +23,7 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
 
 fn encoder(keys: &Keys<'_>) -> Result<TextEncoderConfig, InputError> {
     let n_buckets = keys.or("relative_attention_num_buckets", 32)?;
-    let encoder = roberta::shortened(keys, bert(keys)?)?.with_n_segments(0);
+    let encoder = roberta::shortened(keys, UNREAD, bert(keys)?)?.with_n_segments(0);
     let buckets = PositionConfig::T5 { n_buckets, max_distance: 128, bidirectional: true };
     Ok(encoder.with_stack(|stack| stack.each_layer(|layer| layer.position = Some(buckets.clone()))))
 }
@@ -44,5 +44,8 @@ fn rows() -> Vec<Row> {
     ];
     [embedding_rows("mpnet"), layer].concat()
 }
+
+/// Rows of the table of positions that no token has, whatever the number of the padding.
+const UNREAD: usize = 2;
 
 const IGNORED: &[&str] = &["mpnet.embeddings.position_ids", "mpnet.pooler.dense.*", "lm_head.*"];

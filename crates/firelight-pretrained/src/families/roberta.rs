@@ -11,13 +11,13 @@ use crate::{Description, Keys, Row, Step, Table};
 
 pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let heads = Heads {
-        table: Table { rows: rows(keys, bert_rows("roberta"))?, prefix: "roberta.", ignored: IGNORED.to_vec() },
+        table: Table { rows: rows(unread(keys)?, bert_rows("roberta")), prefix: "roberta.", ignored: IGNORED.to_vec() },
         pooler: keys.architecture().ends_with("Model").then_some("roberta.pooler.dense"),
         masked: (HeadActivation::Gelu, lm_head_rows()),
         sequence: (PoolerConfig::bert(), sequence_rows("classifier.dense", "classifier.out_proj")),
         dropout: head_dropout(keys)?,
     };
-    encoder::describe(keys, shortened(keys, bert(keys)?)?, heads)
+    encoder::describe(keys, shortened(keys, unread(keys)?, bert(keys)?)?, heads)
 }
 
 /// The head of masked tokens, as MPNet has it too.
@@ -31,20 +31,23 @@ fn unread(keys: &Keys<'_>) -> Result<usize, InputError> {
 }
 
 /// The encoder with as many positions as its tokens can have.
-pub(super) fn shortened(keys: &Keys<'_>, encoder: TextEncoderConfig) -> Result<TextEncoderConfig, InputError> {
-    let longest = encoder.transformer.max_seq_len.checked_sub(unread(keys)?).filter(|longest| *longest > 0);
+pub(super) fn shortened(
+    keys: &Keys<'_>,
+    unread: usize,
+    encoder: TextEncoderConfig,
+) -> Result<TextEncoderConfig, InputError> {
+    let longest = encoder.transformer.max_seq_len.checked_sub(unread).filter(|longest| *longest > 0);
     let Some(longest) = longest else {
-        return Err(keys.unfit("max_position_embeddings", "more than pad_token_id + 1, where positions begin"));
+        return Err(keys.unfit("max_position_embeddings", "more than the numbers before positions begin"));
     };
     Ok(encoder.with_stack(|stack| stack.with_max_seq_len(longest)))
 }
 
 /// The rows with a table of positions that begins later.
-pub(super) fn rows(keys: &Keys<'_>, rows: Vec<Row>) -> Result<Vec<Row>, InputError> {
-    let unread = unread(keys)?;
+pub(super) fn rows(unread: usize, rows: Vec<Row>) -> Vec<Row> {
     let begun =
         |row: Row| if row.ours() == "encoder.transformer.position" { row.step(Step::Behind(unread)) } else { row };
-    Ok(rows.into_iter().map(begun).collect())
+    rows.into_iter().map(begun).collect()
 }
 
 const IGNORED: &[&str] = &["roberta.embeddings.position_ids", "roberta.pooler.dense.*", "lm_head.*"];

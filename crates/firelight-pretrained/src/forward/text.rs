@@ -53,6 +53,15 @@ impl<'a> TextArguments<'a> {
         fit("input_ids", self.shape[1], stack, longest)
     }
 
+    /// Encoders count padding in their positions there, and here not: it may stand behind a text alone.
+    fn padded_behind(&self) -> Result<(), TaskError> {
+        let begins = |row: &[i64]| row.windows(2).any(|pair| pair[0] == 0 && pair[1] != 0);
+        match self.mask.is_some_and(|mask| mask.chunks(self.shape[1]).any(begins)) {
+            true => Err(unfit("attention_mask", "hides tokens before others", "padding behind each text")),
+            false => Ok(()),
+        }
+    }
+
     fn ints(&self, numbers: &[i64]) -> Tensor<2, Int> {
         Tensor::from_data(TensorData::new(numbers.to_vec(), self.shape), self.device)
     }
@@ -107,6 +116,7 @@ pub(super) fn encode(
     let segments = encoder.segment_embedding.as_ref().map_or(0, |embedding| embedding.weight.shape()[0]);
     let text = TextArguments::new(inputs, encoder.vocab_size(), segments, device)?;
     text.fit(&encoder.transformer, encoder.max_seq_len())?;
+    text.padded_behind()?;
     let segments = text.segments.map(|segments| text.ints(segments));
     let input = TextInput { tokens: text.tokens(), segments, padding: text.padding() };
     Ok((encoder.forward(&input, pass), input.padding))
