@@ -8,8 +8,8 @@ use burn::tensor::{Device, Distribution, Tensor};
 use firelight_consumer::{fit, model::D_MODEL};
 use firelight_core::invariants::{Violation, rows_sum_to_one, stack};
 use firelight_core::{
-    AttentionPattern, Trace, KeyValues, LayerContext, LayerPass, Linear, LinearConfig, PairRule, ParamBuilder,
-    Pass, PositionConfig, SequenceInput, State, TokenMixer, Transformer, TransformerBlock, TransformerConfig,
+    AttentionPattern, KeyValues, LayerContext, LayerPass, Linear, LinearConfig, PairRule, ParamBuilder, Pass,
+    PositionConfig, SequenceInput, State, TokenMixer, Trace, Transformer, TransformerBlock, TransformerConfig,
 };
 use firelight_kernels::{AttentionOptions, attention_from_scores};
 

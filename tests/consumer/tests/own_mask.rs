@@ -4,8 +4,7 @@ use burn::tensor::{Device, Distribution, Tensor};
 use firelight_consumer::{fit, model::D_MODEL};
 use firelight_core::invariants::{Violation, stack};
 use firelight_core::{
-    AttentionPattern, Trace, MaskRule, PairRule, Pass, PositionConfig, SequenceInput, Transformer,
-    TransformerConfig,
+    AttentionPattern, MaskRule, PairRule, Pass, PositionConfig, SequenceInput, Trace, Transformer, TransformerConfig,
 };
 
 /// A query sees itself, the token before it and every fourth one further back: a comb.
