@@ -49,7 +49,8 @@ fn continued(folder: &Path, prompt: &str) -> Result<String, TaskError> {
         return Ok(String::new());
     };
     let options = GenerationOptions::new(40).greedy();
-    let text = TextGenerator::new(model, tokenizer).generate(prompt, &options)?.text;
+    let generator = TextGenerator::new(model, tokenizer).with_defaults(checkpoint.generation()?);
+    let text = generator.generate(prompt, &options)?.text;
     Ok(format!("{prompt}{text}"))
 }
 

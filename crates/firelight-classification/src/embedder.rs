@@ -3,16 +3,17 @@
 //!
 //! Source: Reimers and Gurevych 2019, §3 (<https://arxiv.org/abs/1908.10084>).
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_core::Pass;
 use firelight_kernels::awake;
-use firelight_storage::{Checkpoint, TaskError};
+use firelight_storage::{Checkpoint, InputError, TaskError, listed, shortened};
 
 use crate::data::EncodedText;
 use crate::encoder::TextEncoder;
-use crate::pretrained::load_encoder;
+use crate::pretrained::{Prompts, load_encoder};
 use crate::reading::{read_texts, rows};
 use crate::sentence_encoder::SentenceEncoder;
 use crate::vocabulary::TextVocabulary;
@@ -22,12 +23,15 @@ use crate::vocabulary::TextVocabulary;
 pub struct Embedder {
     model: SentenceEncoder,
     vocabulary: TextVocabulary,
+    prompts: BTreeMap<String, String>,
+    /// What is put in front of every text.
+    prompt: String,
 }
 
 impl Embedder {
     /// Puts an encoder and a tokenizer together.
     pub fn new(encoder: TextEncoder, vocabulary: TextVocabulary) -> Self {
-        Self { model: SentenceEncoder::of(encoder), vocabulary }
+        Self { model: SentenceEncoder::of(encoder), vocabulary, prompts: BTreeMap::new(), prompt: String::new() }
     }
 
     /// Loads the last weights of a run, of a classifier or of a masked language model, onto Burn's default device.
@@ -43,8 +47,33 @@ impl Embedder {
     /// # Errors
     /// As [`load`](Self::load), and if there is no such checkpoint.
     pub fn load_from(folder: impl AsRef<Path>, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
-        let (model, vocabulary) = load_encoder(folder.as_ref(), checkpoint, device)?;
-        Ok(Self { model, vocabulary })
+        let (model, vocabulary, Prompts { by_name, default }) = load_encoder(folder.as_ref(), checkpoint, device)?;
+        let prompt = default.and_then(|name| by_name.get(&name)).cloned().unwrap_or_default();
+        Ok(Self { model, vocabulary, prompts: by_name, prompt })
+    }
+
+    /// Puts a text in front of every other one, such as `query: `.
+    pub fn with_prompt(mut self, prompt: impl Into<String>) -> Self {
+        self.prompt = prompt.into();
+        self
+    }
+
+    /// Puts the prompt of this name in front of every text, of those that a published model comes with.
+    ///
+    /// # Errors
+    /// If there is none of that name.
+    pub fn with_prompt_name(self, name: &str) -> Result<Self, InputError> {
+        match self.prompts.get(name).cloned() {
+            Some(prompt) => Ok(self.with_prompt(prompt)),
+            None => {
+                let problem = format!("the model has no prompt \"{}\"", shortened(name));
+                let known = match self.prompts.is_empty() {
+                    true => "it has none at all; give the text itself".into(),
+                    false => format!("it has {}", listed(self.prompts.keys())),
+                };
+                Err(InputError::new(problem).advise(known))
+            }
+        }
     }
 
     /// A vector for every text, of length 1 unless the model says otherwise, as many and in the same order. Neither company nor order changes one. A text that is
@@ -62,7 +91,8 @@ impl Embedder {
     /// As [`embed`](Self::embed).
     pub fn embed_after<S: AsRef<str>>(&self, before: usize, texts: &[S]) -> Result<Vec<Vec<f32>>, TaskError> {
         let encode = |(line, text): (usize, &S)| {
-            let encoded = self.vocabulary.encode(text.as_ref(), None, self.model.max_text_len());
+            let text = [&self.prompt, text.as_ref()].concat();
+            let encoded = self.vocabulary.encode(&text, None, self.model.max_text_len());
             encoded.map_err(TaskError::in_line(line))
         };
         let encoded: Vec<EncodedText> = (before + 1..).zip(texts).map(encode).collect::<Result<_, _>>()?;
@@ -144,6 +174,17 @@ mod tests {
         assert!(found[0][1] < 0.9999, "{found:?}");
         let error = embedder.embed_after(10, &["a", "bz"]).unwrap_err();
         assert!(error.is_user_error() && error.to_string().starts_with("line 12: the character 'z'"), "{error}");
+    }
+
+    #[test]
+    fn a_prompt_stands_in_front_of_every_text() {
+        let whole = embedder().embed(&["ab cd"]).unwrap();
+        assert_eq!(embedder().with_prompt("ab ").embed(&["cd"]).unwrap(), whole);
+        let mut named = embedder();
+        named.prompts.insert("query".into(), "ab ".into());
+        let error = named.with_prompt_name("passage").unwrap_err().to_string();
+        assert_eq!(error, "the model has no prompt \"passage\"; it has query");
+        assert!(embedder().with_prompt_name("query").unwrap_err().to_string().contains("none at all"));
     }
 
     #[test]

@@ -74,8 +74,9 @@ pub use encoder::{TextEncoder, TextEncoderConfig, TextInput};
 #[cfg(feature = "train")]
 pub use firelight_training::RunRequest;
 pub use heads::{
-    HeadActivation, MaskedLanguageHead, MaskedLanguageHeadConfig, ReplacedTokenHead, SequenceHead, SequenceHeadConfig,
-    Span, SpanHead, SpanHeadConfig, SpanLogits, TokenHead, TokenHeadConfig,
+    HeadActivation, HeadTransform, HeadTransformConfig, MaskedLanguageHead, MaskedLanguageHeadConfig,
+    ReplacedTokenHead, SequenceHead, SequenceHeadConfig, Span, SpanHead, SpanHeadConfig, SpanLogits, TokenHead,
+    TokenHeadConfig,
 };
 pub use loss::{ClassWeights, ProblemType, SequenceCriterion, SequenceLoss, SequenceLossConfig, SequenceTargets};
 pub use mask_filler::{FilledMask, MaskFiller};
@@ -92,7 +93,8 @@ pub use objectives::{
 #[cfg(feature = "train")]
 pub use on_encoder::{EncoderKeys, EncoderRecipe};
 pub use pooling::{
-    AttentionPooling, ClassPooling, MaxPooling, MeanPooling, Pooler, PoolerConfig, Pooling, PoolingConfig,
+    AttentionPooling, ClassPooling, LastPooling, MaxPooling, MeanPooling, MeanSqrtLenPooling, Pooler, PoolerConfig,
+    Pooling, PoolingConfig, WeightedMeanPooling,
 };
 #[cfg(feature = "train")]
 pub use pretraining::{
@@ -107,7 +109,7 @@ pub use question_answering::{
 };
 #[cfg(feature = "train")]
 pub use records::{RecordData, RecordTask, Source};
-pub use sentence_encoder::{SentenceEncoder, SentenceEncoderConfig};
+pub use sentence_encoder::{SentenceDenseConfig, SentenceEncoder, SentenceEncoderConfig};
 #[cfg(feature = "train")]
 pub use sequence_classification::{
     Classification, ClassificationRecipe, ClassifierKeys, ClassifierModelRecipe, LabelledRecipe, Run, Targets,

@@ -1,7 +1,8 @@
 //! From the vectors of a text's tokens to one vector of the text. Padding never counts.
 //!
 //! Sources: the class token with a dense layer and tanh, Devlin et al. 2019, §3.1 (<https://arxiv.org/abs/1810.04805>, the
-//! pooler of its published code); mean and max Reimers and Gurevych 2019, §3 (<https://arxiv.org/abs/1908.10084>); attention
+//! pooler of its published code); mean and max Reimers and Gurevych 2019, §3 (<https://arxiv.org/abs/1908.10084>), and the other means and
+//! the last token as `models/Pooling.py` of sentence-transformers has them; attention
 //! Yang et al. 2016, eq. 5 to 7 (<https://aclanthology.org/N16-1174>): `u = tanh(W h + b)`, weights `softmax(u · q)`.
 
 use burn::module::{Module, Param};
@@ -25,6 +26,12 @@ pub enum PoolingConfig {
     Mean,
     /// The largest value of each channel.
     Max,
+    /// The sum over the tokens divided by the root of their number.
+    MeanSqrtLen,
+    /// The mean over the tokens, of which the n-th counts n times.
+    WeightedMean,
+    /// The vector of the last token, for models in which tokens see those before them alone.
+    Last,
     /// A mean with trained weights.
     Attention,
 }
@@ -36,6 +43,9 @@ impl PoolingConfig {
             Self::Class => Pooling::Class(ClassPooling {}),
             Self::Mean => Pooling::Mean(MeanPooling {}),
             Self::Max => Pooling::Max(MaxPooling {}),
+            Self::MeanSqrtLen => Pooling::MeanSqrtLen(MeanSqrtLenPooling {}),
+            Self::WeightedMean => Pooling::WeightedMean(WeightedMeanPooling {}),
+            Self::Last => Pooling::Last(LastPooling {}),
             Self::Attention => Pooling::Attention(AttentionPooling {
                 projection: LinearConfig::new(d_model, d_model).with_init(init).init_with(&params.scope("projection")),
                 query: params.param("query", [d_model], init),
@@ -54,6 +64,12 @@ pub enum Pooling {
     Mean(MeanPooling),
     /// Their maximum.
     Max(MaxPooling),
+    /// Their sum, divided by the root of their number.
+    MeanSqrtLen(MeanSqrtLenPooling),
+    /// Their mean, with weights that rise.
+    WeightedMean(WeightedMeanPooling),
+    /// The last.
+    Last(LastPooling),
     /// Their mean with trained weights.
     Attention(AttentionPooling),
 }
@@ -66,6 +82,20 @@ impl Pooling {
             Self::Class(_) => hidden.narrow(1, 0, 1).squeeze_dim(1),
             Self::Mean(_) => mean(hidden, padding),
             Self::Max(_) => filled(hidden, padding, f32::MIN).max_dim(1).squeeze_dim(1),
+            Self::MeanSqrtLen(_) => {
+                let length = real(&hidden, padding).sum_dim(1).squeeze_dim::<2>(1).sqrt(); // [B, 1]
+                mean(hidden, padding) * length
+            }
+            Self::WeightedMean(_) => {
+                let real = real(&hidden, padding); // [B, T, 1]
+                weighted(hidden, padding, real.clone().cumsum(1) * real)
+            }
+            Self::Last(_) => {
+                let real = real(&hidden, padding);
+                let place = real.clone().cumsum(1) * real; // 1, 2, ... and 0 where there is no token
+                let most = place.clone().max_dim(1).clamp_min(1.0); // [B, 1, 1]
+                weighted(hidden, padding, place.clone().equal(most.expand(place.dims())).float())
+            }
             Self::Attention(attention) => attention.forward(hidden, padding),
         }
     }
@@ -82,6 +112,18 @@ pub struct MeanPooling {}
 /// The maximum over the tokens that are no padding.
 #[derive(Module, Debug)]
 pub struct MaxPooling {}
+
+/// The sum over the tokens that are no padding, divided by the root of their number.
+#[derive(Module, Debug)]
+pub struct MeanSqrtLenPooling {}
+
+/// The mean over the tokens that are no padding, of which the n-th counts n times.
+#[derive(Module, Debug)]
+pub struct WeightedMeanPooling {}
+
+/// The vector of the last token that is no padding.
+#[derive(Module, Debug)]
+pub struct LastPooling {}
 
 /// The mean over the tokens with trained weights.
 #[derive(Module, Debug)]
@@ -110,6 +152,23 @@ pub(crate) fn mean(hidden: Tensor<3>, padding: Option<&Tensor<2, Bool>>) -> Tens
     let count = padding.clone().bool_not().float().sum_dim(1).clamp_min(1.0); // [B, 1]
     let sum: Tensor<2> = filled(hidden, Some(padding), 0.0).sum_dim(1).squeeze_dim(1);
     sum / count
+}
+
+/// 1 for every token and 0 for padding, `[B, T, 1]`.
+fn real(hidden: &Tensor<3>, padding: Option<&Tensor<2, Bool>>) -> Tensor<3> {
+    let [rows, tokens, _] = hidden.dims();
+    match padding {
+        Some(padding) => padding.clone().bool_not().float().unsqueeze_dim(2),
+        None => Tensor::ones([rows, tokens, 1], &hidden.device()),
+    }
+}
+
+/// The mean with these weights, `[B, T, 1]`, which are 0 for padding.
+fn weighted(hidden: Tensor<3>, padding: Option<&Tensor<2, Bool>>, weights: Tensor<3>) -> Tensor<2> {
+    let total = weights.clone().sum_dim(1).squeeze_dim::<2>(1).clamp_min(1e-9); // [B, 1]
+    // What stands where padding is may be anything, infinite numbers too.
+    let sum: Tensor<2> = (filled(hidden, padding, 0.0) * weights).sum_dim(1).squeeze_dim(1);
+    sum / total
 }
 
 /// `x`, `[B, T, C]`, with `value` where a token is padding.
@@ -191,8 +250,15 @@ mod tests {
     use burn::tensor::{Device, Distribution, TensorData};
     use firelight_kernels::assert_close;
 
-    const ALL: [PoolingConfig; 4] =
-        [PoolingConfig::Class, PoolingConfig::Mean, PoolingConfig::Max, PoolingConfig::Attention];
+    const ALL: [PoolingConfig; 7] = [
+        PoolingConfig::Class,
+        PoolingConfig::Mean,
+        PoolingConfig::Max,
+        PoolingConfig::MeanSqrtLen,
+        PoolingConfig::WeightedMean,
+        PoolingConfig::Last,
+        PoolingConfig::Attention,
+    ];
 
     fn pooling(config: PoolingConfig, device: &Device) -> Pooling {
         config.init_with(2, Init::Normal { std: 1.0 }, &ParamBuilder::new(device, 3))
@@ -207,6 +273,9 @@ mod tests {
             (PoolingConfig::Class, [1.0f32, -4.0]),
             (PoolingConfig::Mean, [2.0, -3.0]),
             (PoolingConfig::Max, [3.0, -2.0]),
+            (PoolingConfig::MeanSqrtLen, [4.0 / 2f32.sqrt(), -6.0 / 2f32.sqrt()]),
+            (PoolingConfig::WeightedMean, [7.0 / 3.0, -8.0 / 3.0]),
+            (PoolingConfig::Last, [3.0, -2.0]),
         ] {
             let found = pooling(config, &device).forward(hidden(), Some(&padding)).into_data();
             assert_close(&found, &TensorData::from([expected]), 1e-6);

@@ -1,5 +1,6 @@
 //! Trained models of this crate, read back from the folder of a run: a model with its tokenizer, or the encoder of a model of any task.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use burn::module::Module;
@@ -88,16 +89,24 @@ pub(crate) fn load<C: Pretrained>(
     Ok((config, model, vocabulary))
 }
 
+/// What a published model puts in front of texts.
+#[derive(Debug, Default)]
+pub(crate) struct Prompts {
+    pub(crate) by_name: BTreeMap<String, String>,
+    pub(crate) default: Option<String>,
+}
+
 /// The encoder and the tokenizer of a run of any of these tasks, which makes vectors of texts as it says, or else as usual.
 pub(crate) fn load_encoder(
     folder: &Path,
     checkpoint: &Checkpoint,
     device: &Device,
-) -> Result<(SentenceEncoder, TextVocabulary), TaskError> {
+) -> Result<(SentenceEncoder, TextVocabulary, Prompts), TaskError> {
     let load = match ModelFolder::open(folder)?.task().as_deref() {
         Some(crate::TEXT_ENCODER_TASK) => {
-            let (_, model, vocabulary) = load::<SentenceEncoderConfig>(folder, checkpoint, device)?;
-            return Ok((model, vocabulary));
+            let (config, model, vocabulary) = load::<SentenceEncoderConfig>(folder, checkpoint, device)?;
+            let prompts = Prompts { by_name: config.prompts, default: config.default_prompt };
+            return Ok((model, vocabulary, prompts));
         }
         Some(crate::TASK) => encoder_of::<TextClassifierConfig>,
         Some(crate::TOKEN_CLASSIFICATION_TASK) => encoder_of::<TokenClassifierConfig>,
@@ -111,7 +120,7 @@ fn encoder_of<C: Pretrained>(
     folder: &Path,
     checkpoint: &Checkpoint,
     device: &Device,
-) -> Result<(SentenceEncoder, TextVocabulary), TaskError> {
+) -> Result<(SentenceEncoder, TextVocabulary, Prompts), TaskError> {
     let (_, model, vocabulary) = load::<C>(folder, checkpoint, device)?;
-    Ok((SentenceEncoder::of(C::encoder_of(model)), vocabulary))
+    Ok((SentenceEncoder::of(C::encoder_of(model)), vocabulary, Prompts::default()))
 }

@@ -5,19 +5,35 @@
 use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Bool, Device, Tensor};
-use firelight_core::{ConfigError, ParamBuilder, Pass};
+use firelight_core::{ConfigError, Linear, LinearConfig, ParamBuilder, Pass};
 use serde::{Deserialize, Serialize};
 
+use std::collections::BTreeMap;
+
 use crate::encoder::{TextEncoder, TextEncoderConfig, TextInput};
+use crate::heads::HeadActivation;
 use crate::model::ENCODER;
 use crate::pooling::{Pooler, PoolerConfig, Pooling, PoolingConfig};
 
-fn mean() -> PoolingConfig {
-    PoolingConfig::Mean
+fn mean() -> Vec<PoolingConfig> {
+    vec![PoolingConfig::Mean]
 }
 
 fn yes() -> bool {
     true
+}
+
+/// A dense layer behind the pooled vector.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SentenceDenseConfig {
+    /// Width of the vectors behind it.
+    pub d_out: usize,
+    /// Whether something is added.
+    pub bias: bool,
+    /// What is applied to the sums. Default: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activation: Option<HeadActivation>,
 }
 
 /// Configuration of a [`SentenceEncoder`], as it stands in `config.json`.
@@ -43,15 +59,24 @@ pub struct SentenceEncoderConfig {
     /// The layer that a pre-training has left behind, the pooler of BERT, which no vector of a text goes through. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooler: Option<PoolerConfig>,
-    /// How the vectors of tokens become that of a text. Default: their mean.
+    /// How the vectors of tokens become that of a text; several ways stand one behind the other. Default: their mean.
     #[serde(default = "mean")]
-    pub pooling: PoolingConfig,
+    pub pooling: Vec<PoolingConfig>,
+    /// Dense layers behind it. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dense: Vec<SentenceDenseConfig>,
     /// Whether vectors of texts have the length 1. Default: true.
     #[serde(default = "yes")]
     pub normalize: bool,
     /// Tokens beyond which texts are cut, where that is less than the encoder reads. Default: as many as it reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_text_len: Option<usize>,
+    /// Texts that are put in front of others, by their names: `query` for questions, for instance. Default: none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub prompts: BTreeMap<String, String>,
+    /// The name of the one that is put there where nobody asks for another. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_prompt: Option<String>,
 }
 
 impl Config for SentenceEncoderConfig {}
@@ -59,7 +84,16 @@ impl Config for SentenceEncoderConfig {}
 impl SentenceEncoderConfig {
     /// The mean of the vectors of the tokens, of length 1.
     pub fn new(encoder: TextEncoderConfig) -> Self {
-        Self { encoder, pooler: None, pooling: mean(), normalize: yes(), max_text_len: None }
+        Self {
+            encoder,
+            pooler: None,
+            pooling: mean(),
+            dense: Vec::new(),
+            normalize: yes(),
+            max_text_len: None,
+            prompts: BTreeMap::new(),
+            default_prompt: None,
+        }
     }
 
     /// Sets the layer that a pre-training has left behind.
@@ -69,8 +103,20 @@ impl SentenceEncoderConfig {
     }
 
     /// Sets how the vectors of tokens become that of a text.
-    pub fn with_pooling(mut self, pooling: PoolingConfig) -> Self {
-        self.pooling = pooling;
+    pub fn with_pooling(mut self, pooling: impl IntoIterator<Item = PoolingConfig>) -> Self {
+        self.pooling = pooling.into_iter().collect();
+        self
+    }
+
+    /// Adds a dense layer.
+    pub fn with_dense(mut self, dense: SentenceDenseConfig) -> Self {
+        self.dense.push(dense);
+        self
+    }
+
+    /// Adds a text that can be put in front of others.
+    pub fn with_prompt(mut self, name: impl Into<String>, prompt: impl Into<String>) -> Self {
+        self.prompts.insert(name.into(), prompt.into());
         self
     }
 
@@ -89,8 +135,14 @@ impl SentenceEncoderConfig {
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let own = (self.max_text_len == Some(0)).then(|| "max_text_len = 0 must be at least 1".into());
-        ConfigError::collect([self.encoder.validate()], [own])
+        let unknown = self.default_prompt.as_ref().filter(|name| !self.prompts.contains_key(*name));
+        let own = [
+            (self.max_text_len == Some(0)).then(|| "max_text_len = 0 must be at least 1".into()),
+            self.pooling.is_empty().then(|| "pooling must name at least one way".into()),
+            self.dense.iter().any(|dense| dense.d_out == 0).then(|| "dense.d_out = 0 must be at least 1".into()),
+            unknown.map(|name| format!("default_prompt = \"{name}\" is none of the prompts")),
+        ];
+        ConfigError::collect([self.encoder.validate()], own)
     }
 
     /// Builds the model; the device draws the seed: see [`ParamBuilder::random`].
@@ -110,10 +162,29 @@ impl SentenceEncoderConfig {
         SentenceEncoder {
             encoder: self.encoder.init_with(&params.scope(ENCODER)),
             pooler: self.pooler.map(|pooler| pooler.init_with(width, init, &params.scope("pooler"))),
-            pooling: self.pooling.init_with(width, init, &params.scope("pooling")),
+            pooling: self.poolings(&params.scope("pooling")),
+            dense: self.dense_layers(&params.scope("dense")),
+            activations: self.dense.iter().map(|dense| dense.activation).collect(),
             normalize: self.normalize,
             max_text_len: self.max_text_len.unwrap_or(usize::MAX).min(self.encoder.transformer.max_seq_len),
         }
+    }
+
+    fn poolings(&self, params: &ParamBuilder) -> Vec<Pooling> {
+        let (width, init) = (self.encoder.transformer.d_model, self.encoder.transformer.init.weight);
+        let ways = self.pooling.iter().enumerate();
+        ways.map(|(i, way)| way.init_with(width, init, &params.scope(i))).collect()
+    }
+
+    fn dense_layers(&self, params: &ParamBuilder) -> Vec<Linear> {
+        let (mut width, init) =
+            (self.encoder.transformer.d_model * self.pooling.len(), self.encoder.transformer.init.weight);
+        let layer = |(i, dense): (usize, &SentenceDenseConfig)| {
+            let layer = LinearConfig::new(width, dense.d_out).with_bias(dense.bias).with_init(init);
+            width = dense.d_out;
+            layer.init_with(&params.scope(i))
+        };
+        self.dense.iter().enumerate().map(layer).collect()
     }
 }
 
@@ -124,8 +195,12 @@ pub struct SentenceEncoder {
     pub encoder: TextEncoder,
     /// What a pre-training has left behind.
     pub pooler: Option<Pooler>,
-    /// The vectors of tokens become that of a text.
-    pub pooling: Pooling,
+    /// The vectors of tokens become that of a text, one part for each.
+    pub pooling: Vec<Pooling>,
+    /// Dense layers behind it.
+    pub dense: Vec<Linear>,
+    #[module(skip)]
+    activations: Vec<Option<HeadActivation>>,
     normalize: bool,
     max_text_len: usize,
 }
@@ -133,9 +208,10 @@ pub struct SentenceEncoder {
 impl SentenceEncoder {
     /// An encoder of any model: the mean of the vectors of the tokens, of length 1.
     pub(crate) fn of(encoder: TextEncoder) -> Self {
-        let pooling = Pooling::Mean(crate::pooling::MeanPooling {});
+        let pooling = vec![Pooling::Mean(crate::pooling::MeanPooling {})];
         let max_text_len = encoder.max_seq_len();
-        Self { encoder, pooler: None, pooling, normalize: true, max_text_len }
+        let (dense, activations) = (Vec::new(), Vec::new());
+        Self { encoder, pooler: None, pooling, dense, activations, normalize: true, max_text_len }
     }
 
     /// The longest text, in tokens.
@@ -159,7 +235,12 @@ impl SentenceEncoder {
     /// # Shapes
     /// - `hidden`: `[B, T, D]`, `padding`: `[B, T]`, true where a text has ended; output: `[B, D]`
     pub fn pooled(&self, hidden: Tensor<3>, padding: Option<&Tensor<2, Bool>>) -> Tensor<2> {
-        let vectors = self.pooling.forward(hidden, padding);
+        let parts = self.pooling.iter().map(|way| way.forward(hidden.clone(), padding)).collect();
+        let layers = self.dense.iter().zip(&self.activations);
+        let vectors = layers.fold(Tensor::cat(parts, 1), |vectors, (dense, activation)| {
+            let vectors = dense.forward(vectors);
+            activation.map_or_else(|| vectors.clone(), |activation| activation.forward(vectors.clone()))
+        });
         if !self.normalize {
             return vectors;
         }
@@ -183,14 +264,28 @@ mod tests {
         let vector = |config: &SentenceEncoderConfig| config.init(&device).pooled(hidden.clone(), Some(&padding));
         assert_close(&vector(&config), &[0.6, 0.8], 1e-6);
         assert_close(&vector(&config.clone().with_normalize(false)), &[1.5, 2.0], 1e-6);
-        let class = config.with_pooling(PoolingConfig::Class);
-        assert_close(&vector(&class.with_normalize(false)), &[3.0, 0.0], 1e-6);
+        let both = config.with_pooling([PoolingConfig::Class, PoolingConfig::Mean]).with_normalize(false);
+        assert_close(&vector(&both), &[3.0, 0.0, 1.5, 2.0], 1e-6);
+    }
+
+    #[test]
+    fn dense_layers_stand_behind_the_pooled_vector() {
+        let device = Device::default();
+        let layer = |d_out, activation| SentenceDenseConfig { d_out, bias: false, activation };
+        let config = SentenceEncoderConfig::new(TextEncoderConfig::bert(9, 2, 1, 1)).with_normalize(false);
+        let config = config.with_dense(layer(1, Some(HeadActivation::Tanh))).with_dense(layer(3, None));
+        let mut model = config.init(&device);
+        model.dense[0].weight = burn::module::Param::from_data([[0.5], [0.25]], &device);
+        model.dense[1].weight = burn::module::Param::from_data([[1.0, -2.0, 3.0]], &device);
+        let found = model.pooled(Tensor::from_floats([[[1.0, 2.0], [3.0, 2.0]]], &device), None);
+        // The mean is (2, 2), its sum 1.5, whose tangent is 0.905148.
+        assert_close(&found, &[0.905_148, -1.810_297, 2.715_445], 1e-5);
     }
 
     #[test]
     fn a_file_says_what_differs_from_the_default() {
         let config = SentenceEncoderConfig::new(TextEncoderConfig::bert(9, 2, 1, 1));
-        let config = config.with_pooler(Some(PoolerConfig::bert())).with_pooling(PoolingConfig::Class);
+        let config = config.with_pooler(Some(PoolerConfig::bert())).with_pooling([PoolingConfig::Class]);
         let text = serde_json::to_string(&config).unwrap();
         assert_eq!(serde_json::from_str::<SentenceEncoderConfig>(&text).unwrap(), config);
         assert!(!text.contains("max_text_len"), "{text}");
@@ -202,5 +297,8 @@ mod tests {
         let longest = |longest| config.clone().with_max_text_len(longest).init(&Device::default()).max_text_len();
         assert_eq!([None, Some(7), Some(9000)].map(longest), [512, 7, 512]);
         assert!(config.clone().with_max_text_len(Some(0)).validate().is_err());
+        let lost = SentenceEncoderConfig { default_prompt: Some("query".into()), ..config.clone().with_pooling([]) };
+        let found = lost.validate().unwrap_err().to_string();
+        assert!(found.contains("pooling must name") && found.contains("default_prompt = \"query\""), "{found}");
     }
 }

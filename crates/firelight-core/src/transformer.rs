@@ -129,7 +129,7 @@ pub struct Transformer<L: Layer = TransformerBlock> {
     pub embedding_projection: Option<Linear>,
     /// The layers; where they are shared, each once.
     pub blocks: Vec<L>,
-    /// The final norm, in all but post-norm stacks.
+    /// The final norm, where there is one.
     pub norm: Option<Norm>,
     #[module(skip)]
     projection_placement: ProjectionPlacement,

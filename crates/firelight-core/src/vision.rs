@@ -57,6 +57,8 @@ pub struct VisionTransformer {
     grid: [usize; 2],
     #[module(skip)]
     patch_position: PatchPosition,
+    /// Whether the mean of the patches stands beside the class token.
+    mean_beside: bool,
     /// How rows and columns are counted, where layers turn by them.
     #[module(skip)]
     coordinates: Option<PatchCoordinates>,
@@ -119,7 +121,7 @@ impl VisionTransformer {
         self.transformer.forward(x, &input, pass)
     }
 
-    /// The head on the class token, or on the mean of the patches; with a distillation token the mean of both heads' logits.
+    /// The head on the class token, on the mean of the patches, or on both; with a distillation token the mean of both heads' logits.
     ///
     /// # Shapes
     /// - `hidden`: `[B, N + R S, D]`; output: `[B, classes]`
@@ -143,12 +145,16 @@ impl VisionTransformer {
         head.forward(self.pooled(hidden))
     }
 
-    /// One vector for each image, what the head reads: that of the class token, or the mean of the patches.
+    /// One vector for each image, what the head reads: that of the class token, the mean of the patches, or one beside the other.
     ///
     /// # Shapes
-    /// - `hidden`: `[B, N + R S, D]`; output: `[B, D]`
+    /// - `hidden`: `[B, N + R S, D]`; output: `[B, D]`, or `[B, 2 D]`
     pub fn pooled(&self, hidden: Tensor<3>) -> Tensor<2> {
+        let patches = hidden.dims()[1] - 1;
         let pooled = match &self.class_token {
+            Some(_) if self.mean_beside => {
+                Tensor::cat(vec![hidden.clone().narrow(1, 0, 1), hidden.narrow(1, 1, patches).mean_dim(1)], 2)
+            }
             Some(_) => hidden.narrow(1, 0, 1),
             None => hidden.mean_dim(1),
         };
@@ -250,16 +256,24 @@ mod tests {
     #[test]
     fn without_a_head_it_gives_the_vectors_that_a_head_reads() {
         let device = Device::default();
-        for pooling in [ImagePooling::ClassToken, ImagePooling::Mean] {
+        for pooling in [ImagePooling::ClassToken, ImagePooling::Mean, ImagePooling::ClassAndMean] {
             let config = config(pooling, PatchPosition::Learned);
             let (whole, images) = (config.init_with(&ParamBuilder::new(&device, 0)), images(8, 8));
             let model = config.with_n_classes(0).init_with(&ParamBuilder::new(&device, 0));
-            assert_eq!(model.num_params() + 16 * 3 + 3, whole.num_params());
+            assert_eq!(model.num_params() + 16 * pooling.parts() * 3 + 3, whole.num_params());
             assert_eq!(model.cost().parameters, model.num_params());
             let vectors = model.pooled(model.hidden(images.clone(), &mut Pass::default()));
             let logits = whole.head.as_ref().expect("a head").forward(vectors);
             assert_close(&logits, &whole.forward(images), 1e-6);
         }
+    }
+
+    #[test]
+    fn the_mean_of_the_patches_stands_beside_the_class_token() {
+        let model = config(ImagePooling::ClassAndMean, PatchPosition::Learned);
+        let model = model.init_with(&ParamBuilder::new(&Device::default(), 0));
+        let hidden = Tensor::from_floats([[[9.0, 8.0], [1.0, 2.0], [3.0, 6.0]]], &Device::default());
+        assert_close(&model.pooled(hidden), &[9.0, 8.0, 2.0, 4.0], 1e-6);
     }
 
     #[test]

@@ -43,6 +43,7 @@
 
 mod batching;
 mod buckets;
+mod chat;
 mod dataset;
 mod denoising;
 mod dice;
@@ -73,6 +74,7 @@ mod tokens;
 mod toys;
 
 pub use batching::{BatchPlan, Batching, longest_first};
+pub use chat::{ChatTemplate, Conversation};
 pub use dataset::{Split, Window, WindowDataset};
 pub use denoising::{
     BartNoise, BartTokens, Denoising, MaskUnit, MaskVocabulary, MaskedText, Masking, Noise, NoiseSeed, Noises,

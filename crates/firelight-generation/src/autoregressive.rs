@@ -1,10 +1,10 @@
 //! What decoding asks of a model: logits for a prompt, then logits for one more token per row. Implemented by the task
 //! crates (a language model's prompt is ids, a translator's the source ids), called by [`TokenStream`](crate::TokenStream).
 
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor};
 use firelight_kernels::awake;
 
-use crate::GenerationError;
+use crate::{GenerationDefaults, GenerationError};
 
 /// A model that continues a sequence token by token.
 ///
@@ -42,24 +42,40 @@ pub(crate) fn step<M: Autoregressive>(model: &M, token: Tensor<1, Int>, state: &
     awake(&model.device(), || model.step(token, state))
 }
 
-/// A model that knows more ids than its tokenizer has: those from a number on are never chosen.
+/// A model that chooses among the ids of its tokenizer: those from a number on are never chosen, nor are those that its
+/// [`GenerationDefaults`] ban, and it begins with the token that they force.
 ///
 /// The surplus of an embedding, rounded up for speed or left over for tokens to come, stands for no text.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct WithVocabulary<'m, M> {
     model: &'m M,
     size: usize,
+    banned: Vec<u32>,
+    first: Option<u32>,
 }
 
 impl<'m, M> WithVocabulary<'m, M> {
     /// The model with the ids below `size`.
     pub fn new(model: &'m M, size: usize) -> Self {
-        Self { model, size }
+        Self { model, size, banned: Vec::new(), first: None }
+    }
+
+    /// Without the ids that are banned, and begun with the forced one.
+    pub fn with_defaults(mut self, defaults: &GenerationDefaults) -> Self {
+        self.banned = defaults.banned().filter(|&id| (id as usize) < self.size).collect();
+        self.first = defaults.forced_bos_token_id.filter(|&id| (id as usize) < self.size);
+        self
     }
 
     fn real(&self, logits: Tensor<2>) -> Tensor<2> {
-        let [_, known] = logits.dims();
-        if self.size < known { logits.narrow(1, 0, self.size) } else { logits }
+        let [rows, known] = logits.dims();
+        let logits = if self.size < known { logits.narrow(1, 0, self.size) } else { logits };
+        if self.banned.is_empty() {
+            return logits;
+        }
+        let banned = row_indices(&self.banned.iter().map(|&id| id as usize).collect::<Vec<_>>(), &logits.device());
+        let never = Tensor::full([rows, self.banned.len()], f32::NEG_INFINITY, &logits.device());
+        logits.select_assign(1, banned, never, IndexingUpdateOp::Add)
     }
 }
 
@@ -72,7 +88,11 @@ impl<M: Autoregressive> Autoregressive for WithVocabulary<'_, M> {
     }
 
     fn prefill(&self, prompt: M::Prompt) -> Result<(Tensor<2>, M::State), GenerationError> {
-        let (logits, state) = self.model.prefill(prompt)?;
+        let (mut logits, mut state) = self.model.prefill(prompt)?;
+        if let Some(first) = self.first {
+            let rows = logits.dims()[0];
+            logits = self.model.step(row_indices(&vec![first as usize; rows], &logits.device()), &mut state);
+        }
         Ok((self.real(logits), state))
     }
 
@@ -139,5 +159,20 @@ mod tests {
         };
         assert_eq!((ids(8), ids(9)), (vec![4, 5, 6, 7], vec![4, 5, 6, 7]));
         assert_eq!(ids(5), [4, 0, 1, 2], "what follows 4 is the nearest id that is real");
+    }
+
+    #[test]
+    fn banned_ids_are_never_chosen_and_a_forced_one_begins() {
+        let ids = |defaults: GenerationDefaults| {
+            let (model, options) = (Successor::new(8), GenerationOptions::new(3).greedy());
+            let model = WithVocabulary::new(&model, 8).with_defaults(&defaults);
+            let rows = generate(&model, vec![vec![3]], &options, |_| ControlFlow::Continue(()));
+            rows.unwrap().remove(0).ids
+        };
+        let of = |text: &str| serde_json::from_str::<GenerationDefaults>(text).unwrap();
+        assert_eq!(ids(of("{}")), [4, 5, 6]);
+        let banned = ids(of(r#"{"bad_words_ids": [[5], [4, 6]], "suppress_tokens": [7, 99]}"#));
+        assert!(banned.iter().all(|id| ![5, 7].contains(id)) && banned.contains(&4), "{banned:?}");
+        assert_eq!(ids(of(r#"{"forced_bos_token_id": 0}"#)), [1, 2, 3]);
     }
 }

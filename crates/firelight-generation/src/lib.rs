@@ -17,6 +17,7 @@
 //! - [`Sampler`]: greedy choice stays on the device; random choice reads the logits and draws with a generator of our
 //!   own, so equal logits and one seed give one text on every backend.
 //! - [`Processor`]: the changes a row of logits goes through before the draw.
+//! - [`GenerationDefaults`]: what a published model's `generation_config.json` says.
 //! - [`beam_search`]: another loop over the same models, which follows several continuations of each row and returns the
 //!   best; its settings are [`BeamOptions`].
 //!
@@ -35,6 +36,7 @@
 
 mod autoregressive;
 mod beam;
+mod defaults;
 mod error;
 mod generate;
 mod options;
@@ -50,6 +52,7 @@ mod mock;
 
 pub use autoregressive::{Autoregressive, DecodeState, WithVocabulary, row_indices};
 pub use beam::{BeamOptions, EarlyStopping, Hypothesis, MAX_BEAMS, beam_search};
+pub use defaults::GenerationDefaults;
 pub use error::GenerationError;
 pub use generate::{Generated, generate, generate_samples};
 pub use options::{GenerationOptions, RandomSampling, Sampling};

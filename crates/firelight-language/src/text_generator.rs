@@ -6,7 +6,9 @@ use std::path::Path;
 use burn::tensor::Device;
 use firelight_core::ConfigError;
 use firelight_data::{SpecialRole, TextStream, Tokenizer};
-use firelight_generation::{GeneratedText, GenerationOptions, WithVocabulary, generate_text, generate_text_samples};
+use firelight_generation::{
+    GeneratedText, GenerationDefaults, GenerationOptions, WithVocabulary, generate_text, generate_text_samples,
+};
 use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights};
 
 use crate::inference::Uncached;
@@ -17,13 +19,15 @@ use crate::model::{LanguageModel, LanguageModelConfig};
 pub struct TextGenerator {
     model: LanguageModel,
     tokenizer: Tokenizer,
+    /// Of a published model.
+    defaults: Option<GenerationDefaults>,
     cached: bool,
 }
 
 impl TextGenerator {
     /// Puts a model and its tokenizer together.
     pub fn new(model: LanguageModel, tokenizer: Tokenizer) -> Self {
-        Self { model, tokenizer, cached: true }
+        Self { model, tokenizer, defaults: None, cached: true }
     }
 
     /// Loads the last weights of a run onto Burn's default device: the one that `BURN_DEVICE` names, else Burn's choice
@@ -49,7 +53,18 @@ impl TextGenerator {
         tokenizer.fits(config.vocab_size, &folder.config())?;
         let mut model = config.init(device);
         load_weights(&mut model, weights)?;
-        Ok(Self::new(model, tokenizer))
+        let generator = Self::new(model, tokenizer);
+        match folder.generation() {
+            path if path.is_file() => Ok(generator.with_defaults(GenerationDefaults::of_file(path)?)),
+            _ => Ok(generator),
+        }
+    }
+
+    /// What the makers of a published model say of its decoding: its end tokens end a text, and what they ban is not written. A prompt
+    /// gets the tokens in front that the tokenizer's file puts there, such as LLaMA's `<s>`.
+    pub fn with_defaults(mut self, defaults: GenerationDefaults) -> Self {
+        self.defaults = Some(defaults);
+        self
     }
 
     /// Recomputes the whole window at every step; the text stays the same.
@@ -116,23 +131,27 @@ impl TextGenerator {
         Ok(text)
     }
 
-    /// A text ends where the tokenizer has a token for its end, too.
+    /// A text ends where the tokenizer has a token for its end, too, and where the model's makers say so.
     fn until_end(&self, options: &GenerationOptions) -> GenerationOptions {
         let mut options = options.clone();
         options.stop_tokens.extend(self.tokenizer.role(SpecialRole::End));
+        options.stop_tokens.extend(self.defaults.iter().flat_map(|defaults| defaults.end_tokens()));
         options
     }
 
-    /// The ids of a prompt, and what decodes the ids behind it.
+    /// The ids of a prompt and what decodes the ids behind it. A published model has learnt to read its tokenizer's tokens in front.
     fn read(&self, prompt: &str) -> Result<(Vec<Vec<u32>>, TextStream), TaskError> {
-        let prompt = self.tokenizer.encode(prompt)?;
+        let frame = self.defaults.as_ref().and_then(|_| self.tokenizer.frame());
+        let front = frame.map_or_else(Vec::new, |frame| frame.front().to_vec());
+        let prompt = [front, self.tokenizer.encode(prompt)?].concat();
         let text = self.tokenizer.stream_after(&prompt);
         Ok((vec![prompt], text))
     }
 
     /// A model that chooses among the ids of the tokenizer.
     fn real<'m, M>(&self, model: &'m M) -> WithVocabulary<'m, M> {
-        WithVocabulary::new(model, self.tokenizer.vocab_size())
+        let real = WithVocabulary::new(model, self.tokenizer.vocab_size());
+        self.defaults.iter().fold(real, WithVocabulary::with_defaults)
     }
 }
 
@@ -220,6 +239,26 @@ mod tests {
             (TextGenerator::new(model, tokenizer), GenerationOptions::new(99).with_temperature(2.0));
         let found = generator.generate("ab", &options).unwrap();
         assert_eq!((found.stopped, found.ids.contains(&8)), (StopReason::StopToken(8), false));
+    }
+
+    #[test]
+    fn a_published_model_ends_where_its_makers_say_and_begins_with_the_frame() {
+        let tokenizer =
+            Tokenizer::train(&TokenizerConfig::Char, "abcdef").unwrap().with_special_tokens(&["<s>", "</s>"]);
+        let tokenizer = tokenizer.unwrap().with_frame(6, 7).unwrap().0;
+        let model = || config().init_with(&ParamBuilder::new(&Device::default(), 0));
+        let options = GenerationOptions::new(99).with_temperature(2.0);
+        let generated = |generator: &TextGenerator, prompt| generator.generate(prompt, &options).unwrap();
+        let (plain, published) = (
+            TextGenerator::new(model(), tokenizer.clone()),
+            TextGenerator::new(model(), tokenizer)
+                .with_defaults(serde_json::from_str(r#"{"eos_token_id": [0, 1, 2], "suppress_tokens": [3]}"#).unwrap()),
+        );
+        let found = generated(&published, "ab");
+        assert!(matches!(found.stopped, StopReason::StopToken(id) if [0, 1, 2, 7].contains(&id)), "{found:?}");
+        assert!(found.ids.iter().all(|id| [4, 5, 6].contains(id)), "{found:?}");
+        let fronts = [&plain, &published].map(|generator| generator.read("ab").unwrap().0.remove(0));
+        assert_eq!(fronts, [vec![0, 1], vec![6, 0, 1]]);
     }
 
     #[test]

@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_data::Tokenizer;
-use firelight_storage::{Checkpoint, Existing, InputError, ModelFolder, TaskError, write_atomic};
+use firelight_data::{ChatTemplate, SpecialRole, Tokenizer};
+use firelight_generation::GenerationDefaults;
+use firelight_storage::{Checkpoint, Existing, InputError, ModelFolder, TaskError, write_atomic, write_json};
 
 use crate::export::Export;
 use crate::family::{Description, describe};
+use crate::generation;
 use crate::recipe::recipe;
 use crate::sentence::with_modules;
 use crate::{AutoModel, HubFolder, Plan, Structure, Weights};
@@ -39,11 +41,14 @@ impl PublishedModel {
     /// those that `config.json` describes: all that does not fit is listed.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TaskError> {
         let folder = HubFolder::open(path)?;
-        let Description { mut structure, table } = describe(&folder)?;
+        let Description { mut structure, mut table } = describe(&folder)?;
+        let mut weights = folder.weights()?;
         if let Structure::Encoder(model) = structure {
-            structure = Structure::Encoder(with_modules(model, &folder)?);
+            let modules = with_modules(model, &folder)?;
+            table.rows.extend(modules.rows);
+            modules.folders.iter().try_for_each(|name| weights.add_module(folder.path(), name))?;
+            structure = Structure::Encoder(modules.config);
         }
-        let weights = folder.weights()?;
         structure.fit_to_tensors(|path| table.has(path, &weights));
         check_layers(&folder, &structure, &weights)?;
         TaskError::in_config(&folder.config_path(), &structure.problems())?;
@@ -82,23 +87,61 @@ impl PublishedModel {
         Ok(Tokenizer::of_folder(self.folder.path())?)
     }
 
+    /// How its makers want it decoded: `generation_config.json`, or the same keys in `config.json`.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or a key has a value of another kind.
+    pub fn generation(&self) -> Result<GenerationDefaults, TaskError> {
+        Ok(generation::defaults(&self.folder)?)
+    }
+
+    /// How it reads conversations, where it does.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or the template is no Jinja.
+    pub fn chat_template(&self) -> Result<Option<ChatTemplate>, TaskError> {
+        Ok(ChatTemplate::of_folder(self.folder.path())?)
+    }
+
     /// Writes an ordinary run folder, which every command reads.
     ///
     /// # Errors
     /// If the folder is not empty, a file cannot be written, a weight is NaN or infinite, or there is no tokenizer.
     pub fn import(&self, out: impl AsRef<Path>) -> Result<ModelFolder, TaskError> {
-        let tokenizer = self.tokenizer()?;
+        let (tokenizer, source) = (self.own_tokenizer()?, Tokenizer::of_source(self.folder.path())?);
+        let (generation, chat) = (self.generation()?, self.chat_template()?);
         if tokenizer.is_none() && self.structure.reads_text() {
-            let problem = "holds neither tokenizer.json nor a vocabulary, without which nothing can be read or written";
+            let problem =
+                "holds neither tokenizer.json nor another tokenizer, without which nothing can be read or written";
             return Err(InputError::in_file(self.folder.path(), problem).advise("download it, too").into());
         }
         let folder = ModelFolder::create(out, Existing::Refuse)?;
         tokenizer.map_or(Ok(()), |tokenizer| tokenizer.save(folder.tokenizer()))?;
+        source.map_or(Ok(()), |tokenizer| tokenizer.save(folder.source_tokenizer()))?;
+        chat.map_or(Ok(()), |chat| chat.save(folder.path()))?;
+        if self.structure.writes_text() {
+            write_json(folder.generation(), &generation)?;
+        }
         self.plan.save(&self.weights, &folder.weights_path(&Checkpoint::Last))?;
         write_atomic(folder.recipe(), recipe(&self.structure))?;
         // Last, for it makes the folder one of a model.
         self.structure.write(&folder)?;
         Ok(folder)
+    }
+}
+
+impl PublishedModel {
+    /// The tokenizer, knowing what every target of a model with encoder and decoder begins and ends with.
+    fn own_tokenizer(&self) -> Result<Option<Tokenizer>, TaskError> {
+        let (Structure::Seq2Seq(model), Some(tokenizer)) = (&self.structure, self.tokenizer()?) else {
+            return self.tokenizer();
+        };
+        let end = self.generation()?.end_tokens().first().copied();
+        let roles = [(SpecialRole::Begin, Some(model.start_token)), (SpecialRole::End, end)];
+        let known =
+            roles.into_iter().filter_map(|(role, id)| Some((role, id.filter(|&id| tokenizer.token(id).is_some())?)));
+        let known: Vec<_> = known.collect();
+        Ok(Some(known.into_iter().try_fold(tokenizer, |tokenizer, (role, id)| tokenizer.with_role(role, id))?))
     }
 }
 

@@ -49,6 +49,7 @@ pub(crate) const FAMILIES: &[(&str, Describe)] = &[
     ("roberta", families::roberta::describe),
     ("smollm3", families::smollm3::describe),
     ("t5", families::t5::describe),
+    ("timm", families::timm::describe),
     ("vit", families::vit::describe),
     ("xlm-roberta", families::roberta::describe),
 ];

@@ -145,6 +145,21 @@ impl<'a> Keys<'a> {
 }
 
 impl Keys<'_> {
+    /// As many names of classes: those of a list, or `LABEL_0` and so on.
+    ///
+    /// # Errors
+    /// If there are others or too many.
+    pub fn names(&self, key: &str, count: usize) -> Result<Vec<String>, InputError> {
+        if count > MOST_LABELS {
+            return Err(self.unfit("num_classes", &format!("at most {MOST_LABELS}")));
+        }
+        match self.get::<Vec<String>>(key)? {
+            Some(names) if names.len() == count => Ok(names),
+            Some(_) => Err(self.unfit(key, &format!("{count} names"))),
+            None => Ok((0..count).map(|index| format!("LABEL_{index}")).collect()),
+        }
+    }
+
     /// How pixels become numbers: what `preprocessor_config.json` beside it says, or from -1 to 1.
     ///
     /// # Errors

@@ -16,12 +16,16 @@ mod families;
 mod family;
 mod folder;
 mod forward;
+mod generation;
+#[cfg(feature = "hub")]
+mod hub;
 mod keys;
 mod locate;
 mod plan;
 mod recipe;
 mod sentence;
 mod structure;
+mod torch;
 mod verify;
 
 pub use checkpoint::{PublishedModel, export};
@@ -32,4 +36,5 @@ pub use keys::Keys;
 pub use locate::{import_cache, locate, run_folder};
 pub use plan::{Plan, Row, Source, Step, Table, View};
 pub use structure::{AutoModel, Structure};
+pub use torch::{load_file, torch_layers};
 pub use verify::{Comparison, compare};

@@ -1,8 +1,9 @@
 //! From what a user calls a model to the run folder that every command reads: a run folder is itself, a folder of Hugging Face is
-//! converted once and kept, a name on the hub is looked up among what has been downloaded.
+//! converted once and kept, a name on the hub is looked up among what has been downloaded, or is downloaded.
 
 use std::env;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -12,44 +13,94 @@ use firelight_storage::{InputError, ModelFolder, StorageError, TaskError};
 
 use crate::{HubFolder, PublishedModel};
 
-/// The folder of a model: `model` itself where there is such a path, else the newest snapshot of that name in the cache of Hugging
-/// Face, as `hf download NAME` fills it. Nothing is downloaded.
+/// The name of a model on the hub, with the revision that is meant: `gpt2`, `openai-community/gpt2`, `gpt2@main`, `gpt2@607a30d`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HubName {
+    pub(crate) name: String,
+    /// A branch, a tag or a commit.
+    pub(crate) revision: String,
+}
+
+impl HubName {
+    /// Reads a name; none where it could be anything else, such as a path.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (name, revision) = text.split_once('@').unwrap_or((text, "main"));
+        let is_revision = revision.split('/').all(is_plain);
+        (name.split('/').count() <= 2 && name.split('/').all(is_plain) && is_revision)
+            .then(|| Self { name: name.into(), revision: revision.into() })
+    }
+}
+
+impl fmt::Display for HubName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.revision.as_str() {
+            "main" => f.write_str(&self.name),
+            revision => write!(f, "{}@{revision}", self.name),
+        }
+    }
+}
+
+/// Letters, digits, dots, dashes and underscores.
+fn is_plain(part: &str) -> bool {
+    let is_known = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    part.chars().all(is_known) && part.starts_with(|c: char| c.is_ascii_alphanumeric()) && !part.contains("..")
+}
+
+/// The folder of a model: `model` itself where there is such a path, else the snapshot of that name in the cache of Hugging Face, as
+/// `hf download NAME` fills it. What is not there is downloaded, unless the crate is built without its feature `hub` or `HF_HUB_OFFLINE`
+/// is set; `tell` hears what takes its time.
 ///
 /// # Errors
-/// If there is neither.
-pub fn locate(model: impl AsRef<Path>) -> Result<PathBuf, InputError> {
+/// If there is no such model, or it cannot be downloaded.
+pub fn locate(model: impl AsRef<Path>, tell: impl FnMut(&str)) -> Result<PathBuf, InputError> {
     let model = model.as_ref();
     if model.exists() {
         return Ok(model.into());
     }
-    let name = model.to_str().filter(|name| is_hub_name(name));
-    let cache = name.and_then(|name| Some((name, hub_cache()?)));
-    if let Some(snapshot) = cache.as_ref().and_then(|(name, cache)| snapshot(cache, name)) {
-        return Ok(snapshot);
-    }
     let problem = format!("there is no folder `{}`", model.display());
-    Err(match cache {
-        Some((name, cache)) => {
-            InputError::new(format!("{problem}, and no model of that name in `{}`", cache.display()))
-                .advise(format!("download it first: hf download {name}"))
-        }
-        None => InputError::new(problem).advise("give the folder of a model, such as `runs/stories-1`"),
-    })
+    // In a folder that is here a misspelt run is looked for, not a model of somebody called `runs`.
+    let is_path = model.parent().is_some_and(|parent| parent.components().next().is_some() && parent.is_dir());
+    let name = model.to_str().filter(|_| !is_path).and_then(HubName::parse);
+    let Some((name, cache)) = name.zip(hub_cache()) else {
+        return Err(InputError::new(problem).advise("give the folder of a model, such as `runs/stories-1`"));
+    };
+    match snapshot(&cache, &name) {
+        Some(snapshot) => Ok(snapshot),
+        None => missing(&name, &cache, tell).map_err(|error| InputError::new(format!("{problem}, and {error}"))),
+    }
+}
+
+#[cfg(feature = "hub")]
+fn missing(name: &HubName, cache: &Path, tell: impl FnMut(&str)) -> Result<PathBuf, InputError> {
+    match crate::hub::is_offline() {
+        true => Err(not_downloaded(name, cache)),
+        false => crate::hub::download(name, cache, tell),
+    }
+}
+
+#[cfg(not(feature = "hub"))]
+fn missing(name: &HubName, cache: &Path, _tell: impl FnMut(&str)) -> Result<PathBuf, InputError> {
+    Err(not_downloaded(name, cache))
+}
+
+fn not_downloaded(name: &HubName, cache: &Path) -> InputError {
+    InputError::new(format!("no model of that name in `{}`", cache.display()))
+        .advise(format!("download it where there is a network: hf download {}", name.name))
 }
 
 /// The run folder of a model, whatever it is: see [`locate`]. A folder of Hugging Face is imported into `cache` once, and again when one
-/// of its files changes; `converted` is told of it before that begins.
+/// of its files changes; `tell` hears of it before that begins.
 ///
 /// # Errors
 /// If there is no such model, or as [`PublishedModel::open`] and [`PublishedModel::import`].
-pub fn run_folder(model: impl AsRef<Path>, cache: &Path, converted: impl FnOnce(&Path)) -> Result<PathBuf, TaskError> {
-    let folder = locate(model)?;
+pub fn run_folder(model: impl AsRef<Path>, cache: &Path, mut tell: impl FnMut(&str)) -> Result<PathBuf, TaskError> {
+    let folder = locate(&model, &mut tell)?;
     if !HubFolder::is_one(&folder) {
         return Ok(folder);
     }
     let run = cache.join(key(&folder)?);
     if !run.join("config.json").is_file() {
-        converted(&run);
+        tell(&format!("converting `{}` to `{}`", model.as_ref().display(), run.display()));
         convert(&folder, &run)?;
     }
     Ok(run)
@@ -89,15 +140,6 @@ fn key(folder: &Path) -> Result<String, StorageError> {
     Ok(format!("{name}-{:016x}", hasher.finish()))
 }
 
-/// A name, or the name of a user or a company and another: letters, digits, dots, dashes and underscores.
-fn is_hub_name(name: &str) -> bool {
-    let is_plain = |part: &str| {
-        let is_known = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        part.chars().all(is_known) && part.starts_with(|c: char| c.is_ascii_alphanumeric()) && !part.contains("..")
-    };
-    name.split('/').count() <= 2 && name.split('/').all(is_plain)
-}
-
 /// Where the programs of Hugging Face keep what they download.
 fn hub_cache() -> Option<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -110,13 +152,12 @@ fn home_cache() -> Option<PathBuf> {
     Some(env::home_dir()?.join(".cache"))
 }
 
-/// The snapshot that `main` names.
-fn snapshot(cache: &Path, name: &str) -> Option<PathBuf> {
+/// The whole snapshot that a revision names, or is.
+fn snapshot(cache: &Path, HubName { name, revision }: &HubName) -> Option<PathBuf> {
     let model = cache.join(format!("models--{}", name.replace('/', "--")));
-    let revision = fs::read_to_string(model.join("refs/main")).ok()?;
-    let is_plain = |revision: &str| revision.chars().all(|c| c.is_ascii_alphanumeric());
-    let snapshot =
-        Some(revision.trim()).filter(|revision| is_plain(revision)).map(|it| model.join("snapshots").join(it))?;
+    let commit = fs::read_to_string(model.join("refs").join(revision)).unwrap_or_else(|_| revision.clone());
+    let commit = Some(commit.trim()).filter(|commit| commit.chars().all(|c| c.is_ascii_alphanumeric()))?;
+    let snapshot = model.join("snapshots").join(commit);
     snapshot.join("config.json").is_file().then_some(snapshot)
 }
 
@@ -134,16 +175,19 @@ mod tests {
 
     #[test]
     fn names_of_the_hub_are_no_paths() {
-        for name in ["gpt2", "openai-community/gpt2", "a/b-c_1.5"] {
-            assert!(is_hub_name(name), "{name}");
+        for name in ["gpt2", "openai-community/gpt2", "a/b-c_1.5", "a/b@v1.0", "gpt2@refs/pr/7"] {
+            assert_eq!(HubName::parse(name).expect(name).to_string(), name);
         }
-        for name in ["../gpt2", "a/../b", "/etc", "a/b/c", "", "a//b", "a b", ".hidden", "a/.b", "a..b"] {
-            assert!(!is_hub_name(name), "{name}");
+        assert_eq!(HubName::parse("gpt2@main").unwrap().to_string(), "gpt2");
+        for name in [
+            "../gpt2", "a/../b", "/etc", "a/b/c", "", "a//b", "a b", ".hidden", "a/.b", "a..b", "a@", "a@../b", "a@b@c",
+        ] {
+            assert_eq!(HubName::parse(name), None, "{name}");
         }
     }
 
     #[test]
-    fn a_snapshot_is_the_one_that_main_names() {
+    fn a_snapshot_is_the_one_that_the_revision_names() {
         let home = tempfile::tempdir().unwrap();
         let model = home.path().join("models--a--b");
         let write = |name: &str, text: &str| {
@@ -151,20 +195,24 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        assert_eq!(snapshot(home.path(), "a/b"), None);
+        let found = |name: &str| snapshot(home.path(), &HubName::parse(name).unwrap());
+        assert_eq!(found("a/b"), None);
         write("refs/main", "0a1b\n");
-        assert_eq!(snapshot(home.path(), "a/b"), None, "it was not downloaded whole");
+        assert_eq!(found("a/b"), None, "it was not downloaded whole");
         write("snapshots/0a1b/config.json", "{}");
-        assert_eq!(snapshot(home.path(), "a/b"), Some(model.join("snapshots/0a1b")));
+        let whole = Some(model.join("snapshots/0a1b"));
+        assert_eq!((found("a/b"), found("a/b@0a1b"), found("a/b@v1")), (whole.clone(), whole.clone(), None));
+        write("refs/v1", "0a1b");
+        assert_eq!(found("a/b@v1"), whole);
         write("refs/main", "../../..");
-        assert_eq!(snapshot(home.path(), "a/b"), None, "a revision is no path");
+        assert_eq!(found("a/b"), None, "a revision is no path");
     }
 
     #[test]
-    fn what_is_neither_a_folder_nor_downloaded_is_told() {
-        let error = locate("no/such").unwrap_err().to_string();
-        assert!(error.starts_with("there is no folder `no/such`"), "{error}");
-        assert!(locate("../no/such").unwrap_err().to_string().contains("give the folder of a model"));
+    fn a_path_that_is_no_folder_is_told() {
+        let error = locate("../no/such", |_| ()).unwrap_err().to_string();
+        assert!(error.starts_with("there is no folder `../no/such`"), "{error}");
+        assert!(error.contains("give the folder of a model"), "{error}");
     }
 
     #[test]

@@ -2,15 +2,34 @@
 //!
 //! Source: Reimers and Gurevych 2019, §3 (<https://arxiv.org/abs/1908.10084>), and `models/Pooling.py` of sentence-transformers.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
-use firelight_classification::{PoolingConfig, SentenceEncoderConfig};
+use firelight_classification::{HeadActivation, PoolingConfig, SentenceDenseConfig, SentenceEncoderConfig};
 use firelight_storage::{InputError, StorageError, TaskError, listed, read_json, shortened};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::HubFolder;
 use crate::folder::JSON_LIMIT;
+use crate::{HubFolder, Row};
+
+/// The ways of pooling, as sentence-transformers calls them, in the order in which it puts several one behind the other.
+pub(crate) const POOLINGS: [(&str, PoolingConfig); 6] = [
+    ("cls_token", PoolingConfig::Class),
+    ("max_tokens", PoolingConfig::Max),
+    ("mean_tokens", PoolingConfig::Mean),
+    ("mean_sqrt_len_tokens", PoolingConfig::MeanSqrtLen),
+    ("weightedmean_tokens", PoolingConfig::WeightedMean),
+    ("lasttoken", PoolingConfig::Last),
+];
+
+/// Activation functions as modules of PyTorch.
+pub(crate) const ACTIVATIONS: [(&str, Option<HeadActivation>); 4] = [
+    ("torch.nn.modules.activation.Tanh", Some(HeadActivation::Tanh)),
+    ("torch.nn.modules.linear.Identity", None),
+    ("torch.nn.modules.activation.ReLU", Some(HeadActivation::Relu)),
+    ("torch.nn.modules.activation.GELU", Some(HeadActivation::Gelu)),
+];
 
 #[derive(Deserialize)]
 struct Module {
@@ -20,38 +39,56 @@ struct Module {
     kind: String,
 }
 
-/// What `modules.json` and `sentence_bert_config.json` make of an encoder; without them it stays as it is.
+/// An encoder with what stands behind it.
+pub(crate) struct Modules {
+    pub(crate) config: SentenceEncoderConfig,
+    /// Where the parameters of its dense layers lie.
+    pub(crate) rows: Vec<Row>,
+    /// The folders of their weights.
+    pub(crate) folders: Vec<String>,
+}
+
+/// What `modules.json` and the files beside it make of an encoder; without them it stays as it is.
 ///
 /// # Errors
 /// If a file is damaged, or names a module or a pooling that is not known.
-pub(crate) fn with_modules(
-    config: SentenceEncoderConfig,
-    folder: &HubFolder,
-) -> Result<SentenceEncoderConfig, TaskError> {
+pub(crate) fn with_modules(config: SentenceEncoderConfig, folder: &HubFolder) -> Result<Modules, TaskError> {
     let path = folder.path().join("modules.json");
+    let mut found = Modules { config, rows: Vec::new(), folders: Vec::new() };
     if !path.is_file() {
-        return Ok(config);
+        return Ok(found);
     }
     let modules: Vec<Module> = read_json(&path, JSON_LIMIT)?;
-    let mut config = config.with_normalize(false).with_max_text_len(longest(folder.path())?);
+    found.config = found.config.with_normalize(false).with_max_text_len(longest(folder.path())?);
+    read_prompts(folder.path(), &mut found.config)?;
     for module in modules {
-        config = match module.kind.rsplit('.').next() {
-            Some("Transformer") if module.path.is_empty() => config,
-            Some("Pooling") => config.with_pooling(pooling(&own_folder(folder.path(), &module.path, &path)?)?),
-            Some("Normalize") => config.with_normalize(true),
+        let own = || own_folder(folder.path(), &module.path, &path);
+        match module.kind.rsplit('.').next() {
+            Some("Transformer") if module.path.is_empty() => {}
+            Some("Pooling") if found.rows.is_empty() => found.config.pooling = pooling(&own()?)?,
+            Some("Dense") if !found.config.normalize => found.add_dense(dense(&own()?)?, module.path),
+            Some("Normalize") => found.config.normalize = true,
             _ => {
                 let problem =
                     format!("names the module `{}` in `{}`", shortened(&module.kind), shortened(&module.path));
-                let known = "known are Transformer in the folder itself, Pooling and Normalize";
+                let known = "known are Transformer in the folder itself, Pooling, Dense and Normalize, in this order";
                 return Err(InputError::in_file(&path, problem).advise(known).into());
             }
-        };
+        }
     }
-    Ok(config)
+    Ok(found)
+}
+
+impl Modules {
+    fn add_dense(&mut self, dense: SentenceDenseConfig, folder: String) {
+        self.rows.push(Row::linear(format!("{folder}.linear"), format!("dense.{}", self.folders.len())));
+        self.config.dense.push(dense);
+        self.folders.push(folder);
+    }
 }
 
 /// The folder of a module is one beside `modules.json`.
-fn own_folder(folder: &Path, name: &str, modules: &Path) -> Result<std::path::PathBuf, InputError> {
+fn own_folder(folder: &Path, name: &str, modules: &Path) -> Result<PathBuf, InputError> {
     let is_plain = !name.is_empty() && !name.contains(['/', '\\']) && name != "..";
     match is_plain {
         true => Ok(folder.join(name)),
@@ -62,25 +99,72 @@ fn own_folder(folder: &Path, name: &str, modules: &Path) -> Result<std::path::Pa
     }
 }
 
-fn pooling(folder: &Path) -> Result<PoolingConfig, TaskError> {
+fn pooling(folder: &Path) -> Result<Vec<PoolingConfig>, TaskError> {
     let path = folder.join("config.json");
     let keys: Map<String, Value> = read_json(&path, JSON_LIMIT)?;
     let flags = keys.iter().filter(|(_, value)| **value == Value::Bool(true)).map(|(key, _)| key.as_str());
-    let mut modes: Vec<&str> = flags.filter_map(|key| key.strip_prefix("pooling_mode_")).collect();
-    modes.extend(keys.get("pooling_mode").and_then(Value::as_str));
-    match modes[..] {
-        ["cls_token" | "cls"] => Ok(PoolingConfig::Class),
-        ["mean_tokens" | "mean"] => Ok(PoolingConfig::Mean),
-        ["max_tokens" | "max"] => Ok(PoolingConfig::Max),
-        _ => {
-            let found: Vec<String> = modes.iter().map(ToString::to_string).collect();
-            let problem =
-                format!("asks for the pooling {}", if found.is_empty() { "none".into() } else { listed(&found) });
-            Err(InputError::in_file(&path, problem)
-                .advise("known are cls_token, mean_tokens or max_tokens, one alone")
-                .into())
+    let mut modes: Vec<String> = flags.filter_map(|key| key.strip_prefix("pooling_mode_").map(Into::into)).collect();
+    // Newer files have one key, of one way or of several.
+    match keys.get("pooling_mode") {
+        Some(Value::Array(several)) => modes.extend(several.iter().filter_map(Value::as_str).map(Into::into)),
+        one => modes.extend(one.and_then(Value::as_str).map(Into::into)),
+    }
+    let is = |known: &str, mode: &str| {
+        known == mode || known.strip_suffix("_tokens").or(known.strip_suffix("_token")) == Some(mode)
+    };
+    let found: Vec<PoolingConfig> =
+        POOLINGS.iter().filter(|(known, _)| modes.iter().any(|mode| is(known, mode))).map(|(_, way)| *way).collect();
+    if found.is_empty() || found.len() != modes.len() {
+        let asked = if modes.is_empty() { "none".into() } else { listed(&modes) };
+        let known = format!("known are {}", listed(POOLINGS.map(|(name, _)| name)));
+        return Err(InputError::in_file(&path, format!("asks for the pooling {asked}")).advise(known).into());
+    }
+    match keys.get("include_prompt") {
+        Some(Value::Bool(false)) => {
+            let problem = "leaves the prompt out of the pooled vector (include_prompt), which is not known here";
+            Err(InputError::in_file(&path, problem).into())
+        }
+        _ => Ok(found),
+    }
+}
+
+fn dense(folder: &Path) -> Result<SentenceDenseConfig, TaskError> {
+    #[derive(Deserialize)]
+    struct Keys {
+        out_features: usize,
+        bias: Option<bool>,
+        activation_function: Option<String>,
+    }
+    let path = folder.join("config.json");
+    let keys: Keys = read_json(&path, JSON_LIMIT)?;
+    let name = keys.activation_function.as_deref().unwrap_or(ACTIVATIONS[0].0);
+    match ACTIVATIONS.iter().find(|(known, _)| *known == name) {
+        Some((_, activation)) => {
+            let (d_out, bias) = (keys.out_features, keys.bias.unwrap_or(true));
+            Ok(SentenceDenseConfig { d_out, bias, activation: *activation })
+        }
+        None => {
+            let problem = format!("has activation_function = \"{}\"", shortened(name));
+            let known = format!("known are {}", listed(ACTIVATIONS.map(|(name, _)| name)));
+            Err(InputError::in_file(&path, problem).advise(known).into())
         }
     }
+}
+
+/// The prompts of `config_sentence_transformers.json`.
+fn read_prompts(folder: &Path, config: &mut SentenceEncoderConfig) -> Result<(), StorageError> {
+    #[derive(Deserialize)]
+    struct Keys {
+        prompts: Option<BTreeMap<String, String>>,
+        default_prompt_name: Option<String>,
+    }
+    let path = folder.join("config_sentence_transformers.json");
+    if path.is_file() {
+        let keys: Keys = read_json(&path, JSON_LIMIT)?;
+        config.prompts = keys.prompts.unwrap_or_default();
+        config.default_prompt = keys.default_prompt_name;
+    }
+    Ok(())
 }
 
 /// The longest text in tokens, where `sentence_bert_config.json` says it.
@@ -115,7 +199,10 @@ mod tests {
     }
 
     fn read(modules: &str, pooling: &str) -> Result<SentenceEncoderConfig, String> {
-        let home = folder(modules, pooling);
+        read_folder(&folder(modules, pooling)).map(|found| found.config)
+    }
+
+    fn read_folder(home: &TempDir) -> Result<Modules, String> {
         let config = SentenceEncoderConfig::new(TextEncoderConfig::bert(9, 4, 2, 1));
         with_modules(config, &HubFolder::open(home.path()).unwrap()).map_err(|error| error.to_string())
     }
@@ -128,22 +215,52 @@ mod tests {
         let normalize =
             format!(r#"{MODULES}, {{"path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}}]"#);
         let found = read(&normalize, r#"{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}"#).unwrap();
-        assert_eq!((found.pooling, found.normalize, found.max_text_len), (PoolingConfig::Class, true, Some(7)));
+        assert_eq!((found.pooling, found.normalize, found.max_text_len), (vec![PoolingConfig::Class], true, Some(7)));
         let found = read(&format!("{MODULES}]"), r#"{"pooling_mode": "max"}"#).unwrap();
-        assert_eq!((found.pooling, found.normalize), (PoolingConfig::Max, false));
+        assert_eq!((found.pooling, found.normalize), (vec![PoolingConfig::Max], false));
+    }
+
+    #[test]
+    fn several_ways_stand_one_behind_the_other_in_their_own_order() {
+        let all = r#"{"pooling_mode_lasttoken": true, "pooling_mode_mean_sqrt_len_tokens": true, "pooling_mode_cls_token": true,
+            "pooling_mode_weightedmean_tokens": true, "include_prompt": true, "word_embedding_dimension": 4}"#;
+        let found = read(&format!("{MODULES}]"), all).unwrap().pooling;
+        let expected =
+            [PoolingConfig::Class, PoolingConfig::MeanSqrtLen, PoolingConfig::WeightedMean, PoolingConfig::Last];
+        assert_eq!(found, expected);
+        let newer = r#"{"pooling_mode": ["mean", "max"]}"#;
+        assert_eq!(read(&format!("{MODULES}]"), newer).unwrap().pooling, [PoolingConfig::Max, PoolingConfig::Mean]);
+    }
+
+    #[test]
+    fn dense_layers_and_prompts_are_read() {
+        let modules = format!(r#"{MODULES}, {{"path": "2_Dense", "type": "sentence_transformers.models.Dense"}}]"#);
+        let home = folder(&modules, r#"{"pooling_mode_mean_tokens": true}"#);
+        let write = |name: &str, text: &str| {
+            fs::create_dir_all(home.path().join(name).parent().unwrap()).unwrap();
+            fs::write(home.path().join(name), text).unwrap();
+        };
+        write("2_Dense/config.json", r#"{"in_features": 4, "out_features": 3, "bias": false}"#);
+        write("config_sentence_transformers.json", r#"{"prompts": {"query": "q: "}, "default_prompt_name": "query"}"#);
+        let found = read_folder(&home).unwrap();
+        let layer = SentenceDenseConfig { d_out: 3, bias: false, activation: Some(HeadActivation::Tanh) };
+        assert_eq!((found.config.dense, found.folders), (vec![layer], vec!["2_Dense".to_string()]));
+        assert_eq!((&*found.config.prompts["query"], found.config.default_prompt.as_deref()), ("q: ", Some("query")));
+        write("2_Dense/config.json", r#"{"out_features": 3, "activation_function": "os.system"}"#);
+        assert!(read_folder(&home).err().unwrap().contains("activation_function = \"os.system\""));
     }
 
     #[test]
     fn what_is_not_known_is_told() {
-        let dense = format!(r#"{MODULES}, {{"path": "2_Dense", "type": "sentence_transformers.models.Dense"}}]"#);
+        let other = format!(r#"{MODULES}, {{"path": "2_LSTM", "type": "sentence_transformers.models.LSTM"}}]"#);
         let mean = r#"{"pooling_mode_mean_tokens": true}"#;
-        assert!(read(&dense, mean).unwrap_err().contains("names the module `sentence_transformers.models.Dense`"));
-        let both = r#"{"pooling_mode_mean_tokens": true, "pooling_mode_max_tokens": true}"#;
-        assert!(
-            read(&format!("{MODULES}]"), both).unwrap_err().contains("asks for the pooling max_tokens, mean_tokens")
-        );
-        let last = r#"{"pooling_mode_lasttoken": true}"#;
-        assert!(read(&format!("{MODULES}]"), last).unwrap_err().contains("asks for the pooling lasttoken"));
+        assert!(read(&other, mean).unwrap_err().contains("names the module `sentence_transformers.models.LSTM`"));
+        let none = r#"{"pooling_mode_mean_tokens": false}"#;
+        assert!(read(&format!("{MODULES}]"), none).unwrap_err().contains("asks for the pooling none"));
+        let unknown = r#"{"pooling_mode": "median"}"#;
+        assert!(read(&format!("{MODULES}]"), unknown).unwrap_err().contains("asks for the pooling median"));
+        let without = r#"{"pooling_mode_mean_tokens": true, "include_prompt": false}"#;
+        assert!(read(&format!("{MODULES}]"), without).unwrap_err().contains("include_prompt"));
         let outside = MODULES.replace("1_Pooling", "../1_Pooling");
         assert!(read(&format!("{outside}]"), mean).unwrap_err().contains("which is not beside it"));
     }

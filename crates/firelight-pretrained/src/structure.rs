@@ -9,7 +9,7 @@ use firelight_classification::{
     SentenceEncoder, SentenceEncoderConfig, SpanReader, SpanReaderConfig, TEXT_ENCODER_TASK, TOKEN_CLASSIFICATION_TASK,
     TextClassifier, TextClassifierConfig, TokenClassifier, TokenClassifierConfig,
 };
-use firelight_core::{ConfigError, ParameterEntry, ParameterReport, TransformerConfig};
+use firelight_core::{AdapterConfig, ConfigError, ParameterEntry, ParameterReport, TransformerConfig};
 use firelight_data::Normalization;
 use firelight_language::{LanguageModel, LanguageModelConfig};
 use firelight_seq2seq::{Seq2SeqConfig, Seq2SeqModel, Tying};
@@ -77,6 +77,13 @@ macro_rules! structures {
             pub(crate) fn stack_mut(&mut self) -> &mut TransformerConfig {
                 match self {
                     $(Self::$Name(config) => &mut config.$($stack)+,)+
+                }
+            }
+
+            /// Its low-rank adapters, where it has some.
+            pub(crate) fn adapters(&self) -> Option<&AdapterConfig> {
+                match self {
+                    $(Self::$Name(config) => config.$($adapters)+.as_ref(),)+
                 }
             }
 
@@ -187,9 +194,21 @@ impl Structure {
         }
     }
 
+    /// The same without low-rank adapters.
+    pub(crate) fn without_adapters(&self) -> Self {
+        let mut base = self.clone();
+        base.remove_adapters();
+        base
+    }
+
     /// Whether it has a tokenizer.
     pub(crate) fn reads_text(&self) -> bool {
         !matches!(self, Self::Image(_) | Self::ImageEncoder(_))
+    }
+
+    /// Whether it writes text, token by token.
+    pub(crate) fn writes_text(&self) -> bool {
+        matches!(self, Self::Language(_) | Self::Seq2Seq(_))
     }
 
     /// What `config.json` does not say: whether an encoder alone comes with a pooler, and a decoder with a head of its own.

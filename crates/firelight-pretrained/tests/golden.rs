@@ -80,7 +80,7 @@ families! {
     bert: 7;
     deepseek_v3: 2;
     deit: 3;
-    dinov2: 1;
+    dinov2: 2;
     distilbert: 5;
     electra: 5;
     gemma: 1;
@@ -89,12 +89,12 @@ families! {
     gpt2: 2;
     gpt_neox: 2;
     gpt_oss: 1;
-    llama: 5;
+    llama: 7;
     marian: 1;
     mbart: 1;
     mistral: 2;
     mixtral: 1;
-    modernbert: 2;
+    modernbert: 6;
     mpnet: 6;
     olmo2: 1;
     phi3: 2;
@@ -104,6 +104,7 @@ families! {
     roberta: 5;
     smollm3: 1;
     t5: 2;
+    timm: 3;
     vit: 2;
     xlm_roberta: 1;
 }

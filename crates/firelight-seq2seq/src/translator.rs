@@ -1,11 +1,12 @@
 //! A trained model and its tokenizers, loaded from a run folder: lines in, translations out, as many and in the same order.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_core::{ConfigError, Pass};
 use firelight_data::{Batching, Tokenizer, longest_first};
-use firelight_generation::{BeamOptions, Hypothesis, WithVocabulary, beam_search};
+use firelight_generation::{BeamOptions, GenerationDefaults, Hypothesis, WithVocabulary, beam_search};
 use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights};
 use serde::Serialize;
 
@@ -73,12 +74,13 @@ pub struct AlignedTokens {
 pub struct Translator {
     model: Seq2SeqModel,
     vocabulary: Vocabulary,
+    defaults: GenerationDefaults,
 }
 
 impl Translator {
     /// Puts a model and its tokenizers together.
     pub fn new(model: Seq2SeqModel, vocabulary: Vocabulary) -> Self {
-        Self { model, vocabulary }
+        Self { model, vocabulary, defaults: GenerationDefaults::default() }
     }
 
     /// Loads the last weights of a run onto Burn's default device.
@@ -102,7 +104,13 @@ impl Translator {
         check_vocabulary(&config, &vocabulary, &folder)?;
         let mut model = config.init(device);
         load_weights(&mut model, weights)?;
-        Ok(Self::new(model, vocabulary))
+        Ok(Self::new(model, vocabulary).with_defaults(GenerationDefaults::of_file(folder.generation())?))
+    }
+
+    /// What the makers of a published model say of its decoding: which tokens end a translation, begin it, or are not in it.
+    pub fn with_defaults(mut self, defaults: GenerationDefaults) -> Self {
+        self.defaults = defaults;
+        self
     }
 
     /// The model.
@@ -227,9 +235,10 @@ impl Translator {
             .with_beams(options.beams)
             .with_length_penalty(options.length_penalty)
             .with_n_best(options.n_best)
-            .with_stop_tokens([self.vocabulary.ends().target]);
+            .with_stop_tokens(self.stop_tokens());
         beams.validate()?;
-        let model = WithVocabulary::new(&self.model, self.vocabulary.target().vocab_size());
+        let size = self.vocabulary.target().vocab_size();
+        let model = WithVocabulary::new(&self.model, size).with_defaults(&self.defaults);
         let mut found = vec![Vec::new(); sources.len()];
         let mut done = sources.iter().filter(|source| source.is_empty()).count();
         let max_tokens = Batching::TOKENS_TO_READ / options.beams.max(1);
@@ -242,6 +251,11 @@ impl Translator {
             observe(done);
         }
         Ok(found)
+    }
+
+    fn stop_tokens(&self) -> Vec<u32> {
+        let ends = [self.vocabulary.ends().target].into_iter().chain(self.defaults.end_tokens().iter().copied());
+        ends.collect::<BTreeSet<u32>>().into_iter().collect()
     }
 
     fn translation(&self, found: Hypothesis) -> Translation {

@@ -45,7 +45,7 @@ impl Vocabulary {
         Ok(Self { source, target, ends })
     }
 
-    /// Reads the tokenizers of a run folder: one for both sides if they are `joint`, or one each.
+    /// Reads the tokenizers of a run folder: one for both sides if they are `joint` and it holds no other, or one each.
     ///
     /// # Errors
     /// If a file is missing, cannot be read, is no tokenizer, or has no tokens for begin and end.
@@ -55,7 +55,8 @@ impl Vocabulary {
             let problem = "is missing, the tokenizer of the source: restore the file that belongs to this run";
             return Err(InputError::in_file(&source, problem).into());
         }
-        let source = (!joint).then(|| Tokenizer::load(&source)).transpose()?;
+        // Two tokenizers may have one vocabulary of ids, as Marian's.
+        let source = source.is_file().then(|| Tokenizer::load(&source)).transpose()?;
         Ok(Self::of(source, Tokenizer::load(folder.tokenizer())?)?)
     }
 

@@ -17,6 +17,7 @@
 mod files;
 mod images;
 mod mutation;
+mod published;
 mod recipes;
 mod run;
 
@@ -62,7 +63,7 @@ enum Names {
 
 /// All readers, by kind.
 pub fn readers() -> Vec<Reader> {
-    [files::readers(), images::readers(), recipes::readers(), run::readers()].concat()
+    [files::readers(), images::readers(), published::readers(), recipes::readers(), run::readers()].concat()
 }
 
 /// A folder in which a reader is tried.

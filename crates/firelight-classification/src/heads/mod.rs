@@ -5,6 +5,7 @@ mod replaced_token;
 mod sequence;
 mod span;
 mod token;
+mod transform;
 
 use burn::tensor::Tensor;
 use burn::tensor::activation::{relu, tanh};
@@ -16,6 +17,7 @@ pub use replaced_token::ReplacedTokenHead;
 pub use sequence::{SequenceHead, SequenceHeadConfig};
 pub use span::{Span, SpanHead, SpanHeadConfig, SpanLogits};
 pub use token::{TokenHead, TokenHeadConfig};
+pub use transform::{HeadTransform, HeadTransformConfig};
 
 /// The activation function of a head's dense layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,6 +9,7 @@ use burn::tensor::{Bool, Tensor};
 use firelight_core::{Init, Linear, LinearConfig, ParamBuilder, dropout};
 use serde::{Deserialize, Serialize};
 
+use super::transform::{HeadTransform, HeadTransformConfig};
 use crate::pooling::{Pooler, PoolerConfig};
 
 /// Configuration of a [`SequenceHead`].
@@ -20,12 +21,15 @@ pub struct SequenceHeadConfig {
     /// Dropout of that vector. Default: 0.
     #[serde(default)]
     pub dropout: f64,
+    /// Layers between the vector and the answer. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transform: Option<HeadTransformConfig>,
 }
 
 impl SequenceHeadConfig {
     /// A head without dropout.
     pub fn new(pooler: PoolerConfig) -> Self {
-        Self { pooler, dropout: 0.0 }
+        Self { pooler, dropout: 0.0, transform: None }
     }
 
     /// Sets the dropout of the text's vector.
@@ -34,10 +38,18 @@ impl SequenceHeadConfig {
         self
     }
 
+    /// Puts layers between the vector and the answer.
+    pub fn with_transform(mut self, transform: Option<HeadTransformConfig>) -> Self {
+        self.transform = transform;
+        self
+    }
+
     /// Builds the head at the builder's path.
     pub fn init_with(&self, [d_model, outputs]: [usize; 2], init: Init, params: &ParamBuilder) -> SequenceHead {
+        let transform = |config: HeadTransformConfig| config.init_with(d_model, init, &params.scope("transform"));
         SequenceHead {
             pooler: self.pooler.init_with(d_model, init, &params.scope("pooler")),
+            transform: self.transform.map(transform),
             output: LinearConfig::new(d_model, outputs).with_init(init).init_with(&params.scope("output")),
             dropout: DropoutConfig::new(self.dropout).init(),
         }
@@ -49,6 +61,8 @@ impl SequenceHeadConfig {
 pub struct SequenceHead {
     /// The vector of the text.
     pub pooler: Pooler,
+    /// Layers between the vector and the answer.
+    pub transform: Option<HeadTransform>,
     /// `[D, C]`.
     pub output: Linear,
     dropout: Dropout,
@@ -59,6 +73,7 @@ impl SequenceHead {
     /// - `hidden`: `[B, T, D]`, `padding`: `[B, T]`, true where a text has ended; output: `[B, C]`
     pub fn forward(&self, hidden: Tensor<3>, padding: Option<&Tensor<2, Bool>>) -> Tensor<2> {
         let pooled = self.pooler.forward(hidden, padding);
+        let pooled = self.transform.iter().fold(pooled, |pooled, transform| transform.forward(pooled));
         self.output.forward(dropout(&self.dropout, pooled))
     }
 }

@@ -9,24 +9,36 @@ use burn::tensor::{Bool, Int, Tensor, TensorReadError};
 use firelight_core::{Init, Linear, LinearConfig, ParamBuilder};
 use serde::{Deserialize, Serialize};
 
+use super::transform::{HeadTransform, HeadTransformConfig};
+
 /// The score of a token that is padding: no softmax gives it a weight, and no sum of two overflows.
 const HIDDEN: f32 = -1e30;
 
-/// Configuration of a [`SpanHead`], which has no choices.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SpanHeadConfig {}
+/// Configuration of a [`SpanHead`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpanHeadConfig {
+    /// Layers before the scores. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transform: Option<HeadTransformConfig>,
+}
 
 impl SpanHeadConfig {
     /// Builds the head for vectors of `d_model` numbers at the builder's path.
     pub fn init_with(&self, d_model: usize, init: Init, params: &ParamBuilder) -> SpanHead {
-        SpanHead { output: LinearConfig::new(d_model, 2).with_init(init).init_with(&params.scope("output")) }
+        let transform = |config: HeadTransformConfig| config.init_with(d_model, init, &params.scope("transform"));
+        SpanHead {
+            transform: self.transform.map(transform),
+            output: LinearConfig::new(d_model, 2).with_init(init).init_with(&params.scope("output")),
+        }
     }
 }
 
 /// Scores every token as the first and as the last of an answer.
 #[derive(Module, Debug)]
 pub struct SpanHead {
+    /// Layers before the scores.
+    pub transform: Option<HeadTransform>,
     /// `[D, 2]`.
     pub output: Linear,
 }
@@ -35,6 +47,7 @@ impl SpanHead {
     /// # Shapes
     /// - `hidden`: `[B, T, D]`, `padding`: `[B, T]`, true where a text has ended
     pub fn forward(&self, hidden: Tensor<3>, padding: Option<&Tensor<2, Bool>>) -> SpanLogits {
+        let hidden = self.transform.iter().fold(hidden, |hidden, transform| transform.forward(hidden));
         let scores = self.output.forward(hidden); // [B, T, 2]
         let side = |side: usize| -> Tensor<2> {
             let scores = scores.clone().narrow(2, side, 1).squeeze_dim(2);

@@ -79,7 +79,7 @@ impl TokenModelRecipe {
         TokenClassifierConfig {
             labels: tags,
             encoder: TextEncoderConfig { vocab_size, n_segments, adapters, transformer },
-            head: TokenHeadConfig { dropout: head_dropout },
+            head: TokenHeadConfig { dropout: head_dropout, transform: None },
         }
     }
 }

@@ -27,6 +27,12 @@ pub(crate) struct Embed {
     /// Text to turn into a vector
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
+    /// Text to put in front of each text, such as "query: "
+    #[arg(long, value_name = "TEXT", conflicts_with = "prompt_name")]
+    prompt: Option<String>,
+    /// Name of a prompt that the model comes with, to put in front of each text
+    #[arg(long, value_name = "NAME")]
+    prompt_name: Option<String>,
     /// Print the cosine similarity of each text with TEXT, from -1 to 1, instead of vectors
     #[arg(long, value_name = "TEXT")]
     similarity: Option<String>,
@@ -39,7 +45,7 @@ impl Embed {
     pub(crate) fn run(self) -> Result<()> {
         self.model.is_for("embed")?;
         let mut texts = Texts::new(self.text.as_deref(), self.file.as_deref())?;
-        let embedder = self.model.load(Embedder::load_from)?;
+        let embedder = self.embedder()?;
         let other = self.similarity.as_ref().map(|text| embedder.embed(&[text])).transpose()?;
         texts.answer(|before, some| {
             let found = embedder.embed_after(before, some)?;
@@ -50,6 +56,15 @@ impl Embed {
                 }
                 None => some.iter().zip(&found).map(|(text, vector)| self.shown(text, vector)).collect(),
             })
+        })
+    }
+
+    fn embedder(&self) -> Result<Embedder> {
+        let embedder = self.model.load(Embedder::load_from)?;
+        Ok(match (&self.prompt, &self.prompt_name) {
+            (Some(prompt), _) => embedder.with_prompt(prompt),
+            (None, Some(name)) => embedder.with_prompt_name(name)?,
+            (None, None) => embedder,
         })
     }
 

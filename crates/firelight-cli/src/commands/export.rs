@@ -12,7 +12,7 @@ Example:
   firelight export runs/stories-1 --to stories
   python -c \"import transformers; print(transformers.AutoModelForCausalLM.from_pretrained('stories'))\"";
 
-/// Write the model of a run as Hugging Face has it: config.json, model.safetensors and the tokenizer
+/// Write the model of a run, or its adapters alone, as Hugging Face and PEFT have them, with the tokenizer
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Export {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use firelight::pretrained::PublishedModel;
+use firelight::pretrained::{PublishedModel, locate};
 
 use crate::failure::Mistake;
 use crate::output;
@@ -12,14 +12,15 @@ const EXAMPLES: &str = "\
 Examples:
   firelight import ~/models/gpt2 --out runs/gpt2
   firelight import ~/models/gpt2 --report | less
+  firelight import openai-community/gpt2@main --out runs/gpt2
   firelight generate runs/gpt2 --prompt \"The meaning of life is\"";
 
 /// Convert a published model, a folder with config.json, weights and tokenizer.json, to a run folder
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Import {
-    /// Folder of the published model
-    folder: PathBuf,
+    /// Folder of the published model, or its name on the hub of Hugging Face
+    model: PathBuf,
     /// Run folder to write; it must be new or empty
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -31,7 +32,8 @@ pub(crate) struct Import {
 impl Import {
     pub(crate) fn run(self) -> Result<()> {
         ensure!(self.out.is_some() || self.report, Mistake("name the run folder to write: --out DIR".into()));
-        let model = PublishedModel::open(&self.folder)?;
+        let folder = locate(&self.model, |told| output::note(format_args!("{told}")))?;
+        let model = PublishedModel::open(folder)?;
         if self.report {
             output::print(&(model.report().join("\n") + "\n"))?;
         }

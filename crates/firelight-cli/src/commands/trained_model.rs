@@ -16,7 +16,7 @@ use crate::output;
 
 #[derive(clap::Args)]
 pub(super) struct TrainedModel {
-    /// Run folder of the model, folder of a published model, or its name on the hub if it is downloaded
+    /// Run folder of the model, folder of a published model, or its name on the hub of Hugging Face
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     #[arg(skip)]
@@ -79,8 +79,7 @@ impl TrainedModel {
 
 /// The run folder of what a user calls a model; a published one is converted first, once.
 pub(super) fn converted(model: &Path) -> Result<PathBuf> {
-    let tell = |run: &Path| output::note(format_args!("converting `{}` to `{}`", model.display(), run.display()));
-    Ok(run_folder(model, &import_cache(), tell)?)
+    Ok(run_folder(model, &import_cache(), |told| output::note(format_args!("{told}")))?)
 }
 
 /// The step and the file of a checkpoint, in words.

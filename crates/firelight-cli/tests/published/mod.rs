@@ -75,7 +75,7 @@ fn mistakes_with_published_models_are_told() {
     firelight(["export", &run, "--to", &path("exported")]).fails(USER, &["is not empty; choose another folder"]);
     firelight(["import", &path("exported")]).fails(USER, &["name the run folder to write: --out DIR"]);
     firelight(["import", &run, "--out", &path("again")]).fails(USER, &["lacks the key `model_type`"]);
-    firelight(["import", &path("none"), "--out", &path("again")]).fails(USER, &["cannot read `", "config.json"]);
+    firelight(["import", &path("none"), "--out", &path("again")]).fails(USER, &["there is no folder `"]);
     firelight(["generate", "no/such", "--prompt", "A"])
         .fails(USER, &["there is no folder `no/such`", "hf download no/such"]);
     firelight(["generate", "../no/such", "--prompt", "A"]).fails(USER, &["there is no folder `../no/such`"]);

@@ -27,7 +27,7 @@ pub(crate) struct Model {
 pub(crate) fn command<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_firelight"));
     // As a developer's shell has it: messages must stay one line even then.
-    command.args(args).env("RUST_BACKTRACE", "1").stdin(Stdio::null());
+    command.args(args).env("RUST_BACKTRACE", "1").env("HF_HUB_OFFLINE", "1").stdin(Stdio::null());
     command
 }
 

@@ -54,6 +54,8 @@ pub struct TransformerConfig {
     pub norm: NormConfig,
     /// Normalises the embeddings, positions included, before the first layer, as BERT. Default: false.
     pub embedding_norm: bool,
+    /// Whether a norm stands behind the last layer. Default: in all but post-norm stacks; PyTorch's own `nn.Transformer` has it in those, too.
+    pub final_norm: Option<bool>,
     /// Embeddings of another width than `d_model`, and the layer that leads to it. Default: none.
     pub embedding_projection: Option<EmbeddingProjectionConfig>,
     /// Dropout of the embeddings. Default: 0.
@@ -77,6 +79,7 @@ impl TransformerConfig {
             position: PositionConfig::default(),
             norm: NormConfig::default(),
             embedding_norm: false,
+            final_norm: None,
             embedding_projection: None,
             embedding_dropout: 0.0,
             stochastic_depth: 0.0,
@@ -146,6 +149,12 @@ impl TransformerConfig {
     /// Sets whether the embeddings are normalised before the first layer.
     pub fn with_embedding_norm(mut self, embedding_norm: bool) -> Self {
         self.embedding_norm = embedding_norm;
+        self
+    }
+
+    /// Sets whether a norm stands behind the last layer, whatever its placement.
+    pub fn with_final_norm(mut self, final_norm: impl Into<Option<bool>>) -> Self {
+        self.final_norm = final_norm.into();
         self
     }
 

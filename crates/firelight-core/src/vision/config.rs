@@ -25,6 +25,9 @@ pub enum ImagePooling {
     Distilled,
     /// The same two tokens, and one head, on the class token: DeiT trained further without a teacher.
     ClassOfDistilled,
+    /// A class token, and beside its vector the mean of the patches, as classifiers on DINOv2 have it (Oquab et al. 2023, §B.3,
+    /// <https://arxiv.org/abs/2304.07193>).
+    ClassAndMean,
 }
 
 impl ImagePooling {
@@ -32,9 +35,14 @@ impl ImagePooling {
     pub fn tokens(self) -> usize {
         match self {
             Self::Mean => 0,
-            Self::ClassToken => 1,
+            Self::ClassToken | Self::ClassAndMean => 1,
             Self::Distilled | Self::ClassOfDistilled => 2,
         }
+    }
+
+    /// Vectors side by side in what stands for the image.
+    pub fn parts(self) -> usize {
+        if self == Self::ClassAndMean { 2 } else { 1 }
     }
 }
 
@@ -239,6 +247,7 @@ impl VisionTransformerConfig {
             transformer: self.transformer.init_with(&params.scope("transformer")),
             head: (self.n_classes > 0).then(|| self.head(params)),
             grid: [rows, columns],
+            mean_beside: self.pooling == ImagePooling::ClassAndMean,
             patch_position: self.patch_position,
             coordinates: self.has_axes().then_some(self.patch_coordinates),
         }
@@ -251,7 +260,8 @@ impl VisionTransformerConfig {
     }
 
     fn head(&self, params: &ParamBuilder) -> Linear {
-        let head = LinearConfig::new(self.transformer.d_model, self.n_classes).with_init(self.transformer.init.weight);
+        let width = self.transformer.d_model * self.pooling.parts();
+        let head = LinearConfig::new(width, self.n_classes).with_init(self.transformer.init.weight);
         head.init_with(&params.without_adapters().scope("head"))
     }
 }

@@ -29,6 +29,11 @@ impl Frame {
         self.single[0].len()
     }
 
+    /// The tokens in front of a text that stands alone.
+    pub fn front(&self) -> &[u32] {
+        &self.single[0]
+    }
+
     /// Puts the tokens around ids, and tells where the second segment begins: behind the end, where there is none.
     pub fn put(&self, first: &[u32], second: Option<&[u32]>) -> (Vec<u32>, usize) {
         let ([before, after], [front, middle, back]) = (&self.single, &self.pair);

@@ -17,6 +17,7 @@ mod goldens;
 mod kind;
 mod offsets;
 mod roles;
+mod sentence_piece;
 mod special;
 mod unigram;
 mod vocabulary;

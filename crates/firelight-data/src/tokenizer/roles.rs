@@ -226,6 +226,18 @@ impl Tokenizer {
         ))
     }
 
+    /// Gives a role to a token, whatever the file says.
+    ///
+    /// # Errors
+    /// Fails if the id is no token.
+    pub fn with_role(mut self, role: SpecialRole, id: u32) -> Result<Self, DataError> {
+        match self.token(id) {
+            Some(_) => self.roles.0[role as usize] = Some(id),
+            None => return Err(DataError::Tokenizer { reason: format!("it has no token {id} for the {role}") }),
+        }
+        Ok(self)
+    }
+
     /// Adds a special token for each of these roles that has none, with the next ids behind the vocabulary, in this order.
     ///
     /// # Errors
@@ -304,6 +316,16 @@ mod tests {
             format!("the tokenizer `{}` has no separator token, and no special token at all", path.display());
         assert!(error.is_user_error() && error.to_string().starts_with(&expected), "{error}");
         assert!(error.to_string().contains("\"sep_token\""), "{error}");
+    }
+
+    #[test]
+    fn a_role_that_is_given_stays_with_the_tokenizer() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("tokenizer.json");
+        bytes(&["<pad>", "</s>"]).with_role(Begin, 256).unwrap().save(&path).unwrap();
+        let loaded = Tokenizer::load(&path).unwrap();
+        assert_eq!((loaded.role(Begin), loaded.role(Padding)), (Some(256), Some(256)));
+        assert!(loaded.with_role(End, 999).unwrap_err().to_string().contains("no token 999 for the end"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Tokenizers of folders from before `tokenizer.json`: BERT's `vocab.txt`, and GPT-2's and RoBERTa's `vocab.json` with `merges.txt`. What
-//! they leave unsaid is what the classes of `transformers` say: `BertTokenizer`, `GPT2Tokenizer`, `RobertaTokenizer`.
+//! Tokenizers of folders without `tokenizer.json`: BERT's `vocab.txt`, GPT-2's and RoBERTa's `vocab.json` with `merges.txt`, models of
+//! SentencePiece, and Marian's two of them. What they leave unsaid is what the classes of `transformers` say: `BertTokenizer`,
+//! `GPT2Tokenizer`, `RobertaTokenizer`, `T5Tokenizer` and so on.
 
 use std::path::Path;
 
@@ -7,8 +8,12 @@ use firelight_storage::{InputError, read_json, read_text_file};
 use serde_json::{Map, Value, json};
 
 use super::file::LIMIT;
-use super::{Tokenizer, file, roles};
+use super::{Tokenizer, file, roles, sentence_piece};
 use crate::DataError;
+
+/// Marian's two models of SentencePiece.
+const SOURCE: &str = "source.spm";
+const TARGET: &str = "target.spm";
 
 /// The special tokens of BERT, and those of RoBERTa, by which its files are told from GPT-2's.
 const BERT: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
@@ -16,8 +21,8 @@ const ROBERTA: [&str; 5] = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"];
 const GPT2: [&str; 1] = ["<|endoftext|>"];
 
 impl Tokenizer {
-    /// The tokenizer of a model's folder: its `tokenizer.json`, else what its `vocab.txt`, or its `vocab.json` and `merges.txt`, make; none
-    /// where it has none of them.
+    /// The tokenizer of a model's folder: its `tokenizer.json`, else what its `vocab.txt`, its `vocab.json` and `merges.txt`, or its model
+    /// of SentencePiece make; none where it has none of them. Marian's is that of the target, `target.spm`.
     ///
     /// ```
     /// use firelight_data::Tokenizer;
@@ -34,22 +39,49 @@ impl Tokenizer {
     /// Fails if a file cannot be read, or is no tokenizer.
     pub fn of_folder(folder: impl AsRef<Path>) -> Result<Option<Self>, DataError> {
         let folder = folder.as_ref();
-        let [whole, words, pairs] = ["tokenizer.json", "vocab.txt", "merges.txt"].map(|name| folder.join(name));
+        let [whole, words, pairs, target] =
+            ["tokenizer.json", "vocab.txt", "merges.txt", TARGET].map(|name| folder.join(name));
         if whole.is_file() {
             return Self::load(whole).map(Some);
         }
-        let (path, text) = match (words.is_file(), pairs.is_file()) {
-            (true, _) => (words.clone(), word_piece(&words, lowers(folder)?)?),
-            (_, true) => (pairs.clone(), byte_pairs(&folder.join("vocab.json"), &pairs)?),
-            _ => return Ok(None),
+        let pieces = sentence_piece::FILES.iter().map(|name| folder.join(name)).find(|path| path.is_file());
+        let (path, file) = match pieces {
+            Some(path) => (path.clone(), sentence_piece::tokenizer(&path, folder)?),
+            None if target.is_file() => (target.clone(), sentence_piece::of_pair(&target, &folder.join("vocab.json"))?),
+            None if words.is_file() => (words.clone(), word_piece(&words, lowers(folder)?)?),
+            None if pairs.is_file() => (pairs.clone(), byte_pairs(&folder.join("vocab.json"), &pairs)?),
+            None => return Ok(None),
         };
+        Self::made(&file, &path, &whole).map(Some)
+    }
+
+    /// The tokenizer of the texts to translate, where a model's folder has one of their own: `source_tokenizer.json`, or Marian's
+    /// `source.spm`, whose ids are those of the target's.
+    ///
+    /// # Errors
+    /// Fails if a file cannot be read, or is no tokenizer.
+    pub fn of_source(folder: impl AsRef<Path>) -> Result<Option<Self>, DataError> {
+        let folder = folder.as_ref();
+        let [own, source, whole] = ["source_tokenizer.json", SOURCE, "tokenizer.json"].map(|name| folder.join(name));
+        if own.is_file() {
+            return Self::load(own).map(Some);
+        }
+        if !source.is_file() || whole.is_file() {
+            return Ok(None);
+        }
+        let file = sentence_piece::of_pair(&source, &folder.join("vocab.json"))?;
+        Self::made(&file, &source, &whole).map(Some)
+    }
+
+    /// A tokenizer made of a file that is none itself, with what stands beside it.
+    fn made(file: &Value, path: &Path, whole: &Path) -> Result<Self, DataError> {
         let unfit = |reason: String| {
-            InputError::in_file(&path, format!("makes no tokenizer: {reason}")).advise("download the model again")
+            InputError::in_file(path, format!("makes no tokenizer: {reason}")).advise("download the model again")
         };
-        let mut inner = file::parse(text.to_string().as_bytes()).map_err(unfit)?;
-        let named = roles::beside(&whole)?;
+        let mut inner = file::parse(file.to_string().as_bytes()).map_err(unfit)?;
+        let named = roles::beside(whole)?;
         roles::mark_special(&mut inner, &named);
-        Ok(Some(Self { file: Some(path.as_path().into()), ..Self::of(inner, Some(&named)).map_err(unfit)? }))
+        Ok(Self { file: Some(path.into()), ..Self::of(inner, Some(&named)).map_err(unfit)? })
     }
 }
 

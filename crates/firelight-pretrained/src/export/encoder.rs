@@ -1,6 +1,6 @@
 //! What an encoder is called in `config.json`, by the names of all families at once.
 
-use firelight_classification::{ProblemType, TextEncoderConfig};
+use firelight_classification::{HeadTransformConfig, PoolingConfig, ProblemType, TextEncoderConfig};
 use firelight_core::{Activation, AttentionPattern, LayerConfig, NormConfig, PositionConfig, TransformerConfig};
 use serde_json::{Map, Value, json};
 
@@ -20,10 +20,12 @@ pub(super) fn keys(structure: &Structure, model_type: &str) -> Option<Map<String
         Structure::Sequence(model) => {
             let mut keys = names::labels(&model.labels);
             keys["problem_type"] = json!(problem_type(model.problem_type));
-            (&model.encoder, keys)
+            keys["classifier_pooling"] =
+                if model.head.pooler.pooling == PoolingConfig::Mean { json!("mean") } else { json!("cls") };
+            (&model.encoder, with_bias(keys, model.head.transform))
         }
-        Structure::Token(model) => (&model.encoder, names::labels(&model.labels)),
-        Structure::Span(model) => (&model.encoder, json!({})),
+        Structure::Token(model) => (&model.encoder, with_bias(names::labels(&model.labels), model.head.transform)),
+        Structure::Span(model) => (&model.encoder, with_bias(json!({}), model.head.transform)),
         _ => return None,
     };
     let mut keys = Map::new();
@@ -36,6 +38,12 @@ pub(super) fn keys(structure: &Structure, model_type: &str) -> Option<Map<String
         keys.insert("max_position_embeddings".into(), json!(encoder.transformer.max_seq_len + 2));
     }
     Some(keys)
+}
+
+/// What ModernBERT says of the layers in its heads.
+fn with_bias(mut keys: Value, transform: Option<HeadTransformConfig>) -> Value {
+    keys["classifier_bias"] = json!(transform.map(|transform| transform.bias));
+    keys
 }
 
 fn problem_type(problem: ProblemType) -> &'static str {

@@ -5,7 +5,9 @@ mod decoder;
 mod encoder;
 mod image;
 mod names;
+mod peft;
 mod plain;
+mod sentence;
 mod seq2seq;
 mod write;
 

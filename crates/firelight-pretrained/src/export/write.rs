@@ -1,15 +1,18 @@
 //! The files of an exported model.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::path::Path;
 use std::sync::Mutex;
 
-use firelight_data::{SpecialRole, Tokenizer};
-use firelight_storage::{InputError, Parameters, StorageError, TaskError, replace_file, write_atomic};
+use firelight_data::{ChatTemplate, SpecialRole, Tokenizer};
+use firelight_generation::GenerationDefaults;
+use firelight_storage::{InputError, Parameters, StorageError, TaskError, is_adapter_path, replace_file, write_atomic};
 use safetensors::Dtype;
 use serde_json::{Map, Value, json};
 
+use super::sentence::is_behind;
 use super::{Export, Published, image};
 use crate::Structure;
 use crate::plan::{Part, Table, Written};
@@ -19,28 +22,40 @@ impl Export<'_> {
     pub(crate) fn write(&self) -> Result<(), TaskError> {
         let structure = Structure::of_run(self.run)?;
         let parameters = Parameters::open(self.weights)?;
-        if parameters.have_adapters() {
-            let problem = "describes a model with adapters";
-            return Err(InputError::in_file(&self.run.config(), problem)
-                .advise("merge them first: firelight merge")
-                .into());
+        if let Some(adapters) = structure.adapters().filter(|_| parameters.have_adapters()) {
+            let base = structure.without_adapters();
+            let shapes = shapes(&parameters, |path| is_own(path) && !is_adapter_path(path));
+            let table = Published::of(&base, &shapes, self.run)?.description.table;
+            return self.adapters(&base, adapters, &table, &parameters);
         }
-        let Published { mut config, description } = Published::of(&structure, &parameters.shapes(), self.run)?;
+        let Published { mut config, description } = Published::of(&structure, &shapes(&parameters, is_own), self.run)?;
         let tokenizer = structure.reads_text().then(|| Tokenizer::load(self.run.tokenizer())).transpose()?;
+        let chat = ChatTemplate::of_folder(self.run.path())?;
         config.insert("dtype".into(), json!("float32"));
         config.insert("torch_dtype".into(), json!("float32"));
         self.make_folder()?;
-        self.weights(&description.table, &parameters)?;
+        self.weights(&description.table, &parameters, is_own, &self.to.join("model.safetensors"))?;
         if let Some(tokenizer) = tokenizer {
             add_ids(&mut config, &tokenizer);
             tokenizer.save(self.to.join("tokenizer.json"))?;
-            self.json("tokenizer_config.json", &tokenizer_config(&tokenizer))?;
+            self.json("tokenizer_config.json", &tokenizer_config(&tokenizer, chat.as_ref()))?;
+        }
+        if let Some(source) = Some(self.run.source_tokenizer()).filter(|path| path.is_file()) {
+            Tokenizer::load(source)?.save(self.to.join("source_tokenizer.json"))?;
+        }
+        chat.map_or(Ok(()), |chat| chat.publish(self.to))?;
+        match GenerationDefaults::of_file(self.run.generation())? {
+            nothing if nothing.is_empty() => {}
+            said => self.json("generation_config.json", &serde_json::to_value(said).unwrap_or_default())?,
+        }
+        if let Structure::Encoder(model) = &structure {
+            self.sentence(model, &parameters)?;
         }
         image::preprocessor(&structure).map_or(Ok(()), |value| self.json("preprocessor_config.json", &value))?;
         self.json("config.json", &Value::Object(config))
     }
 
-    fn make_folder(&self) -> Result<(), TaskError> {
+    pub(super) fn make_folder(&self) -> Result<(), TaskError> {
         let is_empty = fs::read_dir(self.to).map_or(true, |mut files| files.next().is_none());
         if !is_empty {
             return Err(InputError::in_file(self.to, "is not empty").advise("choose another folder").into());
@@ -48,30 +63,45 @@ impl Export<'_> {
         Ok(fs::create_dir_all(self.to).map_err(StorageError::io("create the folder", self.to))?)
     }
 
-    fn json(&self, name: &str, value: &Value) -> Result<(), TaskError> {
+    pub(super) fn json(&self, name: &str, value: &Value) -> Result<(), TaskError> {
         let text = serde_json::to_string_pretty(value).map_err(std::io::Error::from);
         let path = self.to.join(name);
         Ok(write_atomic(&path, text.map_err(StorageError::io("write", &path))? + "\n")?)
     }
 
-    fn weights(&self, table: &Table, parameters: &Parameters) -> Result<(), TaskError> {
-        let written = table.written(&parameters.shapes()).map_err(|path| {
+    /// Writes the parameters that are wanted, as a table has them.
+    pub(super) fn weights(
+        &self,
+        table: &Table,
+        parameters: &Parameters,
+        is_wanted: impl Fn(&str) -> bool,
+        path: &Path,
+    ) -> Result<(), TaskError> {
+        let written = table.written(&shapes(parameters, is_wanted)).map_err(|path| {
             InputError::in_file(
                 parameters.path(),
                 format!("holds `{path}`, which no tensor of the family is known for"),
             )
         })?;
-        let path = self.to.join("model.safetensors");
         let failure = Mutex::new(None);
         let tensors = written.iter().map(|tensor| (&tensor.name, Filled { tensor, parameters, failure: &failure }));
         let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
-        Ok(replace_file(&path, |temporary| {
+        Ok(replace_file(path, |temporary| {
             let written = safetensors::serialize_to_file(tensors, Some(metadata), temporary);
             let failed = failure.lock().ok().and_then(|mut failure| failure.take());
             failed.map_or(Ok(()), Err)?;
-            written.map_err(|error| StorageError::io("write", &path)(std::io::Error::other(error.to_string())))
+            written.map_err(|error| StorageError::io("write", path)(std::io::Error::other(error.to_string())))
         })?)
     }
+}
+
+/// Whether a parameter lies in the model's own file.
+fn is_own(path: &str) -> bool {
+    !is_behind(path)
+}
+
+fn shapes(parameters: &Parameters, is_wanted: impl Fn(&str) -> bool) -> BTreeMap<String, Vec<usize>> {
+    parameters.shapes().into_iter().filter(|(path, _)| is_wanted(path)).collect()
 }
 
 /// A tensor of theirs, which is filled with our parameters when the file is written: one at a time is in memory.
@@ -81,15 +111,14 @@ struct Filled<'a> {
     failure: &'a Mutex<Option<StorageError>>,
 }
 
-impl Filled<'_> {
-    fn numbers(&self) -> Result<Vec<f32>, StorageError> {
-        let mut numbers = vec![0.0; self.tensor.shape.iter().product()];
-        for Part { path, view, plus } in &self.tensor.parts {
-            let ours: Vec<f32> = self.parameters.read(path)?.iter().collect();
-            view.write(&ours, &mut numbers, |number| number - plus);
-        }
-        Ok(numbers)
+/// The numbers of a tensor of theirs.
+pub(super) fn numbers(tensor: &Written, parameters: &Parameters) -> Result<Vec<f32>, StorageError> {
+    let mut numbers = vec![0.0; tensor.shape.iter().product()];
+    for Part { path, view, plus } in &tensor.parts {
+        let ours: Vec<f32> = parameters.read(path)?.iter().collect();
+        view.write(&ours, &mut numbers, |number| number - plus);
     }
+    Ok(numbers)
 }
 
 impl safetensors::View for Filled<'_> {
@@ -102,7 +131,7 @@ impl safetensors::View for Filled<'_> {
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        let numbers = self.numbers().unwrap_or_else(|error| {
+        let numbers = numbers(self.tensor, self.parameters).unwrap_or_else(|error| {
             if let Ok(mut failure) = self.failure.lock() {
                 *failure = Some(error);
             }
@@ -129,12 +158,15 @@ fn add_ids(config: &mut Map<String, Value>, tokenizer: &Tokenizer) {
 }
 
 /// What `AutoTokenizer` needs beside `tokenizer.json`.
-fn tokenizer_config(tokenizer: &Tokenizer) -> Value {
+fn tokenizer_config(tokenizer: &Tokenizer, chat: Option<&ChatTemplate>) -> Value {
     let mut config = json!({"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": false});
     for role in SpecialRole::ALL {
         if let Some(token) = tokenizer.role(role).and_then(|id| tokenizer.token(id)) {
             config[role.key()] = json!(token);
         }
+    }
+    for (name, token) in chat.iter().flat_map(|chat| chat.tokens()) {
+        config[name] = json!(token);
     }
     config
 }

@@ -20,6 +20,8 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
         pooler: keys.architecture().ends_with("Model").then_some("albert.pooler"),
         masked: (head_activation(keys, "hidden_act")?, masked),
         sequence: (PoolerConfig::bert(), sequence),
+        outputs: encoder::OUTPUTS,
+        transform: None,
         dropout: keys.or("classifier_dropout_prob", 0.1)?,
     };
     encoder::describe(keys, encoder(keys)?, heads)

@@ -19,6 +19,8 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
         pooler: keys.architecture().ends_with("Model").then_some("bert.pooler.dense"),
         masked: (head_activation(keys, "hidden_act")?, masked),
         sequence: (PoolerConfig::bert(), sequence),
+        outputs: encoder::OUTPUTS,
+        transform: None,
         dropout: head_dropout(keys)?,
     };
     encoder::describe(keys, bert(keys)?, heads)

@@ -11,15 +11,11 @@ use crate::{Description, Keys, Row, Table};
 
 pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     keys.only("use_swiglu_ffn", &json!(false))?;
-    if keys.architecture().contains("For") {
-        return Err(keys.unfit(
-            "architectures",
-            "Dinov2Model: its classifier reads the class token beside the mean of the patches",
-        ));
-    }
+    let has_head = keys.architecture().contains("For");
+    let pooling = if has_head { ImagePooling::ClassAndMean } else { ImagePooling::ClassToken };
     let d_model: usize = keys.or("hidden_size", 768)?;
     let d_ff = d_model.saturating_mul(keys.or("mlp_ratio", 4)?);
-    let mut vit = image::vit(keys, ImagePooling::ClassToken, d_ff, keys.or("layer_norm_eps", 1e-6)?)?;
+    let mut vit = image::vit(keys, pooling, d_ff, keys.or("layer_norm_eps", 1e-6)?)?;
     vit.transformer = vit.transformer.with_layer_scale(keys.or("layerscale_value", 1.0)?);
     let theirs = |name: &str| format!("dinov2.encoder.layer.{{}}.{name}");
     let ours = |name: &str| format!("vit.transformer.blocks.{{}}.{name}");
@@ -31,6 +27,7 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
         Row::linear(theirs("mlp.fc2"), ours("feed_forward.down")),
         Row::tensor(theirs("layer_scale2.lambda1"), ours("feed_forward_scale.gamma")),
         Row::norm("dinov2.layernorm", "vit.transformer.norm"),
+        Row::linear("classifier", "vit.head"),
     ];
     let rows = [embedding_rows("dinov2", &vit), attention_rows("dinov2"), rest].concat();
     let ignored = vec!["dinov2.embeddings.mask_token"];

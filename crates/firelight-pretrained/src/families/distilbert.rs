@@ -17,6 +17,8 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
         pooler: None,
         masked: (head_activation(keys, "activation")?, masked),
         sequence: (PoolerConfig::distilbert(), sequence_rows("pre_classifier", "classifier")),
+        outputs: encoder::OUTPUTS,
+        transform: None,
         dropout: keys.or("seq_classif_dropout", 0.2)?,
     };
     encoder::describe(keys, encoder(keys)?, heads)

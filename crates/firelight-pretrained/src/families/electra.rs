@@ -35,6 +35,8 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
         pooler: None,
         masked: (HeadActivation::Gelu, masked),
         sequence: (dense, sequence_rows("classifier.dense", "classifier.out_proj")),
+        outputs: encoder::OUTPUTS,
+        transform: None,
         dropout: head_dropout(keys)?,
     };
     encoder::describe(keys, encoder.with_stack(|stack| stack.with_embedding_projection(narrow)), heads)

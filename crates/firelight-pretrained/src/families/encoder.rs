@@ -1,9 +1,9 @@
 //! What the families of text encoders have in common: the stack of BERT, and the heads that an encoder can have.
 
 use firelight_classification::{
-    HeadActivation, MaskedLanguageHeadConfig, MaskedLanguageModelConfig, PoolerConfig, ProblemType,
-    SentenceEncoderConfig, SequenceHeadConfig, SpanReaderConfig, TextClassifierConfig, TextEncoderConfig,
-    TokenClassifierConfig,
+    HeadActivation, HeadTransformConfig, MaskedLanguageHeadConfig, MaskedLanguageModelConfig, PoolerConfig,
+    ProblemType, SentenceEncoderConfig, SequenceHeadConfig, SpanHeadConfig, SpanReaderConfig, TextClassifierConfig,
+    TextEncoderConfig, TokenClassifierConfig, TokenHeadConfig,
 };
 use firelight_core::{Activation, NormConfig};
 use firelight_storage::InputError;
@@ -22,19 +22,27 @@ pub(super) struct Heads {
     pub(super) masked: (HeadActivation, Vec<Row>),
     /// What makes the vector of a text for a classifier, and the rows of that head.
     pub(super) sequence: (PoolerConfig, Vec<Row>),
+    /// The last layer of the heads for tokens and for answers.
+    pub(super) outputs: [&'static str; 2],
+    /// Layers before the last one of every head, and their rows.
+    pub(super) transform: Option<(HeadTransformConfig, Vec<Row>)>,
     /// The dropout of heads.
     pub(super) dropout: f64,
 }
+
+/// The last layers of heads, as most families call them.
+pub(super) const OUTPUTS: [&str; 2] = ["classifier", "qa_outputs"];
 
 /// An encoder with the head that `architectures` names.
 pub(super) fn describe(keys: &Keys<'_>, encoder: TextEncoderConfig, heads: Heads) -> Result<Description, InputError> {
     keys.only("is_decoder", &json!(false))?;
     keys.only("add_cross_attention", &json!(false))?;
-    let Heads { mut table, pooler, masked, sequence, dropout } = heads;
+    let Heads { mut table, pooler, masked, sequence, outputs, transform, dropout } = heads;
     let name = keys.architecture().to_string();
     if name.ends_with("LMHeadModel") {
         return Err(unknown_head(keys));
     }
+    let (transform, rows) = transform.map_or((None, Vec::new()), |(config, rows)| (Some(config), rows));
     let structure = match name.split_once("For").map(|(_, head)| head) {
         None => {
             table.rows.extend(pooler.map(|theirs| Row::linear(theirs, "pooler.dense")));
@@ -49,20 +57,22 @@ pub(super) fn describe(keys: &Keys<'_>, encoder: TextEncoderConfig, heads: Heads
             Structure::Masked(MaskedLanguageModelConfig { encoder, head })
         }
         Some("SequenceClassification") => {
-            table.rows.extend(sequence.1);
-            let head = SequenceHeadConfig::new(sequence.0).with_dropout(dropout);
+            table.rows.extend(sequence.1.into_iter().chain(rows));
+            let head = SequenceHeadConfig::new(sequence.0).with_dropout(dropout).with_transform(transform);
             let config = TextClassifierConfig::new(encoder, keys.labels()?).with_head(head);
             Structure::Sequence(config.with_problem_type(problem_type(keys)?))
         }
         Some("TokenClassification") => {
-            table.rows.push(Row::linear("classifier", "head.output"));
+            table.rows.push(Row::linear(outputs[0], "head.output"));
+            table.rows.extend(rows);
             let mut config = TokenClassifierConfig::new(encoder, keys.labels()?);
-            config.head.dropout = dropout;
+            config.head = TokenHeadConfig { dropout, transform };
             Structure::Token(config)
         }
         Some("QuestionAnswering") => {
-            table.rows.push(Row::linear("qa_outputs", "head.output"));
-            Structure::Span(SpanReaderConfig::new(encoder))
+            table.rows.push(Row::linear(outputs[1], "head.output"));
+            table.rows.extend(rows);
+            Structure::Span(SpanReaderConfig { head: SpanHeadConfig { transform }, ..SpanReaderConfig::new(encoder) })
         }
         Some(_) => return Err(unknown_head(keys)),
     };

@@ -30,4 +30,5 @@ pub(crate) mod qwen;
 pub(crate) mod roberta;
 pub(crate) mod smollm3;
 pub(crate) mod t5;
+pub(crate) mod timm;
 pub(crate) mod vit;

@@ -2,7 +2,7 @@
 //!
 //! Source: Warner et al. 2024, §2.1 (<https://arxiv.org/abs/2412.13663>), and `modeling_modernbert.py` of `transformers`.
 
-use firelight_classification::{PoolerConfig, TextEncoderConfig};
+use firelight_classification::{HeadTransformConfig, PoolerConfig, PoolingConfig, TextEncoderConfig};
 use firelight_core::{
     AttentionPattern, LayerConfig, NormConfig, PositionConfig, ProjectionKind, RotaryConfig, TransformerConfig,
 };
@@ -14,32 +14,48 @@ use super::{activation, rope};
 use crate::{Description, Keys, Row, Step, Structure, Table};
 
 pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
-    if keys.architecture().ends_with("Classification") {
-        return Err(
-            keys.unfit("architectures", "another head: those of classifiers have a norm that is not built here yet")
-        );
-    }
+    let rows = vec![Row::linear("head.dense", "head.transform.dense"), Row::norm("head.norm", "head.transform.norm")];
+    let bias = keys.or("classifier_bias", false)?;
+    let transform =
+        HeadTransformConfig { activation: head_activation(keys, "classifier_activation")?, bias, norm: norm(keys)? };
     let masked = masked_rows("head.dense", "head.norm", &["decoder.bias"], "decoder");
     let heads = Heads {
-        table: Table { rows: rows(), prefix: "model.", ignored: vec!["decoder.weight"] },
+        table: Table { rows: self::rows(), prefix: "model.", ignored: vec!["decoder.weight"] },
         pooler: None,
-        masked: (head_activation(keys, "classifier_activation")?, masked),
-        sequence: (PoolerConfig::bert(), Vec::new()),
+        masked: (transform.activation, masked),
+        sequence: (PoolerConfig::plain(pooling(keys)?), vec![Row::linear("classifier", "head.output")]),
+        outputs: ["classifier"; 2],
+        transform: Some((transform, rows)),
         dropout: keys.or("classifier_dropout", 0.0)?,
     };
     let mut found = encoder::describe(keys, encoder(keys)?, heads)?;
     if let Structure::Masked(model) = &mut found.structure {
-        model.head.bias = keys.or("classifier_bias", false)?;
+        model.head.bias = bias;
     }
     Ok(found)
+}
+
+fn norm(keys: &Keys<'_>) -> Result<NormConfig, InputError> {
+    Ok(NormConfig::Layer { epsilon: keys.or("norm_eps", 1e-5)?, bias: keys.or("norm_bias", false)? })
+}
+
+fn pooling(keys: &Keys<'_>) -> Result<PoolingConfig, InputError> {
+    match keys.get::<String>("classifier_pooling")?.as_deref() {
+        Some("cls") | None => Ok(PoolingConfig::Class),
+        Some("mean") => Ok(PoolingConfig::Mean),
+        Some(_) => Err(keys.unfit("classifier_pooling", "cls or mean")),
+    }
 }
 
 fn encoder(keys: &Keys<'_>) -> Result<TextEncoderConfig, InputError> {
     let (d_model, n_heads): (usize, usize) = (keys.or("hidden_size", 768)?, keys.or("num_attention_heads", 12)?);
     let encoder = TextEncoderConfig::new(keys.need("vocab_size")?, d_model, n_heads, keys.layers("num_hidden_layers")?);
-    let norm = NormConfig::Layer { epsilon: keys.or("norm_eps", 1e-5)?, bias: keys.or("norm_bias", false)? };
-    let stack =
-        encoder.transformer.clone().with_norm(norm).with_embedding_norm(true).with_projection(ProjectionKind::Fused);
+    let stack = encoder
+        .transformer
+        .clone()
+        .with_norm(norm(keys)?)
+        .with_embedding_norm(true)
+        .with_projection(ProjectionKind::Fused);
     let stack = stack.with_bias(keys.or("mlp_bias", false)?).with_attention_bias(keys.or("attention_bias", false)?);
     let stack = stack
         .with_d_ff(keys.or("intermediate_size", 1152)?)

@@ -16,6 +16,8 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
         pooler: keys.architecture().ends_with("Model").then_some("mpnet.pooler.dense"),
         masked: (HeadActivation::Gelu, roberta::lm_head_rows()),
         sequence: (PoolerConfig::bert(), sequence_rows("classifier.dense", "classifier.out_proj")),
+        outputs: encoder::OUTPUTS,
+        transform: None,
         dropout: keys.or("hidden_dropout_prob", 0.1)?,
     };
     encoder::describe(keys, encoder(keys)?, heads)

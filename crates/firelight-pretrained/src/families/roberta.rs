@@ -15,6 +15,8 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
         pooler: keys.architecture().ends_with("Model").then_some("roberta.pooler.dense"),
         masked: (HeadActivation::Gelu, lm_head_rows()),
         sequence: (PoolerConfig::bert(), sequence_rows("classifier.dense", "classifier.out_proj")),
+        outputs: encoder::OUTPUTS,
+        transform: None,
         dropout: head_dropout(keys)?,
     };
     encoder::describe(keys, shortened(keys, unread(keys)?, bert(keys)?)?, heads)

@@ -49,10 +49,12 @@ impl HubFolder {
         Self { path, config }
     }
 
-    /// Whether `path` is such a folder: its `config.json` names a `model_type` or `architectures`, which a run folder's does not.
+    /// Whether `path` is such a folder: its `config.json` names a `model_type`, `architectures` or `architecture`, which a run folder's does
+    /// not.
     pub fn is_one(path: impl AsRef<Path>) -> bool {
-        let is_published =
-            |folder: Self| ["model_type", "architectures"].iter().any(|key| folder.config.get(key).is_some());
+        let is_published = |folder: Self| {
+            ["model_type", "architectures", "architecture"].iter().any(|key| folder.config.get(key).is_some())
+        };
         Self::open(path).is_ok_and(is_published)
     }
 
@@ -71,9 +73,10 @@ impl HubFolder {
         &self.config
     }
 
-    /// The family of the model, as Hugging Face calls it.
+    /// The family of the model, as Hugging Face calls it; `timm` where that library's key `architecture` stands in its place.
     pub fn model_type(&self) -> Option<&str> {
-        self.config["model_type"].as_str()
+        let timm = || self.config["architecture"].as_str().map(|_| "timm");
+        self.config["model_type"].as_str().or_else(timm)
     }
 
     /// The class of the model in `transformers`, which says what head it has.

@@ -1,5 +1,6 @@
 //! The tensors of a folder, whatever files they lie in.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -13,8 +14,9 @@ use super::JSON_LIMIT;
 use super::file::{WeightFile, name};
 use crate::View;
 
-const SINGLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
+/// One file of weights, or several and their index, in the order in which they are looked for.
+const FILES: [[&str; 2]; 2] =
+    [["model.safetensors", "model.safetensors.index.json"], ["pytorch_model.bin", "pytorch_model.bin.index.json"]];
 
 /// What a header says of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +32,22 @@ pub struct TensorInfo {
 /// Tensors by their names, in files that are mapped.
 #[derive(Clone, Debug, Default)]
 pub struct Weights {
-    tensors: BTreeMap<String, (TensorInfo, Arc<WeightFile>)>,
+    tensors: BTreeMap<String, Held>,
+}
+
+/// A tensor in its file.
+#[derive(Clone, Debug)]
+struct Held {
+    info: TensorInfo,
+    file: Arc<WeightFile>,
+    /// What the file calls it.
+    name: String,
+}
+
+impl Held {
+    fn bytes(&self) -> Result<Cow<'_, [u8]>, StorageError> {
+        self.file.bytes(&self.name, &self.info)
+    }
 }
 
 #[derive(Deserialize)]
@@ -40,15 +57,18 @@ struct Index {
 
 impl Weights {
     pub(super) fn open(folder: &Path) -> Result<Self, StorageError> {
-        let single = folder.join(SINGLE);
-        match folder.join(INDEX) {
-            index if index.is_file() && !single.is_file() => Self::of_index(folder, &index),
-            _ if !single.is_file() => Err(no_weights(folder)),
-            _ => Self::of_file(&single),
+        for [single, index] in FILES.map(|names| names.map(|name| folder.join(name))) {
+            if single.is_file() {
+                return Self::of_file(&single);
+            }
+            if index.is_file() {
+                return Self::of_index(folder, &index);
+            }
         }
+        Err(no_weights(folder))
     }
 
-    /// The tensors of one safetensors file.
+    /// The tensors of one file: safetensors by its name, else what `torch.save` wrote, a state dict or a whole model. No code in it runs.
     ///
     /// # Errors
     /// If it is missing or damaged.
@@ -78,11 +98,20 @@ impl Weights {
     fn add(&mut self, path: &Path) -> Result<(), StorageError> {
         let (file, found) = WeightFile::open(path)?;
         for (name, info) in found {
-            if let Some((_, other)) = self.tensors.insert(name.clone(), (info, file.clone())) {
-                let problem = format!("holds `{}`, which `{}` holds too", shortened(&name), other.path().display());
+            let held = Held { info, file: file.clone(), name: name.clone() };
+            if let Some(other) = self.tensors.insert(name.clone(), held) {
+                let problem =
+                    format!("holds `{}`, which `{}` holds too", shortened(&name), other.file.path().display());
                 return Err(InputError::in_file(path, problem).advise("download the model again").into());
             }
         }
+        Ok(())
+    }
+
+    /// Adds the tensors of a folder within, under names that begin with its own.
+    pub(crate) fn add_module(&mut self, folder: &Path, module: &str) -> Result<(), StorageError> {
+        let own = Self::open(&folder.join(module))?;
+        self.tensors.extend(own.tensors.into_iter().map(|(name, tensor)| (format!("{module}.{name}"), tensor)));
         Ok(())
     }
 
@@ -93,12 +122,12 @@ impl Weights {
 
     /// What the header says of a tensor.
     pub fn info(&self, name: &str) -> Option<&TensorInfo> {
-        self.tensors.get(name).map(|(info, _)| info)
+        self.tensors.get(name).map(|held| &held.info)
     }
 
     /// The bytes of a tensor, as they lie in the file.
-    pub(crate) fn bytes(&self, name: &str) -> Option<&[u8]> {
-        self.tensors.get(name).map(|(info, file)| file.bytes(info))
+    pub(crate) fn bytes(&self, name: &str) -> Result<Cow<'_, [u8]>, StorageError> {
+        self.tensors.get(name).map_or(Ok(Cow::Borrowed(&[])), Held::bytes)
     }
 
     /// The numbers of a part of a tensor as 32-bit floats, each `plus` a number.
@@ -106,21 +135,21 @@ impl Weights {
     /// # Errors
     /// If there is no such tensor, it does not hold floats, or one is NaN or infinite.
     pub fn read(&self, name: &str, view: &View, plus: f32) -> Result<Vec<f32>, StorageError> {
-        let Some((info, file)) = self.tensors.get(name) else {
+        let Some(held) = self.tensors.get(name) else {
             return Err(InputError::new(format!("there is no tensor `{}`", shortened(name))).into());
         };
         let mut numbers = vec![0.0; view.shape().iter().product()];
-        let (bytes, to) = (file.bytes(info), &mut numbers[..]);
-        match info.dtype {
+        let (bytes, to) = (&*held.bytes()?, &mut numbers[..]);
+        match held.info.dtype {
             Dtype::F32 => view.read(bytes.as_chunks().0, to, |number| f32::from_le_bytes(number) + plus),
             Dtype::F64 => view.read(bytes.as_chunks().0, to, |number| f64::from_le_bytes(number) as f32 + plus),
             Dtype::F16 => view.read(bytes.as_chunks().0, to, |number| f16::from_le_bytes(number).to_f32() + plus),
             Dtype::BF16 => view.read(bytes.as_chunks().0, to, |number| bf16::from_le_bytes(number).to_f32() + plus),
-            other => return Err(tensor_error(file, name, &format!("has the type {}", self::name(other)))),
+            other => return Err(tensor_error(&held.file, name, &format!("has the type {}", self::name(other)))),
         }
         match numbers.iter().all(|number| number.is_finite()) {
             true => Ok(numbers),
-            false => Err(tensor_error(file, name, "has numbers that are NaN or infinite")),
+            false => Err(tensor_error(&held.file, name, "has numbers that are NaN or infinite")),
         }
     }
 }
@@ -148,6 +177,6 @@ fn check_name(index: &Path, file: &str) -> Result<(), InputError> {
 }
 
 fn no_weights(folder: &Path) -> StorageError {
-    let problem = format!("holds no weights: expected {SINGLE} or {INDEX}");
+    let problem = format!("holds no weights: expected one of {}", listed(FILES.concat()));
     InputError::in_file(folder, problem).advise("download them, too").into()
 }

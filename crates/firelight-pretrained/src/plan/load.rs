@@ -129,8 +129,8 @@ impl safetensors::View for Copied<'_> {
         let Source { tensor, view, plus, .. } = self.source;
         let bytes = self.weights.bytes(tensor).unwrap_or_default();
         Cow::Owned(match self.is_kept() {
-            Some(dtype) if dtype.bitsize() == 16 => self.reordered::<2>(bytes),
-            Some(_) => self.reordered::<4>(bytes),
+            Some(dtype) if dtype.bitsize() == 16 => self.reordered::<2>(&bytes),
+            Some(_) => self.reordered::<4>(&bytes),
             None => {
                 let numbers = self.weights.read(tensor, view, *plus).unwrap_or_default();
                 numbers.into_iter().flat_map(f32::to_le_bytes).collect()

@@ -1,10 +1,10 @@
 //! What of a checkpoint does not fit the model that its `config.json` describes, told at once.
 
+use std::path::Path;
+
 use firelight_core::ParameterEntry;
 use firelight_storage::{InputError, TaskError, listed};
 use safetensors::Dtype;
-
-use crate::HubFolder;
 
 /// Names of one kind that are told, at most.
 const SHOWN: usize = 20;
@@ -54,7 +54,7 @@ impl Misfit {
 
     /// # Errors
     /// If there is anything.
-    pub(super) fn check(self, folder: &HubFolder) -> Result<(), TaskError> {
+    pub(super) fn check(self, place: &Path, model: &str, advice: &str) -> Result<(), TaskError> {
         let kinds = [
             (self.missing, "missing"),
             (self.unused, "unknown to the model"),
@@ -66,17 +66,14 @@ impl Misfit {
         if kinds.is_empty() {
             return Ok(());
         }
-        let place = folder.path();
-        let problem = "holds weights that do not fit its config.json: ";
         let told = |tell: &dyn Fn(&Kind) -> String| {
-            problem.to_string() + &kinds.iter().map(tell).collect::<Vec<_>>().join(", ")
+            format!("holds weights that do not fit {model}: ") + &kinds.iter().map(tell).collect::<Vec<_>>().join(", ")
         };
-        let advice = "download both again, from one place";
         let whole = told(&|(names, what)| format!("{} {what} ({})", names.len(), listed(names)));
         let whole = InputError::in_file(place, whole).advise(advice);
         let counts = told(&|(names, what)| format!("{} {what}", names.len()));
         let first = InputError::in_file(place, counts).advise(advice).to_string();
-        let lines = std::iter::once(first).chain(kinds.iter().flat_map(|kind| each(folder, kind)));
+        let lines = std::iter::once(first).chain(kinds.iter().flat_map(|kind| each(place, kind)));
         Err(TaskError::from(whole).listing(lines.collect()))
     }
 }
@@ -85,8 +82,8 @@ impl Misfit {
 type Kind = (Vec<String>, &'static str);
 
 /// A line for each name, as far as anybody reads them.
-fn each(folder: &HubFolder, (names, what): &Kind) -> Vec<String> {
-    let place = folder.path().display();
+fn each(place: &Path, (names, what): &Kind) -> Vec<String> {
+    let place = place.display();
     let shown = names.iter().take(SHOWN).map(|name| format!("`{place}`: {what}: {name}"));
     let more = names.len().checked_sub(SHOWN).filter(|more| *more > 0);
     shown.chain(more.map(|more| format!("`{place}`: {what}: {more} more"))).collect()

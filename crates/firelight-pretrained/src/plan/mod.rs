@@ -8,6 +8,7 @@ mod view;
 mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use firelight_core::ParameterEntry;
 use firelight_storage::TaskError;
@@ -64,6 +65,27 @@ impl Plan {
         folder: &HubFolder,
         weights: &Weights,
     ) -> Result<Self, TaskError> {
+        let (plan, misfit) = Self::find(table, parameters, weights);
+        misfit.check(folder.path(), "its config.json", "download both again, from one place")?;
+        Ok(plan)
+    }
+
+    /// The same for a module without a `config.json`, in one file.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_file(
+        table: &Table,
+        parameters: &[ParameterEntry],
+        file: &Path,
+        weights: &Weights,
+    ) -> Result<Self, TaskError> {
+        let (plan, misfit) = Self::find(table, parameters, weights);
+        misfit.check(file, "the module", "build the module as the one whose weights they are")?;
+        Ok(plan)
+    }
+
+    fn find(table: &Table, parameters: &[ParameterEntry], weights: &Weights) -> (Self, Misfit) {
         let (mut plan, mut misfit) = (Self::default(), Misfit::default());
         for parameter in parameters {
             match table.source(parameter, weights) {
@@ -78,8 +100,7 @@ impl Plan {
                 false => misfit.unused(name),
             }
         }
-        misfit.check(folder)?;
-        Ok(plan)
+        (plan, misfit)
     }
 
     /// One line for every parameter, and for every tensor that is left alone: what the option `--report` of the command prints.

@@ -2,6 +2,9 @@
 //!
 //! ```text
 //! recipe.toml  config.json  tokenizer.json  metrics.jsonl
+//! special_tokens_map.json  source_special_tokens_map.json              what special tokens are for, where a tokenizer's file does not say it
+//! generation_config.json                                               how a published model is to be decoded
+//! chat_template.jinja  chat_template.tool_use.jinja  tokenizer_config.json     how it reads conversations, with the tokens of templates
 //! sessions.json                                                        date, wall time and command of every process that trained
 //! report.html                                                          the curves, the recipe and samples on one page
 //! data.tokens  data.documents  data.sources.json                       of a text
@@ -36,6 +39,10 @@ const SOURCES: &str = "data.sources.json";
 const SOURCE_TOKENIZER: &str = "source_tokenizer.json";
 const TRAINING_PAIRS: &str = "training.jsonl";
 const VALIDATION_PAIRS: &str = "validation.jsonl";
+const SPECIAL_TOKENS: &str = "special_tokens_map.json";
+const SOURCE_SPECIAL_TOKENS: &str = "source_special_tokens_map.json";
+const GENERATION: &str = "generation_config.json";
+const CHAT: [&str; 3] = ["chat_template.jinja", "chat_template.tool_use.jinja", "tokenizer_config.json"];
 const IMAGES: &str = "images.idx";
 const IMAGE_INDEX: &str = "images.json";
 const DATASETS: &str = "datasets.json";
@@ -47,8 +54,8 @@ const EVENTS: &str = "tensorboard";
 const INIT: &str = "init.json";
 pub(super) const CHECKPOINTS: &str = "checkpoints";
 
-/// What a run is trained and validated on, and what turns it into tokens.
-const DATA: [&str; 10] = [
+/// What a run is trained and validated on, what turns it into tokens, and how its model is asked.
+const DATA: [&str; 16] = [
     DOCUMENTS,
     SOURCES,
     TOKENS,
@@ -58,6 +65,12 @@ const DATA: [&str; 10] = [
     IMAGES,
     IMAGE_INDEX,
     DATASETS,
+    SPECIAL_TOKENS,
+    SOURCE_SPECIAL_TOKENS,
+    GENERATION,
+    CHAT[0],
+    CHAT[1],
+    CHAT[2],
     TOKENIZER,
 ];
 
@@ -95,6 +108,11 @@ impl ModelFolder {
     /// `source_tokenizer.json`, where the source of pairs has a tokenizer of its own.
     pub fn source_tokenizer(&self) -> PathBuf {
         self.path.join(SOURCE_TOKENIZER)
+    }
+
+    /// `generation_config.json`: how a published model is to be decoded.
+    pub fn generation(&self) -> PathBuf {
+        self.path.join(GENERATION)
     }
 
     /// `training.jsonl`: the pairs that a run is trained on, from which it can be resumed without its files.

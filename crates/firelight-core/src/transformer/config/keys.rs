@@ -119,6 +119,8 @@ macro_rules! define_keys {
             #[serde(default)]
             embedding_norm: bool,
             #[serde(default, skip_serializing_if = "Option::is_none")]
+            final_norm: Option<bool>,
+            #[serde(default, skip_serializing_if = "Option::is_none")]
             embedding_projection: Option<EmbeddingProjectionConfig>,
             #[serde(default)]
             embedding_dropout: f64,
@@ -170,6 +172,7 @@ macro_rules! define_keys {
                     patterns: None,
                     norm: config.norm,
                     embedding_norm: config.embedding_norm,
+                    final_norm: config.final_norm,
                     embedding_projection: config.embedding_projection,
                     embedding_dropout: config.embedding_dropout,
                     stochastic_depth: config.stochastic_depth,
@@ -273,6 +276,7 @@ impl StackKeys {
             position,
             norm,
             embedding_norm,
+            final_norm,
             embedding_projection,
             embedding_dropout,
             stochastic_depth,
@@ -286,6 +290,7 @@ impl StackKeys {
             layers,
             norm,
             embedding_norm,
+            final_norm,
             embedding_projection,
             embedding_dropout,
             stochastic_depth,

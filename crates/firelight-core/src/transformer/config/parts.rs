@@ -27,7 +27,7 @@ impl TransformerConfig {
 
     fn has_final_norm(&self) -> bool {
         let last = self.layers.get(self.n_layers.wrapping_sub(1) % self.layers.len().max(1));
-        last.is_none_or(|layer| layer.block.norm_placement.has_final_norm())
+        self.final_norm.unwrap_or_else(|| last.is_none_or(|layer| layer.block.norm_placement.has_final_norm()))
     }
 
     /// Builds the stack; the device draws the seed: see [`ParamBuilder::random`].

@@ -1,0 +1,130 @@
+//! `generation_config.json`: how the makers of a published model want it decoded.
+//!
+//! Source: `GenerationConfig` of transformers 5, whose names are kept.
+
+use std::path::Path;
+
+use firelight_storage::{StorageError, read_json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// No such file is larger, in bytes.
+const LIMIT: u64 = 1 << 24;
+
+/// What a model's makers say of its decoding. What has no field here is kept as it is.
+///
+/// ```
+/// use firelight_generation::GenerationDefaults;
+///
+/// let text = r#"{"eos_token_id": [2, 32007], "temperature": 0.6}"#;
+/// let defaults: GenerationDefaults = serde_json::from_str(text).unwrap();
+/// assert_eq!(defaults.end_tokens(), [2, 32007]);
+/// assert_eq!(defaults.more["temperature"], 0.6);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct GenerationDefaults {
+    /// Ids that end a text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eos_token_id: Option<Ids>,
+    /// Sequences of ids that are never written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bad_words_ids: Option<Vec<Vec<u32>>>,
+    /// Ids that are never written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suppress_tokens: Option<Vec<u32>>,
+    /// Ids that a text does not begin with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub begin_suppress_tokens: Option<Vec<u32>>,
+    /// The id that a text begins with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forced_bos_token_id: Option<u32>,
+    /// The ids that a text ends with where it is as long as it may be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forced_eos_token_id: Option<Ids>,
+    /// All other keys.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+/// One id, or several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, try_from = "Value")]
+pub enum Ids {
+    /// One.
+    One(u32),
+    /// Several.
+    Several(Vec<u32>),
+}
+
+impl TryFrom<Value> for Ids {
+    type Error = &'static str;
+
+    fn try_from(value: Value) -> Result<Self, Self::Error> {
+        let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
+        let several = || value.as_array()?.iter().map(id).collect::<Option<Vec<u32>>>();
+        let one = id(&value).map(Self::One);
+        one.or_else(|| several().map(Self::Several)).ok_or("expected the id of a token, or a list of ids")
+    }
+}
+
+impl GenerationDefaults {
+    /// Reads a file; nothing is said where there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read, or a key has a value of another kind.
+    pub fn of_file(path: impl AsRef<Path>) -> Result<Self, StorageError> {
+        let path = path.as_ref();
+        if path.is_file() { read_json(path, LIMIT) } else { Ok(Self::default()) }
+    }
+
+    /// Whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Ids that end a text.
+    pub fn end_tokens(&self) -> &[u32] {
+        match &self.eos_token_id {
+            None => &[],
+            Some(Ids::One(id)) => std::slice::from_ref(id),
+            Some(Ids::Several(ids)) => ids,
+        }
+    }
+
+    /// Ids that are never written, whatever stands before them.
+    pub fn banned(&self) -> impl Iterator<Item = u32> {
+        let single = |words: &Vec<u32>| <[u32; 1]>::try_from(words.as_slice()).ok();
+        let words = self.bad_words_ids.iter().flatten().filter_map(single).flatten();
+        words.chain(self.suppress_tokens.iter().flatten().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_is_written_again() {
+        let text = r#"{"bad_words_ids":[[7],[1,2]],"eos_token_id":3,"num_beams":4,"suppress_tokens":[9]}"#;
+        let read: GenerationDefaults = serde_json::from_str(text).unwrap();
+        assert_eq!((read.end_tokens(), read.banned().collect::<Vec<_>>()), (&[3][..], vec![7, 9]));
+        assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::from_str::<Value>(text).unwrap());
+        assert!(!read.is_empty() && GenerationDefaults::of_file("no/such").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_value_of_another_kind_is_told_with_its_file() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("generation_config.json");
+        for (text, expected) in [
+            (r#"{"forced_bos_token_id": "no"}"#, "invalid type"),
+            (r#"{"eos_token_id": [1, -2]}"#, "expected the id of a token, or a list of ids"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = GenerationDefaults::of_file(&path).unwrap_err().to_string();
+            assert!(error.contains("generation_config.json") && error.contains(expected), "{error}");
+        }
+    }
+}

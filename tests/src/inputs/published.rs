@@ -1,0 +1,99 @@
+//! Files of published models: what somebody else wrote, and a network brought.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use firelight::data::{ChatTemplate, Conversation, Tokenizer};
+use firelight::generation::GenerationDefaults;
+use firelight::pretrained::PublishedModel;
+use firelight::storage::TaskError;
+
+use super::{Names, Reader, text_of, written};
+
+pub(super) fn readers() -> Vec<Reader> {
+    let model = |name, file, valid, names| Reader { name, file, valid, read: open, names };
+    vec![
+        model("published-config", "config.json", |home| copied(home, "llama-plain"), Names::Anything),
+        model("published-index", "model.safetensors.index.json", |home| copied(home, "llama-sharded"), Names::Anything),
+        model("published-header", "model.safetensors", |home| copied(home, "bert-base"), Names::Anything),
+        model("published-pickle", "pytorch_model.bin", |home| copied(home, "llama-pickled"), Names::Anything),
+        model("published-timm", "config.json", |home| copied(home, "timm-distilled"), Names::Anything),
+        model("published-modules", "modules.json", sentence_model, Names::Anything),
+        Reader {
+            name: "sentence-piece",
+            file: "spiece.model",
+            valid: sentence_piece,
+            read: |home| text_of(Tokenizer::of_folder(home).and_then(|found| found.map_or(Ok(()), encode))),
+            names: Names::Anything,
+        },
+        Reader {
+            name: "chat-template",
+            file: "chat_template.jinja",
+            valid: templates,
+            read: |home| text_of(ChatTemplate::of_folder(home).and_then(|found| found.map_or(Ok(()), render))),
+            names: Names::Anything,
+        },
+        Reader {
+            name: "generation-config",
+            file: "generation_config.json",
+            valid: |home| {
+                let all =
+                    r#"{"eos_token_id": [1, 2], "bad_words_ids": [[3]], "forced_bos_token_id": 0, "temperature": 0.7}"#;
+                written(home, "generation_config.json", &[all, r#"{"eos_token_id": 1}"#])
+            },
+            read: |home| text_of(GenerationDefaults::of_file(home.join("generation_config.json"))),
+            names: Names::File,
+        },
+    ]
+}
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
+}
+
+/// Copies a tiny model; the file that is damaged lies there.
+fn copied(home: &Path, name: &str) -> Vec<Vec<u8>> {
+    for entry in fs::read_dir(fixtures().join("pretrained").join(name)).expect("a fixture") {
+        let path = entry.expect("a file").path();
+        fs::copy(&path, home.join(path.file_name().expect("a name"))).expect("a file in a scratch folder");
+    }
+    Vec::new()
+}
+
+fn sentence_model(home: &Path) -> Vec<Vec<u8>> {
+    copied(home, "bert-base");
+    fs::create_dir_all(home.join("1_Pooling")).expect("a folder");
+    fs::write(home.join("1_Pooling/config.json"), r#"{"pooling_mode_mean_tokens": true}"#).expect("a file");
+    let module =
+        |path: &str, kind: &str| format!(r#"{{"path": "{path}", "type": "sentence_transformers.models.{kind}"}}"#);
+    let modules = [module("", "Transformer"), module("1_Pooling", "Pooling"), module("2_Normalize", "Normalize")];
+    written(home, "modules.json", &[format!("[{}]", modules.join(", "))])
+}
+
+/// The headers, the plan and every number.
+fn open(home: &Path) -> Result<(), String> {
+    let load = |model: PublishedModel| model.load(&burn::tensor::Device::flex()).map(drop);
+    text_of::<(), TaskError>(PublishedModel::open(home).and_then(load))
+}
+
+fn sentence_piece(home: &Path) -> Vec<Vec<u8>> {
+    let of = |name: &str| fs::read(fixtures().join("sentence_piece").join(name)).expect("a fixture");
+    written(home, "spiece.model", &[of("albert/spiece.model"), of("llama/tokenizer.model")])
+}
+
+fn encode(tokenizer: Tokenizer) -> Result<(), firelight::data::DataError> {
+    let ids = tokenizer.encode("A text, Zürich 🦊\n")?;
+    assert!(tokenizer.decode(&ids).len() < 1 << 20);
+    Ok(())
+}
+
+fn templates(home: &Path) -> Vec<Vec<u8>> {
+    let names = ["lines", "thinking", "channels", "python"];
+    let texts = names.map(|name| fs::read(fixtures().join(format!("chat/templates/{name}.jinja"))).expect("a fixture"));
+    written(home, "chat_template.jinja", &texts)
+}
+
+fn render(template: ChatTemplate) -> Result<(), firelight::data::DataError> {
+    let template = template.with_token("bos_token", "<s>").with_token("eos_token", "</s>");
+    template.render(&Conversation::new([("user", "Hello"), ("assistant", "Hi")])).map(drop)
+}
