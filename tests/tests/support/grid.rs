@@ -122,7 +122,6 @@ fn choices(causal: bool) -> Vec<Choice> {
         choice([None, Some(0.5)], |config, scale| config.each_layer(|layer| layer.block.layer_scale = scale)),
         choice([1.0, 0.5], TransformerConfig::with_residual_scale),
         choice([false, true], TransformerConfig::with_embedding_norm),
-        choice([None, Some(true), Some(false)], TransformerConfig::with_final_norm),
         choice(projections(), TransformerConfig::with_embedding_projection),
         choice([false, true], TransformerConfig::with_share_layers),
         choice([None, Some(false), Some(true)], |config, turns| match turns {
