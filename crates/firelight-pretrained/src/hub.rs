@@ -22,7 +22,7 @@ const WEIGHTS: [&str; 4] =
     ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"];
 
 /// What may stand beside them.
-const FILES: [&str; 18] = [
+const FILES: [&str; 19] = [
     "generation_config.json",
     "preprocessor_config.json",
     "tokenizer.json",
@@ -41,6 +41,7 @@ const FILES: [&str; 18] = [
     "additional_chat_templates/tool_use.jinja",
     "modules.json",
     "sentence_bert_config.json",
+    "config_sentence_transformers.json",
 ];
 
 /// Downloads a model into `cache`; `tell` hears of each file before it comes. Returns the folder of its snapshot.
@@ -203,6 +204,7 @@ mod tests {
             "model.safetensors.index.json",
             "pytorch_model.bin",
             "tokenizer.json",
+            "config_sentence_transformers.json",
             "1_Pooling/config.json",
             "onnx/model.onnx",
             "2_Dense/../config.json",
@@ -212,6 +214,7 @@ mod tests {
             "model-00002-of-00002.safetensors",
             "model.safetensors.index.json",
             "tokenizer.json",
+            "config_sentence_transformers.json",
             "1_Pooling/config.json",
             "config.json",
         ];
