@@ -25,16 +25,16 @@ const LIMIT: u64 = 1 << 24;
 #[serde(default)]
 #[non_exhaustive]
 pub struct GenerationDefaults {
-    /// Ids that end a text.
+    /// TokenIds that end a text.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub eos_token_id: Option<Ids>,
+    pub eos_token_id: Option<TokenIds>,
     /// Sequences of ids that are never written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bad_words_ids: Option<Vec<Vec<u32>>>,
-    /// Ids that are never written.
+    /// TokenIds that are never written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suppress_tokens: Option<Vec<u32>>,
-    /// Ids that a text does not begin with.
+    /// TokenIds that a text does not begin with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub begin_suppress_tokens: Option<Vec<u32>>,
     /// The id that a text begins with.
@@ -42,7 +42,7 @@ pub struct GenerationDefaults {
     pub forced_bos_token_id: Option<u32>,
     /// The ids that a text ends with where it is as long as it may be.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub forced_eos_token_id: Option<Ids>,
+    pub forced_eos_token_id: Option<TokenIds>,
     /// All other keys.
     #[serde(flatten)]
     pub more: Map<String, Value>,
@@ -51,14 +51,14 @@ pub struct GenerationDefaults {
 /// One id, or several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, try_from = "Value")]
-pub enum Ids {
+pub enum TokenIds {
     /// One.
     One(u32),
     /// Several.
     Several(Vec<u32>),
 }
 
-impl TryFrom<Value> for Ids {
+impl TryFrom<Value> for TokenIds {
     type Error = &'static str;
 
     fn try_from(value: Value) -> Result<Self, Self::Error> {
@@ -84,16 +84,16 @@ impl GenerationDefaults {
         *self == Self::default()
     }
 
-    /// Ids that end a text.
+    /// TokenIds that end a text.
     pub fn end_tokens(&self) -> &[u32] {
         match &self.eos_token_id {
             None => &[],
-            Some(Ids::One(id)) => std::slice::from_ref(id),
-            Some(Ids::Several(ids)) => ids,
+            Some(TokenIds::One(id)) => std::slice::from_ref(id),
+            Some(TokenIds::Several(ids)) => ids,
         }
     }
 
-    /// Ids that are never written, whatever stands before them.
+    /// TokenIds that are never written, whatever stands before them.
     pub fn banned(&self) -> impl Iterator<Item = u32> {
         let single = |words: &Vec<u32>| <[u32; 1]>::try_from(words.as_slice()).ok();
         let words = self.bad_words_ids.iter().flatten().filter_map(single).flatten();

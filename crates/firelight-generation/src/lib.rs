@@ -52,7 +52,7 @@ mod mock;
 
 pub use autoregressive::{Autoregressive, DecodeState, WithVocabulary, row_indices};
 pub use beam::{BeamOptions, EarlyStopping, Hypothesis, MAX_BEAMS, beam_search};
-pub use defaults::GenerationDefaults;
+pub use defaults::{GenerationDefaults, TokenIds};
 pub use error::GenerationError;
 pub use generate::{Generated, generate, generate_samples};
 pub use options::{GenerationOptions, RandomSampling, Sampling};
