@@ -25,16 +25,16 @@ const LIMIT: u64 = 1 << 24;
 #[serde(default)]
 #[non_exhaustive]
 pub struct GenerationDefaults {
-    /// TokenIds that end a text.
+    /// Ids that end a text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eos_token_id: Option<TokenIds>,
     /// Sequences of ids that are never written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bad_words_ids: Option<Vec<Vec<u32>>>,
-    /// TokenIds that are never written.
+    /// Ids that are never written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suppress_tokens: Option<Vec<u32>>,
-    /// TokenIds that a text does not begin with.
+    /// Ids that a text does not begin with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub begin_suppress_tokens: Option<Vec<u32>>,
     /// The id that a text begins with.
@@ -84,7 +84,7 @@ impl GenerationDefaults {
         *self == Self::default()
     }
 
-    /// TokenIds that end a text.
+    /// Ids that end a text.
     pub fn end_tokens(&self) -> &[u32] {
         match &self.eos_token_id {
             None => &[],
@@ -93,7 +93,7 @@ impl GenerationDefaults {
         }
     }
 
-    /// TokenIds that are never written, whatever stands before them.
+    /// Ids that are never written, whatever stands before them.
     pub fn banned(&self) -> impl Iterator<Item = u32> {
         let single = |words: &Vec<u32>| <[u32; 1]>::try_from(words.as_slice()).ok();
         let words = self.bad_words_ids.iter().flatten().filter_map(single).flatten();
