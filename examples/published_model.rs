@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 /// What the headers say, before a weight is read.
 fn describe(folder: &Path) -> Result<String, TaskError> {
     let model = PublishedModel::open(folder)?;
-    let stack = model.structure().stack();
+    let stack = model.structure().stacks()[0];
     let parameters: usize = model.plan().sources.values().map(|source| source.shape.iter().product::<usize>()).sum();
     let (layers, width) = (stack.n_layers, stack.d_model);
     Ok(format!("{}: {layers} layers of width {width}, {parameters} parameters\n", model.structure().task()))

@@ -8,8 +8,9 @@ use firelight_training::Apart;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The heads of all tasks on a text encoder: in a run that begins from one of another task its own head begins anew.
-pub(crate) const HEADS: &[&str] = &["head", "next_sentence", "generator"];
+/// The heads of all tasks on a text encoder, and what stands behind one alone: in a run that begins from one of another task its own head
+/// begins anew.
+pub(crate) const HEADS: &[&str] = &["head", "next_sentence", "generator", "pooler", "dense"];
 
 /// The `[model]` section of a task on a text encoder: its own keys, and beside them those of the stack.
 ///

@@ -158,9 +158,11 @@ pub fn export(run: impl AsRef<Path>, checkpoint: &Checkpoint, to: impl AsRef<Pat
 
 /// A model is built before its tensors are compared: a number of layers or experts that no file could hold is not.
 fn check_layers(folder: &HubFolder, structure: &Structure, weights: &Weights) -> Result<(), InputError> {
-    let stack = structure.stack();
-    let experts = stack.layers.iter().filter_map(|layer| layer.block.experts).map(|experts| experts.n_experts).max();
-    let (layers, tensors) = (stack.n_layers, weights.names().count());
+    let stacks = structure.stacks();
+    let parts = stacks.iter().flat_map(|stack| &stack.layers);
+    let experts = parts.filter_map(|layer| layer.block.experts).map(|experts| experts.n_experts).max();
+    let layers = stacks.iter().map(|stack| stack.n_layers).max().unwrap_or_default();
+    let tensors = weights.names().count();
     // Experts are tensors of their own, or lie in the first axis of one.
     let rows = weights.names().filter_map(|name| weights.info(name)?.shape.first().copied());
     let most = rows.fold(tensors, usize::saturating_add);

@@ -23,6 +23,7 @@ pub(crate) const FAMILIES: &[(&str, Describe)] = &[
     ("bart", families::bart::describe),
     ("bert", families::bert::describe),
     ("camembert", families::roberta::describe),
+    ("clip", families::clip::describe),
     ("deepseek_v3", families::deepseek::describe),
     ("deit", families::deit::describe),
     ("dinov2", families::dinov2::describe),
@@ -60,6 +61,9 @@ const REFUSED: &[(&str, &str)] = &[
     ("gemma4", "its layers have embeddings of their own and share keys and values"),
     ("qwen3_next", "its gated delta layers are not converted yet"),
     ("qwen3_5", "its gated delta layers are not converted yet"),
+    ("clip_text_model", "it is one tower of CLIP, of which both are read"),
+    ("clip_vision_model", "it is one tower of CLIP, of which both are read"),
+    ("siglip", "it pools patches by attention"),
     ("mamba", "it has no attention"),
     ("mamba2", "it has no attention"),
 ];

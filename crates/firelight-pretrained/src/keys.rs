@@ -43,19 +43,29 @@ impl<'a> Keys<'a> {
     /// All keys of a folder's `config.json`.
     pub fn of(folder: &'a HubFolder) -> Self {
         // Sentence models name the class that they were pre-trained with, and are the model alone.
-        let named = folder.architecture().unwrap_or(BASE);
-        let is_sentence_model = folder.path().join("modules.json").is_file();
-        let architecture = match named.split_once("For").filter(|_| is_sentence_model) {
-            Some((family, _)) => family.to_string() + BASE,
-            None => named.to_string(),
-        };
-        Self { file: folder.config_path(), section: String::new(), value: folder.config(), architecture }
+        let architecture = folder.architecture().unwrap_or(BASE).to_string();
+        let keys = Self { file: folder.config_path(), section: String::new(), value: folder.config(), architecture };
+        if folder.path().join("modules.json").is_file() { keys.without_head() } else { keys }
+    }
+
+    /// The same keys of the model alone.
+    pub(crate) fn without_head(mut self) -> Self {
+        if let Some((family, _)) = self.architecture.split_once("For") {
+            self.architecture = family.to_string() + BASE;
+        }
+        self
     }
 
     /// The section of a key, where there is one that is no `null`.
     pub fn section(&self, key: &str) -> Option<Self> {
         let value = self.value.get(key).filter(|value| value.is_object())?;
         Some(Self { section: format!("{}{key}.", self.section), value, ..self.clone() })
+    }
+
+    /// The section of a key; where there is none, one that says nothing.
+    pub fn section_or_empty(&self, key: &str) -> Self {
+        let empty = || Self { section: format!("{}{key}.", self.section), value: &Value::Null, ..self.clone() };
+        self.section(key).unwrap_or_else(empty)
     }
 
     /// The value of a key; none where it is missing or `null`.

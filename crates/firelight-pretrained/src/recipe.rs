@@ -12,7 +12,7 @@ const HEAD: &str = "# Written for an imported model: its structure, to begin tra
 /// The recipe of a structure.
 pub(crate) fn recipe(structure: &Structure) -> String {
     let mut keys = json!({ "task": structure.task(), "model": own(structure) });
-    keys["model"].as_object_mut().into_iter().for_each(|model| model.extend(stack(structure.stack())));
+    keys["model"].as_object_mut().into_iter().for_each(|model| model.extend(stack(structure.stacks()[0])));
     let keys = without_nulls(keys);
     HEAD.to_string() + &toml::to_string(&keys).unwrap_or_default()
 }
@@ -51,6 +51,7 @@ fn own(structure: &Structure) -> Value {
         }),
         Structure::Image(model) => image(&model.vit),
         Structure::ImageEncoder(model) => image(&model.vit),
+        Structure::ImageText(model) => image(&model.vit),
         Structure::Span(model) => json!({ "n_segments": model.encoder.n_segments }),
     }
 }
@@ -58,6 +59,7 @@ fn own(structure: &Structure) -> Value {
 fn image(vit: &VisionTransformerConfig) -> Value {
     json!({
         "patch_size": vit.patch_size,
+        "patch_bias": vit.patch_bias,
         "pooling": value(&vit.pooling),
         "patch_position": value(&vit.patch_position),
         "patch_coordinates": value(&vit.patch_coordinates),

@@ -14,16 +14,18 @@ use firelight_data::Normalization;
 use firelight_language::{LanguageModel, LanguageModelConfig};
 use firelight_seq2seq::{Seq2SeqConfig, Seq2SeqModel, Tying};
 use firelight_storage::{Checkpoint, InputError, ModelFolder, StorageError, TaskError, load_weights, shortened};
-use firelight_vision::{IMAGE_ENCODER_TASK, ImageEncoder, ImageEncoderConfig, VisionConfig, VisionModel};
+use firelight_vision::{
+    IMAGE_ENCODER_TASK, IMAGE_TEXT_TASK, ImageEncoder, ImageEncoderConfig, ImageTextConfig, ImageTextModel,
+    VisionConfig, VisionModel,
+};
 
 use crate::{HubFolder, Plan, PublishedModel, Weights};
 
 macro_rules! structures {
-    ($($(#[doc = $doc:literal])+ $Name:ident($Config:ty) => $Model:ty, $task:expr, [$($stack:tt)+], [$($adapters:tt)+];)+) => {
+    ($($(#[doc = $doc:literal])+ $Name:ident($Config:ty) => $Model:ty, $task:expr, [$($($stack:ident).+),+], [$($adapters:tt)+];)+) => {
         /// What a checkpoint is, as its run folder's `config.json` says it.
         #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
-        #[expect(clippy::large_enum_variant, reason = "there is one per checkpoint")]
         pub enum Structure {
             $($(#[doc = $doc])+ $Name($Config),)+
         }
@@ -66,17 +68,17 @@ macro_rules! structures {
                 Err(InputError::in_file(folder.path(), problem).advise("give another model").into())
             }
 
-            /// Its stack.
-            pub fn stack(&self) -> &TransformerConfig {
+            /// Its stacks, first the one that writes or speaks.
+            pub fn stacks(&self) -> Vec<&TransformerConfig> {
                 match self {
-                    $(Self::$Name(config) => &config.$($stack)+,)+
+                    $(Self::$Name(config) => vec![$(&config.$($stack).+),+],)+
                 }
             }
 
-            /// Its stack, to be changed.
-            pub(crate) fn stack_mut(&mut self) -> &mut TransformerConfig {
+            /// Its stacks, to be changed.
+            pub(crate) fn stacks_mut(&mut self) -> Vec<&mut TransformerConfig> {
                 match self {
-                    $(Self::$Name(config) => &mut config.$($stack)+,)+
+                    $(Self::$Name(config) => vec![$(&mut config.$($stack).+),+],)+
                 }
             }
 
@@ -169,11 +171,13 @@ structures! {
     /// One answer for every token.
     Token(TokenClassifierConfig) => TokenClassifier, TOKEN_CLASSIFICATION_TASK, [encoder.transformer], [encoder.adapters];
     /// Writes a target after a source.
-    Seq2Seq(Seq2SeqConfig) => Seq2SeqModel, firelight_seq2seq::TASK, [stacks.decoder], [adapters];
+    Seq2Seq(Seq2SeqConfig) => Seq2SeqModel, firelight_seq2seq::TASK, [stacks.decoder, stacks.encoder], [adapters];
     /// One of several classes for an image.
     Image(VisionConfig) => VisionModel, firelight_vision::TASK, [vit.transformer], [adapters];
     /// Makes vectors of images.
     ImageEncoder(ImageEncoderConfig) => ImageEncoder, IMAGE_ENCODER_TASK, [vit.transformer], [adapters];
+    /// Compares images with texts.
+    ImageText(ImageTextConfig) => ImageTextModel, IMAGE_TEXT_TASK, [vit.transformer, text], [adapters];
     /// The answer to a question as a stretch of the text.
     Span(SpanReaderConfig) => SpanReader, QUESTION_ANSWERING_TASK, [encoder.transformer], [encoder.adapters];
 }
@@ -190,6 +194,7 @@ impl Structure {
             }
             Self::Image(model) => model.normalization = Normalization { mean: Vec::new(), std: Vec::new() },
             Self::ImageEncoder(model) => model.normalization = Normalization { mean: Vec::new(), std: Vec::new() },
+            Self::ImageText(model) => model.normalization = Normalization { mean: Vec::new(), std: Vec::new() },
             _ => {}
         }
     }

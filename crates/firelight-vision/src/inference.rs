@@ -11,7 +11,7 @@ use firelight_storage::{Checkpoint, InputError, ModelFolder, StorageError, TaskE
 use crate::model::{VisionConfig, VisionModel};
 
 /// Images that are read at once: enough to keep the cores busy, few enough for small memories.
-const BATCH: usize = 64;
+pub(crate) const BATCH: usize = 64;
 
 /// What a model says of an image.
 #[derive(Clone, Debug, PartialEq)]

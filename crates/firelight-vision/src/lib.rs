@@ -4,8 +4,9 @@
 //! 2. [`ImageBatch`] and [`ImageBatcher`] (data.rs): normalised images become batches, mixed where that is asked for.
 //! 3. [`VisionTask`] (training.rs): the model as Burn trains it; [`Vision`] (run/) says what recipes mean, so that a [`Run`] is a
 //!    whole training.
-//! 4. [`ImageClassifier`] (inference.rs) loads a run folder and names the class of images; [`Rollout`] (rollout.rs) shows what it
+//! 4. [`ImageClassifier`] (inference.rs) loads a run folder and names the class of images, [`ImageEmbedder`] (embedder.rs) makes vectors of them; [`Rollout`] (rollout.rs) shows what it
 //!    looked at.
+//! 5. [`ImageTextModel`] (image_text/): images and texts in one space, as CLIP; [`ImageTextMatcher`] compares them.
 //!
 //! Without the feature `train` only the model and the classification are built, and `burn-train` is not.
 //!
@@ -21,7 +22,9 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod data;
+mod embedder;
 mod encoder;
+mod image_text;
 mod inference;
 mod model;
 mod rollout;
@@ -33,9 +36,11 @@ mod training;
 #[cfg(feature = "train")]
 pub use burn::train::Interrupter;
 pub use data::{ImageBatch, ImageBatcher, Partners};
+pub use embedder::ImageEmbedder;
 pub use encoder::{ImageEncoder, ImageEncoderConfig};
 #[cfg(feature = "train")]
 pub use firelight_training::RunRequest;
+pub use image_text::{ImageTextConfig, ImageTextMatcher, ImageTextModel, TextTower};
 pub use inference::{Classification, ImageClassifier};
 pub use model::{VisionConfig, VisionModel, VitSize};
 pub use rollout::Rollout;
@@ -51,3 +56,6 @@ pub const TASK: &str = "vision";
 
 /// The name of an encoder of images in `config.json`.
 pub const IMAGE_ENCODER_TASK: &str = "image_encoder";
+
+/// The name of a model of images and texts in `config.json`.
+pub const IMAGE_TEXT_TASK: &str = "image_text";

@@ -94,10 +94,10 @@ impl Task for Classification {
         other_classes(&found.labels, &config.labels)
     }
 
-    /// The pooler of next-sentence prediction, where the classifier's is of the same kind.
+    /// The pooler of next-sentence prediction, or that of a published encoder alone, where the classifier's is of the same kind.
     fn renamed(config: &TextClassifierConfig) -> &'static [(&'static str, &'static str)] {
         match config.head.pooler == PoolerConfig::bert() {
-            true => &[("head.pooler", "next_sentence.pooler")],
+            true => &[("head.pooler", "next_sentence.pooler"), ("head.pooler", "pooler")],
             false => &[],
         }
     }

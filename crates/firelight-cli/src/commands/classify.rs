@@ -25,6 +25,7 @@ Examples:
   firelight classify runs/texts-1 --file reviews.txt --json > labels.jsonl
   firelight classify runs/entities-1 --text \"Ada Lovelace lived in London\"
   firelight classify runs/images-1 --image seven.png --rollout where.png
+  firelight classify openai/clip-vit-base-patch32 --image pet.png --label \"a photo of a cat\" --label \"a photo of a dog\"
 
 The task of the run decides what is printed: labels with probabilities or a number, tags of words, or answers. For a \
 model of text pairs a line holds two texts with a tab between them; for a model that answers questions, a question and its \
@@ -54,14 +55,17 @@ impl Classify {
         self.model.is_for("classify")?;
         let folder = ModelFolder::open(self.model.run_dir()?)?;
         let task = folder.task().map_or_else(|| task_of(&folder.recipe()), Ok)?;
-        if task == vision::TASK {
+        if [vision::TASK, vision::IMAGE_TEXT_TASK].contains(&task.as_str()) {
             let is_text = self.text.is_some() || self.file.is_some();
             ensure!(!is_text, Mistake("--text and --file are for classifiers of texts: give --image".into()));
-            return self.images.run(&self.model, self.json);
+            return match task == vision::TASK {
+                true => self.images.run(&self.model, self.json),
+                false => self.images.run_with_labels(&self.model, self.json),
+            };
         }
         ensure!(
             self.images.is_empty(),
-            Mistake("--image and --rollout are for vision transformers: give --text or --file".into())
+            Mistake("--image, --label and --rollout are for vision transformers: give --text or --file".into())
         );
         let texts = Texts::new(self.text.as_deref(), self.file.as_deref())?;
         match task.as_str() {

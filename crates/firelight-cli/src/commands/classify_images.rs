@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use firelight::data::Image;
-use firelight::vision::{Classification, ImageClassifier};
+use firelight::vision::{Classification, ImageClassifier, ImageTextMatcher};
 use serde_json::{Map, Value, json};
 
 use super::trained_model::TrainedModel;
@@ -17,6 +17,9 @@ pub(super) struct ClassifyImages {
     /// Image to classify (PNG or JPEG), resized to what the model takes; may be repeated
     #[arg(long, value_name = "FILE")]
     pub(super) image: Vec<PathBuf>,
+    /// What an image may show, such as "a photo of a cat", for a model of images and texts; to be repeated
+    #[arg(long, value_name = "TEXT", requires = "image", conflicts_with = "rollout")]
+    pub(super) label: Vec<String>,
     /// Write a PNG of the image beside its attention rollout: bright where the patches count in the answer
     #[arg(long, value_name = "FILE", requires = "image")]
     pub(super) rollout: Option<PathBuf>,
@@ -25,20 +28,49 @@ pub(super) struct ClassifyImages {
 impl ClassifyImages {
     /// Whether none is given.
     pub(super) fn is_empty(&self) -> bool {
-        self.image.is_empty() && self.rollout.is_none()
+        self.image.is_empty() && self.rollout.is_none() && self.label.is_empty()
+    }
+
+    /// A model of images and texts chooses among the labels.
+    pub(super) fn run_with_labels(&self, model: &TrainedModel, as_json: bool) -> Result<()> {
+        let images = self.images()?;
+        ensure!(
+            self.rollout.is_none(),
+            Mistake("--rollout is for classifiers: a model of images and texts has no classes".into())
+        );
+        ensure!(
+            !self.label.is_empty(),
+            Mistake(
+                "the model has no classes of its own: say what an image may show with --label TEXT, several times"
+                    .into()
+            )
+        );
+        let found = model.load(ImageTextMatcher::load_from)?.classify(&images, &self.label)?;
+        self.print(&found, &self.label, as_json)
     }
 
     pub(super) fn run(&self, model: &TrainedModel, as_json: bool) -> Result<()> {
-        ensure!(!self.image.is_empty(), Mistake("give an image to classify with --image FILE".into()));
+        ensure!(
+            self.label.is_empty(),
+            Mistake("--label is for models of images and texts: this one has classes of its own".into())
+        );
+        let images = self.images()?;
         check_picture("--rollout", self.rollout.as_deref(), &self.image)?;
-        let images = self.image.iter().map(Image::open).collect::<Result<Vec<_>, _>>()?;
         let classifier = model.load(ImageClassifier::load_from)?;
         if let (Some(path), [image]) = (&self.rollout, &images[..]) {
             classifier.rollout(image)?.picture(image).write_png(path)?;
             output::note(format_args!("wrote {}", path.display()));
         }
-        let (found, classes) = (classifier.classify(&images)?, classifier.classes());
-        for (path, found) in self.image.iter().map(|path| path.display().to_string()).zip(&found) {
+        self.print(&classifier.classify(&images)?, classifier.classes(), as_json)
+    }
+
+    fn images(&self) -> Result<Vec<Image>> {
+        ensure!(!self.image.is_empty(), Mistake("give an image to classify with --image FILE".into()));
+        Ok(self.image.iter().map(Image::open).collect::<Result<Vec<_>, _>>()?)
+    }
+
+    fn print(&self, found: &[Classification], classes: &[String], as_json: bool) -> Result<()> {
+        for (path, found) in self.image.iter().map(|path| path.display().to_string()).zip(found) {
             output::print(&if as_json { to_json(&path, found, classes) } else { to_text(&path, found) })?;
         }
         Ok(())

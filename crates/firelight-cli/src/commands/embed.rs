@@ -1,21 +1,26 @@
-//! `firelight embed`: texts in, vectors of length 1 out, or how similar each is to one text, as many and in the same order.
+//! `firelight embed`: texts or images in, vectors of length 1 out, or how similar each is to one text, as many and in the same order.
 
 use std::path::PathBuf;
 
-use anyhow::Result;
-use firelight::classification::{Embedder, cosine_similarities};
+use anyhow::{Result, ensure};
+use firelight::classification::cosine_similarities;
+use firelight::data::Image;
 use serde_json::json;
 
+use super::embedder::AnyEmbedder;
 use super::texts::Texts;
 use super::trained_model::TrainedModel;
+use crate::failure::Mistake;
+use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
   firelight embed runs/masked-1 --text \"a fine film\"
   firelight embed runs/masked-1 --file reviews.txt --json > vectors.jsonl
-  firelight embed runs/masked-1 --file reviews.txt --similarity \"a fine film\" | paste - reviews.txt | sort -rn | head";
+  firelight embed runs/masked-1 --file reviews.txt --similarity \"a fine film\" | paste - reviews.txt | sort -rn | head
+  firelight embed openai/clip-vit-base-patch32 --image cat.png --image dog.png --similarity \"a photo of a cat\"";
 
-/// Turn texts into vectors that can be compared; without --file and --text, the lines of the standard input
+/// Turn texts or images into vectors that can be compared; by default the lines of the standard input
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Embed {
@@ -27,16 +32,19 @@ pub(crate) struct Embed {
     /// Text to turn into a vector
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
+    /// Image to turn into a vector (PNG or JPEG), of a model of images; may be repeated
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "file"])]
+    image: Vec<PathBuf>,
     /// Text to put in front of each text, such as "query: "
-    #[arg(long, value_name = "TEXT", conflicts_with = "prompt_name")]
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["prompt_name", "image"])]
     prompt: Option<String>,
     /// Name of a prompt that the model comes with, to put in front of each text
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "image")]
     prompt_name: Option<String>,
-    /// Print the cosine similarity of each text with TEXT, from -1 to 1, instead of vectors
+    /// Print the cosine similarity of each text or image with TEXT, from -1 to 1, instead of vectors
     #[arg(long, value_name = "TEXT")]
     similarity: Option<String>,
-    /// Print one line of JSON for each text: the text and its vector or similarity
+    /// Print one line of JSON for each text or image: its text or file, and its vector or similarity
     #[arg(long)]
     json: bool,
 }
@@ -44,43 +52,61 @@ pub(crate) struct Embed {
 impl Embed {
     pub(crate) fn run(self) -> Result<()> {
         self.model.is_for("embed")?;
+        if !self.image.is_empty() {
+            return self.images();
+        }
         let mut texts = Texts::new(self.text.as_deref(), self.file.as_deref())?;
         let embedder = self.embedder()?;
-        let other = self.similarity.as_ref().map(|text| embedder.embed(&[text])).transpose()?;
+        let other = self.other(&embedder)?;
         texts.answer(|before, some| {
-            let found = embedder.embed_after(before, some)?;
-            Ok(match &other {
-                Some(other) => {
-                    let similar = cosine_similarities(&found, other);
-                    some.iter().zip(&similar).map(|(text, row)| self.shown_similarity(text, row[0])).collect()
+            let found = embedder.texts(before, some)?;
+            Ok(self.shown("text", some, &found, other.as_deref()))
+        })
+    }
+
+    fn images(&self) -> Result<()> {
+        let images = self.image.iter().map(Image::open).collect::<Result<Vec<_>, _>>()?;
+        let embedder = self.embedder()?;
+        let found = embedder.images(&images)?;
+        let names: Vec<String> = self.image.iter().map(|path| path.display().to_string()).collect();
+        Ok(output::print(&self.shown("image", &names, &found, self.other(&embedder)?.as_deref()))?)
+    }
+
+    fn embedder(&self) -> Result<AnyEmbedder> {
+        let embedder = AnyEmbedder::load(&self.model, !self.image.is_empty())?;
+        let has_prompt = self.prompt.is_some() || self.prompt_name.is_some();
+        Ok(match embedder {
+            AnyEmbedder::Texts(embedder) => AnyEmbedder::Texts(match (&self.prompt, &self.prompt_name) {
+                (Some(prompt), _) => embedder.with_prompt(prompt),
+                (None, Some(name)) => embedder.with_prompt_name(name)?,
+                (None, None) => embedder,
+            }),
+            other => {
+                ensure!(!has_prompt, Mistake("--prompt and --prompt-name are for models of texts alone".into()));
+                other
+            }
+        })
+    }
+
+    /// The vector of the text that is compared with all.
+    fn other(&self, embedder: &AnyEmbedder) -> Result<Option<Vec<Vec<f32>>>> {
+        self.similarity.as_ref().map(|text| embedder.texts(0, &[text])).transpose()
+    }
+
+    /// Numbers with a space between them, or an object with what the vector is of, for each.
+    fn shown(&self, kind: &str, names: &[String], vectors: &[Vec<f32>], other: Option<&[Vec<f32>]>) -> String {
+        let lines = names.iter().zip(vectors).map(|(name, vector)| {
+            let similarity = other.map(|other| cosine_similarities(std::slice::from_ref(vector), other)[0][0]);
+            match (similarity, self.json) {
+                (Some(similarity), true) => format!("{}\n", json!({kind: name, "similarity": similarity})),
+                (Some(similarity), false) => format!("{similarity:.4}\n"),
+                (None, true) => format!("{}\n", json!({kind: name, "embedding": vector})),
+                (None, false) => {
+                    let numbers: Vec<String> = vector.iter().map(|number| format!("{number:.6}")).collect();
+                    format!("{}\n", numbers.join(" "))
                 }
-                None => some.iter().zip(&found).map(|(text, vector)| self.shown(text, vector)).collect(),
-            })
-        })
-    }
-
-    fn embedder(&self) -> Result<Embedder> {
-        let embedder = self.model.load(Embedder::load_from)?;
-        Ok(match (&self.prompt, &self.prompt_name) {
-            (Some(prompt), _) => embedder.with_prompt(prompt),
-            (None, Some(name)) => embedder.with_prompt_name(name)?,
-            (None, None) => embedder,
-        })
-    }
-
-    /// Numbers with a space between them, or an object.
-    fn shown(&self, text: &str, vector: &[f32]) -> String {
-        if self.json {
-            return format!("{}\n", json!({"text": text, "embedding": vector}));
-        }
-        let numbers: Vec<String> = vector.iter().map(|number| format!("{number:.6}")).collect();
-        format!("{}\n", numbers.join(" "))
-    }
-
-    fn shown_similarity(&self, text: &str, similarity: f64) -> String {
-        match self.json {
-            true => format!("{}\n", json!({"text": text, "similarity": similarity})),
-            false => format!("{similarity:.4}\n"),
-        }
+            }
+        });
+        lines.collect()
     }
 }

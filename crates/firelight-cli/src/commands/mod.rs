@@ -8,6 +8,7 @@ mod classify_images;
 mod completions;
 mod devices;
 mod embed;
+mod embedder;
 mod evaluate;
 mod export;
 mod fill_mask;

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use firelight::pretrained::{Array, Arrays, Numbers};
+use firelight::data::{Image, ImageShape, Tokenizer, TokenizerConfig};
+use firelight::pretrained::{Array, Arrays, Numbers, View, Weights};
+use serde_json::Value;
 
 use crate::USER;
 use crate::support::{Finished, Model, command, finish, firelight, model, text};
@@ -98,4 +100,94 @@ fn mistakes_with_published_models_are_told() {
     finish(generate).fails(USER, &["model.safetensors` is no whole safetensors file (3 bytes)"]);
     let left = fs::read_dir(cache.join("imported")).map_or(0, |files| files.count());
     assert_eq!(left, 0, "no half of a model is kept");
+}
+
+/// A tiny CLIP with random weights, and a tokenizer of 45 characters with the tokens around a text.
+fn clip(home: &Path) -> String {
+    let [folder, run] = ["clip", "clip-run"].map(|name| home.join(name));
+    fs::create_dir(&folder).unwrap();
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/pretrained/clip-end");
+    for name in ["config.json", "model.safetensors"] {
+        fs::copy(fixture.join(name), folder.join(name)).unwrap();
+    }
+    let characters: String = ('a'..='z').chain('A'..='R').chain([' ']).collect();
+    let tokenizer = Tokenizer::train(&TokenizerConfig::Char, &characters).unwrap();
+    let tokenizer = tokenizer.with_special_tokens(&["<s>", "</s>"]).unwrap().with_frame(45, 46).unwrap().0;
+    tokenizer.save(folder.join("tokenizer.json")).unwrap();
+    firelight(["import", &text(&folder), "--out", &text(&run)]).succeeds();
+    text(&run)
+}
+
+fn pictures(home: &Path) -> [String; 2] {
+    [1, 2].map(|number: usize| {
+        let path = home.join(format!("{number}.png"));
+        let shape = ImageShape::new(3, [12, 15]);
+        let pixels = (0..shape.volume()).map(|place| (place * (number + 5) % 251) as u8).collect();
+        Image::new(shape, pixels).write_png(&path).unwrap();
+        text(&path)
+    })
+}
+
+#[test]
+fn a_model_of_images_and_texts_compares_them() {
+    let home = Model::scratch();
+    let (run, [one, other]) = (clip(home.path()), pictures(home.path()));
+    let labels = ["a cat", "some dog"];
+    let similar = |label| {
+        let found = firelight(["embed", &run, "--image", &one, "--image", &other, "--similarity", label]).succeeds();
+        found.stdout.lines().map(|line| line.parse().unwrap()).collect::<Vec<f64>>()
+    };
+    let [cats, dogs] = labels.map(similar);
+    let weights = Weights::of_file(Path::new(&run).join("model.safetensors")).unwrap();
+    let scale = f64::from(weights.read("log_scale", &View::whole(&[1]), 0.0).unwrap()[0]).exp();
+    let classify = ["classify", &run, "--image", &one, "--image", &other, "--label", labels[0], "--label", labels[1]];
+    let found = firelight(classify.into_iter().chain(["--json"])).succeeds().stdout;
+    let found: Vec<Value> = found.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (image, found) in found.iter().enumerate() {
+        assert_eq!(found["label"], labels[usize::from(dogs[image] > cats[image])]);
+        // Cosines of four digits leave this of what the model multiplies them by.
+        let [cat, dog] = labels.map(|label| found["probabilities"][label].as_f64().unwrap());
+        assert!(((cat / dog).ln() - scale * (cats[image] - dogs[image])).abs() < 2e-4 * scale, "{found} {scale}");
+    }
+    let plain = firelight(classify).succeeds().stdout;
+    assert!(plain.starts_with(&format!("{one}\t{}\t", found[0]["label"].as_str().unwrap())), "{plain}");
+    let vectors = firelight(["embed", &run, "--text", "a cat"]).succeeds().stdout;
+    assert_eq!(vectors.split_whitespace().count(), 10);
+    let exported = text(&home.path().join("exported"));
+    firelight(["export", &run, "--to", &exported]).succeeds();
+    let cache = home.path().join("cache");
+    let mut again = command(["embed", &exported, "--text", "a cat"]);
+    again.env("FIRELIGHT_CACHE", cache);
+    assert_eq!(finish(again).succeeds().stdout, vectors);
+}
+
+#[test]
+fn mistakes_with_images_and_texts_are_told() {
+    let home = Model::scratch();
+    let (run, [one, _]) = (clip(home.path()), pictures(home.path()));
+    firelight(["classify", &run, "--image", &one]).fails(USER, &["say what an image may show with --label TEXT"]);
+    firelight(["classify", &run, "--text", "a"]).fails(USER, &["give --image"]);
+    firelight(["classify", &run, "--label", "a"]).fails(USER, &["--image"]);
+    firelight(["embed", &run, "--text", "a", "--prompt", "b"]).fails(USER, &["are for models of texts alone"]);
+    firelight(["embed", &run, "--text", "a 9"]).fails(USER, &["line 1: the character '9'"]);
+    firelight(["embed", &text(&model().dir), "--image", &one]).fails(USER, &["firelight generate"]);
+    firelight(["train", "--from", &run, "--dry-run"]).fails(USER, &["is only a part of others: name the recipe"]);
+}
+
+#[test]
+fn a_training_without_a_recipe_has_the_task_and_the_structure_of_what_it_begins_from() {
+    let home = Model::scratch();
+    let path = |name: &str| text(&home.path().join(name));
+    firelight(["export", &text(&model().dir), "--to", &path("exported")]).succeeds();
+    fs::write(home.path().join("text.txt"), "A fox and a hen. ".repeat(400)).unwrap();
+    let mut train = command(["train", "--data", &path("text.txt"), "--from", &path("exported"), "--steps", "2"]);
+    train.args(["--out", &path("run"), "--set", "training.evaluate_every=2"]);
+    train.env("FIRELIGHT_CACHE", home.path().join("cache"));
+    finish(train).succeeds();
+    let [own, begun] = [text(&model().dir), path("run")].map(|run| {
+        let config = fs::read_to_string(Path::new(&run).join("config.json")).unwrap();
+        let config: Value = serde_json::from_str(&config).unwrap();
+        ["d_model", "n_heads", "n_layers"].map(|key| config["transformer"][key].clone())
+    });
+    assert!(own[0].is_number() && own == begun, "{own:?} {begun:?}");
 }

@@ -158,3 +158,23 @@ fn a_model_without_classes_and_a_head_for_others_are_refused() {
     let head = ["than the 3 that config.json names", "with_new_head"];
     firelight(["classify", &text(copy.path()), "--image", &image]).fails(USER, &head);
 }
+
+#[test]
+fn a_classifier_of_images_makes_vectors_of_them() {
+    let [above, below] = ["above/03.png", "below/07.png"].map(|name| text(&images().data.join(name)));
+    let run = text(&images().run);
+    let found = firelight(["embed", &run, "--image", &above, "--image", &below, "--json"]).succeeds();
+    let vectors: Vec<Vec<f64>> = found
+        .stdout
+        .lines()
+        .map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            assert!(line["image"].is_string());
+            line["embedding"].as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
+        })
+        .collect();
+    let product = |a: usize, b: usize| vectors[a].iter().zip(&vectors[b]).map(|(a, b)| a * b).sum::<f64>();
+    assert!((product(0, 0) - 1.0).abs() < 1e-4 && product(0, 1) < 0.9, "{vectors:?}");
+    firelight(["embed", &run, "--image", &above, "--similarity", "a"]).fails(USER, &["reads images alone"]);
+    firelight(["embed", &run, "--text", "a"]).fails(USER, &["vision"]);
+}

@@ -77,6 +77,10 @@ fn channels() -> usize {
     3
 }
 
+fn yes() -> bool {
+    true
+}
+
 /// Configuration of a [`VisionTransformer`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -90,6 +94,9 @@ pub struct VisionTransformerConfig {
     pub channels: usize,
     /// Number of classes; 0 is a model without a head, whose [`pooled`](VisionTransformer::pooled) vectors are read by something else.
     pub n_classes: usize,
+    /// Whether the projection of patches has a bias; CLIP's has none. Default: true.
+    #[serde(default = "yes")]
+    pub patch_bias: bool,
     /// What stands for the whole image. Default: the class token.
     #[serde(default)]
     pub pooling: ImagePooling,
@@ -119,6 +126,7 @@ impl VisionTransformerConfig {
             patch_size,
             channels: channels(),
             n_classes,
+            patch_bias: true,
             pooling: ImagePooling::default(),
             patch_position: PatchPosition::default(),
             patch_coordinates: PatchCoordinates::default(),
@@ -141,6 +149,12 @@ impl VisionTransformerConfig {
     /// Sets the channels of an image.
     pub fn with_channels(mut self, channels: usize) -> Self {
         self.channels = channels;
+        self
+    }
+
+    /// Sets whether the projection of patches has a bias.
+    pub fn with_patch_bias(mut self, patch_bias: bool) -> Self {
+        self.patch_bias = patch_bias;
         self
     }
 
@@ -234,16 +248,16 @@ impl VisionTransformerConfig {
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> VisionTransformer {
         expect_valid(self.validate());
-        let (d_model, init) = (self.transformer.d_model, self.transformer.init.weight);
+        let TransformerConfig { d_model, init, .. } = self.transformer;
         let [rows, columns] = self.grid();
         let tokens = self.pooling.tokens();
         let places = rows * columns + tokens;
         let learned = self.patch_position == PatchPosition::Learned;
         VisionTransformer {
-            patches: PatchEmbedding::new(self.channels, self.patch_size, d_model, init, &params.scope("patches")),
+            patches: self.patches(&params.scope("patches")),
             class_token: (tokens > 0).then(|| params.param("class_token", [1, 1, d_model], Init::Zeros)),
             distillation: (tokens > 1).then(|| self.distillation(&params.scope("distillation"))),
-            position: learned.then(|| params.param("position", [places, d_model], init)),
+            position: learned.then(|| params.param("position", [places, d_model], init.weight)),
             transformer: self.transformer.init_with(&params.scope("transformer")),
             head: (self.n_classes > 0).then(|| self.head(params)),
             grid: [rows, columns],
@@ -251,6 +265,12 @@ impl VisionTransformerConfig {
             patch_position: self.patch_position,
             coordinates: self.has_axes().then_some(self.patch_coordinates),
         }
+    }
+
+    fn patches(&self, params: &ParamBuilder) -> PatchEmbedding {
+        let TransformerConfig { d_model, init, .. } = self.transformer;
+        let patches = PatchEmbedding::new(self.channels, self.patch_size, d_model, init.weight, params);
+        if self.patch_bias { patches } else { patches.without_bias() }
     }
 
     fn distillation(&self, params: &ParamBuilder) -> Distillation {

@@ -25,6 +25,13 @@ impl PatchEmbedding {
         Self { projection: projection.init_with(&params.scope("projection")), channels, patch_size }
     }
 
+    /// The same projection without its bias.
+    #[must_use]
+    pub fn without_bias(mut self) -> Self {
+        self.projection.bias = None;
+        self
+    }
+
     /// Channels of an image.
     pub fn channels(&self) -> usize {
         self.channels
@@ -76,6 +83,17 @@ mod tests {
         let convolved = conv2d(images.clone(), weight, None, options); // [B, D, R, S]
         let expected = convolved.flatten::<3>(2, 3).swap_dims(1, 2).into_data();
         assert_close(&patches.forward(images), &expected, 1e-4);
+    }
+
+    #[test]
+    fn without_a_bias_a_black_image_is_nothing() {
+        let black = Tensor::zeros([1, 3, 4, 4], &Device::default());
+        let biased = patches();
+        let ones = Tensor::ones([5], &Device::default());
+        let projection = Linear { bias: Some(burn::module::Param::from_tensor(ones)), ..biased.projection };
+        let biased = PatchEmbedding { projection, ..biased };
+        assert_close(&biased.forward(black.clone()), &[1.0; 5], 0.0);
+        assert_close(&biased.without_bias().forward(black), &[0.0; 5], 0.0);
     }
 
     #[test]

@@ -113,6 +113,20 @@ impl Image {
         }
     }
 
+    /// The largest part of the image around its middle whose sides have the proportion of `[height, width]`.
+    ///
+    /// # Panics
+    /// Panics if one of them is 0.
+    pub fn centre(&self, [height, width]: [usize; 2]) -> Self {
+        let [old_height, old_width] = self.shape.size();
+        let side =
+            |most: usize, other: usize, [this, that]: [usize; 2]| most.min((other * this + that / 2) / that).max(1);
+        let size = [side(old_height, old_width, [height, width]), side(old_width, old_height, [width, height])];
+        let shape = ImageShape::new(self.shape.channels, size);
+        let [top, left] = [(old_height - shape.height) / 2, (old_width - shape.width) / 2];
+        Self::from_fn(shape, |channel, row, column| self.at(channel, top + row, left + column))
+    }
+
     /// How bright a pixel is, from 0 to 255.
     pub(crate) fn luma(&self, row: usize, column: usize) -> u8 {
         match self.shape.channels {
@@ -134,6 +148,15 @@ mod tests {
         let image = Image::from_fn(ImageShape::new(2, [2, 3]), |c, y, x| (100 * c + 10 * y + x) as u8);
         assert_eq!(image.pixels(), [0, 1, 2, 10, 11, 12, 100, 101, 102, 110, 111, 112]);
         assert_eq!((image.at(1, 1, 2), image.at_or_black(1, 2, 0), image.at_or_black(0, 0, -1)), (112, 0, 0));
+    }
+
+    #[test]
+    fn the_centre_has_the_proportion_that_is_asked_for() {
+        let image = Image::from_fn(ImageShape::new(1, [2, 5]), |_, y, x| (10 * y + x) as u8);
+        assert_eq!(image.centre([7, 7]).pixels(), [1, 2, 11, 12]);
+        assert_eq!(image.centre([1, 4]), Image::new(ImageShape::new(1, [1, 5]), vec![0, 1, 2, 3, 4]));
+        assert_eq!(image.centre([4, 10]), image);
+        assert_eq!(image.centre([1000, 1]).shape().size(), [2, 1]);
     }
 
     #[test]

@@ -34,6 +34,11 @@ impl Frame {
         &self.single[0]
     }
 
+    /// The last token behind a text that stands alone.
+    pub fn end(&self) -> Option<u32> {
+        self.single[1].last().copied()
+    }
+
     /// Puts the tokens around ids, and tells where the second segment begins: behind the end, where there is none.
     pub fn put(&self, first: &[u32], second: Option<&[u32]>) -> (Vec<u32>, usize) {
         let ([before, after], [front, middle, back]) = (&self.single, &self.pair);

@@ -112,5 +112,5 @@ fn layers(stack: &TransformerConfig) -> Value {
 
 /// Whether the units are gated, which only ModernBERT's are.
 pub(super) fn is_gated(structure: &Structure) -> bool {
-    structure.stack().first().block.feed_forward.activation == Activation::GeGlu
+    structure.stacks()[0].first().block.feed_forward.activation == Activation::GeGlu
 }

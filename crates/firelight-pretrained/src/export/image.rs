@@ -45,13 +45,20 @@ pub(super) fn preprocessor(structure: &Structure) -> Option<Value> {
     let (vit, normalization) = match structure {
         Structure::Image(model) => (&model.vit, &model.normalization),
         Structure::ImageEncoder(model) => (&model.vit, &model.normalization),
+        Structure::ImageText(model) => (&model.vit, &model.normalization),
         _ => return None,
     };
     let [height, width] = vit.image_size;
-    Some(json!({
+    let mut keys = json!({
         "image_processor_type": "ViTImageProcessor",
         "do_resize": true, "size": {"height": height, "width": width},
         "do_rescale": true, "rescale_factor": 1.0 / 255.0,
         "do_normalize": true, "image_mean": normalization.mean, "image_std": normalization.std,
-    }))
+    });
+    if let Structure::ImageText(_) = structure {
+        keys["image_processor_type"] = json!("CLIPImageProcessor");
+        keys["size"] = json!({"shortest_edge": height.min(width)});
+        (keys["do_center_crop"], keys["crop_size"]) = (json!(true), json!({"height": height, "width": width}));
+    }
+    Some(keys)
 }

@@ -4,6 +4,7 @@
 mod decoder;
 mod encoder;
 mod image;
+mod image_text;
 mod names;
 mod peft;
 mod plain;
@@ -58,6 +59,7 @@ const CLASSES: &[(&str, &str)] = &[
     ("vit", "ViT"),
     ("deit", "DeiT"),
     ("dinov2", "Dinov2"),
+    ("clip", "CLIP"),
     ("t5", "T5"),
     ("bart", "Bart"),
     ("mbart", "MBart"),
@@ -69,6 +71,7 @@ fn keys(structure: &Structure, model_type: &str) -> Option<Map<String, Value>> {
     match structure {
         Structure::Language(model) => Some(decoder::keys(model)),
         Structure::Image(_) | Structure::ImageEncoder(_) => image::keys(structure),
+        Structure::ImageText(model) => (model_type == "clip").then(|| image_text::keys(model)).flatten(),
         Structure::Seq2Seq(model) => seq2seq::keys(model, model_type),
         _ => (encoder::is_gated(structure) == (model_type == "modernbert"))
             .then(|| encoder::keys(structure, model_type))
@@ -89,7 +92,7 @@ fn head(structure: &Structure, model_type: &str) -> &'static str {
         Structure::Seq2Seq(_) => "ForConditionalGeneration",
         Structure::Image(model) if model.vit.pooling == ImagePooling::Distilled => "ForImageClassificationWithTeacher",
         Structure::Image(_) => "ForImageClassification",
-        Structure::Encoder(_) | Structure::ImageEncoder(_) => "Model",
+        Structure::Encoder(_) | Structure::ImageEncoder(_) | Structure::ImageText(_) => "Model",
     }
 }
 

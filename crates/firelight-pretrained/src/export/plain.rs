@@ -9,10 +9,8 @@ pub(super) fn plain(structure: &Structure) -> Structure {
     let mut structure = structure.clone();
     structure.remove_adapters();
     structure.remove_settings();
-    let stack = structure.stack_mut();
-    *stack = plain_stack(stack.clone());
-    if let Structure::Seq2Seq(model) = &mut structure {
-        model.stacks.encoder = plain_stack(model.stacks.encoder.clone());
+    for stack in structure.stacks_mut() {
+        *stack = plain_stack(stack.clone());
     }
     structure
 }

@@ -17,7 +17,7 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let heads = Heads {
         table: Table { rows: bert_rows("bert"), prefix: "bert.", ignored: IGNORED.to_vec() },
         pooler: keys.architecture().ends_with("Model").then_some("bert.pooler.dense"),
-        masked: (head_activation(keys, "hidden_act")?, masked),
+        masked: (head_activation(keys, "hidden_act"), masked),
         sequence: (PoolerConfig::bert(), sequence),
         outputs: encoder::OUTPUTS,
         transform: None,

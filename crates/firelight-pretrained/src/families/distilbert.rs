@@ -15,7 +15,7 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let heads = Heads {
         table: Table { rows: rows(), prefix: "distilbert.", ignored: IGNORED.to_vec() },
         pooler: None,
-        masked: (head_activation(keys, "activation")?, masked),
+        masked: (head_activation(keys, "activation"), masked),
         sequence: (PoolerConfig::distilbert(), sequence_rows("pre_classifier", "classifier")),
         outputs: encoder::OUTPUTS,
         transform: None,

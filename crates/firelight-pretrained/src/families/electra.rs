@@ -10,11 +10,9 @@ use super::encoder::{self, Heads, bert, bert_rows, head_dropout, masked_rows, se
 use crate::{Description, Keys, Row, Table};
 
 pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
-    if keys.architecture() == "ElectraForPreTraining" {
-        return Err(
-            keys.unfit("architectures", "another head: that of replaced tokens is read with its generator alone")
-        );
-    }
+    // The discriminator tells replaced tokens: a head that nothing else reads. What it has learnt is its encoder.
+    let alone = keys.clone().without_head();
+    let keys = if keys.architecture() == "ElectraForPreTraining" { &alone } else { keys };
     let d_embedding = keys.or("embedding_size", 128)?;
     let encoder = bert(keys)?;
     let narrow = (d_embedding != encoder.transformer.d_model).then_some(EmbeddingProjectionConfig {
@@ -33,7 +31,7 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
             ignored: vec!["electra.embeddings.position_ids", "generator_lm_head.weight", "discriminator_predictions.*"],
         },
         pooler: None,
-        masked: (HeadActivation::Gelu, masked),
+        masked: (Ok(HeadActivation::Gelu), masked),
         sequence: (dense, sequence_rows("classifier.dense", "classifier.out_proj")),
         outputs: encoder::OUTPUTS,
         transform: None,

@@ -18,8 +18,8 @@ pub(super) struct Heads {
     pub(super) table: Table,
     /// The pooler of the model alone, where it has one, and its name.
     pub(super) pooler: Option<&'static str>,
-    /// The activation of the dense layer before masked tokens, and the rows of that head.
-    pub(super) masked: (HeadActivation, Vec<Row>),
+    /// The activation of the dense layer before masked tokens, which need not be known where that head is not read, and its rows.
+    pub(super) masked: (Result<HeadActivation, InputError>, Vec<Row>),
     /// What makes the vector of a text for a classifier, and the rows of that head.
     pub(super) sequence: (PoolerConfig, Vec<Row>),
     /// The last layer of the heads for tokens and for answers.
@@ -53,7 +53,7 @@ pub(super) fn describe(keys: &Keys<'_>, encoder: TextEncoderConfig, heads: Heads
             // Files have the bias twice: a matrix of its own comes with the one that is named last.
             let rows = masked.1.into_iter();
             table.rows.extend(if tied { rows.collect::<Vec<_>>() } else { rows.rev().collect() });
-            let head = MaskedLanguageHeadConfig { activation: masked.0, tied, ..MaskedLanguageHeadConfig::default() };
+            let head = MaskedLanguageHeadConfig { activation: masked.0?, tied, ..MaskedLanguageHeadConfig::default() };
             Structure::Masked(MaskedLanguageModelConfig { encoder, head })
         }
         Some("SequenceClassification") => {

@@ -10,6 +10,7 @@ mod rope;
 pub(crate) mod albert;
 pub(crate) mod bart;
 pub(crate) mod bert;
+pub(crate) mod clip;
 pub(crate) mod deepseek;
 pub(crate) mod deit;
 pub(crate) mod dinov2;

@@ -22,7 +22,7 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let heads = Heads {
         table: Table { rows: self::rows(), prefix: "model.", ignored: vec!["decoder.weight"] },
         pooler: None,
-        masked: (transform.activation, masked),
+        masked: (Ok(transform.activation), masked),
         sequence: (PoolerConfig::plain(pooling(keys)?), vec![Row::linear("classifier", "head.output")]),
         outputs: ["classifier"; 2],
         transform: Some((transform, rows)),

@@ -14,7 +14,7 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let heads = Heads {
         table: Table { rows: roberta::rows(UNREAD, rows()), prefix: "mpnet.", ignored: IGNORED.to_vec() },
         pooler: keys.architecture().ends_with("Model").then_some("mpnet.pooler.dense"),
-        masked: (HeadActivation::Gelu, roberta::lm_head_rows()),
+        masked: (Ok(HeadActivation::Gelu), roberta::lm_head_rows()),
         sequence: (PoolerConfig::bert(), sequence_rows("classifier.dense", "classifier.out_proj")),
         outputs: encoder::OUTPUTS,
         transform: None,

@@ -13,7 +13,7 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let heads = Heads {
         table: Table { rows: rows(unread(keys)?, bert_rows("roberta")), prefix: "roberta.", ignored: IGNORED.to_vec() },
         pooler: keys.architecture().ends_with("Model").then_some("roberta.pooler.dense"),
-        masked: (HeadActivation::Gelu, lm_head_rows()),
+        masked: (Ok(HeadActivation::Gelu), lm_head_rows()),
         sequence: (PoolerConfig::bert(), sequence_rows("classifier.dense", "classifier.out_proj")),
         outputs: encoder::OUTPUTS,
         transform: None,

@@ -3,6 +3,7 @@
 mod arrays;
 mod image;
 mod text;
+mod towers;
 
 use burn::tensor::{Device, Tensor};
 use firelight_core::{Pass, SequenceInput, Trace};
@@ -84,7 +85,11 @@ impl AutoModel {
         let wants_trace = options.hidden_states || options.attentions;
         let mut pass = if wants_trace { Pass::default().with_trace(&mut trace) } else { Pass::default() };
         let mut found = Found::default();
-        let last = self.run(Asked { inputs, options, device }, &mut pass, &mut found)?;
+        let asked = Asked { inputs, options, device };
+        if let Self::ImageText(model) = self {
+            return towers::forward(model, asked);
+        }
+        let last = self.run(asked, &mut pass, &mut found)?;
         let names = match self {
             Self::Seq2Seq(_) => ["decoder_hidden_states", "decoder_attentions"],
             _ => ["hidden_states", "attentions"],
@@ -152,6 +157,7 @@ impl AutoModel {
                 found.put("pooler_output", model.pooled(hidden.clone()))?;
                 hidden
             }
+            Self::ImageText(_) => unreachable!("two towers have two last layers"),
             Self::Span(model) => {
                 let hidden = text::encode(&model.encoder, inputs, pass, device)?.0;
                 // Without hiding padding, as `transformers`.

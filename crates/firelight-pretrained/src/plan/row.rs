@@ -39,6 +39,8 @@ pub enum Step {
     Item,
     /// The only place of the first axis, which is gone then.
     Alone,
+    /// So many axes of length 1 before all others.
+    InFront(usize),
     /// The first axis as several, in another order.
     Regrouped {
         /// The lengths; 0 is what is left.
@@ -80,6 +82,7 @@ impl Step {
                 item.filter(|index| shape.first().is_some_and(|len| index < len)).map(|index| view.item(0, index))
             }
             Self::Alone => (shape.first() == Some(&1)).then(|| view.item(0, 0)),
+            Self::InFront(axes) => Some(view.in_front(axes)),
             Self::Regrouped { ref lens, ref order } => {
                 let rows = *shape.first()?;
                 let known: usize = lens.iter().filter(|len| **len > 0).product();
@@ -107,6 +110,9 @@ impl Step {
             Self::Behind(first) => *shape.first_mut()? += first,
             Self::Item => shape.insert(0, items),
             Self::Alone => shape.insert(0, 1),
+            Self::InFront(axes) => {
+                shape.get(..axes)?.iter().all(|len| *len == 1).then(|| shape.drain(..axes))?;
+            }
             Self::Regrouped { .. } => {}
             Self::Transposed => {
                 if let [.., row, column] = &mut shape[..] {

@@ -103,6 +103,13 @@ impl View {
         self
     }
 
+    /// The same with so many axes of length 1 before all others.
+    #[must_use]
+    pub fn in_front(mut self, axes: usize) -> Self {
+        self.axes.splice(0..0, vec![vec![Axis { len: 1, stride: 0 }]; axes]);
+        self
+    }
+
     /// An axis as if it were several, the outermost first, and these in another order: heads of rows that belong to queries, keys and
     /// values in turn become all queries, all keys, all values.
     ///
@@ -248,6 +255,8 @@ mod tests {
         let patches = View::whole(&[2, 2, 2]).merged(1).transposed();
         assert_eq!((patches.shape(), read(&patches, &numbers)), (vec![4, 2], vec![0, 4, 1, 5, 2, 6, 3, 7]));
         assert_eq!(read(&View::whole(&[]), &numbers), [0]);
+        let row = View::whole(&[3]).in_front(2);
+        assert_eq!((row.shape(), read(&row, &numbers)), (vec![1, 1, 3], vec![0, 1, 2]));
         assert_eq!(read(&View::whole(&[0, 3]), &numbers), [0; 0]);
     }
 

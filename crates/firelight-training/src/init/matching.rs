@@ -138,7 +138,7 @@ fn one(
         return One::New;
     }
     if rules.other == Other::Task && rules.is_head(path) {
-        let source = rules.renamed(path).filter(|source| found.get(source) == Some(shape));
+        let source = rules.renamed(path).find(|source| found.get(source) == Some(shape));
         return source.map_or(One::New, |source| One::Taken(source, Change::None));
     }
     let Some(there) = found.get(path) else {
@@ -163,10 +163,10 @@ impl TaskRules<'_> {
         self.other != Other::Same && self.is_head(path)
     }
 
-    /// The path in the weights of a part of a head.
-    fn renamed(&self, path: &str) -> Option<String> {
-        let renamed = |(own, other): &(&str, &str)| Some(format!("{other}{}", path.strip_prefix(own)?));
-        self.renamed.iter().find_map(renamed)
+    /// The paths that a part of a head may have in the weights.
+    fn renamed(&self, path: &str) -> impl Iterator<Item = String> {
+        let renamed = move |(own, other): &(&str, &str)| Some(format!("{other}{}", path.strip_prefix(own)?));
+        self.renamed.iter().filter_map(renamed)
     }
 
     /// How one shape can become another; none if it cannot.

@@ -129,7 +129,7 @@ pub fn read_recipe<T: Task>(path: Option<&Path>, overrides: &[(String, String)])
 }
 
 /// The same of a training that is to begin: where `init.from` names a run, the keys of `[model]` that are left out are those of the
-/// run.
+/// run. A built-in recipe leaves the whole structure to it.
 ///
 /// # Errors
 /// As [`read_recipe`], if there are no weights to begin from, or if a key says something else than that of the run.
@@ -137,9 +137,24 @@ pub fn read_new_recipe<T: Task>(path: Option<&Path>, overrides: &[(String, Strin
     let (name, text) = source::<T>(path)?;
     let Some(run) = init_in(&text, &name, overrides)?.run()? else { return Ok(read_recipe::<T>(path, overrides)?) };
     let model = model_in::<T>(&run);
-    let recipe = read_beside::<T>(path, overrides, &model)?;
+    let is_own = path.is_some_and(|path| built_in::<T>(path).is_none());
+    let text = if is_own || model.is_empty() { text } else { without_structure::<T>(&text, &run) };
+    let recipe = read_text::<T>((&name, &text), overrides, &model)?;
     refuse(&text, &name, overrides, &contradictions::<T>(&recipe, &run, &model))?;
     Ok(recipe)
+}
+
+/// A built-in recipe without the structure of the model that it would begin from nothing.
+fn without_structure<T: Task>(text: &str, run: &ModelFolder) -> String {
+    let mut recipe: Table = text.parse().unwrap_or_default();
+    let stays = |key: &str| {
+        let is_new_head = !is_of::<T>(run) && T::HEAD_KEYS.contains(&key);
+        is_new_head || key.ends_with("dropout") || key == "adapters" || key == "stochastic_depth"
+    };
+    if let Some(Value::Table(model)) = recipe.get_mut("model") {
+        model.retain(|key, _| stays(key));
+    }
+    toml::to_string(&recipe).unwrap_or_else(|_| text.into())
 }
 
 /// Keys of `[model]` in which a run and one that begins from it may differ: no weight depends on them, or the weights themselves
@@ -191,6 +206,15 @@ pub(super) fn read_beside<T: Task>(
     model: &Table,
 ) -> Result<RecipeOf<T>, RecipeError> {
     let (name, text) = source::<T>(path)?;
+    read_text::<T>((&name, &text), overrides, model)
+}
+
+/// The recipe of a name and a text, with the keys of `[model]` that it leaves out taken from `model`.
+fn read_text<T: Task>(
+    (name, text): (&str, &str),
+    overrides: &[(String, String)],
+    model: &Table,
+) -> Result<RecipeOf<T>, RecipeError> {
     let check = |task: &str| match task == T::NAME {
         true => Ok(()),
         false => {
@@ -198,8 +222,8 @@ pub(super) fn read_beside<T: Task>(
             Err(InputError::new(format!("the recipe `{name}` is for the task `{found}`: expected `{expected}`")))
         }
     };
-    check(&task_in(&text, &name)?)?; // before the keys, which are unknown to another task
-    let recipe = Recipe::parse_beside(&text, &name, overrides, model, T::judge)?;
+    check(&task_in(text, name)?)?; // before the keys, which are unknown to another task
+    let recipe = Recipe::parse_beside(text, name, overrides, model, T::judge)?;
     check(&recipe.task)?; // which an override may have changed
     Ok(recipe)
 }

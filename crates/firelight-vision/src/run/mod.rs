@@ -42,7 +42,16 @@ impl Task for Vision {
     const NAME: &'static str = crate::TASK;
     const TARGET: &'static str = "image";
     const BUILT_IN: &'static [BuiltIn] = &[BuiltIn { name: "images", text: recipe::IMAGES }];
-    const HEAD: &'static [&'static str] = &["vit.head", "vit.distillation.head"];
+    const HEAD: &'static [&'static str] = &[
+        "vit.head",
+        "vit.distillation.head",
+        // What an encoder of images alone has behind it, and one that stands beside a tower of texts.
+        "pooler",
+        "text",
+        "image_projection",
+        "text_projection",
+        "log_scale",
+    ];
 
     type Data = ImageRecipe;
     type Model = VisionModelRecipe;

@@ -33,6 +33,8 @@ pub struct VisionModelRecipe {
 struct Own {
     /// Height and width of a patch in pixels.
     patch_size: usize,
+    /// Whether the projection of patches has a bias.
+    patch_bias: bool,
     /// What stands for the whole image.
     pooling: ImagePooling,
     /// How a patch knows its place.
@@ -48,6 +50,7 @@ impl Default for Own {
     fn default() -> Self {
         Self {
             patch_size: 16,
+            patch_bias: true,
             pooling: ImagePooling::default(),
             patch_position: PatchPosition::default(),
             patch_coordinates: PatchCoordinates::default(),
@@ -64,6 +67,7 @@ impl VisionModelRecipe {
             patch_size: self.own.patch_size,
             channels: shape.channels,
             n_classes,
+            patch_bias: self.own.patch_bias,
             pooling: self.own.pooling,
             patch_position: self.own.patch_position,
             patch_coordinates: self.own.patch_coordinates,

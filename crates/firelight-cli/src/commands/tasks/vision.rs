@@ -14,7 +14,7 @@ use super::{SAMPLES, Shown};
 
 impl Shown for Vision {
     const SHOWS: &'static str = "predictions for validation images";
-    const COMMANDS: &'static [&'static str] = &["classify"];
+    const COMMANDS: &'static [&'static str] = &["classify", "embed"];
 
     fn next(folder: &str) -> String {
         format!("classify an image with: firelight classify {folder} --image FILE")

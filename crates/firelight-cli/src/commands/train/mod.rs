@@ -10,7 +10,7 @@ use burn::tensor::Device;
 use firelight::device;
 use firelight::pretrained::HubFolder;
 use firelight::storage::Existing;
-use firelight::training::{RunRequest, Task, read_new_recipe, read_recipe, task_of};
+use firelight::training::{InitConfig, RunRequest, Task, read_new_recipe, read_recipe, task_of};
 
 use super::recipes;
 use super::tasks::{self, Language, Seq2Seq, Shown, with_task};
@@ -111,14 +111,28 @@ impl Train {
         with_task!(task.as_str(), |T| self.follow::<T>(), bail!(unknown()))
     }
 
-    /// The task of the recipe, or of the run that is resumed. The name of an embedded recipe gives way to a file.
+    /// The task of the recipe, of the run that is resumed, or of that which the training begins from. The name of an embedded recipe gives way to a file.
     fn task(&self) -> Result<String> {
         if let Some(embedded) = self.recipe.as_deref().map(recipes::named).transpose()?.flatten() {
             return Ok(embedded.task.to_string());
         }
         match self.source_of_recipe() {
             Some(path) => Ok(task_of(&path)?),
-            None => Ok(Language::NAME.to_string()),
+            None => Ok(self.begun_task()?.unwrap_or_else(|| Language::NAME.to_string())),
+        }
+    }
+
+    /// The task of the run that the training begins from, where there is one.
+    fn begun_task(&self) -> Result<Option<String>> {
+        let from = self.from.as_deref().map(begun_from).transpose()?;
+        let task = InitConfig { from, ..InitConfig::default() }.run()?.and_then(|run| run.task());
+        let is_trained = |task: &str| tasks::NAMES.contains(&task);
+        match task {
+            Some(task) if !is_trained(&task) => bail!(Mistake(format!(
+                "--from names a model of the task `{task}`, which is only a part of others: name the recipe to train, such as texts \
+                 (`firelight recipes` lists them)"
+            ))),
+            task => Ok(task),
         }
     }
 

@@ -15,7 +15,8 @@ fn shapes(all: &[(&str, &[usize])]) -> Vec<(String, Vec<usize>)> {
 const ROWS: &[(&str, usize)] = &[("*embedding.weight", 0)];
 
 fn rules(other: Other) -> TaskRules<'static> {
-    TaskRules { head: &["head", "pair"], other, renamed: &[("head.pooler", "pair.pooler")], rows: ROWS, regrid: None }
+    let renamed = &[("head.pooler", "pair.pooler"), ("head.pooler", "pooler")];
+    TaskRules { head: &["head", "pair", "pooler"], other, renamed, rows: ROWS, regrid: None }
 }
 
 fn list(patterns: &[&str]) -> Vec<String> {
@@ -136,11 +137,15 @@ fn a_head_may_lack_in_weights_of_which_nobody_knows_the_task() {
 #[test]
 fn a_part_of_a_head_is_found_under_its_other_path_where_it_is_alike() {
     let pooler = |shape: &[usize]| [own(), shapes(&[("head.pooler.weight", shape)])].concat();
+    for path in ["pooler.weight", "pair.pooler.weight"] {
+        let other = source(&[(path, &[4, 4])]);
+        let alike = found(Other::Task, &InitConfig::default(), &pooler(&[4, 4]), &other).unwrap();
+        let expected = Match { path: "head.pooler.weight".into(), source: path.into(), change: Change::None };
+        assert_eq!(alike.taken.last(), Some(&expected));
+        let left = found(Other::Task, &InitConfig::default(), &own(), &other).unwrap();
+        assert_eq!(left.unused.last().map(String::as_str), Some(path), "a pooler that no head has is left");
+    }
     let other = source(&[("pair.pooler.weight", &[4, 4])]);
-    let alike = found(Other::Task, &InitConfig::default(), &pooler(&[4, 4]), &other).unwrap();
-    let expected =
-        Match { path: "head.pooler.weight".into(), source: "pair.pooler.weight".into(), change: Change::None };
-    assert_eq!(alike.taken.last(), Some(&expected));
     let unlike = found(Other::Task, &InitConfig::default(), &pooler(&[4, 3]), &other).unwrap();
     assert_eq!(unlike.new, list(&["head.weight", "head.pooler.weight"]));
 }

@@ -78,11 +78,12 @@ families! {
     albert: 5;
     bart: 1;
     bert: 7;
+    clip: 2;
     deepseek_v3: 2;
     deit: 3;
     dinov2: 2;
     distilbert: 5;
-    electra: 5;
+    electra: 6;
     gemma: 1;
     gemma2: 1;
     gemma3_text: 1;

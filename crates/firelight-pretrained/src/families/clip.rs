@@ -1,0 +1,92 @@
+//! CLIP: a tower of images and one of texts, projected into one space.
+//!
+//! Source: Radford et al. 2021, §2.3 and §2.4 (<https://arxiv.org/abs/2103.00020>), and `modeling_clip.py` of `transformers`.
+
+use firelight_core::{NormConfig, TransformerConfig, VisionTransformerConfig};
+use firelight_storage::InputError;
+use firelight_vision::ImageTextConfig;
+
+use super::activation;
+use crate::{Description, Keys, Row, Step, Structure, Table};
+
+/// What `transformers` wrote before it knew the end token: it takes the highest one then.
+const UNKNOWN_END: u32 = 2;
+
+pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+    if !keys.architecture().ends_with("Model") {
+        return Err(keys.unfit("architectures", "CLIPModel, which has both towers"));
+    }
+    let (image, text) = (keys.section_or_empty("vision_config"), keys.section_or_empty("text_config"));
+    let vit = vit(&image)?;
+    let stack = tower(&text, TransformerConfig::new, [512, 8, 2048])?;
+    let stack = stack.with_max_seq_len(text.or("max_position_embeddings", 77)?);
+    let end = text.or("eos_token_id", 49_407)?;
+    let normalization = keys.normalization(vit.channels)?;
+    let config = ImageTextConfig { normalization, ..ImageTextConfig::new(text.or("vocab_size", 49_408)?, vit, stack) };
+    let config = config.with_width(keys.or("projection_dim", 512)?);
+    let config = config.with_end_token((end != UNKNOWN_END).then_some(end));
+    let table = table(&config.vit);
+    Ok(Description { structure: Structure::ImageText(config), table })
+}
+
+fn vit(keys: &Keys<'_>) -> Result<VisionTransformerConfig, InputError> {
+    let stack = tower(keys, TransformerConfig::encoder, [768, 12, 3072])?.with_embedding_norm(true);
+    let vit = VisionTransformerConfig::new(keys.or("image_size", 224)?, keys.or("patch_size", 32)?, 0, stack);
+    Ok(vit.with_channels(keys.or("num_channels", 3)?).with_patch_bias(false))
+}
+
+/// A stack, by the keys that both towers have; width, heads and inner width are those where nobody says otherwise.
+fn tower(
+    keys: &Keys<'_>,
+    form: fn(usize, usize, usize) -> TransformerConfig,
+    [width, heads, inner]: [usize; 3],
+) -> Result<TransformerConfig, InputError> {
+    let (d_model, n_heads) = (keys.or("hidden_size", width)?, keys.or("num_attention_heads", heads)?);
+    let stack = form(d_model, n_heads, keys.or("num_hidden_layers", 12)?);
+    let stack = stack.with_d_ff(keys.or("intermediate_size", inner)?);
+    let stack = stack.with_activation(activation::plain(keys, "hidden_act", "quick_gelu")?);
+    let epsilon = keys.or("layer_norm_eps", 1e-5)?;
+    let stack = stack.with_norm(NormConfig::Layer { epsilon, bias: true });
+    Ok(stack.with_attention_dropout(keys.or("attention_dropout", 0.0)?))
+}
+
+fn table(vit: &VisionTransformerConfig) -> Table {
+    let lens = vec![vit.channels, vit.patch_size, vit.patch_size];
+    let image = |name: &str| format!("vision_model.{name}");
+    let mut rows = vec![
+        Row::tensor(image("embeddings.class_embedding"), "vit.class_token").step(Step::InFront(2)),
+        Row::tensor(image("embeddings.position_embedding.weight"), "vit.position"),
+        Row::linear(image("embeddings.patch_embedding"), "vit.patches.projection")
+            .step(Step::Merged { first: 1, lens }),
+        // The misspelling is theirs.
+        Row::norm(image("pre_layrnorm"), "vit.transformer.embedding_norm"),
+        Row::norm(image("post_layernorm"), "vit.transformer.norm"),
+        Row::table("text_model.embeddings.token_embedding", "text.embedding"),
+        Row::table("text_model.embeddings.position_embedding", "text.transformer.position"),
+        Row::norm("text_model.final_layer_norm", "text.transformer.norm"),
+        Row::linear("visual_projection", "image_projection"),
+        Row::linear("text_projection", "text_projection"),
+        Row::tensor("logit_scale", "log_scale").step(Step::InFront(1)),
+    ];
+    rows.extend(layer_rows("vision_model", "vit"));
+    rows.extend(layer_rows("text_model", "text"));
+    let ignored = vec!["vision_model.embeddings.position_ids", "text_model.embeddings.position_ids"];
+    Table { rows, prefix: "", ignored }
+}
+
+fn layer_rows(theirs: &str, ours: &str) -> Vec<Row> {
+    let theirs = |name: &str| format!("{theirs}.encoder.layers.{{}}.{name}");
+    let ours = |name: &str| format!("{ours}.transformer.blocks.{{}}.{name}");
+    let mut rows = vec![
+        Row::norm(theirs("layer_norm1"), ours("attention_norm")),
+        Row::norm(theirs("layer_norm2"), ours("feed_forward_norm")),
+        Row::linear(theirs("mlp.fc1"), ours("feed_forward.up")),
+        Row::linear(theirs("mlp.fc2"), ours("feed_forward.down")),
+    ];
+    rows.extend(
+        [("q", "projection.query"), ("k", "projection.key"), ("v", "projection.value"), ("out", "output")].map(
+            |(name, part)| Row::linear(theirs(&format!("self_attn.{name}_proj")), ours(&format!("attention.{part}"))),
+        ),
+    );
+    rows
+}

@@ -1,0 +1,6 @@
+//! Folders of published models, whole and damaged, read, run and written back.
+
+mod adapters;
+mod damaged;
+mod golden;
+mod torch;
