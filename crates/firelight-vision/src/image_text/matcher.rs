@@ -124,6 +124,7 @@ impl ImageTextMatcher {
         assert!(!labels.is_empty(), "an image is one of several labels, and there is none");
         let scale = self.model.log_scale.val().exp().try_into_vec_as::<f64>();
         let scale = scale.map_err(TaskError::device("the scale of the model"))?[0];
+        TaskError::require_finite(scale.is_finite())?;
         let (images, texts) = (self.embed_images(images)?, self.embed_texts(labels)?);
         let product = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
         let classified = images.iter().map(|image| {
