@@ -8,7 +8,7 @@ use firelight::data::{Image, ImageShape};
 use serde_json::Value;
 
 use crate::USER;
-use crate::support::{Model, contents, firelight, text};
+use crate::support::{Model, command, contents, finish, firelight, text};
 
 const RECIPE: &str = "task = \"vision\"\nseed = 1\n\
     [data.augmentation]\ncrop_padding = 1\nerasing = 0.2\nmixup = 0.5\n\
@@ -157,6 +157,28 @@ fn a_model_without_classes_and_a_head_for_others_are_refused() {
     let image = text(&images().data.join("above/00.png"));
     let head = ["than the 3 that config.json names", "with_new_head"];
     firelight(["classify", &text(copy.path()), "--image", &image]).fails(USER, &head);
+}
+
+#[test]
+fn a_classifier_of_images_goes_out_and_comes_back_and_begins_one_of_larger_images() {
+    let home = Model::scratch();
+    let [out, cache, larger] = ["exported", "cache", "larger"].map(|name| text(&home.path().join(name)));
+    let (image, run) = (text(&images().data.join("above/03.png")), text(&images().run));
+    firelight(["export", &run, "--to", &out]).succeeds();
+    let with_cache = |arguments: &[&str]| {
+        let mut command = command(arguments);
+        command.env("FIRELIGHT_CACHE", &cache);
+        finish(command).succeeds()
+    };
+    let classify = |model: &str| with_cache(&["classify", model, "--image", &image, "--json"]).stdout;
+    assert_eq!(classify(&out), classify(&run));
+    let train = ["train", "--data", &text(&images().data), "--from", &out, "--out", &larger, "--steps", "3"];
+    let sizes =
+        ["--set", "data.image_size=[16, 16]", "--set", "init.resize=true", "--set", "training.evaluate_every=3"];
+    with_cache(&[&train[..], &sizes].concat());
+    let config: Value =
+        serde_json::from_str(&fs::read_to_string(Path::new(&larger).join("config.json")).unwrap()).unwrap();
+    assert_eq!((&config["vit"]["image_size"][0], &config["vit"]["transformer"]["d_model"]), (&16.into(), &16.into()));
 }
 
 #[test]

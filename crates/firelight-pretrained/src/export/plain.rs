@@ -1,6 +1,6 @@
 //! Two structures that compute the same: what only trainings need, and what can be said in two ways, is left out of the comparison.
 
-use firelight_core::{ExpertsConfig, LayerConfig, ProjectionKind, TransformerConfig, WeightInit};
+use firelight_core::{ExpertsConfig, LayerConfig, PositionConfig, ProjectionKind, TransformerConfig, WeightInit};
 
 use crate::Structure;
 
@@ -17,7 +17,10 @@ pub(super) fn plain(structure: &Structure) -> Structure {
 
 fn plain_stack(stack: TransformerConfig) -> TransformerConfig {
     let (n_layers, position) = (stack.n_layers, stack.position.clone());
-    let stack = stack.with_dropout(0.0).with_stochastic_depth(0.0).with_init(WeightInit::default());
+    let mut stack = stack.with_dropout(0.0).with_stochastic_depth(0.0).with_init(WeightInit::default());
+    if position == PositionConfig::None {
+        stack.max_seq_len = 1; // Nothing is counted: trainings on images write how many patches they have.
+    }
     let layers = match stack.share_layers {
         true => stack.layers.clone(),
         false => stack.layers.iter().cycle().take(n_layers).cloned().collect(),
