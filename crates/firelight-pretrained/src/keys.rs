@@ -16,6 +16,7 @@ const BASE: &str = "Model";
 /// No model has more, by far.
 const MOST_LAYERS: usize = 10_000;
 const MOST_LABELS: usize = 1_000_000;
+const MOST_CHANNELS: usize = 1024;
 
 /// A `config.json`, or a section of one.
 ///
@@ -170,19 +171,33 @@ impl Keys<'_> {
         }
     }
 
-    /// How pixels become numbers: what `preprocessor_config.json` beside it says, or from -1 to 1.
+    /// The channels of images, `num_channels`, which are refused before anything is made of them where no model has so many.
     ///
     /// # Errors
-    /// If that file is damaged, or has not a number for each channel.
-    pub fn normalization(&self, channels: usize) -> Result<Normalization, InputError> {
-        let path = self.file.with_file_name("preprocessor_config.json");
-        if !path.is_file() {
-            let halves = vec![0.5; channels];
-            return Ok(Normalization { mean: halves.clone(), std: halves });
+    /// If they are of another type, or too many.
+    pub fn channels(&self) -> Result<usize, InputError> {
+        match self.or("num_channels", 3)? {
+            channels if channels <= MOST_CHANNELS => Ok(channels),
+            _ => Err(self.unfit("num_channels", &format!("at most {MOST_CHANNELS}"))),
         }
+    }
+
+    /// How pixels become numbers: what `preprocessor_config.json` beside it says, or the image processor of `processor_config.json`; what
+    /// they leave unsaid is the family's `usual` way.
+    ///
+    /// # Errors
+    /// If that file is damaged, has not a number for each channel, or does not cut images to their centre where that is `centred`.
+    pub fn normalization(&self, usual: Normalization, centred: bool) -> Result<Normalization, InputError> {
+        let channels = usual.mean.len();
+        let files = ["preprocessor_config.json", "processor_config.json"].map(|name| self.file.with_file_name(name));
+        let Some(path) = files.into_iter().find(|path| path.is_file()) else { return Ok(usual) };
         let value: Value = read_json(&path, JSON_LIMIT).map_err(|error| InputError::new(error.to_string()))?;
-        let keys = Keys { file: path, section: String::new(), value: &value, architecture: String::new() };
-        let (mean, std) = (keys.or("image_mean", vec![0.5; channels])?, keys.or("image_std", vec![0.5; channels])?);
+        let whole = Keys { file: path, section: String::new(), value: &value, architecture: String::new() };
+        let keys = whole.section("image_processor").unwrap_or(whole);
+        if centred {
+            keys.only("do_center_crop", &Value::Bool(true))?;
+        }
+        let (mean, std) = (keys.or("image_mean", usual.mean)?, keys.or("image_std", usual.std)?);
         let found = Normalization { mean, std };
         if found.fits(channels) {
             Ok(found)

@@ -68,7 +68,7 @@ macro_rules! structures {
                 Err(InputError::in_file(folder.path(), problem).advise("give another model").into())
             }
 
-            /// Its stacks, first the one that writes or speaks.
+            /// Its stacks: of an encoder-decoder the decoder's first, of a model of images and texts that of images.
             pub fn stacks(&self) -> Vec<&TransformerConfig> {
                 match self {
                     $(Self::$Name(config) => vec![$(&config.$($stack).+),+],)+

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use firelight_core::{ConfigError, Pass};
+use firelight_core::{ConfigError, Pass, VisionTransformerConfig};
 use firelight_data::{Image, ImageShape, Normalization};
 use firelight_kernels::awake;
 use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights};
@@ -62,7 +62,7 @@ impl ImageEmbedder {
         Ok(Self::new(ImageEncoder { vit, pooler: None }, &config.vit, config.normalization))
     }
 
-    fn new(model: ImageEncoder, vit: &firelight_core::VisionTransformerConfig, normalization: Normalization) -> Self {
+    fn new(model: ImageEncoder, vit: &VisionTransformerConfig, normalization: Normalization) -> Self {
         Self { model, shape: ImageShape::new(vit.channels, vit.image_size), normalization }
     }
 
@@ -75,7 +75,7 @@ impl ImageEmbedder {
         let vectors = images.chunks(BATCH).map(|images| {
             let pixels = self.normalization.fitted(images, self.shape, &device);
             let hidden = || self.model.vit.hidden(pixels, &mut Pass::default());
-            rows(of_length_one(awake(&device, || self.model.pooled(hidden()))))
+            rows(l2_normalized(awake(&device, || self.model.pooled(hidden()))))
         });
         Ok(vectors.collect::<Result<Vec<_>, _>>()?.concat())
     }
@@ -87,7 +87,7 @@ fn filled<M: Module>(mut model: M, weights: &Path) -> Result<M, TaskError> {
 }
 
 /// Vectors, row by row, divided by their lengths: `[B, D] -> [B, D]`.
-pub(crate) fn of_length_one(vectors: Tensor<2>) -> Tensor<2> {
+pub(crate) fn l2_normalized(vectors: Tensor<2>) -> Tensor<2> {
     let length = vectors.clone().square().sum_dim(1).sqrt();
     vectors / length
 }
@@ -103,7 +103,7 @@ pub(crate) fn rows(vectors: Tensor<2>) -> Result<Vec<Vec<f32>>, TaskError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelight_core::{ParamBuilder, TransformerConfig, VisionTransformerConfig};
+    use firelight_core::{ParamBuilder, TransformerConfig};
     use firelight_kernels::assert_close;
     use firelight_storage::{Existing, save_weights};
 

@@ -65,7 +65,7 @@ impl Classify {
         }
         ensure!(
             self.images.is_empty(),
-            Mistake("--image, --label and --rollout are for vision transformers: give --text or --file".into())
+            Mistake("--image, --label and --rollout are for classifiers of images and models of images and texts; `firelight embed --image` makes vectors of images".into())
         );
         let texts = Texts::new(self.text.as_deref(), self.file.as_deref())?;
         match task.as_str() {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use firelight::data::Image;
 use firelight::vision::{Classification, ImageClassifier, ImageTextMatcher};
 use serde_json::{Map, Value, json};
@@ -45,6 +45,10 @@ impl ClassifyImages {
                     .into()
             )
         );
+        let is_again = |(place, label): (usize, &String)| self.label[..place].contains(label);
+        if let Some((_, label)) = self.label.iter().enumerate().find(|&found| is_again(found)) {
+            bail!(Mistake(format!("--label \"{label}\" is given twice: give each once")));
+        }
         let found = model.load(ImageTextMatcher::load_from)?.classify(&images, &self.label)?;
         self.print(&found, &self.label, as_json)
     }

@@ -67,9 +67,10 @@ impl Embed {
     fn images(&self) -> Result<()> {
         let images = self.image.iter().map(Image::open).collect::<Result<Vec<_>, _>>()?;
         let embedder = self.embedder()?;
+        let other = self.other(&embedder)?;
         let found = embedder.images(&images)?;
         let names: Vec<String> = self.image.iter().map(|path| path.display().to_string()).collect();
-        Ok(output::print(&self.shown("image", &names, &found, self.other(&embedder)?.as_deref()))?)
+        Ok(output::print(&self.shown("image", &names, &found, other.as_deref()))?)
     }
 
     fn embedder(&self) -> Result<AnyEmbedder> {

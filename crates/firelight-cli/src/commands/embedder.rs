@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use firelight::classification::Embedder;
 use firelight::data::Image;
-use firelight::vision::{IMAGE_TEXT_TASK, ImageEmbedder, ImageTextMatcher};
+use firelight::vision::{self, IMAGE_ENCODER_TASK, IMAGE_TEXT_TASK, ImageEmbedder, ImageTextMatcher};
 
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
@@ -20,12 +20,16 @@ pub(super) enum AnyEmbedder {
 }
 
 impl AnyEmbedder {
-    /// Loads a model; one that is no model of images and texts is one of images where some are asked for.
+    /// Loads a model that reads what it is given: images, or else texts.
     pub(super) fn load(model: &TrainedModel, of_images: bool) -> Result<Self> {
-        Ok(match model.task()?.as_deref() {
-            Some(IMAGE_TEXT_TASK) => Self::Both(model.load(ImageTextMatcher::load_from)?),
-            _ if of_images => Self::Images(model.load(ImageEmbedder::load_from)?),
-            _ => Self::Texts(model.load(Embedder::load_from)?),
+        Ok(match (model.task()?.as_deref(), of_images) {
+            (Some(IMAGE_TEXT_TASK), _) => Self::Both(model.load(ImageTextMatcher::load_from)?),
+            (Some(vision::TASK | IMAGE_ENCODER_TASK), true) => Self::Images(model.load(ImageEmbedder::load_from)?),
+            (Some(vision::TASK | IMAGE_ENCODER_TASK), false) => {
+                bail!(Mistake("the model reads images: give --image FILE".into()))
+            }
+            (_, true) => bail!(Mistake("the model reads texts: give --text TEXT or --file FILE".into())),
+            (_, false) => Self::Texts(model.load(Embedder::load_from)?),
         })
     }
 

@@ -106,7 +106,7 @@ fn mistakes_with_published_models_are_told() {
 fn clip(home: &Path) -> String {
     let [folder, run] = ["clip", "clip-run"].map(|name| home.join(name));
     fs::create_dir(&folder).unwrap();
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/pretrained/clip-end");
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/pretrained/clip-highest");
     for name in ["config.json", "model.safetensors"] {
         fs::copy(fixture.join(name), folder.join(name)).unwrap();
     }
@@ -166,12 +166,14 @@ fn mistakes_with_images_and_texts_are_told() {
     let home = Model::scratch();
     let (run, [one, _]) = (clip(home.path()), pictures(home.path()));
     firelight(["classify", &run, "--image", &one]).fails(USER, &["say what an image may show with --label TEXT"]);
+    firelight(["classify", &run, "--image", &one, "--label", "a", "--label", "a"]).fails(USER, &["is given twice"]);
     firelight(["classify", &run, "--text", "a"]).fails(USER, &["give --image"]);
     firelight(["classify", &run, "--label", "a"]).fails(USER, &["--image"]);
     firelight(["embed", &run, "--text", "a", "--prompt", "b"]).fails(USER, &["are for models of texts alone"]);
     firelight(["embed", &run, "--text", "a 9"]).fails(USER, &["line 1: the character '9'"]);
     firelight(["embed", &text(&model().dir), "--image", &one]).fails(USER, &["firelight generate"]);
-    firelight(["train", "--from", &run, "--dry-run"]).fails(USER, &["is only a part of others: name the recipe"]);
+    firelight(["train", "--from", &run, "--dry-run"])
+        .fails(USER, &["is not trained itself: name a recipe, such as images"]);
 }
 
 #[test]
@@ -190,4 +192,24 @@ fn a_training_without_a_recipe_has_the_task_and_the_structure_of_what_it_begins_
         ["d_model", "n_heads", "n_layers"].map(|key| config["transformer"][key].clone())
     });
     assert!(own[0].is_number() && own == begun, "{own:?} {begun:?}");
+}
+
+#[test]
+fn a_classifier_of_images_begins_from_the_tower_of_images() {
+    let home = Model::scratch();
+    let (run, data) = (clip(home.path()), home.path().join("data"));
+    for class in ["a", "b"] {
+        fs::create_dir_all(data.join(class)).unwrap();
+        for number in 0..6 {
+            let shape = ImageShape::new(3, [12, 12]);
+            let pixels = (0..shape.volume()).map(|place| (place * (number + class.len()) % 251) as u8).collect();
+            Image::new(shape, pixels).write_png(data.join(class).join(format!("{number}.png"))).unwrap();
+        }
+    }
+    let out = text(&home.path().join("out"));
+    let train = ["train", "images", "--data", &text(&data), "--from", &run, "--steps", "2", "--out", &out];
+    let begun = firelight(train.into_iter().chain(["--set", "training.evaluate_every=2"])).succeeds();
+    assert!(begun.stderr.contains(" taken over, ") && begun.stderr.contains(" not needed ("), "{}", begun.stderr);
+    let init = fs::read_to_string(Path::new(&out).join("init.json")).unwrap();
+    assert!(init.contains("vit.transformer.blocks.1.feed_forward.down.weight") && init.contains("log_scale"), "{init}");
 }

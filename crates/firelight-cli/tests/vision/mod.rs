@@ -198,5 +198,5 @@ fn a_classifier_of_images_makes_vectors_of_them() {
     let product = |a: usize, b: usize| vectors[a].iter().zip(&vectors[b]).map(|(a, b)| a * b).sum::<f64>();
     assert!((product(0, 0) - 1.0).abs() < 1e-4 && product(0, 1) < 0.9, "{vectors:?}");
     firelight(["embed", &run, "--image", &above, "--similarity", "a"]).fails(USER, &["reads images alone"]);
-    firelight(["embed", &run, "--text", "a"]).fails(USER, &["vision"]);
+    firelight(["embed", &run, "--text", "a"]).fails(USER, &["reads images: give --image"]);
 }

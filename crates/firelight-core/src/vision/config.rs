@@ -95,7 +95,7 @@ pub struct VisionTransformerConfig {
     /// Number of classes; 0 is a model without a head, whose [`pooled`](VisionTransformer::pooled) vectors are read by something else.
     pub n_classes: usize,
     /// Whether the projection of patches has a bias; CLIP's has none. Default: true.
-    #[serde(default = "yes")]
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub patch_bias: bool,
     /// What stands for the whole image. Default: the class token.
     #[serde(default)]
@@ -325,7 +325,10 @@ mod tests {
         let config: VisionTransformerConfig = serde_json::from_str(text).expect("a configuration");
         config.validate().expect("a model");
         assert_eq!((config.grid(), config.channels, config.pooling), ([4, 6], 3, ImagePooling::Mean));
+        let written = serde_json::to_string(&config.clone().with_patch_bias(false)).expect("text");
+        assert!(!serde_json::from_str::<VisionTransformerConfig>(&written).expect("a configuration").patch_bias);
         let written = serde_json::to_string(&config).expect("text");
+        assert!(!written.contains("patch_bias"), "a file from before it is whole");
         assert_eq!(serde_json::from_str::<VisionTransformerConfig>(&written).expect("a configuration"), config);
     }
 

@@ -117,7 +117,7 @@ impl Image {
     ///
     /// # Panics
     /// Panics if one of them is 0.
-    pub fn centre(&self, [height, width]: [usize; 2]) -> Self {
+    pub fn center_crop(&self, [height, width]: [usize; 2]) -> Self {
         let [old_height, old_width] = self.shape.size();
         let side =
             |most: usize, other: usize, [this, that]: [usize; 2]| most.min((other * this + that / 2) / that).max(1);
@@ -151,12 +151,12 @@ mod tests {
     }
 
     #[test]
-    fn the_centre_has_the_proportion_that_is_asked_for() {
+    fn the_center_has_the_proportion_that_is_asked_for() {
         let image = Image::from_fn(ImageShape::new(1, [2, 5]), |_, y, x| (10 * y + x) as u8);
-        assert_eq!(image.centre([7, 7]).pixels(), [1, 2, 11, 12]);
-        assert_eq!(image.centre([1, 4]), Image::new(ImageShape::new(1, [1, 5]), vec![0, 1, 2, 3, 4]));
-        assert_eq!(image.centre([4, 10]), image);
-        assert_eq!(image.centre([1000, 1]).shape().size(), [2, 1]);
+        assert_eq!(image.center_crop([7, 7]).pixels(), [1, 2, 11, 12]);
+        assert_eq!(image.center_crop([1, 4]), Image::new(ImageShape::new(1, [1, 5]), vec![0, 1, 2, 3, 4]));
+        assert_eq!(image.center_crop([4, 10]), image);
+        assert_eq!(image.center_crop([1000, 1]).shape().size(), [2, 1]);
     }
 
     #[test]

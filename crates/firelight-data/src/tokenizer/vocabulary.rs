@@ -119,6 +119,12 @@ fn word_piece(path: &Path, lowercase: bool) -> Result<Value, DataError> {
 
 fn byte_pairs(vocabulary: &Path, merges: &Path) -> Result<Value, DataError> {
     let ids: Map<String, Value> = read_json(vocabulary, LIMIT)?;
+    if ids.keys().any(|token| token.ends_with("</w>")) {
+        let problem = "marks the ends of words, as CLIP's: it is read as a tokenizer.json alone";
+        return Err(InputError::in_file(vocabulary, problem)
+            .advise("download that, too, or save it by `transformers`")
+            .into());
+    }
     let text = read_text_file(merges, LIMIT)?;
     let pairs: Vec<&str> = text.lines().filter(|line| !line.starts_with("#version") && !line.is_empty()).collect();
     let is_roberta = ROBERTA.iter().all(|token| ids.contains_key(*token));
@@ -201,6 +207,8 @@ mod tests {
     #[test]
     fn what_makes_no_tokenizer_is_told() {
         let merges = [("vocab.json", r#"{"a": 0}"#), ("merges.txt", "#version: 0.2\na b\n")];
+        let error = of(&[("vocab.json", r#"{"a": 0, "a</w>": 1}"#), merges[1]]).unwrap_err().to_string();
+        assert!(error.contains("vocab.json` marks the ends of words, as CLIP's"), "{error}");
         let error = of(&merges).unwrap_err().to_string();
         assert!(error.contains("merges.txt` makes no tokenizer"), "{error}");
         assert!(of(&[("vocab.json", "[]"), merges[1]]).unwrap_err().to_string().contains("vocab.json"));

@@ -3,6 +3,7 @@
 //! Source: Radford et al. 2021, §2.3 and §2.4 (<https://arxiv.org/abs/2103.00020>), and `modeling_clip.py` of `transformers`.
 
 use firelight_core::{NormConfig, TransformerConfig, VisionTransformerConfig};
+use firelight_data::Normalization;
 use firelight_storage::InputError;
 use firelight_vision::ImageTextConfig;
 
@@ -21,7 +22,7 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let stack = tower(&text, TransformerConfig::new, [512, 8, 2048])?;
     let stack = stack.with_max_seq_len(text.or("max_position_embeddings", 77)?);
     let end = text.or("eos_token_id", 49_407)?;
-    let normalization = keys.normalization(vit.channels)?;
+    let normalization = keys.normalization(usual(vit.channels), true)?;
     let config = ImageTextConfig { normalization, ..ImageTextConfig::new(text.or("vocab_size", 49_408)?, vit, stack) };
     let config = config.with_width(keys.or("projection_dim", 512)?);
     let config = config.with_end_token((end != UNKNOWN_END).then_some(end));
@@ -29,10 +30,21 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     Ok(Description { structure: Structure::ImageText(config), table })
 }
 
+/// `OPENAI_CLIP_MEAN` and `OPENAI_CLIP_STD`, where images are in colour.
+fn usual(channels: usize) -> Normalization {
+    match channels {
+        3 => Normalization {
+            mean: vec![0.481_454_66, 0.457_827_5, 0.408_210_73],
+            std: vec![0.268_629_54, 0.261_302_58, 0.275_777_11],
+        },
+        _ => Normalization { mean: vec![0.5; channels], std: vec![0.5; channels] },
+    }
+}
+
 fn vit(keys: &Keys<'_>) -> Result<VisionTransformerConfig, InputError> {
     let stack = tower(keys, TransformerConfig::encoder, [768, 12, 3072])?.with_embedding_norm(true);
     let vit = VisionTransformerConfig::new(keys.or("image_size", 224)?, keys.or("patch_size", 32)?, 0, stack);
-    Ok(vit.with_channels(keys.or("num_channels", 3)?).with_patch_bias(false))
+    Ok(vit.with_channels(keys.channels()?).with_patch_bias(false))
 }
 
 /// A stack, by the keys that both towers have; width, heads and inner width are those where nobody says otherwise.

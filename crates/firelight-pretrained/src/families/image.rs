@@ -1,6 +1,7 @@
 //! What the families of vision transformers have in common: patches, a class token, places, a norm before each part and one behind all.
 
 use firelight_core::{Activation, ImagePooling, NormConfig, TransformerConfig, VisionTransformerConfig};
+use firelight_data::Normalization;
 use firelight_storage::InputError;
 use firelight_vision::{ImageEncoderConfig, VisionConfig};
 
@@ -14,7 +15,8 @@ pub(super) fn describe(
     pooler: bool,
     table: Table,
 ) -> Result<Description, InputError> {
-    let normalization = keys.normalization(vit.channels)?;
+    let halves = vec![0.5; vit.channels];
+    let normalization = keys.normalization(Normalization { mean: halves.clone(), std: halves }, false)?;
     let structure = match keys.architecture().contains("ForImageClassification") {
         true => {
             let classes = keys.labels()?;
@@ -44,7 +46,7 @@ pub(super) fn vit(
     let stack = stack.with_residual_dropout(dropout).with_embedding_dropout(dropout);
     let size = keys.or("image_size", 224)?;
     let vit = VisionTransformerConfig::new(size, keys.or("patch_size", 16)?, 0, stack);
-    Ok(vit.with_channels(keys.or("num_channels", 3)?).with_pooling(pooling))
+    Ok(vit.with_channels(keys.channels()?).with_pooling(pooling))
 }
 
 /// The rows of tokens, places and patches.

@@ -81,14 +81,14 @@ impl AutoModel {
     /// # Errors
     /// If an argument is missing or does not fit the model, or the device fails.
     pub fn forward(&self, inputs: &Arrays, options: ForwardOptions, device: &Device) -> Result<Arrays, TaskError> {
-        let mut trace = Trace::default();
-        let wants_trace = options.hidden_states || options.attentions;
-        let mut pass = if wants_trace { Pass::default().with_trace(&mut trace) } else { Pass::default() };
-        let mut found = Found::default();
         let asked = Asked { inputs, options, device };
         if let Self::ImageText(model) = self {
             return towers::forward(model, asked);
         }
+        let mut trace = Trace::default();
+        let wants_trace = options.hidden_states || options.attentions;
+        let mut pass = if wants_trace { Pass::default().with_trace(&mut trace) } else { Pass::default() };
+        let mut found = Found::default();
         let last = self.run(asked, &mut pass, &mut found)?;
         let names = match self {
             Self::Seq2Seq(_) => ["decoder_hidden_states", "decoder_attentions"],

@@ -14,12 +14,15 @@ pub(super) fn forward(model: &ImageTextModel, asked: Asked<'_>) -> Result<Arrays
     let mut found = Found::default();
     let mut traces = [Trace::default(), Trace::default()];
     let [image_trace, text_trace] = &mut traces;
+    // A trace keeps the weights of all layers.
+    let wants_trace = asked.options.hidden_states || asked.options.attentions;
+    let traced = |trace| if wants_trace { Pass::default().with_trace(trace) } else { Pass::default() };
     let images = pixels(asked.inputs, &model.vit, asked.device)?;
-    let images = model.of_images(model.vit.hidden(images, &mut Pass::default().with_trace(image_trace)));
+    let images = model.of_images(model.vit.hidden(images, &mut traced(image_trace)));
     let text = TextArguments::new(asked.inputs, model.text.vocab_size(), 0, asked.device)?;
     text.fit(&model.text.transformer, model.text.max_seq_len())?;
-    let mut pass = Pass::default().with_trace(text_trace);
-    let texts = model.of_texts(text.tokens(), model.text.hidden(text.tokens(), text.sequence().padding, &mut pass));
+    let hidden = model.text.hidden(text.tokens(), text.sequence().padding, &mut traced(text_trace));
+    let texts = model.of_texts(text.tokens(), hidden);
     let logits = model.logits(images.clone(), texts.clone());
     found.put("logits_per_text", logits.clone().transpose())?;
     found.put("logits_per_image", logits)?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use firelight_pretrained::{Array, Arrays, AutoModel, ForwardOptions, Numbers, PublishedModel};
+use firelight_pretrained::{Array, Arrays, AutoModel, ForwardOptions, Numbers, PublishedModel, Structure};
 use firelight_storage::{Checkpoint, TaskError};
 use tempfile::TempDir;
 
@@ -226,4 +226,26 @@ fn a_sentence_model_is_the_model_alone() {
     assert!(error(home.path()).to_string().contains("missing (lm_head."));
     fs::write(home.path().join("modules.json"), "[]").unwrap();
     assert_eq!(PublishedModel::open(home.path()).unwrap().structure().task(), "text_encoder");
+}
+
+#[test]
+fn pixels_of_clip_become_numbers_as_its_processor_says() {
+    let home = copy("clip-end");
+    let normalization = || match PublishedModel::open(home.path()).unwrap().structure() {
+        Structure::ImageText(model) => model.normalization.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(normalization().mean[0], 0.481_454_66);
+    let write = |text| fs::write(home.path().join("processor_config.json"), text).unwrap();
+    write(r#"{"image_processor": {"image_mean": [0.1, 0.2, 0.3], "image_std": [1.0, 1.0, 1.0]}}"#);
+    assert_eq!(normalization().mean, [0.1, 0.2, 0.3]);
+    write(r#"{"image_processor": {"do_center_crop": false}}"#);
+    let refused = error(home.path()).to_string();
+    assert!(refused.contains("has image_processor.do_center_crop = false: expected true"), "{refused}");
+    write("{}");
+    let config = fs::read_to_string(home.path().join("config.json")).unwrap();
+    let many = config.replace("\"num_channels\": 3", "\"num_channels\": 2000000000000000000");
+    fs::write(home.path().join("config.json"), many).unwrap();
+    let refused = error(home.path()).to_string();
+    assert!(refused.contains("vision_config.num_channels = 2000000000000000000: expected at most 1024"), "{refused}");
 }

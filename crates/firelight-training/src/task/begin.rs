@@ -129,7 +129,7 @@ pub fn read_recipe<T: Task>(path: Option<&Path>, overrides: &[(String, String)])
 }
 
 /// The same of a training that is to begin: where `init.from` names a run, the keys of `[model]` that are left out are those of the
-/// run. A built-in recipe leaves the whole structure to it.
+/// run. A built-in recipe leaves its structure to the run, but for dropout, adapters and a new head.
 ///
 /// # Errors
 /// As [`read_recipe`], if there are no weights to begin from, or if a key says something else than that of the run.

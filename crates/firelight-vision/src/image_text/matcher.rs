@@ -31,6 +31,8 @@ pub struct ImageTextMatcher {
     config: ImageTextConfig,
     tokenizer: Tokenizer,
     frame: Frame,
+    /// The token behind a text.
+    end: u32,
 }
 
 impl ImageTextMatcher {
@@ -46,21 +48,20 @@ impl ImageTextMatcher {
     ///
     /// # Errors
     /// If the folder is no model of images and texts, there is no such checkpoint, one of its files is missing or damaged, or its tokenizer
-    /// puts no end behind a text.
+    /// does not put the model's end token behind a text.
     pub fn load_from(folder: impl AsRef<Path>, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
         let folder = ModelFolder::open(folder)?;
         let config: ImageTextConfig = folder.read_config(IMAGE_TEXT_TASK)?;
         TaskError::in_config(&folder.config(), &ConfigError::list(config.validate()))?;
         let tokenizer = Tokenizer::load(folder.tokenizer())?;
         tokenizer.fits(config.vocab_size, &folder.config())?;
-        let fits = |frame: &Frame| frame.end().is_some() && frame.size(false) < config.text.max_seq_len;
-        let Some(frame) = tokenizer.frame().filter(fits) else {
-            let problem = "puts no end behind a text, by which this model speaks, or leaves no room for the text";
-            return Err(InputError::in_file(&folder.tokenizer(), problem).advise("import the model again").into());
-        };
+        let (frame, end) = framed(&tokenizer, &config).map_err(|problem| {
+            InputError::in_file(&folder.tokenizer(), problem)
+                .advise("use the tokenizer.json that was published with the model")
+        })?;
         let mut model = config.init(device);
         load_weights(&mut model, &folder.weights(checkpoint)?)?;
-        Ok(Self { model, config, tokenizer, frame })
+        Ok(Self { model, config, tokenizer, frame, end })
     }
 
     /// The model.
@@ -82,7 +83,7 @@ impl ImageTextMatcher {
         let (vit, device) = (&self.config.vit, self.model.device());
         let shape = ImageShape::new(vit.channels, vit.image_size);
         let vectors = images.chunks(BATCH).map(|images| {
-            let cut: Vec<Image> = images.iter().map(|image| image.centre(shape.size())).collect();
+            let cut: Vec<Image> = images.iter().map(|image| image.center_crop(shape.size())).collect();
             let pixels = self.config.normalization.fitted(&cut, shape, &device);
             rows(awake(&device, || self.model.of_images(self.model.vit.hidden(pixels, &mut Pass::default()))))
         });
@@ -107,8 +108,10 @@ impl ImageTextMatcher {
         let device = self.model.device();
         let vectors = encoded.chunks(BATCH).map(|texts| {
             let tokens = self.padded(texts, &device);
-            let text = || self.model.text.hidden(tokens.clone(), None, &mut Pass::default());
-            rows(awake(&device, || self.model.of_texts(tokens.clone(), text())))
+            rows(awake(&device, || {
+                let hidden = self.model.text.hidden(tokens.clone(), None, &mut Pass::default());
+                self.model.of_texts(tokens, hidden)
+            }))
         });
         Ok(vectors.collect::<Result<Vec<_>, _>>()?.concat())
     }
@@ -145,11 +148,24 @@ impl ImageTextMatcher {
     /// `[B, T]`; shorter texts end several times.
     fn padded(&self, texts: &[Vec<u32>], device: &Device) -> Tensor<2, Int> {
         let longest = texts.iter().map(Vec::len).max().unwrap_or_default();
-        let end = self.frame.end().unwrap_or_default();
         let row =
-            |text: &Vec<u32>| text.iter().copied().chain(std::iter::repeat(end)).take(longest).collect::<Vec<_>>();
+            |text: &Vec<u32>| text.iter().copied().chain(std::iter::repeat(self.end)).take(longest).collect::<Vec<_>>();
         let ids: Vec<i64> = texts.iter().flat_map(row).map(i64::from).collect();
         Tensor::from_data(TensorData::new(ids, [texts.len(), longest]), device)
+    }
+}
+
+/// What the tokenizer puts around a text, and its end; or what is wrong with that.
+fn framed(tokenizer: &Tokenizer, config: &ImageTextConfig) -> Result<(Frame, u32), String> {
+    let frame = tokenizer.frame().and_then(|frame| frame.end().map(|end| (frame, end)));
+    let (frame, end) = frame.ok_or("puts no end behind a text, whose vector is that of its end")?;
+    let (around, most) = (frame.size(false), config.text.max_seq_len);
+    match config.end_token {
+        Some(read) if read != end => {
+            Err(format!("ends a text with the token {end}, but the model reads that of {read}"))
+        }
+        _ if around >= most => Err(format!("puts {around} tokens around a text, and the model reads {most} in all")),
+        _ => Ok((frame, end)),
     }
 }
 
@@ -209,7 +225,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let matcher = ImageTextMatcher::load(folder(home.path(), true).path()).unwrap();
         let wide = image(3, [8, 20]);
-        let found = matcher.embed_images(&[wide.clone(), wide.centre([1, 1])]).unwrap();
+        let found = matcher.embed_images(&[wide.clone(), wide.center_crop([1, 1])]).unwrap();
         assert_close(&found[0], &found[1], 1e-6);
     }
 

@@ -1,7 +1,7 @@
 //! Images and texts in one space: two towers whose vectors are close where the text says what the image shows.
 //!
 //! Source: Radford et al. 2021, §2.3 and §2.4 (<https://arxiv.org/abs/2103.00020>): CLIP. Both towers are pre-norm stacks; that of images
-//! has another norm behind its embeddings, that of texts is causal and speaks by the end token of a text.
+//! has another norm behind its embeddings, that of texts is causal, and the vector of a text is that of its end token.
 
 mod matcher;
 mod tower;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub use matcher::ImageTextMatcher;
 pub use tower::TextTower;
 
-use crate::embedder::of_length_one;
+use crate::embedder::l2_normalized;
 use crate::model::VIT;
 
 /// The logarithm of what cosines are multiplied by before anything is learnt: `ln(1 / 0.07)`; Radford et al. 2021, §2.5.
@@ -33,7 +33,7 @@ pub struct ImageTextConfig {
     pub width: usize,
     /// Number of tokens `V`.
     pub vocab_size: usize,
-    /// The token that speaks for its text, at its first place; where nobody says which, that with the highest number.
+    /// The token whose vector is that of its text, at its first place; where nobody says which, the one with the highest id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_token: Option<u32>,
     /// How pixels become numbers.
@@ -65,7 +65,7 @@ impl ImageTextConfig {
         self
     }
 
-    /// Sets the token that speaks for its text.
+    /// Sets the token whose vector is that of its text.
     pub fn with_end_token(mut self, end_token: Option<u32>) -> Self {
         self.end_token = end_token;
         self
@@ -86,11 +86,16 @@ impl ImageTextConfig {
             self.text.has_cross_attention().then(|| "text.cross_attention must be false: a text has no memory".into()),
             outside.map(|token| format!("end_token = {token} must be below vocab_size = {size}")),
         ];
-        let widths = [self.vit.transformer.d_model, self.text.d_model].map(|d| LinearConfig::new(d, self.width));
+        let widths = [self.d_image(), self.text.d_model].map(|d| LinearConfig::new(d, self.width));
         let [image, text] = widths.map(|projection| projection.validate());
         let embedding = TokenEmbeddingConfig::new(size, self.text.d_model).validate();
         let adapters = self.adapters.as_ref().map_or(Ok(()), AdapterConfig::validate);
         ConfigError::collect([self.vit.validate(), self.text.validate(), image, text, embedding, adapters], own)
+    }
+
+    /// Width of what the tower of images says of an image.
+    fn d_image(&self) -> usize {
+        self.vit.transformer.d_model.saturating_mul(self.vit.pooling.parts())
     }
 
     /// Builds the model; the device draws the seed: see [`ParamBuilder::random`].
@@ -112,7 +117,7 @@ impl ImageTextConfig {
         ImageTextModel {
             vit: self.vit.init_with(&adapted.scope(VIT)),
             text: TextTower::new(self, &adapted.scope("text")),
-            image_projection: projection("image_projection", self.vit.transformer.d_model),
+            image_projection: projection("image_projection", self.d_image()),
             text_projection: projection("text_projection", self.text.d_model),
             log_scale: params.param("log_scale", [1], Init::Constant { value: LOG_SCALE }),
         }
@@ -154,7 +159,7 @@ impl ImageTextModel {
     /// # Shapes
     /// - `hidden`: `[B, N + R S, D]`, of [`VisionTransformer::hidden`]; output: `[B, E]`
     pub fn of_images(&self, hidden: Tensor<3>) -> Tensor<2> {
-        of_length_one(self.image_projection.forward(self.vit.pooled(hidden)))
+        l2_normalized(self.image_projection.forward(self.vit.pooled(hidden)))
     }
 
     /// One vector of length 1 for each text.
@@ -162,10 +167,10 @@ impl ImageTextModel {
     /// # Shapes
     /// - `tokens`: `[B, T]`; `hidden`: `[B, T, D]`, of [`TextTower::hidden`]; output: `[B, E]`
     pub fn of_texts(&self, tokens: Tensor<2, Int>, hidden: Tensor<3>) -> Tensor<2> {
-        of_length_one(self.text_projection.forward(self.text.pooled(tokens, hidden)))
+        l2_normalized(self.text_projection.forward(self.text.pooled(tokens, hidden)))
     }
 
-    /// How well each image and each text fit: their cosine by a learnt number.
+    /// The cosine similarity of each image and each text, times the learned scale.
     ///
     /// # Shapes
     /// - `images`: `[B, E]`; `texts`: `[C, E]`; output: `[B, C]`

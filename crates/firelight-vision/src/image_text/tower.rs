@@ -1,4 +1,4 @@
-//! The tower of texts: tokens become vectors, of which that of the end speaks for the text.
+//! The tower of texts: tokens become vectors, of which that of the end token is the vector of the text.
 
 use burn::module::Module;
 use burn::tensor::{Bool, Int, Tensor};
@@ -44,7 +44,7 @@ impl TextTower {
     }
 
     /// The vector of the end of each text: of the first of its end tokens or, where nobody says which that is, of the first token with
-    /// the highest number. A text without an end speaks by its first token.
+    /// the highest id. Of a text without an end it is the vector of the first token.
     ///
     /// # Shapes
     /// - `tokens`: `[B, T]`; `hidden`: `[B, T, D]`; output: `[B, D]`

@@ -43,11 +43,11 @@ Data by the task of the recipe:
   vision               a folder of images by class, or the files of MNIST or CIFAR
   captioning           a folder of images with captions.jsonl, or one as of vision, of whose images pictures are composed";
 
-/// Train a model by a recipe; without one, a small GPT on generated stories
+/// Train a model by a recipe; without one, the model of --from, or a small GPT on generated stories
 #[derive(clap::Args, Default)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Train {
-    /// Recipe file (TOML) or the name of an embedded one, which `firelight recipes` lists; by default stories
+    /// Recipe file (TOML) or the name of an embedded one, which `firelight recipes` lists; by default stories, or the first for the model of --from
     recipe: Option<PathBuf>,
     /// File or folder to train on, as the task of the recipe takes it; a language model takes several, each after a --data
     #[arg(long, value_name = "PATH")]
@@ -128,10 +128,13 @@ impl Train {
         let task = InitConfig { from, ..InitConfig::default() }.run()?.and_then(|run| run.task());
         let is_trained = |task: &str| tasks::NAMES.contains(&task);
         match task {
-            Some(task) if !is_trained(&task) => bail!(Mistake(format!(
-                "--from names a model of the task `{task}`, which is only a part of others: name the recipe to train, such as texts \
-                 (`firelight recipes` lists them)"
-            ))),
+            Some(task) if !is_trained(&task) => {
+                let recipe = if task.starts_with("image") { "images" } else { "texts" };
+                bail!(Mistake(format!(
+                    "--from names a model of the task `{task}`, which is not trained itself: name a recipe, such as {recipe}; \
+                     `firelight recipes` lists them"
+                )))
+            }
             task => Ok(task),
         }
     }
