@@ -35,7 +35,7 @@ fn usual(channels: usize) -> Normalization {
     match channels {
         3 => Normalization {
             mean: vec![0.481_454_66, 0.457_827_5, 0.408_210_73],
-            std: vec![0.268_629_54, 0.261_302_58, 0.275_777_11],
+            std: vec![0.268_629_54, 0.261_302_6, 0.275_777_1],
         },
         _ => Normalization { mean: vec![0.5; channels], std: vec![0.5; channels] },
     }
