@@ -47,7 +47,7 @@ Data by the task of the recipe:
 #[derive(clap::Args, Default)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Train {
-    /// Recipe file (TOML) or the name of an embedded one, which `firelight recipes` lists; by default stories, or the first for the model of --from
+    /// Recipe file (TOML), or an embedded one (`firelight recipes`); by default stories, or the first for the task of --from
     recipe: Option<PathBuf>,
     /// File or folder to train on, as the task of the recipe takes it; a language model takes several, each after a --data
     #[arg(long, value_name = "PATH")]
