@@ -111,7 +111,8 @@ impl Train {
         with_task!(task.as_str(), |T| self.follow::<T>(), bail!(unknown()))
     }
 
-    /// The task of the recipe, of the run that is resumed, or of that which the training begins from. The name of an embedded recipe gives way to a file.
+    /// The task of the recipe, of the run that is resumed, or of the run that the training begins from. The name of an embedded recipe
+    /// gives way to a file.
     fn task(&self) -> Result<String> {
         if let Some(embedded) = self.recipe.as_deref().map(recipes::named).transpose()?.flatten() {
             return Ok(embedded.task.to_string());
