@@ -1,5 +1,5 @@
 //! `cargo xtask fixtures`: computes the golden values anew; needs python3 with torch, numpy, safetensors, transformers,
-//! sacrebleu, rouge-score, scikit-learn, scipy, seqeval, tokenizers and pyarrow.
+//! sacrebleu, rouge-score, scikit-learn, scipy, seqeval, tokenizers, pillow, timm and pyarrow.
 
 use anyhow::Result;
 
@@ -10,6 +10,8 @@ pub(crate) fn regenerate() -> Result<()> {
     run("golden scores of text", &mut program("python3", "tests/fixtures/text_metrics.py"))?;
     run("golden scores of classes", &mut program("python3", "tests/fixtures/class_metrics.py"))?;
     run("published models", &mut program("python3", "tests/fixtures/pretrained.py"))?;
+    run("golden pixels", &mut program("python3", "tests/fixtures/image_processors.py"))?;
+    run("golden decoding", &mut program("python3", "tests/fixtures/decoding.py"))?;
     run("golden ids of tokenizers", &mut program("python3", "tests/fixtures/tokenizer_files.py"))?;
     run("records in Parquet", &mut program("python3", "tests/fixtures/records.py"))
 }

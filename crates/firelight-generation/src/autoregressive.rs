@@ -19,6 +19,13 @@ pub trait Autoregressive: Sync {
     /// Where the model computes.
     fn device(&self) -> Device;
 
+    /// The ids of each row in front of the first new token, for processors that look back: of a language model those of the prompt, of a model
+    /// with an encoder those that its target begins with. Default: none is known.
+    fn history(&self, prompt: &Self::Prompt) -> Vec<Vec<u32>> {
+        let _ = prompt;
+        Vec::new()
+    }
+
     /// Reads the whole prompt at once and returns the logits of the next token, `[B, V]`, with the state after it.
     ///
     /// # Errors
@@ -85,6 +92,15 @@ impl<M: Autoregressive> Autoregressive for WithVocabulary<'_, M> {
 
     fn device(&self) -> Device {
         self.model.device()
+    }
+
+    fn history(&self, prompt: &M::Prompt) -> Vec<Vec<u32>> {
+        let first = self.first;
+        let begun = |mut row: Vec<u32>| {
+            row.extend(first);
+            row
+        };
+        self.model.history(prompt).into_iter().map(begun).collect()
     }
 
     fn prefill(&self, prompt: M::Prompt) -> Result<(Tensor<2>, M::State), GenerationError> {

@@ -8,6 +8,8 @@ use firelight_storage::{StorageError, read_json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::Processing;
+
 /// No such file is larger, in bytes.
 const LIMIT: u64 = 1 << 24;
 
@@ -69,6 +71,16 @@ impl TryFrom<Value> for TokenIds {
     }
 }
 
+impl TokenIds {
+    /// All of them.
+    pub fn ids(&self) -> &[u32] {
+        match self {
+            Self::One(id) => std::slice::from_ref(id),
+            Self::Several(ids) => ids,
+        }
+    }
+}
+
 impl GenerationDefaults {
     /// Reads a file; nothing is said where there is none.
     ///
@@ -86,11 +98,7 @@ impl GenerationDefaults {
 
     /// Ids that end a text.
     pub fn end_tokens(&self) -> &[u32] {
-        match &self.eos_token_id {
-            None => &[],
-            Some(TokenIds::One(id)) => std::slice::from_ref(id),
-            Some(TokenIds::Several(ids)) => ids,
-        }
+        self.eos_token_id.as_ref().map_or(&[], TokenIds::ids)
     }
 
     /// Ids that are never written, whatever stands before them.
@@ -98,6 +106,16 @@ impl GenerationDefaults {
         let single = |words: &Vec<u32>| <[u32; 1]>::try_from(words.as_slice()).ok();
         let words = self.bad_words_ids.iter().flatten().filter_map(single).flatten();
         words.chain(self.suppress_tokens.iter().flatten().copied())
+    }
+
+    /// Adds the bans of sequences, of the first and the last place to those of the options.
+    pub fn add_to(&self, processing: &mut Processing) {
+        let sequences = self.bad_words_ids.iter().flatten().filter(|words| words.len() > 1).cloned();
+        processing.banned.extend(sequences);
+        processing.not_first.extend(self.begin_suppress_tokens.iter().flatten());
+        if let Some(last) = &self.forced_eos_token_id {
+            processing.forced_last.extend(last.ids());
+        }
     }
 }
 
@@ -112,6 +130,16 @@ mod tests {
         assert_eq!((read.end_tokens(), read.banned().collect::<Vec<_>>()), (&[3][..], vec![7, 9]));
         assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::from_str::<Value>(text).unwrap());
         assert!(!read.is_empty() && GenerationDefaults::of_file("no/such").unwrap().is_empty());
+    }
+
+    #[test]
+    fn bans_of_places_and_sequences_become_processors() {
+        let text = r#"{"bad_words_ids": [[7], [1, 2]], "begin_suppress_tokens": [5], "forced_eos_token_id": 3}"#;
+        let mut found = Processing::default();
+        serde_json::from_str::<GenerationDefaults>(text).unwrap().add_to(&mut found);
+        let expected =
+            Processing { banned: vec![vec![1, 2]], not_first: vec![5], forced_last: vec![3], ..Processing::default() };
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -42,6 +42,17 @@ pub enum GenerationError {
         row: usize,
     },
 
+    /// Bans and other processors hide every token.
+    #[error(
+        "no token is left to choose as new token {step} (row {row}): bans, forced tokens or constraints exclude all of them; relax them"
+    )]
+    NothingLeft {
+        /// Index of the new token, 0-based.
+        step: usize,
+        /// Row of the batch, 0-based.
+        row: usize,
+    },
+
     /// The device did not hand over the logits.
     #[error("the logits could not be read from the device: {reason}")]
     Device {
@@ -58,7 +69,9 @@ impl GenerationError {
     /// True when the user can fix it (a prompt, an option), false when the machine or the model's files failed.
     pub fn is_user_error(&self) -> bool {
         match self {
-            Self::Input(_) | Self::PromptTooLong { .. } | Self::InvalidOptions { .. } => true,
+            Self::Input(_) | Self::PromptTooLong { .. } | Self::InvalidOptions { .. } | Self::NothingLeft { .. } => {
+                true
+            }
             Self::NonFiniteLogits { .. } | Self::Device { .. } => false,
             Self::Data(error) => error.is_user_error(),
         }

@@ -16,7 +16,7 @@
 //!   prompt several times.
 //! - [`Sampler`]: greedy choice stays on the device; random choice reads the logits and draws with a generator of our
 //!   own, so equal logits and one seed give one text on every backend.
-//! - [`Processor`]: the changes a row of logits goes through before the draw.
+//! - [`LogitsProcessor`]: one change that a row of logits goes through before a token is chosen; [`Processing`] are those of the options.
 //! - [`GenerationDefaults`]: what a published model's `generation_config.json` says.
 //! - [`beam_search`]: another loop over the same models, which follows several continuations of each row and returns the
 //!   best; its settings are [`BeamOptions`].
@@ -37,9 +37,11 @@
 mod autoregressive;
 mod beam;
 mod defaults;
+mod draw;
 mod error;
 mod generate;
 mod options;
+mod processing;
 pub mod processors;
 mod prompt;
 mod sampler;
@@ -56,7 +58,8 @@ pub use defaults::{GenerationDefaults, TokenIds};
 pub use error::GenerationError;
 pub use generate::{Generated, generate, generate_samples};
 pub use options::{GenerationOptions, RandomSampling, Sampling};
-pub use processors::Processor;
+pub use processing::{OwnProcessors, Processing};
+pub use processors::{History, LogitsProcessor};
 pub use prompt::check_prompt;
 pub use sampler::{Sampled, Sampler};
 pub use stop::{StopCriteria, StopReason};

@@ -158,6 +158,10 @@ impl Autoregressive for Pairs {
         Device::default()
     }
 
+    fn history(&self, prompt: &Self::Prompt) -> Vec<Vec<u32>> {
+        prompt.clone()
+    }
+
     fn prefill(&self, prompt: Self::Prompt) -> Result<(Tensor<2>, LastTwo), GenerationError> {
         let rows = prompt.into_iter().map(|row| row.try_into().map_err(|_| empty_prompt()));
         let state = LastTwo { rows: rows.collect::<Result<_, _>>()?, len: 2 };

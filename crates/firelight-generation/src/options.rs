@@ -3,7 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{GenerationError, Processor, processors};
+use crate::processors::{
+    LogitsProcessor, MinP, Mirostat, MirostatOptions, Processors, Temperature, TopK, TopNSigma, TopP, Typical, Xtc,
+};
+use crate::{GenerationError, Processing};
 
 /// Options of one generation.
 ///
@@ -21,6 +24,8 @@ pub struct GenerationOptions {
     pub seed: u64,
     /// Ids that end a row. They are not part of the result. Default none.
     pub stop_tokens: Vec<u32>,
+    /// Penalties, bans and forced tokens. Default none.
+    pub processing: Processing,
 }
 
 /// How the next token is chosen from the logits.
@@ -34,7 +39,7 @@ pub enum Sampling {
     Random(RandomSampling),
 }
 
-/// The distribution that a random choice draws from: temperature, then the `top_k`, then the `top_p` most probable.
+/// The distribution that a random choice draws from. What is set applies in the order of the fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -46,6 +51,16 @@ pub struct RandomSampling {
     /// Keeps the fewest of the most probable tokens that hold this share of the probability, above 0 and at most 1.
     /// Default none: all are kept.
     pub top_p: Option<f64>,
+    /// Keeps the tokens that have at least this share of the best one's probability, from 0 to 1: [`MinP`]. Default none.
+    pub min_p: Option<f64>,
+    /// Keeps the tokens nearest to the entropy that hold this share of the probability, above 0 and at most 1: [`Typical`]. Default none.
+    pub typical_p: Option<f64>,
+    /// Keeps the tokens within so many standard deviations of the best, above 0: [`TopNSigma`]. Default none.
+    pub top_n_sigma: Option<f64>,
+    /// Leaves the most probable tokens out now and then. Default none.
+    pub xtc: Option<Xtc>,
+    /// Holds the surprise of the text near a target. Default none.
+    pub mirostat: Option<MirostatOptions>,
 }
 
 impl Default for GenerationOptions {
@@ -62,14 +77,29 @@ impl Default for Sampling {
 
 impl Default for RandomSampling {
     fn default() -> Self {
-        Self { temperature: 0.8, top_k: None, top_p: None }
+        Self {
+            temperature: 0.8,
+            top_k: None,
+            top_p: None,
+            min_p: None,
+            typical_p: None,
+            top_n_sigma: None,
+            xtc: None,
+            mirostat: None,
+        }
     }
 }
 
 impl GenerationOptions {
     /// Adds at most `max_new_tokens` tokens, everything else at its default.
     pub fn new(max_new_tokens: usize) -> Self {
-        Self { max_new_tokens, sampling: Sampling::default(), seed: 0, stop_tokens: Vec::new() }
+        Self {
+            max_new_tokens,
+            sampling: Sampling::default(),
+            seed: 0,
+            stop_tokens: Vec::new(),
+            processing: Processing::default(),
+        }
     }
 
     /// Chooses the most probable token at every step.
@@ -99,6 +129,45 @@ impl GenerationOptions {
         self.with_random(|random| random.top_p = top_p.into())
     }
 
+    /// Changes the distribution that is drawn from; returns to random choice like `with_temperature`.
+    ///
+    /// ```
+    /// use firelight_generation::GenerationOptions;
+    ///
+    /// let options = GenerationOptions::new(9).with_random(|random| random.min_p = Some(0.05));
+    /// assert!(options.validate().is_ok());
+    /// ```
+    pub fn with_random(mut self, change: impl FnOnce(&mut RandomSampling)) -> Self {
+        let mut random = match self.sampling {
+            Sampling::Random(random) => random,
+            Sampling::Greedy => RandomSampling::default(),
+        };
+        change(&mut random);
+        self.sampling = Sampling::Random(random);
+        self
+    }
+
+    /// Sets penalties, bans and forced tokens.
+    pub fn with_processing(mut self, processing: Processing) -> Self {
+        self.processing = processing;
+        self
+    }
+
+    /// Adds a processor of the caller's own, behind penalties and bans and before the distribution is drawn from.
+    pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
+        self.processing.own.push(processor);
+        self
+    }
+
+    /// The processors of a row, in the order in which they apply.
+    pub fn processors(&self) -> Processors {
+        let mut list = self.processing.processors(self.max_new_tokens, &self.stop_tokens);
+        if let Sampling::Random(random) = &self.sampling {
+            random.add_to(&mut list);
+        }
+        list
+    }
+
     /// Sets the seed of the random choice.
     pub fn with_seed(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -116,31 +185,25 @@ impl GenerationOptions {
     /// # Errors
     /// [`GenerationError::InvalidOptions`] with one sentence for each field out of range.
     pub fn validate(&self) -> Result<(), GenerationError> {
-        let problems = match &self.sampling {
+        let mut problems = match &self.sampling {
             Sampling::Greedy => Vec::new(),
             Sampling::Random(random) => random.problems(),
         };
+        problems.extend(self.processing.problems());
         if problems.is_empty() { Ok(()) } else { Err(GenerationError::InvalidOptions { problems }) }
-    }
-
-    fn with_random(mut self, change: impl FnOnce(&mut RandomSampling)) -> Self {
-        let mut random = match self.sampling {
-            Sampling::Random(random) => random,
-            Sampling::Greedy => RandomSampling::default(),
-        };
-        change(&mut random);
-        self.sampling = Sampling::Random(random);
-        self
     }
 }
 
 impl RandomSampling {
-    /// The processors of these settings, in the order in which they apply.
-    pub fn processors(&self) -> Vec<Processor> {
-        let temperature = Processor::Temperature(processors::Temperature(self.temperature));
-        let top_k = self.top_k.map(|k| Processor::TopK(processors::TopK(k)));
-        let top_p = self.top_p.map(|p| Processor::TopP(processors::TopP(p)));
-        [Some(temperature), top_k, top_p].into_iter().flatten().collect()
+    fn add_to(&self, list: &mut Processors) {
+        list.push(Temperature(self.temperature));
+        self.top_k.map(TopK).into_iter().for_each(|top_k| list.push(top_k));
+        self.top_p.map(TopP).into_iter().for_each(|top_p| list.push(top_p));
+        self.min_p.map(MinP).into_iter().for_each(|min_p| list.push(min_p));
+        self.typical_p.map(Typical).into_iter().for_each(|typical| list.push(typical));
+        self.top_n_sigma.map(TopNSigma).into_iter().for_each(|top_n_sigma| list.push(top_n_sigma));
+        self.xtc.into_iter().for_each(|xtc| list.push(xtc));
+        self.mirostat.map(Mirostat::new).into_iter().for_each(|mirostat| list.push(mirostat));
     }
 
     fn problems(&self) -> Vec<String> {
@@ -157,10 +220,29 @@ impl RandomSampling {
         if self.top_k == Some(0) {
             problems.push("top_k is 0, expected 1 or more; leave it out to keep every token".to_string());
         }
-        if let Some(top_p) = self.top_p.filter(|p| !(*p > 0.0 && *p <= 1.0)) {
-            problems.push(format!(
-                "top_p is {top_p}, expected more than 0 and at most 1; leave it out to keep every token"
-            ));
+        for (name, share) in [("top_p", self.top_p), ("typical_p", self.typical_p)] {
+            if let Some(share) = share.filter(|p| !(*p > 0.0 && *p <= 1.0)) {
+                problems.push(format!(
+                    "{name} is {share}, expected more than 0 and at most 1; leave it out to keep every token"
+                ));
+            }
+        }
+        let shares = [("min_p", self.min_p), ("xtc.probability", self.xtc.map(|xtc| xtc.probability))];
+        for (name, share) in shares {
+            if let Some(share) = share.filter(|p| !(0.0..=1.0).contains(p)) {
+                problems.push(format!("{name} is {share}, expected a number from 0 to 1"));
+            }
+        }
+        let numbers = [
+            ("top_n_sigma", self.top_n_sigma),
+            ("xtc.threshold", self.xtc.map(|xtc| xtc.threshold)),
+            ("mirostat.tau", self.mirostat.map(|mirostat| mirostat.tau)),
+            ("mirostat.eta", self.mirostat.map(|mirostat| mirostat.eta)),
+        ];
+        for (name, number) in numbers {
+            if let Some(number) = number.filter(|number| !(number.is_finite() && *number > 0.0)) {
+                problems.push(format!("{name} is {number}, expected a finite number greater than 0"));
+            }
         }
         problems
     }
@@ -169,6 +251,7 @@ impl RandomSampling {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::processors::{History, softmax};
 
     #[test]
     fn every_bad_field_is_listed() {
@@ -200,13 +283,39 @@ mod tests {
     }
 
     #[test]
-    fn processors_come_in_the_order_temperature_top_k_top_p() {
-        let random = RandomSampling { temperature: 0.5, top_k: Some(3), top_p: Some(0.9) };
-        let expected = [
-            Processor::Temperature(processors::Temperature(0.5)),
-            Processor::TopK(processors::TopK(3)),
-            Processor::TopP(processors::TopP(0.9)),
-        ];
-        assert_eq!(random.processors(), expected);
+    fn processors_come_in_the_order_of_the_fields() {
+        // At temperature 1/2 of the odds 4, 2, 1, 1 become 16, 4, 1, 1; of the best three, 16/21 and 4/21 hold 0.8.
+        let options = GenerationOptions::new(5).with_temperature(0.5).with_top_k(3).with_top_p(0.8);
+        let mut logits = [4.0, 2.0, 1.0, 1.0].map(f64::ln);
+        options.processors().process(&History::default(), &mut logits);
+        let found = softmax(&logits);
+        assert!((found[0] - 0.8).abs() < 1e-12 && (found[1] - 0.2).abs() < 1e-12, "{found:?}");
+        // Before the temperature the third would be in the share.
+        assert_eq!(found[2..], [0.0, 0.0]);
+    }
+
+    #[test]
+    fn settings_of_samplers_are_checked_by_name() {
+        let options = GenerationOptions::new(5).with_random(|random| {
+            random.min_p = Some(1.5);
+            random.typical_p = Some(0.0);
+            random.top_n_sigma = Some(-1.0);
+            random.xtc = Some(Xtc { probability: 2.0, threshold: 0.0 });
+            random.mirostat = Some(MirostatOptions { tau: 0.0, eta: f64::NAN });
+        });
+        let processing = Processing { repetition_penalty: -1.0, ..Processing::default() };
+        let error = options.with_processing(processing).validate().unwrap_err();
+        let named: Vec<String> =
+            error.problems().iter().map(|problem| problem.split(' ').next().unwrap().into()).collect();
+        let expected = ["typical_p", "min_p", "xtc.probability", "top_n_sigma", "xtc.threshold", "mirostat.tau"];
+        assert_eq!(named, [&expected[..], &["mirostat.eta", "repetition_penalty"]].concat());
+    }
+
+    #[test]
+    fn settings_come_back_from_their_text() {
+        let options = GenerationOptions::new(5).with_random(|random| random.xtc = Some(Xtc::default()));
+        let options = options.with_processing(Processing { banned: vec![vec![1, 2]], ..Processing::default() });
+        let text = serde_json::to_string(&options).unwrap();
+        assert_eq!(serde_json::from_str::<GenerationOptions>(&text).unwrap(), options);
     }
 }

@@ -1,27 +1,38 @@
 //! From logits to one token per row, called once per step by [`TokenStream`](crate::TokenStream).
 //!
-//! Greedy choice is an argmax on the device. Random choice reads the logits `[B, V]` to the host and draws there in f64,
-//! from ChaCha8 (Bernstein 2008) at a place of its stream that is fixed by (seed, step, row): a draw depends neither on
-//! the backend, nor on the batch-mates, nor on what was drawn before.
+//! Greedy choice without processors is an argmax on the device. All else reads the logits `[B, V]` to the host, changes each row there in f64
+//! by its processors, and takes the best or draws at a place of a stream of numbers that is fixed by (seed, step, row).
 
 use burn::tensor::{Int, Tensor, TensorData};
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 
-use crate::processors::softmax;
-use crate::{GenerationError, GenerationOptions, Processor, Sampling};
+use crate::draw::Draw;
+use crate::processors::{HIDDEN, History, Processors, softmax};
+use crate::{GenerationError, GenerationOptions, Sampling};
 
 /// Chooses the next token of every row.
 #[derive(Clone, Debug)]
 pub struct Sampler {
-    choice: Choice,
-    first_row: usize,
+    processors: Processors,
+    is_greedy: bool,
+    seed: u64,
 }
 
+/// One row: what was written, and what its processors know of it.
 #[derive(Clone, Debug)]
-enum Choice {
-    Greedy,
-    Random { processors: Vec<Processor>, seed: u64 },
+pub(crate) struct Row {
+    ids: Vec<u32>,
+    prompt: usize,
+    processors: Processors,
+    /// By which it draws.
+    number: usize,
+}
+
+impl Row {
+    /// Adds a token that was chosen.
+    pub(crate) fn accept(&mut self, id: u32) {
+        self.ids.push(id);
+        self.processors.accept(id);
+    }
 }
 
 /// One token per row, where each side needs it.
@@ -40,37 +51,53 @@ impl Sampler {
     /// [`GenerationError::InvalidOptions`], see [`GenerationOptions::validate`].
     pub fn new(options: &GenerationOptions) -> Result<Self, GenerationError> {
         options.validate()?;
-        let choice = match &options.sampling {
-            Sampling::Greedy => Choice::Greedy,
-            Sampling::Random(random) => Choice::Random { processors: random.processors(), seed: options.seed },
-        };
-        Ok(Self { choice, first_row: 0 })
+        let is_greedy = options.sampling == Sampling::Greedy;
+        Ok(Self { processors: options.processors(), is_greedy, seed: options.seed })
     }
 
-    /// The sampler of rows before which there are `rows` others: row 0 draws what row `rows` would.
-    #[must_use]
-    pub fn after(mut self, rows: usize) -> Self {
-        self.first_row = rows;
-        self
+    /// A row that continues a prompt and draws by a number.
+    pub(crate) fn row(&self, prompt: Vec<u32>, number: usize) -> Row {
+        Row { prompt: prompt.len(), ids: prompt, processors: self.processors.clone(), number }
     }
 
-    /// Chooses new token number `step` (0-based) for every row of `logits` `[B, V]`.
+    /// Chooses new token number `step` (0-based) for every row of `logits` `[B, V]`, of whose history nothing is known.
     ///
     /// # Errors
     /// [`GenerationError::NonFiniteLogits`] if a row is no distribution: it holds NaN or plus infinity, or minus infinity
-    /// only. [`GenerationError::Device`] if the logits cannot be read.
+    /// only. [`GenerationError::NothingLeft`] if the processors hide all of a row. [`GenerationError::Device`] if the logits cannot be read.
     pub fn sample(&self, logits: Tensor<2>, step: usize) -> Result<Sampled, GenerationError> {
-        match &self.choice {
-            Choice::Greedy => greedy(logits, step),
-            Choice::Random { processors, seed } => {
-                let [batch_size, _] = logits.dims();
-                let device = logits.device();
-                let draw = |row: usize| uniform(*seed, step, self.first_row + row);
-                let ids = random(logits, processors, step, draw)?;
-                let tokens = Tensor::from_data(TensorData::new(ids.clone(), [batch_size]), &device);
-                Ok(Sampled { ids, tokens })
-            }
+        let mut rows: Vec<Row> = (0..logits.dims()[0]).map(|number| self.row(Vec::new(), number)).collect();
+        self.choose(logits, &mut rows, step)
+    }
+
+    /// The same for rows with a history, which is not yet told what was chosen.
+    pub(crate) fn choose(&self, logits: Tensor<2>, rows: &mut [Row], step: usize) -> Result<Sampled, GenerationError> {
+        if self.is_greedy && self.processors.is_empty() {
+            return greedy(logits, step);
         }
+        let ([batch_size, vocab_size], device) = (logits.dims(), logits.device());
+        let logits = host(logits)?;
+        let each = logits.chunks_exact(vocab_size).zip(rows).enumerate();
+        let ids = each.map(|(place, (logits, row))| self.choose_one(logits, row, (step, place)));
+        let ids = ids.collect::<Result<Vec<u32>, _>>()?;
+        let tokens = Tensor::from_data(TensorData::new(ids.clone(), [batch_size]), &device);
+        Ok(Sampled { ids, tokens })
+    }
+
+    fn choose_one(&self, logits: &[f32], row: &mut Row, (step, place): (usize, usize)) -> Result<u32, GenerationError> {
+        let mut logits: Vec<f64> = logits.iter().map(|&logit| f64::from(logit)).collect();
+        if !is_distribution(&logits) {
+            return Err(GenerationError::NonFiniteLogits { step, row: place });
+        }
+        let history = History::new(&row.ids, row.prompt).with_draw(self.seed, row.number, step);
+        row.processors.process(&history, &mut logits);
+        if !is_distribution(&logits) {
+            return Err(GenerationError::NothingLeft { step, row: place });
+        }
+        Ok(match self.is_greedy {
+            true => best(&logits),
+            false => pick(&softmax(&logits), Draw { seed: self.seed, row: row.number, step }.token()),
+        })
     }
 }
 
@@ -87,24 +114,10 @@ fn greedy(logits: Tensor<2>, step: usize) -> Result<Sampled, GenerationError> {
     Ok(Sampled { ids, tokens })
 }
 
-fn random(
-    logits: Tensor<2>,
-    processors: &[Processor],
-    step: usize,
-    draw: impl Fn(usize) -> f64,
-) -> Result<Vec<u32>, GenerationError> {
-    let [_, vocab_size] = logits.dims();
-    let logits = host(logits)?;
-    let rows = logits.chunks_exact(vocab_size).enumerate();
-    rows.map(|(row, logits)| {
-        let mut logits: Vec<f64> = logits.iter().map(|&logit| f64::from(logit)).collect();
-        if !is_distribution(&logits) {
-            return Err(GenerationError::NonFiniteLogits { step, row });
-        }
-        processors.iter().for_each(|processor| processor.apply(&mut logits));
-        Ok(pick(&softmax(&logits), draw(row)))
-    })
-    .collect()
+/// The most probable token, the lowest id among equals.
+fn best(logits: &[f64]) -> u32 {
+    let better = |best: (usize, f64), (id, &logit): (usize, &f64)| if logit > best.1 { (id, logit) } else { best };
+    logits.iter().enumerate().fold((0, HIDDEN), better).0 as u32
 }
 
 /// Reads the logits `[R, V]` from their device.
@@ -119,19 +132,9 @@ fn unreadable(error: impl std::fmt::Display) -> GenerationError {
 }
 
 /// Hidden tokens (minus infinity) are fine as long as one is left.
-fn is_distribution(logits: &[f64]) -> bool {
+pub(crate) fn is_distribution(logits: &[f64]) -> bool {
     let sound = logits.iter().all(|logit| !logit.is_nan() && *logit != f64::INFINITY);
     sound && logits.iter().any(|logit| logit.is_finite())
-}
-
-/// A number in `[0, 1)` with 53 random bits: two words of the stream of this row, at the place of this step.
-fn uniform(seed: u64, step: usize, row: usize) -> f64 {
-    let mut key = [0; 32];
-    key[..8].copy_from_slice(&seed.to_le_bytes());
-    let mut stream = ChaCha8Rng::from_seed(key);
-    stream.set_stream(row as u64);
-    stream.set_word_pos(2 * step as u128);
-    (stream.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
 /// The token at which the running sum of the probabilities passes `draw`; never one of probability 0.
@@ -155,6 +158,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Processing;
 
     fn sampler(options: GenerationOptions) -> Sampler {
         Sampler::new(&options).unwrap()
@@ -171,16 +175,6 @@ mod tests {
         let picked = [0.0, 0.2499, 0.25, 0.7499, 0.75, 0.9999].map(|draw| pick(&probabilities, draw));
         assert_eq!(picked, [1, 1, 3, 3, 4, 4]);
         assert_eq!(pick(&[0.5, 0.4999, 0.0], 0.99999), 1); // the sum fell short of the draw
-    }
-
-    #[test]
-    fn the_stream_of_draws_never_changes() {
-        // Computed by an independent ChaCha8 (key seed, counter and nonce from step and row): a change here would change
-        // every text that users generated with a seed.
-        assert_eq!(uniform(0, 0, 0), 0.8369197568826472);
-        assert_eq!(uniform(7, 0, 0), 0.764109042047738);
-        assert_eq!(uniform(7, 9, 0), 0.9525841410603305);
-        assert_eq!(uniform(7, 0, 1), 0.934366023437627);
     }
 
     #[test]
@@ -205,13 +199,37 @@ mod tests {
     }
 
     #[test]
-    fn rows_after_others_draw_what_they_would_draw_behind_them() {
+    fn rows_draw_by_their_numbers() {
         let rows = vec![[0.3, 0.1, 0.2, 0.4]; 30];
         let sampler = sampler(GenerationOptions::new(1).with_temperature(1.0).with_seed(5));
         let all = sampler.sample(logits(rows.clone()), 3).unwrap().ids;
-        let last = sampler.clone().after(10).sample(logits(rows[10..].to_vec()), 3).unwrap().ids;
+        let mut last: Vec<Row> = (10..30).map(|number| sampler.row(vec![1], number)).collect();
+        let last = sampler.choose(logits(rows[10..].to_vec()), &mut last, 3).unwrap().ids;
         assert_eq!(last, all[10..]);
         assert_ne!(last, all[..20], "other rows draw other numbers");
+    }
+
+    #[test]
+    fn greedy_choice_obeys_processors_and_histories() {
+        let processing = Processing { no_repeat_ngram_size: 2, ..Processing::default() };
+        let sampler = sampler(GenerationOptions::new(5).greedy().with_processing(processing));
+        let mut rows = vec![sampler.row(vec![0, 1, 0], 0), sampler.row(vec![0, 2, 0], 1)];
+        let sampled = sampler.choose(logits(vec![[0.0, 3.0, 3.0]; 2]), &mut rows, 0).unwrap();
+        assert_eq!(sampled.ids, [2, 1]);
+        rows[0].accept(2);
+        rows[0].accept(0);
+        assert_eq!(sampler.choose(logits(vec![[0.0, 3.0, 3.0]]), &mut rows[..1], 2).unwrap().ids, [0]);
+    }
+
+    #[test]
+    fn a_row_of_which_nothing_is_left_is_an_error() {
+        let banned = Processing { banned: vec![vec![0], vec![1]], ..Processing::default() };
+        for options in [GenerationOptions::new(1), GenerationOptions::new(1).greedy()] {
+            let sampler = sampler(options.with_processing(banned.clone()));
+            let error = sampler.sample(logits(vec![[0.0, 1.0, 0.0], [0.0, 1.0, f32::NEG_INFINITY]]), 4).unwrap_err();
+            assert!(matches!(error, GenerationError::NothingLeft { step: 4, row: 1 }), "{error}");
+            assert!(error.is_user_error());
+        }
     }
 
     #[test]

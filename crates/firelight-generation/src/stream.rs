@@ -6,6 +6,7 @@ use std::ops::Range;
 use burn::tensor::{Int, Tensor};
 
 use crate::autoregressive::{prefill, step};
+use crate::sampler::Row;
 use crate::{Autoregressive, DecodeState, GenerationError, GenerationOptions, Sampler, StopCriteria, StopReason};
 
 /// An iterator over the new tokens of all rows: each item has one entry per row, `None` where the row has ended.
@@ -16,6 +17,7 @@ pub struct TokenStream<'m, M: Autoregressive> {
     state: M::State,
     next: Option<Next>,
     sampler: Sampler,
+    rows: Vec<Row>,
     criteria: StopCriteria,
     stops: Vec<Option<StopReason>>,
     len: usize,
@@ -48,8 +50,10 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
         samples: Range<usize>,
     ) -> Result<Self, GenerationError> {
         let sampler = Sampler::new(options)?;
+        let mut histories = model.history(&prompt);
         let (mut logits, mut state) = prefill(model, prompt)?;
         let [rows, _] = logits.dims();
+        histories.resize(rows, Vec::new());
         if samples.len() != 1 {
             state.select_rows(&samples.clone().flat_map(|_| 0..rows).collect::<Vec<_>>());
             logits = logits.repeat(&[samples.len(), 1]);
@@ -58,7 +62,14 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
             model,
             state,
             next: Some(Next::Logits(logits)),
-            sampler: sampler.after(rows * samples.start),
+            rows: samples
+                .clone()
+                .flat_map(|sample| {
+                    let row = |(row, ids): (usize, &Vec<u32>)| sampler.row(ids.clone(), rows * sample + row);
+                    histories.iter().enumerate().map(row).collect::<Vec<_>>()
+                })
+                .collect(),
+            sampler,
             criteria: StopCriteria::new(options),
             stops: vec![None; rows * samples.len()],
             len: 0,
@@ -81,7 +92,7 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
             Next::Logits(logits) => logits,
             Next::Step(tokens) => step(self.model, tokens, &mut self.state),
         };
-        let sampled = self.sampler.sample(logits, self.len)?;
+        let sampled = self.sampler.choose(logits, &mut self.rows, self.len)?;
         self.len += 1;
         self.next = Some(Next::Step(sampled.tokens));
         Ok(sampled.ids.into_iter().enumerate().map(|(row, id)| self.admit(row, id)).collect())
@@ -92,7 +103,8 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
         if self.stops[row].is_none() {
             self.stops[row] = self.criteria.ends_with(id);
         }
-        self.stops[row].is_none().then_some(id)
+        self.stops[row].is_none().then(|| self.rows[row].accept(id))?;
+        Some(id)
     }
 
     fn end(&mut self, reason: StopReason) {

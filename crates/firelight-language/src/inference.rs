@@ -122,6 +122,10 @@ impl Autoregressive for LanguageModel {
         self.embedding.weight.device()
     }
 
+    fn history(&self, prompt: &Vec<Vec<u32>>) -> Vec<Vec<u32>> {
+        prompt.clone()
+    }
+
     fn prefill(&self, prompt: Vec<Vec<u32>>) -> Result<(Tensor<2>, LmState), GenerationError> {
         self.start(prompt, Some(self.cache()))
     }
@@ -141,6 +145,10 @@ impl Autoregressive for Uncached<'_> {
 
     fn device(&self) -> Device {
         self.0.device()
+    }
+
+    fn history(&self, prompt: &Vec<Vec<u32>>) -> Vec<Vec<u32>> {
+        prompt.clone()
     }
 
     fn prefill(&self, prompt: Vec<Vec<u32>>) -> Result<(Tensor<2>, LmState), GenerationError> {

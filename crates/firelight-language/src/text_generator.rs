@@ -135,7 +135,10 @@ impl TextGenerator {
     fn until_end(&self, options: &GenerationOptions) -> GenerationOptions {
         let mut options = options.clone();
         options.stop_tokens.extend(self.tokenizer.role(SpecialRole::End));
-        options.stop_tokens.extend(self.defaults.iter().flat_map(|defaults| defaults.end_tokens()));
+        if let Some(defaults) = &self.defaults {
+            options.stop_tokens.extend(defaults.end_tokens());
+            defaults.add_to(&mut options.processing);
+        }
         options
     }
 

@@ -174,6 +174,10 @@ impl Autoregressive for Seq2SeqModel {
         self.embedding.weight.device()
     }
 
+    fn history(&self, sources: &Vec<Vec<u32>>) -> Vec<Vec<u32>> {
+        vec![vec![self.start_token()]; sources.len()]
+    }
+
     fn prefill(&self, sources: Vec<Vec<u32>>) -> Result<(Tensor<2>, Seq2SeqState), GenerationError> {
         self.start(sources, Some(self.cache()))
     }
@@ -193,6 +197,10 @@ impl Autoregressive for Uncached<'_> {
 
     fn device(&self) -> Device {
         self.0.device()
+    }
+
+    fn history(&self, sources: &Vec<Vec<u32>>) -> Vec<Vec<u32>> {
+        self.0.history(sources)
     }
 
     fn prefill(&self, sources: Vec<Vec<u32>>) -> Result<(Tensor<2>, Seq2SeqState), GenerationError> {

@@ -231,11 +231,12 @@ impl Translator {
         options: &TranslateOptions,
         mut observe: impl FnMut(usize),
     ) -> Result<Vec<Vec<Hypothesis>>, TaskError> {
-        let beams = BeamOptions::new(self.model.max_target_len())
+        let mut beams = BeamOptions::new(self.model.max_target_len())
             .with_beams(options.beams)
             .with_length_penalty(options.length_penalty)
             .with_n_best(options.n_best)
             .with_stop_tokens(self.stop_tokens());
+        self.defaults.add_to(&mut beams.processing);
         beams.validate()?;
         let size = self.vocabulary.target().vocab_size();
         let model = WithVocabulary::new(&self.model, size).with_defaults(&self.defaults);

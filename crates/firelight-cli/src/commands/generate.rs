@@ -9,6 +9,7 @@ use firelight::language::TextGenerator;
 use serde_json::json;
 
 use super::opening;
+use super::sampling::Sampling;
 use super::texts::standard_input;
 use super::trained_model::TrainedModel;
 use crate::output;
@@ -17,6 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
   firelight generate runs/stories-1 --prompt \"Once upon a time\"
   firelight generate runs/stories-1 --num-samples 3 --temperature 0.7 --top-k 20 --seed 7
+  firelight generate runs/stories-1 --temperature 1 --min-p 0.05 --repetition-penalty 1.1
   head -n 3 story.txt | firelight generate runs/stories-1 --prompt - --max-new-tokens 500";
 
 /// Continue a prompt with a trained language model
@@ -31,15 +33,8 @@ pub(crate) struct Generate {
     /// Number of tokens to add
     #[arg(long, value_name = "N", default_value_t = 200)]
     max_new_tokens: usize,
-    /// Below 1 sharpens the distribution, above 1 flattens it
-    #[arg(long, value_name = "F", default_value_t = 0.8, conflicts_with = "greedy")]
-    temperature: f64,
-    /// Draw among the N most probable tokens only
-    #[arg(long, value_name = "N", conflicts_with = "greedy")]
-    top_k: Option<usize>,
-    /// Draw among the most probable tokens that hold this share of the probability
-    #[arg(long, value_name = "F", conflicts_with = "greedy")]
-    top_p: Option<f64>,
+    #[command(flatten)]
+    sampling: Sampling,
     /// Seed of the draws: the same seed gives the same text
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -47,9 +42,6 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..),
         conflicts_with = "greedy")]
     num_samples: u32,
-    /// Take the most probable token at every step
-    #[arg(long)]
-    greedy: bool,
     /// Leave out the KV cache: slow, the text is the same
     #[arg(long)]
     no_cache: bool,
@@ -60,7 +52,7 @@ pub(crate) struct Generate {
 
 impl Generate {
     pub(crate) fn run(self) -> Result<()> {
-        let options = self.options();
+        let options = self.sampling.options(self.max_new_tokens, self.seed);
         options.validate()?;
         self.model.is_for("generate")?;
         let given = self.given()?;
@@ -92,14 +84,6 @@ impl Generate {
             output::print(&format!("{prompt}{}\n", generated.text))?;
         }
         Ok(())
-    }
-
-    fn options(&self) -> GenerationOptions {
-        let options = GenerationOptions::new(self.max_new_tokens).with_seed(self.seed);
-        if self.greedy {
-            return options.greedy();
-        }
-        options.with_temperature(self.temperature).with_top_k(self.top_k).with_top_p(self.top_p)
     }
 
     fn generator(&self) -> Result<TextGenerator> {

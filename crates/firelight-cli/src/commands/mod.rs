@@ -20,6 +20,7 @@ mod man;
 mod merge;
 mod recipes;
 mod report;
+mod sampling;
 mod tasks;
 mod texts;
 mod train;

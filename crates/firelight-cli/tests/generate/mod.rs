@@ -61,6 +61,36 @@ fn one_seed_is_one_text() {
 }
 
 #[test]
+fn penalties_and_samplers_change_the_text_and_are_checked() {
+    let written = |more: &[&str]| firelight(generate(&model().dir, more)).succeeds().stdout;
+    let text = written(&["--greedy", "--no-repeat-ngram-size", "2"]);
+    let characters: Vec<char> = text.trim_end().chars().collect();
+    let pairs: Vec<&[char]> = characters.windows(2).collect();
+    assert!((1..pairs.len()).all(|place| !pairs[..place].contains(&pairs[place])), "{text}");
+    let plain = written(&["--temperature", "2"]);
+    let others: [&[&str]; 9] = [
+        &["--min-p", "0.5"],
+        &["--typical-p", "0.2"],
+        &["--top-n-sigma", "0.5"],
+        &["--xtc-probability", "1", "--xtc-threshold", "0.02"],
+        &["--mirostat", "0.5"],
+        &["--repetition-penalty", "3"],
+        &["--frequency-penalty", "-5"],
+        &["--presence-penalty", "5"],
+        &["--dry-multiplier", "20", "--dry-allowed", "1"],
+    ];
+    for more in others {
+        assert_ne!(written(&[&["--temperature", "2"], more].concat()), plain, "{more:?}");
+    }
+    let refused = |more: &[&str], expected: &[&str]| {
+        firelight(generate(&model().dir, more)).fails(USER, expected);
+    };
+    refused(&["--min-p", "2", "--repetition-penalty", "0"], &["min_p is 2", "repetition_penalty is 0"]);
+    refused(&["--xtc-threshold", "0.2"], &["--xtc-probability"]);
+    refused(&["--greedy", "--mirostat", "3"], &["--greedy"]);
+}
+
+#[test]
 fn the_cache_changes_no_greedy_text() {
     let cached = firelight(generate(&model().dir, &["--greedy"])).succeeds().stdout;
     assert_eq!(firelight(generate(&model().dir, &["--greedy", "--no-cache"])).succeeds().stdout, cached);

@@ -26,6 +26,27 @@ pub(super) fn best(logits: &[f32], log_probabilities: &[f64], count: usize) -> O
     Some(shortlist.candidates)
 }
 
+/// The same, of log-probabilities that `process` changes, beam by beam. What it leaves need be no distribution: as in transformers, the
+/// numbers are added up as they are.
+pub(super) fn best_processed(
+    logits: &[f32],
+    log_probabilities: &[f64],
+    count: usize,
+    mut process: impl FnMut(usize, &mut [f64]),
+) -> Option<Vec<Candidate>> {
+    let vocab_size = logits.len() / log_probabilities.len();
+    let mut shortlist = Shortlist::new(count);
+    for (beam, (row, &before)) in logits.chunks_exact(vocab_size).zip(log_probabilities).enumerate() {
+        let total = log_sum_exp(row).filter(|total| total.is_finite())?;
+        let mut row: Vec<f64> = row.iter().map(|&logit| f64::from(logit) - total).collect();
+        process(beam, &mut row);
+        for (id, log_probability) in row.into_iter().enumerate() {
+            shortlist.offer(Candidate { beam, token: id as u32, log_probability: log_probability + before });
+        }
+    }
+    Some(shortlist.candidates)
+}
+
 /// `ln sum exp(l_i)`; not finite if the logits are no distribution: NaN, plus infinity, or minus infinity alone.
 fn log_sum_exp(logits: &[f32]) -> Option<f64> {
     let max = f64::from(logits.iter().copied().reduce(f32::max)?);

@@ -102,9 +102,10 @@ pub fn beam_search<M: Autoregressive>(
     options: &BeamOptions,
 ) -> Result<Vec<Vec<Hypothesis>>, GenerationError> {
     options.validate()?;
+    let mut histories = model.history(&prompt);
     let (mut logits, mut state) = prefill(model, prompt)?;
-    let [batch_size, _] = logits.dims();
-    let mut searches = vec![Search::new(options); batch_size];
+    histories.resize(logits.dims()[0], Vec::new());
+    let mut searches: Vec<Search> = histories.into_iter().map(|ids| Search::new(options, ids)).collect();
     for length in 1.. {
         let device = logits.device();
         let branches = advance(&mut searches, logits, length)?;

@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{GenerationError, StopReason};
+use crate::processors::{LogitsProcessor, Processors};
+use crate::{GenerationError, Processing, StopReason};
 
 /// The most beams: each needs a cache of its own, and no search is known to gain from hundreds.
 pub const MAX_BEAMS: usize = 1024;
@@ -28,6 +29,8 @@ pub struct BeamOptions {
     pub n_best: usize,
     /// Ids that finish a hypothesis. They are not part of the result. Default none: all have the full length.
     pub stop_tokens: Vec<u32>,
+    /// Penalties, bans and forced tokens, of the logarithms of the probabilities. Default none.
+    pub processing: Processing,
 }
 
 /// When a row ends that holds as many finished hypotheses as it has beams. It ends in any case with its last beam, at the
@@ -63,6 +66,7 @@ impl BeamOptions {
             early_stopping: EarlyStopping::default(),
             n_best: 1,
             stop_tokens: Vec::new(),
+            processing: Processing::default(),
         }
     }
 
@@ -82,6 +86,23 @@ impl BeamOptions {
     pub fn with_early_stopping(mut self, early_stopping: EarlyStopping) -> Self {
         self.early_stopping = early_stopping;
         self
+    }
+
+    /// Sets penalties, bans and forced tokens.
+    pub fn with_processing(mut self, processing: Processing) -> Self {
+        self.processing = processing;
+        self
+    }
+
+    /// Adds a processor of the caller's own, behind penalties and bans.
+    pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
+        self.processing.own.push(processor);
+        self
+    }
+
+    /// The processors of a beam, in the order in which they apply.
+    pub fn processors(&self) -> Processors {
+        self.processing.processors(self.max_new_tokens, &self.stop_tokens)
     }
 
     /// Sets how many hypotheses of a row are returned.
@@ -115,6 +136,7 @@ impl BeamOptions {
             let (n_best, beams) = (self.n_best, self.beams);
             problems.push(format!("n_best is {n_best}, expected 1 or more and at most the number of beams, {beams}"));
         }
+        problems.extend(self.processing.problems());
         if problems.is_empty() { Ok(()) } else { Err(GenerationError::InvalidOptions { problems }) }
     }
 

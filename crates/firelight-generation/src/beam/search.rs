@@ -4,11 +4,14 @@ use super::candidates::{self, Candidate};
 use super::hypotheses::{Hypotheses, Hypothesis};
 use super::options::{BeamOptions, EarlyStopping};
 use crate::StopReason;
+use crate::processors::{History, Processors};
 
 /// An unfinished hypothesis.
 #[derive(Clone, Debug)]
 pub(super) struct Beam {
+    /// Those of the prompt, and the new ones.
     ids: Vec<u32>,
+    processors: Processors,
     log_probability: f64,
     parent: usize,
 }
@@ -29,15 +32,19 @@ impl Beam {
 #[derive(Clone, Debug)]
 pub(super) struct Search<'o> {
     options: &'o BeamOptions,
+    /// Number of ids before the new ones.
+    prompt: usize,
     beams: Vec<Beam>,
     hypotheses: Hypotheses,
 }
 
 impl<'o> Search<'o> {
     /// Begins with one beam, the bare prompt: more of them would all find the same.
-    pub(super) fn new(options: &'o BeamOptions) -> Self {
-        let prompt = Beam { ids: Vec::new(), log_probability: 0.0, parent: 0 };
-        Self { options, beams: vec![prompt], hypotheses: Hypotheses::new(options.beams) }
+    pub(super) fn new(options: &'o BeamOptions, prompt: Vec<u32>) -> Self {
+        let hypotheses = Hypotheses::new(options.beams);
+        let (processors, len) = (options.processors(), prompt.len());
+        let begin = Beam { ids: prompt, processors, log_probability: 0.0, parent: 0 };
+        Self { options, prompt: len, beams: vec![begin], hypotheses }
     }
 
     /// The unfinished hypotheses, best first; none when the row has ended.
@@ -57,7 +64,7 @@ impl<'o> Search<'o> {
             return Some(());
         }
         let before: Vec<f64> = self.beams.iter().map(|beam| beam.log_probability).collect();
-        let candidates = candidates::best(logits, &before, self.options.candidates())?;
+        let candidates = self.candidates(logits, &before)?;
         let mut next = Vec::new();
         for (rank, candidate) in candidates.into_iter().enumerate() {
             match self.options.finishes(candidate.token, length) {
@@ -71,14 +78,27 @@ impl<'o> Search<'o> {
         Some(())
     }
 
+    /// The best continuations of all beams.
+    fn candidates(&mut self, logits: &[f32], before: &[f64]) -> Option<Vec<Candidate>> {
+        let (count, prompt) = (self.options.candidates(), self.prompt);
+        if self.beams[0].processors.is_empty() {
+            return candidates::best(logits, before, count);
+        }
+        candidates::best_processed(logits, before, count, |beam, logits| {
+            let Beam { ids, processors, .. } = &mut self.beams[beam];
+            processors.process(&History::new(ids, prompt), logits);
+        })
+    }
+
     fn extended(&self, candidate: Candidate) -> Beam {
-        let mut ids = self.beams[candidate.beam].ids.clone();
+        let Beam { mut ids, mut processors, .. } = self.beams[candidate.beam].clone();
         ids.push(candidate.token);
-        Beam { ids, log_probability: candidate.log_probability, parent: candidate.beam }
+        processors.accept(candidate.token);
+        Beam { ids, processors, log_probability: candidate.log_probability, parent: candidate.beam }
     }
 
     fn finish(&mut self, candidate: Candidate, length: usize, stopped: StopReason) {
-        let mut ids = self.extended(candidate).ids;
+        let mut ids = self.extended(candidate).ids.split_off(self.prompt);
         if matches!(stopped, StopReason::StopToken(_)) {
             ids.pop();
         }
@@ -120,7 +140,7 @@ mod tests {
     fn two_beams_by_hand() {
         // Id 0 stops. After one token: 0.5 for [1], 0.3 for [0], 0.2 for [2].
         let options = BeamOptions::new(3).with_beams(2).with_n_best(2).with_length_penalty(0.0).with_stop_tokens([0]);
-        let mut search = Search::new(&options);
+        let mut search = Search::new(&options, Vec::new());
         search.advance(&logs(&[[0.3, 0.5, 0.2]]), 1).unwrap();
         assert_eq!(open(&search), [(vec![1], 0), (vec![2], 0)]);
         // [1, 2] 0.30, [2, 1] 0.18, [1, 1] 0.15: two stay. [1, 0] 0.05 is a stop too improbable to be a hypothesis.
@@ -142,7 +162,7 @@ mod tests {
     fn goes_on_after_a_stop(early_stopping: EarlyStopping, length_penalty: f64) -> bool {
         let options = BeamOptions::new(10).with_beams(1).with_stop_tokens([0]);
         let options = options.with_length_penalty(length_penalty).with_early_stopping(early_stopping);
-        let mut search = Search::new(&options);
+        let mut search = Search::new(&options, Vec::new());
         search.advance(&logs(&[[0.6, 0.4]]), 1).unwrap();
         !search.beams().is_empty()
     }
@@ -163,7 +183,7 @@ mod tests {
         let ends = |early_stopping| {
             let options =
                 BeamOptions::new(10).with_beams(2).with_stop_tokens([0, 1]).with_early_stopping(early_stopping);
-            let mut search = Search::new(&options);
+            let mut search = Search::new(&options, Vec::new());
             search.advance(&logs(&[[0.2, 0.2, 0.6]]), 1).unwrap();
             assert_eq!(search.beams().len(), 1);
             search.advance(&logs(&[[0.01, 0.01, 0.98]]), 2).unwrap();
@@ -177,7 +197,7 @@ mod tests {
     fn a_row_without_beams_has_ended() {
         let options =
             BeamOptions::new(9).with_beams(1).with_stop_tokens([0, 1]).with_early_stopping(EarlyStopping::Never);
-        let mut search = Search::new(&options);
+        let mut search = Search::new(&options, Vec::new());
         search.advance(&logs(&[[0.7, 0.3]]), 1).unwrap();
         search.advance(&[], 2).unwrap();
         assert_eq!(search.into_best().len(), 1);

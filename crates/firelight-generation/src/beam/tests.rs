@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::mock::{Pairs, Successor};
-use crate::{GenerationOptions, StopReason, generate};
+use crate::{GenerationOptions, Processing, StopReason, generate};
 
 fn search(model: &Pairs, prompt: &[[u32; 2]], options: &BeamOptions) -> Vec<Vec<Hypothesis>> {
     beam_search(model, prompt.iter().map(|row| row.to_vec()).collect(), options).unwrap()
@@ -135,6 +135,44 @@ proptest! {
         let greedy = generate(&model, vec![vec![0, first]], &greedy, |_| ControlFlow::Continue(())).unwrap();
         prop_assert_eq!(&found[0][0].ids, &greedy[0].ids);
         prop_assert_eq!(found[0][0].stopped, greedy[0].stopped);
+    }
+
+    #[test]
+    fn one_beam_is_greedy_choice_with_processors_too(
+        model in tables(5), first in 0u32..5, ngram in 1usize..4, banned in 0u32..4, least in 0usize..4,
+    ) {
+        let processing = Processing {
+            no_repeat_ngram_size: ngram,
+            banned: vec![vec![banned], vec![3, 2]],
+            min_new_tokens: least,
+            forced_last: vec![4],
+            ..Processing::default()
+        };
+        let options = BeamOptions::new(4).with_beams(1).with_stop_tokens([4]).with_processing(processing.clone());
+        let options = options.with_early_stopping(EarlyStopping::Full);
+        let prompt = vec![vec![0, first]];
+        let greedy = GenerationOptions::new(4).greedy().with_stop_tokens([4]).with_processing(processing);
+        match generate(&model, prompt.clone(), &greedy, |_| ControlFlow::Continue(())) {
+            Ok(greedy) => {
+                let found = search(&model, &[[0, first]], &options).remove(0).remove(0);
+                prop_assert_eq!((&found.ids, found.stopped), (&greedy[0].ids, greedy[0].stopped));
+            }
+            Err(error) => {
+                prop_assert!(matches!(error, GenerationError::NothingLeft { .. }), "{error}");
+                prop_assert!(search(&model, &[[0, first]], &options)[0].is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn no_beam_writes_an_ngram_twice(model in tables(4), first in 0u32..4, beams in 1usize..4) {
+        let processing = Processing { no_repeat_ngram_size: 2, ..Processing::default() };
+        let options = BeamOptions::new(8).with_beams(beams).with_n_best(beams).with_processing(processing);
+        for hypothesis in &search(&model, &[[1, first]], &options)[0] {
+            let text = [&[1, first], &hypothesis.ids[..]].concat();
+            let pairs: Vec<&[u32]> = text.windows(2).collect();
+            prop_assert!((1..pairs.len()).all(|place| !pairs[..place].contains(&pairs[place])), "{text:?}");
+        }
     }
 
     #[test]

@@ -1,21 +1,25 @@
 //! Top-k: only the most probable tokens take part in the draw. Source: Fan, Lewis, Dauphin 2018, Hierarchical Neural
 //! Story Generation, §5.4 (<https://arxiv.org/abs/1805.04833>).
 
-use super::{by_rank, hide};
+use super::{History, LogitsProcessor, by_rank, hide};
 
 /// Keeps this many tokens (at least 1), those with the highest logits; among equal logits the lower ids stay, so never
 /// more than `k` remain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TopK(pub usize);
 
-impl TopK {
-    pub(super) fn apply(&self, logits: &mut [f64]) {
+impl LogitsProcessor for TopK {
+    fn process(&mut self, _: &History<'_>, logits: &mut [f64]) {
         if self.0 >= logits.len() {
             return;
         }
         let mut ids: Vec<usize> = (0..logits.len()).collect();
         ids.select_nth_unstable_by(self.0 - 1, by_rank(logits));
         hide(logits, &ids[self.0..]);
+    }
+
+    fn boxed(&self) -> Box<dyn LogitsProcessor> {
+        Box::new(*self)
     }
 }
 
@@ -26,14 +30,14 @@ mod tests {
 
     fn kept(k: usize, logits: &[f64]) -> Vec<usize> {
         let mut logits = logits.to_vec();
-        TopK(k).apply(&mut logits);
+        TopK(k).process(&History::default(), &mut logits);
         (0..logits.len()).filter(|&id| logits[id] != HIDDEN).collect()
     }
 
     #[test]
     fn the_highest_logits_stay_as_they_are() {
         let mut logits = [0.5, 2.0, -1.0, 1.0];
-        TopK(2).apply(&mut logits);
+        TopK(2).process(&History::default(), &mut logits);
         assert_eq!(logits, [HIDDEN, 2.0, HIDDEN, 1.0]);
     }
 

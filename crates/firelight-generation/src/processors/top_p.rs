@@ -1,7 +1,7 @@
 //! Top-p, or nucleus sampling: the fewest tokens that hold a share of the probability take part in the draw. Source:
 //! Holtzman et al. 2020, The Curious Case of Neural Text Degeneration, §3.1, eq. 2 (<https://arxiv.org/abs/1904.09751>).
 
-use super::{HIDDEN, by_rank, hide, softmax};
+use super::{HIDDEN, History, LogitsProcessor, by_rank, hide, softmax};
 
 /// Keeps the smallest set of the most probable tokens whose probabilities sum to at least this share, above 0 and at
 /// most 1; among equals the lower ids come first. At least one token stays.
@@ -9,8 +9,8 @@ use super::{HIDDEN, by_rank, hide, softmax};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TopP(pub f64);
 
-impl TopP {
-    pub(super) fn apply(&self, logits: &mut [f64]) {
+impl LogitsProcessor for TopP {
+    fn process(&mut self, _: &History<'_>, logits: &mut [f64]) {
         if self.0 >= 1.0 {
             return;
         }
@@ -21,6 +21,12 @@ impl TopP {
         hide(logits, &ids[nucleus.min(ids.len())..]);
     }
 
+    fn boxed(&self) -> Box<dyn LogitsProcessor> {
+        Box::new(*self)
+    }
+}
+
+impl TopP {
     /// How many of the falling probabilities it takes to reach the share.
     fn nucleus_len(&self, falling: impl Iterator<Item = f64>) -> usize {
         let mut total = 0.0;
@@ -39,7 +45,7 @@ mod tests {
 
     fn kept(p: f64, probabilities: &[f64]) -> Vec<usize> {
         let mut logits: Vec<f64> = probabilities.iter().map(|probability| probability.ln()).collect();
-        TopP(p).apply(&mut logits);
+        TopP(p).process(&History::default(), &mut logits);
         (0..logits.len()).filter(|&id| logits[id] != HIDDEN).collect()
     }
 

@@ -236,6 +236,10 @@ impl Autoregressive for CaptionModel {
         self.embedding.weight.device()
     }
 
+    fn history(&self, images: &Tensor<4>) -> Vec<Vec<u32>> {
+        vec![vec![self.start_token as u32]; images.dims()[0]]
+    }
+
     fn prefill(&self, images: Tensor<4>) -> Result<(Tensor<2>, Seq2SeqState), GenerationError> {
         Ok(Seq2SeqState::begin(self, self.read(images, &mut Pass::default()), Some(self.cache())))
     }

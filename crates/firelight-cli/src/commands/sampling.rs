@@ -1,0 +1,91 @@
+//! How the next token is chosen: the options of `generate`.
+
+use firelight::generation::processors::{Dry, MirostatOptions, Xtc};
+use firelight::generation::{GenerationOptions, Processing, RandomSampling};
+
+#[derive(clap::Args)]
+pub(super) struct Sampling {
+    /// Take the most probable token at every step
+    #[arg(long)]
+    greedy: bool,
+    /// Below 1 sharpens the distribution, above 1 flattens it
+    #[arg(long, value_name = "F", default_value_t = 0.8, conflicts_with = "greedy")]
+    temperature: f64,
+    /// Draw among the N most probable tokens only
+    #[arg(long, value_name = "N", conflicts_with = "greedy")]
+    top_k: Option<usize>,
+    /// Draw among the most probable tokens that hold this share of the probability
+    #[arg(long, value_name = "F", conflicts_with = "greedy")]
+    top_p: Option<f64>,
+    /// Draw among the tokens that have this share of the best one's probability
+    #[arg(long, value_name = "F", conflicts_with = "greedy")]
+    min_p: Option<f64>,
+    /// Draw among the tokens nearest to the entropy that hold this share of the probability
+    #[arg(long, value_name = "F", conflicts_with = "greedy")]
+    typical_p: Option<f64>,
+    /// Draw among the tokens within this many standard deviations of the best logit
+    #[arg(long, value_name = "F", conflicts_with = "greedy")]
+    top_n_sigma: Option<f64>,
+    /// How often to leave out all top choices but the last (XTC), from 0 to 1
+    #[arg(long, value_name = "F", conflicts_with = "greedy")]
+    xtc_probability: Option<f64>,
+    /// From which probability on a token is a top choice of XTC
+    #[arg(long, value_name = "F", default_value_t = Xtc::default().threshold, requires = "xtc_probability")]
+    xtc_threshold: f64,
+    /// Hold the surprise of the text near so many bits a token (Mirostat 2)
+    #[arg(long, value_name = "BITS", conflicts_with = "greedy")]
+    mirostat: Option<f64>,
+    /// How fast Mirostat corrects the surprise
+    #[arg(long, value_name = "F", default_value_t = MirostatOptions::default().eta, requires = "mirostat")]
+    mirostat_eta: f64,
+    /// Above 1 makes tokens of the prompt and the text less probable
+    #[arg(long, value_name = "F", default_value_t = 1.0)]
+    repetition_penalty: f64,
+    /// What a token costs for each time that it was written
+    #[arg(long, value_name = "F", default_value_t = 0.0, allow_negative_numbers = true)]
+    frequency_penalty: f64,
+    /// What a token costs once it was written
+    #[arg(long, value_name = "F", default_value_t = 0.0, allow_negative_numbers = true)]
+    presence_penalty: f64,
+    /// Write no sequence of N tokens twice
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    no_repeat_ngram_size: usize,
+    /// Strength of DRY, whose price rises with the length of a repetition; 0.8 is usual
+    #[arg(long, value_name = "F")]
+    dry_multiplier: Option<f64>,
+    /// Tokens that DRY lets repeat freely
+    #[arg(long, value_name = "N", default_value_t = Dry::default().allowed, requires = "dry_multiplier")]
+    dry_allowed: usize,
+    /// Write at least N tokens before the end
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    min_new_tokens: usize,
+}
+
+impl Sampling {
+    /// The options, for texts of at most so many tokens.
+    pub(super) fn options(&self, max_new_tokens: usize, seed: u64) -> GenerationOptions {
+        let options = GenerationOptions::new(max_new_tokens).with_seed(seed).with_processing(self.processing());
+        if self.greedy { options.greedy() } else { options.with_random(|random| self.set(random)) }
+    }
+
+    fn set(&self, random: &mut RandomSampling) {
+        random.temperature = self.temperature;
+        (random.top_k, random.top_p) = (self.top_k, self.top_p);
+        (random.min_p, random.typical_p, random.top_n_sigma) = (self.min_p, self.typical_p, self.top_n_sigma);
+        random.xtc = self.xtc_probability.map(|probability| Xtc { probability, threshold: self.xtc_threshold });
+        random.mirostat = self.mirostat.map(|tau| MirostatOptions { tau, eta: self.mirostat_eta });
+    }
+
+    fn processing(&self) -> Processing {
+        let dry = |multiplier| Dry { multiplier, allowed: self.dry_allowed, ..Dry::default() };
+        Processing {
+            repetition_penalty: self.repetition_penalty,
+            frequency_penalty: self.frequency_penalty,
+            presence_penalty: self.presence_penalty,
+            no_repeat_ngram_size: self.no_repeat_ngram_size,
+            min_new_tokens: self.min_new_tokens,
+            dry: self.dry_multiplier.map(dry),
+            ..Processing::default()
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What changes logits before a token is chosen, whichever way it is chosen then.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::processors::{
+    Banned, Dry, Forced, FrequencyPenalty, LogitsProcessor, NoRepeatNgram, NotBefore, Processors, RepetitionPenalty,
+};
+
+/// Penalties, bans and forced tokens, of greedy choice, draws and beams alike. By default nothing is changed.
+///
+/// ```
+/// use firelight_generation::Processing;
+///
+/// let processing = Processing { repetition_penalty: 1.2, no_repeat_ngram_size: 3, ..Processing::default() };
+/// assert!(processing.problems().is_empty());
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Processing {
+    /// Above 1 makes tokens of the prompt and of the text less probable, see [`RepetitionPenalty`]. Above 0; default 1, no penalty.
+    pub repetition_penalty: f64,
+    /// What a token of the text costs for each time that it was written, see [`FrequencyPenalty`]. Default 0.
+    pub frequency_penalty: f64,
+    /// What a token of the text costs once. Default 0.
+    pub presence_penalty: f64,
+    /// No sequence of so many tokens is written twice, see [`NoRepeatNgram`]. Default 0, none is looked for.
+    pub no_repeat_ngram_size: usize,
+    /// A price for repetitions that rises with their length. Default none.
+    pub dry: Option<Dry>,
+    /// Sequences of ids that are not written. Default none.
+    pub banned: Vec<Vec<u32>>,
+    /// Ids that a text does not begin with. Default none.
+    pub not_first: Vec<u32>,
+    /// Ids of which a text begins with one. Default none, it may begin with any.
+    pub forced_first: Vec<u32>,
+    /// Ids of which a text ends with one where it is as long as it may be. Default none.
+    pub forced_last: Vec<u32>,
+    /// No stop token comes before so many others. Default 0.
+    pub min_new_tokens: usize,
+    /// Processors of the caller's own, behind all others.
+    #[serde(skip)]
+    pub own: OwnProcessors,
+}
+
+impl Default for Processing {
+    fn default() -> Self {
+        Self {
+            repetition_penalty: 1.0,
+            frequency_penalty: 0.0,
+            presence_penalty: 0.0,
+            no_repeat_ngram_size: 0,
+            dry: None,
+            banned: Vec::new(),
+            not_first: Vec::new(),
+            forced_first: Vec::new(),
+            forced_last: Vec::new(),
+            min_new_tokens: 0,
+            own: OwnProcessors::default(),
+        }
+    }
+}
+
+/// Processors that a caller has written: every row is given copies of them.
+#[derive(Clone, Debug, Default)]
+pub struct OwnProcessors(Vec<Arc<dyn LogitsProcessor>>);
+
+impl OwnProcessors {
+    /// Puts one behind the others.
+    pub fn push(&mut self, processor: impl LogitsProcessor + 'static) {
+        self.0.push(Arc::new(processor));
+    }
+}
+
+/// Equal are those that were cloned from one another.
+impl PartialEq for OwnProcessors {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(|(a, b)| Arc::ptr_eq(a, b))
+    }
+}
+
+impl Processing {
+    /// Adds a processor of the caller's own behind all others.
+    pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
+        self.own.push(processor);
+        self
+    }
+
+    /// The processors of a row, in the order in which they apply, of a text of at most `max_new_tokens` that ends with `stop_tokens`.
+    pub fn processors(&self, max_new_tokens: usize, stop_tokens: &[u32]) -> Processors {
+        let mut list = Processors::default();
+        if self.repetition_penalty != 1.0 {
+            list.push(RepetitionPenalty(self.repetition_penalty));
+        }
+        if self.frequency_penalty != 0.0 || self.presence_penalty != 0.0 {
+            list.push(FrequencyPenalty { frequency: self.frequency_penalty, presence: self.presence_penalty });
+        }
+        if self.no_repeat_ngram_size > 0 {
+            list.push(NoRepeatNgram(self.no_repeat_ngram_size));
+        }
+        if let Some(dry) = &self.dry {
+            list.push(dry.clone());
+        }
+        self.add_bans(&mut list, max_new_tokens, stop_tokens);
+        list.extend(self.own.0.iter().map(|processor| processor.boxed()));
+        list
+    }
+
+    fn add_bans(&self, list: &mut Processors, max_new_tokens: usize, stop_tokens: &[u32]) {
+        if !self.banned.is_empty() {
+            list.push(Banned(self.banned.clone()));
+        }
+        if self.min_new_tokens > 0 {
+            list.push(NotBefore { new_tokens: self.min_new_tokens, ids: stop_tokens.to_vec() });
+        }
+        if !self.forced_first.is_empty() {
+            list.push(Forced { place: 0, ids: self.forced_first.clone() });
+        }
+        if let Some(place) = max_new_tokens.checked_sub(1).filter(|_| !self.forced_last.is_empty()) {
+            list.push(Forced { place, ids: self.forced_last.clone() });
+        }
+        if !self.not_first.is_empty() {
+            list.push(NotBefore { new_tokens: 1, ids: self.not_first.clone() });
+        }
+    }
+
+    /// One sentence for each field out of range.
+    pub fn problems(&self) -> Vec<String> {
+        let above = |name: &str, value: f64, least: f64, hint: &str| {
+            let fits = value.is_finite() && value > least;
+            (!fits).then(|| format!("{name} is {value}, expected a finite number greater than {least}{hint}"))
+        };
+        let finite = |name: &str, value: f64| {
+            (!value.is_finite()).then(|| format!("{name} is {value}, expected a finite number; 0 is no penalty"))
+        };
+        let dry = self.dry.iter().flat_map(|dry| {
+            [
+                above("dry.multiplier", dry.multiplier, 0.0, ""),
+                (!(dry.base.is_finite() && dry.base >= 1.0))
+                    .then(|| format!("dry.base is {}, expected a finite number of at least 1", dry.base)),
+                (dry.allowed == 0).then(|| "dry.allowed is 0, expected 1 or more".to_string()),
+            ]
+        });
+        let own = [
+            above("repetition_penalty", self.repetition_penalty, 0.0, "; 1 is no penalty"),
+            finite("frequency_penalty", self.frequency_penalty),
+            finite("presence_penalty", self.presence_penalty),
+            self.banned.iter().any(Vec::is_empty).then(|| "banned has a sequence without tokens; leave it out".into()),
+        ];
+        own.into_iter().chain(dry).flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::processors::{HIDDEN, History};
+
+    #[test]
+    fn nothing_is_changed_by_default() {
+        assert!(Processing::default().processors(9, &[1]).is_empty());
+        assert!(Processing::default().problems().is_empty());
+    }
+
+    #[test]
+    fn penalties_come_before_bans_and_bans_before_ones_own() {
+        #[derive(Clone, Debug)]
+        struct Last;
+        impl LogitsProcessor for Last {
+            fn process(&mut self, _: &History<'_>, logits: &mut [f64]) {
+                assert_eq!(logits[..], [HIDDEN, 0.5, HIDDEN]);
+                logits[2] = 9.0;
+            }
+            fn boxed(&self) -> Box<dyn LogitsProcessor> {
+                Box::new(self.clone())
+            }
+        }
+        let processing =
+            Processing { repetition_penalty: 2.0, banned: vec![vec![2]], min_new_tokens: 2, ..Processing::default() };
+        let mut list = processing.with_processor(Last).processors(9, &[0]);
+        let mut logits = [3.0, 1.0, 2.0];
+        list.process(&History::new(&[1], 1), &mut logits);
+        assert_eq!(logits, [HIDDEN, 0.5, 9.0]);
+    }
+
+    #[test]
+    fn the_last_place_is_forced_only_where_there_is_one() {
+        let processing = Processing { forced_last: vec![1], not_first: vec![0], ..Processing::default() };
+        let at = |ids: &[u32], most| {
+            let mut logits = [2.0, 1.0, 1.5];
+            processing.processors(most, &[]).process(&History::new(ids, 0), &mut logits);
+            logits
+        };
+        assert_eq!(at(&[], 3), [HIDDEN, 1.0, 1.5]);
+        assert_eq!(at(&[2], 3), [2.0, 1.0, 1.5]);
+        assert_eq!(at(&[2, 2], 3), [HIDDEN, 0.0, HIDDEN]);
+        assert_eq!(at(&[], 0), [HIDDEN, 1.0, 1.5]);
+    }
+
+    #[test]
+    fn every_bad_field_is_listed() {
+        let processing = Processing {
+            repetition_penalty: 0.0,
+            frequency_penalty: f64::NAN,
+            banned: vec![vec![]],
+            dry: Some(Dry { multiplier: 0.0, base: 0.5, allowed: 0, ..Dry::default() }),
+            ..Processing::default()
+        };
+        assert_eq!(
+            processing.problems(),
+            [
+                "repetition_penalty is 0, expected a finite number greater than 0; 1 is no penalty",
+                "frequency_penalty is NaN, expected a finite number; 0 is no penalty",
+                "banned has a sequence without tokens; leave it out",
+                "dry.multiplier is 0, expected a finite number greater than 0",
+                "dry.base is 0.5, expected a finite number of at least 1",
+                "dry.allowed is 0, expected 1 or more",
+            ]
+        );
+    }
+}

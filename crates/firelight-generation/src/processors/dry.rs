@@ -1,0 +1,103 @@
+//! DRY: what would prolong a repetition costs the more, the longer it is. Source: P. E. Weidmann 2024, DRY: a modern repetition penalty
+//! (<https://github.com/oobabooga/text-generation-webui/pull/5637>).
+
+use serde::{Deserialize, Serialize};
+
+use super::{History, LogitsProcessor};
+
+/// Takes `multiplier * base^(n - allowed)` from the logit of every token that stood behind the longest earlier occurrence, of `n` tokens,
+/// of what the history ends with, where `n` is at least `allowed`. The prompt counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Dry {
+    /// What the shortest repetition costs, above 0. Default 0.8.
+    pub multiplier: f64,
+    /// By how much each further token multiplies that, at least 1. Default 1.75.
+    pub base: f64,
+    /// Tokens that may repeat freely, at least 1. Default 2.
+    pub allowed: usize,
+    /// Tokens that end a repetition, such as line feeds and quotes. Default none.
+    pub breakers: Vec<u32>,
+    /// Tokens that are looked back at. Default: all.
+    pub range: Option<usize>,
+}
+
+impl Default for Dry {
+    fn default() -> Self {
+        Self { multiplier: 0.8, base: 1.75, allowed: 2, breakers: Vec::new(), range: None }
+    }
+}
+
+/// No repetition counts as longer: its price would not be a number.
+const LONGEST: usize = 50;
+
+impl Dry {
+    /// How many tokens in front of a place, itself included, are those that the history ends with.
+    fn matching(&self, ids: &[u32], place: usize) -> usize {
+        let pairs = ids[..=place].iter().rev().zip(ids.iter().rev());
+        pairs.take(LONGEST).take_while(|(earlier, last)| earlier == last && !self.breakers.contains(last)).count()
+    }
+}
+
+impl LogitsProcessor for Dry {
+    fn process(&mut self, history: &History<'_>, logits: &mut [f64]) {
+        let ids = history.ids();
+        let ids = &ids[ids.len() - self.range.unwrap_or(ids.len()).min(ids.len())..];
+        let mut repeated: Vec<(u32, usize)> = Vec::new();
+        for place in 0..ids.len().saturating_sub(1) {
+            let length = self.matching(ids, place);
+            if length < self.allowed {
+                continue;
+            }
+            let next = ids[place + 1];
+            match repeated.iter_mut().find(|(id, _)| *id == next) {
+                Some((_, longest)) => *longest = length.max(*longest),
+                None => repeated.push((next, length)),
+            }
+        }
+        for (id, length) in repeated.into_iter().filter(|(id, _)| !self.breakers.contains(id)) {
+            let Some(logit) = logits.get_mut(id as usize) else { continue };
+            *logit -= self.multiplier * self.base.powi((length - self.allowed) as i32);
+        }
+    }
+
+    fn boxed(&self) -> Box<dyn LogitsProcessor> {
+        Box::new(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prices(dry: &Dry, written: &[u32]) -> [f64; 5] {
+        let mut logits = [0.0; 5];
+        dry.clone().process(&History::new(written, 0), &mut logits);
+        logits.map(|logit| -logit)
+    }
+
+    #[test]
+    fn longer_repetitions_cost_more() {
+        let dry = Dry { multiplier: 1.0, base: 3.0, allowed: 2, ..Dry::default() };
+        assert_eq!(prices(&dry, &[1, 2, 3, 1, 2]), [0.0, 0.0, 0.0, 1.0, 0.0]);
+        assert_eq!(prices(&dry, &[0, 1, 2, 3, 0, 1, 2]), [0.0, 0.0, 0.0, 3.0, 0.0]);
+        assert_eq!(prices(&dry, &[1, 2, 3, 4, 2]), [0.0; 5], "one token may repeat");
+        // Behind [1, 2] came 3, and behind [0, 1, 2] came 4: each costs what its longest one does.
+        assert_eq!(prices(&dry, &[1, 2, 3, 0, 1, 2, 4, 0, 1, 2]), [0.0, 0.0, 0.0, 1.0, 3.0]);
+    }
+
+    #[test]
+    fn breakers_and_distance_end_a_repetition() {
+        let dry = Dry { multiplier: 1.0, base: 3.0, allowed: 2, ..Dry::default() };
+        let broken = Dry { breakers: vec![1], ..dry.clone() };
+        assert_eq!(prices(&broken, &[0, 1, 2, 3, 0, 1, 2]), [0.0; 5]);
+        let near = Dry { range: Some(5), ..dry };
+        assert_eq!(prices(&near, &[0, 1, 2, 3, 4, 0, 1, 2]), [0.0; 5]);
+    }
+
+    #[test]
+    fn a_text_of_one_token_stays_finite() {
+        let found = prices(&Dry::default(), &[3; 500]);
+        assert!(found[3].is_finite() && found[3] > 1e6, "{found:?}");
+    }
+}
