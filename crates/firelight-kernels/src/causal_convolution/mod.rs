@@ -134,7 +134,8 @@ mod tests {
                 [(start, 3), (start + 3, length)].map(|(start, length)| x.clone().narrow(1, start, length));
             causal_convolution(x, before, weight.clone(), None)
         };
-        assert_close(&Tensor::cat(vec![of(0, 2), of(2, 4)], 1), &of(0, 6), 0.0);
+        // Not to the bit: a GPU's compiler fuses products into sums for one length and not for another.
+        assert_close(&Tensor::cat(vec![of(0, 2), of(2, 4)], 1), &of(0, 6), 1e-6);
     }
 
     #[test]
