@@ -85,8 +85,9 @@ pub use documents::{Documents, Separator, save_lengths};
 pub use error::DataError;
 #[cfg(feature = "images")]
 pub use images::{
-    Augmentation, CaptionedImages, Cifar, Draw, Image, ImageDataset, ImageError, ImageFiles, ImageSample, ImageSet,
-    ImageShape, Mixing, Normalization, RandAugment, RandomOperation, ReadImages, ReadOptions, drawn_digits,
+    Augmentation, CaptionedImages, Cifar, Draw, Image, ImageDataset, ImageError, ImageFiles, ImageProcessor,
+    ImageSample, ImageSet, ImageShape, Mixing, Normalization, RandAugment, RandomOperation, ReadImages, ReadOptions,
+    Resample, ResizeTo, Resizing, drawn_digits,
 };
 pub use loader::{StepLoader, check_workers};
 pub use mixture::Mixture;

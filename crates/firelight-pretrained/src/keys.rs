@@ -1,14 +1,14 @@
 //! The keys of a `config.json` of somebody else's: read by type, with errors that name the key.
 
+mod pixels;
+
 use std::path::PathBuf;
 
-use firelight_data::Normalization;
-use firelight_storage::{InputError, read_json, shortened};
+use firelight_storage::{InputError, shortened};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::HubFolder;
-use crate::folder::JSON_LIMIT;
 
 /// What the class of a model without a head ends with.
 const BASE: &str = "Model";
@@ -179,30 +179,6 @@ impl Keys<'_> {
         match self.or("num_channels", 3)? {
             channels if channels <= MOST_CHANNELS => Ok(channels),
             _ => Err(self.unfit("num_channels", &format!("at most {MOST_CHANNELS}"))),
-        }
-    }
-
-    /// How pixels become numbers: what `preprocessor_config.json` beside it says, or the image processor of `processor_config.json`; what
-    /// they leave unsaid is the family's `usual` way.
-    ///
-    /// # Errors
-    /// If that file is damaged, has not a number for each channel, or does not cut images to their centre where that is `centred`.
-    pub fn normalization(&self, usual: Normalization, centred: bool) -> Result<Normalization, InputError> {
-        let channels = usual.mean.len();
-        let files = ["preprocessor_config.json", "processor_config.json"].map(|name| self.file.with_file_name(name));
-        let Some(path) = files.into_iter().find(|path| path.is_file()) else { return Ok(usual) };
-        let value: Value = read_json(&path, JSON_LIMIT).map_err(|error| InputError::new(error.to_string()))?;
-        let whole = Keys { file: path, section: String::new(), value: &value, architecture: String::new() };
-        let keys = whole.section("image_processor").unwrap_or(whole);
-        if centred {
-            keys.only("do_center_crop", &Value::Bool(true))?;
-        }
-        let (mean, std) = (keys.or("image_mean", usual.mean)?, keys.or("image_std", usual.std)?);
-        let found = Normalization { mean, std };
-        if found.fits(channels) {
-            Ok(found)
-        } else {
-            Err(keys.unfit("image_std", &format!("{channels} numbers above 0, as of image_mean")))
         }
     }
 }

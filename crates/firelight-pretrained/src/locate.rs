@@ -122,6 +122,9 @@ fn convert(folder: &Path, run: &Path) -> Result<(), TaskError> {
     moved
 }
 
+/// Rises when a folder is converted into another run folder than before.
+const CONVERSION: u32 = 1;
+
 /// The folder's name, and a number that changes when a file does.
 fn key(folder: &Path) -> Result<String, StorageError> {
     let whole = folder.canonicalize().map_err(StorageError::io("read", folder))?;
@@ -135,7 +138,7 @@ fn key(folder: &Path) -> Result<String, StorageError> {
     }
     files.sort();
     let mut hasher = DefaultHasher::new();
-    (&whole, files, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
+    (&whole, files, env!("CARGO_PKG_VERSION"), CONVERSION).hash(&mut hasher);
     let name = whole.file_name().map_or("model".into(), |name| name.to_string_lossy().into_owned());
     Ok(format!("{name}-{:016x}", hasher.finish()))
 }

@@ -10,7 +10,7 @@ use firelight_classification::{
     TextClassifier, TextClassifierConfig, TokenClassifier, TokenClassifierConfig,
 };
 use firelight_core::{AdapterConfig, ConfigError, ParameterEntry, ParameterReport, TransformerConfig};
-use firelight_data::Normalization;
+use firelight_data::{Normalization, Resizing};
 use firelight_language::{LanguageModel, LanguageModelConfig};
 use firelight_seq2seq::{Seq2SeqConfig, Seq2SeqModel, Tying};
 use firelight_storage::{Checkpoint, InputError, ModelFolder, StorageError, TaskError, load_weights, shortened};
@@ -192,11 +192,21 @@ impl Structure {
             Self::Encoder(model) => {
                 *model = SentenceEncoderConfig::new(model.encoder.clone()).with_pooler(model.pooler)
             }
-            Self::Image(model) => model.normalization = Normalization { mean: Vec::new(), std: Vec::new() },
-            Self::ImageEncoder(model) => model.normalization = Normalization { mean: Vec::new(), std: Vec::new() },
-            Self::ImageText(model) => model.normalization = Normalization { mean: Vec::new(), std: Vec::new() },
             _ => {}
         }
+        let nothing = Normalization { mean: Vec::new(), std: Vec::new() };
+        *self = self.clone().with_pixels((Resizing::default(), nothing));
+    }
+
+    /// Sets how images come to size and pixels become numbers, where it reads any.
+    pub(crate) fn with_pixels(mut self, pixels: (Resizing, Normalization)) -> Self {
+        match &mut self {
+            Self::Image(model) => (model.resizing, model.normalization) = pixels,
+            Self::ImageEncoder(model) => (model.resizing, model.normalization) = pixels,
+            Self::ImageText(model) => (model.resizing, model.normalization) = pixels,
+            _ => {}
+        }
+        self
     }
 
     /// The same without low-rank adapters.

@@ -5,14 +5,14 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use firelight_core::{ConfigError, Pass, VisionTransformerConfig};
-use firelight_data::{Image, ImageShape, Normalization};
+use firelight_core::{ConfigError, Pass};
+use firelight_data::{Image, ImageProcessor};
 use firelight_kernels::awake;
 use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights};
 
 use crate::encoder::{ImageEncoder, ImageEncoderConfig};
 use crate::inference::BATCH;
-use crate::model::{VisionConfig, VisionModel};
+use crate::model::{VisionConfig, VisionModel, processor};
 use crate::{IMAGE_ENCODER_TASK, TASK};
 
 /// A vision transformer of a run, with a head or without.
@@ -30,8 +30,7 @@ use crate::{IMAGE_ENCODER_TASK, TASK};
 #[derive(Debug)]
 pub struct ImageEmbedder {
     model: ImageEncoder,
-    shape: ImageShape,
-    normalization: Normalization,
+    processor: ImageProcessor,
 }
 
 impl ImageEmbedder {
@@ -54,16 +53,13 @@ impl ImageEmbedder {
         if folder.task().as_deref() == Some(IMAGE_ENCODER_TASK) {
             let config: ImageEncoderConfig = folder.read_config(IMAGE_ENCODER_TASK)?;
             loaded(config.validate())?;
-            return Ok(Self::new(filled(config.init(device), &weights)?, &config.vit, config.normalization));
+            let processor = processor(&config.vit, config.resizing, &config.normalization);
+            return Ok(Self { model: filled(config.init(device), &weights)?, processor });
         }
         let config: VisionConfig = folder.read_config(TASK)?;
         loaded(config.validate())?;
         let VisionModel { vit } = filled(config.init(device), &weights)?;
-        Ok(Self::new(ImageEncoder { vit, pooler: None }, &config.vit, config.normalization))
-    }
-
-    fn new(model: ImageEncoder, vit: &VisionTransformerConfig, normalization: Normalization) -> Self {
-        Self { model, shape: ImageShape::new(vit.channels, vit.image_size), normalization }
+        Ok(Self { model: ImageEncoder { vit, pooler: None }, processor: config.processor() })
     }
 
     /// A vector of length 1 for every image, brought to the size and the channels of the model, as many and in the same order.
@@ -73,7 +69,7 @@ impl ImageEmbedder {
     pub fn embed(&self, images: &[Image]) -> Result<Vec<Vec<f32>>, TaskError> {
         let device = self.model.vit.patches.projection.weight.device();
         let vectors = images.chunks(BATCH).map(|images| {
-            let pixels = self.normalization.fitted(images, self.shape, &device);
+            let pixels = self.processor.tensor(images, &device);
             let hidden = || self.model.vit.hidden(pixels, &mut Pass::default());
             rows(l2_normalized(awake(&device, || self.model.pooled(hidden()))))
         });
@@ -103,7 +99,8 @@ pub(crate) fn rows(vectors: Tensor<2>) -> Result<Vec<Vec<f32>>, TaskError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelight_core::{ParamBuilder, TransformerConfig};
+    use firelight_core::{ParamBuilder, TransformerConfig, VisionTransformerConfig};
+    use firelight_data::ImageShape;
     use firelight_kernels::assert_close;
     use firelight_storage::{Existing, save_weights};
 
@@ -135,7 +132,7 @@ mod tests {
             assert_close(&[vector.iter().map(|number| number * number).sum::<f32>()], &[1.0], 1e-5);
         }
         // What the head reads, by hand.
-        let pixels = config.normalization.fitted(&images()[..1], ImageShape::new(3, [8, 8]), &device);
+        let pixels = processor(&config.vit, config.resizing, &config.normalization).tensor(&images()[..1], &device);
         let read: Vec<f32> =
             model.vit.pooled(model.vit.hidden(pixels, &mut Pass::default())).try_into_vec_as().unwrap();
         let length = read.iter().map(|number| number * number).sum::<f32>().sqrt();

@@ -7,10 +7,10 @@ use burn::tensor::{Device, Tensor};
 use firelight_core::{
     AdapterConfig, ConfigError, Linear, LinearConfig, ParamBuilder, VisionTransformer, VisionTransformerConfig,
 };
-use firelight_data::Normalization;
+use firelight_data::{Normalization, Resizing};
 use serde::{Deserialize, Serialize};
 
-use crate::model::VIT;
+use crate::model::{VIT, check_pixels};
 
 /// Configuration of an [`ImageEncoder`], as it stands in `config.json`.
 ///
@@ -29,6 +29,9 @@ use crate::model::VIT;
 pub struct ImageEncoderConfig {
     /// How pixels become numbers.
     pub normalization: Normalization,
+    /// How images are brought to size. Default: both sides to those of the model.
+    #[serde(default, skip_serializing_if = "Resizing::is_plain")]
+    pub resizing: Resizing,
     /// Whether the vector of an image goes through a dense layer and tanh, which a pre-training has left behind. Default: false.
     #[serde(default)]
     pub pooler: bool,
@@ -46,7 +49,7 @@ impl ImageEncoderConfig {
     pub fn new(vit: VisionTransformerConfig) -> Self {
         let halves = vec![0.5; vit.channels];
         let normalization = Normalization { mean: halves.clone(), std: halves };
-        Self { normalization, pooler: false, adapters: None, vit }
+        Self { normalization, resizing: Resizing::default(), pooler: false, adapters: None, vit }
     }
 
     /// # Errors
@@ -54,7 +57,8 @@ impl ImageEncoderConfig {
     pub fn validate(&self) -> Result<(), ConfigError> {
         let classes = self.vit.n_classes;
         let own = (classes > 0).then(|| format!("vit.n_classes = {classes} must be 0: an encoder has no head"));
-        ConfigError::collect([self.vit.validate()], [own])
+        let pixels = check_pixels(&self.vit, &self.resizing, &self.normalization);
+        ConfigError::collect([self.vit.validate(), pixels], [own])
     }
 
     /// Builds the model; the device draws the seed: see [`ParamBuilder::random`].

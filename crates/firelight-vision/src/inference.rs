@@ -93,7 +93,7 @@ impl ImageClassifier {
 
     /// Images as the model reads them, `[B, C, H, W]`.
     pub(crate) fn read(&self, images: &[Image]) -> Tensor<4> {
-        self.config.normalization.fitted(images, self.shape(), &self.model.device())
+        self.config.processor().tensor(images, &self.model.device())
     }
 
     fn classification(&self, probabilities: Vec<f64>) -> Classification {

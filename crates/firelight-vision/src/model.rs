@@ -7,7 +7,7 @@ use firelight_core::{
     Activation, AdapterConfig, ConfigError, Cost, LinearConfig, ParamBuilder, ParameterReport, Pass, TransformerConfig,
     VisionTransformer, VisionTransformerConfig,
 };
-use firelight_data::Normalization;
+use firelight_data::{ImageProcessor, ImageShape, Normalization, Resizing};
 use serde::{Deserialize, Serialize};
 
 /// The sizes of the field, 12 layers each, the feed-forward network four times as wide as the model.
@@ -45,6 +45,9 @@ pub struct VisionConfig {
     pub classes: Vec<String>,
     /// How pixels become numbers.
     pub normalization: Normalization,
+    /// How images are brought to size. Default: both sides to those of the model.
+    #[serde(default, skip_serializing_if = "Resizing::is_plain")]
+    pub resizing: Resizing,
     /// Low-rank adapters of layers of the encoder. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapters: Option<AdapterConfig>,
@@ -58,7 +61,8 @@ impl VisionConfig {
     /// A model of these classes. Pixels are taken as from -1 to 1 until the statistics of a training are known.
     pub fn new(classes: Vec<String>, vit: VisionTransformerConfig) -> Self {
         let halves = vec![0.5; vit.channels];
-        Self { classes, normalization: Normalization { mean: halves.clone(), std: halves }, adapters: None, vit }
+        let normalization = Normalization { mean: halves.clone(), std: halves };
+        Self { classes, normalization, resizing: Resizing::default(), adapters: None, vit }
     }
 
     /// The usual model of a size: colour images of 224 x 224 pixels in patches of 16.
@@ -88,17 +92,23 @@ impl VisionConfig {
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let (names, classes, channels) = (self.classes.len(), self.vit.n_classes, self.vit.channels);
+        let (names, classes) = (self.classes.len(), self.vit.n_classes);
         ConfigError::collect(
-            [self.vit.validate(), self.adapters.as_ref().map_or(Ok(()), AdapterConfig::validate)],
+            [
+                self.vit.validate(),
+                self.adapters.as_ref().map_or(Ok(()), AdapterConfig::validate),
+                check_pixels(&self.vit, &self.resizing, &self.normalization),
+            ],
             [
                 (classes == 0).then(|| "vit.n_classes = 0 must be at least 1".into()),
                 (names != classes).then(|| format!("classes has {names} names, but vit.n_classes = {classes}")),
-                (!self.normalization.fits(channels)).then(|| {
-                    format!("normalization must have a mean and a std above 0 for each of the {channels} channels")
-                }),
             ],
         )
+    }
+
+    /// What stands between image files and the model.
+    pub fn processor(&self) -> ImageProcessor {
+        processor(&self.vit, self.resizing, &self.normalization)
     }
 
     /// Builds the model; the device draws the seed: see [`ParamBuilder::random`].
@@ -114,6 +124,38 @@ impl VisionConfig {
         self.validate().unwrap_or_else(|error| panic!("{error}"));
         VisionModel { vit: self.vit.init_with(&params.adapted(self.adapters.as_ref()).scope(VIT)) }
     }
+}
+
+/// Whether pixels become numbers of the model's channels, in whole patches.
+pub(crate) fn check_pixels(
+    vit: &VisionTransformerConfig,
+    resizing: &Resizing,
+    normalization: &Normalization,
+) -> Result<(), ConfigError> {
+    let (channels, patch) = (vit.channels, vit.patch_size);
+    let is_torn = |crop: [usize; 2]| crop.iter().any(|side| *side == 0 || *side % patch.max(1) != 0);
+    ConfigError::collect(
+        [],
+        [
+            (!normalization.fits(channels)).then(|| {
+                format!("normalization must have a mean and a std above 0 for each of the {channels} channels")
+            }),
+            (!resizing.is_possible()).then(|| "resizing must be to sizes above 0 that fit into memory".into()),
+            resizing.crop.filter(|crop| is_torn(*crop)).map(|[height, width]| {
+                format!("resizing.crop = [{height}, {width}] must be multiples of vit.patch_size = {patch}")
+            }),
+        ],
+    )
+}
+
+/// What stands between image files and a vision transformer.
+pub(crate) fn processor(
+    vit: &VisionTransformerConfig,
+    resizing: Resizing,
+    normalization: &Normalization,
+) -> ImageProcessor {
+    let model = ImageShape::new(vit.channels, vit.image_size);
+    ImageProcessor { resizing, normalization: normalization.clone(), model }
 }
 
 /// Tokens of an image of the size that a model is made for.

@@ -25,6 +25,11 @@ pub struct Rollout {
 }
 
 impl ImageClassifier {
+    /// The part of an image that the model sees, all of it unless the model cuts out the middle; it is what a [`Rollout`] is of.
+    pub fn seen(&self, image: &Image) -> Image {
+        self.config().resizing.seen(image, self.shape())
+    }
+
     /// Follows the attention of all layers from the answer back to the patches of an image.
     ///
     /// # Errors
@@ -38,11 +43,12 @@ impl ImageClassifier {
         let flow = flow.map_err(TaskError::device("the attention of an image"))?;
         TaskError::require_finite(flow.iter().all(|share| share.is_finite()))?;
         let vit = &self.config().vit;
-        let tokens = self.config().tokens();
+        let grid = self.config().processor().shape().size().map(|side| side / vit.patch_size);
         let first = vit.pooling.tokens();
+        let tokens = first + grid[0] * grid[1];
         let rows = if first > 0 { first } else { tokens };
         let share = |patch: usize| (0..rows).map(|row| flow[row * tokens + patch]).sum::<f64>() / rows as f64;
-        Ok(Rollout { grid: vit.grid(), shares: (first..tokens).map(share).collect() })
+        Ok(Rollout { grid, shares: (first..tokens).map(share).collect() })
     }
 }
 

@@ -124,7 +124,7 @@ fn folders(home: &Path) -> ImageFiles {
 
 /// As a training reads them: brought to one shape.
 fn read(files: &ImageFiles) -> Result<(), String> {
-    text_of(files.read(&ReadOptions { size: Some([4, 4]), channels: Some(3), skip_unreadable: false }))
+    text_of(files.read(&ReadOptions { size: Some([4, 4]), channels: Some(3), ..ReadOptions::default() }))
 }
 
 /// As a training of captions reads them.

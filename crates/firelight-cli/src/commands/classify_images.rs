@@ -62,7 +62,7 @@ impl ClassifyImages {
         check_picture("--rollout", self.rollout.as_deref(), &self.image)?;
         let classifier = model.load(ImageClassifier::load_from)?;
         if let (Some(path), [image]) = (&self.rollout, &images[..]) {
-            classifier.rollout(image)?.picture(image).write_png(path)?;
+            classifier.rollout(image)?.picture(&classifier.seen(image)).write_png(path)?;
             output::note(format_args!("wrote {}", path.display()));
         }
         self.print(&classifier.classify(&images)?, classifier.classes(), as_json)

@@ -7,7 +7,7 @@ use firelight_storage::{InputError, read_file, shortened_reason, write_atomic};
 use image::imageops::{FilterType, resize};
 use image::{DynamicImage, GrayImage, ImageFormat, ImageReader, RgbImage};
 
-use super::{Image, ImageError, ImageShape};
+use super::{Image, ImageError, ImageShape, Resample};
 
 /// No image has more pixels, 8192 x 8192: a file of some kilobytes can ask for as many as fill any memory.
 pub(super) const MAX_PIXELS: usize = 1 << 26;
@@ -74,13 +74,21 @@ impl Image {
     ///
     /// # Panics
     /// Panics if the image has other than 1 or 3 channels.
-    pub fn resized(&self, [height, width]: [usize; 2]) -> Self {
+    pub fn resized(&self, size: [usize; 2]) -> Self {
+        self.resampled(size, Resample::Bilinear)
+    }
+
+    /// As [`resized`](Self::resized), with pixels that are made another way.
+    ///
+    /// # Panics
+    /// Panics if the image has other than 1 or 3 channels.
+    pub fn resampled(&self, [height, width]: [usize; 2], resample: Resample) -> Self {
         let shape = ImageShape { height, width, ..self.shape() };
         if shape == self.shape() {
             return self.clone();
         }
         let ([old_height, old_width], [rows, columns]) = (self.shape().size().map(to_u32), [height, width].map(to_u32));
-        let (bytes, filter) = (self.to_interleaved(), FilterType::Triangle);
+        let (bytes, filter) = (self.to_interleaved(), filter(resample));
         let made = "as many bytes as pixels";
         match shape.channels {
             1 => {
@@ -125,6 +133,15 @@ impl Image {
 fn unreadable(problem: &str) -> ImageError {
     let or_skip = "or leave out what cannot be read with data.skip_unreadable = true";
     ImageError::Unreadable(InputError::new(format!("{problem}, {or_skip}")))
+}
+
+fn filter(resample: Resample) -> FilterType {
+    match resample {
+        Resample::Nearest => FilterType::Nearest,
+        Resample::Bilinear => FilterType::Triangle,
+        Resample::Bicubic => FilterType::CatmullRom,
+        Resample::Lanczos => FilterType::Lanczos3,
+    }
 }
 
 fn to_u32(pixels: usize) -> u32 {

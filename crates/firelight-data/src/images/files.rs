@@ -8,7 +8,7 @@ use firelight_storage::{InputError, StorageError, listed, shortened};
 use super::cifar::{self, Cifar};
 use super::codec::MAX_PIXELS;
 use super::set::ImageSet;
-use super::{Image, ImageError, ImageShape, folder, idx};
+use super::{Image, ImageError, ImageShape, Resizing, folder, idx};
 use crate::{HeldOut, SplitConfig, split_names};
 
 /// The split that is validated on where nothing is said, under any of its names.
@@ -46,6 +46,8 @@ pub struct ReadOptions {
     pub size: Option<[usize; 2]>,
     /// Channels, 1 or 3, that all images are brought to. Default: none, they must have the same.
     pub channels: Option<usize>,
+    /// How they are brought to that size.
+    pub resizing: Resizing,
     /// Leaves out files that are no images or are damaged. Default: false, they are errors.
     pub skip_unreadable: bool,
 }
@@ -65,19 +67,21 @@ impl ReadOptions {
 
     /// The image as it is asked for.
     pub(super) fn fit(&self, image: Image) -> Image {
-        let channels = self.channels.unwrap_or(image.shape().channels);
-        let size = self.size.unwrap_or(image.shape().size());
-        image.with_channels(channels).resized(size)
+        self.resizing.apply(&image, self.shape(image.shape()))
+    }
+
+    /// The shape that is asked for, of images of this one.
+    fn shape(&self, shape: ImageShape) -> ImageShape {
+        ImageShape::new(self.channels.unwrap_or(shape.channels), self.size.unwrap_or(shape.size()))
     }
 
     fn fit_all(&self, set: ImageSet) -> ImageSet {
-        let size = self.size.unwrap_or(set.shape().size());
-        let shape = ImageShape::new(self.channels.unwrap_or(set.shape().channels), size);
-        if shape == set.shape() {
+        let shape = self.shape(set.shape());
+        if shape == set.shape() && self.resizing.is_plain() {
             return set;
         }
         let pixels = (0..set.len()).flat_map(|index| self.fit(set.image(index)).pixels().to_vec()).collect();
-        ImageSet::new(shape, set.classes().to_vec(), pixels, set.labels().to_vec())
+        ImageSet::new(self.resizing.shape(shape), set.classes().to_vec(), pixels, set.labels().to_vec())
     }
 }
 

@@ -4,7 +4,7 @@
 //!    or folders of PNG and JPEG files with a subfolder for each class (folder.rs).
 //! 2. [`ImageSet`] (set.rs) holds their pixels as bytes, with labels and the names of the classes, in memory or in a
 //!    memory-mapped IDX file.
-//! 3. [`Normalization`] is taken once from the training split.
+//! 3. [`Normalization`] is taken once from the training split; [`ImageProcessor`] brings any image to size and normalises it.
 //! 4. [`Augmentation`] changes what is trained on; [`Mixing`] mixes the images of a batch. Every choice is a pure function of
 //!    a [`Draw`], the seed of the run with the step and the place in its batch, so that a resumed run has nothing to replay.
 //! 5. [`ImageDataset`] puts them together, item by item, for the [`StepLoader`](crate::StepLoader).
@@ -21,6 +21,7 @@ mod mixing;
 mod normalization;
 mod picture;
 mod pixels;
+mod processor;
 mod scenes;
 mod set;
 
@@ -32,5 +33,6 @@ pub use files::{ImageFiles, ReadImages, ReadOptions};
 pub use mixing::Mixing;
 pub use normalization::Normalization;
 pub use pixels::{Image, ImageShape};
+pub use processor::{ImageProcessor, Resample, ResizeTo, Resizing};
 pub use scenes::{CaptionedImages, drawn_digits};
 pub use set::ImageSet;

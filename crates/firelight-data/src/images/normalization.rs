@@ -1,9 +1,8 @@
 //! Mean and spread of every channel, by which pixels become numbers around 0 of size 1.
 
-use burn::tensor::{Device, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
-use super::{Image, ImageSet, ImageShape};
+use super::{Image, ImageSet};
 
 /// How pixels become numbers: `(pixel / 255 - mean) / std`, channel by channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,17 +42,6 @@ impl Normalization {
         };
         image.pixels().chunks_exact(image.shape().plane().max(1)).enumerate().flat_map(number).collect()
     }
-
-    /// Images as a model of images of this shape reads them, `[B, C, H, W]`: brought to its channels and its size.
-    ///
-    /// # Panics
-    /// Panics if the shape has more channels than there are statistics.
-    pub fn fitted(&self, images: &[Image], shape: ImageShape, device: &Device) -> Tensor<4> {
-        let ImageShape { channels, height, width } = shape;
-        let fit = |image: &Image| self.apply(&image.clone().with_channels(channels).resized([height, width]));
-        let pixels: Vec<f32> = images.iter().flat_map(fit).collect();
-        Tensor::from_data(TensorData::new(pixels, [images.len(), channels, height, width]), device)
-    }
 }
 
 /// How often each channel has each value.
@@ -76,6 +64,7 @@ fn moment(counts: &[u64; 256], of: impl Fn(f64) -> f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ImageShape;
 
     #[test]
     fn two_channels_by_hand() {

@@ -62,7 +62,14 @@ impl Image {
     }
 
     /// The image whose pixels are those of a function of channel, row and column.
-    pub(crate) fn from_fn(shape: ImageShape, pixel: impl Fn(usize, usize, usize) -> u8) -> Self {
+    ///
+    /// ```
+    /// use firelight_data::{Image, ImageShape};
+    ///
+    /// let ramp = Image::from_fn(ImageShape::new(1, [2, 3]), |_, row, column| (10 * row + column) as u8);
+    /// assert_eq!(ramp.pixels(), [0, 1, 2, 10, 11, 12]);
+    /// ```
+    pub fn from_fn(shape: ImageShape, pixel: impl Fn(usize, usize, usize) -> u8) -> Self {
         let ImageShape { channels, height, width } = shape;
         let rows = (0..channels).flat_map(|c| (0..height).map(move |y| (c, y)));
         let pixels = rows.flat_map(|(c, y)| (0..width).map(move |x| (c, y, x))).map(|(c, y, x)| pixel(c, y, x));
@@ -113,18 +120,22 @@ impl Image {
         }
     }
 
-    /// The largest part of the image around its middle whose sides have the proportion of `[height, width]`.
-    ///
-    /// # Panics
-    /// Panics if one of them is 0.
+    /// So many pixels around the middle, `[height, width]`; where the image has fewer, black surrounds it.
     pub fn center_crop(&self, [height, width]: [usize; 2]) -> Self {
-        let [old_height, old_width] = self.shape.size();
-        let side =
-            |most: usize, other: usize, [this, that]: [usize; 2]| most.min((other * this + that / 2) / that).max(1);
-        let size = [side(old_height, old_width, [height, width]), side(old_width, old_height, [width, height])];
-        let shape = ImageShape::new(self.shape.channels, size);
-        let [top, left] = [(old_height - shape.height) / 2, (old_width - shape.width) / 2];
-        Self::from_fn(shape, |channel, row, column| self.at(channel, top + row, left + column))
+        let shape = ImageShape { height, width, ..self.shape };
+        if shape == self.shape {
+            return self.clone();
+        }
+        let first = |old: usize, new: usize| (old as isize - new as isize) / 2;
+        let [top, left] = [first(self.shape.height, height), first(self.shape.width, width)];
+        Self::from_fn(shape, |channel, y, x| self.at_or_black(channel, top + y as isize, left + x as isize))
+    }
+
+    /// The middle of an image one of whose sides is longer than so many of the other, that long; any other as it is.
+    pub(super) fn shortened(self, proportion: usize) -> Self {
+        let [height, width] = self.shape.size();
+        let most = proportion.saturating_mul(height.min(width));
+        self.center_crop([height.min(most), width.min(most)])
     }
 
     /// How bright a pixel is, from 0 to 255.
@@ -151,12 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn the_center_has_the_proportion_that_is_asked_for() {
-        let image = Image::from_fn(ImageShape::new(1, [2, 5]), |_, y, x| (10 * y + x) as u8);
-        assert_eq!(image.center_crop([7, 7]).pixels(), [1, 2, 11, 12]);
-        assert_eq!(image.center_crop([1, 4]), Image::new(ImageShape::new(1, [1, 5]), vec![0, 1, 2, 3, 4]));
-        assert_eq!(image.center_crop([4, 10]), image);
-        assert_eq!(image.center_crop([1000, 1]).shape().size(), [2, 1]);
+    fn the_center_of_an_image_by_hand() {
+        let image = Image::from_fn(ImageShape::new(1, [2, 5]), |_, y, x| (10 * y + x + 1) as u8);
+        assert_eq!(image.center_crop([2, 2]).pixels(), [2, 3, 12, 13]);
+        assert_eq!(image.center_crop([1, 3]).pixels(), [2, 3, 4]);
+        assert_eq!(image.center_crop([3, 2]).pixels(), [2, 3, 12, 13, 0, 0]);
+        assert_eq!(image.center_crop([2, 5]), image);
+        assert_eq!((image.clone().shortened(2).shape().size(), image.clone().shortened(3)), ([2, 4], image));
     }
 
     #[test]

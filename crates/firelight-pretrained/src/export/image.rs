@@ -1,6 +1,7 @@
 //! What a vision transformer is called in `config.json`.
 
 use firelight_core::VisionTransformerConfig;
+use firelight_data::{Resample, ResizeTo};
 use serde_json::{Map, Value, json};
 
 use super::names;
@@ -42,23 +43,41 @@ fn stack(vit: &VisionTransformerConfig) -> Value {
 
 /// `preprocessor_config.json`: how pixels become numbers.
 pub(super) fn preprocessor(structure: &Structure) -> Option<Value> {
-    let (vit, normalization) = match structure {
-        Structure::Image(model) => (&model.vit, &model.normalization),
-        Structure::ImageEncoder(model) => (&model.vit, &model.normalization),
-        Structure::ImageText(model) => (&model.vit, &model.normalization),
+    let (vit, resizing, normalization) = match structure {
+        Structure::Image(model) => (&model.vit, &model.resizing, &model.normalization),
+        Structure::ImageEncoder(model) => (&model.vit, &model.resizing, &model.normalization),
+        Structure::ImageText(model) => (&model.vit, &model.resizing, &model.normalization),
         _ => return None,
     };
-    let [height, width] = vit.image_size;
+    let sides = |[height, width]: [usize; 2]| json!({"height": height, "width": width});
+    let crop = resizing.crop.unwrap_or(vit.image_size);
+    let (kind, size) = match resizing.size {
+        None => ("ViTImageProcessor", sides(crop)),
+        Some(ResizeTo::ShortestEdge(edge)) => ("BitImageProcessor", json!({"shortest_edge": edge})),
+        Some(ResizeTo::Sides(size)) => ("DeiTImageProcessor", sides(size)),
+        Some(_) => return None,
+    };
     let mut keys = json!({
-        "image_processor_type": "ViTImageProcessor",
-        "do_resize": true, "size": {"height": height, "width": width},
+        "image_processor_type": kind,
+        "do_resize": true, "size": size, "resample": resample(resizing.resample),
         "do_rescale": true, "rescale_factor": 1.0 / 255.0,
         "do_normalize": true, "image_mean": normalization.mean, "image_std": normalization.std,
     });
+    if resizing.size.is_some() {
+        (keys["do_center_crop"], keys["crop_size"]) = (json!(true), sides(crop));
+    }
     if let Structure::ImageText(_) = structure {
         keys["image_processor_type"] = json!("CLIPImageProcessor");
-        keys["size"] = json!({"shortest_edge": height.min(width)});
-        (keys["do_center_crop"], keys["crop_size"]) = (json!(true), json!({"height": height, "width": width}));
     }
     Some(keys)
+}
+
+/// The number of Pillow's enumeration.
+fn resample(resample: Resample) -> u64 {
+    match resample {
+        Resample::Nearest => 0,
+        Resample::Lanczos => 1,
+        Resample::Bicubic => 3,
+        _ => 2,
+    }
 }

@@ -3,7 +3,7 @@
 //! Source: Radford et al. 2021, §2.3 and §2.4 (<https://arxiv.org/abs/2103.00020>), and `modeling_clip.py` of `transformers`.
 
 use firelight_core::{NormConfig, TransformerConfig, VisionTransformerConfig};
-use firelight_data::Normalization;
+use firelight_data::{Normalization, Resample, ResizeTo, Resizing};
 use firelight_storage::InputError;
 use firelight_vision::ImageTextConfig;
 
@@ -22,23 +22,26 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let stack = tower(&text, TransformerConfig::new, [512, 8, 2048])?;
     let stack = stack.with_max_seq_len(text.or("max_position_embeddings", 77)?);
     let end = text.or("eos_token_id", 49_407)?;
-    let normalization = keys.normalization(usual(vit.channels), true)?;
-    let config = ImageTextConfig { normalization, ..ImageTextConfig::new(text.or("vocab_size", 49_408)?, vit, stack) };
-    let config = config.with_width(keys.or("projection_dim", 512)?);
+    let pixels = keys.pixels(&vit, usual(&vit))?;
+    let config =
+        ImageTextConfig::new(text.or("vocab_size", 49_408)?, vit, stack).with_width(keys.or("projection_dim", 512)?);
     let config = config.with_end_token((end != UNKNOWN_END).then_some(end));
     let table = table(&config.vit);
-    Ok(Description { structure: Structure::ImageText(config), table })
+    Ok(Description { structure: Structure::ImageText(config).with_pixels(pixels), table })
 }
 
-/// `OPENAI_CLIP_MEAN` and `OPENAI_CLIP_STD`, where images are in colour.
-fn usual(channels: usize) -> Normalization {
-    match channels {
+/// What CLIP's image processor does: the middle of an image, with `OPENAI_CLIP_MEAN` and `OPENAI_CLIP_STD` where it is in colour.
+fn usual(vit: &VisionTransformerConfig) -> (Resizing, Normalization) {
+    let shorter = vit.image_size[0].min(vit.image_size[1]);
+    let resizing = Resizing { resample: Resample::Bicubic, size: Some(ResizeTo::ShortestEdge(shorter)), crop: None };
+    let normalization = match vit.channels {
         3 => Normalization {
             mean: vec![0.481_454_66, 0.457_827_5, 0.408_210_73],
             std: vec![0.268_629_54, 0.261_302_6, 0.275_777_1],
         },
-        _ => Normalization { mean: vec![0.5; channels], std: vec![0.5; channels] },
-    }
+        channels => Normalization { mean: vec![0.5; channels], std: vec![0.5; channels] },
+    };
+    (resizing, normalization)
 }
 
 fn vit(keys: &Keys<'_>) -> Result<VisionTransformerConfig, InputError> {

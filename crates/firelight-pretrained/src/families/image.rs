@@ -1,7 +1,7 @@
 //! What the families of vision transformers have in common: patches, a class token, places, a norm before each part and one behind all.
 
 use firelight_core::{Activation, ImagePooling, NormConfig, TransformerConfig, VisionTransformerConfig};
-use firelight_data::Normalization;
+use firelight_data::{Normalization, Resizing};
 use firelight_storage::InputError;
 use firelight_vision::{ImageEncoderConfig, VisionConfig};
 
@@ -16,15 +16,17 @@ pub(super) fn describe(
     table: Table,
 ) -> Result<Description, InputError> {
     let halves = vec![0.5; vit.channels];
-    let normalization = keys.normalization(Normalization { mean: halves.clone(), std: halves }, false)?;
+    let usual = (Resizing::default(), Normalization { mean: halves.clone(), std: halves });
+    let pixels = keys.pixels(&vit, usual)?;
     let structure = match keys.architecture().contains("ForImageClassification") {
         true => {
             let classes = keys.labels()?;
             let vit = vit.with_n_classes(classes.len());
-            Structure::Image(VisionConfig { normalization, ..VisionConfig::new(classes, vit) })
+            Structure::Image(VisionConfig::new(classes, vit))
         }
-        false => Structure::ImageEncoder(ImageEncoderConfig { normalization, pooler, ..ImageEncoderConfig::new(vit) }),
+        false => Structure::ImageEncoder(ImageEncoderConfig { pooler, ..ImageEncoderConfig::new(vit) }),
     };
+    let structure = structure.with_pixels(pixels);
     Ok(Description { structure, table })
 }
 

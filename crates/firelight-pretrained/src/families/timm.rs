@@ -3,7 +3,7 @@
 //! Source: `timm/models/vision_transformer.py` and `deit.py` of timm 1.0.
 
 use firelight_core::{Activation, ImagePooling, NormConfig, TransformerConfig, VisionTransformerConfig};
-use firelight_data::Normalization;
+use firelight_data::{Normalization, Resample, ResizeTo, Resizing};
 use firelight_storage::InputError;
 use firelight_vision::{ImageEncoderConfig, VisionConfig};
 use serde_json::json;
@@ -49,16 +49,41 @@ fn structure(keys: &Keys<'_>, vit: VisionTransformerConfig) -> Result<Structure,
     if !normalization.fits(vit.channels) {
         return Err(keys.unfit("pretrained_cfg", "mean and std with a number above 0 for each channel"));
     }
-    Ok(match keys.or("num_classes", 1000)? {
-        0 => {
-            Structure::ImageEncoder(ImageEncoderConfig { normalization, pooler: false, ..ImageEncoderConfig::new(vit) })
-        }
+    let resizing = published.as_ref().map_or(Ok(Resizing::default()), |section| resizing(section, &vit))?;
+    let structure = match keys.or("num_classes", 1000)? {
+        0 => Structure::ImageEncoder(ImageEncoderConfig::new(vit)),
         count => {
             let classes = keys.names("label_names", count)?;
             let vit = vit.with_n_classes(classes.len());
-            Structure::Image(VisionConfig { normalization, ..VisionConfig::new(classes, vit) })
+            Structure::Image(VisionConfig::new(classes, vit))
         }
-    })
+    };
+    Ok(structure.with_pixels((resizing, normalization)))
+}
+
+/// How timm brings images to size when it evaluates: the shorter side is longer than that of the model by `crop_pct`.
+/// Where 3, 7, 11 or so pixels are cut off, timm begins one pixel further on: it rounds halves to even numbers.
+fn resizing(keys: &Keys<'_>, vit: &VisionTransformerConfig) -> Result<Resizing, InputError> {
+    let name: String = keys.or("interpolation", "bicubic".into())?;
+    let resample = match name.as_str() {
+        "nearest" => Resample::Nearest,
+        "bilinear" => Resample::Bilinear,
+        "bicubic" => Resample::Bicubic,
+        "lanczos" => Resample::Lanczos,
+        _ => return Err(keys.unfit("interpolation", "nearest, bilinear, bicubic or lanczos")),
+    };
+    let share: f64 = keys.or("crop_pct", 0.875)?;
+    if !(0.01..=1.0).contains(&share) {
+        return Err(keys.unfit("crop_pct", "a share above 0 and at most 1"));
+    }
+    let before = vit.image_size.map(|side| (side as f64 / share) as usize);
+    let mode: String = keys.or("crop_mode", "center".into())?;
+    let size = match mode.as_str() {
+        "center" => Some(ResizeTo::ShortestEdge(before[0].min(before[1]))),
+        "squash" => Some(ResizeTo::Sides(before)).filter(|_| before != vit.image_size),
+        _ => return Err(keys.unfit("crop_mode", "center or squash")),
+    };
+    Ok(Resizing { resample, size, crop: None })
 }
 
 fn vit(

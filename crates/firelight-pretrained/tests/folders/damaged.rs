@@ -13,7 +13,7 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 /// A copy of a fixture that may be damaged.
-fn copy(name: &str) -> TempDir {
+pub(super) fn copy(name: &str) -> TempDir {
     let home = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(fixture(name)).unwrap() {
         let path = entry.unwrap().path();
@@ -22,7 +22,7 @@ fn copy(name: &str) -> TempDir {
     home
 }
 
-fn error(folder: &Path) -> TaskError {
+pub(super) fn error(folder: &Path) -> TaskError {
     let error = PublishedModel::open(folder).and_then(|model| model.load(&Device::default())).unwrap_err();
     assert!(error.is_user_error(), "{error}");
     error
@@ -239,7 +239,7 @@ fn pixels_of_clip_become_numbers_as_its_processor_says() {
     let write = |text| fs::write(home.path().join("processor_config.json"), text).unwrap();
     write(r#"{"image_processor": {"image_mean": [0.1, 0.2, 0.3], "image_std": [1.0, 1.0, 1.0]}}"#);
     assert_eq!(normalization().mean, [0.1, 0.2, 0.3]);
-    write(r#"{"image_processor": {"do_center_crop": false}}"#);
+    write(r#"{"image_processor": {"size": {"shortest_edge": 12}, "do_center_crop": false}}"#);
     let refused = error(home.path()).to_string();
     assert!(refused.contains("has image_processor.do_center_crop = false: expected true"), "{refused}");
     write("{}");

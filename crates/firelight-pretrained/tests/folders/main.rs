@@ -2,5 +2,7 @@
 
 mod adapters;
 mod damaged;
+mod decoding;
 mod golden;
+mod pixels;
 mod torch;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
 use firelight_core::{ConfigError, Pass};
-use firelight_data::{Image, ImageShape, Tokenizer};
+use firelight_data::{Image, ImageProcessor, ImageShape, Resizing, Tokenizer};
 use firelight_generation::{BeamOptions, Hypothesis, WithVocabulary, beam_search};
 use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights};
 
@@ -151,7 +151,9 @@ impl Captioner {
 
     /// Images as the model reads them, `[B, C, H, W]`.
     fn read(&self, images: &[Image]) -> Tensor<4> {
-        self.config.normalization.fitted(images, self.shape(), &self.model.embedding.weight.device())
+        let (resizing, normalization) = (Resizing::default(), self.config.normalization.clone());
+        let processor = ImageProcessor { resizing, normalization, model: self.shape() };
+        processor.tensor(images, &self.model.embedding.weight.device())
     }
 
     fn to_caption(&self, found: Hypothesis) -> Caption {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use firelight_core::{ConfigError, Pass};
-use firelight_data::{DataError, Frame, Image, ImageShape, Tokenizer};
+use firelight_data::{DataError, Frame, Image, Tokenizer};
 use firelight_kernels::awake;
 use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError, load_weights};
 
@@ -12,6 +12,7 @@ use super::{ImageTextConfig, ImageTextModel};
 use crate::IMAGE_TEXT_TASK;
 use crate::embedder::rows;
 use crate::inference::{BATCH, Classification, likeliest, softmax};
+use crate::model::processor;
 
 /// A model of images and texts with its tokenizer.
 ///
@@ -74,17 +75,15 @@ impl ImageTextMatcher {
         &self.config
     }
 
-    /// A vector of length 1 for every image, as many and in the same order. What the model cannot see of an image that is wider or higher
-    /// than its own is cut off on both sides.
+    /// A vector of length 1 for every image, as many and in the same order.
     ///
     /// # Errors
     /// If the device fails.
     pub fn embed_images(&self, images: &[Image]) -> Result<Vec<Vec<f32>>, TaskError> {
-        let (vit, device) = (&self.config.vit, self.model.device());
-        let shape = ImageShape::new(vit.channels, vit.image_size);
+        let device = self.model.device();
+        let processor = processor(&self.config.vit, self.config.resizing, &self.config.normalization);
         let vectors = images.chunks(BATCH).map(|images| {
-            let cut: Vec<Image> = images.iter().map(|image| image.center_crop(shape.size())).collect();
-            let pixels = self.config.normalization.fitted(&cut, shape, &device);
+            let pixels = processor.tensor(images, &device);
             rows(awake(&device, || self.model.of_images(self.model.vit.hidden(pixels, &mut Pass::default()))))
         });
         Ok(vectors.collect::<Result<Vec<_>, _>>()?.concat())
@@ -173,7 +172,7 @@ fn framed(tokenizer: &Tokenizer, config: &ImageTextConfig) -> Result<(Frame, u32
 mod tests {
     use super::*;
     use firelight_core::{ParamBuilder, TransformerConfig, VisionTransformerConfig};
-    use firelight_data::TokenizerConfig;
+    use firelight_data::{ImageShape, ResizeTo, TokenizerConfig};
     use firelight_kernels::assert_close;
     use firelight_storage::{Existing, save_weights};
 
@@ -223,9 +222,10 @@ mod tests {
     #[test]
     fn a_wide_image_is_seen_at_its_middle() {
         let home = tempfile::tempdir().unwrap();
-        let matcher = ImageTextMatcher::load(folder(home.path(), true).path()).unwrap();
+        let mut matcher = ImageTextMatcher::load(folder(home.path(), true).path()).unwrap();
+        matcher.config.resizing.size = Some(ResizeTo::ShortestEdge(8));
         let wide = image(3, [8, 20]);
-        let found = matcher.embed_images(&[wide.clone(), wide.center_crop([1, 1])]).unwrap();
+        let found = matcher.embed_images(&[wide.clone(), wide.center_crop([8, 8])]).unwrap();
         assert_close(&found[0], &found[1], 1e-6);
     }
 

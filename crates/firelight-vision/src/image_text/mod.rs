@@ -13,14 +13,14 @@ use firelight_core::{
     AdapterConfig, AttentionPattern, ConfigError, Init, Linear, LinearConfig, ParamBuilder, PositionConfig,
     TokenEmbeddingConfig, TransformerConfig, VisionTransformer, VisionTransformerConfig,
 };
-use firelight_data::Normalization;
+use firelight_data::{Normalization, Resizing};
 use serde::{Deserialize, Serialize};
 
 pub use matcher::ImageTextMatcher;
 pub use tower::TextTower;
 
 use crate::embedder::l2_normalized;
-use crate::model::VIT;
+use crate::model::{VIT, check_pixels};
 
 /// The logarithm of what cosines are multiplied by before anything is learnt: `ln(1 / 0.07)`; Radford et al. 2021, §2.5.
 const LOG_SCALE: f64 = 2.659_260_036_932_778;
@@ -38,6 +38,9 @@ pub struct ImageTextConfig {
     pub end_token: Option<u32>,
     /// How pixels become numbers.
     pub normalization: Normalization,
+    /// How images are brought to size. Default: both sides to those of the model.
+    #[serde(default, skip_serializing_if = "Resizing::is_plain")]
+    pub resizing: Resizing,
     /// Low-rank adapters of layers of both towers. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapters: Option<AdapterConfig>,
@@ -56,7 +59,8 @@ impl ImageTextConfig {
         let normalization = Normalization { mean: halves.clone(), std: halves };
         let text = text.with_position(PositionConfig::Learned);
         let text = text.each_layer(|layer| layer.pattern = AttentionPattern::Causal);
-        Self { width: text.d_model, vocab_size, end_token: None, normalization, adapters: None, vit, text }
+        let (resizing, width) = (Resizing::default(), text.d_model);
+        Self { width, vocab_size, end_token: None, normalization, resizing, adapters: None, vit, text }
     }
 
     /// Sets the width of the space that images and texts share.
@@ -74,14 +78,11 @@ impl ImageTextConfig {
     /// # Errors
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let (classes, channels, size) = (self.vit.n_classes, self.vit.channels, self.vocab_size);
+        let (classes, size) = (self.vit.n_classes, self.vocab_size);
         let is_causal = self.text.patterns().iter().all(|pattern| pattern.is_causal());
         let outside = self.end_token.filter(|&token| token as usize >= size);
         let own = [
             (classes > 0).then(|| format!("vit.n_classes = {classes} must be 0: images become vectors, not classes")),
-            (!self.normalization.fits(channels)).then(|| {
-                format!("normalization must have a mean and a std above 0 for each of the {channels} channels")
-            }),
             (!is_causal).then(|| "text.patterns must be causal: the end of a text speaks for all of it".into()),
             self.text.has_cross_attention().then(|| "text.cross_attention must be false: a text has no memory".into()),
             outside.map(|token| format!("end_token = {token} must be below vocab_size = {size}")),
@@ -90,7 +91,9 @@ impl ImageTextConfig {
         let [image, text] = widths.map(|projection| projection.validate());
         let embedding = TokenEmbeddingConfig::new(size, self.text.d_model).validate();
         let adapters = self.adapters.as_ref().map_or(Ok(()), AdapterConfig::validate);
-        ConfigError::collect([self.vit.validate(), self.text.validate(), image, text, embedding, adapters], own)
+        let pixels = check_pixels(&self.vit, &self.resizing, &self.normalization);
+        let parts = [self.vit.validate(), pixels, self.text.validate(), image, text, embedding, adapters];
+        ConfigError::collect(parts, own)
     }
 
     /// Width of what the tower of images says of an image.

@@ -47,7 +47,9 @@ fn images(
     split: Option<&str>,
 ) -> Result<ImageSet, TaskError> {
     let shape = classifier.shape();
-    let options = ReadOptions { size: Some(shape.size()), channels: Some(shape.channels), ..recipe.options() };
+    let resizing = classifier.config().resizing;
+    let options =
+        ReadOptions { size: Some(shape.size()), channels: Some(shape.channels), resizing, ..recipe.options() };
     if let Some(split) = split {
         return Ok(ImageFiles::split(data, split)?.read(&options)?.set);
     }

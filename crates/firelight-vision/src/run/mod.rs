@@ -74,7 +74,8 @@ impl Task for Vision {
     fn config(recipe: &VisionRecipe, corpus: &ImageCorpus, source: &Path) -> Result<VisionConfig, TaskError> {
         let vit = recipe.model.config(corpus.training().shape(), corpus.classes().len());
         let (classes, normalization) = (corpus.classes().to_vec(), corpus.normalization().clone());
-        let config = VisionConfig { classes, normalization, adapters: recipe.model.adapters(), vit };
+        let config =
+            VisionConfig { normalization, adapters: recipe.model.adapters(), ..VisionConfig::new(classes, vit) };
         TaskError::in_config(source, &ConfigError::list(config.validate()))?;
         Ok(config)
     }

@@ -42,7 +42,12 @@ pub struct ImageRecipe {
 impl ImageRecipe {
     /// How the files are read.
     pub(super) fn options(&self) -> ReadOptions {
-        ReadOptions { size: self.image_size, channels: self.channels, skip_unreadable: self.skip_unreadable }
+        ReadOptions {
+            size: self.image_size,
+            channels: self.channels,
+            skip_unreadable: self.skip_unreadable,
+            ..ReadOptions::default()
+        }
     }
 
     /// # Errors

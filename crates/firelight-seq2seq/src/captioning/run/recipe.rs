@@ -88,7 +88,7 @@ impl ImageTextRecipe {
 
     /// How the files are read.
     pub(super) fn options(&self) -> ReadOptions {
-        ReadOptions { size: self.image_size, channels: self.channels, skip_unreadable: false }
+        ReadOptions { size: self.image_size, channels: self.channels, ..ReadOptions::default() }
     }
 
     /// # Errors
