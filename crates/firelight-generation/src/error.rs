@@ -77,6 +77,14 @@ impl GenerationError {
         }
     }
 
+    /// The same of another row: that of which `row` tells, for a place among the rows that are left.
+    pub(crate) fn of_row(mut self, number: impl Fn(usize) -> usize) -> Self {
+        if let Self::NonFiniteLogits { row, .. } | Self::NothingLeft { row, .. } = &mut self {
+            *row = number(*row);
+        }
+        self
+    }
+
     /// The problems, one line each: every option that is out of its range, or the error itself.
     pub fn problems(&self) -> Vec<String> {
         if let Self::InvalidOptions { problems } = self { problems.clone() } else { vec![self.to_string()] }

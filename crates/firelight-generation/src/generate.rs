@@ -1,6 +1,6 @@
 //! Runs the decoding loop to its end and collects the ids of every row.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use crate::{Autoregressive, GenerationError, GenerationOptions, StopReason, TokenStream};
 
@@ -48,12 +48,15 @@ pub fn generate_samples<M: Autoregressive>(
 where
     M::Prompt: Clone,
 {
-    let starts = (0..samples).step_by(TOGETHER);
-    let parts = starts.map(|first| {
-        let some = first..samples.min(first + TOGETHER);
-        collect(TokenStream::of_samples(model, prompt.clone(), options, some)?, |_| ControlFlow::Continue(()))
+    let parts = sample_groups(samples).map(|group| {
+        collect(TokenStream::of_samples(model, prompt.clone(), options, group)?, |_| ControlFlow::Continue(()))
     });
     Ok(parts.collect::<Result<Vec<_>, _>>()?.concat())
+}
+
+/// Samples by their numbers, as they are decoded together.
+pub(crate) fn sample_groups(samples: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..samples).step_by(TOGETHER).map(move |first| first..samples.min(first + TOGETHER))
 }
 
 /// Runs a stream to its end.

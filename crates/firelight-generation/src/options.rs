@@ -24,6 +24,9 @@ pub struct GenerationOptions {
     pub seed: u64,
     /// Ids that end a row. They are not part of the result. Default none.
     pub stop_tokens: Vec<u32>,
+    /// Texts that end a row, wherever they begin in its tokens. They are not part of the text; where ids are generated and no text, they are
+    /// not looked for. Default none.
+    pub stop_strings: Vec<String>,
     /// Penalties, bans and forced tokens. Default none.
     pub processing: Processing,
 }
@@ -98,6 +101,7 @@ impl GenerationOptions {
             sampling: Sampling::default(),
             seed: 0,
             stop_tokens: Vec::new(),
+            stop_strings: Vec::new(),
             processing: Processing::default(),
         }
     }
@@ -180,6 +184,12 @@ impl GenerationOptions {
         self
     }
 
+    /// Sets the texts that end a row.
+    pub fn with_stop_strings(mut self, stop_strings: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.stop_strings = stop_strings.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// Checks every field.
     ///
     /// # Errors
@@ -189,6 +199,9 @@ impl GenerationOptions {
             Sampling::Greedy => Vec::new(),
             Sampling::Random(random) => random.problems(),
         };
+        if self.stop_strings.iter().any(String::is_empty) {
+            problems.push("stop_strings has an empty text; leave it out".to_string());
+        }
         problems.extend(self.processing.problems());
         if problems.is_empty() { Ok(()) } else { Err(GenerationError::InvalidOptions { problems }) }
     }
@@ -304,11 +317,11 @@ mod tests {
             random.mirostat = Some(MirostatOptions { tau: 0.0, eta: f64::NAN });
         });
         let processing = Processing { repetition_penalty: -1.0, ..Processing::default() };
-        let error = options.with_processing(processing).validate().unwrap_err();
+        let error = options.with_processing(processing).with_stop_strings([""]).validate().unwrap_err();
         let named: Vec<String> =
             error.problems().iter().map(|problem| problem.split(' ').next().unwrap().into()).collect();
         let expected = ["typical_p", "min_p", "xtc.probability", "top_n_sigma", "xtc.threshold", "mirostat.tau"];
-        assert_eq!(named, [&expected[..], &["mirostat.eta", "repetition_penalty"]].concat());
+        assert_eq!(named, [&expected[..], &["mirostat.eta", "stop_strings", "repetition_penalty"]].concat());
     }
 
     #[test]

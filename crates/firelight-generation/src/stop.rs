@@ -10,6 +10,8 @@ pub enum StopReason {
     MaxNewTokens,
     /// The model chose this one of [`GenerationOptions::stop_tokens`].
     StopToken(u32),
+    /// The text came to this one of [`GenerationOptions::stop_strings`], by its place in the list.
+    StopString(usize),
     /// The caller broke off.
     Caller,
 }

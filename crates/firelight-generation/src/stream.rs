@@ -7,7 +7,9 @@ use burn::tensor::{Int, Tensor};
 
 use crate::autoregressive::{prefill, step};
 use crate::sampler::Row;
-use crate::{Autoregressive, DecodeState, GenerationError, GenerationOptions, Sampler, StopCriteria, StopReason};
+use crate::{
+    Autoregressive, DecodeState, GenerationError, GenerationOptions, Sampler, StopCriteria, StopReason, row_indices,
+};
 
 /// An iterator over the new tokens of all rows: each item has one entry per row, `None` where the row has ended.
 ///
@@ -17,7 +19,10 @@ pub struct TokenStream<'m, M: Autoregressive> {
     state: M::State,
     next: Option<Next>,
     sampler: Sampler,
+    /// Those that have not ended: the model holds no others.
     rows: Vec<Row>,
+    /// Which of all rows each of them is.
+    live: Vec<usize>,
     criteria: StopCriteria,
     stops: Vec<Option<StopReason>>,
     len: usize,
@@ -58,20 +63,17 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
             state.select_rows(&samples.clone().flat_map(|_| 0..rows).collect::<Vec<_>>());
             logits = logits.repeat(&[samples.len(), 1]);
         }
+        let numbers = rows * samples.start..rows * samples.end;
+        let count = numbers.len();
         Ok(Self {
             model,
             state,
             next: Some(Next::Logits(logits)),
-            rows: samples
-                .clone()
-                .flat_map(|sample| {
-                    let row = |(row, ids): (usize, &Vec<u32>)| sampler.row(ids.clone(), rows * sample + row);
-                    histories.iter().enumerate().map(row).collect::<Vec<_>>()
-                })
-                .collect(),
+            rows: numbers.map(|number| sampler.row(histories[number % rows].clone(), number)).collect(),
+            live: (0..count).collect(),
             sampler,
             criteria: StopCriteria::new(options),
-            stops: vec![None; rows * samples.len()],
+            stops: vec![None; count],
             len: 0,
         })
     }
@@ -86,25 +88,52 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
         &self.stops
     }
 
+    /// Ends a row for a reason of the caller's: no more tokens come of it.
+    pub fn end_row(&mut self, row: usize, reason: StopReason) {
+        self.stops[row].get_or_insert(reason);
+    }
+
     /// The next token of every row that has not ended, with no regard to whether any is left.
     fn advance(&mut self, next: Next) -> Result<Vec<Option<u32>>, GenerationError> {
         let logits = match next {
             Next::Logits(logits) => logits,
-            Next::Step(tokens) => step(self.model, tokens, &mut self.state),
+            Next::Step(tokens) => {
+                let tokens = self.without_ended(tokens);
+                step(self.model, tokens, &mut self.state)
+            }
         };
-        let sampled = self.sampler.choose(logits, &mut self.rows, self.len)?;
+        let sampled = self.sampler.choose(logits, &mut self.rows, self.len);
+        let sampled = sampled.map_err(|error| error.of_row(|place| self.live[place]))?;
         self.len += 1;
+        let mut tokens = vec![None; self.stops.len()];
+        for (place, &id) in sampled.ids.iter().enumerate() {
+            tokens[self.live[place]] = self.admit(place, id);
+        }
         self.next = Some(Next::Step(sampled.tokens));
-        Ok(sampled.ids.into_iter().enumerate().map(|(row, id)| self.admit(row, id)).collect())
+        Ok(tokens)
     }
 
     /// The id if its row goes on with it.
-    fn admit(&mut self, row: usize, id: u32) -> Option<u32> {
-        if self.stops[row].is_none() {
-            self.stops[row] = self.criteria.ends_with(id);
-        }
-        self.stops[row].is_none().then(|| self.rows[row].accept(id))?;
+    fn admit(&mut self, place: usize, id: u32) -> Option<u32> {
+        let stop = &mut self.stops[self.live[place]];
+        *stop = self.criteria.ends_with(id);
+        stop.is_none().then(|| self.rows[place].accept(id))?;
         Some(id)
+    }
+
+    /// The tokens of the rows that go on. The others leave the model's state, which is copied for it.
+    fn without_ended(&mut self, tokens: Tensor<1, Int>) -> Tensor<1, Int> {
+        let goes_on = |place: &usize| self.stops[self.live[*place]].is_none();
+        let kept: Vec<usize> = (0..self.live.len()).filter(goes_on).collect();
+        if kept.len() == self.live.len() {
+            return tokens;
+        }
+        self.state.select_rows(&kept);
+        let mut rows = std::mem::take(&mut self.rows).into_iter().map(Some).collect::<Vec<_>>();
+        self.rows = kept.iter().filter_map(|&place| rows[place].take()).collect();
+        self.live = kept.iter().map(|&place| self.live[place]).collect();
+        let kept = row_indices(&kept, &tokens.device());
+        tokens.select(0, kept)
     }
 
     fn end(&mut self, reason: StopReason) {
@@ -134,7 +163,7 @@ impl<M: Autoregressive> Iterator for TokenStream<'_, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mock::Successor;
+    use crate::mock::{Pairs, Successor};
 
     fn stream<'m>(model: &'m Successor, rows: &[&[u32]], options: GenerationOptions) -> TokenStream<'m, Successor> {
         TokenStream::new(model, rows.iter().map(|row| row.to_vec()).collect(), &options).unwrap()
@@ -147,6 +176,48 @@ mod tests {
         let tokens: Vec<_> = stream.by_ref().map(Result::unwrap).collect();
         assert_eq!(tokens, [[Some(4), Some(2)], [Some(5), Some(3)], [None, Some(4)], [None, Some(5)]]);
         assert_eq!(stream.stops(), [Some(StopReason::StopToken(6)); 2]);
+    }
+
+    #[test]
+    fn rows_that_have_ended_cost_nothing_and_the_others_do_not_notice() {
+        let model = Pairs::from_probabilities(4, |before, last| match (before + last) % 3 {
+            0 => [0.4, 0.2, 0.2, 0.2],
+            1 => [0.2, 0.4, 0.2, 0.2],
+            _ => [0.1, 0.1, 0.4, 0.4],
+        });
+        let prompts: Vec<Vec<u32>> = (0..8).map(|row| vec![row % 4, row / 4]).collect();
+        let options = GenerationOptions::new(12).with_temperature(1.0).with_seed(2).with_stop_tokens([3]);
+        let mut stream = TokenStream::new(&model, prompts.clone(), &options).unwrap();
+        let tokens: Vec<Vec<Option<u32>>> = stream.by_ref().map(Result::unwrap).collect();
+        let open = |step: usize| (0..8).filter(|&row| tokens[step][row].is_some()).count();
+        let read: Vec<usize> = std::iter::once(8).chain((0..tokens.len() - 1).map(open)).collect();
+        assert_eq!(model.rows_read()[..read.len()], read, "the model reads the rows that are open");
+        assert!(read.windows(2).any(|two| two[1] < two[0] && two[1] > 0), "{read:?}");
+        // Row by row: the same draws without the others.
+        let sampler = Sampler::new(&options).unwrap();
+        for (number, prompt) in prompts.into_iter().enumerate() {
+            let mut row = vec![sampler.row(prompt.clone(), number)];
+            let (mut logits, mut state) = model.prefill(vec![prompt]).unwrap();
+            for (step, expected) in tokens.iter().map(|tokens| tokens[number]).enumerate() {
+                let sampled = sampler.choose(logits, &mut row, step).unwrap();
+                let Some(expected) = expected else {
+                    assert_eq!(sampled.ids, [3]);
+                    break;
+                };
+                assert_eq!(sampled.ids, [expected]);
+                row[0].accept(expected);
+                logits = model.step(sampled.tokens, &mut state);
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_names_its_row_whichever_have_ended() {
+        let model = Successor::new(8).broken_after(2);
+        let mut stream = stream(&model, &[&[1], &[4]], GenerationOptions::new(9).greedy().with_stop_tokens([2]));
+        assert_eq!(stream.next().unwrap().unwrap(), [None, Some(5)]);
+        assert_eq!(stream.next().unwrap().unwrap(), [None, Some(6)]);
+        assert!(matches!(stream.next(), Some(Err(GenerationError::NonFiniteLogits { step: 2, row: 1 }))));
     }
 
     #[test]

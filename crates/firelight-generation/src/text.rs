@@ -4,14 +4,15 @@ use std::ops::ControlFlow;
 
 use firelight_data::TextStream;
 
-use crate::{Autoregressive, Generated, GenerationError, GenerationOptions, StopReason, generate, generate_samples};
+use crate::generate::sample_groups;
+use crate::{Autoregressive, GenerationError, GenerationOptions, StopReason, TokenStream};
 
 /// The continuation of a prompt as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeneratedText {
-    /// The new text, without the prompt.
+    /// The new text, without the prompt and without a stop string.
     pub text: String,
-    /// Its ids, without the stop token.
+    /// Its ids, without the stop token; the last of them may reach into a stop string.
     pub ids: Vec<u32>,
     /// Why it ended.
     pub stopped: StopReason,
@@ -20,8 +21,8 @@ pub struct GeneratedText {
 /// Continues a prompt of one row and decodes the continuation with `stream`: that of a tokenizer, or what a tokenizer has after the
 /// prompt.
 ///
-/// `observe` gets the text piece by piece as it comes, cut only between characters: joined, the pieces are the text. It
-/// breaks off the generation with [`ControlFlow::Break`].
+/// `observe` gets the text piece by piece as it comes, cut only between characters: joined, the pieces are the text. What may be the
+/// beginning of a stop string is held back until it is none. It breaks off the generation with [`ControlFlow::Break`].
 ///
 /// # Errors
 /// As [`generate`](crate::generate()).
@@ -31,28 +32,17 @@ pub struct GeneratedText {
 pub fn generate_text<M: Autoregressive>(
     model: &M,
     prompt: M::Prompt,
-    mut stream: TextStream,
+    stream: TextStream,
     options: &GenerationOptions,
     mut observe: impl FnMut(&str) -> ControlFlow<()>,
 ) -> Result<GeneratedText, GenerationError> {
-    let mut text = String::new();
-    let mut emit = |piece: Option<String>| {
-        let piece = piece?;
-        text.push_str(&piece);
-        Some(observe(&piece))
-    };
-    let rows = generate(model, prompt, options, |tokens| {
-        let [token] = tokens else { panic!("text is generated for one row, the prompt has {}", tokens.len()) };
-        token.and_then(|id| emit(stream.push(id))).unwrap_or(ControlFlow::Continue(()))
-    })?;
-    // The end of the text may be the start of a character that never came.
-    emit(stream.finish());
-    let row = rows.into_iter().next();
-    let (ids, stopped) = row.map_or((Vec::new(), StopReason::MaxNewTokens), |row| (row.ids, row.stopped));
-    Ok(GeneratedText { text, ids, stopped })
+    let tokens = TokenStream::new(model, prompt, options)?;
+    let mut texts = written(tokens, &stream, options, |_, piece| observe(piece))?;
+    assert_eq!(texts.len(), 1, "text is generated for a prompt of one row");
+    Ok(texts.remove(0))
 }
 
-/// Continues a prompt of one row `samples` times and decodes the continuations; see [`generate_samples`].
+/// Continues a prompt of one row `samples` times and decodes the continuations; see [`generate_samples`](crate::generate_samples).
 ///
 /// # Errors
 /// As [`generate`](crate::generate()).
@@ -69,10 +59,105 @@ pub fn generate_text_samples<M: Autoregressive>(
 where
     M::Prompt: Clone,
 {
-    let rows = generate_samples(model, prompt, samples, options)?;
-    assert_eq!(rows.len(), samples, "text is generated for a prompt of one row");
-    let text = |Generated { ids, stopped }| GeneratedText { text: stream.clone().read(&ids), ids, stopped };
-    Ok(rows.into_iter().map(text).collect())
+    let groups = sample_groups(samples).map(|group| {
+        let tokens = TokenStream::of_samples(model, prompt.clone(), options, group)?;
+        written(tokens, stream, options, |_, _| ControlFlow::Continue(()))
+    });
+    let texts = groups.collect::<Result<Vec<_>, _>>()?.concat();
+    assert_eq!(texts.len(), samples, "text is generated for a prompt of one row");
+    Ok(texts)
+}
+
+/// The texts of all rows of a stream of tokens; `observe` sees their pieces.
+fn written<M: Autoregressive>(
+    mut tokens: TokenStream<'_, M>,
+    stream: &TextStream,
+    options: &GenerationOptions,
+    mut observe: impl FnMut(usize, &str) -> ControlFlow<()>,
+) -> Result<Vec<GeneratedText>, GenerationError> {
+    let mut writers = vec![Writer::new(stream.clone(), &options.stop_strings); tokens.batch_size()];
+    while let Some(step) = tokens.next() {
+        for (row, id) in step?.into_iter().enumerate().filter_map(|(row, id)| Some((row, id?))) {
+            let (piece, stop) = writers[row].push(id);
+            if !piece.is_empty() && observe(row, &piece).is_break() {
+                tokens.end_row(row, StopReason::Caller);
+            }
+            if let Some(stop) = stop {
+                tokens.end_row(row, StopReason::StopString(stop));
+            }
+        }
+    }
+    let rows = writers.into_iter().zip(tokens.stops()).enumerate();
+    Ok(rows
+        .map(|(row, (mut writer, stopped))| {
+            let (piece, stop) = writer.finish();
+            if !piece.is_empty() {
+                let _ = observe(row, &piece); // There is nothing left to break off.
+            }
+            let stopped = stop.map(StopReason::StopString).or(*stopped).unwrap_or(StopReason::Caller);
+            GeneratedText { text: writer.text, ids: writer.ids, stopped }
+        })
+        .collect())
+}
+
+/// The text of a row as it is written, up to the first stop string.
+#[derive(Clone, Debug)]
+struct Writer<'o> {
+    stream: TextStream,
+    stops: &'o [String],
+    ids: Vec<u32>,
+    /// What was given out.
+    text: String,
+    /// What may be the beginning of a stop string.
+    held: String,
+    has_stopped: bool,
+}
+
+impl<'o> Writer<'o> {
+    fn new(stream: TextStream, stops: &'o [String]) -> Self {
+        Self { stream, stops, ids: Vec::new(), text: String::new(), held: String::new(), has_stopped: false }
+    }
+
+    /// Takes the next id. Returns the text that is certain now, and which stop string ends it.
+    fn push(&mut self, id: u32) -> (String, Option<usize>) {
+        self.ids.push(id);
+        self.held.extend(self.stream.push(id));
+        let stop = self.stop();
+        let certain = stop.map_or_else(|| self.held.len() - self.uncertain(), |(at, _)| at);
+        (self.give_out(certain), stop.map(|(_, stop)| stop))
+    }
+
+    /// What is left when no more ids come. The end of the text may be the start of a character that never came.
+    fn finish(&mut self) -> (String, Option<usize>) {
+        if self.has_stopped {
+            return (String::new(), None);
+        }
+        self.held.extend(self.stream.finish());
+        let stop = self.stop();
+        (self.give_out(stop.map_or(self.held.len(), |(at, _)| at)), stop.map(|(_, stop)| stop))
+    }
+
+    /// Where the first stop string begins, and which it is.
+    fn stop(&mut self) -> Option<(usize, usize)> {
+        let found = self.stops.iter().enumerate().filter_map(|(stop, text)| Some((self.held.find(text)?, stop))).min();
+        self.has_stopped |= found.is_some();
+        found
+    }
+
+    /// How many bytes at the end are those that a stop string begins with.
+    fn uncertain(&self) -> usize {
+        let begins = |&length: &usize| {
+            let end = self.held.len() - length;
+            self.held.is_char_boundary(end) && self.stops.iter().any(|stop| stop.starts_with(&self.held[end..]))
+        };
+        (1..=self.held.len()).rev().find(begins).unwrap_or(0)
+    }
+
+    fn give_out(&mut self, length: usize) -> String {
+        let piece: String = self.held.drain(..length).collect();
+        self.text.push_str(&piece);
+        piece
+    }
 }
 
 #[cfg(test)]
@@ -122,6 +207,53 @@ mod tests {
         });
         assert_eq!(generated.text, "\u{FFFD}"); // 0xC3 starts a character of two bytes
         assert_eq!(pieces.concat(), generated.text);
+    }
+
+    fn until(stops: &[&str], tokens: usize) -> (GeneratedText, Vec<String>) {
+        let tokenizer = Tokenizer::train(&TokenizerConfig::Byte, "").unwrap();
+        let options = GenerationOptions::new(tokens).greedy().with_stop_strings(stops.iter().copied());
+        let mut pieces = Vec::new();
+        let text = generate_text(&Successor::new(256), vec![vec![97]], tokenizer.stream(), &options, |piece| {
+            pieces.push(piece.to_string());
+            ControlFlow::Continue(())
+        });
+        (text.unwrap(), pieces)
+    }
+
+    #[test]
+    fn a_stop_string_ends_a_text_and_is_none_of_it() {
+        let (found, pieces) = until(&["xx", "ef", "efg"], 20);
+        assert_eq!((found.text.as_str(), found.stopped), ("bcd", StopReason::StopString(1)));
+        assert_eq!(found.ids, [98, 99, 100, 101, 102]);
+        assert_eq!(pieces, ["b", "c", "d"], "the e is held back");
+        // What only began like one is given out late, and at the end at last.
+        let (found, pieces) = until(&["dex"], 4);
+        assert_eq!((found.text.as_str(), found.stopped), ("bcde", StopReason::MaxNewTokens));
+        assert_eq!(pieces, ["b", "c", "de"]);
+        assert_eq!(until(&["b"], 4).0.text, "");
+    }
+
+    #[test]
+    fn of_overlapping_stop_strings_the_first_in_the_text_ends_it() {
+        assert_eq!(until(&["de", "cde", "d"], 9).0.stopped, StopReason::StopString(2));
+        assert_eq!(until(&["fgh", "gh"], 9).0.text, "bcde");
+    }
+
+    #[test]
+    fn each_sample_stops_by_itself() {
+        let tokenizer = Tokenizer::train(&TokenizerConfig::Byte, "").unwrap();
+        let options = GenerationOptions::new(30).with_temperature(20.0).with_seed(4);
+        let all = |options: &GenerationOptions| {
+            generate_text_samples(&Successor::new(256), vec![vec![97]], 5, &tokenizer.stream(), options).unwrap()
+        };
+        let whole = all(&options);
+        let stop = whole[0].text.chars().nth(8).unwrap().to_string();
+        let stopped = all(&options.with_stop_strings([stop.clone()]));
+        for (whole, stopped) in whole.iter().zip(&stopped) {
+            assert_eq!(stopped.text, whole.text.split(&stop).next().unwrap());
+            assert!(whole.ids.starts_with(&stopped.ids));
+        }
+        assert_eq!(stopped[0].stopped, StopReason::StopString(0));
     }
 
     #[test]

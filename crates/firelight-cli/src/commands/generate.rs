@@ -35,6 +35,9 @@ pub(crate) struct Generate {
     max_new_tokens: usize,
     #[command(flatten)]
     sampling: Sampling,
+    /// End the text before this one; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    stop: Vec<String>,
     /// Seed of the draws: the same seed gives the same text
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -52,7 +55,7 @@ pub(crate) struct Generate {
 
 impl Generate {
     pub(crate) fn run(self) -> Result<()> {
-        let options = self.sampling.options(self.max_new_tokens, self.seed);
+        let options = self.sampling.options(self.max_new_tokens, self.seed).with_stop_strings(self.stop.clone());
         options.validate()?;
         self.model.is_for("generate")?;
         let given = self.given()?;
@@ -121,6 +124,7 @@ fn stop_name(reason: StopReason) -> &'static str {
     match reason {
         StopReason::MaxNewTokens => "max_new_tokens",
         StopReason::StopToken(_) => "stop_token",
+        StopReason::StopString(_) => "stop_string",
         _ => "caller",
     }
 }

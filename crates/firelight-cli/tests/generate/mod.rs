@@ -82,12 +82,21 @@ fn penalties_and_samplers_change_the_text_and_are_checked() {
     for more in others {
         assert_ne!(written(&[&["--temperature", "2"], more].concat()), plain, "{more:?}");
     }
+    let json = written(&["--greedy", "--json"]);
+    let whole = serde_json::from_str::<Value>(&json).unwrap()["text"].as_str().unwrap().to_string();
+    let stop: String = whole.chars().skip(5).take(3).collect();
+    let json: Value = serde_json::from_str(&written(&["--greedy", "--json", "--stop", "@@", "--stop", &stop])).unwrap();
+    assert_eq!(
+        (json["text"].as_str().unwrap(), &json["stopped"]),
+        (whole.split(&stop).next().unwrap(), &"stop_string".into())
+    );
     let refused = |more: &[&str], expected: &[&str]| {
         firelight(generate(&model().dir, more)).fails(USER, expected);
     };
     refused(&["--min-p", "2", "--repetition-penalty", "0"], &["min_p is 2", "repetition_penalty is 0"]);
     refused(&["--xtc-threshold", "0.2"], &["--xtc-probability"]);
     refused(&["--greedy", "--mirostat", "3"], &["--greedy"]);
+    refused(&["--stop", ""], &["stop_strings has an empty text"]);
 }
 
 #[test]
