@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use crate::{InputError, StorageError};
+use crate::{InputError, StorageError, shortened_reason};
 
 /// Opens a regular file to be read.
 ///
@@ -64,7 +64,7 @@ pub fn read_text_file(path: impl AsRef<Path>, limit: u64) -> Result<String, Stor
 pub fn read_json<T: DeserializeOwned>(path: impl AsRef<Path>, limit: u64) -> Result<T, StorageError> {
     let path = path.as_ref();
     let text = read_text_file(path, limit)?;
-    Ok(serde_json::from_str(&text).map_err(|error| unfit_file(path, &error.to_string()))?)
+    Ok(serde_json::from_str(&text).map_err(|error| unfit_file(path, &shortened_reason(&error.to_string())))?)
 }
 
 /// The error of a file that does not belong to the others of its run.
@@ -137,6 +137,16 @@ mod tests {
         let error = read_file(&path, 1 << 30).unwrap_err().to_string();
         assert!(error.contains("a.txt` is larger than 1073741824 bytes"), "{error}");
         assert!(read_file(home.path().join("none"), 5).unwrap_err().to_string().starts_with("cannot read `"));
+    }
+
+    #[test]
+    fn what_a_json_file_holds_instead_is_not_told_at_length() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.json");
+        fs::write(&path, format!("\"{}\"", "W".repeat(5000))).unwrap();
+        let error = read_json::<Vec<u32>>(&path, 1 << 20).unwrap_err().to_string();
+        assert!(error.contains("a.json` does not fit the run: invalid type: string \"WWW"), "{error}");
+        assert!(error.len() < 600 && error.contains(" at line 1 column"), "{error}");
     }
 
     #[test]

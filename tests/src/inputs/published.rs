@@ -18,6 +18,7 @@ pub(super) fn readers() -> Vec<Reader> {
         model("published-header", "model.safetensors", |home| copied(home, "bert-base"), Names::Anything),
         model("published-pickle", "pytorch_model.bin", |home| copied(home, "llama-pickled"), Names::Anything),
         model("published-timm", "config.json", |home| copied(home, "timm-distilled"), Names::Anything),
+        model("published-pixels", "preprocessor_config.json", prepared_images, Names::Anything),
         model("published-modules", "modules.json", sentence_model, Names::Anything),
         Reader {
             name: "sentence-piece",
@@ -49,6 +50,19 @@ pub(super) fn readers() -> Vec<Reader> {
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
+}
+
+/// A classifier of images, with what its images go through.
+fn prepared_images(home: &Path) -> Vec<Vec<u8>> {
+    copied(home, "vit-classes");
+    let [sides, shortest, number] = [r#"{"height": 16, "width": 14}"#, r#"{"shortest_edge": 14}"#, "13"].map(|size| {
+        format!(
+            r#"{{"image_processor_type": "BitImageProcessor", "do_resize": true, "size": {size}, "resample": 3,
+            "do_center_crop": true, "crop_size": {{"height": 12, "width": 8}}, "do_rescale": true, "rescale_factor": 0.004,
+            "do_normalize": true, "image_mean": [0.5, 0.4, 0.3], "image_std": [0.5, 0.5, 0.25]}}"#
+        )
+    });
+    written(home, "preprocessor_config.json", &[&sides, &shortest, &number])
 }
 
 /// Copies a tiny model; the file that is damaged lies there.
