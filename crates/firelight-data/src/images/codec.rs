@@ -87,7 +87,13 @@ impl Image {
         if shape == self.shape() {
             return self.clone();
         }
-        let ([old_height, old_width], [rows, columns]) = (self.shape().size().map(to_u32), [height, width].map(to_u32));
+        let [old_height, old_width] = self.shape().size();
+        // The crate makes the rows first, over the whole width of the old image.
+        if height.saturating_mul(old_width) > MAX_PIXELS && width < old_width {
+            return self.resampled([old_height, width], resample).resampled([height, width], resample);
+        }
+        let ([old_height, old_width], [rows, columns]) =
+            ([old_height, old_width].map(to_u32), [height, width].map(to_u32));
         let (bytes, filter) = (self.to_interleaved(), filter(resample));
         let made = "as many bytes as pixels";
         match shape.channels {

@@ -28,7 +28,9 @@ impl Normalization {
     /// Whether there are as many numbers as channels, all finite, and no spread is 0.
     pub fn fits(&self, channels: usize) -> bool {
         let counted = self.mean.len() == channels && self.std.len() == channels;
-        counted && self.mean.iter().all(|mean| mean.is_finite()) && self.std.iter().all(|std| *std > 0.0)
+        counted
+            && self.mean.iter().all(|mean| mean.is_finite())
+            && self.std.iter().all(|std| std.is_finite() && *std > 0.0)
     }
 
     /// The numbers of an image, `[C, H, W]`.
@@ -79,7 +81,9 @@ mod tests {
         assert_eq!(found, Normalization { mean: vec![0.5, 0.2], std: vec![0.5, 1.0] });
         assert_eq!(found.apply(&set.image(0)), [-1.0, 1.0, 0.0, 0.0]);
         assert!(found.fits(2) && !found.fits(1));
-        assert!(!Normalization { std: vec![0.5, 0.0], ..found }.fits(2));
+        for bad in [0.0, f32::INFINITY, f32::NAN] {
+            assert!(!Normalization { std: vec![0.5, bad], ..found.clone() }.fits(2));
+        }
     }
 
     #[test]

@@ -22,8 +22,12 @@ pub enum Resample {
     Lanczos,
 }
 
-/// Of an image longer than so many times its width only the middle is looked at, so that a strip one pixel wide does not fill the memory.
+/// Where an image keeps its proportion and is longer than so many times its width only the middle is looked at, so that a strip one
+/// pixel wide does not fill the memory.
 const MAX_PROPORTION: usize = 8;
+
+/// No side is brought to more pixels.
+const MAX_SIDE: usize = 1 << 16;
 
 /// The size that an image is brought to before its middle is cut out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +56,8 @@ impl ResizeTo {
             Self::Sides(sides) => sides,
             Self::ShortestEdge(edge) => [edge, edge.saturating_mul(MAX_PROPORTION)],
         };
-        height > 0 && width > 0 && height.saturating_mul(width) <= MAX_PIXELS
+        let is_side = |side: usize| (1..=MAX_SIDE).contains(&side);
+        is_side(height) && is_side(width) && height * width <= MAX_PIXELS
     }
 }
 
@@ -103,14 +108,19 @@ impl Resizing {
     /// Panics if one of them has other than 1 or 3 channels.
     pub fn apply(&self, image: &Image, model: ImageShape) -> Image {
         let cut = self.shape(model).size();
-        let image = image.clone().with_channels(model.channels).shortened(MAX_PROPORTION);
+        let image = self.shortened(image.clone().with_channels(model.channels));
         let size = self.size.map_or(cut, |size| size.of(image.shape().size()));
         image.resampled(size, self.resample).center_crop(cut)
     }
 
+    fn shortened(&self, image: Image) -> Image {
+        let keeps_proportion = matches!(self.size, Some(ResizeTo::ShortestEdge(_)));
+        if keeps_proportion { image.shortened(MAX_PROPORTION) } else { image }
+    }
+
     /// The part of an image that a model sees, with the pixels that it has in its file.
     pub fn seen(&self, image: &Image, model: ImageShape) -> Image {
-        let (cut, image) = (self.shape(model).size(), image.clone().shortened(MAX_PROPORTION));
+        let (cut, image) = (self.shape(model).size(), self.shortened(image.clone()));
         let Some(size) = self.size else { return image };
         let (old, new) = (image.shape().size(), size.of(image.shape().size()));
         image.center_crop([0, 1].map(|side| (cut[side] * old[side]).div_ceil(new[side])))
@@ -191,13 +201,26 @@ mod tests {
         let strip = Image::new(ImageShape::new(3, [1, 100_000]), vec![9; 300_000]);
         let found = resizing(Some(ResizeTo::ShortestEdge(1000)), None).apply(&strip, ImageShape::new(3, [4, 4]));
         assert_eq!(found, Image::new(ImageShape::new(3, [4, 4]), vec![9; 48]));
+        // Squashed, all of it is seen. Half is black, half white; of the triangle around either half's middle 1/7 lies in the other.
+        let strip = Image::from_fn(ImageShape::new(1, [1, 400_000]), |_, _, x| if x < 200_000 { 0 } else { 255 });
+        let squashed = Resizing::default().apply(&strip, ImageShape::new(1, [256, 2]));
+        let (dark, bright) = (squashed.pixels()[0], squashed.pixels()[1]);
+        assert!(dark.abs_diff(36) < 5 && bright.abs_diff(219) < 5, "{dark} {bright}");
+        assert!(squashed.pixels().chunks(2).all(|row| row == [dark, bright]));
+    }
+
+    #[test]
+    fn a_strip_that_has_its_size_stays_as_it_is() {
+        let strip = Image::from_fn(ImageShape::new(1, [2, 40]), |_, y, x| (y + 3 * x) as u8);
+        assert_eq!(Resizing::default().apply(&strip, strip.shape()), strip);
     }
 
     #[test]
     fn what_no_memory_holds_is_told() {
         assert!(Resizing::default().is_possible() && Resizing::default().is_plain());
         assert!(!resizing(Some(ResizeTo::ShortestEdge(0)), None).is_possible());
-        assert!(!resizing(Some(ResizeTo::Sides([1 << 20, 1 << 20])), None).is_possible());
+        assert!(!resizing(Some(ResizeTo::Sides([1 << 15, 1 << 15])), None).is_possible());
+        assert!(!resizing(Some(ResizeTo::Sides([1 << 26, 1])), None).is_possible());
         assert!(!resizing(None, Some([usize::MAX, 2])).is_possible());
     }
 

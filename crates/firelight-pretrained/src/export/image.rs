@@ -59,13 +59,11 @@ pub(super) fn preprocessor(structure: &Structure) -> Option<Value> {
     };
     let mut keys = json!({
         "image_processor_type": kind,
+        "do_center_crop": resizing.size.is_some(), "crop_size": sides(crop),
         "do_resize": true, "size": size, "resample": resample(resizing.resample),
         "do_rescale": true, "rescale_factor": 1.0 / 255.0,
         "do_normalize": true, "image_mean": normalization.mean, "image_std": normalization.std,
     });
-    if resizing.size.is_some() {
-        (keys["do_center_crop"], keys["crop_size"]) = (json!(true), sides(crop));
-    }
     if let Structure::ImageText(_) = structure {
         keys["image_processor_type"] = json!("CLIPImageProcessor");
     }

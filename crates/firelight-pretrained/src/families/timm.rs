@@ -22,6 +22,10 @@ const SIZES: [(&str, [usize; 3]); 5] = [
 /// Mean and deviation of pixels where nobody says otherwise.
 const HALF: f64 = 0.5;
 
+/// `IMAGENET_DEFAULT_MEAN` and `IMAGENET_DEFAULT_STD` of timm, where nothing is said.
+const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
+
 pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let name: String = keys.need("architecture")?;
     let unknown =
@@ -41,11 +45,11 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
 
 fn structure(keys: &Keys<'_>, vit: VisionTransformerConfig) -> Result<Structure, InputError> {
     let published = keys.section("pretrained_cfg");
-    let numbers = |key: &str| match &published {
-        Some(section) => section.or(key, vec![HALF as f32; vit.channels]),
-        None => Ok(vec![HALF as f32; vit.channels]),
+    let numbers = |key: &str, usual: [f32; 3]| {
+        let usual = if vit.channels == 3 { usual.to_vec() } else { vec![HALF as f32; vit.channels] };
+        published.as_ref().map_or(Ok(usual.clone()), |section| section.or(key, usual.clone()))
     };
-    let normalization = Normalization { mean: numbers("mean")?, std: numbers("std")? };
+    let normalization = Normalization { mean: numbers("mean", IMAGENET_MEAN)?, std: numbers("std", IMAGENET_STD)? };
     if !normalization.fits(vit.channels) {
         return Err(keys.unfit("pretrained_cfg", "mean and std with a number above 0 for each channel"));
     }

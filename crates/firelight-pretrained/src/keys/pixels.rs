@@ -22,12 +22,21 @@ impl Keys<'_> {
         vit: &VisionTransformerConfig,
         usual: (Resizing, Normalization),
     ) -> Result<(Resizing, Normalization), InputError> {
-        let files = ["preprocessor_config.json", "processor_config.json"].map(|name| self.file.with_file_name(name));
-        let Some(path) = files.into_iter().find(|path| path.is_file()) else { return Ok(usual) };
-        let value: Value = read_json(&path, JSON_LIMIT).map_err(|error| InputError::new(error.to_string()))?;
-        let whole = Keys { file: path, section: String::new(), value: &value, architecture: String::new() };
-        let processor = Processor::of(whole.section("image_processor").unwrap_or(whole), usual.0.size)?;
-        Ok((processor.resizing(vit)?, processor.normalization(usual.1)?))
+        for name in ["processor_config.json", "preprocessor_config.json"] {
+            let file = self.file.with_file_name(name);
+            if !file.is_file() {
+                continue;
+            }
+            let value: Value = read_json(&file, JSON_LIMIT).map_err(|error| InputError::new(error.to_string()))?;
+            let whole = Keys { file, section: String::new(), value: &value, architecture: String::new() };
+            // That of a tokenizer alone says nothing of images.
+            let keys = if name == "processor_config.json" { whole.section("image_processor") } else { Some(whole) };
+            if let Some(keys) = keys {
+                let processor = Processor::of(keys, usual.0.size)?;
+                return Ok((processor.resizing(vit)?, processor.normalization(usual.1)?));
+            }
+        }
+        Ok(usual)
     }
 }
 
