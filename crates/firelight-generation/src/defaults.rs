@@ -108,13 +108,18 @@ impl GenerationDefaults {
         words.chain(self.suppress_tokens.iter().flatten().copied())
     }
 
-    /// Adds the bans of sequences, of the first and the last place to those of the options.
-    pub fn add_to(&self, processing: &mut Processing) {
+    /// A number that has no field here, such as `temperature`; none where it is missing, `null` or something else.
+    pub fn number(&self, key: &str) -> Option<f64> {
+        self.more.get(key)?.as_f64()
+    }
+
+    /// Adds the bans of sequences, of the first and the last place to those of the options, for a vocabulary of `size` ids.
+    pub fn add_to(&self, processing: &mut Processing, size: usize) {
         let sequences = self.bad_words_ids.iter().flatten().filter(|words| words.len() > 1).cloned();
         processing.banned.extend(sequences);
         processing.not_first.extend(self.begin_suppress_tokens.iter().flatten());
         if let Some(last) = &self.forced_eos_token_id {
-            processing.forced_last.extend(last.ids());
+            processing.forced_last.extend(last.ids().iter().filter(|&&id| (id as usize) < size));
         }
     }
 }
@@ -129,14 +134,15 @@ mod tests {
         let read: GenerationDefaults = serde_json::from_str(text).unwrap();
         assert_eq!((read.end_tokens(), read.banned().collect::<Vec<_>>()), (&[3][..], vec![7, 9]));
         assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::from_str::<Value>(text).unwrap());
+        assert_eq!((read.number("num_beams"), read.number("top_k")), (Some(4.0), None));
         assert!(!read.is_empty() && GenerationDefaults::of_file("no/such").unwrap().is_empty());
     }
 
     #[test]
     fn bans_of_places_and_sequences_become_processors() {
-        let text = r#"{"bad_words_ids": [[7], [1, 2]], "begin_suppress_tokens": [5], "forced_eos_token_id": 3}"#;
+        let text = r#"{"bad_words_ids": [[7], [1, 2]], "begin_suppress_tokens": [5], "forced_eos_token_id": [3, 4]}"#;
         let mut found = Processing::default();
-        serde_json::from_str::<GenerationDefaults>(text).unwrap().add_to(&mut found);
+        serde_json::from_str::<GenerationDefaults>(text).unwrap().add_to(&mut found, 4);
         let expected =
             Processing { banned: vec![vec![1, 2]], not_first: vec![5], forced_last: vec![3], ..Processing::default() };
         assert_eq!(found, expected);

@@ -131,8 +131,9 @@ impl Processing {
             let fits = value.is_finite() && value > least;
             (!fits).then(|| format!("{name} is {value}, expected a finite number greater than {least}{hint}"))
         };
-        let finite = |name: &str, value: f64| {
-            (!value.is_finite()).then(|| format!("{name} is {value}, expected a finite number; 0 is no penalty"))
+        let bounded = |name: &str, value: f64| {
+            let fits = value.abs() <= 1e6;
+            (!fits).then(|| format!("{name} is {value}, expected a number from -1e6 to 1e6; 0 is no penalty"))
         };
         let dry = self.dry.iter().flat_map(|dry| {
             [
@@ -144,8 +145,8 @@ impl Processing {
         });
         let own = [
             above("repetition_penalty", self.repetition_penalty, 0.0, "; 1 is no penalty"),
-            finite("frequency_penalty", self.frequency_penalty),
-            finite("presence_penalty", self.presence_penalty),
+            bounded("frequency_penalty", self.frequency_penalty),
+            bounded("presence_penalty", self.presence_penalty),
             self.banned.iter().any(Vec::is_empty).then(|| "banned has a sequence without tokens; leave it out".into()),
         ];
         own.into_iter().chain(dry).flatten().collect()
@@ -211,7 +212,7 @@ mod tests {
             processing.problems(),
             [
                 "repetition_penalty is 0, expected a finite number greater than 0; 1 is no penalty",
-                "frequency_penalty is NaN, expected a finite number; 0 is no penalty",
+                "frequency_penalty is NaN, expected a number from -1e6 to 1e6; 0 is no penalty",
                 "banned has a sequence without tokens; leave it out",
                 "dry.multiplier is 0, expected a finite number greater than 0",
                 "dry.base is 0.5, expected a finite number of at least 1",

@@ -28,6 +28,11 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// By which it draws: its place among all rows and samples.
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
     /// Adds a token that was chosen.
     pub(crate) fn accept(&mut self, id: u32) {
         self.ids.push(id);

@@ -103,7 +103,7 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
             }
         };
         let sampled = self.sampler.choose(logits, &mut self.rows, self.len);
-        let sampled = sampled.map_err(|error| error.of_row(|place| self.live[place]))?;
+        let sampled = sampled.map_err(|error| error.of_row(|place| self.rows[place].number()))?;
         self.len += 1;
         let mut tokens = vec![None; self.stops.len()];
         for (place, &id) in sampled.ids.iter().enumerate() {
@@ -116,7 +116,7 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
     /// The id if its row goes on with it.
     fn admit(&mut self, place: usize, id: u32) -> Option<u32> {
         let stop = &mut self.stops[self.live[place]];
-        *stop = self.criteria.ends_with(id);
+        *stop = stop.or(self.criteria.ends_with(id));
         stop.is_none().then(|| self.rows[place].accept(id))?;
         Some(id)
     }
@@ -209,6 +209,17 @@ mod tests {
                 logits = model.step(sampled.tokens, &mut state);
             }
         }
+    }
+
+    #[test]
+    fn a_row_that_the_caller_ends_writes_nothing_more() {
+        let model = Successor::new(8);
+        let mut stream = stream(&model, &[&[1], &[4]], GenerationOptions::new(3).greedy());
+        stream.end_row(0, StopReason::Caller);
+        assert_eq!(stream.next().unwrap().unwrap(), [None, Some(5)]);
+        stream.end_row(1, StopReason::StopString(3));
+        assert!(stream.next().is_none());
+        assert_eq!(stream.stops(), [Some(StopReason::Caller), Some(StopReason::StopString(3))]);
     }
 
     #[test]

@@ -67,6 +67,12 @@ impl TextGenerator {
         self
     }
 
+    /// What the makers of a published model say of its decoding, where it is one. Of their samplers and penalties nothing is used unless it is
+    /// in the options.
+    pub fn defaults(&self) -> Option<&GenerationDefaults> {
+        self.defaults.as_ref()
+    }
+
     /// Recomputes the whole window at every step; the text stays the same.
     pub fn without_cache(mut self) -> Self {
         self.cached = false;
@@ -137,7 +143,7 @@ impl TextGenerator {
         options.stop_tokens.extend(self.tokenizer.role(SpecialRole::End));
         if let Some(defaults) = &self.defaults {
             options.stop_tokens.extend(defaults.end_tokens());
-            defaults.add_to(&mut options.processing);
+            defaults.add_to(&mut options.processing, self.tokenizer.vocab_size());
         }
         options
     }

@@ -236,9 +236,9 @@ impl Translator {
             .with_length_penalty(options.length_penalty)
             .with_n_best(options.n_best)
             .with_stop_tokens(self.stop_tokens());
-        self.defaults.add_to(&mut beams.processing);
-        beams.validate()?;
         let size = self.vocabulary.target().vocab_size();
+        self.defaults.add_to(&mut beams.processing, size);
+        beams.validate()?;
         let model = WithVocabulary::new(&self.model, size).with_defaults(&self.defaults);
         let mut found = vec![Vec::new(); sources.len()];
         let mut done = sources.iter().filter(|source| source.is_empty()).count();

@@ -55,16 +55,26 @@ pub(crate) struct Generate {
 
 impl Generate {
     pub(crate) fn run(self) -> Result<()> {
-        let options = self.sampling.options(self.max_new_tokens, self.seed).with_stop_strings(self.stop.clone());
-        options.validate()?;
+        self.options(&self.sampling)?; // before anything is read
         self.model.is_for("generate")?;
         let given = self.given()?;
         let generator = self.generator()?;
+        let sampling = self.sampling.clone();
+        let options = self.options(&match generator.defaults() {
+            Some(defaults) => sampling.with_defaults(defaults),
+            None => sampling,
+        })?;
         let prompt = given.unwrap_or_else(|| opening(generator.tokenizer()));
         match self.json || self.num_samples > 1 {
             true => self.samples(&generator, &prompt, &options),
             false => stream(&generator, &prompt, &options),
         }
+    }
+
+    fn options(&self, sampling: &Sampling) -> Result<GenerationOptions> {
+        let options = sampling.options(self.max_new_tokens, self.seed).with_stop_strings(self.stop.clone());
+        options.validate()?;
+        Ok(options)
     }
 
     /// The prompt of the command line or of the standard input; none is the opening that the model knows.

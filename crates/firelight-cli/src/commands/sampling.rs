@@ -1,16 +1,21 @@
 //! How the next token is chosen: the options of `generate`.
 
 use firelight::generation::processors::{Dry, MirostatOptions, Xtc};
-use firelight::generation::{GenerationOptions, Processing, RandomSampling};
+use firelight::generation::{GenerationDefaults, GenerationOptions, Processing, RandomSampling};
 
-#[derive(clap::Args)]
+use crate::output;
+
+/// The temperature where neither the user nor the model says one.
+const TEMPERATURE: f64 = 0.8;
+
+#[derive(clap::Args, Clone)]
 pub(super) struct Sampling {
     /// Take the most probable token at every step
     #[arg(long)]
     greedy: bool,
-    /// Below 1 sharpens the distribution, above 1 flattens it
-    #[arg(long, value_name = "F", default_value_t = 0.8, conflicts_with = "greedy")]
-    temperature: f64,
+    /// Below 1 sharpens the distribution, above 1 flattens it [default: the model's own, or 0.8]
+    #[arg(long, value_name = "F", conflicts_with = "greedy")]
+    temperature: Option<f64>,
     /// Draw among the N most probable tokens only
     #[arg(long, value_name = "N", conflicts_with = "greedy")]
     top_k: Option<usize>,
@@ -39,8 +44,8 @@ pub(super) struct Sampling {
     #[arg(long, value_name = "F", default_value_t = MirostatOptions::default().eta, requires = "mirostat")]
     mirostat_eta: f64,
     /// Above 1 makes tokens of the prompt and the text less probable
-    #[arg(long, value_name = "F", default_value_t = 1.0)]
-    repetition_penalty: f64,
+    #[arg(long, value_name = "F")]
+    repetition_penalty: Option<f64>,
     /// What a token costs for each time that it was written
     #[arg(long, value_name = "F", default_value_t = 0.0, allow_negative_numbers = true)]
     frequency_penalty: f64,
@@ -48,20 +53,47 @@ pub(super) struct Sampling {
     #[arg(long, value_name = "F", default_value_t = 0.0, allow_negative_numbers = true)]
     presence_penalty: f64,
     /// Write no sequence of N tokens twice
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    no_repeat_ngram_size: usize,
+    #[arg(long, value_name = "N")]
+    no_repeat_ngram_size: Option<usize>,
     /// Strength of DRY, whose price rises with the length of a repetition; 0.8 is usual
     #[arg(long, value_name = "F")]
     dry_multiplier: Option<f64>,
     /// Tokens that DRY lets repeat freely
     #[arg(long, value_name = "N", default_value_t = Dry::default().allowed, requires = "dry_multiplier")]
     dry_allowed: usize,
-    /// Write at least N tokens before the end
+    /// Choose no end token before N others
     #[arg(long, value_name = "N", default_value_t = 0)]
     min_new_tokens: usize,
 }
 
 impl Sampling {
+    /// The same with what the model's makers say where the user says nothing, which is told.
+    pub(super) fn with_defaults(mut self, defaults: &GenerationDefaults) -> Self {
+        let mut told = Vec::new();
+        // There, 0 stands for nothing.
+        let mut or = |key: &str, given: Option<f64>| {
+            given.or_else(|| {
+                let found = defaults.number(key).filter(|number| *number != 0.0)?;
+                told.push(format!("{key} {found}"));
+                Some(found)
+            })
+        };
+        if !self.greedy {
+            self.temperature = or("temperature", self.temperature);
+            self.top_k = or("top_k", self.top_k.map(|k| k as f64)).map(|k| k as usize);
+            self.top_p = or("top_p", self.top_p);
+            self.min_p = or("min_p", self.min_p);
+            self.typical_p = or("typical_p", self.typical_p);
+        }
+        self.repetition_penalty = or("repetition_penalty", self.repetition_penalty);
+        let size = or("no_repeat_ngram_size", self.no_repeat_ngram_size.map(|size| size as f64));
+        self.no_repeat_ngram_size = size.map(|size| size as usize);
+        if !told.is_empty() {
+            output::note(format_args!("as the model's makers say: {}", told.join(", ")));
+        }
+        self
+    }
+
     /// The options, for texts of at most so many tokens.
     pub(super) fn options(&self, max_new_tokens: usize, seed: u64) -> GenerationOptions {
         let options = GenerationOptions::new(max_new_tokens).with_seed(seed).with_processing(self.processing());
@@ -69,7 +101,7 @@ impl Sampling {
     }
 
     fn set(&self, random: &mut RandomSampling) {
-        random.temperature = self.temperature;
+        random.temperature = self.temperature.unwrap_or(TEMPERATURE);
         (random.top_k, random.top_p) = (self.top_k, self.top_p);
         (random.min_p, random.typical_p, random.top_n_sigma) = (self.min_p, self.typical_p, self.top_n_sigma);
         random.xtc = self.xtc_probability.map(|probability| Xtc { probability, threshold: self.xtc_threshold });
@@ -79,10 +111,10 @@ impl Sampling {
     fn processing(&self) -> Processing {
         let dry = |multiplier| Dry { multiplier, allowed: self.dry_allowed, ..Dry::default() };
         Processing {
-            repetition_penalty: self.repetition_penalty,
+            repetition_penalty: self.repetition_penalty.unwrap_or(1.0),
             frequency_penalty: self.frequency_penalty,
             presence_penalty: self.presence_penalty,
-            no_repeat_ngram_size: self.no_repeat_ngram_size,
+            no_repeat_ngram_size: self.no_repeat_ngram_size.unwrap_or(0),
             min_new_tokens: self.min_new_tokens,
             dry: self.dry_multiplier.map(dry),
             ..Processing::default()

@@ -100,6 +100,22 @@ fn penalties_and_samplers_change_the_text_and_are_checked() {
 }
 
 #[test]
+fn where_the_user_says_nothing_the_makers_of_the_model_do() {
+    let copy = model().copy();
+    let written = |more: &[&str]| firelight(generate(copy.path(), more)).succeeds();
+    let (greedy, drawn) = (written(&["--greedy"]).stdout, written(&["--temperature", "2"]).stdout);
+    assert_ne!(greedy, drawn);
+    let defaults = r#"{"temperature": 2.0, "top_k": 1, "top_p": null, "repetition_penalty": 1.0, "num_beams": 4}"#;
+    fs::write(copy.path().join("generation_config.json"), defaults).unwrap();
+    let found = written(&[]);
+    assert_eq!(found.stdout, greedy);
+    let told = "as the model's makers say: temperature 2, top_k 1, repetition_penalty 1\n";
+    assert!(found.stderr.contains(told), "{}", found.stderr);
+    assert_eq!(written(&["--top-k", "1000"]).stdout, drawn);
+    assert!(!written(&["--greedy"]).stderr.contains("top_k"));
+}
+
+#[test]
 fn the_cache_changes_no_greedy_text() {
     let cached = firelight(generate(&model().dir, &["--greedy"])).succeeds().stdout;
     assert_eq!(firelight(generate(&model().dir, &["--greedy", "--no-cache"])).succeeds().stdout, cached);

@@ -1,6 +1,8 @@
 //! The best continuations of the beams of one row, chosen on the host in f64: equal logits give equal choices on every
 //! backend, and among equals the earlier beam comes first, then the lower id.
 
+use std::cmp::Ordering;
+
 /// A beam with one token more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Candidate {
@@ -68,7 +70,8 @@ impl Shortlist {
 
     /// Nearly all that is offered ends at the first line, so that a row costs one comparison per token.
     fn offer(&mut self, new: Candidate) {
-        if new.log_probability <= self.floor {
+        // A processor's NaN is no candidate.
+        if new.log_probability.partial_cmp(&self.floor) != Some(Ordering::Greater) {
             return;
         }
         let place = self.candidates.partition_point(|kept| kept.log_probability >= new.log_probability);
@@ -113,6 +116,14 @@ mod tests {
     #[test]
     fn hidden_tokens_continue_nothing() {
         assert_eq!(ranked(&[f32::NEG_INFINITY, 1.0, f32::NEG_INFINITY], &[0.0], 3), [(0, 1)]);
+    }
+
+    #[test]
+    fn a_processor_hides_or_spoils_without_harm() {
+        let spoil = |_: usize, row: &mut [f64]| (row[0], row[2]) = (f64::NAN, f64::NEG_INFINITY);
+        let found = best_processed(&[1.0, 1.0, 1.0], &[0.0], 3, spoil).unwrap();
+        assert_eq!(found.iter().map(|candidate| candidate.token).collect::<Vec<_>>(), [1]);
+        assert!((found[0].log_probability + 3f64.ln()).abs() < 1e-12);
     }
 
     #[test]

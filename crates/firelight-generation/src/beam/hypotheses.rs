@@ -27,6 +27,10 @@ impl Hypotheses {
         Self { capacity, best: Vec::new() }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.best.is_empty()
+    }
+
     /// Adds a hypothesis if it is among the best.
     pub(super) fn offer(&mut self, hypothesis: Hypothesis) {
         let place = self.best.partition_point(|kept| kept.score >= hypothesis.score);

@@ -44,7 +44,7 @@ use burn::tensor::{Device, Tensor};
 pub use hypotheses::Hypothesis;
 pub use options::{BeamOptions, EarlyStopping, MAX_BEAMS};
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
-use search::Search;
+use search::{Fault, Search};
 
 use crate::autoregressive::{prefill, step};
 use crate::sampler::host;
@@ -95,7 +95,7 @@ use crate::{Autoregressive, DecodeState, GenerationError};
 /// ```
 ///
 /// # Errors
-/// Options out of range, a prompt that the model refuses, or logits that are no distribution.
+/// Options out of range, a prompt that the model refuses, logits that are no distribution, or processors that leave a row nothing.
 pub fn beam_search<M: Autoregressive>(
     model: &M,
     prompt: M::Prompt,
@@ -137,9 +137,12 @@ fn advance(searches: &mut [Search], logits: Tensor<2>, length: usize) -> Result<
     let rows = beams.iter().map(|beams| rest.split_off(..beams * vocab_size).unwrap_or_default());
     let rows: Vec<&[f32]> = rows.collect();
     let advanced = searches.par_iter_mut().zip(rows).map(|(search, logits)| search.advance(logits, length));
-    let advanced: Vec<Option<()>> = advanced.collect();
-    if let Some(row) = advanced.iter().position(Option::is_none) {
-        return Err(GenerationError::NonFiniteLogits { step: length - 1, row });
+    let advanced: Vec<Result<(), Fault>> = advanced.collect();
+    for (row, advanced) in advanced.into_iter().enumerate() {
+        advanced.map_err(|fault| match fault {
+            Fault::NotFinite => GenerationError::NonFiniteLogits { step: length - 1, row },
+            Fault::NothingLeft => GenerationError::NothingLeft { step: length - 1, row },
+        })?;
     }
     let mut branches = Branches { held, ..Branches::default() };
     let mut first = 0;

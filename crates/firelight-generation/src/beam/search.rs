@@ -28,6 +28,15 @@ impl Beam {
     }
 }
 
+/// Why a search cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Logits are no distribution.
+    NotFinite,
+    /// Processors have hidden every token of every beam, and nothing is finished.
+    NothingLeft,
+}
+
 /// The search of one row. It has ended when it has no beam left.
 #[derive(Clone, Debug)]
 pub(super) struct Search<'o> {
@@ -57,14 +66,16 @@ impl<'o> Search<'o> {
         self.hypotheses.into_best(self.options.n_best)
     }
 
-    /// Gives every hypothesis its new token number `length` (1-based) by the `logits` `[beams, V]` of all beams. `None` if
-    /// they are no distribution.
-    pub(super) fn advance(&mut self, logits: &[f32], length: usize) -> Option<()> {
+    /// Gives every hypothesis its new token number `length` (1-based) by the `logits` `[beams, V]` of all beams.
+    pub(super) fn advance(&mut self, logits: &[f32], length: usize) -> Result<(), Fault> {
         if self.beams.is_empty() {
-            return Some(());
+            return Ok(());
         }
         let before: Vec<f64> = self.beams.iter().map(|beam| beam.log_probability).collect();
-        let candidates = self.candidates(logits, &before)?;
+        let candidates = self.candidates(logits, &before).ok_or(Fault::NotFinite)?;
+        if candidates.is_empty() && self.hypotheses.is_empty() {
+            return Err(Fault::NothingLeft);
+        }
         let mut next = Vec::new();
         for (rank, candidate) in candidates.into_iter().enumerate() {
             match self.options.finishes(candidate.token, length) {
@@ -75,7 +86,7 @@ impl<'o> Search<'o> {
             }
         }
         self.beams = if self.goes_on(&next, length) { next } else { Vec::new() };
-        Some(())
+        Ok(())
     }
 
     /// The best continuations of all beams.

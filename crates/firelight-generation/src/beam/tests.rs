@@ -159,7 +159,8 @@ proptest! {
             }
             Err(error) => {
                 prop_assert!(matches!(error, GenerationError::NothingLeft { .. }), "{error}");
-                prop_assert!(search(&model, &[[0, first]], &options)[0].is_empty());
+                let error = beam_search(&model, vec![vec![0, first]], &options).unwrap_err();
+                prop_assert!(matches!(error, GenerationError::NothingLeft { row: 0, .. }), "{error}");
             }
         }
     }

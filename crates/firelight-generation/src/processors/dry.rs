@@ -28,14 +28,17 @@ impl Default for Dry {
     }
 }
 
-/// No repetition counts as longer: its price would not be a number.
+/// No repetition counts as longer than what may repeat by more: its price would not be a number.
 const LONGEST: usize = 50;
 
 impl Dry {
     /// How many tokens in front of a place, itself included, are those that the history ends with.
     fn matching(&self, ids: &[u32], place: usize) -> usize {
         let pairs = ids[..=place].iter().rev().zip(ids.iter().rev());
-        pairs.take(LONGEST).take_while(|(earlier, last)| earlier == last && !self.breakers.contains(last)).count()
+        pairs
+            .take(self.allowed.saturating_add(LONGEST))
+            .take_while(|(earlier, last)| earlier == last && !self.breakers.contains(last))
+            .count()
     }
 }
 
@@ -99,5 +102,7 @@ mod tests {
     fn a_text_of_one_token_stays_finite() {
         let found = prices(&Dry::default(), &[3; 500]);
         assert!(found[3].is_finite() && found[3] > 1e6, "{found:?}");
+        let long = Dry { multiplier: 1.0, allowed: 100, ..Dry::default() };
+        assert_eq!((prices(&long, &[3; 100])[3], prices(&long, &[3; 101])[3]), (0.0, 1.0));
     }
 }

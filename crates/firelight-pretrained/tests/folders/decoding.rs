@@ -96,7 +96,9 @@ fn processing(options: &Map<String, Value>) -> Processing {
     processing.repetition_penalty = options.get("repetition_penalty").and_then(Value::as_f64).unwrap_or(1.0);
     processing.no_repeat_ngram_size = number("no_repeat_ngram_size");
     processing.min_new_tokens = number("min_new_tokens");
-    serde_json::from_value::<GenerationDefaults>(Value::Object(options.clone())).unwrap().add_to(&mut processing);
+    serde_json::from_value::<GenerationDefaults>(Value::Object(options.clone()))
+        .unwrap()
+        .add_to(&mut processing, usize::MAX);
     processing
 }
 
