@@ -111,7 +111,9 @@ mod tests {
         let options = GenerationOptions::new(12).with_temperature(1.0).with_seed(9).with_stop_tokens([3]);
         let found = generate_samples(&model, prompt.clone(), 20, &options).unwrap();
         // More than are decoded together, and the prompt is read once by each of the two parts.
-        assert_eq!((found.len(), &model.rows_read()[..2]), (40, &[2, 32][..]));
+        let read = model.rows_read();
+        assert_eq!((found.len(), read[0]), (40, 2));
+        assert!(read[1] > 2 && read[1] <= 32 && read.windows(2).filter(|two| two[1] > two[0]).count() <= 3, "{read:?}");
         let continued = |prompt| generate(&model, prompt, &options, |_| ControlFlow::Continue(())).unwrap();
         assert_eq!(found, continued(vec![prompt.clone(); 20].concat()));
         assert_eq!(found[..2], continued(prompt.clone()));

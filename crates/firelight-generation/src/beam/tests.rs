@@ -169,7 +169,13 @@ proptest! {
     fn no_beam_writes_an_ngram_twice(model in tables(4), first in 0u32..4, beams in 1usize..4) {
         let processing = Processing { no_repeat_ngram_size: 2, ..Processing::default() };
         let options = BeamOptions::new(8).with_beams(beams).with_n_best(beams).with_processing(processing);
-        for hypothesis in &search(&model, &[[1, first]], &options)[0] {
+        // With four ids a text comes to where every pair is taken.
+        let found = beam_search(&model, vec![vec![1, first]], &options);
+        let found = found.or_else(|error| match error {
+            GenerationError::NothingLeft { row: 0, .. } => Ok(vec![Vec::new()]),
+            error => Err(error),
+        });
+        for hypothesis in &found.unwrap()[0] {
             let text = [&[1, first], &hypothesis.ids[..]].concat();
             let pairs: Vec<&[u32]> = text.windows(2).collect();
             prop_assert!((1..pairs.len()).all(|place| !pairs[..place].contains(&pairs[place])), "{text:?}");
