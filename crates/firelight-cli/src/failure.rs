@@ -40,7 +40,7 @@ pub(crate) fn report(command: impl FnOnce() -> Result<(), Error>) -> ExitCode {
         Ok(Ok(())) => SUCCESS,
         Ok(Err(error)) if is_closed_pipe(&error) => SUCCESS,
         Ok(Err(error)) => {
-            problems(&error).iter().for_each(|problem| output::note(format_args!("error: {problem}")));
+            tell(&error);
             if is_user_error(&error) { USER } else { MACHINE }
         }
         Err(payload) => {
@@ -50,6 +50,11 @@ pub(crate) fn report(command: impl FnOnce() -> Result<(), Error>) -> ExitCode {
         }
     };
     ExitCode::from(code)
+}
+
+/// Tells what went wrong, a line for each problem.
+pub(crate) fn tell(error: &Error) {
+    problems(error).iter().for_each(|problem| output::note(format_args!("error: {problem}")));
 }
 
 /// A panic is a bug or a device that broke down; without being asked for, its backtrace helps nobody.

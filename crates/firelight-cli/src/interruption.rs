@@ -1,7 +1,8 @@
 //! Ctrl-C, and the signal with which other programs end this one: the training finishes its step, saves and says how to go
-//! on. Whoever cannot wait asks twice.
+//! on; an answer of a conversation ends, and the conversation goes on. Whoever cannot wait asks twice.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use anyhow::{Context, Result};
 use burn::train::Interrupter;
@@ -25,4 +26,79 @@ pub(crate) fn listen(interrupter: &Interrupter) -> Result<()> {
         interrupter.stop(None);
     };
     ctrlc::set_handler(stop).context("cannot listen to Ctrl-C")
+}
+
+/// Nothing is done that a signal could break off.
+const IDLE: u8 = 0;
+/// A signal breaks off what is done.
+const BUSY: u8 = 1;
+/// A signal came.
+const ASKED: u8 = 2;
+
+/// What a signal breaks off without ending the program.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Breakable(Arc<AtomicU8>);
+
+impl Breakable {
+    /// Lets a signal break off what is done between [`begin`](Self::begin) and [`end`](Self::end). A second one ends the program, and so
+    /// does one that finds nothing to break off.
+    ///
+    /// # Errors
+    /// If the system refuses the handler.
+    pub(crate) fn listen() -> Result<Self> {
+        let breakable = Self::default();
+        let (state, restore) = (breakable.0.clone(), restore_terminal());
+        let stop = move || {
+            if state.compare_exchange(BUSY, ASKED, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+                restore();
+                std::process::exit(INTERRUPTED);
+            }
+        };
+        ctrlc::set_handler(stop).context("cannot listen to Ctrl-C")?;
+        Ok(breakable)
+    }
+
+    pub(crate) fn begin(&self) {
+        self.0.store(BUSY, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_asked(&self) -> bool {
+        self.0.load(Ordering::SeqCst) == ASKED
+    }
+
+    pub(crate) fn end(&self) {
+        self.0.store(IDLE, Ordering::SeqCst);
+    }
+}
+
+/// Puts the terminal back as it is now, for a program that ends while a line is edited.
+#[cfg(unix)]
+fn restore_terminal() -> impl Fn() + Send + 'static {
+    use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+    let now = tcgetattr(std::io::stdin()).ok();
+    move || {
+        let _ = now.as_ref().map(|now| tcsetattr(std::io::stdin(), OptionalActions::Now, now));
+    }
+}
+
+/// Elsewhere the editor of lines leaves the terminal as it is.
+#[cfg(not(unix))]
+fn restore_terminal() -> impl Fn() + Send + 'static {
+    || ()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_signal_breaks_off_what_is_done() {
+        let breakable = Breakable::default();
+        breakable.begin();
+        assert!(!breakable.is_asked());
+        assert!(breakable.0.compare_exchange(BUSY, ASKED, Ordering::SeqCst, Ordering::SeqCst).is_ok());
+        assert!(breakable.is_asked());
+        breakable.end();
+        assert!(!breakable.is_asked());
+    }
 }

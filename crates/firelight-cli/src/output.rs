@@ -1,7 +1,7 @@
 //! The two channels of the command: results on stdout, remarks on stderr. Neither panics when its reader is gone.
 
 use std::fmt::Arguments;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use firelight::training::wrapped;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -28,6 +28,13 @@ pub(crate) fn note(remark: Arguments) {
         None => remark.to_string(),
     };
     let _ = writeln!(io::stderr().lock(), "{remark}");
+}
+
+/// Writes a remark beside the results to stderr, dim where that is a terminal and `NO_COLOR` is not set.
+pub(crate) fn aside(remark: Arguments) {
+    let is_dim = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let (dim, plain) = if is_dim { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
+    let _ = writeln!(io::stderr().lock(), "{dim}{remark}{plain}");
 }
 
 /// The columns of the terminal that stderr is; none if it is no terminal.

@@ -1,5 +1,7 @@
 //! The language-model head: vectors become logits, by a matrix of its own or by the embedding's.
 
+use std::ops::Range;
+
 use crate::cost::Cost;
 use crate::embedding::{TokenEmbedding, TokenEmbeddingConfig};
 use crate::error::{Checks, ConfigError, expect_valid};
@@ -222,6 +224,11 @@ impl LazyLogits {
         Self { hidden, map }
     }
 
+    /// Those of some tokens of every row alone.
+    pub fn narrow(&self, tokens: Range<usize>) -> Self {
+        Self::new(self.hidden.clone().narrow(1, tokens.start, tokens.len()), self.map.clone())
+    }
+
     /// All logits, `[B, T, V]`.
     pub fn form(self) -> Tensor<3> {
         self.map.forward(self.hidden)
@@ -249,6 +256,7 @@ mod tests {
             let product = hidden.clone().matmul(weight.unsqueeze()) + bias.clone().unsqueeze();
             let expected = (product * 0.5 / 2.0).tanh() * 2.0;
             assert_close(&head.forward(hidden.clone(), &embedding), &expected, 1e-5);
+            assert_close(&head.lazy(hidden.clone(), &embedding).narrow(1..3).form(), &expected.narrow(1, 1, 2), 1e-5);
         }
     }
 

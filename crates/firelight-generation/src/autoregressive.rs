@@ -32,8 +32,42 @@ pub trait Autoregressive: Sync {
     /// A prompt that the model cannot read: empty, too long, or with an id outside the vocabulary.
     fn prefill(&self, prompt: Self::Prompt) -> Result<(Tensor<2>, Self::State), GenerationError>;
 
+    /// The same with a state that has read the first [`len`](DecodeState::len) tokens of the prompt. Default: reads all of it anew.
+    ///
+    /// # Errors
+    /// As [`prefill`](Self::prefill).
+    fn prefill_rest(
+        &self,
+        prompt: Self::Prompt,
+        state: Self::State,
+    ) -> Result<(Tensor<2>, Self::State), GenerationError> {
+        drop(state);
+        self.prefill(prompt)
+    }
+
     /// Reads one token per row, `[B]`, and returns the logits of the next one, `[B, V]`.
     fn step(&self, token: Tensor<1, Int>, state: &mut Self::State) -> Tensor<2>;
+
+    /// Reads several tokens per row, `[B, T]`, and returns the logits after each of them, `[B, T, V]`. Default: one
+    /// [`step`](Self::step) for each.
+    fn extend(&self, tokens: Tensor<2, Int>, state: &mut Self::State) -> Tensor<3> {
+        one_by_one(self, tokens, state)
+    }
+
+    /// How many tokens can be read by one [`extend`](Self::extend) and then be taken back by [`DecodeState::truncate`]: as many are guessed
+    /// by a [`Drafter`](crate::Drafter) at most. Default 0, nothing is guessed.
+    fn room(&self, state: &Self::State) -> usize {
+        let _ = state;
+        0
+    }
+}
+
+/// [`Autoregressive::extend`] by steps: the logits after each of the tokens `[B, T]`, `[B, T, V]`.
+pub fn one_by_one<M: Autoregressive + ?Sized>(model: &M, tokens: Tensor<2, Int>, state: &mut M::State) -> Tensor<3> {
+    let [_, length] = tokens.dims();
+    let token = |place| tokens.clone().narrow(1, place, 1).squeeze_dim::<1>(1);
+    let logits = (0..length).map(|place| model.step(token(place), state).unsqueeze_dim(1));
+    Tensor::cat(logits.collect(), 1)
 }
 
 /// [`Autoregressive::prefill`], with the threads of the CPU [`awake`].
@@ -44,9 +78,23 @@ pub(crate) fn prefill<M: Autoregressive>(
     awake(&model.device(), || model.prefill(prompt))
 }
 
+/// [`Autoregressive::prefill_rest`], with the threads of the CPU [`awake`].
+pub(crate) fn prefill_rest<M: Autoregressive>(
+    model: &M,
+    prompt: M::Prompt,
+    state: M::State,
+) -> Result<(Tensor<2>, M::State), GenerationError> {
+    awake(&model.device(), || model.prefill_rest(prompt, state))
+}
+
 /// [`Autoregressive::step`], with the threads of the CPU [`awake`].
 pub(crate) fn step<M: Autoregressive>(model: &M, token: Tensor<1, Int>, state: &mut M::State) -> Tensor<2> {
     awake(&model.device(), || model.step(token, state))
+}
+
+/// [`Autoregressive::extend`], with the threads of the CPU [`awake`].
+pub(crate) fn extend<M: Autoregressive>(model: &M, tokens: Tensor<2, Int>, state: &mut M::State) -> Tensor<3> {
+    awake(&model.device(), || model.extend(tokens, state))
 }
 
 /// A model that chooses among the ids of its tokenizer: those from a number on are never chosen, nor are those that its
@@ -74,7 +122,17 @@ impl<'m, M> WithVocabulary<'m, M> {
         self
     }
 
-    fn real(&self, logits: Tensor<2>) -> Tensor<2> {
+    pub(crate) fn model(&self) -> &'m M {
+        self.model
+    }
+
+    /// The id that a text begins with.
+    pub(crate) fn first(&self) -> Option<u32> {
+        self.first
+    }
+
+    /// The logits `[B, V]` of the ids that may be chosen.
+    pub(crate) fn real(&self, logits: Tensor<2>) -> Tensor<2> {
         let [rows, known] = logits.dims();
         let logits = if self.size < known { logits.narrow(1, 0, self.size) } else { logits };
         if self.banned.is_empty() {
@@ -112,8 +170,29 @@ impl<M: Autoregressive> Autoregressive for WithVocabulary<'_, M> {
         Ok((self.real(logits), state))
     }
 
+    /// A prompt that a forced token follows is read whole: the state has read more than the prompt.
+    fn prefill_rest(&self, prompt: M::Prompt, state: M::State) -> Result<(Tensor<2>, M::State), GenerationError> {
+        if self.first.is_some() {
+            return self.prefill(prompt);
+        }
+        let (logits, state) = self.model.prefill_rest(prompt, state)?;
+        Ok((self.real(logits), state))
+    }
+
     fn step(&self, token: Tensor<1, Int>, state: &mut M::State) -> Tensor<2> {
         self.real(self.model.step(token, state))
+    }
+
+    fn extend(&self, tokens: Tensor<2, Int>, state: &mut M::State) -> Tensor<3> {
+        let logits = self.model.extend(tokens, state);
+        let [rows, length, known] = logits.dims();
+        let real = self.real(logits.reshape([rows * length, known]));
+        let size = real.dims()[1];
+        real.reshape([rows, length, size])
+    }
+
+    fn room(&self, state: &M::State) -> usize {
+        self.model.room(state)
     }
 }
 
@@ -130,6 +209,25 @@ pub trait DecodeState {
     /// Keeps the given rows in the given order: indices into the `B` rows held now. A row may be taken more than once, which
     /// is how beams branch.
     fn select_rows(&mut self, rows: &[usize]);
+
+    /// Whether what was read behind the first `len` tokens can be forgotten. Default: it cannot.
+    fn can_truncate(&self, len: usize) -> bool {
+        len >= self.len()
+    }
+
+    /// Forgets what was read behind the first `len` tokens, as after a guess that was wrong. Nothing changes where there are fewer.
+    ///
+    /// # Panics
+    /// Where [`can_truncate`](Self::can_truncate) is false.
+    fn truncate(&mut self, len: usize) {
+        assert!(self.can_truncate(len), "a state of {} tokens cannot go back to {len}", self.len());
+    }
+}
+
+/// A state that rows can be added to.
+pub trait JoinState: DecodeState {
+    /// Puts the rows of another state of the same model below its own. Rows may have read texts of different lengths.
+    fn join(&mut self, other: Self);
 }
 
 /// The indices of [`DecodeState::select_rows`] as tensors are selected by them, `[B']`.

@@ -77,7 +77,7 @@ impl GenerationError {
         }
     }
 
-    /// The same of another row: that of which `row` tells, for a place among the rows that are left.
+    /// The same of another row: that of which `row` tells, for its place among the rows that are left.
     pub(crate) fn of_row(mut self, number: impl Fn(usize) -> usize) -> Self {
         if let Self::NonFiniteLogits { row, .. } | Self::NothingLeft { row, .. } = &mut self {
             *row = number(*row);

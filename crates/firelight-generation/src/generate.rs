@@ -2,13 +2,15 @@
 
 use std::ops::{ControlFlow, Range};
 
-use crate::{Autoregressive, GenerationError, GenerationOptions, StopReason, TokenStream};
+use crate::{Autoregressive, GenerationError, GenerationOptions, StopReason, TokenScore, TokenStream};
 
 /// The continuation of one row.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Generated {
     /// The new ids, without the prompt and without the stop token.
     pub ids: Vec<u32>,
+    /// What the model gave each of the ids, where [`GenerationOptions::logprobs`] asks for it; else none.
+    pub scores: Vec<TokenScore>,
     /// Why the row ended.
     pub stopped: StopReason,
 }
@@ -64,23 +66,31 @@ fn collect<M: Autoregressive>(
     mut stream: TokenStream<'_, M>,
     mut observe: impl FnMut(&[Option<u32>]) -> ControlFlow<()>,
 ) -> Result<Vec<Generated>, GenerationError> {
-    let mut rows = vec![Vec::new(); stream.batch_size()];
-    for tokens in stream.by_ref() {
+    let open = Generated { ids: Vec::new(), scores: Vec::new(), stopped: StopReason::Caller };
+    let mut rows = vec![open; stream.batch_size()];
+    while let Some(tokens) = stream.next() {
         let tokens = tokens?;
-        rows.iter_mut().zip(&tokens).for_each(|(row, token)| row.extend(token));
+        for (row, (token, score)) in rows.iter_mut().zip(tokens.iter().zip(stream.scores())) {
+            row.ids.extend(token);
+            row.scores.extend(score.clone());
+        }
         if observe(&tokens).is_break() {
             break;
         }
     }
     // Rows that the loop left open were broken off.
-    let stops = stream.stops().iter().map(|stop| stop.unwrap_or(StopReason::Caller));
-    Ok(rows.into_iter().zip(stops).map(|(ids, stopped)| Generated { ids, stopped }).collect())
+    rows.iter_mut().zip(stream.stops()).for_each(|(row, stop)| row.stopped = stop.unwrap_or(StopReason::Caller));
+    Ok(rows)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::mock::{Pairs, Successor};
+
+    fn generated(ids: &[u32], stopped: StopReason) -> Generated {
+        Generated { ids: ids.to_vec(), scores: Vec::new(), stopped }
+    }
 
     fn run(options: &GenerationOptions) -> Vec<Generated> {
         generate(&Successor::new(8), vec![vec![2], vec![5]], options, |_| ControlFlow::Continue(())).unwrap()
@@ -89,8 +99,8 @@ mod tests {
     #[test]
     fn greedy_decoding_follows_the_model() {
         let rows = run(&GenerationOptions::new(4).greedy().with_stop_tokens([7]));
-        assert_eq!(rows[0], Generated { ids: vec![3, 4, 5, 6], stopped: StopReason::MaxNewTokens });
-        assert_eq!(rows[1], Generated { ids: vec![6], stopped: StopReason::StopToken(7) });
+        assert_eq!(rows[0], generated(&[3, 4, 5, 6], StopReason::MaxNewTokens));
+        assert_eq!(rows[1], generated(&[6], StopReason::StopToken(7)));
     }
 
     #[test]
@@ -138,6 +148,6 @@ mod tests {
         })
         .unwrap();
         assert_eq!(seen, [Some(1), Some(2)]);
-        assert_eq!(rows, [Generated { ids: vec![1, 2], stopped: StopReason::Caller }]);
+        assert_eq!(rows, [generated(&[1, 2], StopReason::Caller)]);
     }
 }

@@ -16,10 +16,14 @@
 //!   prompt several times.
 //! - [`Sampler`]: greedy choice stays on the device; random choice reads the logits and draws with a generator of our
 //!   own, so equal logits and one seed give one text on every backend.
+//! - [`Drafter`]: guesses of what comes next, which the model reads at once: [`PromptLookup`], [`DraftModel`].
+//! - [`Prefix`]: what was read of a text, so that another that begins alike computes the rest alone.
 //! - [`LogitsProcessor`]: one change that a row of logits goes through before a token is chosen; [`Processing`] are those of the options.
+//! - [`Constraint`]: a regular expression, a JSON schema or a grammar that a text satisfies, wherever it ends.
 //! - [`GenerationDefaults`]: what a published model's `generation_config.json` says.
 //! - [`beam_search`]: another loop over the same models, which follows several continuations of each row and returns the
 //!   best; its settings are [`BeamOptions`].
+//! - [`contrastive_search`]: a third one, which avoids what is like the text so far.
 //!
 //! # Example
 //!
@@ -36,15 +40,21 @@
 
 mod autoregressive;
 mod beam;
+mod constraint;
+mod contrastive_search;
 mod defaults;
+mod draft;
 mod draw;
 mod error;
 mod generate;
 mod options;
+mod prefix;
 mod processing;
 pub mod processors;
 mod prompt;
+mod row;
 mod sampler;
+mod score;
 mod stop;
 mod stream;
 mod text;
@@ -52,16 +62,21 @@ mod text;
 #[cfg(test)]
 mod mock;
 
-pub use autoregressive::{Autoregressive, DecodeState, WithVocabulary, row_indices};
+pub use autoregressive::{Autoregressive, DecodeState, JoinState, WithVocabulary, one_by_one, row_indices};
 pub use beam::{BeamOptions, EarlyStopping, Hypothesis, MAX_BEAMS, beam_search};
+pub use constraint::Constraint;
+pub use contrastive_search::{ContrastiveOptions, HiddenStates, contrastive_search};
 pub use defaults::{GenerationDefaults, TokenIds};
+pub use draft::{DraftModel, Drafter, PromptLookup};
 pub use error::GenerationError;
 pub use generate::{Generated, generate, generate_samples};
 pub use options::{GenerationOptions, RandomSampling, Sampling};
+pub use prefix::Prefix;
 pub use processing::{OwnProcessors, Processing};
 pub use processors::{History, LogitsProcessor};
 pub use prompt::check_prompt;
 pub use sampler::{Sampled, Sampler};
+pub use score::{ScoredToken, TextScore, TokenScore, score_by_parts, score_tokens};
 pub use stop::{StopCriteria, StopReason};
 pub use stream::TokenStream;
-pub use text::{GeneratedText, generate_text, generate_text_samples};
+pub use text::{GeneratedText, generate_text, generate_text_samples, write_texts};

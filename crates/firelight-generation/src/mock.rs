@@ -8,7 +8,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use crate::processors::softmax;
 use crate::prompt::empty_prompt;
-use crate::{Autoregressive, DecodeState, GenerationError};
+use crate::{Autoregressive, DecodeState, GenerationError, JoinState};
 
 pub(crate) struct Successor {
     vocab_size: usize,
@@ -92,10 +92,10 @@ pub(crate) struct Pairs {
     rows_read: Mutex<Vec<usize>>,
 }
 
-/// The last two tokens of every row.
-#[derive(Debug)]
+/// The tokens of every row.
+#[derive(Clone, Debug)]
 pub(crate) struct LastTwo {
-    rows: Vec<[u32; 2]>,
+    rows: Vec<Vec<u32>>,
     len: usize,
 }
 
@@ -105,7 +105,24 @@ impl DecodeState for LastTwo {
     }
 
     fn select_rows(&mut self, rows: &[usize]) {
-        self.rows = rows.iter().map(|&row| self.rows[row]).collect();
+        self.rows = rows.iter().map(|&row| self.rows[row].clone()).collect();
+    }
+
+    fn can_truncate(&self, len: usize) -> bool {
+        len >= 2
+    }
+
+    fn truncate(&mut self, len: usize) {
+        let forgotten = self.len.saturating_sub(len);
+        self.rows.iter_mut().for_each(|row| row.truncate(row.len() - forgotten));
+        self.len -= forgotten;
+    }
+}
+
+impl JoinState for LastTwo {
+    fn join(&mut self, other: Self) {
+        self.rows.extend(other.rows);
+        self.len = self.len.max(other.len);
     }
 }
 
@@ -142,14 +159,23 @@ impl Pairs {
         &self.table[start..start + self.vocab_size]
     }
 
-    fn logits(&self, state: &LastTwo) -> Tensor<2> {
-        self.rows_read.lock().unwrap().push(state.rows.len());
-        let values: Vec<f32> = state.rows.iter().flat_map(|&row| self.row(row)).copied().collect();
-        Tensor::from_data(TensorData::new(values, [state.rows.len(), self.vocab_size]), &Device::default())
+    /// Reads tokens of every row, `[B, T]`: the logits after each, `[B, T, V]`.
+    fn read(&self, tokens: &[Vec<u32>], state: &mut LastTwo) -> Tensor<3> {
+        self.rows_read.lock().unwrap().push(tokens.len());
+        let (rows, length) = (tokens.len(), tokens[0].len());
+        state.len += length;
+        let mut values: Vec<f32> = Vec::new();
+        for (row, tokens) in state.rows.iter_mut().zip(tokens) {
+            for &token in tokens {
+                row.push(token);
+                values.extend(self.row([row[row.len() - 2], token]));
+            }
+        }
+        Tensor::from_data(TensorData::new(values, [rows, length, self.vocab_size]), &Device::default())
     }
 }
 
-/// Prompts have two tokens.
+/// Prompts have two tokens or more.
 impl Autoregressive for Pairs {
     type Prompt = Vec<Vec<u32>>;
     type State = LastTwo;
@@ -163,15 +189,34 @@ impl Autoregressive for Pairs {
     }
 
     fn prefill(&self, prompt: Self::Prompt) -> Result<(Tensor<2>, LastTwo), GenerationError> {
-        let rows = prompt.into_iter().map(|row| row.try_into().map_err(|_| empty_prompt()));
-        let state = LastTwo { rows: rows.collect::<Result<_, _>>()?, len: 2 };
-        Ok((self.logits(&state), state))
+        if prompt.iter().any(|row| row.len() < 2) {
+            return Err(empty_prompt().into());
+        }
+        let len = prompt.iter().map(Vec::len).max().unwrap_or(0);
+        let (last, rows): (Vec<_>, _) = prompt.into_iter().map(|mut row| (row.split_off(row.len() - 1), row)).unzip();
+        let mut state = LastTwo { rows, len: len - 1 };
+        let logits = self.read(&last, &mut state);
+        Ok((logits.squeeze_dim(1), state))
+    }
+
+    fn prefill_rest(&self, prompt: Self::Prompt, mut state: LastTwo) -> Result<(Tensor<2>, LastTwo), GenerationError> {
+        let rest = vec![prompt[0][state.len..].to_vec()];
+        let logits = self.read(&rest, &mut state);
+        let last = rest[0].len() - 1;
+        Ok((logits.narrow(1, last, 1).squeeze_dim(1), state))
     }
 
     fn step(&self, token: Tensor<1, Int>, state: &mut LastTwo) -> Tensor<2> {
-        let tokens = token.try_into_vec_as::<u32>().unwrap();
-        state.rows = state.rows.iter().zip(tokens).map(|(row, token)| [row[1], token]).collect();
-        state.len += 1;
-        self.logits(state)
+        self.extend(token.unsqueeze_dim(1), state).squeeze_dim(1)
+    }
+
+    fn extend(&self, tokens: Tensor<2, Int>, state: &mut LastTwo) -> Tensor<3> {
+        let [_, length] = tokens.dims();
+        let tokens = tokens.try_into_vec_as::<u32>().unwrap();
+        self.read(&tokens.chunks(length).map(<[u32]>::to_vec).collect::<Vec<_>>(), state)
+    }
+
+    fn room(&self, _state: &LastTwo) -> usize {
+        usize::MAX
     }
 }

@@ -29,6 +29,9 @@ pub struct GenerationOptions {
     pub stop_strings: Vec<String>,
     /// Penalties, bans and forced tokens. Default none.
     pub processing: Processing,
+    /// Whether the log-probabilities of the tokens are told, and those of how many of the most probable ones beside them: see
+    /// [`TokenStream::scores`](crate::TokenStream::scores). Default none.
+    pub logprobs: Option<usize>,
 }
 
 /// How the next token is chosen from the logits.
@@ -103,6 +106,7 @@ impl GenerationOptions {
             stop_tokens: Vec::new(),
             stop_strings: Vec::new(),
             processing: Processing::default(),
+            logprobs: None,
         }
     }
 
@@ -172,6 +176,12 @@ impl GenerationOptions {
         list
     }
 
+    /// Asks for the log-probability of each token, and for those of the `top` most probable ones at its place.
+    pub fn with_logprobs(mut self, top: usize) -> Self {
+        self.logprobs = Some(top);
+        self
+    }
+
     /// Sets the seed of the random choice.
     pub fn with_seed(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -202,8 +212,7 @@ impl GenerationOptions {
         if self.stop_strings.iter().any(String::is_empty) {
             problems.push("stop_strings has an empty text; leave it out".to_string());
         }
-        problems.extend(self.processing.problems());
-        if problems.is_empty() { Ok(()) } else { Err(GenerationError::InvalidOptions { problems }) }
+        self.processing.validate(self.max_new_tokens, problems)
     }
 }
 

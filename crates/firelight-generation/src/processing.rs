@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::processors::{
     Banned, Dry, Forced, FrequencyPenalty, LogitsProcessor, NoRepeatNgram, NotBefore, Processors, RepetitionPenalty,
 };
+use crate::{Constraint, GenerationError};
 
 /// Penalties, bans and forced tokens, of greedy choice, draws and beams alike. By default nothing is changed.
 ///
@@ -39,6 +40,9 @@ pub struct Processing {
     pub forced_last: Vec<u32>,
     /// No stop token comes before so many others. Default 0.
     pub min_new_tokens: usize,
+    /// What the text satisfies. Default none.
+    #[serde(skip)]
+    pub constraint: Option<Constraint>,
     /// Processors of the caller's own, behind all others.
     #[serde(skip)]
     pub own: OwnProcessors,
@@ -57,6 +61,7 @@ impl Default for Processing {
             forced_first: Vec::new(),
             forced_last: Vec::new(),
             min_new_tokens: 0,
+            constraint: None,
             own: OwnProcessors::default(),
         }
     }
@@ -103,6 +108,9 @@ impl Processing {
             list.push(dry.clone());
         }
         self.add_bans(&mut list, max_new_tokens, stop_tokens);
+        if let Some(constraint) = &self.constraint {
+            list.push(constraint.processor(max_new_tokens, stop_tokens));
+        }
         list.extend(self.own.0.iter().map(|processor| processor.boxed()));
         list
     }
@@ -123,6 +131,15 @@ impl Processing {
         if !self.not_first.is_empty() {
             list.push(NotBefore { new_tokens: 1, ids: self.not_first.clone() });
         }
+    }
+
+    /// Makes sure that every field is in its range, and that a text of so many tokens can satisfy the constraint.
+    pub(crate) fn validate(&self, max_new_tokens: usize, mut problems: Vec<String>) -> Result<(), GenerationError> {
+        problems.extend(self.problems());
+        if !problems.is_empty() {
+            return Err(GenerationError::InvalidOptions { problems });
+        }
+        self.constraint.as_ref().map_or(Ok(()), |constraint| constraint.check(max_new_tokens))
     }
 
     /// One sentence for each field out of range.

@@ -6,37 +6,38 @@
 use burn::tensor::{Int, Tensor, TensorData};
 
 use crate::draw::Draw;
-use crate::processors::{HIDDEN, History, Processors, softmax};
-use crate::{GenerationError, GenerationOptions, Sampling};
+use crate::processors::{HIDDEN, Processors, softmax};
+use crate::row::Row;
+use crate::{GenerationError, GenerationOptions, Sampling, StopCriteria, TokenScore};
 
 /// Chooses the next token of every row.
 #[derive(Clone, Debug)]
 pub struct Sampler {
-    processors: Processors,
-    is_greedy: bool,
-    seed: u64,
+    pub(crate) processors: Processors,
+    pub(crate) choice: Choice,
+    pub(crate) seed: u64,
+    pub(crate) logprobs: Option<usize>,
+    pub(crate) criteria: StopCriteria,
 }
 
-/// One row: what was written, and what its processors know of it.
-#[derive(Clone, Debug)]
-pub(crate) struct Row {
-    ids: Vec<u32>,
-    prompt: usize,
-    processors: Processors,
-    /// By which it draws.
-    number: usize,
+/// How one of the processed logits is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    Best,
+    Draw,
 }
 
-impl Row {
-    /// By which it draws: its place among all rows and samples.
-    pub(crate) fn number(&self) -> usize {
-        self.number
+impl Choice {
+    pub(crate) fn new(sampling: &Sampling) -> Self {
+        if *sampling == Sampling::Greedy { Self::Best } else { Self::Draw }
     }
 
-    /// Adds a token that was chosen.
-    pub(crate) fn accept(&mut self, id: u32) {
-        self.ids.push(id);
-        self.processors.accept(id);
+    /// The token that is chosen where a draw is due.
+    pub(crate) fn of(self, logits: &[f64], draw: Draw) -> u32 {
+        match self {
+            Self::Best => best(logits),
+            Self::Draw => pick(&softmax(logits), draw.token()),
+        }
     }
 }
 
@@ -47,6 +48,8 @@ pub struct Sampled {
     pub ids: Vec<u32>,
     /// The same ids on the model's device, for the next step: `[B]`.
     pub tokens: Tensor<1, Int>,
+    /// What the model gave them, where [`GenerationOptions::logprobs`] asks for it: `B` of them.
+    pub scores: Vec<Option<TokenScore>>,
 }
 
 impl Sampler {
@@ -56,13 +59,9 @@ impl Sampler {
     /// [`GenerationError::InvalidOptions`], see [`GenerationOptions::validate`].
     pub fn new(options: &GenerationOptions) -> Result<Self, GenerationError> {
         options.validate()?;
-        let is_greedy = options.sampling == Sampling::Greedy;
-        Ok(Self { processors: options.processors(), is_greedy, seed: options.seed })
-    }
-
-    /// A row that continues a prompt and draws by a number.
-    pub(crate) fn row(&self, prompt: Vec<u32>, number: usize) -> Row {
-        Row { prompt: prompt.len(), ids: prompt, processors: self.processors.clone(), number }
+        let GenerationOptions { seed, logprobs, .. } = *options;
+        let (processors, choice) = (options.processors(), Choice::new(&options.sampling));
+        Ok(Self { processors, choice, seed, logprobs, criteria: StopCriteria::new(options) })
     }
 
     /// Chooses new token number `step` (0-based) for every row of `logits` `[B, V]`, of whose history nothing is known.
@@ -71,52 +70,39 @@ impl Sampler {
     /// [`GenerationError::NonFiniteLogits`] if a row is no distribution: it holds NaN or plus infinity, or minus infinity
     /// only. [`GenerationError::NothingLeft`] if the processors hide all of a row. [`GenerationError::Device`] if the logits cannot be read.
     pub fn sample(&self, logits: Tensor<2>, step: usize) -> Result<Sampled, GenerationError> {
-        let mut rows: Vec<Row> = (0..logits.dims()[0]).map(|number| self.row(Vec::new(), number)).collect();
-        self.choose(logits, &mut rows, step)
-    }
-
-    /// The same for rows with a history, which is not yet told what was chosen.
-    pub(crate) fn choose(&self, logits: Tensor<2>, rows: &mut [Row], step: usize) -> Result<Sampled, GenerationError> {
-        if self.is_greedy && self.processors.is_empty() {
-            return greedy(logits, step);
-        }
-        let ([batch_size, vocab_size], device) = (logits.dims(), logits.device());
-        let logits = host(logits)?;
-        let each = logits.chunks_exact(vocab_size).zip(rows).enumerate();
-        let ids = each.map(|(place, (logits, row))| self.choose_one(logits, row, (step, place)));
-        let ids = ids.collect::<Result<Vec<u32>, _>>()?;
-        let tokens = Tensor::from_data(TensorData::new(ids.clone(), [batch_size]), &device);
-        Ok(Sampled { ids, tokens })
-    }
-
-    fn choose_one(&self, logits: &[f32], row: &mut Row, (step, place): (usize, usize)) -> Result<u32, GenerationError> {
-        let mut logits: Vec<f64> = logits.iter().map(|&logit| f64::from(logit)).collect();
-        if !is_distribution(&logits) {
-            return Err(GenerationError::NonFiniteLogits { step, row: place });
-        }
-        let history = History::new(&row.ids, row.prompt).with_draw(self.seed, row.number, step);
-        row.processors.process(&history, &mut logits);
-        if !is_distribution(&logits) {
-            return Err(GenerationError::NothingLeft { step, row: place });
-        }
-        Ok(match self.is_greedy {
-            true => best(&logits),
-            false => pick(&softmax(&logits), Draw { seed: self.seed, row: row.number, step }.token()),
-        })
+        let row = |number| Row::new(self, Vec::new(), number).behind(step);
+        let mut rows: Vec<Row> = (0..logits.dims()[0]).map(row).collect();
+        choose(logits, &mut rows)
     }
 }
 
-fn greedy(logits: Tensor<2>, step: usize) -> Result<Sampled, GenerationError> {
+/// Chooses the next token of rows by their `logits` `[B, V]`; they are not yet told.
+pub(crate) fn choose(logits: Tensor<2>, rows: &mut [Row]) -> Result<Sampled, GenerationError> {
+    if rows.iter().all(Row::takes_the_best) {
+        return greedy(logits, rows);
+    }
+    let ([batch_size, vocab_size], device) = (logits.dims(), logits.device());
+    let logits = host(logits)?;
+    let each = || logits.chunks_exact(vocab_size);
+    let ids = each().zip(rows.iter_mut()).enumerate();
+    let ids = ids.map(|(place, (logits, row))| row.choose(logits).map_err(|error| error.of_row(|_| place)));
+    let ids = ids.collect::<Result<Vec<u32>, _>>()?;
+    let scores = each().zip(rows).zip(&ids).map(|((logits, row), &id)| row.score(logits, id)).collect();
+    let tokens = Tensor::from_data(TensorData::new(ids.clone(), [batch_size]), &device);
+    Ok(Sampled { ids, tokens, scores })
+}
+
+fn greedy(logits: Tensor<2>, rows: &[Row]) -> Result<Sampled, GenerationError> {
     let [batch_size, _] = logits.dims();
     let best = logits.clone().argmax(1); // [B, 1]
     // Burn's argmax prefers NaN to any number, so the chosen logits tell whether the whole rows are sound.
     let chosen = host(logits.gather(1, best.clone()))?;
     if let Some(row) = chosen.iter().position(|logit| !logit.is_finite()) {
-        return Err(GenerationError::NonFiniteLogits { step, row });
+        return Err(GenerationError::NonFiniteLogits { step: rows[row].step(), row });
     }
     let tokens = best.reshape([batch_size]);
     let ids = tokens.clone().try_into_vec_as::<u32>().map_err(unreadable)?;
-    Ok(Sampled { ids, tokens })
+    Ok(Sampled { ids, tokens, scores: vec![None; batch_size] })
 }
 
 /// The most probable token, the lowest id among equals.
@@ -208,22 +194,60 @@ mod tests {
         let rows = vec![[0.3, 0.1, 0.2, 0.4]; 30];
         let sampler = sampler(GenerationOptions::new(1).with_temperature(1.0).with_seed(5));
         let all = sampler.sample(logits(rows.clone()), 3).unwrap().ids;
-        let mut last: Vec<Row> = (10..30).map(|number| sampler.row(vec![1], number)).collect();
-        let last = sampler.choose(logits(rows[10..].to_vec()), &mut last, 3).unwrap().ids;
+        let mut last: Vec<Row> = (10..30).map(|number| Row::new(&sampler, vec![1], number).behind(3)).collect();
+        let last = choose(logits(rows[10..].to_vec()), &mut last).unwrap().ids;
         assert_eq!(last, all[10..]);
         assert_ne!(last, all[..20], "other rows draw other numbers");
+    }
+
+    /// The statistic of the draws of `found` against the probabilities: below 20.5 in 999 of 1,000 cases for five degrees of freedom.
+    fn chi_squared(found: &[u32], expected: &[f64]) -> f64 {
+        let total = found.len() as f64;
+        let cell = |(id, p): (usize, &f64)| {
+            let count = found.iter().filter(|&&found| found as usize == id).count() as f64;
+            (count - total * p).powi(2) / (total * p)
+        };
+        expected.iter().enumerate().map(cell).sum()
+    }
+
+    #[test]
+    fn draws_have_the_distribution_of_the_logits() {
+        let expected = [0.3, 0.25, 0.2, 0.15, 0.06, 0.04];
+        let row = expected.map(|p: f64| p.ln() as f32);
+        let sampler = sampler(GenerationOptions::new(1).with_temperature(1.0).with_seed(1));
+        let found = sampler.sample(logits(vec![row; 10_000]), 0).unwrap().ids;
+        assert!(chi_squared(&found, &expected) < 20.5, "{}", chi_squared(&found, &expected));
+        // Others are told apart.
+        assert!(chi_squared(&found, &[0.3, 0.25, 0.2, 0.15, 0.04, 0.06]) > 100.0);
+        // So are the draws of one row at its places.
+        let found: Vec<u32> = (0..10_000).map(|step| sampler.sample(logits(vec![row]), step).unwrap().ids[0]).collect();
+        assert!(chi_squared(&found, &expected) < 20.5, "{}", chi_squared(&found, &expected));
+    }
+
+    #[test]
+    fn log_probabilities_are_those_of_the_model_whatever_processors_do() {
+        let processing = Processing { banned: vec![vec![1]], ..Processing::default() };
+        let options = GenerationOptions::new(1).greedy().with_processing(processing);
+        let rows = || logits(vec![[1f32, 6.0, 1.0].map(f32::ln), [2f32, 1.0, 1.0].map(f32::ln)]);
+        assert_eq!(sampler(options.clone()).sample(rows(), 0).unwrap().scores, [None, None]);
+        let found = sampler(options.with_logprobs(2)).sample(rows(), 0).unwrap();
+        let scores: Vec<TokenScore> = found.scores.into_iter().flatten().collect();
+        let numbers: Vec<f64> = scores.iter().map(|score| score.log_probability).collect();
+        firelight_kernels::assert_close(&numbers, &[0.125f64.ln(), 0.5f64.ln()], 1e-6);
+        assert_eq!(scores[0].top.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1, 0]);
+        assert_eq!((scores[0].rank, scores[1].rank), (Some(2), Some(1)));
     }
 
     #[test]
     fn greedy_choice_obeys_processors_and_histories() {
         let processing = Processing { no_repeat_ngram_size: 2, ..Processing::default() };
         let sampler = sampler(GenerationOptions::new(5).greedy().with_processing(processing));
-        let mut rows = vec![sampler.row(vec![0, 1, 0], 0), sampler.row(vec![0, 2, 0], 1)];
-        let sampled = sampler.choose(logits(vec![[0.0, 3.0, 3.0]; 2]), &mut rows, 0).unwrap();
+        let mut rows = vec![Row::new(&sampler, vec![0, 1, 0], 0), Row::new(&sampler, vec![0, 2, 0], 1)];
+        let sampled = choose(logits(vec![[0.0, 3.0, 3.0]; 2]), &mut rows).unwrap();
         assert_eq!(sampled.ids, [2, 1]);
         rows[0].accept(2);
         rows[0].accept(0);
-        assert_eq!(sampler.choose(logits(vec![[0.0, 3.0, 3.0]]), &mut rows[..1], 2).unwrap().ids, [0]);
+        assert_eq!(choose(logits(vec![[0.0, 3.0, 3.0]]), &mut rows[..1]).unwrap().ids, [0]);
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub enum StopReason {
     StopToken(u32),
     /// The text came to this one of [`GenerationOptions::stop_strings`], by its place in the list.
     StopString(usize),
+    /// It satisfies its [`Constraint`](crate::Constraint), and nothing may follow.
+    Complete,
     /// The caller broke off.
     Caller,
 }
@@ -22,12 +24,24 @@ pub enum StopReason {
 pub struct StopCriteria {
     max_new_tokens: usize,
     stop_tokens: Vec<u32>,
+    stop_strings: Vec<String>,
 }
 
 impl StopCriteria {
     /// The criteria that the options ask for.
     pub fn new(options: &GenerationOptions) -> Self {
-        Self { max_new_tokens: options.max_new_tokens, stop_tokens: options.stop_tokens.clone() }
+        let GenerationOptions { max_new_tokens, stop_tokens, stop_strings, .. } = options.clone();
+        Self { max_new_tokens, stop_tokens, stop_strings }
+    }
+
+    /// Texts that end a row.
+    pub fn stop_strings(&self) -> &[String] {
+        &self.stop_strings
+    }
+
+    /// How many tokens a row may still get when it has `len` new ones.
+    pub fn room(&self, len: usize) -> usize {
+        self.max_new_tokens.saturating_sub(len)
     }
 
     /// Whether a row may still get a token when it has `len` new ones.

@@ -5,17 +5,27 @@ use std::ops::ControlFlow;
 use firelight_data::TextStream;
 
 use crate::generate::sample_groups;
-use crate::{Autoregressive, GenerationError, GenerationOptions, StopReason, TokenStream};
+use crate::{Autoregressive, GenerationError, GenerationOptions, StopReason, TokenScore, TokenStream};
 
 /// The continuation of a prompt as text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct GeneratedText {
     /// The new text, without the prompt and without a stop string.
     pub text: String,
     /// Its ids, without the stop token; the last of them may reach into a stop string.
     pub ids: Vec<u32>,
+    /// What the model gave each of the ids, where [`GenerationOptions::logprobs`] asks for it; else none.
+    pub scores: Vec<TokenScore>,
     /// Why it ended.
     pub stopped: StopReason,
+}
+
+impl GeneratedText {
+    /// The mean of the log-probabilities of its tokens, where they were asked for; minus infinity where there is none.
+    pub fn mean_log_probability(&self) -> f64 {
+        let total: f64 = self.scores.iter().map(|score| score.log_probability).sum();
+        if self.scores.is_empty() { f64::NEG_INFINITY } else { total / self.scores.len() as f64 }
+    }
 }
 
 /// Continues a prompt of one row and decodes the continuation with `stream`: that of a tokenizer, or what a tokenizer has after the
@@ -36,8 +46,8 @@ pub fn generate_text<M: Autoregressive>(
     options: &GenerationOptions,
     mut observe: impl FnMut(&str) -> ControlFlow<()>,
 ) -> Result<GeneratedText, GenerationError> {
-    let tokens = TokenStream::new(model, prompt, options)?;
-    let mut texts = written(tokens, &stream, options, |_, piece| observe(piece))?;
+    let mut tokens = TokenStream::new(model, prompt, options)?;
+    let mut texts = write_texts(&mut tokens, vec![stream], |_, piece| observe(piece))?;
     assert_eq!(texts.len(), 1, "text is generated for a prompt of one row");
     Ok(texts.remove(0))
 }
@@ -60,24 +70,35 @@ where
     M::Prompt: Clone,
 {
     let groups = sample_groups(samples).map(|group| {
-        let tokens = TokenStream::of_samples(model, prompt.clone(), options, group)?;
-        written(tokens, stream, options, |_, _| ControlFlow::Continue(()))
+        let mut tokens = TokenStream::of_samples(model, prompt.clone(), options, group)?;
+        let streams = vec![stream.clone(); tokens.batch_size()];
+        write_texts(&mut tokens, streams, |_, _| ControlFlow::Continue(()))
     });
     let texts = groups.collect::<Result<Vec<_>, _>>()?.concat();
     assert_eq!(texts.len(), samples, "text is generated for a prompt of one row");
     Ok(texts)
 }
 
-/// The texts of all rows of a stream of tokens; `observe` sees their pieces.
-fn written<M: Autoregressive>(
-    mut tokens: TokenStream<'_, M>,
-    stream: &TextStream,
-    options: &GenerationOptions,
+/// The texts of all rows of a stream of tokens, each decoded by its own stream of text, up to its first stop string; `observe` sees their
+/// pieces with the number of the row, and ends the row with [`ControlFlow::Break`].
+///
+/// # Errors
+/// The first error of the stream.
+///
+/// # Panics
+/// If there are not as many streams of text as rows.
+pub fn write_texts<M: Autoregressive>(
+    tokens: &mut TokenStream<'_, M>,
+    streams: Vec<TextStream>,
     mut observe: impl FnMut(usize, &str) -> ControlFlow<()>,
 ) -> Result<Vec<GeneratedText>, GenerationError> {
-    let mut writers = vec![Writer::new(stream.clone(), &options.stop_strings); tokens.batch_size()];
+    let stops: Vec<Vec<String>> = (0..tokens.batch_size()).map(|row| tokens.stop_strings(row).to_vec()).collect();
+    assert_eq!(streams.len(), stops.len(), "streams of text for the rows");
+    let mut writers: Vec<Writer> =
+        streams.into_iter().zip(&stops).map(|(stream, stops)| Writer::new(stream, stops)).collect();
     while let Some(step) = tokens.next() {
         for (row, id) in step?.into_iter().enumerate().filter_map(|(row, id)| Some((row, id?))) {
+            writers[row].scores.extend(tokens.scores()[row].clone());
             let (piece, stop) = writers[row].push(id);
             if !piece.is_empty() && observe(row, &piece).is_break() {
                 tokens.end_row(row, StopReason::Caller);
@@ -95,7 +116,7 @@ fn written<M: Autoregressive>(
                 let _ = observe(row, &piece); // There is nothing left to break off.
             }
             let stopped = stop.map(StopReason::StopString).or(*stopped).unwrap_or(StopReason::Caller);
-            GeneratedText { text: writer.text, ids: writer.ids, stopped }
+            GeneratedText { text: writer.text, ids: writer.ids, scores: writer.scores, stopped }
         })
         .collect())
 }
@@ -106,6 +127,7 @@ struct Writer<'o> {
     stream: TextStream,
     stops: &'o [String],
     ids: Vec<u32>,
+    scores: Vec<TokenScore>,
     /// What was given out.
     text: String,
     /// What may be the beginning of a stop string.
@@ -115,7 +137,15 @@ struct Writer<'o> {
 
 impl<'o> Writer<'o> {
     fn new(stream: TextStream, stops: &'o [String]) -> Self {
-        Self { stream, stops, ids: Vec::new(), text: String::new(), held: String::new(), has_stopped: false }
+        Self {
+            stream,
+            stops,
+            ids: Vec::new(),
+            scores: Vec::new(),
+            text: String::new(),
+            held: String::new(),
+            has_stopped: false,
+        }
     }
 
     /// Takes the next id. Returns the text that is certain now, and which stop string ends it.

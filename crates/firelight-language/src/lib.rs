@@ -5,7 +5,8 @@
 //! 3. [`LmTask`] (training.rs): the model as Burn trains it; [`Language`] (run/) says what recipes mean, so that a [`Run`]
 //!    is a whole training.
 //! 4. inference.rs: the model implements [`Autoregressive`](firelight_generation::Autoregressive); [`TextGenerator`] loads
-//!    a run folder and continues prompts.
+//!    a run folder and continues prompts, and scores given texts by [`ScoreOptions`] (score.rs); [`ChatSession`] (chat/) is a
+//!    conversation by a chat template.
 //!
 //! Without the feature `train` only the model and the generation are built, and `burn-train` is not.
 //!
@@ -20,17 +21,20 @@
 //! ```
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+mod chat;
 mod data;
 mod inference;
 mod model;
 #[cfg(feature = "train")]
 mod run;
+mod score;
 mod text_generator;
 #[cfg(feature = "train")]
 mod training;
 
 #[cfg(feature = "train")]
 pub use burn::train::Interrupter;
+pub use chat::{ChatAnswer, ChatMessage, ChatSession};
 pub use data::{LmBatch, LmBatcher};
 #[cfg(feature = "train")]
 pub use firelight_training::RunRequest;
@@ -41,7 +45,8 @@ pub use run::{
     DataRecipe, Evaluation, Language, LanguageRecipe, LmText, ModelRecipe, Packing, Run, TrainedRun, evaluate,
     stories_recipe,
 };
-pub use text_generator::TextGenerator;
+pub use score::ScoreOptions;
+pub use text_generator::{Past, TextGenerator};
 #[cfg(feature = "train")]
 pub use training::LmTask;
 

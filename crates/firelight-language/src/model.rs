@@ -175,6 +175,12 @@ impl LanguageModel {
         self.transformer.forward(self.embedding.forward(tokens), input, pass)
     }
 
+    /// Whether a text of `past` tokens goes on to `len` with the keys that were read; see
+    /// [`Transformer::continues`](firelight_core::Transformer::continues).
+    pub(crate) fn continues(&self, past: usize, len: usize) -> bool {
+        self.transformer.continues(past, len)
+    }
+
     /// The logits of vectors.
     ///
     /// # Shapes

@@ -5,7 +5,7 @@
 //! 3. [`Seq2SeqTask`] (training.rs): the model as Burn trains it; [`Seq2Seq`] (run/) says what recipes mean, so that a [`Run`]
 //!    is a whole training.
 //! 4. inference.rs: the model implements [`Autoregressive`](firelight_generation::Autoregressive), the source read once;
-//!    [`Translator`] loads a run folder and translates lines.
+//!    [`Translator`] loads a run folder and translates lines, and scores given targets (score.rs).
 //!
 //! 5. [`Captioning`] (captioning/) is the same from images to texts, with a [`CaptionModel`] and a [`Captioner`].
 //!
@@ -29,6 +29,7 @@ mod inference;
 mod model;
 #[cfg(feature = "train")]
 pub(crate) mod run;
+mod score;
 #[cfg(feature = "train")]
 mod training;
 mod translator;

@@ -6,7 +6,9 @@ use std::path::Path;
 use burn::tensor::Device;
 use firelight_core::{ConfigError, Pass};
 use firelight_data::{Batching, Tokenizer, longest_first};
-use firelight_generation::{BeamOptions, GenerationDefaults, Hypothesis, WithVocabulary, beam_search};
+use firelight_generation::{
+    BeamOptions, EarlyStopping, GenerationDefaults, Hypothesis, Processing, WithVocabulary, beam_search,
+};
 use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights};
 use serde::Serialize;
 
@@ -25,6 +27,14 @@ pub struct TranslateOptions {
     pub length_penalty: f64,
     /// Translations of a line, best first; at most as many as beams. Default: 1.
     pub n_best: usize,
+    /// Groups of beams that search apart, which divide the beams. Default: 1.
+    pub groups: usize,
+    /// What a token costs for each beam of an earlier group that chose it at the same step. Default: 0.
+    pub diversity_penalty: f64,
+    /// When a line has been searched enough. Default: [`EarlyStopping::Heuristic`].
+    pub early_stopping: EarlyStopping,
+    /// Penalties, bans and forced tokens. Default: none but those of the model's makers.
+    pub processing: Processing,
     /// Whether a line that is too long is cut; otherwise it is an error. Default: false.
     pub truncate: bool,
     /// Lines that are translated together, at most; never more than have 4,096 tokens of the source, beams and padding
@@ -34,7 +44,17 @@ pub struct TranslateOptions {
 
 impl Default for TranslateOptions {
     fn default() -> Self {
-        Self { beams: 5, length_penalty: 1.0, n_best: 1, truncate: false, batch: usize::MAX }
+        Self {
+            beams: 5,
+            length_penalty: 1.0,
+            n_best: 1,
+            groups: 1,
+            diversity_penalty: 0.0,
+            early_stopping: EarlyStopping::default(),
+            processing: Processing::default(),
+            truncate: false,
+            batch: usize::MAX,
+        }
     }
 }
 
@@ -116,6 +136,11 @@ impl Translator {
     /// The model.
     pub fn model(&self) -> &Seq2SeqModel {
         &self.model
+    }
+
+    /// What the makers of a published model say of its decoding.
+    pub fn defaults(&self) -> &GenerationDefaults {
+        &self.defaults
     }
 
     /// The tokenizers.
@@ -235,6 +260,9 @@ impl Translator {
             .with_beams(options.beams)
             .with_length_penalty(options.length_penalty)
             .with_n_best(options.n_best)
+            .with_groups(options.groups, options.diversity_penalty)
+            .with_early_stopping(options.early_stopping)
+            .with_processing(options.processing.clone())
             .with_stop_tokens(self.stop_tokens());
         let size = self.vocabulary.target().vocab_size();
         self.defaults.add_to(&mut beams.processing, size);

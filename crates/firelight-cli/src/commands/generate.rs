@@ -2,16 +2,24 @@
 
 use std::io;
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
-use firelight::generation::{GeneratedText, GenerationOptions, StopReason};
+use anyhow::{Result, bail, ensure};
+use firelight::data::lines_of;
+use firelight::generation::{
+    Autoregressive, BeamOptions, Constraint, GeneratedText, GenerationDefaults, GenerationOptions, PromptLookup,
+    StopReason, TokenScore,
+};
 use firelight::language::TextGenerator;
-use serde_json::json;
+use firelight::storage::Checkpoint;
+use serde_json::{Value, json};
 
 use super::opening;
 use super::sampling::Sampling;
-use super::texts::standard_input;
-use super::trained_model::TrainedModel;
+use super::searching::Search;
+use super::texts::{standard_input, whole_file};
+use super::trained_model::{TrainedModel, converted};
+use crate::failure::Mistake;
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -19,6 +27,10 @@ Examples:
   firelight generate runs/stories-1 --prompt \"Once upon a time\"
   firelight generate runs/stories-1 --num-samples 3 --temperature 0.7 --top-k 20 --seed 7
   firelight generate runs/stories-1 --temperature 1 --min-p 0.05 --repetition-penalty 1.1
+  firelight generate runs/stories-1 --beams 5 --n-best 3 --max-new-tokens 40
+  firelight generate runs/stories-1 --batch-file prompts.txt --json --logprobs 3
+  firelight generate runs/stories-1 --json-schema person.json --prompt \"The person: \"
+  firelight generate runs/large --draft runs/small --prompt \"Once upon a time\"
   head -n 3 story.txt | firelight generate runs/stories-1 --prompt - --max-new-tokens 500";
 
 /// Continue a prompt with a trained language model
@@ -30,13 +42,17 @@ pub(crate) struct Generate {
     /// Text to continue, or - to read it from the standard input; by default a new paragraph begins
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
+    /// File with the text to continue
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    prompt_file: Option<PathBuf>,
+    /// File of prompts, one in each line, which are continued together
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_file", "num_samples", "best_of"])]
+    batch_file: Option<PathBuf>,
     /// Number of tokens to add
     #[arg(long, value_name = "N", default_value_t = 200)]
     max_new_tokens: usize,
-    #[command(flatten)]
-    sampling: Sampling,
     /// End the text before this one; may be repeated
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "constraint")]
     stop: Vec<String>,
     /// Seed of the draws: the same seed gives the same text
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -45,66 +61,230 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..),
         conflicts_with = "greedy")]
     num_samples: u32,
+    /// Draw N texts and print the one with the most probable tokens
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
+        conflicts_with_all = ["greedy", "num_samples"])]
+    best_of: Option<u32>,
+    /// Smaller model with the same tokenizer, whose guesses are read at once; the text is the same
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["num_samples", "best_of", "batch_file"])]
+    draft: Option<PathBuf>,
+    /// Tokens that are guessed at a time
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "draft")]
+    draft_tokens: usize,
+    /// Guess what followed the last tokens where they stood before; the text is the same
+    #[arg(long, conflicts_with_all = ["draft", "num_samples", "best_of", "batch_file"])]
+    prompt_lookup: bool,
+    /// Whether the prompt is printed in front of the text: true or false [default: true, false for constrained texts]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true,
+        conflicts_with = "json")]
+    echo: Option<bool>,
+    /// Tell the log-probability of each token, and those of the N most probable ones; with --json
+    #[arg(long, value_name = "N", requires = "json", conflicts_with = "beams")]
+    logprobs: Option<usize>,
+    /// Write JSON that is valid by the schema in FILE
+    #[arg(long, value_name = "FILE", group = "constraint")]
+    json_schema: Option<PathBuf>,
+    /// Write a text that the regular expression matches as a whole
+    #[arg(long, value_name = "PATTERN", group = "constraint")]
+    regex: Option<String>,
+    /// Write a text of the grammar in FILE, in llguidance's variant of Lark
+    #[arg(long, value_name = "FILE", group = "constraint")]
+    grammar: Option<PathBuf>,
     /// Leave out the KV cache: slow, the text is the same
     #[arg(long)]
     no_cache: bool,
     /// Print one line of JSON for each text
     #[arg(long)]
     json: bool,
+    #[command(flatten, next_help_heading = "How tokens are chosen")]
+    sampling: Sampling,
+    #[command(flatten, next_help_heading = "Beam search")]
+    search: Search,
 }
 
 impl Generate {
     pub(crate) fn run(self) -> Result<()> {
+        self.check()?;
         self.options(&self.sampling)?; // before anything is read
         self.model.is_for("generate")?;
+        if let Some(file) = &self.batch_file {
+            let prompts = lines_of(std::fs::read(file).map_err(|error| unreadable(file, &error))?, file)?;
+            return self.continue_each(&self.generator()?, &prompts);
+        }
         let given = self.given()?;
         let generator = self.generator()?;
-        let sampling = self.sampling.clone();
-        let options = self.options(&match generator.defaults() {
-            Some(defaults) => sampling.with_defaults(defaults),
-            None => sampling,
-        })?;
         let prompt = given.unwrap_or_else(|| opening(generator.tokenizer()));
-        match self.json || self.num_samples > 1 {
-            true => self.samples(&generator, &prompt, &options),
-            false => stream(&generator, &prompt, &options),
+        match self.search.is_wanted() {
+            true => self.search(&generator, &prompt),
+            false => self.draw(&generator, &prompt),
+        }
+    }
+
+    /// Refuses options that have no meaning together.
+    fn check(&self) -> Result<()> {
+        let searches = self.search.is_wanted();
+        let draws = self.sampling.given().or((self.num_samples > 1).then_some("--num-samples"));
+        let draws = draws.or(self.best_of.map(|_| "--best-of")).or(self.draft.as_ref().map(|_| "--draft"));
+        let draws = draws.or(self.prompt_lookup.then_some("--prompt-lookup"));
+        let draws =
+            draws.or(self.batch_file.as_ref().map(|_| "--batch-file")).or((!self.stop.is_empty()).then_some("--stop"));
+        match (searches, draws, self.search.given()) {
+            (true, Some(option), _) => {
+                bail!(Mistake(format!("{option} is not for a search: leave it out, or --beams")))
+            }
+            (false, _, Some(option)) => bail!(Mistake(format!("{option} is for a search: give --beams, too"))),
+            (true, ..) => Ok(self.search.options(BeamOptions::new(self.max_new_tokens)).validate()?),
+            _ => Ok(()),
         }
     }
 
     fn options(&self, sampling: &Sampling) -> Result<GenerationOptions> {
-        let options = sampling.options(self.max_new_tokens, self.seed).with_stop_strings(self.stop.clone());
+        let mut options = sampling.options(self.max_new_tokens, self.seed).with_stop_strings(self.stop.clone());
+        options.logprobs = self.logprobs;
         options.validate()?;
         Ok(options)
     }
 
-    /// The prompt of the command line or of the standard input; none is the opening that the model knows.
+    /// The options with what the model's makers say, and what the text satisfies.
+    fn full_options(&self, generator: &TextGenerator) -> Result<GenerationOptions> {
+        let sampling = self.sampling.clone();
+        let mut options = self.options(&match generator.defaults() {
+            Some(defaults) => sampling.with_defaults(defaults),
+            None => sampling,
+        })?;
+        options.processing.constraint = self.constraint(generator)?;
+        options.validate()?;
+        Ok(options)
+    }
+
+    fn constraint(&self, generator: &TextGenerator) -> Result<Option<Constraint>> {
+        let tokenizer = generator.tokenizer();
+        Ok(match (&self.json_schema, &self.regex, &self.grammar) {
+            (Some(file), ..) => {
+                let schema = serde_json::from_str(&whole_file(file)?);
+                let schema: Value =
+                    schema.map_err(|error| Mistake(format!("`{}` is no JSON: {error}", file.display())))?;
+                Some(Constraint::json_schema(&schema, tokenizer)?)
+            }
+            (_, Some(pattern), _) => Some(Constraint::regex(pattern, tokenizer)?),
+            (.., Some(file)) => Some(Constraint::lark(&whole_file(file)?, tokenizer)?),
+            _ => None,
+        })
+    }
+
+    /// Whether the prompt is printed.
+    fn echoes(&self) -> bool {
+        let constrained = self.json_schema.is_some() || self.regex.is_some() || self.grammar.is_some();
+        self.echo.unwrap_or(!constrained)
+    }
+
+    /// The prompt of the command line, of a file or of the standard input; none is the opening that the model knows.
     fn given(&self) -> Result<Option<String>> {
-        match self.prompt.as_deref() {
-            Some("-") => Ok(Some(standard_input("the prompt")?)),
-            prompt => Ok(prompt.map(str::to_string)),
+        match (self.prompt.as_deref(), &self.prompt_file) {
+            (_, Some(file)) => Ok(Some(whole_file(file)?)),
+            (Some("-"), _) => Ok(Some(standard_input("the prompt")?)),
+            (prompt, _) => Ok(prompt.map(str::to_string)),
+        }
+    }
+
+    fn draw(&self, generator: &TextGenerator, prompt: &str) -> Result<()> {
+        let options = self.full_options(generator)?;
+        if let Some(samples) = self.best_of {
+            let best = generator.generate_best(prompt, samples as usize, &options)?;
+            return self.show(generator, prompt, &best, ("sample", 1));
+        }
+        match self.json || self.num_samples > 1 {
+            true => self.samples(generator, prompt, &options),
+            false => stream(generator, prompt, &options, self.echoes()),
         }
     }
 
     /// Prints all texts, which are written together.
     fn samples(&self, generator: &TextGenerator, prompt: &str, options: &GenerationOptions) -> Result<()> {
-        let found = generator.generate_samples(prompt, self.num_samples as usize, options)?;
+        let found = match self.num_samples {
+            1 => vec![generator.generate(prompt, options)?], // The only way to guess.
+            samples => generator.generate_samples(prompt, samples as usize, options)?,
+        };
         for (sample, generated) in (1..).zip(&found) {
-            if self.json {
-                output::print(&format!("{}\n", self.to_json(prompt, sample, generated)))?;
-                continue;
+            if !self.json {
+                output::note(format_args!("sample {sample} of {}:", self.num_samples));
             }
-            output::note(format_args!("sample {sample} of {}:", self.num_samples));
-            output::print(&format!("{prompt}{}\n", generated.text))?;
+            self.show(generator, prompt, generated, ("sample", sample))?;
         }
         Ok(())
     }
 
+    /// Continues each prompt; what fails is told, and the others are written.
+    fn continue_each(&self, generator: &TextGenerator, prompts: &[String]) -> Result<()> {
+        let (options, mut failed) = (self.full_options(generator)?, 0);
+        for (index, prompts) in (0..).step_by(TOLD).zip(prompts.chunks(TOLD)) {
+            let found = generator.generate_each(prompts, &options);
+            for (line, (prompt, found)) in (index + 1..).zip(prompts.iter().zip(found)) {
+                match found {
+                    Ok(generated) => self.show(generator, prompt, &generated, ("line", line))?,
+                    Err(error) => {
+                        failed += 1;
+                        output::note(format_args!("error: line {line}: {error}"));
+                        let told = json!({"prompt": prompt, "line": line, "error": error.to_string()});
+                        output::print(&if self.json { format!("{told}\n") } else { "\n".to_string() })?;
+                    }
+                }
+            }
+        }
+        ensure!(
+            failed == 0,
+            Mistake(format!("{failed} of {} prompts could not be continued, see above", prompts.len()))
+        );
+        Ok(())
+    }
+
+    /// Prints the most probable texts.
+    fn search(&self, generator: &TextGenerator, prompt: &str) -> Result<()> {
+        let (none, usual) = (GenerationDefaults::default(), BeamOptions::new(self.max_new_tokens));
+        let defaults = generator.defaults().unwrap_or(&none);
+        let mut options = self.search.with_defaults(usual, self.sampling.penalties(), defaults);
+        options.processing.constraint = self.constraint(generator)?;
+        for (rank, (text, found)) in (1..).zip(generator.search(prompt, &options)?) {
+            let (tokens, stopped) = (found.ids.len(), stop_name(found.stopped));
+            let line = json!({"prompt": prompt, "text": text, "tokens": tokens, "stopped": stopped,
+                "checkpoint": self.model.checkpoint, "score": found.score, "rank": rank});
+            output::print(&if self.json { format!("{line}\n") } else { self.line(prompt, &text) })?;
+        }
+        Ok(())
+    }
+
+    fn line(&self, prompt: &str, text: &str) -> String {
+        format!("{}{text}\n", if self.echoes() { prompt } else { "" })
+    }
+
+    fn show(
+        &self,
+        generator: &TextGenerator,
+        prompt: &str,
+        generated: &GeneratedText,
+        (what, number): (&str, u32),
+    ) -> Result<()> {
+        let mut line = self.to_json(prompt, generated);
+        line[what] = json!(number);
+        if self.logprobs.is_some() {
+            line["logprobs"] = logprobs(generator, generated);
+        }
+        Ok(output::print(&if self.json { format!("{line}\n") } else { self.line(prompt, &generated.text) })?)
+    }
+
     fn generator(&self) -> Result<TextGenerator> {
-        let generator = self.model.load(TextGenerator::load_from)?;
+        let mut generator = self.model.load(TextGenerator::load_from)?;
+        if let Some(draft) = &self.draft {
+            let draft = TextGenerator::load_from(converted(draft)?, &Checkpoint::Last, &generator.model().device())?;
+            generator = generator.with_draft(draft, self.draft_tokens)?;
+        }
+        if self.prompt_lookup {
+            generator = generator.with_lookup(PromptLookup::default());
+        }
         Ok(if self.no_cache { generator.without_cache() } else { generator })
     }
 
-    fn to_json(&self, prompt: &str, sample: u32, generated: &GeneratedText) -> serde_json::Value {
+    fn to_json(&self, prompt: &str, generated: &GeneratedText) -> Value {
         json!({
             "prompt": prompt,
             "text": generated.text,
@@ -112,14 +292,31 @@ impl Generate {
             "stopped": stop_name(generated.stopped),
             "checkpoint": self.model.checkpoint,
             "seed": self.seed,
-            "sample": sample,
         })
     }
 }
 
+/// Prompts whose texts are printed as soon as they are there.
+const TOLD: usize = 64;
+
+/// The tokens of a text with their log-probabilities.
+fn logprobs(generator: &TextGenerator, generated: &GeneratedText) -> Value {
+    let piece = |id: u32| generator.tokenizer().decode(&[id]);
+    let others = |score: &TokenScore| -> Vec<Value> {
+        let other = |&(id, logprob): &(u32, f64)| json!({"id": id, "token": piece(id), "logprob": logprob});
+        score.top.iter().map(other).collect()
+    };
+    let told = |score: &TokenScore| json!({"id": score.id, "token": piece(score.id), "logprob": score.log_probability, "rank": score.rank, "top": others(score)});
+    generated.scores.iter().map(told).collect()
+}
+
+fn unreadable(file: &Path, error: &io::Error) -> Mistake {
+    Mistake(format!("cannot read `{}`: {error}", file.display()))
+}
+
 /// Prints the prompt and every piece of its continuation as it comes.
-fn stream(generator: &TextGenerator, prompt: &str, options: &GenerationOptions) -> Result<()> {
-    let mut unprinted = Some(prompt); // goes with the first piece, when nothing can be refused any more
+fn stream(generator: &TextGenerator, prompt: &str, options: &GenerationOptions, echo: bool) -> Result<()> {
+    let mut unprinted = Some(prompt).filter(|_| echo); // goes with the first piece, when nothing can be refused any more
     let mut written: io::Result<()> = Ok(());
     generator.generate_streaming(prompt, options, |piece| {
         written = output::print(&format!("{}{piece}", unprinted.take().unwrap_or_default()));
@@ -135,6 +332,7 @@ fn stop_name(reason: StopReason) -> &'static str {
         StopReason::MaxNewTokens => "max_new_tokens",
         StopReason::StopToken(_) => "stop_token",
         StopReason::StopString(_) => "stop_string",
+        StopReason::Complete => "complete",
         _ => "caller",
     }
 }

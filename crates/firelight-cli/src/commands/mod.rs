@@ -3,6 +3,7 @@
 mod average;
 mod bench;
 mod caption;
+mod chat;
 mod classify;
 mod classify_images;
 mod completions;
@@ -21,6 +22,8 @@ mod merge;
 mod recipes;
 mod report;
 mod sampling;
+mod score;
+mod searching;
 mod tasks;
 mod texts;
 mod train;
@@ -42,12 +45,14 @@ use crate::output;
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Train(train::Train),
-    Generate(generate::Generate),
+    Generate(Box<generate::Generate>),
+    Chat(chat::Chat),
     Translate(translate::Translate),
     Caption(caption::Caption),
     Classify(classify::Classify),
     Embed(embed::Embed),
     FillMask(fill_mask::FillMask),
+    Score(score::Score),
     Evaluate(evaluate::Evaluate),
     Inspect(inspect::Inspect),
     Report(report::Report),
@@ -83,11 +88,13 @@ impl Command {
         match self {
             Self::Train(command) => command.run(),
             Self::Generate(command) => command.run(),
+            Self::Chat(command) => command.run(),
             Self::Translate(command) => command.run(),
             Self::Caption(command) => command.run(),
             Self::Classify(command) => command.run(),
             Self::Embed(command) => command.run(),
             Self::FillMask(command) => command.run(),
+            Self::Score(command) => command.run(),
             Self::Evaluate(command) => command.run(),
             Self::Inspect(command) => command.run(),
             Self::Report(command) => command.run(),

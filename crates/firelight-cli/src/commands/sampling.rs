@@ -1,4 +1,4 @@
-//! How the next token is chosen: the options of `generate`.
+//! How the next token is chosen: the options of `generate` and `chat`.
 
 use firelight::generation::processors::{Dry, MirostatOptions, Xtc};
 use firelight::generation::{GenerationDefaults, GenerationOptions, Processing, RandomSampling};
@@ -43,6 +43,13 @@ pub(super) struct Sampling {
     /// How fast Mirostat corrects the surprise
     #[arg(long, value_name = "F", default_value_t = MirostatOptions::default().eta, requires = "mirostat")]
     mirostat_eta: f64,
+    #[command(flatten)]
+    penalties: Penalties,
+}
+
+/// What makes tokens less probable, or impossible: options of every command that writes.
+#[derive(clap::Args, Clone)]
+pub(super) struct Penalties {
     /// Above 1 makes tokens of the prompt and the text less probable
     #[arg(long, value_name = "F")]
     repetition_penalty: Option<f64>,
@@ -67,30 +74,34 @@ pub(super) struct Sampling {
 }
 
 impl Sampling {
+    /// The name of the first option of greedy choice or of draws that is given.
+    pub(super) fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.greedy, "--greedy"),
+            (self.temperature.is_some(), "--temperature"),
+            (self.top_k.is_some(), "--top-k"),
+            (self.top_p.is_some(), "--top-p"),
+            (self.min_p.is_some(), "--min-p"),
+            (self.typical_p.is_some(), "--typical-p"),
+            (self.top_n_sigma.is_some(), "--top-n-sigma"),
+            (self.xtc_probability.is_some(), "--xtc-probability"),
+            (self.mirostat.is_some(), "--mirostat"),
+        ];
+        given.into_iter().find(|(is_given, _)| *is_given).map(|(_, name)| name)
+    }
+
     /// The same with what the model's makers say where the user says nothing, which is told.
     pub(super) fn with_defaults(mut self, defaults: &GenerationDefaults) -> Self {
-        let mut told = Vec::new();
-        // There, 0 stands for nothing.
-        let mut or = |key: &str, given: Option<f64>| {
-            given.or_else(|| {
-                let found = defaults.number(key).filter(|number| *number != 0.0)?;
-                told.push(format!("{key} {found}"));
-                Some(found)
-            })
-        };
+        let mut makers = Makers::new(defaults);
         if !self.greedy {
-            self.temperature = or("temperature", self.temperature);
-            self.top_k = or("top_k", self.top_k.map(|k| k as f64)).map(|k| k as usize);
-            self.top_p = or("top_p", self.top_p);
-            self.min_p = or("min_p", self.min_p);
-            self.typical_p = or("typical_p", self.typical_p);
+            self.temperature = makers.or("temperature", self.temperature);
+            self.top_k = makers.or_count("top_k", self.top_k);
+            self.top_p = makers.or("top_p", self.top_p);
+            self.min_p = makers.or("min_p", self.min_p);
+            self.typical_p = makers.or("typical_p", self.typical_p);
         }
-        self.repetition_penalty = or("repetition_penalty", self.repetition_penalty);
-        let size = or("no_repeat_ngram_size", self.no_repeat_ngram_size.map(|size| size as f64));
-        self.no_repeat_ngram_size = size.map(|size| size as usize);
-        if !told.is_empty() {
-            output::note(format_args!("as the model's makers say: {}", told.join(", ")));
-        }
+        self.penalties.take(&mut makers);
+        makers.tell();
         self
     }
 
@@ -108,7 +119,24 @@ impl Sampling {
         random.mirostat = self.mirostat.map(|tau| MirostatOptions { tau, eta: self.mirostat_eta });
     }
 
+    /// The penalties alone, for a search.
+    pub(super) fn penalties(&self) -> &Penalties {
+        &self.penalties
+    }
+
     fn processing(&self) -> Processing {
+        self.penalties.processing()
+    }
+}
+
+impl Penalties {
+    /// Takes what the model's makers say where the user says nothing.
+    pub(super) fn take(&mut self, makers: &mut Makers) {
+        self.repetition_penalty = makers.or("repetition_penalty", self.repetition_penalty);
+        self.no_repeat_ngram_size = makers.or_count("no_repeat_ngram_size", self.no_repeat_ngram_size);
+    }
+
+    pub(super) fn processing(&self) -> Processing {
         let dry = |multiplier| Dry { multiplier, allowed: self.dry_allowed, ..Dry::default() };
         Processing {
             repetition_penalty: self.repetition_penalty.unwrap_or(1.0),
@@ -118,6 +146,44 @@ impl Sampling {
             min_new_tokens: self.min_new_tokens,
             dry: self.dry_multiplier.map(dry),
             ..Processing::default()
+        }
+    }
+}
+
+/// What a model's makers say of its decoding, and what of it was taken.
+pub(super) struct Makers<'d> {
+    defaults: &'d GenerationDefaults,
+    told: Vec<String>,
+}
+
+impl<'d> Makers<'d> {
+    pub(super) fn new(defaults: &'d GenerationDefaults) -> Self {
+        Self { defaults, told: Vec::new() }
+    }
+
+    /// What is given, or else the number of a key; there, 0 stands for nothing.
+    pub(super) fn or(&mut self, key: &str, given: Option<f64>) -> Option<f64> {
+        given.or_else(|| {
+            let found = self.defaults.number(key).filter(|number| *number != 0.0)?;
+            self.told.push(format!("{key} {found}"));
+            Some(found)
+        })
+    }
+
+    /// The same of a key that counts something.
+    pub(super) fn or_count(&mut self, key: &str, given: Option<usize>) -> Option<usize> {
+        self.or(key, given.map(|count| count as f64)).map(|count| count as usize)
+    }
+
+    /// Notes something else that was taken.
+    pub(super) fn note(&mut self, told: String) {
+        self.told.push(told);
+    }
+
+    /// Tells what was taken.
+    pub(super) fn tell(self) {
+        if !self.told.is_empty() {
+            output::note(format_args!("as the model's makers say: {}", self.told.join(", ")));
         }
     }
 }

@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow, bail, ensure};
-use firelight::data::{line_not_utf8, text_of};
+use firelight::data::{line_not_utf8, read_text, text_of};
 
 use crate::failure::Mistake;
 use crate::output;
@@ -53,7 +53,7 @@ impl Texts {
         Ok(match (text, file) {
             (Some(text), _) => Self::Given(Some(vec![text.to_string()])),
             (None, Some(path)) => Self::Lines(Lines::of_file(path)?),
-            (None, None) => Self::Lines(Lines::new(Box::new(io::stdin()), STDIN.into(), io::stdin().is_terminal())),
+            (None, None) => Self::Lines(Lines::of_standard_input()),
         })
     }
 
@@ -82,6 +82,16 @@ impl Texts {
 impl Lines {
     fn new(reader: Box<dyn Read + Send>, source: PathBuf, is_typed: bool) -> Self {
         Self { reader: BufReader::with_capacity(AHEAD, reader), source, is_typed, lines: 0, bytes: 0, failure: None }
+    }
+
+    /// Those of the standard input.
+    pub(super) fn of_standard_input() -> Self {
+        Self::new(Box::new(io::stdin()), STDIN.into(), io::stdin().is_terminal())
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_text(text: &'static str) -> Self {
+        Self::new(Box::new(text.as_bytes()), STDIN.into(), false)
     }
 
     fn of_file(path: &Path) -> Result<Self> {
@@ -114,7 +124,7 @@ impl Lines {
     }
 
     /// A line without its end, the first without a byte order mark; none behind the last.
-    fn next_line(&mut self) -> Result<Option<String>> {
+    pub(super) fn next_line(&mut self) -> Result<Option<String>> {
         let mut bytes = Vec::new();
         let read = self.reader.by_ref().take(LONGEST + 1).read_until(b'\n', &mut bytes);
         if read.map_err(|error| anyhow!("cannot read `{}`: {error}", self.source.display()))? == 0 {
@@ -145,6 +155,11 @@ pub(super) fn standard_input(what: &str) -> Result<String> {
     read.map_err(|error| anyhow!("cannot read {STDIN}: {error}"))?;
     ensure!(bytes.len() as u64 <= LONGEST, Mistake(format!("{STDIN} is longer than {} MiB", LONGEST >> 20)));
     Ok(bare(&text_of(bytes, Path::new(STDIN))?, true).to_string())
+}
+
+/// A whole file as one text, without the line feed that it ends with.
+pub(super) fn whole_file(path: &Path) -> Result<String> {
+    Ok(bare(&read_text(path)?, true).to_string())
 }
 
 /// A line without its end, and without the byte order mark that the first one may have.

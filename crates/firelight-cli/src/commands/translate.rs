@@ -4,10 +4,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, ensure};
 use firelight::data::lines_of;
+use firelight::generation::{BeamOptions, GenerationDefaults};
 use firelight::seq2seq::{AlignedTokens, TranslateOptions, Translation, Translator};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
+use super::sampling::Penalties;
+use super::searching::Search;
 use super::texts::Texts;
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
@@ -36,26 +39,8 @@ pub(crate) struct Translate {
     text: Option<String>,
     #[command(flatten)]
     search: Search,
-    /// Print the source token that each target token attended to most, as places SOURCE-TARGET after a tab
-    #[arg(long)]
-    alignment: bool,
-    /// Print one line of JSON for each line: the source and its translations with their scores
-    #[arg(long)]
-    json: bool,
-}
-
-/// How translations are searched.
-#[derive(clap::Args, Clone)]
-struct Search {
-    /// Width of the beam search; 1 is greedy
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    beams: usize,
-    /// Exponent of the length that log-probabilities are divided by; larger favours longer translations
-    #[arg(long, value_name = "P", default_value_t = 1.0)]
-    length_penalty: f64,
-    /// Translations of each line, best first
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    n_best: usize,
+    #[command(flatten)]
+    penalties: Penalties,
     /// Cut lines that are too long for the model, which are an error otherwise
     #[arg(long)]
     truncate: bool,
@@ -63,13 +48,12 @@ struct Search {
     #[arg(long, value_name = "N", default_value_t = u32::MAX, hide_default_value = true,
         value_parser = clap::value_parser!(u32).range(1..))]
     batch: u32,
-}
-
-impl Search {
-    fn options(&self) -> TranslateOptions {
-        let Self { beams, length_penalty, n_best, truncate, batch } = *self;
-        TranslateOptions { beams, length_penalty, n_best, truncate, batch: batch as usize }
-    }
+    /// Print the source token that each target token attended to most, as places SOURCE-TARGET after a tab
+    #[arg(long)]
+    alignment: bool,
+    /// Print one line of JSON for each line: the source and its translations with their scores
+    #[arg(long)]
+    json: bool,
 }
 
 /// A translation, and which tokens belong together, where that was asked for.
@@ -102,12 +86,29 @@ impl Translate {
         }
     }
 
+    fn options(&self, defaults: &GenerationDefaults) -> TranslateOptions {
+        let usual = BeamOptions::new(1).with_beams(TranslateOptions::default().beams);
+        let search = self.search.with_defaults(usual, &self.penalties, defaults);
+        TranslateOptions {
+            beams: search.beams,
+            length_penalty: search.length_penalty,
+            n_best: search.n_best,
+            groups: search.groups,
+            diversity_penalty: search.diversity_penalty,
+            early_stopping: search.early_stopping,
+            processing: search.processing,
+            truncate: self.truncate,
+            batch: self.batch as usize,
+        }
+    }
+
     fn translate_all(&self, translator: &Translator, texts: &mut Texts) -> Result<Tally> {
+        let options = self.options(translator.defaults());
         let progress = if texts.are_typed() { ProgressBar::hidden() } else { output::progress() };
         let mut tally = Tally::default();
         while let Some((before, lines)) = texts.next_lines()? {
             let observe = |done: usize| progress.set_position((before + done) as u64);
-            let found = translator.translate_each(before, &lines, &self.search.options(), observe)?;
+            let found = translator.translate_each(before, &lines, &options, observe)?;
             tally.lines += lines.len();
             for (line, best) in lines.iter().zip(found) {
                 let found = best.map_err(Error::from).and_then(|best| self.aligned(translator, line, best));
@@ -173,21 +174,43 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use firelight::generation::{EarlyStopping, Processing};
 
     use super::*;
 
     #[derive(Parser)]
     struct Command {
         #[command(flatten)]
-        search: Search,
+        translate: Translate,
     }
 
     #[test]
     fn every_option_of_the_search_is_handed_on() {
-        let options = |words: &str| Command::parse_from(words.split(' ')).search.options();
-        let found = options("translate --beams 4 --length-penalty=-1 --n-best 2 --batch 7 --truncate");
-        let expected = TranslateOptions { beams: 4, length_penalty: -1.0, n_best: 2, truncate: true, batch: 7 };
-        assert_eq!(found, expected);
-        assert_eq!(options("translate"), TranslateOptions { batch: u32::MAX as usize, ..TranslateOptions::default() });
+        let options = |words: &str, defaults: &str| {
+            let defaults = serde_json::from_str(defaults).unwrap();
+            Command::parse_from(words.split(' ')).translate.options(&defaults)
+        };
+        let words = "translate run --beams 4 --length-penalty=-1 --n-best 2 --early-stopping never --batch 7 --truncate \
+                     --no-repeat-ngram-size 3 --beam-groups 2 --diversity-penalty 0.5";
+        let expected = TranslateOptions {
+            beams: 4,
+            length_penalty: -1.0,
+            n_best: 2,
+            groups: 2,
+            diversity_penalty: 0.5,
+            early_stopping: EarlyStopping::Never,
+            processing: Processing { no_repeat_ngram_size: 3, ..Processing::default() },
+            truncate: true,
+            batch: 7,
+        };
+        let named = r#"{"num_beams": 6, "length_penalty": 0.5, "early_stopping": true, "repetition_penalty": 1.5}"#;
+        assert_eq!(options(words, "{}"), expected);
+        let mut penalised = expected;
+        penalised.processing.repetition_penalty = 1.5;
+        assert_eq!(options(words, named), penalised, "what the user says counts");
+        let usual = TranslateOptions { batch: u32::MAX as usize, ..TranslateOptions::default() };
+        assert_eq!(options("translate run", "{}"), usual);
+        let named = options("translate run", named);
+        assert_eq!((named.beams, named.length_penalty, named.early_stopping), (6, 0.5, EarlyStopping::Full));
     }
 }

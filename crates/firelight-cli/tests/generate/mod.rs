@@ -1,5 +1,7 @@
 //! A prompt is continued, and what is no prompt or no option is refused.
 
+mod strategies;
+
 use std::fs;
 use std::io::Read;
 use std::process::Stdio;

@@ -73,7 +73,19 @@ fn a_file_comes_before_the_embedded_recipe_of_its_name() {
 
 #[test]
 fn help_wraps_between_words_and_has_examples_behind() {
-    for command in ["train", "generate", "translate", "classify", "embed", "evaluate", "average", "merge", "bench"] {
+    for command in [
+        "train",
+        "generate",
+        "chat",
+        "translate",
+        "classify",
+        "embed",
+        "score",
+        "evaluate",
+        "average",
+        "merge",
+        "bench",
+    ] {
         let help = firelight([command, "--help"]).succeeds().stdout;
         let wide: Vec<&str> = help.lines().filter(|line| line.chars().count() > 130).collect();
         assert!(wide.is_empty(), "{command}: {wide:?}");

@@ -10,7 +10,7 @@ use serde::Deserialize;
 /// Messages of several roles, and what a model is to know beside them.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Conversation {
-    messages: Value,
+    pub(super) messages: Value,
     #[serde(default)]
     tools: Value,
     #[serde(default)]

@@ -4,6 +4,7 @@
 //! Source: <https://huggingface.co/docs/transformers/chat_templating>.
 
 mod conversation;
+mod encoding;
 mod functions;
 mod json;
 mod tokens;
@@ -142,8 +143,8 @@ impl ChatTemplate {
         }
     }
 
-    /// The text of a conversation, with the special tokens spelt out: [`encode_with_special`](crate::Tokenizer::encode_with_special)
-    /// reads it.
+    /// The text of a conversation, with the special tokens spelt out, those that a message spells among them: [`encode`](Self::encode) tells
+    /// them apart.
     ///
     /// # Errors
     /// If the template refuses the conversation, such as for roles that do not alternate, or fails, or does not end.

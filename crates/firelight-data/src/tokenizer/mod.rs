@@ -19,6 +19,7 @@ mod offsets;
 mod roles;
 mod sentence_piece;
 mod special;
+mod token_bytes;
 mod unigram;
 mod vocabulary;
 mod windows;

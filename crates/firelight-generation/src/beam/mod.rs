@@ -28,6 +28,7 @@
 //!   if it is among the first `beams` of them.
 //! - Hypotheses that reach the full length finish as they are, again if among the first `beams`.
 //! - [`EarlyStopping`] says when a row that holds `beams` hypotheses ends.
+//! - With [`BeamOptions::groups`] each group of beams is a search of its own, as in transformers 4.49.
 //!
 //! It differs on purpose in two ways. A continuation of probability 0 is none, and beams that do not exist yet are none: with
 //! a vocabulary smaller than the number of beams that package fills up with copies. And one beam is a beam search too, where
@@ -44,11 +45,11 @@ use burn::tensor::{Device, Tensor};
 pub use hypotheses::Hypothesis;
 pub use options::{BeamOptions, EarlyStopping, MAX_BEAMS};
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
-use search::{Fault, Search};
+use search::{Beam, Fault, Groups};
 
 use crate::autoregressive::{prefill, step};
 use crate::sampler::host;
-use crate::{Autoregressive, DecodeState, GenerationError};
+use crate::{Autoregressive, DecodeState, GenerationError, row_indices};
 
 /// Searches the best continuations of every row of the prompt: for each row at most
 /// [`n_best`](BeamOptions::n_best) of them, best first. There are fewer only if the model gives every other continuation
@@ -105,8 +106,14 @@ pub fn beam_search<M: Autoregressive>(
     let mut histories = model.history(&prompt);
     let (mut logits, mut state) = prefill(model, prompt)?;
     histories.resize(logits.dims()[0], Vec::new());
-    let mut searches: Vec<Search> = histories.into_iter().map(|ids| Search::new(options, ids)).collect();
-    for length in 1.. {
+    let mut searches: Vec<Groups> = histories.iter().map(|ids| Groups::new(options, ids)).collect();
+    let rows = searches.iter().enumerate().flat_map(|(row, groups)| vec![row; groups.beams().count()]);
+    let rows: Vec<usize> = rows.collect();
+    if !rows.is_empty() && !rows.iter().copied().eq(0..searches.len()) {
+        logits = logits.clone().select(0, row_indices(&rows, &logits.device()));
+        state.select_rows(&rows);
+    }
+    for length in (1..).take_while(|_| !rows.is_empty()) {
         let device = logits.device();
         let branches = advance(&mut searches, logits, length)?;
         if branches.tokens.is_empty() {
@@ -114,7 +121,7 @@ pub fn beam_search<M: Autoregressive>(
         }
         logits = branches.follow(model, &mut state, &device);
     }
-    Ok(searches.into_iter().map(Search::into_best).collect())
+    Ok(searches.into_iter().map(|groups| groups.into_best(options.n_best)).collect())
 }
 
 /// The beams of all rows that go on, one after the other.
@@ -129,10 +136,10 @@ struct Branches {
 }
 
 /// Gives all hypotheses their token number `length` by the `logits` of their beams, `[R, V]`.
-fn advance(searches: &mut [Search], logits: Tensor<2>, length: usize) -> Result<Branches, GenerationError> {
+fn advance(searches: &mut [Groups], logits: Tensor<2>, length: usize) -> Result<Branches, GenerationError> {
     let [held, vocab_size] = logits.dims();
     let logits = host(logits)?;
-    let beams: Vec<usize> = searches.iter().map(|search| search.beams().len()).collect();
+    let beams: Vec<usize> = searches.iter().map(|groups| groups.beams().count()).collect();
     let mut rest = &logits[..];
     let rows = beams.iter().map(|beams| rest.split_off(..beams * vocab_size).unwrap_or_default());
     let rows: Vec<&[f32]> = rows.collect();
@@ -146,9 +153,9 @@ fn advance(searches: &mut [Search], logits: Tensor<2>, length: usize) -> Result<
     }
     let mut branches = Branches { held, ..Branches::default() };
     let mut first = 0;
-    for (search, beams) in searches.iter().zip(beams) {
-        branches.parents.extend(search.beams().iter().map(|beam| first + beam.parent()));
-        branches.tokens.extend(search.beams().iter().filter_map(|beam| beam.last()));
+    for (groups, beams) in searches.iter().zip(beams) {
+        branches.parents.extend(groups.beams().map(|beam| first + beam.parent()));
+        branches.tokens.extend(groups.beams().filter_map(Beam::last));
         first += beams;
     }
     Ok(branches)

@@ -2,9 +2,10 @@
 //! [`beam_search`](crate::beam_search).
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::processors::{LogitsProcessor, Processors};
-use crate::{GenerationError, Processing, StopReason};
+use crate::{GenerationDefaults, GenerationError, Processing, StopReason};
 
 /// The most beams: each needs a cache of its own, and no search is known to gain from hundreds.
 pub const MAX_BEAMS: usize = 1024;
@@ -27,6 +28,10 @@ pub struct BeamOptions {
     pub early_stopping: EarlyStopping,
     /// How many hypotheses of a row are returned, from 1 to `beams`. Default 1.
     pub n_best: usize,
+    /// Groups of beams that search apart and avoid one another's tokens, which divide the beams. Default 1.
+    pub groups: usize,
+    /// What a token costs for each beam of an earlier group that chose it at the same step, at least 0. Default 0, which makes all groups alike.
+    pub diversity_penalty: f64,
     /// Ids that finish a hypothesis. They are not part of the result. Default none: all have the full length.
     pub stop_tokens: Vec<u32>,
     /// Penalties, bans and forced tokens, of the logarithms of the probabilities. Default none.
@@ -65,6 +70,8 @@ impl BeamOptions {
             length_penalty: 1.0,
             early_stopping: EarlyStopping::default(),
             n_best: 1,
+            groups: 1,
+            diversity_penalty: 0.0,
             stop_tokens: Vec::new(),
             processing: Processing::default(),
         }
@@ -79,6 +86,12 @@ impl BeamOptions {
     /// Sets the exponent of the length in a score.
     pub fn with_length_penalty(mut self, length_penalty: f64) -> Self {
         self.length_penalty = length_penalty;
+        self
+    }
+
+    /// Sets the number of groups of beams, and what a token costs that an earlier group chose (diverse beam search).
+    pub fn with_groups(mut self, groups: usize, diversity_penalty: f64) -> Self {
+        (self.groups, self.diversity_penalty) = (groups, diversity_penalty);
         self
     }
 
@@ -103,6 +116,20 @@ impl BeamOptions {
     /// The processors of a beam, in the order in which they apply.
     pub fn processors(&self) -> Processors {
         self.processing.processors(self.max_new_tokens, &self.stop_tokens)
+    }
+
+    /// The same with the number of beams, the length penalty and the early stopping that a model's makers name, where they name one.
+    #[must_use]
+    pub fn with_defaults(mut self, defaults: &GenerationDefaults) -> Self {
+        self.beams = defaults.number("num_beams").map_or(self.beams, |beams| beams as usize);
+        self.length_penalty = defaults.number("length_penalty").unwrap_or(self.length_penalty);
+        self.early_stopping = match defaults.more.get("early_stopping") {
+            Some(Value::Bool(true)) => EarlyStopping::Full,
+            Some(Value::Bool(false)) => EarlyStopping::Heuristic,
+            Some(Value::String(_)) => EarlyStopping::Never,
+            _ => self.early_stopping,
+        };
+        self
     }
 
     /// Sets how many hypotheses of a row are returned.
@@ -136,8 +163,14 @@ impl BeamOptions {
             let (n_best, beams) = (self.n_best, self.beams);
             problems.push(format!("n_best is {n_best}, expected 1 or more and at most the number of beams, {beams}"));
         }
-        problems.extend(self.processing.problems());
-        if problems.is_empty() { Ok(()) } else { Err(GenerationError::InvalidOptions { problems }) }
+        if self.groups == 0 || !self.beams.is_multiple_of(self.groups) {
+            problems
+                .push(format!("groups is {}, expected a divisor of the number of beams, {}", self.groups, self.beams));
+        }
+        if !(0.0..=1e6).contains(&self.diversity_penalty) {
+            problems.push(format!("diversity_penalty is {}, expected a number from 0 to 1e6", self.diversity_penalty));
+        }
+        self.processing.validate(self.max_new_tokens, problems)
     }
 
     /// The score of `length` new tokens, the stop token counted.
@@ -151,16 +184,32 @@ impl BeamOptions {
         stop.or((length == self.max_new_tokens).then_some(StopReason::MaxNewTokens))
     }
 
-    /// How many continuations a row looks at, so that `beams` are left of them whatever ends: each beam has at most one
+    /// How many beams a group has.
+    pub(super) fn group_size(&self) -> usize {
+        self.beams / self.groups
+    }
+
+    /// How many continuations a group looks at, so that enough are left of them whatever ends: each beam has at most one
     /// continuation by each stop token.
     pub(super) fn candidates(&self) -> usize {
-        self.beams.saturating_mul(1 + self.stop_tokens.len().max(1))
+        self.group_size().saturating_mul(1 + self.stop_tokens.len().max(1))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_models_makers_name_is_taken() {
+        let of = |text: &str| BeamOptions::new(9).with_defaults(&serde_json::from_str(text).unwrap());
+        assert_eq!(of("{}"), BeamOptions::new(9));
+        let named = of(r#"{"num_beams": 6, "length_penalty": 0.5, "early_stopping": true}"#);
+        let expected = BeamOptions::new(9).with_beams(6).with_length_penalty(0.5);
+        assert_eq!(named, expected.with_early_stopping(EarlyStopping::Full));
+        assert_eq!(of(r#"{"early_stopping": "never"}"#).early_stopping, EarlyStopping::Never);
+        assert_eq!(of(r#"{"early_stopping": null, "num_beams": null}"#), BeamOptions::new(9));
+    }
 
     #[test]
     fn every_bad_field_is_listed() {

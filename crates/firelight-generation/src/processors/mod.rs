@@ -4,6 +4,7 @@
 //! [`BeamOptions::with_processor`](crate::BeamOptions::with_processor).
 
 mod bans;
+mod contrastive;
 mod dry;
 mod min_p;
 mod mirostat;
@@ -20,6 +21,7 @@ use std::cmp::Ordering;
 use std::fmt::Debug;
 
 pub use bans::{Banned, Forced, NotBefore};
+pub use contrastive::ContrastiveDecoding;
 pub use dry::Dry;
 pub use min_p::MinP;
 pub use mirostat::{Mirostat, MirostatOptions};
@@ -70,6 +72,18 @@ pub trait LogitsProcessor: Debug + Send + Sync {
         let _ = chosen;
     }
 
+    /// Whether the text may go on with a token that was chosen by the logits of the last call; where it may not, another one is chosen. For
+    /// what is too costly to ask of every token. Default: it may.
+    fn admits(&mut self, chosen: u32) -> bool {
+        let _ = chosen;
+        true
+    }
+
+    /// Whether nothing may follow what was accepted: the text ends. Default: it goes on.
+    fn is_complete(&self) -> bool {
+        false
+    }
+
     /// A copy, with what it knows of the row: beams branch.
     fn boxed(&self) -> Box<dyn LogitsProcessor>;
 }
@@ -97,6 +111,17 @@ impl<'a> History<'a> {
     pub fn with_draw(mut self, seed: u64, row: usize, step: usize) -> Self {
         self.draw = Draw { seed, row, step };
         self
+    }
+
+    /// The same row with more new tokens: `ids` begins with those of this history.
+    pub(crate) fn after<'b>(&self, ids: &'b [u32]) -> History<'b> {
+        let step = self.draw.step + ids.len() - self.ids.len();
+        History { ids, prompt: self.prompt, draw: Draw { step, ..self.draw } }
+    }
+
+    /// Where its next token is drawn.
+    pub(crate) fn draw(&self) -> Draw {
+        self.draw
     }
 
     /// All ids, the prompt included, in front of the one that is chosen. Of a model with an encoder it is the target alone.
@@ -133,6 +158,16 @@ impl Processors {
     /// [`LogitsProcessor::process`] of each.
     pub fn process(&mut self, history: &History<'_>, logits: &mut [f64]) {
         self.0.iter_mut().for_each(|processor| processor.process(history, logits));
+    }
+
+    /// [`LogitsProcessor::admits`] of all.
+    pub fn admits(&mut self, chosen: u32) -> bool {
+        self.0.iter_mut().all(|processor| processor.admits(chosen))
+    }
+
+    /// [`LogitsProcessor::is_complete`] of any.
+    pub fn is_complete(&self) -> bool {
+        self.0.iter().any(|processor| processor.is_complete())
     }
 
     /// [`LogitsProcessor::accept`] of each.

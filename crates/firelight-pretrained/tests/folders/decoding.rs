@@ -6,20 +6,22 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_generation::{
-    Autoregressive, BeamOptions, EarlyStopping, GenerationDefaults, GenerationOptions, History, Processing,
-    WithVocabulary, beam_search, generate,
+    Autoregressive, BeamOptions, ContrastiveOptions, EarlyStopping, GenerationDefaults, GenerationOptions, History,
+    Processing, WithVocabulary, beam_search, contrastive_search, generate,
 };
 use firelight_kernels::assert_close;
+use firelight_language::LanguageModel;
 use firelight_pretrained::{AutoModel, PublishedModel};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 #[derive(Deserialize)]
 struct Golden {
-    processed: Processed,
-    length: usize,
+    processed: Option<Processed>,
     end: u32,
     models: Vec<Model>,
+    #[serde(default)]
+    families: Vec<Model>,
 }
 
 #[derive(Deserialize)]
@@ -41,6 +43,7 @@ struct Processor {
 struct Model {
     folder: String,
     inputs: Vec<Vec<u32>>,
+    length: usize,
     cases: Vec<Case>,
 }
 
@@ -50,8 +53,8 @@ struct Case {
     rows: Vec<Vec<Vec<u32>>>,
 }
 
-fn golden() -> Golden {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/decoding.json");
+fn golden(name: &str) -> Golden {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(name);
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
@@ -71,7 +74,7 @@ fn options(name: &str, value: &Value) -> GenerationOptions {
 
 #[test]
 fn processors_leave_what_those_of_transformers_leave() {
-    let Processed { logits, history, prompt, cases } = golden().processed;
+    let Processed { logits, history, prompt, cases } = golden("decoding.json").processed.unwrap();
     assert_eq!(cases.len(), 15);
     for Processor { name, value, logits: expected } in cases {
         let mut found: Vec<f64> = logits.iter().map(|logit| logit.unwrap()).collect();
@@ -114,13 +117,17 @@ fn beams(options: &Map<String, Value>, length: usize) -> BeamOptions {
         .with_n_best(number("num_return_sequences", 1))
         .with_length_penalty(options.get("length_penalty").and_then(Value::as_f64).unwrap_or(1.0))
         .with_early_stopping(early)
+        .with_groups(
+            number("num_beam_groups", 1),
+            options.get("diversity_penalty").and_then(Value::as_f64).unwrap_or(0.0),
+        )
 }
 
 /// The new ids of every row, best first.
 fn decoded<M: Autoregressive<Prompt = Vec<Vec<u32>>>>(
     model: &M,
     case: &Case,
-    golden: &Golden,
+    (length, end): (usize, u32),
     rows: &[Vec<u32>],
 ) -> Vec<Vec<Vec<u32>>> {
     let (options, size) = (&case.options, usize::MAX);
@@ -128,34 +135,73 @@ fn decoded<M: Autoregressive<Prompt = Vec<Vec<u32>>>>(
     let model = WithVocabulary::new(model, size).with_defaults(&defaults);
     let (rows, processing) = (rows.to_vec(), processing(options));
     if options.contains_key("num_beams") {
-        let options = beams(options, golden.length).with_stop_tokens([golden.end]).with_processing(processing);
+        let options = beams(options, length).with_stop_tokens([end]).with_processing(processing);
         let found = beam_search(&model, rows, &options).unwrap();
         return found.into_iter().map(|row| row.into_iter().map(|found| found.ids).collect()).collect();
     }
-    let options = GenerationOptions::new(golden.length).greedy().with_stop_tokens([golden.end]);
+    let options = GenerationOptions::new(length).greedy().with_stop_tokens([end]);
     let found = generate(&model, rows, &options.with_processing(processing), |_| ControlFlow::Continue(())).unwrap();
     found.into_iter().map(|row| vec![row.ids]).collect()
 }
 
-#[test]
-fn tiny_models_write_what_they_write_in_transformers() {
-    let golden = golden();
-    let device = Device::default();
-    assert_eq!(golden.models.len(), 3);
-    for Model { folder, inputs, cases } in &golden.models {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/pretrained").join(folder);
-        let model = PublishedModel::open(path).unwrap().load(&device).unwrap();
-        assert_eq!(cases.len(), 17);
-        for case in cases {
-            // Together and alone.
-            for rows in [inputs.clone(), inputs[1..].to_vec()] {
-                let found = match &model {
-                    AutoModel::Language(model) => decoded(model, case, &golden, &rows),
-                    AutoModel::Seq2Seq(model) => decoded(model, case, &golden, &rows),
-                    other => panic!("{other:?}"),
-                };
-                assert_eq!(found, case.rows[inputs.len() - rows.len()..], "{folder} {:?}", case.options);
-            }
+/// The same of a contrastive search, row by row.
+fn contrasted(
+    model: &LanguageModel,
+    case: &Case,
+    (length, end): (usize, u32),
+    rows: &[Vec<u32>],
+) -> Vec<Vec<Vec<u32>>> {
+    let alpha = case.options["penalty_alpha"].as_f64().unwrap();
+    let options = ContrastiveOptions::new(length)
+        .with_contrast(case.options["top_k"].as_u64().unwrap() as usize, alpha)
+        .with_stop_tokens([end])
+        .with_processing(processing(&case.options));
+    rows.iter().map(|row| vec![contrastive_search(model, vec![row.clone()], &options).unwrap().ids]).collect()
+}
+
+fn open(folder: &str) -> AutoModel {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/pretrained").join(folder);
+    PublishedModel::open(path).unwrap().load(&Device::default()).unwrap()
+}
+
+/// Each case, with all rows together and with the last alone.
+fn check(Model { folder, inputs, length, cases }: &Model, end: u32) {
+    let (model, limits) = (open(folder), (*length, end));
+    for case in cases {
+        for rows in [inputs.clone(), inputs[1..].to_vec()] {
+            let found = match &model {
+                AutoModel::Language(model) if case.options.contains_key("penalty_alpha") => {
+                    contrasted(model, case, limits, &rows)
+                }
+                AutoModel::Language(model) => decoded(model, case, limits, &rows),
+                AutoModel::Seq2Seq(model) => decoded(model, case, limits, &rows),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(found, case.rows[inputs.len() - rows.len()..], "{folder} {:?}", case.options);
         }
     }
+}
+
+#[test]
+fn tiny_models_write_what_they_write_in_transformers() {
+    let golden = golden("decoding.json");
+    assert_eq!(golden.models.iter().map(|model| model.cases.len()).collect::<Vec<_>>(), [17; 3]);
+    golden.models.iter().for_each(|model| check(model, golden.end));
+}
+
+#[test]
+fn every_family_writes_with_beams_bans_and_forced_tokens_what_it_writes_in_transformers() {
+    let golden = golden("decoding.json");
+    assert_eq!(golden.families.len(), 32);
+    for model in &golden.families {
+        assert!(model.cases.len() >= 3 && model.length == 8, "{}", model.folder);
+        check(model, golden.end);
+    }
+}
+
+#[test]
+fn groups_of_beams_and_contrastive_search_write_what_they_wrote_in_transformers() {
+    let golden = golden("older_decoding.json");
+    assert_eq!(golden.models.iter().map(|model| model.cases.len()).collect::<Vec<_>>(), [6, 6, 3]);
+    golden.models.iter().for_each(|model| check(model, golden.end));
 }

@@ -12,7 +12,7 @@ use super::{SAMPLES, Shown};
 
 impl Shown for Seq2Seq {
     const SHOWS: &'static str = "predictions for validation sources";
-    const COMMANDS: &'static [&'static str] = &["translate"];
+    const COMMANDS: &'static [&'static str] = &["translate", "score"];
     const WRITES: bool = true;
 
     fn next(folder: &str) -> String {

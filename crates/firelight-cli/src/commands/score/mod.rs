@@ -1,0 +1,188 @@
+//! `firelight score`: how probable given texts are to a model, token by token: texts of a language model, or targets after their sources.
+
+mod scorer;
+mod table;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use firelight::generation::TextScore;
+use firelight::seq2seq;
+use firelight::storage::TaskError;
+use serde_json::Value;
+
+use super::texts::{Texts, standard_input, whole_file};
+use super::trained_model::TrainedModel;
+use crate::failure::Mistake;
+use crate::output;
+use scorer::Scorer;
+
+const EXAMPLES: &str = "\
+Examples:
+  firelight score runs/stories-1 --text \"Once upon a time\" --top 3
+  firelight score openai-community/gpt2 --file chapter.txt --stride 256
+  firelight score runs/stories-1 --file sentences.txt --per-line --json > scores.jsonl
+  firelight score runs/dates-1 --source \"3rd of March 1997\" --text 1997-03-03
+  firelight score runs/dates-1 --file pairs.tsv
+
+A language model reads a text, a file or the standard input as one text, without the line feed at its end, or with --per-line \
+every line as one. A translator scores the target --text after its --source, or lines of a source, a tab and its target.
+
+A text longer than the context C of a language model is read in windows of C tokens that begin every S tokens (--stride). Each token is \
+scored once, after all tokens before it or at least C - S of them.
+
+A line that cannot be scored gives an empty line and a message; the others are scored, and the exit code is 2.";
+
+/// Print how probable given texts are to a language model or a translator; by default the standard input
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Score {
+    #[command(flatten)]
+    model: TrainedModel,
+    /// File of one text, of a text per line with --per-line, or of a source, a tab and its target per line
+    #[arg(long, value_name = "FILE", conflicts_with = "text")]
+    file: Option<PathBuf>,
+    /// Text to score; of a translator the target
+    #[arg(long, value_name = "TEXT")]
+    text: Option<String>,
+    /// For translators: the source of --text
+    #[arg(long, value_name = "TEXT", requires = "text")]
+    source: Option<String>,
+    /// Score every line by itself
+    #[arg(long, conflicts_with = "text")]
+    per_line: bool,
+    /// For language models: tokens between the beginnings of two windows, by default half the context
+    #[arg(long, value_name = "N")]
+    stride: Option<usize>,
+    /// Print every token with its rank and the N most probable tokens in its place
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    top: usize,
+    /// Print every token with its log-probability
+    #[arg(long)]
+    tokens: bool,
+    /// Print one line of JSON for each text, with all of its tokens
+    #[arg(long)]
+    json: bool,
+}
+
+/// How many texts were read, and how many of them could not be scored.
+#[derive(Default)]
+struct Tally {
+    texts: usize,
+    failed: usize,
+}
+
+impl Score {
+    pub(crate) fn run(self) -> Result<()> {
+        self.model.is_for("score")?;
+        let is_translator = self.model.task()?.as_deref() == Some(seq2seq::TASK);
+        self.refuse_what_does_not_fit(is_translator)?;
+        if self.reads_lines(is_translator) {
+            let texts = Texts::new(None, self.file.as_deref())?;
+            return self.lines(&self.scorer(is_translator)?, texts);
+        }
+        let text = self.whole_text()?;
+        let scorer = self.scorer(is_translator)?;
+        let found = scorer.score(&text)?;
+        Ok(output::print(&self.shown(&scorer, &text, &found))?)
+    }
+
+    fn refuse_what_does_not_fit(&self, is_translator: bool) -> Result<()> {
+        let refuse = |is_fine: bool, problem: &str| {
+            ensure!(is_fine, Mistake(problem.to_string()));
+            Ok(())
+        };
+        refuse(is_translator || self.source.is_none(), "--source is for translators: leave it out")?;
+        refuse(!is_translator || self.stride.is_none(), "--stride is for language models: leave it out")?;
+        let has_source = self.text.is_none() || self.source.is_some();
+        let missing = "--text is a target of this model: give what it is a translation of with --source";
+        refuse(!is_translator || has_source, missing)
+    }
+
+    fn reads_lines(&self, is_translator: bool) -> bool {
+        self.text.is_none() && (self.per_line || is_translator)
+    }
+
+    fn whole_text(&self) -> Result<String> {
+        match (&self.text, &self.file) {
+            (Some(text), _) => Ok(text.clone()),
+            (None, Some(file)) => whole_file(file),
+            (None, None) => standard_input("the text"),
+        }
+    }
+
+    fn scorer(&self, is_translator: bool) -> Result<Scorer> {
+        match is_translator {
+            true => Scorer::translator(&self.model, self.source.clone(), self.top),
+            false => Scorer::language(&self.model, self.stride, self.top),
+        }
+    }
+
+    /// An answer for each line.
+    fn lines(&self, scorer: &Scorer, mut texts: Texts) -> Result<()> {
+        let mut tally = Tally::default();
+        while let Some((before, lines)) = texts.next_lines()? {
+            for (number, line) in (before + 1..).zip(&lines) {
+                let found = scorer.score_line(number, line);
+                tally.texts += 1;
+                tally.failed += usize::from(found.is_err());
+                output::print(&self.shown_line(scorer, line, found)?)?;
+            }
+        }
+        let Tally { texts, failed } = tally;
+        ensure!(failed == 0, Mistake(format!("{failed} of {texts} lines could not be scored, see above")));
+        Ok(())
+    }
+
+    /// The answer to a line, or an empty one with a message where the line is to blame.
+    fn shown_line(&self, scorer: &Scorer, line: &str, found: Result<TextScore, TaskError>) -> Result<String> {
+        let error = match found {
+            Ok(found) => return Ok(self.shown(scorer, line, &found)),
+            Err(error) if !error.is_user_error() => return Err(error.into()),
+            Err(error) => error.to_string(),
+        };
+        output::note(format_args!("error: {error}"));
+        let mut object = scorer.names(line);
+        object["error"] = error.into();
+        Ok(if self.json { format!("{object}\n") } else { "\n".to_string() })
+    }
+
+    fn shown(&self, scorer: &Scorer, text: &str, found: &TextScore) -> String {
+        if self.json {
+            return format!("{}\n", to_json(scorer, text, found));
+        }
+        let tokens = if self.tokens || self.top > 0 { table::of(scorer, found) } else { String::new() };
+        format!("{tokens}{}\n", summary(scorer, found))
+    }
+}
+
+/// What is said of a whole text, in one line.
+fn summary(scorer: &Scorer, found: &TextScore) -> String {
+    let protocol = match scorer.protocol() {
+        Some((context, stride)) => format!(" (context {context}, stride {stride})"),
+        None => String::new(),
+    };
+    format!(
+        "tokens {}, log-probability {:.4}, mean {:.4}, perplexity {:.3}, bits per byte {:.4}{protocol}",
+        found.count(),
+        found.log_probability(),
+        found.mean(),
+        found.perplexity(),
+        found.bits_per_byte()
+    )
+}
+
+fn to_json(scorer: &Scorer, text: &str, found: &TextScore) -> Value {
+    let mut object = scorer.names(text);
+    object["tokens"] = found.tokens.iter().map(|token| scorer.token_to_json(token)).collect();
+    object["scored"] = found.count().into();
+    object["log_probability"] = found.log_probability().into();
+    object["mean"] = found.mean().into();
+    object["perplexity"] = found.perplexity().into();
+    object["bits_per_byte"] = found.bits_per_byte().into();
+    if let Some((context, stride)) = scorer.protocol() {
+        object["context"] = context.into();
+        object["stride"] = stride.into();
+    }
+    object
+}

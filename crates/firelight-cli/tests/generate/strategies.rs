@@ -1,0 +1,128 @@
+//! Beams, guesses, several prompts, constraints and log-probabilities.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::USER;
+use crate::support::{Model, firelight, generate, model, text};
+
+/// The arguments with another limit, where `more` begins with one.
+fn arguments(more: &[&str]) -> Vec<String> {
+    match more {
+        ["--max-new-tokens", limit, more @ ..] => {
+            let limited = |arg: String| if arg == "30" { limit.to_string() } else { arg };
+            generate(&model().dir, more).into_iter().map(limited).collect()
+        }
+        more => generate(&model().dir, more),
+    }
+}
+
+fn written(more: &[&str]) -> String {
+    firelight(arguments(more)).succeeds().stdout
+}
+
+fn lines(more: &[&str]) -> Vec<Value> {
+    written(&[more, &["--json"]].concat()).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn refused(more: &[&str], expected: &[&str]) {
+    firelight(arguments(more)).fails(USER, expected);
+}
+
+#[test]
+fn beams_find_texts_with_falling_scores() {
+    assert_eq!(written(&["--beams", "1"]), written(&["--greedy"]));
+    let found = lines(&["--beams", "4", "--n-best", "3", "--length-penalty", "0"]);
+    let scores: Vec<f64> = found.iter().map(|line| line["score"].as_f64().unwrap()).collect();
+    assert!(scores.len() == 3 && scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
+    let groups = lines(&["--beams", "4", "--n-best", "4", "--beam-groups", "4", "--diversity-penalty", "50"]);
+    let firsts: std::collections::BTreeSet<String> =
+        groups.iter().map(|line| line["text"].as_str().unwrap().chars().take(1).collect()).collect();
+    assert_eq!(firsts.len(), 4, "groups avoid one another's tokens: {groups:?}");
+    refused(&["--beams", "3", "--temperature", "2"], &["--temperature is not for a search: leave it out, or --beams"]);
+    refused(&["--n-best", "2"], &["--n-best is for a search: give --beams, too"]);
+    refused(&["--beams", "3", "--beam-groups", "2"], &["groups is 2, expected a divisor of the number of beams, 3"]);
+    refused(&["--beams", "3", "--early-stopping", "soon"], &["expected full, heuristic or never"]);
+}
+
+#[test]
+fn guesses_change_no_text() {
+    let drawn = ["--temperature", "1", "--seed", "4"];
+    let plain = written(&drawn);
+    assert_eq!(written(&[&drawn[..], &["--prompt-lookup"]].concat()), plain);
+    let draft = text(&model().dir);
+    assert_eq!(written(&[&drawn[..], &["--draft", &draft, "--draft-tokens", "3"]].concat()), plain);
+    refused(&["--draft", &draft, "--prompt-lookup"], &["--prompt-lookup"]);
+    refused(&["--draft", &draft, "--num-samples", "2"], &["--num-samples"]);
+    refused(&["--draft", "no/such/model"], &["no/such/model"]);
+}
+
+#[test]
+fn several_prompts_are_continued_as_they_are_alone() {
+    let scratch = Model::scratch();
+    let file = scratch.path().join("prompts.txt");
+    fs::write(&file, "The fox\nThe\n\nThe f\u{e6}x\nT\n").unwrap();
+    let run = text(&model().dir);
+    let ask = |more: &[&str]| {
+        let common = ["generate", &run, "--max-new-tokens", "4", "--temperature", "1"];
+        firelight(common.iter().chain(more).map(|arg| arg.to_string()).collect::<Vec<_>>())
+    };
+    let finished = ask(&["--batch-file", &text(&file)]);
+    let found = finished.stdout.clone();
+    let told =
+        ["error: line 3: the prompt is empty", "error: line 4: ", "2 of 5 prompts could not be continued, see above"];
+    finished.fails(USER, &told);
+    let alone = |prompt: &str| ask(&["--prompt", prompt]).succeeds().stdout;
+    assert_eq!(found, [alone("The fox"), alone("The"), "\n\n".into(), alone("T")].concat());
+    let whole = scratch.path().join("prompt.txt");
+    fs::write(&whole, "The fox\n").unwrap();
+    assert_eq!(ask(&["--prompt-file", &text(&whole)]).succeeds().stdout, alone("The fox"));
+    assert_eq!(format!("The fox{}", ask(&["--prompt", "The fox", "--echo=false"]).succeeds().stdout), alone("The fox"));
+}
+
+#[test]
+fn log_probabilities_are_those_of_score() {
+    let found = lines(&["--max-new-tokens", "1", "--temperature", "1", "--logprobs", "2"]).remove(0);
+    let token = &found["logprobs"][0];
+    assert_eq!((token["token"].as_str(), token["top"].as_array().unwrap().len()), (found["text"].as_str(), 2));
+    let whole = format!("The fox{}", found["text"].as_str().unwrap());
+    let scored = firelight(["score", &text(&model().dir), "--text", &whole, "--json"]).succeeds().stdout;
+    let scored: Value = serde_json::from_str(&scored).unwrap();
+    let last = scored["tokens"].as_array().unwrap().last().unwrap()["log_probability"].as_f64().unwrap();
+    assert!((token["logprob"].as_f64().unwrap() - last).abs() < 1e-4, "{token} {last}");
+    refused(&["--logprobs", "2"], &["--json"]);
+    let best = lines(&["--temperature", "2", "--best-of", "5"]).remove(0);
+    let samples = lines(&["--temperature", "2", "--num-samples", "5"]);
+    assert!(samples.iter().any(|sample| sample["text"] == best["text"]));
+}
+
+#[test]
+fn constrained_texts_satisfy_their_constraint_at_every_limit() {
+    for limit in ["3", "4", "7", "20"] {
+        for how in [&["--greedy"][..], &["--temperature", "3"], &["--beams", "3"]] {
+            let more = [&["--max-new-tokens", limit, "--regex", "(fox|hen)( sat)*"], how].concat();
+            let found = written(&more);
+            let rest =
+                found.trim_end_matches('\n').strip_prefix("fox").or(found.trim_end_matches('\n').strip_prefix("hen"));
+            assert!(rest.is_some_and(|rest| rest.replace(" sat", "").is_empty()), "{found}");
+        }
+    }
+    let found = lines(&["--regex", "fox|hen"]).remove(0);
+    assert_eq!((&found["stopped"], found["tokens"].as_u64()), (&"complete".into(), Some(3)));
+    let short =
+        "the regular expression `fox sat` needs at least 7 tokens, but max_new_tokens is 3; give max_new_tokens = 7";
+    refused(&["--max-new-tokens", "3", "--regex", "fox sat"], &[short]);
+    refused(&["--regex", "(fox"], &["the regular expression `(fox` cannot be followed"]);
+    let scratch = Model::scratch();
+    let schema = scratch.path().join("schema.json");
+    fs::write(&schema, r#"{"type": "object"}"#).unwrap();
+    refused(&["--json-schema", &text(&schema)], &["the tokenizer has no token for '{', which the JSON schema needs"]);
+    fs::write(&schema, "{").unwrap();
+    refused(&["--json-schema", &text(&schema)], &["schema.json` is no JSON: EOF"]);
+    refused(&["--json-schema", "no.json"], &["no.json"]);
+    let grammar = scratch.path().join("pairs.lark");
+    fs::write(&grammar, "start: \"fox\" (\" \" start)?\n").unwrap();
+    let found = written(&["--max-new-tokens", "12", "--grammar", &text(&grammar), "--temperature", "2"]);
+    assert!(found.trim_end().split(' ').all(|word| word == "fox"), "{found}");
+}

@@ -1,0 +1,153 @@
+//! A constraint that was read and found to be one that the tokenizer can satisfy.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use firelight_data::Tokenizer;
+use firelight_storage::{InputError, shortened};
+use llguidance::api::TopLevelGrammar;
+use llguidance::{JsonCompileOptions, Matcher, ParserFactory};
+use serde_json::{Value, json};
+
+use super::closing::Search;
+use super::refusal;
+use super::vocabulary::Vocabulary;
+
+/// Bytes behind which no end of a text is looked for.
+const LONGEST_CLOSING: usize = 1 << 15;
+
+/// Continuations that are tried for the shortest text.
+const TRIALS: usize = 4000;
+
+/// What the user gave.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    Regex(String),
+    Schema(Value),
+    Lark(String),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Regex(pattern) => write!(f, "the regular expression `{}`", shortened(pattern)),
+            Self::Schema(_) => f.write_str("the JSON schema"),
+            Self::Lark(_) => f.write_str("the grammar"),
+        }
+    }
+}
+
+impl Source {
+    /// The parser at the beginning of a text, or what llguidance says.
+    fn matcher(&self, vocabulary: &Vocabulary) -> Result<Matcher, String> {
+        let parser = ParserFactory::new_simple(&vocabulary.env).and_then(|mut factory| {
+            factory.quiet().limits_mut().verbose_errors = false;
+            factory.create_parser(self.grammar())
+        });
+        let matcher = Matcher::new(parser);
+        matcher.get_error().map_or(Ok(matcher), Err)
+    }
+
+    fn grammar(&self) -> TopLevelGrammar {
+        match self {
+            // A pair of slashes is a comment in Lark.
+            Self::Regex(pattern) if pattern.is_empty() => TopLevelGrammar::from_regex("(?:)"),
+            Self::Regex(pattern) => TopLevelGrammar::from_regex(pattern),
+            Self::Schema(schema) => TopLevelGrammar::from_json_schema(on_one_line(schema)),
+            Self::Lark(grammar) => TopLevelGrammar::from_lark(grammar.clone()),
+        }
+    }
+}
+
+/// A schema whose texts have no white space but one space behind commas and colons: a model could go on with white space for ever.
+fn on_one_line(schema: &Value) -> Value {
+    let mut schema = match schema {
+        Value::Object(_) => schema.clone(),
+        Value::Bool(true) => json!({}),
+        other => json!({"allOf": [other]}),
+    };
+    let options = JsonCompileOptions {
+        item_separator: ", ?".into(),
+        key_separator: ": ?".into(),
+        whitespace_flexible: false,
+        ..JsonCompileOptions::default()
+    };
+    options.apply_to(&mut schema);
+    schema
+}
+
+/// See [`Constraint`](super::Constraint).
+pub(super) struct Compiled {
+    source: Source,
+    vocabulary: Vocabulary,
+    /// At the beginning of a text.
+    matcher: Matcher,
+    /// The shortest text that was found.
+    closing: Vec<u8>,
+    /// The same as `matcher`, of bytes instead of tokens; made when somebody asks for it.
+    of_bytes: OnceLock<Option<(Vocabulary, Matcher)>>,
+}
+
+impl Compiled {
+    pub(super) fn new(source: Source, tokenizer: &Tokenizer) -> Result<Self, InputError> {
+        let vocabulary = Vocabulary::of(tokenizer)?;
+        let mut matcher = source.matcher(&vocabulary).map_err(|reason| refusal::of_message(&source, &reason))?;
+        match shortest(&mut matcher, &vocabulary) {
+            Some(closing) => Ok(Self { source, vocabulary, matcher, closing, of_bytes: OnceLock::new() }),
+            None => Err(Self::unwritable(&source, &vocabulary)),
+        }
+    }
+
+    /// Why the tokenizer writes no text that satisfies it.
+    fn unwritable(source: &Source, vocabulary: &Vocabulary) -> InputError {
+        let bytes = Vocabulary::bytes();
+        let text = source.matcher(&bytes).ok().and_then(|mut matcher| shortest(&mut matcher, &bytes));
+        let missing = text.and_then(|text| vocabulary.missing(&String::from_utf8_lossy(&text)));
+        refusal::of_text(source, missing)
+    }
+
+    pub(super) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    pub(super) fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+
+    pub(super) fn closing(&self) -> &[u8] {
+        &self.closing
+    }
+
+    /// A parser of its own at the beginning of a text.
+    pub(super) fn matcher(&self) -> Matcher {
+        self.matcher.deep_clone()
+    }
+
+    pub(super) fn needs(&self) -> usize {
+        self.vocabulary.tokens(&self.closing).map_or(0, |tokens| tokens.len())
+    }
+
+    pub(super) fn accepts(&self, text: &str) -> bool {
+        let of_bytes = || {
+            let bytes = Vocabulary::bytes();
+            self.source.matcher(&bytes).ok().map(|matcher| (bytes, matcher))
+        };
+        let Some((vocabulary, matcher)) = self.of_bytes.get_or_init(of_bytes) else { return false };
+        Search { matcher: &mut matcher.deep_clone(), vocabulary }.completes(text.as_bytes())
+    }
+}
+
+impl fmt::Debug for Compiled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compiled").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+/// The text of the fewest tokens that was found.
+fn shortest(matcher: &mut Matcher, vocabulary: &Vocabulary) -> Option<Vec<u8>> {
+    let mut search = Search { matcher, vocabulary };
+    let straight = search.straight(LONGEST_CLOSING);
+    let most =
+        straight.as_ref().and_then(|text| vocabulary.tokens(text)).map_or(LONGEST_CLOSING, |tokens| tokens.len());
+    search.wide(TRIALS, most.saturating_sub(1)).or(straight)
+}

@@ -1,0 +1,148 @@
+//! Texts that satisfy a regular expression, a JSON schema or a grammar, whatever the model would like to write.
+//!
+//! ```text
+//! regex, schema, grammar -compile-> Constraint -processor-> hides tokens that no such text goes on with
+//! Tokenizer -token_bytes-> Vocabulary --^                     `-> closing: bytes that complete the text, kept within the tokens left
+//! ```
+//!
+//! The grammar itself is the business of the `llguidance` crate: which tokens may follow, by an Earley parser over a lexer of derivatives
+//! (<https://github.com/guidance-ai/llguidance>). Ours is what stands around it: the bytes of a tokenizer's ids, the end of a text by stop token
+//! or by the limit of its length, errors, and a copy for each beam.
+
+mod closing;
+mod compiled;
+mod processor;
+mod refusal;
+#[cfg(test)]
+mod schemas;
+#[cfg(test)]
+mod tests;
+mod vocabulary;
+
+use std::sync::Arc;
+
+use firelight_data::Tokenizer;
+use firelight_storage::InputError;
+use serde_json::Value;
+
+use crate::GenerationError;
+use compiled::{Compiled, Source};
+pub(crate) use processor::Constrained;
+
+/// What a text has to satisfy, compiled for one tokenizer. Cheap to clone.
+///
+/// ```
+/// use firelight_data::{Tokenizer, TokenizerConfig};
+/// use firelight_generation::Constraint;
+///
+/// let tokenizer = Tokenizer::train(&TokenizerConfig::Byte, "").unwrap();
+/// let date = Constraint::regex("[0-9]{4}-[0-9]{2}", &tokenizer).unwrap();
+/// assert!(date.accepts("2024-05") && !date.accepts("2024-5"));
+/// assert!(date.check(6).unwrap_err().to_string().contains("needs at least 7 tokens"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Constraint(Arc<Compiled>);
+
+impl Constraint {
+    /// A regular expression of the whole text, in the syntax of the `regex` crate without anchors, look-around and back-references.
+    ///
+    /// The tokens of some tokenizers begin with the space in front of a word; ` ?` at the beginning of an expression lets a text begin with it.
+    ///
+    /// # Errors
+    /// Fails if it is no regular expression, or if the tokenizer cannot write a text that matches.
+    pub fn regex(pattern: &str, tokenizer: &Tokenizer) -> Result<Self, GenerationError> {
+        Self::of(Source::Regex(pattern.into()), tokenizer)
+    }
+
+    /// A JSON text that is valid by a schema. It is written on one line, with at most one space behind each comma and colon, and with properties
+    /// in the order of the schema.
+    ///
+    /// ```
+    /// use firelight_data::{Tokenizer, TokenizerConfig};
+    /// use firelight_generation::Constraint;
+    ///
+    /// let tokenizer = Tokenizer::train(&TokenizerConfig::Byte, "").unwrap();
+    /// let schema = serde_json::json!({
+    ///     "type": "object", "required": ["age"], "properties": {"age": {"type": "integer", "minimum": 0}}, "additionalProperties": false,
+    /// });
+    /// let person = Constraint::json_schema(&schema, &tokenizer).unwrap();
+    /// assert!(person.accepts("{\"age\": 7}") && !person.accepts("{\"age\":-7}") && !person.accepts("{}"));
+    ///
+    /// let nobody = Constraint::json_schema(&false.into(), &tokenizer).unwrap_err();
+    /// assert!(nobody.to_string().starts_with("no JSON satisfies the schema"));
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if it is no schema, if it holds a keyword that is not known here, if nothing satisfies it, or if the tokenizer cannot write what
+    /// satisfies it.
+    pub fn json_schema(schema: &Value, tokenizer: &Tokenizer) -> Result<Self, GenerationError> {
+        Self::of(Source::Schema(schema.clone()), tokenizer)
+    }
+
+    /// A context-free grammar in llguidance's variant of Lark's syntax, of which `start` is the whole text
+    /// (<https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md>).
+    ///
+    /// ```
+    /// use firelight_data::{Tokenizer, TokenizerConfig};
+    /// use firelight_generation::Constraint;
+    ///
+    /// let tokenizer = Tokenizer::train(&TokenizerConfig::Byte, "").unwrap();
+    /// let brackets = Constraint::lark(r#"start: "(" start? ")""#, &tokenizer).unwrap();
+    /// assert!(brackets.accepts("((()))") && !brackets.accepts("(()"));
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if it is no grammar, or if the tokenizer cannot write a text of it.
+    pub fn lark(grammar: &str, tokenizer: &Tokenizer) -> Result<Self, GenerationError> {
+        Self::of(Source::Lark(grammar.into()), tokenizer)
+    }
+
+    fn of(source: Source, tokenizer: &Tokenizer) -> Result<Self, GenerationError> {
+        Ok(Self(Arc::new(Compiled::new(source, tokenizer)?)))
+    }
+
+    /// Whether a whole text satisfies it.
+    pub fn accepts(&self, text: &str) -> bool {
+        self.0.accepts(text)
+    }
+
+    /// The tokens of the shortest text that was found to satisfy it.
+    pub fn needs(&self) -> usize {
+        self.0.needs()
+    }
+
+    /// The shortest text that was found.
+    #[cfg(test)]
+    fn closing(&self) -> String {
+        String::from_utf8_lossy(self.0.closing()).into_owned()
+    }
+
+    /// Makes sure that a text of so many tokens can satisfy it.
+    ///
+    /// # Errors
+    /// Fails if no text was found that is short enough.
+    pub fn check(&self, max_new_tokens: usize) -> Result<(), GenerationError> {
+        match self.needs() {
+            needs if needs <= max_new_tokens => Ok(()),
+            needs => {
+                let problem = format!(
+                    "{} needs at least {needs} tokens, but max_new_tokens is {max_new_tokens}",
+                    self.0.source()
+                );
+                Err(InputError::new(problem).advise(format!("give max_new_tokens = {needs} or more")).into())
+            }
+        }
+    }
+
+    /// The processor of a row whose text has at most so many tokens and ends with one of the stop tokens.
+    pub(crate) fn processor(&self, max_new_tokens: usize, stop_tokens: &[u32]) -> Constrained {
+        Constrained::new(self.0.clone(), max_new_tokens, stop_tokens)
+    }
+}
+
+/// Equal are those that were cloned from one another.
+impl PartialEq for Constraint {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}

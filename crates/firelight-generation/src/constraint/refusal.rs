@@ -1,0 +1,46 @@
+//! What llguidance says of a constraint, in one line of ours.
+
+use firelight_storage::{InputError, shortened_reason};
+
+use super::compiled::Source;
+
+/// What llguidance puts in front of the reason why nothing satisfies a schema.
+const UNSATISFIABLE: &str = "Unsatisfiable schema: ";
+
+/// A constraint that is not understood, or that nothing satisfies.
+pub(super) fn of_message(source: &Source, message: &str) -> InputError {
+    let reason = shortened_reason(reason(message));
+    if let (Source::Schema(_), Some((_, reason))) = (source, reason.split_once(UNSATISFIABLE)) {
+        return InputError::new(format!("no JSON satisfies the schema: {reason}")).advise("relax it");
+    }
+    let advice = match source {
+        Source::Regex(_) => "give one of the `regex` crate's, without anchors and look-around",
+        Source::Schema(_) => "give one without it",
+        Source::Lark(_) => "give one in llguidance's variant of Lark",
+    };
+    InputError::new(format!("{source} cannot be followed: {reason}")).advise(advice)
+}
+
+/// The line that tells most: why nothing satisfies a schema, what is wrong with a regular expression, or else the first. What is told of options
+/// and features of the crate is left out.
+fn reason(message: &str) -> &str {
+    let lines = || message.lines().map(str::trim).filter(|line| !line.is_empty());
+    let unsatisfiable = lines().find(|line| line.contains(UNSATISFIABLE));
+    let line = unsatisfiable.or_else(|| lines().find_map(|line| line.strip_prefix("error: ")));
+    let line = line.or_else(|| lines().next()).unwrap_or(message);
+    [". Enable ", " without 'referencing'"].iter().fold(line, |line, rest| line.split(rest).next().unwrap_or(line))
+}
+
+/// A constraint that the tokenizer cannot satisfy, for want of a character if it is known which.
+pub(super) fn of_text(source: &Source, missing: Option<char>) -> InputError {
+    match missing {
+        Some(character) => {
+            let problem = format!("the tokenizer has no token for {character:?}, which {source} needs");
+            InputError::new(problem).advise("give a model whose tokenizer knows it, such as one of bytes")
+        }
+        None => {
+            let problem = format!("no text was found that satisfies {source}");
+            InputError::new(problem).advise("relax it, or ask for shorter texts")
+        }
+    }
+}

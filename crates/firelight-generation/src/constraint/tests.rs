@@ -1,0 +1,376 @@
+//! Texts by models of random logits, at all limits.
+
+use firelight_data::{Tokenizer, TokenizerConfig};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Value, json};
+
+use super::schemas::schema;
+use super::*;
+use crate::processors::{HIDDEN, History, LogitsProcessor, softmax};
+
+/// A text, and whether it ended before the limit.
+pub(super) struct Written {
+    text: String,
+    tokens: usize,
+    has_ended: bool,
+}
+
+/// A number in `[0, 1)`.
+pub(super) fn uniform(random: &mut ChaCha8Rng) -> f64 {
+    (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+pub(super) fn bytes() -> Tokenizer {
+    Tokenizer::train(&TokenizerConfig::Byte, "").unwrap().with_special_tokens(&["<s>", "</s>"]).unwrap()
+}
+
+/// One token of a row, drawn from random logits as the decoding loop does it.
+fn draw(row: &mut dyn LogitsProcessor, ids: &[u32], vocabulary: usize, random: &mut ChaCha8Rng) -> u32 {
+    let mut logits: Vec<f64> = (0..vocabulary).map(|_| 6.0 * uniform(random)).collect();
+    row.process(&History::new(ids, 0), &mut logits);
+    loop {
+        assert!(logits.iter().any(|logit| *logit != HIDDEN), "nothing is left behind {ids:?} in {row:?}");
+        let mut left = uniform(random);
+        let passes = |probability: &f64| {
+            left -= probability;
+            left < 0.0
+        };
+        let id = softmax(&logits).iter().position(passes).unwrap();
+        if row.admits(id as u32) {
+            return id as u32;
+        }
+        logits[id] = HIDDEN;
+    }
+}
+
+/// A text of at most so many tokens by a model of random logits.
+pub(super) fn write(constraint: &Constraint, tokenizer: &Tokenizer, most: usize, seed: u64) -> Written {
+    let stops: Vec<u32> = tokenizer.special("</s>").into_iter().collect();
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let (mut row, mut ids) = (constraint.processor(most, &stops).boxed(), Vec::new());
+    while ids.len() < most && !row.is_complete() {
+        let id = draw(row.as_mut(), &ids, tokenizer.vocab_size() + 3, &mut random);
+        row.accept(id);
+        if stops.contains(&id) {
+            break;
+        }
+        ids.push(id);
+    }
+    Written { text: tokenizer.decode(&ids), tokens: ids.len(), has_ended: ids.len() < most }
+}
+
+fn regex(pattern: &str) -> Constraint {
+    Constraint::regex(pattern, &bytes()).unwrap()
+}
+
+/// The ids below 256 that are left for a first token.
+fn first(row: &mut dyn LogitsProcessor) -> Vec<u8> {
+    let mut logits = [0.0; 258];
+    row.process(&History::default(), &mut logits);
+    (0..=255).filter(|&byte| logits[usize::from(byte)] != HIDDEN).collect()
+}
+
+#[test]
+fn every_text_satisfies_a_regular_expression_at_every_limit() {
+    for (pattern, least) in [
+        ("[0-9]{4}-[0-9]{2}-[0-9]{2}", 10),
+        ("(yes|no|perhaps)", 2),
+        ("[a-d]*z", 1),
+        ("[a-z]{3,}( [a-z]{2,5})*\\.", 4),
+        ("(a|b[0-9]{30})+", 1),
+        ("\"([^\"\\\\]|\\\\.)*\"", 2),
+        ("é?[ü🙂]+", 2),
+        ("(ab|abcd)(ef|cdef)", 4),
+        ("", 0),
+    ] {
+        let constraint = regex(pattern);
+        assert_eq!(constraint.needs(), least, "{pattern}");
+        for most in (least..least + 12).chain([60, 300]) {
+            for seed in 0..6 {
+                let text = write(&constraint, &bytes(), most, seed).text;
+                assert!(constraint.accepts(&text), "{pattern}: {text:?} of at most {most}");
+            }
+        }
+        assert!(constraint.check(least).is_ok(), "{pattern}");
+    }
+}
+
+#[test]
+fn only_what_goes_on_with_the_text_is_left() {
+    let mut row = regex("a[0-9]?").processor(9, &[257]);
+    let mut at = |ids: &[u32], next: Option<u32>| {
+        let mut logits = [0.5; 300];
+        row.process(&History::new(ids, 0), &mut logits);
+        next.into_iter().for_each(|id| row.accept(id));
+        (0..300).filter(|&id| logits[id] != HIDDEN).collect::<Vec<_>>()
+    };
+    assert_eq!(at(&[], Some(97)), [97]);
+    assert_eq!(at(&[97], Some(51)), (48..58).chain([257]).collect::<Vec<_>>());
+    assert_eq!(at(&[97, 51], None), [257], "nothing but the end");
+    assert!(row.is_complete());
+}
+
+#[test]
+fn a_copy_goes_on_by_itself() {
+    let mut row = regex("a[xy]|b[0-9]").processor(9, &[257]).boxed();
+    assert_eq!(first(row.as_mut()), b"ab");
+    let mut other = row.boxed();
+    row.accept(97);
+    other.accept(98);
+    assert_eq!(first(row.as_mut()), b"xy");
+    assert_eq!(first(other.as_mut()), b"0123456789");
+    let mut third = other.boxed();
+    other.accept(48);
+    assert!(other.is_complete() && !third.is_complete());
+    assert_eq!(first(third.as_mut()), b"0123456789");
+}
+
+#[test]
+fn what_does_not_belong_there_leaves_nothing() {
+    let mut row = regex("ab").processor(9, &[]);
+    row.accept(122);
+    assert_eq!(first(&mut row), b"");
+    assert!(!row.is_complete());
+}
+
+#[test]
+fn a_text_is_closed_within_its_limit() {
+    let schema = json!({
+        "type": "object", "required": ["name", "tags"], "additionalProperties": false,
+        "properties": {"name": {"type": "string"}, "tags": {"type": "array", "items": {"type": "string"}}},
+    });
+    let constraint = Constraint::json_schema(&schema, &bytes()).unwrap();
+    assert_eq!(constraint.closing(), r#"{"name":"","tags":[]}"#);
+    for most in 21..90 {
+        let written = write(&constraint, &bytes(), most, most as u64);
+        let value: Value = serde_json::from_str(&written.text).unwrap();
+        assert!(value["name"].is_string() && value["tags"].is_array() && written.tokens <= most, "{value}");
+    }
+    let error = constraint.check(20).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the JSON schema needs at least 21 tokens, but max_new_tokens is 20; give max_new_tokens = 21 or more"
+    );
+}
+
+#[test]
+fn a_token_behind_which_there_is_no_room_is_not_admitted() {
+    let constraint = regex("a*(b[0-9]{40})?");
+    let mut row = constraint.processor(30, &[257]);
+    assert_eq!(first(&mut row), b"ab", "far from the limit all are left");
+    assert!(row.admits(97) && !row.admits(98) && row.admits(257));
+    let mut row = constraint.processor(41, &[257]);
+    assert!(row.admits(98));
+    let mut row = constraint.processor(10, &[257]);
+    assert_eq!(first(&mut row), b"a", "near it those that fit");
+}
+
+#[test]
+fn a_recursive_schema_is_closed_too() {
+    let schema = json!({
+        "$ref": "#/$defs/node",
+        "$defs": {"node": {"anyOf": [
+            {"type": "object", "required": ["kind", "next"], "additionalProperties": false,
+             "properties": {"kind": {"const": "branch"}, "next": {"$ref": "#/$defs/node"}}},
+            {"type": "object", "required": ["kind"], "additionalProperties": false, "properties": {"kind": {"const": "leaf"}}},
+        ]}},
+    });
+    let constraint = Constraint::json_schema(&schema, &bytes()).unwrap();
+    assert_eq!(constraint.needs(), r#"{"kind":"leaf"}"#.len());
+    for most in (15..60).chain([200]) {
+        let text = write(&constraint, &bytes(), most, most as u64).text;
+        serde_json::from_str::<Value>(&text).unwrap();
+    }
+}
+
+#[test]
+fn a_grammar_is_followed() {
+    let constraint = Constraint::lark(
+        "start: sum\nsum: product (\"+\" product)*\nproduct: NUMBER (\"*\" NUMBER)*\nNUMBER: /[1-9][0-9]{0,3}/",
+        &bytes(),
+    )
+    .unwrap();
+    assert!(constraint.accepts("1+20*3") && !constraint.accepts("1+") && !constraint.accepts("01"));
+    for most in 1..40 {
+        let text = write(&constraint, &bytes(), most, most as u64).text;
+        let factors: Vec<&str> = text.split(['+', '*']).collect();
+        assert!(factors.iter().all(|factor| factor.parse::<u32>().is_ok_and(|factor| factor > 0)), "{text}");
+    }
+}
+
+#[test]
+fn texts_of_all_sorts_of_tokenizers_satisfy_it() {
+    let people = r#"{"name": "Ann", "age": 30} {"name": "Bob", "age": 4, "tags": ["x", "y"]} true false null -1.5e3 "#
+        .repeat(20);
+    let schema = json!({
+        "type": "object", "required": ["name", "age"], "additionalProperties": {"type": "boolean"},
+        "properties": {"name": {"type": "string", "minLength": 2}, "age": {"type": "integer", "minimum": 0, "maximum": 150}},
+    });
+    let valid = jsonschema::validator_for(&schema).unwrap();
+    for config in [
+        TokenizerConfig::Char,
+        TokenizerConfig::Bpe { vocab_size: 300 },
+        TokenizerConfig::SentenceBpe { vocab_size: 300 },
+        TokenizerConfig::Unigram { vocab_size: 300 },
+    ] {
+        let tokenizer = Tokenizer::train(&config, &people).unwrap();
+        for tokenizer in [tokenizer.clone(), tokenizer.with_special_tokens(&["</s>", "<pad>"]).unwrap()] {
+            let constraint = Constraint::json_schema(&schema, &tokenizer).unwrap();
+            let least = constraint.needs();
+            for (seed, most) in (least..least + 20).chain([100]).enumerate() {
+                let written = write(&constraint, &tokenizer, most, seed as u64);
+                let value =
+                    serde_json::from_str(&written.text).unwrap_or_else(|error| panic!("{error}: {}", written.text));
+                assert!(valid.is_valid(&value) && (written.has_ended || written.tokens == most), "{config}: {value}");
+            }
+        }
+    }
+}
+
+/// Schemas that hold the keywords of the parser, nested and mixed.
+#[test]
+fn every_text_is_valid_by_its_schema() {
+    let tokenizer = bytes();
+    let mut satisfiable = 0;
+    for seed in 0..300 {
+        let schema = schema(seed);
+        let constraint = match Constraint::json_schema(&schema, &tokenizer) {
+            Ok(constraint) => constraint,
+            Err(error) => {
+                assert!(error.to_string().starts_with("no JSON satisfies the schema:"), "{schema}: {error}");
+                continue;
+            }
+        };
+        satisfiable += 1;
+        let valid = jsonschema::options().should_validate_formats(true).build(&schema).unwrap();
+        let least = constraint.needs();
+        for most in [least, least + 1 + seed as usize % 40, 400.max(least)] {
+            let text = write(&constraint, &tokenizer, most, seed).text;
+            let value: Value = match serde_json::from_str(&text) {
+                Ok(value) => value,
+                // JSON sets no limit to an exponent, but f64 does.
+                Err(error) if error.to_string().starts_with("number out of range") => continue,
+                Err(error) => panic!("{seed}: {schema}: {text}: {error}"),
+            };
+            let problems: Vec<String> = valid.iter_errors(&value).map(|error| error.to_string()).collect();
+            assert!(problems.is_empty(), "{seed}: {schema}: {text}: {problems:?}");
+        }
+    }
+    assert!(satisfiable > 250, "{satisfiable}");
+}
+
+#[test]
+fn a_regular_expression_or_grammar_that_cannot_be_followed_is_refused_by_name() {
+    let told = |found: Result<Constraint, GenerationError>| found.unwrap_err().to_string();
+    let advice = "give one of the `regex` crate's, without anchors and look-around";
+    for (pattern, reason) in [
+        ("[a", "unclosed character class"),
+        ("(?=a)b", "look-around, including look-ahead and look-behind, is not supported"),
+    ] {
+        let expected = format!("the regular expression `{pattern}` cannot be followed: {reason}; {advice}");
+        assert_eq!(told(Constraint::regex(pattern, &bytes())), expected);
+    }
+    for (grammar, reason) in [("start: other", "at 1(8): unknown name: \"other\""), ("", "no start rule found")] {
+        let expected = format!("the grammar cannot be followed: {reason}; give one in llguidance's variant of Lark");
+        assert_eq!(told(Constraint::lark(grammar, &bytes())), expected);
+    }
+}
+
+#[test]
+fn a_schema_that_cannot_be_followed_is_refused_by_name() {
+    for (schema, expected) in [
+        (json!({"uniqueItems": true}), "Unimplemented keys: [\"uniqueItems\"]"),
+        (json!({"type": "what"}), "Invalid type: what"),
+        (json!({"type": "string", "format": "what"}), "Unknown format: what"),
+        (json!(3), "schema must be an object or boolean"),
+        (json!({"$ref": "http://x.y/z"}), "Only absolute $ref's (#/...) are supported"),
+        (json!({"oneOf": [{"type": "string"}, {"minLength": 2}]}), "oneOf constraints are not supported"),
+    ] {
+        let error = Constraint::json_schema(&schema, &bytes()).unwrap_err().to_string();
+        assert_eq!(error, format!("the JSON schema cannot be followed: {expected}; give one without it"));
+    }
+}
+
+#[test]
+fn a_schema_that_nothing_satisfies_is_refused_by_name() {
+    for (schema, expected) in [
+        (json!(false), "schema is false"),
+        (json!({"allOf": [{"enum": [1, 2]}, {"const": "x"}]}), "incompatible types"),
+        (json!({"type": "string", "minLength": 3, "maxLength": 2}), "minLength (3) is greater than maxLength (2)"),
+    ] {
+        let error = Constraint::json_schema(&schema, &bytes()).unwrap_err().to_string();
+        assert_eq!(error, format!("no JSON satisfies the schema: {expected}; relax it"));
+    }
+    let endless =
+        json!({"$ref": "#/$defs/a", "$defs": {"a": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/a"}}}});
+    assert_eq!(
+        Constraint::json_schema(&endless, &bytes()).unwrap_err().to_string(),
+        "no text was found that satisfies the JSON schema; relax it, or ask for shorter texts"
+    );
+}
+
+#[test]
+fn what_the_tokenizer_cannot_write_is_named() {
+    let digits = Tokenizer::train(&TokenizerConfig::Char, "0123456789.,\":ab").unwrap();
+    let advice = "give a model whose tokenizer knows it, such as one of bytes";
+    assert_eq!(
+        Constraint::json_schema(&json!({"type": "object"}), &digits).unwrap_err().to_string(),
+        format!("the tokenizer has no token for '{{', which the JSON schema needs; {advice}")
+    );
+    assert_eq!(
+        Constraint::regex("[0-9]{2}x", &digits).unwrap_err().to_string(),
+        format!("the tokenizer has no token for 'x', which the regular expression `[0-9]{{2}}x` needs; {advice}")
+    );
+    assert_eq!(Constraint::regex("x|[0-9]", &digits).unwrap().needs(), 1, "another text will do");
+    let pieces =
+        Tokenizer::train(&TokenizerConfig::WordPiece { vocab_size: 40 }, &"some words are longer ".repeat(20)).unwrap();
+    let error = Constraint::regex("a", &pieces).unwrap_err().to_string();
+    assert!(error.starts_with("the tokenizer's decoder is `WordPiece`:"), "{error}");
+}
+
+/// The whole decoding loop, over logits that are drawn by the last two tokens.
+#[test]
+fn every_way_of_decoding_writes_what_satisfies_it() {
+    use std::ops::ControlFlow;
+
+    use crate::mock::Pairs;
+    use crate::{
+        BeamOptions, GenerationOptions, PromptLookup, StopReason, TokenStream, beam_search, generate, write_texts,
+    };
+
+    let tokenizer = bytes();
+    let mut random = ChaCha8Rng::seed_from_u64(5);
+    let table = (0..258usize.pow(2) * 258).map(|_| 6.0 * uniform(&mut random) as f32).collect();
+    let model = Pairs::new(258, table);
+    let dates = Constraint::regex("[0-9]{4}-(0[1-9]|1[0-2])( or [0-9]{4}-(0[1-9]|1[0-2]))*", &tokenizer).unwrap();
+    let prompt = vec![vec![40, 41]];
+    for (limit, seed) in [(7, 1), (8, 2), (17, 3), (40, 4)] {
+        for stops in [vec![], vec![257]] {
+            let mut options = GenerationOptions::new(limit).with_temperature(1.0).with_seed(seed);
+            options = options.with_stop_tokens(stops.clone());
+            options.processing.constraint = Some(dates.clone());
+            let drawn = generate(&model, vec![prompt[0].clone(); 3], &options, |_| ControlFlow::Continue(())).unwrap();
+            drawn.iter().for_each(|row| assert!(dates.accepts(&tokenizer.decode(&row.ids)), "{row:?}"));
+            let mut stream =
+                TokenStream::new(&model, prompt.clone(), &options).unwrap().with_drafter(PromptLookup::default());
+            let guessed = write_texts(&mut stream, vec![tokenizer.stream()], |_, _| ControlFlow::Continue(())).unwrap();
+            assert_eq!(guessed[0].ids, drawn[0].ids);
+            let greedy = generate(&model, prompt.clone(), &options.clone().greedy(), |_| ControlFlow::Continue(()));
+            assert!(dates.accepts(&tokenizer.decode(&greedy.unwrap()[0].ids)));
+            let mut beams = BeamOptions::new(limit).with_beams(3).with_n_best(2).with_stop_tokens(stops.clone());
+            beams.processing.constraint = Some(dates.clone());
+            for found in &beam_search(&model, prompt.clone(), &beams).unwrap()[0] {
+                assert!(dates.accepts(&tokenizer.decode(&found.ids)), "{found:?}");
+            }
+        }
+    }
+    let once = Constraint::regex("[0-9]{3}", &tokenizer).unwrap();
+    let mut options = GenerationOptions::new(9).greedy();
+    options.processing.constraint = Some(once);
+    let found = generate(&model, prompt.clone(), &options, |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!((found[0].ids.len(), found[0].stopped), (3, StopReason::Complete));
+    options.max_new_tokens = 2;
+    let refused = generate(&model, prompt, &options, |_| ControlFlow::Continue(())).unwrap_err().to_string();
+    assert!(refused.starts_with("the regular expression `[0-9]{3}` needs at least 3 tokens"), "{refused}");
+}

@@ -1,0 +1,158 @@
+//! The tokens of a tokenizer as the grammar sees them: bytes, in a prefix tree.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use firelight_data::Tokenizer;
+use firelight_storage::InputError;
+use llguidance::toktrie::{ApproximateTokEnv, TokEnv, TokRxInfo, TokTrie};
+
+/// Longer tokens are never written: the prefix tree has an end.
+const LONGEST: usize = 512;
+
+/// By which places in a text are told apart: the ends and beginnings of what JSON, programs and prose are made of. At most 32.
+const PROBES: &[u8] = b"}])\",:'0a \n-.e";
+
+/// The bytes of every token. Tokens that are no text are in it without bytes, and one more stands for the end of the text.
+pub(super) struct Vocabulary {
+    pub(super) env: TokEnv,
+    /// The tokens of one character or of one byte, those first that are likely to bring a text to its end.
+    units: Vec<u32>,
+    /// How many of them end something: brackets and quotes.
+    ends: usize,
+    /// Some of them, by which places in a text are told apart.
+    probes: Vec<u32>,
+}
+
+impl Vocabulary {
+    /// That of a tokenizer.
+    pub(super) fn of(tokenizer: &Tokenizer) -> Result<Self, InputError> {
+        Ok(Self::new(tokenizer.token_bytes()?))
+    }
+
+    /// All bytes.
+    pub(super) fn bytes() -> Self {
+        Self::new((0..=u8::MAX).map(|byte| vec![byte]).collect())
+    }
+
+    fn new(mut words: Vec<Vec<u8>>) -> Self {
+        // The byte 0xff is in no text, and marks special tokens in the prefix tree.
+        words.iter_mut().filter(|word| word.contains(&0xff) || word.len() > LONGEST).for_each(Vec::clear);
+        let mut units: Vec<u32> = (0..words.len() as u32).filter(|&id| is_unit(&words[id as usize])).collect();
+        units.sort_by_key(|&id| (remoteness(&words[id as usize]), words[id as usize].clone(), id));
+        units.dedup_by_key(|id| words[*id as usize].clone());
+        let is_probe = |id: &u32| matches!(words[*id as usize][..], [byte] if PROBES.contains(&byte));
+        let probes = units.iter().copied().filter(is_probe).collect();
+        let ends = units.partition_point(|&id| remoteness(&words[id as usize]) <= 1);
+        let end = words.len() as u32;
+        words.push(Vec::new());
+        let trie = TokTrie::from(&TokRxInfo::new(end + 1, end), &words);
+        Self { env: Arc::new(ApproximateTokEnv::new(trie)), units, ends, probes }
+    }
+
+    /// How many ids there are; it is also the id that stands for the end of the text.
+    pub(super) fn len(&self) -> usize {
+        self.trie().vocab_size() - 1
+    }
+
+    /// The tokens of one character or of one byte: those that end something, and all others, the likely ones first.
+    pub(super) fn units(&self) -> (&[u32], &[u32]) {
+        self.units.split_at(self.ends)
+    }
+
+    pub(super) fn probes(&self) -> &[u32] {
+        &self.probes
+    }
+
+    /// The bytes of a token.
+    pub(super) fn written(&self, id: u32) -> &[u8] {
+        self.trie().token(id)
+    }
+
+    /// The fewest tokens that write these bytes, if any do.
+    pub(super) fn tokens(&self, bytes: &[u8]) -> Option<Vec<u32>> {
+        // From each place on: how many tokens it takes, and the first of them.
+        let mut best: Vec<Option<(usize, u32)>> = vec![None; bytes.len() + 1];
+        best[bytes.len()] = Some((0, 0));
+        for place in (0..bytes.len()).rev() {
+            let from_here = self.trie().all_prefixes(&bytes[place..bytes.len().min(place + LONGEST)]).into_iter();
+            let rest = from_here.filter_map(|id| Some((best[place + self.written(id).len()]?.0 + 1, id)));
+            best[place] = rest.min_by_key(|&(count, id)| (count, Reverse(self.written(id).len())));
+        }
+        let mut place = 0;
+        let mut tokens = Vec::with_capacity(best[0]?.0);
+        while place < bytes.len() {
+            let (_, id) = best[place]?;
+            tokens.push(id);
+            place += self.written(id).len();
+        }
+        Some(tokens)
+    }
+
+    /// Whether so many tokens write these bytes.
+    pub(super) fn fits(&self, bytes: &[u8], room: usize) -> bool {
+        self.tokens(bytes).is_some_and(|tokens| tokens.len() <= room)
+    }
+
+    /// The first character that no tokens write.
+    pub(super) fn missing(&self, text: &str) -> Option<char> {
+        text.chars().find(|character| self.tokens(character.encode_utf8(&mut [0; 4]).as_bytes()).is_none())
+    }
+
+    fn trie(&self) -> &TokTrie {
+        self.env.tok_trie()
+    }
+}
+
+fn is_unit(word: &[u8]) -> bool {
+    word.len() == 1 || std::str::from_utf8(word).is_ok_and(|text| text.chars().count() == 1)
+}
+
+/// How far a text is from its end behind a character, by experience with JSON and programs: what closes comes first, what opens last.
+fn remoteness(word: &[u8]) -> u8 {
+    match word {
+        b"}" | b"]" | b")" | b">" => 0,
+        b"\"" | b"'" => 1,
+        b"," | b":" | b";" => 2,
+        [b'0'..=b'9'] => 3,
+        [b'a'..=b'z' | b'A'..=b'Z'] => 4,
+        b"{" | b"[" | b"(" | b"<" | b"\\" => 6,
+        [b'!'..=b'~'] => 5,
+        b" " | b"\n" => 7,
+        _ => 8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vocabulary(words: &[&str]) -> Vocabulary {
+        Vocabulary::new(words.iter().map(|word| word.as_bytes().to_vec()).collect())
+    }
+
+    #[test]
+    fn the_fewest_tokens_write_a_text() {
+        let vocabulary = vocabulary(&["a", "b", "ab", "bab", "", "é"]);
+        assert_eq!(vocabulary.tokens(b"abab"), Some(vec![2, 2]));
+        assert_eq!(vocabulary.tokens(b"babab"), Some(vec![3, 2]));
+        assert_eq!(vocabulary.tokens(b""), Some(vec![]));
+        assert_eq!(vocabulary.tokens("aé".as_bytes()), Some(vec![0, 5]));
+        assert_eq!(vocabulary.tokens(b"abc"), None);
+        assert_eq!((vocabulary.missing("abé"), vocabulary.missing("aüb")), (None, Some('ü')));
+    }
+
+    #[test]
+    fn what_closes_is_tried_first() {
+        let vocabulary = vocabulary(&["{", "a", "}", "\"", "é", "7", "ab", "a"]);
+        assert_eq!(vocabulary.units(), (&[2, 3][..], &[5, 1, 0, 4][..]));
+        assert_eq!(vocabulary.len(), 8);
+    }
+
+    #[test]
+    fn what_is_no_text_is_never_written() {
+        let vocabulary = Vocabulary::new(vec![vec![0xff], b"a".to_vec(), vec![b'x'; 600], vec![0xff, b'a']]);
+        assert_eq!([0, 1, 2, 3].map(|id| vocabulary.written(id).len()), [0, 1, 0, 0]);
+        assert_eq!(Vocabulary::bytes().tokens("{é".as_bytes()).map(|tokens| tokens.len()), Some(3));
+    }
+}

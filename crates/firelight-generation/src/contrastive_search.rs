@@ -1,0 +1,217 @@
+//! Contrastive search: of the most probable tokens the one whose vector is least like those of the text so far.
+
+use burn::tensor::{Int, Tensor};
+use serde::{Deserialize, Serialize};
+
+use crate::processors::{History, LogitsProcessor, Processors, softmax};
+use crate::sampler::{host, is_distribution};
+use crate::{
+    Autoregressive, DecodeState, Generated, GenerationError, Processing, StopReason, WithVocabulary, row_indices,
+};
+
+/// A model whose vectors behind the logits can be compared.
+pub trait HiddenStates: Autoregressive {
+    /// As [`prefill`](Autoregressive::prefill) for a prompt of one row, with the vectors of all its tokens, `[1, T, D]`.
+    ///
+    /// # Errors
+    /// As there.
+    fn prefill_hidden(&self, prompt: Self::Prompt) -> Result<(Tensor<2>, Tensor<3>, Self::State), GenerationError>;
+
+    /// As [`step`](Autoregressive::step), with the vectors of the tokens: `[B, V]` and `[B, D]`.
+    fn step_hidden(&self, token: Tensor<1, Int>, state: &mut Self::State) -> (Tensor<2>, Tensor<2>);
+}
+
+impl<M: HiddenStates> HiddenStates for WithVocabulary<'_, M> {
+    fn prefill_hidden(&self, prompt: M::Prompt) -> Result<(Tensor<2>, Tensor<3>, M::State), GenerationError> {
+        let (logits, hidden, mut state) = self.model().prefill_hidden(prompt)?;
+        let Some(first) = self.first() else { return Ok((self.real(logits), hidden, state)) };
+        let token = row_indices(&[first as usize], &logits.device());
+        let (logits, next) = self.model().step_hidden(token, &mut state);
+        Ok((self.real(logits), Tensor::cat(vec![hidden, next.unsqueeze_dim(1)], 1), state))
+    }
+
+    fn step_hidden(&self, token: Tensor<1, Int>, state: &mut M::State) -> (Tensor<2>, Tensor<2>) {
+        let (logits, hidden) = self.model().step_hidden(token, state);
+        (self.real(logits), hidden)
+    }
+}
+
+/// Options of a contrastive search.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ContrastiveOptions {
+    /// The most tokens to add. Default 200.
+    pub max_new_tokens: usize,
+    /// How many of the most probable tokens are compared, at least 1: `k`. Default 4.
+    pub top_k: usize,
+    /// How much likeness counts against probability, from 0 to 1: `α`. Default 0.6; 0 is greedy.
+    pub penalty_alpha: f64,
+    /// Ids that end the text. Default none.
+    pub stop_tokens: Vec<u32>,
+    /// Penalties, bans and forced tokens. Default none.
+    pub processing: Processing,
+}
+
+impl Default for ContrastiveOptions {
+    fn default() -> Self {
+        Self::new(200)
+    }
+}
+
+impl ContrastiveOptions {
+    /// At most so many tokens, everything else at its default.
+    pub fn new(max_new_tokens: usize) -> Self {
+        let (stop_tokens, processing) = (Vec::new(), Processing::default());
+        Self { max_new_tokens, top_k: 4, penalty_alpha: 0.6, stop_tokens, processing }
+    }
+
+    /// Sets how many tokens are compared, and how much likeness counts.
+    pub fn with_contrast(mut self, top_k: usize, penalty_alpha: f64) -> Self {
+        (self.top_k, self.penalty_alpha) = (top_k, penalty_alpha);
+        self
+    }
+
+    /// Sets the ids that end the text.
+    pub fn with_stop_tokens(mut self, stop_tokens: impl Into<Vec<u32>>) -> Self {
+        self.stop_tokens = stop_tokens.into();
+        self
+    }
+
+    /// Sets penalties, bans and forced tokens.
+    pub fn with_processing(mut self, processing: Processing) -> Self {
+        self.processing = processing;
+        self
+    }
+
+    /// Adds a processor of the caller's own, behind penalties and bans.
+    pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
+        self.processing.own.push(processor);
+        self
+    }
+
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// [`GenerationError::InvalidOptions`] with one sentence for each field out of range.
+    pub fn validate(&self) -> Result<(), GenerationError> {
+        let mut problems = Vec::new();
+        if self.top_k == 0 {
+            problems.push("top_k is 0, expected 1 or more".to_string());
+        }
+        if !(0.0..=1.0).contains(&self.penalty_alpha) {
+            problems.push(format!("penalty_alpha is {}, expected a number from 0 to 1", self.penalty_alpha));
+        }
+        self.processing.validate(self.max_new_tokens, problems)
+    }
+}
+
+/// Continues a prompt of one row: at each step it reads the `k` most probable tokens `v` at once and takes the one with the highest
+/// `(1 − α) p(v) − α max_j cos(h_v, h_j)`, where `h` are the vectors behind the logits and `j` the tokens so far.
+///
+/// # Source
+/// Su et al. 2022, A contrastive framework for neural text generation (<https://arxiv.org/abs/2202.06417>), eq. 5.
+///
+/// # Errors
+/// Options out of range, a prompt that the model refuses, logits that are no distribution, or processors that leave nothing.
+///
+/// # Panics
+/// If the prompt has several rows.
+pub fn contrastive_search<M: HiddenStates>(
+    model: &M,
+    prompt: M::Prompt,
+    options: &ContrastiveOptions,
+) -> Result<Generated, GenerationError> {
+    options.validate()?;
+    let prompt_ids = model.history(&prompt).pop().unwrap_or_default();
+    let (logits, hidden, state) = model.prefill_hidden(prompt)?;
+    assert_eq!(logits.dims()[0], 1, "contrastive search continues one row");
+    let search = Contrast {
+        model,
+        state,
+        logits: host(logits)?,
+        text: unit(hidden.squeeze_dim(0)),
+        prompt: prompt_ids.len(),
+        ids: prompt_ids,
+        processors: options.processing.processors(options.max_new_tokens, &options.stop_tokens),
+    };
+    search.write(options)
+}
+
+/// A text that is searched.
+struct Contrast<'m, M: Autoregressive> {
+    model: &'m M,
+    state: M::State,
+    /// Behind the last token, `[V]`.
+    logits: Vec<f32>,
+    /// The vectors of the tokens so far, of length 1: `[T, D]`.
+    text: Tensor<2>,
+    ids: Vec<u32>,
+    prompt: usize,
+    processors: Processors,
+}
+
+impl<M: HiddenStates> Contrast<'_, M> {
+    fn write(mut self, options: &ContrastiveOptions) -> Result<Generated, GenerationError> {
+        let mut stopped = StopReason::MaxNewTokens;
+        for step in 0..options.max_new_tokens {
+            if self.processors.is_complete() {
+                break;
+            }
+            let candidates = self.candidates(options.top_k, step)?;
+            let id = self.best(&candidates, options.penalty_alpha)?;
+            if options.stop_tokens.contains(&id) {
+                stopped = StopReason::StopToken(id);
+                break;
+            }
+            self.ids.push(id);
+            self.processors.accept(id);
+        }
+        let stopped = if self.processors.is_complete() { StopReason::Complete } else { stopped };
+        Ok(Generated { ids: self.ids.split_off(self.prompt), scores: Vec::new(), stopped })
+    }
+
+    /// The most probable tokens with their probabilities, best first.
+    fn candidates(&mut self, top_k: usize, step: usize) -> Result<Vec<(u32, f64)>, GenerationError> {
+        let mut logits: Vec<f64> = self.logits.iter().map(|&logit| f64::from(logit)).collect();
+        if !is_distribution(&logits) {
+            return Err(GenerationError::NonFiniteLogits { step, row: 0 });
+        }
+        self.processors.process(&History::new(&self.ids, self.prompt), &mut logits);
+        if !is_distribution(&logits) {
+            return Err(GenerationError::NothingLeft { step, row: 0 });
+        }
+        let probabilities = softmax(&logits);
+        let mut ids: Vec<usize> = (0..probabilities.len()).filter(|&id| probabilities[id] > 0.0).collect();
+        ids.sort_by(|&a, &b| probabilities[b].total_cmp(&probabilities[a]).then(a.cmp(&b)));
+        let admitted = ids.into_iter().filter(|&id| self.processors.admits(id as u32));
+        let found: Vec<_> = admitted.take(top_k).map(|id| (id as u32, probabilities[id])).collect();
+        if found.is_empty() { Err(GenerationError::NothingLeft { step, row: 0 }) } else { Ok(found) }
+    }
+
+    /// Reads all candidates and goes on with the best.
+    fn best(&mut self, candidates: &[(u32, f64)], alpha: f64) -> Result<u32, GenerationError> {
+        let device = self.model.device();
+        if candidates.len() > 1 {
+            self.state.select_rows(&vec![0; candidates.len()]);
+        }
+        let tokens = row_indices(&candidates.iter().map(|&(id, _)| id as usize).collect::<Vec<_>>(), &device);
+        let (logits, hidden) = self.model.step_hidden(tokens, &mut self.state);
+        let hidden = unit(hidden); // [k, D]
+        let likeness = host(hidden.clone().matmul(self.text.clone().transpose()).max_dim(1))?; // [k, 1]
+        let score = |place: usize| (1.0 - alpha) * candidates[place].1 - alpha * f64::from(likeness[place]);
+        let best = (1..candidates.len()).fold(0, |best, place| if score(place) > score(best) { place } else { best });
+        if candidates.len() > 1 {
+            self.state.select_rows(&[best]);
+        }
+        self.logits = host(logits.narrow(0, best, 1))?;
+        self.text = Tensor::cat(vec![self.text.clone(), hidden.narrow(0, best, 1)], 0);
+        Ok(candidates[best].0)
+    }
+}
+
+/// Vectors `[T, D]` of length 1.
+fn unit(vectors: Tensor<2>) -> Tensor<2> {
+    let length = vectors.clone().powi_scalar(2).sum_dim(1).sqrt();
+    vectors / length
+}

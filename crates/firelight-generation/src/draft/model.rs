@@ -1,0 +1,94 @@
+//! Guesses of a smaller model.
+
+use std::fmt::{Debug, Formatter};
+
+use burn::tensor::Tensor;
+
+use super::Drafter;
+use crate::autoregressive::step;
+use crate::prefix::Reader;
+use crate::processors::{History, Processors, softmax};
+use crate::sampler::{Choice, host};
+use crate::{Autoregressive, GenerationError, GenerationOptions, Processing, row_indices};
+
+/// What a smaller model of the same vocabulary would write. It draws by the numbers that the text is drawn by, so that two models that
+/// agree write alike.
+pub struct DraftModel<'m, D: Autoregressive> {
+    model: &'m D,
+    reader: Reader<D::State>,
+    processors: Processors,
+    choice: Choice,
+    tokens: usize,
+    confidence: f64,
+}
+
+impl<'m, D: Autoregressive<Prompt = Vec<Vec<u32>>>> DraftModel<'m, D> {
+    /// A draft of texts with these options.
+    ///
+    /// # Errors
+    /// Options out of range.
+    pub fn new(model: &'m D, options: &GenerationOptions) -> Result<Self, GenerationError> {
+        options.validate()?;
+        // What follows a text token by token is not asked for guesses.
+        let processing = Processing { constraint: None, ..options.processing.clone() };
+        let options = options.clone().with_processing(processing);
+        let (processors, choice) = (options.processors(), Choice::new(&options.sampling));
+        Ok(Self { model, reader: Reader::default(), processors, choice, tokens: 8, confidence: 0.4 })
+    }
+
+    /// How many tokens it guesses at most. Default 8.
+    pub fn with_tokens(mut self, tokens: usize) -> Self {
+        self.tokens = tokens;
+        self
+    }
+
+    /// It goes on guessing as long as it gives its guesses this probability at least, from 0 to 1. Default 0.4.
+    pub fn with_confidence(mut self, confidence: f64) -> Self {
+        self.confidence = confidence;
+        self
+    }
+
+    /// The next token of a row, and its probability.
+    fn next(&self, logits: Tensor<2>, history: &History<'_>) -> Result<(u32, f64), GenerationError> {
+        let mut logits: Vec<f64> = host(logits)?.into_iter().map(f64::from).collect();
+        self.processors.clone().process(history, &mut logits);
+        let probabilities = softmax(&logits);
+        let id = self.choice.of(&logits, history.draw());
+        Ok((id, probabilities.get(id as usize).copied().unwrap_or(0.0)))
+    }
+}
+
+impl<D: Autoregressive<Prompt = Vec<Vec<u32>>>> Drafter for DraftModel<'_, D> {
+    fn guess(&mut self, history: &History<'_>, most: usize) -> Result<Vec<u32>, GenerationError> {
+        let most = most.min(self.tokens);
+        if most == 0 {
+            return Ok(Vec::new());
+        }
+        let mut ids = history.ids().to_vec();
+        let given = ids.len();
+        let (mut logits, mut state) = self.reader.read(self.model, &ids)?;
+        loop {
+            let (id, probability) = self.next(logits, &history.after(&ids))?;
+            // NaN is no confidence.
+            if probability.is_nan() || probability < self.confidence {
+                break;
+            }
+            ids.push(id);
+            if ids.len() - given == most {
+                break;
+            }
+            logits = step(self.model, row_indices(&[id as usize], &self.model.device()), &mut state);
+        }
+        self.reader.keep(&ids, state);
+        Ok(ids.split_off(given))
+    }
+}
+
+impl<D: Autoregressive> Debug for DraftModel<'_, D> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("DraftModel")
+            .field("tokens", &self.tokens)
+            .field("confidence", &self.confidence)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,101 @@
+//! What was read already: a prompt that begins as an earlier one computes the rest alone.
+
+use std::fmt::{Debug, Formatter};
+
+use burn::tensor::Tensor;
+
+use crate::autoregressive::{prefill, prefill_rest};
+use crate::{Autoregressive, DecodeState, GenerationError};
+
+/// The ids that a model has read of one row, and its state after them.
+///
+/// [`TokenStream::after`](crate::TokenStream::after) begins with one, [`TokenStream::into_prefix`](crate::TokenStream::into_prefix) gives it
+/// back: so a conversation reads each of its messages once. Nothing is read yet in the default.
+#[derive(Clone)]
+pub struct Prefix<S> {
+    ids: Vec<u32>,
+    state: Option<S>,
+}
+
+impl<S> Default for Prefix<S> {
+    fn default() -> Self {
+        Self { ids: Vec::new(), state: None }
+    }
+}
+
+impl<S: DecodeState> Prefix<S> {
+    /// Of the ids those that the state has read, which may be fewer.
+    pub(crate) fn new(mut ids: Vec<u32>, state: S) -> Self {
+        ids.truncate(state.len());
+        Self { ids, state: Some(state) }
+    }
+
+    /// The ids that were read.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// The logits `[1, V]` after `ids`, and the state; what they have in common with what was read before is not read again, where the
+    /// state can go back so far.
+    pub(crate) fn read<M>(&mut self, model: &M, ids: &[u32]) -> Result<(Tensor<2>, S), GenerationError>
+    where
+        M: Autoregressive<Prompt = Vec<Vec<u32>>, State = S>,
+    {
+        let prompt = vec![ids.to_vec()];
+        match self.take(ids) {
+            Some(state) => prefill_rest(model, prompt, state),
+            None => prefill(model, prompt),
+        }
+    }
+
+    /// The state after the tokens in common. One at least is left to read: its logits are wanted.
+    fn take(&mut self, ids: &[u32]) -> Option<S> {
+        let read = std::mem::take(&mut self.ids);
+        let common = read.iter().zip(ids).take_while(|(read, id)| read == id).count();
+        let common = common.min(ids.len().saturating_sub(1));
+        let mut state = self.state.take().filter(|state| common > 0 && state.can_truncate(common))?;
+        state.truncate(common);
+        (state.len() == common).then_some(state)
+    }
+}
+
+impl<S> Debug for Prefix<S> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Prefix").field("ids", &self.ids.len()).finish_non_exhaustive()
+    }
+}
+
+/// Reads a text that grows, and of one that has outgrown the context its end.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader<S> {
+    prefix: Prefix<S>,
+    /// How many ids at the beginning of the text are not read any more.
+    skipped: usize,
+}
+
+impl<S> Default for Reader<S> {
+    fn default() -> Self {
+        Self { prefix: Prefix::default(), skipped: 0 }
+    }
+}
+
+impl<S: DecodeState> Reader<S> {
+    /// The logits `[1, V]` after `ids`, and the state.
+    pub(crate) fn read<M>(&mut self, model: &M, ids: &[u32]) -> Result<(Tensor<2>, S), GenerationError>
+    where
+        M: Autoregressive<Prompt = Vec<Vec<u32>>, State = S>,
+    {
+        match self.prefix.read(model, &ids[self.skipped.min(ids.len())..]) {
+            Err(GenerationError::PromptTooLong { max_seq_len, .. }) => {
+                self.skipped = ids.len() - max_seq_len.div_ceil(2);
+                self.prefix.read(model, &ids[self.skipped..])
+            }
+            read => read,
+        }
+    }
+
+    /// Takes the state back when it has read some or all of `ids`.
+    pub(crate) fn keep(&mut self, ids: &[u32], state: S) {
+        self.prefix = Prefix::new(ids[self.skipped..].to_vec(), state);
+    }
+}
