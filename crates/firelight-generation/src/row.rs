@@ -58,9 +58,9 @@ impl Row {
         *choice == Choice::Best && processors.is_empty() && logprobs.is_none()
     }
 
-    /// The next token by the model's logits `[V]`, or any where it has ended. It is not yet part of the row.
+    /// The next token by the model's logits `[V]`, or any where it is complete. It is not yet part of the row.
     pub(crate) fn choose(&mut self, logits: &[f32]) -> Result<u32, GenerationError> {
-        if self.end().is_some() {
+        if self.sampler.processors.is_complete() {
             return Ok(0);
         }
         let (step, row) = (self.step(), self.number);

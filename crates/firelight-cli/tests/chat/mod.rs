@@ -120,11 +120,11 @@ fn mistakes_are_told_and_end_nothing() {
     fs::write(&wrong, "{}").unwrap();
     let long = "x".repeat(64);
     let lines = format!(
-        "/rety\n/retry\n/undo\n/save\n/load {wrong}\n/load {wrong}.none\n/save {wrong}/none\n{long}\nA hen\n/help\na hen\n"
+        "/retr\n/retry\n/undo\n/save\n/load {wrong}\n/load {wrong}.none\n/save {wrong}/none\n{long}\nA hen\n/help\na hen\n"
     );
     let found = talk(&run, &[], &lines).succeeds();
     for told in [
-        "there is no command /rety: did you mean /retry?",
+        "there is no command /retr: did you mean /retry?",
         "error: there is no message to answer",
         "there is no message to take back",
         "/save lacks the path of a file",

@@ -96,8 +96,10 @@ pub(super) fn dumps(value: &Value, layout: &Layout, sort_keys: bool) -> Result<S
     let mut bytes = Vec::new();
     let mut writer = serde_json::Serializer::with_formatter(&mut bytes, layout.clone());
     match sort_keys {
-        // The maps of `serde_json` are ordered by their keys.
-        true => serde_json::to_value(value).and_then(|value| value.serialize(&mut writer)),
+        true => serde_json::to_value(value).and_then(|mut value| {
+            value.sort_all_objects();
+            value.serialize(&mut writer)
+        }),
         false => value.serialize(&mut writer),
     }
     .map_err(|error| wrong(&error))?;

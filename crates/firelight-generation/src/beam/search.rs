@@ -310,7 +310,7 @@ mod tests {
         let found: Vec<(Vec<u32>, f64)> = groups.into_best(2).into_iter().map(|best| (best.ids, best.score)).collect();
         assert_eq!(found.iter().map(|best| best.0.clone()).collect::<Vec<_>>(), [vec![0, 0], vec![1, 0]]);
         // The penalty is part of the score, as in transformers.
-        let expected = [0.25f64.ln(), 0.21f64.ln() - 2.0];
+        let expected = [0.25f64.ln(), 0.21f64.ln() - 1.0];
         assert!(found.iter().zip(expected).all(|(found, expected)| (found.1 - expected).abs() < 1e-6), "{found:?}");
     }
 }

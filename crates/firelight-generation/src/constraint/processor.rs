@@ -76,10 +76,13 @@ impl Constrained {
         Some((mask, self.search().is_complete()))
     }
 
-    /// Whether the text is complete and nothing may follow.
+    /// Whether the text is complete and nothing may follow, or, where no stop token could end it, its limit is near.
     fn ends_here(&mut self) -> bool {
         if !self.search().is_complete() {
             return false;
+        }
+        if self.stop_tokens.is_empty() && self.room() <= NEAR {
+            return true;
         }
         let vocabulary = self.compiled.vocabulary();
         let end = vocabulary.len();

@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn a_command_that_is_none_is_told_with_the_nearest_one() {
         let told = |line: &str| Order::parse(line).unwrap_err();
-        assert!(told("/rety").starts_with("there is no command /rety: did you mean /retry? /help lists them"));
+        assert!(told("/retr").starts_with("there is no command /retr: did you mean /retry? /help lists them"));
         assert!(
             told("/etc/passwd says").starts_with("there is no command /etc/passwd: "),
             "{}",
