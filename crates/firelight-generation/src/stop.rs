@@ -44,11 +44,6 @@ impl StopCriteria {
         self.max_new_tokens.saturating_sub(len)
     }
 
-    /// Whether a row may still get a token when it has `len` new ones.
-    pub fn has_room(&self, len: usize) -> bool {
-        len < self.max_new_tokens
-    }
-
     /// Whether the row that chose `id` ends here, without it.
     pub fn ends_with(&self, id: u32) -> Option<StopReason> {
         self.stop_tokens.contains(&id).then_some(StopReason::StopToken(id))
@@ -69,6 +64,6 @@ mod tests {
     #[test]
     fn there_is_room_for_exactly_max_new_tokens() {
         let criteria = StopCriteria::new(&GenerationOptions::new(2));
-        assert_eq!([0, 1, 2].map(|len| criteria.has_room(len)), [true, true, false]);
+        assert_eq!([0, 1, 2, 3].map(|len| criteria.room(len)), [2, 1, 0, 0]);
     }
 }

@@ -50,7 +50,7 @@ impl<'o> Groups<'o> {
         Self((0..options.groups).map(|_| Search::new(options, prompt.to_vec())).collect())
     }
 
-    /// The unfinished hypotheses of all groups, with the group's first place among the beams before the last step.
+    /// The unfinished hypotheses of all groups, one group behind the other; none when the row has ended.
     pub(super) fn beams(&self) -> impl Iterator<Item = &Beam> {
         self.0.iter().flat_map(|search| &search.beams)
     }
