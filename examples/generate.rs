@@ -1,13 +1,15 @@
-//! One prompt, continued in several ways: the samplers, penalties, and a rule of one's own.
+//! One prompt, continued in several ways: samplers, penalties, a rule of one's own, searches, a regular expression, and guesses.
 //!
 //! Command: cargo run --release -p firelight-examples --example generate -- runs/shakespeare "ROMEO:"
 //! Time: a second each, once it is built.
-//! Expect: a text for every way, under its name; greedy choice repeats itself, the others less.
+//! Expect: a text for every way, under its name; greedy choice repeats itself, the others less; with guesses it is the same text sooner.
 
 use std::process::ExitCode;
 
 use firelight::generation::processors::{Dry, HIDDEN, MirostatOptions};
-use firelight::generation::{GenerationOptions, History, LogitsProcessor, Processing};
+use firelight::generation::{
+    BeamOptions, Constraint, ContrastiveOptions, GenerationOptions, History, LogitsProcessor, Processing, PromptLookup,
+};
 use firelight::language::TextGenerator;
 use firelight::storage::TaskError;
 
@@ -19,7 +21,7 @@ fn main() -> ExitCode {
         eprintln!("usage: generate RUN PROMPT");
         return ExitCode::from(2);
     };
-    match TextGenerator::load(model).and_then(|generator| written(&generator, prompt, TOKENS)) {
+    match TextGenerator::load(model).and_then(|generator| written(generator, prompt, TOKENS)) {
         Ok(texts) => {
             texts.iter().for_each(|(name, text)| println!("== {name}\n{prompt}{text}\n"));
             ExitCode::SUCCESS
@@ -31,8 +33,25 @@ fn main() -> ExitCode {
     }
 }
 
-/// The continuations of a prompt, with the names of the ways.
-fn written(generator: &TextGenerator, prompt: &str, tokens: usize) -> Result<Vec<(&'static str, String)>, TaskError> {
+/// A text and the name of the way in which it was written.
+type Way = (&'static str, String);
+
+/// The continuations of a prompt in all ways.
+fn written(generator: TextGenerator, prompt: &str, tokens: usize) -> Result<Vec<Way>, TaskError> {
+    let mut ways = token_by_token(&generator, prompt, tokens)?;
+    ways.extend(searched(&generator, prompt, tokens)?);
+    let greedy = GenerationOptions::new(tokens).greedy();
+    let words = Constraint::regex(r"[a-z ]+\.", generator.tokenizer())?;
+    let words = Processing { constraint: Some(words), ..Processing::default() };
+    let words = GenerationOptions::new(tokens).with_seed(7).with_processing(words);
+    ways.push(("a regular expression", generator.generate(prompt, &words)?.text));
+    let guessing = generator.with_lookup(PromptLookup::default());
+    ways.push(("greedy, with guesses from the text", guessing.generate(prompt, &greedy)?.text));
+    Ok(ways)
+}
+
+/// The ways that choose one token after the other.
+fn token_by_token(generator: &TextGenerator, prompt: &str, tokens: usize) -> Result<Vec<Way>, TaskError> {
     let drawn = || GenerationOptions::new(tokens).with_temperature(0.8).with_seed(7);
     let penalised = Processing { repetition_penalty: 1.3, ..Processing::default() };
     let dry = Processing { dry: Some(Dry { allowed: 4, ..Dry::default() }), ..Processing::default() };
@@ -54,6 +73,22 @@ fn written(generator: &TextGenerator, prompt: &str, tokens: usize) -> Result<Vec
     ];
     let text = |(name, options)| Ok((name, generator.generate(prompt, &options)?.text));
     ways.into_iter().map(text).collect()
+}
+
+/// The ways that compare several texts, or several tokens.
+fn searched(generator: &TextGenerator, prompt: &str, tokens: usize) -> Result<Vec<Way>, TaskError> {
+    let beams = BeamOptions::new(tokens).with_beams(4);
+    let groups = beams.clone().with_groups(4, 2.0).with_n_best(4);
+    let last =
+        |options: &BeamOptions| Ok::<_, TaskError>(generator.search(prompt, options)?.pop().map(|found| found.0));
+    let contrastive = ContrastiveOptions::new(tokens).with_contrast(4, 0.6);
+    let drawn = GenerationOptions::new(tokens).with_temperature(0.8).with_seed(7);
+    Ok(vec![
+        ("4 beams", last(&beams)?.unwrap_or_default()),
+        ("4 groups of beams, the least probable", last(&groups)?.unwrap_or_default()),
+        ("the best of 5 draws", generator.generate_best(prompt, 5, &drawn)?.text),
+        ("contrastive search", generator.contrast(prompt, &contrastive)?.text),
+    ])
 }
 
 /// No new token is written twice, as long as there are others.
@@ -88,13 +123,17 @@ mod tests {
         device.seed(5);
         let config = LanguageModelConfig::new(tokenizer.vocab_size(), 16, 2, 1).with_max_seq_len(64);
         let model = config.init(&device);
-        let texts = written(&TextGenerator::new(model, tokenizer), "once ", 20).unwrap();
-        assert_eq!(texts.len(), 11);
-        assert!(
-            texts.iter().filter(|(name, _)| *name != "until a full stop").all(|(_, text)| text.chars().count() == 20)
-        );
-        let once = &texts[10].1;
+        let texts = written(TextGenerator::new(model, tokenizer), "once ", 20).unwrap();
+        assert_eq!(texts.len(), 17);
+        let of = |way: &str| texts.iter().find(|(name, _)| *name == way).unwrap().1.as_str();
+        let shorter = ["until a full stop", "a regular expression"];
+        let whole = texts.iter().filter(|(name, _)| !shorter.contains(name));
+        assert!(whole.clone().count() == 15 && whole.map(|(_, text)| text).all(|text| text.chars().count() == 20));
+        let once = of("every token once");
         assert!(once.char_indices().all(|(at, c)| !once[..at].contains(c)), "{once}");
-        assert_ne!(texts[0].1, texts[3].1);
+        assert_ne!(of("greedy"), of("temperature 0.8"));
+        assert_ne!(of("4 beams"), of("4 groups of beams, the least probable"));
+        assert!(of("a regular expression").ends_with('.'), "{}", of("a regular expression"));
+        assert_eq!(of("greedy, with guesses from the text"), of("greedy"));
     }
 }

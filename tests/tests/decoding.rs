@@ -3,8 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use burn::tensor::{Tensor, TensorData};
-use firelight::generation::{GenerationError, GenerationOptions, Sampler};
+use burn::tensor::{Device, Tensor, TensorData};
+use firelight::generation::processors::Xtc;
+use firelight::generation::{
+    BeamOptions, ContrastiveOptions, GenerationError, GenerationOptions, Processing, PromptLookup, Sampler,
+    TokenStream, beam_search, contrastive_search,
+};
+use firelight::language::{LanguageModel, LanguageModelConfig};
+use firelight::nn::{Init, ParamBuilder, WeightInit};
 
 use crate::support::device;
 
@@ -65,4 +71,45 @@ fn logits_that_are_no_distribution_are_refused() {
             assert!(matches!(error, GenerationError::NonFiniteLogits { step: 4, row: 1 }), "{row:?}: {error}");
         }
     }
+}
+
+/// Of one set of weights, on any device.
+fn model(device: &Device) -> LanguageModel {
+    let wide = WeightInit { weight: Init::Normal { std: 0.4 }, scale_residual: false };
+    let config = LanguageModelConfig::new(40, 16, 2, 2).with_max_seq_len(64);
+    config.with_transformer(|stack| stack.with_init(wide)).init_with(&ParamBuilder::new(device, 3))
+}
+
+fn written(stream: Result<TokenStream<'_, LanguageModel>, GenerationError>) -> Vec<u32> {
+    stream.expect("a prompt that fits").flat_map(|step| step.expect("sound logits")).flatten().collect()
+}
+
+/// What one seed writes, in each of several ways.
+fn texts(device: &Device) -> Vec<Vec<u32>> {
+    let (model, prompt) = (model(device), || vec![vec![3, 1, 4, 1, 5], vec![9, 2, 6]]);
+    let drawn = GenerationOptions::new(30).with_temperature(1.1).with_seed(11);
+    let filtered = drawn.clone().with_top_p(0.9).with_random(|random| {
+        (random.min_p, random.typical_p, random.top_n_sigma) = (Some(0.01), Some(0.95), Some(3.0));
+        random.xtc = Some(Xtc::default());
+    });
+    let penalties = Processing { repetition_penalty: 1.3, no_repeat_ngram_size: 3, ..Processing::default() };
+    let penalised = filtered.clone().with_processing(penalties);
+    let ways = [drawn.clone().greedy(), drawn.clone(), filtered, penalised];
+    let mut texts: Vec<_> = ways.iter().map(|way| written(TokenStream::new(&model, prompt(), way))).collect();
+    let guessed = TokenStream::new(&model, vec![prompt().remove(0)], &drawn);
+    texts.push(written(guessed.map(|stream| stream.with_drafter(PromptLookup::default()))));
+    let beams = beam_search(&model, prompt(), &BeamOptions::new(12).with_beams(3)).expect("beams");
+    texts.extend(beams.into_iter().map(|mut row| row.remove(0).ids));
+    let contrastive = contrastive_search(&model, vec![prompt().remove(0)], &ContrastiveOptions::new(12));
+    texts.push(contrastive.expect("a search").ids);
+    texts
+}
+
+#[cfg(feature = "flex")]
+#[test]
+fn one_seed_writes_one_text_on_every_backend() {
+    let (here, flex) = (texts(&device()), texts(&Device::flex()));
+    assert_eq!(here, flex);
+    let different: BTreeSet<_> = here.iter().collect();
+    assert_eq!(different.len(), here.len(), "every way writes a text of its own: {here:?}");
 }

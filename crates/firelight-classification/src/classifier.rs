@@ -7,9 +7,10 @@ use burn::tensor::Device;
 use burn::tensor::activation::log_softmax;
 use firelight_core::Pass;
 use firelight_kernels::awake;
-use firelight_storage::{Checkpoint, TaskError};
+use firelight_storage::{Checkpoint, InputError, TaskError};
 
 use crate::data::EncodedText;
+use crate::long_text::{LongText, PartReader, TextPart, merged, weighted_mean};
 use crate::loss::ProblemType;
 use crate::model::{TextClassifier, TextClassifierConfig};
 use crate::pretrained::load;
@@ -70,6 +71,7 @@ pub struct Classifier {
     vocabulary: TextVocabulary,
     labels: Vec<String>,
     problem_type: ProblemType,
+    long_text: LongText,
 }
 
 impl Classifier {
@@ -80,13 +82,23 @@ impl Classifier {
     pub fn new(model: TextClassifier, vocabulary: TextVocabulary, labels: Vec<String>) -> Self {
         let (found, expected) = (labels.len(), model.num_outputs());
         assert!(found == expected, "{found} labels for {expected} outputs");
-        Self { model, vocabulary, labels, problem_type: ProblemType::default() }
+        Self { model, vocabulary, labels, problem_type: ProblemType::default(), long_text: LongText::default() }
     }
 
     /// Sets what a label is.
     pub fn with_problem_type(mut self, problem_type: ProblemType) -> Self {
         self.problem_type = problem_type;
         self
+    }
+
+    /// Sets how texts are read that are longer than the model reads. Of their parts the mean of the probabilities counts, of several labels
+    /// that of each, of a regression that of the numbers.
+    ///
+    /// # Errors
+    /// If a stride is 0, or longer than a window.
+    pub fn with_long_text(mut self, long_text: LongText) -> Result<Self, InputError> {
+        self.long_text = long_text.checked(self.vocabulary.room(self.model.encoder.max_seq_len()))?;
+        Ok(self)
     }
 
     /// Loads the last weights of a run onto Burn's default device.
@@ -127,10 +139,12 @@ impl Classifier {
     }
 
     /// The label of every text, or its labels, with the probabilities of all, or its number. Neither company nor order changes
-    /// one. A text that is too long is cut, as in training. To an encoder of two segments a tab parts the texts of a pair.
+    /// one. A text that is too long is cut, as in training, or read as [`with_long_text`](Self::with_long_text) says. To an encoder of two
+    /// segments a tab parts the texts of a pair.
     ///
     /// # Errors
-    /// If a text has a character that the tokenizer does not know, with its line, if an answer is no number, or the device fails.
+    /// If a text has a character that the tokenizer does not know, or the other text of its pair leaves no room for a part of it, with its
+    /// line, if an answer is no number, or the device fails.
     pub fn classify<S: AsRef<str>>(&self, texts: &[S]) -> Result<Vec<Prediction>, TaskError> {
         self.classify_after(0, texts)
     }
@@ -140,9 +154,11 @@ impl Classifier {
     /// # Errors
     /// As [`classify`](Self::classify).
     pub fn classify_after<S: AsRef<str>>(&self, before: usize, texts: &[S]) -> Result<Vec<Prediction>, TaskError> {
-        let encoded =
-            (before + 1..).zip(texts).map(|(line, text)| self.encode(text.as_ref()).map_err(TaskError::in_line(line)));
-        let found = answers(&self.model, self.problem_type, &encoded.collect::<Result<Vec<_>, _>>()?)?;
+        let parts = (before + 1..).zip(texts);
+        let parts = parts.map(|(line, text)| self.parts(text.as_ref()).map_err(TaskError::in_line(line)));
+        let parts: Vec<Vec<TextPart>> = parts.collect::<Result<_, _>>()?;
+        let found = answers(&self.model, self.problem_type, parts.iter().flatten().map(|part| &part.text))?;
+        let found = merged(&parts, found, |rows, weights| mean_answer(self.problem_type, rows, weights));
         Ok(found.iter().map(|row| self.prediction(row)).collect())
     }
 
@@ -151,13 +167,15 @@ impl Classifier {
         pair.map_or(text.to_string(), |pair| format!("{text}\t{pair}"))
     }
 
-    fn encode(&self, text: &str) -> Result<EncodedText, firelight_data::DataError> {
+    /// What is read of a text, or of a pair.
+    fn parts(&self, text: &str) -> Result<Vec<TextPart>, firelight_data::DataError> {
         let is_of_pairs = self.model.encoder.segment_embedding.is_some();
-        let (text, pair) = match text.split_once('\t') {
+        let texts = match text.split_once('\t') {
             Some((text, pair)) if is_of_pairs => (text, Some(pair)),
             _ => (text, None),
         };
-        self.vocabulary.encode(text, pair, self.model.encoder.max_seq_len())
+        let max_len = self.model.encoder.max_seq_len();
+        PartReader { vocabulary: &self.vocabulary, max_len, long_text: self.long_text }.parts("", texts)
     }
 
     /// A row of [`answers`] in words.
@@ -188,6 +206,25 @@ fn sigmoid(logit: f64) -> f64 {
     1.0 / (1.0 + (-logit).exp())
 }
 
+/// The logit of a probability.
+fn logit(probability: f64) -> f64 {
+    (probability / (1.0 - probability)).ln()
+}
+
+/// The answer whose probabilities, or whose number, are the means of those of several [`answers`] with these weights.
+fn mean_answer(problem_type: ProblemType, rows: &[Vec<f64>], weights: &[f64]) -> Vec<f64> {
+    let mean = |probability: fn(f64) -> f64, answer: fn(f64) -> f64| -> Vec<f64> {
+        let of_row = |row: &Vec<f64>| row.iter().map(|&value| probability(value)).collect();
+        let probabilities: Vec<Vec<f64>> = rows.iter().map(of_row).collect();
+        weighted_mean(&probabilities, weights).into_iter().map(answer).collect()
+    };
+    match problem_type {
+        ProblemType::SingleLabel => mean(f64::exp, f64::ln),
+        ProblemType::MultiLabel => mean(sigmoid, logit),
+        ProblemType::Regression => weighted_mean(rows, weights),
+    }
+}
+
 /// The number of the largest value, the first of equal ones.
 pub(crate) fn likeliest(row: &[f64]) -> usize {
     (0..row.len()).fold(0, |best, class| if row[class] > row[best] { class } else { best })
@@ -195,10 +232,10 @@ pub(crate) fn likeliest(row: &[f64]) -> usize {
 
 /// The logarithms of the probabilities of all classes, of several labels their logits, of a regression its number: a row for
 /// each text; texts of similar length are read together.
-pub(crate) fn answers(
+pub(crate) fn answers<'a>(
     model: &TextClassifier,
     problem_type: ProblemType,
-    texts: &[EncodedText],
+    texts: impl IntoIterator<Item = &'a EncodedText>,
 ) -> Result<Vec<Vec<f64>>, TaskError> {
     let device = model.encoder.embedding.weight.device();
     let is_single = problem_type == ProblemType::SingleLabel;
@@ -221,6 +258,7 @@ mod tests {
     use crate::pooling::{PoolerConfig, PoolingConfig};
     use firelight_core::{Init, ParamBuilder, WeightInit};
     use firelight_data::{Tokenizer, TokenizerConfig};
+    use firelight_kernels::assert_close;
 
     fn classifier(n_segments: usize) -> Classifier {
         classifier_of(n_segments, &["x", "y", "z"])
@@ -266,6 +304,47 @@ mod tests {
         assert_ne!(pairs.classify(&["ab\tcd"]).unwrap(), pairs.classify(&["abcd"]).unwrap());
     }
 
+    fn probabilities(found: &Prediction) -> Vec<f64> {
+        found.probabilities().iter().map(|(_, probability)| *probability).collect()
+    }
+
+    #[test]
+    fn a_long_text_has_the_mean_probabilities_of_its_windows() {
+        let windows = classifier(0).with_long_text(LongText::Windows { stride: Some(5) }).unwrap();
+        let found = windows.classify(&["abc", "abcdefghab"]).unwrap();
+        // Windows of 7 tokens: the first has 7 new ones, the second the last 3.
+        let parts = classifier(0).classify(&["abcdefg", "fghab"]).unwrap();
+        let [first, second] = [&parts[0], &parts[1]].map(probabilities);
+        let expected: Vec<f64> = first.iter().zip(&second).map(|(a, b)| 0.7 * a + 0.3 * b).collect();
+        assert_close(&probabilities(&found[1]), &expected, 1e-5);
+        assert!((probabilities(&found[1]).iter().sum::<f64>() - 1.0).abs() < 1e-5, "{found:?}");
+        let error = classifier(0).with_long_text(LongText::Windows { stride: Some(8) }).unwrap_err().to_string();
+        assert!(error.starts_with("stride = 8 must be at least 1 and at most 7"), "{error}");
+    }
+
+    #[test]
+    fn a_text_that_fits_has_the_same_answer_however_long_ones_are_read() {
+        let texts = ["abc", "", "gfedcba"];
+        let expected = classifier(0).classify(&texts).unwrap();
+        for long_text in
+            [LongText::Windows { stride: None }, LongText::Windows { stride: Some(1) }, LongText::Sentences]
+        {
+            assert_eq!(classifier(0).with_long_text(long_text).unwrap().classify(&texts).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn answers_are_averaged_by_hand_as_what_they_are() {
+        let mean = |problem_type, rows: [[f64; 2]; 2]| mean_answer(problem_type, &rows.map(Vec::from), &[3.0, 1.0]);
+        let found = mean(ProblemType::SingleLabel, [[0.5, 0.5], [0.9, 0.1]].map(|row| row.map(f64::ln)));
+        assert_close(&found.into_iter().map(f64::exp).collect::<Vec<_>>(), &[0.6, 0.4], 1e-12);
+        // Probabilities of 0.5 and 0.25, and of certainty and one half.
+        let found = mean(ProblemType::MultiLabel, [[0.0, 1e3], [-3_f64.ln(), 0.0]]);
+        assert_close(&found.into_iter().map(sigmoid).collect::<Vec<_>>(), &[0.4375, 0.875], 1e-12);
+        assert_eq!(mean(ProblemType::MultiLabel, [[-1e3, 1e3]; 2]), [f64::NEG_INFINITY, f64::INFINITY]);
+        assert_close(&mean(ProblemType::Regression, [[1.0, -4.0], [3.0, 0.0]]), &[1.5, -3.0], 1e-12);
+    }
+
     #[test]
     fn several_labels_are_those_at_least_as_likely_as_not() {
         let classifier = classifier(0).with_problem_type(ProblemType::MultiLabel);
@@ -279,7 +358,7 @@ mod tests {
     #[test]
     fn a_regression_gives_the_output_itself() {
         let classifier = classifier_of(0, &["value"]);
-        let input = input_of(&[&classifier.encode("abc").unwrap()], &Device::default());
+        let input = input_of(&[&classifier.parts("abc").unwrap()[0].text], &Device::default());
         let output = classifier.model.forward(&input, &mut Pass::default()).into_scalar::<f64>();
         let found = classifier.classify(&["abc"]).unwrap();
         assert_eq!(found, [Prediction::Value(output)]);

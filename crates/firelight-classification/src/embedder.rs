@@ -11,8 +11,8 @@ use firelight_core::Pass;
 use firelight_kernels::awake;
 use firelight_storage::{Checkpoint, InputError, TaskError, listed, shortened};
 
-use crate::data::EncodedText;
 use crate::encoder::TextEncoder;
+use crate::long_text::{LongText, PartPooling, PartReader, TextPart, merged};
 use crate::pretrained::{Prompts, load_encoder};
 use crate::reading::{read_texts, rows};
 use crate::sentence_encoder::SentenceEncoder;
@@ -26,12 +26,14 @@ pub struct Embedder {
     prompts: BTreeMap<String, String>,
     /// What is put in front of every text.
     prompt: String,
+    long_text: LongText,
+    part_pooling: PartPooling,
 }
 
 impl Embedder {
     /// Puts an encoder and a tokenizer together.
     pub fn new(encoder: TextEncoder, vocabulary: TextVocabulary) -> Self {
-        Self { model: SentenceEncoder::of(encoder), vocabulary, prompts: BTreeMap::new(), prompt: String::new() }
+        Self::of(SentenceEncoder::of(encoder), vocabulary, BTreeMap::new(), String::new())
     }
 
     /// Loads the last weights of a run, of a classifier or of a masked language model, onto Burn's default device.
@@ -49,7 +51,33 @@ impl Embedder {
     pub fn load_from(folder: impl AsRef<Path>, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
         let (model, vocabulary, Prompts { by_name, default }) = load_encoder(folder.as_ref(), checkpoint, device)?;
         let prompt = default.and_then(|name| by_name.get(&name)).cloned().unwrap_or_default();
-        Ok(Self { model, vocabulary, prompts: by_name, prompt })
+        Ok(Self::of(model, vocabulary, by_name, prompt))
+    }
+
+    fn of(
+        model: SentenceEncoder,
+        vocabulary: TextVocabulary,
+        prompts: BTreeMap<String, String>,
+        prompt: String,
+    ) -> Self {
+        let (long_text, part_pooling) = (LongText::default(), PartPooling::default());
+        Self { model, vocabulary, prompts, prompt, long_text, part_pooling }
+    }
+
+    /// Sets how texts are read that are longer than the model reads.
+    ///
+    /// # Errors
+    /// If a stride is 0, or longer than a window.
+    pub fn with_long_text(mut self, long_text: LongText) -> Result<Self, InputError> {
+        self.long_text = long_text.checked(self.vocabulary.room(self.model.max_text_len()))?;
+        Ok(self)
+    }
+
+    /// Sets how the vectors of the parts of a long text become one, which is of length 1 where the model's vectors are. Default: their
+    /// mean.
+    pub fn with_part_pooling(mut self, part_pooling: PartPooling) -> Self {
+        self.part_pooling = part_pooling;
+        self
     }
 
     /// Puts a text in front of every other one, such as `query: `.
@@ -76,11 +104,12 @@ impl Embedder {
         }
     }
 
-    /// A vector for every text, of length 1 unless the model says otherwise, as many and in the same order. Neither company nor order changes one. A text that is
-    /// too long is cut.
+    /// A vector for every text, of length 1 unless the model says otherwise, as many and in the same order. Neither company nor order
+    /// changes one. A text that is too long is cut, or read as [`with_long_text`](Self::with_long_text) says.
     ///
     /// # Errors
-    /// If a text has a character that the tokenizer does not know, with its line, or the device fails.
+    /// If a text has a character that the tokenizer does not know, or the prompt leaves no room for a part of it, with its line, or the
+    /// device fails.
     pub fn embed<S: AsRef<str>>(&self, texts: &[S]) -> Result<Vec<Vec<f32>>, TaskError> {
         self.embed_after(0, texts)
     }
@@ -90,19 +119,28 @@ impl Embedder {
     /// # Errors
     /// As [`embed`](Self::embed).
     pub fn embed_after<S: AsRef<str>>(&self, before: usize, texts: &[S]) -> Result<Vec<Vec<f32>>, TaskError> {
-        let encode = |(line, text): (usize, &S)| {
-            let text = [&self.prompt, text.as_ref()].concat();
-            let encoded = self.vocabulary.encode(&text, None, self.model.max_text_len());
-            encoded.map_err(TaskError::in_line(line))
+        let max_len = self.model.max_text_len();
+        let reader = PartReader { vocabulary: &self.vocabulary, max_len, long_text: self.long_text };
+        let parts = |(line, text): (usize, &S)| {
+            reader.parts(&self.prompt, (text.as_ref(), None)).map_err(TaskError::in_line(line))
         };
-        let encoded: Vec<EncodedText> = (before + 1..).zip(texts).map(encode).collect::<Result<_, _>>()?;
+        let parts: Vec<Vec<TextPart>> = (before + 1..).zip(texts).map(parts).collect::<Result<_, _>>()?;
         let device = self.model.encoder.embedding.weight.device();
-        read_texts(&encoded, &device, |input, _| {
+        let found = read_texts(parts.iter().flatten().map(|part| &part.text), &device, |input, _| {
             let found: Vec<Vec<f32>> =
                 rows(awake(&device, || self.model.forward(input, &mut Pass::default())), "the vectors of texts")?;
             TaskError::require_finite(found.iter().flatten().all(|number| number.is_finite()))?;
             Ok(found)
-        })
+        })?;
+        Ok(merged(&parts, found, |rows, weights| self.pooled(rows, weights)))
+    }
+
+    /// The vector of a text out of those of its parts.
+    fn pooled(&self, rows: &[Vec<f32>], weights: &[f64]) -> Vec<f32> {
+        let rows: Vec<Vec<f64>> = rows.iter().map(|row| wide(row)).collect();
+        let pooled = self.part_pooling.merge(&rows, weights);
+        let pooled = if self.model.normalizes() { unit(pooled) } else { pooled };
+        pooled.into_iter().map(|number| number as f32).collect()
     }
 
     /// How similar every text is to every other one: a row for each text, with a number from -1 to 1 for each text.
@@ -128,16 +166,20 @@ impl Embedder {
 /// # Panics
 /// If two vectors have not the same number of numbers.
 pub fn cosine_similarities(rows: &[Vec<f32>], columns: &[Vec<f32>]) -> Vec<Vec<f64>> {
-    let units = |vectors: &[Vec<f32>]| vectors.iter().map(|vector| unit(vector)).collect::<Vec<_>>();
+    let units = |vectors: &[Vec<f32>]| vectors.iter().map(|vector| unit(wide(vector))).collect::<Vec<_>>();
     let columns = units(columns);
     units(rows).iter().map(|row| columns.iter().map(|column| product(row, column)).collect()).collect()
 }
 
 /// The vector of length 1 in the same direction; zeros where there is none.
-fn unit(vector: &[f32]) -> Vec<f64> {
-    let vector: Vec<f64> = vector.iter().map(|&number| f64::from(number)).collect();
+fn unit(vector: Vec<f64>) -> Vec<f64> {
     let length = product(&vector, &vector).sqrt();
     vector.into_iter().map(|number| if length > 0.0 { number / length } else { 0.0 }).collect()
+}
+
+/// The same numbers in double precision.
+fn wide(vector: &[f32]) -> Vec<f64> {
+    vector.iter().map(|&number| f64::from(number)).collect()
 }
 
 fn product(one: &[f64], other: &[f64]) -> f64 {
@@ -149,6 +191,7 @@ fn product(one: &[f64], other: &[f64]) -> f64 {
 mod tests {
     use super::*;
     use crate::encoder::TextEncoderConfig;
+    use crate::sentence_encoder::SentenceEncoderConfig;
     use firelight_core::ParamBuilder;
     use firelight_data::{Tokenizer, TokenizerConfig};
     use firelight_kernels::assert_close;
@@ -157,6 +200,48 @@ mod tests {
         let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abcdefgh ").unwrap();
         let encoder = TextEncoderConfig::bert(12, 16, 2, 1).init_with(&ParamBuilder::new(&Device::default(), 0));
         Embedder::new(encoder, TextVocabulary::new(tokenizer).unwrap())
+    }
+
+    /// One whose model reads 4 tokens of a text.
+    fn short_embedder(normalize: bool) -> Embedder {
+        let encoder = TextEncoderConfig::bert(12, 16, 2, 1).with_stack(|stack| stack.with_max_seq_len(6));
+        let config = SentenceEncoderConfig::new(encoder).with_normalize(normalize);
+        let model = config.init_with(&ParamBuilder::new(&Device::default(), 0));
+        Embedder::of(model, embedder().vocabulary, BTreeMap::new(), String::new())
+    }
+
+    #[test]
+    fn a_long_text_has_the_pooled_vector_of_its_windows() {
+        let windows = LongText::Windows { stride: Some(3) };
+        for normalize in [true, false] {
+            let parts = short_embedder(normalize).embed(&["abcd", "defg", "gh"]).unwrap();
+            let [a, b, c] = [0, 1, 2].map(|part| wide(&parts[part]));
+            let expected = |of: fn(f64, f64, f64) -> f64| {
+                let merged = (0..a.len()).map(|i| of(a[i], b[i], c[i])).collect();
+                if normalize { unit(merged) } else { merged }
+            };
+            let long = || short_embedder(normalize).with_long_text(windows).unwrap();
+            let found = |embedder: Embedder| wide(&embedder.embed(&["abcdefgh"]).unwrap()[0]);
+            // Of the 8 tokens 4, 3 and 1 are new in their window.
+            assert_close(&found(long()), &expected(|a, b, c| (4.0 * a + 3.0 * b + c) / 8.0), 1e-5);
+            let most = found(long().with_part_pooling(PartPooling::Max));
+            assert_close(&most, &expected(|a, b, c| a.max(b).max(c)), 1e-5);
+        }
+    }
+
+    #[test]
+    fn a_text_that_fits_has_the_same_vector_however_long_ones_are_read() {
+        let texts = ["abc", "", "abcd"];
+        let expected = short_embedder(true).embed(&texts).unwrap();
+        for long_text in [LongText::Windows { stride: Some(4) }, LongText::Sentences] {
+            let embedder = short_embedder(true).with_long_text(long_text).unwrap();
+            assert_eq!(embedder.embed(&texts).unwrap(), expected);
+        }
+        let error = short_embedder(true).with_long_text(LongText::Windows { stride: Some(5) }).unwrap_err();
+        assert!(error.to_string().contains("stride = 5 must be at least 1 and at most 4"), "{error}");
+        let crowded = short_embedder(true).with_long_text(LongText::Sentences).unwrap().with_prompt("abcd");
+        let error = crowded.embed(&["a", "b"]).unwrap_err();
+        assert!(error.is_user_error() && error.to_string().starts_with("line 1: the text has more than"), "{error}");
     }
 
     #[test]

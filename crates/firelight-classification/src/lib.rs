@@ -10,6 +10,7 @@
 //! 5. [`ClassifierTask`] (training.rs): the model as Burn trains it; [`Classification`] (run/) says what recipes mean, so that a
 //!    [`Run`] is a whole training.
 //! 6. [`Classifier`] loads a run folder and names the label of every text, its labels or its number; [`Embedder`] turns texts into vectors.
+//!    [`LongText`] says how both read texts that are longer than the model reads.
 //! 7. [`MaskedLanguage`] (pretraining/) is the training of a masked language model, whose batches masking.rs makes, or of another
 //!    [`PretrainingModel`] (objectives/) on texts without labels; pretrained.rs
 //!    begins a classifier from its run, as a whole or by low-rank adapters, which `firelight_training::merge` adds into the weights.
@@ -37,6 +38,7 @@ mod data;
 mod embedder;
 mod encoder;
 mod heads;
+mod long_text;
 mod loss;
 mod mask_filler;
 #[cfg(feature = "train")]
@@ -78,6 +80,7 @@ pub use heads::{
     ReplacedTokenHead, SequenceHead, SequenceHeadConfig, Span, SpanHead, SpanHeadConfig, SpanLogits, TokenHead,
     TokenHeadConfig,
 };
+pub use long_text::{LongText, PartPooling};
 pub use loss::{ClassWeights, ProblemType, SequenceCriterion, SequenceLoss, SequenceLossConfig, SequenceTargets};
 pub use mask_filler::{FilledMask, MaskFiller};
 #[cfg(feature = "train")]

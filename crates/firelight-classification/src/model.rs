@@ -329,7 +329,7 @@ pub struct SpanReaderConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReadingConfig {
-    /// Tokens from the begin of one window on a long text to that of the next. Default: none; a long text is an error.
+    /// Tokens from the beginning of one window on a long text to that of the next. Default: none; a long text is an error.
     pub stride: Option<usize>,
     /// The most tokens of an answer. Default: 30, as in BERT's published code.
     pub max_answer_len: usize,

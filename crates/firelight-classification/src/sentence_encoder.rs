@@ -219,6 +219,11 @@ impl SentenceEncoder {
         self.max_text_len
     }
 
+    /// Whether vectors of texts have the length 1.
+    pub fn normalizes(&self) -> bool {
+        self.normalize
+    }
+
     /// A vector for every text.
     ///
     /// # Shapes

@@ -216,7 +216,7 @@ impl TextVocabulary {
     }
 
     /// Tokens of a text that stands alone in `max_len` tokens.
-    fn room(&self, max_len: usize) -> usize {
+    pub(crate) fn room(&self, max_len: usize) -> usize {
         max_len.saturating_sub(self.frame.size(false)).max(1)
     }
 

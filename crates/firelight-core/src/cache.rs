@@ -2,7 +2,7 @@
 
 use crate::context::CrossKeyValues;
 use crate::position::Positions;
-use crate::state::{State, differing_sizes};
+use crate::state::{Compression, State, differing_sizes};
 use burn::tensor::{Bool, Device, Int, Tensor};
 use std::ops::Range;
 
@@ -24,6 +24,8 @@ pub struct Cache {
     /// `[B, K, A]`, where the tokens stand on several axes, if they do.
     coordinates: Option<Tensor<3>>,
     capacity: usize,
+    /// How the layers that can compress what is old of the text.
+    compression: Option<Compression>,
     /// Rows of the batch and their device, once something was read.
     batch: Option<(usize, Device)>,
     /// The shortest and the longest text that its keys were turned in.
@@ -65,7 +67,19 @@ impl Cache {
     /// makes those of a stack. Of the flags of padding and documents it keeps all: a byte or a number a token.
     pub fn new(states: impl IntoIterator<Item = Box<dyn State>>, capacity: usize) -> Self {
         let layers = states.into_iter().map(|state| LayerCache { state, cross: None }).collect();
-        Self { layers, padding: None, documents: None, coordinates: None, capacity, batch: None, lengths: None }
+        let (padding, documents, coordinates) = (None, None, None);
+        Self { layers, padding, documents, coordinates, capacity, compression: None, batch: None, lengths: None }
+    }
+
+    /// Notes how the past is compressed in the states that do so.
+    pub(crate) fn compressed_by(self, compression: Compression) -> Self {
+        Self { compression: Some(compression), ..self }
+    }
+
+    /// How the past is compressed, if it is: by [`Transformer::compressed_cache`](crate::Transformer::compressed_cache). [`states`](Self::states) tells
+    /// what each layer keeps.
+    pub fn compression(&self) -> Option<Compression> {
+        self.compression
     }
 
     /// Number of tokens remembered.
@@ -99,8 +113,8 @@ impl Cache {
     }
 
     /// Whether [`truncate`](Self::truncate) can go back to `len` tokens: always where every layer keeps all, and always to
-    /// 0. A layer that keeps the last tokens can forget the last 64 of the most that it ever held, one that keeps sums all or
-    /// nothing.
+    /// 0. A layer that keeps the last tokens can forget the last 64 of the most that it ever held, one that compresses its past
+    /// the tokens of the last pass at least, one that keeps sums all or nothing.
     pub fn can_truncate(&self, len: usize) -> bool {
         self.layers.iter().all(|layer| layer.state.can_truncate(len))
     }
@@ -156,9 +170,14 @@ impl Cache {
     /// two encoders' outputs is padded on the right, as [`EncoderOutput::join`](crate::EncoderOutput::join) pads it.
     ///
     /// # Panics
-    /// If the caches are of different stacks, or both have coordinates, of different axes.
+    /// If the caches are of different stacks, or both have coordinates, of different axes, or their pasts are compressed and not of
+    /// one length.
     pub fn join(&mut self, other: Self) {
         self.check_layers(&other);
+        // States that have read nothing take over those of the other cache.
+        if self.is_empty() && !other.is_empty() {
+            self.compression = other.compression;
+        }
         let coordinates = joined_coordinates([&*self, &other]);
         (self.padding, self.documents) = (joined_padding([&*self, &other]), joined_documents([&*self, &other]));
         self.coordinates = coordinates;

@@ -101,7 +101,7 @@ pub use position::{
 };
 pub use report::{ParameterEntry, ParameterReport};
 pub use residual::ResidualStream;
-pub use state::{RecurrentState, State};
+pub use state::{Compression, RecurrentState, State};
 pub use stochastic_depth::StochasticDepth;
 pub use transformer::{LayerConfig, SequenceInput, Transformer, TransformerConfig};
 pub use vision::{

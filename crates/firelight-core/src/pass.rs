@@ -4,7 +4,7 @@ use crate::cache::{Cache, LayerCache};
 use crate::context::CrossKeyValues;
 use crate::precision::Precision;
 use crate::residual::ResidualStream;
-use crate::state::State;
+use crate::state::{Compression, State};
 use burn::tensor::{Bool, Device, FloatDType, Int, Tensor};
 use std::ops::Range;
 
@@ -36,8 +36,8 @@ pub struct Trace {
 /// have sinks, a row sums to less than 1: the rest is the weight of the sink.
 #[derive(Debug, Clone, Default)]
 pub struct LayerTrace {
-    /// Of the self-attention, `[B, H, T, K]`. A layer whose cache keeps the last tokens alone reads those, so that its `K`
-    /// is shorter than the text. One that keeps sums shows the tokens of the pass; what their weights lack to 1 is the
+    /// Of the self-attention, `[B, H, T, K]`. A layer whose cache keeps the last tokens alone, or means of older ones, reads
+    /// those, so that its `K` is shorter than the text. One that keeps sums shows the tokens of the pass; what their weights lack to 1 is the
     /// past's.
     pub attention: Option<Tensor<4>>,
     /// Of the cross-attention, `[B, H, T, S]`.
@@ -182,6 +182,11 @@ impl<'a> Pass<'a> {
         if let Some(cache) = &mut self.cache {
             cache.begin(shape, device);
         }
+    }
+
+    /// How the past is compressed, if it is.
+    pub(crate) fn compression(&self) -> Option<Compression> {
+        self.cache.as_ref().and_then(|cache| cache.compression())
     }
 
     /// The shortest and the longest text that the keys of the cache were turned in.

@@ -2,8 +2,10 @@
 //! [`Cache`](crate::Cache) can hold any. A kind is defined beside the mixer that reads it: [`KeyValues`](crate::KeyValues) and
 //! [`RecurrentState`] are ours.
 
+mod compression;
 mod recurrent;
 
+pub use compression::Compression;
 pub use recurrent::RecurrentState;
 
 use burn::tensor::{Int, Tensor};
@@ -41,7 +43,7 @@ use std::ops::Range;
 ///         self.len
 ///     }
 ///     fn truncate(&mut self, _: usize) {
-///         *self = Self::default(); // It can go back to the begin alone.
+///         *self = Self::default(); // It can go back to the beginning alone.
 ///     }
 ///     fn select_rows(&mut self, rows: &Tensor<1, Int>) {
 ///         self.tokens = self.tokens.take().map(|tokens| tokens.select(0, rows.clone()));
@@ -77,7 +79,8 @@ pub trait State: Debug + Any + Send {
     }
 
     /// The tokens whose keys the mixer has at hand in a pass of `length` new ones, by their position in the row: its mask is over
-    /// these. Default: the new ones, as a recurrence has them.
+    /// these. Where old tokens are compressed, each of their means takes one position, directly before the tokens behind them.
+    /// Default: the new ones, as a recurrence has them.
     fn keys(&self, length: usize) -> Range<usize> {
         self.len()..self.len() + length
     }
@@ -102,6 +105,13 @@ pub trait State: Debug + Any + Send {
 
     /// Memory that its tensors take.
     fn bytes(&self) -> usize;
+
+    /// Compresses what is old of the text from now on, if it can; says whether it does. Default: it does not, as what keeps the last
+    /// tokens or sums has a bound anyway.
+    fn compress(&mut self, compression: Compression) -> bool {
+        let _ = compression;
+        false
+    }
 
     /// Whether it can take the place of a state that a layer `needs`: one of the same kind, that keeps as much. Default: any of its
     /// type.

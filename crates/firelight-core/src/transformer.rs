@@ -3,6 +3,7 @@
 //! Encoder, decoder and decoder with cross-attention are one type: the pattern and the memory make the difference.
 //! Source: Vaswani et al. 2017 (<https://arxiv.org/abs/1706.03762>).
 
+mod compressed;
 mod config;
 mod contexts;
 mod cost;
@@ -158,8 +159,10 @@ impl<L: Layer + 'static> Transformer<L> {
     /// [`cache`](Self::cache) makes one that fits.
     /// Also if the cache was read with other rotary frequencies than the longer text has: see [`continues`](Self::continues).
     /// Also if the pass recomputes its blocks and has a cache or a trace, or the device does not support that.
+    /// Also if the past is compressed and `input` says something of single tokens: see [`compressed_cache`](Self::compressed_cache).
     pub fn forward(&self, x: Tensor<3>, input: &SequenceInput, pass: &mut Pass) -> Tensor<3> {
         input.check(x.dims());
+        input.check_compressed(pass);
         let [batch, seq_len, _] = x.dims();
         self.check_states(pass);
         let len = pass.start() + seq_len;

@@ -18,6 +18,8 @@
 //! 2. [`Tokenizer`] turns them into [`EncodedPair`]s, of which a [`LengthFilter`] drops the unfit and tells so.
 //! 3. Or [`SpanCorruption`] and [`BartNoise`] make inputs and targets out of the ids of plain text.
 //!
+//! What is longer than a model's context is read in [`overlapping_windows`], or as its [`sentences`](sentences()).
+//!
 //! For encoders [`Masking`] hides tokens that the model is to tell, [`SentencePairs`] asks which sentence is the next, and
 //! [`replaced_tokens`] which tokens are not the text's own. Texts with labels, for classifiers and regressions, are the business of [`labelled`], sentences
 //! with a tag for every token that of [`tagged`], questions about texts that of [`questions`].
@@ -56,12 +58,14 @@ pub mod labelled;
 mod loader;
 mod mixture;
 mod order;
+mod overlap;
 mod packing;
 mod padded;
 mod parallel;
 mod prefetch;
 pub mod questions;
 pub mod records;
+mod sentences;
 mod splits;
 mod stories;
 mod stream;
@@ -92,12 +96,14 @@ pub use images::{
 pub use loader::{StepLoader, check_workers};
 pub use mixture::Mixture;
 pub use order::Order;
+pub use overlap::{OverlappingWindow, overlapping_windows};
 pub use packing::pack;
 pub use padded::right_padded;
 pub use parallel::{
     DropReason, Dropped, EncodedPair, LengthFilter, Pair, PairColumns, PairFiles, PairReport, ParallelText, lines_of,
     read_lines,
 };
+pub use sentences::sentences;
 pub use splits::{
     HeldOut, SplitConfig, SplitFiles, find_split, folder_of, no_data_at, no_split, split_files, split_names, splits_in,
 };

@@ -19,8 +19,8 @@ pub trait Autoregressive: Sync {
     /// Where the model computes.
     fn device(&self) -> Device;
 
-    /// The ids of each row in front of the first new token, for processors that look back: of a language model those of the prompt, of a model
-    /// with an encoder those that its target begins with. Default: none is known.
+    /// The ids of each row before the first new token, for processors that look back. For a language model they are the prompt, for a
+    /// model with an encoder the beginning of the target. Default: none.
     fn history(&self, prompt: &Self::Prompt) -> Vec<Vec<u32>> {
         let _ = prompt;
         Vec::new()
@@ -32,7 +32,8 @@ pub trait Autoregressive: Sync {
     /// A prompt that the model cannot read: empty, too long, or with an id outside the vocabulary.
     fn prefill(&self, prompt: Self::Prompt) -> Result<(Tensor<2>, Self::State), GenerationError>;
 
-    /// The same with a state that has read the first [`len`](DecodeState::len) tokens of the prompt. Default: reads all of it anew.
+    /// As [`prefill`](Self::prefill), with a state that has read the first [`len`](DecodeState::len) tokens of the prompt already.
+    /// Default: reads the whole prompt again.
     ///
     /// # Errors
     /// As [`prefill`](Self::prefill).
@@ -54,8 +55,8 @@ pub trait Autoregressive: Sync {
         one_by_one(self, tokens, state)
     }
 
-    /// How many tokens can be read by one [`extend`](Self::extend) and then be taken back by [`DecodeState::truncate`]: as many are guessed
-    /// by a [`Drafter`](crate::Drafter) at most. Default 0, nothing is guessed.
+    /// The most tokens that one [`extend`](Self::extend) may read so that [`DecodeState::truncate`] can take them back. A
+    /// [`Drafter`](crate::Drafter) guesses no more than that. Default 0: nothing is guessed.
     fn room(&self, state: &Self::State) -> usize {
         let _ = state;
         0
@@ -97,10 +98,10 @@ pub(crate) fn extend<M: Autoregressive>(model: &M, tokens: Tensor<2, Int>, state
     awake(&model.device(), || model.extend(tokens, state))
 }
 
-/// A model that chooses among the ids of its tokenizer: those from a number on are never chosen, nor are those that its
-/// [`GenerationDefaults`] ban, and it begins with the token that they force.
+/// Restricts a model to the ids of its tokenizer. Ids from `size` on are never chosen, nor are ids that its
+/// [`GenerationDefaults`] ban. If they force a first token, every text begins with it.
 ///
-/// The surplus of an embedding, rounded up for speed or left over for tokens to come, stands for no text.
+/// An embedding may have more rows than the tokenizer has tokens: rounded up for speed, or reserved for tokens to come.
 #[derive(Clone, Debug)]
 pub struct WithVocabulary<'m, M> {
     model: &'m M,
@@ -115,7 +116,7 @@ impl<'m, M> WithVocabulary<'m, M> {
         Self { model, size, banned: Vec::new(), first: None }
     }
 
-    /// Without the ids that are banned, and begun with the forced one.
+    /// Applies the banned ids and the forced first token of a published model.
     pub fn with_defaults(mut self, defaults: &GenerationDefaults) -> Self {
         self.banned = defaults.banned().filter(|&id| (id as usize) < self.size).collect();
         self.first = defaults.forced_bos_token_id.filter(|&id| (id as usize) < self.size);
@@ -126,12 +127,12 @@ impl<'m, M> WithVocabulary<'m, M> {
         self.model
     }
 
-    /// The id that a text begins with.
+    /// The forced first id.
     pub(crate) fn first(&self) -> Option<u32> {
         self.first
     }
 
-    /// The logits `[B, V]` of the ids that may be chosen.
+    /// Cuts the logits `[B, V]` to the tokenizer's ids and hides the banned ones.
     pub(crate) fn real(&self, logits: Tensor<2>) -> Tensor<2> {
         let [rows, known] = logits.dims();
         let logits = if self.size < known { logits.narrow(1, 0, self.size) } else { logits };
@@ -210,15 +211,15 @@ pub trait DecodeState {
     /// is how beams branch.
     fn select_rows(&mut self, rows: &[usize]);
 
-    /// Whether what was read behind the first `len` tokens can be forgotten. Default: it cannot.
+    /// Whether [`truncate`](Self::truncate) can go back to the first `len` tokens. Default: it cannot.
     fn can_truncate(&self, len: usize) -> bool {
         len >= self.len()
     }
 
-    /// Forgets what was read behind the first `len` tokens, as after a guess that was wrong. Nothing changes where there are fewer.
+    /// Forgets everything after the first `len` tokens, for example after a wrong guess. Does nothing if there are no more than that.
     ///
     /// # Panics
-    /// Where [`can_truncate`](Self::can_truncate) is false.
+    /// If [`can_truncate`](Self::can_truncate) is false.
     fn truncate(&mut self, len: usize) {
         assert!(self.can_truncate(len), "a state of {} tokens cannot go back to {len}", self.len());
     }
@@ -226,11 +227,11 @@ pub trait DecodeState {
 
 /// A state that rows can be added to.
 pub trait JoinState: DecodeState {
-    /// Puts the rows of another state of the same model below its own. Rows may have read texts of different lengths.
+    /// Appends the rows of another state of the same model. Their texts may have other lengths.
     fn join(&mut self, other: Self);
 }
 
-/// The indices of [`DecodeState::select_rows`] as tensors are selected by them, `[B']`.
+/// The row numbers of [`DecodeState::select_rows`] as a tensor of indices, `[B']`.
 pub fn row_indices(rows: &[usize], device: &Device) -> Tensor<1, Int> {
     let rows: Vec<i32> = rows.iter().map(|&row| row as i32).collect();
     Tensor::from_ints(rows.as_slice(), device)

@@ -1,23 +1,24 @@
-//! Contrastive search: of the most probable tokens the one whose vector is least like those of the text so far.
+//! Contrastive search: each step weighs the probability of a token against the likeness of its hidden state to those of the text so far.
 
 use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::processors::{History, LogitsProcessor, Processors, softmax};
-use crate::sampler::{host, is_distribution};
+use crate::distribution::{by_rank, softmax};
+use crate::processors::{History, LogitsProcessor, Processors};
+use crate::sampler::host;
 use crate::{
-    Autoregressive, DecodeState, Generated, GenerationError, Processing, StopReason, WithVocabulary, row_indices,
+    Autoregressive, DecodeState, Generated, GenerationError, Processing, StopReason, WithVocabulary, range, row_indices,
 };
 
-/// A model whose vectors behind the logits can be compared.
+/// A model that also returns its last hidden states, the vectors `[D]` that its logits are computed from.
 pub trait HiddenStates: Autoregressive {
-    /// As [`prefill`](Autoregressive::prefill) for a prompt of one row, with the vectors of all its tokens, `[1, T, D]`.
+    /// As [`prefill`](Autoregressive::prefill) for a prompt of one row, with the hidden states of all its tokens, `[1, T, D]`.
     ///
     /// # Errors
-    /// As there.
+    /// As [`prefill`](Autoregressive::prefill).
     fn prefill_hidden(&self, prompt: Self::Prompt) -> Result<(Tensor<2>, Tensor<3>, Self::State), GenerationError>;
 
-    /// As [`step`](Autoregressive::step), with the vectors of the tokens: `[B, V]` and `[B, D]`.
+    /// As [`step`](Autoregressive::step), with the hidden states of the tokens: `[B, V]` and `[B, D]`.
     fn step_hidden(&self, token: Tensor<1, Int>, state: &mut Self::State) -> (Tensor<2>, Tensor<2>);
 }
 
@@ -41,11 +42,11 @@ impl<M: HiddenStates> HiddenStates for WithVocabulary<'_, M> {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ContrastiveOptions {
-    /// The most tokens to add. Default 200.
+    /// The most tokens to add to the prompt. Default 200.
     pub max_new_tokens: usize,
     /// How many of the most probable tokens are compared, at least 1: `k`. Default 4.
     pub top_k: usize,
-    /// How much likeness counts against probability, from 0 to 1: `α`. Default 0.6; 0 is greedy.
+    /// The weight of the likeness against the probability, from 0 to 1: `α`. Default 0.6; 0 is greedy.
     pub penalty_alpha: f64,
     /// Ids that end the text. Default none.
     pub stop_tokens: Vec<u32>,
@@ -60,13 +61,13 @@ impl Default for ContrastiveOptions {
 }
 
 impl ContrastiveOptions {
-    /// At most so many tokens, everything else at its default.
+    /// Adds at most `max_new_tokens` tokens, everything else at its default.
     pub fn new(max_new_tokens: usize) -> Self {
         let (stop_tokens, processing) = (Vec::new(), Processing::default());
         Self { max_new_tokens, top_k: 4, penalty_alpha: 0.6, stop_tokens, processing }
     }
 
-    /// Sets how many tokens are compared, and how much likeness counts.
+    /// Sets how many tokens are compared, and the weight of their likeness.
     pub fn with_contrast(mut self, top_k: usize, penalty_alpha: f64) -> Self {
         (self.top_k, self.penalty_alpha) = (top_k, penalty_alpha);
         self
@@ -84,7 +85,7 @@ impl ContrastiveOptions {
         self
     }
 
-    /// Adds a processor of the caller's own, behind penalties and bans.
+    /// Adds a processor of your own, which runs after penalties and bans.
     pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
         self.processing.own.push(processor);
         self
@@ -99,15 +100,13 @@ impl ContrastiveOptions {
         if self.top_k == 0 {
             problems.push("top_k is 0, expected 1 or more".to_string());
         }
-        if !(0.0..=1.0).contains(&self.penalty_alpha) {
-            problems.push(format!("penalty_alpha is {}, expected a number from 0 to 1", self.penalty_alpha));
-        }
+        problems.extend(range::share("penalty_alpha", self.penalty_alpha));
         self.processing.validate(self.max_new_tokens, problems)
     }
 }
 
-/// Continues a prompt of one row: at each step it reads the `k` most probable tokens `v` at once and takes the one with the highest
-/// `(1 − α) p(v) − α max_j cos(h_v, h_j)`, where `h` are the vectors behind the logits and `j` the tokens so far.
+/// Continues a prompt of one row. Each step reads the `k` most probable tokens `v` together and takes the one with the highest
+/// `(1 − α) p(v) − α max_j cos(h_v, h_j)`, where `h` are the last hidden states and `j` the tokens so far.
 ///
 /// # Source
 /// Su et al. 2022, A contrastive framework for neural text generation (<https://arxiv.org/abs/2202.06417>), eq. 5.
@@ -138,13 +137,13 @@ pub fn contrastive_search<M: HiddenStates>(
     search.write(options)
 }
 
-/// A text that is searched.
+/// A contrastive search after some tokens.
 struct Contrast<'m, M: Autoregressive> {
     model: &'m M,
     state: M::State,
-    /// Behind the last token, `[V]`.
+    /// The logits after the last token, `[V]`.
     logits: Vec<f32>,
-    /// The vectors of the tokens so far, of length 1: `[T, D]`.
+    /// The hidden states of the tokens so far, scaled to length 1: `[T, D]`.
     text: Tensor<2>,
     ids: Vec<u32>,
     prompt: usize,
@@ -171,25 +170,19 @@ impl<M: HiddenStates> Contrast<'_, M> {
         Ok(Generated { ids: self.ids.split_off(self.prompt), scores: Vec::new(), stopped })
     }
 
-    /// The most probable tokens with their probabilities, best first.
+    /// The `top_k` most probable tokens with their probabilities, best first.
     fn candidates(&mut self, top_k: usize, step: usize) -> Result<Vec<(u32, f64)>, GenerationError> {
-        let mut logits: Vec<f64> = self.logits.iter().map(|&logit| f64::from(logit)).collect();
-        if !is_distribution(&logits) {
-            return Err(GenerationError::NonFiniteLogits { step, row: 0 });
-        }
-        self.processors.process(&History::new(&self.ids, self.prompt), &mut logits);
-        if !is_distribution(&logits) {
-            return Err(GenerationError::NothingLeft { step, row: 0 });
-        }
+        let history = History::new(&self.ids, self.prompt);
+        let logits = self.processors.processed(&history, &self.logits, step, 0)?;
         let probabilities = softmax(&logits);
         let mut ids: Vec<usize> = (0..probabilities.len()).filter(|&id| probabilities[id] > 0.0).collect();
-        ids.sort_by(|&a, &b| probabilities[b].total_cmp(&probabilities[a]).then(a.cmp(&b)));
+        ids.sort_unstable_by(by_rank(&probabilities));
         let admitted = ids.into_iter().filter(|&id| self.processors.admits(id as u32));
         let found: Vec<_> = admitted.take(top_k).map(|id| (id as u32, probabilities[id])).collect();
         if found.is_empty() { Err(GenerationError::NothingLeft { step, row: 0 }) } else { Ok(found) }
     }
 
-    /// Reads all candidates and goes on with the best.
+    /// Reads all candidates in one step and goes on with the best.
     fn best(&mut self, candidates: &[(u32, f64)], alpha: f64) -> Result<u32, GenerationError> {
         let device = self.model.device();
         if candidates.len() > 1 {
@@ -210,7 +203,7 @@ impl<M: HiddenStates> Contrast<'_, M> {
     }
 }
 
-/// Vectors `[T, D]` of length 1.
+/// Scales vectors `[T, D]` to length 1.
 fn unit(vectors: Tensor<2>) -> Tensor<2> {
     let length = vectors.clone().powi_scalar(2).sum_dim(1).sqrt();
     vectors / length

@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 
 use crate::Processing;
 
-/// No such file is larger, in bytes.
+/// The largest file that is read, in bytes.
 const LIMIT: u64 = 1 << 24;
 
-/// What a model's makers say of its decoding. What has no field here is kept as it is.
+/// The generation defaults of a published model. Keys without a field here are kept as they are.
 ///
 /// ```
 /// use firelight_generation::GenerationDefaults;
@@ -42,7 +42,7 @@ pub struct GenerationDefaults {
     /// The id that a text begins with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forced_bos_token_id: Option<u32>,
-    /// The ids that a text ends with where it is as long as it may be.
+    /// The ids that a text of the full length ends with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forced_eos_token_id: Option<TokenIds>,
     /// All other keys.
@@ -82,7 +82,7 @@ impl TokenIds {
 }
 
 impl GenerationDefaults {
-    /// Reads a file; nothing is said where there is none.
+    /// Reads a file. Without the file, returns the empty defaults.
     ///
     /// # Errors
     /// If it cannot be read, or a key has a value of another kind.
@@ -91,7 +91,7 @@ impl GenerationDefaults {
         if path.is_file() { read_json(path, LIMIT) } else { Ok(Self::default()) }
     }
 
-    /// Whether nothing is said.
+    /// Whether nothing is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -101,19 +101,19 @@ impl GenerationDefaults {
         self.eos_token_id.as_ref().map_or(&[], TokenIds::ids)
     }
 
-    /// Ids that are never written, whatever stands before them.
+    /// Ids that are banned in every context.
     pub fn banned(&self) -> impl Iterator<Item = u32> {
         let single = |words: &Vec<u32>| <[u32; 1]>::try_from(words.as_slice()).ok();
         let words = self.bad_words_ids.iter().flatten().filter_map(single).flatten();
         words.chain(self.suppress_tokens.iter().flatten().copied())
     }
 
-    /// A number that has no field here, such as `temperature`; none where it is missing, `null` or something else.
+    /// A number among the other keys, such as `temperature`. None if it is missing, `null` or not a number.
     pub fn number(&self, key: &str) -> Option<f64> {
         self.more.get(key)?.as_f64()
     }
 
-    /// Adds the bans of sequences, of the first and the last place to those of the options, for a vocabulary of `size` ids.
+    /// Adds the banned sequences, the banned first ids and the forced last ids to `processing`, for a vocabulary of `size` ids.
     pub fn add_to(&self, processing: &mut Processing, size: usize) {
         let sequences = self.bad_words_ids.iter().flatten().filter(|words| words.len() > 1).cloned();
         processing.banned.extend(sequences);

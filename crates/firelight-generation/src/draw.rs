@@ -1,5 +1,5 @@
-//! Random numbers by their place: ChaCha8 (Bernstein 2008) keyed by the seed, with a stream for each row. A draw depends neither on the
-//! backend, nor on the batch mates, nor on what was drawn before.
+//! Random numbers by place: ChaCha8 (Bernstein 2008) keyed by the seed, with a stream for each row. A draw depends neither on the backend, nor
+//! on the other rows of the batch, nor on earlier draws.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -14,12 +14,12 @@ pub(crate) struct Draw {
 }
 
 impl Draw {
-    /// The number in `[0, 1)` that a token is chosen by.
+    /// The number in `[0, 1)` that chooses a token.
     pub(crate) fn token(self) -> f64 {
         self.uniform(0)
     }
 
-    /// The number in `[0, 1)` of a processor, independent of [`token`](Self::token).
+    /// The number in `[0, 1)` for processors, independent of [`token`](Self::token).
     pub(crate) fn aside(self) -> f64 {
         self.uniform(1)
     }

@@ -9,7 +9,7 @@ use firelight_storage::{InputError, TaskError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GenerationError {
-    /// Something that was given does not fit, and there is nothing to do but to tell it.
+    /// The input does not fit. The message says what was found and what was expected.
     #[error(transparent)]
     Input(#[from] InputError),
 
@@ -77,7 +77,7 @@ impl GenerationError {
         }
     }
 
-    /// The same of another row: that of which `row` tells, for its place among the rows that are left.
+    /// Replaces the row of the error by `number(row)`, for callers whose rows have other numbers.
     pub(crate) fn of_row(mut self, number: impl Fn(usize) -> usize) -> Self {
         if let Self::NonFiniteLogits { row, .. } | Self::NothingLeft { row, .. } = &mut self {
             *row = number(*row);

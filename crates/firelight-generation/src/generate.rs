@@ -9,7 +9,7 @@ use crate::{Autoregressive, GenerationError, GenerationOptions, StopReason, Toke
 pub struct Generated {
     /// The new ids, without the prompt and without the stop token.
     pub ids: Vec<u32>,
-    /// What the model gave each of the ids, where [`GenerationOptions::logprobs`] asks for it; else none.
+    /// The scores of the ids, if [`GenerationOptions::logprobs`] asks for them; else empty.
     pub scores: Vec<TokenScore>,
     /// Why the row ended.
     pub stopped: StopReason,
@@ -31,13 +31,13 @@ pub fn generate<M: Autoregressive>(
     collect(TokenStream::new(model, prompt, options)?, observe)
 }
 
-/// Samples that are decoded together, at most: each needs a cache of its own.
+/// The most samples that are decoded together: each needs a cache of its own.
 const TOGETHER: usize = 16;
 
 /// Continues the prompt `samples` times: one continuation per row for each sample, those of the first sample first.
 ///
-/// All draw from one seed, each from a stream of its own, so that sample `i` is the same however many others there are, and
-/// the first is what [`generate`] returns. Greedy samples are all alike.
+/// All samples use one seed, each with a stream of random numbers of its own. So sample `i` does not depend on how many others
+/// there are, and the first is what [`generate`] returns. Greedy samples are all alike.
 ///
 /// # Errors
 /// As [`generate`].
@@ -56,7 +56,7 @@ where
     Ok(parts.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
-/// Samples by their numbers, as they are decoded together.
+/// The sample numbers in groups that are decoded together.
 pub(crate) fn sample_groups(samples: usize) -> impl Iterator<Item = Range<usize>> {
     (0..samples).step_by(TOGETHER).map(move |first| first..samples.min(first + TOGETHER))
 }

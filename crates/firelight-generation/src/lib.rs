@@ -16,14 +16,14 @@
 //!   prompt several times.
 //! - [`Sampler`]: greedy choice stays on the device; random choice reads the logits and draws with a generator of our
 //!   own, so equal logits and one seed give one text on every backend.
-//! - [`Drafter`]: guesses of what comes next, which the model reads at once: [`PromptLookup`], [`DraftModel`].
-//! - [`Prefix`]: what was read of a text, so that another that begins alike computes the rest alone.
-//! - [`LogitsProcessor`]: one change that a row of logits goes through before a token is chosen; [`Processing`] are those of the options.
-//! - [`Constraint`]: a regular expression, a JSON schema or a grammar that a text satisfies, wherever it ends.
+//! - [`Drafter`]: guesses the next tokens, which the model then checks in one pass: [`PromptLookup`], [`DraftModel`].
+//! - [`Prefix`]: what the model has read of a text, so that a text with the same beginning computes only the rest.
+//! - [`LogitsProcessor`]: changes a row of logits before a token is chosen; [`Processing`] says which ones the options ask for.
+//! - [`Constraint`]: a regular expression, a JSON schema or a grammar that the text has to satisfy.
 //! - [`GenerationDefaults`]: what a published model's `generation_config.json` says.
 //! - [`beam_search`]: another loop over the same models, which follows several continuations of each row and returns the
 //!   best; its settings are [`BeamOptions`].
-//! - [`contrastive_search`]: a third one, which avoids what is like the text so far.
+//! - [`contrastive_search`]: a third loop, which prefers tokens that are unlike the text so far.
 //!
 //! # Example
 //!
@@ -43,6 +43,7 @@ mod beam;
 mod constraint;
 mod contrastive_search;
 mod defaults;
+mod distribution;
 mod draft;
 mod draw;
 mod error;
@@ -52,8 +53,10 @@ mod prefix;
 mod processing;
 pub mod processors;
 mod prompt;
+mod range;
 mod row;
 mod sampler;
+mod sampling;
 mod score;
 mod stop;
 mod stream;
@@ -70,12 +73,13 @@ pub use defaults::{GenerationDefaults, TokenIds};
 pub use draft::{DraftModel, Drafter, PromptLookup};
 pub use error::GenerationError;
 pub use generate::{Generated, generate, generate_samples};
-pub use options::{GenerationOptions, RandomSampling, Sampling};
+pub use options::GenerationOptions;
 pub use prefix::Prefix;
 pub use processing::{OwnProcessors, Processing};
 pub use processors::{History, LogitsProcessor};
 pub use prompt::check_prompt;
 pub use sampler::{Sampled, Sampler};
+pub use sampling::{RandomSampling, Sampling};
 pub use score::{ScoredToken, TextScore, TokenScore, score_by_parts, score_tokens};
 pub use stop::{StopCriteria, StopReason};
 pub use stream::TokenStream;

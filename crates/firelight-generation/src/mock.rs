@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
-use crate::processors::softmax;
+use crate::distribution::softmax;
 use crate::prompt::empty_prompt;
 use crate::{Autoregressive, DecodeState, GenerationError, JoinState};
 

@@ -3,14 +3,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::processors::{
-    LogitsProcessor, MinP, Mirostat, MirostatOptions, Processors, Temperature, TopK, TopNSigma, TopP, Typical, Xtc,
-};
-use crate::{GenerationError, Processing};
+use crate::processors::{LogitsProcessor, Processors};
+use crate::{GenerationError, Processing, RandomSampling, Sampling};
 
 /// Options of one generation.
 ///
-/// The methods build on one another, so a line reads like the wish:
+/// The setters chain:
 /// `GenerationOptions::new(200).with_temperature(0.8).with_top_k(40)` or `GenerationOptions::new(200).greedy()`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -24,75 +22,19 @@ pub struct GenerationOptions {
     pub seed: u64,
     /// Ids that end a row. They are not part of the result. Default none.
     pub stop_tokens: Vec<u32>,
-    /// Texts that end a row, wherever they begin in its tokens. They are not part of the text; where ids are generated and no text, they are
-    /// not looked for. Default none.
+    /// Strings that end a row, even if they begin within a token. They are not part of the text. Functions that return ids alone do not
+    /// look for them. Default none.
     pub stop_strings: Vec<String>,
     /// Penalties, bans and forced tokens. Default none.
     pub processing: Processing,
-    /// Whether the log-probabilities of the tokens are told, and those of how many of the most probable ones beside them: see
-    /// [`TokenStream::scores`](crate::TokenStream::scores). Default none.
+    /// Scores each token, and lists this many of the most probable tokens at its place: see
+    /// [`TokenStream::scores`](crate::TokenStream::scores). Default none: tokens are not scored.
     pub logprobs: Option<usize>,
-}
-
-/// How the next token is chosen from the logits.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Sampling {
-    /// The most probable token, the lowest id among equals.
-    Greedy,
-    /// A draw from the processed distribution.
-    Random(RandomSampling),
-}
-
-/// The distribution that a random choice draws from. What is set applies in the order of the fields.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
-pub struct RandomSampling {
-    /// Divides the logits: below 1 sharpens the distribution, above 1 flattens it. Greater than 0, default 0.8.
-    pub temperature: f64,
-    /// Keeps this many of the most probable tokens, at least 1. Default none: all are kept.
-    pub top_k: Option<usize>,
-    /// Keeps the fewest of the most probable tokens that hold this share of the probability, above 0 and at most 1.
-    /// Default none: all are kept.
-    pub top_p: Option<f64>,
-    /// Keeps the tokens that have at least this share of the best one's probability, from 0 to 1: [`MinP`]. Default none.
-    pub min_p: Option<f64>,
-    /// Keeps the tokens nearest to the entropy that hold this share of the probability, above 0 and at most 1: [`Typical`]. Default none.
-    pub typical_p: Option<f64>,
-    /// Keeps the tokens within so many standard deviations of the best, above 0: [`TopNSigma`]. Default none.
-    pub top_n_sigma: Option<f64>,
-    /// Leaves the most probable tokens out now and then. Default none.
-    pub xtc: Option<Xtc>,
-    /// Holds the surprise of the text near a target. Default none.
-    pub mirostat: Option<MirostatOptions>,
 }
 
 impl Default for GenerationOptions {
     fn default() -> Self {
         Self::new(200)
-    }
-}
-
-impl Default for Sampling {
-    fn default() -> Self {
-        Self::Random(RandomSampling::default())
-    }
-}
-
-impl Default for RandomSampling {
-    fn default() -> Self {
-        Self {
-            temperature: 0.8,
-            top_k: None,
-            top_p: None,
-            min_p: None,
-            typical_p: None,
-            top_n_sigma: None,
-            xtc: None,
-            mirostat: None,
-        }
     }
 }
 
@@ -161,7 +103,7 @@ impl GenerationOptions {
         self
     }
 
-    /// Adds a processor of the caller's own, behind penalties and bans and before the distribution is drawn from.
+    /// Adds a processor of your own. It runs after penalties and bans and before the settings of [`RandomSampling`].
     pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
         self.processing.own.push(processor);
         self
@@ -176,7 +118,7 @@ impl GenerationOptions {
         list
     }
 
-    /// Asks for the log-probability of each token, and for those of the `top` most probable ones at its place.
+    /// Scores each token, and lists the `top` most probable tokens at its place.
     pub fn with_logprobs(mut self, top: usize) -> Self {
         self.logprobs = Some(top);
         self
@@ -194,7 +136,7 @@ impl GenerationOptions {
         self
     }
 
-    /// Sets the texts that end a row.
+    /// Sets the strings that end a row.
     pub fn with_stop_strings(mut self, stop_strings: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.stop_strings = stop_strings.into_iter().map(Into::into).collect();
         self
@@ -216,64 +158,11 @@ impl GenerationOptions {
     }
 }
 
-impl RandomSampling {
-    fn add_to(&self, list: &mut Processors) {
-        list.push(Temperature(self.temperature));
-        self.top_k.map(TopK).into_iter().for_each(|top_k| list.push(top_k));
-        self.top_p.map(TopP).into_iter().for_each(|top_p| list.push(top_p));
-        self.min_p.map(MinP).into_iter().for_each(|min_p| list.push(min_p));
-        self.typical_p.map(Typical).into_iter().for_each(|typical| list.push(typical));
-        self.top_n_sigma.map(TopNSigma).into_iter().for_each(|top_n_sigma| list.push(top_n_sigma));
-        self.xtc.into_iter().for_each(|xtc| list.push(xtc));
-        self.mirostat.map(Mirostat::new).into_iter().for_each(|mirostat| list.push(mirostat));
-    }
-
-    fn problems(&self) -> Vec<String> {
-        let mut problems = Vec::new();
-        if self.temperature == 0.0 {
-            problems.push(
-                "temperature is 0, expected a number greater than 0; for the most probable token at every step use \
-                 greedy sampling (--greedy)"
-                    .to_string(),
-            );
-        } else if !(self.temperature.is_finite() && self.temperature > 0.0) {
-            problems.push(format!("temperature is {}, expected a finite number greater than 0", self.temperature));
-        }
-        if self.top_k == Some(0) {
-            problems.push("top_k is 0, expected 1 or more; leave it out to keep every token".to_string());
-        }
-        for (name, share) in [("top_p", self.top_p), ("typical_p", self.typical_p)] {
-            if let Some(share) = share.filter(|p| !(*p > 0.0 && *p <= 1.0)) {
-                problems.push(format!(
-                    "{name} is {share}, expected more than 0 and at most 1; leave it out to keep every token"
-                ));
-            }
-        }
-        let shares = [("min_p", self.min_p), ("xtc.probability", self.xtc.map(|xtc| xtc.probability))];
-        for (name, share) in shares {
-            if let Some(share) = share.filter(|p| !(0.0..=1.0).contains(p)) {
-                problems.push(format!("{name} is {share}, expected a number from 0 to 1"));
-            }
-        }
-        let numbers = [
-            ("top_n_sigma", self.top_n_sigma),
-            ("xtc.threshold", self.xtc.map(|xtc| xtc.threshold)),
-            ("mirostat.tau", self.mirostat.map(|mirostat| mirostat.tau)),
-            ("mirostat.eta", self.mirostat.map(|mirostat| mirostat.eta)),
-        ];
-        for (name, number) in numbers {
-            if let Some(number) = number.filter(|number| !(number.is_finite() && *number > 0.0)) {
-                problems.push(format!("{name} is {number}, expected a finite number greater than 0"));
-            }
-        }
-        problems
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::processors::{History, softmax};
+    use crate::distribution::softmax;
+    use crate::processors::{History, MirostatOptions, Xtc};
 
     #[test]
     fn every_bad_field_is_listed() {

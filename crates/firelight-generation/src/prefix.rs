@@ -1,4 +1,4 @@
-//! What was read already: a prompt that begins as an earlier one computes the rest alone.
+//! Prefix reuse: a prompt that begins like an earlier one computes only the rest.
 
 use std::fmt::{Debug, Formatter};
 
@@ -9,8 +9,8 @@ use crate::{Autoregressive, DecodeState, GenerationError};
 
 /// The ids that a model has read of one row, and its state after them.
 ///
-/// [`TokenStream::after`](crate::TokenStream::after) begins with one, [`TokenStream::into_prefix`](crate::TokenStream::into_prefix) gives it
-/// back: so a conversation reads each of its messages once. Nothing is read yet in the default.
+/// [`TokenStream::after`](crate::TokenStream::after) starts from one and [`TokenStream::into_prefix`](crate::TokenStream::into_prefix)
+/// returns it, so a conversation reads each of its messages once. The default has read nothing.
 #[derive(Clone)]
 pub struct Prefix<S> {
     ids: Vec<u32>,
@@ -24,7 +24,7 @@ impl<S> Default for Prefix<S> {
 }
 
 impl<S: DecodeState> Prefix<S> {
-    /// Of the ids those that the state has read, which may be fewer.
+    /// Keeps the ids that the state has read; there may be more.
     pub(crate) fn new(mut ids: Vec<u32>, state: S) -> Self {
         ids.truncate(state.len());
         Self { ids, state: Some(state) }
@@ -35,8 +35,8 @@ impl<S: DecodeState> Prefix<S> {
         &self.ids
     }
 
-    /// The logits `[1, V]` after `ids`, and the state; what they have in common with what was read before is not read again, where the
-    /// state can go back so far.
+    /// The logits `[1, V]` after `ids`, and the state. The beginning that `ids` share with what was read before is not read again, if the
+    /// state can go back that far.
     pub(crate) fn read<M>(&mut self, model: &M, ids: &[u32]) -> Result<(Tensor<2>, S), GenerationError>
     where
         M: Autoregressive<Prompt = Vec<Vec<u32>>, State = S>,
@@ -48,7 +48,7 @@ impl<S: DecodeState> Prefix<S> {
         }
     }
 
-    /// The state after the tokens in common. One at least is left to read: its logits are wanted.
+    /// The state after the common tokens. Leaves at least one token to read, because its logits are wanted.
     fn take(&mut self, ids: &[u32]) -> Option<S> {
         let read = std::mem::take(&mut self.ids);
         let common = read.iter().zip(ids).take_while(|(read, id)| read == id).count();
@@ -65,11 +65,11 @@ impl<S> Debug for Prefix<S> {
     }
 }
 
-/// Reads a text that grows, and of one that has outgrown the context its end.
+/// Reads a text that grows; once it outgrows the context, only its end.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader<S> {
     prefix: Prefix<S>,
-    /// How many ids at the beginning of the text are not read any more.
+    /// How many ids at the beginning of the text are no longer read.
     skipped: usize,
 }
 
@@ -94,7 +94,7 @@ impl<S: DecodeState> Reader<S> {
         }
     }
 
-    /// Takes the state back when it has read some or all of `ids`.
+    /// Takes back the state after it has read some or all of `ids`.
     pub(crate) fn keep(&mut self, ids: &[u32], state: S) {
         self.prefix = Prefix::new(ids[self.skipped..].to_vec(), state);
     }

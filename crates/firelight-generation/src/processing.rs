@@ -1,4 +1,4 @@
-//! What changes logits before a token is chosen, whichever way it is chosen then.
+//! The processors that options ask for in every way of decoding: penalties, bans, forced tokens, a constraint and the caller's own.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::processors::{
     Banned, Dry, Forced, FrequencyPenalty, LogitsProcessor, NoRepeatNgram, NotBefore, Processors, RepetitionPenalty,
 };
-use crate::{Constraint, GenerationError};
+use crate::{Constraint, GenerationError, range};
 
-/// Penalties, bans and forced tokens, of greedy choice, draws and beams alike. By default nothing is changed.
+/// Penalties, bans and forced tokens, for sampling, greedy choice and searches alike. The default changes nothing.
 ///
 /// ```
 /// use firelight_generation::Processing;
@@ -20,30 +20,30 @@ use crate::{Constraint, GenerationError};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Processing {
-    /// Above 1 makes tokens of the prompt and of the text less probable, see [`RepetitionPenalty`]. Above 0; default 1, no penalty.
+    /// Values above 1 make the tokens of the prompt and of the text less probable, see [`RepetitionPenalty`]. Above 0; default 1, no penalty.
     pub repetition_penalty: f64,
-    /// What a token of the text costs for each time that it was written, see [`FrequencyPenalty`]. Default 0.
+    /// Subtracted from the logit of a token for each time it was written, see [`FrequencyPenalty`]. Default 0.
     pub frequency_penalty: f64,
-    /// What a token of the text costs once. Default 0.
+    /// Subtracted once from the logit of a token that was written. Default 0.
     pub presence_penalty: f64,
-    /// No sequence of so many tokens is written twice, see [`NoRepeatNgram`]. Default 0, none is looked for.
+    /// The length of the n-grams that may not occur twice, see [`NoRepeatNgram`]. Default 0, no limit.
     pub no_repeat_ngram_size: usize,
-    /// A price for repetitions that rises with their length. Default none.
+    /// A penalty for repetitions that grows with their length. Default none.
     pub dry: Option<Dry>,
-    /// Sequences of ids that are not written. Default none.
+    /// Sequences of ids that may not occur. Default none.
     pub banned: Vec<Vec<u32>>,
-    /// Ids that a text does not begin with. Default none.
+    /// Ids that a text may not begin with. Default none.
     pub not_first: Vec<u32>,
-    /// Ids of which a text begins with one. Default none, it may begin with any.
+    /// A text begins with one of these ids. Default none, it may begin with any.
     pub forced_first: Vec<u32>,
-    /// Ids of which a text ends with one where it is as long as it may be. Default none.
+    /// A text of the full length ends with one of these ids. Default none.
     pub forced_last: Vec<u32>,
-    /// No stop token comes before so many others. Default 0.
+    /// The least number of tokens before a stop token. Default 0.
     pub min_new_tokens: usize,
-    /// What the text satisfies. Default none.
+    /// What the text has to satisfy. Default none.
     #[serde(skip)]
     pub constraint: Option<Constraint>,
-    /// Processors of the caller's own, behind all others.
+    /// Processors of your own, which run after all others.
     #[serde(skip)]
     pub own: OwnProcessors,
 }
@@ -67,18 +67,18 @@ impl Default for Processing {
     }
 }
 
-/// Processors that a caller has written: every row is given copies of them.
+/// Processors of your own. Every row gets a copy.
 #[derive(Clone, Debug, Default)]
 pub struct OwnProcessors(Vec<Arc<dyn LogitsProcessor>>);
 
 impl OwnProcessors {
-    /// Puts one behind the others.
+    /// Appends a processor.
     pub fn push(&mut self, processor: impl LogitsProcessor + 'static) {
         self.0.push(Arc::new(processor));
     }
 }
 
-/// Equal are those that were cloned from one another.
+/// Two lists are equal if one was cloned from the other.
 impl PartialEq for OwnProcessors {
     fn eq(&self, other: &Self) -> bool {
         self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(|(a, b)| Arc::ptr_eq(a, b))
@@ -86,13 +86,14 @@ impl PartialEq for OwnProcessors {
 }
 
 impl Processing {
-    /// Adds a processor of the caller's own behind all others.
+    /// Adds a processor of your own, which runs after all others.
     pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
         self.own.push(processor);
         self
     }
 
-    /// The processors of a row, in the order in which they apply, of a text of at most `max_new_tokens` that ends with `stop_tokens`.
+    /// The processors of a row, in the order in which they run. The text has at most `max_new_tokens` tokens and ends with one of
+    /// `stop_tokens`.
     pub fn processors(&self, max_new_tokens: usize, stop_tokens: &[u32]) -> Processors {
         let mut list = Processors::default();
         if self.repetition_penalty != 1.0 {
@@ -133,7 +134,8 @@ impl Processing {
         }
     }
 
-    /// Makes sure that every field is in its range, and that a text of so many tokens can satisfy the constraint.
+    /// Makes sure that there are no `problems`, that every field is in its range, and that a text of `max_new_tokens` tokens can satisfy the
+    /// constraint.
     pub(crate) fn validate(&self, max_new_tokens: usize, mut problems: Vec<String>) -> Result<(), GenerationError> {
         problems.extend(self.problems());
         if !problems.is_empty() {
@@ -144,24 +146,20 @@ impl Processing {
 
     /// One sentence for each field out of range.
     pub fn problems(&self) -> Vec<String> {
-        let above = |name: &str, value: f64, least: f64, hint: &str| {
-            let fits = value.is_finite() && value > least;
-            (!fits).then(|| format!("{name} is {value}, expected a finite number greater than {least}{hint}"))
-        };
         let bounded = |name: &str, value: f64| {
             let fits = value.abs() <= 1e6;
             (!fits).then(|| format!("{name} is {value}, expected a number from -1e6 to 1e6; 0 is no penalty"))
         };
         let dry = self.dry.iter().flat_map(|dry| {
             [
-                above("dry.multiplier", dry.multiplier, 0.0, ""),
+                range::positive("dry.multiplier", dry.multiplier, ""),
                 (!(dry.base.is_finite() && dry.base >= 1.0))
                     .then(|| format!("dry.base is {}, expected a finite number of at least 1", dry.base)),
                 (dry.allowed == 0).then(|| "dry.allowed is 0, expected 1 or more".to_string()),
             ]
         });
         let own = [
-            above("repetition_penalty", self.repetition_penalty, 0.0, "; 1 is no penalty"),
+            range::positive("repetition_penalty", self.repetition_penalty, "; 1 is no penalty"),
             bounded("frequency_penalty", self.frequency_penalty),
             bounded("presence_penalty", self.presence_penalty),
             self.banned.iter().any(Vec::is_empty).then(|| "banned has a sequence without tokens; leave it out".into()),

@@ -1,4 +1,4 @@
-//! What every model asks of the rows of ids that it reads as a prompt.
+//! The checks that every model makes on the ids of a prompt.
 
 use firelight_storage::InputError;
 

@@ -1,28 +1,31 @@
-//! One text that is written: what it holds, by which options it goes on, and when it ends.
+//! One row of a decoding loop: its ids, the options that it is written with, and when it ends.
 
+use crate::distribution::is_distribution;
 use crate::processors::{HIDDEN, History};
-use crate::sampler::{Choice, is_distribution};
+use crate::sampler::Choice;
 use crate::{GenerationError, Sampler, StopCriteria, StopReason, TokenScore};
 
-/// One row: what was written, and what its processors know of it.
+/// One row: its ids, and its sampler with the state of its processors.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
+    /// The prompt, then the new tokens.
     ids: Vec<u32>,
+    /// How many of the ids are the prompt.
     prompt: usize,
     /// The number of its first new token.
     first: usize,
-    /// By which it draws.
+    /// Selects its stream of random numbers.
     number: usize,
     sampler: Sampler,
 }
 
 impl Row {
-    /// A row that continues a prompt and draws by a number.
+    /// A row that continues a prompt; `number` selects its random numbers.
     pub(crate) fn new(sampler: &Sampler, prompt: Vec<u32>, number: usize) -> Self {
         Self { prompt: prompt.len(), ids: prompt, first: 0, number, sampler: sampler.clone() }
     }
 
-    /// The same where so many tokens were written that nothing is known of.
+    /// Starts at new token number `tokens`, without knowing those before it.
     pub(crate) fn behind(mut self, tokens: usize) -> Self {
         self.first = tokens;
         self
@@ -33,7 +36,7 @@ impl Row {
         self.first + self.ids.len() - self.prompt
     }
 
-    /// What is known of it where its next token is chosen.
+    /// What processors are told when its next token is chosen.
     pub(crate) fn history(&self) -> History<'_> {
         History::new(&self.ids, self.prompt).with_draw(self.sampler.seed, self.number, self.step())
     }
@@ -52,27 +55,20 @@ impl Row {
         &self.sampler.criteria
     }
 
-    /// Whether the best of the model's logits is its next token.
+    /// Whether its next token is the argmax of the model's logits and nothing else is asked for.
     pub(crate) fn takes_the_best(&self) -> bool {
         let Sampler { choice, processors, logprobs, .. } = &self.sampler;
         *choice == Choice::Best && processors.is_empty() && logprobs.is_none()
     }
 
-    /// The next token by the model's logits `[V]`, or any where it is complete. It is not yet part of the row.
+    /// Chooses the next token from the model's logits `[V]`; any token if the row is complete. [`accept`](Self::accept) adds it.
     pub(crate) fn choose(&mut self, logits: &[f32]) -> Result<u32, GenerationError> {
         if self.sampler.processors.is_complete() {
             return Ok(0);
         }
         let (step, row) = (self.step(), self.number);
-        let mut logits: Vec<f64> = logits.iter().map(|&logit| f64::from(logit)).collect();
-        if !is_distribution(&logits) {
-            return Err(GenerationError::NonFiniteLogits { step, row });
-        }
-        let history = History::new(&self.ids, self.prompt).with_draw(self.sampler.seed, self.number, step);
-        self.sampler.processors.process(&history, &mut logits);
-        if !is_distribution(&logits) {
-            return Err(GenerationError::NothingLeft { step, row });
-        }
+        let history = History::new(&self.ids, self.prompt).with_draw(self.sampler.seed, row, step);
+        let mut logits = self.sampler.processors.processed(&history, logits, step, row)?;
         let draw = history.draw();
         loop {
             let id = self.sampler.choice.of(&logits, draw);
@@ -92,12 +88,12 @@ impl Row {
         self.sampler.processors.is_complete().then_some(StopReason::Complete).or(full)
     }
 
-    /// What the model gave a token that was chosen, where that is asked for.
+    /// The score of a chosen token, if the options ask for it.
     pub(crate) fn score(&self, logits: &[f32], id: u32) -> Option<TokenScore> {
         self.sampler.logprobs.map(|top| TokenScore::of(logits, id, top))
     }
 
-    /// Adds a token that was chosen, unless the row ends with it.
+    /// Adds a chosen token, unless the row ends with it: then returns the reason.
     pub(crate) fn accept(&mut self, id: u32) -> Option<StopReason> {
         let end = self.criteria().ends_with(id);
         if end.is_none() {

@@ -1,9 +1,8 @@
-//! How probable given tokens are to a model: log-probabilities by its own logits, before any processor or sampler changes them. The task
-//! crates read a text and form its logits; here logits become scores, and scores a [`TextScore`].
+//! How probable given tokens are to a model: log-probabilities from its own logits, before any processor or sampler changes them. The task
+//! crates read a text and compute its logits; here logits become scores, and scores a [`TextScore`].
 
 mod text;
 
-use std::cmp::Ordering;
 use std::ops::Range;
 
 use burn::tensor::{DType, Int, Tensor};
@@ -14,27 +13,29 @@ use rayon::slice::ParallelSlice;
 
 pub use text::{ScoredToken, TextScore};
 
-/// Logits that are held at once by [`score_by_parts`]: 64 MiB in single precision.
+use crate::distribution::{by_rank, log_sum_exp};
+
+/// The most logits that [`score_by_parts`] holds at once: 64 MiB in single precision.
 const LOGITS: usize = 1 << 24;
 
-/// How probable a token is after those before it, among all ids of the model.
+/// The probability of a token after those before it, among all ids of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenScore {
     /// The token.
     pub id: u32,
     /// Its log-probability in nats.
     pub log_probability: f64,
-    /// Its place among all tokens: 1 for the most probable one, the lower id first among equals. None where neither it nor `top` was
-    /// asked for.
+    /// Its place among all tokens: 1 for the most probable one, the lower id first among equals. None if only log-probabilities were asked
+    /// for.
     pub rank: Option<usize>,
-    /// The most probable tokens with their log-probabilities, the most probable first, the lowest id first among equals. Tokens that cannot
-    /// come, whose logit is minus infinity, are not among them.
+    /// The most probable tokens with their log-probabilities, best first, the lower id first among equals. Tokens of probability 0 are left
+    /// out.
     pub top: Vec<(u32, f64)>,
 }
 
 impl TokenScore {
-    /// The score of `id` by the logits `[V]` of its place, computed in double precision, with its rank and the `top` most probable tokens.
-    /// Where the logits are no distribution, because one is NaN or infinite, the log-probability is not finite.
+    /// The score of `id` from the logits `[V]` of its place, in double precision, with its rank and the `top` most probable tokens. The
+    /// log-probability is not finite if the logits are no distribution.
     ///
     /// ```
     /// use firelight_generation::TokenScore;
@@ -48,43 +49,32 @@ impl TokenScore {
     /// # Panics
     /// If there is no logit of `id`.
     pub fn of(logits: &[f32], id: u32, top: usize) -> Self {
-        let (total, place) = (log_sum_exp(logits), id as usize);
+        let (total, rank, place) = (log_sum_exp(logits), by_rank(logits), id as usize);
         let log_probability = |id: usize| f64::from(logits[id]) - total;
-        let before = (0..logits.len()).filter(|other| by_rank(logits, other, &place).is_lt()).count();
+        let before = (0..logits.len()).filter(|other| rank(other, &place).is_lt()).count();
         let top = best(logits, top).into_iter().map(|id| (id as u32, log_probability(id))).collect();
         Self { id, log_probability: log_probability(place), rank: Some(before + 1), top }
     }
 }
 
-/// `ln sum exp(l_i)`, by way of the largest logit, so that nothing overflows.
-fn log_sum_exp(logits: &[f32]) -> f64 {
-    let max = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-    max + logits.iter().map(|&logit| (f64::from(logit) - max).exp()).sum::<f64>().ln()
-}
-
-/// Orders ids from the most to the least probable, the lower one first among equals.
-fn by_rank(logits: &[f32], a: &usize, b: &usize) -> Ordering {
-    logits[*b].partial_cmp(&logits[*a]).unwrap_or(Ordering::Equal).then(a.cmp(b))
-}
-
-/// The `count` most probable ids, or as many as can come.
+/// The `count` most probable ids, best first; fewer if the others have the probability 0.
 fn best(logits: &[f32], count: usize) -> Vec<usize> {
     if count == 0 {
         return Vec::new();
     }
     let mut ids: Vec<usize> = (0..logits.len()).filter(|&id| logits[id] > f32::NEG_INFINITY).collect();
     if count < ids.len() {
-        ids.select_nth_unstable_by(count, |a, b| by_rank(logits, a, b));
+        ids.select_nth_unstable_by(count, by_rank(logits));
         ids.truncate(count);
     }
-    ids.sort_unstable_by(|a, b| by_rank(logits, a, b));
+    ids.sort_unstable_by(by_rank(logits));
     ids
 }
 
-/// The scores of `targets` by the logits of their places.
+/// The scores of `targets` from the logits of their places.
 ///
-/// Without `top` the log-probabilities are formed in single precision on the device, by the cross-entropy that models are trained with, and
-/// only they are read by the host. With `top` the host reads all logits, and every score has its rank and the `top` most probable tokens.
+/// If `top` is 0, the device computes the log-probabilities in single precision, by the cross-entropy that models are trained with, and the
+/// host reads them alone. Otherwise the host reads all logits, and every score has its rank and the `top` most probable tokens.
 ///
 /// # Shapes
 /// - `logits`: `[T, V]`; `targets`: `[T]`; output: `[T]`
@@ -109,8 +99,8 @@ pub fn score_tokens(logits: Tensor<2>, targets: &[u32], top: usize) -> Result<Ve
     Ok(scores)
 }
 
-/// The same of many targets, of whose logits as many are held at once as 64 MiB have room for. `logits` forms those of some of the targets,
-/// `[T', V]`.
+/// [`score_tokens`] for many targets, in parts whose logits take 64 MiB at most, or one target at a time. `logits` computes the logits of
+/// a range of the targets, `[T', V]`.
 ///
 /// # Errors
 /// As [`score_tokens`].
@@ -131,7 +121,7 @@ pub fn score_by_parts(
     Ok(parts.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
-/// A loss in nats is a log-probability with the other sign.
+/// The log-probabilities are the losses in nats, negated.
 fn on_device(logits: Tensor<2>, targets: &[u32]) -> Result<Vec<TokenScore>, TaskError> {
     let ids: Vec<i32> = targets.iter().map(|&id| id as i32).collect();
     let targets_there = Tensor::<1, Int>::from_ints(ids.as_slice(), &logits.device());
@@ -207,7 +197,7 @@ mod tests {
     fn parts_are_the_whole() {
         let (targets, whole) = ([3, 1], score_tokens(logits(), &[3, 1], 2).unwrap());
         let part = |rows: Range<usize>| logits().narrow(0, rows.start, rows.len());
-        // With so many ids a part is one row.
+        // With a vocabulary of the limit, a part is one row.
         for vocab_size in [4, LOGITS] {
             assert_eq!(score_by_parts(&targets, vocab_size, 2, part).unwrap(), whole);
         }

@@ -10,11 +10,11 @@ pub enum StopReason {
     MaxNewTokens,
     /// The model chose this one of [`GenerationOptions::stop_tokens`].
     StopToken(u32),
-    /// The text came to this one of [`GenerationOptions::stop_strings`], by its place in the list.
+    /// The text reached a stop string: its index in [`GenerationOptions::stop_strings`].
     StopString(usize),
-    /// It satisfies its [`Constraint`](crate::Constraint), and nothing may follow.
+    /// The text satisfies its [`Constraint`](crate::Constraint), and nothing may follow.
     Complete,
-    /// The caller broke off.
+    /// The caller stopped it.
     Caller,
 }
 
@@ -34,7 +34,7 @@ impl StopCriteria {
         Self { max_new_tokens, stop_tokens, stop_strings }
     }
 
-    /// Texts that end a row.
+    /// The strings that end a row.
     pub fn stop_strings(&self) -> &[String] {
         &self.stop_strings
     }

@@ -1,10 +1,11 @@
 //! The decoding interface of [`LanguageModel`]: prefill and steps, cached and not, in one way of computing.
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use firelight_core::{Cache, Pass, SequenceInput};
+use firelight_core::{Cache, Compression, ConfigError, Pass, SequenceInput};
 use firelight_generation::{
     Autoregressive, DecodeState, GenerationError, HiddenStates, JoinState, check_prompt, one_by_one, row_indices,
 };
+use firelight_storage::InputError;
 
 use crate::data::tokens;
 use crate::model::LanguageModel;
@@ -107,12 +108,16 @@ impl DecodeState for LmState {
 
 impl JoinState for LmState {
     /// The shorter window is padded on the left. What was read before cannot be taken back.
+    ///
+    /// # Panics
+    /// If the past is compressed and the windows are not of one length.
     fn join(&mut self, other: Self) {
         let window = self.window().max(other.window());
+        let padded = [&*self, &other].into_iter().any(|state| state.padding.is_some() || state.window() < window);
         let rows = [&*self, &other].map(|state| padded_on_the_left(state, window));
         let [(tokens, padding), (more, more_padding)] = rows;
         self.tokens = Tensor::cat(vec![tokens, more], 0);
-        self.padding = Some(Tensor::cat(vec![padding, more_padding], 0));
+        self.padding = padded.then(|| Tensor::cat(vec![padding, more_padding], 0));
         self.cache = self.cache.take().zip(other.cache).map(|(mut cache, other)| {
             cache.join(other);
             cache
@@ -159,6 +164,9 @@ impl LanguageModel {
         check_prompt(prompt, self.max_seq_len(), self.vocab_size())?;
         let read = prompt.iter().map(Vec::len).max().unwrap_or(0);
         let (tokens, padding) = left_padded(prompt, read, &self.device());
+        if padding.is_some() && compression(cache.as_ref()).is_some() {
+            return Err(unequal_lengths(prompt).into());
+        }
         let mut state =
             LmState { tokens, padding, cache, max_seq_len: self.max_seq_len(), read, anew: 0, turned: [read; 2] };
         let unread = (state.tokens.clone(), state.padding.clone());
@@ -186,6 +194,28 @@ impl LanguageModel {
         let unread = state.push(tokens, |past, len| self.transformer.continues(past, len));
         self.next_hidden(unread, state.cache.as_mut(), count)
     }
+}
+
+/// How the past of a cache is compressed, if it is.
+fn compression(cache: Option<&Cache>) -> Option<Compression> {
+    cache.and_then(Cache::compression)
+}
+
+/// Prompts of several lengths, of which a compressed past would have to leave out the padding.
+fn unequal_lengths(prompt: &[Vec<u32>]) -> InputError {
+    let lengths = || prompt.iter().map(Vec::len);
+    let (shortest, longest) = (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0));
+    let problem = format!(
+        "the prompts have {shortest} to {longest} tokens: with a compressed past, prompts of one length alone are read together"
+    );
+    InputError::new(problem).advise("continue each by itself, or leave the past as it is")
+}
+
+/// Whether a state has read the beginning of the prompt as the whole prompt is read, and something is left.
+fn goes_on(prompt: &[Vec<u32>], state: &LmState) -> bool {
+    let is_whole = |compression: Compression| compression.keys(state.window()) == state.window();
+    let as_one_pass = compression(state.cache.as_ref()).is_none_or(is_whole);
+    prompt.len() == 1 && as_one_pass && (1..prompt[0].len()).contains(&state.len())
 }
 
 /// Rows of unequal length end together: the shorter ones are padded on the left, where positions do not count it.
@@ -218,10 +248,7 @@ impl Autoregressive for LanguageModel {
     }
 
     fn prefill_rest(&self, prompt: Vec<Vec<u32>>, state: LmState) -> Result<(Tensor<2>, LmState), GenerationError> {
-        match prompt.len() == 1 && (1..prompt[0].len()).contains(&state.len()) {
-            true => self.go_on(prompt, state),
-            false => self.prefill(prompt),
-        }
+        if goes_on(&prompt, &state) { self.go_on(prompt, state) } else { self.prefill(prompt) }
     }
 
     fn step(&self, token: Tensor<1, Int>, state: &mut LmState) -> Tensor<2> {
@@ -239,7 +266,10 @@ impl Autoregressive for LanguageModel {
     fn room(&self, state: &LmState) -> usize {
         let window = state.window();
         let room = MAX_GUESSES.min(self.max_seq_len() - window);
-        let goes_back = state.cache.as_ref().is_none_or(|cache| cache.can_truncate(window.saturating_sub(1)));
+        // Steps would compress the past as soon as more of it is old.
+        let room = compression(state.cache.as_ref()).map_or(room, |compression| room.min(compression.room(window)));
+        // Every cache can go back to nothing, which says nothing of the tokens between.
+        let goes_back = state.cache.as_ref().is_none_or(|cache| window > 1 && cache.can_truncate(window - 1));
         let continues = |len: usize| state.turned.iter().all(|&past| self.transformer.continues(past, len));
         if goes_back && continues(window + 1) && continues(window + room) { room } else { 0 }
     }
@@ -259,296 +289,93 @@ impl HiddenStates for LanguageModel {
     }
 }
 
-/// Decodes without a cache: every step reads the whole window again. Slow, and the proof that the cache changes nothing.
-#[derive(Debug, Clone, Copy)]
-pub struct Uncached<'a>(pub &'a LanguageModel);
+/// How a model that decodes keeps what it has read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CacheKind {
+    /// By the KV cache of the model.
+    #[default]
+    Plain,
+    /// By one of which the old part is compressed. It takes less memory and gives other logits.
+    Compressed(Compression),
+    /// Not at all: every step reads the whole window again. Slow, and the proof that the cache changes nothing.
+    None,
+}
 
-impl Autoregressive for Uncached<'_> {
+/// A language model that decodes with a cache of a kind; by itself it decodes with its plain one.
+///
+/// ```
+/// use burn::tensor::Device;
+/// use firelight_core::Compression;
+/// use firelight_generation::{Autoregressive, GenerationError};
+/// use firelight_language::{CacheKind, LanguageModelConfig, WithCache};
+///
+/// let model = LanguageModelConfig::new(65, 32, 4, 2).init(&Device::flex());
+/// let kind = CacheKind::Compressed(Compression { recent: 16, rate: 4 });
+/// let (logits, _) = WithCache::new(&model, kind).prefill(vec![vec![1, 2, 3]])?; // then steps, as of any model
+/// assert_eq!(logits.dims(), [1, 65]);
+/// # Ok::<(), GenerationError>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct WithCache<'a> {
+    model: &'a LanguageModel,
+    kind: CacheKind,
+}
+
+impl<'a> WithCache<'a> {
+    /// The model with a cache of this kind.
+    pub fn new(model: &'a LanguageModel, kind: CacheKind) -> Self {
+        Self { model, kind }
+    }
+
+    /// An empty cache of its kind.
+    ///
+    /// # Errors
+    /// If it is compressed, and the model cannot compress it so.
+    pub(crate) fn cache(&self) -> Result<Option<Cache>, GenerationError> {
+        let refused = |error: ConfigError| GenerationError::InvalidOptions { problems: error.problems().to_vec() };
+        match self.kind {
+            CacheKind::Plain => Ok(Some(self.model.cache())),
+            CacheKind::Compressed(compression) => self.model.compressed_cache(compression).map(Some).map_err(refused),
+            CacheKind::None => Ok(None),
+        }
+    }
+}
+
+impl Autoregressive for WithCache<'_> {
     type Prompt = Vec<Vec<u32>>;
     type State = LmState;
 
     fn device(&self) -> Device {
-        self.0.device()
+        self.model.device()
     }
 
     fn history(&self, prompt: &Vec<Vec<u32>>) -> Vec<Vec<u32>> {
         prompt.clone()
     }
 
+    /// # Errors
+    /// Also if the past is compressed and prompts of several lengths are read together: shorter ones would be padded.
     fn prefill(&self, prompt: Vec<Vec<u32>>) -> Result<(Tensor<2>, LmState), GenerationError> {
-        self.0.start_logits(&prompt, None)
+        self.model.start_logits(&prompt, self.cache()?)
+    }
+
+    fn prefill_rest(&self, prompt: Vec<Vec<u32>>, state: LmState) -> Result<(Tensor<2>, LmState), GenerationError> {
+        if goes_on(&prompt, &state) { self.model.go_on(prompt, state) } else { self.prefill(prompt) }
     }
 
     fn step(&self, token: Tensor<1, Int>, state: &mut LmState) -> Tensor<2> {
-        self.0.step(token, state)
+        self.model.step(token, state)
     }
 
     fn extend(&self, tokens: Tensor<2, Int>, state: &mut LmState) -> Tensor<3> {
-        self.0.extend(tokens, state)
+        self.model.extend(tokens, state)
     }
 
     fn room(&self, state: &LmState) -> usize {
-        self.0.room(state)
+        self.model.room(state)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::ops::ControlFlow;
-
-    use super::*;
-    use crate::model::LanguageModelConfig;
-    use firelight_core::{
-        AttentionMechanism, AttentionPattern, ParamBuilder, PositionConfig, RotaryConfig, RotaryScaling,
-        TransformerConfig, WeightInit,
-    };
-    use firelight_generation::{GenerationOptions, generate};
-    use firelight_kernels::assert_close;
-
-    fn model(position: PositionConfig) -> LanguageModel {
-        let config = LanguageModelConfig::new(13, 16, 2, 2).with_max_seq_len(8);
-        let wide =
-            firelight_core::WeightInit { weight: firelight_core::Init::Normal { std: 0.4 }, scale_residual: false };
-        config
-            .with_transformer(|stack| stack.with_position(position).with_init(wide))
-            .init_with(&ParamBuilder::new(&Device::default(), 0))
-    }
-
-    fn greedy<M: Autoregressive<Prompt = Vec<Vec<u32>>>>(model: &M, prompt: &[&[u32]]) -> Vec<Vec<u32>> {
-        let prompt = prompt.iter().map(|row| row.to_vec()).collect();
-        let options = GenerationOptions::new(30).greedy();
-        let rows = generate(model, prompt, &options, |_| ControlFlow::Continue(())).unwrap();
-        rows.into_iter().map(|row| row.ids).collect()
-    }
-
-    /// Its frequencies are others from six tokens on.
-    fn by_length(scaling: RotaryScaling) -> PositionConfig {
-        PositionConfig::Rotary(RotaryConfig::default().with_theta(100.0).with_scaling(scaling))
-    }
-
-    #[test]
-    fn the_cache_changes_no_text_even_far_beyond_the_context() {
-        for position in [
-            PositionConfig::None,
-            PositionConfig::Learned,
-            PositionConfig::Sinusoidal,
-            PositionConfig::rotary(),
-            by_length(RotaryScaling::Dynamic { factor: 4.0, original_max_seq_len: 5 }),
-            by_length(RotaryScaling::LongRope {
-                factor: 4.0,
-                original_max_seq_len: 5,
-                short_factor: vec![1.0; 4],
-                long_factor: vec![2.0, 4.0, 6.0, 8.0],
-                attention_factor: None,
-            }),
-            PositionConfig::Alibi,
-            PositionConfig::t5(false),
-            PositionConfig::shaw(),
-        ] {
-            let model = model(position.clone());
-            assert_eq!(greedy(&model, &[&[1, 2, 3]]), greedy(&Uncached(&model), &[&[1, 2, 3]]), "{position:?}");
-        }
-    }
-
-    #[test]
-    fn a_window_decodes_as_far_as_it_forgets() {
-        let window = AttentionPattern::SlidingWindow { left: 2, right: 0 };
-        for patterns in [vec![window], vec![window, AttentionPattern::Causal]] {
-            let stack = |stack: TransformerConfig| {
-                let stack = stack.with_position(PositionConfig::rotary()).with_patterns(patterns.clone());
-                stack.with_init(WeightInit::xavier())
-            };
-            let config = LanguageModelConfig::new(13, 16, 2, 2).with_max_seq_len(150).with_transformer(stack);
-            let model = config.init_with(&ParamBuilder::new(&Device::default(), 0));
-            let prompt: Vec<u32> = (0..140).map(|i| i * i % 13).collect();
-            let expected = greedy(&Uncached(&model), &[&prompt, &prompt[60..]]);
-            assert_eq!(greedy(&model, &[&prompt, &prompt[60..]]), expected, "{patterns:?}");
-        }
-    }
-
-    #[test]
-    fn every_mechanism_decodes_alike_with_and_without_a_cache() {
-        use AttentionMechanism::{Additive, Bilinear, Linear};
-        for mechanism in [Additive, Bilinear, Linear] {
-            let stack = |stack: TransformerConfig| {
-                let stack = stack.with_position(PositionConfig::rotary()).with_attention_mechanism(mechanism);
-                stack.with_init(WeightInit::xavier())
-            };
-            let config = LanguageModelConfig::new(13, 16, 2, 2).with_max_seq_len(16).with_transformer(stack);
-            let model = config.init_with(&ParamBuilder::new(&Device::default(), 0));
-            let prompts: [&[u32]; 2] = [&[1, 2, 3, 4, 5], &[7, 8]];
-            assert_eq!(greedy(&model, &prompts), greedy(&Uncached(&model), &prompts), "{mechanism:?}");
-        }
-    }
-
-    #[test]
-    fn a_row_decodes_in_company_as_it_does_alone() {
-        let model = model(PositionConfig::Learned);
-        let together = greedy(&model, &[&[1, 2, 3, 4, 5], &[7, 8]]);
-        // Windows move for all rows at once, so they agree until the longest row fills the context.
-        assert_eq!(together[0], greedy(&model, &[&[1, 2, 3, 4, 5]])[0]);
-        assert_eq!(together[1][..4], greedy(&model, &[&[7, 8]])[0][..4]);
-        assert_eq!(together, greedy(&Uncached(&model), &[&[1, 2, 3, 4, 5], &[7, 8]]));
-    }
-
-    #[test]
-    fn rows_of_padded_prompts_branch_and_go_on() {
-        let model = model(PositionConfig::Learned);
-        let token = |ids: &[i64]| Tensor::<1, Int>::from_ints(ids, &Device::default());
-        let (_, mut state) = model.prefill(vec![vec![1, 2, 3, 4], vec![7, 8]]).unwrap();
-        let (_, mut uncached) = Uncached(&model).prefill(vec![vec![1, 2, 3, 4], vec![7, 8]]).unwrap();
-        let (_, mut alone) = model.prefill(vec![vec![7, 8]]).unwrap();
-        [&mut state, &mut uncached].into_iter().for_each(|state| state.select_rows(&[1, 1]));
-        let found = model.step(token(&[9, 5]), &mut state);
-        assert_close(&found, &Uncached(&model).step(token(&[9, 5]), &mut uncached), 1e-4);
-        assert_close(&found.narrow(0, 0, 1), &model.step(token(&[9]), &mut alone), 1e-4);
-    }
-
-    #[test]
-    fn the_start_moves_by_half_a_context() {
-        let model = model(PositionConfig::Learned);
-        let (_, mut state) = model.prefill(vec![(0..8).collect()]).unwrap();
-        let token = || Tensor::<2, Int>::from_ints([[9]], &Device::default());
-        assert_eq!(state.push(token(), |_, _| true).0.try_to_vec_as::<i64>().unwrap(), [4, 5, 6, 7, 9]);
-        assert_eq!(state.push(token(), |_, _| true).0.dims(), [1, 1]);
-        assert_eq!(state.len(), 10);
-    }
-
-    #[test]
-    fn bad_prompts_are_refused() {
-        let model = model(PositionConfig::Learned);
-        let refuse = |prompt: Vec<u32>| model.prefill(vec![prompt]).err().unwrap().to_string();
-        assert!(refuse(vec![]).contains("empty"));
-        assert!(refuse(vec![0; 9]).contains("the prompt has 9 tokens"));
-        assert!(refuse(vec![13]).contains("token id 13"));
-    }
-
-    fn stack(change: impl FnOnce(TransformerConfig) -> TransformerConfig) -> LanguageModel {
-        let config = LanguageModelConfig::new(13, 16, 2, 2).with_max_seq_len(150);
-        let config = config.with_transformer(|stack| change(stack.with_init(WeightInit::xavier())));
-        config.init_with(&ParamBuilder::new(&Device::default(), 0))
-    }
-
-    /// Stacks that keep all tokens, the last ones, and sums.
-    fn stacks() -> Vec<LanguageModel> {
-        let window = AttentionPattern::SlidingWindow { left: 2, right: 0 };
-        vec![
-            stack(|stack| stack.with_position(PositionConfig::Learned)),
-            stack(|stack| {
-                stack.with_position(PositionConfig::rotary()).with_patterns(vec![window, AttentionPattern::Causal])
-            }),
-            stack(|stack| stack.with_position(PositionConfig::Alibi)),
-            stack(|stack| stack.with_attention_mechanism(AttentionMechanism::Linear)),
-            stack(|stack| stack.with_position(long_rope(30))),
-        ]
-    }
-
-    /// Its frequencies are others from so many tokens on.
-    fn long_rope(length: usize) -> PositionConfig {
-        by_length(RotaryScaling::LongRope {
-            factor: 4.0,
-            original_max_seq_len: length,
-            short_factor: vec![1.0; 4],
-            long_factor: vec![2.0, 4.0, 6.0, 8.0],
-            attention_factor: None,
-        })
-    }
-
-    #[test]
-    fn a_text_that_goes_back_behind_a_change_of_frequencies_is_read_anew() {
-        let model = stack(|stack| stack.with_position(long_rope(30)));
-        let (_, mut state) = model.prefill(vec![ids(60)]).unwrap();
-        state.truncate(9);
-        let (found, _) = model.prefill_rest(vec![ids(12)], state).unwrap();
-        assert_close(&found, &model.prefill(vec![ids(12)]).unwrap().0, 1e-4);
-        let (_, near) = model.prefill(vec![ids(28)]).unwrap();
-        assert_eq!(model.room(&near), 0, "guesses would cross the change");
-    }
-
-    fn ids(count: u32) -> Vec<u32> {
-        (0..count).map(|i| i * i % 13).collect()
-    }
-
-    #[test]
-    fn a_guess_that_is_taken_back_leaves_no_trace() {
-        let [one, three] =
-            [&[4][..], &[4, 9, 2]].map(|ids| Tensor::<1, Int>::from_ints(ids, &Device::default()).unsqueeze::<2>());
-        for (number, model) in stacks().into_iter().enumerate() {
-            for prompt in [vec![ids(5)], vec![ids(140)], vec![ids(9), ids(4)]] {
-                let (_, mut state) = model.prefill(prompt.clone()).unwrap();
-                if model.room(&state) == 0 {
-                    assert!(number == 3 || (number == 4 && state.window() < 30), "sums do not go back");
-                    continue;
-                }
-                assert_eq!(model.room(&state), 64.min(150 - state.window()));
-                let (mut untouched, rows) = (state.clone(), prompt.len());
-                let [one, three] = [&one, &three].map(|tokens| tokens.clone().repeat(&[rows, 1]));
-                let found = model.extend(three.clone(), &mut state);
-                // At once and one by one.
-                assert_close(&found, &one_by_one(&model, three, &mut untouched.clone()), 1e-4);
-                let read = state.len() - 3;
-                assert!(state.can_truncate(read) && !state.can_truncate(0));
-                state.truncate(read);
-                assert_eq!((state.len(), state.window()), (untouched.len(), untouched.window()));
-                let again = [&mut state, &mut untouched].map(|state| model.extend(one.clone(), state).into_data());
-                again[0].assert_eq(&again[1], true);
-            }
-        }
-    }
-
-    #[test]
-    fn more_tokens_than_fit_are_read_one_by_one_and_a_moved_window_does_not_go_back() {
-        let model = model(PositionConfig::Learned);
-        let (_, state) = model.prefill(vec![ids(6)]).unwrap();
-        let tokens = Tensor::<2, Int>::from_ints([[1, 2, 3, 4]], &Device::default());
-        let mut states = [state.clone(), state];
-        let found = model.extend(tokens.clone(), &mut states[0]);
-        assert_close(&found, &one_by_one(&model, tokens, &mut states[1]), 1e-5);
-        assert_eq!((states[0].len(), states[0].window()), (10, 6));
-        assert!(states[0].can_truncate(9) && !states[0].can_truncate(8), "the window moved for the ninth");
-    }
-
-    #[test]
-    fn a_prompt_that_begins_alike_is_read_from_where_it_differs() {
-        for model in stacks() {
-            let (_, mut state) = model.prefill(vec![ids(60)]).unwrap();
-            let longer = [ids(60), vec![7; 20]].concat();
-            let (expected, _) = model.prefill(vec![longer.clone()]).unwrap();
-            let (found, after) = model.prefill_rest(vec![longer.clone()], state.clone()).unwrap();
-            assert_close(&found, &expected, 1e-4);
-            assert_eq!(after.len(), 80);
-            if !state.can_truncate(59) {
-                continue;
-            }
-            state.truncate(59);
-            let (found, _) = model.prefill_rest(vec![ids(60)], state.clone()).unwrap();
-            assert_close(&found, &model.prefill(vec![ids(60)]).unwrap().0, 1e-4);
-            let refused = model.prefill_rest(vec![vec![99; 60]], state.clone()).err().unwrap().to_string();
-            assert!(refused.contains("token id 99"), "{refused}");
-            assert!(model.prefill_rest(vec![ids(151)], state).is_err());
-        }
-    }
-
-    #[test]
-    fn rows_that_join_go_on_as_they_would_alone() {
-        let token = |ids: &[i32]| Tensor::<1, Int>::from_ints(ids, &Device::default());
-        // Frequencies that depend on the length are those of the longest row.
-        for model in stacks().into_iter().take(4) {
-            for prompts in [[ids(9), ids(4)], [ids(4), ids(9)], [ids(140), ids(70)], [ids(6), ids(6)]] {
-                let mut alone = prompts.map(|prompt| model.prefill(vec![prompt]).unwrap().1);
-                let mut joined = alone[0].clone();
-                joined.join(alone[1].clone());
-                for step in [[3, 8], [1, 5]] {
-                    let found = model.step(token(&step), &mut joined);
-                    for (row, state) in alone.iter_mut().enumerate() {
-                        let expected = model.step(token(&step[row..=row]), state);
-                        assert_close(&found.clone().narrow(0, row, 1), &expected, 1e-4);
-                    }
-                }
-                joined.select_rows(&[1]);
-                let [found, expected] = [&mut joined, &mut alone[1]].map(|state| model.step(token(&[2]), state));
-                assert_close(&found, &expected, 1e-4);
-            }
-        }
-    }
-}
+mod tests;

@@ -38,7 +38,7 @@ pub use chat::{ChatAnswer, ChatMessage, ChatSession};
 pub use data::{LmBatch, LmBatcher};
 #[cfg(feature = "train")]
 pub use firelight_training::RunRequest;
-pub use inference::{LmState, Uncached};
+pub use inference::{CacheKind, LmState, WithCache};
 pub use model::{LanguageModel, LanguageModelConfig};
 #[cfg(feature = "train")]
 pub use run::{
@@ -46,7 +46,7 @@ pub use run::{
     stories_recipe,
 };
 pub use score::ScoreOptions;
-pub use text_generator::{Past, TextGenerator};
+pub use text_generator::{AmateurOptions, Past, TextGenerator};
 #[cfg(feature = "train")]
 pub use training::LmTask;
 

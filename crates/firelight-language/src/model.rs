@@ -8,9 +8,9 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 use firelight_core::{
-    AdapterConfig, Cache, ConfigError, Cost, EmbeddingScale, HeadOptions, LazyLogits, LmHead, LmHeadConfig,
-    ParamBuilder, ParameterReport, Pass, SequenceInput, TokenEmbedding, TokenEmbeddingConfig, Transformer,
-    TransformerConfig,
+    AdapterConfig, Cache, Compression, ConfigError, Cost, EmbeddingScale, HeadOptions, LazyLogits, LmHead,
+    LmHeadConfig, ParamBuilder, ParameterReport, Pass, SequenceInput, TokenEmbedding, TokenEmbeddingConfig,
+    Transformer, TransformerConfig,
 };
 use serde::{Deserialize, Serialize};
 
@@ -210,6 +210,15 @@ impl LanguageModel {
     /// An empty cache for one context. Layers with a short window keep the last tokens alone.
     pub fn cache(&self) -> Cache {
         self.transformer.cache(self.max_seq_len)
+    }
+
+    /// The same, which compresses what is old of a text: see
+    /// [`Transformer::compressed_cache`](firelight_core::Transformer::compressed_cache).
+    ///
+    /// # Errors
+    /// If a number of the compression is 0, or no layer can compress its past.
+    pub fn compressed_cache(&self, compression: Compression) -> Result<Cache, ConfigError> {
+        self.transformer.compressed_cache(self.max_seq_len, compression)
     }
 
     /// What a token of a text of `length` tokens costs.

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use burn::tensor::Tensor;
 use firelight_core::{Pass, SequenceInput};
-use firelight_data::right_padded;
+use firelight_data::{OverlappingWindow, overlapping_windows, right_padded};
 use firelight_generation::{TextScore, TokenScore, check_prompt, score_by_parts};
 use firelight_storage::{InputError, TaskError};
 
@@ -72,69 +72,40 @@ impl TextGenerator {
         check_prompt(std::slice::from_ref(&ids), usize::MAX, self.model().vocab_size())?;
         let most = options.windows.min(TOKENS / context).max(1);
         // Windows are not padded: the frequencies of some rotary positions depend on the length.
-        let windows = windows(ids.len(), first, context, stride);
-        let batches = windows.chunk_by(|a, b| a.len() == b.len()).flat_map(|alike| alike.chunks(most));
+        let windows = overlapping_windows(ids.len(), first, context, stride);
+        let batches =
+            windows.chunk_by(|a, b| a.tokens().len() == b.tokens().len()).flat_map(|alike| alike.chunks(most));
         let scores = batches.map(|windows| self.score_windows(&ids, windows, options.top));
         let scores = scores.collect::<Result<Vec<_>, _>>()?.concat();
         Ok(TextScore::new(text, &own, scores, self.tokenizer().stream_after(&front)))
     }
 
     /// The scores of windows of one length, whose logits are formed where there is a target alone.
-    fn score_windows(&self, ids: &[u32], windows: &[Window], top: usize) -> Result<Vec<TokenScore>, TaskError> {
+    fn score_windows(
+        &self,
+        ids: &[u32],
+        windows: &[OverlappingWindow],
+        top: usize,
+    ) -> Result<Vec<TokenScore>, TaskError> {
         let model = self.model();
-        let rows: Vec<&[u32]> = windows.iter().map(|window| &ids[window.inputs()]).collect();
+        let rows: Vec<&[u32]> = windows.iter().map(|window| &ids[inputs(window)]).collect();
         let (inputs, _) = right_padded(&rows, &model.embedding.weight.device()); // [B, T]
         let [_, seq_len] = inputs.dims();
         let hidden = model.hidden(inputs, &SequenceInput::default(), &mut Pass::default()); // [B, T, D]
-        let last = |(row, window): (usize, &Window)| {
-            let count = window.targets().len();
+        let last = |(row, window): (usize, &OverlappingWindow)| {
+            let count = window.new_tokens().len();
             hidden.clone().narrow(0, row, 1).narrow(1, seq_len - count, count)
         };
         let before_targets = windows.iter().enumerate().map(last).collect();
         let logits = model.lazy_logits(Tensor::cat(before_targets, 1)); // [1, N, V]
-        let targets: Vec<u32> = windows.iter().flat_map(|window| ids[window.targets()].iter().copied()).collect();
+        let targets: Vec<u32> = windows.iter().flat_map(|window| ids[window.new_tokens()].iter().copied()).collect();
         score_by_parts(&targets, model.vocab_size(), top, |part| logits.narrow(part).form().squeeze_dim(0))
     }
 }
 
-/// A stretch of a text: what is read at once, and what of it is scored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Window {
-    begin: usize,
-    /// The first token that is scored.
-    first: usize,
-    end: usize,
-}
-
-impl Window {
-    fn len(&self) -> usize {
-        self.end - self.begin
-    }
-
-    /// What is read: the last token predicts none of the window.
-    fn inputs(&self) -> Range<usize> {
-        self.begin..self.end - 1
-    }
-
-    fn targets(&self) -> Range<usize> {
-        self.first..self.end
-    }
-}
-
-/// The windows of a text of `len` tokens that is scored from its token `first` on, which is not 0.
-fn windows(len: usize, first: usize, context: usize, stride: usize) -> Vec<Window> {
-    let (mut windows, mut first) = (Vec::new(), first);
-    for begin in (0..).step_by(stride) {
-        let end = len.min(begin + context);
-        if first < end {
-            windows.push(Window { begin, first, end });
-            first = end;
-        }
-        if end == len {
-            break;
-        }
-    }
-    windows
+/// What is read of a window: its last token predicts none of the others.
+fn inputs(window: &OverlappingWindow) -> Range<usize> {
+    window.begin..window.end - 1
 }
 
 /// Makes sure that a text of so many tokens has one to predict.
@@ -189,19 +160,6 @@ mod tests {
     /// That of every token but the first.
     fn each_alone(model: &LanguageModel, ids: &[u32], stride: usize) -> Vec<f64> {
         (1..ids.len()).map(|place| alone(model, ids, place, stride)).collect()
-    }
-
-    #[test]
-    fn windows_by_hand() {
-        let spans = |len, first, context, stride| {
-            let windows = windows(len, first, context, stride).into_iter();
-            windows.map(|window| (window.begin, window.first, window.end)).collect::<Vec<_>>()
-        };
-        assert_eq!(spans(10, 1, 4, 2), [(0, 1, 4), (2, 4, 6), (4, 6, 8), (6, 8, 10)]);
-        assert_eq!(spans(9, 1, 4, 3), [(0, 1, 4), (3, 4, 7), (6, 7, 9)]);
-        assert_eq!(spans(4, 1, 4, 2), [(0, 1, 4)]);
-        assert_eq!(spans(2, 1, 4, 1), [(0, 1, 2)]);
-        assert_eq!(spans(7, 5, 4, 2), [(2, 5, 6), (4, 6, 7)], "as many tokens in front as the context has");
     }
 
     proptest! {

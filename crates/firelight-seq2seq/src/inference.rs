@@ -3,7 +3,7 @@
 
 use burn::tensor::{Device, Int, Tensor};
 use firelight_core::{Cache, EncoderOutput, LmHead, Pass, SequenceInput, TokenEmbedding, Trace, Transformer};
-use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt, row_indices};
+use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt, one_by_one, row_indices};
 
 use crate::data::right_padded;
 use crate::model::Seq2SeqModel;
@@ -17,6 +17,8 @@ pub struct Seq2SeqState {
     sources: Vec<usize>,
     cache: Option<Cache>,
     written: Tensor<2, Int>,
+    /// The length of the text that its keys were turned in.
+    turned: usize,
 }
 
 impl DecodeState for Seq2SeqState {
@@ -44,7 +46,24 @@ impl DecodeState for Seq2SeqState {
             };
         }
     }
+
+    /// As far as the cache can go back, but not behind the start token.
+    fn can_truncate(&self, len: usize) -> bool {
+        let can = |cache: &Cache| cache.can_truncate(len);
+        len >= self.len() || (len > 0 && self.cache.as_ref().is_none_or(can))
+    }
+
+    fn truncate(&mut self, len: usize) {
+        assert!(self.can_truncate(len), "{} tokens were read: the target cannot go back to {len}", self.len());
+        if len < self.len() {
+            self.written = self.written.clone().narrow(1, 0, len);
+            self.cache.iter_mut().for_each(|cache| cache.truncate(len));
+        }
+    }
 }
+
+/// Guesses that are read at once, at most: a layer that keeps the last tokens can go back by so many.
+const MAX_GUESSES: usize = 64;
 
 /// A model that writes a target after what its encoder made of something, whatever that was.
 pub(crate) trait TargetDecoder: Sync {
@@ -59,6 +78,9 @@ pub(crate) trait TargetDecoder: Sync {
 
     /// The token that every target begins with.
     fn start_token(&self) -> u32;
+
+    /// The longest target, in tokens, the first one included.
+    fn max_len(&self) -> usize;
 
     /// The vectors behind the logits of the target, `[B, T]` to `[B, T, D]`, or of its next tokens where the pass has a cache.
     fn decode(
@@ -86,31 +108,62 @@ impl Seq2SeqState {
     ) -> (Tensor<2>, Self) {
         let rows = encoder_output.hidden.dims()[0];
         let first = Tensor::full([rows, 1], model.start_token() as i64, &encoder_output.hidden.device());
-        let mut state = Self { encoder_output, sources: (0..rows).collect(), cache, written: first.clone() };
-        (state.next_logits(model, first), state)
+        let sources = (0..rows).collect();
+        let mut state = Self { encoder_output, sources, cache, written: first.clone(), turned: 1 };
+        (state.next_logits(model, first).squeeze_dim(1), state)
     }
 
-    /// Reads the next token of every target, `[B]`: its logits, `[B, V]`.
-    pub(crate) fn read(&mut self, model: &impl TargetDecoder, token: Tensor<1, Int>) -> Tensor<2> {
-        let token = token.unsqueeze_dim::<2>(1); // [B, 1]
-        self.written = Tensor::cat(vec![self.written.clone(), token.clone()], 1);
-        self.next_logits(model, token)
+    /// Reads the next tokens of every target, `[B, T]`: the logits after each of them, `[B, T, V]`.
+    pub(crate) fn read(&mut self, model: &impl TargetDecoder, tokens: Tensor<2, Int>) -> Tensor<3> {
+        self.written = Tensor::cat(vec![self.written.clone(), tokens.clone()], 1);
+        self.next_logits(model, tokens)
     }
 
-    /// Logits after the last token, `[B, V]`. `unread` is what the cache does not hold yet; a text that outgrows its rotary
-    /// frequencies is read anew.
-    fn next_logits(&mut self, model: &impl TargetDecoder, unread: Tensor<2, Int>) -> Tensor<2> {
-        let Self { encoder_output, cache, written, .. } = self;
-        let len = written.dims()[1];
-        let continues = model.decoder().continues(len - 1, len);
-        if let Some(cache) = cache.as_mut().filter(|_| !continues) {
+    /// How many tokens can be read at once and be taken back.
+    pub(crate) fn room(&self, model: &impl TargetDecoder) -> usize {
+        let len = self.len();
+        let room = MAX_GUESSES.min(model.max_len().saturating_sub(len));
+        // Every cache can go back to nothing; only one of two tokens tells whether it can go back to a part.
+        let goes_back = self.cache.as_ref().is_none_or(|cache| len > 1 && cache.can_truncate(len - 1));
+        if goes_back && self.goes_on(model, room) { room } else { 0 }
+    }
+
+    /// Whether the keys that are held are right behind the next tokens, however many of `count` are read.
+    fn goes_on(&self, model: &impl TargetDecoder, count: usize) -> bool {
+        let len = self.len();
+        [len + 1, len + count].into_iter().all(|len| model.decoder().continues(self.turned, len))
+    }
+
+    /// Logits after the last tokens, `[B, T, V]`, the one way in which they are computed. `unread`, `[B, T]`, is what the cache does not
+    /// hold yet; a text that outgrows its rotary frequencies is read anew.
+    fn next_logits(&mut self, model: &impl TargetDecoder, unread: Tensor<2, Int>) -> Tensor<3> {
+        let ([_, count], len) = (unread.dims(), self.len());
+        let continues = model.decoder().continues(self.turned, len);
+        self.turned = len;
+        if let Some(cache) = self.cache.as_mut().filter(|_| !continues) {
             cache.clear();
         }
-        let tokens = if cache.is_some() && continues { unread } else { written.clone() };
-        let last = tokens.dims()[1] - 1;
-        let mut pass = cache.as_mut().map_or_else(Pass::default, Pass::cached);
-        let hidden = model.decode(tokens, encoder_output.clone(), &SequenceInput::default(), &mut pass);
-        model.logits(hidden.narrow(1, last, 1)).squeeze_dim(1)
+        let tokens = if self.cache.is_some() && continues { unread } else { self.written.clone() };
+        let first = tokens.dims()[1] - count;
+        let mut pass = self.cache.as_mut().map_or_else(Pass::default, Pass::cached);
+        let hidden = model.decode(tokens, self.encoder_output.clone(), &SequenceInput::default(), &mut pass);
+        model.logits(hidden.narrow(1, first, count))
+    }
+}
+
+/// [`Autoregressive::step`] of a model that writes targets.
+pub(crate) fn step(model: &impl TargetDecoder, token: Tensor<1, Int>, state: &mut Seq2SeqState) -> Tensor<2> {
+    state.read(model, token.unsqueeze_dim(1)).squeeze_dim(1)
+}
+
+/// [`Autoregressive::extend`] of a model that writes targets: at once, or one by one where rotary frequencies change on the way.
+pub(crate) fn extend<M>(model: &M, tokens: Tensor<2, Int>, state: &mut Seq2SeqState) -> Tensor<3>
+where
+    M: TargetDecoder + Autoregressive<State = Seq2SeqState>,
+{
+    match state.goes_on(model, tokens.dims()[1]) {
+        true => state.read(model, tokens),
+        false => one_by_one(model, tokens, state),
     }
 }
 
@@ -149,6 +202,10 @@ impl TargetDecoder for Seq2SeqModel {
     fn start_token(&self) -> u32 {
         self.start_token()
     }
+
+    fn max_len(&self) -> usize {
+        self.max_target_len()
+    }
 }
 
 impl Seq2SeqModel {
@@ -183,7 +240,15 @@ impl Autoregressive for Seq2SeqModel {
     }
 
     fn step(&self, token: Tensor<1, Int>, state: &mut Seq2SeqState) -> Tensor<2> {
-        state.read(self, token)
+        step(self, token, state)
+    }
+
+    fn extend(&self, tokens: Tensor<2, Int>, state: &mut Seq2SeqState) -> Tensor<3> {
+        extend(self, tokens, state)
+    }
+
+    fn room(&self, state: &Seq2SeqState) -> usize {
+        state.room(self)
     }
 }
 
@@ -208,146 +273,17 @@ impl Autoregressive for Uncached<'_> {
     }
 
     fn step(&self, token: Tensor<1, Int>, state: &mut Seq2SeqState) -> Tensor<2> {
-        state.read(self.0, token)
+        self.0.step(token, state)
+    }
+
+    fn extend(&self, tokens: Tensor<2, Int>, state: &mut Seq2SeqState) -> Tensor<3> {
+        self.0.extend(tokens, state)
+    }
+
+    fn room(&self, state: &Seq2SeqState) -> usize {
+        self.0.room(state)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::ops::ControlFlow;
-
-    use super::*;
-    use crate::model::{Seq2SeqConfig, Tying};
-    use burn::tensor::Device;
-    use firelight_core::{ParamBuilder, PositionConfig, RotaryConfig, RotaryScaling, WeightInit};
-    use firelight_generation::{BeamOptions, GenerationOptions, beam_search, generate};
-    use firelight_kernels::Difference;
-    use proptest::prelude::*;
-
-    const END: u32 = 12;
-
-    fn model(position: PositionConfig) -> Seq2SeqModel {
-        let wide = WeightInit { weight: firelight_core::Init::Normal { std: 0.5 }, scale_residual: false };
-        let config = Seq2SeqConfig { start_token: 11, ..Seq2SeqConfig::new(13, 16, 2, 2) }.with_tying(Tying::Target);
-        let config = config.with_max_seq_len(20).with_both(|stack| {
-            let stack = stack.with_init(wide).with_n_kv_heads(1);
-            stack.with_position(position.clone())
-        });
-        config.init_with(&ParamBuilder::new(&Device::default(), 0))
-    }
-
-    const SOURCES: [&[u32]; 3] = [&[1, 2, 3, 4, 5, END], &[7, 8, END], &[9, 1, 1, END]];
-
-    fn rows(sources: &[&[u32]]) -> Vec<Vec<u32>> {
-        sources.iter().map(|row| row.to_vec()).collect()
-    }
-
-    fn greedy<M: Autoregressive<Prompt = Vec<Vec<u32>>>>(model: &M, sources: &[&[u32]]) -> Vec<Vec<u32>> {
-        let options = GenerationOptions::new(12).greedy().with_stop_tokens([END]);
-        let found = generate(model, rows(sources), &options, |_| ControlFlow::Continue(())).unwrap();
-        found.into_iter().map(|row| row.ids).collect()
-    }
-
-    fn beams<M: Autoregressive<Prompt = Vec<Vec<u32>>>>(model: &M, sources: &[&[u32]], beams: usize) -> Vec<Vec<u32>> {
-        let options = BeamOptions::new(12).with_beams(beams).with_stop_tokens([END]);
-        let found = beam_search(model, rows(sources), &options).unwrap();
-        found.into_iter().map(|mut row| row.remove(0).ids).collect()
-    }
-
-    #[test]
-    fn the_cache_changes_no_translation_greedy_or_by_beams() {
-        let dynamic = RotaryScaling::Dynamic { factor: 4.0, original_max_seq_len: 3 };
-        let dynamic = PositionConfig::Rotary(RotaryConfig::default().with_theta(100.0).with_scaling(dynamic));
-        for position in [PositionConfig::Learned, PositionConfig::Sinusoidal, PositionConfig::rotary(), dynamic] {
-            let model = model(position.clone());
-            assert_eq!(greedy(&model, &SOURCES), greedy(&Uncached(&model), &SOURCES), "{position:?}");
-            assert_eq!(beams(&model, &SOURCES, 3), beams(&Uncached(&model), &SOURCES, 3), "{position:?}");
-        }
-    }
-
-    #[test]
-    fn joined_batches_of_sources_of_unequal_length_go_on_as_each_would_alone() {
-        let model = model(PositionConfig::Learned);
-        // Sources of 3 tokens beside those of 6, and targets of 3 beside those of 1.
-        let read = |sources: &[&[u32]], tokens: &[i32]| {
-            let (_, mut state) = model.prefill(rows(sources)).unwrap();
-            let token = |id: i32| Tensor::full([sources.len()], id, &model.embedding.weight.device());
-            tokens.iter().for_each(|&id| drop(model.step(token(id), &mut state)));
-            state
-        };
-        let (mut short, mut long) = (read(&SOURCES[1..2], &[3, 4]), read(&SOURCES, &[]));
-        let next = |rows: usize| Tensor::<2, Int>::full([rows, 1], 5, &model.embedding.weight.device());
-        let encoder_output = short.encoder_output.clone().join(long.encoder_output.clone());
-        let mut joined = short.cache.clone().expect("a cache");
-        joined.join(long.cache.clone().expect("a cache"));
-        let found = model.decode(next(4), encoder_output, &SequenceInput::default(), &mut Pass::cached(&mut joined));
-        let found = model.logits(found).squeeze_dim::<2>(1);
-        let expected = [short.next_logits(&model, next(1)), long.next_logits(&model, next(3))];
-        let difference = Difference::between(&found, &Tensor::cat(expected.to_vec(), 0));
-        assert!(difference.absolute <= 1e-4, "{difference:?}");
-    }
-
-    #[test]
-    fn one_beam_is_greedy() {
-        let model = model(PositionConfig::rotary());
-        assert_eq!(beams(&model, &SOURCES, 1), greedy(&model, &SOURCES));
-    }
-
-    #[test]
-    fn company_and_order_change_no_translation() {
-        let model = model(PositionConfig::Learned);
-        let together = beams(&model, &SOURCES, 4);
-        assert_eq!(together.len(), SOURCES.len());
-        for (source, found) in SOURCES.iter().zip(&together) {
-            assert_eq!(&beams(&model, &[source], 4)[0], found);
-        }
-        let reversed: Vec<&[u32]> = SOURCES.iter().rev().copied().collect();
-        let mut found = beams(&model, &reversed, 4);
-        found.reverse();
-        assert_eq!(found, together);
-    }
-
-    /// The logits after a target, of a source alone, by the pass of a training.
-    fn alone(model: &Seq2SeqModel, source: &[u32], target: &[u32]) -> Vec<f32> {
-        let device = Device::default();
-        let [(source, _), (target, _)] = [source, target].map(|ids| right_padded(&[ids.to_vec()], &device));
-        let last = target.dims()[1] - 1;
-        model.forward(source, None, target).narrow(1, last, 1).try_into_vec_as().unwrap()
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(12))]
-
-        #[test]
-        fn rows_that_change_places_branch_and_end_go_on_reading_their_source(
-            steps in prop::collection::vec(prop::collection::vec((any::<usize>(), 0_u32..10), 1..6), 1..5),
-        ) {
-            let model = model(PositionConfig::rotary());
-            let (_, mut state) = model.prefill(rows(&SOURCES)).unwrap();
-            let mut held: Vec<(usize, Vec<u32>)> = (0..3).map(|source| (source, vec![11])).collect();
-            for step in steps {
-                let chosen: Vec<usize> = step.iter().map(|(row, _)| row % held.len()).collect();
-                let written = |(&row, (_, token)): (&usize, &(usize, u32))| (held[row].0, [&held[row].1[..], &[*token]].concat());
-                held = chosen.iter().zip(&step).map(written).collect();
-                state.select_rows(&chosen);
-                let tokens: Vec<usize> = step.iter().map(|(_, token)| *token as usize).collect();
-                let logits = model.step(row_indices(&tokens, &Device::default()), &mut state);
-                let logits: Vec<f32> = logits.try_into_vec_as().unwrap();
-                prop_assert_eq!(logits.len(), 13 * held.len());
-                for (found, (source, target)) in logits.chunks(13).zip(&held) {
-                    let difference = Difference::between(found, &alone(&model, SOURCES[*source], target));
-                    prop_assert!(difference.absolute < 1e-3, "{difference:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn bad_sources_are_refused() {
-        let model = model(PositionConfig::Learned);
-        let refuse = |source: Vec<u32>| model.prefill(vec![source]).err().unwrap().to_string();
-        assert!(refuse(vec![]).contains("empty"));
-        assert!(refuse(vec![0; 21]).contains("21 tokens"));
-        assert!(refuse(vec![13]).contains("token id 13"));
-    }
-}
+mod tests;

@@ -48,9 +48,7 @@ impl Translator {
 
     /// What the decoder reads before it writes: the start token, and the first token that the makers of the model force.
     fn target_front(&self) -> Vec<u32> {
-        let size = self.vocabulary().target().vocab_size();
-        let forced = self.defaults().forced_bos_token_id.filter(|&id| (id as usize) < size);
-        [self.model().start_token()].into_iter().chain(forced).collect()
+        [self.model().start_token()].into_iter().chain(self.forced_first()).collect()
     }
 }
 

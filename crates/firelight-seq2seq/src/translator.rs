@@ -1,15 +1,20 @@
 //! A trained model and its tokenizers, loaded from a run folder: lines in, translations out, as many and in the same order.
 
+mod guessed;
+mod sentences;
+
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_core::{ConfigError, Pass};
-use firelight_data::{Batching, Tokenizer, longest_first};
+use firelight_data::{Batching, DataError, Tokenizer, longest_first};
 use firelight_generation::{
-    BeamOptions, EarlyStopping, GenerationDefaults, Hypothesis, Processing, WithVocabulary, beam_search,
+    BeamOptions, EarlyStopping, GenerationDefaults, GenerationError, Hypothesis, Processing, PromptLookup,
+    WithVocabulary, beam_search,
 };
-use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights};
+use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError, load_weights};
 use serde::Serialize;
 
 use crate::data::right_padded;
@@ -17,6 +22,7 @@ use crate::inference::cross_attention;
 use crate::model::{Seq2SeqConfig, Seq2SeqModel};
 use crate::vocabulary::Vocabulary;
 use crate::vocabulary::too_long;
+use guessed::{SourceLookup, guessed};
 
 /// How translations are searched.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +41,10 @@ pub struct TranslateOptions {
     pub early_stopping: EarlyStopping,
     /// Penalties, bans and forced tokens. Default: none but those of the model's makers.
     pub processing: Processing,
+    /// Guesses that the last tokens go on as they did where they stood before, in the target and, where both sides have one tokenizer, in
+    /// the source; the translations stay the same. Needs one beam, early stopping that is not [`EarlyStopping::Never`], and no constraint.
+    /// Lines are then translated one at a time, and scores leave penalties out. Default: nothing is guessed.
+    pub lookup: Option<PromptLookup>,
     /// Whether a line that is too long is cut; otherwise it is an error. Default: false.
     pub truncate: bool,
     /// Lines that are translated together, at most; never more than have 4,096 tokens of the source, beams and padding
@@ -52,6 +62,7 @@ impl Default for TranslateOptions {
             diversity_penalty: 0.0,
             early_stopping: EarlyStopping::default(),
             processing: Processing::default(),
+            lookup: None,
             truncate: false,
             batch: usize::MAX,
         }
@@ -169,7 +180,7 @@ impl Translator {
         observe: impl FnMut(usize),
     ) -> Result<Vec<Vec<Translation>>, TaskError> {
         let sources = lines.iter().enumerate();
-        let sources = sources.map(|(index, line)| self.source(index, line.as_ref(), options.truncate));
+        let sources = sources.map(|(index, line)| self.source(index + 1, line.as_ref(), options.truncate));
         let found = self.search(&sources.collect::<Result<Vec<_>, _>>()?, options, observe)?;
         Ok(found.into_iter().map(|best| best.into_iter().map(|found| self.translation(found)).collect()).collect())
     }
@@ -186,8 +197,18 @@ impl Translator {
         options: &TranslateOptions,
         observe: impl FnMut(usize),
     ) -> Result<Vec<Result<Vec<Translation>, TaskError>>, TaskError> {
-        let sources = (before..).zip(lines);
-        let sources = sources.map(|(index, line)| self.source(index, line.as_ref(), options.truncate));
+        let lines: Vec<(usize, &str)> = (before + 1..).zip(lines.iter().map(AsRef::as_ref)).collect();
+        self.translate_placed(&lines, options, observe)
+    }
+
+    /// The best translations of texts, whose errors name their places: a line, and maybe a sentence of it.
+    fn translate_placed(
+        &self,
+        texts: &[(impl Display, &str)],
+        options: &TranslateOptions,
+        observe: impl FnMut(usize),
+    ) -> Result<Vec<Result<Vec<Translation>, TaskError>>, TaskError> {
+        let sources = texts.iter().map(|(place, text)| self.source(place, text, options.truncate));
         let sources: Vec<Result<Vec<u32>, TaskError>> = sources.collect();
         let ids: Vec<Vec<u32>> = sources.iter().map(|source| source.as_ref().cloned().unwrap_or_default()).collect();
         let found = self.search(&ids, options, observe)?;
@@ -195,17 +216,18 @@ impl Translator {
         Ok(sources.into_iter().zip(found).map(|(source, best)| source.map(|_| of_line(best))).collect())
     }
 
-    /// The ids of a line with the end token, or nothing for an empty one.
-    fn source(&self, index: usize, line: &str, truncate: bool) -> Result<Vec<u32>, TaskError> {
+    /// The ids of a line, or of a sentence of one, with the end token, or nothing for an empty one.
+    fn source(&self, place: impl Display, line: &str, truncate: bool) -> Result<Vec<u32>, TaskError> {
         let text = line.trim_end_matches(['\r', '\n']);
-        let mut ids = self.vocabulary.encode_source(text).map_err(TaskError::in_line(index + 1))?;
+        let in_place = |error: DataError| TaskError::new(error.is_user_error(), format!("line {place}: {error}"));
+        let mut ids = self.vocabulary.encode_source(text).map_err(in_place)?;
         let max_seq_len = self.model.max_source_len();
         if truncate {
             ids.truncate(max_seq_len - 1);
         }
         match ids.len() {
             0 => Ok(ids),
-            tokens if tokens >= max_seq_len => Err(too_long((index + 1, "source"), tokens + 1, max_seq_len).into()),
+            tokens if tokens >= max_seq_len => Err(too_long((place, "source"), tokens + 1, max_seq_len).into()),
             _ => {
                 ids.push(self.vocabulary.ends().source);
                 Ok(ids)
@@ -221,7 +243,7 @@ impl Translator {
     /// # Errors
     /// As [`translate`](Self::translate).
     pub fn align(&self, line: &str, translation: &Translation) -> Result<Vec<(usize, usize)>, TaskError> {
-        let source = self.source(0, line, true)?;
+        let source = self.source(1, line, true)?;
         if source.is_empty() || translation.ids.is_empty() {
             return Ok(Vec::new());
         }
@@ -238,7 +260,7 @@ impl Translator {
     /// # Errors
     /// As [`translate`](Self::translate).
     pub fn align_tokens(&self, line: &str, translation: &Translation) -> Result<Vec<AlignedTokens>, TaskError> {
-        let (ids, pairs) = (self.source(0, line, true)?, self.align(line, translation)?);
+        let (ids, pairs) = (self.source(1, line, true)?, self.align(line, translation)?);
         let spelled = |tokenizer: &Tokenizer, id| tokenizer.token(id).unwrap_or_default();
         let named = |(source, target): (usize, usize)| AlignedTokens {
             source,
@@ -256,7 +278,42 @@ impl Translator {
         options: &TranslateOptions,
         mut observe: impl FnMut(usize),
     ) -> Result<Vec<Vec<Hypothesis>>, TaskError> {
-        let mut beams = BeamOptions::new(self.model.max_target_len())
+        let beams = self.beams(options)?;
+        let mut found = vec![Vec::new(); sources.len()];
+        let mut done = sources.iter().filter(|source| source.is_empty()).count();
+        let max_tokens = Batching::TOKENS_TO_READ / options.beams.max(1);
+        let together = if options.lookup.is_some() { 1 } else { options.batch };
+        for batch in longest_first(sources.iter().map(Vec::len), max_tokens, together) {
+            let prompt = batch.iter().map(|&index| sources[index].clone()).collect();
+            for (&index, best) in batch.iter().zip(self.best(prompt, options.lookup, &beams)?) {
+                found[index] = best;
+            }
+            done += batch.len();
+            observe(done);
+        }
+        Ok(found)
+    }
+
+    /// The hypotheses of sources that are searched together.
+    fn best(
+        &self,
+        sources: Vec<Vec<u32>>,
+        lookup: Option<PromptLookup>,
+        beams: &BeamOptions,
+    ) -> Result<Vec<Vec<Hypothesis>>, GenerationError> {
+        let size = self.vocabulary.target().vocab_size();
+        let model = WithVocabulary::new(&self.model, size).with_defaults(&self.defaults);
+        let Some(lookup) = lookup else { return beam_search(&model, sources, beams) };
+        let alone = |source: Vec<u32>| {
+            let known = if self.vocabulary.is_joint() { source.clone() } else { Vec::new() };
+            Ok(vec![guessed(&model, source, SourceLookup { lookup, source: known }, beams)?])
+        };
+        sources.into_iter().map(alone).collect()
+    }
+
+    /// The options of the search.
+    fn beams(&self, options: &TranslateOptions) -> Result<BeamOptions, TaskError> {
+        let mut beams = BeamOptions::new(self.model.max_target_len() - usize::from(self.forced_first().is_some()))
             .with_beams(options.beams)
             .with_length_penalty(options.length_penalty)
             .with_n_best(options.n_best)
@@ -264,22 +321,18 @@ impl Translator {
             .with_early_stopping(options.early_stopping)
             .with_processing(options.processing.clone())
             .with_stop_tokens(self.stop_tokens());
-        let size = self.vocabulary.target().vocab_size();
-        self.defaults.add_to(&mut beams.processing, size);
+        self.defaults.add_to(&mut beams.processing, self.vocabulary.target().vocab_size());
         beams.validate()?;
-        let model = WithVocabulary::new(&self.model, size).with_defaults(&self.defaults);
-        let mut found = vec![Vec::new(); sources.len()];
-        let mut done = sources.iter().filter(|source| source.is_empty()).count();
-        let max_tokens = Batching::TOKENS_TO_READ / options.beams.max(1);
-        for batch in longest_first(sources.iter().map(Vec::len), max_tokens, options.batch) {
-            let prompt = batch.iter().map(|&index| sources[index].clone()).collect();
-            for (&index, best) in batch.iter().zip(beam_search(&model, prompt, &beams)?) {
-                found[index] = best;
-            }
-            done += batch.len();
-            observe(done);
+        if options.lookup.is_some() {
+            require_guessable(options)?;
         }
-        Ok(found)
+        Ok(beams)
+    }
+
+    /// The first token that the makers of the model force, which takes a place of the target.
+    pub(crate) fn forced_first(&self) -> Option<u32> {
+        let size = self.vocabulary.target().vocab_size();
+        self.defaults.forced_bos_token_id.filter(|&id| (id as usize) < size)
     }
 
     fn stop_tokens(&self) -> Vec<u32> {
@@ -292,6 +345,23 @@ impl Translator {
     }
 }
 
+/// Guesses write one text, up to its first end token.
+fn require_guessable(options: &TranslateOptions) -> Result<(), InputError> {
+    let beams = format!("but {} beams are searched", options.beams);
+    let refused = [
+        (options.beams > 1, beams.as_str(), "search with one beam (--beams 1)"),
+        (
+            options.early_stopping == EarlyStopping::Never,
+            "and end with it, but early stopping is `never`",
+            "stop early (--early-stopping heuristic)",
+        ),
+        (options.processing.constraint.is_some(), "without a constraint, but there is one", "leave the constraint out"),
+    ];
+    let Some((_, problem, advice)) = refused.into_iter().find(|(refused, ..)| *refused) else { return Ok(()) };
+    let problem = format!("guesses (--prompt-lookup) are for one text at a time, {problem}");
+    Err(InputError::new(problem).advise(format!("{advice}, or translate without guesses")))
+}
+
 /// Files that lie in one folder must fit each other.
 fn check_vocabulary(config: &Seq2SeqConfig, vocabulary: &Vocabulary, folder: &ModelFolder) -> Result<(), TaskError> {
     vocabulary.source().fits(config.source_vocab_size, &folder.config())?;
@@ -300,9 +370,13 @@ fn check_vocabulary(config: &Seq2SeqConfig, vocabulary: &Vocabulary, folder: &Mo
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use firelight_core::ParamBuilder;
     use firelight_data::TokenizerConfig;
+    use firelight_generation::{Constraint, Drafter, History};
     use firelight_kernels::assert_close;
     use firelight_storage::{Existing, save_weights};
 
@@ -385,6 +459,81 @@ mod tests {
             |_| (),
         );
         assert!(error.unwrap_err().to_string().contains("length_penalty is NaN"));
+    }
+
+    #[test]
+    fn guesses_change_no_translation() {
+        let (translator, lines) = (translator(), ["abc", "", "hgfedcba", "a", "cabc"]);
+        let penalised = Processing { repetition_penalty: 1.7, min_new_tokens: 3, ..Processing::default() };
+        for (processing, length_penalty) in
+            [(Processing::default(), 1.0), (Processing::default(), 0.0), (penalised, 1.0)]
+        {
+            let plain = TranslateOptions { processing, length_penalty, ..TranslateOptions::greedy() };
+            let guessing = TranslateOptions { lookup: Some(PromptLookup::default()), ..plain.clone() };
+            let mut heard = Vec::new();
+            let expected = translator.translate_with(&lines, &plain, |_| ()).unwrap();
+            let found = translator.translate_with(&lines, &guessing, |done| heard.push(done)).unwrap();
+            assert_eq!((texts(&found), heard), (texts(&expected), vec![2, 3, 4, 5]));
+            for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
+                assert_eq!(found.ids, expected.ids);
+                if plain.processing == Processing::default() {
+                    assert_close(&[found.score], &[expected.score], 1e-4);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_guesses_cannot_keep_the_same_is_refused() {
+        let (translator, lookup) = (translator(), Some(PromptLookup::default()));
+        let greedy = TranslateOptions { lookup, ..TranslateOptions::greedy() };
+        let constraint = Constraint::regex("[a-h ]+", translator.vocabulary().target()).unwrap();
+        let processing = Processing { constraint: Some(constraint), ..Processing::default() };
+        for (options, told) in [
+            (
+                TranslateOptions { beams: 5, ..greedy.clone() },
+                "but 5 beams are searched; search with one beam (--beams 1)",
+            ),
+            (
+                TranslateOptions { early_stopping: EarlyStopping::Never, ..greedy.clone() },
+                "and end with it, but early stopping is `never`; stop early (--early-stopping heuristic)",
+            ),
+            (
+                TranslateOptions { processing, ..greedy },
+                "without a constraint, but there is one; leave the constraint out",
+            ),
+        ] {
+            let error = translator.translate_with(&["abc"], &options, |_| ()).unwrap_err();
+            let expected =
+                format!("guesses (--prompt-lookup) are for one text at a time, {told}, or translate without guesses");
+            assert_eq!((error.to_string(), error.is_user_error()), (expected, true));
+        }
+    }
+
+    /// Guesses what follows in a text that it knows.
+    struct Knowing {
+        text: Vec<u32>,
+        asked: Arc<AtomicUsize>,
+    }
+
+    impl Drafter for Knowing {
+        fn guess(&mut self, history: &History<'_>, most: usize) -> Result<Vec<u32>, GenerationError> {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            Ok(self.text.iter().copied().skip(history.new_ids().len()).take(most).collect())
+        }
+    }
+
+    #[test]
+    fn right_guesses_are_read_at_once() {
+        let translator = translator();
+        let model = translator.model();
+        let options = BeamOptions::new(8).with_beams(1);
+        let plain = beam_search(model, vec![vec![3, 4, 5]], &options).unwrap().remove(0).remove(0);
+        let asked = Arc::new(AtomicUsize::new(0));
+        let knowing = Knowing { text: plain.ids.clone(), asked: asked.clone() };
+        let found = guessed(model, vec![3, 4, 5], knowing, &options).unwrap();
+        assert_eq!((found.ids, plain.ids.len()), (plain.ids, 8));
+        assert!((1..4).contains(&asked.load(Ordering::Relaxed)), "asked {asked:?} times for 8 tokens");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The tokenizers of a run: one for both sides, or one each. Both know where a sequence begins and ends.
 
+use std::fmt;
+
 use firelight_data::{DataError, EncodedPair, Pair, SpecialRole, Tokenizer};
 use firelight_storage::{InputError, ModelFolder, TaskError};
 
@@ -125,8 +127,8 @@ impl Vocabulary {
     }
 }
 
-/// A text that the model cannot read at once: the line, counted from 1, and what it is.
-pub(crate) fn too_long((line, side): (usize, &str), tokens: usize, max_seq_len: usize) -> InputError {
+/// A text that the model cannot read at once: the line, counted from 1, and its sentence where it is one, and what it is.
+pub(crate) fn too_long((line, side): (impl fmt::Display, &str), tokens: usize, max_seq_len: usize) -> InputError {
     let problem =
         format!("line {line} has {tokens} tokens, the end of the {side} included, but the model reads {max_seq_len}");
     InputError::new(problem).advise(

@@ -23,7 +23,7 @@ pub(super) const ANSWERS: &str = include_str!("answers.toml");
 pub struct QuestionsRecipe {
     /// Which questions are trained on, and which are only validated on: `split.train`, `split.validation` and `split.seed`.
     pub split: SplitConfig,
-    /// Tokens from the begin of one window on a long text to that of the next, as BERT's `doc_stride`. Without it a text that is
+    /// Tokens from the beginning of one window on a long text to that of the next, as BERT's `doc_stride`. Without it a text that is
     /// longer than `model.max_seq_len` leaves room for is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stride: Option<usize>,

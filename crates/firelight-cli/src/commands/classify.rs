@@ -15,6 +15,7 @@ use firelight::vision;
 use serde_json::{Map, Value, json};
 
 use super::classify_images::ClassifyImages;
+use super::long_texts::LongTexts;
 use super::texts::{STDIN, Texts};
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
@@ -23,13 +24,17 @@ const EXAMPLES: &str = "\
 Examples:
   firelight classify runs/texts-1 --text \"a fine film\"
   firelight classify runs/texts-1 --file reviews.txt --json > labels.jsonl
+  firelight classify runs/texts-1 --file articles.txt --long windows --stride 64
   firelight classify runs/entities-1 --text \"Ada Lovelace lived in London\"
   firelight classify runs/images-1 --image seven.png --rollout where.png
   firelight classify openai/clip-vit-base-patch32 --image pet.png --label \"a photo of a cat\" --label \"a photo of a dog\"
 
 The task of the run decides what is printed: labels with probabilities or a number, tags of words, or answers. For a \
 model of text pairs a line holds two texts with a tab between them; for a model that answers questions, a question and its \
-text.";
+text.
+
+A classifier cuts off what the model cannot read of a text. With --long windows it reads the whole text in windows that overlap, with \
+--long sentences by sentences, and gives the mean of their probabilities, in which every token counts once.";
 
 /// Classify texts, their words or images, or answer questions; without an option, the lines of the standard input
 #[derive(clap::Args)]
@@ -43,6 +48,8 @@ pub(crate) struct Classify {
     /// Text to classify
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
+    #[command(flatten)]
+    long_texts: LongTexts,
     #[command(flatten)]
     images: ClassifyImages,
     /// Print one line of JSON for each text or image, with all probabilities
@@ -58,6 +65,7 @@ impl Classify {
         if [vision::TASK, vision::IMAGE_TEXT_TASK].contains(&task.as_str()) {
             let is_text = self.text.is_some() || self.file.is_some();
             ensure!(!is_text, Mistake("--text and --file are for classifiers of texts: give --image".into()));
+            self.long_texts.refuse("an image is read as a whole")?;
             return match task == vision::TASK {
                 true => self.images.run(&self.model, self.json),
                 false => self.images.run_with_labels(&self.model, self.json),
@@ -77,6 +85,7 @@ impl Classify {
 
     /// A question and its text stand in a line, with a tab between them.
     fn questions(&self, mut texts: Texts) -> Result<()> {
+        self.long_texts.refuse("for questions data.stride of the recipe says how long texts are read")?;
         let (reader, source) = (self.model.load(QuestionAnswerer::load_from)?, self.source());
         texts.answer(|before, lines| {
             let parted = |(line, text): (usize, &String)| match text.split_once('\t') {
@@ -101,6 +110,7 @@ impl Classify {
     }
 
     fn words(&self, mut texts: Texts) -> Result<()> {
+        self.long_texts.refuse("the words of a long text are tagged in parts anyway")?;
         let tagger = self.model.load(Tagger::load_from)?;
         texts.answer(|before, texts| {
             let found = tagger.tag_after(before, texts)?;
@@ -115,7 +125,8 @@ impl Classify {
     }
 
     fn texts(&self, mut texts: Texts) -> Result<()> {
-        let classifier = self.model.load(Classifier::load_from)?;
+        let long_text = self.long_texts.long_text()?;
+        let classifier = self.model.load(Classifier::load_from)?.with_long_text(long_text)?;
         texts.answer(|before, texts| {
             let found = classifier.classify_after(before, texts)?;
             let shown = |(text, found): (&String, &Prediction)| match self.json {

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use firelight::classification::cosine_similarities;
+use firelight::classification::{LongText, PartPooling, cosine_similarities};
 use firelight::data::Image;
 use serde_json::json;
 
 use super::embedder::AnyEmbedder;
+use super::long_texts::LongTexts;
 use super::texts::Texts;
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
@@ -18,7 +19,11 @@ Examples:
   firelight embed runs/masked-1 --text \"a fine film\"
   firelight embed runs/masked-1 --file reviews.txt --json > vectors.jsonl
   firelight embed runs/masked-1 --file reviews.txt --similarity \"a fine film\" | paste - reviews.txt | sort -rn | head
-  firelight embed openai/clip-vit-base-patch32 --image cat.png --image dog.png --similarity \"a photo of a cat\"";
+  firelight embed runs/masked-1 --file articles.txt --long sentences --pool max
+  firelight embed openai/clip-vit-base-patch32 --image cat.png --image dog.png --similarity \"a photo of a cat\"
+
+What a model cannot read of a text is cut off. With --long windows the whole text is read in windows that overlap, with --long sentences \
+by sentences, and their vectors are pooled: by their mean, in which every token counts once, or by the largest value of each channel.";
 
 /// Turn texts or images into vectors that can be compared; by default the lines of the standard input
 #[derive(clap::Args)]
@@ -41,12 +46,25 @@ pub(crate) struct Embed {
     /// Name of a prompt that the model comes with, to put in front of each text
     #[arg(long, value_name = "NAME", conflicts_with = "image")]
     prompt_name: Option<String>,
+    #[command(flatten)]
+    long_texts: LongTexts,
+    /// With --long windows or sentences: how their vectors become one, mean or max [default: mean]
+    #[arg(long, value_name = "HOW", value_parser = part_pooling)]
+    pool: Option<PartPooling>,
     /// Print the cosine similarity of each text or image with TEXT, from -1 to 1, instead of vectors
     #[arg(long, value_name = "TEXT")]
     similarity: Option<String>,
     /// Print one line of JSON for each text or image: its text or file, and its vector or similarity
     #[arg(long)]
     json: bool,
+}
+
+fn part_pooling(text: &str) -> Result<PartPooling, String> {
+    match text {
+        "mean" => Ok(PartPooling::Mean),
+        "max" => Ok(PartPooling::Max),
+        _ => Err("expected mean or max".into()),
+    }
 }
 
 impl Embed {
@@ -74,19 +92,34 @@ impl Embed {
     }
 
     fn embedder(&self) -> Result<AnyEmbedder> {
+        let long_text = self.long_text()?;
         let embedder = AnyEmbedder::load(&self.model, !self.image.is_empty())?;
         let has_prompt = self.prompt.is_some() || self.prompt_name.is_some();
         Ok(match embedder {
-            AnyEmbedder::Texts(embedder) => AnyEmbedder::Texts(match (&self.prompt, &self.prompt_name) {
-                (Some(prompt), _) => embedder.with_prompt(prompt),
-                (None, Some(name)) => embedder.with_prompt_name(name)?,
-                (None, None) => embedder,
-            }),
+            AnyEmbedder::Texts(embedder) => {
+                let embedder = match (&self.prompt, &self.prompt_name) {
+                    (Some(prompt), _) => embedder.with_prompt(prompt),
+                    (None, Some(name)) => embedder.with_prompt_name(name)?,
+                    (None, None) => embedder,
+                };
+                let pooling = self.pool.unwrap_or_default();
+                AnyEmbedder::Texts(embedder.with_long_text(long_text)?.with_part_pooling(pooling))
+            }
             other => {
                 ensure!(!has_prompt, Mistake("--prompt and --prompt-name are for models of texts alone".into()));
+                let is_long = self.long_texts.are_given() || self.pool.is_some();
+                ensure!(!is_long, Mistake("--long, --stride and --pool are for models of texts alone".into()));
                 other
             }
         })
+    }
+
+    /// How long texts are read; there is nothing to pool of those that are cut.
+    fn long_text(&self) -> Result<LongText> {
+        let long_text = self.long_texts.long_text()?;
+        let is_whole = self.pool.is_none() || long_text != LongText::Truncate;
+        ensure!(is_whole, Mistake("--pool is for --long windows and --long sentences: give one of them".into()));
+        Ok(long_text)
     }
 
     /// The vector of the text that is compared with all.

@@ -7,13 +7,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail, ensure};
 use firelight::data::lines_of;
 use firelight::generation::{
-    Autoregressive, BeamOptions, Constraint, GeneratedText, GenerationDefaults, GenerationOptions, PromptLookup,
+    Autoregressive, BeamOptions, Constraint, ContrastiveOptions, GeneratedText, GenerationDefaults, GenerationOptions,
     StopReason, TokenScore,
 };
 use firelight::language::TextGenerator;
 use firelight::storage::Checkpoint;
 use serde_json::{Value, json};
 
+use super::compressing::CompressedPast;
+use super::contrasting::Contrast;
+use super::guessing::Lookup;
 use super::opening;
 use super::sampling::Sampling;
 use super::searching::Search;
@@ -31,6 +34,8 @@ Examples:
   firelight generate runs/stories-1 --batch-file prompts.txt --json --logprobs 3
   firelight generate runs/stories-1 --json-schema person.json --prompt \"The person: \"
   firelight generate runs/large --draft runs/small --prompt \"Once upon a time\"
+  firelight generate runs/large --contrastive 0.6 --top-k 4
+  firelight generate runs/large --amateur runs/small --greedy
   head -n 3 story.txt | firelight generate runs/stories-1 --prompt - --max-new-tokens 500";
 
 /// Continue a prompt with a trained language model
@@ -46,7 +51,8 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     prompt_file: Option<PathBuf>,
     /// File of prompts, one in each line, which are continued together
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_file", "num_samples", "best_of"])]
+    #[arg(long, value_name = "FILE",
+        conflicts_with_all = ["prompt", "prompt_file", "num_samples", "best_of", "prompt_lookup"])]
     batch_file: Option<PathBuf>,
     /// Number of tokens to add
     #[arg(long, value_name = "N", default_value_t = 200)]
@@ -59,21 +65,20 @@ pub(crate) struct Generate {
     seed: u64,
     /// Number of texts, each with draws of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..),
-        conflicts_with = "greedy")]
+        conflicts_with_all = ["greedy", "prompt_lookup"])]
     num_samples: u32,
     /// Draw N texts and print the one with the most probable tokens
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
-        conflicts_with_all = ["greedy", "num_samples"])]
+        conflicts_with_all = ["greedy", "num_samples", "prompt_lookup"])]
     best_of: Option<u32>,
     /// Smaller model with the same tokenizer, whose guesses are read at once; the text is the same
-    #[arg(long, value_name = "MODEL", conflicts_with_all = ["num_samples", "best_of", "batch_file"])]
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["num_samples", "best_of", "batch_file", "prompt_lookup"])]
     draft: Option<PathBuf>,
     /// Tokens that are guessed at a time
     #[arg(long, value_name = "N", default_value_t = 8, requires = "draft")]
     draft_tokens: usize,
-    /// Guess what followed the last tokens where they stood before; the text is the same
-    #[arg(long, conflicts_with_all = ["draft", "num_samples", "best_of", "batch_file"])]
-    prompt_lookup: bool,
+    #[command(flatten)]
+    lookup: Lookup,
     /// Whether the prompt is printed in front of the text: true or false [default: true, false for constrained texts]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true,
         conflicts_with = "json")]
@@ -93,6 +98,8 @@ pub(crate) struct Generate {
     /// Leave out the KV cache: slow, the text is the same
     #[arg(long)]
     no_cache: bool,
+    #[command(flatten)]
+    compressed_past: CompressedPast,
     /// Print one line of JSON for each text
     #[arg(long)]
     json: bool,
@@ -100,6 +107,8 @@ pub(crate) struct Generate {
     sampling: Sampling,
     #[command(flatten, next_help_heading = "Beam search")]
     search: Search,
+    #[command(flatten, next_help_heading = "Contrast")]
+    contrast: Contrast,
 }
 
 impl Generate {
@@ -114,18 +123,20 @@ impl Generate {
         let given = self.given()?;
         let generator = self.generator()?;
         let prompt = given.unwrap_or_else(|| opening(generator.tokenizer()));
-        match self.search.is_wanted() {
-            true => self.search(&generator, &prompt),
-            false => self.draw(&generator, &prompt),
+        match self.contrastive(&generator)? {
+            _ if self.search.is_wanted() => self.search(&generator, &prompt),
+            Some(options) => self.show(&generator, &prompt, &generator.contrast(&prompt, &options)?, ("sample", 1)),
+            None => self.draw(&generator, &prompt),
         }
     }
 
     /// Refuses options that have no meaning together.
     fn check(&self) -> Result<()> {
+        self.contrast.check(&self.sampling)?;
         let searches = self.search.is_wanted();
         let draws = self.sampling.given().or((self.num_samples > 1).then_some("--num-samples"));
         let draws = draws.or(self.best_of.map(|_| "--best-of")).or(self.draft.as_ref().map(|_| "--draft"));
-        let draws = draws.or(self.prompt_lookup.then_some("--prompt-lookup"));
+        let draws = draws.or(self.lookup.given());
         let draws =
             draws.or(self.batch_file.as_ref().map(|_| "--batch-file")).or((!self.stop.is_empty()).then_some("--stop"));
         match (searches, draws, self.search.given()) {
@@ -155,6 +166,15 @@ impl Generate {
         options.processing.constraint = self.constraint(generator)?;
         options.validate()?;
         Ok(options)
+    }
+
+    /// The options of a contrastive search, where one is asked for.
+    fn contrastive(&self, generator: &TextGenerator) -> Result<Option<ContrastiveOptions>> {
+        let Some(mut options) = self.contrast.options(self.max_new_tokens, &self.sampling) else { return Ok(None) };
+        let (penalties, none) = (self.sampling.penalties(), GenerationDefaults::default());
+        options.processing = penalties.with_defaults(generator.defaults().unwrap_or(&none)).processing();
+        options.processing.constraint = self.constraint(generator)?;
+        Ok(Some(options))
     }
 
     fn constraint(&self, generator: &TextGenerator) -> Result<Option<Constraint>> {
@@ -275,11 +295,18 @@ impl Generate {
     fn generator(&self) -> Result<TextGenerator> {
         let mut generator = self.model.load(TextGenerator::load_from)?;
         if let Some(draft) = &self.draft {
-            let draft = TextGenerator::load_from(converted(draft)?, &Checkpoint::Last, &generator.model().device())?;
+            let draft = beside(&generator, draft)?;
             generator = generator.with_draft(draft, self.draft_tokens)?;
         }
-        if self.prompt_lookup {
-            generator = generator.with_lookup(PromptLookup::default());
+        if let Some(amateur) = &self.contrast.amateur {
+            let amateur = beside(&generator, amateur)?;
+            generator = generator.with_amateur(amateur, self.contrast.amateur_options())?;
+        }
+        if let Some(lookup) = self.lookup.lookup() {
+            generator = generator.with_lookup(lookup);
+        }
+        if let Some(compression) = self.compressed_past.compression() {
+            generator = generator.with_compression(compression)?;
         }
         Ok(if self.no_cache { generator.without_cache() } else { generator })
     }
@@ -294,6 +321,11 @@ impl Generate {
             "seed": self.seed,
         })
     }
+}
+
+/// Another model on the same device.
+fn beside(generator: &TextGenerator, model: &Path) -> Result<TextGenerator> {
+    Ok(TextGenerator::load_from(converted(model)?, &Checkpoint::Last, &generator.model().device())?)
 }
 
 /// Prompts whose texts are printed as soon as they are there.

@@ -119,6 +119,11 @@ impl Sampling {
         random.mirostat = self.mirostat.map(|tau| MirostatOptions { tau, eta: self.mirostat_eta });
     }
 
+    /// How many of the most probable tokens are kept, where the user says it.
+    pub(super) fn top_k(&self) -> Option<usize> {
+        self.top_k
+    }
+
     /// The penalties alone, for a search.
     pub(super) fn penalties(&self) -> &Penalties {
         &self.penalties
@@ -130,6 +135,14 @@ impl Sampling {
 }
 
 impl Penalties {
+    /// The same with what the model's makers say where the user says nothing, which is told.
+    pub(super) fn with_defaults(&self, defaults: &GenerationDefaults) -> Self {
+        let (mut penalties, mut makers) = (self.clone(), Makers::new(defaults));
+        penalties.take(&mut makers);
+        makers.tell();
+        penalties
+    }
+
     /// Takes what the model's makers say where the user says nothing.
     pub(super) fn take(&mut self, makers: &mut Makers) {
         self.repetition_penalty = makers.or("repetition_penalty", self.repetition_penalty);

@@ -9,6 +9,7 @@ use firelight::seq2seq::{AlignedTokens, TranslateOptions, Translation, Translato
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
+use super::guessing::Lookup;
 use super::sampling::Penalties;
 use super::searching::Search;
 use super::texts::Texts;
@@ -21,6 +22,8 @@ Examples:
   firelight translate runs/dates-1 --text \"3rd of March 1997\"
   firelight translate runs/multi30k-de-en-1 --file captions.de --beams 8 > captions.en
   firelight translate runs/dates-1 --text \"7 July 2021\" --n-best 3 --alignment --json
+  firelight translate runs/multi30k-de-en-1 --file stories.de --sentences > stories.en
+  firelight translate runs/dates-1 --file dates.txt --beams 1 --prompt-lookup
 
 A line that cannot be translated, such as one with a character that the model does not know, gives an empty line and a \
 message; the others are translated, and the exit code is 2.";
@@ -41,11 +44,16 @@ pub(crate) struct Translate {
     search: Search,
     #[command(flatten)]
     penalties: Penalties,
+    #[command(flatten)]
+    lookup: Lookup,
+    /// Translate each line sentence by sentence, and join the translations with spaces
+    #[arg(long, conflicts_with_all = ["alignment", "n_best"])]
+    sentences: bool,
     /// Cut lines that are too long for the model, which are an error otherwise
     #[arg(long)]
     truncate: bool,
     /// Translate at most N lines together: fewer take less memory and more time
-    #[arg(long, value_name = "N", default_value_t = u32::MAX, hide_default_value = true,
+    #[arg(long, value_name = "N", default_value_t = u32::MAX, hide_default_value = true, conflicts_with = "prompt_lookup",
         value_parser = clap::value_parser!(u32).range(1..))]
     batch: u32,
     /// Print the source token that each target token attended to most, as places SOURCE-TARGET after a tab
@@ -97,6 +105,7 @@ impl Translate {
             diversity_penalty: search.diversity_penalty,
             early_stopping: search.early_stopping,
             processing: search.processing,
+            lookup: self.lookup.lookup(),
             truncate: self.truncate,
             batch: self.batch as usize,
         }
@@ -107,8 +116,14 @@ impl Translate {
         let progress = if texts.are_typed() { ProgressBar::hidden() } else { output::progress() };
         let mut tally = Tally::default();
         while let Some((before, lines)) = texts.next_lines()? {
-            let observe = |done: usize| progress.set_position((before + done) as u64);
-            let found = translator.translate_each(before, &lines, &options, observe)?;
+            let found = match self.sentences {
+                true => translator.translate_sentences(before, &lines, &options, |_| ())?,
+                false => {
+                    let observe = |done: usize| progress.set_position((before + done) as u64);
+                    translator.translate_each(before, &lines, &options, observe)?
+                }
+            };
+            progress.set_position((before + lines.len()) as u64);
             tally.lines += lines.len();
             for (line, best) in lines.iter().zip(found) {
                 let found = best.map_err(Error::from).and_then(|best| self.aligned(translator, line, best));
@@ -174,7 +189,7 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use firelight::generation::{EarlyStopping, Processing};
+    use firelight::generation::{EarlyStopping, Processing, PromptLookup};
 
     use super::*;
 
@@ -200,6 +215,7 @@ mod tests {
             diversity_penalty: 0.5,
             early_stopping: EarlyStopping::Never,
             processing: Processing { no_repeat_ngram_size: 3, ..Processing::default() },
+            lookup: None,
             truncate: true,
             batch: 7,
         };
@@ -210,6 +226,8 @@ mod tests {
         assert_eq!(options(words, named), penalised, "what the user says counts");
         let usual = TranslateOptions { batch: u32::MAX as usize, ..TranslateOptions::default() };
         assert_eq!(options("translate run", "{}"), usual);
+        let guessing = TranslateOptions { beams: 1, lookup: Some(PromptLookup::default()), ..usual };
+        assert_eq!(options("translate run --beams 1 --prompt-lookup", "{}"), guessing);
         let named = options("translate run", named);
         assert_eq!((named.beams, named.length_penalty, named.early_stopping), (6, 0.5, EarlyStopping::Full));
     }

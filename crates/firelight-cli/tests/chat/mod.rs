@@ -122,7 +122,8 @@ fn mistakes_are_told_and_end_nothing() {
     let lines = format!(
         "/retr\n/retry\n/undo\n/save\n/load {wrong}\n/load {wrong}.none\n/save {wrong}/none\n{long}\nA hen\n/help\na hen\n"
     );
-    let found = talk(&run, &[], &lines).succeeds();
+    let found = talk(&run, &[], &lines);
+    assert_eq!(found.code, USER, "{}", found.stderr);
     for told in [
         "there is no command /retr: did you mean /retry?",
         "error: there is no message to answer",
@@ -133,10 +134,11 @@ fn mistakes_are_told_and_end_nothing() {
         "error: the message has 67 tokens with its template, expected fewer than 64, the context; write a shorter message",
         "/load FILE    go on with the messages of a file",
         " of 64 tokens of context",
+        "error: 8 messages or commands failed, see above",
     ] {
         assert!(found.stderr.contains(told), "{told}: {}", found.stderr);
     }
-    assert_eq!(found.stderr.lines().filter(|line| line.starts_with("error: ")).count(), 6, "{}", found.stderr);
+    assert_eq!(found.stderr.lines().filter(|line| line.starts_with("error: ")).count(), 7, "{}", found.stderr);
     assert_eq!(found.stderr.matches("tokens of context").count(), 1, "{}", found.stderr);
 }
 
@@ -204,7 +206,9 @@ fn a_terminal_has_a_prompt_and_an_end() {
     };
     let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let (mut screen, mut seen) = (String::new(), 0);
-    for (shown, typed) in [("> ", "a hen\r"), ("tokens of context", ""), ("> ", "/quit\r")] {
+    let mistake = [("> ", "A hen\r"), ("error: ", "")]; // which is no failure of the whole conversation
+    let talk = [&[("> ", "a hen\r"), ("tokens of context", "")], &mistake[..], &[("> ", "/quit\r")]].concat();
+    for (shown, typed) in talk {
         while !screen[seen..].contains(shown) {
             let mut bytes = [0; 1024];
             let read = stdout.read(&mut bytes).unwrap();

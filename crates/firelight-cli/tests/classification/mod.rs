@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::LazyLock;
 
+use firelight::kernels::assert_close;
 use serde_json::Value;
 
 use crate::USER;
@@ -107,6 +108,75 @@ fn one_word_is_learnt_and_a_pipe_gives_a_label_for_a_line_in_order() {
     assert!((chance(&alone) - chance(&lines[0])).abs() < 1e-5, "{alone} {}", lines[0]);
     let plain = firelight(classify(&["--text", "a fine film"])).succeeds().stdout;
     assert!(plain.starts_with("good\t0.") || plain.starts_with("good\t1."), "{plain}");
+}
+
+/// What the tiny classifier says of a text with these options: the probability that it is good.
+fn chance(text: &str, options: &[&str]) -> f64 {
+    let options = [&["--json", "--text", text], options].concat();
+    let line: Value = serde_json::from_str(&firelight(classify(&options)).succeeds().stdout).unwrap();
+    line["probabilities"]["good"].as_f64().unwrap()
+}
+
+/// The vector that the tiny classifier's encoder makes of a text with these options.
+fn vector(text: &str, options: &[&str]) -> Vec<f64> {
+    let run = texts().run.display().to_string();
+    let options = [&["embed", &run, "--json", "--text", text], options].concat();
+    let line: Value = serde_json::from_str(&firelight(options).succeeds().stdout).unwrap();
+    line["embedding"].as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
+}
+
+/// The vector of length 1 in the direction of the sum.
+fn direction(vectors: &[Vec<f64>]) -> Vec<f64> {
+    let sum: Vec<f64> = (0..vectors[0].len()).map(|i| vectors.iter().map(|vector| vector[i]).sum()).collect();
+    let length = sum.iter().map(|number| number * number).sum::<f64>().sqrt();
+    sum.into_iter().map(|number| number / length).collect()
+}
+
+#[test]
+fn a_long_text_is_read_in_windows_whose_probabilities_are_averaged() {
+    let words: Vec<String> = format!("a fine film{}", " and more".repeat(5)).split(' ').map(str::to_string).collect();
+    let (long, windows) = (words.join(" "), ["--long", "windows", "--stride", "5"]);
+    // The model reads 12 tokens, 10 of them words.
+    let parts = [&words[..10], &words[5..]].map(|part| chance(&part.join(" "), &[]));
+    assert_close(&[chance(&long, &[])], &parts[..1], 1e-5);
+    assert_close(&[chance(&long, &["--long", "truncate"])], &parts[..1], 1e-5);
+    assert_close(&[chance(&long, &windows)], &[(10.0 * parts[0] + 3.0 * parts[1]) / 13.0], 1e-5);
+    assert_ne!(chance(&long, &["--long", "windows"]), chance(&long, &[]));
+    for long in [&windows[..], &windows[..2], &["--long", "sentences"]] {
+        let short = ["--text", "a fine film", "--json"];
+        let found = firelight(classify(&[&short[..], long].concat())).succeeds().stdout;
+        assert_eq!(found, firelight(classify(&short)).succeeds().stdout, "{long:?}: a text that fits is as it was");
+    }
+}
+
+#[test]
+fn the_vectors_of_the_parts_of_a_long_text_are_pooled() {
+    let sentences = ["a fine film and more!", "a dull film and more!", "a fine film and more!"];
+    let (long, parts) = (sentences.join(" "), sentences.map(|sentence| vector(sentence, &[])));
+    assert_close(&vector(&long, &["--long", "sentences"]), &direction(&parts), 1e-5);
+    let most = (0..parts[0].len()).map(|i| parts.iter().map(|part| part[i]).fold(f64::MIN, f64::max)).collect();
+    assert_close(&vector(&long, &["--long", "sentences", "--pool", "max"]), &direction(&[most]), 1e-5);
+    let windows = vector(&long, &["--long", "windows", "--stride", "10"]);
+    assert_close(&[windows.iter().map(|number| number * number).sum::<f64>()], &[1.0], 1e-4);
+    assert_eq!(vector(sentences[0], &["--long", "windows", "--pool", "max"]), parts[0]);
+}
+
+#[test]
+fn options_of_long_texts_that_mean_nothing_are_refused() {
+    let run = texts().run.display().to_string();
+    let too_far = "stride = 11 must be at least 1 and at most 10, the tokens of a text that a window holds";
+    for command in ["classify", "embed"] {
+        let refused = |options: &[&str], text: &str| {
+            let options = [&[command, &run, "--text", "a fine film"], options].concat();
+            firelight(options).fails(USER, &[text]);
+        };
+        refused(&["--long", "windows", "--stride", "11"], too_far);
+        refused(&["--long", "windows", "--stride", "0"], "stride = 0 must be at least 1");
+        refused(&["--stride", "5"], "--stride is for windows: give --long windows");
+        refused(&["--long", "sentences", "--stride", "5"], "--stride is for windows");
+        refused(&["--long", "whole"], "expected truncate, windows or sentences");
+    }
+    firelight(["embed", &run, "--text", "a", "--pool", "max"]).fails(USER, &["--pool is for --long windows"]);
 }
 
 #[test]

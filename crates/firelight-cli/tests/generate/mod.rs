@@ -1,5 +1,6 @@
 //! A prompt is continued, and what is no prompt or no option is refused.
 
+mod compressed;
 mod strategies;
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Beams, guesses, several prompts, constraints and log-probabilities.
+//! Beams, guesses, contrast, several prompts, constraints and log-probabilities.
 
 use std::fs;
 
@@ -56,6 +56,60 @@ fn guesses_change_no_text() {
     refused(&["--draft", &draft, "--prompt-lookup"], &["--prompt-lookup"]);
     refused(&["--draft", &draft, "--num-samples", "2"], &["--num-samples"]);
     refused(&["--draft", "no/such/model"], &["no/such/model"]);
+}
+
+#[test]
+fn a_contrastive_search_takes_other_tokens_than_greedy_choice() {
+    let greedy = written(&["--greedy"]);
+    assert_eq!(written(&["--contrastive", "0"]), greedy);
+    assert_eq!(written(&["--contrastive", "0.9", "--top-k", "1"]), greedy);
+    let found = lines(&["--contrastive", "1", "--top-k", "3"]).remove(0);
+    assert_ne!(format!("The fox{}\n", found["text"].as_str().unwrap()), greedy);
+    assert_eq!((&found["tokens"], &found["stopped"]), (&30.into(), &"max_new_tokens".into()));
+    let whole = written(&["--contrastive", "0.6", "--regex", "(fox|hen)( sat)*", "--echo=false"]);
+    assert!(whole.starts_with("fox") || whole.starts_with("hen"), "{whole}");
+    refused(&["--contrastive", "1.5"], &["penalty_alpha is 1.5, expected a number from 0 to 1"]);
+    refused(&["--contrastive", "0.6", "--top-k", "0"], &["top_k is 0, expected 1 or more"]);
+    let draft = text(&model().dir);
+    let others: [&[&str]; 9] = [
+        &["--beams", "3"],
+        &["--best-of", "2"],
+        &["--num-samples", "2"],
+        &["--draft", &draft],
+        &["--prompt-lookup"],
+        &["--greedy"],
+        &["--temperature", "2"],
+        &["--stop", "."],
+        &["--no-cache"],
+    ];
+    for more in others {
+        refused(&[&["--contrastive", "0.6"], more].concat(), &["'--contrastive <ALPHA>'", more[0]]);
+    }
+}
+
+#[test]
+fn an_amateur_changes_every_way_of_writing() {
+    let run = text(&model().dir);
+    // Below 8 tokens, the context, both read the same text: a model is no weaker than itself.
+    let drawn = ["--max-new-tokens", "1", "--temperature", "1", "--seed", "4"];
+    let own = ["--amateur", &run, "--amateur-strength", "2", "--amateur-plausibility", "0"];
+    assert_eq!(written(&[&drawn[..], &own].concat()), written(&drawn));
+    // The first steps of the same training.
+    let contrast = ["--checkpoint", "10", "--amateur", &run, "--amateur-strength", "50", "--amateur-plausibility", "0"];
+    for how in [&["--greedy"][..], &["--beams", "2"], &["--contrastive", "0"], &["--num-samples", "2"]] {
+        let plain = written(&[how, &["--checkpoint", "10"]].concat());
+        assert_ne!(written(&[how, &contrast].concat()), plain, "{how:?}");
+    }
+    let plausible = ["--checkpoint", "10", "--amateur", &run, "--amateur-plausibility", "1", "--temperature", "2"];
+    assert_eq!(written(&plausible), written(&["--checkpoint", "10", "--greedy"]));
+    refused(&["--amateur-strength", "2"], &["--amateur <MODEL>"]);
+    refused(&["--amateur", &run, "--draft", &run], &["'--amateur <MODEL>'", "--draft"]);
+    refused(&["--amateur", "no/such/model"], &["no/such/model"]);
+    refused(&["--amateur", &run, "--amateur-strength", "-1"], &["amateur.strength is -1, expected a finite number"]);
+    refused(
+        &["--amateur", &run, "--amateur-plausibility", "2"],
+        &["amateur.plausibility is 2, expected a number from"],
+    );
 }
 
 #[test]

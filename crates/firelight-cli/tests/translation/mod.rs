@@ -126,6 +126,48 @@ fn the_best_translations_come_as_json_with_falling_scores() {
 }
 
 #[test]
+fn guesses_change_no_translation_and_are_for_one_beam() {
+    let file = pairs().data.join("train.a").display().to_string();
+    let translated = |more: &[&str]| firelight(translate(&[&["--file", &file, "--beams", "1"], more].concat()));
+    let expected = translated(&[]).succeeds().stdout;
+    assert_eq!(translated(&["--prompt-lookup"]).succeeds().stdout, expected);
+    let alone = firelight(translate(&["--file", &file, "--prompt-lookup"]));
+    alone.fails(USER, &["guesses (--prompt-lookup) are for one text", "5 beams", "(--beams 1)"]);
+    translated(&["--prompt-lookup", "--n-best", "2"]).fails(USER, &["n_best is 2"]);
+    translated(&["--beams", "1", "--prompt-lookup", "--early-stopping", "never"])
+        .fails(USER, &["but early stopping is `never`; stop early (--early-stopping heuristic)"]);
+}
+
+#[test]
+fn sentences_are_translated_one_by_one_and_joined() {
+    let home = Model::scratch();
+    let data = home.path().join("data");
+    fs::create_dir_all(&data).unwrap();
+    for name in ["train.a", "train.b", "val.a", "val.b"] {
+        fs::write(data.join(name), "Ab. Ba!\n".repeat(9)).unwrap();
+    }
+    let out = home.path().join("run");
+    firelight(train(&pairs().recipe, &data, &out)).succeeds();
+    let run = out.display().to_string();
+    let translated = |text: &str, options: &[&str]| {
+        let options = [&["translate", &run, "--text", text], options].concat();
+        firelight(options).succeeds().stdout.trim_end_matches('\n').to_string()
+    };
+    let [first, second] = ["Ab.", "Ba!"].map(|sentence| translated(sentence, &[]));
+    assert_eq!(translated("Ab.  Ba!", &["--sentences"]), format!("{first} {second}"));
+    assert_eq!(translated("Ba!", &["--sentences"]), second);
+    let long = "Ab. Ba! Ab. Ba!"; // of 16 tokens with the end, where the model reads 12
+    assert_eq!(translated(long, &["--sentences"]), [&first[..], &second, &first, &second].join(" "));
+    firelight(["translate", &run, "--text", long]).fails(USER, &["line 1 has 16 tokens"]);
+    firelight(["translate", &run, "--text", "Ab.\nAb. Baaaaaaaaaaaa!", "--sentences"])
+        .fails(USER, &["line 2, sentence 2 has 15 tokens", "1 of 2 lines"]);
+    for other in [&["--alignment"][..], &["--n-best", "2"]] {
+        let options = [&["translate", &run, "--text", "Ab.", "--sentences"], other].concat();
+        firelight(options).fails(USER, &["'--sentences'", other[0]]);
+    }
+}
+
+#[test]
 fn an_alignment_names_a_source_token_for_each_of_the_translation() {
     let found = firelight(translate(&["--text", "abcd", "--alignment"])).succeeds().stdout;
     let (text, alignment) = found.trim_end_matches('\n').split_once('\t').unwrap();

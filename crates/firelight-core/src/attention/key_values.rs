@@ -1,7 +1,7 @@
 //! The state of attention, commonly called the KV cache: keys and values in buffers that are filled in place, doubled when full,
-//! and rolled on where a layer reads the last tokens alone.
+//! and rolled on where a layer reads the last tokens alone. What is old may be compressed.
 
-use crate::state::{State, bytes_of, select};
+use crate::state::{Compression, State, bytes_of, select};
 use burn::tensor::{Int, Tensor};
 use std::ops::Range;
 
@@ -16,11 +16,13 @@ const CHUNK: usize = 64;
 #[derive(Debug, Clone)]
 pub struct KeyValues {
     buffers: Option<(Tensor<4>, Tensor<4>)>,
-    /// The token at the begin of the buffers; above 0 once the first ones are forgotten.
+    /// The position of the first key in the buffers; above 0 once the first tokens are forgotten or compressed.
     first: usize,
     len: usize,
     /// How many tokens back the queries look; all of them if there is none.
     look_back: Option<usize>,
+    /// How old tokens are compressed, if they are; only where queries look back to all of them.
+    compression: Option<Compression>,
     /// Of the heads, the keys and the values, with their names.
     sizes: Option<[(&'static str, usize); 3]>,
     capacity: usize,
@@ -30,7 +32,7 @@ impl KeyValues {
     /// Nothing yet, for up to `capacity` tokens. Where queries look `look_back` tokens back and no further, it keeps those and
     /// some to work with: memory that has a bound however long the text becomes.
     pub fn new(look_back: Option<usize>, capacity: usize) -> Self {
-        Self { buffers: None, first: 0, len: 0, look_back, sizes: None, capacity }
+        Self { buffers: None, first: 0, len: 0, look_back, compression: None, sizes: None, capacity }
     }
 
     /// Names the number of key heads `G` and the widths `E` of a key and `W` of a value, by which a stack tells a cache that was made
@@ -55,12 +57,39 @@ impl KeyValues {
         let length = key.dims()[2];
         let end = self.len + length;
         assert!(end <= self.capacity, "a cache of {} tokens cannot hold {end}", self.capacity);
+        self.compress_old(length);
         let seen = self.keys(length);
         let from = seen.start - self.first;
         let (keys, values) =
             if end - self.first <= self.room() { self.write_behind(key, value) } else { self.roll(key, value) };
         self.len = end;
         (keys.narrow(2, from, seen.len()), values.narrow(2, from, seen.len()))
+    }
+
+    /// The position of the first key that queries see behind `len` tokens.
+    fn start(&self, len: usize) -> usize {
+        match (self.look_back, self.compression) {
+            (Some(span), _) => len.saturating_sub(span),
+            (None, Some(compression)) => compression.first(len),
+            (None, None) => 0,
+        }
+    }
+
+    /// Puts the means of what is old by now in its place, with room for `coming` tokens and for those until the next time.
+    fn compress_old(&mut self, coming: usize) {
+        let (Some(compression), later) = (self.compression, self.start(self.len)) else { return };
+        if later <= self.first {
+            return;
+        }
+        let (held, places) = (self.len - self.first, [self.first, later]);
+        let pooled = |buffer: Tensor<4>| {
+            let keys = compression.pooled(buffer.narrow(2, 0, held), places);
+            let mut buffer = self.buffer(&keys, keys.dims()[2] + coming + compression.rate);
+            write(&mut buffer, keys, 0);
+            buffer
+        };
+        let buffers = self.buffers.clone().map(|(keys, values)| (pooled(keys), pooled(values)));
+        (self.buffers, self.first) = (buffers, later);
     }
 
     /// # Panics
@@ -70,6 +99,20 @@ impl KeyValues {
         if let Some(((name, size), new)) = other {
             panic!("a state of {name} = {size} was given {name} = {new}: the cache was made for another stack");
         }
+    }
+
+    /// # Panics
+    /// If texts are compressed and not in the same places: positions of means would be others in each row.
+    fn check_compression(&self, other: &Self) {
+        let compressed = self.compression.or(other.compression).is_some();
+        let alike = (self.compression, self.len) == (other.compression, other.len);
+        assert!(
+            alike || !compressed,
+            "texts of {} and {} tokens cannot join where the past is compressed: join texts of one length that are \
+             compressed alike, or take a cache that keeps all tokens",
+            self.len,
+            other.len
+        );
     }
 
     /// What is held from token `first` on, with `missing` tokens of zeros before all.
@@ -157,13 +200,14 @@ impl State for KeyValues {
     }
 
     fn keys(&self, length: usize) -> Range<usize> {
-        self.look_back.map_or(0, |span| self.len.saturating_sub(span))..self.len + length
+        self.start(self.len)..self.len + length
     }
 
     /// Where all tokens are kept, always. Where the last ones are, 64 more are kept than queries see, so that of the most that
-    /// it ever held the last 64 can be forgotten.
+    /// it ever held the last 64 can be forgotten. Where old ones are compressed, to the beginning of the last pass, and before it as long
+    /// as no more would be compressed there than is.
     fn can_truncate(&self, len: usize) -> bool {
-        len == 0 || len >= self.len || self.look_back.is_none_or(|span| self.first <= len.saturating_sub(span))
+        len == 0 || len >= self.len || self.first <= self.start(len)
     }
 
     fn truncate(&mut self, len: usize) {
@@ -178,7 +222,7 @@ impl State for KeyValues {
     }
 
     fn join(&mut self, other: Box<dyn State>) {
-        let other: Self = other.expect();
+        let mut other: Self = other.expect();
         // One that has read nothing has no rows, whatever its buffers once held.
         if other.is_empty() {
             return;
@@ -187,6 +231,9 @@ impl State for KeyValues {
             *self = other;
             return;
         }
+        self.check_compression(&other);
+        self.compress_old(0);
+        other.compress_old(0);
         let len = self.len.max(other.len);
         let missing = [&*self, &other].map(|state| len - state.len);
         // A row that has forgotten nothing may have any padding before it.
@@ -217,8 +264,24 @@ impl State for KeyValues {
         held.map_or_else(Vec::new, |held| ["n_kv_heads", "d_head", "d_value"].into_iter().zip(held).collect())
     }
 
+    /// Where queries look back to all tokens; where they do not, memory has a bound as it is.
+    ///
+    /// # Panics
+    /// If a number of the compression is 0.
+    fn compress(&mut self, compression: Compression) -> bool {
+        assert!(compression.validate().is_ok(), "{compression:?} has a 0");
+        self.compression = Some(compression).filter(|_| self.look_back.is_none());
+        self.compression.is_some()
+    }
+
     fn keeps(&self) -> String {
-        self.look_back.map_or("all tokens".into(), |span| format!("the last {span} tokens"))
+        match (self.look_back, self.compression) {
+            (Some(span), _) => format!("the last {span} tokens"),
+            (None, Some(Compression { recent, rate })) => {
+                format!("the last {recent} tokens and the mean of every {rate} before them")
+            }
+            (None, None) => "all tokens".into(),
+        }
     }
 
     fn boxed(&self) -> Box<dyn State> {

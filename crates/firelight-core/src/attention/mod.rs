@@ -9,6 +9,8 @@
 //! <https://arxiv.org/abs/2508.10925>). Gates of the heads: Qiu et al. 2025, §2.2, position G1 (<https://arxiv.org/abs/2505.06708>), as
 //! Qwen3-Next.
 
+#[cfg(test)]
+mod compression_tests;
 mod config;
 mod differential;
 mod key_values;

@@ -53,7 +53,7 @@ pub enum AttentionPattern {
     LocalGlobal {
         /// Neighbours on either side.
         window: usize,
-        /// Number of tokens at the begin of the row that are global.
+        /// Number of tokens at the beginning of the row that are global.
         global: usize,
         /// Whether the future is hidden, from global tokens as well. Default: true.
         #[serde(default = "yes")]
@@ -63,7 +63,7 @@ pub enum AttentionPattern {
     BigBird {
         /// Neighbours on either side.
         window: usize,
-        /// Number of tokens at the begin of the row that are global.
+        /// Number of tokens at the beginning of the row that are global.
         global: usize,
         /// Random blocks of keys that every block of queries sees, apart from itself and its neighbours.
         random: usize,

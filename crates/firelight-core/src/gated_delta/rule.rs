@@ -88,11 +88,11 @@ pub(super) fn flops_per_token(length: usize, d_key: usize, d_value: usize) -> f6
 struct Decay {
     /// `[R, C, C]`: from token `j` to `i`, 0 where `i` comes before.
     pairs: Tensor<3>,
-    /// `[R, C, 1]`: from the begin of the chunk to each token.
+    /// `[R, C, 1]`: from the beginning of the chunk to each token.
     since_begin: Tensor<3>,
     /// `[R, C, 1]`: from each token to the end.
     to_end: Tensor<3>,
-    /// `[R, 1, 1]`: from the begin to the end.
+    /// `[R, 1, 1]`: from the beginning to the end.
     whole: Tensor<3>,
 }
 

@@ -3,62 +3,48 @@
 
 use std::cmp::Ordering;
 
-/// A beam with one token more.
+use crate::distribution::log_sum_exp;
+
+/// A beam and one more token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Candidate {
-    /// Which of the row's beams.
+    /// The index of the beam in its row.
     pub(super) beam: usize,
-    /// The id that it goes on with.
+    /// The token that continues it.
     pub(super) token: u32,
-    /// The logarithm of the probability of all its new tokens.
+    /// `ln` of the probability of all its new tokens, this one included.
     pub(super) log_probability: f64,
 }
 
-/// The `count` best continuations of beams with the given log-probabilities, best first; `logits` `[beams, V]` follow one
-/// another. Tokens of probability 0 continue nothing, so there may be fewer. `None` if a row of logits is no distribution.
-pub(super) fn best(logits: &[f32], log_probabilities: &[f64], count: usize) -> Option<Vec<Candidate>> {
-    let vocab_size = logits.len() / log_probabilities.len();
-    let mut shortlist = Shortlist::new(count);
-    for (beam, (row, &before)) in logits.chunks_exact(vocab_size).zip(log_probabilities).enumerate() {
-        let offset = before - log_sum_exp(row).filter(|total| total.is_finite())?;
-        for (id, &logit) in row.iter().enumerate() {
-            shortlist.offer(Candidate { beam, token: id as u32, log_probability: f64::from(logit) + offset });
-        }
-    }
-    Some(shortlist.candidates)
-}
-
-/// The same, of log-probabilities that `process` changes, beam by beam. What it leaves need be no distribution: as in transformers, the
-/// numbers are added up as they are.
-pub(super) fn best_processed(
+/// The `count` best continuations of beams with the given log-probabilities, best first. There are fewer if the others have the
+/// probability 0. `None` if a row of logits is no distribution.
+///
+/// `logits` `[beams, V]` are the rows of the beams, one after the other. `process` may change the log-probabilities `[V]` of each
+/// beam. They need not add up to 1 afterwards: as in transformers, the changed numbers are added up as they are.
+pub(super) fn best(
     logits: &[f32],
     log_probabilities: &[f64],
     count: usize,
     mut process: impl FnMut(usize, &mut [f64]),
 ) -> Option<Vec<Candidate>> {
     let vocab_size = logits.len() / log_probabilities.len();
-    let mut shortlist = Shortlist::new(count);
-    for (beam, (row, &before)) in logits.chunks_exact(vocab_size).zip(log_probabilities).enumerate() {
-        let total = log_sum_exp(row).filter(|total| total.is_finite())?;
-        let mut row: Vec<f64> = row.iter().map(|&logit| f64::from(logit) - total).collect();
-        process(beam, &mut row);
-        for (id, log_probability) in row.into_iter().enumerate() {
-            shortlist.offer(Candidate { beam, token: id as u32, log_probability: log_probability + before });
+    let (mut shortlist, mut next) = (Shortlist::new(count), Vec::<f64>::with_capacity(vocab_size));
+    for (beam, (logits, &before)) in logits.chunks_exact(vocab_size).zip(log_probabilities).enumerate() {
+        let total = Some(log_sum_exp(logits)).filter(|total| total.is_finite())?;
+        next.clear();
+        next.extend(logits.iter().map(|&logit| f64::from(logit) - total));
+        process(beam, &mut next);
+        for (id, log_probability) in next.iter().enumerate() {
+            shortlist.offer(Candidate { beam, token: id as u32, log_probability: before + log_probability });
         }
     }
     Some(shortlist.candidates)
 }
 
-/// `ln sum exp(l_i)`; not finite if the logits are no distribution: NaN, plus infinity, or minus infinity alone.
-fn log_sum_exp(logits: &[f32]) -> Option<f64> {
-    let max = f64::from(logits.iter().copied().reduce(f32::max)?);
-    let total: f64 = logits.iter().map(|&logit| (f64::from(logit) - max).exp()).sum();
-    Some(max + total.ln())
-}
-
-/// The best of what it was offered, best first, the earlier first among equals.
+/// The `count` best candidates so far, best first, the earlier first among equals.
 struct Shortlist {
     count: usize,
+    /// The log-probability that a new candidate has to exceed.
     floor: f64,
     candidates: Vec<Candidate>,
 }
@@ -68,9 +54,9 @@ impl Shortlist {
         Self { count, floor: f64::NEG_INFINITY, candidates: Vec::new() }
     }
 
-    /// Nearly all that is offered ends at the first line, so that a row costs one comparison per token.
+    /// Nearly every candidate is refused by the first comparison, so a row costs about one comparison per token.
     fn offer(&mut self, new: Candidate) {
-        // A processor's NaN is no candidate.
+        // Also refuses a processor's NaN.
         if new.log_probability.partial_cmp(&self.floor) != Some(Ordering::Greater) {
             return;
         }
@@ -89,8 +75,10 @@ mod tests {
 
     use super::*;
 
+    fn unchanged(_: usize, _: &mut [f64]) {}
+
     fn ranked(logits: &[f32], log_probabilities: &[f64], count: usize) -> Vec<(usize, u32)> {
-        let candidates = best(logits, log_probabilities, count).unwrap();
+        let candidates = best(logits, log_probabilities, count, unchanged).unwrap();
         candidates.iter().map(|candidate| (candidate.beam, candidate.token)).collect()
     }
 
@@ -98,7 +86,7 @@ mod tests {
     fn log_probabilities_add_up() {
         // Beam 0 has 0.5 and goes on with 1/4 and 3/4, beam 1 has 0.3 and goes on with 1/2 each.
         let logits = [1.0f32, 3.0, 5.0, 5.0].map(f32::ln);
-        let found = best(&logits, &[0.5f64.ln(), 0.3f64.ln()], 4).unwrap();
+        let found = best(&logits, &[0.5f64.ln(), 0.3f64.ln()], 4, unchanged).unwrap();
         let expected = [(0, 1, 0.375f64), (1, 0, 0.15), (1, 1, 0.15), (0, 0, 0.125)];
         assert_eq!(found.len(), 4);
         for (found, (beam, token, probability)) in found.iter().zip(expected) {
@@ -121,7 +109,7 @@ mod tests {
     #[test]
     fn a_processor_hides_or_spoils_without_harm() {
         let spoil = |_: usize, row: &mut [f64]| (row[0], row[2]) = (f64::NAN, f64::NEG_INFINITY);
-        let found = best_processed(&[1.0, 1.0, 1.0], &[0.0], 3, spoil).unwrap();
+        let found = best(&[1.0, 1.0, 1.0], &[0.0], 3, spoil).unwrap();
         assert_eq!(found.iter().map(|candidate| candidate.token).collect::<Vec<_>>(), [1]);
         assert!((found[0].log_probability + 3f64.ln()).abs() < 1e-12);
     }
@@ -129,7 +117,7 @@ mod tests {
     #[test]
     fn rows_that_are_no_distribution_are_refused() {
         for row in [[0.0, f32::NAN], [0.0, f32::INFINITY], [f32::NEG_INFINITY; 2]] {
-            assert_eq!(best(&[[0.0, 1.0], row].concat(), &[0.0, 0.0], 2), None, "{row:?}");
+            assert_eq!(best(&[[0.0, 1.0], row].concat(), &[0.0, 0.0], 2, unchanged), None, "{row:?}");
         }
     }
 

@@ -38,7 +38,7 @@ impl Hypotheses {
         self.best.truncate(self.capacity);
     }
 
-    /// The score that a new hypothesis has to pass; none as long as there is a free place.
+    /// The score that a new hypothesis has to exceed; none while there is a free place.
     pub(super) fn worst_score(&self) -> Option<f64> {
         self.best.get(self.capacity - 1).map(|hypothesis| hypothesis.score)
     }

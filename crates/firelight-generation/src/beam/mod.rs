@@ -127,7 +127,7 @@ pub fn beam_search<M: Autoregressive>(
 /// The beams of all rows that go on, one after the other.
 #[derive(Default)]
 struct Branches {
-    /// The model's row that each of them continues.
+    /// The row of the model that each of them continues.
     parents: Vec<usize>,
     /// The token that it continues with.
     tokens: Vec<u32>,

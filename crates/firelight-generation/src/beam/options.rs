@@ -12,7 +12,7 @@ pub const MAX_BEAMS: usize = 1024;
 
 /// Options of a beam search.
 ///
-/// The methods build on one another: `BeamOptions::new(100).with_beams(5).with_length_penalty(0.6)`.
+/// The setters chain: `BeamOptions::new(100).with_beams(5).with_length_penalty(0.6)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -28,13 +28,15 @@ pub struct BeamOptions {
     pub early_stopping: EarlyStopping,
     /// How many hypotheses of a row are returned, from 1 to `beams`. Default 1.
     pub n_best: usize,
-    /// Groups of beams that search apart and avoid one another's tokens, which divide the beams. Default 1.
+    /// How many groups the beams are divided into. Each group searches by itself and avoids the tokens of the groups before it. A divisor of
+    /// `beams`; default 1.
     pub groups: usize,
-    /// What a token costs for each beam of an earlier group that chose it at the same step, at least 0. Default 0, which makes all groups alike.
+    /// Subtracted from a token's log-probability for each beam of an earlier group that chose it at the same step. At least 0; default 0, which
+    /// makes all groups alike.
     pub diversity_penalty: f64,
     /// Ids that finish a hypothesis. They are not part of the result. Default none: all have the full length.
     pub stop_tokens: Vec<u32>,
-    /// Penalties, bans and forced tokens, of the logarithms of the probabilities. Default none.
+    /// Penalties, bans and forced tokens. They change log-probabilities. Default none.
     pub processing: Processing,
 }
 
@@ -89,7 +91,7 @@ impl BeamOptions {
         self
     }
 
-    /// Sets the number of groups of beams, and what a token costs that an earlier group chose (diverse beam search).
+    /// Sets the number of groups of beams, and the penalty of a token that an earlier group chose (diverse beam search).
     pub fn with_groups(mut self, groups: usize, diversity_penalty: f64) -> Self {
         (self.groups, self.diversity_penalty) = (groups, diversity_penalty);
         self
@@ -107,18 +109,18 @@ impl BeamOptions {
         self
     }
 
-    /// Adds a processor of the caller's own, behind penalties and bans.
+    /// Adds a processor of your own, which runs after penalties and bans.
     pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
         self.processing.own.push(processor);
         self
     }
 
-    /// The processors of a beam, in the order in which they apply.
+    /// The processors of a beam, in the order in which they run.
     pub fn processors(&self) -> Processors {
         self.processing.processors(self.max_new_tokens, &self.stop_tokens)
     }
 
-    /// The same with the number of beams, the length penalty and the early stopping that a model's makers name, where they name one.
+    /// Applies the number of beams, the length penalty and the early stopping of a published model's defaults, where they set them.
     #[must_use]
     pub fn with_defaults(mut self, defaults: &GenerationDefaults) -> Self {
         self.beams = defaults.number("num_beams").map_or(self.beams, |beams| beams as usize);
@@ -189,8 +191,8 @@ impl BeamOptions {
         self.beams / self.groups
     }
 
-    /// How many continuations a group looks at, so that enough are left of them whatever ends: each beam has at most one
-    /// continuation by each stop token.
+    /// How many continuations a group looks at, so that enough are left whichever of them end: each beam has at most one continuation
+    /// for each stop token.
     pub(super) fn candidates(&self) -> usize {
         self.group_size().saturating_mul(1 + self.stop_tokens.len().max(1))
     }

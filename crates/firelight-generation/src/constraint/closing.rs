@@ -1,4 +1,4 @@
-//! Short texts that complete another one: found by trying, because the parser tells what may follow but not how far the end is.
+//! Searches short texts that complete another one. They are found by trial: the parser says what may follow, but not how far the end is.
 
 use std::collections::HashSet;
 
@@ -6,19 +6,19 @@ use llguidance::Matcher;
 
 use super::vocabulary::Vocabulary;
 
-/// Texts that the wide search goes on with at once.
+/// How many texts the wide search follows at a time.
 const WIDTH: usize = 6;
 
-/// Characters that lead to nothing new, behind which the straight way does not begin with what ends something.
+/// After this many characters without a new state, and again after each as many, the direct way looks for a character that leads to one.
 const PATIENCE: usize = 32;
 
-/// A matcher at the end of a text, to which it always returns.
+/// A matcher at the end of a text. Every search returns it to that place.
 pub(super) struct Search<'a> {
     pub(super) matcher: &'a mut Matcher,
     pub(super) vocabulary: &'a Vocabulary,
 }
 
-/// What is told of the place where a text is: different ones may look alike.
+/// What a search can see of the state of the parser. Different states may look alike.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct State {
     is_complete: bool,
@@ -27,7 +27,7 @@ struct State {
     follow: u32,
 }
 
-/// One text of the wide search, and how unlikely it is to be the shortest one.
+/// One text of the wide search, with its cost: the lower, the likelier it is the shortest one.
 #[derive(Clone, Default)]
 struct Branch {
     cost: usize,
@@ -45,15 +45,15 @@ impl Search<'_> {
         self.after(bytes, Self::is_complete).unwrap_or(false)
     }
 
-    /// Of the ends of some bytes one that completes the text within so many tokens: that of a closing known before, in front of which something
-    /// was written.
+    /// An end of the `known` closing that completes the text, within `room` tokens. The text may have written the
+    /// rest of it already.
     pub(super) fn end_of(&mut self, known: &[u8], room: usize) -> Option<Vec<u8>> {
         let mut ends = (0..=known.len()).map(|place| &known[place..]);
         ends.find(|end| self.vocabulary.fits(end, room) && self.completes(end)).map(<[u8]>::to_vec)
     }
 
-    /// Goes on with what is likely to close the text, each time, until it is complete: quick, and neither the shortest way nor always one.
-    /// It gives up behind so many bytes.
+    /// The direct way: always goes on with what is likely to close the text, until it is complete. Quick, but not always the shortest way, and
+    /// it may fail. Gives up after `most` bytes.
     pub(super) fn straight(&mut self, most: usize) -> Option<Vec<u8>> {
         let (mut text, mut tokens, mut still) = (Vec::new(), 0, 0);
         let mut seen = vec![self.state()];
@@ -73,9 +73,9 @@ impl Search<'_> {
         here.is_complete.then_some(text)
     }
 
-    /// What is forced, or a character: one that ends something and leads to another state, such as the quotes behind a string; one that ends
-    /// something, such as a bracket around brackets; one that leads to another state; or any. Where all has been `seen` for long, a new state is
-    /// looked for, now and then.
+    /// The bytes that the grammar forces, or else a character. Prefers one that ends something and leads to another state, such as the closing
+    /// quotes of a string; then one that ends something, such as a bracket among brackets; then one that leads to another state; then any.
+    /// See [`PATIENCE`] for texts that have `seen` all of this.
     fn next_bytes(&mut self, here: &State, seen: &[State], still: usize) -> Option<Vec<u8>> {
         if !here.forced.is_empty() {
             return Some(here.forced.clone());
@@ -94,7 +94,7 @@ impl Search<'_> {
         Some(self.vocabulary.written(id).to_vec())
     }
 
-    /// The first of some tokens that leads to none of these states.
+    /// The first of these tokens that may follow and leads to none of the `known` states.
     fn leading(&mut self, ids: &[u32], known: &[State]) -> Option<u32> {
         let vocabulary = self.vocabulary;
         let mut leads =
@@ -102,7 +102,7 @@ impl Search<'_> {
         ids.iter().copied().find(|&id| leads(id))
     }
 
-    /// The first of some tokens that may follow.
+    /// The first of these tokens that may follow.
     fn following(&mut self, ids: &[u32]) -> Option<u32> {
         ids.iter().copied().find(|&id| self.may_follow(id))
     }
@@ -111,8 +111,8 @@ impl Search<'_> {
         self.matcher.validate_tokens(&[id]).is_ok_and(|valid| valid == 1)
     }
 
-    /// Goes on with several texts at once, of those that lead to the same state with one, and tries at most so many continuations. It returns
-    /// the one of the fewest tokens, if it has at most `most`.
+    /// The wide way: follows several texts at a time, one for each state, and tries at most `trials` continuations. Returns the text of the
+    /// fewest tokens that was found, if it has at most `most`.
     pub(super) fn wide(&mut self, mut trials: usize, most: usize) -> Option<Vec<u8>> {
         if self.is_complete() {
             return Some(Vec::new());
@@ -142,7 +142,7 @@ impl Search<'_> {
         Some((self.vocabulary.tokens(&text)?.len(), text))
     }
 
-    /// The branches that go on by one character and what that forces, and whether they are complete.
+    /// The branches that continue this one by a character and by what the grammar forces after it, and whether they are complete.
     fn branches(&mut self, branch: &Branch, seen: &mut HashSet<State>, trials: &mut usize) -> Vec<(Branch, bool)> {
         let mut found = Vec::new();
         let forced = self.matcher.compute_ff_bytes();
@@ -173,7 +173,7 @@ impl Search<'_> {
         State { is_complete, forced, follow }
     }
 
-    /// What is found behind bytes, if they may follow.
+    /// What `look` finds after some bytes, if they may follow.
     pub(super) fn after<R>(&mut self, bytes: &[u8], look: impl FnOnce(&mut Self) -> R) -> Option<R> {
         let tokens = self.take(bytes)?;
         let found = look(self);
@@ -181,7 +181,7 @@ impl Search<'_> {
         Some(found)
     }
 
-    /// Goes on with all of these bytes and returns the number of their tokens, or stays where it is.
+    /// Goes on with all of these bytes and returns the number of their tokens; if they may not follow, stays where it is.
     fn take(&mut self, bytes: &[u8]) -> Option<usize> {
         let tokens = self.vocabulary.tokens(bytes)?;
         let taken = self.matcher.try_consume_tokens(&tokens).ok()?;

@@ -1,4 +1,4 @@
-//! A constraint that was read and found to be one that the tokenizer can satisfy.
+//! A constraint that is compiled and checked against a tokenizer.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -13,10 +13,10 @@ use super::closing::Search;
 use super::refusal;
 use super::vocabulary::Vocabulary;
 
-/// Bytes behind which no end of a text is looked for.
+/// The bytes after which the search for the end of a text gives up.
 const LONGEST_CLOSING: usize = 1 << 15;
 
-/// Continuations that are tried for the shortest text.
+/// The continuations that are tried for the shortest text.
 const TRIALS: usize = 4000;
 
 /// What the user gave.
@@ -38,7 +38,7 @@ impl fmt::Display for Source {
 }
 
 impl Source {
-    /// The parser at the beginning of a text, or what llguidance says.
+    /// The parser at the beginning of a text, or the message of llguidance.
     fn matcher(&self, vocabulary: &Vocabulary) -> Result<Matcher, String> {
         let parser = ParserFactory::new_simple(&vocabulary.env).and_then(|mut factory| {
             factory.quiet().limits_mut().verbose_errors = false;
@@ -59,7 +59,7 @@ impl Source {
     }
 }
 
-/// A schema whose texts have no white space but one space behind commas and colons: a model could go on with white space for ever.
+/// Restricts the white space of a schema's texts to one space after commas and colons: otherwise a model could write white space for ever.
 fn on_one_line(schema: &Value) -> Value {
     let mut schema = match schema {
         Value::Object(_) => schema.clone(),
@@ -82,9 +82,9 @@ pub(super) struct Compiled {
     vocabulary: Vocabulary,
     /// At the beginning of a text.
     matcher: Matcher,
-    /// The shortest text that was found.
+    /// The shortest known text that satisfies it.
     closing: Vec<u8>,
-    /// The same as `matcher`, of bytes instead of tokens; made when somebody asks for it.
+    /// As `matcher`, for bytes instead of tokens. Made on first use.
     of_bytes: OnceLock<Option<(Vocabulary, Matcher)>>,
 }
 
@@ -98,7 +98,7 @@ impl Compiled {
         }
     }
 
-    /// Why the tokenizer writes no text that satisfies it.
+    /// The error if the tokenizer can write no text that satisfies it.
     fn unwritable(source: &Source, vocabulary: &Vocabulary) -> InputError {
         let bytes = Vocabulary::bytes();
         let text = source.matcher(&bytes).ok().and_then(|mut matcher| shortest(&mut matcher, &bytes));
@@ -143,7 +143,7 @@ impl fmt::Debug for Compiled {
     }
 }
 
-/// The text of the fewest tokens that was found.
+/// The text of the fewest tokens that the searches find.
 fn shortest(matcher: &mut Matcher, vocabulary: &Vocabulary) -> Option<Vec<u8>> {
     let mut search = Search { matcher, vocabulary };
     let straight = search.straight(LONGEST_CLOSING);

@@ -1,13 +1,13 @@
-//! Texts that satisfy a regular expression, a JSON schema or a grammar, whatever the model would like to write.
+//! Constrained decoding: texts that satisfy a regular expression, a JSON schema or a grammar.
 //!
 //! ```text
-//! regex, schema, grammar -compile-> Constraint -processor-> hides tokens that no such text goes on with
+//! regex, schema, grammar -compile-> Constraint -processor-> hides tokens that no valid text continues with
 //! Tokenizer -token_bytes-> Vocabulary --^                     `-> closing: bytes that complete the text, kept within the tokens left
 //! ```
 //!
-//! The grammar itself is the business of the `llguidance` crate: which tokens may follow, by an Earley parser over a lexer of derivatives
-//! (<https://github.com/guidance-ai/llguidance>). Ours is what stands around it: the bytes of a tokenizer's ids, the end of a text by stop token
-//! or by the limit of its length, errors, and a copy for each beam.
+//! The `llguidance` crate (<https://github.com/guidance-ai/llguidance>) parses the grammar and says which tokens may follow: an Earley parser
+//! over a lexer of derivatives. This module adds the bytes of a tokenizer's ids, the end of a text by a stop token or by its length limit,
+//! errors, and a copy for each beam.
 
 mod closing;
 mod compiled;
@@ -54,7 +54,7 @@ impl Constraint {
         Self::of(Source::Regex(pattern.into()), tokenizer)
     }
 
-    /// A JSON text that is valid by a schema. It is written on one line, with at most one space behind each comma and colon, and with properties
+    /// A JSON text that a schema accepts. It is written on one line, with at most one space after each comma and colon, and with the properties
     /// in the order of the schema.
     ///
     /// ```
@@ -73,8 +73,7 @@ impl Constraint {
     /// ```
     ///
     /// # Errors
-    /// Fails if it is no schema, if it holds a keyword that is not known here, if nothing satisfies it, or if the tokenizer cannot write what
-    /// satisfies it.
+    /// Fails if it is no schema, if it has an unknown keyword, if nothing satisfies it, or if the tokenizer cannot write what satisfies it.
     pub fn json_schema(schema: &Value, tokenizer: &Tokenizer) -> Result<Self, GenerationError> {
         Self::of(Source::Schema(schema.clone()), tokenizer)
     }
@@ -106,21 +105,21 @@ impl Constraint {
         self.0.accepts(text)
     }
 
-    /// The tokens of the shortest text that was found to satisfy it.
+    /// The length in tokens of the shortest known text that satisfies it.
     pub fn needs(&self) -> usize {
         self.0.needs()
     }
 
-    /// The shortest text that was found.
+    /// The shortest known text that satisfies it.
     #[cfg(test)]
     fn closing(&self) -> String {
         String::from_utf8_lossy(self.0.closing()).into_owned()
     }
 
-    /// Makes sure that a text of so many tokens can satisfy it.
+    /// Makes sure that a text of `max_new_tokens` tokens can satisfy it.
     ///
     /// # Errors
-    /// Fails if no text was found that is short enough.
+    /// Fails if no known text is short enough.
     pub fn check(&self, max_new_tokens: usize) -> Result<(), GenerationError> {
         match self.needs() {
             needs if needs <= max_new_tokens => Ok(()),
@@ -134,13 +133,13 @@ impl Constraint {
         }
     }
 
-    /// The processor of a row whose text has at most so many tokens and ends with one of the stop tokens.
+    /// The processor of a row whose text has at most `max_new_tokens` tokens and ends with one of the stop tokens.
     pub(crate) fn processor(&self, max_new_tokens: usize, stop_tokens: &[u32]) -> Constrained {
         Constrained::new(self.0.clone(), max_new_tokens, stop_tokens)
     }
 }
 
-/// Equal are those that were cloned from one another.
+/// Two constraints are equal if one was cloned from the other.
 impl PartialEq for Constraint {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

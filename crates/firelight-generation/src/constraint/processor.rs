@@ -1,4 +1,4 @@
-//! One row under a constraint.
+//! The constraint of one row, as a processor.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,32 +10,32 @@ use super::closing::Search;
 use super::compiled::Compiled;
 use crate::processors::{HIDDEN, History, LogitsProcessor};
 
-/// Tokens between the shortest known end of a text and its limit, below which only tokens are left whose end is known, too.
+/// The limit is near when at most this many tokens are left beyond the known closing. Then only tokens after which a closing is known stay.
 const NEAR: usize = 16;
 
-/// So many of the most probable tokens are looked at there, and so many of them are left.
+/// Near the limit: how many of the most probable tokens are tried, and how many of them stay.
 const LOOKED_AT: usize = 32;
 const LEFT: usize = 12;
 
-/// Bytes behind which a token's end is not looked for, for each token that there is room for.
+/// The bytes, for each token that there is room for, after which the search for a closing gives up.
 const BYTES_A_TOKEN: usize = 6;
 
-/// Continuations that are tried behind a token that was chosen, where the straight way to an end is too long.
+/// The continuations that are tried after a chosen token if the direct way to an end is too long.
 const TRIALS: usize = 300;
 
-/// Hides the tokens that no text goes on with that satisfies a [`Constraint`](super::Constraint), and stop tokens where the text may not end.
+/// Hides the tokens that no text with this [`Constraint`](super::Constraint) continues with, and stop tokens where the text may not end.
 ///
-/// It knows a closing, bytes that complete the text and fit into the tokens that are left. Near the limit it leaves those tokens alone behind
-/// which it knows one, too; far from it, a token that makes all closings too long is found out by [`admits`](LogitsProcessor::admits).
+/// It knows a closing: bytes that complete the text and fit into the tokens that are left. Near the limit it hides all tokens after
+/// which it knows no closing. Far from the limit, [`admits`](LogitsProcessor::admits) refuses a token that makes every closing too long.
 pub(crate) struct Constrained {
     compiled: Arc<Compiled>,
     matcher: Matcher,
     max_new_tokens: usize,
     stop_tokens: Vec<u32>,
     written: usize,
-    /// None if the text cannot be completed, because something was written that does not belong there.
+    /// None if the text cannot be completed, because a token was written that does not belong there.
     closing: Option<Vec<u8>>,
-    /// A token that was admitted, and the closing behind it.
+    /// A token that was admitted, and the closing after it.
     admitted: Option<(u32, Vec<u8>)>,
     is_complete: bool,
 }
@@ -66,7 +66,7 @@ impl Constrained {
         Search { matcher: &mut self.matcher, vocabulary: self.compiled.vocabulary() }
     }
 
-    /// The tokens that the text goes on with, and whether it may end; nothing where the parser has failed.
+    /// The tokens that may follow, and whether the text may end. None if the parser has failed.
     fn allowed(&mut self) -> Option<(SimpleVob, bool)> {
         self.closing.as_ref()?;
         if self.matcher.is_stopped() {
@@ -76,7 +76,7 @@ impl Constrained {
         Some((mask, self.search().is_complete()))
     }
 
-    /// Whether the text is complete and nothing may follow, or, where no stop token could end it, its limit is near.
+    /// Whether the text ends here: it is complete, and either nothing may follow, or no stop token could end it and its limit is near.
     fn ends_here(&mut self) -> bool {
         if !self.search().is_complete() {
             return false;
@@ -91,7 +91,7 @@ impl Constrained {
         self.matcher.is_stopped() || !follows(&mut self.matcher)
     }
 
-    /// Bytes that complete the text and fit into so many tokens; so many trials are made where they do not lie at hand.
+    /// Bytes that complete the text and fit into `room` tokens: an end of the `known` closing if possible, else what `trials` trials find.
     fn closing_within(&mut self, room: usize, known: &[u8], trials: usize) -> Option<Vec<u8>> {
         let mut search = self.search();
         let quick = search.end_of(known, room);
@@ -100,7 +100,7 @@ impl Constrained {
         quick.or_else(|| search.wide(trials, room))
     }
 
-    /// Bytes that complete the text behind a token, if they fit into what is left then.
+    /// Bytes that complete the text after a token, if they fit into the room that it leaves.
     fn closing_behind(&mut self, token: u32, trials: usize) -> Option<Vec<u8>> {
         let room = self.room().checked_sub(1)?;
         let known = self.closing.clone()?;
@@ -112,7 +112,7 @@ impl Constrained {
         closing
     }
 
-    /// Hides all but some of the most probable tokens behind which the text can still be completed, and the next one of the closing.
+    /// Hides all tokens except some of the most probable ones after which the text can still be completed, and the next token of the closing.
     fn leave_those_that_fit(&mut self, logits: &mut [f64]) {
         let mut ids: Vec<u32> = (0..logits.len() as u32).filter(|&id| logits[id as usize] != HIDDEN).collect();
         ids.retain(|id| !self.stop_tokens.contains(id));
@@ -172,7 +172,7 @@ impl LogitsProcessor for Constrained {
         let closing = known.or_else(|| self.closing_behind(chosen, TRIALS));
         let belongs = self.matcher.try_consume_tokens(&[chosen]).is_ok_and(|taken| taken == 1);
         self.written += 1;
-        // Without room for a closing the text goes on as far as it can.
+        // Without room for a closing the text goes on until its limit.
         self.closing = belongs.then(|| closing.unwrap_or_default());
         self.is_complete = belongs && self.ends_here();
     }

@@ -1,13 +1,13 @@
-//! What llguidance says of a constraint, in one line of ours.
+//! Turns the messages of llguidance into errors of one line.
 
 use firelight_storage::{InputError, shortened_reason};
 
 use super::compiled::Source;
 
-/// What llguidance puts in front of the reason why nothing satisfies a schema.
+/// The prefix of llguidance's reason why nothing satisfies a schema.
 const UNSATISFIABLE: &str = "Unsatisfiable schema: ";
 
-/// A constraint that is not understood, or that nothing satisfies.
+/// The error of a constraint that is not understood, or that nothing satisfies.
 pub(super) fn of_message(source: &Source, message: &str) -> InputError {
     let reason = shortened_reason(reason(message));
     if let (Source::Schema(_), Some((_, reason))) = (source, reason.split_once(UNSATISFIABLE)) {
@@ -21,8 +21,8 @@ pub(super) fn of_message(source: &Source, message: &str) -> InputError {
     InputError::new(format!("{source} cannot be followed: {reason}")).advise(advice)
 }
 
-/// The line that tells most: why nothing satisfies a schema, what is wrong with a regular expression, or else the first. What is told of options
-/// and features of the crate is left out.
+/// The most telling line: why nothing satisfies a schema, what is wrong with a regular expression, or else the first line. Leaves out hints at
+/// options and features of the crate.
 fn reason(message: &str) -> &str {
     let lines = || message.lines().map(str::trim).filter(|line| !line.is_empty());
     let unsatisfiable = lines().find(|line| line.contains(UNSATISFIABLE));
@@ -31,7 +31,7 @@ fn reason(message: &str) -> &str {
     [". Enable ", " without 'referencing'"].iter().fold(line, |line, rest| line.split(rest).next().unwrap_or(line))
 }
 
-/// A constraint that the tokenizer cannot satisfy, for want of a character if it is known which.
+/// The error of a constraint that the tokenizer cannot write, and the character that it lacks if that is known.
 pub(super) fn of_text(source: &Source, missing: Option<char>) -> InputError {
     match missing {
         Some(character) => {

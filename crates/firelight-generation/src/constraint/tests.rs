@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::schemas::schema;
 use super::*;
-use crate::processors::{HIDDEN, History, LogitsProcessor, softmax};
+use crate::distribution::softmax;
+use crate::processors::{HIDDEN, History, LogitsProcessor};
 
 /// A text, and whether it ended before the limit.
 pub(super) struct Written {
@@ -44,7 +45,7 @@ fn draw(row: &mut dyn LogitsProcessor, ids: &[u32], vocabulary: usize, random: &
     }
 }
 
-/// A text of at most so many tokens by a model of random logits.
+/// A text of a limited number of tokens by a model of random logits.
 pub(super) fn write(constraint: &Constraint, tokenizer: &Tokenizer, most: usize, seed: u64) -> Written {
     let stops: Vec<u32> = tokenizer.special("</s>").into_iter().collect();
     let mut random = ChaCha8Rng::seed_from_u64(seed);

@@ -7,30 +7,30 @@ use firelight_data::Tokenizer;
 use firelight_storage::InputError;
 use llguidance::toktrie::{ApproximateTokEnv, TokEnv, TokRxInfo, TokTrie};
 
-/// Longer tokens are never written: the prefix tree has an end.
+/// The longest token that is ever written: the prefix tree takes no longer ones.
 const LONGEST: usize = 512;
 
-/// By which places in a text are told apart: the ends and beginnings of what JSON, programs and prose are made of. At most 32.
+/// Characters that tell states of the parser apart: what JSON, programs and prose begin and end with. At most 32.
 const PROBES: &[u8] = b"}])\",:'0a \n-.e";
 
-/// The bytes of every token. Tokens that are no text are in it without bytes, and one more stands for the end of the text.
+/// The bytes of every token. Tokens that are no text have none, and one id more stands for the end of the text.
 pub(super) struct Vocabulary {
     pub(super) env: TokEnv,
-    /// The tokens of one character or of one byte, those first that are likely to bring a text to its end.
+    /// The tokens of one character or one byte, first those that are likely to bring a text to its end.
     units: Vec<u32>,
     /// How many of them end something: brackets and quotes.
     ends: usize,
-    /// Some of them, by which places in a text are told apart.
+    /// Some of them, which tell states of the parser apart.
     probes: Vec<u32>,
 }
 
 impl Vocabulary {
-    /// That of a tokenizer.
+    /// The vocabulary of a tokenizer.
     pub(super) fn of(tokenizer: &Tokenizer) -> Result<Self, InputError> {
         Ok(Self::new(tokenizer.token_bytes()?))
     }
 
-    /// All bytes.
+    /// A vocabulary of all single bytes.
     pub(super) fn bytes() -> Self {
         Self::new((0..=u8::MAX).map(|byte| vec![byte]).collect())
     }
@@ -50,12 +50,12 @@ impl Vocabulary {
         Self { env: Arc::new(ApproximateTokEnv::new(trie)), units, ends, probes }
     }
 
-    /// How many ids there are; it is also the id that stands for the end of the text.
+    /// The number of ids. It is also the id that stands for the end of the text.
     pub(super) fn len(&self) -> usize {
         self.trie().vocab_size() - 1
     }
 
-    /// The tokens of one character or of one byte: those that end something, and all others, the likely ones first.
+    /// The tokens of one character or one byte: those that end something, and the others, likely ones first.
     pub(super) fn units(&self) -> (&[u32], &[u32]) {
         self.units.split_at(self.ends)
     }
@@ -71,7 +71,7 @@ impl Vocabulary {
 
     /// The fewest tokens that write these bytes, if any do.
     pub(super) fn tokens(&self, bytes: &[u8]) -> Option<Vec<u32>> {
-        // From each place on: how many tokens it takes, and the first of them.
+        // For each place: how many tokens the rest takes, and the first of them.
         let mut best: Vec<Option<(usize, u32)>> = vec![None; bytes.len() + 1];
         best[bytes.len()] = Some((0, 0));
         for place in (0..bytes.len()).rev() {
@@ -89,7 +89,7 @@ impl Vocabulary {
         Some(tokens)
     }
 
-    /// Whether so many tokens write these bytes.
+    /// Whether `room` tokens can write these bytes.
     pub(super) fn fits(&self, bytes: &[u8], room: usize) -> bool {
         self.tokens(bytes).is_some_and(|tokens| tokens.len() <= room)
     }
@@ -108,7 +108,7 @@ fn is_unit(word: &[u8]) -> bool {
     word.len() == 1 || std::str::from_utf8(word).is_ok_and(|text| text.chars().count() == 1)
 }
 
-/// How far a text is from its end behind a character, by experience with JSON and programs: what closes comes first, what opens last.
+/// How far a text is from its end after a character, by experience with JSON and programs: what closes comes first, what opens last.
 fn remoteness(word: &[u8]) -> u8 {
     match word {
         b"}" | b"]" | b")" | b">" => 0,

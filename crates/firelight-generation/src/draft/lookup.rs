@@ -6,10 +6,10 @@ use super::Drafter;
 use crate::GenerationError;
 use crate::processors::History;
 
-/// What came after the last tokens when they were there before: for answers that repeat parts of their prompt, such as summaries and
-/// changes of code.
+/// Guesses that the last tokens go on as they did where they occurred before. For answers that repeat parts of their prompt, such as
+/// summaries and code changes.
 ///
-/// Source: Saxena 2023, Prompt lookup decoding. Of the places where most of the last tokens stood, the latest counts.
+/// Source: Saxena 2023, Prompt lookup decoding. The longest n-gram counts, at its latest occurrence.
 ///
 /// ```
 /// use firelight_generation::processors::History;
@@ -22,9 +22,9 @@ use crate::processors::History;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PromptLookup {
-    /// How many of the last tokens are looked for at most, at least 1. Default 3.
+    /// The longest n-gram that is looked for, at least 1. Default 3.
     pub ngram: usize,
-    /// How many tokens are guessed at most. Default 10.
+    /// The most tokens of one guess. Default 10.
     pub tokens: usize,
 }
 
@@ -35,7 +35,7 @@ impl Default for PromptLookup {
 }
 
 impl PromptLookup {
-    /// Where the last tokens stood before: behind the latest of the longest.
+    /// The place after the latest occurrence of the longest n-gram that the text ends with.
     fn place(&self, ids: &[u32]) -> Option<usize> {
         let before = |length: usize| {
             let (earlier, last) = (&ids[..ids.len() - 1], &ids[ids.len() - length..]);

@@ -1,13 +1,13 @@
-//! Guesses of what a model will write, read by it at once: speculative decoding.
+//! Speculative decoding: cheap guesses of the next tokens, which the model checks in one pass.
 //!
-//! The model reads its last token and a few guesses in one pass, which costs little more than the token alone. Behind each the next token
-//! is chosen as ever, by the same processors and the same draw. As long as it is the one that was guessed, the next logits are there already;
-//! at the first that is not, the guesses behind it are taken back.
+//! The model reads its last token and a few guesses in one pass, which costs little more than the token alone. After each of them the
+//! next token is chosen as usual, by the same processors and the same draw. While the choice is the token that was guessed, the next
+//! logits are there already; at the first difference the remaining guesses are taken back.
 //!
 //! # Source
 //! Leviathan, Kalman and Matias 2023, Fast inference from Transformers via speculative decoding (<https://arxiv.org/abs/2211.17192>), whose
-//! rejection sampling keeps the distribution. Here more is kept: since every token is drawn by a number that its place alone determines, the
-//! text of a seed is the same with and without guesses, up to the rounding of logits that are computed together.
+//! rejection sampling keeps the distribution. Here the text itself is kept: every token is drawn by a random number that depends on its
+//! place alone, so a seed gives the same text with and without guesses, up to the rounding of logits that are computed together.
 
 mod lookup;
 mod model;
@@ -40,10 +40,10 @@ use crate::processors::History;
 /// # Ok::<(), GenerationError>(())
 /// ```
 pub trait Drafter: Send {
-    /// At most `most` ids that may come next, in their order; none where there is no idea.
+    /// Guesses up to `most` next ids, in their order. None if it has no guess.
     ///
     /// # Errors
-    /// Where a model that guesses fails.
+    /// If the model that guesses fails.
     fn guess(&mut self, history: &History<'_>, most: usize) -> Result<Vec<u32>, GenerationError>;
 }
 

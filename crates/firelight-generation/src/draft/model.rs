@@ -6,13 +6,14 @@ use burn::tensor::Tensor;
 
 use super::Drafter;
 use crate::autoregressive::step;
+use crate::distribution::softmax;
 use crate::prefix::Reader;
-use crate::processors::{History, Processors, softmax};
+use crate::processors::{History, Processors};
 use crate::sampler::{Choice, host};
 use crate::{Autoregressive, GenerationError, GenerationOptions, Processing, row_indices};
 
-/// What a smaller model of the same vocabulary would write. It draws by the numbers that the text is drawn by, so that two models that
-/// agree write alike.
+/// Guesses what a smaller model with the same vocabulary would write. It uses the random numbers of the text itself, so where the two
+/// models agree the guess is right.
 pub struct DraftModel<'m, D: Autoregressive> {
     model: &'m D,
     reader: Reader<D::State>,
@@ -23,32 +24,32 @@ pub struct DraftModel<'m, D: Autoregressive> {
 }
 
 impl<'m, D: Autoregressive<Prompt = Vec<Vec<u32>>>> DraftModel<'m, D> {
-    /// A draft of texts with these options.
+    /// A drafter for texts with these options.
     ///
     /// # Errors
     /// Options out of range.
     pub fn new(model: &'m D, options: &GenerationOptions) -> Result<Self, GenerationError> {
         options.validate()?;
-        // What follows a text token by token is not asked for guesses.
+        // A constraint follows the text by `accept`, which is not called for guesses.
         let processing = Processing { constraint: None, ..options.processing.clone() };
         let options = options.clone().with_processing(processing);
         let (processors, choice) = (options.processors(), Choice::new(&options.sampling));
         Ok(Self { model, reader: Reader::default(), processors, choice, tokens: 8, confidence: 0.4 })
     }
 
-    /// How many tokens it guesses at most. Default 8.
+    /// Sets the most tokens of one guess. Default 8.
     pub fn with_tokens(mut self, tokens: usize) -> Self {
         self.tokens = tokens;
         self
     }
 
-    /// It goes on guessing as long as it gives its guesses this probability at least, from 0 to 1. Default 0.4.
+    /// Stops guessing at the first token that has a lower probability than this, from 0 to 1. Default 0.4.
     pub fn with_confidence(mut self, confidence: f64) -> Self {
         self.confidence = confidence;
         self
     }
 
-    /// The next token of a row, and its probability.
+    /// The token that the draft would choose next, and its probability.
     fn next(&self, logits: Tensor<2>, history: &History<'_>) -> Result<(u32, f64), GenerationError> {
         let mut logits: Vec<f64> = host(logits)?.into_iter().map(f64::from).collect();
         self.processors.clone().process(history, &mut logits);
@@ -69,7 +70,7 @@ impl<D: Autoregressive<Prompt = Vec<Vec<u32>>>> Drafter for DraftModel<'_, D> {
         let (mut logits, mut state) = self.reader.read(self.model, &ids)?;
         loop {
             let (id, probability) = self.next(logits, &history.after(&ids))?;
-            // NaN is no confidence.
+            // NaN is below no number, but ends the guesses, too.
             if probability.is_nan() || probability < self.confidence {
                 break;
             }

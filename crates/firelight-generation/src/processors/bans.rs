@@ -1,11 +1,11 @@
-//! Tokens that may not, or must, come at some place.
+//! Tokens that are banned, or forced at a place.
 //!
 //! Source: `NoBadWordsLogitsProcessor`, `SuppressTokensAtBeginLogitsProcessor`, `MinNewTokensLengthLogitsProcessor`,
 //! `ForcedBOSTokenLogitsProcessor` and `ForcedEOSTokenLogitsProcessor` of transformers, whose rules these are.
 
 use super::{HIDDEN, History, LogitsProcessor, hide_ids};
 
-/// Hides the last token of each of these sequences where the history ends with the tokens before it.
+/// Bans sequences: hides the last token of a sequence if the history ends with the tokens before it.
 #[doc(alias = "bad_words_ids")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Banned(pub Vec<Vec<u32>>);
@@ -24,14 +24,14 @@ impl LogitsProcessor for Banned {
     }
 }
 
-/// Hides tokens as long as there are fewer new ones than so many: end tokens, for a minimum length; any, for the first place.
+/// Hides tokens until the text has `new_tokens` new ones: stop tokens, for a minimum length; any tokens, for the first place.
 #[doc(alias = "min_new_tokens")]
 #[doc(alias = "begin_suppress_tokens")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotBefore {
-    /// New tokens, from which on nothing is hidden.
+    /// The number of new tokens from which on nothing is hidden.
     pub new_tokens: usize,
-    /// What is hidden.
+    /// The ids that are hidden.
     pub ids: Vec<u32>,
 }
 
@@ -47,14 +47,14 @@ impl LogitsProcessor for NotBefore {
     }
 }
 
-/// Leaves these tokens alone at one place: the first of a text, or the last that there is room for.
+/// Hides all tokens but these at one place: the first of a text, or the last of its full length.
 #[doc(alias = "forced_bos_token_id")]
 #[doc(alias = "forced_eos_token_id")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forced {
-    /// New tokens before it.
+    /// The index of the place among the new tokens.
     pub place: usize,
-    /// What may stand there.
+    /// The ids that may stand there.
     pub ids: Vec<u32>,
 }
 

@@ -4,21 +4,22 @@ use std::fmt::{Debug, Formatter};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{HIDDEN, History, LogitsProcessor};
+use crate::distribution::{largest, log_sum_exp};
 use crate::prefix::Reader;
 use crate::sampler::host;
 use crate::{Autoregressive, GenerationError};
 
-/// Prefers tokens that the model finds more probable than a weaker one of the same vocabulary, the amateur, among those that the model finds
-/// plausible: `(1 + β) l − β l'` for the log-probabilities `l` of the model and `l'` of the amateur.
+/// Among the tokens that the model finds plausible, prefers those that it finds more probable than the amateur, a weaker model with the same
+/// vocabulary: `(1 + β) l − β l'` for the log-probabilities `l` of the model and `l'` of the amateur.
+///
+/// If the amateur fails, every token is hidden, and decoding ends with an error.
 ///
 /// # Source
 /// Li et al. 2023, Contrastive decoding (<https://arxiv.org/abs/2210.15097>), §3.3, for the plausible tokens, those with the share `α` of the best
 /// one's probability; O'Brien and Lewis 2023 (<https://arxiv.org/abs/2309.09117>), §2, for `β`.
-///
-/// Where the amateur fails, every token is hidden, and decoding ends with an error.
 pub struct ContrastiveDecoding<M: Autoregressive> {
     amateur: Arc<M>,
-    /// `β`, how much the amateur counts; at least 0.
+    /// `β`, the weight of the amateur; at least 0.
     strength: f64,
     /// `α`, from 0 to 1.
     plausibility: f64,
@@ -26,7 +27,7 @@ pub struct ContrastiveDecoding<M: Autoregressive> {
 }
 
 impl<M: Autoregressive> ContrastiveDecoding<M> {
-    /// With the strength `β` 0.5 and the plausibility `α` 0.1, as O'Brien and Lewis.
+    /// Uses the strength `β = 0.5` and the plausibility `α = 0.1` of O'Brien and Lewis.
     pub fn new(amateur: Arc<M>) -> Self {
         Self { amateur, strength: 0.5, plausibility: 0.1, reader: Mutex::default() }
     }
@@ -56,7 +57,7 @@ impl<M> ContrastiveDecoding<M>
 where
     M: Autoregressive<Prompt = Vec<Vec<u32>>>,
 {
-    /// The amateur's log-probabilities `[V]` behind a text.
+    /// The amateur's log-probabilities `[V]` after a text.
     fn of_amateur(&mut self, ids: &[u32]) -> Result<Vec<f64>, GenerationError> {
         let reader = self.reader.get_mut().unwrap_or_else(PoisonError::into_inner);
         let (logits, state) = reader.read(self.amateur.as_ref(), ids)?;
@@ -67,10 +68,9 @@ where
     }
 }
 
-/// Logits become log-probabilities.
+/// Turns logits `[V]` into log-probabilities.
 fn normalise(logits: &mut [f64]) {
-    let max = logits.iter().copied().fold(HIDDEN, f64::max);
-    let total = max + logits.iter().map(|logit| (logit - max).exp()).sum::<f64>().ln();
+    let total = log_sum_exp(logits);
     logits.iter_mut().for_each(|logit| *logit -= total);
 }
 
@@ -81,13 +81,12 @@ where
 {
     fn process(&mut self, history: &History<'_>, logits: &mut [f64]) {
         normalise(logits);
-        let best = logits.iter().copied().fold(HIDDEN, f64::max);
-        let least = best + self.plausibility.ln();
+        let least = largest(logits) + self.plausibility.ln();
         let Ok(amateur) = self.of_amateur(history.ids()) else { return logits.fill(HIDDEN) };
         let strength = self.strength;
         for (id, logit) in logits.iter_mut().enumerate() {
             let other = amateur.get(id).copied().filter(|other| other.is_finite());
-            // What the amateur cannot write is no better for it.
+            // A token that the amateur cannot write gets no bonus.
             *logit = if *logit == HIDDEN || *logit < least {
                 HIDDEN
             } else {

@@ -1,24 +1,24 @@
-//! DRY: what would prolong a repetition costs the more, the longer it is. Source: P. E. Weidmann 2024, DRY: a modern repetition penalty
+//! DRY: a penalty for tokens that would continue a repetition, which grows with its length. Source: P. E. Weidmann 2024, DRY: a modern repetition penalty
 //! (<https://github.com/oobabooga/text-generation-webui/pull/5637>).
 
 use serde::{Deserialize, Serialize};
 
 use super::{History, LogitsProcessor};
 
-/// Takes `multiplier * base^(n - allowed)` from the logit of every token that stood behind the longest earlier occurrence, of `n` tokens,
-/// of what the history ends with, where `n` is at least `allowed`. The prompt counts.
+/// Subtracts `multiplier * base^(n - allowed)` from the logit of a token that would continue a repetition: the last `n` tokens of the history
+/// occurred before, and this token followed. The longest `n` counts, if it is at least `allowed`. The prompt is part of the history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Dry {
-    /// What the shortest repetition costs, above 0. Default 0.8.
+    /// The penalty of the shortest repetition, above 0. Default 0.8.
     pub multiplier: f64,
-    /// By how much each further token multiplies that, at least 1. Default 1.75.
+    /// The factor of the penalty for each further token, at least 1. Default 1.75.
     pub base: f64,
-    /// Tokens that may repeat freely, at least 1. Default 2.
+    /// The length of the shortest repetition that is penalised, at least 1. Default 2.
     pub allowed: usize,
     /// Tokens that end a repetition, such as line feeds and quotes. Default none.
     pub breakers: Vec<u32>,
-    /// Tokens that are looked back at. Default: all.
+    /// How many of the last tokens are searched. Default: all.
     pub range: Option<usize>,
 }
 
@@ -28,11 +28,11 @@ impl Default for Dry {
     }
 }
 
-/// No repetition counts as longer than what may repeat by more: its price would not be a number.
+/// The most tokens beyond `allowed` that count, so that the penalty stays finite.
 const LONGEST: usize = 50;
 
 impl Dry {
-    /// How many tokens in front of a place, itself included, are those that the history ends with.
+    /// How many tokens up to `place`, inclusive, equal the last tokens of the history.
     fn matching(&self, ids: &[u32], place: usize) -> usize {
         let pairs = ids[..=place].iter().rev().zip(ids.iter().rev());
         pairs
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(prices(&dry, &[1, 2, 3, 1, 2]), [0.0, 0.0, 0.0, 1.0, 0.0]);
         assert_eq!(prices(&dry, &[0, 1, 2, 3, 0, 1, 2]), [0.0, 0.0, 0.0, 3.0, 0.0]);
         assert_eq!(prices(&dry, &[1, 2, 3, 4, 2]), [0.0; 5], "one token may repeat");
-        // Behind [1, 2] came 3, and behind [0, 1, 2] came 4: each costs what its longest one does.
+        // After [1, 2] came 3, and after [0, 1, 2] came 4: the longest repetition counts for each.
         assert_eq!(prices(&dry, &[1, 2, 3, 0, 1, 2, 4, 0, 1, 2]), [0.0, 0.0, 0.0, 1.0, 3.0]);
     }
 

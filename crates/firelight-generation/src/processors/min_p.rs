@@ -1,7 +1,8 @@
 //! Min-p: tokens that are much less probable than the best take no part. Source: Nguyen et al. 2024, Turning up the heat:
 //! min-p sampling, §3 (<https://arxiv.org/abs/2407.01082>).
 
-use super::{HIDDEN, History, LogitsProcessor};
+use super::{History, LogitsProcessor, hide_below};
+use crate::distribution::largest;
 
 /// Keeps the tokens whose probability is at least this share, from 0 to 1, of that of the most probable one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,9 +10,8 @@ pub struct MinP(pub f64);
 
 impl LogitsProcessor for MinP {
     fn process(&mut self, _: &History<'_>, logits: &mut [f64]) {
-        let max = logits.iter().copied().fold(HIDDEN, f64::max);
-        let least = max + self.0.ln();
-        logits.iter_mut().filter(|logit| **logit < least).for_each(|logit| *logit = HIDDEN);
+        let least = largest(logits) + self.0.ln();
+        hide_below(logits, least);
     }
 
     fn boxed(&self) -> Box<dyn LogitsProcessor> {

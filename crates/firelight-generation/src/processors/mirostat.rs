@@ -1,9 +1,10 @@
-//! Mirostat 2: the draw is cut so that the surprise of the text stays near a target. Source: Basu et al. 2021, Mirostat, §4, algorithm 1 with the
+//! Mirostat 2: truncates the distribution so that the surprise of the text stays near a target. Source: Basu et al. 2021, Mirostat, §4, algorithm 1 with the
 //! cut by surprise of the authors' second version (<https://arxiv.org/abs/2007.14966>, <https://github.com/basusourya/mirostat>).
 
 use serde::{Deserialize, Serialize};
 
-use super::{HIDDEN, History, LogitsProcessor, softmax};
+use super::{HIDDEN, History, LogitsProcessor};
+use crate::distribution::softmax;
 
 /// Keeps the tokens whose surprise `-log2 p` is at most `μ`, or the best one; `μ` begins at `2 τ`, and after each choice falls by
 /// `η (s - τ)`, where `s` is the surprise of the choice among those that were kept.
@@ -22,7 +23,7 @@ impl Default for MirostatOptions {
     }
 }
 
-/// [`MirostatOptions`] with what has been learnt of a row. It must be the last of its list.
+/// Mirostat with its state in a row. It must be the last processor of its list: it measures the surprise of the choice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mirostat {
     options: MirostatOptions,

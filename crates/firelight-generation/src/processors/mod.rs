@@ -1,11 +1,12 @@
-//! The changes that a row of logits goes through before a token is chosen, one file each. They are called in order on the host, in f64;
-//! a token is taken out by the logit minus infinity. A processor of your own implements [`LogitsProcessor`] and is given to
+//! Processors change a row of logits before a token is chosen, one file each. They run in order on the host, in f64; the logit minus
+//! infinity hides a token. A processor of your own implements [`LogitsProcessor`] and is given to
 //! [`GenerationOptions::with_processor`](crate::GenerationOptions::with_processor) or
 //! [`BeamOptions::with_processor`](crate::BeamOptions::with_processor).
 
 mod bans;
 mod contrastive;
 mod dry;
+mod history;
 mod min_p;
 mod mirostat;
 mod no_repeat_ngram;
@@ -17,12 +18,12 @@ mod top_p;
 mod typical;
 mod xtc;
 
-use std::cmp::Ordering;
 use std::fmt::Debug;
 
 pub use bans::{Banned, Forced, NotBefore};
 pub use contrastive::ContrastiveDecoding;
 pub use dry::Dry;
+pub use history::History;
 pub use min_p::MinP;
 pub use mirostat::{Mirostat, MirostatOptions};
 pub use no_repeat_ngram::NoRepeatNgram;
@@ -34,17 +35,19 @@ pub use top_p::TopP;
 pub use typical::Typical;
 pub use xtc::Xtc;
 
-use crate::draw::Draw;
+use crate::GenerationError;
+use crate::distribution::is_distribution;
+pub use crate::distribution::softmax;
 
 /// The logit of a token that can no longer be chosen.
 pub const HIDDEN: f64 = f64::NEG_INFINITY;
 
-/// One change of a row of logits, for greedy choice, draws and beams alike.
+/// Changes a row of logits before a token is chosen, in sampling, greedy decoding and searches alike.
 ///
 /// ```
 /// use firelight_generation::processors::{HIDDEN, History, LogitsProcessor};
 ///
-/// /// Even ids only, one more reason to avoid a token each time that it was written.
+/// /// Even ids only, and each time a token was written makes it less probable.
 /// #[derive(Clone, Debug)]
 /// struct Even;
 ///
@@ -63,84 +66,32 @@ pub const HIDDEN: f64 = f64::NEG_INFINITY;
 /// assert_eq!(logits, [0.5, HIDDEN, -2.0]);
 /// ```
 pub trait LogitsProcessor: Debug + Send + Sync {
-    /// Changes the logits `[V]` of one row in place. They hold no NaN; a beam search gives logarithms of probabilities. Where a list of
-    /// processors leaves nothing finite, decoding ends with an error.
+    /// Changes the logits `[V]` of one row in place. They hold no NaN; a beam search passes log-probabilities. If the processors leave
+    /// no finite logit, decoding ends with an error.
     fn process(&mut self, history: &History<'_>, logits: &mut [f64]);
 
-    /// The token that was chosen by the logits of the last call. Default: forgets it, for a processor that looks at the history alone.
+    /// Is told the token that was chosen from the logits of the last call. Default: does nothing, for a processor without state.
     fn accept(&mut self, chosen: u32) {
         let _ = chosen;
     }
 
-    /// Whether the text may go on with a token that was chosen by the logits of the last call; where it may not, another one is chosen. For
-    /// what is too costly to ask of every token. Default: it may.
+    /// Whether the text may go on with a token that was chosen from the logits of the last call. If not, another one is chosen. For checks
+    /// that are too costly for every token. Default: true.
     fn admits(&mut self, chosen: u32) -> bool {
         let _ = chosen;
         true
     }
 
-    /// Whether nothing may follow what was accepted: the text ends. Default: it goes on.
+    /// Whether the text is complete: nothing may follow, so it ends. Default: false.
     fn is_complete(&self) -> bool {
         false
     }
 
-    /// A copy, with what it knows of the row: beams branch.
+    /// A copy with its state: every row and every beam has its own.
     fn boxed(&self) -> Box<dyn LogitsProcessor>;
 }
 
-/// What is known of a row when its next token is chosen.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct History<'a> {
-    ids: &'a [u32],
-    prompt: usize,
-    draw: Draw,
-}
-
-impl<'a> History<'a> {
-    /// The ids of a row, of which the first `prompt` were given.
-    ///
-    /// # Panics
-    /// Panics if there are fewer ids.
-    pub fn new(ids: &'a [u32], prompt: usize) -> Self {
-        assert!(prompt <= ids.len(), "a prompt of {prompt} ids in a history of {}", ids.len());
-        Self { ids, prompt, draw: Draw::default() }
-    }
-
-    /// With random numbers for new token number `step` of a row, by a seed.
-    #[must_use]
-    pub fn with_draw(mut self, seed: u64, row: usize, step: usize) -> Self {
-        self.draw = Draw { seed, row, step };
-        self
-    }
-
-    /// The same row with more new tokens: `ids` begins with those of this history.
-    pub(crate) fn after<'b>(&self, ids: &'b [u32]) -> History<'b> {
-        let step = self.draw.step + ids.len() - self.ids.len();
-        History { ids, prompt: self.prompt, draw: Draw { step, ..self.draw } }
-    }
-
-    /// Where its next token is drawn.
-    pub(crate) fn draw(&self) -> Draw {
-        self.draw
-    }
-
-    /// All ids, the prompt included, in front of the one that is chosen. Of a model with an encoder it is the target alone.
-    pub fn ids(&self) -> &'a [u32] {
-        self.ids
-    }
-
-    /// The ids that were chosen.
-    pub fn new_ids(&self) -> &'a [u32] {
-        &self.ids[self.prompt..]
-    }
-
-    /// A number in `[0, 1)`, by the seed, the row and the number of the token: the same each time.
-    pub fn uniform(&self) -> f64 {
-        self.draw.aside()
-    }
-}
-
-/// Several processors, one after the other.
+/// A list of processors that run one after the other.
 #[derive(Debug, Default)]
 pub struct Processors(Vec<Box<dyn LogitsProcessor>>);
 
@@ -150,7 +101,7 @@ impl Processors {
         self.0.is_empty()
     }
 
-    /// Puts one behind the others.
+    /// Appends a processor.
     pub fn push(&mut self, processor: impl LogitsProcessor + 'static) {
         self.0.push(Box::new(processor));
     }
@@ -158,6 +109,25 @@ impl Processors {
     /// [`LogitsProcessor::process`] of each.
     pub fn process(&mut self, history: &History<'_>, logits: &mut [f64]) {
         self.0.iter_mut().for_each(|processor| processor.process(history, logits));
+    }
+
+    /// The logits `[V]` of a row after all processors, in double precision.
+    ///
+    /// # Errors
+    /// If the model's logits are no distribution, or the processors leave none. `step` and `row` stand in the message.
+    pub(crate) fn processed(
+        &mut self,
+        history: &History<'_>,
+        logits: &[f32],
+        step: usize,
+        row: usize,
+    ) -> Result<Vec<f64>, GenerationError> {
+        let mut logits: Vec<f64> = logits.iter().map(|&logit| f64::from(logit)).collect();
+        if !is_distribution(&logits) {
+            return Err(GenerationError::NonFiniteLogits { step, row });
+        }
+        self.process(history, &mut logits);
+        if is_distribution(&logits) { Ok(logits) } else { Err(GenerationError::NothingLeft { step, row }) }
     }
 
     /// [`LogitsProcessor::admits`] of all.
@@ -188,28 +158,19 @@ impl Extend<Box<dyn LogitsProcessor>> for Processors {
     }
 }
 
-/// The probabilities `[V]` of logits `[V]`: `exp(l_i - max) / sum`, exactly 0 for a hidden token.
-pub fn softmax(logits: &[f64]) -> Vec<f64> {
-    let max = logits.iter().copied().fold(HIDDEN, f64::max);
-    let weights: Vec<f64> = logits.iter().map(|logit| (logit - max).exp()).collect();
-    let total: f64 = weights.iter().sum();
-    weights.into_iter().map(|weight| weight / total).collect()
-}
-
-/// Orders token ids from the most to the least probable, the lower id first among equals.
-fn by_rank(logits: &[f64]) -> impl Fn(&usize, &usize) -> Ordering {
-    // Not `total_cmp`: it would put 0.0 before -0.0, which are equal logits.
-    |a, b| logits[*b].partial_cmp(&logits[*a]).unwrap_or(Ordering::Equal).then(a.cmp(b))
-}
-
-/// Takes the given tokens out.
+/// Hides the tokens with these ids.
 fn hide(logits: &mut [f64], ids: &[usize]) {
     for &id in ids {
         logits[id] = HIDDEN;
     }
 }
 
-/// The same of ids, of which the model may not have all.
+/// Hides the tokens with logits below `least`.
+fn hide_below(logits: &mut [f64], least: f64) {
+    logits.iter_mut().filter(|logit| **logit < least).for_each(|logit| *logit = HIDDEN);
+}
+
+/// Hides the tokens with these ids; ids that the model does not have are ignored.
 fn hide_ids(logits: &mut [f64], ids: impl IntoIterator<Item = u32>) {
     for id in ids {
         if let Some(logit) = logits.get_mut(id as usize) {
@@ -223,6 +184,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::distribution::by_rank;
 
     /// The ids that a processor leaves of a distribution.
     pub(super) fn kept(mut processor: impl LogitsProcessor, probabilities: &[f64]) -> Vec<usize> {
@@ -231,29 +193,11 @@ mod tests {
         (0..logits.len()).filter(|&id| logits[id] != HIDDEN).collect()
     }
 
-    /// The ids below 5 that a processor hides behind new ids.
+    /// The ids below 5 that a processor hides after new ids.
     pub(super) fn hidden(mut processor: impl LogitsProcessor, new: &[u32]) -> Vec<usize> {
         let mut logits = [1.0; 5];
         processor.process(&History::new(new, 0), &mut logits);
         (0..5).filter(|&id| logits[id] == HIDDEN).collect()
-    }
-
-    #[test]
-    fn softmax_of_the_logarithms_is_the_distribution() {
-        let logits = [0.5f64.ln(), 0.25f64.ln(), HIDDEN, 0.25f64.ln()];
-        let probabilities = softmax(&logits);
-        assert_eq!(probabilities.len(), 4);
-        for (found, expected) in probabilities.iter().zip([0.5, 0.25, 0.0, 0.25]) {
-            assert!((found - expected).abs() < 1e-15, "{found} {expected}");
-        }
-    }
-
-    #[test]
-    fn equal_logits_rank_by_index_and_signs_of_zero_are_equal() {
-        let logits = [-0.0, 2.0, 0.0, 2.0];
-        let mut ids = vec![0, 1, 2, 3];
-        ids.sort_by(by_rank(&logits));
-        assert_eq!(ids, [1, 3, 0, 2]);
     }
 
     #[test]

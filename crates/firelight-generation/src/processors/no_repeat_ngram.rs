@@ -3,7 +3,7 @@
 
 use super::{History, LogitsProcessor, hide_ids};
 
-/// Hides every token that would end a sequence of this many tokens, at least 1, that the history holds already, the prompt included.
+/// Hides every token that would complete an n-gram of this length, at least 1, that already occurs in the history, the prompt included.
 #[doc(alias = "no_repeat_ngram_size")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NoRepeatNgram(pub usize);

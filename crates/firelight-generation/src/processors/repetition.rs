@@ -1,9 +1,9 @@
-//! Penalties for what was written before: one factor, or a price for each time.
+//! Penalties for tokens that were written before: a factor, or an amount for each time.
 
 use super::{History, LogitsProcessor};
 
-/// Makes the tokens of the history less probable, those of the prompt too: their logits are divided by this number, above 0, where they
-/// are positive, and multiplied by it where they are negative.
+/// Makes the tokens of the history, the prompt included, less probable: divides positive logits by this number, above 0, and multiplies
+/// negative ones by it.
 ///
 /// Source: Keskar et al. 2019, CTRL, §4.1 (<https://arxiv.org/abs/1909.05858>); the rule for negative logits is that of
 /// `RepetitionPenaltyLogitsProcessor` of transformers.
@@ -23,14 +23,14 @@ impl LogitsProcessor for RepetitionPenalty {
     }
 }
 
-/// Takes from the logit of every new token `frequency` for each time that it was written, and `presence` once.
+/// Subtracts `frequency` from a token's logit for each time it was written, and `presence` once.
 ///
 /// Source: the parameters `frequency_penalty` and `presence_penalty` of OpenAI's interface; the prompt does not count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FrequencyPenalty {
-    /// For each time.
+    /// Subtracted for each time.
     pub frequency: f64,
-    /// For having been written at all.
+    /// Subtracted once.
     pub presence: f64,
 }
 

@@ -2,6 +2,7 @@
 //! Boltzmann Machines.
 
 use super::{History, LogitsProcessor};
+use crate::distribution::largest;
 
 /// Divides every logit by the temperature, which must be finite and greater than 0: `p_i ~ exp(l_i / T)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -10,7 +11,7 @@ pub struct Temperature(pub f64);
 impl LogitsProcessor for Temperature {
     fn process(&mut self, _: &History<'_>, logits: &mut [f64]) {
         // From the largest logit, so that no temperature above 0 can push all of them to infinity.
-        let max = logits.iter().copied().fold(super::HIDDEN, f64::max);
+        let max = largest(logits);
         for logit in logits {
             *logit = (*logit - max) / self.0;
         }
@@ -23,8 +24,9 @@ impl LogitsProcessor for Temperature {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{HIDDEN, softmax};
     use super::*;
+    use crate::distribution::softmax;
+    use crate::processors::HIDDEN;
 
     #[test]
     fn half_the_temperature_squares_the_odds() {

@@ -1,7 +1,8 @@
 //! Top-k: only the most probable tokens take part in the draw. Source: Fan, Lewis, Dauphin 2018, Hierarchical Neural
 //! Story Generation, §5.4 (<https://arxiv.org/abs/1805.04833>).
 
-use super::{History, LogitsProcessor, by_rank, hide};
+use super::{History, LogitsProcessor, hide};
+use crate::distribution::by_rank;
 
 /// Keeps this many tokens (at least 1), those with the highest logits; among equal logits the lower ids stay, so never
 /// more than `k` remain.

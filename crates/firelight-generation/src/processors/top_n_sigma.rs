@@ -1,10 +1,11 @@
-//! Top-nσ: tokens take part whose logits lie within some standard deviations of the best. Source: Tang et al. 2024, Top-nσ: not all
+//! Top-nσ: only the tokens whose logits lie within some standard deviations of the best take part. Source: Tang et al. 2024, Top-nσ: not all
 //! logits are you need, §3.3, algorithm 1 (<https://arxiv.org/abs/2411.07641>).
 
-use super::{HIDDEN, History, LogitsProcessor};
+use super::{HIDDEN, History, LogitsProcessor, hide_below};
+use crate::distribution::largest;
 
 /// Keeps the tokens whose logit is at least `max - n σ`, where `σ` is the standard deviation of the logits of this row; `n` is above 0.
-/// Hidden tokens do not count.
+/// Hidden tokens do not count towards `σ`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TopNSigma(pub f64);
 
@@ -14,8 +15,7 @@ impl LogitsProcessor for TopNSigma {
         let count = known.len() as f64;
         let mean = known.iter().sum::<f64>() / count;
         let sigma = (known.iter().map(|logit| (logit - mean).powi(2)).sum::<f64>() / count).sqrt();
-        let least = known.iter().copied().fold(HIDDEN, f64::max) - self.0 * sigma;
-        logits.iter_mut().filter(|logit| **logit < least).for_each(|logit| *logit = HIDDEN);
+        hide_below(logits, largest(&known) - self.0 * sigma);
     }
 
     fn boxed(&self) -> Box<dyn LogitsProcessor> {

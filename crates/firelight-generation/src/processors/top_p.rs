@@ -1,7 +1,8 @@
 //! Top-p, or nucleus sampling: the fewest tokens that hold a share of the probability take part in the draw. Source:
 //! Holtzman et al. 2020, The Curious Case of Neural Text Degeneration, §3.1, eq. 2 (<https://arxiv.org/abs/1904.09751>).
 
-use super::{HIDDEN, History, LogitsProcessor, by_rank, hide, softmax};
+use super::{HIDDEN, History, LogitsProcessor, hide};
+use crate::distribution::{by_rank, softmax};
 
 /// Keeps the smallest set of the most probable tokens whose probabilities sum to at least this share, above 0 and at
 /// most 1; among equals the lower ids come first. At least one token stays.

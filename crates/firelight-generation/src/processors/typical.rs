@@ -1,7 +1,8 @@
 //! Locally typical sampling: tokens take part whose information is near to what is expected. Source: Meister et al. 2023,
 //! Locally typical sampling, §4, eq. 9 (<https://arxiv.org/abs/2202.00666>).
 
-use super::{HIDDEN, History, LogitsProcessor, hide, softmax};
+use super::{HIDDEN, History, LogitsProcessor, hide};
+use crate::distribution::softmax;
 
 /// Keeps the tokens whose information `-ln p` is nearest to the entropy, as many as hold this share of the probability, above 0 and
 /// at most 1; among equally near ones all stay. At least one token stays.
@@ -35,7 +36,7 @@ impl LogitsProcessor for Typical {
     }
 }
 
-/// The logarithm of a probability, of one that has vanished a finite one.
+/// The logarithm of a probability, finite even for 0.
 fn ln(probability: f64) -> f64 {
     probability.max(f64::MIN_POSITIVE).ln()
 }

@@ -1,18 +1,19 @@
-//! XTC, exclude top choices: sometimes all probable tokens but the least of them are left out. Source: P. E. Weidmann 2024, Exclude top
+//! XTC, exclude top choices: now and then hides all probable tokens except the least probable of them. Source: P. E. Weidmann 2024, Exclude top
 //! choices (<https://github.com/oobabooga/text-generation-webui/pull/6335>).
 
 use serde::{Deserialize, Serialize};
 
-use super::{HIDDEN, History, LogitsProcessor, hide, softmax};
+use super::{HIDDEN, History, LogitsProcessor, hide};
+use crate::distribution::{by_rank, softmax};
 
-/// With a probability of its own, at each step: hides all tokens that are at least as probable as the threshold, but the least probable
-/// of them.
+/// At each step, with the given probability: hides all tokens that are at least as probable as the threshold, except the least probable of
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Xtc {
-    /// How often, from 0 to 1. Default 0.5.
+    /// The probability of doing so at a step, from 0 to 1. Default 0.5.
     pub probability: f64,
-    /// From which probability on a token is a top choice, above 0; above 0.5 there is never more than one. Default 0.1.
+    /// The probability from which on a token is a top choice, above 0. Above 0.5 nothing happens: there is never more than one. Default 0.1.
     pub threshold: f64,
 }
 
@@ -30,7 +31,7 @@ impl LogitsProcessor for Xtc {
         let probabilities = softmax(logits);
         let is_top = |&id: &usize| logits[id] > HIDDEN && probabilities[id] >= self.threshold;
         let mut top: Vec<usize> = (0..logits.len()).filter(is_top).collect();
-        top.sort_by(super::by_rank(logits));
+        top.sort_by(by_rank(logits));
         top.pop();
         hide(logits, &top);
     }

@@ -1,4 +1,4 @@
-//! The scores of a text: its tokens, each with the piece of the text that it stands for, and what is said of all of them.
+//! The scores of a text: its tokens, each with its piece of the text, and the measures of the whole.
 
 use std::iter::repeat_n;
 
@@ -14,7 +14,7 @@ pub struct ScoredToken {
     /// The piece of the text that it ends: joined, the pieces are what the tokenizer makes of the ids. Empty for a special token, and for
     /// one within a character, which stands at the last token of the character.
     pub text: String,
-    /// How probable it is; none where no token precedes it.
+    /// Its score; none if no token precedes it.
     pub score: Option<TokenScore>,
 }
 
@@ -28,8 +28,7 @@ pub struct TextScore {
 }
 
 impl TextScore {
-    /// Puts a `text`, its `ids` and the scores of the last of them together; `stream` decodes the ids. The ids before those with scores have
-    /// none.
+    /// Joins a `text`, its `ids` and the scores of the last of them; `stream` decodes the ids. The ids before those have no score.
     ///
     /// # Panics
     /// If there are more scores than ids.
@@ -65,13 +64,13 @@ impl TextScore {
         self.log_probability() / self.count() as f64
     }
 
-    /// `exp(-mean)`: between how many equally probable tokens the model would waver as much.
+    /// `exp(-mean)`: a model that chooses evenly among this many tokens would be as uncertain.
     pub fn perplexity(&self) -> f64 {
         (-self.mean()).exp()
     }
 
-    /// The log-probability of the text in bits over its [bytes](Self::bytes), with the sign of a loss. Other than the perplexity it does not
-    /// depend on how a tokenizer cuts the text.
+    /// The negative log-probability of the text in bits, divided by its [bytes](Self::bytes). Unlike the perplexity it does not depend on how
+    /// a tokenizer cuts the text.
     pub fn bits_per_byte(&self) -> f64 {
         -self.log_probability() / std::f64::consts::LN_2 / self.bytes as f64
     }

@@ -109,7 +109,7 @@ impl TokensByRow {
         let mut ends = vec![0; vocab_size + 1];
         rows.iter().for_each(|&row| ends[row + 1] += 1);
         (0..vocab_size).for_each(|row| ends[row + 1] += ends[row]);
-        // Now the begin of every row, which moves to its end.
+        // Now the beginning of every row, which moves to its end.
         let mut tokens = vec![0; rows.len()];
         for (place, &row) in rows.iter().enumerate() {
             tokens[ends[row]] = place;

@@ -146,7 +146,7 @@ impl PairRule {
         Self::window(stride, stride).or(Self::Multiples { stride })
     }
 
-    /// Neighbours, and global tokens at the begin of the row; Longformer, Beltagy et al. 2020, §3.1
+    /// Neighbours, and global tokens at the beginning of the row; Longformer, Beltagy et al. 2020, §3.1
     /// (<https://arxiv.org/abs/2004.05150>).
     pub fn local_global(window: usize, tokens: usize) -> Self {
         Self::window(window, window).or(Self::Global { tokens })

@@ -16,7 +16,7 @@ use firelight_data::Normalization;
 use firelight_generation::{Autoregressive, GenerationError};
 use serde::{Deserialize, Serialize};
 
-use crate::inference::{Seq2SeqState, TargetDecoder};
+use crate::inference::{Seq2SeqState, TargetDecoder, extend, step};
 
 /// The stacks in the paths of a model's parameters.
 pub(super) const STACKS: [&str; 2] = ["vit", "decoder"];
@@ -225,6 +225,10 @@ impl TargetDecoder for CaptionModel {
     fn start_token(&self) -> u32 {
         self.start_token as u32
     }
+
+    fn max_len(&self) -> usize {
+        self.max_len
+    }
 }
 
 /// Decodes with a cache. A prompt is images, `[B, C, H, W]`.
@@ -245,7 +249,15 @@ impl Autoregressive for CaptionModel {
     }
 
     fn step(&self, token: Tensor<1, Int>, state: &mut Seq2SeqState) -> Tensor<2> {
-        state.read(self, token)
+        step(self, token, state)
+    }
+
+    fn extend(&self, tokens: Tensor<2, Int>, state: &mut Seq2SeqState) -> Tensor<3> {
+        extend(self, tokens, state)
+    }
+
+    fn room(&self, state: &Seq2SeqState) -> usize {
+        state.room(self)
     }
 }
 

@@ -1,5 +1,6 @@
 //! `firelight chat`: a conversation with a language model in the terminal, by the model's chat template.
 
+mod failures;
 mod input;
 mod order;
 mod talk;
@@ -28,7 +29,8 @@ Examples:
 
 A line is a message; one that ends with a backslash goes on in the next line, and so does all between two lines of three double quotes. \
 /help lists the commands of a conversation. Ctrl-C stops an answer, and pressed again at once it ends the program. Each line of a standard \
-input that is no terminal is a message.";
+input that is no terminal is a message; where one of them fails the others are answered, and the exit code at the end is that of the first \
+failure.";
 
 /// Talk with a language model by its chat template
 #[derive(clap::Args)]

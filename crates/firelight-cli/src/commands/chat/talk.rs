@@ -9,10 +9,11 @@ use firelight::generation::{GenerationOptions, StopReason};
 use firelight::language::{ChatAnswer, ChatMessage, ChatSession};
 use firelight::storage::{InputError, TaskError, read_text_file, shortened, shortened_reason, write_atomic};
 
+use super::failures::Failures;
 use super::input::{Input, Said};
 use super::order::{Order, help};
 use crate::interruption::Breakable;
-use crate::{failure, output};
+use crate::output;
 
 /// No file of messages is larger, in bytes.
 const LIMIT: u64 = 1 << 26;
@@ -26,14 +27,16 @@ pub(super) struct Talk<'g> {
     retries: u64,
     /// How many exchanges the last prompt left out.
     left_out: usize,
+    failures: Failures,
 }
 
 impl<'g> Talk<'g> {
     pub(super) fn new(session: ChatSession<'g>, options: GenerationOptions, signal: Breakable) -> Self {
-        Self { session, options, signal, retries: 0, left_out: 0 }
+        Self { session, options, signal, retries: 0, left_out: 0, failures: Failures::default() }
     }
 
-    /// Talks until the user ends it. What fails is the terminal, or the reader of the answers.
+    /// Talks until the user ends it. What fails is the terminal, or the reader of the answers; where nobody types, also what was told of a
+    /// message or a command.
     pub(super) fn run(mut self, mut input: Input) -> Result<()> {
         if input.is_typed() {
             output::note(format_args!("type a message, /help for the commands, or Ctrl-D to end"));
@@ -45,7 +48,7 @@ impl<'g> Talk<'g> {
             if is_interrupted && !was_interrupted {
                 output::note(format_args!("press Ctrl-C again, or Ctrl-D, to end the conversation"));
             } else if is_interrupted || self.hear(said)?.is_break() {
-                return Ok(());
+                return if input.is_typed() { Ok(()) } else { self.failures.verdict() };
             }
             was_interrupted = is_interrupted;
         }
@@ -63,17 +66,20 @@ impl<'g> Talk<'g> {
 
     fn obey(&mut self, line: &str) -> Result<ControlFlow<()>> {
         match Order::parse(line) {
-            Err(problem) => output::note(format_args!("{problem}")),
+            Err(problem) => self.failures.tell(Err(InputError::new(problem).into())),
             Ok(Order::Help) => help().for_each(|line| output::note(format_args!("{line}"))),
             Ok(Order::System(text)) => self.set_system(text),
             Ok(Order::Clear) => self.clear(),
             Ok(Order::Undo) => self.undo(),
             Ok(Order::Retry) => self.retry()?,
-            Ok(Order::Save(path)) => told(self.save(&path)),
-            Ok(Order::Load(path)) => told(self.load(&path)),
+            Ok(Order::Save(path)) => self.failures.tell(self.save(&path)),
+            Ok(Order::Load(path)) => {
+                let loaded = self.load(&path);
+                self.failures.tell(loaded);
+            }
             Ok(Order::Show) => match self.session.prompt() {
                 Ok(text) => output::print(&format!("{text}\n"))?,
-                error => told(error.map(drop)),
+                error => self.failures.tell(error.map(drop)),
             },
             Ok(Order::Quit) => return Ok(ControlFlow::Break(())),
         }
@@ -112,7 +118,7 @@ impl<'g> Talk<'g> {
             Ok(answer) => self.finish(&answer)?,
             Err(error) => {
                 self.session.set_messages(before);
-                told(Err(error));
+                self.failures.tell(Err(error));
             }
         }
         Ok(())
@@ -195,12 +201,5 @@ impl<'g> Talk<'g> {
         self.session.set_messages(messages);
         (self.retries, self.left_out) = (0, 0);
         Ok(())
-    }
-}
-
-/// Tells what went wrong with a command, after which the conversation goes on.
-fn told(done: Result<(), TaskError>) {
-    if let Err(error) = done {
-        failure::tell(&error.into());
     }
 }

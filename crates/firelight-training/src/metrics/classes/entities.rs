@@ -1,5 +1,5 @@
 //! Entities in tagged tokens: names of persons, places and the like, counted as found only where type, begin and end are all
-//! right. Tags are `O`, `B-TYPE` at the begin of an entity and `I-TYPE` within one.
+//! right. Tags are `O`, `B-TYPE` at the beginning of an entity and `I-TYPE` within one.
 //!
 //! Source: Tjong Kim Sang and De Meulder 2003, Introduction to the CoNLL-2003 shared task, section 2.3, and its script
 //! `conlleval`, whose reading of tags that break the rules is kept: an `I-TYPE` behind `O` or behind another type begins an

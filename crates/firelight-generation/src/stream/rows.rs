@@ -1,0 +1,113 @@
+//! Which rows the model holds: rows that join a running stream, and rows that leave it when they end.
+
+use std::ops::Range;
+
+use burn::tensor::{Int, Tensor};
+
+use super::guesses::Ahead;
+use super::{Next, TokenStream};
+use crate::row::Row;
+use crate::{Autoregressive, DecodeState, JoinState, row_indices};
+
+/// Rows that wait until the rows of the stream have their next logits, too.
+pub(super) struct Joining<S> {
+    /// The number of the first of them in the stream.
+    first: usize,
+    state: S,
+    /// The logits after their prompts, `[R, V]`.
+    logits: Tensor<2>,
+    rows: Vec<Row>,
+    /// [`JoinState::join`], kept as a function: only [`TokenStream::join`] asks for the trait.
+    join: fn(&mut S, S),
+}
+
+impl<M: Autoregressive> TokenStream<'_, M> {
+    /// Appends the rows of another stream that has not started, and returns their row numbers (continuous batching).
+    ///
+    /// Each row gets the tokens that it would get in its own stream. Two cases are exceptions, because they affect all rows at
+    /// once: a text outgrows the context, so that the window moves; or the model has rotary frequencies that depend on the
+    /// length.
+    ///
+    /// # Panics
+    /// If the other stream has already returned tokens, or if other rows wait to join it. The states join before the next tokens, which
+    /// panics where [`JoinState::join`] does, such as for texts of other lengths whose past is compressed.
+    pub fn join(&mut self, other: Self) -> Range<usize>
+    where
+        M::State: JoinState,
+    {
+        let Some(Next::Read(mut ahead)) = other.next else { panic!("a stream that has begun joins no other") };
+        assert!(other.joining.is_empty(), "a stream that others join joins no other");
+        let logits = ahead.logits.pop_front().unwrap_or_else(|| unreachable!("logits of the prompt"));
+        let new = self.stops.len()..self.stops.len() + other.stops.len();
+        self.stops.extend(other.stops);
+        self.scores.extend(other.scores);
+        let (state, rows, join) = (other.state, other.rows, M::State::join);
+        self.joining.push(Joining { first: new.start, state, logits, rows, join });
+        new
+    }
+
+    /// The stop strings of a row that the model holds or that waits to join; none for a row that has left.
+    pub(crate) fn stop_strings(&self, row: usize) -> &[String] {
+        let live = self.live.iter().copied().zip(&self.rows);
+        let mut all = live.chain(self.joining.iter().flat_map(|joining| (joining.first..).zip(&joining.rows)));
+        all.find(|(number, _)| *number == row).map_or(&[], |(_, row)| row.criteria().stop_strings())
+    }
+
+    /// Drops all rows: they have ended, and only rows that wait to join are left.
+    pub(super) fn without_rows(&mut self) -> Ahead {
+        self.rows.clear();
+        self.live.clear();
+        Ahead::default()
+    }
+
+    /// Adds the rows that wait to join. Returns their logits, one tensor `[R, V]` for each stream that joined.
+    pub(super) fn let_join(&mut self) -> Vec<Tensor<2>> {
+        let mut all = Vec::new();
+        for Joining { first, state, logits, rows, join } in std::mem::take(&mut self.joining) {
+            match self.rows.is_empty() {
+                true => self.state = state,
+                false => join(&mut self.state, state),
+            }
+            self.live.extend(first..first + rows.len());
+            self.rows.extend(rows);
+            all.push(logits);
+        }
+        all
+    }
+
+    /// Records the token that was chosen for the row at `place`. Returns it unless the row ends with it.
+    pub(super) fn admit(&mut self, place: usize, id: u32) -> Option<u32> {
+        let (stop, row) = (&mut self.stops[self.live[place]], &mut self.rows[place]);
+        *stop = stop.or(row.end());
+        if stop.is_none() {
+            *stop = row.accept(id);
+        }
+        stop.is_none().then_some(id)
+    }
+
+    /// Ends the rows that are complete or have all their tokens.
+    pub(super) fn end_full(&mut self) {
+        for (row, &number) in self.rows.iter().zip(&self.live) {
+            self.stops[number] = self.stops[number].or(row.end());
+        }
+    }
+
+    /// Removes the rows that have ended from the model's state. Returns the tokens `[R]` of the others. When no row has ended,
+    /// the state is not copied.
+    pub(super) fn without_ended(&mut self, tokens: Tensor<1, Int>) -> Tensor<1, Int> {
+        let goes_on = |place: &usize| self.stops[self.live[*place]].is_none();
+        let kept: Vec<usize> = (0..self.live.len()).filter(goes_on).collect();
+        if kept.len() == self.live.len() {
+            return tokens;
+        }
+        self.state.select_rows(&kept);
+        let mut rows = std::mem::take(&mut self.rows).into_iter().map(Some).collect::<Vec<_>>();
+        self.rows = kept.iter().filter_map(|&place| rows[place].take()).collect();
+        self.live = kept.iter().map(|&place| self.live[place]).collect();
+        let kept = row_indices(&kept, &tokens.device());
+        tokens.select(0, kept)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Several prompts, as many decoded together as fit into the context side by side.
+
+use std::ops::{ControlFlow, Range};
+
+use firelight_data::TextStream;
+use firelight_generation::{Autoregressive, GeneratedText, GenerationOptions, TokenStream, write_texts};
+use firelight_storage::TaskError;
+
+use super::{ReadPrompt, TextGenerator};
+
+/// The most prompts that are continued together: each needs a cache of its own.
+const TOGETHER: usize = 16;
+
+impl TextGenerator {
+    /// Continues several prompts and decodes as many of them together as fit. Each text, and each error, is the one that the prompt
+    /// would get alone, up to rounding.
+    pub fn generate_each<S: AsRef<str>>(
+        &self,
+        prompts: &[S],
+        options: &GenerationOptions,
+    ) -> Vec<Result<GeneratedText, TaskError>> {
+        let read: Vec<_> = prompts.iter().map(|prompt| self.read(prompt.as_ref())).collect();
+        let lengths = read.iter().map(|read| read.as_ref().map_or(0, |(prompt, _)| prompt[0].len()));
+        let (lengths, context) = (lengths.collect::<Vec<_>>(), self.model.max_seq_len());
+        let continues = |past, len| self.model.continues(past, len);
+        let mut found = Vec::new();
+        for group in groups(&lengths, options.max_new_tokens, context, continues) {
+            match self.together(&read[group.clone()], options) {
+                Some(texts) => found.extend(texts.into_iter().map(Ok)),
+                None => found.extend(prompts[group].iter().map(|prompt| self.generate(prompt.as_ref(), options))),
+            }
+        }
+        found
+    }
+
+    /// Continues the prompts of a group together. `None` for a single prompt, and if any of them fails: generating them one by one
+    /// tells which.
+    fn together(
+        &self,
+        group: &[Result<ReadPrompt, TaskError>],
+        options: &GenerationOptions,
+    ) -> Option<Vec<GeneratedText>> {
+        let rows = group.iter().map(|read| read.as_ref().ok().cloned()).collect::<Option<Vec<_>>>();
+        let rows = rows.filter(|rows| rows.len() > 1)?;
+        let options = vec![self.until_end(options); rows.len()];
+        let (prompts, streams): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+        written(TokenStream::of_rows(&self.real(&self.decoder()), prompts.concat(), &options).ok()?, streams)
+    }
+}
+
+fn written<M: Autoregressive>(mut tokens: TokenStream<'_, M>, streams: Vec<TextStream>) -> Option<Vec<GeneratedText>> {
+    write_texts(&mut tokens, streams, |_, _| ControlFlow::Continue(())).ok()
+}
+
+/// Groups neighbouring prompts, given by their lengths, that can be continued together by `new` tokens each. The longest text of a
+/// group must fit into the context. `continues(past, len)` must hold from the shortest prompt to the longest text: rotary
+/// frequencies that depend on the length would change in between.
+fn groups(
+    lengths: &[usize],
+    new: usize,
+    context: usize,
+    continues: impl Fn(usize, usize) -> bool,
+) -> Vec<Range<usize>> {
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    for (place, &length) in lengths.iter().enumerate() {
+        let fits = |group: &Range<usize>| {
+            let all = || lengths[group.clone()].iter().copied().chain([length]);
+            let (shortest, longest) = (all().min().unwrap_or(0), all().max().unwrap_or(0));
+            let end = longest.saturating_add(new);
+            group.len() < TOGETHER && end <= context && continues(shortest, end)
+        };
+        match groups.last_mut().filter(|group| fits(group)) {
+            Some(group) => group.end = place + 1,
+            None => groups.push(place..place + 1),
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests;

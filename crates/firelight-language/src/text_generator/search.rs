@@ -1,0 +1,61 @@
+//! Several continuations of one prompt: samples, the best of them, and beam search.
+
+use firelight_generation::{
+    BeamOptions, GeneratedText, GenerationOptions, Hypothesis, beam_search, generate_text_samples,
+};
+use firelight_storage::{InputError, TaskError};
+
+use super::TextGenerator;
+
+impl TextGenerator {
+    /// Continues `prompt` `samples` times. All samples use the same seed but different draws. The first is what
+    /// [`generate`](Self::generate) returns; greedy choice gives the same text every time.
+    ///
+    /// # Errors
+    /// As [`generate`](Self::generate).
+    pub fn generate_samples(
+        &self,
+        prompt: &str,
+        samples: usize,
+        options: &GenerationOptions,
+    ) -> Result<Vec<GeneratedText>, TaskError> {
+        let (options, (prompt, text)) = (&self.until_end(options), self.read(prompt)?);
+        Ok(generate_text_samples(&self.real(&self.decoder()), prompt, samples, &text, options)?)
+    }
+
+    /// Continues `prompt` `samples` times and returns the text whose tokens have the highest mean log-probability under the
+    /// model. If several have the same, returns the first of them.
+    ///
+    /// # Errors
+    /// As [`generate`](Self::generate), and if `samples` is 0.
+    pub fn generate_best(
+        &self,
+        prompt: &str,
+        samples: usize,
+        options: &GenerationOptions,
+    ) -> Result<GeneratedText, TaskError> {
+        let options = options.clone().with_logprobs(options.logprobs.unwrap_or(0));
+        let texts = self.generate_samples(prompt, samples, &options)?;
+        let better = |best: GeneratedText, text: GeneratedText| {
+            if text.mean_log_probability() > best.mean_log_probability() { text } else { best }
+        };
+        let none = || InputError::new("the best of 0 texts is wanted, expected 1 or more");
+        Ok(texts.into_iter().reduce(better).ok_or_else(none)?)
+    }
+
+    /// Searches for the most probable continuations of `prompt` by [`beam_search`]. Returns at most
+    /// [`n_best`](BeamOptions::n_best) texts with their hypotheses, best first.
+    ///
+    /// # Errors
+    /// As [`generate`](Self::generate).
+    pub fn search(&self, prompt: &str, options: &BeamOptions) -> Result<Vec<(String, Hypothesis)>, TaskError> {
+        let (mut options, (prompt, text)) = (options.clone(), self.read(prompt)?);
+        self.end(&mut options.stop_tokens, &mut options.processing);
+        let found = beam_search(&self.real(&self.decoder()), prompt, &options)?;
+        let written = |hypothesis: Hypothesis| (text.clone().read(&hypothesis.ids), hypothesis);
+        Ok(found.into_iter().flatten().map(written).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+use super::*;
+use crate::text_generator::tests::generator;
+
+fn texts(found: &[GeneratedText]) -> Vec<&str> {
+    found.iter().map(|sample| sample.text.as_str()).collect()
+}
+
+#[test]
+fn samples_of_one_seed_differ_and_the_first_is_the_text_of_the_seed() {
+    let (generator, options) = (generator(), GenerationOptions::new(20).with_temperature(1.0).with_seed(3));
+    let found = generator.generate_samples("abc", 5, &options).unwrap();
+    assert_eq!(found[0], generator.generate("abc", &options).unwrap());
+    let distinct: std::collections::BTreeSet<&str> = texts(&found).into_iter().collect();
+    assert_eq!((found.len(), distinct.len()), (5, 5), "{distinct:?}");
+    assert_eq!(texts(&generator.generate_samples("abc", 2, &options).unwrap()), texts(&found)[..2]);
+    let other = generator.generate_samples("abc", 5, &options.clone().with_seed(4)).unwrap();
+    assert_ne!(texts(&other), texts(&found));
+    // Beyond the context the window moves, with a cache and without.
+    assert_eq!(texts(&generator.without_cache().generate_samples("abc", 5, &options).unwrap()), texts(&found));
+}
+
+#[test]
+fn the_best_of_several_texts_has_the_most_probable_tokens() {
+    let (generator, options) = (generator(), GenerationOptions::new(6).with_temperature(2.0).with_seed(1));
+    let all = generator.generate_samples("abc", 7, &options.clone().with_logprobs(0)).unwrap();
+    let mean = GeneratedText::mean_log_probability;
+    let best = generator.generate_best("abc", 7, &options).unwrap();
+    assert!(all.iter().all(|text| mean(text) <= mean(&best)) && all.contains(&best));
+    assert!(mean(&best) > mean(&all[0]), "the first of these draws is not the best");
+    // The text is scored as a given one is.
+    let given = generator.score(&format!("abc{}", best.text), &crate::ScoreOptions::default()).unwrap();
+    let last: Vec<f64> = given.tokens[3..].iter().map(|token| token.score.as_ref().unwrap().log_probability).collect();
+    firelight_kernels::assert_close(
+        &best.scores.iter().map(|score| score.log_probability).collect::<Vec<_>>(),
+        &last,
+        1e-4,
+    );
+    assert!(generator.generate_best("abc", 0, &options).unwrap_err().to_string().starts_with("the best of 0 texts"));
+}
+
+#[test]
+fn one_beam_is_greedy_and_more_find_no_less_probable_texts() {
+    let generator = generator();
+    let greedy = generator.generate("abc", &GenerationOptions::new(6).greedy()).unwrap();
+    let search = |beams: usize| {
+        let options = BeamOptions::new(6).with_beams(beams).with_n_best(beams).with_length_penalty(0.0);
+        generator.search("abc", &options).unwrap()
+    };
+    assert_eq!((&search(1)[0].0, &search(1)[0].1.ids), (&greedy.text, &greedy.ids));
+    let five = search(5);
+    assert_eq!(five.len(), 5);
+    assert!(five[0].1.score >= search(1)[0].1.score && five.is_sorted_by(|a, b| a.1.score >= b.1.score));
+}
